@@ -67,8 +67,10 @@ test: check test-programs ## both, then the embedded lab from nothing to the mer
 test-labs: $(VENV)/.test bundle-tools ## labs of their own: air gap, tuning, bare metal, light hosts, faults, ansible-pull (root or sudo, and Docker)
 	@$(VENV)/bin/pytest -m more_labs tests/lab
 
-test-gpu: $(VENV)/.test ## tests on a real GPU: numbers against a second measurement, training on whatever GPUs are there
-	@$(VENV)/bin/pytest -m gpu tests/gpu
+# With PYTHON=python3 on the command line: that Python and what is installed for it, without a network.
+OWN_PYTHON := $(filter command,$(origin PYTHON))
+test-gpu: $(if $(OWN_PYTHON),,$(VENV)/.test) ## tests on real GPUs: numbers against a second measurement, pairs, training; PYTHON=python3 uses that Python as it is
+	@$(if $(OWN_PYTHON),$(PYTHON),$(VENV)/bin/python) -m pytest -m gpu tests/gpu
 
 test-real-packages: $(VENV)/.test ## Debian's own driver packages on a Debian 12 lab host: DKMS compiles, NVML and nvcc are real (2 GB, 15 minutes)
 	@$(VENV)/bin/pytest -m real_packages tests/lab/test_real_packages.py

@@ -2,6 +2,7 @@
 # Device time (by the simulated clock) and whole-process time of gpucheck bandwidth at its default depth, and the
 # whole-process time of gpucheck diagnose on eight GPUs. Wanted: 2 GPUs <= 10 s, 8 GPUs through NVSwitch <= 20 s, 8 GPUs
 # over PCIe Gen4 <= 45 s of device time; diagnose <= 0.4 s.
+# The same lanes by gpucheck, nvbandwidth's and p2pBandwidthLatencyTest's method: bench/peer/copies.py.
 # usage: bench/measure.sh        needs: hyperfine
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -37,11 +38,15 @@ hyperfine --warmup 2 --runs 10 --shell none --ignore-failure --export-markdown "
   --command-name "gpucheck diagnose, 8 healthy GPUs" "$bin/gpucheck diagnose --observations $work/healthy.yml" \
   --command-name "gpucheck diagnose, a slow uplink" "$bin/gpucheck diagnose --observations $work/slow-uplink.yml"
 {
-  result_head "gpucheck bandwidth at its default depth (SIMULATED copies, simulated clock), and gpucheck diagnose"
+  result_head "gpucheck bandwidth at its default level (SIMULATED copies, simulated clock), and gpucheck diagnose"
   echo "| machine | GPUs | rounds of one direction | planned device s | device s | process s |"
   echo "|---|---|---|---|---|---|"
   cat "$work/rows"
   echo
   cat "$work/diagnose.md"
+  echo
+  for profile in p100-pcie-x2 hgx-h100-x8; do "$bin/python" bench/peer/copies.py "$profile"; echo; done
+  # The GPUs of this host, where it has two.
+  if command -v nvidia-smi >/dev/null && [ "$(nvidia-smi -L | wc -l)" -ge 2 ]; then "$bin/python" bench/peer/copies.py; fi
 } >"$out"
 echo "written: $out" >&2

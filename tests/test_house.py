@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "measure": {"model", "knowledge", "processes", "topology", "host"},
     "diagnose": {"model", "knowledge", "topology"},
     "checks": {"model", "knowledge", "topology"},
-    "simulator": {"model", "knowledge", "foreign", "processes"},
+    "simulator": {"model", "knowledge", "foreign", "processes", "host", "topology", "measure"},
     "lab": {"model", "knowledge", "processes", "simulator"},
     "images": {"model", "knowledge", "stack", "checks", "lab", "foreign", "processes"},
     "fleet": {"model", "knowledge", "foreign"},
@@ -43,7 +43,7 @@ MAY_IMPORT = {
 }
 # Below all of them: what no output may do without.
 BELOW_ALL = {"printable"}
-HEAVY = {"torch", "tensorflow", "cupy", "docker", "ansible", "numpy"}
+HEAVY = {"torch", "tensorflow", "cupy", "cuda", "docker", "ansible", "numpy"}
 
 
 def rooms() -> list[str]:

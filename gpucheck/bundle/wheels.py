@@ -19,6 +19,8 @@ from gpucheck.bundle.programs import run
 # The C libraries that uv distinguishes; the newest that is not newer than the host's is used.
 KNOWN_GLIBC = (17, 28, *range(31, 41))
 OWN = re.compile(r"@ file://(?P<path>/\S+\.whl) --hash=sha256:(?P<sha256>[0-9a-f]{64})")
+# Each CUDA build of torch needs its own version of these. gpucheck works with any: pip replaces the locked one.
+TORCH_CHOOSES = ("cuda-bindings", "cuda-pathfinder")
 OLD_PLATFORMS = ("manylinux2014", "manylinux2010", "manylinux1", "linux")
 
 
@@ -55,10 +57,15 @@ def download(requirements: str, torch: str, python: Interpreter, pip_args: Seque
         run(words, what=f"downloading the locked wheels for Python {python.version}")
         if torch:
             wanted.write_text(torch + "\n", encoding="utf-8")
-            held.write_text("\n".join(row.partition(" ")[0] for row in locked.values()) + "\n", encoding="utf-8")
+            fixed = [row.partition(" ")[0] for name, row in locked.items() if name not in TORCH_CHOOSES]
+            held.write_text("\n".join(fixed) + "\n", encoding="utf-8")
             words = [*compile_words(python, pip_args), "--constraint", held, "--output-file", chosen, wanted]
             run(words, what=f"choosing the wheels of torch for Python {python.version}", environment=_index())
-            rows = [row for row in chosen.read_text(encoding="utf-8").splitlines() if _name(row) not in locked]
+            rows = [
+                row
+                for row in chosen.read_text(encoding="utf-8").splitlines()
+                if _name(row) not in locked or _name(row) in TORCH_CHOOSES
+            ]
             chosen.write_text("\n".join(rows) + "\n", encoding="utf-8")
             words = [*download_words(python, pip_args), "--dest", folder, "--requirement", chosen]
             run(words, what=f"downloading the wheels of torch for Python {python.version}")

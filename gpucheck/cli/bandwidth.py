@@ -39,6 +39,21 @@ class Level(click.Choice[str]):
         return super().convert("standard" if value == "default" else value, param, ctx)
 
 
+class Engine(click.Choice[str]):
+    """What copies. cupy is named apart, for scripts that still ask for it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the engine."""
+        if value == "cupy":
+            self.fail(
+                "cupy was removed. Its copies are those of driver, the default, which needs no CuPy; torch shows what "
+                "a torch job sees.",
+                param,
+                ctx,
+            )
+        return super().convert(value, param, ctx)
+
+
 @click.command()
 @click.option("--devices", metavar="0,1|UUIDs", help="Measure only these GPUs, in this order. 0,0 copies within GPU 0.")
 @click.option(
@@ -55,10 +70,11 @@ class Level(click.Choice[str]):
 )
 @click.option(
     "--engine",
-    type=click.Choice(["auto", "torch", "cupy", "cpu", "simulated"]),
+    type=Engine(["auto", "driver", "torch", "cpu", "simulated"]),
     default="auto",
     show_default=True,
-    help="Copy engine. cpu: copies between two CPU processes, without a GPU.",
+    help="Copy engine. driver: the CUDA driver API, the default on GPUs. torch: copies as a torch job sees them. "
+    "cpu: copies between two CPU processes, without a GPU.",
 )
 @renamed(
     "--level",

@@ -83,13 +83,13 @@ def surroundings(machine: Path) -> Surroundings:
         raise ValueError(f"{file}: {error}. Write the simulated machine again.") from error
 
 
-def preload() -> None:
-    """Load the machine's own NVML library, so that pynvml's ``CDLL("libnvidia-ml.so.1")`` finds it by its soname.
+def preload(soname: str = "libnvidia-ml.so.1") -> None:
+    """Load the machine's own library, so that whoever opens it by its soname finds it.
 
     Where the machine brings none (a host on which a package installed it), the loader's search path decides.
     Raises OSError if there is one that cannot be loaded.
     """
     directory = machine_directory()
-    library = directory / "lib" / "libnvidia-ml.so.1" if directory else None
+    library = directory / "lib" / soname if directory else None
     if library is not None and library.exists():
         ctypes.CDLL(str(library))

@@ -12,7 +12,7 @@ import msgspec
 
 from gpucheck.host.nvml.supervisor import ask_child, child_command
 from gpucheck.host.simulated import machine_directory
-from gpucheck.measure.engines.choice import KIND, PATIENCE_S, EngineName, choose_engine
+from gpucheck.measure.engines.choice import PATIENCE_S, EngineName, choose_engine, kind_text
 from gpucheck.measure.engines.simulated.machine import describe, read_faults
 from gpucheck.measure.planning.paths import Path, paths, ports_to_host
 from gpucheck.measure.planning.plan import Depth, Machine, Wish, buffer_bytes, plan
@@ -42,7 +42,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked for, in the words of the command line."""
 
     devices: str | None = None
-    engine: Literal["auto", "torch", "cupy", "cpu", "simulated"] = "auto"
+    engine: Literal["auto", "driver", "torch", "cpu", "simulated"] = "auto"
     depth: Depth = "default"
     sizes: tuple[int, ...] = ()
     tensor_bytes: int | None = None
@@ -90,13 +90,15 @@ def measure(
     """
     started, clock = datetime.now(timezone.utc), time.monotonic()
     engine = choose_engine(host, options.engine)
+    simulated = host.simulation() is not None and engine != "cpu"
+    patience = options.timeout_s or PATIENCE_S[engine]
     place = _cpu_place(options) if engine == "cpu" else _gpu_place(host, engine, options)
     wish = Wish(
         depth=options.depth,
         sizes=options.sizes,
         tensor_bytes=options.tensor_bytes,
         local=place.local and options.tensor_bytes is None,
-        seed=secrets.randbits(63) if place.simulated is None else 1,
+        seed=1 if simulated else secrets.randbits(63),
     )
     wanted = buffer_bytes(place.machine, wish) if engine != "cpu" else max(CPU_BYTES, options.tensor_bytes or 0)
     notes = place.notes
@@ -112,14 +114,20 @@ def measure(
     )
     results = Results(devices=place.machine.devices)
     planned_s, scene = 0.0, place.scene
-    with Supervised(setup, options.timeout_s or PATIENCE_S[engine]) as child:
+    with Supervised(setup, patience) as child:
         notes += tuple(f"environment variable removed for the measurement: {pair}" for pair in child.removed)
         opened = child.open()
         if isinstance(opened, Failure):
             results.failures.append(opened)
         else:
             results.opened = opened
-            wish = msgspec.structs.replace(wish, methods=opened.methods, buffer_bytes=opened.buffer_bytes)
+            wish = msgspec.structs.replace(
+                wish,
+                methods=opened.methods,
+                buffer_bytes=opened.buffer_bytes,
+                peer_access=opened.peer_access,
+                numa_nodes=opened.numa_nodes,
+            )
             steps = plan(place.machine, wish)
             planned_s = sum(step.planned_s for step in steps)
             watch.planned(_planned(engine, place.machine, steps))
@@ -129,7 +137,7 @@ def measure(
                     return []
                 return again(so_far, doubts(observations(so_far, place.machine, scene)))
 
-            with _sampler(engine, scene, options) as sampler:
+            with _sampler(scene, patience, simulated=simulated) as sampler:
                 run(steps, child, results, machine=place.machine, wish=wish, low=low, progress=watch.step)
             if scene is not None:
                 scene = msgspec.structs.replace(scene, during=sampler.readings())
@@ -143,6 +151,7 @@ def measure(
         results,
         place.machine,
         named(findings, scene.gpus if scene is not None else ()),
+        scene,
         seen,
         notes,
         planned_s,
@@ -151,16 +160,15 @@ def measure(
     )
 
 
-def _sampler(engine: EngineName, scene: Scene | None, options: Options) -> Sampler:
+def _sampler(scene: Scene | None, patience: float, *, simulated: bool) -> Sampler:
     """NVML beside the copies. A simulated machine is told that it is busy, for nothing that copies shows it."""
-    if engine == "cpu" or scene is None:
+    if scene is None:
         return Sampler(None)
-    patience_s = options.timeout_s or PATIENCE_S[engine]
-    if engine != "simulated":
-        return Sampler(lambda: ask_child(patience_s))
+    if not simulated:
+        return Sampler(lambda: ask_child(patience))
     if machine_directory() is None:
         return Sampler(None, scene.before)
-    busy = ask_child(max(patience_s, SIMULATED_READING_S), ["env", BUSY, *child_command()])
+    busy = ask_child(max(patience, SIMULATED_READING_S), ["env", BUSY, *child_command()])
     return Sampler(None, busy if isinstance(busy, NvmlReading) else None)
 
 
@@ -233,6 +241,7 @@ def _report(
     results: Results,
     machine: Machine,
     findings: tuple[Finding, ...],
+    scene: Scene | None,
     seen: Observations,
     notes: tuple[str, ...],
     planned_s: float,
@@ -240,12 +249,13 @@ def _report(
     seconds: float,
 ) -> BandwidthReport:
     counts = Counter(finding.verdict for finding in findings)
+    simulation = host.simulation() if engine != "cpu" else None
     return BandwidthReport(
         host=host.system().hostname,
-        simulated=engine == "simulated",
-        simulation=host.simulation() if engine == "simulated" else None,
+        simulated=simulation is not None,
+        simulation=simulation,
         engine=engine,
-        kind=KIND[engine],
+        kind=kind_text(engine, simulated=simulation is not None),
         depth=options.depth,
         versions=results.opened.versions if results.opened else {},
         started=started,
@@ -258,6 +268,7 @@ def _report(
         notes=notes,
         pairs=report.measured_pairs(results, machine),
         matrices=report.matrices(results, machine),
+        peer_access=report.peer_access(results, scene),
         host_device=report.host_links(results, machine),
         local_gb_s=report.local(results, machine),
         crowds=report.crowds(results),

@@ -9,8 +9,8 @@ KIB, MIB = 1 << 10, 1 << 20
 HOST = -1  # in place of a device's position: the host's pinned memory
 
 # write: launched by the source, read: launched by the destination. ce: copy engine, sm: a kernel's loads and stores.
-# staged: through host memory in chunks, which is what a copy does where peer access is off.
-Method = Literal["ce-write", "ce-read", "sm-write", "staged"]
+# staged: through host memory, which is what a copy does where peer access is off.
+Method = Literal["ce-write", "ce-read", "sm-write", "sm-read", "staged"]
 Operation = Literal["integrity", "bandwidth", "latency"]
 Damage = Literal["untouched", "zeros", "stale", "other-pair", "shifted", "bit-flip", "mixed"]
 
@@ -31,11 +31,15 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Flow(msgspec.Struct, frozen=True, kw_only=True):
-    """Copies from one place to another. src and dst: positions among the run's devices, or HOST."""
+    """Copies from one place to another. src and dst: positions among the run's devices, or HOST.
+
+    node: the NUMA node of the host's memory, None is the device's own.
+    """
 
     src: int
     dst: int
     method: Method = "ce-write"
+    node: int | None = None
 
 
 class Region(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,6 +150,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, tag="failure"):
     refused: CUDA returned an error for a copy. stuck: the deadline came first. crashed: the child died of a fault in
     native code; killed: by a signal from outside. no-peers-left: the GPU maps no further peer. not-timed: see NotTimed.
     no-memory: GPU or host had none left. defect: gpucheck, or a package that it uses, went wrong.
+    fix: what to do, where the engine knows.
     """
 
     kind: FailureKind
@@ -153,6 +158,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, tag="failure"):
     flows: tuple[Flow, ...] = ()
     detail: str = ""
     code: int | None = None
+    fix: str = ""
 
     @property
     def is_the_copys(self) -> bool:
@@ -161,13 +167,19 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, tag="failure"):
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True, tag="opened"):
-    """What the child could set up. buffer_bytes: of each buffer, less than asked for where memory is short."""
+    """What the child could set up. buffer_bytes: of each buffer, less than asked for where memory is short.
+
+    peer_access: row: the device that accesses, column: whose memory; whether CUDA offers it, None within one device.
+    Empty where the engine does not know. numa_nodes: of the host, with CPUs that this process may use.
+    """
 
     buffer_bytes: int
     methods: tuple[Method, ...]
     clock: str
     versions: dict[str, str | None] = msgspec.field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    peer_access: tuple[tuple[bool | None, ...], ...] = ()
+    numa_nodes: tuple[int, ...] = ()
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):
@@ -205,7 +217,7 @@ class Simulated(msgspec.Struct, frozen=True, kw_only=True):
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """What a child is told before anything else. buffer_bytes: wanted size of each device's two buffers."""
 
-    engine: Literal["torch", "cupy", "cpu", "simulated"]
+    engine: Literal["driver", "torch", "cpu", "simulated"]
     devices: tuple[Device, ...]
     buffer_bytes: int
     parent_pid: int

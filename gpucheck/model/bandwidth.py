@@ -37,6 +37,7 @@ class MeasuredPair(msgspec.Struct, frozen=True, kw_only=True, rename={"cls": "cl
     """An ordered pair, by position. ratio: of the expected bandwidth. alone: taken with nothing else running.
 
     both_ways: the sum of both directions at once. by_method: other ways than a write by the source's copy engine.
+    load_latency_us: of one load by a kernel of dst from the memory of src.
     """
 
     src: int
@@ -50,6 +51,7 @@ class MeasuredPair(msgspec.Struct, frozen=True, kw_only=True, rename={"cls": "cl
     basis: str | None = None
     alone: bool = False
     latency_us: float | None = None
+    load_latency_us: float | None = None
     staged_gb_s: float | None = None
     both_ways_gb_s: float | None = None
     both_ways_expected_gb_s: float | None = None
@@ -69,12 +71,32 @@ class SizePoint(msgspec.Struct, frozen=True, kw_only=True, rename={"cls": "class
     gb_s: float
 
 
+class HostNode(msgspec.Struct, frozen=True, kw_only=True):
+    """Copies between a device and pinned host memory on one NUMA node."""
+
+    node: int
+    h2d_gb_s: float | None = None
+    d2h_gb_s: float | None = None
+
+
 class HostLink(msgspec.Struct, frozen=True, kw_only=True):
-    """Copies between pinned host memory and a device."""
+    """Copies between a device and pinned host memory on its own NUMA node. by_node: on every node of the host."""
 
     device: int
     h2d_gb_s: float | None = None
     d2h_gb_s: float | None = None
+    by_node: tuple[HostNode, ...] = ()
+
+
+class PeerAccess(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a device may address another's memory. Rows: the device that accesses, columns: whose memory it is.
+
+    cuda: what cuDeviceCanAccessPeer returns; copies ran with peer access enabled exactly there, in both directions.
+    nvml: NVML's P2P status for writes, ``OK CNS GNS TNS DR NS``. None: not reported, or one and the same device.
+    """
+
+    cuda: tuple[tuple[bool | None, ...], ...]
+    nvml: tuple[tuple[str | None, ...], ...] = ()
 
 
 class Crowd(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,6 +113,7 @@ class BandwidthReport(msgspec.Struct, frozen=True, kw_only=True):
 
     method: how the numbers were made, one sentence a line. rounds: how many rounds one direction took.
     planned_s, device_s: device time as planned and as taken; seconds: the whole run's.
+    peer_access: None where the copy engine does not know.
     local_gb_s: copies inside each device. integrity: bytes and words of the data check.
     observations: all of it as ``gpucheck diagnose --observations`` reads it.
     ranking: the explanations that were weighed; left out of JSON if nothing was.
@@ -114,6 +137,7 @@ class BandwidthReport(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     pairs: tuple[MeasuredPair, ...] = ()
     matrices: dict[str, Matrix] = msgspec.field(default_factory=dict)
+    peer_access: PeerAccess | None = None
     host_device: tuple[HostLink, ...] = ()
     local_gb_s: tuple[float | None, ...] = ()
     crowds: tuple[Crowd, ...] = ()

@@ -6,7 +6,6 @@ import msgspec
 from msgspec.structs import replace
 
 from gpucheck.model import Finding, Host, Verdict
-from gpucheck.run._proof import REQUIRED, not_required
 from gpucheck.run._step import Outcome, Step
 from gpucheck.train import whole_gpus
 
@@ -71,15 +70,12 @@ def _p2p(host: Host) -> Outcome:
 def _held_to_the_level(host: Host, findings: tuple[Finding, ...], numbers: dict[str, Any]) -> Outcome:
     """Where nothing was copied between two GPUs or more, the reason is UNKNOWN instead of SKIP.
 
-    Not where the plan of the host names no torch to copy with: then the report lists it as not proven.
+    Whatever the plan of the host names: copies need the driver and no framework.
     """
     skipped = [finding for finding in findings if finding.verdict is Verdict.SKIP]
     gpus = whole_gpus(host)
     if gpus < 2 or not skipped or len(skipped) < len(findings):
         return Outcome(findings, numbers)
-    reason = not_required(host, REQUIRED, gpus)
-    if reason is not None:
-        return Outcome(findings, numbers, (f"{CLAIM}, {reason}",))
     lifted = tuple(_unknown(finding, gpus) for finding in findings)
     return Outcome(lifted, numbers, (f"{CLAIM}, {skipped[0].seen}",))
 

@@ -1,14 +1,15 @@
-"""Simulate GPU machines: an NVML library and a sysfs tree for unmodified NVML clients.
+"""Simulate GPU machines: NVML and CUDA driver libraries and a sysfs tree for unmodified clients.
 
 A simulated machine is a directory D (see ``writer`` for every file in it)::
 
     D/machine.txt       the values that the NVML library returns
+    D/cuda.txt          rates and faults of copies, for the CUDA driver library
     D/root/             simulated /sys, /proc and /lib/modules
     D/recipe.json       the inputs of the machine, so that ``switch`` can change its faults
     D/simulation.json   profile, faults and simulated components (gpucheck.model.Simulation)
     D/surroundings.json shared memory, limits, environment and libraries that differ from a healthy host's
     D/software.json     GPU services and packages, only if this process created D for itself
-    D/lib/              libnvidia-ml.so.1, only if this process created D for itself
+    D/lib/              libnvidia-ml.so.1 and libcuda.so.1, only if this process created D for itself
 
 D is $GPUCHECK_SIMULATOR, else /run/gpucheck-simulator if that holds a simulation.json.
 All but ``activate`` is imported on first use: a cached machine needs no YAML parser and no compiler.
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from gpucheck.simulator.activation import activate
 
 if TYPE_CHECKING:
+    from gpucheck.simulator.cuda.library import build_cuda_library
     from gpucheck.simulator.faults import Fault, all_faults
     from gpucheck.simulator.live import make, switch
     from gpucheck.simulator.machine.loading import load, profile_names
@@ -32,6 +34,7 @@ __all__ = [
     "Profile",
     "activate",
     "all_faults",
+    "build_cuda_library",
     "build_library",
     "from_recording",
     "load",
@@ -46,6 +49,7 @@ _HOME = {
     "Fault": "faults",
     "Profile": "machine.profile",
     "all_faults": "faults",
+    "build_cuda_library": "cuda.library",
     "build_library": "nvml.library",
     "from_recording": "recorded",
     "load": "machine.loading",

@@ -15,14 +15,20 @@ SOURCES = (".py", ".yml", ".c", ".h", ".txt", ".sh")
 TRIES = 10
 # The descriptor of the machine that this process has now.
 _held: list[int] = []
-STAND_INS = ("NVML library", "PCI, driver and DMI files of /sys and /proc", "GPU services and packages")
+STAND_INS = (
+    "NVML library",
+    "CUDA driver library",
+    "PCI, driver and DMI files of /sys and /proc",
+    "GPU services and packages",
+)
 
 
 def activate(name: str, faults: Iterable[str] = ()) -> Path:
     """Make the machine of this profile with these faults (``NAME[:key=value,...]``), and return its directory.
 
-    Sets GPUCHECK_SIMULATOR, which children inherit, and loads the NVML library into this process, so that pynvml's
-    ``CDLL("libnvidia-ml.so.1")`` finds it by its soname. A cached directory is shared: never write into it.
+    Sets GPUCHECK_SIMULATOR, which children inherit, and loads its libraries into this process, so that pynvml's
+    ``CDLL("libnvidia-ml.so.1")`` finds one by its soname, and cuda.bindings the other. A cached directory is shared:
+    never write into it.
 
     Raises LookupError for an unknown profile or fault, ValueError for a fault that does not fit the machine, a broken
     profile or a broken limit of the cache, OSError when there is no C compiler or no place to write; each with the
@@ -37,7 +43,8 @@ def activate(name: str, faults: Iterable[str] = ()) -> Path:
         raise OSError(f"the simulated machine could not be made: {where}") from error
     _hold(descriptor)
     os.environ["GPUCHECK_SIMULATOR"] = str(directory)
-    ctypes.CDLL(str(directory / "lib" / "libnvidia-ml.so.1"))
+    for library in ("libnvidia-ml.so.1", "libcuda.so.1"):
+        ctypes.CDLL(str(directory / "lib" / library))
     return directory
 
 

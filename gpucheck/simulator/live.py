@@ -23,6 +23,7 @@ def switch(directory: Path, faults: Iterable[str]) -> None:
     Raises LookupError for an unknown fault, ValueError for one that does not fit or for a directory that is no private
     machine, OSError when it cannot be written; the machine is then as it was, or in the last case partly switched.
     """
+    from gpucheck.simulator.cuda.library import build_cuda_library
     from gpucheck.simulator.nvml.library import build_library
 
     recipe = _recipe(directory)
@@ -39,6 +40,7 @@ def switch(directory: Path, faults: Iterable[str]) -> None:
         )
         if (directory / "lib").is_dir():
             build_library(fresh / "lib", recipe.profile.driver.version, machine.release)
+            build_cuda_library(fresh / "lib", recipe.profile.driver.version)
         elif machine.release is not None:
             raise ValueError(
                 f"{directory}: its NVML library was installed by a package, so no fault can change what it exports"
@@ -49,12 +51,14 @@ def switch(directory: Path, faults: Iterable[str]) -> None:
 
 
 def make(profile: Profile, directory: Path, faults: Iterable[str], stand_ins: Iterable[str]) -> None:
-    """A private machine with its own NVML library, for ``switch``. Raises as ``write_machine`` and the compiler do."""
+    """A private machine with its own libraries, for ``switch``. Raises as ``write_machine`` and the compiler do."""
+    from gpucheck.simulator.cuda.library import build_cuda_library
     from gpucheck.simulator.nvml.library import build_library
 
     driver: DriverState = profile.driver.state()
     machine = write_machine(profile, directory, driver=driver, faults=faults, stand_ins=stand_ins, software=True)
     build_library(directory / "lib", profile.driver.version, machine.release)
+    build_cuda_library(directory / "lib", profile.driver.version)
 
 
 def _recipe(directory: Path) -> Recipe:

@@ -1,6 +1,8 @@
-"""Tests on a real GPU. They are asked for by ``-m gpu`` and then fail, never skip, where there is none."""
+"""Tests on real GPUs. They are asked for by ``-m gpu`` and then fail, never skip, where there is none.
 
-import ctypes
+Copies need no torch: any Python with gpucheck's own packages and pytest will do. Training needs torch.
+"""
+
 import json
 import os
 import platform
@@ -9,13 +11,52 @@ from pathlib import Path
 
 import pytest
 
-from gpucheck.measure.engines.torch.engine import TorchEngine
-from gpucheck.measure.engines.torch.runtime import library
+from gpucheck.host import live_host
+from gpucheck.host.simulated import machine_directory
+from gpucheck.measure.engines.driver.engine import DriverEngine
+from gpucheck.measure.planning.selection import device as end_of
 from gpucheck.measure.running.child import open_engine
-from gpucheck.measure.values import Device, Opened, Setup
+from gpucheck.measure.values import Opened, Setup
+from gpucheck.model import NvmlReading
 
 RESULTS = Path(__file__).parents[2] / "bench/results"
 BUFFER_BYTES = 256 << 20
+
+
+@pytest.fixture(scope="session")
+def nvml():
+    """NVML's reading of this host, with a GPU in it."""
+    reading = live_host(isolated=True, deadline_s=120.0).nvml()
+    if not isinstance(reading, NvmlReading) or not reading.gpus:
+        why = f"{reading.name}: {reading.detail}" if not isinstance(reading, NvmlReading) else "NVML lists no GPU"
+        pytest.fail(f"the GPU tests were asked for: {why}. gpucheck verify --level quick says more", pytrace=False)
+    return reading
+
+
+@pytest.fixture(scope="session")
+def devices(nvml):
+    return tuple(map(end_of, nvml.gpus))
+
+
+@pytest.fixture(scope="session")
+def device(devices):
+    return devices[0]
+
+
+@pytest.fixture(scope="session")
+def opened(devices):
+    """The engine on every GPU, and what it could set up."""
+    made = DriverEngine()
+    result = open_engine(
+        made, Setup(engine="driver", devices=devices, buffer_bytes=BUFFER_BYTES, parent_pid=os.getpid())
+    )
+    assert isinstance(result, Opened), result
+    return made, result
+
+
+@pytest.fixture(scope="session")
+def engine(opened):
+    return opened[0]
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +65,7 @@ def cuda():
     try:
         import torch
     except ModuleNotFoundError:
-        pytest.fail("the GPU tests need torch with CUDA: python -m pip install torch numpy", pytrace=False)
+        pytest.fail("the training tests need torch with CUDA: python -m pip install torch numpy", pytrace=False)
     if not torch.cuda.is_available():
         why = "is a build without CUDA" if torch.version.cuda is None else "sees no CUDA device"
         pytest.fail(
@@ -36,34 +77,17 @@ def cuda():
 
 
 @pytest.fixture(scope="session")
-def device(cuda):
-    """The first GPU, with the bus id that the CUDA runtime tells, whatever torch's build does."""
-    text = ctypes.create_string_buffer(16)
-    assert library(cuda).cudaDeviceGetPCIBusId(text, len(text), 0) == 0
-    return Device(index=0, name=cuda.cuda.get_device_name(0), bus_id=text.value.decode().lower())
-
-
-@pytest.fixture(scope="session")
-def engine(cuda, device):
-    made = TorchEngine()
-    setup = Setup(engine="torch", devices=(device,), buffer_bytes=BUFFER_BYTES, parent_pid=os.getpid())
-    opened = open_engine(made, setup)
-    assert isinstance(opened, Opened), opened
-    return made
-
-
-@pytest.fixture(scope="session")
-def kept(cuda, device):
+def kept(nvml, opened, device):
     """Numbers of this run by name, written with machine and versions when the tests are over."""
     numbers: dict[str, float] = {}
     yield numbers
-    if numbers:
+    if numbers and machine_directory() is None:
         now = datetime.now(timezone.utc)
         about = {
             "date": now.isoformat(timespec="seconds"),
             "gpu": device.name,
-            "torch": str(cuda.__version__),
-            "cuda": cuda.version.cuda,
+            "driver": nvml.driver_version,
+            **opened[1].versions,
             "kernel": platform.release(),
             "python": platform.python_version(),
         }

@@ -1,4 +1,4 @@
-"""Patterns and comparisons over NumPy or CuPy arrays, which share their names. The library is handed in."""
+"""Patterns and comparisons over NumPy arrays. The library is handed in, because importing it is slow."""
 
 from typing import Any
 

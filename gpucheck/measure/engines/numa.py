@@ -18,6 +18,12 @@ def cpus_of(node: int, nodes: Path = NODES) -> set[int]:
     return {cpu for first, _, last in spans for cpu in range(int(first), int(last or first) + 1)}
 
 
+def nodes(folder: Path = NODES) -> tuple[int, ...]:
+    """The NUMA nodes with CPUs that this process may use."""
+    found = sorted(int(node.name[4:]) for node in folder.glob("node*") if node.name[4:].isdigit())
+    return tuple(node for node in found if cpus_of(node, folder) & os.sched_getaffinity(0))
+
+
 @contextmanager
 def on_node(node: int | None, nodes: Path = NODES) -> Iterator[None]:
     """Run on the CPUs of this node, as far as this process may use them; anywhere where that is not known."""

@@ -18,6 +18,14 @@ class CopyRefused(Exception):
         self.code = code
 
 
+class NotOpened(Exception):
+    """The engine cannot copy on this machine, for a reason that it knows. fix: what to do about it."""
+
+    def __init__(self, why: str, fix: str) -> None:
+        super().__init__(why)
+        self.fix = fix
+
+
 class NotTimed(Exception):
     """Copies began before all of them were queued, so their time would include the queueing. Data is not affected."""
 
@@ -30,7 +38,7 @@ class CopyEngine(Protocol):
     """
 
     def open(self, setup: Setup) -> Opened:
-        """Make contexts and buffers. Raises ModuleNotFoundError, LookupError for a device that is not there."""
+        """Make contexts and buffers. Raises ModuleNotFoundError, NotOpened, LookupError for a missing device."""
 
     def error_code(self, error: Exception) -> int | None:
         """Return the cudaError_t that this exception of the engine's library carries, None for any other exception."""
@@ -42,7 +50,10 @@ class CopyEngine(Protocol):
         """
 
     def latency(self, flow: Flow, repeats: int) -> float:
-        """Seconds of one of ``repeats`` small copies in a row, each waiting for the one before. Raises NotTimed."""
+        """Seconds of one of ``repeats`` small copies in a row, each waiting for the one before. Raises NotTimed.
+
+        sm-read: of one load by a kernel of the destination from the source's memory.
+        """
 
     def fill(self, device: int, key: int, region: Region) -> None:
         """Write the pattern of this key into the source buffer."""

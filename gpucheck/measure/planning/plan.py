@@ -13,6 +13,7 @@ from gpucheck.measure.statistics import LATENCY_REPEATS, SAMPLE_S, WARM_UP_S
 from gpucheck.measure.values import HOST, KIB, MIB, Device, Flow, Method, Region, Step
 
 Depth = Literal["quick", "default", "full"]
+DIRECT: tuple[Method, ...] = ("ce-write", "ce-read", "sm-write", "sm-read")
 PAGE = 4 * KIB
 PCIE_BYTES, NVLINK_BYTES = 64 * MIB, 256 * MIB
 SAMPLES: dict[Depth, tuple[int, int]] = {"quick": (7, 7), "default": (7, 21), "full": (15, 41)}
@@ -34,6 +35,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked for. sizes: of the sweep, in bytes. tensor_bytes: of the tensor that goes there and back.
 
     local: copies inside one device instead of between devices.
+    peer_access, numa_nodes: as in Opened.
     """
 
     depth: Depth = "default"
@@ -43,6 +45,8 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     methods: tuple[Method, ...] = ("ce-write", "staged")
     buffer_bytes: int = NVLINK_BYTES
     seed: int = 0
+    peer_access: tuple[tuple[bool | None, ...], ...] = ()
+    numa_nodes: tuple[int, ...] = ()
 
 
 def buffer_bytes(machine: Machine, wish: Wish) -> int:
@@ -88,8 +92,8 @@ def pairs(machine: Machine) -> list[tuple[int, int]]:
 def _integrity(machine: Machine, wish: Wish) -> Iterator[Step]:
     quick = wish.depth == "quick"
     for a, b in pairs(machine):
-        for method in _methods(wish, ("ce-write", "ce-read", "sm-write")):
-            flow = Flow(src=a, dst=b, method=method)
+        for flow in _flows(wish, a, b, DIRECT):
+            method = flow.method
             count = 1 if quick or method != "ce-write" else 3
             yield _checked(machine, wish, "integrity", (flow,), _regions(wish), count, 1)
     groups = [(Flow(src=a, dst=b),) for a, b in pairs(machine)]
@@ -111,9 +115,9 @@ def _regions(wish: Wish) -> tuple[Region, ...]:
 
 
 def _unidirectional(machine: Machine, wish: Wish) -> Iterator[Step]:
-    methods: tuple[Method, ...] = ("ce-write", "ce-read", "sm-write") if wish.depth == "full" else ("ce-write",)
-    for method in _methods(wish, methods):
-        groups = [(Flow(src=a, dst=b, method=method),) for a, b in pairs(machine)]
+    methods: tuple[Method, ...] = DIRECT if wish.depth == "full" else ("ce-write",)
+    for method in methods:
+        groups = [(flow,) for a, b in pairs(machine) for flow in _flows(wish, a, b, (method,))]
         # Of two GPUs the second direction would be all that runs beside the first: that is the next question.
         for flows in in_rounds(machine, groups) if len(machine.devices) > 2 else groups:
             yield _timed(machine, wish, "one direction", flows)
@@ -126,8 +130,10 @@ def _bidirectional(machine: Machine, wish: Wish) -> Iterator[Step]:
 
 
 def _latencies(machine: Machine, wish: Wish) -> Iterator[Step]:
+    """Of small copies by the copy engine, and of single loads by a kernel where the engine has one."""
     for a, b in pairs(machine):
         yield _latency(wish, (Flow(src=a, dst=b),))
+        yield from (_latency(wish, (flow,)) for flow in _flows(wish, a, b, ("sm-read",)))
 
 
 def _staged(machine: Machine, wish: Wish) -> Iterator[Step]:
@@ -146,9 +152,12 @@ def _staged(machine: Machine, wish: Wish) -> Iterator[Step]:
 
 
 def _host(machine: Machine, wish: Wish) -> Iterator[Step]:
+    """Pinned memory on the device's own NUMA node; of a full run on every node, where the host has several."""
+    nodes = wish.numa_nodes if wish.depth == "full" and len(wish.numa_nodes) > 1 else ()
     for device in range(len(machine.devices)):
-        for flow in (Flow(src=HOST, dst=device), Flow(src=device, dst=HOST)):
-            yield _timed(machine, wish, "host and device", (flow,), PCIE_BYTES)
+        for node in (None, *nodes):
+            for flow in (Flow(src=HOST, dst=device, node=node), Flow(src=device, dst=HOST, node=node)):
+                yield _timed(machine, wish, "host and device", (flow,), PCIE_BYTES)
 
 
 def _contention(machine: Machine, wish: Wish) -> Iterator[Step]:
@@ -192,8 +201,13 @@ def _tensor(machine: Machine, wish: Wish) -> Iterator[Step]:
         yield _timed(machine, wish, "tensor", (flow,), size)
 
 
-def _methods(wish: Wish, wanted: Sequence[Method]) -> list[Method]:
-    return [method for method in wanted if method in wish.methods]
+def _flows(wish: Wish, src: int, dst: int, wanted: Sequence[Method]) -> Iterator[Flow]:
+    """The methods that the engine has. A kernel addresses the other GPU's memory, which peer access alone allows."""
+    for method in wanted:
+        accessing, owner = (dst, src) if method == "sm-read" else (src, dst)
+        refused = method.startswith("sm-") and wish.peer_access and not wish.peer_access[accessing][owner]
+        if method in wish.methods and not refused:
+            yield Flow(src=src, dst=dst, method=method)
 
 
 def _timed(machine: Machine, wish: Wish, purpose: str, flows: tuple[Flow, ...], size: int | None = None) -> Step:

@@ -1,13 +1,16 @@
 """Which GPUs, and whether they can be measured now. Pure; every refusal says what to do instead."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from gpucheck.measure.values import MIB, Device
 from gpucheck.model import Finding, Gpu, Verdict
+from gpucheck.model.health import GpuProcess
 
 RESERVE_BYTES = 768 * MIB  # a CUDA context, its kernels and the framework's own pool
 LEAST_BYTES = 4 * MIB
+MPS_SERVER = "nvidia-cuda-mps-server"
 
 
 class Unmeasurable(Exception):
@@ -83,7 +86,7 @@ def admit(gpus: Sequence[Gpu], *, contended: bool) -> tuple[str, ...]:
             "nvidia-smi -c 0",
             cause="compute-mode-exclusive",
         )
-    busy = [gpu for gpu in gpus if any(process.kind == "compute" for process in gpu.health.processes or ())]
+    busy = [gpu for gpu in gpus if any(map(_copies_too, gpu.health.processes or ()))]
     if busy and not contended:
         raise _refuse(
             busy,
@@ -94,8 +97,13 @@ def admit(gpus: Sequence[Gpu], *, contended: bool) -> tuple[str, ...]:
     return (f"contended: {_processes(busy)} ran beside the copies, so no number can fail",) if busy else ()
 
 
+def _copies_too(process: GpuProcess) -> bool:
+    """The MPS server itself is idle: its clients are processes of their own."""
+    return process.kind == "compute" and Path(process.name or "").name != MPS_SERVER
+
+
 def _processes(gpus: Sequence[Gpu]) -> str:
-    users = {p.pid: p.name or "unnamed" for gpu in gpus for p in gpu.health.processes or () if p.kind == "compute"}
+    users = {p.pid: p.name or "unnamed" for gpu in gpus for p in gpu.health.processes or () if _copies_too(p)}
     return ", ".join(f"process {pid} ({name})" for pid, name in users.items())
 
 

@@ -11,7 +11,7 @@ from gpucheck.model import Finding
 from gpucheck.model.about import About
 
 COPIES = About(check="p2p-copies")
-PACKAGE = {"torch": "torch", "cupy": "cupy-cuda12x", "numpy": "numpy"}
+PACKAGE = {"cuda": "cuda-bindings", "cuda.bindings": "cuda-bindings"}
 AGAIN = "gpucheck bandwidth"
 SHOWN = 8
 
@@ -56,7 +56,7 @@ UNKNOWN: dict[FailureKind, Reason] = {
     "not-started": Reason(
         "the copy engine did not start",
         "Nothing was measured.",
-        "gpucheck verify --level quick checks driver and GPUs; python -c 'import torch; torch.cuda.init()' shows more",
+        "gpucheck verify --level quick checks driver and GPUs",
     ),
 }
 # Between CPU processes there is neither driver nor link.
@@ -132,7 +132,10 @@ def _unknown(failures: Sequence[Failure], reason: Reason, results: Results) -> F
         evidence=tuple(lines)[:SHOWN],
     )
     what = "timings" if timed else "results"
-    return about.unknown(reason.why, reason.fix, f"{what} unknown{where} ({steps}): {reason.headline}")
+    fix = "\n".join(dict.fromkeys(failure.fix for failure in failures if failure.fix)) or reason.fix
+    # An engine that knows what to do knows what is wrong.
+    why = "\n".join(dict.fromkeys(f"{failure.detail}." for failure in failures if failure.fix)) or reason.why
+    return about.unknown(why, fix, f"{what} unknown{where} ({steps}): {reason.headline}")
 
 
 def _copy(failure: Failure, results: Results) -> str:

@@ -39,7 +39,10 @@ def observations(results: Results, machine: Machine, scene: Scene) -> Observatio
 
     Pairs of the results are positions in ``scene.gpus``.
     """
-    return replace(surroundings(scene), measured=measured(results, machine, scene))
+    around = surroundings(scene)
+    if results.opened is not None and len(results.opened.peer_access) > 1:
+        around = replace(around, p2p_access=results.opened.peer_access)  # CUDA's answer counts for copies, not NVML's
+    return replace(around, measured=measured(results, machine, scene))
 
 
 def measured(results: Results, machine: Machine, scene: Scene) -> Measured:

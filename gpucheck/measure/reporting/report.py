@@ -4,10 +4,21 @@ import msgspec
 
 from gpucheck.knowledge import both_ways_part
 from gpucheck.measure.planning.plan import Machine, pairs
+from gpucheck.measure.reporting.surroundings import Scene, nvml_status
 from gpucheck.measure.running.results import Results
 from gpucheck.measure.running.runner import total
 from gpucheck.measure.values import HOST, Flow, Timing
-from gpucheck.model.bandwidth import Crowd, HostLink, Matrix, Measured, MeasuredDevice, MeasuredPair, SizePoint
+from gpucheck.model.bandwidth import (
+    Crowd,
+    HostLink,
+    HostNode,
+    Matrix,
+    Measured,
+    MeasuredDevice,
+    MeasuredPair,
+    PeerAccess,
+    SizePoint,
+)
 
 PLACES = 2
 
@@ -44,6 +55,7 @@ def _pair(src: int, dst: int, results: Results, machine: Machine, verified: int)
     timing = results.one_way(src, dst)
     staged = results.one_way(src, dst, "staged")
     latency = results.latency.get(Flow(src=src, dst=dst))
+    load = results.latency.get(Flow(src=src, dst=dst, method="sm-read"))
     both = results.both_ways().get((min(src, dst), max(src, dst)))
     both_gb_s = total(both) if both else None
     both_goal = 2 * expected.unidirectional_gb_s if expected else None
@@ -65,6 +77,7 @@ def _pair(src: int, dst: int, results: Results, machine: Machine, verified: int)
         basis=expected.basis if expected else None,
         alone=Flow(src=src, dst=dst) in results.alone,
         latency_us=round(latency.median_s * 1e6, PLACES) if latency else None,
+        load_latency_us=round(load.median_s * 1e6, PLACES) if load else None,
         staged_gb_s=round(staged.gb_s, PLACES) if staged else None,
         both_ways_gb_s=round(both_gb_s, PLACES) if both_gb_s else None,
         both_ways_expected_gb_s=round(both_goal, PLACES) if both_goal else None,
@@ -91,6 +104,7 @@ def matrices(results: Results, machine: Machine) -> dict[str, Matrix]:
         },
         "p2p_latency_us": _latencies(results, "ce-write"),
         "staged_latency_us": _latencies(results, "staged"),
+        "load_latency_us": _latencies(results, "sm-read"),
     }
     return {
         name: tuple(tuple(cells.get((a, b)) for b in count) for a in count) for name, cells in tables.items() if cells
@@ -107,12 +121,28 @@ def _latencies(results: Results, method: str) -> dict[tuple[int, int], float]:
 
 def host_links(results: Results, machine: Machine) -> tuple[HostLink, ...]:
     """Host to device and back, for the devices where it was measured."""
-    rates = {(flow.src, flow.dst): round(timing.gb_s, PLACES) for flow, timing in results.host.items()}
-    return tuple(
-        HostLink(device=place, h2d_gb_s=rates.get((HOST, place)), d2h_gb_s=rates.get((place, HOST)))
+    rates = {(flow.src, flow.dst, flow.node): round(t.gb_s, PLACES) for flow, t in results.host.items()}
+    nodes = sorted({flow.node for flow in results.host if flow.node is not None})
+
+    def ways(place: int, node: int | None) -> dict[str, float | None]:
+        return {"h2d_gb_s": rates.get((HOST, place, node)), "d2h_gb_s": rates.get((place, HOST, node))}
+
+    links = (
+        HostLink(
+            device=place,
+            **ways(place, None),
+            by_node=tuple(HostNode(node=node, **found) for node in nodes if any((found := ways(place, node)).values())),
+        )
         for place in range(len(machine.devices))
-        if (HOST, place) in rates or (place, HOST) in rates
     )
+    return tuple(link for link in links if link.h2d_gb_s or link.d2h_gb_s or link.by_node)
+
+
+def peer_access(results: Results, scene: Scene | None) -> PeerAccess | None:
+    """What CUDA offers beside NVML's status."""
+    if results.opened is None or not results.opened.peer_access or len(results.devices) < 2:
+        return None
+    return PeerAccess(cuda=results.opened.peer_access, nvml=nvml_status(scene) or () if scene is not None else ())
 
 
 def local(results: Results, machine: Machine) -> tuple[float | None, ...]:
@@ -172,6 +202,8 @@ def method(results: Results) -> tuple[str, ...]:
         lines.append("both directions: sum of the two, started together")
     if results.latency:
         lines.append("latency: 16-byte copies in a row, each after the one before")
+    if any(flow.method == "sm-read" for flow in results.latency):
+        lines.append("load latency: a kernel of the column follows addresses in the memory of the row, load after load")
     if results.rounds:
         lines.append("pairs that share no link are measured at the same time; a low one is repeated alone to be sure")
     return tuple(lines)

@@ -65,7 +65,7 @@ def surroundings(scene: Scene) -> Observations:
         gpus=tuple(_gpu(scene, gpu, devices, ports, path) for gpu, path in zip(scene.gpus, paths, strict=True)),
         matrix=_classes(scene),
         p2p_access=_access(scene),
-        p2p_status=_statuses(scene),
+        p2p_status=nvml_status(scene),
         host=_host(scene, [devices[bus_id] for bus_id in dict.fromkeys(sum(paths, ())) if bus_id in devices], paths),
         uplinks=tuple(
             msgspec.structs.replace(port, kind=None, gpus=behind)
@@ -186,7 +186,7 @@ def _classes(scene: Scene) -> Words | None:
     return square(len(scene.gpus), cell)
 
 
-def _statuses(scene: Scene) -> Words | None:
+def nvml_status(scene: Scene) -> Words | None:
     """NVML's word for reading and writing, the first that is not OK."""
     place = {gpu.pci_bus_id: n for n, gpu in enumerate(scene.before.gpus)}
     rows = [place[gpu.pci_bus_id] for gpu in scene.gpus]
@@ -201,7 +201,7 @@ def _statuses(scene: Scene) -> Words | None:
 
 def _access(scene: Scene) -> Flags | None:
     """What the driver grants."""
-    words = _statuses(scene)
+    words = nvml_status(scene)
     return square(len(scene.gpus), lambda i, j: words[i][j] == "OK" if words[i][j] else None) if words else None
 
 

@@ -13,7 +13,7 @@ from typing import BinaryIO
 import msgspec
 
 from gpucheck.measure.engines.cuda.errors import error_text, kind_of
-from gpucheck.measure.engines.protocol import MISTAKES, CopyEngine, CopyRefused, NotTimed
+from gpucheck.measure.engines.protocol import MISTAKES, CopyEngine, CopyRefused, NotOpened, NotTimed
 from gpucheck.measure.running.execute import execute
 from gpucheck.measure.values import Answer, Failure, Flow, Opened, Setup, Step
 from gpucheck.processes.lifeline import end_with_parent
@@ -29,13 +29,13 @@ def engine_of(name: str) -> CopyEngine:
         from gpucheck.measure.engines.cpu import CpuEngine
 
         return CpuEngine()
-    if name == "cupy":
-        from gpucheck.measure.engines.cupy import CupyEngine
+    if name == "torch":
+        from gpucheck.measure.engines.torch.engine import TorchEngine
 
-        return CupyEngine()
-    from gpucheck.measure.engines.torch.engine import TorchEngine
+        return TorchEngine()
+    from gpucheck.measure.engines.driver.engine import DriverEngine
 
-    return TorchEngine()
+    return DriverEngine()
 
 
 def open_engine(engine: CopyEngine, setup: Setup) -> Opened | Failure:
@@ -44,6 +44,8 @@ def open_engine(engine: CopyEngine, setup: Setup) -> Opened | Failure:
         return engine.open(setup)
     except ModuleNotFoundError as error:
         return Failure(kind="missing-package", purpose="open", detail=str(error.name))
+    except NotOpened as error:
+        return Failure(kind="not-started", purpose="open", detail=str(error), fix=error.fix)
     except MISTAKES as error:
         return Failure(kind="defect", purpose="open", detail=_located(error))
     except Exception as error:
@@ -61,7 +63,8 @@ def answer(engine: CopyEngine, step: Step) -> Answer | Failure:
     except Exception as error:
         code = engine.error_code(error)
         if code is not None:
-            return _refused(code, step, step.flows, f"{error_text(code)}: {_first_line(error)}")
+            text, known = _first_line(error), error_text(code)
+            return _refused(code, step, step.flows, text if known in text else f"{known}: {text}")
         if isinstance(error, MemoryError):  # CuPy's OutOfMemoryError is one too
             return Failure(kind="no-memory", purpose=step.purpose, flows=step.flows, detail=_first_line(error))
         return Failure(kind="defect", purpose=step.purpose, flows=step.flows, detail=_located(error))

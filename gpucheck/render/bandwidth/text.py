@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from gpucheck.model.bandwidth import BandwidthReport, Measured, MeasuredPair
+from gpucheck.model.bandwidth import BandwidthReport, HostLink, Measured, MeasuredPair
 from gpucheck.printable import of_printable
 from gpucheck.render.copies.heat import SLOW_MARK, SLOW_MEANING, TITLES, below, is_sparse, low_ends, steps
 from gpucheck.render.findings.text import TROUBLE, blocks
@@ -28,6 +28,7 @@ def to_text(report: BandwidthReport, *, verbose: bool = False) -> str:
         list(blocks((f for f in report.findings if f.verdict in TROUBLE), bus_ids)),
         *(_matrix(report, name) for name in TITLES if name in report.matrices and not is_sparse(report.matrices[name])),
         list(_lone_cells(report)),
+        list(_peer_access(report)),
         list(_pairs(report.pairs)),
         list(_rest(report)),
         list(_sizes(report)),
@@ -65,6 +66,31 @@ def _lone_cells(report: BandwidthReport) -> Iterator[str]:
             if cell is not None
         ]
         yield f"{title.partition(' (')[0]}: {', '.join(cells)}"
+
+
+def _peer_access(report: BandwidthReport) -> Iterator[str]:
+    """What CUDA offers, and NVML's status beside it: one line where all pairs are alike."""
+    access = report.peer_access
+    if access is None:
+        return
+    cells = {
+        (i, j): (offered, access.nvml[i][j] if access.nvml else None)
+        for i, row in enumerate(access.cuda)
+        for j, offered in enumerate(row)
+        if i != j
+    }
+    words = {
+        place: f"{'?' if offered is None else 'yes' if offered else 'no'}{f' {status}' if status else ''}"
+        for place, (offered, status) in cells.items()
+    }
+    title = "peer access (row addresses the memory of column): CUDA, NVML status"
+    if len(set(words.values())) == 1:
+        yield f"{title}: {next(iter(words.values()))} for all {len(words)} ordered pairs"
+        return
+    yield title
+    names = [str(device.index) for device in report.devices]
+    rows = ([name, *(words.get((i, j), NOTHING) for j in range(len(names)))] for i, name in enumerate(names))
+    yield from table(("", *names), rows)
 
 
 def _matrix(report: BandwidthReport, name: str) -> list[str]:
@@ -156,7 +182,11 @@ def _rest(report: BandwidthReport) -> Iterator[str]:
     if report.host_device:
         yield from table(
             ("device", "from host GB/s", "to host GB/s"),
-            ([names[link.device], _number(link.h2d_gb_s), _number(link.d2h_gb_s)] for link in report.host_device),
+            (
+                [name, _number(h2d), _number(d2h)]
+                for link in report.host_device
+                for name, h2d, d2h in _host_ways(names[link.device], link)
+            ),
         )
     for crowd in report.crowds:
         yield (
@@ -169,6 +199,12 @@ def _rest(report: BandwidthReport) -> Iterator[str]:
             f"data: {i['bytes_verified'] / MIB:.0f} MiB compared in {i['rounds']} rounds, "
             f"{i['bytes_verified_under_load'] / MIB:.0f} MiB of them under load, {i['wrong_words']} wrong words"
         )
+
+
+def _host_ways(name: str, link: HostLink) -> Iterator[tuple[str, float | None, float | None]]:
+    """The device's own NUMA node, then every one that was measured."""
+    yield name, link.h2d_gb_s, link.d2h_gb_s
+    yield from ((f"{name}, NUMA node {node.node}", node.h2d_gb_s, node.d2h_gb_s) for node in link.by_node)
 
 
 def _tensor(name: str, value: float) -> str:

@@ -11,6 +11,7 @@ TITLES = {
     "p2p_latency_us": ("latency of a small copy, us", True),
     "staged_uni_gb_s": ("through host memory, unidirectional, GB/s", False),
     "staged_latency_us": ("latency through host memory, us", True),
+    "load_latency_us": ("latency of a load by a kernel of the column, us", True),
 }
 STEPS = 5
 # The best step of a cell below its low end.

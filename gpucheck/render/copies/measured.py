@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gpucheck.model import Report
-from gpucheck.model.bandwidth import BandwidthReport, Crowd, HostLink, Matrix, MeasuredDevice, MeasuredPair
+from gpucheck.model.bandwidth import BandwidthReport, Crowd, HostLink, Matrix, MeasuredDevice, MeasuredPair, PeerAccess
 from gpucheck.model.observations import Observations
 from gpucheck.model.ranking import Judgement
 from gpucheck.model.ranking_record import RankingRecord
@@ -22,6 +22,7 @@ class Copies(msgspec.Struct, frozen=True, kw_only=True):
     devices: tuple[MeasuredDevice, ...]
     pairs: tuple[MeasuredPair, ...] = ()
     matrices: dict[str, Matrix] = {}
+    peer_access: PeerAccess | None = None
     host_device: tuple[HostLink, ...] = ()
     crowds: tuple[Crowd, ...] = ()
     integrity: dict[str, int] = {}

@@ -2,13 +2,11 @@
 
 import builtins
 import os
-from types import SimpleNamespace
 
 import pytest
 
 from gpucheck.measure.engines.cpu import CpuEngine
 from gpucheck.measure.engines.cuda.queue import CYCLES_PER_S, LEAST_S, MOST_S, TRIES, Gate, Lane, timed
-from gpucheck.measure.engines.cupy import CupyEngine
 from gpucheck.measure.engines.protocol import NotTimed
 from gpucheck.measure.running.child import engine_of, open_engine
 from gpucheck.measure.running.execute import execute
@@ -242,26 +240,7 @@ def test_a_lane_over_two_devices_takes_the_hosts_clock():
     assert timed(cuda, Gate("gate"), [lane], [1], clock=lambda: next(ticks)) == (0.5,)
 
 
-class CudaRuntimeError(RuntimeError):
-    """CuPy's CUDARuntimeError: the code is its status."""
-
-    def __init__(self, status):
-        super().__init__("cudaErrorPeerAccessUnsupported: peer access is not supported")
-        self.status = status
-
-
-@pytest.mark.parametrize(
-    ("error", "code"), [(CudaRuntimeError(217), 217), (MemoryError("Out of memory allocating 217 bytes"), None)]
-)
-def test_cupys_codes_are_those_of_cuda_calls(error, code):
-    engine = CupyEngine()
-    runtime, driver = SimpleNamespace(CUDARuntimeError=CudaRuntimeError), SimpleNamespace(CUDADriverError=KeyError)
-    engine.cupy = SimpleNamespace(cuda=SimpleNamespace(runtime=runtime, driver=driver))
-
-    assert engine.error_code(error) == code
-
-
-@pytest.mark.parametrize(("name", "package"), [("torch", "torch"), ("cupy", "cupy"), ("cpu", "numpy")])
+@pytest.mark.parametrize(("name", "package"), [("torch", "torch"), ("driver", "cuda"), ("cpu", "numpy")])
 def test_a_missing_package_is_named(monkeypatch, name, package):
     real = builtins.__import__
 

@@ -75,7 +75,7 @@ def engine():
     made = TorchEngine()
     made.torch = FakeTorch()
     made.cuda = [torch.device("cpu")] * 2
-    made.call, made.began, made.streams = None, 0.0, Streams(made.torch)
+    made.began, made.streams = 0.0, Streams(made.torch)
     made.sources = [torch.zeros(MIB // 8, dtype=torch.int64) for _ in range(2)]
     made.destinations = [torch.zeros(MIB // 8, dtype=torch.int64) for _ in range(2)]
     made.pinned = [torch.zeros(MIB // 16, dtype=torch.int64) for _ in range(2)]

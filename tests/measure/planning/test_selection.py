@@ -75,6 +75,15 @@ def test_a_desktop_on_the_gpu_is_no_other_user():
     assert admit([desktop], contended=False) == ()
 
 
+def test_an_idle_mps_server_is_no_load_and_its_clients_are():
+    server = GpuProcess(pid=7, kind="compute", name="/usr/bin/nvidia-cuda-mps-server")
+    client = GpuProcess(pid=8, kind="compute", name="python")
+
+    assert admit([sick(GPUS[0], processes=(server,))], contended=False) == ()
+    with pytest.raises(Unmeasurable, match=r"in use by process 8 \(python\):"):
+        admit([sick(GPUS[0], processes=(server, client))], contended=False)
+
+
 def test_a_gpu_that_takes_no_process_is_refused():
     with pytest.raises(Unmeasurable, match="compute mode is prohibited"):
         admit([sick(GPUS[0], compute_mode="prohibited")], contended=False)

@@ -1,4 +1,4 @@
-"""The copy engine of torch on CUDA: what training jobs use, and therefore the default.
+"""The copy engine of torch on CUDA: copies as a torch job sees them, waiting of torch's own included.
 
 How each method copies is in ``torch_lanes``.
 """
@@ -13,7 +13,7 @@ from gpucheck.measure.engines.numa import on_node
 from gpucheck.measure.engines.pattern import MASK, WORD, pattern_array, signed
 from gpucheck.measure.engines.torch import lanes
 from gpucheck.measure.engines.torch.lanes import Streams
-from gpucheck.measure.engines.torch.runtime import TorchRuntime, error_code, library, ordinal, peer_copy
+from gpucheck.measure.engines.torch.runtime import TorchRuntime, error_code, library, ordinal
 from gpucheck.measure.planning.selection import LEAST_BYTES
 from gpucheck.measure.statistics import LATENCY_BYTES
 from gpucheck.measure.values import HOST, Comparison, Flow, Opened, Region, Setup, Wrong
@@ -33,7 +33,6 @@ class TorchEngine:
         if not torch.cuda.is_available():
             raise RuntimeError(f"torch {torch.__version__} (CUDA {torch.version.cuda}) sees no CUDA device")
         self.runtime = runtime = library(torch)
-        self.call = peer_copy(runtime)
         self.cuda = [torch.device("cuda", ordinal(torch, device, runtime)) for device in setup.devices]
         self.began = time.perf_counter()
         size, notes = self._allocate(setup.buffer_bytes)
@@ -43,12 +42,9 @@ class TorchEngine:
                 self.pinned.append(torch.empty(min(size, PINNED_BYTES) // WORD, dtype=torch.int64, pin_memory=True))
         self.gate = Gate(torch.cuda.Stream(self.cuda[0]))
         self.streams = Streams(torch)
-        methods: tuple[Any, ...] = ("ce-write", "sm-write", "staged")
-        if self.call is not None:
-            methods += ("ce-read",)
         return Opened(
             buffer_bytes=size,
-            methods=methods,
+            methods=("ce-write", "sm-write", "staged"),
             clock="CUDA events (copies through host memory: host clock)",
             versions={"torch": str(torch.__version__), "cuda": torch.version.cuda},
             notes=notes,
@@ -69,14 +65,7 @@ class TorchEngine:
     def latency(self, flow: Flow, repeats: int) -> float:
         """Small copies queued on one stream, which runs them one after the other."""
         region = Region(offset=0, size=LATENCY_BYTES)
-        self.streams.begin()
-        if self.call is not None and flow.method == "ce-write":
-            source, target = self._ends(flow, region)
-            device = self.cuda[flow.src]
-            lane = lanes.raw(self.torch, self.call, flow, source, target, device, self.streams.take(device))
-        else:
-            lane = self._lane(flow, region)
-        return timed(TorchRuntime(self.torch), self.gate, [lane], [repeats])[0] / repeats
+        return timed(TorchRuntime(self.torch), self.gate, self._lanes([flow], region), [repeats])[0] / repeats
 
     def fill(self, device: int, key: int, region: Region) -> None:
         """Computed where the buffer is."""
@@ -166,8 +155,6 @@ class TorchEngine:
     def _lane(self, flow: Flow, region: Region) -> Lane:
         source, target = self._ends(flow, region)
         devices = [self.cuda[end] for end in (flow.src, flow.dst) if end != HOST]
-        if flow.method == "ce-read":
-            return lanes.raw(self.torch, self.call, flow, source, target, devices[-1], self.streams.take(devices[-1]))
         near, far = self.streams.take(devices[0]), self.streams.take(devices[-1])
         if flow.method == "staged":
             return lanes.staged(self.torch, source, target, near, far, self.streams.stages())

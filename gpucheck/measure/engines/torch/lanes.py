@@ -1,19 +1,14 @@
 """How torch queues the copies of each method, on streams that no other copy of the same step uses.
 
 ce-write is ``dst.copy_(src)``: equal layouts make torch queue one driver copy on the source's stream, direct where peer
-access is granted. sm-write copies rows that are not contiguous, which torch does by a kernel of the source.
-ce-read is the runtime's cudaMemcpyPeerAsync on a stream of the destination; small copies for latency use it as well,
-because torch's own waiting between the two devices' streams takes longer than they do.
+access is granted; torch lets each copy wait for the other device's stream and the other way round, which makes small
+copies slower. sm-write copies rows that are not contiguous, which torch does by a kernel of the source.
 """
 
-from collections.abc import Callable
 from typing import Any
 
-from gpucheck.measure.engines.cuda.errors import error_text
 from gpucheck.measure.engines.cuda.queue import Lane
 from gpucheck.measure.engines.pattern import WORD
-from gpucheck.measure.engines.protocol import CopyRefused
-from gpucheck.measure.values import Flow
 
 ROW, BODY = 128, 127  # words: rows with a gap after the body are what torch copies by a kernel
 STAGE_BYTES = 4 << 20
@@ -91,17 +86,3 @@ def staged(torch: Any, source: Any, target: Any, near: Any, far: Any, stages: li
                 free[side].record(far)
 
     return Lane(near, far, copy)
-
-
-def raw(torch: Any, call: Callable[..., int], flow: Flow, source: Any, target: Any, runner: Any, stream: Any) -> Lane:
-    """One cudaMemcpyPeerAsync for each copy, on a stream of the device that runs it."""
-    size = len(source) * WORD
-    ends = target.device.index, source.device.index
-
-    def copy() -> None:
-        with torch.cuda.device(runner):
-            status = call(target.data_ptr(), ends[0], source.data_ptr(), ends[1], size, stream.cuda_stream)
-        if status:
-            raise CopyRefused(flow, f"{error_text(status)} from cudaMemcpyPeerAsync", status)
-
-    return Lane(stream, stream, copy)

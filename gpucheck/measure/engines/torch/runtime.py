@@ -1,4 +1,4 @@
-"""What the torch engine needs of CUDA beside tensors: devices by bus id, events, the gate, and two runtime calls."""
+"""What the torch engine needs of CUDA beside tensors: devices by bus id, events, the gate, and texts of errors."""
 
 import ctypes
 from typing import Any
@@ -52,22 +52,6 @@ def library(torch: Any) -> Any:
         return ctypes.CDLL(f"libcudart.so.{major}")
     except OSError:
         return None
-
-
-def peer_copy(runtime: Any) -> Any:
-    """cudaMemcpyPeerAsync(target, target device, source, source device, bytes, stream), None where it is missing."""
-    call = getattr(runtime, "cudaMemcpyPeerAsync", None)
-    if call is not None:
-        call.argtypes = (
-            ctypes.c_void_p,
-            ctypes.c_int,
-            ctypes.c_void_p,
-            ctypes.c_int,
-            ctypes.c_size_t,
-            ctypes.c_void_p,
-        )
-        call.restype = ctypes.c_int
-    return call
 
 
 def error_code(torch: Any, runtime: Any, error: Exception) -> int | None:

@@ -1,0 +1,215 @@
+"""The copy engine on the CUDA driver API, which measures by default. Each method is one call or one kernel.
+
+ce-write, ce-read: cuMemcpyPeerAsync on a stream of the source or destination, with peer access enabled both ways.
+sm-write, sm-read: the kernel ``copy`` on the source or destination, 16 bytes a thread.
+staged: cuMemcpyPeerAsync with peer access disabled both ways: the driver copies through host memory.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+
+from gpucheck.host.simulated import preload
+from gpucheck.measure.engines.cuda.errors import OUT_OF_MEMORY
+from gpucheck.measure.engines.driver.calls import Calls, CudaError, MissingCall
+from gpucheck.measure.engines.driver.gate import Gate, Lane
+from gpucheck.measure.engines.driver.gpu import NOTE_WORDS, PINNED_BYTES, Gpu
+from gpucheck.measure.engines.driver.opening import missing, not_opened
+from gpucheck.measure.engines.driver.peers import Peers
+from gpucheck.measure.engines.numa import nodes
+from gpucheck.measure.engines.pattern import MASK, WORD
+from gpucheck.measure.engines.protocol import NotTimed
+from gpucheck.measure.planning.selection import LEAST_BYTES
+from gpucheck.measure.statistics import LATENCY_BYTES
+from gpucheck.measure.values import HOST, Comparison, Flow, Opened, Region, Setup, Wrong
+
+PIECE = 16  # bytes that a thread of the kernel "copy" moves at a time
+LINK_STRIDE, LINKS = 256, 4096  # of the pointer chain: 1 MiB, so that loads meet the link and not page tables
+LOADS = 5  # for each repetition of a latency: launching the kernel is then a small part of it
+
+
+class DriverEngine:
+    """gpucheck.measure.engines.protocol.CopyEngine over cuda.bindings.driver."""
+
+    def open(self, setup: Setup) -> Opened:
+        """Make contexts and buffers. Raises ModuleNotFoundError, NotOpened."""
+        os.environ["CUDA_MODULE_LOADING"] = "EAGER"
+        from cuda import bindings
+
+        preload("libcuda.so.1")
+        self.calls = calls = Calls()
+        self.busy, version = 0.0, None
+        try:
+            calls("cuInit", 0)
+            number = calls("cuDriverGetVersion")
+            version = f"{number // 1000}.{number % 1000 // 10}"
+            self.gpus = [Gpu(calls, device) for device in setup.devices]
+            size, notes = self._allocate(setup.buffer_bytes)
+            self.peers = Peers(calls, self.gpus)
+            self.gate = Gate(calls)
+            with suppress(NotTimed):  # once for nothing: a call that the driver lacks is missed here, not at a pair
+                self.gate.timed([Lane(gpu, gpu.line(), _nothing) for gpu in self.gpus], [0] * len(self.gpus))
+        except CudaError as error:
+            raise not_opened(error, "") from error
+        except MissingCall as error:
+            raise missing(error, version, bindings.__version__) from error
+        places = range(len(self.gpus))
+        return Opened(
+            buffer_bytes=size,
+            methods=("ce-write", "ce-read", "sm-write", "sm-read", "staged"),
+            clock="CUDA events of the GPU that runs the copy",
+            versions={"cuda driver": version, "cuda-bindings": bindings.__version__},
+            notes=notes,
+            peer_access=tuple(tuple((a, b) in self.peers.offered if a != b else None for b in places) for a in places),
+            numa_nodes=nodes(),
+        )
+
+    def error_code(self, error: Exception) -> int | None:
+        """The code that the call returned."""
+        return error.code if isinstance(error, CudaError) else None
+
+    def time(self, flows: Sequence[Flow], size: int, repeats: Sequence[int]) -> tuple[float, ...]:
+        """All flows behind one gate."""
+        return self._timed(self._lanes(flows, Region(offset=0, size=size)), repeats)
+
+    def latency(self, flow: Flow, repeats: int) -> float:
+        """Small copies on one stream, which runs them one after the other. sm-read: loads of a kernel instead."""
+        if flow.method != "sm-read":
+            lanes = self._lanes([flow], Region(offset=0, size=LATENCY_BYTES))
+            return self._timed(lanes, [repeats])[0] / repeats
+        reader, owner, loads = self.gpus[flow.dst], self.gpus[flow.src], repeats * LOADS
+        self._allow([flow])
+        owner.launch("chain", LINKS, owner.source, LINK_STRIDE, LINKS)
+        owner.wait()
+        line = reader.line(0)
+        chase = partial(reader.launch, "chase", 1, owner.source, loads, reader.note, line=line)
+        return self._timed([Lane(reader, line, chase)], [1])[0] / loads
+
+    def fill(self, device: int, key: int, region: Region) -> None:
+        """Computed where the buffer is."""
+        gpu, words = self.gpus[device], region.size // WORD
+        self._run([Lane(gpu, gpu.line(), partial(gpu.launch, "fill", words, gpu.source + region.offset, key, words))])
+
+    def poison(self, device: int, value: int, region: Region) -> None:
+        """The destination must be at rest before anyone writes to it."""
+        gpu, words = self.gpus[device], region.size // WORD
+        poison = partial(gpu.launch, "poison", words, gpu.target + region.offset, value, words)
+        self._run([Lane(gpu, gpu.line(), poison)])
+
+    def copy(self, flows: Sequence[Flow], region: Region, bursts: int) -> None:
+        """Queue everything, then wait for every device."""
+        self._run(self._lanes(flows, region), bursts)
+
+    def compare(self, device: int, key: int, region: Region) -> Comparison:
+        """Computed on the destination, from its own memory."""
+        gpu, words = self.gpus[device], region.size // WORD
+        gpu.write(gpu.note, [0, MASK, 0])
+        arguments = (gpu.target + region.offset, key, words, gpu.note, (NOTE_WORDS - 3) // 2)
+        self._run([Lane(gpu, gpu.line(), partial(gpu.launch, "compare", words, *arguments))])
+        count, first, last, *found = gpu.read(gpu.note, NOTE_WORDS)
+        wrong = sorted(zip(found[: 2 * count : 2], found[1 : 2 * count : 2], strict=True))
+        return Comparison(
+            words=words,
+            mismatches=count,
+            first=first if count else None,
+            last=last if count else None,
+            sample=tuple(Wrong(index=index, got=got) for index, got in wrong),
+        )
+
+    def words(self, device: int, region: Region) -> tuple[int, ...]:
+        """Through a plain copy to the host."""
+        gpu = self.gpus[device]
+        return tuple(gpu.read(gpu.target + region.offset, region.size // WORD))
+
+    def device_seconds(self) -> float:
+        """By CUDA events: of lanes that ran together the longest."""
+        return self.busy
+
+    def close(self) -> None:
+        """The process ends right after; the driver takes everything back."""
+
+    def _allocate(self, wanted: int) -> tuple[int, tuple[str, ...]]:
+        """Two buffers on every GPU, smaller ones where memory is short. Raises CudaError if not even small ones fit."""
+        size = wanted
+        while True:
+            try:
+                for gpu in self.gpus:
+                    gpu.allocate(size)
+            except CudaError as error:
+                if error.code != OUT_OF_MEMORY or size // 2 < LEAST_BYTES:
+                    raise
+                for gpu in self.gpus:
+                    gpu.release()
+                size = size // 2 // LEAST_BYTES * LEAST_BYTES
+                continue
+            note = f"buffers shrunk from {wanted >> 20} to {size >> 20} MiB: a GPU had no room for more"
+            return size, (note,) if size < wanted else ()
+
+    def _timed(self, lanes: Sequence[Lane], counts: Sequence[int]) -> tuple[float, ...]:
+        """Behind the gate. Raises NotTimed."""
+        seconds = self.gate.timed(lanes, counts)
+        self.busy += max(seconds)
+        return seconds
+
+    def _run(self, lanes: Sequence[Lane], bursts: int = 1) -> None:
+        """Queue everything at once without a gate, and wait for it."""
+        for lane in lanes:
+            lane.gpu.use()
+            self.calls("cuEventRecord", lane.line.start, lane.line.stream)
+            for _ in range(bursts):
+                lane.queue()
+            self.calls("cuEventRecord", lane.line.end, lane.line.stream)
+        for lane in lanes:
+            self.calls("cuEventSynchronize", lane.line.end)
+        self.busy += max(self.calls.seconds(lane.line.start, lane.line.end) for lane in lanes)
+
+    def _allow(self, flows: Sequence[Flow]) -> None:
+        """Peer access for exactly the pairs of these flows that copy directly.
+
+        Raises ValueError for a kernel on memory that it may not address: it would end the context with error 700.
+        """
+        between = [f for f in flows if f.src != f.dst and HOST not in (f.src, f.dst)]
+        for flow in between:
+            way = (flow.dst, flow.src) if flow.method == "sm-read" else (flow.src, flow.dst)
+            if flow.method.startswith("sm-") and way not in self.peers.offered:
+                raise ValueError(f"{flow.method} from {flow.src} to {flow.dst} without peer access")
+        self.peers.only((flow.src, flow.dst) for flow in between if flow.method != "staged")
+
+    def _lanes(self, flows: Sequence[Flow], region: Region) -> list[Lane]:
+        """A stream of its own for each flow. What queueing needs is made here, before a gate is shut."""
+        self._allow(flows)
+        taken: Counter[int] = Counter()
+        lanes = []
+        for flow in flows:
+            place = flow.dst if flow.src == HOST or (flow.method.endswith("-read") and flow.dst != HOST) else flow.src
+            line = self.gpus[place].line(taken[place])
+            taken[place] += 1
+            lanes.append(self._lane(flow, region, Lane(self.gpus[place], line, _nothing)))
+        return lanes
+
+    def _lane(self, flow: Flow, region: Region, lane: Lane) -> Lane:
+        stream, offset, size = lane.line.stream, region.offset, region.size
+        if HOST in (flow.src, flow.dst):
+            pinned = lane.gpu.pinned(flow.node)
+
+            def host() -> None:
+                for done in range(0, size, PINNED_BYTES):
+                    part = min(PINNED_BYTES, size - done)
+                    if flow.src == HOST:
+                        self.calls("cuMemcpyHtoDAsync", lane.gpu.target + offset + done, pinned, part, stream)
+                    else:
+                        self.calls("cuMemcpyDtoHAsync", pinned, lane.gpu.source + offset + done, part, stream)
+
+            return lane._replace(queue=host)
+        src, dst = self.gpus[flow.src], self.gpus[flow.dst]
+        target, source = dst.target + offset, src.source + offset
+        if flow.method in ("sm-write", "sm-read"):
+            pieces = size // PIECE
+            return lane._replace(queue=partial(lane.gpu.launch, "copy", pieces, target, source, pieces, line=lane.line))
+        ends = (target, dst.context, source, src.context)
+        return lane._replace(queue=partial(self.calls, "cuMemcpyPeerAsync", *ends, size, stream))
+
+
+def _nothing() -> None: ...

@@ -1,0 +1,137 @@
+"""One GPU for the driver engine: its primary context, two buffers, kernels, streams and events."""
+
+import ctypes
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gpucheck.measure.engines.driver.calls import Calls, CudaError
+from gpucheck.measure.engines.driver.opening import hidden, not_opened
+from gpucheck.measure.engines.numa import on_node
+from gpucheck.measure.values import MIB, Device
+
+PTX = Path(__file__).with_name("kernels.ptx")
+# Arguments with which a kernel does nothing.
+KERNELS = {
+    "fill": "note 0 0",
+    "poison": "note 0 0",
+    "compare": "note 0 0 note 0",
+    "copy": "note note 0",
+    "chain": "note 0 0",
+    "chase": "note 0 note",
+}
+THREADS = 256  # of a block
+BLOCKS_PER_SM = 16
+PINNED_BYTES = 64 * MIB
+NOTE_WORDS = 3 + 2 * 64  # of the kernel "compare": 64 wrong words are kept
+
+
+class Line(NamedTuple):
+    """A stream, and the two events that a row of copies on it is timed by."""
+
+    stream: Any
+    start: Any
+    end: Any
+
+
+class Gpu:
+    """Raises NotOpened. Every method that queues work makes this GPU's context the current one."""
+
+    def __init__(self, calls: Calls, device: Device) -> None:
+        self.calls, self.about = calls, device
+        try:
+            self.device = calls("cuDeviceGetByPCIBusId", (device.bus_id or "").encode())
+        except CudaError as error:
+            raise hidden(device) from error
+        names = calls.names
+        try:
+            self.context = calls("cuDevicePrimaryCtxRetain", self.device)
+            self.use()
+            attribute = names.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+            self.most_blocks = BLOCKS_PER_SM * max(1, calls("cuDeviceGetAttribute", attribute, self.device))
+            self._module = calls("cuModuleLoadData", PTX.read_bytes() + b"\0")
+            self._kernels = {k: calls("cuModuleGetFunction", self._module, k.encode()) for k in KERNELS}
+            self._lines: list[Line] = []
+            self.note = int(calls("cuMemAlloc", NOTE_WORDS * 8))
+            # A kernel is loaded when it is first launched, which waits for the whole context: not behind a gate.
+            for kernel in KERNELS:
+                self.launch(kernel, 1, *(self.note if word == "note" else 0 for word in KERNELS[kernel].split()))
+            self.wait()
+        except CudaError as error:
+            raise not_opened(error, f"GPU {device.index} ({device.bus_id})") from error
+        self.source = self.target = 0
+        self._pinned: dict[int | None, int] = {}
+
+    def use(self) -> None:
+        """Make this context the current one of the thread."""
+        self.calls("cuCtxSetCurrent", self.context)
+
+    def allocate(self, size: int) -> None:
+        """Make both buffers. Raises CudaError; then neither is there."""
+        self.use()
+        self.source = int(self.calls("cuMemAlloc", size))
+        try:
+            self.target = int(self.calls("cuMemAlloc", size))
+        except CudaError:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        """Give the buffers back."""
+        self.use()
+        for address in (self.source, self.target):
+            if address:
+                self.calls("cuMemFree", address)
+        self.source = self.target = 0
+
+    def pinned(self, node: int | None) -> int:
+        """Address of PINNED_BYTES of pinned host memory on this NUMA node; None: on the GPU's own."""
+        node = self.about.numa_node if node is None else node
+        if node not in self._pinned:
+            self.use()
+            with on_node(node):
+                address = self.calls("cuMemHostAlloc", PINNED_BYTES, self.calls.names.CU_MEMHOSTALLOC_PORTABLE)
+            self._pinned[node] = int(address)
+        return self._pinned[node]
+
+    def line(self, number: int = 0) -> Line:
+        """The stream of this number, made on first use."""
+        names = self.calls.names
+        while len(self._lines) <= number:
+            self.use()
+            stream = self.calls("cuStreamCreate", names.CUstream_flags.CU_STREAM_NON_BLOCKING)
+            self._lines.append(Line(stream, self.calls("cuEventCreate", 0), self.calls("cuEventCreate", 0)))
+        return self._lines[number]
+
+    def launch(self, kernel: str, threads: int, *arguments: int, line: Line | None = None) -> None:
+        """Queue a kernel. threads: how many there is work for; 1 is one block of one thread."""
+        stream = (line or self.line()).stream
+        blocks = min(max(1, -(-threads // THREADS)), self.most_blocks)
+        types = (ctypes.c_uint64,) * len(arguments)
+        shape = (1, 1, 1, 1, 1, 1) if threads == 1 else (blocks, 1, 1, THREADS, 1, 1)
+        self.use()
+        self.calls("cuLaunchKernel", self._kernels[kernel], *shape, 0, stream, (arguments, types), 0)
+
+    def wait(self) -> None:
+        """Until everything is done that was queued on any stream here."""
+        for line in self._lines:
+            self.calls("cuStreamSynchronize", line.stream)
+
+    def read(self, address: int, words: int) -> list[int]:
+        """Words of this GPU's memory, by a copy to the host."""
+        found: list[int] = []
+        self.use()
+        for done in range(0, words * 8, PINNED_BYTES):
+            size = min(PINNED_BYTES, words * 8 - done)
+            pinned = self.pinned(None)
+            self.calls("cuMemcpyDtoHAsync", pinned, address + done, size, self.line().stream)
+            self.calls("cuStreamSynchronize", self.line().stream)
+            found += (ctypes.c_uint64 * (size // 8)).from_address(pinned)
+        return found
+
+    def write(self, address: int, words: list[int]) -> None:
+        """A few words into this GPU's memory."""
+        self.use()
+        pinned = self.pinned(None)
+        ctypes.memmove(pinned, (ctypes.c_uint64 * len(words))(*words), len(words) * 8)
+        self.calls("cuMemcpyHtoDAsync", address, pinned, len(words) * 8, self.line().stream)
+        self.calls("cuStreamSynchronize", self.line().stream)

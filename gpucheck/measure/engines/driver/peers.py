@@ -1,0 +1,42 @@
+"""Peer access between GPUs: which pairs the driver offers it for, and exactly which have it during a step."""
+
+from collections.abc import Iterable, Sequence
+from itertools import permutations
+
+from gpucheck.measure.engines.driver.calls import Calls, CudaError
+from gpucheck.measure.engines.driver.gpu import Gpu
+
+ALREADY_ENABLED, NOT_ENABLED = 704, 705
+Pair = tuple[int, int]
+
+
+class Peers:
+    """offered: ordered pairs (GPU that accesses, GPU whose memory it is), by position. enabled: those that have it."""
+
+    def __init__(self, calls: Calls, gpus: Sequence[Gpu]) -> None:
+        self._calls, self._gpus = calls, gpus
+        places = permutations(range(len(gpus)), 2)
+        self.offered = {(a, b) for a, b in places if calls("cuDeviceCanAccessPeer", gpus[a].device, gpus[b].device)}
+        self.enabled: set[Pair] = set()
+
+    def only(self, pairs: Iterable[Pair]) -> None:
+        """Enable both directions of these pairs as far as offered, and disable every other. Raises CudaError.
+
+        A GPU without NVSwitch maps at most eight peers, so a pair keeps peer access no longer than its step.
+        """
+        wanted = {way for a, b in pairs for way in ((a, b), (b, a))} & self.offered
+        for way in sorted(self.enabled - wanted):
+            self._switch("cuCtxDisablePeerAccess", way, NOT_ENABLED)
+            self.enabled.discard(way)
+        for way in sorted(wanted - self.enabled):
+            self._switch("cuCtxEnablePeerAccess", way, ALREADY_ENABLED)
+            self.enabled.add(way)
+
+    def _switch(self, call: str, way: Pair, done_before: int) -> None:
+        accessing, owner = (self._gpus[place] for place in way)
+        accessing.use()
+        try:
+            self._calls(call, owner.context, *((0,) if call == "cuCtxEnablePeerAccess" else ()))
+        except CudaError as error:
+            if error.code != done_before:
+                raise

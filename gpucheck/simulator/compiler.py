@@ -1,0 +1,69 @@
+"""The system's C compiler, and the cache of what it compiled for the simulator."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from gpucheck.simulator.cache import publish, use
+from gpucheck.simulator.cache_place import cache_folder
+
+# Where an environment that has no compiler brings compiled libraries along (our container images do).
+SHIPPED = "share/gpucheck/libraries"
+FLAGS = (
+    *("-std=gnu11", "-O2", "-shared", "-fPIC", "-pthread"),
+    *("-Wall", "-Wextra", "-Wpedantic", "-Werror"),
+)
+
+
+def compile_sources(what: str, output: Path, flags: Iterable[str], sources: Iterable[Path], needs: str = "") -> Path:
+    """Compile a shared library into ``output`` and return it. what: its name in messages. needs: libraries, ``-l...``.
+
+    Raises OSError, with the whole message in args[0], when there is no compiler or it refuses the source.
+    """
+    compiler = shutil.which("cc")
+    if compiler is None:
+        raise OSError(
+            f"the simulator needs a C compiler to build its {what} library, and there is no `cc` on PATH. "
+            "Install one: apt install gcc libc6-dev, or: dnf install gcc glibc-devel"
+        )
+    command = [compiler, *flags, "-o", str(output), *map(str, sources), *needs.split()]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise OSError(
+            f"{compiler} could not compile the simulated {what} library: {done.stderr.strip()[-1000:]}\n"
+            "Install the C headers too: apt install libc6-dev, or: dnf install glibc-devel"
+        )
+    return output
+
+
+def compiled(key: str, name: str, build: Callable[[Path], object]) -> Path:
+    """The library ``name`` of this key: shipped, cached, or built into a new entry of the cache.
+
+    Raises OSError as ``build`` does.
+    """
+    shipped = Path(sys.prefix, SHIPPED, key, name)
+    if shipped.exists():
+        return shipped
+    folder = cache_folder("libraries") / key
+    descriptor = use(folder)
+    if descriptor is None:
+        publish(folder, build)
+    else:
+        os.close(descriptor)  # used a moment ago, which keeps it long enough to be copied
+    return folder / name
+
+
+def install(library: Path, directory: Path, stem: str, version: str) -> Path:
+    """Put the library into ``directory`` as ``<stem>.<version>``, with the link ``<stem>.1``; return the former."""
+    directory.mkdir(parents=True, exist_ok=True)
+    installed = directory / f"{stem}.{version}"
+    # A copy, no hard link: the loader takes two names of one inode for the same library.
+    shutil.copyfile(library, installed)
+    installed.chmod(0o755)
+    link = directory / f"{stem}.1"
+    link.unlink(missing_ok=True)
+    link.symlink_to(installed.name)
+    return installed

@@ -1,0 +1,288 @@
+/* Contexts: the primary one of each GPU and others, and which of them a thread works in. */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "driver.h"
+
+#define EXCLUSIVE_PROCESS 3 /* CUcomputemode */
+#define PROHIBITED 2
+#define DEEPEST 64
+
+CUcontext contexts;
+static struct context primary[MAX_GPUS];
+static int claims[MAX_GPUS]; /* sockets that hold an exclusive GPU for this process, 0 for none */
+static _Thread_local struct { CUcontext contexts[DEEPEST]; int depth; } stack;
+
+CUcontext current_context(void)
+{
+    return stack.depth > 0 ? stack.contexts[stack.depth - 1] : NULL;
+}
+
+CUresult check_context(CUcontext context)
+{
+    CUcontext one;
+    for (one = contexts; one != NULL; one = one->next)
+        if (one == context)
+            return one->alive ? SUCCESS : CONTEXT_IS_DESTROYED;
+    return INVALID_CONTEXT;
+}
+
+/* An abstract socket's name is this user's and machine's alone, and free again when the process ends however it does. */
+static CUresult claim(int gpu)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    int length, made;
+    if (claims[gpu] != 0)
+        return SUCCESS;
+    length = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "gpucheck-cuda/%s/%.40s", strrchr(machine_directory(), '/'),
+                      gpus[gpu].uuid);
+    if ((made = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)) < 0)
+        return SUCCESS;
+    if (bind(made, (struct sockaddr *)&name,
+             (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length)) != 0) {
+        close(made);
+        return DEVICE_UNAVAILABLE;
+    }
+    claims[gpu] = made;
+    return SUCCESS;
+}
+
+/* Whether this process may compute on the GPU. */
+static CUresult admit(int gpu)
+{
+    machine_refresh();
+    gpus[gpu].compute_mode = (int)machine_number(0, "gpu.%d.compute_mode", gpus[gpu].number);
+    if (machine_lost(gpu) || gpus[gpu].compute_mode == PROHIBITED)
+        return DEVICE_UNAVAILABLE;
+    if (gpus[gpu].compute_mode != EXCLUSIVE_PROCESS)
+        return SUCCESS;
+    if (machine_number(0, "%s.process.compute.count", gpus[gpu].prefix) > 0)
+        return DEVICE_UNAVAILABLE;
+    return claim(gpu);
+}
+
+static CUresult begin(CUcontext context, int gpu)
+{
+    const CUresult result = admit(gpu);
+    CUcontext one;
+    if (result != SUCCESS)
+        return result;
+    for (one = contexts; one != NULL && one != context; one = one->next)
+        ;
+    if (one == NULL) {
+        context->next = contexts;
+        contexts = context;
+    }
+    context->gpu = gpu;
+    context->alive = true;
+    context->sticky = SUCCESS;
+    memset(context->peer, 0, sizeof context->peer);
+    if (context->legacy == NULL)
+        context->legacy = new_stream(context, 0, 0);
+    return SUCCESS;
+}
+
+/* What is left of it: nothing but the address, which a caller may still hold. */
+static void end(CUcontext context)
+{
+    CUcontext one;
+    drop_work(context);
+    storage_release(context);
+    context->alive = false;
+    context->holders = 0;
+    for (one = contexts; one != NULL && !(one->alive && one->gpu == context->gpu); one = one->next)
+        ;
+    if (one == NULL && claims[context->gpu] != 0) {
+        close(claims[context->gpu]);
+        claims[context->gpu] = 0;
+    }
+}
+
+EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
+{
+    GUARDED;
+    CUresult result = check_device(device);
+    if (result == SUCCESS && out == NULL)
+        return INVALID_VALUE;
+    if (result == SUCCESS && !primary[device].alive) {
+        primary[device].primary = true;
+        result = begin(&primary[device], device);
+    }
+    if (result != SUCCESS)
+        return result;
+    primary[device].holders++;
+    *out = &primary[device];
+    return SUCCESS;
+}
+
+EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
+{
+    GUARDED;
+    const CUresult result = check_device(device);
+    if (result != SUCCESS)
+        return result;
+    if (primary[device].holders == 0)
+        return INVALID_CONTEXT;
+    if (--primary[device].holders == 0)
+        end(&primary[device]);
+    return SUCCESS;
+}
+
+EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
+{
+    GUARDED;
+    const CUresult result = check_device(device);
+    unsigned int holders;
+    if (result != SUCCESS || !primary[device].alive)
+        return result;
+    holders = primary[device].holders;
+    end(&primary[device]);
+    primary[device].holders = holders;
+    return holders > 0 ? begin(&primary[device], device) : SUCCESS;
+}
+
+EXPORT CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags)
+{
+    GUARDED;
+    return flags > 0xFF ? INVALID_VALUE : check_device(device);
+}
+
+EXPORT CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *active)
+{
+    GUARDED;
+    const CUresult result = check_device(device);
+    if (result == SUCCESS && (flags == NULL || active == NULL))
+        return INVALID_VALUE;
+    if (result == SUCCESS) {
+        *flags = 0;
+        *active = primary[device].alive;
+    }
+    return result;
+}
+
+static CUresult select_context(CUcontext context, bool deeper)
+{
+    const CUresult result = context == NULL ? initialized() : check_context(context);
+    if (initialized() != SUCCESS || result != SUCCESS)
+        return initialized() != SUCCESS ? NOT_INITIALIZED : result;
+    if (deeper && stack.depth == DEEPEST)
+        return OUT_OF_MEMORY;
+    if (context == NULL)
+        stack.depth -= stack.depth > 0;
+    else if (deeper || stack.depth == 0)
+        stack.contexts[stack.depth++] = context;
+    else
+        stack.contexts[stack.depth - 1] = context;
+    return SUCCESS;
+}
+
+EXPORT CUresult cuCtxCreate_v2(CUcontext *out, unsigned int flags, CUdevice device)
+{
+    GUARDED;
+    CUresult result = check_device(device);
+    CUcontext context;
+    if (result != SUCCESS || out == NULL || flags > 0xFF)
+        return result != SUCCESS ? result : INVALID_VALUE;
+    if ((context = calloc(1, sizeof *context)) == NULL)
+        return OUT_OF_MEMORY;
+    if ((result = begin(context, device)) != SUCCESS) {
+        free(context);
+        return result;
+    }
+    context->holders = 1;
+    *out = context;
+    return select_context(context, true);
+}
+
+EXPORT CUresult cuCtxCreate_v4(CUcontext *out, const void *parameters, unsigned int flags, CUdevice device)
+{
+    return parameters == NULL ? cuCtxCreate_v2(out, flags, device) : NOT_SUPPORTED;
+}
+
+EXPORT CUresult cuCtxDestroy_v2(CUcontext context)
+{
+    GUARDED;
+    const CUresult result = initialized() == SUCCESS ? check_context(context) : NOT_INITIALIZED;
+    if (result != SUCCESS || context->primary)
+        return result != SUCCESS ? result : INVALID_CONTEXT;
+    end(context);
+    if (current_context() == context)
+        stack.depth--;
+    return SUCCESS;
+}
+
+EXPORT CUresult cuCtxSetCurrent(CUcontext context)
+{
+    GUARDED;
+    return select_context(context, false);
+}
+
+EXPORT CUresult cuCtxPushCurrent_v2(CUcontext context)
+{
+    GUARDED;
+    return context == NULL ? INVALID_CONTEXT : select_context(context, true);
+}
+
+EXPORT CUresult cuCtxPopCurrent_v2(CUcontext *out)
+{
+    GUARDED;
+    if (initialized() != SUCCESS)
+        return NOT_INITIALIZED;
+    if (stack.depth == 0)
+        return INVALID_CONTEXT;
+    stack.depth--;
+    if (out != NULL)
+        *out = stack.contexts[stack.depth];
+    return SUCCESS;
+}
+
+EXPORT CUresult cuCtxGetCurrent(CUcontext *out)
+{
+    GUARDED;
+    if (initialized() != SUCCESS || out == NULL)
+        return out == NULL ? INVALID_VALUE : NOT_INITIALIZED;
+    *out = current_context();
+    return SUCCESS;
+}
+
+EXPORT CUresult cuCtxGetDevice(CUdevice *device)
+{
+    GUARDED;
+    if (initialized() != SUCCESS)
+        return NOT_INITIALIZED;
+    if (device == NULL || current_context() == NULL)
+        return device == NULL ? INVALID_VALUE : INVALID_CONTEXT;
+    *device = current_context()->gpu;
+    return SUCCESS;
+}
+
+EXPORT CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext context)
+{
+    GUARDED;
+    const CUresult result = initialized() == SUCCESS ? check_context(context) : NOT_INITIALIZED;
+    if (result == SUCCESS && device == NULL)
+        return INVALID_VALUE;
+    if (result == SUCCESS)
+        *device = context->gpu;
+    return result;
+}
+
+EXPORT CUresult cuCtxSynchronize_v2(CUcontext context)
+{
+    GUARDED;
+    const CUresult result = initialized() == SUCCESS ? check_context(context) : NOT_INITIALIZED;
+    return result == SUCCESS ? wait_for_context(context) : result;
+}
+
+EXPORT CUresult cuCtxSynchronize(void)
+{
+    GUARDED;
+    CUcontext context;
+    const CUresult result = enter(&context);
+    return result == SUCCESS ? wait_for_context(context) : result;
+}

@@ -1,0 +1,180 @@
+/* cuMemcpy* and cuMemset*: checked and queued. */
+#include "driver.h"
+
+/* The context's copy of `size` bytes. Without peer access between the two GPUs it leads through host memory. */
+static CUresult copy(CUcontext context, CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream, bool blocking)
+{
+    struct operation made = {.kind = COPY, .dst = dst, .src = src, .size = size, .count = 1};
+    const struct pair *pair;
+    CUresult result = check_stream(&stream, context);
+    if (result != SUCCESS)
+        return result;
+    if (size == 0)
+        return blocking ? wait_for_stream(stream) : SUCCESS;
+    made.to = owner_of(dst, size);
+    made.from = owner_of(src, size);
+    if (made.to == NOBODY || made.from == NOBODY)
+        return INVALID_VALUE;
+    pair = pair_of(made.from, made.to);
+    made.direct = pair == NULL || (stream->context->gpu == made.from && may_access(stream->context, made.to)) ||
+                  (stream->context->gpu == made.to && may_access(stream->context, made.from));
+    if (pair != NULL && made.direct) {
+        machine_refresh();
+        if (pair->error != SUCCESS && !is_sticky(pair->error))
+            return pair->error;
+    }
+    result = push(stream, &made);
+    if (result == SUCCESS && blocking)
+        result = wait_for_stream(stream);
+    return result;
+}
+
+/* Copies of any two places. `to`, `from`: GPU or HOST where the caller said whose memory it is, else NOBODY. */
+static CUresult ask(CUdeviceptr dst, int to, CUdeviceptr src, int from, size_t size, CUstream stream, bool blocking)
+{
+    CUcontext context;
+    const CUresult result = enter(&context);
+    if (result != SUCCESS)
+        return result;
+    if (size > 0 && (dst == 0 || src == 0))
+        return INVALID_VALUE;
+    if (size > 0 && to == HOST && owner_of(dst, 1) != HOST)
+        return INVALID_VALUE;
+    if (size > 0 && from == HOST && owner_of(src, 1) != HOST)
+        return INVALID_VALUE;
+    if (size > 0 && ((to >= 0 && owner_of(dst, 1) < 0) || (from >= 0 && owner_of(src, 1) < 0)))
+        return INVALID_VALUE;
+    return copy(context, dst, src, size, stream, blocking);
+}
+
+#define ADDRESS(pointer) ((CUdeviceptr)(uintptr_t)(pointer))
+
+EXPORT CUresult cuMemcpyHtoD_v2(CUdeviceptr dst, const void *src, size_t size)
+{
+    GUARDED;
+    return ask(dst, 0, ADDRESS(src), HOST, size, NULL, true);
+}
+
+/* From memory that is not pinned the call returns when the data is on its way: here, when it has arrived. */
+EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void *src, size_t size, CUstream stream)
+{
+    GUARDED;
+    return ask(dst, 0, ADDRESS(src), HOST, size, stream, host_range_of(src) == NULL);
+}
+
+EXPORT CUresult cuMemcpyDtoH_v2(void *dst, CUdeviceptr src, size_t size)
+{
+    GUARDED;
+    return ask(ADDRESS(dst), HOST, src, 0, size, NULL, true);
+}
+
+EXPORT CUresult cuMemcpyDtoHAsync_v2(void *dst, CUdeviceptr src, size_t size, CUstream stream)
+{
+    GUARDED;
+    return ask(ADDRESS(dst), HOST, src, 0, size, stream, host_range_of(dst) == NULL);
+}
+
+EXPORT CUresult cuMemcpyDtoD_v2(CUdeviceptr dst, CUdeviceptr src, size_t size)
+{
+    GUARDED;
+    return ask(dst, 0, src, 0, size, NULL, true);
+}
+
+EXPORT CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream)
+{
+    GUARDED;
+    return ask(dst, 0, src, 0, size, stream, false);
+}
+
+EXPORT CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t size)
+{
+    GUARDED;
+    return ask(dst, NOBODY, src, NOBODY, size, NULL, true);
+}
+
+EXPORT CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream)
+{
+    GUARDED;
+    return ask(dst, NOBODY, src, NOBODY, size, stream, false);
+}
+
+/* Each address has to be of the GPU whose context is named with it. */
+static CUresult peers(CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from, size_t size, CUstream stream,
+                      bool blocking)
+{
+    CUresult result = check_context(to);
+    if (result == SUCCESS)
+        result = check_context(from);
+    if (result != SUCCESS)
+        return initialized() == SUCCESS ? result : NOT_INITIALIZED;
+    if (size > 0 && (owner_of(dst, size) != to->gpu || owner_of(src, size) != from->gpu))
+        return INVALID_VALUE;
+    return ask(dst, to->gpu, src, from->gpu, size, stream, blocking);
+}
+
+EXPORT CUresult cuMemcpyPeer(CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from, size_t size)
+{
+    GUARDED;
+    return peers(dst, to, src, from, size, NULL, true);
+}
+
+EXPORT CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from, size_t size, CUstream stream)
+{
+    GUARDED;
+    return peers(dst, to, src, from, size, stream, false);
+}
+
+/* `word`: what is set, repeated to 64 bits. `unit`: its size in bytes. */
+static CUresult set(CUdeviceptr dst, unsigned long long word, size_t count, size_t unit, CUstream stream, bool blocking)
+{
+    struct operation made = {.kind = FILL, .dst = dst, .value = word, .size = count * unit, .count = 1};
+    CUcontext context;
+    CUresult result = enter(&context);
+    if (result == SUCCESS)
+        result = check_stream(&stream, context);
+    if (result != SUCCESS || count == 0)
+        return result;
+    if (dst % unit != 0 || count > SIZE_MAX / unit || owner_of(dst, made.size) < 0)
+        return INVALID_VALUE;
+    made.to = owner_of(dst, made.size);
+    if (!may_access(stream->context, made.to))
+        return INVALID_VALUE;
+    result = push(stream, &made);
+    return result == SUCCESS && blocking ? wait_for_stream(stream) : result;
+}
+
+EXPORT CUresult cuMemsetD8_v2(CUdeviceptr dst, unsigned char value, size_t count)
+{
+    GUARDED;
+    return set(dst, value * 0x0101010101010101ULL, count, 1, NULL, true);
+}
+
+EXPORT CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t count, CUstream stream)
+{
+    GUARDED;
+    return set(dst, value * 0x0101010101010101ULL, count, 1, stream, false);
+}
+
+EXPORT CUresult cuMemsetD16_v2(CUdeviceptr dst, unsigned short value, size_t count)
+{
+    GUARDED;
+    return set(dst, value * 0x0001000100010001ULL, count, 2, NULL, true);
+}
+
+EXPORT CUresult cuMemsetD16Async(CUdeviceptr dst, unsigned short value, size_t count, CUstream stream)
+{
+    GUARDED;
+    return set(dst, value * 0x0001000100010001ULL, count, 2, stream, false);
+}
+
+EXPORT CUresult cuMemsetD32_v2(CUdeviceptr dst, unsigned int value, size_t count)
+{
+    GUARDED;
+    return set(dst, value * 0x0000000100000001ULL, count, 4, NULL, true);
+}
+
+EXPORT CUresult cuMemsetD32Async(CUdeviceptr dst, unsigned int value, size_t count, CUstream stream)
+{
+    GUARDED;
+    return set(dst, value * 0x0000000100000001ULL, count, 4, stream, false);
+}

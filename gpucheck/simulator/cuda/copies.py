@@ -1,0 +1,160 @@
+"""cuda.txt: how fast the copies of a simulated machine are, and what is wrong with them, as ``key = value``.
+
+The numbers are those of gpucheck's copy engine for the same machine (measure.engines.simulated), worked out from its
+links as they are trained now. What the keys mean:
+
+    version = 13000                     of CUDA, that the driver supports
+    driver = 580.178.04                 of libcuda itself
+    init.error = 802                    what cuInit answers
+    noise, drift                        fractions: of a copy's time (standard deviation), and per 10 s of simulated time
+    gpu.<n>.multiprocessors, gpu.<n>.copy_engines
+    host.<n>.gb_s, host.<n>.links       to and from pinned memory; PCI functions on the way
+    pair.<a>.<b>.gb_s                   from a to b with peer access, staged_gb_s without it
+    pair.<a>.<b>.latency_us, .links     least time of a copy; what it may share with others
+    pair.<a>.<b>.damage, .stuck, .error faults
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from gpucheck.host.pci import read_pci
+from gpucheck.measure.engines.simulated.machine import MeasurementFault, describe
+from gpucheck.measure.values import Link
+from gpucheck.model import Gpu, NvLink, NvmlReading, PcieLink
+from gpucheck.simulator.data import HERE, read
+from gpucheck.simulator.machine import REMOTE_GPU, Machine, SimulatedGpu
+from gpucheck.simulator.machine.paths import common_ancestor, p2p_status
+from gpucheck.topology.cpu import identify
+
+SYSTEM_NOT_READY = 802
+GEFORCE = 5  # nvmlBrandType_t
+ANCESTORS = {0: "X", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
+STATUS = {0: "OK", 1: "CNS", 2: "GNS", 3: "TNS", 4: "DR", 5: "NS"}
+READ, WRITE = 0, 1
+# By the beginning of the product's name. Source: NVIDIA's datasheets and architecture whitepapers.
+MULTIPROCESSORS = {
+    "Tesla P100": 56,
+    "Tesla V100": 80,
+    "Tesla T4": 40,
+    "NVIDIA GeForce RTX 2080 Ti": 68,
+    "NVIDIA GeForce RTX 3090": 82,
+    "NVIDIA GeForce RTX 4090": 128,
+    "NVIDIA A100": 108,
+    "NVIDIA RTX A6000": 84,
+    "NVIDIA L40S": 142,
+    "NVIDIA H100": 132,
+    "NVIDIA H200": 132,
+    "NVIDIA B200": 148,
+    "NVIDIA GB200": 152,
+}
+OTHERWISE = 64
+
+
+def copies(machine: Machine, root: Path) -> str:
+    """The text of cuda.txt for the GPUs that NVML counts. root: the machine's files, already written.
+
+    Raises ValueError for measurement faults that cannot be read.
+    """
+    visible = [gpu for gpu in machine.gpus if gpu.visible]
+    lines = {"gpu.count": len(visible), **dict(_driver(machine, visible)), **dict(_gpus(visible))}
+    lost = {place for place, gpu in enumerate(visible) if gpu.function.lost}
+    reading = _reading(machine, visible)
+    chosen = tuple(gpu for gpu in reading.gpus if gpu.index not in lost)
+    faults = msgspec.convert(machine.surroundings.get("measurement", []), tuple[MeasurementFault, ...])
+    cpuinfo = root / "proc/cpuinfo"
+    cpu = identify(cpuinfo.read_text(encoding="utf-8") if cpuinfo.exists() else None)
+    described = describe(reading, read_pci(root), chosen, faults, cpu)
+    lines |= {"noise": described.noise, "drift": described.drift, "seed": described.seed}
+    for gpu, rate, links in zip(chosen, described.host_gb_s, described.to_host, strict=True):
+        lines |= {f"host.{gpu.index}.gb_s": rate, f"host.{gpu.index}.links": " ".join(links)}
+    for link in described.links:
+        prefix = f"pair.{chosen[link.src].index}.{chosen[link.dst].index}"
+        lines |= {f"{prefix}.{key}": value for key, value in _pair(link)}
+    head = "# SIMULATED machine: what libcuda.so.1 answers here, beside machine.txt.\n"
+    return head + "".join(f"{key} = {value}\n" for key, value in lines.items())
+
+
+def _driver(machine: Machine, visible: list[SimulatedGpu]) -> Iterator[tuple[str, object]]:
+    version = machine.profile.driver.version
+    branch = version.partition(".")[0]
+    known: dict[int, str] = read(HERE / "cuda.yml", dict[int, str])
+    fitting = [number for number in known if branch.isdigit() and number <= int(branch)]
+    major, _, minor = known[max(fitting, default=min(known))].partition(".")
+    yield from (("version", int(major) * 1000 + int(minor) * 10), ("driver", version))
+    switched = any(gpu.model.fabric is not None and gpu.fabric_state != "completed" for gpu in visible)
+    if switched or not all(gpu.fabric_up for gpu in visible):
+        yield "init.error", SYSTEM_NOT_READY
+
+
+def _gpus(visible: list[SimulatedGpu]) -> Iterator[tuple[str, object]]:
+    for number, gpu in enumerate(visible):
+        counts = [count for name, count in MULTIPROCESSORS.items() if gpu.model.name.startswith(name)]
+        yield f"gpu.{number}.multiprocessors", counts[0] if counts else OTHERWISE
+        yield f"gpu.{number}.copy_engines", 2 if gpu.model.brand == GEFORCE else 3
+
+
+def _pair(link: Link) -> Iterator[tuple[str, object]]:
+    yield from (("gb_s", link.gb_s), ("staged_gb_s", link.staged_gb_s), ("latency_us", link.latency_us))
+    yield "links", " ".join(link.resources)
+    if link.damage is not None:
+        yield "damage", link.damage
+    if link.stuck:
+        yield "stuck", 1
+    if link.error is not None:
+        yield "error", link.error
+
+
+def _reading(machine: Machine, visible: list[SimulatedGpu]) -> NvmlReading:
+    """What a reading of NVML comes to, as far as paths and rates depend on it."""
+    ancestors = tuple(tuple(ANCESTORS[common_ancestor(machine, a, b)] for b in visible) for a in visible)
+    p2p: dict[str, tuple[tuple[str | None, ...], ...]] = {
+        name: tuple(tuple("X" if a is b else STATUS[p2p_status(a, b, capability)] for b in visible) for a in visible)
+        for name, capability in (("read", READ), ("write", WRITE))
+    }
+    gpus = tuple(_gpu(machine, gpu, number) for number, gpu in enumerate(visible))
+    version = machine.profile.driver.version
+    return NvmlReading(
+        driver_version=version, nvml_version=version, cuda_version=None, gpus=gpus, ancestors=ancestors, p2p=p2p
+    )
+
+
+def _gpu(machine: Machine, gpu: SimulatedGpu, number: int) -> Gpu:
+    function = gpu.function
+    slot = machine.functions[function.parent] if function.parent else function
+    return Gpu(
+        index=number,
+        name=gpu.model.name,
+        uuid=gpu.uuid,
+        pci_bus_id=function.bus_id,
+        device_id=function.ids.partition(":")[2],
+        compute_capability=gpu.model.compute_capability,
+        numa_node=function.numa_node,
+        pcie=PcieLink(
+            generation=int(gpu.nvml.get("pcie.generation", function.generation)),
+            width=int(gpu.nvml.get("pcie.width", function.width)),
+            max_generation=min(function.max_generation, slot.max_generation),
+            max_width=min(function.max_width, slot.max_width),
+            device_max_generation=function.max_generation,
+        ),
+        nvlinks=tuple(_nvlink(gpu, place) for place in range(len(gpu.links))),
+    )
+
+
+def _nvlink(gpu: SimulatedGpu, place: int) -> NvLink:
+    link, ports = gpu.links[place], gpu.model.nvlink
+    if not link.active or ports is None:
+        return NvLink(link=place, active=False, state="inactive")
+    kind: Literal["gpu", "switch"] = "gpu" if link.remote_type == REMOTE_GPU else "switch"
+    return NvLink(
+        link=place,
+        active=True,
+        state="active",
+        version=ports.version,
+        remote_kind=kind,
+        remote_bus_id=link.bus_id,
+        remote_link=link.peer[1] if link.peer else None,
+        speed_mb_s=ports.speed_mb_s,
+    )

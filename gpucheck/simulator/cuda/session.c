@@ -1,0 +1,78 @@
+/* cuInit, and what every call passes through: is the library in use, which context is this, is it still healthy? */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "driver.h"
+
+/* One call at a time; a wait gives the lock away. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool ready;
+
+void *lock_session(void)
+{
+    pthread_mutex_lock(&lock);
+    return &lock;
+}
+
+void unlock_session(void *held)
+{
+    (void)held;
+    pthread_mutex_unlock(&lock);
+}
+
+void let_others(unsigned int tries)
+{
+    struct timespec rest = {0, tries < 20 ? 20000 : tries < 200 ? 200000 : 2000000};
+    pthread_mutex_unlock(&lock);
+    nanosleep(&rest, NULL);
+    pthread_mutex_lock(&lock);
+}
+
+EXPORT CUresult cuInit(unsigned int flags)
+{
+    GUARDED;
+    CUresult result;
+    if (flags != 0)
+        return INVALID_VALUE;
+    if (ready)
+        return SUCCESS;
+    if ((result = (CUresult)machine_open()) != SUCCESS || (result = visible_read()) != SUCCESS)
+        return result;
+    ready = true;
+    return SUCCESS;
+}
+
+CUresult initialized(void)
+{
+    return ready ? SUCCESS : NOT_INITIALIZED;
+}
+
+CUresult check_device(CUdevice device)
+{
+    if (!ready)
+        return NOT_INITIALIZED;
+    return device < 0 || device >= gpu_count ? INVALID_DEVICE : SUCCESS;
+}
+
+CUresult enter(CUcontext *context)
+{
+    if (!ready)
+        return NOT_INITIALIZED;
+    *context = current_context();
+    if (*context == NULL)
+        return INVALID_CONTEXT;
+    if (!(*context)->alive)
+        return CONTEXT_IS_DESTROYED;
+    return (*context)->sticky;
+}
+
+EXPORT CUresult cuDriverGetVersion(int *version)
+{
+    GUARDED;
+    if (version == NULL)
+        return INVALID_VALUE;
+    *version = machine_peek() ? driver_version() : 0;
+    return SUCCESS;
+}

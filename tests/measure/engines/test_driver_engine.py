@@ -1,0 +1,193 @@
+"""The driver engine whole, on the simulated CUDA driver library: what a run reports, and how CUDA errors end it."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from gpucheck.measure.planning.plan import Machine, Wish, plan
+from gpucheck.measure.reporting.report import host_links
+from gpucheck.measure.running.results import Results
+from gpucheck.measure.values import HOST, Device, Flow, Opened, Timing
+
+PAIR = "p100-pcie-x2"
+
+
+def run(profile, *faults, level="quick", before="", **environment):
+    """The report of gpucheck bandwidth. before: a program around it, which starts it by GPUCHECK_COMMAND."""
+    words = [sys.executable, "-m", "gpucheck", "bandwidth", "--simulate", profile, "--level", level, "--format", "json"]
+    words += ["--engine", "driver"]
+    words += [word for fault in faults for word in ("--fault", fault)]
+    own = {**os.environ, **environment, "GPUCHECK_COMMAND": json.dumps(words)}
+    command = [sys.executable, "-c", before] if before else words
+    done = subprocess.run(command, env=own, capture_output=True, text=True, timeout=200, check=False)
+    assert done.stdout, done.stderr
+    return json.loads(done.stdout)
+
+
+def copies(report):
+    return next(finding for finding in report["findings"] if finding["check"] == "p2p-copies")
+
+
+@pytest.fixture(scope="module")
+def full():
+    return run(PAIR, level="full")
+
+
+def test_every_method_is_measured_and_every_word_arrives(full):
+    assert (full["engine"], full["verdict"], full["simulated"]) == ("driver", "pass", True)
+    (pair, _) = full["pairs"]
+    assert set(pair["by_method"]) == {"ce-read", "sm-write", "sm-read"}
+    assert pair["staged_gb_s"] < pair["measured"]["gb_s"]
+    assert 0 < pair["load_latency_us"] < 10
+    assert full["integrity"]["wrong_words"] == 0
+
+
+def test_peer_access_by_cuda_stands_beside_nvmls_status(full):
+    assert full["peer_access"] == {"cuda": [[None, True], [True, None]], "nvml": [[None, "OK"], ["OK", None]]}
+    assert full["observations"]["p2p_access"] == [[None, True], [True, None]]
+
+
+def test_gpus_without_peer_access_are_copied_through_the_host_and_no_kernel_touches_their_memory():
+    report = run("rtx4090-x2", level="full")
+
+    assert report["peer_access"]["cuda"] == [[None, False], [False, None]]
+    assert {method for pair in report["pairs"] for method in pair["by_method"]} == {"ce-read"}
+    assert "load_latency_us" not in report["matrices"]
+    assert report["integrity"]["wrong_words"] == 0
+    assert [f for f in report["findings"] if f["check"] == "p2p-copies"] == []
+
+
+def test_a_missing_uvm_device_is_named_with_its_fix():
+    finding = copies(run(PAIR, "node-missing:node=nvidia-uvm"))
+
+    assert finding["verdict"] == "unknown"
+    assert "/dev/nvidia-uvm does not exist" in finding["why"]
+    assert "modprobe nvidia-uvm" in finding["fix"]
+
+
+@pytest.mark.parametrize("call", ["cuStreamWaitValue32", "cuDeviceCanAccessPeer"])
+def test_a_driver_without_an_entry_point_is_named_and_no_pair_is_blamed(call):
+    report = run(PAIR, GPUCHECK_CUDA_WITHOUT=call)
+
+    assert report["verdict"] == "unknown"
+    assert f"has no {call}" in copies(report)["why"]
+    assert "driver 525" in copies(report)["fix"]
+
+
+def test_events_are_read_on_a_driver_before_cuda_12_8():
+    report = run(PAIR, GPUCHECK_CUDA_VERSION="12020")
+
+    assert (report["verdict"], report["versions"]["cuda driver"]) == ("pass", "12.2")
+
+
+def test_a_short_launch_queue_takes_fewer_copies_and_keeps_the_numbers():
+    assert run(PAIR, GPUCHECK_CUDA_QUEUE="6")["pairs"][0]["measured"]["gb_s"] == pytest.approx(13.54, rel=0.01)
+
+
+def test_a_launch_queue_without_room_gives_no_number_and_leaves_the_data_check():
+    report = run(PAIR, GPUCHECK_CUDA_QUEUE="2")
+
+    assert copies(report)["verdict"] == "unknown"
+    assert copies(report)["seen"].startswith("timings unknown for GPU 0 <-> 1")
+    assert all(pair["measured"] is None for pair in report["pairs"])
+    assert report["integrity"]["bytes_verified"] > 0
+    assert report["integrity"]["wrong_words"] == 0
+
+
+def test_a_sticky_error_of_one_pair_leaves_the_other_pairs_in_the_run():
+    report = run("a100-sxm-x4", "p2p-error:pair=0-1,code=700")
+    failed = [f for f in report["findings"] if f["verdict"] == "fail"]
+
+    assert failed
+    assert {f["check"] for f in failed} == {"p2p-copies"}
+    missing = {(p["src"], p["dst"]) for p in report["pairs"] if p["measured"] is None}
+    assert missing == {(0, 1), (1, 0)}
+
+
+HOLDER = """
+import ctypes, json, os, subprocess, sys
+from gpucheck.simulator import activate
+directory = activate("p100-pcie-x2", ["compute-exclusive:gpu=0"])
+ctypes.CDLL(str(directory / "lib/libcuda.so.1"))
+from cuda.bindings import driver
+driver.cuInit(0)
+assert driver.cuDevicePrimaryCtxRetain(0)[0] == 0
+sys.exit(subprocess.run(json.loads(os.environ["GPUCHECK_COMMAND"])).returncode)
+"""
+
+
+def test_a_gpu_in_exclusive_mode_that_another_process_uses_is_named():
+    finding = copies(run(PAIR, "compute-exclusive:gpu=0", before=HOLDER))
+
+    assert finding["verdict"] == "unknown"
+    assert "the compute mode of the GPU is exclusive and another process uses it" in finding["why"]
+    assert "nvidia-smi -c DEFAULT" in finding["fix"]
+
+
+INSIDE = """
+import os, sys
+from gpucheck.simulator import activate
+activate("p100-pcie-x2")
+from gpucheck.host import live_host
+from gpucheck.measure.engines.driver.engine import DriverEngine
+from gpucheck.measure.planning.selection import device
+from gpucheck.measure.running.child import open_engine
+from gpucheck.measure.values import Opened, Setup
+gpus = live_host(isolated=True, deadline_s=60.0).nvml().gpus
+devices = tuple(device(gpu) for gpu in gpus)
+opened = open_engine(
+    DriverEngine(), Setup(engine="driver", devices=devices, buffer_bytes=64 << 30, parent_pid=os.getpid())
+)
+assert isinstance(opened, Opened), opened
+assert opened.buffer_bytes == 4 << 30, opened.buffer_bytes
+assert "buffers shrunk from 65536 to 4096 MiB" in opened.notes[0], opened.notes
+assert not {"torch", "numpy", "cupy"} & set(sys.modules)
+print("good")
+"""
+
+
+def test_buffers_shrink_to_the_memory_that_is_free_and_no_framework_is_imported():
+    done = subprocess.run([sys.executable, "-c", INSIDE], capture_output=True, text=True, timeout=120, check=False)
+
+    assert done.stdout.strip() == "good", done.stderr
+
+
+TWO = tuple(Device(index=i, name="GPU", bus_id=f"0000:0{i}:00.0", numa_node=i) for i in range(2))
+
+
+def test_host_copies_of_a_full_run_use_pinned_memory_of_every_numa_node():
+    wish = Wish(depth="full", methods=("ce-write",), numa_nodes=(0, 1))
+    flows = [
+        step.flows[0]
+        for step in plan(Machine(devices=TWO, to_host=((), ())), wish)
+        if step.purpose == "host and device"
+    ]
+
+    assert flows[:6] == [Flow(src=a, dst=b, node=node) for node in (None, 0, 1) for a, b in ((HOST, 0), (0, HOST))]
+    quick = plan(Machine(devices=TWO, to_host=((), ())), Wish(methods=("ce-write",), numa_nodes=(0, 1)))
+    assert {step.flows[0].node for step in quick if step.purpose == "host and device"} == {None}
+
+
+def test_host_rates_are_reported_by_node():
+    results = Results(devices=TWO, opened=Opened(buffer_bytes=1, methods=("ce-write",), clock=""))
+    for node, seconds in ((None, 1e-3), (0, 1e-3), (1, 2e-3)):
+        flow = Flow(src=HOST, dst=0, node=node)
+        results.host[flow] = Timing(
+            flow=flow, size=10**7, repeats=1, samples=1, median_s=seconds, mad_s=0, min_s=seconds, max_s=seconds
+        )
+    (link,) = host_links(results, Machine(devices=TWO, to_host=((), ())))
+
+    assert (link.h2d_gb_s, link.d2h_gb_s) == (10.0, None)
+    assert [(node.node, node.h2d_gb_s) for node in link.by_node] == [(0, 10.0), (1, 5.0)]
+
+
+@pytest.mark.parametrize(("access", "methods"), [(True, {"ce-write", "sm-write", "sm-read"}), (False, {"ce-write"})])
+def test_kernels_copy_only_where_cuda_offers_peer_access(access, methods):
+    offered = ((None, access), (access, None))
+    wish = Wish(depth="full", methods=("ce-write", "sm-write", "sm-read"), peer_access=offered)
+    steps = plan(Machine(devices=TWO, to_host=((), ())), wish)
+
+    assert {flow.method for step in steps for flow in step.flows} == methods

@@ -1,0 +1,163 @@
+"""Which GPUs a program sees, what they are, and what keeps it from them."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from gpucheck import simulator
+
+COUNT = """
+status = code("cuInit", 0)
+print(status, code("cuDeviceGetCount") if status else ok("cuDeviceGetCount"))
+"""
+NAMES = """
+ok("cuInit", 0)
+for device in range(ok("cuDeviceGetCount")):
+    name = ok("cuDeviceGetName", 64, device).rstrip(b"\\0 ").decode()
+    place = ok("cuDeviceGetPCIBusId", 32, device).rstrip(b"\\0 ").decode()
+    assert int(ok("cuDeviceGetByPCIBusId", place.lower().encode())) == device
+    print(name, place)
+"""
+
+
+def test_gpus_are_those_of_the_profile(run):
+    shown = run("p100-pcie-x2", NAMES)
+
+    assert shown.splitlines() == ["Tesla P100-PCIE-16GB 0000:04:00.0", "Tesla P100-PCIE-16GB 0000:05:00.0"]
+
+
+def test_faster_gpus_come_first_unless_the_bus_decides(run):
+    fast = [line.split(" 0000")[0] for line in run("mixed-x4", NAMES).splitlines()]
+    bus = [line.split(" 0000")[0] for line in run("mixed-x4", NAMES, CUDA_DEVICE_ORDER="PCI_BUS_ID").splitlines()]
+
+    assert fast == ["NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 3090", "NVIDIA GeForce RTX 3090", "Tesla T4"]
+    assert bus == ["NVIDIA GeForce RTX 3090", "NVIDIA GeForce RTX 3090", "NVIDIA GeForce RTX 4090", "Tesla T4"]
+
+
+@pytest.mark.parametrize(
+    ("visible", "count"), [("0", "0 1"), ("1,0", "0 2"), ("0,-1,1", "0 1"), ("0,0", "100 3"), ("", "100 3")]
+)
+def test_visible_devices(run, visible, count):
+    assert run("p100-pcie-x2", COUNT, CUDA_VISIBLE_DEVICES=visible) == count
+
+
+def test_a_gpu_is_chosen_by_the_beginning_of_its_uuid(run, activate):
+    machine = activate("p100-pcie-x2")
+    uuid = re.search(r"gpu.1.uuid = (GPU-\w+)", (machine / "machine.txt").read_text())
+
+    assert run("p100-pcie-x2", NAMES, CUDA_VISIBLE_DEVICES=uuid[1]) == "Tesla P100-PCIE-16GB 0000:05:00.0"
+
+
+def test_a_process_sees_one_mig_device(run):
+    shown = run("a100-mig-x8", NAMES + "print(ok('cuDeviceTotalMem', 0) < 80 << 30)")
+
+    assert re.fullmatch(r"NVIDIA A100\S* MIG \S+ 0000:[0-9A-F]{2}:00.0\nTrue|NVIDIA A100.* MIG .*\nTrue", shown)
+
+
+@pytest.mark.parametrize(
+    ("fault", "status"),
+    [
+        ("node-missing:node=nvidia-uvm", 999),
+        ("node-missing:node=nvidiactl", 100),
+        ("driver-not-loaded", 100),
+        ("driver-mismatch", 803),
+        ("fabric-manager-stopped", 802),
+        ("fabric-in-progress", 802),
+    ],
+)
+def test_what_keeps_cuda_from_starting(run, fault, status):
+    assert run("hgx-h100-x8", COUNT, fault) == f"{status} 3"
+
+
+def test_a_gpu_whose_node_is_missing_is_not_there(run):
+    assert run("p100-pcie-x2", NAMES, "node-missing:node=nvidia0") == "Tesla P100-PCIE-16GB 0000:05:00.0"
+
+
+@pytest.mark.parametrize("fault", ["gpu-lost:gpu=0", "compute-exclusive:gpu=0,mode=prohibited", "busy"])
+def test_a_gpu_that_cannot_be_used_refuses_a_context(run, fault):
+    """46: busy or unavailable. The other GPU works on."""
+    faults = ("compute-exclusive:gpu=0", "busy-gpu:gpu=0") if fault == "busy" else (fault,)
+
+    shown = run(
+        "p100-pcie-x2",
+        "ok('cuInit', 0); print(code('cuDevicePrimaryCtxRetain', 0), code('cuDevicePrimaryCtxRetain', 1))",
+        *faults,
+    )
+
+    assert shown == "46 0"
+
+
+def test_exclusive_process_mode_lets_one_process_in(run, tmp_path):
+    """And the next one when it has ended."""
+    code = """
+import os, subprocess, sys
+ok("cuInit", 0)
+print(code("cuDevicePrimaryCtxRetain", 0), flush=True)
+if "SECOND" not in os.environ:
+    second = [sys.executable, __file__]
+    print(subprocess.run(second, env={**os.environ, "SECOND": "1"}, capture_output=True, text=True).stdout.strip())
+    ok("cuDevicePrimaryCtxRelease", 0)
+    print(subprocess.run(second, env={**os.environ, "SECOND": "1"}, capture_output=True, text=True).stdout.strip())
+"""
+    assert run("p100-pcie-x2", code, "compute-exclusive").split() == ["0", "46", "0"]
+
+
+def test_gpus_are_counted_without_a_machine_as_on_a_host_without_a_driver(run):
+    assert run("p100-pcie-x2", COUNT, GPUCHECK_SIMULATOR="/nowhere") == "100 3"
+
+
+def test_attributes(run):
+    code = """
+ok("cuInit", 0)
+names = cu.CUdevice_attribute
+for name in ("COMPUTE_CAPABILITY_MAJOR", "MULTIPROCESSOR_COUNT", "PCI_BUS_ID", "ASYNC_ENGINE_COUNT", "HOST_NUMA_ID"):
+    print(ok("cuDeviceGetAttribute", getattr(names, "CU_DEVICE_ATTRIBUTE_" + name), 7), end=" ")
+print(ok("cuDeviceTotalMem", 7) >> 20, code("cuDeviceGet", 8), code("cuDeviceTotalMem", -1))
+"""
+    assert run("hgx-h100-x8", code) == "9 132 219 3 1 81559 101 101"
+
+
+@pytest.mark.parametrize("names", ["cuStreamWaitValue32", "cuMemAlloc,cuStreamWaitValue32"])
+def test_an_entry_point_can_be_missing(run, names):
+    """As in a driver older than it."""
+    code = """
+try:
+    cu.cuStreamWaitValue32(0, 0, 0, 0)
+except RuntimeError as error:
+    print(error)
+"""
+    assert "cuStreamWaitValue32" in run("p100-pcie-x2", code, GPUCHECK_CUDA_WITHOUT=names)
+
+
+def test_entry_points_are_those_of_the_drivers_version(run):
+    """cuEventElapsedTime got its second form with CUDA 12.8."""
+    code = """
+library = ctypes.CDLL("libcuda.so.1")
+def ask(name, version):
+    found, status = ctypes.c_void_p(), ctypes.c_int()
+    result = library.cuGetProcAddress_v2(name, ctypes.byref(found), version, ctypes.c_uint64(0), ctypes.byref(status))
+    return result, status.value, found.value
+old, new = ask(b"cuEventElapsedTime", 2000), ask(b"cuEventElapsedTime", 12080)
+print(old[0], new[0], old[2] == new[2], *ask(b"cuCtxGetDevice", 1000)[:2], *ask(b"cuGraphCreate", 12000)[:2])
+"""
+    assert run("p100-pcie-x2", code) == "0 0 False 500 2 500 1"
+    assert run("p100-pcie-x2", code, GPUCHECK_CUDA_VERSION="12020") == "0 0 True 500 2 500 1"
+
+
+def test_gpucheck_simulate_puts_it_before_any_program(tmp_path, monkeypatch, cache):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    program = "import ctypes; c = ctypes.CDLL('libcuda.so.1'); n = ctypes.c_int(); c.cuInit(0); "
+    program += "c.cuDeviceGetCount(ctypes.byref(n)); print(n.value)"
+    command = [sys.executable, "-m", "gpucheck", "simulate", "hgx-h100-x8", "--", sys.executable, "-c", program]
+
+    done = subprocess.run(command, env={**os.environ}, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout) == (0, "8\n")
+
+
+def test_library_needs_a_driver_version(tmp_path):
+    with pytest.raises(ValueError, match="not a driver version"):
+        simulator.build_cuda_library(tmp_path, "../escape")

@@ -1,0 +1,203 @@
+"""Memory: whose it is, how much there is, and what arrives where."""
+
+import pytest
+
+TWO = "p100-pcie-x2"
+OWNERS = """
+a, b = contexts()
+here, there = alloc(a, MIB), alloc(b, MIB)
+pinned = int(ok("cuMemHostAlloc", MIB, 0))
+def copy(dst, to, src, frm, size=MIB):
+    return code("cuMemcpyPeerAsync", dst, to, src, frm, size, 0)
+"""
+
+
+def test_addresses_have_owners(run):
+    code = OWNERS + (
+        "print(copy(there, b, here, a), copy(there, a, here, a), copy(there, b, here, b), copy(pinned, a, here, a),\n"
+        "      copy(there + 8, b, here, a), code('cuMemcpyHtoDAsync', pinned, here, 8, 0),\n"
+        "      code('cuMemcpyDtoHAsync', here, there, 8, 0), code('cuMemcpyDtoD', there, 0, 8), copy(0, b, here, a))\n"
+    )
+    assert run(TWO, code) == "0 1 1 1 1 1 1 1 1"
+
+
+def test_pointer_attributes(run):
+    code = OWNERS + (
+        "kind = cu.CUpointer_attribute\n"
+        "ask = lambda what, address: int(ok('cuPointerGetAttribute', getattr(kind, 'CU_POINTER_ATTRIBUTE_' + what),"
+        " address))\n"
+        "print(ask('MEMORY_TYPE', here), ask('MEMORY_TYPE', pinned), ask('DEVICE_ORDINAL', there),"
+        " ask('RANGE_SIZE', there + 5) == MIB, ask('CONTEXT', there) == int(b),"
+        " code('cuPointerGetAttribute', kind.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 4096))\n"
+    )
+    assert run(TWO, code) == "2 1 1 True True 1"
+
+
+def test_memory_ends_where_the_gpu_s_does(run):
+    """16 GiB, of which the driver and a context take some. What is freed can be had again."""
+    code = """
+a, b = contexts()
+free, total = ok("cuMemGetInfo")
+big = ok("cuMemAlloc", 15 << 30)
+print(total >> 20, free < total, code("cuMemAlloc", 2 << 30), code("cuMemAlloc", 0))
+ok("cuMemFree", big)
+print(code("cuMemAlloc", 15 << 30), code("cuMemFree", 12345), ok("cuMemGetInfo")[0] == free - (15 << 30))
+ok("cuCtxSetCurrent", b)
+print(code("cuMemAlloc", 15 << 30))
+"""
+    assert run(TWO, code).split() == ["16384", "True", "2", "1", "0", "1", "True", "0"]
+
+
+@pytest.mark.parametrize("offset", [0, 4096, 65536 + 8])
+def test_data_arrives_through_every_kind_of_copy(run, offset):
+    """Host, GPU, the other GPU (peer access or staged), back to the host; whole pieces and parts of them."""
+    code = f"offset = {offset}\n" + (
+        "a, b = contexts()\n"
+        "size = 4 * MIB\n"
+        "one, two, three = alloc(a, size), alloc(a, size), alloc(b, size)\n"
+        "ok('cuCtxSetCurrent', a)\n"
+        "pinned = int(ok('cuMemHostAlloc', size, 0))\n"
+        "host = (ctypes.c_uint64 * (size // 8)).from_address(pinned)\n"
+        "count = (size - offset) // 8 - 3\n"
+        "for i in range(0, count, 777): host[i] = word_at(1, i)\n"
+        "sent = list(host)\n"
+        "ok('cuMemcpyHtoDAsync', one + offset, pinned, count * 8, 0)\n"
+        "ok('cuMemcpyDtoDAsync', two, one + offset, count * 8, 0)\n"
+        "ok('cuMemcpyPeerAsync', three + offset, b, two, a, count * 8, 0)\n"
+        "ok('cuCtxSynchronize')\n"
+        "ctypes.memset(pinned, 255, size)\n"
+        "ok('cuMemcpyDtoHAsync', pinned, three + offset, count * 8, 0)\n"
+        "ok('cuCtxSynchronize')\n"
+        "print(host[:count] == sent[:count], host[count:] == [MASK] * (size // 8 - count))\n"
+    )
+    assert run(TWO, code) == "True True"
+
+
+def test_host_memory_that_changes_between_copies_is_seen(run):
+    """Also after a copy to the host that brought the same data before."""
+    code = """
+a, _ = contexts()
+size = 2 * MIB
+device, other = alloc(a, size), alloc(a, size)
+assert launch("fill", device, 7, size // 8) == 0
+pinned = int(ok("cuMemHostAlloc", size, 0))
+host = (ctypes.c_uint64 * (size // 8)).from_address(pinned)
+seen = []
+for change in range(3):
+    ok("cuMemcpyDtoH", pinned, device, size)
+    assert host[5] == word_at(7, 5)
+    host[5] = change
+    ok("cuMemcpyHtoD", other, pinned, size)
+    seen += read(other + 40, 1)
+    host[5] = 99
+    ok("cuMemcpyDtoH", pinned, device, size)
+    seen.append(host[5] == word_at(7, 5))
+ok("cuMemsetD8", device, 0, size)
+ok("cuMemcpyDtoH", pinned, device, size)
+print(seen, sum(host))
+"""
+    assert run(TWO, code) == "[0, True, 1, True, 2, True] 0"
+
+
+def test_overlapping_copies_inside_a_gpu(run):
+    code = """
+a, _ = contexts()
+device = alloc(a, MIB)
+for shift in (8, 65536):
+    launch("fill", device, 3, MIB // 8)
+    ok("cuMemcpyDtoD", device + shift, device, MIB - shift)
+    up = read(device + shift, MIB // 8 - shift // 8)
+    launch("fill", device, 3, MIB // 8)
+    ok("cuMemcpyDtoD", device, device + shift, MIB - shift)
+    down = read(device, MIB // 8 - shift // 8)
+    print(all(up[i] == word_at(3, i) for i in range(0, len(up), 97)),
+          all(down[i] == word_at(3, i + shift // 8) for i in range(0, len(down), 97)))
+"""
+    assert run(TWO, code).split() == ["True"] * 4
+
+
+def test_memset(run):
+    code = """
+a, _ = contexts()
+device = alloc(a, MIB)
+ok("cuMemsetD8", device + 3, 0xAB, 7)
+ok("cuMemsetD32", device + 65536 - 8, 0x11223344, 100000)
+ok("cuMemsetD16Async", device + 16, 0xBEEF, 3, 0)
+print(*(f"{word:016x}" for word in read(device, 4)), *(f"{w:x}" for w in read(device + 65536 - 16, 3)),
+      code("cuMemsetD32", device + 2, 0, 4), code("cuMemsetD8", device, 0, MIB + 1))
+"""
+    shown = run(TWO, code).split()
+
+    assert shown[:4] == ["ababababab000000", "000000000000abab", "0000beefbeefbeef", "0000000000000000"]
+    assert shown[4:] == ["0", "1122334411223344", "1122334411223344", "1", "1"]
+
+
+def test_kernels_do_what_their_ptx_says(run):
+    code = """
+a, b = contexts()
+size = 3 * MIB
+one, two = alloc(a, size), alloc(a, size)
+words, cap = size // 8, 4
+note = alloc(a, (3 + 2 * cap) * 8)
+def compare(key):
+    ok("cuMemcpyHtoD", note, (ctypes.c_uint64 * 3)(0, MASK, 0), 24)
+    assert launch("compare", one, key, words, note, cap) == 0
+    return read(note, 3 + 2 * cap)
+assert launch("fill", one, 5, words) == 0
+print(compare(5)[:3] == [0, MASK, 0], [word_at(5, 9)] == read(one + 72, 1))
+ok("cuMemsetD32", one + 8 * 70000, 1, 2)
+ok("cuMemsetD32", one + 8 * 9000, 1, 4)
+print(compare(5)[:9] == [3, 9000, 70000, 9000, 2**32 + 1, 9001, 2**32 + 1, 70000, 2**32 + 1])
+assert launch("poison", two, 77, words) == 0
+assert launch("copy", two + 16, one, words // 2 - 1) == 0
+print(read(two, 3) == [77, 77, word_at(5, 0)], read(two + size - 8, 1) == [word_at(5, words - 3)])
+assert launch("chain", one, 256, 100) == 0 and launch("chase", one, 250, note) == 0
+print(read(note, 1) == [one + 50 * 256])
+"""
+    assert run(TWO, code).split() == ["True"] * 6
+
+
+def test_modules(run):
+    """What a real driver's compiler would refuse is refused; a kernel that is not known cannot be run."""
+    code = """
+contexts()
+def load(text):
+    return code("cuModuleLoadData", text.encode() + b"\\0")
+module = ok("cuModuleLoadData", PTX.encode() + b"\\0")
+get = lambda name: code("cuModuleGetFunction", module, name)
+print(load("no ptx"), load(PTX.replace("sm_60", "sm_90")), load(PTX.replace("5.0", "9.9")),
+      get(b"fill"), get(b"other"), get(b"absent"), get(b"hidden"))
+fill = ok("cuModuleGetFunction", module, b"fill")
+values = ((0, 0, 0), (ctypes.c_uint64,) * 3)
+run = lambda *sizes: code("cuLaunchKernel", fill, *sizes, 0, 0, values, 0)
+print(run(1, 1, 1, 1025, 1, 1), run(0, 1, 1, 1, 1, 1), run(1, 1, 1, 1, 1, 1))
+"""
+    assert run(TWO, code).split() == ["218", "218", "222", "0", "801", "500", "500", "1", "1", "0"]
+
+
+def test_much_memory_takes_little(run):
+    """Eight GPUs with 2 x 256 MiB each, filled, copied around a hundred times and compared."""
+    code = """
+import resource
+made = contexts()
+meet(*made)
+size = 256 * MIB
+buffers = [(alloc(one, size), alloc(one, size)) for one in made]
+for place, one in enumerate(made):
+    ok("cuCtxSetCurrent", one)
+    assert launch("fill", buffers[place][0], place, size // 8) == 0
+gate = Gate()
+def lane(place):
+    to = (place + 1) % len(made)
+    def queue(stream):
+        for _ in range(100):
+            ok("cuMemcpyPeerAsync", buffers[to][1], made[to], buffers[place][0], made[place], size, stream)
+    return made[place], queue
+assert len(timed(gate, [lane(place) for place in range(8)])) == 8
+print([read(buffers[place][1] + 800, 1)[0] == word_at((place - 1) % 8, 100) for place in range(8)].count(True),
+      resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
+"""
+    right, mib = run("hgx-h100-x8", code).split()
+
+    assert int(right) == 8
+    assert int(mib) < 200

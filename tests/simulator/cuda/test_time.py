@@ -1,0 +1,163 @@
+"""Simulated time: streams, events, gates, full queues."""
+
+TWO = "p100-pcie-x2"
+READY = """
+a, b = contexts()
+meet(a, b)
+size = 64 * MIB
+here, there = alloc(a, size), alloc(b, size)
+ok("cuCtxSetCurrent", a)
+stream, start, end = ok("cuStreamCreate", 1), ok("cuEventCreate", 0), ok("cuEventCreate", 0)
+def copy(stream, size=size):
+    ok("cuMemcpyPeerAsync", there, b, here, a, size, stream)
+"""
+
+
+def test_copies_in_a_row_take_their_sum(run):
+    code = READY + (
+        "gate = Gate()\n"
+        "one = timed(gate, [(a, copy)])[0]\n"
+        "ten = timed(gate, [(a, lambda s: [copy(s) for _ in range(10)])])[0]\n"
+        "small = timed(gate, [(a, lambda s: [copy(s, 16) for _ in range(100)])])[0] * 10\n"
+        "print(abs(ten / one - 10) < 0.001, 2.0 < small < 2.2)\n"
+    )
+    assert run(TWO, code) == "True True"
+
+
+def test_the_clock_does_not_wait(run):
+    """A thousand copies of 64 MiB would take five seconds."""
+    code = READY + (
+        "import time\n"
+        "began = time.perf_counter()\n"
+        "ms = timed(Gate(), [(a, lambda s: [copy(s) for _ in range(1000)])])[0]\n"
+        "print(ms > 4000, time.perf_counter() - began < 1)\n"
+    )
+    assert run(TWO, code) == "True True"
+
+
+def test_events(run):
+    code = READY + (
+        "print(code('cuEventElapsedTime', start, end), code('cuEventQuery', start))\n"
+        "ok('cuEventRecord', start, stream); copy(stream); ok('cuEventRecord', end, stream)\n"
+        "print(ok('cuEventSynchronize', end), round(ok('cuEventElapsedTime', start, end), 2))\n"
+        "untimed = ok('cuEventCreate', 2); ok('cuEventRecord', untimed, stream)\n"
+        "ok('cuCtxSetCurrent', b); foreign = ok('cuEventCreate', 0)\n"
+        "print(code('cuEventElapsedTime', start, untimed), code('cuEventRecord', foreign, stream))\n"
+        "ok('cuEventRecord', foreign, 0)\n"
+        "print(code('cuEventElapsedTime', start, foreign), ok('cuEventDestroy', end), code('cuEventQuery', end))\n"
+    )
+    lines = run(TWO, code).splitlines()
+
+    assert lines[0] == "400 0"
+    assert lines[1].startswith("None ")
+    assert lines[2:] == ["400 400", "400 None 400"]
+
+
+def test_a_gate_holds_every_stream_until_the_host_opens_it(run):
+    code = READY + (
+        "gate = Gate()\n"
+        "gate.hold(stream); copy(stream); ok('cuEventRecord', end, stream)\n"
+        "waits = ok('cuStreamCreate', 1); ok('cuStreamWaitEvent', waits, end, 0)\n"
+        "print(code('cuStreamQuery', stream), code('cuEventQuery', end), code('cuStreamQuery', waits))\n"
+        "gate.open()\n"
+        "print(code('cuStreamQuery', waits), code('cuEventQuery', end), code('cuStreamQuery', stream))\n"
+        "wait = lambda address: code('cuStreamWaitValue32', stream, address, 1, 0)\n"
+        "print(wait(4096), wait(gate.address + 2))\n"
+    )
+    assert run(TWO, code).split("\n") == ["600 600 600", "0 0 0", "1 1"]
+
+
+def test_values_are_compared_as_asked(run):
+    """Greater or equal (cyclic), equal, and, nor; 32 and 64 bits; also in a GPU's memory."""
+    code = """
+a, b = contexts()
+gate, device = Gate(), alloc(a, 64)
+wide = ctypes.c_uint64.from_address(gate.address)
+def passes(name, value, flags):
+    stream = ok("cuStreamCreate", 1)
+    ok(name, stream, gate.address, value, flags)
+    done = code("cuStreamQuery", stream) == 0
+    if not done:
+        wide.value, kept = {0: value, 1: value, 2: value, 3: 0}[flags], wide.value
+        ok("cuStreamSynchronize", stream)
+        wide.value = kept
+    return int(done)
+wide.value = 6
+small = [passes("cuStreamWaitValue32", value, flags) for value, flags in
+         ((5, 0), (7, 0), (0xFFFFFFF0, 0), (6, 1), (5, 1), (4, 2), (8, 2), (0xFFFFFFF9, 3), (1, 3))]
+wide.value = 1 << 40
+large = [passes("cuStreamWaitValue64", value, flags) for value, flags in ((5, 0), (1 << 41, 0), (1 << 40, 1))]
+ok("cuStreamWriteValue32", 0, device, 9, 0)
+stream = ok("cuStreamCreate", 1)
+ok("cuStreamWaitValue32", stream, device, 9, 1)
+print(small, large, code("cuStreamSynchronize", stream), read(device, 1))
+"""
+    assert run(TWO, code) == "[1, 0, 1, 1, 0, 1, 0, 0, 1] [1, 0, 1] 0 [9]"
+
+
+def test_a_full_queue_blocks_the_call_until_the_gate_opens(run):
+    """Another thread can open it: no call holds the interpreter."""
+    code = READY + (
+        "import threading, time\n"
+        "gate = Gate(); gate.hold(stream)\n"
+        "opened = []\n"
+        "def late(): opened.append(queued); gate.open()\n"
+        "threading.Timer(0.5, late).start()\n"
+        "began = time.perf_counter()\n"
+        "for queued in range(100): copy(stream)\n"
+        "print(opened, time.perf_counter() - began > 0.4, code('cuStreamSynchronize', stream))\n"
+    )
+    assert run(TWO, code, GPUCHECK_CUDA_QUEUE="64") == "[63] True 0"
+
+
+def test_the_legacy_stream_waits_for_the_others_and_they_for_it(run):
+    code = """
+a, _ = contexts()
+device = alloc(a, 64)
+gate, plain, free = Gate(), ok("cuStreamCreate", 0), ok("cuStreamCreate", 1)
+gate.hold(plain)
+ok("cuMemsetD8Async", device, 1, 1, plain)
+ok("cuMemsetD8Async", device, 2, 1, 0)
+after = ok("cuStreamCreate", 0)
+ok("cuMemsetD8Async", device + 1, 3, 1, after)
+ok("cuMemsetD8Async", device + 2, 4, 1, free)
+print(code("cuStreamQuery", 0), code("cuStreamQuery", after), code("cuStreamQuery", free))
+gate.open()
+ok("cuCtxSynchronize")
+print(f"{read(device, 1)[0]:x}")
+"""
+    assert run(TWO, code).split("\n") == ["600 600 0", "40302"]
+
+
+def test_two_lanes_of_one_link_have_half_of_it_each(run):
+    """And all of it again when the other has ended."""
+    code = READY + (
+        "gate = Gate()\n"
+        "alone = timed(gate, [(a, copy)])[0]\n"
+        "both = timed(gate, [(a, copy), (a, copy)])\n"
+        "uneven = timed(gate, [(a, copy), (a, lambda s: [copy(s) for _ in range(3)])])\n"
+        "print(*(round(ms / alone, 2) for ms in (*both, *uneven)))\n"
+    )
+    assert run(TWO, code) == "2.0 2.0 2.0 4.0"
+
+
+def test_streams_are_checked(run):
+    code = READY + (
+        "ok('cuStreamDestroy', stream)\n"
+        "print(code('cuStreamQuery', stream), code('cuStreamSynchronize', cu.CUstream(12345)),\n"
+        "      code('cuStreamCreate', 7), code('cuStreamDestroy', 0))\n"
+    )
+    assert run(TWO, code) == "400 400 1 400"
+
+
+def test_a_wait_is_for_the_recording_of_its_time(run):
+    """Whatever the event is used for afterwards, and when it is destroyed."""
+    code = READY + (
+        "gate, first, second = Gate(), ok('cuStreamCreate', 1), ok('cuStreamCreate', 1)\n"
+        "gate.hold(stream); ok('cuEventRecord', end, stream); ok('cuStreamWaitEvent', first, end, 0)\n"
+        "ok('cuEventRecord', end, second); ok('cuStreamWaitEvent', second, end, 0)\n"
+        "print(code('cuStreamQuery', second), code('cuEventQuery', end), code('cuStreamQuery', first))\n"
+        "ok('cuEventDestroy', end); gate.open()\n"
+        "print(code('cuStreamQuery', first), code('cuStreamQuery', stream))\n"
+    )
+    assert run(TWO, code).split("\n") == ["0 0 600", "0 0"]
