@@ -54,7 +54,7 @@ def deb822_sources(text: str) -> Iterator[Source]:
 
 
 def security_archive(sources: list[Source]) -> Source:
-    """Where the security updates of the suite are: the machine's own source of them, else beside its archive."""
+    """Where the security updates of the suite are: the machine's own source of them, else next to its archive."""
     suite = f"{SUITE}-security"
     own = next(
         (s for s in sources if s.uri.endswith("/debian-security") and s.uri.startswith(("http://", "https://"))), None

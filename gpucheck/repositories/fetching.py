@@ -1,4 +1,4 @@
-"""Fetch small files of repositories: over the network through the site's proxy and credentials, or as saved before."""
+"""Fetch small files of repositories: over the network through your proxy and credentials, or as saved before."""
 
 import netrc
 import os
@@ -23,7 +23,7 @@ TRIES = 2
 AGENT = {"User-Agent": "gpucheck stack check-repositories"}
 REASONS = {
     401: "the server requires credentials",
-    403: "the server refuses access",
+    403: "the server rejects the request",
     404: "there is no such file",
     407: "the proxy requires credentials",
 }

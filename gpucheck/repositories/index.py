@@ -57,7 +57,7 @@ class Package(NamedTuple):
 
 
 def number(text: str) -> int:
-    """Return a size in bytes as an index states it, 0 if it is none."""
+    """Return a size in bytes as an index states it, 0 for anything else."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= 18 else 0
 
 

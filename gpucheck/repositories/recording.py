@@ -11,7 +11,7 @@ from gpucheck.repositories.index import Index
 
 HEAD = """\
 # What the package repositories hold, read by gpucheck stack check-repositories.
-# A folder with this file is the site's: gpucheck stack --knowledge-dir FOLDER.
+# To use it, name its folder: gpucheck stack --knowledge-dir FOLDER.
 """
 # Packages that a specification can state a version of, or that are released with the driver.
 NAMES = re.compile(

@@ -34,7 +34,7 @@ def _deb_part(part: str) -> tuple[object, ...]:
 
 
 def _number(digits: str) -> tuple[int, str]:
-    """Return what sorts numbers of any length; int refuses those of thousands of digits."""
+    """Return what sorts numbers of any length; int rejects those of thousands of digits."""
     plain = digits.lstrip("0")
     return len(plain), plain
 

@@ -68,7 +68,7 @@ def test_a_file_is_fetched(url):
     ("path", "kind", "words"),
     [
         ("404/x", NotThere, "HTTP 404: there is no such file"),
-        ("403/x", UnusableIndex, "HTTP 403: the server refuses access"),
+        ("403/x", UnusableIndex, "HTTP 403: the server rejects the request"),
         ("private/x", UnusableIndex, "HTTP 401: the server requires credentials"),
         ("503/x", UnusableIndex, "HTTP 503"),
         ("short/x", UnusableIndex, "ended after 17000 of 34000 bytes|IncompleteRead"),

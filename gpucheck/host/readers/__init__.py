@@ -7,7 +7,7 @@ library and siblings only (relative imports), syntax and library of Python 3.6, 
 What both programs read in different ways stays apart, because the questions differ:
 
 - Virtual machine or not. ``gpucheck.host.system`` names the hypervisor for a report. The collection's ``isolation``
-  must refuse every guest and takes any evidence as sufficient.
+  must reject every guest and takes any evidence as sufficient.
 - Lists of packages. A check queries the names it needs (0.02 s); the collection reads the complete database, with the
   transactions that were interrupted, and raises where a check returns "unknown".
 - Kernel headers. A check reports the directory that DKMS builds with; the collection finds the headers of kernels that

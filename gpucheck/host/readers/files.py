@@ -10,7 +10,7 @@ COMMAND_SECONDS = 60
 
 
 class Unreadable(Exception):
-    """The host could not be read; the message says what and why."""
+    """The host could not be read; the message states what and why."""
 
 
 def text(path: Path) -> Optional[str]:

@@ -41,7 +41,7 @@ def dpkg_rows(output: str) -> Iterator[DpkgRow]:
 
 
 def version_locks(path: Path = VERSIONLOCK) -> List[str]:
-    """Return the entries of dnf's version lock as they stand in the file, without comments and exclusions."""
+    """Return the entries of dnf's version lock as the file has them, without comments and exclusions."""
     lines = (line.strip() for line in (text(path) or "").splitlines())
     return [line for line in lines if line and not line.startswith(("#", "!"))]
 

@@ -13,7 +13,7 @@ def units(output: str) -> List[Dict[str, str]]:
 
 
 class Cached(NamedTuple):
-    """A line of the loader's cache. kind: what stands in its brackets, such as ``libc6,x86-64``."""
+    """A line of the loader's cache. kind: the text in its brackets, such as ``libc6,x86-64``."""
 
     soname: str
     kind: str
