@@ -1,5 +1,6 @@
 """Locks of the images: every Python package at one exact version, with its hashes."""
 
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -30,9 +31,10 @@ def requirements(row: Variant) -> list[str]:
 
 
 def constraints(root: Path, row: Variant) -> list[str]:
-    """The versions that are tested together, without the framework itself: each image has its own."""
+    """Return the versions that are tested together, without those that this image states itself."""
+    own = (f"{row.framework}==", *(re.split(r"[<>=!~ ]", one)[0] + "==" for one in row.filled.constraints))
     lines = (root / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    return [line for line in lines if not line.startswith(f"{row.framework}==")]
+    return [line for line in lines if not line.startswith(own)]
 
 
 def make_locks(versions: Versions, root: Path, places: list[str]) -> None:
