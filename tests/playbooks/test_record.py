@@ -196,6 +196,23 @@ def test_a_file_that_was_not_there_goes(host):
     assert book.restore(Module(), [str(path)]) is False
 
 
+def test_a_file_that_came_back_stays_if_the_removal_is_interrupted_and_runs_again(host):
+    """Its list of our files named it still, and the second run took the site's own file away."""
+    path = host.folder / "nouveau.conf"
+    path.write_text("# the site's own\n")
+    begin(host)
+    path.write_text("blacklist nouveau\n")
+    finish(host)
+    nothing = {**host.plan, "files": [], "repositories": [], "components": {}}
+
+    assert str(path) in record_code.left_files(nothing)
+    book.restore(Module(), record_code.left_files(nothing))
+    assert record_code.left_files(nothing) == []
+    book.restore(Module(), record_code.left_files(nothing))
+
+    assert path.read_text() == "# the site's own\n"
+
+
 def test_the_folder_of_drop_ins_goes_with_the_last_of_them_alone(host):
     ours, theirs = host.folder / "nv.service.d/10-gpucheck.conf", host.folder / "other.service.d/10-gpucheck.conf"
     for path in (ours, theirs):

@@ -184,7 +184,11 @@ def our_keys(plan, before):
 
 
 def restore(module, names):
-    """Take our files away, or put back what they replaced; True where one was there."""
+    """Take our files away, or put back what they replaced; True where one was there.
+
+    They are no longer ours then. In this order: a run that is cut off in between restores them once more, and never
+    takes a file away that was put back.
+    """
     baseline = record.read(record.BASELINE)
     files = dict(baseline.get("files", {}))
     changed = False
@@ -198,6 +202,10 @@ def restore(module, names):
             unlink(path)
             changed = True
     if names:
+        installed = record.read(record.INSTALLED)
+        left = [path for path in installed.get("paths", []) if path not in names]
+        if left != installed.get("paths", []):
+            write(module, record.INSTALLED, as_bytes(dict(installed, paths=left)))
         adopted = {path: url for path, url in baseline.get("adopted", {}).items() if path not in names}
         write(module, record.BASELINE, as_bytes(dict(baseline, files=files, adopted=adopted)), SECRET_MODE)
     return changed
