@@ -221,7 +221,7 @@ def test_a_command_on_a_simulated_machine_keeps_the_machine_until_it_ends(monkey
     ) as running:
         assert running.stdout.readline() == "ready\n"
         cleared = subprocess.run([*gpucheck, "--clear-cache"], capture_output=True, text=True, check=True)
-        assert cleared.stdout.startswith("1 entry removed, "), "the compiled library"
+        assert cleared.stdout.startswith("2 entries removed, "), "the compiled libraries"
         assert cleared.stdout.endswith(", 1 in use remain\n")
         assert running.communicate("\n", timeout=60)[0] == "2\n"
 
