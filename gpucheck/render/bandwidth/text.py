@@ -69,7 +69,7 @@ def _lone_cells(report: BandwidthReport) -> Iterator[str]:
 
 
 def _peer_access(report: BandwidthReport) -> Iterator[str]:
-    """What CUDA offers, and NVML's status beside it: one line where all pairs are alike."""
+    """What CUDA offers next to the status of NVML: one line if it is the same for all pairs."""
     access = report.peer_access
     if access is None:
         return

@@ -21,7 +21,7 @@ KERNELS = {
 }
 THREADS = 256  # of a block
 BLOCKS_PER_SM = 16
-PINNED_BYTES = 64 * MIB
+PINNED_BYTES = 16 * MIB  # of each NUMA node; host copies are queued in pieces of it, without a gap that counts
 NOTE_WORDS = 3 + 2 * 64  # of the kernel "compare": 64 wrong words are kept
 
 
