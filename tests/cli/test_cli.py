@@ -106,4 +106,4 @@ def test_an_empty_report_folder_is_unknown_with_the_next_step(capsys, tmp_path):
     status, _, err = run(capsys, "fleet", "report", str(tmp_path))
 
     assert status == 3
-    assert "make verify" in err
+    assert "gpucheck verify --format json" in err

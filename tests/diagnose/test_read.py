@@ -102,7 +102,7 @@ def test_unknown_is_not_no(word):
         ("host: {iommu: on}", "may translate or not"),
         ("host: {iommu: strict}", "strict is not possible"),
         ("measured: {p2p_uni_gb_s: [[X, -1], [1, X]]}", "negative"),
-        ("measured: {p2p_uni_gb_s: [[X, .inf], [1, X]]}", "no measurement"),
+        ("measured: {p2p_uni_gb_s: [[X, .inf], [1, X]]}", "not a measurement"),
         ("measured: {p2p_uni_gb_s: [[X, 1e999], [1, X]]}", "out of any range"),
         ("measured: {p2p_uni_gb_s: [[X, 1e-320], [1, X]]}", "out of any range"),
         ("measured: {p2p_uni_gb_s: [[X, fast], [1, X]]}", "is not a number"),

@@ -62,7 +62,7 @@ def test_faults_of_copies_and_training_are_handed_on(machine, tmp_path):
 def test_a_damaged_file_is_named(machine, tmp_path):
     machine(shm_bytes="much")
 
-    with pytest.raises(ValueError, match=r"surroundings\.json: Expected `int`.*anew"):
+    with pytest.raises(ValueError, match=r"surroundings\.json: Expected `int`.*Write the simulated machine again"):
         surroundings(tmp_path)
 
 

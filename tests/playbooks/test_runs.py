@@ -65,7 +65,9 @@ def test_a_controller_without_gpucheck_is_refused_in_words(tmp_path):
 
     assert done.returncode == 2
     assert "/nowhere/gpucheck: no such program" in done.stdout
-    assert "node01" not in done.stdout.split("and facts as variables]")[1].split("PLAY RECAP")[0]
+    assert (
+        "node01" not in done.stdout.split("Fail if inventory or controller are unsuitable]")[1].split("PLAY RECAP")[0]
+    )
 
 
 def test_facts_as_variables_are_refused_in_words(tmp_path):

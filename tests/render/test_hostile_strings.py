@@ -27,6 +27,7 @@ RAW = re.compile(
 IMAGE = {
     "simulated": True,
     "image": {"variant": EVIL, "base": EVIL, "python": EVIL, "stand_in_base": False},
+    "purpose": EVIL,
     "findings": [hostile(Finding)],
     "verdict": hostile(Finding).verdict,
     "counts": {"fail": 1},

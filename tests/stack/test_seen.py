@@ -139,5 +139,5 @@ def test_command_line_takes_the_folder_and_names_it(site, tmp_path):
 
     assert done.exit_code == 0
     assert json.loads(done.stdout)["nccl"] == "2.30.4+cuda13.2"
-    assert f"tables with rows of the site: {tmp_path}/recorded.yml" in done.stderr
+    assert f"tables with rows from {tmp_path}: recorded.yml" in done.stderr
     assert "tables with rows of the site" in done.stdout

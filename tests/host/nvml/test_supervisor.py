@@ -45,7 +45,7 @@ def test_hang_names_the_call_and_the_gpu_after_two_tries(activate, monkeypatch, 
 
     assert 4.0 <= time.monotonic() - started < 6.0
     assert (failure.call, failure.code) == (call, LATE)
-    assert failure.detail == f"no answer within 2 s about {subject}; a first try stopped in {call}"
+    assert failure.detail == f"no response within 2 s about {subject}; a first try stopped in {call}"
 
 
 def test_one_late_answer_proves_nothing():

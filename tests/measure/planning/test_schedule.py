@@ -16,7 +16,8 @@ from gpucheck.simulator.machine import build as machine
 from gpucheck.topology import build
 
 # Rounds of all pairs in one direction, and in both, on each simulated machine with more than one GPU: what a search
-# with Kempe chains, lower bounds and tabu moves needed, which first-fit replaced.
+# with Kempe chains, lower bounds and tabu moves needed, which first-fit replaced. A later machine has the amounts of
+# the one with the same topology.
 SEARCHED = {
     "a100-mig-x8": (7, 7),
     "a100-pcie-x2-nvlink": (1, 1),
@@ -28,9 +29,11 @@ SEARCHED = {
     "dgx2-v100": (15, 15),
     "gb200-nvl72": (71, 71),
     "gb200-x4": (3, 3),
+    "gb300-x4": (3, 3),
     "h100-nvl-x2": (1, 1),
     "hgx-a100-x8": (7, 7),
     "hgx-b200-x8": (7, 7),
+    "hgx-b300-x8": (7, 7),
     "hgx-h100-x8": (7, 7),
     "hgx-h200-x8": (7, 7),
     "l40s-x4": (4, 5),
@@ -40,6 +43,9 @@ SEARCHED = {
     "rtx3090-x2-nvlink": (1, 1),
     "rtx4090-x2": (1, 1),
     "rtx4090-x8": (7, 7),
+    "rtx-pro-6000-x8": (16, 20),
+    "rtx5090-x2": (1, 1),
+    "rtx5090-x8": (16, 16),
 }
 
 

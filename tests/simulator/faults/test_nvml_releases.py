@@ -60,7 +60,8 @@ def test_switching_the_release_leaves_a_running_program_alone(tmp_path, monkeypa
     assert symbols(file) == {one.name for one in exports("450")} | {OWN}
     simulator.switch(tmp_path / "machine", [])
     assert symbols(file) == whole
-    assert sorted(path.name for path in file.parent.iterdir()) == ["libnvidia-ml.so.1", f"libnvidia-ml.so.{DRIVER}"]
+    names = [f"{library}.so.{version}" for library in ("libcuda", "libnvidia-ml") for version in ("1", DRIVER)]
+    assert sorted(path.name for path in file.parent.iterdir()) == names
 
 
 def test_a_library_that_a_package_brought_is_not_changed(tmp_path):
