@@ -176,3 +176,18 @@ def test_a_host_whose_python_is_too_old_for_the_controller_is_told_so(tmp_path):
     assert "old: its Python is too old for ansible-core" in words, done.stdout + done.stderr
     assert "a controller with Python 3.10" in words
     assert site.asked("good")[0] == "gpu_facts"
+
+
+def test_another_failure_does_not_name_the_python(tmp_path):
+    """A login whose sudo asks for a password."""
+    site = Site(tmp_path, {})
+    site.host("closed")
+    python = Path(site.hosts["closed"]["ansible_python_interpreter"])
+    python.write_text(f"#!{sys.executable} -IS\nimport sys\nsys.stdin.read()\nsys.exit('sudo: a password is required')\n")
+
+    done = site.run("provision.yml", "--check")
+
+    words = " ".join(done.stdout.split())
+    assert "closed: cannot become root as" in words, done.stdout + done.stderr
+    assert "Give that login sudo without a password" in words
+    assert "too old" not in words
