@@ -183,7 +183,8 @@ def test_another_failure_does_not_name_the_python(tmp_path):
     site = Site(tmp_path, {})
     site.host("closed")
     python = Path(site.hosts["closed"]["ansible_python_interpreter"])
-    python.write_text(f"#!{sys.executable} -IS\nimport sys\nsys.stdin.read()\nsys.exit('sudo: a password is required')\n")
+    end = "import sys\nsys.stdin.read()\nsys.exit('sudo: a password is required')\n"
+    python.write_text(f"#!{sys.executable} -IS\n{end}")
 
     done = site.run("provision.yml", "--check")
 
