@@ -137,7 +137,7 @@ def test_a_library_that_another_user_planted_is_not_loaded(tmp_path, how):
 
     assert verify().returncode == 0
     (entry,) = (cache / "gpucheck/machines").iterdir()
-    (library,) = (path for path in (entry / "lib").iterdir() if not path.is_symlink())
+    (library,) = (path for path in (entry / "lib").glob("libnvidia-ml.so.*") if not path.is_symlink())
     source = tmp_path / "planted.c"
     source.write_text(PLANTED)
     subprocess.run(["cc", "-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1", "-o", library, source], check=True)
