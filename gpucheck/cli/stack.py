@@ -32,6 +32,7 @@ from gpucheck.cli._stack import (
 )
 from gpucheck.cli._stack_check import check
 from gpucheck.cli._stack_repositories import check_repositories
+from gpucheck.cli._stack_rules import rules
 from gpucheck.processes.atomic import SHARED
 
 EXIT_MOVES = 1
@@ -296,17 +297,6 @@ def plan_command(
     click.echo(as_json(found) if format_ == "json" else plan_text(found))
 
 
-@COMMAND.command("rules")
-@click.option("-o", "--output", type=OutputFile(), metavar="FILE", help="Write the page to FILE instead of stdout.")
-def rules_command(output: Path | None) -> None:
-    """Print the compatibility rules as a Markdown page.
-
-    With their sources, as in docs/stack-rules.md.
-    """
-    from gpucheck.stack.rules.page import rules_page
-
-    write_result(guarded(rules_page), output, mode=SHARED)
-
-
 COMMAND.add_command(check)
 COMMAND.add_command(check_repositories)
+COMMAND.add_command(rules)

@@ -233,7 +233,7 @@ def _closed(values: Values, evidence: tuple[str, ...] = ()) -> Finding:
             fix=RESTART,
             evidence=evidence,
         )
-    # Outside a user namespace's ids nobody can say which group it is: only the host's own groups help.
+    # Outside a user namespace's ids the group is unknown: only the host's own groups help.
     known = rights is not None and rights.gid != UNMAPPED
     group = f"docker run --group-add {rights.gid if rights and known else 'GROUP (that of the device on the host)'}"
     if rights is not None and rights.allow:

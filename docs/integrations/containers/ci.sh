@@ -67,6 +67,6 @@ for variant in "${variants[@]}"; do
         ${COSIGN:-cosign} sign --yes "$digest" "$(cat "build/images/$variant.list")"
         ${COSIGN:-cosign} attest --yes --type cyclonedx --predicate "build/images/$variant.cdx.json" "$digest"
         ;;
-    *) echo "ci.sh: $step is none of build, test, scan, publish, sign, tag" >&2; exit 64 ;;
+    *) echo "ci.sh: unknown step $step. Steps: build, test, scan, publish, sign, tag" >&2; exit 64 ;;
     esac
 done
