@@ -6,13 +6,7 @@ from typing import Any
 import click
 from click.exceptions import Exit
 
-from gpucheck.cli._common import (
-    OutputFile,
-    Problem,
-    format_option,
-    note,
-    write_result,
-)
+from gpucheck.cli._common import OutputFile, Problem, format_option, note, write_result
 from gpucheck.cli._output import is_stdout
 from gpucheck.cli._stack import (
     EXIT_IMPOSSIBLE,
