@@ -128,7 +128,9 @@ class DriverEngine:
         return self.busy
 
     def close(self) -> None:
-        """The process ends right after; the driver takes everything back."""
+        """End the gate's thread. The process ends right after; the driver takes everything back."""
+        if hasattr(self, "gate"):
+            self.gate.close()
 
     def _allocate(self, wanted: int) -> tuple[int, tuple[str, ...]]:
         """Two buffers on every GPU, smaller ones where memory is short. Raises CudaError if not even small ones fit."""

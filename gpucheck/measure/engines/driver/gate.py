@@ -6,6 +6,7 @@ discarded. It is one thread for all rows: starting one for each took longer than
 """
 
 import ctypes
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from typing import NamedTuple
 from gpucheck.measure.engines.driver.calls import Calls
 from gpucheck.measure.engines.driver.gpu import Gpu, Line
 from gpucheck.measure.engines.protocol import NotTimed
+from gpucheck.processes.contention import waited_s
 
 PATIENCE_S = 1.0  # queueing the most copies of a step takes a few ms
 SHUT, OPEN = 0, 1
@@ -49,7 +51,7 @@ class Gate:
         """Return seconds of each lane, by CUDA events of its own GPU. Raises NotTimed, CudaError."""
         calls = self._calls
         with self._lock:
-            self._word.value, self._shut_at, self._late = SHUT, time.monotonic(), False
+            self._word.value, self._shut_at, self._late = SHUT, self._running_s(), False
         try:
             for lane, count in zip(lanes, counts, strict=True):
                 lane.gpu.use()
@@ -69,9 +71,14 @@ class Gate:
             raise NotTimed(f"the launch queue did not take {copies} {'copy' if copies == 1 else 'copies'} at once")
         return tuple(calls.seconds(lane.line.start, lane.line.end) for lane in lanes)
 
+    @staticmethod
+    def _running_s() -> float:
+        """A clock that stands still while the process, whose main thread queues the copies, waits for a processor."""
+        return time.monotonic() - waited_s(os.getpid())
+
     def _watch(self) -> None:
         """Open a gate that is shut for longer than the patience."""
         while not self._closed.wait(self._patience_s / 4):
             with self._lock:
-                if self._shut_at is not None and time.monotonic() - self._shut_at > self._patience_s:
+                if self._shut_at is not None and self._running_s() - self._shut_at > self._patience_s:
                     self._word.value, self._shut_at, self._late = OPEN, None, True
