@@ -1,4 +1,4 @@
-"""How long a process could have run and waited for a processor: time in which it made no progress by no fault of its own."""
+"""How long a process waited for a processor: time in which it made no progress by no fault of its own."""
 
 from pathlib import Path
 

@@ -51,7 +51,7 @@ class FormulaEngine:
         """Nothing to allocate."""
         self.links = {(link.src, link.dst): link for link in self.machine.links}
         self.between = {pair: Path(cls=None, resources=link.resources) for pair, link in self.links.items()}
-        self.random = Random(self.machine.seed)  # noqa: S311 - noise, repeatable on purpose
+        self.random = Random(self.machine.seed)
         self.now = 0.0
         self.sources: dict[tuple[int, Region], int] = {}
         self.delivered: dict[tuple[int, int, Region], int] = {}

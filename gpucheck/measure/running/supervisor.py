@@ -111,13 +111,12 @@ class Supervised:
         started, before = time.monotonic(), waited_s(pid)
         allowed = 0.0
         while True:
-            try:
+            with suppress(TimeoutError):
                 return child.read_line(started + limit_s + allowed)
-            except TimeoutError:
-                longer = min(waited_s(pid) - before, MOST_WAITING * limit_s)
-                if longer - allowed < LEAST_WAITING_S:
-                    raise
-                allowed = longer
+            longer = min(waited_s(pid) - before, MOST_WAITING * limit_s)
+            if longer - allowed < LEAST_WAITING_S:
+                raise TimeoutError
+            allowed = longer
 
 
 def _ended(ending: Ending, purpose: str) -> Failure:
