@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpucheck.measure.planning.plan import plan
+from gpucheck.measure.running import supervisor
 from gpucheck.measure.running.results import Results
 from gpucheck.measure.running.runner import run
 from gpucheck.measure.running.supervisor import Supervised
@@ -75,6 +76,19 @@ def test_a_broken_child_is_a_failure_that_names_the_step(code, kind, words):
     assert (answer.kind, answer.purpose, answer.flows) == (kind, "one direction", STEP.flows)
     assert words in answer.detail
     assert not alive(pid)
+
+
+@pytest.mark.parametrize(("waited", "kind"), [(0.0, "stuck"), (1e6, None), (0.02, "stuck")])
+def test_time_without_a_processor_does_not_count(monkeypatch, waited, kind):
+    """The child answers after twice its limit. On an overloaded host that is no hung copy."""
+    late = 'time.sleep(1.0); os.write(fd, b\'{"type":"answer"}\\n\')'
+    with Supervised(setup(), 0.5, saying(late)) as child:
+        child.open()
+        seen = iter([0.0] + [waited] * 99)
+        monkeypatch.setattr(supervisor, "waited_s", lambda pid: next(seen))
+        answer = child.ask(STEP)
+
+    assert (answer.kind if isinstance(answer, Failure) else None) == kind
 
 
 def test_a_program_that_does_not_exist_is_a_failure():
