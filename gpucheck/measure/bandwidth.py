@@ -254,7 +254,7 @@ def _report(
         planned_s=round(planned_s, 3),
         device_s=round(results.device_s, 3),
         rounds=results.rounds,
-        devices=report.devices(machine),
+        devices=report.devices(results, machine),
         method=report.method(results),
         notes=notes,
         pairs=report.measured_pairs(results, machine),

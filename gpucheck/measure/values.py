@@ -171,6 +171,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True, tag="opened"):
 
     peer_access: row: the device that accesses, column: whose memory; whether CUDA offers it, None within one device.
     Empty where the engine does not know. numa_nodes: of the host, with CPUs that this process may use.
+    fabric_handles: of each device, as in model.bandwidth.MeasuredDevice. Empty where the engine does not know.
     """
 
     buffer_bytes: int
@@ -180,6 +181,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True, tag="opened"):
     notes: tuple[str, ...] = ()
     peer_access: tuple[tuple[bool | None, ...], ...] = ()
     numa_nodes: tuple[int, ...] = ()
+    fabric_handles: tuple[bool | None, ...] = ()
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):

@@ -64,6 +64,7 @@ class DriverEngine:
             notes=notes,
             peer_access=tuple(tuple((a, b) in self.peers.offered if a != b else None for b in places) for a in places),
             numa_nodes=nodes(),
+            fabric_handles=tuple(gpu.fabric_handles for gpu in self.gpus),
         )
 
     def error_code(self, error: Exception) -> int | None:
