@@ -75,6 +75,7 @@ def machine(library, tmp_path, monkeypatch):
             (directory / "lib").symlink_to(library)
         else:
             simulator.build_library(directory / "lib", profile.driver.version, made.release)
+            simulator.build_cuda_library(directory / "lib", profile.driver.version)
         monkeypatch.setenv("GPUCHECK_SIMULATOR", str(directory))
         return directory
 

@@ -31,6 +31,12 @@ FLOAT32 = 4
 SWEEP = "4K,16K,64K,256K,1M,4M,16M,64M,256M"
 
 
+REMOVED_ENGINES = {
+    "cupy": "Its copies are those of driver, the default, which needs no CuPy; torch shows what a torch job sees.",
+    "simulated": "With --simulate the engine driver copies on a simulated CUDA driver library. Omit --engine.",
+}
+
+
 class Level(click.Choice[str]):
     """How much is measured. default: the old name of standard, which reports still have."""
 
@@ -40,17 +46,12 @@ class Level(click.Choice[str]):
 
 
 class Engine(click.Choice[str]):
-    """What copies. cupy is named apart, for scripts that still ask for it."""
+    """What copies. Engines that were removed are named apart, for scripts that still ask for them."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the engine."""
-        if value == "cupy":
-            self.fail(
-                "cupy was removed. Its copies are those of driver, the default, which needs no CuPy; torch shows what "
-                "a torch job sees.",
-                param,
-                ctx,
-            )
+        if value in REMOVED_ENGINES:
+            self.fail(f"{value} was removed. {REMOVED_ENGINES[value]}", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -70,7 +71,7 @@ class Engine(click.Choice[str]):
 )
 @click.option(
     "--engine",
-    type=Engine(["auto", "driver", "torch", "cpu", "simulated"]),
+    type=Engine(["auto", "driver", "torch", "cpu"]),
     default="auto",
     show_default=True,
     help="Copy engine. driver: the CUDA driver API, the default on GPUs. torch: copies as a torch job sees them. "

@@ -7,6 +7,7 @@ from gpucheck.lab import catalogue
 from gpucheck.lab.containers import ask, create, lab_containers, put, start, wait_for
 from gpucheck.lab.model import LABEL_STAMP, Lab, fingerprint
 from gpucheck.lab.system import say
+from gpucheck.simulator.cuda.library import SOURCES as CUDA_SOURCES
 from gpucheck.simulator.nvml.exports import exports, unsimulated_rows, version_script
 from gpucheck.simulator.nvml.library import SOURCES
 
@@ -18,8 +19,8 @@ STAMP = "/srv/www/stamp"
 
 
 def library_files() -> dict[str, bytes | Path]:
-    """The C sources of the simulated NVML library, and what each driver branch of the catalogue exports of it."""
-    files: dict[str, bytes | Path] = {"nvml": SOURCES}
+    """The C sources of the simulated NVML and CUDA driver libraries, and what each driver branch exports of NVML."""
+    files: dict[str, bytes | Path] = {"nvml": SOURCES, "cuda": CUDA_SOURCES}
     for branch in sorted({package.version.split(".")[0] for package in catalogue.packages() if package.nvml}):
         chosen = exports(branch)
         files[f"exports/{branch}/unsimulated.inc"] = unsimulated_rows(chosen).encode()

@@ -12,8 +12,7 @@ import msgspec
 
 from gpucheck.host.nvml.supervisor import ask_child, child_command
 from gpucheck.host.simulated import machine_directory
-from gpucheck.measure.engines.choice import PATIENCE_S, EngineName, choose_engine, kind_text
-from gpucheck.measure.engines.simulated.machine import describe, read_faults
+from gpucheck.measure.engines.choice import EngineName, choose_engine, kind_text, patience_s
 from gpucheck.measure.planning.paths import Path, paths, ports_to_host
 from gpucheck.measure.planning.plan import Depth, Machine, Wish, buffer_bytes, plan
 from gpucheck.measure.planning.selection import Unmeasurable, admit, choose, device, room
@@ -27,11 +26,11 @@ from gpucheck.measure.running.results import Results
 from gpucheck.measure.running.runner import run
 from gpucheck.measure.running.sampler import Sampler
 from gpucheck.measure.running.supervisor import Supervised
-from gpucheck.measure.values import Device, Failure, Flow, Setup, Simulated, Step
+from gpucheck.measure.values import Device, Failure, Flow, Setup, Step
 from gpucheck.model import Finding, Host, NvmlFailure, NvmlReading, Verdict, named, worst
 from gpucheck.model.bandwidth import BandwidthReport
 from gpucheck.model.observations import Observations
-from gpucheck.topology import cpu_of, of
+from gpucheck.topology import of
 
 BUSY = "GPUCHECK_SIMULATOR_LOAD=1"
 SIMULATED_READING_S = 20.0
@@ -42,7 +41,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked for, in the words of the command line."""
 
     devices: str | None = None
-    engine: Literal["auto", "driver", "torch", "cpu", "simulated"] = "auto"
+    engine: Literal["auto", "driver", "torch", "cpu"] = "auto"
     depth: Depth = "default"
     sizes: tuple[int, ...] = ()
     tensor_bytes: int | None = None
@@ -74,7 +73,6 @@ class _Place(NamedTuple):
     scene: Scene | None
     local: bool
     notes: tuple[str, ...]
-    simulated: Simulated | None = None
 
 
 def measure(
@@ -91,8 +89,8 @@ def measure(
     started, clock = datetime.now(timezone.utc), time.monotonic()
     engine = choose_engine(host, options.engine)
     simulated = host.simulation() is not None and engine != "cpu"
-    patience = options.timeout_s or PATIENCE_S[engine]
-    place = _cpu_place(options) if engine == "cpu" else _gpu_place(host, engine, options)
+    patience = options.timeout_s or patience_s(engine, simulated=simulated)
+    place = _cpu_place(options) if engine == "cpu" else _gpu_place(host, options)
     wish = Wish(
         depth=options.depth,
         sizes=options.sizes,
@@ -110,7 +108,6 @@ def measure(
         devices=place.machine.devices,
         buffer_bytes=wanted,
         parent_pid=os.getpid(),
-        simulated=place.simulated,
     )
     results = Results(devices=place.machine.devices)
     planned_s, scene = 0.0, place.scene
@@ -181,7 +178,7 @@ def _cpu_place(options: Options) -> _Place:
     return _Place(machine, None, local=False, notes=())
 
 
-def _gpu_place(host: Host, engine: EngineName, options: Options) -> _Place:
+def _gpu_place(host: Host, options: Options) -> _Place:
     reading, topology = host.nvml(), of(host)
     if isinstance(reading, NvmlFailure) or topology is None or not reading.gpus:
         raise _no_gpus(host, reading)
@@ -201,13 +198,7 @@ def _gpu_place(host: Host, engine: EngineName, options: Options) -> _Place:
         virtual=host.system().virtual,
         cpuinfo=host.read_text("/proc/cpuinfo"),
     )
-    described = None
-    if engine == "simulated":
-        try:
-            described = describe(reading, pci, chosen.gpus, read_faults(machine_directory()), cpu_of(host))
-        except ValueError as error:
-            raise Unmeasurable(str(error)) from error
-    return _Place(machine, scene, chosen.local, notes, described)
+    return _Place(machine, scene, chosen.local, notes)
 
 
 def _no_gpus(host: Host, reading: NvmlReading | NvmlFailure) -> Unmeasurable:
@@ -263,7 +254,7 @@ def _report(
         planned_s=round(planned_s, 3),
         device_s=round(results.device_s, 3),
         rounds=results.rounds,
-        devices=report.devices(machine),
+        devices=report.devices(results, machine),
         method=report.method(results),
         notes=notes,
         pairs=report.measured_pairs(results, machine),

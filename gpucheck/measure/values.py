@@ -171,6 +171,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True, tag="opened"):
 
     peer_access: row: the device that accesses, column: whose memory; whether CUDA offers it, None within one device.
     Empty where the engine does not know. numa_nodes: of the host, with CPUs that this process may use.
+    fabric_handles: of each device, as in model.bandwidth.MeasuredDevice. Empty where the engine does not know.
     """
 
     buffer_bytes: int
@@ -180,45 +181,13 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True, tag="opened"):
     notes: tuple[str, ...] = ()
     peer_access: tuple[tuple[bool | None, ...], ...] = ()
     numa_nodes: tuple[int, ...] = ()
-
-
-class Link(msgspec.Struct, frozen=True, kw_only=True):
-    """One ordered pair of a simulated machine. resources: what its copies may share with those of other pairs.
-
-    damage: what arrives instead of the data. stuck: copies never end. error: cudaError_t of every copy.
-    """
-
-    src: int
-    dst: int
-    gb_s: float
-    staged_gb_s: float
-    latency_us: float
-    resources: tuple[str, ...] = ()
-    damage: Damage | None = None
-    stuck: bool = False
-    error: int | None = None
-
-
-class Simulated(msgspec.Struct, frozen=True, kw_only=True):
-    """A simulated machine as its copy engine knows it.
-
-    to_host: of each device, the links from the root port down to it, and host_gb_s what they carry.
-    noise and drift: fractions, of a sample (standard deviation) and per 10 s of device time.
-    """
-
-    links: tuple[Link, ...]
-    host_gb_s: tuple[float, ...]
-    to_host: tuple[tuple[str, ...], ...]
-    noise: float = 0.0
-    drift: float = 0.0
-    seed: int = 0
+    fabric_handles: tuple[bool | None, ...] = ()
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """What a child is told before anything else. buffer_bytes: wanted size of each device's two buffers."""
 
-    engine: Literal["driver", "torch", "cpu", "simulated"]
+    engine: Literal["driver", "torch", "cpu"]
     devices: tuple[Device, ...]
     buffer_bytes: int
     parent_pid: int
-    simulated: Simulated | None = None

@@ -36,7 +36,7 @@ def healthy():
 def test_the_json_is_the_contract(healthy):
     _, report = healthy
 
-    assert (report["schema"], report["verdict"], report["engine"]) == ("gpucheck.bandwidth/1", "pass", "simulated")
+    assert (report["schema"], report["verdict"], report["engine"]) == ("gpucheck.bandwidth/1", "pass", "driver")
     assert report["simulated"] is True
     assert report["simulation"]["profile"] == "p100-pcie-x2"
     assert report["matrices"]["p2p_uni_gb_s"] == [[None, 13.54], [13.54, None]]
@@ -52,7 +52,7 @@ def test_the_planned_time_is_told_before_and_apart_from_the_report(healthy):
     done, report = healthy
 
     assert "about " in done.stderr
-    assert "s of device time (engine simulated)" in done.stderr
+    assert "s of device time (engine driver)" in done.stderr
     assert report["device_s"] <= report["planned_s"] * 1.5
 
 
@@ -217,8 +217,11 @@ def test_a_host_without_gpus_is_not_measured_and_not_passed(refused):
     assert "no GPU to measure" in err
 
 
-def test_the_simulated_engine_needs_a_simulated_machine(refused):
-    assert refused("--engine", "simulated")[0] == 64
+@pytest.mark.parametrize("engine", ["cupy", "simulated"])
+def test_an_engine_that_was_removed_is_named_with_its_successor(refused, engine):
+    status, message = refused("--engine", engine)[:2]
+
+    assert (status, f"{engine} was removed" in message, "driver" in message) == (64, True, True)
 
 
 def test_sizes_and_shapes_are_read_as_people_write_them():

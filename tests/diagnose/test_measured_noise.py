@@ -1,4 +1,4 @@
-"""Numbers that scatter as real ones do, measured by the simulated engine and judged: no false alarm, no loss hidden."""
+"""Numbers that scatter as real ones do, measured without a GPU and judged: no false alarm, no loss hidden."""
 
 import pytest
 from hypothesis import given, settings

@@ -1,13 +1,13 @@
-"""Machines to measure without a child process: hand-made readings, the simulated engine, and one that asks it here."""
+"""Machines to measure without a child process: hand-made readings, an engine of formulas, and one that asks it here."""
 
+import sys
 from collections.abc import Sequence
 
+import msgspec
 from msgspec.structs import replace
 
 from gpucheck.diagnose import doubtful
 from gpucheck.measure.engines.protocol import CopyEngine
-from gpucheck.measure.engines.simulated.engine import SimulatedEngine
-from gpucheck.measure.engines.simulated.machine import MeasurementFault, describe
 from gpucheck.measure.planning.paths import paths, ports_to_host
 from gpucheck.measure.planning.plan import Depth, Machine, Wish, buffer_bytes, plan
 from gpucheck.measure.planning.selection import device
@@ -21,8 +21,10 @@ from gpucheck.measure.running.runner import run
 from gpucheck.measure.values import Answer, Failure, Opened, Setup, Step
 from gpucheck.model import Finding, Gpu, NvmlReading, PciDevice, PcieLink
 from gpucheck.model.observations import Observations
+from gpucheck.simulator.cuda.rates import MeasurementFault, Rates, describe
 from gpucheck.topology import build
 from tests.machines import h100, on_bus, p100, reading
+from tests.measure.formulas import FormulaEngine
 
 
 class Here:
@@ -54,13 +56,22 @@ class Bench:
             to_host=ports_to_host(self.gpus, self.pci),
         )
 
-    def setup(self, *faults: MeasurementFault) -> Setup:
+    def rates(self, *faults: MeasurementFault) -> Rates:
+        return describe(self.reading, self.pci, self.gpus, faults)
+
+    def engine(self, *faults: MeasurementFault) -> FormulaEngine:
+        return FormulaEngine(self.rates(*faults))
+
+    def child(self, *faults: MeasurementFault) -> tuple[str, ...]:
+        """The command of a child process with this engine."""
+        return (sys.executable, "-m", "tests.measure.formulas", msgspec.json.encode(self.rates(*faults)).decode())
+
+    def setup(self) -> Setup:
         return Setup(
-            engine="simulated",
+            engine="driver",
             devices=self.machine.devices,
             buffer_bytes=buffer_bytes(self.machine, Wish()),
             parent_pid=0,
-            simulated=describe(self.reading, self.pci, self.gpus, faults),
         )
 
     def wish(self, depth: Depth = "default") -> Wish:
@@ -73,7 +84,7 @@ class Bench:
     def measure(
         self, *faults: MeasurementFault, depth: Depth = "default", only: str | None = None
     ) -> tuple[Results, Here]:
-        here = Here(SimulatedEngine(), self.setup(*faults))
+        here = Here(self.engine(*faults), self.setup())
         assert isinstance(here.opened, Opened)
         results = Results(devices=self.machine.devices, opened=here.opened)
         wish = self.wish(depth)

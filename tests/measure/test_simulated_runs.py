@@ -1,4 +1,4 @@
-"""Every fault of the simulated engine through plan, runner and observations, in one process."""
+"""Every fault of copies through plan, runner and observations, in one process."""
 
 import msgspec
 import pytest

@@ -41,7 +41,7 @@ class File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class Template(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A package as a catalogue file writes it.
 
-    depends: in the package manager's own syntax. nvml: the folder that gets the simulated NVML library.
+    depends: in the package manager's own syntax. nvml, cuda: the folders that get the simulated libraries.
     on_install, on_remove: shell, run after the files are there and before they go for good. service: a systemd unit.
     """
 
@@ -52,6 +52,7 @@ class Template(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     files: dict[str, File] = {}
     links: dict[str, str] = {}
     nvml: str | None = None
+    cuda: str | None = None
     on_install: str | None = None
     on_remove: str | None = None
     service: str | None = None
@@ -83,6 +84,7 @@ class Package(msgspec.Struct, frozen=True, kw_only=True):
     files: dict[str, File]
     links: dict[str, str]
     nvml: str | None
+    cuda: str | None
     on_install: str | None
     on_remove: str | None
     service: str | None

@@ -9,15 +9,6 @@ from gpucheck.measure.values import Comparison, Flow, Opened, Region, Setup
 MISTAKES = (ArithmeticError, AssertionError, AttributeError, IndexError, KeyError, NameError, TypeError)
 
 
-class CopyRefused(Exception):
-    """CUDA returned an error for a copy. code: cudaError_t."""
-
-    def __init__(self, flow: Flow, message: str, code: int) -> None:
-        super().__init__(message)
-        self.flow = flow
-        self.code = code
-
-
 class NotOpened(Exception):
     """The engine cannot copy on this machine, for a reason that it knows. fix: what to do about it."""
 
@@ -34,7 +25,7 @@ class CopyEngine(Protocol):
     """Copies between devices. Each device has two buffers of equal size: a source and a destination.
 
     A region counts from the start of a buffer. No method returns before the devices are done with it.
-    Every method may raise CopyRefused, or what its library raises; one that never returns is ended from outside.
+    Every method may raise what its library raises; one that never returns is ended from outside.
     """
 
     def open(self, setup: Setup) -> Opened:

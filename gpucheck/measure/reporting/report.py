@@ -23,9 +23,14 @@ from gpucheck.model.bandwidth import (
 PLACES = 2
 
 
-def devices(machine: Machine) -> tuple[MeasuredDevice, ...]:
+def devices(results: Results, machine: Machine) -> tuple[MeasuredDevice, ...]:
     """The rows and columns."""
-    return tuple(MeasuredDevice(**msgspec.structs.asdict(device)) for device in machine.devices)
+    known = results.opened.fabric_handles if results.opened else ()
+    handles = known or (None,) * len(machine.devices)
+    return tuple(
+        MeasuredDevice(**msgspec.structs.asdict(device), fabric_handles=offered)
+        for device, offered in zip(machine.devices, handles, strict=True)
+    )
 
 
 def measured(timing: Timing) -> Measured:

@@ -13,18 +13,14 @@ from typing import BinaryIO
 import msgspec
 
 from gpucheck.measure.engines.cuda.errors import error_text, kind_of
-from gpucheck.measure.engines.protocol import MISTAKES, CopyEngine, CopyRefused, NotOpened, NotTimed
+from gpucheck.measure.engines.protocol import MISTAKES, CopyEngine, NotOpened, NotTimed
 from gpucheck.measure.running.execute import execute
-from gpucheck.measure.values import Answer, Failure, Flow, Opened, Setup, Step
+from gpucheck.measure.values import Answer, Failure, Opened, Setup, Step
 from gpucheck.processes.lifeline import end_with_parent
 
 
 def engine_of(name: str) -> CopyEngine:
     """The copy engine of this name; its packages are imported when it opens."""
-    if name == "simulated":
-        from gpucheck.measure.engines.simulated.engine import SimulatedEngine
-
-        return SimulatedEngine()
     if name == "cpu":
         from gpucheck.measure.engines.cpu import CpuEngine
 
@@ -56,22 +52,17 @@ def answer(engine: CopyEngine, step: Step) -> Answer | Failure:
     """Do one step, or return why not. Only an error that CUDA returned speaks of the copy."""
     try:
         return execute(engine, step)
-    except CopyRefused as error:
-        return _refused(error.code, step, (error.flow,), str(error))
     except NotTimed as error:
         return Failure(kind="not-timed", purpose=step.purpose, flows=step.flows, detail=str(error))
     except Exception as error:
         code = engine.error_code(error)
         if code is not None:
             text, known = _first_line(error), error_text(code)
-            return _refused(code, step, step.flows, text if known in text else f"{known}: {text}")
+            detail = text if known in text else f"{known}: {text}"
+            return Failure(kind=kind_of(code), purpose=step.purpose, flows=step.flows, detail=detail, code=code)
         if isinstance(error, MemoryError):  # CuPy's OutOfMemoryError is one too
             return Failure(kind="no-memory", purpose=step.purpose, flows=step.flows, detail=_first_line(error))
         return Failure(kind="defect", purpose=step.purpose, flows=step.flows, detail=_located(error))
-
-
-def _refused(code: int, step: Step, flows: tuple[Flow, ...], detail: str) -> Failure:
-    return Failure(kind=kind_of(code), purpose=step.purpose, flows=flows, detail=detail, code=code)
 
 
 def _first_line(error: Exception) -> str:

@@ -20,7 +20,7 @@ Shape = TypeVar("Shape")
 
 
 def execute(engine: CopyEngine, step: Step) -> Answer:
-    """Do what the step asks. Raises CopyRefused, NotTimed, ValueError for a step that cannot be."""
+    """Do what the step asks. Raises NotTimed, ValueError for a step that cannot be."""
     before = engine.device_seconds()
     if step.operation == "integrity":
         checks = verify(engine, step)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from gpucheck.measure.engines.damage import Suspects, classify
-from gpucheck.measure.engines.pattern import WORD, Origin, poison_for, word_at
+from gpucheck.measure.engines.pattern import WORD, Origin, poison_for, word_at, words_at
 from gpucheck.measure.engines.protocol import CopyEngine
 from gpucheck.measure.values import HOST, Check, Comparison, Damage, Flow, Region, Step, Wrong
 
@@ -105,7 +105,8 @@ def _compare(engine: CopyEngine, tally: _Tally, region: Region, key: int, at: _R
     for first, count in _blocks(region.size // WORD, seen.first):
         arrived = engine.words(device, Region(offset=region.offset + first * WORD, size=count * WORD))
         tally.host_bytes += count * WORD
-        bad = [Wrong(index=first + i, got=w) for i, w in enumerate(arrived) if w != word_at(key, first + i)]
+        sent = words_at(key, first, count)
+        bad = [Wrong(index=first + i, got=w) for i, w in enumerate(arrived) if w != sent[i]]
         if bad and seen.mismatches == 0:
             disagree += len(bad)
             wrong += bad

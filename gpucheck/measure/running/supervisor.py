@@ -13,11 +13,15 @@ import msgspec
 
 from gpucheck.measure.values import Answer, Failure, FailureKind, Opened, Setup, Step
 from gpucheck.processes.child import GRACE_S, Child, Ending
+from gpucheck.processes.contention import waited_s
 from gpucheck.processes.environment import copying_environment
 from gpucheck.processes.temporary import private_environment, temporary_folder
 
 CHILD = (sys.executable, "-m", "gpucheck.measure.running.child")
 OPEN_S = 120.0  # importing a framework from a cold disk and making contexts on eight GPUs takes this long at worst
+# A copy that hangs on a GPU spins, and so waits for a processor as well: it is given up after so many times the limit.
+MOST_WAITING = 9.0
+LEAST_WAITING_S = 0.05
 SLACK = 10.0  # times the planned device time, before a step counts as stuck
 Shape = TypeVar("Shape")
 
@@ -84,7 +88,7 @@ class Supervised:
         assert self._child is not None  # noqa: S101 - every caller has just started it
         self._child.send(request)
         try:
-            line = self._child.read_line(time.monotonic() + limit_s)
+            line = self._line(self._child, limit_s)
             if line is not None:
                 return msgspec.json.decode(line, type=shape | Failure)
             failure = _ended(self._child.how_it_ended(), purpose)
@@ -95,6 +99,24 @@ class Supervised:
         self._child.end()
         self._child = None
         return failure
+
+    @staticmethod
+    def _line(child: Child, limit_s: float) -> bytes | None:
+        """Return its answer. The limit counts no time in which the child waited for a processor, within MOST_WAITING.
+
+        Raises TimeoutError. On a host with many more running processes than processors a healthy copy takes longer: the
+        limit would then be a statement about the host, and not about the copy.
+        """
+        pid = child.process.pid
+        started, before = time.monotonic(), waited_s(pid)
+        allowed = 0.0
+        while True:
+            with suppress(TimeoutError):
+                return child.read_line(started + limit_s + allowed)
+            longer = min(waited_s(pid) - before, MOST_WAITING * limit_s)
+            if longer - allowed < LEAST_WAITING_S:
+                raise TimeoutError
+            allowed = longer
 
 
 def _ended(ending: Ending, purpose: str) -> Failure:

@@ -28,7 +28,7 @@ def to_text(report: BandwidthReport, *, verbose: bool = False) -> str:
         list(blocks((f for f in report.findings if f.verdict in TROUBLE), bus_ids)),
         *(_matrix(report, name) for name in TITLES if name in report.matrices and not is_sparse(report.matrices[name])),
         list(_lone_cells(report)),
-        list(_peer_access(report)),
+        [*_peer_access(report), *_fabric_handles(report)],
         list(_pairs(report.pairs)),
         list(_rest(report)),
         list(_sizes(report)),
@@ -91,6 +91,17 @@ def _peer_access(report: BandwidthReport) -> Iterator[str]:
     names = [str(device.index) for device in report.devices]
     rows = ([name, *(words.get((i, j), NOTHING) for j in range(len(names)))] for i, name in enumerate(names))
     yield from table(("", *names), rows)
+
+
+def _fabric_handles(report: BandwidthReport) -> Iterator[str]:
+    """Which GPUs other hosts of the NVLink domain can be given memory of. No line where CUDA was not queried."""
+    known = [device for device in report.devices if device.fabric_handles is not None]
+    offered = [str(device.index) for device in known if device.fabric_handles]
+    if not known:
+        return
+    some = f"GPU {', '.join(offered)}" if offered else "no GPU"
+    which = f"all {len(known)} GPUs" if len(offered) == len(report.devices) > 1 else some
+    yield f"fabric memory handles (memory shared across hosts, IMEX): offered by {which}"
 
 
 def _matrix(report: BandwidthReport, name: str) -> list[str]:

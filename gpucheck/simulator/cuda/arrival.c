@@ -5,9 +5,6 @@
 #include "driver.h"
 
 #define REMEMBERED 64
-#define FLIP_EVERY 4096 /* words */
-#define FLIP_AT 100
-#define FLIP_BIT 17
 #define SHIFT_WORDS 512
 
 /* What earlier copies carried, for data that arrives too late or in the wrong place; pieces are shared, so it is cheap. */
@@ -64,15 +61,6 @@ static unsigned long long word_at(unsigned long long address)
     return word;
 }
 
-static void flip(const struct operation *operation)
-{
-    unsigned long long place;
-    for (place = FLIP_AT; place < operation->size / 8; place += FLIP_EVERY) {
-        const unsigned long long word = word_at(operation->dst + place * 8) ^ 1ULL << FLIP_BIT;
-        memory_write(operation->dst + place * 8, &word, sizeof word);
-    }
-}
-
 static void shift(const struct operation *operation)
 {
     const unsigned long long words = operation->size / 8;
@@ -119,7 +107,7 @@ static void damaged(const struct operation *operation, enum damage damage)
         else
             memory_copy(operation->dst, damage == OTHER_PAIR ? counterpart(operation) : operation->src, operation->size);
         if (damage == BIT_FLIP)
-            flip(operation);
+            memory_flip(operation->dst, operation->size);
         if (damage == STALE)
             remember(operation, old);
     }

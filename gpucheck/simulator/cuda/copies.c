@@ -19,7 +19,8 @@ static CUresult copy(CUcontext context, CUdeviceptr dst, CUdeviceptr src, size_t
     made.direct = pair == NULL || (stream->context->gpu == made.from && may_access(stream->context, made.to)) ||
                   (stream->context->gpu == made.to && may_access(stream->context, made.from));
     if (pair != NULL && made.direct) {
-        machine_refresh();
+        if (stream->head == NULL) /* a row of copies looks at the machine once: its files are looked for each time */
+            machine_refresh();
         if (pair->error != SUCCESS && !is_sticky(pair->error))
             return pair->error;
     }

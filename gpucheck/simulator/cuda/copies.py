@@ -1,7 +1,6 @@
 """cuda.txt: how fast the copies of a simulated machine are, and what is wrong with them, as ``key = value``.
 
-The numbers are those of gpucheck's copy engine for the same machine (measure.engines.simulated), worked out from its
-links as they are trained now. What the keys mean:
+The numbers are worked out from its links as they are trained now (see rates.py). What the keys mean:
 
     version = 13000                     of CUDA, that the driver supports
     driver = 580.178.04                 of libcuda itself
@@ -21,9 +20,8 @@ from typing import Literal
 import msgspec
 
 from gpucheck.host.pci import read_pci
-from gpucheck.measure.engines.simulated.machine import MeasurementFault, describe
-from gpucheck.measure.values import Link
 from gpucheck.model import Gpu, NvLink, NvmlReading, PcieLink
+from gpucheck.simulator.cuda.rates import Link, MeasurementFault, describe
 from gpucheck.simulator.data import HERE, read
 from gpucheck.simulator.machine import REMOTE_GPU, Machine, SimulatedGpu
 from gpucheck.simulator.machine.paths import common_ancestor, p2p_status
@@ -84,8 +82,8 @@ def _driver(machine: Machine, visible: list[SimulatedGpu]) -> Iterator[tuple[str
     fitting = [number for number in known if branch.isdigit() and number <= int(branch)]
     major, _, minor = known[max(fitting, default=min(known))].partition(".")
     yield from (("version", int(major) * 1000 + int(minor) * 10), ("driver", version))
-    switched = any(gpu.model.fabric is not None and gpu.fabric_state != "completed" for gpu in visible)
-    if switched or not all(gpu.fabric_up for gpu in visible):
+    # Of models that report the state of the fabric, the library reads it in machine.txt.
+    if not all(gpu.fabric_up for gpu in visible if gpu.model.fabric is None):
         yield "init.error", SYSTEM_NOT_READY
 
 

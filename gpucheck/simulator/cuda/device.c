@@ -151,6 +151,14 @@ EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
     return result;
 }
 
+/* NVML reports a cluster for a GPU of a multi-host domain, and zeros for one behind the NVSwitches of a single host. */
+static bool offers_fabric_handles(int number)
+{
+    const char *cluster = machine_text("gpu.%d.fabric.cluster", number);
+    const char *state = machine_text("gpu.%d.fabric.state", number);
+    return cluster != NULL && cluster[strspn(cluster, "0-")] != '\0' && state != NULL && strcmp(state, "completed") == 0;
+}
+
 static int attribute_of(const struct gpu *gpu, int attribute)
 {
     unsigned int place[4] = {0};
@@ -181,6 +189,8 @@ static int attribute_of(const struct gpu *gpu, int attribute)
     case 100: /* PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES */
     case 86:  /* HOST_NATIVE_ATOMIC_SUPPORTED */
         return machine_number(0, "gpu.%d.addressing_mode", gpu->number) == ATS;
+    case 128: /* HANDLE_TYPE_FABRIC_SUPPORTED: of GPUs in an NVLink domain of several hosts */
+        return offers_fabric_handles(gpu->number);
     case 130: /* NUMA_CONFIG */
         return machine_text("gpu.%d.memory_numa_node", gpu->number) != NULL;
     case 131: /* NUMA_ID */

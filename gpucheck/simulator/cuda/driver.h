@@ -206,12 +206,16 @@ void memory_read(unsigned long long address, void *out, unsigned long long size)
 void memory_write(unsigned long long address, const void *data, unsigned long long size);
 void memory_fill(unsigned long long address, unsigned long long word, unsigned long long size);
 void memory_pattern(unsigned long long address, unsigned long long key, unsigned long long words);
+void memory_flip(unsigned long long address, unsigned long long size);
 void memory_copy(unsigned long long to, unsigned long long from, unsigned long long size);
 bool memory_is_pattern(unsigned long long address, unsigned long long key, unsigned long long words);
 struct piece **memory_slot(unsigned long long address);
 void memory_forget(struct allocation *allocation);
 unsigned long long mix(unsigned long long word);
 #define STRIDE 0x9E3779B97F4A7C15ULL
+#define FLIP_EVERY 4096 /* words; a piece is a multiple of it */
+#define FLIP_AT 100
+#define FLIP_BIT 17
 
 /* storage.c */
 struct host_range {

@@ -25,16 +25,17 @@ def build_cuda_library(directory: Path, version: str) -> Path:
 def compile_cuda_library(folder: Path, flags: tuple[str, ...] = ()) -> Path:
     """Compile ``libcuda.so`` into ``folder``, with additional compiler ``flags``. Raises OSError as above."""
     own = (*FLAGS, "-fvisibility=hidden", f"-Wl,-soname,{SONAME}", *flags)
-    return compile_sources("CUDA driver", folder / "libcuda.so", own, _sources(), "-lm")
+    return compile_sources("CUDA driver", folder / "libcuda.so", own, cuda_sources(), "-lm -ldl")
 
 
-def _sources() -> list[Path]:
+def cuda_sources() -> list[Path]:
+    """Every C file of the library."""
     return [*sorted(SOURCES.glob("*.c")), TABLE]
 
 
 def _compiled() -> Path:
     digest = hashlib.sha256(" ".join((*FLAGS, SONAME, platform.machine())).encode())
     headers = (*SOURCES.glob("*.h"), TABLE.parent / "simulator.h")
-    for source in (*_sources(), *sorted(headers)):
+    for source in (*cuda_sources(), *sorted(headers)):
         digest.update(source.name.encode() + b"\0" + source.read_bytes())
     return compiled(digest.hexdigest()[:24], "libcuda.so", compile_cuda_library)

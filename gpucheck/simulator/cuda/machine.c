@@ -1,5 +1,6 @@
 /* The machine's two tables: read when the library is initialised, and again when a file has changed. */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -110,18 +111,37 @@ bool machine_lost(int gpu)
 bool machine_lacks(const char *node)
 {
     char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/root/dev", directory);
+    snprintf(path, sizeof path, "%s/software.json", directory);
     if (access(path, F_OK) != 0)
-        return false; /* a machine whose nodes are the operating system's */
+        return false; /* a machine whose packages and nodes are the operating system's */
     snprintf(path, sizeof path, "%s/root/dev/%s", directory, node);
     return access(path, F_OK) != 0;
 }
 
-/* The kernel module's version; the library's own stands in cuda.txt. */
+/*
+ * The library's own version. cuda.txt states it of a machine that has its libraries in D/lib; where a package installed
+ * the library, its file name does (libcuda.so.580.178.04), as for a real one.
+ */
+static const char *own_version(char *path)
+{
+    static const char stem[] = "/libcuda.so.";
+    const char *name;
+    Dl_info self;
+    snprintf(path, PATH_MAX, "%s/lib", directory);
+    if (access(path, F_OK) == 0 || dladdr((const void *)stem, &self) == 0 || realpath(self.dli_fname, path) == NULL)
+        return cuda_text("driver");
+    name = strrchr(path, '/');
+    /* libcuda.so.1 is the soname, no version */
+    return strncmp(name, stem, sizeof stem - 1) == 0 && strchr(name + sizeof stem - 1, '.') != NULL
+               ? name + sizeof stem - 1
+               : cuda_text("driver");
+}
+
+/* Whether the kernel module is of the same version. */
 static int check_module(void)
 {
-    char path[PATH_MAX], *loaded;
-    const char *own = cuda_text("driver");
+    char path[PATH_MAX], file[PATH_MAX], *loaded;
+    const char *own = own_version(file);
     struct stat seen;
     bool same;
     snprintf(path, sizeof path, "%s/root/sys/module/nvidia/version", directory);
@@ -138,6 +158,19 @@ static void read_numbers(void)
     noise = cuda_number(0, "noise");
     drift = cuda_number(0, "drift");
     queue_length = length != NULL && atoi(length) > 0 ? (unsigned int)atoi(length) : QUEUE_LENGTH;
+}
+
+/* NVSwitch is not initialized: what fabric manager does on a running host changes machine.txt. */
+static bool fabric_is_down(void)
+{
+    const long long count = (long long)cuda_number(0, "gpu.count");
+    long long gpu;
+    for (gpu = 0; gpu < count; gpu++) {
+        const char *state = machine_text("gpu.%lld.fabric.state", gpu);
+        if (state != NULL && strcmp(state, "completed") != 0)
+            return true;
+    }
+    return false;
 }
 
 /* False where there is no simulated machine. */
@@ -167,7 +200,7 @@ int machine_open(void)
     if (machine_lacks("nvidia-uvm"))
         return UNKNOWN;
     read_numbers();
-    return (int)cuda_number(SUCCESS, "init.error");
+    return fabric_is_down() ? SYSTEM_NOT_READY : (int)cuda_number(SUCCESS, "init.error");
 }
 
 /* The faults of a machine can change while programs run: simulator.live. */

@@ -122,6 +122,26 @@ void memory_pattern(unsigned long long address, unsigned long long key, unsigned
     }
 }
 
+/* Inverts a bit of one word of every FLIP_EVERY, counted from `address`. A rule stays a rule: nothing is written out. */
+void memory_flip(unsigned long long address, unsigned long long size)
+{
+    struct walk walk = walk_over(address, size);
+    struct stretch stretch;
+    unsigned long long next = FLIP_AT; /* words from the beginning of the stretch */
+    while (step(&walk, &stretch)) {
+        const unsigned long long words = stretch.size / 8;
+        if (stretch.size == PIECE) {
+            piece_flip(stretch.slot, (unsigned int)next);
+        } else {
+            unsigned long long place;
+            unsigned char *bytes = next < words ? piece_writable(stretch.slot) + stretch.offset : NULL;
+            for (place = next; place < words; place += FLIP_EVERY)
+                bytes[place * 8 + FLIP_BIT / 8] ^= 1 << FLIP_BIT % 8;
+        }
+        next = (next + FLIP_EVERY - words % FLIP_EVERY) % FLIP_EVERY;
+    }
+}
+
 /* Both ranges may be of one allocation, and overlap. */
 void memory_copy(unsigned long long to, unsigned long long from, unsigned long long size)
 {
@@ -162,7 +182,7 @@ bool memory_is_pattern(unsigned long long address, unsigned long long key, unsig
     struct stretch stretch;
     while (step(&walk, &stretch)) {
         const struct piece *piece = *stretch.slot;
-        if (piece == NULL || piece->content != PATTERN || piece->value + stretch.offset / 8 * STRIDE != key ||
+        if (piece == NULL || piece->content != PATTERN || piece->flipped != NO_FLIP || piece->value + stretch.offset / 8 * STRIDE != key ||
             stretch.offset % 8 != 0)
             return false;
         key += stretch.size / 8 * STRIDE;

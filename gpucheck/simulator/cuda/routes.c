@@ -1,4 +1,4 @@
-/* How fast a copy is and which links it occupies. The numbers and the sharing are those of gpucheck's copy engine. */
+/* How fast a copy is and which links it occupies. The numbers are those of cuda.txt. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

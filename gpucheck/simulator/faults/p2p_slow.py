@@ -17,7 +17,7 @@ def pair_of(machine: Machine, pair: str) -> dict[str, object]:
 
 
 def add(machine: Machine, fault: str, **values: object) -> None:
-    """Put a fault on the list that the simulated copy engine reads."""
+    """Put a fault on the list that the copies of the machine follow."""
     faults = machine.surroundings.setdefault("measurement", [])
     assert isinstance(faults, list)  # noqa: S101 - made here and nowhere else
     faults.append({"fault": fault, **values})

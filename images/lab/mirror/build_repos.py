@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Build, sign and put in place every repository of the lab's mirror. Runs inside the mirror container.
 
-Reads catalogue.json, payload/, nvml/, exports/ in /srv/build. Keys are in /srv/keys, made when they are missing: they
+Reads catalogue.json, payload/, nvml/, cuda/, exports/ in /srv/build. Keys are in /srv/keys, made when missing: they
 exist nowhere but in this container. The result replaces what /srv/www serves, in one rename per tree, once it is whole.
 ``bad/`` is the same again, signed with a key that nobody publishes.
 """
@@ -27,6 +27,13 @@ def compile_library(branch):
     run("cc", *options, *linking, "-o", WORK / branch / "libnvidia-ml.so", *sources, "-ldl")
 
 
+def compile_cuda_library():
+    """The simulated CUDA driver library, the same for all branches. It includes nvml/table.c."""
+    options = ["-std=gnu11", "-O2", "-shared", "-fPIC", "-pthread", "-fvisibility=hidden", "-Wall", "-Werror"]
+    sources = [*sorted((BUILD / "cuda").glob("*.c")), BUILD / "nvml/table.c"]
+    run("cc", *options, "-Wl,-soname,libcuda.so.1", "-o", WORK / "libcuda.so", *sources, "-lm", "-ldl")
+
+
 def main():
     """Build everything, then put it in place."""
     catalogue = json.loads((BUILD / "catalogue.json").read_text())
@@ -36,6 +43,7 @@ def main():
     new.mkdir(parents=True)
     for branch in {package["version"].split(".")[0] for package in packages if package["nvml"]}:
         compile_library(branch)
+    compile_cuda_library()
     good, bad = key("good"), key("bad")
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         jobs = []

@@ -30,12 +30,13 @@ def stage(package, root):
         text = file["text"] if file.get("text") is not None else (BUILD / "payload" / file["payload"]).read_text()
         place(path, file.get("mode", "0644"), text=text)
     links = dict(package["links"])
-    if package["nvml"]:
-        library = f"libnvidia-ml.so.{package['version']}"
-        place(
-            f"{package['nvml']}/{library}", "0755", source=WORK / package["version"].split(".")[0] / "libnvidia-ml.so"
-        )
-        links[f"{package['nvml']}/libnvidia-ml.so.1"] = library
+    branch = package["version"].split(".")[0]
+    libraries = {"nvml": WORK / branch / "libnvidia-ml.so", "cuda": WORK / "libcuda.so"}
+    for key, built in libraries.items():
+        if package[key]:
+            library = f"{built.name}.{package['version']}"
+            place(f"{package[key]}/{library}", "0755", source=built)
+            links[f"{package[key]}/{built.name}.1"] = library
     for path, target in links.items():
         link = root / path.lstrip("/")
         link.parent.mkdir(parents=True, exist_ok=True)

@@ -18,7 +18,6 @@ PAIR = "p100-pcie-x2"
 def run(profile, *faults, level="quick", before="", **environment):
     """The report of gpucheck bandwidth. before: a program around it, which starts it by GPUCHECK_COMMAND."""
     words = [sys.executable, "-m", "gpucheck", "bandwidth", "--simulate", profile, "--level", level, "--format", "json"]
-    words += ["--engine", "driver"]
     words += [word for fault in faults for word in ("--fault", fault)]
     own = {**os.environ, **environment, "GPUCHECK_COMMAND": json.dumps(words)}
     command = [sys.executable, "-c", before] if before else words
@@ -48,6 +47,11 @@ def test_every_method_is_measured_and_every_word_arrives(full):
 def test_peer_access_by_cuda_stands_beside_nvmls_status(full):
     assert full["peer_access"] == {"cuda": [[None, True], [True, None]], "nvml": [[None, "OK"], ["OK", None]]}
     assert full["observations"]["p2p_access"] == [[None, True], [True, None]]
+
+
+@pytest.mark.parametrize(("profile", "offered"), [(PAIR, False), ("gb200-x4", True)])
+def test_fabric_handles_are_reported_for_each_gpu(profile, offered):
+    assert {device["fabric_handles"] for device in run(profile)["devices"]} == {offered}
 
 
 def test_gpus_without_peer_access_are_copied_through_the_host_and_no_kernel_touches_their_memory():

@@ -6,12 +6,14 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from gpucheck.measure.engines.driver import gate
 from gpucheck.measure.engines.driver.calls import Calls, CudaError, MissingCall
 from gpucheck.measure.engines.driver.gate import Gate, Lane
 from gpucheck.measure.engines.driver.gpu import KERNELS, PTX
@@ -161,6 +163,14 @@ def test_a_queue_that_is_full_opens_the_gate_by_the_timer_and_gives_no_number():
 
     with pytest.raises(NotTimed, match="the launch queue did not take 1 copy at once"):
         Gate(driver, patience_s=0.05).timed([lane(driver, blocked)], [1])
+
+
+def test_a_process_without_a_processor_is_given_time_to_queue(monkeypatch):
+    """Its clock stands still: the gate stays shut until everything is queued."""
+    driver, stopped = Driver(), time.monotonic()
+    monkeypatch.setattr(gate, "waited_s", lambda pid: time.monotonic() - stopped)
+
+    assert Gate(driver, patience_s=0.02).timed([lane(driver, lambda: time.sleep(0.1))], [1]) == (0.25,)
 
 
 def test_an_error_while_queueing_opens_the_gate():

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucheck.measure.engines.pattern import Origin, index_of, mix, poison_for, signed, unmix, word_at
+from gpucheck.measure.engines.pattern import Origin, index_of, mix, poison_for, signed, unmix, word_at, words_at
 
 words = st.integers(0, 2**64 - 1)
 
@@ -17,6 +17,11 @@ def test_mixing_can_be_undone(word):
 @given(words, st.integers(0, 2**40))
 def test_a_word_names_its_position(key, index):
     assert index_of(key, word_at(key, index)) == index
+
+
+@given(words, st.integers(0, 2**40))
+def test_many_words_are_those_one_by_one(key, first):
+    assert words_at(key, first, 5) == [word_at(key, first + place) for place in range(5)]
 
 
 def test_no_position_of_a_large_buffer_repeats():

@@ -7,7 +7,6 @@ import msgspec
 import pytest
 
 from gpucheck.measure.bandwidth import Options, _cpu_place
-from gpucheck.measure.engines.simulated.engine import SimulatedEngine
 from gpucheck.measure.planning.plan import Wish, plan
 from gpucheck.measure.reporting.gaps import gaps
 from gpucheck.measure.reporting.report import measured_pairs
@@ -18,6 +17,7 @@ from gpucheck.measure.values import HOST, Check, Failure, Flow, Opened, Setup
 from gpucheck.model import Verdict
 from gpucheck.model.observations import Measured
 from tests.measure.benches import EIGHT_NVSWITCH, TWO_PCIE, Here, by_check
+from tests.measure.formulas import FormulaEngine
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +27,7 @@ import os, sys
 from gpucheck.measure.engines import arrays
 from gpucheck.measure.running import child
 from gpucheck.measure.engines.cpu import CpuEngine
-from gpucheck.measure.engines.protocol import CopyRefused, NotTimed
+from gpucheck.measure.engines.protocol import NotTimed
 
 class Broken(CpuEngine):
     pass
@@ -201,14 +201,14 @@ def test_what_is_not_the_copys_fault_is_a_gap_and_not_observed(kind):
 def test_what_the_program_did_wrong_is_no_pairs_fault():
     """A build without code for this GPU (209) fails in the first fill of the first pair, as it would in every other."""
 
-    class NoCode(SimulatedEngine):
+    class NoCode(FormulaEngine):
         def fill(self, device, key, region):
             raise RuntimeError("CUDA error: no kernel image is available for execution on the device")
 
         def error_code(self, error):
             return 209
 
-    here = Here(NoCode(), TWO_PCIE.setup())
+    here = Here(NoCode(TWO_PCIE.rates()), TWO_PCIE.setup())
     assert isinstance(here.opened, Opened)
     results = Results(devices=TWO_PCIE.machine.devices, opened=here.opened)
     wish = TWO_PCIE.wish()
@@ -229,7 +229,7 @@ def test_the_parts_of_a_crowd_are_not_reported_as_the_crowd():
                 return Failure(kind="refused", purpose=step.purpose, flows=step.flows, code=719)
             return super().ask(step)
 
-    here = OnePairFailsAmongMany(SimulatedEngine(), EIGHT_NVSWITCH.setup())
+    here = OnePairFailsAmongMany(EIGHT_NVSWITCH.engine(), EIGHT_NVSWITCH.setup())
     results = Results(devices=EIGHT_NVSWITCH.machine.devices, opened=here.opened)
     wish = EIGHT_NVSWITCH.wish()
     steps = [step for step in plan(EIGHT_NVSWITCH.machine, wish) if step.purpose == "all to all"]

@@ -6,8 +6,8 @@ import sys
 import pytest
 from msgspec.structs import replace
 
-from gpucheck.measure.engines.simulated.engine import SimulatedEngine
 from gpucheck.measure.planning.plan import plan
+from gpucheck.measure.running import supervisor
 from gpucheck.measure.running.results import Results
 from gpucheck.measure.running.runner import run
 from gpucheck.measure.running.supervisor import Supervised
@@ -26,8 +26,8 @@ sys.stdin.readline()
 """
 
 
-def setup(*faults):
-    return replace(TWO_PCIE.setup(*faults), parent_pid=os.getpid())
+def setup():
+    return replace(TWO_PCIE.setup(), parent_pid=os.getpid())
 
 
 def saying(code):
@@ -44,7 +44,7 @@ def alive(pid):
 
 
 def test_a_child_answers_step_after_step():
-    with Supervised(setup(), 10.0) as child:
+    with Supervised(setup(), 10.0, TWO_PCIE.child()) as child:
         opened = child.open()
         answers = [child.ask(STEP) for _ in range(3)]
 
@@ -78,6 +78,19 @@ def test_a_broken_child_is_a_failure_that_names_the_step(code, kind, words):
     assert not alive(pid)
 
 
+@pytest.mark.parametrize(("waited", "kind"), [(0.0, "stuck"), (1e6, None), (0.02, "stuck")])
+def test_time_without_a_processor_does_not_count(monkeypatch, waited, kind):
+    """The child answers after twice its limit. On an overloaded host that is no hung copy."""
+    late = 'time.sleep(1.0); os.write(fd, b\'{"type":"answer"}\\n\')'
+    with Supervised(setup(), 0.5, saying(late)) as child:
+        child.open()
+        seen = iter([0.0] + [waited] * 99)
+        monkeypatch.setattr(supervisor, "waited_s", lambda pid: next(seen))
+        answer = child.ask(STEP)
+
+    assert (answer.kind if isinstance(answer, Failure) else None) == kind
+
+
 def test_a_program_that_does_not_exist_is_a_failure():
     with Supervised(setup(), 1.0, ("/nonexistent/python",)) as child:
         answer = child.open()
@@ -90,7 +103,7 @@ def test_a_stuck_copy_is_given_up_named_and_never_asked_for_again():
     """The first copy of the pair costs its deadline, all its later ones cost nothing."""
     results = Results(devices=TWO_PCIE.machine.devices)
     wish = TWO_PCIE.wish("quick")
-    with Supervised(setup(fault("p2p-stuck")), 0.6) as child:
+    with Supervised(setup(), 0.6, TWO_PCIE.child(fault("p2p-stuck"))) as child:
         assert isinstance(child.open(), Opened)
         run(plan(TWO_PCIE.machine, wish), child, results, machine=TWO_PCIE.machine, wish=wish, low=lambda _: ())
 
@@ -101,7 +114,7 @@ def test_a_stuck_copy_is_given_up_named_and_never_asked_for_again():
 
 def test_an_error_leaves_no_child_for_the_next_step():
     """A CUDA context may be spoilt by an error: every later copy would fail for the first one's reason."""
-    with Supervised(setup(fault("p2p-error")), 10.0) as child:
+    with Supervised(setup(), 10.0, TWO_PCIE.child(fault("p2p-error"))) as child:
         child.open()
         first = pid_of(child)
         refused = child.ask(STEP)
@@ -114,7 +127,7 @@ def test_an_error_leaves_no_child_for_the_next_step():
 
 
 def test_leaving_ends_the_child():
-    with Supervised(setup(), 10.0) as child:
+    with Supervised(setup(), 10.0, TWO_PCIE.child()) as child:
         child.open()
         pid = pid_of(child)
 
@@ -136,7 +149,7 @@ def test_a_ninth_peer_is_asked_for_again_in_a_child_that_has_mapped_none():
             return two.ask(step)
 
     results = Results(devices=TWO_PCIE.machine.devices)
-    two = Here(SimulatedEngine(), TWO_PCIE.setup())
+    two = Here(TWO_PCIE.engine(), TWO_PCIE.setup())
     wish = TWO_PCIE.wish()
     run(plan(TWO_PCIE.machine, wish), Eight(), results, machine=TWO_PCIE.machine, wish=wish, low=lambda r: ())
 

@@ -44,6 +44,21 @@ def test_flipped_bits(run):
     assert found == [(place, 1 << 17) for place in range(100, 32768, 4096)]
 
 
+@pytest.mark.parametrize("first", [0, 1, 4096, 8191])
+def test_flipped_bits_are_counted_from_the_beginning_of_the_copy(run, first):
+    """Also where it begins or ends inside a piece of memory, and after a second copy of the same."""
+    code = PAIR + (
+        f"fill(1)\nfirst, count = {first}, words - {first} - 3\n"
+        "for _ in range(2):\n"
+        "    ok('cuMemcpyPeerAsync', there + first * 8, b, here + first * 8, a, count * 8, 0)\n"
+        "    ok('cuCtxSynchronize')\n"
+        "print([i for i, w in enumerate(read(there + first * 8, count)) if w != word_at(1, first + i)])\n"
+    )
+    count = 32768 - first - 3
+
+    assert eval(run(TWO, code, "p2p-corrupt:pair=0-1,kind=bit-flip")) == list(range(100, count, 4096))  # noqa: S307
+
+
 def test_shifted_data(run):
     code = PAIR + (
         "fill(1)\nassert copy() == 0\n"

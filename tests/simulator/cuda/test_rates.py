@@ -1,16 +1,17 @@
-"""The simulated driver library and the simulated copy engine agree on every rate, alone and together."""
+"""The simulated driver library has the rates of its machine, alone and together."""
 
 import json
 from itertools import combinations, permutations
 
+import msgspec
 import pytest
 
 from gpucheck import simulator
 from gpucheck.host.live import live_host
-from gpucheck.measure.engines.simulated.engine import SimulatedEngine
-from gpucheck.measure.engines.simulated.machine import describe, read_faults
 from gpucheck.measure.values import HOST, Device, Flow, Setup
+from gpucheck.simulator.cuda.rates import MeasurementFault, describe
 from gpucheck.topology.build import cpu_of
+from tests.measure.formulas import FormulaEngine
 
 SIZE = 16 << 20
 PROFILES = ("hgx-h100-x8", "p100-pcie-x2-sys", "rtx4090-x8", "dgx1-v100", "a100-pcie-x8", "mixed-x4", "gb200-x4")
@@ -44,10 +45,12 @@ print(json.dumps([timed(gate, [lane(*one) for one in step]) for step in steps]))
 
 
 def described(machine):
-    """What the copy engine is told about the activated machine, through NVML and sysfs as of any other."""
+    """The rates of the activated machine, from what NVML and sysfs report, as of any other."""
     host = live_host(isolated=False, deadline_s=20, health=False)
     reading, pci = host.nvml(), host.pci()
-    return describe(reading, pci, reading.gpus, read_faults(machine), cpu_of(host)), reading
+    stated = json.loads((machine / "surroundings.json").read_text()).get("measurement", [])
+    faults = msgspec.convert(stated, tuple[MeasurementFault, ...])
+    return describe(reading, pci, reading.gpus, faults, cpu_of(host)), reading
 
 
 def steps_of(count, *, direct):
@@ -65,9 +68,9 @@ def steps_of(count, *, direct):
 def agree(run, profile, faults, machine):
     """Each flow's rate in each step, within 1 %."""
     about, reading = described(machine)
-    engine = SimulatedEngine()
+    engine = FormulaEngine(about)
     devices = tuple(Device(index=gpu.index, name=gpu.name) for gpu in reading.gpus)
-    engine.open(Setup(engine="simulated", devices=devices, buffer_bytes=SIZE, parent_pid=0, simulated=about))
+    engine.open(Setup(engine="driver", devices=devices, buffer_bytes=SIZE, parent_pid=0))
     direct = all(status in ("OK", None, "X") for row in reading.p2p["read"] for status in row)
     wanted, asked = [], []
     for flows in steps_of(len(devices), direct=direct):
@@ -82,7 +85,7 @@ def agree(run, profile, faults, machine):
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_rates_are_those_of_the_copy_engine(run, activate, profile):
+def test_rates_are_those_of_the_machine(run, activate, profile):
     agree(run, profile, (), activate(profile))
 
 

@@ -64,6 +64,7 @@ class DriverEngine:
             notes=notes,
             peer_access=tuple(tuple((a, b) in self.peers.offered if a != b else None for b in places) for a in places),
             numa_nodes=nodes(),
+            fabric_handles=tuple(gpu.fabric_handles for gpu in self.gpus),
         )
 
     def error_code(self, error: Exception) -> int | None:
@@ -128,7 +129,9 @@ class DriverEngine:
         return self.busy
 
     def close(self) -> None:
-        """The process ends right after; the driver takes everything back."""
+        """End the gate's thread. The process ends right after; the driver takes everything back."""
+        if hasattr(self, "gate"):
+            self.gate.close()
 
     def _allocate(self, wanted: int) -> tuple[int, tuple[str, ...]]:
         """Two buffers on every GPU, smaller ones where memory is short. Raises CudaError if not even small ones fit."""

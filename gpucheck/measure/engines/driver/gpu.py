@@ -48,6 +48,7 @@ class Gpu:
             self.use()
             attribute = names.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
             self.most_blocks = BLOCKS_PER_SM * max(1, calls("cuDeviceGetAttribute", attribute, self.device))
+            self.fabric_handles = self._fabric_handles()
             self._module = calls("cuModuleLoadData", PTX.read_bytes() + b"\0")
             self._kernels = {k: calls("cuModuleGetFunction", self._module, k.encode()) for k in KERNELS}
             self._lines: list[Line] = []
@@ -60,6 +61,14 @@ class Gpu:
             raise not_opened(error, f"GPU {device.index} ({device.bus_id})") from error
         self.source = self.target = 0
         self._pinned: dict[int | None, int] = {}
+
+    def _fabric_handles(self) -> bool | None:
+        """Whether the driver offers fabric handles here; None before CUDA 12.3, whose drivers reject the attribute."""
+        attribute = self.calls.names.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED
+        try:
+            return bool(self.calls("cuDeviceGetAttribute", attribute, self.device))
+        except CudaError:
+            return None
 
     def use(self) -> None:
         """Make this context the current one of the thread."""

@@ -1,11 +1,10 @@
-"""From what a simulated machine answers about itself to how fast its copies are: the copy engine's description.
+"""From what a simulated machine answers about itself to how fast its copies are.
 
 The rate of a pair is its expectation worked out from the links as they run now, not as they could. Faults that the
 machine shows elsewhere (a narrow link, redirecting bridges, a translating IOMMU) slow copies down here as they would.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path as FilePath
 from typing import Any
 
 import msgspec
@@ -13,7 +12,7 @@ from msgspec.structs import replace
 
 from gpucheck.knowledge import pcie_gb_s
 from gpucheck.measure.planning.paths import paths, ports_to_host
-from gpucheck.measure.values import Damage, Link, Simulated
+from gpucheck.measure.values import Damage
 from gpucheck.model import Gpu, NvmlReading, PciDevice, PcieLink
 from gpucheck.topology import Cpu, build
 from gpucheck.topology.acs import redirects
@@ -25,6 +24,38 @@ UNKNOWN_LINK_GB_S = 12.0
 
 LATENCY_US = {"PIX": 2.1, "PXB": 2.4, "PHB": 3.0, "NODE": 3.2, "SYS": 4.0}
 NVLINK_LATENCY_US, STAGED_LATENCY_US = 2.2, 14.0
+
+
+class Link(msgspec.Struct, frozen=True, kw_only=True):
+    """One ordered pair of a simulated machine. resources: what its copies may share with those of other pairs.
+
+    damage: what arrives instead of the data. stuck: copies never end. error: cudaError_t of every copy.
+    """
+
+    src: int
+    dst: int
+    gb_s: float
+    staged_gb_s: float
+    latency_us: float
+    resources: tuple[str, ...] = ()
+    damage: Damage | None = None
+    stuck: bool = False
+    error: int | None = None
+
+
+class Rates(msgspec.Struct, frozen=True, kw_only=True):
+    """How fast the copies of a simulated machine are.
+
+    to_host: of each device, the links from the root port down to it, and host_gb_s what they carry.
+    noise and drift: fractions, of a copy (standard deviation) and per 10 s of device time.
+    """
+
+    links: tuple[Link, ...]
+    host_gb_s: tuple[float, ...]
+    to_host: tuple[tuple[str, ...], ...]
+    noise: float = 0.0
+    drift: float = 0.0
+    seed: int = 0
 
 
 class MeasurementFault(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,29 +71,14 @@ class MeasurementFault(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
 
 
-class _Surroundings(msgspec.Struct, frozen=True):
-    measurement: tuple[MeasurementFault, ...] = ()
-
-
-def read_faults(machine: FilePath | None) -> tuple[MeasurementFault, ...]:
-    """The faults that surroundings.json of a simulated machine names. Raises ValueError where it cannot be read."""
-    file = machine / "surroundings.json" if machine else None
-    if file is None or not file.exists():
-        return ()
-    try:
-        return msgspec.json.decode(file.read_bytes(), type=_Surroundings).measurement
-    except msgspec.MsgspecError as error:
-        raise ValueError(f"{file}: the measurement faults cannot be read: {error}") from error
-
-
 def describe(
     reading: NvmlReading,
     pci: Sequence[PciDevice],
     chosen: Sequence[Gpu],
     faults: Sequence[MeasurementFault] = (),
     cpu: Cpu | None = None,
-) -> Simulated:
-    """The machine that the copies of these GPUs run on."""
+) -> Rates:
+    """The rates between these GPUs. faults: those of the profile that concern copies."""
     now = replace(reading, gpus=tuple(replace(gpu, pcie=_as_now(gpu.pcie)) for gpu in reading.gpus))
     bridges = tuple(replace(device, link=_as_now(device.link)) for device in pci)
     topology = build(now, bridges, simulated=True, cpu=cpu)
@@ -98,7 +114,7 @@ def describe(
         for pair in _hit(fault, position):
             links[pair] = _broken(links[pair], fault)
     general = [fault for fault in faults if fault.fault == "copy-noise"]
-    return Simulated(
+    return Rates(
         links=tuple(links.values()),
         host_gb_s=host,
         to_host=to_host,

@@ -1,18 +1,23 @@
-"""The simulated copy engine: a clock that only copies move, memory that is a formula, and faults on demand.
+"""A copy engine for tests without a driver library: a clock that only copies move, memory that is a formula.
 
 Copies that share a link share its rate, so a schedule that lets two pairs meet shows. Numbers depend on the seed alone.
+The simulated driver library computes the same rates in C (tests/simulator/cuda/test_rates.py). As a program it is the
+child of a measurement: ``python -m tests.measure.formulas RATES FD``.
 """
 
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
 
+import msgspec
+
 from gpucheck.measure.engines.cuda.errors import error_text
 from gpucheck.measure.engines.pattern import WORD, word_at
-from gpucheck.measure.engines.protocol import CopyRefused
 from gpucheck.measure.planning.paths import Path, flow_resources
-from gpucheck.measure.values import HOST, Comparison, Flow, Link, Opened, Region, Setup, Simulated, Wrong
+from gpucheck.measure.values import HOST, Comparison, Flow, Opened, Region, Setup, Wrong
+from gpucheck.simulator.cuda.rates import Link, Rates
 
 LOCAL_GB_S = 500.0  # copies inside one GPU are not modelled: a round number, which nothing judges
 LOCAL_LATENCY_S = 1e-6
@@ -28,17 +33,25 @@ FOREVER_S = 86400.0
 Words = Callable[[int], int]
 
 
-class SimulatedEngine:
-    """gpucheck.measure.engines.protocol.CopyEngine over a description of a machine."""
+class CopyError(Exception):
+    """What a copy of a pair with the fault p2p-error ends with. code: cudaError_t."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(error_text(code))
+        self.code = code
+
+
+class FormulaEngine:
+    """gpucheck.measure.engines.protocol.CopyEngine over the rates of a machine."""
+
+    def __init__(self, rates: Rates) -> None:
+        self.machine = rates
 
     def open(self, setup: Setup) -> Opened:
-        """Nothing to allocate. Raises ValueError without a description."""
-        if setup.simulated is None:
-            raise ValueError("the simulated engine was given no machine")
-        self.machine: Simulated = setup.simulated
+        """Nothing to allocate."""
         self.links = {(link.src, link.dst): link for link in self.machine.links}
         self.between = {pair: Path(cls=None, resources=link.resources) for pair, link in self.links.items()}
-        self.random = Random(self.machine.seed)  # noqa: S311 - noise, repeatable on purpose
+        self.random = Random(self.machine.seed)
         self.now = 0.0
         self.sources: dict[tuple[int, Region], int] = {}
         self.delivered: dict[tuple[int, int, Region], int] = {}
@@ -50,9 +63,9 @@ class SimulatedEngine:
             clock="simulated clock",
         )
 
-    def error_code(self, error: Exception) -> int | None:  # noqa: ARG002 - CopyRefused brings its own
-        """None: no library raises here."""
-        return None
+    def error_code(self, error: Exception) -> int | None:
+        """The code of the fault."""
+        return error.code if isinstance(error, CopyError) else None
 
     def time(self, flows: Sequence[Flow], size: int, repeats: Sequence[int]) -> tuple[float, ...]:
         """Each flow at its rate, divided by how many share its most crowded link."""
@@ -131,7 +144,7 @@ class SimulatedEngine:
         if link.stuck:
             time.sleep(FOREVER_S)
         if link.error is not None:
-            raise CopyRefused(flow, error_text(link.error), link.error)
+            raise CopyError(link.error)
         return link
 
     def _rate(self, flow: Flow) -> float:
@@ -187,3 +200,10 @@ class SimulatedEngine:
             "bit-flip": flipped,
         }
         return formulas.get(damage, lambda i: word_at(key, i))
+
+
+if __name__ == "__main__":
+    from gpucheck.measure.running import child
+
+    child.engine_of = lambda name: FormulaEngine(msgspec.json.decode(sys.argv[1], type=Rates))
+    child.main(int(sys.argv[2]), sys.stdin.buffer)

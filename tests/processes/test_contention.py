@@ -1,0 +1,27 @@
+"""Time in which a process waited for a processor."""
+
+import os
+
+import pytest
+
+from gpucheck.processes.contention import waited_s
+
+
+def test_waiting_is_the_second_number_in_seconds(tmp_path):
+    (tmp_path / "42").mkdir()
+    (tmp_path / "42/schedstat").write_text("9000000000 1500000000 77\n")
+
+    assert waited_s(42, tmp_path) == 1.5
+
+
+@pytest.mark.parametrize("content", [None, "", "12", "a b c"])
+def test_no_such_number_is_no_waiting(tmp_path, content):
+    (tmp_path / "42").mkdir()
+    if content is not None:
+        (tmp_path / "42/schedstat").write_text(content)
+
+    assert waited_s(42, tmp_path) == 0.0
+
+
+def test_this_process_has_waited_no_longer_than_it_exists():
+    assert 0.0 <= waited_s(os.getpid()) < 1e6
