@@ -1,4 +1,4 @@
-"""Which engine copies on this host, what it is, and how long one of its steps may take."""
+"""Choose the copy engine of a host, with its description and the minimum time limit of a step."""
 
 from typing import Literal
 
@@ -6,11 +6,11 @@ from gpucheck.measure.planning.selection import Unmeasurable
 from gpucheck.model import Host
 
 EngineName = Literal["driver", "torch", "cpu", "simulated"]
-# The least that a step is given. On the simulated driver library copies take CPU time.
+# Minimum time limit of a step. On the simulated driver library copies take CPU time.
 PATIENCE_S: dict[EngineName, float] = {"driver": 20.0, "torch": 20.0, "cpu": 20.0, "simulated": 3.0}
 KIND = {
     "driver": "GPU copies by the CUDA driver API",
-    "torch": "GPU copies by torch (CUDA), as a torch job sees them",
+    "torch": "GPU copies by torch (CUDA), as in a torch job",
     "cpu": "CPU processes through shared memory: no GPU was measured",
     "simulated": "SIMULATED copies: no GPU was measured",
 }
@@ -18,7 +18,7 @@ SIMULATED = {"driver": "SIMULATED copies by the CUDA driver API on a simulated d
 
 
 def choose_engine(host: Host, wanted: str) -> EngineName:
-    """The engine of an ``auto``: simulated on a simulated machine, else the CUDA driver's. Raises Unmeasurable."""
+    """Return the engine; ``auto`` is simulated on a simulated machine, else driver. Raises Unmeasurable."""
     simulated = host.simulation() is not None
     if wanted == "simulated" and not simulated:
         raise Unmeasurable(
@@ -27,13 +27,13 @@ def choose_engine(host: Host, wanted: str) -> EngineName:
         )
     if wanted == "torch" and simulated:
         raise Unmeasurable(
-            "--engine torch copies on real GPUs, and this machine's are simulated. Leave --engine away.", usage=True
+            "--engine torch copies on real GPUs, and those of this machine are simulated. Omit --engine.", usage=True
         )
     if wanted != "auto":
-        return wanted  # type: ignore[return-value]  # click allows no other words
+        return wanted  # type: ignore[return-value]  # click allows no other values
     return "simulated" if simulated else "driver"
 
 
 def kind_text(engine: EngineName, *, simulated: bool) -> str:
-    """What copied, for the head of a report."""
+    """Return the description of the engine for the header of a report."""
     return SIMULATED[engine] if simulated and engine in SIMULATED else KIND[engine]

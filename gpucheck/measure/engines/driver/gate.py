@@ -1,7 +1,7 @@
-"""Timing queued copies: all streams wait for one word of pinned host memory, so that all copies start together.
+"""Time queued copies: all streams wait for one word of pinned host memory, so that all copies start together.
 
-No kernel spins, no GPU is special and no number of clock cycles is guessed: the host writes the word once everything is
-queued. A launch queue that fills blocks the host before that; then a timer writes the word, and the row is discarded.
+This needs no spinning kernel and no estimate of clock cycles: the host writes the word after everything is queued. A
+full launch queue blocks the host before that; then a timer writes the word, and the sample is discarded.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ SHUT, OPEN = 0, 1
 
 
 class Lane(NamedTuple):
-    """One flow of a step. gpu: where it runs. line: its stream, used by no other lane. queue: queues one copy."""
+    """One flow of a step. gpu: its GPU. line: its stream, used by no other lane. queue: queues one copy."""
 
     gpu: Gpu
     line: Line
@@ -26,7 +26,7 @@ class Lane(NamedTuple):
 
 
 class Gate:
-    """The word, and what is timed behind it."""
+    """The word that streams wait for, and the timing of their copies."""
 
     def __init__(self, calls: Calls, patience_s: float = PATIENCE_S) -> None:
         names = calls.names
@@ -59,10 +59,10 @@ class Gate:
                 calls("cuEventRecord", lane.line.end, lane.line.stream)
         finally:
             timer.cancel()
-            self._word.value = OPEN  # after an error too: nothing may wait for it any longer
+            self._word.value = OPEN  # also after an error, so that no stream waits
         for lane in lanes:
             calls("cuEventSynchronize", lane.line.end)
         if late.is_set():
             copies = sum(counts)
-            raise NotTimed(f"the launch queue did not take {copies} {'copy' if copies == 1 else 'copies'} at once")
+            raise NotTimed(f"the launch queue did not take {copies} {'copy' if copies == 1 else 'copies'} immediately")
         return tuple(calls.seconds(lane.line.start, lane.line.end) for lane in lanes)
