@@ -58,6 +58,9 @@ def failure(error: BaseException) -> int:
 
 def _show(error: click.ClickException) -> None:
     """Print as click does, with a message in which nothing foreign begins a line."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):  # its message is the help of the command
+        click.echo(error.format_message(), err=True)
+        return
     message = error.format_message()
     if getattr(error, "several_lines", False):
         lines = message.split("\n")[:MOST_LINES]
