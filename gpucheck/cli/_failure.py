@@ -20,6 +20,10 @@ DEBUG = "GPUCHECK_DEBUG"
 PACKAGE = Path(__file__).parents[1]
 LONGEST = 600  # characters of a message
 MOST_LINES = 60
+# Raised for a group without a subcommand by click 8.2 and later; older ones print the help themselves.
+NO_ARGUMENTS: tuple[type[click.ClickException], ...] = tuple(
+    filter(None, (getattr(click.exceptions, "NoArgsIsHelpError", None),))
+)
 
 
 def failure(error: BaseException) -> int:
@@ -58,6 +62,9 @@ def failure(error: BaseException) -> int:
 
 def _show(error: click.ClickException) -> None:
     """Print as click does, with a message in which nothing foreign begins a line."""
+    if isinstance(error, NO_ARGUMENTS):  # its message is the help of the command
+        click.echo(error.format_message(), err=True)
+        return
     message = error.format_message()
     if getattr(error, "several_lines", False):
         lines = message.split("\n")[:MOST_LINES]

@@ -1,4 +1,4 @@
-"""One finding about the container that this process runs in."""
+"""A finding about the container of this process."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ NAME = "image"
 
 
 def finding(verdict: Verdict, seen: str, wanted: str, **more: Any) -> Finding:
-    """A finding of this check. A cause that is named here is certain, if nothing else is given: it was read."""
+    """Return a finding of this check. A cause is certain unless stated otherwise, as it was observed directly."""
     subject = more.pop("subject", "host")
     confidence = more.pop("confidence", "certain")
     return Finding(

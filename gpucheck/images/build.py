@@ -1,4 +1,4 @@
-"""Build an image: choose the base, fill the context, build, take the SBOM out, hold the size to its budget."""
+"""Build an image: choose the base, write the context, build, extract the SBOM, check the size budget."""
 
 import io
 import os
@@ -28,15 +28,15 @@ OLDEST_API = (1, 30)  # multi-stage builds with arguments before FROM: engine 17
 STAGE = "gpucheck/build-stage"
 SBOM = "/opt/venv/share/gpucheck/sbom.cdx.json"
 MEGABYTE = 10**6
-# Where the files for a build are served: steady, because the builder compares the URL before it uses a cached layer.
+# Path of the files served to a build: constant, as the builder compares the URL before it uses a cached layer.
 PORTS = range(42000, 48000)
 
 
 @dataclass(frozen=True)
 class Options:
-    """What people may say about a build. places: pip options that say where wheels are.
+    """Options of a build. places: pip options that name the sources of wheels.
 
-    fresh: build again too where the base's package archive has updates that the image lacks.
+    fresh: rebuild also if the base's package archive has updates that the image lacks.
     """
 
     base: str | None = None
@@ -46,7 +46,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Built:
-    """An image that is there. built False: nothing had changed."""
+    """An existing image. built False: it was up to date."""
 
     tag: str
     size_bytes: int
@@ -55,24 +55,24 @@ class Built:
 
 
 def build(client: "DockerClient", root: Path, name: str, options: Options) -> Built:
-    """Build one variant unless an image of exactly this content is there. Raises LabError."""
+    """Build one variant unless an image with exactly this content exists. Raises LabError."""
     require_api(client)
     versions = read_versions(root)
     require_platform(client, versions, name)
     plan = plan_of(client, root, versions, name, options.base)
     folder = assemble(plan)
-    # The archive's state that the last build was for: with another one the builder's cache would give older packages.
+    # The archive's state of the last build: with another state, the builder's cache would give older packages.
     before, updates = old_labels(client, plan).get(f"{LABEL}.updates", ""), ""
     if options.fresh:
         updates = state_of_archive(client, plan, before, proxies())
     if existing(client, plan) and updates in ("", before):
-        say(f"{plan.tag}: nothing has changed")
+        say(f"{plan.tag}: up to date")
         return Built(plan.tag, size_of(client, plan.tag), built=False, sbom=plan.sbom)
     updates, replaced = updates or before, image_id(client, plan.tag)
     with files_for_build(client, plan, options) as arguments:
         say(f"building {plan.tag} on {plan.base_image}")
         wanted = {**plan.arguments(), **arguments, **proxies(), **({"UPDATES": updates} if updates else {})}
-        # The stage by name first: so it is found again, and a change of gpucheck costs one small layer.
+        # First the stage, with its own tag: it is reused, and a change of gpucheck adds one small layer.
         for target, tag in (("build", f"{STAGE}:{name}"), ("runtime", plan.tag)):
             build_target(client, folder, target, tag, wanted, plan.labels(updates) if target == "runtime" else {})
     drop_replaced(client, plan.tag, replaced)
@@ -94,7 +94,7 @@ def require_api(client: "DockerClient") -> None:
 
 
 def old_labels(client: "DockerClient", plan: Plan) -> dict[str, str]:
-    """The labels of the image that has the plan's tag; none where there is none."""
+    """Return the labels of the image with the plan's tag; empty if there is no such image."""
     import docker.errors
 
     try:
@@ -104,7 +104,7 @@ def old_labels(client: "DockerClient", plan: Plan) -> dict[str, str]:
 
 
 def image_id(client: "DockerClient", tag: str) -> str | None:
-    """The id of the image with this tag."""
+    """Return the id of the image with this tag."""
     import docker.errors
 
     try:
@@ -114,7 +114,7 @@ def image_id(client: "DockerClient", tag: str) -> str | None:
 
 
 def plan_of(client: "DockerClient", root: Path, versions: Versions, name: str, given: str | None) -> Plan:
-    """The plan with its base: the one given, the pinned one, or the stand-in where no registry answers."""
+    """Return the plan with its base: the given one, the pinned one, or the substitute if no registry responds."""
     import docker.errors
 
     if given is not None:
@@ -127,7 +127,7 @@ def plan_of(client: "DockerClient", root: Path, versions: Versions, name: str, g
         client.images.get(pinned)
     except docker.errors.ImageNotFound:
         if not registry_answers():
-            say("no container registry answers: the base is made from Debian's archive, and tag and label say so")
+            say("no container registry responds: the base is built from Debian's archive, as tag and label state")
             base = ensure_base(client)
             return Plan(root, versions, name, versions.stand_in, base, stand_in=True, security=security_line())
         pull(client, pinned)
@@ -146,7 +146,7 @@ def pull(client: "DockerClient", image: str) -> None:
         client.images.pull(f"{folder}{slash}{last.partition(':')[0]}", tag=digest)
     except docker.errors.NotFound as error:
         raise LabError(
-            f"the base {image} is not in its registry (any more)\n"
+            f"the base {image} is not in its registry\n"
             "do: put a newer digest into images/versions.yml (docker buildx imagetools inspect ubuntu:24.04), or build "
             "on another image with --base"
         ) from error
@@ -156,7 +156,7 @@ def pull(client: "DockerClient", image: str) -> None:
 
 
 def existing(client: "DockerClient", plan: Plan) -> bool:
-    """Is an image of exactly this content there, with its SBOM beside it?"""
+    """Return whether an image with exactly this content and its SBOM exist."""
     import docker.errors
 
     try:
@@ -168,7 +168,7 @@ def existing(client: "DockerClient", plan: Plan) -> bool:
 
 @contextmanager
 def files_for_build(client: "DockerClient", plan: Plan, options: Options) -> Iterator[dict[str, str]]:
-    """Serve wheels and a private CA to the build; yields the arguments that name them."""
+    """Serve wheels and a private CA to the build; yields the build arguments with their URLs."""
     served_folder = plan.folder.parent / f"{plan.name}.served"
     served_folder.mkdir(exist_ok=True)
     for old in served_folder.iterdir():
@@ -188,19 +188,19 @@ def files_for_build(client: "DockerClient", plan: Plan, options: Options) -> Ite
 
 
 def needs_ca(plan: Plan) -> bool:
-    """A stand-in base with a plain http archive needs none: apt checks signatures."""
+    """Return whether the build needs the CA; a substitute base with an http archive does not: apt checks signatures."""
     source = debian_archive(read_sources())
     return not plan.stand_in or source is None or source.uri.startswith("https:")
 
 
 def security_line() -> str:
-    """The source line of the stand-in's security updates."""
+    """Return the source line of the substitute base's security updates."""
     source = security_archive(read_sources())
     return f"deb {source.uri} {source.suite} main"
 
 
 def proxies() -> dict[str, str]:
-    """This machine's proxies; the engine keeps these few names out of an image's history by itself."""
+    """Return the proxies of this host; the engine omits these names from the image's history."""
     return {name: value for name in PROXIES if (value := os.environ.get(name) or os.environ.get(name.upper()))}
 
 
@@ -219,16 +219,16 @@ def build_target(
         hint = "check that the engine reaches its package archive; then run this again"
         raise LabError(failed(f"building {tag}", error.msg, f"{log}\n{error.msg}", hint)) from error
     except docker.errors.APIError as error:
-        hint = "docker info shows how the engine is"
+        hint = "check the engine: docker info"
         raise LabError(
-            failed(f"building {tag}", "the engine refused", str(error.explanation or error), hint)
+            failed(f"building {tag}", "the engine rejected the request", str(error.explanation or error), hint)
         ) from error
 
 
 def drop_replaced(client: "DockerClient", tag: str, replaced: str | None) -> None:
-    """Remove build stages that newer ones have replaced, and the image that had this tag before.
+    """Remove build stages that newer ones have replaced, and the previous image with this tag.
 
-    Images that people derived inherit the label of theirs, so that only the label of the build stage is asked for.
+    Derived images inherit the label of their base image, so only the label of the build stage is used to filter.
     """
     import docker.errors
 
@@ -241,7 +241,7 @@ def drop_replaced(client: "DockerClient", tag: str, replaced: str | None) -> Non
 
 
 def read_file(client: "DockerClient", tag: str, path: str) -> bytes:
-    """A file of an image. Raises LabError."""
+    """Return a file of an image. Raises LabError."""
     import docker.errors
 
     container = client.containers.create(tag, labels={LABEL: "copy"})
@@ -251,13 +251,13 @@ def read_file(client: "DockerClient", tag: str, path: str) -> bytes:
             member = tar.extractfile(tar.next() or "")
             return member.read() if member else b""
     except docker.errors.NotFound as error:
-        raise LabError(f"{tag} holds no {path}\ndo: build it again: gpucheck image build") from error
+        raise LabError(f"{tag} has no {path}\ndo: build it again: gpucheck image build") from error
     finally:
         container.remove(force=True)
 
 
 def size_of(client: "DockerClient", tag: str) -> int:
-    """Bytes of the image unpacked, its base included.
+    """Return the unpacked size of the image in bytes, with its base.
 
     Not the image's own "Size": Docker 29 and newer, whose images are containerd's, add the compressed bytes to it.
     """
@@ -265,19 +265,19 @@ def size_of(client: "DockerClient", tag: str) -> int:
 
 
 def hold_budget(client: "DockerClient", plan: Plan) -> None:
-    """Raise LabError with the ten largest folders when the image exceeds its budget."""
+    """Raise LabError with the ten largest directories if the image exceeds its budget."""
     size, budget = size_of(client, plan.tag), plan.variant.size_budget_mb * MEGABYTE
     if size <= budget:
         return
     rows = "\n".join(f"  | {count / MEGABYTE:8.0f} MB  {folder}" for folder, count in folders(client, plan.tag))
     raise LabError(
         f"{plan.tag} has {size / MEGABYTE:.0f} MB; its budget in images/versions.yml is {budget / MEGABYTE:.0f} MB\n"
-        f"{rows}\ndo: leave out what the framework does not need, or raise size_budget_mb and say why in the commit"
+        f"{rows}\ndo: remove what the framework does not need, or raise size_budget_mb with a reason in the commit"
     )
 
 
 def folders(client: "DockerClient", tag: str) -> list[tuple[str, int]]:
-    """The ten folders that hold most of an image, with their bytes."""
+    """Return the ten largest directories of an image, with their bytes."""
     words = ["du", "-x", "--block-size=1", "--max-depth=8", "/"]
     output = client.containers.run(tag, words, remove=True, user="0", network_mode="none", labels={LABEL: "size"})
     return largest(output.decode(errors="replace"))

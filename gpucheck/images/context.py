@@ -1,4 +1,4 @@
-"""The build context of an image: a folder that any builder takes, and the arguments that go with it."""
+"""The build context of an image: a directory for any builder, and its build arguments."""
 
 import json
 import os
@@ -13,14 +13,14 @@ from gpucheck.lab.errors import LabError
 from gpucheck.lab.model import fingerprint
 from gpucheck.lab.wheelhouse import own_wheel
 
-# What NCCL loads at run time for InfiniBand and RoCE; without it, it falls back to TCP and says nothing.
+# Libraries that NCCL loads at run time for InfiniBand and RoCE; without them, it uses TCP and reports no error.
 RDMA = ("libibverbs1", "ibverbs-providers", "librdmacm1")
-# torch.compile's code for the CPU part of a graph is C++; a row's list names the rest.
+# torch.compile generates C++ for the CPU part of a graph; the list of a row names the other packages.
 CPP = "g++"
 
 
 class Plan:
-    """One image about to be built. base_image: the reference in this engine.
+    """One image to build. base_image: the reference in this engine.
 
     security: an apt source line with security updates, for a base that lacks it.
     """
@@ -43,16 +43,16 @@ class Plan:
 
     @property
     def folder(self) -> Path:
-        """Where the context is."""
+        """Return the directory of the context."""
         return self.root / "build/images" / self.name
 
     @property
     def sbom(self) -> Path:
-        """Where the SBOM lies beside the image."""
+        """Return the path of the image's SBOM."""
         return self.root / "build/images" / f"{self.name}.cdx.json"
 
     def arguments(self) -> dict[str, str]:
-        """Build arguments that say what is built."""
+        """Return the build arguments."""
         variant, cuda = self.variant, self.variant.filled.cuda is not None
         packages = (*(RDMA if cuda else ()), *variant.compiler, *((CPP,) if variant.compiler else ()))
         found = {
@@ -65,13 +65,13 @@ class Plan:
         return {key: value for key, value in found.items() if value}
 
     def fingerprint(self) -> str:
-        """The same context on the same base is the same image."""
+        """Return the hash of context and base, which identifies the image."""
         return fingerprint([self.folder, json.dumps(self.arguments(), sort_keys=True), self.tag])
 
     def labels(self, updates: str = "") -> dict[str, str]:
-        """Every label of the image. updates: the state of the base's package archive that the build is for.
+        """Return every label of the image. updates: the state of the base's package archive for this build.
 
-        ``created`` is the time of the build, or SOURCE_DATE_EPOCH where a build is to give the same labels again.
+        ``created`` is the time of the build, or SOURCE_DATE_EPOCH for reproducible labels.
         """
         wheel = next(self.folder.glob("gpucheck-*.whl"))
         build = {
@@ -85,7 +85,7 @@ class Plan:
 
 
 def build_time() -> datetime:
-    """Now, or SOURCE_DATE_EPOCH (seconds). Raises LabError for one that is no number."""
+    """Return now, or SOURCE_DATE_EPOCH (seconds). Raises LabError if it is not a number."""
     given = os.environ.get("SOURCE_DATE_EPOCH")
     if not given:
         return datetime.now(timezone.utc).replace(microsecond=0)
@@ -99,7 +99,7 @@ def build_time() -> datetime:
 
 
 def commit(root: Path) -> dict[str, str]:
-    """Revision and origin of the checkout, as far as git knows them; ``-dirty`` where files differ from the commit."""
+    """Return revision and origin of the checkout, if git knows them; ``-dirty`` if files differ from the commit."""
     asked = {
         "revision": ("log", "-1", "--format=%H"),
         "changed": ("status", "--porcelain", "--untracked-files=normal"),
@@ -112,7 +112,7 @@ def commit(root: Path) -> dict[str, str]:
         except OSError:
             return {}
         value = done.stdout.strip()
-        # An origin that is a path or holds a login is nobody else's business.
+        # An origin that is a path or contains a login is private.
         if done.returncode == 0 and value and (key != "source" or (value.startswith("https://") and "@" not in value)):
             found[key] = value
     if found.pop("changed", "") and "revision" in found:
@@ -121,16 +121,16 @@ def commit(root: Path) -> dict[str, str]:
 
 
 def assemble(plan: Plan) -> Path:
-    """Write the context: Dockerfile, scripts, lock, promise and gpucheck's wheel. Raises LabError without a lock."""
+    """Write the context: Dockerfile, scripts, lock, manifest and gpucheck's wheel. Raises LabError without a lock."""
     variant, root = plan.variant, plan.root
     lock = lock_path(root, plan.name)
     if not variant.filled.locked or not lock.exists():
         index = variant.filled.index
-        where = "on PyPI" if index == "pypi" else f"in the sub-index {index} of the framework's own wheel index"
+        where = "on PyPI" if index == "pypi" else f"in the sub-index {index} of the framework's wheel index"
         raise LabError(
             f"{plan.name} has no lock ({lock.relative_to(root)}): the wheels of {variant.framework} "
-            f"{version_text(variant)} are {where}, which did not answer when the locks were made\n"
-            "do: gpucheck image versions --update --index URL (or --find-links DIR) where it answers, then build again"
+            f"{version_text(variant)} are {where}, which did not respond when the locks were made\n"
+            "do: gpucheck image versions --update --index URL (or --find-links DIR) with access to it, then build again"
         )
     cache = root / ".cache/images"
     cache.mkdir(parents=True, exist_ok=True)
@@ -138,7 +138,7 @@ def assemble(plan: Plan) -> Path:
     shutil.rmtree(plan.folder, ignore_errors=True)
     build = plan.folder / "build"
     build.mkdir(parents=True)
-    # The lab's scripts: trusting a private CA for one step, and apt without leftovers, are the same there.
+    # Scripts shared with the lab: trust a private CA for one step, and use apt without leftover files.
     for script in (root / "images/lab/build/with-ca", root / "images/lab/build/apt-install"):
         shutil.copy(script, build)
     for script in (root / "images/common").iterdir():
@@ -155,7 +155,7 @@ def assemble(plan: Plan) -> Path:
 
 
 def command_line(plan: Plan, arguments: dict[str, str]) -> list[str]:
-    """The plain `docker build` (or podman, or buildx) that makes the same image from the context."""
+    """Return the plain `docker build` (or podman, or buildx) command that builds the same image from the context."""
     words = ["docker", "build", "--tag", plan.tag]
     for key, value in arguments.items():
         words += ["--build-arg", f"{key}={value}"]

@@ -1,4 +1,4 @@
-"""Is a GPU seen from inside this container, and if not, whose fault is it and what is to be done? Pure."""
+"""Evaluate whether a GPU is available in this container; if not, find the cause and the fix. Pure functions."""
 
 from typing import Any
 
@@ -13,19 +13,19 @@ from gpucheck.model import Finding, NvmlFailure, NvmlReading, Verdict
 WANTED = "a GPU and its driver"
 GIVE = "docker run --gpus all, podman run --device nvidia.com/gpu=all, or nvidia.com/gpu in the pod's limits"
 TOOLKIT = (
-    f"start it with GPUs ({GIVE}); if the engine then knows no GPUs, it lacks NVIDIA's container toolkit: "
+    f"start it with GPUs ({GIVE}); if the engine then finds no GPUs, it lacks NVIDIA's container toolkit: "
     "make provision INVENTORY=... installs it on the host"
 )
 RESTART = (
-    "restart the container; for good: start containers through CDI, or give runc's cgroups their devices "
-    "(make provision sets CDI up)"
+    "restart the container; permanently: start containers through CDI, or allow the devices in runc's cgroups "
+    "(make provision configures CDI)"
 )
 LIBRARY_NOT_FOUND, MISMATCH = 12, 18
 HIDDEN = ("void", "none", "")
 
 
 def judge_driver(values: Values) -> tuple[Finding, ...]:
-    """The finding about driver and GPUs, and one more for GPUs that this build has no code for."""
+    """Return the finding about driver and GPUs, and one for GPUs that this build has no code for."""
     promise = values.promise if isinstance(values.promise, Promise) else None
     if promise is not None and promise.cuda is None:
         return (_cpu_image(values, promise),)
@@ -44,16 +44,16 @@ def _cpu_image(values: Values, promise: Promise) -> Finding:
         return _finding(
             Verdict.WARN,
             f"{gpus} GPUs, and a CPU build of {promise.framework}",
-            wanted="a CUDA build where there are GPUs",
+            wanted="a CUDA build on a host with GPUs",
             why="a CPU build uses no GPU, whatever the container is given",
             fix=f"run a CUDA variant of the {promise.framework} image (docs/images.md has the table)",
         )
-    why = f"a CPU build of {promise.framework} uses no GPU, so none is looked for"
+    why = f"a CPU build of {promise.framework} uses no GPU, so GPUs are not checked"
     return _finding(Verdict.PASS, "no GPU", wanted="no GPU", why=why)
 
 
 def _seen(values: Values, nvml: NvmlReading, promise: Promise | None) -> Finding:
-    """NVML answers: is what it shows also usable?"""
+    """Evaluate whether the GPUs that NVML reports are usable."""
     names = [gpu.name or "GPU" for gpu in nvml.gpus]
     count = ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names)) or "no GPU"
     seen = f"{count}, driver {nvml.driver_version or 'unknown'}"
@@ -65,7 +65,7 @@ def _seen(values: Values, nvml: NvmlReading, promise: Promise | None) -> Finding
         return _finding(
             Verdict.UNKNOWN,
             seen,
-            why="the driver answers and shows no GPU to this container",
+            why="the driver responds and reports no GPU to this container",
             fix=f"start it with {GIVE}",
         )
     if floor and nvml.driver_version is None:
@@ -116,15 +116,15 @@ def _no_libcuda(values: Values, seen: str) -> Finding:
         Verdict.FAIL,
         f"{seen}; libcuda.so.1 does not load",
         why=f"the container got NVML and no CUDA driver (NVIDIA_DRIVER_CAPABILITIES={capabilities}), or the loader "
-        "does not search the folder that holds it",
-        fix="start it with -e NVIDIA_DRIVER_CAPABILITIES=compute,utility; if the library is mounted in a folder of its "
-        "own, add that folder to LD_LIBRARY_PATH",
+        "does not search its directory",
+        fix="start it with -e NVIDIA_DRIVER_CAPABILITIES=compute,utility; if the library is mounted in a separate "
+        "directory, add that directory to LD_LIBRARY_PATH",
         evidence=(f"dlopen: {values.own.driver}",),
     )
 
 
 def _code(nvml: NvmlReading, promise: Promise | None) -> tuple[Finding, ...]:
-    """GPUs that this build holds no machine code for; PTX of the newest serves what is newer still."""
+    """Return findings about GPUs without machine code in this build; newer GPUs use the PTX of the newest."""
     archs = tuple(int(name.partition("_")[2]) for name in promise.code) if promise else ()
     if promise is None or not archs:
         return ()
@@ -151,7 +151,7 @@ def _code(nvml: NvmlReading, promise: Promise | None) -> tuple[Finding, ...]:
 
 
 def _unseen(values: Values, failure: NvmlFailure) -> Finding:
-    """NVML does not answer: who keeps the GPU from this container?"""
+    """Find why NVML does not respond in this container."""
     visible = values.environment.get("NVIDIA_VISIBLE_DEVICES")
     evidence = (
         f"{failure.call}: {failure.code} {failure.name} {failure.detail}".rstrip(),
@@ -167,8 +167,8 @@ def _unseen(values: Values, failure: NvmlFailure) -> Finding:
             Verdict.UNKNOWN,
             f"no GPU: NVIDIA_VISIBLE_DEVICES={visible!r} hides them",
             cause="leftover-environment",
-            why=f"{host}, and the container asks for none of its GPUs",
-            fix="start the container without setting NVIDIA_VISIBLE_DEVICES; the image asks for all",
+            why=f"{host}, and the container requests none of its GPUs",
+            fix="start the container without setting NVIDIA_VISIBLE_DEVICES; the image requests all",
             evidence=evidence,
         )
     if failure.code == MISMATCH:
@@ -179,7 +179,7 @@ def _unseen(values: Values, failure: NvmlFailure) -> Finding:
         why = "the container has the device files and not the driver's libraries: it was started with --device alone"
         return _finding(Verdict.UNKNOWN, "device files without libraries", why=why, fix=TOOLKIT, evidence=evidence)
     if values.driver.loaded_version and values.own.device is None:
-        why = f"{host}, and this container was given no GPU: started without GPUs, or the toolkit is missing"
+        why = f"{host}, and this container has no GPU: it was started without GPUs, or the toolkit is missing"
         return _finding(Verdict.UNKNOWN, "no GPU in this container", why=why, fix=TOOLKIT, evidence=evidence)
     if values.driver.loaded_version or failure.code < 0:
         return _not_available(values, failure, evidence)
@@ -188,21 +188,21 @@ def _unseen(values: Values, failure: NvmlFailure) -> Finding:
             Verdict.FAIL,
             f"{values.gpus_on_pci} GPUs on the PCI bus, no driver",
             cause="nouveau-loaded" if values.driver.nouveau_loaded else "driver-not-loaded",
-            why="the host has no NVIDIA kernel module loaded; an image cannot bring one",
+            why="the host has no NVIDIA kernel module loaded; an image cannot include one",
             fix="install the driver on the host: make provision INVENTORY=...",
             evidence=evidence,
         )
     return _finding(
         Verdict.UNKNOWN,
         "no GPU in this machine, no driver",
-        why="the host shows no NVIDIA GPU and no driver, so only what needs neither was tested",
-        fix="run the image on a GPU host, or take a CPU variant here",
+        why="the host has no NVIDIA GPU and no driver, so only checks that need neither were run",
+        fix="run the image on a GPU host, or use a CPU variant here",
         evidence=evidence,
     )
 
 
 def _not_available(values: Values, failure: NvmlFailure, evidence: tuple[str, ...]) -> Finding:
-    """The same verdict as that of the driver check: only some failures are the driver's."""
+    """Return the verdict of the driver check: only some failures are caused by the driver."""
     read = driver.Values(
         nvml=failure, driver=values.driver, gpus_on_pci=values.gpus_on_pci, container=values.container or "unnamed"
     )
@@ -219,7 +219,7 @@ def _not_available(values: Values, failure: NvmlFailure, evidence: tuple[str, ..
 
 
 def _closed(values: Values, evidence: tuple[str, ...] = ()) -> Finding:
-    """The control device is there and does not open: EPERM is the device cgroup's, EACCES the file's or SELinux's."""
+    """Evaluate a control device that does not open: EPERM is from the device cgroup, EACCES from mode or SELinux."""
     rights = values.own.rights
     seen = f"/dev/nvidiactl is there and cannot be opened: {values.own.device}"
     if values.own.device == "EPERM":
@@ -233,7 +233,7 @@ def _closed(values: Values, evidence: tuple[str, ...] = ()) -> Finding:
             fix=RESTART,
             evidence=evidence,
         )
-    # Outside a user namespace's ids the group is unknown: only the host's own groups help.
+    # A group outside the ids of the user namespace is unknown: only groups of the host help.
     known = rights is not None and rights.gid != UNMAPPED
     group = f"docker run --group-add {rights.gid if rights and known else 'GROUP (that of the device on the host)'}"
     if rights is not None and rights.allow:

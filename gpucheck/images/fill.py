@@ -1,4 +1,4 @@
-"""Fill images/versions.yml from the stack resolver and from the locks, and say where the file is out of step."""
+"""Fill images/versions.yml from the stack resolver and from the locks, and report outdated values."""
 
 import re
 from pathlib import Path
@@ -15,9 +15,9 @@ from gpucheck.stack.spec import StackSpec
 from gpucheck.stack.stack_set import StackSet
 
 LOCKS = "images/locks"
-# No GPU limits a CPU build, and the resolver asks for one: any that every driver branch knows will do.
+# No GPU limits a CPU build, but the resolver needs one: any GPU that every driver branch supports.
 ANY_GPU = "Tesla T4"
-# Library -> the wheels that carry it: those of CUDA 13 lost the suffix of their CUDA major where it was unique.
+# Library -> the wheels with it: those of CUDA 13 have no suffix for their CUDA major if the name is unique.
 CARRIERS = {
     "cuda": ("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12"),
     "cudnn": ("nvidia-cudnn-cu13", "nvidia-cudnn-cu12"),
@@ -26,12 +26,12 @@ CARRIERS = {
 
 
 def lock_path(root: Path, name: str) -> Path:
-    """Where a variant's exact requirements are."""
+    """Return the path of a variant's exact requirements."""
     return root / LOCKS / f"{name}.txt"
 
 
 def read_lock(path: Path) -> dict[str, str]:
-    """Distribution -> exact version; empty where there is no lock. Raises VersionsError for an inexact requirement."""
+    """Return distribution -> exact version; empty without a lock. Raises VersionsError for inexact requirements."""
     found = {}
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     for line in re.sub(r"\\\n", " ", text).splitlines():
@@ -41,19 +41,19 @@ def read_lock(path: Path) -> dict[str, str]:
         requirement = Requirement(words)
         specifiers = list(requirement.specifier)
         if len(specifiers) != 1 or specifiers[0].operator != "==":
-            raise VersionsError(f"{path}: {words!r} is not exact. Make it anew: gpucheck image versions --update")
+            raise VersionsError(f"{path}: {words!r} is not exact. Make it again: gpucheck image versions --update")
         found[requirement.name] = specifiers[0].version
     return found
 
 
 def fill(versions: Versions, root: Path) -> Versions:
-    """The same rows with what the resolver and the locks say today. Raises VersionsError naming a row without a set."""
+    """Return the rows with current values of resolver and locks. Raises VersionsError naming a row without a set."""
     filled = {name: fill_one(name, row, versions.base.os or "", root) for name, row in versions.variants.items()}
     return msgspec.structs.replace(versions, variants=filled)
 
 
 def fill_one(name: str, row: Variant, os: str, root: Path) -> Variant:
-    """One row. Raises VersionsError."""
+    """Return one row. Raises VersionsError."""
     asked = {row.framework: row.wish.version, "torch_origin": row.wish.torch_origin or "auto"}
     wish = msgspec.convert(asked, StackSpec)
     try:
@@ -80,11 +80,11 @@ def _torch(name: str, answer: StackSet, known: dict[str, str]) -> Filled:
     choice = answer.torch
     if choice is None:
         raise VersionsError(
-            f"{FILE}: {name}: the resolver found no torch for these GPUs. Ask it: gpucheck stack resolve"
+            f"{FILE}: {name}: the resolver found no torch for these GPUs. Details: gpucheck stack resolve"
         )
     release = next(r for r in tables.torch().releases if r.version == choice.version)
     build = next((b for b in release.builds if b.build == choice.build), None)
-    # The tables hold PyPI's aarch64 wheels; of PyTorch's own index those whose hash somebody has read.
+    # The tables have PyPI's aarch64 wheels, and those of PyTorch's index with a known hash.
     local = wheels_of(known, "torch", f"{choice.version}+{choice.build}")
     arm = release.aarch64.build == choice.build or any(wheel.endswith("_aarch64.whl") for wheel in local)
     minor = ".".join(choice.cuda.split(".")[:2]) if choice.cuda else None
@@ -108,11 +108,11 @@ def _tensorflow(name: str, answer: StackSet, *, cpu: bool) -> Filled:
     choice = answer.tensorflow
     if choice is None:
         raise VersionsError(
-            f"{FILE}: {name}: the resolver found no TensorFlow for these GPUs. Ask it: gpucheck stack resolve"
+            f"{FILE}: {name}: the resolver found no TensorFlow for these GPUs. Details: gpucheck stack resolve"
         )
     release = next(r for r in tables.tensorflow().releases if r.version == choice.version)
     minor = ".".join((release.cuda or "").split(".")[:2])
-    # One wheel for both: built with CUDA, and it runs on CPU where no CUDA library is beside it. On arm it is CPU only.
+    # One wheel for both: built with CUDA, it runs on the CPU if CUDA libraries are missing. On Arm it is CPU only.
     return Filled(
         version=choice.version,
         build="cpu" if cpu else "cuda",
@@ -129,7 +129,7 @@ def _tensorflow(name: str, answer: StackSet, *, cpu: bool) -> Filled:
 
 
 def out_of_step(versions: Versions, root: Path) -> list[str]:
-    """Each value that the resolver or the lock would fill differently, as ``variant: key: has X, wants Y``."""
+    """Return each value that differs from the resolver or the lock, as ``variant: key: file has X, lock has Y``."""
     wanted = fill(versions, root)
     found = []
     for name, row in versions.variants.items():
@@ -137,7 +137,7 @@ def out_of_step(versions: Versions, root: Path) -> list[str]:
         for key in Filled.__struct_fields__:
             has, want = getattr(row.filled, key), getattr(fresh, key)
             if has != want:
-                found.append(f"{name}: {key}: {FILE} has {_words(has)}, the resolver and the lock say {_words(want)}")
+                found.append(f"{name}: {key}: {FILE} has {_words(has)}, the resolver and the lock have {_words(want)}")
     return found
 
 
@@ -152,7 +152,7 @@ def _words(value: object) -> str:
 
 
 def to_text(versions: Versions, old: str) -> str:
-    """The file's text: the comment that the old text begins with, then every value that is one."""
+    """Return the file's text: the leading comment of the old text, then every value that is not None."""
     comment = "".join(line for line in old.splitlines(keepends=True)[: _comment_lines(old)])
     plain = msgspec.to_builtins(versions)
     parts = [plain["base"], plain["stand_in"]]

@@ -1,4 +1,4 @@
-"""Every line of a lock with a hash: also of wheels that the indexes in reach do not show (images/known-wheels.txt)."""
+"""Add hashes to a lock, also for wheels missing from the reachable indexes (images/known-wheels.txt)."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ LINE = re.compile(r"([0-9a-f]{64})  (\S+\.whl)")
 
 
 def known_wheels(root: Path) -> dict[str, str]:
-    """Wheel -> sha256 of the checkout's list; empty where there is none. Raises VersionsError with file and line."""
+    """Return wheel -> sha256 of the checkout's list; empty without a list. Raises VersionsError with file and line."""
     path = root / FILE
     if not path.exists():
         return {}
@@ -21,7 +21,7 @@ def known_wheels(root: Path) -> dict[str, str]:
         match = LINE.fullmatch(line)
         if match is None:
             raise VersionsError(
-                f"{path}:{number}: {line[:80]!r} is no line of sha256sum: 64 hex digits, two spaces, a wheel's name. "
+                f"{path}:{number}: {line[:80]!r} is not an sha256sum line: 64 hex digits, two spaces, a wheel's name. "
                 "Correct or remove it."
             )
         found[match[2]] = match[1]
@@ -29,14 +29,14 @@ def known_wheels(root: Path) -> dict[str, str]:
 
 
 def wheels_of(known: dict[str, str], name: str, version: str) -> dict[str, str]:
-    """The known wheels of one exact version, its local part included."""
+    """Return the known wheels of one exact version, with its local part."""
     return {
         wheel: digest for wheel, digest in known.items() if wheel.split("-")[:2] == [name.replace("-", "_"), version]
     }
 
 
 def add_known(lock: str, known: dict[str, str]) -> str:
-    """The lock's text with the known hashes beside those that uv found; each once, sorted as uv sorts them."""
+    """Return the lock's text with the known hashes added to those of uv, without duplicates, sorted as uv does."""
     blocks = re.split(r"\n(?=\S)", lock.rstrip("\n"))
     return "\n".join(_with_hashes(block, known) for block in blocks) + "\n" if lock.strip() else lock
 
@@ -51,6 +51,6 @@ def _with_hashes(block: str, known: dict[str, str]) -> str:
 
 
 def without_hash(lock: str) -> list[str]:
-    """Requirements of a lock that have no hash: pip would take whatever an index serves under that name."""
+    """Return requirements of a lock without a hash: pip would accept any file of that name."""
     blocks = re.split(r"\n(?=\S)", lock.strip("\n"))
     return [block.partition(" ")[0].strip() for block in blocks if "==" in block and "--hash=sha256:" not in block]

@@ -1,4 +1,4 @@
-"""Judge an image from the inside: is everything that it promises there, and is a GPU seen, or why not? Pure."""
+"""Evaluate an image from the inside: its declared versions, and whether GPUs are available. Pure functions."""
 
 from collections.abc import Iterator
 
@@ -16,14 +16,14 @@ SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a name in a message
 # Podman's default, 64000 KiB; Docker's is 64 MiB.
 DEFAULT_SHM = 64000 * 2**10
 ROOMY_SHM = 1024 * MIB
-# What the images' own LD_LIBRARY_PATH names: where GKE mounts the driver.
+# The directory in the images' LD_LIBRARY_PATH, where GKE mounts the driver.
 DRIVER_FOLDERS = ("/usr/local/nvidia/lib", "/usr/local/nvidia/lib64")
 ROOM = "start the container with --shm-size 8g, or with --ipc=host"
-AGAIN = "pull or build the image again; gpucheck image says whether it is whole"
+AGAIN = "pull or build the image again, then check it: gpucheck image"
 
 
 def judge(values: Values, *, quick: bool) -> Iterator[Finding]:
-    """All findings. quick: only what can change while a container runs."""
+    """Yield all findings. quick: only what can change while a container runs."""
     if not quick:
         yield from _framework(values)
         yield from _libraries(values)
@@ -40,13 +40,13 @@ def _framework(values: Values) -> Iterator[Finding]:
     have = {wheel.name: wheel.version for wheel in values.wheels}
     if isinstance(promise, str):
         yield finding(
-            Verdict.UNKNOWN, promise, "the image's promise", why="what the image promises cannot be read", fix=AGAIN
+            Verdict.UNKNOWN, promise, "the image's manifest", why="the image's manifest cannot be read", fix=AGAIN
         )
         return
     if promise is None:
         names = ", ".join(f"{name} {version}" for name, version in have.items()) or "no framework"
-        why = "this environment is no image of gpucheck's, so there is no promise to compare with"
-        yield finding(Verdict.SKIP, names, "an image of gpucheck's", why=why)
+        why = "this environment is not an image built by gpucheck, so it has no declared versions to compare with"
+        yield finding(Verdict.SKIP, names, "a gpucheck image", why=why)
         return
     seen = have.get(promise.framework)
     wanted = f"{promise.framework} {promise.version} ({promise.build})"
@@ -60,7 +60,7 @@ def _framework(values: Values) -> Iterator[Finding]:
         wanted,
         cause="library-mismatch",
         why="the image was changed after it had been tested",
-        fix=f"leave {promise.framework} as the image brings it, or take the variant with the version you need; {AGAIN}",
+        fix=f"keep the {promise.framework} of the image, or use the variant with the version you need; {AGAIN}",
     )
 
 
@@ -72,8 +72,8 @@ def _libraries(values: Values) -> Iterator[Finding]:
         yield finding(
             Verdict.UNKNOWN,
             f"self-report of the CUDA libraries: {own.error}",
-            "an answer",
-            why="the process that asked the libraries for their versions ended or hung",
+            "a result",
+            why="the process that queries the library versions exited or hung",
             fix="python -m gpucheck.images.selfreport shows the whole error",
         )
         return
@@ -86,25 +86,25 @@ def _libraries(values: Values) -> Iterator[Finding]:
 
 
 def _library(words: str, part: str, wanted: str | None, found: Library | None) -> Finding:
-    """One CUDA library: promised or not, there or not, once, and of the promised version by its own word."""
+    """Evaluate one CUDA library: declared, present, only once, and at the declared version as it reports itself."""
     paths = found.paths if found else ()
     asked = f"{words} {wanted}" if wanted else f"no {words}"
     if found is None:
-        why, seen = "the image lacks a library that its framework needs", "not there"
+        why, seen = "the image lacks a library that its framework needs", "missing"
     elif found.error is not None:
         why, seen = "the library does not load", found.error
     elif len(paths) > 1:
-        why, seen = "two copies fight over which is loaded", f"{len(paths)} copies"
+        why, seen = "the search path determines which copy is loaded", f"{len(paths)} copies"
     elif wanted is None or not _same(found.version or "", wanted, parts=2 if part == "cuda" else 3):
         why, seen = "another version than the one the framework was tested with", str(found.version)
     else:
-        return finding(Verdict.PASS, f"{words} {found.version}, by its own word", asked, evidence=paths)
-    fix = f"take the packages out that were added to the image; {AGAIN}"
+        return finding(Verdict.PASS, f"{words} {found.version}, as the library reports", asked, evidence=paths)
+    fix = f"remove the packages that were added to the image; {AGAIN}"
     return finding(Verdict.FAIL, f"{words}: {seen}", asked, cause="library-mismatch", why=why, fix=fix, evidence=paths)
 
 
 def _same(one: str, other: str, parts: int = 3) -> bool:
-    """Equal releases, as far as libraries count: cuDNN's fourth number is its package's."""
+    """Return whether releases are equal in the numbers of the library; the fourth of cuDNN is its package's."""
     try:
         return Version(one).release[:parts] == Version(other).release[:parts]
     except InvalidVersion:
@@ -112,21 +112,21 @@ def _same(one: str, other: str, parts: int = 3) -> bool:
 
 
 def _search_path(values: Values) -> Iterator[Finding]:
-    """Only folders with libraries that the wheels bring too: platforms name folders for the driver alone."""
+    """Report directories with libraries that the wheels also include; other directories are for the driver."""
     for folder, names in values.own.shadowing.items():
         yield finding(
             Verdict.WARN,
             f"LD_LIBRARY_PATH contains {folder} with {', '.join(names[:3])}{' ...' if len(names) > 3 else ''}",
             "no CUDA library in the directories of LD_LIBRARY_PATH",
             cause="leftover-environment",
-            why="libraries in this directory stand before those that the framework was tested with",
+            why="libraries in this directory are loaded before those that the framework was tested with",
             fix="start the container without LD_LIBRARY_PATH (apptainer --cleanenv): the wheels find their libraries",
             evidence=(f"LD_LIBRARY_PATH={values.environment.get('LD_LIBRARY_PATH', '')}",),
         )
 
 
 def _full(values: Values) -> Iterator[Finding]:
-    """What the framework says once imported, against the promise: TensorFlow's published images failed here."""
+    """Compare the imported framework with the declared versions; published TensorFlow images failed here."""
     promise, told = values.promise, values.full
     if told is None or not isinstance(promise, Promise):
         return
@@ -135,7 +135,7 @@ def _full(values: Values) -> Iterator[Finding]:
             Verdict.UNKNOWN,
             f"import {promise.framework} unknown: {told['unknown']}",
             "it imports",
-            why="The process that imports the framework was not started or was killed. It says nothing of the image.",
+            why="The process that imports the framework was not started or was killed. The image was not tested.",
             fix="free -h; ulimit -a; dmesg | grep -i -e oom -e 'killed process'; in a container raise --memory",
         )
         return
@@ -149,18 +149,18 @@ def _full(values: Values) -> Iterator[Finding]:
         )
         return
     wrong = [
-        f"{key} {told.get(key)}, promised {want}" for key, want in _wanted(promise) if not _agrees(told.get(key), want)
+        f"{key} {told.get(key)}, declared {want}" for key, want in _wanted(promise) if not _agrees(told.get(key), want)
     ]
     seen = ", ".join(f"{key} {told[key]}" for key in ("version", "cuda", "cudnn", "nccl") if told.get(key))
     if not wrong:
-        yield finding(Verdict.PASS, f"{promise.framework} says of itself: {seen}", "as promised")
+        yield finding(Verdict.PASS, f"{promise.framework} reports {seen}", "as declared")
         return
     yield finding(
         Verdict.FAIL,
-        f"{promise.framework} says of itself: {'; '.join(wrong)}",
-        "as promised",
+        f"{promise.framework} reports {'; '.join(wrong)}",
+        "as declared",
         cause="library-mismatch",
-        why="the framework was built for other libraries than the image carries",
+        why="the framework was built for other libraries than those of the image",
         fix=AGAIN,
     )
 
@@ -170,12 +170,12 @@ def _wanted(promise: Promise) -> Iterator[tuple[str, str]]:
     if promise.cuda is None:
         return
     pairs = (("cuda", promise.built_for), ("cudnn", promise.cudnn), ("nccl", promise.nccl))
-    # TensorFlow tells CUDA by minor and cuDNN by major alone, and links NCCL without naming it.
+    # TensorFlow reports the minor of CUDA and only the major of cuDNN, and links NCCL without a version.
     yield from ((key, want) for key, want in pairs if want and (key != "nccl" or promise.framework == "torch"))
 
 
 def _agrees(told: object, want: str) -> bool:
-    """Equal as far as both go: TensorFlow's ``9`` agrees with cuDNN 9.10.2."""
+    """Return whether the shorter version is a prefix of the other: TensorFlow's ``9`` matches cuDNN 9.10.2."""
     if told is None:
         return False
     try:
@@ -196,5 +196,5 @@ def _shm(values: Values) -> Finding:
     if size is not None and size >= DEFAULT_SHM and gpus < 2:
         why = f"enough for one process; for several ranks or DataLoader workers {ROOM}"
         return finding(Verdict.SKIP, seen, wanted, why=why)
-    why = "NCCL and DataLoader workers keep their buffers there and die with 'Bus error' or 'No space left on device'"
+    why = "NCCL and DataLoader workers keep their buffers there and fail with 'Bus error' or 'No space left on device'"
     return finding(Verdict.WARN, seen, wanted, cause="shm-too-small", why=why, fix=ROOM)

@@ -14,16 +14,16 @@ from gpucheck.lab.errors import LabError
 from gpucheck.lab.system import run, say
 
 TOOLS = "cyclonedx-bom"
-# torch's wheel names numpy as optional, and training data without it is no training.
+# torch's wheel lists numpy as optional, but training data needs it.
 BESIDE = {"torch": ("numpy",), "tensorflow": ()}
-# The stand-in base has this one, the pinned base a newer one.
+# The substitute base has this version, the pinned base a newer one.
 OLDEST_PYTHON = "3.11"
 HASH_HINT = f"add the wheel's sha256 to {FILE}, or name an index that states hashes"
-HINT = "name the index that has the wheels with --index URL, or a folder of them with --find-links DIR"
+HINT = "name the index that has the wheels with --index URL, or a directory of them with --find-links DIR"
 
 
 def requirements(row: Variant) -> list[str]:
-    """What a variant asks for beside what gpucheck needs."""
+    """Return the requirements of a variant, in addition to those of gpucheck."""
     filled = row.filled
     extra = "[and-cuda]" if filled.build == "cuda" else ""
     local = "" if filled.index == "pypi" else f"+{filled.build}"
@@ -38,29 +38,29 @@ def constraints(root: Path, row: Variant) -> list[str]:
 
 
 def make_locks(versions: Versions, root: Path, places: list[str]) -> None:
-    """Make every lock anew. places: options of the package index. A lock that cannot be made is said and stays."""
+    """Make every lock again. places: options of the package index. A lock that cannot be made is reported and kept."""
     compile_lock([TOOLS], [], root, lock_path(root, "tools"), places, project=False)
     glibc = next(system.glibc for system in tables.operating_systems().systems if system.id == versions.base.os)
     for name, row in versions.variants.items():
         target = lock_path(root, name)
         try:
-            # PyTorch's own index holds old versions of others' packages too: of all indexes the best match counts.
+            # PyTorch's index also has old versions of other packages, so the best match of all indexes is used.
             best = ["--index-strategy", "unsafe-best-match"] if row.filled.index != "pypi" else []
             compile_lock(requirements(row), constraints(root, row), root, target, [*best, *places])
         except LabError as error:
-            state = "stays as it is" if target.exists() else "is not made: it cannot be built here"
+            state = "is unchanged" if target.exists() else "was not made: it cannot be built here"
             say(f"the lock of {name} {state}\n{error.message}")
             continue
         try:
             check_lock(name, row, target, versions.base.python, glibc, places)
         except LabError as error:
-            say(f"the lock of {name} is made, and not all of its wheels are in reach\n{error.message}")
+            say(f"the lock of {name} was made, but not all of its wheels are reachable\n{error.message}")
 
 
 def compile_lock(
     wanted: list[str], limits: list[str], root: Path, target: Path, options: list[str], *, project: bool = True
 ) -> None:
-    """Resolve with uv for the Pythons of both bases, on every platform. Raises LabError with what uv says."""
+    """Resolve with uv for the Pythons of both bases, on every platform. Raises LabError with uv's output."""
     with tempfile.TemporaryDirectory(prefix="gpucheck-lock-") as folder:
         asked, held, made = (Path(folder, name) for name in ("asked.in", "held.txt", "made.txt"))
         asked.write_text("\n".join(wanted) + "\n", encoding="utf-8")

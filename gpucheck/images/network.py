@@ -1,4 +1,4 @@
-"""May NCCL use InfiniBand or RoCE from inside this container, or does it fall back to TCP? Pure."""
+"""Evaluate whether NCCL can use InfiniBand or RoCE in this container, or falls back to TCP. Pure functions."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ GIVE = "docker run --device /dev/infiniband --ulimit memlock=-1 --cap-add IPC_LO
 
 
 def judge_network(values: Values) -> Iterator[Finding]:
-    """At most one finding, and none where neither host nor container has an RDMA device, or the build has no NCCL."""
+    """Yield at most one finding; none without an RDMA device on the host or in the container, or without NCCL."""
     if not isinstance(values.promise, Promise) or values.promise.cuda is None or values.simulated:
         return
     own, limit = values.own, values.memlock_bytes

@@ -1,4 +1,4 @@
-"""The tables of docs/images.md, made from the versions file; a test holds the page to them."""
+"""Generate the table of docs/images.md from the versions file; a test compares them."""
 
 from gpucheck.images.versions import Versions, tag
 from gpucheck.knowledge import code_runs
@@ -11,7 +11,7 @@ BEGIN, END = "<!-- variants: made by `gpucheck image versions --update` -->", "<
 
 
 def table(versions: Versions) -> str:
-    """One row a variant, in Markdown."""
+    """Return one Markdown row per variant."""
     head = ["variant", "framework", "CUDA", "cuDNN", "NCCL", "driver", "serves", "wheels", "platforms", "budget", "tag"]
     rows = []
     for name, row in versions.variants.items():
@@ -41,16 +41,16 @@ def _index(index: str) -> str:
 
 
 def purpose(framework: str, code: tuple[str, ...], driver_floor: str | None) -> str:
-    """What an image is for, in one line: GPU generations, driver, and what not all of them have."""
+    """Return the purpose of an image as one line: GPU generations, driver, and limits."""
     if not code:
-        return "for machines without a GPU"
+        return "for hosts without a GPU"
     old = framework == "torch" and any(int(name.partition("_")[2]) < COMPILED for name in code)
     limit = f"; torch.compile from compute capability {COMPILED / 10} on" if old else ""
     return f"for {served(code)} with driver {driver_floor} or newer{limit}"
 
 
 def served(code: tuple[str, ...]) -> str:
-    """The GPU generations that a build holds machine code for, oldest first."""
+    """Return the GPU generations that a build has machine code for, oldest first."""
     archs = tuple(int(name.partition("_")[2]) for name in code)
     found = sorted(
         {
@@ -64,7 +64,7 @@ def served(code: tuple[str, ...]) -> str:
 
 
 def fill_page(text: str, versions: Versions) -> str:
-    """The page with its table made anew. Raises ValueError when the page has lost its marks."""
+    """Return the page with its table generated again. Raises ValueError if the page lacks the marks."""
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:

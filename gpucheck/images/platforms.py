@@ -1,4 +1,4 @@
-"""Where an image can be built: only where the wheels of exactly its build exist, and never by emulation unasked."""
+"""Platforms of an image: only those with wheels of exactly its build, and without emulation."""
 
 import platform
 import sys
@@ -19,7 +19,7 @@ MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 def require_platform(client: "DockerClient", versions: Versions, name: str) -> None:
-    """Raise LabError where the engine's architecture has no wheels of this build, or is not this machine's."""
+    """Raise LabError if the engine's architecture has no wheels of this build, or is not that of this host."""
     here = next((arch for arch, machine in MACHINES.items() if machine == platform.machine()), platform.machine())
     engine = str(client.version().get("Arch") or here)
     row = versions.variant(name)
@@ -32,13 +32,13 @@ def require_platform(client: "DockerClient", versions: Versions, name: str) -> N
         )
     if engine != here:
         raise LabError(
-            f"the Docker engine is linux/{engine} and this machine linux/{here}: its pip downloads wheels for itself\n"
-            f"do: build on a machine that is {engine}, or with the context: gpucheck image context {name}"
+            f"the Docker engine is linux/{engine} and this host linux/{here}, whose pip downloads its own wheels\n"
+            f"do: build on a host that is {engine}, or with the context: gpucheck image context {name}"
         )
 
 
 def why_not(row: Variant, arch: str) -> str:
-    """What is lacking for an architecture, in words."""
+    """Return which wheel is missing for an architecture, as text."""
     filled = row.filled
     machine = MACHINES.get(arch, arch)
     if row.framework == "tensorflow":
@@ -50,7 +50,7 @@ def why_not(row: Variant, arch: str) -> str:
 
 
 def check_lock(name: str, row: Variant, lock: Path, python: str, glibc: str, options: list[str]) -> None:
-    """Resolve a lock to wheels for each platform of its row without downloading them. Raises LabError with uv's words.
+    """Resolve a lock to wheels for each platform of its row without downloading them. Raises LabError with uv's output.
 
     python, glibc: of the base. Every requirement must have a wheel there whose hash is in the lock.
     """
@@ -63,5 +63,5 @@ def check_lock(name: str, row: Variant, lock: Path, python: str, glibc: str, opt
             run(
                 [*words, *options, "--requirement", lock],
                 what=f"resolving the lock of {name} for {place}",
-                hint=f"name the index that has wheels for {place} with --index URL, or a folder with --find-links DIR",
+                hint=f"name the index with wheels for {place} with --index URL, or a directory with --find-links DIR",
             )

@@ -1,4 +1,4 @@
-"""Read what `gpucheck image` judges: the promise, the libraries, the driver, the container around this process."""
+"""Read the input of `gpucheck image`: the manifest, the libraries, the driver, the container of this process."""
 
 import sys
 from pathlib import Path
@@ -18,7 +18,7 @@ VARIABLES = ("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "CUDA_VISIB
 
 
 class Library(msgspec.Struct, frozen=True, kw_only=True):
-    """A CUDA library beside the framework. version: what it answers itself; error: why it does not."""
+    """A CUDA library of the framework. version: as the library reports it; error: why it does not."""
 
     paths: tuple[str, ...]
     version: str | None = None
@@ -26,7 +26,7 @@ class Library(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rights(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the driver's control device: mode (octal), owner, group; and the ids of this process."""
+    """Mode (octal), owner and group of the driver's control device, and the ids of this process."""
 
     mode: str
     uid: int
@@ -36,7 +36,7 @@ class Rights(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def allow(self) -> bool:
-        """Whether the file's mode lets this process read and write; then something else keeps it out."""
+        """Return whether the file's mode lets this process read and write; then something else denies access."""
         bits = int(self.mode, 8)
         # Root of a user namespace (rootless) is not the host's: files of users outside it show this owner.
         if self.process_uid == 0 and self.uid != UNMAPPED:
@@ -50,11 +50,11 @@ class Rights(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SelfReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The child's answer: library by part (cuda, cudnn, nccl).
+    """The output of the child process: library by component (cuda, cudnn, nccl).
 
-    device: /dev/nvidiactl: ``open``, an errno's name, None where it is not there; rights: of that file.
-    driver: libcuda.so.1: ``loaded``, the loader's message, None where nothing is known; driver_files: where it lies.
-    shadowing: by folder of LD_LIBRARY_PATH, the libraries there that the wheels bring too.
+    device: /dev/nvidiactl: ``open``, an errno's name, None if it is missing; rights: of that file.
+    driver: libcuda.so.1: ``loaded``, the loader's message, None if unknown; driver_files: its paths.
+    shadowing: by directory of LD_LIBRARY_PATH, the libraries there that the wheels also include.
     rdma: InfiniBand and RoCE devices in this container. verbs: libibverbs.so.1, as driver.
     """
 
@@ -88,11 +88,11 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that was read. promise None: this is no image of ours; a string: why its promise cannot be read.
+    """All values that were read. promise: the manifest; None outside a gpucheck image, a string if it is unreadable.
 
     shm_bytes None: there is no /dev/shm. memlock_bytes: RLIMIT_MEMLOCK, -1 is unlimited, None unknown.
-    rdma_on_host, gpus_on_pci: InfiniBand and RoCE devices, and NVIDIA GPUs, that the kernel of this machine shows.
-    full: what the framework says of itself after it was imported, None where it was not asked.
+    rdma_on_host, gpus_on_pci: InfiniBand and RoCE devices, and NVIDIA GPUs, that the kernel of this host lists.
+    full: the versions that the imported framework reports, None if it was not imported.
     """
 
     promise: Promise | str | None
@@ -113,7 +113,7 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(host: Host, *, quick: bool, full: bool, prefix: Path = Path(sys.prefix)) -> Values:
-    """Ask everything once. quick leaves the libraries out; full imports the framework, which takes seconds."""
+    """Read all values once. quick omits the libraries; full imports the framework, which takes seconds."""
     wheels, versions = read_wheels(host)
     promise = read_promise(prefix / PROMISE)
     system, pci, limits = host.system(), host.pci(), host.limits()
@@ -137,7 +137,7 @@ def read(host: Host, *, quick: bool, full: bool, prefix: Path = Path(sys.prefix)
 
 
 def read_promise(path: Path) -> Promise | str | None:
-    """What the image promises; None outside an image of ours."""
+    """Return the image's manifest; None outside a gpucheck image."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Promise)
     except FileNotFoundError:
@@ -147,7 +147,7 @@ def read_promise(path: Path) -> Promise | str | None:
 
 
 def ask_libraries(*, quick: bool, seconds: float = SECONDS) -> SelfReport:
-    """The self-report, from a child with a deadline. quick: device file and libcuda, no library of the framework."""
+    """Return the self-report of a child process with a deadline. quick: only the device file and libcuda."""
     options = ["--quick"] if quick else []
     try:
         answer = _child([sys.executable, "-m", "gpucheck.images.selfreport", *options], seconds)
@@ -158,10 +158,10 @@ def ask_libraries(*, quick: bool, seconds: float = SECONDS) -> SelfReport:
     try:
         return msgspec.json.decode(answer, type=SelfReport)
     except msgspec.DecodeError as error:
-        return SelfReport(error=f"unreadable answer: {error}")
+        return SelfReport(error=f"unreadable output: {error}")
 
 
-# What each framework says of itself once it is imported; versions in the shape that the libraries' self-report has.
+# Prints the versions of each framework after its import, in the format of the libraries' self-report.
 FULL = {
     "torch": """
 import json, torch
@@ -184,7 +184,7 @@ FULL_SECONDS = 120.0
 
 
 def ask_framework(framework: str, seconds: float = FULL_SECONDS) -> dict[str, Any]:
-    """What the framework says of itself; ``error`` where it says nothing, ``unknown`` where it was not asked so far."""
+    """Return the versions that the framework reports; ``error`` if it fails, ``unknown`` if it was not started."""
     try:
         answer = _child([sys.executable, "-c", FULL[framework]], seconds)
     except HostResources as reason:
@@ -194,11 +194,11 @@ def ask_framework(framework: str, seconds: float = FULL_SECONDS) -> dict[str, An
     try:
         return msgspec.json.decode(answer.strip().splitlines()[-1], type=dict[str, Any])
     except (msgspec.DecodeError, IndexError) as error:
-        return {"error": f"unreadable answer: {error}"}
+        return {"error": f"unreadable output: {error}"}
 
 
 def _child(command: list[str], seconds: float) -> bytes | str:
-    """A child's stdout, or why there is none. Raises HostResources where that says nothing about what it asks."""
+    """Return a child's stdout, or why there is none. Raises HostResources if the host lacks resources to run it."""
     done = capture(command, seconds)
     if done.status is None:
         return f"no response in {seconds:.0f} s"

@@ -1,4 +1,4 @@
-"""What the CUDA libraries of this environment say of themselves: no GPU and no driver is needed, and none is asked.
+"""Query the versions of the CUDA libraries in this environment; needs no GPU and no driver.
 
 Run as a module it prints one JSON object; the parent gives it a deadline, because loading a library can end a process.
 Version codes: CUDA 1000 x major + 10 x minor; NCCL and cuDNN 9 10000 x major + 100 x minor + patch (their headers).
@@ -14,7 +14,7 @@ from pathlib import Path
 
 DEVICE = "/dev/nvidiactl"
 DRIVER = "libcuda.so.1"
-# Where platforms put the driver's libraries: Apptainer, GKE, WSL, NixOS, and distributions on both architectures.
+# Directories of the driver's libraries: Apptainer, GKE, WSL, NixOS, and distributions on both architectures.
 DRIVER_FOLDERS = (
     "/.singularity.d/libs",
     "/usr/local/nvidia/lib64",
@@ -24,14 +24,14 @@ DRIVER_FOLDERS = (
     "/usr/lib/aarch64-linux-gnu",
     "/usr/lib64",
 )
-# The libraries that wheels bring: another copy in a folder of LD_LIBRARY_PATH is loaded in their place.
+# Libraries in wheels: another copy in a directory of LD_LIBRARY_PATH is loaded instead.
 CARRIED = (
     *("libcudart.so", "libcudnn", "libnccl.so", "libcublas", "libcufft", "libcurand.so"),
     *("libcusolver", "libcusparse", "libnvrtc", "libnvJitLink.so", "libcupti.so"),
 )
 RDMA_DEVICES = "/dev/infiniband"
 RDMA_LIBRARY = "libibverbs.so.1"
-# Part -> the file's beginning, the call, and whether the call writes through a pointer (cuDNN returns its number).
+# Component -> start of the file name, call, whether the call writes through a pointer (cuDNN returns its number).
 LIBRARIES = {
     "cuda": ("libcudart.so.", "cudaRuntimeGetVersion", True),
     "cudnn": ("libcudnn.so.", "cudnnGetVersion", False),
@@ -40,12 +40,12 @@ LIBRARIES = {
 
 
 def copies(folder: Path, start: str) -> list[str]:
-    """The files of one library below a site-packages folder; links to the same file count once."""
+    """Return the files of one library in a site-packages directory; links to the same file count once."""
     return sorted({str(path.resolve()) for path in folder.glob(f"nvidia/**/{start}*") if path.is_file()})
 
 
 def library_version(path: str, call: str, *, pointer: bool) -> int:
-    """What a library answers. Raises OSError when it does not load or refuses."""
+    """Return the version code of a library. Raises OSError if it does not load or its call fails."""
     function = getattr(ctypes.CDLL(path), call)
     if not pointer:
         function.restype = ctypes.c_size_t
@@ -58,7 +58,7 @@ def library_version(path: str, call: str, *, pointer: bool) -> int:
 
 
 def in_words(part: str, code: int) -> str:
-    """``13.2`` for CUDA, ``2.30.7`` for the others. cuDNN before 9 counted 1000 x major."""
+    """Return ``13.2`` for CUDA, ``2.30.7`` for the others. cuDNN before 9 used 1000 x major."""
     if part == "cuda":
         return f"{code // 1000}.{code % 1000 // 10}"
     step = 1000 if part == "cudnn" and code < 10000 else 10000
@@ -66,7 +66,7 @@ def in_words(part: str, code: int) -> str:
 
 
 def report(folder: Path) -> dict[str, dict[str, object]]:
-    """Each library that is there: ``paths``, and ``version`` or ``error``."""
+    """Return each installed library: ``paths``, and ``version`` or ``error``."""
     found: dict[str, dict[str, object]] = {}
     for part, (start, call, pointer) in LIBRARIES.items():
         paths = copies(folder, start)
@@ -82,9 +82,9 @@ def report(folder: Path) -> dict[str, dict[str, object]]:
 
 
 def device_access(path: str = DEVICE) -> str | None:
-    """Whether the driver's control device can be opened: ``open``, the errno's name, None where it is not there.
+    """Return whether the driver's control device opens: ``open``, the errno's name, None if it is missing.
 
-    EPERM, with the file there, is how a container looks that lost its devices after it had started.
+    EPERM for an existing file means that the container lost its devices after it was started.
     """
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC))
@@ -96,7 +96,7 @@ def device_access(path: str = DEVICE) -> str | None:
 
 
 def device_rights(path: str = DEVICE) -> dict[str, object] | None:
-    """Mode (octal), owner and group of the control device, and this process's own ids; None where there is no file."""
+    """Return mode (octal), owner and group of the control device, and the ids of this process; None without a file."""
     try:
         found = os.stat(path)  # noqa: PTH116 - one call for a name in a message
     except OSError:
@@ -111,12 +111,12 @@ def device_rights(path: str = DEVICE) -> dict[str, object] | None:
 
 
 def driver_files(folders: tuple[str, ...] = DRIVER_FOLDERS) -> list[str]:
-    """Where the driver's library lies in the folders that platforms use, whether the loader searches them or not."""
+    """Return the paths of the driver's library in known directories, even if the loader does not search them."""
     return [path for folder in folders if os.path.exists(path := f"{folder}/{DRIVER}")]  # noqa: PTH110 - as above
 
 
 def shadowing(search_path: str) -> dict[str, list[str]]:
-    """Folders of LD_LIBRARY_PATH that hold libraries which wheels bring too, with the files' names."""
+    """Return directories of LD_LIBRARY_PATH with libraries that wheels also include, with the file names."""
     found = {}
     for folder in dict.fromkeys(part for part in search_path.split(":") if part):
         try:
@@ -129,7 +129,7 @@ def shadowing(search_path: str) -> dict[str, list[str]]:
 
 
 def rdma_devices(folder: str = RDMA_DEVICES) -> list[str]:
-    """The InfiniBand and RoCE devices that this container was given."""
+    """Return the InfiniBand and RoCE devices of this container."""
     try:
         return sorted(name for name in os.listdir(folder) if name.startswith("uverbs"))  # noqa: PTH208 - as above
     except OSError:

@@ -1,13 +1,13 @@
-"""Where an image's bytes are: the folders that hold most of them, none inside another."""
+"""Find the largest directories of an image, none inside another."""
 
 from pathlib import PurePosixPath
 
-# A folder is told by its parts when those hold nearly all of it; ``/opt`` alone would say nothing.
+# A directory is replaced by its subdirectories if they have nearly all of its bytes; ``/opt`` is not specific.
 PARTS = 0.5
 
 
 def largest(listing: str, count: int = 10) -> list[tuple[str, int]]:
-    """The largest folders of a `du --block-size=1` listing with their bytes, largest first."""
+    """Return the largest directories of a `du --block-size=1` listing with their bytes, largest first."""
     sizes = dict(_rows(listing))
     children: dict[str, list[str]] = {}
     for path in sizes:
@@ -26,7 +26,7 @@ def largest(listing: str, count: int = 10) -> list[tuple[str, int]]:
 
 
 def _splits(path: str, sizes: dict[str, int], children: dict[str, list[str]]) -> bool:
-    """A library's own folder stays whole; a folder of folders is told by them."""
+    """Return whether to list the subdirectories instead; the directory of a library is not split."""
     parts = [sizes[child] for child in children.get(path, ())]
     if not parts or sum(parts) < PARTS * sizes[path]:
         return False

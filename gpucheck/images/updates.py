@@ -1,4 +1,4 @@
-"""Updates of the base's packages that an image lacks, as its own package manager lists them, and a base that moved."""
+"""Updates of the base's packages that an image lacks, as its package manager lists them, and a changed base."""
 
 import re
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from gpucheck.lab.system import failed, say
 if TYPE_CHECKING:
     from docker import DockerClient
 
-# apt's own words: "Inst libssl3 [3.0.15-1] (3.0.17-1 Debian-Security:12/stable-security [amd64])".
+# Output of apt: "Inst libssl3 [3.0.15-1] (3.0.17-1 Debian-Security:12/stable-security [amd64])".
 ROW = re.compile(r"^Inst (?P<name>\S+) \[(?P<old>[^\]]+)\] \((?P<new>\S+) (?P<origin>[^)\[]*)")
 COMMAND = "apt-get -qq -o APT::Update::Error-Mode=any update && apt-get -qq --simulate upgrade"
 
 
 @dataclass(frozen=True)
 class Update:
-    """One package with a newer version in the archive. origin: which archive, as apt names it."""
+    """One package with a newer version in the archive. origin: the archive, as apt names it."""
 
     name: str
     old: str
@@ -29,7 +29,7 @@ class Update:
 
     @property
     def security(self) -> bool:
-        """From an archive of security fixes."""
+        """Return whether it is from an archive of security fixes."""
         return "security" in self.origin.lower()
 
     def __str__(self) -> str:
@@ -37,16 +37,16 @@ class Update:
 
 
 def parse(output: str) -> list[Update]:
-    """The updates in the output of `apt-get --simulate upgrade`, security fixes first, by name."""
+    """Return the updates in the output of `apt-get --simulate upgrade`, security fixes first, by name."""
     rows = [match.groupdict() for line in output.splitlines() if (match := ROW.match(line.strip()))]
     found = [Update(**{key: value.strip() for key, value in row.items()}) for row in rows]
     return sorted(found, key=lambda update: (not update.security, update.name))
 
 
 def pending(client: "DockerClient", tag: str, environment: dict[str, str]) -> list[Update]:
-    """Updates that an image lacks, asked in a container of it. Raises LabError where the archive does not answer.
+    """Return updates that an image lacks, listed in a container. Raises LabError if the archive does not respond.
 
-    environment: proxies of this machine.
+    environment: proxies of this host.
     """
     import docker.errors
 
@@ -71,14 +71,14 @@ def pending(client: "DockerClient", tag: str, environment: dict[str, str]) -> li
 
 
 def state(updates: list[Update], before: str) -> str:
-    """The name of an archive's state: other updates on another state before are another one."""
+    """Return the name of an archive's state, a hash of the previous state and the updates."""
     return fingerprint([before, *(f"{update.name}={update.new}" for update in updates)]) if updates else before
 
 
 def moved(client: "DockerClient", pinned: str) -> str | None:
-    """The digest that the registry has today for the tag of a pinned base, None where it is the pinned one.
+    """Return the current digest of a pinned base's tag in the registry, None if it is the pinned one.
 
-    Raises LabError where the registry does not answer.
+    Raises LabError if the registry does not respond.
     """
     import docker.errors
 
@@ -86,24 +86,24 @@ def moved(client: "DockerClient", pinned: str) -> str | None:
     try:
         today = str(client.images.get_registry_data(name).id)
     except (docker.errors.DockerException, OSError) as error:
-        raise LabError(failed(f"asking the registry for {name}", "it did not answer", str(error), "")) from error
+        raise LabError(failed(f"querying the registry for {name}", "it did not respond", str(error), "")) from error
     return None if today == digest else today
 
 
 def state_of_archive(client: "DockerClient", plan: Plan, before: str, environment: dict[str, str]) -> str:
-    """List what the plan's image lacks, and name the archive's state. Raises LabError where no archive answers.
+    """Print the updates that the image lacks, and return the archive's state. Raises LabError without a response.
 
-    before: the state that the image was built for. environment: proxies of this machine.
+    before: the state that the image was built for. environment: proxies of this host.
     """
     if not plan.stand_in and "@" in plan.base_image:
         today = moved(client, plan.base_image)
         if today:
             say(
-                f"the base {plan.base_image.partition('@')[0]} moved: its digest is {today} today. Its package updates "
+                f"the base {plan.base_image.partition('@')[0]} changed: its digest is now {today}. Its package updates "
                 "are installed below; to build on it, put the digest into images/versions.yml"
             )
     if not client.images.list(name=plan.tag):
-        # Nothing to ask: whatever the builder's cache holds, this build installs what the archive has today.
+        # No previous image: this build installs the archive's current packages, whatever is in the builder's cache.
         return f"first-{build_time():%Y%m%d%H%M%S}"
     found = pending(client, plan.tag, environment)
     say(f"{plan.tag}: {len(found)} package updates pending, {sum(u.security for u in found)} of them security fixes")

@@ -1,4 +1,4 @@
-"""images/versions.yml: one row an image variant, and what tags and labels follow from it."""
+"""images/versions.yml: one row per image variant, with its tags and labels."""
 
 from pathlib import Path
 from typing import Any, Literal
@@ -12,19 +12,19 @@ from gpucheck.stack.spec import did_you_mean
 SCHEMA = "gpucheck.images/1"
 FILE = "images/versions.yml"
 LABEL = "gpucheck.images"
-# What the redistributed parts are under; NVIDIA's libraries come with the CUDA wheels.
+# Licenses of the redistributed components; the CUDA wheels include NVIDIA's libraries.
 LICENSES = {"torch": "Apache-2.0 AND BSD-3-Clause", "tensorflow": "Apache-2.0"}
 NVIDIA_LICENSE = "LicenseRef-NVIDIA-CUDA-EULA"
-# The name of a base that --base gave: such an image is not the one that the versions file describes.
+# The name of a base given with --base: such an image differs from the versions file.
 CUSTOM = "custom"
 
 
 class VersionsError(ValueError):
-    """images/versions.yml cannot be used. The message says where and what to do."""
+    """images/versions.yml cannot be used. The message states where and what to do."""
 
 
 class Base(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A base image. image: by digest, None for the one made from Debian's archive. os: an id of the stack's tables."""
+    """A base image. image: by digest, None for the one built from Debian's archive. os: an id of the stack's tables."""
 
     name: str
     python: str
@@ -33,12 +33,12 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def digest(self) -> str | None:
-        """The digest in the reference."""
+        """Return the digest in the reference."""
         return self.image.partition("@")[2] or None if self.image else None
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What people ask of a variant. gpus: the GPUs it must serve, none for a CPU variant.
+    """The specification of a variant. gpus: the GPUs that it must support, empty for a CPU variant.
 
     version, torch_origin: as in stack.yml.
     """
@@ -49,11 +49,11 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Filled(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the resolver and the lock answer.
+    """Values from the resolver and the lock.
 
-    index: pypi, or the sub-index of PyTorch's own wheel index. built_for: the CUDA that the framework was built with.
-    cuda (major.minor), cudnn, nccl: what the image carries. code: machine code inside, ``sm_60`` or ``compute_90``.
-    driver_floor: the oldest driver that runs it. platforms: where official wheels of exactly this build exist.
+    index: pypi, or the sub-index of PyTorch's wheel index. built_for: the CUDA that the framework was built with.
+    cuda (major.minor), cudnn, nccl: versions in the image. code: included machine code, ``sm_60`` or ``compute_90``.
+    driver_floor: the minimum driver. platforms: those with official wheels of exactly this build.
     """
 
     version: str
@@ -82,12 +82,12 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def licenses(self) -> str:
-        """SPDX expression of what the image holds beside the base."""
+        """Return the SPDX expression of the image's contents, without the base."""
         return f"{LICENSES[self.framework]}{f' AND {NVIDIA_LICENSE}' if self.filled.cuda else ''}"
 
 
 class Versions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"schema_": "schema"}):
-    """The whole file. base: what every variant is built on; stand_in: on what, where no registry answers."""
+    """The file. base: the base of every variant; ``stand_in``: its substitute if no registry responds."""
 
     schema_: Literal["gpucheck.images/1"]
     base: Base
@@ -95,14 +95,14 @@ class Versions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     variants: dict[str, Variant]
 
     def variant(self, name: str) -> Variant:
-        """One row. Raises LookupError with what was probably meant."""
+        """Return one row. Raises LookupError with the closest name."""
         if name not in self.variants:
             raise LookupError(f"there is no image variant {name!r}. {did_you_mean(name, tuple(self.variants))}")
         return self.variants[name]
 
 
 def read_versions(root: Path) -> Versions:
-    """The versions file of a checkout. Raises VersionsError with the file and the key."""
+    """Return the versions file of a checkout. Raises VersionsError with the file and the key."""
     path = root / FILE
     try:
         return msgspec.convert(yaml.load(path.read_text(encoding="utf-8"), Loader=Loader), Versions)  # noqa: S506 - CSafeLoader
@@ -113,24 +113,27 @@ def read_versions(root: Path) -> Versions:
 
 
 def version_text(variant: Variant) -> str:
-    """Framework version with its build: ``2.14.1-cu126``; TensorFlow names its CUDA by the wheels that it carries."""
+    """Return the framework version with its build: ``2.14.1-cu126``; for TensorFlow, the CUDA of its wheels."""
     filled = variant.filled
     build = filled.build if filled.build != "cuda" else f"cu{(filled.cuda or '').replace('.', '')}"
     return f"{filled.version}-{build}"
 
 
 def tag(variant: Variant, base: Base, stand_in: bool) -> str:
-    """The image's name: ``gpucheck/torch:2.15.0-cu132-py312``. Any other base is in the tag, ``latest`` never."""
+    """Return the image's name: ``gpucheck/torch:2.15.0-cu132-py312``; the tag names any other base."""
     text = f"{version_text(variant)}-py{base.python.replace('.', '')}"
     return f"gpucheck/{variant.framework}:{text}{f'-{base.name}' if stand_in or base.name == CUSTOM else ''}"
 
 
 def labels(name: str, variant: Variant, base: Base, *, stand_in: bool, build: dict[str, str]) -> dict[str, str]:
-    """OCI labels and ours. build: ``gpucheck``, and of revision, created, source and fingerprint what is known."""
+    """Return OCI labels and those of gpucheck.
+
+    build: ``gpucheck``, and revision, created, source and fingerprint if known.
+    """
     filled = variant.filled
     oci: dict[str, str | None] = {
         "title": f"gpucheck {name}",
-        "description": f"{variant.framework} {version_text(variant)} with gpucheck, which proves it: gpucheck image",
+        "description": f"{variant.framework} {version_text(variant)} with gpucheck; verify it: gpucheck image",
         "version": f"{version_text(variant)}+gpucheck.{build['gpucheck']}",
         "revision": build.get("revision"),
         "created": build.get("created"),
@@ -159,7 +162,7 @@ def labels(name: str, variant: Variant, base: Base, *, stand_in: bool, build: di
 
 
 def promise(name: str, variant: Variant, base: Base, *, stand_in: bool) -> dict[str, Any]:
-    """image.json: what the image says of itself inside, for `gpucheck image` to compare with what is there."""
+    """Return image.json: the declared versions, which `gpucheck image` compares with the installed ones."""
     return {
         "schema": "gpucheck.image-promise/1",
         "variant": name,

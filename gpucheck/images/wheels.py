@@ -1,4 +1,4 @@
-"""The locked wheels of an image, downloaded once by this machine's own pip: its index, CA and proxies stay here."""
+"""Download the locked wheels of an image once with the pip of this host, with its index, CA and proxies."""
 
 from pathlib import Path
 
@@ -10,9 +10,9 @@ from gpucheck.lab.wheelhouse import pip
 
 
 def ensure_wheels(root: Path, name: str, python: str, places: list[str]) -> Path:
-    """The folder with every wheel of a variant's lock. places: pip options that say where wheels are.
+    """Return the directory with every wheel of a variant's lock. places: pip options that name sources of wheels.
 
-    Raises LabError naming the wheel that the index lacks.
+    Raises LabError that names the wheel missing from the index.
     """
     folder = root / ".cache/images" / f"{name}-py{python.replace('.', '')}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -26,9 +26,9 @@ def ensure_wheels(root: Path, name: str, python: str, places: list[str]) -> Path
         words = pip("download", "--no-deps", "--only-binary=:all:", "--find-links", folder, "--dest", folder)
         hint = (
             "the index lacks a wheel of the lock, or cannot be reached: name another with --index URL or --find-links "
-            "DIR (pip config list says what pip uses)"
+            "DIR (pip config list shows the settings of pip)"
         )
-        # A marker in the lock is judged by the Python that runs pip, so the download runs for its own platform only.
+        # The Python that runs pip evaluates markers in the lock, so it downloads for its own platform only.
         run(
             [*words, "--python-version", python, *places, "--requirement", lock],
             what=f"downloading the wheels of {name}",
@@ -39,9 +39,9 @@ def ensure_wheels(root: Path, name: str, python: str, places: list[str]) -> Path
 
 
 def index_options(indexes: tuple[str, ...], find_links: tuple[str, ...]) -> list[str]:
-    """Options that pip and uv both know. Raises LabError for a folder that is not there."""
+    """Return options of both pip and uv. Raises LabError for a missing directory."""
     for place in find_links:
         if "://" not in place and not Path(place).is_dir():
-            raise LabError(f"--find-links {place}: no such folder\ndo: name a folder of wheels, or its URL")
+            raise LabError(f"--find-links {place}: no such directory\ndo: name a directory of wheels, or its URL")
     options = [word for index in indexes for word in ("--extra-index-url", index)]
     return options + [word for place in find_links for word in ("--find-links", place)]

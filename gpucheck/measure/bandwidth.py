@@ -1,4 +1,4 @@
-"""One measuring run of a host: choose devices and engine, open the child, plan, run, report what was observed."""
+"""Measure the links of a host: choose devices and engine, open the child, plan, run, report observations."""
 
 import os
 import secrets
@@ -38,7 +38,7 @@ CPU_BYTES, CPU_DEVICES = 16 << 20, 2
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for, in the words of the command line."""
+    """Options of the command line."""
 
     devices: str | None = None
     engine: Literal["auto", "driver", "torch", "cpu"] = "auto"
@@ -50,7 +50,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Planned(NamedTuple):
-    """What is about to happen, before it does. rounds: of one direction."""
+    """Summary of the planned run. rounds: of one direction."""
 
     engine: str
     devices: int
@@ -60,14 +60,14 @@ class Planned(NamedTuple):
 
 
 class Watch(NamedTuple):
-    """Who is told how far the run is."""
+    """Callbacks for progress."""
 
-    planned: Callable[[Planned], None] = lambda planned: None  # noqa: ARG005 - nobody watches
-    step: Callable[[Step, int], None] = lambda step, number: None  # noqa: ARG005 - nobody watches
+    planned: Callable[[Planned], None] = lambda planned: None  # noqa: ARG005 - no progress shown
+    step: Callable[[Step, int], None] = lambda step, number: None  # noqa: ARG005 - no progress shown
 
 
 class _Place(NamedTuple):
-    """The machine, what was read of it (None for CPU processes), and what its devices are."""
+    """The machine, the host as it was read (None for CPU processes), and the type of its devices."""
 
     machine: Machine
     scene: Scene | None
@@ -81,10 +81,10 @@ def measure(
     watch: Watch = Watch(),  # noqa: B008 - immutable
     doubts: Callable[[Observations], Doubts] | None = None,
 ) -> BandwidthReport:
-    """Measure the links of this host. Its findings say what could not be looked at, and nothing about a link.
+    """Measure the links of this host. Its findings list what could not be measured; they do not evaluate links.
 
-    doubts: which pairs look low, to be measured again alone. Raises Unmeasurable when there is nothing to measure, or
-    not as asked.
+    doubts: pairs with low values, to measure again alone. Raises Unmeasurable if there is nothing to measure, or not
+    with these options.
     """
     started, clock = datetime.now(timezone.utc), time.monotonic()
     engine = choose_engine(host, options.engine)
@@ -158,7 +158,7 @@ def measure(
 
 
 def _sampler(scene: Scene | None, patience: float, *, simulated: bool) -> Sampler:
-    """NVML beside the copies. A simulated machine is told that it is busy, for nothing that copies shows it."""
+    """Return the sampler of NVML during copies. Copies do not set the load of a simulated machine, so this does."""
     if scene is None:
         return Sampler(None)
     if not simulated:
@@ -204,7 +204,7 @@ def _gpu_place(host: Host, options: Options) -> _Place:
 def _no_gpus(host: Host, reading: NvmlReading | NvmlFailure) -> Unmeasurable:
     why = f"{reading.call} ended with {reading.name}" if isinstance(reading, NvmlFailure) else "NVML lists no GPU"
     shown = sum(d.is_nvidia_gpu for d in host.pci())
-    fix = "gpucheck verify --only driver says why" if shown else "--engine cpu shows the method on CPU processes"
+    fix = "gpucheck verify --only driver shows why" if shown else "--engine cpu shows the method on CPU processes"
     return Unmeasurable(
         f"no GPU to measure: {why}, {count_text(shown, 'NVIDIA GPU')} on the PCI bus. Do this: {fix}; without a GPU "
         "try: gpucheck bandwidth --simulate hgx-h100-x8.",

@@ -1,22 +1,23 @@
-"""How often to measure, and what to make of it: pure, and the same for every engine."""
+"""Number of samples and their statistics, the same for every engine. Pure functions."""
 
 from collections.abc import Callable, Sequence
 from math import ceil
 from statistics import median
 from typing import NamedTuple
 
-SAMPLE_S = 0.0125  # one sample lasts 10 to 20 ms: long beside the event clock's resolution, short beside clock changes
+# One sample lasts 10 to 20 ms: longer than the resolution of the event clock, shorter than clock changes.
+SAMPLE_S = 0.0125
 WARM_UP_S = 0.05  # an idle PCIe link retrains on the first traffic, and clocks rise
 LATENCY_REPEATS = 100
 LATENCY_BYTES = 16
-# More operations than this do not fit the queue of a stream that is held back, and would start one by one.
+# More operations than this do not fit the queue of a blocked stream, and would start one by one.
 MAX_REPEATS = 200
 ALIKE = 1.1
 STEADY = 0.005  # MAD over median at which seven samples are enough
 
 
 class Spread(NamedTuple):
-    """Of several samples: median, median absolute deviation, least and greatest, and how many."""
+    """Median, median absolute deviation, minimum, maximum and number of samples."""
 
     median: float
     mad: float
@@ -26,7 +27,7 @@ class Spread(NamedTuple):
 
 
 def spread(samples: Sequence[float]) -> Spread:
-    """Raises ValueError without samples, or for one that is not a positive time."""
+    """Return the spread. Raises ValueError without samples, or for one that is not positive."""
     if not samples:
         raise ValueError("no sample was taken")
     if min(samples) <= 0:
@@ -36,14 +37,14 @@ def spread(samples: Sequence[float]) -> Spread:
 
 
 def repeats_for(one_copy_s: float, sample_s: float = SAMPLE_S) -> int:
-    """How many copies in a row make one sample last long enough."""
+    """Return the number of consecutive copies for a sample of sufficient length."""
     return max(1, min(MAX_REPEATS, ceil(sample_s / max(one_copy_s, 1e-9))))
 
 
 def repeats_together(one_copy_s: Sequence[float], sample_s: float = SAMPLE_S) -> tuple[int, ...]:
-    """Of flows at the same time: copies that end about together, so that each runs beside the other to its end.
+    """Return the copies of each simultaneous flow so that all flows end at about the same time.
 
-    Flows that are nearly alike get equal numbers: one copy more or less would be a large part of a few.
+    Flows with nearly equal times get equal numbers, as one copy is a large part of a short sample.
     """
     counts = tuple(repeats_for(seconds, sample_s) for seconds in one_copy_s)
     alike = max(one_copy_s) <= ALIKE * min(one_copy_s)
@@ -53,9 +54,9 @@ def repeats_together(one_copy_s: Sequence[float], sample_s: float = SAMPLE_S) ->
 def adaptive(
     sample: Callable[[], Sequence[float]], least: int, most: int, steady: float = STEADY
 ) -> tuple[tuple[float, ...], ...]:
-    """Samples of several flows at once: at least ``least``, then more until every flow is steady, or ``most``.
+    """Take samples of simultaneous flows: at least ``least``, then more until every flow is steady, or ``most``.
 
-    sample: takes one, a time for each flow. Returns the samples of each flow.
+    sample: takes one sample, a time for each flow. Returns the samples of each flow.
     """
     rows: list[Sequence[float]] = []
     while len(rows) < least or (len(rows) < most and not _steady(rows, steady)):

@@ -1,4 +1,4 @@
-"""What is measured and what comes back: flows, steps, timings, comparisons. Sent between parent and child as JSON."""
+"""Flows, steps, timings and comparisons, exchanged between parent and child as JSON."""
 
 import math
 from typing import Literal
@@ -9,14 +9,14 @@ KIB, MIB = 1 << 10, 1 << 20
 HOST = -1  # in place of a device's position: the host's pinned memory
 
 # write: launched by the source, read: launched by the destination. ce: copy engine, sm: a kernel's loads and stores.
-# staged: through host memory, which is what a copy does where peer access is off.
+# staged: through host memory, as copies without peer access do.
 Method = Literal["ce-write", "ce-read", "sm-write", "sm-read", "staged"]
 Operation = Literal["integrity", "bandwidth", "latency"]
 Damage = Literal["untouched", "zeros", "stale", "other-pair", "shifted", "bit-flip", "mixed"]
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True):
-    """One end of a copy. index: the GPU's in NVML's order, or the number of a CPU process."""
+    """A device of copies. index: that of the GPU in NVML, or the number of a CPU process."""
 
     index: int
     name: str
@@ -26,14 +26,14 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """What findings call it: the bus id where there is one."""
+        """Return its name in findings: the bus id if it has one."""
         return self.bus_id or f"cpu{self.index}"
 
 
 class Flow(msgspec.Struct, frozen=True, kw_only=True):
     """Copies from one place to another. src and dst: positions among the run's devices, or HOST.
 
-    node: the NUMA node of the host's memory, None is the device's own.
+    node: the NUMA node of the host's memory, None is that of the device.
     """
 
     src: int
@@ -43,19 +43,19 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Region(msgspec.Struct, frozen=True, kw_only=True):
-    """A piece of a buffer: offset and size in bytes, both multiples of 8."""
+    """A part of a buffer: offset and size in bytes, both multiples of 8."""
 
     offset: int
     size: int
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One question to the child: these flows at the same time.
+    """One request to the child: simultaneous flows.
 
-    purpose: which part of the run it belongs to, in words for progress and results.
-    size: bytes of one copy. rounds: of an integrity step, copies of fresh data; bursts: copies in a row in each.
-    regions: of an integrity step, what is copied and checked. devices: how many the run has, whose data could be mixed.
-    samples: how many a timing needs at least and at most. planned_s: device time that it should take.
+    purpose: the part of the run, as text for progress and results.
+    size: bytes of one copy. rounds: of an integrity step, copies of new data; bursts: consecutive copies in each.
+    regions: of an integrity step, the data copied and checked. devices: the number of devices of the run.
+    samples: minimum and maximum number. planned_s: estimated device time.
     """
 
     operation: Operation
@@ -85,24 +85,24 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def gb_s(self) -> float:
-        """10**9 bytes per second, from the median."""
+        """Return 10**9 bytes per second, from the median."""
         return self.size / self.median_s / 1e9
 
     @property
     def error(self) -> float:
-        """Standard error of the median as a fraction of it."""
+        """Return the standard error of the median as a fraction of it."""
         return 1.2533 * 1.4826 * self.mad_s / self.median_s / math.sqrt(self.samples)
 
 
 class Wrong(msgspec.Struct, frozen=True, kw_only=True):
-    """A word that is not what it should be. index: counted from the start of the region."""
+    """A word with a wrong value. index: counted from the start of the region."""
 
     index: int
     got: int
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """A region of a destination against its pattern, as its owner sees it. sample: some of the wrong words."""
+    """A region of a destination compared with its pattern by its device. sample: some of the wrong words."""
 
     words: int
     mismatches: int
@@ -112,10 +112,10 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """One flow's integrity over all rounds of a step. host_bytes: part of them that the host compared too.
+    """One flow's integrity over all rounds of a step. host_bytes: bytes that the host compared too.
 
-    mismatches: wrong words by the owner's count. disagreements: words that the host sees otherwise than the owner.
-    first: byte offset of the first wrong word in the region. damage: what the first bad round looks like.
+    mismatches: wrong words counted by the device. disagreements: words that host and device read differently.
+    first: byte offset of the first wrong word in the region. damage: corruption type of the first bad round.
     """
 
     flow: Flow
@@ -131,7 +131,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, tag="answer"):
-    """What a step came to. device_s: the time the devices were busy with it (by their own clock)."""
+    """The result of a step. device_s: the time that the devices were busy (by their own clock)."""
 
     timings: tuple[Timing, ...] = ()
     checks: tuple[Check, ...] = ()
@@ -145,12 +145,12 @@ FailureKind = Literal[
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, tag="failure"):
-    """A step without an answer. code: cudaError_t where CUDA returned one.
+    """A step without a result. code: cudaError_t if CUDA returned one.
 
-    refused: CUDA returned an error for a copy. stuck: the deadline came first. crashed: the child died of a fault in
-    native code; killed: by a signal from outside. no-peers-left: the GPU maps no further peer. not-timed: see NotTimed.
-    no-memory: GPU or host had none left. defect: gpucheck, or a package that it uses, went wrong.
-    fix: what to do, where the engine knows.
+    Values of kind: ``refused``: CUDA returned an error for a copy. stuck: the deadline passed. crashed: the child
+    failed in native code; killed: by a signal from outside. no-peers-left: the GPU maps no further peer.
+    not-timed: see NotTimed. no-memory: GPU or host had too little. defect: gpucheck, or a package that it uses, failed.
+    fix: what to do, if the engine knows.
     """
 
     kind: FailureKind
@@ -162,16 +162,16 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, tag="failure"):
 
     @property
     def is_the_copys(self) -> bool:
-        """Whether driver or hardware failed the copy. Every other kind says nothing about the pair."""
+        """Return whether driver or hardware failed the copy. Other kinds are unrelated to the pair."""
         return self.kind in ("refused", "stuck", "crashed")
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True, tag="opened"):
-    """What the child could set up. buffer_bytes: of each buffer, less than asked for where memory is short.
+    """The setup of the child. buffer_bytes: of each buffer, less than requested if memory is short.
 
-    peer_access: row: the device that accesses, column: whose memory; whether CUDA offers it, None within one device.
-    Empty where the engine does not know. numa_nodes: of the host, with CPUs that this process may use.
-    fabric_handles: of each device, as in model.bandwidth.MeasuredDevice. Empty where the engine does not know.
+    peer_access: row: accessing device, column: device with the memory; whether CUDA supports it, None within one
+    device. Empty if unknown to the engine. numa_nodes: of the host, with CPUs that this process may use.
+    fabric_handles: of each device, as in model.bandwidth.MeasuredDevice. Empty if unknown to the engine.
     """
 
     buffer_bytes: int
@@ -185,7 +185,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True, tag="opened"):
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
-    """What a child is told before anything else. buffer_bytes: wanted size of each device's two buffers."""
+    """The first message to a child. buffer_bytes: requested size of each of the two buffers of a device."""
 
     engine: Literal["driver", "torch", "cpu"]
     devices: tuple[Device, ...]

@@ -1,6 +1,6 @@
 """Resolve driver, CUDA, cuDNN, NCCL, torch and TensorFlow for a host, with the reasons.
 
-Pure functions: facts, specifications and tables in, one compatible set or a reasoned rejection out.
+Pure functions: their input is facts, specifications and tables, the result is one compatible set or a conflict.
 """
 
 from gpucheck.stack.facts import FactsError, HostFacts, read_facts, read_facts_file

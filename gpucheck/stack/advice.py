@@ -1,4 +1,4 @@
-"""The nearest change that works: what to say beside every refusal, and always tried before it is said."""
+"""Find the nearest change with which a set exists; every suggestion is resolved before it is printed."""
 
 from collections.abc import Callable, Iterator
 from itertools import combinations
@@ -19,7 +19,7 @@ Search = Callable[[Target, StackSpec], StackSet | tuple[Clash, ...]]
 
 
 def conflicts(target: Target, spec: StackSpec, clashes: tuple[Clash, ...], search: Search) -> tuple[Conflict, ...]:
-    """The clashes as refusals, the first with the change that works; equal ones once."""
+    """Return the clashes as conflicts without duplicates, the first with the change that resolves it."""
     change = nearest_spec(target, spec, clashes, search)
     seen: dict[str, Conflict] = {}
     for clash in clashes:
@@ -49,7 +49,7 @@ def _conflict(target: Target, spec: StackSpec, clash: Clash, change: dict[str, s
 
 
 def nearest_spec(target: Target, spec: StackSpec, clashes: tuple[Clash, ...], search: Search) -> dict[str, str] | None:
-    """The fewest values to change, and to what, so that a set exists; None if no other value helps."""
+    """Return the fewest values to change so that a set exists, with the new values; None if no value helps."""
     for keys in _relaxations(spec, clashes):
         relaxed = msgspec.structs.replace(spec, **dict.fromkeys(keys, "auto"))
         found = search(target, relaxed)
@@ -60,7 +60,7 @@ def nearest_spec(target: Target, spec: StackSpec, clashes: tuple[Clash, ...], se
 
 
 def _relaxations(spec: StackSpec, clashes: tuple[Clash, ...]) -> Iterator[tuple[str, ...]]:
-    """Stated values to release: the one that clashes first, then each, then pairs, then all."""
+    """Yield the stated values to set to auto: the one that clashes first, then each, then pairs, then all."""
     stated = [row.name for row in VERSIONED if request(getattr(spec, row.name)).explicit]
     stated += [row.name for row in COMPONENTS if row.choices and getattr(spec, row.name) != "auto"]
     if spec.source == "debian":
@@ -74,7 +74,7 @@ def _relaxations(spec: StackSpec, clashes: tuple[Clash, ...]) -> Iterator[tuple[
 
 
 def _other_hosts(target: Target, spec: StackSpec, clash: Clash, search: Search) -> str:
-    """Advice where no version helps: other hosts, another system, other hardware."""
+    """Return the advice if no version helps: other hosts, another system, other hardware."""
 
     def works(other: Target, asked: StackSpec) -> bool:
         return isinstance(search(other, asked), StackSet)
@@ -84,18 +84,18 @@ def _other_hosts(target: Target, spec: StackSpec, clash: Clash, search: Search) 
     if own:
         return own
     if clash.component == "arch":
-        return "--arch sbsa, which is what the host of this GPU is"
+        return "--arch sbsa, the architecture of the host of this GPU"
     if clash.component == "os":
         if target.os.explicit_only:
             return "a newer release of the system, or state driver and cuda in stack.yml"
         return "a newer release, such as rocky-9; or end_of_life_os: allow in stack.yml, at your own risk"
     if clash.rule == "R9" and target.models:
-        return "replace the GPU: Turing and newer are supported by every current part"
-    return "change the hardware or the operating system: no version of any part helps"
+        return "replace the GPU: Turing and newer are supported by every current component"
+    return "change the hardware or the operating system: no version of any component helps"
 
 
 def _with_that_branch(target: Target, spec: StackSpec, search: Search) -> str:
-    """Systems of the same distribution, then of the same family, whose folder holds what is lacking here."""
+    """Return systems of the same distribution, then of the same family, whose repository has the missing version."""
     systems = [row for row in tables.operating_systems().systems if row.id != target.os.id and not row.explicit_only]
     newest_first = sorted(systems, key=lambda row: parse(row.version), reverse=True)
     near = sorted(newest_first, key=lambda row: row.os_id != target.os.os_id)
@@ -105,6 +105,6 @@ def _with_that_branch(target: Target, spec: StackSpec, search: Search) -> str:
         if row.family == target.os.family
         and isinstance(search(msgspec.structs.replace(target, os=row), spec), StackSet)
     ]
-    ways = [f"{works[0]}, whose folder holds it"] if works else []
+    ways = [f"{works[0]}, whose repository has it"] if works else []
     ways += [otherwise] if (otherwise := folder_of(target).otherwise) else []
-    return "; or ".join([*ways, "other GPUs: Turing and newer are supported by every current part"])
+    return "; or ".join([*ways, "other GPUs: Turing and newer are supported by every current component"])

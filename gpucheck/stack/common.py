@@ -1,7 +1,7 @@
-"""One set of versions for every group of a mixed cluster: the newest that serves them all, or the two facts that clash.
+"""Resolve one set of versions for all groups of a mixed cluster, or return the two facts that exclude it.
 
-All ranks of a job should run one framework with one NCCL; only the flavour of the kernel modules may differ by host.
-Every version is really asked for, for every group.
+All ranks of a job should run one framework with one NCCL; only the flavor of the kernel modules may differ by host.
+Every version is resolved for every group.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,7 +24,7 @@ from gpucheck.stack.versions import request
 
 
 class _NoneServes(Exception):
-    """No version of a part serves every group. answers: group -> version -> the clash, None where it would do."""
+    """No version of a component works for every group. answers: group -> version -> the clash, None if it works."""
 
     def __init__(self, part: str, answers: dict[str, dict[str, Clash | None]]) -> None:
         super().__init__(part)
@@ -33,10 +33,10 @@ class _NoneServes(Exception):
 
 
 def lock_common(spec: StackSpec, facts: Iterable[HostFacts], previous: Lock | None = None) -> Lock | Refusal:
-    """Like ``lock``, with the same versions for every group. Refused hosts are left out of the question.
+    """Resolve like ``lock``, with the same versions for every group. Unsupported hosts are not considered.
 
-    previous: kept as a whole as long as its specification and groups are the same and no rule forbids it.
-    Raises LockError if two facts files speak of the same host.
+    previous: kept entirely as long as its specification and groups are the same and no rule forbids it.
+    Raises LockError if two facts files describe the same host.
     """
     own = lock(spec, facts)
     if not own.groups:
@@ -53,16 +53,19 @@ def lock_common(spec: StackSpec, facts: Iterable[HostFacts], previous: Lock | No
     pinned = msgspec.structs.replace(spec, **pins)
     for name, target in targets.items():
         found = search(target, pinned)
-        assert isinstance(found, StackSet), found  # noqa: S101 - every pin was asked for with those before it
+        assert isinstance(found, StackSet), found  # noqa: S101 - every pin was resolved together with those before it
         alone = own.groups[name].stack
         why = tuple(_held_down(name, alone, found, spec, targets))
-        # A set that nothing was taken from keeps the reasons of its own choice.
+        # A set without lowered versions keeps the reasons of its own choice.
         stacks[name] = msgspec.structs.replace(found, reasons=(*found.reasons, *why)) if why else alone
     return msgspec.structs.replace(own, common=True, groups=_with(own.groups, stacks))
 
 
 def newest_common(spec: StackSpec, targets: dict[str, Target]) -> dict[str, Any]:
-    """The values of a specification that name one set for all. Raises _NoneServes for what has no version."""
+    """Return the values of a specification that names one set for all groups.
+
+    Raises _NoneServes for a component without a common version.
+    """
     # As for one host: first only toolkits that have their own driver, then by minor version compatibility.
     tried = [(full, driver) for full in (True, False) for driver in _drivers(spec, targets)]
     answers = (_given_driver(spec, targets, driver, full=full) for full, driver in tried)
@@ -79,7 +82,7 @@ def _drivers(spec: StackSpec, targets: dict[str, Target]) -> tuple[str, ...]:
     archives = (archive_of(target.os, spec) for target in targets.values())
     held = tuple(dict.fromkeys(archive.driver for archive in archives if archive))
     if held:
-        # A release that the tables do not know yet is asked for by its package revision.
+        # A release that is missing from the tables is requested with its package revision.
         return asked if request(spec.driver).package_revision else held
     if len(request(spec.driver).prefix) > 1:
         return asked
@@ -112,7 +115,7 @@ def _given_driver(
 
 
 def _order(component: Component, wanted: str, pinned: StackSpec, targets: dict[str, Target]) -> Iterator[str]:
-    """Newest first; of what is built for another component first what the groups would choose, as torch brings it."""
+    """Yield versions, newest first; before them what the groups would choose, if torch determines the version."""
     known = component.in_order(wanted, pinned)
     if component.built_for:
         found = (search(target, pinned) for target in targets.values())
@@ -124,7 +127,7 @@ def _order(component: Component, wanted: str, pinned: StackSpec, targets: dict[s
 def _serving(
     part: str, order: tuple[str, ...], pinned: StackSpec, targets: dict[str, Target]
 ) -> tuple[str | None, dict[str, dict[str, Clash | None]]]:
-    """The first version that every group can have, and what each group said to each."""
+    """Return the first version that every group can have, and the clash of each group with each version."""
     answers: dict[str, dict[str, Clash | None]] = {name: {} for name in targets}
     for version in dict.fromkeys(order):
         asked = msgspec.structs.replace(pinned, **{part: version})
@@ -137,14 +140,14 @@ def _serving(
 
 
 def _conflict(none: _NoneServes, targets: dict[str, Target]) -> Conflict:
-    """The pair of groups without a common version, each with the fact that rules out the other's newest."""
+    """Return the conflict of two groups without a common version: for each, what excludes the newest of the other."""
     usable = {name: [v for v, clash in said.items() if clash is None] for name, said in none.answers.items()}
     names = sorted(usable)
     pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :] if not set(usable[a]) & set(usable[b])]
     part = none.part.replace("_", " ")
     if not pairs:
         facts = tuple(Fact(f"{name} can have {part} {', '.join(usable[name][:3])}", "the tables") for name in names[:2])
-        because = f"no {part} serves all groups: {', '.join(names)}"
+        because = f"no {part} works for all groups: {', '.join(names)}"
         return Conflict(between=facts, because=because, source="the tables", try_=ADVICE.format(part=none.part))
     a, b = pairs[0]
     facts = tuple(
@@ -156,7 +159,7 @@ def _conflict(none: _NoneServes, targets: dict[str, Target]) -> Conflict:
     said = none.answers[a].get(usable[b][0]) if usable[b] else None
     return Conflict(
         between=facts,
-        because=f"no {part} serves both {who}",
+        because=f"no {part} works for both {who}",
         source="; ".join(dict.fromkeys(fact.source for fact in facts)),
         rule=said.rule if said else "",
         try_=ADVICE.format(part=none.part),
@@ -164,8 +167,8 @@ def _conflict(none: _NoneServes, targets: dict[str, Target]) -> Conflict:
 
 
 ADVICE = (
-    "two partitions with two stacks: lock without --common, where each group has a set of its own; "
-    "or leave it out of the common set: {part}: none in stack.yml"
+    "two partitions with two stacks: lock without --common, so that each group has its own set; "
+    "or omit it from the common set: {part}: none in stack.yml"
 )
 
 
@@ -174,21 +177,22 @@ def _ruled_out(none: _NoneServes, group: str, version: str | None, other: str) -
     if clash is not None and version is not None:
         part = none.part.replace("_", " ")
         source = ", ".join(dict.fromkeys(fact.source for fact in clash.between))
-        yield Fact(f"{part} {version}, the newest for {other}, is nothing for {group}: {clash.between[0].fact}", source)
+        text = f"{part} {version}, the newest for {other}, does not work for {group}: {clash.between[0].fact}"
+        yield Fact(text, source)
 
 
 def _held_down(
     name: str, own: StackSet, found: StackSet, spec: StackSpec, targets: dict[str, Target]
 ) -> Iterator[Reason]:
-    """Why this group has another version than it would have alone: the first group that could not use that one."""
+    """Yield why the version differs from what this group would have alone: the first group that cannot use that."""
     for component in LISTED:
         part, alone, now = component.name, component.value(own), component.value(found)
         if alone is None or alone == now:
             continue
         clash, other = _first_refusal(part, alone, name, found, spec, targets)
-        text = f"{now or 'none'} for all groups; alone this one would have {alone}"
+        text = f"{now or 'none'} for all groups; alone this group would have {alone}"
         if clash is None:
-            yield Reason(component=part, because=f"{text}, which does not go with the other common parts", rule="")
+            yield Reason(component=part, because=f"{text}, which conflicts with the other common components", rule="")
             continue
         source = ", ".join(dict.fromkeys(fact.source for fact in clash.between))
         yield Reason(component=part, because=f"{text}, but {other}: {clash.because}", rule=clash.rule, source=source)
@@ -198,7 +202,7 @@ def _first_refusal(
     part: str, version: str, name: str, found: StackSet, spec: StackSpec, targets: dict[str, Target]
 ) -> tuple[Clash | None, str]:
     asked = msgspec.structs.replace(spec, **{part: version})
-    # What is built for another component is asked for with that as it is.
+    # A component built for another is requested together with that version.
     asked = msgspec.structs.replace(asked, **given(BY_NAME[part], found))
     for other, target in targets.items():
         said = search(target, asked)

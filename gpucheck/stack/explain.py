@@ -1,6 +1,6 @@
-"""Why a part has its version: what forbids the next newer one, and what would lift that.
+"""Explain why a component has its version: what forbids the next newer one, and which change allows it.
 
-Nothing here judges by itself: every newer version is really asked for, and every way out is really tried.
+This module has no rules: it runs the resolver for every newer version and for every suggested change.
 """
 
 from collections.abc import Iterator
@@ -24,10 +24,10 @@ CHOSEN = tuple(row.name for row in COMPONENTS if row.choices)
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """A newer version that was asked for.
+    """A newer version that was resolved.
 
-    possible: a set with it exists, at the price named; else rule and between say what forbids it.
-    lifts: changes after which the resolver takes it; every one was tried.
+    possible: a set with it exists, with the changes named; else rule and between state what forbids it.
+    lifts: changes after which the resolver chooses it; each was resolved.
     """
 
     version: str
@@ -40,7 +40,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """One part. version None: left out. held_by: the next newer version, and the first one that is forbidden."""
+    """One component. version None: omitted. held_by: the next newer version, and the first one that is forbidden."""
 
     component: str
     version: str | None
@@ -50,15 +50,15 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def component_named(word: str) -> str:
-    """The part that a word means. Raises ValueError with what was probably meant."""
+    """Return the component with this name. Raises ValueError with the closest name."""
     name = word.strip().lower().replace("-", "_")
     if name not in EXPLAINED:
-        raise ValueError(f"{word!r} is no component. {did_you_mean(name, EXPLAINED)}")
+        raise ValueError(f"{word!r} is not a component. {did_you_mean(name, EXPLAINED)}")
     return name
 
 
 def explain(target: Target, spec: StackSpec, stack: StackSet, component: str | None = None) -> tuple[Explanation, ...]:
-    """One component of a set, or all of them. stack: what was resolved or locked for target and spec."""
+    """Explain one component of a set, or all of them. stack: the set resolved or locked for target and spec."""
     rows = (BY_NAME[component],) if component else ROWS
     return tuple(_explanation(target, spec, stack, row) for row in rows)
 
@@ -67,12 +67,12 @@ def _explanation(target: Target, spec: StackSpec, stack: StackSet, row: Componen
     part, version = row.name, row.value(stack)
     reasons = tuple(reason for reason in stack.reasons if reason.component == part)
     if row.follows:
-        absent = "is not needed here" if row.default is None else "none is asked for"
-        note = f"has no version of its own: it follows {row.follows}" if version else absent
+        absent = "is not needed here" if row.default is None else "not requested"
+        note = f"its version follows {row.follows}" if version else absent
         return Explanation(component=part, version=version, reasons=reasons, held_by=(), note=note)
     if request(getattr(spec, part)).none:
-        return Explanation(component=part, version=None, reasons=reasons, held_by=(), note="none is asked for")
-    # Of a component that was left out the newest version alone.
+        return Explanation(component=part, version=None, reasons=reasons, held_by=(), note="not requested")
+    # For an omitted component, only the newest version.
     newer = row.versions()[-1:] if version is None else row.newer(version)
     note = "" if newer else "nothing newer is in the tables"
     held = tuple(_held(target, spec, stack, row, newer))
@@ -80,10 +80,10 @@ def _explanation(target: Target, spec: StackSpec, stack: StackSet, row: Componen
 
 
 def _held(target: Target, spec: StackSpec, stack: StackSet, row: Component, newer: tuple[str, ...]) -> Iterator[Step]:
-    """The next newer version, and, where that one is possible, the first that is forbidden."""
+    """Yield the next newer version and, if that one is possible, the first that is forbidden."""
     part = row.name
     for place, version in enumerate(newer):
-        # What is built for another component is asked for with that as it is.
+        # A component built for another is requested together with that version.
         asked = msgspec.structs.replace(spec, **{**given(row, stack), part: version})
         found = search(target, asked)
         if isinstance(found, StackSet):
@@ -107,7 +107,7 @@ def _possible(target: Target, spec: StackSpec, stack: StackSet, row: Component, 
     price = (*_moves(part, stack, found), *_doubts(part, stack, found))
     asked = request(getattr(spec, part))
     if asked.explicit and not asked.matches(plain(version)):
-        why = NotFirst(f"{part} {asked.text} is asked for, and {version} is outside of that")
+        why = NotFirst(f"{part} {asked.text} is requested, which excludes {version}")
     else:
         why = row.not_first(stack, spec, version)
     lifts = (f"{part}: {version} in stack.yml, or --want {part}={version}", *_preferences(target, spec, row, version))
@@ -118,7 +118,7 @@ def _moves(part: str, before: StackSet, after: StackSet) -> Iterator[str]:
     for other in (*LISTED, *(BY_NAME[name] for name in CHOSEN)):
         old, new = other.value(before), other.value(after)
         if other.name != part and old != new:
-            yield f"{other.name} moves from {old or 'none'} to {new or 'none'}"
+            yield f"{other.name} changes from {old or 'none'} to {new or 'none'}"
 
 
 def _doubts(part: str, before: StackSet, after: StackSet) -> Iterator[str]:
@@ -129,7 +129,7 @@ def _doubts(part: str, before: StackSet, after: StackSet) -> Iterator[str]:
 
 
 def _preferences(target: Target, spec: StackSpec, row: Component, version: str) -> Iterator[str]:
-    """Other preferences, origins and branches, under which the resolver takes it of its own accord."""
+    """Yield other preferences, origins and branches with which the resolver chooses this version."""
     for prefer in ("production", "newest"):
         changed: Any = {"prefer": prefer}
         if prefer != spec.prefer and _reaches(target, spec, changed, row, version):
@@ -151,13 +151,13 @@ def _reaches(target: Target, spec: StackSpec, changes: dict[str, Any], row: Comp
 
 
 def _lifts(target: Target, asked: StackSpec, part: str, clash: Clash) -> Iterator[str]:
-    """What resolves a refusal: another specification, fewer GPUs, another system, newer GPUs; one of each kind."""
+    """Yield what resolves a conflict: another specification, fewer GPUs, another system, newer GPUs; one of each."""
     ways = (_other_spec(target, asked, part), _fewer_gpus(target, asked), _other_system(target, asked))
     found = [way for way in (next(kind, None) for kind in ways) if way]
     found += [way for way in (next(_newer_gpu(target, asked), None),) if way]
     yield from found
     if not found:
-        yield "an entry with its source in gpucheck/knowledge" if clash.unknown else "nothing that the tables know"
+        yield "an entry with its source in gpucheck/knowledge" if clash.unknown else "no change that the tables know"
 
 
 def _other_spec(target: Target, asked: StackSpec, part: str) -> Iterator[str]:
@@ -185,12 +185,12 @@ def _other_system(target: Target, asked: StackSpec) -> Iterator[str]:
 
 
 def _newer_gpu(target: Target, asked: StackSpec) -> Iterator[str]:
-    """The oldest data-center GPU that would do; it must be newer than the oldest GPU here."""
+    """Yield the oldest data-center GPU that works; it must be newer than the oldest GPU here."""
     oldest = min(cc(gpu.compute_capability) for gpu in target.models)
     rows = [gpu for gpu in gpus() if gpu.cls == "datacenter" and cc(gpu.compute_capability) > oldest]
     for gpu in sorted(rows, key=lambda gpu: cc(gpu.compute_capability)):
         if _works(msgspec.structs.replace(target, gpus=(gpu,), nvswitches=None), asked):
-            yield f"other GPUs: from {gpu.architecture} on (asked for a {gpu.name})"
+            yield f"other GPUs: from {gpu.architecture} on (resolved for a {gpu.name})"
 
 
 def _works(target: Target, spec: StackSpec) -> bool:

@@ -1,4 +1,4 @@
-"""What is known of a host before anything is changed on it: from the playbooks' facts module, or from a host door."""
+"""Facts of a host before any change: from the playbooks' facts module, or from ``gpucheck.host``."""
 
 import re
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ MOST_HOST_BYTES, MOST_LETTERS, MOST_ROWS, MOST_GPUS, MOST_NAME = 1 << 20, 4096, 
 
 
 class FactsError(Exception):
-    """A facts file is not what it should be. The message names the file and the place in it."""
+    """A facts file is invalid. The message names the file and the place in it."""
 
 
 class OsFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +38,7 @@ class GpuFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RdmaFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """One RDMA card of Mellanox on the PCI bus. kind: infiniband or ethernet, by its class."""
+    """One Mellanox RDMA card on the PCI bus. kind: infiniband or ethernet, by its PCI class."""
 
     bus_id: str
     device_id: str
@@ -46,7 +46,7 @@ class RdmaFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DriverFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """The driver's kernel side, None = not there."""
+    """The driver's kernel modules, None = not present."""
 
     loaded_version: str | None = None
     loaded_flavour: str | None = None
@@ -55,13 +55,14 @@ class DriverFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HostFacts(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
-    """One host. stand_ins: what on it is not the real thing, in words.
+    """One host. ``stand_ins``: its simulated components, as text.
 
-    One of them starts with ``kernel`` where the running kernel is not the host's own, so that no headers belong to it.
+    One of them starts with ``kernel`` if the running kernel is not the host's own, so that no headers belong to it.
 
-    nvswitches: NVSwitch devices on the PCI bus (Hopper and older; NVLink 5 switches never show there).
-    kernels: installed kernel releases. headers: those of them that DKMS can build for. dkms: version -> kernels.
-    processes: ``name (pid)`` of what holds a GPU open. free_bytes: by folder. package_locks, foreign: sentences.
+    nvswitches: NVSwitch devices on the PCI bus (Hopper and older; NVLink 5 switches are never listed there).
+    kernels: installed kernel releases. headers: those that DKMS can build for. dkms: version -> kernels.
+    processes: ``name (pid)`` of each process with an open GPU. free_bytes: by directory.
+    package_locks, foreign: sentences.
     rdma: Mellanox cards. ofed: the version of MLNX_OFED or DOCA-OFED, None = not installed.
     """
 
@@ -95,14 +96,14 @@ class HostFacts(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "s
 
 
 def read_facts_file(path: Path) -> tuple[HostFacts, ...]:
-    """The hosts of one facts file. Raises FactsError, and UnreadableInput."""
+    """Return the hosts of one facts file. Raises FactsError, and UnreadableInput."""
     return read_facts(read_bytes(path, MOST_BYTES, f"Give {SCHEMA}, written by the gpu_facts module"), str(path))
 
 
 def read_facts(text: bytes, name: str) -> tuple[HostFacts, ...]:
-    """The hosts of one facts file: a JSON object, or an array of them. Raises FactsError naming ``name``.
+    """Return the hosts of one facts file: a JSON object, or an array of them. Raises FactsError naming ``name``.
 
-    Control characters in its texts are written out: any user of a host can name a process.
+    Control characters in its texts are escaped: any user of a host can name a process.
     """
     try:
         parts = msgspec.json.decode(text, type=list[msgspec.Raw] | dict[str, Any])
@@ -113,16 +114,16 @@ def read_facts(text: bytes, name: str) -> tuple[HostFacts, ...]:
 
 
 def read_files(paths: Iterable[Path]) -> tuple[list[HostFacts], dict[str, FactsError | UnreadableInput]]:
-    """The hosts of these facts files, and by name of file (a host's) those that cannot be read.
+    """Return the hosts of these facts files, and the errors of unreadable files by their name (a host's).
 
-    Raises FactsError or UnreadableInput where none can.
+    Raises FactsError or UnreadableInput if no file can be read.
     """
     hosts: list[HostFacts] = []
     bad: dict[str, FactsError | UnreadableInput] = {}
     for path in paths:
         try:
             hosts += read_facts_file(path)
-        except (FactsError, UnreadableInput) as error:  # noqa: PERF203 - a bad file refuses one host
+        except (FactsError, UnreadableInput) as error:  # noqa: PERF203 - a bad file excludes one host
             bad[file_name(path.stem)] = error
     if bad and not hosts:
         raise next(iter(bad.values()))
@@ -130,7 +131,7 @@ def read_files(paths: Iterable[Path]) -> tuple[list[HostFacts], dict[str, FactsE
 
 
 def file_name(host: str) -> str:
-    """The name of a host as the name of a file. Raises FactsError for one that would leave its folder."""
+    """Return the name of a host as the name of a file. Raises FactsError for a name with a path."""
     wrong = not host.strip(".") or not host.isprintable() or re.search(r"[/\\]", host)
     if wrong or len(host.encode("utf-8", "replace")) > MOST_NAME:
         raise FactsError(
@@ -142,10 +143,10 @@ def file_name(host: str) -> str:
 
 def _host_facts(text: bytes) -> HostFacts:
     if len(text) > MOST_HOST_BYTES:
-        raise ValueError(f"{len(text)} bytes about one host, of {MOST_HOST_BYTES} at most")
+        raise ValueError(f"one host has {len(text)} bytes, at most {MOST_HOST_BYTES} are allowed")
     facts = msgspec.convert(_plain(msgspec.json.decode(text)), HostFacts)
     if len(facts.gpus) > MOST_GPUS:
-        raise ValueError(f"{len(facts.gpus)} GPUs, of {MOST_GPUS} at most")
+        raise ValueError(f"{len(facts.gpus)} GPUs, at most {MOST_GPUS} are allowed")
     try:
         file_name(facts.host)
     except FactsError as error:
@@ -156,19 +157,19 @@ def _host_facts(text: bytes) -> HostFacts:
 def _plain(value: Any) -> Any:
     if isinstance(value, str):
         if len(value) > MOST_LETTERS:
-            raise ValueError(f"a text of {len(value)} characters, of {MOST_LETTERS} at most")
+            raise ValueError(f"a text of {len(value)} characters, at most {MOST_LETTERS} are allowed")
         return printable(value)
     if isinstance(value, (list, dict)) and len(value) > MOST_ROWS:
-        raise ValueError(f"{len(value)} values in one place, of {MOST_ROWS} at most")
+        raise ValueError(f"{len(value)} values in one place, at most {MOST_ROWS} are allowed")
     if isinstance(value, list):
         return [_plain(part) for part in value]
     return {_plain(key): _plain(part) for key, part in value.items()} if isinstance(value, dict) else value
 
 
 def facts_of(host: Host) -> HostFacts:
-    """The same facts from a host door: live, simulated or recorded. GPUs and switches are those of the PCI bus.
+    """Return the facts of a live, simulated or recorded host. GPUs and switches are those of the PCI bus.
 
-    What only the installation needs (headers, packages, holds, Secure Boot) is not asked.
+    Facts that only the installation needs (headers, packages, holds, Secure Boot) are not read.
     """
     system, driver, simulation, pci = host.system(), host.driver(), host.simulation(), host.pci()
     return HostFacts(

@@ -1,8 +1,7 @@
-"""stack.lock.yml: the resolved set of every group of hosts. Playbooks, images and verify read it; nothing else states
-a version.
+"""stack.lock.yml: the resolved set of every group of hosts, the only source of versions.
 
-Hosts are grouped by operating system, architecture and GPU set. The text depends on specification, facts and tables
-only: never on the order of the input, and on no clock.
+Playbooks, images and verify read it. Hosts are grouped by operating system, architecture and GPU set. The text depends
+only on the specification, the facts and the tables, not on the order of the input or the time.
 """
 
 from collections import Counter
@@ -37,9 +36,9 @@ class LockError(Exception):
 
 
 class LockedHost(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the plan needs of one host. simulated and stand_ins: see HostFacts.
+    """The facts of one host that the plan needs. simulated and ``stand_ins``: see HostFacts.
 
-    rdma: whether it has RDMA cards, and whether OFED drives them or the kernel's own modules.
+    rdma: whether it has RDMA cards, and whether OFED or the kernel's modules drive them.
     """
 
     kernel: str
@@ -49,7 +48,7 @@ class LockedHost(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LockedGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Hosts that get the same set. gpus: PCI device id -> count; nvswitches: whether there are any."""
+    """Hosts with the same set. gpus: PCI device id -> count; nvswitches: whether there are any."""
 
     os: str
     arch: Literal["x86_64", "sbsa"]
@@ -60,7 +59,7 @@ class LockedGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lock(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema", "spec": "wish"}):
-    """The whole lock, ordered by group and host name. tables: the day of the tables it was made from.
+    """The lock, ordered by group and host name. tables: the date of the tables that it was made from.
 
     common: every group has the same versions. spec: ``wish`` in the file, as locks were first published.
     """
@@ -76,17 +75,17 @@ class Lock(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema
 def lock(spec: StackSpec, facts: Iterable[HostFacts], previous: Lock | None = None) -> Lock:
     """Resolve every group of hosts.
 
-    previous: an older lock; a group keeps its set as long as its specification and kind are the same and no rule
-    forbids it, so that new tables move nothing by themselves. A host that cannot be served is refused by itself; the
-    others go on.
-    Raises LockError if two facts files speak of the same host.
+    previous: an older lock; a group keeps its set as long as its specification and hosts are the same and no rule
+    forbids it, so that new tables alone change no versions. A host without a set is listed as unsupported; the
+    others are locked.
+    Raises LockError if two facts files describe the same host.
     """
     members: dict[str, tuple[Target, dict[str, int], dict[str, LockedHost]]] = {}
     refused: dict[str, RefusedHost] = {}
     seen: set[str] = set()
     for host in sorted(facts, key=lambda f: f.host):
         if host.host in seen:
-            raise LockError(f"two facts files speak of host {host.host!r}: give each host once")
+            raise LockError(f"two facts files describe host {host.host!r}: give each host once")
         seen.add(host.host)
         try:
             target, counts = target_of_facts(host)
@@ -124,7 +123,7 @@ def _locked_host(host: HostFacts) -> LockedHost:
 
 
 def target_of_facts(host: HostFacts) -> tuple[Target, dict[str, int]]:
-    """The kind of a host, and its GPUs counted by PCI device id. Raises UnknownInput."""
+    """Return the target of a host, and its GPUs counted by PCI device id. Raises UnknownInput."""
     models = []
     for device in sorted(gpu.device_id.lower() for gpu in host.gpus):
         model = gpu_by_pci_id(device)
@@ -133,21 +132,21 @@ def target_of_facts(host: HostFacts) -> tuple[Target, dict[str, int]]:
         models.append(model)
     counts = Counter(sorted(gpu.device_id.lower() for gpu in host.gpus))
     system = os_of_facts(host.os.id, host.os.version)
-    # The number of switches changes nothing, only whether there are any.
+    # Only the presence of switches matters, not their number.
     switches = 1 if host.nvswitches else 0
     target = Target(gpus=tuple(models), os=system, arch=normal_arch(host.arch), nvswitches=switches)
     return target, dict(counts)
 
 
 def group_name(target: Target, counts: dict[str, int]) -> str:
-    """``ubuntu-22.04-x86_64-15f8x2``; a suffix where the board is not the usual one for these GPUs."""
+    """Return ``ubuntu-22.04-x86_64-15f8x2``, with a suffix if the board is not the usual one for these GPUs."""
     gpus = "+".join(f"{device}x{count}" for device, count in counts.items())
     suffix = "".join(row.group_suffix(target) for row in COMPONENTS)
     return f"{target.os.id}-{target.arch}-{gpus}{suffix}"
 
 
 def target_of_group(group: LockedGroup) -> Target:
-    """The kind of host a group was resolved for. Raises UnknownInput if its lines were edited."""
+    """Return the target that a group was resolved for. Raises UnknownInput if its lines were edited."""
     models = []
     for device, count in group.gpus.items():
         model = gpu_by_pci_id(device)
@@ -161,7 +160,7 @@ def target_of_group(group: LockedGroup) -> Target:
 
 
 def still_valid(target: Target, stack: StackSet, spec: StackSpec) -> tuple[Conflict, ...]:
-    """Whether every rule still holds for a set, as clashes; empty is good. Edited sets are judged like any other."""
+    """Return the conflicts of a set with the rules; empty if there are none. Edited sets are evaluated too."""
     exact = msgspec.structs.replace(spec, **exact_spec(stack))
     found = resolve_target(target, exact)
     if isinstance(found, Refusal):
@@ -179,7 +178,7 @@ def _kept(previous: Lock | None, name: str, spec: StackSpec, target: Target) -> 
     return stack
 
 
-# Settings that choose no version: a change of them keeps the lock's versions.
+# Settings that do not affect versions: if they change, the lock keeps its versions.
 NO_VERSIONS = (
     "repositories",
     "tuning",
@@ -194,13 +193,13 @@ NO_VERSIONS = (
 
 
 def same_spec(previous: Lock, spec: StackSpec) -> bool:
-    """Whether a lock answers this specification. What holds no versions does not count."""
+    """Return whether a lock was made for this specification; settings that do not affect versions are ignored."""
     same = {name: getattr(spec, name) for name in NO_VERSIONS}
     return msgspec.structs.replace(previous.spec, **same) == spec
 
 
 def write_lock(value: Lock) -> str:
-    """The lock as YAML text; equal locks give equal bytes."""
+    """Return the lock as YAML text; equal locks give equal bytes."""
     dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     head = "# Made by gpucheck stack lock. Do not edit: change stack.yml and lock again.\n"
     body: str = yaml.dump(msgspec.to_builtins(value), Dumper=dumper, sort_keys=False, width=110, allow_unicode=True)
@@ -208,7 +207,7 @@ def write_lock(value: Lock) -> str:
 
 
 def read_lock(text: str, name: str) -> Lock:
-    """The lock in YAML text. Raises LockError naming ``name`` and the line."""
+    """Return the lock in YAML text. Raises LockError naming ``name`` and the line."""
     try:
         found = parse(text, name, Lock)
         message = next(_edited(found, text, name), None)
@@ -216,11 +215,11 @@ def read_lock(text: str, name: str) -> Lock:
         message = _nearer(text, name) or str(problem)
     if message is None:
         return found
-    raise LockError(f"{message}. Make it anew: gpucheck stack lock --spec stack.yml --facts FILE -o {name}")
+    raise LockError(f"{message}. Make it again: gpucheck stack lock --spec stack.yml --facts FILE -o {name}")
 
 
 def _edited(found: Lock, text: str, name: str) -> Iterator[str]:
-    """What an edited lock holds that no lock can: a count of GPUs, a version."""
+    """Yield values of an edited lock that gpucheck never writes: a count of GPUs, a version."""
     for group, row in found.groups.items():
         for device, count in row.gpus.items():
             if not 0 < count <= MOST_GPUS:
@@ -234,17 +233,17 @@ def _edited(found: Lock, text: str, name: str) -> Iterator[str]:
 
 
 def read_lock_file(path: Path) -> Lock:
-    """The lock in a file. Raises LockError, and UnreadableInput where there is no text to read."""
+    """Return the lock in a file. Raises LockError, and UnreadableInput if the file has no text."""
     return read_lock(read_lock_text(path), str(path))
 
 
 def read_lock_text(path: Path) -> str:
-    """The text of a lock file. Raises UnreadableInput."""
+    """Return the text of a lock file. Raises UnreadableInput."""
     return read_text(path, MOST_BYTES, "Make a lock: gpucheck stack lock --spec stack.yml --facts FILE")
 
 
 def _nearer(text: str, name: str) -> str | None:
-    """The same mistake with the line inside its group: msgspec does not say in which entry of a mapping it was."""
+    """Return the same mistake with the line inside its group, as msgspec does not name the entry of a mapping."""
     try:
         raw = load(text)
     except DocumentProblem:
@@ -268,7 +267,7 @@ def _mistake(content: Any) -> str | None:
 
 
 def line_in_lock(text: str, group: str, *keys: str) -> int:
-    """The 1-based line of a group, or of something inside it, in a lock's text; the deepest key that is there."""
+    """Return the 1-based line of a group, or of the deepest of these keys that exists, in a lock's text."""
     node = compose(text)
     line = 1
     for key in ("groups", group, *keys):

@@ -1,4 +1,4 @@
-"""Rows of a plan: packages with exact versions, repositories, files. What is not known is a PlanGap, never a guess."""
+"""Rows of a plan: packages with exact versions, repositories, files. Unknown values raise PlanGap."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ Package = dict[str, str | None]
 
 
 class PlanGap(Exception):
-    """A package name or version is not known. advice: what to do; source: where it would be found."""
+    """A package name or version is not known. advice: what to do; source: where to find it."""
 
     def __init__(self, message: str, source: str, advice: str) -> None:
         super().__init__(message)
@@ -23,12 +23,15 @@ class PlanGap(Exception):
 
 
 def component(found: list[Package]) -> dict[str, Any]:
-    """Packages that are all held."""
+    """Return packages that are all held."""
     return {"packages": found, "holds": [package["name"] for package in found]}
 
 
 def package(system: OperatingSystem, name: str, version: str | None) -> Package:
-    """version as the package manager prints it, epoch and release included; None = the newest of the repository."""
+    """Return a package row.
+
+    version: as the package manager prints it, with epoch and release; None = the newest of the repository.
+    """
     if version is None:
         return {"name": name, "version": None, "spec": name}
     separator = "=" if system.family == "debian" else "-"
@@ -36,31 +39,34 @@ def package(system: OperatingSystem, name: str, version: str | None) -> Package:
 
 
 def started(names: Iterable[str]) -> list[dict[str, Any]]:
-    """Services that run, and start at boot."""
+    """Return rows of services that run, and start at boot."""
     return [{"name": name, "enabled": True, "state": "started"} for name in names]
 
 
 def file(path: str, content: str, *, initramfs: bool = False) -> dict[str, Any]:
-    """A row of the plan. initramfs: the initramfs carries a copy, and a change of it reboots."""
+    """Return a row of the plan. initramfs: the initramfs has a copy, so that a change needs a reboot."""
     return {"path": path, "content": content, "mode": "0644", "initramfs": initramfs}
 
 
 def repository(
     name: str, url: str, key: tuple[str, str | None], keyring: str | None, signed: str
 ) -> dict[str, str | None]:
-    """key: URL and fingerprint. signed counts for dnf alone: apt always checks the metadata and nothing else."""
+    """Return a repository row.
+
+    key: URL and fingerprint. signed: for dnf only; apt always checks the metadata alone.
+    """
     row: dict[str, str | None] = {"name": name, "kind": "apt" if keyring else "dnf", "url": url}
     row |= {"key_url": key[0], "key_fingerprint": key[1]}
     return row | ({"suite": "/", "keyring": keyring} if keyring else {"signed": signed})
 
 
 def uname_arch(arch: str) -> str:
-    """The machine as the kernel and rpm name it."""
+    """Return the architecture as the kernel and rpm name it."""
     return "x86_64" if arch == "x86_64" else "aarch64"
 
 
 def driver_row(system: OperatingSystem, stack: "StackSet") -> DriverPackages:
-    """The driver's packages on a system. Raises PlanGap."""
+    """Return the driver's packages on a system. Raises PlanGap."""
     branch, flavour = stack.driver.branch, stack.driver.kernel_module
     for row in packages().drivers:
         inside = int(row.branches.first) <= int(branch) <= int(row.branches.last)
@@ -74,7 +80,7 @@ def driver_row(system: OperatingSystem, stack: "StackSet") -> DriverPackages:
 
 
 def _revision(system: OperatingSystem, stack: "StackSet") -> Revision:
-    """The driver's own revision. On Ubuntu it follows no rule, so only seen ones are used, or the one stated."""
+    """Return the revision of the driver's packages. On Ubuntu it follows no rule: recorded, or stated."""
     table = packages().revisions
     version = stack.driver.version
     if system.family == "redhat":
@@ -88,12 +94,12 @@ def _revision(system: OperatingSystem, stack: "StackSet") -> Revision:
     raise PlanGap(
         f"the package revision of driver {version} for {system.name} is not known",
         "cuda-repo",
-        f"look with apt-cache madison and state it in stack.yml, for example driver: {version}-1ubuntu1",
+        f"find it with apt-cache madison and state it in stack.yml, for example driver: {version}-1ubuntu1",
     )
 
 
 def at_driver_version(system: OperatingSystem, stack: "StackSet", name: str) -> Package:
-    """A package that is released with the driver. Raises PlanGap."""
+    """Return a package that is released with the driver. Raises PlanGap."""
     revision = _revision(system, stack)
     epoch = f"{packages().revisions.el.epoch}:" if system.family == "redhat" else ""
     own = revision.packages.get(name, revision.driver)
@@ -101,14 +107,14 @@ def at_driver_version(system: OperatingSystem, stack: "StackSet", name: str) -> 
 
 
 def fabric_packages(system: OperatingSystem, stack: "StackSet", names: Iterable[str]) -> list[Package]:
-    """Packages at the driver's version that are released with fabric manager; their names may carry the branch."""
+    """Return packages at the driver's version, released with fabric manager; names may include the branch."""
     suffix = f"-{stack.driver.branch}" if int(stack.driver.branch) <= int(packages().fabric.suffixed_until) else ""
     version = f"{stack.driver.version}-{_fabric_revision(system, stack)}"
     return [package(system, name + suffix, version) for name in names]
 
 
 def _fabric_revision(system: OperatingSystem, stack: "StackSet") -> str:
-    """What fabric manager, NSCQ and IMEX carry behind the driver's version: never the driver's own revision."""
+    """Return the revision of fabric manager, NSCQ and IMEX: it differs from that of the driver's packages."""
     table = packages().revisions
     version = stack.driver.version
     if system.family == "redhat":

@@ -1,7 +1,7 @@
-"""How network cards reach GPU memory on a host: nvidia_peermem, DMA-BUF, or not at all.
+"""Determine how network cards access GPU memory on a host: nvidia_peermem, DMA-BUF, or not at all.
 
 nvidia_peermem is part of the driver and needs the peer memory interface of OFED (or DOCA-OFED): without OFED it is
-built, and the kernel refuses it. DMA-BUF needs no module of its own, but the open kernel modules and a recent kernel.
+built, but the kernel rejects it. DMA-BUF needs no separate module, but the open kernel modules and a recent kernel.
 """
 
 import re
@@ -23,7 +23,7 @@ NAMED_HOSTS = 3
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What a host gets, in words. peermem: the module is loaded at boot."""
+    """The result for a host, as text. peermem: the module is loaded at boot."""
 
     peermem: bool
     because: str
@@ -31,18 +31,18 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 def rdma_of_facts(host: HostFacts) -> Rdma:
-    """Whether there are RDMA cards, and whose software drives them: OFED's or the kernel's own."""
+    """Return whether there are RDMA cards, and whether OFED or the kernel's modules drive them."""
     if not host.rdma:
         return "none"
     return "ofed" if host.ofed else "inbox"
 
 
 def outcome(rdma: Rdma, kernel: str, stack: StackSet) -> Outcome | None:
-    """What a host of this kind gets, None without RDMA cards."""
+    """Return the result for such a host, None without RDMA cards."""
     if rdma == "none":
         return None
     if rdma == "ofed":
-        because = f"RDMA cards and OFED: {MODULE} is loaded at boot, the cards reach GPU memory by it"
+        because = f"RDMA cards and OFED: {MODULE} is loaded at boot and gives the cards access to GPU memory"
         return Outcome(True, because, True)
     lacks = [f"{MODULE} needs OFED or DOCA-OFED, which is not installed"]
     if stack.driver.kernel_module != "open":
@@ -50,22 +50,22 @@ def outcome(rdma: Rdma, kernel: str, stack: StackSet) -> Outcome | None:
     if _older(kernel, DMA_BUF_KERNEL):
         lacks.append("DMA-BUF needs kernel 5.12 or a backport of it, and the running one is older")
     if len(lacks) == 1:
-        because = f"RDMA cards without OFED: the open kernel modules let them reach GPU memory by DMA-BUF, not {MODULE}"
+        because = f"RDMA cards without OFED: they access GPU memory by DMA-BUF of the open kernel modules, not {MODULE}"
         return Outcome(False, because, False)
-    because = "RDMA cards cannot reach GPU memory, their data goes through the host's: " + "; ".join(lacks)
+    because = "RDMA cards cannot access GPU memory, their data is copied through host memory: " + "; ".join(lacks)
     return Outcome(False, f"{because}. Install DOCA-OFED and provision again", False)
 
 
 def _older(kernel: str, than: tuple[int, int]) -> bool:
-    """Whether a kernel release is known to be older: 5.4.0-216-generic is 5.4."""
+    """Return whether a kernel release is known to be older: 5.4.0-216-generic is 5.4."""
     found = re.match(r"(\d+)\.(\d+)", kernel)
     return found is not None and (int(found[1]), int(found[2])) < than
 
 
 def rdma_plan(hosts: Mapping[str, tuple[Rdma, str]], stack: StackSet) -> tuple[list[tuple[str, str]], list[Reason]]:
-    """(path, content) of the files and the reasons, for hosts by name with their cards and their kernel.
+    """Return (path, content) of the files and the reasons, for hosts by name with their cards and their kernel.
 
-    A file is there only where every host gets it. Where hosts differ, each reason says whom it is for.
+    A file is included only if every host gets it. If hosts differ, each reason names its hosts.
     """
     found: dict[Outcome, list[str]] = {}
     for name, (rdma, kernel) in sorted(hosts.items()):

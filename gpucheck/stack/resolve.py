@@ -1,7 +1,7 @@
-"""From GPUs and an operating system to one coherent set, or the two facts that clash and the nearest change that works.
+"""Resolve one compatible set for GPUs and an operating system, or the conflict and the nearest change that works.
 
-The domain is small (a handful of branches, some dozen releases of each part), so the search is exhaustive: drivers are
-tried best first, and given a driver every other part is chosen by itself. Nothing here touches a machine.
+The domain is small (a few branches, some dozen releases of each component), so the search is exhaustive: drivers are
+tried best first, and every other component is chosen to fit the driver. No host is accessed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,15 +28,15 @@ def resolve(
     *,
     nvswitches: int | None = None,
 ) -> StackSet | Refusal:
-    """The set for GPUs named by people or by PCI id, on an operating system such as ``ubuntu-22.04``.
+    """Return the set for GPUs given by name or PCI id, on an operating system such as ``ubuntu-22.04``.
 
-    arch None: that of the GPUs (Grace is sbsa), else x86_64. Raises UnknownInput with what was probably meant.
+    arch None: that of the GPUs (Grace is sbsa), else x86_64. Raises UnknownInput with the closest name.
     """
     return resolve_target(target_of(gpus, os, arch, nvswitches=nvswitches), spec or StackSpec())
 
 
 def resolve_target(target: Target, spec: StackSpec) -> StackSet | Refusal:
-    """The set for a kind of host, or why there is none with the nearest change that works."""
+    """Return the set for a target, or why there is no set, with the nearest change that works."""
     found = search(target, spec)
     if isinstance(found, StackSet):
         return found
@@ -45,7 +45,7 @@ def resolve_target(target: Target, spec: StackSpec) -> StackSet | Refusal:
 
 
 def search(target: Target, spec: StackSpec) -> StackSet | tuple[Clash, ...]:
-    """The set, or the clashes that leave none; the clash of the best candidate first."""
+    """Return the set, or the clashes of all candidates, that of the best candidate first."""
     archive = archive_of(target.os, spec)
     clashes = [clash for component in COMPONENTS for clash in component.host_clashes(target, spec, archive)]
     if clashes:
@@ -59,7 +59,7 @@ def search(target: Target, spec: StackSpec) -> StackSet | tuple[Clash, ...]:
             candidates.append(candidate)
     if not candidates:
         return tuple(clashes) or (driver.no_branch(spec.driver),)
-    # First only sets in which the toolkit has its own driver floor met (R2), then by minor version compatibility (R1).
+    # First only sets whose driver meets the toolkit's own minimum (R2), then by minor version compatibility (R1).
     for full in (True, False):
         for choice, reasons in candidates:
             found = _complete(target, spec, choice, reasons, full=full)
@@ -72,20 +72,20 @@ def search(target: Target, spec: StackSpec) -> StackSet | tuple[Clash, ...]:
 
 def _assumptions(target: Target) -> Iterator[Reason]:
     if site_tables():
-        text = f"tables with rows of the site: {', '.join(site_tables())}"
-        yield Reason(component="tables", because=text, source="the site", confirmed=False)
+        text = f"tables with your own rows: {', '.join(site_tables())}"
+        yield Reason(component="tables", because=text, source="your tables", confirmed=False)
     for text in target.taken:
         yield Reason(component="gpus", because=text, rule="R17", source="the specification", confirmed=False)
     for gpu in target.models:
         if gpu.general_knowledge:
-            text = f"{is_a(gpu)}: known in general, not from a source that was read"
+            text = f"{is_a(gpu)}: known in general, not confirmed by a source"
             yield Reason(component="gpus", because=text, rule="R9", source="spec-lists", confirmed=False)
 
 
 def _complete(
     target: Target, spec: StackSpec, chosen: DriverChoice, reasons: tuple[Reason, ...], *, full: bool
 ) -> StackSet | Clash:
-    """Every component, given the driver. One left to the resolver that is not available is left out with its reason."""
+    """Choose every component for the driver. A component on auto that is not available is omitted with its reason."""
     archive = archive_of(target.os, spec)
     why = [*reasons, *_assumptions(target)]
     choice = Choice(target=target, spec=spec, driver=chosen, archive=archive, full=full, reasons=why)
@@ -106,5 +106,5 @@ def _complete(
 
 
 def counted(gpus: Sequence[str]) -> str:
-    """``2 x Tesla P100-PCIE``, in order of first appearance."""
+    """Return ``2 x Tesla P100-PCIE``, in order of first appearance."""
     return " + ".join(f"{list(gpus).count(name)} x {name}" for name in dict.fromkeys(gpus))

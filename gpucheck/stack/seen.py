@@ -1,4 +1,4 @@
-"""A stated version that the tables lack, and that a record shows in the repository: taken, and marked unconfirmed."""
+"""Accept a stated version that is missing from the tables if a record shows it in the repository, as unconfirmed."""
 
 from collections.abc import Sequence
 
@@ -9,10 +9,10 @@ from gpucheck.stack.versions import request
 
 
 def seen_version(folder: str, target: Target, names: Sequence[str], wanted: str, revision: str = "1") -> str | None:
-    """The newest version that a request states and that is recorded for all packages.
+    """Return the newest version that a request states and that is recorded for all packages.
 
-    Returns the version as the specification names it, with the CUDA build behind the revision
-    (``2.30.4-1+cuda13.2`` -> ``2.30.4+cuda13.2``). Nothing is taken that is not stated: no range, and no ``auto``.
+    Returns the version as the specification names it, with the CUDA build after the revision
+    (``2.30.4-1+cuda13.2`` -> ``2.30.4+cuda13.2``). Only stated versions are returned, never for a range or ``auto``.
     """
     asked = request(wanted)
     if not asked.prefix or len(asked.prefix) < 2:
@@ -29,7 +29,7 @@ def seen_version(folder: str, target: Target, names: Sequence[str], wanted: str,
 
 
 def seen_reason(component: str, version: str, carried: str = "") -> Reason:
-    """carried: what was taken from the nearest version that the tables hold."""
-    text = f"{version} as asked for: a record shows it in the repository, the tables lack it"
+    """Return the reason. carried: values copied from the nearest version in the tables."""
+    text = f"{version} as requested: a record shows it in the repository, it is missing from the tables"
     more = f"; {carried}" if carried else ""
     return Reason(component=component, because=text + more, rule="R18", source="cuda-repo", confirmed=False)

@@ -1,4 +1,4 @@
-"""stack.yml, the stack specification. Every value may be ``auto``; a mistake is one message with file, line and key."""
+"""stack.yml, the stack specification. Every value may be ``auto``; errors name the file, the line and the key."""
 
 import difflib
 import re
@@ -33,11 +33,11 @@ FINGERPRINTS = re.compile(f"{_ONE}(?:,{_ONE})*")
 
 
 class Repository(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A site's own mirror. url and key_url may hold ``{distro}`` (rhel9) and ``{arch}`` (x86_64 or sbsa).
+    """Your own mirror. url and key_url may hold ``{distro}`` (rhel9) and ``{arch}`` (x86_64 or sbsa).
 
     key_fingerprint: of the signing key; several, separated by commas, if the key file holds several keys.
-    signed: what of an rpm repository carries the mirror's signature: packages, metadata or both.
-    Of epel the url may be ``none``: the hosts' own sources hold DKMS.
+    signed: the signed contents of an rpm repository: packages, metadata or both.
+    The url of epel may be ``none``: the hosts' own sources have DKMS.
     """
 
     url: str | None = None
@@ -47,17 +47,18 @@ class Repository(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SpecFields(msgspec.Struct, frozen=True, kw_only=True):
-    """What the site wants; see the comments in stack.yml at the root of the project.
+    """The fields of the specification; see the comments in stack.yml at the root of the project.
 
     driver: a branch (580), a version (580.178.04), or one with its package revision (580.95.05-0ubuntu1).
-    kernel: keep the running kernel, or upgrade it where no source of the host has its headers.
-    kernel_lock: hold the kernel packages that a host has, or leave them to its own upgrades.
-    source: NVIDIA's repositories (auto is that too), or Debian's own archive for Debian hosts.
-    container_engines: auto = Docker and kubelet's containerd are told of the GPUs where the toolkit is installed.
-    driver_extra: parts of the driver that its compute-only packages lack, by the words of options.yml, sorted.
-    torch_origin: where torch's wheel may be from. auto: PyPI first, then PyTorch's own index; pypi: PyPI alone; any:
+    kernel: keep the running kernel, or upgrade it if no source of the host has its headers.
+    kernel_lock: hold the installed kernel packages, or leave them unmanaged.
+    source: NVIDIA's repositories (same as auto), or Debian's archive for Debian hosts.
+    container_engines: auto = configure Docker and kubelet's containerd for the NVIDIA runtime on hosts with
+    the container toolkit.
+    driver_extra: components missing from the compute-only packages, by their names in options.yml, sorted.
+    torch_origin: allowed indexes of torch's wheel. auto: PyPI first, then PyTorch's index; pypi: PyPI alone; any:
     the newest of both.
-    dcgm, gdrcopy: options, so none is what a site that says nothing gets. imex: who runs the daemon of a rack.
+    dcgm, gdrcopy: optional, none by default. imex: the service that runs the daemon of a rack.
     mok: the key that DKMS signs kernel modules with.
     """
 
@@ -86,7 +87,7 @@ class SpecFields(msgspec.Struct, frozen=True, kw_only=True):
     repositories: dict[str, Repository] = msgspec.field(default_factory=dict)
 
 
-# A component whose key is not stated above brings it, with its default.
+# Keys that are not stated above are defined by their component, with the default.
 ADDED = [(row.name, str, row.default) for row in VERSIONED if row.name not in SpecFields.__struct_fields__]
 if TYPE_CHECKING:
     StackSpec = SpecFields
@@ -108,13 +109,13 @@ VERSIONS = {row.name: row for row in VERSIONED}
 
 
 def did_you_mean(word: str, known: tuple[str, ...]) -> str:
-    """`` Did you mean cudnn?`` or the whole list when nothing is near."""
+    """Return ``Did you mean cudnn?``, or the list of all names if none is close."""
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    return f"Did you mean {near[0]!r}?" if near else f"Known here: {', '.join(known)}."
+    return f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(known)}."
 
 
 def check_value(key: str, value: str) -> None:
-    """Raise ValueError if ``value`` is nothing that ``key`` can be."""
+    """Raise ValueError if ``value`` is not valid for ``key``."""
     if key in CHOICES and value not in CHOICES[key]:
         raise ValueError(f"{value!r} is not possible. {did_you_mean(value, CHOICES[key])}")
     if key in VERSIONS:
@@ -122,7 +123,7 @@ def check_value(key: str, value: str) -> None:
 
 
 def wants(items: tuple[str, ...], base: StackSpec | None = None) -> StackSpec:
-    """A specification from ``component=version`` words. Raises SpecError."""
+    """Return a specification from ``component=version`` arguments. Raises SpecError."""
     fields: dict[str, str] = {}
     known = (*VERSIONS, *(row.name for row in COMPONENTS if row.choices), "source", "torch_origin")
     for item in items:
@@ -135,7 +136,7 @@ def wants(items: tuple[str, ...], base: StackSpec | None = None) -> StackSpec:
             name, value = name[:-1], f"{name[-1]}={value}"
         key = name.strip().replace("-", "_")
         if key not in known:
-            raise SpecError(f"--want {item}: {key!r} is no component. {did_you_mean(key, known)}")
+            raise SpecError(f"--want {item}: {key!r} is not a component. {did_you_mean(key, known)}")
         try:
             check_value(key, value.strip())
         except ValueError as error:
@@ -148,10 +149,10 @@ def wants(items: tuple[str, ...], base: StackSpec | None = None) -> StackSpec:
 
 
 def contradictions(spec: StackSpec) -> Iterator[tuple[tuple[str, str], str]]:
-    """What in a specification rules itself out on every host: the two keys, and why."""
+    """Yield contradictions of a specification that hold on every host: the two keys, and why."""
     yield from (found for row in COMPONENTS for found in row.contradictions(spec))
     if managed(spec) and spec.source not in ("auto", "nvidia"):
-        because = f"source: {spec.source} adds components to the hosts' package sources, and managed leaves those alone"
+        because = f"source: {spec.source} adds components to the hosts' package sources, which managed does not allow"
         yield ("source", "repositories"), because
     if spec.kernel == "upgrade" and spec.kernel_lock == "hold":
         yield (
@@ -161,7 +162,7 @@ def contradictions(spec: StackSpec) -> Iterator[tuple[tuple[str, str], str]]:
 
 
 def managed(spec: StackSpec) -> bool:
-    """Whether the hosts' own package sources hold everything, so that none is added."""
+    """Return whether the hosts' own package sources have all packages, so that none is added."""
     return MANAGED in spec.repositories
 
 
@@ -169,16 +170,16 @@ def _split_range(item: str) -> tuple[str, str]:
     for index, letter in enumerate(item):
         if letter in "<>!~":
             return item[:index], item[index:]
-    raise SpecError(f"--want {item}: say component=version, for example cuda=12.9 or 'cuda>=12.8,<13'")
+    raise SpecError(f"--want {item}: write component=version, for example cuda=12.9 or 'cuda>=12.8,<13'")
 
 
 def read_spec(path: Path) -> StackSpec:
-    """The specification in a file. Raises SpecError with file, line and key, and UnreadableInput."""
+    """Return the specification in a file. Raises SpecError with file, line and key, and UnreadableInput."""
     return parse_spec(read_text(path, MOST_BYTES, "Give another file with --spec"), str(path))
 
 
 def parse_spec(text: str, name: str) -> StackSpec:
-    """The specification in YAML text. Raises SpecError naming ``name``, the line and the key."""
+    """Return the specification in YAML text. Raises SpecError naming ``name``, the line and the key."""
     try:
         top = document(text, shape="A specification is a few levels deep", example="Every value may be auto")
         return _spec(dict(top.pairs()), name)
@@ -230,12 +231,12 @@ def _repositories(value: Value) -> dict[str, Repository]:
         return {MANAGED: Repository()}
     rows = dict(value.pairs())
     if MANAGED in rows:
-        raise rows[MANAGED].problem("stands alone, for all repositories: repositories: managed")
+        raise rows[MANAGED].problem("must be the only value, for all repositories: repositories: managed")
     return {key: _unwanted(key, inner) or _repository(inner) for key, inner in rows.items()}
 
 
 def _unwanted(key: str, value: Value) -> Repository | None:
-    """``epel: none`` where the site's other sources hold DKMS."""
+    """Read ``epel: none``, for hosts whose other sources have DKMS."""
     return Repository(url="none") if key == "epel" and not value.is_mapping and value.word("none") else None
 
 
@@ -246,7 +247,7 @@ def _repository(value: Value) -> Repository:
             raise inner.problem(f"no such key. {did_you_mean(field, Repository.__struct_fields__)}")
         fields[field] = inner.text()
         if field == "signed" and fields[field] not in SIGNED:
-            raise inner.problem(f"{fields[field]!r} is none of {', '.join(SIGNED)}")
+            raise inner.problem(f"{fields[field]!r} is not one of {', '.join(SIGNED)}")
         if field == "key_fingerprint" and not FINGERPRINTS.fullmatch(re.sub(r"\s", "", fields[field])):
             raise inner.problem(
                 f"{fields[field]!r} is not a fingerprint of 40 or 64 hex digits; several are separated by commas"

@@ -1,4 +1,4 @@
-"""One coherent set: the outside contract ``gpucheck.stack/1``."""
+"""One compatible set: the public contract ``gpucheck.stack/1``."""
 
 from typing import TYPE_CHECKING, Literal
 
@@ -11,11 +11,11 @@ SCHEMA = "gpucheck.stack/1"
 
 
 class SetFields(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
-    """One coherent set. nccl carries the CUDA its package was built for: ``2.29.3+cuda12.9``. None = not installed.
+    """One compatible set. nccl includes the CUDA of its package: ``2.29.3+cuda12.9``. None = not installed.
 
-    source: whose archive the packages come from; left out where it is NVIDIA's repositories.
-    dcgm, gdrcopy: options; left out where they are not requested. gdrcopy may be ``newest``: the repository decides.
-    unconfirmed: packages of its plan that no public document shows; left out of a lock, where the plan says it.
+    source: the distribution's archive with the packages; omitted for NVIDIA's repositories.
+    dcgm, gdrcopy: omitted unless requested. gdrcopy may be ``newest``: the repository determines the version.
+    unconfirmed: packages of its plan that no public document shows; omitted from a lock, as the plan lists them.
     """
 
     schema_: str = SCHEMA
@@ -39,7 +39,7 @@ class SetFields(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "s
     unconfirmed: tuple[Unconfirmed, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
-# A component whose field is not stated above brings it; it is missing from a set that does not hold the component.
+# Other fields are defined by their component; a set without the component omits them.
 ADDED = [
     (row.name, str | None | msgspec.UnsetType, msgspec.UNSET)
     for row in VERSIONED

@@ -1,4 +1,4 @@
-"""Finding an operating system and an architecture by what people and os-release call them."""
+"""Find an operating system and an architecture by their names in arguments and os-release."""
 
 import difflib
 from typing import Literal
@@ -14,12 +14,12 @@ ARCHITECTURES: dict[str, Literal["x86_64", "sbsa"]] = {
     "aarch64": "sbsa",
     "arm64": "sbsa",
 }
-# What people type before the version, as the tables spell it.
+# Names before the version, with their names in the tables.
 DISTRIBUTIONS = {"almalinux": "alma", "ol": "oracle", "el": "rhel", "redhat": "rhel"}
 
 
 def normal_arch(text: str) -> Literal["x86_64", "sbsa"]:
-    """NVIDIA's name of an architecture (server arm64 is ``sbsa``). Raises UnknownInput."""
+    """Return NVIDIA's name of an architecture (server arm64 is ``sbsa``). Raises UnknownInput."""
     try:
         return ARCHITECTURES[text.lower()]
     except KeyError:
@@ -27,7 +27,7 @@ def normal_arch(text: str) -> Literal["x86_64", "sbsa"]:
 
 
 def find_os(text: str) -> OperatingSystem:
-    """The system that ``ubuntu-22.04``, ``rocky-9.6``, ``almalinux-9`` or ``centos-9`` means. Raises UnknownInput."""
+    """Return the system named ``ubuntu-22.04``, ``rocky-9.6``, ``almalinux-9`` or ``centos-9``. Raises UnknownInput."""
     systems = {system.id: system for system in tables.operating_systems().systems}
     name, _, version = text.strip().lower().replace("_", "-").rpartition("-")
     name = DISTRIBUTIONS.get(name, name)
@@ -43,5 +43,5 @@ def find_os(text: str) -> OperatingSystem:
 
 
 def os_of_facts(os_id: str, version: str) -> OperatingSystem:
-    """The system that an os-release's ID and VERSION_ID mean. Raises UnknownInput."""
+    """Return the system with this ID and VERSION_ID in os-release. Raises UnknownInput."""
     return find_os(f"{os_id}-{version}")

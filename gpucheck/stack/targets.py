@@ -1,4 +1,4 @@
-"""From names that people type to the kind of host that is meant."""
+"""Convert names of GPUs and systems to a target."""
 
 from collections.abc import Sequence
 
@@ -8,12 +8,12 @@ from gpucheck.stack.types import Target, UnknownInput
 
 
 def target_of(gpus: Sequence[str], os: str, arch: str | None = None, *, nvswitches: int | None = None) -> Target:
-    """Look every name up. A name that means several boards (``A100``) is taken for one of them, and that is said.
+    """Return the target. A name of several boards (``A100``) selects one of them, which ``taken`` states.
 
-    Raises UnknownInput with what was probably meant.
+    Raises UnknownInput with the closest names.
     """
     if not gpus:
-        raise UnknownInput("no GPU was named: say --gpu MODEL, for example --gpu 'H100 SXM'")
+        raise UnknownInput("no GPU was named: add --gpu MODEL, for example --gpu 'H100 SXM'")
     many = len(gpus) >= gpu_table().nvswitch_from_gpus if nvswitches is None else nvswitches > 0
     named = {text: _board(text, switched=many) for text in gpus}
     models = sorted((named[text][0] for text in gpus), key=lambda gpu: gpu.pci_ids[0])
@@ -23,7 +23,7 @@ def target_of(gpus: Sequence[str], os: str, arch: str | None = None, *, nvswitch
 
 
 def _board(text: str, *, switched: bool) -> tuple[GpuModel, str | None]:
-    """The board, and what was taken for granted. switched: the host looks like one with NVSwitch."""
+    """Return the board, and the assumption made. switched: the host seems to have NVSwitch."""
     gpu = find_gpu(text)
     if gpu is not None:
         return gpu, None
@@ -33,7 +33,7 @@ def _board(text: str, *, switched: bool) -> tuple[GpuModel, str | None]:
         if len(family) == 1:
             return chosen, None
         names = ", ".join(gpu.name for gpu in family)
-        return chosen, f"{text} means any of {names}: taken for {chosen.name}. Name the board to be sure"
+        return chosen, f"{text} can be any of {names}: {chosen.name} is assumed. Name the board to avoid the assumption"
     near = tuple(gpu.name for gpu in family) or similar_gpus(text)
-    hint = f"Did you mean {' or '.join(repr(name) for name in near)}?" if near else "No name in the tables is near."
+    hint = f"Did you mean {' or '.join(repr(name) for name in near)}?" if near else "No name in the tables is similar."
     raise UnknownInput(f"GPU {text!r} is not known. {hint}")

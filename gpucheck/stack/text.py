@@ -1,4 +1,4 @@
-"""The answers of this room as text to be read at night: the set first, then why, then what is not certain."""
+"""Results of the resolver as text: the set first, then the reasons, then the unconfirmed ones."""
 
 import textwrap
 from collections.abc import Iterable, Iterator
@@ -20,14 +20,14 @@ WIDTH = 110
 
 
 def rows(stack: StackSet) -> list[tuple[str, str]]:
-    """Component and value, in the order of the layers."""
+    """Return component and value, in the order of the layers."""
     found = ((component.title, component.label(stack)) for component in COMPONENTS)
     return [(title, label) for title, label in found if label is not None]
 
 
 @of_printable
 def stack_text(stack: StackSet) -> str:
-    """The set as a small table, then the reasons."""
+    """Return the set as a table, then the reasons."""
     lines = [f"{counted(stack.gpus)} on {stack.os} ({stack.arch})", "", *_table(rows(stack)), ""]
     said = unconfirmed_reasons(stack.unconfirmed) if stack.unconfirmed else ()
     return "\n".join([*lines, *_reasons((*stack.reasons, *said))])
@@ -43,7 +43,7 @@ def _table(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
 def _reasons(reasons: tuple[Reason, ...]) -> Iterator[str]:
     certain = [reason for reason in reasons if reason.confirmed]
     unsure = [reason for reason in reasons if not reason.confirmed]
-    for title, chosen in (("why", certain), ("not confirmed: look before you rely on it", unsure)):
+    for title, chosen in (("why", certain), ("not confirmed: check before you rely on it", unsure)):
         if chosen:
             yield title
         for reason in chosen:
@@ -57,36 +57,36 @@ def _wrapped(label: str, text: str) -> list[str]:
 
 @of_printable
 def refusal_text(refusal: Refusal) -> str:
-    """What, the two facts, and the change that works."""
+    """Return the conflict, its two facts, and the change that works."""
     return "\n".join(line for conflict in refusal.conflicts for line in conflict_lines(conflict))
 
 
-def conflict_lines(conflict: Conflict, subject: str = "REFUSED") -> Iterator[str]:
-    """One conflict in the shape of every other message: what, where from, what to do."""
+def conflict_lines(conflict: Conflict, subject: str = "CONFLICT") -> Iterator[str]:
+    """Yield one conflict in the form of other messages: the problem, its sources, the fix."""
     yield f"{subject}  {conflict.because}"
     for fact in conflict.between:
         yield from textwrap.wrap(
             f"{fact.fact}  [{fact.source}]", WIDTH, initial_indent="  fact  ", subsequent_indent="        "
         )
-    yield f"  do    {conflict.try_}"
+    yield f"  fix   {conflict.try_}"
 
 
 @of_printable
 def refused_text(lock: Lock) -> Iterator[str]:
-    """Every refused host with its first conflict."""
+    """Yield every unsupported host with its first conflict."""
     for host, refused in lock.refused.items():
         for conflict in refused.conflicts:
-            yield from conflict_lines(conflict, f"REFUSED {host}")
+            yield from conflict_lines(conflict, f"UNSUPPORTED {host}")
 
 
 @of_printable
 def lock_changes(previous: Lock | None, made: Lock) -> Iterator[str]:
-    """What is different from the lock before, one line each."""
+    """Yield the differences from the previous lock, one line each."""
     before = previous.groups if previous else {}
     for name in sorted({*before, *made.groups}):
         old, new = before.get(name), made.groups.get(name)
         if new is None:
-            yield f"{name}: gone"
+            yield f"{name}: removed"
         elif old is None:
             yield f"{name}: new, {_brief(new)}"
         else:
@@ -96,7 +96,7 @@ def lock_changes(previous: Lock | None, made: Lock) -> Iterator[str]:
     if previous and previous.spec != made.spec:
         yield "the specification changed"
     if previous and previous.refused != made.refused:
-        yield f"refused hosts: {', '.join(made.refused) or 'none'}"
+        yield f"unsupported hosts: {', '.join(made.refused) or 'none'}"
 
 
 def _brief(group: LockedGroup) -> str:
@@ -117,14 +117,14 @@ def _differences(old: LockedGroup, new: LockedGroup) -> Iterator[str]:
         yield f"hosts removed: {', '.join(left)}"
     moved = sorted(host for host in set(new.hosts) & set(old.hosts) if new.hosts[host] != old.hosts[host])
     if moved:
-        yield f"kernel or stand-ins changed: {', '.join(moved)}"
+        yield f"kernel or simulated components changed: {', '.join(moved)}"
 
 
 @of_printable
 def plan_text(plan: "Plan") -> str:
-    """The plan by component."""
+    """Return the plan by component."""
     lines = [f"{plan.group}: {', '.join(plan.hosts)}", ""]
-    own = ("  those of the hosts; none is added",) if plan.sources else ()
+    own = ("  those of the hosts; none are added",) if plan.sources else ()
     lines += ["repositories", *own, *(f"  {r['name']}  {r['url']}" for r in plan.repositories)]
     if plan.archive:
         lines += [f"  the host's own sources of {plan.archive['suite']}, with {', '.join(plan.archive['components'])}"]
@@ -143,15 +143,15 @@ def plan_text(plan: "Plan") -> str:
         row, enabled = plan.dkms_source["repository"], plan.dkms_source["enable"]
         lines += [
             "",
-            f"{' '.join(row['include'])}, where no source of the hosts has it, from {row['name']}  {row['url']}",
-            f"  with {' '.join(enabled)} enabled meanwhile",
+            f"{' '.join(row['include'])}, if no source of the hosts has it, from {row['name']}  {row['url']}",
+            f"  with {' '.join(enabled)} enabled for the installation",
         ]
     if plan.python.get("packages"):
         lines += ["", f"gpucheck runs on {plan.python['interpreter']}, from {' '.join(plan.python['packages'])}"]
     lines += ["", "files", *(f"  {file['path']}" for file in plan.files)]
     if plan.container_engines:
         files = (f"  {row['name']}: {' '.join(row['files'])}" for row in plan.container_engines)
-        lines += ["", "container engines that are told of the GPUs, where they are installed", *files]
+        lines += ["", "container engines to configure for the NVIDIA runtime, if installed", *files]
     lines += _kernel(plan)
     if plan.tuning:
         lines += ["", "tuning", *(f"  {file['path']}" for file in plan.tuning["files"])]
@@ -165,8 +165,8 @@ def plan_text(plan: "Plan") -> str:
 
 def _kernel(plan: "Plan") -> list[str]:
     if plan.kernel:
-        return ["", "kernel upgraded where no package source has the headers of the running one; one more reboot"]
-    return ["", "kernel packages held: no upgrade moves them"] if plan.kernel_lock else []
+        return ["", "kernel upgraded if no package source has the headers of the running one; one more reboot"]
+    return ["", "kernel packages held: upgrades keep their versions"] if plan.kernel_lock else []
 
 
 def _service(row: dict[str, Any]) -> str:
@@ -175,7 +175,7 @@ def _service(row: dict[str, Any]) -> str:
 
 @of_printable
 def group_line(name: str, group: "LockedGroup", unconfirmed: int = 0) -> str:
-    """One group in one line: its hosts counted, and the set they all get. unconfirmed: of its plan."""
+    """Return one group as a line: the number of hosts, and their set. unconfirmed: rows of its plan."""
     words = ", ".join(f"{part} {value}" for part, value in rows(group.stack) if value != "none")
     count = f"{len(group.hosts)} host{'' if len(group.hosts) == 1 else 's'}"
     said = f"; {unconfirmed} unconfirmed (gpucheck stack plan --group {name})" if unconfirmed else ""
@@ -184,7 +184,7 @@ def group_line(name: str, group: "LockedGroup", unconfirmed: int = 0) -> str:
 
 @of_printable
 def explain_text(explanations: "Iterable[Explanation]") -> str:
-    """For each part: what, why, what holds it down, what would lift it."""
+    """Return for each component: its version, why, what limits it, which change allows a newer one."""
     return "\n".join(line for explanation in explanations for line in _explained(explanation))
 
 

@@ -1,4 +1,4 @@
-"""The nouns of this room: what is resolved for, what comes out, and why it could not."""
+"""Types of this package: the target, its set, and conflicts."""
 
 from typing import Literal
 
@@ -9,9 +9,9 @@ from gpucheck.knowledge.tables import OperatingSystem
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind of host. gpus: every GPU of it, ordered by PCI id; nvswitches None = the PCI bus was not read.
+    """Identical hosts. gpus: every GPU of one host, ordered by PCI id; nvswitches None = the PCI bus was not read.
 
-    taken: what was taken for granted where a name means several boards, in words.
+    taken: assumptions made for names of several boards, as text.
     """
 
     gpus: tuple[GpuModel, ...]
@@ -22,21 +22,21 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def models(self) -> tuple[GpuModel, ...]:
-        """Each model once, in order."""
+        """Return each model once, in order."""
         return tuple(dict.fromkeys(self.gpus))
 
 
 class Fact(msgspec.Struct, frozen=True):
-    """A statement and the ids of the sources it was read in."""
+    """A statement and the ids of its sources."""
 
     fact: str
     source: str
 
 
 class Clash(msgspec.Struct, frozen=True, kw_only=True):
-    """Two facts that cannot both hold. rule: which rule says so (R1 to R25).
+    """Two facts that contradict each other. rule: the rule that they violate (R1 to R25).
 
-    unknown: nothing clashes, but the tables do not know what is asked for.
+    unknown: there is no contradiction, but the requested version is not in the tables.
     """
 
     component: str
@@ -47,9 +47,10 @@ class Clash(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Conflict(msgspec.Struct, frozen=True, kw_only=True, rename={"try_": "try"}):
-    """A refusal: the outside contract of exit status 2.
+    """A conflict: the public contract of exit status 2.
 
-    try_: the nearest change that works, as text. change: the same as values of the specification, empty if none helps.
+    try_: the nearest change that works, as text. change: the same as values of the specification, empty if
+    no value helps.
     """
 
     between: tuple[Fact, ...]
@@ -61,7 +62,7 @@ class Conflict(msgspec.Struct, frozen=True, kw_only=True, rename={"try_": "try"}
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a value is what it is. confirmed False: the decision rests on something not confirmed."""
+    """The reason for a value. confirmed False: it depends on an unconfirmed fact."""
 
     component: str
     because: str
@@ -71,7 +72,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DriverChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """The driver. kernel_module: the flavour."""
+    """The driver. kernel_module: the flavor."""
 
     branch: str
     version: str
@@ -80,9 +81,9 @@ class DriverChoice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TorchChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """The torch build. python: with which Python; origin: pypi, or index = PyTorch's own wheel index.
+    """The torch build. python: its Python version; origin: pypi, or index = PyTorch's wheel index.
 
-    cuda, cudnn, nccl: what the wheel brings along; None for a CPU build.
+    cuda, cudnn, nccl: versions included in the wheel; None for a CPU build.
     """
 
     version: str
@@ -95,7 +96,7 @@ class TorchChoice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TensorflowChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """The TensorFlow release and what must be pinned beside it for these GPUs."""
+    """The TensorFlow release and the wheels to pin with it for these GPUs."""
 
     version: str
     python: str
@@ -103,7 +104,7 @@ class TensorflowChoice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fabric(msgspec.Struct, frozen=True, kw_only=True):
-    """What connects the GPUs' NVLinks needs on this host."""
+    """Services that the NVLink fabric needs on this host."""
 
     fabric_manager: bool = False
     subnet_manager: bool = False
@@ -111,7 +112,7 @@ class Fabric(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Unconfirmed(msgspec.Struct, frozen=True, kw_only=True):
-    """Something of a plan that no public document shows where the plan expects it. spec: as the plan names it."""
+    """A row of a plan that no public document shows in the expected place. spec: its name in the plan."""
 
     component: str
     spec: str
@@ -119,11 +120,11 @@ class Unconfirmed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    """No set exists. unknown: not because facts clash, but because the tables do not know the host or a version."""
+    """No set exists. unknown: no facts contradict, but the host or a version is missing from the tables."""
 
     conflicts: tuple[Conflict, ...]
     unknown: bool = False
 
 
 class UnknownInput(LookupError):
-    """A GPU, operating system or architecture that the tables do not know."""
+    """A GPU, operating system or architecture that is not in the tables."""

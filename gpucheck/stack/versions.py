@@ -1,4 +1,4 @@
-"""Versions are compared as numbers, never as text: 12.10 is newer than 12.9, and 580.95.05 is older than 580.178.04."""
+"""Compare versions as numbers, never as text: 12.10 is newer than 12.9, 580.95.05 is older than 580.178.04."""
 
 from functools import lru_cache
 
@@ -9,7 +9,7 @@ from packaging.version import InvalidVersion, Version
 
 @lru_cache(maxsize=4096)
 def parse(version: str) -> Version:
-    """A version as a comparable value. Raises ValueError naming what is no version."""
+    """Return a version as a comparable value. Raises ValueError that quotes an invalid version."""
     try:
         return Version(version)
     except InvalidVersion:
@@ -17,32 +17,32 @@ def parse(version: str) -> Version:
 
 
 def cc(capability: str) -> tuple[int, int]:
-    """A compute capability as (major, minor): ``"7.5"`` -> (7, 5)."""
+    """Return a compute capability as (major, minor): ``"7.5"`` -> (7, 5)."""
     major, _, minor = capability.partition(".")
     return int(major), int(minor)
 
 
 def sm(arch: int) -> tuple[int, int]:
-    """The number of an sm_ or compute_ name as (major, minor): 75 -> (7, 5), 120 -> (12, 0)."""
+    """Return the number of an sm_ or compute_ name as (major, minor): 75 -> (7, 5), 120 -> (12, 0)."""
     return arch // 10, arch % 10
 
 
 def major(version: str) -> int:
-    """The first number of a version."""
+    """Return the first number of a version."""
     return parse(version).major
 
 
 def minor(version: str) -> str:
-    """The first two numbers of a version, as text: ``12.9.1`` -> ``12.9``."""
+    """Return the first two numbers of a version, as text: ``12.9.1`` -> ``12.9``."""
     release = (*parse(version).release, 0)
     return f"{release[0]}.{release[1]}"
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What somebody asked for: ``auto``, ``none``, a version, the start of one, or a range.
+    """A requested version: ``auto``, ``none``, a version, the start of one, or a range.
 
     ``12.9`` means any 12.9.x; ``12.9.1`` that one; ``>=12.8,<13`` a range. A ``+cu126`` or ``-0ubuntu1`` after the
-    version is kept apart in ``build`` and ``revision``.
+    version is in ``build`` and ``revision``.
     """
 
     text: str
@@ -53,31 +53,31 @@ class Request(msgspec.Struct, frozen=True):
 
     @property
     def auto(self) -> bool:
-        """Nothing was asked for."""
+        """Return whether the resolver chooses the version."""
         return self.text == "auto"
 
     @property
     def none(self) -> bool:
-        """It is not wanted at all."""
+        """Return whether the component is excluded."""
         return self.text == "none"
 
     @property
     def explicit(self) -> bool:
-        """A version or a range was asked for."""
+        """Return whether a version or a range was requested."""
         return not self.auto and not self.none
 
     @property
     def package_revision(self) -> str:
-        """What stands behind the version of a package, ``0+deb12u1`` of ``535.309.01-0+deb12u1``; empty for none."""
+        """Return the text after a package's version, ``0+deb12u1`` of ``535.309.01-0+deb12u1``; it can be empty."""
         return f"{self.revision}+{self.build}" if self.revision and self.build else self.revision
 
     @property
     def version(self) -> str:
-        """The version part as it was written, empty for a range, auto or none."""
+        """Return the version part as it was written, empty for a range, auto or none."""
         return self.text.partition("+")[0].partition("-")[0] if self.prefix else ""
 
     def matches(self, version: str) -> bool:
-        """Whether a version is what was asked for. ``auto`` matches everything, ``none`` nothing."""
+        """Return whether a version matches the request. ``auto`` matches everything, ``none`` nothing."""
         if self.auto or self.none:
             return self.auto
         release = parse(version).release
@@ -88,12 +88,12 @@ class Request(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=1024)
 def request(text: str) -> Request:
-    """Parse a request. Raises ValueError saying what is wrong with it."""
+    """Parse a request. Raises ValueError that describes the error."""
     text = text.strip()
     if text in ("auto", "none"):
         return Request(text)
     if not text:
-        raise ValueError("is empty: say auto, none, a version or a range such as >=12.8,<13")
+        raise ValueError("is empty: write auto, none, a version or a range such as >=12.8,<13")
     if text[0] in "<>=!~":
         try:
             return Request(text, specifiers=str(SpecifierSet(text)))

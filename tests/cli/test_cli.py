@@ -45,6 +45,16 @@ def test_wrong_usage_is_64_and_one_clear_message(capsys, arguments):
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize("group", ["stack", "fleet", "bundle"])
+def test_group_without_a_subcommand_prints_its_help(group, capsys):
+    status, out, err = run(capsys, group)
+
+    assert (status, out) == (64, "")
+    assert err.startswith(f"Usage: gpucheck {group}")
+    assert "\nCommands:\n" in err
+    assert "Error" not in err
+
+
 def test_a_near_miss_gets_a_suggestion(capsys):
     _, _, err = run(capsys, "verify", "--only", "nvlnk")
 

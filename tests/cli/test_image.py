@@ -57,7 +57,7 @@ def test_the_text_names_image_base_parts_and_what_to_do(image):
 
 
 def test_a_cpu_image_says_what_it_is_for_and_no_image_says_nothing(image):
-    assert "for machines without a GPU" in image(values=CPU_IMAGE)[1]
+    assert "for hosts without a GPU" in image(values=CPU_IMAGE)[1]
     assert json.loads(image("--format", "json", values=replace(ON_P100, promise=None))[1])["purpose"] is None
 
 

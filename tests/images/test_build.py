@@ -111,7 +111,7 @@ def test_an_old_engine_is_refused_with_what_it_lacks(checkout):
             docker.errors.BuildError("exit 1", iter([{"stream": "E: Unable to locate package tini\n"}])),
             "package archive",
         ),
-        (docker.errors.APIError("no such image"), "the engine refused"),
+        (docker.errors.APIError("no such image"), "the engine rejected the request"),
     ],
 )
 def test_a_failed_build_is_told_with_its_last_words(checkout, error, words):
@@ -260,5 +260,5 @@ def test_places_become_options_and_a_missing_folder_is_refused(tmp_path):
         *("--extra-index-url", "https://i.example"),
         *("--find-links", str(tmp_path)),
     ]
-    with pytest.raises(LabError, match="no such folder"):
+    with pytest.raises(LabError, match="no such directory"):
         index_options((), (str(tmp_path / "none"),))

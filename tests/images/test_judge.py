@@ -78,7 +78,7 @@ def test_a_cpu_image_on_a_gpu_host_says_that_it_cannot_use_them():
     [
         ({"version": "1.2.3"}, "another version"),
         ({"error": "cannot open shared object file"}, "does not load"),
-        ({"paths": ("/a/x", "/b/x")}, "two copies"),
+        ({"paths": ("/a/x", "/b/x")}, "search path"),
     ],
 )
 def test_a_library_that_is_not_as_promised_fails(part, changes, words):
@@ -91,7 +91,7 @@ def test_a_library_that_is_not_as_promised_fails(part, changes, words):
 def test_a_promised_library_that_is_missing_fails():
     libraries = {part: library for part, library in OWN.libraries.items() if part != "nccl"}
 
-    assert "NCCL: not there" in str(the_one(replace(ON_P100, own=replace(OWN, libraries=libraries)), Verdict.FAIL).seen)
+    assert "NCCL: missing" in str(the_one(replace(ON_P100, own=replace(OWN, libraries=libraries)), Verdict.FAIL).seen)
 
 
 def test_a_cuda_library_in_a_cpu_image_fails():
@@ -132,15 +132,15 @@ def test_another_framework_than_promised_fails(version):
             replace(WITHOUT_GPUS, environment={"NVIDIA_VISIBLE_DEVICES": "void"}),
             Verdict.UNKNOWN,
             "leftover-environment",
-            "asks for none",
+            "requests none",
         ),
         (replace(WITHOUT_GPUS, own=OWN), Verdict.UNKNOWN, None, "not the driver's libraries"),
-        (replace(WITHOUT_GPUS, driver=DriverState()), Verdict.FAIL, "driver-not-loaded", "cannot bring one"),
+        (replace(WITHOUT_GPUS, driver=DriverState()), Verdict.FAIL, "driver-not-loaded", "cannot include one"),
         (
             replace(WITHOUT_GPUS, driver=DriverState(nouveau_loaded=True)),
             Verdict.FAIL,
             "nouveau-loaded",
-            "cannot bring one",
+            "cannot include one",
         ),
         (replace(WITHOUT_GPUS, own=replace(OWN, device="EPERM")), Verdict.FAIL, "gpu-lost", "since it started"),
         (replace(ON_P100, own=replace(OWN, device="EPERM")), Verdict.FAIL, "gpu-lost", "since it started"),
@@ -182,12 +182,12 @@ def test_another_framework_than_promised_fails(version):
         ),
         (replace(WITHOUT_GPUS, own=replace(OWN, device="EACCES")), Verdict.FAIL, None, "no access to the device"),
         (replace(ON_P100, own=replace(OWN, driver=None)), Verdict.UNKNOWN, None, "ended or hung"),
-        (replace(ON_P100, nvml=reading()), Verdict.UNKNOWN, None, "shows no GPU"),
+        (replace(ON_P100, nvml=reading()), Verdict.UNKNOWN, None, "reports no GPU"),
         (
             replace(ON_P100, own=replace(OWN, shadowing={"/usr/local/cuda/lib64": ("libcudart.so.12",)})),
             Verdict.WARN,
             "leftover-environment",
-            "stand before",
+            "are loaded before",
         ),
     ],
 )
@@ -272,5 +272,5 @@ def test_a_cudnn_of_another_major_than_tensorflow_was_built_with_fails():
 
 
 def test_a_damaged_promise_is_not_known_and_outside_an_image_there_is_none():
-    assert "promise" in str(the_one(replace(ON_P100, promise="image.json: cut off"), Verdict.UNKNOWN).wanted)
+    assert "manifest" in str(the_one(replace(ON_P100, promise="image.json: cut off"), Verdict.UNKNOWN).wanted)
     assert the_one(replace(ON_P100, promise=None), Verdict.SKIP)

@@ -68,7 +68,7 @@ def test_a_damaged_list_of_hashes_is_one_message_with_its_line(tmp_path, line):
     (tmp_path / FILE).parent.mkdir()
     (tmp_path / FILE).write_text(f"# hashes\n{line}\n")
 
-    with pytest.raises(VersionsError, match=r"known-wheels.txt:2: .* is no line of sha256sum"):
+    with pytest.raises(VersionsError, match=r"known-wheels.txt:2: .* is not an sha256sum line"):
         known_wheels(tmp_path)
 
 
@@ -132,8 +132,8 @@ def test_making_locks_goes_on_where_one_index_is_out_of_reach(monkeypatch, tmp_p
         "torch-cu126-index",
     }
     assert checked == [(name, "3.12", "2.39") for name in NAMES if name != "torch-cu126-index"]
-    assert "the lock of torch-cu126-index is not made" in said
-    assert "the lock of torch-cpu is made, and not all of its wheels are in reach" in said
+    assert "the lock of torch-cu126-index was not made" in said
+    assert "the lock of torch-cpu was made, but not all of its wheels are reachable" in said
 
 
 def test_a_lock_is_resolved_for_each_platform_of_its_row_without_a_download(monkeypatch, tmp_path):

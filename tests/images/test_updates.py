@@ -61,4 +61,4 @@ def test_a_base_that_moved_is_said_with_its_digest(checkout, monkeypatch, capsys
 
     build(engine, checkout, "torch-cpu", Options(fresh=True))
 
-    assert "the base ubuntu:24.04 moved: its digest is sha256:new today" in capsys.readouterr().err
+    assert "the base ubuntu:24.04 changed: its digest is now sha256:new" in capsys.readouterr().err

@@ -230,7 +230,7 @@ def test_a_stand_in_base_is_in_the_labels():
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("torch-cpu", "for machines without a GPU"),
+        ("torch-cpu", "for hosts without a GPU"),
         ("torch-cu126", "for Pascal, Volta, Turing, Ampere, Ada, Hopper with driver 525.60.13 or newer; torch.compile"),
         ("torch-cu128", "for Volta, Turing, Ampere, Ada, Hopper, Blackwell with driver 525.60.13 or newer"),
         ("tensorflow-cuda", "for Pascal, Volta, Turing, Ampere, Ada, Hopper with driver 525.60.13 or newer"),

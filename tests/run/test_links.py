@@ -17,7 +17,7 @@ SLOW = Finding(
 )
 WRONG = replace(SLOW, check="p2p-integrity", why="wrong")
 GAP = Finding(check="p2p-copies", verdict=Verdict.SKIP, subject="host", why="no torch")
-BUSY = "contended: process 7 (job) ran beside the copies, so no number can fail"
+BUSY = "contended: process 7 (job) ran during the copies, so no result can fail"
 SEEN = Observations(
     gpus=(ObservedGpu(bus_id="0000:1b:00.0"), ObservedGpu(bus_id="0000:2b:00.0")),
     measured=Measured(failures=(CopyFailure(kind="stuck", step="one direction", pairs=((0, 1),)),)),

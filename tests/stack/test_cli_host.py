@@ -131,7 +131,7 @@ def test_explain_prints_why_and_what_would_lift_it(here):
 @pytest.mark.parametrize(
     ("words", "status", "says"),
     [
-        (["cudaa", "--gpu", "T4", "--os", "rocky-9"], 64, "'cudaa' is no component. Did you mean 'cuda'?"),
+        (["cudaa", "--gpu", "T4", "--os", "rocky-9"], 64, "'cudaa' is not a component. Did you mean 'cuda'?"),
         (["--gpu", "T4", "--os", "rocky-9", "--group", "x"], 64, "require --lock"),
         (["--gpu", "P100 PCIe", "--os", "rocky-9", "--want", "cuda=13"], 2, ""),
     ],
@@ -236,7 +236,7 @@ def test_a_lock_edited_to_something_incompatible_names_its_line(here, locked):
 
     for result in (run("plan", "--lock", locked, "--host", "node07"), run("check", "--lock", locked)):
         assert result.exit_code == 2
-        assert result.stdout.startswith(f"{locked}:{line}: ubuntu-22.04-x86_64-15f8x2: REFUSED  CUDA 13.0.2")
+        assert result.stdout.startswith(f"{locked}:{line}: ubuntu-22.04-x86_64-15f8x2: CONFLICT  CUDA 13.0.2")
 
 
 def test_check_asks_torch_itself_when_told_to(here, monkeypatch):

@@ -95,7 +95,7 @@ def test_lock_common_without_an_answer_names_the_clash_and_writes_nothing(site):
     result = run(*lock_words(site, "--common"))
 
     assert result.exit_code == 2
-    assert result.stdout.startswith("REFUSED  no torch serves both rocky-9-x86_64-2901x8")
+    assert result.stdout.startswith("CONFLICT  no torch works for both rocky-9-x86_64-2901x8")
     assert not (site / "stack.lock.yml").exists()
 
 

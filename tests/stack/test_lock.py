@@ -139,7 +139,7 @@ def test_a_host_given_twice_is_refused():
     ],
 )
 def test_a_damaged_lock_names_the_line_and_what_to_do(text, says):
-    """Make it anew."""
+    """Make it again."""
     with pytest.raises(LockError, match="gpucheck stack lock") as caught:
         read_lock(text, "stack.lock.yml")
 
@@ -178,5 +178,5 @@ def with_stack(made, name, *, version=None, kernel_module=None, **changes):
 def test_an_edited_version_or_count_is_refused_with_its_group(old, new):
     text = write_lock(lock(StackSpec(), LAB[:1]))
     assert old in text
-    with pytest.raises(LockError, match=r"^lock:\d+: \S+: .*Make it anew"):
+    with pytest.raises(LockError, match=r"^lock:\d+: \S+: .*Make it again"):
         read_lock(text.replace(old, new), "lock")

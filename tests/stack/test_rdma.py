@@ -64,7 +64,7 @@ def test_where_neither_can_be_the_plan_says_what_is_lacking_and_the_way_out(syst
     contents, ((because, _),) = peermem(planned([host(system, gpus, rdma=(CARD,))], host="node01"))
 
     assert contents == []
-    assert because.startswith("RDMA cards cannot reach GPU memory")
+    assert because.startswith("RDMA cards cannot access GPU memory")
     assert [
         word for word in ("the proprietary ones are planned", "the running one is older") if word in because
     ] == lacks

@@ -99,7 +99,7 @@ def test_a_folder_that_a_plan_names_was_seen(system):
             if match:
                 known = any(row.arch == match[2] for row in recordings.sure(match[1]))
                 known |= any(row["folder"] == match[1] and row["arch"] == match[2] for row in _complete())
-                assert known or any(row.spec.startswith("folder ") for row in one.unconfirmed), match[0]
+                assert known or any(row.spec.startswith("directory ") for row in one.unconfirmed), match[0]
         break
 
 

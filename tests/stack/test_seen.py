@@ -62,7 +62,7 @@ def test_stated_version_in_a_record_is_taken_and_unconfirmed(site, part, stated,
     found = answer(["T4"], "ubuntu-24.04", f"{part}={stated}")
 
     assert getattr(found, part) == taken
-    (reason,) = [row for row in found.reasons if row.component == part and "the tables lack it" in row.because]
+    (reason,) = [row for row in found.reasons if row.component == part and "missing from the tables" in row.because]
     assert not reason.confirmed
     # Nothing takes it that does not state it, and no other folder has it.
     assert getattr(answer(["T4"], "ubuntu-24.04"), part, None) != taken
@@ -111,7 +111,7 @@ def test_site_rows_extend_and_replace_and_every_output_names_them(site, tmp_path
     found = answer(["T4"], "ubuntu-24.04")
     assert found.container_toolkit == "1.18.9"
     assert [row.because for row in found.reasons if row.component == "tables"] == [
-        f"tables with rows of the site: {tmp_path / 'packages.yml'}"
+        f"tables with your own rows: {tmp_path / 'packages.yml'}"
     ]
 
 
@@ -140,4 +140,4 @@ def test_command_line_takes_the_folder_and_names_it(site, tmp_path):
     assert done.exit_code == 0
     assert json.loads(done.stdout)["nccl"] == "2.30.4+cuda13.2"
     assert f"tables with rows from {tmp_path}: recorded.yml" in done.stderr
-    assert "tables with rows of the site" in done.stdout
+    assert "tables with your own rows" in done.stdout

@@ -25,7 +25,7 @@ from gpucheck.stack import SpecError, StackSpec, parse_spec, read_spec, wants
         ),
         (
             "repositories:\n  nvidia-cuda:\n    signed: all\n",
-            "stack.yml:3: repositories.nvidia-cuda.signed: 'all' is none of packages, metadata, both",
+            "stack.yml:3: repositories.nvidia-cuda.signed: 'all' is not one of packages, metadata, both",
         ),
         (
             "repositories:\n  nvidia-cuda:\n    ulr: x\n",
@@ -33,8 +33,8 @@ from gpucheck.stack import SpecError, StackSpec, parse_spec, read_spec, wants
         ),
         ("schema: gpucheck.spec/9\n", "stack.yml:1: schema: 'gpucheck.spec/9' is not"),
         ("cuda:\n", "stack.yml:1: cuda: is empty"),
-        ("cuda: none\n\nnccl: 2.29.3\n", "stack.yml:3: nccl: contradicts line 1: cuda is none"),
-        ("cudnn: 9.10\ncuda: none\n", "stack.yml:1: cudnn: contradicts line 2: cuda is none"),
+        ("cuda: none\n\nnccl: 2.29.3\n", "stack.yml:3: nccl: contradicts line 1: cuda: none"),
+        ("cudnn: 9.10\ncuda: none\n", "stack.yml:1: cudnn: contradicts line 2: cuda: none"),
         ("cuda: 13.0\nnccl: 2.29.3+cuda12.9\n", "stack.yml:2: nccl: contradicts line 1: cuda is 13.0"),
     ],
 )

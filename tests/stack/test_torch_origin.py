@@ -46,7 +46,7 @@ def test_a_newer_build_elsewhere_is_named_with_the_key_that_takes_it():
     newest = [r.because for r in answer(["T4"], "ubuntu-22.04").reasons if r.component == "torch"]
 
     assert any("2.14.1+cu126 is newer" in text and "torch_origin: any" in text for text in reasons)
-    assert any("torch.compile refuses GPUs below 7.0" in text for text in reasons)
+    assert any("torch.compile rejects GPUs below 7.0" in text for text in reasons)
     assert not any("torch_origin" in text for text in newest)
 
 

@@ -1,1 +1,1 @@
-"""Collectives: bandwidth by nccl-tests' definitions, exact results in every round, the transport that NCCL took."""
+"""Collectives: bandwidth by nccl-tests' definitions, exact results in every round, the transport of NCCL."""

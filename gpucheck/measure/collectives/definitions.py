@@ -1,7 +1,7 @@
-"""What size and bandwidth mean for each collective, as NVIDIA/nccl-tests doc/PERFORMANCE.md defines them. Pure.
+"""Size and bandwidth of each collective, as NVIDIA/nccl-tests doc/PERFORMANCE.md defines them. Pure functions.
 
-Algorithm bandwidth is size over time. Bus bandwidth is that times a factor which makes it comparable with the speed of
-the links, whatever the number of ranks; exactly so for rings, and not where the switch adds up (NVLS).
+Algorithm bandwidth is size over time. Bus bandwidth multiplies it by a factor that makes it comparable with the link
+rate for any number of ranks; this is exact for rings, but not if the switch reduces the data (NVLS).
 """
 
 from typing import NamedTuple
@@ -29,19 +29,19 @@ ALL = {
 
 
 def bus_factor(name: str, ranks: int) -> float:
-    """Bus bandwidth over algorithm bandwidth. Raises LookupError for a collective that is not known."""
+    """Return bus bandwidth over algorithm bandwidth. Raises LookupError for an unknown collective."""
     if name not in ALL:
-        raise LookupError(f"no collective is called {name!r}; there are {', '.join(ALL)}")
+        raise LookupError(f"unknown collective {name!r}; known: {', '.join(ALL)}")
     if name == "all_reduce":
         return 2 * (ranks - 1) / ranks
     return (ranks - 1) / ranks if ALL[name].per_rank else 1.0
 
 
 def elements(size_bytes: int, ranks: int, element_bytes: int = 4) -> int:
-    """Elements of a buffer of about this size that divide among the ranks; at least one each."""
+    """Return the elements of a buffer of about this size, a multiple of the ranks and at least one per rank."""
     return max(1, size_bytes // element_bytes // ranks) * ranks
 
 
 def value(rank: int, index: int, number: int) -> int:
-    """What rank ``rank`` contributes at ``index`` in round ``number``: small, so that sums of floats are exact."""
+    """Return the value of ``rank`` at ``index`` in round ``number``: small, so that sums of floats are exact."""
     return (rank + 1) * ((index + number) % 7 + 1)

@@ -1,4 +1,4 @@
-"""Findings on what a run of collectives could not check, and on exact results. Links: ``diagnose``. Pure."""
+"""Findings on what a run of collectives could not check, and on exact results; ``diagnose`` evaluates links."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -22,7 +22,7 @@ UNKNOWN: Mapping[ErrorKind | str, tuple[str, str]] = {
         "nvidia-smi, free -h and df -h /tmp show what is used; smaller buffers: gpucheck collectives --sizes 8K,1M",
     ),
     "no-device": (
-        "torch in this rank does not reach the GPU, so no collective was tried",
+        "torch in this rank cannot use the GPU, so no collective was run",
         "unset CUDA_VISIBLE_DEVICES; python -c 'import torch; torch.cuda.init()' shows more; gpucheck verify",
     ),
 }
@@ -45,7 +45,7 @@ def _ending(ended: Ended) -> Iterator[Finding]:
         places = "; ".join(f"rank {rank}: {step}" for rank, step in sorted(ended.where.items()))
         calls = (f"rank {rank} is in {frame}" for rank, stack in sorted(ended.stacks.items()) for frame in stack[:3])
         yield About(check="collectives", evidence=(*calls, *([ended.output] if ended.output else []))).unknown(
-            "the ranks wait for each other: one of them, or the path between two, does not respond",
+            "the ranks wait for each other: one rank, or the path between two ranks, does not respond",
             "gpucheck bandwidth finds a pair that does not copy; try again with NCCL_P2P_DISABLE=1",
             f"the remaining collectives unknown: no end after {ended.seconds:.0f} s: {places}",
         )
@@ -56,7 +56,7 @@ def _ending(ended: Ended) -> Iterator[Finding]:
 def _failed(ended: Ended) -> Finding:
     """Return the finding on the rank that failed first; the others raise because its connections closed."""
     errors = sorted(ended.errors.items(), key=lambda item: item[1].raised)
-    lines = [f"rank {rank} was ended by {signal_name(number)}" for rank, number in ended.signals.items()]
+    lines = [f"rank {rank} was terminated by {signal_name(number)}" for rank, number in ended.signals.items()]
     lines += [f"rank {rank} failed: {error_text(e.message)} [{e.type}]" for rank, e in errors]
     places = tuple(f"rank {rank} was at: {at}" for rank, at in sorted(ended.where.items()))
     about = About(

@@ -1,4 +1,4 @@
-"""Run the ranks of this host to their end or to the deadline, and collect what they and NCCL left."""
+"""Run the ranks of this host to their end or to the deadline, and collect their reports and NCCL's logs."""
 
 import os
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ REASONS: dict[Reason, Literal["finished", "failed", "deadline"]] = {
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
     """How a run ended. where: by rank, its last progress. notes: what was changed in the environment of the ranks.
 
-    signals: of ranks that a signal ended, its number. stacks: of ranks that were stuck, their calls, innermost first.
+    signals: signal number of each terminated rank. stacks: calls of each rank that hung, innermost first.
     """
 
     reason: Literal["finished", "failed", "deadline"]
@@ -92,7 +92,7 @@ def ranks_environment(
 
 
 def _several(nodes: Nodes | None) -> bool:
-    """Return whether the network between hosts is used, which the site configures."""
+    """Return whether the network between hosts is used, which users configure."""
     return nodes is not None and nodes.interface != "lo"
 
 

@@ -1,7 +1,7 @@
-"""What NCCL took: transports, algorithms and versions out of its log (NCCL_DEBUG=INFO). Pure.
+"""Parse transports, algorithms and versions from NCCL's log (NCCL_DEBUG=INFO). Pure functions.
 
-That a multicast group was created proves nothing: NCCL makes one and may still choose rings. Only the tuning lines and
-a second run without NVLS tell which algorithm ran.
+A multicast group in the log does not mean that NCCL uses it: it may still choose rings. Only the tuning lines and a
+second run without NVLS show which algorithm ran.
 """
 
 import re
@@ -31,7 +31,7 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(text: str) -> Taken:
-    """Everything recognised; a log of another version may yield less, and never an error."""
+    """Parse all known lines; a log of another version may contain fewer of them, which is not an error."""
     text = text[:MOST_CHARACTERS]
     transports: Counter[str] = Counter()
     pairs: dict[str, str] = {}
@@ -59,7 +59,7 @@ def parse(text: str) -> Taken:
 def error_text(message: str) -> str:
     """Return the line of an exception's message that names the cause.
 
-    torch puts where it called NCCL first, and NCCL's own reason last, below "Last error:".
+    torch prints the location of its call first, and NCCL's reason last, below "Last error:".
     """
     first, _, rest = message.strip().partition("\n")
     last = " ".join(rest.rpartition(LAST_ERROR)[2].split()) if LAST_ERROR in rest else ""
@@ -67,7 +67,7 @@ def error_text(message: str) -> str:
 
 
 def _kind(via: str) -> str:
-    """``P2P/direct pointer`` and ``P2P/CUMEM/read`` are both peer to peer; NET names its plugin."""
+    """Return the transport: ``P2P/direct pointer`` and ``P2P/CUMEM/read`` are peer to peer; NET names its plugin."""
     parts = via.split("/")
     if parts[0] in ("P2P", "NET") and len(parts) > 1:
         return f"{parts[0]}/{parts[1]}"

@@ -11,9 +11,9 @@ from gpucheck.model.observations import Collective, Hang, Measured
 def measured(
     runs: Mapping[str, Ended], results: Sequence[CollectiveResult], gpus: int, *, several_hosts: bool
 ) -> Measured:
-    """A row for each result. gpus: of this host, one a rank.
+    """Return a row for each result. gpus: GPUs of this host, one per rank.
 
-    Only the largest size has a bandwidth, and none has one where the network between hosts carried it too.
+    Only the largest size has a bandwidth, and only if the network between hosts was not used.
     """
     largest = max((result.size_bytes for result in results), default=0)
     rows = tuple(
@@ -33,7 +33,7 @@ def measured(
 
 
 def _transport(ended: Ended, result: CollectiveResult) -> str | None:
-    """The one that limits most, of those that NCCL's channels name; NVLS where all_reduce was added up in a switch."""
+    """Return the slowest transport of NCCL's channels; NVLS if a switch reduced the all_reduce."""
     chosen = ended.taken.algorithms.get("AllReduce", ())
     if result.operation == "all_reduce" and any(algorithm.startswith("NVLS") for algorithm in chosen):
         return "NVLS"

@@ -19,7 +19,7 @@ PERIOD = 7
 
 
 class NoDevice(Exception):
-    """This rank's torch does not reach its GPU."""
+    """torch in this rank cannot use its GPU."""
 
 
 class Rank:
@@ -41,7 +41,7 @@ class Rank:
                 raise NoDevice(str(error)) from error
 
     def run(self) -> RankReport:
-        """Join the others, then every collective at every size."""
+        """Join the other ranks, then run every collective at every size."""
         distributed = self.torch.distributed
         self.note("rendezvous")
         options = self.options
@@ -59,7 +59,7 @@ class Rank:
         return self.report(tuple(measured))
 
     def report(self, measured: tuple[Measured, ...]) -> RankReport:
-        """What all ranks agree on, and this rank's device."""
+        """Return the results, which are the same in all ranks, and the device of this rank."""
         torch, gpu = self.torch, self.device.type == "cuda"
         nccl = ".".join(map(str, torch.cuda.nccl.version())) if gpu else None
         return RankReport(
@@ -72,10 +72,10 @@ class Rank:
         )
 
     def measure(self, name: str, size: int) -> Measured:
-        """Warm up, then in every round one collective that is checked and a timed row of them."""
+        """Warm up, then run one checked collective and a timed series in every round."""
         count = elements(size, self.world)
         self.note(f"{name} of {count * 4} bytes, warming up")
-        # Every backend has every one of them (gloo: since before torch 2.6): whatever a call raises is a failure.
+        # Every backend has all of them (gloo: since before torch 2.6), so every exception is a failure.
         call, _ = self.prepared(name, count, 0)
         for _ in range(self.options.warm_ups):
             call()
@@ -95,7 +95,7 @@ class Rank:
         )
 
     def timed(self, name: str, count: int) -> float:
-        """Mean seconds of one collective on zeros, which no number of sums can spoil."""
+        """Return mean seconds of one collective on zeros, which stay exact for any number of sums."""
         torch = self.torch
         call, _ = self.prepared(name, count, None)
         torch.distributed.barrier()
@@ -114,7 +114,7 @@ class Rank:
         return float(begin.elapsed_time(end)) / 1e3 / self.options.iterations
 
     def prepared(self, name: str, count: int, number: int | None) -> tuple[Callable[[], object], Callable[[], int]]:
-        """The collective on fresh buffers, and how many elements of its result are wrong. number None: zeros."""
+        """Return the collective on new buffers, and a function that counts wrong elements. number None: zeros."""
         torch, distributed, n, me = self.torch, self.torch.distributed, self.world, self.rank
         part = count // n
 
@@ -161,24 +161,24 @@ class Rank:
             request.wait()
 
     def slowest(self, seconds: list[float]) -> list[float]:
-        """Of each sample the time of the rank that took longest."""
+        """Return the time of the slowest rank for each sample."""
         together = self.torch.tensor(seconds, dtype=self.torch.float64, device=self.device)
         self.torch.distributed.all_reduce(together, op=self.torch.distributed.ReduceOp.MAX)
         return [float(value) for value in together.cpu()]
 
     def total(self, count: int) -> int:
-        """Summed over the ranks."""
+        """Return the sum over the ranks."""
         together = self.torch.tensor([count], dtype=self.torch.int64, device=self.device)
         self.torch.distributed.all_reduce(together)
         return int(together.item())
 
     def note(self, step: str) -> None:
-        """Record where this rank is, for the report of a rank that hangs."""
+        """Record the current step, for the report of a rank that hangs."""
         self.progress.write(step.encode())
 
 
 def main(path: str, number: str) -> None:
-    """Run every collective and leave a report or an error in the directory."""
+    """Run every collective and write a report or an error to the directory."""
 
     def work(spec: RankSpec, directory: RunDirectory) -> RankReport:
         import torch

@@ -1,4 +1,4 @@
-"""One run of collectives on this host: which ranks, launch, a second run without NVLS where it may matter, report."""
+"""Run collectives on this host: choose ranks, launch, run again without NVLS if NCCL chose it, report."""
 
 import time
 from collections import Counter
@@ -23,7 +23,7 @@ from gpucheck.processes.ranks.nodes import Nodes
 from gpucheck.topology import of
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-# A large size shows bandwidth (below 1 GiB NVLink is not filled), a small one latency; their average shows nothing.
+# A large size shows bandwidth (below 1 GiB NVLink is not filled), a small one latency; their average is meaningless.
 SIZES = {"cpu": (64 * KIB, MIB), "pcie": (8 * KIB, 128 * MIB), "nvlink": (8 * KIB, GIB)}
 CPU_RANKS = 2
 PLACES = 6  # a small collective between CPU ranks moves less than a megabyte a second
@@ -44,7 +44,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Ranks(msgspec.Struct, frozen=True, kw_only=True):
-    """scene: what was read of the host, None for CPU ranks. ring_gb_s: what a ring over NVLinks should reach."""
+    """scene: the host as it was read, None for CPU ranks. ring_gb_s: expected GB/s of a ring over NVLinks."""
 
     gpus: tuple[Gpu, ...]
     count: int
@@ -55,9 +55,9 @@ class _Ranks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measure(host: Host, options: Options) -> CollectivesReport:
-    """Run every collective at every size. Raises Unmeasurable when the request cannot be met.
+    """Run every collective at every size. Raises Unmeasurable if the options cannot be met.
 
-    The findings cover what could not be run or compared; links are left to ``diagnose``.
+    The findings list what could not be run or compared; ``diagnose`` evaluates links.
     """
     started, clock = datetime.now(timezone.utc), time.monotonic()
     ranks = _ranks(host, options)
@@ -120,7 +120,7 @@ def _runs(options: RankOptions, count: int) -> dict[str, Ended]:
 
 
 def _one_rank(ranks: _Ranks) -> Finding:
-    """A collective of one rank moves nothing: its bandwidth is 0 and its result is its own data."""
+    """Return the finding for one rank, whose collective moves no data: its bandwidth is 0."""
     return About(
         check="collectives", evidence=tuple(f"GPU {gpu.index} ({gpu.pci_bus_id})" for gpu in ranks.gpus)
     ).skips(
@@ -137,13 +137,13 @@ def _ranks(host: Host, options: Options) -> _Ranks:
         if options.devices is not None:
             raise Unmeasurable(f"--devices names GPUs, and {why}. Omit it for CPU ranks.", usage=True)
         count = options.ranks or CPU_RANKS
-        reason = f"{count} CPU ranks on this host, gloo: {why}; real traffic, and no GPU's"
+        reason = f"{count} CPU ranks on this host, gloo: {why}; real traffic, but no GPU"
         return _Ranks(gpus=(), count=count, reason=reason, sizes=SIZES["cpu"])
     gpus = choose(reading.gpus, options.devices).gpus
     admit(gpus, contended=options.contended)
     if options.ranks is not None and options.ranks > len(gpus):
         raise Unmeasurable(
-            f"--ranks {options.ranks}: the host has {count_text(len(gpus), 'GPU')}, and NCCL refuses two ranks on one.",
+            f"--ranks {options.ranks}: the host has {count_text(len(gpus), 'GPU')}, and NCCL rejects two ranks on one.",
             usage=True,
         )
     gpus = gpus[: options.ranks]
@@ -166,13 +166,13 @@ def _scene(host: Host, reading: NvmlReading, topology: Topology, gpus: tuple[Gpu
 
 
 def _ring_gb_s(scene: Scene) -> float | None:
-    """A ring is as fast as its slowest link; through NVSwitch every link of a GPU carries it. None without NVLink."""
+    """Return the GB/s of a ring: its slowest link, or all links of a GPU with NVSwitch. None without NVLink."""
     chosen = {gpu.index for gpu in scene.gpus}
     pairs = [pair for pair in scene.topology.pairs if pair.a in chosen and pair.b in chosen]
     rates = [pair.expected for pair in pairs]
     if not rates or len({pair.cls for pair in pairs}) > 1 or not str(pairs[0].cls).startswith("NV"):
         return None
-    # On a board of direct links a ring uses one neighbour's links each way, and other rings the others'.
+    # On a board of direct links a ring uses the links to one neighbor in each direction; other rings use the others.
     return rates[0].unidirectional_gb_s if all(rates) and rates[0] is not None else None
 
 

@@ -7,7 +7,7 @@ import msgspec
 from gpucheck.processes.ranks import run_directory as ranks
 from gpucheck.processes.ranks.nodes import Nodes
 
-# What failed: the collective; the program itself; memory, disk or files that ran out; access to the GPU.
+# The failed operation: the collective; the program; memory, disk or open files; access to the GPU.
 ErrorKind = Literal["collective", "defect", "no-resources", "no-device"]
 
 
@@ -32,7 +32,7 @@ RankSpec = ranks.RankSpec[RankOptions]
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """One collective at one size. seconds: of each sample's mean, the slowest rank's. wrong: elements, of all ranks."""
+    """One collective at one size. seconds: mean per sample, of the slowest rank. wrong: elements of all ranks."""
 
     operation: str
     size: int

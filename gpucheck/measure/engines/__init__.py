@@ -1,1 +1,1 @@
-"""Copy engines: how data is moved, timed and compared on GPUs, on CPU processes and on simulated machines."""
+"""Copy engines: move, time and compare data on GPUs, on CPU processes and on simulated machines."""

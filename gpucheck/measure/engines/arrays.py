@@ -1,4 +1,4 @@
-"""Patterns and comparisons over NumPy arrays. The library is handed in, because importing it is slow."""
+"""Patterns and comparisons over NumPy arrays. The library is an argument, as importing it is slow."""
 
 from typing import Any
 
@@ -9,18 +9,18 @@ SAMPLE = 64
 
 
 def pattern(library: Any, key: int, words: int) -> Any:
-    """The first words of the pattern, as signed 64-bit integers."""
+    """Return the first words of the pattern, as signed 64-bit integers."""
     index = library.arange(words, dtype=library.int64)
 
     def shift(array: Any, bits: int) -> Any:
-        # The shift of a signed array drags the sign along: the mask cuts it off again.
+        # A shift of a signed array extends the sign, which the mask removes.
         return (array >> bits) & ((1 << (64 - bits)) - 1)
 
     return pattern_array(index, key, shift)
 
 
 def compare(library: Any, array: Any, key: int) -> Comparison:
-    """A buffer against the pattern of this key, with some of the wrong words."""
+    """Compare a buffer with the pattern of this key; returns some of the wrong words."""
     wrong = library.flatnonzero(array != pattern(library, key, len(array)))
     count = len(wrong)
     if not count:
@@ -31,5 +31,5 @@ def compare(library: Any, array: Any, key: int) -> Comparison:
 
 
 def poison(array: Any, value: int) -> None:
-    """The same word all over."""
+    """Fill the array with one word."""
     array[:] = signed(value)

@@ -1,7 +1,7 @@
-"""The copy engine between CPU processes: each device is a process with two buffers that all of them can see.
+"""The copy engine between CPU processes: each device is a process with two buffers shared by all processes.
 
-The same steps, timing, statistics and integrity as on GPUs, on any machine. Its numbers are memory bandwidth between
-processes and are never judged as a GPU's. The source's process copies, as a GPU's copy engine writes.
+The same steps, timing, statistics and integrity as on GPUs, on any host. Its results are memory bandwidth between
+processes and are never evaluated like those of GPUs. The process of the source copies, like the copy engine of a GPU.
 """
 
 import mmap
@@ -28,7 +28,7 @@ class CpuEngine:
 
         self.size = setup.buffer_bytes
         self.busy = 0.0
-        # The process that opens an engine has no threads, and anonymous maps pass to no other kind of child.
+        # The process that opens an engine has no threads, and only forked children inherit anonymous maps.
         context = get_context("fork")
         count = len(setup.devices)
         # Anonymous and shared: unlike /dev/shm it is not limited to the 64 MiB that containers get.
@@ -50,11 +50,11 @@ class CpuEngine:
         )
 
     def error_code(self, error: Exception) -> int | None:  # noqa: ARG002 - no CUDA here
-        """None: there is no CUDA between CPU processes."""
+        """Return None: CPU processes do not use CUDA."""
         return None
 
     def time(self, flows: Sequence[Flow], size: int, repeats: Sequence[int]) -> tuple[float, ...]:
-        """Every source's process starts at the same moment of the clock that they share."""
+        """Start the process of every source at the same time of their shared clock."""
         begin = time.monotonic() + START_S
         region = Region(offset=0, size=size)
         orders = [("copy", flow, region, count, begin) for flow, count in zip(flows, repeats, strict=True)]
@@ -63,35 +63,35 @@ class CpuEngine:
         return tuple(seconds)
 
     def latency(self, flow: Flow, repeats: int) -> float:
-        """Small copies in a row."""
+        """Time consecutive small copies."""
         seconds = self._ask(self._copier(flow), ("copy", flow, Region(offset=0, size=16), repeats, 0.0))
         return float(seconds) / repeats
 
     def fill(self, device: int, key: int, region: Region) -> None:
-        """By the process that owns the buffer."""
+        """Run in the process that owns the buffer."""
         self._ask(device, ("fill", key, region))
 
     def poison(self, device: int, value: int, region: Region) -> None:
-        """By the process that owns the buffer."""
+        """Run in the process that owns the buffer."""
         self._ask(device, ("poison", value, region))
 
     def copy(self, flows: Sequence[Flow], region: Region, bursts: int) -> None:
-        """All at once; a process that is the source of several does one after the other."""
+        """Copy all flows simultaneously; a process with several flows copies them one after the other."""
         self._all([(self._copier(flow), ("copy", flow, region, bursts, 0.0)) for flow in flows])
 
     def compare(self, device: int, key: int, region: Region) -> Comparison:
-        """By the process that owns the buffer."""
+        """Run in the process that owns the buffer."""
         answer: Comparison = self._ask(device, ("compare", key, region))
         return answer
 
     def words(self, device: int, region: Region) -> tuple[int, ...]:
-        """As this process sees the destination."""
+        """Return the words as this process reads them."""
         start = self.size + region.offset
         view = memoryview(self.maps[device])[start : start + region.size].cast("q")
         return tuple(word & MASK for word in view)
 
     def device_seconds(self) -> float:
-        """Time spent in timed copies."""
+        """Return the time spent in timed copies."""
         return self.busy
 
     def close(self) -> None:
@@ -108,7 +108,7 @@ class CpuEngine:
         return self._all([(device, order)])[0]
 
     def _all(self, orders: Sequence[tuple[int, tuple[Any, ...]]]) -> list[Any]:
-        """Send every order, then collect the answers in the same sequence. Raises what a process raised, EOFError."""
+        """Send every order, then receive the results in this order. Raises exceptions of the processes, EOFError."""
         for device, order in orders:
             self.workers[device][1].send(order)
         answers = [self.workers[device][1].recv() for device, _ in orders]
@@ -163,7 +163,7 @@ def _work(position: int, maps: Sequence[mmap.mmap], size: int, pipe: Any, parent
         while True:
             name, *arguments = pipe.recv()
             try:
-                done = actions[name](*arguments)  # type: ignore[operator]  # each takes what its order carries
+                done = actions[name](*arguments)  # type: ignore[operator]  # the arguments match the action
             except Exception as error:
                 done = error
             pipe.send(done)
@@ -172,7 +172,7 @@ def _work(position: int, maps: Sequence[mmap.mmap], size: int, pipe: Any, parent
 
 
 def _staged(source: Any, target: Any, through: Any) -> None:
-    """Chunk by chunk over a third buffer."""
+    """Copy chunks through a third buffer."""
     for start in range(0, len(source), len(through)):
         end = min(start + len(through), len(source))
         through[: end - start] = source[start:end]

@@ -1,7 +1,7 @@
-"""Words that say where they belong: 64-bit patterns, unique by position, that can be read backwards.
+"""Invertible 64-bit patterns: every word is unique and encodes its position.
 
-Word i of a pattern is mix(key + i * STRIDE), mix being splitmix64's finalizer, a bijection of 64-bit words. A word that
-arrived in the wrong place can so be asked which position of which pattern it is, without a search.
+Word i of a pattern is mix(key + i * STRIDE), mix being splitmix64's finalizer, a bijection of 64-bit words. For a word
+in the wrong place, the inverse gives its position and pattern without a search.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ POISON = 0xDEADBEEFC0FFEE5A
 
 
 class Origin(NamedTuple):
-    """Whose data a pattern is: the run's nonce, the ordered pair, the round, and which region."""
+    """The source of a pattern: the nonce of the run, the ordered pair, the round and the region."""
 
     nonce: int
     src: int
@@ -26,7 +26,7 @@ class Origin(NamedTuple):
 
     @property
     def key(self) -> int:
-        """Where the pattern starts on the ring of 64-bit words. Different origins start far apart."""
+        """Return the start of the pattern on the ring of 64-bit words. Different origins start far apart."""
         key = 0
         for part in self:
             key = mix((key + part + 1) * STRIDE & MASK)
@@ -34,14 +34,14 @@ class Origin(NamedTuple):
 
 
 def mix(word: int) -> int:
-    """splitmix64's finalizer (Steele, Lea and Flood, 2014)."""
+    """Return splitmix64's finalizer of a word (Steele, Lea and Flood, 2014)."""
     word = ((word ^ (word >> 30)) * FIRST) & MASK
     word = ((word ^ (word >> 27)) * SECOND) & MASK
     return word ^ (word >> 31)
 
 
 def unmix(word: int) -> int:
-    """The word that ``mix`` makes this one of."""
+    """Return the word whose ``mix`` is this one."""
     word = _unshift(word, 31) * _SECOND_BACK & MASK
     word = _unshift(word, 27) * _FIRST_BACK & MASK
     return _unshift(word, 30)
@@ -55,7 +55,7 @@ def _unshift(word: int, bits: int) -> int:
 
 
 def word_at(key: int, index: int) -> int:
-    """Word ``index`` of the pattern."""
+    """Return word ``index`` of the pattern."""
     return mix((key + index * STRIDE) & MASK)
 
 
@@ -71,12 +71,12 @@ def words_at(key: int, first: int, count: int) -> list[int]:
 
 
 def index_of(key: int, word: int) -> int:
-    """The one position, of 2**64, at which this pattern holds the word."""
+    """Return the only position, of 2**64, of this word in the pattern."""
     return ((unmix(word) - key) * _STRIDE_BACK) & MASK
 
 
 def poison_for(keys: tuple[int, ...], words: int) -> int:
-    """A word that none of these patterns holds among its first ``words``, nor zero."""
+    """Return a word that is not zero and not among the first ``words`` of these patterns."""
     poison = POISON
     while any(index_of(key, poison) < words for key in keys):
         poison = mix(poison)
@@ -84,12 +84,12 @@ def poison_for(keys: tuple[int, ...], words: int) -> int:
 
 
 def signed(word: int) -> int:
-    """The word as a two's complement 64-bit integer, which is what array libraries count in."""
+    """Return the word as a two's complement 64-bit integer, as array libraries use it."""
     return word - (1 << 64) if word >> 63 else word
 
 
 def pattern_array(index: Any, key: int, shift: Callable[[Any, int], Any]) -> Any:
-    """The same words over an array of signed 64-bit positions, with the array library's wrapping arithmetic.
+    """Return the same words for an array of signed 64-bit positions, with the array library's wrapping arithmetic.
 
     shift: a logical shift to the right, which for signed arrays needs a mask.
     """

@@ -1,1 +1,1 @@
-"""What to measure, on which GPUs, and which copies at the same time. Pure."""
+"""Plan a run: the GPUs, the steps, and simultaneous copies. Pure functions."""

@@ -1,4 +1,4 @@
-"""What the copies of an ordered GPU pair occupy, by name: two pairs that share no name can be measured at once."""
+"""Links used by the copies of an ordered GPU pair: pairs without a common link can be measured simultaneously."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -12,7 +12,7 @@ from gpucheck.topology.classify import shared_bridges
 
 
 class Path(msgspec.Struct, frozen=True, kw_only=True):
-    """How one GPU reaches another. cls: the path class. resources: the links on the way, each with its direction."""
+    """The path from one GPU to another. cls: the path class. resources: its links, each with its direction."""
 
     cls: str | None
     resources: tuple[str, ...]
@@ -20,7 +20,7 @@ class Path(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def paths(gpus: Sequence[Gpu], pci: Sequence[PciDevice], topology: Topology) -> dict[tuple[int, int], Path]:
-    """The path of every ordered pair, by position in ``gpus``."""
+    """Return the path of every ordered pair, by position in ``gpus``."""
     devices = {device.bus_id.lower(): device for device in pci}
     known = {frozenset((pair.a, pair.b)): pair for pair in topology.pairs}
     answer = {}
@@ -34,9 +34,9 @@ def paths(gpus: Sequence[Gpu], pci: Sequence[PciDevice], topology: Topology) -> 
 
 
 def flow_resources(flow: Flow, between: dict[tuple[int, int], Path], to_host: Sequence[tuple[str, ...]]) -> set[str]:
-    """What a flow occupies. to_host: of each device, the links from it up to its root, without direction.
+    """Return the resources of a flow. to_host: links of each device up to its root, without direction.
 
-    A GPU's copy engines take one copy out and one in at the full rate, so the engines are resources as well.
+    A GPU's copy engines run one copy out and one in at the full rate, so the engines are resources too.
     """
     taken = set()
     if flow.src != HOST:
@@ -53,7 +53,7 @@ def flow_resources(flow: Flow, between: dict[tuple[int, int], Path], to_host: Se
 
 
 def ports_to_host(gpus: Sequence[Gpu], pci: Sequence[PciDevice]) -> tuple[tuple[str, ...], ...]:
-    """Of each GPU, the bus ids of the links from the root port down to itself."""
+    """Return for each GPU the bus ids of the links from the root port to the GPU."""
     devices = {device.bus_id.lower(): device for device in pci}
     return tuple((*device.path, device.bus_id) if (device := devices.get(g.pci_bus_id.lower())) else () for g in gpus)
 

@@ -1,4 +1,4 @@
-"""What will be measured, in which order, which copies at the same time, and how long it should take. Pure."""
+"""Plan the steps of a run: their order, simultaneous copies and expected duration. Pure functions."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -19,12 +19,12 @@ PCIE_BYTES, NVLINK_BYTES = 64 * MIB, 256 * MIB
 SAMPLES: dict[Depth, tuple[int, int]] = {"quick": (7, 7), "default": (7, 21), "full": (15, 41)}
 SWEEP_SAMPLES = (7, 9)
 UNKNOWN_GB_S = 10.0
-TOUCH_GB_S = 100.0  # filling and comparing, on the slowest GPU that is supported
+TOUCH_GB_S = 100.0  # rate of filling and comparing on the slowest supported GPU
 LATENCY_S = 20e-6
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """What the plan needs to know. between: by ordered positions. to_host: of each device, its links up to the root."""
+    """The input of a plan. between: by ordered positions. to_host: links of each device up to its root."""
 
     devices: tuple[Device, ...]
     between: dict[tuple[int, int], Path] = msgspec.field(default_factory=dict)
@@ -32,7 +32,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for. sizes: of the sweep, in bytes. tensor_bytes: of the tensor that goes there and back.
+    """The requested measurements. sizes: of the sweep, in bytes. tensor_bytes: of the tensor copied to and from a GPU.
 
     local: copies inside one device instead of between devices.
     peer_access, numa_nodes: as in Opened.
@@ -50,14 +50,14 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def buffer_bytes(machine: Machine, wish: Wish) -> int:
-    """What each buffer should hold."""
+    """Return the size of each buffer in bytes."""
     fast = any((path.cls or "").startswith("NV") for path in machine.between.values()) or wish.local
     most = max((*wish.sizes, wish.tensor_bytes or 0, NVLINK_BYTES if fast else PCIE_BYTES))
     return -(-most // PAGE) * PAGE
 
 
 def plan(machine: Machine, wish: Wish) -> tuple[Step, ...]:
-    """Every step, in order: data first, then speed, so that no number is made by copies that do not arrive."""
+    """Return every step in order: integrity first, then speed, so that no result comes from corrupt copies."""
     if wish.local:
         return tuple(_local(machine, wish))
     if wish.tensor_bytes is not None:
@@ -80,12 +80,12 @@ def in_rounds(machine: Machine, groups: Sequence[tuple[Flow, ...]]) -> tuple[tup
 
 
 def alone(machine: Machine, wish: Wish, flows: tuple[Flow, ...]) -> Step:
-    """One pair by itself, one way or both: what a low number must be confirmed by."""
+    """Return the step that measures one pair alone, in one or both directions, to confirm a low result."""
     return _timed(machine, wish, "alone" if len(flows) == 1 else "both directions alone", flows)
 
 
 def pairs(machine: Machine) -> list[tuple[int, int]]:
-    """Every ordered pair of positions."""
+    """Return every ordered pair of positions."""
     return list(permutations(range(len(machine.devices)), 2))
 
 
@@ -98,14 +98,14 @@ def _integrity(machine: Machine, wish: Wish) -> Iterator[Step]:
             yield _checked(machine, wish, "integrity", (flow,), _regions(wish), count, 1)
     groups = [(Flow(src=a, dst=b),) for a, b in pairs(machine)]
     for flows in in_rounds(machine, groups):
-        # Whole rounds at once, while the sources are read by the host as well: other pairs' traffic is the load.
+        # Entire rounds simultaneously, while the host reads the sources too: the traffic of other pairs is the load.
         load = tuple(Flow(src=flow.src, dst=HOST) for flow in flows)
         largest = _regions(wish)[-1:]
         yield _checked(machine, wish, "integrity under load", (*flows, *load), largest, 1 if quick else 3, 4)
 
 
 def _regions(wish: Wish) -> tuple[Region, ...]:
-    """4 KiB, one that is not aligned to a large page, and the size that is timed."""
+    """Return regions: 4 KiB, one not aligned to a large page, and the timed size."""
     small = Region(offset=0, size=PAGE)
     if wish.depth == "quick" or wish.buffer_bytes <= 4 * MIB:
         return small, Region(offset=PAGE, size=min(wish.buffer_bytes, 16 * MIB) - PAGE)
@@ -118,7 +118,7 @@ def _unidirectional(machine: Machine, wish: Wish) -> Iterator[Step]:
     methods: tuple[Method, ...] = DIRECT if wish.depth == "full" else ("ce-write",)
     for method in methods:
         groups = [(flow,) for a, b in pairs(machine) for flow in _flows(wish, a, b, (method,))]
-        # Of two GPUs the second direction would be all that runs beside the first: that is the next question.
+        # With two GPUs only the opposite direction could run simultaneously; the bidirectional steps measure that.
         for flows in in_rounds(machine, groups) if len(machine.devices) > 2 else groups:
             yield _timed(machine, wish, "one direction", flows)
 
@@ -130,14 +130,14 @@ def _bidirectional(machine: Machine, wish: Wish) -> Iterator[Step]:
 
 
 def _latencies(machine: Machine, wish: Wish) -> Iterator[Step]:
-    """Of small copies by the copy engine, and of single loads by a kernel where the engine has one."""
+    """Plan latencies of small copies by the copy engine, and of single loads if the engine has a kernel for them."""
     for a, b in pairs(machine):
         yield _latency(wish, (Flow(src=a, dst=b),))
         yield from (_latency(wish, (flow,)) for flow in _flows(wish, a, b, ("sm-read",)))
 
 
 def _staged(machine: Machine, wish: Wish) -> Iterator[Step]:
-    """The reference without peer access: of each class one pair, of a full run every pair."""
+    """Plan the reference without peer access: one pair of each class, in a full run every pair."""
     if "staged" not in wish.methods:
         return
     chosen = pairs(machine)
@@ -152,7 +152,7 @@ def _staged(machine: Machine, wish: Wish) -> Iterator[Step]:
 
 
 def _host(machine: Machine, wish: Wish) -> Iterator[Step]:
-    """Pinned memory on the device's own NUMA node; of a full run on every node, where the host has several."""
+    """Plan copies with pinned memory on the NUMA node of the device, in a full run on every node."""
     nodes = wish.numa_nodes if wish.depth == "full" and len(wish.numa_nodes) > 1 else ()
     for device in range(len(machine.devices)):
         for node in (None, *nodes):
@@ -161,7 +161,7 @@ def _host(machine: Machine, wish: Wish) -> Iterator[Step]:
 
 
 def _contention(machine: Machine, wish: Wish) -> Iterator[Step]:
-    """Everything at once. What comes out is the machine's, and is no pair's number."""
+    """Plan simultaneous copies of all pairs. The result describes the host, not a pair."""
     if len(machine.devices) > 2:
         all_pairs = tuple(Flow(src=a, dst=b) for a, b in pairs(machine))
         yield _timed(machine, wish, "all to all", all_pairs, PCIE_BYTES)
@@ -169,7 +169,7 @@ def _contention(machine: Machine, wish: Wish) -> Iterator[Step]:
 
 
 def _sweep(machine: Machine, wish: Wish) -> Iterator[Step]:
-    """The sizes asked for, on one pair of each class."""
+    """Plan the requested sizes, on one pair of each class."""
     first: dict[str | None, tuple[int, int]] = {}
     for pair in pairs(machine):
         first.setdefault(machine.between[pair].cls if pair in machine.between else None, pair)
@@ -192,7 +192,7 @@ def _local(machine: Machine, wish: Wish) -> Iterator[Step]:
 
 
 def _tensor(machine: Machine, wish: Wish) -> Iterator[Step]:
-    """The one-liner of the guides: a tensor from the first GPU to the second and back, checked and timed."""
+    """Plan the example of many guides: copy a tensor from the first GPU to the second and back, checked and timed."""
     size = wish.tensor_bytes or 0
     ways = ((0, 1), (1, 0)) if len(machine.devices) > 1 else ((0, 0),)
     for src, dst in ways:
@@ -202,7 +202,7 @@ def _tensor(machine: Machine, wish: Wish) -> Iterator[Step]:
 
 
 def _flows(wish: Wish, src: int, dst: int, wanted: Sequence[Method]) -> Iterator[Flow]:
-    """The methods that the engine has. A kernel addresses the other GPU's memory, which peer access alone allows."""
+    """Yield flows for the methods of the engine. A kernel that reads or writes another GPU needs peer access."""
     for method in wanted:
         accessing, owner = (dst, src) if method == "sm-read" else (src, dst)
         refused = method.startswith("sm-") and wish.peer_access and not wish.peer_access[accessing][owner]
@@ -258,7 +258,7 @@ def _class(machine: Machine, flow: Flow) -> str:
 
 
 def _rates(machine: Machine, flows: Sequence[Flow]) -> list[float]:
-    """What each flow should reach, for the planned time only; flows that share a link share its rate."""
+    """Return the estimated rate of each flow, for the planned time only; flows with a common link share its rate."""
     taken = [flow_resources(flow, machine.between, machine.to_host) for flow in flows]
     crowd = Counter(resource for resources in taken for resource in resources)
     rates = []

@@ -8,7 +8,7 @@ def rounds(items: Sequence[AbstractSet[str]], pairs: Sequence[tuple[int, int]]) 
     """Positions of ``items`` by round: each item joins the first round in which its resources are free.
 
     items: the resources of each copy. pairs: the (source, destination) of each copy. Copies are taken in cyclic order,
-    which gives the fewest rounds if every GPU reaches every other alike, as through NVSwitch.
+    which gives the fewest rounds if all paths are identical, as with NVSwitch.
     """
     count = max(map(max, pairs), default=0) + 1
     bidirectional = len(set(map(frozenset, pairs))) == len(pairs)
@@ -25,7 +25,7 @@ def rounds(items: Sequence[AbstractSet[str]], pairs: Sequence[tuple[int, int]]) 
 
 
 def _turn(a: int, b: int, count: int, bidirectional: bool) -> int:
-    """The distance around the circle; of bidirectional pairs the day of a round-robin tournament (circle method)."""
+    """Return the distance around the circle; for bidirectional pairs the round of a round-robin tournament."""
     if not bidirectional:
         return (b - a) % count
     days = count - 1 + count % 2

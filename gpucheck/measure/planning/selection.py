@@ -1,4 +1,4 @@
-"""Which GPUs, and whether they can be measured now. Pure; every refusal says what to do instead."""
+"""Select GPUs, and check whether they can be measured. Pure functions; every error states what to do."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ MPS_SERVER = "nvidia-cuda-mps-server"
 
 
 class Unmeasurable(Exception):
-    """Nothing can be measured as asked. usage: the request itself is wrong. finding: the same for a report."""
+    """The measurement is not possible. usage: the options are wrong. finding: the same for a report."""
 
     def __init__(self, message: str, *, usage: bool = False, finding: Finding | None = None) -> None:
         super().__init__(message)
@@ -30,9 +30,9 @@ class Chosen(NamedTuple):
 
 
 def choose(gpus: Sequence[Gpu], words: str | None) -> Chosen:
-    """The GPUs that ``0,1`` or a list of UUIDs names, all of them by default. Raises Unmeasurable.
+    """Return the GPUs named by ``0,1`` or a list of UUIDs, all by default. Raises Unmeasurable.
 
-    ``0,0`` is the same GPU twice on purpose: copies inside it.
+    ``0,0`` names one GPU twice, for copies inside it.
     """
     if words is None:
         return Chosen(tuple(gpus), local=len(gpus) == 1)
@@ -44,7 +44,7 @@ def choose(gpus: Sequence[Gpu], words: str | None) -> Chosen:
     if len(once) < len(found):
         twice = next(gpu for gpu in found if sum(other.index == gpu.index for other in found) > 1)
         raise Unmeasurable(
-            f"--devices {words}: GPU {twice.index} ({twice.pci_bus_id}) is named twice. Name each GPU once, or say "
+            f"--devices {words}: GPU {twice.index} ({twice.pci_bus_id}) is named twice. Name each GPU once, or use "
             f"--devices {twice.index},{twice.index} for copies inside one GPU.",
             usage=True,
         )
@@ -52,7 +52,7 @@ def choose(gpus: Sequence[Gpu], words: str | None) -> Chosen:
 
 
 def _named(gpus: Sequence[Gpu], token: str) -> Gpu:
-    there = f"This host has GPU {', '.join(str(gpu.index) for gpu in gpus)}." if gpus else "This host has none."
+    there = f"This host has GPU {', '.join(str(gpu.index) for gpu in gpus)}." if gpus else "This host has no GPU."
     if token.isascii() and token.isdigit():
         for gpu in gpus:
             if gpu.index == int(token):
@@ -66,14 +66,14 @@ def _named(gpus: Sequence[Gpu], token: str) -> Gpu:
 
 
 def admit(gpus: Sequence[Gpu], *, contended: bool) -> tuple[str, ...]:
-    """Notes for the report. Raises Unmeasurable for MIG, for a GPU that takes no process, and for a busy one."""
+    """Notes for the report. Raises Unmeasurable for MIG, for a GPU that accepts no process, and for a busy one."""
     cut = [gpu for gpu in gpus if gpu.health.mig]
     if cut:
         raise _refuse(
             cut,
             "MIG is on",
-            "a GPU cut into MIG instances has no peer to peer",
-            "switch it off (nvidia-smi -mig 0, then reset the GPU), or leave these GPUs out with --devices",
+            "MIG instances do not support peer access",
+            "turn it off (nvidia-smi -mig 0, then reset the GPU), or omit these GPUs with --devices",
             cause="mig-enabled",
             verdict=Verdict.SKIP,
         )
@@ -82,7 +82,7 @@ def admit(gpus: Sequence[Gpu], *, contended: bool) -> tuple[str, ...]:
         raise _refuse(
             closed,
             "compute mode is prohibited",
-            "the GPU accepts no process that computes",
+            "the GPU accepts no compute process",
             "nvidia-smi -c 0",
             cause="compute-mode-exclusive",
         )
@@ -91,14 +91,14 @@ def admit(gpus: Sequence[Gpu], *, contended: bool) -> tuple[str, ...]:
         raise _refuse(
             busy,
             f"in use by {_processes(busy)}",
-            "another process's traffic would be measured with ours, and ours would slow it down",
-            "wait until it ends, leave the GPU out with --devices, or accept numbers that cannot fail: --contended",
+            "the results would include traffic of the other process, and the copies would slow it down",
+            "wait until it exits, omit the GPU with --devices, or accept results that cannot fail: --contended",
         )
-    return (f"contended: {_processes(busy)} ran beside the copies, so no number can fail",) if busy else ()
+    return (f"contended: {_processes(busy)} ran during the copies, so no result can fail",) if busy else ()
 
 
 def _copies_too(process: GpuProcess) -> bool:
-    """The MPS server itself is idle: its clients are processes of their own."""
+    """Return whether a process may copy; the MPS server is idle, its clients are separate processes."""
     return process.kind == "compute" and Path(process.name or "").name != MPS_SERVER
 
 
@@ -134,9 +134,9 @@ def _refuse(
 
 
 def room(gpus: Sequence[Gpu], wanted_bytes: int) -> tuple[int, str | None]:
-    """The size of each of two buffers that fits the fullest GPU, and a note where that is less than wanted.
+    """Return the buffer size that fits the GPU with the least free memory, and a note if it is less than requested.
 
-    Raises Unmeasurable when not even a small one fits.
+    Raises Unmeasurable if not even a small one fits.
     """
     free = [
         (gpu.memory_bytes - gpu.health.memory_used_bytes, gpu)
@@ -154,12 +154,12 @@ def room(gpus: Sequence[Gpu], wanted_bytes: int) -> tuple[int, str | None]:
             [fullest],
             f"{least // MIB} MiB free",
             f"two buffers and a CUDA context need {(RESERVE_BYTES + 2 * LEAST_BYTES) // MIB} MiB",
-            "nvidia-smi shows who uses the memory; end it, or leave the GPU out with --devices",
+            "nvidia-smi shows the processes that use the memory; end them, or omit the GPU with --devices",
         )
     shrunk = f"buffers shrunk from {wanted_bytes // MIB} to {fits // MIB} MiB"
     return fits, f"{shrunk}: GPU {fullest.index} has {least // MIB} MiB free"
 
 
 def device(gpu: Gpu) -> Device:
-    """The GPU as an end of copies."""
+    """Return the GPU as a device of copies."""
     return Device(index=gpu.index, name=gpu.name, bus_id=gpu.pci_bus_id, uuid=gpu.uuid, numa_node=gpu.numa_node)

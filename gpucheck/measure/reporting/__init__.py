@@ -1,1 +1,1 @@
-"""From the results of a run to observations, gaps and the report. Pure."""
+"""Convert the results of a run to observations, gaps and the report. Pure functions."""

@@ -1,4 +1,4 @@
-"""What a run could not look at, and why; and the data of copies that use no link. Links are judged elsewhere. Pure."""
+"""Findings on what a run could not measure, and on data of copies without a link. Other modules evaluate links."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -17,15 +17,15 @@ SHOWN = 8
 
 
 class Reason(NamedTuple):
-    """Why a result is unknown: for the headline, the explanation and the remedy."""
+    """The reason of an unknown result: headline, explanation and fix."""
 
     headline: str
     why: str
     fix: str
 
 
-DEFECT_FIX = f"Report it with the output of: {AGAIN} --format json. Another --engine may work meanwhile."
-# None of these says anything about a link, a GPU or the driver.
+DEFECT_FIX = f"Report it with the output of: {AGAIN} --format json. Another --engine may work."
+# None of these is related to a link, a GPU or the driver.
 UNKNOWN: dict[FailureKind, Reason] = {
     "not-timed": Reason(
         "the copies could not be queued in time",
@@ -35,12 +35,12 @@ UNKNOWN: dict[FailureKind, Reason] = {
     ),
     "no-memory": Reason(
         "out of memory",
-        "A GPU or the host had no memory left for this step.",
-        f"nvidia-smi and free -h show what uses the memory; end it, then: {AGAIN}",
+        "A GPU or the host had too little free memory for this step.",
+        f"nvidia-smi and free -h show which processes use the memory; end them, then: {AGAIN}",
     ),
     "no-process": Reason(
         "the measuring process could not be started",
-        "The operating system refused the process: memory, processes or open files ran out. Nothing was measured.",
+        "The operating system did not start it: memory, processes or open files ran out. Nothing was measured.",
         f"free -h; ulimit -a; in a container raise its limits; then: {AGAIN}",
     ),
     "killed": Reason(
@@ -50,7 +50,7 @@ UNKNOWN: dict[FailureKind, Reason] = {
     ),
     "defect": Reason(
         "a defect of gpucheck or of a Python package that it uses",
-        "The measuring process failed by itself. This says nothing about the GPUs, their links or the driver.",
+        "The measuring process failed. The failure is unrelated to the GPUs, their links and the driver.",
         DEFECT_FIX,
     ),
     "not-started": Reason(
@@ -59,15 +59,15 @@ UNKNOWN: dict[FailureKind, Reason] = {
         "gpucheck verify --level quick checks driver and GPUs",
     ),
 }
-# Between CPU processes there is neither driver nor link.
+# Copies between CPU processes use neither driver nor link.
 OF_PROCESSES: dict[FailureKind, Reason] = {
     "stuck": Reason("the copy hung", "A process on the CPU did not respond. No GPU was used.", DEFECT_FIX),
-    "crashed": Reason("the measuring process crashed", "Native code ended it. No GPU was used.", DEFECT_FIX),
+    "crashed": Reason("the measuring process crashed", "It failed in native code. No GPU was used.", DEFECT_FIX),
 }
 
 
 def gaps(results: Results, *, gpus: bool, loaded: bool) -> tuple[Finding, ...]:
-    """Findings about what was not measured. gpus: False between CPU processes. loaded: NVML was read while copying."""
+    """Return findings about what was not measured. gpus: False for CPU processes. loaded: NVML was read meanwhile."""
     found = [*_failures(results, UNKNOWN if gpus else UNKNOWN | OF_PROCESSES)]
     if results.opened is None:
         return tuple(found)
@@ -77,15 +77,15 @@ def gaps(results: Results, *, gpus: bool, loaded: bool) -> tuple[Finding, ...]:
     elif not loaded:
         found.append(
             About(check="links-under-load").unknown(
-                "NVML did not answer in time, or the copies were over too soon",
-                "gpucheck bandwidth --level full takes longer and is looked at more often",
+                "NVML did not respond in time, or the copies finished too early",
+                "gpucheck bandwidth --level full takes longer and reads NVML more often",
                 "link state under load unknown: no NVML reading while copies ran",
             )
         )
     if gpus and len(results.devices) == 1:
         found.append(
             About(check="p2p-bandwidth").skips(
-                "a single GPU has no pair: copies inside it and to the host were measured",
+                "a single GPU has no pair; copies inside it and to the host were measured",
                 "not applicable: 1 GPU, no pair",
             )
         )
@@ -93,7 +93,7 @@ def gaps(results: Results, *, gpus: bool, loaded: bool) -> tuple[Finding, ...]:
 
 
 def _failures(results: Results, reasons: dict[FailureKind, Reason]) -> Iterator[Finding]:
-    """One finding for each reason why steps have no result; nothing of copies that the driver or a link failed."""
+    """Yield one finding for each reason of missing results, except failures of the driver or a link."""
     for failure in results.failures:
         if failure.kind == "missing-package":
             package = PACKAGE.get(failure.detail, failure.detail)
@@ -113,14 +113,14 @@ def _failures(results: Results, reasons: dict[FailureKind, Reason]) -> Iterator[
         )
     if results.gave_up and results.opened is not None:
         yield COPIES.unknown(
-            "No further copy was tried: each of them could take its whole deadline.",
+            "No further copy was tried: each could wait until its deadline.",
             f"Resolve the other findings, then: {AGAIN}",
             f"the remaining copies unknown: {results.gave_up}",
         )
 
 
 def _unknown(failures: Sequence[Failure], reason: Reason, results: Results) -> Finding:
-    """All failures of one kind. Only timings name the pair: the other reasons are the process's."""
+    """Return the finding on all failures of one kind. Only timings name the pair; other reasons concern the process."""
     timed = failures[0].kind == "not-timed"
     pairs = copied_pairs(failures) if timed else []
     steps = ", ".join(dict.fromkeys(failure.purpose for failure in failures))
@@ -133,13 +133,13 @@ def _unknown(failures: Sequence[Failure], reason: Reason, results: Results) -> F
     )
     what = "timings" if timed else "results"
     fix = "\n".join(dict.fromkeys(failure.fix for failure in failures if failure.fix)) or reason.fix
-    # An engine that knows what to do knows what is wrong.
+    # An engine that states a fix also states the cause.
     why = "\n".join(dict.fromkeys(f"{failure.detail}." for failure in failures if failure.fix)) or reason.why
     return about.unknown(why, fix, f"{what} unknown{where} ({steps}): {reason.headline}")
 
 
 def _copy(failure: Failure, results: Results) -> str:
-    """What was tried."""
+    """Return the failed operation as text."""
     if failure.purpose == "open":
         return "opening the copy engine"
     if pairs := copied_pairs([failure]):
@@ -149,12 +149,12 @@ def _copy(failure: Failure, results: Results) -> str:
 
 
 def _data(results: Results, *, gpus: bool) -> Iterator[Finding]:
-    """That nothing was compared; and what was, inside one device or between processes, where no link is used."""
+    """Yield a finding if nothing was compared, and on compared data inside one device or between processes."""
     checks = [check for _, check in results.checks if not gpus or check.flow.src == check.flow.dst]
     bad = [check for check in checks if check.mismatches]
     if not any(check.bytes_verified for _, check in results.checks):
         yield About(check="p2p-integrity").unknown(
-            "no copy was checked, so nothing is known about the data that arrives",
+            "no copy was checked, so data integrity is unknown",
             "resolve the other findings, which name what prevented the copies, then: gpucheck bandwidth",
             "data integrity unknown: 0 bytes compared",
         )
@@ -172,8 +172,8 @@ def _wrong(bad: Sequence[Check], results: Results, *, gpus: bool) -> Finding:
     return about.fails(
         f"{pairs_text(results, pairs)}: {count_text(sum(c.mismatches for c in bad), '8-byte word')} wrong",
         0,
-        "the memory of this GPU, or its way to it, changes data" if gpus else "memory of this host changes data",
-        "dmesg | grep -e Xid -e AER -e EDAC; if it returns, replace the part",
+        "memory of this GPU, or the path to it, corrupts data" if gpus else "memory of this host corrupts data",
+        "dmesg | grep -e Xid -e AER -e EDAC; if it happens again, replace the component",
         "data-corruption" if gpus else None,
     )
 
@@ -181,6 +181,6 @@ def _wrong(bad: Sequence[Check], results: Results, *, gpus: bool) -> Finding:
 def _processes(results: Results) -> Finding:
     pairs = sum(1 for _ in results.measured())
     return About(check="p2p-bandwidth").skips(
-        "copies between CPU processes through shared memory: they prove the method, and say nothing about GPUs",
+        "copies between CPU processes through shared memory test the method; the result does not apply to GPUs",
         f"not applicable: {count_text(pairs, 'pair')} of CPU processes, no GPU",
     )

@@ -1,6 +1,6 @@
-"""From the results of a run to observations: every number with its uncertainty, damaged data, copies without a result.
+"""Convert results to observations: values with their uncertainty, corrupt data, copies without a result.
 
-Rates are kept with six digits, so that they are the same after a way through JSON.
+Rates have six digits, so that they are the same after JSON encoding.
 """
 
 from collections.abc import Iterable, Sequence
@@ -35,18 +35,18 @@ LEAST = 1e-9  # a fraction below it is written as 0
 
 
 def observations(results: Results, machine: Machine, scene: Scene) -> Observations:
-    """Everything that is known of the machine and of its links after (or during) a run.
+    """Return observations of the host and its links after (or during) a run.
 
     Pairs of the results are positions in ``scene.gpus``.
     """
     around = surroundings(scene)
     if results.opened is not None and len(results.opened.peer_access) > 1:
-        around = replace(around, p2p_access=results.opened.peer_access)  # CUDA's answer counts for copies, not NVML's
+        around = replace(around, p2p_access=results.opened.peer_access)  # CUDA's value applies to copies, not NVML's
     return replace(around, measured=measured(results, machine, scene))
 
 
 def measured(results: Results, machine: Machine, scene: Scene) -> Measured:
-    """The numbers. A matrix without one is None; nothing at all where the copy engine did not open."""
+    """Return the measured values. An empty matrix is None; all are empty if the copy engine did not open."""
     failures = tuple(_failure(failure, results) for failure in results.failures if failure.is_the_copys)
     if results.opened is None:
         return Measured(failures=failures)
@@ -85,7 +85,7 @@ def _digits(number: float) -> float:
 
 
 def _part(number: float) -> float:
-    """A fraction from 0 to 1."""
+    """Return a fraction from 0 to 1."""
     return min(number, 1.0) if number >= LEAST else 0.0
 
 
@@ -99,7 +99,7 @@ def _flags(count: int, cells: dict[Pair, bool]) -> Flags | None:
 
 
 def _each_way(cells: dict[Pair, Cell]) -> dict[Pair, Cell]:
-    """Of unordered pairs, both cells."""
+    """Return both cells of unordered pairs."""
     return cells | {(b, a): value for (a, b), value in cells.items()}
 
 
@@ -112,7 +112,7 @@ def _latencies(results: Results, method: str) -> dict[Pair, float]:
 
 
 def _host_rates(results: Results, place: int) -> tuple[Timing | None, Timing | None] | None:
-    """To the device and from it; None where neither was measured."""
+    """Return timings to and from the device; None if neither was measured."""
     found = results.host.get(Flow(src=HOST, dst=place)), results.host.get(Flow(src=place, dst=HOST))
     return found if any(found) else None
 
@@ -127,13 +127,13 @@ def _host_device(results: Results, place: int) -> HostDevice:
 
 
 def _common(kinds: Iterable[str | None]) -> Damage | None:
-    """The kind of damage where all is of one kind."""
+    """Return the corruption type if all rows have the same."""
     found = list(kinds)
     return found[0] if len(found) == 1 and found[0] != "mixed" else None  # type: ignore[return-value]  # one of them
 
 
 def _damaged(results: Results, machine: Machine) -> Iterable[Damaged]:
-    """One row for all pairs with the same damage on the same kind of path, and one for what only the host saw."""
+    """Return one row for all pairs with the same corruption on the same path class, and one for host mismatches."""
     alike: dict[tuple[str, bool], list[tuple[bool, Check]]] = {}
     doubted = []
     for loaded, check in results.checks:
@@ -154,7 +154,7 @@ def _damaged(results: Results, machine: Machine) -> Iterable[Damaged]:
 def _alike(rows: Sequence[tuple[bool, Check]], wrong: int) -> Damaged:
     checks = [check for _, check in rows]
     methods = sorted({check.flow.method for check in checks})
-    rounds = f"{sum(check.bad_rounds for check in checks)} of {sum(check.rounds for check in checks)} rounds damaged"
+    rounds = f"{sum(check.bad_rounds for check in checks)} of {sum(check.rounds for check in checks)} rounds corrupt"
     return Damaged(
         pairs=tuple(sorted({(check.flow.src, check.flow.dst) for check in checks})),
         damage=checks[0].damage,
@@ -169,7 +169,7 @@ def _alike(rows: Sequence[tuple[bool, Check]], wrong: int) -> Damaged:
 
 
 def _failure(failure: Failure, results: Results) -> CopyFailure:
-    """detail begins with the name of CUDA's code, or with the GPU of a copy that is between no two GPUs."""
+    """Return the failure; its detail begins with the name of CUDA's code, or the GPU of a copy within one GPU."""
     pairs = tuple(pair for pair in copied_pairs([failure]) if pair[0] != pair[1])
     parts = [
         "" if pairs else where_copied(failure, results),

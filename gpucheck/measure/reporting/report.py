@@ -1,4 +1,4 @@
-"""From results to the report: positions become rows and columns, seconds become rates."""
+"""Convert results to the report: positions to rows and columns, seconds to rates."""
 
 import msgspec
 
@@ -24,7 +24,7 @@ PLACES = 2
 
 
 def devices(results: Results, machine: Machine) -> tuple[MeasuredDevice, ...]:
-    """The rows and columns."""
+    """Return the rows and columns."""
     known = results.opened.fabric_handles if results.opened else ()
     handles = known or (None,) * len(machine.devices)
     return tuple(
@@ -34,7 +34,7 @@ def devices(results: Results, machine: Machine) -> tuple[MeasuredDevice, ...]:
 
 
 def measured(timing: Timing) -> Measured:
-    """A timing as rates."""
+    """Return a timing as rates."""
     return Measured(
         gb_s=round(timing.gb_s, PLACES),
         mad_percent=round(100 * timing.mad_s / timing.median_s, PLACES),
@@ -46,7 +46,7 @@ def measured(timing: Timing) -> Measured:
 
 
 def measured_pairs(results: Results, machine: Machine) -> tuple[MeasuredPair, ...]:
-    """Every ordered pair, measured or not."""
+    """Return every ordered pair, measured or not."""
     verified: dict[tuple[int, int], int] = {}
     for _, check in results.checks:
         ends = check.flow.src, check.flow.dst
@@ -94,7 +94,7 @@ def _pair(src: int, dst: int, results: Results, machine: Machine, verified: int)
 
 
 def matrices(results: Results, machine: Machine) -> dict[str, Matrix]:
-    """Named as ``gpucheck diagnose`` reads them. A matrix without a number is left out."""
+    """Return matrices with their names in ``gpucheck diagnose``. Empty matrices are omitted."""
     count = range(len(machine.devices))
     both = {
         pair: round(total(timings), PLACES)
@@ -125,7 +125,7 @@ def _latencies(results: Results, method: str) -> dict[tuple[int, int], float]:
 
 
 def host_links(results: Results, machine: Machine) -> tuple[HostLink, ...]:
-    """Host to device and back, for the devices where it was measured."""
+    """Return copies from host to device and back, for the devices measured."""
     rates = {(flow.src, flow.dst, flow.node): round(t.gb_s, PLACES) for flow, t in results.host.items()}
     nodes = sorted({flow.node for flow in results.host if flow.node is not None})
 
@@ -144,20 +144,20 @@ def host_links(results: Results, machine: Machine) -> tuple[HostLink, ...]:
 
 
 def peer_access(results: Results, scene: Scene | None) -> PeerAccess | None:
-    """What CUDA offers beside NVML's status."""
+    """Return peer access as CUDA reports it, with NVML's status."""
     if results.opened is None or not results.opened.peer_access or len(results.devices) < 2:
         return None
     return PeerAccess(cuda=results.opened.peer_access, nvml=nvml_status(scene) or () if scene is not None else ())
 
 
 def local(results: Results, machine: Machine) -> tuple[float | None, ...]:
-    """Copies inside each device; empty where none were asked for. Bytes copied, not bytes read and written."""
+    """Return copies inside each device, empty unless requested. Counts bytes copied, not bytes read and written."""
     rates = [results.one_way(place, place) for place in range(len(machine.devices))]
     return tuple(round(t.gb_s, PLACES) if t else None for t in rates) if any(rates) else ()
 
 
 def crowds(results: Results) -> tuple[Crowd, ...]:
-    """What the machine carries when everything copies."""
+    """Return the total rates of simultaneous copies."""
     return tuple(
         Crowd(
             name=name,
@@ -170,7 +170,7 @@ def crowds(results: Results) -> tuple[Crowd, ...]:
 
 
 def sizes(results: Results, machine: Machine) -> tuple[SizePoint, ...]:
-    """The sweep."""
+    """Return the results of the sweep."""
     return tuple(
         SizePoint(
             src=t.flow.src,
@@ -184,7 +184,7 @@ def sizes(results: Results, machine: Machine) -> tuple[SizePoint, ...]:
 
 
 def tensor(results: Results) -> dict[str, float]:
-    """There and back: bytes, and GB/s and milliseconds of each way."""
+    """Return the tensor copy: bytes, and GB/s and milliseconds of each direction."""
     answer: dict[str, float] = {}
     for flow, timing in results.together.items():
         way = f"{results.devices[flow.src].index} to {results.devices[flow.dst].index}"
@@ -195,27 +195,27 @@ def tensor(results: Results) -> dict[str, float]:
 
 
 def method(results: Results) -> tuple[str, ...]:
-    """How the numbers were made: what a reader needs to compare them with another tool's."""
+    """Return the method as text, for comparison with other tools."""
     if results.opened is None:
         return ()
     lines = [
         f"clock: {results.opened.clock}",
-        "bandwidth: the source writes; copies are queued before they start, 10 to 20 ms a sample, at least 7 samples "
-        "after 50 ms of warm-up; the median counts, GB/s is 10**9 bytes per second",
+        "bandwidth: the source writes; copies are queued before they start, 10 to 20 ms per sample, at least 7 samples "
+        "after 50 ms of warm-up; values are medians, GB/s is 10**9 bytes per second",
     ]
     if results.both:
         lines.append("both directions: sum of the two, started together")
     if results.latency:
-        lines.append("latency: 16-byte copies in a row, each after the one before")
+        lines.append("latency: consecutive 16-byte copies, each started after the previous one")
     if any(flow.method == "sm-read" for flow in results.latency):
         lines.append("load latency: a kernel of the column follows addresses in the memory of the row, load after load")
     if results.rounds:
-        lines.append("pairs that share no link are measured at the same time; a low one is repeated alone to be sure")
+        lines.append("pairs that share no link are measured at the same time; low pairs are measured again alone")
     return tuple(lines)
 
 
 def integrity(results: Results) -> dict[str, int]:
-    """How much was compared, and how much of it was wrong."""
+    """Return the bytes compared, and how many of them were wrong."""
     checks = [check for _, check in results.checks]
     return {
         "bytes_verified": sum(check.bytes_verified for check in checks),

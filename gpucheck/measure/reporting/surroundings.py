@@ -1,6 +1,6 @@
-"""The machine around the copies as observations: GPUs, paths, registers and grants, from what was read of the host.
+"""Observations of the host: GPUs, paths, registers and peer access.
 
-What was not read stays None. Positions are those of the GPUs that are measured.
+Values that were not read are None. Positions are those of the measured GPUs.
 """
 
 import re
@@ -28,17 +28,17 @@ from gpucheck.topology.acs import redirects
 Cell = TypeVar("Cell")
 LARGEST_GENERATION, LARGEST_WIDTH, MOST_LINKS = 7, 32, 64
 STATUS = ("OK", "CNS", "GNS", "TNS", "DR", "NS")
-# Clock event reasons that slow copies down; the others are settings, or an idle GPU.
+# Clock event reasons that slow down copies; the others are settings, or an idle GPU.
 SLOWDOWNS = ("hw-slowdown", "hw-thermal", "hw-power-brake")
 # The only PCIe switches of AMD are those inside its chipsets; its host bridges are root ports.
 CHIPSET_VENDOR = "1022"
-# What a reader of observations takes for "not known".
+# Values that mean "unknown" in observations.
 NO_NAME = {"", "~", "null", "unknown", "n/a", "?"}
 LONGEST_NAME = 200
 
 
 class Scene(msgspec.Struct, frozen=True, kw_only=True):
-    """The host as it was read. gpus: those that are measured, by position. virtual: the hypervisor.
+    """The host as it was read. gpus: the measured ones, by position. virtual: the hypervisor.
 
     before: NVML before the copies; during: while copies ran, in order.
     """
@@ -52,12 +52,12 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     during: tuple[NvmlReading, ...] = ()
 
     def while_copying(self, gpu: Gpu) -> list[Gpu]:
-        """The GPU in every reading that was taken while copies ran."""
+        """Return the GPU in every reading during copies."""
         return [found for reading in self.during for found in reading.gpus if found.pci_bus_id == gpu.pci_bus_id]
 
 
 def surroundings(scene: Scene) -> Observations:
-    """Everything but the numbers."""
+    """Return the observations without measured values."""
     devices = {device.bus_id.lower(): device for device in scene.pci}
     paths = [device.path if (device := devices.get(gpu.pci_bus_id.lower())) else () for gpu in scene.gpus]
     ports = _ports(scene, devices)
@@ -77,13 +77,13 @@ def surroundings(scene: Scene) -> Observations:
 
 
 def under_load(scene: Scene) -> tuple[UnderLoad, ...]:
-    """Each GPU that was read while copies ran: its best link state, slowdowns, and counters that rose."""
+    """Return each GPU that was read during copies: its best link state, slowdowns, and increased counters."""
     seen = {place: scene.while_copying(gpu) for place, gpu in enumerate(scene.gpus)}
     return tuple(_loaded(scene, place, readings) for place, readings in seen.items() if readings)
 
 
 def square(count: int, cell: Callable[[int, int], Cell | None]) -> tuple[tuple[Cell | None, ...], ...] | None:
-    """An n x n matrix with an empty diagonal; None where every cell is."""
+    """Return an n x n matrix with an empty diagonal; None if all cells are None."""
     index = range(count)
     rows = tuple(tuple(None if i == j else cell(i, j) for j in index) for i in index)
     return rows if any(value is not None for row in rows for value in row) else None
@@ -107,7 +107,7 @@ def _gpu(
 
 
 def _own_link(scene: Scene, gpu: Gpu) -> Port:
-    """As read while copies ran, the best of all readings: between two steps a link may rest already."""
+    """Return the best link state of all readings during copies, as an idle link between steps may be slower."""
     functions = scene.topology.wiring.functions if scene.topology.wiring else ()
     idle = next((f.link for f in functions if f.kind == "gpu" and f.bus_id == gpu.pci_bus_id), gpu.pcie)
     generation, width = _best(scene.while_copying(gpu))
@@ -117,7 +117,7 @@ def _own_link(scene: Scene, gpu: Gpu) -> Port:
 
 
 def _best(seen: Sequence[Gpu]) -> tuple[int | None, int | None]:
-    """Generation and width, each the highest of all readings."""
+    """Return generation and width, each the highest of all readings."""
     generations = [found.pcie.generation for found in seen if found.pcie.generation]
     widths = [found.pcie.width for found in seen if found.pcie.width]
     return max(generations, default=None), max(widths, default=None)
@@ -141,12 +141,12 @@ def _port(
 
 
 def _within(number: int | None, most: int) -> int | None:
-    """What no link can have was not read."""
+    """Return None for a value that no link can have."""
     return number if number is not None and 1 <= number <= most else None
 
 
 def _ports(scene: Scene, devices: dict[str, PciDevice]) -> dict[str, Port]:
-    """Every bridge above a GPU, by bus id. sysfs was read before the copies."""
+    """Return every bridge above a GPU, by bus id. sysfs was read before the copies."""
     found = {}
     for function in scene.topology.wiring.functions if scene.topology.wiring else ():
         if function.kind in ("gpu", "nic"):
@@ -167,7 +167,7 @@ def _faces_up(scene: Scene, bus_id: str) -> bool:
 
 
 def _nvlinks(gpu: Gpu) -> NvLinkCount:
-    """total: as many as the product uses, where it is known; further ports are off by design."""
+    """Return active and total NVLinks. total: those that the product uses, if known; other ports are off by design."""
     if not gpu.nvlinks:
         return ObservedGpu().nvlinks
     model = gpu_by_pci_id(gpu.device_id) or find_gpu(gpu.name)
@@ -187,7 +187,7 @@ def _classes(scene: Scene) -> Words | None:
 
 
 def nvml_status(scene: Scene) -> Words | None:
-    """NVML's word for reading and writing, the first that is not OK."""
+    """Return NVML's status for reading and writing, the first that is not OK."""
     place = {gpu.pci_bus_id: n for n, gpu in enumerate(scene.before.gpus)}
     rows = [place[gpu.pci_bus_id] for gpu in scene.gpus]
 
@@ -200,7 +200,7 @@ def nvml_status(scene: Scene) -> Words | None:
 
 
 def _access(scene: Scene) -> Flags | None:
-    """What the driver grants."""
+    """Return the peer access that the driver allows."""
     words = nvml_status(scene)
     return square(len(scene.gpus), lambda i, j: words[i][j] == "OK" if words[i][j] else None) if words else None
 
@@ -210,7 +210,7 @@ def _at(matrix: Sequence[Sequence[str | None]], i: int, j: int) -> str | None:
 
 
 def _host(scene: Scene, bridges: list[PciDevice], paths: list[tuple[str, ...]]) -> ObservedHost:
-    """bridges: those above the GPUs."""
+    """Return the host. bridges: those above the GPUs."""
     named = set(sum(paths, ()))
     read = [bridge for bridge in bridges if bridge.config_readable]
     redirecting = tuple(bridge.bus_id for bridge in read if redirects(bridge))
@@ -230,7 +230,7 @@ def _host(scene: Scene, bridges: list[PciDevice], paths: list[tuple[str, ...]]) 
 
 
 def _iommu(scene: Scene) -> Literal["off", "identity", "translating"] | None:
-    """Of the GPUs' groups. A virtual machine without groups does not show the IOMMU of its host."""
+    """Return the IOMMU mode of the GPUs' groups. A virtual machine without groups does not show that of its host."""
     ids = {gpu.pci_bus_id.lower() for gpu in scene.gpus}
     own = [device for device in scene.pci if device.bus_id.lower() in ids]
     types = [device.iommu_type or "" for device in own]
@@ -246,13 +246,13 @@ def _iommu(scene: Scene) -> Literal["off", "identity", "translating"] | None:
 
 
 def _rebar(gpus: Sequence[Gpu]) -> bool | None:
-    """True where the window to every GPU's memory holds all of it. A smaller one may be the card's own design."""
+    """Return True if BAR1 of every GPU has the size of its memory. A smaller one may be the design of the board."""
     whole = [bool(gpu.bar1_bytes and gpu.memory_bytes and gpu.bar1_bytes >= gpu.memory_bytes) for gpu in gpus]
     return True if whole and all(whole) else None
 
 
 def _name(text: str) -> str | None:
-    """None for what a reader takes for "not known"."""
+    """Return None for a value that means "unknown"."""
     text = " ".join(text[:LONGEST_NAME].split())
     return None if text.lower() in NO_NAME or not text.isprintable() else text
 
@@ -276,7 +276,7 @@ def _loaded(scene: Scene, place: int, seen: list[Gpu]) -> UnderLoad:
 
 
 def risen(before: Gpu, after: Gpu) -> dict[str, int] | None:
-    """The error counters that rose, and by how much; None where NVML reports none."""
+    """Return the increase of error counters; None if NVML reports none."""
     old, now = _counters(before), _counters(after)
     both = old.keys() & now.keys()
     return {name: now[name] - old[name] for name in now if name in both and now[name] > old[name]} if both else None

@@ -1,4 +1,4 @@
-"""How findings name and count what was copied."""
+"""Names and counts of copies in findings."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ def pair_subject(results: Results, pairs: Sequence[Pair]) -> str:
 
 
 def pairs_text(results: Results, pairs: Sequence[Pair]) -> str:
-    """Return ``GPU 0 <-> 1, 2 -> 3 and 4 more``: one arrow for each two devices, both ways if both are among them."""
+    """Return ``GPU 0 <-> 1, 2 -> 3 and 4 more``: one arrow for each two devices, ``<->`` for both directions."""
     names: dict[frozenset[int], str] = {}
     for a, b in pairs:
         arrow = "<->" if a != b and (b, a) in pairs else "->"
@@ -43,13 +43,13 @@ def bytes_text(count: int) -> str:
 
 
 def copied_pairs(failures: Sequence[Failure]) -> list[Pair]:
-    """The ordered pairs of copies that failed. Where all pairs copied at once, none of them is to blame."""
+    """Return the ordered pairs of failed copies; empty if all pairs copied simultaneously."""
     flows = dict.fromkeys(flow for failure in failures if failure.purpose not in TOGETHER for flow in failure.flows)
     return list(dict.fromkeys((f.src, f.dst) for f in flows if HOST not in (f.src, f.dst)))
 
 
 def where_copied(failure: Failure, results: Results) -> str:
-    """Return the GPUs of a copy that has no pair: ``GPU 3``; empty where it has one, or none is to blame."""
+    """Return the GPUs of a copy without a pair: ``GPU 3``; empty for pairs and for simultaneous copies of all."""
     if failure.purpose in TOGETHER or any(src != dst for src, dst in copied_pairs([failure])):
         return ""
     devices = sorted({results.devices[max(flow.src, flow.dst)].index for flow in failure.flows})

@@ -1,1 +1,1 @@
-"""A measuring run: the parent requests steps, a child process with a deadline does them."""
+"""A measuring run: the parent requests steps, a child process with a deadline runs them."""

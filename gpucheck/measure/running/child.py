@@ -1,7 +1,7 @@
-"""The process that touches the devices: ``python -m gpucheck.measure.running.child FD``.
+"""The process that uses the devices: ``python -m gpucheck.measure.running.child FD``.
 
-One JSON line in on stdin (Setup, then Steps), one out on the descriptor (Opened, Answer or Failure). Whatever it
-prints elsewhere is kept for the report of its death and never mistaken for an answer.
+It reads JSON lines on stdin (Setup, then Steps) and writes a JSON line for each to the descriptor (Opened, Answer or
+Failure). Other output is kept for the report if it exits early, and is not read as a result.
 """
 
 import os
@@ -20,7 +20,7 @@ from gpucheck.processes.lifeline import end_with_parent
 
 
 def engine_of(name: str) -> CopyEngine:
-    """The copy engine of this name; its packages are imported when it opens."""
+    """Return the copy engine of this name; its packages are imported when it opens."""
     if name == "cpu":
         from gpucheck.measure.engines.cpu import CpuEngine
 
@@ -35,7 +35,7 @@ def engine_of(name: str) -> CopyEngine:
 
 
 def open_engine(engine: CopyEngine, setup: Setup) -> Opened | Failure:
-    """Open it, or return why not."""
+    """Open the engine, or return why that failed."""
     try:
         return engine.open(setup)
     except ModuleNotFoundError as error:
@@ -49,7 +49,7 @@ def open_engine(engine: CopyEngine, setup: Setup) -> Opened | Failure:
 
 
 def answer(engine: CopyEngine, step: Step) -> Answer | Failure:
-    """Do one step, or return why not. Only an error that CUDA returned speaks of the copy."""
+    """Run one step, or return why that failed. Only an error that CUDA returned concerns the copy."""
     try:
         return execute(engine, step)
     except NotTimed as error:
@@ -66,19 +66,19 @@ def answer(engine: CopyEngine, step: Step) -> Answer | Failure:
 
 
 def _first_line(error: Exception) -> str:
-    """Type and first line: the rest of a CUDA error is advice for programmers."""
+    """Return type and first line: the rest of a CUDA error is advice for developers."""
     return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 def _located(error: Exception) -> str:
-    """And where it was raised, for whoever reads a report of a defect."""
+    """Return the same with the location, for reports of defects."""
     frames = traceback.extract_tb(error.__traceback__)
     at = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
     return _first_line(error) + at
 
 
 def main(descriptor: int, requests: BinaryIO) -> None:
-    """Answer until stdin closes."""
+    """Run requests until stdin closes."""
     setup = msgspec.json.decode(requests.readline(), type=Setup)
     end_with_parent(setup.parent_pid)
     engine = engine_of(setup.engine)

@@ -20,7 +20,7 @@ Shape = TypeVar("Shape")
 
 
 def execute(engine: CopyEngine, step: Step) -> Answer:
-    """Do what the step asks. Raises NotTimed, ValueError for a step that cannot be."""
+    """Run a step. Raises NotTimed, ValueError for an invalid step."""
     before = engine.device_seconds()
     if step.operation == "integrity":
         checks = verify(engine, step)
@@ -30,21 +30,21 @@ def execute(engine: CopyEngine, step: Step) -> Answer:
 
 
 def _bandwidth(engine: CopyEngine, step: Step) -> tuple[Timing, ...]:
-    """All flows at once, each repeated so often that its sample is long enough."""
+    """Time all flows simultaneously, each repeated until its sample is long enough."""
     row = _Row(engine, step.flows, step.size)
     row.repeats = repeats_together(row.sample())
     warm = 0.0
     while warm < WARM_UP_S:
         each = row.sample()
         warm += max(s * r for s, r in zip(each, row.repeats, strict=True))
-        # The first copy of a run maps the peer's memory and is no measure of the ones that follow.
+        # The first copy of a run maps the peer's memory, so its time does not apply to later ones.
         row.repeats = tuple(min(row.most, r) for r in repeats_together(each))
     columns = adaptive(row.sample, *step.samples)
     return tuple(_timing(f, step.size, r, c) for f, r, c in zip(step.flows, row.repeats, columns, strict=True))
 
 
 def _latency(engine: CopyEngine, step: Step) -> tuple[Timing, ...]:
-    """One flow after the other: small copies at the same time would measure each other."""
+    """Time one flow after the other: simultaneous small copies would affect each other."""
     timings = []
     for flow in step.flows:
         row = _Row(engine, (flow,), LATENCY_BYTES, LATENCY_REPEATS)
@@ -55,7 +55,7 @@ def _latency(engine: CopyEngine, step: Step) -> tuple[Timing, ...]:
 
 
 class _Row:
-    """Copies in a row: how many of each flow, and the most that the host is known to queue in time."""
+    """Consecutive copies: how many of each flow, and the maximum that the host can queue in time."""
 
     def __init__(self, engine: CopyEngine, flows: Sequence[Flow], size: int, repeats: int = 1) -> None:
         self.engine, self.flows, self.size = engine, flows, size
@@ -63,7 +63,7 @@ class _Row:
         self.most = MAX_REPEATS
 
     def sample(self) -> tuple[float, ...]:
-        """Return seconds of one copy of each flow. Raises NotTimed where not even one copy each is queued in time."""
+        """Return seconds of one copy of each flow. Raises NotTimed if not even one copy each is queued in time."""
         seconds = self._queued(lambda repeats: self.engine.time(self.flows, self.size, repeats))
         return tuple(s / r for s, r in zip(seconds, self.repeats, strict=True))
 
@@ -72,7 +72,7 @@ class _Row:
         return (self._queued(lambda repeats: self.engine.latency(self.flows[0], repeats[0])),)
 
     def _queued(self, ask: Callable[[tuple[int, ...]], Shape]) -> Shape:
-        """Half as many copies after each NotTimed: a queue that is full or a host that is slow takes fewer."""
+        """Halve the number of copies after each NotTimed: a full queue or a slow host accepts fewer."""
         try:
             return ask(self.repeats)
         except NotTimed:

@@ -1,7 +1,7 @@
-"""Does the data arrive? Patterns that are unique by position, pair and round, on a poisoned destination.
+"""Verify copied data with patterns that are unique by position, pair and round, on a poisoned destination.
 
-Checked by the GPU that received it, and for blocks at the start, the middle and the end, and around the first wrong
-word, by the host: a GPU that cannot be trusted to copy cannot be trusted to compare. Never through the peer mapping.
+The receiving GPU compares the data. The host also compares blocks at the start, the middle and the end, and around the
+first wrong word, as a faulty GPU may compare wrongly too. The peer mapping is never used to compare.
 """
 
 from collections.abc import Iterator
@@ -14,12 +14,12 @@ from gpucheck.measure.values import HOST, Check, Comparison, Damage, Flow, Regio
 
 BLOCK_WORDS = 128
 EVIDENCE_WORDS = 3
-# As the plan makes them: how far back a buffer may remember.
+# As in the plan: earlier rounds whose data a buffer may still contain.
 MOST_ROUNDS, MOST_REGIONS = 3, 3
 
 
 class _Round(NamedTuple):
-    """One round of a step, and what its destinations held before."""
+    """One round of a step, and the previous data of its destinations."""
 
     step: Step
     number: int
@@ -27,7 +27,7 @@ class _Round(NamedTuple):
 
 
 class _Tally:
-    """What one flow came to over the rounds."""
+    """The result of one flow over all rounds."""
 
     damage: Damage | None
 
@@ -54,10 +54,10 @@ class _Tally:
 
 
 def verify(engine: CopyEngine, step: Step) -> tuple[Check, ...]:
-    """Copy every region in every round, all flows of the step together, and compare each word that should arrive.
+    """Copy every region in every round, all flows of the step together, and compare every word.
 
     Flows to the host are load: they read the sources while the others copy, and are not compared.
-    Raises ValueError where two flows share a source or a destination buffer: their data could not be told apart.
+    Raises ValueError if two flows share a source or a destination buffer: their data could not be distinguished.
     """
     flows = tuple(flow for flow in step.flows if flow.dst != HOST)
     if _shared(flows):
@@ -81,7 +81,7 @@ def _shared(flows: tuple[Flow, ...]) -> bool:
 
 
 def _suspects(flow: Flow, key: int, region: Region, at: _Round) -> Suspects:
-    """Where wrong words may come from: earlier copies of the pair, in this step or another, and every other pair's."""
+    """Return possible origins of wrong words: earlier copies of the pair, and copies of every other pair."""
     step = at.step
     places = [(number, place) for number in range(max(step.rounds, MOST_ROUNDS)) for place in range(MOST_REGIONS)]
     mine = tuple(Origin(step.seed, flow.src, flow.dst, *place).key for place in places)
@@ -123,7 +123,7 @@ def _compare(engine: CopyEngine, tally: _Tally, region: Region, key: int, at: _R
 
 
 def _blocks(words: int, wrong: int | None) -> list[tuple[int, int]]:
-    """What the host compares: (first word, count), each inside the region."""
+    """Return the blocks that the host compares: (first word, count), each inside the region."""
     count = min(BLOCK_WORDS, words)
     starts = {0, (words - count) // 2, words - count}
     if wrong is not None:
@@ -135,7 +135,7 @@ def _evidence(
     seen: Comparison, wrong: list[Wrong], detail: str, region: Region, key: int, number: int
 ) -> Iterator[str]:
     yield f"round {number + 1}, {region.size} bytes at offset {region.offset}: {detail}"
-    counted = f"{seen.mismatches} of {seen.words} words wrong by the receiving device's count"
+    counted = f"{seen.mismatches} of {seen.words} words wrong, counted by the receiving device"
     yield f"{counted}, first {seen.first}, last {seen.last}"
     for word in wrong[:EVIDENCE_WORDS]:
         yield f"word {word.index}: got {word.got:016x}, sent {word_at(key, word.index):016x}"

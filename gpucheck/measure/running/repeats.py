@@ -1,27 +1,27 @@
-"""What is measured again with nothing else beside it: the pairs that somebody else finds too low. Pure."""
+"""Select pairs with low results, to measure again alone. Pure functions."""
 
 from typing import Protocol
 
 from gpucheck.measure.running.results import Pair, Results
 from gpucheck.measure.values import Flow
 
-MOST_REPEATED = 16  # where every pair is low, these are enough to be sure of
+MOST_REPEATED = 16  # if every pair is low, this number is sufficient
 
 
 class Doubts(Protocol):
-    """Numbers that look low, the slowest first."""
+    """Pairs with low results, the slowest first."""
 
     @property
     def one_way(self) -> tuple[Pair, ...]:
-        """Ordered pairs."""
+        """Return ordered pairs."""
 
     @property
     def both_ways(self) -> tuple[Pair, ...]:
-        """Pairs with both directions at once."""
+        """Return pairs with both directions simultaneously."""
 
 
 def again(results: Results, doubts: Doubts) -> list[tuple[Flow, ...]]:
-    """One way or both ways of each doubted pair that was not measured alone yet, as many as a run has time for."""
+    """Return flows of each low pair not yet measured alone, up to the limit of a run."""
     one_way = [(Flow(src=a, dst=b),) for a, b in doubts.one_way]
     left = [flows for flows in one_way if flows[0] not in results.alone]
     pairs = dict.fromkeys((min(pair), max(pair)) for pair in doubts.both_ways)

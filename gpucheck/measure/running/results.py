@@ -1,4 +1,4 @@
-"""Everything one run measured, by what it was measured for. Filled by the runner, read by observations and report."""
+"""Results of a run by purpose, written by the runner, read by observations and report."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,11 +10,11 @@ Pair = tuple[int, int]
 
 @dataclass
 class Results:
-    """What came back so far. Pairs are ordered positions; a pair that was not reached is in none of the tables.
+    """The results so far. Pairs are ordered positions; a pair that was not measured is missing from the tables.
 
-    together: one-direction timings taken in rounds with others. alone: repeated by themselves, and then the ones that
-    count. both: the two directions of an unordered pair at once; both_alone: again, with nothing else beside them.
-    broken: pairs that nothing more is asked of.
+    together: unidirectional timings of rounds with other pairs. alone: repeated alone; these replace the former.
+    both: the two directions of an unordered pair simultaneously; both_alone: repeated without other copies.
+    broken: pairs that are not measured any further.
     """
 
     devices: tuple[Device, ...]
@@ -35,12 +35,12 @@ class Results:
     device_s: float = 0.0
 
     def one_way(self, src: int, dst: int, method: str = "ce-write") -> Timing | None:
-        """The timing that counts for an ordered pair: the one taken alone where there is one."""
+        """Return the timing of an ordered pair: the one measured alone, if it exists."""
         flow = Flow(src=src, dst=dst, method=method)  # type: ignore[arg-type]  # callers name one of the methods
         return self.alone.get(flow) or self.together.get(flow)
 
     def measured(self) -> Iterator[tuple[Pair, Timing]]:
-        """Every ordered pair with the timing that counts."""
+        """Yield every ordered pair with its timing."""
         for flow in self.together:
             if flow.method == "ce-write" and HOST not in (flow.src, flow.dst) and flow.src != flow.dst:
                 timing = self.one_way(flow.src, flow.dst)
@@ -48,11 +48,11 @@ class Results:
                     yield (flow.src, flow.dst), timing
 
     def both_ways(self) -> dict[Pair, tuple[Timing, Timing]]:
-        """Of every unordered pair, lower position first, the two directions that count."""
+        """Return the two directions of every unordered pair, lower position first."""
         return self.both | self.both_alone
 
     def take(self, step: Step, timings: tuple[Timing, ...], checks: tuple[Check, ...]) -> None:
-        """Put an answer where it belongs."""
+        """Store the result of a step."""
         if step.operation == "integrity":
             self.checks += [(step.purpose != "integrity", check) for check in checks]
         elif step.operation == "latency":

@@ -1,4 +1,4 @@
-"""Runs a plan: asks for every step, takes apart a round that failed, and repeats low pairs alone."""
+"""Run a plan: request every step, split a round that failed, and repeat low pairs alone."""
 
 from collections.abc import Callable, Iterable
 from typing import Protocol
@@ -9,20 +9,20 @@ from gpucheck.measure.planning.plan import Machine, Wish, alone
 from gpucheck.measure.running.results import Results
 from gpucheck.measure.values import HOST, Answer, Failure, Flow, Step, Timing
 
-REPEATED = ("one direction", "both directions")  # what a pair may fail on, once it was measured again alone
-MOST_LOST = 4  # children: each costs its deadline, and a machine that wedges four copies is known to be broken
+REPEATED = ("one direction", "both directions")  # purposes whose low pairs are measured again alone
+MOST_LOST = 4  # children: each takes its deadline, and a host where four copies hang is faulty
 LOST = ("stuck", "crashed", "killed", "defect", "no-memory")
-TOGETHER = ("all to all", "one to all")  # their numbers are of all copies at once, and of no part of them
-DIVISIBLE = ("refused", "stuck", "crashed", "not-timed", "no-peers-left")  # fewer flows at once may fare better
+TOGETHER = ("all to all", "one to all")  # their results are of all copies together
+DIVISIBLE = ("refused", "stuck", "crashed", "not-timed", "no-peers-left")  # fewer simultaneous flows may succeed
 Progress = Callable[[Step, int], None]
 Low = Callable[[Results], Iterable[tuple[Flow, ...]]]
 
 
 class Asked(Protocol):
-    """Whoever has a step done: a supervised child, or an engine in this process for tests."""
+    """Runs steps: a supervised child, or an engine in this process for tests."""
 
     def ask(self, step: Step) -> Answer | Failure:
-        """The answer, or why there is none."""
+        """Return the result, or why there is none."""
 
 
 def run(
@@ -33,9 +33,9 @@ def run(
     machine: Machine,
     wish: Wish,
     low: Low,
-    progress: Progress = lambda step, number: None,  # noqa: ARG005 - nobody watches
+    progress: Progress = lambda step, number: None,  # noqa: ARG005 - no progress shown
 ) -> Results:
-    """Fill ``results``. low: flows, one way or both of a pair, whose numbers are low and were not taken alone yet."""
+    """Fill ``results``. low: flows of pairs with low results that were not measured alone yet."""
     lost = _Lost(results)
     before = ""
     for number, step in enumerate(steps):
@@ -52,7 +52,7 @@ def run(
 
 
 class _Lost:
-    """How many children were lost, and when that is enough."""
+    """The number of lost children, and its limit."""
 
     def __init__(self, results: Results) -> None:
         self.results = results
@@ -71,14 +71,14 @@ class _Lost:
 
 
 def _do(asked: Asked, step: Step, results: Results, lost: _Lost) -> None:
-    """One step, without the pairs that are broken. A failed round is asked again one by one, to find whose it was."""
+    """Run one step without broken pairs. The flows of a failed round run again one by one, to find the failing one."""
     flows = tuple(flow for flow in step.flows if frozenset((flow.src, flow.dst)) not in results.broken)
     if not any(HOST not in (f.src, f.dst) or step.purpose == "host and device" for f in flows):
         return
     step = replace(step, flows=flows)
     answer = asked.ask(step)
     if isinstance(answer, Failure) and answer.kind == "no-peers-left":
-        # A GPU without NVSwitch maps eight peers and no ninth; the child that comes next has mapped none yet.
+        # A GPU without NVSwitch maps at most eight peers; the next child starts with none.
         answer = asked.ask(step)
     if isinstance(answer, Answer):
         results.take(step, answer.timings, answer.checks)
@@ -94,7 +94,7 @@ def _do(asked: Asked, step: Step, results: Results, lost: _Lost) -> None:
 
 
 def _one_by_one(asked: Asked, step: Step, results: Results, lost: _Lost) -> bool:
-    """Ask for each flow of a failed round alone; whether one of them fails too."""
+    """Run each flow of a failed round alone; return whether one of them fails too."""
     found = False
     for flow in step.flows:
         if flow.dst == HOST and step.operation == "integrity":
@@ -124,7 +124,7 @@ def _record(failure: Failure, step: Step, results: Results) -> None:
 
 
 def _repeat_low(asked: Asked, results: Results, machine: Machine, wish: Wish, low: Low, lost: _Lost) -> None:
-    """Low pairs by themselves; of one way also through host memory: slower than that means peer access does harm."""
+    """Measure low pairs alone, unidirectional ones also through host memory, to compare peer access with it."""
     for flows in low(results):
         if lost.enough():
             return
@@ -135,7 +135,7 @@ def _repeat_low(asked: Asked, results: Results, machine: Machine, wish: Wish, lo
 
 
 def total(timings: Iterable[Timing]) -> float:
-    """10**9 bytes per second of several flows at once, over the time of the slowest."""
+    """Return 10**9 bytes per second of simultaneous flows, over the time of the slowest."""
     taken = tuple(timings)
     longest = max(t.median_s * t.repeats for t in taken)
     return sum(t.size * t.repeats for t in taken) / longest / 1e9

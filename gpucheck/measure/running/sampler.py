@@ -1,4 +1,4 @@
-"""Reads NVML again and again beside the copies, in a thread of the parent: each reading in a child of its own."""
+"""Read NVML repeatedly during copies, in a thread of the parent and a separate child per reading."""
 
 import threading
 from collections.abc import Callable
@@ -12,9 +12,9 @@ MOST = 200
 
 
 class Sampler:
-    """A context manager: readings come in while it is open. A read that fails is no reading.
+    """A context manager that collects readings while it is open. Failed reads are ignored.
 
-    read: None where nobody can be asked, or ``known`` is all there is to know.
+    read: None without NVML; ``known`` is then the only reading.
     """
 
     def __init__(self, read: Callable[[], NvmlReading | NvmlFailure] | None, known: NvmlReading | None = None) -> None:
@@ -33,14 +33,14 @@ class Sampler:
         self._stop.set()
 
     def readings(self) -> tuple[NvmlReading, ...]:
-        """Those that came in while it was open. A reading that began before the end is waited for, a little."""
+        """Return the readings. Waits briefly for one that began before the end."""
         self._thread.join(JOIN_S)
         return tuple(self._readings)
 
     def _run(self) -> None:
         while self._read is not None and not self._stop.is_set() and len(self._readings) < MOST:
             answer = self._read()
-            # One that ended after the copies did may show links at rest already.
+            # A reading that ended after the copies may show idle links.
             if isinstance(answer, NvmlReading) and not self._stop.is_set():
                 self._readings.append(answer)
             self._stop.wait(PAUSE_S)

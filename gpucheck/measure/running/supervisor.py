@@ -1,4 +1,4 @@
-"""The parent's side: asks a child step by step, each with a deadline, and never waits for one that is stuck."""
+"""The parent: requests steps from a child, each with a deadline, and terminates a child that hangs."""
 
 import os
 import subprocess
@@ -18,19 +18,19 @@ from gpucheck.processes.environment import copying_environment
 from gpucheck.processes.temporary import private_environment, temporary_folder
 
 CHILD = (sys.executable, "-m", "gpucheck.measure.running.child")
-OPEN_S = 120.0  # importing a framework from a cold disk and making contexts on eight GPUs takes this long at worst
-# A copy that hangs on a GPU spins, and so waits for a processor as well: it is given up after so many times the limit.
+OPEN_S = 120.0  # importing a framework from a cold disk and making contexts on eight GPUs takes at most this long
+# A copy that hangs on a GPU spins, and so waits for a processor as well: it is stuck after so many times the limit.
 MOST_WAITING = 9.0
 LEAST_WAITING_S = 0.05
-SLACK = 10.0  # times the planned device time, before a step counts as stuck
+SLACK = 10.0  # times the planned device time, after which a step is stuck
 Shape = TypeVar("Shape")
 
 
 class Supervised:
     """A child with an engine; started on first use, and again after one was lost. Use as a context manager.
 
-    patience_s: the least that any step is given. opened: what the first child could set up, None before.
-    removed: ``NAME=value`` of each variable of the environment that the child does not get.
+    patience_s: minimum time limit of a step. opened: the setup of the first child, None before.
+    removed: ``NAME=value`` of each environment variable that is removed for the child.
     """
 
     def __init__(self, setup: Setup, patience_s: float, command: Sequence[str] = CHILD) -> None:
@@ -43,7 +43,7 @@ class Supervised:
         self._child: Child | None = None
 
     def __enter__(self) -> "Supervised":  # noqa: PYI034 - Self needs Python 3.11
-        with suppress(OSError):  # no writable place at all: copies need none
+        with suppress(OSError):  # no writable directory: copies need none
             folder = self._folders.enter_context(temporary_folder("copies"))
             self.environment |= private_environment(folder, self.environment)
         return self
@@ -56,12 +56,12 @@ class Supervised:
         self._folders.close()
 
     def open(self) -> Opened | Failure:
-        """Start the child and let it set up its engine."""
+        """Start the child and open its engine."""
         try:
             self._child = Child(self.command, self.environment, stdin=subprocess.PIPE)
         except OSError as error:
             return Failure(kind="no-process", purpose="open", detail=f"no child process: {error}")
-        # The second child finds a wedged device where the first one left it: it is not given two minutes again.
+        # A device that hangs for the first child also hangs for the second, so its limit is shorter.
         limit = OPEN_S if self.opened is None else max(self.patience_s, OPEN_S / 4)
         answer = self._exchange(msgspec.json.encode(self.setup), limit, "open", Opened)
         if isinstance(answer, Opened):
@@ -69,7 +69,7 @@ class Supervised:
         return answer
 
     def ask(self, step: Step) -> Answer | Failure:
-        """Have one step done. A child that is stuck, dies or sends an invalid answer is gone afterwards."""
+        """Run one step. A child that hangs, exits or sends an invalid result is terminated."""
         if self._child is None:
             opened = self.open()
             if isinstance(opened, Failure):
@@ -77,7 +77,7 @@ class Supervised:
         limit = max(self.patience_s, SLACK * step.planned_s)
         answer = self._exchange(msgspec.json.encode(step), limit, step.purpose, Answer)
         if isinstance(answer, Failure) and answer.kind != "not-timed" and self._child is not None:
-            # A CUDA error may have spoilt the context for good: the next step gets a child of its own.
+            # A CUDA error may have corrupted the context: the next step gets a new child.
             self._child.end()
             self._child = None
         if isinstance(answer, Failure) and not answer.flows:
@@ -95,7 +95,7 @@ class Supervised:
         except TimeoutError:
             failure = Failure(kind="stuck", purpose=purpose, detail=f"no progress for {limit_s:g} s")
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            failure = Failure(kind="defect", purpose=purpose, detail=f"its answer cannot be read: {error}")
+            failure = Failure(kind="defect", purpose=purpose, detail=f"its output is invalid: {error}")
         self._child.end()
         self._child = None
         return failure
@@ -120,9 +120,9 @@ class Supervised:
 
 
 def _ended(ending: Ending, purpose: str) -> Failure:
-    """What the child died of, and its last line. An exit status is Python's own end: no fault of a copy."""
+    """Return how the child ended, with its last line. An exit status is from Python, not from a copy."""
     kind: FailureKind = "defect"
-    how = "closed its answers" if ending.how == "running" else f"ended with exit status {ending.status}"
+    how = "closed its output" if ending.how == "running" else f"ended with exit status {ending.status}"
     if ending.how in ("crashed", "killed"):
         kind, how = ending.how, f"ended by {ending.status}"
     last = f"; its last line: {ending.last_line[:300]}" if ending.last_line else ""

@@ -20,7 +20,7 @@ class Acs(Component):
         return {}
 
     def label(self, stack: "StackSet") -> None:
-        """Nor does its text."""
+        """Return None: it has no line in the text of a set."""
 
     def packages(self, plan: PlanInput) -> dict[str, Any] | None:
         return acs_component() if plan.spec.tuning.acs == "off" else None

@@ -1,4 +1,4 @@
-"""What the resolver, the lock, the plan and the explanation need of one component; every default is "nothing"."""
+"""Define what the resolver, the lock, the plan and the explanation need of a component; defaults are empty."""
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,15 +15,16 @@ if TYPE_CHECKING:
     from gpucheck.stack.stack_set import StackSet
 
 SYSTEM = "{system}"
-# Under repositories: the hosts' own sources hold everything.
+# Under repositories: the hosts' own sources have all packages.
 MANAGED = "managed"
 Works = Callable[[Target, "StackSpec"], bool]
 Chosen = tuple[Any, tuple[Reason, ...]]
 
 
 class Choice(msgspec.Struct, kw_only=True):
-    """A set in the making. chosen: by component, None = left out. full: only toolkits that the driver runs in full.
+    """A set while it is resolved. chosen: by component, None = omitted.
 
+    full: only toolkits whose functions the driver supports completely.
     archive: the distribution's archive that packages come from, None = NVIDIA's repositories.
     """
 
@@ -36,9 +37,9 @@ class Choice(msgspec.Struct, kw_only=True):
     chosen: dict[str, Any] = msgspec.field(default_factory=dict)
 
     def settle(self, found: Chosen | Clash, requested: str) -> Any:
-        """The version, with its reasons noted. None: not requested, or left to the resolver and not available.
+        """Return the version and record its reasons. None: not requested, or auto and not available.
 
-        A Clash where the specification states a version that is not available.
+        Returns a Clash if the specification states a version that is not available.
         """
         asked = request(requested)
         if asked.none:
@@ -49,13 +50,13 @@ class Choice(msgspec.Struct, kw_only=True):
         if asked.explicit:
             return found
         source = ", ".join(dict.fromkeys(fact.source for fact in found.between))
-        text = f"left out: {found.because}"
+        text = f"omitted: {found.because}"
         self.reasons.append(Reason(component=found.component, because=text, rule=found.rule, source=source))
         return None
 
 
 class PlanInput(msgspec.Struct, frozen=True, kw_only=True):
-    """What a component is planned from. archive: see Choice."""
+    """The input of a component's plan. archive: see Choice."""
 
     target: Target
     stack: Any
@@ -64,12 +65,12 @@ class PlanInput(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def system(self) -> OperatingSystem:
-        """The operating system of the hosts."""
+        """Return the operating system of the hosts."""
         return self.target.os
 
     @property
     def apt(self) -> bool:
-        """Whether packages are installed by apt; else by dnf."""
+        """Return whether apt installs the packages; else dnf does."""
         return self.target.os.family == "debian"
 
 
@@ -82,17 +83,17 @@ class NotFirst(NamedTuple):
 
 
 class Component:
-    """One component of the stack; a module of this folder holds one as COMPONENT.
+    """One component of the stack; each module of this package has one as COMPONENT.
 
-    name: its key in stack.yml, the set and the plan. title: as text. place: its position where components are listed.
-    turn: when it is chosen, what it depends on first; its services and files keep that order.
-    default: of its key in stack.yml, None = no key. choices: the only values of
-    that key, empty = versions. optional: in a set and a plan only if requested.
-    required: no set without it. built_for: the component for whose major version it is built.
-    partial: an older driver runs it with fewer functions. follows: what decides its version, if it has none of its own.
-    part: the component of the plan that holds its packages, empty = no packages.
-    nvidia: the folder of NVIDIA's repositories that holds these, SYSTEM for the folder of the host's system.
-    in_archive: a distribution's archive holds them as well, and a set from there takes them from it.
+    name: its key in stack.yml, the set and the plan. title: as text. place: its position in lists of components.
+    turn: its position in the order of choice, after what it depends on; its services and files keep that order.
+    default: of its key in stack.yml, None = no key. choices: the only values of that key, empty = versions.
+    optional: in a set and a plan only if requested. required: no set without it.
+    built_for: the component for whose major version it is built.
+    partial: an older driver runs it with fewer functions. follows: what determines the version of a component that
+    has none in the tables. part: the component of the plan with its packages, empty = no packages.
+    nvidia: the directory of NVIDIA's repositories with these packages, SYSTEM for that of the host's system.
+    in_archive: a distribution's archive has the packages too, and a set from there uses them.
     """
 
     name = ""
@@ -117,125 +118,125 @@ class Component:
         request(value)
 
     def contradictions(self, spec: "StackSpec") -> Iterator[tuple[tuple[str, str], str]]:
-        """What of the specification excludes itself on every host: the two keys, and why."""
+        """Yield contradictions of the specification that hold on every host: the two keys, and why."""
         yield from ()
 
     # Versions.
 
     def versions(self) -> tuple[str, ...]:
-        """Every version in the tables as the specification names it, oldest first."""
+        """Return every version in the tables as the specification names it, oldest first."""
         return ()
 
     def newest_first(self, requested: str) -> tuple[str, ...]:
-        """The versions that a request allows, newest first."""
+        """Return the versions that a request allows, newest first."""
         asked = request(requested)
         return tuple(text for text in reversed(self.versions()) if asked.matches(plain(text)))
 
     def in_order(self, requested: str, spec: "StackSpec") -> tuple[str, ...]:
-        """The same, those that the specification prefers first."""
+        """Return the same versions, those that the specification prefers first."""
         return self.newest_first(requested)
 
     def newer(self, version: str) -> tuple[str, ...]:
-        """Versions newer than this one, the next first."""
+        """Return the versions newer than this one, the next first."""
         have = parse(plain(version))
         return tuple(text for text in self.versions() if parse(plain(text)) > have)
 
     def in_full(self, version: str, driver: str) -> bool:
-        """Whether a driver runs all functions of a version."""
+        """Return whether a driver supports all functions of a version."""
         return True
 
     # The choice.
 
     def host_clashes(self, target: Target, spec: "StackSpec", archive: Archive | None) -> Iterator[Clash]:
-        """What no choice of versions can resolve."""
+        """Yield clashes that no choice of versions can resolve."""
         yield from ()
 
     def choose(self, choice: Choice) -> Any:
-        """The version for the set, None = left out, or a Clash. Notes its reasons."""
+        """Return the version for the set, None = omitted, or a Clash. Records its reasons."""
         return None
 
     def fields(self, chosen: Any) -> dict[str, Any]:
-        """The fields of the set."""
+        """Return the fields of the set."""
         return {self.name: chosen or msgspec.UNSET if self.optional else chosen}
 
     def value(self, stack: "StackSet") -> str | None:
-        """What a set holds, as the specification names it; None = left out."""
+        """Return the version in a set, as the specification names it; None = omitted."""
         value: str | None = getattr(stack, self.name, None) or None
         return value
 
     def exact(self, stack: "StackSet") -> str:
-        """The value of the specification that names exactly what a set holds."""
+        """Return the value of the specification that names exactly the version of a set."""
         return self.value(stack) or "none"
 
     def pinned(self, spec: "StackSpec") -> bool:
-        """Whether a common set of several groups pins its version."""
+        """Return whether a common set of several groups pins its version."""
         return True
 
     # The lock.
 
     def edited(self, locked: "StackSet", found: "StackSet") -> Conflict | None:
-        """What of a locked set differs from what its driver and its hosts need."""
+        """Return the conflict if a locked set differs from what its driver and its hosts need."""
         return None
 
     def group_suffix(self, target: Target) -> str:
-        """What the name of a group of hosts ends with."""
+        """Return the suffix of the name of a group of hosts."""
         return ""
 
     # The explanation and the advice.
 
     def not_first(self, stack: "StackSet", spec: "StackSpec", version: str) -> NotFirst:
-        """Why a newer version that is possible was not chosen."""
+        """Return why a newer version that is possible was not chosen."""
         reasons = (reason.because for reason in stack.reasons if reason.component == self.name)
-        return NotFirst(f"another is chosen: {next(reasons, 'not the first choice')}")
+        return NotFirst(f"another one is chosen: {next(reasons, 'not the first choice')}")
 
     def advice(self, rule: str, target: Target, spec: "StackSpec", works: Works) -> str | None:
-        """What to do about a clash of this component that no other version resolves."""
+        """Return the advice for a clash of this component that no other version resolves."""
         return None
 
     def label(self, stack: "StackSet") -> str | None:
-        """Its value as text, None = no line."""
+        """Return its value as text, None = no line."""
         return self.value(stack) or (None if self.optional else "none")
 
     # The plan.
 
     def packages(self, plan: PlanInput) -> dict[str, Any] | None:
-        """Packages, holds and what else the component needs; None = not in the plan. Raises PlanGap.
+        """Return packages, holds and what else the component needs; None = not in the plan. Raises PlanGap.
 
-        In addition to packages and holds: services: what has to run; refuse: packages that may not be on the host;
-        files; modules: kernel modules by the package that DKMS builds them from, and the device that each makes.
+        In addition to packages and holds: services: units that must run; ``refuse``: packages that the host must
+        not have; files; modules: kernel modules by the package that DKMS builds them from, with the device of each.
         """
         return None
 
     def repository(self, plan: PlanInput) -> dict[str, str | None] | None:
-        """A package repository of its own."""
+        """Return a package repository for this component alone."""
         return None
 
     def folder(self, plan: PlanInput) -> str | None:
-        """The folder of NVIDIA's repositories that records show its packages in, None = none."""
+        """Return the directory of NVIDIA's repositories with its packages, None = no such directory."""
         from_archive = self.in_archive and plan.stack.source
         return None if from_archive or not self.nvidia else self.nvidia.format(system=plan.system.repository or "")
 
     def services(self, stack: "StackSet", spec: "StackSpec") -> Iterator[dict[str, Any]]:
-        """Rows of the plan's services."""
+        """Yield rows of the plan's services."""
         yield from ()
 
     def files(self, plan: PlanInput) -> Iterator[dict[str, Any]]:
-        """Rows of the plan's files."""
+        """Yield rows of the plan's files."""
         yield from ()
 
     def notes(self, plan: PlanInput) -> Iterator[Reason]:
-        """What a reader of the plan has to know."""
+        """Yield notes for the reader of the plan."""
         yield from ()
 
     def expected(self, stack: "StackSet") -> dict[str, str | None]:
-        """What a host reports once the plan is applied."""
+        """Return the values that a host reports after the plan is applied."""
         return {}
 
     def container_engines(self, plan: PlanInput) -> tuple[dict[str, Any], ...]:
-        """Container engines that are configured for the GPUs where they are installed."""
+        """Return container engines to configure for the NVIDIA runtime if they are installed."""
         return ()
 
 
 def plain(text: str) -> str:
-    """The version without its build: ``2.29.3+cuda12.9`` -> ``2.29.3``."""
+    """Return the version without its build: ``2.29.3+cuda12.9`` -> ``2.29.3``."""
     return text.partition("+")[0]

@@ -32,7 +32,7 @@ class ContainerToolkit(Component):
         return packages().container_toolkit.versions
 
     def choose(self, choice: Choice) -> Any:
-        """What an archive lacks is taken from NVIDIA's repository only if stated."""
+        """Choose the version; with an archive, only a stated version comes from NVIDIA's repository."""
         wanted = choice.spec.container_toolkit
         absent = r22_absent(choice.archive, self.name, TITLE, wanted) if request(wanted).auto else None
         return choice.settle(absent or choose_container_toolkit(wanted), wanted)
@@ -55,21 +55,21 @@ class ContainerToolkit(Component):
         return repository("nvidia-container-toolkit", url, (box.key_url, box.fingerprint), keyring, box.signed)
 
     def container_engines(self, plan: PlanInput) -> tuple[dict[str, Any], ...]:
-        """What may be on a host and is configured then; which of them is there, the host determines."""
+        """Return the engines to configure; each host configures those that are installed on it."""
         if plan.stack.container_toolkit is None or plan.spec.container_engines == "leave":
             return ()
         return tuple(msgspec.to_builtins(row) for row in packages().container_toolkit.engines)
 
 
 def choose_container_toolkit(wanted: str) -> tuple[str, tuple[Reason, ...]] | Clash:
-    """The newest version that the guide names, or a stated one that records show in the repository."""
+    """Return the newest version that the guide names, or a stated one that a record shows in the repository."""
     asked, name = request(wanted), COMPONENT.name
     known = packages().container_toolkit.versions
     for version in reversed(known):
         if asked.matches(version):
             text = "the version whose four packages the installation guide names"
             return version, (Reason(component=name, because=text, source="container-toolkit-guide"),)
-    # What auto never takes: the guide does not name it, but somebody installed it.
+    # Never chosen by auto: the guide does not name it, but a report shows it installed.
     for version in recorded_versions(TOOLKIT, packages().container_toolkit.packages[0]):
         if asked.version == version:
             return version, (seen_reason(name, version),)
@@ -77,7 +77,7 @@ def choose_container_toolkit(wanted: str) -> tuple[str, tuple[Reason, ...]] | Cl
         component="container_toolkit",
         rule="R18",
         between=(
-            Fact(f"container toolkit {wanted} is asked for", "the specification"),
+            Fact(f"container toolkit {wanted} is requested", "the specification"),
             Fact(f"the tables hold {', '.join(known)}", "container-toolkit-guide"),
         ),
         because=f"no container toolkit {wanted} is known",

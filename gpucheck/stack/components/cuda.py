@@ -27,7 +27,7 @@ KNOWN_BAD_CUDA = {"13.2.1": "has wrong-result bugs in cuBLAS NVFP4 and in the co
 
 
 def r9_cuda_window(gpu: GpuModel, toolkit: Toolkit) -> Clash | None:
-    """R9: the first and the last toolkit with a code generator for a GPU."""
+    """R9: a GPU works only with toolkits that have a code generator for it, from the first to the last one."""
     have = cc(gpu.compute_capability)
     if have < cc(toolkit.min_cc):
         last = f"; CUDA {gpu.max_cuda} is its last" if gpu.max_cuda else ""
@@ -44,10 +44,10 @@ def r9_cuda_window(gpu: GpuModel, toolkit: Toolkit) -> Clash | None:
 
 
 def choose_cuda(target: Target, driver: str, wanted: str, *, full: bool) -> tuple[Toolkit, tuple[Reason, ...]] | Clash:
-    """The newest toolkit that every GPU and the driver allow.
+    """Return the newest toolkit that every GPU and the driver allow.
 
-    full: only toolkits whose exact driver floor (R2) is known and met; else the floor of the CUDA major (R1) is enough,
-    which is what somebody gets who asks for such a toolkit by version. A clash of R24: nothing else stands against it.
+    full: only toolkits whose exact minimum driver (R2) is known and met. Otherwise the minimum of the CUDA major (R1)
+    is enough, as for a toolkit that is requested by version. A clash of R24 means that no other rule excludes it.
     """
     asked = request(wanted)
     first: Clash | None = None
@@ -74,7 +74,7 @@ def choose_cuda(target: Target, driver: str, wanted: str, *, full: bool) -> tupl
             component="cuda",
             rule="R2",
             between=(
-                Fact(f"CUDA {wanted} is asked for", "the specification"),
+                Fact(f"CUDA {wanted} is requested", "the specification"),
                 Fact("no such toolkit is in the tables, or nothing about it is confirmed", "cuda-rn"),
             ),
             because=f"no CUDA toolkit {wanted} is known",
@@ -86,7 +86,7 @@ def choose_cuda(target: Target, driver: str, wanted: str, *, full: bool) -> tupl
 def _seen_cuda(
     target: Target, driver: str, wanted: str, *, full: bool
 ) -> tuple[Toolkit, tuple[Reason, ...]] | Clash | None:
-    """A stated toolkit that the tables lack, of a minor release that they hold."""
+    """Return a stated toolkit that is missing from the tables, if they have its minor release."""
     table, asked = packages().cuda, request(wanted)
     if len(asked.prefix) < 3:
         return None
@@ -96,12 +96,12 @@ def _seen_cuda(
     if toolkit is None or version is None:
         return None
     clash = _toolkit_clash(target, driver, toolkit, full=full)
-    carried = f"driver and GPUs are taken to be those of {toolkit.note}"
+    carried = f"its drivers and GPUs are assumed to be those of {toolkit.note}"
     return clash or (toolkit, (*_cuda_reasons(target, driver, toolkit), seen_reason("cuda", version, carried)))
 
 
 def _derived(version: str) -> Toolkit | None:
-    """A toolkit that the tables lack, after the newest of its minor release; the note names that one."""
+    """Return a toolkit missing from the tables as a copy of the newest of its minor release, named in the note."""
     same = [row for row in tables.cuda().toolkits if minor(row.version) == minor(version)]
     if not same:
         return None
@@ -123,7 +123,7 @@ def _cuda_reasons(target: Target, driver: str, toolkit: Toolkit) -> tuple[Reason
         text = f"{is_a(held)}: CUDA {held.max_cuda} is its last"
         why = Reason(component="cuda", because=text, rule="R9", source="ptxas, arch-matrix")
     else:
-        text = f"newest toolkit that driver {driver} runs in full (it needs {toolkit.driver_full})"
+        text = f"newest toolkit that driver {driver} supports completely (it needs {toolkit.driver_full})"
         why = Reason(component="cuda", because=text, rule="R2", source="cuda-rn")
     reasons = [why]
     if r2_full_function(toolkit, driver):
@@ -139,7 +139,7 @@ def _cuda_reasons(target: Target, driver: str, toolkit: Toolkit) -> tuple[Reason
 
 
 def r21_toolkit_without_driver(toolkit: Toolkit) -> Reason | None:
-    """R21: from 13.4 the toolkit's packages bring no driver, so a plan has to name it (and always does here)."""
+    """R21: from 13.4 the toolkit's packages do not include a driver; every plan names the driver itself."""
     if parse(toolkit.version) < parse("13.4"):
         return None
     text = "from CUDA 13.4 toolkit and driver are separate packages: the plan names the driver itself"
@@ -161,7 +161,7 @@ class Cuda(Component):
         return tuple(toolkit.version for toolkit in tables.cuda().toolkits)
 
     def newest_first(self, requested: str) -> tuple[str, ...]:
-        """Toolkits with known wrong results only if stated exactly."""
+        """Return the versions; toolkits with known wrong results only if stated exactly."""
         found = super().newest_first(requested)
         exact = len(request(requested).prefix) >= 3
         return found if exact else tuple(version for version in found if version not in KNOWN_BAD_CUDA)
@@ -170,7 +170,7 @@ class Cuda(Component):
         return r2_full_function(_toolkit(version), driver) is None
 
     def choose(self, choice: Choice) -> Any:
-        """The newest toolkit that every GPU and the driver allow."""
+        """Choose the newest toolkit that every GPU and the driver allow."""
         spec, archive = choice.spec, choice.archive
         if request(spec.cuda).none:
             return None
@@ -179,7 +179,7 @@ class Cuda(Component):
             return wanted
         found = choose_cuda(choice.target, choice.driver.version, wanted, full=choice.full)
         if isinstance(found, Clash):
-            # What the folder lacks is no reason to omit the driver as well; only after everything else was tried.
+            # A toolkit missing from the directory must not exclude the driver too; so this comes last.
             left_out = found.rule == "R24" and not choice.full and not _stated(spec)
             return choice.settle(found, spec.cuda) if left_out else found
         toolkit, reasons = found
@@ -193,7 +193,7 @@ class Cuda(Component):
         return NotFirst(full.because, "R2", full.between)
 
     def packages(self, plan: PlanInput) -> dict[str, Any]:
-        """The toolkit's metapackage, or the packages of the archive."""
+        """Return the toolkit's metapackage, or the packages of the archive."""
         cuda, system = plan.stack.cuda, plan.system
         if plan.archive:
             rows = plan.archive.cuda_packages if cuda else ()
@@ -212,7 +212,7 @@ class Cuda(Component):
         return component(found)
 
     def files(self, plan: PlanInput) -> Iterator[dict[str, Any]]:
-        """The path of its programs; a distribution's own nvcc is on the path already."""
+        """Yield the profile with the path of its programs; a distribution's nvcc is in the path already."""
         if plan.stack.cuda and not plan.stack.source:
             yield file("/etc/profile.d/gpucheck-cuda.sh", PROFILE)
 
@@ -225,7 +225,7 @@ def _toolkit(version: str) -> Toolkit:
 
 
 def _stated(spec: "StackSpec") -> bool:
-    """Whether the specification states the toolkit, or a library that is built for one."""
+    """Return whether the specification states the toolkit, or a library that is built for one."""
     from gpucheck.stack.components import COMPONENTS
 
     keys = ["cuda", *(row.name for row in COMPONENTS if row.built_for == "cuda")]

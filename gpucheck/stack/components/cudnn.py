@@ -41,7 +41,7 @@ def r7_cudnn(gpu: GpuModel, release: CudnnRelease) -> Clash | None:
 def choose_cudnn(
     target: Target, cuda_major: int, wanted: str, reference: Reference | None
 ) -> tuple[str, tuple[Reason, ...]] | Clash:
-    """The host's cuDNN: that of the torch build where its CUDA major is the same, else the newest confirmed one."""
+    """Return the host's cuDNN: that of the torch build if its CUDA major is the same, else the newest confirmed."""
     asked = request(wanted)
     torch = reference.torch if reference else None
     same = torch.cudnn if torch and torch.cuda and major(torch.cuda) == cuda_major and asked.auto else None
@@ -63,7 +63,7 @@ def choose_cudnn(
 
 
 def _seen_cudnn(target: Target, cuda_major: int, wanted: str) -> tuple[str, tuple[Reason, ...]] | Clash | None:
-    """A stated version that the tables lack; its range of GPUs is that of the nearest older release."""
+    """Return a stated version missing from the tables, with the range of GPUs of the nearest older release."""
     names = [packages().cudnn.apt[0].format(major=cuda_major)]
     version = seen_version(target.os.repository or "", target, names, wanted, packages().cudnn.revision)
     older = [row for row in tables.cudnn().releases if version and numeric(row.version) < numeric(version)]
@@ -71,12 +71,13 @@ def _seen_cudnn(target: Target, cuda_major: int, wanted: str) -> tuple[str, tupl
     if version is None or near is None:
         return None
     clash = next(filter(None, (r7_cudnn(gpu, near) for gpu in target.models)), None)
-    return clash or (version, (seen_reason("cudnn", version, f"its range of GPUs is that of {near.version}"),))
+    carried = f"its range of GPUs is assumed to be that of {near.version}"
+    return clash or (version, (seen_reason("cudnn", version, carried),))
 
 
 def _cudnn_reason(release: CudnnRelease, cuda_major: int, same: str | None, reference: Reference | None) -> Reason:
     if release.version == same and reference:
-        text = reference.words + (", so a program that loads the host's finds the same" if reference.own else "")
+        text = reference.words + (", so programs that use the host's get the same" if reference.own else "")
     else:
         text = f"newest for CUDA {cuda_major} with code for these GPUs ({release.basis})"
     confirmed = cuda_major in release.confirmed_for
@@ -100,7 +101,7 @@ class Cudnn(Component):
         return tuple(release.version for release in tables.cudnn().releases)
 
     def choose(self, choice: Choice) -> Any:
-        """That of the torch build, else the newest for the CUDA major."""
+        """Choose that of the torch build, else the newest for the CUDA major."""
         toolkit, spec, archive = choice.chosen["cuda"], choice.spec, choice.archive
         if toolkit is None:
             return no_toolkit(self.name, spec)

@@ -1,4 +1,4 @@
-"""DCGM, if a site requests it."""
+"""DCGM, if the specification requests it."""
 
 from typing import Any
 
@@ -18,10 +18,8 @@ RULE = "R23"
 def choose_dcgm(
     target: Target, driver: DriverChoice, wanted: str, archive: Archive | None
 ) -> tuple[str, tuple[Reason, ...]] | Clash:
-    """R23: the newest DCGM that a source of its own confirms, or the one that is asked for by version.
-
-    archive: where the driver comes from, None = NVIDIA's repositories, which alone hold DCGM.
-    """
+    """R23: DCGM is the newest that a separate source confirms, or the version that is requested."""
+    # Without an archive the driver is from NVIDIA's repositories, the only ones with DCGM.
     table = options().dcgm
     if archive is not None:
         because = f"the archive of {archive.os} is not known to hold DCGM, and NVIDIA's repository is not mixed with it"
@@ -30,7 +28,7 @@ def choose_dcgm(
         return Clash(component="dcgm", rule=RULE, between=between, because=because)
     asked = request(wanted)
     fitting = [row for row in table.versions if asked.matches(row.version)]
-    # What nothing but one record shows is taken only where no other version is what was asked for.
+    # A version that only one record shows is chosen only if no other matches the request.
     found = ([row for row in fitting if not row.unconfirmed] or fitting)[-1:]
     if not found:
         version = seen_version(target.os.repository or "", target, table.packages[:1], wanted, table.revision)
@@ -39,7 +37,7 @@ def choose_dcgm(
             return version, (*_dcgm_reasons(target, driver, row), seen_reason("dcgm", version))
         known = ", ".join(row.version for row in table.versions)
         facts = (
-            Fact(f"DCGM {wanted} is asked for", "the specification"),
+            Fact(f"DCGM {wanted} is requested", "the specification"),
             Fact(f"the tables hold {known}", ", ".join(table.source)),
         )
         return Clash(component="dcgm", rule=RULE, between=facts, because=f"no DCGM {wanted} is known", unknown=True)
@@ -48,7 +46,7 @@ def choose_dcgm(
 
 def _dcgm_reasons(target: Target, driver: DriverChoice, row: OptionVersion) -> tuple[Reason, ...]:
     majors = r23_cuda_majors(target, driver)
-    text = f"asked for; packages for CUDA {majors[0]}, which is the CUDA major of driver branch {driver.branch}"
+    text = f"requested; packages for CUDA {majors[0]}, the CUDA major of driver branch {driver.branch}"
     if len(majors) > 1:
         old = next(gpu for gpu in target.models if _is_old(gpu.compute_capability))
         text += f", and for CUDA {majors[1]}: {is_a(old)}, which code for CUDA {majors[0]} does not run on"
@@ -61,13 +59,13 @@ def _dcgm_reasons(target: Target, driver: DriverChoice, row: OptionVersion) -> t
 
 
 def r23_cuda_majors(target: Target, driver: DriverChoice) -> tuple[int, ...]:
-    """R23: DCGM's packages are those for the CUDA major of the driver; GPUs older than Turing need those for the
-    one before as well.
+    """R23: DCGM's packages are those for the CUDA major of the driver; GPUs older than Turing also need those for
+    the major before it.
     """
     floors = tables.drivers().minor_compat_floor.items()
     own = max(int(cuda) for cuda, floor in floors if parse(driver.version) >= parse(floor))
     old = any(_is_old(gpu.compute_capability) for gpu in target.models)
-    # CUDA 13 is the first whose code does not run on them.
+    # CUDA 13 is the first major without code for them.
     return (own, own - 1) if old and own > 12 else (own,)
 
 
@@ -76,7 +74,7 @@ def _is_old(capability: str) -> bool:
 
 
 class Dcgm(Component):
-    """Its packages are those of the driver's CUDA major, its service runs after everything that it needs."""
+    """Packages for the driver's CUDA major; its service starts after everything that it needs."""
 
     name = part = "dcgm"
     title = "DCGM"
@@ -89,12 +87,12 @@ class Dcgm(Component):
         return tuple(row.version for row in options().dcgm.versions)
 
     def choose(self, choice: Choice) -> Any:
-        """The newest confirmed one, or the one that is stated."""
+        """Choose the newest confirmed version, or the stated one."""
         wanted = choice.spec.dcgm
         return choice.settle(choose_dcgm(choice.target, choice.driver, wanted, choice.archive), wanted)
 
     def packages(self, plan: PlanInput) -> dict[str, Any] | None:
-        """With its service; DCGM 3 may not be on the host."""
+        """Return the packages and the service; DCGM 3 must not be on the host."""
         if not plan.stack.dcgm:
             return None
         table = options().dcgm

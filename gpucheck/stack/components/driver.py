@@ -1,4 +1,4 @@
-"""The driver: its branch and release, its packages and what every GPU host gets with it."""
+"""The driver: its branch and release, its packages, and the files that every GPU host gets with it."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Found = tuple[DriverChoice, tuple[Reason, ...]]
 NOUVEAU = "blacklist nouveau\noptions nouveau modeset=0\n"
-UNATTENDED = """// NVIDIA packages move only as a whole set: an unattended fabric manager upgrade has stopped clusters.
+UNATTENDED = """// NVIDIA packages change only as a set: an unattended fabric manager upgrade has stopped clusters.
 Unattended-Upgrade::Package-Blacklist {
     "nvidia-.*";
     "libnvidia-.*";
@@ -47,8 +47,8 @@ Unattended-Upgrade::Package-Blacklist {
     "nsight-.*";
 };
 """
-# The pinning package does the same, but is not in force yet while the transaction that installs it is computed.
-PIN = """# Every part of the driver at one version, also what is pulled in as a dependency.
+# The pinning package does the same, but is not active yet while apt computes the transaction that installs it.
+PIN = """# Every component of the driver at one version, dependencies included.
 Package: nvidia-* libnvidia-* libcuda1 cuda-drivers* firmware-nvidia-* libxnvctrl* xserver-xorg-video-nvidia*
 Pin: version {version}*
 Pin-Priority: 1000
@@ -56,7 +56,7 @@ Pin-Priority: 1000
 
 
 def branches(spec: "StackSpec", archive: Archive | None) -> tuple[Branch, ...]:
-    """Branches worth trying, best first; of an archive its own."""
+    """Return the branches to try, best first; with an archive, the branch of the archive."""
     if archive is None:
         return rules.r18_branches(spec.prefer, spec.driver)
     number = archive.driver.partition(".")[0]
@@ -64,7 +64,7 @@ def branches(spec: "StackSpec", archive: Archive | None) -> tuple[Branch, ...]:
 
 
 def of_branch(target: Target, spec: "StackSpec", branch: Branch, archive: Archive | None) -> Found | Clash:
-    """The driver of one branch with its flavour, or the first rule that forbids the branch."""
+    """Return the driver of one branch with its flavor, or the clash of the first rule that forbids the branch."""
     for check in (
         *(rules.r4_r9_branch_window(gpu, branch.branch) for gpu in target.models),
         rules.r15_kernel(target.os, branch),
@@ -114,10 +114,10 @@ def _driver_reasons(target: Target, branch: Branch, choice: DriverChoice) -> Ite
         text = f"that branch {branch.branch} drives {weak.name} is {weak.first_driver.is_}"
         yield Reason(component="driver", because=text, rule="R9", source="open-gkm", confirmed=False)
     if branch.state == "eol":
-        ended = ", ".join(f"{date} says {who}" for who, date in branch.eol.items())
+        ended = ", ".join(f"{date} according to {who}" for who, date in branch.eol.items())
         yield Reason(
             component="driver",
-            because=f"branch {branch.branch} has ended ({ended}); it is taken because it was asked for",
+            because=f"branch {branch.branch} has ended ({ended}); it is used because it was requested",
             rule="R18",
             source="endoflife",
             confirmed=False,
@@ -126,9 +126,9 @@ def _driver_reasons(target: Target, branch: Branch, choice: DriverChoice) -> Ite
     if needs:
         text = f"{rules.is_a(needs)} and needs the {choice.kernel_module} modules"
     else:
-        text = "every GPU here can use either flavour; open is NVIDIA's default from branch 560"
+        text = "every GPU here can use either flavor; open is NVIDIA's default from branch 560"
         if choice.kernel_module == "proprietary":
-            text = "proprietary: asked for, or safer for this GPU on an old branch"
+            text = "proprietary: requested, or safer for this GPU on an old branch"
     yield Reason(component="kernel_module", because=text, rule="R14", source="driver-install-guide, open-gkm")
     if target.os.id in tables.drivers().not_listed_by_nvidia:
         text = f"NVIDIA does not list {target.os.name}; its packages for {target.os.repository} are used, built by DKMS"
@@ -136,13 +136,13 @@ def _driver_reasons(target: Target, branch: Branch, choice: DriverChoice) -> Ite
 
 
 def no_branch(wanted: str) -> Clash:
-    """No branch is what was asked for."""
+    """Return the clash of a request that no branch matches."""
     known = ", ".join(b.branch for b in tables.drivers().branches if b.state == "supported" and b.last)
     return Clash(
         component="driver",
         rule="R18",
         between=(
-            Fact(f"driver {wanted} is asked for", "the specification"),
+            Fact(f"driver {wanted} is requested", "the specification"),
             Fact(f"the branches known to be supported are {known}", "nv-supported-drivers-615, endoflife"),
         ),
         because=f"no driver {wanted} is known",
@@ -151,7 +151,7 @@ def no_branch(wanted: str) -> Clash:
 
 
 class Driver(Component):
-    """Everything else is chosen for a driver."""
+    """The driver; all other components are chosen to fit it."""
 
     name = title = part = "driver"
     place, turn = 10, 0
@@ -162,18 +162,18 @@ class Driver(Component):
 
     def check(self, value: str) -> None:
         if value == "none":
-            raise ValueError("'none' is not possible: a GPU host needs a driver. Say auto, a branch or a version.")
+            raise ValueError("'none' is not possible: a GPU host needs a driver. State auto, a branch or a version.")
         request(value)
 
     def versions(self) -> tuple[str, ...]:
         return tuple(branch.last for branch in tables.drivers().branches if branch.last)
 
     def newest_first(self, requested: str) -> tuple[str, ...]:
-        """A stated release may be missing from the tables."""
+        """Return the versions; a stated release may be missing from the tables."""
         return (requested,) if len(request(requested).prefix) > 1 else super().newest_first(requested)
 
     def host_clashes(self, target: Target, spec: "StackSpec", archive: Archive | None) -> Iterator[Clash]:
-        """The system, the architecture, GPUs whose last branch has ended, kernel modules, the archive."""
+        """Check the system, the architecture, GPUs whose last branch has ended, kernel modules and the archive."""
         old = rules.end_of_life(target.os, tables.operating_systems().as_of)
         if old and spec.end_of_life_os == "refuse":
             yield old
@@ -183,9 +183,9 @@ class Driver(Component):
                 rule="R15",
                 between=(
                     Fact(target.os.explicit_only, "driver-install-guide"),
-                    Fact("driver and cuda are left to the resolver", "the specification"),
+                    Fact("driver and cuda are auto", "the specification"),
                 ),
-                because=f"on {target.os.name} the site must state driver and cuda itself",
+                because=f"on {target.os.name} the specification must state driver and cuda",
             )
         yield from filter(None, (rules.r20_architecture(target), *map(rules.r9_architecture_ended, target.models)))
         flavour = r14_flavour(target, spec.kernel_module)
@@ -205,7 +205,7 @@ class Driver(Component):
         return stack.driver.version
 
     def exact(self, stack: "StackSet") -> str:
-        """With its package revision, if that is stated."""
+        """Return the version, with its package revision if that is stated."""
         return _exact(stack.driver)
 
     def label(self, stack: "StackSet") -> str:
@@ -214,10 +214,10 @@ class Driver(Component):
         return f"{_exact(driver)}  {driver.kernel_module} kernel modules, branch {driver.branch}{origin}"
 
     def not_first(self, stack: "StackSet", spec: "StackSpec", version: str) -> NotFirst:
-        return NotFirst(f"prefer is {spec.prefer}, and that puts branch {stack.driver.branch} first", "R18")
+        return NotFirst(f"prefer is {spec.prefer}, which puts branch {stack.driver.branch} first", "R18")
 
     def advice(self, rule: str, target: Target, spec: "StackSpec", works: Works) -> str | None:
-        """On an old kernel: a branch that has ended."""
+        """Suggest a branch that has ended, for an old kernel."""
         ended = (b.branch for b in reversed(tables.drivers().branches) if b.state == "eol") if rule == "R15" else ()
         for branch in ended:
             if works(target, msgspec.structs.replace(spec, driver=branch)):
@@ -225,7 +225,7 @@ class Driver(Component):
         return None
 
     def packages(self, plan: PlanInput) -> dict[str, Any]:
-        """The compute-only set, all at the driver's version."""
+        """Return the compute-only packages, all at the driver's version."""
         system, stack, archive = plan.system, plan.stack, plan.archive
         if archive:
             version = f"{stack.driver.version}-{_archive_revision(stack, archive)}"
@@ -239,7 +239,7 @@ class Driver(Component):
         yield {"name": "nvidia-persistenced", "enabled": True, "state": "started"}
 
     def files(self, plan: PlanInput) -> Iterator[dict[str, Any]]:
-        """Without nouveau, with the options of the module, and no part of the driver moves by itself."""
+        """Yield files that block nouveau, set module options, and keep the driver at its version."""
         yield file("/etc/modprobe.d/gpucheck-nouveau.conf", NOUVEAU, initramfs=True)
         if plan.spec.module_options:
             content = module_options.options_line(plan.spec.module_options)
@@ -251,7 +251,7 @@ class Driver(Component):
             yield file("/etc/apt/preferences.d/gpucheck-nvidia", PIN.format(version=plan.stack.driver.version))
 
     def notes(self, plan: PlanInput) -> Iterator[Reason]:
-        """What of names and keys is not confirmed; of an archive, that it replaces its release."""
+        """Yield unconfirmed package names and keys; for an archive, that it replaces its release."""
         if plan.archive:
             yield _archive_note(plan.archive)
             return
@@ -283,13 +283,13 @@ def _archive_revision(stack: "StackSet", archive: Archive) -> str:
     raise PlanGap(
         f"the package revision of driver {stack.driver.version} in the archive of {archive.os} is not known",
         archive_rules.SOURCE,
-        f"look with apt-cache madison and state it in stack.yml, for example driver: {example}",
+        f"find it with apt-cache madison and state it in stack.yml, for example driver: {example}",
     )
 
 
 def _archive_note(archive: Archive) -> Reason:
     text = (
-        f"the archive of {archive.os} drops a release when it publishes the next: where apt finds no "
+        f"the archive of {archive.os} removes a release when it publishes the next: if apt does not find "
         f"{archive.driver}-{archive.revision}, state the new one as driver in stack.yml, revision included"
     )
     return Reason(component="driver", because=text, source=archive_rules.SOURCE)

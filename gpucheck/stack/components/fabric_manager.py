@@ -1,4 +1,4 @@
-"""Fabric manager, and the NVLink subnet manager with it: NVSwitch boards need it at the driver's version."""
+"""Fabric manager and the NVLink subnet manager: NVSwitch boards need them at the driver's version."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -34,7 +34,7 @@ def r17_fabric(target: Target) -> tuple[Fabric, tuple[Reason, ...]]:
         )
         reasons = [Reason(component="fabric_manager", because=text, rule="R17", source=source)]
         if parse(target.os.kernel) < parse(NVLINK5_KERNEL):
-            old = f"{target.os.name} has kernel {target.os.kernel}; NVLink 5 wants {NVLINK5_KERNEL} or an EL backport"
+            old = f"{target.os.name} has kernel {target.os.kernel}; NVLink 5 needs {NVLINK5_KERNEL} or an EL backport"
             reasons.append(
                 Reason(component="fabric_manager", because=old, rule="R17", source="public-installers", confirmed=False)
             )
@@ -48,20 +48,20 @@ def r17_fabric(target: Target) -> tuple[Fabric, tuple[Reason, ...]]:
         return Fabric(), ()
     count = sum(gpu.fabric == "nvswitch" for gpu in target.gpus)
     if target.nvswitches is None and count >= gpu_table().nvswitch_from_gpus:
-        text = f"{count} SXM GPUs are taken for an NVSwitch board (the PCI bus was not read): needs fabric manager"
+        text = f"{count} SXM GPUs, assumed to be an NVSwitch board (the PCI bus was not read): needs fabric manager"
         reason = Reason(component="fabric_manager", because=text, rule="R17", source=source, confirmed=False)
         return Fabric(fabric_manager=True), (reason,)
     text = (
         "no NVSwitch on the PCI bus: no fabric manager here (in a virtual machine it runs on the host)"
         if target.nvswitches == 0
-        else f"{count} SXM GPUs are taken for a board without NVSwitch (the PCI bus was not read)"
+        else f"{count} SXM GPUs, assumed to be a board without NVSwitch (the PCI bus was not read)"
     )
     confirmed = target.nvswitches is not None
     return Fabric(), (Reason(component="fabric_manager", because=text, rule="R17", source=source, confirmed=confirmed),)
 
 
 class FabricManager(Component):
-    """At exactly the driver's version, and only where the board needs it."""
+    """Fabric manager, at exactly the driver's version and only if the board needs it."""
 
     name = part = "fabric_manager"
     title = "fabric manager"
@@ -82,7 +82,7 @@ class FabricManager(Component):
         return (choice.driver.version, fabric.subnet_manager) if fabric.fabric_manager else None
 
     def fields(self, chosen: Any) -> dict[str, Any]:
-        """With whether the subnet manager goes with it."""
+        """Return its version, and whether the subnet manager is needed too."""
         version, subnet_manager = chosen or (None, False)
         return {self.name: version, "subnet_manager": subnet_manager}
 
@@ -91,24 +91,24 @@ class FabricManager(Component):
         return f"{stack.fabric_manager}{extra}" if stack.fabric_manager else None
 
     def edited(self, locked: "StackSet", found: "StackSet") -> Conflict | None:
-        """A lock that states another fabric than the board has."""
+        """Return the conflict of a lock whose fabric differs from that of the board."""
         fabric = (found.fabric_manager, found.subnet_manager, found.imex)
         if fabric == (locked.fabric_manager, locked.subnet_manager, locked.imex):
             return None
-        edited = Fact(f"the lock says fabric manager {locked.fabric_manager}, IMEX {locked.imex}", "the lock")
+        edited = Fact(f"the lock states fabric manager {locked.fabric_manager}, IMEX {locked.imex}", "the lock")
         source = "fabric-manager-guide"
         needed = Fact(f"this board needs fabric manager {found.fabric_manager}, IMEX {found.imex}", source)
-        because = "fabric manager must be exactly the driver's version, and only where the board needs it"
+        because = "fabric manager must be exactly the driver's version, and only if the board needs it"
         try_ = "run gpucheck stack lock again instead of editing the lock"
         return Conflict(between=(edited, needed), because=because, source=source, try_=try_, rule="R17")
 
     def group_suffix(self, target: Target) -> str:
-        """For a board that is not the usual one for these GPUs."""
+        """Return the suffix for a board that is not the usual one for these GPUs."""
         usual, actual = r17_fabric(msgspec.structs.replace(target, nvswitches=None))[0], r17_fabric(target)[0]
         return "" if usual == actual else ("-nvswitch" if actual.fabric_manager else "-no-nvswitch")
 
     def packages(self, plan: PlanInput) -> dict[str, Any]:
-        """Without holds of what belongs to the system, or to a vendor's own RDMA packages: it moves with its source."""
+        """Return the packages; those of the system or of a vendor's RDMA software are not held."""
         if not plan.stack.fabric_manager:
             return component([])
         table = packages().fabric
@@ -124,14 +124,14 @@ class FabricManager(Component):
             yield {"name": "nvidia-fabricmanager", "enabled": True, "state": "started"}
 
     def files(self, plan: PlanInput) -> Iterator[dict[str, Any]]:
-        """The module that the subnet manager reaches the switches by."""
+        """Yield the file that loads the module through which the subnet manager reaches the switches."""
         if plan.stack.subnet_manager:
             yield file("/etc/modules-load.d/gpucheck-ib_umad.conf", packages().fabric.boot_module + "\n")
 
     def notes(self, plan: PlanInput) -> Iterator[Reason]:
-        """The subnet manager has a version of its own."""
+        """Note that the version of the subnet manager is not known."""
         if plan.stack.subnet_manager and not plan.archive:
-            text = "the version of nvlsm is not known here: the newest is taken, then held"
+            text = "the version of nvlsm is not known: the newest is installed, then held"
             yield Reason(component=self.name, because=text, source="cuda-repo", confirmed=False)
 
     def expected(self, stack: "StackSet") -> dict[str, str | None]:

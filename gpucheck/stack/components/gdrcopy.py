@@ -1,4 +1,4 @@
-"""GDRCopy from a repository of the site, if the site requests it."""
+"""GDRCopy from your own repository, if the specification requests it."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -19,16 +19,16 @@ RULE = "R23"
 GDRDRV = "/etc/modules-load.d/gpucheck-gdrdrv.conf"
 ADVICE = (
     "build its packages with the project's own scripts (build-deb-packages.sh, build-rpm-packages.sh) or take "
-    "prebuilt ones, put them into a signed repository of yours, and name it in stack.yml: repositories: gdrcopy: "
+    "prebuilt ones, put them into your own signed repository, and name it in stack.yml: repositories: gdrcopy: "
     "{url, key_url, key_fingerprint}; or gdrcopy: none"
 )
-# GDRCopy without a stated version: what the site's repository has newest when it is installed, and held from then on.
+# GDRCopy without a stated version: the newest of the repository when it is installed, held from then on.
 NEWEST = "newest"
 NEEDED = ("url", "key_url", "key_fingerprint")
 
 
 def r23_gdrcopy(spec: "StackSpec") -> Iterator[Clash]:
-    """R23: GDRCopy comes from a repository of the site's, in a stated version or in the newest that is there."""
+    """R23: GDRCopy comes from your own repository, in a stated version or in the newest of that repository."""
     asked = request(spec.gdrcopy)
     if asked.none:
         return
@@ -37,16 +37,19 @@ def r23_gdrcopy(spec: "StackSpec") -> Iterator[Clash]:
     lacking = [key for key in NEEDED if not getattr(repository, key, None)]
     if lacking and MANAGED not in spec.repositories:
         fact = Fact("NVIDIA's package repositories are not known to hold GDRCopy", source)
-        because = f"GDRCopy needs a repository of the site's, and repositories: gdrcopy lacks {', '.join(lacking)}"
+        because = f"GDRCopy needs your own repository, and repositories: gdrcopy lacks {', '.join(lacking)}"
         yield Clash(component="gdrcopy", rule=RULE, between=(wanted, fact), because=because)
     if asked.specifiers:
-        fact = Fact("what a repository of the site's holds is not read before it is installed from", "the tables")
-        because = "of a range of GDRCopy none can be chosen: state a version, or auto for the newest"
+        fact = Fact("the contents of your own repository are not read before the installation", "the tables")
+        because = "a range of GDRCopy versions cannot be resolved: state a version, or auto for the newest"
         yield Clash(component="gdrcopy", rule=RULE, between=(wanted, fact), because=because)
 
 
 def choose_gdrcopy(spec: "StackSpec", archive: Archive | None, why: list[Reason]) -> str | None:
-    """The version with its package revision as far as stated, or NEWEST; None = not asked for. Notes its reasons."""
+    """Return the version with its package revision as far as stated, or NEWEST; None = not requested.
+
+    Appends the reasons to ``why``.
+    """
     asked, table = request(spec.gdrcopy), options().gdrcopy
     if asked.none:
         return None
@@ -55,45 +58,45 @@ def choose_gdrcopy(spec: "StackSpec", archive: Archive | None, why: list[Reason]
     def note(text: str, *, confirmed: bool) -> None:
         why.append(Reason(component="gdrcopy", because=text, rule=RULE, source=source, confirmed=confirmed))
 
-    note("asked for, from the site's own repository; its module is built again after every driver", confirmed=True)
+    note("requested, from your own repository; its module is rebuilt after every driver", confirmed=True)
     if asked.auto:
-        note("its version is what that repository has newest: it is taken, then held", confirmed=False)
+        note("its version is the newest of that repository: it is installed, then held", confirmed=False)
     elif asked.version not in table.seen:
-        note(f"the versions read of are {', '.join(table.seen)}", confirmed=False)
+        note(f"the versions known from sources are {', '.join(table.seen)}", confirmed=False)
     if archive is not None:
-        note("that its module builds against the driver of a distribution's own archive was not read", confirmed=False)
+        note("no source shows that its module builds against the driver of a distribution's archive", confirmed=False)
     return NEWEST if asked.auto else asked.text
 
 
 class Gdrcopy(Component):
-    """Its version is what the repository of the site holds."""
+    """GDRCopy, at a version of your own repository."""
 
     name = part = "gdrcopy"
     title = "GDRCopy"
     place, turn = 80, 80
     default = "none"
     optional = True
-    follows = "what the site's own repository holds"
+    follows = "your own repository"
 
     def host_clashes(self, target: Target, spec: "StackSpec", archive: Archive | None) -> Iterator[Clash]:
-        """Without a repository of the site there is none."""
+        """Check that the specification names your own repository."""
         yield from r23_gdrcopy(spec)
 
     def choose(self, choice: Choice) -> Any:
-        """The stated version, or the newest of the repository."""
+        """Choose the stated version, or the newest of the repository."""
         return choose_gdrcopy(choice.spec, choice.archive, choice.reasons)
 
     def exact(self, stack: "StackSet") -> str:
         return "auto" if stack.gdrcopy == NEWEST else stack.gdrcopy or "none"
 
     def label(self, stack: "StackSet") -> str | None:
-        return f"{stack.gdrcopy}, from the site's own repository" if stack.gdrcopy else None
+        return f"{stack.gdrcopy}, from your own repository" if stack.gdrcopy else None
 
     def advice(self, rule: str, target: Target, spec: "StackSpec", works: Works) -> str | None:
         return ADVICE
 
     def packages(self, plan: PlanInput) -> dict[str, Any] | None:
-        """The module is loaded at boot by a managed file; a service of the packages makes the device."""
+        """Return the packages, the file that loads the module at boot, and the service that creates the device."""
         wanted = plan.stack.gdrcopy
         if not wanted:
             return None
@@ -116,16 +119,16 @@ class Gdrcopy(Component):
         return repository("gdrcopy", "", ("", None), keyring, packages().repositories.signed)
 
     def notes(self, plan: PlanInput) -> Iterator[Reason]:
-        """A revision that is not stated is a guess."""
+        """Note that a revision is assumed if none is stated."""
         wanted = plan.stack.gdrcopy
         if wanted and wanted != NEWEST and not request(wanted).package_revision:
             table = options().gdrcopy
-            text = f"package revision -{table.revision} is a guess: state yours, as in gdrcopy: 2.5.1-1.el9"
+            text = f"package revision -{table.revision} is assumed: state yours, for example gdrcopy: 2.5.1-1.el9"
             yield Reason(component=self.name, because=text, source=", ".join(table.source), confirmed=False)
 
 
 def _package_version(wanted: str, word: str) -> str | None:
-    """``2.5.1-1.el9`` with the word ``dkms`` is ``2.5.1-1dkms.el9``."""
+    """Return the version of a package: ``2.5.1-1.el9`` with ``dkms`` is ``2.5.1-1dkms.el9``."""
     if wanted == NEWEST:
         return None
     revision = request(wanted).package_revision or options().gdrcopy.revision

@@ -1,4 +1,4 @@
-"""IMEX, the daemon of racks whose NVLink spans hosts."""
+"""IMEX, the daemon of racks with NVLink between hosts."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Imex(Component):
-    """At the driver's version; planned with fabric manager, which runs on the switch trays of such a rack."""
+    """IMEX at the driver's version, planned as part of fabric manager, which runs on the switch trays of a rack."""
 
     name = "imex"
     title = "IMEX"

@@ -1,4 +1,4 @@
-"""The flavor of the driver's kernel modules: open or proprietary. It has no version and no packages of its own."""
+"""The flavor of the driver's kernel modules: open or proprietary. It has no version and no packages."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -16,18 +16,19 @@ if TYPE_CHECKING:
 
 
 def r14_flavour(target: Target, wanted: str, branch: Branch | None = None) -> Flavour | Clash:
-    """R14: the one kernel module flavour that drives every GPU of the host, or why there is none.
+    """R14: one kernel module flavor must drive every GPU of the host.
 
     Open needs the GPU System Processor (Turing and newer) and is required from Blackwell and on Grace; one kernel
-    loads one flavour. branch: None looks at the GPUs alone.
+    loads one flavor.
     """
+    # Without a branch only the GPUs are checked.
     needs_proprietary = next((g for g in target.models if g.kernel_module == "proprietary"), None)
     needs_open = next((g for g in target.models if g.kernel_module == "open"), None)
     if needs_proprietary and needs_open:
         return _flavour_clash(
             f"{is_a(needs_proprietary)} and needs the proprietary kernel modules",
             f"{is_a(needs_open)} and needs the open kernel modules",
-            "one kernel loads one flavour, so no driver serves both GPUs in one host",
+            "one kernel loads one flavor, so no driver works for both GPUs in one host",
         )
     flavour: Flavour = "proprietary" if needs_proprietary else "open"
     if needs_proprietary is None and needs_open is None:
@@ -36,12 +37,12 @@ def r14_flavour(target: Target, wanted: str, branch: Branch | None = None) -> Fl
         gpu = needs_proprietary or needs_open
         return _flavour_clash(
             f"{is_a(gpu)} and needs the {flavour} kernel modules" if gpu else f"the {flavour} modules are needed",
-            f"kernel_module: {wanted} is asked for",
+            f"kernel_module: {wanted} is requested",
             f"the {wanted} modules would install and bind no GPU",
         )
     if branch is not None and flavour not in branch.kernel_modules:
         return _flavour_clash(
-            f"branch {branch.branch} holds {' and '.join(branch.kernel_modules)} kernel modules only",
+            f"branch {branch.branch} has {' and '.join(branch.kernel_modules)} kernel modules only",
             f"the {flavour} kernel modules are needed",
             f"branch {branch.branch} has no {flavour} modules",
         )
@@ -63,13 +64,13 @@ def _flavour_clash(one: str, other: str, because: str) -> Clash:
 
 
 class KernelModule(Component):
-    """Chosen with the driver."""
+    """The flavor, chosen with the driver."""
 
     name = "kernel_module"
     place = 15
     default = "auto"
     choices = ("auto", "open", "proprietary")
-    follows = "what the GPUs need"
+    follows = "the GPUs"
 
     def fields(self, chosen: Any) -> dict[str, Any]:
         return {}
@@ -78,17 +79,17 @@ class KernelModule(Component):
         return stack.driver.kernel_module
 
     def label(self, stack: "StackSet") -> None:
-        """The driver's line has it."""
+        """Return None: the line of the driver includes it."""
 
     def advice(self, rule: str, target: Target, spec: "StackSpec", works: Works) -> str | None:
-        """Separate hosts, if each GPU alone has a set."""
+        """Suggest separate hosts, if each GPU alone has a set."""
         if len(target.models) < 2:
             return None
         each = [msgspec.structs.replace(target, gpus=(gpu,), nvswitches=None) for gpu in target.models]
         if not all(works(alone, spec) for alone in each):
             return None
         names = " and ".join(gpu.name for gpu in target.models)
-        return f"put {names} into separate hosts: each has a set of its own"
+        return f"put {names} into separate hosts: each has its own set"
 
 
 COMPONENT = KernelModule()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def r8_nccl(gpu: GpuModel, build: NcclBuild) -> Clash | None:
-    """R8: the build must hold machine code for the GPU; which depends on its version and its CUDA major."""
+    """R8: the NCCL build must have machine code for the GPU, which depends on its version and its CUDA major."""
     if r5_runs(gpu.compute_capability, build.sm):
         return None
     code = " ".join(str(arch) for arch in build.sm)
@@ -31,7 +31,7 @@ def r8_nccl(gpu: GpuModel, build: NcclBuild) -> Clash | None:
         rule="R8",
         between=(
             Fact(is_a(gpu), "cuda-gpus"),
-            Fact(f"NCCL {build.version} for CUDA {build.cuda_major} holds code for sm {code}", "nccl-mk, wheel-bytes"),
+            Fact(f"NCCL {build.version} for CUDA {build.cuda_major} has code for sm {code}", "nccl-mk, wheel-bytes"),
         ),
         because=f"NCCL {build.version} built for CUDA {build.cuda_major} cannot run on {gpu.name}",
     )
@@ -40,7 +40,7 @@ def r8_nccl(gpu: GpuModel, build: NcclBuild) -> Clash | None:
 def choose_nccl(
     target: Target, toolkit: str, wanted: str, reference: Reference | None
 ) -> tuple[str, tuple[Reason, ...]] | Clash:
-    """The host's NCCL as ``version+cudaX.Y``: torch's version or the next newer one of this CUDA major."""
+    """Return the host's NCCL as ``version+cudaX.Y``: torch's version or the next newer one of this CUDA major."""
     asked = request(wanted)
     cuda_major = major(toolkit)
     torch = reference.torch if reference else None
@@ -65,7 +65,7 @@ def choose_nccl(
 
 
 def _seen_nccl(target: Target, cuda_major: int, wanted: str) -> tuple[str, tuple[Reason, ...]] | Clash | None:
-    """A stated version that the tables lack; its machine code is that of the nearest older build."""
+    """Return a stated version missing from the tables, with the machine code of the nearest older build."""
     table = packages().nccl
     names = table.apt if target.os.family == "debian" else table.dnf
     version = seen_version(target.os.repository or "", target, names, wanted, table.revision)
@@ -79,14 +79,14 @@ def _seen_nccl(target: Target, cuda_major: int, wanted: str) -> tuple[str, tuple
     clash = next(filter(None, (r8_nccl(gpu, near) for gpu in target.models)), None)
     return clash or (
         version,
-        (seen_reason("nccl", version, f"its machine code is taken to be that of {near.version}"),),
+        (seen_reason("nccl", version, f"its machine code is assumed to be that of {near.version}"),),
     )
 
 
 def _nccl_order(toolkit: str, same: str | None) -> list[NcclSystemBuild]:
-    """System builds of the toolkit's CUDA major: torch's version or the next newer one first, else the newest.
+    """Return system builds of the toolkit's CUDA major: torch's version or the next newer one first, else the newest.
 
-    So an older torch brings no newer library. Of one version that of the toolkit's own CUDA minor comes first.
+    An older torch therefore gets no newer library. Of one version, the build for the toolkit's CUDA minor is first.
     """
     pairs = [pair for pair in packages().nccl.builds if major(pair.cuda) == major(toolkit)]
 
@@ -109,9 +109,7 @@ def _nccl_reasons(
         text = f"newest system build for CUDA {major(pair.cuda)} with code for these GPUs"
     reasons = [Reason(component="nccl", because=text, rule="R8", source="nccl-mk, wheel-bytes")]
     if parse(pair.cuda) > parse(minor(toolkit)):
-        text = (
-            f"built with CUDA {pair.cuda}: every driver for CUDA {major(pair.cuda)} runs it, as it holds machine code"
-        )
+        text = f"built with CUDA {pair.cuda}: every driver for CUDA {major(pair.cuda)} runs it, as it has machine code"
         reasons.append(Reason(component="nccl", because=text, rule="R1", source="cuda-compat"))
     if "carried over" in build.basis:
         text = f"its list of machine code was {build.basis}, not read"
@@ -134,7 +132,7 @@ class Nccl(Component):
     built_for = "cuda"
 
     def contradictions(self, spec: "StackSpec") -> Iterator[tuple[tuple[str, str], str]]:
-        """Stated without a toolkit, or with one of another CUDA major."""
+        """Yield contradictions: NCCL without a toolkit, or with one of another CUDA major."""
         yield from without_toolkit(self.name, spec)
         toolkit, build = request(spec.cuda).prefix, request(spec.nccl).build
         if toolkit and build.startswith("cuda") and build[4:].partition(".")[0] != str(toolkit[0]):
@@ -150,12 +148,12 @@ class Nccl(Component):
         return tuple(text for text in found if text.endswith(f"+{build}")) if build else found
 
     def newer(self, version: str) -> tuple[str, ...]:
-        """Of the same CUDA major: a build for another is a question of the toolkit."""
+        """Return newer versions of the same CUDA major; the toolkit determines the major."""
         family = _cuda_major(version)
         return tuple(text for text in super().newer(version) if _cuda_major(text) == family)
 
     def choose(self, choice: Choice) -> Any:
-        """That of the torch build, else the newest for the CUDA major."""
+        """Choose that of the torch build, else the newest for the CUDA major."""
         toolkit, spec, archive = choice.chosen["cuda"], choice.spec, choice.archive
         if toolkit is None:
             return no_toolkit(self.name, spec)
@@ -164,7 +162,7 @@ class Nccl(Component):
         return choice.settle(found or choose_nccl(choice.target, toolkit, spec.nccl, reference), spec.nccl)
 
     def packages(self, plan: PlanInput) -> dict[str, Any]:
-        """The CUDA build follows the package revision: 2.29.3+cuda12.9 -> 2.29.3-1+cuda12.9."""
+        """Return the packages; the CUDA build follows the package revision: 2.29.3+cuda12.9 -> 2.29.3-1+cuda12.9."""
         if plan.stack.nccl is None:
             return component([])
         table = packages().nccl

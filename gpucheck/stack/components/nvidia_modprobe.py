@@ -1,4 +1,4 @@
-"""nvidia-modprobe, if a site requests it: makes the device files of the driver for programs without root."""
+"""nvidia-modprobe, if requested: creates the device files of the driver for programs without root."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from gpucheck.stack.versions import request
 
 
 class NvidiaModprobe(Component):
-    """At exactly the driver's version, and installed in the driver's transaction."""
+    """nvidia-modprobe at exactly the driver's version, installed in the same transaction."""
 
     name = "nvidia_modprobe"
     title = "nvidia-modprobe"
@@ -23,16 +23,16 @@ class NvidiaModprobe(Component):
     follows = "the driver"
 
     def choose(self, choice: Choice) -> Any:
-        """The driver's version; another one, and an archive that is not known to hold it, are refused."""
+        """Choose the driver's version; reject any other, and archives that are not known to have the package."""
         wanted, driver = choice.spec.nvidia_modprobe, choice.driver.version
         source = ", ".join(options().with_driver[self.name].source)
         if choice.archive is not None:
-            because = f"the archive of {choice.archive.os} is not known to hold {self.title}"
+            because = f"the archive of {choice.archive.os} is not known to have {self.title}"
             return choice.settle(self._clash(wanted, because, source), wanted)
         if not request(wanted).none and not request(wanted).matches(driver):
             because = f"{self.title} is released with the driver, which is {driver}"
             return self._clash(wanted, because, source)
-        reason = Reason(component=self.name, because="asked for, at the driver's version", source=source)
+        reason = Reason(component=self.name, because="requested, at the driver's version", source=source)
         return choice.settle((driver, (reason,)), wanted)
 
     def _clash(self, wanted: str, because: str, source: str) -> Clash:
@@ -40,7 +40,7 @@ class NvidiaModprobe(Component):
         return Clash(component=self.name, rule="R23", between=facts, because=because)
 
     def packages(self, plan: PlanInput) -> dict[str, Any] | None:
-        """None where the driver's own packages include it (the EL family)."""
+        """Return the package; None if the driver's packages include it (the EL family)."""
         if not self.value(plan.stack):
             return None
         drivers = {row["name"] for row in DRIVER.packages(plan)["packages"]}

@@ -1,4 +1,4 @@
-"""TensorFlow: like torch it brings its own CUDA; in an environment of its own."""
+"""TensorFlow: its wheels include CUDA, like those of torch; it gets a separate environment."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ def _tensorflow_clash(target: Target, driver: str, release: TensorflowRelease) -
         if r5_runs(gpu.compute_capability, archs):
             continue
         code = " ".join(release.archs or ())
-        # Blackwell would have to live from PTX, and official wheels were seen to fail at it (tf-issues).
+        # Blackwell would depend on PTX, which fails with official wheels (tf-issues).
         if ptx and sm(ptx) < cc(gpu.compute_capability) and cc(gpu.compute_capability) < (10, 0):
             clash = r3_ptx_needs_full_driver(release.cuda or "", driver, "tensorflow", what)
             if clash is None:
@@ -34,14 +34,14 @@ def _tensorflow_clash(target: Target, driver: str, release: TensorflowRelease) -
         return Clash(
             component="tensorflow",
             rule="R11",
-            between=(Fact(is_a(gpu), "cuda-gpus"), Fact(f"{what} holds {code}", "wheel-bytes, tf-issues")),
-            because=f"no official wheel of {what} works on {gpu.name}; a vendor container or a source build may",
+            between=(Fact(is_a(gpu), "cuda-gpus"), Fact(f"{what} has {code}", "wheel-bytes, tf-issues")),
+            because=f"no official wheel of {what} works on {gpu.name}; a vendor container or a source build may work",
         )
     return r6_wheel_driver(release.cuda or "12", driver, "tensorflow", what)
 
 
 def choose_tensorflow(target: Target, driver: str, wanted: str) -> tuple[TensorflowChoice, tuple[Reason, ...]] | Clash:
-    """The newest TensorFlow for every GPU. R20: none with GPU support exists for aarch64."""
+    """Return the newest TensorFlow for every GPU. R20: no TensorFlow wheel for aarch64 has GPU support."""
     asked = request(wanted)
     if target.arch == "sbsa":
         return not_known("tensorflow", wanted, "wheel-bytes", target, _known())
@@ -65,7 +65,7 @@ def _tensorflow_choice(
     reasons = [
         Reason(
             component="tensorflow",
-            because="newest release with code for every GPU here, in an environment of its own",
+            because="newest release with code for every GPU here, in a separate environment",
             rule="R11",
             source="wheel-bytes",
         )
@@ -74,16 +74,16 @@ def _tensorflow_choice(
     constraints: tuple[str, ...] = ()
     if old and not (release.cudnn or "").startswith("=="):
         constraints = (f"nvidia-cudnn-cu12=={OLD_CUDNN}",)
-        text = f"{is_a(old)}: without the pin pip takes a newer cuDNN, which has no code for it"
+        text = f"{is_a(old)}: without the pin, pip installs a newer cuDNN, which has no code for it"
         reasons.append(Reason(component="tensorflow", because=text, rule="R7", source="pip-resolve, wheel-bytes"))
     if python != target.os.python:
-        text = f"needs an added Python {python}: there is no wheel for {target.os.python}"
+        text = f"needs an additional Python {python}: there is no wheel for {target.os.python}"
         reasons.append(Reason(component="tensorflow", because=text, rule="R16", source="pypi-meta"))
     return TensorflowChoice(version=release.version, python=python, constraints=constraints), tuple(reasons)
 
 
 def r19_same_environment(torch: TorchChoice | None, tensorflow: TensorflowChoice | None) -> tuple[Reason, ...]:
-    """R19: whether torch and GPU TensorFlow can share one environment. The default is two."""
+    """R19: torch and GPU TensorFlow share one environment only if that pair was resolved; the default is two."""
     if torch is None or tensorflow is None or torch.cuda is None:
         return ()
     row = next(
@@ -104,7 +104,7 @@ def r19_same_environment(torch: TorchChoice | None, tensorflow: TensorflowChoice
 
 
 class Tensorflow(Component):
-    """The release, and what must be pinned with it for these GPUs."""
+    """The release, and the wheels to pin with it for these GPUs."""
 
     name = "tensorflow"
     title = "TensorFlow"
@@ -115,7 +115,7 @@ class Tensorflow(Component):
         return tuple(r.version for r in tables.tensorflow().releases if not parse(r.version).is_prerelease)
 
     def choose(self, choice: Choice) -> Any:
-        """The newest release for every GPU, and whether it shares an environment with torch."""
+        """Choose the newest release for every GPU, and whether it shares an environment with torch."""
         spec, target, torch = choice.spec, choice.target, choice.chosen["torch"]
         found = choice.settle(choose_tensorflow(target, choice.driver.version, spec.tensorflow), spec.tensorflow)
         if not isinstance(found, Clash):

@@ -1,4 +1,4 @@
-"""torch: its wheels bring their own CUDA, so only the driver and the GPUs limit them."""
+"""torch: its wheels include CUDA, so only the driver and the GPUs limit them."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
 
 
 def r11_torch_build(gpu: GpuModel, release: TorchRelease, build: TorchBuild, archs: tuple[int, ...]) -> Clash | None:
-    """R11: the build must hold machine code for the GPU."""
+    """R11: the torch build must have machine code for the GPU."""
     if r5_runs(gpu.compute_capability, archs):
         return None
     newest, plain_wheel = r10_newest_torch_with_code(gpu), r10_newest_torch_with_code(gpu, "pypi")
     code = " ".join(str(arch) for arch in archs)
-    end = f"; torch {newest} is the newest official build that still has it" if newest else ""
+    end = f"; torch {newest} is the newest official build that has it" if newest else ""
     end += f", torch {plain_wheel} the newest on PyPI" if plain_wheel and plain_wheel != newest else ""
     return Clash(
         component="torch",
         rule="R11",
         between=(
             Fact(is_a(gpu), "cuda-gpus"),
-            Fact(f"torch {release.version}+{build.build} holds code for sm {code}", "wheel-bytes, torch-build-scripts"),
+            Fact(f"torch {release.version}+{build.build} has code for sm {code}", "wheel-bytes, torch-build-scripts"),
         ),
         because=f"torch {release.version}+{build.build} has no code for {gpu.name}{end}",
     )
 
 
 def r10_newest_torch_with_code(gpu: GpuModel, origin: str = "") -> str | None:
-    """R10: the newest official build with code for a GPU; below 7.5 that is the last with CUDA 12, torch 2.14."""
+    """R10: each GPU has a newest official build with code for it; below 7.5 that is torch 2.14 for CUDA 12."""
     for release in reversed(tables.torch().releases):
         for build in release.builds:
             usable = build.archs and not build.experimental and origin in ("", build.origin)
@@ -46,7 +46,7 @@ def r10_newest_torch_with_code(gpu: GpuModel, origin: str = "") -> str | None:
 
 
 def r25_origin(release: TorchRelease, build: TorchBuild, origin: str) -> Clash | None:
-    """R25: PyPI's wheel of torch comes before one of PyTorch's own index; with torch_origin pypi no other is taken."""
+    """R25: PyPI's wheels of torch are preferred to those of PyTorch's index; torch_origin pypi allows no others."""
     if build.origin == "pypi" or origin != "pypi":
         return None
     what = f"torch {release.version}+{build.build}"
@@ -54,26 +54,26 @@ def r25_origin(release: TorchRelease, build: TorchBuild, origin: str) -> Clash |
         component="torch",
         rule="R25",
         between=(
-            Fact(f"{what} is only in PyTorch's own wheel index", "torch-release-md, pypi-meta"),
+            Fact(f"{what} is only in PyTorch's wheel index", "torch-release-md, pypi-meta"),
             Fact("torch_origin is pypi", "the specification"),
         ),
-        because=f"{what} is not on PyPI, and torch_origin allows nothing else",
+        because=f"{what} is not on PyPI, and torch_origin allows no other index",
     )
 
 
 def r12_torch_compile(target: Target) -> tuple[Reason, ...]:
-    """R12: torch.compile generates GPU code from compute capability 7.0 on."""
+    """R12: GPUs below compute capability 7.0 cannot use torch.compile."""
     old = next((gpu for gpu in target.models if cc(gpu.compute_capability) < (7, 0)), None)
     if old is None:
         return ()
-    text = f"{is_a(old)}: torch.compile refuses GPUs below 7.0, so everything runs eagerly"
+    text = f"{is_a(old)}: torch.compile rejects GPUs below 7.0; use eager mode"
     return (Reason(component="torch", because=text, rule="R12", source="wheel-bytes"),)
 
 
 def choose_torch(
     target: Target, driver: str, wanted: str, origin: str = "auto"
 ) -> tuple[TorchChoice, tuple[Reason, ...]] | Clash:
-    """The newest torch whose build runs on every GPU and on this driver. origin: as torch_origin in stack.yml."""
+    """Return the newest torch whose build runs on every GPU and this driver. origin: as torch_origin in stack.yml."""
     asked = request(wanted)
     if asked.build == "cpu":
         return _cpu_torch(target, wanted)
@@ -87,13 +87,13 @@ def choose_torch(
         if clash is None and python is not None:
             choice, reasons = _torch_choice(target, release, build, python)
             return choice, (*reasons, *_newer_elsewhere(target, driver, wanted, origin, choice))
-        # A build that only its origin forbids says more than one that no GPU here can run.
+        # A clash with the origin alone is more useful than that of a build which no GPU here can run.
         first = clash if first is None or (clash and clash.rule == "R25" != first.rule) else first
     return first or not_known("torch", wanted, "wheel-bytes, torch-build-scripts", target, _known())
 
 
 def _candidates(target: Target, wanted: str, origin: str) -> list[tuple[TorchRelease, TorchBuild, tuple[int, ...]]]:
-    """The builds worth trying, newest first; those of PyPI before all others unless the origin may be any."""
+    """Return the builds to try, newest first; those of PyPI before all others unless the origin may be any."""
     asked = request(wanted)
     releases = (release for release in reversed(tables.torch().releases) if asked.matches(release.version))
     found = [(release, *build) for release in releases for build in _builds(target, release, asked.build)]
@@ -101,20 +101,20 @@ def _candidates(target: Target, wanted: str, origin: str) -> list[tuple[TorchRel
 
 
 def _newer_elsewhere(target: Target, driver: str, wanted: str, origin: str, choice: TorchChoice) -> tuple[Reason, ...]:
-    """R25: a newer build of PyTorch's own index is named, as not every site reaches that index."""
+    """R25: a newer build of PyTorch's index is reported but not chosen, as not every network reaches that index."""
     newest = None if origin == "any" else choose_torch(target, driver, wanted, "any")
     if newest is None or isinstance(newest, Clash) or newest[0].version == choice.version:
         return ()
     torch = newest[0]
     text = (
-        f"torch {torch.version}+{torch.build} is newer and only in PyTorch's own wheel index; hosts that reach it can "
-        "have it: torch_origin: any in stack.yml"
+        f"torch {torch.version}+{torch.build} is newer and only in PyTorch's wheel index; if the hosts reach it, set "
+        "torch_origin: any in stack.yml"
     )
     return (Reason(component="torch", because=text, rule="R25", source="torch-release-md, pypi-meta"),)
 
 
 def _builds(target: Target, release: TorchRelease, build: str) -> list[tuple[TorchBuild, tuple[int, ...]]]:
-    """The builds of a release worth trying with their machine code, the plain wheel first."""
+    """Return the builds of a release to try with their machine code, the plain wheel first."""
     if target.arch == "sbsa":
         # R20: the plain aarch64 wheel is CPU only up to 2.10.0; index builds for aarch64 were not read.
         arm = release.aarch64
@@ -151,7 +151,7 @@ def _torch_choice(
         cudnn=build.cudnn,
         nccl=build.nccl,
     )
-    where = "on PyPI" if build.origin == "pypi" else f"in PyTorch's own wheel index, sub-index {build.build},"
+    where = "on PyPI" if build.origin == "pypi" else f"in PyTorch's wheel index, sub-index {build.build},"
     confirmed = build.basis in ("bytes", "build-scripts")
     text = f"newest official build {where} with code for every GPU here (architecture list: {build.basis})"
     reasons = [
@@ -160,7 +160,8 @@ def _torch_choice(
         )
     ]
     if python != target.os.python:
-        text = f"needs an added Python {python}: {target.os.name} has {target.os.python}, and there is no wheel for it"
+        own = target.os.python
+        text = f"needs an additional Python {python}: {target.os.name} has {own}, and there is no wheel for it"
         reasons.append(Reason(component="torch", because=text, rule="R16", source="pypi-meta"))
     return choice, (*reasons, *r12_torch_compile(target))
 
@@ -170,14 +171,14 @@ def _cpu_torch(target: Target, wanted: str) -> tuple[TorchChoice, tuple[Reason, 
     for release in reversed(tables.torch().releases):
         python = r16_python(target.os, release.pythons, release.glibc)
         if asked.matches(release.version) and python:
-            text = "CPU build as asked for: no GPU limits it, and no GPU is used by it"
+            text = "CPU build as requested: it uses no GPU and depends on none"
             choice = TorchChoice(version=release.version, build="cpu", python=python, origin="index")
             return choice, (Reason(component="torch", because=text, rule="R16", source="pypi-meta"),)
     return not_known("torch", wanted, "pypi-meta", target, _known())
 
 
 class Torch(Component):
-    """The wheel and its build, ``2.14.1+cu126``."""
+    """The wheel with its build, such as ``2.14.1+cu126``."""
 
     name = title = "torch"
     place, turn = 90, 10
@@ -194,24 +195,22 @@ class Torch(Component):
         return (requested,) if asked.build else tuple(t for t in builds() if asked.matches(plain(t)))
 
     def in_order(self, requested: str, spec: "StackSpec") -> tuple[str, ...]:
-        """PyPI's builds first, unless the origin may be any."""
+        """Return PyPI's builds first, unless the origin may be any."""
         known = self.newest_first(requested)
         return known if spec.torch_origin == "any" else tuple(sorted(known, key=lambda text: text not in _on_pypi()))
 
     def choose(self, choice: Choice) -> Any:
-        """The newest build that runs on every GPU and on this driver."""
+        """Choose the newest build that runs on every GPU and on this driver."""
         spec = choice.spec
         found = choose_torch(choice.target, choice.driver.version, spec.torch, spec.torch_origin)
         return choice.settle(found, spec.torch)
 
     def not_first(self, stack: "StackSet", spec: "StackSpec", version: str) -> NotFirst:
-        """One that only PyTorch's own index has."""
+        """Return the reason; newer builds may be in PyTorch's index only."""
         if spec.torch_origin != "auto" or stack.torch is None or stack.torch.origin != "pypi":
             return super().not_first(stack, spec, version)
-        text = (
-            f"only PyTorch's own wheel index has it for these GPUs, and torch_origin auto takes {stack.torch.version}"
-        )
-        return NotFirst(f"{text} of PyPI first", "R25")
+        text = f"only PyTorch's wheel index has it for these GPUs, and torch_origin auto prefers {stack.torch.version}"
+        return NotFirst(f"{text} of PyPI", "R25")
 
     def value(self, stack: "StackSet") -> str | None:
         return f"{stack.torch.version}+{stack.torch.build}" if stack.torch else None
@@ -222,7 +221,7 @@ class Torch(Component):
 
 
 def builds() -> tuple[str, ...]:
-    """``2.14.1+cu126`` of every build with a known architecture list: newest first, the plain wheel before others."""
+    """Return ``2.14.1+cu126`` for every build with a known architecture list: newest first, the plain wheel first."""
     found = []
     for release in reversed(tables.torch().releases):
         usable = [b for b in release.builds if b.archs and b.cudnn and not b.experimental]
@@ -235,23 +234,23 @@ def builds() -> tuple[str, ...]:
 
 
 class Reference(NamedTuple):
-    """The torch whose libraries the host's own follow. own: it is the torch of the set."""
+    """The torch whose libraries determine the host's. own: it is the torch of the set."""
 
     torch: TorchChoice
     own: bool
 
     @property
     def words(self) -> str:
-        """What the version of a library is, in words."""
+        """Return where the version of a library comes from, as text."""
         name = f"torch {self.torch.version}+{self.torch.build}"
-        return f"what {name} brings along" if self.own else f"that of {name}, the newest build for these GPUs"
+        return f"the version that {name} includes" if self.own else f"that of {name}, the newest build for these GPUs"
 
 
 def reference_torch(choice: Choice, cuda_major: int) -> Reference | None:
-    """The torch whose libraries the host's own follow: one that was asked for, if it is built for this CUDA major.
+    """Return the torch whose libraries determine the host's: a requested one, if it is built for this CUDA major.
 
-    Otherwise, and where it is the one that would be taken anyway, the newest official build for these GPUs, wherever
-    its wheel is: wheels bring their own libraries, and the host's are for people who compile.
+    Otherwise, and if it would be chosen anyway, the newest official build for these GPUs in any index: wheels include
+    their libraries, and the host's are for users who compile.
     """
     torch: TorchChoice | None = choice.chosen["torch"]
     target, driver = choice.target, choice.driver.version

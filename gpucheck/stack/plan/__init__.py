@@ -1,6 +1,6 @@
 """The plan of one group of hosts: exact packages, repositories, holds, files, services and the reboot rule.
 
-The roles apply it and hold no version logic of their own. A name or a version that is not known is refused here.
+The roles apply it and have no version logic. An unknown name or version raises PlanGap here.
 """
 
 from typing import Any, Literal
@@ -28,33 +28,35 @@ from gpucheck.stack.stack_set import StackSet
 from gpucheck.stack.types import Conflict, Fact, Reason, Refusal, Unconfirmed
 
 SCHEMA = "gpucheck.plan/1"
-# What stack.yml calls it under repositories.
+# Its name in stack.yml under repositories.
 EPEL = "epel"
-# Roles after those of the components, and only where the plan has something for them.
+# Roles after those of the components, each only if the plan has rows for it.
 LATER = ("container_engine", "tuning", "kernel_lock")
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
-    """The outside contract ``gpucheck.plan/1``. host: the host that ``headers`` are for, None = all of the group.
+    """The public contract ``gpucheck.plan/1``. host: the host that ``headers`` are for, None = all of the group.
 
-    hosts: whom it is for; the plan of one host names that host alone, so that a new neighbour changes nothing on it.
+    hosts: the hosts of the plan; the plan of one host names that host alone, so that new hosts do not change it.
+    order: the roles that apply it, first to last; the driver's installs fabric manager in the same transaction.
 
-    order: the roles that carry it out, first to last; the driver's installs fabric manager in the same transaction.
+    Fields that are omitted if they do not apply:
+    sources: ``managed`` if the hosts' own package sources have all packages and none is added.
+    archive: suite and components of the host's own sources, if packages come from them.
+    tuning: settings of the host, see ``tuning_plan``.
+    container_engines: rows of ``knowledge.packages.ContainerEngine``, if gpucheck installs the container toolkit and
+    configures the engines. kernel: ``upgrade``, for hosts whose sources lack the headers of the running kernel.
+    kernel_lock: ``hold``, if kernel packages are held.
+    mok: paths of the key that DKMS signs modules with and of its certificate.
+    header_metapackage: the package that installs headers with later kernels, by the flavor of the host's kernel
+    metapackage.
 
-    sources: managed where the hosts' own package sources hold everything and none is added; left out otherwise.
-    archive: suite and components of the host's own package sources that the packages come from; left out where they
-    come from ``repositories`` alone. tuning: settings of the host, see ``tuning_plan``; left out without one.
-    container_engines: rows of ``knowledge.packages.ContainerEngine``; left out without container toolkit, or where the
-    site configures its engines itself. kernel: upgrade where no source has the headers of the running one; left out
-    where it is kept. kernel_lock: hold, and left out where the kernels are left to the hosts.
-    mok: paths of the key that DKMS signs modules with and of its certificate; left out without one.
     components: packages and holds by component, and what else it needs, see ``Component.packages``.
-    prerequisites: packages that bring further sources of packages. dkms_source: where DKMS comes from on EL, that is
-    ``repository``, a row like those of repositories that may supply the packages of ``include`` alone, and ``enable``,
-    repositories of the system itself. python: interpreter of gpucheck's own environment and the packages that bring it.
-    headers, compilers: from the host's own sources, what DKMS builds with. header_metapackage: what brings headers with
-    later kernels, by the flavor of the host's kernel metapackage; left out where nothing does or no later kernel comes.
-    unconfirmed: what of it no public document shows in NVIDIA's folders; the reasons say the same in words.
+    prerequisites: packages that add package sources. dkms_source: the source of DKMS on EL: ``repository``, a row like
+    those of repositories that may supply only the packages of ``include``, and ``enable``, repositories of the system.
+    python: interpreter of gpucheck's environment and the packages that install it.
+    headers, compilers: build dependencies of DKMS, from the host's own sources.
+    unconfirmed: rows that no public document shows in NVIDIA's repositories; the reasons list them as text.
     """
 
     schema_: str = SCHEMA
@@ -91,13 +93,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema
 
 
 class NoSuchHost(LookupError):
-    """The lock holds no such host or group."""
+    """The lock has no such host or group."""
 
 
 def plan(lock: Lock, *, host: str | None = None, group: str | None = None) -> Plan | Refusal:
-    """The plan of a host, or of a whole group. Exactly one of the two is given.
+    """Return the plan of a host or of a group. Exactly one of the two must be given.
 
-    Raises NoSuchHost, or UnknownInput where a lock was edited to something that the tables do not know.
+    Raises NoSuchHost, or UnknownInput if a lock was edited to a value that is not in the tables.
     """
     name = _group_of(lock, host) if host is not None else (group or "")
     if isinstance(name, RefusedHost):
@@ -164,7 +166,7 @@ def _plan(name: str, locked: LockedGroup, spec: StackSpec, host: str | None) -> 
         kernel_lock="hold" if held else msgspec.UNSET,
         module_stream=module_stream(system, stack),
         components=parts,
-        # It would name the public addresses beside a site's mirror.
+        # They would add the public addresses next to those of a mirror.
         prerequisites=() if {EPEL, MANAGED} & set(spec.repositories) else release_packages(system),
         dkms_source=_dkms_source(system, locked.arch, spec) or msgspec.UNSET,
         python=python(system),
@@ -189,7 +191,7 @@ def _plan(name: str, locked: LockedGroup, spec: StackSpec, host: str | None) -> 
 
 
 def _repositories(plan: PlanInput) -> list[dict[str, str | None]]:
-    """NVIDIA's repositories, or the site's mirrors of them; not the driver's where an archive holds that."""
+    """Return NVIDIA's repositories or their mirrors, without the driver's if an archive has the driver."""
     system, arch, spec = plan.system, plan.target.arch, plan.spec
     if managed(spec):
         return []
@@ -226,11 +228,11 @@ def _dkms_source(system: OperatingSystem, arch: str, spec: StackSpec) -> dict[st
 def _mirrored(
     repository: dict[str, str | None], spec: StackSpec, names: tuple[str, ...], distro: str, arch: str
 ) -> dict[str, str | None]:
-    """The repository with the site's own values; the later, more exact name wins."""
+    """Return the repository with the values of the specification; the later, more specific name takes precedence."""
     result = dict(repository)
     for name in names:
         override = spec.repositories.get(name, Repository())
-        # A mirror signs with its own key: NVIDIA's fingerprint would only mislead.
+        # A mirror signs with its own key, so NVIDIA's fingerprint does not apply.
         if override.key_url:
             result["key_fingerprint"] = None
         if override.signed and "signed" in result:
@@ -240,7 +242,7 @@ def _mirrored(
             if value:
                 result[field] = value.replace("{distro}", distro).replace("{arch}", arch)
     if not result["key_fingerprint"]:
-        message = f"no fingerprint of the signing key {result['key_url']} is known, so any key would be trusted"
+        message = f"no fingerprint of the signing key {result['key_url']} is known, so any key would be accepted"
         advice = f"compare it with its publisher's, and set repositories.{names[0]}.key_fingerprint in stack.yml"
         raise PlanGap(message, "cuda-repo", advice)
     return result
@@ -255,7 +257,7 @@ def _rdma_hosts(locked: LockedGroup, host: str | None) -> dict[str, tuple[Rdma, 
 
 
 def _kernels(locked: LockedGroup, host: str | None) -> tuple[str, ...]:
-    """The running kernels, but for those that are not the host's own."""
+    """Return the running kernels, except those that are not the host's own."""
     hosts = _planned_hosts(locked, host).values()
     return tuple(h.kernel for h in hosts if not any(s.lower().startswith("kernel") for s in h.stand_ins))
 

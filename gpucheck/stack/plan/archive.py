@@ -1,4 +1,4 @@
-"""The plan with packages of the distribution's own archive: which archive, and what of the host's sources it needs."""
+"""Plan packages from the distribution's archive: the archive, and the sources of the host that it needs."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from gpucheck.stack.stack_set import StackSet
 
 
 def archive_of_set(system: OperatingSystem, stack: StackSet) -> Archive | None:
-    """The archive that the set comes from, None for NVIDIA's repositories. Raises PlanGap for an edited lock."""
+    """Return the archive of the set, None for NVIDIA's repositories. Raises PlanGap for an edited lock."""
     if not stack.source:
         return None
     for archive in archives():
@@ -20,5 +20,5 @@ def archive_of_set(system: OperatingSystem, stack: StackSet) -> Archive | None:
 
 
 def host_sources(archive: Archive) -> dict[str, Any]:
-    """What of the host's own package sources the plan needs: components of one suite and its updates."""
+    """Return the package sources of the host that the plan needs: components of one suite and its updates."""
     return {"suite": archive.suite, "components": list(archive.components)}

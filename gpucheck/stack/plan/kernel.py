@@ -1,4 +1,4 @@
-"""The plan's parts that follow the kernel a host runs: header packages, and the compilers that DKMS builds with."""
+"""Rows of the plan that depend on the running kernel: header packages and the compilers of DKMS."""
 
 import re
 from collections.abc import Iterable
@@ -16,14 +16,14 @@ OLD_RT = re.compile(r"\.rt\d")
 
 
 def headers(system: OperatingSystem, kernels: Iterable[str]) -> tuple[str, ...]:
-    """Header packages for kernels such as ``5.14.0-503.el9.aarch64+64k``. Raises PlanGap for an unknown variant."""
+    """Return header packages for kernels like ``5.14.0-503.el9.aarch64+64k``. Raises PlanGap for unknown variants."""
     return tuple(name for kernel in sorted(set(kernels)) for name in _headers(system, kernel))
 
 
 def header_metapackage(system: OperatingSystem, kernels: Iterable[str], *, held: bool) -> str | msgspec.UnsetType:
-    """The pattern of the package that brings headers with each later kernel. Unset: none is needed.
+    """Return the pattern of the package that installs headers with each later kernel. Unset: not needed.
 
-    kernel-devel-matched of the EL family follows kernel-core by itself. held: no upgrade brings another kernel.
+    On the EL family, kernel-devel-matched depends on kernel-core. held: upgrades install no other kernel.
     """
     needed = system.family == "debian" and not held and any(kernels)
     return packages().headers.debian_metapackage if needed else msgspec.UNSET
@@ -39,9 +39,9 @@ def _headers(system: OperatingSystem, kernel: str) -> list[str]:
     patterns = _el_patterns(system, table, "rt" if OLD_RT.search(kernel) else variant)
     if patterns is None:
         raise PlanGap(
-            f"which packages hold the headers of kernel {kernel} is not known",
+            f"the packages with the headers of kernel {kernel} are not known",
             "el-kernel-packages",
-            "boot a kernel of the system without variant, or with one of " + ", ".join(table.el_variants),
+            "boot a kernel of the system without a variant, or with one of " + ", ".join(table.el_variants),
         )
     return [pattern.format(kernel=base) for pattern in patterns]
 
@@ -53,7 +53,7 @@ def _el_patterns(system: OperatingSystem, table: HeaderPackages, variant: str) -
 
 
 def compilers(system: OperatingSystem, kernel_module: str, kernels: Iterable[str]) -> tuple[str, ...]:
-    """Compilers of the system's own sources, for the modules' language and for what the kernels were built with."""
+    """Return compilers from the system's sources, for the modules and as the kernels were built."""
     table = packages().compilers
     found = list(table.open_modules[system.family]) if kernel_module == "open" else []
     for row in table.kernels:

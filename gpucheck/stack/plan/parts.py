@@ -11,9 +11,9 @@ from gpucheck.stack.stack_set import StackSet
 
 
 def planned_components(plan: PlanInput) -> dict[str, dict[str, Any]]:
-    """Packages, holds and more by component; a component can be planned with another. Raises PlanGap.
+    """Return packages, holds and more by component; a component can be planned with another. Raises PlanGap.
 
-    Those that are not optional are always there, without packages if they are not wanted.
+    Components that are not optional are always included, without packages if they are not requested.
     """
     found: dict[str, dict[str, Any]] = {}
     for row in COMPONENTS:
@@ -25,15 +25,15 @@ def planned_components(plan: PlanInput) -> dict[str, dict[str, Any]]:
 
 
 def roles(parts: Iterable[str]) -> tuple[str, ...]:
-    """The roles in their order: what comes later needs what came before, and a reboot happens within the driver's.
+    """Return the roles in their order: later ones depend on earlier ones, and the driver's role reboots.
 
-    What follows the driver's version is installed with it, in one transaction.
+    Components at the driver's version are installed with it, in one transaction.
     """
     return tuple(name for name in parts if BY_NAME[name].default is not None or BY_NAME[name].optional)
 
 
 def module_stream(system: OperatingSystem, stack: StackSet) -> dict[str, str] | None:
-    """The stream of NVIDIA's dnf module that the driver comes from, None where the system has no streams."""
+    """Return the stream of NVIDIA's dnf module with the driver, None if the system has no streams."""
     streams = packages().module_streams
     if system.family != "redhat" or int(system.version) not in streams.el_majors:
         return None

@@ -1,9 +1,9 @@
-"""The services of a plan, and the drop-ins that keep them quiet on a machine without an NVIDIA device.
+"""The services of a plan, and the drop-ins that skip them on a host without an NVIDIA device.
 
-A golden image starts the same units on nodes without GPUs, where each of the daemons ends with an error and leaves the
-machine degraded. The condition asks for the hardware: PCI devices are there before the first unit starts. A trace of
-the driver (/dev/nvidiactl, /sys/module/nvidia) would not do: udev loads the module while units start, a condition is
-looked at once, and a GPU host would now and then come up without persistence or fabric.
+A golden image starts the same units on nodes without GPUs, where each daemon fails and systemd reports the host as
+degraded. The condition checks the hardware: PCI devices are present before the first unit starts. A condition on the
+driver (/dev/nvidiactl, /sys/module/nvidia) would not work: udev loads the module while units start, systemd evaluates
+a condition only once, and a GPU host would sometimes boot without persistence or fabric.
 """
 
 from collections.abc import Iterator
@@ -18,24 +18,24 @@ UNITS = "/etc/systemd/system"
 NVIDIA = "0x10de"
 SIMULATED_ROOT = "/run/gpucheck-simulator/root"
 PROBE = f"{UNITS}/gpucheck-hardware.service"
-# In a folder that a reboot clears, so that it speaks of this boot's hardware.
+# In a directory that a reboot clears, so that it describes the hardware of this boot.
 FOUND = "/run/gpucheck/nvidia-device"
-HEAD = "# Written by gpucheck: quiet where there is no NVIDIA device, patient where the driver comes up late.\n"
-# The module may still be loading when the daemon is first started. Twelve attempts take a minute at least; what fails
-# then is no race, and the unit says so as failed. The limit is counted anew two minutes after the first attempt.
+HEAD = "# Written by gpucheck: skipped without an NVIDIA device, restarted while the driver loads.\n"
+# The module may still be loading when the daemon is first started. Twelve attempts take at least a minute; a
+# later failure is not a race, and systemd shows the unit as failed. The counter restarts two minutes after the first.
 PATIENCE = "StartLimitIntervalSec=120\nStartLimitBurst=12\n"
 RETRY = "Restart=on-failure\nRestartSec=5s\n"
 
 
 def services(stack: StackSet, spec: StackSpec) -> Iterator[dict[str, Any]]:
-    """The units, in the order in which they are started."""
+    """Yield the units, in the order in which they are started."""
     return (service for row in BY_TURN for service in row.services(stack, spec))
 
 
 def drop_ins(names: list[str], system: OperatingSystem, *, simulated: bool) -> list[tuple[str, str]]:
-    """(path, content) of one drop-in for each service, and of what they need beside.
+    """Return (path, content) of one drop-in for each service, and of an additional unit if they need one.
 
-    simulated: the hosts' hardware is the simulator's, and so is the PCI bus that is asked.
+    simulated: the hosts' hardware is the simulator's, and so is the PCI bus that the condition reads.
     """
     test = f"grep -qsx {NVIDIA} {SIMULATED_ROOT if simulated else ''}/sys/bus/pci/devices/*/vendor"
     if not _old_systemd(system):
@@ -47,10 +47,10 @@ def drop_ins(names: list[str], system: OperatingSystem, *, simulated: bool) -> l
 
 
 def _old_systemd(system: OperatingSystem) -> bool:
-    """ExecCondition came with systemd 243. EL 8 has 239 and would pass over it with a warning.
+    """Return whether systemd lacks ExecCondition, added in 243: EL 8 has 239 and ignores it with a warning.
 
-    There a unit of ours looks for the device first, which a plain condition then waits for. Every other system in the
-    tables has 245 or newer and needs no unit beside: the condition stands where it is read, and its failure is loud.
+    There a separate unit looks for the device first, and a plain condition depends on its result. Every other system in
+    the tables has 245 or newer: the condition is in the drop-in itself, and its failure is logged.
     """
     return system.family == "redhat" and int(system.version) <= 8
 
@@ -64,7 +64,7 @@ def _unit(unit: list[str], service: list[str]) -> str:
 
 
 def _probe(test: str) -> str:
-    """Runs anew with every start of a service that wants it; nobody enables it. Without a device it is no failure."""
+    """Return the unit that looks for devices at each start of a service that wants it. No device is not a failure."""
     found = f"mkdir -p {FOUND.rpartition('/')[0]} && touch {FOUND}"
     return (
         "# Written by gpucheck: systemd 239 has no ExecCondition.\n"

@@ -1,4 +1,4 @@
-"""What the plan needs of the system itself: a source of DKMS on the EL family, and a Python that gpucheck runs on."""
+"""Prerequisites of the system: a source of DKMS on the EL family, and a Python for gpucheck."""
 
 from typing import Any
 
@@ -8,13 +8,13 @@ from gpucheck.stack.packages import uname_arch
 
 
 def release_packages(system: OperatingSystem) -> tuple[str, ...]:
-    """The package of the system's own sources that brings EPEL; none where no source of its holds one."""
+    """Return the package of the system's sources that adds EPEL; empty if they have no such package."""
     name = packages().epel.release_packages.get(system.os_id)
     return (name.format(major=system.version),) if name and system.family == "redhat" else ()
 
 
 def epel_row(system: OperatingSystem, arch: str) -> dict[str, Any] | None:
-    """EPEL as a repository of the plan, for DKMS alone and with its pinned key; None on other families."""
+    """Return EPEL as a repository of the plan, for DKMS alone and with its pinned key; None on other families."""
     table = packages().epel
     if system.family != "redhat" or system.version not in table.fingerprints:
         return None
@@ -31,7 +31,7 @@ def epel_row(system: OperatingSystem, arch: str) -> dict[str, Any] | None:
 
 
 def system_repositories(system: OperatingSystem, arch: str) -> list[str]:
-    """Repositories of the system itself that have to be enabled: CRB, by the name it has there."""
+    """Return repositories of the system to enable: CRB, by its name on this system."""
     table = packages().epel
     older = table.enable_el8 if system.version == "8" else {}
     name = older.get(system.os_id) or table.enable.get(system.os_id)
@@ -39,7 +39,7 @@ def system_repositories(system: OperatingSystem, arch: str) -> list[str]:
 
 
 def python(system: OperatingSystem) -> dict[str, Any]:
-    """The interpreter of gpucheck's own environment, and the system's packages that bring it."""
+    """Return the interpreter of gpucheck's environment, and the system's packages that install it."""
     table = packages().python
     newer = system.family == "redhat" and int(system.version) in table.el_majors
     return {"interpreter": table.interpreter, "packages": list(table.packages)} if newer else _own_python()

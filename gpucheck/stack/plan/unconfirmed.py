@@ -1,4 +1,4 @@
-"""What of a plan no public document shows in NVIDIA's folders: said by the plan, package by package."""
+"""Find the packages of a plan that no public document shows in NVIDIA's repositories."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,7 @@ SOURCE = "cuda-repo"
 
 
 def unconfirmed(plan: PlanInput) -> tuple[Unconfirmed, ...]:
-    """Folder, module stream and packages without a record. Raises PlanGap."""
+    """Return the repository directory, module stream and packages without a record. Raises PlanGap."""
     system, stack, folder = plan.system, plan.stack, plan.system.repository or ""
     found = [] if stack.source else [*_folder(folder, stack.arch), *_stream(system, folder, stack)]
     for row in COMPONENTS:
@@ -29,7 +29,7 @@ def unconfirmed(plan: PlanInput) -> tuple[Unconfirmed, ...]:
             continue
         for package in part["packages"]:
             name, version = package["name"], package["version"]
-            # What is not held belongs to the system.
+            # Packages that are not held belong to the system.
             if name in part["holds"] and not is_recorded(where, stack.arch, name, version):
                 because = _because(where, stack.arch, name, version)
                 found.append(Unconfirmed(component=row.part, spec=package["spec"], because=because))
@@ -37,7 +37,7 @@ def unconfirmed(plan: PlanInput) -> tuple[Unconfirmed, ...]:
 
 
 def with_unconfirmed(target: Target, stack: StackSet, spec: StackSpec) -> StackSet:
-    """The set with what its plan would say to be unconfirmed; a gap in the tables is one of them."""
+    """Return the set with the unconfirmed rows of its plan; a gap in the tables is one of them."""
     archive = archive_of_set(target.os, stack)
     try:
         said = unconfirmed(PlanInput(target=target, stack=stack, spec=spec, archive=archive))
@@ -47,7 +47,7 @@ def with_unconfirmed(target: Target, stack: StackSet, spec: StackSpec) -> StackS
 
 
 def reasons(said: tuple[Unconfirmed, ...]) -> tuple[Reason, ...]:
-    """The same in words, one for each part."""
+    """Return the same as reasons, one for each component."""
     by_part: dict[str, list[str]] = {}
     for row in said:
         by_part.setdefault(row.component, []).append(row.spec)
@@ -61,8 +61,8 @@ def reasons(said: tuple[Unconfirmed, ...]) -> tuple[Reason, ...]:
 
 def _folder(folder: str, arch: str) -> Iterator[Unconfirmed]:
     if arch not in recorded().folders.get(folder, {}) and arch not in packages().folders.get(folder, {}):
-        because = "no record shows this folder for this architecture"
-        yield Unconfirmed(component="repositories", spec=f"folder {folder}/{arch}", because=because)
+        because = "no record shows this directory for this architecture"
+        yield Unconfirmed(component="repositories", spec=f"directory {folder}/{arch}", because=because)
 
 
 def _stream(system: OperatingSystem, folder: str, stack: StackSet) -> Iterator[Unconfirmed]:
@@ -75,4 +75,4 @@ def _stream(system: OperatingSystem, folder: str, stack: StackSet) -> Iterator[U
 def _because(folder: str, arch: str, name: str, version: str | None) -> str:
     text = f"no record shows it in {folder} for {arch}"
     near = nearest(folder, arch, name, version) if version else ""
-    return f"{text}; seen in {near}" if near else text
+    return f"{text}; recorded in {near}" if near else text

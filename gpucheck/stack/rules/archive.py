@@ -1,4 +1,4 @@
-"""Rules about a distribution's own archive as the package source: one version of each part, some parts not at all."""
+"""Rules about a distribution's archive as the package source: one version per component, not every component."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -16,36 +16,36 @@ RULE, SOURCE = "R22", "debian-archive"
 
 
 def archive_of(system: OperatingSystem, spec: "StackSpec") -> Archive | None:
-    """What the archive that is requested holds; None: the packages come from NVIDIA, or there is no such archive."""
+    """Return the requested archive; None: the packages come from NVIDIA, or there is no such archive."""
     if spec.source != "debian":
         return None
     return next((archive for archive in archives() if archive.os == system.id), None)
 
 
 def r22_host(target: Target, spec: "StackSpec") -> Iterator[Clash]:
-    """R22: with ``source: debian`` a host gets what the archive of its own release holds, or is refused.
+    """R22: with `source: debian` a host gets the versions in the archive of its release, or is unsupported.
 
-    The archive must be known, hold the driver for the host's architecture, and serve the GPUs with proprietary modules
-    and without fabric manager.
+    The archive must be known and have the driver for the host's architecture, and the GPUs must work with proprietary
+    modules and without fabric manager.
     """
     if spec.source != "debian":
         return
-    archive, asked = archive_of(target.os, spec), Fact("source: debian is asked for", "the specification")
+    archive, asked = archive_of(target.os, spec), Fact("source: debian is requested", "the specification")
     if archive is None:
         known = ", ".join(archive.os for archive in archives())
         fact = Fact(f"the archives known are those of {known}, and this host runs {target.os.name}", SOURCE)
-        yield _clash("source", (asked, fact), f"source: debian is nothing for {target.os.name}")
+        yield _clash("source", (asked, fact), f"source: debian does not work for {target.os.name}")
         return
     if target.arch not in archive.architectures:
         fact = Fact(f"the archive of {target.os.name} was read for {', '.join(archive.architectures)} only", SOURCE)
-        because = f"what the archive holds for {target.arch} is not known"
+        because = f"the contents of the archive for {target.arch} are not known"
         yield _clash("source", (asked, fact), because, unknown=True)
     needs_open = next((gpu for gpu in target.models if gpu.kernel_module == "open"), None)
     if needs_open or spec.kernel_module == "open":
         who = (
             f"{is_a(needs_open)} and needs the open kernel modules"
             if needs_open
-            else "kernel_module: open is asked for"
+            else "kernel_module: open is requested"
         )
         because = f"the open modules of the archive are {archive.open_modules}, its driver is {archive.driver}"
         fact = Fact(f"{because}, and both must be one version", SOURCE)
@@ -54,49 +54,49 @@ def r22_host(target: Target, spec: "StackSpec") -> Iterator[Clash]:
 
 
 def r22_needed(archive: Archive | None, component: str, title: str, reason: Reason) -> Iterator[Clash]:
-    """R22: a host that needs a component which the archive does not hold is refused."""
+    """R22: a host that needs a component missing from the archive is unsupported."""
     if archive is not None and component in archive.absent:
         between, because = _lacks(archive, title, Fact(reason.because, reason.source))
         yield _clash("source", between, because)
 
 
 def r22_driver(archive: Archive, branch: Branch, wanted: str) -> tuple[str, Reason] | Clash:
-    """R22: the archive's driver is the only one; a newer release of its branch is asked for with its package revision.
+    """R22: the archive's driver is the only one; a newer release of its branch is stated with its package revision.
 
-    That is for the day on which the archive has replaced the release that the tables name.
+    The statement is needed after the archive has replaced the release in the tables.
     """
     asked = request(wanted)
     if asked.auto or asked.matches(archive.driver):
         ended = f"NVIDIA ended it ({', '.join(branch.eol.values())}); " if branch.state == "eol" else ""
         kept = f"{archive.maintained_by} updates it"
-        text = f"{archive.driver} is what the archive of {archive.os} holds, branch {branch.branch}: {ended}{kept}"
+        text = f"{archive.driver} is the driver of the archive of {archive.os}, branch {branch.branch}: {ended}{kept}"
         return archive.driver, Reason(component="driver", because=text, rule=RULE, source=SOURCE)
     if asked.package_revision and asked.prefix[0] == int(branch.branch):
-        text = f"{asked.version} as asked for; the tables know {archive.driver} in the archive of {archive.os}"
+        text = f"{asked.version} as requested; the tables have {archive.driver} in the archive of {archive.os}"
         stated = "the specification"
         return asked.version, Reason(component="driver", because=text, rule=RULE, source=stated, confirmed=False)
     between = (
-        Fact(f"driver {wanted} is asked for", "the specification"),
-        Fact(f"the archive of {archive.os} holds driver {archive.driver} and no other", SOURCE),
+        Fact(f"driver {wanted} is requested", "the specification"),
+        Fact(f"the archive of {archive.os} has driver {archive.driver} and no other", SOURCE),
     )
     because = f"the archive of {archive.os} has no driver {wanted}"
     return Clash(component="driver", rule=RULE, between=between, because=because)
 
 
 def r22_flavour(archive: Archive) -> Reason:
-    """R22: the proprietary modules, since the archive's open ones are of another release than its libraries."""
-    text = f"proprietary: the open modules of the archive are {archive.open_modules}, and not of the driver's version"
+    """R22: the modules are proprietary, as the archive's open ones are of another release than its libraries."""
+    text = f"proprietary: the open modules of the archive are {archive.open_modules}, which is not the driver's version"
     return Reason(component="kernel_module", because=text, rule=RULE, source=SOURCE)
 
 
 def r22_cuda(archive: Archive, wanted: str) -> str | Clash:
-    """R22: the one toolkit of the archive, as a request that names it exactly."""
+    """R22: the CUDA toolkit is the one of the archive; the request must match it."""
     asked = request(wanted)
     if asked.none or asked.matches(archive.cuda):
         return "none" if asked.none else archive.cuda
     between = (
-        Fact(f"cuda {wanted} is asked for", "the specification"),
-        Fact(f"the archive of {archive.os} holds CUDA {archive.cuda} and no other", SOURCE),
+        Fact(f"cuda {wanted} is requested", "the specification"),
+        Fact(f"the archive of {archive.os} has CUDA {archive.cuda} and no other", SOURCE),
     )
     return Clash(
         component="cuda", rule=RULE, between=between, because=f"the archive of {archive.os} has no CUDA {wanted}"
@@ -104,7 +104,7 @@ def r22_cuda(archive: Archive, wanted: str) -> str | Clash:
 
 
 def r22_absent(archive: Archive | None, component: str, title: str, wanted: str) -> Clash | None:
-    """R22: a part that the archive does not hold is left out, and refused where it is asked for by version."""
+    """R22: a component missing from the archive is omitted; if a version is requested, there is no set."""
     if archive is None or component not in archive.absent:
         return None
     stated = Fact(f"{component} is {wanted}, and source is debian", "the specification")
@@ -113,7 +113,7 @@ def r22_absent(archive: Archive | None, component: str, title: str, wanted: str)
 
 
 def _lacks(archive: Archive, title: str, needed: Fact) -> tuple[tuple[Fact, Fact], str]:
-    because = f"the archive of {archive.os} holds no {title}"
+    because = f"the archive of {archive.os} has no {title}"
     return (needed, Fact(because, SOURCE)), because
 
 

@@ -1,4 +1,4 @@
-"""Rules about machine code and PTX: what a program needs of the GPU and of the driver."""
+"""Rules about machine code and PTX: the requirements of a program on the GPU and on the driver."""
 
 from gpucheck.knowledge import code_runs, tables
 from gpucheck.stack.rules.driver import r1_driver_floor
@@ -7,7 +7,7 @@ from gpucheck.stack.versions import major, minor, parse
 
 
 def r3_ptx_needs_full_driver(cuda: str, driver: str, component: str, what: str) -> Clash | None:
-    """R3: a GPU that finds only PTX in a program needs a driver as new as the toolkit that built it."""
+    """R3: a GPU for which a program has only PTX needs a driver as new as the toolkit that built it."""
     full = next((t.driver_full for t in reversed(tables.cuda().toolkits) if minor(t.version) == minor(cuda)), None)
     if full is not None and parse(driver) >= parse(full):
         return None
@@ -15,7 +15,7 @@ def r3_ptx_needs_full_driver(cuda: str, driver: str, component: str, what: str) 
         component=component,
         rule="R3",
         between=(
-            Fact(f"{what} holds only PTX of CUDA {cuda} for this GPU, to be translated by the driver", "wheel-bytes"),
+            Fact(f"{what} has only PTX of CUDA {cuda} for this GPU, which the driver must translate", "wheel-bytes"),
             Fact(
                 f"PTX translation needs driver {full or '(not known)'}, the driver is {driver}", "cuda-compat, cuda-rn"
             ),
@@ -25,7 +25,7 @@ def r3_ptx_needs_full_driver(cuda: str, driver: str, component: str, what: str) 
 
 
 def r6_wheel_driver(cuda: str, driver: str, component: str, what: str) -> Clash | None:
-    """R6: a wheel takes only the driver from the host, so R1 holds with the wheel's own CUDA major."""
+    """R6: a wheel uses only the driver of the host, so R1 applies with the wheel's own CUDA major."""
     return r1_driver_floor(major(cuda), driver, component, what)
 
 

@@ -1,4 +1,4 @@
-"""Rules about the driver: which branches a host can use, which flavour, and what goes with it."""
+"""Rules about the driver: the branches and the kernel module flavor that a host can use."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -13,12 +13,12 @@ LAST_KERNEL_FLOOR = "4.15"
 
 
 def is_a(gpu: GpuModel) -> str:
-    """A GPU in words: ``Tesla P100-PCIE is sm_60 (Pascal)``."""
+    """Return a GPU as text: ``Tesla P100-PCIE is sm_60 (Pascal)``."""
     return f"{gpu.name} is sm_{gpu.compute_capability.replace('.', '')} ({gpu.architecture})"
 
 
 def r1_driver_floor(cuda_major: int, driver: str, component: str, what: str) -> Clash | None:
-    """R1: programs built with a CUDA major run on any driver from that major's floor."""
+    """R1: programs built with a CUDA major need at least the minimum driver of that major."""
     floor = tables.drivers().minor_compat_floor[str(cuda_major)]
     if parse(driver) >= parse(floor):
         return None
@@ -29,12 +29,12 @@ def r1_driver_floor(cuda_major: int, driver: str, component: str, what: str) -> 
             Fact(f"{what} is built with CUDA {cuda_major}, which runs from driver {floor}", "cuda-compat, cuda-rn"),
             Fact(f"the driver is {driver}", "the specification"),
         ),
-        because=f"driver {driver} is older than {floor}, the floor of every CUDA {cuda_major} program",
+        because=f"driver {driver} is older than {floor}, the minimum of every CUDA {cuda_major} program",
     )
 
 
 def r2_full_function(toolkit: Toolkit, driver: str) -> Clash | None:
-    """R2: everything incl. PTX JIT needs the driver of exactly that toolkit. An unknown row never fits."""
+    """R2: full function, PTX JIT included, needs the minimum driver of exactly that toolkit; unknown means not met."""
     if toolkit.driver_full is not None and parse(driver) >= parse(toolkit.driver_full):
         return None
     wanted = f"driver {toolkit.driver_full}" if toolkit.driver_full else "a driver that is not known"
@@ -50,7 +50,7 @@ def r2_full_function(toolkit: Toolkit, driver: str) -> Clash | None:
 
 
 def r4_r9_branch_window(gpu: GpuModel, branch: str) -> Clash | None:
-    """R9: the first and last branch that drive a GPU. R4: CUDA itself never sets an upper end, only the GPU does."""
+    """R9: a GPU works only from its first to its last driver branch. R4: CUDA sets no newest driver, the GPU does."""
     number = int(branch)
     if number < int(gpu.first_driver.branch):
         edge = f"the first branch with {gpu.name} is {gpu.first_driver.branch} ({gpu.first_driver.evidence})"
@@ -63,20 +63,20 @@ def r4_r9_branch_window(gpu: GpuModel, branch: str) -> Clash | None:
     return Clash(
         component="driver",
         rule="R9",
-        between=(Fact(edge, source), Fact(f"driver branch {branch} is asked for or needed", "the specification")),
+        between=(Fact(edge, source), Fact(f"driver branch {branch} is requested or needed", "the specification")),
         because=f"branch {branch} does not drive {gpu.name}",
     )
 
 
 def r9_architecture_ended(gpu: GpuModel) -> Clash | None:
-    """R9: an architecture whose last branch has ended has no stack any more (Kepler)."""
+    """R9: an architecture whose last branch has ended is not supported any more (Kepler)."""
     last = gpu.last_driver_branch
     if last is None:
         return None
     branch = next(b for b in tables.drivers().branches if b.branch == last)
     if branch.state != "eol":
         return None
-    ended = ", ".join(f"{date} says {who}" for who, date in branch.eol.items())
+    ended = ", ".join(f"{date} according to {who}" for who, date in branch.eol.items())
     return Clash(
         component="driver",
         rule="R9",
@@ -89,7 +89,7 @@ def r9_architecture_ended(gpu: GpuModel) -> Clash | None:
 
 
 def r15_kernel(os: OperatingSystem, branch: Branch) -> Clash | None:
-    """R15: a branch builds only on kernels from its floor. Where that is not known, the floor of 555 still holds."""
+    """R15: a branch builds only on kernels from its minimum. If that is not known, the minimum of 555 applies."""
     newest = os.max_driver_branch
     if newest is None or int(branch.branch) <= int(newest):
         return None
@@ -105,9 +105,9 @@ def r15_kernel(os: OperatingSystem, branch: Branch) -> Clash | None:
 
 
 def r18_branches(prefer: str, wanted: str) -> tuple[Branch, ...]:
-    """R18: branches worth trying, best first. A branch that has ended is tried only when it was asked for by name.
+    """R18: branches are tried in the order of `prefer`; a branch that has ended is tried only if it is named.
 
-    longest-supported: long-term first, then production; production: the other way round; newest: by number.
+    longest-supported: long-term first, then production; production: production first; newest: by number.
     """
     asked = request(wanted)
     fits = [b for b in tables.drivers().branches if b.last is not None and _branch_matches(b, wanted)]
@@ -131,7 +131,7 @@ def _branch_matches(branch: Branch, wanted: str) -> bool:
 
 
 def r18_version(branch: Branch, wanted: str) -> tuple[str, Reason | Clash]:
-    """R18: the newest point release known of a branch, or the exact one that was asked for."""
+    """R18: the driver is the newest known point release of its branch, or exactly the requested one."""
     asked = request(wanted)
     newest = branch.last or ""
     if len(asked.prefix) < 2 or asked.version == newest:
@@ -149,18 +149,18 @@ def r18_version(branch: Branch, wanted: str) -> tuple[str, Reason | Clash]:
             rule="R18",
             between=(
                 Fact(f"the oldest release of branch {branch.branch} known is {branch.first}", "endoflife"),
-                Fact(f"driver {version} is asked for", "the specification"),
+                Fact(f"driver {version} is requested", "the specification"),
             ),
             because=f"no driver {version} is known",
             unknown=True,
         )
         return version, clash
-    text = f"{version} as asked for; it is not in the tables (newest known of branch {branch.branch}: {newest})"
+    text = f"{version} as requested; it is not in the tables (newest known of branch {branch.branch}: {newest})"
     return version, Reason(component="driver", because=text, rule="R18", source="the specification", confirmed=False)
 
 
 def end_of_life(os: OperatingSystem, today: str) -> Clash | None:
-    """An operating system past its last free support date. today: ISO date the tables were made."""
+    """Return the clash of an operating system past its last free support date. today: ISO date of the tables."""
     end = os.eol_extended or os.eol
     if end is None or end >= today:
         return None
@@ -168,12 +168,12 @@ def end_of_life(os: OperatingSystem, today: str) -> Clash | None:
         Fact(f"{os.name} has been out of support since {end}", "endoflife"),
         Fact("NVIDIA's current driver guides do not list it", "driver-install-guide"),
     )
-    because = f"{os.name} is past its end of life, so nothing supported runs on it"
+    because = f"{os.name} is past its end of life, so no supported release runs on it"
     return Clash(component="os", rule="R15", between=between, because=because)
 
 
 def r20_architecture(target: Target) -> Clash | None:
-    """R20: Grace boards are aarch64 hosts, everything else here may be either."""
+    """R20: Grace boards are aarch64 hosts; hosts with other GPUs can be of either architecture."""
     grace: Sequence[GpuModel] = [gpu for gpu in target.models if gpu.grace]
     if not grace or target.arch == "sbsa":
         return None
@@ -189,8 +189,8 @@ def r20_architecture(target: Target) -> Clash | None:
 
 
 def r13_forward_compatibility(target: Target) -> str:
-    """R13: whether cuda-compat packages could lift a driver floor here. A dropped architecture stays dropped."""
+    """R13: with cuda-compat packages some GPUs need no newer driver; a dropped architecture stays unsupported."""
     if all(gpu.forward_compatibility for gpu in target.models):
-        return "NVIDIA's cuda-compat packages may lift this floor too: read their matrix first"
+        return "NVIDIA's cuda-compat packages may lower this minimum too: read their matrix first"
     barred = next(gpu for gpu in target.models if not gpu.forward_compatibility)
-    return f"cuda-compat packages do not help: they are not for {barred.name}"
+    return f"cuda-compat packages do not help: they do not support {barred.name}"

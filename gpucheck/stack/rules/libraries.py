@@ -1,4 +1,4 @@
-"""What cuDNN and NCCL share: each is built for one CUDA major, so there is none without a toolkit."""
+"""Rules of cuDNN and NCCL: each is built for one CUDA major and needs a toolkit."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 def without_toolkit(key: str, spec: "StackSpec") -> Iterator[tuple[tuple[str, str], str]]:
-    """A library that is stated while the toolkit is none: the two keys, and why."""
+    """Yield the two keys and why, if a library is stated and ``cuda`` is ``none``."""
     if request(spec.cuda).none and request(getattr(spec, key)).explicit:
-        yield ("cuda", key), "cuda is none, and this is built for one CUDA major. State a cuda, or none here too."
+        yield ("cuda", key), "cuda: none, and this needs a CUDA major. State a version of cuda, or set both to none."
 
 
 def no_toolkit(key: str, spec: "StackSpec") -> Clash | None:
-    """The same as a clash; a library that is left to the resolver is omitted with the toolkit."""
+    """Return the same as a clash; a library on auto is omitted with the toolkit."""
     if not request(getattr(spec, key)).explicit:
         return None
     return Clash(
@@ -25,20 +25,20 @@ def no_toolkit(key: str, spec: "StackSpec") -> Clash | None:
         rule="R7",
         between=(
             Fact("cuda: none", "the specification"),
-            Fact("cudnn or nccl is asked for, and each is built for one CUDA major", "the specification"),
+            Fact("cudnn or nccl is requested, and each is built for one CUDA major", "the specification"),
         ),
         because="without a CUDA toolkit there is no CUDA major to choose cuDNN and NCCL for",
     )
 
 
 def no_release(component: str, title: str, rule: str, requested: str, cuda_major: int, known: tuple[str, ...]) -> Clash:
-    """No release for this CUDA major. known: all versions in the tables."""
+    """Return the clash of a request without a release for this CUDA major. known: all versions in the tables."""
     asked = request(requested)
     return Clash(
         component=component,
         rule=rule,
         between=(
-            Fact(f"{title} {requested} is asked for", "the specification"),
+            Fact(f"{title} {requested} is requested", "the specification"),
             Fact(f"no such release for CUDA {cuda_major} is in the tables", "cudnn-matrix, nccl-mk"),
         ),
         because=f"no {title} {requested} for CUDA {cuda_major} is known",
@@ -47,6 +47,6 @@ def no_release(component: str, title: str, rule: str, requested: str, cuda_major
 
 
 def numeric(version: str) -> int:
-    """A version of up to four numbers as one number that sorts like it."""
+    """Return a version of up to four numbers as one number that sorts like it."""
     numbers = (*parse(version).release, 0, 0, 0, 0)[:4]
     return int("".join(f"{number:05d}" for number in numbers))

@@ -1,4 +1,4 @@
-"""The rules as a page for people: statements from the code that carries them out, sources from the tables."""
+"""Generate docs/stack-rules.md: statements from the docstrings of the rules, sources from the tables."""
 
 import importlib
 import inspect
@@ -11,28 +11,28 @@ from gpucheck.stack import components, rules
 
 STATEMENT = re.compile(r"\b(R\d+): ")
 HEAD = """<!-- Made by: gpucheck stack rules -o docs/stack-rules.md -->
-# The rules of the stack
+# Rules of the stack
 
-Every set that `gpucheck stack` prints satisfies these rules, and every refusal names the one that forbids it, with the
-two facts that clash. Ask about a value with `gpucheck stack explain`. Tables as of {as_of}.
+Every set that `gpucheck stack` prints satisfies these rules. Every conflict names the rule that forbids a set and the
+two facts that contradict each other. `gpucheck stack explain` explains a value. Tables as of {as_of}.
 """
 
 
 def rules_page() -> str:
-    """The page as Markdown. Raises KnowledgeError for a damaged table."""
+    """Return the page as Markdown. Raises KnowledgeError for an invalid table."""
     said = statements()
     lines = [HEAD.format(as_of=tables.operating_systems().as_of)]
     for rule, row in tables.rules().items():
         lines += [f"## {rule}: {row.title}", ""]
         lines += [f"- {sentence} (`{where}`)" for where, sentence in said[rule]]
         note = f" ({row.note})" if row.note else ""
-        lines += ["", f"Read in{note}: {'; '.join(map(_source, row.source))}."]
+        lines += ["", f"Source{note}: {'; '.join(map(_source, row.source))}."]
         lines += [f"Data: {', '.join(f'`gpucheck/knowledge/{name}.yml`' for name in row.tables)}.", ""]
     return "\n".join(lines)
 
 
 def statements() -> dict[str, tuple[tuple[str, str], ...]]:
-    """What the docstrings say, by rule: the function, and its statement in one line."""
+    """Return the statements of the docstrings by rule: the function, and its statement in one line."""
     found: dict[str, list[tuple[str, str]]] = {}
     for rule, where, sentence in _statements():
         found.setdefault(rule, []).append((where, sentence))

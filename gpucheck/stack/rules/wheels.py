@@ -1,4 +1,4 @@
-"""Rules about the framework wheels: they bring their own CUDA, so only the driver and the GPU bind them (R6)."""
+"""Rules about framework wheels: they include CUDA, so they depend only on the driver and the GPU (R6)."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ ADDED_PYTHON = "3.12"
 
 
 def r16_python(os: OperatingSystem, pythons: tuple[str, ...], glibc: str) -> str | None:
-    """R16: the Python to use, None where glibc is too old. The system's own if there is a wheel, else an added one."""
+    """R16: the Python is the system's if there is a wheel for it, else an additional one; None: glibc is too old."""
     if parse(os.glibc) < parse(glibc):
         return None
     if os.python in pythons:
@@ -22,7 +22,7 @@ def r16_python(os: OperatingSystem, pythons: tuple[str, ...], glibc: str) -> str
 
 
 def r16_unconfirmed(os: OperatingSystem) -> tuple[Reason, ...]:
-    """R16: what of a system decides about wheels and was not confirmed."""
+    """R16: unconfirmed values of a system that wheels depend on are reported."""
     values = {"python": f"its default Python is {os.python}", "glibc": f"its glibc is {os.glibc}"}
     texts = [text for field, text in values.items() if field in os.unconfirmed]
     if not texts:
@@ -32,7 +32,7 @@ def r16_unconfirmed(os: OperatingSystem) -> tuple[Reason, ...]:
 
 
 def glibc_clash(component: str, what: str, glibc: str, os: OperatingSystem) -> Clash:
-    """A wheel that needs a newer glibc than the system has."""
+    """Return the clash of a wheel that needs a newer glibc than the system has."""
     return Clash(
         component=component,
         rule="R16",
@@ -45,13 +45,13 @@ def glibc_clash(component: str, what: str, glibc: str, os: OperatingSystem) -> C
 
 
 def not_known(component: str, wanted: str, source: str, target: Target, known: Iterable[str]) -> Clash:
-    """No release of a framework. known: every version in the tables."""
+    """Return the clash of a framework without a release. known: every version in the tables."""
     return Clash(
         component=component,
         rule="R20" if target.arch == "sbsa" else "R11",
         between=(
-            Fact(f"{component} {wanted} is asked for", "the specification"),
-            Fact(f"the tables hold no confirmed GPU build of it for {target.arch}", source),
+            Fact(f"{component} {wanted} is requested", "the specification"),
+            Fact(f"the tables have no confirmed GPU build of it for {target.arch}", source),
         ),
         because=f"no {component} {wanted} with GPU support for {target.arch} is known",
         unknown=not any(request(wanted).matches(version) for version in known),

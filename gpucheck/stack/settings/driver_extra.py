@@ -1,4 +1,4 @@
-"""Further parts of the driver that a site names: NVENC, MPS, OpenGL and others, at the driver's version."""
+"""Additional driver components from the specification: NVENC, MPS, OpenGL and others, at the driver's version."""
 
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ MOST = 16
 
 
 def read_driver_extra(value: Value) -> tuple[str, ...]:
-    """``none``, or a list of parts, sorted. Raises InputProblem with the line."""
+    """Read ``none``, or a list of components, sorted. Raises InputProblem with the line."""
     if not value.is_list:
         value.word("none", "auto")
         return ()
@@ -22,13 +22,13 @@ def read_driver_extra(value: Value) -> tuple[str, ...]:
     for row in value.items(MOST):
         name = row.text().strip()
         if name not in options().driver_extra:
-            raise row.problem(f"{name!r} is no part of the driver. {did_you_mean(name, options().driver_extra)}")
+            raise row.problem(f"{name!r} is not a driver component. {did_you_mean(name, options().driver_extra)}")
         found.add(name)
     return tuple(sorted(found))
 
 
 def extra_packages(system: OperatingSystem, stack: "StackSet", names: tuple[str, ...]) -> list[Package]:
-    """The packages of these parts, at the driver's version. Raises PlanGap for one without known names."""
+    """Return the packages of these components, at the driver's version. Raises PlanGap if names are unknown."""
     found: dict[str | None, Package] = {}
     for name in names:
         for package in _packages(system, stack, name):

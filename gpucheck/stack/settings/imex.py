@@ -1,7 +1,7 @@
-"""Who runs the IMEX daemon of a rack: from stack.yml to its service and its list of nodes.
+"""The IMEX daemon of a rack: from stack.yml to its service and its list of nodes.
 
 The list must be the same on every node of a domain. Slurm's prolog writes it for each job and starts the daemon.
-NVIDIA's DRA driver runs a daemon of its own in a container, and one of the host would be in its way.
+NVIDIA's DRA driver runs its daemon in a container, and a second one on the host would conflict with it.
 """
 
 import ipaddress
@@ -25,7 +25,7 @@ class Imex(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def read_imex(value: Value) -> Imex:
-    """``none``, ``slurm``, or ``service`` and ``nodes``. Raises InputProblem with the line."""
+    """Read ``none``, ``slurm``, or ``service`` and ``nodes``. Raises InputProblem with the line."""
     if not value.is_mapping:
         return _checked(value, value.word("none", "auto", "slurm", "systemd"), ())
     found = value.fields({"service": lambda row: row.word("none", "slurm", "systemd"), "nodes": _nodes})
@@ -53,17 +53,17 @@ def _address(value: Value) -> str:
 
 
 def _no_address(value: Value, text: str) -> InputProblem:
-    return value.problem(f"{text!r} is no IP address; the daemon takes addresses, one for each node")
+    return value.problem(f"{text!r} is not an IP address; the daemon needs addresses, one for each node")
 
 
 def imex_service(spec: Imex) -> dict[str, Any]:
-    """The row of the plan. leave: whoever starts it for a job also stops it."""
+    """Return the row of the plan. leave: the program that starts it for a job also stops it."""
     if spec.service == "systemd":
         return {"name": SERVICE, "enabled": True, "state": "started"}
     return {"name": SERVICE, "enabled": False, "state": "stopped" if spec.service == "none" else "leave"}
 
 
 def imex_files(spec: Imex) -> Iterator[tuple[str, str]]:
-    """(path, content) of the list of nodes, where gpucheck writes one."""
+    """Yield (path, content) of the list of nodes, if gpucheck writes one."""
     if spec.service == "systemd":
         yield NODES, "".join(f"{node}\n" for node in spec.nodes)

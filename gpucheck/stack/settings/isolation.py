@@ -1,7 +1,7 @@
-"""What takes the isolation of devices away for the sake of peer copies: the IOMMU's translation, and ACS on bridges.
+"""Settings that disable device isolation to allow peer copies: IOMMU translation, and ACS on PCIe bridges.
 
-Only where a site asks for each by name, and only on bare metal: a host looks what it is, and refuses otherwise. The
-kernel's arguments change through the boot loader, ACS by a service that runs at every boot.
+Each is applied only if the specification names it, and only on bare metal: the role fails on a virtual machine. Kernel
+arguments are set in the boot loader, ACS by a service that runs at every boot.
 """
 
 from typing import Any
@@ -11,12 +11,12 @@ from gpucheck.stack.packages import PlanGap
 GRUB = "/etc/default/grub.d/90-gpucheck.cfg"
 PROGRAM = "/usr/local/sbin/gpucheck-acs-off"
 SERVICE = "gpucheck-acs-off"
-# A later argument wins over an earlier one of the same name. On Arm, IOMMUs are named after no vendor.
+# A later argument overrides an earlier one of the same name. On Arm, IOMMU arguments have no vendor prefix.
 ARGUMENTS: dict[str, dict[str, tuple[str, ...]]] = {
     "x86_64": {"passthrough": ("iommu=pt",), "off": ("intel_iommu=off", "amd_iommu=off")},
     "sbsa": {"passthrough": ("iommu.passthrough=1",)},
 }
-# The last of what goes onto the line of a normal boot; an entry for recovery keeps the line that the host came with.
+# Appended to the arguments of a normal boot; recovery entries keep the original arguments of the host.
 GRUB_FILE = """# Written by gpucheck: tuning.iommu in stack.yml. Recovery entries boot without it.
 GRUB_CMDLINE_LINUX_DEFAULT="${{GRUB_CMDLINE_LINUX_DEFAULT:+$GRUB_CMDLINE_LINUX_DEFAULT }}{arguments}"
 """
@@ -36,9 +36,9 @@ WantedBy=multi-user.target
 # Six bytes into the capability is its control register. A bridge without the capability has nothing to clear.
 SCRIPT = """#!/bin/sh
 # Written by gpucheck: tuning.acs in stack.yml. Clears ACS on every PCIe bridge between the root and an NVIDIA GPU,
-# so that copies between GPUs go through the switch that they share. Devices behind it are isolated no more.
+# so that copies between GPUs go through the switch that they share. Devices behind it are no longer isolated.
 set -eu
-# What cannot run at all must not pass for a bridge without the capability.
+# If setpci cannot run, a bridge must not look like one without the capability.
 setpci --version >/dev/null
 sys=${1:-/sys}
 for gpu in "$sys"/bus/pci/devices/*; do
@@ -59,9 +59,9 @@ done
 
 
 def kernel_arguments(iommu: str, arch: str) -> dict[str, Any] | None:
-    """The plan's ``tuning.boot``: the kernel's arguments, and grub's file for them on Debian's family.
+    """Return the plan's ``tuning.boot``: the kernel's arguments, and grub's file for them on Debian's family.
 
-    None: the IOMMU is left as it is. Raises PlanGap where no argument is known.
+    None: the IOMMU is unmanaged. Raises PlanGap if no argument is known.
     """
     if iommu == "leave":
         return None
@@ -70,17 +70,17 @@ def kernel_arguments(iommu: str, arch: str) -> dict[str, Any] | None:
         raise PlanGap(
             f"no kernel argument is known that makes the IOMMU {iommu} on {arch}",
             "kernel-parameters",
-            "tuning: {iommu: passthrough}, or leave it",
+            "set tuning: {iommu: passthrough}, or remove the setting",
         )
     content = GRUB_FILE.format(arguments=" ".join(arguments))
     return {"arguments": list(arguments), "grub": {"path": GRUB, "content": content, "mode": "0644"}}
 
 
 def acs_component() -> dict[str, Any]:
-    """What the plan holds: the tool, the program and its service; all are removed with the setting."""
+    """Return the component of the plan: tool, program and service; all are removed with the setting."""
     return {
         "packages": [{"name": "pciutils", "version": None, "spec": "pciutils"}],
-        # A tool of the system: it may move with that.
+        # A package of the system: it is upgraded with it.
         "holds": [],
         "files": [
             {"path": PROGRAM, "content": SCRIPT, "mode": "0755"},

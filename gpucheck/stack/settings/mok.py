@@ -1,4 +1,4 @@
-"""The site's own key that DKMS signs kernel modules with, for hosts with Secure Boot."""
+"""Your own key for hosts with Secure Boot, with which DKMS signs kernel modules."""
 
 import re
 
@@ -12,14 +12,14 @@ SAFE = re.compile(r"/[A-Za-z0-9._/+-]+")
 
 
 class Mok(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """stack.yml's ``mok``: paths on the hosts, both or none. certificate: DER, as mokutil takes it."""
+    """stack.yml's ``mok``: paths on the hosts, both or neither. certificate: DER, as mokutil needs it."""
 
     key: str | None = None
     certificate: str | None = None
 
 
 def read_mok(value: Value) -> Mok:
-    """``none``, or ``key`` and ``certificate``. Raises InputProblem with the line."""
+    """Read ``none``, or ``key`` and ``certificate``. Raises InputProblem with the line."""
     if not value.is_mapping:
         value.word("none", "auto")
         return Mok()
@@ -42,5 +42,5 @@ def _no_path(value: Value, text: str) -> InputProblem:
 
 
 def mok_file(mok: Mok) -> str:
-    """What DKMS reads."""
+    """Return the settings file of DKMS."""
     return f"mok_signing_key={mok.key}\nmok_certificate={mok.certificate}\n"

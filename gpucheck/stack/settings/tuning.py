@@ -1,7 +1,7 @@
-"""Settings of the hosts themselves that training wants: what stack.yml says of them, and the files that make them last.
+"""Host settings for training: the ``tuning`` of stack.yml, and the files that make it persistent.
 
-Off unless the site asks. What only helps on bare metal and gives isolation up (IOMMU, ACS) is in no recommended set: it
-has to be asked for by name. ``gpucheck verify`` says where it stands in the way.
+Off by default. Settings for bare metal that disable isolation (IOMMU, ACS) are not part of ``recommended``: the
+specification must name them. ``gpucheck verify`` reports where isolation prevents peer copies.
 """
 
 from typing import Any, Literal
@@ -19,7 +19,7 @@ LIMITS = "/etc/security/limits.d/90-gpucheck.conf"
 MANAGER = "/etc/systemd/system.conf.d/90-gpucheck.conf"
 THP = "/sys/kernel/mm/transparent_hugepage/enabled"
 GOVERNORS = "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
-# key: the words it can have beside leave; None is a whole number.
+# key: its values in addition to leave; None is an integer.
 CHOICES: dict[str, tuple[str, ...] | None] = {
     "numa_balancing": ("off",),
     "transparent_hugepages": ("always", "madvise", "never"),
@@ -33,9 +33,9 @@ CHOICES: dict[str, tuple[str, ...] | None] = {
 
 
 class Tuning(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """stack.yml's ``tuning``; leave = as the host has it.
+    """stack.yml's ``tuning``; leave = unmanaged.
 
-    hugepages: how many of 2 MiB are set aside at boot. nofile: open files of a process. sysctl: further keys.
+    hugepages: number of 2 MiB pages reserved at boot. nofile: open files of a process. sysctl: additional keys.
     iommu, acs: see ``isolation``; acs is a component of the plan.
     """
 
@@ -50,9 +50,9 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sysctl: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-# numa_balancing: it unmaps pages to see who uses them, also those that a GPU works on. madvise: huge pages for programs
-# that ask for them, without the stalls of always. memlock: RDMA registers its buffers as locked memory. nofile: workers
-# that load data share memory through open files, and the usual 1024 are soon gone.
+# numa_balancing: it unmaps pages to observe accesses, also pages that a GPU uses. madvise: huge pages for programs that
+# request them, without the stalls of always. memlock: RDMA registers its buffers as locked memory. nofile: workers that
+# load data share memory through open files, and the default of 1024 is too low.
 RECOMMENDED = Tuning(
     numa_balancing="off",
     transparent_hugepages="madvise",
@@ -63,7 +63,7 @@ RECOMMENDED = Tuning(
 
 
 def read_tuning(value: Value) -> Tuning:
-    """``none``, ``recommended``, or the settings one by one. Raises InputProblem with the line."""
+    """Read ``none``, ``recommended``, or single settings. Raises InputProblem with the line."""
     if not value.is_mapping:
         return RECOMMENDED if value.word("none", "auto", "recommended") == "recommended" else Tuning()
     readers: dict[str, Any] = {key: _reader(words) for key, words in CHOICES.items()}
@@ -81,16 +81,16 @@ def _sysctl(value: Value) -> dict[str, str]:
     found = {}
     for key, inner in value.pairs():
         if "." not in key or not key.replace(".", "").replace("_", "").replace("-", "").isalnum():
-            raise inner.problem("is no kernel setting: write it as sysctl does, for example vm.swappiness")
+            raise inner.problem("is not a kernel setting: write it as sysctl does, for example vm.swappiness")
         found[key] = inner.text().strip()
     return found
 
 
 def tuning_plan(spec: Tuning, arch: str = "x86_64") -> dict[str, Any] | None:
-    """The plan's ``tuning``: files that hold after a boot, and what is to be set now where the host lets it be set.
+    """Return the plan's ``tuning``: persistent files, and values to set immediately if the host allows it.
 
-    live: path (a pattern), value, and the setting's name in words. boot: see ``kernel_arguments``; left out where none
-    is asked for. None: nothing is asked for. Raises PlanGap.
+    live: path (a pattern), value, and the name of the setting. boot: see ``kernel_arguments``; omitted if none is
+    requested. None: no setting is requested. Raises PlanGap.
     """
     boot = kernel_arguments(spec.iommu, arch)
     keys = _kernel_keys(spec)
@@ -106,7 +106,7 @@ def tuning_plan(spec: Tuning, arch: str = "x86_64") -> dict[str, Any] | None:
     live = [
         {"path": f"/proc/sys/{key.replace('.', '/')}", "value": value, "name": key}
         for key, value in keys.items()
-        # Memory in pieces gives fewer than asked for: set aside at boot, when it is whole.
+        # Fragmented memory gives fewer pages than requested, so they are reserved at boot.
         if key != "vm.nr_hugepages"
     ]
     live += [{"path": path, "value": value, "name": NAMES[path]} for path, value in _sysfs(spec)]
@@ -129,13 +129,13 @@ def _sysfs(spec: Tuning) -> list[tuple[str, str]]:
 
 
 def _limits(spec: Tuning) -> list[str]:
-    """``*`` is everybody but root."""
+    """Return the lines of limits.d; ``*`` includes all users except root."""
     values = (("memlock", spec.memlock), ("nofile", spec.nofile))
     return [f"{who} - {item} {value}" for item, value in values if value != LEAVE for who in ("*", "root")]
 
 
 def _manager(spec: Tuning) -> list[str]:
-    """What services get that state no limit of their own: limits.d is for logins."""
+    """Return the default limits of services; limits.d applies to logins only."""
     lines = ["DefaultLimitMEMLOCK=infinity"] if spec.memlock != LEAVE else []
     lines += [f"DefaultLimitNOFILE={spec.nofile}"] if spec.nofile != LEAVE else []
     return ["[Manager]", *lines] if lines else []

@@ -75,7 +75,7 @@ def test_a_rank_that_a_signal_ends_is_named_before_those_that_lost_it(tmp_path, 
     finding = stated(ended)["collectives"][0]
 
     assert finding.verdict is verdict
-    assert f"rank 1 was ended by {'SIGKILL' if number == 9 else 'SIGSEGV'}" in str(finding.seen)
+    assert f"rank 1 was terminated by {'SIGKILL' if number == 9 else 'SIGSEGV'}" in str(finding.seen)
 
 
 def test_a_rank_that_does_not_reach_its_gpu_is_unknown():

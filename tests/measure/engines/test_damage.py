@@ -22,7 +22,7 @@ def sample(word, indices=range(0, WORDS, 64)):
         (lambda i: 0, "zeros", "zeros arrived"),
         (lambda i: word_at(EARLIER, i), "stale", "earlier round"),
         (lambda i: word_at(OTHER, i), "other-pair", "from device 2 to device 3"),
-        (lambda i: word_at(MINE, (i + 512) % WORDS), "shifted", "-4096 bytes from its place"),
+        (lambda i: word_at(MINE, (i + 512) % WORDS), "shifted", "-4096 bytes from its position"),
         (lambda i: word_at(MINE, i) ^ (1 << 40), "bit-flip", "single bits"),
         (lambda i: 0x1234567 + i, "mixed", "no buffer of this run"),
     ],

@@ -161,7 +161,7 @@ def test_a_queue_that_is_full_opens_the_gate_by_the_timer_and_gives_no_number():
         while driver.word.value == 0:
             waited.wait(0.005)
 
-    with pytest.raises(NotTimed, match="the launch queue did not take 1 copy at once"):
+    with pytest.raises(NotTimed, match="the launch queue did not take 1 copy immediately"):
         Gate(driver, patience_s=0.05).timed([lane(driver, blocked)], [1])
 
 

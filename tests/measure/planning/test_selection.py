@@ -35,7 +35,7 @@ def test_one_gpu_twice_on_purpose_copies_inside_it():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("0,1,0", "GPU 0 (0000:1b:00.0) is named twice. Name each GPU once, or say --devices 0,0"),
+        ("0,1,0", "GPU 0 (0000:1b:00.0) is named twice. Name each GPU once, or use --devices 0,0"),
         ("0,GPU-0a-b", "is named twice"),
         ("0,8", "there is no GPU 8. This host has GPU 0, 1, 2, 3."),
         ("GPU-9", "is neither the number nor the UUID"),

@@ -63,7 +63,7 @@ def test_a_child_answers_step_after_step():
         ("os.write(fd, b'\\x00\\xff garbage\\n')", "defect", "cannot be read"),
         ('os.write(fd, b\'{"type":"opened"}\\n\')', "defect", "cannot be read"),
         ("os.write(fd, b'x' * 8000000)", "defect", "cannot be read"),
-        ("sys.stderr.write('z' * 5000000); os.close(fd); time.sleep(60)", "defect", "closed its answers"),
+        ("sys.stderr.write('z' * 5000000); os.close(fd); time.sleep(60)", "defect", "closed its output"),
     ],
 )
 def test_a_broken_child_is_a_failure_that_names_the_step(code, kind, words):

@@ -75,7 +75,7 @@ def test_debian_archive_leaves_it_out_with_its_reason():
 
     assert isinstance(found, StackSet)
     (reason,) = [reason for reason in found.reasons if reason.component == "nvidia_modprobe"]
-    assert reason.because == "left out: the archive of debian-12 is not known to hold nvidia-modprobe"
+    assert reason.because == "omitted: the archive of debian-12 is not known to have nvidia-modprobe"
 
 
 def test_lock_keeps_it_and_is_still_valid_when_read_again():
@@ -96,5 +96,5 @@ def test_set_and_explanation_show_it():
     (explanation,) = explain(target, requested("auto"), found, "nvidia_modprobe")
     assert (explanation.version, explanation.note) == (
         found.driver.version,
-        "has no version of its own: it follows the driver",
+        "its version follows the driver",
     )

@@ -117,7 +117,7 @@ def test_the_debian_archive_leaves_it_out_with_its_reason_and_refuses_a_version(
     refused = resolve(["T4"], "debian-12", spec=StackSpec(source="debian", dcgm="4.6.0"))
 
     assert "dcgm" not in left.components
-    assert next(r.because for r in left.stack.reasons if r.component == "dcgm").startswith("left out: the archive")
+    assert next(r.because for r in left.stack.reasons if r.component == "dcgm").startswith("omitted: the archive")
     assert isinstance(refused, Refusal)
 
 
@@ -143,7 +143,7 @@ def test_the_set_and_its_explanation_show_it():
     assert told.version == "4.6.0"
     assert [(step.version, step.possible) for step in told.held_by] == [("4.6.1", True)]
     (nothing,) = explain(target, StackSpec(), resolve(["T4"], "ubuntu-22.04"), "dcgm")
-    assert (nothing.version, nothing.note) == (None, "none is asked for")
+    assert (nothing.version, nothing.note) == (None, "not requested")
 
 
 def test_gdrcopy_comes_from_the_sites_repository_and_is_loaded_at_boot():

@@ -24,7 +24,7 @@ def test_an_upgrade_is_in_the_plan():
     found = planned("kernel: upgrade\n")
 
     assert found.kernel == "upgrade"
-    assert "kernel upgraded where no package source has the headers" in plan_text(found)
+    assert "kernel upgraded if no package source has the headers" in plan_text(found)
 
 
 def test_a_held_kernel_is_not_upgraded():

@@ -28,7 +28,7 @@ def test_hold_is_in_the_plan_and_its_role_comes_last():
 
     assert found.kernel_lock == "hold"
     assert found.order[-2:] == ("tuning", "kernel_lock")
-    assert "no upgrade moves them" in plan_text(found)
+    assert "upgrades keep their versions" in plan_text(found)
 
 
 def test_a_mistake_names_the_line_and_what_there_is():

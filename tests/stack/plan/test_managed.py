@@ -30,7 +30,7 @@ def test_no_source_of_ours_is_planned(system):
     assert found.components == own.components
     assert found.module_stream == own.module_stream
     assert not own.sources
-    assert "those of the hosts; none is added" in plan_text(found)
+    assert "those of the hosts; none are added" in plan_text(found)
     assert not any("key" in reason.because for reason in found.reasons if reason.component == "repositories")
 
 
@@ -57,7 +57,7 @@ def test_the_controller_claims_nothing_about_sources_it_does_not_see(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("repositories: {managed: {}}\n", r"s:1: repositories.managed: stands alone"),
+        ("repositories: {managed: {}}\n", r"s:1: repositories.managed: must be the only value"),
         ("source: debian\nrepositories: managed\n", r"s:2: repositories: contradicts line 1: source: debian adds"),
     ],
 )

@@ -43,7 +43,7 @@ def test_a_kernel_of_an_unknown_variant_is_refused_with_those_that_are_known():
     found = plan(lock(StackSpec(), [host("rhel-9", "t4-x1", kernel="5.14.0-503.el9.x86_64+kvm")]), host="node01")
 
     assert isinstance(found, Refusal)
-    assert "headers of kernel 5.14.0-503.el9.x86_64+kvm is not known" in found.conflicts[0].because
+    assert "headers of kernel 5.14.0-503.el9.x86_64+kvm are not known" in found.conflicts[0].because
     assert "64k" in found.conflicts[0].try_
 
 

@@ -28,15 +28,15 @@ def test_the_nearest_record_is_named():
     found = said(planned("rocky-9", "h100-sxm5-x8"))
 
     assert found["nvidia-fabricmanager-580.178.04-1.el9"] == (
-        "no record shows it in rhel9 for x86_64; seen in rhel10 x86_64: 580.178.04-1.el10"
+        "no record shows it in rhel9 for x86_64; recorded in rhel10 x86_64: 580.178.04-1.el10"
     )
 
 
 def test_a_module_stream_and_a_folder_without_a_record_are_among_them():
     assert "nvidia-driver:580-open" not in said(planned("rocky-9", "t4-x1"))
     assert "nvidia-driver:595-open" in said(planned("rocky-9", "t4-x1", StackSpec(driver="595")))
-    assert "folder rhel8/sbsa" not in said(planned("rocky-8", "h100-pcie-x2-arm64"))
-    assert "folder ubuntu2204/sbsa" in said(planned("ubuntu-22.04", "h100-pcie-x2-arm64"))
+    assert "directory rhel8/sbsa" not in said(planned("rocky-8", "h100-pcie-x2-arm64"))
+    assert "directory ubuntu2204/sbsa" in said(planned("ubuntu-22.04", "h100-pcie-x2-arm64"))
 
 
 def test_what_comes_from_the_systems_own_archive_is_not_looked_for_in_nvidias_folders():

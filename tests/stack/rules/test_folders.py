@@ -33,7 +33,7 @@ def test_gpus_whose_last_branch_is_not_there_are_refused_with_the_way_out(gpu, s
     first = found.conflicts[0]
     assert first.rule == "R24"
     assert "no driver 580" in first.because
-    assert first.try_.startswith(f"{way}, whose folder holds it")
+    assert first.try_.startswith(f"{way}, whose repository has it")
     assert ("nvidia-driver-580-server" in first.try_) == (system == "ubuntu-26.04")
 
 
@@ -51,5 +51,5 @@ def test_without_its_last_toolkit_in_the_folder_a_gpu_still_gets_its_driver():
     assert not isinstance(found, Refusal)
     assert (found.driver.branch, found.cuda, found.cudnn, found.nccl) == ("580", None, None, None)
     assert found.torch
-    assert any(reason.component == "cuda" and "left out" in reason.because for reason in found.reasons)
+    assert any(reason.component == "cuda" and "omitted" in reason.because for reason in found.reasons)
     assert isinstance(resolve(["V100"], "rocky-10", spec=StackSpec(cuda="12.9")), Refusal)

@@ -89,7 +89,7 @@ def test_specification_lists_the_parts(text, names):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("driver: 580\ndriver_extra: [vidoe]\n", "stack.yml:2: driver_extra[0]: 'vidoe' is no part of the driver"),
+        ("driver: 580\ndriver_extra: [vidoe]\n", "stack.yml:2: driver_extra[0]: 'vidoe' is not a driver component"),
         ("driver_extra: [vidoe]\n", "video"),
         ("driver_extra: video\n", "stack.yml:1: driver_extra"),
         ("driver_extra: {video: true}\n", "stack.yml:1: driver_extra"),

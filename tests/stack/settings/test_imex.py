@@ -39,7 +39,7 @@ def test_systemd_starts_it_with_the_list_of_nodes():
     [
         ("imex: systemd\n", "stack.yml:1: imex: service systemd needs nodes"),
         ("imex: {service: slurm, nodes: [10.0.0.1]}\n", "stack.yml:1: imex: nodes are for service systemd"),
-        ("imex: {service: systemd, nodes: [n1]}\n", "stack.yml:1: imex.nodes[0]: 'n1' is no IP address"),
+        ("imex: {service: systemd, nodes: [n1]}\n", "stack.yml:1: imex.nodes[0]: 'n1' is not an IP address"),
         ("imex: on\n", "stack.yml:1: imex: on is not possible"),
     ],
 )

@@ -38,9 +38,9 @@ def test_a_value_that_is_a_list_is_quoted():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("module_options: {RestrictProfiling: 0}\n", "module_options.RestrictProfiling: is no option of the nvidia"),
-        ("module_options:\n  NVreg_A: 'x y'\n", "stack.yml:2: module_options.NVreg_A: 'x y' cannot be written"),
-        ("module_options: {NVreg_A: '1\\ninstall nvidia /bin/false'}\n", "cannot be written into a modprobe file"),
+        ("module_options: {RestrictProfiling: 0}\n", "module_options.RestrictProfiling: is not an nvidia module"),
+        ("module_options:\n  NVreg_A: 'x y'\n", "stack.yml:2: module_options.NVreg_A: 'x y' is not valid in"),
+        ("module_options: {NVreg_A: '1\\ninstall nvidia /bin/false'}\n", "is not valid in a modprobe file"),
         ("module_options: some\n", "some is not possible"),
     ],
 )

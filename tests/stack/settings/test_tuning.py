@@ -83,8 +83,8 @@ def test_every_cpu_gets_the_governor():
         ("tuning:\n  governer: performance\n", "stack.yml:2: tuning.governer: no such key. Did you mean governor?"),
         ("tuning:\n  nofile: many\n", "stack.yml:2: tuning.nofile: many is not a whole number"),
         ("tuning:\n  numa_balancing: on\n", "stack.yml:2: tuning.numa_balancing: on is not possible"),
-        ("tuning:\n  sysctl: {swappiness: 3}\n", "tuning.sysctl.swappiness: is no kernel setting"),
-        ("tuning:\n  sysctl: {../../etc.passwd: 3}\n", "is no kernel setting"),
+        ("tuning:\n  sysctl: {swappiness: 3}\n", "tuning.sysctl.swappiness: is not a kernel setting"),
+        ("tuning:\n  sysctl: {../../etc.passwd: 3}\n", "is not a kernel setting"),
     ],
 )
 def test_a_mistake_names_the_line_and_what_there_is(text, message):

@@ -1,1 +1,1 @@
-"""What every engine on CUDA needs: error codes, and the timing of queued copies."""
+"""Shared code of the CUDA engines: error codes, and the timing of queued copies."""

@@ -1,10 +1,10 @@
-"""CUDA's error codes (cudaError_t of driver_types.h), and what each means for a copy. Codes decide, never texts."""
+"""CUDA's error codes (cudaError_t of driver_types.h), and the failure kind of each. Texts are not compared."""
 
 from gpucheck.measure.values import FailureKind
 
 OUT_OF_MEMORY = 2
 PEERS_USED_UP = 711
-# What the program or its build did wrong: these say nothing about the pair that was to copy.
+# Errors of the program or its build, unrelated to the copied pair.
 PROGRAM = frozenset({1, 9, 13, 98, 101, 200, 201, 209, 218, 221, 222, 223, 400})
 NAMES = {
     1: "cudaErrorInvalidValue",
@@ -30,7 +30,7 @@ NAMES = {
 
 
 def kind_of(code: int) -> FailureKind:
-    """Return what kind of failure this code is."""
+    """Return the kind of failure of this code."""
     if code == OUT_OF_MEMORY:
         return "no-memory"
     if code == PEERS_USED_UP:

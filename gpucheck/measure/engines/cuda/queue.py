@@ -1,8 +1,8 @@
-"""Timing queued copies: every stream is held back until all copies are queued, then all start at once.
+"""Time queued copies: a gate blocks every stream until all copies are queued, then all start simultaneously.
 
-Without that the first copies run while Python still queues the rest, and the launches are measured with them. Whether
-it worked is checked each time: if the gate opened too early, the sample is discarded and the gate held longer. How long
-queueing a copy takes is measured with every sample, so that the next gate is held long enough at once.
+Without the gate the first copies run while Python queues the rest, and the result includes the launches. Each sample
+is checked: if the gate opened too early, the sample is discarded and the gate stays closed longer. The queueing time of
+a copy is measured with every sample, so that the next gate stays closed long enough.
 """
 
 import time
@@ -15,36 +15,36 @@ COPY_S = 30e-6  # above what queueing one copy takes in Python
 LEAST_S, MOST_S = 0.2e-3, 0.1
 MARGIN = 2.0  # times the measured queueing time
 CYCLES_PER_S = 2e9
-TRIES = 2  # one more with the queueing time that the first one measured; then fewer copies are the remedy
+TRIES = 2  # one more with the measured queueing time; after that, fewer copies are queued
 
 
 class Runtime(Protocol):
-    """What is needed of CUDA. Streams and events are the library's own."""
+    """Required CUDA functions. Streams and events are objects of the library."""
 
     def event(self, stream: Any) -> Any:
-        """A timing event of the stream's device."""
+        """Return a timing event of the stream's device."""
 
     def record(self, event: Any, stream: Any) -> None:
-        """Mark this point of the stream."""
+        """Record the event at this point of the stream."""
 
     def wait(self, stream: Any, event: Any) -> None:
-        """Let the stream wait for the event, of whichever device."""
+        """Let the stream wait for the event of any device."""
 
     def done(self, event: Any) -> bool:
-        """Whether the stream has reached it."""
+        """Return whether the stream has reached the event."""
 
     def synchronize(self, event: Any) -> None:
-        """Wait for it."""
+        """Wait for the event."""
 
     def seconds(self, start: Any, end: Any) -> float:
-        """Between two events of one device."""
+        """Return the time between two events of one device."""
 
     def hold(self, stream: Any, cycles: int) -> None:
         """Queue a kernel that spins for so many clock cycles."""
 
 
 class Lane(NamedTuple):
-    """One flow's place in the queue. first: the stream that begins; last: the one that ends, of another device maybe.
+    """One flow's place in the queue. first: stream of the first copy; last: of the last copy, on any device.
 
     copy: queues one copy.
     """
@@ -55,18 +55,18 @@ class Lane(NamedTuple):
 
 
 class Gate:
-    """The stream that all lanes wait for. copy_s: how long it is held for each copy, learnt from call to call."""
+    """The stream that all lanes wait for. copy_s: time to block for each copy, updated by every call."""
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream
         self.copy_s = COPY_S
 
     def seconds(self, copies: int) -> float:
-        """Return how long to hold it while so many copies are queued."""
+        """Return how long to block while this number of copies is queued."""
         return min(MOST_S, max(LEAST_S, self.copy_s * copies))
 
     def learn(self, copies: int, queued_s: float) -> None:
-        """Remember how long queueing took."""
+        """Record how long queueing took."""
         self.copy_s = max(COPY_S, MARGIN * queued_s / copies)
 
 
@@ -79,8 +79,8 @@ def timed(
 ) -> tuple[float, ...]:
     """Return seconds of each lane from the common start to its end.
 
-    By events where a lane begins and ends on one stream, else by the host's clock, which is right to some 10 us.
-    Raises NotTimed when the copies could not be queued before the gate opened.
+    Measured by events if a lane begins and ends on one stream, else by the host's clock, with an error of about 10 us.
+    Raises NotTimed if the copies could not be queued before the gate opened.
     """
     for _ in range(TRIES):
         opened = runtime.event(gate.stream)

@@ -1,6 +1,6 @@
-"""Calls of the CUDA driver API through cuda.bindings: the results of a call, or an exception that carries its code.
+"""Calls of the CUDA driver API through cuda.bindings: return the results of a call, or raise its error code.
 
-Everything the engine asks of libcuda.so.1, all of it since driver 525:
+All functions of libcuda.so.1 that the engine uses, available since driver 525:
 cuInit, cuDriverGetVersion, cuDeviceGetByPCIBusId, cuDeviceGetAttribute, cuDeviceCanAccessPeer,
 cuDevicePrimaryCtxRetain, cuCtxSetCurrent, cuCtxEnablePeerAccess, cuCtxDisablePeerAccess, cuMemGetInfo, cuMemAlloc,
 cuMemFree, cuMemHostAlloc, cuMemHostGetDevicePointer, cuStreamCreate, cuStreamSynchronize, cuStreamWaitValue32,
@@ -32,7 +32,7 @@ class MissingCall(Exception):
 
 
 class Calls:
-    """``calls("cuMemAlloc", size)`` returns what the function returns beside its status.
+    """``calls("cuMemAlloc", size)`` returns the results of the function without its status.
 
     names: the module, for its enumerations. Raises ModuleNotFoundError, and with each call CudaError or MissingCall.
     """
@@ -44,20 +44,20 @@ class Calls:
         self._elapsed: Any = None
 
     def __call__(self, name: str, *arguments: Any) -> Any:
-        """One value as it is, several as a list, None for none."""
+        """Return one value, several as a list, None without values."""
         try:
             status, *values = getattr(self.names, name)(*arguments)
-        except RuntimeError as error:  # what cuda.bindings raises for a function or library that it does not find
+        except RuntimeError as error:  # raised by cuda.bindings for a missing function or library
             raise MissingCall(name) from error
         if status:
             raise CudaError(name, int(status))
         return values[0] if len(values) == 1 else values or None
 
     def seconds(self, start: Any, end: Any) -> float:
-        """Between two events of one context. Raises CudaError, MissingCall.
+        """Return the time between two events of one context. Raises CudaError, MissingCall.
 
-        cuda-bindings 13 looks up the version of cuEventElapsedTime that came with CUDA 12.8; before driver 570 there is
-        the one from CUDA 2.0 alone, under the plain name.
+        cuda-bindings 13 uses cuEventElapsedTime of CUDA 12.8; drivers before 570 have only that of CUDA 2.0, under the
+        plain name.
         """
         if self._elapsed is None:
             try:

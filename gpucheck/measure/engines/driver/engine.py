@@ -1,8 +1,8 @@
 """The copy engine on the CUDA driver API, which measures by default. Each method is one call or one kernel.
 
-ce-write, ce-read: cuMemcpyPeerAsync on a stream of the source or destination, with peer access enabled both ways.
+ce-write, ce-read: cuMemcpyPeerAsync on a stream of the source or destination, with bidirectional peer access.
 sm-write, sm-read: the kernel ``copy`` on the source or destination, 16 bytes a thread.
-staged: cuMemcpyPeerAsync with peer access disabled both ways: the driver copies through host memory.
+staged: cuMemcpyPeerAsync without peer access in either direction: the driver copies through host memory.
 """
 
 import os
@@ -26,8 +26,8 @@ from gpucheck.measure.statistics import LATENCY_BYTES
 from gpucheck.measure.values import HOST, Comparison, Flow, Opened, Region, Setup, Wrong
 
 PIECE = 16  # bytes that a thread of the kernel "copy" moves at a time
-LINK_STRIDE, LINKS = 256, 4096  # of the pointer chain: 1 MiB, so that loads meet the link and not page tables
-LOADS = 5  # for each repetition of a latency: launching the kernel is then a small part of it
+LINK_STRIDE, LINKS = 256, 4096  # of the pointer chain: 1 MiB, so that loads use the link and not page tables
+LOADS = 5  # for each repetition of a latency: the launch of the kernel is then a small part
 
 
 class DriverEngine:
@@ -49,7 +49,7 @@ class DriverEngine:
             size, notes = self._allocate(setup.buffer_bytes)
             self.peers = Peers(calls, self.gpus)
             self.gate = Gate(calls)
-            with suppress(NotTimed):  # once for nothing: a call that the driver lacks is missed here, not at a pair
+            with suppress(NotTimed):  # test run: a call that the driver lacks fails here, not during a copy
                 self.gate.timed([Lane(gpu, gpu.line(), _nothing) for gpu in self.gpus], [0] * len(self.gpus))
         except CudaError as error:
             raise not_opened(error, "") from error
@@ -68,15 +68,15 @@ class DriverEngine:
         )
 
     def error_code(self, error: Exception) -> int | None:
-        """The code that the call returned."""
+        """Return the code of the call."""
         return error.code if isinstance(error, CudaError) else None
 
     def time(self, flows: Sequence[Flow], size: int, repeats: Sequence[int]) -> tuple[float, ...]:
-        """All flows behind one gate."""
+        """Time all flows with one gate."""
         return self._timed(self._lanes(flows, Region(offset=0, size=size)), repeats)
 
     def latency(self, flow: Flow, repeats: int) -> float:
-        """Small copies on one stream, which runs them one after the other. sm-read: loads of a kernel instead."""
+        """Time consecutive small copies on one stream. sm-read: loads of a kernel instead."""
         if flow.method != "sm-read":
             lanes = self._lanes([flow], Region(offset=0, size=LATENCY_BYTES))
             return self._timed(lanes, [repeats])[0] / repeats
@@ -89,12 +89,12 @@ class DriverEngine:
         return self._timed([Lane(reader, line, chase)], [1])[0] / loads
 
     def fill(self, device: int, key: int, region: Region) -> None:
-        """Computed where the buffer is."""
+        """Compute the pattern on the device of the buffer."""
         gpu, words = self.gpus[device], region.size // WORD
         self._run([Lane(gpu, gpu.line(), partial(gpu.launch, "fill", words, gpu.source + region.offset, key, words))])
 
     def poison(self, device: int, value: int, region: Region) -> None:
-        """The destination must be at rest before anyone writes to it."""
+        """Poison the buffer, then wait: no copy may start before that."""
         gpu, words = self.gpus[device], region.size // WORD
         poison = partial(gpu.launch, "poison", words, gpu.target + region.offset, value, words)
         self._run([Lane(gpu, gpu.line(), poison)])
@@ -104,7 +104,7 @@ class DriverEngine:
         self._run(self._lanes(flows, region), bursts)
 
     def compare(self, device: int, key: int, region: Region) -> Comparison:
-        """Computed on the destination, from its own memory."""
+        """Compare on the destination, in its own memory."""
         gpu, words = self.gpus[device], region.size // WORD
         gpu.write(gpu.note, [0, MASK, 0])
         arguments = (gpu.target + region.offset, key, words, gpu.note, (NOTE_WORDS - 3) // 2)
@@ -120,21 +120,21 @@ class DriverEngine:
         )
 
     def words(self, device: int, region: Region) -> tuple[int, ...]:
-        """Through a plain copy to the host."""
+        """Return the words by a copy to the host."""
         gpu = self.gpus[device]
         return tuple(gpu.read(gpu.target + region.offset, region.size // WORD))
 
     def device_seconds(self) -> float:
-        """By CUDA events: of lanes that ran together the longest."""
+        """Return the time by CUDA events, of simultaneous lanes the longest."""
         return self.busy
 
     def close(self) -> None:
-        """End the gate's thread. The process ends right after; the driver takes everything back."""
+        """End the thread of the gate. The process exits next, and the driver releases all resources."""
         if hasattr(self, "gate"):
             self.gate.close()
 
     def _allocate(self, wanted: int) -> tuple[int, tuple[str, ...]]:
-        """Two buffers on every GPU, smaller ones where memory is short. Raises CudaError if not even small ones fit."""
+        """Allocate two buffers on every GPU, smaller ones if memory is short. Raises CudaError if no size fits."""
         size = wanted
         while True:
             try:
@@ -147,17 +147,17 @@ class DriverEngine:
                     gpu.release()
                 size = size // 2 // LEAST_BYTES * LEAST_BYTES
                 continue
-            note = f"buffers shrunk from {wanted >> 20} to {size >> 20} MiB: a GPU had no room for more"
+            note = f"buffers shrunk from {wanted >> 20} to {size >> 20} MiB: a GPU has too little free memory"
             return size, (note,) if size < wanted else ()
 
     def _timed(self, lanes: Sequence[Lane], counts: Sequence[int]) -> tuple[float, ...]:
-        """Behind the gate. Raises NotTimed."""
+        """Time lanes with the gate. Raises NotTimed."""
         seconds = self.gate.timed(lanes, counts)
         self.busy += max(seconds)
         return seconds
 
     def _run(self, lanes: Sequence[Lane], bursts: int = 1) -> None:
-        """Queue everything at once without a gate, and wait for it."""
+        """Queue all copies without a gate, and wait for them."""
         for lane in lanes:
             lane.gpu.use()
             self.calls("cuEventRecord", lane.line.start, lane.line.stream)
@@ -169,9 +169,9 @@ class DriverEngine:
         self.busy += max(self.calls.seconds(lane.line.start, lane.line.end) for lane in lanes)
 
     def _allow(self, flows: Sequence[Flow]) -> None:
-        """Peer access for exactly the pairs of these flows that copy directly.
+        """Enable peer access for exactly the pairs of these flows that copy directly.
 
-        Raises ValueError for a kernel on memory that it may not address: it would end the context with error 700.
+        Raises ValueError for a kernel without access to the memory, which would end the context with error 700.
         """
         between = [f for f in flows if f.src != f.dst and HOST not in (f.src, f.dst)]
         for flow in between:
@@ -181,7 +181,7 @@ class DriverEngine:
         self.peers.only((flow.src, flow.dst) for flow in between if flow.method != "staged")
 
     def _lanes(self, flows: Sequence[Flow], region: Region) -> list[Lane]:
-        """A stream of its own for each flow. What queueing needs is made here, before a gate is shut."""
+        """Return lanes with a separate stream for each flow. Resources are created here, before a gate is closed."""
         self._allow(flows)
         taken: Counter[int] = Counter()
         lanes = []

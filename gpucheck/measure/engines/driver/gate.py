@@ -1,8 +1,8 @@
-"""Timing queued copies: all streams wait for one word of pinned host memory, so that all copies start together.
+"""Time queued copies: all streams wait for one word of pinned host memory, so that all copies start together.
 
-No kernel spins, no GPU is special and no number of clock cycles is guessed: the host writes the word once everything is
-queued. A launch queue that fills blocks the host before that; then a second thread writes the word, and the row is
-discarded. It is one thread for all rows: starting one for each took longer than queueing a row of copies.
+This needs no spinning kernel and no estimate of clock cycles: the host writes the word after everything is queued. A
+full launch queue blocks the host before that; then a second thread writes the word, and the sample is discarded. One
+thread serves all samples: starting one for each took longer than queueing the copies.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ SHUT, OPEN = 0, 1
 
 
 class Lane(NamedTuple):
-    """One flow of a step. gpu: where it runs. line: its stream, used by no other lane. queue: queues one copy."""
+    """One flow of a step. gpu: its GPU. line: its stream, used by no other lane. queue: queues one copy."""
 
     gpu: Gpu
     line: Line
@@ -30,7 +30,7 @@ class Lane(NamedTuple):
 
 
 class Gate:
-    """The word, and what is timed behind it. The thread that watches it ends with the gate or the process."""
+    """The word that streams wait for, and the timing of their copies. Its thread ends with the gate or the process."""
 
     def __init__(self, calls: Calls, patience_s: float = PATIENCE_S) -> None:
         names = calls.names
@@ -61,14 +61,14 @@ class Gate:
                 for _ in range(count):
                     lane.queue()
                 calls("cuEventRecord", lane.line.end, lane.line.stream)
-        finally:  # after an error too: nothing may wait for it any longer
-            with self._lock:
+        finally:
+            with self._lock:  # also after an error, so that no stream waits
                 self._word.value, self._shut_at = OPEN, None
         for lane in lanes:
             calls("cuEventSynchronize", lane.line.end)
         if self._late:
             copies = sum(counts)
-            raise NotTimed(f"the launch queue did not take {copies} {'copy' if copies == 1 else 'copies'} at once")
+            raise NotTimed(f"the launch queue did not take {copies} {'copy' if copies == 1 else 'copies'} immediately")
         return tuple(calls.seconds(lane.line.start, lane.line.end) for lane in lanes)
 
     @staticmethod

@@ -21,12 +21,12 @@ KERNELS = {
 }
 THREADS = 256  # of a block
 BLOCKS_PER_SM = 16
-PINNED_BYTES = 16 * MIB  # of each NUMA node; host copies are queued in pieces of it, without a gap that counts
+PINNED_BYTES = 16 * MIB  # per NUMA node; host copies are queued in pieces of this size, with negligible gaps
 NOTE_WORDS = 3 + 2 * 64  # of the kernel "compare": 64 wrong words are kept
 
 
 class Line(NamedTuple):
-    """A stream, and the two events that a row of copies on it is timed by."""
+    """A stream, and the two events that time its copies."""
 
     stream: Any
     start: Any
@@ -34,7 +34,7 @@ class Line(NamedTuple):
 
 
 class Gpu:
-    """Raises NotOpened. Every method that queues work makes this GPU's context the current one."""
+    """One GPU. Raises NotOpened. Every method that queues work makes this GPU's context the current one."""
 
     def __init__(self, calls: Calls, device: Device) -> None:
         self.calls, self.about = calls, device
@@ -53,7 +53,7 @@ class Gpu:
             self._kernels = {k: calls("cuModuleGetFunction", self._module, k.encode()) for k in KERNELS}
             self._lines: list[Line] = []
             self.note = int(calls("cuMemAlloc", NOTE_WORDS * 8))
-            # A kernel is loaded when it is first launched, which waits for the whole context: not behind a gate.
+            # A kernel is loaded when it is first launched, which waits for the context: not with a closed gate.
             for kernel in KERNELS:
                 self.launch(kernel, 1, *(self.note if word == "note" else 0 for word in KERNELS[kernel].split()))
             self.wait()
@@ -75,7 +75,7 @@ class Gpu:
         self.calls("cuCtxSetCurrent", self.context)
 
     def allocate(self, size: int) -> None:
-        """Make both buffers. Raises CudaError; then neither is there."""
+        """Allocate both buffers. Raises CudaError; then neither is allocated."""
         self.use()
         self.source = int(self.calls("cuMemAlloc", size))
         try:
@@ -85,7 +85,7 @@ class Gpu:
             raise
 
     def release(self) -> None:
-        """Give the buffers back."""
+        """Free the buffers."""
         self.use()
         for address in (self.source, self.target):
             if address:
@@ -93,7 +93,7 @@ class Gpu:
         self.source = self.target = 0
 
     def pinned(self, node: int | None) -> int:
-        """Address of PINNED_BYTES of pinned host memory on this NUMA node; None: on the GPU's own."""
+        """Return the address of PINNED_BYTES of pinned host memory on this NUMA node; None: the GPU's node."""
         node = self.about.numa_node if node is None else node
         if node not in self._pinned:
             self.use()
@@ -103,7 +103,7 @@ class Gpu:
         return self._pinned[node]
 
     def line(self, number: int = 0) -> Line:
-        """The stream of this number, made on first use."""
+        """Return the stream with this number, created on first use."""
         names = self.calls.names
         while len(self._lines) <= number:
             self.use()
@@ -112,7 +112,7 @@ class Gpu:
         return self._lines[number]
 
     def launch(self, kernel: str, threads: int, *arguments: int, line: Line | None = None) -> None:
-        """Queue a kernel. threads: how many there is work for; 1 is one block of one thread."""
+        """Queue a kernel. threads: number of work items; 1 is one block of one thread."""
         stream = (line or self.line()).stream
         blocks = min(max(1, -(-threads // THREADS)), self.most_blocks)
         types = (ctypes.c_uint64,) * len(arguments)
@@ -121,12 +121,12 @@ class Gpu:
         self.calls("cuLaunchKernel", self._kernels[kernel], *shape, 0, stream, (arguments, types), 0)
 
     def wait(self) -> None:
-        """Until everything is done that was queued on any stream here."""
+        """Wait for all queued work of this GPU."""
         for line in self._lines:
             self.calls("cuStreamSynchronize", line.stream)
 
     def read(self, address: int, words: int) -> list[int]:
-        """Words of this GPU's memory, by a copy to the host."""
+        """Return words of this GPU's memory, by a copy to the host."""
         found: list[int] = []
         self.use()
         for done in range(0, words * 8, PINNED_BYTES):
@@ -138,7 +138,7 @@ class Gpu:
         return found
 
     def write(self, address: int, words: list[int]) -> None:
-        """A few words into this GPU's memory."""
+        """Write a few words to this GPU's memory."""
         self.use()
         pinned = self.pinned(None)
         ctypes.memmove(pinned, (ctypes.c_uint64 * len(words))(*words), len(words) * 8)

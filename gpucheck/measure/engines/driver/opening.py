@@ -1,4 +1,4 @@
-"""Why the driver did not let the engine open, in words, and what to do about it."""
+"""Errors while the driver engine opens: their meaning and their fix."""
 
 from pathlib import Path
 
@@ -16,18 +16,18 @@ FABRIC = (
     "systemctl status nvidia-fabricmanager; nvidia-smi -q | grep -A 3 Fabric; in a virtual machine the provider starts "
     "the fabric manager on its host"
 )
-# By CUresult: what it means while contexts are made, and what to do.
+# By CUresult: its meaning during context creation, and the fix.
 REASONS = {
     2: ("a GPU or the host has too little free memory", "nvidia-smi and free -h show what uses the memory; end it"),
     3: ("the driver is shutting down", "gpucheck verify --only driver"),
-    36: ("libcuda.so.1 is a stub of the CUDA toolkit", "remove the toolkit's folder stubs from LD_LIBRARY_PATH"),
+    36: ("libcuda.so.1 is a stub of the CUDA toolkit", "remove the toolkit's directory stubs from LD_LIBRARY_PATH"),
     46: ("the compute mode of the GPU is exclusive and another process uses it, or prohibited", COMPUTE_MODE),
     100: ("the driver shows this process no GPU", "unset CUDA_VISIBLE_DEVICES; in a container pass the GPUs to it"),
     209: ("the driver compiled no kernel for this GPU", "install a driver that supports this GPU"),
     218: ("the driver rejected the kernels of gpucheck", "gpucheck verify --only driver"),
     221: (
         "libnvidia-ptxjitcompiler.so.1 is missing",
-        "install the whole driver; in a container: capability compute",
+        "install all packages of the driver; in a container: capability compute",
     ),
     222: ("the driver is older than the kernels of gpucheck", "install driver 525 or later"),
     802: ("NVSwitch or NVLink is not initialized yet", FABRIC),
@@ -47,7 +47,7 @@ OTHER = ("the driver did not start CUDA", "gpucheck verify --only driver; dmesg 
 
 
 def not_opened(error: CudaError, where: str, uvm: Path = UVM) -> NotOpened:
-    """Return the exception to raise. where: what was opened, as in ``GPU 0 (0000:1b:00.0)``; empty for CUDA itself."""
+    """Return the exception to raise. where: the device, as in ``GPU 0 (0000:1b:00.0)``; empty for CUDA itself."""
     why, fix = REASONS.get(error.code, OTHER)
     # Without the device node cuInit ends with 999 (unknown error), 100 or 304, by driver version.
     if error.call == "cuInit" and error.code in (100, 304, 999) and not uvm.exists():
@@ -73,5 +73,5 @@ def hidden(device: Device) -> NotOpened:
     """Return the exception to raise for a GPU that NVML lists and CUDA does not show to this process."""
     return NotOpened(
         f"GPU {device.index} ({device.bus_id}) is listed by NVML, but CUDA does not show it to this process",
-        "unset CUDA_VISIBLE_DEVICES, or leave the GPU out with --devices",
+        "unset CUDA_VISIBLE_DEVICES, or omit the GPU with --devices",
     )

@@ -1,4 +1,4 @@
-"""Peer access between GPUs: which pairs the driver offers it for, and exactly which have it during a step."""
+"""Peer access between GPUs: the pairs that support it, and the pairs that have it during a step."""
 
 from collections.abc import Iterable, Sequence
 from itertools import permutations
@@ -11,7 +11,7 @@ Pair = tuple[int, int]
 
 
 class Peers:
-    """offered: ordered pairs (GPU that accesses, GPU whose memory it is), by position. enabled: those that have it."""
+    """offered: ordered pairs (accessing GPU, GPU with the memory), by position. enabled: pairs with peer access."""
 
     def __init__(self, calls: Calls, gpus: Sequence[Gpu]) -> None:
         self._calls, self._gpus = calls, gpus
@@ -20,9 +20,9 @@ class Peers:
         self.enabled: set[Pair] = set()
 
     def only(self, pairs: Iterable[Pair]) -> None:
-        """Enable both directions of these pairs as far as offered, and disable every other. Raises CudaError.
+        """Enable both directions of these pairs if supported, and disable all others. Raises CudaError.
 
-        A GPU without NVSwitch maps at most eight peers, so a pair keeps peer access no longer than its step.
+        A GPU without NVSwitch maps at most eight peers, so a pair has peer access only during its step.
         """
         wanted = {way for a, b in pairs for way in ((a, b), (b, a))} & self.offered
         for way in sorted(self.enabled - wanted):

@@ -1,6 +1,6 @@
-"""The copy engine of torch on CUDA: copies as a torch job sees them, waiting of torch's own included.
+"""The copy engine of torch on CUDA: copies as in a torch job, including the waits that torch adds.
 
-How each method copies is in ``torch_lanes``.
+``lanes`` describes how each method copies.
 """
 
 import time
@@ -26,12 +26,12 @@ class TorchEngine:
     """gpucheck.measure.engines.protocol.CopyEngine over torch.cuda."""
 
     def open(self, setup: Setup) -> Opened:
-        """Find the devices by bus id, make contexts and buffers. Raises RuntimeError without CUDA, LookupError."""
+        """Find the devices by bus id, create contexts and buffers. Raises RuntimeError without CUDA, LookupError."""
         import torch
 
         self.torch = torch
         if not torch.cuda.is_available():
-            raise RuntimeError(f"torch {torch.__version__} (CUDA {torch.version.cuda}) sees no CUDA device")
+            raise RuntimeError(f"torch {torch.__version__} (CUDA {torch.version.cuda}) finds no CUDA device")
         self.runtime = runtime = library(torch)
         self.cuda = [torch.device("cuda", ordinal(torch, device, runtime)) for device in setup.devices]
         self.began = time.perf_counter()
@@ -51,24 +51,24 @@ class TorchEngine:
         )
 
     def error_code(self, error: Exception) -> int | None:
-        """What torch's exception carries."""
+        """Return the code of torch's exception."""
         return error_code(self.torch, self.runtime, error)
 
     def time(self, flows: Sequence[Flow], size: int, repeats: Sequence[int]) -> tuple[float, ...]:
-        """All flows behind one gate."""
+        """Time all flows with one gate."""
         region = Region(offset=0, size=size)
         seconds = timed(TorchRuntime(self.torch), self.gate, self._lanes(flows, region), repeats)
-        # A kernel's row copy leaves the gaps out: what it moved is a little less than was asked for.
+        # A kernel copy omits the gaps between rows, so it moves slightly less than the requested size.
         part = lanes.ROW / lanes.BODY
         return tuple(s * part if f.method == "sm-write" else s for s, f in zip(seconds, flows, strict=True))
 
     def latency(self, flow: Flow, repeats: int) -> float:
-        """Small copies queued on one stream, which runs them one after the other."""
+        """Time consecutive small copies on one stream."""
         region = Region(offset=0, size=LATENCY_BYTES)
         return timed(TorchRuntime(self.torch), self.gate, self._lanes([flow], region), [repeats])[0] / repeats
 
     def fill(self, device: int, key: int, region: Region) -> None:
-        """Computed where the buffer is."""
+        """Compute the pattern on the device of the buffer."""
         part = _part(self.sources[device], region)
         for start in range(0, len(part), CHUNK_WORDS):
             chunk = part[start : start + CHUNK_WORDS]
@@ -76,7 +76,7 @@ class TorchEngine:
         self.torch.cuda.synchronize(self.cuda[device])
 
     def poison(self, device: int, value: int, region: Region) -> None:
-        """The destination must be at rest before anyone writes to it."""
+        """Poison the buffer, then wait: no copy may start before that."""
         _part(self.destinations[device], region).fill_(signed(value))
         self.torch.cuda.synchronize(self.cuda[device])
 
@@ -91,7 +91,7 @@ class TorchEngine:
             self.torch.cuda.synchronize(device)
 
     def compare(self, device: int, key: int, region: Region) -> Comparison:
-        """Computed on the destination, from its own memory."""
+        """Compare on the destination, in its own memory."""
         part = _part(self.destinations[device], region)
         count, first, last = 0, None, None
         sample: list[Wrong] = []
@@ -108,18 +108,18 @@ class TorchEngine:
         return Comparison(words=len(part), mismatches=count, first=first, last=last, sample=tuple(sample))
 
     def words(self, device: int, region: Region) -> tuple[int, ...]:
-        """Through a plain copy to the host."""
+        """Return the words by a copy to the host."""
         return tuple(word & MASK for word in _part(self.destinations[device], region).cpu().tolist())
 
     def device_seconds(self) -> float:
-        """The host's clock: every call waits for the devices."""
+        """Return the time by the host's clock, as every call waits for the devices."""
         return time.perf_counter() - self.began
 
     def close(self) -> None:
-        """The process ends right after; the driver takes everything back."""
+        """Do nothing: the process exits next, and the driver releases all resources."""
 
     def _allocate(self, wanted: int) -> tuple[int, tuple[str, ...]]:
-        """Two buffers on every device, smaller ones where memory is short. Raises RuntimeError when none fit."""
+        """Allocate two buffers on every device, smaller ones if memory is short. Raises RuntimeError if none fit."""
         torch, size = self.torch, wanted
         while True:
             try:
@@ -133,7 +133,7 @@ class TorchEngine:
                     raise
                 size = size // 2 // LEAST_BYTES * LEAST_BYTES
                 continue
-            note = f"buffers shrunk from {wanted >> 20} to {size >> 20} MiB: a GPU had no room for more"
+            note = f"buffers shrunk from {wanted >> 20} to {size >> 20} MiB: a GPU has too little free memory"
             return size, (note,) if size < wanted else ()
 
     def _pattern(self, device: int, key: int, start: int, words: int) -> Any:
@@ -163,7 +163,7 @@ class TorchEngine:
         return lanes.plain(self.torch, source, target, near, far)
 
     def _gaps(self, flow: Flow, region: Region) -> None:
-        """The words between the rows' bodies, so that everything arrives."""
+        """Copy the words between the bodies of the rows, so that all data arrives."""
         source, target = (lanes.rows(part)[:, lanes.BODY :] for part in self._ends(flow, region))
         near, far = self.streams.take(self.cuda[flow.src]), self.streams.take(self.cuda[flow.dst])
         lanes.plain(self.torch, source, target, near, far).copy()

@@ -1,8 +1,8 @@
 """How torch queues the copies of each method, on streams that no other copy of the same step uses.
 
 ce-write is ``dst.copy_(src)``: equal layouts make torch queue one driver copy on the source's stream, direct where peer
-access is granted; torch lets each copy wait for the other device's stream and the other way round, which makes small
-copies slower. sm-write copies rows that are not contiguous, which torch does by a kernel of the source.
+access is granted; torch synchronizes each copy with the streams of both devices, which makes small copies
+slower. sm-write copies rows that are not contiguous, for which torch uses a kernel on the source.
 """
 
 from typing import Any
@@ -10,15 +10,15 @@ from typing import Any
 from gpucheck.measure.engines.cuda.queue import Lane
 from gpucheck.measure.engines.pattern import WORD
 
-ROW, BODY = 128, 127  # words: rows with a gap after the body are what torch copies by a kernel
+ROW, BODY = 128, 127  # words: torch copies rows with a gap after the body by a kernel
 STAGE_BYTES = 4 << 20
 
 
 class Streams:
     """Streams by device, in the order in which a step needs them.
 
-    torch hands out 32 a device and then the same ones again, and two copies on one stream would wait for each other:
-    so every step takes from the same few, and the gate is made before them.
+    torch creates 32 per device and then reuses them, and two copies on one stream would wait for each other. Every
+    step therefore uses the same few streams, and the gate is created before them.
     """
 
     def __init__(self, torch: Any) -> None:
@@ -29,12 +29,12 @@ class Streams:
         self._staged = 0
 
     def begin(self) -> None:
-        """A new step: all copies of the one before are over."""
+        """Start a new step, after all copies of the previous one."""
         self._taken.clear()
         self._staged = 0
 
     def take(self, device: Any) -> Any:
-        """A stream of the device that nobody else has in this step."""
+        """Return a stream of the device that no other copy of this step uses."""
         number = self._taken.get(device, 0)
         self._taken[device] = number + 1
         made = self._made.setdefault(device, [])
@@ -43,7 +43,7 @@ class Streams:
         return made[number]
 
     def stages(self) -> list[Any]:
-        """Two pinned buffers that nobody else has in this step."""
+        """Return two pinned buffers that no other copy of this step uses."""
         if self._staged == len(self._stages):
             words = STAGE_BYTES // WORD
             self._stages.append([self._torch.empty(words, dtype=self._torch.int64, pin_memory=True) for _ in range(2)])
@@ -52,12 +52,12 @@ class Streams:
 
 
 def rows(part: Any) -> Any:
-    """A buffer as rows of ROW words."""
+    """Return a buffer as rows of ROW words."""
     return part[: len(part) // ROW * ROW].view(-1, ROW)
 
 
 def plain(torch: Any, source: Any, target: Any, near: Any, far: Any) -> Lane:
-    """Torch's own copy. near: the stream it runs on; far: the other end's, which torch lets wait for it."""
+    """Return a lane of torch's copy. near: its stream; far: the stream of the other device, which torch makes wait."""
 
     def copy() -> None:
         with torch.cuda.stream(far), torch.cuda.stream(near):
@@ -67,7 +67,7 @@ def plain(torch: Any, source: Any, target: Any, near: Any, far: Any) -> Lane:
 
 
 def staged(torch: Any, source: Any, target: Any, near: Any, far: Any, stages: list[Any]) -> Lane:
-    """Chunks through two pinned buffers: the second leg of one while the first leg of the next."""
+    """Return a lane that copies chunks through two pinned buffers, with both transfers overlapped."""
     words = STAGE_BYTES // WORD
     free = [torch.cuda.Event() for _ in stages]
     full = [torch.cuda.Event() for _ in stages]

@@ -1,4 +1,4 @@
-"""What the torch engine needs of CUDA beside tensors: devices by bus id, events, the gate, and texts of errors."""
+"""CUDA functions of the torch engine in addition to tensors: devices by bus id, events, the gate, error codes."""
 
 import ctypes
 from typing import Any
@@ -15,12 +15,12 @@ class TorchRuntime:
     def __init__(self, torch: Any) -> None:
         self.torch = torch
 
-    def event(self, stream: Any) -> Any:  # noqa: ARG002 - torch makes it on the device that records it first
-        """A timing event."""
+    def event(self, stream: Any) -> Any:  # noqa: ARG002 - torch creates it on the device that records it
+        """Return a timing event."""
         return self.torch.cuda.Event(enable_timing=True)
 
     def record(self, event: Any, stream: Any) -> None:
-        """Mark this point of the stream."""
+        """Record the event at this point of the stream."""
         event.record(stream)
 
     def wait(self, stream: Any, event: Any) -> None:
@@ -28,25 +28,25 @@ class TorchRuntime:
         stream.wait_event(event)
 
     def done(self, event: Any) -> bool:
-        """Whether it was reached."""
+        """Return whether the event was reached."""
         return bool(event.query())
 
     def synchronize(self, event: Any) -> None:
-        """Wait for it."""
+        """Wait for the event."""
         event.synchronize()
 
     def seconds(self, start: Any, end: Any) -> float:
-        """Between two events of one device."""
+        """Return the time between two events of one device."""
         return float(start.elapsed_time(end)) / 1e3
 
     def hold(self, stream: Any, cycles: int) -> None:
-        """Torch's own kernel that spins by the clock of the multiprocessor."""
+        """Queue torch's kernel that spins for clock cycles of the multiprocessor."""
         with self.torch.cuda.stream(stream):
             self.torch.cuda._sleep(cycles)
 
 
 def library(torch: Any) -> Any:
-    """The CUDA runtime that torch has loaded, None where it cannot be found by name."""
+    """Return the CUDA runtime that torch has loaded, None if it is not found by name."""
     major = (torch.version.cuda or "").partition(".")[0]
     try:
         return ctypes.CDLL(f"libcudart.so.{major}")
@@ -58,7 +58,7 @@ def error_code(torch: Any, runtime: Any, error: Exception) -> int | None:
     """Return the CUDA error that an exception of torch carries, None for one that is not a CUDA error.
 
     torch 2.8 and later attach the code. Earlier ones raise a RuntimeError with the runtime's text for it, which is
-    looked up whole among the texts of that same runtime.
+    compared with all texts of the same runtime.
     """
     if isinstance(error, torch.cuda.OutOfMemoryError):
         return OUT_OF_MEMORY
@@ -74,9 +74,9 @@ def error_code(torch: Any, runtime: Any, error: Exception) -> int | None:
 
 
 def ordinal(torch: Any, device: Device, runtime: Any) -> int:
-    """The CUDA device with this bus id. Raises LookupError where this process is not shown it.
+    """Return the CUDA device with this bus id. Raises LookupError if this process cannot use it.
 
-    Older builds of torch tell neither bus id nor UUID; then the CUDA runtime is asked.
+    Older builds of torch report neither bus id nor UUID; then the CUDA runtime is queried.
     """
     count = torch.cuda.device_count()
     for number in range(count):
@@ -91,6 +91,6 @@ def ordinal(torch: Any, device: Device, runtime: Any) -> int:
     if call is not None and call(ctypes.byref(asked), (device.bus_id or "").encode()) == 0:
         return asked.value
     raise LookupError(
-        f"GPU {device.index} ({device.bus_id}) is not among the {count} that torch sees. Unset CUDA_VISIBLE_DEVICES, "
-        "or leave the GPU out with --devices"
+        f"GPU {device.index} ({device.bus_id}) is not among the {count} that torch finds. Unset CUDA_VISIBLE_DEVICES, "
+        "or omit the GPU with --devices"
     )
