@@ -52,7 +52,7 @@ class SpecFields(msgspec.Struct, frozen=True, kw_only=True):
     driver: a branch (580), a version (580.178.04), or one with its package revision (580.95.05-0ubuntu1).
     kernel: keep the running kernel, or upgrade it where no source of the host has its headers.
     kernel_lock: hold the kernel packages that a host has, or leave them to its own upgrades.
-    source: NVIDIA's repositories (auto is that too), or Debian's own archive for Debian hosts.
+    source: NVIDIA's repositories (auto is that too), Debian's own archive, or Ubuntu's for the driver alone.
     container_engines: auto = Docker and kubelet's containerd are told of the GPUs where the toolkit is installed.
     driver_extra: parts of the driver that its compute-only packages lack, by the words of options.yml, sorted.
     torch_origin: where torch's wheel may be from. auto: PyPI first, then PyTorch's own index; pypi: PyPI alone; any:
@@ -63,7 +63,7 @@ class SpecFields(msgspec.Struct, frozen=True, kw_only=True):
 
     driver: str = "auto"
     kernel_module: Literal["auto", "open", "proprietary"] = "auto"
-    source: Literal["auto", "nvidia", "debian"] = "auto"
+    source: Literal["auto", "nvidia", "debian", "ubuntu"] = "auto"
     cuda: str = "auto"
     cudnn: str = "auto"
     nccl: str = "auto"
@@ -96,7 +96,7 @@ else:
 
 CHOICES = {
     **{row.name: row.choices for row in COMPONENTS if row.choices},
-    "source": ("auto", "nvidia", "debian"),
+    "source": ("auto", "nvidia", "debian", "ubuntu"),
     "torch_origin": ("auto", "pypi", "any"),
     "container_engines": ("auto", "leave"),
     "prefer": ("longest-supported", "production", "newest"),
@@ -153,6 +153,9 @@ def contradictions(spec: StackSpec) -> Iterator[tuple[tuple[str, str], str]]:
     if managed(spec) and spec.source not in ("auto", "nvidia"):
         because = f"source: {spec.source} adds components to the hosts' package sources, and managed leaves those alone"
         yield ("source", "repositories"), because
+    if spec.kernel == "upgrade" and spec.source == "ubuntu":
+        because = "the kernel is held with the driver, whose modules are built for it. Leave kernel: upgrade out"
+        yield ("source", "kernel"), because
     if spec.kernel == "upgrade" and spec.kernel_lock == "hold":
         yield (
             ("kernel", "kernel_lock"),

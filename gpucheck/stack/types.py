@@ -36,7 +36,8 @@ class Fact(msgspec.Struct, frozen=True):
 class Clash(msgspec.Struct, frozen=True, kw_only=True):
     """Two facts that cannot both hold. rule: which rule says so (R1 to R25).
 
-    unknown: nothing clashes, but the tables do not know what is asked for.
+    unknown: nothing clashes, but the tables do not know what is asked for. way: what to do first, where the rule
+    knows it; empty where only trying other values tells.
     """
 
     component: str
@@ -44,6 +45,7 @@ class Clash(msgspec.Struct, frozen=True, kw_only=True):
     between: tuple[Fact, Fact]
     because: str
     unknown: bool = False
+    way: str = ""
 
 
 class Conflict(msgspec.Struct, frozen=True, kw_only=True, rename={"try_": "try"}):
@@ -110,12 +112,16 @@ class Fabric(msgspec.Struct, frozen=True, kw_only=True):
     imex: bool = False
 
 
-class Unconfirmed(msgspec.Struct, frozen=True, kw_only=True):
-    """Something of a plan that no public document shows where the plan expects it. spec: as the plan names it."""
+class Unconfirmed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something of a plan that no public document shows where the plan expects it. spec: as the plan names it.
+
+    source: where it would be; left out of a file where that is one of NVIDIA's repositories.
+    """
 
     component: str
     spec: str
     because: str
+    source: str = "cuda-repo"
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):

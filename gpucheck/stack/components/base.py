@@ -92,7 +92,7 @@ class Component:
     partial: an older driver runs it with fewer functions. follows: what decides its version, if it has none of its own.
     part: the component of the plan that holds its packages, empty = no packages.
     nvidia: the folder of NVIDIA's repositories that holds these, SYSTEM for the folder of the host's system.
-    in_archive: a distribution's archive holds them as well, and a set from there takes them from it.
+    in_archive: the archives of distributions that hold them as well; a set from there takes them from it.
     """
 
     name = ""
@@ -108,7 +108,7 @@ class Component:
     follows = ""
     part = ""
     nvidia = ""
-    in_archive = False
+    in_archive: tuple[str, ...] = ()
 
     # The specification.
 
@@ -212,8 +212,11 @@ class Component:
 
     def folder(self, plan: PlanInput) -> str | None:
         """The folder of NVIDIA's repositories that records show its packages in, None = none."""
-        from_archive = self.in_archive and plan.stack.source
-        return None if from_archive or not self.nvidia else self.nvidia.format(system=plan.system.repository or "")
+        return (
+            None
+            if plan.stack.source in self.in_archive or not self.nvidia
+            else self.nvidia.format(system=plan.system.repository or "")
+        )
 
     def services(self, stack: "StackSet", spec: "StackSpec") -> Iterator[dict[str, Any]]:
         """Rows of the plan's services."""
