@@ -76,6 +76,13 @@ def test_the_metapackage_of_the_kernels_flavor_goes_with_it(ubuntu, image, flavo
     assert missing(ubuntu) == [PATTERN.format(kernel=flavor)]
 
 
+def test_a_bundle_has_no_metapackage(ubuntu):
+    ubuntu.beside["packages"]["linux-image-generic"] = "5.15.0.179.189"
+    ubuntu.plan["kernel_modules"]["flavors"] = False
+
+    assert missing(ubuntu) == []
+
+
 def test_nothing_is_asked_of_other_plans(machine):
     machine.beside["packages"]["linux-image-generic"] = "5.15.0.179.189"
 

@@ -23,11 +23,13 @@ def wanted(plan, facts, packages):
     """Packages for the running kernel, for newer ones that the next boot may take, and for the flavors of both.
 
     The plan names those of the kernel that the lock knows, which may have been replaced since. A held metapackage
-    counts: the plan holds them itself.
+    counts: the plan holds them itself. flavors: false is the plan of a bundle, which has no later kernel.
     """
     if not name_for(plan, ""):
         return []
     flavors = [found.group("flavor") for found in map(KERNEL_METAPACKAGE.match, sorted(packages)) if found]
+    if not plan["kernel_modules"].get("flavors", True):
+        flavors = []
     kernels = [facts["kernel"], *later_kernels(facts), *(VIRTUAL.sub("generic", flavor) for flavor in flavors)]
     return list(dict.fromkeys(name_for(plan, kernel) for kernel in kernels))
 
