@@ -127,6 +127,17 @@ def test_modules_stay_where_the_driver_does_not_move(ubuntu):
     assert order["specs"] == []
 
 
+@pytest.mark.parametrize(
+    ("of_nvidia", "mixed"), [([], []), (["nvidia-utils-580 580.95.05-1"], ["nvidia-utils-580 580.95.05-1"])]
+)
+def test_a_driver_of_nvidias_repository_is_not_mixed_with_ubuntus(ubuntu, of_nvidia, mixed):
+    ubuntu.beside["of_nvidia"] = of_nvidia
+    assert ubuntu.compare()["host"]["mixed"] == mixed
+
+    del ubuntu.plan["kernel_modules"]
+    assert ubuntu.compare()["host"]["mixed"] == []
+
+
 def test_modules_are_no_leftovers_until_the_plan_has_none(ubuntu, monkeypatch):
     packages = ubuntu.beside["packages"]
     (ubuntu.folder / "installed.json").write_text(json.dumps({"added": [MODULES, OBJECTS, "nvidia-dkms-580"]}))

@@ -23,6 +23,7 @@ def ubuntu(**host: Any) -> dict[str, Any]:
 
 CASES: dict[str, dict[str, Any]] = {
     "signed": ubuntu(secure_boot=True),
+    "mixed": ubuntu(mixed=["nvidia-utils-580 580.95.05-1"]),
     "no-modules": ubuntu(headers_missing=[MODULES], headers_unavailable=[MODULES]),
     # The components are added first, and then there may be some.
     "not-yet": ubuntu(headers_missing=[MODULES], headers_unavailable=[MODULES], archive={**COMPLETE, "right": False}),
@@ -38,6 +39,13 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.mark.parametrize("name", ["signed", "not-yet"])
 def test_hosts_that_nothing_stands_in_the_way_of_go_on(told, name):
     assert told[name] == ""
+
+
+def test_a_driver_of_nvidias_repository_has_to_go_first(told):
+    assert told["mixed"].startswith(
+        "driver packages of NVIDIA's repository are installed: nvidia-utils-580 580.95.05-1"
+    )
+    assert "make deprovision" in told["mixed"]
 
 
 def test_a_kernel_without_modules_in_the_archive_is_refused_in_its_own_words(told):

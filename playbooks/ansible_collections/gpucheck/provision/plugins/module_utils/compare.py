@@ -155,6 +155,7 @@ def host_details(plan, digest, facts, beside):
         "strays": host_plan.strays(plan, beside["packages"]),
         "busy": facts["processes"],
         "foreign": foreign(plan, facts, beside),
+        "mixed": beside.get("of_nvidia", []) if plan.get("kernel_modules") else [],
         "managed": beside.get("managed", []),
         "archive": archive.state(plan),
         "tuning": tuning.state(plan),
