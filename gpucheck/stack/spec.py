@@ -15,7 +15,7 @@ from gpucheck.stack.components.base import MANAGED
 from gpucheck.stack.settings.driver_extra import read_driver_extra
 from gpucheck.stack.settings.imex import Imex, read_imex
 from gpucheck.stack.settings.module_options import read_module_options
-from gpucheck.stack.settings.mok import Mok, read_mok
+from gpucheck.stack.settings.mok import Mok, host_path, read_mok
 from gpucheck.stack.settings.tuning import Tuning, read_tuning
 
 SCHEMA = "gpucheck.spec/1"
@@ -27,6 +27,7 @@ class SpecError(Exception):
     """stack.yml or --want is invalid. The message states where, and what to do."""
 
 
+CLIENT = ("client_certificate", "client_key")
 SIGNED = ("packages", "metadata", "both")
 _ONE = "(?:[0-9A-Fa-f]{40}|[0-9A-Fa-f]{64})"
 FINGERPRINTS = re.compile(f"{_ONE}(?:,{_ONE})*")
@@ -38,12 +39,15 @@ class Repository(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     key_fingerprint: of the signing key; several, separated by commas, if the key file holds several keys.
     signed: what of an rpm repository carries the mirror's signature: packages, metadata or both.
     Of epel the url may be ``none``: the hosts' own sources hold DKMS.
+    client_certificate, client_key: paths on the hosts of what an https mirror asks for, both or none.
     """
 
     url: str | None = None
     key_url: str | None = None
     key_fingerprint: str | None = None
     signed: Literal["packages", "metadata", "both"] | None = None
+    client_certificate: str | None = None
+    client_key: str | None = None
 
 
 class SpecFields(msgspec.Struct, frozen=True, kw_only=True):
@@ -247,11 +251,16 @@ def _repository(value: Value) -> Repository:
     for field, inner in value.pairs():
         if field not in Repository.__struct_fields__:
             raise inner.problem(f"no such key. {did_you_mean(field, Repository.__struct_fields__)}")
-        fields[field] = inner.text()
+        fields[field] = host_path(inner) if field in CLIENT else inner.text()
         if field == "signed" and fields[field] not in SIGNED:
             raise inner.problem(f"{fields[field]!r} is none of {', '.join(SIGNED)}")
         if field == "key_fingerprint" and not FINGERPRINTS.fullmatch(re.sub(r"\s", "", fields[field])):
             raise inner.problem(
                 f"{fields[field]!r} is not a fingerprint of 40 or 64 hex digits; several are separated by commas"
             )
+    lacking = [name for name in CLIENT if name not in fields]
+    if len(lacking) == 1:
+        raise value.problem(f"{lacking[0]} is missing: a mirror takes a client certificate with its key")
+    if not lacking and not fields.get("url", "").startswith("https://"):
+        raise value.problem("a client certificate needs the url of an https mirror")
     return msgspec.convert(fields, Repository)

@@ -250,6 +250,8 @@ def _mirrored(
             result["key_fingerprint"] = None
         if override.signed and "signed" in result:
             result["signed"] = override.signed
+        if override.client_key:
+            result |= {"client_certificate": override.client_certificate, "client_key": override.client_key}
         for field in ("url", "key_url", "key_fingerprint"):
             value = getattr(override, field)
             if value:
