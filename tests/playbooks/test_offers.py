@@ -9,7 +9,7 @@ from tests.playbooks.modules import answer_of, module, shared
 from tests.playbooks.planned import PLAN, VERSION
 
 task, offers, headers, plan_code = module("packages_offered"), shared("offers"), shared("headers"), shared("host_plan")
-files = shared("files")
+files = shared("readers.files")
 
 # As apt 2.6 prints it.
 MADISON = f"""nvidia-dkms-580 | {VERSION} | https://mirror.example.org/ubuntu2204/x86_64  Packages
