@@ -68,7 +68,7 @@ def order(plan: Plan, host: str) -> Order:
         package_manager=plan.package_manager,
         wanted=tuple(package["spec"] for package in planned(plan)),
         # A host may have its headers already, so headers missing in the source are no reason to stop here.
-        optional=(*plan.headers, *plan.compilers, *plan.python.get("packages", ()), *TOOLS[plan.package_manager]),
+        optional=(*for_kernels(plan), *plan.compilers, *plan.python.get("packages", ()), *TOOLS[plan.package_manager]),
         prerequisites=plan.prerequisites,
         repositories=(*plan.repositories, *([dkms] if dkms and not plan.prerequisites else [])),
         files=plan.files,
@@ -105,8 +105,13 @@ def bundled_group(plan: Plan, versions: dict[str, tuple[str, ...]]) -> BundledGr
             f"group {plan.group}: {', '.join(missing)} was planned but not collected. The package manager chose "
             "another version or package: check the sources of the host that collected."
         )
-    headers = tuple(name for name in plan.headers if has_spec(versions, name))
+    headers = tuple(name for name in for_kernels(plan) if has_spec(versions, name))
     return BundledGroup(system=system_of(plan), stack=plan.stack, packages=packages, headers=headers, hosts=plan.hosts)
+
+
+def for_kernels(plan: Plan) -> tuple[str, ...]:
+    """Packages for the kernels of the lock: headers that DKMS builds with, or modules that the distribution built."""
+    return (*plan.headers, *(plan.kernel_modules["packages"] if plan.kernel_modules else ()))
 
 
 def has(versions: dict[str, tuple[str, ...]], name: str, version: str | None) -> bool:
@@ -147,6 +152,7 @@ def bundled_plan(plan: Plan, manifest: Manifest, name: str) -> Plan | Refusal:
         dkms_source=msgspec.UNSET,
         # The bundle has no later kernel, and so no package that follows one.
         header_metapackage=msgspec.UNSET,
+        kernel_modules={**plan.kernel_modules, "flavors": False} if plan.kernel_modules else msgspec.UNSET,
     )
 
 

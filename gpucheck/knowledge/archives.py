@@ -35,6 +35,30 @@ class Archive(msgspec.Struct, frozen=True, kw_only=True):
     absent: tuple[Literal["fabric_manager", "imex", "cudnn", "nccl", "container_toolkit"], ...]
 
 
+class UbuntuSystem(msgspec.Struct, frozen=True, kw_only=True):
+    """One release of Ubuntu. branches: of the driver, as seen in its archive."""
+
+    os: str
+    suite: str
+    branches: tuple[str, ...]
+
+
+class UbuntuArchive(msgspec.Struct, frozen=True, kw_only=True):
+    """The driver in Ubuntu's archive, see archives.yml. Names hold {branch}, {open} and, of modules, {kernel}.
+
+    asked_by: the package whose versions are those of the driver.
+    """
+
+    source: tuple[str, ...]
+    components: tuple[str, ...]
+    architectures: tuple[str, ...]
+    systems: tuple[UbuntuSystem, ...]
+    driver_packages: tuple[str, ...]
+    modules: str
+    fabric_packages: tuple[str, ...]
+    asked_by: str
+
+
 class ArchiveTable(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
     """archives.yml."""
 
@@ -42,8 +66,14 @@ class ArchiveTable(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_":
     as_of: str
     source: tuple[str, ...]
     archives: tuple[Archive, ...]
+    ubuntu: UbuntuArchive
 
 
 def archives() -> tuple[Archive, ...]:
     """Every archive that is known. Raises KnowledgeError if the file is damaged."""
     return table("archives.yml", ArchiveTable).archives
+
+
+def ubuntu() -> UbuntuArchive:
+    """The driver in Ubuntu's archive. Raises KnowledgeError if the file is damaged."""
+    return table("archives.yml", ArchiveTable).ubuntu

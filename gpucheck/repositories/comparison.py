@@ -21,6 +21,7 @@ from gpucheck.repositories.report import (
     verdict_of,
 )
 from gpucheck.repositories.versions import newest_first, rpm_parts
+from gpucheck.stack.components import BY_NAME
 from gpucheck.stack.plan import Plan
 
 NEAREST = 3
@@ -85,6 +86,10 @@ def _compare(plan: Plan, found: Sequence[tuple[Row, Repository, Index | None]]) 
     for component, one in wanted:
         if plan.sources:
             why = "the hosts' own sources hold it (repositories: managed); make plan asks them"
+            rows.append(Planned(component=component, spec=one["spec"], state="unknown", why=why))
+            continue
+        if plan.archive and plan.stack.source in BY_NAME[component].in_archive:
+            why = f"the archive of {plan.archive['suite']} holds it, among the hosts' own sources; make plan asks them"
             rows.append(Planned(component=component, spec=one["spec"], state="unknown", why=why))
             continue
         package = _present(catalog, one, kind)

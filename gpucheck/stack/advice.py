@@ -36,6 +36,8 @@ def _conflict(target: Target, spec: StackSpec, clash: Clash, change: dict[str, s
         advice = _with_that_branch(target, spec, search)
     else:
         advice = _other_hosts(target, spec, clash, search)
+    if clash.way:
+        advice = f"{clash.way}; or {advice}" if change else clash.way
     if clash.rule == "R1":
         advice = f"{advice}; {r13_forward_compatibility(target)}"
     return Conflict(
@@ -50,7 +52,10 @@ def _conflict(target: Target, spec: StackSpec, clash: Clash, change: dict[str, s
 
 def nearest_spec(target: Target, spec: StackSpec, clashes: tuple[Clash, ...], search: Search) -> dict[str, str] | None:
     """Return the fewest values to change so that a set exists, with the new values; None if no value helps."""
-    for keys in _relaxations(spec, clashes):
+    for released in _relaxations(spec, clashes):
+        # A revision of Ubuntu's archive does not exist in NVIDIA's repositories.
+        revised = spec.source == "ubuntu" and "source" in released and request(spec.driver).package_revision
+        keys = tuple(dict.fromkeys((*released, "driver"))) if revised else released
         relaxed = msgspec.structs.replace(spec, **dict.fromkeys(keys, "auto"))
         found = search(target, relaxed)
         if isinstance(found, StackSet):
@@ -63,7 +68,7 @@ def _relaxations(spec: StackSpec, clashes: tuple[Clash, ...]) -> Iterator[tuple[
     """Yield the stated values to set to auto: the one that clashes first, then each, then pairs, then all."""
     stated = [row.name for row in VERSIONED if request(getattr(spec, row.name)).explicit]
     stated += [row.name for row in COMPONENTS if row.choices and getattr(spec, row.name) != "auto"]
-    if spec.source == "debian":
+    if spec.source in ("debian", "ubuntu"):
         stated.append("source")
     if spec.torch_origin == "pypi":
         stated.append("torch_origin")

@@ -100,7 +100,7 @@ def _complete(
         os=target.os.id,
         arch=target.arch,
         **{key: value for row in fields for key, value in row.items()},
-        source=msgspec.UNSET if archive is None else "debian",
+        source=spec.source if spec.source in ("debian", "ubuntu") else msgspec.UNSET,
         reasons=tuple(choice.reasons),
     )
 

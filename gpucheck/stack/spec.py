@@ -15,7 +15,7 @@ from gpucheck.stack.components.base import MANAGED
 from gpucheck.stack.settings.driver_extra import read_driver_extra
 from gpucheck.stack.settings.imex import Imex, read_imex
 from gpucheck.stack.settings.module_options import read_module_options
-from gpucheck.stack.settings.mok import Mok, read_mok
+from gpucheck.stack.settings.mok import Mok, host_path, read_mok
 from gpucheck.stack.settings.tuning import Tuning, read_tuning
 
 SCHEMA = "gpucheck.spec/1"
@@ -27,6 +27,7 @@ class SpecError(Exception):
     """stack.yml or --want is invalid. The message states where, and what to do."""
 
 
+CLIENT = ("client_certificate", "client_key")
 SIGNED = ("packages", "metadata", "both")
 _ONE = "(?:[0-9A-Fa-f]{40}|[0-9A-Fa-f]{64})"
 FINGERPRINTS = re.compile(f"{_ONE}(?:,{_ONE})*")
@@ -38,12 +39,15 @@ class Repository(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     key_fingerprint: of the signing key; several, separated by commas, if the key file holds several keys.
     signed: the signed contents of an rpm repository: packages, metadata or both.
     The url of epel may be ``none``: the hosts' own sources have DKMS.
+    client_certificate, client_key: paths on the hosts, if an https mirror requires a client certificate; both or none.
     """
 
     url: str | None = None
     key_url: str | None = None
     key_fingerprint: str | None = None
     signed: Literal["packages", "metadata", "both"] | None = None
+    client_certificate: str | None = None
+    client_key: str | None = None
 
 
 class SpecFields(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +56,7 @@ class SpecFields(msgspec.Struct, frozen=True, kw_only=True):
     driver: a branch (580), a version (580.178.04), or one with its package revision (580.95.05-0ubuntu1).
     kernel: keep the running kernel, or upgrade it if no source of the host has its headers.
     kernel_lock: hold the installed kernel packages, or leave them unmanaged.
-    source: NVIDIA's repositories (same as auto), or Debian's archive for Debian hosts.
+    source: NVIDIA's repositories (same as auto), Debian's archive for Debian hosts, or Ubuntu's for the driver alone.
     container_engines: auto = configure Docker and kubelet's containerd for the NVIDIA runtime on hosts with
     the container toolkit.
     driver_extra: components missing from the compute-only packages, by their names in options.yml, sorted.
@@ -64,7 +68,7 @@ class SpecFields(msgspec.Struct, frozen=True, kw_only=True):
 
     driver: str = "auto"
     kernel_module: Literal["auto", "open", "proprietary"] = "auto"
-    source: Literal["auto", "nvidia", "debian"] = "auto"
+    source: Literal["auto", "nvidia", "debian", "ubuntu"] = "auto"
     cuda: str = "auto"
     cudnn: str = "auto"
     nccl: str = "auto"
@@ -97,7 +101,7 @@ else:
 
 CHOICES = {
     **{row.name: row.choices for row in COMPONENTS if row.choices},
-    "source": ("auto", "nvidia", "debian"),
+    "source": ("auto", "nvidia", "debian", "ubuntu"),
     "torch_origin": ("auto", "pypi", "any"),
     "container_engines": ("auto", "leave"),
     "prefer": ("longest-supported", "production", "newest"),
@@ -154,6 +158,9 @@ def contradictions(spec: StackSpec) -> Iterator[tuple[tuple[str, str], str]]:
     if managed(spec) and spec.source not in ("auto", "nvidia"):
         because = f"source: {spec.source} adds components to the hosts' package sources, which managed does not allow"
         yield ("source", "repositories"), because
+    if spec.kernel == "upgrade" and spec.source == "ubuntu":
+        because = "the kernel is held with the driver, whose modules are built for it. Leave kernel: upgrade out"
+        yield ("source", "kernel"), because
     if spec.kernel == "upgrade" and spec.kernel_lock == "hold":
         yield (
             ("kernel", "kernel_lock"),
@@ -245,11 +252,16 @@ def _repository(value: Value) -> Repository:
     for field, inner in value.pairs():
         if field not in Repository.__struct_fields__:
             raise inner.problem(f"no such key. {did_you_mean(field, Repository.__struct_fields__)}")
-        fields[field] = inner.text()
+        fields[field] = host_path(inner) if field in CLIENT else inner.text()
         if field == "signed" and fields[field] not in SIGNED:
             raise inner.problem(f"{fields[field]!r} is not one of {', '.join(SIGNED)}")
         if field == "key_fingerprint" and not FINGERPRINTS.fullmatch(re.sub(r"\s", "", fields[field])):
             raise inner.problem(
                 f"{fields[field]!r} is not a fingerprint of 40 or 64 hex digits; several are separated by commas"
             )
+    lacking = [name for name in CLIENT if name not in fields]
+    if len(lacking) == 1:
+        raise value.problem(f"{lacking[0]} is missing: a mirror takes a client certificate with its key")
+    if not lacking and not fields.get("url", "").startswith("https://"):
+        raise value.problem("a client certificate needs the url of an https mirror")
     return msgspec.convert(fields, Repository)

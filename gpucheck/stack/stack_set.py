@@ -32,7 +32,7 @@ class SetFields(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "s
     container_toolkit: str | None
     torch: TorchChoice | None
     tensorflow: TensorflowChoice | None
-    source: Literal["debian"] | msgspec.UnsetType = msgspec.UNSET
+    source: Literal["debian", "ubuntu"] | msgspec.UnsetType = msgspec.UNSET
     dcgm: str | msgspec.UnsetType = msgspec.UNSET
     gdrcopy: str | msgspec.UnsetType = msgspec.UNSET
     reasons: tuple[Reason, ...]

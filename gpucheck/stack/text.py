@@ -135,6 +135,10 @@ def plan_text(plan: "Plan") -> str:
     for name, component in plan.components.items():
         specs = [package["spec"] for package in component["packages"]]
         lines += [f"  {name.replace('_', ' ')}", *(f"    {spec}" for spec in specs or ["none"])]
+    if plan.kernel_modules:
+        names, pattern = plan.kernel_modules["packages"], plan.kernel_modules["pattern"]
+        flavor = f"{pattern.replace('{kernel}', '{flavor}')}, of the flavor of the host's kernel metapackage"
+        lines += ["", "kernel modules, built by the distribution", *(f"  {name}" for name in (*names, flavor))]
     lines += ["", "kernel headers", *(f"  {name}" for name in plan.headers or ("none",))]
     if plan.header_metapackage:
         lines += [f"  {plan.header_metapackage}, of the flavor of the host's kernel metapackage"]

@@ -36,7 +36,8 @@ class Fact(msgspec.Struct, frozen=True):
 class Clash(msgspec.Struct, frozen=True, kw_only=True):
     """Two facts that contradict each other. rule: the rule that they violate (R1 to R25).
 
-    unknown: there is no contradiction, but the requested version is not in the tables.
+    unknown: there is no contradiction, but the requested version is not in the tables. way: the first thing to try, if
+    the rule knows it; empty if only a search finds it.
     """
 
     component: str
@@ -44,6 +45,7 @@ class Clash(msgspec.Struct, frozen=True, kw_only=True):
     between: tuple[Fact, Fact]
     because: str
     unknown: bool = False
+    way: str = ""
 
 
 class Conflict(msgspec.Struct, frozen=True, kw_only=True, rename={"try_": "try"}):
@@ -111,12 +113,16 @@ class Fabric(msgspec.Struct, frozen=True, kw_only=True):
     imex: bool = False
 
 
-class Unconfirmed(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of a plan that no public document shows in the expected place. spec: its name in the plan."""
+class Unconfirmed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A row of a plan that no public document shows in the expected place. spec: its name in the plan.
+
+    source: the expected place; omitted from a file if that is one of NVIDIA's repositories.
+    """
 
     component: str
     spec: str
     because: str
+    source: str = "cuda-repo"
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):

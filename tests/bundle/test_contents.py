@@ -151,6 +151,22 @@ def test_headers_count_as_bundled_only_where_they_were_collected(name):
     assert contents.bundled_group(one, bare).headers == ()
 
 
+def test_modules_of_the_distribution_are_bundled_for_the_kernels_of_the_lock_alone():
+    """The metapackage of a flavor follows later kernels, and the bundle has none."""
+    wish = {"source": "ubuntu", "driver": "580.95.05-0ubuntu0.22.04.2"}
+    one = host_plan("lab-apt", **wish)
+    modules = "linux-modules-nvidia-580-server-5.15.0-179-generic"
+    made = contents.bundled_group(one, {**versions_of(one), modules: ("1",)})
+    whole = msgspec.structs.replace(manifest("lab-apt"), groups={one.group: made})
+
+    found = contents.bundled_plan(one, whole, "build/bundle")
+
+    assert modules in contents.order(one, "lab-apt").optional
+    assert made.headers == (modules,)
+    assert isinstance(found, Plan), found
+    assert found.kernel_modules == {**one.kernel_modules, "flavors": False}
+
+
 NAMES = st.text("abcdefghij-0123456789.", min_size=1, max_size=12).filter(lambda s: not s.startswith("."))
 FILES = st.dictionaries(NAMES, st.integers(0, 1 << 40).map(lambda n: BundledFile(sha256="0" * 64, bytes=n)), max_size=8)
 

@@ -85,6 +85,26 @@ def test_sources_that_are_not_this_archive_are_left_alone(root, line):
     assert archive.state(PLAN, str(root))["found"] is False
 
 
+UBUNTU = {"archive": {"suite": "noble", "components": ["restricted", "multiverse"], "distribution": "ubuntu"}}
+
+
+@pytest.mark.parametrize(
+    "address", ["http://archive.ubuntu.com/ubuntu/", "http://azure.archive.ubuntu.com/ubuntu", "http://mirror/ubuntu"]
+)
+def test_ubuntus_archive_is_found_by_its_own_name(root, address):
+    write(root, "sources.list.d/ubuntu.sources", f"Types: deb\nURIs: {address}\nSuites: noble\nComponents: main\n")
+
+    assert f"URIs: {address.rstrip('/')}\n" in archive.wanted(UBUNTU, str(root))
+    assert "Components: restricted multiverse\n" in archive.wanted(UBUNTU, str(root))
+    assert archive.wanted({"archive": {**PLAN["archive"], "suite": "noble"}}, str(root)) is None
+
+
+def test_an_image_of_ubuntu_has_every_component_already(root):
+    write(root, "sources.list", "deb http://archive.ubuntu.com/ubuntu noble main restricted universe multiverse\n")
+
+    assert archive.state(UBUNTU, str(root))["right"] is True
+
+
 def test_a_disabled_stanza_names_nothing(root):
     write(root, "sources.list.d/debian.sources", STANZA + "Enabled: no\n")
 

@@ -51,10 +51,10 @@ def test_a_driver_package_is_known_by_who_made_it(tmp_path, tools, name, version
     row = f"{name}\\t{maker}\\t{signature}\\n"
     program(tools, "dpkg-query" if family == "dpkg" else "rpm", row.replace("'", ""))
 
-    others, distributions = origin.foreign({name: version}, family, str(tmp_path / "none"))
+    found = origin.by_source({name: version}, family, str(tmp_path / "none"))
 
     words = f"{name} {version}" + (f" ({maker})" if source == "distribution" else "")
-    assert (others, distributions) == (
+    assert (found["other"], found["distribution"]) == (
         [words] if source == "other" else [],
         [words] if source == "distribution" else [],
     )
@@ -63,13 +63,13 @@ def test_a_driver_package_is_known_by_who_made_it(tmp_path, tools, name, version
 def test_a_package_database_that_does_not_answer_leaves_the_names(tmp_path, tools):
     program(tools, "rpm", "", status=1)
 
-    assert origin.foreign({"akmod-nvidia": "1"}, "rpm", str(tmp_path / "none")) == (["akmod-nvidia 1"], [])
+    assert origin.by_source({"akmod-nvidia": "1"}, "rpm", str(tmp_path / "none"))["other"] == ["akmod-nvidia 1"]
 
 
 def test_a_runfile_installation_is_foreign_too(tmp_path):
     (tmp_path / "nvidia-uninstall").touch()
 
-    assert origin.foreign({}, "rpm", str(tmp_path / "nvidia-uninstall"))[0] == [
+    assert origin.by_source({}, "rpm", str(tmp_path / "nvidia-uninstall"))["other"] == [
         f"{tmp_path}/nvidia-uninstall of a runfile installation"
     ]
 
@@ -118,3 +118,12 @@ def test_the_distributions_own_driver_is_foreign_only_where_its_archive_is_not_t
 
     foreign = compare_code.foreign({"archive": {"suite": "bookworm"}}, machine.facts, machine.beside)
     assert foreign == ["akmod-nvidia 1"]
+
+
+def test_packages_that_nvidia_says_to_have_made_are_told_apart_from_those_of_nobody(monkeypatch):
+    """A plan with Ubuntu's driver refuses the first; of the others nothing is known."""
+    made = {"nvidia-utils-580": "NVIDIA <cudatools@nvidia.com>", "nvidia-driver-pinning-580": "cudatools@nvidia.com"}
+    monkeypatch.setattr(origin, "makers", lambda names, _: {name: (made.get(name, ""), "") for name in names})
+    packages = {**dict.fromkeys(made, "580.95.05-1"), "libnvidia-compute-580": "1", "nvidia-container-toolkit": "1"}
+
+    assert origin.by_source(packages, "dpkg", "/nowhere")["nvidia"] == ["nvidia-utils-580 580.95.05-1"]

@@ -209,3 +209,14 @@ def test_a_repository_that_cannot_be_read_leaves_its_packages_unknown(site):
 
 def test_nothing_to_compare_is_unknown():
     assert check_plans([], Network(Access(seconds=5)), NOW).verdict == "unknown"
+
+
+def test_a_driver_of_ubuntus_own_archive_is_not_looked_for_at_nvidias(tmp_path, publisher):
+    """It would be called missing there."""
+    driver = "580.95.05-0ubuntu0.24.04.1"
+    made = lock(StackSpec(source="ubuntu", driver=driver), [host("ubuntu-24.04", "h100-sxm5-x8")])
+    report = Site(tmp_path, publisher, plan(made, group=next(iter(made.groups)))).report()
+
+    assert {one.component for one in only(report, "unknown")} == {"driver", "fabric_manager"}
+    assert "archive of noble" in only(report, "unknown")[0].why
+    assert not only(report, "missing")

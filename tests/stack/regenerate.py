@@ -23,8 +23,13 @@ SPECS = {
     "ubuntu-20.04": StackSpec(driver="580", cuda="12.9"),
     **dict.fromkeys(("rhel-10", "centos-stream-10", "rocky-10", "almalinux-10"), STATED_KEY),
 }
+# A release with the revision of Ubuntu's own archive, which no table names.
+UBUNTUS = "580.95.05-0ubuntu0.24.04.1"
 # A distribution's own archive: the same hosts under another name, with the specification for it.
-ARCHIVES = {"debian-12-archive": ("debian-12", StackSpec(source="debian"))}
+ARCHIVES = {
+    "debian-12-archive": ("debian-12", StackSpec(source="debian")),
+    "ubuntu-24.04-archive": ("ubuntu-24.04", StackSpec(source="ubuntu", driver=UBUNTUS)),
+}
 # What is in a plan only where it is asked for: a system, a GPU set, and the specification.
 BARE_METAL = Tuning(iommu="passthrough", acs="off")
 SITE = "https://packages.example/{distro}/{arch}/"
@@ -37,6 +42,11 @@ OPTIONS = {
     "dcgm-ubuntu-24.04-h100": ("ubuntu-24.04", "h100-sxm5-x8", StackSpec(dcgm="4.5.2")),
     "dcgm-rocky-9-mixed": ("rocky-9", "mixed-v100-a100", StackSpec(dcgm="auto")),
     "isolation-ubuntu-22.04-a100": ("ubuntu-22.04", "a100-sxm4-x8", StackSpec(tuning=BARE_METAL)),
+    "ubuntu-22.04-archive-nvswitch": (
+        "ubuntu-22.04",
+        "h100-sxm5-x8",
+        StackSpec(source="ubuntu", driver=UBUNTUS.replace("24.04", "22.04")),
+    ),
     "dcgm-debian-12-archive": ("debian-12", "t4-x1", StackSpec(dcgm="auto", source="debian")),
 }
 LAB = {"lab-apt": ("ubuntu-22.04", "p100-pcie-x2"), "lab-dnf": ("rocky-9", "h100-sxm5-x8")}
@@ -76,6 +86,7 @@ def review(system: str, gpus: str, spec: StackSpec) -> dict[str, Any]:
         "module_stream": found.module_stream,
         "packages": {name: [p["spec"] for p in part["packages"]] for name, part in found.components.items()},
         "headers": list(found.headers),
+        **({"kernel_modules": found.kernel_modules} if found.kernel_modules else {}),
         "compilers": list(found.compilers),
         "prerequisites": list(found.prerequisites),
         **({"dkms_source": found.dkms_source} if found.dkms_source else {}),

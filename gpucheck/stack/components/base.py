@@ -93,7 +93,7 @@ class Component:
     partial: an older driver runs it with fewer functions. follows: what determines the version of a component that
     has none in the tables. part: the component of the plan with its packages, empty = no packages.
     nvidia: the directory of NVIDIA's repositories with these packages, SYSTEM for that of the host's system.
-    in_archive: a distribution's archive has the packages too, and a set from there uses them.
+    in_archive: the archives of distributions that have the packages too; a set from one of them uses them.
     """
 
     name = ""
@@ -109,7 +109,7 @@ class Component:
     follows = ""
     part = ""
     nvidia = ""
-    in_archive = False
+    in_archive: tuple[str, ...] = ()
 
     # The specification.
 
@@ -213,8 +213,9 @@ class Component:
 
     def folder(self, plan: PlanInput) -> str | None:
         """Return the directory of NVIDIA's repositories with its packages, None = no such directory."""
-        from_archive = self.in_archive and plan.stack.source
-        return None if from_archive or not self.nvidia else self.nvidia.format(system=plan.system.repository or "")
+        if plan.stack.source in self.in_archive or not self.nvidia:
+            return None
+        return self.nvidia.format(system=plan.system.repository or "")
 
     def services(self, stack: "StackSet", spec: "StackSpec") -> Iterator[dict[str, Any]]:
         """Yield rows of the plan's services."""

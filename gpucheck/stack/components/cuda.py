@@ -153,7 +153,7 @@ class Cuda(Component):
     title = "CUDA toolkit"
     place, turn = 30, 30
     nvidia = SYSTEM
-    in_archive = True
+    in_archive = ("debian",)
     default = "auto"
     partial = True
 
@@ -213,7 +213,7 @@ class Cuda(Component):
 
     def files(self, plan: PlanInput) -> Iterator[dict[str, Any]]:
         """Yield the profile with the path of its programs; a distribution's nvcc is in the path already."""
-        if plan.stack.cuda and not plan.stack.source:
+        if plan.stack.cuda and not plan.archive:
             yield file("/etc/profile.d/gpucheck-cuda.sh", PROFILE)
 
 

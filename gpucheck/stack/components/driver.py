@@ -9,11 +9,13 @@ from gpucheck.knowledge import tables
 from gpucheck.knowledge.archives import Archive
 from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.tables import Branch, OperatingSystem
+from gpucheck.stack import archived
 from gpucheck.stack.components.base import MANAGED, SYSTEM, Choice, Component, NotFirst, PlanInput, Works
 from gpucheck.stack.components.kernel_module import r14_flavour
-from gpucheck.stack.packages import Package, PlanGap, at_driver_version, component, driver_row, file, package
+from gpucheck.stack.packages import Package, at_driver_version, component, driver_row, file, package
 from gpucheck.stack.rules import archive as archive_rules
 from gpucheck.stack.rules import driver as rules
+from gpucheck.stack.rules import ubuntu as ubuntu_rules
 from gpucheck.stack.rules.folders import r24_branch
 from gpucheck.stack.settings import module_options, mok
 from gpucheck.stack.settings.driver_extra import extra_packages
@@ -72,8 +74,8 @@ def of_branch(target: Target, spec: "StackSpec", branch: Branch, archive: Archiv
         if check:
             return check
     if archive is not None:
-        return _archive_driver(spec, branch, archive)
-    missing = r24_branch(target, branch)
+        return archived.archive_driver(spec.driver, branch, archive)
+    missing = r24_branch(target, branch) if spec.source != ubuntu_rules.UBUNTU else None
     if missing:
         return missing
     flavour = r14_flavour(target, spec.kernel_module, branch)
@@ -88,17 +90,8 @@ def of_branch(target: Target, spec: "StackSpec", branch: Branch, archive: Archiv
         kernel_module=flavour,
         revision=request(spec.driver).package_revision or None,
     )
-    return choice, (reason, *_driver_reasons(target, branch, choice))
-
-
-def _archive_driver(spec: "StackSpec", branch: Branch, archive: Archive) -> Found | Clash:
-    found = archive_rules.r22_driver(archive, branch, spec.driver)
-    if isinstance(found, Clash):
-        return found
-    version, reason = found
-    revision = request(spec.driver).package_revision or None
-    choice = DriverChoice(branch=branch.branch, version=version, kernel_module="proprietary", revision=revision)
-    return choice, (reason, archive_rules.r22_flavour(archive))
+    origin = ubuntu_rules.r22_ubuntu_branch(target, spec, branch)
+    return choice, (reason, *origin, *_driver_reasons(target, branch, choice))
 
 
 def _driver_reasons(target: Target, branch: Branch, choice: DriverChoice) -> Iterator[Reason]:
@@ -156,7 +149,7 @@ class Driver(Component):
     name = title = part = "driver"
     place, turn = 10, 0
     nvidia = SYSTEM
-    in_archive = True
+    in_archive = ("debian", "ubuntu")
     default = "auto"
     required = True
 
@@ -192,6 +185,7 @@ class Driver(Component):
         if isinstance(flavour, Clash):
             yield flavour
         yield from archive_rules.r22_host(target, spec)
+        yield from ubuntu_rules.r22_ubuntu_host(target, spec)
         if archive is not None and spec.driver_extra:
             because = f"the packages of driver_extra in the archive of {archive.os} are not known"
             stated = Fact(f"driver_extra is {', '.join(spec.driver_extra)}", "the specification")
@@ -226,10 +220,10 @@ class Driver(Component):
 
     def packages(self, plan: PlanInput) -> dict[str, Any]:
         """Return the compute-only packages, all at the driver's version."""
-        system, stack, archive = plan.system, plan.stack, plan.archive
-        if archive:
-            version = f"{stack.driver.version}-{_archive_revision(stack, archive)}"
-            return component([package(system, row.name, row.version or version) for row in archive.driver_packages])
+        system, stack = plan.system, plan.stack
+        held = archived.archive_packages(plan)
+        if held is not None:
+            return component(held)
         own = _packages(system, stack)
         names = {row["name"] for row in own}
         extra = extra_packages(system, stack, plan.spec.driver_extra)
@@ -252,8 +246,8 @@ class Driver(Component):
 
     def notes(self, plan: PlanInput) -> Iterator[Reason]:
         """Yield unconfirmed package names and keys; for an archive, that it replaces its release."""
-        if plan.archive:
-            yield _archive_note(plan.archive)
+        if plan.stack.source:
+            yield from archived.archive_notes(plan)
             return
         key = packages().repositories.keys[plan.system.repository or ""]
         known = () if MANAGED in plan.spec.repositories else (("repositories", key.unconfirmed),)
@@ -274,25 +268,6 @@ def _packages(system: OperatingSystem, stack: "StackSet") -> list[Package]:
     values = {"version": stack.driver.version, "branch": stack.driver.branch}
     found = [package(system, name.format(**values), None) for name in row.newest]
     return [*found, *(at_driver_version(system, stack, name.format(**values)) for name in row.packages)]
-
-
-def _archive_revision(stack: "StackSet", archive: Archive) -> str:
-    if stack.driver.revision or stack.driver.version == archive.driver:
-        return stack.driver.revision or archive.revision
-    example = f"{archive.driver}-{archive.revision}"
-    raise PlanGap(
-        f"the package revision of driver {stack.driver.version} in the archive of {archive.os} is not known",
-        archive_rules.SOURCE,
-        f"find it with apt-cache madison and state it in stack.yml, for example driver: {example}",
-    )
-
-
-def _archive_note(archive: Archive) -> Reason:
-    text = (
-        f"the archive of {archive.os} removes a release when it publishes the next: if apt does not find "
-        f"{archive.driver}-{archive.revision}, state the new one as driver in stack.yml, revision included"
-    )
-    return Reason(component="driver", because=text, source=archive_rules.SOURCE)
 
 
 COMPONENT = Driver()

@@ -8,9 +8,11 @@ import msgspec
 from gpucheck.knowledge import gpu_table
 from gpucheck.knowledge.archives import Archive
 from gpucheck.knowledge.packages import packages
+from gpucheck.stack.archived import ubuntu_fabric
 from gpucheck.stack.components.base import SYSTEM, Choice, Component, PlanInput
 from gpucheck.stack.packages import component, fabric_packages, file, package
 from gpucheck.stack.rules.archive import r22_needed
+from gpucheck.stack.rules.ubuntu import r22_ubuntu_lacks
 from gpucheck.stack.types import Clash, Conflict, Fabric, Fact, Reason, Target
 from gpucheck.stack.versions import parse
 
@@ -67,12 +69,15 @@ class FabricManager(Component):
     title = "fabric manager"
     place, turn = 20, 90
     nvidia = SYSTEM
+    in_archive = ("ubuntu",)
     follows = "the driver"
 
     def host_clashes(self, target: Target, spec: "StackSpec", archive: Archive | None) -> Iterator[Clash]:
         fabric, reasons = r17_fabric(target)
         if fabric.fabric_manager:
             yield from r22_needed(archive, self.name, self.title, reasons[0])
+        if fabric.subnet_manager:
+            yield from r22_ubuntu_lacks(spec, "the NVLink subnet manager", reasons[0])
 
     def choose(self, choice: Choice) -> Any:
         fabric, reasons = r17_fabric(choice.target)
@@ -111,6 +116,8 @@ class FabricManager(Component):
         """Return the packages; those of the system or of a vendor's RDMA software are not held."""
         if not plan.stack.fabric_manager:
             return component([])
+        if plan.stack.source in self.in_archive:
+            return component(ubuntu_fabric(plan))
         table = packages().fabric
         found = fabric_packages(plan.system, plan.stack, table.fabric_manager)
         if plan.stack.subnet_manager:

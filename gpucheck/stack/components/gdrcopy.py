@@ -78,6 +78,12 @@ class Gdrcopy(Component):
     optional = True
     follows = "your own repository"
 
+    def contradictions(self, spec: "StackSpec") -> Iterator[tuple[tuple[str, str], str]]:
+        """DKMS builds its module with headers, which a driver with modules from Ubuntu's archive does not bring."""
+        if spec.source == "ubuntu" and not request(spec.gdrcopy).none:
+            text = "DKMS builds its module, and with source: ubuntu nothing is built on the hosts. Set gdrcopy: none"
+            yield ("source", self.name), text
+
     def host_clashes(self, target: Target, spec: "StackSpec", archive: Archive | None) -> Iterator[Clash]:
         """Check that the specification names your own repository."""
         yield from r23_gdrcopy(spec)

@@ -9,6 +9,7 @@ from gpucheck.stack.components.base import SYSTEM, Choice, Component, PlanInput
 from gpucheck.stack.components.fabric_manager import r17_fabric
 from gpucheck.stack.packages import component, fabric_packages, file
 from gpucheck.stack.rules.archive import r22_needed
+from gpucheck.stack.rules.ubuntu import r22_ubuntu_lacks
 from gpucheck.stack.settings.imex import imex_files, imex_service
 from gpucheck.stack.types import Clash, Target
 
@@ -31,6 +32,7 @@ class Imex(Component):
         fabric, reasons = r17_fabric(target)
         if fabric.imex:
             yield from r22_needed(archive, self.name, self.title, reasons[0])
+            yield from r22_ubuntu_lacks(spec, self.title, reasons[0])
 
     def choose(self, choice: Choice) -> Any:
         fabric, reasons = r17_fabric(choice.target)

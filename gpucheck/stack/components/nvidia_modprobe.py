@@ -26,8 +26,8 @@ class NvidiaModprobe(Component):
         """Choose the driver's version; reject any other, and archives that are not known to have the package."""
         wanted, driver = choice.spec.nvidia_modprobe, choice.driver.version
         source = ", ".join(options().with_driver[self.name].source)
-        if choice.archive is not None:
-            because = f"the archive of {choice.archive.os} is not known to have {self.title}"
+        if choice.archive is not None or choice.spec.source == "ubuntu":
+            because = f"the archive of {choice.target.os.id} is not known to have {self.title}"
             return choice.settle(self._clash(wanted, because, source), wanted)
         if not request(wanted).none and not request(wanted).matches(driver):
             because = f"{self.title} is released with the driver, which is {driver}"

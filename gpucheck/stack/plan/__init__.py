@@ -9,6 +9,7 @@ import msgspec
 
 from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.tables import OperatingSystem
+from gpucheck.stack.archived import kernel_modules
 from gpucheck.stack.components import BY_TURN, COMPONENTS
 from gpucheck.stack.components.base import MANAGED, PlanInput
 from gpucheck.stack.lock import Lock, LockedGroup, LockedHost, still_valid, target_of_group
@@ -56,6 +57,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema
     those of repositories that may supply only the packages of ``include``, and ``enable``, repositories of the system.
     python: interpreter of gpucheck's environment and the packages that install it.
     headers, compilers: build dependencies of DKMS, from the host's own sources.
+    kernel_modules: if the distribution builds the modules (and not DKMS), the pattern of their packages, for the release
+    of a kernel and for the flavor of a metapackage, and their names for the kernels of the lock. The kernel packages are
+    then held.
     unconfirmed: rows that no public document shows in NVIDIA's repositories; the reasons list them as text.
     """
 
@@ -83,6 +87,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema
     python: dict[str, Any] = msgspec.field(default_factory=dict)
     headers: tuple[str, ...]
     header_metapackage: str | msgspec.UnsetType = msgspec.UNSET
+    kernel_modules: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     compilers: tuple[str, ...] = ()
     files: tuple[dict[str, Any], ...]
     services: tuple[dict[str, Any], ...]
@@ -143,7 +148,8 @@ def _plan(name: str, locked: LockedGroup, spec: StackSpec, host: str | None) -> 
     kernels = _kernels(locked, host)
     rdma, rdma_reasons = rdma_plan(_rdma_hosts(locked, host), stack)
     engines = tuple(engine for row in COMPONENTS for engine in row.container_engines(wanted))
-    held = spec.kernel_lock == "hold"
+    modules = kernel_modules(stack, kernels)
+    held = spec.kernel_lock == "hold" or bool(modules)
     later = zip(LATER, (engines, tuning, held), strict=True)
     said = unconfirmed(wanted)
     rows = list(services(stack, spec))
@@ -158,7 +164,7 @@ def _plan(name: str, locked: LockedGroup, spec: StackSpec, host: str | None) -> 
         stack=stack,
         repositories=tuple(_repositories(wanted)),
         sources="managed" if managed(spec) else msgspec.UNSET,
-        archive=host_sources(archive) if archive else msgspec.UNSET,
+        archive=host_sources(system, stack, archive) or msgspec.UNSET,
         tuning=tuning or msgspec.UNSET,
         container_engines=engines or msgspec.UNSET,
         mok={"key": spec.mok.key, "certificate": spec.mok.certificate} if spec.mok.key else msgspec.UNSET,
@@ -170,9 +176,10 @@ def _plan(name: str, locked: LockedGroup, spec: StackSpec, host: str | None) -> 
         prerequisites=() if {EPEL, MANAGED} & set(spec.repositories) else release_packages(system),
         dkms_source=_dkms_source(system, locked.arch, spec) or msgspec.UNSET,
         python=python(system),
-        headers=headers(system, kernels),
+        headers=() if modules else headers(system, kernels),
         header_metapackage=header_metapackage(system, kernels, held=held),
-        compilers=compilers(system, stack.driver.kernel_module, kernels),
+        kernel_modules=modules,
+        compilers=() if modules else compilers(system, stack.driver.kernel_module, kernels),
         files=(
             *(one for row in BY_TURN for one in row.files(wanted)),
             *(file(*row) for row in rdma),
@@ -208,9 +215,17 @@ def _repositories(plan: PlanInput) -> list[dict[str, str | None]]:
     name = "nvidia-cuda" if plan.apt else f"cuda-{distro}-{arch}"
     keyring = table.keyring if plan.apt else None
     nvidia = repository(name, base, (f"{base}{key.file}", key.fingerprint), keyring, table.signed)
-    found = [] if plan.archive else [_mirrored(nvidia, spec, ("nvidia-cuda", name), distro, arch)]
+    found = [_mirrored(nvidia, spec, ("nvidia-cuda", name), distro, arch)] if _of_nvidia(plan) else []
     own = [row for row in (component.repository(plan) for component in COMPONENTS) if row]
     return [*found, *(_mirrored(row, spec, (str(row["name"]),), distro, arch) for row in own)]
+
+
+def _of_nvidia(plan: PlanInput) -> bool:
+    """Whether anything is planned from NVIDIA's folder for the system: with Ubuntu's driver that may be nothing."""
+    if plan.archive or not plan.stack.source:
+        return not plan.archive
+    parts = (row.packages(plan) for row in COMPONENTS if row.folder(plan) == plan.system.repository)
+    return any(part["packages"] for part in parts if part)
 
 
 def _without_epel(spec: StackSpec) -> bool:
@@ -237,6 +252,8 @@ def _mirrored(
             result["key_fingerprint"] = None
         if override.signed and "signed" in result:
             result["signed"] = override.signed
+        if override.client_key:
+            result |= {"client_certificate": override.client_certificate, "client_key": override.client_key}
         for field in ("url", "key_url", "key_fingerprint"):
             value = getattr(override, field)
             if value:

@@ -7,24 +7,26 @@ import msgspec
 from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.recorded import is_recorded, nearest, recorded
 from gpucheck.knowledge.tables import OperatingSystem
+from gpucheck.stack.archived import unrecorded
 from gpucheck.stack.components import COMPONENTS
 from gpucheck.stack.components.base import PlanInput
 from gpucheck.stack.packages import PlanGap
 from gpucheck.stack.plan.archive import archive_of_set
 from gpucheck.stack.plan.parts import module_stream
+from gpucheck.stack.rules.ubuntu import UBUNTU
 from gpucheck.stack.spec import StackSpec
 from gpucheck.stack.stack_set import StackSet
 from gpucheck.stack.types import Reason, Target, Unconfirmed
-
-SOURCE = "cuda-repo"
 
 
 def unconfirmed(plan: PlanInput) -> tuple[Unconfirmed, ...]:
     """Return the repository directory, module stream and packages without a record. Raises PlanGap."""
     system, stack, folder = plan.system, plan.stack, plan.system.repository or ""
-    found = [] if stack.source else [*_folder(folder, stack.arch), *_stream(system, folder, stack)]
+    found = [] if plan.archive else [*_folder(folder, stack.arch), *_stream(system, folder, stack)]
     for row in COMPONENTS:
         part, where = row.packages(plan), row.folder(plan)
+        if part is not None and stack.source == UBUNTU and UBUNTU in row.in_archive:
+            found += unrecorded(row.part, stack, part["packages"])
         if part is None or where is None:
             continue
         for package in part["packages"]:
@@ -47,15 +49,15 @@ def with_unconfirmed(target: Target, stack: StackSet, spec: StackSpec) -> StackS
 
 
 def reasons(said: tuple[Unconfirmed, ...]) -> tuple[Reason, ...]:
-    """Return the same as reasons, one for each component."""
-    by_part: dict[str, list[str]] = {}
+    """Return the same as reasons, one for each component and source."""
+    by_part: dict[tuple[str, str], list[str]] = {}
     for row in said:
-        by_part.setdefault(row.component, []).append(row.spec)
+        by_part.setdefault((row.component, row.source), []).append(row.spec)
     return tuple(
         Reason(
-            component=part, because=f"unconfirmed, no record shows {', '.join(specs)}", source=SOURCE, confirmed=False
+            component=part, because=f"unconfirmed, no record shows {', '.join(specs)}", source=source, confirmed=False
         )
-        for part, specs in by_part.items()
+        for (part, source), specs in by_part.items()
     )
 
 

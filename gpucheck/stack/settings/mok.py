@@ -23,14 +23,15 @@ def read_mok(value: Value) -> Mok:
     if not value.is_mapping:
         value.word("none", "auto")
         return Mok()
-    found = value.fields({"key": _path, "certificate": _path})
+    found = value.fields({"key": host_path, "certificate": host_path})
     lacking = [name for name in ("key", "certificate") if name not in found]
     if lacking:
         raise value.problem(f"{lacking[0]} is missing: DKMS signs with a key and its certificate")
     return Mok(**found)
 
 
-def _path(value: Value) -> str:
+def host_path(value: Value) -> str:
+    """A path of a file on the hosts. Raises InputProblem with the line."""
     text = value.text().strip()
     if not SAFE.fullmatch(text):
         raise _no_path(value, text)

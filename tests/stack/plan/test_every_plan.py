@@ -53,6 +53,7 @@ def test_plan_exists_or_conflict_has_facts_source_and_advice(system):
 @pytest.mark.parametrize("system", EVERYWHERE)
 def test_planned_versions_are_in_the_tables(system):
     drivers = {branch.last for branch in tables.drivers().branches}
+    drivers |= {asked_of(system)[1].driver.partition("-")[0]} if system in ARCHIVES else set()
     archive = {version for row in archives() for version in (row.driver, row.cuda)} if system in ARCHIVES else set()
     toolkits = {row.version for row in tables.cuda().toolkits} | archive
     torches = {row.version for row in tables.torch().releases}

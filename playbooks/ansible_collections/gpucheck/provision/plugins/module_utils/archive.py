@@ -15,7 +15,7 @@ ONE_LINE = re.compile(r"deb\s+(?:\[([^\]]*)\]\s+)?(\S+)\s+(\S+)\s+(.+)")
 # Options of a one-line source whose name is another one in a .sources file; the others differ in case alone.
 FIELDS = {"arch": "architectures", "lang": "languages", "target": "targets"}
 COPIED = ("signed-by", "architectures", "trusted", "check-valid-until", "check-date", "allow-insecure", "by-hash")
-NAME = re.compile(r"debian[^/]*$")
+NAMES = {"debian": re.compile(r"debian[^/]*$"), "ubuntu": re.compile(r"ubuntu[^/]*$")}
 
 
 def one_line_sources(content):
@@ -63,16 +63,17 @@ def sources(root="/"):
     return active
 
 
-def is_archive(source, suite):
-    """True for Debian's own archive of this release or a mirror of it, its updates and its security updates."""
+def is_archive(source, suite, distribution="debian"):
+    """True for the distribution's own archive of this release or a mirror of it, its updates and security updates."""
     named = source["suite"] in (suite, suite + "-updates", suite + "-security", suite + "/updates")
-    return named and "main" in source.get("components", "").split() and bool(NAME.search(source["uri"]))
+    return named and "main" in source.get("components", "").split() and bool(NAMES[distribution].search(source["uri"]))
 
 
 def wanted(plan, root="/"):
     """What our file has to hold: "" where the sources have every component already, None where no archive is named."""
     archive = plan["archive"]
-    active = [source for source in sources(root) if is_archive(source, archive["suite"])]
+    whose = archive.get("distribution", "debian")
+    active = [source for source in sources(root) if is_archive(source, archive["suite"], whose)]
     if not active:
         return None
     offered = {}

@@ -18,6 +18,7 @@ from ansible_collections.gpucheck.provision.plugins.module_utils import (
     mok,
     options,
     package_repository,
+    prebuilt,
     rdma,
     record,
     safety,
@@ -53,6 +54,7 @@ def compare(host, plan, digest, known=None):
     for name in options.planned(plan):
         differences[name] += options.differences(plan, name, facts["kernel"])
     differences["driver"] += host_plan.driver_differences(plan, facts, packages)
+    differences["driver"] += prebuilt.differences(plan, facts, packages)
     # Without the packages it is no wonder.
     lost = bool(host_plan.component(plan, "driver")[0]) and not components["driver"]["packages"] and loader.lost()
     differences["driver"] += ["{} is installed, and not found by programs".format(loader.LIBRARY)] if lost else []
@@ -141,13 +143,19 @@ def host_details(plan, digest, facts, beside):
         "python3": facts["python3"],
         "platform_python": platform_python(),
         "headers_present": facts["kernel"] in facts["headers"],
-        "headers_missing": kernel_headers.headers_missing(plan, facts, beside["packages"]),
+        "headers_missing": kernel_headers.headers_missing(plan, facts, beside["packages"])
+        + prebuilt.missing(plan, facts, beside["packages"]),
+        "kernel_modules": {
+            "wanted": prebuilt.wanted(plan, facts, beside["packages"]),
+            "installed": prebuilt.installed(plan, beside["packages"]),
+        },
         "kernels_without_module": host_plan.kernels_without_module(plan, facts),
         "prerequisites_missing": host_plan.prerequisites_missing(plan, beside["packages"]),
         "compilers_missing": host_plan.compilers_missing(plan, beside["packages"]),
         "strays": host_plan.strays(plan, beside["packages"]),
         "busy": facts["processes"],
         "foreign": foreign(plan, facts, beside),
+        "mixed": beside.get("of_nvidia", []) if plan.get("kernel_modules") else [],
         "managed": beside.get("managed", []),
         "archive": archive.state(plan),
         "tuning": tuning.state(plan),
@@ -167,7 +175,7 @@ def host_details(plan, digest, facts, beside):
         "wrong_initramfs_files": host_plan.initramfs_files(plan),
         "module_planned": (facts["driver"]["installed_version"], facts["driver"]["installed_flavour"])
         == (plan["expected"]["driver_version"], plan["expected"]["kernel_module"]),
-        "build_again": host_plan.build_again(plan),
+        "build_again": host_plan.build_again(plan, facts["kernel"]),
         "rebuild_initramfs": host_plan.initramfs(beside["family"])[0],
         "initramfs_pending": os.path.exists(host_plan.INITRAMFS_PENDING),
         "bundle_there": os.path.lexists(host_plan.BUNDLE_PLACE),

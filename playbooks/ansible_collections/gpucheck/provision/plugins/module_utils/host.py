@@ -179,7 +179,8 @@ def read_facts(host, simulator=SIMULATOR):
     vendors = pci_devices(root)
     devices = vendors[NVIDIA]
     gpus = [row for row in devices if row[1][:4] in ("0300", "0302")]
-    others, distributions = origin.foreign(everything, family)
+    made = origin.by_source(everything, family)
+    others, distributions = made["other"], made["distribution"]
     if simulated is None:
         others += origin.without_package(everything, safety.dkms(), kernel)
     facts = {
@@ -213,6 +214,6 @@ def read_facts(host, simulator=SIMULATOR):
     }
     beside = {"packages": everything, "keys": keys, "unfinished": unfinished, "locks": locks, "family": family}
     beside.update(doubled=doubled, kernels=kernels, modules=rdma.loaded_modules(root))
-    beside.update(of_distribution=distributions, managed=origin.managed())
+    beside.update(of_distribution=distributions, of_nvidia=made["nvidia"], managed=origin.managed())
     beside["slow_boot"] = safety.slow_boot(len(gpus), facts["nvswitches"], safety.memory_bytes(root))
     return facts, beside

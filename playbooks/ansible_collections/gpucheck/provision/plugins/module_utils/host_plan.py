@@ -13,6 +13,7 @@ import shutil
 from ansible_collections.gpucheck.provision.plugins.module_utils import module_options
 from ansible_collections.gpucheck.provision.plugins.module_utils.host import lock_name
 from ansible_collections.gpucheck.provision.plugins.module_utils.kernel_headers import headers_missing, later_kernels
+from ansible_collections.gpucheck.provision.plugins.module_utils.prebuilt import name_for
 from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import text
 from ansible_collections.gpucheck.provision.plugins.module_utils.readers.packages import upstream
 
@@ -146,9 +147,11 @@ def initramfs_files(plan):
     return [row["path"] for row in plan["files"] if row["initramfs"] and row["path"] in wrong]
 
 
-def build_again(plan):
-    """The words that have the packages' own scripts build the kernel module again."""
+def build_again(plan, kernel):
+    """The words that have the packages' own scripts build the kernel module again, or link one that came built."""
+    prebuilt = name_for(plan, kernel)
     names = [row["name"] for row in component(plan, "driver")[0] if MODULE_PACKAGE.search(row["name"])]
+    names = [prebuilt] if prebuilt else names
     return BUILD_AGAIN[plan["package_manager"]] + names
 
 

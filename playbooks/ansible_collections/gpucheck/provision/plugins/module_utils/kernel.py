@@ -8,6 +8,7 @@ what somebody else held before is never in it.
 
 import re
 
+from ansible_collections.gpucheck.provision.plugins.module_utils import prebuilt
 from ansible_collections.gpucheck.provision.plugins.module_utils.host import lock_name
 from ansible_collections.gpucheck.provision.plugins.module_utils.host_plan import normal_lock
 from ansible_collections.gpucheck.provision.plugins.module_utils.record import read
@@ -62,7 +63,9 @@ def state(plan, holds, beside, ours):
     """
     asked = plan.get("kernel_lock") == "hold"
     if plan["package_manager"] == "apt":
-        wanted = wanted_deb(beside["packages"]) if asked else []
+        # Modules of the driver that are built for a kernel may move only with it.
+        modules = prebuilt.installed(plan, beside["packages"])
+        wanted = sorted(wanted_deb(beside["packages"]) + modules) if asked else []
         missing = [name for name in wanted if name not in holds]
         present = [name for name in ours if name in holds]
         lifted = [name for name in present if name not in wanted]

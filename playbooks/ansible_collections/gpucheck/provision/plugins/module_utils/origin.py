@@ -19,6 +19,7 @@ BESIDE = re.compile(
     r"^(lib)?nvidia-(fs|gds|container|docker|cuda|profiler|visual|prime|settings|modprobe|xconfig|common|ml-dev|gpu-firmware"
     r"|texture|vaapi|egl)"
 )
+CHOOSES = re.compile(r"^nvidia-driver-(assistant|pinning)")
 ARCHIVE_NAME = re.compile(r"^linux-(modules|objects|signatures)-nvidia|^(lib)?nvidia.*-server(-|$)")
 ARCHIVE_VERSION = re.compile(r"-\d+ubuntu0\.\d|~gpu\d")
 # ELRepo's kmod-nvidia-470xx; kmod-nvidia-580.178.04-5.14.0-503... is NVIDIA's own, built for one kernel.
@@ -64,20 +65,22 @@ def maker(name, version, known):
     return ("other", "") if odd else ("nvidia", "")
 
 
-def foreign(packages, family, runfile=RUNFILE):
-    """(others, distributions): what of a driver comes from elsewhere than NVIDIA's repository, in words.
+def by_source(packages, family, runfile=RUNFILE):
+    """{other, distribution, nvidia}: what of a driver comes from where, in words. Each overwrites the others' files.
 
-    The two overwrite each other's files. distributions: what the system's own makers built, which a plan with their
-    archive as its source wants.
+    distribution: what the system's own makers built, which a plan with their archive as its source wants. nvidia: what
+    says so itself, without what only chooses a driver; who made the rest is not known, and nothing is held against it.
     """
     names = drivers(packages)
     known, found = makers(names, family), {"other": [], "distribution": [], "nvidia": []}
     for name in names:
         source, words = maker(name, packages[name], known)
+        if source == "nvidia" and (CHOOSES.search(name) or not NVIDIA.search(known.get(name, ("", ""))[0])):
+            continue
         found[source].append("{} {}{}".format(name, packages[name], " ({})".format(words) if words else ""))
     if os.path.exists(runfile):
         found["other"].append("{} of a runfile installation".format(runfile))
-    return found["other"], found["distribution"]
+    return found
 
 
 def without_package(packages, dkms, kernel, root="/"):

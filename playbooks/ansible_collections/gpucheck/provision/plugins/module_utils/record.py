@@ -21,6 +21,7 @@ from ansible_collections.gpucheck.provision.plugins.module_utils import (
     host_plan,
     options,
     package_repository,
+    prebuilt,
     tuning,
 )
 from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import command, text
@@ -139,7 +140,7 @@ def leftovers(plan, packages, family, recorded):
         return []
     wanted = planned_names(plan) | set(plan.get("prerequisites") or []) | set(plan.get("compilers") or [])
     if plan["components"]:
-        wanted |= TOOLS | {name for name in packages if HEADERS.search(name)}
+        wanted |= TOOLS | {name for name in packages if HEADERS.search(name)} | set(prebuilt.kept(plan, packages))
     return sorted(ours - reachable((set(packages) - ours) | wanted, *relations(family)))
 
 
@@ -149,6 +150,8 @@ def unplanned(plan, packages, holds):
     A resolver takes no held package away for another. A hold outlives its package.
     """
     ours = added(packages, host_plan.recorded_plan()) - planned_holds(plan) - along.names(plan, packages)
+    # They are held with the kernel, and planned by no name.
+    ours -= set(prebuilt.installed(plan, packages))
     return {"installed": sorted(ours), "held": sorted(ours & set(holds))}
 
 

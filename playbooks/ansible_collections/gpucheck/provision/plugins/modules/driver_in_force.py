@@ -174,7 +174,7 @@ def not_loaded(name, said, plan, facts):
     if name != DRIVER:
         why = "module {} is planned at boot and refused by the kernel: {}. ".format(name, said)
         if name == "nvidia_peermem":
-            rebuild = " ".join(host_plan.build_again(plan))
+            rebuild = " ".join(host_plan.build_again(plan, facts["kernel"]))
             return (
                 why
                 + "nvidia_peermem is only usable where OFED was there when the driver was built: run {}, reboot, "
@@ -184,9 +184,10 @@ def not_loaded(name, said, plan, facts):
             why + "The last lines of dmesg say why; the module may be in a package of extra modules for this kernel. "
             "Then run again"
         )
+    # Where the distribution builds the modules, the firmware knows the key that they are signed with.
     hint = (
         "Secure Boot is on: enrol the key that DKMS signs with (mokutil --import), or switch it off."
-        if facts["secure_boot"] is True
+        if facts["secure_boot"] is True and not plan.get("kernel_modules")
         else "The last lines of dmesg say why; a kernel that was replaced on disk since the boot wants a reboot."
     )
     return (

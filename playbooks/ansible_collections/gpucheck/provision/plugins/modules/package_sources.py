@@ -36,6 +36,12 @@ options:
       taken away.
     type: dict
     default: {}
+  client_files:
+    description: >-
+      Content of client certificates and keys by their path below /etc/gpucheck/mirrors, for repositories that name
+      them. Others have to be on the host.
+    type: dict
+    default: {}
   lock_timeout_s:
     description: Seconds to wait while another program holds the package manager's lock.
     type: int
@@ -72,6 +78,8 @@ unread:
 
 import contextlib
 import os
+import pwd
+import stat
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpucheck.provision.plugins.module_utils import (
@@ -85,7 +93,7 @@ from ansible_collections.gpucheck.provision.plugins.module_utils import (
     signing_keys,
 )
 from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused
-from ansible_collections.gpucheck.provision.plugins.module_utils.credentials import masked
+from ansible_collections.gpucheck.provision.plugins.module_utils.credentials import SECRET_MODE, masked
 from ansible_collections.gpucheck.provision.plugins.module_utils.openpgp import armor
 from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable, text
 
@@ -153,16 +161,61 @@ def trust(module, repositories):
     return done
 
 
+def write_client_files(module, manager, repositories, contents):
+    """Write the given client certificates and keys that differ; their paths. Raises Refused where one is nowhere."""
+    outside = sorted(path for path in contents if not path.startswith(package_repository.CLIENT_FILES))
+    if outside:
+        words = "repository_client_files: {} is not below {}: what is elsewhere is the site's own"
+        raise Refused(words.format(", ".join(outside), package_repository.CLIENT_FILES))
+    named = [path for row in repositories for path in package_repository.client_of(row) if path]
+    nowhere = [path for path in dict.fromkeys(named) if path not in contents and not os.path.isfile(path)]
+    if nowhere:
+        words = "{}: not on the host, and repository_client_files has no content for it"
+        raise Refused(words.format(", ".join(nowhere)))
+    certificates = {package_repository.client_of(row)[0] for row in repositories}
+    done = []
+    for path, content in sorted(contents.items()):
+        # Whatever is no certificate of the plan is taken for a key.
+        mode = 0o644 if path in certificates else SECRET_MODE
+        if place.read(path) == content.encode("utf-8") and stat.S_IMODE(os.stat(path).st_mode) == mode:
+            continue
+        done.append(path)
+        if not module.check_mode:
+            place.put(module, path, content.encode("utf-8"), mode)
+            give_to_apt(path, manager)
+    return done
+
+
+def give_to_apt(path, manager):
+    """apt fetches as a user of its own, who has to read the key."""
+    with contextlib.suppress(KeyError):
+        if manager == "apt" and os.geteuid() == 0:
+            os.chown(path, pwd.getpwnam("_apt").pw_uid, -1)
+
+
+@contextlib.contextmanager
+def client(module, repository):
+    """What is fetched meanwhile shows the mirror's client certificate, if the mirror is who is asked."""
+    before = {name: module.params.get(name) for name in ("client_cert", "client_key")}
+    if package_repository.same_host(repository):
+        module.params.update(zip(before, package_repository.client_of(repository)))
+    try:
+        yield
+    finally:
+        module.params.update(before)
+
+
 def write_keys(module, repositories):
     """Fetch all that are missing, then write them; the key files."""
     missing = [repository for repository in repositories if not package_repository.key_as_planned(repository)]
     paths = [package_repository.paths(repository)[1] for repository in missing]
     if module.check_mode:
         return paths
-    keys = [
-        signing_keys.pinned(module, row["key_url"], package_repository.pins(row["key_fingerprint"]))[0]
-        for row in missing
-    ]
+    keys = []
+    for row in missing:
+        with client(module, row):
+            pins = package_repository.pins(row["key_fingerprint"])
+            keys.append(signing_keys.pinned(module, row["key_url"], pins)[0])
     for repository, path, key in zip(missing, paths, keys):
         place.put(module, path, armor(key) if repository["kind"] == "dnf" else key)
     return paths
@@ -205,6 +258,7 @@ def main():
             "package_manager": {"type": "str", "choices": ["apt", "dnf"], "required": True},
             "repositories": {"type": "list", "elements": "dict", "required": True},
             "archive": {"type": "dict", "default": {}},
+            "client_files": {"type": "dict", "default": {}, "no_log": True},
             "lock_timeout_s": {"type": "int", "default": 600},
         },
         supports_check_mode=True,
@@ -215,8 +269,12 @@ def main():
     before = {}
     unread = []
     try:
+        clients = write_client_files(module, manager, repositories, params.get("client_files") or {})
+    except (Refused, OSError) as error:
+        module.fail_json(msg="{}: {}. No source was named.".format(name, str(error).rstrip(".")))
+    try:
         before = replaced(module, repositories)
-        paths = write_keys(module, repositories)
+        paths = clients + write_keys(module, repositories)
         paths += [path for path in trust(module, repositories) if path not in paths]
         paths += write_sources(module, repositories, archive) + take_out(module, sorted(before))
         if not module.check_mode:

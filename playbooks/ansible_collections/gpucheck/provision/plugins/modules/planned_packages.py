@@ -181,6 +181,10 @@ def orders(params, state, packages, held):
     unheld = [word for part in parts for word in part["missing"]]
     specs = [row["spec"] for row in rows if row["version"] or row["name"] not in packages]
     driver_due = with_driver and bool(state["components"]["driver"]["packages"])
+    modules = host.get("kernel_modules") or {"wanted": [], "installed": []}
+    # They are built for one release of the driver: those that are there already move with it.
+    if driver_due:
+        extra += [name for name in modules["wanted"] if name not in extra]
     return {
         "host": host,
         "specs": specs + extra if installs else [],
@@ -196,7 +200,8 @@ def orders(params, state, packages, held):
         "compilers": host["compilers_missing"] if with_driver else [],
         "dkms_source": dkms.wanted(plan, packages) if driver_due else {},
         # Planned by any component: one of them may move with another.
-        "planned": {row["name"] for name in plan["components"] for row in host_plan.component(plan, name)[0]},
+        "planned": {row["name"] for name in plan["components"] for row in host_plan.component(plan, name)[0]}
+        | set(modules["wanted"] + modules["installed"]),
         "held": held,
         "allowed": params["allow_changes"],
         "seconds": params["lock_timeout_s"],

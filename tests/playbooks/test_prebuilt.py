@@ -1,0 +1,157 @@
+"""Modules that the distribution builds: a package for each kernel, which is asked for, held and taken away again."""
+
+import json
+
+import pytest
+
+from tests.playbooks.modules import module, shared
+
+prebuilt, kernel_code, record_code = shared("prebuilt"), shared("kernel"), shared("record")
+plan_code = shared("host_plan")
+planned_packages = module("planned_packages")
+
+RUNNING, NEWER = "5.15.0-179-generic", "5.15.0-181-generic"
+PATTERN = "linux-modules-nvidia-580-server-open-{kernel}"
+MODULES = PATTERN.format(kernel=RUNNING)
+OBJECTS = f"linux-objects-nvidia-580-server-open-{RUNNING}"
+
+
+@pytest.fixture
+def ubuntu(machine):
+    """The machine with a plan whose modules the distribution builds, all there."""
+    machine.plan["headers"] = []
+    machine.plan["kernel_modules"] = {"pattern": PATTERN, "packages": [MODULES]}
+    machine.beside["packages"].update({MODULES: "5.15.0-179.189", OBJECTS: "5.15.0-179.189"})
+    (machine.folder / "stack.json").write_text(json.dumps(machine.plan))
+    return machine
+
+
+def missing(machine):
+    return machine.compare()["host"]["headers_missing"]
+
+
+def test_a_host_with_the_modules_of_its_kernel_is_as_planned(ubuntu):
+    assert ubuntu.compare()["differences"] == {}
+
+
+def test_headers_are_no_modules(ubuntu):
+    """With headers DKMS could build; here nothing builds."""
+    del ubuntu.beside["packages"][MODULES]
+
+    assert missing(ubuntu) == [MODULES]
+    assert f"{MODULES} is not installed, and holds the module of a kernel" in ubuntu.differences()["driver"]
+
+
+def test_a_newer_kernel_that_the_next_boot_takes_needs_its_own(ubuntu):
+    ubuntu.facts["kernels"].append(NEWER)
+
+    assert missing(ubuntu) == [PATTERN.format(kernel=NEWER)]
+
+
+def test_another_kernel_than_that_of_the_lock_gets_its_own(ubuntu):
+    """It may have been upgraded since."""
+    ubuntu.facts.update(kernel="6.8.0-1034-aws", kernels=["6.8.0-1034-aws"])
+
+    assert missing(ubuntu) == ["linux-modules-nvidia-580-server-open-6.8.0-1034-aws"]
+
+
+@pytest.mark.parametrize(
+    ("image", "flavor"),
+    [
+        ("linux-image-generic", "generic"),
+        ("linux-image-generic-hwe-22.04", "generic-hwe-22.04"),
+        ("linux-image-aws", "aws"),
+        ("linux-image-nvidia", "nvidia"),
+        # Its kernel is the generic one, with fewer modules.
+        ("linux-image-virtual", "generic"),
+        ("linux-image-virtual-hwe-22.04", "generic-hwe-22.04"),
+    ],
+)
+@pytest.mark.parametrize("held", [False, True])
+def test_the_metapackage_of_the_kernels_flavor_goes_with_it(ubuntu, image, flavor, held):
+    """It brings the modules of the kernel that comes with the next driver. The kernel itself is held."""
+    ubuntu.beside["packages"][image] = "5.15.0.179.189"
+    ubuntu.facts["holds"] += [image] if held else []
+
+    assert missing(ubuntu) == [PATTERN.format(kernel=flavor)]
+
+
+def test_a_bundle_has_no_metapackage(ubuntu):
+    ubuntu.beside["packages"]["linux-image-generic"] = "5.15.0.179.189"
+    ubuntu.plan["kernel_modules"]["flavors"] = False
+
+    assert missing(ubuntu) == []
+
+
+def test_nothing_is_asked_of_other_plans(machine):
+    machine.beside["packages"]["linux-image-generic"] = "5.15.0.179.189"
+
+    assert prebuilt.wanted(machine.plan, machine.facts, machine.beside["packages"]) == []
+    assert missing(machine) == []
+
+
+def test_modules_are_held_with_the_kernel(ubuntu):
+    plan = {**ubuntu.plan, "kernel_lock": "hold"}
+    packages = {**ubuntu.beside["packages"], f"linux-image-{RUNNING}": "1"}
+
+    found = kernel_code.state(plan, [], {"packages": packages}, [])
+
+    assert found["missing"] == sorted([f"linux-image-{RUNNING}", MODULES, OBJECTS])
+    elsewhere = {**plan, "kernel_modules": {}}
+    assert kernel_code.state(elsewhere, [], {"packages": packages}, [])["missing"] == [f"linux-image-{RUNNING}"]
+
+
+def test_the_packages_script_makes_the_module_again_without_dkms(ubuntu):
+    assert ubuntu.compare()["host"]["build_again"] == ["dpkg-reconfigure", "--frontend", "noninteractive", MODULES]
+
+
+def test_modules_move_in_the_transaction_of_the_driver(ubuntu):
+    """They depend on one release of the driver: named, apt moves them; held and not named, it would find no way."""
+    ubuntu.beside["packages"]["nvidia-dkms-580"] = "580.95.05-1"
+    params = {"plan": ubuntu.plan, "components": ["driver"], "extra": [], "allow_changes": [], "files": []}
+
+    order = planned_packages.orders(
+        {**params, "lock_timeout_s": 1}, ubuntu.compare(), ubuntu.beside["packages"], [MODULES, OBJECTS]
+    )
+
+    assert MODULES in order["specs"]
+    assert {MODULES, OBJECTS} <= order["planned"]
+
+
+def test_modules_stay_where_the_driver_does_not_move(ubuntu):
+    ubuntu.facts["holds"].remove("nvidia-dkms-580")
+    params = {"plan": ubuntu.plan, "components": ["driver"], "extra": [], "allow_changes": [], "files": []}
+
+    order = planned_packages.orders({**params, "lock_timeout_s": 1}, ubuntu.compare(), ubuntu.beside["packages"], [])
+
+    assert order["specs"] == []
+
+
+@pytest.mark.parametrize(
+    ("of_nvidia", "mixed"), [([], []), (["nvidia-utils-580 580.95.05-1"], ["nvidia-utils-580 580.95.05-1"])]
+)
+def test_a_driver_of_nvidias_repository_is_not_mixed_with_ubuntus(ubuntu, of_nvidia, mixed):
+    ubuntu.beside["of_nvidia"] = of_nvidia
+    assert ubuntu.compare()["host"]["mixed"] == mixed
+
+    del ubuntu.plan["kernel_modules"]
+    assert ubuntu.compare()["host"]["mixed"] == []
+
+
+def test_modules_are_no_leftovers_until_the_plan_has_none(ubuntu, monkeypatch):
+    packages = ubuntu.beside["packages"]
+    (ubuntu.folder / "installed.json").write_text(json.dumps({"added": [MODULES, OBJECTS, "nvidia-dkms-580"]}))
+    monkeypatch.setattr(record_code, "relations", lambda _: ({MODULES: {OBJECTS}}, {n: {n} for n in packages}))
+
+    assert record_code.leftovers(ubuntu.plan, packages, "dpkg", ubuntu.plan) == []
+    gone = {**ubuntu.plan, "components": {}, "kernel_modules": {}}
+    assert record_code.leftovers(gone, packages, "dpkg", ubuntu.plan) == sorted([MODULES, OBJECTS, "nvidia-dkms-580"])
+
+
+def test_holds_of_modules_are_not_lifted_while_they_are_planned(ubuntu):
+    packages = ubuntu.beside["packages"]
+    (ubuntu.folder / "installed.json").write_text(json.dumps({"added": [MODULES, OBJECTS]}))
+
+    assert record_code.unplanned(ubuntu.plan, packages, [MODULES, OBJECTS]) == {"installed": [], "held": []}
+    gone = {**ubuntu.plan, "kernel_modules": {}}
+    assert record_code.unplanned(gone, packages, [MODULES])["held"] == [MODULES]
