@@ -3,8 +3,12 @@
 import re
 import textwrap
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from gpucheck.knowledge import Cause
 
 from gpucheck.cli._common import Problem
 
@@ -109,8 +113,18 @@ def _cause(name: str) -> Iterator[str]:
     yield from _part("means", cause.meaning)
     yield from _part("confirm", cause.confirm)
     yield from _part("fix", cause.remedy)
+    yield from _part("action", _asks(cause))
     yield from _part("source", cause.source)
     yield from _weighed(name)
+
+
+def _asks(cause: "Cause") -> str:
+    """The action and its owner, and what they mean to a scheduler."""
+    from gpucheck.knowledge.actions import actions, of_host
+
+    known, action = actions(), of_host(cause.action, cause.owner)
+    others = f"Slurm: {known[action].slurm}; NVSentinel: {known[action].nvsentinel}"
+    return f"{cause.action}: {known[cause.action].means} (owner: {cause.owner}; {others})"
 
 
 def _weighed(cause: str) -> Iterator[str]:

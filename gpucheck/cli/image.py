@@ -15,7 +15,7 @@ from gpucheck.cli._common import (
     timeout_option,
     write_result,
 )
-from gpucheck.model import EXIT_STATUS, NvmlReading, Verdict, named, worst
+from gpucheck.model import EXIT_STATUS, NvmlReading, Verdict, named, with_actions, worst
 from gpucheck.processes.atomic import SHARED
 
 SCHEMA = "gpucheck.image/1"
@@ -59,12 +59,13 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     from gpucheck.host import live_host
     from gpucheck.images.judge import judge
     from gpucheck.images.probe import read
+    from gpucheck.knowledge import causes
     from gpucheck.render import image as render
 
     started = time.monotonic()
     values = read(live_host(isolated=True, deadline_s=timeout), quick=quick, full=full)
     nvml = values.nvml if isinstance(values.nvml, NvmlReading) else None
-    findings = named(judge(values, quick=quick), nvml.gpus if nvml else ())
+    findings = with_actions(named(judge(values, quick=quick), nvml.gpus if nvml else ()), causes())
     verdict = worst(finding.verdict for finding in findings)
     report: dict[str, Any] = {
         "schema": SCHEMA,

@@ -20,6 +20,7 @@ from gpucheck.cli._common import (
     timeout_option,
     write_result,
 )
+from gpucheck.model.action import with_actions
 from gpucheck.model.naming import named
 from gpucheck.model.topology import Topology
 from gpucheck.model.verdict import EXIT_STATUS, Verdict, worst
@@ -65,7 +66,10 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         mark = replay_mark(host)
     else:
         topology, about = _imported(source), ""
-    topology = _advised(replace(topology, findings=named(topology.findings, topology.gpus)), best)
+    from gpucheck.knowledge import causes
+
+    findings = with_actions(named(topology.findings, topology.gpus), causes())
+    topology = _advised(replace(topology, findings=findings), best)
     if svg is not None:
         from gpucheck.render.topology.svg import to_svg
 

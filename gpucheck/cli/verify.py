@@ -54,7 +54,9 @@ if TYPE_CHECKING:
 @timeout_option
 @click.option("--list", "listed", is_flag=True, help="List all steps with tags, level and cost.")
 @click.option("-v", "--verbose", is_flag=True, help="Show each PASS and all evidence.")
-@output_options("text", "json", "junit", "nagios", "prometheus", "html", "markdown", "all", folder=True)
+@output_options(
+    "text", "json", "junit", "ctrf", "nagios", "slurm", "prometheus", "html", "markdown", "all", folder=True
+)
 @NO_REDACT
 @recording_option
 @simulation_options

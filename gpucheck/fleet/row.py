@@ -7,7 +7,8 @@ import msgspec
 from gpucheck.fleet.evidence import contradictions, doubted, is_simulated
 from gpucheck.fleet.metrics import host_metrics
 from gpucheck.fleet.remedies import OWN_REPORT, advised
-from gpucheck.model import Finding, FleetRow, Report, Verdict, named, worst
+from gpucheck.knowledge import causes
+from gpucheck.model import Finding, FleetRow, Report, Verdict, named, with_actions, worst
 
 RANK = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN)
 # A host with more findings than this is unhealthy enough: 10,000 like it must still fit into a merge.
@@ -98,7 +99,7 @@ def _kept(finding: Finding) -> Finding:
 
     Only what could not be checked may follow from another finding: a failure is shown, whatever the report states.
     """
-    return advised(
+    kept = advised(
         msgspec.structs.replace(
             finding,
             check=f"host's {finding.check}" if finding.check in OWN_CHECKS else _cut(finding.check),
@@ -112,6 +113,7 @@ def _kept(finding: Finding) -> Finding:
             evidence=tuple(map(_cut, finding.evidence[:MAX_EVIDENCE])),
         )
     )
+    return with_actions((kept,), causes())[0]
 
 
 @overload

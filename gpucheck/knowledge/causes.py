@@ -5,19 +5,29 @@ from typing import Literal
 import msgspec
 
 from gpucheck.knowledge._load import table
+from gpucheck.knowledge.actions import Action, Owner
+
+Domain = Literal["gpu", "nvlink", "pcie", "network", "driver", "host", "job"]
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
-    """One cause. meaning: one line; confirm: how to make sure; remedy: what to do; source: who reported it."""
+    """One cause. meaning: one line; confirm: how to make sure; remedy: what to do; source: who reported it.
+
+    action: the first step of the remedy that changes anything, for programs. owner: who carries it out. domain: what
+    is affected.
+    """
 
     meaning: str
     confirm: str
     remedy: str
+    action: Action
+    owner: Owner
+    domain: Domain
     source: str
 
 
 class _Causes(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
-    schema_: Literal["gpucheck.knowledge.causes/1"]
+    schema_: Literal["gpucheck.knowledge.causes/2"]
     as_of: str
     source: str
     causes: dict[str, Cause]

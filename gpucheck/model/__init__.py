@@ -1,8 +1,9 @@
 """Data types that all packages share: GPU, link, topology, observation, finding, verdict, report."""
 
+from gpucheck.model.action import with_actions
 from gpucheck.model.advice import Advice, Choice, Pinning
 from gpucheck.model.check import AnyCheck, Check
-from gpucheck.model.finding import Alternative, Finding
+from gpucheck.model.finding import Action, Alternative, Finding, Owner
 from gpucheck.model.fleet import (
     Change,
     CommonCause,
@@ -73,6 +74,7 @@ __all__ = [
     "NOT_STARTED",
     "NVSWITCH",
     "AcsControl",
+    "Action",
     "Advice",
     "AerCounts",
     "Alternative",
@@ -115,6 +117,7 @@ __all__ = [
     "NvmlGap",
     "NvmlReading",
     "Outlier",
+    "Owner",
     "PackageVersion",
     "Pair",
     "PciDevice",
@@ -138,5 +141,6 @@ __all__ = [
     "named",
     "narrowest_hop",
     "where",
+    "with_actions",
     "worst",
 ]

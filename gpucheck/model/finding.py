@@ -7,6 +7,19 @@ import msgspec
 from gpucheck.model.verdict import Verdict
 
 Value = str | int | float | bool | None
+# The mildest first.
+Action = Literal[
+    "none",
+    "wait",
+    "change-setting",
+    "restart-service",
+    "reset-gpu",
+    "reboot",
+    "power-cycle",
+    "replace",
+    "contact-support",
+]
+Owner = Literal["node", "user", "site"]
 
 
 class Alternative(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,11 +37,14 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     an index changes with CUDA_VISIBLE_DEVICES and with the driver's ordering.
     gpu_index, gpu_uuid: NVML's index and UUID of the GPU in the subject, None where it is not about one or NVML does
     not list it. peer_index, peer_uuid: of the second GPU of a pair. model.naming fills them in for a whole report.
-    because_of: name of the check whose finding is the root cause of this one; the finding adds nothing of its own.
     unit: unit of seen and wanted when they are numbers.
     cause: a key of the knowledge room's causes, or None.
     confidence: how sure the cause is. probability: of the cause, 0 to 1, where it was weighed against others;
     alternatives: those others, the most probable first.
+    action: what the finding asks to be done to the host, ``none`` where nothing follows. owner: who does it: ``node``
+    (whoever administers the host, without touching hardware), ``user`` (the owner of the job), ``site`` (hands, parts,
+    network, cloud provider). A check states them only where its cause has several remedies; model.action fills in the
+    others for a whole report.
     evidence: which call or file reported what, one raw value per line.
     seconds: what the check took, shared by all its findings.
     because_of: the check whose finding is the root cause of this one, which then adds nothing of its own.
@@ -51,6 +67,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     confidence: Literal["certain", "likely", "possible"] | None = None
     probability: float | None = None
     alternatives: tuple[Alternative, ...] = ()
+    action: Action | None = None
+    owner: Owner | None = None
     why: str = ""
     fix: str = ""
     evidence: tuple[str, ...] = ()

@@ -13,7 +13,9 @@ FILES = {
     "text": "report.txt",
     "json": "report.json",
     "junit": "report.xml",
+    "ctrf": "report.ctrf.json",
     "nagios": "report.nagios",
+    "slurm": "report.slurm",
     "prometheus": "report.prom",
     "html": "report.html",
     "markdown": "report.md",
@@ -23,6 +25,20 @@ FILES = {
 def to_junit(report: Report) -> str:
     """A case a finding."""
     from gpucheck.render.report.junit import to_junit as write
+
+    return write(report)
+
+
+def to_ctrf(report: Report) -> str:
+    """A test a finding, as CTRF JSON."""
+    from gpucheck.render.report.ctrf import to_ctrf as write
+
+    return write(report)
+
+
+def to_slurm(report: Report) -> str:
+    """A reason a finding, for the scripts of a node."""
+    from gpucheck.render.report.slurm import to_slurm as write
 
     return write(report)
 
@@ -44,7 +60,9 @@ def to_prometheus(report: Report) -> str:
 WRITERS: dict[str, Callable[[Report], str]] = {
     "json": _report.to_json,
     "junit": to_junit,
+    "ctrf": to_ctrf,
     "nagios": to_nagios,
+    "slurm": to_slurm,
     "prometheus": to_prometheus,
 }
 

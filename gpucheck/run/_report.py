@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from gpucheck.host.recording import ReplayHost
-from gpucheck.model import Finding, Host, NotRecorded, NvmlReading, Report, System, Verdict, named, worst
+from gpucheck.knowledge import causes
+from gpucheck.model import Finding, Host, NotRecorded, NvmlReading, Report, System, Verdict, named, with_actions, worst
 from gpucheck.run._attributes import attributes
 from gpucheck.run._deadline import StuckError, in_time
 from gpucheck.run._guard import AFTER_STUCK_S, broken, stuck
@@ -111,13 +112,17 @@ def cut_short(names: Sequence[str], done: int) -> Finding:
 
 
 def judged(report: Report, findings: tuple[Finding, ...], *, strict: bool) -> Report:
-    """Return the report with these findings, their verdict and counts, and the GPU index of each finding."""
-    findings = named(findings, report.topology.gpus if report.topology else ())
+    """Return the report with these findings, their verdict and counts, and the GPU index and action of each finding."""
+    topology, known = report.topology, causes()
+    findings = with_actions(named(findings, topology.gpus if topology else ()), known)
+    if topology is not None:
+        topology = msgspec.structs.replace(topology, findings=with_actions(topology.findings, known))
     verdicts = [finding.verdict for finding in findings]
     return msgspec.structs.replace(
         report,
         verdict=worst(verdicts, strict=strict),
         findings=findings,
+        topology=topology,
         counts={verdict.value: verdicts.count(verdict) for verdict in Verdict},
     )
 

@@ -11,7 +11,8 @@ import msgspec
 from msgspec.structs import replace
 
 from gpucheck.host.simulated import machine_directory
-from gpucheck.model import Finding, Gpu, Host, NvmlReading, Verdict, named, worst
+from gpucheck.knowledge import causes
+from gpucheck.model import Finding, Gpu, Host, NvmlReading, Verdict, named, with_actions, worst
 from gpucheck.model.about import About
 from gpucheck.model.smoke import SmokeFailure, SmokeReport, SmokeResult
 from gpucheck.run import _versions
@@ -133,7 +134,8 @@ def _with_indexes(host: Host, trainings: tuple[Training, ...]) -> tuple[Training
         nvml = host.nvml()
         gpus = nvml.gpus if isinstance(nvml, NvmlReading) else ()
     return tuple(
-        training._replace(findings=named(findings, gpus)) for training, findings in zip(trainings, found, strict=True)
+        training._replace(findings=with_actions(named(findings, gpus), causes()))
+        for training, findings in zip(trainings, found, strict=True)
     )
 
 

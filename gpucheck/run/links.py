@@ -8,7 +8,8 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from gpucheck.diagnose import doubtful, judge
-from gpucheck.model import Finding, Host, NvmlReading, TopologyGpu, Verdict, named, worst
+from gpucheck.knowledge import causes
+from gpucheck.model import Finding, Host, NvmlReading, TopologyGpu, Verdict, named, with_actions, worst
 from gpucheck.model.observations import Measured, Observations
 from gpucheck.model.ranking import Judgement
 from gpucheck.model.ranking_record import ranking_record
@@ -36,7 +37,7 @@ def bandwidth(host: Host, options: "Options", watch: "Watch | None" = None) -> "
     found = named(judgement.findings, gpus)
     if options.contended and any(note.startswith("contended") for note in report.notes):
         found = tuple(_cannot_fail(finding) for finding in found)
-    findings = (*report.findings, *found)
+    findings = with_actions((*report.findings, *found), causes())
     return replace(
         report,
         findings=findings,
@@ -53,7 +54,7 @@ def collectives(host: Host, options: "CollectiveOptions") -> "CollectivesReport"
     report = measure(host, options)
     reading = host.nvml()
     gpus = reading.gpus if isinstance(reading, NvmlReading) else ()
-    findings = (*report.findings, *named(judged(report.observations).findings, gpus))
+    findings = with_actions((*report.findings, *named(judged(report.observations).findings, gpus)), causes())
     return replace(report, findings=findings, verdict=_verdict(findings), counts=_counts(findings))
 
 

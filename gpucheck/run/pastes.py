@@ -7,7 +7,8 @@ from msgspec.structs import replace
 from gpucheck.checks.kernel import log as kernel_log
 from gpucheck.diagnose import judge
 from gpucheck.diagnose.messages import of_messages
-from gpucheck.model import KernelLog, NvmlReading, TopologyGpu, Verdict, named, worst
+from gpucheck.knowledge import causes
+from gpucheck.model import KernelLog, NvmlReading, TopologyGpu, Verdict, named, with_actions, worst
 from gpucheck.model.diagnosis import Diagnosis
 from gpucheck.model.finding import Finding
 from gpucheck.model.observations import Observations, ObservedGpu
@@ -54,7 +55,7 @@ def diagnosis(
         TopologyGpu(index=numbers.get(gpu.bus_id or "", i), pci_bus_id=gpu.bus_id or f"GPU{i}")
         for i, gpu in enumerate(seen.gpus)
     ]
-    found = named(findings, listed) or (_nothing_evaluated(),)
+    found = with_actions(named(findings, listed) or (_nothing_evaluated(),), causes())
     verdicts = [finding.verdict for finding in found]
     return Diagnosis(
         verdict=worst(verdicts, strict=strict),

@@ -109,3 +109,10 @@ def test_what_is_not_known_is_one_message(what, says):
 
     assert says in problem.value.message
     assert problem.value.exit_code == 64
+
+
+def test_a_cause_says_what_it_asks_for_and_of_whom():
+    shown = " ".join(explain("gpu-lost").output.split())
+    assert "action reboot: drain and reboot the host (owner: node; Slurm: drain; NVSentinel: RESTART_BM)" in shown
+    shown = " ".join(explain("shm-too-small").output.split())
+    assert "(owner: user; Slurm: nothing; NVSentinel: NONE)" in shown

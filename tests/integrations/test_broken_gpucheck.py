@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.integrations.test_statuses import DRAINED, IDLE, PAGES, SCONTROL, whole
+from tests.integrations.test_statuses import DRAINED, IDLE, PAGES, REASON, SCONTROL, slurm, whole
 
 ROOT = Path(__file__).parents[2]
 REAL = f"{sys.executable} -m gpucheck"
@@ -33,6 +33,10 @@ BROKEN = {
     "two lines, 0": f"printf '{whole(2)}{whole(0)}'; exit 0",
     "two lines, 2": f"printf '{whole(2)}{whole(2)}'; exit 2",
     "another line's status": f"printf '{whole(2)}status 2'; exit 0",
+    "cut slurm answer, 2": f"printf '{slurm(2)[:-8]}'; exit 2",
+    "slurm answer of another status": f"printf '{slurm(0)}'; exit 2",
+    "two slurm answers, 0": f"printf '{slurm(2)}{slurm(0)}'; exit 0",
+    "slurm answer and killed": f"printf '{slurm(2)}'; kill -KILL $$",
     "hangs": "trap '' TERM; sleep 30",
     "endless": "yes 'GPUCHECK OK - '",
 }
@@ -65,6 +69,7 @@ def broken(tmp_path, request):
             "NODE": node,
             "NOTES": str(notes),
             "SLURMD_NODENAME": "n1",
+            "GPUCHECK_SLURM_POLICY": str(PAGES / "slurm/gpucheck-policy"),
             "GPUCHECK_NPD_STATE": str(tmp_path / "state"),
             **more,
         }
@@ -88,7 +93,7 @@ def test_slurm_leaves_the_node_as_it_was(broken):
         done, changes = broken([PAGES / "slurm/gpucheck-health"], node)
 
         assert (done.returncode, changes) == (0, "")
-        assert b"n1 is left as it is: no verdict (exit status " in done.stderr
+        assert b"n1: left as it is: no verdict (exit status " in done.stderr
         assert tidy(done.stderr)
 
 
@@ -135,13 +140,23 @@ def test_the_daemon_set_keeps_the_last_report(broken, tmp_path):
 
 @pytest.mark.parametrize("broken", ["empty, 0"], indirect=True)
 def test_a_verdict_with_a_hostile_message_is_one_short_printable_line(broken, tmp_path):
-    """The verdict counts; a name that a user chose cannot write to the terminal or the node's reason."""
+    """The verdict counts; a name that a user chose cannot write to the terminal."""
     text = r"GPUCHECK CRITICAL - \033[2J\r" + "a" * 5000 + r" | fail=1\n"
     (tmp_path / "bin/gpucheck").write_text(f"#!/bin/sh\nprintf '{text}'\nexit 2\n")
 
-    done, changes = broken([PAGES / "slurm/gpucheck-health"])
-    assert changes.startswith("update NodeName=n1 State=DRAIN Reason=GPUCHECK CRITICAL - ?[2J?aaa")
-    assert (len(changes) < 300, changes.rstrip("\n").isprintable()) == (True, True)
-    for script, status in (("slurm/gpucheck-prolog", 1), ("kubernetes/gpucheck-npd", 1)):
-        done, _ = broken([PAGES / script])
-        assert (done.returncode, tidy(done.stdout + done.stderr)) == (status, True)
+    done, _ = broken([PAGES / "kubernetes/gpucheck-npd"])
+    assert (done.returncode, tidy(done.stdout + done.stderr)) == (1, True)
+
+
+@pytest.mark.parametrize("broken", ["empty, 0"], indirect=True)
+@pytest.mark.parametrize(
+    "reason", [r"\033[2J\r", "$(touch x)", "`touch x`", "gpucheck:a;b", "Reason=x", "a" * 300, "*"]
+)
+def test_a_reason_that_is_not_of_the_grammar_is_no_verdict(broken, tmp_path, reason):
+    """Nothing that a host or a user named can become an argument of scontrol."""
+    text = slurm(2).replace(REASON, f"{REASON} {reason}" if reason[0] != "g" else reason)
+    (tmp_path / "bin/gpucheck").write_text(f"#!/bin/sh\nprintf '{text}'\nexit 2\n")
+
+    for name in ("health", "prolog", "epilog"):
+        done, changes = broken([PAGES / f"slurm/gpucheck-{name}"])
+        assert (done.returncode, changes, tidy(done.stderr)) == (0, "", True)

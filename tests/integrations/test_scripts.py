@@ -16,9 +16,10 @@ WELL, WARNING, BROKEN, NOTHING = (
     "--simulate p100-pcie-x2 --fault pcie-width:gpu=1,width=8",
     "--simulate no-gpu",
 )
-OURS = "State=IDLE+DRAIN Reason=GPUCHECK CRITICAL - nvlink"
+OURS = "State=IDLE+DRAIN Reason=gpucheck:nvlink-down g2 17/18 reset-gpu [root@2026-11-20T10:00:00]"
 THEIRS = "State=IDLE+DRAIN Reason=broken fan"
 IDLE = "State=IDLE"
+WARNED = "gpucheck:persistence-off g0-1 change-setting SIMULATED"
 
 
 @pytest.fixture
@@ -43,6 +44,7 @@ def run(place, script, machine, node=IDLE):
         "NODE": f"NodeName=n1 {node}",
         "NOTES": str(place / "notes"),
         "SLURMD_NODENAME": "n1",
+        "GPUCHECK_SLURM_POLICY": str(PAGES / "slurm" / "gpucheck-policy"),
         "GPUCHECK_NPD_STATE": str(place / "state"),
     }
     done = subprocess.run([PAGES / script], env=environment, capture_output=True, text=True, check=False)
@@ -62,17 +64,18 @@ def test_the_scripts_are_clean_posix_shell(script):
 
 
 def test_there_are_scripts():
-    assert {path.name for path in SCRIPTS} == {"gpucheck-health", "gpucheck-prolog", "gpucheck-npd"}
+    assert {path.name for path in SCRIPTS} == {
+        *("gpucheck-health", "gpucheck-prolog", "gpucheck-epilog", "gpucheck-slurm.sh"),
+        "gpucheck-npd",
+    }
 
 
 def test_a_broken_node_is_drained_with_the_finding_as_the_reason(place):
     done, notes = run(place, "slurm/gpucheck-health", BROKEN)
 
     assert done.returncode == 0
-    assert notes.startswith(
-        "update NodeName=n1 State=DRAIN Reason=GPUCHECK CRITICAL - SIMULATED pcie-link GPU 1 (0000:"
-    )
-    assert "|" not in notes
+    told = "gpucheck:pcie-width-reduced g1 8/16 contact-support SIMULATED"
+    assert notes == f"update NodeName=n1 State=DRAIN Reason={told}\n"
 
 
 @pytest.mark.parametrize(
@@ -81,12 +84,12 @@ def test_a_broken_node_is_drained_with_the_finding_as_the_reason(place):
         (WELL, OURS, "update NodeName=n1 State=RESUME\n"),
         (WELL, THEIRS, ""),
         (WELL, IDLE, ""),
-        (WARNING, IDLE, ""),
+        (WARNING, IDLE, f"update NodeName=n1 Comment={WARNED}\n"),
         (BROKEN, THEIRS, ""),
     ],
 )
 def test_only_our_own_drain_is_taken_back_and_no_other_is_touched(place, machine, node, told):
-    """A warning drains nothing, and an administrator's reason is never overwritten."""
+    """A warning becomes a comment and drains nothing, and an administrator's reason is never overwritten."""
     done, notes = run(place, "slurm/gpucheck-health", machine, node)
 
     assert (done.returncode, notes) == (0, told)
@@ -96,7 +99,7 @@ def test_what_could_not_be_looked_at_is_said_and_changes_nothing(place):
     done, notes = run(place, "slurm/gpucheck-health", NOTHING, OURS)
 
     assert (done.returncode, notes) == (0, "")
-    assert "n1 is left as it is: the verdict is UNKNOWN: GPUCHECK UNKNOWN" in done.stderr
+    assert "n1: left as it is: the verdict is UNKNOWN" in done.stderr
 
 
 @pytest.mark.parametrize(("machine", "status"), [(WELL, 0), (BROKEN, 1), (NOTHING, 0)])
@@ -105,7 +108,7 @@ def test_the_prolog_refuses_a_broken_node_only(place, machine, status):
 
     assert done.returncode == status
     assert done.stdout == ""
-    assert "GPUCHECK" in done.stderr
+    assert ("no job is started: gpucheck:pcie-width-reduced g1" in done.stderr) == (status == 1)
 
 
 @pytest.mark.parametrize(

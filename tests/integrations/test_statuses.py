@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,8 +23,13 @@ exit "$STATUS"
 SCONTROL = '#!/bin/sh\ncase $1 in show) echo "NodeName=n1 $NODE" ;; *) echo "$@" >>"$NOTES" ;; esac\n'
 STATES = {0: "OK", 1: "WARNING", 2: "CRITICAL", 3: "UNKNOWN"}
 NO_VERDICT = (64, 70, 74, 124, 126, 127, 129, 130, 137, 139, 141, 143)
-IDLE, DRAINED = "State=IDLE", "State=IDLE+DRAIN Reason=GPUCHECK CRITICAL - nvlink"
-DRAIN = "update NodeName=n1 State=DRAIN Reason=GPUCHECK CRITICAL - pcie-link gpu:0\n"
+IDLE, DRAINED = (
+    "State=IDLE",
+    "State=IDLE+DRAIN Reason=gpucheck:nvlink-down g2 17/18 reset-gpu [root@2026-11-20T10:00:00]",
+)
+REASON = "gpucheck:pcie-link-downgraded g0 contact-support"
+DRAIN = f"update NodeName=n1 State=DRAIN Reason={REASON}\n"
+NOTE = f"update NodeName=n1 Comment={REASON}\n"
 RESUME = "update NodeName=n1 State=RESUME\n"
 
 
@@ -31,16 +37,27 @@ def whole(status: int) -> str:
     return rf"GPUCHECK {STATES[status]} - pcie-link gpu:0 | fail=1;;0;0\n"
 
 
+def slurm(status: int) -> str:
+    """The whole answer of ``--format slurm``."""
+    verdict = ("pass", "warn", "fail", "unknown")[status]
+    lines = rf"{verdict} site contact-support {REASON}\n" if verdict in ("warn", "fail") else ""
+    return rf"gpucheck.slurm/1 {verdict} {1 if lines else 0}\n{lines}end\n"
+
+
 # What is printed with a status and is no verdict: cut at the end or in the middle, of another status, of another tool.
-def broken(status: int) -> list[str]:
-    line = whole(status)
-    return ["", line.removesuffix(r"\n"), line[:14], whole((status + 1) % 4), r"Traceback (most recent call last):\n"]
+def broken(status: int, answer: Callable[[int], str]) -> list[str]:
+    text = answer(status)
+    return ["", text.removesuffix(r"\n"), text[:14], answer((status + 1) % 4), r"Traceback (most recent call last):\n"]
 
 
-NOT_ACTED_ON = [
-    *((status, text) for status in STATES for text in broken(status)),
-    *((status, text) for status in NO_VERDICT for text in ("", whole(0), whole(2), whole(3))),
-]
+def not_acted_on(answer: Callable[[int], str]) -> list[tuple[int, str]]:
+    return [
+        *((status, text) for status in STATES for text in broken(status, answer)),
+        *((status, text) for status in NO_VERDICT for text in ("", answer(0), answer(2), answer(3))),
+    ]
+
+
+NOT_ACTED_ON, NOT_ACTED_ON_BY_SLURM = not_acted_on(whole), [*not_acted_on(slurm), (2, whole(2)), (0, whole(0))]
 
 
 @pytest.fixture
@@ -61,6 +78,7 @@ def script(tmp_path):
             "NODE": node,
             "NOTES": str(notes),
             "SLURMD_NODENAME": "n1",
+            "GPUCHECK_SLURM_POLICY": str(PAGES / "slurm" / "gpucheck-policy"),
             "GPUCHECK_NPD_STATE": str(tmp_path / "state"),
             **more,
         }
@@ -72,27 +90,34 @@ def script(tmp_path):
 
 @pytest.mark.parametrize("node", [IDLE, DRAINED])
 def test_slurm_leaves_the_node_without_a_verdict(script, node):
-    for status, text in NOT_ACTED_ON:
+    for status, text in NOT_ACTED_ON_BY_SLURM:
         done, changes = script([PAGES / "slurm/gpucheck-health"], status, text, node)
 
         assert (done.returncode, changes) == (0, ""), (status, text)
-        assert f"n1 is left as it is: no verdict (exit status {status})" in done.stderr, (status, text)
+        assert f"n1: left as it is: no verdict (exit status {status})" in done.stderr, (status, text)
 
 
 @pytest.mark.parametrize(
     ("status", "node", "changes"),
-    [(0, DRAINED, RESUME), (1, DRAINED, RESUME), (2, IDLE, DRAIN), (3, IDLE, ""), (3, DRAINED, ""), (0, IDLE, "")],
+    [
+        (0, DRAINED, RESUME),
+        (1, DRAINED, RESUME + NOTE),
+        (2, IDLE, DRAIN),
+        (3, IDLE, ""),
+        (3, DRAINED, ""),
+        (0, IDLE, ""),
+    ],
 )
 def test_slurm_acts_on_a_verdict(script, status, node, changes):
-    assert script([PAGES / "slurm/gpucheck-health"], status, whole(status), node)[1] == changes
+    assert script([PAGES / "slurm/gpucheck-health"], status, slurm(status), node)[1] == changes
 
 
 def test_slurm_starts_a_job_unless_the_verdict_is_fail(script):
     prolog = [PAGES / "slurm/gpucheck-prolog"]
-    for status, text in NOT_ACTED_ON:
+    for status, text in NOT_ACTED_ON_BY_SLURM:
         assert script(prolog, status, text)[0].returncode == 0, (status, text)
 
-    assert [script(prolog, status, whole(status))[0].returncode for status in STATES] == [0, 0, 1, 0]
+    assert [script(prolog, status, slurm(status))[0].returncode for status in STATES] == [0, 0, 1, 0]
 
 
 @pytest.mark.parametrize(("verdict", "code"), [(0, 0), (1, 0), (2, 1), (3, 2)])

@@ -6,7 +6,10 @@ nvmlDeviceGetRemappedRows (Ampere and newer), nvmlDeviceGetRetiredPages (older),
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from gpucheck.checks._nvml import NOT_HERE, each_gpu, gaps_of, not_reported
+from gpucheck.knowledge.actions import of_recovery_action
 from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading
 from gpucheck.model.about import About
 
@@ -52,7 +55,8 @@ def _error(about: About, gpu: Gpu) -> Finding | None:
     if health.row_remap and health.row_remap.failed:
         why = "A bad memory row could not be replaced: the spare rows of its bank are used up."
         fix = "take the GPU out of service and replace it"
-        return about.fails("row remapping failed", None, why, fix, "row-remap")
+        failed = about.fails("row remapping failed", None, why, fix, "row-remap")
+        return replace(failed, action="replace", owner="site")
     if counts.volatile_uncorrected:
         why = "The memory returned data that could not be corrected since the driver was loaded."
         fix = f"{reset}; if it happens again, replace the board"
@@ -66,12 +70,13 @@ def _error(about: About, gpu: Gpu) -> Finding | None:
     if health.recovery_action not in (None, "none"):
         fix = RECOVERY.get(health.recovery_action, "carry out the recovery action of {}").format(gpu.pci_bus_id)
         why = "The GPU requires a recovery action before further use."
-        return about.fails(f"recovery action {health.recovery_action}", "none", why, fix, "gpu-reset-required")
+        required = about.fails(f"recovery action {health.recovery_action}", "none", why, fix, "gpu-reset-required")
+        return replace(required, action=of_recovery_action(health.recovery_action))
     if counts.aggregate_uncorrected:
         since = "; none since the driver was loaded" if counts.volatile_uncorrected == 0 else ""
         why = f"The board had uncorrectable memory errors over its life{since}."
         seen = _errors(counts.aggregate_uncorrected, "aggregate")
-        return about.warns(seen, 0, why, WATCH, "ecc-uncorrected", "possible")
+        return replace(about.warns(seen, 0, why, WATCH, "ecc-uncorrected", "possible"), action="none")
     return None
 
 
@@ -112,7 +117,7 @@ def _setting(about: About, gpu: Gpu) -> Finding | None:
         return None
     seen = f"ECC change pending (now {_word(on)}, {_word(pending)} after reset)"
     why = "The ECC mode was changed and takes effect at the next reset of the GPU."
-    return about.warns(seen, None, why, RESET.format(gpu.pci_bus_id), None)
+    return replace(about.warns(seen, None, why, RESET.format(gpu.pci_bus_id), None), action="reset-gpu")
 
 
 def _errors(count: int, which: str) -> str:

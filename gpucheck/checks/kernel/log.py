@@ -13,6 +13,7 @@ import msgspec
 from gpucheck.checks.kernel._events import RANK, Event, Machine, events
 from gpucheck.checks.kernel._text import LogMessage, messages, named
 from gpucheck.checks.kernel._xids import Meaning
+from gpucheck.knowledge.actions import of_step
 from gpucheck.model import Check, Finding, Host, KernelLine, KernelLog
 from gpucheck.model.about import About
 
@@ -23,6 +24,7 @@ QUOTE = 300
 # After one of these a GPU does not respond: every later error of it is a consequence. Xid 154 names the action.
 LOST = {"xid:79", "gpu-off-bus"}
 SAYS_WHAT_TO_DO = {"xid:154"}
+CODES = ("xid:", "sxid:")
 HOST, EVERYWHERE, A_GPU = "host", "*", "gpu:*"
 
 
@@ -182,7 +184,10 @@ def _finding(root: _Group) -> Iterator[Finding]:
     evidence = (*_quoted([event.message for event in root.events]), *also)
     about = About(check=NAME, subject=_subject(root), evidence=evidence)
     report = about.fails if meaning.verdict == "fail" else about.warns
-    yield report(root.text(), None, meaning.why, meaning.fix, meaning.cause, meaning.confidence)
+    found = report(root.text(), None, meaning.why, meaning.fix, meaning.cause, meaning.confidence)
+    # A code has steps of its own, which may differ from those of its cause.
+    step = of_step(meaning.fix) if root.key.startswith(CODES) else None
+    yield found if step is None else msgspec.structs.replace(found, action=step[0], owner=step[1])
 
 
 def _subject(root: _Group) -> str:

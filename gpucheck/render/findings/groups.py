@@ -66,6 +66,8 @@ def same_text(finding: Finding) -> tuple[object, ...]:
         finding.verdict,
         finding.cause,
         finding.confidence,
+        finding.action,
+        finding.owner,
         finding.unit,
         *(_without_gpu(text, finding) if isinstance(text, str) else (type(text), text) for text in texts),
     )

@@ -7,7 +7,7 @@ from gpucheck.model import Finding, Verdict
 from gpucheck.model.finding import Alternative
 from gpucheck.render.findings.commands import Part, parts
 from gpucheck.render.findings.groups import Group
-from gpucheck.render.findings.text import how_sure, not_run, others, worst_first
+from gpucheck.render.findings.text import asks, how_sure, not_run, others, worst_first
 from gpucheck.render.ranking.predicted import percent
 
 SHAPE = {Verdict.PASS: "\u00b7", Verdict.WARN: "!", Verdict.FAIL: "\u00d7", Verdict.UNKNOWN: "?", Verdict.SKIP: "-"}
@@ -18,7 +18,8 @@ EVIDENCE = 40
 class Block(NamedTuple):
     """A group of findings. advice: its fix with commands marked. left: lines of evidence that are not shown.
 
-    follow: what was not run because of it. sure: how sure its cause is. others: other causes and their probabilities.
+    follow: what was not run because of it. asks: its action and owner. sure: how sure its cause is. others: other
+    causes and their probabilities.
     """
 
     group: Group
@@ -26,6 +27,7 @@ class Block(NamedTuple):
     evidence: tuple[str, ...]
     left: int
     follow: str
+    asks: str
     sure: str
     others: tuple[tuple[Alternative, str], ...]
 
@@ -44,6 +46,7 @@ def _blocks(groups: list[Group], follow: dict[str, list[str]]) -> Iterator[Block
             evidence=group.all_evidence[:EVIDENCE],
             left=max(0, len(group.all_evidence) - EVIDENCE),
             follow=not_run(checks) if checks else "",
+            asks=asks(group),
             sure=how_sure(group.findings),
             others=tuple((one, percent(one.probability)) for one in others(group)),
         )

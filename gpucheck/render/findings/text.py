@@ -70,6 +70,8 @@ def block(group: Group, *, verbose: bool = False, check: bool = True) -> Iterato
         yield _line("why", group.why)
     if group.fix and finding.verdict in TROUBLE:
         yield _line("fix", group.fix)
+    if asked := asks(group):
+        yield _line("action", asked)
     if finding.cause:
         yield _line("cause", f"{finding.cause} ({how_sure(group.findings)})")
         yield from (_line("or", f"{one.cause} ({percent(one.probability)}): {one.would_show}") for one in others(group))
@@ -88,6 +90,14 @@ def how_sure(findings: Sequence[Finding]) -> str:
         return findings[0].confidence or "possible"
     ends = list(dict.fromkeys((percent(min(weighed)), percent(max(weighed)))))
     return f"{ends[0].removesuffix(' %')} to {ends[1]}" if len(ends) > 1 else ends[0]
+
+
+def asks(group: Group) -> str:
+    """Return what the findings ask for and of whom: ``reset-gpu (owner: node)``; empty where nothing follows."""
+    finding = group.first
+    if finding.verdict not in TROUBLE or finding.action in (None, "none"):
+        return ""
+    return f"{finding.action} (owner: {finding.owner})"
 
 
 def others(group: Group) -> list[Alternative]:

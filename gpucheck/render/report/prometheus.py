@@ -1,9 +1,13 @@
-"""A host's report for node_exporter's textfile collector."""
+"""A host's report for node_exporter's textfile collector.
+
+Labels of a GPU are those of dcgm-exporter, so that both join: ``gpu`` is NVML's index, ``UUID`` and ``Hostname`` as it
+writes them, ``pci_bus_id`` with a domain of eight digits in capitals. ``Hostname`` is in every sample.
+"""
 
 from collections.abc import Iterator
 from datetime import datetime
 
-from gpucheck.model import EXIT_STATUS, Report, Topology, Verdict, worst
+from gpucheck.model import EXIT_STATUS, Finding, Report, Topology, Verdict, worst
 from gpucheck.render import prometheus
 from gpucheck.render.copies.measured import Copies, by_class, copies, trainings
 from gpucheck.render.prometheus import Family
@@ -22,13 +26,12 @@ def to_prometheus(report: Report) -> str:
         *(_copies(found) if found else ()),
         *_trainings(report),
     ]
-    if not report.simulated:
-        return prometheus.write(families)
-    mark = {"simulated": "true"}
-    return prometheus.write(
+    mark = {"Hostname": report.host, **({"simulated": "true"} if report.simulated else {})}
+    families = [
         family._replace(samples=[({**labels, **mark}, value) for labels, value in family.samples])
         for family in families
-    )
+    ]
+    return prometheus.write(families)
 
 
 def _verdicts(report: Report) -> Iterator[Family]:
@@ -45,6 +48,11 @@ def _verdicts(report: Report) -> Iterator[Family]:
     )
     yield Family("gpucheck_check_status", f"Worst verdict of a check about a subject: {STATES}.", _statuses(report))
     seconds = {finding.check: finding.seconds for finding in report.findings if finding.seconds is not None}
+    yield Family(
+        "gpucheck_finding_status",
+        "What is wrong: 1 warn, 2 fail, with the cause and what is to be done.",
+        _actions(report),
+    )
     yield Family(
         "gpucheck_check_duration_seconds",
         "What the step of a check took.",
@@ -68,24 +76,60 @@ def _started(report: Report) -> list[Sample]:
 
 def _statuses(report: Report) -> list[Sample]:
     """One sample a check and subject. A check that does not apply has none."""
-    found: dict[tuple[str, str], list[Verdict]] = {}
+    found: dict[tuple[str, str], list[Finding]] = {}
     for finding in report.findings:
         if finding.verdict is not Verdict.SKIP:
-            found.setdefault((finding.check, finding.subject), []).append(finding.verdict)
+            found.setdefault((finding.check, finding.subject), []).append(finding)
     return [
-        ({"check": check, **_subject(subject)}, EXIT_STATUS[worst(verdicts)])
-        for (check, subject), verdicts in found.items()
+        ({"check": check, **_subject(same[0])}, EXIT_STATUS[worst(finding.verdict for finding in same)])
+        for (check, _), same in found.items()
     ]
 
 
-def _subject(subject: str) -> dict[str, str]:
-    """Return ``gpu:A``, ``pair:A-B`` and ``link:A`` as labels; an empty label is omitted."""
-    kind, _, name = subject.partition(":")
+def _actions(report: Report) -> list[Sample]:
+    """One sample a cause, action, owner and GPU, of what is wrong."""
+    return [
+        (
+            {
+                "check": finding.check,
+                "cause": finding.cause or "",
+                "action": finding.action or "none",
+                "owner": finding.owner or "node",
+                **_subject(finding),
+            },
+            EXIT_STATUS[finding.verdict],
+        )
+        for finding in report.findings
+        if finding.verdict in (Verdict.WARN, Verdict.FAIL)
+    ]
+
+
+def _subject(finding: Finding) -> dict[str, str]:
+    """Return ``gpu:A``, ``pair:A-B`` and ``link:A`` as labels; Prometheus omits an empty one."""
+    kind, _, name = finding.subject.partition(":")
     first, _, second = name.partition("-") if kind == "pair" else (name, "", "")
     link = name if kind == "link" else ""
-    other = subject if kind not in ("host", "gpu", "pair", "link") else ""
-    gpu = first if kind in ("gpu", "pair") else ""
-    return {"gpu": gpu, "peer": second, "link": link, **({"subject": other} if other else {})}
+    other = finding.subject if kind not in ("host", "gpu", "pair", "link") else ""
+    of_gpu = kind in ("gpu", "pair")
+    return {
+        **_gpu(finding.gpu_index if of_gpu else None, finding.gpu_uuid if of_gpu else None, first if of_gpu else None),
+        "peer": second,
+        "peer_gpu": _number(finding.peer_index),
+        "link": link,
+        **({"subject": other} if other else {}),
+    }
+
+
+def _gpu(index: int | None, uuid: str | None, bus_id: str | None) -> dict[str, str]:
+    """Return the labels of one GPU as dcgm-exporter has them; empty where they are not known."""
+    domain, colon, place = (bus_id or "").partition(":")
+    if colon and place:
+        bus_id = f"{domain.rjust(8, '0')}:{place}".upper()
+    return {"gpu": _number(index), "UUID": uuid or "", "pci_bus_id": bus_id or ""}
+
+
+def _number(index: int | None) -> str:
+    return "" if index is None else str(index)
 
 
 def _topology(topology: Topology) -> Iterator[Family]:
@@ -93,9 +137,17 @@ def _topology(topology: Topology) -> Iterator[Family]:
     yield Family("gpucheck_gpus", "GPUs that NVML shows.", [({}, len(gpus))])
     yield Family(
         "gpucheck_gpu_info",
-        "A GPU by bus id, with what else it is called.",
+        "A GPU, with what else it is called.",
         [
-            ({"gpu": gpu.pci_bus_id or "", "index": str(gpu.index), "name": gpu.name or "", "uuid": gpu.uuid or ""}, 1)
+            (
+                {
+                    **_gpu(gpu.index, gpu.uuid, gpu.pci_bus_id),
+                    "index": str(gpu.index),
+                    "name": gpu.name or "",
+                    "uuid": gpu.uuid or "",
+                },
+                1,
+            )
             for gpu in gpus
         ],
     )
@@ -111,22 +163,34 @@ def _topology(topology: Topology) -> Iterator[Family]:
         "Lanes that both ends of the link allow.",
         [(labels, link.max_width) for labels, link in ends if link.max_width],
     )
-    bus_ids = {f"GPU{gpu.index}": gpu.pci_bus_id or f"GPU{gpu.index}" for gpu in gpus}
-    links = dict.fromkeys(bus_ids.values(), 0)
+    links = {f"GPU{gpu.index}": 0 for gpu in gpus}
     for bundle in topology.wiring.nvlinks if topology.wiring else ():
         for end in (bundle.a, bundle.b):
-            if end in bus_ids:
-                links[bus_ids[end]] += bundle.links
+            if end in links:
+                links[end] += bundle.links
     yield Family(
         "gpucheck_nvlink_active_links",
         "NVLinks of a GPU that are up.",
-        [({"gpu": gpu}, count) for gpu, count in links.items()] if any(links.values()) else [],
+        [(_gpu(gpu.index, gpu.uuid, gpu.pci_bus_id), links[f"GPU{gpu.index}"]) for gpu in gpus]
+        if any(links.values())
+        else [],
     )
 
 
 def _copies(found: Copies) -> Iterator[Family]:
-    names = [device.bus_id or str(device.index) for device in found.devices]
-    ends = [({"gpu": names[p.src], "peer": names[p.dst], "path": p.cls or "?"}, p) for p in found.pairs]
+    devices = found.devices
+    ends = [
+        (
+            {
+                **_gpu(devices[p.src].index, devices[p.src].uuid, devices[p.src].bus_id),
+                "peer": devices[p.dst].bus_id or str(devices[p.dst].index),
+                "peer_gpu": str(devices[p.dst].index),
+                "path": p.cls or "?",
+            },
+            p,
+        )
+        for p in found.pairs
+    ]
     rates = [(labels, p.measured.gb_s * GB) for labels, p in ends if p.measured is not None]
     yield Family("gpucheck_p2p_bandwidth_bytes_per_second", "Copies from gpu to peer, one direction, median.", rates)
     yield Family(

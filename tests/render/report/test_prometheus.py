@@ -24,7 +24,7 @@ def samples(text):
 def values(text, name):
     """Labels without the simulated one -> value."""
     return {
-        tuple(sorted((k, v) for k, v in s.labels.items() if v and k != "simulated")): s.value
+        tuple(sorted((k, v) for k, v in s.labels.items() if v and k not in ("simulated", "Hostname"))): s.value
         for s in samples(text)
         if s.name == name
     }
@@ -80,8 +80,8 @@ def test_the_worst_verdict_of_a_check_about_a_subject_counts():
     status = values(text, "gpucheck_check_status")
 
     assert status == {
-        (("check", "xid"), ("gpu", "0000:01:00.0")): 2,
-        (("check", "p2p"), ("gpu", "0000:01:00.0"), ("peer", "0000:02:00.0")): 3,
+        (("check", "xid"), ("pci_bus_id", "00000000:01:00.0")): 2,
+        (("check", "p2p"), ("pci_bus_id", "00000000:01:00.0"), ("peer", "0000:02:00.0")): 3,
         (("check", "pcie"), ("link", "0000:17:00.0")): 1,
         (("check", "driver"),): 0,
     }
@@ -91,8 +91,13 @@ def test_the_worst_verdict_of_a_check_about_a_subject_counts():
 
 def test_measurements_are_in_base_units():
     text = to_prometheus(REPORTS["sick"])
-    first, second = (gpu.pci_bus_id for gpu in REPORTS["sick"].topology.gpus[:2])
-    pair = (("gpu", first), ("path", "NV18"), ("peer", second))
+    second = REPORTS["sick"].topology.gpus[1].pci_bus_id
+    names = ("gpucheck_p2p_bandwidth_bytes_per_second", "gpucheck_p2p_bandwidth_ratio", "gpucheck_p2p_latency_seconds")
+    (pair, *_) = (
+        labels
+        for labels in values(text, names[0])
+        if {("gpu", "0"), ("peer", second), ("peer_gpu", "1"), ("path", "NV18")} <= set(labels)
+    )
 
     assert values(text, "gpucheck_p2p_bandwidth_bytes_per_second")[pair] == 190e9
     assert values(text, "gpucheck_p2p_bandwidth_ratio")[pair] == 0.497
@@ -117,3 +122,37 @@ def test_any_string_of_a_host_stays_a_label(subject, check):
     text = to_prometheus(report(finding(check, f"gpu:{subject}"), host=subject))
 
     assert len([s for s in samples(text) if s.name == "gpucheck_check_status"]) == 1
+
+
+# As dcgm-exporter prints it: its labels and their form, https://github.com/NVIDIA/dcgm-exporter.
+DCGM = (
+    'DCGM_FI_DEV_GPU_TEMP{gpu="2",UUID="GPU-2",pci_bus_id="00000000:4C:00.0",device="nvidia2",'
+    'modelName="NVIDIA H100 80GB HBM3",Hostname="node07"} 31\n'
+)
+
+
+@pytest.mark.parametrize("label", ["gpu", "UUID", "pci_bus_id", "Hostname"])
+def test_every_label_of_a_gpu_joins_with_dcgm_exporter(label):
+    about = finding("xid", "gpu:0000:4c:00.0", gpu_index=2, gpu_uuid="GPU-2", action="reset-gpu", owner="node")
+    ours = samples(to_prometheus(report(about, host="node07")))
+    (theirs,) = samples(DCGM)
+
+    for name in ("gpucheck_check_status", "gpucheck_finding_status"):
+        (one,) = (sample for sample in ours if sample.name == name)
+        assert one.labels[label] == theirs.labels[label]
+
+
+def test_every_metric_of_a_gpu_has_the_same_labels():
+    for name in ("gpucheck_gpu_info", "gpucheck_p2p_bandwidth_bytes_per_second"):
+        found = [s.labels for s in samples(to_prometheus(sick())) if s.name == name]
+        assert found
+        assert all({"gpu", "UUID", "pci_bus_id", "Hostname"} <= labels.keys() for labels in found)
+        assert {labels["gpu"] for labels in found} <= {str(index) for index in range(8)}
+
+
+def test_what_is_wrong_has_its_cause_and_action():
+    text = to_prometheus(report(finding(action="reset-gpu", owner="node"), passed(), skipped()))
+    (labels,) = values(text, "gpucheck_finding_status")
+
+    wanted = {"check": "nvlink", "cause": "nvlink-down", "action": "reset-gpu", "owner": "node"}
+    assert dict(labels) | wanted == dict(labels)

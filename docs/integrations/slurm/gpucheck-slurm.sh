@@ -1,0 +1,152 @@
+#!/bin/sh
+# What gpucheck-prolog, gpucheck-epilog and gpucheck-health share; install it beside them.
+#
+# gpucheck verify --format slurm prints a line for the verdict, a line for each finding, and "end":
+#   gpucheck.slurm/1 fail 1
+#   fail node reset-gpu gpucheck:nvlink-down g2 17/18 reset-gpu
+#   end
+# A node is changed for a complete answer only, whose verdict is that of the exit status (0 to 3).
+# The scripts that read it use what is set here:
+# shellcheck disable=SC2034
+# Slurm runs a prolog and an epilog without PATH.
+PATH=${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
+export PATH
+policy=${GPUCHECK_SLURM_POLICY:-/etc/gpucheck/slurm-policy}
+node=${SLURMD_NODENAME:-$(hostname -s)}
+me=${0##*/}
+what=nothing verdict=none unknowns=0 undrain=no percent=0 never='' reason=''
+drained=no comment='' why=''
+
+# One line of printable ASCII, 200 characters at most.
+tell() {
+    printf '%s: %s: %s\n' "$me" "$node" "$(printf '%s' "$1" | LC_ALL=C tr -c '\040-\176' '?' | cut -c 1-200)" >&2
+}
+
+# Runs gpucheck and applies the policy: sets verdict, unknowns, what (drain, down, comment, nothing), reason, undrain,
+# never and percent. Returns 1 without a complete answer or a complete policy. At most 64 KiB of the answer are read;
+# the exit status is appended, so that a line without its end is seen.
+check_node() {
+    if ! [ -r "$policy" ]; then
+        tell "left as it is: no policy $policy"
+        return 1
+    fi
+    answer=$({ timeout --kill-after=5 50 gpucheck verify --level quick --format slurm "$@"; printf 'status %s\n' "$?"; } | head -c 65536)
+    status=${answer##*status }
+    case $status in *[!0-9]* | '') status=unknown ;; esac
+    # shellcheck disable=SC2016
+    decision=$(printf '%s\n' "$answer" | LC_ALL=C awk -v status="$status" '
+        function fail(words) { if (wrong == "") wrong = words }
+        function rank(word) { return word in ranks ? ranks[word] : -1 }
+        BEGIN {
+            ranks["nothing"] = 0; ranks["comment"] = 1; ranks["drain"] = 2; ranks["down"] = 3
+            split("pass warn fail unknown", verdicts); best = 0; most = 1; undrain = "no"; percent = -1
+            if (status !~ /^[0-3]$/) fail("no verdict (exit status " status ")")
+        }
+        file == "policy" {
+            sub(/\r$/, "")
+            if ($0 ~ /^[ \t]*(#|$)/) next
+            bad = "policy, line " FNR ": not understood: " $0
+            if (($1 == "cause" || $1 == "owner" || $1 == "action") && NF == 3 && rank($3) >= 0) {
+                key[++rules] = $1; value[rules] = $2; does[rules] = $3
+            } else if ($1 == "warnings" && NF == 2 && rank($2) >= 0) most = rank($2)
+            else if ($1 == "undrain" && NF == 2 && ($2 == "yes" || $2 == "no")) undrain = $2
+            else if ($1 == "undrain-never") { for (i = 2; i <= NF; i++) never = never "," $i }
+            else if ($1 == "max-drained-percent" && NF == 2 && $2 ~ /^[0-9]+$/ && $2 <= 100) percent = $2
+            else fail(bad)
+            next
+        }
+        { line[++n] = $0 }
+        n == 1 { if (NF == 3 && $1 == "gpucheck.slurm/1" && $3 ~ /^[0-9]+$/) { verdict = $2; count = $3 } next }
+        n > 1 && n <= count + 1 {
+            if ($0 !~ /^(fail|warn|unknown) (node|user|site) [a-z-]+ gpucheck:[a-z0-9-]+ [A-Za-z0-9,.\/+ -]+$/ || length($0) > 200) broken = 1
+            said[$1]++
+            cause = substr($4, 10)
+            does_this = "nothing"
+            for (i = 1; i <= rules; i++)
+                if ((key[i] == "cause" && value[i] == cause) || (key[i] == "owner" && value[i] == $2) || (key[i] == "action" && value[i] == $3)) { does_this = does[i]; break }
+            this = rank(does_this)
+            if ($1 == "unknown") this = 0
+            if ($1 == "warn" && this > most) this = most
+            if (this > best) { best = this; reason = $0; sub(/^[^ ]+ [^ ]+ [^ ]+ /, "", reason) }
+        }
+        END {
+            whole = n == count + 3 && line[count + 2] == "end" && line[n] == "status " status && !broken
+            if (!whole || verdict != verdicts[status + 1] || (verdict == "pass" && count > 0) || ((verdict == "warn" || verdict == "fail") && !said[verdict]) || (verdict != "fail" && said["fail"])) fail("no verdict (exit status " status ")")
+            if (percent < 0) fail("policy: max-drained-percent is missing")
+            if (wrong != "") { print "wrong " wrong; exit }
+            for (word in ranks) if (ranks[word] == best) what = word
+            print what, verdict, said["unknown"] + 0, undrain, percent, (never == "" ? "," : never ","), reason
+        }' file=policy "$policy" file=answer -)
+    case $decision in
+    'wrong '*)
+        tell "left as it is: ${decision#wrong }: $(printf '%s' "$answer" | head -n 1)"
+        return 1
+        ;;
+    '')
+        tell "left as it is: the policy could not be applied"
+        return 1
+        ;;
+    esac
+    # shellcheck disable=SC2034
+    read -r what verdict unknowns undrain percent never reason <<EOF
+$decision
+EOF
+}
+
+# Sets drained (no, here: by these scripts, elsewhere), and its reason (why) and comment.
+read_node() {
+    shown=$(scontrol show node "$node" --oneliner 2>/dev/null)
+    why=$(printf '%s' "$shown" | sed -n 's/.* Reason=//p' | sed 's/ Comment=.*//' | head -n 1)
+    comment=$(printf '%s' "$shown" | sed -n 's/.* Comment=//p' | sed 's/ Reason=.*//' | head -n 1)
+    state=$(printf '%s' "$shown" | sed 's/ Reason=.*//; s/ Comment=.*//' | sed -n 's/.* State=\([^ ]*\).*/\1/p' | head -n 1)
+    case $state in
+    '') drained=unknown ;;
+    *DRAIN*) case $why in gpucheck:*) drained=here ;; *) drained=elsewhere ;; esac ;;
+    *DOWN*) case $why in gpucheck:*) drained=here ;; esac ;;
+    esac
+}
+
+# Whether this node may be among those that gpucheck drains; $1 is "before" or "after" it was drained.
+within_share() {
+    # shellcheck disable=SC2016
+    room=$(scontrol show nodes --oneliner 2>/dev/null | LC_ALL=C awk -v me="$node" -v percent="$percent" -v when="$1" '
+        /^NodeName=/ {
+            total++
+            name = substr($1, 10)
+            ours = $0 ~ / State=[^ ]*(DRAIN|DOWN)/ && $0 ~ / Reason=gpucheck:/
+            if (ours && name != me) { others++; if (name < me) first++ }
+        }
+        END {
+            allowed = int(total * percent / 100)
+            if (allowed < 1) allowed = 1
+            # Several nodes may have drained themselves at the same time: the first by name stay drained.
+            print total == 0 ? "unknown" : (when == "before" ? others : first) + 1 <= allowed ? "yes" : "no"
+        }')
+    [ "$room" = yes ]
+}
+
+# Drains this node for $reason, as State $1. Returns 1 if it was not drained.
+drain_node() {
+    if [ "$drained" = here ]; then
+        # sinfo and scontrol show the user and the time behind the reason.
+        case $why in "$reason" | "$reason ["*) return 0 ;; esac
+    elif ! within_share before; then
+        tell "not drained: max-drained-percent $percent is reached or the nodes could not be counted: $reason"
+        return 1
+    fi
+    if ! scontrol update NodeName="$node" State="$1" Reason="$reason"; then
+        tell "not drained: scontrol failed: $reason"
+        return 1
+    fi
+    if [ "$drained" != here ] && ! within_share after; then
+        scontrol update NodeName="$node" State=RESUME
+        tell "resumed: other nodes were drained at the same time, more than max-drained-percent $percent: $reason"
+        return 1
+    fi
+}
+
+# Sets the comment of this node, unless it has one of somebody else's.
+comment_node() {
+    case $comment in '' | '(null)' | gpucheck:*) ;; *) return 0 ;; esac
+    [ "$comment" = "$1" ] || [ "$comment$1" = '(null)' ] || scontrol update NodeName="$node" Comment="$1"
+}

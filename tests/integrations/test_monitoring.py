@@ -1,0 +1,122 @@
+"""docs/integrations/prometheus: rules and dashboard read metrics that gpucheck writes, and promtool agrees."""
+
+import json
+import re
+import shutil
+import subprocess
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from gpucheck.render.report.prometheus import to_prometheus
+from tests.render.reports import finding, healthy, report, sick
+
+PAGES = Path(__file__).parents[2] / "docs" / "integrations" / "prometheus"
+RULES = yaml.safe_load((PAGES / "rules.yml").read_text(encoding="utf-8"))
+DASHBOARD = json.loads((PAGES / "dashboard.json").read_text(encoding="utf-8"))
+DCGM = {"DCGM_FI_DEV_GPU_TEMP"}
+PANELS = {"stat", "table", "bargauge", "state-timeline", "timeseries"}
+UNITS = {"short", "s", "percentunit", "celsius"}
+
+
+def written():
+    """Metric -> labels, over reports that have all of them."""
+    found = {}
+    for made in (sick(), healthy(), report(finding())):
+        for family in text_string_to_metric_families(to_prometheus(made)):
+            for sample in family.samples:
+                found.setdefault(sample.name, set()).update(sample.labels)
+    return found
+
+
+METRICS = written()
+RECORDED = {rule["record"] for group in RULES["groups"] for rule in group["rules"] if "record" in rule}
+
+
+def rules():
+    return [rule for group in RULES["groups"] for rule in group["rules"]]
+
+
+def read_by(expression):
+    """The metrics that an expression names."""
+    return set(re.findall(r"\b(?:gpucheck_\w+|gpucheck:[\w:]+|DCGM_\w+)", expression))
+
+
+EXPRESSIONS = [rule["expr"] for rule in rules()]
+EXPRESSIONS += [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_only_metrics_that_are_written_are_read(expression):
+    assert read_by(expression)
+    assert read_by(expression) <= METRICS.keys() | RECORDED | DCGM
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_only_labels_that_are_written_are_read(expression):
+    known = set().union(*METRICS.values()) | {"simulated", "verdict", "status"}
+    matched = set(re.findall(r"(\w+)(?:!=|=~|=)\"", expression))
+    grouped = {name for names in re.findall(r"\b(?:by|on) \(([^)]*)\)", expression) for name in names.split(", ")}
+
+    assert matched | grouped <= known
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_a_simulated_host_is_left_out(expression):
+    direct = [name for name in read_by(expression) if name.startswith("gpucheck_")]
+    assert not direct or 'simulated!="true"' in expression
+
+
+def test_every_alert_has_a_severity_a_summary_and_what_to_do():
+    alerts = [rule for rule in rules() if "alert" in rule]
+
+    assert len({alert["alert"] for alert in alerts}) == len(alerts) == 5
+    for alert in alerts:
+        assert alert["labels"]["severity"] in ("warning", "critical")
+        assert alert["annotations"].keys() == {"summary", "description"}
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool: apt-get install prometheus")
+@pytest.mark.parametrize("words", [("check", "rules", "rules.yml"), ("test", "rules", "rules_test.yml")])
+def test_promtool_takes_the_rules_and_they_alert_as_they_should(words, tmp_path):
+    for file in (PAGES / "rules.yml", Path(__file__).with_name("rules_test.yml")):
+        shutil.copy(file, tmp_path)
+    done = subprocess.run(["promtool", *words], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_dashboard_is_one_that_grafana_imports():
+    """The keys of Grafana's dashboard model that a panel needs, and no two panels in one place."""
+    assert {"title", "uid", "schemaVersion", "panels", "templating", "time"} <= DASHBOARD.keys()
+    assert "id" not in DASHBOARD  # Grafana gives it
+    panels = DASHBOARD["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    for panel in panels:
+        assert panel["type"] in PANELS
+        assert panel["fieldConfig"]["defaults"]["unit"] in UNITS
+        assert panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+        place = panel["gridPos"]
+        assert place.keys() == {"x", "y", "w", "h"}
+        assert place["x"] + place["w"] <= 24
+        assert [target["refId"] for target in panel["targets"]] == ["A"]
+    for one, other in combinations((panel["gridPos"] for panel in panels), 2):
+        apart = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
+        assert apart or one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
+
+
+def test_the_dashboard_has_every_variable_that_it_reads():
+    variables = {variable["name"] for variable in DASHBOARD["templating"]["list"]}
+    used = set(re.findall(r"\$\{?(\w+)", json.dumps(DASHBOARD["panels"]))) - {"__all"}
+
+    assert used == variables == {"datasource", "host"}
+
+
+def test_every_verdict_has_a_word_and_a_colour():
+    mapped = [panel["fieldConfig"]["defaults"]["mappings"] for panel in DASHBOARD["panels"]]
+    (options, *_) = (mapping[0]["options"] for mapping in mapped if mapping)
+
+    assert [options[str(number)]["text"] for number in range(4)] == ["PASS", "WARN", "FAIL", "UNKNOWN"]

@@ -1,0 +1,306 @@
+"""docs/integrations/slurm under a real slurmctld and three slurmd on localhost, which run the scripts themselves.
+
+Needs Slurm's programs, as root: installed, or unpacked with GPUCHECK_SLURM_ROOT naming the directory:
+``apt-get download slurmctld slurmd slurm-client slurm-wlm-basic-plugins libmunge2 libhwloc15``, then
+``dpkg -x FILE DIR`` for each. Nothing is started outside a temporary directory. gpucheck is a stub with an answer for
+each node.
+"""
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.integrations.test_statuses import PAGES
+
+ROOT = Path(os.environ.get("GPUCHECK_SLURM_ROOT", "/"))
+LIBRARIES = ROOT / "usr/lib/x86_64-linux-gnu"
+SEARCH = f"{ROOT}/usr/bin:{ROOT}/usr/sbin:/usr/bin:/bin"
+
+
+def program(name):
+    return shutil.which(f"{name}-wlm", path=SEARCH) or shutil.which(name, path=SEARCH)
+
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        os.geteuid() != 0 or None in map(program, ("slurmctld", "slurmd", "slurmstepd", "scontrol")),
+        reason="needs Slurm and root; see the docstring of the module",
+    ),
+]
+NODES = ("n1", "n2", "n3")
+PASS = "gpucheck.slurm/1 pass 0\nend\n"
+LINK = "gpucheck:nvlink-down g2 17/18 reset-gpu"
+SLOW = "gpucheck:pcie-width-reduced g1 8/16 contact-support"
+FAIL = {
+    reason: f"gpucheck.slurm/1 fail 1\nfail {owner} {reason.split()[-1]} {reason}\nend\n"
+    for reason, owner in ((LINK, "node"), (SLOW, "site"))
+}
+WARN = "gpucheck.slurm/1 warn 1\nwarn node change-setting gpucheck:persistence-off g0-1 change-setting\nend\n"
+STUB = """#!/bin/sh
+cat "{folder}/answers/$SLURMD_NODENAME" || exit 70
+case $(cat "{folder}/answers/$SLURMD_NODENAME") in *" fail "*) exit 2 ;; *" warn "*) exit 1 ;; esac
+"""
+# As a site would write it where gpucheck is not in a directory of the system.
+WRAPPER = """#!/bin/sh
+echo "${{SLURMD_NODENAME:-no name}}" >>"{folder}/{name}.runs"
+export PATH="{folder}/bin:{search}" LD_LIBRARY_PATH="{libraries}" SLURM_CONF="{folder}/slurm.conf"
+export GPUCHECK_SLURM_POLICY="{folder}/policy"
+exec "{page}" 2>>"{folder}/{name}.log"
+"""
+CONF = """
+ClusterName=gpucheck
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={ports[0]}
+AuthType=auth/none
+CredType=cred/none
+SlurmUser=root
+SlurmdUser=root
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/%n.log
+PluginDir={libraries}/slurm-wlm
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+AccountingStorageType=accounting_storage/none
+JobAcctGatherType=jobacct_gather/none
+Prolog={folder}/gpucheck-prolog
+PrologFlags=Alloc
+Epilog={folder}/gpucheck-epilog
+HealthCheckProgram={folder}/gpucheck-health
+HealthCheckInterval=2
+HealthCheckNodeState=IDLE,CYCLE
+NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=1
+NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=1
+NodeName=n3 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[3]} CPUs=1
+PartitionName=p Nodes=ALL Default=YES MaxTime=10 State=UP
+"""
+
+
+def free_ports(count):
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+class Cluster:
+    """A controller and three nodes in one directory."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.environment = {
+            "PATH": SEARCH,
+            "LD_LIBRARY_PATH": f"{LIBRARIES}/slurm-wlm:{LIBRARIES}",
+            "SLURM_CONF": str(folder / "slurm.conf"),
+        }
+        self.daemons = []
+
+    def write(self):
+        host = socket.gethostname().partition(".")[0]
+        for name in ("state", "answers", "bin", *NODES):
+            (self.folder / name).mkdir()
+        (self.folder / "slurm.conf").write_text(
+            CONF.format(folder=self.folder, host=host, ports=free_ports(4), libraries=LIBRARIES)
+        )
+        policy = (PAGES / "slurm/gpucheck-policy").read_text()
+        (self.folder / "policy").write_text(policy.replace("max-drained-percent 10", "max-drained-percent 40"))
+        programs = {"bin/gpucheck": STUB.format(folder=self.folder)}
+        for name in ("gpucheck-prolog", "gpucheck-epilog", "gpucheck-health"):
+            programs[name] = WRAPPER.format(
+                folder=self.folder,
+                name=name,
+                search=SEARCH,
+                libraries=self.environment["LD_LIBRARY_PATH"],
+                page=PAGES / "slurm" / name,
+            )
+        for name, text in programs.items():
+            (self.folder / name).write_text(text)
+            (self.folder / name).chmod(0o755)
+        for node in NODES:
+            self.answers(node, PASS)
+
+    def start(self):
+        commands = [[program("slurmctld"), "-D"]]
+        commands += [[program("slurmd"), "-D", "-N", node, "-d", program("slurmstepd")] for node in NODES]
+        for number, command in enumerate(commands):
+            out = (self.folder / f"{number}.out").open("w")
+            self.daemons.append(subprocess.Popen(command, env=self.environment, stdout=out, stderr=out))
+        self.until(lambda: all(self.state(node) == "IDLE" for node in NODES), 60)
+
+    def stop(self):
+        for daemon in reversed(self.daemons):
+            daemon.terminate()
+        for daemon in self.daemons:
+            end = time.monotonic() + 20
+            while daemon.poll() is None and time.monotonic() < end:
+                time.sleep(0.1)
+            daemon.kill()
+            daemon.wait()
+
+    def ask(self, *words):
+        done = subprocess.run(words, env=self.environment, capture_output=True, text=True, check=False, timeout=60)
+        return done.stdout
+
+    def answers(self, node, text):
+        """What gpucheck prints on a node from now on; replaced at once."""
+        new = self.folder / "answers" / f".{node}"
+        new.write_text(text)
+        new.replace(self.folder / "answers" / node)
+
+    def line(self, node):
+        return self.ask("scontrol", "show", "node", node, "--oneliner")
+
+    def state(self, node):
+        found = re.search(r" State=(\S+)", self.line(node))
+        return found[1] if found else None
+
+    def reason(self, node):
+        found = re.search(r" Reason=(.*?)(?: \[|$)", self.line(node))
+        return found[1] if found else None
+
+    def until(self, condition, seconds=30):
+        """The health check runs every two seconds."""
+        end = time.monotonic() + seconds
+        while not condition():
+            logs = "".join(path.read_text() for path in self.folder.glob("*.out"))
+            assert time.monotonic() < end, "\n".join((*map(self.line, NODES), logs[-3000:]))
+            time.sleep(0.2)
+
+    def runs(self, script):
+        path = self.folder / f"{script}.runs"
+        return path.read_text().split() if path.exists() else []
+
+    def log(self, script):
+        path = self.folder / f"{script}.log"
+        return path.read_text() if path.exists() else ""
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory):
+    cluster = Cluster(tmp_path_factory.mktemp("slurm"))
+    cluster.write()
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+def test_the_health_check_drains_with_the_cause_and_resumes(slurm):
+    slurm.answers("n1", FAIL[LINK])
+    slurm.until(lambda: slurm.state("n1") == "IDLE+DRAIN")
+    assert slurm.reason("n1") == LINK
+    shown = slurm.ask("sinfo", "-R", "--noheader")
+    assert shown.startswith(LINK[:20])
+    assert set(NODES) <= set(slurm.runs("gpucheck-health"))
+
+    slurm.answers("n1", PASS)
+    slurm.until(lambda: slurm.state("n1") == "IDLE")
+
+
+def test_an_administrators_drain_stays(slurm):
+    slurm.ask("scontrol", "update", "NodeName=n3", "State=DRAIN", "Reason=broken fan")
+    before = len(slurm.runs("gpucheck-health"))
+    slurm.until(lambda: slurm.runs("gpucheck-health")[before:].count("n3") >= 2)
+    assert (slurm.state("n3"), slurm.reason("n3")) == ("IDLE+DRAIN", "broken fan")
+
+    slurm.answers("n3", FAIL[LINK])
+    before = len(slurm.runs("gpucheck-health"))
+    slurm.until(lambda: slurm.runs("gpucheck-health")[before:].count("n3") >= 2)
+    assert slurm.reason("n3") == "broken fan"
+    slurm.answers("n3", PASS)
+    slurm.ask("scontrol", "update", "NodeName=n3", "State=RESUME")
+    slurm.until(lambda: slurm.state("n3") == "IDLE")
+
+
+def test_a_warning_is_a_comment_and_goes_again(slurm):
+    slurm.answers("n2", WARN)
+    slurm.until(lambda: "Comment=gpucheck:persistence-off g0-1 change-setting" in slurm.line("n2"))
+    assert slurm.state("n2") == "IDLE"
+
+    slurm.answers("n2", PASS)
+    slurm.until(lambda: "Comment=" not in slurm.line("n2"))
+
+
+def test_at_most_the_share_of_the_policy_is_drained(slurm):
+    """40 % of three nodes is one."""
+    slurm.answers("n1", FAIL[LINK])
+    slurm.until(lambda: slurm.state("n1") == "IDLE+DRAIN")
+    slurm.answers("n2", FAIL[SLOW])
+    slurm.until(lambda: "n2: not drained: max-drained-percent 40 is reached" in slurm.log("gpucheck-health"))
+    assert slurm.state("n2") == "IDLE"
+
+    slurm.answers("n1", PASS)
+    slurm.until(lambda: slurm.state("n2") == "IDLE+DRAIN")
+    assert slurm.reason("n2") == SLOW
+    slurm.answers("n2", PASS)
+    slurm.until(lambda: slurm.state("n2") == "IDLE")
+
+
+@pytest.fixture
+def without_health_check(slurm):
+    """The prolog and the epilog alone: the health check would be first."""
+    health = slurm.folder / "gpucheck-health"
+    text = health.read_text()
+    health.write_text("#!/bin/sh\n")
+    time.sleep(3)
+    yield slurm
+    health.write_text(text)
+
+
+def submit(slurm, node, script="true"):
+    job = slurm.folder / "job"
+    job.write_text(f"#!/bin/sh\n{script}\n")
+    out = f"--output={slurm.folder}/job.out"
+    return slurm.ask("sbatch", "--parsable", "--requeue", "-w", node, out, str(job)).strip()
+
+
+def job_state(slurm, job):
+    found = re.search(r"JobState=(\S+)", slurm.ask("scontrol", "show", "job", job))
+    return found[1] if found else None
+
+
+def test_the_prolog_drains_with_our_reason_and_the_job_is_queued_again(without_health_check):
+    slurm = without_health_check
+    slurm.answers("n1", FAIL[LINK])
+    job = submit(slurm, "n1", "touch started")
+    slurm.until(lambda: "DRAIN" in (slurm.state("n1") or ""))
+    slurm.until(lambda: job_state(slurm, job) == "PENDING")
+
+    assert "n1" in slurm.runs("gpucheck-prolog")
+    assert slurm.reason("n1") == LINK  # not Slurm's "Prolog error"
+    slurm.ask("scancel", job)
+    slurm.answers("n1", PASS)
+    slurm.ask("scontrol", "update", "NodeName=n1", "State=RESUME")
+    slurm.until(lambda: slurm.state("n1") == "IDLE", 60)
+
+
+def test_the_epilog_drains_after_the_job_that_broke_a_gpu(without_health_check):
+    slurm = without_health_check
+    answer = slurm.folder / "answers" / "n2"
+    text = FAIL[LINK].replace("\n", "\\n")
+    job = submit(slurm, "n2", f"printf '{text}' >{answer}")
+    slurm.until(lambda: slurm.state("n2") == "IDLE+DRAIN", 60)
+
+    assert slurm.reason("n2") == LINK
+    assert job_state(slurm, job) == "COMPLETED"
+    slurm.answers("n2", PASS)
+    slurm.ask("scontrol", "update", "NodeName=n2", "State=RESUME")
+    slurm.until(lambda: slurm.state("n2") == "IDLE")

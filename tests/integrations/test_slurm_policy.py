@@ -1,0 +1,263 @@
+"""docs/integrations/slurm: one policy file decides what is done to a node, and how many nodes at most."""
+
+import re
+import subprocess
+
+import pytest
+
+from gpucheck.knowledge import causes
+from gpucheck.knowledge.actions import actions
+from tests.integrations.test_statuses import GPUCHECK, PAGES, RESUME
+
+SLURM = PAGES / "slurm"
+POLICY = (SLURM / "gpucheck-policy").read_text(encoding="utf-8")
+# $NODES has the line of each node; an update changes the lines of this node, as slurmctld does.
+SCONTROL = """#!/bin/sh
+if [ "$1 $2" = "show node" ]; then grep "^NodeName=$3 " "$NODES"; exit; fi
+if [ "$1 $2" = "show nodes" ]; then [ -z "${REFUSED:-}" ] || exit 1; cat "$NODES"; exit; fi
+echo "$@" >>"$NOTES"
+[ -z "${FAILS:-}" ] || exit 1
+for word in "$@"; do
+    case $word in
+    State=RESUME) sed -i "s/^\\(NodeName=n5\\) State=[^ ]*.*/\\1 State=IDLE/" "$NODES" ;;
+    State=*) state=${word#State=} ;;
+    Reason=*) sed -i "s|^\\(NodeName=n5\\) State=[^ ]*.*|\\1 State=IDLE+$state $word|" "$NODES" ;;
+    esac
+done
+[ -z "${MEANWHILE:-}" ] || echo "$MEANWHILE" >>"$NODES"
+"""
+TIMED = " [root@2026-11-20T10:00:00]"
+
+
+@pytest.fixture
+def slurm(tmp_path):
+    """Run a script on node n5 with an answer of gpucheck; how it ended, and what scontrol was asked to change."""
+    for name, text in {"gpucheck": GPUCHECK, "scontrol": SCONTROL}.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+
+    def run(script, *findings, verdict="fail", node="State=IDLE", others=(), policy=POLICY, **more):
+        notes, nodes = tmp_path / "notes", tmp_path / "nodes"
+        notes.unlink(missing_ok=True)
+        nodes.write_text("".join(f"NodeName={name} {state}\n" for name, state in (("n5", node), *others)))
+        (tmp_path / "policy").write_text(policy)
+        answer = "\\n".join((f"gpucheck.slurm/1 {verdict} {len(findings)}", *findings, "end", ""))
+        environment = {
+            "PATH": f"{tmp_path}:/usr/bin:/bin",
+            "TEXT": answer,
+            "STATUS": str(("pass", "warn", "fail", "unknown").index(verdict)),
+            "NODES": str(nodes),
+            "NOTES": str(notes),
+            "SLURMD_NODENAME": "n5",
+            "GPUCHECK_SLURM_POLICY": str(tmp_path / "policy"),
+            **more,
+        }
+        done = subprocess.run([SLURM / script], env=environment, capture_output=True, text=True, check=False)
+        return done, notes.read_text() if notes.exists() else ""
+
+    return run
+
+
+def finding(cause="nvlink-down", verdict="fail"):
+    """As gpucheck prints it."""
+    known = causes()[cause]
+    return f"{verdict} {known.owner} {known.action} gpucheck:{cause} g2 {known.action}"
+
+
+def reason(cause):
+    return f"gpucheck:{cause} g2 {causes()[cause].action}"
+
+
+def drain(cause="nvlink-down", state="DRAIN"):
+    return f"update NodeName=n5 State={state} Reason={reason(cause)}\n"
+
+
+def test_the_policy_is_the_table_of_actions():
+    shipped = dict(re.findall(r"^action (\S+) (\S+)$", POLICY, re.M))
+    assert shipped == {name: meaning.slurm for name, meaning in actions().items()}
+
+
+def test_the_policy_names_known_causes_only():
+    named = re.findall(r"^cause (\S+) ", POLICY, re.M)
+    named += re.findall(r"^undrain-never (.*)$", POLICY, re.M)[0].split()
+    assert set(named) <= set(causes())
+
+
+def test_every_cause_that_the_user_owns_leaves_the_node(slurm):
+    for cause, known in causes().items():
+        if known.owner == "user":
+            for script in ("gpucheck-health", "gpucheck-prolog", "gpucheck-epilog"):
+                done, changes = slurm(script, finding(cause))
+                assert (done.returncode, changes) == (0, ""), cause
+
+
+@pytest.mark.parametrize(("script", "status"), [("gpucheck-health", 0), ("gpucheck-prolog", 1), ("gpucheck-epilog", 0)])
+def test_all_three_drain_for_the_same_reason(slurm, script, status):
+    done, changes = slurm(script, finding())
+
+    assert (done.returncode, changes) == (status, drain())
+
+
+def test_only_the_health_check_sets_a_node_down(slurm):
+    assert slurm("gpucheck-health", finding("power-cable-missing"))[1] == drain("power-cable-missing", "DOWN")
+    assert slurm("gpucheck-prolog", finding("power-cable-missing"))[1] == drain("power-cable-missing")
+    assert slurm("gpucheck-epilog", finding("power-cable-missing"))[1] == drain("power-cable-missing")
+
+
+def test_the_first_finding_of_the_hardest_kind_is_the_reason(slurm):
+    found = [finding("persistence-off"), finding("shm-too-small"), finding("pcie-errors"), finding("gpu-lost")]
+
+    assert slurm("gpucheck-health", *found)[1] == drain("pcie-errors")
+
+
+@pytest.mark.parametrize("script", ["gpucheck-health", "gpucheck-prolog", "gpucheck-epilog"])
+def test_the_first_line_that_fits_decides(slurm, script):
+    policy = f"cause nvlink-down nothing\n{POLICY}"
+
+    done, changes = slurm(script, finding(), policy=policy)
+
+    assert (done.returncode, changes) == (0, "")
+
+
+def test_a_warning_drains_only_where_the_policy_has_it(slurm):
+    warning = finding(verdict="warn")
+    noted = f"update NodeName=n5 Comment={reason('nvlink-down')}\n"
+    assert slurm("gpucheck-health", warning, verdict="warn")[1] == noted
+    assert slurm("gpucheck-prolog", warning, verdict="warn")[1] == ""
+    harder = POLICY.replace("warnings comment", "warnings drain")
+    assert slurm("gpucheck-health", warning, verdict="warn", policy=harder)[1] == drain()
+
+
+def test_what_could_not_be_checked_drains_nothing(slurm):
+    done, changes = slurm("gpucheck-health", finding(verdict="unknown"), verdict="unknown")
+    assert (changes, "the verdict is UNKNOWN" in done.stderr) == ("", True)
+    assert slurm("gpucheck-prolog", finding(verdict="unknown"), verdict="unknown")[0].returncode == 0
+
+
+def test_a_comment_of_somebody_else_stays(slurm):
+    warning = finding(verdict="warn")
+    assert slurm("gpucheck-health", warning, verdict="warn", node="State=IDLE Comment=lent")[1] == ""
+    assert slurm("gpucheck-health", verdict="pass", node="State=IDLE Comment=lent")[1] == ""
+    assert slurm("gpucheck-health", verdict="pass", node="State=IDLE Comment=gpucheck:x")[1].endswith(" Comment=\n")
+
+
+# scontrol show node --oneliner of Slurm 22.05.8: the comment stands behind the reason.
+REAL = (
+    "Arch=x86_64 CoresPerSocket=1  CPUAlloc=0 State=IDLE+DRAIN ThreadsPerCore=1 TmpDisk=0 Weight=1 Owner=N/A "
+    "MCS_label=N/A Partitions=p  BootTime=2026-11-22T13:17:03 ExtSensorsTemp=n/s Reason=gpucheck:nvlink-down g2 17/18 "
+    "reset-gpu [root@2026-11-23T07:11:02] Comment=gpucheck:persistence-off g0-1 change-setting"
+)
+
+
+def test_the_line_of_a_real_slurm_is_read(slurm):
+    resumed = "update NodeName=n5 State=RESUME\n"
+    assert slurm("gpucheck-health", verdict="pass", node=REAL)[1] == f"{resumed}update NodeName=n5 Comment=\n"
+    theirs = REAL.replace("Reason=gpucheck:nvlink-down", "Reason=fan")
+    assert slurm("gpucheck-health", finding(), node=theirs)[1] == ""
+    same = finding("persistence-off", "warn").replace(" g2 ", " g0-1 ")
+    assert slurm("gpucheck-health", same, verdict="warn", node=REAL)[1] == resumed
+
+
+OURS = f"State=IDLE+DRAIN Reason=gpucheck:nvlink-down g2 17/18 reset-gpu{TIMED}"
+
+
+@pytest.mark.parametrize(
+    ("node", "policy", "changes"),
+    [
+        (OURS, POLICY, RESUME.replace("n1", "n5")),
+        (OURS.replace("DRAIN", "DOWN"), POLICY, RESUME.replace("n1", "n5")),
+        (OURS, POLICY.replace("undrain yes", "undrain no"), ""),
+        (OURS.replace("nvlink-down", "data-corruption"), POLICY, ""),
+        ("State=IDLE+DRAIN Reason=broken fan", POLICY, ""),
+        ("State=IDLE+DRAIN Reason=see gpucheck:nvlink-down", POLICY, ""),
+        ("State=DOWN Reason=Not responding", POLICY, ""),
+    ],
+)
+def test_a_healthy_node_is_resumed_as_the_policy_has_it(slurm, node, policy, changes):
+    assert slurm("gpucheck-health", verdict="pass", node=node, policy=policy)[1] == changes
+
+
+def test_a_node_is_not_resumed_while_something_could_not_be_checked(slurm):
+    found = finding("persistence-off", "warn"), finding("gpu-lost", "unknown")
+    done, changes = slurm("gpucheck-health", *found, verdict="warn", node=OURS)
+
+    assert "State=RESUME" not in changes
+    assert "stays drained: 1 checks are UNKNOWN" in done.stderr
+
+
+def test_the_reason_of_a_drained_node_follows_the_cause(slurm):
+    assert slurm("gpucheck-health", finding("gpu-lost"), node=OURS)[1] == drain("gpu-lost")
+    same = f"State=IDLE+DRAIN Reason={reason('nvlink-down')}{TIMED}"
+    assert slurm("gpucheck-health", finding(), node=same)[1] == ""
+
+
+def nodes(drained, healthy, by="gpucheck:gpu-lost"):
+    """Nodes a0, a1, ... that are drained, and z0, z1, ... that are not."""
+    return [
+        *((f"a{i}", f"State=IDLE+DRAIN Reason={by}{TIMED}") for i in range(drained)),
+        *((f"z{i}", "State=ALLOCATED") for i in range(healthy)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("others", "is_drained"),
+    [
+        (nodes(0, 0), True),  # at least one node
+        (nodes(1, 1), False),
+        (nodes(1, 17), False),  # 10 % of 19
+        (nodes(1, 18), True),  # 10 % of 20
+        (nodes(2, 17), False),
+        (nodes(9, 10, by="broken fan"), True),  # what others drained does not count
+    ],
+)
+def test_the_share_of_drained_nodes_is_limited(slurm, others, is_drained):
+    for script, status in (("gpucheck-health", 0), ("gpucheck-prolog", int(is_drained)), ("gpucheck-epilog", 0)):
+        done, changes = slurm(script, finding(), others=others)
+
+        assert (done.returncode, changes) == (status, drain() if is_drained else "")
+        assert ("max-drained-percent 10 is reached" in done.stderr) == (not is_drained)
+
+
+def test_of_nodes_that_drain_at_the_same_time_the_first_by_name_stays(slurm):
+    others = nodes(0, 10)
+    first, last = (f"NodeName={name} State=IDLE+DRAIN Reason=gpucheck:x none" for name in ("n1", "n9"))
+
+    assert slurm("gpucheck-health", finding(), others=others, MEANWHILE=last)[1] == drain()
+    done, changes = slurm("gpucheck-prolog", finding(), others=others, MEANWHILE=first)
+    assert (done.returncode, changes) == (0, drain() + RESUME.replace("n1", "n5"))
+
+
+@pytest.mark.parametrize("more", [{"REFUSED": "yes"}, {"FAILS": "yes"}])
+def test_without_scontrol_the_node_stays_and_the_log_has_the_reason(slurm, more):
+    done, _ = slurm("gpucheck-prolog", finding(), **more)
+
+    assert done.returncode == 0
+    assert "n5: not drained: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("policy", "told"),
+    [
+        (f"{POLICY}\nactoin reboot drain\n", "policy, line "),
+        (f"{POLICY}\ncause x kill\n", "not understood: cause x kill"),
+        (
+            POLICY.replace("max-drained-percent 10", "max-drained-percent 110"),
+            "not understood: max-drained-percent 110",
+        ),
+        (POLICY.replace("max-drained-percent 10", ""), "max-drained-percent is missing"),
+        ("", "max-drained-percent is missing"),
+    ],
+)
+def test_a_policy_that_is_not_understood_changes_no_node(slurm, policy, told):
+    for script in ("gpucheck-health", "gpucheck-prolog", "gpucheck-epilog"):
+        done, changes = slurm(script, finding(), policy=policy)
+
+        assert (done.returncode, changes) == (0, "")
+        assert told in done.stderr
+
+
+def test_without_a_policy_nothing_is_done(slurm):
+    done, changes = slurm("gpucheck-prolog", finding(), GPUCHECK_SLURM_POLICY="/nowhere")
+
+    assert (done.returncode, changes) == (0, "")
+    assert "left as it is: no policy /nowhere" in done.stderr

@@ -1,0 +1,127 @@
+"""Actions: every cause has one and an owner, and every table that translates them knows all of them."""
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from gpucheck.checks.gpu.memory_errors import RECOVERY
+from gpucheck.knowledge import causes
+from gpucheck.knowledge import xid as codes
+from gpucheck.knowledge._load import FOLDER, table
+from gpucheck.knowledge.actions import ACTIONS, Owner, actions, conditions, of_recovery_action, of_step
+from gpucheck.knowledge.causes import Domain
+from gpucheck.model import finding
+
+PAGE = Path(__file__).parents[2] / "docs" / "integrations" / "actions.md"
+NVSENTINEL = {"NONE", "COMPONENT_RESET", "CONTACT_SUPPORT", "RUN_FIELDDIAG", "RESTART_VM", "RESTART_BM", "REPLACE_VM"}
+GPUD = {"IGNORE_NO_ACTION_REQUIRED", "REBOOT_SYSTEM", "HARDWARE_INSPECTION", "CHECK_USER_APP_AND_GPU"}
+STEPS = {"none", "reset the GPU", "restart the node", "open a service request"}
+
+
+def test_a_finding_and_the_tables_have_the_same_words():
+    assert get_args(finding.Action) == ACTIONS
+    assert get_args(finding.Owner) == get_args(Owner)
+
+
+def test_every_action_is_translated_into_words_that_the_others_know():
+    assert set(actions()) == set(ACTIONS)
+    for meaning in actions().values():
+        assert {meaning.nvsentinel, meaning.nvsentinel_vm} <= NVSENTINEL
+        assert meaning.gpud in GPUD
+        assert meaning.health_validation in STEPS
+        assert meaning.nvml is None or meaning.nvml in ("none", *RECOVERY)
+
+
+def test_what_asks_for_nothing_drains_no_node_and_sets_no_condition():
+    for name in ("none", "wait"):
+        assert (actions()[name].slurm, actions()[name].condition) == ("nothing", False)
+    assert all(actions()[name].slurm != "nothing" for name in ACTIONS[2:])
+
+
+@pytest.mark.parametrize("name", ["none", *RECOVERY])
+def test_every_recovery_action_of_nvml_has_an_action(name):
+    assert name in table("actions.yml", type(_table())).recovery_actions
+    assert (of_recovery_action(name) == "none") == (name == "none")
+
+
+def _table():
+    from gpucheck.knowledge import actions as module
+
+    return module._table()
+
+
+def test_a_recovery_action_that_is_newer_than_the_table_needs_a_person():
+    assert of_recovery_action("unknown-9") == "contact-support"
+
+
+def test_every_domain_has_a_condition_and_a_job_sets_none():
+    assert set(conditions()) == set(get_args(Domain))
+    assert conditions()["job"] is None
+    types = [condition for condition in conditions().values() if condition]
+    assert len(set(types)) == len(types)
+    assert all(re.fullmatch(r"Gpu[A-Z][A-Za-z]*Unhealthy|GpuUnhealthy", condition) for condition in types)
+
+
+def test_a_cause_of_a_job_is_the_users_and_no_others_cause_is_a_jobs():
+    for name, cause in causes().items():
+        assert cause.domain != "job" or cause.owner == "user", name
+
+
+def test_hardware_is_not_the_users():
+    for name, cause in causes().items():
+        if cause.action in ("reset-gpu", "reboot", "power-cycle", "replace"):
+            assert cause.owner != "user", name
+
+
+def steps():
+    for row in {id(row): row for row in (*codes.xids().values(), *codes.sxids().values())}.values():
+        yield row.immediate
+    yield from (row.immediate for row in table("nvlink5.yml", codes._Nvlink5).rules)
+    yield from (row.immediate for row in table("xid.yml", codes._Xids).recovery_actions)
+
+
+@pytest.mark.parametrize("text", sorted(set(steps())))
+def test_every_step_of_the_xid_catalogue_has_an_action(text):
+    assert of_step(text) is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "action"),
+    [
+        ("reset the GPU; then contact support", "reset-gpu"),
+        ("reboot the host; then check power, riser and slot; contact support", "reboot"),
+        ("restart the application; then check the application", "none"),
+        ("check the power cables of the board; then contact support", "power-cycle"),
+        ("restart the application, in a guest its virtual machine", "none"),
+    ],
+)
+def test_the_first_step_decides(text, action):
+    assert of_step(text)[0] == action
+
+
+def test_a_step_that_is_not_in_the_table_decides_nothing():
+    assert of_step("call the fire brigade") is None
+
+
+def test_every_table_is_dated_and_has_its_sources():
+    text = (FOLDER / "actions.yml").read_text(encoding="utf-8")
+    assert re.search(r'^as_of: "\d{4}-\d\d-\d\d"$', text, re.M)
+
+
+def test_the_page_has_every_action_with_its_translations():
+    rows = re.findall(r"^\| `([a-z-]+)` \|(.*)\|$", PAGE.read_text(encoding="utf-8"), re.M)
+    found = {name: [cell.strip() for cell in cells.split("|")] for name, cells in rows}
+    for name, meaning in actions().items():
+        vm = meaning.nvsentinel_vm
+        nvsentinel = meaning.nvsentinel if vm == meaning.nvsentinel else f"{meaning.nvsentinel}, in a VM {vm}"
+        assert found[name] == [
+            meaning.means,
+            nvsentinel,
+            meaning.gpud,
+            meaning.health_validation,
+            meaning.nvml or "-",
+            meaning.slurm,
+            "yes" if meaning.condition else "no",
+        ]

@@ -1,0 +1,87 @@
+"""Action and owner of a finding in every form that shows them, and in every command that writes JSON."""
+
+import json
+import subprocess
+import sys
+
+import click
+import pytest
+from lxml import etree
+from msgspec.structs import replace
+
+from gpucheck.knowledge.actions import ACTIONS
+from gpucheck.model import Verdict
+from gpucheck.render import formats
+from tests.render.reports import finding, report
+
+ASKED = {"action": "reset-gpu", "owner": "node"}
+NARROW = ("--simulate", "p100-pcie-x2", "--fault", "pcie-width:gpu=1,width=8")
+
+
+def told(format_, **fields):
+    return click.unstyle(formats.render(report(finding(**{**ASKED, **fields})), format_))
+
+
+def test_text_shows_what_is_asked_and_of_whom():
+    assert "        action    reset-gpu (owner: node)\n" in told("text")
+
+
+def test_html_shows_it():
+    assert "<dt>action</dt><dd>reset-gpu (owner: node)</dd>" in told("html")
+
+
+def test_junit_shows_it():
+    (failure,) = etree.fromstring(told("junit").encode()).iter("failure")
+    assert "action: reset-gpu (owner: node)" in failure.text.splitlines()
+
+
+@pytest.mark.parametrize("format_", ["text", "html", "junit"])
+@pytest.mark.parametrize("fields", [{"action": "none"}, {"action": None}, {"verdict": Verdict.PASS, "action": "none"}])
+def test_nothing_is_shown_where_nothing_is_to_be_done(format_, fields):
+    found = told(format_, **fields)
+    assert "owner:" not in found
+    assert "<dt>action" not in found
+
+
+def test_findings_that_ask_for_different_things_are_two_blocks():
+    one, other = finding(**ASKED), replace(finding(**ASKED), subject="gpu:0000:02:00.0", action="replace", owner="site")
+
+    found = click.unstyle(formats.render(report(one, other), "text"))
+
+    assert found.count("\nFAIL    nvlink") == 2
+
+
+def findings(value):
+    """Every finding anywhere in a document."""
+    if isinstance(value, dict):
+        if {"check", "verdict", "subject"} <= value.keys():
+            yield value
+        for inner in value.values():
+            yield from findings(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from findings(inner)
+
+
+@pytest.mark.parametrize(
+    ("command", "wrong"),
+    [
+        (("verify", "--level", "quick", *NARROW), {("pcie-width-reduced", "contact-support", "site")}),
+        (("topo", *NARROW), {("pcie-width-reduced", "contact-support", "site")}),
+        (("bandwidth", "--level", "quick", *NARROW), {("pcie-width-reduced", "contact-support", "site")}),
+        (("image", "--level", "quick", "--simulate", "p100-pcie-x2"), set()),
+        (("diagnose", "-"), {("gpu-lost", "reboot", "node")}),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_every_finding_of_every_command_has_both(command, wrong):
+    log = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.\n"
+    words = [sys.executable, "-m", "gpucheck", *command, "--format", "json"]
+    done = subprocess.run(words, input=log, capture_output=True, text=True, check=False)
+    found = list(findings(json.loads(done.stdout)))
+
+    assert found
+    assert {one["action"] for one in found} <= set(ACTIONS)
+    assert {one["owner"] for one in found} <= {"node", "user", "site"}
+    bad = {(f["cause"], f["action"], f["owner"]) for f in found if f["verdict"] in ("fail", "warn") and f["cause"]}
+    assert wrong <= bad
