@@ -13,6 +13,7 @@ from pkgutil import iter_modules
 
 import click
 
+from gpucheck import __version__
 from gpucheck.processes.signals import TerminatedError, ended_by_signals
 from gpucheck.processes.streams import STDERR, finish, standard_streams
 
@@ -56,7 +57,7 @@ def _first_line(name: str) -> str:
 
 
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(None, "-V", "--version", package_name="gpucheck")
+@click.version_option(__version__, "-V", "--version")
 def cli() -> None:
     """Check that GPU hosts are ready for multi-GPU training.
 
