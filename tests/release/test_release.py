@@ -89,7 +89,7 @@ def runs(command: Path, environment: dict[str, str]) -> None:
     told = subprocess.run([command, "--version"], env=environment, capture_output=True, text=True, check=False)
     assert (told.returncode, told.stdout, told.stderr) == (0, "gpucheck, version 0.1.0\n", "")
 
-    words = [command, "verify", "--level", "quick", "--format", "json"]
+    words: list[str | Path] = [command, "verify", "--level", "quick", "--format", "json"]
     done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=120)
     report = json.loads(done.stdout)
     assert done.returncode in (0, 1, 2, 3), done.stderr
