@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from gpucheck.cli._completion import FAULT, PROFILE
 from gpucheck.cli._output import OutputFile, Problem, drawing_only, write_result
 from gpucheck.model.verdict import EXIT_STATUS, EXIT_USAGE, Verdict
 from gpucheck.printable import one_line, printable
@@ -90,12 +91,14 @@ def simulation_options(command: F) -> F:
         "--fault",
         "faults",
         multiple=True,
+        shell_complete=FAULT,
         metavar="NAME[:KEY=VALUE,...]",
         help="Inject a fault. Requires --simulate. Repeatable.",
     )(command)
     return click.option(
         "--simulate",
         "profile",
+        shell_complete=PROFILE,
         metavar="PROFILE",
         help="Use a simulated machine: a name from gpucheck profiles, or a profile FILE.yml.",
     )(command)

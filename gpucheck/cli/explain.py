@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import click
 
 from gpucheck.cli._common import Problem
+from gpucheck.cli._completion import EXPLAINED
 
 WIDTH = 100
 # Of the labels of what a diagnosis weighs: the longest is "never explains".
@@ -23,7 +24,7 @@ DETAIL = {
 
 
 @click.command()
-@click.argument("what", nargs=-1, required=True, metavar="CAUSE|CHECK|CODE|LINE")
+@click.argument("what", nargs=-1, required=True, shell_complete=EXPLAINED, metavar="CAUSE|CHECK|CODE|LINE")
 def COMMAND(what: tuple[str, ...]) -> None:  # noqa: N802 - the name the command walk looks for
     """Describe a cause, a check, an error code, or a message of NCCL, CUDA or the kernel.
 

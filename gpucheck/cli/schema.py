@@ -7,11 +7,12 @@ from pathlib import Path
 import click
 
 from gpucheck.cli._common import OutputFile, Problem, write_result
+from gpucheck.cli._completion import DOCUMENT
 from gpucheck.processes.atomic import SHARED
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=DOCUMENT)
 @click.option(
     "-o",
     "--output",
