@@ -11,9 +11,9 @@ from gpucheck import __version__
 from gpucheck.cli._common import (
     OutputFile,
     Problem,
+    Progress,
     note,
     open_host,
-    progress,
     progress_end,
     simulation_options,
     timeout_option,
@@ -150,7 +150,8 @@ def _ask_everything(host: Host) -> None:
     from gpucheck import run
     from gpucheck.run.topology import examine
 
-    run.verify(host, [step for step in run.all_steps() if not step.tags & run.NEEDS_HARDWARE], progress=progress)
+    steps = [step for step in run.all_steps() if not step.tags & run.NEEDS_HARDWARE]
+    run.verify(host, steps, progress=Progress(len(steps)))
     examine(host)
     for path in TEXTS:
         host.read_text(path)

@@ -8,9 +8,9 @@ import click
 
 from gpucheck.cli._common import (
     Problem,
+    Progress,
     open_host,
     output_options,
-    progress,
     progress_end,
     recording_option,
     replay_mark,
@@ -122,7 +122,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         host,
         chosen,
         strict=strict,
-        progress=progress,
+        progress=Progress(len(chosen)),
         comparisons=compared,
         interrupted=write,
         excluded=excluded,
