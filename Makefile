@@ -83,8 +83,9 @@ fuzz: $(VENV)/.test ## hostile input for every reader: SECONDS=60, SEED=number, 
 collection: $(VENV)/.provision ## build/gpucheck-provision-*.tar.gz: the roles and modules for your own playbooks
 	@PATH="$(abspath $(VENV))/bin:$$PATH" playbooks/collection/build build
 
-release: $(VENV)/.provision ## build/release: wheel, collection, hashed requirements and their checksums; KEY=... signs them with gpg
-	@PATH="$(abspath $(VENV))/bin:$$PATH" playbooks/collection/release build/release $(KEY)
+# MACHINE=x86_64: packages for that one. Every file has the date of the commit: the same commit gives the same bytes.
+release: $(VENV)/.provision ## build/release: wheel, sources, .deb, .rpm, collection, man pages, SBOM, checksums; KEY=... signs them with gpg
+	@$(VENV)/bin/python -m release build/release $(if $(KEY),--key $(KEY)) $(if $(MACHINE),--machine $(MACHINE))
 
 images: $(VENV)/.provision ## build the container images (IMAGE=torch-cpu for one)
 	@$(VENV)/bin/gpucheck image build $(IMAGE)

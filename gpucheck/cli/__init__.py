@@ -13,6 +13,7 @@ from pkgutil import iter_modules
 
 import click
 
+from gpucheck import __version__
 from gpucheck.processes.signals import TerminatedError, ended_by_signals
 from gpucheck.processes.streams import STDERR, finish, standard_streams
 
@@ -29,7 +30,7 @@ class Commands(click.Group):
         if cmd_name not in self.list_commands(ctx):
             return None
         command: click.Command = import_module(f"{__name__}.{cmd_name}").COMMAND
-        return command
+        return _with_color(command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -50,13 +51,42 @@ class Commands(click.Group):
             formatter.write_dl(rows)
 
 
+def _set_color(context: click.Context, _parameter: click.Parameter, value: str) -> None:
+    """Decide for this command and those above it, which print its errors; auto leaves what they decided."""
+    above: click.Context | None = context
+    while above is not None and value != "auto":
+        above.color, above = value == "always", above.parent
+
+
+COLOR = click.Option(
+    ["--color"],
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    show_default=True,
+    expose_value=False,
+    is_eager=True,  # before an error of another option is printed
+    callback=_set_color,
+    help="Color the output. auto: on a terminal, unless NO_COLOR is set or TERM is dumb.",
+)
+
+
+def _with_color(command: click.Command) -> click.Command:
+    """The command, and all below it, with --color; it may have it already."""
+    if COLOR not in command.params:
+        command.params.append(COLOR)
+    if isinstance(command, click.Group):
+        for one in command.commands.values():
+            _with_color(one)
+    return command
+
+
 def _first_line(name: str) -> str:
     with (Path(__file__).parent / f"{name}.py").open(encoding="utf-8") as source:
         return source.readline().strip().strip('"')
 
 
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(None, "-V", "--version", package_name="gpucheck")
+@click.version_option(__version__, "-V", "--version")
 def cli() -> None:
     """Check that GPU hosts are ready for multi-GPU training.
 
@@ -74,8 +104,11 @@ def cli() -> None:
       141  the reader of stdout exited first (gpucheck ... | head)
       143  terminated (SIGTERM); verify prints the findings so far
 
-    Only 0 to 3 are verdicts. NO_COLOR=1 and TERM=dumb turn colors off.
+    Only 0 to 3 are verdicts. NO_COLOR=1 and TERM=dumb turn colors off, --color always turns them on.
     """
+
+
+_with_color(cli)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

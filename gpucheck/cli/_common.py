@@ -1,17 +1,16 @@
 """What several commands share: options, the host that they name, and progress."""
 
-import os
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from gpucheck.cli._completion import FAULT, PROFILE
 from gpucheck.cli._output import OutputFile, Problem, drawing_only, write_result
+from gpucheck.cli._progress import Progress, progress_end
 from gpucheck.model.verdict import EXIT_STATUS, EXIT_USAGE, Verdict
-from gpucheck.printable import one_line, printable
-from gpucheck.processes.streams import drawing
+from gpucheck.printable import one_line
 
 if TYPE_CHECKING:
     from gpucheck.model import Host
@@ -21,6 +20,7 @@ __all__ = [
     "EXIT_NOTHING",
     "OutputFile",
     "Problem",
+    "Progress",
     "Renamed",
     "drawing_only",
     "format_option",
@@ -28,7 +28,6 @@ __all__ = [
     "note",
     "open_host",
     "output_options",
-    "progress",
     "progress_end",
     "recording_option",
     "renamed",
@@ -90,12 +89,14 @@ def simulation_options(command: F) -> F:
         "--fault",
         "faults",
         multiple=True,
+        shell_complete=FAULT,
         metavar="NAME[:KEY=VALUE,...]",
         help="Inject a fault. Requires --simulate. Repeatable.",
     )(command)
     return click.option(
         "--simulate",
         "profile",
+        shell_complete=PROFILE,
         metavar="PROFILE",
         help="Use a simulated machine: a name from gpucheck profiles, or a profile FILE.yml.",
     )(command)
@@ -207,20 +208,3 @@ def replay_mark(host: "Host") -> str:
 def note(text: str) -> None:
     """Print one line to stderr."""
     click.echo(one_line(text), err=True)
-
-
-def progress(step: str) -> None:
-    """Name what is being done, on a terminal only."""
-    _replace_line(f"gpucheck: {step} ...")
-
-
-def progress_end() -> None:
-    """Take the name away."""
-    _replace_line("")
-
-
-def _replace_line(text: str) -> None:
-    """Not click.echo: with NO_COLOR it would remove what clears the line."""
-    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
-        drawing(sys.stderr).write(f"\r\033[K{printable(text)}")
-        sys.stderr.flush()

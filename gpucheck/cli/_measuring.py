@@ -4,6 +4,8 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
 
+import click
+
 from gpucheck.cli._common import note
 from gpucheck.processes.streams import drawing
 
@@ -42,7 +44,10 @@ class Display:
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
         columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
-        bar = Progress(*columns, TimeElapsedColumn(), console=Console(file=drawing(self.stream)), transient=True)
+        context = click.get_current_context(silent=True)
+        plain = True if context is not None and context.color is False else None
+        console = Console(file=drawing(self.stream), no_color=plain)
+        bar = Progress(*columns, TimeElapsedColumn(), console=console, transient=True)
         self._bar = self._stack.enter_context(bar)
         self._task = self._bar.add_task("", total=planned.steps)
 

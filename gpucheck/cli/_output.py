@@ -10,6 +10,7 @@ from typing import IO, Any
 
 import click
 
+from gpucheck.cli._width import columns, fitted
 from gpucheck.model.verdict import EXIT_NOT_WRITTEN, EXIT_USAGE
 from gpucheck.processes.atomic import PRIVATE, SHARED, replacing
 
@@ -109,7 +110,8 @@ def write_result(content: str | bytes | Iterable[bytes], output: Path | None, *,
     pieces: Iterable[str | bytes] = (content,) if isinstance(content, str | bytes) else content
     if output is None or is_stdout(output):
         for piece in pieces:
-            click.echo(piece, nl=isinstance(piece, str) and not piece.endswith("\n"))
+            shown = fitted(piece, columns()) if isinstance(piece, str) else piece
+            click.echo(shown, nl=isinstance(piece, str) and not piece.endswith("\n"))
         return
     with _new_file(output, mode) as file:
         for piece in pieces:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from gpucheck.knowledge import Cause
 
 from gpucheck.cli._common import Problem
+from gpucheck.cli._completion import EXPLAINED
 
 WIDTH = 100
 # Of the labels of what a diagnosis weighs: the longest is "never explains".
@@ -27,7 +28,7 @@ DETAIL = {
 
 
 @click.command()
-@click.argument("what", nargs=-1, required=True, metavar="CAUSE|CHECK|CODE|LINE")
+@click.argument("what", nargs=-1, required=True, shell_complete=EXPLAINED, metavar="CAUSE|CHECK|CODE|LINE")
 def COMMAND(what: tuple[str, ...]) -> None:  # noqa: N802 - the name the command walk looks for
     """Describe a cause, a check, an error code, or a message of NCCL, CUDA or the kernel.
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from gpucheck.cli._common import DIRECTORY, OutputFile, Problem, output_options, renamed, separated, strict_option
+from gpucheck.cli._completion import FAULT, PROFILE
 
 FORMATS = ("text", "json", "csv", "parquet", "prometheus", "junit", "html")
 SOURCE = click.Path(path_type=Path, allow_dash=True)
@@ -71,11 +72,19 @@ def report(sources: tuple[Path, ...], **options: object) -> int:
 @click.option(
     "--hosts", type=click.IntRange(1, 1_000_000), default=100, show_default=True, metavar="N", help="Number of hosts."
 )
-@click.option("--profile", default="hgx-h100-x8", show_default=True, metavar="PROFILE", help="Simulated machine.")
+@click.option(
+    "--profile",
+    default="hgx-h100-x8",
+    show_default=True,
+    shell_complete=PROFILE,
+    metavar="PROFILE",
+    help="Simulated machine.",
+)
 @click.option(
     "--fault",
     "faults",
     multiple=True,
+    shell_complete=FAULT,
     metavar="NAME[:KEY=VALUE,...]:WHERE",
     help="Inject a fault. WHERE: 3%, 12 or rack=r007. Also: slow-host, slow-gpu, slow-pair. Repeatable.",
 )

@@ -15,6 +15,7 @@ from gpucheck.cli._common import (
     timeout_option,
     write_result,
 )
+from gpucheck.cli._completion import VARIANT
 from gpucheck.model import EXIT_STATUS, NvmlReading, Verdict, named, with_actions, worst
 from gpucheck.processes.atomic import SHARED
 
@@ -143,7 +144,7 @@ def versions_command(update: bool, indexes: tuple[str, ...], find_links: tuple[s
 
 
 @COMMAND.command("build")
-@click.argument("variants", nargs=-1, metavar="[VARIANT]...")
+@click.argument("variants", nargs=-1, shell_complete=VARIANT, metavar="[VARIANT]...")
 @click.option("--base", metavar="IMAGE", help="Base image instead of the pinned one.")
 @click.option("--index", "indexes", multiple=True, metavar="URL", help="Additional package index. Repeatable.")
 @click.option("--find-links", multiple=True, metavar="DIR|URL", help="Directory of wheels. Repeatable.")
@@ -176,7 +177,7 @@ def build_command(
 
 
 @COMMAND.command("context")
-@click.argument("variant")
+@click.argument("variant", shell_complete=VARIANT)
 @click.option("--base", metavar="IMAGE", help="Base image instead of the pinned one.")
 def context_command(variant: str, base: str | None) -> None:
     """Write the build context of a variant.

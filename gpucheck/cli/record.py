@@ -2,18 +2,18 @@
 
 import sys
 from datetime import datetime, timezone
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from gpucheck import __version__
 from gpucheck.cli._common import (
     OutputFile,
     Problem,
+    Progress,
     note,
     open_host,
-    progress,
     progress_end,
     simulation_options,
     timeout_option,
@@ -94,7 +94,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     host = RecordingHost(open_host(profile, faults, None, deadline_s=timeout))
     _ask_everything(host)
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    kept = encodable(host.recording(version=version("gpucheck"), now=now))
+    kept = encodable(host.recording(version=__version__, now=now))
     if not no_redact:
         kept = _redacted(kept, names, keywords, keyword_file)
     content = encode(kept)
@@ -150,7 +150,8 @@ def _ask_everything(host: Host) -> None:
     from gpucheck import run
     from gpucheck.run.topology import examine
 
-    run.verify(host, [step for step in run.all_steps() if not step.tags & run.NEEDS_HARDWARE], progress=progress)
+    steps = [step for step in run.all_steps() if not step.tags & run.NEEDS_HARDWARE]
+    run.verify(host, steps, progress=Progress(len(steps)))
     examine(host)
     for path in TEXTS:
         host.read_text(path)

@@ -8,19 +8,27 @@ from pathlib import Path
 import click
 
 from gpucheck.cli._common import Problem, no_machine, note, renamed, start_simulation
+from gpucheck.cli._completion import FAULT, PROFILE
 from gpucheck.printable import printable
 
 NOT_FOUND, NOT_RUNNABLE = 127, 126  # as a shell exits
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("--fault", "faults", multiple=True, metavar="NAME[:KEY=VALUE,...]", help="Inject a fault. Repeatable.")
+@click.option(
+    "--fault",
+    "faults",
+    multiple=True,
+    shell_complete=FAULT,
+    metavar="NAME[:KEY=VALUE,...]",
+    help="Inject a fault. Repeatable.",
+)
 @click.option(
     "-o", "--output", "directory", metavar="DIR", help="Create a private machine in DIR instead of using the cache."
 )
 @renamed("--update", "--switch", metavar="DIR", help="Replace the faults of the machine in DIR. Without --fault: none.")
 @click.option("--clear-cache", is_flag=True, help="Remove all cached machines that no process uses.")
-@click.argument("profile", required=False)
+@click.argument("profile", required=False, shell_complete=PROFILE)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def COMMAND(  # noqa: N802 - the name the command walk looks for
     faults: tuple[str, ...],

@@ -8,8 +8,8 @@ import click
 
 from gpucheck.cli._common import (
     Problem,
+    Progress,
     output_options,
-    progress,
     progress_end,
     simulation_options,
     start_simulation,
@@ -159,7 +159,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         _check_data(data)
     except (LookupError, ValueError) as error:
         raise Problem(str(error.args[0])) from error
-    report, trainings = smoke(host, runs, progress)
+    report, trainings = smoke(host, runs, Progress(len(runs)))
     progress_end()
     if timeline is not None:
         _write_timeline(timeline, trainings, simulated=report.simulated)

@@ -7,6 +7,7 @@ import click
 from click.exceptions import Exit
 
 from gpucheck.cli._common import OutputFile, Problem, format_option, note, write_result
+from gpucheck.cli._completion import COMPONENT
 from gpucheck.cli._output import is_stdout
 from gpucheck.cli._stack import (
     EXIT_IMPOSSIBLE,
@@ -103,7 +104,7 @@ def resolve_command(wanted: tuple[str, ...], prefer: str, format_: str, **kind: 
 
 
 @COMMAND.command("explain")
-@click.argument("component", required=False)
+@click.argument("component", required=False, shell_complete=COMPONENT)
 @host_options
 @click.option("--lock", "lock_file", type=ExistingFile, metavar="FILE", help="Explain the versions in a lock file.")
 @click.option("--group", metavar="GROUP", help="Group in the lock file. Requires --lock.")

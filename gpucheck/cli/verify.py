@@ -8,9 +8,9 @@ import click
 
 from gpucheck.cli._common import (
     Problem,
+    Progress,
     open_host,
     output_options,
-    progress,
     progress_end,
     recording_option,
     replay_mark,
@@ -20,6 +20,7 @@ from gpucheck.cli._common import (
     timeout_option,
     write_result,
 )
+from gpucheck.cli._completion import STEP
 from gpucheck.cli._redaction import NO_REDACT
 from gpucheck.model import EXIT_STATUS
 from gpucheck.model.record import RECORD
@@ -38,9 +39,21 @@ if TYPE_CHECKING:
     help="Extent of the run. quick: checks only. standard: also copy and train. full: all training strategies.",
 )
 @click.option(
-    "--only", multiple=True, callback=separated, metavar="NAME|TAG,...", help="Run only these steps. Repeatable."
+    "--only",
+    multiple=True,
+    callback=separated,
+    shell_complete=STEP,
+    metavar="NAME|TAG,...",
+    help="Run only these steps. Repeatable.",
 )
-@click.option("--skip", multiple=True, callback=separated, metavar="NAME|TAG,...", help="Skip these steps. Repeatable.")
+@click.option(
+    "--skip",
+    multiple=True,
+    callback=separated,
+    shell_complete=STEP,
+    metavar="NAME|TAG,...",
+    help="Skip these steps. Repeatable.",
+)
 @click.option(
     "--expect", type=click.Path(path_type=Path), metavar="FILE", help="Compare the host with expectations (YAML)."
 )
@@ -111,7 +124,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         host,
         chosen,
         strict=strict,
-        progress=progress,
+        progress=Progress(len(chosen)),
         comparisons=compared,
         interrupted=write,
         excluded=excluded,

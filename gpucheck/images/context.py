@@ -11,7 +11,7 @@ from gpucheck.images.fill import lock_path
 from gpucheck.images.versions import Base, Variant, Versions, labels, promise, tag, version_text
 from gpucheck.lab.errors import LabError
 from gpucheck.lab.model import fingerprint
-from gpucheck.lab.wheelhouse import own_wheel
+from gpucheck.lab.wheelhouse import OWN_WHEEL, own_wheel
 
 # Libraries that NCCL loads at run time for InfiniBand and RoCE; without them, it uses TCP and reports no error.
 RDMA = ("libibverbs1", "ibverbs-providers", "librdmacm1")
@@ -73,7 +73,7 @@ class Plan:
 
         ``created`` is the time of the build, or SOURCE_DATE_EPOCH for reproducible labels.
         """
-        wheel = next(self.folder.glob("gpucheck-*.whl"))
+        wheel = next(self.folder.glob(OWN_WHEEL))
         build = {
             "gpucheck": wheel.name.split("-")[1],
             "fingerprint": self.fingerprint(),

@@ -13,6 +13,8 @@ from gpucheck.lab.system import run, say
 
 TORCH = "2.13.0"
 CONSTRAINTS = "constraints.txt"
+DISTRIBUTION = "gpucheck_cluster"  # as file names spell it
+OWN_WHEEL = f"{DISTRIBUTION}-*.whl"
 HINT = "check that pip reaches its package index (pip config list, pip download numpy); then run this again"
 
 
@@ -47,7 +49,7 @@ def own_wheel(root: Path, folder: Path) -> Path:
     """gpucheck's wheel, built again only when its sources have changed."""
     parts = [root / name for name in ("pyproject.toml", "gpucheck", "README.md", "LICENSE") if (root / name).exists()]
     stamp, stamp_file = fingerprint(parts), folder / "gpucheck.stamp"
-    wheels = sorted(folder.glob("gpucheck-*.whl"))
+    wheels = sorted(folder.glob(OWN_WHEEL))
     if len(wheels) == 1 and stamp_file.exists() and stamp_file.read_text() == stamp:
         return wheels[0]
     say("building gpucheck's wheel")
@@ -78,7 +80,7 @@ def own_wheel(root: Path, folder: Path) -> Path:
 
 
 def dependencies(root: Path, folder: Path, wheel: Path, python: str) -> None:
-    """Download everything that gpucheck[torch] needs for one Python version, drop what none needs any more."""
+    """Download everything that gpucheck and torch need for one Python version, drop what none needs any more."""
     constraints = root / CONSTRAINTS
     limits: list[str | Path] = ["--constraint", constraints] if constraints.exists() else []
     stamp = fingerprint([root / "pyproject.toml", TORCH, python, *([constraints] if limits else [])])
@@ -100,13 +102,13 @@ def dependencies(root: Path, folder: Path, wheel: Path, python: str) -> None:
         # What an earlier download left is taken from there.
         near: list[str | Path] = ["--find-links", folder]
         run([*download, *near, *limits, f"{wheel}[torch]", torch, "pip", "setuptools"], what=what, hint=HINT)
-        names = sorted(path.name for path in fresh.glob("*.whl") if not path.name.startswith("gpucheck-"))
+        names = sorted(path.name for path in fresh.glob("*.whl") if not path.name.startswith(f"{DISTRIBUTION}-"))
         for name in names:
             (fresh / name).replace(folder / name)
     stamp_file.write_text("\n".join([stamp, *names]))
     wanted = {name for file in folder.glob("dependencies-*.stamp") for name in file.read_text().splitlines()[1:]}
     for path in folder.glob("*.whl"):
-        if path.name not in wanted and not path.name.startswith("gpucheck-"):
+        if path.name not in wanted and not path.name.startswith(f"{DISTRIBUTION}-"):
             path.unlink()
 
 

@@ -3,11 +3,11 @@
 import platform
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from importlib.metadata import version
 from typing import Any, TypeVar
 
 import msgspec
 
+from gpucheck import __version__
 from gpucheck.host.recording import ReplayHost
 from gpucheck.knowledge import causes
 from gpucheck.model import Finding, Host, NotRecorded, NvmlReading, Report, System, Verdict, named, with_actions, worst
@@ -74,7 +74,7 @@ def report(
     topology = reader.ask(lambda: of(host), None) if reading else None
     nothing: dict[str, str | None] = {}
     nothing_common: dict[str, tuple[str, ...]] = {}
-    known = {"gpucheck": version("gpucheck"), **reader.ask(lambda: _versions(host, reading), nothing)}
+    known = {"gpucheck": __version__, **reader.ask(lambda: _versions(host, reading), nothing)}
     common = reader.ask(lambda: attributes(host), nothing_common) if interrupted is None else nothing_common
     return judged(
         Report(

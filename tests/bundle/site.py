@@ -21,7 +21,7 @@ from gpucheck.stack.plan import Plan, plan
 from gpucheck.stack.spec import StackSpec
 from tests.stack.hosts import host
 
-WHEEL = OwnWheel(name="gpucheck-0.1.0-py3-none-any.whl", digest="ab" * 32, python_minimum="3.10")
+WHEEL = OwnWheel(name="gpucheck_cluster-0.1.0-py3-none-any.whl", digest="ab" * 32, python_minimum="3.10")
 
 
 def site_lock(**wish: Any) -> Lock:

@@ -110,7 +110,7 @@ def test_a_marker_counts_for_the_hosts_python_and_not_for_this_one():
 
 
 def test_locked_wheels_are_downloaded_with_their_hashes_and_torch_without(tmp_path, monkeypatch):
-    wheel = tmp_path / "gpucheck-1-py3-none-any.whl"
+    wheel = tmp_path / "gpucheck_cluster-1-py3-none-any.whl"
     wheel.write_bytes(b"wheel")
     (tmp_path / "requirements.lock").write_text("click==8.1 --hash=sha256:cc\n")
     calls = []
@@ -128,7 +128,7 @@ def test_locked_wheels_are_downloaded_with_their_hashes_and_torch_without(tmp_pa
 
     monkeypatch.setattr(wheels, "run", run)
     digest = hashlib.sha256(b"wheel").hexdigest()
-    text = f"--requirement requirements.lock\ngpucheck @ file://{wheel} --hash=sha256:{digest}\n"
+    text = f"--requirement requirements.lock\ngpucheck-cluster @ file://{wheel} --hash=sha256:{digest}\n"
     lock = wheels.download(text, "torch==2.8", python(), [], tmp_path / "out")
 
     assert lock.read_text().startswith("click")

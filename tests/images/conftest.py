@@ -22,7 +22,7 @@ def checkout(tmp_path, monkeypatch):
     monkeypatch.setattr(building, "ensure_wheels", lambda *_: tmp_path)
 
     def own_wheel(_root, folder):
-        wheel = folder / "gpucheck-0.1.0-py3-none-any.whl"
+        wheel = folder / "gpucheck_cluster-0.1.0-py3-none-any.whl"
         if not wheel.exists():
             wheel.write_bytes(b"wheel")
         return wheel

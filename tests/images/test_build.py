@@ -46,7 +46,7 @@ def test_a_replaced_image_goes_and_images_that_people_derived_stay(checkout):
     engine = fake_engine()
     made = build(engine, checkout, "torch-cpu", Options())
     old = engine.made[made.tag].id
-    (checkout / ".cache/images/gpucheck-0.1.0-py3-none-any.whl").write_bytes(b"changed")
+    (checkout / ".cache/images/gpucheck_cluster-0.1.0-py3-none-any.whl").write_bytes(b"changed")
 
     build(engine, checkout, "torch-cpu", Options())
 
@@ -60,7 +60,7 @@ def test_a_changed_gpucheck_or_a_lost_sbom_is_a_build(checkout, lost):
     if lost == "sbom":
         made.sbom.unlink()
     else:
-        (checkout / ".cache/images/gpucheck-0.1.0-py3-none-any.whl").write_bytes(b"changed")
+        (checkout / ".cache/images/gpucheck_cluster-0.1.0-py3-none-any.whl").write_bytes(b"changed")
 
     assert build(engine, checkout, "torch-cpu", Options()).built is True
 
@@ -203,7 +203,7 @@ def test_the_context_is_whole_and_its_promise_is_the_row(checkout):
         "requirements.txt",
         "tools.txt",
         "image.json",
-        "gpucheck-0.1.0-py3-none-any.whl",
+        "gpucheck_cluster-0.1.0-py3-none-any.whl",
         "build/with-ca",
         "build/apt-install",
         "build/system-layer",

@@ -200,7 +200,7 @@ def test_the_sbom_lists_what_is_installed(image):
 
     assert inside == image.built.sbom.read_bytes()
     assert names[image.variant.framework].partition("+")[0] == image.variant.filled.version
-    assert "gpucheck" in names
+    assert "gpucheck-cluster" in names
     assert "msgspec" in names
 
 

@@ -27,7 +27,7 @@ def test_a_fresh_build_installs_what_is_pending_and_later_ones_keep_it(checkout,
     assert fresh["buildargs"]["UPDATES"] == fresh["labels"]["gpucheck.images.updates"]
 
     # Another gpucheck, without --fresh: not the older packages that the builder's cache holds for no state at all.
-    (checkout / ".cache/images/gpucheck-0.1.0-py3-none-any.whl").write_bytes(b"changed")
+    (checkout / ".cache/images/gpucheck_cluster-0.1.0-py3-none-any.whl").write_bytes(b"changed")
     build(engine, checkout, "torch-cpu", Options())
     assert engine.calls[-1]["buildargs"]["UPDATES"] == fresh["buildargs"]["UPDATES"]
 

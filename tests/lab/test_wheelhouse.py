@@ -26,7 +26,7 @@ class Pip:
         if "wheel" in words:
             folder = Path(words[words.index("--wheel-dir") + 1])
             folder.mkdir(exist_ok=True)
-            (folder / f"gpucheck-{self.version}-py3-none-any.whl").write_bytes(b"wheel %d" % len(self.calls))
+            (folder / f"gpucheck_cluster-{self.version}-py3-none-any.whl").write_bytes(b"wheel %d" % len(self.calls))
             return ""
         if words[-1].endswith("+cpu") and not self.cpu_build:
             raise LabError("no such version")
@@ -70,7 +70,7 @@ def test_changed_sources_make_a_new_wheel_and_no_new_download(root, pip):
     ensure_wheelhouse(root, ("3.11",))
 
     assert ["wheel" in words for words in pip.calls[calls:]] == [True]
-    assert [path.name for path in made.folder.glob("gpucheck-*.whl")] == ["gpucheck-0.2.0-py3-none-any.whl"]
+    assert [path.name for path in made.folder.glob("gpucheck*.whl")] == ["gpucheck_cluster-0.2.0-py3-none-any.whl"]
 
 
 def test_a_changed_constraint_downloads_again_and_drops_what_is_no_longer_needed(root, pip):

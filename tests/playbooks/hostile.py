@@ -145,8 +145,8 @@ class Site:
         digest = wheel.digest_of(source, wheel.sources(source, "gpucheck"))
         place = self.folder / f"out/build/wheels/{digest[:16]}"
         place.mkdir(parents=True)
-        with zipfile.ZipFile(place / "gpucheck-1-py3-none-any.whl", "w") as archive:
-            archive.writestr("gpucheck-1.dist-info/METADATA", "Requires-Python: >=3.10\n")
+        with zipfile.ZipFile(place / "gpucheck_cluster-1-py3-none-any.whl", "w") as archive:
+            archive.writestr("gpucheck_cluster-1.dist-info/METADATA", "Requires-Python: >=3.10\n")
 
     def host(self, name: str, **answers: Any) -> None:
         """Add a host. answers: by module, what it returns in place of a sound result; text is printed as it is."""

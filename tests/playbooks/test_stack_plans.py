@@ -13,10 +13,10 @@ from tests.playbooks.test_runs import playbook
 plans = action("stack_plans")
 record = shared("record")
 
-WHEEL = {"path": "/build/wheels/0123/gpucheck-1-py3-none-any.whl", "digest": "d", "sha256": "ab" * 32}
+WHEEL = {"path": "/build/wheels/0123/gpucheck_cluster-1-py3-none-any.whl", "digest": "d", "sha256": "ab" * 32}
 PLACE, INDEX = "/var/lib/gpucheck/bundle", "https://torch.example/"
 BUNDLED = [{"name": "gpucheck-bundle"}]
-FILE = "file:///opt/gpucheck/wheels/gpucheck-1-py3-none-any.whl"
+FILE = "file:///opt/gpucheck/wheels/gpucheck_cluster-1-py3-none-any.whl"
 
 
 def origin(torch=None, repositories=(), **choices):
@@ -26,7 +26,8 @@ def origin(torch=None, repositories=(), **choices):
 def test_torch_comes_from_its_own_index_where_the_plan_says_so():
     found = origin({"version": "2.8.0", "build": "cu128", "origin": "index"})
 
-    assert found["requirements"] == f"--requirement requirements.lock\ngpucheck @ {FILE} --hash=sha256:{'ab' * 32}\n"
+    own = f"gpucheck-cluster @ {FILE} --hash=sha256:{'ab' * 32}"
+    assert found["requirements"] == f"--requirement requirements.lock\n{own}\n"
     assert found["torch"] == "torch==2.8.0+cu128"
     assert found["pip_args"] == ["--extra-index-url", "https://torch.example/cu128"]
 

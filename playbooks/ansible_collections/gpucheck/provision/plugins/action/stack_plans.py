@@ -88,7 +88,8 @@ def origin(plan, wheel, choices, bundle_place, torch_index):
         pip_args = list(choices["gpucheck_pip_args"])
     pin = f"torch=={torch['version']}{'+' + torch['build'] if indexed else ''}" if torch else ""
     file = f"file://{WHEELS}/{Path(wheel.get('path', '')).name}"
-    requirements = f"--requirement requirements.lock\ngpucheck @ {file} --hash=sha256:{wheel.get('sha256', '')}\n"
+    own = f"gpucheck-cluster @ {file} --hash=sha256:{wheel.get('sha256', '')}"
+    requirements = f"--requirement requirements.lock\n{own}\n"
     planned = (plan.get("python") or {}).get("interpreter") or "python3"
     python, image = choices.get("gpucheck_python") or planned, choices.get("gpucheck_image") or ""
     words = " ".join([wheel.get("digest", ""), requirements, pin, python, image, *pip_args])

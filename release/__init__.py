@@ -1,0 +1,1 @@
+"""Build the files of a release: the same bytes again for the same commit. Run by ``make release``."""

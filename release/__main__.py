@@ -1,0 +1,128 @@
+"""``python -m release DIR``: write the files of a release, their SBOM and their checksums."""
+
+import argparse
+import os
+import shutil
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+from release import deb, rpm, source
+from release.archives import sha256, tar_gz
+from release.collection import collection
+from release.man import texts
+from release.problem import ReleaseError, run
+from release.python import sdist, wheel
+from release.sbom import sbom
+from release.tree import fill
+from release.vendored import PYTHONS, wheels
+
+TOP = Path(__file__).parents[1]
+LOCK = "requirements.lock"
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m release", description=__doc__)
+    parser.add_argument("folder", type=Path, metavar="DIR", help="replaced if it exists")
+    parser.add_argument("--key", default="", help="of your gpg keyring: sign the checksums and the collection")
+    parser.add_argument("--machine", action="append", choices=sorted(deb.ARCHITECTURES), help="default: all")
+    parser.add_argument("--python", action="append", choices=PYTHONS, help="in the packages; default: all")
+    parser.add_argument("--no-packages", action="store_true", help="no .deb and no .rpm, and so no download")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Print the files that were written, or the reason why not. Exit status: 0, or 1 without a release."""
+    asked = arguments()
+    folder = asked.folder.absolute()
+    os.umask(0o022)  # setuptools and rpmbuild write what it leaves into their archives
+    try:
+        date = source.epoch(TOP)
+        if source.changed(TOP):
+            _say(f"{source.changed(TOP)} files differ from the commit: commit them before you publish this release.")
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        with tempfile.TemporaryDirectory(prefix="gpucheck-release-") as temporary:
+            build(asked, Path(temporary), folder, date)
+        sign(folder, asked.key)
+    except ReleaseError as error:
+        _say(f"no release: {error}")
+        return 1
+    print("\n".join(sorted(path.name for path in folder.iterdir())))
+    return 0
+
+
+def build(asked: argparse.Namespace, scratch: Path, folder: Path, date: int) -> None:
+    """Write every file but the checksums."""
+    names = source.tracked(TOP)
+    copies = {name: scratch / name for name in ("for-wheel", "clean")}
+    for place in copies.values():
+        source.copy(TOP, names, place)  # building a wheel leaves files in its sources
+    own = wheel(copies["for-wheel"], folder, date)
+    sdist(copies["clean"], names, own, folder, date)
+    collection(copies["clean"], folder, date)
+    shutil.copyfile(copies["clean"] / LOCK, folder / LOCK)
+    version = own.name.split("-")[1]
+    pages = shipped_texts(version, date)
+    entries: list[tuple[str, Path | bytes]] = [(name.removeprefix("usr/share/"), pages[name]) for name in sorted(pages)]
+    (folder / f"gpucheck-cluster-{version}-man-and-completion.tar.gz").write_bytes(tar_gz(entries, date))
+    used: list[Path] = []
+    if not asked.no_packages:
+        used = packages(asked, own, pages, scratch, folder, date)
+        (folder / f"gpucheck-cluster-{version}.cdx.json").write_bytes(sbom(own, used, date))
+
+
+def packages(
+    asked: argparse.Namespace, own: Path, pages: dict[str, bytes], scratch: Path, folder: Path, date: int
+) -> list[Path]:
+    """Write the .deb and the .rpm of each machine; the wheels in them."""
+    version, pythons = own.name.split("-")[1], sorted(asked.python or PYTHONS, key=PYTHONS.index)
+    lock = (TOP / LOCK).read_text(encoding="utf-8")
+    used: dict[str, Path] = {}
+    if not rpm.available():
+        _say(rpm.MISSING)
+    for machine in asked.machine or sorted(deb.ARCHITECTURES):
+        root, store = scratch / f"root-{machine}", scratch / f"wheels-{machine}"
+        store.mkdir()
+        chosen = {python: wheels(own, lock, python, machine, store) for python in pythons}
+        used |= {path.name: path for found in chosen.values() for path in found}
+        fill(root, chosen, pages, date)
+        deb.deb(root, version, machine, folder, date)
+        if rpm.available():
+            rpm.rpm(root, version, machine, pythons, folder, date)
+    return list(used.values())
+
+
+def shipped_texts(version: str, date: int) -> dict[str, bytes]:
+    """Man pages and completion scripts of the command line as it is here."""
+    from gpucheck.cli import cli
+
+    return texts(cli, version, date)
+
+
+def sign(folder: Path, key: str) -> None:
+    """SHA256SUMS of every file, and signatures as gpg and ansible-galaxy verify them."""
+    files = sorted(folder.iterdir())
+    (folder / "SHA256SUMS").write_text("".join(f"{sha256(path)}  {path.name}\n" for path in files), encoding="utf-8")
+    if not key:
+        _say("not signed. Sign with KEY=FINGERPRINT of your gpg keyring.")
+        return
+    words = ["gpg", "--batch", "--yes", "--local-user", key, "--armor", "--detach-sign"]
+    run([*words, folder / "SHA256SUMS"], what="signing the checksums")
+    for archive in folder.glob("gpucheck-provision-*.tar.gz"):
+        with tarfile.open(archive) as packed, tempfile.TemporaryDirectory(prefix="gpucheck-release-") as temporary:
+            member = packed.extractfile("MANIFEST.json")
+            manifest = Path(temporary, "MANIFEST.json")
+            manifest.write_bytes(member.read() if member else b"")
+            signature = folder / f"{archive.name.removesuffix('.tar.gz')}.asc"
+            run([*words, "--output", signature, manifest], what="signing the collection")
+
+
+def _say(text: str) -> None:
+    print(f"gpucheck: {text}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

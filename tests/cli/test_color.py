@@ -1,0 +1,67 @@
+"""--color, NO_COLOR and TERM: when escapes are printed, to a terminal and to a pipe."""
+
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.test_help import ALL
+
+VERIFY = ("verify", "--simulate", "p100-pcie-x2", "--level", "quick", "--only", "inventory")
+
+
+def output(*words, terminal=False, **surroundings):
+    """What the command prints, on a terminal or through a pipe."""
+    environment = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "TERM")}
+    environment |= {"TERM": "xterm", **surroundings}
+    command = [sys.executable, "-m", "gpucheck", *words]
+    if not terminal:
+        return subprocess.run(command, env=environment, capture_output=True, check=False).stdout
+    main, other = pty.openpty()
+    subprocess.run(command, env=environment, stdout=other, stderr=subprocess.DEVNULL, check=False)
+    os.close(other)
+    return os.read(main, 65536)
+
+
+@pytest.mark.parametrize(
+    ("words", "terminal", "surroundings", "colored"),
+    [
+        ((), False, {}, False),
+        ((), True, {}, True),
+        ((), True, {"NO_COLOR": "1"}, False),
+        ((), True, {"TERM": "dumb"}, False),
+        (("--color", "auto"), False, {}, False),
+        (("--color", "always"), False, {}, True),
+        (("--color=always",), True, {"NO_COLOR": "1"}, True),
+        (("--color", "always"), True, {"TERM": "dumb"}, True),
+        (("--color", "never"), True, {}, False),
+    ],
+)
+def test_color(words, terminal, surroundings, colored):
+    assert (b"\x1b[" in output(*VERIFY, *words, terminal=terminal, **surroundings)) is colored
+
+
+def test_color_before_the_command():
+    assert b"\x1b[" in output("--color", "always", *VERIFY)
+    assert b"\x1b[" not in output("--color", "always", *VERIFY, "--color", "never")
+
+
+def test_a_file_has_no_color(tmp_path):
+    output(*VERIFY, "--color", "always", "-o", str(tmp_path / "report.txt"))
+
+    assert b"\x1b" not in (tmp_path / "report.txt").read_bytes()
+
+
+def test_json_has_no_color():
+    assert b"\x1b" not in output(*VERIFY, "--color", "always", "--format", "json")
+
+
+def test_a_program_on_a_simulated_machine_keeps_its_own_option():
+    assert output("simulate", "p100-pcie-x2", "--", "echo", "--color=always") == b"--color=always\n"
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_command_has_the_option_once(name):
+    assert sum("--color" in param.opts for param in ALL[name].params) == 1

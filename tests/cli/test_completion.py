@@ -1,0 +1,105 @@
+"""Words that a shell completes: names of machines, faults, steps, causes, documents; and never an error message."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+from click.shell_completion import ShellComplete
+
+from gpucheck.cli import _completion as completion
+from gpucheck.cli import cli
+
+
+def completed(line):
+    """The values for the last word of a command line."""
+    *words, last = line.split(" ")
+    return {item.value: item for item in ShellComplete(cli, {}, "gpucheck", "X").get_completions(words, last)}
+
+
+@pytest.mark.parametrize("command", ["verify", "topo", "bandwidth", "smoke", "record"])
+def test_profiles(command):
+    found = completed(f"{command} --simulate hgx-")
+
+    assert {"hgx-h100-x8", "hgx-a100-x8"} <= found.keys()
+    assert all(name.startswith("hgx-") for name in found)
+    assert found["hgx-h100-x8"].help
+
+
+def test_a_profile_that_is_a_file():
+    (item,) = completed("verify --simulate ./my").values()
+
+    assert (item.type, item.value) == ("file", "./my")
+
+
+@pytest.mark.parametrize("command", ["verify --simulate p100-pcie-x2", "simulate p100-pcie-x2", "fleet simulate"])
+def test_faults(command):
+    found = completed(f"{command} --fault pcie-")
+
+    assert {"pcie-gen", "pcie-width"} <= found.keys()
+    assert "lanes" in found["pcie-width"].help
+
+
+def test_parameters_of_a_fault():
+    assert list(completed("verify --fault pcie-width:")) == ["pcie-width:gpu=", "pcie-width:width=", "pcie-width:when="]
+    assert list(completed("verify --fault pcie-width:gpu=1,w")) == [
+        "pcie-width:gpu=1,width=",
+        "pcie-width:gpu=1,when=",
+    ]
+    assert completed("verify --fault no-such-fault:") == {}
+
+
+def test_steps_and_tags_one_after_the_other():
+    assert {"nvlink", "nvlink-errors"} <= completed("verify --only nvl").keys()
+    assert "quick" in completed("verify --skip qui")
+    assert "acs,nvlink" in completed("verify --only acs,nvl")
+    assert "acs,acs" not in completed("verify --only acs,acs")
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("explain nvlink-do", "nvlink-down"),
+        ("explain shared-m", "shared-memory"),
+        ("explain acs-redirect iommu-t", "iommu-translation"),
+        ("simulate hgx-h1", "hgx-h100-x8"),
+        ("simulate --clear-cache hgx-h1", "hgx-h100-x8"),
+        ("fleet simulate --profile dgx", "dgx1-p100"),
+        ("schema fleet-h", "fleet-history"),
+        ("stack explain cu", "cuda"),
+        ("image build torch-c", "torch-cpu"),
+    ],
+)
+def test_names(line, expected):
+    assert expected in completed(line)
+
+
+def test_a_program_after_the_profile_is_left_to_the_shell():
+    assert {item.type for item in completed("simulate hgx-h100-x8 -- ./prog").values()} <= {"file"}
+
+
+def test_an_error_is_no_completion(monkeypatch):
+    def broken(*_):
+        raise ValueError("a table is broken")
+
+    monkeypatch.setattr(completion, "_profiles", broken)
+
+    assert completed("verify --simulate hgx-") == {}
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+def test_bash_completes(tmp_path):
+    """The documented line, in a real shell."""
+    (tmp_path / "gpucheck").write_text(f'#!/bin/sh\nexec {sys.executable} -m gpucheck "$@"\n')
+    (tmp_path / "gpucheck").chmod(0o755)
+    script = """
+    eval "$(_GPUCHECK_COMPLETE=bash_source gpucheck)"
+    COMP_WORDS=(gpucheck verify --simulate hgx-h2) COMP_CWORD=3
+    _gpucheck_completion gpucheck
+    echo "${COMPREPLY[@]}"
+    """
+    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-c", script], env=env, capture_output=True, text=True, check=False)
+
+    assert (done.stdout, done.stderr) == ("hgx-h200-x8\n", "")

@@ -1,0 +1,177 @@
+"""gpucheck schema: a JSON Schema of every published document, and every document that is printed follows its own."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from gpucheck.cli import cli
+from gpucheck.cli._schemas import DOCUMENTS, schema_of
+from tests.stack.cli_words import lock_words, site
+
+__all__ = ["site"]  # a fixture is used by its name
+ROOT = Path(__file__).parents[2]
+TWO = ("--simulate", "p100-pcie-x2")
+BROKEN = ("--fault", "pcie-width:gpu=1,width=8", "--fault", "acs-redirect")
+# The document -> command lines that print it as JSON; healthy, broken, and where nothing could be read.
+COMMANDS: dict[str, list[tuple[str, ...]]] = {
+    "report": [
+        ("verify", *TWO, "--level", "quick"),
+        ("verify", *TWO, *BROKEN, "--level", "quick"),
+        ("verify", "--simulate", "no-gpu", "--level", "quick"),
+        ("verify", "--simulate", "hgx-h100-x8", "--fault", "gpu-lost:gpu=3", "--level", "quick"),
+        ("verify", "--simulate", "gb200-x4", "--level", "quick"),
+        ("verify", *TWO, "--only", "p2p"),
+    ],
+    "topology": [("topo", *TWO), ("topo", "--simulate", "hgx-h100-x8"), ("topo", *TWO, "--fault", "gpu-lost:gpu=1")],
+    "bandwidth": [
+        ("bandwidth", *TWO, "--level", "quick"),
+        ("bandwidth", *TWO, "--level", "quick", "--fault", "p2p-corrupt:pair=0-1"),
+    ],
+    "collectives": [("collectives", *TWO, "--sizes", "1M")],
+    "diagnosis": [("diagnose", str(ROOT / "tests/data/topo/{topo}")), ("diagnose", "--observations", "{observations}")],
+    "smoke": [("smoke", *TWO, "--framework", "torch", "--steps", "10")],
+    "steps": [("verify", "--list")],
+    "stack": [
+        ("stack", "resolve", "--gpu", "H100", "--os", "ubuntu-22.04"),
+        ("stack", "resolve", *TWO),
+        ("stack", "resolve", "--gpu", "P100-PCIE-16GB", "--os", "ubuntu-22.04", "--want", "cuda=13.0"),
+    ],
+}
+
+
+def printed(*words):
+    """What a command prints, whatever its verdict."""
+    done = CliRunner().invoke(cli, [*words], standalone_mode=False)
+    assert done.exception is None or isinstance(done.exception, SystemExit), (words, done.exception)
+    assert done.return_value in (0, 1, 2, 3, None), done.output
+    return done.stdout
+
+
+def follows(name, value):
+    validator = jsonschema.Draft202012Validator(schema_of(name))
+    found = [f"{'/'.join(map(str, e.absolute_path))}: {e.message[:200]}" for e in validator.iter_errors(value)]
+    assert not found, found[:5]
+
+
+@pytest.fixture
+def inputs(tmp_path):
+    observations = tmp_path / "machine.yml"
+    observations.write_text("gpus: {count: 2, model: H100 SXM}\nmatrix: [[X, NV18], [NV18, X]]\n")
+    return {
+        "observations": str(observations),
+        "topo": next(p for p in sorted((ROOT / "tests/data/topo").iterdir()) if p.is_file()).name,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [(name, words) for name, lines in COMMANDS.items() for words in lines],
+    ids=lambda value: " ".join(value)[:60] if isinstance(value, tuple) else value,
+)
+def test_printed_documents_follow_their_schema(name, words, inputs):
+    if "smoke" in words:
+        pytest.importorskip("torch")
+    value = json.loads(printed(*(word.format(**inputs) for word in words), "--format", "json"))
+
+    follows(name, value)
+
+
+def test_observations_in_a_report_follow_their_schema(tmp_path):
+    value = json.loads(printed("bandwidth", *TWO, "--level", "quick", "--format", "json"))
+
+    follows("observations", value["observations"])
+
+
+def test_lock_plan_and_facts_follow_their_schema(site):
+    CliRunner().invoke(cli, list(map(str, ["stack", *lock_words(site)])))
+    lock = site / "stack.lock.yml"
+    plan = printed("stack", "plan", "--lock", str(lock), "--host", "lab-apt", "--format", "json")
+
+    follows("lock", yaml.safe_load(lock.read_text()))
+    follows("plan", json.loads(plan))
+    follows("facts", json.loads((site / "lab-apt.json").read_text()))
+
+
+def test_a_recording_follows_its_schema(tmp_path):
+    file = tmp_path / "host.recording"
+    printed("record", *TWO, "-o", str(file))
+    content = file.read_bytes()
+
+    follows("recording", json.loads(content if content[:1] == b"{" else __import__("gzip").decompress(content)))
+
+
+def test_fleet_documents_follow_their_schema(tmp_path):
+    for number in (1, 2):
+        words = ("verify", *TWO, "--level", "quick", "--format", "json", "-o", str(tmp_path / f"{number}.json"))
+        printed(*words)
+        file = tmp_path / f"{number}.json"
+        file.write_text(file.read_text().replace('"host": "', f'"host": "n{number}-', 1))
+    reports = [str(tmp_path / f"{number}.json") for number in (1, 2)]
+    history = str(tmp_path / "history")
+    fleet = printed("fleet", "report", *reports, "--history-dir", history, "--format", "json")
+    name = json.loads(fleet)["hosts"][0]["host"]
+
+    follows("fleet", json.loads(fleet))
+    follows(
+        "fleet-history", json.loads(printed("fleet", "history", name, "--history-dir", history, "--format", "json"))
+    )
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_a_schema_is_one_that_validators_read(name):
+    schema = schema_of(name)
+
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert json.loads(printed("schema", name)) == schema
+
+
+@pytest.mark.parametrize("name", [name for name, one in DOCUMENTS.items() if one.schema])
+def test_a_document_of_another_schema_is_refused(name):
+    value = {"schema": "gpucheck.other/1"}
+
+    errors = jsonschema.Draft202012Validator(schema_of(name)).iter_errors(value)
+
+    assert any("gpucheck" in error.message for error in _all(errors))
+
+
+def _all(errors):  # with those of the alternatives of an anyOf
+    for error in errors:
+        yield error
+        yield from _all(error.context or ())
+
+
+def test_a_wrong_value_is_refused():
+    value = json.loads(printed("verify", *TWO, "--level", "quick", "--format", "json"))
+    value["findings"][0]["verdict"] = "perhaps"
+
+    with pytest.raises(AssertionError, match="findings/0/verdict"):
+        follows("report", value)
+
+
+def test_the_list_names_every_document():
+    lines = printed("schema").splitlines()
+
+    assert [line.split()[0] for line in lines] == list(DOCUMENTS)
+
+
+def test_an_unknown_name_is_answered_with_the_nearest():
+    done = subprocess.run(
+        [sys.executable, "-m", "gpucheck", "schema", "reprot"], capture_output=True, text=True, check=False
+    )
+
+    assert (done.returncode, done.stdout) == (64, "")
+    assert "reprot: unknown document. Did you mean report?" in done.stderr
+
+
+def test_the_page_has_every_document():
+    page = (ROOT / "docs/schemas.md").read_text()
+    rows = dict(re.findall(r"^\| `([\w-]+)` \| `?([\w./-]*)`? \|", page, re.MULTILINE))
+
+    assert rows == {name: one.schema or "none" for name, one in DOCUMENTS.items()}

@@ -1,0 +1,76 @@
+"""Long lines of findings on a terminal."""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+
+import pytest
+
+from gpucheck.cli._width import fitted
+
+HEAD = "FAIL    nvlink, fabric  GPU 2 (0000:4c:00.0): 17 NVLinks, expected 18, and more words"
+WHY = "        why       NVLink 3 is inactive on this NVIDIA H100 80GB HBM3, and its other end too."
+FIX = "        fix       sudo nvidia-smi --gpu-reset --id 0000:4c:00.0 and then a very long line of commands"
+
+
+def test_prose_hangs_below_its_beginning():
+    assert fitted(HEAD, 60).splitlines() == [
+        "FAIL    nvlink, fabric  GPU 2 (0000:4c:00.0): 17 NVLinks,",
+        "        expected 18, and more words",
+    ]
+    assert fitted(WHY, 60).splitlines() == [
+        "        why       NVLink 3 is inactive on this NVIDIA H100",
+        "                  80GB HBM3, and its other end too.",
+    ]
+
+
+def test_color_takes_no_room():
+    colored = HEAD.replace("FAIL   ", "\x1b[31m\x1b[1mFAIL   \x1b[0m")
+
+    assert re.sub(r"\x1b\[[0-9;]*m", "", fitted(colored, 60)) == fitted(HEAD, 60)
+
+
+@pytest.mark.parametrize(
+    "line", [FIX, "GPU0  X  NV18  " * 9, '        "why": "a long line of JSON that is not ours"', "word" * 40]
+)
+def test_commands_tables_and_other_formats_are_kept(line):
+    assert fitted(line, 60) == line
+
+
+def test_nothing_is_changed_without_a_terminal_or_on_a_tiny_one():
+    text = f"{HEAD}\n{WHY}"
+
+    assert (fitted(text, None), fitted(text, 20), fitted(text, 200)) == (text, text, text)
+
+
+def test_no_word_is_lost():
+    text = f"{HEAD}\n{WHY}\n{FIX}\n"
+
+    assert fitted(text, 50).split() == text.split()
+
+
+def test_verify_fits_the_terminal():
+    main, other = pty.openpty()
+    words = [
+        sys.executable,
+        "-m",
+        "gpucheck",
+        "verify",
+        "--simulate",
+        "hgx-h100-x8",
+        "--level",
+        "quick",
+        "--skip",
+        "acs",
+    ]
+    environment = {**os.environ, "COLUMNS": "70", "TERM": "dumb"}
+    done = subprocess.Popen(words, stdout=other, stderr=subprocess.DEVNULL, env=environment)
+    os.close(other)
+    text = b""
+    while b"PASS  " not in text or b" in " not in text:
+        text += os.read(main, 65536)
+
+    assert done.wait(60) == 0
+    assert max(len(line) for line in text.decode().splitlines() if not line.startswith("        ")) <= 70
