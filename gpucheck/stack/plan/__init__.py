@@ -57,9 +57,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema
     those of repositories that may supply only the packages of ``include``, and ``enable``, repositories of the system.
     python: interpreter of gpucheck's environment and the packages that install it.
     headers, compilers: build dependencies of DKMS, from the host's own sources.
-    kernel_modules: if the distribution builds the modules (and not DKMS), the pattern of their packages, for the release
-    of a kernel and for the flavor of a metapackage, and their names for the kernels of the lock. The kernel packages are
-    then held.
+    kernel_modules: if the distribution builds the modules (and not DKMS), the pattern of their packages, for the
+    release of a kernel and for the flavor of a metapackage, and their names for the kernels of the lock. The kernel
+    packages are then held.
     unconfirmed: rows that no public document shows in NVIDIA's repositories; the reasons list them as text.
     """
 
