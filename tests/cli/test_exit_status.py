@@ -232,7 +232,7 @@ def test_a_broken_package_is_70_and_one_line(tmp_path):
     status, out, err = shell(f"$G {shlex.join(QUICK)}", PYTHONPATH=f"{tmp_path}:{root}")
 
     assert (status, out, err.count("\n")) == (70, "", 1)
-    assert err.startswith("Error: gpucheck failed: ModuleNotFoundError: import of msgspec halted")
+    assert err.startswith("Error: gpucheck failed: ModuleNotFoundError: ")
 
 
 def test_without_file_descriptors_nothing_is_known_and_nothing_is_said_of_the_driver():

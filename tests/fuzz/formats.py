@@ -89,6 +89,19 @@ def nagios(text: str, what: str) -> None:
         raise Wrong(f"{what} is not one line with one bar", ascii(text[:120]))
 
 
+def slurm(text: str, what: str) -> None:
+    """The first line with the number of reasons, that many lines of the grammar, and the last line."""
+    from gpucheck.render.report.slurm import REASON, SCHEMA
+
+    terminal(text, what)
+    first, *reasons, last = text.splitlines() or [""]
+    if first.split(" ")[0] != SCHEMA or first.split(" ")[-1] != str(len(reasons)) or last != "end":
+        raise Wrong(f"{what} with a wrong first or last line", ascii(text[:120]))
+    for reason in reasons:
+        if not REASON.fullmatch(reason.split(" ", 3)[3]):
+            raise Wrong(f"{what} with a reason outside the grammar", ascii(reason[:120]))
+
+
 def strict_csv(text: str, what: str) -> None:
     """Rows of one length, and no cell that a spreadsheet computes."""
     rows = list(csv.reader(io.StringIO(text, newline="")))

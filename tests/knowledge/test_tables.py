@@ -14,8 +14,8 @@ from gpucheck.stack.versions import cc, major, parse
 GPUS = gpus()
 BRANCHES = {branch.branch: branch for branch in tables.drivers().branches}
 FILES = sorted(FOLDER.glob("*.yml"))
-# These two tables describe their sources in words, row by row.
-WORDS = {"links.yml", "causes.yml"}
+# These tables describe their sources in words.
+WORDS = {"actions.yml", "links.yml", "causes.yml"}
 
 
 def source_ids(node: Any) -> set[str]:

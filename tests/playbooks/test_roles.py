@@ -135,7 +135,8 @@ def test_every_module_documents_its_options(path):
     fields = ("type", "required", "default", "choices", "elements")
     described = {name: {k: o[k] for k in fields if k in o} for name, o in documented.items()}
 
-    # An action plugin is documented in a module file and checks its arguments itself.
+    # An action plugin is documented in a module file and checks its arguments itself. no_log is not part of documents.
+    spec = [{name: {k: o[k] for k in fields if k in o} for name, o in found.items()} for found in spec]
     assert spec in ([], [described]), path
     assert spec or (PLUGINS / "action" / path.name).exists()
 

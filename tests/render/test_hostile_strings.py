@@ -79,7 +79,7 @@ def test_no_view_prints_foreign_text_raw(module, view):
     assert [
         line for line in re.split(r"[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]", text) if line.startswith(FORGED)
     ] == []
-    assert r"\u202e" in text or "prometheus" in module
+    assert r"\u202e" in text or "prometheus" in module or "slurm" in module or "slurm" in view.__name__
 
 
 @pytest.mark.parametrize("form", formats.FILES)

@@ -74,7 +74,7 @@ def test_record_lets_a_site_state_a_version_that_the_tables_lack(site, publisher
 
     done = CliRunner().invoke(COMMAND, ["--knowledge-dir", str(site / "site"), *resolve])
     assert done.exit_code == 0, done.output
-    assert "2.30.4+cuda13.2 as asked for: a record shows it" in done.output.replace("\n    ", " ")
+    assert "2.30.4+cuda13.2 as requested: a record shows it" in done.output.replace("\n    ", " ")
 
 
 def test_an_index_that_cannot_be_read_is_exit_3_and_a_changed_one_exit_2(site):

@@ -5,7 +5,8 @@ from msgspec.structs import replace
 
 from gpucheck.measure.bandwidth import Options
 from gpucheck.measure.collectives.run import Options as CollectiveOptions
-from gpucheck.model import Finding, Verdict
+from gpucheck.knowledge import causes
+from gpucheck.model import Finding, Verdict, with_actions
 from gpucheck.model.bandwidth import BandwidthReport, MeasuredDevice
 from gpucheck.model.observations import CopyFailure, Measured, Observations, ObservedGpu
 from gpucheck.model.ranking import Judgement
@@ -60,7 +61,7 @@ def test_where_nothing_was_measured_nothing_is_judged(run):
     report, asked = run(measured(observations=replace(SEEN, measured=Measured())))
 
     assert asked == []
-    assert (report.verdict, report.findings) == (Verdict.UNKNOWN, (GAP,))
+    assert (report.verdict, report.findings) == (Verdict.UNKNOWN, with_actions((GAP,), causes()))
 
 
 @pytest.mark.parametrize(

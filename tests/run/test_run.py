@@ -47,7 +47,7 @@ def test_a_healthy_host_passes_and_the_report_is_the_contract():
             "unit",
             "cause",
         ),
-        *("confidence", "probability", "alternatives", "why", "fix", "evidence", "seconds"),
+        *("action", "owner", "confidence", "probability", "alternatives", "why", "fix", "evidence", "seconds"),
     }
 
 

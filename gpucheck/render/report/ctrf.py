@@ -1,9 +1,10 @@
-"""A host's report as CTRF JSON (ctrf.io): a test a finding, beside JUnit for CI systems that read it.
+"""A host's report as CTRF JSON (ctrf.io): one test for each finding, for CI systems that read it.
 
 Source: the Common Test Report Format, https://ctrf.io/docs/specification: results with tool, summary and tests; status
 is passed, failed, skipped, pending or other; duration is in milliseconds, start and stop in milliseconds since 1970.
 """
 
+import json
 from collections import Counter
 from datetime import datetime, timezone
 from itertools import groupby
@@ -52,7 +53,7 @@ def to_ctrf(report: Report) -> str:
             },
         },
     }
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+    return json.dumps(msgspec.to_builtins(document), indent=2) + "\n"  # ASCII: no foreign character reaches a terminal
 
 
 def _tests(report: Report) -> list[dict[str, Any]]:

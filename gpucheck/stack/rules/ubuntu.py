@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from gpucheck.stack.spec import StackSpec
 
 RULE, SOURCE, UBUNTU = "R22", "ubuntu-archive", "ubuntu"
-# 0ubuntu0.24.04.1 is a revision for Ubuntu 24.04; 0ubuntu1 does not say for which.
+# 0ubuntu0.24.04.1 is a revision for Ubuntu 24.04; 0ubuntu1 names no release.
 FOR_RELEASE = re.compile(r"ubuntu\d+\.(?P<release>\d\d\.\d\d)(\.|$)")
-ASKED = Fact("source: ubuntu is asked for", "the specification")
+ASKED = Fact("source: ubuntu is requested", "the specification")
 
 
 def ubuntu_system(system: OperatingSystem) -> UbuntuSystem | None:
@@ -80,7 +80,7 @@ def _stated(target: Target, spec: "StackSpec", row: UbuntuSystem) -> Iterator[Cl
         because = f"which release of driver {branch} the archive of {target.os.name} holds now is not known"
         package = ubuntu().asked_by.format(branch=branch)
         way = (
-            f"ask on a host with: apt-cache madison {package} (after apt update), and state what it says in stack.yml, "
+            f"ask on a host with: apt-cache madison {package} (after apt update), and state that version in stack.yml, "
             f"in the form driver: {branch}.95.05-0ubuntu0.{target.os.version}.1"
         )
         fact = Fact("the archive drops a release when it publishes the next", SOURCE)

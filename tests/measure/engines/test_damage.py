@@ -18,7 +18,7 @@ def sample(word, indices=range(0, WORDS, 64)):
 @pytest.mark.parametrize(
     ("word", "kind", "detail"),
     [
-        (lambda i: POISON, "untouched", "what was there before"),
+        (lambda i: POISON, "untouched", "its data from before the copy"),
         (lambda i: 0, "zeros", "zeros arrived"),
         (lambda i: word_at(EARLIER, i), "stale", "earlier round"),
         (lambda i: word_at(OTHER, i), "other-pair", "from device 2 to device 3"),
