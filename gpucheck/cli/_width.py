@@ -11,7 +11,8 @@ import click
 # Not fix and evidence: a command that is broken cannot be copied.
 ESCAPE = r"(?:\x1b\[[0-9;]*m)*"
 PROSE = re.compile(
-    rf"{ESCAPE}(?:FAIL|WARN|UNKNOWN|SKIP|PASS) *{ESCAPE} +{ESCAPE}(?=\S)|{ESCAPE} {{8}}(?:why|or) +{ESCAPE}|(?=(?:no )?driver )"
+    rf"{ESCAPE}(?:FAIL|WARN|UNKNOWN|SKIP|PASS) *{ESCAPE} +{ESCAPE}(?=\S)|{ESCAPE} {{8}}(?:why|or) +{ESCAPE}"
+    r"|(?=(?:no )?driver )"
 )
 LEAST = 40  # columns; in less, the lines of a terminal are no worse
 

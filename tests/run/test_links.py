@@ -3,9 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
+from gpucheck.knowledge import causes
 from gpucheck.measure.bandwidth import Options
 from gpucheck.measure.collectives.run import Options as CollectiveOptions
-from gpucheck.knowledge import causes
 from gpucheck.model import Finding, Verdict, with_actions
 from gpucheck.model.bandwidth import BandwidthReport, MeasuredDevice
 from gpucheck.model.observations import CopyFailure, Measured, Observations, ObservedGpu
