@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpucheck.cli._common import Problem, output_options, strict_option, write_result
-from gpucheck.cli._redaction import NO_REDACT, of_diagnosis
+from gpucheck.cli._shared.common import Problem, output_options, strict_option, write_result
+from gpucheck.cli._shared.redaction import NO_REDACT, of_diagnosis
 from gpucheck.foreign import read_bytes, shown, unpacked
 from gpucheck.model.verdict import EXIT_STATUS
 from gpucheck.processes.atomic import SHARED

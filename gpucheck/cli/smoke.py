@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpucheck.cli._common import (
+from gpucheck.cli._shared.common import (
     Problem,
     Progress,
     output_options,
@@ -15,7 +15,7 @@ from gpucheck.cli._common import (
     start_simulation,
     write_result,
 )
-from gpucheck.cli._rendezvous import rendezvous_option
+from gpucheck.cli._shared.rendezvous import rendezvous_option
 from gpucheck.model import EXIT_STATUS, NvmlReading
 from gpucheck.model.smoke import SmokeResult
 from gpucheck.processes.ranks.nodes import ENDPOINT, Nodes, nodes_from_options, nodes_from_torchrun

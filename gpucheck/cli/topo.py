@@ -7,7 +7,7 @@ from shutil import get_terminal_size
 import click
 from msgspec.structs import replace
 
-from gpucheck.cli._common import (
+from gpucheck.cli._shared.common import (
     OutputFile,
     Problem,
     drawing_only,

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from gpucheck import run
 from gpucheck.checks.software._plan import PLAN
-from gpucheck.cli._stack import as_json
+from gpucheck.cli.stack.common import as_json
 from gpucheck.measure.planning.selection import Unmeasurable
 from gpucheck.model import Simulation, Verdict
 from gpucheck.render import report as render

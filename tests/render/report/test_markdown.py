@@ -7,7 +7,7 @@ import pytest
 from markdown_it import MarkdownIt
 from msgspec.structs import replace
 
-from gpucheck.cli._redaction import of_report
+from gpucheck.cli._shared.redaction import of_report
 from gpucheck.model import Report, System, Verdict
 from gpucheck.model.hardware import PcieLink
 from gpucheck.model.ranking_record import ranking_record

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gpucheck.cli._common import Problem
+from gpucheck.cli._shared.common import Problem
 from gpucheck.foreign import read_bytes
 
 if TYPE_CHECKING:

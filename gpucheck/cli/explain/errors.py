@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import click
 
-from gpucheck.cli._common import Problem
+from gpucheck.cli._shared.common import Problem
 from gpucheck.knowledge.error_codes import CudaError, NvmlError, cuda_errors, nvml_errors
 
 Part = Callable[[str, str], list[str]]

@@ -65,7 +65,7 @@ def _explained(incomplete: str) -> Iterable[CompletionItem]:
 
 
 def _document(incomplete: str) -> Iterable[CompletionItem]:
-    from gpucheck.cli._schemas import DOCUMENTS
+    from gpucheck.cli.schema.documents import DOCUMENTS
 
     return _matching(((name, one.printed) for name, one in DOCUMENTS.items()), incomplete)
 

@@ -4,8 +4,16 @@ from pathlib import Path
 
 import click
 
-from gpucheck.cli._common import DIRECTORY, OutputFile, Problem, output_options, renamed, separated, strict_option
-from gpucheck.cli._completion import FAULT, PROFILE
+from gpucheck.cli._shared.common import (
+    DIRECTORY,
+    OutputFile,
+    Problem,
+    output_options,
+    renamed,
+    separated,
+    strict_option,
+)
+from gpucheck.cli._shared.completion import FAULT, PROFILE
 
 FORMATS = ("text", "json", "csv", "parquet", "prometheus", "junit", "html")
 SOURCE = click.Path(path_type=Path, allow_dash=True)
@@ -17,7 +25,7 @@ def COMMAND() -> None:  # noqa: N802 - the name the command walk looks for
     """Merge host reports: outliers, drift, common causes, history."""
 
 
-@COMMAND.command()
+@COMMAND.command("report")
 @click.argument("sources", nargs=-1, required=True, type=SOURCE)
 @renamed(
     "--expect-host",
@@ -57,18 +65,18 @@ def COMMAND() -> None:  # noqa: N802 - the name the command walk looks for
 @strict_option
 @click.option("-v", "--verbose", is_flag=True, help="List all hosts, including PASS, of a large fleet.")
 @output_options(*FORMATS)
-def report(sources: tuple[Path, ...], **options: object) -> int:
+def report_command(sources: tuple[Path, ...], **options: object) -> int:
     """Merge SOURCES into one report and verdict.
 
     SOURCES are report files (.json, also .gz and .zst), directories of them, shards, or - for a stream as printed by
     ansible, kubectl or srun. The exit status is the verdict of the fleet.
     """
-    from gpucheck.cli import _fleet_report
+    from gpucheck.cli.fleet.report import Options, run
 
-    return _fleet_report.run(sources, _fleet_report.Options(**options))  # type: ignore[arg-type]  # click made them
+    return run(sources, Options(**options))  # type: ignore[arg-type]  # click made them
 
 
-@COMMAND.command()
+@COMMAND.command("simulate")
 @click.option(
     "--hosts", type=click.IntRange(1, 1_000_000), default=100, show_default=True, metavar="N", help="Number of hosts."
 )
@@ -106,16 +114,16 @@ def report(sources: tuple[Path, ...], **options: object) -> int:
 )
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Seed of the random generator.")
 @click.option("-o", "--output", type=DIRECTORY, required=True, help="New directory for reports and ground truth.")
-def simulate(
+def simulate_command(
     hosts: int, profile: str, faults: tuple[str, ...], noise: float, samples: int, seed: int, output: Path
 ) -> None:
     """Generate reports of a SIMULATED fleet, with ground truth."""
-    from gpucheck.cli import _fleet_simulate
+    from gpucheck.cli.fleet.simulate import simulate
 
-    _fleet_simulate.simulate(hosts, profile, faults, output, seed=seed, noise=noise, samples=samples)
+    simulate(hosts, profile, faults, output, seed=seed, noise=noise, samples=samples)
 
 
-@COMMAND.command()
+@COMMAND.command("history")
 @click.argument("name", metavar="HOST|METRIC")
 @renamed(
     "--history-dir",
@@ -128,11 +136,11 @@ def simulate(
     "--last", type=click.IntRange(min=1), default=60, show_default=True, metavar="N", help="Number of merges."
 )
 @output_options("text", "json", "svg")
-def history(name: str, history_dir: Path, last: int, format_: str, output: Path | None) -> None:
+def history_command(name: str, history_dir: Path, last: int, format_: str, output: Path | None) -> None:
     """Show a host or a metric over previous merges."""
-    from gpucheck.cli import _fleet_history
+    from gpucheck.cli.fleet.history import run
 
     if not history_dir.is_dir():
         add = f"gpucheck fleet report REPORTS --history-dir {history_dir}"
         raise Problem(f"{history_dir}: no such directory. Add a merge to it first: {add}")
-    _fleet_history.run(name, history_dir, last, format_, output)
+    run(name, history_dir, last, format_, output)

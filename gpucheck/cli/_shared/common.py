@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from gpucheck.cli._completion import FAULT, PROFILE
-from gpucheck.cli._output import OutputFile, Problem, drawing_only, write_result
-from gpucheck.cli._progress import Progress, progress_end
+from gpucheck.cli._shared.completion import FAULT, PROFILE
+from gpucheck.cli._shared.output import OutputFile, Problem, drawing_only, write_result
+from gpucheck.cli._shared.progress import Progress, progress_end
 from gpucheck.model.verdict import EXIT_STATUS, EXIT_USAGE, Verdict
 from gpucheck.printable import one_line
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from gpucheck.cli._common import OutputFile, write_result
-from gpucheck.cli._stack import guarded
+from gpucheck.cli._shared.common import OutputFile, write_result
+from gpucheck.cli.stack.common import guarded
 from gpucheck.processes.atomic import SHARED
 
 

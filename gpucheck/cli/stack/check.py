@@ -6,7 +6,7 @@ from typing import Any
 import click
 from click.exceptions import Exit
 
-from gpucheck.cli._common import (
+from gpucheck.cli._shared.common import (
     Problem,
     output_options,
     recording_option,
@@ -15,7 +15,7 @@ from gpucheck.cli._common import (
     strict_option,
     write_result,
 )
-from gpucheck.cli._stack import ExistingFile, guarded, refuse
+from gpucheck.cli.stack.common import ExistingFile, guarded, refuse
 
 
 @click.command("check")
@@ -51,8 +51,8 @@ def check(
     /etc/gpucheck/stack.json is used, which provisioning writes.
     """
     from gpucheck import stack
-    from gpucheck.cli._stack import this_host
-    from gpucheck.cli._stack_lock import checked, planned
+    from gpucheck.cli.stack.common import this_host
+    from gpucheck.cli.stack.lock import checked, planned
     from gpucheck.model import EXIT_STATUS
     from gpucheck.render import report as render
 

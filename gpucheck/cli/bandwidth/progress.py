@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from gpucheck.cli._common import note
+from gpucheck.cli._shared.common import note
 from gpucheck.processes.streams import drawing
 
 if TYPE_CHECKING:

@@ -6,10 +6,11 @@ from typing import Any
 import click
 from click.exceptions import Exit
 
-from gpucheck.cli._common import OutputFile, Problem, format_option, note, write_result
-from gpucheck.cli._completion import COMPONENT
-from gpucheck.cli._output import is_stdout
-from gpucheck.cli._stack import (
+from gpucheck.cli._shared.common import OutputFile, Problem, format_option, note, write_result
+from gpucheck.cli._shared.completion import COMPONENT
+from gpucheck.cli._shared.output import is_stdout
+from gpucheck.cli.stack.check import check
+from gpucheck.cli.stack.common import (
     EXIT_IMPOSSIBLE,
     EXIT_UNKNOWN,
     ExistingFile,
@@ -25,9 +26,8 @@ from gpucheck.cli._stack import (
     requested_host,
     spec_of,
 )
-from gpucheck.cli._stack_check import check
-from gpucheck.cli._stack_repositories import check_repositories
-from gpucheck.cli._stack_rules import rules
+from gpucheck.cli.stack.repositories import check_repositories
+from gpucheck.cli.stack.rules import rules
 from gpucheck.processes.atomic import SHARED
 
 EXIT_MOVES = 1
@@ -125,7 +125,7 @@ def explain_command(
     Default: all components.
     """
     from gpucheck import stack
-    from gpucheck.cli._stack_lock import locked_set
+    from gpucheck.cli.stack.lock import locked_set
     from gpucheck.stack.explain import SCHEMA, component_named, explain
     from gpucheck.stack.text import explain_text
 
@@ -195,7 +195,7 @@ def lock_command(
     exit status is 2 (no compatible versions) or 3 (only unknown GPUs, systems or versions).
     """
     from gpucheck import stack
-    from gpucheck.cli._stack_lock import echo_plans, made_lock
+    from gpucheck.cli.stack.lock import echo_plans, made_lock
     from gpucheck.stack.lock import read_lock_file, write_lock
     from gpucheck.stack.text import lock_changes, refused_text
 
@@ -241,7 +241,7 @@ def diff_command(spec: Path, facts: tuple[Path, ...], lock_file: Path, format_: 
     Writes nothing. Exit status: 1 if versions would change.
     """
     from gpucheck import stack
-    from gpucheck.cli._stack_lock import made_lock
+    from gpucheck.cli.stack.lock import made_lock
     from gpucheck.stack.lock import read_lock_file
     from gpucheck.stack.text import lock_changes
 
@@ -276,7 +276,7 @@ def plan_command(
     Packages, repositories, holds, files, services and the reboot rule.
     """
     from gpucheck import stack
-    from gpucheck.cli._stack_lock import echo_plans, planned
+    from gpucheck.cli.stack.lock import echo_plans, planned
     from gpucheck.stack.text import plan_text
 
     if sum(choice is not None for choice in (host, group, all_hosts)) != 1:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from gpucheck.cli._common import note
-from gpucheck.cli._output import Problem, not_written
+from gpucheck.cli._shared.common import note
+from gpucheck.cli._shared.output import Problem, not_written
 from gpucheck.model import Report
 from gpucheck.processes.atomic import write_atomic
 

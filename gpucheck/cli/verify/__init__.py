@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpucheck.cli._common import (
+from gpucheck.cli._shared.common import (
     Problem,
     Progress,
     open_host,
@@ -20,8 +20,8 @@ from gpucheck.cli._common import (
     timeout_option,
     write_result,
 )
-from gpucheck.cli._completion import STEP
-from gpucheck.cli._redaction import NO_REDACT
+from gpucheck.cli._shared.completion import STEP
+from gpucheck.cli._shared.redaction import NO_REDACT
 from gpucheck.model import EXIT_STATUS
 from gpucheck.model.record import RECORD
 
@@ -97,12 +97,12 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     """
     if listed:
         return _list(format_, output)
-    from gpucheck.cli import _verify_output
+    from gpucheck.cli.verify.output import refuse, write_report
 
-    _verify_output.refuse(format_, output, redact=not no_redact)
+    refuse(format_, output, redact=not no_redact)
     host = open_host(profile, faults, recording, deadline_s=timeout)
     from gpucheck import run
-    from gpucheck.cli._comparison import comparisons
+    from gpucheck.cli.verify.comparison import comparisons
 
     compared = comparisons(expect, baseline, host)
     steps = run.all_steps()
@@ -118,7 +118,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
     def write(report: "Report") -> None:
         progress_end()
-        _verify_output.write(report, format_, output, mark=replay_mark(host), verbose=verbose, redact=not no_redact)
+        write_report(report, format_, output, mark=replay_mark(host), verbose=verbose, redact=not no_redact)
 
     report = run.verify(
         host,

@@ -8,7 +8,7 @@ import click
 import msgspec
 from click.exceptions import Exit
 
-from gpucheck.cli._common import (
+from gpucheck.cli._shared.common import (
     Problem,
     note,
     open_host,

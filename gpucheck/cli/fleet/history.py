@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from gpucheck.cli._common import Problem, write_result
+from gpucheck.cli._shared.common import Problem, write_result
 from gpucheck.model import FleetReport
 
 

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from gpucheck.cli._output import MODES, STDOUT, Problem, not_written, refuse_unwritable
+from gpucheck.cli._shared.output import MODES, STDOUT, Problem, not_written, refuse_unwritable
 from gpucheck.processes.atomic import PRIVATE, sync_folder, write_atomic
 
 

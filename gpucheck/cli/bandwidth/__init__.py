@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpucheck.cli._common import (
+from gpucheck.cli._shared.common import (
     EXIT_NOTHING,
     OutputFile,
     Problem,
@@ -142,7 +142,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
 
 def _measured(options: "Options") -> "BandwidthReport":
-    from gpucheck.cli._measuring import Display
+    from gpucheck.cli.bandwidth.progress import Display
     from gpucheck.host import live_host
     from gpucheck.measure.bandwidth import Watch
     from gpucheck.measure.planning.selection import Unmeasurable

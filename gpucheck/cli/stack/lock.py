@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from gpucheck.cli._common import Problem, write_result
+from gpucheck.cli._shared.common import Problem, write_result
 from gpucheck.processes.atomic import SHARED
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def write_plans(lock_file: Path, folder: Path, bundle: Path | None = None) -> li
 
     One process for the entire fleet: starting one per host takes longer than making all plans.
     """
-    from gpucheck.cli._stack import as_json
+    from gpucheck.cli.stack.common import as_json
     from gpucheck.stack import Refusal
     from gpucheck.stack.facts import file_name
     from gpucheck.stack.lock import read_lock_file
@@ -117,7 +117,7 @@ def locked_set(lock_file: Path, group: str | None, host: str | None) -> "tuple[T
 def checked(host: "Host", plan: "Plan | None", where: str, *, import_torch: bool, strict: bool) -> "Report":
     """Return the report of the check that compares a host with its plan. plan None: the plan on the host."""
     from gpucheck.checks.software import stack as check
-    from gpucheck.cli._import_torch import ask_torch
+    from gpucheck.cli.stack.import_torch import ask_torch
     from gpucheck.run import CHECK_S, Outcome, Step, verify
 
     text: str | None = msgspec.json.encode(plan).decode() if plan is not None else None

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from gpucheck.cli._common import OutputFile, Problem, write_result
-from gpucheck.cli._completion import DOCUMENT
+from gpucheck.cli._shared.common import OutputFile, Problem, write_result
+from gpucheck.cli._shared.completion import DOCUMENT
 from gpucheck.processes.atomic import SHARED
 
 
@@ -27,7 +27,7 @@ def COMMAND(name: str | None, output: Path | None) -> None:  # noqa: N802 - the 
     gpucheck schema report -o report.schema.json
     check-jsonschema --schemafile report.schema.json report.json
     """
-    from gpucheck.cli._schemas import DOCUMENTS, schema_of
+    from gpucheck.cli.schema.documents import DOCUMENTS, schema_of
 
     if name is None:
         rows = [(one, document.schema or "-", document.printed) for one, document in DOCUMENTS.items()]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from gpucheck.cli._progress import progress_end
+from gpucheck.cli._shared.progress import progress_end
 from gpucheck.foreign import UnreadableInput
 from gpucheck.model.host import NotRecorded
 from gpucheck.model.verdict import EXIT_DEFECT, EXIT_INTERRUPTED, EXIT_NOT_WRITTEN, EXIT_READER_LEFT, EXIT_USAGE

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import click
 
-from gpucheck.cli._folder import refuse_folder, write_folder
-from gpucheck.cli._output import MODES, Problem, replaces, write_result
-from gpucheck.cli._redaction import of_report
+from gpucheck.cli._shared.output import MODES, Problem, replaces, write_result
+from gpucheck.cli._shared.redaction import of_report
+from gpucheck.cli.verify.folder import refuse_folder, write_folder
 from gpucheck.model import Report
 from gpucheck.printable import one_line
 from gpucheck.processes.atomic import PRIVATE
@@ -27,7 +27,9 @@ def refuse(format_: str, output: Path | None, *, redact: bool = True) -> None:
         raise Problem(f"{output}: is a directory, and --format {format_} writes a file. Name a file with -o.")
 
 
-def write(report: Report, format_: str, output: Path | None, *, mark: str, verbose: bool, redact: bool = True) -> None:
+def write_report(
+    report: Report, format_: str, output: Path | None, *, mark: str, verbose: bool, redact: bool = True
+) -> None:
     """mark: the line that a report about a recording starts with. redact: the Markdown. Raises Problem.
 
     A file keeps the last complete report, which may be a baseline or what a monitor reads: the part that an interrupted

@@ -5,7 +5,7 @@ from copy import copy
 
 import click
 
-from gpucheck.cli._common import F
+from gpucheck.cli._shared.common import F
 
 
 class _Renamed(click.Option):

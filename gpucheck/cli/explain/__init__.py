@@ -10,8 +10,8 @@ import click
 if TYPE_CHECKING:
     from gpucheck.knowledge import Cause
 
-from gpucheck.cli._common import Problem
-from gpucheck.cli._completion import EXPLAINED
+from gpucheck.cli._shared.common import Problem
+from gpucheck.cli._shared.completion import EXPLAINED
 
 WIDTH = 100
 # Of the labels of what a diagnosis weighs: the longest is "never explains".
@@ -46,7 +46,7 @@ def COMMAND(what: tuple[str, ...]) -> None:  # noqa: N802 - the name the command
 
 
 def _kind(what: str) -> Iterator[str]:
-    from gpucheck.cli import _explain_errors as errors
+    from gpucheck.cli.explain import errors
     from gpucheck.knowledge import causes
 
     name = what.lower().strip()
@@ -72,7 +72,7 @@ def _kind(what: str) -> Iterator[str]:
 
 def _numbered(kind: str | None, code: int) -> Iterator[str]:
     """A code; a bare number is an Xid or, of five digits, an SXid."""
-    from gpucheck.cli import _explain_errors as errors
+    from gpucheck.cli.explain import errors
     from gpucheck.knowledge.xid import xids
 
     if kind in ("cuda", "nvml"):
@@ -92,7 +92,7 @@ def _numbered(kind: str | None, code: int) -> Iterator[str]:
 
 def _unknown(what: str, names: list[str], prefix: str) -> str:
     """Why nothing is explained, and what may have been meant."""
-    from gpucheck.cli._lookalikes import near, number_meant
+    from gpucheck.cli.explain.lookalikes import near, number_meant
 
     shown = what if len(what) <= LONGEST else f"{what[: LONGEST - 3]}..."
     meant = number_meant(what) if len(what) <= LONGEST else None

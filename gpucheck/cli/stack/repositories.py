@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import click
 from click.exceptions import Exit
 
-from gpucheck.cli._common import Problem, note, output_options, write_result
-from gpucheck.cli._stack import EXIT_IMPOSSIBLE, EXIT_UNKNOWN, ExistingFile, as_json, guarded
+from gpucheck.cli._shared.common import Problem, note, output_options, write_result
+from gpucheck.cli.stack.common import EXIT_IMPOSSIBLE, EXIT_UNKNOWN, ExistingFile, as_json, guarded
 from gpucheck.processes.atomic import SHARED
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import click
 import msgspec
 
 from gpucheck import fleet
-from gpucheck.cli._common import Problem, note, write_result
-from gpucheck.cli._output import MODES, descriptor
+from gpucheck.cli._shared.common import Problem, note, write_result
+from gpucheck.cli._shared.output import MODES, descriptor
 from gpucheck.foreign import opened, shown
 from gpucheck.model import EXIT_STATUS, FleetReport, FleetRow
 from gpucheck.processes.atomic import PRIVATE
@@ -81,7 +81,7 @@ def _run(sources: tuple[Path, ...], options: Options) -> int:
         return 0
     merged = _merge(rows, expected, options)
     if options.history_dir:
-        from gpucheck.cli._fleet_history import keep
+        from gpucheck.cli.fleet.history import keep
 
         keep(merged, options.history_dir)
     if options.select is not None:
