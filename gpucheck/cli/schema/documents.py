@@ -31,7 +31,7 @@ DOCUMENTS = {
     "observations": Document(
         "", ("gpucheck.model.observations:Observations",), "key observations of bandwidth, collectives, diagnosis"
     ),
-    "steps": Document("gpucheck.steps/1", ("gpucheck.run._listing:Listing",), "verify --list --format json"),
+    "steps": Document("gpucheck.steps/1", ("gpucheck.run.listing:Listing",), "verify --list --format json"),
     "fleet": Document("gpucheck.fleet/1", ("gpucheck.model.fleet:FleetReport",), "fleet report --format json"),
     "fleet-history": Document(
         "gpucheck.fleet-history/1", ("gpucheck.model.fleet:History",), "fleet history --format json"

@@ -135,12 +135,12 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
 def _list(format_: str, output: Path | None) -> int:
     from gpucheck import run
-    from gpucheck.run import _listing
+    from gpucheck.run import listing
 
     if format_ not in ("text", "json"):
         raise Problem(f"--list cannot be printed as {format_}. Use --format text or json.")
-    found = _listing.listing(run.all_steps())
-    write_result(_listing.to_json(found) if format_ == "json" else _listing.to_text(found), output)
+    found = listing.listing(run.all_steps())
+    write_result(listing.to_json(found) if format_ == "json" else listing.to_text(found), output)
     return 0
 
 

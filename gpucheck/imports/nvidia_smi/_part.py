@@ -21,7 +21,7 @@ def part(
 ) -> Part:
     """What was read. facts: of each GPU, where there are any.
 
-    The GPUs may be some of the machine's only: run/one_machine.py gives each its place among the others.
+    The GPUs may be some of the machine's only: run/pastes/one_machine.py gives each its place among the others.
     """
     seen = tuple(observed(gpu, facts[at] if at < len(facts) else None) for at, gpu in enumerate(gpus))
     virtual = True if any(is_virtual(one) for one in facts) else None

@@ -11,9 +11,9 @@ from gpucheck import __version__
 from gpucheck.host.recording import ReplayHost
 from gpucheck.knowledge import causes
 from gpucheck.model import Finding, Host, NotRecorded, NvmlReading, Report, System, Verdict, named, with_actions, worst
-from gpucheck.run._attributes import attributes
-from gpucheck.run._deadline import StuckError, in_time
-from gpucheck.run._guard import AFTER_STUCK_S, broken, stuck
+from gpucheck.run.attributes import attributes
+from gpucheck.run.deadline import StuckError, in_time
+from gpucheck.run.guard import AFTER_STUCK_S, broken, stuck
 from gpucheck.topology import of
 
 NAME = "report"

@@ -9,7 +9,7 @@ from gpucheck.checks._uptime import up_hours
 from gpucheck.model import Finding, Gpu, Host, NvmlFailure, NvmlGap, NvmlReading, PciDevice
 from gpucheck.model.about import About
 from gpucheck.model.record import RECORD, GpuRecord, HealthRecord, LinkRecord, PortRecord
-from gpucheck.run._step import Outcome, Step
+from gpucheck.run.step import Outcome, Step
 
 DEADLINE_S = 20.0
 TYPICAL_S = 0.005

@@ -15,11 +15,11 @@ from gpucheck.knowledge import causes
 from gpucheck.model import Finding, Gpu, Host, NvmlReading, Verdict, named, with_actions, worst
 from gpucheck.model.about import About
 from gpucheck.model.smoke import SmokeFailure, SmokeReport, SmokeResult
-from gpucheck.run import _versions
-from gpucheck.run._proof import REQUIRED, not_required
-from gpucheck.run._step import Outcome, Step
-from gpucheck.run._versions import NAME as VERSIONS
-from gpucheck.run._versions import refused, version_consistency
+from gpucheck.run.proof import REQUIRED, not_required
+from gpucheck.run.step import Outcome, Step
+from gpucheck.run.steps import versions
+from gpucheck.run.steps.versions import NAME as VERSIONS
+from gpucheck.run.steps.versions import refused, version_consistency
 from gpucheck.train import evaluate, is_settled, real_gpus, run_smoke, whole_gpus
 from gpucheck.train.evaluation.finding_text import PLACEMENT, install
 from gpucheck.train.run_plan import plan
@@ -37,15 +37,15 @@ VERSIONS_S, VERSIONS_TYPICAL_S = 20.0, 0.05
 
 def training_steps() -> tuple[Step, ...]:
     """Version truth, then one step a strategy."""
-    versions = Step(
+    consistency = Step(
         VERSIONS,
         frozenset({"software", "standard"}),
         lambda host: Outcome(version_consistency(host), {}),
         VERSIONS_S,
         VERSIONS_TYPICAL_S,
-        _versions.__doc__ or "",
+        versions.__doc__ or "",
     )
-    return (versions, *(_step(strategy) for strategy in all_strategies().values()))
+    return (consistency, *(_step(strategy) for strategy in all_strategies().values()))
 
 
 def _step(strategy: Strategy) -> Step:

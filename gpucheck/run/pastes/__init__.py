@@ -14,8 +14,8 @@ from gpucheck.model.finding import Finding
 from gpucheck.model.observations import Observations, ObservedGpu
 from gpucheck.model.paste import Part, Reading
 from gpucheck.model.ranking import Judgement
-from gpucheck.run import pasted_host
-from gpucheck.run.one_machine import NOTHING, TwoMachines, observations, of_one_machine
+from gpucheck.run.pastes import host as pasted_host
+from gpucheck.run.pastes.one_machine import NOTHING, TwoMachines, observations, of_one_machine
 
 __all__ = ["TwoMachines", "diagnosis"]
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from gpucheck.checks.software._plan import PLAN, Unreadable, read_plan
 from gpucheck.checks.software._wheels import FRAMEWORKS
 from gpucheck.model import Host
-from gpucheck.run._step import Step
+from gpucheck.run.step import Step
 
 # What every level above quick trains with, unless the plan of the host names no framework.
 REQUIRED = "torch"

@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.run._step import Step
+from gpucheck.run.step import Step
 
 SCHEMA = "gpucheck.steps/1"
 

@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gpucheck.model import Finding, Host, Verdict
-from gpucheck.run._step import Outcome, Step
+from gpucheck.run.step import Outcome, Step
 from gpucheck.train import whole_gpus
 
 NAME = "p2p"

@@ -25,7 +25,7 @@ from gpucheck.model.about import About
 from gpucheck.model.observations import Observations, ObservedHost
 from gpucheck.model.paste import Part
 from gpucheck.model.ranking import Judgement
-from gpucheck.run.one_machine import bus_ids_by_index, has_bus_id, has_index
+from gpucheck.run.pastes.one_machine import bus_ids_by_index, has_bus_id, has_index
 
 # Evaluated elsewhere: kernel lines and links by run/pastes.py, since they are weighed together with what was
 # measured. Processes on a GPU and persistence mode are not faults of a host whose output was pasted.
