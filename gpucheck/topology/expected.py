@@ -18,7 +18,7 @@ from gpucheck.knowledge import (
     pcie_limits,
 )
 from gpucheck.model.hardware import Expected, Gpu, PcieLink
-from gpucheck.topology.cpu import Cpu
+from gpucheck.topology.pcie.cpu import Cpu
 
 WAY = {
     "PIX": "same switch",

@@ -23,7 +23,7 @@ from gpucheck.model.observations import (
     UnderLoad,
     Words,
 )
-from gpucheck.topology.acs import redirects
+from gpucheck.topology.pcie.acs import redirects
 
 Cell = TypeVar("Cell")
 LARGEST_GENERATION, LARGEST_WIDTH, MOST_LINKS = 7, 32, 64

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from gpucheck.model.hardware import Gpu, Nic, PciDevice, PcieLink
 from gpucheck.model.wiring import NumaNode, NvLinkBundle, WiredFunction, Wiring
-from gpucheck.topology.cpu import Cpu
 from gpucheck.topology.expected import Hop
 from gpucheck.topology.nvlink import NvLinks
+from gpucheck.topology.pcie.cpu import Cpu
 
 BridgeKind = Literal["root-port", "switch-upstream", "switch-downstream", "bridge"]
 PORTS: tuple[BridgeKind, BridgeKind] = ("switch-downstream", "switch-upstream")

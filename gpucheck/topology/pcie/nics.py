@@ -3,7 +3,7 @@
 import re
 
 from gpucheck.model.hardware import Gpu, Nic, PciDevice
-from gpucheck.topology.classify import classify
+from gpucheck.topology.pcie.classify import classify
 
 MELLANOX = "15b3"
 

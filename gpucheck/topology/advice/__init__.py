@@ -5,8 +5,8 @@ import msgspec
 from gpucheck.model.advice import Advice, Choice, Pinning
 from gpucheck.model.hardware import TopologyGpu
 from gpucheck.model.topology import Topology
-from gpucheck.topology.asymmetry import asymmetries
-from gpucheck.topology.groups import best_group, nearness
+from gpucheck.topology.advice.asymmetry import asymmetries
+from gpucheck.topology.advice.groups import best_group, nearness
 
 USUAL_SIZES = (2, 4)
 

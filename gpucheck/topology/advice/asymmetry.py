@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from gpucheck.model.topology import Topology
-from gpucheck.topology.inferred_wiring import MOST_SWITCH_MEMBERS
+from gpucheck.topology.wiring.inferred import MOST_SWITCH_MEMBERS
 
 NAMED = 6
 DISTANCE = {"PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5}

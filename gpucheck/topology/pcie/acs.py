@@ -11,7 +11,7 @@ from typing import NamedTuple
 from gpucheck.model.about import About
 from gpucheck.model.finding import Finding
 from gpucheck.model.hardware import PciDevice
-from gpucheck.topology.classify import shared_bridges
+from gpucheck.topology.pcie.classify import shared_bridges
 
 CHECK = "acs"
 REDIRECT = 0x04 | 0x08 | 0x20
