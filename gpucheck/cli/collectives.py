@@ -18,7 +18,7 @@ from gpucheck.cli._shared.common import (
 )
 from gpucheck.cli._shared.rendezvous import rendezvous_option
 from gpucheck.cli.bandwidth import parse_sizes
-from gpucheck.model.verdict import EXIT_STATUS
+from gpucheck.model.finding.verdict import EXIT_STATUS
 
 if TYPE_CHECKING:
     from gpucheck.processes.ranks.nodes import Nodes

@@ -20,10 +20,10 @@ from gpucheck.cli._shared.common import (
     timeout_option,
     write_result,
 )
-from gpucheck.model.action import with_actions
-from gpucheck.model.naming import named
+from gpucheck.model.finding.action import with_actions
+from gpucheck.model.finding.naming import named
+from gpucheck.model.finding.verdict import EXIT_STATUS, Verdict, worst
 from gpucheck.model.topology import Topology
-from gpucheck.model.verdict import EXIT_STATUS, Verdict, worst
 
 
 @click.command()

@@ -1,8 +1,8 @@
 """The topology of a host: NVML's view, compared with the bridge chains in sysfs."""
 
-from gpucheck.model.hardware import Gpu, Pair, PciDevice, TopologyGpu
 from gpucheck.model.host import Host, NotRecorded
-from gpucheck.model.readings import NvmlFailure, NvmlReading
+from gpucheck.model.host.hardware import Gpu, Pair, PciDevice, TopologyGpu
+from gpucheck.model.host.readings import NvmlFailure, NvmlReading
 from gpucheck.model.topology import Topology
 from gpucheck.topology.expected import expected, narrowest
 from gpucheck.topology.nvlink.ports import reduced_findings as reduced_nvlinks

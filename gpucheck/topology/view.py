@@ -2,8 +2,8 @@
 
 from itertools import combinations
 
-from gpucheck.model.hardware import Gpu, PciDevice
-from gpucheck.model.readings import NvmlReading
+from gpucheck.model.host.hardware import Gpu, PciDevice
+from gpucheck.model.host.readings import NvmlReading
 from gpucheck.topology.nvlink import Joint, NvLinks
 from gpucheck.topology.nvlink.ports import PAST, STATE_CALL, ports_of
 from gpucheck.topology.pcie.classify import classify

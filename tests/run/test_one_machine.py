@@ -3,8 +3,8 @@
 import pytest
 
 from gpucheck import imports
-from gpucheck.model.observations import Observations, ObservedGpu
-from gpucheck.model.paste import Part
+from gpucheck.model.diagnosis.observations import Observations, ObservedGpu
+from gpucheck.model.diagnosis.paste import Part
 from gpucheck.run.pastes.one_machine import TwoMachines, bus_ids_by_index, observations
 from tests.imports.pastes.samples import MATRIX
 

@@ -9,7 +9,7 @@ import click
 from gpucheck.cli._shared.completion import FAULT, PROFILE
 from gpucheck.cli._shared.output import OutputFile, Problem, drawing_only, write_result
 from gpucheck.cli._shared.progress import Progress, progress_end
-from gpucheck.model.verdict import EXIT_STATUS, EXIT_USAGE, Verdict
+from gpucheck.model.finding.verdict import EXIT_STATUS, EXIT_USAGE, Verdict
 from gpucheck.printable import one_line
 
 if TYPE_CHECKING:

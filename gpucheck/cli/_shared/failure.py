@@ -9,8 +9,8 @@ import click
 
 from gpucheck.cli._shared.progress import progress_end
 from gpucheck.foreign import UnreadableInput
+from gpucheck.model.finding.verdict import EXIT_DEFECT, EXIT_INTERRUPTED, EXIT_NOT_WRITTEN, EXIT_READER_LEFT, EXIT_USAGE
 from gpucheck.model.host import NotRecorded
-from gpucheck.model.verdict import EXIT_DEFECT, EXIT_INTERRUPTED, EXIT_NOT_WRITTEN, EXIT_READER_LEFT, EXIT_USAGE
 from gpucheck.printable import indented, one_line
 from gpucheck.processes.children import end_children
 from gpucheck.processes.signals import TerminatedError, in_a_hurry

@@ -19,7 +19,7 @@ from gpucheck.cli._shared.common import (
     strict_option,
     write_result,
 )
-from gpucheck.model.verdict import EXIT_STATUS
+from gpucheck.model.finding.verdict import EXIT_STATUS
 
 if TYPE_CHECKING:
     from gpucheck.measure.bandwidth import Options
@@ -116,7 +116,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     only_drawing = drawing_only(svg, output)
     start_simulation(profile, faults)
     from gpucheck.measure.bandwidth import Options
-    from gpucheck.model.verdict import worst
+    from gpucheck.model.finding.verdict import worst
     from gpucheck.render import bandwidth as render
 
     report = _measured(

@@ -29,7 +29,9 @@ DOCUMENTS = {
     "smoke": Document("gpucheck.smoke/2", ("gpucheck.model.smoke:SmokeReport",), "smoke --format json"),
     "diagnosis": Document("gpucheck.diagnosis/1", ("gpucheck.model.diagnosis:Diagnosis",), "diagnose --format json"),
     "observations": Document(
-        "", ("gpucheck.model.observations:Observations",), "key observations of bandwidth, collectives, diagnosis"
+        "",
+        ("gpucheck.model.diagnosis.observations:Observations",),
+        "key observations of bandwidth, collectives, diagnosis",
     ),
     "steps": Document("gpucheck.steps/1", ("gpucheck.run.listing:Listing",), "verify --list --format json"),
     "fleet": Document("gpucheck.fleet/1", ("gpucheck.model.fleet:FleetReport",), "fleet report --format json"),

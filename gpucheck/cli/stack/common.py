@@ -17,7 +17,7 @@ from gpucheck.cli._shared.common import (
     replay_mark,
     simulation_options,
 )
-from gpucheck.model.verdict import EXIT_USAGE
+from gpucheck.model.finding.verdict import EXIT_USAGE
 from gpucheck.printable import one_line
 
 if TYPE_CHECKING:

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from gpucheck.imports.nvidia_smi._facts import Facts, is_virtual, observed
-from gpucheck.model.hardware import Gpu
-from gpucheck.model.observations import Observations, ObservedHost
-from gpucheck.model.paste import Message, Part
-from gpucheck.model.readings import NvmlReading
+from gpucheck.model.diagnosis.observations import Observations, ObservedHost
+from gpucheck.model.diagnosis.paste import Message, Part
+from gpucheck.model.host.hardware import Gpu
+from gpucheck.model.host.readings import NvmlReading
 from gpucheck.printable import counted
 
 

@@ -12,7 +12,7 @@ import msgspec
 from gpucheck.knowledge import find_gpu, gpu_by_pci_id
 from gpucheck.measure.values import MIB
 from gpucheck.model import Gpu, NvmlReading, PciDevice, PcieLink, Topology
-from gpucheck.model.observations import (
+from gpucheck.model.diagnosis.observations import (
     AcsReading,
     Flags,
     NvLinkCount,

@@ -10,10 +10,10 @@ from gpucheck.diagnose.messages import of_messages
 from gpucheck.knowledge import causes
 from gpucheck.model import KernelLog, NvmlReading, TopologyGpu, Verdict, named, with_actions, worst
 from gpucheck.model.diagnosis import Diagnosis
+from gpucheck.model.diagnosis.observations import Observations, ObservedGpu
+from gpucheck.model.diagnosis.paste import Part, Reading
+from gpucheck.model.diagnosis.ranking import Judgement
 from gpucheck.model.finding import Finding
-from gpucheck.model.observations import Observations, ObservedGpu
-from gpucheck.model.paste import Part, Reading
-from gpucheck.model.ranking import Judgement
 from gpucheck.run.pastes import host as pasted_host
 from gpucheck.run.pastes.one_machine import NOTHING, TwoMachines, observations, of_one_machine
 

@@ -21,10 +21,10 @@ from gpucheck.model import (
     PciDevice,
     Verdict,
 )
-from gpucheck.model.about import About
-from gpucheck.model.observations import Observations, ObservedHost
-from gpucheck.model.paste import Part
-from gpucheck.model.ranking import Judgement
+from gpucheck.model.diagnosis.observations import Observations, ObservedHost
+from gpucheck.model.diagnosis.paste import Part
+from gpucheck.model.diagnosis.ranking import Judgement
+from gpucheck.model.finding.about import About
 from gpucheck.run.pastes.one_machine import bus_ids_by_index, has_bus_id, has_index
 
 # Evaluated elsewhere: kernel lines and links by run/pastes.py, since they are weighed together with what was

@@ -8,8 +8,8 @@ from gpucheck.diagnose import ObservationProblem, together
 from gpucheck.diagnose.alignment import aligned, have_bus_ids
 from gpucheck.diagnose.combine import joined, listed
 from gpucheck.model import Gpu, NvmlReading
-from gpucheck.model.observations import Measured, Method, Observations, ObservedGpu
-from gpucheck.model.paste import Part, ReadRange
+from gpucheck.model.diagnosis.observations import Measured, Method, Observations, ObservedGpu
+from gpucheck.model.diagnosis.paste import Part, ReadRange
 
 # Kinds that number their GPUs from 0 although only one may be listed.
 WITHOUT_INDEX = ("nvidia-smi-q",)

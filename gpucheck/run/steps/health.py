@@ -7,7 +7,7 @@ import msgspec
 from gpucheck.checks._nvml import no_gpus, not_looked
 from gpucheck.checks._uptime import up_hours
 from gpucheck.model import Finding, Gpu, Host, NvmlFailure, NvmlGap, NvmlReading, PciDevice
-from gpucheck.model.about import About
+from gpucheck.model.finding.about import About
 from gpucheck.model.record import RECORD, GpuRecord, HealthRecord, LinkRecord, PortRecord
 from gpucheck.run.step import Outcome, Step
 

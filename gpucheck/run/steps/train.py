@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from gpucheck.host.simulated import machine_directory
 from gpucheck.knowledge import causes
 from gpucheck.model import Finding, Gpu, Host, NvmlReading, Verdict, named, with_actions, worst
-from gpucheck.model.about import About
+from gpucheck.model.finding.about import About
 from gpucheck.model.smoke import SmokeFailure, SmokeReport, SmokeResult
 from gpucheck.run.proof import REQUIRED, not_required
 from gpucheck.run.step import Outcome, Step

@@ -3,7 +3,7 @@
 import msgspec
 
 from gpucheck.model.advice import Advice, Choice, Pinning
-from gpucheck.model.hardware import TopologyGpu
+from gpucheck.model.host.hardware import TopologyGpu
 from gpucheck.model.topology import Topology
 from gpucheck.topology.advice.asymmetry import asymmetries
 from gpucheck.topology.advice.groups import best_group, nearness

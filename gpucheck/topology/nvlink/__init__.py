@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from gpucheck.model.hardware import Gpu, NvLink, PciDevice
-from gpucheck.model.wiring import NVSWITCH
+from gpucheck.model.host.hardware import Gpu, NvLink, PciDevice
+from gpucheck.model.host.wiring import NVSWITCH
 
 
 class Joint(NamedTuple):

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gpucheck.knowledge import GpuModel, find_gpu, gpu_by_pci_id
-from gpucheck.model.about import About
 from gpucheck.model.finding import Finding
-from gpucheck.model.hardware import Gpu
-from gpucheck.model.readings import NvmlReading
+from gpucheck.model.finding.about import About
+from gpucheck.model.host.hardware import Gpu
+from gpucheck.model.host.readings import NvmlReading
 
 CHECK = "nvlink"
 STATE_CALL = "nvmlDeviceGetNvLinkState"

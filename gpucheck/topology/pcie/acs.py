@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from itertools import combinations, product
 from typing import NamedTuple
 
-from gpucheck.model.about import About
 from gpucheck.model.finding import Finding
-from gpucheck.model.hardware import PciDevice
+from gpucheck.model.finding.about import About
+from gpucheck.model.host.hardware import PciDevice
 from gpucheck.topology.pcie.classify import shared_bridges
 
 CHECK = "acs"

@@ -4,7 +4,7 @@ Names as nvidia-smi topo prints them: PIX at most one PCIe switch, PXB several, 
 NODE between host bridges of one NUMA node, SYS between NUMA nodes.
 """
 
-from gpucheck.model.hardware import PciDevice
+from gpucheck.model.host.hardware import PciDevice
 
 
 def classify(a: PciDevice, b: PciDevice) -> str | None:

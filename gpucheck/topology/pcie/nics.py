@@ -2,7 +2,7 @@
 
 import re
 
-from gpucheck.model.hardware import Gpu, Nic, PciDevice
+from gpucheck.model.host.hardware import Gpu, Nic, PciDevice
 from gpucheck.topology.pcie.classify import classify
 
 MELLANOX = "15b3"

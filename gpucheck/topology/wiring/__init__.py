@@ -6,8 +6,8 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from gpucheck.model.hardware import Gpu, Nic, PciDevice, PcieLink
-from gpucheck.model.wiring import NumaNode, NvLinkBundle, WiredFunction, Wiring
+from gpucheck.model.host.hardware import Gpu, Nic, PciDevice, PcieLink
+from gpucheck.model.host.wiring import NumaNode, NvLinkBundle, WiredFunction, Wiring
 from gpucheck.topology.expected import Hop
 from gpucheck.topology.nvlink import NvLinks
 from gpucheck.topology.pcie.cpu import Cpu

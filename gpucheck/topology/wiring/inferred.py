@@ -8,8 +8,8 @@ from itertools import combinations
 
 import msgspec
 
+from gpucheck.model.host.wiring import NVSWITCH, NumaNode, NvLinkBundle, WiredFunction, Wiring
 from gpucheck.model.topology import Topology
-from gpucheck.model.wiring import NVSWITCH, NumaNode, NvLinkBundle, WiredFunction, Wiring
 
 MOST_SWITCH_MEMBERS = 5  # fully and evenly joined by direct links, up to here: 12 links over 3 peers, 18 over 3
 

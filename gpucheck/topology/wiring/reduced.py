@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from gpucheck.model.finding import Finding
-from gpucheck.model.hardware import PcieLink
-from gpucheck.model.verdict import Verdict
-from gpucheck.model.wiring import WiredFunction, Wiring
+from gpucheck.model.finding.verdict import Verdict
+from gpucheck.model.host.hardware import PcieLink
+from gpucheck.model.host.wiring import WiredFunction, Wiring
 from gpucheck.topology.wiring import is_reduced
 
 SUBJECT = {"gpu": "gpu", "nic": "nic"}

@@ -6,7 +6,7 @@ report, and a fleet keeps thousands of reports.
 
 import msgspec
 
-from gpucheck.model.ranking import Explanation, Judgement, Predicted, Quantity
+from gpucheck.model.diagnosis.ranking import Explanation, Judgement, Predicted, Quantity
 
 
 class PredictionRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from gpucheck.model.finding import Action, Finding, Owner
-from gpucheck.model.verdict import Verdict
+from gpucheck.model.finding.verdict import Verdict
 
 QUIET = (Verdict.PASS, Verdict.SKIP)
 # These interrupt jobs or take a part out: not on the evidence of a check that could not look.

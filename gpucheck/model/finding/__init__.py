@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.model.verdict import Verdict
+from gpucheck.model.finding.verdict import Verdict
 
 Value = str | int | float | bool | None
 # The mildest first.

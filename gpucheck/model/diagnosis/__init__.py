@@ -2,11 +2,11 @@
 
 import msgspec
 
+from gpucheck.model.diagnosis.observations import Observations
+from gpucheck.model.diagnosis.paste import ReadRange, UnreadRange
+from gpucheck.model.diagnosis.ranking import Explanation, Judgement
 from gpucheck.model.finding import Finding
-from gpucheck.model.observations import Observations
-from gpucheck.model.paste import ReadRange, UnreadRange
-from gpucheck.model.ranking import Explanation, Judgement
-from gpucheck.model.verdict import Verdict
+from gpucheck.model.finding.verdict import Verdict
 
 SCHEMA = "gpucheck.diagnosis/1"
 
@@ -19,7 +19,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     read, unread: lines of the inputs that were understood, and as what, and those that were not.
     observations: all that the inputs report of GPU links. looked_at: what was checked, as text; unproven: what no
     input covers, though readiness for training needs it.
-    ranking, gpu_names, decided: as in gpucheck.model.ranking.Judgement; empty if no numbers were given.
+    ranking, gpu_names, decided: as in gpucheck.model.diagnosis.ranking.Judgement; empty if no numbers were given.
     """
 
     schema: str = SCHEMA

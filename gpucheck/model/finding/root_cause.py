@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from gpucheck.model.finding import Finding
-from gpucheck.model.verdict import Verdict
+from gpucheck.model.finding.verdict import Verdict
 
 GOOD = (Verdict.PASS, Verdict.SKIP)
 

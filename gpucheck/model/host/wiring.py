@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.model.hardware import PcieLink
+from gpucheck.model.host.hardware import PcieLink
 
 NVSWITCH = "nvswitch"
 """The far end of NVLinks to switches that the source does not distinguish."""

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from gpucheck.model.hardware import Gpu
+from gpucheck.model.host.hardware import Gpu
 
 # Codes of gaps and failures that are not NVML's own, which are 0 or more.
 CRASHED, LATE, DEFECT, NOT_STARTED = -1, -2, -3, -4

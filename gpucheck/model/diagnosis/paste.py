@@ -2,9 +2,9 @@
 
 import msgspec
 
-from gpucheck.model.hardware import PciDevice
-from gpucheck.model.observations import Observations
-from gpucheck.model.readings import KernelLog, NvmlFailure, NvmlReading
+from gpucheck.model.diagnosis.observations import Observations
+from gpucheck.model.host.hardware import PciDevice
+from gpucheck.model.host.readings import KernelLog, NvmlFailure, NvmlReading
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.model.health import Health
+from gpucheck.model.host.health import Health
 
 
 class PcieLink(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Protocol
 
-from gpucheck.model.hardware import PciDevice
-from gpucheck.model.readings import (
+from gpucheck.model.host.hardware import PciDevice
+from gpucheck.model.host.readings import (
     DkmsModule,
     DriverState,
     InstalledKernel,

@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 from gpucheck.model.finding import Finding, Value
-from gpucheck.model.verdict import Verdict
+from gpucheck.model.finding.verdict import Verdict
 
 Confidence = Literal["certain", "likely", "possible"]
 
