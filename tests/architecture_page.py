@@ -60,8 +60,8 @@ WALKS = """\
 2. `gpucheck.imports.read_all` splits the text into pieces and parses each with the kind that recognizes it. Lines that
    no parser recognizes are listed as unread.
 3. `gpucheck.run.pastes.diagnosis` rejects output of two hosts, merges the pieces and `--observations` into one
-   `gpucheck.model.observations.Observations`, and evaluates it: links by `gpucheck.diagnose.judge`, kernel logs and
-   GPU state by the checks that `verify` uses.
+   `gpucheck.model.diagnosis.observations.Observations`, and evaluates it: links by `gpucheck.diagnose.judge`, kernel
+   logs and GPU state by the checks that `verify` uses.
 4. `gpucheck.render` prints the findings, what was read and what remains unknown.
 
 ### `make provision`

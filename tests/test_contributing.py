@@ -26,7 +26,7 @@ CHECK = '''"""Demo: how many GPUs are there?
 Source: NVML.
 """
 from gpucheck.model import Check
-from gpucheck.model.about import About
+from gpucheck.model.finding.about import About
 
 
 def probe(host):
@@ -51,7 +51,7 @@ FAULT = Fault(name="demo-fault", summary="shared memory of 1 MiB", apply=_apply)
 '''
 KIND = '''"""demotool: states how it looks."""
 from gpucheck.imports import Kind
-from gpucheck.model.paste import Part
+from gpucheck.model.diagnosis.paste import Part
 
 KIND = Kind(
     name="demo-tool",

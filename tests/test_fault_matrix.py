@@ -16,7 +16,7 @@ from gpucheck import comparison, imports, run, simulator
 from gpucheck.diagnose import diagnose, read
 from gpucheck.host.live import LiveHost
 from gpucheck.model import Finding, Verdict
-from gpucheck.run import _train
+from gpucheck.run.steps import train
 from gpucheck.simulator.faults import all_faults
 from tests.conftest import Figures
 from tests.diagnose import perf_cases
@@ -144,7 +144,7 @@ def test_a_fault_of_training_reaches_the_ranks_and_alarms_no_check(row, name, ma
     """What the ranks make of it is held by tests/train, with real training; it is not counted here."""
     findings = look(machine(name, row["fault"]), QUICK)
     no_judgement(findings)
-    fault = _train.simulated_fault()
+    fault = train.simulated_fault()
 
     assert fault is not None
     assert fault.kind == row["in_ranks"]

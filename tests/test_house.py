@@ -120,11 +120,12 @@ def test_heavy_packages_are_imported_inside_functions():
 
 def test_only_one_place_prints_to_stderr():
     """note() and failure() escape and bound what they print; a report that was interrupted is made of views."""
-    may = {"_common.py", "_failure.py", "_verify_output.py"}
+    may = {"_shared/common.py", "_shared/failure.py", "verify/output.py"}
     for source in sources("cli"):
         calls = (node for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))) if isinstance(node, ast.Call))
+        name = source.relative_to(PACKAGE / "cli").as_posix()
         direct = [call.lineno for call in calls if any(keyword.arg == "err" for keyword in call.keywords)]
-        assert not direct or source.name in may, f"{source.name}:{direct} prints to stderr: use note() of _common"
+        assert not direct or name in may, f"{name}:{direct} prints to stderr: use note() of _shared.common"
 
 
 def test_commands_return_no_verdict_of_their_own():

@@ -68,7 +68,7 @@ def test_every_target_named_exists():
 
 
 def test_every_command_of_the_table_exists():
-    modules = {path.stem for path in (ROOT / "gpucheck/cli").glob("[a-z]*.py")}
+    modules = {path.stem for path in (ROOT / "gpucheck/cli").glob("[a-z]*")}
 
     assert set(re.findall(r"^\| `gpucheck ([a-z]+)", README, re.MULTILINE)) <= modules
 

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from gpucheck import run, simulator
 from gpucheck.model import DriverState, Verdict
 from gpucheck.model.smoke import SmokeFailure
-from gpucheck.run import _train
-from gpucheck.run._versions import NAME, refused, version_consistency
+from gpucheck.run.steps import train
+from gpucheck.run.steps.versions import NAME, refused, version_consistency
 from gpucheck.simulator.faults import all_faults
 from tests.fakes import FakeHost
 from tests.machines import LOADED, on_bus, p100, reading
@@ -62,7 +62,7 @@ def test_where_nothing_can_mismatch_it_is_a_skip_with_its_reason(host, words):
 
 
 def test_what_cannot_train_is_not_trained(monkeypatch):
-    monkeypatch.setattr(_train, "run_smoke", lambda options: pytest.fail("a rank was started"))
+    monkeypatch.setattr(train, "run_smoke", lambda options: pytest.fail("a rank was started"))
     host = with_torch("2.8.0+cu128")
     assert set(refused(version_consistency(host))) == {"torch"}
 
@@ -74,14 +74,14 @@ def test_what_cannot_train_is_not_trained(monkeypatch):
 
 
 def test_variants_are_measured_side_by_side_and_a_missing_package_is_told_once(monkeypatch):
-    monkeypatch.setattr(_train, "run_smoke", lambda o: replace(ON_CPU, strategy=o.strategy, variant=o.variant))
+    monkeypatch.setattr(train, "run_smoke", lambda o: replace(ON_CPU, strategy=o.strategy, variant=o.variant))
     steps = run.select(run.all_steps(), level="full", only=("smoke-tensorflow-mirrored",), skip=())
     report = run.verify(FakeHost(), steps)
     measured = report.measurements["smoke-tensorflow-mirrored"]
     assert (measured["variant"], set(measured["variants"])) == ("nccl", {"hierarchical-copy"})
 
     missing: SmokeFailure = replace(HANG, kind="missing-package", missing="tensorflow", framework="tensorflow")
-    monkeypatch.setattr(_train, "run_smoke", lambda o: missing)
+    monkeypatch.setattr(train, "run_smoke", lambda o: missing)
     (finding,) = run.verify(FakeHost(), steps).findings
     assert finding.seen == "package tensorflow is not installed"
     assert finding.fix == "python -m pip install 'tensorflow[and-cuda]'"
@@ -101,7 +101,7 @@ def test_a_fault_of_the_simulated_machine_reaches_the_ranks(monkeypatch, words, 
     directory = simulator.activate("p100-pcie-x2", [words])
     monkeypatch.setenv("GPUCHECK_SIMULATOR", str(directory))
 
-    fault = _train.simulated_fault()
+    fault = train.simulated_fault()
 
     assert fault is not None
     assert (fault.kind, (fault.rank, fault.phase, fault.step)) == (kind, where)
@@ -116,10 +116,10 @@ def test_a_training_fault_that_cannot_be_is_refused(monkeypatch, words):
 
 def test_every_training_fault_has_its_form_in_the_ranks(tmp_path):
     names = [fault.name for fault in all_faults() if set(fault.parameters) & {"rank"}]
-    assert set(names) == set(_train.FAULTS)
+    assert set(names) == set(train.FAULTS)
 
 
 def test_a_machine_without_faults_has_none(monkeypatch, tmp_path):
     (tmp_path / "surroundings.json").write_text(json.dumps({"shm_bytes": 1}))
     monkeypatch.setenv("GPUCHECK_SIMULATOR", str(tmp_path))
-    assert _train.simulated_fault() is None
+    assert train.simulated_fault() is None

@@ -7,7 +7,7 @@ caller may not ask, the GPU is gone. Return codes: NVIDIA nvml.h (API 13).
 from collections.abc import Callable, Iterator
 
 from gpucheck.model import DEFECT, Finding, Gpu, NvmlFailure, NvmlGap, NvmlReading, Verdict
-from gpucheck.model.about import About
+from gpucheck.model.finding.about import About
 
 NOT_SUPPORTED, NOT_IN_LIBRARY = 3, 13
 # The GPU does not have the thing, or this driver's library has no call for it: known not to be known.

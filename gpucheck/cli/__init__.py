@@ -1,6 +1,7 @@
-"""Commands: each module is one command, imported only when it is called, so that --help stays fast.
+"""Commands: each module or package is one command, imported only when it is called, so that --help stays fast.
 
-A command module starts with a one-line docstring (its line in the help) and holds ``COMMAND``.
+A command starts with a one-line docstring (its line in the help) and holds ``COMMAND``. ``_shared`` holds what several
+commands use; what one command uses is in its package.
 """
 
 import os
@@ -19,7 +20,7 @@ from gpucheck.processes.streams import STDERR, finish, standard_streams
 
 
 class Commands(click.Group):
-    """A group whose commands are the modules of this package."""
+    """A group whose commands are the modules and packages of this package."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Every command module, by name."""
@@ -81,7 +82,8 @@ def _with_color(command: click.Command) -> click.Command:
 
 
 def _first_line(name: str) -> str:
-    with (Path(__file__).parent / f"{name}.py").open(encoding="utf-8") as source:
+    path = Path(__file__).parent / name
+    with (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).open(encoding="utf-8") as source:
         return source.readline().strip().strip('"')
 
 
@@ -124,7 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _failed(error: BaseException) -> int:
     """Print the message of an exception and return the exit status; never 1, which is a verdict."""
     try:
-        from gpucheck.cli._failure import failure
+        from gpucheck.cli._shared.failure import failure
 
         return failure(error)
     except Exception:  # a package is missing or broken, or there is no memory to import the rest

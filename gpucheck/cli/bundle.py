@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpucheck.cli._common import DIRECTORY, EXIT_NOTHING, Problem, format_option, note, separated, write_result
-from gpucheck.cli._stack import EXIT_IMPOSSIBLE, ExistingFile, as_json, guarded, knowledge_option
+from gpucheck.cli._shared.common import DIRECTORY, EXIT_NOTHING, Problem, format_option, note, separated, write_result
+from gpucheck.cli.stack.common import EXIT_IMPOSSIBLE, ExistingFile, as_json, guarded, knowledge_option
 from gpucheck.processes.atomic import SHARED
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpucheck.cli._common import (
+from gpucheck.cli._shared.common import (
     EXIT_NOTHING,
     Problem,
     note,
@@ -16,9 +16,9 @@ from gpucheck.cli._common import (
     start_simulation,
     write_result,
 )
-from gpucheck.cli._rendezvous import rendezvous_option
+from gpucheck.cli._shared.rendezvous import rendezvous_option
 from gpucheck.cli.bandwidth import parse_sizes
-from gpucheck.model.verdict import EXIT_STATUS
+from gpucheck.model.finding.verdict import EXIT_STATUS
 
 if TYPE_CHECKING:
     from gpucheck.processes.ranks.nodes import Nodes

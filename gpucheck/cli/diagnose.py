@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpucheck.cli._common import Problem, output_options, strict_option, write_result
-from gpucheck.cli._redaction import NO_REDACT, of_diagnosis
+from gpucheck.cli._shared.common import Problem, output_options, strict_option, write_result
+from gpucheck.cli._shared.redaction import NO_REDACT, of_diagnosis
 from gpucheck.foreign import read_bytes, shown, unpacked
-from gpucheck.model.verdict import EXIT_STATUS
+from gpucheck.model.finding.verdict import EXIT_STATUS
 from gpucheck.processes.atomic import SHARED
 
 if TYPE_CHECKING:
     from gpucheck.model.diagnosis import Diagnosis
-    from gpucheck.model.observations import Observations
-    from gpucheck.model.paste import Reading
+    from gpucheck.model.diagnosis.observations import Observations
+    from gpucheck.model.diagnosis.paste import Reading
 
 
 @click.command()

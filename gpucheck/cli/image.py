@@ -7,7 +7,7 @@ from typing import Any
 import click
 import msgspec
 
-from gpucheck.cli._common import (
+from gpucheck.cli._shared.common import (
     Problem,
     output_options,
     simulation_options,
@@ -15,7 +15,7 @@ from gpucheck.cli._common import (
     timeout_option,
     write_result,
 )
-from gpucheck.cli._completion import VARIANT
+from gpucheck.cli._shared.completion import VARIANT
 from gpucheck.model import EXIT_STATUS, NvmlReading, Verdict, named, with_actions, worst
 from gpucheck.processes.atomic import SHARED
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from gpucheck.cli._common import format_option, note
+from gpucheck.cli._shared.common import format_option, note
 from gpucheck.lab.model import DEFAULT_NAME, DEFAULT_SUBNET, SUBNET_VARIABLE
 
 NAME = click.option(

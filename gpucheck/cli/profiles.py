@@ -6,7 +6,7 @@ from typing import Any
 import click
 import msgspec
 
-from gpucheck.cli._common import Problem, output_options, write_result
+from gpucheck.cli._shared.common import Problem, output_options, write_result
 from gpucheck.processes.atomic import SHARED
 
 SCHEMA = "gpucheck.profiles/1"

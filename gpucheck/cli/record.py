@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpucheck import __version__
-from gpucheck.cli._common import (
+from gpucheck.cli._shared.common import (
     OutputFile,
     Problem,
     Progress,
@@ -19,7 +19,7 @@ from gpucheck.cli._common import (
     timeout_option,
     write_result,
 )
-from gpucheck.cli._output import STDOUT, replaces
+from gpucheck.cli._shared.output import STDOUT, replaces
 from gpucheck.model import Host
 from gpucheck.processes.atomic import PRIVATE
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from gpucheck.cli._common import Problem, no_machine, note, renamed, start_simulation
-from gpucheck.cli._completion import FAULT, PROFILE
+from gpucheck.cli._shared.common import Problem, no_machine, note, renamed, start_simulation
+from gpucheck.cli._shared.completion import FAULT, PROFILE
 from gpucheck.printable import printable
 
 NOT_FOUND, NOT_RUNNABLE = 127, 126  # as a shell exits

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpucheck.cli._common import (
+from gpucheck.cli._shared.common import (
     Problem,
     Progress,
     output_options,
@@ -15,7 +15,7 @@ from gpucheck.cli._common import (
     start_simulation,
     write_result,
 )
-from gpucheck.cli._rendezvous import rendezvous_option
+from gpucheck.cli._shared.rendezvous import rendezvous_option
 from gpucheck.model import EXIT_STATUS, NvmlReading
 from gpucheck.model.smoke import SmokeResult
 from gpucheck.processes.ranks.nodes import ENDPOINT, Nodes, nodes_from_options, nodes_from_torchrun
@@ -26,7 +26,7 @@ from gpucheck.train.strategies import all_strategies
 
 if TYPE_CHECKING:
     from gpucheck.render.smoke import Part
-    from gpucheck.run._train import Training
+    from gpucheck.run.steps.train import Training
 
 DEFAULTS = SmokeOptions()
 STRATEGIES = all_strategies()
@@ -134,7 +134,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     from gpucheck.host import live_host
     from gpucheck.render.json import to_json
     from gpucheck.render.smoke import to_text
-    from gpucheck.run._train import smoke, with_fault
+    from gpucheck.run.steps.train import smoke, with_fault
     from gpucheck.train.run_plan import plan, read_devices
 
     host = live_host(isolated=True, deadline_s=min(timeout, NVML_SECONDS))

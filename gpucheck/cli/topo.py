@@ -7,7 +7,7 @@ from shutil import get_terminal_size
 import click
 from msgspec.structs import replace
 
-from gpucheck.cli._common import (
+from gpucheck.cli._shared.common import (
     OutputFile,
     Problem,
     drawing_only,
@@ -20,10 +20,10 @@ from gpucheck.cli._common import (
     timeout_option,
     write_result,
 )
-from gpucheck.model.action import with_actions
-from gpucheck.model.naming import named
+from gpucheck.model.finding.action import with_actions
+from gpucheck.model.finding.naming import named
+from gpucheck.model.finding.verdict import EXIT_STATUS, Verdict, worst
 from gpucheck.model.topology import Topology
-from gpucheck.model.verdict import EXIT_STATUS, Verdict, worst
 
 
 @click.command()

@@ -15,7 +15,7 @@ from gpucheck.comparison.counters import NAME, REGRESSION, deltas
 from gpucheck.comparison.rates import slower
 from gpucheck.comparison.report_parts import health_of
 from gpucheck.model import Finding, PcieLink, Report, Verdict
-from gpucheck.model.about import About
+from gpucheck.model.finding.about import About
 from gpucheck.model.record import GpuRecord, HealthRecord
 
 Key = TypeVar("Key")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from gpucheck.checks.pcie.errors import PER_HOUR, RETRAIN
 from gpucheck.model import Finding
-from gpucheck.model.about import About
+from gpucheck.model.finding.about import About
 from gpucheck.model.record import GpuRecord, HealthRecord, LinkRecord, PortRecord
 
 NAME = "baseline"

@@ -2,8 +2,8 @@
 
 from gpucheck.comparison.expectations import Expectations
 from gpucheck.model import Finding
-from gpucheck.model.about import About, Confidence
 from gpucheck.model.finding import Value
+from gpucheck.model.finding.about import About, Confidence
 
 NAME = "expectations"
 SITE = "site-expectation"

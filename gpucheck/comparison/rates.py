@@ -8,8 +8,8 @@ from typing import NamedTuple
 from gpucheck.comparison.counters import NAME, REGRESSION
 from gpucheck.comparison.report_parts import Copies, copies_of
 from gpucheck.model import Finding, Report
-from gpucheck.model.about import About
 from gpucheck.model.bandwidth import Measured
+from gpucheck.model.finding.about import About
 
 # One missing NVLink of 18 costs 5.6 %; two runs of a healthy machine differ by less than half of that.
 WARN_BELOW, FAIL_BELOW = 0.95, 0.85

@@ -1,6 +1,6 @@
 """Bridges that redirect peer traffic to the root complex, by their Access Control Services registers."""
 
-from gpucheck.model.observations import Observations
+from gpucheck.model.diagnosis.observations import Observations
 
 # Bits of the ACS control register that send peer traffic to the root complex: request and completion redirect, egress
 # control. Source validation (0x01) alone redirects nothing. Source: Linux drivers/pci/p2pdma.c.

@@ -1,7 +1,7 @@
 """How many GPUs the observations speak of: every matrix and every index must agree."""
 
 from gpucheck.knowledge.strict import Value
-from gpucheck.model.observations import Hang, Observations, ObservedGpu
+from gpucheck.model.diagnosis.observations import Hang, Observations, ObservedGpu
 
 
 def sized(seen: Observations, root: Value) -> Observations:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from gpucheck.model.observations import ObservedGpu
+from gpucheck.model.diagnosis.observations import ObservedGpu
 
 
 def have_bus_ids(gpus: Iterable[ObservedGpu]) -> bool:

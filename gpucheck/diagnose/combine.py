@@ -10,7 +10,7 @@ from gpucheck.diagnose._acs import REDIRECTING
 from gpucheck.diagnose._cells import MOST_GPUS
 from gpucheck.diagnose.alignment import aligned
 from gpucheck.knowledge.strict import InputProblem as ObservationProblem
-from gpucheck.model.observations import AcsReading, Collective, Measured, Observations, ObservedGpu
+from gpucheck.model.diagnosis.observations import AcsReading, Collective, Measured, Observations, ObservedGpu
 
 LISTS = ("collectives", "host_device", "flows", "under_load", "damaged", "failures", "uplinks")
 

@@ -10,7 +10,7 @@ from gpucheck.diagnose.numbers import Number, numbers
 from gpucheck.diagnose.paths import Pair
 from gpucheck.diagnose.score import Prediction
 from gpucheck.diagnose.world import World
-from gpucheck.model.observations import Observations
+from gpucheck.model.diagnosis.observations import Observations
 
 # Low is below the range of nine healthy machines in ten, or clearly below equal pairs.
 LIKE_OTHERS = 0.90

@@ -16,7 +16,7 @@ from gpucheck.diagnose.words import listed, span
 from gpucheck.diagnose.world import World
 from gpucheck.knowledge import causes, predictions
 from gpucheck.model.finding import Alternative, Finding
-from gpucheck.model.verdict import Verdict
+from gpucheck.model.finding.verdict import Verdict
 
 # A fault counts as found from the first on, as worth a warning from the second; below, it is not known.
 FOUND, SUSPECTED, WORTH_A_WORD = 0.8, 0.5, 0.12

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from gpucheck.diagnose.paths import Pair
-from gpucheck.model.verdict import Verdict
+from gpucheck.model.finding.verdict import Verdict
 
 Way = Literal["direct", "staged", "redirected", "translated", "poor", "nvlink"]
 Link = tuple[int | None, int | None]

@@ -9,9 +9,9 @@ from gpucheck.diagnose.search import Search
 from gpucheck.diagnose.statements import all_statements
 from gpucheck.diagnose.statements._case import Case
 from gpucheck.diagnose.statements.rates import nothing
+from gpucheck.model.diagnosis.observations import Observations
+from gpucheck.model.diagnosis.ranking import Judgement
 from gpucheck.model.finding import Finding
-from gpucheck.model.observations import Observations
-from gpucheck.model.ranking import Judgement
 
 MOST_INSTANCES = 120  # the most probable first; a machine of 128 GPUs may have thousands
 

@@ -5,8 +5,8 @@ from functools import cached_property
 from gpucheck.diagnose._names import board_of, nvlink_of
 from gpucheck.diagnose.paths import Pair, Paths
 from gpucheck.knowledge import nvlink_factor, pcie_gb_s
-from gpucheck.model.hardware import PcieLink
-from gpucheck.model.observations import Port
+from gpucheck.model.diagnosis.observations import Port
+from gpucheck.model.host.hardware import PcieLink
 
 WHOLE = 0.15  # of a link: how far a number may be from that of so many links
 DETOUR = 0.8  # of staged copies

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator
 
 from gpucheck.diagnose.statements._case import Claim
 from gpucheck.knowledge.messages import row
+from gpucheck.model.diagnosis.paste import Message
 from gpucheck.model.finding import Finding
-from gpucheck.model.paste import Message
-from gpucheck.model.verdict import Verdict
+from gpucheck.model.finding.verdict import Verdict
 
 MOST_SHOWN = 5
 LONGEST = 500  # characters of a line that are evidence

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from gpucheck.diagnose.machine import Machine
 from gpucheck.diagnose.paths import Pair
-from gpucheck.model.observations import Matrix
-from gpucheck.model.ranking import Quantity
+from gpucheck.model.diagnosis.observations import Matrix
+from gpucheck.model.diagnosis.ranking import Quantity
 
 
 class Number(NamedTuple):

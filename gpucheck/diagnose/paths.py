@@ -7,7 +7,7 @@ from itertools import combinations
 from gpucheck.diagnose._acs import redirecting_bridges, redirects
 from gpucheck.diagnose._names import known_model
 from gpucheck.knowledge import GpuModel
-from gpucheck.model.observations import Observations, ObservedGpu, Port
+from gpucheck.model.diagnosis.observations import Observations, ObservedGpu, Port
 
 Pair = tuple[int, int]
 NEAR = ("PIX", "PXB")

@@ -11,7 +11,7 @@ from gpucheck.diagnose.readings import readings
 from gpucheck.diagnose.score import log_likelihood
 from gpucheck.diagnose.search import Ranked
 from gpucheck.diagnose.world import World
-from gpucheck.model.ranking import Explanation, Predicted
+from gpucheck.model.diagnosis.ranking import Explanation, Predicted
 
 MOST, IN_DETAIL, LEAST = 12, 2, 1e-4
 DECIBANS = 10 / log(10)

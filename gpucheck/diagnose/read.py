@@ -27,7 +27,7 @@ from gpucheck.diagnose._cells import (
 )
 from gpucheck.diagnose._sizes import sized
 from gpucheck.knowledge.strict import FALSE, TRUE, Value, document
-from gpucheck.model import observations as model
+from gpucheck.model.diagnosis import observations as model
 
 MAX_BYTES = 1 << 20
 """Six matrices of 128 GPUs are 600 kB; a larger input is not a set of observations."""

@@ -8,7 +8,7 @@ from gpucheck.diagnose.instance import Link
 from gpucheck.diagnose.machine import Machine, rate_of
 from gpucheck.diagnose.paths import Pair
 from gpucheck.diagnose.world import World
-from gpucheck.model.observations import Hang, Port
+from gpucheck.model.diagnosis.observations import Hang, Port
 
 # A register read under load is right but for a read between two copies; an idle link shows a lower generation as often
 # as not, and sometimes fewer lanes.

@@ -8,8 +8,8 @@ import msgspec
 
 from gpucheck.fleet.files import opened, read_most
 from gpucheck.model import Change, Finding, FleetReport, FleetRow, Verdict, by_root, where
+from gpucheck.model.finding.verdict import RANK
 from gpucheck.model.fleet import SCHEMA
-from gpucheck.model.verdict import RANK
 
 MAX_PREVIOUS_BYTES = 4 * 1024**3
 ANOTHER = "Make one: gpucheck fleet report --format json -o FILE"

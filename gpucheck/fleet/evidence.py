@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from gpucheck.fleet.identity import MAX_HOST_NAME
 from gpucheck.fleet.remedies import DISTRUST, advised
 from gpucheck.model import Finding, FleetRow, Report, Verdict, worst
-from gpucheck.model.verdict import RANK
+from gpucheck.model.finding.verdict import RANK
 
 WHY = "a report that contradicts itself was damaged or changed after it was made"
 # Counts of a row other than passes; each is as good as a finding of that verdict.

@@ -18,7 +18,7 @@ from gpucheck.fleet.outliers import find_outliers, with_outliers
 from gpucheck.fleet.remedies import AGAIN
 from gpucheck.fleet.row import problem
 from gpucheck.model import FleetProblem, FleetReport, FleetRow, Shard, Verdict, worst
-from gpucheck.model.verdict import RANK
+from gpucheck.model.finding.verdict import RANK
 
 # Clocks of a healthy fleet agree to a second; reports travel for minutes.
 SKEW = timedelta(minutes=5)

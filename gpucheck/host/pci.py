@@ -10,7 +10,7 @@ from gpucheck.host.config_space import Bridge, read_bridge
 from gpucheck.host.readers.files import folder_names, hex_id, text
 from gpucheck.host.readers.pci import NVIDIA, functions
 from gpucheck.model import AerCounts, PciDevice, PcieLink
-from gpucheck.model.naming import BUS_ID
+from gpucheck.model.finding.naming import BUS_ID
 
 PCI_BRIDGE, NETWORK = "0604", ("0200", "0207")
 ROOT = re.compile(r"pci[0-9a-f]{4,}:[0-9a-f]{2}")

@@ -14,7 +14,7 @@ from gpucheck.imports._problem import ImportProblem, absent
 from gpucheck.imports._sections import taken_apart
 from gpucheck.imports._text import MAX_BYTES, decode, first_line, lines_of, quoted
 from gpucheck.imports._unwrap import Lines, unwrapped
-from gpucheck.model.paste import Reading
+from gpucheck.model.diagnosis.paste import Reading
 from gpucheck.model.topology import Topology
 
 __all__ = ["MAX_BYTES", "ImportProblem", "Kind", "all_kinds", "read", "read_all"]

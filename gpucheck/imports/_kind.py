@@ -4,9 +4,9 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from gpucheck.model.observations import Observations
-from gpucheck.model.paste import Part
-from gpucheck.model.readings import KernelLog
+from gpucheck.model.diagnosis.observations import Observations
+from gpucheck.model.diagnosis.paste import Part
+from gpucheck.model.host.readings import KernelLog
 from gpucheck.model.topology import Topology
 
 Found = Topology | Observations | KernelLog | Part

@@ -3,7 +3,7 @@
 from gpucheck.imports._kind import AnyCase, Kind
 from gpucheck.imports._problem import absent
 from gpucheck.knowledge.messages import marks, meaning, speaks
-from gpucheck.model.paste import Message, Part
+from gpucheck.model.diagnosis.paste import Message, Part
 
 LONGEST = 2000  # characters of a line that are looked at
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gpucheck.imports._problem import ImportProblem
 from gpucheck.imports._text import quoted
-from gpucheck.model.observations import Matrix
+from gpucheck.model.diagnosis.observations import Matrix
 
 MOST_GPUS = 64
 CELL = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?\Z")

@@ -11,9 +11,9 @@ from gpucheck.imports._problem import WHOLE, ImportProblem
 from gpucheck.imports._sections import Section, taken_apart
 from gpucheck.imports._text import QUOTE_LIMIT, first_line, quoted
 from gpucheck.imports._unwrap import Lines
-from gpucheck.model.observations import Observations
-from gpucheck.model.paste import Part, Reading, ReadRange, UnreadRange
-from gpucheck.model.readings import KernelLog
+from gpucheck.model.diagnosis.observations import Observations
+from gpucheck.model.diagnosis.paste import Part, Reading, ReadRange, UnreadRange
+from gpucheck.model.host.readings import KernelLog
 from gpucheck.printable import counted, excerpt
 
 LINE = re.compile(r"\bline (\d{1,9})\b")

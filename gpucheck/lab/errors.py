@@ -2,7 +2,7 @@
 
 import click
 
-from gpucheck.model.verdict import EXIT_STATUS, EXIT_USAGE, Verdict
+from gpucheck.model.finding.verdict import EXIT_STATUS, EXIT_USAGE, Verdict
 
 
 class LabError(click.ClickException):

@@ -29,7 +29,7 @@ from gpucheck.measure.running.supervisor import Supervised
 from gpucheck.measure.values import Device, Failure, Flow, Setup, Step
 from gpucheck.model import Finding, Host, NvmlFailure, NvmlReading, Verdict, named, worst
 from gpucheck.model.bandwidth import BandwidthReport
-from gpucheck.model.observations import Observations
+from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.topology import of
 
 BUSY = "GPUCHECK_SIMULATOR_LOAD=1"

@@ -1,9 +1,12 @@
 """Data types that all packages share: GPU, link, topology, observation, finding, verdict, report."""
 
-from gpucheck.model.action import with_actions
 from gpucheck.model.advice import Advice, Choice, Pinning
 from gpucheck.model.check import AnyCheck, Check
 from gpucheck.model.finding import Action, Alternative, Finding, Owner
+from gpucheck.model.finding.action import with_actions
+from gpucheck.model.finding.naming import named, where
+from gpucheck.model.finding.root_cause import by_root
+from gpucheck.model.finding.verdict import EXIT_INTERRUPTED, EXIT_STATUS, EXIT_USAGE, Verdict, worst
 from gpucheck.model.fleet import (
     Change,
     CommonCause,
@@ -20,7 +23,8 @@ from gpucheck.model.fleet import (
     Series,
     Shard,
 )
-from gpucheck.model.hardware import (
+from gpucheck.model.host import Host, NotRecorded
+from gpucheck.model.host.hardware import (
     AcsControl,
     AerCounts,
     Expected,
@@ -35,11 +39,8 @@ from gpucheck.model.hardware import (
     TopologyGpu,
     narrowest_hop,
 )
-from gpucheck.model.health import EccCounts, GpuProcess, Health, PcieErrors, RetiredPages, RowRemap
-from gpucheck.model.host import Host, NotRecorded
-from gpucheck.model.metric_title import metric_title
-from gpucheck.model.naming import named, where
-from gpucheck.model.readings import (
+from gpucheck.model.host.health import EccCounts, GpuProcess, Health, PcieErrors, RetiredPages, RowRemap
+from gpucheck.model.host.readings import (
     CRASHED,
     DEFECT,
     LATE,
@@ -58,11 +59,10 @@ from gpucheck.model.readings import (
     Simulation,
     System,
 )
+from gpucheck.model.host.wiring import NVSWITCH, NumaNode, NvLinkBundle, WiredFunction, Wiring
+from gpucheck.model.metric_title import metric_title
 from gpucheck.model.report import Report
-from gpucheck.model.root_cause import by_root
 from gpucheck.model.topology import Topology
-from gpucheck.model.verdict import EXIT_INTERRUPTED, EXIT_STATUS, EXIT_USAGE, Verdict, worst
-from gpucheck.model.wiring import NVSWITCH, NumaNode, NvLinkBundle, WiredFunction, Wiring
 
 __all__ = [
     "CRASHED",

@@ -2,11 +2,11 @@
 
 import msgspec
 
+from gpucheck.model.diagnosis.observations import Observations
+from gpucheck.model.diagnosis.ranking_record import RankingRecord
 from gpucheck.model.finding import Finding
-from gpucheck.model.observations import Observations
-from gpucheck.model.ranking_record import RankingRecord
-from gpucheck.model.readings import Simulation
-from gpucheck.model.verdict import Verdict
+from gpucheck.model.finding.verdict import Verdict
+from gpucheck.model.host.readings import Simulation
 
 SCHEMA = "gpucheck.bandwidth/1"
 Matrix = tuple[tuple[float | None, ...], ...]

@@ -2,10 +2,10 @@
 
 import msgspec
 
+from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.model.finding import Finding
-from gpucheck.model.observations import Observations
-from gpucheck.model.readings import Simulation
-from gpucheck.model.verdict import Verdict
+from gpucheck.model.finding.verdict import Verdict
+from gpucheck.model.host.readings import Simulation
 
 SCHEMA = "gpucheck.collectives/1"
 

@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 from gpucheck.model.finding import Finding
-from gpucheck.model.verdict import Verdict
+from gpucheck.model.finding.verdict import Verdict
 
 SCHEMA = "gpucheck.fleet/1"
 SHARD_SCHEMA = "gpucheck.fleet-shard/1"

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from gpucheck.model.hardware import AerCounts, PcieLink
-from gpucheck.model.health import EccCounts, PcieErrors, RetiredPages, RowRemap
+from gpucheck.model.host.hardware import AerCounts, PcieLink
+from gpucheck.model.host.health import EccCounts, PcieErrors, RetiredPages, RowRemap
 
 RECORD = "gpu-health"
 """The step that takes the record, and its place in a report's measurements."""

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 
 from gpucheck.model.finding import Finding
-from gpucheck.model.readings import Simulation, System
+from gpucheck.model.finding.verdict import Verdict
+from gpucheck.model.host.readings import Simulation, System
 from gpucheck.model.topology import Topology
-from gpucheck.model.verdict import Verdict
 
 SCHEMA = "gpucheck.report/1"
 

@@ -5,8 +5,8 @@ from typing import Literal
 import msgspec
 
 from gpucheck.model.finding import Finding
-from gpucheck.model.readings import Simulation
-from gpucheck.model.verdict import Verdict
+from gpucheck.model.finding.verdict import Verdict
+from gpucheck.model.host.readings import Simulation
 
 SCHEMA = "gpucheck.smoke/2"
 Placement = Literal["cpu", "shared-gpu", "gpus"]

@@ -3,10 +3,10 @@
 import msgspec
 
 from gpucheck.model.advice import Advice
+from gpucheck.model.diagnosis.observations import Observations, ObservedGpu
 from gpucheck.model.finding import Finding
-from gpucheck.model.hardware import Nic, Pair, TopologyGpu
-from gpucheck.model.observations import Observations, ObservedGpu
-from gpucheck.model.wiring import Wiring
+from gpucheck.model.host.hardware import Nic, Pair, TopologyGpu
+from gpucheck.model.host.wiring import Wiring
 
 SCHEMA = "gpucheck.topology/1"
 

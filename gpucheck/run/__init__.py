@@ -11,15 +11,15 @@ import msgspec
 from gpucheck.checks import all_checks
 from gpucheck.model import AnyCheck, Finding, Host, Report
 from gpucheck.processes.signals import TerminatedError
-from gpucheck.run._deadline import StuckError, in_time
-from gpucheck.run._guard import NEEDS_HARDWARE, Guard
-from gpucheck.run._health import record_step
-from gpucheck.run._measure import measurement_steps
-from gpucheck.run._proof import left_out
-from gpucheck.run._report import cut_short, judged
-from gpucheck.run._report import report as build_report
-from gpucheck.run._step import Outcome, Step
-from gpucheck.run._train import training_steps
+from gpucheck.run.deadline import StuckError, in_time
+from gpucheck.run.guard import NEEDS_HARDWARE, Guard
+from gpucheck.run.proof import left_out
+from gpucheck.run.report import cut_short, judged
+from gpucheck.run.report import report as build_report
+from gpucheck.run.step import Outcome, Step
+from gpucheck.run.steps.health import record_step
+from gpucheck.run.steps.measure import measurement_steps
+from gpucheck.run.steps.train import training_steps
 
 __all__ = [
     "CHECK_S",

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from gpucheck.diagnose import doubtful, judge
 from gpucheck.knowledge import causes
 from gpucheck.model import Finding, Host, NvmlReading, TopologyGpu, Verdict, named, with_actions, worst
-from gpucheck.model.observations import Measured, Observations
-from gpucheck.model.ranking import Judgement
-from gpucheck.model.ranking_record import ranking_record
+from gpucheck.model.diagnosis.observations import Measured, Observations
+from gpucheck.model.diagnosis.ranking import Judgement
+from gpucheck.model.diagnosis.ranking_record import ranking_record
 
 if TYPE_CHECKING:
     from gpucheck.measure.bandwidth import Options, Watch

@@ -1,18 +1,18 @@
 """The topology of a host: NVML's view, compared with the bridge chains in sysfs."""
 
-from gpucheck.model.hardware import Gpu, Pair, PciDevice, TopologyGpu
 from gpucheck.model.host import Host, NotRecorded
-from gpucheck.model.readings import NvmlFailure, NvmlReading
+from gpucheck.model.host.hardware import Gpu, Pair, PciDevice, TopologyGpu
+from gpucheck.model.host.readings import NvmlFailure, NvmlReading
 from gpucheck.model.topology import Topology
-from gpucheck.topology.acs import bridges_between, redirect_finding
-from gpucheck.topology.cpu import Cpu, identify
 from gpucheck.topology.expected import expected, narrowest
-from gpucheck.topology.nics import network_cards
-from gpucheck.topology.nvlink_ports import reduced_findings as reduced_nvlinks
+from gpucheck.topology.nvlink.ports import reduced_findings as reduced_nvlinks
 from gpucheck.topology.pair_findings import pair_findings
-from gpucheck.topology.reduced import reduced_findings
+from gpucheck.topology.pcie.acs import bridges_between, redirect_finding
+from gpucheck.topology.pcie.cpu import Cpu, identify
+from gpucheck.topology.pcie.nics import network_cards
 from gpucheck.topology.view import DISTANCE, View
 from gpucheck.topology.wiring import Paths, wire
+from gpucheck.topology.wiring.reduced import reduced_findings
 
 
 def of(host: Host) -> Topology | None:

@@ -17,8 +17,8 @@ from gpucheck.knowledge import (
     pcie_gb_s,
     pcie_limits,
 )
-from gpucheck.model.hardware import Expected, Gpu, PcieLink
-from gpucheck.topology.cpu import Cpu
+from gpucheck.model.host.hardware import Expected, Gpu, PcieLink
+from gpucheck.topology.pcie.cpu import Cpu
 
 WAY = {
     "PIX": "same switch",

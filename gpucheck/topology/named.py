@@ -4,12 +4,12 @@ import msgspec
 
 from gpucheck.knowledge import NvLinkRate
 from gpucheck.model.finding import Finding
-from gpucheck.model.hardware import Expected, Pair, TopologyGpu
+from gpucheck.model.finding.verdict import Verdict
+from gpucheck.model.host.hardware import Expected, Pair, TopologyGpu
+from gpucheck.model.host.wiring import Wiring
 from gpucheck.model.topology import Topology
-from gpucheck.model.verdict import Verdict
-from gpucheck.model.wiring import Wiring
-from gpucheck.topology.cpu import Cpu, known
 from gpucheck.topology.expected import gpu_nvlink, narrowest, nvlink_expected, pcie_expected, slower
+from gpucheck.topology.pcie.cpu import Cpu, known
 from gpucheck.topology.wiring import Paths
 
 MATRIX_ONLY = "a pasted matrix contains neither PCIe link speeds nor, without nvidia-smi -L, the GPU model"

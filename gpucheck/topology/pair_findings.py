@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from gpucheck.model.about import About
 from gpucheck.model.finding import Finding
+from gpucheck.model.finding.about import About
 from gpucheck.topology.view import View
 
 CHECK = "topology"

@@ -2,11 +2,11 @@
 
 from itertools import combinations
 
-from gpucheck.model.hardware import Gpu, PciDevice
-from gpucheck.model.readings import NvmlReading
-from gpucheck.topology.classify import classify
+from gpucheck.model.host.hardware import Gpu, PciDevice
+from gpucheck.model.host.readings import NvmlReading
 from gpucheck.topology.nvlink import Joint, NvLinks
-from gpucheck.topology.nvlink_ports import PAST, STATE_CALL, ports_of
+from gpucheck.topology.nvlink.ports import PAST, STATE_CALL, ports_of
+from gpucheck.topology.pcie.classify import classify
 
 FAR_END = ("nvmlDeviceGetNvLinkRemotePciInfo", "nvmlDeviceGetNvLinkRemoteDeviceType")
 DISTANCE = {"PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5}

@@ -12,7 +12,7 @@ import pytest
 
 from gpucheck import simulator
 from gpucheck.cli import main
-from gpucheck.cli._common import Problem
+from gpucheck.cli._shared.common import Problem
 from gpucheck.cli.bandwidth import parse_sizes, parse_tensor
 
 pytestmark = pytest.mark.slow

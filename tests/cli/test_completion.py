@@ -8,8 +8,8 @@ import sys
 import pytest
 from click.shell_completion import ShellComplete
 
-from gpucheck.cli import _completion as completion
 from gpucheck.cli import cli
+from gpucheck.cli._shared import completion
 
 
 def completed(line):

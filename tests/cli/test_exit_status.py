@@ -193,7 +193,7 @@ def test_a_missing_program_is_3_everywhere(tmp_path):
 
 
 def test_every_status_is_in_the_help():
-    from gpucheck.model import verdict
+    from gpucheck.model.finding import verdict
 
     _, out, _ = shell("$G --help")
     known = [

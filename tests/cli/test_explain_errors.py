@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucheck.cli import cli
-from gpucheck.cli._explain_errors import by_name
+from gpucheck.cli.explain.errors import by_name
 from gpucheck.knowledge import causes
 from gpucheck.knowledge.error_codes import cuda_errors, nvml_errors
 from gpucheck.knowledge.messages import kinds, meaning, rows

@@ -104,7 +104,7 @@ def test_a_name_that_is_no_host_name_is_not_selected(form):
 
 
 def test_merges_kept_in_one_second_are_all_kept(folder, tmp_path):
-    from gpucheck.cli._fleet_history import keep
+    from gpucheck.cli.fleet.history import keep
 
     for _ in range(5):
         keep(fleet.merge(fleet.read_reports(fleet.report_files(folder))), tmp_path / "kept")

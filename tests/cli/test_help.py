@@ -8,7 +8,7 @@ import click
 import pytest
 
 from gpucheck.cli import cli
-from gpucheck.cli._common import Renamed
+from gpucheck.cli._shared.common import Renamed
 
 BANNED = re.compile(
     r"\b(tell|tells|told|wish|beside|leave away|in words|is none|whoever|somebody|nobody|yardstick|judges?|anew)\b"

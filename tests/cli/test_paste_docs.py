@@ -8,7 +8,7 @@ import pytest
 from gpucheck.diagnose import read as read_observations
 from gpucheck.diagnose.read import HOST, MEASURED, OBSERVATIONS
 from gpucheck.imports import all_kinds
-from gpucheck.model.observations import Measured, ObservedHost
+from gpucheck.model.diagnosis.observations import Measured, ObservedHost
 from tests.cli.test_cli import run
 
 DOCS = Path(__file__).parents[2] / "docs"

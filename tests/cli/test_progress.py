@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from gpucheck.cli import _progress
-from gpucheck.cli._progress import Progress, progress_end
+from gpucheck.cli._shared import progress as module
+from gpucheck.cli._shared.progress import Progress, progress_end
 
 
 class Screen:
@@ -35,7 +35,7 @@ class Screen:
 def screen(monkeypatch):
     made = Screen()
     # Not sys.stderr: pytest replaces that between a fixture and its test.
-    monkeypatch.setattr(_progress, "sys", SimpleNamespace(stderr=made))
+    monkeypatch.setattr(module, "sys", SimpleNamespace(stderr=made))
     monkeypatch.setenv("TERM", "xterm")
     yield made
     progress_end()
@@ -50,8 +50,8 @@ def test_a_step_has_its_number(screen):
 
 
 def test_a_long_step_has_its_time(screen, monkeypatch):
-    monkeypatch.setattr(_progress, "EVERY_S", 0.02)
-    monkeypatch.setattr(_progress, "SHOWN_FROM_S", 0.1)
+    monkeypatch.setattr(module, "EVERY_S", 0.02)
+    monkeypatch.setattr(module, "SHOWN_FROM_S", 0.1)
     progress = Progress(2)
     progress("p2p")
     deadline = time.monotonic() + 10
@@ -62,8 +62,8 @@ def test_a_long_step_has_its_time(screen, monkeypatch):
 
 
 def test_nothing_is_drawn_after_the_end(screen, monkeypatch):
-    monkeypatch.setattr(_progress, "EVERY_S", 0.01)
-    monkeypatch.setattr(_progress, "SHOWN_FROM_S", 0.0)
+    monkeypatch.setattr(module, "EVERY_S", 0.01)
+    monkeypatch.setattr(module, "SHOWN_FROM_S", 0.0)
     Progress(2)("p2p")
     progress_end()
     before = screen.text

@@ -10,7 +10,7 @@ from gpucheck import run as runs
 from gpucheck.cli import main
 from gpucheck.host.recording import RecordingHost, ReplayHost
 from gpucheck.model import Check, Finding, Verdict
-from gpucheck.run._guard import Guard
+from gpucheck.run.guard import Guard
 from tests.fakes import FakeHost
 
 COMMANDS = (("verify",), ("topo",), ("stack", "resolve"), ("stack", "check"))

@@ -12,7 +12,7 @@ import yaml
 from click.testing import CliRunner
 
 from gpucheck.cli import cli
-from gpucheck.cli._schemas import DOCUMENTS, schema_of
+from gpucheck.cli.schema.documents import DOCUMENTS, schema_of
 from tests.stack.cli_words import lock_words, site
 
 __all__ = ["site"]  # a fixture is used by its name

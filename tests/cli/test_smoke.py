@@ -16,7 +16,7 @@ from gpucheck.cli import main
 from gpucheck.model import Finding, Verdict
 from gpucheck.model.smoke import SmokeReport, Span
 from gpucheck.render.smoke import Part, to_text
-from gpucheck.run import _train
+from gpucheck.run.steps import train
 from tests.train.conftest import end_processes_with, heed_interrupts, processes_with, wait_until
 from tests.train.data.test_idx import write_set
 from tests.train.outcomes import HANG, ON_CPU, ON_GPUS
@@ -38,8 +38,8 @@ def smoke(monkeypatch, capsys):
             asked.append(options)
             return outcome
 
-        monkeypatch.setattr(_train, "run_smoke", run_smoke)
-        monkeypatch.setattr(_train, "real_gpus", lambda host: None)
+        monkeypatch.setattr(train, "run_smoke", run_smoke)
+        monkeypatch.setattr(train, "real_gpus", lambda host: None)
         with pytest.raises(SystemExit) as stop:
             main(["smoke", *(() if "--framework" in arguments else ("--framework", "torch")), *arguments])
         out, err = capsys.readouterr()

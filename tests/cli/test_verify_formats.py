@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from gpucheck.cli import _folder, _verify_output
-from gpucheck.cli._output import OutputFile, Problem
+from gpucheck.cli._shared.output import OutputFile, Problem
+from gpucheck.cli.verify import folder
+from gpucheck.cli.verify.output import refuse, write_report
 from gpucheck.render.formats import FILES
 from tests.cli.test_cli import run
 from tests.render.reports import sick
@@ -15,8 +16,8 @@ REPORT = sick(2)
 
 
 def write(format_, output):
-    _verify_output.refuse(format_, output)
-    _verify_output.write(REPORT, format_, output, mark="", verbose=False)
+    refuse(format_, output)
+    write_report(REPORT, format_, output, mark="", verbose=False)
 
 
 def test_all_formats_of_one_run_stand_in_a_folder(capsys, tmp_path):
@@ -57,7 +58,7 @@ def test_a_link_to_a_folder_stays_a_link(tmp_path):
 def test_a_folder_with_other_files_is_refused_before_the_run(tmp_path):
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(Problem, match=r"thesis\.tex"):
-        _verify_output.refuse("all", tmp_path)
+        refuse("all", tmp_path)
 
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
@@ -75,12 +76,12 @@ def test_a_folder_is_complete_or_as_it_was(tmp_path, monkeypatch, before, fails)
     if fails == "write":
         monkeypatch.setattr("os.fsync", full)
     else:
-        real = _folder.Path.rename
+        real = folder.Path.rename
         monkeypatch.setattr(
-            _folder.Path, "rename", lambda a, b: full() if (a / "report.txt").read_text() != "old" else real(a, b)
+            folder.Path, "rename", lambda a, b: full() if (a / "report.txt").read_text() != "old" else real(a, b)
         )
     with pytest.raises(Problem, match="No space left on device"):
-        _folder.write_folder(dict.fromkeys(FILES.values(), "new"), tmp_path / "reports")
+        folder.write_folder(dict.fromkeys(FILES.values(), "new"), tmp_path / "reports")
 
     monkeypatch.undo()
     assert [path.name for path in tmp_path.iterdir()] == (["reports"] if before else [])
@@ -102,7 +103,7 @@ def test_an_output_that_cannot_be_written_is_refused_before_the_run(tmp_path, fo
 
     def refuse():
         given = output and OutputFile(folder=True).convert(str(tmp_path / output), None, None)
-        _verify_output.refuse(format_, given)
+        refuse(format_, given)
 
     with pytest.raises(Problem, match=words) as problem:
         refuse()

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from gpucheck.cli._width import fitted
+from gpucheck.cli._shared.width import fitted
 
 HEAD = "FAIL    nvlink, fabric  GPU 2 (0000:4c:00.0): 17 NVLinks, expected 18, and more words"
 WHY = "        why       NVLink 3 is inactive on this NVIDIA H100 80GB HBM3, and its other end too."

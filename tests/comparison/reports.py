@@ -6,7 +6,7 @@ import msgspec
 
 from gpucheck import run
 from gpucheck.model import Finding, Gpu, Report, Verdict
-from gpucheck.run import _health
+from gpucheck.run.steps.health import record_step
 from tests.machines import h100, whole_host
 from tests.render.reports import copies
 
@@ -19,7 +19,7 @@ def report(*gpus: Gpu, started: str = NOW, findings: tuple[Finding, ...] = (), m
     """Of a host with these GPUs, 100 hours up, its record taken by the step itself."""
     host = whole_host(*gpus)
     files = {**host.files, "/proc/uptime": f"{UPTIME_H * 3600} 1.0"}
-    made = run.verify(replace(host, files=files), [_health.record_step()])
+    made = run.verify(replace(host, files=files), [record_step()])
     fields.setdefault("findings", (*made.findings, *findings))
     numbers = {**made.measurements, **({"p2p": measured} if measured is not None else {})}
     return msgspec.structs.replace(made, started=started, measurements=numbers, **fields)

@@ -24,9 +24,9 @@ from gpucheck.diagnose import read
 from gpucheck.imports import ImportProblem
 from gpucheck.model import Verdict
 from gpucheck.model.diagnosis import Diagnosis
-from gpucheck.model.observations import Observations
-from gpucheck.model.paste import Reading
-from gpucheck.model.ranking import Judgement
+from gpucheck.model.diagnosis.observations import Observations
+from gpucheck.model.diagnosis.paste import Reading
+from gpucheck.model.diagnosis.ranking import Judgement
 from gpucheck.run.pastes import diagnosis
 
 FOLDER = Path(__file__).parent.parent / "data" / "perf"

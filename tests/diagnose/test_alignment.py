@@ -1,7 +1,7 @@
 """GPUs of several sources are matched by bus id, position or index, and never guessed."""
 
 from gpucheck.diagnose.alignment import aligned
-from gpucheck.model.observations import ObservedGpu
+from gpucheck.model.diagnosis.observations import ObservedGpu
 
 
 def gpus(*bus_ids: str | None, model: str | None = None) -> tuple[ObservedGpu, ...]:

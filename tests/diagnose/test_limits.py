@@ -7,7 +7,7 @@ import pytest
 
 from gpucheck.diagnose import judge, read, together
 from gpucheck.model import Finding, Verdict, worst
-from gpucheck.model.observations import Measured, Observations
+from gpucheck.model.diagnosis.observations import Measured, Observations
 
 BAD = (Verdict.WARN, Verdict.FAIL)
 PRO = "NVIDIA RTX PRO 6000 Blackwell Workstation Edition"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gpucheck.diagnose import judge, read
 from gpucheck.diagnose.score import Prediction, log_likelihood
 from gpucheck.model import Finding, Verdict, worst
-from gpucheck.model.ranking import Judgement
+from gpucheck.model.diagnosis.ranking import Judgement
 from tests.diagnose.faulty import FAULTS, SHAPES, shape
 from tests.diagnose.machines import Shape, healthy, permuted, redirected, slow_device, translated
 

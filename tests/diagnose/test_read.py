@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucheck.diagnose import ObservationProblem, diagnose, read
-from gpucheck.model.observations import CopyFailure, Damaged, Hang, Observations, UnderLoad
+from gpucheck.model.diagnosis.observations import CopyFailure, Damaged, Hang, Observations, UnderLoad
 from tests.diagnose.machines import Shape, healthy, slow_uplink
 
 WHOLE = """

@@ -12,7 +12,7 @@ from gpucheck.diagnose.combine import together
 from gpucheck.foreign.documents import DocumentProblem, load
 from gpucheck.imports import ImportProblem
 from gpucheck.imports.logs import kernel_log
-from gpucheck.model.observations import Observations
+from gpucheck.model.diagnosis.observations import Observations
 
 PAIR = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tPIX\t0-7\nGPU1\tPIX\t X \t0-7\n"
 NCCL = "#  size  count  type  redop  root  time  algbw  busbw  #wrong\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gpucheck.knowledge import KnowledgeError
 from gpucheck.model import Finding, Verdict
-from gpucheck.model.verdict import RANK
+from gpucheck.model.finding.verdict import RANK
 from tests.fuzz import hostile
 from tests.fuzz.product import shown
 

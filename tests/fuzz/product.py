@@ -70,7 +70,7 @@ def prepare() -> None:
 
 
 def _no_host(*arguments: object, **more: object) -> NoReturn:
-    from gpucheck.cli._output import Problem
+    from gpucheck.cli._shared.output import Problem
 
     raise Problem("The fuzzer has no host.", 3)
 
@@ -84,8 +84,8 @@ def command(arguments: list[str], stdin: bytes = b"") -> Ended:
 
 def shown(error: BaseException) -> str:
     """The text on a person's terminal where a reader's error ends a command."""
-    from gpucheck.cli._failure import failure
-    from gpucheck.cli._output import Problem
+    from gpucheck.cli._shared.failure import failure
+    from gpucheck.cli._shared.output import Problem
     from gpucheck.processes.streams import standard_streams
 
     def print_it() -> None:
@@ -98,10 +98,10 @@ def shown(error: BaseException) -> str:
 
 def _ended(work: Callable[[], None], stdin: bytes = b"") -> Ended:
     """With files in memory as the process's own stdout and stderr: gpucheck wraps those, and no others."""
-    from gpucheck.cli import _failure
+    from gpucheck.cli._shared import failure as module
 
     raised: list[BaseException] = []
-    real = _failure.failure
+    real = module.failure
 
     def failure(error: BaseException) -> int:
         raised.append(error)
@@ -120,7 +120,7 @@ def _ended(work: Callable[[], None], stdin: bytes = b"") -> Ended:
             os.lseek(file, 0, os.SEEK_SET)
             os.dup2(file, number)
         # As to a terminal: click takes escapes out of what goes to a file, the foreign ones too.
-        with patch.object(_failure, "failure", failure), patch.object(click.utils, "should_strip_ansi", _keep):
+        with patch.object(module, "failure", failure), patch.object(click.utils, "should_strip_ansi", _keep):
             work()
     except SystemExit as end:
         status = end.code

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucheck.imports import ImportProblem, read_all
-from gpucheck.model.observations import Observations
+from gpucheck.model.diagnosis.observations import Observations
 
 FOLDER = Path(__file__).parent.parent / "data" / "bandwidth"
 PASTES = {path.name: path.read_text(encoding="utf-8") for path in sorted(FOLDER.iterdir())}

@@ -8,7 +8,7 @@ import pytest
 from gpucheck.lab.errors import LabUsageError
 from gpucheck.lab.model import LABEL, Lab, make_lab, parse_subnet
 from gpucheck.lab.network import ensure_network, refuse_taken, routes
-from gpucheck.model.verdict import EXIT_USAGE
+from gpucheck.model.finding.verdict import EXIT_USAGE
 from tests.lab.fake_docker import FakeNetwork, fake_docker
 
 TABLE = """Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT

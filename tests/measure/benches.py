@@ -20,7 +20,7 @@ from gpucheck.measure.running.results import Results
 from gpucheck.measure.running.runner import run
 from gpucheck.measure.values import Answer, Failure, Opened, Setup, Step
 from gpucheck.model import Finding, Gpu, NvmlReading, PciDevice, PcieLink
-from gpucheck.model.observations import Observations
+from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.simulator.cuda.rates import MeasurementFault, Rates, describe
 from gpucheck.topology import build
 from tests.machines import h100, on_bus, p100, reading

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from gpucheck.diagnose import read
 from gpucheck.measure.reporting.surroundings import surroundings, under_load
 from gpucheck.model import AcsControl, Verdict
-from gpucheck.model.observations import Observations
+from gpucheck.model.diagnosis.observations import Observations
 from tests.machines import p100
 from tests.measure.benches import EIGHT_NVSWITCH, EIGHT_PCIE, TWO_PCIE, Bench, by_check, fault
 

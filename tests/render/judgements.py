@@ -3,8 +3,8 @@
 import random
 
 from gpucheck.model import Finding, Verdict
+from gpucheck.model.diagnosis.ranking import Explanation, Judgement, Predicted
 from gpucheck.model.finding import Alternative
-from gpucheck.model.ranking import Explanation, Judgement, Predicted
 
 WIDTH = "pcie-width-reduced"
 SHOWS = "lspci -vv of the port above GPU 3 under load: LnkSta names the width and the speed of the link"

@@ -8,9 +8,9 @@ import pytest
 from lxml import html
 from msgspec import UNSET
 
-from gpucheck.cli._redaction import of_diagnosis
+from gpucheck.cli._shared.redaction import of_diagnosis
 from gpucheck.model.bandwidth import BandwidthReport
-from gpucheck.model.ranking_record import ranking_record
+from gpucheck.model.diagnosis.ranking_record import ranking_record
 from gpucheck.render.bandwidth import to_html as bandwidth_page
 from gpucheck.render.diagnosis import markdown as diagnosis_markdown
 from gpucheck.render.diagnosis import to_markdown

@@ -14,7 +14,7 @@ from gpucheck import run, simulator
 from gpucheck.host.live import LiveHost
 from gpucheck.model import Verdict
 from gpucheck.render import formats
-from gpucheck.run._report import judged
+from gpucheck.run.report import judged
 
 ROWS = yaml.safe_load((Path(__file__).parents[1] / "data" / "fault_matrix.yml").read_text(encoding="utf-8"))
 PROFILES = sorted(path.stem for path in (Path(simulator.__file__).parent / "profiles").glob("*.yml"))

@@ -14,8 +14,10 @@ from gpucheck import run
 from gpucheck.measure import bandwidth
 from gpucheck.measure.running import supervisor
 from gpucheck.model import Check, Finding, Verdict
-from gpucheck.run import _guard, _report, _train
-from gpucheck.run._measure import measurement_steps
+from gpucheck.run import guard
+from gpucheck.run import report as report_module
+from gpucheck.run.steps import train
+from gpucheck.run.steps.measure import measurement_steps
 from tests.fakes import FakeHost
 from tests.machines import p100, whole_host
 
@@ -77,7 +79,7 @@ def test_a_check_that_hangs_is_a_finding_that_names_the_call():
 
 def test_after_one_hang_the_next_checks_do_not_wait_as_long(monkeypatch):
     """They probably wait for the same thing, and 30 deadlines would be ten minutes."""
-    monkeypatch.setattr(_guard, "AFTER_STUCK_S", 0.05)
+    monkeypatch.setattr(guard, "AFTER_STUCK_S", 0.05)
     release = threading.Event()
     checks = [
         run._check_step(Check(f"stuck{n}", frozenset({"quick"}), lambda _: release.wait(60), lambda _: [], seconds=s))
@@ -184,7 +186,7 @@ def test_a_training_that_breaks_or_hangs_in_our_own_hands_is_a_finding(monkeypat
     def starts_ranks(_options):
         release.wait(60)
 
-    monkeypatch.setattr(_train, "run_smoke", starts_ranks)
+    monkeypatch.setattr(train, "run_smoke", starts_ranks)
     (ddp,) = (s for s in run.all_steps() if s.name == "smoke-ddp")
     try:
         report = run.verify(FakeHost(), [ddp._replace(seconds=0.1), FINE])
@@ -205,8 +207,8 @@ class Wedged(FakeHost):
 
 
 def test_a_host_that_hangs_when_the_report_is_written_still_gets_one(monkeypatch):
-    monkeypatch.setattr(_report, "READ_S", 0.1)
-    monkeypatch.setattr(_report, "AFTER_STUCK_S", 0.1)
+    monkeypatch.setattr(report_module, "READ_S", 0.1)
+    monkeypatch.setattr(report_module, "AFTER_STUCK_S", 0.1)
     report = run.verify(Wedged(nvml_=HOST.nvml_), [FINE])
 
     stuck = [f for f in report.findings if f.check == "report"]
@@ -243,7 +245,7 @@ def test_a_thread_that_cannot_start_is_not_waited_for(monkeypatch):
 
     monkeypatch.setattr(threading.Thread, "start", refused)
     began = time.monotonic()
-    (found,) = _guard.Guard(HOST).run(FINE).findings
+    (found,) = guard.Guard(HOST).run(FINE).findings
 
     assert time.monotonic() - began < 1.0
     assert found.verdict is Verdict.UNKNOWN

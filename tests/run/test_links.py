@@ -8,8 +8,8 @@ from gpucheck.measure.bandwidth import Options
 from gpucheck.measure.collectives.run import Options as CollectiveOptions
 from gpucheck.model import Finding, Verdict, with_actions
 from gpucheck.model.bandwidth import BandwidthReport, MeasuredDevice
-from gpucheck.model.observations import CopyFailure, Measured, Observations, ObservedGpu
-from gpucheck.model.ranking import Judgement
+from gpucheck.model.diagnosis.observations import CopyFailure, Measured, Observations, ObservedGpu
+from gpucheck.model.diagnosis.ranking import Judgement
 from gpucheck.run import links
 from tests.machines import h100, whole_host
 

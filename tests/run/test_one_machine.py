@@ -3,9 +3,9 @@
 import pytest
 
 from gpucheck import imports
-from gpucheck.model.observations import Observations, ObservedGpu
-from gpucheck.model.paste import Part
-from gpucheck.run.one_machine import TwoMachines, bus_ids_by_index, observations
+from gpucheck.model.diagnosis.observations import Observations, ObservedGpu
+from gpucheck.model.diagnosis.paste import Part
+from gpucheck.run.pastes.one_machine import TwoMachines, bus_ids_by_index, observations
 from tests.imports.pastes.samples import MATRIX
 
 HEADER = "index, name, pci.bus_id, pcie.link.width.current, pcie.link.width.max\n"

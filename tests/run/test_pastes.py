@@ -7,8 +7,8 @@ import pytest
 
 from gpucheck import imports
 from gpucheck.model import KernelLine, KernelLog, Verdict
-from gpucheck.model.observations import HostDevice, Measured, Observations, ObservedGpu
-from gpucheck.model.paste import Part, Reading, ReadRange
+from gpucheck.model.diagnosis.observations import HostDevice, Measured, Observations, ObservedGpu
+from gpucheck.model.diagnosis.paste import Part, Reading, ReadRange
 from gpucheck.run.pastes import TwoMachines, diagnosis
 from tests.imports.pastes.samples import KERNEL, MATRIX, P2P_SAMPLE
 

@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 from gpucheck import run
 from gpucheck.checks.software._plan import PLAN
-from gpucheck.cli._stack import as_json
+from gpucheck.cli.stack.common import as_json
 from gpucheck.measure.planning.selection import Unmeasurable
 from gpucheck.model import Simulation, Verdict
 from gpucheck.render import report as render
-from gpucheck.run import _train
-from gpucheck.run._proof import not_required, planned_frameworks
+from gpucheck.run.proof import not_required, planned_frameworks
+from gpucheck.run.steps import train
 from gpucheck.stack import StackSpec
 from gpucheck.train import smoke, whole_gpus
 from tests.fakes import FakeHost
@@ -145,7 +145,7 @@ def test_tensorflow_is_required_at_level_full_if_the_plan_names_it(monkeypatch, 
 )
 def test_a_run_is_a_pass_only_on_the_gpus_that_the_host_has(monkeypatch, outcome, gpus, verdict, not_proven):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(_train, "run_smoke", lambda options: outcome)
+    monkeypatch.setattr(train, "run_smoke", lambda options: outcome)
     report = verified(host_with(gpus), "smoke-ddp")
 
     assert (report.verdict, report.not_proven) == (verdict, not_proven)
@@ -157,7 +157,7 @@ def test_a_run_is_a_pass_only_on_the_gpus_that_the_host_has(monkeypatch, outcome
 
 def test_gpus_that_the_caller_hides_are_not_proven(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    monkeypatch.setattr(_train, "run_smoke", lambda options: ON_CPU)
+    monkeypatch.setattr(train, "run_smoke", lambda options: ON_CPU)
     report = verified(host_with(TWO), "smoke-ddp")
 
     assert report.verdict is Verdict.PASS
@@ -165,7 +165,7 @@ def test_gpus_that_the_caller_hides_are_not_proven(monkeypatch):
 
 
 def test_cpu_ranks_on_simulated_hardware_stay_a_pass(monkeypatch):
-    monkeypatch.setattr(_train, "run_smoke", lambda options: ON_CPU)
+    monkeypatch.setattr(train, "run_smoke", lambda options: ON_CPU)
     report = verified(host_with(TWO, simulation_=Simulation(profile="p100-pcie-x2")), "smoke-ddp")
 
     assert (report.verdict, report.not_proven) == (Verdict.PASS, ())

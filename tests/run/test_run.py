@@ -8,7 +8,7 @@ import pytest
 from gpucheck import run
 from gpucheck.model import Health, NvmlGap, Simulation, Verdict
 from gpucheck.render import report as render
-from gpucheck.run._listing import listing, to_json, to_text
+from gpucheck.run.listing import listing, to_json, to_text
 from tests.fakes import FakeHost
 from tests.machines import LOADED, on_bus, p100, reading, whole_host
 

@@ -9,8 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from gpucheck.checks.software._wheels import Imported
-from gpucheck.cli import _import_torch, _stack
-from gpucheck.cli.stack import COMMAND
+from gpucheck.cli.stack import COMMAND, common, import_torch
 from gpucheck.model import DriverState, PackageVersion, PciDevice, Simulation
 from gpucheck.stack import StackSpec
 from gpucheck.stack.facts import SCHEMA, facts_of
@@ -32,7 +31,7 @@ def here(monkeypatch):
     """Set which host the commands look at."""
 
     def be(fake):
-        monkeypatch.setattr(_stack, "this_host", lambda profile, faults: fake)
+        monkeypatch.setattr(common, "this_host", lambda profile, faults: fake)
         return fake
 
     return be
@@ -244,7 +243,7 @@ def test_check_asks_torch_itself_when_told_to(here, monkeypatch):
     said = Imported(
         version="2.14.1", cuda="13.0", arch_list=("sm_75",), folder="/site", mapped=("/site/nvidia/libcudart.so.13",)
     )
-    monkeypatch.setattr(_import_torch, "ask_torch", lambda: said)
+    monkeypatch.setattr(import_torch, "ask_torch", lambda: said)
     here(FakeHost(pci_=P100S.pci_, driver_=LOADED, python_={"torch": "2.14.1"}))
     result = run("check", "--import-torch", "-v")
 
@@ -274,7 +273,7 @@ def test_torch_is_asked_below_its_own_gpu_check(tmp_path, monkeypatch):
     """Its public list is empty where no GPU is usable, which is where the answer is needed most."""
     (tmp_path / "torch.py").write_text(FAKE_TORCH)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    said = _import_torch.ask_torch()
+    said = import_torch.ask_torch()
 
     assert said.error is None
     assert (said.version, said.cuda, said.cudnn, said.nccl) == ("9.9.9", "12.6", "9.10.2", "2.29.3")
@@ -294,5 +293,5 @@ def test_a_torch_that_cannot_be_imported_is_told_and_never_waited_for(tmp_path, 
     (tmp_path / "torch.py").write_text(source)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
-    assert says in str(_import_torch.ask_torch(seconds=1).error)
-    assert "no/such/python" in str(_import_torch.ask_torch(python="no/such/python").error)
+    assert says in str(import_torch.ask_torch(seconds=1).error)
+    assert "no/such/python" in str(import_torch.ask_torch(python="no/such/python").error)

@@ -5,7 +5,7 @@ from hypothesis import given
 
 from gpucheck.model import PciDevice
 from gpucheck.topology import classify
-from gpucheck.topology.classify import crossed
+from gpucheck.topology.pcie.classify import crossed
 from tests.topology.strategies import pci_trees
 
 UP, UP2 = "0000:02:00.0", "0000:04:00.0"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from gpucheck.checks._nvml import each_gpu, not_reported
 from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading
-from gpucheck.model.about import About
+from gpucheck.model.finding.about import About
 
 NAME = "clock-limit"
 CALLS = ("nvmlDeviceGetApplicationsClock", "nvmlDeviceGetDefaultApplicationsClock")

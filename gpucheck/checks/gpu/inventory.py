@@ -19,7 +19,7 @@ from gpucheck.checks._nvml import (
     reason,
 )
 from gpucheck.model import DEFECT, Check, Finding, Gpu, Host, NvmlFailure, NvmlGap, NvmlReading, PciDevice
-from gpucheck.model.about import About, Confidence
+from gpucheck.model.finding.about import About, Confidence
 
 NAME = "inventory"
 # Kernel drivers that hold a device for a virtual machine.

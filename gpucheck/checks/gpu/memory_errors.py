@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from gpucheck.checks._nvml import NOT_HERE, each_gpu, gaps_of, not_reported
 from gpucheck.knowledge.actions import of_recovery_action
 from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading
-from gpucheck.model.about import About
+from gpucheck.model.finding.about import About
 
 NAME = "memory-errors"
 ECC, ROWS = "nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetRemappedRows"

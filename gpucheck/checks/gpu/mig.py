@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from gpucheck.checks._nvml import each_gpu, not_reported
 from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading
-from gpucheck.model.about import About
+from gpucheck.model.finding.about import About
 
 NAME = "mig"
 WHY = "MIG instances have no peer-to-peer access to other instances or GPUs: multi-GPU training cannot use this GPU."

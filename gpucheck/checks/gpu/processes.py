@@ -10,7 +10,7 @@ import msgspec
 
 from gpucheck.checks._nvml import each_gpu, not_reported
 from gpucheck.model import Check, Finding, Gpu, GpuProcess, Host, NvmlFailure, NvmlReading
-from gpucheck.model.about import About
+from gpucheck.model.finding.about import About
 
 NAME = "processes"
 CALLS = tuple(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from gpucheck.checks._nvml import each_gpu, not_reported
 from gpucheck.model import Check, Finding, Gpu, Health, Host, NvmlFailure, NvmlReading
-from gpucheck.model.about import About
+from gpucheck.model.finding.about import About
 
 NAME = "throttle"
 # The second name is that of drivers before 535.

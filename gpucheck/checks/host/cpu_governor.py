@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import msgspec
 
 from gpucheck.model import Check, Finding, Host
-from gpucheck.model.about import About
+from gpucheck.model.finding.about import About
 
 NAME = "cpu-governor"
 CPUS = "/sys/devices/system/cpu"

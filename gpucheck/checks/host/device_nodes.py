@@ -11,7 +11,7 @@ import msgspec
 
 from gpucheck.checks._nvml import no_gpus, not_looked
 from gpucheck.model import Check, Finding, Host, NvmlFailure, NvmlReading
-from gpucheck.model.about import About
+from gpucheck.model.finding.about import About
 
 NAME = "device-nodes"
 GPU_NODE = re.compile(r"nvidia\d+")

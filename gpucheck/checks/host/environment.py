@@ -13,7 +13,7 @@ import msgspec
 from gpucheck.checks._nvml import not_looked
 from gpucheck.knowledge.environment import variables
 from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure
-from gpucheck.model.about import About
+from gpucheck.model.finding.about import About
 
 NAME = "environment"
 FILES = ("/etc/nccl.conf", "~/.nccl.conf")

@@ -15,7 +15,7 @@ from gpucheck.checks.kernel._text import LogMessage, messages, named
 from gpucheck.checks.kernel._xids import Meaning
 from gpucheck.knowledge.actions import of_step
 from gpucheck.model import Check, Finding, Host, KernelLine, KernelLog
-from gpucheck.model.about import About
+from gpucheck.model.finding.about import About
 
 NAME = "kernel-log"
 NVSWITCH = ("10de", "0680")

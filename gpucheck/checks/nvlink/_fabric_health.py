@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from gpucheck.checks.nvlink._multi_node import SWITCH_TRAYS, is_tray_gpu
 from gpucheck.model import Finding, Gpu
-from gpucheck.model.about import About
+from gpucheck.model.finding.about import About
 
 NAME = "fabric"
 TRUE = 1

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from gpucheck.checks._nvml import each_gpu, not_reported
 from gpucheck.model import Check, Finding, Gpu, Host, NvLink, NvLink5Counts, NvmlFailure, NvmlReading, Verdict
-from gpucheck.model.about import About
+from gpucheck.model.finding.about import About
 
 NAME = "nvlink-errors"
 # Corrected errors of one link since the driver was loaded that are no reason to look: a retrained link leaves some.

@@ -31,7 +31,7 @@ from gpucheck.model import (
     PciDevice,
     Verdict,
 )
-from gpucheck.model.about import About, Confidence
+from gpucheck.model.finding.about import About, Confidence
 from gpucheck.topology import NvLinks
 from gpucheck.topology.view import FAR_END
 

@@ -16,7 +16,7 @@ from gpucheck.checks._nvml import no_gpus, not_looked
 from gpucheck.checks._services import NOT_QUERIED, unit_state
 from gpucheck.checks.nvlink._multi_node import in_cluster, is_tray_gpu
 from gpucheck.model import Check, Finding, Host, NvmlFailure, NvmlReading, PackageVersion
-from gpucheck.model.about import About
+from gpucheck.model.finding.about import About
 
 NAME = "imex"
 CAUSE = "imex-down"

@@ -16,9 +16,9 @@ import msgspec
 
 from gpucheck.checks._nvml import NOT_IN_LIBRARY, evidence, gaps_of, no_gpus, not_looked, not_reported, reason
 from gpucheck.model import Check, Finding, Host, NvmlFailure, NvmlReading
-from gpucheck.model.about import About
-from gpucheck.topology.nvlink_ports import CHECK as NAME
-from gpucheck.topology.nvlink_ports import FIX, PAST, STATE_CALL, Ports, inactive_finding, ports_of
+from gpucheck.model.finding.about import About
+from gpucheck.topology.nvlink.ports import CHECK as NAME
+from gpucheck.topology.nvlink.ports import FIX, PAST, STATE_CALL, Ports, inactive_finding, ports_of
 
 PARAMS = "/proc/driver/nvidia/params"
 SWITCHED_OFF = "NvLinkDisable: 1"

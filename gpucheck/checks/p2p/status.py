@@ -14,7 +14,7 @@ import msgspec
 from gpucheck.checks._nvml import LOST, NOT_HERE, evidence, gaps_of, no_gpus, not_looked, reason
 from gpucheck.knowledge import find_gpu, gpu_by_pci_id
 from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlGap, NvmlReading, PciDevice
-from gpucheck.model.about import About
+from gpucheck.model.finding.about import About
 from gpucheck.topology import NvLinks
 
 NAME = "p2p-status"

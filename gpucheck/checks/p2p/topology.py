@@ -10,7 +10,7 @@ import msgspec
 
 from gpucheck.checks._nvml import LOST, NOT_HERE, no_gpus, not_looked, reason
 from gpucheck.model import Check, Finding, Host, NvmlFailure, NvmlReading, PciDevice, Topology, Verdict
-from gpucheck.model.about import About
+from gpucheck.model.finding.about import About
 from gpucheck.topology import of
 from gpucheck.topology.view import View
 

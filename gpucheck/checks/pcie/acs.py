@@ -10,9 +10,9 @@ import msgspec
 
 from gpucheck.checks._nvml import no_gpu_on_the_bus
 from gpucheck.model import Check, Finding, Host, PciDevice
-from gpucheck.model.about import About
-from gpucheck.topology.acs import CHECK as NAME
-from gpucheck.topology.acs import bridges_between, redirect_finding, registers
+from gpucheck.model.finding.about import About
+from gpucheck.topology.pcie.acs import CHECK as NAME
+from gpucheck.topology.pcie.acs import bridges_between, redirect_finding, registers
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):

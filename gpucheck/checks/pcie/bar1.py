@@ -12,7 +12,7 @@ import msgspec
 from gpucheck.checks._nvml import each_gpu, not_reported
 from gpucheck.knowledge import gpu_by_pci_id
 from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading, PciDevice
-from gpucheck.model.about import About
+from gpucheck.model.finding.about import About
 from gpucheck.topology import NvLinks
 
 NAME = "bar1"

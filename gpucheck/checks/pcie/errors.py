@@ -12,7 +12,7 @@ import msgspec
 from gpucheck.checks._nvml import lost_gaps, no_gpu_on_the_bus, not_looked, not_reported
 from gpucheck.checks._uptime import up_hours
 from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading, PciDevice
-from gpucheck.model.about import About
+from gpucheck.model.finding.about import About
 
 NAME = "pcie-errors"
 # Corrected errors an hour, above which a link is worth a look. The specification allows a bit error rate of 1e-12,

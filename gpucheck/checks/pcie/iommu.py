@@ -11,7 +11,7 @@ import msgspec
 
 from gpucheck.checks._nvml import no_gpu_on_the_bus
 from gpucheck.model import Check, Finding, Host, PciDevice
-from gpucheck.model.about import About
+from gpucheck.model.finding.about import About
 
 NAME = "iommu"
 FIX = "boot with iommu=pt (and intel_iommu=on or amd_iommu=on), or turn the IOMMU off in the BIOS"

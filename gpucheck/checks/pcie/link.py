@@ -11,7 +11,7 @@ import msgspec
 
 from gpucheck.checks._nvml import each_gpu, not_reported
 from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading
-from gpucheck.model.about import About
+from gpucheck.model.finding.about import About
 
 NAME = "pcie-link"
 CALLS = ("nvmlDeviceGetCurrPcieLinkWidth", "nvmlDeviceGetMaxPcieLinkWidth")

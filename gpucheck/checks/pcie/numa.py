@@ -11,7 +11,7 @@ import msgspec
 
 from gpucheck.checks._nvml import NOT_HERE, each_gpu, gaps_of, not_reported
 from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading
-from gpucheck.model.about import About
+from gpucheck.model.finding.about import About
 
 NAME = "numa"
 SYSTEM, NODES = "/sys/devices/system", "/sys/devices/system/node"

@@ -11,7 +11,7 @@ import msgspec
 
 from gpucheck.checks._nvml import no_gpu_on_the_bus
 from gpucheck.model import Check, Finding, Host, PciDevice, PcieLink
-from gpucheck.model.about import About
+from gpucheck.model.finding.about import About
 
 NAME = "pcie-path"
 FIX = "reseat the switch card or riser, set the slot to Auto in the BIOS, then: gpucheck verify --only pcie-path"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from gpucheck.checks.software._plan import Expected, Framework, Package, Plan
 from gpucheck.checks.software._wheels import FRAMEWORKS
 from gpucheck.model import DriverState, Finding, PackageVersion
-from gpucheck.model.about import About
+from gpucheck.model.finding.about import About
 
 HOST = About(check="stack")
 FABRIC_MANAGER = "nvidia-fabricmanager"

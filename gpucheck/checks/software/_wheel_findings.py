@@ -10,7 +10,7 @@ from packaging.version import Version
 from gpucheck.checks.software._wheels import FAMILIES, Built, Imported, Wheel, built_for
 from gpucheck.knowledge import code_runs, tables
 from gpucheck.model import Finding
-from gpucheck.model.about import About, Confidence
+from gpucheck.model.finding.about import About, Confidence
 
 HOST = About(check="stack")
 VERSION = re.compile(r"\d+(\.\d+)+")

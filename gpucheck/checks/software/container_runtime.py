@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import msgspec
 
 from gpucheck.model import Check, Finding, Host, PackageVersion
-from gpucheck.model.about import About
+from gpucheck.model.finding.about import About
 
 NAME = "container-runtime"
 TOOLKIT = "nvidia-container-toolkit"

@@ -25,7 +25,7 @@ from gpucheck.model import (
     NvmlReading,
     Verdict,
 )
-from gpucheck.model.about import About, Confidence
+from gpucheck.model.finding.about import About, Confidence
 
 NAME = "driver"
 HOST = About(check=NAME)

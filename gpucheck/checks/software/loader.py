@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 import msgspec
 
 from gpucheck.model import Check, Finding, Host, LoaderLibrary
-from gpucheck.model.about import About
+from gpucheck.model.finding.about import About
 
 NAME = "loader"
 LIBRARIES = ("libcudart", "libcublas", "libcudnn", "libnccl", "libcuda", "libnvidia-ml")

@@ -12,7 +12,7 @@ import msgspec
 from gpucheck.checks._nvml import no_gpu_on_the_bus
 from gpucheck.knowledge import generation_of, gpu_by_pci_id
 from gpucheck.model import Check, DriverState, Finding, Host, PciDevice
-from gpucheck.model.about import About
+from gpucheck.model.finding.about import About
 
 NAME = "module-flavour"
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import msgspec
 
 from gpucheck.model import Check, DkmsModule, DriverState, Finding, Host, InstalledKernel
-from gpucheck.model.about import About
+from gpucheck.model.finding.about import About
 
 NAME = "next-boot"
 HEADERS = "apt-get install linux-headers-{0}, or dnf install kernel-devel-{0}; then dkms autoinstall -k {0}"

@@ -6,7 +6,7 @@ from functools import lru_cache
 from gpucheck.diagnose.machine import Machine, rate_of
 from gpucheck.diagnose.paths import NEAR, Pair
 from gpucheck.diagnose.readings import hang_of
-from gpucheck.model.observations import Port
+from gpucheck.model.diagnosis.observations import Port
 
 LANES = (8, 4, 2, 1)
 # A GPU whose best number is below this part of the others' is worth a closer look; healthy ones differ by less.

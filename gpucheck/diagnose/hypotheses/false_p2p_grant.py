@@ -10,7 +10,7 @@ from gpucheck.diagnose.hypotheses._links import over_pcie
 from gpucheck.diagnose.instance import Change, Instance
 from gpucheck.diagnose.machine import Machine
 from gpucheck.diagnose.readings import bad_pairs, compared
-from gpucheck.model.verdict import Verdict
+from gpucheck.model.finding.verdict import Verdict
 
 PRIOR, GEFORCE, ADA, GUEST = 0.012, 0.12, 0.36, 0.03
 ADA_AND_LATER = re.compile(r"RTX\s*[45]0[5-9]0", re.IGNORECASE)

@@ -7,7 +7,7 @@ from gpucheck.diagnose.hypotheses._instances import other_link
 from gpucheck.diagnose.hypotheses._links import candidates, impossible, maybe_chipset, port_read, words
 from gpucheck.diagnose.instance import Instance
 from gpucheck.diagnose.machine import Machine
-from gpucheck.model.verdict import Verdict
+from gpucheck.model.finding.verdict import Verdict
 
 PRIOR, READ = 0.012, 30.0
 NARROW = {"load": 45.0, None: 2.0, "idle": 0.5}

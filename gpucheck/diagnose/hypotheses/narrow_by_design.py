@@ -7,7 +7,7 @@ from gpucheck.diagnose.hypotheses._instances import other_link
 from gpucheck.diagnose.hypotheses._links import UNDER_LOAD, candidates, impossible, maybe_by_design, pairs_of
 from gpucheck.diagnose.instance import Change, Instance, Link
 from gpucheck.diagnose.machine import Machine
-from gpucheck.model.verdict import Verdict
+from gpucheck.model.finding.verdict import Verdict
 
 ALL_HALF, OLDER, OLDER_READ, ONE_HALF, CARD = 0.03, 0.04, 0.3, 0.006, 0.04
 HALVES, HALF = 200.0, 10.0  # x8 was read, and the width of the slot is unknown

@@ -7,7 +7,7 @@ from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
 from gpucheck.diagnose.hypotheses._instances import other_way
 from gpucheck.diagnose.instance import Instance
 from gpucheck.diagnose.machine import Machine
-from gpucheck.model.verdict import Verdict
+from gpucheck.model.finding.verdict import Verdict
 
 GEFORCE, GUEST, UNLIKE, OTHER = 8.0, 0.7, 1.0, 0.25
 

@@ -8,7 +8,7 @@ from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
 from gpucheck.diagnose.instance import Change, Instance
 from gpucheck.diagnose.machine import Machine
 from gpucheck.diagnose.paths import Pair
-from gpucheck.model.verdict import Verdict
+from gpucheck.model.finding.verdict import Verdict
 
 BY_NUMBER, COUNTED, UNEVEN = 0.008, 50.0, 30.0
 PARTS = (0.75, 0.5, 0.25)

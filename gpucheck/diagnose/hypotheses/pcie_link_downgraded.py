@@ -8,7 +8,7 @@ from gpucheck.diagnose.hypotheses._instances import other_link
 from gpucheck.diagnose.hypotheses._links import UNDER_LOAD, candidates, impossible, port_read, words
 from gpucheck.diagnose.instance import Change, Instance
 from gpucheck.diagnose.machine import Machine, rate_of
-from gpucheck.model.observations import Port
+from gpucheck.model.diagnosis.observations import Port
 
 PRIOR, PRIOR_ALL = 0.010, 0.006
 READ_PRIOR = {"load": 20.0, None: 0.3, "idle": 0.03}

@@ -7,8 +7,8 @@ from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
 from gpucheck.diagnose.hypotheses._instances import other_link
 from gpucheck.diagnose.instance import Instance
 from gpucheck.diagnose.machine import Machine, rate_of
-from gpucheck.model.observations import Port
-from gpucheck.model.verdict import Verdict
+from gpucheck.model.diagnosis.observations import Port
+from gpucheck.model.finding.verdict import Verdict
 
 PRIOR, PRIOR_ALL = 0.012, 0.004
 # Half the lanes is what boards do by design; a quarter or less is a fault or the wrong slot.

@@ -8,7 +8,7 @@ from gpucheck.diagnose.hypotheses._links import over_pcie
 from gpucheck.diagnose.instance import Instance
 from gpucheck.diagnose.machine import Machine
 from gpucheck.diagnose.paths import Pair
-from gpucheck.model.verdict import Verdict
+from gpucheck.model.finding.verdict import Verdict
 
 READ, AMPERE = 0.5, 8.0
 

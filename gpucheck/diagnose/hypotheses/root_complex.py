@@ -10,7 +10,7 @@ from gpucheck.diagnose.instance import Instance
 from gpucheck.diagnose.machine import Machine
 from gpucheck.diagnose.paths import NEAR, Pair
 from gpucheck.diagnose.world import World
-from gpucheck.model.verdict import Verdict
+from gpucheck.model.finding.verdict import Verdict
 
 BETWEEN_PORTS, BETWEEN_SOCKETS, CLEAR, HARMFUL = 0.006, 0.03, 0.03, 0.70
 LOW, LOW_WHERE_CLEAR, MOST, SEVERAL = 0.8, 0.95, 0.5, 6

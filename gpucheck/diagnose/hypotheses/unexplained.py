@@ -7,8 +7,8 @@ from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
 from gpucheck.diagnose.instance import Change, Instance
 from gpucheck.diagnose.machine import Machine
 from gpucheck.diagnose.paths import Pair
-from gpucheck.model.observations import Matrix
-from gpucheck.model.verdict import Verdict
+from gpucheck.model.diagnosis.observations import Matrix
+from gpucheck.model.finding.verdict import Verdict
 
 HOST, GPU, PAIR, DIRECTION, SUM = 0.006, 0.004, 0.006, 0.015, 0.004
 MEMORY, MEMORY_GUEST = 0.03, 0.15

@@ -7,7 +7,7 @@ from gpucheck.diagnose.hypotheses._links import narrowed, slowed, words
 from gpucheck.diagnose.instance import Change, Instance
 from gpucheck.diagnose.machine import Machine, rate_of
 from gpucheck.diagnose.paths import Pair
-from gpucheck.model.observations import Port
+from gpucheck.model.diagnosis.observations import Port
 
 PRIOR, READ = 0.03, {"load": 20.0, None: 3.0, "idle": 0.3}
 PARTS = (0.5, 0.25, 0.125, 0.0625)

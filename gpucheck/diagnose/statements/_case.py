@@ -13,7 +13,7 @@ from gpucheck.diagnose.score import Prediction
 from gpucheck.diagnose.world import World
 from gpucheck.knowledge import causes
 from gpucheck.model.finding import Finding, Value
-from gpucheck.model.verdict import Verdict
+from gpucheck.model.finding.verdict import Verdict
 
 Confidence = Literal["certain", "likely", "possible"]
 

@@ -14,9 +14,9 @@ from gpucheck.diagnose.statements.rates import NO_PATH
 from gpucheck.diagnose.statements.sharing import islands
 from gpucheck.diagnose.words import listed
 from gpucheck.knowledge import nvlink_factor
+from gpucheck.model.diagnosis.observations import Collective
 from gpucheck.model.finding import Finding
-from gpucheck.model.observations import Collective
-from gpucheck.model.verdict import Verdict
+from gpucheck.model.finding.verdict import Verdict
 from gpucheck.printable import counted
 from gpucheck.topology.expected import slower
 

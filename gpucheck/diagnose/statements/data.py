@@ -6,7 +6,7 @@ from gpucheck.diagnose.readings import bad_pairs
 from gpucheck.diagnose.statements._case import Case, Claim
 from gpucheck.diagnose.words import group_label, listed
 from gpucheck.model.finding import Finding
-from gpucheck.model.verdict import Verdict
+from gpucheck.model.finding.verdict import Verdict
 
 CHECK = "p2p-integrity"
 UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))

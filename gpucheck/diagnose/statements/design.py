@@ -6,7 +6,7 @@ from gpucheck.diagnose.hypotheses.nvlink_count import wanted_links
 from gpucheck.diagnose.machine import Machine
 from gpucheck.diagnose.statements._case import Case, Claim
 from gpucheck.model.finding import Finding
-from gpucheck.model.verdict import Verdict
+from gpucheck.model.finding.verdict import Verdict
 
 
 def state(case: Case) -> Iterator[Finding]:

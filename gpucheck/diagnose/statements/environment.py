@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from gpucheck.diagnose.machine import Machine
 from gpucheck.diagnose.statements._case import Case, Claim
 from gpucheck.model.finding import Finding
-from gpucheck.model.verdict import Verdict
+from gpucheck.model.finding.verdict import Verdict
 
 OFF = {"", "0", "false", "no", "off"}
 # Variable -> what it does. Those that only matter when switched on are in SWITCHES, when switched off in ENABLES.

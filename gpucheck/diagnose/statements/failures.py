@@ -6,9 +6,9 @@ from gpucheck.diagnose._names import nvlink_of
 from gpucheck.diagnose.machine import Machine
 from gpucheck.diagnose.statements._case import Case, Claim, Confidence
 from gpucheck.diagnose.words import group_label, listed
+from gpucheck.model.diagnosis.observations import CopyFailure
 from gpucheck.model.finding import Finding
-from gpucheck.model.observations import CopyFailure
-from gpucheck.model.verdict import Verdict
+from gpucheck.model.finding.verdict import Verdict
 
 CHECK = "p2p-copies"
 # cudaError_t -> cause. 217 names peer access only where the driver granted it. Source: CUDA runtime API, cudaError_t.

@@ -7,9 +7,9 @@ from statistics import median
 from gpucheck.diagnose.paths import Pair
 from gpucheck.diagnose.statements._case import Case, Claim
 from gpucheck.diagnose.words import listed
+from gpucheck.model.diagnosis.observations import Flow
 from gpucheck.model.finding import Finding
-from gpucheck.model.observations import Flow
-from gpucheck.model.verdict import Verdict
+from gpucheck.model.finding.verdict import Verdict
 
 CHECK = "simultaneous-copies"
 # Part of the arithmetic sum that is still sharing, and below which something collapses.

@@ -7,7 +7,7 @@ from statistics import median
 from gpucheck.diagnose.statements._case import Case, Claim
 from gpucheck.diagnose.words import group_label, listed, span
 from gpucheck.model.finding import Finding
-from gpucheck.model.verdict import Verdict
+from gpucheck.model.finding.verdict import Verdict
 from gpucheck.printable import counted
 
 CHECK = "p2p-latency"

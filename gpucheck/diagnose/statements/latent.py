@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from gpucheck.diagnose.paths import NEAR
 from gpucheck.diagnose.statements._case import Case, Claim
 from gpucheck.model.finding import Finding
-from gpucheck.model.verdict import Verdict
+from gpucheck.model.finding.verdict import Verdict
 
 
 def state(case: Case) -> Iterator[Finding]:

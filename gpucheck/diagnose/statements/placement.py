@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from gpucheck.diagnose.hypotheses._links import best_numbers
 from gpucheck.diagnose.machine import Machine
 from gpucheck.diagnose.statements._case import Case, Claim, Confidence
+from gpucheck.model.diagnosis.observations import HostDevice
 from gpucheck.model.finding import Finding
-from gpucheck.model.observations import HostDevice
-from gpucheck.model.verdict import Verdict
+from gpucheck.model.finding.verdict import Verdict
 
 # Another node's memory is slower by the socket link; less than this is no difference. HEALTHY: part of the raw rate.
 SLOWER_NODE, HEALTHY = 0.85, 0.72

@@ -12,7 +12,7 @@ from gpucheck.diagnose.statements._case import Case, Claim
 from gpucheck.diagnose.words import group_label, listed, percent, span
 from gpucheck.knowledge import causes
 from gpucheck.model.finding import Alternative, Finding
-from gpucheck.model.verdict import Verdict
+from gpucheck.model.finding.verdict import Verdict
 from gpucheck.printable import counted
 
 CHECK, BOTH = "p2p-bandwidth", "p2p-both-ways"

@@ -11,7 +11,7 @@ from gpucheck.diagnose.paths import Pair
 from gpucheck.diagnose.statements._case import Case, Claim
 from gpucheck.diagnose.words import group_label, listed, span
 from gpucheck.model.finding import Alternative, Finding
-from gpucheck.model.verdict import Verdict
+from gpucheck.model.finding.verdict import Verdict
 
 CHECK = "p2p-status"
 MATRIX = "nvidia-smi topo -p2p rw shows why: CNS chipset, GNS GPU, TNS topology, DR registry, NS not supported"

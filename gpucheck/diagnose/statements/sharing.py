@@ -9,7 +9,7 @@ from gpucheck.diagnose.paths import NEAR, Pair
 from gpucheck.diagnose.statements._case import Case, Claim
 from gpucheck.diagnose.words import listed, span
 from gpucheck.model.finding import Finding
-from gpucheck.model.verdict import Verdict
+from gpucheck.model.finding.verdict import Verdict
 
 SLIGHTLY = 0.8, 0.95
 NEAR_IS_SLOWER, LEAST, SLOWER, FAST = 0.85, 0.35, 0.93, 0.93

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from gpucheck.diagnose.hypotheses._links import best_numbers
 from gpucheck.diagnose.machine import rate_of
 from gpucheck.diagnose.statements._case import Case, Claim
+from gpucheck.model.diagnosis.observations import UnderLoad
 from gpucheck.model.finding import Finding
-from gpucheck.model.observations import UnderLoad
-from gpucheck.model.verdict import Verdict
+from gpucheck.model.finding.verdict import Verdict
 from gpucheck.printable import counted
 
 CHECK = "links-under-load"

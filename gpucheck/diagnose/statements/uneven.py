@@ -6,7 +6,7 @@ from gpucheck.diagnose.hypotheses.unexplained import ONE_DIRECTION
 from gpucheck.diagnose.statements._case import Case, Claim
 from gpucheck.diagnose.words import group_label, listed, span
 from gpucheck.model.finding import Finding
-from gpucheck.model.verdict import Verdict
+from gpucheck.model.finding.verdict import Verdict
 
 UNEVEN, BELOW = 0.82, 0.90  # of the other direction, and of a healthy pair
 

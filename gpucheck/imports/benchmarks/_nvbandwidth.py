@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from gpucheck.imports._common import by_pair
 from gpucheck.imports._numbers import AGAIN, square, transposed
 from gpucheck.imports._problem import ImportProblem, absent
-from gpucheck.model.observations import Flags, HostDevice, Matrix, Measured, Method, Observations, ObservedGpu
+from gpucheck.model.diagnosis.observations import Flags, HostDevice, Matrix, Measured, Method, Observations, ObservedGpu
 
 TOOL = "nvbandwidth"
 CASE = re.compile(

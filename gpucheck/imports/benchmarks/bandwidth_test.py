@@ -8,8 +8,8 @@ from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import MEASUREMENTS, Blocks, Kind
 from gpucheck.imports._numbers import AGAIN
 from gpucheck.imports._problem import absent
-from gpucheck.model.observations import HostDevice, Measured, Method, Observations, ObservedGpu
-from gpucheck.model.paste import Part
+from gpucheck.model.diagnosis.observations import HostDevice, Measured, Method, Observations, ObservedGpu
+from gpucheck.model.diagnosis.paste import Part
 
 TOOL = "bandwidthTest"
 MOST_GPUS = 64

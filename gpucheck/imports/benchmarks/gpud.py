@@ -6,8 +6,8 @@ from gpucheck.imports._blocks import objects
 from gpucheck.imports._json import decode, rows_of, text_of
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import ImportProblem
-from gpucheck.model.paste import Message, Part
-from gpucheck.model.readings import KernelLine, KernelLog
+from gpucheck.model.diagnosis.paste import Message, Part
+from gpucheck.model.host.readings import KernelLine, KernelLog
 
 TOOL = "gpud"
 GPU = "accelerator-nvidia"

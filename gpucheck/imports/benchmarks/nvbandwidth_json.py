@@ -13,8 +13,8 @@ from gpucheck.imports._messages import messages_in
 from gpucheck.imports._numbers import MOST_GPUS, cell, refuse_gib
 from gpucheck.imports._problem import ImportProblem
 from gpucheck.imports.benchmarks._nvbandwidth import TOOL, Table, measured, of_one_host, refused, wanted
-from gpucheck.model.observations import Matrix, Observations, ObservedGpu
-from gpucheck.model.paste import Part
+from gpucheck.model.diagnosis.observations import Matrix, Observations, ObservedGpu
+from gpucheck.model.diagnosis.paste import Part
 
 DEVICE = re.compile(
     r"(.{1,100}?)(?: \(([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\))?(?:: \([\w.-]{1,100}\))?", re.IGNORECASE

@@ -12,8 +12,8 @@ from gpucheck.imports._messages import messages_in
 from gpucheck.imports._numbers import is_cut_short, refuse_gib, square, table
 from gpucheck.imports._problem import ImportProblem
 from gpucheck.imports.benchmarks._nvbandwidth import TOOL, Table, measured, of_one_host, refused, wanted
-from gpucheck.model.observations import HostDevice, Measured, Observations, ObservedGpu
-from gpucheck.model.paste import Part
+from gpucheck.model.diagnosis.observations import HostDevice, Measured, Observations, ObservedGpu
+from gpucheck.model.diagnosis.paste import Part
 
 RUNNING = re.compile(r"^Running (\w{1,80})\.?\s*$")
 HEADING = re.compile(r"(memcpy|latency|Latency) (CE|SM)\s+(CPU|GPU)\(rows?\)\s*(<->|<-|->)\s*GPU\(columns?\)")

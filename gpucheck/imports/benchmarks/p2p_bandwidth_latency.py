@@ -9,7 +9,7 @@ from gpucheck.imports._kind import MEASUREMENTS, Kind
 from gpucheck.imports._numbers import AGAIN, is_cut_short, refuse_gib, square, table
 from gpucheck.imports._problem import ImportProblem, absent
 from gpucheck.imports._text import quoted
-from gpucheck.model.observations import Flags, Matrix, Measured, Method, Observations, ObservedGpu
+from gpucheck.model.diagnosis.observations import Flags, Matrix, Measured, Method, Observations, ObservedGpu
 
 TOOL = "p2pBandwidthLatencyTest"
 HEADING = re.compile(

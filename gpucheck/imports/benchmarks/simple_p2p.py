@@ -7,8 +7,8 @@ from gpucheck.imports._common import by_pair
 from gpucheck.imports._kind import MEASUREMENTS, Kind
 from gpucheck.imports._numbers import AGAIN
 from gpucheck.imports._problem import ImportProblem, absent
-from gpucheck.model.observations import Measured, Method, Observations, ObservedGpu
-from gpucheck.model.paste import Part
+from gpucheck.model.diagnosis.observations import Measured, Method, Observations, ObservedGpu
+from gpucheck.model.diagnosis.paste import Part
 
 TOOL = "simpleP2P"
 MOST_GPUS = 64

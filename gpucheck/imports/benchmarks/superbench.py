@@ -8,8 +8,16 @@ from gpucheck.imports._common import by_pair, in_order
 from gpucheck.imports._json import decode
 from gpucheck.imports._kind import MEASUREMENTS, Kind
 from gpucheck.imports._problem import ImportProblem
-from gpucheck.model.observations import Collective, HostDevice, Matrix, Measured, Method, Observations, ObservedGpu
-from gpucheck.model.paste import Part
+from gpucheck.model.diagnosis.observations import (
+    Collective,
+    HostDevice,
+    Matrix,
+    Measured,
+    Method,
+    Observations,
+    ObservedGpu,
+)
+from gpucheck.model.diagnosis.paste import Part
 
 TOOL = "superbench"
 MOST_GPUS = 64

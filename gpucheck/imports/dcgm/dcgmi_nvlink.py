@@ -9,8 +9,8 @@ from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
 from gpucheck.imports.dcgm._meaning import NAME
 from gpucheck.imports.dcgm._table import framed, rows
-from gpucheck.model.observations import NvLinkCount, Observations, ObservedGpu
-from gpucheck.model.paste import Message, Part
+from gpucheck.model.diagnosis.observations import NvLinkCount, Observations, ObservedGpu
+from gpucheck.model.diagnosis.paste import Message, Part
 from gpucheck.printable import counted
 
 BEGIN = re.compile(

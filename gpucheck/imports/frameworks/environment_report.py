@@ -13,9 +13,9 @@ from gpucheck.imports._messages import messages_in
 from gpucheck.imports._problem import absent
 from gpucheck.imports.nccl._tests import leftovers
 from gpucheck.imports.nvidia_smi._part import part
-from gpucheck.model.hardware import Gpu
-from gpucheck.model.observations import Observations, ObservedHost
-from gpucheck.model.paste import Part
+from gpucheck.model.diagnosis.observations import Observations, ObservedHost
+from gpucheck.model.diagnosis.paste import Part
+from gpucheck.model.host.hardware import Gpu
 
 NAME = "environment-report"
 MOST_GPUS = 128

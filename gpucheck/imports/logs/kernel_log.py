@@ -14,7 +14,7 @@ from gpucheck.imports._problem import absent
 from gpucheck.imports._text import first_line, plain, quoted
 from gpucheck.imports.logs._journal import FIELDS, Fields, record
 from gpucheck.imports.logs._relevant import relevant
-from gpucheck.model.readings import KernelLine, KernelLog
+from gpucheck.model.host.readings import KernelLine, KernelLog
 
 COMMAND = "gpucheck diagnose --kernel-log FILE"
 MAX_LINE = 16_384

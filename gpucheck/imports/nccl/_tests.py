@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from gpucheck.imports._common import bus_id
 from gpucheck.imports._numbers import AGAIN, MOST_GPUS
 from gpucheck.imports._problem import absent
-from gpucheck.model.observations import Collective, Measured, Observations, ObservedGpu
+from gpucheck.model.diagnosis.observations import Collective, Measured, Observations, ObservedGpu
 
 TOOL = "nccl-tests"
 OPERATIONS = {

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from gpucheck.imports._common import bus_id as linux_bus_id
 from gpucheck.imports._text import quoted
 from gpucheck.imports.nccl._xml import Element
-from gpucheck.model.hardware import PcieLink
-from gpucheck.model.wiring import NumaNode, WiredFunction
+from gpucheck.model.host.hardware import PcieLink
+from gpucheck.model.host.wiring import NumaNode, WiredFunction
 
 BUS_ID = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", re.IGNORECASE)
 GPU_CLASSES = ("0x0302", "0x0300")

@@ -21,8 +21,8 @@ from gpucheck.imports.nccl._line import (
 )
 from gpucheck.imports.nccl._tests import leftovers, set_by_environment
 from gpucheck.knowledge.messages import meaning
-from gpucheck.model.observations import Collective, Measured, Observations, ObservedGpu
-from gpucheck.model.paste import Message, Part
+from gpucheck.model.diagnosis.observations import Collective, Measured, Observations, ObservedGpu
+from gpucheck.model.diagnosis.paste import Message, Part
 from gpucheck.printable import counted
 
 NAME = "nccl-log"

@@ -7,7 +7,7 @@ from gpucheck.imports._json import decode, rows_of, text_of
 from gpucheck.imports._kind import MEASUREMENTS, Kind
 from gpucheck.imports._numbers import cell
 from gpucheck.imports.nccl._tests import ENVIRONMENT, TOOL, Rank, Row, bus_id_of, imported, leftovers, operation_in
-from gpucheck.model.observations import Observations, ObservedGpu
+from gpucheck.model.diagnosis.observations import Observations, ObservedGpu
 
 LARGEST = 1 << 60
 

@@ -19,7 +19,7 @@ from gpucheck.imports.nccl._tests import (
     set_by_environment,
     transport_in,
 )
-from gpucheck.model.observations import Observations, ObservedGpu
+from gpucheck.model.diagnosis.observations import Observations, ObservedGpu
 
 # A copied page loses the leading #. Blanks of one line only, and few: \s would walk over ten megabytes of empty lines
 # from each of them.

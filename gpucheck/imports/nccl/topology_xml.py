@@ -17,11 +17,11 @@ from gpucheck.imports._problem import ImportProblem, absent
 from gpucheck.imports._text import quoted
 from gpucheck.imports.nccl._topology_tree import Leaf, System, read_system
 from gpucheck.imports.nccl._xml import parse as parse_xml
-from gpucheck.model.about import About
 from gpucheck.model.finding import Finding
-from gpucheck.model.hardware import Nic, Pair, TopologyGpu
+from gpucheck.model.finding.about import About
+from gpucheck.model.host.hardware import Nic, Pair, TopologyGpu
+from gpucheck.model.host.wiring import NVSWITCH, NvLinkBundle, WiredFunction, Wiring
 from gpucheck.model.topology import Topology
-from gpucheck.model.wiring import NVSWITCH, NvLinkBundle, WiredFunction, Wiring
 
 NAME = "nccl-topology"
 SOURCE = "nccl-xml"

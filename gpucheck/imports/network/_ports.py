@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gpucheck.model.paste import Message, Part
+from gpucheck.model.diagnosis.paste import Message, Part
 from gpucheck.printable import counted
 
 NAME = "rdma-port"

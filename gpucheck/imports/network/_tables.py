@@ -8,7 +8,7 @@ from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import ImportProblem
 from gpucheck.imports.network._ports import Port, part_of
-from gpucheck.model.paste import Part
+from gpucheck.model.diagnosis.paste import Part
 
 NUMBER = re.compile(r"^(\d{1,4}(?:\.\d{1,2})?)")
 STATE = re.compile(r"^(?:\d: )?(?:PORT_)?([A-Za-z]\w{1,20})")

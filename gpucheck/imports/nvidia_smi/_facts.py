@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable
 
 from gpucheck.imports.nvidia_smi import _values as v
-from gpucheck.model.hardware import Gpu, PcieLink
-from gpucheck.model.health import EccCounts, Health, PcieErrors, RetiredPages, RowRemap
-from gpucheck.model.observations import NvLinkCount, ObservedGpu, Port
+from gpucheck.model.diagnosis.observations import NvLinkCount, ObservedGpu, Port
+from gpucheck.model.host.hardware import Gpu, PcieLink
+from gpucheck.model.host.health import EccCounts, Health, PcieErrors, RetiredPages, RowRemap
 
 Path = tuple[str, ...]
 # NVML's order of the bits.

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from gpucheck.imports.nvidia_smi import _values as v
 from gpucheck.imports.nvidia_smi._facts import Facts
-from gpucheck.model.paste import Message
+from gpucheck.model.diagnosis.paste import Message
 
 KEY = "nvidia-smi-q"
 NO_ANSWER = ("GPU is lost", "Unknown Error", "ERR!", "GPU requires reset")

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from gpucheck.imports.nvidia_smi._facts import Facts, is_virtual, observed
-from gpucheck.model.hardware import Gpu
-from gpucheck.model.observations import Observations, ObservedHost
-from gpucheck.model.paste import Message, Part
-from gpucheck.model.readings import NvmlReading
+from gpucheck.model.diagnosis.observations import Observations, ObservedHost
+from gpucheck.model.diagnosis.paste import Message, Part
+from gpucheck.model.host.hardware import Gpu
+from gpucheck.model.host.readings import NvmlReading
 from gpucheck.printable import counted
 
 
@@ -21,7 +21,7 @@ def part(
 ) -> Part:
     """What was read. facts: of each GPU, where there are any.
 
-    The GPUs may be some of the machine's only: run/one_machine.py gives each its place among the others.
+    The GPUs may be some of the machine's only: run/pastes/one_machine.py gives each its place among the others.
     """
     seen = tuple(observed(gpu, facts[at] if at < len(facts) else None) for at, gpu in enumerate(gpus))
     virtual = True if any(is_virtual(one) for one in facts) else None

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from gpucheck.imports._messages import of_messages
 from gpucheck.imports._pieces import as_part
 from gpucheck.imports.nvidia_smi import _values as v
-from gpucheck.model.paste import Part
+from gpucheck.model.diagnosis.paste import Part
 
 NAME = "nvidia-smi"
 _LINES = of_messages(

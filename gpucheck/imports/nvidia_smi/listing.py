@@ -6,9 +6,9 @@ from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
 from gpucheck.imports.nvidia_smi._part import part
-from gpucheck.model.hardware import Gpu
-from gpucheck.model.health import Health
-from gpucheck.model.paste import Part
+from gpucheck.model.diagnosis.paste import Part
+from gpucheck.model.host.hardware import Gpu
+from gpucheck.model.host.health import Health
 from gpucheck.printable import counted
 
 GPU = re.compile(r"^\s{0,8}GPU (\d{1,3}): ([^\n(]{1,80}?) \(UUID: (GPU-[0-9a-fA-Fx-]{1,60}|[^)]{1,60})\)\s*$")

@@ -7,8 +7,8 @@ from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
 from gpucheck.imports.nvidia_smi._part import part
-from gpucheck.model.hardware import Gpu, NvLink, NvLink5Counts
-from gpucheck.model.paste import Part
+from gpucheck.model.diagnosis.paste import Part
+from gpucheck.model.host.hardware import Gpu, NvLink, NvLink5Counts
 from gpucheck.printable import counted
 
 GPU = re.compile(r"^\s{0,8}GPU (\d{1,3}):\s*([^\n(]{0,80}?)(?: \(UUID: ([^)]{1,60})\))?\s*$")

@@ -11,7 +11,7 @@ from gpucheck.imports.nvidia_smi import _values as v
 from gpucheck.imports.nvidia_smi._facts import Facts, Path, gpu, name_of
 from gpucheck.imports.nvidia_smi._notes import notes
 from gpucheck.imports.nvidia_smi._part import part
-from gpucheck.model.paste import Part
+from gpucheck.model.diagnosis.paste import Part
 
 NAME = "nvidia-smi-q"
 BANNER = re.compile(r"^\s*={5,20}\s?NVSMI LOG\s?={5,20}")

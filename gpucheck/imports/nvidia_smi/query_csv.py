@@ -9,8 +9,8 @@ from gpucheck.imports.nvidia_smi import _values as v
 from gpucheck.imports.nvidia_smi._facts import REASONS, Facts, Path, gpu
 from gpucheck.imports.nvidia_smi._part import part
 from gpucheck.imports.nvidia_smi.query import NAME
-from gpucheck.model.hardware import Gpu
-from gpucheck.model.paste import Part
+from gpucheck.model.diagnosis.paste import Part
+from gpucheck.model.host.hardware import Gpu
 
 MOST_COLUMNS = 400
 MOST_ROWS = 2000

@@ -9,9 +9,9 @@ from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
 from gpucheck.imports.nvidia_smi import _values as v
 from gpucheck.imports.nvidia_smi._part import part
-from gpucheck.model.hardware import Gpu
-from gpucheck.model.health import EccCounts, GpuProcess, Health
-from gpucheck.model.paste import Message, Part
+from gpucheck.model.diagnosis.paste import Message, Part
+from gpucheck.model.host.hardware import Gpu
+from gpucheck.model.host.health import EccCounts, GpuProcess, Health
 from gpucheck.printable import counted
 
 NAME = "nvidia-smi"

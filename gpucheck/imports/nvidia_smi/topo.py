@@ -10,9 +10,9 @@ from gpucheck.imports._text import first_line, quoted
 from gpucheck.imports.nvidia_smi._topo_blocks import Block, Row, blocks, is_whole, lone_header, lone_row
 from gpucheck.imports.nvidia_smi._topo_cells import affinity
 from gpucheck.model.finding import Finding
-from gpucheck.model.hardware import Nic, Pair, TopologyGpu
+from gpucheck.model.finding.verdict import Verdict
+from gpucheck.model.host.hardware import Nic, Pair, TopologyGpu
 from gpucheck.model.topology import Topology
-from gpucheck.model.verdict import Verdict
 
 SOURCE = "nvidia-smi-topo"
 CHECK = "topology"

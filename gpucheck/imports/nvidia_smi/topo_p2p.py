@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
-from gpucheck.model.observations import Observations, ObservedGpu, Words
-from gpucheck.model.paste import Part
+from gpucheck.model.diagnosis.observations import Observations, ObservedGpu, Words
+from gpucheck.model.diagnosis.paste import Part
 
 STATUS = "OK|CNS|GNS|TNS|NS|DR|U"
 HEADER = re.compile(r"^[\s|]*GPU\d{1,3}(?:[\s|]+GPU\d{1,3})*[\s|]*$")

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from gpucheck.imports.pci._devices import Device
 from gpucheck.imports.pci._registers import REDIRECTS
 from gpucheck.imports.pci._tree import Node
-from gpucheck.model.hardware import AcsControl, PciDevice, PcieLink
-from gpucheck.model.observations import AcsReading, ObservedGpu, Port
+from gpucheck.model.diagnosis.observations import AcsReading, ObservedGpu, Port
+from gpucheck.model.host.hardware import AcsControl, PciDevice, PcieLink
 
 RDMA_CARD = re.compile(r"Mellanox|ConnectX|BlueField|NetXtreme-E|Ethernet Controller E810", re.IGNORECASE)
 CARD_CLASS = re.compile(r"^(?:Ethernet|Infiniband) controller")

@@ -14,8 +14,8 @@ from gpucheck.imports.pci._devices import HEAD, Device, devices, merged
 from gpucheck.imports.pci._observed import acs_of, functions, gpu_of, redirected_cards
 from gpucheck.imports.pci._registers import ACS, LINK, REDIRECTS, acs_value
 from gpucheck.imports.pci._tree import BRANCH, ROOT, Node, nodes
-from gpucheck.model.observations import Observations, ObservedHost
-from gpucheck.model.paste import Message, Part
+from gpucheck.model.diagnosis.observations import Observations, ObservedHost
+from gpucheck.model.diagnosis.paste import Message, Part
 from gpucheck.printable import counted
 
 WORDS = (

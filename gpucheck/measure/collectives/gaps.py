@@ -7,8 +7,8 @@ from gpucheck.measure.collectives.nccl_log import error_text
 from gpucheck.measure.collectives.values import ErrorKind
 from gpucheck.measure.reporting.text import count_text
 from gpucheck.model import Finding
-from gpucheck.model.about import About
 from gpucheck.model.collectives import CollectiveResult
+from gpucheck.model.finding.about import About
 from gpucheck.processes.signals import FAULTS, signal_name
 
 # Why and fix of errors that are unrelated to links and NCCL.

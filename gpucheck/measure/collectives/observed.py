@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from gpucheck.measure.collectives.definitions import ALL
 from gpucheck.measure.collectives.launch import Ended
 from gpucheck.model.collectives import CollectiveResult
-from gpucheck.model.observations import Collective, Hang, Measured
+from gpucheck.model.diagnosis.observations import Collective, Hang, Measured
 
 
 def measured(

@@ -16,9 +16,9 @@ from gpucheck.measure.reporting.surroundings import Scene, surroundings
 from gpucheck.measure.reporting.text import count_text
 from gpucheck.measure.statistics import spread
 from gpucheck.model import Finding, Gpu, Host, NvmlReading, Topology, Verdict, worst
-from gpucheck.model.about import About
 from gpucheck.model.collectives import CollectiveResult, CollectivesReport
-from gpucheck.model.observations import Observations
+from gpucheck.model.diagnosis.observations import Observations
+from gpucheck.model.finding.about import About
 from gpucheck.processes.ranks.nodes import Nodes
 from gpucheck.topology import of
 

@@ -6,9 +6,9 @@ from itertools import combinations
 import msgspec
 
 from gpucheck.measure.values import HOST, Flow
-from gpucheck.model.hardware import Expected, Gpu, PciDevice
+from gpucheck.model.host.hardware import Expected, Gpu, PciDevice
 from gpucheck.model.topology import Topology
-from gpucheck.topology.classify import shared_bridges
+from gpucheck.topology.pcie.classify import shared_bridges
 
 
 class Path(msgspec.Struct, frozen=True, kw_only=True):

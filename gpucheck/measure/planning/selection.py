@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from gpucheck.measure.values import MIB, Device
 from gpucheck.model import Finding, Gpu, Verdict
-from gpucheck.model.health import GpuProcess
+from gpucheck.model.host.health import GpuProcess
 
 RESERVE_BYTES = 768 * MIB  # a CUDA context, its kernels and the framework's own pool
 LEAST_BYTES = 4 * MIB

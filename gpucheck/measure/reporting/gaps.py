@@ -8,7 +8,7 @@ from gpucheck.measure.reporting.text import bytes_text, copied_pairs, count_text
 from gpucheck.measure.running.results import Results
 from gpucheck.measure.values import Check, Failure, FailureKind
 from gpucheck.model import Finding
-from gpucheck.model.about import About
+from gpucheck.model.finding.about import About
 
 COPIES = About(check="p2p-copies")
 PACKAGE = {"cuda": "cuda-bindings", "cuda.bindings": "cuda-bindings"}

@@ -15,7 +15,7 @@ from gpucheck.measure.reporting.text import copied_pairs, where_copied
 from gpucheck.measure.running.results import Pair, Results
 from gpucheck.measure.running.runner import total
 from gpucheck.measure.values import HOST, Check, Failure, Flow, Timing
-from gpucheck.model.observations import (
+from gpucheck.model.diagnosis.observations import (
     CopyFailure,
     CopyFailureKind,
     Damage,

@@ -12,7 +12,7 @@ import msgspec
 from gpucheck.knowledge import find_gpu, gpu_by_pci_id
 from gpucheck.measure.values import MIB
 from gpucheck.model import Gpu, NvmlReading, PciDevice, PcieLink, Topology
-from gpucheck.model.observations import (
+from gpucheck.model.diagnosis.observations import (
     AcsReading,
     Flags,
     NvLinkCount,
@@ -23,7 +23,7 @@ from gpucheck.model.observations import (
     UnderLoad,
     Words,
 )
-from gpucheck.topology.acs import redirects
+from gpucheck.topology.pcie.acs import redirects
 
 Cell = TypeVar("Cell")
 LARGEST_GENERATION, LARGEST_WIDTH, MOST_LINKS = 7, 32, 64

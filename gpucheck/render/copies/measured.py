@@ -8,9 +8,9 @@ import msgspec
 
 from gpucheck.model import Report
 from gpucheck.model.bandwidth import BandwidthReport, Crowd, HostLink, Matrix, MeasuredDevice, MeasuredPair, PeerAccess
-from gpucheck.model.observations import Observations
-from gpucheck.model.ranking import Judgement
-from gpucheck.model.ranking_record import RankingRecord
+from gpucheck.model.diagnosis.observations import Observations
+from gpucheck.model.diagnosis.ranking import Judgement
+from gpucheck.model.diagnosis.ranking_record import RankingRecord
 
 COPIES = "p2p"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from gpucheck.model import Verdict
 from gpucheck.model.diagnosis import Diagnosis
-from gpucheck.model.ranking import Explanation
+from gpucheck.model.diagnosis.ranking import Explanation
 from gpucheck.printable import of_printable
 from gpucheck.render.findings import confirm
 from gpucheck.render.findings.groups import Group

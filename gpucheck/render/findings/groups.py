@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from gpucheck.model import Finding, Verdict, where
-from gpucheck.model.naming import BUS_ID, bus_ids
+from gpucheck.model.finding.naming import BUS_ID, bus_ids
 from gpucheck.render.words import observed, ranges
 
 # Of more GPUs than this the bus ids are left out: they are in the JSON.

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import click
 
 from gpucheck.model import Finding, FleetRow, Outlier, Verdict, by_root
-from gpucheck.model.naming import gpu_name
+from gpucheck.model.finding.naming import gpu_name
 from gpucheck.printable import folded, one_line
 from gpucheck.render.findings.groups import across_hosts, same_text, where_all
 from gpucheck.render.findings.text import not_run

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from gpucheck.model.ranking import Explanation, Judgement
+from gpucheck.model.diagnosis.ranking import Explanation, Judgement
 from gpucheck.render.chart import MOST, Scale
 from gpucheck.render.ranking.predicted import MISFITS, Block, Row, blocks, percent, readings, span
 from gpucheck.render.ranking.text import FAULTLESS, SHOWN, cause_names, likely

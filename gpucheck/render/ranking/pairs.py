@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from gpucheck.model.ranking import Predicted
+from gpucheck.model.diagnosis.ranking import Predicted
 from gpucheck.render.words import ranges
 
 Pair = frozenset[int]

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
-from gpucheck.model.naming import BUS_ID
-from gpucheck.model.ranking import Explanation, Predicted, Quantity
+from gpucheck.model.diagnosis.ranking import Explanation, Predicted, Quantity
+from gpucheck.model.finding.naming import BUS_ID
 from gpucheck.render.ranking.pairs import describe
 
 Fit = Literal["yes", "nearly", "no, lower", "no, higher"]

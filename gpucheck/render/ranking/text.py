@@ -7,8 +7,8 @@ import click
 from msgspec.structs import replace
 
 from gpucheck.model import Finding, Verdict, where
-from gpucheck.model.naming import bus_ids
-from gpucheck.model.ranking import Explanation, Judgement
+from gpucheck.model.diagnosis.ranking import Explanation, Judgement
+from gpucheck.model.finding.naming import bus_ids
 from gpucheck.printable import of_printable
 from gpucheck.render.ranking.predicted import MISFITS, Block, blocks, percent, readings, span
 from gpucheck.render.words import plural, table

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gpucheck.model.bandwidth import MeasuredPair
-from gpucheck.model.ranking import Explanation
+from gpucheck.model.diagnosis.ranking import Explanation
 from gpucheck.render.copies.measured import Copies
 from gpucheck.render.markdown import Markdown, table
 from gpucheck.render.ranking.predicted import blocks, figure, span

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from gpucheck.model import Report, Verdict
-from gpucheck.model.observations import UnderLoad
+from gpucheck.model.diagnosis.observations import UnderLoad
 from gpucheck.model.record import RECORD, GpuRecord, HealthRecord
 from gpucheck.render.copies.measured import Copies
 from gpucheck.render.markdown import Markdown, table

@@ -25,7 +25,7 @@ from gpucheck.simulator.cuda.rates import Link, MeasurementFault, describe
 from gpucheck.simulator.data import HERE, read
 from gpucheck.simulator.machine import REMOTE_GPU, Machine, SimulatedGpu
 from gpucheck.simulator.machine.paths import common_ancestor, p2p_status
-from gpucheck.topology.cpu import identify
+from gpucheck.topology.pcie.cpu import identify
 
 SYSTEM_NOT_READY = 802
 GEFORCE = 5  # nvmlBrandType_t

@@ -15,7 +15,7 @@ from gpucheck.measure.planning.paths import paths, ports_to_host
 from gpucheck.measure.values import Damage
 from gpucheck.model import Gpu, NvmlReading, PciDevice, PcieLink
 from gpucheck.topology import Cpu, build
-from gpucheck.topology.acs import redirects
+from gpucheck.topology.pcie.acs import redirects
 
 # Parts of the raw rate, from published figures: staged copies 20-22 of 31.5 GB/s, host copies 25-26, peer copies that
 # bridges send up to the root complex 9.9-10.2.

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from gpucheck.model import Finding
-from gpucheck.model.about import About
+from gpucheck.model.finding.about import About
 from gpucheck.model.smoke import SmokeFailure, SmokeResult
 from gpucheck.train.evaluation.failure import evaluate_failure
 from gpucheck.train.evaluation.finding_text import PLACEMENT, describe_ranks, subject_of

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from gpucheck.model import Finding, Verdict
-from gpucheck.model.about import About
+from gpucheck.model.finding.about import About
 from gpucheck.model.smoke import SmokeFailure
 from gpucheck.train.evaluation.finding_text import check_of, install
 

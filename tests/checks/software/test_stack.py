@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 from gpucheck.checks.software import stack
-from gpucheck.cli._stack import as_json
+from gpucheck.cli.stack.common import as_json
 from gpucheck.model import DriverState, PackageVersion, Verdict
 from tests.fakes import FakeHost
 from tests.machines import LOADED

@@ -7,7 +7,7 @@ from gpucheck.diagnose import diagnose, together
 from gpucheck.imports._text import decode, lines_of
 from gpucheck.imports.logs import kernel_log
 from gpucheck.model import KernelLog, Topology
-from gpucheck.model.observations import Observations
+from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.run.pastes import diagnosis
 from gpucheck.topology import infer_wiring, with_advice, with_expectations
 from tests.fuzz.oracles import refusing

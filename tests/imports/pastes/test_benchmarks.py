@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucheck import imports
-from gpucheck.model.observations import Observations
-from gpucheck.model.paste import Part
+from gpucheck.model.diagnosis.observations import Observations
+from gpucheck.model.diagnosis.paste import Part
 
 DATA = Path(__file__).parents[2] / "data"
 CASES = [yaml.safe_load(path.read_text(encoding="utf-8"))["raw"] for path in sorted((DATA / "pastes").glob("*.yml"))]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from gpucheck import imports
 from gpucheck.imports.frameworks import environment_report
 from gpucheck.model import Verdict
-from gpucheck.model.paste import Message, Part, Reading
+from gpucheck.model.diagnosis.paste import Message, Part, Reading
 from gpucheck.run.pastes import diagnosis
 from tests.imports.pastes.test_corpus import CASES
 

@@ -3,7 +3,7 @@
 import pytest
 
 from gpucheck import imports
-from gpucheck.model.paste import Reading
+from gpucheck.model.diagnosis.paste import Reading
 from tests.imports.pastes.samples import KERNEL, MATRIX, P2P_SAMPLE, samples
 
 

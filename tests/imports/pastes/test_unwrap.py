@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from gpucheck import imports
 from gpucheck.imports._unwrap import unwrapped
-from gpucheck.model.paste import Part
+from gpucheck.model.diagnosis.paste import Part
 from tests.imports.pastes.samples import KERNEL, MATRIX, NAMES_A_HOST, WRAPPERS, samples, table_of
 
 

@@ -8,7 +8,7 @@ from gpucheck.measure.collectives.observed import measured
 from gpucheck.measure.collectives.run import Options, measure
 from gpucheck.model import EXIT_STATUS, Verdict
 from gpucheck.model.collectives import CollectiveResult
-from gpucheck.model.observations import Hang
+from gpucheck.model.diagnosis.observations import Hang
 from gpucheck.processes.ranks.run_directory import RankError
 from tests.machines import h100, whole_host
 from tests.measure.collectives.samples import FINISHED, NVLS, result, stated

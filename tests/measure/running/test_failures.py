@@ -15,7 +15,7 @@ from gpucheck.measure.running.runner import MOST_LOST, run
 from gpucheck.measure.running.supervisor import Supervised
 from gpucheck.measure.values import HOST, Check, Failure, Flow, Opened, Setup
 from gpucheck.model import Verdict
-from gpucheck.model.observations import Measured
+from gpucheck.model.diagnosis.observations import Measured
 from tests.measure.benches import EIGHT_NVSWITCH, TWO_PCIE, Here, by_check
 from tests.measure.formulas import FormulaEngine
 

@@ -6,8 +6,8 @@ import click
 import pytest
 from msgspec.structs import replace
 
+from gpucheck.model.diagnosis.ranking import Explanation, Judgement, Predicted
 from gpucheck.model.finding import Alternative
-from gpucheck.model.ranking import Explanation, Judgement, Predicted
 from gpucheck.render.findings import text as findings
 from gpucheck.render.ranking import predicted
 from gpucheck.render.ranking import text as ranking

@@ -7,10 +7,10 @@ import pytest
 from markdown_it import MarkdownIt
 from msgspec.structs import replace
 
-from gpucheck.cli._redaction import of_report
+from gpucheck.cli._shared.redaction import of_report
 from gpucheck.model import Report, System, Verdict
-from gpucheck.model.hardware import PcieLink
-from gpucheck.model.ranking_record import ranking_record
+from gpucheck.model.diagnosis.ranking_record import ranking_record
+from gpucheck.model.host.hardware import PcieLink
 from gpucheck.model.record import GpuRecord, HealthRecord
 from gpucheck.render.copies.measured import copies as read_copies
 from gpucheck.render.formats import render

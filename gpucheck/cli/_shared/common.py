@@ -1,0 +1,210 @@
+"""What several commands share: options, the host that they name, and progress."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from gpucheck.cli._shared.completion import FAULT, PROFILE
+from gpucheck.cli._shared.output import OutputFile, Problem, drawing_only, write_result
+from gpucheck.cli._shared.progress import Progress, progress_end
+from gpucheck.model.finding.verdict import EXIT_STATUS, EXIT_USAGE, Verdict
+from gpucheck.printable import one_line
+
+if TYPE_CHECKING:
+    from gpucheck.model import Host
+
+__all__ = [
+    "DIRECTORY",
+    "EXIT_NOTHING",
+    "OutputFile",
+    "Problem",
+    "Progress",
+    "Renamed",
+    "drawing_only",
+    "format_option",
+    "no_machine",
+    "note",
+    "open_host",
+    "output_options",
+    "progress_end",
+    "recording_option",
+    "renamed",
+    "replay_mark",
+    "separated",
+    "simulation_options",
+    "start_simulation",
+    "strict_option",
+    "timeout_option",
+    "write_result",
+]
+
+# Nothing could be looked at: no GPU, or a program or package is missing that the command needs.
+STAMP = 80  # characters of a date or a version
+EXIT_NOTHING = EXIT_STATUS[Verdict.UNKNOWN]
+F = TypeVar("F", bound=Callable[..., Any])
+DIRECTORY = click.Path(file_okay=False, path_type=Path)
+DIRECTORY.name = "dir"  # in help texts
+
+
+class Renamed(click.Option):
+    """An option whose old name is still accepted, for one release; only the new name is shown anywhere."""
+
+    def __init__(self, names: Sequence[str], *, was: str, **attributes: Any) -> None:
+        super().__init__(names, **attributes)
+        self.was = was
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """Let the parser accept both names."""
+        shown, self.opts = self.opts, [*self.opts, self.was]
+        super().add_to_parser(parser, ctx)
+        self.opts = shown
+
+
+def renamed(name: str, was: str, **attributes: Any) -> Callable[[F], F]:
+    """Add an option that has another name than before, as Renamed does."""
+    return click.option(name, cls=Renamed, was=was, **attributes)
+
+
+def separated(_ctx: click.Context, _param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
+    """Return the values of a repeatable option, each of which may be several separated by commas."""
+    return tuple(value.strip() for text in values for value in text.split(","))
+
+
+strict_option = click.option("--strict", is_flag=True, help="Rank UNKNOWN above WARN.")
+timeout_option = click.option(
+    "--timeout",
+    type=click.FloatRange(min=1),
+    default=20.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time limit for NVML.",
+)
+
+
+def simulation_options(command: F) -> F:
+    """Add --simulate and --fault."""
+    command = click.option(
+        "--fault",
+        "faults",
+        multiple=True,
+        shell_complete=FAULT,
+        metavar="NAME[:KEY=VALUE,...]",
+        help="Inject a fault. Requires --simulate. Repeatable.",
+    )(command)
+    return click.option(
+        "--simulate",
+        "profile",
+        shell_complete=PROFILE,
+        metavar="PROFILE",
+        help="Use a simulated machine: a name from gpucheck profiles, or a profile FILE.yml.",
+    )(command)
+
+
+def recording_option(command: F) -> F:
+    """Add --from."""
+    return click.option(
+        "--from",
+        "recording",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Read a recording instead of this host.",
+    )(command)
+
+
+def output_options(*formats: str, folder: bool = False) -> Callable[[F], F]:
+    """Add --format, as format_option does, and -o. folder: one of the formats writes a directory."""
+
+    def decorate(command: F) -> F:
+        command = click.option(
+            "-o",
+            "--output",
+            type=OutputFile(folder=folder),
+            metavar="FILE|DIR" if folder else "FILE",
+            help="Write the report to FILE (atomically) instead of stdout (-)."
+            + (" With --format all: to the directory DIR." if folder else ""),
+        )(command)
+        return format_option(*formats)(command)
+
+    return decorate
+
+
+def format_option(*formats: str) -> Callable[[F], F]:
+    """Add --format, with the given choices, of which the first is the default."""
+    return click.option(
+        "--format",
+        "format_",
+        type=click.Choice(formats),
+        default=formats[0],
+        show_default=True,
+        help="Output format.",
+    )
+
+
+def start_simulation(profile: str | None, faults: tuple[str, ...]) -> None:
+    """Put the simulated machine under this process, or do nothing without a profile. Raises Problem."""
+    if profile is None:
+        if faults:
+            raise Problem("--fault requires --simulate PROFILE.")
+        return
+    from gpucheck import simulator
+
+    try:
+        simulator.activate(profile, faults)
+    except (LookupError, ValueError, OSError) as error:
+        raise no_machine(error) from error
+
+
+def no_machine(error: Exception) -> Problem:
+    """Why there is no simulated machine: what was asked for is wrong, or this host cannot make it (no C compiler)."""
+    status = EXIT_NOTHING if isinstance(error, OSError) else EXIT_USAGE
+    problem = Problem(str(error.args[0] if error.args else error), status)
+    problem.several_lines = isinstance(error, OSError)  # with what the compiler printed
+    return problem
+
+
+def open_host(
+    profile: str | None,
+    faults: tuple[str, ...],
+    recording: Path | None,
+    *,
+    deadline_s: float,
+    health: bool = True,
+    begin: bool = True,
+) -> "Host":
+    """The host that the options name: a simulated machine, a recording, or this one. Raises Problem.
+
+    deadline_s: for NVML. health, begin: as in gpucheck.host.live_host.
+    """
+    if recording is not None:
+        if profile is not None or faults:
+            raise Problem("--from cannot be combined with --simulate.")
+        return _replayed(recording)
+    start_simulation(profile, faults)
+    from gpucheck.host import live_host
+
+    return live_host(isolated=True, deadline_s=deadline_s, health=health, begin=begin)
+
+
+def _replayed(recording: Path) -> "Host":
+    from gpucheck.host.recording import ReplayHost
+    from gpucheck.host.recording.file import read_recording
+
+    return ReplayHost(read_recording(recording))
+
+
+def replay_mark(host: "Host") -> str:
+    """The line that a text about a recording starts with; empty for a host that answers now."""
+    recording = getattr(host, "recording", None)
+    if recording is None:
+        return ""
+    simulated = ", SIMULATED hardware" if recording.simulation else ""
+    redacted = ", redacted" if recording.redacted else ""
+    made = f"recorded on {one_line(recording.recorded, STAMP)} by gpucheck {one_line(recording.gpucheck, STAMP)}"
+    return f"{made}{redacted}{simulated}\n"
+
+
+def note(text: str) -> None:
+    """Print one line to stderr."""
+    click.echo(one_line(text), err=True)

@@ -1,0 +1,98 @@
+"""Names that a shell completes. What is read is imported when a shell asks; an error completes nothing."""
+
+from collections.abc import Callable, Iterable
+
+import click
+from click.shell_completion import CompletionItem
+
+Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+
+def _completer(names: Callable[[str], Iterable[CompletionItem]]) -> Completer:
+    def complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        try:
+            return list(names(incomplete))
+        except Exception:  # a shell shows a message in the middle of the line that is typed
+            return []
+
+    return complete
+
+
+def _matching(names: Iterable[tuple[str, str]], begin: str, before: str = "") -> Iterable[CompletionItem]:
+    return (CompletionItem(before + name, help=about or None) for name, about in names if name.startswith(begin))
+
+
+def _profile(incomplete: str) -> Iterable[CompletionItem]:
+    """A name, or a file."""
+    if "/" in incomplete or "." in incomplete:
+        return [CompletionItem(incomplete, type="file")]
+    return _matching(_profiles(), incomplete)
+
+
+def _fault(incomplete: str) -> Iterable[CompletionItem]:
+    """A name, and after the colon the parameters that are not there yet."""
+    from gpucheck.simulator import all_faults
+
+    name, colon, given = incomplete.partition(":")
+    if not colon:
+        return _matching(((fault.name, fault.summary) for fault in all_faults()), incomplete)
+    begun = given.rpartition(",")
+    there = {word.partition("=")[0] for word in begun[0].split(",")}
+    found = [fault for fault in all_faults() if fault.name == name]
+    keys = [(f"{key}=", "") for fault in found for key in fault.parameters if key not in there]
+    return _matching(keys, begun[2], f"{name}:{begun[0]}{begun[1]}")
+
+
+def _step(incomplete: str) -> Iterable[CompletionItem]:
+    """Names and tags, several separated by commas."""
+    from gpucheck import run
+
+    before, comma, begin = incomplete.rpartition(",")
+    steps = run.all_steps()
+    names = {tag: "" for step in steps for tag in sorted(step.tags)} | {step.name: step.about for step in steps}
+    rows = [(name, about) for name, about in sorted(names.items()) if name not in before.split(",")]
+    return _matching(rows, begin, before + comma)
+
+
+def _explained(incomplete: str) -> Iterable[CompletionItem]:
+    from gpucheck import run
+    from gpucheck.knowledge import causes
+
+    checks = {step.name: step.about for step in run.all_steps()}
+    return _matching(
+        sorted({**checks, **{name: cause.meaning for name, cause in causes().items()}}.items()), incomplete
+    )
+
+
+def _document(incomplete: str) -> Iterable[CompletionItem]:
+    from gpucheck.cli.schema.documents import DOCUMENTS
+
+    return _matching(((name, one.printed) for name, one in DOCUMENTS.items()), incomplete)
+
+
+def _component(incomplete: str) -> Iterable[CompletionItem]:
+    from gpucheck.stack.explain import EXPLAINED as COMPONENTS
+
+    return _matching(((name, "") for name in COMPONENTS), incomplete)
+
+
+def _variant(incomplete: str) -> Iterable[CompletionItem]:
+    from gpucheck.images.versions import read_versions
+    from gpucheck.lab.model import checkout
+
+    return _matching(((name, "") for name in read_versions(checkout()).variants), incomplete)
+
+
+def _profiles() -> Iterable[tuple[str, str]]:
+    from gpucheck.simulator import load, profile_names
+
+    return [(name, load(name).summary) for name in profile_names()]
+
+
+PROFILE = _completer(_profile)
+FAULT = _completer(_fault)
+STEP = _completer(_step)
+EXPLAINED = _completer(_explained)
+DOCUMENT = _completer(_document)
+COMPONENT = _completer(_component)
+VARIANT = _completer(_variant)

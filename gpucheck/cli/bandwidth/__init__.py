@@ -1,0 +1,185 @@
+"""Measure GPU copy bandwidth, latency and data integrity"""
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpucheck.cli._shared.common import (
+    EXIT_NOTHING,
+    OutputFile,
+    Problem,
+    drawing_only,
+    output_options,
+    renamed,
+    simulation_options,
+    start_simulation,
+    strict_option,
+    write_result,
+)
+from gpucheck.model.finding.verdict import EXIT_STATUS
+
+if TYPE_CHECKING:
+    from gpucheck.measure.bandwidth import Options
+    from gpucheck.model.bandwidth import BandwidthReport
+
+UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+LEAST_SIZE, MOST_SIZE = 8, 1 << 34
+FLOAT32 = 4
+SWEEP = "4K,16K,64K,256K,1M,4M,16M,64M,256M"
+
+
+REMOVED_ENGINES = {
+    "cupy": "Its copies are those of driver, the default, which needs no CuPy; torch shows what a torch job sees.",
+    "simulated": "With --simulate the engine driver copies on a simulated CUDA driver library. Omit --engine.",
+}
+
+
+class Level(click.Choice[str]):
+    """How much is measured. default: the old name of standard, which reports still have."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the level."""
+        return super().convert("standard" if value == "default" else value, param, ctx)
+
+
+class Engine(click.Choice[str]):
+    """What copies. Engines that were removed are named apart, for scripts that still ask for them."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the engine."""
+        if value in REMOVED_ENGINES:
+            self.fail(f"{value} was removed. {REMOVED_ENGINES[value]}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+@click.command()
+@click.option("--devices", metavar="0,1|UUIDs", help="Measure only these GPUs, in this order. 0,0 copies within GPU 0.")
+@click.option(
+    "--sizes", metavar="LIST", help=f"Also measure sizes (4K,1M) on one pair of each path class. all: {SWEEP}."
+)
+@click.option(
+    "--svg", type=OutputFile(), help="Also plot the sizes (- is stdout, instead of the text). Requires --sizes."
+)
+@click.option(
+    "--tensor", metavar="RxC", help="Copy only a float32 tensor of this shape, in both directions (10000x10000)."
+)
+@renamed(
+    "--allow-busy-gpus", "--contended", is_flag=True, help="Measure GPUs in use. Low bandwidth is then at most WARN."
+)
+@click.option(
+    "--engine",
+    type=Engine(["auto", "driver", "torch", "cpu"]),
+    default="auto",
+    show_default=True,
+    help="Copy engine. driver: the CUDA driver API, the default on GPUs. torch: copies as a torch job sees them. "
+    "cpu: copies between two CPU processes, without a GPU.",
+)
+@renamed(
+    "--level",
+    "--depth",
+    type=Level(["quick", "standard", "full"]),
+    default="standard",
+    show_default=True,
+    help="Extent of the run. quick: integrity and one direction. full: every copy method and staged copies.",
+)
+@strict_option
+@click.option("--timeout", type=click.FloatRange(min=0.1), metavar="SECONDS", help="Time limit for one step.")
+@click.option("-v", "--verbose", is_flag=True, help="Show the method.")
+@output_options("text", "json", "html")
+@simulation_options
+def COMMAND(  # noqa: N802 - the name the command walk looks for
+    devices: str | None,
+    sizes: str | None,
+    svg: Path | None,
+    tensor: str | None,
+    allow_busy_gpus: bool,
+    engine: str,
+    level: str,
+    strict: bool,
+    timeout: float | None,
+    verbose: bool,
+    format_: str,
+    output: Path | None,
+    profile: str | None,
+    faults: tuple[str, ...],
+) -> int:
+    """Measure data integrity, bandwidth and latency of every GPU pair against expected values.
+
+    Data integrity is checked before bandwidth is measured. Without a GPU: --simulate hgx-h100-x8, or --engine cpu.
+    """
+    swept, tensor_bytes = parse_sizes(sizes), parse_tensor(tensor)
+    if svg is not None and not swept:
+        raise Problem("--svg plots a sweep over sizes. Add --sizes all, or a list such as --sizes 4K,1M,256M.")
+    only_drawing = drawing_only(svg, output)
+    start_simulation(profile, faults)
+    from gpucheck.measure.bandwidth import Options
+    from gpucheck.model.finding.verdict import worst
+    from gpucheck.render import bandwidth as render
+
+    report = _measured(
+        Options(
+            devices=devices,
+            engine=engine,  # type: ignore[arg-type]  # click allows no other words
+            depth="default" if level == "standard" else level,  # type: ignore[arg-type]
+            sizes=swept,
+            tensor_bytes=tensor_bytes,
+            contended=allow_busy_gpus,
+            timeout_s=timeout,
+        )
+    )
+    if svg is not None:
+        from gpucheck.render.bandwidth.plot import to_svg
+
+        write_result(to_svg(report), svg)
+    writers = {"json": render.to_json, "html": render.to_html}
+    text = writers[format_](report) if format_ in writers else render.to_text(report, verbose=verbose)
+    if not only_drawing:
+        write_result(text if output is None or format_ != "text" else click.unstyle(text), output)
+    return EXIT_STATUS[worst((finding.verdict for finding in report.findings), strict=strict)]
+
+
+def _measured(options: "Options") -> "BandwidthReport":
+    from gpucheck.cli.bandwidth.progress import Display
+    from gpucheck.host import live_host
+    from gpucheck.measure.bandwidth import Watch
+    from gpucheck.measure.planning.selection import Unmeasurable
+    from gpucheck.run.links import bandwidth
+
+    with Display(sys.stderr) as display:
+        try:
+            return bandwidth(live_host(isolated=True, deadline_s=20.0), options, Watch(display.planned, display.step))
+        except Unmeasurable as error:
+            raise (Problem(str(error)) if error.usage else Problem(str(error), EXIT_NOTHING)) from error
+
+
+def parse_sizes(words: str | None) -> tuple[int, ...]:
+    """``4K,1M`` in bytes, smallest first. Raises Problem."""
+    if words is None:
+        return ()
+    found = set()
+    for word in (SWEEP if words == "all" else words).split(","):
+        match = re.fullmatch(r"([1-9][0-9]{0,11})([KMG]?)(i?B)?", word.strip(), re.IGNORECASE)
+        size = int(match[1]) * UNITS[match[2].upper()] if match else 0
+        if not LEAST_SIZE <= size <= MOST_SIZE:
+            raise Problem(
+                f"--sizes: {word.strip()!r} is not a size from 8 bytes to 16G. "
+                "Write a list such as 4K,1M,256M (powers of 1024)."
+            )
+        found.add(size // LEAST_SIZE * LEAST_SIZE)
+    return tuple(sorted(found))
+
+
+def parse_tensor(words: str | None) -> int | None:
+    """Bytes of a float32 tensor ``RxC``. Raises Problem."""
+    if words is None:
+        return None
+    match = re.fullmatch(r"([1-9][0-9]{0,6})x([1-9][0-9]{0,6})", words)
+    size = int(match[1]) * int(match[2]) * FLOAT32 if match else 0
+    if not LEAST_SIZE <= size <= MOST_SIZE:
+        raise Problem(
+            f"--tensor: {words!r} is not a shape of 8 bytes to 16 GiB. Write ROWSxCOLUMNS, for example 10000x10000."
+        )
+    return size

@@ -1,0 +1,65 @@
+"""Progress of a measurement: the planned time always, a progress bar with the pair on a terminal."""
+
+from contextlib import ExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TextIO
+
+import click
+
+from gpucheck.cli._shared.common import note
+from gpucheck.processes.streams import drawing
+
+if TYPE_CHECKING:
+    from gpucheck.measure.bandwidth import Planned
+    from gpucheck.measure.values import Flow, Step
+
+
+class Display:
+    """A context manager around the run. The bar is drawn on a terminal only, and is gone when the run is."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+        self._stack = ExitStack()
+        self._bar: Any = None
+        self._task: Any = None
+
+    def __enter__(self) -> "Display":  # noqa: PYI034 - Self needs Python 3.11
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def planned(self, planned: "Planned") -> None:
+        """Print the planned time before the start."""
+        rounds = f", one direction in {planned.rounds} rounds" if planned.rounds else ""
+        note(
+            f"gpucheck: {planned.devices} devices, {planned.steps} steps{rounds}: about {planned.seconds:.1f} s of "
+            f"device time (engine {planned.engine})"
+        )
+        if not self.stream.isatty():
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
+        context = click.get_current_context(silent=True)
+        plain = True if context is not None and context.color is False else None
+        console = Console(file=drawing(self.stream), no_color=plain)
+        bar = Progress(*columns, TimeElapsedColumn(), console=console, transient=True)
+        self._bar = self._stack.enter_context(bar)
+        self._task = self._bar.add_task("", total=planned.steps)
+
+    def step(self, step: "Step", number: int) -> None:
+        """Name the step and its pairs."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=number, description=f"{step.purpose}: {_pairs(step.flows)}")
+
+
+def _pairs(flows: "tuple[Flow, ...]") -> str:
+    def end(position: int) -> str:
+        return "host" if position < 0 else str(position)
+
+    shown = ", ".join(f"{end(flow.src)}>{end(flow.dst)}" for flow in flows[:4])
+    return shown + (f" and {len(flows) - 4} more" if len(flows) > 4 else "")

@@ -1,0 +1,219 @@
+"""Describe a cause, check or Xid code and how to fix it"""
+
+import re
+import textwrap
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from gpucheck.knowledge import Cause
+
+from gpucheck.cli._shared.common import Problem
+from gpucheck.cli._shared.completion import EXPLAINED
+
+WIDTH = 100
+# Of the labels of what a diagnosis weighs: the longest is "never explains".
+LABEL = 14
+# 79, xid79, xid:79, "xid 79", cuda:802. A bare number of five digits is an SXid: Xids have three at most.
+CODE = re.compile(r"(?P<kind>s?xid|nvml|cuda)?(?:[ _-]?error)?[: ]{0,2}(?P<code>[0-9]{1,9})")
+SXID_DIGITS = 5
+LONGEST = 120  # characters of what was asked for that a message repeats
+VERDICT = {"note": "nothing to do for the host"}
+DETAIL = {
+    "recovery-action": "the line names the action: GPU or PF FLR reset, reboot, Drain P2P, Drain and Reset, IMEX",
+    "nvlink5": "unit, sub-code and status of the line decide: gpucheck diagnose --kernel-log FILE",
+}
+
+
+@click.command()
+@click.argument("what", nargs=-1, required=True, shell_complete=EXPLAINED, metavar="CAUSE|CHECK|CODE|LINE")
+def COMMAND(what: tuple[str, ...]) -> None:  # noqa: N802 - the name the command walk looks for
+    """Describe a cause, a check, an error code, or a message of NCCL, CUDA or the kernel.
+
+    \b
+    gpucheck explain acs-redirect
+    gpucheck explain kernel-log
+    gpucheck explain xid:79
+    gpucheck explain sxid:20034
+    gpucheck explain nvml:15
+    gpucheck explain cudaErrorSystemNotReady
+    gpucheck explain "CUDA error: system not yet initialized"
+    """
+    explain = _kind(" ".join(what))
+    click.echo("\n".join(explain))
+
+
+def _kind(what: str) -> Iterator[str]:
+    from gpucheck.cli.explain import errors
+    from gpucheck.knowledge import causes
+
+    name = what.lower().strip()
+    kind, colon, _ = name.partition(":")
+    code = CODE.fullmatch(name)
+    if code is not None:
+        return _numbered(code["kind"], int(code["code"]))
+    checks, known = _checks(), causes()
+    if name in known and name in checks:
+        return iter([*_cause(name), "", *checks[name]])
+    if name in known:
+        return _cause(name)
+    if name in checks:
+        return iter(checks[name])
+    if (error := errors.by_name(what)) is not None:
+        return errors.explained(error, _part)
+    if (found := errors.code_in_line(what)) is not None:
+        return _numbered(*found)
+    if (line := errors.line(what, _part)) is not None:
+        return line
+    raise Problem(_unknown(what, [*known, *checks, *errors.names()], kind if colon else ""))
+
+
+def _numbered(kind: str | None, code: int) -> Iterator[str]:
+    """A code; a bare number is an Xid or, of five digits, an SXid."""
+    from gpucheck.cli.explain import errors
+    from gpucheck.knowledge.xid import xids
+
+    if kind in ("cuda", "nvml"):
+        return errors.explained(errors.error(kind, code), _part)
+    if kind == "sxid" or (kind is None and code >= 10 ** (SXID_DIGITS - 1)):
+        return _sxid(code)
+    also = errors.others(code) if kind is None else []
+    if not also:
+        return _xid(code)
+    if code not in xids():
+        raise Problem(
+            f"{code}: unknown Xid. Did you mean {' or '.join(also)}? Errors of CUDA and NVML need the prefix."
+        )
+    words = f"numbers of CUDA and NVML need a prefix: {', '.join(also)}"
+    return iter([*_xid(code), *_part("also", words)])
+
+
+def _unknown(what: str, names: list[str], prefix: str) -> str:
+    """Why nothing is explained, and what may have been meant."""
+    from gpucheck.cli.explain.lookalikes import near, number_meant
+
+    shown = what if len(what) <= LONGEST else f"{what[: LONGEST - 3]}..."
+    meant = number_meant(what) if len(what) <= LONGEST else None
+    close = [meant] if meant else near(what, names) if len(what) <= LONGEST else []
+    hint = f" Did you mean {' or '.join(close)}?" if close else ""
+    if prefix in ("xid", "sxid", "cuda", "nvml"):
+        return f"{shown}: not in the table.{hint} Write a number: xid:79, sxid:20034, cuda:802 or nvml:15."
+    return (
+        f"{shown}: neither a cause nor a check, nor an error or message that is known.{hint} "
+        "See: gpucheck verify --list, or give xid:CODE, sxid:CODE, cuda:CODE or nvml:CODE."
+    )
+
+
+def _cause(name: str) -> Iterator[str]:
+    from gpucheck.knowledge import causes
+
+    cause = causes()[name]
+    yield click.style(f"{name}  (cause)", bold=True)
+    yield from _part("means", cause.meaning)
+    yield from _part("confirm", cause.confirm)
+    yield from _part("fix", cause.remedy)
+    yield from _part("action", _asks(cause))
+    yield from _part("source", cause.source)
+    yield from _weighed(name)
+
+
+def _asks(cause: "Cause") -> str:
+    """The action and its owner, and what they mean to a scheduler."""
+    from gpucheck.knowledge.actions import actions, of_host
+
+    known, action = actions(), of_host(cause.action, cause.owner)
+    others = f"Slurm: {known[action].slurm}; NVSentinel: {known[action].nvsentinel}"
+    return f"{cause.action}: {known[cause.action].means} (owner: {cause.owner}; {others})"
+
+
+def _weighed(cause: str) -> Iterator[str]:
+    """What a diagnosis knows of the cause: the hypotheses that hold it."""
+    from gpucheck.diagnose.hypotheses import all_hypotheses
+    from gpucheck.diagnose.page import fields
+
+    for hypothesis in all_hypotheses():
+        if cause not in hypothesis.causes:
+            continue
+        yield ""
+        yield f"In a diagnosis: {hypothesis.title}"
+        for label, text in (*fields(hypothesis), ("Sources", "; ".join(hypothesis.sources))):
+            yield from _part(label.lower(), text, LABEL)
+
+
+def _checks() -> dict[str, list[str]]:
+    """Return the description of every check: the steps of a run, and the comparisons of its report."""
+    from gpucheck import comparison, run
+
+    # A step's own name is its own, also where findings of another step may have it.
+    named = {name: step for step in run.all_steps() for name in step.also}
+    named |= {step.name: step for step in run.all_steps()}
+    found = {
+        name: list(_check(step.name, step.about, step.tags, f"gpucheck verify --only {step.name} -v"))
+        for name, step in named.items()
+    }
+    for name, about in comparison.ABOUT.items():
+        found[name] = list(_check(name, about, frozenset({"report"}), f"gpucheck verify {comparison.OPTION[name]} -v"))
+    return found
+
+
+def _check(name: str, about: str, tags: frozenset[str], command: str) -> Iterator[str]:
+    question, _, rest = about.strip().partition("\n\n")
+    yield click.style(f"{name}  (check: {', '.join(sorted(tags))})", bold=True)
+    yield from _part("asks", question.partition(": ")[2] or question)
+    yield from _part("decides", rest)
+    yield from _part("run it", command)
+
+
+def _xid(code: int) -> Iterator[str]:
+    from gpucheck.knowledge.xid import xids
+
+    row = xids().get(code)
+    if row is None:
+        raise Problem(f"xid:{code}: not in the table, which has the codes 1 to {max(xids())}.")
+    yield click.style(f"Xid {code}", bold=True)
+    yield from _part("means", row.reading)
+    yield from _part("verdict", VERDICT.get(row.verdict, row.verdict.upper()))
+    yield from _part("now", row.immediate)
+    if row.later:
+        yield from _part("then", row.later)
+    if row.detail is not None:
+        yield from _part("detail", DETAIL[row.detail])
+    if row.cause:
+        yield from _part("cause", f"{row.cause} (gpucheck explain {row.cause})")
+    yield from _part("confirm", f"journalctl -k | grep 'NVRM: Xid' | grep ': {code},'")
+    yield from _part("source", "NVIDIA's Xid catalogue, https://docs.nvidia.com/deploy/xid-errors/")
+
+
+def _sxid(code: int) -> Iterator[str]:
+    from gpucheck.knowledge.xid import SXID_CAUSE, sxid_family, sxids
+
+    row, family = sxids().get(code), sxid_family(code)
+    if row is None and family is None:
+        raise Problem(f"sxid:{code}: not in the table. The codes of NVSwitches have five digits, such as 20034.")
+    yield click.style(f"SXid {code}", bold=True)
+    yield from _part("means", row.reading if row else f"error of the {family}")
+    yield from _part("verdict", _sxid_verdict(row.verdict if row else "warn"))
+    yield from _part("now", row.immediate if row else "look at the link that the line names")
+    if row and row.later:
+        yield from _part("then", row.later)
+    cause = row.cause if row else SXID_CAUSE
+    yield from _part("cause", f"{cause} (gpucheck explain {cause})")
+    yield from _part("confirm", f"journalctl -k | grep SXid | grep ': {code},'")
+    yield from _part("source", "NVIDIA Fabric Manager user guide, NVSwitch SXid errors")
+
+
+def _sxid_verdict(verdict: str) -> str:
+    shown = VERDICT.get(verdict, verdict.upper())
+    return (
+        f"{shown}, but WARN if the line contains Non-fatal"
+        if verdict == "fail"
+        else f"{shown}, but FAIL if the line contains Fatal"
+    )
+
+
+def _part(label: str, text: str, width: int = 8) -> list[str]:
+    """width: of the label."""
+    words = " ".join(text.split())
+    return textwrap.wrap(words, WIDTH, initial_indent=f"  {label:<{width}} ", subsequent_indent=" " * (width + 3))

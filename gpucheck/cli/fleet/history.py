@@ -1,0 +1,34 @@
+"""fleet history, and keeping what it looks back on."""
+
+import gzip
+from datetime import datetime, timezone
+from pathlib import Path
+
+import click
+import msgspec
+
+from gpucheck.cli._shared.common import Problem, write_result
+from gpucheck.model import FleetReport
+
+
+def keep(merged: FleetReport, folder: Path) -> None:
+    """Add the merge to the directory under the time it was made. Raises Problem when it cannot be written."""
+    name = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H-%M-%S.%fZ")
+    write_result(gzip.compress(msgspec.json.encode(merged), 6, mtime=0), folder / f"{name}.json.gz")
+
+
+def run(name: str, folder: Path, last: int, format_: str, output: Path | None) -> None:
+    """Show one host or metric. Raises Problem."""
+    from gpucheck.fleet.history import follow, kept
+    from gpucheck.render.fleet import history as render
+
+    try:
+        merges = list(kept(folder, last))
+        if not merges:
+            add = f"gpucheck fleet report REPORTS --history-dir {folder}"
+            raise Problem(f"{folder}: contains no merge. Add one: {add}", 3)
+        found = follow(merges, name)
+    except (LookupError, ValueError) as error:
+        raise Problem(str(error.args[0])) from error
+    text = {"json": render.to_json, "svg": render.to_svg, "text": render.to_text}[format_](found)
+    write_result(text if output is None else click.unstyle(text), output)

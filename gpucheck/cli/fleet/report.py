@@ -1,0 +1,178 @@
+"""fleet report: read, merge, and write it as it was asked for."""
+
+import gc
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+import msgspec
+
+from gpucheck import fleet
+from gpucheck.cli._shared.common import Problem, note, write_result
+from gpucheck.cli._shared.output import MODES, descriptor
+from gpucheck.foreign import opened, shown
+from gpucheck.model import EXIT_STATUS, FleetReport, FleetRow
+from gpucheck.processes.atomic import PRIVATE
+
+ENDINGS = {
+    ".json": "json",
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".prom": "prometheus",
+    ".xml": "junit",
+    ".html": "html",
+    ".txt": "text",
+}
+
+
+class Options(NamedTuple):
+    """The options of the command line, as click hands them on."""
+
+    expect_host: tuple[str, ...]
+    labels: Path | None
+    baseline: Path | None
+    history_dir: Path | None
+    files: tuple[Path, ...]
+    shard: bool
+    select: int | None
+    gpu_model: str | None
+    select_format: str
+    allow_warn: bool
+    strict: bool
+    verbose: bool
+    format_: str
+    output: Path | None
+
+
+def run(sources: tuple[Path, ...], options: Options) -> int:
+    """Merge the sources; the exit status of the command. Raises Problem."""
+    with _without_collector():
+        return _run(sources, options)
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Reports are trees: Python's search for cycles finds none in a million objects, and costs a quarter of the time.
+
+    The processes that read inherit this.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _run(sources: tuple[Path, ...], options: Options) -> int:
+    if options.gpu_model and options.select is None:
+        raise Problem("--gpu-model requires --select. Add the number of GPUs: --select 64 --gpu-model H100.")
+    wrong = [file for file in options.files if file.suffix not in ENDINGS]
+    if wrong:
+        raise Problem(f"--write {wrong[0]}: unknown file name extension. Available: {' '.join(ENDINGS)}.")
+    expected = [host for host in options.expect_host if host]
+    rows = _rows(sources, expected)
+    if options.shard:
+        write_result((msgspec.json.encode(fleet.shard(rows)), b"\n"), options.output)
+        return 0
+    merged = _merge(rows, expected, options)
+    if options.history_dir:
+        from gpucheck.cli.fleet.history import keep
+
+        keep(merged, options.history_dir)
+    if options.select is not None:
+        return _select(merged, options)
+    _write(merged, options)
+    return EXIT_STATUS[merged.verdict]
+
+
+def _rows(sources: tuple[Path, ...], expected: list[str]) -> Iterator[FleetRow]:
+    """Rows of every source. Raises Problem before anything is read when a source is not there or all are empty."""
+    files: list[Path] = []
+    streams: list[Path] = []
+    for source in sources:
+        if str(source) == "-" or descriptor(source) is not None:
+            streams.append(source)
+        elif source.is_dir():
+            files += fleet.report_files(source)
+        elif source.exists():
+            files.append(source)
+        else:
+            raise Problem(
+                f"{source}: no such file or directory. Give report files, or the directory that contains them."
+            )
+    if not files and not expected and not streams:
+        folders = ", ".join(map(str, sources))
+        raise Problem(
+            f"{folders}: contains no *.json report. Run gpucheck verify --format json on the hosts first.", exit_code=3
+        )
+    return _read(files, streams)
+
+
+def _read(files: list[Path], streams: list[Path]) -> Iterator[FleetRow]:
+    yield from fleet.read_reports(files)
+    for source in dict.fromkeys(streams):
+        with opened(source) as stream:
+            yield from fleet.read_stream(stream, shown(source))
+
+
+def _merge(rows: Iterator[FleetRow], expected: list[str], options: Options) -> FleetReport:
+    from gpucheck.fleet.compare import read_previous
+    from gpucheck.fleet.labels import read_labels
+
+    try:
+        labels = read_labels(options.labels) if options.labels else None
+        previous = read_previous(options.baseline) if options.baseline else None
+    except ValueError as error:
+        raise Problem(str(error.args[0])) from error
+    now = datetime.now(timezone.utc)
+    return fleet.merge(rows, expected, labels=labels, previous=previous, now=now, strict=options.strict)
+
+
+def _select(merged: FleetReport, options: Options) -> int:
+    from gpucheck.fleet.select import about_refused, select, written
+
+    try:
+        chosen = select(merged, options.select or 1, model=options.gpu_model, allow_warn=options.allow_warn)
+    except LookupError as error:
+        words, refused = error.args
+        raise Problem(" ".join([words, *([f"{about_refused(refused)}."] if refused else [])]), exit_code=2) from error
+    write_result(written(chosen, options.select_format), options.output)
+    mark = "SIMULATED " if merged.simulated else ""
+    if chosen.refused:
+        note(f"gpucheck: {about_refused(chosen.refused)}")
+    note(f"gpucheck: {mark}{chosen.gpus} GPUs on {len(chosen.hosts)} hosts, all {chosen.group}")
+    return 0
+
+
+def _write(merged: FleetReport, options: Options) -> None:
+    if options.format_ == "parquet" and options.output is None:
+        raise Problem("Parquet is binary. Add a file: --format parquet -o fleet.parquet")
+    for file in options.files:
+        content = _content(merged, ENDINGS[file.suffix], verbose=options.verbose, terminal=False)
+        write_result(content, file, mode=MODES.get(file.suffix, PRIVATE))
+    text = _content(merged, options.format_, verbose=options.verbose, terminal=options.output is None)
+    write_result(text, options.output, mode=MODES.get(options.format_, PRIVATE))
+
+
+def _content(merged: FleetReport, form: str, *, verbose: bool, terminal: bool) -> str | bytes | Iterable[bytes]:
+    from gpucheck.render import fleet as render
+
+    if form == "text":
+        text = render.to_text(merged, verbose=verbose)
+        return text if terminal else click.unstyle(text)
+    if form == "json":
+        return render.json_pieces(merged)
+    if form != "parquet":
+        return render.WRITERS[form](merged)
+    from gpucheck.render.fleet.table import to_parquet
+
+    try:
+        return to_parquet(merged)
+    except ModuleNotFoundError as error:
+        missing = f"--format parquet needs the Python package {error.name}, which is not installed"
+        raise Problem(f"{missing}. Install it: python -m pip install pyarrow. CSV needs none.") from error

@@ -1,0 +1,61 @@
+"""fleet simulate: a directory of reports as a real fleet writes them, with ground truth."""
+
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from gpucheck.cli._shared.common import note
+from gpucheck.cli._shared.output import Problem, not_written
+from gpucheck.model import Report
+from gpucheck.processes.atomic import write_atomic
+
+# A run without measurements takes 2 s at most; a fault that hangs a call waits for its own deadline.
+DEADLINE = 120
+
+
+def simulate(
+    hosts: int, profile: str, faults: Iterable[str], output: Path, seed: int, noise: float, samples: int
+) -> None:
+    """Write OUTPUT/HOST.json, labels.csv and ground-truth.csv. Raises Problem."""
+    from gpucheck.fleet import simulated
+
+    try:
+        parsed = [simulated.parse_fault(words) for words in faults]
+        fleet = simulated.plan(hosts, parsed, seed)
+    except ValueError as error:
+        raise Problem(str(error.args[0])) from error
+    _empty(output)
+    kinds = dict.fromkeys(host.fault.machine if host.fault else None for host in fleet)
+    templates = {fault: _template(profile, fault) for fault in kinds}
+    try:
+        written = simulated.reports(fleet, templates, simulated.Noise(noise / 100, samples))
+        for report in written:
+            write_atomic(output / f"{report.host}.json", msgspec.json.encode(report), durable=False)
+        labels = "host,rack\n" + "".join(f"{h.name},{h.rack}\n" for h in fleet)
+        write_atomic(output / "labels.csv", labels.encode())
+        write_atomic(output / "ground-truth.csv", simulated.truth(fleet).encode())
+    except OSError as error:
+        raise not_written(output, error) from error
+    faulty = sum(host.fault is not None for host in fleet)
+    note(f"gpucheck: SIMULATED fleet of {hosts} x {profile}, {faulty} faulty: {output}")
+
+
+def _empty(output: Path) -> None:
+    """Reports of two fleets in one directory would be merged into one."""
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise Problem(f"{output}: exists and is not an empty directory. Choose another with -o, or remove it.")
+
+
+def _template(profile: str, fault: str | None) -> Report:
+    """One real run on the simulated host, in a process of its own: a process can only be one machine."""
+    more = ["--fault", fault] if fault else []
+    command = [sys.executable, "-m", "gpucheck", "verify", "--simulate", profile, *more, "--level", "quick"]
+    done = subprocess.run([*command, "--format", "json"], capture_output=True, timeout=DEADLINE, check=False)
+    try:
+        return msgspec.json.decode(done.stdout, type=Report)
+    except (msgspec.DecodeError, ValueError) as error:
+        message = done.stderr.decode("utf-8", "replace").strip().removeprefix("Error: ")
+        raise Problem(message or f"{' '.join(command)}: gave no report, exit status {done.returncode}.") from error

@@ -1,0 +1,42 @@
+"""Print the JSON Schema of a JSON document"""
+
+import json
+from difflib import get_close_matches
+from pathlib import Path
+
+import click
+
+from gpucheck.cli._shared.common import OutputFile, Problem, write_result
+from gpucheck.cli._shared.completion import DOCUMENT
+from gpucheck.processes.atomic import SHARED
+
+
+@click.command()
+@click.argument("name", required=False, shell_complete=DOCUMENT)
+@click.option(
+    "-o",
+    "--output",
+    type=OutputFile(),
+    metavar="FILE",
+    help="Write the schema to FILE (atomically) instead of stdout (-).",
+)
+def COMMAND(name: str | None, output: Path | None) -> None:  # noqa: N802 - the name the command walk looks for
+    """Print the JSON Schema of a published document. Default: list all documents.
+
+    \b
+    gpucheck schema report -o report.schema.json
+    check-jsonschema --schemafile report.schema.json report.json
+    """
+    from gpucheck.cli.schema.documents import DOCUMENTS, schema_of
+
+    if name is None:
+        rows = [(one, document.schema or "-", document.printed) for one, document in DOCUMENTS.items()]
+        wide = [max(len(row[column]) for row in rows) for column in (0, 1)]
+        lines = [f"{one:{wide[0]}}  {schema:{wide[1]}}  {printed}" for one, schema, printed in rows]
+        write_result("\n".join(lines), output)
+        return
+    if name not in DOCUMENTS:
+        close = get_close_matches(name.removeprefix("gpucheck.").partition("/")[0], DOCUMENTS, n=1)
+        hint = f" Did you mean {close[0]}?" if close else ""
+        raise Problem(f"{name}: unknown document.{hint} Available: {', '.join(DOCUMENTS)}.")
+    write_result(json.dumps(schema_of(name), indent=2), output, mode=SHARED)

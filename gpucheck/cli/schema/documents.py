@@ -1,0 +1,78 @@
+"""The published documents, and a JSON Schema of each, made from the types that write them."""
+
+from importlib import import_module
+from typing import Any, NamedTuple
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+class Document(NamedTuple):
+    """schema: the value of its key ``schema``, empty where it has none. types: ``module:class``, one of them.
+
+    printed: the command that prints or writes it.
+    """
+
+    schema: str
+    types: tuple[str, ...]
+    printed: str
+
+
+DOCUMENTS = {
+    "report": Document("gpucheck.report/1", ("gpucheck.model.report:Report",), "verify --format json"),
+    "topology": Document("gpucheck.topology/1", ("gpucheck.model.topology:Topology",), "topo --format json"),
+    "bandwidth": Document(
+        "gpucheck.bandwidth/1", ("gpucheck.model.bandwidth:BandwidthReport",), "bandwidth --format json"
+    ),
+    "collectives": Document(
+        "gpucheck.collectives/1", ("gpucheck.model.collectives:CollectivesReport",), "collectives --format json"
+    ),
+    "smoke": Document("gpucheck.smoke/2", ("gpucheck.model.smoke:SmokeReport",), "smoke --format json"),
+    "diagnosis": Document("gpucheck.diagnosis/1", ("gpucheck.model.diagnosis:Diagnosis",), "diagnose --format json"),
+    "observations": Document(
+        "",
+        ("gpucheck.model.diagnosis.observations:Observations",),
+        "key observations of bandwidth, collectives, diagnosis",
+    ),
+    "steps": Document("gpucheck.steps/1", ("gpucheck.run.listing:Listing",), "verify --list --format json"),
+    "fleet": Document("gpucheck.fleet/1", ("gpucheck.model.fleet:FleetReport",), "fleet report --format json"),
+    "fleet-history": Document(
+        "gpucheck.fleet-history/1", ("gpucheck.model.fleet:History",), "fleet history --format json"
+    ),
+    "recording": Document("gpucheck.recording/1", ("gpucheck.host.recording:Recording",), "record"),
+    "facts": Document("gpucheck.facts/1", ("gpucheck.stack.facts:HostFacts",), "stack facts of a host (provisioning)"),
+    "stack": Document(
+        "gpucheck.stack/1",
+        ("gpucheck.stack.stack_set:StackSet", "gpucheck.stack.types:Refusal"),
+        "stack resolve --format json",
+    ),
+    "lock": Document("gpucheck.lock/1", ("gpucheck.stack.lock:Lock",), "stack lock (YAML)"),
+    "plan": Document("gpucheck.plan/1", ("gpucheck.stack.plan:Plan",), "stack plan --format json"),
+    "repositories": Document(
+        "gpucheck.repositories/1",
+        ("gpucheck.repositories.report:RepositoryReport",),
+        "stack check-repositories --format json",
+    ),
+    "bundle": Document("gpucheck.bundle/1", ("gpucheck.bundle.manifest:Manifest",), "bundle.json of make bundle"),
+}
+
+
+def schema_of(name: str) -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of a document. Keys that it does not name are allowed: newer ones.
+
+    Raises KeyError for an unknown name.
+    """
+    import msgspec
+
+    document = DOCUMENTS[name]
+    types = [getattr(import_module(module), kind) for module, _, kind in (t.partition(":") for t in document.types)]
+    references, definitions = msgspec.json.schema_components(types, ref_template="#/$defs/{name}")
+    if document.schema:
+        definition = definitions[types[0].__name__]
+        definition["properties"]["schema"] = {"const": document.schema}
+        definition["required"] = ["schema", *(key for key in definition.get("required", ()) if key != "schema")]
+    major = document.schema.partition("/")[2] or "1"
+    root = references[0] if len(references) == 1 else {"anyOf": list(references)}
+    about = {"$schema": DIALECT, "$id": f"urn:gpucheck:{name}:{major}", "title": document.schema or f"gpucheck {name}"}
+    # As it is read from a file: lists, where msgspec has tuples.
+    made: dict[str, Any] = msgspec.json.decode(msgspec.json.encode({**about, **root, "$defs": definitions}))
+    return made

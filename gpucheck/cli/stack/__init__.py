@@ -1,0 +1,297 @@
+"""Resolve, lock and check the NVIDIA software stack"""
+
+from pathlib import Path
+from typing import Any
+
+import click
+from click.exceptions import Exit
+
+from gpucheck.cli._shared.common import OutputFile, Problem, format_option, note, write_result
+from gpucheck.cli._shared.completion import COMPONENT
+from gpucheck.cli._shared.output import is_stdout
+from gpucheck.cli.stack.check import check
+from gpucheck.cli.stack.common import (
+    EXIT_IMPOSSIBLE,
+    EXIT_UNKNOWN,
+    ExistingFile,
+    F,
+    all_hosts_option,
+    as_json,
+    bundle_option,
+    guarded,
+    host_options,
+    knowledge_option,
+    marked,
+    refuse,
+    requested_host,
+    spec_of,
+)
+from gpucheck.cli.stack.repositories import check_repositories
+from gpucheck.cli.stack.rules import rules
+from gpucheck.processes.atomic import SHARED
+
+EXIT_MOVES = 1
+
+
+def spec_option(command: F) -> F:
+    """Add --spec, and --wish, its former name."""
+
+    def former(context: click.Context, _parameter: click.Parameter, value: Path | None) -> None:
+        context.meta["former"] = value
+
+    def chosen(context: click.Context, _parameter: click.Parameter, value: Path) -> Path:
+        return context.meta["former"] or value
+
+    kind, file = ExistingFile, Path("stack.yml")
+    command = click.option("--wish", type=kind, hidden=True, is_eager=True, expose_value=False, callback=former)(
+        command
+    )
+    shown = "Stack specification."
+    return click.option("--spec", type=kind, default=file, show_default=True, callback=chosen, help=shown)(command)
+
+
+facts_option = click.option(
+    "--facts",
+    multiple=True,
+    required=True,
+    type=ExistingFile,
+    metavar="FILE",
+    help="Facts of hosts (JSON). Repeatable.",
+)
+lock_option = click.option(
+    "--lock",
+    "lock_file",
+    type=ExistingFile,
+    default=Path("stack.lock.yml"),
+    show_default=True,
+    metavar="FILE",
+    help="Lock file.",
+)
+
+
+@click.group("stack")
+@knowledge_option
+def COMMAND() -> None:  # noqa: N802 - the name every command module has
+    """Resolve, lock, explain and check the NVIDIA software stack. Read-only: no command changes a host.
+
+    Exit status: 0 compatible versions exist, 2 there are none, 3 a GPU, system or version is unknown, 64 wrong usage.
+    diff: 1 if versions would change. check: as verify.
+    """
+
+
+@COMMAND.command("resolve")
+@host_options
+@format_option("text", "json")
+def resolve_command(wanted: tuple[str, ...], prefer: str, format_: str, **kind: Any) -> None:
+    """Print the compatible versions for a host. Default: this host."""
+    from gpucheck import stack
+    from gpucheck.stack.plan.unconfirmed import with_unconfirmed
+    from gpucheck.stack.text import stack_text
+
+    def work() -> Any:
+        requested, spec = requested_host(**kind), spec_of(wanted, prefer)
+        found = stack.resolve_target(requested.target, spec)
+        result = found if isinstance(found, stack.Refusal) else with_unconfirmed(requested.target, found, spec)
+        return requested.simulation, requested.mark, result
+
+    simulation, mark, found = guarded(work)
+    if isinstance(found, stack.Refusal):
+        refuse(found, format_)
+    if format_ == "json":
+        click.echo(as_json(found, simulated=True, simulation=simulation) if simulation else as_json(found))
+    else:
+        click.echo(mark + marked(stack_text(found), simulation))
+
+
+@COMMAND.command("explain")
+@click.argument("component", required=False, shell_complete=COMPONENT)
+@host_options
+@click.option("--lock", "lock_file", type=ExistingFile, metavar="FILE", help="Explain the versions in a lock file.")
+@click.option("--group", metavar="GROUP", help="Group in the lock file. Requires --lock.")
+@click.option("--host", metavar="HOST", help="Host in the lock file. Requires --lock.")
+@format_option("text", "json")
+def explain_command(
+    component: str | None,
+    lock_file: Path | None,
+    group: str | None,
+    host: str | None,
+    wanted: tuple[str, ...],
+    prefer: str,
+    format_: str,
+    **kind: Any,
+) -> None:
+    """Explain the version of COMPONENT and what limits it.
+
+    Default: all components.
+    """
+    from gpucheck import stack
+    from gpucheck.cli.stack.lock import locked_set
+    from gpucheck.stack.explain import SCHEMA, component_named, explain
+    from gpucheck.stack.text import explain_text
+
+    try:
+        part = component_named(component) if component else None
+    except ValueError as error:
+        raise Problem(str(error)) from error
+    if lock_file is None and (group or host):
+        raise Problem("--group and --host require --lock FILE.")
+    if lock_file is not None and (wanted or any(kind.values())):
+        raise Problem("--lock cannot be combined with --gpu, --os, --arch, --nvswitches, --want, --from or --simulate.")
+
+    def work() -> Any:
+        if lock_file is not None:
+            return None, "", *locked_set(lock_file, group, host)
+        requested, spec = requested_host(**kind), spec_of(wanted, prefer)
+        return (
+            requested.simulation,
+            requested.mark,
+            requested.target,
+            spec,
+            stack.resolve_target(requested.target, spec),
+        )
+
+    simulation, mark, target, spec, found = guarded(work)
+    if isinstance(found, stack.Refusal):
+        refuse(found, format_)
+    explanations = explain(target, spec, found, part)
+    if format_ == "json":
+        result = {"schema": SCHEMA, "simulated": simulation is not None, "components": explanations}
+        click.echo(as_json(result))
+    else:
+        click.echo(mark + marked(explain_text(explanations), simulation))
+
+
+@COMMAND.command("lock")
+@spec_option
+@facts_option
+@click.option(
+    "-o",
+    "--output",
+    type=OutputFile(),
+    default=Path("stack.lock.yml"),
+    show_default=True,
+    metavar="FILE",
+    help="Lock file to write; - for stdout.",
+)
+@click.option("--upgrade", is_flag=True, help="Resolve again even if the present lock is still valid.")
+@click.option(
+    "--common", is_flag=True, help="Use the newest versions that suit all groups, or report why there are none."
+)
+@all_hosts_option
+@bundle_option
+def lock_command(
+    spec: Path,
+    facts: tuple[Path, ...],
+    output: Path,
+    upgrade: bool,
+    common: bool,
+    all_hosts: Path | None,
+    bundle: Path | None,
+) -> None:
+    """Resolve each group of hosts and write the lock file.
+
+    An unchanged lock is not written. A host without compatible versions is reported on stderr; the lock is written for
+    the other hosts, and the
+    exit status is 2 (no compatible versions) or 3 (only unknown GPUs, systems or versions).
+    """
+    from gpucheck import stack
+    from gpucheck.cli.stack.lock import echo_plans, made_lock
+    from gpucheck.stack.lock import read_lock_file, write_lock
+    from gpucheck.stack.text import lock_changes, refused_text
+
+    if bundle is not None and all_hosts is None:
+        raise Problem("--bundle requires --all-hosts DIR.")
+    if all_hosts is not None and is_stdout(output):
+        raise Problem("--all-hosts reads the lock file that is written: name a file with -o.")
+
+    present = output.is_file() and not is_stdout(output)
+
+    def work() -> Any:
+        # A damaged lock is replaced only on request: it may list the versions that the hosts run today.
+        previous = read_lock_file(output) if present and not upgrade else None
+        return previous, made_lock(spec, facts, previous, common=common)
+
+    previous, made = guarded(work)
+    if isinstance(made, stack.Refusal):
+        refuse(made, "text")
+    text = write_lock(made)
+    if present and output.read_text(encoding="utf-8") == text:
+        note(f"{output}: unchanged")
+    else:
+        write_result(text, output, mode=SHARED)
+        for line in lock_changes(previous, made):
+            note(f"{output}: {line}")
+    for line in refused_text(made):
+        note(line)
+    if all_hosts is not None:
+        echo_plans(output, all_hosts, bundle)
+    kinds = {refused.kind for refused in made.refused.values()}
+    if kinds:
+        raise Exit(EXIT_IMPOSSIBLE if "impossible" in kinds else EXIT_UNKNOWN)
+
+
+@COMMAND.command("diff")
+@spec_option
+@facts_option
+@lock_option
+@format_option("text", "json")
+def diff_command(spec: Path, facts: tuple[Path, ...], lock_file: Path, format_: str) -> None:
+    """Show what `lock --upgrade` would change, per group.
+
+    Writes nothing. Exit status: 1 if versions would change.
+    """
+    from gpucheck import stack
+    from gpucheck.cli.stack.lock import made_lock
+    from gpucheck.stack.lock import read_lock_file
+    from gpucheck.stack.text import lock_changes
+
+    def work() -> Any:
+        present = read_lock_file(lock_file)
+        return present, made_lock(spec, facts, None, common=present.common)
+
+    present, made = guarded(work)
+    if isinstance(made, stack.Refusal):
+        refuse(made, format_)
+    changes = list(lock_changes(present, made))
+    if format_ == "json":
+        click.echo(as_json({"schema": "gpucheck.stack-diff/1", "lock": str(lock_file), "changes": changes}))
+    else:
+        click.echo("\n".join(changes) or f"{lock_file}: no changes")
+    if changes:
+        raise Exit(EXIT_MOVES)
+
+
+@COMMAND.command("plan")
+@lock_option
+@click.option("--host", metavar="HOST", help="Host in the lock file.")
+@click.option("--group", metavar="GROUP", help="Group in the lock file.")
+@all_hosts_option
+@bundle_option
+@format_option("text", "json")
+def plan_command(
+    lock_file: Path, host: str | None, group: str | None, all_hosts: Path | None, bundle: Path | None, format_: str
+) -> None:
+    """Print the installation plan of a host or group.
+
+    Packages, repositories, holds, files, services and the reboot rule.
+    """
+    from gpucheck import stack
+    from gpucheck.cli.stack.lock import echo_plans, planned
+    from gpucheck.stack.text import plan_text
+
+    if sum(choice is not None for choice in (host, group, all_hosts)) != 1:
+        raise Problem("exactly one of --host HOST, --group GROUP and --all-hosts DIR is required.")
+    if bundle is not None and all_hosts is None:
+        raise Problem("--bundle requires --all-hosts DIR.")
+    if all_hosts is not None:
+        echo_plans(lock_file, all_hosts, bundle)
+        return
+    found, where = guarded(lambda: planned(lock_file, host=host, group=group))
+    if isinstance(found, stack.Refusal):
+        refuse(found, format_, where)
+    click.echo(as_json(found) if format_ == "json" else plan_text(found))
+
+
+COMMAND.add_command(check)
+COMMAND.add_command(check_repositories)
+COMMAND.add_command(rules)

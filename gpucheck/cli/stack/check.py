@@ -1,0 +1,77 @@
+"""gpucheck stack check: compare this host with its lock or its recorded plan."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+from click.exceptions import Exit
+
+from gpucheck.cli._shared.common import (
+    Problem,
+    output_options,
+    recording_option,
+    replay_mark,
+    simulation_options,
+    strict_option,
+    write_result,
+)
+from gpucheck.cli.stack.common import ExistingFile, guarded, refuse
+
+
+@click.command("check")
+@click.option(
+    "--lock",
+    "lock_file",
+    type=ExistingFile,
+    metavar="FILE",
+    help="Compare with a lock file. Default: the plan on the host.",
+)
+@click.option("--host", metavar="HOST", help="Name of this host in the lock file. Default: its hostname.")
+@click.option("--import-torch", is_flag=True, help="Also import torch in a child process (takes seconds).")
+@strict_option
+@click.option("-v", "--verbose", is_flag=True, help="Show passed checks and all evidence.")
+@output_options("text", "json")
+@recording_option
+@simulation_options
+def check(
+    lock_file: Path | None,
+    host: str | None,
+    import_torch: bool,
+    strict: bool,
+    verbose: bool,
+    format_: str,
+    output: Path | None,
+    profile: str | None,
+    faults: tuple[str, ...],
+    recording: Path | None,
+) -> None:
+    """Compare this host with its plan.
+
+    Compares packages, holds, kernel modules, fabric manager and wheels. Without --lock, the plan in
+    /etc/gpucheck/stack.json is used, which provisioning writes.
+    """
+    from gpucheck import stack
+    from gpucheck.cli.stack.common import this_host
+    from gpucheck.cli.stack.lock import checked, planned
+    from gpucheck.model import EXIT_STATUS
+    from gpucheck.render import report as render
+
+    if host and lock_file is None:
+        raise Problem("--host requires --lock FILE.")
+    if import_torch and recording is not None:
+        raise Problem("--import-torch cannot be combined with --from: torch is imported on this host.")
+
+    def work() -> Any:
+        machine = this_host(profile, faults) if recording is None else this_host(profile, faults, recording)
+        if lock_file is None:
+            return machine, None, ""
+        return machine, *planned(lock_file, host=host or machine.system().hostname)
+
+    machine, plan, where = guarded(work)
+    if isinstance(plan, stack.Refusal):
+        refuse(plan, format_, where)
+    report = checked(machine, plan, str(lock_file), import_torch=import_torch, strict=strict)
+    shown = replay_mark(machine) + render.to_text(report, verbose=verbose)
+    text = render.to_json(report) if format_ == "json" else shown
+    write_result(text if output is None else click.unstyle(text), output)
+    raise Exit(EXIT_STATUS[report.verdict])

@@ -1,0 +1,238 @@
+"""Shared by the stack commands: errors as one message, the requested host, and results as JSON."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
+
+import click
+import msgspec
+from click.exceptions import Exit
+
+from gpucheck.cli._shared.common import (
+    Problem,
+    note,
+    open_host,
+    recording_option,
+    renamed,
+    replay_mark,
+    simulation_options,
+)
+from gpucheck.model.finding.verdict import EXIT_USAGE
+from gpucheck.printable import one_line
+
+if TYPE_CHECKING:
+    from gpucheck.model import Host, Simulation
+    from gpucheck.stack import Refusal, Target
+
+EXIT_IMPOSSIBLE = 2
+EXIT_UNKNOWN = 3
+ExistingFile = click.Path(exists=True, dir_okay=False, path_type=Path)
+NVML_SECONDS = 20.0
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Requested(NamedTuple):
+    """The host that a command is about. simulation: set if it was read from a simulated machine.
+
+    mark: line stating that it was read from a recording.
+    """
+
+    target: "Target"
+    simulation: "Simulation | None" = None
+    mark: str = ""
+
+
+all_hosts_option = renamed(
+    "--all-hosts",
+    "--every",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write DIR/HOST.json for each host in the lock file: its plan, or its conflicts.",
+)
+bundle_option = click.option(
+    "--bundle",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Use a verified bundle as the only package source. Requires --all-hosts.",
+)
+
+
+def _use_site_tables(_context: click.Context, _parameter: click.Parameter, folder: Path | None) -> None:
+    from gpucheck.knowledge.site import SiteTableError, use_site_tables
+
+    if folder is None:
+        return
+    try:
+        names = use_site_tables(folder)
+    except SiteTableError as error:
+        raise Problem(str(error)) from error
+    note(f"tables with rows from {folder}: {', '.join(names) or 'none'}")
+
+
+# An option of the group, so that it is handled before any command reads a table.
+knowledge_option = click.option(
+    "--knowledge-dir",
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    envvar="GPUCHECK_KNOWLEDGE_DIR",
+    expose_value=False,
+    callback=_use_site_tables,
+    help="Directory with rows that replace or extend the tables.",
+)
+
+
+def host_options(command: F) -> F:
+    """Add the options that describe a host. What they omit is read from this host."""
+    for option in reversed(
+        (
+            click.option(
+                "--gpu",
+                "gpus",
+                multiple=True,
+                metavar="MODEL",
+                help="GPU name or PCI id; 8xH200 for eight. Repeatable.",
+            ),
+            click.option(
+                "--os", "os_name", metavar="SYSTEM", help="Operating system, such as ubuntu-22.04 or rocky-9."
+            ),
+            click.option(
+                "--arch", metavar="ARCH", help="CPU architecture: x86_64 or sbsa (aarch64). Default: from the GPU."
+            ),
+            click.option(
+                "--nvswitches",
+                type=click.IntRange(min=0),
+                metavar="N",
+                help="NVSwitches on the PCI bus. Default: from the GPUs.",
+            ),
+            click.option(
+                "--want",
+                "wanted",
+                multiple=True,
+                metavar="COMPONENT=VERSION",
+                help="Require a version, such as cuda=12.9 or 'torch<2.10'. Repeatable.",
+            ),
+            click.option(
+                "--prefer",
+                type=click.Choice(["longest-supported", "production", "newest"]),
+                default="longest-supported",
+                show_default=True,
+                help="Driver branch to try first.",
+            ),
+        )
+    ):
+        command = option(command)
+    return recording_option(simulation_options(command))
+
+
+def requested_host(
+    gpus: tuple[str, ...],
+    os_name: str | None,
+    arch: str | None,
+    nvswitches: int | None,
+    profile: str | None,
+    faults: tuple[str, ...],
+    recording: Path | None = None,
+) -> Requested:
+    """Return the host that the options describe. What they omit is read from this host, a simulation or a recording.
+
+    Raises Problem if the host has no GPU, and UnknownInput if something is missing in the tables.
+    """
+    from gpucheck.stack import target_of
+
+    if gpus and os_name:
+        if profile or faults or recording:
+            unread = "--from" if recording else "--simulate" if profile else "--fault"
+            raise Problem(f"--gpu and --os cannot be combined with {unread}.")
+        return Requested(target_of(expanded(gpus), os_name, arch, nvswitches=nvswitches))
+    host = this_host(profile, faults) if recording is None else this_host(profile, faults, recording)
+    return _of_this_host(host, gpus, os_name, arch, nvswitches)
+
+
+def this_host(profile: str | None, faults: tuple[str, ...], recording: Path | None = None) -> "Host":
+    """The live host, the simulated machine, or the recording."""
+    return open_host(profile, faults, recording, deadline_s=NVML_SECONDS, begin=False)
+
+
+def _of_this_host(
+    host: "Host", gpus: tuple[str, ...], os_name: str | None, arch: str | None, nvswitches: int | None
+) -> Requested:
+    from gpucheck.stack import target_of
+    from gpucheck.stack.facts import OsFacts, facts_of
+    from gpucheck.stack.lock import target_of_facts
+    from gpucheck.stack.systems import find_os
+
+    facts, marks = facts_of(host), (host.simulation(), replay_mark(host))
+    if gpus:
+        system = os_name or f"{facts.os.id}-{facts.os.version}"
+        return Requested(target_of(expanded(gpus), system, arch or facts.arch, nvswitches=nvswitches), *marks)
+    if not facts.gpus:
+        raise Problem(
+            f"{facts.host}: no NVIDIA GPU on the PCI bus, nothing to resolve. "
+            "Describe another host with --gpu MODEL --os SYSTEM, or use --simulate PROFILE.",
+            EXIT_UNKNOWN,
+        )
+    if os_name:
+        named = find_os(os_name)
+        facts = msgspec.structs.replace(facts, os=OsFacts(id=named.os_id, version=named.version, name=named.name))
+    if arch:
+        facts = msgspec.structs.replace(facts, arch=arch)
+    if nvswitches is not None:
+        facts = msgspec.structs.replace(facts, nvswitches=nvswitches)
+    return Requested(target_of_facts(facts)[0], *marks)
+
+
+def spec_of(wanted: tuple[str, ...], prefer: str) -> Any:
+    """Return the specification made of --want and --prefer. Raises SpecError."""
+    from gpucheck.stack import wants
+
+    return msgspec.structs.replace(wants(wanted), prefer=prefer)
+
+
+def guarded(work: Callable[[], Any]) -> Any:
+    """Run work. Raises Problem with one message and an exit status for its expected errors."""
+    from gpucheck.knowledge import KnowledgeError
+    from gpucheck.stack import FactsError, SpecError, UnknownInput
+    from gpucheck.stack.lock import LockError
+    from gpucheck.stack.plan import NoSuchHost
+
+    try:
+        return work()
+    except (UnknownInput, KnowledgeError) as error:
+        raise Problem(str(error.args[0]), EXIT_UNKNOWN) from error
+    except (SpecError, FactsError, LockError, NoSuchHost) as error:
+        raise Problem(str(error.args[0]), EXIT_USAGE) from error
+
+
+def refuse(refusal: "Refusal", format_: str, where: str = "") -> NoReturn:
+    """Print the conflicts and exit with their status. where: file and line of the mistake in an edited file."""
+    from gpucheck.stack.text import refusal_text
+
+    prefix = f"{one_line(where)}: " if where else ""
+    click.echo(as_json(refusal) if format_ == "json" else prefix + refusal_text(refusal))
+    raise Exit(EXIT_UNKNOWN if refusal.unknown else EXIT_IMPOSSIBLE)
+
+
+def expanded(gpus: tuple[str, ...]) -> list[str]:
+    """Return one name per GPU: ``8xH200`` becomes eight names."""
+    names: list[str] = []
+    for text in gpus:
+        count, times, name = text.partition("x")
+        # 0x15f8 is a PCI id, not a number of GPUs named 15f8.
+        if times and count.strip().isdigit() and name.strip() and not text.lower().startswith("0x"):
+            if not 0 < int(count) <= 64:
+                raise Problem(f"--gpu {text}: a host has 1 to 64 GPUs.")
+            names += [name.strip()] * int(count)
+        else:
+            names.append(text)
+    return names
+
+
+def as_json(value: Any, **more: Any) -> str:
+    """Return a value as indented JSON. more: further keys at the end."""
+    plain = {**msgspec.to_builtins(value), **more} if more else value
+    return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode()
+
+
+def marked(text: str, simulation: "Simulation | None") -> str:
+    """Return the text, marked if the result is simulated."""
+    return f"SIMULATED hardware: {one_line(simulation.profile)}\n{text}" if simulation else text

@@ -1,0 +1,133 @@
+"""Lock files of the stack commands, and the comparison of a host with one."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from gpucheck.cli._shared.common import Problem, write_result
+from gpucheck.processes.atomic import SHARED
+
+if TYPE_CHECKING:
+    from gpucheck.model import Host, Report
+    from gpucheck.stack import Refusal, StackSet, StackSpec, Target
+    from gpucheck.stack.lock import Lock
+    from gpucheck.stack.plan import Plan
+
+
+def made_lock(spec: Path, facts: tuple[Path, ...], previous: "Lock | None", *, common: bool) -> "Lock | Refusal":
+    """Return the lock of a specification and facts. Raises SpecError, FactsError and LockError.
+
+    An unreadable facts file blocks only the host that it is named after.
+    """
+    from gpucheck import stack
+    from gpucheck.stack.common import lock_common
+    from gpucheck.stack.facts import read_files
+    from gpucheck.stack.lock import lock
+    from gpucheck.stack.refused import unreadable
+
+    hosts, bad = read_files(facts)
+    made = (lock_common if common else lock)(stack.read_spec(spec), hosts, previous)
+    if isinstance(made, stack.Refusal):
+        return made
+    known = {host.host for host in hosts}
+    refused = {name: unreadable(name, str(error)) for name, error in bad.items() if name not in known}
+    return msgspec.structs.replace(made, refused=dict(sorted({**made.refused, **refused}.items())))
+
+
+def planned(lock_file: Path, *, host: str | None = None, group: str | None = None) -> "tuple[Plan | Refusal, str]":
+    """Return the plan from a lock file; with conflicts, also file, line and group of the edited entry."""
+    from gpucheck.stack import Refusal
+    from gpucheck.stack.lock import line_in_lock, read_lock, read_lock_text
+    from gpucheck.stack.plan import plan
+
+    text = read_lock_text(lock_file)
+    lock = read_lock(text, str(lock_file))
+    found = plan(lock, host=host, group=group)
+    if not isinstance(found, Refusal):
+        return found, ""
+    name = group or next((n for n, g in lock.groups.items() if host in g.hosts), None)
+    return found, f"{lock_file}:{line_in_lock(text, name, 'stack')}: {name}" if name else ""
+
+
+def write_plans(lock_file: Path, folder: Path, bundle: Path | None = None) -> list[str]:
+    """Write the plan, or the conflicts, of each host of a lock to FOLDER/HOST.json. Return one line per group.
+
+    bundle: directory of the only package source; a host that it does not serve gets conflicts.
+
+    One process for the entire fleet: starting one per host takes longer than making all plans.
+    """
+    from gpucheck.cli.stack.common import as_json
+    from gpucheck.stack import Refusal
+    from gpucheck.stack.facts import file_name
+    from gpucheck.stack.lock import read_lock_file
+    from gpucheck.stack.plan import plan
+    from gpucheck.stack.text import group_line
+
+    lock = read_lock_file(lock_file)
+    served = from_bundle(bundle) if bundle else lambda found: found
+    unconfirmed: dict[str, int] = {}
+    for host in (*lock.refused, *(host for group in lock.groups.values() for host in group.hosts)):
+        place, found = folder / f"{file_name(host)}.json", plan(lock, host=host)
+        if not isinstance(found, Refusal):
+            unconfirmed[found.group] = len(found.unconfirmed)
+        write_result(as_json(served(found)), place, mode=SHARED)
+    return [group_line(name, group, unconfirmed.get(name, 0)) for name, group in lock.groups.items()]
+
+
+def echo_plans(lock_file: Path, every: Path, bundle: Path | None) -> None:
+    """Write the plans of all hosts and print one line per group."""
+    from gpucheck.cli.bundle import bundled
+
+    for line in bundled(lambda: write_plans(lock_file, every, bundle)):
+        click.echo(line)
+
+
+def from_bundle(folder: Path) -> "Callable[[Plan | Refusal], Plan | Refusal]":
+    """Return a function that makes a bundle the only source of a plan. Raises BundleError."""
+    from gpucheck.bundle.contents import bundled_plan
+    from gpucheck.bundle.folder import load
+    from gpucheck.stack import Refusal
+
+    manifest = load(folder)
+    return lambda found: found if isinstance(found, Refusal) else bundled_plan(found, manifest, str(folder))
+
+
+def locked_set(lock_file: Path, group: str | None, host: str | None) -> "tuple[Target, StackSpec, StackSet | Refusal]":
+    """Return target, specification and versions of one group. Raises Problem if several groups match."""
+    from gpucheck.stack import Refusal
+    from gpucheck.stack.lock import read_lock_file, still_valid, target_of_group
+
+    lock = read_lock_file(lock_file)
+    names = [name for name, row in lock.groups.items() if name == group or host in row.hosts]
+    if group is None and host is None:
+        names = list(lock.groups)
+    if len(names) != 1:
+        known = ", ".join(lock.groups) or "none"
+        raise Problem(f"{lock_file}: choose one group with --group GROUP or --host HOST. Groups: {known}.")
+    row = lock.groups[names[0]]
+    target = target_of_group(row)
+    broken = still_valid(target, row.stack, lock.spec)
+    return target, lock.spec, Refusal(conflicts=broken) if broken else row.stack
+
+
+def checked(host: "Host", plan: "Plan | None", where: str, *, import_torch: bool, strict: bool) -> "Report":
+    """Return the report of the check that compares a host with its plan. plan None: the plan on the host."""
+    from gpucheck.checks.software import stack as check
+    from gpucheck.cli.stack.import_torch import ask_torch
+    from gpucheck.run import CHECK_S, Outcome, Step, verify
+
+    text: str | None = msgspec.json.encode(plan).decode() if plan is not None else None
+    probe: Any = check.probe
+    if text is not None:
+        probe = partial(check.probe, plan=text, where=where)
+    if import_torch:
+        probe = partial(probe, imported=ask_torch())
+
+    def run(machine: "Host") -> Outcome:
+        return Outcome(tuple(check.evaluate(probe(machine))), {})
+
+    return verify(host, [Step(check.NAME, check.CHECK.tags, run, check.CHECK.seconds, CHECK_S)], strict=strict)

@@ -1,0 +1,143 @@
+"""gpucheck stack check-repositories: whether the repositories hold what the plans install."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from click.exceptions import Exit
+
+from gpucheck.cli._shared.common import Problem, note, output_options, write_result
+from gpucheck.cli.stack.common import EXIT_IMPOSSIBLE, EXIT_UNKNOWN, ExistingFile, as_json, guarded
+from gpucheck.processes.atomic import SHARED
+
+if TYPE_CHECKING:
+    from gpucheck.repositories.fetching import Fetcher
+    from gpucheck.repositories.recording import Folders
+    from gpucheck.stack.plan import Plan
+
+EXIT_STATUS = {"pass": 0, "fail": EXIT_IMPOSSIBLE, "unknown": EXIT_UNKNOWN}
+Directory = click.Path(file_okay=False, path_type=Path)
+
+
+@click.command("check-repositories")
+@click.option(
+    "--lock",
+    "lock_file",
+    type=ExistingFile,
+    default=Path("stack.lock.yml"),
+    show_default=True,
+    metavar="FILE",
+    help="Lock file with the plans to compare.",
+)
+@click.option(
+    "--group", "groups", multiple=True, metavar="NAME", help="Check only this group of the lock file. Repeatable."
+)
+@click.option(
+    "--index",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Read indexes saved in DIR.",
+)
+@click.option(
+    "--save", type=Directory, metavar="DIR", help="Also save the indexes in DIR, for --index or a bug report."
+)
+@click.option(
+    "--record",
+    "record_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write the available versions, as recorded.yml of a --knowledge-dir.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=1, max=3600),
+    default=60,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time limit per file.",
+)
+@click.option("--netrc", type=ExistingFile, metavar="FILE", help="Credentials of mirrors. Default: ~/.netrc.")
+@click.option("--client-cert", type=ExistingFile, metavar="FILE", help="Client certificate for mirrors (PEM).")
+@click.option("--client-key", type=ExistingFile, metavar="FILE", help="Private key. Requires --client-cert.")
+@click.option(
+    "--ca-file", type=ExistingFile, metavar="FILE", help="Trust these certificate authorities, not the system's (PEM)."
+)
+@output_options("text", "json")
+def check_repositories(
+    lock_file: Path,
+    groups: tuple[str, ...],
+    index: Path | None,
+    save: Path | None,
+    record_file: Path | None,
+    timeout: float,
+    netrc: Path | None,
+    client_cert: Path | None,
+    client_key: Path | None,
+    ca_file: Path | None,
+    format_: str,
+    output: Path | None,
+) -> None:
+    """Compare planned packages with repository indexes.
+
+    Fetches each index once, verifies its signature with the pinned key, and looks up every name, version and
+    dependency. Downloads no package and changes nothing. Uses https_proxy and no_proxy.
+
+    Exit status: 0 everything is there, 2 a package is missing or a repository is rejected, 3 an index could not be
+    read.
+    """
+    from datetime import datetime, timezone
+
+    from gpucheck.repositories import check_plans
+    from gpucheck.repositories.fetching import Access, Network, Saved, Saving
+    from gpucheck.repositories.recording import record_text
+    from gpucheck.repositories.report import to_text
+
+    if client_key is not None and client_cert is None:
+        raise Problem("--client-key requires --client-cert.")
+    if index is not None and (save or netrc or client_cert or ca_file):
+        raise Problem("--index reads saved indexes only: omit --save, --netrc, --client-cert and --ca-file.")
+    plans = guarded(lambda: _plans(lock_file, groups))
+    now = datetime.now(timezone.utc)
+    seen: Folders | None = None if record_file is None else {}
+    fetcher: Fetcher
+    try:
+        if index is not None:
+            fetcher = Saved(index)
+        else:
+            access = Access(
+                seconds=timeout,
+                netrc_file=netrc,
+                client_certificate=client_cert,
+                client_key=client_key,
+                ca_file=ca_file,
+            )
+            fetcher = Network(access)
+    except ValueError as error:
+        raise Problem(str(error)) from error
+    try:
+        report = check_plans(plans, fetcher if save is None else Saving(fetcher, save), now, seen)
+    except OSError as error:
+        raise Problem(f"{save}: cannot be written: {error.strerror or error}. Name another directory.") from error
+    if record_file is not None and seen is not None:
+        write_result(record_text(seen, now), record_file, mode=SHARED)
+        note(f"{record_file}: packages of {len(seen)} repository directories")
+    write_result(as_json(report) if format_ == "json" else to_text(report), output)
+    raise Exit(EXIT_STATUS[report.verdict])
+
+
+def _plans(lock_file: Path, groups: tuple[str, ...]) -> "list[Plan]":
+    """Return the plans of the groups of a lock. A group without a plan is reported on stderr and skipped."""
+    from gpucheck.stack import Refusal
+    from gpucheck.stack.lock import read_lock_file
+    from gpucheck.stack.plan import plan
+
+    lock = read_lock_file(lock_file)
+    plans = []
+    for name in groups or lock.groups:
+        found = plan(lock, group=name)
+        if isinstance(found, Refusal):
+            reasons = "; ".join(conflict.because for conflict in found.conflicts)
+            note(f"{name}: not compared: no plan: {reasons}")
+        else:
+            plans.append(found)
+    return plans

@@ -1,0 +1,151 @@
+"""Check GPUs, links, driver and software stack of a host"""
+
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gpucheck.cli._shared.common import (
+    Problem,
+    Progress,
+    open_host,
+    output_options,
+    progress_end,
+    recording_option,
+    replay_mark,
+    separated,
+    simulation_options,
+    strict_option,
+    timeout_option,
+    write_result,
+)
+from gpucheck.cli._shared.completion import STEP
+from gpucheck.cli._shared.redaction import NO_REDACT
+from gpucheck.model import EXIT_STATUS
+from gpucheck.model.record import RECORD
+
+if TYPE_CHECKING:
+    from gpucheck.model import Report
+    from gpucheck.run import Level
+
+
+@click.command()
+@click.option(
+    "--level",
+    type=click.Choice(["quick", "standard", "full"]),
+    default="standard",
+    show_default=True,
+    help="Extent of the run. quick: checks only. standard: also copy and train. full: all training strategies.",
+)
+@click.option(
+    "--only",
+    multiple=True,
+    callback=separated,
+    shell_complete=STEP,
+    metavar="NAME|TAG,...",
+    help="Run only these steps. Repeatable.",
+)
+@click.option(
+    "--skip",
+    multiple=True,
+    callback=separated,
+    shell_complete=STEP,
+    metavar="NAME|TAG,...",
+    help="Skip these steps. Repeatable.",
+)
+@click.option(
+    "--expect", type=click.Path(path_type=Path), metavar="FILE", help="Compare the host with expectations (YAML)."
+)
+@click.option(
+    "--baseline",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Compare the host with an earlier JSON report of its own: regressions, bandwidth, error rates.",
+)
+@strict_option
+@timeout_option
+@click.option("--list", "listed", is_flag=True, help="List all steps with tags, level and cost.")
+@click.option("-v", "--verbose", is_flag=True, help="Show each PASS and all evidence.")
+@output_options(
+    "text", "json", "junit", "ctrf", "nagios", "slurm", "prometheus", "html", "markdown", "all", folder=True
+)
+@NO_REDACT
+@recording_option
+@simulation_options
+def COMMAND(  # noqa: N802 - the name the command walk looks for
+    level: "Level",
+    only: tuple[str, ...],
+    skip: tuple[str, ...],
+    expect: Path | None,
+    baseline: Path | None,
+    strict: bool,
+    timeout: float,
+    listed: bool,
+    verbose: bool,
+    no_redact: bool,
+    format_: str,
+    output: Path | None,
+    profile: str | None,
+    faults: tuple[str, ...],
+    recording: Path | None,
+) -> int:
+    """Check this host, a simulated machine or a recording.
+
+    Each finding states the observed and the expected value, the reason and the fix. The host is not changed.
+    --format markdown prints a redacted summary of at most 60 lines for an issue.
+    """
+    if listed:
+        return _list(format_, output)
+    from gpucheck.cli.verify.output import refuse, write_report
+
+    refuse(format_, output, redact=not no_redact)
+    host = open_host(profile, faults, recording, deadline_s=timeout)
+    from gpucheck import run
+    from gpucheck.cli.verify.comparison import comparisons
+
+    compared = comparisons(expect, baseline, host)
+    steps = run.all_steps()
+    # Both files are compared with what this step records.
+    always = (RECORD,) if compared else ()
+    try:
+        chosen = run.select(steps, level=level, only=only, skip=skip, always=always)
+    except LookupError as error:
+        raise Problem(_unknown_step(str(error.args[0]), steps)) from error
+    if not chosen:
+        raise Problem("--only and --skip select no step. Remove one of them.")
+    excluded = run.left_out(run.select(steps, level=level, only=(), skip=()), chosen, only, skip)
+
+    def write(report: "Report") -> None:
+        progress_end()
+        write_report(report, format_, output, mark=replay_mark(host), verbose=verbose, redact=not no_redact)
+
+    report = run.verify(
+        host,
+        chosen,
+        strict=strict,
+        progress=Progress(len(chosen)),
+        comparisons=compared,
+        interrupted=write,
+        excluded=excluded,
+    )
+    write(report)
+    return EXIT_STATUS[report.verdict]
+
+
+def _list(format_: str, output: Path | None) -> int:
+    from gpucheck import run
+    from gpucheck.run import listing
+
+    if format_ not in ("text", "json"):
+        raise Problem(f"--list cannot be printed as {format_}. Use --format text or json.")
+    found = listing.listing(run.all_steps())
+    write_result(listing.to_json(found) if format_ == "json" else listing.to_text(found), output)
+    return 0
+
+
+def _unknown_step(word: str, steps: tuple[object, ...]) -> str:
+    names = sorted({step.name for step in steps} | {tag for step in steps for tag in step.tags})  # type: ignore[attr-defined]
+    close = get_close_matches(word, names, n=1)
+    hint = f" Did you mean {close[0]}?" if close else ""
+    return f"{word}: unknown step or tag.{hint} Available: {', '.join(names)}."

@@ -1,0 +1,75 @@
+"""verify --expect and --baseline: both files are read and validated before anything is measured."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gpucheck.cli._shared.common import Problem
+from gpucheck.foreign import read_bytes
+
+if TYPE_CHECKING:
+    from gpucheck.model import Finding, Host, Report
+
+    Comparison = Callable[[Report], Iterable[Finding]]
+
+HOST_S = 10.0
+
+
+def comparisons(expect: Path | None, baseline: Path | None, host: "Host") -> "tuple[Comparison, ...]":
+    """Return what the report of this host is compared with. Raises Problem."""
+    found: list[Comparison] = []
+    if expect is not None:
+        found.append(_expectations(expect))
+    if baseline is not None:
+        found.append(_baseline(baseline, host))
+    return tuple(found)
+
+
+def _expectations(path: Path) -> "Comparison":
+    from gpucheck import comparison
+    from gpucheck.knowledge.strict import InputProblem
+
+    content = read_bytes(path, comparison.MAX_BYTES, "Give another file with --expect")
+    try:
+        expected = comparison.read(content, str(path))
+    except InputProblem as problem:
+        words = problem.inside(str(path))
+        raise Problem(words if words.endswith(("?", ".")) else f"{words}.") from None
+    return lambda report: comparison.evaluate(report, expected)
+
+
+def _baseline(path: Path, host: "Host") -> "Comparison":
+    from gpucheck import comparison, run
+
+    before = read_report(path)
+    try:
+        name = run.in_time("host name", lambda: host.system().hostname, HOST_S)
+    except run.StuckError:
+        name = before.host  # the report names the read that hangs
+    reason = comparison.not_comparable(before, name, simulated=host.simulation() is not None)
+    if reason is not None:
+        raise Problem(
+            f"{path}: {reason}: --baseline compares a host with itself. Give a complete earlier report of it (gpucheck "
+            "verify --format json -o FILE); many hosts are compared by gpucheck fleet report."
+        )
+    return lambda report: comparison.compare(before, report)
+
+
+def read_report(path: Path) -> "Report":
+    """The one host report in a file, packed (.gz, .zst) or not. Raises Problem."""
+    from gpucheck.fleet.files import MAX_BYTES, opened
+    from gpucheck.fleet.read import read_file
+    from gpucheck.model import Report
+
+    advice = "Give the JSON report of one host with --baseline: gpucheck verify --format json -o FILE"
+    rows = read_file(path)
+    if len(rows) != 1:
+        raise Problem(f"{path}: contains {len(rows)} hosts. {advice}.")
+    if rows[0].digest is None:
+        seen = rows[0].problems[0].seen if rows[0].problems else "not a host report"
+        reason = str(seen).removeprefix(f"{path.name}: ")
+        raise Problem(f"{path}: {reason}. {advice}.")
+    with opened(path, MAX_BYTES, advice) as file:
+        return msgspec.json.decode(file.read(), type=Report)

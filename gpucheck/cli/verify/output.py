@@ -1,0 +1,51 @@
+"""verify: the report in the format that was asked for, to stdout, a file, or a directory of all formats."""
+
+from pathlib import Path
+
+import click
+
+from gpucheck.cli._shared.output import MODES, Problem, replaces, write_result
+from gpucheck.cli._shared.redaction import of_report
+from gpucheck.cli.verify.folder import refuse_folder, write_folder
+from gpucheck.model import Report
+from gpucheck.printable import one_line
+from gpucheck.processes.atomic import PRIVATE
+from gpucheck.render import formats
+from gpucheck.render.markdown import unchanged
+
+ALL = "all"
+MARKDOWN = "markdown"
+
+
+def refuse(format_: str, output: Path | None, *, redact: bool = True) -> None:
+    """Raises Problem for an -o that could not be written, before anything is measured, and for a lone --no-redact."""
+    if not redact and format_ not in (MARKDOWN, ALL):
+        raise Problem(f"--no-redact needs --format {MARKDOWN} or {ALL}: no other format is redacted.")
+    if format_ == ALL:
+        refuse_folder(output, formats.FILES.values())
+    elif output is not None and output.is_dir():
+        raise Problem(f"{output}: is a directory, and --format {format_} writes a file. Name a file with -o.")
+
+
+def write_report(
+    report: Report, format_: str, output: Path | None, *, mark: str, verbose: bool, redact: bool = True
+) -> None:
+    """mark: the line that a report about a recording starts with. redact: the Markdown. Raises Problem.
+
+    A file keeps the last complete report, which may be a baseline or what a monitor reads: the part that an interrupted
+    run has goes to stderr then, as text.
+    """
+    if report.interrupted and output is not None and replaces(output):
+        kept = f"{output}: not written, for the run was interrupted"
+        text = formats.render(report, "text", mark=mark, verbose=verbose)
+        click.echo(f"{text}{report.findings[-1].seen}\n{one_line(kept)}", err=True)
+        return
+    change = of_report(report) if redact and format_ in (MARKDOWN, ALL) else unchanged
+    if format_ == ALL and output is not None:
+        write_folder(formats.render_all(report, mark=mark, verbose=verbose, change=change), output)
+        return
+    text = formats.render(report, format_, mark=mark, verbose=verbose, change=change)
+    if report.interrupted and format_ == "text":
+        text += f"{report.findings[-1].seen}\n"
+    plain = click.unstyle(text) if format_ == "text" and output is not None else text
+    write_result(plain, output, mode=MODES.get(format_, PRIVATE))

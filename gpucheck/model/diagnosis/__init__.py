@@ -1,0 +1,43 @@
+"""The answer to observations: the outside contract of ``gpucheck diagnose``."""
+
+import msgspec
+
+from gpucheck.model.diagnosis.observations import Observations
+from gpucheck.model.diagnosis.paste import ReadRange, UnreadRange
+from gpucheck.model.diagnosis.ranking import Explanation, Judgement
+from gpucheck.model.finding import Finding
+from gpucheck.model.finding.verdict import Verdict
+
+SCHEMA = "gpucheck.diagnosis/1"
+
+
+class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of ``gpucheck diagnose --format json``.
+
+    source: the inputs. machine: the host that they name, None where they name none. gpus: how many there are in them.
+    counts: findings by verdict, every verdict present.
+    read, unread: lines of the inputs that were understood, and as what, and those that were not.
+    observations: all that the inputs report of GPU links. looked_at: what was checked, as text; unproven: what no
+    input covers, though readiness for training needs it.
+    ranking, gpu_names, decided: as in gpucheck.model.diagnosis.ranking.Judgement; empty if no numbers were given.
+    """
+
+    schema: str = SCHEMA
+    verdict: Verdict
+    source: tuple[str, ...]
+    machine: str | None = None
+    gpus: int
+    findings: tuple[Finding, ...]
+    counts: dict[str, int]
+    read: tuple[ReadRange, ...] = ()
+    unread: tuple[UnreadRange, ...] = ()
+    observations: Observations = Observations()
+    looked_at: tuple[str, ...] = ()
+    unproven: tuple[str, ...] = ()
+    ranking: tuple[Explanation, ...] = ()
+    gpu_names: tuple[str, ...] = ()
+    decided: str = ""
+
+    def judgement(self) -> Judgement:
+        """Return the evaluation of the links as one value."""
+        return Judgement(findings=self.findings, ranking=self.ranking, gpus=self.gpu_names, decided=self.decided)

@@ -1,0 +1,69 @@
+"""What was read out of pasted text: one part for each piece of it that a tool or a log printed."""
+
+import msgspec
+
+from gpucheck.model.diagnosis.observations import Observations
+from gpucheck.model.host.hardware import PciDevice
+from gpucheck.model.host.readings import KernelLog, NvmlFailure, NvmlReading
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """A line whose meaning is known: a row of knowledge/messages.
+
+    key: of the row. text: the line. line: its number. gpu: bus id or index of the GPU that it names.
+    """
+
+    key: str
+    text: str
+    line: int = 0
+    gpu: str | None = None
+
+
+class ReadRange(msgspec.Struct, frozen=True, kw_only=True):
+    """Lines of an input that were understood, and as what. Lines are counted from 1."""
+
+    kind: str
+    source: str
+    first_line: int
+    last_line: int
+
+
+class UnreadRange(msgspec.Struct, frozen=True, kw_only=True):
+    """Lines of an input that were not understood. text: the first of them, shortened.
+
+    why: what a reader that recognized them could not make of them; empty where they are no output of a known tool.
+    """
+
+    source: str
+    first_line: int
+    last_line: int
+    why: str
+    text: str = ""
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """One piece of pasted text, read.
+
+    machine: the host that it names, None where it names none or several.
+    observations: what it reports of GPU links. kernel: kernel messages. nvml: its GPUs, in NVML's terms; a
+    field that the text does not hold is None. pci: PCI functions. messages: lines with a known meaning.
+    looked_at: what was checked, as text (``ECC counters of 8 GPUs``), for a result without findings.
+    partial: it lists PCI functions, and may list fewer or more GPUs than the driver has; each is found by its bus id.
+    """
+
+    machine: str | None = None
+    observations: Observations = Observations()
+    kernel: KernelLog | None = None
+    nvml: NvmlReading | NvmlFailure | None = None
+    pci: tuple[PciDevice, ...] = ()
+    messages: tuple[Message, ...] = ()
+    looked_at: tuple[str, ...] = ()
+    ranges: tuple[ReadRange, ...] = ()
+    partial: bool = False
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """One input: what was understood in it, and the lines that were not."""
+
+    parts: tuple[Part, ...] = ()
+    unread: tuple[UnreadRange, ...] = ()

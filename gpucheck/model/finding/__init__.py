@@ -1,0 +1,83 @@
+"""One thing a check found out: what was seen, what was wanted, and what to do about the difference."""
+
+from typing import Literal
+
+import msgspec
+
+from gpucheck.model.finding.verdict import Verdict
+
+Value = str | int | float | bool | None
+# The mildest first.
+Action = Literal[
+    "none",
+    "wait",
+    "change-setting",
+    "restart-service",
+    "reset-gpu",
+    "reboot",
+    "power-cycle",
+    "replace",
+    "contact-support",
+]
+Owner = Literal["node", "user", "site"]
+
+
+class Alternative(msgspec.Struct, frozen=True, kw_only=True):
+    """Another cause that fits the observations. would_show: the reading that distinguishes them, and how to take it."""
+
+    cause: str
+    probability: float
+    would_show: str
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """A verdict about one subject.
+
+    subject: ``host``, ``gpu:<bus id>``, ``pair:<bus id>-<bus id>`` or ``link:<bus id>/<link>``. Never an index alone:
+    an index changes with CUDA_VISIBLE_DEVICES and with the driver's ordering.
+    gpu_index, gpu_uuid: NVML's index and UUID of the GPU in the subject, None where it is not about one or NVML does
+    not list it. peer_index, peer_uuid: of the second GPU of a pair. model.naming fills them in for a whole report.
+    unit: unit of seen and wanted when they are numbers.
+    cause: a key of the knowledge room's causes, or None.
+    confidence: how sure the cause is. probability: of the cause, 0 to 1, where it was weighed against others;
+    alternatives: those others, the most probable first.
+    action: what the finding asks to be done to the host, ``none`` where nothing follows. owner: who does it: ``node``
+    (whoever administers the host, without touching hardware), ``user`` (the owner of the job), ``site`` (hands, parts,
+    network, cloud provider). A check states them only where its cause has several remedies; model.action fills in the
+    others for a whole report.
+    evidence: which call or file reported what, one raw value per line.
+    seconds: what the check took, shared by all its findings.
+    because_of: the check whose finding is the root cause of this one, which then adds nothing of its own.
+
+    Every verdict but PASS and SKIP has why and fix; a SKIP has why. Raises ValueError otherwise.
+    """
+
+    check: str
+    verdict: Verdict
+    subject: str
+    gpu_index: int | None = None
+    gpu_uuid: str | None = None
+    peer_index: int | None = None
+    peer_uuid: str | None = None
+    because_of: str | None = None
+    seen: Value = None
+    wanted: Value = None
+    unit: str | None = None
+    cause: str | None = None
+    confidence: Literal["certain", "likely", "possible"] | None = None
+    probability: float | None = None
+    alternatives: tuple[Alternative, ...] = ()
+    action: Action | None = None
+    owner: Owner | None = None
+    why: str = ""
+    fix: str = ""
+    evidence: tuple[str, ...] = ()
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.verdict is Verdict.PASS:
+            return
+        if not self.why:
+            raise ValueError(f"{self.check}: a {self.verdict.value} finding about {self.subject} must have why")
+        if self.verdict is not Verdict.SKIP and not self.fix:
+            raise ValueError(f"{self.check}: a {self.verdict.value} finding about {self.subject} must have a fix")

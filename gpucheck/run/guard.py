@@ -1,0 +1,115 @@
+"""A step with its deadline: whatever it does, its outcome is findings and in time."""
+
+import time
+from collections.abc import Iterable
+
+import msgspec
+
+from gpucheck.host.recording import ReplayHost
+from gpucheck.model import Finding, Host, NotRecorded, Verdict
+from gpucheck.run.deadline import StuckError, in_time
+from gpucheck.run.step import Outcome, Step
+
+# Tags of the steps that copy or train: a recording can only be asked.
+NEEDS_HARDWARE = frozenset({"measure", "training"})
+# After one check got stuck the next ones probably wait for the same thing: 30 of them must not take 30 deadlines.
+AFTER_STUCK_S = 2.0
+
+
+class Guard:
+    """Runs the steps of one host. stuck: how many were left behind so far."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.stuck = 0
+
+    def run(self, step: Step) -> Outcome:
+        """Return the outcome of a step, or findings with the reason why it has none; each with its duration."""
+        if isinstance(self.host, ReplayHost) and step.tags & NEEDS_HARDWARE:
+            what = "training" if "training" in step.tags else "copies between GPUs"
+            return Outcome((_not_on_a_replay(step),), {}, (f"{what}, not possible on a recording",))
+        clock = time.monotonic()
+        try:
+            outcome = in_time(step.name, lambda: step.run(self.host), self._patience_s(step))
+        except StuckError as error:
+            self.stuck += 1
+            outcome = Outcome((stuck(step.name, error),), {})
+        except NotRecorded as error:
+            outcome = Outcome((_not_recorded(step, error),), {})
+        except Exception as error:  # one broken step must not lose the report of all the others
+            outcome = Outcome((broken(step.name, error),), {})
+        seconds = round(time.monotonic() - clock, 3)
+        findings = tuple(msgspec.structs.replace(finding, seconds=seconds) for finding in outcome.findings)
+        return outcome._replace(findings=findings)
+
+    def _patience_s(self, step: Step) -> float:
+        if self.stuck and not step.tags & NEEDS_HARDWARE:
+            return min(AFTER_STUCK_S, step.seconds)
+        # What NVML may take by its own deadline: a check that waits for it is not stuck.
+        return step.seconds + float(getattr(self.host, "patience_s", 0.0))
+
+
+def stuck(name: str, error: StuckError) -> Finding:
+    """Return the finding for a call that did not return."""
+    return Finding(
+        check=name,
+        verdict=Verdict.UNKNOWN,
+        subject="host",
+        seen=f"no end within {error.seconds:g} s, in {error.call}",
+        wanted="a verdict",
+        why="this call did not return, as happens if the driver or the kernel is unresponsive",
+        fix="look for processes in state D (ps -eo pid,stat,wchan,args) and read dmesg; reboot the host",
+        evidence=error.stack,
+    )
+
+
+def broken(name: str, error: Exception) -> Finding:
+    """Return the finding for a check that failed: the error and its place."""
+    if isinstance(error, (OSError, MemoryError)):
+        what = f": {error.filename}" if isinstance(error, OSError) and error.filename else ""
+        why = f"the operating system rejected a call of the step{what}"
+        fix = f"free space or raise the limit (df /dev/shm /tmp; ulimit -a), then: gpucheck verify --only {name}"
+    else:
+        why = "the check itself failed: a defect of gpucheck, not a result about the host"
+        fix = f"report it with the output of: gpucheck verify --only {name} --format json"
+    return Finding(
+        check=name,
+        verdict=Verdict.UNKNOWN,
+        subject="host",
+        seen=f"{type(error).__name__}: {error}",
+        wanted="a verdict",
+        why=why,
+        fix=fix,
+        evidence=tuple(_where(error)),
+    )
+
+
+def _where(error: Exception) -> Iterable[str]:
+    trace = error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        yield f"{code.co_filename}:{trace.tb_lineno} in {code.co_name}"
+        trace = trace.tb_next
+
+
+def _not_on_a_replay(step: Step) -> Finding:
+    return Finding(
+        check=step.name,
+        verdict=Verdict.SKIP,
+        subject="host",
+        seen="a recording",
+        why="a recording contains no GPUs to copy or train on",
+        fix=f"on the host itself: gpucheck verify --only {step.name}",
+    )
+
+
+def _not_recorded(step: Step, error: NotRecorded) -> Finding:
+    return Finding(
+        check=step.name,
+        verdict=Verdict.UNKNOWN,
+        subject="host",
+        seen="not in the recording",
+        wanted="the host's reading",
+        why=str(error.args[0]),
+        fix="record the host again with this gpucheck: gpucheck record -o FILE",
+    )

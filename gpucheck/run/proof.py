@@ -1,0 +1,52 @@
+"""What a level has to prove on this host, and what a selection of steps leaves unproven."""
+
+from collections.abc import Iterable
+
+from gpucheck.checks.software._plan import PLAN, Unreadable, read_plan
+from gpucheck.checks.software._wheels import FRAMEWORKS
+from gpucheck.model import Host
+from gpucheck.run.step import Step
+
+# What every level above quick trains with, unless the plan of the host names no framework.
+REQUIRED = "torch"
+
+
+def planned_frameworks(host: Host) -> frozenset[str] | None:
+    """Return what the plan that provisioning recorded on the host names; None if it cannot be read.
+
+    The ``stack`` check reports a plan that is missing or damaged.
+    """
+    try:
+        stack = read_plan(host.read_text(PLAN) or "").stack
+    except Unreadable:
+        return None
+    return None if stack is None else frozenset(name for name in FRAMEWORKS if getattr(stack, name))
+
+
+def not_required(host: Host, framework: str, gpus: int) -> str | None:
+    """Return why no level has to prove this framework here, None if one has to. gpus: that the host has."""
+    if gpus == 0:
+        return "this host has no GPU"
+    planned = planned_frameworks(host)
+    if planned is None:
+        return None if framework == REQUIRED else f"{framework} is not installed, and no plan on this host names it"
+    return None if framework in planned else f"the plan of this host names no {framework}"
+
+
+def left_out(
+    every: Iterable[Step], chosen: Iterable[Step], only: Iterable[str], skip: Iterable[str]
+) -> tuple[str, ...]:
+    """Return what --only and --skip removed from a level, one entry for each option value that removed something.
+
+    every: the steps of the level without the two options. chosen: those with them.
+    """
+    kept, only = {step.name for step in chosen}, tuple(only)
+    removed = [{step.name, *step.tags} for step in every if step.name not in kept]
+    beyond = only and any(names.isdisjoint(only) for names in removed)
+    skipped = [
+        word
+        for word in dict.fromkeys(skip)
+        if any(word in names and not (only and names.isdisjoint(only)) for names in removed)
+    ]
+    everything = (f"everything except {', '.join(only)}, excluded by --only",) if beyond else ()
+    return (*everything, *(f"{word}, excluded by --skip" for word in skipped))

@@ -1,0 +1,148 @@
+"""The report around the findings: properties of the host. Every read has a deadline; a missing value is a finding."""
+
+import platform
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from gpucheck import __version__
+from gpucheck.host.recording import ReplayHost
+from gpucheck.knowledge import causes
+from gpucheck.model import Finding, Host, NotRecorded, NvmlReading, Report, System, Verdict, named, with_actions, worst
+from gpucheck.run.attributes import attributes
+from gpucheck.run.deadline import StuckError, in_time
+from gpucheck.run.guard import AFTER_STUCK_S, broken, stuck
+from gpucheck.topology import of
+
+NAME = "report"
+READ_S = 20.0
+# Of a run that a signal ended: the report must be out within a second.
+INTERRUPTED_S, AFTER_ANOTHER_S = 0.2, 0.05
+Answer = TypeVar("Answer")
+
+
+class _Reader:
+    """Reads the host, one value after the other; a value that is late is omitted and reported."""
+
+    def __init__(self, host: Host, patience_s: float, after_stuck_s: float) -> None:
+        self.host = host
+        self.patience_s = patience_s
+        self.after_stuck_s = after_stuck_s
+        self.problems: list[Finding] = []
+
+    def ask(self, call: Callable[[], Answer], otherwise: Answer) -> Answer:
+        try:
+            return in_time(NAME, call, self.patience_s)
+        except StuckError as error:
+            self.patience_s = self.after_stuck_s
+            self.problems.append(stuck(NAME, error))
+        except NotRecorded:
+            pass  # an older recording lacks it, and no verdict depends on it
+        except Exception as error:  # the properties of the host must not cost its findings
+            self.problems.append(broken(NAME, error))
+        return otherwise
+
+
+def report(
+    host: Host,
+    findings: list[Finding],
+    measurements: dict[str, dict[str, Any]],
+    started: datetime,
+    seconds: float,
+    *,
+    strict: bool,
+    hurry: bool,
+    interrupted: Finding | None = None,
+) -> Report:
+    """Return the report, with a finding for what could not be read. hurry: a step hangs, so deadlines are short.
+
+    interrupted: the finding that a signal ended the run; it replaces those findings, and NVML is not queried.
+    """
+    patience_s = float(getattr(host, "patience_s", 0.0))
+    reader = _Reader(host, AFTER_STUCK_S if hurry else READ_S + patience_s, AFTER_STUCK_S)
+    answered = True
+    if interrupted is not None:
+        reader = _Reader(host, INTERRUPTED_S, AFTER_ANOTHER_S)
+        answered = bool(getattr(host, "nvml_answered", True))
+    system = reader.ask(host.system, _system())
+    # Without a deadline: a simulated host must never be reported as a real one.
+    simulation = host.simulation()
+    nvml = reader.ask(host.nvml, None) if answered else None
+    reading = nvml if isinstance(nvml, NvmlReading) else None
+    topology = reader.ask(lambda: of(host), None) if reading else None
+    nothing: dict[str, str | None] = {}
+    nothing_common: dict[str, tuple[str, ...]] = {}
+    known = {"gpucheck": __version__, **reader.ask(lambda: _versions(host, reading), nothing)}
+    common = reader.ask(lambda: attributes(host), nothing_common) if interrupted is None else nothing_common
+    return judged(
+        Report(
+            host=system.hostname,
+            simulated=simulation is not None,
+            simulation=simulation,
+            system=system,
+            started=host.recording.recorded if isinstance(host, ReplayHost) else started.isoformat(timespec="seconds"),
+            seconds=round(seconds, 3),
+            versions=known,
+            verdict=Verdict.UNKNOWN,
+            findings=(),
+            measurements=measurements,
+            topology=topology,
+            counts={},
+            attributes=common,
+            interrupted=interrupted is not None,
+        ),
+        (*findings, *(reader.problems if interrupted is None else [interrupted])),
+        strict=strict,
+    )
+
+
+def cut_short(names: Sequence[str], done: int) -> Finding:
+    """Return the finding that keeps an interrupted run from passing. names: of all steps, in order."""
+    left = names[done:]
+    return Finding(
+        check="verify",
+        verdict=Verdict.UNKNOWN,
+        subject="host",
+        seen=f"interrupted after {done} of {len(names)} steps",
+        why=f"a signal ended the run before: {', '.join(left)}" if left else "a signal ended the run at its end",
+        fix="run gpucheck verify again",
+    )
+
+
+def judged(report: Report, findings: tuple[Finding, ...], *, strict: bool) -> Report:
+    """Return the report with these findings, their verdict and counts, and the GPU index and action of each finding."""
+    topology, known = report.topology, causes()
+    findings = with_actions(named(findings, topology.gpus if topology else ()), known)
+    if topology is not None:
+        topology = msgspec.structs.replace(topology, findings=with_actions(topology.findings, known))
+    verdicts = [finding.verdict for finding in findings]
+    return msgspec.structs.replace(
+        report,
+        verdict=worst(verdicts, strict=strict),
+        findings=findings,
+        topology=topology,
+        counts={verdict.value: verdicts.count(verdict) for verdict in Verdict},
+    )
+
+
+def _system() -> System:
+    """Return what Python knows, if the host did not respond."""
+    unknown = "unknown"
+    return System(
+        hostname=platform.node() or unknown,
+        os_id=unknown,
+        os_version=unknown,
+        os_name=platform.system(),
+        arch=platform.machine(),
+        kernel=platform.release(),
+    )
+
+
+def _versions(host: Host, reading: NvmlReading | None) -> dict[str, str | None]:
+    return {
+        "driver": reading.driver_version if reading else host.driver().loaded_version,
+        "cuda": reading.cuda_version if reading else None,
+        **host.python_packages(["torch", "tensorflow", "nvidia-ml-py"]),
+    }

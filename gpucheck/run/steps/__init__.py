@@ -1,0 +1,1 @@
+"""Steps that are not checks: the record of counters, measurements, training."""

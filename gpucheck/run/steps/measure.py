@@ -1,0 +1,96 @@
+"""The measuring steps of a run: copies between GPUs, in children that are started when the step runs."""
+
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from gpucheck.model import Finding, Host, Verdict
+from gpucheck.run.step import Outcome, Step
+from gpucheck.train import whole_gpus
+
+NAME = "p2p"
+CLAIM = "copies between GPUs"
+# Every name that a finding about links may have; some are also the names of checks, which explain themselves.
+FINDINGS = (
+    "p2p-copies",
+    "p2p-integrity",
+    "p2p-bandwidth",
+    "p2p-both-ways",
+    "p2p-latency",
+    "simultaneous-copies",
+    "host-copies",
+    "links-under-load",
+    "p2p-status",
+    "nvlink-links",
+    "pcie-lanes",
+    "shared-uplink",
+    "cross-socket",
+    "bar1",
+    "iommu",
+    "acs",
+    "environment",
+    "collectives-bandwidth",
+    "collectives-results",
+    "collectives-transport",
+)
+# Around the deadlines of its children: four lost ones and the start of a fifth take less.
+DEADLINE_S = 600.0
+# The plan's device time: 1.4 s for 2 GPUs, 8 s for 8 on NVSwitch, 10 s for 8 on PCIe. Contexts come on top.
+TYPICAL_S = 10.0
+ABOUT = """Copies: does every GPU pair copy right, and as fast as its path allows?
+
+Source: copies in child processes, every byte of them compared; then timed, all directions, several sizes. The findings
+are named p2p-integrity, p2p-bandwidth, p2p-latency and so on. What a number should be comes from a model of its
+path; where it is not, every known cause is weighed with all numbers, and the finding names the most probable one.
+gpucheck topo shows the paths, gpucheck bandwidth and gpucheck collectives measure by themselves, gpucheck diagnose
+evaluates numbers of other tools, and gpucheck diagnose --hypotheses prints the causes."""
+
+
+def measurement_steps() -> tuple[Step, ...]:
+    """One step for everything that copies: its parts share the children, the plan and one cause a pair group."""
+    return (Step(NAME, frozenset({"measure"}), _p2p, DEADLINE_S, TYPICAL_S, ABOUT, FINDINGS),)
+
+
+def _p2p(host: Host) -> Outcome:
+    from gpucheck.measure.bandwidth import Options
+    from gpucheck.measure.planning.selection import Unmeasurable
+    from gpucheck.run.links import bandwidth
+
+    try:
+        report = bandwidth(host, Options())
+    except Unmeasurable as error:
+        return _held_to_the_level(host, (error.finding or _nothing(str(error)),), {})
+    numbers = msgspec.to_builtins(report)
+    for elsewhere in ("findings", "counts", "host", "simulation", "schema"):
+        del numbers[elsewhere]
+    return _held_to_the_level(host, report.findings, numbers)
+
+
+def _held_to_the_level(host: Host, findings: tuple[Finding, ...], numbers: dict[str, Any]) -> Outcome:
+    """Where nothing was copied between two GPUs or more, the reason is UNKNOWN instead of SKIP.
+
+    Whatever the plan of the host names: copies need the driver and no framework.
+    """
+    skipped = [finding for finding in findings if finding.verdict is Verdict.SKIP]
+    gpus = whole_gpus(host)
+    if gpus < 2 or not skipped or len(skipped) < len(findings):
+        return Outcome(findings, numbers)
+    lifted = tuple(_unknown(finding, gpus) for finding in findings)
+    return Outcome(lifted, numbers, (f"{CLAIM}, {skipped[0].seen}",))
+
+
+def _unknown(finding: Finding, gpus: int) -> Finding:
+    return replace(
+        finding,
+        verdict=Verdict.UNKNOWN,
+        seen=f"{CLAIM} unknown: {finding.seen}",
+        wanted=finding.wanted if finding.wanted is not None else f"copies between the {gpus} GPUs of this host",
+        fix="\n".join(filter(None, (finding.fix, f"Or omit the copies: gpucheck verify --skip {NAME}"))),
+    )
+
+
+def _nothing(why: str) -> Finding:
+    """In place of copies that cannot be made at all: the reason is a sentence, its first part is enough as a line."""
+    seen, _, fix = why.partition(". ")
+    return Finding(check=NAME, verdict=Verdict.SKIP, subject="host", seen=seen, why=why, fix=fix)

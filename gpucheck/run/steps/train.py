@@ -1,0 +1,235 @@
+"""Training: the steps of ``verify`` and the runs of ``smoke``. torch is imported in the ranks only."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from gpucheck.host.simulated import machine_directory
+from gpucheck.knowledge import causes
+from gpucheck.model import Finding, Gpu, Host, NvmlReading, Verdict, named, with_actions, worst
+from gpucheck.model.finding.about import About
+from gpucheck.model.smoke import SmokeFailure, SmokeReport, SmokeResult
+from gpucheck.run.proof import REQUIRED, not_required
+from gpucheck.run.step import Outcome, Step
+from gpucheck.run.steps import versions
+from gpucheck.run.steps.versions import NAME as VERSIONS
+from gpucheck.run.steps.versions import refused, version_consistency
+from gpucheck.train import evaluate, is_settled, real_gpus, run_smoke, whole_gpus
+from gpucheck.train.evaluation.finding_text import PLACEMENT, install
+from gpucheck.train.run_plan import plan
+from gpucheck.train.spec import Fault, SmokeOptions
+from gpucheck.train.strategies import Strategy, all_strategies
+
+SIMULATED_STALL_S = 8.0
+TAGS = frozenset({"training", "measure"})
+# Around the deadlines of the runs: every variant of a strategy has a minute, and its ranks some seconds to go.
+DEADLINE_S = 600.0
+# Two CPU ranks on two cores, torch imports included: measured from 4 to 11 s, by strategy and by what else runs.
+TYPICAL_S = 8.0
+VERSIONS_S, VERSIONS_TYPICAL_S = 20.0, 0.05
+
+
+def training_steps() -> tuple[Step, ...]:
+    """Version truth, then one step a strategy."""
+    consistency = Step(
+        VERSIONS,
+        frozenset({"software", "standard"}),
+        lambda host: Outcome(version_consistency(host), {}),
+        VERSIONS_S,
+        VERSIONS_TYPICAL_S,
+        versions.__doc__ or "",
+    )
+    return (consistency, *(_step(strategy) for strategy in all_strategies().values()))
+
+
+def _step(strategy: Strategy) -> Step:
+    def run(host: Host) -> Outcome:
+        return _smoke(host, strategy)
+
+    # One step of them explains the finding that all of them may end with.
+    also = (PLACEMENT,) if strategy.default and strategy.framework == REQUIRED else ()
+    return Step(strategy.check, TAGS | {strategy.level}, run, DEADLINE_S, TYPICAL_S, _about(strategy), also)
+
+
+def _about(strategy: Strategy) -> str:
+    return (
+        f"Training: {strategy.summary}: does it train, and come to the same result?\n\nSource: a short real run with "
+        f"{strategy.framework}, every rank in a process of its own with deadlines from outside. How it is evaluated: "
+        f"docs/training.md. By itself: gpucheck smoke --framework {strategy.framework} --strategy {strategy.name}."
+    )
+
+
+class Training(NamedTuple):
+    """One run of a plan. outcome: None if the versions rule out the training; stopped: the finding that does."""
+
+    strategy: Strategy
+    outcome: SmokeResult | SmokeFailure | None
+    findings: tuple[Finding, ...]
+    stopped: Finding | None = None
+
+
+def train(
+    host: Host, runs: Iterable[tuple[Strategy, SmokeOptions]], on_start: Callable[[str], None] | None = None
+) -> tuple[Training, ...]:
+    """Run each in turn; one whose framework cannot use the GPUs of this host is not started.
+
+    on_start: called with the name of each run.
+    """
+    blocked = refused(version_consistency(host))
+    done: list[Training] = []
+    for strategy, options in runs:
+        if on_start is not None:
+            on_start(f"{strategy.framework} {strategy.name} {options.variant}")
+        stopped = blocked.get(strategy.framework) if options.visible_devices != "" else None
+        if stopped is not None:
+            done.append(Training(strategy, None, (not_trained(strategy, stopped),), stopped))
+            continue
+        before = done[-1] if done else None
+        if before is not None and before.strategy == strategy and before.outcome and is_settled(before.outcome):
+            continue
+        outcome = run_smoke(options)
+        gpus = real_gpus(host) if options.visible_devices is None else None
+        done.append(Training(strategy, outcome, evaluate(outcome, gpus=gpus)))
+    return tuple(done)
+
+
+def smoke(
+    host: Host, runs: Iterable[tuple[Strategy, SmokeOptions]], on_start: Callable[[str], None]
+) -> tuple[SmokeReport, tuple[Training, ...]]:
+    """Return the report of ``gpucheck smoke``, and the runs with the findings that it lists."""
+    started, clock = datetime.now(timezone.utc).isoformat(timespec="seconds"), time.monotonic()
+    trainings = _with_indexes(host, train(host, runs, on_start))
+    findings = tuple(finding for training in trainings for finding in training.findings)
+    counts = Counter(finding.verdict for finding in findings)
+    outcomes = (training.outcome for training in trainings if training.outcome is not None)
+    simulation = host.simulation()
+    report = SmokeReport(
+        host=host.system().hostname,
+        simulated=simulation is not None,
+        simulation=simulation,
+        started=started,
+        seconds=round(time.monotonic() - clock, 3),
+        verdict=worst(counts),
+        counts={verdict.value: counts[verdict] for verdict in Verdict},
+        findings=findings,
+        outcomes=tuple(replace(o, traces=()) if isinstance(o, SmokeResult) else o for o in outcomes),
+    )
+    return report, trainings
+
+
+def _with_indexes(host: Host, trainings: tuple[Training, ...]) -> tuple[Training, ...]:
+    """Return the runs, each finding after the one that stopped its run and with the index of its GPU.
+
+    NVML is read only if a finding is about a GPU.
+    """
+    found = [(*((training.stopped,) if training.stopped else ()), *training.findings) for training in trainings]
+    gpus: Sequence[Gpu] = ()
+    if any(finding.subject != "host" for findings in found for finding in findings):
+        nvml = host.nvml()
+        gpus = nvml.gpus if isinstance(nvml, NvmlReading) else ()
+    return tuple(
+        training._replace(findings=with_actions(named(findings, gpus), causes()))
+        for training, findings in zip(trainings, found, strict=True)
+    )
+
+
+def _smoke(host: Host, strategy: Strategy) -> Outcome:
+    runs = plan(strategy.framework, strategy.name, with_fault(SmokeOptions()), steps=None, capabilities=())
+    trainings = train(host, runs)
+    outcomes = [training.outcome for training in trainings if training.outcome is not None]
+    findings = tuple(finding for training in trainings for finding in training.findings)
+    if not outcomes:
+        return Outcome(findings[:1], {}, _unproven(strategy, f"{VERSIONS} fails"))
+    first = outcomes[0]
+    if isinstance(first, SmokeFailure) and first.kind == "missing-package":
+        reason = not_required(host, strategy.framework, whole_gpus(host) or sum(d.is_nvidia_gpu for d in host.pci()))
+        return _missing(strategy, first, reason)
+    return Outcome(findings, _measured(outcomes), _not_on_gpus(host, strategy, outcomes[-1]))
+
+
+def _unproven(strategy: Strategy, reason: str, where: str = "") -> tuple[str, ...]:
+    """Return the entry of ``not_proven`` for a training; none for plain transfers, which the p2p step proves."""
+    framework = "" if strategy.framework == REQUIRED else f" with {strategy.framework}"
+    return (f"training{framework}{where}, {reason}",) if strategy.trains else ()
+
+
+def _missing(strategy: Strategy, failure: SmokeFailure, reason: str | None) -> Outcome:
+    """UNKNOWN where a level has to prove this framework, SKIP where it does not. reason: why it does not."""
+    (finding,) = evaluate(failure)
+    package = failure.missing or strategy.framework
+    if reason is not None:
+        unproven = _unproven(strategy, reason) if strategy.framework == REQUIRED else ()
+        return Outcome((replace(finding, why=f"not run: {reason}"),), msgspec.to_builtins(failure), unproven)
+    unknown = replace(
+        finding,
+        verdict=Verdict.UNKNOWN,
+        seen=f"training on GPUs unknown: package {package} is not installed",
+        wanted=f"a run with {strategy.framework}",
+        why=f"the Python environment of gpucheck lacks {package}, which {strategy.framework} training needs",
+        fix=f"Install it where gpucheck runs: {install(package)} (gpucheck stack resolve names the build)\n"
+        "Or omit training: gpucheck verify --skip training",
+    )
+    return Outcome((unknown,), msgspec.to_builtins(failure), _unproven(strategy, f"{package} is not installed"))
+
+
+def _not_on_gpus(host: Host, strategy: Strategy, outcome: SmokeResult | SmokeFailure) -> tuple[str, ...]:
+    """Return what a run on CPU ranks, or on one of several real GPUs, does not prove."""
+    if not isinstance(outcome, SmokeResult) or outcome.placement == "gpus" or host.simulation() is not None:
+        return ()
+    if whole_gpus(host) < (1 if outcome.placement == "cpu" else outcome.world_size):
+        return ()
+    return _unproven(strategy, outcome.placement_reason, " across GPUs")
+
+
+def _measured(outcomes: list[SmokeResult | SmokeFailure]) -> dict[str, Any]:
+    """The run, or the first of several with the others by their variant."""
+    first, *others = outcomes
+    more = {o.variant: msgspec.to_builtins(o) for o in others}
+    measured: dict[str, Any] = msgspec.to_builtins(first)
+    return measured | ({"variants": more} if more else {})
+
+
+def not_trained(strategy: Strategy, stopped: Finding) -> Finding:
+    """In place of a training that would end in a CUDA error."""
+    about = About(check=strategy.check, subject=stopped.subject)
+    wanted = f"a run with {strategy.framework}"
+    return about.unknown(stopped.why, stopped.fix, f"training on GPUs unknown: {VERSIONS} fails", wanted=wanted)
+
+
+def simulated_fault() -> Fault | None:
+    """The training fault of the simulated machine, if there is one: made in the ranks of the real training."""
+    directory = machine_directory()
+    return next(_faults(directory), None) if directory is not None else None
+
+
+def _faults(directory: Path) -> Iterator[Fault]:
+    try:
+        surroundings = msgspec.json.decode((directory / "surroundings.json").read_bytes(), type=dict[str, object])
+    except FileNotFoundError:
+        return
+    for entry in msgspec.convert(surroundings.get("training", []), type=list[dict[str, int | str]]):
+        parameters = {key: value for key, value in entry.items() if key != "fault"}
+        make = FAULTS.get(str(entry["fault"]))
+        if make is not None:
+            yield make(**parameters)
+
+
+# As gpucheck.simulator.faults names them -> what the ranks do.
+FAULTS: dict[str, Callable[..., Fault]] = {
+    "rank-hang": lambda rank, step: Fault(kind="hang", rank=rank, phase="backward", step=step),
+    "rank-dies": lambda rank, step: Fault(kind="die", rank=rank, phase="allreduce", step=step),
+    "allreduce-bitflip": lambda rank, step: Fault(kind="flip-bit", rank=rank, step=step),
+    "slow-rank": lambda rank, factor: Fault(kind="slow", rank=rank, factor=factor),
+}
+
+
+def with_fault(options: SmokeOptions) -> SmokeOptions:
+    """The options with the simulated machine's fault, if it has one; a hang is then not waited for as long."""
+    fault = simulated_fault()
+    return options if fault is None else replace(options, fault=fault, stall_s=SIMULATED_STALL_S)

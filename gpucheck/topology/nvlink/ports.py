@@ -1,0 +1,92 @@
+"""Which NVLink ports of a GPU are up, and which its model should have."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from gpucheck.knowledge import GpuModel, find_gpu, gpu_by_pci_id
+from gpucheck.model.finding import Finding
+from gpucheck.model.finding.about import About
+from gpucheck.model.host.hardware import Gpu
+from gpucheck.model.host.readings import NvmlReading
+
+CHECK = "nvlink"
+STATE_CALL = "nvmlDeviceGetNvLinkState"
+PAST = (2, 3)  # NVML: invalid argument, not supported: there is no such link
+FIX = (
+    "dmesg | grep -e knvlink -e Xid\n"
+    "Reset the GPU, together with the others of its NVSwitch board: nvidia-smi --gpu-reset\n"
+    "If it stays: reseat the bridge or baseboard, then reboot."
+)
+
+
+class Ports(NamedTuple):
+    """up: active ports. down, asleep: numbers of ports that are not. wanted: by the model, None where not known."""
+
+    gpu: Gpu
+    model: GpuModel | None
+    up: int
+    down: tuple[int, ...]
+    asleep: tuple[int, ...]
+    wanted: int | None
+
+    @property
+    def bridged(self) -> bool:
+        """Whether the model has its links only through a bridge, which a host need not have."""
+        return bool(self.model and self.model.nvlink and self.model.nvlink.bridge)
+
+    @property
+    def evidence(self) -> tuple[str, ...]:
+        """Return the states as one line."""
+        asleep = f", asleep: {_numbers(self.asleep)}" if self.asleep else ""
+        counts = f"{self.up} of {len(self.gpu.nvlinks)} ports active, inactive: {_numbers(self.down) or 'none'}{asleep}"
+        return (f"{STATE_CALL}: {counts}",)
+
+    def about(self) -> About:
+        """Return what all findings about these ports share."""
+        return About(check=CHECK, subject=f"gpu:{self.gpu.pci_bus_id}", unit="NVLinks", evidence=self.evidence)
+
+
+def ports_of(gpu: Gpu, limit: int | None = None) -> Ports:
+    """Return the ports of a GPU. limit: how many links a driver option allows."""
+    model = gpu_by_pci_id(gpu.device_id) or find_gpu(gpu.name)
+    asleep = tuple(link.link for link in gpu.nvlinks if link.state == "asleep")
+    down = tuple(link.link for link in gpu.nvlinks if not link.active and link.link not in asleep)
+    wanted = model.nvlink.links if model and model.nvlink else 0 if model else None
+    if wanted is not None and limit:
+        wanted = min(wanted, limit)
+    return Ports(gpu, model, gpu.active_nvlinks, down, asleep, wanted)
+
+
+def inactive_finding(ports: Ports, *, certain: bool) -> Finding:
+    """Return FAIL for ports that are reported inactive, or that the model has and NVML does not list.
+
+    certain: not where a hypervisor may have taken the links away.
+    """
+    name = ports.model.name if ports.model else ports.gpu.name
+    listed = len(ports.gpu.nvlinks)
+    missing = ports.wanted is not None and listed < ports.wanted
+    if missing:
+        why = f"{name} has {ports.wanted} NVLinks, and NVML lists {listed}."
+    else:
+        plural = len(ports.down) != 1
+        why = f"NVLink{'s' * plural} {_numbers(ports.down)} {'are' if plural else 'is'} inactive on this {name}."
+    cause, sure = ("nvlink-missing", False) if missing else ("nvlink-down", certain)
+    return ports.about().fails(ports.up, ports.wanted, why, FIX, cause, "certain" if sure else "likely")
+
+
+def reduced_findings(reading: NvmlReading, virtual: str | None) -> Iterator[Finding]:
+    """Yield a finding for each GPU that has fewer NVLinks than its model, while it or another GPU has some.
+
+    A GPU without a readable link state is left to the check, which has the reason.
+    """
+    refused = {gap.subject.partition("/")[0] for gap in reading.gaps if gap.call == STATE_CALL and gap.code not in PAST}
+    every = [ports_of(gpu) for gpu in reading.gpus if f"link:{gpu.pci_bus_id}" not in refused]
+    linked = any(ports.up for ports in every)
+    for ports in every:
+        short = ports.wanted is not None and ports.up + len(ports.asleep) < ports.wanted
+        if short and linked and ports.gpu.nvlinks and (ports.up or not ports.bridged):
+            yield inactive_finding(ports, certain=virtual is None)
+
+
+def _numbers(links: Sequence[int]) -> str:
+    return ", ".join(map(str, links))

@@ -1,0 +1,1 @@
+"""PCIe: paths between functions, redirected traffic, CPU limits, network cards."""

@@ -1,0 +1,153 @@
+"""The wiring of a host from its PCI functions, and the links that a transfer between two functions uses."""
+
+from collections.abc import Iterable, Iterator
+from itertools import combinations
+from typing import Literal
+
+from msgspec.structs import replace
+
+from gpucheck.model.host.hardware import Gpu, Nic, PciDevice, PcieLink
+from gpucheck.model.host.wiring import NumaNode, NvLinkBundle, WiredFunction, Wiring
+from gpucheck.topology.expected import Hop
+from gpucheck.topology.nvlink import NvLinks
+from gpucheck.topology.pcie.cpu import Cpu
+
+BridgeKind = Literal["root-port", "switch-upstream", "switch-downstream", "bridge"]
+PORTS: tuple[BridgeKind, BridgeKind] = ("switch-downstream", "switch-upstream")
+
+
+def wire(gpus: tuple[Gpu, ...], nics: tuple[Nic, ...], devices: dict[str, PciDevice], cpu: Cpu | None) -> Wiring:
+    """devices: every known PCI function by bus id; a bridge that is not among them is drawn without its link."""
+    leaves = [_gpu(gpu, devices) for gpu in gpus]
+    cards: dict[str, WiredFunction] = {}
+    for nic in nics:
+        if nic.pci_bus_id and nic.pci_bus_id not in cards:
+            cards[nic.pci_bus_id] = _leaf(nic.label, "nic", nic.pci_bus_id, devices)
+    leaves += cards.values()
+    return Wiring(
+        nodes=tuple(_nodes(gpus, leaves, cpu)),
+        functions=(*_bridges(leaves, devices), *leaves),
+        nvlinks=tuple(_bundles(gpus, NvLinks(gpus, devices.values()))),
+    )
+
+
+def gpu_link(gpu: Gpu, devices: dict[str, PciDevice]) -> PcieLink:
+    """Return the link by NVML (device and slot together), by sysfs where NVML reports nothing."""
+    device = devices.get(gpu.pci_bus_id.lower())
+    link = device.link if device else PcieLink()
+    return PcieLink(
+        generation=gpu.pcie.generation or link.generation,
+        width=gpu.pcie.width or link.width,
+        max_generation=gpu.pcie.max_generation or link.max_generation,
+        max_width=gpu.pcie.max_width or link.max_width,
+    )
+
+
+def _gpu(gpu: Gpu, devices: dict[str, PciDevice]) -> WiredFunction:
+    leaf = _leaf(f"GPU{gpu.index}", "gpu", gpu.pci_bus_id, devices)
+    node = gpu.numa_node if gpu.numa_node is not None else leaf.numa_node
+    return replace(leaf, numa_node=node, link=gpu_link(gpu, devices))
+
+
+def _leaf(label: str, kind: Literal["gpu", "nic"], bus_id: str, devices: dict[str, PciDevice]) -> WiredFunction:
+    device = devices.get(bus_id.lower())
+    return WiredFunction(
+        bus_id=bus_id,
+        kind=kind,
+        label=label,
+        above=device.path[-1] if device and device.path else None,
+        root=device.root if device else "",
+        numa_node=device.numa_node if device else None,
+        link=device.link if device else PcieLink(),
+    )
+
+
+def _bridges(leaves: list[WiredFunction], devices: dict[str, PciDevice]) -> Iterator[WiredFunction]:
+    """Those above a leaf, each once and before what is below it."""
+    seen: set[str] = set()
+    for leaf in leaves:
+        device = devices.get(leaf.bus_id.lower())
+        for depth, bus_id in enumerate(device.path if device else ()):
+            if device is None or bus_id in seen:
+                continue
+            seen.add(bus_id)
+            bridge = devices.get(bus_id)
+            # Below the root port a chain alternates: into a switch, out of it.
+            kind: BridgeKind = "root-port" if depth == 0 else PORTS[depth % 2]
+            reported = bridge.kind if bridge and bridge.kind not in (None, "bridge") else None
+            yield WiredFunction(
+                bus_id=bus_id,
+                kind=reported or kind,
+                above=device.path[depth - 1] if depth else None,
+                root=device.root,
+                numa_node=bridge.numa_node if bridge and bridge.numa_node is not None else leaf.numa_node,
+                link=bridge.link if bridge else PcieLink(),
+            )
+
+
+def _nodes(gpus: tuple[Gpu, ...], leaves: list[WiredFunction], cpu: Cpu | None) -> Iterator[NumaNode]:
+    cpus: dict[int | None, str | None] = {}
+    for gpu, leaf in zip(gpus, leaves, strict=False):
+        cpus[leaf.numa_node] = cpus.get(leaf.numa_node) or gpu.cpu_affinity
+    for leaf in leaves:
+        cpus.setdefault(leaf.numa_node, None)
+    for node in sorted(cpus, key=lambda node: (node is None, node or 0)):
+        yield NumaNode(index=node, cpus=cpus[node], vendor=cpu.vendor if cpu else None)
+
+
+def _bundles(gpus: tuple[Gpu, ...], links: NvLinks) -> Iterator[NvLinkBundle]:
+    """Direct links once for both ends; links to switches once for each GPU and switch."""
+    for n, gpu in enumerate(gpus):
+        yield from (NvLinkBundle(a=f"GPU{gpu.index}", b=end, links=count) for end, count in links.switches(n).items())
+    for i, j in combinations(range(len(gpus)), 2):
+        direct = max(links.ends[i].direct[links.ends[j].bus_id], links.ends[j].direct[links.ends[i].bus_id])
+        if direct:
+            yield NvLinkBundle(a=f"GPU{gpus[i].index}", b=f"GPU{gpus[j].index}", links=direct)
+
+
+class Paths:
+    """Which PCIe links lie between two functions of a wiring, by label."""
+
+    def __init__(self, wiring: Wiring) -> None:
+        self.functions = {function.bus_id: function for function in wiring.functions}
+        self.chains = {f.label: tuple(self._chain(f)) for f in wiring.functions if f.label}
+
+    def _chain(self, function: WiredFunction) -> Iterable[WiredFunction]:
+        """From the CPU down to the function."""
+        up = [function]
+        while (above := self.functions.get(up[-1].above or "")) is not None and above not in up:
+            up.append(above)
+        return reversed(up)
+
+    def between(self, a: str, b: str) -> tuple[Hop, ...]:
+        """Every link that could be read on the way; the functions' own even where it could not. Both labels must be
+        known, else nothing is."""
+        one, other = self.chains.get(a, ()), self.chains.get(b, ())
+        if not one or not other:
+            return ()
+        shared = 0
+        while shared < min(len(one), len(other)) and one[shared] is other[shared]:
+            shared += 1
+        own = (one[-1], other[-1])
+        bridges = (*one[shared:-1], *other[shared:-1])
+        return tuple(Hop(f.bus_id, f.link) for f in own) + tuple(
+            Hop(f.bus_id, f.link) for f in bridges if f.link.max_generation and f.link.max_width
+        )
+
+    def reduced(self, a: str, b: str) -> tuple[str, ...]:
+        """Bus ids of the links on the way that run below what their ends allow."""
+        ids = {hop.bus_id for hop in self.between(a, b)}
+        return tuple(bus_id for bus_id in sorted(ids) if is_reduced(self.functions[bus_id]))
+
+
+def is_reduced(function: WiredFunction) -> bool:
+    """Fewer lanes than both ends have. Of a switch a lower generation too: only a device's own link sleeps.
+
+    A port has the same link as the function below it, which is the one to name.
+    """
+    if function.kind not in ("gpu", "nic", "switch-upstream"):
+        return False
+    link = function.link
+    lanes = link.width is not None and link.max_width is not None and link.width < link.max_width
+    speed = link.generation is not None and link.max_generation is not None and link.generation < link.max_generation
+    return lanes or (speed and function.kind == "switch-upstream")
