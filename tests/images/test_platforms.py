@@ -76,7 +76,7 @@ def test_an_engine_of_another_architecture_is_refused(machine):
     machine("x86_64")
 
     with pytest.raises(
-        LabError, match=r"(?s)engine is linux/arm64 and this machine linux/amd64.*image context torch-cu132"
+        LabError, match=r"(?s)engine is linux/arm64 and this host linux/amd64.*image context torch-cu132"
     ):
         require_platform(Engine("arm64"), VERSIONS, "torch-cu132")
 
