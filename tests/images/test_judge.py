@@ -151,6 +151,17 @@ def test_another_framework_than_promised_fails(version):
             "not of the loaded kernel module's version",
         ),
         (
+            # A CDI specification sets "void" so that the runtime hook adds nothing: it hides no GPU.
+            replace(
+                ON_P100,
+                nvml=NvmlFailure(call="nvmlInit", code=18, name="LibRmVersionMismatch"),
+                environment={"NVIDIA_VISIBLE_DEVICES": "void"},
+            ),
+            Verdict.FAIL,
+            "driver-mismatch",
+            "not of the loaded kernel module's version",
+        ),
+        (
             replace(ON_P100, nvml=NvmlFailure(call="nvmlInit", code=999, name="Unknown")),
             Verdict.UNKNOWN,
             None,
