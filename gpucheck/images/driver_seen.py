@@ -162,7 +162,9 @@ def _unseen(values: Values, failure: NvmlFailure) -> Finding:
     host = f"the host has driver {values.driver.loaded_version}"
     if values.own.device in ("EPERM", "EACCES"):
         return _closed(values, evidence)
-    if visible is not None and visible.strip() in HIDDEN and values.driver.loaded_version:
+    # With device files the variable hides nothing: a CDI specification sets it to "void" itself.
+    hidden = visible is not None and visible.strip() in HIDDEN and values.own.device is None
+    if hidden and values.driver.loaded_version:
         return _finding(
             Verdict.UNKNOWN,
             f"no GPU: NVIDIA_VISIBLE_DEVICES={visible!r} hides them",

@@ -112,7 +112,7 @@ def _tensorflow(name: str, answer: StackSet, *, cpu: bool) -> Filled:
         )
     release = next(r for r in tables.tensorflow().releases if r.version == choice.version)
     minor = ".".join((release.cuda or "").split(".")[:2])
-    # One wheel for both: built with CUDA, it runs on the CPU if CUDA libraries are missing. On Arm it is CPU only.
+    # On x86-64 the wheels are two, tensorflow and tensorflow-cpu; on Arm tensorflow's own wheel is CPU only.
     return Filled(
         version=choice.version,
         build="cpu" if cpu else "cuda",
@@ -120,7 +120,7 @@ def _tensorflow(name: str, answer: StackSet, *, cpu: bool) -> Filled:
         python=choice.python,
         platforms=("linux/amd64", "linux/arm64") if cpu else ("linux/amd64",),
         locked=False,
-        built_for=minor,
+        built_for=None if cpu else minor,
         cuda=None if cpu else minor,
         driver_floor=None if cpu else release.min_driver,
         code=() if cpu else release.archs or (),

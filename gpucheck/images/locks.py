@@ -27,6 +27,10 @@ def requirements(row: Variant) -> list[str]:
     filled = row.filled
     extra = "[and-cuda]" if filled.build == "cuda" else ""
     local = "" if filled.index == "pypi" else f"+{filled.build}"
+    if row.framework == "tensorflow" and filled.build == "cpu":
+        # A third of the size on x86-64; on Arm this wheel does not exist and the other one is CPU only.
+        names = {"tensorflow-cpu": "==", "tensorflow": "!="}
+        return [f"{name}=={filled.version}; platform_machine {sign} 'x86_64'" for name, sign in names.items()]
     return [f"{row.framework}{extra}=={filled.version}{local}", *BESIDE[row.framework], *filled.constraints]
 
 

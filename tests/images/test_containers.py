@@ -148,7 +148,8 @@ def test_a_signal_reaches_the_program(image, shell):
         container.remove(force=True)
 
 
-def test_orphans_are_reaped(image):
+@pytest.mark.parametrize("first", [True, False], ids=["process-1", "below-another-init"])
+def test_orphans_are_reaped(image, first):
     code = (
         "import os, subprocess, time\n"
         "subprocess.run(['sh', '-c', 'sleep 0.2 &'])\n"
@@ -156,7 +157,14 @@ def test_orphans_are_reaped(image):
         "print(sum(open(f'/proc/{p}/stat').read().split()[2] == 'Z' for p in os.listdir('/proc') if p.isdigit()))"
     )
 
-    assert image.python(code).output.strip() == "0"
+    assert image.python(code, init=not first).output.strip() == "0"
+
+
+def test_a_login_shell_finds_the_environment(image):
+    """enroot starts one, and editors do: Debian's /etc/profile replaces the PATH of the image."""
+    answer = image.run("sh", "-l", "-c", "command -v python gpucheck")
+
+    assert answer.output.split() == ["/opt/venv/bin/python", "/opt/venv/bin/gpucheck"], answer.output
 
 
 def test_https_finds_its_certificates(image):

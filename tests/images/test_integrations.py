@@ -246,15 +246,11 @@ def test_the_devcontainer_runs_as_a_user_of_the_image():
     assert found["workspaceMount"].endswith(f"target={found['workspaceFolder']},type=bind")
 
 
-def test_the_job_passes_strict_policies():
-    """Pod Security "restricted" demands the profile; OpenShift refuses ids outside of a namespace's range."""
+def test_the_job_mounts_every_volume():
     _, job = yaml.safe_load_all((FOLDER / "job.yml").read_text())
     pod = job["spec"]["template"]["spec"]
 
-    assert pod["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
     for container in (*pod["initContainers"], *pod["containers"]):
-        assert container["securityContext"]["allowPrivilegeEscalation"] is False
-        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
         assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
 
 

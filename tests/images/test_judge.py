@@ -9,6 +9,7 @@ from gpucheck.images.judge import judge
 from gpucheck.images.page import served
 from gpucheck.images.probe import Library, SelfReport
 from gpucheck.images.versions import read_versions
+from gpucheck.knowledge import causes
 from gpucheck.model import (
     CRASHED,
     DEFECT,
@@ -18,6 +19,7 @@ from gpucheck.model import (
     DriverState,
     NvmlFailure,
     Verdict,
+    with_actions,
     worst,
 )
 from tests.images.inside import CPU, CPU_IMAGE, NO_LIBCUDA, ON_A_LAPTOP, ON_P100, OWN, PROMISE, WITHOUT_GPUS
@@ -151,6 +153,17 @@ def test_another_framework_than_promised_fails(version):
             "not of the loaded kernel module's version",
         ),
         (
+            # A CDI specification sets "void" so that the runtime hook adds nothing: it hides no GPU.
+            replace(
+                ON_P100,
+                nvml=NvmlFailure(call="nvmlInit", code=18, name="LibRmVersionMismatch"),
+                environment={"NVIDIA_VISIBLE_DEVICES": "void"},
+            ),
+            Verdict.FAIL,
+            "driver-mismatch",
+            "not of the loaded kernel module's version",
+        ),
+        (
             replace(ON_P100, nvml=NvmlFailure(call="nvmlInit", code=999, name="Unknown")),
             Verdict.UNKNOWN,
             None,
@@ -274,3 +287,11 @@ def test_a_cudnn_of_another_major_than_tensorflow_was_built_with_fails():
 def test_a_damaged_promise_is_not_known_and_outside_an_image_there_is_none():
     assert "manifest" in str(the_one(replace(ON_P100, promise="image.json: cut off"), Verdict.UNKNOWN).wanted)
     assert the_one(replace(ON_P100, promise=None), Verdict.SKIP)
+
+
+@pytest.mark.parametrize("values", [replace(CPU_IMAGE, nvml=reading(p100(0))), replace(ON_P100, shm_bytes=2**20)])
+def test_the_remedy_of_an_image_is_with_who_starts_it(values):
+    """Not with the support of the host's vendor, whom a finding without a known cause names otherwise."""
+    asked = [f for f in with_actions(found(values), causes()) if f.verdict is Verdict.WARN]
+
+    assert {(f.action, f.owner) for f in asked} == {("change-setting", "user")}

@@ -74,8 +74,8 @@ def test_it_runs_as_nobody_in_particular_below_tini(dockerfile):
     lines = instructions(dockerfile)
 
     assert [line for line in lines if line.startswith("USER ")] == ["USER 1000:1000"]
-    # -g: behind a shell the program gets the signal too.
-    assert 'ENTRYPOINT ["tini", "-g", "--"]' in lines
+    # -g: behind a shell the program gets the signal too. -s: it reaps orphans where it is not process 1.
+    assert 'ENTRYPOINT ["tini", "-s", "-g", "--"]' in lines
     assert not any(line.startswith("HEALTHCHECK") for line in lines)
 
 

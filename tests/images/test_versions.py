@@ -173,6 +173,8 @@ def test_a_lock_asks_for_the_build_and_leaves_the_framework_unconstrained():
 
     assert requirements(cpu) == [f"torch=={cpu.filled.version}+cpu", "numpy"]
     assert requirements(cuda)[0] == f"tensorflow[and-cuda]=={cuda.filled.version}"
+    # tensorflow's own wheel holds 700 MB of CUDA code that a CPU image never runs.
+    assert requirements(VERSIONS.variants["tensorflow-cpu"])[0].startswith("tensorflow-cpu==")
     assert not any(line.startswith("torch==") for line in constraints(ROOT, cpu))
 
 

@@ -17,6 +17,8 @@ from gpucheck.model import Host
 # Frameworks, and the wheels that bring cuDNN and NCCL for each CUDA major.
 FRAMEWORKS = ("torch", "tensorflow")
 FAMILIES = ("cu11", "cu12", "cu13")
+# PyPI has TensorFlow without its CUDA part as a package of another name.
+CPU_NAMES = {"tensorflow": "tensorflow-cpu"}
 LIBRARIES = tuple(f"nvidia-{name}-{family}" for name in ("cudnn", "nccl") for family in FAMILIES)
 FILES = {"torch": "torch/version.py", "tensorflow": "tensorflow/python/platform/build_info.py"}
 TORCH_CUDA = re.compile(r"^cuda\b[^=\n]*=\s*['\"]([\d.]+)['\"]", re.MULTILINE)
@@ -69,14 +71,15 @@ class Built(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_wheels(host: Host) -> tuple[tuple[Wheel, ...], dict[str, str]]:
     """The installed frameworks with their files, and the versions of the installed library wheels."""
-    versions = host.python_packages([*FRAMEWORKS, *LIBRARIES])
+    versions = host.python_packages([*FRAMEWORKS, *CPU_NAMES.values(), *LIBRARIES])
     folder = sysconfig.get_path("purelib")
     wheels = []
     for name in FRAMEWORKS:
-        version = versions.get(name)
+        package = name if versions.get(name) is not None else CPU_NAMES.get(name, name)
+        version = versions.get(package)
         if version is not None:
-            info = host.read_text(f"{folder}/{FILES[name]}")
-            metadata = host.read_text(f"{folder}/{name}-{version}.dist-info/METADATA")
+            info = host.read_text(f"{folder}/{FILES[name]}") or ("" if package != name else None)
+            metadata = host.read_text(f"{folder}/{package.replace('-', '_')}-{version}.dist-info/METADATA")
             wheels.append(Wheel(name=name, version=version, info=info, metadata=metadata))
     installed = {name: version for name in LIBRARIES if (version := versions.get(name)) is not None}
     return tuple(wheels), installed

@@ -3,7 +3,7 @@
 import sysconfig
 
 from gpucheck.checks.software import stack
-from gpucheck.checks.software._wheels import Imported
+from gpucheck.checks.software._wheels import Imported, read_wheels
 from gpucheck.model import DriverState, NvmlReading, Verdict
 from tests.fakes import FakeHost
 from tests.machines import LOADED, h100, on_bus, p100, reading
@@ -48,6 +48,14 @@ def test_a_cpu_build_asks_nothing_of_the_gpus():
     """Its version is compared with the plan; the rest does not apply."""
     assert wheel_findings({"torch": "2.14.1+cpu"}, p100(0)) == []
     assert wheel_findings({"torch": "2.14.1"}, p100(0), files={f"{SITE}/torch/version.py": "cuda = None\n"}) == []
+
+
+def test_tensorflow_without_its_cuda_part_has_another_name():
+    """tensorflow-cpu; the other wheel's tables say CUDA."""
+    wheels, _ = read_wheels(FakeHost(python_={"tensorflow-cpu": "2.21.0"}))
+
+    assert [(wheel.name, wheel.version) for wheel in wheels] == [("tensorflow", "2.21.0")]
+    assert wheel_findings({"tensorflow-cpu": "2.21.0"}, p100(0)) == []
 
 
 def test_the_newest_cudnn_left_pascal_behind():
