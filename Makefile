@@ -65,7 +65,7 @@ test: check test-programs ## both, then the embedded lab from nothing to the mer
 	@$(VENV)/bin/pytest -m lab
 
 test-labs: $(VENV)/.test bundle-tools ## labs of their own: air gap, tuning, bare metal, light hosts, faults, ansible-pull (root or sudo, and Docker)
-	@$(VENV)/bin/pytest -m more_labs tests/lab
+	@$(VENV)/bin/pytest -m more_labs tests/lab tests/release
 
 # With PYTHON=python3 on the command line: that Python and what is installed for it, without a network.
 OWN_PYTHON := $(filter command,$(origin PYTHON))
@@ -83,9 +83,9 @@ fuzz: $(VENV)/.test ## hostile input for every reader: SECONDS=60, SEED=number, 
 collection: $(VENV)/.provision ## build/gpucheck-provision-*.tar.gz: the roles and modules for your own playbooks
 	@PATH="$(abspath $(VENV))/bin:$$PATH" playbooks/collection/build build
 
-# MACHINE=x86_64: packages for that one. Every file has the date of the commit: the same commit gives the same bytes.
-release: $(VENV)/.provision ## build/release: wheel, sources, .deb, .rpm, collection, man pages, SBOM, checksums; KEY=... signs them with gpg
-	@$(VENV)/bin/python -m release build/release $(if $(KEY),--key $(KEY)) $(if $(MACHINE),--machine $(MACHINE))
+# MACHINE=x86_64: packages for that one. URL=https://...: of the repository, for links on a package index. Every file has the date of the commit: the same commit gives the same bytes.
+release: $(VENV)/.release ## build/release: wheels, sources, .deb, .rpm, collection, man pages, SBOM, checksums; KEY=... signs them with gpg
+	@$(VENV)/bin/python -m release build/release $(if $(KEY),--key $(KEY)) $(if $(URL),--url $(URL)) $(if $(MACHINE),--machine $(MACHINE))
 
 images: $(VENV)/.provision ## build the container images (IMAGE=torch-cpu for one)
 	@$(VENV)/bin/gpucheck image build $(IMAGE)
@@ -142,10 +142,11 @@ requirements.lock: pyproject.toml constraints.txt | $(VENV)/.provision
 
 # A stamp for each set of extras: nothing is installed twice, and a change of the pins installs again.
 $(VENV)/.provision: EXTRAS := provision
+$(VENV)/.release: EXTRAS := provision,release
 $(VENV)/.test: EXTRAS := provision,torch,dev
 # gpustat is published as source only, and builds with setuptools-scm.
 $(VENV)/.test: BUILD_TOOLS := setuptools-scm
-$(VENV)/.provision $(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/python
+$(VENV)/.provision $(VENV)/.release $(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "gpucheck: installing its Python packages ($(EXTRAS)) into $(VENV), at the versions of constraints.txt" >&2
 	@$(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt setuptools $(BUILD_TOOLS)
 	@$(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[$(EXTRAS)]'

@@ -8,12 +8,16 @@ import tarfile
 import tempfile
 from pathlib import Path
 
+from gpucheck import __version__
 from release import deb, rpm, source
 from release.archives import sha256, tar_gz
 from release.collection import collection
+from release.libraries import libraries
 from release.man import texts
+from release.platform_wheel import platform_wheel
 from release.problem import ReleaseError, run
 from release.python import sdist, wheel
+from release.readme import make_portable
 from release.sbom import sbom
 from release.tree import fill
 from release.vendored import PYTHONS, wheels
@@ -27,8 +31,11 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m release", description=__doc__)
     parser.add_argument("folder", type=Path, metavar="DIR", help="replaced if it exists")
     parser.add_argument("--key", default="", help="of your gpg keyring: sign the checksums and the collection")
-    parser.add_argument("--machine", action="append", choices=sorted(deb.ARCHITECTURES), help="default: all")
-    parser.add_argument("--python", action="append", choices=PYTHONS, help="in the packages; default: all")
+    parser.add_argument("--url", default="", help="of the repository, for links of the README and the metadata")
+    parser.add_argument(
+        "--machine", action="append", choices=sorted(deb.ARCHITECTURES), help="of the packages; default: all"
+    )
+    parser.add_argument("--python", action="append", choices=PYTHONS, help="of the packages; default: all")
     parser.add_argument("--no-packages", action="store_true", help="no .deb and no .rpm, and so no download")
     return parser.parse_args()
 
@@ -47,6 +54,8 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="gpucheck-release-") as temporary:
             build(asked, Path(temporary), folder, date)
         sign(folder, asked.key)
+        if not asked.url:
+            _say("the README on a package index has no links. Add them with URL=https://... of the repository.")
     except ReleaseError as error:
         _say(f"no release: {error}")
         return 1
@@ -60,7 +69,9 @@ def build(asked: argparse.Namespace, scratch: Path, folder: Path, date: int) -> 
     copies = {name: scratch / name for name in ("for-wheel", "clean")}
     for place in copies.values():
         source.copy(TOP, names, place)  # building a wheel leaves files in its sources
+    make_portable(copies["for-wheel"], asked.url, __version__)
     own = wheel(copies["for-wheel"], folder, date)
+    wheels_of = {one: platform_wheel(own, one, libraries(one, scratch), folder, date) for one in deb.ARCHITECTURES}
     sdist(copies["clean"], names, own, folder, date)
     collection(copies["clean"], folder, date)
     shutil.copyfile(copies["clean"] / LOCK, folder / LOCK)
@@ -70,25 +81,32 @@ def build(asked: argparse.Namespace, scratch: Path, folder: Path, date: int) -> 
     (folder / f"gpucheck-cluster-{version}-man-and-completion.tar.gz").write_bytes(tar_gz(entries, date))
     used: list[Path] = []
     if not asked.no_packages:
-        used = packages(asked, own, pages, scratch, folder, date)
+        used = packages(asked, wheels_of, pages, scratch, folder, date)
         (folder / f"gpucheck-cluster-{version}.cdx.json").write_bytes(sbom(own, used, date))
 
 
 def packages(
-    asked: argparse.Namespace, own: Path, pages: dict[str, bytes], scratch: Path, folder: Path, date: int
+    asked: argparse.Namespace,
+    wheels_of: dict[str, Path],
+    pages: dict[str, bytes],
+    scratch: Path,
+    folder: Path,
+    date: int,
 ) -> list[Path]:
-    """Write the .deb and the .rpm of each machine; the wheels in them."""
-    version, pythons = own.name.split("-")[1], sorted(asked.python or PYTHONS, key=PYTHONS.index)
+    """Write the .deb and the .rpm of each machine; return the wheels in them. wheels_of: gpucheck's own, by machine."""
+    pythons = sorted(asked.python or PYTHONS, key=PYTHONS.index)
     lock = (TOP / LOCK).read_text(encoding="utf-8")
     used: dict[str, Path] = {}
     if not rpm.available():
         _say(rpm.MISSING)
-    for machine in asked.machine or sorted(deb.ARCHITECTURES):
+    for machine in asked.machine or sorted(wheels_of):
+        own = wheels_of[machine]
+        version = own.name.split("-")[1]
         root, store = scratch / f"root-{machine}", scratch / f"wheels-{machine}"
         store.mkdir()
-        chosen = {python: wheels(own, lock, python, machine, store) for python in pythons}
-        used |= {path.name: path for found in chosen.values() for path in found}
-        fill(root, chosen, pages, date)
+        needed = {python: wheels(own, lock, python, machine, store) for python in pythons}
+        used |= {path.name: path for found in needed.values() for path in found if path != own}
+        fill(root, needed, pages, date)
         deb.deb(root, version, machine, folder, date)
         if rpm.available():
             rpm.rpm(root, version, machine, pythons, folder, date)

@@ -20,13 +20,12 @@ Maintainer: the gpucheck authors <noreply@localhost>
 Installed-Size: {size_kib(root)}
 Depends: python3 (>= 3.10), libc6 (>= 2.28)
 Recommends: pciutils, kmod
-Suggests: gcc, libc6-dev
 Section: admin
 Priority: optional
 Description: check that GPU hosts are ready for multi-GPU training
  gpucheck checks GPUs, links, driver and software stack of a host, measures
- copies between GPUs and trains on two of them. A C compiler is needed for
- simulated machines only (gpucheck verify --simulate).
+ copies between GPUs and trains on two of them. Simulated machines show what it
+ does without a GPU (gpucheck verify --simulate).
 """
     files = [path for path in sorted(root.rglob("*")) if path.is_file() and not path.is_symlink()]
     sums = "".join(

@@ -28,6 +28,8 @@ def texts(cli: click.Command, version: str, date: int) -> dict[str, bytes]:
 
 def completion(cli: click.Command, shell: str) -> str:
     """What a shell reads to complete the words of a command line."""
+    import gpucheck.cli._shells  # noqa: F401 - the scripts of bash, zsh and fish
+
     kind = get_completion_class(shell)
     if kind is None:
         raise ReleaseError(f"click has no completion for {shell}")

@@ -31,7 +31,7 @@ Recommends: kmod
 
 %description
 gpucheck checks GPUs, links, driver and software stack of a host, measures copies
-between GPUs and trains on two of them. A C compiler is needed for simulated machines only (gpucheck verify --simulate).
+between GPUs and trains on two of them. Simulated machines show what it does without a GPU (gpucheck verify --simulate).
 
 %install
 cp -a {root}/. %{{buildroot}}/

@@ -19,10 +19,9 @@ def sbom(own: Path, wheels: Iterable[Path], date: int) -> bytes:
     """own: gpucheck's wheel. wheels: what it needs, for any Python and machine."""
     rows: dict[str, dict[str, Any]] = {}
     for wheel in sorted(wheels, key=lambda path: path.name):
-        if wheel != own:
-            row = rows.setdefault(_purl(wheel), _component(wheel, "library"))
-            row["hashes"].append({"alg": "SHA-256", "content": sha256(wheel)})
-            row["properties"].append({"name": "gpucheck:wheel", "value": wheel.name})
+        row = rows.setdefault(_purl(wheel), _component(wheel, "library"))
+        row["hashes"].append({"alg": "SHA-256", "content": sha256(wheel)})
+        row["properties"].append({"name": "gpucheck:wheel", "value": wheel.name})
     main = _component(own, "application")
     main["hashes"].append({"alg": "SHA-256", "content": sha256(own)})
     components = [rows[key] for key in sorted(rows)]

@@ -40,8 +40,7 @@ BEFORE_REMOVAL = FORGET.format(home=HOME)
 def fill(root: Path, wheels: Mapping[str, list[Path]], texts: Mapping[str, bytes], date: int) -> None:
     """Write the tree below root. wheels: by version of Python. texts: man pages and completions, by their path."""
     home = root / HOME
-    everywhere = set.intersection(*({path.name for path in found} for found in wheels.values()))
-    pure = {name for name in everywhere if name.endswith("-none-any.whl")}
+    shared = set.intersection(*({path.name for path in found} for found in wheels.values()))
     unpacked: set[str] = set()
     for python, found in wheels.items():
         environment = home / f"python{python}"
@@ -54,7 +53,7 @@ def fill(root: Path, wheels: Mapping[str, list[Path]], texts: Mapping[str, bytes
         )
         (site / "common.pth").write_text("../../../../common\n")
         for wheel in found:
-            if wheel.name not in pure:
+            if wheel.name not in shared:
                 unpack(wheel, site)
             elif wheel.name not in unpacked:
                 unpack(wheel, home / "common")

@@ -1,42 +1,59 @@
-"""The system's C compiler, and the cache of what it compiled for the simulator."""
+"""The simulator's libraries: contained in this installation, or compiled by the system's C compiler and cached."""
 
+import hashlib
 import os
 import shutil
 import subprocess
-import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from gpucheck.simulator.cache import publish, use
 from gpucheck.simulator.cache_place import cache_folder
 
-# Where an environment that has no compiler brings compiled libraries along (our container images do).
-SHIPPED = "share/gpucheck/libraries"
-FLAGS = (
-    *("-std=gnu11", "-O2", "-shared", "-fPIC", "-pthread"),
-    *("-Wall", "-Wextra", "-Wpedantic", "-Werror"),
-)
+# <key>/<library>, in wheels for a platform and in our container images: no compiler is needed there.
+SHIPPED = Path(__file__).parent / "libraries"
+FLAGS = ("-std=gnu11", "-O2", "-shared", "-fPIC", "-pthread")
+WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Werror")
 
 
-def compile_sources(what: str, output: Path, flags: Iterable[str], sources: Iterable[Path], needs: str = "") -> Path:
+def compile_sources(
+    what: str,
+    output: Path,
+    flags: Iterable[str],
+    sources: Iterable[Path],
+    needs: str = "",
+    compiler: Sequence[str] = (),
+) -> Path:
     """Compile a shared library into ``output`` and return it. what: its name in messages. needs: libraries, ``-l...``.
 
+    compiler: its command and options, by default ``cc`` with warnings as errors.
     Raises OSError, with the whole message in args[0], when there is no compiler or it refuses the source.
     """
-    compiler = shutil.which("cc")
-    if compiler is None:
-        raise OSError(
-            f"the simulator needs a C compiler to build its {what} library, and there is no `cc` on PATH. "
-            "Install one: apt install gcc libc6-dev, or: dnf install gcc glibc-devel"
-        )
-    command = [compiler, *flags, "-o", str(output), *map(str, sources), *needs.split()]
+    if not compiler:
+        found = shutil.which("cc")
+        if found is None:
+            raise OSError(
+                f"the simulator needs a C compiler to build its {what} library, and there is no `cc` on PATH. "
+                "Install one: apt install gcc libc6-dev, or: dnf install gcc glibc-devel. "
+                "The wheels and packages for Linux on x86_64 and aarch64 contain the library"
+            )
+        compiler = (found, *WARNINGS)
+    command = [*compiler, *FLAGS, *flags, "-o", str(output), *map(str, sources), *needs.split()]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise OSError(
-            f"{compiler} could not compile the simulated {what} library: {done.stderr.strip()[-1000:]}\n"
+            f"{compiler[0]} could not compile the simulated {what} library: {done.stderr.strip()[-1000:]}\n"
             "Install the C headers too: apt install libc6-dev, or: dnf install glibc-devel"
         )
     return output
+
+
+def source_key(parts: Iterable[str], sources: Iterable[Path]) -> str:
+    """Return what identifies the library that is compiled from these sources. parts: all else that it depends on."""
+    digest = hashlib.sha256(" ".join((*FLAGS, *parts)).encode())
+    for source in sources:
+        digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    return digest.hexdigest()[:24]
 
 
 def compiled(key: str, name: str, build: Callable[[Path], object]) -> Path:
@@ -44,7 +61,7 @@ def compiled(key: str, name: str, build: Callable[[Path], object]) -> Path:
 
     Raises OSError as ``build`` does.
     """
-    shipped = Path(sys.prefix, SHIPPED, key, name)
+    shipped = SHIPPED / key / name
     if shipped.exists():
         return shipped
     folder = cache_folder("libraries") / key

@@ -90,12 +90,12 @@ def test_an_error_is_no_completion(monkeypatch):
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 def test_bash_completes(tmp_path):
-    """The documented line, in a real shell."""
+    """The documented line; tests/release/test_shells.py types into real shells."""
     (tmp_path / "gpucheck").write_text(f'#!/bin/sh\nexec {sys.executable} -m gpucheck "$@"\n')
     (tmp_path / "gpucheck").chmod(0o755)
     script = """
     eval "$(_GPUCHECK_COMPLETE=bash_source gpucheck)"
-    COMP_WORDS=(gpucheck verify --simulate hgx-h2) COMP_CWORD=3
+    COMP_LINE="gpucheck verify --simulate hgx-h2" COMP_POINT=33
     _gpucheck_completion gpucheck
     echo "${COMPREPLY[@]}"
     """

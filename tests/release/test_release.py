@@ -1,65 +1,32 @@
 """Two builds of one state of the sources are equal, and what they hold runs without a compiler and without root."""
 
+import base64
 import hashlib
 import io
 import json
-import os
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.metadata import Metadata
 
 from release import source
-from release.vendored import this_python
+from release.libraries import releases
+from release.python import metadata_text
+from tests.release.conftest import MACHINE, PYTHON, TOP, URL, only, own
 
-TOP = Path(__file__).parents[2]
-PYTHON = this_python()
-DATE = "1800000000"
 pytestmark = pytest.mark.slow
-MACHINE = os.uname().machine
 
 
-@pytest.fixture(scope="module")
-def twice(tmp_path_factory):
-    """Two releases of the same files, made in different directories, time zones, languages and umasks."""
-    folders = []
-    for name, umask, surroundings in (
-        ("one", 0o022, {"TZ": "UTC", "LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "1"}),
-        ("another-place", 0o077, {"TZ": "Asia/Tokyo", "LC_ALL": "C", "PYTHONHASHSEED": "2"}),
-    ):
-        top = tmp_path_factory.mktemp(name)
-        source.copy(TOP, source.tracked(TOP), top / "checkout")
-        words = [sys.executable, "-m", "release", top / "out", "--machine", MACHINE, "--python", PYTHON]
-        done = subprocess.run(
-            words,
-            cwd=top / "checkout",
-            env={**os.environ, **surroundings, "SOURCE_DATE_EPOCH": DATE},
-            capture_output=True,
-            text=True,
-            check=False,
-            umask=umask,
-            timeout=350,
-        )
-        assert done.returncode == 0, done.stderr
-        folders.append(top / "out")
-    return folders
-
-
-@pytest.fixture(scope="module")
-def release(twice):
-    return twice[0]
-
-
-def only(folder: Path, pattern: str) -> Path:
-    (found,) = folder.glob(pattern)
-    return found
-
-
-def test_two_builds_are_equal(twice):
-    one, other = ({p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(f.iterdir())} for f in twice)
+def test_two_builds_are_equal(release, again):
+    one, other = (
+        {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(f.iterdir())} for f in (release, again)
+    )
 
     assert one == other
     kinds = {"whl", "gz", "deb", "json", "lock", *(("rpm",) if shutil.which("rpmbuild") else ())}
@@ -96,10 +63,15 @@ def runs(command: Path, environment: dict[str, str]) -> None:
     assert (report["schema"], report["versions"]["gpucheck"]) == ("gpucheck.report/1", "0.1.0")
     assert not [row for row in report["findings"] if "broke" in (row["why"] or "")]
 
-    words = [command, "topo", "--simulate", "p100-pcie-x2"]
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (3, "")
-    assert "needs a C compiler" in done.stderr
+    # NVML of two releases, and the CUDA driver library.
+    for words in (
+        [command, "verify", "--simulate", "p100-pcie-x2", "--level", "quick"],
+        [command, "topo", "--simulate", "p100-pcie-x2", "--fault", "nvml-release:branch=450"],
+        [command, "bandwidth", "--simulate", "p100-pcie-x2", "--level", "quick"],
+    ):
+        done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode in (0, 1), done.stdout + done.stderr
+        assert "SIMULATED" in done.stdout + done.stderr
 
 
 def test_the_wheel_runs_in_an_empty_environment(release, tmp_path, no_compiler):
@@ -107,9 +79,80 @@ def test_the_wheel_runs_in_an_empty_environment(release, tmp_path, no_compiler):
     subprocess.run([*uv, "venv", "--quiet", "--python", sys.executable, tmp_path / "venv"], check=True)
     install = ["pip", "install", "--quiet", "--python", tmp_path / "venv/bin/python", "--only-binary", ":all:"]
     limits = ["--constraint", TOP / "constraints.txt"]
-    subprocess.run([*uv, *install, *limits, only(release, "*.whl")], check=True, capture_output=True)
+    subprocess.run([*uv, *install, *limits, own(release)], check=True, capture_output=True)
 
     runs(tmp_path / "venv/bin/gpucheck", no_compiler)
+
+
+@pytest.fixture(scope="module", params=["x86_64", "aarch64"])
+def libraries(request, release, tmp_path_factory):
+    """(machine, libraries of its wheel as files)."""
+    folder = tmp_path_factory.mktemp(request.param)
+    with zipfile.ZipFile(own(release, request.param)) as archive:
+        found = [Path(archive.extract(name, folder)) for name in archive.namelist() if name.endswith(".so")]
+    return request.param, found
+
+
+def test_a_wheel_has_every_library_for_its_machine(libraries):
+    machine, files = libraries
+    kinds = {"x86_64": "Advanced Micro Devices X86-64", "aarch64": "AArch64"}
+
+    assert sorted({file.name for file in files}) == ["libcuda.so", "libnvidia-ml.so"]
+    assert len(files) == 1 + len(list(releases()))
+    for file in files:
+        header = subprocess.run(["readelf", "-h", file], capture_output=True, text=True, check=True).stdout
+        assert re.search(rf"Machine: +{kinds[machine]}", header)
+
+
+def test_the_libraries_run_with_the_c_library_that_the_tag_of_the_wheel_names(libraries):
+    """manylinux_2_28: every symbol is one of glibc 2.28 or older, and no other library is needed."""
+    for file in libraries[1]:
+        words = ["readelf", "--wide", "--version-info", "--dynamic", file]
+        told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        versions = {tuple(map(int, found.split("."))) for found in re.findall(r"\bGLIBC_([\d.]+)", told)}
+        needed = set(re.findall(r"\(NEEDED\).*\[(.*?)\]", told))
+
+        assert versions
+        assert max(versions) <= (2, 28)
+        assert needed <= {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "ld-linux-aarch64.so.1"}
+        assert str(TOP).encode() not in file.read_bytes()
+
+
+def test_a_library_of_the_wheel_exports_what_the_compiled_one_does(release, tmp_path):
+    """The key of the folder says that its library is of these sources; here it is also of this release of NVML."""
+    from gpucheck.simulator.nvml.exports import OWN, exports
+    from gpucheck.simulator.nvml.library import nvml_key
+
+    for branch in ("340", "450", "580"):
+        name = f"gpucheck/simulator/libraries/{nvml_key(MACHINE, exports(branch))}/libnvidia-ml.so"
+        with zipfile.ZipFile(own(release)) as archive:
+            file = Path(archive.extract(name, tmp_path))
+        listed = subprocess.run(["nm", "-D", "--defined-only", file], capture_output=True, text=True, check=True).stdout
+
+        assert {line.split()[-1] for line in listed.splitlines()} == {OWN, *(one.name for one in exports(branch))}
+
+
+def test_the_record_of_a_wheel_lists_what_it_contains(release):
+    with zipfile.ZipFile(own(release)) as archive:
+        (record,) = (name for name in archive.namelist() if name.endswith(".dist-info/RECORD"))
+        rows = [line.rsplit(",", 2) for line in archive.read(record).decode().splitlines()]
+        assert sorted(row[0] for row in rows) == sorted(archive.namelist())
+        for name, digest, size in rows:
+            content = archive.read(name)
+            made = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
+            assert name == record or (digest, size) == (f"sha256={made}", str(len(content)))
+
+
+def test_the_metadata_is_what_a_package_index_accepts(release):
+    told = Metadata.from_email(metadata_text(own(release)))
+
+    assert (told.name, str(told.version), told.license_expression) == ("gpucheck-cluster", "0.1.0", "Apache-2.0")
+    assert {"Repository", "Issues", "Documentation", "Changelog"} == set(told.project_urls or {})
+    assert told.keywords
+    assert told.classifiers
+    targets = re.findall(r"\]\(([^)]+)\)|src=\"([^\"]+)", told.description or "")
+    assert len(targets) > 20
+    assert all("".join(target).startswith(f"{URL}/") for target in targets)
 
 
 def unpacked(deb: Path, folder: Path) -> Path:

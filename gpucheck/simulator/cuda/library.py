@@ -1,14 +1,15 @@
-"""Compile the simulated CUDA driver library with the system's C compiler."""
+"""Compile the simulated CUDA driver library."""
 
-import hashlib
 import platform
+from collections.abc import Sequence
 from pathlib import Path
 
-from gpucheck.simulator.compiler import FLAGS, compile_sources, compiled, install
+from gpucheck.simulator.compiler import compile_sources, compiled, install, source_key
 
 SOURCES = Path(__file__).parent
 TABLE = SOURCES.parent / "nvml" / "table.c"  # both libraries read the same kind of file
 SONAME = "libcuda.so.1"
+LIBRARY = "libcuda.so"
 
 
 def build_cuda_library(directory: Path, version: str) -> Path:
@@ -22,10 +23,10 @@ def build_cuda_library(directory: Path, version: str) -> Path:
     return install(_compiled(), directory, "libcuda.so", version)
 
 
-def compile_cuda_library(folder: Path, flags: tuple[str, ...] = ()) -> Path:
+def compile_cuda_library(folder: Path, flags: Sequence[str] = (), compiler: Sequence[str] = ()) -> Path:
     """Compile ``libcuda.so`` into ``folder``, with additional compiler ``flags``. Raises OSError as above."""
-    own = (*FLAGS, "-fvisibility=hidden", f"-Wl,-soname,{SONAME}", *flags)
-    return compile_sources("CUDA driver", folder / "libcuda.so", own, cuda_sources(), "-lm -ldl")
+    own = ("-fvisibility=hidden", f"-Wl,-soname,{SONAME}", *flags)
+    return compile_sources("CUDA driver", folder / LIBRARY, own, cuda_sources(), "-lm -ldl", compiler)
 
 
 def cuda_sources() -> list[Path]:
@@ -33,9 +34,11 @@ def cuda_sources() -> list[Path]:
     return [*sorted(SOURCES.glob("*.c")), TABLE]
 
 
-def _compiled() -> Path:
-    digest = hashlib.sha256(" ".join((*FLAGS, SONAME, platform.machine())).encode())
+def cuda_key(machine: str) -> str:
+    """Return the key of the library for a machine (x86_64)."""
     headers = (*SOURCES.glob("*.h"), TABLE.parent / "simulator.h")
-    for source in (*cuda_sources(), *sorted(headers)):
-        digest.update(source.name.encode() + b"\0" + source.read_bytes())
-    return compiled(digest.hexdigest()[:24], "libcuda.so", compile_cuda_library)
+    return source_key((SONAME, machine), (*cuda_sources(), *sorted(headers)))
+
+
+def _compiled() -> Path:
+    return compiled(cuda_key(platform.machine()), LIBRARY, compile_cuda_library)

@@ -1,16 +1,15 @@
-"""Compile the simulated NVML library with the system's C compiler."""
+"""Compile the simulated NVML library."""
 
-import hashlib
 import platform
+from collections.abc import Sequence
 from pathlib import Path
 
-from gpucheck.simulator.compiler import FLAGS, SHIPPED, compile_sources, compiled, install
+from gpucheck.simulator.compiler import compile_sources, compiled, install, source_key
 from gpucheck.simulator.nvml.exports import Export, exports, unsimulated_rows, version_script
-
-__all__ = ["SHIPPED", "SONAME", "SOURCES", "build_library", "compile_library"]
 
 SOURCES = Path(__file__).parent
 SONAME = "libnvidia-ml.so.1"
+LIBRARY = "libnvidia-ml.so"
 
 
 def build_library(directory: Path, version: str, release: str | None = None) -> Path:
@@ -28,7 +27,9 @@ def build_library(directory: Path, version: str, release: str | None = None) -> 
     return install(_compiled(chosen), directory, "libnvidia-ml.so", version)
 
 
-def compile_library(folder: Path, chosen: tuple[Export, ...], flags: tuple[str, ...] = ()) -> Path:
+def compile_library(
+    folder: Path, chosen: tuple[Export, ...], flags: Sequence[str] = (), compiler: Sequence[str] = ()
+) -> Path:
     """Compile ``libnvidia-ml.so`` with these exports into ``folder``, with additional compiler ``flags``.
 
     Raises OSError as ``build_library`` does.
@@ -36,18 +37,15 @@ def compile_library(folder: Path, chosen: tuple[Export, ...], flags: tuple[str, 
     (folder / "unsimulated.inc").write_text(unsimulated_rows(chosen), encoding="utf-8")
     script = folder / "exports.map"
     script.write_text(version_script(chosen), encoding="utf-8")
-    library = folder / "libnvidia-ml.so"
-    own = (*FLAGS, f"-Wl,-soname,{SONAME}", *flags, f"-I{folder}", f"-Wl,--version-script={script}")
-    return compile_sources("NVML", library, own, _sources())
+    own = (f"-Wl,-soname,{SONAME}", *flags, f"-I{folder}", f"-Wl,--version-script={script}")
+    return compile_sources("NVML", folder / LIBRARY, own, sorted(SOURCES.glob("*.c")), compiler=compiler)
 
 
-def _sources() -> list[Path]:
-    return sorted(SOURCES.glob("*.c"))
+def nvml_key(machine: str, chosen: tuple[Export, ...]) -> str:
+    """Return the key of the library with these exports for a machine (x86_64)."""
+    return source_key((SONAME, machine, str(chosen)), sorted(SOURCES.glob("*.[ch]")))
 
 
 def _compiled(chosen: tuple[Export, ...]) -> Path:
-    digest = hashlib.sha256(" ".join((*FLAGS, SONAME, platform.machine(), str(chosen))).encode())
-    for source in sorted(SOURCES.glob("*.[ch]")):
-        digest.update(source.name.encode() + b"\0" + source.read_bytes())
-    key = digest.hexdigest()[:24]
-    return compiled(key, "libnvidia-ml.so", lambda partial: compile_library(partial, chosen))
+    key = nvml_key(platform.machine(), chosen)
+    return compiled(key, LIBRARY, lambda partial: compile_library(partial, chosen))

@@ -131,14 +131,12 @@ def test_library_exports_its_functions_and_nothing_else(tmp_path):
 def test_an_environment_that_brings_the_library_needs_no_compiler(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     first = simulator.build_cuda_library(tmp_path / "first", "580.178.04")
-    shipped = tmp_path / "prefix" / compiler.SHIPPED
-    shipped.parent.mkdir(parents=True)
-    (tmp_path / "cache/gpucheck/libraries").rename(shipped)
+    (tmp_path / "cache/gpucheck/libraries").rename(tmp_path / "libraries")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(OSError, match=r"C compiler to build its CUDA driver library.*apt install gcc"):
         simulator.build_cuda_library(tmp_path / "second", "580.178.04")
 
-    monkeypatch.setattr(sys, "prefix", str(tmp_path / "prefix"))
+    monkeypatch.setattr(compiler, "SHIPPED", tmp_path / "libraries")
 
     assert simulator.build_cuda_library(tmp_path / "second", "580.178.04").read_bytes() == first.read_bytes()
 

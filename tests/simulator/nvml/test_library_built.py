@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gpucheck.simulator import compiler
 from gpucheck.simulator.nvml import library as builder
 from gpucheck.simulator.nvml.exports import exports
 
@@ -45,17 +46,15 @@ def test_library_has_no_memory_error(activate, tmp_path):
 
 
 def test_an_environment_that_brings_the_library_needs_no_compiler(tmp_path, monkeypatch):
-    """Container images do: what they ship under sys.prefix is of exactly this source, or it is not taken."""
+    """Platform wheels and container images do: what they contain is of exactly this source, or it is not used."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     builder.build_library(tmp_path / "first", "580.178.04")
-    shipped = tmp_path / "prefix" / builder.SHIPPED
-    shipped.parent.mkdir(parents=True)
-    (tmp_path / "cache/gpucheck/libraries").rename(shipped)
+    (tmp_path / "cache/gpucheck/libraries").rename(tmp_path / "libraries")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(OSError, match="C compiler"):
         builder.build_library(tmp_path / "second", "580.178.04")
 
-    monkeypatch.setattr(sys, "prefix", str(tmp_path / "prefix"))
+    monkeypatch.setattr(compiler, "SHIPPED", tmp_path / "libraries")
 
     built = builder.build_library(tmp_path / "second", "580.178.04")
     assert built.read_bytes() == (tmp_path / "first/libnvidia-ml.so.580.178.04").read_bytes()

@@ -1,0 +1,67 @@
+"""Two releases of the files as they are here, and the wheels that their wheel needs."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from release import source
+from release.vendored import this_python, wheels
+
+TOP = Path(__file__).parents[2]
+PYTHON = this_python()
+MACHINE = os.uname().machine
+DATE = "1800000000"
+URL = "https://example.org/owner/gpucheck"
+
+
+def only(folder: Path, pattern: str) -> Path:
+    (found,) = folder.glob(pattern)
+    return found
+
+
+def own(folder: Path, machine: str = MACHINE) -> Path:
+    """The wheel of a release for a machine."""
+    return only(folder, f"*_{machine}.whl")
+
+
+def built(top: Path, umask: int, surroundings: dict[str, str]) -> Path:
+    source.copy(TOP, source.tracked(TOP), top / "checkout")
+    words = [sys.executable, "-m", "release", top / "out", "--machine", MACHINE, "--python", PYTHON, "--url", URL]
+    environment = {**os.environ, **surroundings, "SOURCE_DATE_EPOCH": DATE}
+    done = subprocess.run(
+        words,
+        cwd=top / "checkout",
+        env=environment,
+        capture_output=True,
+        text=True,
+        umask=umask,
+        timeout=900,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return top / "out"
+
+
+@pytest.fixture(scope="session")
+def release(tmp_path_factory):
+    surroundings = {"TZ": "UTC", "LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "1"}
+    return built(tmp_path_factory.mktemp("one"), 0o022, surroundings)
+
+
+@pytest.fixture(scope="session")
+def again(tmp_path_factory):
+    """The same files in another directory, time zone, language and umask."""
+    surroundings = {"TZ": "Asia/Tokyo", "LC_ALL": "C", "PYTHONHASHSEED": "2"}
+    return built(tmp_path_factory.mktemp("another-place"), 0o077, surroundings)
+
+
+@pytest.fixture(scope="session")
+def dependencies(release, tmp_path_factory):
+    """A folder with the wheels that gpucheck needs, for an installation without a network."""
+    folder = tmp_path_factory.mktemp("wheels")
+    lock = (TOP / "requirements.lock").read_text()
+    wheels(own(release), lock, PYTHON, MACHINE, folder)
+    return folder
