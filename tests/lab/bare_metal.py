@@ -84,7 +84,8 @@ def wish(**values: Any) -> None:
         left_out = dict.fromkeys(("cuda", "cudnn", "nccl", "container_toolkit", "torch"), "none")
         base.write_text(yaml.safe_dump({**content, **left_out}))
     content = yaml.safe_load(base.read_text())
-    content["repositories"] |= values.pop("repositories", {})
+    own = values.get("repositories", {})
+    values["repositories"] = own if isinstance(own, str) else content["repositories"] | own
     path.write_text(yaml.safe_dump({**content, **values}))
 
 
@@ -128,6 +129,11 @@ def changes_nothing(reports: Path) -> None:
     assert again.status == 0, again.text
     assert {host: again.recap(host)["changed"] for host in HOSTS} == dict.fromkeys(HOSTS, 0)
     assert {host: boots(host) for host in HOSTS} == before
+
+
+def kernel(host: str) -> str:
+    """The release of the kernel that runs. SIMULATED."""
+    return on_host(host, "cat /run/gpucheck-simulator/root/proc/sys/kernel/osrelease")
 
 
 def boots(host: str) -> int:

@@ -126,6 +126,17 @@ LIST = {
 }
 
 
+def held(host: str) -> set[str]:
+    """What may not move by itself."""
+    words = {"lab-apt": ("apt-mark", "showhold"), "lab-dnf": ("cat", "/etc/dnf/plugins/versionlock.list")}
+    return set(on_host(host, *words[host]).split())
+
+
+def driver_versions(host: str) -> set[str]:
+    """The versions of the driver's packages."""
+    return {row.split()[1].split("-")[0] for row in installed(host) if re.match(r"(lib)?nvidia-(?!container)", row)}
+
+
 def provision_json(reports: Path) -> dict[str, Any]:
     """What the run did to each host."""
     answer: dict[str, Any] = json.loads((reports / "provision.json").read_text())

@@ -2,6 +2,7 @@
 
 import pytest
 
+from gpucheck.host.readers.kernels import SECURE_BOOT
 from tests.lab.stand_in_kernel import Host, ready
 
 
@@ -87,6 +88,10 @@ def bare_metal(host, *releases):
         (entries / f"lab-{release}.conf").write_text(ENTRY.format(release=release))
 
 
+def osrelease(host):
+    return (host.machine / "root/proc/sys/kernel/osrelease").read_text().strip()
+
+
 def arguments(host):
     return (host.machine / "root/proc/cmdline").read_text().split()
 
@@ -105,18 +110,27 @@ def test_the_kernels_arguments_are_those_of_its_own_boot_entry_at_the_next_boot(
     assert arguments(host)[1:] == ["root=/dev/x", "ro", "a=1"]
 
 
-def test_grubs_first_entry_of_the_running_kernel_gives_its_arguments(host):
+def test_grubs_first_entry_gives_the_kernel_and_its_arguments(host):
     bare_metal(host)
     (host.root / "boot/grub").mkdir()
     (host.root / "boot/grub/grub.cfg").write_text(
-        "\tlinux\t/boot/vmlinuz-9.9.9 root=/dev/y\n"
-        f"\tlinux\t/boot/vmlinuz-{host.kernel} root=/dev/sda1 ro  quiet iommu=pt\n"
-        f"\t\tlinux\t/boot/vmlinuz-{host.kernel} root=/dev/sda1 ro single\n"
+        "\tlinux\t/boot/vmlinuz-9.9.9 root=/dev/sda1 ro  quiet iommu=pt\n"
+        "\t\tlinux\t/boot/vmlinuz-9.9.9 root=/dev/sda1 ro single\n"
+        f"\t\tlinux\t/boot/vmlinuz-{host.kernel} root=/dev/y\n"
     )
 
     host.call("boot")
 
     assert arguments(host)[1:] == ["root=/dev/sda1", "ro", "quiet", "iommu=pt"]
+    assert osrelease(host) == "9.9.9"
+
+
+def test_the_newest_boot_entry_is_started(host):
+    bare_metal(host, "5.14.0-503.9.1.el9_5.x86_64", "5.14.0-503.19.1.el9_5.x86_64")
+
+    host.call("boot")
+
+    assert osrelease(host) == "5.14.0-503.19.1.el9_5.x86_64"
 
 
 def test_processors_of_bare_metal_do_not_say_that_they_are_a_hypervisors(host):
@@ -127,3 +141,48 @@ def test_processors_of_bare_metal_do_not_say_that_they_are_a_hypervisors(host):
     seen = (host.machine / "root/proc/cpuinfo").read_text()
     assert "flags" in seen
     assert "hypervisor" not in seen
+
+
+# Secure Boot
+
+VARIABLE = f"usr/share/gpucheck-lab/machine/root/{SECURE_BOOT}"
+
+
+@pytest.fixture
+def certificate(host):
+    """Secure Boot is on, and DKMS has a key of the site's."""
+    (host.root / VARIABLE).write_bytes(b"\6\0\0\0\1")
+    path = host.root / "etc/site/mok.der"
+    path.parent.mkdir()
+    path.write_text("certificate")
+    settings = host.root / "etc/dkms/framework.conf.d"
+    settings.mkdir(parents=True)
+    (settings / "site.conf").write_text("mok_certificate=/etc/site/mok.der\n")
+    ready(host)
+    return path
+
+
+def test_with_secure_boot_a_module_loads_once_its_key_is_enrolled_at_a_boot(host, certificate):
+    host.call("boot")
+    host.install("580.178.04", "proprietary")
+    assert "Key was rejected by service" in host.call("modprobe", "nvidia").stderr
+    assert "is not enrolled" in host.run("mokutil", "--test-key", str(certificate))
+
+    host.run("mokutil", "--import", str(certificate))
+    waiting = host.call("mokutil", "--test-key", str(certificate))
+    assert (waiting.returncode, "already in the enrollment request" in waiting.stdout) == (1, True)
+    assert host.loaded() is None
+
+    host.call("boot")
+    assert "is already enrolled" in host.call("mokutil", "--test-key", str(certificate)).stdout
+    assert host.loaded() == "580.178.04"
+
+
+def test_with_secure_boot_a_module_of_dkms_own_key_never_loads(host, certificate):
+    host.run("mokutil", "--import", str(certificate))
+    (host.root / "etc/dkms/framework.conf.d/site.conf").unlink()
+    host.call("boot")
+
+    host.install("580.178.04", "proprietary")
+
+    assert "Key was rejected by service" in host.call("modprobe", "nvidia").stderr

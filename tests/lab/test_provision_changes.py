@@ -19,7 +19,9 @@ from tests.lab.e2e import (
     LAB,
     container,
     docker,
+    driver_versions,
     finished,
+    held,
     installed,
     make,
     on_host,
@@ -68,17 +70,6 @@ def other_wish(before, own_spec):
 def told(before):
     """Container engines that the hosts were provisioned without."""
     engines.install()
-
-
-def held(host):
-    """What may not move by itself."""
-    words = {"lab-apt": ("apt-mark", "showhold"), "lab-dnf": ("cat", "/etc/dnf/plugins/versionlock.list")}
-    return set(on_host(host, *words[host]).split())
-
-
-def driver_versions(host):
-    """The versions of the driver's packages."""
-    return {row.split()[1].split("-")[0] for row in installed(host) if re.match(r"(lib)?nvidia-(?!container)", row)}
 
 
 def flavour(host):

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from tests.playbooks.modules import module, shared
+from tests.playbooks.modules import shared
 
 prebuilt, kernel_code, record_code = shared("prebuilt"), shared("kernel"), shared("record")
 plan_code = shared("host_plan")
-planned_packages = module("planned_packages")
+package_order = shared("package_order")
 
 RUNNING, NEWER = "5.15.0-179-generic", "5.15.0-181-generic"
 PATTERN = "linux-modules-nvidia-580-server-open-{kernel}"
@@ -110,7 +110,7 @@ def test_modules_move_in_the_transaction_of_the_driver(ubuntu):
     ubuntu.beside["packages"]["nvidia-dkms-580"] = "580.95.05-1"
     params = {"plan": ubuntu.plan, "components": ["driver"], "extra": [], "allow_changes": [], "files": []}
 
-    order = planned_packages.orders(
+    order = package_order.orders(
         {**params, "lock_timeout_s": 1}, ubuntu.compare(), ubuntu.beside["packages"], [MODULES, OBJECTS]
     )
 
@@ -122,7 +122,7 @@ def test_modules_stay_where_the_driver_does_not_move(ubuntu):
     ubuntu.facts["holds"].remove("nvidia-dkms-580")
     params = {"plan": ubuntu.plan, "components": ["driver"], "extra": [], "allow_changes": [], "files": []}
 
-    order = planned_packages.orders({**params, "lock_timeout_s": 1}, ubuntu.compare(), ubuntu.beside["packages"], [])
+    order = package_order.orders({**params, "lock_timeout_s": 1}, ubuntu.compare(), ubuntu.beside["packages"], [])
 
     assert order["specs"] == []
 

@@ -17,6 +17,16 @@ ENTRIES = kernel.ROOT / "boot/loader/entries"
 SHOWN = ("sys/bus", "sys/class", "sys/devices", "proc/cpuinfo", "proc/cmdline")
 
 
+def chosen_kernel():
+    """The release that the boot loader starts: GRUB's first entry, or the newest of the boot entries, "" for none."""
+    grub = GRUB.read_text() if GRUB.exists() else ""
+    first = re.search(r"^\s*linux\s+\S*/vmlinuz-(\S+)", grub, re.MULTILINE)
+    if first:
+        return first.group(1)
+    releases = [read_entry(entry)["version"] for entry in ENTRIES.glob("*.conf")]
+    return max(releases, key=lambda release: [int(part) for part in re.findall(r"\d+", release)], default="")
+
+
 def appear():
     """What happens at boot, before anything else starts."""
     live = kernel.LIVE / "root"

@@ -5,11 +5,12 @@ Needs nothing but Python 3.9 and its standard library.
 What lives where (below GPUCHECK_LAB_ROOT, which is / except in tests):
     /usr/share/gpucheck-lab/machine   the bare machine, as the simulator wrote it
     /usr/lib/gpucheck-lab/kernel-release
-    /var/lib/gpucheck-lab/            what outlives a reboot: boots, initramfs/, modules/, dkms/
+    /var/lib/gpucheck-lab/            what outlives a reboot: boots, initramfs/, modules/, dkms/, enrolled-keys
     /run/gpucheck-simulator/          the machine as it is now; made anew at each boot
 """
 
 import fcntl
+import hashlib
 import os
 import re
 import shutil
@@ -21,6 +22,8 @@ STATIC = ROOT / "usr/share/gpucheck-lab/machine"
 STATE = ROOT / "var/lib/gpucheck-lab"
 LIVE = ROOT / "run/gpucheck-simulator"
 MODPROBE_D = ROOT / "etc/modprobe.d"
+DKMS_SETTINGS = ROOT / "etc/dkms/framework.conf.d"
+SECURE_BOOT = LIVE / "root/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
 PROC_VERSION = {
     "open": "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {version}  Release Build  (SIMULATED)",
@@ -150,6 +153,8 @@ def load_nvidia():
         return f"FATAL: Module nvidia not found in directory /lib/modules/{release()}"
     if is_loaded("nouveau"):
         return "ERROR: could not insert 'nvidia': No such device (nouveau holds the GPUs; SIMULATED)"
+    if has_secure_boot() and module.get("sig_key") not in keys("enrolled"):
+        return "ERROR: could not insert 'nvidia': Key was rejected by service (SIMULATED)"
     flavour = next(name for name, license_ in LICENSE.items() if license_ == module["license"])
     ids = [int((gpu / "device").read_text(), 16) for gpu in gpus()]
     if not ids:
@@ -170,6 +175,41 @@ def load_nvidia():
         path.parent.mkdir(exist_ok=True)
         path.write_text("SIMULATED device\n")
     return None
+
+
+# Secure Boot
+
+
+def has_secure_boot():
+    """Does the firmware have the kernel refuse modules that are not signed with a key it knows?"""
+    return SECURE_BOOT.exists() and SECURE_BOOT.read_bytes()[4:5] == b"\1"
+
+
+def digest(path):
+    """What stands for a key: a hash of its certificate, "" where there is none."""
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+
+
+def signature():
+    """What a module that DKMS builds now says of its signature, "" for DKMS's own key, which nobody enrols here."""
+    settings = {}
+    for path in sorted(DKMS_SETTINGS.glob("*.conf")):
+        settings.update(read_pairs(path))
+    key = digest(ROOT / settings.get("mok_certificate", "none").lstrip("/"))
+    return f"sig_key={key}\n" if key else ""
+
+
+def keys(name):
+    """Keys in a list of the firmware: enrolled, or requested since the last boot."""
+    path = STATE / f"{name}-keys"
+    return path.read_text().split() if path.exists() else []
+
+
+def enroll_requested():
+    """What a person at the console does at boot: confirm what mokutil asked for."""
+    if keys("requested"):
+        write(STATE / "enrolled-keys", "\n".join(keys("enrolled") + keys("requested")))
+        (STATE / "requested-keys").unlink()
 
 
 def device_files():

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """The programs around the stand-in kernel, each called by its own name: modprobe, rmmod, lsmod, modinfo, dkms,
-update-initramfs, dracut, grubby; and ``programs.py boot``, which is what happens at each boot. SIMULATED.
+update-initramfs, dracut, grubby, mokutil; and ``programs.py boot``, which is what happens at each boot. SIMULATED.
 """
 
 import shutil
@@ -18,6 +18,9 @@ def boot(_arguments):
     """What firmware and kernel do at boot."""
     boots = kernel.STATE / "boots"
     kernel.write(boots, f"{int(boots.read_text()) + 1 if boots.exists() else 1}\n")
+    if bare_metal.MARK.exists() and bare_metal.chosen_kernel():
+        kernel.write(kernel.LAB / "kernel-release", f"{bare_metal.chosen_kernel()}\n")
+    kernel.enroll_requested()
     shutil.rmtree(kernel.LIVE, ignore_errors=True)
     shutil.copytree(kernel.STATIC, kernel.LIVE, symlinks=True)
     kernel.write(kernel.LIVE / "root/proc/sys/kernel/osrelease", f"{kernel.release()}\n")
@@ -146,7 +149,7 @@ def build_modules():
         module = kernel.read_pairs(source)
         target = kernel.STATE / "modules" / running / "updates/dkms/nvidia.ko"
         content = f"SIMULATED kernel module\nversion={module['version']}\nlicense={module['license']}\n"
-        kernel.write(target, content + extra_modules.peer_memory())
+        kernel.write(target, content + extra_modules.peer_memory() + kernel.signature())
         extra_modules.keep("nvidia", module["version"], content)
         kernel.write(source, f"version={module['version']}\nlicense={module['license']}\nbuilt={running}\n")
         kernel.sync_modules()
@@ -158,6 +161,25 @@ def build_modules():
     return 0
 
 
+def mokutil(arguments):
+    """mokutil --test-key FILE, mokutil --import FILE: the keys that the firmware accepts beside its own."""
+    path = arguments[-1]
+    key, enrolled, requested = kernel.digest(Path(path)), kernel.keys("enrolled"), kernel.keys("requested")
+    if arguments[0] == "--import":
+        kernel.write(kernel.STATE / "requested-keys", "\n".join([*requested, key]))
+    elif arguments[0] != "--test-key":
+        print(f"mokutil: the lab's stand-in does not know {' '.join(arguments)}", file=sys.stderr)
+        return 255
+    elif key in enrolled:
+        print(f"{path} is already enrolled")
+    elif key in requested:
+        print(f"SKIP: {path} is already in the enrollment request")
+    else:
+        print(f"{path} is not enrolled")
+    # As in mokutil: what need not be enrolled any more is its failure.
+    return int(arguments[0] == "--test-key" and key in enrolled + requested)
+
+
 PROGRAMS = {
     "modprobe": modprobe,
     "rmmod": rmmod,
@@ -167,6 +189,7 @@ PROGRAMS = {
     "update-initramfs": rebuild_initramfs,
     "dracut": rebuild_initramfs,
     "grubby": bare_metal.grubby,
+    "mokutil": mokutil,
     "gdrdrv": extra_modules.gdrdrv,
     "boot": boot,
 }

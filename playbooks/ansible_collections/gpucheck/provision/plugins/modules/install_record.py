@@ -161,7 +161,6 @@ def leftovers(plan, holds, beside):
     gone = record.leftovers(plan, beside["packages"], beside["family"], recorded)
     return {
         "packages": gone,
-        # Real packages bring a hundred others along, and lifting a hold costs a call each.
         "held": sorted(set(gone) & set(holds)),
         "services": options.unneeded_services(recorded, plan),
         "paths": record.left_files(plan),
