@@ -69,7 +69,7 @@ test-labs: $(VENV)/.test bundle-tools ## labs of their own: air gap, tuning, bar
 
 # With PYTHON=python3 on the command line: that Python and what is installed for it, without a network.
 OWN_PYTHON := $(filter command,$(origin PYTHON))
-test-gpu: $(if $(OWN_PYTHON),,$(VENV)/.test) ## tests on real GPUs: numbers against a second measurement, pairs, training; PYTHON=python3 uses that Python as it is
+test-gpu: $(if $(OWN_PYTHON),,$(VENV)/.test) ## tests on real GPUs: a recording first, then numbers against a second measurement, pairs, training; PYTHON=python3 uses that Python as it is
 	@$(if $(OWN_PYTHON),$(PYTHON),$(VENV)/bin/python) -m pytest -m gpu tests/gpu
 
 test-real-packages: $(VENV)/.test ## Debian's own driver packages on a Debian 12 lab host: DKMS compiles, NVML and nvcc are real (2 GB, 15 minutes)

@@ -1,19 +1,21 @@
 """What the whole test run shares: the figures of the fault matrix and of the NVML boundary, shown at its end."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from gpucheck import simulator
 
 # A busy machine is slow, and that is no failure: what a search finds counts, not how long it took. The same tree gives
 # the same result: inputs that no run has seen before are the business of make fuzz.
-settings.register_profile("gpucheck", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("gpucheck")
+with suppress(ModuleNotFoundError):  # the tests on GPUs run where it is not installed
+    from hypothesis import HealthCheck, settings
+
+    settings.register_profile("gpucheck", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("gpucheck")
 
 MATRIX = "fault matrix"
 

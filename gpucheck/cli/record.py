@@ -26,6 +26,7 @@ from gpucheck.processes.atomic import PRIVATE
 if TYPE_CHECKING:
     from gpucheck.host.recording import Recording
     from gpucheck.host.recording.redaction import Pseudonyms
+    from gpucheck.model.full_record import FullRecord
 
 # What a reader of a bug report looks for although no check asks for it.
 TEXTS = (
@@ -62,6 +63,11 @@ LIBRARIES = ("libcuda", "libcudart", "libcudnn", "libnccl", "libnvidia-ml")
     type=click.Path(path_type=Path),
     help="Also redact these keywords: one per line, case-insensitive, also within words.",
 )
+@click.option(
+    "--full",
+    is_flag=True,
+    help="Also read the CUDA driver, and copy between all GPUs with every method: the GPUs must be idle.",
+)
 @timeout_option
 @simulation_options
 def COMMAND(  # noqa: N802 - the name the command walk looks for
@@ -69,14 +75,17 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     no_redact: bool,
     map_file: Path | None,
     keyword_file: Path | None,
+    full: bool,
     timeout: float,
     profile: str | None,
     faults: tuple[str, ...],
 ) -> None:
     """Record the state of this host that the checks read, compressed and redacted.
 
-    `gpucheck verify --from FILE` evaluates a recording on any host, with the same result. Nothing is measured, and the
-    host is not changed. Only environment variables of CUDA, NCCL, the loader and the frameworks are recorded.
+    `gpucheck verify --from FILE` evaluates a recording on any host, with the same result. The host is not changed.
+    Nothing is measured without --full, which records CUDA's attributes and peer access, the parameters of the kernel
+    modules, and the timings of all copies. Only environment variables of CUDA, NCCL, the loader and the frameworks are
+    recorded.
 
     Host and user names, IP and hardware addresses, UUIDs, serial numbers, user paths, e-mail addresses and secrets are
     redacted if their format or location identifies them. The counts are printed and stored in the recording. Review it
@@ -92,9 +101,9 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
     names, keywords = _replacements(map_file, keyword_file)
     host = RecordingHost(open_host(profile, faults, None, deadline_s=timeout))
-    _ask_everything(host)
+    taken = _ask_everything(host, full=full)
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    kept = encodable(host.recording(version=__version__, now=now))
+    kept = encodable(host.recording(version=__version__, now=now, full=taken))
     if not no_redact:
         kept = _redacted(kept, names, keywords, keyword_file)
     content = encode(kept)
@@ -103,7 +112,19 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     write_result(content, output, mode=0o600 if no_redact else PRIVATE)
     progress_end()
     how = "not redacted: check it before you pass it on" if no_redact else _counted(kept.redactions)
+    if taken is not None:
+        _note_missing(taken)
     note(f"{output}: recorded {len(content):,} bytes, {how}. Replay it: gpucheck verify --from {output}")
+
+
+def _note_missing(full: "FullRecord") -> None:
+    """What of --full this host does not have."""
+    from gpucheck.model.full_record import CudaFailure
+
+    if isinstance(full.cuda, CudaFailure):
+        note(f"CUDA was not recorded: {full.cuda.why}{'. Do this: ' if full.cuda.fix else ''}{full.cuda.fix}")
+    if full.not_measured is not None:
+        note(f"Copies were not recorded: {full.not_measured}")
 
 
 def _replacements(map_file: Path | None, keyword_file: Path | None) -> "tuple[Pseudonyms, tuple[str, ...]]":
@@ -145,16 +166,19 @@ def _plural(kind: str) -> str:
     return f"{kind}es" if kind.endswith("s") else f"{kind}s"
 
 
-def _ask_everything(host: Host) -> None:
+def _ask_everything(host: Host, *, full: bool) -> "FullRecord | None":
     """Whatever the commands that replay will ask: each of them asks here once, and its answer is thrown away."""
     from gpucheck import run
+    from gpucheck.run.full_record import PARTS, take
     from gpucheck.run.topology import examine
 
     steps = [step for step in run.all_steps() if not step.tags & run.NEEDS_HARDWARE]
-    run.verify(host, steps, progress=Progress(len(steps)))
+    progress = Progress(len(steps) + len(PARTS) * full)
+    run.verify(host, steps, progress=progress)
     examine(host)
     for path in TEXTS:
         host.read_text(path)
     for path in FOLDERS:
         host.list_names(path)
     host.loader_libraries(LIBRARIES)
+    return take(host, progress) if full else None

@@ -26,7 +26,7 @@ from gpucheck.measure.running.results import Results
 from gpucheck.measure.running.runner import run
 from gpucheck.measure.running.sampler import Sampler
 from gpucheck.measure.running.supervisor import Supervised
-from gpucheck.measure.values import Device, Failure, Flow, Setup, Step
+from gpucheck.measure.values import Answer, Device, Failure, Flow, Setup, Step
 from gpucheck.model import Finding, Host, NvmlFailure, NvmlReading, Verdict, named, worst
 from gpucheck.model.bandwidth import BandwidthReport
 from gpucheck.model.diagnosis.observations import Observations
@@ -60,10 +60,25 @@ class Planned(NamedTuple):
 
 
 class Watch(NamedTuple):
-    """Callbacks for progress."""
+    """Callbacks for progress. answered: for each step with a result."""
 
     planned: Callable[[Planned], None] = lambda planned: None  # noqa: ARG005 - no progress shown
     step: Callable[[Step, int], None] = lambda step, number: None  # noqa: ARG005 - no progress shown
+    answered: Callable[[Step, Answer], None] = lambda step, answer: None  # noqa: ARG005 - not kept
+
+
+class _Heard(NamedTuple):
+    """A child whose results are also passed to a callback."""
+
+    child: Supervised
+    answered: Callable[[Step, Answer], None]
+
+    def ask(self, step: Step) -> Answer | Failure:
+        """Run one step."""
+        answer = self.child.ask(step)
+        if isinstance(answer, Answer):
+            self.answered(step, answer)
+        return answer
 
 
 class _Place(NamedTuple):
@@ -135,7 +150,8 @@ def measure(
                 return again(so_far, doubts(observations(so_far, place.machine, scene)))
 
             with _sampler(scene, patience, simulated=simulated) as sampler:
-                run(steps, child, results, machine=place.machine, wish=wish, low=low, progress=watch.step)
+                asked = _Heard(child, watch.answered)
+                run(steps, asked, results, machine=place.machine, wish=wish, low=low, progress=watch.step)
             if scene is not None:
                 scene = msgspec.structs.replace(scene, during=sampler.readings())
             notes += opened.notes

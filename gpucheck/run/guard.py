@@ -25,7 +25,7 @@ class Guard:
 
     def run(self, step: Step) -> Outcome:
         """Return the outcome of a step, or findings with the reason why it has none; each with its duration."""
-        if isinstance(self.host, ReplayHost) and step.tags & NEEDS_HARDWARE:
+        if isinstance(self.host, ReplayHost) and step.tags & NEEDS_HARDWARE and not _recorded(step, self.host):
             what = "training" if "training" in step.tags else "copies between GPUs"
             return Outcome((_not_on_a_replay(step),), {}, (f"{what}, not possible on a recording",))
         clock = time.monotonic()
@@ -92,13 +92,18 @@ def _where(error: Exception) -> Iterable[str]:
         trace = trace.tb_next
 
 
+def _recorded(step: Step, host: ReplayHost) -> bool:
+    """Return whether the recording contains what the step measures: record --full copies and does not train."""
+    return "measure" in step.tags and host.recording.full is not None
+
+
 def _not_on_a_replay(step: Step) -> Finding:
     return Finding(
         check=step.name,
         verdict=Verdict.SKIP,
         subject="host",
         seen="a recording",
-        why="a recording contains no GPUs to copy or train on",
+        why="the recording contains no results of this step, and no GPUs to copy or train on",
         fix=f"on the host itself: gpucheck verify --only {step.name}",
     )
 

@@ -29,13 +29,22 @@ def bandwidth(host: Host, options: "Options", watch: "Watch | None" = None) -> "
 
     Raises gpucheck.measure.planning.selection.Unmeasurable when there is nothing to measure, or not as asked.
     """
+    return evaluated(measured(host, options, watch), contended=options.contended)
+
+
+def measured(host: Host, options: "Options", watch: "Watch | None" = None) -> "BandwidthReport":
+    """Measure without a diagnosis: the findings list only what could not be measured. Raises Unmeasurable."""
     from gpucheck.measure.bandwidth import Watch, measure
 
-    report = measure(host, options, watch or Watch(), doubtful)
+    return measure(host, options, watch or Watch(), doubtful)
+
+
+def evaluated(report: "BandwidthReport", *, contended: bool = False) -> "BandwidthReport":
+    """Return a measured report with its diagnosis. contended: GPUs in use were measured as well."""
     gpus = (TopologyGpu(index=d.index, uuid=d.uuid, pci_bus_id=d.bus_id) for d in report.devices)
     judgement = judged(report.observations)
     found = named(judgement.findings, gpus)
-    if options.contended and any(note.startswith("contended") for note in report.notes):
+    if contended and any(note.startswith("contended") for note in report.notes):
         found = tuple(_cannot_fail(finding) for finding in found)
     findings = with_actions((*report.findings, *found), causes())
     return replace(

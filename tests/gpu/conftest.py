@@ -6,8 +6,9 @@ Copies need no torch: any Python with gpucheck's own packages and pytest will do
 import json
 import os
 import platform
+import subprocess
+import sys
 from datetime import datetime, timezone
-from pathlib import Path
 
 import pytest
 
@@ -18,8 +19,8 @@ from gpucheck.measure.planning.selection import device as end_of
 from gpucheck.measure.running.child import open_engine
 from gpucheck.measure.values import Opened, Setup
 from gpucheck.model import NvmlReading
+from tests.gpu.kept import RESULTS, Kept
 
-RESULTS = Path(__file__).parents[2] / "bench/results"
 BUFFER_BYTES = 256 << 20
 
 
@@ -41,6 +42,18 @@ def devices(nvml):
 @pytest.fixture(scope="session")
 def device(devices):
     return devices[0]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def recording(device, tmp_path_factory):
+    """The recording of this machine: taken first, so that there is one whatever the tests come to."""
+    name = f"gpu-{device.name.replace(' ', '-')}-recording-{datetime.now(timezone.utc):%Y-%m-%d}.json.gz"
+    file = (RESULTS if machine_directory() is None else tmp_path_factory.mktemp("recording")) / name
+    words = [sys.executable, "-m", "gpucheck", "record", "--full", "-o", str(file)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=900, check=False)
+    if done.returncode:
+        pytest.fail(f"{' '.join(words)}: {done.stderr}", pytrace=False)
+    return file
 
 
 @pytest.fixture(scope="session")
@@ -77,9 +90,9 @@ def cuda():
 
 
 @pytest.fixture(scope="session")
-def kept(nvml, opened, device):
+def kept(nvml, opened, device, recording):
     """Numbers of this run by name, written with machine and versions when the tests are over."""
-    numbers: dict[str, float] = {}
+    numbers = Kept(recording.name.partition("-recording")[0])
     yield numbers
     if numbers and machine_directory() is None:
         now = datetime.now(timezone.utc)
@@ -91,6 +104,5 @@ def kept(nvml, opened, device):
             "kernel": platform.release(),
             "python": platform.python_version(),
         }
-        RESULTS.mkdir(parents=True, exist_ok=True)
-        file = RESULTS / f"gpu-{device.name.replace(' ', '-')}-{now:%Y-%m-%d}.json"
+        file = RESULTS / f"{numbers.stem}-{now:%Y-%m-%d}.json"
         file.write_text(json.dumps(about | {"numbers": numbers}, indent=2) + "\n")

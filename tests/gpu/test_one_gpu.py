@@ -98,11 +98,8 @@ def test_bandwidth_agrees_with_plain_calls_within_two_percent(engine, second, ke
     target = second.memory(size, pinned=kind == DEVICE_TO_HOST)
     source = second.memory(size, pinned=kind == HOST_TO_DEVICE)
     reference = size / second.seconds(target, source, size, kind, 8) / 1e9
-    measured = ours(engine, flow, size).gb_s
-    kept[f"{name} GB/s"] = round(measured, 2)
-    kept[f"{name} by libcuda GB/s"] = round(reference, 2)
 
-    assert measured == pytest.approx(reference, rel=WITHIN)
+    kept.close(f"{name} GB/s", ours(engine, flow, size).gb_s, reference, WITHIN)
 
 
 def test_latency_agrees_with_plain_calls_within_two_percent(engine, second, kept):
@@ -112,20 +109,16 @@ def test_latency_agrees_with_plain_calls_within_two_percent(engine, second, kept
     reference = min(second.seconds(target, source, 16, DEVICE_TO_DEVICE, 100, gate) for _ in range(5))
     step = Step(operation="latency", purpose="latency", flows=(LOCAL,), samples=(15, 41))
     measured = min(execute(engine, step).timings[0].median_s for _ in range(5))
-    kept["device-local latency us"] = round(measured * 1e6, 3)
-    kept["device-local latency by libcuda us"] = round(reference * 1e6, 3)
 
-    assert measured == pytest.approx(reference, rel=WITHIN)
+    kept.close("device-local latency us", measured * 1e6, reference * 1e6, WITHIN)
 
 
 @pytest.mark.parametrize("name", WAYS)
 def test_medians_of_five_runs_stay_within_half_a_percent(engine, kept, name):
     flow, size, _ = WAYS[name]
     medians = [ours(engine, flow, size).gb_s for _ in range(5)]
-    spread = (max(medians) - min(medians)) / median(medians)
-    kept[f"{name} spread of five medians"] = round(spread, 5)
 
-    assert spread <= STEADY
+    kept.close(f"{name}, slowest of five medians GB/s", min(medians), max(medians), STEADY)
 
 
 def test_every_word_of_a_large_copy_is_compared(engine):

@@ -92,9 +92,8 @@ def test_a_pair_agrees_with_nvbandwidth(opened, kept):
     tests = json.loads(done.stdout)["nvbandwidth"]["testcases"]
     theirs = float(tests[0]["bandwidth_matrix"][0][1])
     (ours,) = bandwidth(opened[0], Flow(src=0, dst=1))
-    kept["pair by nvbandwidth GB/s"] = theirs
 
-    assert ours == pytest.approx(theirs, rel=WITHIN)
+    kept.close("pair GB/s by nvbandwidth's test", ours, theirs, WITHIN)
 
 
 def test_collectives_between_the_gpus_are_right(cuda):

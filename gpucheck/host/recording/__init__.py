@@ -24,6 +24,7 @@ from gpucheck.model import (
     Simulation,
     System,
 )
+from gpucheck.model.full_record import FullRecord
 
 SCHEMA: Literal["gpucheck.recording/1"] = "gpucheck.recording/1"
 Value = TypeVar("Value")
@@ -36,6 +37,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "s
     gpucheck: version of the recorder. recorded: when, ISO 8601 with a time zone. redacted: see redaction.
     texts, folders: by absolute path; a path below the interpreter's packages or the user's home starts with
     ``{purelib}`` or ``{home}``, because these lie elsewhere where the recording is replayed.
+    full: of gpucheck record --full.
     """
 
     schema_: Literal["gpucheck.recording/1"]
@@ -61,6 +63,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "s
     library_names: tuple[str, ...]
     libraries: tuple[LoaderLibrary, ...] | None
     redactions: dict[str, int] = {}
+    full: FullRecord | None = None
 
 
 class RecordingHost:
@@ -111,7 +114,7 @@ class RecordingHost:
         """Remembered with its answer."""
         return self._folders.setdefault(portable(path), self._host.list_names(path))
 
-    def recording(self, *, version: str, now: str) -> Recording:
+    def recording(self, *, version: str, now: str, full: FullRecord | None = None) -> Recording:
         """Everything that was asked, and what every host can be asked. version: of gpucheck. now: ISO 8601."""
         host = self._host
         installed = host.packages(sorted(self._packages))
@@ -140,6 +143,7 @@ class RecordingHost:
             folders=dict(sorted(self._folders.items())),
             library_names=libraries,
             libraries=host.loader_libraries(libraries),
+            full=full,
         )
 
 

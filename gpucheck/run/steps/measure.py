@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from gpucheck.host.recording import ReplayHost
 from gpucheck.model import Finding, Host, Verdict
 from gpucheck.run.step import Outcome, Step
 from gpucheck.train import whole_gpus
@@ -55,10 +56,13 @@ def measurement_steps() -> tuple[Step, ...]:
 def _p2p(host: Host) -> Outcome:
     from gpucheck.measure.bandwidth import Options
     from gpucheck.measure.planning.selection import Unmeasurable
-    from gpucheck.run.links import bandwidth
+    from gpucheck.run.links import bandwidth, evaluated
 
+    full = host.recording.full if isinstance(host, ReplayHost) else None
     try:
-        report = bandwidth(host, Options())
+        if full is not None and full.bandwidth is None:
+            raise Unmeasurable(full.not_measured or "the recording contains no copies.")  # noqa: TRY301 - as on the host
+        report = bandwidth(host, Options()) if full is None or full.bandwidth is None else evaluated(full.bandwidth)
     except Unmeasurable as error:
         return _held_to_the_level(host, (error.finding or _nothing(str(error)),), {})
     numbers = msgspec.to_builtins(report)

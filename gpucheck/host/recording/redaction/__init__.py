@@ -66,6 +66,9 @@ def redacted(recording: Recording, names: Pseudonyms | None = None, keywords: It
     result["texts"] = {rules.structured(path): text and rules.file(path, text) for path, text in clean["texts"].items()}
     result["libraries"] = _everywhere(clean["libraries"], rules.text)
     result["simulation"] = _everywhere(clean["simulation"], rules.structured)
+    if clean["full"] and clean["full"]["bandwidth"]:
+        copies = _everywhere(clean["full"]["bandwidth"], rules.versioned)
+        result["full"]["bandwidth"] = {**copies, "host": result["system"]["hostname"]}
     result["folders"] = {
         rules.structured(path): found and _everywhere(found, rules.text if path == "/dev" else rules.structured)
         for path, found in clean["folders"].items()
@@ -114,6 +117,10 @@ class _Rules(TextRules):
         if PLAIN.match(path):
             return self.structured(text)
         return self.text(text, addresses=not VERSIONS.match(path))
+
+    def versioned(self, text: str) -> str:
+        """Text of a report: versions with four numbers are in it, and no addresses."""
+        return self.text(text, addresses=False)
 
     def variable(self, name: str, value: str) -> str:
         """A variable's value, by its name first."""

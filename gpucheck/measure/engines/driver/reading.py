@@ -1,0 +1,170 @@
+"""Read what the CUDA driver API reports of all devices, in a child process: ``python -m ...reading FD``.
+
+The CUDA driver can hang or crash, and a process that used it cannot be forked any more.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from gpucheck.host.simulated import preload
+from gpucheck.measure.engines.driver.calls import Calls, CudaError, MissingCall
+from gpucheck.measure.engines.driver.gpu import PTX
+from gpucheck.measure.engines.driver.opening import missing, not_opened
+from gpucheck.measure.engines.protocol import NotOpened
+from gpucheck.model.full_record import CudaDevice, CudaFailure, CudaGap, CudaReading, IntMatrix
+from gpucheck.processes.child import Child
+from gpucheck.processes.environment import copying_environment
+
+COMMAND = (sys.executable, "-m", "gpucheck.measure.engines.driver.reading")
+ATTRIBUTE, P2P_ATTRIBUTE = "CU_DEVICE_ATTRIBUTE_", "CU_DEVICE_P2P_ATTRIBUTE_"
+NO_ATTRIBUTE = ("MAX", "INVALID")  # members of the enumeration that name no attribute
+AGAIN = "gpucheck verify --only driver; dmesg | grep -e NVRM -e Xid"
+
+
+def read_cuda(deadline_s: float, command: Sequence[str] = COMMAND) -> CudaReading | CudaFailure:
+    """Return the answers of the CUDA driver, or why there are none."""
+    environment, _ = copying_environment(os.environ)
+    try:
+        child = Child(command, environment)
+    except OSError as error:
+        return CudaFailure(why=f"no child process: {error}")
+    try:
+        line = child.read_line(time.monotonic() + deadline_s)
+        if line is not None:
+            return msgspec.json.decode(line, type=CudaReading | CudaFailure)
+        ending = child.how_it_ended()
+        return CudaFailure(why=f"the process that read CUDA {ending.how}: {ending.status}", fix=AGAIN)
+    except TimeoutError:
+        return CudaFailure(why=f"the CUDA driver did not respond within {deadline_s:g} s", fix=AGAIN)
+    except msgspec.MsgspecError as error:
+        return CudaFailure(why=f"the process that read CUDA wrote something else: {error}", fix=AGAIN)
+    finally:
+        child.end()
+
+
+class _Reader:
+    """Calls with their gaps and durations."""
+
+    def __init__(self) -> None:
+        self.gaps: list[CudaGap] = []
+        self.seconds: dict[str, float] = {}
+
+    def timed(self, name: str, do: Callable[[], Any]) -> Any:
+        start = time.perf_counter()
+        try:
+            return do()
+        finally:
+            self.seconds[name] = round(time.perf_counter() - start, 6)
+
+    def ask(self, subject: str, call: str, *arguments: Any) -> Any:
+        """Return the results of a call; None if it failed, which is a gap."""
+        try:
+            return self.calls(call, *arguments)
+        except CudaError as error:
+            self.gaps.append(CudaGap(call=call, subject=subject, code=error.code))
+        except MissingCall:
+            self.gaps.append(CudaGap(call=call, subject=subject, code=None))
+        return None
+
+    def read(self) -> CudaReading:
+        """Read everything. Raises ModuleNotFoundError, NotOpened."""
+        preload("libcuda.so.1")
+        self.calls: Calls = self.timed("import", Calls)
+        from cuda import bindings
+
+        try:
+            self.timed("cuInit", lambda: self.calls("cuInit", 0))
+        except CudaError as error:
+            raise not_opened(error, "") from error
+        except MissingCall as error:
+            raise missing(error, None, bindings.__version__) from error
+        number = self.ask("driver", "cuDriverGetVersion")
+        places = range(self.ask("driver", "cuDeviceGetCount") or 0)
+        devices = [self.ask(f"device {place}", "cuDeviceGet", place) for place in places]
+        names = self.calls.names
+        return CudaReading(
+            driver=f"{number // 1000}.{number % 1000 // 10}" if number else None,
+            bindings=bindings.__version__,
+            devices=tuple(self._device(place, device) for place, device in zip(places, devices, strict=True)),
+            can_access=self._matrix(devices, "cuDeviceCanAccessPeer"),
+            p2p={
+                name: self._matrix(devices, "cuDeviceGetP2PAttribute", member)
+                for name, member in _members(names.CUdevice_P2PAttribute, P2P_ATTRIBUTE)
+            },
+            seconds=self.seconds,
+            gaps=tuple(self.gaps),
+        )
+
+    def _device(self, place: int, device: Any) -> CudaDevice:
+        subject = f"device {place}"
+
+        def text(value: bytes | None) -> str | None:
+            return None if value is None else value.split(b"\0")[0].decode("utf-8", "replace")
+
+        attributes = {}
+        for name, member in _members(self.calls.names.CUdevice_attribute, ATTRIBUTE):
+            value = self.ask(f"{subject} {name}", "cuDeviceGetAttribute", member, device)
+            if value is not None:
+                attributes[name] = int(value)
+        uuid = self.ask(subject, "cuDeviceGetUuid", device)
+        context = self.timed(f"context {place}", lambda: self.ask(subject, "cuDevicePrimaryCtxRetain", device))
+        memory = None
+        if context is not None:
+            self.ask(subject, "cuCtxSetCurrent", context)
+            memory = self.ask(subject, "cuMemGetInfo")
+            kernels = PTX.read_bytes() + b"\0"
+            self.timed(f"kernels {place}", lambda: self.ask(subject, "cuModuleLoadData", kernels))
+        total = self.ask(subject, "cuDeviceTotalMem", device)
+        return CudaDevice(
+            name=text(self.ask(subject, "cuDeviceGetName", 256, device)),
+            bus_id=text(self.ask(subject, "cuDeviceGetPCIBusId", 32, device)),
+            uuid=None if uuid is None else _uuid(bytes(uuid.bytes)),
+            memory_bytes=None if total is None else int(total),
+            free_bytes=None if memory is None else int(memory[0]),
+            attributes=attributes,
+        )
+
+    def _matrix(self, devices: Sequence[Any], call: str, *before: Any) -> IntMatrix:
+        """Ask for every ordered pair. A refusal is None and a gap."""
+
+        def cell(a: int, b: int) -> int | None:
+            if a == b:
+                return None
+            value = self.ask(f"device {a} to {b}", call, *before, devices[a], devices[b])
+            return None if value is None else int(value)
+
+        places = range(len(devices))
+        return tuple(tuple(cell(a, b) for b in places) for a in places)
+
+
+def _members(enumeration: Any, prefix: str) -> list[tuple[str, Any]]:
+    """Return the attributes by name; of several names for one number the last, which is the current one."""
+    found = {int(member): (name.removeprefix(prefix), member) for name, member in enumeration.__members__.items()}
+    return [one for _, one in sorted(found.items()) if one[0] not in NO_ATTRIBUTE]
+
+
+def _uuid(digits: bytes) -> str:
+    text = digits.hex()
+    return f"GPU-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def main(descriptor: int) -> None:
+    """Write one line of JSON."""
+    answer: CudaReading | CudaFailure
+    try:
+        answer = _Reader().read()
+    except ModuleNotFoundError as error:
+        answer = CudaFailure(why=f"the Python package of {error.name} is missing", fix="pip install cuda-bindings")
+    except NotOpened as error:
+        answer = CudaFailure(why=str(error), fix=error.fix)
+    with os.fdopen(descriptor, "wb") as pipe:
+        pipe.write(msgspec.json.encode(answer) + b"\n")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

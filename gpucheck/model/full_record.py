@@ -1,0 +1,86 @@
+"""What ``gpucheck record --full`` adds to a recording: CUDA's answers, copies with all timings, durations."""
+
+import msgspec
+
+from gpucheck.model.bandwidth import BandwidthReport
+
+IntMatrix = tuple[tuple[int | None, ...], ...]
+
+
+class CudaGap(msgspec.Struct, frozen=True, kw_only=True):
+    """A call of the CUDA driver API without a result. code: CUresult; None: the driver has no such function."""
+
+    call: str
+    subject: str
+    code: int | None
+
+
+class CudaDevice(msgspec.Struct, frozen=True, kw_only=True):
+    """A device as CUDA lists it. attributes: by name of CUdevice_attribute, without CU_DEVICE_ATTRIBUTE_.
+
+    free_bytes: with a context of this process and nothing else of it. A value that CUDA refused is None and a gap.
+    """
+
+    name: str | None
+    bus_id: str | None
+    uuid: str | None
+    memory_bytes: int | None
+    free_bytes: int | None
+    attributes: dict[str, int]
+
+
+class CudaReading(msgspec.Struct, frozen=True, kw_only=True, tag="reading"):
+    """Answers of the CUDA driver API. can_access: row: accessing device, column: device with the memory; 1 is yes.
+
+    p2p: the same by name of CUdevice_P2PAttribute. seconds: of import, cuInit, each context and each load of kernels.
+    """
+
+    driver: str | None
+    bindings: str
+    devices: tuple[CudaDevice, ...]
+    can_access: IntMatrix
+    p2p: dict[str, IntMatrix]
+    seconds: dict[str, float]
+    gaps: tuple[CudaGap, ...]
+
+
+class CudaFailure(msgspec.Struct, frozen=True, kw_only=True, tag="failure"):
+    """CUDA could not be used on this host: the reason, and what to do."""
+
+    why: str
+    fix: str = ""
+
+
+class CopyTiming(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds of one copy of ``size`` bytes, over samples of ``repeats`` copies each.
+
+    purpose: of the step. together: number of simultaneous copies of the step. src, dst: positions in the report's
+    devices, -1 is the host. node: NUMA node of the host's memory, None is that of the device. mad_s: median deviation.
+    """
+
+    purpose: str
+    together: int
+    src: int
+    dst: int
+    method: str
+    node: int | None
+    size: int
+    repeats: int
+    samples: int
+    median_s: float
+    mad_s: float
+    min_s: float
+    max_s: float
+
+
+class FullRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """bandwidth: as measured; its findings list what could not be measured, and a replay evaluates it again.
+
+    not_measured: why there is none. timings: of every step, in order. seconds: of each part of the recording.
+    """
+
+    cuda: CudaReading | CudaFailure
+    bandwidth: BandwidthReport | None
+    not_measured: str | None
+    timings: tuple[CopyTiming, ...]
+    seconds: dict[str, float]

@@ -1,0 +1,73 @@
+"""The tests on real GPUs (make test-gpu) run on simulated machines here, with no package that they do not need."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.gpu.kept import Kept
+
+ROOT = Path(__file__).parents[3]
+# Of the development environment; a Python on a GPU host has gpucheck's own packages and pytest.
+NOT_NEEDED = ("ansible", "cupy", "docker", "hypothesis", "numpy", "torch", "xdist")
+HIDDEN = f"""
+import sys
+class Hidden:
+    def find_spec(name, path=None, target=None):
+        if name.partition(".")[0] in {NOT_NEEDED}:
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Hidden)
+"""
+NVBANDWIDTH = """#!/bin/sh
+echo '{"nvbandwidth": {"testcases": [{"bandwidth_matrix": [["N/A", "%s"], ["%s", "N/A"]]}]}}'
+"""
+WITH_TORCH = (
+    "--ignore=tests/gpu/test_train.py",
+    "--deselect=tests/gpu/test_two_gpus.py::test_collectives_between_the_gpus_are_right",
+)
+
+
+@pytest.mark.parametrize(("profile", "pair", "skipped"), [("h200-x1", "0", True), ("a100-sxm-x4", "91.97", False)])
+def test_they_pass_on_simulated_machines(activate, tmp_path, profile, pair, skipped):
+    """With four GPUs none is skipped."""
+    machine = activate(profile)
+    (tmp_path / "sitecustomize.py").write_text(HIDDEN)
+    program = tmp_path / "nvbandwidth"
+    program.write_text(NVBANDWIDTH % (pair, pair))
+    program.chmod(0o755)
+    words = [sys.executable, "-m", "pytest", "-m", "gpu", "-p", "no:cacheprovider", "tests/gpu"]
+    done = subprocess.run(
+        [*words, *WITH_TORCH, f"--basetemp={tmp_path / 'own'}"],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "GPUCHECK_SIMULATOR": str(machine),
+            "LD_LIBRARY_PATH": str(machine / "lib"),
+            "PYTHONPATH": str(tmp_path),
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        },
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-1000:]
+    assert ("skipped" in done.stdout) == skipped, done.stdout[-500:]
+
+
+def test_the_first_run_on_a_gpu_model_records_and_later_ones_compare(tmp_path, monkeypatch):
+    monkeypatch.setattr("tests.gpu.kept.machine_directory", lambda: None)
+    first = Kept("gpu-X", tmp_path)
+    with pytest.warns(UserWarning, match="3.0% from its reference, above 2.0%"):
+        first.close("pair GB/s", 10.3, 10.0, 0.02)
+    assert first == {"pair GB/s": 10.3, "pair GB/s, reference": 10.0, "pair GB/s, deviation": 0.03}
+    (tmp_path / "gpu-X-2026-01-01.json").write_text('{"numbers": {"pair GB/s, deviation": 0.03}}')
+
+    later = Kept("gpu-X", tmp_path)
+    later.close("pair GB/s", 10.5, 10.0, 0.02)
+    with pytest.raises(AssertionError, match=r"recorded before: \[0.03\]"):
+        later.close("pair GB/s", 10.7, 10.0, 0.02)
