@@ -21,7 +21,7 @@ FLAGS = (
 def compile_sources(what: str, output: Path, flags: Iterable[str], sources: Iterable[Path], needs: str = "") -> Path:
     """Compile a shared library into ``output`` and return it. what: its name in messages. needs: libraries, ``-l...``.
 
-    Raises OSError, with the whole message in args[0], when there is no compiler or it refuses the source.
+    Raises OSError, with the whole message in args[0], when there is no compiler or it rejects the source.
     """
     compiler = shutil.which("cc")
     if compiler is None:

@@ -40,7 +40,7 @@ from gpucheck.simulator.machine import build
         ("p100-pcie-x2", "ecc-uncorrected:gpu=0,where=sram", "dram, or from Turing on sram"),
         ("hgx-h100-x8", "ecc-uncorrected:gpu=0,count=0", "one or more"),
         ("rtx4090-x2", "row-remap-pending:gpu=0", "neither remaps rows nor retires pages"),
-        ("p100-pcie-x2", "row-remap-failed:gpu=0", "NVML tells no remapped rows of GPU 0"),
+        ("p100-pcie-x2", "row-remap-failed:gpu=0", "NVML reports no remapped rows of GPU 0"),
         ("p100-pcie-x2", "throttle-thermal:by=magic", "hardware, or software"),
         ("p100-pcie-x2", "throttle-thermal:when=never", "when=never: always, or load"),
         ("p100-pcie-x2", "throttle-power-brake:gpu=first", "gpu=first: a number, or all"),
