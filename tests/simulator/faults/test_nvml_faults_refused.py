@@ -16,7 +16,7 @@ from gpucheck.simulator.machine import build
         ("p100-pcie-x2", "nvml-refuse:call=nvmlDeviceGetNam,code=4", "Did you mean nvmlDeviceGetName?"),
         ("p100-pcie-x2", "nvml-refuse:call=NVML_FI_DEV_NO,code=4", "knows no such field. Give its number instead."),
         ("p100-pcie-x2", "nvml-refuse:call=nvmlDeviceGetName,code=0", "0 is success"),
-        ("p100-pcie-x2", "nvml-refuse:call=nvmlErrorString,code=4", "answers a text and no code"),
+        ("p100-pcie-x2", "nvml-refuse:call=nvmlErrorString,code=4", "returns a text and no code"),
         ("p100-pcie-x2", "nvml-refuse:call=nvmlDeviceGetCount,code=4,gpu=0", "is a question about no GPU"),
         ("p100-pcie-x2", "nvml-refuse:call=nvmlDeviceGetName,code=4,gpu=2", "there is no GPU 2"),
         (
