@@ -15,8 +15,6 @@ from tests.test_docs import BANNED as BANNED_IN_DOCS
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "gpucheck"
-# Rooms whose texts are not rewritten yet; the list only gets shorter.
-LATER = {"simulator"}
 BANNED = {
     **BANNED_IN_DOCS,
     r"\bsays?\b": "reports, prints, states",
@@ -95,15 +93,9 @@ def found(room: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("room", [room for room in rooms() if room not in LATER])
+@pytest.mark.parametrize("room", rooms())
 def test_room_is_in_plain_english(room):
     assert found(room) == []
-
-
-@pytest.mark.parametrize("room", sorted(LATER))
-def test_room_of_later_is_not_done(room):
-    """A room that is done leaves the list."""
-    assert found(room)
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -1,8 +1,6 @@
 """Show GPU topology and expected bandwidth per GPU pair"""
 
-import sys
 from pathlib import Path
-from shutil import get_terminal_size
 
 import click
 from msgspec.structs import replace
@@ -20,6 +18,7 @@ from gpucheck.cli._shared.common import (
     timeout_option,
     write_result,
 )
+from gpucheck.cli._shared.width import columns
 from gpucheck.model.finding.action import with_actions
 from gpucheck.model.finding.naming import named
 from gpucheck.model.finding.verdict import EXIT_STATUS, Verdict, worst
@@ -74,7 +73,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         from gpucheck.render.topology.svg import to_svg
 
         write_result(to_svg(topology, about=about), svg)
-    width = None if output else _columns()
+    width = None if output else columns()
     text = _report(topology, about, format_, width, tree=tree, best=best is not None)
     text = text if format_ == "json" else mark + text
     if not only_drawing:
@@ -105,11 +104,6 @@ def _advised(topology: Topology, best: int | None) -> Topology:
         return with_advice(topology, best)
     except ValueError as error:
         raise Problem(f"--best: {error}") from error
-
-
-def _columns() -> int | None:
-    """The terminal's; None where the output goes to a file or a program, which wants every line whole."""
-    return get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def _imported(source: str) -> Topology:

@@ -97,7 +97,6 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
 
     promise: Promise | str | None
     wheels: tuple[Wheel, ...]
-    wheel_versions: dict[str, str]
     own: SelfReport
     nvml: NvmlReading | NvmlFailure
     driver: DriverState
@@ -114,13 +113,12 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
 
 def read(host: Host, *, quick: bool, full: bool, prefix: Path = Path(sys.prefix)) -> Values:
     """Read all values once. quick omits the libraries; full imports the framework, which takes seconds."""
-    wheels, versions = read_wheels(host)
+    wheels, _ = read_wheels(host)
     promise = read_promise(prefix / PROMISE)
     system, pci, limits = host.system(), host.pci(), host.limits()
     return Values(
         promise=promise,
         wheels=wheels,
-        wheel_versions=versions,
         own=ask_libraries(quick=quick),
         nvml=host.nvml(),
         driver=host.driver(),

@@ -28,12 +28,11 @@ class _PciePaths(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Staged(msgspec.Struct, frozen=True, kw_only=True):
-    """Copies through host memory. factor: of the slower end's raw rate; shared_uplink: of that, behind one uplink."""
+    """Copies through host memory. factor: of the slower end's raw rate."""
 
     source: str
     status: str
     factor: float
-    shared_uplink: float
     warn_below: float
     fail_below: float
 

@@ -49,7 +49,6 @@ class DriverTable(_Block, frozen=True, kw_only=True):
     """drivers.yml. minor_compat_floor: oldest driver by CUDA major."""
 
     minor_compat_floor: dict[str, str]
-    proprietary_modules_last_branch: str
     turing_with_proprietary_below: _TuringNote
     not_listed_by_nvidia: tuple[str, ...]
     branches: tuple[Branch, ...]
@@ -224,7 +223,6 @@ class OsTable(_Block, frozen=True, kw_only=True):
     """os.yml."""
 
     systems: tuple[OperatingSystem, ...]
-    python_eol: dict[str, str]
 
 
 class _Sources(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):

@@ -46,7 +46,7 @@ def whole(entry: Path) -> bool:
 
 
 def publish(target: Path, make: Callable[[Path], object]) -> None:
-    """Fill a fresh folder beside ``target``, then rename it: readers see all or nothing, and of two makers one wins."""
+    """Fill a new folder next to ``target``, then rename it: readers see all or nothing, and of two writers one wins."""
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
@@ -84,7 +84,7 @@ def use(entry: Path) -> int | None:
                 os.utime(held)
                 os.set_inheritable(held, True)
                 return held
-        os.close(held)  # removed between the two: look again
+        os.close(held)  # removed between the two: try again
 
 
 def limit_bytes() -> int:
@@ -110,7 +110,7 @@ class _Entry(NamedTuple):
 
 
 def evict(limit: int, keep: Path) -> Removed:
-    """Remove the entries that were not used for longest until the others fit the limit, and what killed makers left.
+    """Remove the entries that were not used for longest until the others fit the limit, and what killed writers left.
 
     Entries in use stay, whatever their size, and so does the entry ``keep``.
     """

@@ -27,7 +27,7 @@ def compile_sources(
     """Compile a shared library into ``output`` and return it. what: its name in messages. needs: libraries, ``-l...``.
 
     compiler: its command and options, by default ``cc`` with warnings as errors.
-    Raises OSError, with the whole message in args[0], when there is no compiler or it refuses the source.
+    Raises OSError, with the whole message in args[0], when there is no compiler or it rejects the source.
     """
     if not compiler:
         found = shutil.which("cc")

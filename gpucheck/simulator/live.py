@@ -19,7 +19,7 @@ def switch(directory: Path, faults: Iterable[str]) -> None:
 
     Only files that differ are touched, each replaced in one step: a reader sees the old content or the new. The NVML
     library notices at its next call; what it exports changes for programs that start afterwards. Counters that rise
-    start anew, as after a reload of the driver.
+    start again from zero, as after a reload of the driver.
     Raises LookupError for an unknown fault, ValueError for one that does not fit or for a directory that is no private
     machine, OSError when it cannot be written; the machine is then as it was, or in the last case partly switched.
     """

@@ -1,4 +1,4 @@
-"""What is wrong with training on a simulated machine: surroundings.json tells it, the real ranks do it."""
+"""What is wrong with training on a simulated machine: surroundings.json describes it, the real ranks do it."""
 
 from typing import cast
 

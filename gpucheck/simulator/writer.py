@@ -83,7 +83,7 @@ def write_machine(
 
 
 def _install(machine: Machine, profile: Profile) -> None:
-    """What a provisioned machine of this profile runs beside its driver."""
+    """What a provisioned machine of this profile runs in addition to its driver."""
     machine.services["nvidia-persistenced"] = "active"
     for unit in profile.services:
         machine.services[unit] = "active"

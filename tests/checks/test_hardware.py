@@ -9,15 +9,12 @@ from gpucheck.checks.nvlink import links as nvlink
 from gpucheck.checks.p2p import topology
 from gpucheck.checks.pcie import link as pcie_link
 from gpucheck.model import Fabric, PackageVersion, Verdict
+from tests.checks.judging import judge
 from tests.fakes import SYSTEM, FakeHost
 from tests.machines import DRIVER, h100, nvswitches, on_bus, p100, reading
 
 P100S = (p100(0), p100(1))
 H100S = (h100(0), h100(1))
-
-
-def judge(check, host):
-    return list(check.evaluate(check.probe(host)))
 
 
 def hgx(*gpus, service="active", version=f"{DRIVER}-1"):

@@ -34,7 +34,6 @@ OWN = SelfReport(
 ON_P100 = Values(
     promise=PROMISE,
     wheels=(Wheel(name="torch", version="2.14.1+cu126"),),
-    wheel_versions={},
     own=OWN,
     nvml=reading(p100(0), p100(1)),
     driver=LOADED,

@@ -17,7 +17,7 @@ from gpucheck.render.diagnosis import to_markdown
 from gpucheck.render.markdown import Markdown
 from gpucheck.render.ranking.predicted import readings
 from gpucheck.render.report.html import to_html
-from tests.browser import crowded, screen, started, whole_screen
+from tests.browser import crowded, screen, whole_screen
 from tests.render.diagnosis.test_page import diagnosis
 from tests.render.hostile import hostile
 from tests.render.judgements import bus_id, explained, finding, healthy, narrow, rack, winner
@@ -141,13 +141,6 @@ def test_markdown_of_a_diagnosis_is_redacted_and_names_the_confirming_command():
     assert [word for word in ("alice", "trainbox17", "example.edu", "10.20.30.40") if word in text] == []
     assert "- confirm: `lspci -vv -s 0000:13:00.0`" in text
     assert "alice" in to_markdown(told)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    browser = started()
-    yield browser
-    browser.quit()
 
 
 @pytest.mark.browser

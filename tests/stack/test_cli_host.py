@@ -6,24 +6,21 @@ import sys
 
 import msgspec
 import pytest
-from click.testing import CliRunner
 
 from gpucheck.checks.software._wheels import Imported
-from gpucheck.cli.stack import COMMAND, common, import_torch
+from gpucheck.cli.stack import common
 from gpucheck.model import DriverState, PackageVersion, PciDevice, Simulation
+from gpucheck.run import import_torch
+from gpucheck.run import plan as plan_check
 from gpucheck.stack import StackSpec
 from gpucheck.stack.facts import SCHEMA, facts_of
 from gpucheck.stack.lock import lock, write_lock
 from tests.fakes import FakeHost
 from tests.machines import LOADED, h100, nvswitches, on_bus, p100
+from tests.stack.cli_words import run
 from tests.stack.hosts import host
 
 P100S = FakeHost(pci_=on_bus(p100(0), p100(1)), driver_=LOADED)
-
-
-def run(*words):
-    """The command in this process."""
-    return CliRunner().invoke(COMMAND, [str(word) for word in words])
 
 
 @pytest.fixture
@@ -243,7 +240,7 @@ def test_check_asks_torch_itself_when_told_to(here, monkeypatch):
     said = Imported(
         version="2.14.1", cuda="13.0", arch_list=("sm_75",), folder="/site", mapped=("/site/nvidia/libcudart.so.13",)
     )
-    monkeypatch.setattr(import_torch, "ask_torch", lambda: said)
+    monkeypatch.setattr(plan_check, "ask_torch", lambda: said)
     here(FakeHost(pci_=P100S.pci_, driver_=LOADED, python_={"torch": "2.14.1"}))
     result = run("check", "--import-torch", "-v")
 

@@ -52,9 +52,10 @@ def check(
     """
     from gpucheck import stack
     from gpucheck.cli.stack.common import this_host
-    from gpucheck.cli.stack.lock import checked, planned
+    from gpucheck.cli.stack.lock import planned
     from gpucheck.model import EXIT_STATUS
     from gpucheck.render import report as render
+    from gpucheck.run.plan import compared
 
     if host and lock_file is None:
         raise Problem("--host requires --lock FILE.")
@@ -70,7 +71,7 @@ def check(
     machine, plan, where = guarded(work)
     if isinstance(plan, stack.Refusal):
         refuse(plan, format_, where)
-    report = checked(machine, plan, str(lock_file), import_torch=import_torch, strict=strict)
+    report = compared(machine, plan, str(lock_file), import_torch=import_torch, strict=strict)
     shown = replay_mark(machine) + render.to_text(report, verbose=verbose)
     text = render.to_json(report) if format_ == "json" else shown
     write_result(text if output is None else click.unstyle(text), output)

@@ -1,9 +1,8 @@
-"""Lock files of the stack commands, and the comparison of a host with one."""
+"""Lock files and plans of the stack commands."""
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -12,7 +11,6 @@ from gpucheck.cli._shared.common import Problem, write_result
 from gpucheck.processes.atomic import SHARED
 
 if TYPE_CHECKING:
-    from gpucheck.model import Host, Report
     from gpucheck.stack import Refusal, StackSet, StackSpec, Target
     from gpucheck.stack.lock import Lock
     from gpucheck.stack.plan import Plan
@@ -112,22 +110,3 @@ def locked_set(lock_file: Path, group: str | None, host: str | None) -> "tuple[T
     target = target_of_group(row)
     broken = still_valid(target, row.stack, lock.spec)
     return target, lock.spec, Refusal(conflicts=broken) if broken else row.stack
-
-
-def checked(host: "Host", plan: "Plan | None", where: str, *, import_torch: bool, strict: bool) -> "Report":
-    """Return the report of the check that compares a host with its plan. plan None: the plan on the host."""
-    from gpucheck.checks.software import stack as check
-    from gpucheck.cli.stack.import_torch import ask_torch
-    from gpucheck.run import CHECK_S, Outcome, Step, verify
-
-    text: str | None = msgspec.json.encode(plan).decode() if plan is not None else None
-    probe: Any = check.probe
-    if text is not None:
-        probe = partial(check.probe, plan=text, where=where)
-    if import_torch:
-        probe = partial(probe, imported=ask_torch())
-
-    def run(machine: "Host") -> Outcome:
-        return Outcome(tuple(check.evaluate(probe(machine))), {})
-
-    return verify(host, [Step(check.NAME, check.CHECK.tags, run, check.CHECK.seconds, CHECK_S)], strict=strict)

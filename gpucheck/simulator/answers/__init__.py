@@ -1,6 +1,6 @@
 """machine.txt: every answer of the simulated NVML library as ``key = value``. A key left out is NOT_SUPPORTED.
 
-What a value may be besides a number or a text, nvml/simulator.h says.
+nvml/simulator.h defines what a value may be besides a number or a text.
 """
 
 from collections.abc import Iterator

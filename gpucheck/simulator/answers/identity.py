@@ -40,7 +40,7 @@ def identity(machine: Machine, gpu: SimulatedGpu, index: int) -> Iterator[tuple[
     yield from (("board", f"0x{gpu.function.bus_id[5:7]}00"), ("multi_gpu_board", 0), ("irq", 100 + index))
     yield "virtualization", PASSTHROUGH if getattr(machine.profile, "virtual", False) else 0
     if model.brand != GEFORCE:
-        # Boards for data centers and workstations tell them; made up from the UUID.
+        # Boards for data centers and workstations report them; made up from the UUID.
         yield "serial", f"16{int(hashlib.sha256(gpu.uuid.encode()).hexdigest(), 16) % 10**11:011d}"
         yield from (
             ("part_number", f"SIMULATED-{model.device_id}-{model.subsystem_id}"),

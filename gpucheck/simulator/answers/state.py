@@ -48,7 +48,7 @@ def _utilization(gpu: SimulatedGpu) -> Iterator[tuple[str, object]]:
         if gpu.model.application_clocks:
             yield from ((f"{which}application_clock.{domain}", mhz) for which in ("", "default_"))
     if gpu.mig:
-        return  # NVML does not tell it of a GPU that is divided
+        return  # NVML does not report it for a GPU that is divided
     yield from ((f"utilization.{what}", 0) for what in ("gpu", "memory", "encoder", "decoder"))
     yield from (("utilization.gpu.load", 100), ("utilization.memory.load", 60), ("utilization.sampling_us", 100_000))
 
@@ -90,7 +90,7 @@ def _pcie_errors(gpu: SimulatedGpu) -> Iterator[tuple[str, object]]:
 
 
 def _ecc(gpu: SimulatedGpu) -> Iterator[tuple[str, object]]:
-    """Counters are told only while ECC is on. Turing and newer tell caches and registers together, as SRAM."""
+    """Counters are reported only while ECC is on. Turing and newer count caches and registers together, as SRAM."""
     if not gpu.model.ecc:
         return
     enabled = int(gpu.model.ecc_enabled)
@@ -104,7 +104,7 @@ def _ecc(gpu: SimulatedGpu) -> Iterator[tuple[str, object]]:
 
 
 def _repairs(gpu: SimulatedGpu) -> Iterator[tuple[str, object]]:
-    """Rows are not told while the GPU is divided."""
+    """Rows are not reported while the GPU is divided."""
     if gpu.model.retired_pages:
         yield from ((f"retired.{what}", 0) for what in ("0", "1", "pending"))
     if gpu.model.row_remap and not gpu.mig:

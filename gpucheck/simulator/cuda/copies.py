@@ -71,7 +71,7 @@ def copies(machine: Machine, root: Path) -> str:
     for link in described.links:
         prefix = f"pair.{chosen[link.src].index}.{chosen[link.dst].index}"
         lines |= {f"{prefix}.{key}": value for key, value in _pair(link)}
-    head = "# SIMULATED machine: what libcuda.so.1 answers here, beside machine.txt.\n"
+    head = "# SIMULATED machine: what libcuda.so.1 answers here, in addition to machine.txt.\n"
     return head + "".join(f"{key} = {value}\n" for key, value in lines.items())
 
 

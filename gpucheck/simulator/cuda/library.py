@@ -15,8 +15,8 @@ LIBRARY = "libcuda.so"
 def build_cuda_library(directory: Path, version: str) -> Path:
     """Put ``libcuda.so.<version>`` and the link ``libcuda.so.1`` into ``directory``; return the former.
 
-    Raises ValueError for a version that is none, OSError, with the whole message in args[0], when there is no compiler
-    or it refuses the source.
+    Raises ValueError for an invalid version, OSError, with the whole message in args[0], when there is no compiler
+    or it rejects the source.
     """
     if not version or "/" in version:
         raise ValueError(f"libcuda.so.{version}: not a driver version")

@@ -1,4 +1,4 @@
-"""Somebody else computes on a GPU."""
+"""Another process computes on a GPU."""
 
 from gpucheck.simulator.faults import Fault
 from gpucheck.simulator.machine import Machine, Process

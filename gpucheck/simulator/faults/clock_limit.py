@@ -1,4 +1,4 @@
-"""Somebody set the application clock below its default, and nobody set it back."""
+"""The application clock was set below its default and never restored."""
 
 from gpucheck.simulator.faults import Fault
 from gpucheck.simulator.machine import Machine

@@ -6,7 +6,7 @@ from gpucheck.simulator.machine import Machine
 # nvmlEccCounterType_t, nvmlMemoryLocation_t
 VOLATILE, AGGREGATE = 0, 1
 PLACES = {"dram": 2, "sram": 7}
-TURING = 6  # nvmlDeviceArchitecture_t: the first that tells SRAM as one
+TURING = 6  # nvmlDeviceArchitecture_t: the first that reports SRAM as one
 
 
 def _apply(machine: Machine, gpu: int, counter: str, where: str, count: int) -> None:

@@ -1,4 +1,4 @@
-"""Fabric Manager is of another version than the driver: it refuses to start."""
+"""Fabric Manager is of another version than the driver: it does not start."""
 
 from gpucheck.simulator.fabric import UNIT, bring_down
 from gpucheck.simulator.faults import Fault

@@ -1,4 +1,4 @@
-"""The IOMMU blocked a GPU's access to a peer: the copy was lost, and only the kernel log says so."""
+"""The IOMMU blocked a GPU's access to a peer: the copy was lost, and only the kernel log reports it."""
 
 from gpucheck.simulator.faults import Fault
 from gpucheck.simulator.machine import Machine

@@ -1,4 +1,4 @@
-"""The wrong flavour of the kernel module is installed: the GPUs need the other one, and the module refuses them."""
+"""The wrong flavour of the kernel module is installed: the GPUs need the other one, and the module rejects them."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""Secure Boot is on and the module bears no signature that the firmware knows: the kernel refuses to load it."""
+"""Secure Boot is on and the module bears no signature that the firmware knows: the kernel rejects it."""
 
 import msgspec
 
@@ -17,6 +17,6 @@ def _apply(machine: Machine) -> None:
 
 FAULT = Fault(
     name="module-rejected",
-    summary="Secure Boot refuses the unsigned nvidia module (NVML 9)",
+    summary="Secure Boot rejects the unsigned nvidia module (NVML 9)",
     apply=_apply,
 )

@@ -1,4 +1,4 @@
-"""A variable that somebody left in the environment steers NCCL. This process's own environment stays as it is."""
+"""A variable left in the environment changes what NCCL does. This process's own environment stays as it is."""
 
 import re
 

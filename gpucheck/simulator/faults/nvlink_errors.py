@@ -11,7 +11,7 @@ NVLINK_5 = 7  # NVML's version enum
 
 
 def _apply(machine: Machine, gpu: int, link: int, kind: str, rate: int) -> None:
-    """rate: errors a second, for an hour already: a counter that begins now would tell nothing at once."""
+    """rate: errors a second, for an hour already: a counter that starts now would show nothing yet."""
     faulty = machine.gpu(gpu)
     ports = faulty.model.nvlink
     if ports is None:

@@ -37,7 +37,7 @@ def field_key(call: str) -> str | None:
 def _function_key(call: str, gpu: int | None) -> str:
     found = called(call)
     if call == "nvmlErrorString":
-        raise ValueError(f"call={call}: answers a text and no code, so it cannot refuse")
+        raise ValueError(f"call={call}: returns a text and no code, so it cannot fail with one")
     if gpu is not None and not any(one.of_gpu for one in found):
         raise ValueError(f"gpu={gpu}: {call} is a question about no GPU")
     return "nvmlInit" if call in ENTRY_POINTS else call

@@ -1,4 +1,4 @@
-"""An NVML library of an older driver: it lacks the functions that came later. nvml/exports.txt says which."""
+"""An NVML library of an older driver: it lacks the functions that came later. nvml/exports.txt lists them."""
 
 from gpucheck.simulator.faults import Fault
 from gpucheck.simulator.machine import Machine
@@ -6,7 +6,7 @@ from gpucheck.simulator.nvml.exports import all_exports
 
 
 def _apply(machine: Machine, branch: int) -> None:
-    """branch: as in 535.261.03. The version that the library and the kernel module tell stays the machine's own."""
+    """branch: as in 535.261.03. The version that the library and the kernel module report stays the machine's own."""
     own = int(machine.profile.driver.version.partition(".")[0])
     oldest = min(one.first for one in all_exports())
     if not oldest <= branch < own:

@@ -1,4 +1,4 @@
-"""The first question about each GPU takes long: it is initialised then, and without persistence each time anew."""
+"""The first question about each GPU takes long: it is initialised then, and without persistence every time."""
 
 import re
 

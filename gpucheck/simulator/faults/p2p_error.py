@@ -1,4 +1,4 @@
-"""The driver refuses copies between two GPUs with a CUDA error, although it grants peer access."""
+"""The driver rejects copies between two GPUs with a CUDA error, although it grants peer access."""
 
 from gpucheck.simulator.faults import Fault
 from gpucheck.simulator.faults.p2p_slow import add, pair_of

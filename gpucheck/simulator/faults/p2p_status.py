@@ -1,4 +1,4 @@
-"""The driver refuses peer to peer between two GPUs, for a reason."""
+"""The driver denies peer to peer between two GPUs, and returns a reason."""
 
 import re
 
@@ -23,7 +23,7 @@ def _apply(machine: Machine, pair: str, status: str) -> None:
 
 FAULT = Fault(
     name="p2p-status",
-    summary="the driver refuses peer to peer between two GPUs",
+    summary="the driver denies peer to peer between two GPUs",
     apply=_apply,
     parameters={"pair": str, "status": "CNS"},
 )

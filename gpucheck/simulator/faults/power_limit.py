@@ -1,4 +1,4 @@
-"""Somebody lowered the power limit, which holds the clocks down under load."""
+"""The power limit was lowered, which limits the clocks under load."""
 
 from gpucheck.simulator.faults import Fault
 from gpucheck.simulator.machine import Machine

@@ -9,7 +9,7 @@ AMPERE = 7  # nvmlDeviceArchitecture_t: the first that counts them by kind
 
 
 def _apply(machine: Machine, gpu: int, rate: int) -> None:
-    """rate: replays a second, for an hour already: a counter that begins now would tell nothing at once."""
+    """rate: replays a second, for an hour already: a counter that starts now would show nothing yet."""
     faulty = machine.gpu(gpu)
     if rate < 1:
         raise ValueError("rate=0: one or more a second")

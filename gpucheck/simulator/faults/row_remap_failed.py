@@ -9,7 +9,7 @@ SPARES = 8  # of a bank
 def _apply(machine: Machine, gpu: int) -> None:
     faulty = machine.gpu(gpu)
     if not faulty.model.row_remap or faulty.mig:
-        raise ValueError(f"NVML tells no remapped rows of GPU {gpu} ({faulty.model.name})")
+        raise ValueError(f"NVML reports no remapped rows of GPU {gpu} ({faulty.model.name})")
     faulty.answer({"remap.uncorrectable": SPARES, "remap.failed": 1, "remap.banks.none": 1})
     faulty.answer({"remap.banks.all": faulty.model.memory_mib // 128 - 1})
 

@@ -9,7 +9,7 @@ RESET = 1  # nvmlDeviceGpuRecoveryAction_t
 def _apply(machine: Machine, gpu: int) -> None:
     faulty = machine.gpu(gpu)
     if faulty.mig:
-        raise ValueError(f"GPU {gpu} is divided (MIG), and NVML does not tell its rows")
+        raise ValueError(f"GPU {gpu} is divided (MIG), and NVML does not report its rows")
     if faulty.model.row_remap:
         faulty.answer({"remap.uncorrectable": 1, "remap.pending": 1, "recovery_action": RESET, "remap.banks.high": 1})
         faulty.answer({"remap.banks.all": faulty.model.memory_mib // 128 - 1})

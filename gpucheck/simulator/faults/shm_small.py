@@ -1,4 +1,4 @@
-"""Shared memory as a container gets it unless told otherwise: too small for NCCL."""
+"""Shared memory as a container gets it by default: too small for NCCL."""
 
 from gpucheck.simulator.faults import Fault
 from gpucheck.simulator.machine import Machine

@@ -7,7 +7,7 @@ from gpucheck.simulator.machine import Machine
 REASONS = {"hardware": 0x8 | 0x40, "software": 0x20}
 NANOSECONDS = {"hardware": 270, "software": 269}
 THERMAL = 1  # nvmlPerfPolicyType_t
-HOPPER = 9  # nvmlDeviceArchitecture_t: the first that tells how far it is from the limit
+HOPPER = 9  # nvmlDeviceArchitecture_t: the first that reports how far it is from the limit
 RISING = "0+1000000000/s"
 
 

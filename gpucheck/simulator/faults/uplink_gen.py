@@ -21,7 +21,7 @@ def _apply(machine: Machine, gpu: int | None, bus_id: str, gen: int, width: int 
 def _link(machine: Machine, gpu: int | None, bus_id: str) -> tuple[Function, Function]:
     """Both ends of the link, the port towards the CPU first."""
     if (gpu is None) == (not bus_id):
-        raise ValueError("say which link: gpu=N for the topmost one above a GPU, or bus_id= of a port at either end")
+        raise ValueError("name the link: gpu=N for the topmost one above a GPU, or bus_id= of a port at either end")
     if gpu is not None:
         chain = machine.chain(machine.gpu(gpu).function.bus_id)
         if len(chain) < 2:

@@ -46,7 +46,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Root(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One PCIe root bus. numa_node None: the firmware does not say, as on most desktops."""
+    """One PCIe root bus. numa_node None: the firmware does not report it, as on most desktops."""
 
     numa_node: int | None = None
 

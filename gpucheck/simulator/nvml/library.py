@@ -17,7 +17,7 @@ def build_library(directory: Path, version: str, release: str | None = None) -> 
 
     The library learns its version from its file name, so that one compilation (cached by content) serves every version
     that exports the same functions. release: the version whose functions it exports, where not its own.
-    Raises OSError, with the whole message in args[0], when there is no compiler or it refuses the source.
+    Raises OSError, with the whole message in args[0], when there is no compiler or it rejects the source.
     """
     if not version or "/" in version:
         raise ValueError(f"libnvidia-ml.so.{version}: not a driver version")

@@ -33,9 +33,9 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
 def from_recording(recording: Mapping[str, Any] | object, name: str = "recorded") -> Profile:
     """The profile of the recorded machine: its tree, links, GPUs, NVLinks, processors, driver.
 
-    recording: decoded JSON, or an object with the same attributes. A GPU that we have no model of becomes one of the
-    profile's own, with the values that NVML told; what was wrong with the machine is left out, for faults are chosen
-    when it is simulated, but links stay as they had trained.
+    recording: decoded JSON, or an object with the same attributes. A GPU without a model becomes one of the profile's
+    own, with the values that NVML returned; what was wrong with the machine is left out, for faults are chosen when it
+    is simulated, but links stay as they had trained.
     Raises ValueError for input that is not a recording, or lacks what a machine needs.
     """
     try:

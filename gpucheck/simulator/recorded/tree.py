@@ -10,7 +10,7 @@ from gpucheck.simulator.machine.profile import BUS_ID, Device, Part, parts
 
 Kind = Literal["root-port", "switch-upstream", "switch-downstream", "nvswitch", "nic"]
 BRIDGE = "0604"
-# Where the links of a recording say nothing: the slowest there is, so that nothing looks faster than it was
+# Where a recording has no values of a link: the slowest there is, so that nothing looks faster than it was
 UNKNOWN_GENERATION, UNKNOWN_WIDTH = 1, 1
 
 

@@ -1,8 +1,8 @@
 """D/root: what the kernel of a simulated machine would show below /sys, /proc, /dev, /lib/modules and /var/lib/dkms.
 
 One module a part of the tree: ``pci`` (functions, links, IOMMU groups, errors), ``config`` (configuration space),
-``platform`` (processors, firmware, boot options), ``driver`` (modules, kernels, device nodes; says which file means
-what) and ``kernel_log``. Links are relative, so that the tree can be copied anywhere.
+``platform`` (processors, firmware, boot options), ``driver`` (modules, kernels, device nodes, and which file
+has which meaning) and ``kernel_log``. Links are relative, so that the tree can be copied anywhere.
 """
 
 from pathlib import Path

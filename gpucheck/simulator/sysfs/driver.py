@@ -48,7 +48,7 @@ FIRST_MIG_MINOR = 30
 def write_driver(machine: Machine, tree: Tree, kernel: str, *, whole: bool) -> None:
     """whole: with parameters, device nodes, headers, DKMS and a second kernel, as an installed host has them.
 
-    Without it these are somebody else's: in the lab the packages and boots of the host write them.
+    Without it these are not written: in the lab the packages and boots of the host write them.
     """
     tree.folder("sys/module")
     driver, loaded = machine.driver, []
@@ -81,7 +81,7 @@ def _loaded(machine: Machine, tree: Tree, version: str) -> None:
 
 
 def _started(machine: Machine, tree: Tree, version: str) -> None:
-    """The modules beside nvidia, its parameters, each GPU's entry, and the device nodes."""
+    """The modules next to nvidia, its parameters, each GPU's entry, and the device nodes."""
     for name, _, users, _ in MODULES[:-1]:
         tree.write(f"sys/module/{name}", {"version": version, "refcnt": str(users)})
     parameters = "\n".join(f"{name}: {value}" for name, value in PARAMETERS.items())
@@ -96,7 +96,7 @@ def _started(machine: Machine, tree: Tree, version: str) -> None:
 
 
 def _information(gpu: SimulatedGpu, minor: int, version: str) -> str:
-    """A GPU that failed to initialise keeps its entry and tells neither UUID nor firmware."""
+    """A GPU that failed to initialise keeps its entry and reports neither UUID nor firmware."""
     started = gpu.visible
     rows = {
         "Model": gpu.model.name,
@@ -128,7 +128,7 @@ def _instances(tree: Tree, gpu: SimulatedGpu, minor: int) -> list[str]:
 
 
 def _installed(driver: DriverState, tree: Tree, kernel: str) -> None:
-    """The module that stands in for a compiled one."""
+    """The stub of a compiled module."""
     if driver.installed_version is None:
         return
     licence = LICENSE[driver.installed_flavour or "open"]

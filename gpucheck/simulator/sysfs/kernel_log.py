@@ -21,7 +21,7 @@ BANNER = {
 
 
 def kernel_log(machine: Machine, kernel: str, *, driver: bool) -> str:
-    """The records, oldest first. driver: with what the NVIDIA driver says when it loads."""
+    """The records, oldest first. driver: with what the NVIDIA driver prints when it loads."""
     lines = [*_boot(machine, kernel), *(_nvidia(machine) if driver else ())]
     boot = [(number * STEP_S, priority, text) for number, (priority, text) in enumerate(lines)]
     since = [(UPTIME_S - message.age_s, message.priority, message.text) for message in machine.messages]
@@ -102,7 +102,7 @@ def _rate(function: Function) -> int:
 
 
 def _limited(machine: Machine, function: Function) -> str | None:
-    """The kernel's own words where a link above a device is slower than the device could use."""
+    """The kernel's message where a link above a device is slower than the device could use."""
     links = [function, *machine.chain(function.bus_id)]
     slowest = min(links, key=_rate)
     able = LANE_MB_S[function.max_generation] * function.max_width

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from gpucheck.model import Verdict, worst
 from gpucheck.model.diagnosis import Diagnosis
 from gpucheck.render.diagnosis import to_html, to_markdown
-from tests.browser import all_of, count, crowded, find, screen, started, whole_screen
+from tests.browser import all_of, count, crowded, find, screen, whole_screen
 from tests.render.hostile import hostile
 from tests.render.judgements import ALL, winner
 
@@ -80,13 +80,6 @@ def test_hostile_words_are_no_markdown():
 
     assert not re.search(r"(?<!\\)[<`]", text)
     assert all(line.startswith(("|---", "| ", "|--")) for line in text.split("\n") if line.startswith("|"))
-
-
-@pytest.fixture(scope="module")
-def browser():
-    browser = started()
-    yield browser
-    browser.quit()
 
 
 @pytest.fixture

@@ -4,18 +4,11 @@ import pytest
 
 from gpucheck.model import Verdict
 from gpucheck.render.fleet.html import to_html
-from tests.browser import all_of, count, crowded, find, screen, started, wait, whole_screen
+from tests.browser import all_of, count, crowded, find, screen, wait, whole_screen
 from tests.fleet.reports import bad, merged, report
 
 pytestmark = pytest.mark.browser
 EVIL = "evil</script><img src=x onerror=document.title='owned'>"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    browser = started()
-    yield browser
-    browser.quit()
 
 
 @pytest.fixture(scope="module")

@@ -6,19 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from gpucheck.render.report.html import to_html
-from tests.browser import all_of, count, crowded, find, screen, started, wait, whole_screen
+from tests.browser import all_of, count, crowded, find, screen, wait, whole_screen
 from tests.render.reports import EVIL, healthy, hostile, sick
 
 pytestmark = pytest.mark.browser
 MANY = {"pass": 123_456, "warn": 1_234, "fail": 88_888, "unknown": 100_000, "skip": 7}
 PAGES = {"sick": sick(), "hostile": hostile(), "healthy": healthy(), "rack": replace(sick(72), counts=MANY)}
-
-
-@pytest.fixture(scope="module")
-def browser():
-    browser = started()
-    yield browser
-    browser.quit()
 
 
 @pytest.fixture(scope="module")

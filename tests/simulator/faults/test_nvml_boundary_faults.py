@@ -1,11 +1,9 @@
 """Refusals and slow answers: what the real pynvml makes of each, call by call."""
 
-import contextlib
 import ctypes
 import os
 import time
 from pathlib import Path
-from typing import Any
 
 import pynvml
 import pytest
@@ -15,20 +13,6 @@ from gpucheck.simulator.nvml.exports import all_exports, exports
 
 DRIVER = "580.178.04"
 NO_PERMISSION, LOST, UNKNOWN, UNHEARD_OF = 4, 15, 999, 4242
-
-
-@pytest.fixture
-def nvml(activate):
-    """Activate a machine, start NVML on it and return its GPUs; NVML is shut down afterwards."""
-    with contextlib.ExitStack() as stack:
-
-        def start(profile: str, *faults: str) -> list[Any]:
-            activate(profile, faults)
-            pynvml.nvmlInit()
-            stack.callback(pynvml.nvmlShutdown)
-            return [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
-
-        yield start
 
 
 def code_of(call, *arguments) -> int:

@@ -1,6 +1,5 @@
 """Each fault of the GPUs themselves, as the real pynvml reads it."""
 
-import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -14,20 +13,6 @@ from gpucheck import simulator
 
 THERMAL, BRAKE, CAP = 0x8 | 0x40, 0x8 | 0x80, 0x4
 LOAD = "GPUCHECK_SIMULATOR_LOAD"
-
-
-@pytest.fixture
-def nvml(activate):
-    """Activate a broken machine, start NVML on it and return its GPUs; NVML is shut down afterwards."""
-    with contextlib.ExitStack() as stack:
-
-        def start(profile: str, *faults: str) -> list[Any]:
-            activate(profile, faults)
-            pynvml.nvmlInit()
-            stack.callback(pynvml.nvmlShutdown)
-            return [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
-
-        yield start
 
 
 def refusal(call: Callable[..., object], *arguments: object) -> int:

@@ -16,7 +16,7 @@ from gpucheck.simulator.machine import build
         ("p100-pcie-x2", "nvml-refuse:call=nvmlDeviceGetNam,code=4", "Did you mean nvmlDeviceGetName?"),
         ("p100-pcie-x2", "nvml-refuse:call=NVML_FI_DEV_NO,code=4", "knows no such field. Give its number instead."),
         ("p100-pcie-x2", "nvml-refuse:call=nvmlDeviceGetName,code=0", "0 is success"),
-        ("p100-pcie-x2", "nvml-refuse:call=nvmlErrorString,code=4", "answers a text and no code"),
+        ("p100-pcie-x2", "nvml-refuse:call=nvmlErrorString,code=4", "returns a text and no code"),
         ("p100-pcie-x2", "nvml-refuse:call=nvmlDeviceGetCount,code=4,gpu=0", "is a question about no GPU"),
         ("p100-pcie-x2", "nvml-refuse:call=nvmlDeviceGetName,code=4,gpu=2", "there is no GPU 2"),
         (
@@ -40,7 +40,7 @@ from gpucheck.simulator.machine import build
         ("p100-pcie-x2", "ecc-uncorrected:gpu=0,where=sram", "dram, or from Turing on sram"),
         ("hgx-h100-x8", "ecc-uncorrected:gpu=0,count=0", "one or more"),
         ("rtx4090-x2", "row-remap-pending:gpu=0", "neither remaps rows nor retires pages"),
-        ("p100-pcie-x2", "row-remap-failed:gpu=0", "NVML tells no remapped rows of GPU 0"),
+        ("p100-pcie-x2", "row-remap-failed:gpu=0", "NVML reports no remapped rows of GPU 0"),
         ("p100-pcie-x2", "throttle-thermal:by=magic", "hardware, or software"),
         ("p100-pcie-x2", "throttle-thermal:when=never", "when=never: always, or load"),
         ("p100-pcie-x2", "throttle-power-brake:gpu=first", "gpu=first: a number, or all"),
