@@ -18,7 +18,7 @@ TOOLKIT = (
 )
 RESTART = (
     "restart the container; permanently: start containers through CDI, or allow the devices in runc's cgroups "
-    "(make provision configures CDI)"
+    "(docs/images.md: Run with GPUs)"
 )
 LIBRARY_NOT_FOUND, MISMATCH = 12, 18
 HIDDEN = ("void", "none", "")

@@ -10,7 +10,7 @@ import pytest
 from gpucheck.images.build import Options, files_for_build, plan_of, proxies
 from gpucheck.images.context import assemble, command_line
 from gpucheck.images.versions import LABEL, read_versions
-from tests.images.containers import ROOT, Image
+from tests.images.containers import ROOT, Image, carry
 
 pytestmark = pytest.mark.images
 
@@ -49,13 +49,6 @@ def podman(plan):
     carry("docker", "podman", plan.base_image)
     # Docker's format keeps every label; runc, because crun needs control groups v2.
     return ["podman", "--runtime", "runc", "build", "--network", "host", "--format", "docker"]
-
-
-def carry(source, destination, tag):
-    """Copy an image from one engine's store to the other's."""
-    saved = subprocess.Popen([source, "save", tag], stdout=subprocess.PIPE)
-    subprocess.run([destination, "load", "--quiet"], stdin=saved.stdout, check=True, capture_output=True)
-    assert saved.wait() == 0
 
 
 def buildkit(_plan):

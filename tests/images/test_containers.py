@@ -162,7 +162,7 @@ def test_orphans_are_reaped(image, first):
 
 def test_a_login_shell_finds_the_environment(image):
     """enroot starts one, and editors do: Debian's /etc/profile replaces the PATH of the image."""
-    answer = image.run("sh", "-l", "-c", "command -v python gpucheck")
+    answer = image.run("sh", "-l", "-c", "command -v python && command -v gpucheck")
 
     assert answer.output.split() == ["/opt/venv/bin/python", "/opt/venv/bin/gpucheck"], answer.output
 

@@ -231,6 +231,17 @@ def test_an_example_holds_to_the_schema_of_who_reads_it(schema, name):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize(("status", "goes_on"), [(0, True), (1, True), (2, False), (3, False)])
+def test_gitlabs_script_goes_on_after_a_warning_and_only_then(tmp_path, status, goes_on):
+    """Its runner ends a script at the first command that fails, so a test of $? on the same line came too late."""
+    (tmp_path / "gpucheck").write_text(f"#!/bin/sh\nexit {status}\n")
+    (tmp_path / "gpucheck").chmod(0o755)
+    prove = yaml.safe_load((FOLDER / "gitlab-ci.yml").read_text())[".tests"]["script"][0]
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+
+    assert (subprocess.run(["sh", "-ec", prove], check=False, env=environment).returncode == 0) is goes_on
+
+
 def test_the_examples_name_the_python_of_the_pinned_base():
     for name in ("github-tests.yml", "gitlab-ci.yml", "devcontainer.json"):
         named = set(re.findall(r"site/lib/python([\d.]+)/site-packages", (FOLDER / name).read_text()))
