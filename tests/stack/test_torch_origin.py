@@ -65,7 +65,7 @@ def test_a_stated_build_of_the_index_is_refused_by_the_rule_of_the_origin():
 
     assert conflict.rule == "R25"
     assert [fact.fact for fact in conflict.between] == [
-        "torch 2.14.1+cu126 is only in PyTorch's own wheel index",
+        "torch 2.14.1+cu126 is only in PyTorch's wheel index",
         "torch_origin is pypi",
     ]
 

@@ -74,7 +74,7 @@ def test_ptx_needs_a_driver_as_new_as_its_toolkit():
 
 
 @pytest.mark.parametrize(
-    ("gpu", "says"), [("A100 PCIe 80GB", "may lift"), ("RTX 4090", "are not for GeForce RTX 4090")]
+    ("gpu", "says"), [("A100 PCIe 80GB", "may lower this minimum"), ("RTX 4090", "do not support GeForce RTX 4090")]
 )
 def test_a_driver_floor_names_forward_compatibility(gpu, says):
     """Allowed for data-center GPUs, never for GeForce."""
@@ -88,7 +88,7 @@ def test_p100_with_a_new_torch_names_the_newest_build_that_works():
     """The case plain pip gets wrong."""
     conflict = refusal(["P100 PCIe"], "ubuntu-22.04", "torch=2.15")
 
-    assert "torch 2.14.1+cu126 is the newest official build that still has it" in conflict.because
+    assert "torch 2.14.1+cu126 is the newest official build that has it" in conflict.because
     assert "torch 2.7.1+cu126 the newest on PyPI" in conflict.because
     assert conflict.change == {"torch": "2.7.1+cu126"}
 
