@@ -97,15 +97,15 @@ def site_repository(name: str) -> dict[str, str]:
     return {"url": url, "key_url": f"{start}/site/key.asc", "key_fingerprint": known["key_fingerprint"]}
 
 
-def run(target: str, reports: Path, **more: str) -> Run:
+def run(target: str, reports: Path, args: str = "", **more: str) -> Run:
     """A make target on these hosts, without the closing verification, which is not about provisioning."""
-    return make(target, reports, inventory=DIRECTORY / "inventory.yml", args="--skip-tags verify", **more)
+    return make(target, reports, inventory=DIRECTORY / "inventory.yml", args=f"--skip-tags verify {args}", **more)
 
 
-def provision(reports: Path, **values: Any) -> Run:
-    """make provision with this wish; fails where that does."""
+def provision(reports: Path, args: str = "", **values: Any) -> Run:
+    """make provision with this wish; fails where that does. args: for ansible-playbook."""
     wish(**values)
-    done = run("provision", reports)
+    done = run("provision", reports, args)
     assert done.status == 0, done.text
     return done
 
@@ -122,12 +122,12 @@ def reasons(host: str) -> str:
     return " ".join(subprocess.run(words, capture_output=True, text=True, check=True).stdout.split())
 
 
-def changes_nothing(reports: Path) -> None:
+def changes_nothing(reports: Path, args: str = "") -> None:
     """A second run with the same wish: not one task changes, and no host boots."""
     before = {host: boots(host) for host in HOSTS}
-    again = run("provision", reports)
+    again = run("provision", reports, args)
     assert again.status == 0, again.text
-    assert {host: again.recap(host)["changed"] for host in HOSTS} == dict.fromkeys(HOSTS, 0)
+    assert {host: again.recap(host)["changed"] for host in HOSTS} == dict.fromkeys(HOSTS, 0), again.text
     assert {host: boots(host) for host in HOSTS} == before
 
 

@@ -1,4 +1,4 @@
-"""What a site brings by itself: package sources that it manages, a key for Secure Boot, sources without old headers.
+"""What a site brings by itself: sources that it manages, a mirror for its own hosts alone, a key, a newer kernel.
 
 Package managers, systemd and update-grub are real on the hosts, which appear as bare metal (SIMULATED, see
 bare_metal.py). Stand-ins: the firmware, mokutil, and DKMS, whose signature is the hash of a certificate. Not proven
@@ -7,11 +7,17 @@ here: that a real firmware boots, and that a real kernel checks a signature.
 Every test begins with bare hosts and ends by showing that they are again as it found them.
 """
 
+import json
+
 import pytest
+import yaml
 
 from gpucheck.host.readers.kernels import SECURE_BOOT
+from tests.lab import tls_mirror
 from tests.lab.bare_metal import (
+    DIRECTORY,
     HOSTS,
+    LAB,
     RUNNING,
     SUBNET,
     boots,
@@ -34,7 +40,8 @@ from tests.lab.e2e import provision_json
 
 pytestmark = pytest.mark.more_labs
 
-MIRROR = f"http://{SUBNET.rpartition('.')[0]}.10/compute/cuda/repos"
+IP = f"{SUBNET.rpartition('.')[0]}.10"
+MIRROR = f"http://{IP}/compute/cuda/repos"
 # NVIDIA's packages in sources of the site's own, as a subscription manager writes them.
 SUBSCRIBE = {
     "lab-apt": f"""
@@ -81,6 +88,46 @@ def test_managed_sources_must_hold_the_packages_and_no_other_source_is_written(b
     assert states() == subscribed
     for host in HOSTS:
         on_host(host, f"rm {SUBSCRIBED[host]}")
+
+
+CLIENT = {"client_certificate": "/etc/gpucheck/mirrors/site.pem", "client_key": "/etc/gpucheck/mirrors/site.key"}
+TRUST = "/usr/local/share/ca-certificates/site.crt"
+
+
+def test_a_mirror_that_asks_for_a_client_certificate_gets_the_one_of_the_vault(bare_metal, reports, tmp_path):
+    tls_mirror.certificates(tmp_path, IP)
+    tls_mirror.serve(f"{LAB}-mirror", tmp_path)
+    for host in HOSTS:
+        tls_mirror.sh("docker", "cp", tmp_path / "ca.pem", f"{LAB}-{host.removeprefix('lab-')}:{TRUST}")
+        on_host(host, "update-ca-certificates >/dev/null 2>&1")
+    wish()
+    known = yaml.safe_load((DIRECTORY / "base.yml").read_text())["repositories"]["nvidia-cuda"]
+    here = {
+        key: str(known[key]).replace(f"http://{IP}/", f"https://{IP}:{tls_mirror.PORT}/") for key in ("url", "key_url")
+    }
+    files = ("--ca-file", "ca.pem"), ("--client-cert", "client.pem"), ("--client-key", "client.key")
+    contents = zip(CLIENT.values(), ("client.pem", "client.key"), strict=True)
+    variables = {
+        "repository_client_files": {path: (tmp_path / name).read_text() for path, name in contents},
+        "check_repositories_arguments": [word for option, name in files for word in (option, str(tmp_path / name))],
+    }
+    (tmp_path / "vault.json").write_text(json.dumps(variables))
+    args = f"-e @{tmp_path}/vault.json"
+
+    done = provision(reports, args, repositories={"nvidia-cuda": {**known, **here, **CLIENT}})
+
+    assert "PRIVATE KEY" not in done.text
+    for host in HOSTS:
+        assert loaded(host, "nvidia")
+        assert on_host(host, f"stat -c %a {CLIENT['client_key']}") == "600"
+    assert on_host("lab-apt", f"stat -c %U {CLIENT['client_key']}") == "_apt"
+    changes_nothing(reports, args)
+
+    deprovisioned(reports)
+    assert states() == bare_metal
+    for host in HOSTS:
+        assert not is_there(host, "/etc/gpucheck/mirrors")
+        on_host(host, f"rm {TRUST}; update-ca-certificates >/dev/null 2>&1")
 
 
 KEY = {"key": "/etc/site/mok.key", "certificate": "/etc/site/mok.der"}

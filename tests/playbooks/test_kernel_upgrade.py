@@ -81,6 +81,7 @@ def test_apt_brings_what_the_kernel_metapackages_bring_with_the_headers(host):
 
     assert (answer["release"], answer["reason"]) == ("6.8.0-110-generic", "")
     assert answer["packages"] == ["linux-image-generic", "linux-headers-generic"]
+    assert answer["headers"] == ["linux-headers-6.8.0-110-generic"]
     assert [argv[-3:] for argv in host.changed()] == [["install", "linux-image-generic", "linux-headers-generic"]]
 
 

@@ -20,7 +20,11 @@ def without_headers():
 
 def site(tmp_path, kernel, **answer):
     made = Site(tmp_path, {})
-    made.host("node01", plan_state=without_headers(), kernel_upgrade={"changed": False, "packages": [], **answer})
+    made.host(
+        "node01",
+        plan_state=without_headers(),
+        kernel_upgrade={"changed": False, "packages": [], "headers": [], **answer},
+    )
     with (tmp_path / "stack.yml").open("a") as file:
         file.write(f"kernel: {kernel}\n")
     return made

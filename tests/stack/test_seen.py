@@ -118,7 +118,7 @@ def test_site_rows_extend_and_replace_and_every_output_names_them(site, tmp_path
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("nothing.yml", "a: 1\n", "nothing.yml: no such table. Known: actions.yml"),
+        ("nothing.yml", "a: 1\n", "nothing.yml: no such table. Known: actions.yml, archives.yml"),
         ("packages.yml", "- a\n", "packages.yml: must be 'key: value' lines"),
         ("packages.yml", "a: b: c\n", "packages.yml: not YAML"),
         ("packages.yml", "nccl: {apt: 3}\n", "packages.yml: with its rows the table is not valid"),

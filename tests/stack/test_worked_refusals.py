@@ -74,7 +74,7 @@ def test_ptx_needs_a_driver_as_new_as_its_toolkit():
 
 
 @pytest.mark.parametrize(
-    ("gpu", "says"), [("A100 PCIe 80GB", "may lower"), ("RTX 4090", "do not support GeForce RTX 4090")]
+    ("gpu", "says"), [("A100 PCIe 80GB", "may lower this minimum"), ("RTX 4090", "do not support GeForce RTX 4090")]
 )
 def test_a_driver_floor_names_forward_compatibility(gpu, says):
     """Allowed for data-center GPUs, never for GeForce."""

@@ -25,7 +25,7 @@ def ubuntu_system(system: OperatingSystem) -> UbuntuSystem | None:
 
 
 def r22_ubuntu_host(target: Target, spec: "StackSpec") -> Iterator[Clash]:
-    """R22: with ``source: ubuntu`` the driver is stated with its package revision, as the archive drops old releases.
+    """R22: with `source: ubuntu` the driver is stated with its package revision, as the archive drops old releases.
 
     The release of Ubuntu and the architecture must be known to have signed modules.
     """
@@ -35,7 +35,7 @@ def r22_ubuntu_host(target: Target, spec: "StackSpec") -> Iterator[Clash]:
     if row is None:
         known = ", ".join(one.os for one in ubuntu().systems)
         fact = Fact(f"the archives known are those of {known}, and this host runs {target.os.name}", SOURCE)
-        yield _clash("source", fact, f"source: ubuntu is nothing for {target.os.name}")
+        yield _clash("source", fact, f"source: ubuntu does not support {target.os.name}")
         return
     if target.arch not in ubuntu().architectures:
         fact = Fact(f"signed modules are published for {', '.join(ubuntu().architectures)} only", SOURCE)

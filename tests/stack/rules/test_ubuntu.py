@@ -150,7 +150,7 @@ def test_a_revision_of_another_release_is_refused():
 def test_systems_whose_archive_is_not_known_are_refused(os):
     conflict = refused(["T4"], os, cuda="12.9")
 
-    assert "source: ubuntu is nothing for" in conflict.because
+    assert "source: ubuntu does not support" in conflict.because
 
 
 def test_an_architecture_without_signed_modules_is_refused():

@@ -66,6 +66,11 @@ packages:
   returned: success
   type: list
   elements: str
+headers:
+  description: The plan's header packages under that kernel, as the next run plans them.
+  returned: unless asked
+  type: list
+  elements: str
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -73,6 +78,7 @@ from ansible_collections.gpucheck.provision.plugins.module_utils import apt, dnf
 from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused
 from ansible_collections.gpucheck.provision.plugins.module_utils.explain import explained
 from ansible_collections.gpucheck.provision.plugins.module_utils.host import read_facts
+from ansible_collections.gpucheck.provision.plugins.module_utils.kernel_headers import header_names
 from ansible_collections.gpucheck.provision.plugins.module_utils.note import as_bytes, write
 from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable
 
@@ -139,7 +145,8 @@ def main():
         release, packages = go(module, plan, known)
         if state == "present":
             disown(module)
-    module.exit_json(changed=state == "present", release=release, packages=packages, reason="")
+        names = header_names(plan, known[0]["kernel"], release)
+    module.exit_json(changed=state == "present", release=release, packages=packages, reason="", headers=names)
 
 
 if __name__ == "__main__":
