@@ -41,6 +41,7 @@ def verify_command(folder: Path, fingerprint: str, format_: str) -> None:
     if format_ == "json":
         # The files are for comparing, and they are thousands.
         shown = {key: value for key, value in json.loads(as_json(manifest)).items() if key != "files"}
+        shown["schema"] = "gpucheck.bundle-summary/1"
         click.echo(json.dumps({**shown, "bytes": sum(file.bytes for file in manifest.files.values())}, indent=2))
     else:
         click.echo(manifest_text(manifest))

@@ -11,6 +11,7 @@ from gpucheck.cli.bundle import COMMAND
 from gpucheck.cli.stack import COMMAND as STACK
 from gpucheck.stack.lock import write_lock
 from tests.bundle.site import manifest, signed_folder, site_lock
+from tests.cli.documents import follows
 from tests.stack.hosts import host
 
 APT, DNF = "ubuntu-22.04-x86_64-15f8x2", "rocky-9-x86_64-2330x8"
@@ -47,8 +48,9 @@ def test_verify_says_what_is_in_a_good_bundle(bundle):
     assert "SIMULATED" in text.stdout
     assert f"for group {APT}" in text.stdout
     told = json.loads(answer.stdout)
-    assert (told["schema"], told["key"], told["simulated"]) == ("gpucheck.bundle/1", key, True)
+    assert (told["schema"], told["key"], told["simulated"]) == ("gpucheck.bundle-summary/1", key, True)
     assert "files" not in told
+    follows("bundle-summary", told)
 
 
 def test_verify_tells_a_changed_bundle_from_what_is_none(bundle, tmp_path):

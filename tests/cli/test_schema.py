@@ -13,6 +13,8 @@ from click.testing import CliRunner
 
 from gpucheck.cli import cli
 from gpucheck.cli.schema.documents import DOCUMENTS, schema_of
+from release.man import contexts
+from tests.cli.documents import follows
 from tests.stack.cli_words import lock_words, site
 
 __all__ = ["site"]  # a fixture is used by its name
@@ -43,6 +45,21 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
         ("stack", "resolve", *TWO),
         ("stack", "resolve", "--gpu", "P100-PCIE-16GB", "--os", "ubuntu-22.04", "--want", "cuda=13.0"),
     ],
+    "explanation": [("stack", "explain", *TWO), ("stack", "explain", "nccl", "--gpu", "H100", "--os", "rocky-9")],
+    "image": [("image", *TWO, "--level", "quick"), ("image", "--simulate", "no-gpu", "--level", "quick")],
+    "images": [("image", "list")],
+    "profiles": [("profiles",)],
+}
+# Commands whose JSON is validated by a test of their own, here or with them.
+ELSEWHERE = {
+    "bundle verify": "tests/bundle/test_cli.py",
+    "fleet history": "test_fleet_documents_follow_their_schema",
+    "fleet report": "test_fleet_documents_follow_their_schema",
+    "lab status": "tests/lab/test_lifecycle.py",
+    "stack check": "test_lock_plan_and_facts_follow_their_schema",
+    "stack check-repositories": "tests/repositories/test_command.py",
+    "stack diff": "test_lock_plan_and_facts_follow_their_schema",
+    "stack plan": "test_lock_plan_and_facts_follow_their_schema",
 }
 
 
@@ -52,12 +69,6 @@ def printed(*words):
     assert done.exception is None or isinstance(done.exception, SystemExit), (words, done.exception)
     assert done.return_value in (0, 1, 2, 3, None), done.output
     return done.stdout
-
-
-def follows(name, value):
-    validator = jsonschema.Draft202012Validator(schema_of(name))
-    found = [f"{'/'.join(map(str, e.absolute_path))}: {e.message[:200]}" for e in validator.iter_errors(value)]
-    assert not found, found[:5]
 
 
 @pytest.fixture
@@ -94,6 +105,12 @@ def test_lock_plan_and_facts_follow_their_schema(site):
     lock = site / "stack.lock.yml"
     plan = printed("stack", "plan", "--lock", str(lock), "--host", "lab-apt", "--format", "json")
 
+    facts = [str(word) for name in ("lab-apt", "lab-dnf") for word in ("--facts", site / f"{name}.json")]
+    same = printed("stack", "diff", "--lock", str(lock), "--spec", str(site / "stack.yml"), *facts, "--format", "json")
+    check = printed("stack", "check", "--lock", str(lock), "--host", "lab-apt", *TWO, "--format", "json")
+
+    follows("stack-diff", json.loads(same))
+    follows("report", json.loads(check))
     follows("lock", yaml.safe_load(lock.read_text()))
     follows("plan", json.loads(plan))
     follows("facts", json.loads((site / "lab-apt.json").read_text()))
@@ -122,6 +139,18 @@ def test_fleet_documents_follow_their_schema(tmp_path):
     follows(
         "fleet-history", json.loads(printed("fleet", "history", name, "--history-dir", history, "--format", "json"))
     )
+
+
+def test_every_command_that_prints_json_is_validated():
+    """A new command gets a schema: add it above, and its document to the published ones."""
+    found = set()
+    for _, context in contexts(cli, "gpucheck", None):
+        options = [one for one in context.command.get_params(context) if "--format" in one.opts]
+        if any("json" in getattr(option.type, "choices", ()) for option in options):
+            found.add(context.command_path.removeprefix("gpucheck "))
+
+    lines = {" ".join(words[:2]) for rows in COMMANDS.values() for words in rows}
+    assert found == ELSEWHERE.keys() | {line if line in found else line.split()[0] for line in lines}
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

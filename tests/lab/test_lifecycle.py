@@ -11,6 +11,7 @@ from gpucheck.lab.containers import create
 from gpucheck.lab.errors import LabError, LabUsageError
 from gpucheck.lab.lifecycle import down, known_flavour, login_key, status
 from gpucheck.lab.model import LABEL, LABEL_FLAVOUR, checkout, make_lab
+from tests.cli.documents import follows
 from tests.lab.fake_docker import FakeContainer, FakeNetwork, fake_docker
 
 OURS = {LABEL: "unit"}
@@ -124,6 +125,7 @@ def test_status_without_an_engine_is_json_all_the_same(monkeypatch, capsys):
     assert not ended.value.code
     seen = json.loads(capsys.readouterr().out)
     assert (seen["schema"], seen["state"], seen["engine"]) == ("gpucheck.lab/1", "down", False)
+    follows("lab", seen)
 
 
 def test_the_lab_needs_a_checkout(monkeypatch, tmp_path):

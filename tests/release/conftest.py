@@ -29,7 +29,8 @@ def own(folder: Path, machine: str = MACHINE) -> Path:
 
 def built(top: Path, umask: int, surroundings: dict[str, str]) -> Path:
     source.copy(TOP, source.tracked(TOP), top / "checkout")
-    words = [sys.executable, "-m", "release", top / "out", "--machine", MACHINE, "--python", PYTHON, "--url", URL]
+    words: list[str | Path] = [sys.executable, "-m", "release"]
+    words += [top / "out", "--machine", MACHINE, "--python", PYTHON, "--url", URL]
     environment = {**os.environ, **surroundings, "SOURCE_DATE_EPOCH": DATE}
     done = subprocess.run(
         words,
@@ -38,7 +39,7 @@ def built(top: Path, umask: int, surroundings: dict[str, str]) -> Path:
         capture_output=True,
         text=True,
         umask=umask,
-        timeout=900,
+        timeout=1800,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -47,6 +48,9 @@ def built(top: Path, umask: int, surroundings: dict[str, str]) -> Path:
 
 @pytest.fixture(scope="session")
 def release(tmp_path_factory):
+    """The files of a release; GPUCHECK_RELEASE names a folder that has them already."""
+    if "GPUCHECK_RELEASE" in os.environ:
+        return Path(os.environ["GPUCHECK_RELEASE"])
     surroundings = {"TZ": "UTC", "LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "1"}
     return built(tmp_path_factory.mktemp("one"), 0o022, surroundings)
 

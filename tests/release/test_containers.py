@@ -14,14 +14,14 @@ pytestmark = [pytest.mark.more_labs, pytest.mark.skipif(shutil.which("docker") i
 
 # A missing NVLink is found in quick checks; copies between GPUs call the simulated CUDA driver library.
 TRY = """
-! command -v cc && ! command -v gcc
+test -z "$(command -v cc || command -v gcc)"
 gpucheck --version
 status=0; gpucheck verify --simulate hgx-h100-x8 --level quick --fault nvlink-down:gpu=2,link=3 || status=$?
 [ $status = 2 ]
 gpucheck verify --simulate rtx5090-x2 --level quick --fault nvml-release:branch=450 >/dev/null || [ $? -le 3 ]
 gpucheck bandwidth --simulate p100-pcie-x2 --level quick
 """
-GONE = "! command -v gpucheck; ! ls -d /usr/lib/gpucheck-cluster /usr/share/man/man1/gpucheck* 2>/dev/null"
+GONE = 'hash -r; test -z "$(command -v gpucheck; ls -d /usr/lib/gpucheck-cluster /usr/share/man/man1/gpucheck*)"'
 
 
 @pytest.fixture(scope="session")

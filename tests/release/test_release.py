@@ -64,11 +64,13 @@ def runs(command: Path, environment: dict[str, str]) -> None:
     assert not [row for row in report["findings"] if "broke" in (row["why"] or "")]
 
     # NVML of two releases, and the CUDA driver library.
-    for words in (
-        [command, "verify", "--simulate", "p100-pcie-x2", "--level", "quick"],
-        [command, "topo", "--simulate", "p100-pcie-x2", "--fault", "nvml-release:branch=450"],
-        [command, "bandwidth", "--simulate", "p100-pcie-x2", "--level", "quick"],
+    simulated = ["--simulate", "p100-pcie-x2"]
+    for more in (
+        ["verify", *simulated, "--level", "quick"],
+        ["topo", *simulated, "--fault", "nvml-release:branch=450"],
+        ["bandwidth", *simulated, "--level", "quick"],
     ):
+        words = [command, *more]
         done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=120)
         assert done.returncode in (0, 1), done.stdout + done.stderr
         assert "SIMULATED" in done.stdout + done.stderr

@@ -10,6 +10,7 @@ from gpucheck.knowledge import _load
 from gpucheck.stack import StackSpec
 from gpucheck.stack.lock import lock, write_lock
 from gpucheck.stack.spec import Repository
+from tests.cli.documents import follows
 from tests.repositories import mirror
 from tests.repositories.test_comparison import packages_of, planned
 from tests.stack.hosts import host
@@ -50,6 +51,7 @@ def test_a_saved_index_gives_the_same_report(site):
     assert live.exit_code == saved.exit_code == 0
     assert json.loads(live.stdout) == json.loads(saved.stdout)
     assert json.loads(saved.stdout)["schema"] == "gpucheck.repositories/1"
+    follows("repositories", json.loads(saved.stdout))
 
 
 @pytest.fixture

@@ -52,6 +52,19 @@ DOCUMENTS = {
         ("gpucheck.repositories.report:RepositoryReport",),
         "stack check-repositories --format json",
     ),
+    "stack-diff": Document(
+        "gpucheck.stack-diff/1", ("gpucheck.cli._documents:StackDifference",), "stack diff --format json"
+    ),
+    "explanation": Document(
+        "gpucheck.explanation/1", ("gpucheck.cli._documents:StackExplanation",), "stack explain --format json"
+    ),
+    "image": Document("gpucheck.image/1", ("gpucheck.cli._documents:ImageReport",), "image --format json"),
+    "images": Document("gpucheck.images/1", ("gpucheck.images.versions:Versions",), "image list --format json"),
+    "profiles": Document("gpucheck.profiles/1", ("gpucheck.cli._documents:Profiles",), "profiles --format json"),
+    "lab": Document("gpucheck.lab/1", ("gpucheck.cli._documents:LabStatus",), "lab status --format json"),
+    "bundle-summary": Document(
+        "gpucheck.bundle-summary/1", ("gpucheck.cli._documents:BundleSummary",), "bundle verify --format json"
+    ),
     "bundle": Document("gpucheck.bundle/1", ("gpucheck.bundle.manifest:Manifest",), "bundle.json of make bundle"),
 }
 
@@ -73,6 +86,11 @@ def schema_of(name: str) -> dict[str, Any]:
     major = document.schema.partition("/")[2] or "1"
     root = references[0] if len(references) == 1 else {"anyOf": list(references)}
     about = {"$schema": DIALECT, "$id": f"urn:gpucheck:{name}:{major}", "title": document.schema or f"gpucheck {name}"}
+    for definition in definitions.values():
+        if (
+            "properties" in definition
+        ):  # gpucheck refuses unknown keys in some files that it reads, other readers need not
+            definition.pop("additionalProperties", None)
     # As it is read from a file: lists, where msgspec has tuples.
     made: dict[str, Any] = msgspec.json.decode(msgspec.json.encode({**about, **root, "$defs": definitions}))
     return made
