@@ -12,7 +12,7 @@ result_head() { # result_head TITLE
   echo "# $1"
   echo
   echo "$(date -u +%Y-%m-%d), $(nproc) x $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $(uname -sr)," \
-    "$("$bin/python" -V), gpucheck $("$bin/gpucheck" --version | grep -o '[0-9][0-9.]*'), $(hyperfine --version)." \
+    "$("$bin/python" -V), gpucheck $("$bin/gpucheck" --version | grep -o '[0-9][0-9.]*'), $(if command -v hyperfine >/dev/null; then hyperfine --version; else echo "without hyperfine"; fi)." \
     "Load average at the end $(cut -d' ' -f1 /proc/loadavg)."
   echo
 }

@@ -17,7 +17,7 @@ from gpucheck.measure.planning.paths import Path, paths, ports_to_host
 from gpucheck.measure.planning.plan import Depth, Machine, Wish, buffer_bytes, plan
 from gpucheck.measure.planning.selection import Unmeasurable, admit, choose, device, room
 from gpucheck.measure.reporting import report
-from gpucheck.measure.reporting.gaps import gaps
+from gpucheck.measure.reporting.gaps import gaps, lost
 from gpucheck.measure.reporting.observed import observations
 from gpucheck.measure.reporting.surroundings import Scene
 from gpucheck.measure.reporting.text import count_text
@@ -33,7 +33,7 @@ from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.topology import of
 
 BUSY = "GPUCHECK_SIMULATOR_LOAD=1"
-SIMULATED_READING_S = 20.0
+READING_S = 20.0
 CPU_BYTES, CPU_DEVICES = 16 << 20, 2
 
 
@@ -157,6 +157,8 @@ def measure(
             notes += opened.notes
     seen = observations(results, place.machine, scene) if scene is not None else Observations()
     findings = gaps(results, gpus=scene is not None, loaded=bool(seen.measured.under_load))
+    if scene is not None and results.failures:
+        findings = (*lost(results.devices, ask_child(max(patience, READING_S))), *findings)
     return _report(
         host,
         options,
@@ -181,7 +183,7 @@ def _sampler(scene: Scene | None, patience: float, *, simulated: bool) -> Sample
         return Sampler(lambda: ask_child(patience))
     if machine_directory() is None:
         return Sampler(None, scene.before)
-    busy = ask_child(max(patience, SIMULATED_READING_S), ["env", BUSY, *child_command()])
+    busy = ask_child(max(patience, READING_S), ["env", BUSY, *child_command()])
     return Sampler(None, busy if isinstance(busy, NvmlReading) else None)
 
 

@@ -15,6 +15,9 @@ CHECK = "p2p-copies"
 CODES: dict[int, tuple[str, Confidence]] = {
     214: ("ecc-uncorrected", "certain"), 217: ("false-p2p-grant", "likely"), 220: ("nvlink-errors", "certain")
 }  # fmt: skip
+# After one of these, every call of the process fails. Source: "can only be continued if the process is terminated and
+# relaunched", CUDA driver API, CUresult.
+STICKY = frozenset({214, 220, 700, 702, 710, *range(714, 720), 999})
 NOT_READY = 802  # "required driver daemons" do not run: on boards with NVSwitch that is the fabric manager
 NVSWITCHES = 2  # the first NVLink generation that came with switches
 AGAIN = "then: gpucheck bandwidth"
@@ -67,6 +70,10 @@ def _failed(case: Case, failure: CopyFailure) -> Finding:
             "CUDA reports that the system is not ready: GPUs on a board with NVSwitch cannot be used before the fabric "
         )
         why += "manager has configured the switches, and its version must equal that of the driver."
+    elif failure.code in STICKY:
+        why += (
+            " The error is sticky: every later call of the process fails, so a new process measured the other copies."
+        )
     elif cause == "false-p2p-grant":
         why = "The driver reports peer access for this pair, but the copy fails because it is missing."
     return Claim(CHECK, Verdict.FAIL, cause, sure).finding(

@@ -6,14 +6,15 @@ from typing import NamedTuple
 from gpucheck.measure.engines.cuda.errors import PEERS_USED_UP, error_text
 from gpucheck.measure.reporting.text import bytes_text, copied_pairs, count_text, pair_subject, pairs_text, where_copied
 from gpucheck.measure.running.results import Results
-from gpucheck.measure.values import Check, Failure, FailureKind
-from gpucheck.model import Finding
+from gpucheck.measure.values import Check, Device, Failure, FailureKind
+from gpucheck.model import Finding, NvmlFailure, NvmlReading
 from gpucheck.model.finding.about import About
 
 COPIES = About(check="p2p-copies")
 PACKAGE = {"cuda": "cuda-bindings", "cuda.bindings": "cuda-bindings"}
 AGAIN = "gpucheck bandwidth"
 SHOWN = 8
+GPU_IS_LOST = 15  # nvmlReturn_t
 
 
 class Reason(NamedTuple):
@@ -90,6 +91,25 @@ def gaps(results: Results, *, gpus: bool, loaded: bool) -> tuple[Finding, ...]:
             )
         )
     return tuple(found)
+
+
+def lost(devices: Sequence[Device], after: NvmlReading | NvmlFailure) -> tuple[Finding, ...]:
+    """Return a finding for each GPU that NVML reports as lost after a copy failed. after: NVML's reading then."""
+    if isinstance(after, NvmlFailure):
+        return ()
+    gone = {gap.subject for gap in after.gaps if gap.code == GPU_IS_LOST}
+    return tuple(
+        About(check=COPIES.check, subject=f"gpu:{device.label}").fails(
+            f"GPU {device.index} was lost during the copies",
+            "a GPU that NVML can read after the copies",
+            "NVML read this GPU before the copies and reports that it is lost now (NVML code 15). Copies with it "
+            "failed for this reason; no link is the cause.",
+            f"dmesg | grep -e Xid -e 'fallen off the bus'; reboot the host; then: {AGAIN}",
+            "gpu-lost",
+        )
+        for device in devices
+        if {f"gpu index {device.index}", f"gpu:{device.bus_id}"} & gone
+    )
 
 
 def _failures(results: Results, reasons: dict[FailureKind, Reason]) -> Iterator[Finding]:

@@ -171,9 +171,10 @@ def _alike(rows: Sequence[tuple[bool, Check]], wrong: int) -> Damaged:
 def _failure(failure: Failure, results: Results) -> CopyFailure:
     """Return the failure; its detail begins with the name of CUDA's code, or the GPU of a copy within one GPU."""
     pairs = tuple(pair for pair in copied_pairs([failure]) if pair[0] != pair[1])
+    name = error_text(failure.code) if failure.code is not None else ""
     parts = [
         "" if pairs else where_copied(failure, results),
-        error_text(failure.code) if failure.code is not None else "",
+        "" if failure.detail.startswith(name) else name,
         failure.detail,
     ]
     return CopyFailure(

@@ -57,8 +57,8 @@ def answer(engine: CopyEngine, step: Step) -> Answer | Failure:
     except Exception as error:
         code = engine.error_code(error)
         if code is not None:
-            text, known = _first_line(error), error_text(code)
-            detail = text if known in text else f"{known}: {text}"
+            said, known = str(error), error_text(code)
+            detail = said.splitlines()[0] if said.startswith(known) else f"{known}: {_first_line(error)}"
             return Failure(kind=kind_of(code), purpose=step.purpose, flows=step.flows, detail=detail, code=code)
         if isinstance(error, MemoryError):  # CuPy's OutOfMemoryError is one too
             return Failure(kind="no-memory", purpose=step.purpose, flows=step.flows, detail=_first_line(error))

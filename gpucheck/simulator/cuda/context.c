@@ -109,6 +109,8 @@ EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
     CUresult result = check_device(device);
     if (result == SUCCESS && out == NULL)
         return INVALID_VALUE;
+    if (result == SUCCESS)
+        result = stated_error("cuDevicePrimaryCtxRetain");
     if (result == SUCCESS && !primary[device].alive) {
         primary[device].primary = true;
         result = begin(&primary[device], device);

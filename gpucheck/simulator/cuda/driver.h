@@ -183,6 +183,7 @@ void unlock_session(void *held);
 #define GUARDED __attribute__((cleanup(unlock_session), unused)) void *guard = lock_session()
 void let_others(unsigned int tries); /* gives the lock away for a moment */
 CUresult initialized(void);
+CUresult stated_error(const char *call); /* that a test wants, or SUCCESS */
 CUresult check_device(CUdevice device);
 CUresult enter(CUcontext *context); /* the thread's context, or why there is none to work in */
 
@@ -253,6 +254,7 @@ CUresult wait_for_context(CUcontext context);
 CUresult wait_for_mark(struct mark *mark, CUcontext context);
 void drop_work(CUcontext context);
 bool is_sticky(CUresult code);
+void seed_noise(unsigned long long seed);
 
 /* streams.c, events.c, kernels.c */
 CUresult check_stream(CUstream *stream, CUcontext context); /* puts the legacy stream in place of 0, 1 and 2 */

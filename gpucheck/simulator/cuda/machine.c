@@ -157,6 +157,7 @@ static void read_numbers(void)
     const char *length = getenv("GPUCHECK_CUDA_QUEUE");
     noise = cuda_number(0, "noise");
     drift = cuda_number(0, "drift");
+    seed_noise((unsigned long long)cuda_number(0, "seed"));
     queue_length = length != NULL && atoi(length) > 0 ? (unsigned int)atoi(length) : QUEUE_LENGTH;
 }
 

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "driver.h"
@@ -30,6 +31,20 @@ void let_others(unsigned int tries)
     pthread_mutex_lock(&lock);
 }
 
+/* A driver whose calls fail, for tests: cuInit=805,cuMemAlloc=2 in GPUCHECK_CUDA_ERROR. */
+CUresult stated_error(const char *call)
+{
+    const char *list = getenv("GPUCHECK_CUDA_ERROR");
+    const size_t length = strlen(call);
+    while (list != NULL && *list != '\0') {
+        const size_t word = strcspn(list, ",");
+        if (word > length && strncmp(list, call, length) == 0 && list[length] == '=')
+            return (CUresult)atoi(list + length + 1);
+        list += word + (list[word] == ',');
+    }
+    return SUCCESS;
+}
+
 EXPORT CUresult cuInit(unsigned int flags)
 {
     GUARDED;
@@ -38,6 +53,8 @@ EXPORT CUresult cuInit(unsigned int flags)
         return INVALID_VALUE;
     if (ready)
         return SUCCESS;
+    if ((result = stated_error("cuInit")) != SUCCESS)
+        return result;
     if ((result = (CUresult)machine_open()) != SUCCESS || (result = visible_read()) != SUCCESS)
         return result;
     ready = true;

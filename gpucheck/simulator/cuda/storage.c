@@ -63,7 +63,9 @@ EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t size)
     CUcontext context;
     struct allocation *made;
     void *place;
-    const CUresult result = enter(&context);
+    CUresult result = enter(&context);
+    if (result == SUCCESS)
+        result = stated_error("cuMemAlloc");
     if (result != SUCCESS || out == NULL || size == 0)
         return result != SUCCESS ? result : INVALID_VALUE;
     if (size > available(context->gpu))

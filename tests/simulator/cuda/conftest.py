@@ -16,11 +16,15 @@ Run = Callable[..., str]
 def run(activate, tmp_path) -> Run:
     """``run(profile, code, *faults, NAME=value)``: what the program prints; it may use everything in helpers.py.
 
-    The environment's variables are keywords. A program that fails fails the test, with its last lines.
+    The environment's variables are keywords. spread: of the times; False: each copy takes what it should. A program
+    that fails fails the test, with its last lines.
     """
 
-    def on_machine(profile: str, code: str, *faults: str, status: int = 0, **environment: str) -> str:
-        machine = activate(profile, faults)
+    def on_machine(
+        profile: str, code: str, *faults: str, status: int = 0, spread: bool = False, **environment: str
+    ) -> str:
+        exact = () if spread or any(fault.startswith("copy-noise") for fault in faults) else ("copy-noise:percent=0",)
+        machine = activate(profile, (*faults, *exact))
         program = tmp_path / "program.py"
         program.write_text(HELPERS.read_text(encoding="utf-8") + "\n" + code, encoding="utf-8")
         done = subprocess.run(

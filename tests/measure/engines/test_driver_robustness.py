@@ -1,0 +1,88 @@
+"""What goes wrong around copies, each on a simulated machine and each with a finding of its own; docs/measuring.md."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from gpucheck.model import EXIT_STATUS, Verdict
+from tests.measure.engines.test_driver_engine import PAIR, copies, run
+
+
+@pytest.mark.parametrize(
+    ("error", "why", "fix"),
+    [
+        ("cuInit=805", "the MPS control daemon cannot be reached (CUDA error 805 from cuInit)", "get_server_list"),
+        ("cuInit=808", "MPS accepts no further client", "get_server_list"),
+        ("cuDevicePrimaryCtxRetain=2", "GPU 0 (0000:04:00.0): a GPU or the host has too little free memory", "free -h"),
+        ("cuMemAlloc=2", "a GPU or the host has too little free memory", "free -h"),
+    ],
+)
+def test_an_engine_that_cannot_start_names_the_reason_and_blames_no_pair(error, why, fix):
+    report = run(PAIR, GPUCHECK_CUDA_ERROR=error)
+    finding = copies(report)
+
+    assert report["verdict"] == "unknown"
+    assert why in finding["why"]
+    assert fix in finding["fix"]
+
+
+LOSES = """
+import os, sys
+from pathlib import Path
+from gpucheck import simulator
+from gpucheck.simulator.activation import STAND_INS
+machine = Path(sys.argv[1])
+simulator.make(simulator.load("p100-pcie-x2"), machine, (), STAND_INS)
+os.environ["GPUCHECK_SIMULATOR"] = str(machine)
+from gpucheck.host import live_host
+from gpucheck.measure.bandwidth import Options, Watch
+from gpucheck.render.bandwidth import to_json
+from gpucheck.run.links import bandwidth
+def step(step, number):
+    if number == 5:
+        simulator.switch(machine, ["gpu-lost:gpu=1"])
+print(to_json(bandwidth(live_host(isolated=True, deadline_s=60.0), Options(depth="quick"), Watch(step=step))))
+"""
+
+
+def test_a_gpu_that_disappears_during_the_copies_is_named(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", LOSES, str(tmp_path / "machine")],
+        env={**os.environ, "GPUCHECK_SIMULATOR": ""},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.stdout, done.stderr[-2000:]
+    first, *others = (f for f in json.loads(done.stdout)["findings"] if f["check"] == "p2p-copies")
+
+    assert (first["verdict"], first["cause"], first["subject"]) == ("fail", "gpu-lost", "gpu:0000:05:00.0")
+    assert first["seen"] == "GPU 1 was lost during the copies"
+    assert "CUDA error 999" in others[0]["seen"]
+
+
+def test_a_sticky_error_is_named_as_one():
+    (finding,) = (f for f in run(PAIR, "p2p-error:pair=0-1,code=719")["findings"] if f["verdict"] == "fail")
+
+    assert finding["seen"].startswith("copy GPU 0-1 failed: CUDA error 719 (cudaErrorLaunchFailure) from cu")
+    assert "The error is sticky" in finding["why"]
+
+
+def test_a_copy_that_never_ends_is_named_with_its_direction():
+    (finding,) = (f for f in run(PAIR, "p2p-stuck:pair=0-1")["findings"] if f["verdict"] == "fail")
+
+    assert "hung (no progress for 5 s)" in finding["seen"]
+    assert finding["cause"] == "wedged-driver"
+
+
+def test_mig_is_refused_with_its_reason():
+    words = [sys.executable, "-m", "gpucheck", "bandwidth", "--simulate", "a100-mig-x8"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+
+    assert (done.returncode, done.stdout) == (EXIT_STATUS[Verdict.UNKNOWN], "")
+    assert "MIG is on: MIG instances do not support peer access" in done.stderr
+    assert "nvidia-smi -mig 0" in done.stderr
