@@ -59,7 +59,7 @@ from gpucheck.model.readings import (
     System,
 )
 from gpucheck.model.report import Report
-from gpucheck.model.root_cause import by_root
+from gpucheck.model.root_cause import Trouble, by_root, by_trouble
 from gpucheck.model.topology import Topology
 from gpucheck.model.verdict import EXIT_INTERRUPTED, EXIT_STATUS, EXIT_USAGE, Verdict, worst
 from gpucheck.model.wiring import NVSWITCH, NumaNode, NvLinkBundle, WiredFunction, Wiring
@@ -133,10 +133,12 @@ __all__ = [
     "System",
     "Topology",
     "TopologyGpu",
+    "Trouble",
     "Verdict",
     "WiredFunction",
     "Wiring",
     "by_root",
+    "by_trouble",
     "metric_title",
     "named",
     "narrowest_hop",

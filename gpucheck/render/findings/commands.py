@@ -20,6 +20,7 @@ GPUCHECK: dict[str, tuple[str, ...]] = {
     "lab": ("down", "real-packages", "status", "up"),
     "profiles": (),
     "record": (),
+    "schema": (),
     "simulate": (),
     "smoke": (),
     "stack": ("check", "check-repositories", "diff", "explain", "lock", "plan", "resolve", "rules"),
