@@ -60,7 +60,7 @@ def _head(report: BandwidthReport) -> Iterator[str]:
 
 def _lone_cells(report: BandwidthReport) -> Iterator[str]:
     """A sparse matrix is a line."""
-    for name, (title, _) in TITLES.items():
+    for name, title in TITLES.items():
         matrix = report.matrices.get(name)
         if matrix is None or not is_sparse(matrix):
             continue
