@@ -5,7 +5,7 @@ from gpucheck.model.check import AnyCheck, Check
 from gpucheck.model.finding import Action, Alternative, Finding, Owner
 from gpucheck.model.finding.action import with_actions
 from gpucheck.model.finding.naming import named, where
-from gpucheck.model.finding.root_cause import by_root
+from gpucheck.model.finding.root_cause import Trouble, by_root, by_trouble
 from gpucheck.model.finding.verdict import EXIT_INTERRUPTED, EXIT_STATUS, EXIT_USAGE, Verdict, worst
 from gpucheck.model.fleet import (
     Change,
@@ -133,10 +133,12 @@ __all__ = [
     "System",
     "Topology",
     "TopologyGpu",
+    "Trouble",
     "Verdict",
     "WiredFunction",
     "Wiring",
     "by_root",
+    "by_trouble",
     "metric_title",
     "named",
     "narrowest_hop",

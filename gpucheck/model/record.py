@@ -3,7 +3,7 @@
 import msgspec
 
 from gpucheck.model.host.hardware import AerCounts, PcieLink
-from gpucheck.model.host.health import EccCounts, PcieErrors, RetiredPages, RowRemap
+from gpucheck.model.host.health import EccCounts, GpuProcess, PcieErrors, RetiredPages, RowRemap
 
 RECORD = "gpu-health"
 """The step that takes the record, and its place in a report's measurements."""
@@ -20,19 +20,27 @@ class LinkRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class GpuRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One GPU: what it is, how it is set, and its counters. Fields as in Gpu and Health."""
+    """One GPU: what it is, how it is set, its counters, and its state at that moment. Fields as in Gpu and Health."""
 
     bus_id: str
     uuid: str
     name: str
     device_id: str
     memory_mib: int | None = None
+    memory_used_mib: int | None = None
+    serial: str | None = None
     vbios: str | None = None
     persistence: bool | None = None
     compute_mode: str | None = None
     mig: bool | None = None
     ecc: bool | None = None
     power_limit_w: float | None = None
+    power_w: float | None = None
+    temperature_c: int | None = None
+    temperature_slowdown_c: int | None = None
+    sm_clock_mhz: int | None = None
+    max_sm_clock_mhz: int | None = None
+    processes: tuple[GpuProcess, ...] | None = None
     pcie: PcieLink = PcieLink()
     pcie_errors: PcieErrors = PcieErrors()
     ecc_errors: EccCounts = EccCounts()

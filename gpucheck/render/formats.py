@@ -1,12 +1,16 @@
 """Every form of one Report, by its name. What a form needs (XML, Jinja2) is loaded when it is asked for."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import click
 
 from gpucheck.model import Report
 from gpucheck.render import report as _report
 from gpucheck.render.markdown import Change, unchanged
+
+if TYPE_CHECKING:
+    from gpucheck.render.report.kubernetes import Conditions
 
 # Format -> its file in a directory of all.
 FILES = {
@@ -16,6 +20,7 @@ FILES = {
     "ctrf": "report.ctrf.json",
     "nagios": "report.nagios",
     "slurm": "report.slurm",
+    "kubernetes": "report.kubernetes",
     "prometheus": "report.prom",
     "html": "report.html",
     "markdown": "report.md",
@@ -67,11 +72,20 @@ WRITERS: dict[str, Callable[[Report], str]] = {
 }
 
 
-def render(report: Report, format_: str, *, mark: str = "", verbose: bool = False, change: Change = unchanged) -> str:
+def render(
+    report: Report,
+    format_: str,
+    *,
+    mark: str = "",
+    verbose: bool = False,
+    change: Change = unchanged,
+    conditions: "Conditions | None" = None,
+) -> str:
     """The report in one format, a name of FILES. mark: the line that a report about a recording starts with.
 
     The formats for programs have no place for the mark. verbose: passes and all evidence in the text.
     change: redaction of the Markdown, which is made to be published; the other formats are never redacted.
+    conditions: of a Kubernetes node.
     """
     if format_ == "text":
         return mark + _report.to_text(report, verbose=verbose)
@@ -83,11 +97,25 @@ def render(report: Report, format_: str, *, mark: str = "", verbose: bool = Fals
         from gpucheck.render.report.markdown import to_markdown
 
         return to_markdown(report, mark=mark, change=change)
+    if format_ == "kubernetes":
+        from gpucheck.render.report.kubernetes import to_kubernetes
+
+        return to_kubernetes(report, conditions)
     return WRITERS[format_](report)
 
 
-def render_all(report: Report, *, mark: str = "", verbose: bool = False, change: Change = unchanged) -> dict[str, str]:
+def render_all(
+    report: Report,
+    *,
+    mark: str = "",
+    verbose: bool = False,
+    change: Change = unchanged,
+    conditions: "Conditions | None" = None,
+) -> dict[str, str]:
     """File name -> content, in every format, without terminal colours."""
-    texts = {file: render(report, name, mark=mark, verbose=verbose, change=change) for name, file in FILES.items()}
+    texts = {
+        file: render(report, name, mark=mark, verbose=verbose, change=change, conditions=conditions)
+        for name, file in FILES.items()
+    }
     texts[FILES["text"]] = click.unstyle(texts[FILES["text"]])
     return {file: text if text.endswith("\n") else f"{text}\n" for file, text in texts.items()}

@@ -1,9 +1,12 @@
 """Results of the resolver as text: the set first, then the reasons, then the unconfirmed ones."""
 
+import sys
 import textwrap
 from collections.abc import Iterable, Iterator
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
+from gpucheck.knowledge.tables import sources
 from gpucheck.printable import of_printable
 from gpucheck.stack.components import COMPONENTS
 from gpucheck.stack.lock import Lock, LockedGroup
@@ -16,7 +19,30 @@ if TYPE_CHECKING:
     from gpucheck.stack.explain import Explanation
     from gpucheck.stack.plan import Plan
 
-WIDTH = 110
+# Columns of a file or a pipe, and the fewest that are used of a terminal.
+WIDTH, LEAST = 110, 50
+
+
+class References:
+    """Sources by number: a reader can open a title and an address, but not an identifier."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def mark(self, rule: str, sources: str) -> str:
+        """Return ``[R18, 1, 2]`` for a rule and a list of identifiers; empty without either."""
+        known = [one for one in sources.split(", ") if one]
+        numbers = [str(self._numbers.setdefault(one, len(self._numbers) + 1)) for one in known]
+        return f"[{', '.join(filter(None, (rule, *numbers)))}]" if rule or numbers else ""
+
+    def lines(self) -> Iterator[str]:
+        """Yield title and address of each source that was named; rules are explained by a command."""
+        if self._numbers:
+            yield "sources (rules R1, R2, ...: gpucheck stack rules)"
+        table = sources()
+        for one, number in self._numbers.items():
+            source = table.get(one)
+            yield from _wrapped(f"{number}  ", f"{source.what}  {source.url or ''}".rstrip() if source else one)
 
 
 def rows(stack: StackSet) -> list[tuple[str, str]]:
@@ -41,18 +67,31 @@ def _table(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def _reasons(reasons: tuple[Reason, ...]) -> Iterator[str]:
+    references = References()
     certain = [reason for reason in reasons if reason.confirmed]
     unsure = [reason for reason in reasons if not reason.confirmed]
     for title, chosen in (("why", certain), ("not confirmed: check before you rely on it", unsure)):
         if chosen:
             yield title
         for reason in chosen:
-            mark = ", ".join(filter(None, (reason.rule, reason.source)))
-            yield from _wrapped(f"{reason.component}: ", f"{reason.because}  [{mark}]")
+            mark = references.mark(reason.rule, reason.source)
+            yield from _wrapped(f"{reason.component}: ", f"{reason.because}  {mark}".rstrip())
+    yield from references.lines()
+
+
+def _width() -> int:
+    return max(LEAST, get_terminal_size().columns) if sys.stdout.isatty() else WIDTH
 
 
 def _wrapped(label: str, text: str) -> list[str]:
-    return textwrap.wrap(label + text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+    return textwrap.wrap(
+        label + text,
+        _width(),
+        initial_indent="  ",
+        subsequent_indent="    ",
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
 
 
 @of_printable
@@ -66,7 +105,7 @@ def conflict_lines(conflict: Conflict, subject: str = "CONFLICT") -> Iterator[st
     yield f"{subject}  {conflict.because}"
     for fact in conflict.between:
         yield from textwrap.wrap(
-            f"{fact.fact}  [{fact.source}]", WIDTH, initial_indent="  fact  ", subsequent_indent="        "
+            f"{fact.fact}  [{fact.source}]", _width(), initial_indent="  fact  ", subsequent_indent="        "
         )
     yield f"  fix   {conflict.try_}"
 
@@ -189,22 +228,24 @@ def group_line(name: str, group: "LockedGroup", unconfirmed: int = 0) -> str:
 @of_printable
 def explain_text(explanations: "Iterable[Explanation]") -> str:
     """Return for each component: its version, why, what limits it, which change allows a newer one."""
-    return "\n".join(line for explanation in explanations for line in _explained(explanation))
+    references = References()
+    lines = [line for explanation in explanations for line in _explained(explanation, references)]
+    return "\n".join([*lines, *references.lines()])
 
 
-def _explained(explanation: "Explanation") -> Iterator[str]:
+def _explained(explanation: "Explanation", references: References) -> Iterator[str]:
     yield f"{explanation.component.replace('_', ' ')}  {explanation.version or 'none'}"
     for reason in explanation.reasons:
         sure = "" if reason.confirmed else "not confirmed: "
-        mark = ", ".join(filter(None, (reason.rule, reason.source)))
-        yield from _indented("why", f"{sure}{reason.because}  [{mark}]" if mark else f"{sure}{reason.because}")
+        mark = references.mark(reason.rule, reason.source)
+        yield from _indented("why", f"{sure}{reason.because}  {mark}".rstrip())
     for step in explanation.held_by:
         verb = "possible" if step.possible else "forbidden"
         yield from _indented(
             "next", f"{step.version} is {verb}: {step.because}" + (f"  [{step.rule}]" if step.rule else "")
         )
         for fact in step.between:
-            yield from _indented("fact", f"{fact.fact}  [{fact.source}]")
+            yield from _indented("fact", f"{fact.fact}  {references.mark('', fact.source)}".rstrip())
         for price in step.price:
             yield from _indented("price", price)
         for lift in step.lifts:
@@ -216,5 +257,5 @@ def _explained(explanation: "Explanation") -> Iterator[str]:
 
 def _indented(label: str, text: str) -> list[str]:
     return textwrap.wrap(
-        text, WIDTH, initial_indent=f"  {label:<5}  ", subsequent_indent=" " * 9, break_on_hyphens=False
+        text, _width(), initial_indent=f"  {label:<5}  ", subsequent_indent=" " * 9, break_on_hyphens=False
     )

@@ -33,10 +33,17 @@ def test_color_takes_no_room():
 
 
 @pytest.mark.parametrize(
-    "line", [FIX, "GPU0  X  NV18  " * 9, '        "why": "a long line of JSON that is not ours"', "word" * 40]
+    "line", ["GPU0  X  NV18  " * 9, '        "why": "a long line of JSON that is not ours"', "word" * 40]
 )
-def test_commands_tables_and_other_formats_are_kept(line):
+def test_tables_and_other_formats_are_kept(line):
     assert fitted(line, 60) == line
+
+
+def test_a_command_is_not_broken():
+    assert fitted(FIX, 60).splitlines() == [
+        "        fix       sudo nvidia-smi --gpu-reset --id 0000:4c:00.0",
+        "                  and then a very long line of commands",
+    ]
 
 
 def test_nothing_is_changed_without_a_terminal_or_on_a_tiny_one():

@@ -178,6 +178,8 @@ def test_the_self_test_takes_the_variable_of_cdi_for_what_it_is(runtime, image):
 
 
 def test_the_environment_is_the_images_own_and_read_only(runtime):
-    output = runtime.run("sh", "-c", "command -v python; command -v gpucheck; touch /opt/venv/x 2>/dev/null || echo refused")
+    output = runtime.run(
+        "sh", "-c", "command -v python; command -v gpucheck; touch /opt/venv/x 2>/dev/null || echo refused"
+    )
 
     assert output.split() == ["/opt/venv/bin/python", "/opt/venv/bin/gpucheck", "refused"]

@@ -129,7 +129,9 @@ def sick(gpus=8, **fields):
         finding(subject=f"gpu:{bus_ids[1]}"),
         finding("power-limit", f"gpu:{bus_ids[0]}", Verdict.WARN, seen=300, wanted=700, unit="W", cause="power-limit"),
         finding("fabric", "host", Verdict.UNKNOWN, seen=None, wanted=None, cause=None, why="NVML did not respond"),
-        finding("p2p-bandwidth", f"pair:{bus_ids[0]}-{bus_ids[1]}", seen=190.0, wanted=355.7, unit="GB/s"),
+        finding(
+            "p2p-bandwidth", f"pair:{bus_ids[0]}-{bus_ids[1]}", seen=190.0, wanted=355.7, unit="GB/s", cause="throttled"
+        ),
         *(passed("bar1", f"gpu:{bus_id}") for bus_id in bus_ids),
     )
     measured = {"p2p": copies(bus_ids, slow=((0, 1), (1, 0))), "smoke-ddp": TRAINING}

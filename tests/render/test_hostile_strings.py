@@ -40,7 +40,7 @@ OTHERS = {
     "smoke.timeline": (EVIL, [Span(0, EVIL, 1, 0.0, 1.0)]),
 }
 # No text: the values as they are, or another file format.
-NO_TEXT = {"to_json", "to_parquet", "to_chrome_trace"}
+NO_TEXT = {"to_json", "to_ctrf", "to_parquet", "to_chrome_trace"}
 
 
 def views():
@@ -79,7 +79,8 @@ def test_no_view_prints_foreign_text_raw(module, view):
     assert [
         line for line in re.split(r"[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]", text) if line.startswith(FORGED)
     ] == []
-    assert r"\u202e" in text or "prometheus" in module or "slurm" in module or "slurm" in view.__name__
+    # The reasons of Slurm have no character but those of their grammar.
+    assert r"\u202e" in text or "prometheus" in module or "to_slurm" in view.__name__
 
 
 @pytest.mark.parametrize("form", formats.FILES)
@@ -95,6 +96,8 @@ def test_every_format_of_a_hostile_report_is_well_formed(form):
         assert ElementTree.fromstring(text).tag == "testsuites"  # noqa: S314 - our own
     elif form == "json":
         assert json.loads(text)["host"] == EVIL
+    elif form == "ctrf":
+        assert json.loads(text)["results"]["tests"]
     else:
         assert RAW.findall(COLOR.sub("", text)) == []
 

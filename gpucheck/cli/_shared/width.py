@@ -1,4 +1,4 @@
-"""Findings on a terminal: prose is wrapped below its own beginning, commands and tables are not touched."""
+"""Findings on a terminal: text is wrapped below its own beginning; commands stay whole, tables are not touched."""
 
 import re
 import sys
@@ -7,13 +7,19 @@ from shutil import get_terminal_size
 
 import click
 
+from gpucheck.render.findings.commands import parts
+
 # "FAIL    nvlink  GPU 2 ..." is continued below the name of the check, "        why       NVLink 3 ..." below its text.
-# Not fix and evidence: a command that is broken cannot be copied.
 ESCAPE = r"(?:\x1b\[[0-9;]*m)*"
 PROSE = re.compile(
-    rf"{ESCAPE}(?:FAIL|WARN|UNKNOWN|SKIP|PASS) *{ESCAPE} +{ESCAPE}(?=\S)|{ESCAPE} {{8}}(?:why|or) +{ESCAPE}"
-    r"|(?=(?:no )?driver )"
+    rf"{ESCAPE}(?:FAIL|WARN|UNKNOWN|SKIP|PASS) *{ESCAPE} +{ESCAPE}(?=\S)"
+    rf"|{ESCAPE} {{8}}(?:why|or|also|fix|action|cause|evidence) +{ESCAPE}| {{18}}(?=\S)"
 )
+# A sentence or a heading without columns: not a key of YAML, a metric, Markdown or JSON.
+SENTENCE = re.compile(rf"{ESCAPE}(?:gpucheck \w+  (?:\S+  )?)?{ESCAPE}[A-Za-z](?![\w.-]*: )(?:(?!  |[|{{}}\"=`]).)*$")
+HANGING = 2
+# A space inside a command: where one is broken it cannot be copied.
+GLUE = "\ue010"
 LEAST = 40  # columns; in less, the lines of a terminal are no worse
 
 
@@ -31,11 +37,18 @@ def fitted(text: str, width: int | None) -> str:
 
 def _wrapped(line: str, width: int) -> str:
     begin = PROSE.match(line)
-    if begin is None or len(click.unstyle(line)) <= width:
+    plain = click.unstyle(line)
+    if len(plain) <= width or (begin is None and not SENTENCE.match(plain)):
         return line
-    prefix, rest = line[: begin.end()], line[begin.end() :]
-    indent = len(click.unstyle(prefix))
-    parts = textwrap.wrap(
-        rest, width - indent, break_long_words=False, break_on_hyphens=False, replace_whitespace=False
+    prefix, rest = (line[: begin.end()], line[begin.end() :]) if begin else ("", line)
+    indent = len(click.unstyle(prefix)) if begin else HANGING
+    rest = "".join(part.text.replace(" ", GLUE) if part.is_command else part.text for part in parts(rest))
+    lines = textwrap.wrap(
+        rest,
+        width - (0 if begin is None else indent),
+        subsequent_indent="" if begin else " " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+        replace_whitespace=False,
     )
-    return prefix + f"\n{' ' * indent}".join(parts)
+    return prefix + (f"\n{' ' * indent}" if begin else "\n").join(lines).replace(GLUE, " ")

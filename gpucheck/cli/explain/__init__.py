@@ -12,8 +12,10 @@ if TYPE_CHECKING:
 
 from gpucheck.cli._shared.common import Problem
 from gpucheck.cli._shared.completion import EXPLAINED
+from gpucheck.cli._shared.width import columns
 
-WIDTH = 100
+# Columns without a terminal, and the fewest that are used of one.
+WIDTH, LEAST = 100, 50
 # Of the labels of what a diagnosis weighs: the longest is "never explains".
 LABEL = 14
 # 79, xid79, xid:79, "xid 79", cuda:802. A bare number of five digits is an SXid: Xids have three at most.
@@ -216,4 +218,5 @@ def _sxid_verdict(verdict: str) -> str:
 def _part(label: str, text: str, width: int = 8) -> list[str]:
     """width: of the label."""
     words = " ".join(text.split())
-    return textwrap.wrap(words, WIDTH, initial_indent=f"  {label:<{width}} ", subsequent_indent=" " * (width + 3))
+    room = max(LEAST, columns() or WIDTH)
+    return textwrap.wrap(words, room, initial_indent=f"  {label:<{width}} ", subsequent_indent=" " * (width + 3))

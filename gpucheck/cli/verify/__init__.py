@@ -68,7 +68,18 @@ if TYPE_CHECKING:
 @click.option("--list", "listed", is_flag=True, help="List all steps with tags, level and cost.")
 @click.option("-v", "--verbose", is_flag=True, help="Show each PASS and all evidence.")
 @output_options(
-    "text", "json", "junit", "ctrf", "nagios", "slurm", "prometheus", "html", "markdown", "all", folder=True
+    "text",
+    "json",
+    "junit",
+    "ctrf",
+    "nagios",
+    "slurm",
+    "kubernetes",
+    "prometheus",
+    "html",
+    "markdown",
+    "all",
+    folder=True,
 )
 @NO_REDACT
 @recording_option

@@ -1,6 +1,7 @@
 """verify: the report in the format that was asked for, to stdout, a file, or a directory of all formats."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,6 +13,9 @@ from gpucheck.printable import one_line
 from gpucheck.processes.atomic import PRIVATE
 from gpucheck.render import formats
 from gpucheck.render.markdown import unchanged
+
+if TYPE_CHECKING:
+    from gpucheck.render.report.kubernetes import Conditions
 
 ALL = "all"
 MARKDOWN = "markdown"
@@ -42,10 +46,26 @@ def write_report(
         return
     change = of_report(report) if redact and format_ in (MARKDOWN, ALL) else unchanged
     if format_ == ALL and output is not None:
-        write_folder(formats.render_all(report, mark=mark, verbose=verbose, change=change), output)
+        rendered = formats.render_all(report, mark=mark, verbose=verbose, change=change, conditions=_conditions())
+        write_folder(rendered, output)
         return
-    text = formats.render(report, format_, mark=mark, verbose=verbose, change=change)
+    conditions = _conditions() if format_ == "kubernetes" else None
+    text = formats.render(report, format_, mark=mark, verbose=verbose, change=change, conditions=conditions)
     if report.interrupted and format_ == "text":
         text += f"{report.findings[-1].seen}\n"
     plain = click.unstyle(text) if format_ == "text" and output is not None else text
     write_result(plain, output, mode=MODES.get(format_, PRIVATE))
+
+
+def _conditions() -> "Conditions":
+    """Return the conditions of a Kubernetes node, from the tables of causes and actions."""
+    from gpucheck.knowledge import causes
+    from gpucheck.knowledge.actions import actions, conditions
+    from gpucheck.render.report.kubernetes import Conditions
+
+    of_domain = conditions()
+    return Conditions(
+        types=tuple(condition for condition in of_domain.values() if condition),
+        of_cause={key: of_domain[cause.domain] for key, cause in causes().items()},
+        acting=frozenset(action for action, meaning in actions().items() if meaning.condition),
+    )

@@ -1,11 +1,62 @@
-"""Which findings only follow from another one: without a driver thirty checks have nothing to look at."""
+"""Which findings belong together: checks without anything to look at, and several checks that found one trouble."""
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from gpucheck.model.finding import Finding
+from gpucheck.model.finding.naming import bus_ids
 from gpucheck.model.finding.verdict import Verdict
 
 GOOD = (Verdict.PASS, Verdict.SKIP)
+# Verdicts that a trouble can have, the worst first.
+FOUND = (Verdict.FAIL, Verdict.WARN)
+
+
+class Trouble(NamedTuple):
+    """One cause at one place. lead: its worst finding. also: what other checks found of it, in their order."""
+
+    lead: Finding
+    also: tuple[Finding, ...] = ()
+
+
+def by_trouble(findings: Iterable[Finding]) -> list[Trouble]:
+    """Return each trouble once, in the order of the leading findings; a finding without a cause is one by itself.
+
+    Two findings of one check are two troubles: the check reported them separately.
+    """
+    findings = list(findings)
+    leads: dict[str, list[int]] = {}
+    also: dict[int, list[int]] = {}
+    for verdict in FOUND:
+        # A cause of the host explains its GPUs, and a GPU the pairs that it is in.
+        for wide in ("host", "gpu", ""):
+            for place, finding in enumerate(findings):
+                if finding.verdict is not verdict or not finding.cause or _width(finding) != wide:
+                    continue
+                of_cause = leads.setdefault(finding.cause, [])
+                lead = next((at for at in of_cause if _is_part(finding, findings[at])), None)
+                if lead is None:
+                    of_cause.append(place)
+                else:
+                    also.setdefault(lead, []).append(place)
+    parts = {place for places in also.values() for place in places}
+    return [
+        Trouble(finding, tuple(findings[at] for at in sorted(also.get(place, ()))))
+        for place, finding in enumerate(findings)
+        if place not in parts
+    ]
+
+
+def _width(finding: Finding) -> str:
+    kind = finding.subject.partition(":")[0]
+    return kind if kind in ("host", "gpu") else ""
+
+
+def _is_part(finding: Finding, lead: Finding) -> bool:
+    """Whether another check found the trouble of the leading finding, which is at least as bad."""
+    if finding.check == lead.check:
+        return False
+    return lead.subject in ("host", finding.subject) or bool({*bus_ids(finding.subject)} & {*bus_ids(lead.subject)})
 
 
 def by_root(findings: Iterable[Finding]) -> tuple[list[Finding], dict[str, list[str]]]:

@@ -35,7 +35,7 @@ def to_html(report: BandwidthReport) -> str:
         observed=observed,
         where=where,
         copies=found if found.pairs or found.host_device else None,
-        heats=copies_html.heats(found),
+        heats=copies_html.heats(found, report.findings),
         rates=by_class(found),
         ranking=ranking_html.view(found.judgement()),
     )

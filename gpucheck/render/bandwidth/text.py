@@ -4,14 +4,19 @@ from collections.abc import Iterator, Sequence
 
 import click
 
+from gpucheck.model import Verdict
 from gpucheck.model.bandwidth import BandwidthReport, HostLink, Measured, MeasuredPair
 from gpucheck.printable import of_printable
-from gpucheck.render.copies.heat import SLOW_MARK, SLOW_MEANING, TITLES, below, is_sparse, low_ends, steps
+from gpucheck.render.copies.cells import MARK, MEANING, TITLES, is_sparse, used, verdicts
 from gpucheck.render.findings.text import TROUBLE, blocks
 from gpucheck.render.words import counts_line, simulated_mark, table, verdict_word
 
-# Red over yellow to green, dark enough for white digits on both light and dark terminals.
-HEAT = ((150, 40, 45), (165, 95, 30), (140, 130, 30), (75, 130, 60), (30, 115, 75))
+# Background and digits of a cell; their luminance differs as the verdicts do.
+HEAT: dict[Verdict, tuple[tuple[int, int, int], str]] = {
+    Verdict.FAIL: ((110, 12, 8), "bright_white"),
+    Verdict.WARN: ((187, 122, 0), "black"),
+    Verdict.PASS: ((226, 245, 233), "black"),
+}
 MIB = 1 << 20
 NOTHING = "-"
 
@@ -55,7 +60,7 @@ def _head(report: BandwidthReport) -> Iterator[str]:
 
 def _lone_cells(report: BandwidthReport) -> Iterator[str]:
     """A sparse matrix is a line."""
-    for name, (title, _) in TITLES.items():
+    for name, title in TITLES.items():
         matrix = report.matrices.get(name)
         if matrix is None or not is_sparse(matrix):
             continue
@@ -106,23 +111,27 @@ def _fabric_handles(report: BandwidthReport) -> Iterator[str]:
 
 def _matrix(report: BandwidthReport, name: str) -> list[str]:
     matrix = report.matrices[name]
-    shades, slow = steps(name, matrix, report.pairs), below(matrix, low_ends(name, report.pairs))
+    colors = verdicts(name, matrix, report.pairs, report.devices, report.findings)
     labels = [str(device.index) for device in report.devices]
-    cells = [
-        [NOTHING if cell is None else f"{SLOW_MARK if (i, j) in slow else ''}{cell:.1f}" for j, cell in enumerate(row)]
-        for i, row in enumerate(matrix)
-    ]
+    cells = [[_cell(*both) for both in zip(*rows, strict=True)] for rows in zip(matrix, colors, strict=True)]
     width = max(len(text) for row in (labels, *cells) for text in row) + 1
     side = max(map(len, labels))
-    lines = [TITLES[name][0], " " * side + "".join(label.rjust(width) for label in labels)]
-    for label, row, shade in zip(labels, cells, shades, strict=True):
-        shaded = (_shaded(text.rjust(width), step) for text, step in zip(row, shade, strict=True))
+    lines = [TITLES[name], " " * side + "".join(label.rjust(width) for label in labels)]
+    for label, row, shade in zip(labels, cells, colors, strict=True):
+        shaded = (_shaded(text.rjust(width), color) for text, color in zip(row, shade, strict=True))
         lines.append(label.rjust(side) + "".join(shaded))
-    return [*lines, *([f"{SLOW_MARK} {SLOW_MEANING}"] if slow else [])]
+    return [*lines, *(f"{MARK[verdict]} {MEANING[verdict]}" for verdict in used(colors))]
 
 
-def _shaded(text: str, step: int | None) -> str:
-    return click.style(text, dim=True) if step is None else click.style(text, fg="bright_white", bg=HEAT[step])
+def _cell(cell: float | None, verdict: Verdict | None) -> str:
+    return NOTHING if cell is None or verdict is None else f"{MARK.get(verdict, '')}{cell:.1f}"
+
+
+def _shaded(text: str, verdict: Verdict | None) -> str:
+    if verdict is None or verdict not in HEAT:
+        return click.style(text, dim=verdict is None)
+    background, digits = HEAT[verdict]
+    return click.style(text, fg=digits, bg=background)
 
 
 def _pairs(pairs: Sequence[MeasuredPair]) -> Iterator[str]:

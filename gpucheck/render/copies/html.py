@@ -1,42 +1,51 @@
 """Copies between GPUs for a page, as copies.html.j2 shows them, and the texts of its cells."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from gpucheck.render.copies.heat import SLOW_MARK, SLOW_MEANING, TITLES, below, is_sparse, low_ends, steps
+from gpucheck.model import Finding, Verdict
+from gpucheck.render.copies.cells import BAD, MEANING, TITLES, is_sparse, used, verdicts
 from gpucheck.render.copies.measured import Copies
+from gpucheck.render.findings.html import SHAPE
 
 
 class Heat(NamedTuple):
-    """A matrix of measurements. rows: label of the source, then (text, step) of each cell. slow: what the mark is."""
+    """A matrix of measurements. rows: label of the source, then (text, class) of each cell. legend: class and text."""
 
     name: str
     title: str
-    rows: list[tuple[str, list[tuple[str, int | None]]]]
-    slow: str
+    rows: list[tuple[str, list[tuple[str, str]]]]
+    legend: list[tuple[str, str]]
 
 
-def heats(found: Copies | None) -> list[Heat]:
+def heats(found: Copies | None, findings: Iterable[Finding]) -> list[Heat]:
     """Return the matrices that were measured; sparse ones are left out."""
-    return list(_heats(found)) if found else []
+    return list(_heats(found, tuple(findings))) if found else []
 
 
-def _heats(found: Copies) -> Iterator[Heat]:
-    for name, (title, _) in TITLES.items():
+def _heats(found: Copies, findings: tuple[Finding, ...]) -> Iterator[Heat]:
+    for name, title in TITLES.items():
         matrix = found.matrices.get(name)
         if matrix is None or is_sparse(matrix):
             continue
-        shades, slow = steps(name, matrix, found.pairs), below(matrix, low_ends(name, found.pairs))
+        colors = verdicts(name, matrix, found.pairs, found.devices, findings)
         rows = [
-            (str(device.index), [(_number(cell, (i, j) in slow), shade[j]) for j, cell in enumerate(row)])
-            for i, (device, row, shade) in enumerate(zip(found.devices, matrix, shades, strict=True))
+            (str(device.index), [_cell(cell, color) for cell, color in zip(row, shown, strict=True)])
+            for device, row, shown in zip(found.devices, matrix, colors, strict=True)
         ]
-        yield Heat(name, title, rows, f"{SLOW_MARK} {SLOW_MEANING}" if slow else "")
+        legend = [(verdict.value, f"{SHAPE[verdict]} {MEANING[verdict]}") for verdict in used(colors)]
+        if any(color is Verdict.PASS for row in colors for color in row):
+            legend.append(("pass", "as expected"))
+        if any(color is Verdict.SKIP for row in colors for color in row):
+            legend.append(("skip", "no expectation"))
+        yield Heat(name, title, rows, legend)
 
 
-def _number(cell: float | None, slow: bool) -> str:
-    mark = SLOW_MARK if slow else ""
-    return "" if cell is None else f"{mark}{cell:.0f}" if cell >= 100 else f"{mark}{cell:.1f}"
+def _cell(cell: float | None, verdict: Verdict | None) -> tuple[str, str]:
+    if cell is None or verdict is None:
+        return "", "none"
+    mark = SHAPE[verdict] if verdict in BAD else ""
+    return f"{mark}{cell:.0f}" if cell >= 100 else f"{mark}{cell:.1f}", verdict.value
 
 
 def data(found: Copies | None) -> dict[str, Any]:

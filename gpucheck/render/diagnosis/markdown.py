@@ -56,7 +56,7 @@ def _finding(verdict: Verdict, group: Group, page: Markdown) -> Iterator[str]:
     yield ""
     yield from (f"- {label}: {page.text(text)}" for label, text in (("why", basis), ("fix", group.fix)) if text)
     if cause:
-        yield f"- cause: {page.text(cause)} ({how_sure(group.findings)})"
+        yield f"- cause: {page.text(cause)} ({how_sure(group)})"
     for one in others(group):
         yield f"- or: {page.text(one.cause)} ({percent(one.probability)}): {page.text(one.would_show)}"
     command = confirm.command(group.findings, rerun=False)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from gpucheck.model import Finding, Verdict, where
+from gpucheck.model import Finding, Verdict, by_trouble, where
 from gpucheck.model.finding.naming import BUS_ID, bus_ids
 from gpucheck.render.words import observed, ranges
 
@@ -19,6 +19,7 @@ FEW = 3
 # Places of a GPU's bus id and name in a compared text; private characters, which no host's text keeps when printed.
 OWN_ID, OWN_NAME = ("\ue000", "\ue001"), ("\ue002", "\ue003")
 ANY_ID, ANY_NAME = "[\ue000\ue001]", "[\ue002\ue003]"
+SURE = (None, "possible", "likely", "certain")
 OPTION = re.compile(rf"(nvidia-smi\b[^;|\n]*?) (-i|--id)([ =]){ANY_ID}")
 
 
@@ -26,6 +27,7 @@ class Group(NamedTuple):
     """Equal findings. where: the GPUs. seen: the first line, with what was expected.
 
     evidence: what differs only by the GPU is one line. all_evidence: every line.
+    also: what other checks found of the same trouble.
     """
 
     findings: tuple[Finding, ...]
@@ -36,6 +38,7 @@ class Group(NamedTuple):
     fix: str
     evidence: tuple[str, ...]
     all_evidence: tuple[str, ...]
+    also: tuple["Group", ...] = ()
 
     @property
     def first(self) -> Finding:
@@ -46,6 +49,27 @@ class Group(NamedTuple):
     def headline(self) -> str:
         """``GPU 2 (0000:4c:00.0): 17 NVLinks active, expected 18``."""
         return ": ".join(filter(None, (self.where, self.seen)))
+
+    @property
+    def every_check(self) -> tuple[str, ...]:
+        """The checks that found the trouble, the leading one first."""
+        return tuple(dict.fromkeys(check for group in (self, *self.also) for check in group.checks))
+
+    @property
+    def surest(self) -> Finding:
+        """The finding whose evidence for the cause is the best."""
+        found = (finding for group in (self, *self.also) for finding in group.findings)
+        return max(found, key=lambda one: (SURE.index(one.confidence), one.probability or 0.0))
+
+
+def group_troubles(findings: Iterable[Finding], gpus: Iterable[str] = ()) -> list[Group]:
+    """Return one group per trouble, the same trouble of several GPUs once. gpus: bus ids of all GPUs of the host."""
+    everyone, found = frozenset(gpus), by_trouble(findings)
+    also = {id(trouble.lead): trouble.also for trouble in found}
+    return [
+        group._replace(also=tuple(group_equal((one for lead in group.findings for one in also[id(lead)]), everyone)))
+        for group in group_equal((trouble.lead for trouble in found), everyone)
+    ]
 
 
 def group_equal(findings: Iterable[Finding], gpus: Iterable[str] = ()) -> list[Group]:

@@ -1,25 +1,28 @@
 """Blocks of findings for a page, as finding.html.j2 shows them."""
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from gpucheck.model import Finding, Verdict
 from gpucheck.model.finding import Alternative
+from gpucheck.model.finding.naming import bus_ids
 from gpucheck.render.findings.commands import Part, parts
 from gpucheck.render.findings.groups import Group
-from gpucheck.render.findings.text import asks, how_sure, not_run, others, worst_first
+from gpucheck.render.findings.text import also, asks, every_evidence, how_sure, not_run, others, worst_first
 from gpucheck.render.ranking.predicted import percent
 
 SHAPE = {Verdict.PASS: "\u00b7", Verdict.WARN: "!", Verdict.FAIL: "\u00d7", Verdict.UNKNOWN: "?", Verdict.SKIP: "-"}
 # Evidence of all subjects of a block; one fault of 72 GPUs must not fill the page.
 EVIDENCE = 40
+MOST_OF_AN_ANCHOR = 60
 
 
 class Block(NamedTuple):
     """A group of findings. advice: its fix with commands marked. left: lines of evidence that are not shown.
 
     follow: what was not run because of it. asks: its action and owner. sure: how sure its cause is. others: other
-    causes and their probabilities.
+    causes and their probabilities. anchor: its id on the page, the same in the next report. also: what other checks found of it; reasons: the same with why and fix. verdicts: of all its findings.
     """
 
     group: Group
@@ -30,23 +33,52 @@ class Block(NamedTuple):
     asks: str
     sure: str
     others: tuple[tuple[Alternative, str], ...]
+    also: tuple[str, ...]
+    reasons: tuple[str, ...]
+    verdicts: str
+    anchor: str
 
 
 def blocks(findings: Iterable[Finding], gpus: Iterable[str] = ()) -> dict[Verdict, list[Block]]:
     """Return the blocks of each verdict, worst first. gpus: bus ids of all GPUs of the host."""
-    return {verdict: list(_blocks(groups, follow)) for verdict, groups, follow in worst_first(findings, gpus)}
+    taken: dict[str, int] = {}
+    return {verdict: list(_blocks(groups, follow, taken)) for verdict, groups, follow in worst_first(findings, gpus)}
 
 
-def _blocks(groups: list[Group], follow: dict[str, list[str]]) -> Iterator[Block]:
+def anchors(found: Iterable[Block]) -> dict[str, str]:
+    """Return the anchor of the first block about each GPU, by bus id."""
+    anchors: dict[str, str] = {}
+    for block in found:
+        for group in (block.group, *block.group.also):
+            for finding in group.findings:
+                for bus_id in bus_ids(finding.subject):
+                    anchors.setdefault(bus_id, block.anchor)
+    return anchors
+
+
+def _anchor(group: Group, taken: dict[str, int]) -> str:
+    finding = group.first
+    place = finding.subject if finding.gpu_index is None else f"gpu{finding.gpu_index}"
+    name = re.sub(r"[^a-z0-9]+", "-", f"{finding.check}-{place}".lower())[:MOST_OF_AN_ANCHOR].strip("-")
+    taken[name] = taken.get(name, 0) + 1
+    return f"finding-{name}" + (f"-{taken[name]}" if taken[name] > 1 else "")
+
+
+def _blocks(groups: list[Group], follow: dict[str, list[str]], taken: dict[str, int]) -> Iterator[Block]:
     for group in groups:
-        checks = [name for check in group.checks for name in follow.pop(check, [])]
+        checks = [name for check in group.every_check for name in follow.pop(check, [])]
+        evidence = every_evidence(group)
         yield Block(
             group=group,
             advice=tuple(parts(group.fix)),
-            evidence=group.all_evidence[:EVIDENCE],
-            left=max(0, len(group.all_evidence) - EVIDENCE),
+            evidence=evidence[:EVIDENCE],
+            left=max(0, len(evidence) - EVIDENCE),
             follow=not_run(checks) if checks else "",
             asks=asks(group),
-            sure=how_sure(group.findings),
+            sure=how_sure(group),
             others=tuple((one, percent(one.probability)) for one in others(group)),
+            anchor=_anchor(group, taken),
+            also=tuple(also(group)),
+            reasons=tuple(also(group, verbose=True)) if group.also else (),
+            verdicts=" ".join(dict.fromkeys(one.first.verdict.value for one in (group, *group.also))),
         )

@@ -1,13 +1,13 @@
 """Findings for a terminal, as every command prints them: worst first, a root cause with what follows from it."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import click
 
 from gpucheck.model import Finding, Verdict, by_root
 from gpucheck.model.finding import Alternative
 from gpucheck.printable import indented
-from gpucheck.render.findings.groups import Group, across_hosts, group_equal
+from gpucheck.render.findings.groups import Group, across_hosts, group_troubles
 from gpucheck.render.ranking.predicted import percent
 from gpucheck.render.words import WORST_FIRST, plural, verdict_word
 
@@ -15,6 +15,8 @@ INDENT = " " * 8
 LABEL = 10
 # Lines of evidence of one block; -v shows all.
 EVIDENCE = 12
+# Findings of other checks about the same trouble; -v shows all.
+ALSO = 4
 # Of the other causes that fit: how many are named, and from which probability on.
 ALTERNATIVES = 3
 IMPROBABLE = 0.02
@@ -44,21 +46,30 @@ def blocks(
                 yield _skip(group, check=check)
             else:
                 yield from block(group, verbose=verbose, check=check)
-            for name in group.checks:
+            for name in group.every_check:
                 yield from _following(follow.pop(name, []))
 
 
 def worst_first(
     findings: Iterable[Finding], gpus: Iterable[str] = ()
 ) -> Iterator[tuple[Verdict, list[Group], dict[str, list[str]]]]:
-    """Yield the groups of each verdict, a root cause before the others, and the checks that follow, by root cause."""
+    """Yield the groups of each verdict, a root cause before the others, and the checks that follow, by root cause.
+
+    One trouble is one group, whatever the number of checks that found it.
+    """
     own, follow = by_root(findings)
-    gpus = tuple(gpus)
+    found = group_troubles(own, gpus)
     for verdict in WORST_FIRST:
-        groups = group_equal((finding for finding in own if finding.verdict is verdict), gpus)
-        groups.sort(key=lambda group: not any(check in follow for check in group.checks))
+        groups = [group for group in found if group.first.verdict is verdict]
+        groups.sort(key=lambda group: not any(check in follow for check in group.every_check))
         if groups:
             yield verdict, groups, follow
+
+
+def count_problems(findings: Iterable[Finding], gpus: Iterable[str] = ()) -> str:
+    """Return how many blocks the findings are: ``4 problems``; empty without any problem."""
+    count = sum(len(groups) for verdict, groups, _ in worst_first(findings, gpus) if verdict in TROUBLE)
+    return plural(count, "problem") if count else ""
 
 
 def block(group: Group, *, verbose: bool = False, check: bool = True) -> Iterator[str]:
@@ -73,28 +84,49 @@ def block(group: Group, *, verbose: bool = False, check: bool = True) -> Iterato
     if asked := asks(group):
         yield _line("action", asked)
     if finding.cause:
-        yield _line("cause", f"{finding.cause} ({how_sure(group.findings)})")
+        yield _line("cause", f"{finding.cause} ({how_sure(group)})")
         yield from (_line("or", f"{one.cause} ({percent(one.probability)}): {one.would_show}") for one in others(group))
+    yield from (_line("also", line) for line in also(group, verbose=verbose))
     if verbose:
-        yield from (_line("evidence", line) for line in group.all_evidence)
+        yield from (_line("evidence", line) for line in every_evidence(group))
     elif finding.verdict in TROUBLE:
-        yield from (_line("evidence", line) for line in group.evidence[:EVIDENCE])
-        if len(group.evidence) > EVIDENCE:
-            yield _line("evidence", f"and {plural(len(group.evidence) - EVIDENCE, 'more line')}")
+        lines = tuple(dict.fromkeys(line for one in (group, *group.also) for line in one.evidence))
+        yield from (_line("evidence", line) for line in lines[:EVIDENCE])
+        if len(lines) > EVIDENCE:
+            yield _line("evidence", f"and {plural(len(lines) - EVIDENCE, 'more line')}")
 
 
-def how_sure(findings: Sequence[Finding]) -> str:
-    """Return how sure the cause of findings with one text is: ``certain``, ``92 %``, ``90 to 92 %``, ``likely``."""
+def every_evidence(group: Group) -> tuple[str, ...]:
+    """Return all lines of evidence for a trouble, each once."""
+    return tuple(dict.fromkeys(line for one in (group, *group.also) for line in one.all_evidence))
+
+
+def also(group: Group, *, verbose: bool = False) -> Iterator[str]:
+    """Yield what other checks found of the same trouble. verbose: all of them, with their reasons and fixes."""
+    shown = group.also if verbose or len(group.also) <= ALSO else group.also[: ALSO - 1]
+    for one in shown:
+        verdict = "" if one.first.verdict is group.first.verdict else f" ({one.first.verdict.name})"
+        where = f"{one.where}: " if one.where and one.where != group.where else ""
+        reasons = [one.why, one.fix and f"fix: {one.fix}"] if verbose else []
+        yield "\n".join(filter(None, (f"{', '.join(one.checks)}{verdict}: {where}{one.seen}", *reasons)))
+    if len(shown) < len(group.also):
+        yield f"and {plural(len(group.also) - len(shown), 'more finding')}"
+
+
+def how_sure(group: Group) -> str:
+    """Return how sure the cause of a trouble is: ``certain``, ``92 %``, ``90 to 92 %``, ``likely``."""
+    surest = group.surest
+    findings = next(one.findings for one in (group, *group.also) if surest in one.findings)
     weighed = [finding.probability for finding in findings if finding.probability is not None]
-    if findings[0].confidence == "certain" or not weighed:
-        return findings[0].confidence or "possible"
+    if surest.confidence == "certain" or not weighed:
+        return surest.confidence or "possible"
     ends = list(dict.fromkeys((percent(min(weighed)), percent(max(weighed)))))
     return f"{ends[0].removesuffix(' %')} to {ends[1]}" if len(ends) > 1 else ends[0]
 
 
 def asks(group: Group) -> str:
     """Return what the findings ask for and of whom: ``reset-gpu (owner: node)``; empty where nothing follows."""
-    finding = group.first
+    finding = group.surest
     if finding.verdict not in TROUBLE or finding.action in (None, "none"):
         return ""
     return f"{finding.action} (owner: {finding.owner})"
@@ -102,6 +134,8 @@ def asks(group: Group) -> str:
 
 def others(group: Group) -> list[Alternative]:
     """Return the other causes that a block names: a few, none that is improbable, the most probable first."""
+    if group.surest.confidence == "certain" and group.first.confidence != "certain":
+        return []
     found: dict[str, list[tuple[Finding, Alternative]]] = {}
     for finding in group.findings:
         for one in finding.alternatives:

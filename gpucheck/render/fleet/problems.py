@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import click
 
-from gpucheck.model import Finding, FleetRow, Outlier, Verdict, by_root
+from gpucheck.model import Finding, FleetRow, Outlier, Verdict, by_root, by_trouble
 from gpucheck.model.finding.naming import gpu_name
 from gpucheck.printable import folded, one_line
 from gpucheck.render.findings.groups import across_hosts, same_text, where_all
@@ -19,11 +19,15 @@ CAUSES = 12
 
 
 class Problem(NamedTuple):
-    """One problem of the fleet. hosts: by name, the findings of each. follow: checks that add nothing to it."""
+    """One problem of the fleet. hosts: by name, the findings of each. follow: checks that add nothing to it.
+
+    also: other checks that found the same trouble.
+    """
 
     rows: dict[str, FleetRow]
     hosts: dict[str, list[Finding]]
     follow: tuple[str, ...]
+    also: tuple[str, ...]
 
     @property
     def first(self) -> Finding:
@@ -55,15 +59,21 @@ def summary(rows: Sequence[FleetRow]) -> Iterator[str]:
 
 def problems(rows: Sequence[FleetRow]) -> list[Problem]:
     """Return every problem once, the worst and the most frequent first."""
-    found: dict[tuple[object, ...], tuple[dict[str, FleetRow], dict[str, list[Finding]], dict[str, None]]] = {}
+    found: dict[tuple[object, ...], Problem] = {}
+    follow: dict[tuple[object, ...], dict[str, None]] = {}
+    also: dict[tuple[object, ...], dict[str, None]] = {}
     for row in rows:
-        own, follow = by_root(finding for finding in row.problems if finding.check != OWN)
-        for finding in own:
-            of, hosts, checks = found.setdefault((finding.check, *same_text(finding)), ({}, {}, {}))
+        own, after = by_root(finding for finding in row.problems if finding.check != OWN)
+        for finding, others in by_trouble(own):
+            key = (finding.check, *same_text(finding))
+            of, hosts, *_ = found.setdefault(key, Problem({}, {}, (), ()))
             of[row.host] = row
             hosts.setdefault(row.host, []).append(finding)
-            checks.update(dict.fromkeys(follow.get(finding.check, ())))
-    made = [Problem(of, hosts, tuple(checks)) for of, hosts, checks in found.values()]
+            names_of = dict.fromkeys(other.check for other in others)
+            also.setdefault(key, {}).update(names_of)
+            for check in (finding.check, *names_of):
+                follow.setdefault(key, {}).update(dict.fromkeys(after.get(check, ())))
+    made = [one._replace(follow=tuple(follow[key]), also=tuple(also[key])) for key, one in found.items()]
     return sorted(made, key=lambda p: (WORST_FIRST.index(p.first.verdict), not p.follow, -len(p.hosts)))
 
 
@@ -85,6 +95,8 @@ def lines(rows: Sequence[FleetRow]) -> Iterator[str]:
         yield f"        fix    {one_line(folded(fix))}"
         if first.cause:
             yield f"        cause  {one_line(first.cause)} ({first.confidence or 'possible'})"
+        if problem.also:
+            yield f"        also   {one_line(', '.join(problem.also))}"
         if problem.follow:
             yield f"{verdict_word(Verdict.UNKNOWN)} {click.style(one_line(not_run(list(problem.follow))), dim=True)}"
 

@@ -1,10 +1,12 @@
 // State, filters, and the table of hosts.
 const STATE = { words: "", verdict: "", group: "", place: "", sort: "verdict", down: false, page: 0 };
 const PAGE = 50;
+const PAGE_OF_PAPER = 5000;
+let rows_at_once = PAGE;
 const APP = document.getElementById("app");
 const COLUMNS = [
   ["verdict", "verdict", (h) => VERDICTS.indexOf(h.verdict)], ["host", "host", (h) => h.name], ["GPUs", "gpus", (h) => h.gpus || ""],
-  ["driver", "driver", (h) => h.driver || ""], ["system", "system", (h) => h.system || ""], ["findings", "findings", (h) => -h.findings.length],
+  ["driver", "driver", (h) => h.driver || ""], ["system", "system", (h) => h.system || ""], ["problems", "findings", (h) => -h.findings.length],
   ["outlier", "odd", (h) => (h.odd.length ? Math.min(...h.odd.map((o) => -Math.abs(o.percent))) : 0)],
 ];
 const WIDE = new Set(["gpus", "system", "driver"]);
@@ -63,13 +65,13 @@ function table(hosts) {
   const key = COLUMNS.find(([, id]) => id === STATE.sort)[2];
   const compare = (a, b) => (typeof a === "number" ? a - b : a.localeCompare(b, "en", { numeric: true }));
   const sorted = [...hosts].sort((a, b) => compare(key(a), key(b)) * (STATE.down ? -1 : 1) || a.name.localeCompare(b.name, "en", { numeric: true }));
-  const pages = Math.max(1, Math.ceil(sorted.length / PAGE));
+  const pages = Math.max(1, Math.ceil(sorted.length / rows_at_once));
   STATE.page = Math.min(STATE.page, pages - 1);
   const head = COLUMNS.map(([label, id]) => make(WIDE.has(id) ? "th.wide" : "th", { scope: "col", "aria-sort": STATE.sort === id ? (STATE.down ? "descending" : "ascending") : "none" },
     make("button", { type: "button", "data-sort": id, click: () => { STATE.down = STATE.sort === id && !STATE.down; STATE.sort = id; STATE.page = 0; show(); document.querySelector("[data-sort=" + id + "]").focus(); } }, label)));
-  const rows = sorted.slice(STATE.page * PAGE, (STATE.page + 1) * PAGE).map((host) => {
+  const rows = sorted.slice(STATE.page * rows_at_once, (STATE.page + 1) * rows_at_once).map((host) => {
     const worst = host.odd.length ? host.odd.reduce((a, b) => (Math.abs(b.percent) > Math.abs(a.percent) ? b : a)) : null;
-    const checks = [...new Set(host.findings.map((f) => f.check))].join(", ");
+    const checks = [...new Set(host.findings.map((f) => f.cause || (f.check === "fleet" ? "outlier" : f.check)))].join(", ");
     return make("tr.row", {}, make("td", {}, badge(host.verdict)), make("td", {}, hostLink(host.name), host.profile ? make("div.soft", {}, "SIMULATED") : null), make("td.wide", {}, host.gpus || "\u2013"),
       make("td.wide", {}, host.driver || "\u2013"), make("td.wide", {}, host.system || "\u2013"), make("td", {}, checks || "\u2013"),
       make("td", {}, worst ? make("span.off", {}, (worst.percent > 0 ? "+" : "") + worst.percent + " %") : "\u2013", worst ? make("div.soft", {}, title(worst.metric)) : null));
@@ -89,6 +91,10 @@ function show() {
   document.getElementById("shown").textContent = hosts.length === HOSTS.length ? plural(hosts.length, "host") : hosts.length.toLocaleString("en") + " of " + plural(HOSTS.length, "host");
 }
 
+// Paper has no pages to turn.
+addEventListener("beforeprint", () => { rows_at_once = PAGE_OF_PAPER; show(); });
+addEventListener("afterprint", () => { rows_at_once = PAGE; show(); });
+
 (function start() {
   const grid = card("fleet", "Fleet");
   const cells = make("div.grid", { id: "cells", role: "group", "aria-label": "Hosts, one cell each; arrow keys move" });
@@ -101,7 +107,7 @@ function show() {
   hosts.append(make("div", { id: "table" }));
   const changed = listCard("changes", "Since the previous merge", plural(DATA.changes.length, "host") + " changed", DATA.changes, (c) => make("b", {}, c.kind), (c) => [c.host, c.text]);
   const about = listCard("problems", "About the reports", "what is missing, unreadable or doubtful", DATA.problems, (p) => make("b", {}, p.kind), (p) => [p.subject, p.text]);
-  APP.replaceWith(...[tiles(), controls(), byCauseCard(), causesCard(), grid, chartsCard(), driftCard(), changed, about, hosts].filter(Boolean));
+  APP.replaceWith(...[tiles(), byCauseCard(), causesCard(), controls(), grid, chartsCard(), driftCard(), changed, about, hosts].filter(Boolean));
   show();
   document.addEventListener("keydown", (event) => {
     if (event.key === "/" && !/^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName) && !DIALOG.open) { event.preventDefault(); document.getElementById("search").focus(); }

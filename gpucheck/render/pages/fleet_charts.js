@@ -80,8 +80,8 @@ function chartsCard() {
 
 // One button a cause: it shows its hosts.
 function byCauseCard() {
-  if (!DATA.by_cause.length) return null;
-  const section = card("by-cause", "Problems by cause", "choose one to see its hosts");
+  const section = card("by-cause", "Problems by cause", DATA.by_cause.length ? "choose one to see its hosts" : "");
+  if (!DATA.by_cause.length) section.append(make("p.soft", {}, HOSTS.length ? "No host has a problem." : "There are no hosts."));
   section.append(make("div.by-cause", {}, DATA.by_cause.map(([name, verdict, count]) => make("button.quiet", {
     type: "button", "data-cause": name, click: () => filterOn(name, ""),
   }, badge(verdict), " ", name, ": ", make("b", {}, plural(count, "host"))))));

@@ -11,9 +11,9 @@ const HOSTS = DATA.hosts.map((row) => {
   host.training = text(training);
   host.profile = text(profile);
   host.started = started;
-  host.findings = findings.map(([number, subject]) => {
+  host.findings = findings.map(([number, subject, also]) => {
     const [check, verdict, seen, why, fix, cause, follow] = DATA.findings[number];
-    return { check, verdict, seen, why, fix, cause, follow, subject };
+    return { check, verdict, seen, why, fix, cause, follow, subject, also };
   });
   host.metrics = metrics.map(([number, value, gpu, gpuAt, pair, pairAt]) => (
     { name: DATA.metrics[number], value, gpu, gpuAt, pair, pairAt }
@@ -21,7 +21,7 @@ const HOSTS = DATA.hosts.map((row) => {
   host.attributes = attributes.map((number) => DATA.attributes[number]);
   host.odd = ODD.get(name) || [];
   const words = [name, verdict, host.group, host.gpus, host.driver, host.system];
-  host.words = words.concat(host.findings.map((f) => f.check + " " + (f.check === "fleet" ? "outlier" : f.cause || "")), host.attributes.map(([k, v]) => k + "=" + v)).join(" ").toLowerCase();
+  host.words = words.concat(host.findings.map((f) => f.check + " " + f.also + " " + (f.check === "fleet" ? "outlier" : f.cause || "")), host.attributes.map(([k, v]) => k + "=" + v)).join(" ").toLowerCase();
   return host;
 });
 const title = (metric) => DATA.titles[metric] || metric;
@@ -69,6 +69,7 @@ function showGrid(target, hosts, attribute) {
     const title = attribute ? make("h3", {}, value + (bad ? " \u2014 " + bad + " of " + members.length + (bad === 1 ? " does" : " do") + " not pass" : "")) : null;
     target.append(make(members.length > 64 ? "div.place.big" : "div.place", {}, title, make("div.cells", {}, members.map(cell))));
   }
+  if (!hosts.length) target.append(make("p.soft", {}, "No host fits this filter."));
   if (hosts.length > shown.length) {
     target.append(make("p.soft", {}, plural(hosts.length - shown.length, "more host") + ": search or filter to see them here. The table has all."));
   }

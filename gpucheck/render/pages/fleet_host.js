@@ -4,7 +4,10 @@ let cameFrom = null;
 
 function openHost(name) {
   const host = BY_NAME.get(name);
-  if (!host) return;
+  if (!host) {
+    document.getElementById("shown").textContent = "No host is called " + name + ".";
+    return;
+  }
   cameFrom = document.activeElement;
   const close = make("button.quiet", { type: "button", click: () => DIALOG.close() }, "Close");
   const mark = host.profile ? make("span.badge.warn", {}, "SIMULATED " + host.profile) : null;
@@ -28,6 +31,7 @@ function findings(host) {
     make("div", {}, badge(f.verdict), " ", make("b", {}, f.check), f.subject ? " " + f.subject : null),
     make("p", {}, make("b", {}, f.seen)), f.why !== f.seen ? make("p", {}, make("span.soft", {}, "why "), f.why) : null,
     f.fix ? make("p", {}, make("span.soft", {}, "fix "), f.fix) : null, f.cause ? make("p", {}, make("span.soft", {}, "cause "), f.cause) : null,
+    f.also ? make("p", {}, make("span.soft", {}, "also found by "), f.also) : null,
     f.follow ? make("p.soft", {}, f.follow) : null)));
 }
 

@@ -50,6 +50,23 @@ function plural(count, word) {
   return count.toLocaleString("en") + " " + word + (count === 1 ? "" : "s");
 }
 
+// What is folded on the screen is open on paper.
+(function paper() {
+  let opened = [];
+  addEventListener("beforeprint", () => {
+    opened = [...document.querySelectorAll("details:not([open])")];
+    for (const details of opened) details.open = true;
+  });
+  addEventListener("afterprint", () => { for (const details of opened) details.open = false; });
+})();
+
+// A box that scrolls can be reached by keyboard.
+addEventListener("load", () => {
+  for (const box of document.querySelectorAll(".scroll")) {
+    if (box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight) box.tabIndex = 0;
+  }
+});
+
 (function theme() {
   const button = document.getElementById("theme");
   const preferred = matchMedia("(prefers-color-scheme: dark)");

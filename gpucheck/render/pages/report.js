@@ -6,7 +6,7 @@ function filter(verdict) {
   chosen = chosen === verdict ? "" : verdict;
   for (const tile of all(".tile")) tile.setAttribute("aria-pressed", String(tile.dataset.verdict === chosen));
   for (const part of all("#findings > [data-verdict]")) {
-    part.classList.toggle("hidden", chosen !== "" && part.dataset.verdict !== chosen);
+    part.classList.toggle("hidden", chosen !== "" && !part.dataset.verdict.split(" ").includes(chosen));
     if (part.tagName === "DETAILS") part.open = part.dataset.verdict === chosen;
   }
   if (chosen) document.getElementById("findings").scrollIntoView({ block: "nearest" });
@@ -77,12 +77,39 @@ function explain(cell) {
   if (expected) words.push("expected " + short(expected) + ", not below " + short(low) + ": " + basis);
   return words.join(", ");
 }
-for (const cell of all(".heat tbody td")) {
-  const tell = () => {
-    for (const other of all(".heat td.picked")) other.classList.remove("picked");
-    cell.classList.add("picked");
-    document.getElementById("cell").textContent = explain(cell);
-  };
-  cell.addEventListener("pointerenter", tell);
-  cell.addEventListener("click", tell);
+function tell(cell) {
+  for (const other of all(".heat td.picked")) other.classList.remove("picked");
+  cell.classList.add("picked");
+  document.getElementById("cell").textContent = explain(cell);
 }
+
+// One tab stop for each matrix; arrows move in it.
+for (const body of all(".heat tbody")) {
+  const rows = [...body.rows].map((row) => [...row.querySelectorAll("td")]);
+  if (rows.length) rows[0][0].tabIndex = 0;
+  rows.forEach((row, i) => row.forEach((cell, j) => {
+    if (i || j) cell.tabIndex = -1;
+    for (const name of ["pointerenter", "click", "focus"]) cell.addEventListener(name, () => tell(cell));
+    cell.addEventListener("keydown", (event) => {
+      const [down, right] = { ArrowDown: [1, 0], ArrowUp: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1] }[event.key] || [0, 0];
+      const next = rows[i + down] && rows[i + down][j + right];
+      if (!(down || right)) return;
+      event.preventDefault();
+      if (!next) return;
+      cell.tabIndex = -1;
+      next.tabIndex = 0;
+      next.focus();
+    });
+  }));
+}
+
+// A link to a finding shows its evidence too, whatever is filtered.
+function target() {
+  const found = location.hash.startsWith("#finding-") && document.getElementById(location.hash.slice(1));
+  if (!found) return;
+  if (chosen) filter(chosen);
+  for (const details of found.querySelectorAll("details")) details.open = true;
+  found.scrollIntoView({ block: "nearest" });
+}
+addEventListener("hashchange", target);
+target();

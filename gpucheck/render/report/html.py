@@ -10,15 +10,16 @@ from gpucheck.printable import of_printable
 from gpucheck.render import html
 from gpucheck.render.copies import html as copies_html
 from gpucheck.render.copies.measured import by_class, copies, trainings
-from gpucheck.render.findings.html import SHAPE, blocks
+from gpucheck.render.findings.html import SHAPE, anchors, blocks
 from gpucheck.render.findings.text import TROUBLE
 from gpucheck.render.ranking import html as ranking_html
+from gpucheck.render.report.gpus import rows as gpu_rows
 from gpucheck.render.report.text import bus_ids
-from gpucheck.render.topology.boxes import direct_links, link_words, switch_count, switch_links
+from gpucheck.render.topology.boxes import direct_links, heading, link_words, switch_count, switch_links
 from gpucheck.render.topology.matrix import kind_of
 from gpucheck.render.topology.svg import to_svg
 from gpucheck.render.topology.text import MEANING
-from gpucheck.render.words import WORST_FIRST, observed
+from gpucheck.render.words import WORST_FIRST, observed, plural
 
 STYLES = ("tokens.css", "parts.css", "drawing.css", "report.css", *ranking_html.STYLES)
 SCRIPTS = ("page.js", "report.js")
@@ -33,7 +34,7 @@ KIND = {
 
 
 class Hop(NamedTuple):
-    """One function on a GPU's way to the CPU, and its link."""
+    """One function on a GPU's way to the CPU, and its link. span: how many hops the way has, at its first hop."""
 
     gpu: str
     span: int
@@ -49,6 +50,8 @@ def to_html(report: Report, *, mark: str = "") -> str:
     """The page. mark: where a replayed report comes from."""
     found, topology = copies(report), report.topology
     of_verdict = blocks(report.findings, bus_ids(report))
+    gpus = gpu_rows(report)
+    problems = [block for verdict in TROUBLE for block in of_verdict.get(verdict, ())]
     return html.page(
         "report.html.j2",
         data=copies_html.data(found),
@@ -59,7 +62,12 @@ def to_html(report: Report, *, mark: str = "") -> str:
         shape=SHAPE,
         verdicts=WORST_FIRST,
         facts=list(_facts(report)),
-        problems=[block for verdict in TROUBLE for block in of_verdict.get(verdict, ())],
+        problems=problems,
+        counted=plural(len(problems), "problem"),
+        anchors=anchors(problems),
+        gpus=gpus,
+        one_model=heading(topology) if topology and len({gpu.name for gpu in gpus}) == 1 else "",
+        signs={verdict.value: sign for verdict, sign in SHAPE.items()},
         skips=of_verdict.get(Verdict.SKIP, []),
         passes=[finding for finding in report.findings if finding.verdict is Verdict.PASS],
         observed=observed,
@@ -67,10 +75,12 @@ def to_html(report: Report, *, mark: str = "") -> str:
         drawing=_drawing(report),
         topology=topology,
         classes=_classes(topology) if topology else None,
-        hops=list(_hops(topology)) if topology else [],
-        nvlinks=list(_nvlinks(topology)) if topology else [],
-        copies=found,
-        heats=copies_html.heats(found),
+        hops=(hops := list(_hops(topology)) if topology else []),
+        narrow=[hop for hop in hops if hop.reduced],
+        nvlinks=(nvlinks := list(_nvlinks(topology)) if topology else []),
+        most_nvlinks=max((count for _, count, _ in nvlinks), default=0),
+        copies=found if found and (found.pairs or found.host_device) else None,
+        heats=copies_html.heats(found, report.findings),
         rates=by_class(found) if found else [],
         trainings=trainings(report),
         ranking=ranking_html.view(found.judgement()) if found else None,
@@ -96,7 +106,7 @@ def _drawing(report: Report) -> Markup | None:
     if topology is None or topology.wiring is None or not topology.gpus:
         return None
     about = " ".join((simulation.profile, *simulation.faults)) if simulation else ""
-    return Markup(to_svg(topology, about=about, in_page=True))  # noqa: S704
+    return Markup(to_svg(topology, about=about, in_page=True, findings=report.findings))  # noqa: S704
 
 
 def _classes(topology: Topology) -> dict[str, Any] | None:

@@ -101,7 +101,7 @@ def _finding(group: Group, page: Markdown) -> list[str]:
 def _cause(group: Group, page: Markdown) -> str:
     if not group.first.cause:
         return ""
-    texts = [f"{group.first.cause} ({how_sure(group.findings)})"]
+    texts = [f"{group.first.cause} ({how_sure(group)})"]
     texts += [f"or {one.cause} ({percent(one.probability)})" for one in others(group)]
     return page.text(", ".join(texts))
 

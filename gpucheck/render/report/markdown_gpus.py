@@ -1,28 +1,17 @@
 """The GPUs of a rig card: links under load, memory and power, one row for equal GPUs."""
 
 from collections.abc import Iterator
-from typing import Any
-
-import msgspec
 
 from gpucheck.model import Report, Verdict
 from gpucheck.model.diagnosis.observations import UnderLoad
-from gpucheck.model.record import RECORD, GpuRecord, HealthRecord
+from gpucheck.model.record import GpuRecord
 from gpucheck.render.copies.measured import Copies
 from gpucheck.render.markdown import Markdown, table
+from gpucheck.render.report.gpus import memory_errors, record
 from gpucheck.render.words import ranges
 
 ROWS = 6
 HEADER = ("GPU", "NUMA", "PCIe link", "NVLinks", "memory", "memory errors", "power limit", "clocks throttled")
-
-
-def record(report: Report) -> HealthRecord:
-    """Return what the report keeps of each GPU; an empty record where it keeps none or another form of it."""
-    kept: Any = report.measurements.get(RECORD, {})
-    try:
-        return msgspec.convert(kept, HealthRecord, strict=False)
-    except (msgspec.ValidationError, ValueError):
-        return HealthRecord()
 
 
 def section(report: Report, copies: Copies | None, page: Markdown) -> Iterator[str]:
@@ -66,7 +55,7 @@ def _rows(report: Report, copies: Copies | None) -> Iterator[tuple[int, tuple[st
                 _pcie(one, load),
                 _nvlinks(one),
                 _memory(one),
-                _memory_errors(one),
+                memory_errors(one),
                 _power(report, bus_id, one),
                 _throttled(report, bus_id, load),
             ),
@@ -110,20 +99,6 @@ def _memory(one: GpuRecord | None) -> str:
         return ""
     ecc = "" if one.ecc is None else ", ECC on" if one.ecc else ", ECC off"
     return f"{one.memory_mib:,} MiB{ecc}"
-
-
-def _memory_errors(one: GpuRecord | None) -> str:
-    """Uncorrectable ECC errors, and what the GPU does about them."""
-    if one is None:
-        return ""
-    counts = [n for n in (one.ecc_errors.volatile_uncorrected, one.ecc_errors.aggregate_uncorrected) if n is not None]
-    parts = [f"{max(counts)} uncorrectable"] if counts else []
-    remap, retired = one.row_remap, one.retired_pages
-    if remap is not None:
-        parts += ["remapping failed"] if remap.failed else ["remapping pending"] if remap.pending else []
-    if retired is not None and retired.pending:
-        parts.append("page retirement pending")
-    return ", ".join(parts)
 
 
 def _power(report: Report, bus_id: str, one: GpuRecord | None) -> str:

@@ -6,7 +6,7 @@ import click
 
 from gpucheck.model import Report
 from gpucheck.printable import of_printable
-from gpucheck.render.findings.text import blocks
+from gpucheck.render.findings.text import blocks, count_problems
 from gpucheck.render.words import counts_line, simulated_mark, verdict_word
 
 
@@ -52,4 +52,6 @@ def _simulation(report: Report) -> str:
 def _last(report: Report) -> str:
     mark = f"  {simulated_mark()}" if report.simulated else ""
     unproven = f" (not proven: {'; '.join(report.not_proven)})" if report.not_proven else ""
-    return f"{verdict_word(report.verdict, 0)}{unproven}  {counts_line(report.counts)}  in {report.seconds:.1f} s{mark}"
+    problems = count_problems(report.findings, bus_ids(report))
+    counts = f"{problems}: {counts_line(report.counts)}" if problems else counts_line(report.counts)
+    return f"{verdict_word(report.verdict, 0)}{unproven}  {counts}  in {report.seconds:.1f} s{mark}"

@@ -1,9 +1,11 @@
 """A wiring as nested boxes: NUMA nodes hold host bridges, these hold switches, these hold GPUs and network cards."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from gpucheck.model import NVSWITCH, NvLinkBundle, PcieLink, Topology, WiredFunction, Wiring
+from gpucheck.model import NVSWITCH, Finding, NvLinkBundle, PcieLink, Topology, WiredFunction, Wiring
+from gpucheck.render.topology.faults import Fault, absent, faults
 
 VENDOR = {"GenuineIntel": "Intel", "intel": "Intel", "AuthenticAMD": "AMD", "amd": "AMD"}
 
@@ -11,7 +13,7 @@ VENDOR = {"GenuineIntel": "Intel", "intel": "Intel", "AuthenticAMD": "AMD", "amd
 @dataclass
 class Box:
     """title: what it is. name: of the model or device. detail: where it is. link: its PCIe link as text, with what it
-    should be if it runs below that (reduced). Each is empty if unknown."""
+    should be if it runs below that (reduced). Each is empty if unknown. fault: the worst finding about it."""
 
     kind: Literal["node", "root", "switch", "gpu", "nic"]
     title: str
@@ -20,6 +22,7 @@ class Box:
     link: str = ""
     reduced: bool = False
     inside: list["Box"] = field(default_factory=list)
+    fault: Fault | None = None
 
 
 def heading(topology: Topology) -> str:
@@ -29,10 +32,10 @@ def heading(topology: Topology) -> str:
     return f"{count} x {model}" if model else f"{count} GPU{'s' if count != 1 else ''}"
 
 
-def boxes(topology: Topology) -> list[Box]:
+def boxes(topology: Topology, findings: Iterable[Finding] = ()) -> list[Box]:
     """The NUMA nodes of a topology with all that is in them; nothing without a wiring.
 
-    Ports are left out: what a port's link can do is written at the device below it. The name of GPUs that are all of
+    findings: about what is drawn; GPUs that only they name come last. Ports are left out: what a port's link can do is written at the device below it. The name of GPUs that are all of
     one model is left to the heading.
     """
     wiring = topology.wiring
@@ -44,6 +47,8 @@ def boxes(topology: Topology) -> list[Box]:
     children: dict[str | None, list[WiredFunction]] = {}
     for function in wiring.functions:
         children.setdefault(function.above, []).append(function)
+    findings = tuple(findings)
+    found = {next(iter(place)): fault for place, fault in faults(findings).items() if len(place) == 1}
     boxes = []
     for node in wiring.nodes:
         unnumbered = "host" if len(wiring.nodes) == 1 else "NUMA node unknown"
@@ -53,25 +58,31 @@ def boxes(topology: Topology) -> list[Box]:
         box = Box("node", title, detail=detail)
         top = [f for f in children.get(None, []) if f.numa_node == node.index]
         for root in dict.fromkeys(function.root for function in top):
-            below = [b for f in top if f.root == root for b in _box(f, children, names, wiring.told)]
+            below = [b for f in top if f.root == root for b in _box(f, children, names, found, wiring.told)]
             box.inside += [Box("root", f"host bridge {root}", inside=below)] if root and below else below
         if box.inside:
             boxes.append(box)
-    return boxes
+    lost = [Box("gpu", name, detail=bus_id, fault=fault) for name, bus_id, fault in absent(topology, findings)]
+    return [*boxes, Box("node", "not usable", inside=lost)] if lost else boxes
 
 
 def _box(
-    function: WiredFunction, children: dict[str | None, list[WiredFunction]], names: dict[str, str], told: bool
+    function: WiredFunction,
+    children: dict[str | None, list[WiredFunction]],
+    names: dict[str, str],
+    found: dict[str, Fault],
+    told: bool,
 ) -> list[Box]:
-    below = [b for child in children.get(function.bus_id, []) for b in _box(child, children, names, told)]
+    below = [b for child in children.get(function.bus_id, []) for b in _box(child, children, names, found, told)]
+    fault = found.get(function.bus_id)
     words, reduced = link_words(function.link, uplink=function.kind == "switch-upstream")
     if function.kind in ("gpu", "nic"):
         detail = function.bus_id if told else ""
         name = names.get(function.label, "")
         kind: Literal["gpu", "nic"] = "gpu" if function.kind == "gpu" else "nic"
-        return [Box(kind, function.label, name if name != function.label else "", detail, words, reduced)]
+        return [Box(kind, function.label, name if name != function.label else "", detail, words, reduced, fault=fault)]
     if function.kind == "switch-upstream" and below:
-        return [Box("switch", "PCIe switch", "", function.bus_id if told else "", words, reduced, below)]
+        return [Box("switch", "PCIe switch", "", function.bus_id if told else "", words, reduced, below, fault)]
     return below
 
 

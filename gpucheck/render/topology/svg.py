@@ -3,19 +3,22 @@
 Readable on light and dark paper, by link width and words as well as by colour.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
 
-from gpucheck.model import Topology, Wiring
+from gpucheck.model import Finding, Topology, Wiring
 from gpucheck.printable import of_printable
 from gpucheck.render.svg import Point, Size, around, document, element, flow, plain, text, width_of
 from gpucheck.render.topology.boxes import Box, boxes, direct_links, heading, switch_count, switch_links
+from gpucheck.render.topology.faults import SIGN, Fault, faults
 from gpucheck.render.words import ranges
 
 PAGE, MARGIN, GAP, PAD, HEAD, STEP = 1240.0, 24.0, 10.0, 8.0, 20.0, 17.0
 LEAF = Size(128.0, 58.0)
+FAULT = 19.0
+"""Height of the line that a fault adds to a box."""
 SMALL, NORMAL, LARGE = 11, 13, 18
 NARROWEST, WIDEST = 640.0, 260.0
 ROW = 20.0
@@ -23,27 +26,32 @@ MANY = 24
 """GPUs; above that they are smaller and spokes thinner."""
 COLOURS = """
 :root{--paper:#ffffff;--ink:#1b1f24;--soft:#57606a;--line:#8c959f;--node:#f6f8fa;--root:#ffffff;--switch:#ddf4ff;
---gpu:#d3f3d8;--nic:#e6e0fb;--nv:#1a7f37;--bad:#cf222e}
+--gpu:#d3f3d8;--nic:#e6e0fb;--nv:#1a7f37;--bad:#b8231a;--sick:#fde7e4;--warned:#fdf1d8;--caution:#9a6200}
 @media (prefers-color-scheme:dark){:root{--paper:#0d1117;--ink:#e6edf3;--soft:#9ba5b0;--line:#6e7681;--node:#161b22;
---root:#0d1117;--switch:#10314f;--gpu:#123d20;--nic:#2b2350;--nv:#3fb950;--bad:#ff7b72}}
+--root:#0d1117;--switch:#10314f;--gpu:#123d20;--nic:#2b2350;--nv:#3fb950;--bad:#ff7b72;--sick:#351a1a;
+--warned:#2e2411;--caution:#e5a93c}}
 """.replace("\n", "")
 RULES = Path(__file__).parent.parent / "pages" / "drawing.css"
 
 
 @of_printable
-def to_svg(topology: Topology, *, about: str = "", in_page: bool = False) -> str:
+def to_svg(
+    topology: Topology, *, about: str = "", in_page: bool = False, findings: Iterable[Finding] | None = None
+) -> str:
     """The whole drawing as one SVG file. about: what is simulated.
 
-    in_page: without colours and rules, for a page that has them.
+    in_page: without colours and rules, for a page that has them. findings: of the report that the topology is part
+    of; without, those of the topology.
     """
-    tree = boxes(topology)
+    findings = topology.findings if findings is None else tuple(findings)
+    tree = boxes(topology, findings)
     places, whole = flow((_size(box) for box in tree), PAGE, GAP)
     inner = max(whole.width, NARROWEST)
     parts, y = _heading(topology, about, inner)
     parts += [_draw(b, Point(MARGIN + p.x, y + p.y)) for b, p in zip(tree, places, strict=True)]
     y += whole.height + (ROW if tree else 0)
     if topology.wiring is not None and topology.wiring.nvlinks:
-        drawn, height = _nvlinks(topology.wiring, [gpu.index for gpu in topology.gpus], Point(MARGIN, y), inner - 46)
+        drawn, height = _nvlinks(topology, topology.wiring, faults(findings), Point(MARGIN, y), inner - 46)
         parts.append(drawn)
         y += height
     elif len(topology.gpus) > 1:
@@ -72,14 +80,16 @@ def _heading(topology: Topology, about: str, room: float) -> tuple[list[str], fl
 def _size(box: Box) -> Size:
     if box.kind in ("gpu", "nic"):
         wanted = width_of(f"{box.title} {box.name}".rstrip(), NORMAL, bold=True) + 2 * PAD
-        return Size(min(max(LEAF.width, wanted), WIDEST), LEAF.height)
+        if box.fault:
+            wanted = max(wanted, width_of(f"x {box.fault.words}", SMALL, bold=True) + 2 * PAD)
+        return Size(min(max(LEAF.width, wanted), WIDEST), LEAF.height + (FAULT if box.fault else 0))
     _, inner = flow((_size(inside) for inside in box.inside), _room(box), GAP)
     return Size(inner.width + 2 * PAD, inner.height + HEAD * _lines(box) + 2 * PAD)
 
 
 def _lines(box: Box) -> int:
     """How many lines of words a box has above what is in it."""
-    return 2 if box.detail or box.link else 1
+    return (2 if box.detail or box.link else 1) + bool(box.fault)
 
 
 def _room(box: Box) -> float:
@@ -89,6 +99,7 @@ def _room(box: Box) -> float:
 def _draw(box: Box, at: Point) -> str:
     size = _size(box)
     classes = f"box {box.kind}" + (" reduced" if box.reduced else "")
+    classes += f" {box.fault.verdict.value}" if box.fault else ""
     parts = [element("rect", x=at.x, y=at.y, width=size.width, height=size.height, rx=6, class_=classes)]
     y = at.y + PAD + SMALL
     for words, class_, points in _words(box):
@@ -105,6 +116,12 @@ def _draw(box: Box, at: Point) -> str:
 
 def _words(box: Box) -> Iterator[tuple[str, str, int]]:
     """Text, class and size of the lines at the top of a box."""
+    yield from _description(box)
+    if box.fault:
+        yield f"{SIGN[box.fault.verdict]} {box.fault.words}", "bad", SMALL
+
+
+def _description(box: Box) -> Iterator[tuple[str, str, int]]:
     tone = "bad" if box.reduced else "soft"
     if box.kind == "root":
         yield box.title, "soft", SMALL
@@ -117,8 +134,24 @@ def _words(box: Box) -> Iterator[tuple[str, str, int]]:
             yield ", ".join(filter(None, (box.detail, box.link))), tone, SMALL
 
 
-def _nvlinks(wiring: Wiring, indexes: list[int], at: Point, room: float) -> tuple[str, float]:
-    """GPUs on a circle; direct links as chords, links to switches as spokes. Returns what is drawn and its height."""
+def _nvlinks(
+    topology: Topology, wiring: Wiring, found: dict[frozenset[str], Fault], at: Point, room: float
+) -> tuple[str, float]:
+    """GPUs on a circle; direct links as chords, links to switches as spokes. Returns what is drawn and its height.
+
+    found: faults of GPUs and pairs; their links are dashed and red.
+    """
+    indexes = [gpu.index for gpu in topology.gpus]
+    ids = {f"GPU{gpu.index}": gpu.pci_bus_id or "" for gpu in topology.gpus}
+
+    def fault(*labels: str) -> Fault | None:
+        return found.get(frozenset(ids.get(label, "") for label in labels))
+
+    def links_fail(*labels: str) -> bool:
+        return any((one := fault(label)) is not None and one.links for label in labels) or (
+            len(labels) > 1 and fault(*labels) is not None
+        )
+
     known = {f"GPU{i}" for i in indexes}  # a report of another host may name others
     links = (b for b in wiring.nvlinks if b.a in known and (b.b in known or not b.b.startswith("GPU")))
     wiring = msgspec.structs.replace(wiring, nvlinks=tuple(links))
@@ -130,14 +163,23 @@ def _nvlinks(wiring: Wiring, indexes: list[int], at: Point, room: float) -> tupl
     center = Point(at.x + radius + dot, top + radius + dot)
     points = dict(zip((f"GPU{i}" for i in indexes), around(center, radius, len(indexes)), strict=True))
     parts = [text("NVLink", Point(at.x, at.y + NORMAL), NORMAL + 2, bold=True), *legend]
-    parts += [_line(points[label], center, 1.5 if many else 3.0) for label in totals]
-    parts += [_line(points[b.a], points[b.b], _stroke(b.links), f"{b.a} - {b.b}: {b.links} NVLinks") for b in direct]
+    parts += [_line(points[label], center, 1.5 if many else 3.0, bad=links_fail(label)) for label in totals]
+    parts += [
+        _line(points[b.a], points[b.b], _stroke(b.links), f"{b.a} - {b.b}: {b.links} NVLinks", bad=links_fail(b.a, b.b))
+        for b in direct
+    ]
     if totals:
         parts += _hub(center, switch_count(wiring))
     size = 9 if many else NORMAL
     for label, point in points.items():
-        parts.append(element("circle", cx=point.x, cy=point.y, r=dot, class_="box gpu"))
-        parts.append(text(label[3:], Point(point.x, point.y + size * 0.36), size, text_anchor="middle", bold=True))
+        sick = fault(label)
+        about = [element("title", plain(f"{label}: {sick.words}"))] if sick else []
+        kind = f" {sick.verdict.value}" if sick else ""
+        parts.append(element("circle", *about, cx=point.x, cy=point.y, r=dot, class_=f"box gpu{kind}"))
+        sign = SIGN[sick.verdict] if sick else ""
+        parts.append(
+            text(f"{sign}{label[3:]}", Point(point.x, point.y + size * 0.36), size, text_anchor="middle", bold=True)
+        )
     return element("g", *parts), top + 2 * (radius + dot) - at.y
 
 
@@ -145,9 +187,10 @@ def _stroke(links: int) -> float:
     return min(1.5 + 2.5 * (links - 1), 14.0) if links < 4 else min(6.0 + links / 2, 14.0)
 
 
-def _line(a: Point, b: Point, width: float, title: str = "") -> str:
+def _line(a: Point, b: Point, width: float, title: str = "", *, bad: bool = False) -> str:
     inside = [element("title", plain(title))] if title else []
-    return element("line", *inside, x1=a.x, y1=a.y, x2=b.x, y2=b.y, stroke_width=width, class_="link")
+    kind = "link broken" if bad else "link"
+    return element("line", *inside, x1=a.x, y1=a.y, x2=b.x, y2=b.y, stroke_width=width, class_=kind)
 
 
 def _hub(center: Point, switches: int) -> list[str]:

@@ -7,7 +7,9 @@ import click
 from gpucheck.model import Advice, Pair, Topology, TopologyGpu
 from gpucheck.printable import of_printable
 from gpucheck.render.findings.text import blocks
+from gpucheck.render.topology.faults import Fault, absent, faults
 from gpucheck.render.topology.matrix import COLOUR, GAP, kind_of, matrix, used_kinds
+from gpucheck.render.words import COLOUR as VERDICT_COLOUR
 from gpucheck.render.words import simulated_mark
 
 MEANING = {
@@ -45,13 +47,17 @@ def to_text(topology: Topology, *, about: str = "", width: int | None = None, be
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 
-def _identity(gpu: TopologyGpu) -> str:
-    """As nvidia-smi -L writes it, with the bus id after it."""
+def _identity(gpu: TopologyGpu, fault: Fault | None) -> str:
+    """As nvidia-smi -L writes it, with the bus id after it, and the worst that was found about the GPU."""
     unnamed = f"compute capability {gpu.compute_capability}" if gpu.compute_capability else "unnamed"
     name = gpu.name or unnamed
     uuid = f" (UUID: {gpu.uuid})" if gpu.uuid else ""
     bus_id = f" {gpu.pci_bus_id}" if gpu.pci_bus_id else ""
-    return f"GPU {gpu.index}: {name}{uuid}{bus_id}"
+    return f"GPU {gpu.index}: {name}{uuid}{bus_id}{_mark(fault)}"
+
+
+def _mark(fault: Fault | None) -> str:
+    return "  " + click.style(fault.words, fg=VERDICT_COLOUR[fault.verdict], bold=True) if fault else ""
 
 
 def findings_text(topology: Topology) -> str:
@@ -61,11 +67,16 @@ def findings_text(topology: Topology) -> str:
 
 def _identities(topology: Topology, width: int | None) -> Iterator[str]:
     """On a terminal, many GPUs of one model are one line: their bus ids are in the JSON and the tree."""
-    named = [gpu for gpu in topology.gpus if gpu.name or gpu.pci_bus_id]
+    named, found = [gpu for gpu in topology.gpus if gpu.name or gpu.pci_bus_id], faults(topology.findings)
     if width is not None and len(named) > MANY_GPUS and len({gpu.name for gpu in named}) == 1:
         yield f"{len(named)} x {named[0].name or 'unnamed GPU'}"
-    else:
-        yield from map(_identity, named)
+        named = [gpu for gpu in named if _place(gpu) in found]
+    yield from (_identity(gpu, found.get(_place(gpu))) for gpu in named)
+    yield from (f"{name}: {bus_id}{_mark(fault)}" for name, bus_id, fault in absent(topology, topology.findings))
+
+
+def _place(gpu: TopologyGpu) -> frozenset[str]:
+    return frozenset((gpu.pci_bus_id or "",))
 
 
 def _legend(topology: Topology) -> Iterator[str]:

@@ -6,7 +6,7 @@ from gpucheck.model import NvLinkBundle, Topology, Wiring
 from gpucheck.printable import of_printable
 from gpucheck.render.topology.boxes import Box, boxes, direct_links, heading, switch_count, switch_links
 from gpucheck.render.topology.text import findings_text
-from gpucheck.render.words import ranges, simulated_mark
+from gpucheck.render.words import COLOUR, ranges, simulated_mark
 
 STYLE = {"node": "bold", "root": "dim", "switch": "cyan", "gpu": "green", "nic": "blue"}
 WIDE = 160
@@ -31,6 +31,8 @@ def to_tree(topology: Topology, *, about: str = "", width: int | None = None) ->
         if box.link:
             line.append(f"  {box.link}", style="red" if box.reduced else "default")
             line.append("  reduced" if box.reduced else "", style="bold red")
+        if box.fault:
+            line.append(f"  {box.fault.words}", style=f"bold {COLOUR[box.fault.verdict]}")
         branch = tree.add(line)
         for inner in box.inside:
             grow(branch, inner)
@@ -40,7 +42,7 @@ def to_tree(topology: Topology, *, about: str = "", width: int | None = None) ->
         inferred = "" if topology.wiring.told else ", worked out from the path classes"
         cards = f"{len(topology.nics)} network card{'s' if len(topology.nics) != 1 else ''}"
         tree = Tree(Text(f"{heading(topology)}, {cards}{inferred}"), guide_style="dim")
-        for box in boxes(topology):
+        for box in boxes(topology, topology.findings):
             grow(tree, box)
         links = tree.add(Text("NVLink", style="bold"))
         for line in nvlink_lines(topology.wiring):

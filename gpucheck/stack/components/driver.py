@@ -107,7 +107,7 @@ def _driver_reasons(target: Target, branch: Branch, choice: DriverChoice) -> Ite
         text = f"that branch {branch.branch} drives {weak.name} is {weak.first_driver.is_}"
         yield Reason(component="driver", because=text, rule="R9", source="open-gkm", confirmed=False)
     if branch.state == "eol":
-        ended = ", ".join(f"{date} according to {who}" for who, date in branch.eol.items())
+        ended = ", ".join(f"{date} according to {who.replace('_', ' ')}" for who, date in branch.eol.items())
         yield Reason(
             component="driver",
             because=f"branch {branch.branch} has ended ({ended}); it is used because it was requested",

@@ -76,7 +76,7 @@ def r9_architecture_ended(gpu: GpuModel) -> Clash | None:
     branch = next(b for b in tables.drivers().branches if b.branch == last)
     if branch.state != "eol":
         return None
-    ended = ", ".join(f"{date} according to {who}" for who, date in branch.eol.items())
+    ended = ", ".join(f"{date} according to {who.replace('_', ' ')}" for who, date in branch.eol.items())
     return Clash(
         component="driver",
         rule="R9",
@@ -136,7 +136,7 @@ def r18_version(branch: Branch, wanted: str) -> tuple[str, Reason | Clash]:
     newest = branch.last or ""
     if len(asked.prefix) < 2 or asked.version == newest:
         kind = {"LTS": "long-term", "PB": "production", "NFB": "new feature"}.get(branch.type or "", "unconfirmed type")
-        ends = "; ".join(f"{date} ({who})" for who, date in branch.eol.items()) or "end not known"
+        ends = "; ".join(f"{date} ({who.replace('_', ' ')})" for who, date in branch.eol.items()) or "end not known"
         text = f"branch {branch.branch}: {kind}, ends {ends}; {newest} is its newest release known"
         sure = branch.state == "supported" and branch.type is not None
         return newest, Reason(

@@ -23,7 +23,8 @@ def test_the_page_needs_nothing_from_outside(made):
 
     assert "default-src 'none'" in unescape(page)
     assert "unsafe-inline" not in page
-    assert not tree.xpath("//*[@src or @href or @style or @*[starts-with(name(), 'on')]]")
+    assert not tree.xpath("//*[@src or @style or @*[starts-with(name(), 'on')]]")
+    assert all(link.get("href").startswith("#finding-") for link in tree.xpath("//*[@href]"))
     assert not re.search(r"url\(|@import", "".join(tree.xpath("//style/text()")))
 
 

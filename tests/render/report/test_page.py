@@ -93,14 +93,62 @@ def test_evidence_is_folded_and_unfolds(open_page):
 
 def test_a_cell_of_the_heat_map_says_what_it_should_be(open_page):
     page = open_page("sick")
-    slow = find(page, "#p2p_uni_gb_s td.h0")
+    slow = find(page, "#p2p_uni_gb_s td.fail")
     slow.click()
 
     bus_ids = [gpu.pci_bus_id for gpu in PAGES["sick"].topology.gpus[:2]]
-    assert slow.text == "*190"
-    assert count(page, "#p2p_uni_gb_s td.h0") == 2
+    assert slow.text == "\u00d7190"
+    assert count(page, "#p2p_uni_gb_s td.fail") == 2
+    assert count(page, "#p2p_uni_gb_s td.pass") == 8 * 7 - 2
     assert find(page, "#cell").text.startswith(f"GPU 0 ({bus_ids[0]}) to GPU 1 ({bus_ids[1]}), NV18, one direction 190")
     assert "expected 382.5, not below 355.7: 18 NVLinks" in find(page, "#cell").text
+
+
+def test_a_matrix_is_one_stop_and_arrows_move_in_it(open_page):
+    from selenium.webdriver.common.keys import Keys
+
+    page = open_page("sick")
+    assert count(page, "#p2p_uni_gb_s td[tabindex='0']") == 1
+    page.execute_script("document.querySelector('#p2p_uni_gb_s tbody td').focus()")
+    page.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
+
+    assert page.switch_to.active_element.text == "\u00d7190"
+    assert "one direction 190" in find(page, "#cell").text
+
+
+def test_a_link_to_a_finding_shows_it_with_its_evidence(open_page, folder):
+    page = open_page("sick")
+    anchor = find(page, "#findings article").get_attribute("id")
+    assert find(page, f"#findings a[href='#{anchor}']").is_displayed()
+    page.get("about:blank")
+    page.get(f"{(folder / 'sick.html').as_uri()}#{anchor}")
+
+    assert find(page, f"#{anchor} pre").is_displayed()
+
+
+def test_each_gpu_has_a_row_that_leads_to_its_finding(open_page):
+    page = open_page("sick")
+    link = find(page, "#gpus tbody tr:nth-child(2) th a")
+
+    assert count(page, "#gpus tbody tr") == 8
+    assert "FAIL" in link.text
+    assert count(page, link.get_attribute("hash")) == 1
+
+
+def test_paper_has_all_evidence_and_no_buttons(open_page):
+    page = open_page("sick")
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    page.execute_script("dispatchEvent(new Event('beforeprint'))")
+    shown = [pre.is_displayed() for pre in all_of(page, "#findings article pre")]
+    buttons = [button.is_displayed() for button in all_of(page, ".copy, #theme, #unfold, .tabs button")]
+    heats = [heat.is_displayed() for heat in all_of(page, ".heat")]
+    page.execute_script("dispatchEvent(new Event('afterprint'))")
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+    assert all(shown)
+    assert all(heats)
+    assert not any(buttons)
+    assert not find(page, "#findings article pre").is_displayed()
 
 
 def test_the_tabs_are_one_stop_and_arrows_move_in_them(open_page):
@@ -116,10 +164,10 @@ def test_the_tabs_are_one_stop_and_arrows_move_in_them(open_page):
 
 def test_the_link_table_marks_the_narrowed_hop(open_page):
     page = open_page("sick")
-    marked = [row.text for row in all_of(page, "#links .reduced-row")]
+    marked = [row.get_attribute("textContent") for row in all_of(page, "#links .reduced-row")]
 
-    assert len(marked) == 4 * 2  # both ends of the uplink, on the way of each of its four GPUs
-    assert all("Gen5 x8 reduced Gen5 x16" in text for text in marked)
+    assert len(marked) == 2 * 4 * 2  # both ends of the uplink, on the way of its four GPUs; once more among all hops
+    assert all("Gen5 x8 reduced" in text for text in marked)
     assert count(page, ".drawing svg .reduced") == 1
 
 

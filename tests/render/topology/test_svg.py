@@ -13,6 +13,7 @@ from gpucheck.topology import infer_wiring
 from tests.imports import nccl
 from tests.imports.corpus import CASES, raw
 from tests.machines import GEN5_X16
+from tests.render.reports import finding
 from tests.topology.servers import narrowed, topology
 from tests.topology.strategies import pasted
 
@@ -126,3 +127,23 @@ def test_every_real_paste_can_be_drawn(case):
     made = infer_wiring(imports.read(raw(case)))
 
     assert len(list(rectangles(drawn(made), "gpu", "nic"))) == len(made.gpus) + len(made.nics)
+
+
+def test_a_faulty_gpu_is_marked_in_its_box_and_in_the_circle():
+    machine = topology(8)
+    bus_id = machine.gpus[2].pci_bus_id
+    down = finding(subject=f"gpu:{bus_id}", gpu_index=2)
+    drawn = ElementTree.fromstring(to_svg(msgspec.structs.replace(machine, findings=(down,))))  # noqa: S314 - we wrote it
+    texts = ["".join(text.itertext()) for text in drawn.iter(f"{SVG}text")]
+
+    assert "\u00d7 FAIL nvlink-down" in texts
+    assert [shape.tag for shape in drawn.iter() if "fail" in (shape.get("class") or "").split()] == [f"{SVG}rect"]
+
+
+def test_a_lost_gpu_is_drawn():
+    lost = finding("inventory", "gpu:0000:ff:00.0", cause="gpu-lost", gpu_index=9)
+    drawn = to_svg(msgspec.structs.replace(topology(2), findings=(lost,)))
+
+    assert "GPU9" in drawn
+    assert "FAIL gpu-lost" in drawn
+    assert "not usable" in drawn

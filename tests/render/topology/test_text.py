@@ -13,6 +13,7 @@ from gpucheck.render.topology import to_json, to_text
 from gpucheck.topology import build
 from tests.imports.corpus import CASES, raw
 from tests.machines import h100, on_bus, p100, reading
+from tests.render.reports import finding
 from tests.topology.strategies import pasted
 
 P100S = build(reading(p100(0), p100(1)), on_bus(p100(0), p100(1)), simulated=True)
@@ -105,3 +106,14 @@ def test_json_findings_have_lower_case_verdicts():
 
     assert answer["findings"][0]["verdict"] == Verdict.UNKNOWN.value == "unknown"
     assert answer["matrix"][15][14] is None
+
+
+def test_a_faulty_gpu_is_marked_and_the_text_is_still_read():
+    bad = finding(subject=f"gpu:{H100S.gpus[2].pci_bus_id}")
+    lost = finding("inventory", "gpu:0000:ff:00.0", cause="gpu-lost", gpu_index=9)
+    text = plain(msgspec.structs.replace(H100S, findings=(bad, lost)))
+    marked = [line for line in text.splitlines() if line.startswith("GPU") and "FAIL" in line]
+
+    assert [line.split("  ")[-1] for line in marked] == ["FAIL nvlink-down", "FAIL gpu-lost"]
+    assert [gpu.uuid for gpu in imports.read(text).gpus] == [gpu.uuid for gpu in H100S.gpus]
+    assert imports.read(text).matrix == H100S.matrix

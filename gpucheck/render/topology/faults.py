@@ -1,0 +1,53 @@
+"""What is wrong with a GPU, a network card, a bridge or a pair, for drawings and trees: a verdict and its cause."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from gpucheck.model import Finding, Topology, Verdict
+from gpucheck.model.finding.naming import BUS_ID, bus_ids
+
+BAD = (Verdict.FAIL, Verdict.WARN)
+SIGN = {Verdict.FAIL: "\u00d7", Verdict.WARN: "!"}
+
+
+class Fault(NamedTuple):
+    """The worst finding about one place. cause: its key, or the check without one. links: whether NVLinks fail."""
+
+    verdict: Verdict
+    cause: str
+    links: bool
+
+    @property
+    def words(self) -> str:
+        """``FAIL nvlink-down``."""
+        return f"{self.verdict.name} {self.cause}"
+
+
+def faults(findings: Iterable[Finding]) -> dict[frozenset[str], Fault]:
+    """Return the worst finding of each bus id, and of each pair of them."""
+    found: dict[frozenset[str], Fault] = {}
+    for finding in findings:
+        place = frozenset(bus_ids(finding.subject))
+        if finding.verdict not in BAD or not place:
+            continue
+        before = found.get(place)
+        links = finding.check.startswith("nvlink") or bool(before and before.links)
+        if before is None or BAD.index(finding.verdict) < BAD.index(before.verdict):
+            found[place] = Fault(finding.verdict, finding.cause or finding.check, links)
+        else:
+            found[place] = before._replace(links=links)
+    return found
+
+
+def absent(topology: Topology, findings: Iterable[Finding]) -> list[tuple[str, str, Fault]]:
+    """Return name, bus id and fault of each GPU that fails and that the topology does not contain: a lost one."""
+    known = {gpu.pci_bus_id for gpu in topology.gpus}
+    lost = [f for f in findings if f.subject.startswith("gpu:") and f.verdict in BAD]
+    found: dict[str, tuple[str, str, Fault]] = {}
+    for finding in lost:
+        (bus_id,) = bus_ids(finding.subject)
+        if bus_id not in known and BUS_ID.fullmatch(bus_id):
+            name = "GPU" if finding.gpu_index is None else f"GPU{finding.gpu_index}"
+            fault = Fault(finding.verdict, finding.cause or finding.check, links=False)
+            found.setdefault(bus_id, (name, bus_id, fault))
+    return list(found.values())

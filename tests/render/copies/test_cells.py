@@ -1,0 +1,69 @@
+"""The verdict decides what a cell looks like, and not its part of what was expected."""
+
+import pytest
+
+from gpucheck.model import Verdict
+from gpucheck.model.bandwidth import Measured, MeasuredDevice, MeasuredPair
+from gpucheck.render.copies.cells import verdicts
+from tests.render.reports import finding
+
+BUS = ("0000:10:00.0", "0000:20:00.0", "0000:30:00.0")
+DEVICES = [MeasuredDevice(index=i, name="H100", bus_id=bus_id) for i, bus_id in enumerate(BUS)]
+
+
+def pairs(rates, cls="NV18", low=80.0):
+    measured = {"mad_percent": 0.1, "slowest_gb_s": 1.0, "fastest_gb_s": 1.0, "samples": 9, "size_bytes": 1}
+    return [
+        MeasuredPair(
+            src=i, dst=j, cls=cls, measured=Measured(gb_s=rate, **measured), expected_gb_s=100.0, low_gb_s=low,
+        )
+        for (i, j), rate in rates.items()
+    ]  # fmt: skip
+
+
+def cells(rates, *findings, cls="NV18", low=80.0, name="p2p_uni_gb_s"):
+    matrix = [[rates.get((i, j)) for j in range(3)] for i in range(3)]
+    found = verdicts(name, matrix, pairs(rates, cls, low), DEVICES, findings)
+    return {place: found[place[0]][place[1]] for place in rates}
+
+
+def about_pair(verdict, check="p2p-bandwidth"):
+    return finding(check, f"pair:{BUS[0]}-{BUS[1]}", verdict)
+
+
+@pytest.mark.parametrize("rate", [85.0, 99.0, 120.0])
+@pytest.mark.parametrize("verdict", [Verdict.FAIL, Verdict.WARN])
+def test_a_finding_about_the_pair_decides_whatever_its_rate(rate, verdict):
+    found = cells({(0, 1): rate, (1, 0): rate, (0, 2): rate}, about_pair(verdict))
+
+    assert found == {(0, 1): verdict, (1, 0): verdict, (0, 2): Verdict.PASS}
+
+
+def test_below_the_low_end_is_a_warning_without_a_finding_too():
+    assert cells({(0, 1): 79.0, (0, 2): 81.0}) == {(0, 1): Verdict.WARN, (0, 2): Verdict.PASS}
+
+
+def test_below_the_low_end_fails_with_the_host():
+    assert cells({(0, 1): 79.0, (0, 2): 81.0}, finding("p2p-bandwidth", "host")) == {
+        (0, 1): Verdict.FAIL,
+        (0, 2): Verdict.PASS,
+    }
+
+
+def test_a_far_lower_rate_without_an_expectation_has_no_verdict():
+    assert set(cells({(0, 1): 1.0, (0, 2): 100.0}, low=None).values()) == {Verdict.SKIP}
+    assert set(cells({(0, 1): 1.0, (0, 2): 9.0}, name="p2p_latency_us").values()) == {Verdict.SKIP}
+
+
+def test_wrong_data_fails_at_full_speed():
+    assert cells({(0, 1): 100.0}, about_pair(Verdict.FAIL, "p2p-integrity")) == {(0, 1): Verdict.FAIL}
+
+
+def test_a_narrow_pcie_link_does_not_color_nvlink_copies():
+    narrow = finding("p2p-bandwidth", f"gpu:{BUS[1]}")
+    links = finding("nvlink-links", f"gpu:{BUS[1]}")
+    rates = {(0, 1): 100.0, (0, 2): 100.0}
+
+    assert cells(rates, narrow) == {(0, 1): Verdict.PASS, (0, 2): Verdict.PASS}
+    assert cells(rates, narrow, cls="PIX") == {(0, 1): Verdict.FAIL, (0, 2): Verdict.PASS}
+    assert cells(rates, links) == {(0, 1): Verdict.FAIL, (0, 2): Verdict.PASS}

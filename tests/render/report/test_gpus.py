@@ -1,0 +1,90 @@
+"""The table of GPUs: what each is, its state, and a verdict at the cell that a check evaluated."""
+
+import msgspec
+import pytest
+
+from gpucheck.model import Verdict
+from gpucheck.model.host.hardware import PcieLink
+from gpucheck.model.host.health import GpuProcess
+from gpucheck.model.record import RECORD, GpuRecord, HealthRecord, LinkRecord
+from gpucheck.render.report.gpus import rows
+from tests.render.reports import finding, report, sick
+from tests.topology.servers import topology
+
+MACHINE = topology(2)
+BUS = tuple(gpu.pci_bus_id for gpu in MACHINE.gpus)
+
+
+def record(bus_id, **fields):
+    told = {
+        "serial": "1650521012345",
+        "temperature_c": 41,
+        "temperature_slowdown_c": 87,
+        "power_w": 112.34,
+        "power_limit_w": 700.0,
+        "sm_clock_mhz": 1980,
+        "max_sm_clock_mhz": 1980,
+        "memory_mib": 81559,
+        "memory_used_mib": 4,
+        "ecc": True,
+        "pcie": PcieLink(generation=1, width=16, max_generation=5, max_width=16),
+        "nvlinks": (LinkRecord(link=0, active=True), LinkRecord(link=1, active=False)),
+        "processes": (),
+    }
+    return GpuRecord(bus_id=bus_id, uuid="GPU-1", name="H100", device_id="2330", **{**told, **fields})
+
+
+def table(*findings, **fields):
+    kept = HealthRecord(gpus=(record(BUS[0], **fields),))
+    return rows(report(*findings, topology=MACHINE, measurements={RECORD: msgspec.to_builtins(kept)}))
+
+
+def cell(row, label):
+    return next(cell for cell in row.cells if cell.label == label)
+
+
+@pytest.mark.parametrize(
+    ("label", "text", "detail"),
+    [
+        ("temperature", "41 \u00b0C", "slowdown at 87"),
+        ("power", "112.3 W", "of 700 W"),
+        ("SM clock", "1980 MHz", "of 1980 MHz"),
+        ("memory used", "4 MiB", "of 81,559 MiB"),
+        ("PCIe lanes", "x16", "of Gen5 x16"),
+        ("NVLinks up", "1 of 2", ""),
+        ("processes", "0", ""),
+    ],
+)
+def test_state_of_a_gpu(label, text, detail):
+    found = cell(table()[0], label)
+
+    assert (found.text, found.detail, found.kind) == (text, detail, "")
+
+
+def test_worst_finding_marks_the_gpu_and_its_cell():
+    found = table(
+        finding("nvlink", f"gpu:{BUS[0]}", Verdict.WARN),
+        finding("nvlink-links", f"gpu:{BUS[0]}"),
+        finding("power-limit", f"gpu:{BUS[0]}", Verdict.WARN),
+    )[0]
+
+    assert (found.verdict, found.serial) == (Verdict.FAIL, "1650521012345")
+    assert [one.label for one in found.cells if one.kind == "fail"] == ["NVLinks up"]
+    assert [one.label for one in found.cells if one.kind == "warn"] == ["power"]
+
+
+def test_what_was_not_reported_is_a_dash():
+    found = table(temperature_c=None, power_w=None, processes=None, nvlinks=(), memory_used_mib=None)[0]
+
+    assert [cell(found, label).text for label in ("temperature", "power", "processes", "NVLinks up")] == ["\u2013"] * 4
+
+
+def test_many_processes_are_counted():
+    found = table(processes=tuple(GpuProcess(pid=n, kind="compute", name="python3") for n in range(5)))[0]
+
+    assert cell(found, "processes").detail == "python3 (0), python3 (1), python3 (2), 2 more processes"
+
+
+def test_gpus_of_a_report_without_a_record_have_their_names():
+    """An older report."""
+    assert [(row.index, row.cells) for row in rows(sick())] == [(index, ()) for index in range(8)]
