@@ -101,12 +101,12 @@ def test_a_folder_is_complete_or_as_it_was(tmp_path, monkeypatch, before, fails)
 def test_an_output_that_cannot_be_written_is_refused_before_the_run(tmp_path, format_, output, words):
     (tmp_path / "file").write_text("old")
 
-    def refuse():
+    def before_the_run():
         given = output and OutputFile(folder=True).convert(str(tmp_path / output), None, None)
         refuse(format_, given)
 
     with pytest.raises(Problem, match=words) as problem:
-        refuse()
+        before_the_run()
 
     assert problem.value.exit_code == 64
     assert (tmp_path / "file").read_text() == "old"
