@@ -107,10 +107,7 @@ def test_gdrcopys_module_follows_a_change_of_the_driver(driver_alone, reports):
 def test_gdrcopy_without_a_repository_is_refused_before_anything_changes(driver_alone, reports):
     said = refused(reports, gdrcopy="2.5.1")
 
-    assert (
-        "GDRCopy needs a repository of the site's, and repositories: gdrcopy lacks url, key_url, key_fingerprint"
-        in said
-    )
+    assert "GDRCopy needs your own repository, and repositories: gdrcopy lacks url, key_url, key_fingerprint" in said
     assert states() == driver_alone
 
 
@@ -118,10 +115,13 @@ def test_cards_without_ofed_get_no_peermem_and_the_plan_says_why(driver_alone, r
     """The P100 host has the proprietary modules, the H100 host the open ones."""
     said = " ".join(reasons(host) for host in HOSTS)
 
-    assert "RDMA cards cannot reach GPU memory, their data goes through the host's: nvidia_peermem needs OFED" in said
+    assert (
+        "RDMA cards cannot access GPU memory, their data is copied through host memory: nvidia_peermem needs OFED"
+        in said
+    )
     assert "DMA-BUF needs the open kernel modules, and the proprietary ones are planned" in said
     assert "Install DOCA-OFED and provision again" in said
-    assert "the open kernel modules let them reach GPU memory by DMA-BUF, not nvidia_peermem" in said
+    assert "they access GPU memory by DMA-BUF of the open kernel modules, not nvidia_peermem" in said
     for host in HOSTS:
         assert not is_there(host, PEERMEM_FILE)
         assert not loaded(host, "nvidia_peermem")
