@@ -232,10 +232,10 @@ def test_tests_run_from_the_source_distribution(release, tmp_path):
     with tarfile.open(only(release, "gpucheck_cluster-*.tar.gz")) as archive:
         archive.extractall(tmp_path, filter="data")
     top = tmp_path / "gpucheck_cluster-0.1.0"
-    files = ["tests/test_printable.py", "tests/cli/test_help.py", "tests/playbooks/test_python_wheel.py"]
+    files = ["tests/model", "tests/test_printable.py", "tests/cli/test_help.py", "tests/playbooks/test_python_wheel.py"]
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--basetemp={tmp_path}/t", *files]
 
-    done = subprocess.run(words, cwd=top, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(words, cwd=top, capture_output=True, text=True, check=False, timeout=600)
 
     assert done.returncode == 0, done.stdout[-3000:]
     assert source.tracked(top) == source.tracked(TOP)
