@@ -19,13 +19,15 @@ LAUNCHER = """#!/bin/sh
 here=$(dirname "$(readlink -f "$0")")
 for python in $(ls -d "$here"/../lib/gpucheck-cluster/python3.* | sort -t. -k2 -r -V); do
     if [ -x "$python/bin/python" ]; then
-        exec "$python/bin/python" -m gpucheck "$@"
+        exec "$python/bin/python" "$here/../lib/gpucheck-cluster/start.py" "$@"
     fi
 done
 echo "Error: gpucheck needs /usr/bin/python3.10 or newer (up to @NEWEST@), and this host has none of them." \\
     "Install one: apt install python3, or dnf install python3.12" >&2
 exit 70
 """
+# Not python -m gpucheck: that imports from the current directory first, which may be another user's.
+START = "from gpucheck.cli import main\n\nmain()\n"
 COMPILE = """for python in /{home}/python3.*; do
     if [ -x "$python/bin/python" ]; then
         "$python/bin/python" -m compileall -q "$python/lib" /{home}/common || true
@@ -58,6 +60,7 @@ def fill(root: Path, wheels: Mapping[str, list[Path]], texts: Mapping[str, bytes
             elif wheel.name not in unpacked:
                 unpack(wheel, home / "common")
                 unpacked.add(wheel.name)
+    (home / "start.py").write_text(START)
     launcher = root / "usr/bin/gpucheck"
     launcher.parent.mkdir(parents=True)
     launcher.write_text(LAUNCHER.replace("@NEWEST@", max(wheels, key=lambda version: int(version.partition(".")[2]))))

@@ -50,7 +50,7 @@ def built(top: Path, umask: int, surroundings: dict[str, str]) -> Path:
 def release(tmp_path_factory):
     """The files of a release; GPUCHECK_RELEASE names a folder that has them already."""
     if "GPUCHECK_RELEASE" in os.environ:
-        return Path(os.environ["GPUCHECK_RELEASE"])
+        return Path(os.environ["GPUCHECK_RELEASE"]).absolute()
     surroundings = {"TZ": "UTC", "LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "1"}
     return built(tmp_path_factory.mktemp("one"), 0o022, surroundings)
 

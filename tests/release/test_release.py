@@ -21,6 +21,7 @@ from release.python import metadata_text
 from tests.release.conftest import MACHINE, PYTHON, TOP, URL, only, own
 
 pytestmark = pytest.mark.slow
+LOADERS = {"ld-linux-aarch64.so.1", "ld-linux-x86-64.so.2"}
 
 
 def test_two_builds_are_equal(release, again):
@@ -72,8 +73,9 @@ def runs(command: Path, environment: dict[str, str]) -> None:
     ):
         words = [command, *more]
         done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=120)
-        assert done.returncode in (0, 1), done.stdout + done.stderr
-        assert "SIMULATED" in done.stdout + done.stderr
+        # 3: on a busy machine some values are not read in time. What cannot be simulated prints nothing on stdout.
+        assert done.returncode in (0, 1, 3), done.stdout + done.stderr
+        assert "SIMULATED" in done.stdout, done.stderr
 
 
 def test_the_wheel_runs_in_an_empty_environment(release, tmp_path, no_compiler):
@@ -116,7 +118,7 @@ def test_the_libraries_run_with_the_c_library_that_the_tag_of_the_wheel_names(li
 
         assert versions
         assert max(versions) <= (2, 28)
-        assert needed <= {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "ld-linux-aarch64.so.1"}
+        assert needed <= {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", *LOADERS}
         assert str(TOP).encode() not in file.read_bytes()
 
 
@@ -230,10 +232,10 @@ def test_tests_run_from_the_source_distribution(release, tmp_path):
     with tarfile.open(only(release, "gpucheck_cluster-*.tar.gz")) as archive:
         archive.extractall(tmp_path, filter="data")
     top = tmp_path / "gpucheck_cluster-0.1.0"
-    files = ["tests/test_printable.py", "tests/cli/test_help.py", "tests/playbooks/test_python_wheel.py"]
+    files = ["tests/model", "tests/test_printable.py", "tests/cli/test_help.py", "tests/playbooks/test_python_wheel.py"]
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--basetemp={tmp_path}/t", *files]
 
-    done = subprocess.run(words, cwd=top, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(words, cwd=top, capture_output=True, text=True, check=False, timeout=600)
 
     assert done.returncode == 0, done.stdout[-3000:]
     assert source.tracked(top) == source.tracked(TOP)
