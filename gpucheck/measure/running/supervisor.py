@@ -19,7 +19,7 @@ from gpucheck.processes.temporary import private_environment, temporary_folder
 
 CHILD = (sys.executable, "-m", "gpucheck.measure.running.child")
 OPEN_S = 120.0  # importing a framework from a cold disk and making contexts on eight GPUs takes at most this long
-# A copy that hangs on a GPU spins, and so waits for a processor as well: it is stuck after so many times the limit.
+# A stuck copy on a GPU spins, and so waits for a processor as well: it is stuck after so many times the limit.
 MOST_WAITING = 9.0
 LEAST_WAITING_S = 0.05
 SLACK = 10.0  # times the planned device time, after which a step is stuck
