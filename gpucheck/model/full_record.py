@@ -18,7 +18,7 @@ class CudaGap(msgspec.Struct, frozen=True, kw_only=True):
 class CudaDevice(msgspec.Struct, frozen=True, kw_only=True):
     """A device as CUDA lists it. attributes: by name of CUdevice_attribute, without CU_DEVICE_ATTRIBUTE_.
 
-    free_bytes: with a context of this process and nothing else of it. A value that CUDA refused is None and a gap.
+    free_bytes: with a context of this process and nothing else of it. A value that CUDA rejected is None and a gap.
     """
 
     name: str | None

@@ -39,10 +39,13 @@ def test_the_json_is_the_contract(healthy):
     assert (report["schema"], report["verdict"], report["engine"]) == ("gpucheck.bandwidth/1", "pass", "driver")
     assert report["simulated"] is True
     assert report["simulation"]["profile"] == "p100-pcie-x2"
-    assert report["matrices"]["p2p_uni_gb_s"] == [[None, 13.54], [13.54, None]]
+    ((_, there), (back, _)) = report["matrices"]["p2p_uni_gb_s"]
+    assert (there, back) == pytest.approx((13.54, 13.54), rel=0.005)
     assert set(report["matrices"]) >= {"p2p_bidir_gb_s", "p2p_latency_us", "staged_uni_gb_s"}
     pair = report["pairs"][0]
-    assert (pair["class"], pair["ratio"], pair["expected_gb_s"]) == ("PIX", 1.0, 13.54)
+    assert (pair["class"], pair["expected_gb_s"]) == ("PIX", 13.54)
+    assert pair["ratio"] == pytest.approx(1, rel=0.005)
+    assert 0 < pair["measured"]["mad_percent"] < 0.5
     assert pair["basis"].startswith("PCIe Gen3 x16")
     assert report["integrity"]["bytes_verified"] > 0
     assert [point["size_bytes"] for point in report["sizes"]] == [65536, 1 << 20, 64 << 20]
@@ -149,13 +152,14 @@ def test_the_guides_one_liner_is_timed_and_verified():
     done = run("--simulate", "p100-pcie-x2", "--tensor", "10000x10000", "--format", "json")
     report = json.loads(done.stdout)
 
-    assert report["tensor"] == {
+    wanted = {
         "bytes": 400_000_000,
         "0 to 1, GB/s": 13.54,
         "0 to 1, ms": 29.54,
         "1 to 0, GB/s": 13.54,
         "1 to 0, ms": 29.54,
     }
+    assert report["tensor"] == pytest.approx(wanted, rel=0.005)
     assert report["integrity"]["bytes_verified"] == 800_000_000
 
 

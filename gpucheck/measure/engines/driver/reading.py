@@ -130,7 +130,7 @@ class _Reader:
         )
 
     def _matrix(self, devices: Sequence[Any], call: str, *before: Any) -> IntMatrix:
-        """Ask for every ordered pair. A refusal is None and a gap."""
+        """Ask for every ordered pair. A call that failed is None and a gap."""
 
         def cell(a: int, b: int) -> int | None:
             if a == b:

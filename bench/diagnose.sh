@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Whole-process time of gpucheck diagnose on eight GPUs; wanted: <= 0.4 s. Copies: bench/copies.sh.
-# usage: bench/measure.sh        needs: hyperfine
+# usage: bench/diagnose.sh       needs: hyperfine
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . bench/_lib.sh
