@@ -1,13 +1,13 @@
 """Findings for a terminal, as every command prints them: worst first, a root cause with what follows from it."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import click
 
 from gpucheck.model import Finding, Verdict, by_root
 from gpucheck.model.finding import Alternative
 from gpucheck.printable import indented
-from gpucheck.render.findings.groups import Group, across_hosts, group_equal, group_troubles
+from gpucheck.render.findings.groups import Group, across_hosts, group_troubles
 from gpucheck.render.ranking.predicted import percent
 from gpucheck.render.words import WORST_FIRST, plural, verdict_word
 

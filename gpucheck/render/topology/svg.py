@@ -177,7 +177,9 @@ def _nvlinks(
         kind = f" {sick.verdict.value}" if sick else ""
         parts.append(element("circle", *about, cx=point.x, cy=point.y, r=dot, class_=f"box gpu{kind}"))
         sign = SIGN[sick.verdict] if sick else ""
-        parts.append(text(f"{sign}{label[3:]}", Point(point.x, point.y + size * 0.36), size, text_anchor="middle", bold=True))
+        parts.append(
+            text(f"{sign}{label[3:]}", Point(point.x, point.y + size * 0.36), size, text_anchor="middle", bold=True)
+        )
     return element("g", *parts), top + 2 * (radius + dot) - at.y
 
 
