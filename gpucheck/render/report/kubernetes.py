@@ -65,6 +65,8 @@ def _condition(finding: Finding, conditions: Conditions) -> str | None:
 def _labels(report: Report) -> Iterator[str]:
     """Labels of the node: its verdict, and cause and action of the worst finding that has them."""
     yield f"label {LABEL}verdict={report.verdict.value}"
+    if report.simulated:
+        yield f"label {LABEL}hardware=SIMULATED"
     for verdict, groups, _ in worst_first(report.findings, bus_ids(report)):
         if verdict in (Verdict.FAIL, Verdict.WARN):
             yield f"label {LABEL}cause={_key(groups[0].first)}"
