@@ -1,4 +1,4 @@
-"""A host's report as CTRF JSON (ctrf.io): a test a finding, beside JUnit for CI systems that read it.
+"""A host's report as CTRF JSON (ctrf.io): one test per finding, in addition to JUnit for CI systems that read it.
 
 Source: the Common Test Report Format, https://ctrf.io/docs/specification: results with tool, summary and tests; status
 is passed, failed, skipped, pending or other; duration is in milliseconds, start and stop in milliseconds since 1970.
