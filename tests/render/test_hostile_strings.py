@@ -79,8 +79,8 @@ def test_no_view_prints_foreign_text_raw(module, view):
     assert [
         line for line in re.split(r"[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]", text) if line.startswith(FORGED)
     ] == []
-    # The reasons of Slurm have no character but those of their grammar.
-    assert r"\u202e" in text or "prometheus" in module or "to_slurm" in view.__name__
+    # The reasons of Slurm and Kubernetes have no character but those of their grammar.
+    assert r"\u202e" in text or "prometheus" in module or view.__name__ in ("to_slurm", "to_kubernetes")
 
 
 @pytest.mark.parametrize("form", formats.FILES)

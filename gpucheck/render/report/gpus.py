@@ -25,9 +25,9 @@ class Cell(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One GPU. verdict: of the worst finding about it; check: of that finding, its anchor."""
+    """One GPU. number: NVML's index. verdict: of the worst finding about it, None without one."""
 
-    index: int
+    number: int
     name: str
     bus_id: str
     uuid: str

@@ -25,7 +25,7 @@ MOST = 63
 
 
 class Conditions(NamedTuple):
-    """types: every condition. of_cause: that of each cause, None for a cause of the job. acting: actions that set one."""
+    """types: every condition. of_cause: that of each cause, None for one of the job. acting: actions that set one."""
 
     types: tuple[str, ...] = (OTHER,)
     of_cause: Mapping[str, str | None] = {}
@@ -33,7 +33,7 @@ class Conditions(NamedTuple):
 
 
 def to_kubernetes(report: Report, conditions: Conditions | None = None) -> str:
-    """Return conditions and labels. A condition is True only if a check failed, and Unknown if nothing was evaluated."""
+    """Return conditions and labels. A condition is True if a check failed, and Unknown if nothing was evaluated."""
     conditions = conditions or Conditions()
     lines = [*_conditions(report, conditions), *_labels(report)]
     return "\n".join((f"{SCHEMA} {report.verdict.value} {len(lines)}", *lines, "end", ""))
@@ -48,11 +48,11 @@ def _conditions(report: Report, conditions: Conditions) -> Iterator[str]:
                 failed.setdefault(condition, group)
     calm = "Unknown" if report.verdict is Verdict.UNKNOWN else "False"
     for condition in conditions.types:
-        group = failed.get(condition)
-        if group is None:
+        worst = failed.get(condition)
+        if worst is None:
             yield f"condition {condition} {calm} " + ("NotEvaluated" if calm == "Unknown" else "NoFailure")
         else:
-            yield f"condition {condition} True {_key(group.first)} {reason(group.findings, simulated=report.simulated)}"
+            yield f"condition {condition} True {_key(worst.first)} {reason(worst.findings, simulated=report.simulated)}"
 
 
 def _condition(finding: Finding, conditions: Conditions) -> str | None:
@@ -65,6 +65,8 @@ def _condition(finding: Finding, conditions: Conditions) -> str | None:
 def _labels(report: Report) -> Iterator[str]:
     """Labels of the node: its verdict, and cause and action of the worst finding that has them."""
     yield f"label {LABEL}verdict={report.verdict.value}"
+    if report.simulated:
+        yield f"label {LABEL}hardware=SIMULATED"
     for verdict, groups, _ in worst_first(report.findings, bus_ids(report)):
         if verdict in (Verdict.FAIL, Verdict.WARN):
             yield f"label {LABEL}cause={_key(groups[0].first)}"

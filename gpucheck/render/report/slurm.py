@@ -8,8 +8,8 @@
     end
 
 The first line has the verdict and the number of findings, each further line verdict, owner, action and reason of one.
-Without the last line the answer is not complete. ``sinfo -R`` shows twenty characters of a reason: these
-distinguish the causes.
+Without the last line the answer is not complete. ``sinfo -R`` shows twenty characters of a reason: these distinguish
+the causes.
 """
 
 import math

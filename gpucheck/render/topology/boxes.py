@@ -35,8 +35,8 @@ def heading(topology: Topology) -> str:
 def boxes(topology: Topology, findings: Iterable[Finding] = ()) -> list[Box]:
     """The NUMA nodes of a topology with all that is in them; nothing without a wiring.
 
-    findings: about what is drawn; GPUs that only they name come last. Ports are left out: what a port's link can do is written at the device below it. The name of GPUs that are all of
-    one model is left to the heading.
+    findings: about what is drawn; GPUs that only they name come last. Ports are left out: what a port's link can do is
+    written at the device below it. The name of GPUs that are all of one model is left to the heading.
     """
     wiring = topology.wiring
     if wiring is None:

@@ -26,9 +26,9 @@ MANY = 24
 """GPUs; above that they are smaller and spokes thinner."""
 COLOURS = """
 :root{--paper:#ffffff;--ink:#1b1f24;--soft:#57606a;--line:#8c959f;--node:#f6f8fa;--root:#ffffff;--switch:#ddf4ff;
---gpu:#d3f3d8;--nic:#e6e0fb;--nv:#1a7f37;--bad:#b8231a;--sick:#fde7e4;--warned:#fdf1d8;--caution:#9a6200}
+--gpu:#d3f3d8;--nic:#e6e0fb;--nv:#1a7f37;--bad:#b8231a;--faulty:#fde7e4;--warned:#fdf1d8;--caution:#9a6200}
 @media (prefers-color-scheme:dark){:root{--paper:#0d1117;--ink:#e6edf3;--soft:#9ba5b0;--line:#6e7681;--node:#161b22;
---root:#0d1117;--switch:#10314f;--gpu:#123d20;--nic:#2b2350;--nv:#3fb950;--bad:#ff7b72;--sick:#351a1a;
+--root:#0d1117;--switch:#10314f;--gpu:#123d20;--nic:#2b2350;--nv:#3fb950;--bad:#ff7b72;--faulty:#351a1a;
 --warned:#2e2411;--caution:#e5a93c}}
 """.replace("\n", "")
 RULES = Path(__file__).parent.parent / "pages" / "drawing.css"
@@ -172,11 +172,11 @@ def _nvlinks(
         parts += _hub(center, switch_count(wiring))
     size = 9 if many else NORMAL
     for label, point in points.items():
-        sick = fault(label)
-        about = [element("title", plain(f"{label}: {sick.words}"))] if sick else []
-        kind = f" {sick.verdict.value}" if sick else ""
+        marked = fault(label)
+        about = [element("title", plain(f"{label}: {marked.words}"))] if marked else []
+        kind = f" {marked.verdict.value}" if marked else ""
         parts.append(element("circle", *about, cx=point.x, cy=point.y, r=dot, class_=f"box gpu{kind}"))
-        sign = SIGN[sick.verdict] if sick else ""
+        sign = SIGN[marked.verdict] if marked else ""
         parts.append(
             text(f"{sign}{label[3:]}", Point(point.x, point.y + size * 0.36), size, text_anchor="middle", bold=True)
         )

@@ -72,7 +72,8 @@ def _identities(topology: Topology, width: int | None) -> Iterator[str]:
         yield f"{len(named)} x {named[0].name or 'unnamed GPU'}"
         named = [gpu for gpu in named if _place(gpu) in found]
     yield from (_identity(gpu, found.get(_place(gpu))) for gpu in named)
-    yield from (f"{name}: {bus_id}{_mark(fault)}" for name, bus_id, fault in absent(topology, topology.findings))
+    lost = absent(topology, topology.findings) if topology.gpus else ()
+    yield from (f"{name}: {bus_id}{_mark(fault)}" for name, bus_id, fault in lost)
 
 
 def _place(gpu: TopologyGpu) -> frozenset[str]:

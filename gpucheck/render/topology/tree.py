@@ -1,6 +1,7 @@
 """The PCIe and NVLink tree of a topology for a terminal."""
 
 import io
+from collections.abc import Iterator
 
 from gpucheck.model import NvLinkBundle, Topology, Wiring
 from gpucheck.printable import of_printable
@@ -24,15 +25,8 @@ def to_tree(topology: Topology, *, about: str = "", width: int | None = None) ->
 
     def grow(tree: Tree, box: Box) -> None:
         line = Text(box.title, style=STYLE[box.kind])
-        if box.name:
-            line.append(f" {box.name}")
-        if box.detail:
-            line.append(f"  {box.detail}", style="default")
-        if box.link:
-            line.append(f"  {box.link}", style="red" if box.reduced else "default")
-            line.append("  reduced" if box.reduced else "", style="bold red")
-        if box.fault:
-            line.append(f"  {box.fault.words}", style=f"bold {COLOUR[box.fault.verdict]}")
+        for words, style in _words(box):
+            line.append(words, style=style)
         branch = tree.add(line)
         for inner in box.inside:
             grow(branch, inner)
@@ -54,6 +48,20 @@ def to_tree(topology: Topology, *, about: str = "", width: int | None = None) ->
         parts.append("\n".join(line.rstrip() for line in sink.getvalue().rstrip().splitlines()))
     parts += filter(None, [findings_text(topology)])
     return "\n\n".join(parts) + "\n"
+
+
+def _words(box: Box) -> Iterator[tuple[str, str]]:
+    """What follows the title of a box, each with its style."""
+    if box.name:
+        yield f" {box.name}", STYLE[box.kind]
+    if box.detail:
+        yield f"  {box.detail}", "default"
+    if box.link:
+        yield f"  {box.link}", "red" if box.reduced else "default"
+    if box.reduced:
+        yield "  reduced", "bold red"
+    if box.fault:
+        yield f"  {box.fault.words}", f"bold {COLOUR[box.fault.verdict]}"
 
 
 def nvlink_lines(wiring: Wiring) -> list[str]:

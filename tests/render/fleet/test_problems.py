@@ -132,3 +132,20 @@ def test_what_only_follows_is_no_change():
     after = merged(report("a", verdict=Verdict.FAIL, findings=(bad("driver"), *FOLLOWS)))
 
     assert changes(before, after.hosts) == ()
+
+
+def test_one_trouble_of_a_host_is_one_problem():
+    """The second check is named, and its fix is not printed as another problem."""
+    also = Finding(
+        check="throttle",
+        verdict=Verdict.WARN,
+        subject=f"gpu:{BUS[0]}",
+        cause="power-limit-lowered",
+        why="the limit holds the clocks",
+        fix="another fix",
+    )
+    text = click.unstyle(render.to_text(merged(report("a", verdict=Verdict.WARN, findings=(*limited(0), also)))))
+
+    assert text.count("on a ") + text.count("on a\n") == 1
+    assert "        also   throttle\n" in text
+    assert "another fix" not in text

@@ -87,4 +87,4 @@ def test_many_processes_are_counted():
 
 def test_gpus_of_a_report_without_a_record_have_their_names():
     """An older report."""
-    assert [(row.index, row.cells) for row in rows(sick())] == [(index, ()) for index in range(8)]
+    assert [(row.number, row.cells) for row in rows(sick())] == [(index, ()) for index in range(8)]
