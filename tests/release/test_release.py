@@ -14,6 +14,7 @@ import pytest
 
 from release import source
 from release.vendored import this_python
+from tests.shared import made_once
 
 TOP = Path(__file__).parents[2]
 PYTHON = this_python()
@@ -25,12 +26,17 @@ MACHINE = os.uname().machine
 @pytest.fixture(scope="module")
 def twice(tmp_path_factory):
     """Two releases of the same files, made in different directories, time zones, languages and umasks."""
-    folders = []
+    folder = made_once(tmp_path_factory, "releases", make_twice)
+    return [folder / "one/out", folder / "another-place/out"]
+
+
+def make_twice(folder):
     for name, umask, surroundings in (
         ("one", 0o022, {"TZ": "UTC", "LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "1"}),
         ("another-place", 0o077, {"TZ": "Asia/Tokyo", "LC_ALL": "C", "PYTHONHASHSEED": "2"}),
     ):
-        top = tmp_path_factory.mktemp(name)
+        top = folder / name
+        top.mkdir()
         source.copy(TOP, source.tracked(TOP), top / "checkout")
         words = [sys.executable, "-m", "release", top / "out", "--machine", MACHINE, "--python", PYTHON]
         done = subprocess.run(
@@ -44,8 +50,6 @@ def twice(tmp_path_factory):
             timeout=350,
         )
         assert done.returncode == 0, done.stderr
-        folders.append(top / "out")
-    return folders
 
 
 @pytest.fixture(scope="module")
