@@ -61,7 +61,7 @@ check: $(VENV)/.test lint ## tests that need no Docker, no root and no GPU
 	@$(VENV)/bin/pytest $(PARALLEL) -m "not slow and not browser and not lab and not gpu and not images and not real_packages and not more_labs"
 
 test-programs: $(VENV)/.test tools ## whole programs and large searches: real training, NVML clients, the fault matrix, HTML pages in Chromium
-	@$(VENV)/bin/pytest $(PARALLEL) -m "(slow or browser) and not lab and not gpu and not images" $(PROGRAMS)
+	@env -u MAKEFLAGS $(VENV)/bin/pytest $(PARALLEL) -m "(slow or browser) and not lab and not gpu and not images" $(PROGRAMS)
 
 test-lab: $(VENV)/.test ## the embedded lab from nothing to the merged report (needs root or sudo, and Docker)
 	@env -u MAKEFLAGS $(VENV)/bin/pytest -m lab tests/lab

@@ -17,6 +17,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, CompletedProcess
+from typing import Any
 
 ROOT = Path(__file__).parent.parent
 STREAMS = ("stdin", "stdout", "stderr")
@@ -56,7 +57,9 @@ def gpucheck(
 def _server() -> "subprocess.Popen[str]":
     """The process that runs are forked from: one for each test process, which it does not outlive."""
     command = [sys.executable, "-m", "tests.forked"]
-    server = subprocess.Popen(command, cwd=ROOT, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, text=True, process_group=0)
+    server = subprocess.Popen(
+        command, cwd=ROOT, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, text=True, start_new_session=True
+    )
     atexit.register(_end, server)
     return server
 
@@ -78,17 +81,17 @@ def _serve() -> None:
     sys.exit()
 
 
-def _become(request: dict[str, object]) -> None:
+def _become(request: dict[str, Any]) -> None:
     """Make this process the one that the request describes."""
-    folder = str(request["folder"])
+    folder = request["folder"]
     for number, name in enumerate(STREAMS):
         file = os.open(Path(folder, name), os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT)
         os.dup2(file, number)
         os.close(file)
-    os.chdir(str(request["cwd"]))
+    os.chdir(request["cwd"])
     os.environ.clear()
-    os.environ.update(request["env"])  # type: ignore[arg-type]
-    sys.argv = ["gpucheck", *request["words"]]  # type: ignore[misc]
+    os.environ.update(request["env"])
+    sys.argv = ["gpucheck", *request["words"]]
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - the run closes it
 
 
@@ -99,7 +102,7 @@ def _import_everything() -> None:
     from gpucheck.cli import cli
     from gpucheck.run import all_steps
 
-    for name in cli.list_commands(click.Context(cli)):  # type: ignore[attr-defined]
+    for name in cli.list_commands(click.Context(cli)):
         import_module(f"gpucheck.cli.{name}")
     all_steps()
 
