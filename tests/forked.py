@@ -5,6 +5,7 @@ itself (missing packages, signals, terminals, limits) starts a process.
 """
 
 import atexit
+import gc
 import json
 import os
 import select
@@ -105,6 +106,7 @@ def _import_everything() -> None:
     for name in cli.list_commands(click.Context(cli)):
         import_module(f"gpucheck.cli.{name}")
     all_steps()
+    gc.freeze()  # no run collects, and so copies, what it has in common with all others
 
 
 if __name__ == "__main__":
