@@ -18,6 +18,8 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # Two tests a core: many wait for programs that they started.
 PARALLEL = -n $(shell echo $$((2 * $$(nproc)))) --dist worksteal
 COMMA := ,
+# The files with slow tests. To read all others too takes each test process seconds.
+PROGRAMS = $(shell grep -rlE --include='test_*.py' 'mark\.(slow|browser)' tests | sort)
 # LIMIT=node07 or LIMIT=rack3: those hosts alone; the controller belongs to every run.
 # BATCH=10, 10% or [1,10,50]: so many hosts at a time.
 PLAYBOOK = ANSIBLE_CONFIG=playbooks/ansible.cfg $(VENV)/bin/ansible-playbook -i $(HOSTS) \
@@ -29,7 +31,7 @@ FROM_BUNDLE = $(if $(BUNDLE),-e bundle=$(abspath $(BUNDLE)) $(if $(BUNDLE_FINGER
 TO_BUNDLE = -e bundle_output=$(abspath $(or $(BUNDLE),build/bundle)) $(if $(GROUPS),-e '{"bundle_groups": "$(GROUPS)"}') \
 	$(if $(BUNDLE_KEY),-e bundle_key=$(if $(wildcard $(BUNDLE_KEY)),$(abspath $(BUNDLE_KEY)),$(BUNDLE_KEY)))
 
-.PHONY: help plan provision bundle verify rollback deprovision check lint test test-programs test-labs test-real-packages test-gpu fuzz collection images test-images lab-down clean release
+.PHONY: help plan provision bundle verify rollback deprovision check lint test test-programs test-lab test-labs test-real-packages test-gpu fuzz collection images test-images lab-down clean release
 
 help: ## this list
 	@echo "gpucheck: from bare Linux hosts with NVIDIA GPUs to proven multi-GPU training readiness"
@@ -59,10 +61,14 @@ check: $(VENV)/.test lint ## tests that need no Docker, no root and no GPU
 	@$(VENV)/bin/pytest $(PARALLEL) -m "not slow and not browser and not lab and not gpu and not images and not real_packages and not more_labs"
 
 test-programs: $(VENV)/.test tools ## whole programs and large searches: real training, NVML clients, the fault matrix, HTML pages in Chromium
-	@$(VENV)/bin/pytest $(PARALLEL) -m "(slow or browser) and not lab and not gpu and not images"
+	@env -u MAKEFLAGS $(VENV)/bin/pytest $(PARALLEL) -m "(slow or browser) and not lab and not gpu and not images" $(PROGRAMS)
 
-test: check test-programs ## both, then the embedded lab from nothing to the merged report (needs root or sudo, and Docker)
-	@$(VENV)/bin/pytest -m lab
+test-lab: $(VENV)/.test ## the embedded lab from nothing to the merged report (needs root or sudo, and Docker)
+	@env -u MAKEFLAGS $(VENV)/bin/pytest -m lab tests/lab
+
+# The lab waits for disks and package managers most of its time: programs are tested meanwhile.
+test: check ## check, then test-programs and test-lab at once
+	@$(MAKE) --jobs=2 --output-sync=target test-programs test-lab
 
 test-labs: $(VENV)/.test bundle-tools ## labs of their own: air gap, tuning, bare metal, light hosts, faults, ansible-pull (root or sudo, and Docker)
 	@$(VENV)/bin/pytest -m more_labs tests/lab tests/release

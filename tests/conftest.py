@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpucheck import simulator
+from tests.shared import made_once
 
 # A busy machine is slow, and that is no failure: what a search finds counts, not how long it took. The same tree gives
 # the same result: inputs that no run has seen before are the business of make fuzz.
@@ -67,8 +68,8 @@ def figures(request: pytest.FixtureRequest) -> Iterator[Figures]:
 
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The cache directory of this test process."""
-    return tmp_path_factory.mktemp("cache")
+    """The cache directory of the test run. All its processes share it, so that libraries are compiled once."""
+    return made_once(tmp_path_factory, "cache", lambda folder: None)
 
 
 @pytest.fixture

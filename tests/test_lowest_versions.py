@@ -3,7 +3,6 @@
 torch, TensorFlow and CuPy are not among them: the smallest of their floors is a download of 200 MB.
 """
 
-import fcntl
 import json
 import os
 import shutil
@@ -20,6 +19,7 @@ from gpucheck.bundle import wheels
 from gpucheck.host.recording.file import read_recording
 from gpucheck.lab.wheelhouse import own_wheel
 from gpucheck.render.formats import FILES
+from tests.shared import made_once
 
 pytestmark = pytest.mark.slow
 
@@ -68,16 +68,8 @@ def environment(request, tmp_path_factory):
     """A virtual environment with gpucheck and the lowest versions of what it depends on."""
     if shutil.which(request.param) is None or not usable(request.param):
         pytest.skip(f"not run: {request.param} is not installed")
-    # Test processes that share a run share the environment too.
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / f"lowest-{request.param_index}"
-    folder.mkdir(exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "done").exists():
-            install(request.param, folder)
-            (folder / "done").touch()
-    return folder / "venv"
+    name = f"lowest-{request.param_index}"
+    return made_once(tmp_path_factory, name, lambda folder: install(request.param, folder)) / "venv"
 
 
 def install(python: str, folder: Path) -> None:

@@ -4,8 +4,8 @@ No traceback; no wedged driver without a hang or a signal; nothing certain witho
 whose question was refused; every other check's answer as it was. ``boundary`` has the rules. A sample is in make check.
 """
 
+import functools
 from collections import defaultdict
-from functools import cache
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -40,10 +40,10 @@ PARTS = 4
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory):
+def library(cache: Path):
     """One NVML library for all machines; the environment is put back at the end."""
     patch = pytest.MonkeyPatch()
-    patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    patch.setenv("XDG_CACHE_HOME", str(cache))
     patch.setenv("GPUCHECK_SIMULATOR", "")
     yield simulator.activate("p100-pcie-x2") / "lib"
     patch.undo()
@@ -52,7 +52,7 @@ def library(tmp_path_factory: pytest.TempPathFactory):
 @pytest.fixture(scope="module")
 def machine(library: Path, tmp_path_factory: pytest.TempPathFactory):
     """A machine by the name of its profile, made once."""
-    return cache(lambda name: Machine(name, tmp_path_factory.mktemp(name) / "machine", library))
+    return functools.cache(lambda name: Machine(name, tmp_path_factory.mktemp(name) / "machine", library))
 
 
 def misjudged(machine: Machine, cases: list[Case], figures: Figures) -> list[str]:

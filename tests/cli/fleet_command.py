@@ -1,11 +1,9 @@
 """gpucheck fleet, in this process and as one of its own."""
 
-import subprocess
-import sys
-
 from click.testing import CliRunner
 
 from gpucheck.cli import cli
+from tests.forked import gpucheck
 
 
 def run(*arguments, stdin=None):
@@ -17,6 +15,5 @@ def run(*arguments, stdin=None):
 
 def whole(*arguments, stdin=None):
     """The command as a process, with all that it prints."""
-    command = [sys.executable, "-m", "gpucheck", "fleet", *map(str, arguments)]
-    done = subprocess.run(command, input=stdin or b"", capture_output=True, timeout=60, check=False)
-    return done.returncode, done.stdout.decode(), done.stderr.decode()
+    done = gpucheck("fleet", *arguments, given=stdin or b"", timeout_s=60)
+    return done.returncode, done.stdout, done.stderr

@@ -1,7 +1,6 @@
 """``gpucheck bandwidth``: the contract, exit statuses, what is refused, and that nothing simulated looks real."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -14,16 +13,15 @@ from gpucheck import simulator
 from gpucheck.cli import main
 from gpucheck.cli._shared.common import Problem
 from gpucheck.cli.bandwidth import parse_sizes, parse_tensor
+from tests.forked import gpucheck
 
 pytestmark = pytest.mark.slow
 
 GPUCHECK = [sys.executable, "-m", "gpucheck", "bandwidth"]
 
 
-def run(*arguments, **environment):
-    return subprocess.run(
-        [*GPUCHECK, *arguments], capture_output=True, text=True, timeout=120, env=os.environ | environment
-    )
+def run(*arguments):
+    return gpucheck("bandwidth", *arguments)
 
 
 @pytest.fixture(scope="module")

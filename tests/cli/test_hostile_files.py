@@ -1,11 +1,11 @@
 """Every option that takes a file x hostile files: one line and an exit status, in time, whatever the file is."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.forked import gpucheck
 
 COMMANDS = {
     "topo --import": ("topo", "--import", "FILE"),
@@ -66,7 +66,7 @@ PLACES = ("fifo", "folder", "loop", "missing", "unreadable", "/dev/zero", "/dev/
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def place(tmp_path_factory, cache):
     """A folder with honest files for the other options."""
     folder = tmp_path_factory.mktemp("site")
     (folder / "stack.yml").write_text("schema: gpucheck.wish/1\n")
@@ -74,25 +74,15 @@ def place(tmp_path_factory):
         '{"schema": "gpucheck.facts/1", "host": "a", "os": {"id": "ubuntu", "version": "22.04"}, "arch": "x86_64",'
         ' "kernel": "5.15.0-1-generic", "gpus": [{"bus_id": "0000:01:00.0", "device_id": "15f8"}]}'
     )
-    done = gpucheck(folder, "stack", "lock", "--wish", "stack.yml", "--facts", "facts.json", "-o", "lock.yml")
-    assert done.returncode == 0, done.stderr
-    words = ("--only", "driver", "--format", "json", "-o", "reports/a.json")
-    assert gpucheck(folder, "verify", "--simulate", "h200-x1", *words).returncode == 0
-    return folder
-
-
-def gpucheck(folder, *arguments):
-    code = "from gpucheck.cli import main; main()"
-    environment = {**os.environ, "XDG_CACHE_HOME": str(folder.parent / "cache"), "NO_COLOR": "1"}
-    return subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        timeout=60,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(cache))
+        patch.setenv("NO_COLOR", "1")
+        words = ("stack", "lock", "--wish", "stack.yml", "--facts", "facts.json", "-o", "lock.yml")
+        done = gpucheck(*words, cwd=folder)
+        assert done.returncode == 0, done.stderr
+        words = ("--only", "driver", "--format", "json", "-o", "reports/a.json")
+        assert gpucheck("verify", "--simulate", "h200-x1", *words, cwd=folder).returncode == 0
+        yield folder
 
 
 def hostile(folder, kind):
@@ -124,12 +114,12 @@ def test_a_hostile_file_ends_in_one_line(place, command, kind):
     if (command, kind) == ("stack lock -o", "fifo"):
         pytest.skip("not applicable: an output waits for the reader of its FIFO, as every program's does")
     name = hostile(place, kind)
-    done = gpucheck(place, *(word.replace("FILE", name) for word in COMMANDS[command]))
-    error = done.stderr.decode()
+    done = gpucheck(*(word.replace("FILE", name) for word in COMMANDS[command]), cwd=place, timeout_s=60)
+    error = done.stderr
 
     allowed = (64,) if kind in PLACES and command != "stack lock -o" else (0, 1, 2, 3, 64)
     assert done.returncode in allowed, (done.stdout, error)
-    assert "Traceback" not in error + done.stdout.decode()
+    assert "Traceback" not in error + done.stdout
     assert len(error) < 1500
     if done.returncode == 64:
         lines = [line for line in error.splitlines() if not line.startswith(("Usage: ", "Try '"))]

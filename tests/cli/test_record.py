@@ -33,11 +33,6 @@ def timeless(report):
     return document
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture(autouse=True)
 def _own_cache(monkeypatch, cache):
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))

@@ -1,13 +1,12 @@
 """Pages and rig cards of whole simulated runs: short, marked, and with the explanations where links were measured."""
 
 import os
-import subprocess
-import sys
 
 import pytest
 from lxml import html
 
 from gpucheck.render.report.markdown import MOST_LINES
+from tests.forked import gpucheck
 
 pytestmark = pytest.mark.slow
 
@@ -23,12 +22,6 @@ FAULTS = {
 }
 MACHINES = [pytest.param(name, (), id=name) for name in FAULTS]
 MACHINES += [pytest.param(name, faults, id=f"{name}-faults") for name, faults in FAULTS.items()]
-
-
-def gpucheck(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "gpucheck", *arguments], capture_output=True, text=True, timeout=120, env=os.environ
-    )
 
 
 def verify(profile, faults, *more):

@@ -1,8 +1,6 @@
 """gpucheck topo on this machine and on simulated ones: exit status, messages, agreement of the witnesses."""
 
 import json
-import subprocess
-import sys
 
 import msgspec
 import pytest
@@ -10,6 +8,7 @@ import pytest
 from gpucheck.model import NvmlFailure, Simulation
 from gpucheck.simulator import profile_names
 from tests.fakes import SYSTEM, FakeHost
+from tests.forked import gpucheck
 from tests.machines import h100, on_bus, p100, reading
 
 P100S = (p100(0), p100(1))
@@ -111,8 +110,7 @@ def test_no_driver_has_its_cause_in_json(on):
 )
 def test_a_simulated_machine_through_the_real_nvml_binding(profile, count, cls):
     """In a process of its own: one process loads one NVML library."""
-    command = [sys.executable, "-m", "gpucheck", "topo", "--simulate", profile, "--format", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = gpucheck("topo", "--simulate", profile, "--format", "json")
     answer = json.loads(done.stdout)
 
     assert (done.returncode, done.stderr) == (0, "")
@@ -125,8 +123,7 @@ def test_a_simulated_machine_through_the_real_nvml_binding(profile, count, cls):
 @pytest.mark.parametrize("profile", sorted(set(profile_names()) - {"no-gpu"}))
 def test_nvml_and_sysfs_agree_on_every_simulated_machine(profile):
     """Two independent witnesses: a disagreement would be a WARN and exit status 1."""
-    command = [sys.executable, "-m", "gpucheck", "topo", "--simulate", profile]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = gpucheck("topo", "--simulate", profile)
 
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"SIMULATED {profile}: ")

@@ -1,19 +1,16 @@
 """What ``gpucheck bandwidth`` says about links is what ``gpucheck diagnose`` says of its numbers."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 from click.testing import CliRunner
 
 from gpucheck.cli.diagnose import COMMAND as DIAGNOSE
 from gpucheck.diagnose import read
+from tests.forked import gpucheck
 
 pytestmark = pytest.mark.slow
 
-GPUCHECK = [sys.executable, "-m", "gpucheck"]
 EVERYWHERE = (
     "",
     "copy-noise:percent=5",
@@ -54,13 +51,7 @@ def key(finding):
 @pytest.mark.parametrize(("profile", "fault"), [(p, fault) for p, faults in MACHINES.items() for fault in faults])
 def test_both_commands_find_the_same(profile, fault, tmp_path):
     words = ["--simulate", profile, *(["--fault", fault] if fault else []), "--level", "standard", "--timeout", "2"]
-    done = subprocess.run(
-        [*GPUCHECK, "bandwidth", *words, "--format", "json"],
-        capture_output=True,
-        text=True,
-        timeout=180,
-        env=os.environ,
-    )
+    done = gpucheck("bandwidth", *words, "--format", "json", timeout_s=180)
     assert done.returncode in (0, 1, 2, 3), done.stderr
     report = json.loads(done.stdout)
     own = [finding for finding in report["findings"] if (finding["check"], finding["verdict"]) not in GAPS]
@@ -77,12 +68,7 @@ def test_both_commands_find_the_same(profile, fault, tmp_path):
 
 
 def test_what_is_not_known_is_left_out_of_the_json():
-    done = subprocess.run(
-        [*GPUCHECK, "bandwidth", "--simulate", "p100-pcie-x2", "--level", "quick", "--format", "json"],
-        capture_output=True,
-        text=True,
-        timeout=180,
-    )
+    done = gpucheck("bandwidth", "--simulate", "p100-pcie-x2", "--level", "quick", "--format", "json")
     seen = json.loads(done.stdout)["observations"]
 
     assert set(seen) == {"gpus", "matrix", "p2p_access", "p2p_status", "host", "uplinks", "measured"} & set(seen)

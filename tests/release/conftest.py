@@ -9,6 +9,7 @@ import pytest
 
 from release import source
 from release.vendored import this_python, wheels
+from tests.shared import made_once
 
 TOP = Path(__file__).parents[2]
 PYTHON = this_python()
@@ -52,20 +53,18 @@ def release(tmp_path_factory):
     if "GPUCHECK_RELEASE" in os.environ:
         return Path(os.environ["GPUCHECK_RELEASE"]).absolute()
     surroundings = {"TZ": "UTC", "LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "1"}
-    return built(tmp_path_factory.mktemp("one"), 0o022, surroundings)
+    return made_once(tmp_path_factory, "release", lambda top: built(top, 0o022, surroundings)) / "out"
 
 
 @pytest.fixture(scope="session")
 def again(tmp_path_factory):
     """The same files in another directory, time zone, language and umask."""
     surroundings = {"TZ": "Asia/Tokyo", "LC_ALL": "C", "PYTHONHASHSEED": "2"}
-    return built(tmp_path_factory.mktemp("another-place"), 0o077, surroundings)
+    return made_once(tmp_path_factory, "another-place", lambda top: built(top, 0o077, surroundings)) / "out"
 
 
 @pytest.fixture(scope="session")
 def dependencies(release, tmp_path_factory):
     """A folder with the wheels that gpucheck needs, for an installation without a network."""
-    folder = tmp_path_factory.mktemp("wheels")
     lock = (TOP / "requirements.lock").read_text()
-    wheels(own(release), lock, PYTHON, MACHINE, folder)
-    return folder
+    return made_once(tmp_path_factory, "wheels", lambda folder: wheels(own(release), lock, PYTHON, MACHINE, folder))

@@ -1,8 +1,6 @@
 """Action and owner of a finding in every form that shows them, and in every command that writes JSON."""
 
 import json
-import subprocess
-import sys
 
 import click
 import pytest
@@ -12,6 +10,7 @@ from msgspec.structs import replace
 from gpucheck.knowledge.actions import ACTIONS
 from gpucheck.model import Verdict
 from gpucheck.render import formats
+from tests.forked import gpucheck
 from tests.render.reports import finding, report
 
 ASKED = {"action": "reset-gpu", "owner": "node"}
@@ -76,8 +75,7 @@ def findings(value):
 )
 def test_every_finding_of_every_command_has_both(command, wrong):
     log = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.\n"
-    words = [sys.executable, "-m", "gpucheck", *command, "--format", "json"]
-    done = subprocess.run(words, input=log, capture_output=True, text=True, check=False)
+    done = gpucheck(*command, "--format", "json", given=log.encode())
     found = list(findings(json.loads(done.stdout)))
 
     assert found

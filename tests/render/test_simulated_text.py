@@ -1,6 +1,5 @@
 """Reports of simulated machines with faults, in every format: brief, and without a word of Python."""
 
-import os
 import re
 from pathlib import Path
 
@@ -44,15 +43,12 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory):
+def library(cache):
     """One NVML library for all machines: it reads whichever the environment names."""
-    before = dict(os.environ)
-    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("library"))
-    try:
-        return simulator.activate("p100-pcie-x2") / "lib"
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(cache))
+        patch.setenv("GPUCHECK_SIMULATOR", "")
+        yield simulator.activate("p100-pcie-x2") / "lib"
 
 
 @pytest.fixture

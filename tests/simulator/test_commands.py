@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from gpucheck import simulator
+from tests import forked
 
 pytestmark = pytest.mark.slow
 
@@ -19,8 +20,7 @@ def gpucheck(monkeypatch, cache):
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
 
     def run(*arguments):
-        command = [sys.executable, "-m", "gpucheck", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
+        return forked.gpucheck(*arguments)
 
     return run
 

@@ -2,9 +2,11 @@
 process for everything that needs one."""
 
 import os
+import pickle
 from pathlib import Path
 
 import msgspec
+import pytest
 from msgspec.structs import replace
 
 from gpucheck.model.smoke import SmokeResult
@@ -15,6 +17,7 @@ from gpucheck.train.run_plan import plan
 from gpucheck.train.smoke import train_in_ranks
 from gpucheck.train.spec import Fault, SmokeOptions
 from gpucheck.train.strategies import all_strategies
+from tests.shared import made_once
 
 ROOT = Path(__file__).parents[2]
 # A machine with GPUs runs these on the CPU all the same: what is tested here is the test.
@@ -56,8 +59,18 @@ ONE_PROCESS = {
 }
 
 
-def run_all(many: dict[str, SmokeOptions], folder: Path, processes: int) -> dict[str, SmokeResult]:
-    """The result of each, from one start of the processes."""
+def run_all(many: dict[str, SmokeOptions], factory: pytest.TempPathFactory, processes: int) -> dict[str, SmokeResult]:
+    """The result of each, from one start of the processes. They train once in a test run."""
+
+    def train(folder: Path) -> None:
+        (folder / "results").write_bytes(pickle.dumps(_results(many, folder, processes)))
+
+    folder = made_once(factory, f"trained-{processes}", train)
+    results: dict[str, SmokeResult] = pickle.loads((folder / "results").read_bytes())  # noqa: S301 - this run's own
+    return results
+
+
+def _results(many: dict[str, SmokeOptions], folder: Path, processes: int) -> dict[str, SmokeResult]:
     environment, removed = rank_environment(os.environ, SHORT)
     environment |= {"PYTHONPATH": str(ROOT), "MANY": msgspec.json.encode(many).decode(), "MANY_REPORTS": str(folder)}
     ending = train_in_ranks("tests.train.many", SHORT, environment, processes=processes)

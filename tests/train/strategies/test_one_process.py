@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory) -> dict[str, SmokeResult]:
-    return run_all(ONE_PROCESS, tmp_path_factory.mktemp("reports"), processes=1)
+    return run_all(ONE_PROCESS, tmp_path_factory, processes=1)
 
 
 @pytest.mark.parametrize("name", ONE_PROCESS)

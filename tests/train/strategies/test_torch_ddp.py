@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory) -> dict[str, SmokeResult]:
-    return run_all(TWO_RANKS, tmp_path_factory.mktemp("reports"), processes=2)
+    return run_all(TWO_RANKS, tmp_path_factory, processes=2)
 
 
 @pytest.fixture
