@@ -11,6 +11,7 @@ import msgspec
 from gpucheck.checks import all_checks
 from gpucheck.model import AnyCheck, Finding, Host, Report
 from gpucheck.processes.signals import TerminatedError
+from gpucheck.run._compute import compute, compute_step
 from gpucheck.run._deadline import StuckError, in_time
 from gpucheck.run._guard import NEEDS_HARDWARE, Guard
 from gpucheck.run._health import record_step
@@ -30,6 +31,7 @@ __all__ = [
     "Step",
     "StuckError",
     "all_steps",
+    "compute",
     "in_time",
     "left_out",
     "select",
@@ -48,7 +50,7 @@ CHECK_S = 0.005
 def all_steps() -> tuple[Step, ...]:
     """Return every check as a step, then the measurements: cheap steps first, so that a hang loses few results."""
     checks = (_check_step(check) for check in all_checks())
-    return (*checks, record_step(), *measurement_steps(), *training_steps())
+    return (*checks, record_step(), *measurement_steps(), compute_step(), *training_steps())
 
 
 def select(
