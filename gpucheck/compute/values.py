@@ -31,7 +31,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True, tag="opened"):
-    """The device as the engine found it. types: of matrices that it can multiply; refused: others, with the reason.
+    """The device as the engine found it. types: of matrices that it can multiply; rejected: others, with the reason.
 
     errors: error counters before the first step.
     """
@@ -42,7 +42,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True, tag="opened"):
     memory_bus_bits: int | None = None
     memory_clock_mhz: float | None = None
     versions: dict[str, str | None] = msgspec.field(default_factory=dict)
-    refused: dict[str, str] = msgspec.field(default_factory=dict)
+    rejected: dict[str, str] = msgspec.field(default_factory=dict)
     errors: dict[str, int] = msgspec.field(default_factory=dict)
 
 

@@ -67,7 +67,8 @@ def _compute(host: Host) -> Outcome:
 def _numbers(report: "ComputeReport") -> dict[str, Any]:
     """Return the report without what the report of the run has itself; ``gpu`` places the numbers of a GPU."""
     numbers: dict[str, Any] = msgspec.to_builtins(report)
-    for elsewhere in ("findings", "counts", "host", "simulation", "schema"):
+    # load_seconds follows from what was measured twice, which is no property of a host.
+    for elsewhere in ("findings", "counts", "host", "simulation", "schema", "load_seconds"):
         del numbers[elsewhere]
     numbers["gpus"] = [{"gpu": device["index"], **device} for device in numbers["gpus"]]
     return numbers

@@ -47,21 +47,21 @@ class TorchEngine:
         known = torch.cuda.get_device_properties(self.device) if self.bus_id else None
         capability = f"{known.major}.{known.minor}" if known else None
         able = CPU_TYPES if capability is None else [t for t in TYPES if float(capability) >= FIRST_CAPABILITY[t]]
-        refused: dict[str, str] = {}
+        rejected: dict[str, str] = {}
         for type_ in able:
             try:
                 self._multiply(type_, *self._pair(type_, 64, 64, 64))
                 self._wait()
             except (RuntimeError, AttributeError) as error:  # noqa: PERF203 - each type by itself
-                refused[type_] = f"torch {torch.__version__}: {error}".splitlines()[0]
+                rejected[type_] = f"torch {torch.__version__}: {error}".splitlines()[0]
         return Opened(
-            types=tuple(type_ for type_ in able if type_ not in refused),
+            types=tuple(type_ for type_ in able if type_ not in rejected),
             capability=capability,
             multiprocessors=known.multi_processor_count if known else None,
             memory_bus_bits=self._attribute(BUS_WIDTH),
             memory_clock_mhz=khz / 1000 if (khz := self._attribute(MEMORY_CLOCK)) else None,
             versions={"torch": str(torch.__version__), "cuda": torch.version.cuda},
-            refused=refused,
+            rejected=rejected,
             errors=self.readings.errors(),
         )
 
@@ -95,7 +95,7 @@ class TorchEngine:
         raise LookupError(f"torch {self.torch.__version__} {why}, and not {bus_id}")
 
     def _attribute(self, which: int) -> int | None:
-        """Return an attribute that torch does not show, from the driver; None on a CPU, or if it is refused."""
+        """Return an attribute that torch does not show, from the driver; None on a CPU, or if it is rejected."""
         if self.bus_id is None:
             return None
         library, device, value = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(), ctypes.c_int()
@@ -204,6 +204,7 @@ class TorchEngine:
         return tuple(digests), values
 
     def _operation(self, name: str) -> Callable[[], Iterator[Any]]:
+        self.torch.set_float32_matmul_precision("highest")
         rows, depth = self._size(ROWS, SMALL_ROWS), self._size(DEPTH, SMALL_DEPTH)
         if name == REDUCTION:
             numbers = self._numbers(rows, depth, 3) / 3  # thirds are inexact: the order of the sum is part of it

@@ -191,7 +191,7 @@ def _no_outlier(check: str, group: Sequence[ComputeDevice]) -> Finding:
     if visible > 2 * limits.fail_loss:
         why = f"the GPUs differ so much among themselves that a loss below {visible:.0%} would not be seen"
         fix = "end other work on the GPUs and measure again: gpucheck compute"
-        return made.unknown(why, fix, f"outliers unknown: {count} differ", wanted="GPUs alike")
+        return made.unknown(why, fix, f"outliers unknown: {count} differ", wanted="equal GPUs")
     return made.passes(f"{count}: no GPU more than {visible:.0%} slower than the others")
 
 

@@ -40,10 +40,10 @@ class _Collected:
         if isinstance(first, Failure):
             self.made = replace(self.made, failed=first.kind, failure=first.detail)
             return
-        refused = {type_: MatrixRate(note=why) for type_, why in first.refused.items()}
+        rejected = {type_: MatrixRate(note=why) for type_, why in first.rejected.items()}
         self.made = replace(
             self.made,
-            gemm=refused,
+            gemm=rejected,
             capability=first.capability,
             multiprocessors=first.multiprocessors,
             memory_bus_bits=first.memory_bus_bits,

@@ -12,6 +12,7 @@ from gpucheck.render.words import counts_line, simulated_mark, table, verdict_wo
 NOTHING = "-"
 BARS = "▁▂▃▄▅▆▇█"
 POINTS = 30  # of one line of bars
+RATES = "matrix products in TFLOPS (10^12 operations per second), memory in GB/s; in brackets the part of the ceiling"
 
 
 @of_printable
@@ -53,21 +54,25 @@ def _head(report: ComputeReport) -> Iterator[str]:
 
 
 def _rates(gpus: Sequence[ComputeDevice]) -> Iterator[str]:
+    if any(gpu.gemm or gpu.memory.samples for gpu in gpus):
+        yield from table(*rate_table(gpus))
+        yield RATES
+
+
+def rate_table(gpus: Sequence[ComputeDevice]) -> tuple[tuple[str, ...], list[list[str]]]:
+    """Return header and rows: a column for each type and for each way through memory."""
     types = tuple(dict.fromkeys(type_ for gpu in gpus for type_, rate in gpu.gemm.items() if rate.tflops is not None))
-    if not any(gpu.gemm or gpu.memory.samples for gpu in gpus):
-        return
-    header = ("GPU", "name", *types, "read", "write", "copy")
+    ways = ("read", "write", "copy")
     rows = [
         [
             str(gpu.index),
             gpu.name,
             *(_matrix(gpu, type_) for type_ in types),
-            *(_memory(gpu, way) for way in ("read", "write", "copy")),
+            *(_memory(gpu, way) for way in ways),
         ]
         for gpu in gpus
     ]
-    yield from table(header, rows)
-    yield "matrix products in TFLOPS (10^12 operations per second), memory in GB/s; in brackets the part of the ceiling"
+    return ("GPU", "name", *types, *ways), rows
 
 
 def _matrix(gpu: ComputeDevice, type_: str) -> str:

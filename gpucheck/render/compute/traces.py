@@ -15,8 +15,14 @@ PLOTS = (("sm_clock_mhz", "SM clock, MHz"), ("power_w", "power, W"), ("temperatu
 def to_svg(report: ComputeReport) -> str:
     """Return a standalone SVG. Seconds of load are the x axis of all plots."""
     title = f"GPUs under load, {report.host}" + (" - SIMULATED" if report.simulated else "")
-    height = TOP + len(PLOTS) * (EACH + GAP) + 10
-    return document(WIDTH, height, title, text(title, Point(LEFT, 24), 16, bold=True), *drawn(report.gpus), style=STYLE)
+    return document(
+        WIDTH, height(), title, text(title, Point(LEFT, 24), 16, bold=True), *drawn(report.gpus), style=STYLE
+    )
+
+
+def height() -> float:
+    """Return the height of the drawing."""
+    return TOP + len(PLOTS) * (EACH + GAP) + 10
 
 
 def drawn(gpus: Sequence[ComputeDevice]) -> list[str]:
