@@ -68,7 +68,7 @@ def _minority(group: Sequence[ComputeDevice]) -> dict[int, Finding]:
     odd: dict[int, list[str]] = {}
     for what in _operations(group):
         votes = _votes(group, what)
-        if len(votes) > 1 and votes[0][1] >= 2 and votes[0][1] > sum(count for _, count in votes) / 2:
+        if len(votes) > 1 and votes[0][1] > sum(count for _, count in votes) / 2:
             for device in group:
                 if device.digests.get(what, votes[0][0]) != votes[0][0]:
                     odd.setdefault(device.index, []).append(f"{what}: {device.digests[what]}, others {votes[0][0]}")
@@ -93,7 +93,7 @@ def _split(group: Sequence[ComputeDevice]) -> Finding | None:
     for what in _operations(group):
         votes = _votes(group, what)
         total = sum(count for _, count in votes)
-        if len(votes) > 1 and (votes[0][1] < 2 or votes[0][1] <= total / 2):
+        if len(votes) > 1 and votes[0][1] <= total / 2:
             undecided.append(f"{what}: " + ", ".join(f"{count} of {total} have {digest}" for digest, count in votes))
     if not undecided:
         return None
