@@ -1,4 +1,4 @@
-"""Test matrix and memory rates, results and clocks of every GPU"""
+"""Test the rates, results and clocks of every GPU"""
 
 import sys
 from pathlib import Path
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     type=click.Choice(["auto", "torch", "cpu"]),
     default="auto",
     show_default=True,
-    help="auto, torch: PyTorch on GPUs. cpu: the same code in two CPU processes, without a GPU.",
+    help="Compute engine. auto, torch: PyTorch on GPUs. cpu: the same code in two CPU processes, without a GPU.",
 )
 @strict_option
 @output_options("text", "json")
