@@ -26,7 +26,7 @@ DIRECT = {
     "gpu-lost": {"inventory", "kernel-log"},
     "ecc-uncorrected": {"memory-errors", "kernel-log"},
     "row-remap": {"memory-errors", "kernel-log"},
-    "throttled": {"throttle", "links-under-load"},
+    "throttled": {"throttle", "links-under-load", "compute-clocks"},
     "mig-enabled": {"mig"},
     "compute-mode-exclusive": {"compute-mode"},
     "rebar-off": {"bar1"},
@@ -34,8 +34,8 @@ DIRECT = {
     "driver-not-loaded": {"driver", "next-boot"},
     "module-flavour-wrong": {"module-flavour"},
     "gpu-busy": {"processes"},
-    "power-limit-lowered": {"power-limit"},
-    "clock-limited": {"clock-limit"},
+    "power-limit-lowered": {"power-limit", "compute-clocks"},
+    "clock-limited": {"clock-limit", "compute-clocks"},
     "persistence-off": {"persistence"},
 }
 

@@ -30,6 +30,7 @@ ROWS: list[dict[str, Any]] = yaml.safe_load(
 PROFILES = sorted(path.stem for path in (Path(simulator.__file__).parent / "profiles").glob("*.yml"))
 QUICK = run.select(run.all_steps(), level="quick", only=(), skip=())
 MEASURED = run.select(run.all_steps(), level="standard", only=("p2p",), skip=("quick",))
+COMPUTED = run.select(run.all_steps(), level="standard", only=("compute",), skip=("quick",))
 pytestmark = pytest.mark.slow
 
 CELLS = [pytest.param(row, name, id=f"{row['fault']}-{name}") for row in ROWS for name in row["profiles"]]
@@ -113,6 +114,14 @@ def test_a_fault_that_only_copies_show_is_found_by_measuring(row, name, machine,
         judge(row, name, findings)
 
 
+@pytest.mark.parametrize(("row", "name"), of_kind("computed"))
+def test_a_fault_that_only_work_shows_is_found_by_computing(row, name, machine, figures: Figures):
+    """With the checks of level quick before it, as a run has them."""
+    findings = look(machine(name, row["fault"]), (*QUICK, *COMPUTED))
+    with figure(row, figures):
+        judge(row, name, findings)
+
+
 # One machine a fault is enough here: what the checks make of the others is judged above.
 FIRST = [
     pytest.param(row, row["profiles"][0], id=row["fault"])
@@ -192,6 +201,14 @@ def test_a_healthy_machine_is_measured_without_a_complaint(name, machine, figure
         no_judgement(findings)
 
 
+@pytest.mark.parametrize("name", MEASURABLE)
+def test_a_healthy_machine_computes_without_a_complaint(name, machine, figures: Figures):
+    findings = look(machine(name), COMPUTED)
+    with figures.healthy():
+        assert not [(f.check, f.subject, f.cause, f.seen) for f in findings if f.verdict in LOUD]
+        no_judgement(findings, may={"compute"} if name == DIVIDED else set())
+
+
 REAL = sorted(name for name in perf_cases.ADD if perf_cases.CASES[name]["verdict"] == "healthy")
 
 
@@ -216,9 +233,10 @@ def test_a_whole_paste_of_a_real_machine_raises_no_voice(case, figures: Figures)
 
 def test_the_readme_shows_the_figures():
     """As they come out when every test here passes."""
-    faults = len(of_kind("quick")) + len(of_kind("measured"))
-    no_trouble = len(of_kind("quick", healthy=True)) + len(of_kind("measured", healthy=True))
-    healthy = len(HEALTHY) + len(MEASURABLE) + len(REAL) + len(WHOLE) + no_trouble
+    kinds = ("quick", "measured", "computed")
+    faults = sum(len(of_kind(kind)) for kind in kinds)
+    no_trouble = sum(len(of_kind(kind, healthy=True)) for kind in kinds)
+    healthy = len(HEALTHY) + 2 * len(MEASURABLE) + len(REAL) + len(WHOLE) + no_trouble
     readme = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
 
     figures = f"{faults} of {faults} faults caught, 0 false alarms in {healthy} healthy runs"

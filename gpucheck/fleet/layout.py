@@ -3,10 +3,25 @@
 from typing import Any, NamedTuple
 
 UNITS = ("gb_s", "us", "ms", "seconds", "s", "percent", "ratio", "w", "c", "mhz", "bytes", "count", "per_second")
+# Keys that are a unit themselves.
+RATES = ("tflops",)
 QUALIFIERS = ("class", "op", "transport", "ranks", "bytes", "engine", "direction", "size_bytes")
 PLACES = (("a", "b"), ("source", "destination"), ("gpu",))
 # An expected value, or the confidence of a number, is not a measurement of its own.
-NOT_MEASURED = ("expected", "wanted", "spread", "mad", "deadline", "timeout", "started", "samples", "min", "max")
+NOT_MEASURED = (
+    "expected",
+    "wanted",
+    "spread",
+    "mad",
+    "deadline",
+    "timeout",
+    "started",
+    "samples",
+    "min",
+    "max",
+    "ceiling",
+    "alone",
+)
 MAX_KNOWN = 10_000
 MAX_WORD = 64
 
@@ -59,7 +74,7 @@ def ends_in(key: str, units: tuple[str, ...]) -> bool:
 
 def _layout(keys: tuple[str, ...]) -> Layout:
     measured = [key for key in keys if not key.startswith(NOT_MEASURED) and key not in QUALIFIERS]
-    numbers = tuple(key for key in measured if ends_in(key, UNITS))
+    numbers = tuple(key for key in measured if key in RATES or ends_in(key, UNITS))
     return Layout(
         place=next((place for place in PLACES if all(key in keys for key in place)), ()),
         qualifiers=tuple(key for key in QUALIFIERS if key in keys),

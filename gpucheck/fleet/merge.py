@@ -10,6 +10,7 @@ import msgspec
 
 from gpucheck.fleet.causes import common_causes
 from gpucheck.fleet.compare import changes
+from gpucheck.fleet.digests import with_votes
 from gpucheck.fleet.drift import drift
 from gpucheck.fleet.identity import origin
 from gpucheck.fleet.interning import Interner
@@ -56,7 +57,7 @@ def merge(
     del hosts  # a second table of attributes for every host
     problems += _shared_gpus(named)
     metrics, outliers = find_outliers(named)
-    named = with_outliers(named, outliers)
+    named = with_votes(with_outliers(named, outliers))
     verdicts = [row.verdict for row in named]
     return FleetReport(
         verdict=worst(verdicts, strict=strict),

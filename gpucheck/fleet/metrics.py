@@ -12,7 +12,7 @@ matrix under a unit key (row = source GPU) is placed by row and column.
 import math
 from typing import Any, Literal
 
-from gpucheck.fleet.layout import ends_in, layout_of
+from gpucheck.fleet.layout import RATES, ends_in, layout_of
 from gpucheck.model import Finding, HostMetric, Report, Topology, Verdict
 
 LOWER_IS_WORSE = ("gb_s", "per_second")
@@ -36,7 +36,7 @@ Numbers = dict[str, dict[Place, list[float]]]
 def worse(metric: str) -> Worse:
     """Return which side of a metric is unhealthy, by its unit; ``either`` if the unit does not decide."""
     name = metric.partition("[")[0]
-    if ends_in(name, LOWER_IS_WORSE):
+    if ends_in(name, LOWER_IS_WORSE) or name.endswith(RATES):
         return "lower"
     return "higher" if ends_in(name, HIGHER_IS_WORSE) else "either"
 

@@ -30,7 +30,7 @@ MATTERS = 0.03
 # A part is the trouble, and not the whole, when it is off by this much more than the whole.
 PULLS = 1.5
 BINS = 24
-UNIT_WORDS = {"_gb_s": "GB/s", "_us": "us", "_ms": "ms", "_seconds": "s"}
+UNIT_WORDS = {"tflops": "TFLOPS", "_gb_s": "GB/s", "_us": "us", "_ms": "ms", "_seconds": "s"}
 
 
 class _Sample(NamedTuple):

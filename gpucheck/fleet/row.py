@@ -4,6 +4,7 @@ from typing import overload
 
 import msgspec
 
+from gpucheck.fleet.digests import digests_of
 from gpucheck.fleet.evidence import contradictions, doubted, is_simulated
 from gpucheck.fleet.metrics import host_metrics
 from gpucheck.fleet.remedies import OWN_REPORT, advised
@@ -66,6 +67,7 @@ def row(
         stand_ins=tuple(map(_cut, report.simulation.stand_ins[:MAX_VALUES])) if report.simulation else (),
         attributes=_attributes(report),
         metrics=host_metrics(report),
+        digests=digests_of(report.measurements),
         source=source,
         digest=digest,
     )

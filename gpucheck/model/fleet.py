@@ -38,6 +38,7 @@ class FleetRow(msgspec.Struct, frozen=True, kw_only=True):
     group: GPU models and driver branch; hosts of one group are compared with each other.
     attributes: what a host has in common with others, by name: ``kernel``, ``bios``, ``rack``, ``uplink``, ...
     metrics: by name, ``p2p.unidirectional_gb_s[NV18]``.
+    digests: of computed results, by bus id and operation, which names what must be equal to compare it.
     host: as its file or the inventory calls it. stated: the name in its own report, where that is another.
     source: the file or stream it came from. digest: of the report's bytes, to distinguish reports of one host.
     part: the shard that it was read from; None of a report, and in every merge.
@@ -62,6 +63,7 @@ class FleetRow(msgspec.Struct, frozen=True, kw_only=True):
     group: str | None = None
     attributes: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     metrics: dict[str, HostMetric] = msgspec.field(default_factory=dict)
+    digests: dict[str, dict[str, str]] = msgspec.field(default_factory=dict)
     source: str | None = None
     digest: str | None = None
     stated: str | None = None

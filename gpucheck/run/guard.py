@@ -12,6 +12,7 @@ from gpucheck.run.step import Outcome, Step
 
 # Tags of the steps that copy or train: a recording can only be asked.
 NEEDS_HARDWARE = frozenset({"measure", "training"})
+KINDS = {"training": "training", "compute": "computing on GPUs"}
 # After one check got stuck the next ones probably wait for the same thing: 30 of them must not take 30 deadlines.
 AFTER_STUCK_S = 2.0
 
@@ -26,7 +27,7 @@ class Guard:
     def run(self, step: Step) -> Outcome:
         """Return the outcome of a step, or findings with the reason why it has none; each with its duration."""
         if isinstance(self.host, ReplayHost) and step.tags & NEEDS_HARDWARE and not _recorded(step, self.host):
-            what = "training" if "training" in step.tags else "copies between GPUs"
+            what = next((word for tag, word in KINDS.items() if tag in step.tags), "copies between GPUs")
             return Outcome((_not_on_a_replay(step),), {}, (f"{what}, not possible on a recording",))
         clock = time.monotonic()
         try:
@@ -103,7 +104,7 @@ def _not_on_a_replay(step: Step) -> Finding:
         verdict=Verdict.SKIP,
         subject="host",
         seen="a recording",
-        why="the recording contains no results of this step, and no GPUs to copy or train on",
+        why="the recording contains no results of this step, and no GPUs to copy, compute or train on",
         fix=f"on the host itself: gpucheck verify --only {step.name}",
     )
 

@@ -4,6 +4,7 @@ A simulated machine is a directory D (see ``writer`` for every file in it)::
 
     D/machine.txt       the values that the NVML library returns
     D/cuda.txt          rates and faults of copies, for the CUDA driver library
+    D/compute.json      ceilings, heat and faults of GPUs that compute, for gpucheck.compute.engines.simulated
     D/root/             simulated /sys, /proc and /lib/modules
     D/recipe.json       the inputs of the machine, so that ``switch`` can change its faults
     D/simulation.json   profile, faults and simulated components (gpucheck.model.Simulation)

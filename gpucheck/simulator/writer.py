@@ -1,7 +1,7 @@
 """Write the directory of a simulated machine.
 
-machine.txt, cuda.txt, root/ (see ``sysfs``), simulation.json, recipe.json, surroundings.json and, where asked for,
-software.json.
+machine.txt, cuda.txt, compute.json, root/ (see ``sysfs``), simulation.json, recipe.json, surroundings.json and, where
+asked for, software.json.
 """
 
 import platform
@@ -13,6 +13,7 @@ import msgspec
 
 from gpucheck.model import DriverState, Simulation
 from gpucheck.simulator.answers import answers
+from gpucheck.simulator.compute import gpus_that_compute
 from gpucheck.simulator.cuda.copies import copies
 from gpucheck.simulator.faults import apply
 from gpucheck.simulator.machine import Machine, build
@@ -73,6 +74,7 @@ def write_machine(
     simulation = Simulation(profile=profile.name, faults=machine.faults, stand_ins=tuple(stand_ins))
     _replace(directory / "machine.txt", answers(machine).encode())
     _replace(directory / "cuda.txt", copies(machine, directory / "root").encode())
+    _replace(directory / "compute.json", msgspec.json.encode(gpus_that_compute(machine)))
     _replace(directory / RECIPE, msgspec.json.encode(recipe))
     _replace(directory / "simulation.json", msgspec.json.encode(simulation))
     _replace(directory / "surroundings.json", msgspec.json.encode(machine.surroundings))

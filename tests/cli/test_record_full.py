@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tests.cli.test_record import _own_cache, cache, run  # noqa: F401 - fixtures
+from tests.cli.test_record import _own_cache, run  # noqa: F401 - fixtures
 
 SLOW = "p2p-slow:pair=0-1,percent=40"
 PAIR = "p100-pcie-x2"

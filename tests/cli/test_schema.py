@@ -37,6 +37,7 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
         ("bandwidth", *TWO, "--level", "quick", "--fault", "p2p-corrupt:pair=0-1"),
     ],
     "collectives": [("collectives", *TWO, "--sizes", "1M")],
+    "compute": [("compute", *TWO), ("compute", *TWO, "--fault", "sdc:gpu=1")],
     "diagnosis": [("diagnose", str(ROOT / "tests/data/topo/{topo}")), ("diagnose", "--observations", "{observations}")],
     "smoke": [("smoke", *TWO, "--framework", "torch", "--steps", "10")],
     "steps": [("verify", "--list")],

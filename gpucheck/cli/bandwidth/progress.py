@@ -1,8 +1,9 @@
 """Progress of a measurement: the planned time always, a progress bar with the pair on a terminal."""
 
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -14,14 +15,35 @@ if TYPE_CHECKING:
     from gpucheck.measure.values import Flow, Step
 
 
+Shown = Callable[[str, int, int], None]
+
+
+@contextmanager
+def bar(stream: TextIO) -> Iterator[Shown]:
+    """Yield what shows a step: text, number, and number of all. Drawn on a terminal only, gone at the end."""
+    if not stream.isatty():
+        yield lambda _text, _number, _count: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
+    context = click.get_current_context(silent=True)
+    plain = True if context is not None and context.color is False else None
+    console = Console(file=drawing(stream), no_color=plain)
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as drawn:
+        task = drawn.add_task("", total=None)
+        yield lambda text, number, count: drawn.update(task, description=text, completed=number, total=count)
+
+
 class Display:
     """A context manager around the run. The bar is drawn on a terminal only, and is gone when the run is."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
         self._stack = ExitStack()
-        self._bar: Any = None
-        self._task: Any = None
+        self._shown: Shown = lambda _text, _number, _count: None
+        self._count = 0
 
     def __enter__(self) -> "Display":  # noqa: PYI034 - Self needs Python 3.11
         return self
@@ -38,23 +60,12 @@ class Display:
             f"gpucheck: {planned.devices} devices, {planned.steps} steps{rounds}: about {planned.seconds:.1f} s of "
             f"device time (engine {planned.engine})"
         )
-        if not self.stream.isatty():
-            return
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-        columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
-        context = click.get_current_context(silent=True)
-        plain = True if context is not None and context.color is False else None
-        console = Console(file=drawing(self.stream), no_color=plain)
-        bar = Progress(*columns, TimeElapsedColumn(), console=console, transient=True)
-        self._bar = self._stack.enter_context(bar)
-        self._task = self._bar.add_task("", total=planned.steps)
+        self._count = planned.steps
+        self._shown = self._stack.enter_context(bar(self.stream))
 
     def step(self, step: "Step", number: int) -> None:
         """Name the step and its pairs."""
-        if self._bar is not None:
-            self._bar.update(self._task, completed=number, description=f"{step.purpose}: {_pairs(step.flows)}")
+        self._shown(f"{step.purpose}: {_pairs(step.flows)}", number, self._count)
 
 
 def _pairs(flows: "tuple[Flow, ...]") -> str:

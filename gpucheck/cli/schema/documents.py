@@ -26,6 +26,7 @@ DOCUMENTS = {
     "collectives": Document(
         "gpucheck.collectives/1", ("gpucheck.model.collectives:CollectivesReport",), "collectives --format json"
     ),
+    "compute": Document("gpucheck.compute/1", ("gpucheck.model.compute:ComputeReport",), "compute --format json"),
     "smoke": Document("gpucheck.smoke/2", ("gpucheck.model.smoke:SmokeReport",), "smoke --format json"),
     "diagnosis": Document("gpucheck.diagnosis/1", ("gpucheck.model.diagnosis:Diagnosis",), "diagnose --format json"),
     "observations": Document(

@@ -75,7 +75,7 @@ def read_health(calls: Calls, subject: str, handle: Any, memory_used: int | None
             replays=ask("nvmlDeviceGetPcieReplayCounter"), correctable=correctable, non_fatal=non_fatal, fatal=fatal
         ),
         recovery_action=_named(RECOVERY_ACTIONS, fields[RECOVERY_ACTION]),
-        clocks_event_reasons=_reasons(calls.newest(subject, *((call, handle) for call in REASON_CALLS))),
+        clocks_event_reasons=named_reasons(calls.newest(subject, *((call, handle) for call in REASON_CALLS))),
         memory_used_bytes=memory_used,
         gpu_utilization_percent=None if utilization is None else utilization.gpu,
         addressing_mode=_named(ADDRESSING_MODES, ask("nvmlDeviceGetAddressingMode")),
@@ -154,8 +154,8 @@ def _processes(calls: Calls, subject: str, handle: Any) -> tuple[GpuProcess, ...
     return tuple(found)
 
 
-def _reasons(mask: int | None) -> tuple[str, ...] | None:
-    """Return a bit without a name by its value."""
+def named_reasons(mask: int | None) -> tuple[str, ...] | None:
+    """Return the names of nvmlClocksEventReasons bits; a bit without a name by its value."""
     if mask is None:
         return None
     known = [name for bit, name in enumerate(CLOCKS_EVENT_REASONS) if mask >> bit & 1]

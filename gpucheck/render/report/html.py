@@ -8,6 +8,7 @@ from markupsafe import Markup
 from gpucheck.model import Report, Topology, Verdict, WiredFunction, where
 from gpucheck.printable import of_printable
 from gpucheck.render import html
+from gpucheck.render.compute import html as compute_html
 from gpucheck.render.copies import html as copies_html
 from gpucheck.render.copies.measured import by_class, copies, trainings
 from gpucheck.render.findings.html import SHAPE, anchors, blocks
@@ -83,6 +84,7 @@ def to_html(report: Report, *, mark: str = "") -> str:
         heats=copies_html.heats(found, report.findings),
         rates=by_class(found) if found else [],
         trainings=trainings(report),
+        computed=compute_html.view(report),
         ranking=ranking_html.view(found.judgement()) if found else None,
     )
 

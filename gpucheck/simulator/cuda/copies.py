@@ -34,22 +34,6 @@ GEFORCE = 5  # nvmlBrandType_t
 ANCESTORS = {0: "X", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 STATUS = {0: "OK", 1: "CNS", 2: "GNS", 3: "TNS", 4: "DR", 5: "NS"}
 READ, WRITE = 0, 1
-# By the beginning of the product's name. Source: NVIDIA's datasheets and architecture whitepapers.
-MULTIPROCESSORS = {
-    "Tesla P100": 56,
-    "Tesla V100": 80,
-    "Tesla T4": 40,
-    "NVIDIA GeForce RTX 2080 Ti": 68,
-    "NVIDIA GeForce RTX 3090": 82,
-    "NVIDIA GeForce RTX 4090": 128,
-    "NVIDIA A100": 108,
-    "NVIDIA RTX A6000": 84,
-    "NVIDIA L40S": 142,
-    "NVIDIA H100": 132,
-    "NVIDIA H200": 132,
-    "NVIDIA B200": 148,
-    "NVIDIA GB200": 152,
-}
 OTHERWISE = 64
 
 
@@ -92,8 +76,7 @@ def _driver(machine: Machine, visible: list[SimulatedGpu]) -> Iterator[tuple[str
 
 def _gpus(visible: list[SimulatedGpu]) -> Iterator[tuple[str, object]]:
     for number, gpu in enumerate(visible):
-        counts = [count for name, count in MULTIPROCESSORS.items() if gpu.model.name.startswith(name)]
-        yield f"gpu.{number}.multiprocessors", counts[0] if counts else OTHERWISE
+        yield f"gpu.{number}.multiprocessors", gpu.model.multiprocessors or OTHERWISE
         yield f"gpu.{number}.copy_engines", 2 if gpu.model.brand == GEFORCE else 3
 
 

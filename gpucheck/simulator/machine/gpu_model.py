@@ -48,7 +48,7 @@ class GpuModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     power_range_w: the lowest and the highest limit that may be set. retired_pages: ECC counts pages, not rows.
     ecc_enabled: as it comes from the factory. mig_slices: its known MIG profiles, by name.
-    coherent: joined to a Grace CPU by NVLink-C2C.
+    coherent: joined to a Grace CPU by NVLink-C2C. multiprocessors, memory_bus_bits: None in a recorded machine.
     unsourced: values from general knowledge of the product, without a source or a capture.
     """
 
@@ -67,6 +67,8 @@ class GpuModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     power_range_w: tuple[int, int]
     thermal: Thermal
     clocks_mhz: tuple[int, int]
+    multiprocessors: int | None = None
+    memory_bus_bits: int | None = None
     nvlink: NvLinkPorts | None = None
     fabric: Fabric | None = None
     ecc: bool = True

@@ -65,6 +65,7 @@ class SimulatedGpu:
     fabric_state: as in gpucheck.model.Fabric; shown only by models that report it.
     fabric_up: paths lead over NVSwitches; older models report no state, and lose the paths as well.
     memory_node: the NUMA node of its memory, None if it has none. mig: its GPU instances, empty with MIG off.
+    compute: what differs from a healthy GPU while it computes, by the names of gpucheck.compute.engines.simulated.
     processes: what computes on it. p2p_refused: NVML's P2P status to another GPU, by that one's bus id.
     """
 
@@ -80,6 +81,7 @@ class SimulatedGpu:
     processes: list[Process] = field(default_factory=list)
     p2p_refused: dict[str, int] = field(default_factory=dict)
     nvml: dict[str, str] = field(default_factory=dict)
+    compute: dict[str, float | bool] = field(default_factory=dict)
 
     def answer(self, values: Mapping[str, object], when: str = "always") -> None:
         """Override what NVML reports: ``always``, or only under ``load``. Raises ValueError for another word."""

@@ -1,0 +1,88 @@
+"""Test the rates, results and clocks of every GPU"""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpucheck.cli._shared.common import (
+    EXIT_NOTHING,
+    Problem,
+    output_options,
+    renamed,
+    simulation_options,
+    start_simulation,
+    strict_option,
+    write_result,
+)
+from gpucheck.cli.bandwidth.progress import bar
+from gpucheck.model.finding.verdict import EXIT_STATUS
+
+if TYPE_CHECKING:
+    from gpucheck.compute.measure import Options
+    from gpucheck.model.compute import ComputeReport
+
+
+@click.command()
+@click.option("--devices", metavar="0,1|UUIDs", help="Use only these GPUs.")
+@renamed(
+    "--allow-busy-gpus", "--contended", is_flag=True, help="Compute on GPUs in use. A low rate is then at most WARN."
+)
+@click.option(
+    "--engine",
+    type=click.Choice(["auto", "torch", "cpu"]),
+    default="auto",
+    show_default=True,
+    help="Compute engine. auto, torch: PyTorch on GPUs. cpu: the same code in two CPU processes, without a GPU.",
+)
+@strict_option
+@output_options("text", "json")
+@click.option("--svg", type=click.Path(path_type=Path), metavar="FILE", help="Also draw clock, power and temperature.")
+@click.option("-v", "--verbose", is_flag=True, help="Show the method and all evidence.")
+@simulation_options
+def COMMAND(  # noqa: N802 - the name the command walk looks for
+    devices: str | None,
+    allow_busy_gpus: bool,
+    engine: str,
+    strict: bool,
+    format_: str,
+    output: Path | None,
+    svg: Path | None,
+    verbose: bool,
+    profile: str | None,
+    faults: tuple[str, ...],
+) -> int:
+    """Compute on all GPUs at the same time and compare them with their ceilings and with each other.
+
+    Matrix products in every type that a GPU has, memory read, write and copy; operations on equal data, whose results
+    must be equal on every repeat and on every GPU of one model; and what holds the clocks under load. A GPU that looks
+    slow is measured again alone. It needs PyTorch. Without a GPU: --simulate hgx-h100-x8, or --engine cpu.
+    """
+    start_simulation(profile, faults)
+    from gpucheck.compute.measure import Options
+    from gpucheck.model.finding.verdict import worst
+    from gpucheck.render import compute as render
+
+    report = _computed(Options(devices=devices, engine=engine, contended=allow_busy_gpus))  # type: ignore[arg-type]
+    if svg is not None:
+        write_result(render.to_svg(report), svg)
+    text = render.to_json(report) if format_ == "json" else render.to_text(report, verbose=verbose)
+    write_result(text if output is None else click.unstyle(text), output)
+    return EXIT_STATUS[worst((finding.verdict for finding in report.findings), strict=strict)]
+
+
+def _computed(options: "Options") -> "ComputeReport":
+    from gpucheck.host import live_host
+    from gpucheck.measure.planning.selection import Unmeasurable
+    from gpucheck.run import compute
+
+    with bar(sys.stderr) as shown:
+
+        def on_step(step: Any, number: int, count: int) -> None:
+            shown(f"{step.label}", number, count)
+
+        try:
+            return compute(live_host(isolated=True, deadline_s=20.0), options, on_step)
+        except Unmeasurable as error:
+            raise (Problem(str(error)) if error.usage else Problem(str(error), EXIT_NOTHING)) from error

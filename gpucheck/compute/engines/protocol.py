@@ -1,0 +1,29 @@
+"""What an engine is, and what a bench of several devices is."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from gpucheck.compute.values import Answer, Failure, Opened, Setup, Step
+
+
+class ComputeEngine(Protocol):
+    """Computes on one device, in the process that opened it."""
+
+    def open(self, setup: Setup) -> Opened:
+        """Find the device by its bus id and prepare it. Raises what the framework raises."""
+
+    def run(self, step: Step) -> Answer:
+        """Run one step. Raises what the framework raises."""
+
+
+class Bench(Protocol):
+    """Several devices, each of which is known by its place."""
+
+    def open(self) -> Sequence[Opened | Failure]:
+        """Open all devices at the same time; one answer for each place."""
+
+    def run(self, step: Step, places: Sequence[int]) -> Mapping[int, Answer | Failure]:
+        """Run a step on these devices at the same time. A device that failed is not to be used again."""
+
+    def close(self) -> None:
+        """End what was started."""

@@ -1,0 +1,50 @@
+"""Devices that did not compute, or not to the end."""
+
+from collections.abc import Iterator, Sequence
+
+from gpucheck.compute.evaluation.groups import about
+from gpucheck.model import Finding
+from gpucheck.model.compute import ComputeDevice
+from gpucheck.model.finding.about import About
+
+NAME = "compute"
+TORCH = "install torch where gpucheck runs: python -m pip install torch (gpucheck stack resolve names the build)"
+REPORT = "report it with the output of: gpucheck compute --format json"
+MEMORY = "nvidia-smi shows the processes that use the memory; end them, or omit the GPU with --devices"
+STUCK = "look for Xid in dmesg and for processes in state D; then reboot the host"
+XID = "read dmesg for Xid lines of this GPU: gpucheck verify --only kernel-log"
+
+
+def gaps(devices: Sequence[ComputeDevice]) -> Iterator[Finding]:
+    """Yield one finding for each device that failed; one in all for a package that is missing."""
+    failed = [device for device in devices if device.failed is not None]
+    missing = [device for device in failed if device.failed == "missing-package"]
+    if missing:
+        package = missing[0].failure
+        yield About(check=NAME).unknown(
+            f"the Python environment of gpucheck lacks {package}",
+            f"{TORCH}\nOr omit it: gpucheck verify --skip compute",
+            f"compute unknown: package {package} is not installed",
+            wanted="a run with torch",
+        )
+    for device in failed:
+        if device.failed != "missing-package":
+            yield _failed(device)
+
+
+def _failed(device: ComputeDevice) -> Finding:
+    made = about(NAME, device, device.failure)
+    if device.failed == "stuck":
+        why = "the GPU did not end its work within many times the usual time"
+        return made.fails("no progress", "an end of the work", why, STUCK, "wedged-driver", "likely")
+    if device.failed == "cuda-error":
+        return made.fails(device.failure, "no CUDA error", "CUDA returned an error while computing", XID, None)
+    if device.failed == "crashed":
+        why = "the process that computed was ended by a signal: by a fault in native code, or from outside"
+        return made.unknown(why, f"{XID}; dmesg also names processes that were killed for memory", "process ended")
+    why, fix = {
+        "no-memory": ("the GPU has too little free memory: 4 GiB are needed", MEMORY),
+        "not-started": ("torch could not use the GPU", "gpucheck verify --only stack states which build fits"),
+        "no-process": ("the operating system started no process", "free memory or raise the limit: ulimit -a"),
+    }.get(device.failed or "", ("gpucheck or torch failed, which is no result about the GPU", REPORT))
+    return made.unknown(why, fix, device.failure, wanted="a result")

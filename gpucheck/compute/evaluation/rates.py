@@ -1,0 +1,208 @@
+"""Rates of matrices and memory: against the ceiling of the GPU, and against GPUs of the same model.
+
+A rate of matrices is compared per clock, because healthy GPUs run at different clocks within one power limit; the clock
+itself is evaluated in ``clocks``. Numbers alone never make a finding certain.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple
+
+from gpucheck.compute.evaluation.groups import SURE, about, gpus, losses, models, others, spread_of_others
+from gpucheck.compute.plan import ALONE_S, TYPES, WAYS
+from gpucheck.compute.values import Step
+from gpucheck.knowledge.compute import compute_table
+from gpucheck.model import Finding
+from gpucheck.model.compute import ComputeDevice, Rate
+from gpucheck.model.finding.about import About
+
+MATRIX, MEMORY = "compute-matrix", "compute-memory"
+CAUSE = {MATRIX: "slow-compute", MEMORY: "slow-memory"}
+AGAIN = "measure again: gpucheck compute; if it stays slow, have the board replaced"
+FIX = {
+    MATRIX: f"reset the GPU (nvidia-smi -r), {AGAIN}",
+    MEMORY: f"nvidia-smi -q -d ROW_REMAPPER,ECC,CLOCK; reset the GPU, {AGAIN}",
+}
+
+
+class Value(NamedTuple):
+    """One rate of one device. value: comparable between GPUs. shown: in its unit. error: relative standard error."""
+
+    value: float
+    shown: float
+    error: float
+    of_ceiling: float | None
+    least: float | None
+
+
+class Loss(NamedTuple):
+    """A rate below that of the peers. limit: the loss from which it counts. alone: the loss with no other at work."""
+
+    what: str
+    loss: float
+    limit: float
+    shown: float
+    peers: float
+    alone: float | None
+
+
+def rates(devices: Sequence[ComputeDevice]) -> Iterator[Finding]:
+    """Yield findings about the rates of all GPUs."""
+    for group in models(gpus(devices)):
+        for check in (MATRIX, MEMORY):
+            yield from _rates(check, [device for device in group if _measured(check, device)])
+
+
+def doubtful(devices: Sequence[ComputeDevice]) -> tuple[tuple[int, Step], ...]:
+    """Return what to measure again alone: the place of the device among all, and the step. The largest loss first."""
+    found: list[tuple[float, int, Step]] = []
+    kinds: dict[str, Literal["matrix", "memory"]] = {MATRIX: "matrix", MEMORY: "memory"}
+    for group in models(gpus(devices)):
+        for check, kind in kinds.items():
+            for device in group:
+                found += [
+                    (-loss.loss, devices.index(device), Step(kind=kind, what=loss.what, seconds=ALONE_S))
+                    for loss in _losses(check, group, device)[:1]
+                ]
+    return tuple((place, step) for _, place, step in sorted(found, key=lambda item: item[:2]))
+
+
+def _measured(check: str, device: ComputeDevice) -> bool:
+    return any(_value(check, device, what) for what in _all(check))
+
+
+def _all(check: str) -> tuple[str, ...]:
+    return TYPES if check == MATRIX else WAYS
+
+
+def _value(check: str, device: ComputeDevice, what: str) -> Value | None:
+    least = compute_table().least_part
+    if check == MEMORY:
+        memory = device.memory
+        rate: float | None = getattr(memory, f"{what}_gb_s")
+        if rate is None:
+            return None
+        part = rate / memory.ceiling_gb_s if memory.ceiling_gb_s else None
+        return Value(rate, rate, _error(memory.mad_percent[what], memory.samples[what]), part, least.memory)
+    made = device.gemm.get(what)
+    if made is None or made.tflops is None:
+        return None
+    floor = least.matrix.get(what)  # type: ignore[call-overload]  # one of its types
+    error = _error(made.mad_percent or 0.0, made.samples)
+    return Value(made.tflops / (made.clock_mhz or 1.0), made.tflops, error, made.of_ceiling, floor)
+
+
+def _error(mad_percent: float, samples: int) -> float:
+    """Return the standard error of a median, relative."""
+    return 1.2533 * 1.4826 * mad_percent / 100 / math.sqrt(max(samples, 1))
+
+
+def _alone(check: str, device: ComputeDevice, what: str) -> float | None:
+    rate: Rate | None = device.memory.alone.get(what) if check == MEMORY else device.gemm[what].alone
+    if rate is None:
+        return None
+    return rate.median if check == MEMORY else rate.median / (rate.clock_mhz or 1.0)
+
+
+def _losses(check: str, group: Sequence[ComputeDevice], device: ComputeDevice) -> list[Loss]:
+    """Return the rates of a device that are below those of its peers, the largest loss first."""
+    least = compute_table().peers.warn_loss
+    found = []
+    for what in _all(check):
+        values = {one.index: value for one in group if (value := _value(check, one, what))}
+        mine = values.get(device.index)
+        loss = losses({index: value.value for index, value in values.items()}).get(device.index)
+        if mine is None or loss is None:
+            continue
+        noise = spread_of_others({index: value.value for index, value in values.items()}, device.index)
+        limit = max(least, SURE * (noise**2 + mine.error**2) ** 0.5)
+        if loss > limit:
+            peers = mine.value / (1 - loss)
+            alone = _alone(check, device, what)
+            shown = mine.shown / (1 - loss)
+            found.append(Loss(what, loss, limit, mine.shown, shown, 1 - alone / peers if alone is not None else None))
+    return sorted(found, key=lambda one: -one.loss)
+
+
+def _rates(check: str, group: Sequence[ComputeDevice]) -> Iterator[Finding]:
+    if not group:
+        return
+    slow = {device.index: _losses(check, group, device) for device in group}
+    found: list[Finding] = []
+    for device in group:
+        low = slow[device.index]
+        found += [_slower(check, device, low, len(group))] if low else _below_ceiling(check, device)
+    yield from found
+    if len(group) > 1 and not any(slow.values()):
+        yield _no_outlier(check, group)
+    elif len(group) == 1 and not found:
+        yield _single(check, group[0])
+
+
+def _slower(check: str, device: ComputeDevice, low: Sequence[Loss], count: int) -> Finding:
+    worst, limits = low[0], compute_table().peers
+    unit = "TFLOPS" if check == MATRIX else "GB/s"
+    clock = " at the same clock" if check == MATRIX else ""
+    evidence = [
+        f"{loss.what}: {loss.shown:.4g} {unit}, {loss.peers:.4g} expected from the other GPUs{clock}, "
+        f"{loss.loss:.1%} less" + (f"; {loss.alone:.1%} less alone" if loss.alone is not None else "")
+        for loss in low
+    ]
+    made = about(check, device, *evidence, unit=unit)
+    kind = "matrix products" if check == MATRIX else "memory"
+    why = f"{kind} ({worst.what}) {worst.loss:.0%} slower{clock} than the {others(count)}"
+    wanted = round(worst.peers * (1 - worst.limit), 1)
+    shown = round(worst.shown, 1)
+    if worst.alone is not None and worst.alone <= worst.limit / 2:
+        why += "; alone it is as fast as they are, so what they share is the cause: power, cooling"
+        fix = "compare power and cooling of this slot with the others: nvidia-smi -q -d POWER,TEMPERATURE,PERFORMANCE"
+        return made.warns(shown, wanted, why, fix, None)
+    if worst.loss >= limits.fail_loss and worst.alone is not None:
+        return made.fails(shown, wanted, f"{why}, and alone", FIX[check], CAUSE[check], "likely")
+    return made.warns(shown, wanted, why, FIX[check], CAUSE[check], "likely" if worst.alone is not None else "possible")
+
+
+def _below_ceiling(check: str, device: ComputeDevice) -> Iterator[Finding]:
+    """Yield a warning where the part of the ceiling is too low whatever other GPUs do."""
+    low = []
+    for what in _all(check):
+        value = _value(check, device, what)
+        if value and value.of_ceiling is not None and value.least is not None and value.of_ceiling < value.least:
+            low.append((value.of_ceiling, value.least, what))
+    if low:
+        part, least, what = min(low)
+        made = about(check, device, *(f"{name}: {found:.0%} of its ceiling" for found, _, name in low))
+        why = f"{what} reaches {part:.0%} of the ceiling of this GPU at the clock that it ran at"
+        yield made.warns(f"{part:.0%}", f"{least:.0%} or more", why, FIX[check], CAUSE[check], "possible")
+
+
+def _no_outlier(check: str, group: Sequence[ComputeDevice]) -> Finding:
+    """PASS only if a loss that counts would have been seen: the spread of the GPUs decides."""
+    limits = compute_table().peers
+    seen = [
+        SURE * spread_of_others(values, index)
+        for what in _all(check)
+        if len(values := {d.index: v.value for d in group if (v := _value(check, d, what))}) > 1
+        for index in values
+    ]
+    visible = max([limits.warn_loss, *seen])
+    made = About(check=check, evidence=tuple(_summary(check, device) for device in group))
+    count = f"{len(group)} {group[0].name}"
+    if visible > 2 * limits.fail_loss:
+        why = f"the GPUs differ so much among themselves that a loss below {visible:.0%} would not be seen"
+        fix = "end other work on the GPUs and measure again: gpucheck compute"
+        return made.unknown(why, fix, f"outliers unknown: {count} differ", wanted="equal GPUs")
+    return made.passes(f"{count}: no GPU more than {visible:.0%} slower than the others")
+
+
+def _single(check: str, device: ComputeDevice) -> Finding:
+    return about(check, device).passes(f"{_summary(check, device)}; no other GPU of this model to compare with")
+
+
+def _summary(check: str, device: ComputeDevice) -> str:
+    parts: Iterable[str] = (
+        f"{what} {value.shown:.4g}" + (f" ({value.of_ceiling:.0%} of the ceiling)" if value.of_ceiling else "")
+        for what in _all(check)
+        if (value := _value(check, device, what))
+    )
+    return f"GPU {device.index}: {', '.join(parts)} {'TFLOPS' if check == MATRIX else 'GB/s'}"

@@ -1,0 +1,119 @@
+"""Results: do repeats of one operation agree, and do GPUs of one model agree with each other?"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from gpucheck.compute.evaluation.groups import about, models
+from gpucheck.compute.probability import RARE, miss_probability
+from gpucheck.model import Finding
+from gpucheck.model.compute import ComputeDevice
+from gpucheck.model.finding.about import About
+
+NAME = "compute-results"
+CAUSE = "silent-corruption"
+FIX = (
+    "take the GPU out of service: results of jobs on it since the last pass are in doubt; then have the board replaced"
+)
+# Above this probability of a miss a pass states that little was checked.
+MOST_MISS = 0.05
+
+
+def results(devices: Sequence[ComputeDevice]) -> Iterator[Finding]:
+    """Yield a finding for each device with wrong results, or one for all that agree."""
+    computed = [device for device in devices if device.repeats]
+    for group in models(computed):
+        odd = {device.index: finding for device in group if (finding := _unsteady(device))}
+        odd |= {i: finding for i, finding in _minority(group).items() if i not in odd}
+        yield from odd.values()
+        split = _split(group)
+        if split:
+            yield split
+        elif len(odd) < len(group):
+            yield _agree([device for device in group if device.index not in odd])
+
+
+def checked(devices: Sequence[ComputeDevice]) -> tuple[int, float]:
+    """Return the values computed and compared on the device with the fewest, and the probability of a miss there."""
+    values = min((_values(device) for device in devices if device.repeats), default=0)
+    return values, miss_probability(values)
+
+
+def _values(device: ComputeDevice) -> int:
+    return sum(repeats.values for repeats in device.repeats.values())
+
+
+def _unsteady(device: ComputeDevice) -> Finding | None:
+    """FAIL for a device that disagrees with itself: equal bits in, different bits out."""
+    wrong = {what: found for what, found in device.repeats.items() if found.differing}
+    if not wrong:
+        return None
+    evidence = [f"{what}: {found.differing} of {found.repeats} repeats differ" for what, found in wrong.items()]
+    differing, repeats = (sum(getattr(found, part) for found in wrong.values()) for part in ("differing", "repeats"))
+    why = "the same operation on the same data gave different bits, and no error was reported: results are wrong"
+    return about(NAME, device, *evidence).fails(
+        f"{differing} of {repeats} repeats differ", "equal repeats", why, FIX, CAUSE
+    )
+
+
+def _votes(group: Sequence[ComputeDevice], what: str) -> list[tuple[str, int]]:
+    return Counter(device.digests[what] for device in group if what in device.digests).most_common()
+
+
+def _operations(group: Sequence[ComputeDevice]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(what for device in group for what in device.digests))
+
+
+def _minority(group: Sequence[ComputeDevice]) -> dict[int, Finding]:
+    """Return a FAIL for each device whose result is not that of most others, for three devices or more."""
+    odd: dict[int, list[str]] = {}
+    for what in _operations(group):
+        votes = _votes(group, what)
+        if len(votes) > 1 and votes[0][1] > sum(count for _, count in votes) / 2:
+            for device in group:
+                if device.digests.get(what, votes[0][0]) != votes[0][0]:
+                    odd.setdefault(device.index, []).append(f"{what}: {device.digests[what]}, others {votes[0][0]}")
+    why = "its results differ from those of the other GPUs of this model each time, and no error was reported"
+    return {
+        device.index: about(NAME, device, *odd[device.index]).fails(
+            f"{len(odd[device.index])} operations differ from the other GPUs",
+            "equal results",
+            why,
+            FIX,
+            CAUSE,
+            "likely",
+        )
+        for device in group
+        if device.index in odd
+    }
+
+
+def _split(group: Sequence[ComputeDevice]) -> Finding | None:
+    """UNKNOWN where devices differ and no majority names the odd one."""
+    undecided = []
+    for what in _operations(group):
+        votes = _votes(group, what)
+        total = sum(count for _, count in votes)
+        if len(votes) > 1 and votes[0][1] <= total / 2:
+            undecided.append(f"{what}: " + ", ".join(f"{count} of {total} have {digest}" for digest, count in votes))
+    if not undecided:
+        return None
+    why = "the GPUs differ from each other, each agrees with itself, and no majority names the odd one"
+    fix = "compare with a third GPU of this model: gpucheck fleet report on the reports of several hosts"
+    return About(check=NAME, evidence=tuple(undecided)).unknown(
+        why, fix, f"{len(undecided)} operations differ between GPUs", wanted="equal results"
+    )
+
+
+def _agree(group: Sequence[ComputeDevice]) -> Finding:
+    values, miss = checked(group)
+    evidence = tuple(
+        f"{what}: {sum(device.repeats[what].repeats for device in group if what in device.repeats)} repeats, "
+        f"digest {votes[0][0]}"
+        for what in _operations(group)
+        if (votes := _votes(group, what))
+    )
+    bound = f"a fault that changes one value in {1 / RARE:.0e} is missed with probability {miss:.2g}"
+    if miss > MOST_MISS:
+        bound += ", so little is proven"
+    count = f"{len(group)} devices agree" if len(group) > 1 else "all repeats agree"
+    return About(check=NAME, evidence=evidence).passes(f"{count}: {values:.3g} values checked on each; {bound}")

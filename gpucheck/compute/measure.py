@@ -1,0 +1,128 @@
+"""Compute on the GPUs of a host and return the report: choose devices and engine, run the plan, evaluate."""
+
+import time
+from collections import Counter
+from datetime import datetime, timezone
+from typing import Literal, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from gpucheck.compute.engines.protocol import Bench
+from gpucheck.compute.engines.simulated import SimulatedBench, SimulatedGpu, read
+from gpucheck.compute.evaluation import checked, doubtful, evaluate
+from gpucheck.compute.running.run import OnStep, run
+from gpucheck.compute.running.workers import Workers
+from gpucheck.compute.values import Device
+from gpucheck.host.simulated import machine_directory
+from gpucheck.measure.planning.selection import Unmeasurable, admit, choose
+from gpucheck.model import Finding, Gpu, Host, NvmlReading, Verdict, worst
+from gpucheck.model.compute import ComputeDevice, ComputeReport
+
+CPU_PROCESSES = 2
+NOTHING = "no GPU that can compute responds. Without a GPU: --simulate PROFILE, or --engine cpu"
+METHOD = (
+    "every step runs on all GPUs at the same time; a rate that looks low is measured again alone",
+    "ceiling of matrices: multiprocessors x operations per clock x SM clock measured meanwhile; of memory: bus width x "
+    "two transfers per memory clock",
+    "operations on equal data are repeated cold, hot and with pauses; every computed value is part of a digest",
+)
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of one run. engine: auto is torch on GPUs. contended: use GPUs that other processes use."""
+
+    devices: str | None = None
+    engine: Literal["auto", "torch", "cpu"] = "auto"
+    contended: bool = False
+
+
+class _Chosen(NamedTuple):
+    """A bench and its devices. gpus: by NVML, in the same order; empty for CPU processes."""
+
+    bench: Bench
+    devices: tuple[Device, ...]
+    gpus: tuple[Gpu, ...]
+    engine: str
+    notes: tuple[str, ...] = ()
+
+
+def measure(host: Host, options: Options, on_step: OnStep = lambda *_: None) -> ComputeReport:
+    """Run everything and evaluate it. Raises Unmeasurable if there is nothing to compute on, or not as asked."""
+    started, clock = datetime.now(timezone.utc), time.monotonic()
+    chosen = _cpu() if options.engine == "cpu" else _gpus(host, options)
+    try:
+        ran = run(chosen.bench, chosen.devices, small=not chosen.gpus, doubtful=doubtful, on_step=on_step)
+    finally:
+        chosen.bench.close()
+    devices = _with_settings(ran.devices, chosen.gpus)
+    findings = tuple(_cannot_fail(f) if chosen.notes else f for f in evaluate(devices))
+    counts = Counter(finding.verdict for finding in findings)
+    values, miss = checked(devices)
+    simulation = host.simulation()
+    return ComputeReport(
+        host=host.system().hostname,
+        simulated=simulation is not None,
+        simulation=simulation,
+        engine=chosen.engine,
+        level="standard",
+        versions=ran.versions,
+        started=started.isoformat(timespec="seconds"),
+        seconds=round(time.monotonic() - clock, 3),
+        load_seconds=ran.load_seconds,
+        gpus=devices,
+        checked_values=values,
+        miss=miss,
+        method=METHOD,
+        notes=(*chosen.notes, *ran.notes),
+        verdict=worst(counts),
+        findings=findings,
+        counts={verdict.value: counts[verdict] for verdict in Verdict},
+    )
+
+
+def _cpu() -> _Chosen:
+    devices = tuple(Device(index=number, name="CPU process") for number in range(CPU_PROCESSES))
+    return _Chosen(Workers(devices, small=True), devices, (), "torch on the CPU")
+
+
+def _gpus(host: Host, options: Options) -> _Chosen:
+    reading = host.nvml()
+    if not isinstance(reading, NvmlReading) or not reading.gpus:
+        raise Unmeasurable(NOTHING)
+    gpus = choose(reading.gpus, options.devices).gpus
+    notes = admit(gpus, contended=options.contended)
+    devices = tuple(Device(index=gpu.index, name=gpu.name, bus_id=gpu.pci_bus_id, uuid=gpu.uuid) for gpu in gpus)
+    directory = machine_directory()
+    if directory is None:
+        return _Chosen(Workers(devices), devices, gpus, "torch", notes)
+    try:
+        known = {gpu.bus_id: gpu for gpu in read(directory)}
+    except ValueError as error:
+        raise Unmeasurable(str(error)) from error
+    simulated: list[SimulatedGpu] = [known[gpu.pci_bus_id] for gpu in gpus]
+    return _Chosen(SimulatedBench(simulated), devices, gpus, "simulated", notes)
+
+
+def _with_settings(devices: tuple[ComputeDevice, ...], gpus: tuple[Gpu, ...]) -> tuple[ComputeDevice, ...]:
+    """Add what NVML reports about limits, which explains a clock."""
+    if not gpus:
+        return devices
+    return tuple(
+        replace(
+            device,
+            power_limit_w=gpu.health.power_limit_w,
+            power_default_w=gpu.health.power_default_w,
+            application_clock_mhz=gpu.health.application_clock_mhz,
+            default_application_clock_mhz=gpu.health.default_application_clock_mhz,
+        )
+        for device, gpu in zip(devices, gpus, strict=True)
+    )
+
+
+def _cannot_fail(finding: Finding) -> Finding:
+    """With other processes on the GPUs rates and clocks are theirs as well; wrong results are not."""
+    if finding.verdict is Verdict.FAIL and finding.check in ("compute-matrix", "compute-memory"):
+        why = f"{finding.why} (or the process that used the GPU meanwhile)"
+        return replace(finding, verdict=Verdict.WARN, why=why, confidence="possible")
+    return finding

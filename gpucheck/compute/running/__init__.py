@@ -1,0 +1,1 @@
+"""Run the plan: one child process a GPU, each step with a deadline, all GPUs at the same time."""

@@ -1,0 +1,78 @@
+"""The process that computes on one device: ``python -m gpucheck.compute.running.child FD``.
+
+It reads JSON lines on stdin (Setup, then Steps) and writes a JSON line for each to the descriptor (Opened, Answer or
+Failure).
+"""
+
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from gpucheck.compute.engines.protocol import ComputeEngine
+from gpucheck.compute.engines.torch import TorchEngine
+from gpucheck.compute.values import Answer, Failure, FailureKind, Opened, Setup, Step
+from gpucheck.processes.lifeline import end_with_parent
+
+MEMORY, CUDA = ("out of memory",), ("CUDA error", "CUBLAS_STATUS", "cuBLAS")
+
+
+def failure_of(error: Exception, step: str = "") -> Failure:
+    """Return the failure that an exception of the framework stands for, with its first line and its place."""
+    if isinstance(error, ModuleNotFoundError):
+        return Failure(kind="missing-package", detail=str(error.name), step=step)
+    first = f"{type(error).__name__}: {error}".splitlines()[0]
+    kind: FailureKind = "defect"
+    if isinstance(error, MemoryError) or any(words in first for words in MEMORY):
+        kind = "no-memory"
+    elif any(words in first for words in CUDA):
+        kind = "cuda-error" if step else "not-started"
+    elif isinstance(error, LookupError | OSError | RuntimeError) and not step:
+        kind = "not-started"
+    if kind != "defect":
+        return Failure(kind=kind, detail=first, step=step)
+    frames = traceback.extract_tb(error.__traceback__)
+    at = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return Failure(kind="defect", detail=first + at, step=step)
+
+
+def opened(engine: ComputeEngine, setup: Setup) -> Opened | Failure:
+    """Open the engine, or return why that failed."""
+    try:
+        return engine.open(setup)
+    except Exception as error:
+        return failure_of(error)
+
+
+def answer(engine: ComputeEngine, step: Step) -> Answer | Failure:
+    """Run one step, or return why that failed."""
+    try:
+        return engine.run(step)
+    except Exception as error:
+        return failure_of(error, step.label)
+
+
+def main(descriptor: int, requests: BinaryIO) -> None:
+    """Run requests until stdin closes."""
+    setup = msgspec.json.decode(requests.readline(), type=Setup)
+    end_with_parent(setup.parent_pid)
+    engine = TorchEngine()
+    first = opened(engine, setup)
+    _send(descriptor, first)
+    if isinstance(first, Failure):
+        return
+    for line in requests:
+        _send(descriptor, answer(engine, msgspec.json.decode(line, type=Step)))
+
+
+def _send(descriptor: int, value: Opened | Answer | Failure) -> None:
+    data = msgspec.json.encode(value) + b"\n"
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.stdin.buffer)

@@ -1,0 +1,179 @@
+"""Run the plan on a bench and collect what each device measured."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from gpucheck.compute.engines.protocol import Bench
+from gpucheck.compute.plan import MOST_ALONE, steps
+from gpucheck.compute.values import Answer, Device, Failure, Opened, Step
+from gpucheck.knowledge.compute import ceiling_tflops, memory_ceiling_gb_s, operations_per_clock
+from gpucheck.measure.statistics import spread
+from gpucheck.model.compute import ComputeDevice, MatrixRate, Rate, Repeats
+
+# Which rates look too low: place, and the step that measures the rate.
+Doubtful = Callable[[Sequence[ComputeDevice]], Sequence[tuple[int, Step]]]
+OnStep = Callable[[Step, int, int], None]
+RATE_PLACES = 1
+
+
+class Ran(NamedTuple):
+    """Devices in their order, versions of the first one that opened, seconds under load."""
+
+    devices: tuple[ComputeDevice, ...]
+    versions: dict[str, str | None]
+    load_seconds: float
+    notes: tuple[str, ...]
+
+
+class _Collected:
+    """What one device did so far."""
+
+    def __init__(self, device: Device, first: Opened | Failure) -> None:
+        self.opened = first if isinstance(first, Opened) else None
+        self.before = first.errors if isinstance(first, Opened) else {}
+        self.digests: dict[str, list[str]] = {}
+        self.values: Counter[str] = Counter()
+        self.made = ComputeDevice(index=device.index, name=device.name, bus_id=device.bus_id, uuid=device.uuid)
+        if isinstance(first, Failure):
+            self.made = replace(self.made, failed=first.kind, failure=first.detail)
+            return
+        rejected = {type_: MatrixRate(note=why) for type_, why in first.rejected.items()}
+        self.made = replace(
+            self.made,
+            gemm=rejected,
+            capability=first.capability,
+            multiprocessors=first.multiprocessors,
+            memory_bus_bits=first.memory_bus_bits,
+            memory_clock_mhz=first.memory_clock_mhz,
+        )
+
+    def add(self, step: Step, answer: Answer | Failure, at: float, *, alone: bool = False) -> None:
+        """Add what a step measured. at: seconds since the start of the run."""
+        if isinstance(answer, Failure):
+            self.made = replace(self.made, failed=answer.kind, failure=f"{step.label}: {answer.detail}")
+            return
+        traces = tuple(replace(sample, at=round(at + sample.at, 3)) for sample in answer.samples)
+        rising = {name: count - self.before.get(name, count) for name, count in answer.errors.items()}
+        self.made = replace(
+            self.made,
+            traces=(*self.made.traces, *traces),
+            errors={name: count for name, count in rising.items() if count > 0},
+        )
+        if step.kind == "results":
+            self.digests.setdefault(step.what, []).extend(answer.digests)
+            self.values[step.what] += answer.values * len(answer.digests)
+        elif step.kind == "matrix":
+            self._matrix(step.what, answer, alone=alone)
+        else:
+            self._memory(step.what, answer, alone=alone)
+
+    def _matrix(self, type_: str, answer: Answer, *, alone: bool) -> None:
+        rate = _rate(answer, 1e12)
+        if alone:
+            made = replace(self.made.gemm[type_], alone=rate)
+        else:
+            ceiling = self._ceiling(type_, rate.clock_mhz)
+            made = MatrixRate(
+                tflops=rate.median,
+                of_ceiling=round(rate.median / ceiling, 4) if ceiling else None,
+                ceiling_tflops=round(ceiling, RATE_PLACES) if ceiling else None,
+                clock_mhz=rate.clock_mhz,
+                mad_percent=rate.mad_percent,
+                samples=rate.samples,
+            )
+        self.made = replace(self.made, gemm=self.made.gemm | {type_: made})
+
+    def _ceiling(self, type_: str, mhz: float | None) -> float | None:
+        per_clock = operations_per_clock(self.made.capability, self.made.name).get(type_)
+        if per_clock is None or mhz is None or self.made.multiprocessors is None:
+            return None
+        return ceiling_tflops(per_clock, self.made.multiprocessors, mhz)
+
+    def _memory(self, way: str, answer: Answer, *, alone: bool) -> None:
+        rate, memory = _rate(answer, 1e9), self.made.memory
+        if alone:
+            self.made = replace(self.made, memory=replace(memory, alone=memory.alone | {way: rate}))
+            return
+        bits, mhz = self.made.memory_bus_bits, self.made.memory_clock_mhz
+        made = replace(
+            memory,
+            **{f"{way}_gb_s": rate.median},
+            ceiling_gb_s=round(memory_ceiling_gb_s(bits, mhz), RATE_PLACES) if bits and mhz else None,
+            mad_percent=memory.mad_percent | {way: rate.mad_percent},
+            samples=memory.samples | {way: rate.samples},
+        )
+        self.made = replace(self.made, memory=made)
+
+    def result(self) -> ComputeDevice:
+        """Return the device with its digests counted."""
+        common = {what: Counter(found).most_common(1)[0] for what, found in self.digests.items()}
+        repeats = {
+            what: Repeats(repeats=len(found), differing=len(found) - common[what][1], values=self.values[what])
+            for what, found in self.digests.items()
+        }
+        return replace(self.made, digests={what: digest for what, (digest, _) in common.items()}, repeats=repeats)
+
+
+def run(
+    bench: Bench, devices: Sequence[Device], *, small: bool, doubtful: Doubtful, on_step: OnStep = lambda *_: None
+) -> Ran:
+    """Run every step on all devices at the same time, then what looks slow on its own."""
+    collected = [_Collected(device, first) for device, first in zip(devices, bench.open(), strict=True)]
+    types = {type_ for one in collected if one.opened for type_ in one.opened.types}
+    planned = steps(tuple(types), small=small) if types else ()
+    at, number, count = 0.0, 0, len(planned)
+    for step in planned:
+        on_step(step, number, count)
+        at += _step(bench, step, collected, range(len(devices)), at)
+        number += 1
+    asked = list(doubtful([one.result() for one in collected]))
+    for place, step in asked[:MOST_ALONE]:
+        on_step(step, number, count + len(asked))
+        at += _step(bench, step, collected, (place,), at, alone=True)
+        number += 1
+    opened = next((one.opened for one in collected if one.opened), None)
+    notes = [f"{len(asked)} rates look low, and {MOST_ALONE} were measured alone"] if len(asked) > MOST_ALONE else []
+    return Ran(
+        devices=tuple(one.result() for one in collected),
+        versions=opened.versions if opened else {},
+        load_seconds=round(at, 1),
+        notes=tuple(notes),
+    )
+
+
+def _step(
+    bench: Bench, step: Step, collected: Sequence[_Collected], places: Sequence[int], at: float, *, alone: bool = False
+) -> float:
+    """Run one step, and return how long it took."""
+    able = [place for place in places if _has(collected[place], step)]
+    answers: Mapping[int, Answer | Failure] = bench.run(step, able) if able else {}
+    for place, answer in answers.items():
+        collected[place].add(step, answer, at, alone=alone)
+    return max((answer.seconds for answer in answers.values() if isinstance(answer, Answer)), default=0.0)
+
+
+def _has(one: _Collected, step: Step) -> bool:
+    """Return whether the device still answers and has the type of the step."""
+    if one.opened is None or one.made.failed is not None:
+        return False
+    type_ = step.what.rpartition("-")[2]
+    return step.kind == "memory" or type_ in one.opened.types
+
+
+def _rate(answer: Answer, unit: float) -> Rate:
+    found = spread(answer.rates)
+    clocks = [sample.sm_clock_mhz for sample in answer.samples if sample.sm_clock_mhz is not None]
+    return Rate(
+        median=float(f"{found.median / unit:.6g}"),
+        mad_percent=round(100 * found.mad / found.median, 3),
+        samples=found.samples,
+        clock_mhz=_clock(clocks),
+    )
+
+
+def _clock(clocks: Sequence[float]) -> float | None:
+    """Return the median clock under load, None if it was not read."""
+    return round(spread(clocks).median, 1) if clocks else None

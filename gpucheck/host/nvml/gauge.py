@@ -1,0 +1,88 @@
+"""Quick readings of one GPU under load: a few NVML calls in the calling process, which a deadline must guard."""
+
+from typing import Any
+
+from gpucheck.model.compute import Sample
+
+NOTHING = Sample(at=0.0)
+MEMORY_TEMPERATURE = "NVML_FI_DEV_MEMORY_TEMP"
+
+
+class Gauge:
+    """One GPU, by its bus id."""
+
+    def __init__(self, bus_id: str, handle: Any, calls: Any) -> None:
+        self._bus_id, self._handle, self._calls = bus_id, handle, calls
+
+    @classmethod
+    def of(cls, bus_id: str) -> "Gauge | None":
+        """Return the gauge of a GPU, None if NVML does not answer or does not know it."""
+        import pynvml
+
+        from gpucheck.host.nvml.calls import Calls
+
+        calls = Calls(lambda _call, _subject: None)
+        try:
+            pynvml.nvmlInit()
+        except pynvml.NVMLError:
+            return None
+        handle, refusal = calls.attempt("nvmlDeviceGetHandleByPciBusId", bus_id, bus_id.encode())
+        return None if refusal is not None or handle is None else cls(bus_id, handle, calls)
+
+    def read(self) -> Sample:
+        """Return clock, watts, degrees and the reasons that hold the clock; None for what is not reported."""
+        import pynvml
+
+        from gpucheck.host.nvml.health import REASON_CALLS, named_reasons
+
+        ask, subject = self._calls.ask, self._bus_id
+        milliwatts = ask("nvmlDeviceGetPowerUsage", subject, self._handle)
+        fields = self._calls.fields(subject, self._handle, (MEMORY_TEMPERATURE,))
+        reasons = self._calls.newest(subject, *((call, self._handle) for call in REASON_CALLS))
+        self._calls.gaps.clear()
+        return Sample(
+            at=0.0,
+            sm_clock_mhz=ask("nvmlDeviceGetClockInfo", subject, self._handle, pynvml.NVML_CLOCK_SM),
+            power_w=None if milliwatts is None else milliwatts / 1000,
+            temperature_c=ask("nvmlDeviceGetTemperature", subject, self._handle, pynvml.NVML_TEMPERATURE_GPU),
+            memory_temperature_c=fields[MEMORY_TEMPERATURE] or None,
+            reasons=named_reasons(reasons),
+        )
+
+    def errors(self) -> dict[str, int]:
+        """Return error counters by name, those that this GPU has: ECC, PCIe and NVLink."""
+        import pynvml
+
+        from gpucheck.host.nvml.health import PCIE_FIELDS
+        from gpucheck.host.nvml.links import nvlinks
+
+        subject, handle = self._bus_id, self._handle
+        ask = self._calls.ask
+        corrected, uncorrected = pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
+        volatile = pynvml.NVML_VOLATILE_ECC
+        capability = ask("nvmlDeviceGetCudaComputeCapability", subject, handle)
+        links = nvlinks(self._calls, subject, handle, major=capability[0] if capability else None, health=True)
+        fields = self._calls.fields(subject, handle, PCIE_FIELDS)
+        found = {
+            "ecc_corrected": ask("nvmlDeviceGetTotalEccErrors", subject, handle, corrected, volatile),
+            "ecc_uncorrected": ask("nvmlDeviceGetTotalEccErrors", subject, handle, uncorrected, volatile),
+            "pcie_replays": ask("nvmlDeviceGetPcieReplayCounter", subject, handle),
+            **{f"pcie_{name}": fields[field] for name, field in zip(_PCIE, PCIE_FIELDS, strict=True)},
+            "nvlink_crc": _sum(link.crc_errors for link in links),
+            "nvlink_replays": _sum(link.replay_errors for link in links),
+            "nvlink_recoveries": _sum(
+                link.recovery_errors if link.recovery_errors is not None else link.counts and link.counts.recoveries
+                for link in links
+            ),
+        }
+        self._calls.gaps.clear()
+        return {name: value for name, value in found.items() if value is not None}
+
+
+_PCIE = ("correctable", "non_fatal", "fatal")
+
+
+def _sum(counts: Any) -> int | None:
+    """Return the sum of the counters that are reported, None if no link reports one."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None

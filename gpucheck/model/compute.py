@@ -1,0 +1,130 @@
+"""The outside contract of ``gpucheck compute``. GB/s is 10**9 bytes per second; TFLOPS 10**12 operations per second."""
+
+from typing import Literal
+
+import msgspec
+
+from gpucheck.model.finding import Finding
+from gpucheck.model.finding.verdict import Verdict
+from gpucheck.model.host.readings import Simulation
+
+SCHEMA = "gpucheck.compute/1"
+
+
+class Rate(msgspec.Struct, frozen=True, kw_only=True):
+    """Samples of one rate: median, deviation in percent of it, number. clock_mhz: median SM clock meanwhile."""
+
+    median: float
+    mad_percent: float
+    samples: int
+    clock_mhz: float | None = None
+
+
+class MatrixRate(msgspec.Struct, frozen=True, kw_only=True):
+    """Products of matrices of one type, all GPUs at the same time.
+
+    ceiling_tflops: at clock_mhz, None if unknown. of_ceiling: tflops divided by it.
+    alone: measured again with no other GPU at work. note: why there is no number.
+    """
+
+    tflops: float | None = None
+    of_ceiling: float | None = None
+    ceiling_tflops: float | None = None
+    clock_mhz: float | None = None
+    mad_percent: float | None = None
+    samples: int = 0
+    alone: Rate | None = None
+    note: str | None = None
+
+
+class MemoryRates(msgspec.Struct, frozen=True, kw_only=True):
+    """Memory of one GPU; copy counts bytes read plus bytes written. alone: by way, as for MatrixRate."""
+
+    read_gb_s: float | None = None
+    write_gb_s: float | None = None
+    copy_gb_s: float | None = None
+    ceiling_gb_s: float | None = None
+    mad_percent: dict[str, float] = msgspec.field(default_factory=dict)
+    samples: dict[str, int] = msgspec.field(default_factory=dict)
+    alone: dict[str, Rate] = msgspec.field(default_factory=dict)
+
+
+class Repeats(msgspec.Struct, frozen=True, kw_only=True):
+    """One operation repeated. differing: repeats whose digest is not that of the majority. values: computed in all."""
+
+    repeats: int
+    differing: int
+    values: int
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True):
+    """One reading of a GPU under load. at: seconds of load so far. reasons: as in Health. None: not reported."""
+
+    at: float
+    sm_clock_mhz: float | None = None
+    power_w: float | None = None
+    temperature_c: float | None = None
+    memory_temperature_c: float | None = None
+    reasons: tuple[str, ...] | None = None
+
+
+class ComputeDevice(msgspec.Struct, frozen=True, kw_only=True):
+    """One GPU, or one CPU process. digests: by operation, that of most repeats.
+
+    errors: counters that rose during the run, with the difference. failure: why it has no numbers, or not all.
+    failed: the kind of that failure.
+    """
+
+    index: int
+    name: str
+    bus_id: str | None = None
+    uuid: str | None = None
+    capability: str | None = None
+    multiprocessors: int | None = None
+    memory_bus_bits: int | None = None
+    memory_clock_mhz: float | None = None
+    power_limit_w: float | None = None
+    power_default_w: float | None = None
+    application_clock_mhz: int | None = None
+    default_application_clock_mhz: int | None = None
+    gemm: dict[str, MatrixRate] = msgspec.field(default_factory=dict)
+    memory: MemoryRates = MemoryRates()
+    digests: dict[str, str] = msgspec.field(default_factory=dict)
+    repeats: dict[str, Repeats] = msgspec.field(default_factory=dict)
+    traces: tuple[Sample, ...] = ()
+    errors: dict[str, int] = msgspec.field(default_factory=dict)
+    failed: (
+        Literal["missing-package", "not-started", "no-process", "no-memory", "stuck", "crashed", "cuda-error", "defect"]
+        | None
+    ) = None
+    failure: str = ""
+
+    @property
+    def is_gpu(self) -> bool:
+        """Return whether it is a GPU; ceilings and clocks are those of GPUs."""
+        return self.bus_id is not None
+
+
+class ComputeReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One run. checked_values: computed results that were compared, on the GPU with the fewest; miss: the probability
+    that a fault which changes one value in 10**9 was missed there.
+    """
+
+    schema: str = SCHEMA
+    host: str
+    simulated: bool
+    simulation: Simulation | None = None
+    engine: str
+    level: str
+    versions: dict[str, str | None]
+    started: str
+    seconds: float
+    load_seconds: float
+    gpus: tuple[ComputeDevice, ...]
+    checked_values: int = 0
+    miss: float = 1.0
+    method: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    verdict: Verdict
+    findings: tuple[Finding, ...]
+    counts: dict[str, int]

@@ -1,0 +1,127 @@
+"""A compute report as text: rates, clocks, heat and power of each GPU, and the findings."""
+
+from collections.abc import Iterator, Sequence
+
+import click
+
+from gpucheck.model.compute import ComputeDevice, ComputeReport, Sample
+from gpucheck.printable import of_printable
+from gpucheck.render.findings.text import TROUBLE, blocks
+from gpucheck.render.words import counts_line, simulated_mark, table, verdict_word
+
+NOTHING = "-"
+BARS = "▁▂▃▄▅▆▇█"
+POINTS = 30  # of one line of bars
+RATES = "matrix products in TFLOPS (10^12 operations per second), memory in GB/s; in brackets the part of the ceiling"
+
+
+@of_printable
+def to_text(report: ComputeReport, *, verbose: bool = False) -> str:
+    """What is wrong first, then rates and traces, then the findings that are good. verbose: also the method."""
+    bus_ids = tuple(gpu.bus_id for gpu in report.gpus if gpu.bus_id)
+    good = (f for f in report.findings if f.verdict not in TROUBLE)
+    parts = [
+        list(_head(report)),
+        list(blocks((f for f in report.findings if f.verdict in TROUBLE), bus_ids)),
+        list(_rates(report.gpus)),
+        list(_traces(report.gpus)),
+        [f"method: {line}" for line in report.method] if verbose else [],
+        [f"digest: GPU {g.index} {what} {digest}" for g in report.gpus for what, digest in g.digests.items()]
+        if verbose
+        else [],
+        list(blocks(good, bus_ids, passes=True)),
+        [_last(report)],
+    ]
+    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+
+
+def _head(report: ComputeReport) -> Iterator[str]:
+    detail = ", ".join((report.simulation.profile, *report.simulation.faults)) if report.simulation else ""
+    mark = f"  {simulated_mark(detail)}" if report.simulated else ""
+    yield click.style(f"gpucheck compute  {report.host}", bold=True) + mark
+    versions = ", ".join(f"{name} {version}" for name, version in report.versions.items() if version)
+    yield (
+        f"{len(report.gpus)} devices at the same time, {report.load_seconds:.0f} s of load, engine {report.engine}"
+        + (f"; {versions}" if versions and not report.simulated else "")
+    )
+    yield from (f"note: {note}" for note in report.notes)
+    yield from (
+        f"note: GPU {gpu.index}: {type_} not measured: {rate.note}"
+        for gpu in report.gpus
+        for type_, rate in gpu.gemm.items()
+        if rate.note
+    )
+
+
+def _rates(gpus: Sequence[ComputeDevice]) -> Iterator[str]:
+    if any(gpu.gemm or gpu.memory.samples for gpu in gpus):
+        yield from table(*rate_table(gpus))
+        yield RATES
+
+
+def rate_table(gpus: Sequence[ComputeDevice]) -> tuple[tuple[str, ...], list[list[str]]]:
+    """Return header and rows: a column for each type and for each way through memory."""
+    types = tuple(dict.fromkeys(type_ for gpu in gpus for type_, rate in gpu.gemm.items() if rate.tflops is not None))
+    ways = ("read", "write", "copy")
+    rows = [
+        [
+            str(gpu.index),
+            gpu.name,
+            *(_matrix(gpu, type_) for type_ in types),
+            *(_memory(gpu, way) for way in ways),
+        ]
+        for gpu in gpus
+    ]
+    return ("GPU", "name", *types, *ways), rows
+
+
+def _matrix(gpu: ComputeDevice, type_: str) -> str:
+    rate = gpu.gemm.get(type_)
+    return NOTHING if rate is None or rate.tflops is None else f"{rate.tflops:.3g}{_part(rate.of_ceiling)}"
+
+
+def _memory(gpu: ComputeDevice, way: str) -> str:
+    rate: float | None = getattr(gpu.memory, f"{way}_gb_s")
+    if rate is None:
+        return NOTHING
+    return f"{rate:.0f}{_part(rate / gpu.memory.ceiling_gb_s if gpu.memory.ceiling_gb_s else None)}"
+
+
+def _part(part: float | None) -> str:
+    return "" if part is None else f" ({part:.0%})"
+
+
+def _traces(gpus: Sequence[ComputeDevice]) -> Iterator[str]:
+    traced = [gpu for gpu in gpus if gpu.traces]
+    if not traced:
+        return
+    header = ("GPU", "MHz under load", "", "W", "", "C", "", "clock held by")
+    columns = ("sm_clock_mhz", "power_w", "temperature_c")
+    most = {name: max((v for gpu in traced for v in _values(gpu.traces, name)), default=0.0) for name in columns}
+    rows = []
+    for gpu in traced:
+        row = [str(gpu.index)]
+        for name in columns:
+            values = _values(gpu.traces, name)
+            row += [f"{min(values):.0f} to {max(values):.0f}" if values else NOTHING, _bars(values, most[name])]
+        reasons = dict.fromkeys(reason for sample in gpu.traces for reason in sample.reasons or ())
+        rows.append([*row, ", ".join(reasons) or NOTHING])
+    yield from table(header, rows)
+
+
+def _values(samples: Sequence[Sample], name: str) -> list[float]:
+    return [value for sample in samples if (value := getattr(sample, name)) is not None]
+
+
+def _bars(values: Sequence[float], most: float) -> str:
+    """Return the course of the values as bars, from zero to the most of all GPUs."""
+    if not values or most <= 0:
+        return ""
+    width = max(1, -(-len(values) // POINTS))
+    means = [sum(part) / len(part) for part in (values[i : i + width] for i in range(0, len(values), width))]
+    return "".join(BARS[min(len(BARS) - 1, int(len(BARS) * max(0.0, mean) / most))] for mean in means)
+
+
+def _last(report: ComputeReport) -> str:
+    mark = f"  {simulated_mark()}" if report.simulated else ""
+    return f"{verdict_word(report.verdict, 0)}  {counts_line(report.counts)}  in {report.seconds:.1f} s{mark}"

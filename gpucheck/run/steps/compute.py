@@ -1,0 +1,80 @@
+"""The computing step of a run, and the run of ``gpucheck compute``: on all GPUs, in children of their own."""
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from gpucheck.compute.evaluation import CHECKS
+from gpucheck.knowledge import causes
+from gpucheck.model import Finding, Host, NvmlReading, Verdict, named, with_actions
+from gpucheck.run.step import Outcome, Step
+from gpucheck.train import whole_gpus
+
+if TYPE_CHECKING:
+    from gpucheck.compute.measure import Options
+    from gpucheck.compute.running.run import OnStep
+    from gpucheck.model.compute import ComputeReport
+
+NAME = "compute"
+CLAIM = "computing on GPUs"
+# Around the deadlines of its children: a start and one step that hangs.
+DEADLINE_S = 600.0
+# The plan: 36 s of load on a GPU with six types, on all GPUs at the same time, and the start of torch.
+TYPICAL_S = 50.0
+ABOUT = """Compute: does every GPU compute right, and as fast as its peers and its clock allow?
+
+Source: torch in one child process a GPU, all at the same time: products of matrices in each type, memory, and
+operations on equal data that are repeated and must agree, between repeats and between GPUs; NVML is read meanwhile.
+How it is evaluated: docs/compute.md. By itself: gpucheck compute."""
+
+
+def compute_step() -> Step:
+    """Return the step of ``verify``."""
+    return Step(NAME, frozenset({"measure", "compute"}), _compute, DEADLINE_S, TYPICAL_S, ABOUT, CHECKS)
+
+
+def compute(host: Host, options: "Options", on_step: "OnStep" = lambda *_: None) -> "ComputeReport":
+    """Compute and evaluate. Raises gpucheck.measure.planning.selection.Unmeasurable, as ``measure`` does."""
+    from gpucheck.compute.measure import measure
+
+    report = measure(host, options, on_step)
+    reading = host.nvml()
+    gpus = reading.gpus if isinstance(reading, NvmlReading) else ()
+    return replace(report, findings=with_actions(named(report.findings, gpus), causes()))
+
+
+def _compute(host: Host) -> Outcome:
+    from gpucheck.compute.measure import Options
+    from gpucheck.measure.planning.selection import Unmeasurable
+
+    gpus = whole_gpus(host)
+    if not gpus:
+        return Outcome((_nothing("no GPU", Verdict.SKIP),), {})
+    try:
+        report = compute(host, Options())
+    except Unmeasurable as error:
+        found = error.finding
+        finding = replace(found, check=NAME) if found is not None else _nothing(str(error), Verdict.UNKNOWN)
+        return Outcome((finding,), {}, (f"{CLAIM}, {finding.seen}",))
+    verdicts = Counter(finding.verdict for finding in report.findings)
+    nothing = not any(device.repeats for device in report.gpus)
+    unproven = (f"{CLAIM}, {report.findings[0].seen}",) if nothing and verdicts else ()
+    return Outcome(report.findings, _numbers(report), unproven)
+
+
+def _numbers(report: "ComputeReport") -> dict[str, Any]:
+    """Return the report without what the report of the run has itself; ``gpu`` places the numbers of a GPU."""
+    numbers: dict[str, Any] = msgspec.to_builtins(report)
+    # load_seconds follows from what was measured twice, which is no property of a host.
+    for elsewhere in ("findings", "counts", "host", "simulation", "schema", "load_seconds"):
+        del numbers[elsewhere]
+    numbers["gpus"] = [{"gpu": device["index"], **device} for device in numbers["gpus"]]
+    return numbers
+
+
+def _nothing(why: str, verdict: Verdict) -> Finding:
+    seen, _, fix = why.partition(". ")
+    fix = fix or "gpucheck verify --only inventory,driver"
+    return Finding(check=NAME, verdict=verdict, subject="host", seen=seen, why=why, fix=fix)

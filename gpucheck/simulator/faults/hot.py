@@ -1,0 +1,24 @@
+"""A GPU that cools badly: healthy while it is idle, throttled after seconds of load."""
+
+from gpucheck.compute.engines.simulated import AIR_C, HEALTHY_RISE_C
+from gpucheck.simulator.compute import slowdown_c
+from gpucheck.simulator.faults import Fault
+from gpucheck.simulator.machine import Machine
+
+# Degrees above its limit that the GPU would reach at full power.
+ABOVE_C = {"paste": 12.0, "fan": 60.0}
+
+
+def _apply(machine: Machine, gpu: int, by: str) -> None:
+    if by not in ABOVE_C:
+        raise ValueError(f"by={by}: paste, or fan")
+    hot = machine.gpu(gpu)
+    hot.compute["rise"] = (slowdown_c(hot) + ABOVE_C[by] - AIR_C) / HEALTHY_RISE_C
+
+
+FAULT = Fault(
+    name="hot",
+    summary="a GPU cools badly (paste or fan) and is throttled under load",
+    apply=_apply,
+    parameters={"gpu": int, "by": "paste"},
+)

@@ -1,0 +1,151 @@
+"""gpucheck compute on simulated machines, on CPU processes and on hosts without a GPU; and as a step of verify."""
+
+import json
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner
+
+from gpucheck.cli import cli
+from gpucheck.compute.running import workers
+
+H100 = ("--simulate", "hgx-h100-x8")
+
+
+def gpucheck(*words):
+    done = CliRunner().invoke(cli, [*words], standalone_mode=False)
+    return done.return_value, done.stdout, done
+
+
+def test_a_healthy_machine_passes_and_is_marked():
+    status, text, _ = gpucheck("compute", *H100)
+
+    assert status == 0
+    assert text.count("SIMULATED") == 2
+    assert "(78%)" in text
+    assert "8 devices agree" in text
+
+
+def test_json_has_rates_digests_and_traces_of_every_gpu():
+    status, text, _ = gpucheck("compute", *H100, "--fault", "sdc:gpu=2", "--format", "json")
+    report = json.loads(text)
+    gpu = report["gpus"][2]
+
+    assert status == 2
+    assert (report["schema"], report["simulated"], report["engine"]) == ("gpucheck.compute/1", True, "simulated")
+    assert set(gpu["gemm"]) == {"fp32", "tf32", "bf16", "fp16", "fp8", "int8"}
+    assert 0.7 < gpu["gemm"]["bf16"]["of_ceiling"] < 0.9
+    assert gpu["memory"]["copy_gb_s"] > 2500
+    assert gpu["repeats"]["matrix-bf16"]["differing"] > 0
+    assert {"at", "sm_clock_mhz", "power_w", "temperature_c", "reasons"} <= set(gpu["traces"][0])
+    (finding,) = (f for f in report["findings"] if f["verdict"] == "fail")
+    assert (finding["cause"], finding["gpu_index"], finding["owner"]) == ("silent-corruption", 2, "site")
+
+
+def test_devices_are_chosen():
+    _, text, _ = gpucheck("compute", *H100, "--devices", "3,5", "--format", "json")
+
+    assert [gpu["index"] for gpu in json.loads(text)["gpus"]] == [3, 5]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("--simulate", "no-gpu"), "--engine cpu"),
+        (("--simulate", "a100-mig-x8"), "MIG is on"),
+        ((*H100, "--fault", "busy-gpu:gpu=1"), "in use by"),
+        ((*H100, "--devices", "9"), "there is no GPU 9"),
+    ],
+)
+def test_what_cannot_be_computed_on_has_a_reason(words, expected):
+    status, _, done = gpucheck("compute", *words)
+
+    assert status != 0
+    assert expected in f"{done.exception} {done.output}"
+
+
+def test_on_gpus_in_use_a_low_rate_cannot_fail():
+    faults = ("--fault", "busy-gpu:gpu=1", "--fault", "gemm-slow:gpu=1")
+    status, text, _ = gpucheck("compute", *H100, *faults, "--allow-busy-gpus")
+
+    assert status == 1
+    assert "or the process that used the GPU meanwhile" in " ".join(text.split())
+
+
+def test_the_traces_are_drawn(tmp_path):
+    file = tmp_path / "traces.svg"
+    gpucheck("compute", *H100, "--fault", "hot:gpu=2", "--svg", str(file))
+    drawing = file.read_text(encoding="utf-8")
+
+    assert "SIMULATED" in drawing
+    assert drawing.count("<polyline") == 3 * 8
+    ElementTree.fromstring(drawing)  # noqa: S314 - made above
+
+
+@pytest.mark.slow
+def test_two_cpu_processes_compute_for_real_and_agree():
+    status, text, _ = gpucheck("compute", "--engine", "cpu", "--format", "json")
+    report = json.loads(text)
+
+    assert status == 0, text
+    assert [f["check"] for f in report["findings"]] == ["compute-results"]
+    one, other = (gpu["digests"] for gpu in report["gpus"])
+    assert one == other
+    assert {"matrix-fp32", "matrix-bf16", "reduction-fp32"} <= set(one)
+
+
+def test_without_torch_the_result_is_unknown_with_a_fix(monkeypatch):
+    """A child whose torch is missing: python -S sees no packages but those that it is given."""
+    code = (
+        "import json, os, sys; sys.stdin.readline(); os.write(int(sys.argv[1]), (json.dumps("
+        "{'type': 'failure', 'kind': 'missing-package', 'detail': 'torch'}) + '\\n').encode())"
+    )
+    monkeypatch.setattr(
+        workers.Workers.__init__, "__kwdefaults__", {"small": False, "command": ("python3", "-c", code)}
+    )
+    status, text, _ = gpucheck("compute", "--engine", "cpu")
+
+    assert status == 3
+    assert "python -m pip install torch" in " ".join(text.split())
+
+
+def test_it_is_a_step_of_verify_with_its_numbers():
+    words = ("verify", "--simulate", "p100-pcie-x2", "--only", "compute", "--format", "json")
+    status, text, _ = gpucheck(*words)
+    report = json.loads(text)
+
+    assert status == 0
+    assert [gpu["gpu"] for gpu in report["measurements"]["compute"]["gpus"]] == [0, 1]
+    assert {f["check"] for f in report["findings"]} == {
+        "compute-matrix",
+        "compute-memory",
+        "compute-results",
+        "compute-clocks",
+    }
+
+
+@pytest.mark.parametrize(("profile", "verdict"), [("no-gpu", "skip"), ("a100-mig-x8", "skip")])
+def test_verify_skips_where_no_whole_gpu_is(profile, verdict):
+    _, text, _ = gpucheck("verify", "--simulate", profile, "--only", "compute", "--format", "json")
+
+    assert [f["verdict"] for f in json.loads(text)["findings"]] == [verdict]
+
+
+def test_verify_does_not_pass_over_gpus_in_use():
+    words = (
+        "verify",
+        "--simulate",
+        "p100-pcie-x2",
+        "--fault",
+        "busy-gpu:gpu=0",
+        "--only",
+        "compute",
+        "--format",
+        "json",
+    )
+    status, text, _ = gpucheck(*words)
+    report = json.loads(text)
+
+    assert status == 3
+    assert report["findings"][0]["check"] == "compute"
+    assert any(entry.startswith("computing on GPUs") for entry in report["not_proven"])

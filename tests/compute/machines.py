@@ -1,0 +1,82 @@
+"""Simulated machines that compute, without their directories, and devices made by hand."""
+
+from gpucheck import simulator
+from gpucheck.compute.engines.simulated import SimulatedBench
+from gpucheck.compute.evaluation import doubtful, evaluate
+from gpucheck.compute.running.run import Ran, run
+from gpucheck.compute.values import Device
+from gpucheck.model import Finding, Verdict
+from gpucheck.model.compute import ComputeDevice, MatrixRate, MemoryRates, Repeats, Sample
+from gpucheck.simulator.compute import gpus_that_compute
+from gpucheck.simulator.faults import apply
+from gpucheck.simulator.machine import build
+
+LOUD = (Verdict.WARN, Verdict.FAIL, Verdict.UNKNOWN)
+IDS = [f"0000:{number:02x}:00.0" for number in range(1, 9)]
+NAME = "NVIDIA H100 80GB HBM3"
+
+
+def simulated(profile: str, *faults: str):
+    """The GPUs of a profile with faults, as compute.json holds them."""
+    known = simulator.load(profile)
+    machine = build(known, known.driver.state())
+    machine.faults = faults
+    apply(machine)
+    return gpus_that_compute(machine)
+
+
+def computed(profile: str, *faults: str, seed: int = 0) -> tuple[Ran, tuple[Finding, ...]]:
+    """A whole run on a simulated machine; limits as NVML would report them."""
+    gpus = simulated(profile, *faults)
+    return computed_on(gpus, seed)
+
+
+def computed_on(gpus, seed: int = 0) -> tuple[Ran, tuple[Finding, ...]]:
+    devices = [Device(index=number, name=gpu.name, bus_id=gpu.bus_id) for number, gpu in enumerate(gpus)]
+    ran = run(SimulatedBench(gpus, seed), devices, small=False, doubtful=doubtful)
+    return ran, evaluate(ran.devices)
+
+
+def loud(findings) -> list[tuple[str, str, str | None, str]]:
+    return [(f.check, f.subject, f.cause, str(f.seen)) for f in findings if f.verdict in LOUD]
+
+
+def device(number: int = 0, *, mhz=1800.0, tflops=700.0, gb_s=3000.0, mad=0.2, digest="aa", differing=0, **more):
+    """A healthy H100."""
+    ceiling = 4096 * 132 * mhz / 1e6
+    made = ComputeDevice(
+        index=number,
+        name=NAME,
+        bus_id=IDS[number],
+        capability="9.0",
+        multiprocessors=132,
+        memory_bus_bits=5120,
+        memory_clock_mhz=2619,
+        power_limit_w=700,
+        power_default_w=700,
+        gemm={
+            "bf16": MatrixRate(
+                tflops=tflops,
+                of_ceiling=tflops / ceiling,
+                ceiling_tflops=ceiling,
+                clock_mhz=mhz,
+                mad_percent=mad,
+                samples=30,
+            )
+        },
+        memory=MemoryRates(
+            read_gb_s=gb_s,
+            write_gb_s=gb_s,
+            copy_gb_s=gb_s,
+            ceiling_gb_s=3352,
+            mad_percent=dict.fromkeys(("read", "write", "copy"), mad),
+            samples=dict.fromkeys(("read", "write", "copy"), 30),
+        ),
+        digests={"matrix-bf16": digest},
+        repeats={"matrix-bf16": Repeats(repeats=20, differing=differing, values=10**11)},
+        traces=tuple(
+            Sample(at=at, sm_clock_mhz=mhz, power_w=650, temperature_c=60, reasons=("sw-power-cap",))
+            for at in (1.0, 2.0, 3.0)
+        ),
+    )
+    return made if not more else type(made)(**{f: getattr(made, f) for f in made.__struct_fields__} | more)

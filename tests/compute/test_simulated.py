@@ -1,0 +1,165 @@
+"""Simulated GPUs: heat, power and clocks behave, and every fault is found, on its GPU, with its cause."""
+
+import math
+
+import pytest
+
+from gpucheck.compute.engines.simulated import SimulatedBench, read
+from gpucheck.compute.plan import planned_s, steps
+from gpucheck.compute.probability import miss_probability
+from gpucheck.compute.values import Step
+from gpucheck.model import Verdict
+from tests.compute.machines import computed, computed_on, loud, simulated
+
+PROFILES = ("hgx-h100-x8", "p100-pcie-x2", "a100-sxm-x4", "l40s-x4", "rtx4090-x8", "dgx1-v100")
+LONG = Step(kind="matrix", what="fp32", seconds=120.0)
+
+
+def load(*faults, profile="hgx-h100-x8", what="bf16"):
+    """Readings of GPU 1 during two minutes of products."""
+    bench = SimulatedBench(simulated(profile, *faults))
+    return bench.run(Step(kind="matrix", what=what, seconds=120.0), [1])[1].samples
+
+
+def test_a_standard_run_takes_less_than_a_minute():
+    every = ("fp32", "tf32", "bf16", "fp16", "fp8", "int8")
+
+    assert 30 < planned_s(steps(every)) < 40
+    assert planned_s(steps(("fp32",))) > 25, "long enough to heat a GPU up"
+
+
+def test_power_stays_at_the_limit_and_the_temperature_settles():
+    samples = load()
+
+    assert max(sample.power_w for sample in samples) <= 700.1
+    assert samples[-1].reasons == ("sw-power-cap",)
+    assert samples[-1].temperature_c == pytest.approx(66, abs=2)
+    assert abs(samples[-1].temperature_c - samples[-100].temperature_c) <= 1
+
+
+@pytest.mark.parametrize("by", ["paste", "fan"])
+def test_a_hot_gpu_is_healthy_at_first_and_held_at_its_limit_later(by):
+    samples = load(f"hot:gpu=1,by={by}")
+
+    assert "sw-thermal" not in samples[0].reasons
+    assert "sw-thermal" in samples[-1].reasons
+    assert max(sample.temperature_c for sample in samples) <= 92
+    assert samples[-1].sm_clock_mhz < load()[-1].sm_clock_mhz
+
+
+def test_a_fan_costs_more_clock_than_paste():
+    paste, fan = (load(f"hot:gpu=1,by={by}")[-1].sm_clock_mhz for by in ("paste", "fan"))
+
+    assert fan < paste
+
+
+def test_a_lower_power_limit_lowers_the_clock():
+    samples = load("power-limit:watts=400")
+
+    assert max(sample.power_w for sample in samples) <= 400.1
+    assert samples[-1].sm_clock_mhz < load()[-1].sm_clock_mhz
+
+
+FAULTS = {
+    "gemm-slow:gpu=1": ("compute-matrix", "slow-compute"),
+    "gemm-slow:gpu=0,percent=30": ("compute-matrix", "slow-compute"),
+    "memory-slow:gpu=1": ("compute-memory", "slow-memory"),
+    "sdc:gpu=1": ("compute-results", "silent-corruption"),
+    "hot:gpu=1": ("compute-clocks", "throttled"),
+    "hot:gpu=1,by=fan": ("compute-clocks", "throttled"),
+    "throttle-power-brake:gpu=1": ("compute-clocks", "throttled"),
+    "throttle-thermal:gpu=1": ("compute-clocks", "throttled"),
+}
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_found_on_its_gpu_with_its_cause_and_nothing_else(profile, fault):
+    ran, findings = computed(profile, fault)
+    guilty = ran.devices[0 if "gpu=0" in fault else 1]
+
+    assert {(check, subject, cause) for check, subject, cause, _ in loud(findings)} == {
+        (FAULTS[fault][0], f"gpu:{guilty.bus_id}", FAULTS[fault][1])
+    }
+
+
+@pytest.mark.parametrize("profile", [p for p in PROFILES if p != "p100-pcie-x2"])
+def test_a_gpu_that_is_always_wrong_is_outvoted(profile):
+    ran, findings = computed(profile, "sdc:gpu=1,kind=always")
+
+    assert {(subject, cause) for _, subject, cause, _ in loud(findings)} == {
+        (f"gpu:{ran.devices[1].bus_id}", "silent-corruption")
+    }
+
+
+def test_of_two_gpus_that_differ_none_is_named():
+    _, findings = computed("p100-pcie-x2", "sdc:gpu=1,kind=always")
+
+    assert [(f.verdict, f.subject) for f in findings if f.verdict is not Verdict.PASS] == [(Verdict.UNKNOWN, "host")]
+
+
+def test_a_slow_gpu_is_measured_again_alone():
+    ran, _ = computed("hgx-h100-x8", "gemm-slow:gpu=3")
+    alone = [(d.index, t) for d in ran.devices for t, rate in d.gemm.items() if rate.alone]
+
+    assert {index for index, _ in alone} == {3}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("profile", "seeds"), [("a100-sxm-x4", 1000), ("p100-pcie-x2", 1000), ("hgx-h100-x8", 200)])
+def test_a_thousand_healthy_machines_raise_no_alarm(profile, seeds):
+    gpus = simulated(profile)
+    alarms = {seed: found for seed in range(seeds) if (found := loud(computed_on(gpus, seed)[1]))}
+
+    assert alarms == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["gemm-slow:gpu=1", "memory-slow:gpu=1", "hot:gpu=1", "sdc:gpu=1"])
+def test_each_fault_is_found_with_a_hundred_seeds(fault):
+    gpus = simulated("a100-sxm-x4", fault)
+    missed = [
+        seed
+        for seed in range(100)
+        if {(subject, cause) for _, subject, cause, _ in loud(computed_on(gpus, seed)[1])}
+        != {(f"gpu:{gpus[1].bus_id}", FAULTS[fault][1])}
+    ]
+
+    assert missed == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("expected", [0.2, 0.5, 0.9])
+def test_corruption_is_found_as_often_as_theory_states(expected):
+    """The rate of wrong values is chosen so that a run finds it with this probability; counted in 400 runs."""
+    ran, _ = computed("p100-pcie-x2")
+    values = sum(repeats.values for repeats in ran.devices[1].repeats.values())
+    rate = -math.log(1 - expected) / values
+    gpus = simulated("p100-pcie-x2", f"sdc:gpu=1,rate={rate}")
+    runs = 400
+    found = sum(bool(loud(computed_on(gpus, seed)[1])) for seed in range(runs)) / runs
+
+    assert 1 - miss_probability(values, rate) == pytest.approx(expected, abs=0.001)
+    assert found == pytest.approx(expected, abs=4 * math.sqrt(expected * (1 - expected) / runs))
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "gemm-slow:gpu=9",
+        "gemm-slow:gpu=0,percent=100",
+        "memory-slow:gpu=0,percent=0",
+        "sdc:gpu=0,rate=none",
+        "sdc:gpu=0,rate=2",
+        "sdc:gpu=0,kind=never",
+        "hot:gpu=0,by=magic",
+    ],
+)
+def test_a_fault_that_does_not_fit_is_rejected(fault):
+    with pytest.raises(ValueError, match=fault.split(":")[0]):
+        simulated("p100-pcie-x2", fault)
+
+
+def test_a_machine_without_a_description_is_named(tmp_path):
+    with pytest.raises(ValueError, match=r"compute\.json"):
+        read(tmp_path)

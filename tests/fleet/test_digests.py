@@ -1,0 +1,103 @@
+"""Digests of computed results across hosts: the odd GPU is named, an odd host is doubted, hostile input is left out."""
+
+import pytest
+
+from gpucheck import fleet
+from gpucheck.fleet.digests import digests_of
+from gpucheck.fleet.metrics import host_metrics, worse
+from gpucheck.model import Verdict
+from tests.fleet import reports
+
+BUS = [f"0000:{number:02x}:00.0" for number in range(4)]
+
+
+def measured(digests="aaaa", versions=None, name="NVIDIA H100 80GB HBM3", tflops=700.0):
+    gpus = [
+        {
+            "gpu": number,
+            "name": name,
+            "bus_id": BUS[number],
+            "digests": {"matrix-bf16": digest},
+            "gemm": {"bf16": {"tflops": tflops, "ceiling_tflops": 989.0, "of_ceiling": 0.7}},
+            "memory": {"read_gb_s": 3000.0, "ceiling_gb_s": 3352.0},
+        }
+        for number, digest in enumerate(digests)
+    ]
+    return {"compute": {"gpus": gpus, "versions": versions or {"torch": "2.9"}}}
+
+
+def merged(*hosts):
+    rows = [fleet.row(reports.report(f"n{number}", measurements=host)) for number, host in enumerate(hosts)]
+    return {row.host: row for row in fleet.merge(rows).hosts}
+
+
+def odd(row):
+    return [(f.subject, f.verdict, f.cause, f.confidence) for f in row.problems if f.check == "fleet"]
+
+
+def test_equal_digests_are_no_finding():
+    assert not [odd(row) for row in merged(measured(), measured(), measured()).values() if odd(row)]
+
+
+def test_one_odd_gpu_is_named_on_its_host():
+    rows = merged(measured(), measured("aaba"), measured())
+
+    assert odd(rows["n1"]) == [(f"gpu:{BUS[2]}", Verdict.FAIL, "silent-corruption", "likely")]
+    assert rows["n1"].verdict is Verdict.FAIL
+    assert odd(rows["n0"]) == odd(rows["n2"]) == []
+
+
+def test_two_hosts_that_could_not_decide_themselves_are_decided_by_a_third():
+    rows = merged(measured("ab"), measured("aa"), measured("aa"))
+
+    assert odd(rows["n0"]) == [(f"gpu:{BUS[1]}", Verdict.FAIL, "silent-corruption", "likely")]
+
+
+def test_a_host_that_differs_as_a_whole_may_have_other_libraries():
+    rows = merged(measured(), measured("bbbb"), measured())
+
+    assert {verdict for _, verdict, _, _ in odd(rows["n1"])} == {Verdict.WARN}
+    assert len(odd(rows["n1"])) == 4
+
+
+@pytest.mark.parametrize("other", [{"versions": {"torch": "2.10"}}, {"name": "NVIDIA L40S"}], ids=["versions", "model"])
+def test_what_cannot_be_compared_is_not(other):
+    assert odd(merged(measured(), measured("bbbb", **other), measured())["n1"]) == []
+
+
+def test_without_a_majority_nobody_is_named():
+    assert not [odd(row) for row in merged(measured("ab"), measured("ba")).values() if odd(row)]
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        {},
+        {"compute": None},
+        {"compute": {"gpus": 3}},
+        {"compute": {"gpus": [None, 1, {}, {"bus_id": 1, "name": "x", "digests": {}}]}},
+        {"compute": {"gpus": [{"bus_id": "a", "name": "x", "digests": [1]}], "versions": [1]}},
+    ],
+)
+def test_other_forms_are_left_out(hostile):
+    assert digests_of(hostile) == {}
+
+
+def test_what_one_report_adds_is_bounded():
+    gpus = [
+        {"bus_id": f"{number}" * 500, "name": "x" * 500, "digests": {f"{o}" * 500: "d" * 500 for o in range(100)}}
+        for number in range(100)
+    ]
+    found = digests_of({"compute": {"gpus": gpus}})
+
+    assert len(found) <= 16
+    assert sum(len(k) + len(v) for operations in found.values() for k, v in operations.items()) < 100_000
+
+
+def test_rates_are_metrics_of_the_fleet_and_ceilings_are_not():
+    metrics = host_metrics(reports.report("n0", measurements=measured()))
+
+    assert metrics["compute.gemm.bf16.tflops"].host == 700
+    assert metrics["compute.memory.read_gb_s"].host == 3000
+    assert not [name for name in metrics if "ceiling" in name]
+    assert worse("compute.gemm.bf16.tflops") == "lower"
