@@ -88,9 +88,8 @@ def schema_of(name: str) -> dict[str, Any]:
     root = references[0] if len(references) == 1 else {"anyOf": list(references)}
     about = {"$schema": DIALECT, "$id": f"urn:gpucheck:{name}:{major}", "title": document.schema or f"gpucheck {name}"}
     for definition in definitions.values():
-        if (
-            "properties" in definition
-        ):  # gpucheck refuses unknown keys in some files that it reads, other readers need not
+        # gpucheck rejects unknown keys in some files that it reads; other readers need not.
+        if "properties" in definition:
             definition.pop("additionalProperties", None)
     # As it is read from a file: lists, where msgspec has tuples.
     made: dict[str, Any] = msgspec.json.decode(msgspec.json.encode({**about, **root, "$defs": definitions}))
