@@ -40,7 +40,7 @@ def archive_packages(plan: PlanInput) -> list[Package] | None:
 
 
 def ubuntu_fabric(plan: PlanInput) -> list[Package]:
-    """Fabric manager of Ubuntu's archive, at the driver's version and, as no record says otherwise, its revision."""
+    """Fabric manager of Ubuntu's archive, at the driver's version and, if no record differs, its revision."""
     return _of_ubuntu(plan.system, plan.stack, ubuntu().fabric_packages)
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gpucheck.stack.spec import StackSpec
 
 RULE, SOURCE, UBUNTU = "R22", "ubuntu-archive", "ubuntu"
-# 0ubuntu0.24.04.1 is a revision for Ubuntu 24.04; 0ubuntu1 does not say for which.
+# 0ubuntu0.24.04.1 is a revision for Ubuntu 24.04; 0ubuntu1 does not name one.
 FOR_RELEASE = re.compile(r"ubuntu\d+\.(?P<release>\d\d\.\d\d)(\.|$)")
 ASKED = Fact("source: ubuntu is asked for", "the specification")
 
@@ -80,8 +80,8 @@ def _stated(target: Target, spec: "StackSpec", row: UbuntuSystem) -> Iterator[Cl
         because = f"which release of driver {branch} the archive of {target.os.name} holds now is not known"
         package = ubuntu().asked_by.format(branch=branch)
         way = (
-            f"ask on a host with: apt-cache madison {package} (after apt update), and state what it says in stack.yml, "
-            f"in the form driver: {branch}.95.05-0ubuntu0.{target.os.version}.1"
+            f"ask on a host with: apt-cache madison {package} (after apt update), and state the version it prints in "
+            f"stack.yml, in the form driver: {branch}.95.05-0ubuntu0.{target.os.version}.1"
         )
         fact = Fact("the archive drops a release when it publishes the next", SOURCE)
         between = (Fact(f"driver is {spec.driver}, without package revision", "the specification"), fact)
