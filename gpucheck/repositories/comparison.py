@@ -5,6 +5,7 @@ from datetime import datetime
 from difflib import get_close_matches
 from typing import Any
 
+from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.packages import packages as package_tables
 from gpucheck.knowledge.recorded import is_recorded
 from gpucheck.repositories.fetching import Fetcher, without_credentials
@@ -25,6 +26,7 @@ from gpucheck.stack.components import BY_NAME
 from gpucheck.stack.plan import Plan
 
 NEAREST = 3
+PCI_TOOLS = "pciutils"
 
 
 def check_plans(
@@ -93,6 +95,9 @@ def _compare(plan: Plan, found: Sequence[tuple[Row, Repository, Index | None]]) 
             rows.append(Planned(component=component, spec=one["spec"], state="unknown", why=why))
             continue
         package = _present(catalog, one, kind)
+        if package is None and one["name"] in (PCI_TOOLS, *packages().fabric.subnet_manager.of_the_system):
+            # From the system's own repositories, which are not read here.
+            continue
         if package is None:
             rows.append(_missing(component, one, catalog, plan, unread, mirrors))
         else:

@@ -81,11 +81,11 @@ def made(bare, reports, folder):
 def staging(folder):
     """An inventory whose GPU hosts answer nobody, and whose collectors are the lab's hosts under other names."""
     gpu = yaml.safe_load(INVENTORY.read_text())["gpu"]
-    addresses = [host["ansible_host"] for child in gpu["children"].values() for host in child["hosts"].values()]
+    machines = [host for child in gpu["children"].values() for host in child["hosts"].values()]
     content = {
         "all": {"vars": gpu["vars"]},
         "gpu": {"hosts": {host: {"ansible_host": "192.0.2.1"} for host in HOSTS}},
-        "collectors": {"hosts": {f"staging{n}": {"ansible_host": ip} for n, ip in enumerate(addresses)}},
+        "collectors": {"hosts": {f"staging{n}": machine for n, machine in enumerate(machines)}},
     }
     (folder / "staging.yml").write_text(yaml.safe_dump(content))
     return folder / "staging.yml"

@@ -54,9 +54,9 @@ def site_repository(folder: Path) -> Path:
     tree = folder / "tree"
     # As the checkout stands, also where it is not committed yet.
     for name in sh("git", "ls-files", "--cached", "--others", "--exclude-standard").splitlines():
-        if (ROOT / name).is_file():
+        if (ROOT / name).is_file() or (ROOT / name).is_symlink():
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, tree / name)
+            shutil.copy(ROOT / name, tree / name, follow_symlinks=False)
     variables = yaml.safe_load((ROOT / f".lab/{LAB}/inventory.yml").read_text())["gpu"]["vars"]
     (tree / "stack.yml").write_text((ROOT / f".lab/{LAB}/stack.yml").read_text())
     inventory = yaml.safe_load((tree / "playbooks/inventory/pull/hosts.yml").read_text())
