@@ -1,6 +1,7 @@
 """The torch engine on the CPU, in this process: the same code as on a GPU."""
 
 import os
+import sys
 
 import pytest
 
@@ -9,6 +10,14 @@ from gpucheck.compute.values import Device, Setup, Step
 
 torch = pytest.importorskip("torch")
 SETUP = Setup(device=Device(index=0, name="CPU process"), parent_pid=os.getpid(), small=True)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _plain_intern():
+    """After tests of playbooks, sys.intern is an object of Ansible, which torch's compiler does not accept."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "intern", getattr(sys.intern, "unpatched_implementation", sys.intern))
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -102,6 +102,19 @@ def slurm(text: str, what: str) -> None:
             raise Wrong(f"{what} with a reason outside the grammar", ascii(reason[:120]))
 
 
+def kubernetes(text: str, what: str) -> None:
+    """The first line with the number of conditions and labels, that many lines, and the last line."""
+    from gpucheck.render.report.kubernetes import SCHEMA
+
+    terminal(text, what)
+    first, *lines, last = text.splitlines() or [""]
+    if first.split(" ")[0] != SCHEMA or first.split(" ")[-1] != str(len(lines)) or last != "end":
+        raise Wrong(f"{what} with a wrong first or last line", ascii(text[:120]))
+    for line in lines:
+        if line.split(" ")[0] not in ("condition", "label"):
+            raise Wrong(f"{what} with a line of another kind", ascii(line[:120]))
+
+
 def strict_csv(text: str, what: str) -> None:
     """Rows of one length, and no cell that a spreadsheet computes."""
     rows = list(csv.reader(io.StringIO(text, newline="")))

@@ -24,6 +24,7 @@ CHECKS: dict[str, Callable[[str, str], None]] = {
     "csv": formats.strict_csv,
     "ctrf": formats.strict_json,
     "slurm": formats.slurm,
+    "kubernetes": formats.kubernetes,
 }
 
 

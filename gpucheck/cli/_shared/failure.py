@@ -17,7 +17,7 @@ from gpucheck.processes.signals import TerminatedError, in_a_hurry
 from gpucheck.processes.streams import NotWrittenError
 
 DEBUG = "GPUCHECK_DEBUG"
-PACKAGE = Path(__file__).parents[1]
+PACKAGE = Path(__file__).parents[2]
 LONGEST = 600  # characters of a message
 MOST_LINES = 60
 # Raised for a group without a subcommand by click 8.2 and later; older ones print the help themselves.

@@ -13,6 +13,7 @@ GPUCHECK: dict[str, tuple[str, ...]] = {
     "bandwidth": (),
     "bundle": ("files", "make", "order", "verify"),
     "collectives": (),
+    "compute": (),
     "diagnose": (),
     "explain": (),
     "fleet": ("history", "report", "simulate"),

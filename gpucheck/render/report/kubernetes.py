@@ -33,7 +33,7 @@ class Conditions(NamedTuple):
 
 
 def to_kubernetes(report: Report, conditions: Conditions | None = None) -> str:
-    """Return conditions and labels. A condition is True if a check failed, and Unknown if nothing was evaluated."""
+    """Return conditions and labels. A condition is True if a check failed, else Unknown if any check is UNKNOWN."""
     conditions = conditions or Conditions()
     lines = [*_conditions(report, conditions), *_labels(report)]
     return "\n".join((f"{SCHEMA} {report.verdict.value} {len(lines)}", *lines, "end", ""))
@@ -46,7 +46,8 @@ def _conditions(report: Report, conditions: Conditions) -> Iterator[str]:
             condition = _condition(group.surest, conditions)
             if condition is not None:
                 failed.setdefault(condition, group)
-    calm = "Unknown" if report.verdict is Verdict.UNKNOWN else "False"
+    # Whatever could not be evaluated may belong to any of them: without a driver, no NVLink was looked at.
+    calm = "Unknown" if any(finding.verdict is Verdict.UNKNOWN for finding in report.findings) else "False"
     for condition in conditions.types:
         worst = failed.get(condition)
         if worst is None:

@@ -24,6 +24,7 @@ NVBANDWIDTH = """#!/bin/sh
 echo '{"nvbandwidth": {"testcases": [{"bandwidth_matrix": [["N/A", "%s"], ["%s", "N/A"]]}]}}'
 """
 WITH_TORCH = (
+    "--ignore=tests/gpu/test_compute.py",
     "--ignore=tests/gpu/test_train.py",
     "--deselect=tests/gpu/test_two_gpus.py::test_collectives_between_the_gpus_are_right",
 )
