@@ -16,7 +16,7 @@ def test_equal_digests_pass_and_tell_how_much_was_checked():
     (finding,) = about([device(number) for number in range(4)])
 
     assert finding.verdict is Verdict.PASS
-    assert "1e+11 values checked on each" in finding.seen
+    assert "1.00e+11 values checked on each" in finding.seen
     assert checked([device(0)]) == (10**11, pytest.approx(0.0, abs=1e-40))
 
 

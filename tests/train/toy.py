@@ -27,15 +27,16 @@ class Peers:
 
     def meet(self, where: str) -> None:
         (self.folder / f"{where}-{self.rank}").touch()
-        while not all((self.folder / f"{where}-{rank}").exists() for rank in self.world):
-            self._all_alive()
+        while missing := [rank for rank in self.world if not self._arrived(where, rank)]:
+            for rank in missing:
+                pid = self.folder / f"peer-{rank}"
+                # A peer that arrives now and ends right after was there.
+                if pid.exists() and _gone(pid.read_text() or str(os.getpid())) and not self._arrived(where, rank):
+                    raise ConnectionError(f"Connection closed by peer {rank}")
             time.sleep(0.001)
 
-    def _all_alive(self) -> None:
-        for rank in self.world:
-            pid = self.folder / f"peer-{rank}"
-            if pid.exists() and _gone(pid.read_text() or str(os.getpid())):
-                raise ConnectionError(f"Connection closed by peer {rank}")
+    def _arrived(self, where: str, rank: int) -> bool:
+        return (self.folder / f"{where}-{rank}").exists()
 
 
 def _gone(pid: str) -> bool:

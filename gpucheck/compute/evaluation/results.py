@@ -112,8 +112,9 @@ def _agree(group: Sequence[ComputeDevice]) -> Finding:
         for what in _operations(group)
         if (votes := _votes(group, what))
     )
-    bound = f"a fault that changes one value in {1 / RARE:.0e} is missed with probability {miss:.2g}"
+    odds = f"{miss:.2g}" if miss >= RARE else f"below {RARE:g}"
+    bound = f"a fault that changes one value in {1 / RARE:.0e} is missed with probability {odds}".replace("e+0", "e")
     if miss > MOST_MISS:
         bound += ", so little is proven"
     count = f"{len(group)} devices agree" if len(group) > 1 else "all repeats agree"
-    return About(check=NAME, evidence=evidence).passes(f"{count}: {values:.3g} values checked on each; {bound}")
+    return About(check=NAME, evidence=evidence).passes(f"{count}: {values:.2e} values checked on each; {bound}")

@@ -77,7 +77,7 @@ def rate_table(gpus: Sequence[ComputeDevice]) -> tuple[tuple[str, ...], list[lis
 
 def _matrix(gpu: ComputeDevice, type_: str) -> str:
     rate = gpu.gemm.get(type_)
-    return NOTHING if rate is None or rate.tflops is None else f"{rate.tflops:.3g}{_part(rate.of_ceiling)}"
+    return NOTHING if rate is None or rate.tflops is None else f"{_figures(rate.tflops)}{_part(rate.of_ceiling)}"
 
 
 def _memory(gpu: ComputeDevice, way: str) -> str:
@@ -85,6 +85,11 @@ def _memory(gpu: ComputeDevice, way: str) -> str:
     if rate is None:
         return NOTHING
     return f"{rate:.0f}{_part(rate / gpu.memory.ceiling_gb_s if gpu.memory.ceiling_gb_s else None)}"
+
+
+def _figures(value: float) -> str:
+    """Three significant figures, without an exponent."""
+    return f"{value:.3g}" if value < 100 else f"{value:.0f}"
 
 
 def _part(part: float | None) -> str:

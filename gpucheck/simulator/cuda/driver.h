@@ -25,7 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MAX_GPUS 32
+#define MAX_GPUS 128
 #define MAX_LINKS 16      /* that one copy occupies */
 #define MOST_PEERS 8      /* of a GPU that NVSwitch does not reach */
 #define QUEUE_LENGTH 1024 /* operations that a stream takes before a call blocks */
