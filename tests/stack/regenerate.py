@@ -1,5 +1,6 @@
 """Write the golden plans anew: python -m tests.stack.regenerate. Then read the diff: every line of it is a decision."""
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,48 @@ PLANS = [(system, gpus) for system in DEPTH for gpus in GPU_SETS]
 PLANS += [(system, BREADTH) for system in (*SYSTEMS, *ARCHIVES) if system not in DEPTH]
 
 
+# The similar plan that a plan is kept as a difference to: by GPU set on one system, then by system with one GPU set.
+GPU_BASE = {
+    **dict.fromkeys(GPU_SETS, BREADTH),
+    **dict.fromkeys(("a100-sxm4-x8", "b200-x8"), "h100-sxm5-x8"),
+    **dict.fromkeys(("p100-sxm2-x4", "v100-sxm2-x8"), "p100-pcie-x2"),
+    "mixed-v100-a100": "v100-sxm2-x8",
+    **dict.fromkeys(("gb200-x4", "gh200-x1"), "h100-pcie-x2-arm64"),
+}
+SYSTEM_BASE = {
+    **{name: "ubuntu-22.04" for name in SYSTEMS if name.startswith(("ubuntu", "debian"))},
+    **{name: f"rocky-{name.rpartition('-')[2]}" for name in SYSTEMS if name.endswith(("-8", "-9", "-10"))},
+    **dict.fromkeys(("rocky-8", "rocky-10"), "rocky-9"),
+    **{name: system for name, (system, _) in ARCHIVES.items()},
+}
+
+
+def base(system: str, gpus: str) -> tuple[str, str] | None:
+    """The plan that this one is kept as a difference to; None where the whole plan is kept."""
+    found = (system, GPU_BASE[gpus]) if gpus != BREADTH else (SYSTEM_BASE.get(system, system), gpus)
+    return None if found == (system, gpus) else found
+
+
+def difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """Keys of after that are not the same before; mappings by key, lists whole. Keys that are gone stand in "gone"."""
+    found = {}
+    for key, value in after.items():
+        if key in before and before[key] == value:
+            continue
+        inner = isinstance(value, dict) and isinstance(before.get(key), dict)
+        found[key] = difference(before[key], value) if inner else value
+    gone = [key for key in before if key not in after]
+    return {**found, **({"gone": gone} if gone else {})}
+
+
+def kept(value: dict[str, Any], against: tuple[str, str] | None) -> str:
+    """A golden value as the text that is kept: its difference to a base, or all of it where there is none."""
+    if against and "refused" not in value:
+        value = {"base": "/".join(against), **difference(golden(*against), value)}
+    return text(value)
+
+
+@cache
 def golden(system: str, gpus: str) -> dict[str, Any]:
     """What a review of one plan needs to see, without the reasons that repeat in every plan."""
     system, spec = ARCHIVES.get(system, (system, SPECS.get(system, StackSpec())))
@@ -68,6 +111,12 @@ def golden(system: str, gpus: str) -> dict[str, Any]:
 def option(name: str) -> dict[str, Any]:
     """The same for a plan with options, and what these need beside packages."""
     return review(*OPTIONS[name])
+
+
+def option_base(name: str) -> tuple[str, str]:
+    """The plan without the options, of the same GPU set where there is one."""
+    system, gpus, _ = OPTIONS[name]
+    return (system, gpus) if (system, gpus) in PLANS else (system, BREADTH)
 
 
 def review(system: str, gpus: str, spec: StackSpec) -> dict[str, Any]:
@@ -126,11 +175,11 @@ def main() -> None:
     for system, gpus in PLANS:
         path = FOLDER / system / f"{gpus}.yml"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text(golden(system, gpus)), encoding="utf-8")
+        path.write_text(kept(golden(system, gpus), base(system, gpus)), encoding="utf-8")
     for name in OPTIONS:
         path = FOLDER / "options" / f"{name}.yml"
         path.parent.mkdir(exist_ok=True)
-        path.write_text(text(option(name)), encoding="utf-8")
+        path.write_text(kept(option(name), option_base(name)), encoding="utf-8")
     for name in LAB:
         (FOLDER / f"{name}.json").write_text(lab_plan(name), encoding="utf-8")
     PAGE.write_text(rules_page(), encoding="utf-8")

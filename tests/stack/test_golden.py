@@ -1,6 +1,12 @@
-"""Golden plans: system x GPU generation. After a change: python -m tests.stack.regenerate, then read the diff."""
+"""Golden plans: system x GPU generation. After a change: python -m tests.stack.regenerate, then read the diff.
+
+One plan a package manager is kept whole, the others as what differs from a similar one (key base).
+"""
 
 import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.stack import regenerate
 
@@ -12,7 +18,8 @@ def test_a_plan_is_the_one_that_was_reviewed(system, gpus):
     """Package names, versions and repositories change only by a reviewed diff."""
     path = regenerate.FOLDER / system / f"{gpus}.yml"
 
-    assert regenerate.text(regenerate.golden(system, gpus)) == path.read_text(encoding="utf-8"), HINT
+    made = regenerate.kept(regenerate.golden(system, gpus), regenerate.base(system, gpus))
+    assert made == path.read_text(encoding="utf-8"), HINT
 
 
 @pytest.mark.parametrize("name", regenerate.OPTIONS)
@@ -20,7 +27,45 @@ def test_a_plan_with_options_is_the_one_that_was_reviewed(name):
     """What only a site that asks for it gets."""
     path = regenerate.FOLDER / "options" / f"{name}.yml"
 
-    assert regenerate.text(regenerate.option(name)) == path.read_text(encoding="utf-8"), HINT
+    made = regenerate.kept(regenerate.option(name), regenerate.option_base(name))
+    assert made == path.read_text(encoding="utf-8"), HINT
+
+
+def whole(path):
+    """The plan that a file and its bases state."""
+    kept = yaml.safe_load((regenerate.FOLDER / f"{path}.yml").read_text(encoding="utf-8"))
+    return merged(whole(kept.pop("base")), kept) if "base" in kept else kept
+
+
+def merged(before, changes):
+    """The inverse of regenerate.difference."""
+    changes = dict(changes)
+    found = {key: value for key, value in before.items() if key not in changes.get("gone", [])}
+    changes.pop("gone", None)
+    for key, value in changes.items():
+        inner = isinstance(value, dict) and isinstance(found.get(key), dict)
+        found[key] = merged(found[key], value) if inner else value
+    return found
+
+
+def test_differences_state_every_plan_completely():
+    """Nothing of a plan is lost in its file, also not the order in which components are installed."""
+    plans = {f"{system}/{gpus}": regenerate.golden(system, gpus) for system, gpus in regenerate.PLANS}
+    plans |= {f"options/{name}": regenerate.option(name) for name in regenerate.OPTIONS}
+
+    for name, plan in plans.items():
+        read, made = whole(name), yaml.safe_load(regenerate.text(plan))
+        assert (name, read) == (name, made)
+        assert list(read.get("packages", [])) == list(made.get("packages", []))
+
+
+KEYS = st.sampled_from(["a", "b", "c"])
+VALUES = st.recursive(st.none() | st.lists(st.integers(0, 1), max_size=2), lambda inner: st.dictionaries(KEYS, inner))
+
+
+@given(st.dictionaries(KEYS, VALUES), st.dictionaries(KEYS, VALUES))
+def test_a_difference_has_all_that_its_base_lacks_or_has_too_much(before, after):
+    assert merged(before, regenerate.difference(before, after)) == after
 
 
 @pytest.mark.parametrize("name", regenerate.LAB)
