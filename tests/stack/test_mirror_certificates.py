@@ -2,10 +2,8 @@
 
 import pytest
 
-from gpucheck.stack.lock import lock
-from gpucheck.stack.plan import Plan, plan
 from gpucheck.stack.spec import SpecError, parse_spec
-from tests.stack.hosts import host
+from tests.stack.asked import planned
 
 GIVEN = """repositories:
   nvidia-cuda:
@@ -17,10 +15,8 @@ GIVEN = """repositories:
 
 @pytest.mark.parametrize("system", ["ubuntu-24.04", "rocky-9"])
 def test_the_plans_repository_names_the_files(system):
-    found = plan(lock(parse_spec(GIVEN, "stack.yml"), [host(system, "t4-x1")]), host="node01")
+    mirror, toolkit = planned(GIVEN, system).repositories
 
-    assert isinstance(found, Plan), found
-    mirror, toolkit = found.repositories
     assert mirror["client_certificate"] == "/etc/gpucheck/mirrors/site.pem"
     assert mirror["client_key"] == "/etc/gpucheck/mirrors/site.key"
     assert "client_key" not in toolkit

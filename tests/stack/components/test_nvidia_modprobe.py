@@ -5,9 +5,9 @@ import pytest
 from gpucheck.stack import Refusal, StackSet, StackSpec, resolve, wants
 from gpucheck.stack.explain import explain
 from gpucheck.stack.lock import lock, read_lock, still_valid, target_of_group, write_lock
-from gpucheck.stack.plan import Plan, plan
 from gpucheck.stack.targets import target_of
 from gpucheck.stack.text import stack_text
+from tests.stack import asked
 from tests.stack.hosts import SYSTEMS, host
 
 NAME = "nvidia-modprobe"
@@ -18,9 +18,7 @@ def requested(value, *more):
 
 
 def planned(system, *wanted, gpus="t4-x1"):
-    found = plan(lock(requested("auto", *wanted), [host(system, gpus)]), host="node01")
-    assert isinstance(found, Plan), found
-    return found
+    return asked.planned(requested("auto", *wanted), system, gpus)
 
 
 def modprobe_rows(found):
@@ -28,10 +26,7 @@ def modprobe_rows(found):
 
 
 def test_default_has_no_key_in_the_set_and_no_package_with_apt():
-    found = plan(lock(StackSpec(), [host("ubuntu-22.04", "t4-x1")]), host="node01")
-
-    assert isinstance(found, Plan)
-    assert modprobe_rows(found) == []
+    assert modprobe_rows(asked.planned(system="ubuntu-22.04")) == []
     assert (
         "nvidia_modprobe" not in write_lock(lock(StackSpec(), [host("ubuntu-22.04", "t4-x1")])).partition("groups:")[2]
     )
@@ -48,10 +43,8 @@ def test_apt_plan_has_it_once_at_the_drivers_version_and_held(system):
 
 
 def test_dnf_plan_is_the_same_because_the_driver_includes_it():
-    plain = plan(lock(StackSpec(), [host("rocky-9", "t4-x1")]), host="node01")
-    found = planned("rocky-9")
+    plain, found = asked.planned(), planned("rocky-9")
 
-    assert isinstance(plain, Plan)
     assert len(modprobe_rows(found)) == 1
     assert (found.components, found.order) == (plain.components, plain.order)
 

@@ -14,19 +14,17 @@ from gpucheck.stack.components.dcgm import r23_cuda_majors
 from gpucheck.stack.explain import explain
 from gpucheck.stack.lock import Lock, lock, read_lock, write_lock
 from gpucheck.stack.plan import Plan, plan
-from gpucheck.stack.spec import parse_spec
 from gpucheck.stack.targets import target_of
 from gpucheck.stack.text import plan_text, stack_text
 from gpucheck.stack.types import DriverChoice
 from gpucheck.stack.versions import cc
+from tests.stack import asked
 from tests.stack.hosts import GPU_SETS, SYSTEMS, host
 from tests.stack.regenerate import GDRCOPY
 
 
 def planned(system: str = "ubuntu-22.04", gpus: str = "t4-x1", **spec: Any) -> Plan:
-    found = plan(lock(StackSpec(**spec), [host(system, gpus)]), host="node01")
-    assert isinstance(found, Plan), found
-    return found
+    return asked.planned(StackSpec(**spec), system, gpus)
 
 
 def specs(found: Plan, name: str) -> list[str]:
@@ -35,9 +33,8 @@ def specs(found: Plan, name: str) -> list[str]:
 
 @pytest.mark.parametrize("text", ["", "dcgm: none\ngdrcopy: none\n"])
 def test_a_plan_says_nothing_of_what_nobody_asked_for(text):
-    found = plan(lock(parse_spec(text, "stack.yml"), [host("ubuntu-22.04", "t4-x1")]), host="node01")
+    found = asked.planned(text, "ubuntu-22.04")
 
-    assert isinstance(found, Plan)
     assert list(found.components) == ["driver", "fabric_manager", "cuda", "cudnn", "nccl", "container_toolkit"]
     assert "dcgm" not in plan_text(found).lower()
 

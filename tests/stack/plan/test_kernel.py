@@ -2,17 +2,9 @@
 
 import pytest
 
-from gpucheck.stack.lock import lock
-from gpucheck.stack.plan import Plan, plan
 from gpucheck.stack.spec import SpecError, parse_spec
 from gpucheck.stack.text import plan_text
-from tests.stack.hosts import host
-
-
-def planned(text):
-    found = plan(lock(parse_spec(text, "s"), [host("rocky-9", "t4-x1")]), host="node01")
-    assert isinstance(found, Plan)
-    return found
+from tests.stack.asked import planned
 
 
 @pytest.mark.parametrize("text", ["", "kernel: keep\n"])

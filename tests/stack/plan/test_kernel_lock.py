@@ -2,29 +2,21 @@
 
 import pytest
 
-from gpucheck.stack.lock import lock
-from gpucheck.stack.plan import Plan, plan
 from gpucheck.stack.spec import SpecError, parse_spec
 from gpucheck.stack.text import plan_text
-from tests.stack.hosts import host
-
-
-def planned(spec):
-    found = plan(lock(spec, [host("rocky-9", "t4-x1")]), host="node01")
-    assert isinstance(found, Plan)
-    return found
+from tests.stack.asked import planned
 
 
 @pytest.mark.parametrize("text", ["", "kernel_lock: leave\n"])
 def test_kernels_are_left_alone_unless_somebody_asks(text):
-    found = planned(parse_spec(text, "s"))
+    found = planned(text)
 
     assert not found.kernel_lock
     assert "kernel_lock" not in found.order
 
 
 def test_hold_is_in_the_plan_and_its_role_comes_last():
-    found = planned(parse_spec("kernel_lock: hold\ntuning: recommended\n", "s"))
+    found = planned("kernel_lock: hold\ntuning: recommended\n")
 
     assert found.kernel_lock == "hold"
     assert found.order[-2:] == ("tuning", "kernel_lock")

@@ -7,18 +7,12 @@ import pytest
 from gpucheck.repositories import check_plans
 from gpucheck.repositories.fetching import Saved
 from gpucheck.stack.lock import lock, read_lock, write_lock
-from gpucheck.stack.plan import Plan, plan
 from gpucheck.stack.spec import SpecError, managed, parse_spec
 from gpucheck.stack.text import plan_text
+from tests.stack.asked import planned
 from tests.stack.hosts import host
 
 SYSTEMS = ("ubuntu-22.04", "debian-12", "rocky-9", "rhel-9")
-
-
-def planned(text, system="rocky-9"):
-    found = plan(lock(parse_spec(text, "s"), [host(system, "t4-x1")]), host="node01")
-    assert isinstance(found, Plan), found
-    return found
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

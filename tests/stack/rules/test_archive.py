@@ -6,9 +6,9 @@ from gpucheck.knowledge.archives import archives
 from gpucheck.stack import Refusal, StackSet, StackSpec, resolve
 from gpucheck.stack.common import lock_common
 from gpucheck.stack.lock import Lock, lock, read_lock, write_lock
-from gpucheck.stack.plan import Plan, plan
 from gpucheck.stack.spec import parse_spec
 from gpucheck.stack.versions import request
+from tests.stack import asked
 from tests.stack.hosts import host
 
 (DEBIAN_12,) = archives()
@@ -31,9 +31,7 @@ def refused(gpus, os="debian-12", arch=None, **values):
 
 
 def planned(**values):
-    found = plan(lock(spec(**values), [host("debian-12", "rtx3090-x2")]), host="node01")
-    assert isinstance(found, Plan), found
-    return found
+    return asked.planned(spec(**values), "debian-12", "rtx3090-x2")
 
 
 def test_the_set_is_what_the_archive_holds():

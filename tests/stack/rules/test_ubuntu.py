@@ -6,9 +6,10 @@ from gpucheck.knowledge.archives import ubuntu
 from gpucheck.stack import Refusal, StackSet, StackSpec, resolve
 from gpucheck.stack.common import lock_common
 from gpucheck.stack.lock import Lock, lock, read_lock, write_lock
-from gpucheck.stack.plan import Plan, plan
+from gpucheck.stack.plan import plan
 from gpucheck.stack.spec import SpecError, parse_spec
 from gpucheck.stack.text import plan_text
+from tests.stack import asked
 from tests.stack.hosts import host
 
 DRIVER = "580.95.05-0ubuntu0.24.04.1"
@@ -25,10 +26,7 @@ def refused(gpus, os="ubuntu-24.04", arch=None, **values):
 
 
 def planned(gpus="h100-pcie-x2", system="ubuntu-24.04", kernel=None, **values):
-    facts = host(system, gpus, **({"kernel": kernel} if kernel else {}))
-    found = plan(lock(spec(**values), [facts]), host="node01")
-    assert isinstance(found, Plan), found
-    return found
+    return asked.planned(spec(**values), system, gpus, **({"kernel": kernel} if kernel else {}))
 
 
 def names(found, part):

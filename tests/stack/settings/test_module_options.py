@@ -2,19 +2,15 @@
 
 import pytest
 
-from gpucheck.stack.lock import lock
-from gpucheck.stack.plan import Plan, plan
 from gpucheck.stack.settings.module_options import options_line
 from gpucheck.stack.spec import SpecError, parse_spec
-from tests.stack.hosts import host
+from tests.stack.asked import planned
 
 PATH = "/etc/modprobe.d/gpucheck-nvidia.conf"
 
 
 def files(text: str) -> dict[str, dict[str, object]]:
-    found = plan(lock(parse_spec(text, "stack.yml"), [host("ubuntu-22.04", "t4-x1")]), host="node01")
-    assert isinstance(found, Plan)
-    return {str(row["path"]): row for row in found.files}
+    return {str(row["path"]): row for row in planned(text, "ubuntu-22.04").files}
 
 
 def test_options_are_one_line_in_a_file_that_asks_for_a_new_initramfs():

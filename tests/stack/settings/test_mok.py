@@ -2,19 +2,11 @@
 
 import pytest
 
-from gpucheck.stack.lock import lock
-from gpucheck.stack.plan import Plan, plan
 from gpucheck.stack.settings.mok import PATH
 from gpucheck.stack.spec import SpecError, parse_spec
-from tests.stack.hosts import host
+from tests.stack.asked import planned
 
 KEY = "mok: {key: /etc/site/mok.key, certificate: /etc/site/mok.der}\n"
-
-
-def planned(text):
-    found = plan(lock(parse_spec(text, "s"), [host("rocky-9", "t4-x1")]), host="node01")
-    assert isinstance(found, Plan)
-    return found
 
 
 @pytest.mark.parametrize("text", ["", "mok: none\n"])

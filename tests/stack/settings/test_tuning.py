@@ -4,17 +4,9 @@ import fnmatch
 
 import pytest
 
-from gpucheck.stack.lock import lock
-from gpucheck.stack.plan import Plan, plan
 from gpucheck.stack.settings.tuning import RECOMMENDED, Tuning, tuning_plan
 from gpucheck.stack.spec import SpecError, parse_spec
-from tests.stack.hosts import host
-
-
-def planned(text: str) -> Plan:
-    found = plan(lock(parse_spec(text, "stack.yml"), [host("ubuntu-22.04", "t4-x1")]), host="node01")
-    assert isinstance(found, Plan), found
-    return found
+from tests.stack.asked import planned
 
 
 def files(tuning: Tuning) -> dict[str, str]:
@@ -25,11 +17,11 @@ def files(tuning: Tuning) -> dict[str, str]:
 
 @pytest.mark.parametrize("text", ["", "tuning: none\n", "tuning: auto\n", "tuning: {}\n", "tuning: {nofile: leave}\n"])
 def test_nothing_is_tuned_unless_it_is_asked_for(text):
-    found = planned(text)
+    found = planned(text, "ubuntu-22.04")
 
     assert not found.tuning
     assert "tuning" not in found.order
-    assert found == planned("driver: auto\n")
+    assert found == planned("driver: auto\n", "ubuntu-22.04")
 
 
 def test_the_recommended_set_is_the_one_that_stack_yml_shows():
