@@ -7,14 +7,7 @@ import pytest
 
 from gpucheck.model import Verdict
 from tests.cli.fleet_command import run
-from tests.fleet.reports import bad, encoded, report, steady, write
-
-
-@pytest.fixture
-def folder(tmp_path):
-    reports = tmp_path / "reports"
-    reports.mkdir()
-    return write(reports, *steady(8), report("slow", 340.0))
+from tests.fleet.reports import bad, encoded, report, write
 
 
 def test_the_exit_status_is_the_verdict_of_the_fleet(folder):

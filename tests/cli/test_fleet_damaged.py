@@ -10,15 +10,7 @@ import pytest
 
 from gpucheck import fleet
 from tests.cli.fleet_command import run, whole
-from tests.fleet.reports import encoded, report, steady, write
-
-
-@pytest.fixture
-def folder(tmp_path):
-    reports = tmp_path / "reports"
-    reports.mkdir()
-    return write(reports, *steady(8), report("slow", 340.0))
-
+from tests.fleet.reports import encoded, report
 
 DAMAGED = {
     "cut.json.gz": gzip.compress(b'{"schema": "gpucheck.fleet/1"}' * 100)[:-12],

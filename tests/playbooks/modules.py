@@ -45,10 +45,10 @@ class Ended(BaseException):
     """The module has answered; like the end of its process, nothing of it catches this."""
 
 
-class _Module:
+class Module:
     """AnsibleModule without Ansible: its parameters are given, its answer is kept."""
 
-    def __init__(self, params: dict[str, Any], check_mode: bool, diff: bool) -> None:
+    def __init__(self, params: dict[str, Any], check_mode: bool = False, diff: bool = False) -> None:
         self.params, self.check_mode, self._diff = params, check_mode, diff
         self.answer: dict[str, Any] = {}
 
@@ -67,13 +67,13 @@ class _Module:
 def answer_of(code: ModuleType, params: dict[str, Any], check_mode: bool = False, diff: bool = False) -> dict[str, Any]:
     """What a module's main() answers to these parameters, run in this process; those with a default may be left out."""
 
-    def ready(argument_spec: dict[str, Any], supports_check_mode: bool) -> _Module:
+    def ready(argument_spec: dict[str, Any], supports_check_mode: bool) -> Module:
         assert supports_check_mode
         assert set(params) <= set(argument_spec)
         given.params = {name: params.get(name, option.get("default")) for name, option in argument_spec.items()}
         return given
 
-    given = _Module({}, check_mode, diff)
+    given = Module({}, check_mode, diff)
     with patch.object(code, "AnsibleModule", ready):
         try:
             code.main()

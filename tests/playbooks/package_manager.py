@@ -71,7 +71,7 @@ VERBS = ("install", "remove", "hold", "unhold", "reinstall", "module", "--config
 def package_machine(tmp_path, monkeypatch):
     found = Machine(tmp_path)
     read = {"kernels": ["6.1"], "holds": []}, {"packages": found.installed, "locks": []}
-    asked = "tests.playbooks.modules._Module.run_command"
+    asked = "tests.playbooks.modules.Module.run_command"
     monkeypatch.setattr(asked, lambda _, *words, **how: found.run_command(*words, **how), raising=False)
     monkeypatch.setattr(task, "read_facts", lambda _: read)
     monkeypatch.setattr(task, "compare", lambda *_: found.state)

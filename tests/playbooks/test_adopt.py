@@ -4,10 +4,9 @@ import json
 
 import pytest
 
-from tests.playbooks.modules import module, shared
+from tests.playbooks.modules import Module, module, shared
 from tests.playbooks.planned import DATA, record_code
 from tests.playbooks.test_package_sources import go, host, left, repository
-from tests.playbooks.test_record import Module
 
 adopt = shared("adopt")
 book = module("install_record")
@@ -119,7 +118,7 @@ def known(host, folder, monkeypatch):
     path.write_text(f"deb [signed-by={folder}/keyrings/good.gpg] https://m/cuda/ /\n")
     path.chmod(0o640)
     plan = {"repositories": [repository(host)], "files": [], "module_stream": None, "components": {}}
-    book.begin(Module(), plan, {"packages": {}, "keys": []})
+    book.begin(Module({}), plan, {"packages": {}, "keys": []})
     return path, plan
 
 
@@ -137,7 +136,7 @@ def test_the_old_source_goes_and_is_given_back_when_the_plan_no_longer_has_it(ho
     gone = {**plan, "repositories": []}
     assert str(path) in record_code.left_files(gone)
 
-    book.restore(Module(), record_code.left_files(gone))
+    book.restore(Module({}), record_code.left_files(gone))
     assert path.read_text() == before
     assert path.stat().st_mode & 0o777 == 0o640
     assert str(path) not in record_code.planned_paths(plan)

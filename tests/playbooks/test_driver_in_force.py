@@ -57,8 +57,8 @@ def host(monkeypatch):
     monkeypatch.setattr(states, "states", lambda names: {name: Host.seen[name] for name in names})
     monkeypatch.setattr(task, "compare", lambda *_: {"differences": {}})
     monkeypatch.setattr(task, "read_facts", lambda _: (Host.facts, {}))
-    monkeypatch.setattr("tests.playbooks.modules._Module.run_command", run_command, raising=False)
-    monkeypatch.setattr("tests.playbooks.modules._Module.get_bin_path", lambda *_: "/x", raising=False)
+    monkeypatch.setattr("tests.playbooks.modules.Module.run_command", run_command, raising=False)
+    monkeypatch.setattr("tests.playbooks.modules.Module.get_bin_path", lambda *_: "/x", raising=False)
     return Host
 
 

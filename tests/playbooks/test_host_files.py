@@ -130,7 +130,7 @@ def test_a_file_that_cannot_be_replaced_stays_whole_and_leaves_nothing_beside_it
     def broken(self, source, target):
         raise raised
 
-    monkeypatch.setattr("tests.playbooks.modules._Module.atomic_move", broken)
+    monkeypatch.setattr("tests.playbooks.modules.Module.atomic_move", broken)
     said = go({"path": str(path), "content": "after"})
 
     assert said["failed"] is True

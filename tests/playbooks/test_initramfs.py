@@ -25,7 +25,7 @@ def machine(tmp_path, monkeypatch):
 
     Machine.calls = []
     Machine.pending.write_text("/etc/modprobe.d/nvidia.conf\n")
-    monkeypatch.setattr("tests.playbooks.modules._Module.run_command", run_command, raising=False)
+    monkeypatch.setattr("tests.playbooks.modules.Module.run_command", run_command, raising=False)
     monkeypatch.setattr(plan, "initramfs", lambda _: (Machine.words, Machine.images))
     monkeypatch.setattr(plan, "REBOOT_REQUIRED", str(Machine.due))
     monkeypatch.setattr(plan, "INITRAMFS_PENDING", str(Machine.pending))

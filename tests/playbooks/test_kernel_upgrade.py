@@ -57,7 +57,7 @@ class Host:
 @pytest.fixture
 def host(tmp_path, monkeypatch):
     found = Host()
-    asked = "tests.playbooks.modules._Module.run_command"
+    asked = "tests.playbooks.modules.Module.run_command"
     monkeypatch.setattr(asked, lambda _, *words, **how: found.run_command(*words, **how), raising=False)
     monkeypatch.setattr(task, "read_facts", lambda _: (found.facts, found.beside))
     monkeypatch.setattr(calls, "package_locks", lambda _: [])

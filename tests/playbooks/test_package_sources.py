@@ -48,7 +48,7 @@ def host(tmp_path, monkeypatch):
     monkeypatch.setattr(keys, "fetch", fetch)
     Host.trusted = []
     monkeypatch.setattr(shared("host"), "rpm_keys", lambda: Host.trusted)
-    monkeypatch.setattr("tests.playbooks.modules._Module.run_command", run_command, raising=False)
+    monkeypatch.setattr("tests.playbooks.modules.Module.run_command", run_command, raising=False)
     return Host
 
 

@@ -2,24 +2,16 @@
 
 import copy
 import json
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.playbooks.modules import module
+from tests.playbooks.modules import Module, module
 from tests.playbooks.planned import plan_code, record_code
 
 book = module("install_record")
 NAMES = st.sampled_from([f"p{number}" for number in range(8)])
-
-
-class Module:
-    """As much of an Ansible module as writing needs."""
-
-    def atomic_move(self, source, target):
-        Path(source).replace(target)
 
 
 @pytest.fixture
@@ -40,11 +32,11 @@ def install(host, **packages):
 
 
 def begin(host):
-    return book.begin(Module(), host.plan, host.beside)
+    return book.begin(Module({}), host.plan, host.beside)
 
 
 def finish(host, plan=None):
-    return book.finish(Module(), plan or host.plan, "abc", host.beside["packages"])
+    return book.finish(Module({}), plan or host.plan, "abc", host.beside["packages"])
 
 
 PLANNED = {"nvidia-dkms-580": "580.178.04-1ubuntu1", "libnccl2": "2.29.3-1+cuda12.9"}
@@ -179,7 +171,7 @@ def test_a_file_that_was_there_before_comes_back(host):
     path.write_text("blacklist nouveau\n")
     begin(host)
 
-    assert book.restore(Module(), [str(path)]) is True
+    assert book.restore(Module({}), [str(path)]) is True
 
     assert path.read_text() == "# the site's own\n"
     assert path.stat().st_mode & 0o777 == 0o640
@@ -191,9 +183,9 @@ def test_a_file_that_was_not_there_goes(host):
     begin(host)
     path.write_text("blacklist nouveau\n")
 
-    assert book.restore(Module(), [str(path)]) is True
+    assert book.restore(Module({}), [str(path)]) is True
     assert not path.exists()
-    assert book.restore(Module(), [str(path)]) is False
+    assert book.restore(Module({}), [str(path)]) is False
 
 
 def test_a_file_that_came_back_stays_if_the_removal_is_interrupted_and_runs_again(host):
@@ -206,9 +198,9 @@ def test_a_file_that_came_back_stays_if_the_removal_is_interrupted_and_runs_agai
     nothing = {**host.plan, "files": [], "repositories": [], "components": {}}
 
     assert str(path) in record_code.left_files(nothing)
-    book.restore(Module(), record_code.left_files(nothing))
+    book.restore(Module({}), record_code.left_files(nothing))
     assert record_code.left_files(nothing) == []
-    book.restore(Module(), record_code.left_files(nothing))
+    book.restore(Module({}), record_code.left_files(nothing))
 
     assert path.read_text() == "# the site's own\n"
 
@@ -220,7 +212,7 @@ def test_the_folder_of_drop_ins_goes_with_the_last_of_them_alone(host):
         path.write_text("[Unit]\n")
     (theirs.parent / "site.conf").write_text("[Unit]\n")
 
-    assert book.restore(Module(), [str(ours), str(theirs)]) is True
+    assert book.restore(Module({}), [str(ours), str(theirs)]) is True
 
     assert not ours.parent.exists()
     assert [path.name for path in theirs.parent.iterdir()] == ["site.conf"]

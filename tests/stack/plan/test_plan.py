@@ -13,6 +13,7 @@ from gpucheck.stack import Refusal, StackSpec
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import NoSuchHost, Plan, plan
 from gpucheck.stack.spec import Repository
+from tests.stack import asked
 from tests.stack.hosts import GPU_SETS, SYSTEMS, host
 
 
@@ -20,9 +21,7 @@ def planned(system, gpus, spec=None, **changes) -> Plan:
     """The plan; fails the test if it was refused."""
     # The fingerprint of NVIDIA's key for EL 10 is not known: a site has to state it.
     el10 = {"nvidia-cuda": Repository(key_fingerprint="E1" * 20)} if system.endswith("-10") else {}
-    found = plan(lock(spec or StackSpec(repositories=el10), [host(system, gpus, **changes)]), host="node01")
-    assert isinstance(found, Plan), found
-    return found
+    return asked.planned(spec or StackSpec(repositories=el10), system, gpus, **changes)
 
 
 def refused(system, gpus, spec):

@@ -13,17 +13,17 @@ from gpucheck.stack.settings.isolation import GRUB, PROGRAM, SCRIPT, kernel_argu
 from gpucheck.stack.settings.tuning import RECOMMENDED, Tuning
 from gpucheck.stack.spec import SpecError, parse_spec
 from gpucheck.stack.text import plan_text
+from tests.stack import asked
 from tests.stack.hosts import host
 
 
-def planned(tuning: Tuning, gpus: str = "t4-x1", system: str = "ubuntu-22.04") -> Plan | Refusal:
-    return plan(lock(StackSpec(tuning=tuning), [host(system, gpus)]), host="node01")
+def planned(tuning: Tuning, gpus: str = "t4-x1") -> Plan:
+    return asked.planned(StackSpec(tuning=tuning), "ubuntu-22.04", gpus)
 
 
 def test_no_recommended_set_gives_isolation_up():
     found = planned(RECOMMENDED)
 
-    assert isinstance(found, Plan)
     assert (RECOMMENDED.iommu, RECOMMENDED.acs) == ("leave", "leave")
     assert "boot" not in found.tuning
     assert "acs" not in found.components
@@ -40,14 +40,13 @@ def test_no_recommended_set_gives_isolation_up():
 def test_the_kernel_arguments_are_those_of_the_architecture(iommu, gpus, arguments):
     found = planned(Tuning(iommu=iommu), gpus)
 
-    assert isinstance(found, Plan)
     assert found.tuning["boot"]["arguments"] == arguments
     assert f"kernel arguments {' '.join(arguments)}\n" in plan_text(found)
     assert found.tuning["files"] == found.tuning["live"] == []
 
 
 def test_what_no_argument_is_known_for_is_refused():
-    found = planned(Tuning(iommu="off"), "gh200-x1")
+    found = plan(lock(StackSpec(tuning=Tuning(iommu="off")), [host("ubuntu-22.04", "gh200-x1")]), host="node01")
 
     assert isinstance(found, Refusal)
     assert "no kernel argument is known that makes the IOMMU off on sbsa" in found.conflicts[0].because
@@ -71,7 +70,6 @@ def test_grubs_file_adds_to_what_the_host_boots_with(tmp_path, before):
 def test_acs_is_a_component_that_goes_with_the_spec():
     found = planned(Tuning(acs="off"))
 
-    assert isinstance(found, Plan)
     acs = found.components["acs"]
     assert [row["spec"] for row in acs["packages"]] == ["pciutils"]
     assert acs["holds"] == []
