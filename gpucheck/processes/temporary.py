@@ -8,6 +8,7 @@ import stat
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,6 +21,8 @@ NAME = re.compile(rf"{PREFIX}[a-z0-9_]{{8}}")
 ELSEWHERE = (Path("/tmp"), Path("/var/tmp"))  # noqa: S108 - made there by mkdtemp, with mode 0700
 # The address of a socket has 107 characters, and multiprocessing makes one 32 characters below TMPDIR.
 LONGEST_TMPDIR = 75
+# Before each attempt to remove a directory.
+PAUSES_S = (0.0, 0.02, 0.1, 0.3)
 # Where a child's libraries keep what they compile, and load it from again.
 COMPILED = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "PYTORCH_KERNEL_CACHE_PATH")
 # Kept below HOME between runs, for compiling takes minutes: moved only if another user could have written there.
@@ -49,12 +52,21 @@ class _Run:
         return made
 
     def leave(self, made: Path) -> None:
-        shutil.rmtree(made, ignore_errors=True)  # what a stuck child still writes is a later run's to remove
+        _remove(made)
         with self.lock:
             self.users -= 1
             if self.users == 0:
-                shutil.rmtree(self.folder, ignore_errors=True)
+                _remove(self.folder)
                 os.close(self.descriptor)
+
+
+def _remove(folder: Path) -> None:
+    """Remove the directory. A killed child may write for a moment; what a stuck one writes is left to a later run."""
+    for pause in PAUSES_S:
+        time.sleep(pause)
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
 
 
 _run = _Run()

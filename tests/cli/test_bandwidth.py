@@ -196,7 +196,7 @@ def refused(monkeypatch, capsys, activate):
         (("--sizes", "1M,NaN"), 64, "'NaN' is not a size"),
         (("--tensor", "10000"), 64, "Write ROWSxCOLUMNS, for example 10000x10000"),
         (("--svg", "plot.svg"), 64, "Add --sizes all"),
-        (("--engine", "torch"), 64, "this machine's are simulated"),
+        (("--engine", "torch"), 64, "those of this machine are simulated"),
         (("--engine", "cpu", "--devices", "0"), 64, "--devices names GPUs"),
         (("--fault", "p2p-slow:pair=0-0"), 64, "two different GPUs"),
         (("--fault", "p2p-slow:pair=0-5"), 64, "there is no GPU 5"),

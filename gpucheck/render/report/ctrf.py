@@ -5,6 +5,7 @@ is passed, failed, skipped, pending or other; duration is in milliseconds, start
 """
 
 import json
+import math
 from collections import Counter
 from datetime import datetime, timezone
 from itertools import groupby
@@ -42,7 +43,7 @@ def to_ctrf(report: Report) -> str:
                 "tests": len(tests),
                 **{status: counts[status] for status in STATUSES},
                 "start": start,
-                "stop": start + round(report.seconds * 1000),
+                "stop": start + _duration(report.seconds),
             },
             "tests": tests,
             "environment": {
@@ -62,7 +63,7 @@ def _tests(report: Report) -> list[dict[str, Any]]:
     tests: list[dict[str, Any]] = []
     for seconds, group in groupby(report.findings, key=lambda finding: finding.seconds):
         findings = list(group)
-        share = round((seconds or 0.0) * 1000 / len(findings))
+        share = round(_duration(seconds or 0.0) / len(findings))
         for finding in findings:
             root = roots.get(finding.check) if finding.because_of is not None else None
             tests.append(_test(finding, share, root))
@@ -116,6 +117,11 @@ def _extra(report: Report) -> dict[str, Any]:
     elif report.simulated:
         extra["SIMULATED"] = True
     return extra
+
+
+def _duration(seconds: float) -> int:
+    """Milliseconds; 0 if a report does not hold a finite time."""
+    return round(seconds * 1000) if math.isfinite(seconds * 1000) else 0
 
 
 def _milliseconds(started: str) -> int:

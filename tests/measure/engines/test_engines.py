@@ -260,4 +260,4 @@ def test_torch_without_cuda_says_so():
     answer = open_engine(engine_of("torch"), setup("torch"))
 
     assert isinstance(answer, Failure)
-    assert (answer.kind, "sees no CUDA device" in answer.detail) == ("not-started", True)
+    assert (answer.kind, "finds no CUDA device" in answer.detail) == ("not-started", True)
