@@ -123,13 +123,8 @@ class Cluster:
         (self.folder / "policy").write_text(policy.replace("max-drained-percent 10", "max-drained-percent 40"))
         programs = {"bin/gpucheck": STUB.format(folder=self.folder)}
         for name in ("gpucheck-prolog", "gpucheck-epilog", "gpucheck-health"):
-            programs[name] = WRAPPER.format(
-                folder=self.folder,
-                name=name,
-                search=SEARCH,
-                libraries=self.environment["LD_LIBRARY_PATH"],
-                page=PAGES / "slurm" / name,
-            )
+            values = {"folder": self.folder, "search": SEARCH, "libraries": self.environment["LD_LIBRARY_PATH"]}
+            programs[name] = WRAPPER.format(**values, name=name, page=PAGES / "slurm" / name)
         for name, text in programs.items():
             (self.folder / name).write_text(text)
             (self.folder / name).chmod(0o755)

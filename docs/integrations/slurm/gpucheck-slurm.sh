@@ -1,5 +1,5 @@
 #!/bin/sh
-# What gpucheck-prolog, gpucheck-epilog and gpucheck-health share; install it beside them.
+# What gpucheck-prolog, gpucheck-epilog and gpucheck-health share; install it in their directory.
 #
 # gpucheck verify --format slurm prints a line for the verdict, a line for each finding, and "end":
 #   gpucheck.slurm/1 fail 1
@@ -145,7 +145,7 @@ drain_node() {
     fi
 }
 
-# Sets the comment of this node, unless it has one of somebody else's.
+# Sets the comment of this node, unless another program or person set one.
 comment_node() {
     case $comment in '' | '(null)' | gpucheck:*) ;; *) return 0 ;; esac
     [ "$comment" = "$1" ] || [ "$comment$1" = '(null)' ] || scontrol update NodeName="$node" Comment="$1"

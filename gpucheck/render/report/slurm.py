@@ -47,8 +47,8 @@ def to_slurm(report: Report) -> str:
 
 def _line(group: Group, *, simulated: bool) -> str:
     finding = group.first
-    told = f"{finding.verdict.value} {finding.owner or 'node'} {finding.action or 'none'}"
-    return f"{told} {reason(group.findings, simulated=simulated)}"
+    start = f"{finding.verdict.value} {finding.owner or 'node'} {finding.action or 'none'}"
+    return f"{start} {reason(group.findings, simulated=simulated)}"
 
 
 def reason(findings: tuple[Finding, ...], *, simulated: bool) -> str:

@@ -71,18 +71,18 @@ def _box(
     children: dict[str | None, list[WiredFunction]],
     names: dict[str, str],
     found: dict[str, Fault],
-    told: bool,
+    known: bool,
 ) -> list[Box]:
-    below = [b for child in children.get(function.bus_id, []) for b in _box(child, children, names, found, told)]
+    below = [b for child in children.get(function.bus_id, []) for b in _box(child, children, names, found, known)]
     fault = found.get(function.bus_id)
     words, reduced = link_words(function.link, uplink=function.kind == "switch-upstream")
     if function.kind in ("gpu", "nic"):
-        detail = function.bus_id if told else ""
+        detail = function.bus_id if known else ""
         name = names.get(function.label, "")
         kind: Literal["gpu", "nic"] = "gpu" if function.kind == "gpu" else "nic"
         return [Box(kind, function.label, name if name != function.label else "", detail, words, reduced, fault=fault)]
     if function.kind == "switch-upstream" and below:
-        return [Box("switch", "PCIe switch", "", function.bus_id if told else "", words, reduced, below, fault)]
+        return [Box("switch", "PCIe switch", "", function.bus_id if known else "", words, reduced, below, fault)]
     return below
 
 
