@@ -12,7 +12,7 @@ from gpucheck.run.step import Outcome, Step
 
 # Tags of the steps that copy or train: a recording can only be asked.
 NEEDS_HARDWARE = frozenset({"measure", "training"})
-KINDS = {"training": "training", "compute": "computing on GPUs"}
+KINDS = {"training": "training", "compute": "computing on GPUs", "collectives": "collectives between GPUs"}
 # After one check got stuck the next ones probably wait for the same thing: 30 of them must not take 30 deadlines.
 AFTER_STUCK_S = 2.0
 
@@ -95,7 +95,7 @@ def _where(error: Exception) -> Iterable[str]:
 
 def _recorded(step: Step, host: ReplayHost) -> bool:
     """Return whether the recording contains what the step measures: record --full copies and does not train."""
-    return "measure" in step.tags and host.recording.full is not None
+    return not step.tags & KINDS.keys() and host.recording.full is not None
 
 
 def _not_on_a_replay(step: Step) -> Finding:

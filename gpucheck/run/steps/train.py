@@ -20,16 +20,18 @@ from gpucheck.run.step import Outcome, Step
 from gpucheck.run.steps import versions
 from gpucheck.run.steps.versions import NAME as VERSIONS
 from gpucheck.run.steps.versions import refused, version_consistency
-from gpucheck.train import evaluate, is_settled, real_gpus, run_smoke, whole_gpus
+from gpucheck.train import evaluate, gpus_to_train_on, has_switch, is_settled, real_gpus, run_smoke, whole_gpus
 from gpucheck.train.evaluation.finding_text import PLACEMENT, install
-from gpucheck.train.run_plan import plan
+from gpucheck.train.run_plan import on_all_gpus, plan
 from gpucheck.train.spec import Fault, SmokeOptions
 from gpucheck.train.strategies import Strategy, all_strategies
 
 SIMULATED_STALL_S = 8.0
+# On real GPUs: contexts of eight GPUs, and kernels that the driver compiles for a GPU newer than the build.
+START_S = 240.0
 TAGS = frozenset({"training", "measure"})
-# Around the deadlines of the runs: every variant of a strategy has a minute, and its ranks some seconds to go.
-DEADLINE_S = 600.0
+# Around the deadlines of the runs: every variant of a strategy has its start and a minute, and its ranks some seconds.
+DEADLINE_S = 900.0
 # Two CPU ranks on two cores, torch imports included: measured from 4 to 11 s, by strategy and by what else runs.
 TYPICAL_S = 8.0
 VERSIONS_S, VERSIONS_TYPICAL_S = 20.0, 0.05
@@ -83,7 +85,8 @@ def train(
     """
     blocked = refused(version_consistency(host))
     done: list[Training] = []
-    for strategy, options in runs:
+    gpus_here = gpus_to_train_on(host)
+    for strategy, options in on_all_gpus(runs, gpus_here, nvls=has_switch(host)):
         if on_start is not None:
             on_start(f"{strategy.framework} {strategy.name} {options.variant}")
         stopped = blocked.get(strategy.framework) if options.visible_devices != "" else None
@@ -93,7 +96,8 @@ def train(
         before = done[-1] if done else None
         if before is not None and before.strategy == strategy and before.outcome and is_settled(before.outcome):
             continue
-        outcome = run_smoke(options)
+        on_gpus = gpus_here > 0 and options.visible_devices != ""
+        outcome = run_smoke(replace(options, start_s=START_S) if on_gpus else options)
         gpus = real_gpus(host) if options.visible_devices is None else None
         done.append(Training(strategy, outcome, evaluate(outcome, gpus=gpus)))
     return tuple(done)
