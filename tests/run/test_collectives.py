@@ -162,7 +162,7 @@ def test_without_torch_they_are_unknown_unless_the_plan_names_no_torch(monkeypat
     monkeypatch.setattr(collectives, "find_spec", missing("torch"))
     (finding,) = verified(host_with()).findings
     assert finding.verdict is Verdict.UNKNOWN
-    assert finding.seen == "collectives between GPUs unknown: package torch is not installed"
+    assert finding.seen == "collectives between GPUs unknown: torch is not installed"
     assert "python -m pip install torch" in finding.fix
     assert "--skip collectives" in finding.fix
 

@@ -41,7 +41,8 @@ STAGED = ("NET", "SHM")
 
 def collectives_step() -> Step:
     """Return the step of ``verify``."""
-    return Step(NAME, frozenset({"measure", NAME}), _collectives, DEADLINE_S, TYPICAL_S, ABOUT, FINDINGS)
+    # Where training is excluded because the host has no torch, so are the collectives.
+    return Step(NAME, frozenset({"measure", "training"}), _collectives, DEADLINE_S, TYPICAL_S, ABOUT, FINDINGS)
 
 
 def _collectives(host: Host) -> Outcome:
@@ -78,7 +79,7 @@ def _prevented(host: Host) -> Outcome | None:
             return Outcome((About(check=NAME).skips(f"not run: {reason}", "not run"),), {}, (f"{CLAIM}, {reason}",))
         why = f"the Python environment of gpucheck lacks {REQUIRED}, which starts NCCL"
         fix = f"Install it where gpucheck runs: {install(REQUIRED)} (gpucheck stack resolve names the build)"
-        return _unknown(f"package {REQUIRED} is not installed", why, fix)
+        return _unknown(f"{REQUIRED} is not installed", why, fix)
     stopped = refused(version_consistency(host)).get(REQUIRED)
     return None if stopped is None else _unknown(f"{VERSIONS} fails", stopped.why, stopped.fix)
 
