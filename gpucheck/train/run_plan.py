@@ -87,7 +87,7 @@ def plan(
         raise ValueError(f"--steps {steps}: {model.name} needs {least} steps or more to show that it learns.")
     chosen = steps or (REAL_DATA_STEPS if options.data else max(SmokeOptions().steps, least))
     limits = Limits(
-        parameter_tolerance=TOLERANCE[options.precision],
+        parameter_tolerance=TOLERANCE[options.precision] * model.rounding,
         accuracy_min=REAL_DATA_ACCURACY if options.data else Limits().accuracy_min,
     )
     runs = []
@@ -96,8 +96,15 @@ def plan(
         runs += [
             (
                 each,
-                replace(
-                    options, framework=each.framework, strategy=each.name, variant=variant, steps=chosen, limits=limits
+                _with_batch(
+                    replace(
+                        options,
+                        framework=each.framework,
+                        strategy=each.name,
+                        variant=variant,
+                        steps=chosen,
+                        limits=limits,
+                    )
                 ),
             )
             for variant in each.variants
@@ -118,10 +125,16 @@ def on_all_gpus(
         if not everywhere or gpus <= options.world_size:
             yield strategy, options
             continue
-        whole = replace(options, world_size=min(gpus, MOST_RANKS))
+        whole = _with_batch(replace(options, world_size=min(gpus, MOST_RANKS)))
         yield strategy, whole
-        if nvls and strategy.default:
+        if nvls and strategy.default and not options.variant:
             yield strategy, replace(whole, variant=NVLS)
+
+
+def _with_batch(options: SmokeOptions) -> SmokeOptions:
+    """Return the options with a batch from which the model learns, however many ranks take part."""
+    most = model_named(options.model).largest_batch // options.world_size
+    return replace(options, batch_per_rank=max(1, min(options.batch_per_rank, most)))
 
 
 def _fitting(strategies: tuple[Strategy, ...], options: SmokeOptions) -> tuple[Strategy, ...]:

@@ -49,6 +49,22 @@ def test_two_ranks_stay_two(gpus):
     assert runs(gpus, strategy="ddp") == [("ddp", "", 2)]
 
 
+def test_other_models_are_no_runs_of_nvls():
+    planned = plan("torch", "ddp", SmokeOptions(model="gpt"), steps=None, capabilities=())
+    named = [(strategy, replace(options, variant="gpt")) for strategy, options in planned]
+
+    assert [(o.variant, o.world_size) for _, o in on_all_gpus(named, 8, nvls=True)] == [("gpt", 8)]
+
+
+@pytest.mark.parametrize(("model", "batch"), [("mlp", 64), ("cnn", 16)])
+def test_the_batch_of_all_ranks_is_one_that_the_model_learns_from(model, batch):
+    planned = plan("torch", "ddp", SmokeOptions(model=model), steps=None, capabilities=())
+    ((_, options),) = on_all_gpus(planned, 8, nvls=False)
+
+    assert planned[0][1].batch_per_rank == 64
+    assert options.batch_per_rank == batch
+
+
 def test_chosen_devices_are_not_exceeded():
     assert runs(8, strategy="ddp", nvls=True, visible_devices="0,1") == [("ddp", "", 2)]
 

@@ -35,6 +35,7 @@ DEADLINE_S = 900.0
 # Two CPU ranks on two cores, torch imports included: measured from 4 to 11 s, by strategy and by what else runs.
 TYPICAL_S = 8.0
 VERSIONS_S, VERSIONS_TYPICAL_S = 20.0, 0.05
+MODELS_STEP, MODELS = "smoke-models", ("cnn", "gpt")
 
 
 def training_steps() -> tuple[Step, ...]:
@@ -47,7 +48,19 @@ def training_steps() -> tuple[Step, ...]:
         VERSIONS_TYPICAL_S,
         versions.__doc__ or "",
     )
-    return (consistency, *(_step(strategy) for strategy in all_strategies().values()))
+    return (consistency, *(_step(strategy) for strategy in all_strategies().values()), _models_step())
+
+
+def _models_step() -> Step:
+    """Return the step that trains other kinds of networks: convolutions, and a GPT's many small tensors."""
+    strategy = all_strategies()[REQUIRED, "ddp"]
+    about = (
+        f"Training: {' and '.join(MODELS)} with DistributedDataParallel: do they come to the same result?\n\n"
+        f"Source and evaluation as for {strategy.check}, whose name the findings have. By itself: gpucheck smoke "
+        f"--framework {REQUIRED} --model {MODELS[-1]}."
+    )
+    typical_s = len(MODELS) * TYPICAL_S
+    return Step(MODELS_STEP, TAGS | {"full"}, lambda host: _smoke(host, strategy, MODELS), DEADLINE_S, typical_s, about)
 
 
 def _step(strategy: Strategy) -> Step:
@@ -143,8 +156,15 @@ def _with_indexes(host: Host, trainings: tuple[Training, ...]) -> tuple[Training
     )
 
 
-def _smoke(host: Host, strategy: Strategy) -> Outcome:
-    runs = plan(strategy.framework, strategy.name, with_fault(SmokeOptions()), steps=None, capabilities=())
+def _smoke(host: Host, strategy: Strategy, models: tuple[str, ...] = ()) -> Outcome:
+    """Return the outcome of a strategy's runs; of one run each for other models, named by them."""
+    runs = [
+        (each, replace(options, variant=model) if models else options)
+        for model in models or (SmokeOptions().model,)
+        for each, options in plan(
+            strategy.framework, strategy.name, with_fault(SmokeOptions(model=model)), steps=None, capabilities=()
+        )
+    ]
     trainings = train(host, runs)
     outcomes = [training.outcome for training in trainings if training.outcome is not None]
     findings = tuple(finding for training in trainings for finding in training.findings)
