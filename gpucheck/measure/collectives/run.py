@@ -26,7 +26,7 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 # A large size shows bandwidth (below 1 GiB NVLink is not filled), a small one latency; their average is meaningless.
 SIZES = {"cpu": (64 * KIB, MIB), "pcie": (8 * KIB, 128 * MIB), "nvlink": (8 * KIB, GIB)}
 # GB/s of a ring -> the large size: with a smaller message on eight GPUs, starting takes more than a twentieth of the
-# time, and the judge does not evaluate it. Checking takes nine times as much memory; GPUs with such links have it.
+# time, and it is not evaluated. Checking takes nine times as much memory; GPUs with such links have it.
 LARGE = ((600.0, 4 * GIB), (300.0, 2 * GIB))
 CPU_RANKS = 2
 PLACES = 6  # a small collective between CPU ranks moves less than a megabyte a second

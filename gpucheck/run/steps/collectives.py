@@ -91,7 +91,7 @@ def _unknown(seen: str, why: str, fix: str) -> Outcome:
 
 
 def _transport(report: "CollectivesReport") -> Iterator[Finding]:
-    """Return a finding on what NCCL logged, unless the judge has one, or nothing was run on GPUs."""
+    """Return a finding on what NCCL logged, unless there is one, or nothing was run on GPUs."""
     judged = any(finding.check == TRANSPORT for finding in report.findings)
     if report.backend != "nccl" or judged or not report.results:
         return
