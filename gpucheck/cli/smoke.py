@@ -1,4 +1,4 @@
-"""Run a short training test on two devices"""
+"""Run a short training test on all GPUs"""
 
 import os
 from pathlib import Path
@@ -101,7 +101,7 @@ NVML_SECONDS = 20.0
     default=DEFAULTS.timeout_s,
     show_default=True,
     metavar="SECONDS",
-    help="Time limit per run. The ranks are then terminated, and the rank that hangs is reported.",
+    help="Time limit per run, on GPUs from the first step on. The rank that hangs is reported.",
 )
 @output_options("text", "json")
 @simulation_options
@@ -124,10 +124,10 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     profile: str | None,
     faults: tuple[str, ...],
 ) -> int:
-    """Train a small network on two devices and compare the results.
+    """Train a small network on all GPUs and compare the results.
 
-    Each device must agree with the other one and with a run on a single device. Two GPUs train with NCCL. With one GPU,
-    two ranks share it with gloo. Without a GPU, two CPU ranks train with gloo. The report states which. The data is
+    Each device must agree with the others and with a run on a single device. GPUs train with NCCL. With one GPU, two
+    ranks share it with gloo. Without a GPU, two CPU ranks train with gloo. The report states which. The data is
     generated; nothing is downloaded.
     """
     start_simulation(profile, faults)

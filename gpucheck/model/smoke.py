@@ -119,7 +119,8 @@ class Miscommunication(msgspec.Struct, frozen=True, kw_only=True):
 class Performance(msgspec.Struct, frozen=True, kw_only=True):
     """Speed of a run.
 
-    samples_per_s: by rank, all but the first step. single_samples_per_s: one device alone, on the whole batch.
+    samples_per_s: by rank, all but the first step; steps_per_s: of the slowest rank. single_samples_per_s: one device
+    alone, on the whole batch.
     scaling_efficiency: all ranks together over as many single devices; None where there is nothing to compare.
     shares: of the time in steps, over all ranks: ``data forward backward communication optimizer`` (or
     ``compiled step`` where a framework makes all of it at once), together 1.
@@ -128,6 +129,7 @@ class Performance(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     samples_per_s: tuple[float, ...]
+    steps_per_s: float | None = None
     single_samples_per_s: float | None
     scaling_efficiency: float | None
     shares: dict[str, float]
@@ -143,6 +145,7 @@ class SmokeResult(msgspec.Struct, frozen=True, kw_only=True, tag="result"):
     placement: ``cpu`` (no GPU took part), ``shared-gpu`` (all ranks on one GPU) or ``gpus`` (one GPU a rank);
     placement_reason: why, as text.
     loss_first, loss_last: mean over the ranks; None stands for "not a number".
+    loss_digest: SHA-256 of all losses as they are: equal runs on equal devices have equal digests.
     gradients_differ_from_step: first step at which the averaged gradients were not bit-equal on all ranks.
     summed_steps: all-reduces whose sums were compared; miscommunication: the first that was not right.
     wrong_data_ranks: ranks that were fed other samples than planned.
@@ -170,6 +173,7 @@ class SmokeResult(msgspec.Struct, frozen=True, kw_only=True, tag="result"):
     losses: tuple[float | None, ...]
     loss_first: float | None
     loss_last: float | None
+    loss_digest: str | None = None
     not_a_number: tuple[Divergence, ...]
     accuracy: float | None
     held_out: int

@@ -17,6 +17,7 @@ from gpucheck.run.proof import left_out
 from gpucheck.run.report import cut_short, judged
 from gpucheck.run.report import report as build_report
 from gpucheck.run.step import Outcome, Step
+from gpucheck.run.steps.collectives import collectives_step
 from gpucheck.run.steps.compute import compute, compute_step
 from gpucheck.run.steps.health import record_step
 from gpucheck.run.steps.measure import measurement_steps
@@ -50,7 +51,7 @@ CHECK_S = 0.005
 def all_steps() -> tuple[Step, ...]:
     """Return every check as a step, then the measurements: cheap steps first, so that a hang loses few results."""
     checks = (_check_step(check) for check in all_checks())
-    return (*checks, record_step(), *measurement_steps(), compute_step(), *training_steps())
+    return (*checks, record_step(), *measurement_steps(), collectives_step(), compute_step(), *training_steps())
 
 
 def select(

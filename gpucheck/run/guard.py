@@ -12,7 +12,8 @@ from gpucheck.run.step import Outcome, Step
 
 # Tags of the steps that copy or train: a recording can only be asked.
 NEEDS_HARDWARE = frozenset({"measure", "training"})
-KINDS = {"training": "training", "compute": "computing on GPUs"}
+# By name or tag of a step, the first that fits.
+KINDS = {"collectives": "collectives between GPUs", "training": "training", "compute": "computing on GPUs"}
 # After one check got stuck the next ones probably wait for the same thing: 30 of them must not take 30 deadlines.
 AFTER_STUCK_S = 2.0
 
@@ -27,7 +28,7 @@ class Guard:
     def run(self, step: Step) -> Outcome:
         """Return the outcome of a step, or findings with the reason why it has none; each with its duration."""
         if isinstance(self.host, ReplayHost) and step.tags & NEEDS_HARDWARE and not _recorded(step, self.host):
-            what = next((word for tag, word in KINDS.items() if tag in step.tags), "copies between GPUs")
+            what = next((KINDS[word] for word in KINDS if word in {step.name, *step.tags}), "copies between GPUs")
             return Outcome((_not_on_a_replay(step),), {}, (f"{what}, not possible on a recording",))
         clock = time.monotonic()
         try:
@@ -95,7 +96,7 @@ def _where(error: Exception) -> Iterable[str]:
 
 def _recorded(step: Step, host: ReplayHost) -> bool:
     """Return whether the recording contains what the step measures: record --full copies and does not train."""
-    return "measure" in step.tags and host.recording.full is not None
+    return not step.tags & KINDS.keys() and host.recording.full is not None
 
 
 def _not_on_a_replay(step: Step) -> Finding:

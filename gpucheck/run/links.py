@@ -63,7 +63,9 @@ def collectives(host: Host, options: "CollectiveOptions") -> "CollectivesReport"
     report = measure(host, options)
     reading = host.nvml()
     gpus = reading.gpus if isinstance(reading, NvmlReading) else ()
-    findings = with_actions((*report.findings, *named(judged(report.observations).findings, gpus)), causes())
+    passed = {finding.check for finding in report.findings if finding.verdict is Verdict.PASS}
+    found = (f for f in judged(report.observations).findings if f.verdict is not Verdict.PASS or f.check not in passed)
+    findings = with_actions((*report.findings, *named(found, gpus)), causes())
     return replace(report, findings=findings, verdict=_verdict(findings), counts=_counts(findings))
 
 

@@ -1,8 +1,8 @@
-"""Run short training jobs on two devices, each rank in its own process, and evaluate the results."""
+"""Run short training jobs on all GPUs, each rank in its own process, and evaluate the results."""
 
 from gpucheck.model.smoke import Checkpoint, Limits, SmokeFailure, SmokeResult
 from gpucheck.train.evaluation import evaluate
-from gpucheck.train.smoke import is_settled, real_gpus, run_smoke, whole_gpus
+from gpucheck.train.smoke import gpus_to_train_on, has_switch, is_settled, real_gpus, run_smoke, whole_gpus
 from gpucheck.train.spec import SmokeOptions
 
 __all__ = [
@@ -12,6 +12,8 @@ __all__ = [
     "SmokeOptions",
     "SmokeResult",
     "evaluate",
+    "gpus_to_train_on",
+    "has_switch",
     "is_settled",
     "real_gpus",
     "run_smoke",

@@ -13,6 +13,10 @@ _SET = {
 }
 
 
+# Sums that the switch makes may differ from call to call in the last bit (NVIDIA/nccl issues 1497 and 2360).
+NVLS = "nvls"
+
+
 def rank_environment(caller: Mapping[str, str], options: SmokeOptions) -> tuple[dict[str, str], tuple[str, ...]]:
     """The ranks' environment, and ``NAME=value`` of each variable of the caller's that was removed."""
     # On one host, loopback always resolves; the host's own name often does not.
@@ -21,4 +25,4 @@ def rank_environment(caller: Mapping[str, str], options: SmokeOptions) -> tuple[
         caller, interface=interface, several_hosts=options.nodes is not None and interface != "lo"
     )
     devices = {} if options.visible_devices is None else {"CUDA_VISIBLE_DEVICES": options.visible_devices}
-    return kept | _SET | devices, removed
+    return kept | _SET | {"NCCL_NVLS_ENABLE": str(int(options.variant == NVLS))} | devices, removed

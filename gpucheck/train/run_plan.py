@@ -1,11 +1,12 @@
 """Plan the runs that the options request, or reject the options before any rank starts. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from gpucheck.model.smoke import Limits
+from gpucheck.train.environment import NVLS
 from gpucheck.train.models import all_models, model_named
 from gpucheck.train.precision import TOLERANCE, unsupported
 from gpucheck.train.spec import MIN_STEPS, SmokeOptions
@@ -13,6 +14,7 @@ from gpucheck.train.strategies import Strategy, choose
 
 # MNIST's digits overlap as the synthetic classes do not: more steps, and a level that a small network reaches in them.
 REAL_DATA_STEPS, REAL_DATA_ACCURACY = 200, 0.8
+MOST_RANKS = 16  # their batches together are half of the synthetic set
 
 
 class Devices(NamedTuple):
@@ -85,7 +87,7 @@ def plan(
         raise ValueError(f"--steps {steps}: {model.name} needs {least} steps or more to show that it learns.")
     chosen = steps or (REAL_DATA_STEPS if options.data else max(SmokeOptions().steps, least))
     limits = Limits(
-        parameter_tolerance=TOLERANCE[options.precision],
+        parameter_tolerance=TOLERANCE[options.precision] * model.rounding,
         accuracy_min=REAL_DATA_ACCURACY if options.data else Limits().accuracy_min,
     )
     runs = []
@@ -94,13 +96,45 @@ def plan(
         runs += [
             (
                 each,
-                replace(
-                    options, framework=each.framework, strategy=each.name, variant=variant, steps=chosen, limits=limits
+                _with_batch(
+                    replace(
+                        options,
+                        framework=each.framework,
+                        strategy=each.name,
+                        variant=variant,
+                        steps=chosen,
+                        limits=limits,
+                    )
                 ),
             )
             for variant in each.variants
         ]
     return tuple(runs)
+
+
+def on_all_gpus(
+    runs: Iterable[tuple[Strategy, SmokeOptions]], gpus: int, *, nvls: bool
+) -> Iterator[tuple[Strategy, SmokeOptions]]:
+    """Yield the runs, those with one rank a device on all GPUs unless devices or hosts were chosen.
+
+    gpus: real ones that the framework may use, 0 for a run on CPUs. nvls: the switch of these GPUs can sum; the default
+    strategy then runs once more with it.
+    """
+    for strategy, options in runs:
+        everywhere = strategy.process_per_device and options.visible_devices is None and options.nodes is None
+        if not everywhere or gpus <= options.world_size:
+            yield strategy, options
+            continue
+        whole = _with_batch(replace(options, world_size=min(gpus, MOST_RANKS)))
+        yield strategy, whole
+        if nvls and strategy.default and not options.variant:
+            yield strategy, replace(whole, variant=NVLS)
+
+
+def _with_batch(options: SmokeOptions) -> SmokeOptions:
+    """Return the options with a batch from which the model learns, however many ranks take part."""
+    most = model_named(options.model).largest_batch // options.world_size
+    return replace(options, batch_per_rank=max(1, min(options.batch_per_rank, most)))
 
 
 def _fitting(strategies: tuple[Strategy, ...], options: SmokeOptions) -> tuple[Strategy, ...]:

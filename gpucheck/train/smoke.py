@@ -4,6 +4,8 @@ import os
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 
+from msgspec.structs import replace
+
 from gpucheck.model import Host, NvmlReading
 from gpucheck.model.smoke import SmokeFailure, SmokeResult
 from gpucheck.processes.ranks.run_directory import run_directory
@@ -15,6 +17,8 @@ from gpucheck.train.report import RankReport
 from gpucheck.train.results.merge import merge
 from gpucheck.train.spec import SmokeOptions
 from gpucheck.train.strategies import Strategy, all_strategies
+
+SECOND_STEP = (1, 2, 0)
 
 
 def run_smoke(options: SmokeOptions, environment: Mapping[str, str] | None = None) -> SmokeResult | SmokeFailure:
@@ -45,22 +49,32 @@ def train_in_ranks(
 
     program: module with the training of one rank. processes: over all hosts, by default one a device.
     """
+    started: list[float] = []  # when every rank had its first step behind it
+
+    def is_late(now: float) -> bool:
+        return bool(options.start_s and started) and now - started[0] > options.timeout_s
 
     def is_stalled(progress: Sequence[bytes], now: float) -> bool:
-        """Every rank trains, or has trained, and none has entered a phase for ``stall_s``."""
+        """Every rank trains, or has trained, and none has entered a phase for ``stall_s``, or it takes too long."""
         positions = [position_of(line) for line in progress]
-        return min(p.order() for p in positions)[0] > 0 and now - max(p.entered for p in positions) > options.stall_s
+        least = min(p.order() for p in positions)
+        if not started and least >= SECOND_STEP:
+            started.append(now)
+        patience_s = options.stall_s if started else max(options.stall_s, options.start_s)
+        return is_late(now) or (least[0] > 0 and now - max(p.entered for p in positions) > patience_s)
 
     with run_directory("smoke") as directory:
-        return supervise(
+        ending = supervise(
             directory,
             ("gpucheck.train.rank", program),
             tuple(rank_specs(processes or options.world_size, options.nodes, options)),
             RankReport,
             environment,
-            options.timeout_s,
+            options.start_s + options.timeout_s,
             is_stalled,
         )
+    late = ending.reason == "stalled" and is_late(ending.ended)
+    return replace(ending, reason="deadline") if late else ending
 
 
 def is_settled(outcome: SmokeResult | SmokeFailure) -> bool:
@@ -107,6 +121,29 @@ def real_gpus(host: Host, environment: Mapping[str, str] | None = None) -> int |
     if host.simulation() is not None or "CUDA_VISIBLE_DEVICES" in (os.environ if environment is None else environment):
         return None
     return whole_gpus(host)
+
+
+def gpus_to_train_on(host: Host, environment: Mapping[str, str] | None = None) -> int:
+    """Return how many real GPUs torch will find: 0 if they are simulated, or its build has no CUDA.
+
+    The caller's CUDA_VISIBLE_DEVICES counts. 0 with a GPU that MIG splits: a process gets one part of it.
+    """
+    nvml = host.nvml()
+    build = host.python_packages(["torch"]).get("torch") or ""
+    if host.simulation() is not None or not isinstance(nvml, NvmlReading) or build.endswith("+cpu"):
+        return 0
+    if any(gpu.health.mig for gpu in nvml.gpus):
+        return 0
+    visible = (os.environ if environment is None else environment).get("CUDA_VISIBLE_DEVICES")
+    chosen = None if visible is None else sum(bool(word.strip()) for word in visible.split(","))
+    return len(nvml.gpus) if chosen is None else min(chosen, len(nvml.gpus))
+
+
+def has_switch(host: Host) -> bool:
+    """Return whether all GPUs are joined by NVSwitches, with which NCCL may choose NVLS."""
+    nvml = host.nvml()
+    gpus = nvml.gpus if isinstance(nvml, NvmlReading) else ()
+    return bool(gpus) and all(any(link.remote_kind == "switch" for link in gpu.nvlinks) for gpu in gpus)
 
 
 def whole_gpus(host: Host) -> int:

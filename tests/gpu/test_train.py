@@ -1,4 +1,4 @@
-"""Every torch strategy on whatever GPUs are there. One GPU: two ranks share it, with gloo, and say so."""
+"""Every torch strategy on all GPUs, with NVLS too if there are more than two. One GPU: two ranks share it."""
 
 import pytest
 from msgspec.structs import replace
@@ -7,7 +7,7 @@ from gpucheck.model import Verdict
 from gpucheck.model.smoke import SmokeResult
 from gpucheck.train import evaluate, run_smoke
 from gpucheck.train.precision import unsupported
-from gpucheck.train.run_plan import plan
+from gpucheck.train.run_plan import on_all_gpus, plan
 from gpucheck.train.spec import Fault, SmokeOptions
 from gpucheck.train.strategies import all_strategies
 
@@ -22,7 +22,8 @@ def capabilities(cuda) -> list[str]:
 
 def passes(framework: str, strategy: str, wish: SmokeOptions, gpus: int) -> list[SmokeResult]:
     results = []
-    for _, options in plan(framework, strategy, wish, steps=None, capabilities=()):
+    planned = plan(framework, strategy, wish, steps=None, capabilities=())
+    for _, options in on_all_gpus(planned, gpus, nvls=gpus > 2):
         outcome = run_smoke(options)
         assert isinstance(outcome, SmokeResult), outcome
         assert outcome.placement == ("gpus" if gpus >= 2 else "shared-gpu")
@@ -40,7 +41,7 @@ def test_every_strategy_trains_on_the_gpus(capabilities, key):
     passes(framework, strategy, SmokeOptions(timeout_s=180), len(capabilities))
 
 
-@pytest.mark.parametrize("model", ["cnn", "transformer"])
+@pytest.mark.parametrize("model", ["cnn", "gpt", "transformer"])
 def test_every_model_trains_on_the_gpus(capabilities, model):
     passes("torch", "ddp", SmokeOptions(timeout_s=180, model=model), len(capabilities))
 

@@ -263,7 +263,7 @@ def test_level_standard_without_torch_ends_with_exit_status_3():
 
     assert (status, text.splitlines()[-1].split("  ")[0]) == (
         3,
-        "UNKNOWN (not proven: training, torch is not installed)",
+        "UNKNOWN (not proven: collectives between GPUs, torch is not installed; training, torch is not installed)",
     )
 
 

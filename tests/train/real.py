@@ -44,6 +44,7 @@ TWO_RANKS = {
     "leak": planned(fault=Fault(kind="leak")),
     "cnn": planned(model="cnn", steps=40),
     "transformer": planned(model="transformer"),
+    "gpt": planned(model="gpt"),
     "bf16": planned(precision="bf16"),
     "fp16": planned(precision="fp16"),
     "workers": planned(workers=1, trace=True),

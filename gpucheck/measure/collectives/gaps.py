@@ -32,7 +32,8 @@ PACKAGE_FIX = "python -m pip install torch numpy"
 def gaps(runs: Mapping[str, Ended], results: Sequence[CollectiveResult], *, gpus: bool) -> tuple[Finding, ...]:
     """Return findings on ranks that ended early, and on what was compared. gpus: False for ranks on CPUs."""
     findings = [finding for ended in runs.values() for finding in _ending(ended)]
-    return (*findings, *_correctness(results, gpus=gpus))
+    ranks = next((ended.ranks for ended in runs.values()), 0)
+    return (*findings, *_correctness(results, count_text(ranks, "GPU" if gpus else "CPU rank"), gpus=gpus))
 
 
 def _ending(ended: Ended) -> Iterator[Finding]:
@@ -81,7 +82,7 @@ def _failed(ended: Ended) -> Finding:
     )
 
 
-def _correctness(results: Sequence[CollectiveResult], *, gpus: bool) -> Iterator[Finding]:
+def _correctness(results: Sequence[CollectiveResult], where: str, *, gpus: bool) -> Iterator[Finding]:
     """Wrong elements of GPU ranks are observations, which ``diagnose`` evaluates."""
     wrong = [result for result in results if result.wrong]
     checked = sum(result.checked for result in results)
@@ -98,7 +99,7 @@ def _correctness(results: Sequence[CollectiveResult], *, gpus: bool) -> Iterator
             cause=None,
         )
     elif checked and not wrong:
-        yield about.passes(f"{count_text(checked, 'collective')} exact, every element of every rank")
+        yield about.passes(f"{count_text(checked, 'collective')} exact on {where}, every element of every rank")
     elif not checked:
         yield about.unknown(
             "no collective completed",

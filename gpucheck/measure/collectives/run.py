@@ -25,6 +25,9 @@ from gpucheck.topology import of
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 # A large size shows bandwidth (below 1 GiB NVLink is not filled), a small one latency; their average is meaningless.
 SIZES = {"cpu": (64 * KIB, MIB), "pcie": (8 * KIB, 128 * MIB), "nvlink": (8 * KIB, GIB)}
+# GB/s of a ring -> the large size: with a smaller message on eight GPUs, starting takes more than a twentieth of the
+# time, and it is not evaluated. Checking takes nine times as much memory; GPUs with such links have it.
+LARGE = ((600.0, 4 * GIB), (300.0, 2 * GIB))
 CPU_RANKS = 2
 PLACES = 6  # a small collective between CPU ranks moves less than a megabyte a second
 CPU_ITERATIONS = 3
@@ -150,8 +153,14 @@ def _ranks(host: Host, options: Options) -> _Ranks:
     scene = _scene(host, reading, topology, gpus)
     ring_gb_s = _ring_gb_s(scene)
     reason = f"{count_text(len(gpus), 'GPU')} on this host, NCCL"
-    sizes = SIZES["nvlink" if ring_gb_s is not None else "pcie"]
-    return _Ranks(gpus=gpus, count=len(gpus), reason=reason, sizes=sizes, scene=scene, ring_gb_s=ring_gb_s)
+    return _Ranks(gpus=gpus, count=len(gpus), reason=reason, sizes=_sizes(ring_gb_s), scene=scene, ring_gb_s=ring_gb_s)
+
+
+def _sizes(ring_gb_s: float | None) -> tuple[int, ...]:
+    if ring_gb_s is None:
+        return SIZES["pcie"]
+    small, large = SIZES["nvlink"]
+    return small, next((size for rate, size in LARGE if ring_gb_s >= rate), large)
 
 
 def _scene(host: Host, reading: NvmlReading, topology: Topology, gpus: tuple[Gpu, ...]) -> Scene:

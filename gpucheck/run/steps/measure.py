@@ -31,9 +31,6 @@ FINDINGS = (
     "iommu",
     "acs",
     "environment",
-    "collectives-bandwidth",
-    "collectives-results",
-    "collectives-transport",
 )
 # Around the deadlines of its children: four lost ones and the start of a fifth take less.
 DEADLINE_S = 600.0

@@ -20,19 +20,22 @@ from gpucheck.run.step import Outcome, Step
 from gpucheck.run.steps import versions
 from gpucheck.run.steps.versions import NAME as VERSIONS
 from gpucheck.run.steps.versions import refused, version_consistency
-from gpucheck.train import evaluate, is_settled, real_gpus, run_smoke, whole_gpus
+from gpucheck.train import evaluate, gpus_to_train_on, has_switch, is_settled, real_gpus, run_smoke, whole_gpus
 from gpucheck.train.evaluation.finding_text import PLACEMENT, install
-from gpucheck.train.run_plan import plan
+from gpucheck.train.run_plan import on_all_gpus, plan
 from gpucheck.train.spec import Fault, SmokeOptions
 from gpucheck.train.strategies import Strategy, all_strategies
 
 SIMULATED_STALL_S = 8.0
+# On real GPUs: contexts of eight GPUs, and kernels that the driver compiles for a GPU newer than the build.
+START_S = 240.0
 TAGS = frozenset({"training", "measure"})
-# Around the deadlines of the runs: every variant of a strategy has a minute, and its ranks some seconds to go.
-DEADLINE_S = 600.0
+# Around the deadlines of the runs: every variant of a strategy has its start and a minute, and its ranks some seconds.
+DEADLINE_S = 900.0
 # Two CPU ranks on two cores, torch imports included: measured from 4 to 11 s, by strategy and by what else runs.
 TYPICAL_S = 8.0
 VERSIONS_S, VERSIONS_TYPICAL_S = 20.0, 0.05
+MODELS_STEP, MODELS = "smoke-models", ("cnn", "gpt")
 
 
 def training_steps() -> tuple[Step, ...]:
@@ -45,7 +48,19 @@ def training_steps() -> tuple[Step, ...]:
         VERSIONS_TYPICAL_S,
         versions.__doc__ or "",
     )
-    return (consistency, *(_step(strategy) for strategy in all_strategies().values()))
+    return (consistency, *(_step(strategy) for strategy in all_strategies().values()), _models_step())
+
+
+def _models_step() -> Step:
+    """Return the step that trains other kinds of networks: convolutions, and a GPT's many small tensors."""
+    strategy = all_strategies()[REQUIRED, "ddp"]
+    about = (
+        f"Training: {' and '.join(MODELS)} with DistributedDataParallel: do they come to the same result?\n\n"
+        f"Source and evaluation as for {strategy.check}, whose name the findings have. By itself: gpucheck smoke "
+        f"--framework {REQUIRED} --model {MODELS[-1]}."
+    )
+    typical_s = len(MODELS) * TYPICAL_S
+    return Step(MODELS_STEP, TAGS | {"full"}, lambda host: _smoke(host, strategy, MODELS), DEADLINE_S, typical_s, about)
 
 
 def _step(strategy: Strategy) -> Step:
@@ -83,7 +98,8 @@ def train(
     """
     blocked = refused(version_consistency(host))
     done: list[Training] = []
-    for strategy, options in runs:
+    gpus_here = gpus_to_train_on(host)
+    for strategy, options in on_all_gpus(runs, gpus_here, nvls=has_switch(host)):
         if on_start is not None:
             on_start(f"{strategy.framework} {strategy.name} {options.variant}")
         stopped = blocked.get(strategy.framework) if options.visible_devices != "" else None
@@ -93,7 +109,8 @@ def train(
         before = done[-1] if done else None
         if before is not None and before.strategy == strategy and before.outcome and is_settled(before.outcome):
             continue
-        outcome = run_smoke(options)
+        on_gpus = gpus_here > 0 and options.visible_devices != ""
+        outcome = run_smoke(replace(options, start_s=START_S) if on_gpus else options)
         gpus = real_gpus(host) if options.visible_devices is None else None
         done.append(Training(strategy, outcome, evaluate(outcome, gpus=gpus)))
     return tuple(done)
@@ -139,8 +156,15 @@ def _with_indexes(host: Host, trainings: tuple[Training, ...]) -> tuple[Training
     )
 
 
-def _smoke(host: Host, strategy: Strategy) -> Outcome:
-    runs = plan(strategy.framework, strategy.name, with_fault(SmokeOptions()), steps=None, capabilities=())
+def _smoke(host: Host, strategy: Strategy, models: tuple[str, ...] = ()) -> Outcome:
+    """Return the outcome of a strategy's runs; of one run each for other models, named by them."""
+    runs = [
+        (each, replace(options, variant=model) if models else options)
+        for model in models or (SmokeOptions().model,)
+        for each, options in plan(
+            strategy.framework, strategy.name, with_fault(SmokeOptions(model=model)), steps=None, capabilities=()
+        )
+    ]
     trainings = train(host, runs)
     outcomes = [training.outcome for training in trainings if training.outcome is not None]
     findings = tuple(finding for training in trainings for finding in training.findings)

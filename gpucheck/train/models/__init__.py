@@ -10,6 +10,8 @@ class Model(NamedTuple):
     """torch_layers: the layers in order, so that a strategy can cut between them; torch is handed in.
 
     learning_rate: of SGD with momentum 0.9. learns_in: steps after which the limits on loss and accuracy hold.
+    largest_batch: of all ranks together; it does not learn from larger ones at this rate. rounding: factor of the
+    parameter tolerance, for a network in which rounding grows: a unit that is just active on one side only.
     tensorflow: variables and forward pass for TensorFlow (handed in), None where the model is torch's only.
     """
 
@@ -18,6 +20,8 @@ class Model(NamedTuple):
     torch_layers: Callable[[Any], list[Any]]
     learning_rate: float
     learns_in: int
+    largest_batch: int = 1024
+    rounding: int = 1
     tensorflow: Callable[[Any, int], tuple[list[Any], Callable[[list[Any], Any], Any]]] | None = None
 
 

@@ -29,4 +29,4 @@ def _tensorflow(tensorflow: Any, seed: int) -> tuple[list[Any], Callable[[list[A
     return values, forward
 
 
-MODEL = Model("mlp", "multilayer perceptron, 101770 parameters", _torch, 0.1, 10, _tensorflow)
+MODEL = Model("mlp", "multilayer perceptron, 101770 parameters", _torch, 0.1, 10, tensorflow=_tensorflow)

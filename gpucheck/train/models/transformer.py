@@ -9,7 +9,8 @@ PATCH, ACROSS, WIDTH, HEADS = 7, 4, 64, 4
 PATCHES = ACROSS * ACROSS
 
 
-def _torch(torch: Any) -> list[Any]:
+def patches(torch: Any) -> Any:
+    """Return the layer that embeds patches."""
     nn = torch.nn
 
     class Patches(nn.Module):  # type: ignore[misc, name-defined]  # torch is handed in
@@ -24,10 +25,16 @@ def _torch(torch: Any) -> list[Any]:
             rows = images.reshape(-1, ACROSS, PATCH, ACROSS, PATCH).transpose(2, 3)
             return self.embed(rows.reshape(-1, PATCHES, PATCH * PATCH)) + self.place
 
+    return Patches()
+
+
+def _torch(torch: Any) -> list[Any]:
+    nn = torch.nn
+
     def layer() -> Any:
         return nn.TransformerEncoderLayer(WIDTH, HEADS, 2 * WIDTH, dropout=0.0, batch_first=True, norm_first=True)
 
-    return [Patches(), layer(), layer(), nn.LayerNorm(WIDTH), nn.Flatten(), nn.Linear(PATCHES * WIDTH, CLASSES)]
+    return [patches(torch), layer(), layer(), nn.LayerNorm(WIDTH), nn.Flatten(), nn.Linear(PATCHES * WIDTH, CLASSES)]
 
 
 MODEL = Model("transformer", "two encoder layers over 16 patches, 81546 parameters", _torch, 0.02, 10)

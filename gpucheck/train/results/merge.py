@@ -1,5 +1,6 @@
 """Merge the reports of all ranks into one result. Pure."""
 
+import hashlib
 from statistics import fmean
 
 from gpucheck.model.smoke import Divergence, SmokeResult
@@ -43,6 +44,7 @@ def merge(
         losses=losses,
         loss_first=losses[0] if losses else None,
         loss_last=losses[-1] if losses else None,
+        loss_digest=hashlib.sha256(repr(losses).encode()).hexdigest() if losses else None,
         not_a_number=tuple(_divergences(reports)),
         accuracy=first.accuracy,
         held_out=first.held_out,

@@ -112,15 +112,19 @@ def _place(tf: Any, options: SmokeOptions) -> Place:
     """GPUs where there are enough, two logical devices of one GPU or of the CPU otherwise. Memory growth is on."""
     gpus = tf.config.list_physical_devices("GPU")
     count, build = options.world_size, f"tensorflow {tf.__version__}"
-    for gpu in gpus[:count] if len(gpus) >= count else ():
-        tf.config.experimental.set_memory_growth(gpu, enable=True)
     if len(gpus) >= count:
+        # The setting must be the same for all visible GPUs, so those that do not take part are hidden first.
+        tf.config.set_visible_devices(gpus[:count], "GPU")
+        for gpu in gpus[:count]:
+            tf.config.experimental.set_memory_growth(gpu, enable=True)
         details = [tf.config.experimental.get_device_details(gpu) for gpu in gpus[:count]]
         names = tuple(f"GPU:{number}" for number in range(count))
         described = tuple(Device(name=n, model=d.get("device_name")) for n, d in zip(names, details, strict=True))
-        nccl = options.variant == "nccl"
-        reducer = tf.distribute.NcclAllReduce() if nccl else tf.distribute.HierarchicalCopyAllReduce()
-        return Place("gpus", f"{len(gpus)} GPUs for {build}", names, described, reducer, options.variant)
+        if options.variant == "nccl":
+            reducer, backend, why = tf.distribute.NcclAllReduce(), options.variant, ""
+        else:
+            reducer, backend, why = _hierarchical_copy(tf, count)
+        return Place("gpus", f"{len(gpus)} GPUs for {build}{why}", names, described, reducer, backend)
     kind = "GPU" if gpus else "CPU"
     physical = gpus[0] if gpus else tf.config.list_physical_devices("CPU")[0]
     logical = tf.config.LogicalDeviceConfiguration
@@ -134,8 +138,20 @@ def _place(tf: Any, options: SmokeOptions) -> Place:
         reducer, backend = tf.distribute.ReductionToOneDevice(), "reduction to one device"
         why += "; NCCL needs a GPU for each, so the sums go through one device"
     else:
-        reducer, backend = tf.distribute.HierarchicalCopyAllReduce(), "hierarchical copy"
+        reducer, backend, odd = _hierarchical_copy(tf, count)
+        why += odd
     return Place("shared-gpu" if gpus else "cpu", why, names, described, reducer, backend)
+
+
+def _hierarchical_copy(tf: Any, count: int) -> tuple[Any, str, str]:
+    """Return how it sums, the name of that, and what to add to the reason.
+
+    Source: tensorflow/python/distribute/cross_device_utils.py: two groups of half the devices, rounded down.
+    """
+    if count % 2:
+        why = f"; hierarchical copy omits one of {count} devices, so the sums go through one device"
+        return tf.distribute.ReductionToOneDevice(), "reduction to one device", why
+    return tf.distribute.HierarchicalCopyAllReduce(), "hierarchical copy", ""
 
 
 def _train(tf: Any, strategy: Any, options: SmokeOptions, samples: DataSet, progress: Progress, steps: int) -> Trained:

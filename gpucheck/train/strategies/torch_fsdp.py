@@ -26,10 +26,11 @@ def run(spec: RankSpec, directory: RunDirectory, progress: Progress) -> RankRepo
     """Train this rank from rendezvous to report. Raises whatever torch raises."""
     rank = open_rank(spec, directory, progress, group=True)
     torch, options = rank.torch, rank.options
-    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.fsdp import fully_shard
 
-    mesh = init_device_mesh(rank.device.type, (spec.processes,))
+    # The group that exists: for two ranks on one GPU init_device_mesh may make one on NCCL, which rejects them.
+    mesh = DeviceMesh.from_group(torch.distributed.group.WORLD, rank.device.type)
 
     def make(progress: Progress, feed: Iterator[tuple[Any, Any]], record: str) -> Training:
         model = common.build_model(torch, options.model, options.seed, rank.device)

@@ -40,11 +40,32 @@ class Averaging:
         self._received: dict[int, Any] = {}
         self._spans: dict[int, list[float]] = {}
         self._computed_until = 0.0
+        self._backward: list[Any] = []
 
     def begin(self, step: int) -> None:
         """A new step is about to start."""
         self._clear()
         self._step, self._began = step, time.monotonic()
+
+    def begin_backward(self) -> None:
+        """The backward pass is about to start, and the GPU has nothing to do."""
+        self._mark()
+
+    def backward_seconds(self) -> float | None:
+        """Return how long the GPU computed in the backward pass; None on CPUs, where the host's clock has it.
+
+        To be called when the step is over. On the host's clock the pass ends when its kernels are queued, and waiting
+        for the other ranks follows at once; the stream that computes waits for no rank before the event.
+        """
+        if len(self._backward) < 2:
+            return None
+        return float(self._backward[0].elapsed_time(self._backward[-1])) / 1e3
+
+    def _mark(self) -> None:
+        if self._device.type == "cuda":
+            event = self._torch.cuda.Event(enable_timing=True)
+            event.record()
+            self._backward.append(event)
 
     def average(self, bucket: Any) -> Any:
         """The communication hook: returns a future of the averaged bucket."""
@@ -55,6 +76,7 @@ class Averaging:
             self._norms.append(wide.norm())
         self._slow_down()
         if bucket.is_last():
+            self._mark()
             self._progress.enter("allreduce", self._step)
             self._computed_until = time.monotonic()
         share = self._damaged(buffer, number_).div_(self._world)

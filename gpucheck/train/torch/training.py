@@ -99,22 +99,28 @@ class Training:
         if self._faulty("nan", step):
             loss = loss * math.nan
         self._wait(devices)
+        if self._averaging is not None:
+            self._averaging.begin_backward()
+        queued = self._computed(("backward",))
         progress.enter("backward", step)  # the averaging enters "allreduce" when the last gradients are ready
         self._scaler.scale(loss).backward()
         self._wait(devices)
         progress.enter("check", step)
+        queued = self._computed(("backward",)) - queued
+        on_gpu = self._averaging.backward_seconds() if self._averaging is not None else None
         self._keep(loss, images, labels)
         progress.enter("optimizer", step)
         self._scaler.step(self._optimizer)
         self._scaler.update()
         self._wait(devices)
         progress.enter("check", step)
-        self.compute_seconds.append(self._computed() - before)
+        seconds = self._computed() - before
+        self.compute_seconds.append(seconds if on_gpu is None else seconds - queued + on_gpu)
 
-    def _computed(self) -> float:
+    def _computed(self, phases: tuple[str, ...] = COMPUTING) -> float:
         """Seconds in computing phases, without those in which other work had the CPU: that makes no rank slow."""
         seconds, waited = self._progress.seconds, self._progress.waited
-        return sum(seconds.get(phase, 0.0) - waited.get(phase, 0.0) for phase in COMPUTING)
+        return sum(seconds.get(phase, 0.0) - waited.get(phase, 0.0) for phase in phases)
 
     def _wait(self, devices: tuple[Any, ...]) -> None:
         for device in devices:
