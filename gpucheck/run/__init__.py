@@ -17,7 +17,7 @@ from gpucheck.run.proof import left_out
 from gpucheck.run.report import cut_short, judged
 from gpucheck.run.report import report as build_report
 from gpucheck.run.step import Outcome, Step
-from gpucheck.run.steps.compute import compute, compute_step
+from gpucheck.run.steps.compute import burn_in, compute, compute_step
 from gpucheck.run.steps.health import record_step
 from gpucheck.run.steps.measure import measurement_steps
 from gpucheck.run.steps.train import training_steps
@@ -31,6 +31,7 @@ __all__ = [
     "Step",
     "StuckError",
     "all_steps",
+    "burn_in",
     "compute",
     "in_time",
     "left_out",
