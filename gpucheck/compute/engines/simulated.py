@@ -140,7 +140,7 @@ class SimulatedBench:
         self.gpus = [_Gpu(gpu, place, seed, tick_s) for place, gpu in enumerate(gpus)]
 
     def go_on(self, rounds: int) -> None:
-        """Draw anew what is random after so many rounds: a run that was cut does not repeat itself."""
+        """Draw again what is random after so many rounds: a run that was cut does not repeat itself."""
         for gpu in self.gpus:
             gpu.random.seed(f"{gpu.about.bus_id} {rounds}")
 
