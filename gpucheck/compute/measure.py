@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gpucheck.compute.engines.protocol import Bench
-from gpucheck.compute.engines.simulated import SimulatedBench, SimulatedGpu, read
+from gpucheck.compute.engines.simulated import TICK_S, SimulatedBench, SimulatedGpu, read
 from gpucheck.compute.evaluation import checked, doubtful, evaluate
 from gpucheck.compute.running.run import OnStep, run
 from gpucheck.compute.running.workers import Workers
@@ -30,14 +30,18 @@ METHOD = (
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of one run. engine: auto is torch on GPUs. contended: use GPUs that other processes use."""
+    """Options of one run. engine: auto is torch on GPUs. contended: use GPUs that other processes use.
+
+    tick_s: between the readings of simulated GPUs.
+    """
 
     devices: str | None = None
     engine: Literal["auto", "torch", "cpu"] = "auto"
     contended: bool = False
+    tick_s: float = TICK_S
 
 
-class _Chosen(NamedTuple):
+class Chosen(NamedTuple):
     """A bench and its devices. gpus: by NVML, in the same order; empty for CPU processes."""
 
     bench: Bench
@@ -50,13 +54,32 @@ class _Chosen(NamedTuple):
 def measure(host: Host, options: Options, on_step: OnStep = lambda *_: None) -> ComputeReport:
     """Run everything and evaluate it. Raises Unmeasurable if there is nothing to compute on, or not as asked."""
     started, clock = datetime.now(timezone.utc), time.monotonic()
-    chosen = _cpu() if options.engine == "cpu" else _gpus(host, options)
+    chosen = chosen_for(host, options)
     try:
         ran = run(chosen.bench, chosen.devices, small=not chosen.gpus, doubtful=doubtful, on_step=on_step)
     finally:
         chosen.bench.close()
-    devices = _with_settings(ran.devices, chosen.gpus)
-    findings = tuple(_cannot_fail(f) if chosen.notes else f for f in evaluate(devices))
+    devices = with_settings(ran.devices, chosen.gpus)
+    findings = findings_of(devices, chosen)
+    return replace(
+        report_of(host, chosen, devices, findings),
+        versions=ran.versions,
+        started=started.isoformat(timespec="seconds"),
+        seconds=round(time.monotonic() - clock, 3),
+        load_seconds=ran.load_seconds,
+        notes=(*chosen.notes, *ran.notes),
+    )
+
+
+def findings_of(devices: tuple[ComputeDevice, ...], chosen: Chosen) -> tuple[Finding, ...]:
+    """Evaluate what the devices measured."""
+    return tuple(_cannot_fail(f) if chosen.notes else f for f in evaluate(devices))
+
+
+def report_of(
+    host: Host, chosen: Chosen, devices: tuple[ComputeDevice, ...], findings: tuple[Finding, ...]
+) -> ComputeReport:
+    """Return the report without times and versions, which differ by level."""
     counts = Counter(finding.verdict for finding in findings)
     values, miss = checked(devices)
     simulation = host.simulation()
@@ -66,27 +89,31 @@ def measure(host: Host, options: Options, on_step: OnStep = lambda *_: None) -> 
         simulation=simulation,
         engine=chosen.engine,
         level="standard",
-        versions=ran.versions,
-        started=started.isoformat(timespec="seconds"),
-        seconds=round(time.monotonic() - clock, 3),
-        load_seconds=ran.load_seconds,
+        versions={},
+        started="",
+        seconds=0.0,
+        load_seconds=0.0,
         gpus=devices,
         checked_values=values,
         miss=miss,
         method=METHOD,
-        notes=(*chosen.notes, *ran.notes),
         verdict=worst(counts),
         findings=findings,
         counts={verdict.value: counts[verdict] for verdict in Verdict},
     )
 
 
-def _cpu() -> _Chosen:
+def chosen_for(host: Host, options: Options) -> Chosen:
+    """Choose devices and engine. Raises Unmeasurable."""
+    return _cpu() if options.engine == "cpu" else _gpus(host, options)
+
+
+def _cpu() -> Chosen:
     devices = tuple(Device(index=number, name="CPU process") for number in range(CPU_PROCESSES))
-    return _Chosen(Workers(devices, small=True), devices, (), "torch on the CPU")
+    return Chosen(Workers(devices, small=True), devices, (), "torch on the CPU")
 
 
-def _gpus(host: Host, options: Options) -> _Chosen:
+def _gpus(host: Host, options: Options) -> Chosen:
     reading = host.nvml()
     if not isinstance(reading, NvmlReading) or not reading.gpus:
         raise Unmeasurable(NOTHING)
@@ -95,16 +122,16 @@ def _gpus(host: Host, options: Options) -> _Chosen:
     devices = tuple(Device(index=gpu.index, name=gpu.name, bus_id=gpu.pci_bus_id, uuid=gpu.uuid) for gpu in gpus)
     directory = machine_directory()
     if directory is None:
-        return _Chosen(Workers(devices), devices, gpus, "torch", notes)
+        return Chosen(Workers(devices), devices, gpus, "torch", notes)
     try:
         known = {gpu.bus_id: gpu for gpu in read(directory)}
     except ValueError as error:
         raise Unmeasurable(str(error)) from error
     simulated: list[SimulatedGpu] = [known[gpu.pci_bus_id] for gpu in gpus]
-    return _Chosen(SimulatedBench(simulated), devices, gpus, "simulated", notes)
+    return Chosen(SimulatedBench(simulated, tick_s=options.tick_s), devices, gpus, "simulated", notes)
 
 
-def _with_settings(devices: tuple[ComputeDevice, ...], gpus: tuple[Gpu, ...]) -> tuple[ComputeDevice, ...]:
+def with_settings(devices: tuple[ComputeDevice, ...], gpus: tuple[Gpu, ...]) -> tuple[ComputeDevice, ...]:
     """Add what NVML reports about limits, which explains a clock."""
     if not gpus:
         return devices

@@ -6,7 +6,7 @@ import msgspec
 
 from gpucheck.model.compute import Sample
 
-Kind = Literal["matrix", "memory", "results"]
+Kind = Literal["matrix", "memory", "results", "rest"]
 Phase = Literal["cold", "hot", "steps"]
 FailureKind = Literal[
     "missing-package", "not-started", "no-process", "no-memory", "stuck", "crashed", "cuda-error", "defect"
@@ -47,10 +47,9 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True, tag="opened"):
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One request. what: the type of a matrix, the way through memory, or the operation that is repeated.
-
-    seconds: of load. phase: of repeated operations, cold at the start, hot after load, or with pauses that make the
-    power step up and down.
+    """One request. what: the type of a matrix, the way through memory, or the operation that is repeated; a rest has no
+    load. seconds: of load. phase: of repeated operations, cold at the start, hot after load, or with pauses that make
+    the power step up and down.
     """
 
     kind: Kind

@@ -105,9 +105,41 @@ class ComputeDevice(msgspec.Struct, frozen=True, kw_only=True):
         return self.bus_id is not None
 
 
+class Noticed(msgspec.Struct, frozen=True, kw_only=True):
+    """A finding of a burn-in, when it came up. at: seconds of the run; time: UTC."""
+
+    at: float
+    time: str
+    check: str
+    subject: str
+    verdict: Verdict
+    cause: str | None = None
+    seen: str = ""
+
+
+class BurnIn(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a burn-in came. sessions: starts of gpucheck that it took. ended: why it ended; reason: as text.
+
+    limits: at which it stops, each with its source. hottest: the highest temperature in degrees Celsius, by GPU index.
+    state: the file from which an interrupted run goes on.
+    """
+
+    planned_seconds: float
+    seconds: float
+    planned_rounds: int
+    rounds: int
+    sessions: int
+    ended: Literal["complete", "interrupted", "limit", "no-device"]
+    reason: str = ""
+    limits: tuple[str, ...] = ()
+    noticed: tuple[Noticed, ...] = ()
+    hottest: dict[str, float] = msgspec.field(default_factory=dict)
+    state: str = ""
+
+
 class ComputeReport(msgspec.Struct, frozen=True, kw_only=True):
     """One run. checked_values: computed results that were compared, on the GPU with the fewest; miss: the probability
-    that a fault which changes one value in 10**9 was missed there.
+    that a fault which changes one value in 10**9 was missed there. burn_in: of that level only.
     """
 
     schema: str = SCHEMA
@@ -123,6 +155,7 @@ class ComputeReport(msgspec.Struct, frozen=True, kw_only=True):
     gpus: tuple[ComputeDevice, ...]
     checked_values: int = 0
     miss: float = 1.0
+    burn_in: BurnIn | None = None
     method: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     verdict: Verdict

@@ -18,7 +18,7 @@ from gpucheck.run.report import cut_short, judged
 from gpucheck.run.report import report as build_report
 from gpucheck.run.step import Outcome, Step
 from gpucheck.run.steps.collectives import collectives_step
-from gpucheck.run.steps.compute import compute, compute_step
+from gpucheck.run.steps.compute import burn_in, compute, compute_step
 from gpucheck.run.steps.health import record_step
 from gpucheck.run.steps.measure import measurement_steps
 from gpucheck.run.steps.train import training_steps
@@ -32,6 +32,7 @@ __all__ = [
     "Step",
     "StuckError",
     "all_steps",
+    "burn_in",
     "compute",
     "in_time",
     "left_out",

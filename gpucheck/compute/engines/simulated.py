@@ -18,6 +18,7 @@ from gpucheck.knowledge.compute import ceiling_tflops, memory_ceiling_gb_s, oper
 from gpucheck.model.compute import Sample
 
 TICK_S = 0.1
+GOVERNED_S = 0.5  # of long runs, near the limit of the temperature
 # Part of the ceiling that a good kernel reaches, and the power it draws at the highest clock, of the power limit.
 MATRIX_PART = {"fp32": 0.90, "tf32": 0.78, "bf16": 0.78, "fp16": 0.79, "fp8": 0.72, "int8": 0.60}
 MATRIX_POWER = {"fp32": 0.95, "tf32": 1.15, "bf16": 1.25, "fp16": 1.25, "fp8": 1.20, "int8": 1.10}
@@ -68,10 +69,10 @@ def read(directory: Path) -> tuple[SimulatedGpu, ...]:
 
 
 class _Gpu:
-    """The state of one GPU while time passes."""
+    """The state of one GPU while time passes. tick_s: between readings where the governor has nothing to do."""
 
-    def __init__(self, about: SimulatedGpu, place: int, seed: int) -> None:
-        self.about = about
+    def __init__(self, about: SimulatedGpu, place: int, seed: int, tick_s: float = TICK_S) -> None:
+        self.about, self.tick_s = about, tick_s
         self.random = random.Random(f"{seed} {place} {about.bus_id}")  # noqa: S311 - a simulation
         self.hungry = self.random.gauss(1.0, LOTTERY)
         self.quick = self.random.gauss(1.0, LOTTERY / 4)
@@ -83,8 +84,7 @@ class _Gpu:
         about, at = self.about, 0.0
         dynamic = max(0.0, load * self.hungry - IDLE_PART) * about.power_default_w
         idle = IDLE_PART * about.power_default_w
-        while at < seconds:
-            at += TICK_S
+        while at < seconds - 1e-6:
             room = max(0.05, (about.power_limit_w - idle) / dynamic) if dynamic else 1.0
             capped = min(1.0, room ** (1 / 3))
             part = min(capped, self.heat_factor)
@@ -96,7 +96,9 @@ class _Gpu:
                 clock, reasons = about.held_mhz, list(about.held_by)
             watts = idle + dynamic * (clock / about.clock_mhz) ** 3
             aim = AIR_C + HEALTHY_RISE_C * about.rise * watts / about.power_default_w
-            self.degrees += (aim - self.degrees) * (1 - math.exp(-TICK_S / HEAT_S))
+            tick = min(self._tick(aim), max(TICK_S, seconds - at))
+            at += tick
+            self.degrees += (aim - self.degrees) * (1 - math.exp(-tick / HEAT_S))
             self._govern()
             yield Sample(
                 at=round(at, 3),
@@ -106,6 +108,14 @@ class _Gpu:
                 memory_temperature_c=round(self.degrees + 6),
                 reasons=tuple(reasons),
             )
+
+    def _tick(self, aim: float) -> float:
+        """Return the time to the next reading. The step towards aim is exact, so only the governor needs short ones."""
+        limit = self.about.slowdown_c
+        if limit is None or (aim < limit - 2 * RECOVERS_C and self.heat_factor == 1.0):
+            return self.tick_s
+        held = limit - 2 * RECOVERS_C <= min(aim, self.degrees) and max(aim, self.degrees) <= limit - RECOVERS_C
+        return self.tick_s if held else min(self.tick_s, GOVERNED_S)
 
     def _govern(self) -> None:
         """Lower the clock near the limit of the temperature, and raise it again below."""
@@ -126,8 +136,13 @@ class _Gpu:
 class SimulatedBench:
     """A Bench of simulated GPUs. Everything random follows from seed."""
 
-    def __init__(self, gpus: Sequence[SimulatedGpu], seed: int = 0) -> None:
-        self.gpus = [_Gpu(gpu, place, seed) for place, gpu in enumerate(gpus)]
+    def __init__(self, gpus: Sequence[SimulatedGpu], seed: int = 0, *, tick_s: float = TICK_S) -> None:
+        self.gpus = [_Gpu(gpu, place, seed, tick_s) for place, gpu in enumerate(gpus)]
+
+    def go_on(self, rounds: int) -> None:
+        """Draw again what is random after so many rounds: a run that was cut does not repeat itself."""
+        for gpu in self.gpus:
+            gpu.random.seed(f"{gpu.about.bus_id} {rounds}")
 
     def open(self) -> Sequence[Opened | Failure]:
         """Return what the GPUs are."""
@@ -145,7 +160,8 @@ class SimulatedBench:
 
     def run(self, step: Step, places: Sequence[int]) -> Mapping[int, Answer | Failure]:
         """Let the time of the step pass on these GPUs."""
-        run = {"matrix": self._matrix, "memory": self._memory, "results": self._results}[step.kind]
+        kinds = {"matrix": self._matrix, "memory": self._memory, "results": self._results, "rest": self._rest}
+        run = kinds[step.kind]
         return {place: run(self.gpus[place], step) for place in places}
 
     def close(self) -> None:
@@ -155,6 +171,12 @@ class SimulatedBench:
         samples = tuple(gpu.pass_time(step.seconds, MATRIX_POWER[step.what]))
         rate = self._flops(gpu.about, step.what, 1.0) * MATRIX_PART[step.what] * (1 - gpu.about.matrix_loss)
         return Answer(rates=gpu.rates(rate, samples, by_clock=True), samples=samples, seconds=step.seconds)
+
+    @staticmethod
+    def _rest(gpu: _Gpu, step: Step) -> Answer:
+        for _ in gpu.pass_time(step.seconds, 0.0):
+            pass
+        return Answer(seconds=step.seconds)
 
     @staticmethod
     def _flops(about: SimulatedGpu, type_: str, mhz: float) -> float:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from gpucheck.compute.engines.protocol import Bench
 from gpucheck.compute.plan import MOST_ALONE, steps
-from gpucheck.compute.values import Answer, Device, Failure, Opened, Step
+from gpucheck.compute.values import Answer, Device, Failure, Kind, Opened, Step
 from gpucheck.knowledge.compute import ceiling_tflops, memory_ceiling_gb_s, operations_per_clock
 from gpucheck.measure.statistics import spread
 from gpucheck.model.compute import ComputeDevice, MatrixRate, Rate, Repeats
@@ -28,7 +28,7 @@ class Ran(NamedTuple):
     notes: tuple[str, ...]
 
 
-class _Collected:
+class Collected:
     """What one device did so far."""
 
     def __init__(self, device: Device, first: Opened | Failure) -> None:
@@ -67,15 +67,15 @@ class _Collected:
             self.values[step.what] += answer.values * len(answer.digests)
         elif step.kind == "matrix":
             self._matrix(step.what, answer, alone=alone)
-        else:
+        elif step.kind == "memory":
             self._memory(step.what, answer, alone=alone)
 
     def _matrix(self, type_: str, answer: Answer, *, alone: bool) -> None:
-        rate = _rate(answer, 1e12)
+        rate = rate_of(answer, "matrix")
         if alone:
             made = replace(self.made.gemm[type_], alone=rate)
         else:
-            ceiling = self._ceiling(type_, rate.clock_mhz)
+            ceiling = ceiling_of(self.made, type_, rate.clock_mhz)
             made = MatrixRate(
                 tflops=rate.median,
                 of_ceiling=round(rate.median / ceiling, 4) if ceiling else None,
@@ -86,14 +86,8 @@ class _Collected:
             )
         self.made = replace(self.made, gemm=self.made.gemm | {type_: made})
 
-    def _ceiling(self, type_: str, mhz: float | None) -> float | None:
-        per_clock = operations_per_clock(self.made.capability, self.made.name).get(type_)
-        if per_clock is None or mhz is None or self.made.multiprocessors is None:
-            return None
-        return ceiling_tflops(per_clock, self.made.multiprocessors, mhz)
-
     def _memory(self, way: str, answer: Answer, *, alone: bool) -> None:
-        rate, memory = _rate(answer, 1e9), self.made.memory
+        rate, memory = rate_of(answer, "memory"), self.made.memory
         if alone:
             self.made = replace(self.made, memory=replace(memory, alone=memory.alone | {way: rate}))
             return
@@ -117,22 +111,30 @@ class _Collected:
         return replace(self.made, digests={what: digest for what, (digest, _) in common.items()}, repeats=repeats)
 
 
+def ceiling_of(device: ComputeDevice, type_: str, mhz: float | None) -> float | None:
+    """Return the ceiling of matrices in TFLOPS at a clock, None if a number is missing."""
+    per_clock = operations_per_clock(device.capability, device.name).get(type_)
+    if per_clock is None or mhz is None or device.multiprocessors is None:
+        return None
+    return ceiling_tflops(per_clock, device.multiprocessors, mhz)
+
+
 def run(
     bench: Bench, devices: Sequence[Device], *, small: bool, doubtful: Doubtful, on_step: OnStep = lambda *_: None
 ) -> Ran:
     """Run every step on all devices at the same time, then what looks slow on its own."""
-    collected = [_Collected(device, first) for device, first in zip(devices, bench.open(), strict=True)]
+    collected = [Collected(device, first) for device, first in zip(devices, bench.open(), strict=True)]
     types = {type_ for one in collected if one.opened for type_ in one.opened.types}
     planned = steps(tuple(types), small=small) if types else ()
     at, number, count = 0.0, 0, len(planned)
     for step in planned:
         on_step(step, number, count)
-        at += _step(bench, step, collected, range(len(devices)), at)
+        at += run_step(bench, step, collected, range(len(devices)), at)
         number += 1
     asked = list(doubtful([one.result() for one in collected]))
     for place, step in asked[:MOST_ALONE]:
         on_step(step, number, count + len(asked))
-        at += _step(bench, step, collected, (place,), at, alone=True)
+        at += run_step(bench, step, collected, (place,), at, alone=True)
         number += 1
     opened = next((one.opened for one in collected if one.opened), None)
     notes = [f"{len(asked)} rates look low, and {MOST_ALONE} were measured alone"] if len(asked) > MOST_ALONE else []
@@ -144,8 +146,8 @@ def run(
     )
 
 
-def _step(
-    bench: Bench, step: Step, collected: Sequence[_Collected], places: Sequence[int], at: float, *, alone: bool = False
+def run_step(
+    bench: Bench, step: Step, collected: Sequence[Collected], places: Sequence[int], at: float, *, alone: bool = False
 ) -> float:
     """Run one step, and return how long it took."""
     able = [place for place in places if _has(collected[place], step)]
@@ -155,15 +157,17 @@ def _step(
     return max((answer.seconds for answer in answers.values() if isinstance(answer, Answer)), default=0.0)
 
 
-def _has(one: _Collected, step: Step) -> bool:
+def _has(one: Collected, step: Step) -> bool:
     """Return whether the device still answers and has the type of the step."""
     if one.opened is None or one.made.failed is not None:
         return False
     type_ = step.what.rpartition("-")[2]
-    return step.kind == "memory" or type_ in one.opened.types
+    return step.kind in ("memory", "rest") or type_ in one.opened.types
 
 
-def _rate(answer: Answer, unit: float) -> Rate:
+def rate_of(answer: Answer, kind: Kind) -> Rate:
+    """Return the rate of a step, in TFLOPS or GB/s. Raises ValueError without samples."""
+    unit = 1e12 if kind == "matrix" else 1e9
     found = spread(answer.rates)
     clocks = [sample.sm_clock_mhz for sample in answer.samples if sample.sm_clock_mhz is not None]
     return Rate(

@@ -211,7 +211,21 @@ def method(results: Results) -> tuple[str, ...]:
         lines.append("load latency: a kernel of the column follows addresses in the memory of the row, load after load")
     if results.rounds:
         lines.append("pairs that share no link are measured at the same time; low pairs are measured again alone")
+    if _in_turn(results):
+        lines.append(
+            "many pairs: the data of each is compared by one copy method, in turn, and 2 MiB of it under load; level "
+            "standard compares by every method"
+        )
     return tuple(lines)
+
+
+def _in_turn(results: Results) -> bool:
+    """Return whether several methods copied compared data, but only one between each pair."""
+    found: dict[tuple[int, int], set[str]] = {}
+    for loaded, check in results.checks:
+        if not loaded:
+            found.setdefault((check.flow.src, check.flow.dst), set()).add(check.flow.method)
+    return len(set().union(*found.values())) > 1 and max(map(len, found.values())) == 1
 
 
 def integrity(results: Results) -> dict[str, int]:

@@ -6,6 +6,7 @@ import click
 
 from gpucheck.model.compute import ComputeDevice, ComputeReport, Sample
 from gpucheck.printable import of_printable
+from gpucheck.render.compute.burnin import lines as burn_in_lines
 from gpucheck.render.findings.text import TROUBLE, blocks
 from gpucheck.render.words import counts_line, simulated_mark, table, verdict_word
 
@@ -22,6 +23,7 @@ def to_text(report: ComputeReport, *, verbose: bool = False) -> str:
     good = (f for f in report.findings if f.verdict not in TROUBLE)
     parts = [
         list(_head(report)),
+        list(burn_in_lines(report.burn_in, verbose=verbose)) if report.burn_in is not None else [],
         list(blocks((f for f in report.findings if f.verdict in TROUBLE), bus_ids)),
         list(_rates(report.gpus)),
         list(_traces(report.gpus)),

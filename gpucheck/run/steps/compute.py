@@ -1,6 +1,7 @@
 """The computing step of a run, and the run of ``gpucheck compute``: on all GPUs, in children of their own."""
 
 from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,6 +14,8 @@ from gpucheck.run.step import Outcome, Step
 from gpucheck.train import whole_gpus
 
 if TYPE_CHECKING:
+    from gpucheck.compute.burnin.measure import BurnInOptions
+    from gpucheck.compute.burnin.run import Shown
     from gpucheck.compute.measure import Options
     from gpucheck.compute.running.run import OnStep
     from gpucheck.model.compute import ComputeReport
@@ -39,7 +42,19 @@ def compute(host: Host, options: "Options", on_step: "OnStep" = lambda *_: None)
     """Compute and evaluate. Raises gpucheck.measure.planning.selection.Unmeasurable, as ``measure`` does."""
     from gpucheck.compute.measure import measure
 
-    report = measure(host, options, on_step)
+    return _named(host, measure(host, options, on_step))
+
+
+def burn_in(
+    host: Host, asked: "BurnInOptions", shown: "Shown", interrupted: "Callable[[ComputeReport], None]"
+) -> "ComputeReport":
+    """Compute for minutes to days. Raises what gpucheck.compute.burnin.measure.burn_in raises."""
+    from gpucheck.compute.burnin import measure
+
+    return _named(host, measure.burn_in(host, asked, shown, lambda report: interrupted(_named(host, report))))
+
+
+def _named(host: Host, report: "ComputeReport") -> "ComputeReport":
     reading = host.nvml()
     gpus = reading.gpus if isinstance(reading, NvmlReading) else ()
     return replace(report, findings=with_actions(named(report.findings, gpus), causes()))

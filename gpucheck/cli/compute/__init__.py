@@ -17,7 +17,8 @@ from gpucheck.cli._shared.common import (
     write_result,
 )
 from gpucheck.cli.bandwidth.progress import bar
-from gpucheck.model.finding.verdict import EXIT_STATUS
+from gpucheck.cli.compute.burnin import STATE, burnt_in, seconds_of
+from gpucheck.model.finding.verdict import EXIT_STATUS, EXIT_USAGE
 
 if TYPE_CHECKING:
     from gpucheck.compute.measure import Options
@@ -25,6 +26,26 @@ if TYPE_CHECKING:
 
 
 @click.command()
+@click.option(
+    "--level",
+    type=click.Choice(["standard", "burn-in"]),
+    default="standard",
+    show_default=True,
+    help="Extent of the run. standard: less than a minute of load. burn-in: rounds of cold and hot load.",
+)
+@click.option("--duration", metavar="10m..48h", help="Time of a burn-in.  [default: 1h]")
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help=f"Keep a burn-in in FILE; the same command continues one that was cut.  [default: {STATE}]",
+)
+@click.option(
+    "--max-temperature",
+    type=click.FloatRange(min=30, max=120),
+    metavar="C",
+    help="End a burn-in if a GPU gets this hot.  [default: 2 below its shutdown temperature]",
+)
 @click.option("--devices", metavar="0,1|UUIDs", help="Use only these GPUs.")
 @renamed(
     "--allow-busy-gpus", "--contended", is_flag=True, help="Compute on GPUs in use. A low rate is then at most WARN."
@@ -42,6 +63,10 @@ if TYPE_CHECKING:
 @click.option("-v", "--verbose", is_flag=True, help="Show the method and all evidence.")
 @simulation_options
 def COMMAND(  # noqa: N802 - the name the command walk looks for
+    level: str,
+    duration: str | None,
+    state: Path | None,
+    max_temperature: float | None,
     devices: str | None,
     allow_busy_gpus: bool,
     engine: str,
@@ -57,19 +82,35 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
     Matrix products in every type that a GPU has, memory read, write and copy; operations on equal data, whose results
     must be equal on every repeat and on every GPU of one model; and what holds the clocks under load. A GPU that looks
-    slow is measured again alone. It needs PyTorch. Without a GPU: --simulate hgx-h100-x8, or --engine cpu.
+    slow is measured again alone. Level burn-in repeats this for minutes to days. It needs PyTorch. Without a GPU:
+    --simulate hgx-h100-x8, or --engine cpu.
     """
+    if level != "burn-in" and (duration, state, max_temperature) != (None, None, None):
+        raise Problem("--duration, --state and --max-temperature require --level burn-in.", EXIT_USAGE)
+    seconds = seconds_of(duration or "1h")
     start_simulation(profile, faults)
     from gpucheck.compute.measure import Options
     from gpucheck.model.finding.verdict import worst
+
+    def write(report: "ComputeReport") -> None:
+        _write(report, format_, output, svg, verbose=verbose)
+
+    options = Options(devices=devices, engine=engine, contended=allow_busy_gpus)  # type: ignore[arg-type]
+    if level == "burn-in":
+        report = burnt_in(options, seconds, state or STATE, max_temperature, write)
+    else:
+        report = _computed(options)
+    write(report)
+    return EXIT_STATUS[worst((finding.verdict for finding in report.findings), strict=strict)]
+
+
+def _write(report: "ComputeReport", format_: str, output: Path | None, svg: Path | None, *, verbose: bool) -> None:
     from gpucheck.render import compute as render
 
-    report = _computed(Options(devices=devices, engine=engine, contended=allow_busy_gpus))  # type: ignore[arg-type]
     if svg is not None:
         write_result(render.to_svg(report), svg)
     text = render.to_json(report) if format_ == "json" else render.to_text(report, verbose=verbose)
     write_result(text if output is None else click.unstyle(text), output)
-    return EXIT_STATUS[worst((finding.verdict for finding in report.findings), strict=strict)]
 
 
 def _computed(options: "Options") -> "ComputeReport":

@@ -1,0 +1,79 @@
+"""When a burn-in stops early: a GPU near the temperature at which it powers itself off, or errors that end trust in it.
+
+A limit is looked at after each step, of at most a minute. The protection of the GPU itself acts at once.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from gpucheck.compute.burnin.plan import span
+from gpucheck.compute.evaluation.counters import KINDS
+from gpucheck.compute.evaluation.groups import about
+from gpucheck.model import Finding, Gpu
+from gpucheck.model.compute import BurnIn, ComputeDevice, Sample
+from gpucheck.model.finding.about import About
+
+NAME = "compute-burn-in"
+BELOW_SHUTDOWN_C = 2
+FATAL = tuple(name for name, kind in KINDS.items() if kind.fails)
+HEAT = "check airflow, fans, dust, and the contact of cooler and GPU; then run it again with another --state FILE"
+
+
+class Limits(NamedTuple):
+    """temperature_c: by index, None where nothing is known. asked: it was given as --max-temperature."""
+
+    temperature_c: dict[int, float | None]
+    asked: bool
+
+    def words(self) -> tuple[str, ...]:
+        """Return each limit with its source."""
+        known = {limit for limit in self.temperature_c.values() if limit is not None}
+        source = "--max-temperature" if self.asked else f"NVML's shutdown temperature less {BELOW_SHUTDOWN_C}"
+        degrees = ", ".join(f"{limit:g} C" for limit in sorted(known))
+        unknown = [str(index) for index, limit in self.temperature_c.items() if limit is None]
+        return (
+            *((f"temperature of a GPU: {degrees} (source: {source})",) if known else ()),
+            *((f"no limit of temperature for GPU {', '.join(unknown)}: NVML reports none",) if unknown else ()),
+            f"errors: any of {', '.join(FATAL)} (source: NVML's counters, while gpucheck computes)",
+        )
+
+    def reached(self, index: int, samples: Sequence[Sample], errors: Mapping[str, int]) -> str | None:
+        """Return which limit a GPU reached, None for none."""
+        rose = [f"{errors[name]} {name}" for name in FATAL if errors.get(name)]
+        if rose:
+            return f"errors: GPU {index} counted {', '.join(rose)}"
+        limit = self.temperature_c.get(index)
+        hottest = max((s.temperature_c for s in samples if s.temperature_c is not None), default=None)
+        if limit is not None and hottest is not None and hottest >= limit:
+            source = "--max-temperature" if self.asked else f"{BELOW_SHUTDOWN_C} below its shutdown temperature"
+            return f"temperature: GPU {index} reached {hottest:g} C, limit {limit:g} C ({source})"
+        return None
+
+
+def limits(gpus: Sequence[Gpu], asked: float | None) -> Limits:
+    """Return the limits. asked: the temperature that the user gave."""
+    own = {gpu.index: gpu.health.temperature_shutdown_c for gpu in gpus}
+    by_gpu = {i: asked if asked is not None else (c - BELOW_SHUTDOWN_C if c else None) for i, c in own.items()}
+    return Limits(by_gpu, asked is not None)
+
+
+def ending(burn_in: BurnIn, stopped_by: ComputeDevice | None) -> Finding:
+    """Return the finding about the run as a whole: what was planned and what is proven."""
+    done, planned = span(burn_in.seconds), span(burn_in.planned_seconds)
+    evidence = (f"{burn_in.rounds} of {burn_in.planned_rounds} rounds", *burn_in.limits)
+    if burn_in.ended == "complete":
+        return About(check=NAME, evidence=evidence).passes(f"{done} of cold and hot load, {burn_in.rounds} rounds")
+    seen = f"ended after {done} of {planned}"
+    if burn_in.ended == "interrupted":
+        why = "the run was interrupted; what it found so far holds, the rest is not proven"
+        fix = f"the same command continues it from {burn_in.state}"
+        return About(check=NAME, evidence=evidence).unknown(why, fix, seen, wanted=f"{planned} of load")
+    if burn_in.ended == "no-device" or stopped_by is None:
+        why = "no GPU is left that can compute; see the other findings"
+        return About(check=NAME, evidence=evidence).unknown(why, "", seen, wanted=f"{planned} of load")
+    made = about(NAME, stopped_by, *evidence)
+    why = f"stopped at a limit: {burn_in.reason}"
+    if burn_in.reason.startswith("temperature") and "--max-temperature" not in burn_in.reason:
+        return made.fails(seen, f"{planned} of load", why, HEAT, None)
+    fix = HEAT if burn_in.reason.startswith("temperature") else "repair the GPU, then run it again with another --state"
+    return made.warns(seen, f"{planned} of load", why, fix, None)

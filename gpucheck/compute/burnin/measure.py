@@ -1,0 +1,136 @@
+"""A burn-in from its options to its report: a new one, or the rest of one that was cut."""
+
+import time
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from gpucheck import __version__
+from gpucheck.compute.burnin.limits import ending, limits
+from gpucheck.compute.burnin.plan import Plan, plan
+from gpucheck.compute.burnin.run import Session, Shown
+from gpucheck.compute.burnin.state import Identity, State, fits, read, write
+from gpucheck.compute.burnin.totals import Totals
+from gpucheck.compute.measure import METHOD, Chosen, Options, chosen_for, findings_of, report_of, with_settings
+from gpucheck.compute.values import Opened
+from gpucheck.model import Host, NvmlReading, worst
+from gpucheck.model.compute import BurnIn, ComputeDevice, ComputeReport
+from gpucheck.processes.signals import TerminatedError
+
+SIMULATED_TICK_S = 3.0
+ROUNDS = (
+    "each round rests, computes cold, loads memory and matrices, computes hot, then with pauses that make the power "
+    "step; digests are compared within a round, between rounds and between GPUs",
+    "rates are medians over the rounds; of the readings a part without a rhythm is kept",
+)
+
+
+class BurnInOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """seconds: of the run. state: its file. max_temperature_c: None is the limit of each GPU."""
+
+    seconds: float
+    state: Path
+    options: Options = Options()
+    max_temperature_c: float | None = None
+
+
+def burn_in(
+    host: Host, asked: BurnInOptions, shown: Shown, interrupted: Callable[[ComputeReport], None]
+) -> ComputeReport:
+    """Run it and evaluate it. Raises Unmeasurable, StateError if its file does not fit, OSError if it is not writable.
+
+    interrupted: gets the report of what is proven so far when a signal ends the run, before its exception goes on.
+    """
+    clock = time.monotonic()
+    before = read(asked.state)
+    chosen = chosen_for(host, replace(asked.options, tick_s=SIMULATED_TICK_S))
+    try:
+        opened = chosen.bench.open()
+        versions = next((one.versions for one in opened if isinstance(one, Opened)), {})
+        identity, planned = _identity(host, chosen, versions), plan(asked.seconds, small=not chosen.gpus)
+        state = _state(asked.state, before, identity, planned)
+        session = Session(
+            chosen.bench, chosen.devices, state, asked.state, limits(chosen.gpus, asked.max_temperature_c)
+        )
+        session.begin(opened)
+        write(asked.state, state)  # what cannot be kept is known before hours of load
+
+        def report() -> ComputeReport:
+            made = _report(host, chosen, session)
+            return replace(made, seconds=round(time.monotonic() - clock, 3))
+
+        try:
+            session.run(lambda devices: findings_of(_settings(devices, chosen), chosen), shown)
+        except (KeyboardInterrupt, TerminatedError):
+            interrupted(report())
+            raise
+        return report()
+    finally:
+        chosen.bench.close()
+
+
+def _state(path: Path, before: State | None, identity: Identity, planned: Plan) -> State:
+    if before is not None:
+        fits(path, before, identity, planned)
+        return before
+    started = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    return State(identity=identity, plan=planned, started=started, gpus=[Totals() for _ in identity.gpus])
+
+
+def _identity(host: Host, chosen: Chosen, versions: dict[str, str | None]) -> Identity:
+    reading, simulation = host.nvml(), host.simulation()
+    return Identity(
+        host=host.system().hostname,
+        gpucheck=__version__,
+        driver=reading.driver_version if isinstance(reading, NvmlReading) else None,
+        gpus=tuple(
+            " ".join(part for part in (one.bus_id, one.uuid, one.name) if part) or str(one.index)
+            for one in chosen.devices
+        ),
+        engine=chosen.engine,
+        versions=versions,
+        simulation=(simulation.profile, *simulation.faults) if simulation else (),
+    )
+
+
+def _settings(devices: tuple[ComputeDevice, ...], chosen: Chosen) -> tuple[ComputeDevice, ...]:
+    return with_settings(devices, chosen.gpus)
+
+
+def _report(host: Host, chosen: Chosen, session: Session) -> ComputeReport:
+    state = session.state
+    devices = _settings(session.now(), chosen)
+    made = BurnIn(
+        planned_seconds=state.plan.seconds,
+        seconds=round(state.seconds, 1),
+        planned_rounds=state.plan.rounds,
+        rounds=state.rounds,
+        sessions=state.sessions,
+        ended=state.ended or "interrupted",
+        reason=state.reason,
+        limits=session.limits.words() if chosen.gpus else (),
+        noticed=tuple(state.noticed),
+        hottest={
+            str(device.index): totals.hottest[0]
+            for device, totals in zip(devices, state.gpus, strict=True)
+            if totals.hottest is not None
+        },
+        state=str(session.path),
+    )
+    stopped_by = devices[session.stopped_by] if session.stopped_by is not None else None
+    findings = (ending(made, stopped_by), *findings_of(devices, chosen))
+    lost = session.not_written
+    return replace(
+        report_of(host, chosen, devices, findings),
+        level="burn-in",
+        versions=state.identity.versions,
+        started=state.started,
+        load_seconds=made.seconds,
+        burn_in=made,
+        method=(*METHOD, *ROUNDS),
+        notes=(*chosen.notes, *((f"{session.path}: not written: {lost}",) if lost else ())),
+        verdict=worst(finding.verdict for finding in findings),
+    )

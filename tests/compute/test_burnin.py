@@ -1,0 +1,207 @@
+"""A burn-in finds faults and keeps them, wherever it is cut; its file survives what happens to files."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from gpucheck.compute.burnin import run as run_
+from gpucheck.compute.burnin import state as state_
+from gpucheck.compute.burnin.state import StateError, fits, read, write
+from gpucheck.compute.evaluation import checked
+from gpucheck.compute.plan import operations
+from gpucheck.compute.probability import miss_probability
+from gpucheck.compute.values import Failure
+from tests.compute.burnin import Cut, begun, session
+from tests.compute.machines import computed, loud, simulated
+
+SHORT, DAYS = 3600.0, 48 * 3600.0
+FAULTS = {
+    "hot:gpu=1": ("compute-clocks", "throttled"),
+    "hot:gpu=1,by=fan": ("compute-clocks", "throttled"),
+    "sdc:gpu=1,rate=1e-12": ("compute-results", "silent-corruption"),
+    "gemm-slow:gpu=1": ("compute-matrix", "slow-compute"),
+    "memory-slow:gpu=1": ("compute-memory", "slow-memory"),
+}
+
+
+def found(ran) -> set[tuple[str, str, str | None]]:
+    return {(check, subject, cause) for check, subject, cause, _ in loud(ran.findings)}
+
+
+@pytest.mark.parametrize("profile", ["hgx-h100-x8", "p100-pcie-x2", "a100-sxm-x4"])
+def test_two_days_on_a_healthy_machine_find_nothing(profile, tmp_path):
+    ran = session(simulated(profile), tmp_path / "state", DAYS)
+
+    assert (ran.state.ended, ran.state.rounds, found(ran), ran.notes) == ("complete", 288, set(), [])
+    assert ran.state.seconds == pytest.approx(DAYS)
+    assert (tmp_path / "state").stat().st_size < 1 << 20
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_found_as_it_happens_and_at_the_end(fault, tmp_path):
+    gpus = simulated("a100-sxm-x4", fault)
+    ran = session(gpus, tmp_path / "state", 4 * 3600.0)
+
+    assert found(ran) == {(FAULTS[fault][0], f"gpu:{gpus[1].bus_id}", FAULTS[fault][1])}
+    assert ran.state.noticed[0].cause == FAULTS[fault][1]
+    assert ran.state.noticed[0].at < 3600
+    assert read(tmp_path / "state").noticed == ran.state.noticed
+
+
+def test_corruption_that_a_standard_run_misses_is_found_in_two_days(tmp_path):
+    healthy = session(simulated("p100-pcie-x2"), tmp_path / "healthy", DAYS)
+    rate = 8 / sum(one.values for one in healthy.devices[1].repeats.values())
+    standard, _ = computed("p100-pcie-x2")
+    ran = session(simulated("p100-pcie-x2", f"sdc:gpu=1,rate={rate}"), tmp_path / "state", DAYS)
+
+    assert miss_probability(checked(standard.devices)[0], rate) > 0.99
+    assert found(ran) == {("compute-results", f"gpu:{ran.devices[1].bus_id}", "silent-corruption")}
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.lists(st.integers(0, 400), max_size=4), st.sampled_from([None, *FAULTS]))
+def test_a_run_that_is_cut_anywhere_has_the_verdict_of_a_whole_one(cuts, fault):
+    gpus = simulated("p100-pcie-x2", *([fault] if fault else []))
+    with tempfile.TemporaryDirectory() as folder:
+        whole = session(gpus, Path(folder) / "whole", SHORT)
+        for cut in cuts:
+            if session(gpus, Path(folder) / "cut", SHORT, cut=cut).state.ended is not None:
+                break
+        state = read(Path(folder) / "cut")
+        parts = (
+            session(gpus, Path(folder) / "cut", SHORT)
+            if state is None or state.ended is None
+            else session(gpus, Path(folder) / "again", SHORT)
+        )
+
+    assert parts.state.ended == whole.state.ended == "complete"
+    assert found(parts) == found(whole)
+    assert {d.digests.get("matrix-fp32") for d in parts.devices[:1]} == {whole.devices[0].digests["matrix-fp32"]}
+
+
+def test_a_loss_of_power_costs_one_round_at_most(tmp_path):
+    """Nothing of a round is written before its end, unless a signal gives time for it."""
+    path, gpus = tmp_path / "state", simulated("p100-pcie-x2")
+    per_round = 1 + 3 + 1 + 2 * len(operations(["fp32"])) + 1
+    session(gpus, path, SHORT, cut=3 * per_round + 5)
+    kept = read(path)
+
+    assert 2 <= kept.rounds <= 3
+    assert kept.gpus[0].values
+
+
+def test_a_limit_of_temperature_ends_the_run_and_is_named(tmp_path):
+    ran = session(simulated("p100-pcie-x2"), tmp_path / "state", SHORT, limit=50.0)
+
+    assert ran.state.ended == "limit"
+    assert "limit 50 C" in ran.state.reason
+    assert ran.state.seconds < 600
+
+
+def test_errors_end_the_run_and_name_the_counter(tmp_path, monkeypatch):
+    def counting(self, gpu, step):
+        return replace(matrix(self, gpu, step), errors={"ecc_uncorrected": 7})
+
+    matrix, opened = Cut._matrix, Cut.open
+    monkeypatch.setattr(Cut, "_matrix", counting)
+    monkeypatch.setattr(Cut, "open", lambda self: [replace(one, errors={"ecc_uncorrected": 5}) for one in opened(self)])
+    ran = session(simulated("p100-pcie-x2"), tmp_path / "state", SHORT)
+
+    assert ran.state.ended == "limit"
+    assert ran.state.reason == "errors: GPU 0 counted 2 ecc_uncorrected"
+    assert ran.devices[0].errors == {"ecc_uncorrected": 2}
+    assert "ecc-uncorrected" in {cause for _, _, cause in found(ran)}
+
+
+def test_a_run_goes_on_without_a_gpu_that_failed(tmp_path, monkeypatch):
+    def failing(self, step, places):
+        answers = dict(run(self, step, places))
+        if 1 in answers and step.kind == "matrix":
+            answers[1] = Failure(kind="cuda-error", detail="Xid")
+        return answers
+
+    run = Cut.run
+    monkeypatch.setattr(Cut, "run", failing)
+    ran = session(simulated("a100-sxm-x4"), tmp_path / "state", SHORT)
+
+    assert ran.state.ended == "complete"
+    assert [one.failed for one in ran.devices] == [None, "cuda-error", None, None]
+
+
+def test_a_full_disk_is_named_once_and_the_run_ends_with_its_results(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(run_, "write", full)
+    ran = session(simulated("p100-pcie-x2"), tmp_path / "state", SHORT)
+
+    assert ran.state.ended == "complete"
+    assert [note for note in ran.notes if "No space left" in note] == ran.notes
+    assert len(ran.notes) == 1
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    path = tmp_path_factory.mktemp("burnin") / "state"
+    session(simulated("p100-pcie-x2"), path, SHORT, cut=30)
+    return path.read_bytes()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_a_damaged_file_is_rejected_with_advice(good, tmp_path_factory, data):
+    at = data.draw(st.integers(0, len(good) - 1))
+    byte = data.draw(st.integers(0, 255))
+    damaged = data.draw(st.sampled_from([good[:at], good[:at] + bytes([byte]) + good[at + 1 :], good + good[:at]]))
+    path = tmp_path_factory.mktemp("damaged") / "state"
+    path.write_bytes(damaged)
+    if damaged == good:
+        assert read(path) is not None
+        return
+    with pytest.raises(StateError, match="--state FILE"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b"null", b"[" * 100_000, b"\xff\xfe", b'{"schema":"gpucheck.burn-in/2"}']
+)
+def test_another_file_is_rejected(content, tmp_path):
+    (tmp_path / "state").write_bytes(content)
+
+    with pytest.raises(StateError, match="--state FILE"):
+        read(tmp_path / "state")
+
+
+def test_a_file_that_is_too_large_or_a_directory_is_rejected(tmp_path, monkeypatch):
+    monkeypatch.setattr(state_, "MOST_BYTES", 10)
+    (tmp_path / "state").write_bytes(b"x" * 11)
+
+    for path in (tmp_path / "state", tmp_path):
+        with pytest.raises(StateError, match="--state FILE"):
+            read(path)
+
+
+def test_a_run_of_other_hardware_or_another_plan_is_not_continued(tmp_path):
+    gpus = simulated("p100-pcie-x2")
+    state = begun(gpus, SHORT)
+    identity = state.identity
+
+    with pytest.raises(StateError, match=r"driver was 1, is 2; gpus was .* is another"):
+        fits(tmp_path, state, replace(identity, driver="2", gpus=("another",)), state.plan)
+    with pytest.raises(StateError, match="duration was 3600 s, is 7200 s"):
+        fits(tmp_path, state, state.identity, begun(gpus, 7200.0).plan)
+    state.ended = "complete"
+    with pytest.raises(StateError, match="has ended"):
+        fits(tmp_path, state, state.identity, state.plan)
+
+
+def test_the_file_is_private_and_complete_at_any_time(tmp_path):
+    write(tmp_path / "state", begun(simulated("p100-pcie-x2"), SHORT))
+
+    assert os.listdir(tmp_path) == ["state"]  # noqa: PTH208 - the names alone
+    assert (tmp_path / "state").stat().st_mode & 0o007 == 0
