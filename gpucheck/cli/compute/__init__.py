@@ -33,18 +33,18 @@ if TYPE_CHECKING:
     show_default=True,
     help="Extent of the run. standard: less than a minute of load. burn-in: rounds of cold and hot load.",
 )
-@click.option("--duration", metavar="10m..48h", help="Time of a burn-in.  [default: 1h]")
+@click.option("--duration", metavar="10m..48h", help="Duration of a burn-in (default: 1h).")
 @click.option(
     "--state",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help=f"Keep a burn-in in FILE; the same command continues one that was cut.  [default: {STATE}]",
+    help=f"Keep a burn-in in FILE; the same command resumes one that was cut short (default: {STATE}).",
 )
 @click.option(
     "--max-temperature",
     type=click.FloatRange(min=30, max=120),
     metavar="C",
-    help="End a burn-in if a GPU gets this hot.  [default: 2 below its shutdown temperature]",
+    help="Stop a burn-in when a GPU reaches this temperature (default: 2 degrees below its shutdown temperature).",
 )
 @click.option("--devices", metavar="0,1|UUIDs", help="Use only these GPUs.")
 @renamed(
