@@ -20,6 +20,9 @@ PARALLEL = -n $(shell echo $$((2 * $$(nproc)))) --dist worksteal
 COMMA := ,
 # The files with slow tests. To read all others too takes each test process seconds.
 PROGRAMS = $(shell grep -rlE --include='test_*.py' 'mark\.(slow|browser)' tests | sort)
+SEARCHES = $(shell grep -rlE --include='test_*.py' 'mark\.more\b' tests | sort)
+# Tests for this machine as it is.
+HERE = not lab and not gpu and not images and not real_packages and not more_labs and not more
 # LIMIT=node07 or LIMIT=rack3: those hosts alone; the controller belongs to every run.
 # BATCH=10, 10% or [1,10,50]: so many hosts at a time.
 PLAYBOOK = ANSIBLE_CONFIG=playbooks/ansible.cfg $(VENV)/bin/ansible-playbook -i $(HOSTS) \
@@ -31,7 +34,7 @@ FROM_BUNDLE = $(if $(BUNDLE),-e bundle=$(abspath $(BUNDLE)) $(if $(BUNDLE_FINGER
 TO_BUNDLE = -e bundle_output=$(abspath $(or $(BUNDLE),build/bundle)) $(if $(GROUPS),-e '{"bundle_groups": "$(GROUPS)"}') \
 	$(if $(BUNDLE_KEY),-e bundle_key=$(if $(wildcard $(BUNDLE_KEY)),$(abspath $(BUNDLE_KEY)),$(BUNDLE_KEY)))
 
-.PHONY: help plan provision bundle verify rollback deprovision check lint test test-programs test-lab test-labs test-real-packages test-gpu fuzz collection images test-images lab-down clean release
+.PHONY: help plan provision bundle verify rollback deprovision check lint test test-units test-here test-programs test-lab test-more test-labs test-all test-real-packages test-gpu fuzz collection images test-images lab-down clean release
 
 help: ## this list
 	@echo "gpucheck: from bare Linux hosts with NVIDIA GPUs to proven multi-GPU training readiness"
@@ -57,20 +60,32 @@ deprovision: $(VENV)/.provision target ## remove everything that provision broug
 verify: $(VENV)/.provision target ## verify every GPU host again and print the merged report
 	@$(PLAYBOOK) playbooks/verify.yml
 
-check: $(VENV)/.test lint ## tests that need no Docker, no root and no GPU
-	@$(VENV)/bin/pytest $(PARALLEL) -m "not slow and not browser and not lab and not gpu and not images and not real_packages and not more_labs"
+check: lint ## tests that need no Docker, no root and no GPU
+	@$(MAKE) test-units
 
-test-programs: $(VENV)/.test tools ## whole programs and large searches: real training, NVML clients, the fault matrix, HTML pages in Chromium
-	@env -u MAKEFLAGS $(VENV)/bin/pytest $(PARALLEL) -m "(slow or browser) and not lab and not gpu and not images" $(PROGRAMS)
+test-units: $(VENV)/.test
+	@env -u MAKEFLAGS $(VENV)/bin/pytest $(PARALLEL) -m "not slow and not browser and $(HERE)"
+
+test-programs: $(VENV)/.test tools ## whole programs and searches: real training, NVML clients, a machine for every fault, HTML pages in Chromium
+	@env -u MAKEFLAGS $(VENV)/bin/pytest $(PARALLEL) -m "(slow or browser) and $(HERE)" $(PROGRAMS)
 
 test-lab: $(VENV)/.test ## the embedded lab from nothing to the merged report (needs root or sudo, and Docker)
 	@env -u MAKEFLAGS $(VENV)/bin/pytest -m lab tests/lab
 
-# The lab waits for disks and package managers most of its time: programs are tested meanwhile.
-test: check ## check, then test-programs and test-lab at once
-	@$(MAKE) --jobs=2 --output-sync=target test-programs test-lab
+# The lab waits for disks and package managers most of its time: everything else is tested meanwhile.
+test: lint ## lint, test-units and test-programs, and test-lab at the same time
+	@$(MAKE) --jobs=2 --output-sync=target test-here test-lab
 
-test-labs: $(VENV)/.test bundle-tools ## labs of their own: air gap, tuning, bare metal, light hosts, faults, ansible-pull (root or sudo, and Docker)
+test-here: $(VENV)/.test tools
+	@$(MAKE) test-units
+	@$(MAKE) test-programs
+
+test-more: $(VENV)/.test tools ## large searches and rare paths: every fault on every machine, all hostile hosts and files, commands killed anywhere
+	@env -u MAKEFLAGS $(VENV)/bin/pytest $(PARALLEL) -m "more or figures" $(SEARCHES)
+
+test-all: test test-more test-labs ## test, test-more, test-labs
+
+test-labs: $(VENV)/.test bundle-tools ## more of the lab: air gap, tuning, bare metal, light hosts, faults, refused hosts, ansible-pull (root or sudo, and Docker)
 	@$(VENV)/bin/pytest -m more_labs tests/lab tests/release
 
 # With PYTHON=python3 on the command line: that Python and what is installed for it, without a network.

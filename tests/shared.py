@@ -1,12 +1,14 @@
-"""What the processes of one test run share: the first that needs it makes it, the others wait until it is there."""
+"""What the processes of one test run share: the first that needs it makes it, the others wait. Samples of a table."""
 
 import fcntl
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 
 def run_folder(factory: pytest.TempPathFactory) -> Path:
@@ -27,3 +29,15 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
             make(folder)
             done.touch()
     return folder
+
+
+def sampled(values: Iterable[Any], kept: Callable[[int, Any], bool]) -> list[ParameterSet]:
+    """Return every value as a parameter of a test. A tuple is several arguments.
+
+    ``make test`` runs those that ``kept`` returns true for, by number and value; the others are marked ``more``.
+    """
+    found = []
+    for number, value in enumerate(values):
+        marks = () if kept(number, value) else (pytest.mark.more,)
+        found.append(pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=marks))
+    return found

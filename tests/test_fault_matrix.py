@@ -1,6 +1,7 @@
 """The fault matrix: every fault on several machines is found, named and placed; no healthy machine raises a voice.
 
 The expectations are data/fault_matrix.yml. The two figures stand at the end of the test run.
+``make test`` has a sample, ``make test-more`` everything: its figures are those of README.
 """
 
 import json
@@ -23,6 +24,7 @@ from tests.conftest import Figures
 from tests.diagnose import perf_cases
 from tests.fault_rules import LOUD, judge, no_judgement
 from tests.imports import corpus
+from tests.shared import sampled
 
 ROWS: list[dict[str, Any]] = yaml.safe_load(
     (Path(__file__).parent / "data" / "fault_matrix.yml").read_text(encoding="utf-8")
@@ -31,9 +33,19 @@ PROFILES = sorted(path.stem for path in (Path(simulator.__file__).parent / "prof
 QUICK = run.select(run.all_steps(), level="quick", only=(), skip=())
 MEASURED = run.select(run.all_steps(), level="standard", only=("p2p",), skip=("quick",))
 COMPUTED = run.select(run.all_steps(), level="standard", only=("compute",), skip=("quick",))
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.figures]
 
-CELLS = [pytest.param(row, name, id=f"{row['fault']}-{name}") for row in ROWS for name in row["profiles"]]
+# make test has every fault on one machine, another one for the next fault; make test-more has all.
+CELLS = [
+    pytest.param(
+        row,
+        name,
+        id=f"{row['fault']}-{name}",
+        marks=() if place == number % len(row["profiles"]) else (pytest.mark.more,),
+    )
+    for number, row in enumerate(ROWS)
+    for place, name in enumerate(row["profiles"])
+]
 
 
 def is_healthy(row: dict[str, Any]) -> bool:
@@ -45,6 +57,11 @@ def of_kind(kind, *, healthy=False):
     return [
         cell for cell in CELLS if cell.values[0].get("steps", "quick") == kind and is_healthy(cell.values[0]) == healthy
     ]
+
+
+def fourth(number, _):
+    """Each fourth is in make test, all are in make test-more."""
+    return number % 4 == 0
 
 
 def figure(row: dict[str, Any], figures: Figures) -> AbstractContextManager[None]:
@@ -124,8 +141,8 @@ def test_a_fault_that_only_work_shows_is_found_by_computing(row, name, machine, 
 
 # One machine a fault is enough here: what the checks make of the others is judged above.
 FIRST = [
-    pytest.param(row, row["profiles"][0], id=row["fault"])
-    for row in ROWS
+    pytest.param(row, row["profiles"][0], id=row["fault"], marks=() if fourth(number, row) else (pytest.mark.more,))
+    for number, row in enumerate(ROWS)
     if row.get("steps", "quick") == "quick" and row["verdict"] not in ("pass", "unknown")
 ]
 
@@ -193,7 +210,7 @@ def test_a_healthy_machine_raises_no_voice(name, machine, figures: Figures):
 MEASURABLE = [name for name in PROFILES if name not in ("no-gpu", "gb200-nvl72")]
 
 
-@pytest.mark.parametrize("name", MEASURABLE)
+@pytest.mark.parametrize("name", sampled(MEASURABLE, fourth))
 def test_a_healthy_machine_is_measured_without_a_complaint(name, machine, figures: Figures):
     findings = look(machine(name), MEASURED)
     with figures.healthy():
@@ -201,7 +218,7 @@ def test_a_healthy_machine_is_measured_without_a_complaint(name, machine, figure
         no_judgement(findings)
 
 
-@pytest.mark.parametrize("name", MEASURABLE)
+@pytest.mark.parametrize("name", sampled(MEASURABLE, fourth))
 def test_a_healthy_machine_computes_without_a_complaint(name, machine, figures: Figures):
     findings = look(machine(name), COMPUTED)
     with figures.healthy():

@@ -21,7 +21,7 @@ from gpucheck.lab.wheelhouse import own_wheel
 from gpucheck.render.formats import FILES
 from tests.shared import made_once
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.more
 
 ROOT = Path(__file__).parents[1]
 EXTRAS = ("fleet", "provision")

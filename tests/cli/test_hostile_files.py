@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.forked import gpucheck
+from tests.shared import sampled
 
 COMMANDS = {
     "topo --import": ("topo", "--import", "FILE"),
@@ -34,8 +35,6 @@ COMMANDS = {
     "fleet report --labels": ("fleet", "report", "reports", "--labels", "FILE"),
     "fleet report --baseline": ("fleet", "report", "reports", "--baseline", "FILE"),
 }
-# The others are tried in a longer run.
-AT_ONCE = ("topo --import", "verify --expect", "stack lock --facts", "fleet report --labels")
 CONTENT = {
     "empty": b"",
     "nul": b"a\0b" * 100,
@@ -105,10 +104,17 @@ def hostile(folder, kind):
     return path.name
 
 
-@pytest.mark.parametrize("kind", [*PLACES, *CONTENT])
-@pytest.mark.parametrize(
-    "command", [name if name in AT_ONCE else pytest.param(name, marks=pytest.mark.slow) for name in COMMANDS]
-)
+KINDS = (*PLACES, *CONTENT)
+PAIRS = [(command, kind) for command in COMMANDS for kind in KINDS]
+
+
+def in_sample(number, _):
+    """Every command with each fifth kind, the next command with the kinds after them. All pairs are tried at night."""
+    row, column = divmod(number, len(KINDS))
+    return (row + column) % 5 == 0
+
+
+@pytest.mark.parametrize(("command", "kind"), sampled(PAIRS, in_sample))
 def test_a_hostile_file_ends_in_one_line(place, command, kind):
     """What is no file at all is wrong usage; of a file's content it depends."""
     if (command, kind) == ("stack lock -o", "fifo"):

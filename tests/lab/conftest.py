@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.lab import bare_metal as hosts
-from tests.lab.e2e import INVENTORY, KEPT, Run, make
+from tests.lab.changes import OTHER
+from tests.lab.e2e import HOSTS, INVENTORY, KEPT, Run, container, docker, installed, make, wished
 
 States = dict[str, dict[str, Any]]
 
@@ -33,6 +34,30 @@ def wish(first) -> Iterator[Path]:
     kept = path.read_text()
     yield path
     path.write_text(kept)
+
+
+@pytest.fixture(scope="module")
+def before(first) -> dict[str, set[str]]:
+    """The packages of the provisioned hosts."""
+    return {host: installed(host) for host in HOSTS}
+
+
+@pytest.fixture(scope="module")
+def other_spec(before) -> Iterator[Path]:
+    """stack.yml with the other set; the lab's own is back after the module."""
+    with wished(**OTHER) as path:
+        yield path
+
+
+@pytest.fixture(scope="module")
+def bare(first) -> dict[str, set[str]]:
+    """The packages of the images that the hosts were made from."""
+    found = {}
+    for host in HOSTS:
+        image = docker("inspect", "--format", "{{.Config.Image}}", container(host))
+        words = {"lab-apt": ["dpkg-query", "-W", "-f", "${Package}\n"], "lab-dnf": ["rpm", "-qa", "--qf", "%{NAME}\n"]}
+        found[host] = set(docker("run", "--rm", "--entrypoint", words[host][0], image, *words[host][1:]).split())
+    return found
 
 
 @pytest.fixture(scope="module")

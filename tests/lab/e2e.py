@@ -95,6 +95,14 @@ def with_wish(reports: Path, target: str = "provision", **more: str) -> Run:
     return make(target, reports, inventory=INVENTORY, **more)
 
 
+def from_bad_copies(spec: Path) -> None:
+    """Write the mirror's `bad` copies into stack.yml: they are signed with another key than the one that is stated."""
+    text = yaml.safe_load(spec.read_text())
+    for repository in text["repositories"].values():
+        repository["url"] = re.sub(r"(http://[^/]+)/", r"\1/bad/", repository["url"])
+    spec.write_text(yaml.safe_dump(text))
+
+
 @contextmanager
 def wished(**values: Any) -> Iterator[Path]:
     """The lab's stack.yml with these values; the lab's own comes back at the end."""

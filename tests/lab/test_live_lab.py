@@ -11,7 +11,7 @@ from gpucheck.lab.lifecycle import down, status, up
 from gpucheck.lab.model import Lab, make_lab
 from tests.lab.shell import Shell
 
-pytestmark = pytest.mark.lab
+pytestmark = pytest.mark.more_labs
 
 OLD, NEW = "580.95.05", "580.178.04"
 CUDA = {"lab-apt": "compute/cuda/repos/ubuntu2204/x86_64", "lab-dnf": "compute/cuda/repos/rhel9/x86_64"}

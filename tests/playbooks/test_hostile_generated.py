@@ -12,17 +12,20 @@ from hypothesis import strategies as st
 
 from tests.playbooks.hostile import MISSING, honest, report, spoilt
 from tests.playbooks.test_hostile_node import ESCAPES, KEY, held, ran, run_this
+from tests.shared import sampled
 
 pytestmark = pytest.mark.slow
 
-# The modules that each playbook has a host run, and how many hosts answer them with something spoilt.
+# The modules that each playbook has a host run.
 ASKED = {
-    "check": (("gpu_facts", "plan_state"), 60),
-    "verify": (("gpu_verify",), 60),
-    "provision": (("plan_state", "host_lock", "install_record", "planned_packages", "gpu_verify", "*"), 30),
-    "rollback": (("gpu_facts", "plan_state", "install_record"), 30),
-    "bundle": (("gpu_facts", "tempfile", "signing_key", "bundle_packages", "*"), 30),
+    "check": ("gpu_facts", "plan_state"),
+    "verify": ("gpu_verify",),
+    "provision": ("plan_state", "host_lock", "install_record", "planned_packages", "gpu_verify", "*"),
+    "rollback": ("gpu_facts", "plan_state", "install_record"),
+    "bundle": ("gpu_facts", "tempfile", "signing_key", "bundle_packages", "*"),
 }
+# How many hosts answer with something spoilt: a few in make test, many in make test-more.
+FEW, MANY = ("check", 8), (("check", 60), ("verify", 60), ("provision", 30), ("rollback", 30), ("bundle", 30))
 FOLDER = "$FOLDER"
 PIPE = "{{ lookup('pipe', 'touch $FOLDER/CANARY') }}"
 TEXTS = st.sampled_from(
@@ -81,9 +84,9 @@ def results(draw, module, good):
     return made
 
 
-def variants(kind, sound):
+def variants(kind, count, sound):
     """By name of the host, what it returns."""
-    modules, count = ASKED[kind]
+    modules = ASKED[kind]
     good = honest("x", 0, sound, f"{FOLDER}/there")
     found: dict[str, dict[str, Any]] = {}
 
@@ -100,9 +103,9 @@ def variants(kind, sound):
     return found
 
 
-@pytest.mark.parametrize("kind", ASKED)
-def test_no_spoilt_result_takes_anything_with_it(tmp_path, kind):
+@pytest.mark.parametrize(("kind", "count"), sampled([FEW, *MANY], lambda _, value: value == FEW))
+def test_no_spoilt_result_takes_anything_with_it(tmp_path, kind, count):
     sound = report("good")
-    text = json.dumps(variants(kind, sound)).replace(FOLDER, str(tmp_path / "all"))
+    text = json.dumps(variants(kind, count, sound)).replace(FOLDER, str(tmp_path / "all"))
 
     held(ran(tmp_path, sound, kind, json.loads(text)), kind)

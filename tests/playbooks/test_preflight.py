@@ -182,6 +182,7 @@ def test_a_host_whose_python_is_too_old_for_the_controller_is_told_so(tmp_path):
     assert site.asked("good")[0] == "gpu_facts"
 
 
+@pytest.mark.more
 def test_another_failure_does_not_name_the_python(tmp_path):
     """A login whose sudo asks for a password."""
     site = Site(tmp_path, {})

@@ -70,6 +70,7 @@ def roll_out(tmp_path, broken, serial=1, **variables):
     return ends, {path.name for path in tmp_path.glob("n?")}, " ".join(done.stdout.split())
 
 
+@pytest.mark.more
 def test_one_failing_host_stops_nobody(tmp_path):
     ends, touched, words = roll_out(tmp_path, "n1")
 
@@ -87,6 +88,7 @@ def test_too_many_failing_hosts_stop_the_rest_before_it_begins(tmp_path):
     assert "n3: not begun, nothing was changed: 2 of 5 hosts failed before it (n1, n2), more than" in words
 
 
+@pytest.mark.more
 def test_the_share_is_the_sites(tmp_path):
     ends, _, _ = roll_out(tmp_path, "n1 n2", max_failing_percent=40)
 

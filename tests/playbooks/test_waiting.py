@@ -53,6 +53,7 @@ def test_busy_hosts_wait_untouched_and_idle_ones_are_worked_on(tmp_path, monkeyp
     assert [call for call in updates if "n2" in call] == ["update nodename=n2 state=resume"]
 
 
+@pytest.mark.more
 def test_a_host_that_we_drained_comes_back_though_it_needs_no_driver_any_more(tmp_path, monkeypatch):
     """The reboot took too long for the run before; everything but the record is as planned now."""
     late = {"differences": {"cleanup": ["cut off"]}, "host": {"cut_off": True}}
@@ -82,6 +83,7 @@ def test_a_run_with_a_host_that_waits_ends_well(tmp_path):
     assert "1 changed, 1 waiting" in done.stdout
 
 
+@pytest.mark.more
 def test_a_run_in_which_every_host_waits_merges_nothing(tmp_path):
     site = Site(tmp_path, {})
     site.host("busy")

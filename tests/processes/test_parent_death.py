@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.shared import sampled
 from tests.train.conftest import end_processes_with, heed_interrupts, processes_with, wait_until
 
 pytestmark = pytest.mark.slow
@@ -43,8 +44,12 @@ def command_line(process):
         return b""
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGQUIT], ids=lambda number: number.name)
-@pytest.mark.parametrize("kind", AT_WORK)
+ENDS = [(kind, number) for kind in AT_WORK for number in (signal.SIGKILL, signal.SIGQUIT)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "number"), sampled(ENDS, lambda _, end: (end[1] is signal.SIGKILL) != (end[0] == "training"))
+)
 def test_no_child_outlives_a_killed_command(tmp_path, kind, number):
     arguments, count, program = AT_WORK[kind]
     name, _, value = (marker := f"GPUCHECK_TEST_RUN={uuid.uuid4()}").partition("=")

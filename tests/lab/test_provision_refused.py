@@ -1,0 +1,188 @@
+"""Rare ends of a run on a provisioned fleet: refused sources and hosts, a host that hangs, source files of a guide.
+
+The tests run in the order they stand in: each needs the state of the one before, and the last leaves bare hosts.
+"""
+
+import re
+import shutil
+
+import pytest
+import yaml
+
+from tests.lab import guide_sources
+from tests.lab.e2e import (
+    HOSTS,
+    INVENTORY,
+    from_bad_copies,
+    installed,
+    make,
+    on_host,
+    packages,
+    provision_json,
+    with_wish,
+)
+
+pytestmark = pytest.mark.more_labs
+
+
+@pytest.fixture(autouse=True)
+def _provisioned(first):
+    assert first.status == 0, first.text
+
+
+def test_the_plan_of_a_converged_fleet_changes_nothing(first, reports):
+    """make plan: the set of every group, and no word of a change."""
+    done = make("plan", reports)
+
+    assert done.status == 0, done.text
+    assert all(done.recap(host)["changed"] == 0 for host in HOSTS)
+    assert "rocky-9-x86_64-2330x8 (1 host): driver 580.178.04 open kernel modules" in done.plain
+    assert "would change" not in done.plain
+
+
+def test_verify_alone_repeats_the_proof(first, reports):
+    shutil.rmtree(reports)
+
+    again = make("verify", reports)
+
+    assert again.status == 0, again.text
+    assert "PASS 2 hosts: 2 pass SIMULATED" in again.plain
+    assert {path.stem for path in reports.glob("*.json")} == set(HOSTS)
+
+
+@pytest.mark.fault("package lists", "a version that no repository has")
+def test_a_version_that_no_repository_has_refuses_the_host_and_names_the_nearest(first, reports, wish):
+    before = packages("lab-apt")
+    wish.write_text(yaml.safe_dump({**yaml.safe_load(wish.read_text()), "driver": "580.178.04-9ubuntu1"}))
+
+    run = with_wish(reports)
+
+    row = provision_json(reports)["hosts"]["lab-apt"]
+    assert row["state"] == "refused", run.text
+    assert "libnvidia-compute-580=580.178.04-9ubuntu1: no repository has this version" in row["failure"]
+    assert "Nearest: 580.178.04-1ubuntu1" in row["failure"]
+    assert packages("lab-apt") == before
+
+
+@pytest.mark.fault("package lists", "a bad signature that the controller cannot see")
+def test_a_broken_signature_stops_both_hosts_before_anything_is_installed(first, reports, wish):
+    before = {host: packages(host) for host in HOSTS}
+    from_bad_copies(wish)
+
+    run = with_wish(reports, args="-e check_repositories=false")
+
+    assert run.status != 0
+    for host in HOSTS:
+        assert run.recap(host)["failed"] == 1, run.text
+        assert packages(host) == before[host]
+    assert "signature" in run.text.lower() or "GPG" in run.text
+
+
+def test_the_next_run_with_the_right_source_converges(first, reports):
+    run = make("provision", reports)
+
+    assert run.status == 0, run.text
+    assert "PASS 2 hosts: 2 pass SIMULATED" in run.plain
+
+
+FORMER = """
+cd /opt/gpucheck/venv/lib/python3*/site-packages && mkdir gpucheck-0.1.0.dist-info && touch gpucheck_former.py
+printf 'Metadata-Version: 2.1\nName: gpucheck\nVersion: 0.1.0\n' >gpucheck-0.1.0.dist-info/METADATA
+printf '%s,,\n' gpucheck_former.py gpucheck-0.1.0.dist-info/METADATA gpucheck-0.1.0.dist-info/RECORD \
+    >gpucheck-0.1.0.dist-info/RECORD
+rm /opt/gpucheck/requirements.sha256
+"""
+
+
+def test_gpucheck_under_its_former_distribution_name_is_uninstalled(first, reports):
+    on_host("lab-apt", "sh", "-c", FORMER)
+
+    run = make("provision", reports, inventory=INVENTORY, args="--skip-tags verify", LIMIT="lab-apt")
+
+    assert run.status == 0, run.text
+    left = on_host("lab-apt", "sh", "-c", "ls /opt/gpucheck/venv/lib/python3*/site-packages | grep -i gpucheck")
+    assert "former" not in left
+    assert "gpucheck-0.1.0" not in left
+    assert on_host("lab-apt", "/opt/gpucheck/bin/gpucheck", "--version").startswith("gpucheck, version")
+
+
+def test_a_malformed_wish_is_one_message_before_any_host_is_changed(first, reports, wish):
+    wish.write_text(wish.read_text() + "cudda: auto\n")
+
+    run = with_wish(reports)
+
+    assert run.status != 0
+    assert "cudda" in run.plain
+    assert "did you mean" in run.plain.lower()
+    assert "Traceback" not in run.text
+
+
+@pytest.mark.fault("reading the host", "sudo asks for a password")
+def test_sudo_that_asks_for_a_password_is_named(first, reports):
+    on_host("lab-apt", "sh", "-c", "mv /etc/sudoers.d /etc/sudoers.kept")
+    try:
+        run = make("provision", reports)
+    finally:
+        on_host("lab-apt", "sh", "-c", "mv /etc/sudoers.kept /etc/sudoers.d")
+
+    assert run.status != 0
+    assert "sudo without a password" in run.plain
+    assert "Traceback" not in run.text
+    assert run.recap("lab-dnf")["failed"] == 0
+
+
+@pytest.mark.fault("verifying", "the host hangs")
+def test_a_host_that_hangs_is_a_row_with_the_limit_that_it_ran_into(first, reports):
+    program, script = "/opt/gpucheck/venv/bin/gpucheck", "#!/bin/sh\nexec sleep 600\n"
+    on_host("lab-apt", "sh", "-c", f"mv {program} {program}.kept; printf '{script}' > {program}; chmod +x {program}")
+    try:
+        run = make("verify", reports, inventory=INVENTORY, args="-e verify_timeout_s=4", LIMIT="lab-apt")
+    finally:
+        left = on_host("lab-apt", "sh", "-c", f"mv {program}.kept {program}; pkill -x sleep && echo left || echo gone")
+
+    assert "gone" in left
+    assert run.status != 0
+    assert re.search(r"UNKNOWN +lab-apt", run.plain)
+    assert "gpucheck verify gave no answer within verify_timeout_s=4 seconds" in run.plain
+    assert "lab-dnf" not in run.plain.split("Merge the reports of this run")[1]
+
+
+def test_a_host_without_gpus_is_refused_and_the_other_goes_on(first, reports):
+    devices = "/run/gpucheck-simulator/root/sys/bus/pci/devices"
+    on_host("lab-apt", "sh", "-c", f"mv {devices} {devices}.kept && mkdir {devices}")
+    try:
+        run = with_wish(reports)
+    finally:
+        on_host("lab-apt", "sh", "-c", f"rmdir {devices} && mv {devices}.kept {devices}")
+
+    assert run.status != 0
+    assert "lab-apt: no NVIDIA GPU on its PCI bus" in run.plain
+    assert "Nothing was changed" in run.plain
+    assert run.recap("lab-dnf")["failed"] == 0
+
+
+@pytest.fixture(scope="module")
+def guide(before):
+    """The contents of source files as NVIDIA's guide has a person write them, on both hosts."""
+    return guide_sources.write()
+
+
+def test_source_files_of_nvidias_guide_are_replaced_and_no_package_moves(guide, before, reports):
+    run = with_wish(reports, args="--skip-tags verify")
+
+    assert run.status == 0, run.text
+    assert provision_json(reports)["counts"] == {"changed": 2}
+    for host, path in guide_sources.PATHS.items():
+        assert "names the same repository" in str(provision_json(reports)["hosts"][host]["changes"])
+        assert on_host(host, "sh", "-c", f"ls {path} 2>/dev/null || echo none") == "none"
+        assert installed(host) == before[host]
+
+
+def test_deprovision_brings_the_files_of_the_guide_back(guide, bare, reports):
+    run = make("deprovision", reports, inventory=INVENTORY, CONFIRM="yes")
+
+    assert run.status == 0, run.text
+    assert {host: {row.split()[0] for row in installed(host)} for host in HOSTS} == {
+        host: names - {"gpg-pubkey"} for host, names in bare.items()
+    }
+    assert {host: on_host(host, "cat", path) for host, path in guide_sources.PATHS.items()} == guide
