@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from gpucheck.model import Report, Topology, Verdict, WiredFunction, where
 from gpucheck.printable import of_printable
-from gpucheck.render import html
+from gpucheck.render import collectives, html
 from gpucheck.render.compute import html as compute_html
 from gpucheck.render.copies import html as copies_html
 from gpucheck.render.copies.measured import by_class, copies, trainings
@@ -22,7 +22,7 @@ from gpucheck.render.topology.svg import to_svg
 from gpucheck.render.topology.text import MEANING
 from gpucheck.render.words import WORST_FIRST, observed, plural
 
-STYLES = ("tokens.css", "parts.css", "drawing.css", "report.css", *ranking_html.STYLES)
+STYLES = ("tokens.css", "parts.css", "drawing.css", "chart.css", "report.css", *ranking_html.STYLES)
 SCRIPTS = ("page.js", "report.js")
 KIND = {
     "gpu": "GPU",
@@ -85,6 +85,7 @@ def to_html(report: Report, *, mark: str = "") -> str:
         rates=by_class(found) if found else [],
         trainings=trainings(report),
         computed=compute_html.view(report),
+        ran=collectives.of_report(report),
         ranking=ranking_html.view(found.judgement()) if found else None,
     )
 
