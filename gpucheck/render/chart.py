@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from gpucheck.render.svg import LIGHT as REGULAR
 from gpucheck.render.svg import Point, element, plain, text
 
 # No bandwidth or latency is larger; a larger value comes from an edited file.
@@ -19,7 +20,8 @@ def _series(colors: Sequence[str]) -> str:
 
 STYLE = (
     "text{font-family:system-ui,sans-serif;fill:#1f2933}.dim{fill:#5f6b7a}.grid{stroke:#d5dbe3}.back{fill:#fff}"
-    ".line{fill:none;stroke-width:2}.band{fill:#0b6bcb;opacity:.14}.odd{fill:none;stroke:#b42318;stroke-width:2}"
+    ".line{fill:none;stroke-width:2}.rest{stroke:#8a94a3;stroke-width:1.2}"
+    ".band{fill:#0b6bcb;opacity:.14}.odd{fill:none;stroke:#b42318;stroke-width:2}"
     f".onbar{{fill:#1f2933}}{_series(LIGHT)}"
     "@media (prefers-color-scheme:dark){text{fill:#e6eaf0}.dim{fill:#9aa7b7}.grid{stroke:#39424f}.back{fill:#151a21}"
     f".band{{fill:#6cb2ff}}.odd{{stroke:#ff8a80}}.onbar{{fill:#1f2933}}{_series(DARK)}}}"
@@ -102,20 +104,22 @@ class Plot(NamedTuple):
             parts.append(text(label(value), Point(self.left - 8, y + 4), LABEL, class_="dim", text_anchor="end"))
         return parts
 
-    def columns(self, values: Iterable[float], label: Callable[[float], str], *, grid: bool = False) -> list[str]:
-        """Return the labels of the x axis below the plot. grid: with vertical lines."""
+    def columns(
+        self, values: Iterable[float], label: Callable[[float], str], room: float, *, grid: bool = False
+    ) -> list[str]:
+        """Return the labels of the x axis below the plot. room: where the drawing ends. grid: with vertical lines."""
         parts = []
         for value in values:
             x = self.at(value, self.y.low).x
             if grid:
                 parts.append(element("line", x1=x, x2=x, y1=self.top, y2=self.bottom, class_="grid"))
-            anchor = "end" if x > self.right - 20 else "middle"
+            anchor = "end" if x > room - LABEL * len(label(value)) * REGULAR / 2 else "middle"
             parts.append(text(label(value), Point(x, self.bottom + 18), LABEL, class_="dim", text_anchor=anchor))
         return parts
 
-    def line(self, values: Iterable[tuple[float, float]], series: int = 0) -> str:
-        """Return a line through pairs of values. series: number of its color."""
-        return element("polyline", points=_points(self, values), class_=line_class(series))
+    def line(self, values: Iterable[tuple[float, float]], series: int = 0, *, class_: str = "") -> str:
+        """Return a line through pairs of values. series: number of its color. class_: instead of the number's."""
+        return element("polyline", points=_points(self, values), class_=class_ or line_class(series))
 
     def band(self, low: Iterable[tuple[float, float]], high: Iterable[tuple[float, float]]) -> str:
         """Return the area between two lines."""

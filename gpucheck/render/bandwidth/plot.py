@@ -27,7 +27,7 @@ def to_svg(report: BandwidthReport) -> str:
         text(title, Point(LEFT, 24), 16, bold=True, room=WIDTH - LEFT),
         text(report.kind, Point(LEFT, 44), 13, class_="dim", room=WIDTH - LEFT),
         *plot.rows(lambda value: f"{value:g}"),
-        *plot.columns(sizes[:: -(-len(sizes) // MOST_SIZES)], lambda size: describe_size(int(size))),
+        *plot.columns(sizes[:: -(-len(sizes) // MOST_SIZES)], lambda size: describe_size(int(size)), WIDTH),
         text("size of one copy", Point((plot.left + plot.right) / 2, HEIGHT - 12), 13, text_anchor="middle"),
         text(
             "GB/s (10^9 bytes per second)",

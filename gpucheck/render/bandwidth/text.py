@@ -7,7 +7,18 @@ import click
 from gpucheck.model import Verdict
 from gpucheck.model.bandwidth import BandwidthReport, HostLink, Measured, MeasuredPair
 from gpucheck.printable import of_printable
-from gpucheck.render.copies.cells import MARK, MEANING, TITLES, is_sparse, used, verdicts
+from gpucheck.render.copies.cells import (
+    LOW,
+    LOW_TEXT,
+    MARK,
+    MEANING,
+    TITLES,
+    is_low,
+    is_sparse,
+    low_ends,
+    used,
+    verdicts,
+)
 from gpucheck.render.findings.text import TROUBLE, blocks
 from gpucheck.render.words import counts_line, simulated_mark, table, verdict_word
 
@@ -113,18 +124,25 @@ def _matrix(report: BandwidthReport, name: str) -> list[str]:
     matrix = report.matrices[name]
     colors = verdicts(name, matrix, report.pairs, report.devices, report.findings)
     labels = [str(device.index) for device in report.devices]
-    cells = [[_cell(*both) for both in zip(*rows, strict=True)] for rows in zip(matrix, colors, strict=True)]
+    low = low_ends(name, report.pairs)
+    cells = [
+        [_cell(cell, colors[i][j], is_low((i, j), cell, low)) for j, cell in enumerate(row)]
+        for i, row in enumerate(matrix)
+    ]
     width = max(len(text) for row in (labels, *cells) for text in row) + 1
     side = max(map(len, labels))
     lines = [TITLES[name], " " * side + "".join(label.rjust(width) for label in labels)]
     for label, row, shade in zip(labels, cells, colors, strict=True):
         shaded = (_shaded(text.rjust(width), color) for text, color in zip(row, shade, strict=True))
         lines.append(label.rjust(side) + "".join(shaded))
-    return [*lines, *(f"{MARK[verdict]} {MEANING[verdict]}" for verdict in used(colors))]
+    meanings = [f"{MARK[verdict]} {MEANING[verdict]}" for verdict in used(colors)]
+    lower = [f"{LOW} {LOW_TEXT}"] if any(text.startswith(LOW) for row in cells for text in row) else []
+    return [*lines, *meanings, *lower]
 
 
-def _cell(cell: float | None, verdict: Verdict | None) -> str:
-    return NOTHING if cell is None or verdict is None else f"{MARK.get(verdict, '')}{cell:.1f}"
+def _cell(cell: float | None, verdict: Verdict | None, low: bool) -> str:
+    mark = LOW if low and verdict is Verdict.PASS else MARK.get(verdict or Verdict.PASS, "")
+    return NOTHING if cell is None or verdict is None else f"{mark}{cell:.1f}"
 
 
 def _shaded(text: str, verdict: Verdict | None) -> str:

@@ -1,25 +1,40 @@
 """What the page of a host shows of the step ``compute``: the rates as a table, the traces as a drawing."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import msgspec
 from markupsafe import Markup
 
-from gpucheck.model import Report
+from gpucheck.model import Finding, Report, Verdict
 from gpucheck.model.compute import ComputeDevice
-from gpucheck.render.chart import STYLE
-from gpucheck.render.compute.text import rate_table
+from gpucheck.model.finding.naming import bus_ids
+from gpucheck.render.compute.text import WAYS, rates, used_types
 from gpucheck.render.compute.traces import WIDTH, drawn, height
 from gpucheck.render.svg import document
 
 STEP = "compute"
+BAD = (Verdict.FAIL, Verdict.WARN)
+
+
+class Row(NamedTuple):
+    """One GPU. verdict: of the worst finding of this step about it. cells: rate and part of the ceiling."""
+
+    index: int
+    name: str
+    bus_id: str
+    verdict: Verdict | None
+    cells: list[tuple[str, str]]
 
 
 class Computed(NamedTuple):
-    """header and rows: of the rates. drawing: None without readings."""
+    """columns: what each rate is, and its unit. model: the name of all GPUs if it is one. drawing: None without
+    readings.
+    """
 
-    header: tuple[str, ...]
-    rows: list[list[str]]
+    columns: list[tuple[str, str]]
+    rows: list[Row]
+    model: str
     drawing: Markup | None
 
 
@@ -32,8 +47,24 @@ def view(report: Report) -> Computed | None:
         return None
     if not gpus:
         return None
-    drawing = None
-    if any(gpu.traces for gpu in gpus):
-        title = "Clock, power and temperature of the GPUs under load"
-        drawing = Markup(document(WIDTH, height(), title, *drawn(gpus), style=STYLE))  # noqa: S704 - escaped by svg
-    return Computed(*rate_table(gpus), drawing)
+    types, names = used_types(gpus), {gpu.name for gpu in gpus}
+    columns = [(type_, "TOPS" if type_.startswith("int") else "TFLOPS") for type_ in types]
+    columns += [(f"memory {way}", "GB/s") for way in WAYS]
+    rows = [
+        Row(gpu.index, gpu.name, gpu.bus_id or "", _worst(gpu, report.findings), list(rates(gpu, types)))
+        for gpu in gpus
+    ]
+    return Computed(columns, rows, names.pop() if len(names) == 1 else "", _drawing(gpus))
+
+
+def _worst(gpu: ComputeDevice, findings: Iterable[Finding]) -> Verdict | None:
+    found = (f.verdict for f in findings if f.check.startswith(f"{STEP}-") and gpu.bus_id in bus_ids(f.subject))
+    return min((verdict for verdict in found if verdict in BAD), key=BAD.index, default=None)
+
+
+def _drawing(gpus: tuple[ComputeDevice, ...]) -> Markup | None:
+    """Our own SVG, whose strings are escaped where it is made; its rules are in chart.css."""
+    if not any(gpu.traces for gpu in gpus):
+        return None
+    title = "Clock, power and temperature of the GPUs under load"
+    return Markup(document(WIDTH, height(), title, *drawn(gpus)))  # noqa: S704

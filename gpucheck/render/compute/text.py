@@ -14,6 +14,8 @@ NOTHING = "-"
 BARS = "▁▂▃▄▅▆▇█"
 POINTS = 30  # of one line of bars
 RATES = "matrix products in TFLOPS (10^12 operations per second), memory in GB/s; in brackets the part of the ceiling"
+# Ways through memory.
+WAYS = ("read", "write", "copy")
 
 
 @of_printable
@@ -63,30 +65,31 @@ def _rates(gpus: Sequence[ComputeDevice]) -> Iterator[str]:
 
 def rate_table(gpus: Sequence[ComputeDevice]) -> tuple[tuple[str, ...], list[list[str]]]:
     """Return header and rows: a column for each type and for each way through memory."""
-    types = tuple(dict.fromkeys(type_ for gpu in gpus for type_, rate in gpu.gemm.items() if rate.tflops is not None))
-    ways = ("read", "write", "copy")
+    types = used_types(gpus)
     rows = [
-        [
-            str(gpu.index),
-            gpu.name,
-            *(_matrix(gpu, type_) for type_ in types),
-            *(_memory(gpu, way) for way in ways),
-        ]
+        [str(gpu.index), gpu.name, *(f"{rate} ({part})" if part else rate for rate, part in rates(gpu, types))]
         for gpu in gpus
     ]
-    return ("GPU", "name", *types, *ways), rows
+    return ("GPU", "name", *types, *WAYS), rows
 
 
-def _matrix(gpu: ComputeDevice, type_: str) -> str:
-    rate = gpu.gemm.get(type_)
-    return NOTHING if rate is None or rate.tflops is None else f"{_figures(rate.tflops)}{_part(rate.of_ceiling)}"
+def used_types(gpus: Sequence[ComputeDevice]) -> tuple[str, ...]:
+    """Return the types whose matrix products were measured."""
+    return tuple(dict.fromkeys(type_ for gpu in gpus for type_, rate in gpu.gemm.items() if rate.tflops is not None))
 
 
-def _memory(gpu: ComputeDevice, way: str) -> str:
-    rate: float | None = getattr(gpu.memory, f"{way}_gb_s")
-    if rate is None:
-        return NOTHING
-    return f"{rate:.0f}{_part(rate / gpu.memory.ceiling_gb_s if gpu.memory.ceiling_gb_s else None)}"
+def rates(gpu: ComputeDevice, types: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield rate and part of the ceiling as text, of each type and of each way through memory."""
+    for type_ in types:
+        found = gpu.gemm.get(type_)
+        if found is None or found.tflops is None:
+            yield NOTHING, ""
+        else:
+            yield _figures(found.tflops), _part(found.of_ceiling)
+    for way in WAYS:
+        rate: float | None = getattr(gpu.memory, f"{way}_gb_s")
+        ceiling = gpu.memory.ceiling_gb_s
+        yield (NOTHING, "") if rate is None else (f"{rate:.0f}", _part(rate / ceiling if ceiling else None))
 
 
 def _figures(value: float) -> str:
@@ -95,7 +98,7 @@ def _figures(value: float) -> str:
 
 
 def _part(part: float | None) -> str:
-    return "" if part is None else f" ({part:.0%})"
+    return "" if part is None else f"{part:.0%}"
 
 
 def _traces(gpus: Sequence[ComputeDevice]) -> Iterator[str]:

@@ -1,23 +1,29 @@
 """Clock, power and temperature of every GPU during the run, as one SVG with three plots."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from statistics import fmean, median
 
 from gpucheck.model.compute import ComputeDevice, ComputeReport, Sample
 from gpucheck.printable import of_printable
-from gpucheck.render.chart import STYLE, Plot, Scale, from_zero, line_class
+from gpucheck.render.chart import LIGHT, STYLE, Plot, Scale, from_zero, line_class
 from gpucheck.render.svg import Point, document, element, text
 
 WIDTH, LEFT, RIGHT, TOP, EACH, GAP = 760, 70, 130, 60, 120, 46
-PLOTS = (("sm_clock_mhz", "SM clock, MHz"), ("power_w", "power, W"), ("temperature_c", "temperature, C"))
+PLOTS = (("sm_clock_mhz", "SM clock, MHz"), ("power_w", "power, W"), ("temperature_c", "temperature, \u00b0C"))
+# Of more GPUs than there are colors, those that differ most have one; the rest is gray.
+COLORED = len(LIGHT)
+HOUR, MINUTE = 3600.0, 60.0
+# Shorter runs are drawn in the smaller unit.
+LEAST = 4
+REST = "line rest"
 
 
 @of_printable
 def to_svg(report: ComputeReport) -> str:
-    """Return a standalone SVG. Seconds of load are the x axis of all plots."""
+    """Return a standalone SVG. The time under load is the x axis of all plots."""
     title = f"GPUs under load, {report.host}" + (" - SIMULATED" if report.simulated else "")
-    return document(
-        WIDTH, height(), title, text(title, Point(LEFT, 24), 16, bold=True), *drawn(report.gpus), style=STYLE
-    )
+    heading = text(title, Point(LEFT, 24), 16, bold=True, room=WIDTH - LEFT)
+    return document(WIDTH, height(), title, heading, *drawn(report.gpus), style=STYLE)
 
 
 def height() -> float:
@@ -30,24 +36,61 @@ def drawn(gpus: Sequence[ComputeDevice]) -> list[str]:
     traced = [gpu for gpu in gpus if gpu.traces]
     if not traced:
         return [text("no readings: NVML was not read during the run", Point(LEFT, TOP), 13, class_="dim")]
-    across = Scale(0.0, max(sample.at for gpu in traced for sample in gpu.traces))
+    seconds, unit = _unit(max(sample.at for gpu in traced for sample in gpu.traces))
+    across = Scale(0.0, max(sample.at for gpu in traced for sample in gpu.traces) / seconds)
+    colors = _colors(traced)
+    # What has a color is above what has none.
+    order = sorted(traced, key=lambda gpu: gpu.index in colors)
     parts = []
     for number, (name, label) in enumerate(PLOTS):
         top = TOP + number * (EACH + GAP)
-        lines = [_line(gpu.traces, name) for gpu in traced]
-        highest = max((value for line in lines for _, value in line), default=0.0)
+        lines = [(colors.get(gpu.index, REST), _line(gpu.traces, name, seconds)) for gpu in order]
+        highest = max((value for _, line in lines for _, value in line), default=0.0)
         plot = Plot(LEFT, top, WIDTH - RIGHT, top + EACH, across, from_zero(highest))
         parts += [text(label, Point(LEFT, top - 8), 13), *plot.rows(lambda value: f"{value:g}")]
-        parts += plot.columns(across.ticks(), lambda value: f"{value:g} s")
-        parts += [plot.line(line, series) for series, line in enumerate(lines) if line]
-    for series, gpu in enumerate(traced):
-        y = TOP + 10.0 + 20 * series
-        parts.append(
-            element("line", x1=WIDTH - RIGHT + 12, x2=WIDTH - RIGHT + 32, y1=y, y2=y, class_=line_class(series))
-        )
-        parts.append(text(f"GPU {gpu.index}", Point(WIDTH - RIGHT + 38, y + 4), 13))
+        parts += plot.columns(across.ticks(), lambda value: f"{value:g} {unit}", WIDTH)
+        parts += [plot.line(line, class_=class_) for class_, line in lines if line]
+    bottom = Point((LEFT + WIDTH - RIGHT) / 2, height() - 14)
+    parts.append(text("time under load", bottom, 13, class_="dim", text_anchor="middle"))
+    for place, (class_, words) in enumerate(_legend(traced, colors)):
+        y = TOP + 10.0 + 20 * place
+        key = {"x1": WIDTH - RIGHT + 12, "x2": WIDTH - RIGHT + 32, "y1": y, "y2": y}
+        parts.append(element("line", **key, class_=class_))
+        parts.append(text(words, Point(WIDTH - RIGHT + 38, y + 4), 13))
     return parts
 
 
-def _line(samples: Sequence[Sample], name: str) -> list[tuple[float, float]]:
-    return [(sample.at, value) for sample in samples if (value := getattr(sample, name)) is not None]
+def _legend(traced: Sequence[ComputeDevice], colors: dict[int, str]) -> Iterator[tuple[str, str]]:
+    yield from ((colors[gpu.index], f"GPU {gpu.index}") for gpu in traced if gpu.index in colors)
+    rest = sum(gpu.index not in colors for gpu in traced)
+    if rest:
+        yield REST, f"{rest} other GPUs" if rest > 1 else "1 other GPU"
+
+
+def _colors(traced: Sequence[ComputeDevice]) -> dict[int, str]:
+    """Return the class of the line of each GPU that has a color of its own, by index."""
+    chosen = sorted(sorted(traced, key=_distance(traced), reverse=True)[:COLORED], key=lambda gpu: gpu.index)
+    return {gpu.index: line_class(series) for series, gpu in enumerate(chosen)}
+
+
+def _distance(traced: Sequence[ComputeDevice]) -> Callable[[ComputeDevice], float]:
+    """Return how far a GPU's means are from those of the median GPU, as a part of them."""
+    means = {(gpu.index, name): fmean(_values(gpu, name) or [0.0]) for gpu in traced for name, _ in PLOTS}
+    middle = {name: median(means[gpu.index, name] for gpu in traced) or 1.0 for name, _ in PLOTS}
+    return lambda gpu: max(abs(means[gpu.index, name] / middle[name] - 1) for name in middle)
+
+
+def _values(gpu: ComputeDevice, name: str) -> list[float]:
+    return [value for sample in gpu.traces if (value := getattr(sample, name)) is not None]
+
+
+def _unit(seconds: float) -> tuple[float, str]:
+    """Return the seconds of a unit in which the run is some of them, and its sign."""
+    for length, sign in ((HOUR, "h"), (MINUTE, "min")):
+        if seconds >= LEAST * length:
+            return length, sign
+    return 1.0, "s"
+
+
+def _line(samples: Sequence[Sample], name: str, seconds: float) -> list[tuple[float, float]]:
+    return [(sample.at / seconds, value) for sample in samples if (value := getattr(sample, name)) is not None]

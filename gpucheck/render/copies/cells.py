@@ -22,8 +22,10 @@ BAD = (Verdict.FAIL, Verdict.WARN)
 MARK = {Verdict.FAIL: "*", Verdict.WARN: "!"}
 MEANING = {
     Verdict.FAIL: "the pair fails",
-    Verdict.WARN: "the pair has a warning or is below the low end of what is expected",
+    Verdict.WARN: "the pair has a warning",
 }
+# A number below the low end is marked; without a finding it has no other color.
+LOW, LOW_TEXT = "<", "below the low end of what is expected"
 Low = Mapping[tuple[int, int], float | None]
 
 
@@ -41,10 +43,10 @@ def verdicts(
 ) -> list[list[Verdict | None]]:
     """Return the verdict of each cell; SKIP without an expectation, None where nothing was measured.
 
-    A cell is as good as the findings about its pair: not as its part of a best value. Below its low end it is WARN at
-    least.
+    A cell is as good as the findings about its pair, and below its low end as those about all copies of the host:
+    not as its part of a best value.
     """
-    low = _low_ends(name, pairs)
+    low = low_ends(name, pairs)
     named, host = _by_pair(devices, pairs, findings)
 
     def verdict(place: tuple[int, int], cell: float | None) -> Verdict | None:
@@ -52,8 +54,8 @@ def verdicts(
             return None
         found = [named[place]] if place in named and low else []
         end = low.get(place)
-        if end is not None and cell < end:
-            found.append(host or Verdict.WARN)
+        if end is not None and cell < end and host:
+            found.append(host)
         return min(found, key=BAD.index) if found else Verdict.SKIP if end is None else Verdict.PASS
 
     return [[verdict((i, j), cell) for j, cell in enumerate(row)] for i, row in enumerate(matrix)]
@@ -65,8 +67,14 @@ def used(cells: Iterable[Iterable[Verdict | None]]) -> list[Verdict]:
     return [verdict for verdict in BAD if verdict in found]
 
 
-def _low_ends(name: str, pairs: Sequence[MeasuredPair]) -> Low:
-    """Below what a cell of the matrix is a finding, as far as that is known."""
+def is_low(place: tuple[int, int], cell: float | None, low: Low) -> bool:
+    """Return whether a cell is below its low end. low: as low_ends() returns it."""
+    end = low.get(place)
+    return cell is not None and end is not None and cell < end
+
+
+def low_ends(name: str, pairs: Sequence[MeasuredPair]) -> Low:
+    """Return below what each cell of the matrix is lower than expected, as far as that is known."""
     if name == "p2p_uni_gb_s":
         return {(pair.src, pair.dst): pair.low_gb_s for pair in pairs}
     if name == "p2p_bidir_gb_s":

@@ -4,9 +4,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from gpucheck.model import Finding, Verdict
-from gpucheck.render.copies.cells import BAD, MEANING, TITLES, is_sparse, used, verdicts
+from gpucheck.render.copies.cells import BAD, LOW_TEXT, MEANING, TITLES, is_low, is_sparse, low_ends, used, verdicts
 from gpucheck.render.copies.measured import Copies
 from gpucheck.render.findings.html import SHAPE
+
+LOWER = "\u2193"
 
 
 class Heat(NamedTuple):
@@ -29,11 +31,14 @@ def _heats(found: Copies, findings: tuple[Finding, ...]) -> Iterator[Heat]:
         if matrix is None or is_sparse(matrix):
             continue
         colors = verdicts(name, matrix, found.pairs, found.devices, findings)
+        low = low_ends(name, found.pairs)
         rows = [
-            (str(device.index), [_cell(cell, color) for cell, color in zip(row, shown, strict=True)])
-            for device, row, shown in zip(found.devices, matrix, colors, strict=True)
+            (str(device.index), [_cell(row[j], color, is_low((i, j), row[j], low)) for j, color in enumerate(shown)])
+            for i, (device, row, shown) in enumerate(zip(found.devices, matrix, colors, strict=True))
         ]
         legend = [(verdict.value, f"{SHAPE[verdict]} {MEANING[verdict]}") for verdict in used(colors)]
+        if any(kind.endswith("low") for _, cells in rows for _, kind in cells):
+            legend.append(("low", f"{LOWER} {LOW_TEXT}"))
         if any(color is Verdict.PASS for row in colors for color in row):
             legend.append(("pass", "as expected"))
         if any(color is Verdict.SKIP for row in colors for color in row):
@@ -41,11 +46,13 @@ def _heats(found: Copies, findings: tuple[Finding, ...]) -> Iterator[Heat]:
         yield Heat(name, title, rows, legend)
 
 
-def _cell(cell: float | None, verdict: Verdict | None) -> tuple[str, str]:
+def _cell(cell: float | None, verdict: Verdict | None, low: bool) -> tuple[str, str]:
     if cell is None or verdict is None:
         return "", "none"
-    mark = SHAPE[verdict] if verdict in BAD else ""
-    return f"{mark}{cell:.0f}" if cell >= 100 else f"{mark}{cell:.1f}", verdict.value
+    alone = low and verdict not in BAD
+    mark = LOWER if alone else SHAPE[verdict] if verdict in BAD else ""
+    kind = f"{verdict.value} low" if alone else verdict.value
+    return f"{mark}{cell:.0f}" if cell >= 100 else f"{mark}{cell:.1f}", kind
 
 
 def data(found: Copies | None) -> dict[str, Any]:

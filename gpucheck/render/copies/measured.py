@@ -65,6 +65,7 @@ class Training(msgspec.Struct, frozen=True, kw_only=True):
     strategy: str
     variant: str = ""
     model: str = ""
+    precision: str = ""
     placement_reason: str = ""
     devices: tuple[str, ...] = ()
     world_size: int = 0

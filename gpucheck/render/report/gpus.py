@@ -8,6 +8,7 @@ import msgspec
 from gpucheck.model import Finding, Report, TopologyGpu, Verdict
 from gpucheck.model.finding.naming import bus_ids
 from gpucheck.model.record import RECORD, GpuRecord, HealthRecord
+from gpucheck.render.topology.faults import absent
 from gpucheck.render.words import number, plural
 
 # More processes of one GPU than this are counted.
@@ -25,15 +26,19 @@ class Cell(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One GPU. number: NVML's index. verdict: of the worst finding about it, None without one."""
+    """One GPU. number: NVML's index, None if unknown. verdict: of the worst finding about it, None without one.
 
-    number: int
+    absent: why it has no cells: the cause of a GPU that is not usable.
+    """
+
+    number: int | None
     name: str
     bus_id: str
     uuid: str
     serial: str
     verdict: Verdict | None
     cells: tuple[Cell, ...]
+    absent: str = ""
 
 
 def record(report: Report) -> HealthRecord:
@@ -46,10 +51,16 @@ def record(report: Report) -> HealthRecord:
 
 
 def rows(report: Report) -> list[Row]:
-    """Return the GPUs by index; empty if the report names none."""
+    """Return the GPUs by index, those that are not usable too; empty if the report names none."""
     kept = {gpu.bus_id: gpu for gpu in record(report).gpus}
-    gpus = report.topology.gpus if report.topology else ()
-    return [_row(gpu, kept.get(gpu.pci_bus_id or ""), report.findings) for gpu in gpus]
+    if report.topology is None or not report.topology.gpus:
+        return []
+    found = [_row(gpu, kept.get(gpu.pci_bus_id or ""), report.findings) for gpu in report.topology.gpus]
+    found += [
+        Row(gpu.index, "not usable", gpu.bus_id, "", "", gpu.fault.verdict, (), gpu.fault.cause)
+        for gpu in absent(report.topology, report.findings)
+    ]
+    return sorted(found, key=lambda row: len(found) if row.number is None else row.number)
 
 
 def _row(gpu: TopologyGpu, one: GpuRecord | None, findings: Iterable[Finding]) -> Row:
@@ -61,15 +72,16 @@ def _row(gpu: TopologyGpu, one: GpuRecord | None, findings: Iterable[Finding]) -
         found = (of_check[check] for check in checks if check in of_check)
         return min(found, key=[verdict.value for verdict in BAD].index, default="")
 
-    cells = () if one is None else tuple(_cells(one, kind))
+    hot = kind("throttle") if any(f.check == "throttle" and "thermal" in str(f.seen) for f in bad) else ""
+    cells = () if one is None else tuple(_cells(one, kind, hot))
     name, serial = gpu.name or "unnamed GPU", (one.serial if one else None) or ""
     return Row(gpu.index, name, gpu.pci_bus_id or "", gpu.uuid or "", serial, worst, cells)
 
 
-def _cells(one: GpuRecord, kind: Callable[..., str]) -> Iterator[Cell]:
-    """The state of a GPU. kind: verdict of the checks that evaluate a cell."""
+def _cells(one: GpuRecord, kind: Callable[..., str], hot: str) -> Iterator[Cell]:
+    """The state of a GPU. kind: verdict of the checks that evaluate a cell. hot: that of clocks lowered by heat."""
     slowdown = "" if one.temperature_slowdown_c is None else f"slowdown at {one.temperature_slowdown_c}"
-    yield Cell("temperature", _unit(one.temperature_c, "\u00b0C"), slowdown, kind("throttle"))
+    yield Cell("temperature", _unit(one.temperature_c, "\u00b0C"), slowdown, hot)
     yield Cell("power", _unit(one.power_w, "W"), _of(one.power_limit_w, "W"), kind("power-limit"))
     yield Cell(
         "SM clock", _unit(one.sm_clock_mhz, "MHz"), _of(one.max_sm_clock_mhz, "MHz"), kind("throttle", "clock-limit")

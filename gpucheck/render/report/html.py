@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from gpucheck.model import Report, Topology, Verdict, WiredFunction, where
 from gpucheck.printable import of_printable
-from gpucheck.render import html
+from gpucheck.render import collectives, html
 from gpucheck.render.compute import html as compute_html
 from gpucheck.render.copies import html as copies_html
 from gpucheck.render.copies.measured import by_class, copies, trainings
@@ -22,7 +22,7 @@ from gpucheck.render.topology.svg import to_svg
 from gpucheck.render.topology.text import MEANING
 from gpucheck.render.words import WORST_FIRST, observed, plural
 
-STYLES = ("tokens.css", "parts.css", "drawing.css", "report.css", *ranking_html.STYLES)
+STYLES = ("tokens.css", "parts.css", "drawing.css", "chart.css", "report.css", *ranking_html.STYLES)
 SCRIPTS = ("page.js", "report.js")
 KIND = {
     "gpu": "GPU",
@@ -67,7 +67,8 @@ def to_html(report: Report, *, mark: str = "") -> str:
         counted=plural(len(problems), "problem"),
         anchors=anchors(problems),
         gpus=gpus,
-        one_model=heading(topology) if topology and len({gpu.name for gpu in gpus}) == 1 else "",
+        columns=next((gpu.cells for gpu in gpus if gpu.cells), ()),
+        one_model=heading(topology, report.findings) if topology and len({g.name for g in topology.gpus}) == 1 else "",
         signs={verdict.value: sign for verdict, sign in SHAPE.items()},
         skips=of_verdict.get(Verdict.SKIP, []),
         passes=[finding for finding in report.findings if finding.verdict is Verdict.PASS],
@@ -85,6 +86,7 @@ def to_html(report: Report, *, mark: str = "") -> str:
         rates=by_class(found) if found else [],
         trainings=trainings(report),
         computed=compute_html.view(report),
+        ran=collectives.of_report(report),
         ranking=ranking_html.view(found.judgement()) if found else None,
     )
 

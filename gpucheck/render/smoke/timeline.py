@@ -104,7 +104,9 @@ def _panel(name: str, spans: Sequence[Span], y: float) -> tuple[list[str], float
     across, rows = Scale(first, first + whole), Scale(0, len(ranks))
     plot = Plot(LEFT, y + 8, WIDTH - RIGHT, y + 12 + len(ranks) * (ROW + GAP), across, rows)
     parts = [text(f"{name}, {_duration(whole)}", Point(LEFT, y), 13)]
-    parts += plot.columns(across.ticks(8), lambda at: _duration(at) if whole >= 1 else f"+{_duration(at)}", grid=True)
+    parts += plot.columns(
+        across.ticks(8), lambda at: _duration(at) if whole >= 1 else f"+{_duration(at)}", WIDTH, grid=True
+    )
     for row, rank in enumerate(ranks):
         top = y + 12 + row * (ROW + GAP)
         parts.append(text(f"rank {rank}", Point(10, top + 18), 13))

@@ -25,11 +25,13 @@ class Box:
     fault: Fault | None = None
 
 
-def heading(topology: Topology) -> str:
-    """How many GPUs, and of which model where it is one."""
+def heading(topology: Topology, findings: Iterable[Finding] = ()) -> str:
+    """How many GPUs, and of which model where it is one. findings: that can name GPUs which are not usable."""
     names, count = {gpu.name for gpu in topology.gpus}, len(topology.gpus)
     model = names.pop() if len(names) == 1 else None
-    return f"{count} x {model}" if model else f"{count} GPU{'s' if count != 1 else ''}"
+    lost = len(absent(topology, findings)) if count else 0
+    more = f", {lost} not usable" if lost else ""
+    return (f"{count} x {model}" if model else f"{count} GPU{'s' if count != 1 else ''}") + more
 
 
 def boxes(topology: Topology, findings: Iterable[Finding] = ()) -> list[Box]:
@@ -62,7 +64,7 @@ def boxes(topology: Topology, findings: Iterable[Finding] = ()) -> list[Box]:
             box.inside += [Box("root", f"host bridge {root}", inside=below)] if root and below else below
         if box.inside:
             boxes.append(box)
-    lost = [Box("gpu", name, detail=bus_id, fault=fault) for name, bus_id, fault in absent(topology, findings)]
+    lost = [Box("gpu", gpu.name, detail=gpu.bus_id, fault=gpu.fault) for gpu in absent(topology, findings)]
     return [*boxes, Box("node", "not usable", inside=lost)] if lost else boxes
 
 

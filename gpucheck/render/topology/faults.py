@@ -39,15 +39,28 @@ def faults(findings: Iterable[Finding]) -> dict[frozenset[str], Fault]:
     return found
 
 
-def absent(topology: Topology, findings: Iterable[Finding]) -> list[tuple[str, str, Fault]]:
-    """Return name, bus id and fault of each GPU that fails and that the topology does not contain: a lost one."""
+class Absent(NamedTuple):
+    """A GPU that the host has and the topology has not. index: None if unknown."""
+
+    index: int | None
+    bus_id: str
+    fault: Fault
+
+    @property
+    def name(self) -> str:
+        """As in the topology: ``GPU3``."""
+        return "GPU" if self.index is None else f"GPU{self.index}"
+
+
+def absent(topology: Topology, findings: Iterable[Finding]) -> list[Absent]:
+    """Return each GPU that fails and that the topology does not contain: a lost one."""
     known = {gpu.pci_bus_id for gpu in topology.gpus}
-    lost = [f for f in findings if f.subject.startswith("gpu:") and f.verdict in BAD]
-    found: dict[str, tuple[str, str, Fault]] = {}
-    for finding in lost:
+    found: dict[str, Absent] = {}
+    for finding in findings:
+        if not finding.subject.startswith("gpu:") or finding.verdict not in BAD:
+            continue
         (bus_id,) = bus_ids(finding.subject)
         if bus_id not in known and BUS_ID.fullmatch(bus_id):
-            name = "GPU" if finding.gpu_index is None else f"GPU{finding.gpu_index}"
             fault = Fault(finding.verdict, finding.cause or finding.check, links=False)
-            found.setdefault(bus_id, (name, bus_id, fault))
+            found.setdefault(bus_id, Absent(finding.gpu_index, bus_id, fault))
     return list(found.values())

@@ -146,13 +146,26 @@ def _lines(header: list[str], rows: list[list[str]], classes: int) -> list[str]:
     widths = [max(len(line[i]) for line in (header, *rows)) for i in range(len(header))]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(header, widths, strict=True)).rstrip(),
-        *("  ".join(_cell(cell, widths[i], 0 < i <= classes) for i, cell in enumerate(row)).rstrip() for row in rows),
+        *(
+            "  ".join(_cell(cell, widths[i], 0 < i <= classes) for i, cell in enumerate(_filled(row))).rstrip()
+            for row in rows
+        ),
     ]
 
 
+def _filled(row: list[str]) -> list[str]:
+    """The cells up to the last one with a text."""
+    return row[: max((i + 1 for i, cell in enumerate(row) if cell), default=0)]
+
+
 def _cell(cell: str, width: int, is_class: bool) -> str:
-    padded = cell.center(width) if cell == "X" else cell.ljust(width)
-    return click.style(padded, fg=COLOUR.get(kind_of(cell)), dim=cell == "X" or None) if is_class else padded
+    """Blanks stay outside of the color, so that a line does not end with them."""
+    words, room = (f" {cell}" if cell == "X" else cell), width
+    if not is_class:
+        return words.ljust(room)
+    before = " " * (len(words) - len(words.lstrip()))
+    colored = click.style(words.lstrip(), fg=COLOUR.get(kind_of(cell)), dim=cell == "X" or None)
+    return before + colored + " " * (room - len(words))
 
 
 def _width(lines: list[str]) -> int:

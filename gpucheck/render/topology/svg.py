@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from gpucheck.model import Finding, Topology, Wiring
+from gpucheck.model import Finding, Topology, Verdict, Wiring
 from gpucheck.printable import of_printable
 from gpucheck.render.svg import Point, Size, around, document, element, flow, plain, text, width_of
 from gpucheck.render.topology.boxes import Box, boxes, direct_links, heading, switch_count, switch_links
@@ -22,6 +22,7 @@ FAULT = 19.0
 SMALL, NORMAL, LARGE = 11, 13, 18
 NARROWEST, WIDEST = 640.0, 260.0
 ROW = 20.0
+TONE = {Verdict.FAIL: "bad", Verdict.WARN: "caution"}
 MANY = 24
 """GPUs; above that they are smaller and spokes thinner."""
 COLOURS = """
@@ -47,7 +48,7 @@ def to_svg(
     tree = boxes(topology, findings)
     places, whole = flow((_size(box) for box in tree), PAGE, GAP)
     inner = max(whole.width, NARROWEST)
-    parts, y = _heading(topology, about, inner)
+    parts, y = _heading(topology, heading(topology, findings), about, inner)
     parts += [_draw(b, Point(MARGIN + p.x, y + p.y)) for b, p in zip(tree, places, strict=True)]
     y += whole.height + (ROW if tree else 0)
     if topology.wiring is not None and topology.wiring.nvlinks:
@@ -62,9 +63,9 @@ def to_svg(
     return document(width, height, heading(topology), *parts, style=style, background="paper")
 
 
-def _heading(topology: Topology, about: str, room: float) -> tuple[list[str], float]:
+def _heading(topology: Topology, title: str, about: str, room: float) -> tuple[list[str], float]:
     y = MARGIN + LARGE
-    parts = [text(heading(topology), Point(MARGIN, y), LARGE, bold=True, room=room)]
+    parts = [text(title, Point(MARGIN, y), LARGE, bold=True, room=room)]
     notes = [f"{len(topology.nics)} network card{'s' if len(topology.nics) != 1 else ''}", f"source: {topology.source}"]
     if topology.wiring is not None and not topology.wiring.told:
         notes.append("boxes worked out from the path classes: switches by PIX, nodes by NUMA affinity")
@@ -81,10 +82,12 @@ def _size(box: Box) -> Size:
     if box.kind in ("gpu", "nic"):
         wanted = width_of(f"{box.title} {box.name}".rstrip(), NORMAL, bold=True) + 2 * PAD
         if box.fault:
-            wanted = max(wanted, width_of(f"x {box.fault.words}", SMALL, bold=True) + 2 * PAD)
+            wanted = max(wanted, width_of(_marked(box.fault), SMALL, bold=True) + 2 * PAD)
         return Size(min(max(LEAF.width, wanted), WIDEST), LEAF.height + (FAULT if box.fault else 0))
     _, inner = flow((_size(inside) for inside in box.inside), _room(box), GAP)
-    return Size(inner.width + 2 * PAD, inner.height + HEAD * _lines(box) + 2 * PAD)
+    titles = max(width_of(words, size, bold=class_ != "soft") for words, class_, size in _words(box))
+    width = max(inner.width, min(titles, WIDEST))
+    return Size(width + 2 * PAD, inner.height + HEAD * _lines(box) + 2 * PAD)
 
 
 def _lines(box: Box) -> int:
@@ -118,7 +121,11 @@ def _words(box: Box) -> Iterator[tuple[str, str, int]]:
     """Text, class and size of the lines at the top of a box."""
     yield from _description(box)
     if box.fault:
-        yield f"{SIGN[box.fault.verdict]} {box.fault.words}", "bad", SMALL
+        yield _marked(box.fault), TONE[box.fault.verdict], SMALL
+
+
+def _marked(fault: Fault) -> str:
+    return f"{SIGN[fault.verdict]} {fault.words}"
 
 
 def _description(box: Box) -> Iterator[tuple[str, str, int]]:
@@ -156,7 +163,8 @@ def _nvlinks(
     links = (b for b in wiring.nvlinks if b.a in known and (b.b in known or not b.b.startswith("GPU")))
     wiring = msgspec.structs.replace(wiring, nvlinks=tuple(links))
     totals, direct, many = switch_links(wiring), direct_links(wiring), len(indexes) > MANY
-    legend = _legend(wiring, Point(at.x, at.y + ROW + NORMAL), room)
+    broken = any(links_fail(label) for label in totals) or any(links_fail(b.a, b.b) for b in direct)
+    legend = _legend(wiring, Point(at.x, at.y + ROW + NORMAL), room, broken=broken)
     radius = max(60.0 + 11.0 * min(len(indexes), 16), 4.2 * len(indexes))
     dot = 9.5 if many else 17.0
     top = at.y + ROW + NORMAL + ROW * len(legend)
@@ -199,8 +207,8 @@ def _hub(center: Point, switches: int) -> list[str]:
     return [box, text(words, Point(center.x, center.y + 5), NORMAL, text_anchor="middle", bold=True)]
 
 
-def _legend(wiring: Wiring, at: Point, room: float) -> list[str]:
-    """One line for what a spoke and each width of chord stands for."""
+def _legend(wiring: Wiring, at: Point, room: float, *, broken: bool) -> list[str]:
+    """One line for what a spoke and each width of chord stands for. broken: whether links of a finding are drawn."""
     totals, direct = switch_links(wiring), direct_links(wiring)
     kinds: list[tuple[float, str]] = []
     for count in sorted(set(totals.values()), reverse=True):
@@ -209,7 +217,10 @@ def _legend(wiring: Wiring, at: Point, room: float) -> list[str]:
     for count in sorted({bundle.links for bundle in direct}, reverse=True):
         pairs = ", ".join(f"{b.a[3:]}-{b.b[3:]}" for b in direct if b.links == count)
         kinds.append((_stroke(count), f"NV{count}: {count} link{'s' if count != 1 else ''} each between {pairs}"))
+    lines = [(width, words, False) for width, words in kinds]
+    lines += [(3.0, "links of a GPU or pair with a finding", True)] if broken else []
     return [
-        _line(Point(at.x, y - 4), Point(at.x + 36, y - 4), width) + text(words, Point(at.x + 46, y), NORMAL, room=room)
-        for y, (width, words) in ((at.y + ROW * n, kind) for n, kind in enumerate(kinds))
+        _line(Point(at.x, y - 4), Point(at.x + 36, y - 4), width, bad=bad)
+        + text(words, Point(at.x + 46, y), NORMAL, room=room)
+        for y, (width, words, bad) in ((at.y + ROW * n, line) for n, line in enumerate(lines))
     ]

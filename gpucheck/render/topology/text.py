@@ -73,7 +73,7 @@ def _identities(topology: Topology, width: int | None) -> Iterator[str]:
         named = [gpu for gpu in named if _place(gpu) in found]
     yield from (_identity(gpu, found.get(_place(gpu))) for gpu in named)
     lost = absent(topology, topology.findings) if topology.gpus else ()
-    yield from (f"{name}: {bus_id}{_mark(fault)}" for name, bus_id, fault in lost)
+    yield from (f"{gpu.name}: {gpu.bus_id}{_mark(gpu.fault)}" for gpu in lost)
 
 
 def _place(gpu: TopologyGpu) -> frozenset[str]:

@@ -35,7 +35,7 @@ def to_tree(topology: Topology, *, about: str = "", width: int | None = None) ->
     if topology.wiring is not None and topology.gpus:
         inferred = "" if topology.wiring.told else ", worked out from the path classes"
         cards = f"{len(topology.nics)} network card{'s' if len(topology.nics) != 1 else ''}"
-        tree = Tree(Text(f"{heading(topology)}, {cards}{inferred}"), guide_style="dim")
+        tree = Tree(Text(f"{heading(topology, topology.findings)}, {cards}{inferred}"), guide_style="dim")
         for box in boxes(topology, topology.findings):
             grow(tree, box)
         links = tree.add(Text("NVLink", style="bold"))

@@ -5,6 +5,8 @@ import pytest
 from gpucheck.model import Verdict
 from gpucheck.model.bandwidth import Measured, MeasuredDevice, MeasuredPair
 from gpucheck.render.copies.cells import verdicts
+from gpucheck.render.copies.html import heats
+from gpucheck.render.copies.measured import Copies
 from tests.render.reports import finding
 
 BUS = ("0000:10:00.0", "0000:20:00.0", "0000:30:00.0")
@@ -21,9 +23,12 @@ def pairs(rates, cls="NV18", low=80.0):
     ]  # fmt: skip
 
 
+def matrix_of(rates):
+    return [[rates.get((i, j)) for j in range(3)] for i in range(3)]
+
+
 def cells(rates, *findings, cls="NV18", low=80.0, name="p2p_uni_gb_s"):
-    matrix = [[rates.get((i, j)) for j in range(3)] for i in range(3)]
-    found = verdicts(name, matrix, pairs(rates, cls, low), DEVICES, findings)
+    found = verdicts(name, matrix_of(rates), pairs(rates, cls, low), DEVICES, findings)
     return {place: found[place[0]][place[1]] for place in rates}
 
 
@@ -39,8 +44,14 @@ def test_a_finding_about_the_pair_decides_whatever_its_rate(rate, verdict):
     assert found == {(0, 1): verdict, (1, 0): verdict, (0, 2): Verdict.PASS}
 
 
-def test_below_the_low_end_is_a_warning_without_a_finding_too():
-    assert cells({(0, 1): 79.0, (0, 2): 81.0}) == {(0, 1): Verdict.WARN, (0, 2): Verdict.PASS}
+def test_below_the_low_end_without_a_finding_has_a_mark_and_no_other_verdict():
+    rates = {(0, 1): 79.0, (0, 2): 81.0, (1, 2): 90.0}
+    copied = Copies(kind="copies", devices=DEVICES, pairs=pairs(rates), matrices={"p2p_uni_gb_s": matrix_of(rates)})
+    (heat,) = heats(copied, ())
+
+    assert set(cells(rates).values()) == {Verdict.PASS}
+    assert heat.rows[0][1] == [("", "none"), ("\u219379.0", "pass low"), ("81.0", "pass")]
+    assert ("low", "\u2193 below the low end of what is expected") in heat.legend
 
 
 def test_below_the_low_end_fails_with_the_host():

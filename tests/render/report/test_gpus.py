@@ -88,3 +88,24 @@ def test_many_processes_are_counted():
 def test_gpus_of_a_report_without_a_record_have_their_names():
     """An older report."""
     assert [(row.number, row.cells) for row in rows(sick())] == [(index, ()) for index in range(8)]
+
+
+def test_a_gpu_that_is_not_usable_has_a_row_in_its_place():
+    lost = finding("inventory", "gpu:0000:ff:00.0", cause="gpu-lost", gpu_index=1)
+    moved = msgspec.structs.replace(MACHINE.gpus[1], index=2)
+    machine = msgspec.structs.replace(MACHINE, gpus=(MACHINE.gpus[0], moved))
+    found = rows(report(lost, topology=machine))
+
+    assert [(row.number, row.absent, row.verdict) for row in found] == [
+        (0, "", None),
+        (1, "gpu-lost", Verdict.FAIL),
+        (2, "", None),
+    ]
+
+
+@pytest.mark.parametrize(("seen", "kind"), [("hw-slowdown, hw-thermal", "fail"), ("hw-power-brake", "")])
+def test_only_heat_marks_the_temperature(seen, kind):
+    row = table(finding("throttle", f"gpu:{BUS[0]}", seen=seen, cause="throttled"))[0]
+
+    assert cell(row, "temperature").kind == kind
+    assert cell(row, "SM clock").kind == "fail"

@@ -86,3 +86,9 @@ def test_gpus_that_differ_in_one_class_are_not_joined():
 @pytest.mark.parametrize(("numbers", "words"), [([0], "0"), ([0, 1], "0-1"), ([0, 2, 3, 4, 9], "0,2-4,9"), ([], "")])
 def test_ranges(numbers, words):
     assert ranges(numbers) == words
+
+
+def test_no_line_ends_with_a_blank_when_its_colors_are_taken_away():
+    lines = [click.unstyle(line) for line in matrix(imports.read(nccl.hgx()))]
+
+    assert lines == [line.rstrip() for line in lines]

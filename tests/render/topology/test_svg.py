@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from gpucheck import imports
+from gpucheck.model import Verdict
 from gpucheck.render.topology.svg import to_svg
 from gpucheck.topology import infer_wiring
 from tests.imports import nccl
@@ -147,3 +148,26 @@ def test_a_lost_gpu_is_drawn():
     assert "GPU9" in drawn
     assert "FAIL gpu-lost" in drawn
     assert "not usable" in drawn
+
+
+def test_a_warning_has_another_tone_than_a_failure_and_dashed_links_are_in_the_legend():
+    machine = MACHINES["switches"]
+    first, second = (gpu.pci_bus_id for gpu in machine.gpus[:2])
+    hot = finding("throttle", f"gpu:{first}", Verdict.WARN, cause="throttled", gpu_index=0)
+    down = finding(subject=f"gpu:{second}", gpu_index=1)
+    root = drawn(msgspec.structs.replace(machine, findings=(hot, down)))
+    tones = {"".join(text.itertext()): text.get("class") for text in root.iter(f"{SVG}text")}
+
+    assert tones["! WARN throttled"] == "caution"
+    assert tones["\u00d7 FAIL nvlink-down"] == "bad"
+    assert "links of a GPU or pair with a finding" in tones
+    assert "links of a GPU or pair with a finding" not in words(drawn(machine))
+
+
+def test_a_switch_with_one_card_is_as_wide_as_its_words():
+    """A switch whose GPU is lost has only a card in it."""
+    machine = MACHINES["switches"]
+    kept = [function for function in machine.wiring.functions if function.label != "GPU3"]
+    alone = msgspec.structs.replace(machine, wiring=msgspec.structs.replace(machine.wiring, functions=tuple(kept)))
+
+    assert not any("\u2026" in text for text in words(drawn(alone)) + words(drawn(machine)))

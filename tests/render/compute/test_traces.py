@@ -1,0 +1,58 @@
+"""Clock, power and temperature as a drawing: units, a legend that fits, and colors for what differs."""
+
+import re
+from xml.etree import ElementTree
+
+from gpucheck.model.compute import ComputeDevice, Sample
+from gpucheck.render.chart import DARK, LIGHT
+from gpucheck.render.compute.traces import drawn, height
+from gpucheck.render.html import PAGES
+from gpucheck.render.svg import document
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def gpu(index, degrees=65.0, seconds=30.0):
+    samples = tuple(
+        Sample(at=seconds * n / 10, sm_clock_mhz=1980.0, power_w=700.0, temperature_c=degrees) for n in range(11)
+    )
+    return ComputeDevice(index=index, name="H100", traces=samples)
+
+
+def drawing(*gpus):
+    return ElementTree.fromstring(document(760, height(), "t", *drawn(gpus)))  # noqa: S314 - our own output
+
+
+def words(root):
+    return ["".join(text.itertext()) for text in root.iter(f"{SVG}text")]
+
+
+def test_each_plot_has_its_unit_and_the_axis_is_time_under_load():
+    found = words(drawing(gpu(0)))
+
+    assert {"SM clock, MHz", "power, W", "temperature, \u00b0C", "time under load", "GPU 0", "30 s"} <= set(found)
+
+
+def test_hours_are_hours():
+    found = words(drawing(gpu(0, seconds=48 * 3600.0)))
+
+    assert "40 h" in found
+    assert not any(text.endswith(" s") for text in found)
+
+
+def test_of_many_gpus_those_that_differ_have_a_color_and_the_legend_fits():
+    root = drawing(*(gpu(n, 88.0 if n == 41 else 65.0) for n in range(72)))
+    found = words(root)
+
+    assert "GPU 41" in found
+    assert "66 other GPUs" in found
+    assert all(float(text.get("y")) <= height() for text in root.iter(f"{SVG}text"))
+    keys = [line.get("class") for line in root.iter(f"{SVG}line") if "line" in line.get("class").split()]
+    assert len(keys) == len(set(keys)) == len(LIGHT) + 1
+
+
+def test_a_page_has_the_same_colors():
+    rules = (PAGES / "chart.css").read_text(encoding="utf-8")
+    found = re.findall(r"\.line(\d) \{ stroke: light-dark\((#\w+), (#\w+)\)", rules)
+
+    assert [(light, dark) for _, light, dark in found] == list(zip(LIGHT, DARK, strict=True))
