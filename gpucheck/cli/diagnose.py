@@ -124,13 +124,14 @@ def _given(observations: str | None) -> "Observations | None":
 
 
 def _reading(name: str, as_: str | None) -> "Reading":
-    """One input, read. Raises Problem where nothing in it is understood."""
+    """Read one input. Raises Problem if nothing in it is recognized."""
     from gpucheck import imports
 
     advice = "Give a part of it: grep -E 'NVRM|nvidia|pcieport|AER|NCCL' FILE > part.txt"
     limit = imports.MAX_BYTES
     try:
-        return imports.read_all(unpacked(read_bytes(name, limit, advice), limit, shown(name), advice), shown(name), as_)
+        content = read_bytes(name, limit, shorten=advice)
+        return imports.read_all(unpacked(content, limit, shown(name), advice), shown(name), as_)
     except imports.ImportProblem as problem:
         raise Problem(f"{shown(name)}: {problem}") from problem
 

@@ -147,7 +147,7 @@ class Findings:
         if bad and says.get("wrong data"):
             return f"wrong data on {len(bad)} of {len(m.pairs)} pairs", "what was sent"
         if hang and says.get("hang"):
-            return f"{hang.op or 'a copy'} hangs", "it returns"
+            return f"{hang.op or 'a copy'} hangs", "completion"
         both = instance.check == "p2p-both-ways" or not m.measured.p2p_uni_gb_s
         values = _values(m.measured.p2p_bidir_gb_s if both else m.measured.p2p_uni_gb_s, instance.pairs)
         way = " both ways" if both else ""

@@ -82,7 +82,7 @@ def rows_of(document: bytes, name: str, names: Sequence[str] = (), *, folder: st
 
 def unreadable(name: str, reason: str, *, host: str | None = None, fix: str = AGAIN) -> FleetRow:
     """An UNKNOWN row for a file or stream without a report."""
-    finding = problem(f"{name}: {reason}", "this holds no report that can be merged", fix)
+    finding = problem(f"{name}: {reason}", "the file contains no report that can be merged", fix)
     known = (host or bare(name))[:MAX_HOST_NAME]
     return FleetRow(host=known, verdict=Verdict.UNKNOWN, problems=(finding,), source=name)
 

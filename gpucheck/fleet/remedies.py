@@ -10,14 +10,14 @@ import msgspec
 from gpucheck.knowledge import causes
 from gpucheck.model import Finding
 
-AGAIN = "run verify again"
-LOOK = "look at where this file comes from"
+AGAIN = "run gpucheck verify --format json on the host again"
+LOOK = "check which program wrote this file"
 REPORTS = "give the hosts' reports, and this file with --baseline"
-WAY = "repair the connection to the host, then run verify again"
-VERSION = "use one version of gpucheck on all hosts and here"
-SHARD = "make the shard again"
+WAY = "repair the connection to the host, then run gpucheck verify again"
+VERSION = "use the same version of gpucheck on all hosts and for the merge"
+SHARD = "create the shard again"
 OWN_REPORT = "read the host's own report"
-DISTRUST = "run verify on the host again; if the new report contradicts itself too, find out what changed it"
+DISTRUST = "run gpucheck verify on the host again; if the new report contradicts itself too, find what changed it"
 OWN_ADVICE = frozenset({AGAIN, LOOK, REPORTS, WAY, VERSION, SHARD, OWN_REPORT, DISTRUST})
 QUOTED = "the host's report states: "
 # Reports and shards of earlier releases have another verb.

@@ -32,8 +32,10 @@ class UnreadableInput(ValueError):
         self.where, self.what = where, what
 
 
-def read_bytes(source: str | Path, most: int, do: str = ADVICE) -> bytes:
-    """Return the content of a file of at most `most` bytes; ``-`` is stdin. do: advice, without a full stop.
+def read_bytes(source: str | Path, most: int, do: str = ADVICE, shorten: str | None = None) -> bytes:
+    """Return the content of a file of at most `most` bytes; ``-`` is stdin.
+
+    do: advice, without a full stop. shorten: other advice for a file that is too large.
 
     Raises UnreadableInput, and nothing else. It never waits for a FIFO, and it reads no device.
     """
@@ -44,7 +46,7 @@ def read_bytes(source: str | Path, most: int, do: str = ADVICE) -> bytes:
             pieces.append(piece)
             left -= len(piece)
     if left <= 0:
-        raise UnreadableInput(shown(source), f"larger than {most >> 20} MiB", do)
+        raise UnreadableInput(shown(source), f"larger than {most >> 20} MiB", shorten or do)
     return b"".join(pieces)
 
 

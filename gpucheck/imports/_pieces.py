@@ -47,7 +47,7 @@ def _forced(text: list[str], source: str, kinds: list[Kind], name: str) -> Readi
         raise ImportProblem(
             f"unknown kind {quoted(name)}",
             where="--as",
-            why="gpucheck does not know it",
+            why="no tool output has this name",
             do="List them: gpucheck diagnose --kinds",
         )
     likely, *others = sorted(kinds, key=lambda kind: not kind.takes(text))
@@ -146,6 +146,6 @@ def _nothing(text: list[str]) -> ImportProblem:
         )
     return ImportProblem(
         "nothing in the input is recognized",
-        why=f"it starts with {quoted(first)}, and no line is known output",
+        why=f"it starts with {quoted(first)}, and no line is from a supported tool",
         do="Give the output as the tool printed it; what is read: gpucheck diagnose --kinds",
     )

@@ -224,8 +224,8 @@ def _no_gpus(host: Host, reading: NvmlReading | NvmlFailure) -> Unmeasurable:
     shown = sum(d.is_nvidia_gpu for d in host.pci())
     fix = "gpucheck verify --only driver shows why" if shown else "--engine cpu shows the method on CPU processes"
     return Unmeasurable(
-        f"no GPU to measure: {why}, {count_text(shown, 'NVIDIA GPU')} on the PCI bus. Do this: {fix}; without a GPU "
-        "try: gpucheck bandwidth --simulate hgx-h100-x8.",
+        f"no GPU to measure: {why}, {count_text(shown, 'NVIDIA GPU')} on the PCI bus. {fix}. Without a GPU: "
+        "gpucheck bandwidth --simulate hgx-h100-x8",
         finding=Finding(
             check="p2p-copies",
             verdict=Verdict.UNKNOWN,

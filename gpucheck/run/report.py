@@ -106,7 +106,7 @@ def cut_short(names: Sequence[str], done: int) -> Finding:
         verdict=Verdict.UNKNOWN,
         subject="host",
         seen=f"interrupted after {done} of {len(names)} steps",
-        why=f"a signal ended the run before: {', '.join(left)}" if left else "a signal ended the run at its end",
+        why=f"a signal ended the run before these steps: {', '.join(left)}" if left else "a signal ended the run",
         fix="run gpucheck verify again",
     )
 

@@ -64,13 +64,13 @@ def make(profile: Profile, directory: Path, faults: Iterable[str], stand_ins: It
 def _recipe(directory: Path) -> Recipe:
     if directory.resolve().parent == cache_folder("machines").resolve():
         raise ValueError(
-            f"{directory}: is in the cache, where others use it. Make one: gpucheck simulate PROFILE -o DIR"
+            f"{directory}: in the cache, where other runs use it. Create another one: gpucheck simulate PROFILE -o DIR"
         )
     try:
         return msgspec.json.decode((directory / RECIPE).read_bytes(), type=Recipe)
     except (OSError, msgspec.DecodeError) as error:
         raise ValueError(
-            f"{directory}: holds no simulated machine. Make one: gpucheck simulate PROFILE -o DIR"
+            f"{directory}: not a simulated machine. Create one: gpucheck simulate PROFILE -o DIR"
         ) from error
 
 

@@ -55,7 +55,7 @@ def write_machine(
     """
     directory.mkdir(parents=True, exist_ok=True)
     if any(directory.iterdir()) and not (directory / "simulation.json").exists():
-        raise FileExistsError(f"{directory}: is not empty and holds no simulated machine. Name an empty directory.")
+        raise FileExistsError(f"{directory}: not empty, and not a simulated machine. Give an empty directory.")
     machine = build(profile, driver or DriverState())
     if software and machine.driver.loaded_version is not None:
         _install(machine, profile)

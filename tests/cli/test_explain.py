@@ -99,7 +99,7 @@ def test_a_code_of_a_switch_without_a_row_says_its_unit():
         ("xid:", "not in the table"),
         ("xid:\u00b2", "not in the table"),
         ("sxid:99", "sxid:99: not in the table"),
-        ("nonsense", "neither a cause nor a check"),
+        ("nonsense", "unknown cause, check"),
     ],
 )
 def test_what_is_not_known_is_one_message(what, says):

@@ -57,7 +57,7 @@ SOURCES = "cat /etc/apt/sources.list.d/* /etc/yum.repos.d/* 2>/dev/null || :"
 
 def test_managed_sources_must_hold_the_packages_and_no_other_source_is_written(bare_metal, reports):
     said = refused(reports, repositories="managed")
-    assert said.count("repositories: managed is set in stack.yml, and no package source of this host offers") >= 2
+    assert said.count("repositories: managed is set in stack.yml, but no package source of this host offers") >= 2
     assert "libnvidia-compute-580=580.178.04-1ubuntu1 (no version is offered)" in said
     assert "module stream nvidia-driver:580-open" in said
     assert states() == bare_metal
@@ -146,10 +146,10 @@ def test_with_secure_boot_the_driver_comes_once_the_sites_key_is_enrolled_and_si
     secure_boot(True)
     try:
         said = refused(reports)
-        assert said.count("Secure Boot is on, and a module that DKMS builds here is not signed with a key") >= 2
+        assert said.count("Secure Boot is on, and DKMS would sign the module with a key that is not enrolled") >= 2
         said = refused(reports, mok=KEY)
         assert (
-            said.count(f"mok in stack.yml names {KEY['key']} and {KEY['certificate']}, and this host has no such") >= 2
+            said.count(f"mok in stack.yml names {KEY['key']} and {KEY['certificate']}, which does not exist") >= 2
         )
         for host in HOSTS:
             on_host(host, f"mkdir /etc/site; echo key >{KEY['key']}; echo {host} >{KEY['certificate']}")
@@ -207,7 +207,7 @@ def test_a_kernel_without_headers_is_upgraded_before_the_driver_and_stays_when_t
     planned = run("plan", reports).plain
     for host in HOSTS:
         words = (
-            f"{host}: kernel {RUNNING[host]}, whose headers no package source has, would be upgraded to {NEWER[host]}"
+            f"{host}: kernel {RUNNING[host]} would be upgraded to {NEWER[host]}, because no package source has its headers"
         )
         assert words in planned
         assert kernel(host) == RUNNING[host]

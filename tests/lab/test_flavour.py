@@ -69,7 +69,7 @@ def test_a_kernel_that_comes_along_stops_the_host_before_its_reboot(folder):
     docker("exec", HOST, "sh", "-c", f"echo '{brings}' >{hook}")
     try:
         run = provision(folder, cudnn="none", driver="580.95.05")
-        assert "brought kernel 6.9.0-1-generic along, which nobody planned" in run.plain
+        assert "installed the unplanned kernel 6.9.0-1-generic" in run.plain
         assert docker("exec", HOST, "cat", "/var/lib/gpucheck-lab/boots") == boots
     finally:
         docker("exec", HOST, "rm", "-r", hook)

@@ -112,7 +112,7 @@ def outcome() -> dict[str, str]:
 def test_a_node_provisions_itself_and_asks_a_person_for_the_reboot(node):
     first = on_node(PULL)
 
-    assert "light-001: reboot this machine yourself" in first.plain, first.text
+    assert "light-001: reboot this host yourself" in first.plain, first.text
     assert "light-002" not in first.plain
     assert first.status != 0
     assert outcome()["state"] == "failed"

@@ -148,5 +148,5 @@ def test_a_batch_that_is_lost_as_a_whole_stops_nobody(reports, tmp_path):
     assert run.status != 0
     assert (rows["light-001"]["state"], rows["light-002"]["state"]) == ("unreachable", "changed")
     assert f"UNKNOWN {COUNT} hosts: 1 unknown, {COUNT - 1} pass SIMULATED" in run.plain
-    assert "light-001: lost in the middle of the run" in run.plain
+    assert "light-001: lost during the run" in run.plain
     assert provision(reports).status == 0

@@ -54,7 +54,7 @@ def test_a_host_is_refused_for_space_and_headers_at_once(tmp_path):
     status, words = preflight(tmp_path, ["linux-headers-6.1"], headers=[], missing_bytes=5 * GIB, free_bytes=4 * GIB)
 
     assert status == 2
-    assert "5.0 GiB of the bundle have to be copied to /var/lib/gpucheck, and 4.0 GiB are free" in words
+    assert "5.0 GiB of the bundle must be copied to /var/lib/gpucheck, but only 4.0 GiB are free" in words
     assert "neither the host nor the bundle has linux-headers-6.1" in words
 
 

@@ -94,7 +94,7 @@ print(json.dumps({{"changed": False, "missing": [], "unknown": "", "ansible_fact
             "gpucheck.provision.headers_available: {names: [x], package_manager: apt}",
             "field ansible_facts is not one of",
         ),
-        ("ansible.builtin.file: {path: /nowhere}", "its facts set drain_command, drain_with, which is for the site"),
+        ("ansible.builtin.file: {path: /nowhere}", "facts of the host set drain_command, drain_with, which only"),
     ],
 )
 def test_facts_of_a_host_run_nothing_where_ansible_takes_them_for_variables(tmp_path, task, refusal):

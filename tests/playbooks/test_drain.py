@@ -198,7 +198,7 @@ def test_a_node_with_jobs_waits_for_the_next_run(drain, tmp_path, state, busy, d
     assert calls == [ASK, REBOOT] if reboots else [ASK]
     words = " ".join(done.stdout.split())
     shown = state.split()[0] if state else "unknown"
-    assert f"LOOK node01: waiting, nothing was changed on it. Slurm shows node01 as {shown}, and" in words
+    assert f"LOOK node01: waiting, nothing was changed. Slurm shows node01 as {shown}, and" in words
     assert ("Slurm reboots it when its jobs have ended" in words) is (reboots or "REBOOT" in state)
 
 
@@ -218,7 +218,7 @@ def test_only_slurm_tells_which_nodes_are_free(drain):
 
     assert done.returncode == 2
     assert calls == []
-    assert "drain_busy=leave works with drain_with=slurm only, and drain_with is script" in " ".join(
+    assert "drain_busy=leave requires drain_with=slurm, and drain_with is script" in " ".join(
         done.stdout.split()
     )
 

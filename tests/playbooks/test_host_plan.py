@@ -50,7 +50,7 @@ def test_a_plan_is_taken_over_and_without_gpucheck_no_wheel_is_needed(tmp_path, 
 def test_a_host_without_a_possible_plan_is_refused_with_what_clashes_and_the_way_out(tmp_path, more):
     said = taken(tmp_path, {"conflicts": [CONFLICT], **more}, wheel=True)
 
-    assert "n1: refused, nothing was changed. no driver supports both (a K80; an H100). Do: split them." in said
+    assert "n1: rejected, nothing was changed. no driver supports both (a K80; an H100). Fix: split them." in said
     assert "not computed" not in said
     assert "TAKEN" not in said
 
@@ -58,7 +58,7 @@ def test_a_host_without_a_possible_plan_is_refused_with_what_clashes_and_the_way
 def test_a_host_without_an_earlier_set_has_no_way_back(tmp_path):
     said = taken(tmp_path, {}, wheel=True)
 
-    assert "n1: no earlier set is recorded on it, so there is nothing to roll back to. Nothing was changed." in said
+    assert "n1: no earlier set is recorded on this host, so there is nothing to roll back to. Nothing was changed." in said
 
 
 def test_a_host_whose_plan_was_not_computed_is_told_about_localhost(tmp_path):

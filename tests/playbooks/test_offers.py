@@ -139,7 +139,7 @@ def test_a_package_of_any_version_is_missing_only_if_there_is_none(ask):
         ),
         (
             {"missing": [], "unknown": "apt-get: exit 100"},
-            "whether the package sources of this host hold the planned packages is not known: apt-get: exit 100.",
+            "it is unknown whether the package sources of this host have the planned packages: apt-get: exit 100.",
         ),
     ],
 )

@@ -147,7 +147,7 @@ def test_plan_lists_removals_and_blocks_foreign_ones(tmp_path, sound):
     assert own.returncode == 0, own.stdout
     assert "node01: packages: would also remove libnccl-old 1" in own.stdout
     assert foreign.returncode == 2
-    assert "node01: refused, nothing was changed: the package transaction would also remove openmpi 4." in " ".join(
+    assert "node01: rejected, nothing was changed: the package transaction would also remove openmpi 4." in " ".join(
         foreign.stdout.split()
     )
 

@@ -97,7 +97,7 @@ def said(folder: Path, cases: dict[str, dict[str, Any]]) -> dict[str, str]:
     assert next(iter(cases)) in words, done.stdout + done.stderr
     found = {
         name: re.search(
-            rf"(?<![\w-]){name}: refused, nothing was changed: (.*?)(?= \S+: refused,| PLAY RECAP|$)", words
+            rf"(?<![\w-]){name}: rejected, nothing was changed: (.*?)(?= \S+: rejected,| PLAY RECAP|$)", words
         )
         for name in cases
     }
@@ -126,10 +126,10 @@ def test_hosts_that_nothing_stands_in_the_way_of_go_on(told, name):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("one-full", "15.2 GiB free for /usr, /usr/local, /var, /boot, where 15.3 GiB are needed"),
-        ("with-torch", "15.4 GiB free for /usr, /usr/local, /var, /opt, where 22.5 GiB are needed"),
-        ("opt-full", "7.1 GiB free for /opt, where 7.5 GiB are needed"),
-        ("boot-full", "0.2 GiB free for /boot, where 0.3 GiB are needed"),
+        ("one-full", "15.2 GiB free for /usr, /usr/local, /var, /boot, required 15.3 GiB"),
+        ("with-torch", "15.4 GiB free for /usr, /usr/local, /var, /opt, required 22.5 GiB"),
+        ("opt-full", "7.1 GiB free for /opt, required 7.5 GiB"),
+        ("boot-full", "0.2 GiB free for /boot, required 0.3 GiB"),
     ],
 )
 def test_space_is_added_up_by_file_system(told, name, words):
@@ -144,22 +144,22 @@ def test_what_manages_the_driver_in_our_place_is_a_reason_where_the_driver_would
 
 def test_secure_boot_needs_a_key_that_the_firmware_knows(told):
     """Not known is no yes."""
-    assert told["secure-boot"].startswith("Secure Boot is on, and a module that DKMS builds here is not signed with a")
-    assert "as mok in stack.yml" in told["secure-boot"]
+    assert told["secure-boot"].startswith("Secure Boot is on, and DKMS would sign the module with a key that is not enrolled")
+    assert "set mok in stack.yml" in told["secure-boot"]
     signed = "Secure Boot is on, DKMS would sign with the key of /etc/site/mok.der, and the firmware "
-    assert told["mok-not-enrolled"].startswith(signed + "does not know it (mok.der is not enrolled). Enrol it (mokutil")
-    assert told["mok-unknown"].startswith(signed + "was not seen to know it (mokutil: not found)")
-    assert told["mok-missing"].startswith("mok in stack.yml names /etc/site/mok.key, and this host has no such file")
+    assert told["mok-not-enrolled"].startswith(signed + "does not know it (mok.der is not enrolled). Enroll it (mokutil")
+    assert told["mok-unknown"].startswith(signed + "does not confirm it (mokutil: not found)")
+    assert told["mok-missing"].startswith("mok in stack.yml names /etc/site/mok.key, which does not exist on this host")
 
 
 def test_modules_that_no_source_offers_are_a_reason_of_their_own(told):
-    assert told["no-umad"].startswith("no package source offers linux-modules-extra-6.1, and without it the kernel has")
+    assert told["no-umad"].startswith("no package source offers linux-modules-extra-6.1. Without it the kernel has")
     assert "headers" not in told["no-umad"]
 
 
 def test_an_el_8_host_is_refused_by_an_ansible_that_dropped_its_python(told):
     """Also with another interpreter: Ansible's own dnf module has to run in the Python that has dnf's bindings."""
-    assert "has dnf's bindings in Python 3.6 only, which ansible-core" in told["el8"]
+    assert "dnf's Python bindings, which this host has only for Python 3.6, and ansible-core" in told["el8"]
     assert "controller with Python 3.10" in told["el8"]
 
 

@@ -49,7 +49,7 @@ def test_a_driver_of_nvidias_repository_has_to_go_first(told):
 
 
 def test_a_kernel_without_modules_in_the_archive_is_refused_in_its_own_words(told):
-    assert told["no-modules"].startswith(f"no package source offers {MODULES}, which holds the driver's module for")
+    assert told["no-modules"].startswith(f"no package source offers {MODULES}, which contains the driver's module for")
     assert "headers" not in told["no-modules"]
 
 
@@ -73,7 +73,7 @@ def test_a_fabric_manager_that_lags_behind_the_driver_is_refused_before_anything
     words = " ".join(done.stdout.split())
     assert f"no package source of this host offers {behind}." in words, done.stdout + done.stderr
     assert "wait for it, or set source: nvidia." in words
-    assert "hold the planned driver is not known: apt-get: exit 100." in words
+    assert "have the planned driver: apt-get: exit 100." in words
     assert "Secure Boot" not in words
     assert site.document("reports/provision.json")["hosts"]["behind"]["state"] == "refused"
     assert not {"package_sources", "planned_packages"} & set(site.asked("behind"))

@@ -37,7 +37,7 @@ def test_what_ansible_runs_on_is_not_rebooted_but_a_person_is_told(tmp_path):
 
     assert done.returncode == 0, done.stdout
     assert not rebooted
-    assert "node01: reboot this machine yourself (nouveau is loaded), then run again" in " ".join(done.stdout.split())
+    assert "node01: reboot this host yourself (nouveau is loaded), then run again" in " ".join(done.stdout.split())
 
 
 def test_without_a_reason_nothing_is_said(tmp_path):
@@ -86,5 +86,5 @@ def test_a_host_that_comes_back_late_is_told_from_a_broken_one_and_goes_on_in_th
 
     words = " ".join(done.stdout.split())
     assert done.returncode == 2, done.stdout + done.stderr
-    assert "node01: rebooted (nouveau is loaded), and not back within 2 s" in words
+    assert "node01: rebooted (nouveau is loaded), but not reachable within 2 s" in words
     assert "run again: the next run continues where this one stopped" in words

@@ -53,7 +53,7 @@ def test_an_inventory_without_gpu_hosts_is_refused_in_words(tmp_path, inventory)
     assert done.returncode == 2
     assert "no host in group gpu" in done.stdout
     assert str(tmp_path / "hosts.yml") in done.stdout
-    assert "inventory/example/hosts.yml shows how" in done.stdout
+    assert "as in playbooks/inventory/example/hosts.yml" in done.stdout
 
 
 def test_a_controller_without_gpucheck_is_refused_in_words(tmp_path):

@@ -47,7 +47,7 @@ def test_busy_hosts_wait_untouched_and_idle_ones_are_worked_on(tmp_path, monkeyp
     assert ends == {"n1": "waiting", "n2": "changed", "n3": "changed", "n4": "changed", "n5": "changed"}
     assert touched == {"n2", "n3", "n4", "n5"}
     assert not (tmp_path / "prepared-n1").exists()
-    assert "n1: waiting, nothing was changed on it. Slurm shows n1 as MIXED" in words
+    assert "n1: waiting, nothing was changed. Slurm shows n1 as MIXED" in words
     updates = [call for call in calls if call.startswith("update")]
     assert not any("n1" in call or "n3" in call for call in updates)
     assert [call for call in updates if "n2" in call] == ["update nodename=n2 state=resume"]

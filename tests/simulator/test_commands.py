@@ -99,7 +99,7 @@ def test_options_of_the_command_are_not_ours(gpucheck):
         (["p100-pcie-x2", "--", "/etc"], 126, "cannot be run"),
         ([], 64, "no machine to simulate"),
         (["no-such.yml", "--", "true"], 64, "no-such.yml: cannot be read: No such file"),
-        (["--update", "/nonexistent"], 64, "holds no simulated machine"),
+        (["--update", "/nonexistent"], 64, "not a simulated machine"),
         (["--update", "/nonexistent", "no-gpu"], 64, "--update accepts only --fault"),
         (["no-gpu", "-o", "/proc/nowhere", "--", "true"], 64, "Choose a writable directory"),
     ],

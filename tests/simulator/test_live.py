@@ -113,7 +113,7 @@ def test_client_that_runs_sees_the_new_fault(machine, monkeypatch):
 def test_shared_machine_of_the_cache_is_not_written_to(activate):
     directory = activate("p100-pcie-x2")
     before = everything(directory)
-    with pytest.raises(ValueError, match="is in the cache, where others use it"):
+    with pytest.raises(ValueError, match="in the cache, where other runs use it"):
         simulator.switch(directory, ["shm-small"])
 
     assert everything(directory) == before
@@ -123,7 +123,7 @@ def test_shared_machine_of_the_cache_is_not_written_to(activate):
 def test_folder_without_a_machine_is_refused(tmp_path, content):
     if content is not None:
         (tmp_path / "recipe.json").write_bytes(content)
-    with pytest.raises(ValueError, match="holds no simulated machine"):
+    with pytest.raises(ValueError, match="not a simulated machine"):
         simulator.switch(tmp_path, [])
 
     assert os.listdir(tmp_path) == ([] if content is None else ["recipe.json"])  # noqa: PTH208

@@ -137,7 +137,7 @@ def test_second_write_leaves_nothing_of_the_first(write):
 
 def test_foreign_directory_is_not_overwritten(tmp_path):
     (tmp_path / "precious").write_text("mine")
-    with pytest.raises(FileExistsError, match="is not empty and holds no simulated machine"):
+    with pytest.raises(FileExistsError, match="not empty, and not a simulated machine"):
         simulator.write_machine(simulator.load("no-gpu"), tmp_path, driver=None)
 
 

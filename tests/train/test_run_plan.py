@@ -34,6 +34,7 @@ def test_devices_are_chosen_by_cuda_visible_read_devices(text, visible, number):
         ("0,3", UUIDS, "there is no device 3; this host has 3 GPUs, 0 to 2"),
         ("0,1", UUIDS[:1], "this host has 1 GPU, 0 to 0"),
         ("0,1", (), "this host has no GPU. Use --devices cpu,cpu"),
+        ("cpu,0", UUIDS, "CPU ranks and GPUs cannot be combined"),
         ("GPU-8d1b,0", UUIDS, "there is no device GPU-8d1b"),
         ("0", UUIDS, "0,0 lets two ranks share it"),
         ("", UUIDS, "without a name"),

@@ -40,7 +40,10 @@ UNIT = "nvidia-fabricmanager"
 PACKAGES = ("nvidia-fabricmanager", "nvidia-fabric-manager", "nvidia-fabricmanager-580")
 CALLS = ("nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetGpuFabricInfo")
 STATUS = {3: "not supported", 23: "insufficient resources", 999: "unknown error"}  # NVML return codes
-START = f"systemctl status {UNIT}; journalctl -u {UNIT}\nStart it at exactly the driver's version."
+START = (
+    f"systemctl status {UNIT}; journalctl -u {UNIT}\n"
+    f"If its version is not the driver's, install that version, then: systemctl restart {UNIT}"
+)
 ELSEWHERE = (
     "Fabric manager is not visible from here: check it on the host of this guest or container, or in the service VM."
 )

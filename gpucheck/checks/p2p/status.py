@@ -169,7 +169,7 @@ def _links_without_p2p(nvml: NvmlReading, nvlinks: NvLinks) -> Iterator[Finding]
     if dead and not any(nvml.gpus[place].health.mig for pair in dead for place in pair):
         switched = any(nvlinks.switches(place) for pair in dead for place in pair)
         cause = "fabric-manager-down" if switched else "nvlink-down"
-        why = "the links are up, and the driver does not use them" + (
+        why = "the NVLinks are active, but the driver does not use them" + (
             ": the fabric is not set up for these GPUs" if switched else ""
         )
         fix = "gpucheck verify --only fabric" if switched else "reseat the bridge, then reboot"

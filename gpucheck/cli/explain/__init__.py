@@ -103,8 +103,8 @@ def _unknown(what: str, names: list[str], prefix: str) -> str:
     if prefix in ("xid", "sxid", "cuda", "nvml"):
         return f"{shown}: not in the table.{hint} Write a number: xid:79, sxid:20034, cuda:802 or nvml:15."
     return (
-        f"{shown}: neither a cause nor a check, nor an error or message that is known.{hint} "
-        "See: gpucheck verify --list, or give xid:CODE, sxid:CODE, cuda:CODE or nvml:CODE."
+        f"{shown}: unknown cause, check, error code or message.{hint} List the checks: gpucheck verify --list. "
+        "Codes: xid:79, sxid:20034, cuda:802, nvml:15."
     )
 
 

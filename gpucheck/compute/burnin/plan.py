@@ -36,7 +36,7 @@ def duration(text: str) -> int:
     """Return the seconds of ``10m``, ``36h`` or ``1h30m``. Raises ValueError, with what is accepted."""
     parts = re.findall(r"([0-9]{1,6})([smhd])", text)
     if not parts or "".join(map("".join, parts)) != text:
-        raise ValueError(f"{text!r} is no duration. Write 10m, 12h or 1h30m")
+        raise ValueError(f"{text!r} is not a duration. Write 10m, 12h or 1h30m")
     seconds = sum(int(count) * UNITS[unit] for count, unit in parts)
     if not LEAST_S <= seconds <= MOST_S:
         raise ValueError(f"{text} is outside 10m to 48h")

@@ -14,8 +14,8 @@ from gpucheck.model.finding.verdict import Verdict
 
 PRIOR, GEFORCE, ADA, GUEST = 0.012, 0.12, 0.36, 0.03
 ADA_AND_LATER = re.compile(r"RTX\s*[45]0[5-9]0", re.IGNORECASE)
-LOOK = "gpucheck bandwidth compares every byte that arrives; a driver with P2P for these cards is a patched one"
-WRONG = "what arrives is not what was sent"
+LOOK = "gpucheck bandwidth compares every byte that arrives; on GeForce cards, a driver that offers P2P is patched"
+WRONG = "received data differs from sent data"
 ERRATIC = "copies go at rates that no path has: what arrives must be compared"
 NOT_USED = "copies take as long and go as fast as through host memory: access is granted and not used"
 SAYS = {"hang": 0.2, "hang with P2P off": 0.03, "wrong data": 0.95}

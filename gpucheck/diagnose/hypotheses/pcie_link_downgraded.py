@@ -84,8 +84,8 @@ def _instance(
         seen=f"Gen{generation}",
         wanted=f"Gen{most.max_generation}",
         why=f"{who} {where}"
-        + (f", so nothing of it can exceed {raw:g} GB/s raw" if raw else "")
-        + ("; look for one setting (BIOS, riser type, backplane)" if every else ""),
+        + (f", so its link rate is at most {raw:g} GB/s" if raw else "")
+        + ("; check what they share (BIOS setting, riser type, backplane)" if every else ""),
         decide=f"{UNDER_LOAD} shows PCIe Generation Current {generation}",
         evidence=(f"read: {words(read)}",) if read else (),
         direct=direct,

@@ -73,7 +73,7 @@ def _instance(
         verdict=Verdict.WARN if _alike(m, gpus[0]) else Verdict.FAIL,
         seen=f"x{lanes}",
         wanted=f"x{most.max_width or 16}",
-        why=f"{who} runs at x{lanes}, so nothing of it can exceed {raw:g} GB/s raw"
+        why=f"{who} runs at x{lanes}, so its link rate is at most {raw:g} GB/s"
         if raw
         else f"{who} is slow with all peers, as x{lanes} of x{most.max_width or 16} would be",
         decide=f"{links.UNDER_LOAD} shows Link Width Current {lanes}x",

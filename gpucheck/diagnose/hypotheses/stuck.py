@@ -33,9 +33,9 @@ def instances(m: Machine) -> Iterator[Instance]:
             change=Change(says=says),
             excludes="hang",
             seen=_seen(m),
-            wanted="it returns",
+            wanted="completion",
             why=words,
-            decide="run it once more with P2P off (NCCL_P2P_DISABLE=1 for NCCL); dmesg | grep -e NVRM -e Xid -e SXid; "
+            decide="repeat it with P2P off (NCCL_P2P_DISABLE=1 for NCCL); dmesg | grep -e NVRM -e Xid -e SXid; "
             "df /dev/shm",
             check="p2p-copies",
         )

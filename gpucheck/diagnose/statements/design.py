@@ -37,7 +37,7 @@ def state(case: Case) -> Iterator[Finding]:
         if m.gpu(i).nvlinks.active == 0 and (n := m.models[i]) and n.nvlink and n.nvlink.bridge
     ]
     if bare and "nvlink-missing" not in case.causes:
-        words = "no bridge sits on it, so its NVLinks are not in use, as it was bought"
+        words = "no NVLink bridge is installed, so the NVLinks are not used"
         subject = "host" if len(bare) > 1 else m.gpu_label(bare[0])
         yield Claim("nvlink-links", Verdict.PASS, "narrow-by-design", "possible").finding(
             subject=subject, seen=0, unit="links", why=words

@@ -72,11 +72,11 @@ def parse(words: str) -> tuple[Fault, dict[str, int | str | None]]:
         if key not in fault.parameters or key in given or not value:
             near = get_close_matches(key, set(fault.parameters) - set(given), n=1)
             guess = f" Did you mean {near[0]}?" if near and near[0] != key else ""
-            raise ValueError(f"fault {words}: {pair!r} is not understood.{guess} It is written: {fault.usage}")
+            raise ValueError(f"fault {words}: invalid parameter {pair!r}.{guess} Syntax: {fault.usage}")
         given[key] = _value(words, key, value, _kind(fault.parameters[key]))
     missing = [key for key, default in fault.parameters.items() if isinstance(default, type) and key not in given]
     if missing:
-        raise ValueError(f"fault {words}: {missing[0]} is missing. It is written: {fault.usage}")
+        raise ValueError(f"fault {words}: {missing[0]} is missing. Syntax: {fault.usage}")
     defaults = {
         key: None if isinstance(default, UnionType) else default
         for key, default in fault.parameters.items()

@@ -18,7 +18,7 @@ def _apply(machine: Machine, gpu: int, by: str) -> None:
 
 FAULT = Fault(
     name="hot",
-    summary="a GPU cools badly (paste or fan) and is throttled under load",
+    summary="a GPU has poor cooling (paste or fan) and is throttled under load",
     apply=_apply,
     parameters={"gpu": int, "by": "paste"},
 )

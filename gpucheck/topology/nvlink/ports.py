@@ -17,6 +17,11 @@ FIX = (
     "Reset the GPU, together with the others of its NVSwitch board: nvidia-smi --gpu-reset\n"
     "If it stays: reseat the bridge or baseboard, then reboot."
 )
+BRIDGE_FIX = (
+    "dmesg | grep -e knvlink -e Xid\n"
+    "Reset both GPUs of the bridge: nvidia-smi --gpu-reset\n"
+    "If it stays: power off, reseat or replace the bridge."
+)
 
 
 class Ports(NamedTuple):
@@ -71,7 +76,8 @@ def inactive_finding(ports: Ports, *, certain: bool) -> Finding:
         plural = len(ports.down) != 1
         why = f"NVLink{'s' * plural} {_numbers(ports.down)} {'are' if plural else 'is'} inactive on this {name}."
     cause, sure = ("nvlink-missing", False) if missing else ("nvlink-down", certain)
-    return ports.about().fails(ports.up, ports.wanted, why, FIX, cause, "certain" if sure else "likely")
+    fix = BRIDGE_FIX if ports.bridged else FIX
+    return ports.about().fails(ports.up, ports.wanted, why, fix, cause, "certain" if sure else "likely")
 
 
 def reduced_findings(reading: NvmlReading, virtual: str | None) -> Iterator[Finding]:

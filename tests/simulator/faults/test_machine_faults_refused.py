@@ -43,7 +43,7 @@ from gpucheck import simulator
         ("p100-pcie-x2", "node-missing:node=nvidia7", "one of nvidia-uvm"),
         ("no-gpu", "node-missing", "no driver is loaded"),
         ("h200-x1", "governor-powersave", "sets no CPU clocks"),
-        ("p100-pcie-x2", "uplink-gen:gen=2,gpus=0", "'gpus=0' is not understood. Did you mean gpu?"),
+        ("p100-pcie-x2", "uplink-gen:gen=2,gpus=0", "invalid parameter 'gpus=0'. Did you mean gpu?"),
     ],
 )
 def test_fault_that_does_not_fit_is_refused_in_words(tmp_path, profile, fault, reason):

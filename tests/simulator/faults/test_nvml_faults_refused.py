@@ -22,7 +22,7 @@ from gpucheck.simulator.machine import build
         (
             "p100-pcie-x2",
             "nvml-refuse:call=nvmlDeviceGetName",
-            "code is missing. It is written: nvml-refuse:call=NAME,code=N[,gpu=N]",
+            "code is missing. Syntax: nvml-refuse:call=NAME,code=N[,gpu=N]",
         ),
         ("p100-pcie-x2", "nvml-text:call=nvmlDeviceGetSeral", "Did you mean nvmlDeviceGetSerial?"),
         ("p100-pcie-x2", "nvml-text:call=nvmlDeviceGetEccMode", "answers no text. These do: nvmlDeviceGetName, "),
@@ -57,7 +57,7 @@ from gpucheck.simulator.machine import build
         ("p100-pcie-x2", "busy-gpu:gpu=0,memory=16000", "GPU 0 has 15360 MiB to give"),
         ("p100-pcie-x2", "busy-gpu:gpu=0,pid=0", "process ids begin with 1"),
         ("p100-pcie-x2", "pcie-gen:gpu=0,gen=3", "choose one of [1, 2]"),
-        ("p100-pcie-x2", "pcie-gen:gpu=0", "gen is missing. It is written: pcie-gen:gpu=N,gen=N[,when=always]"),
+        ("p100-pcie-x2", "pcie-gen:gpu=0", "gen is missing. Syntax: pcie-gen:gpu=N,gen=N[,when=always]"),
         ("p100-pcie-x2", "pcie-width:gpu=0,width=8,when=x", "when=x: always, or load"),
     ],
 )
