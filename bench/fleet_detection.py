@@ -20,9 +20,10 @@ import msgspec
 
 from gpucheck import fleet
 from gpucheck.fleet import simulated
+from gpucheck.fleet.drawn import Noise
 from gpucheck.model import Report
 
-NOISES = {"sample": simulated.Noise(0.05, 15), "number": simulated.Noise(0.05, 1)}
+NOISES = {"sample": Noise(0.05, 15), "number": Noise(0.05, 1)}
 FAULTS = [
     *(f"slow-host:loss={loss}" for loss in (5, 10, 20)),
     *(f"slow-gpu:gpu=3,loss={loss}" for loss in (5, 10, 20)),

@@ -1,8 +1,10 @@
 """Baseline: is the host worse than in its own earlier report?
 
 Sources: the report of verify --baseline and this one. Compared: verdicts of checks, missing GPUs, PCIe lanes and
-generation, NVLinks, copies that are slower than noise explains, and the rate of counters between the two reports
-(averages since boot hide a recent burst). A link that lowers its generation while idle is not worse.
+generation, NVLinks, rates that are lower than the spreads of both runs explain (copies, collectives, matrix products,
+memory, steps per second of trainings), digests of results and losses of equal versions and settings, and the rate of
+counters between the two reports (averages since boot hide a recent burst). What is not comparable is named with the
+reason. A link that lowers its generation while idle is not worse.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -14,6 +16,7 @@ import msgspec
 from gpucheck.comparison.counters import NAME, REGRESSION, deltas
 from gpucheck.comparison.rates import slower
 from gpucheck.comparison.report_parts import health_of
+from gpucheck.comparison.results import changed_results
 from gpucheck.model import Finding, PcieLink, Report, Verdict
 from gpucheck.model.finding.about import About
 from gpucheck.model.record import GpuRecord, HealthRecord
@@ -50,6 +53,7 @@ def compare(before: Report, now: Report) -> Iterator[Finding]:
     else:
         found += [*_gpus(then, record, before.started), *_links(then, record), *deltas(then, record, hours)]
     found += slower(before, now)
+    found += changed_results(before, now)
     found += _unreported(_verdicts(before, now), found)
     for finding in found:
         loud = finding.verdict in BAD

@@ -6,27 +6,50 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from gpucheck.comparison.counters import NAME, REGRESSION
-from gpucheck.comparison.report_parts import Copies, copies_of
+from gpucheck.comparison.report_parts import (
+    Copies,
+    Pace,
+    changed_settings,
+    computed_of,
+    copies_of,
+    gathered_of,
+    trained_of,
+)
 from gpucheck.model import Finding, Report
-from gpucheck.model.bandwidth import Measured
+from gpucheck.model.compute import ComputeDevice, MatrixRate
 from gpucheck.model.finding.about import About
 
-# One missing NVLink of 18 costs 5.6 %; two runs of a healthy machine differ by less than half of that.
+# Of copies. One missing NVLink of 18 costs 5.6 %; two runs of a healthy machine differ by less than half of that.
 WARN_BELOW, FAIL_BELOW = 0.95, 0.85
 # Deviations that noise explains, of both runs together.
 SIGMAS = 3.0
 MAD_TO_SIGMA = 1.4826
+# Temperature and clocks differ between two runs of a healthy GPU, which the spread within one run does not show.
+BETWEEN_RUNS = 0.03
 SHOWN = 12
+SETTINGS = ("model", "precision", "backend", "placement", "world_size", "batch_per_rank")
+WAYS = ("read", "write", "copy")
+LINKS = "gpucheck topo and the findings of this report name the link; compare what changed since; gpucheck bandwidth"
+COOLING = (
+    "compare temperature, power limit and clocks with the baseline: nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER"
+)
+FIX = {
+    "matrix products": f"{COOLING}; gpucheck compute",
+    "memory": "nvidia-smi -q -d ROW_REMAPPER,ECC,CLOCK; gpucheck compute",
+    "training": "the findings on compute, copies and collectives name the part that is slower; gpucheck smoke",
+}
 
 
 class Drop(NamedTuple):
-    """One value that fell. noise: the part of it that the spread of both runs explains."""
+    """One value, then and now. limit: the lost part from which noise of both runs does not explain it."""
 
     kind: str
     subject: str
     before: float
     now: float
-    noise: float
+    limit: float
+    unit: str = "GB/s"
+    what: str = ""
 
     @property
     def ratio(self) -> float:
@@ -35,20 +58,124 @@ class Drop(NamedTuple):
 
 
 def slower(before: Report, now: Report) -> Iterator[Finding]:
-    """Yield one finding for each kind of path that is slower; none if one of the runs did not measure."""
+    """Yield one finding for each kind of rate that is lower, and one for what is not comparable."""
+    kinds: dict[str, list[Drop]] = defaultdict(list)
+    for compare in (_copies, _compute, _collectives, _trainings):
+        for found in compare(before, now):
+            if isinstance(found, str):
+                yield About(check=NAME).skips(f"{found}: not comparable")
+            elif found.ratio < 1 - found.limit:
+                kinds[found.kind].append(found)
+    for kind, drops in kinds.items():
+        yield _finding(kind, sorted(drops, key=lambda drop: drop.ratio))
+
+
+def _copies(before: Report, now: Report) -> Iterator[Drop | str]:
     old, new = copies_of(before), copies_of(now)
     if old is None or new is None:
         return
     if old.engine != new.engine:
-        about = About(check=NAME)
-        yield about.skips(f"the baseline was measured with {old.engine}, this run with {new.engine}: not comparable")
+        yield f"the baseline was measured with {old.engine}, this run with {new.engine}"
         return
-    kinds: dict[str, list[Drop]] = defaultdict(list)
-    for drop in (*_pairs(old, new), *_host_links(old, new)):
-        if drop.ratio < min(WARN_BELOW, 1 - drop.noise):
-            kinds[drop.kind].append(drop)
-    for kind, drops in kinds.items():
-        yield _finding(kind, sorted(drops, key=lambda drop: drop.ratio))
+    yield from _pairs(old, new)
+    yield from _host_links(old, new)
+
+
+def _compute(before: Report, now: Report) -> Iterator[Drop | str]:
+    old, new = computed_of(before), computed_of(now)
+    if old is None or new is None:
+        if old is not new:
+            yield _missing("compute", "baseline" if old is None else "run")
+        return
+    if old.engine != new.engine:
+        yield f"compute ran with {old.engine} in the baseline, with {new.engine} now"
+        return
+    then = {gpu.bus_id: gpu for gpu in old.gpus}
+    for gpu in new.gpus:
+        was = then.get(gpu.bus_id)
+        if was is None or not gpu.is_gpu:
+            continue
+        if was.uuid != gpu.uuid:
+            yield f"another board is at {gpu.bus_id} since the baseline, its compute rates"
+        else:
+            yield from _of_gpu(was, gpu)
+
+
+def _of_gpu(was: ComputeDevice, now: ComputeDevice) -> Iterator[Drop]:
+    subject = f"gpu:{now.bus_id}"
+    for type_, rate in now.gemm.items():
+        earlier = was.gemm.get(type_)
+        if earlier is not None and earlier.tflops and rate.tflops is not None:
+            clocks = f", {earlier.clock_mhz:.0f} and {rate.clock_mhz:.0f} MHz" if _both(earlier, rate) else ""
+            limit = _limit(earlier.mad_percent, rate.mad_percent)
+            yield Drop("matrix products", subject, earlier.tflops, rate.tflops, limit, "TFLOPS", f"{type_}{clocks}")
+    for way in WAYS:
+        earlier_gb_s, gb_s = getattr(was.memory, f"{way}_gb_s"), getattr(now.memory, f"{way}_gb_s")
+        if earlier_gb_s and gb_s is not None:
+            limit = _limit(was.memory.mad_percent.get(way), now.memory.mad_percent.get(way))
+            yield Drop("memory", subject, earlier_gb_s, gb_s, limit, "GB/s", way)
+
+
+def _both(earlier: MatrixRate, now: MatrixRate) -> bool:
+    return earlier.clock_mhz is not None and now.clock_mhz is not None
+
+
+def _collectives(before: Report, now: Report) -> Iterator[Drop | str]:
+    old, new = gathered_of(before), gathered_of(now)
+    if old is None or new is None:
+        if old is not new:
+            yield _missing("collectives", "baseline" if old is None else "run")
+        return
+    if old.ranks != new.ranks:
+        yield f"collectives had {old.ranks} ranks in the baseline, {new.ranks} now"
+        return
+    then = {(one.operation, one.size_bytes, one.variant): one for one in old.results}
+    for one in new.results:
+        was = then.get((one.operation, one.size_bytes, one.variant))
+        if was is not None and was.busbw_gb_s and one.busbw_gb_s is not None:
+            what = f"{one.operation} of {one.size_bytes / 2**20:g} MiB, {one.variant}"
+            limit = _limit(was.mad_percent, one.mad_percent)
+            yield Drop("collectives", "host", was.busbw_gb_s, one.busbw_gb_s, limit, "GB/s", what)
+
+
+def _trainings(before: Report, now: Report) -> Iterator[Drop | str]:
+    old, new = trained_of(before), trained_of(now)
+    if bool(old) is not bool(new):
+        yield _missing("training on GPUs", "run" if old else "baseline")
+        return
+    for name, run in new.items():
+        was = old.get(name)
+        if was is None:
+            continue
+        settings = changed_settings(was, run, SETTINGS)
+        if settings:
+            yield f"steps per second of {name}: {', '.join(settings)}"
+        elif was.performance is not None and run.performance is not None:
+            yield from _pace(name, was.performance, run.performance)
+
+
+def _pace(name: str, was: Pace, run: Pace) -> Iterator[Drop | str]:
+    if not was.steps_per_s or run.steps_per_s is None:
+        return
+    if was.steps_mad_percent is None or run.steps_mad_percent is None:
+        which = "baseline" if was.steps_mad_percent is None else "report"
+        yield f"the {which} has no spread of the steps of {name}, so its steps per second"
+        return
+    limit = _limit(was.steps_mad_percent, run.steps_mad_percent)
+    yield Drop("training", "host", was.steps_per_s, run.steps_per_s, limit, "steps/s", name)
+
+
+def _missing(what: str, which: str) -> str:
+    return f"the baseline has no numbers of {what}" if which == "baseline" else f"this run has no numbers of {what}"
+
+
+def _limit(*mad_percents: float | None) -> float:
+    """Return the lost part that the spreads of both runs, and the difference between healthy runs, do not explain."""
+    return math.hypot(_noise(*mad_percents), BETWEEN_RUNS)
+
+
+def _noise(*mad_percents: float | None) -> float:
+    return SIGMAS * MAD_TO_SIGMA * math.hypot(*((percent or 0.0) / 100 for percent in mad_percents))
 
 
 def _pairs(before: Copies, now: Copies) -> Iterator[Drop]:
@@ -58,11 +185,8 @@ def _pairs(before: Copies, now: Copies) -> Iterator[Drop]:
         old = then.get(ends)
         if old is not None and pair.measured is not None and old.gb_s > 0:
             subject = f"pair:{ends[0]}-{ends[1]}"
-            yield Drop(f"{pair.cls or 'P2P'} pairs", subject, old.gb_s, pair.measured.gb_s, _noise(old, pair.measured))
-
-
-def _noise(*runs: Measured) -> float:
-    return SIGMAS * MAD_TO_SIGMA * math.hypot(*(run.mad_percent / 100 for run in runs))
+            limit = max(1 - WARN_BELOW, _noise(old.mad_percent, pair.measured.mad_percent))
+            yield Drop(f"{pair.cls or 'P2P'} pairs", subject, old.gb_s, pair.measured.gb_s, limit)
 
 
 def _host_links(before: Copies, now: Copies) -> Iterator[Drop]:
@@ -73,7 +197,12 @@ def _host_links(before: Copies, now: Copies) -> Iterator[Drop]:
         for name, kind in (("h2d_gb_s", "host to device"), ("d2h_gb_s", "device to host")):
             was, value = getattr(old, name, None), getattr(link, name)
             if was and value is not None:
-                yield Drop(kind, f"gpu:{bus_id}", was, value, 0.0)
+                yield Drop(kind, f"gpu:{bus_id}", was, value, 1 - WARN_BELOW)
+
+
+def _line(drop: Drop) -> str:
+    what = f"{drop.what}: " if drop.what else ""
+    return f"{drop.subject}: {what}{drop.before:g} then, {drop.now:g} {drop.unit} now"
 
 
 def _finding(kind: str, drops: list[Drop]) -> Finding:
@@ -84,10 +213,10 @@ def _finding(kind: str, drops: list[Drop]) -> Finding:
     about = About(
         check=NAME,
         subject=worst.subject if len(places) == 1 else "host",
-        unit="GB/s",
-        evidence=(*(f"{d.subject}: {d.before:g} then, {d.now:g} GB/s now" for d in drops[:SHOWN]), *more),
+        unit=worst.unit,
+        evidence=(*map(_line, drops[:SHOWN]), *more),
     )
     why = f"{kind}: {len(drops)} are slower than in the baseline, the worst by {1 - worst.ratio:.0%}"
-    fix = "gpucheck topo and the findings of this report name the link; compare what changed since; gpucheck bandwidth"
+    fix = FIX.get(kind, LINKS)
     report = about.fails if worst.ratio < FAIL_BELOW else about.warns
     return report(round(worst.now, 2), round(worst.before, 2), why, fix, REGRESSION, "likely")

@@ -1,80 +1,169 @@
-"""Results that GPUs of one model computed from equal data: equal digests on all hosts, or a vote names the odd one."""
+"""Results computed from equal data: equal digests on all hosts, or a vote names the one that differs.
+
+Compared are the operations of the step ``compute``, by GPU, and the losses of trainings, by host.
+"""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from gpucheck.knowledge import causes
-from gpucheck.model import Finding, FleetRow, TopologyGpu, Verdict, named, with_actions, worst
+from gpucheck.model import Agreement, Finding, FleetRow, TopologyGpu, Verdict, named, with_actions, worst
 
-STEP = "compute"
+STEP, TRAINING = "compute", "smoke-"
 CAUSE = "silent-corruption"
+HOST = "host"
 # Bounds of what one report may add to a merge.
 MAX_GPUS, MAX_OPERATIONS, LONGEST = 16, 16, 80
 LEAST_VOTES = 3
+NAMES = 20
+# Of a training: what must be equal for its losses to be.
+SETTINGS = ("framework", "strategy", "variant", "model", "precision", "backend", "data_source", "placement")
+COUNTS = {"world_size": "ranks", "batch_per_rank": "samples each", "steps": "steps", "seed": "as seed"}
+# A switch that sums may round in another order: such runs are compared by tolerance only.
+ROUNDED = "nvls"
+SOFTWARE = "compare the versions of torch, cuBLAS and NCCL with other hosts"
 FIX = (
     "take the GPU out of service: results of jobs on it are in doubt; "
     "confirm with gpucheck compute, then have the board replaced"
 )
+OF_LOSSES = "run gpucheck compute, which compares the results of each GPU"
 
 
 class _Vote(NamedTuple):
-    """The digest of one operation on one GPU. place: of the row."""
+    """One digest of one operation. place: of the row. at: bus id of the GPU, ``host`` for a training."""
 
     place: int
-    bus_id: str
+    at: str
     digest: str
 
 
-def digests_of(measurements: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """Return, by bus id, operation -> digest of a report; each operation with what must be equal to compare it.
+class _Result(NamedTuple):
+    """A vote that was counted. odd: those that differ and are named."""
 
-    That is the model of the GPU and the versions that computed. What has not that form is left out.
+    agreement: Agreement
+    majority: str | None
+    odd: tuple[_Vote, ...]
+
+
+def digests_of(measurements: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Return, by bus id or ``host``, operation -> digest of a report; each operation with what must be equal.
+
+    That is the model of the GPUs, the versions that computed, and the settings of a training. What has not that form
+    is left out.
     """
     step = measurements.get(STEP)
     gpus = step.get("gpus") if isinstance(step, dict) else None
-    versions = step.get("versions") if isinstance(step, dict) else None
-    known = versions.items() if isinstance(versions, dict) else ()
-    by = ", ".join(f"{name} {version}" for name, version in known if isinstance(name, str) and isinstance(version, str))
+    by = _versions(step.get("versions")) if isinstance(step, dict) else ""
     found: dict[str, dict[str, str]] = {}
     for gpu in gpus[:MAX_GPUS] if isinstance(gpus, list) else ():
         given = (gpu.get("bus_id"), gpu.get("name"), gpu.get("digests")) if isinstance(gpu, dict) else ()
         match given:
             case (str(bus_id), str(name), dict(digests)):
                 found[bus_id[:LONGEST]] = {
-                    f"{operation} on {name} ({by})"[: 3 * LONGEST]: digest[:LONGEST]
+                    f"{operation[:LONGEST]} on {name[:LONGEST]} ({by})": digest[:LONGEST]
                     for operation, digest in list(digests.items())[:MAX_OPERATIONS]
                     if isinstance(operation, str) and isinstance(digest, str)
                 }
-    return found
+    losses = dict(list(_losses(measurements))[:MAX_OPERATIONS])
+    return found | ({HOST: losses} if losses else {})
 
 
-def with_votes(rows: Sequence[FleetRow]) -> list[FleetRow]:
-    """Return the rows, with a finding for each GPU whose results are not those of most GPUs of the fleet."""
+def _versions(versions: Any) -> str:
+    known = versions.items() if isinstance(versions, dict) else ()
+    text = ", ".join(f"{n} {v}" for n, v in known if isinstance(n, str) and isinstance(v, str) and n != "python")
+    return text[: 2 * LONGEST]
+
+
+def _losses(measurements: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the digest of the losses of each training on GPUs."""
+    for step, measured in measurements.items():
+        if not step.startswith(TRAINING) or not isinstance(measured, dict):
+            continue
+        variants = measured.get("variants")
+        for run in (measured, *(variants.values() if isinstance(variants, dict) else ())):
+            if not isinstance(run, dict) or run.get("placement") == "cpu" or run.get("variant") == ROUNDED:
+                continue
+            names, digest = run.get("device_names"), run.get("loss_digest")
+            if isinstance(digest, str) and isinstance(names, list) and names and all(isinstance(n, str) for n in names):
+                words = [run[key] for key in SETTINGS if isinstance(run.get(key), str) and run[key]]
+                counts = [f"{run[key]} {word}" for key, word in COUNTS.items() if type(run.get(key)) is int]
+                gpus = " + ".join(f"{names.count(name)} x {name}" for name in sorted(set(names)))
+                settings = ", ".join((" ".join(words)[: 2 * LONGEST], *counts))
+                operation = f"losses of {settings}".replace(" on ", " ")
+                yield f"{operation} on {gpus[:LONGEST]} ({_versions(run.get('versions'))})", digest[:16]
+
+
+def with_votes(rows: Sequence[FleetRow]) -> tuple[list[FleetRow], tuple[Agreement, ...]]:
+    """Return the rows, with a finding for each result that is not that of most hosts, and how each vote ended."""
     votes: dict[str, list[_Vote]] = defaultdict(list)
     for place, row in enumerate(rows):
-        for bus_id, operations in row.digests.items():
+        for at, operations in row.digests.items():
             for operation, digest in operations.items():
-                votes[operation].append(_Vote(place, bus_id, digest))
+                votes[operation].append(_Vote(place, at, digest))
     odd: dict[tuple[int, str], list[str]] = defaultdict(list)
+    agreements = []
     for operation, cast in sorted(votes.items()):
-        (digest, count), *others = Counter(vote.digest for vote in cast).most_common()
-        if others and len(cast) >= LEAST_VOTES and count > len(cast) / 2:
-            for vote in cast:
-                if vote.digest != digest:
-                    text = f"{operation}: {vote.digest}, {count} of {len(cast)} GPUs {digest}"
-                    odd[vote.place, vote.bus_id].append(text)
+        result = _counted(operation, cast, rows)
+        agreements.append(result.agreement)
+        for vote in result.odd:
+            equal = f"{result.agreement.equal} of {result.agreement.results} have {result.majority}"
+            odd[vote.place, vote.at].append(f"{operation}: {vote.digest}, {equal}")
     found: dict[int, list[Finding]] = defaultdict(list)
-    for (place, bus_id), evidence in odd.items():
+    for (place, at), evidence in sorted(odd.items(), key=lambda item: item[0][1] == HOST):
         row = rows[place]
-        if not any(f.cause == CAUSE and f.subject == f"gpu:{bus_id}" for f in row.problems):
-            found[place].append(_finding(row, bus_id, evidence, whole=all((place, b) in odd for b in row.digests)))
-    return [_with(row, found[place]) if place in found else row for place, row in enumerate(rows)]
+        known = [f for f in (*row.problems, *found[place]) if f.cause == CAUSE]
+        if at == HOST:
+            # A GPU whose results are wrong explains the losses.
+            found[place] += [] if known else [_of_losses(row, evidence)]
+        elif not any(f.subject == f"gpu:{at}" for f in known):
+            whole = all((place, bus_id) in odd for bus_id in row.digests if bus_id != HOST)
+            found[place].append(_of_gpu(row, at, evidence, whole=whole))
+    return [_with(row, found[place]) if found[place] else row for place, row in enumerate(rows)], tuple(agreements)
 
 
-def _finding(row: FleetRow, bus_id: str, evidence: Sequence[str], *, whole: bool) -> Finding:
+def _counted(operation: str, cast: Sequence[_Vote], rows: Sequence[FleetRow]) -> _Result:
+    """Count a vote: more than half of the results, and of the hosts, decide.
+
+    A host that differs as a whole is named only if no other host has its results: hosts that agree with each other
+    have other software or another topology, as a fault is never equal on two machines.
+    """
+    by_host: dict[int, list[str]] = defaultdict(list)
+    for vote in cast:
+        by_host[vote.place].append(vote.digest)
+    (digest, equal), *others = Counter(vote.digest for vote in cast).most_common()
+    of_hosts = sum(2 * digests.count(digest) > len(digests) for digests in by_host.values())
+    majority = len(cast) >= LEAST_VOTES and 2 * equal > len(cast) and 2 * of_hosts > len(by_host)
+    having: dict[str, set[int]] = defaultdict(set)
+    for place, digests in by_host.items():
+        if len(set(digests)) == 1:
+            having[digests[0]].add(place)
+    odd = [
+        vote
+        for vote in cast
+        if majority and vote.digest != digest and not {vote.place} < having.get(vote.digest, set())
+    ]
+    outcome: Literal["equal", "outlier", "several", "undecided", "single"]
+    if not others:
+        outcome = "equal" if len(cast) > 1 else "single"
+    else:
+        outcome = "outlier" if odd else "several" if majority else "undecided"
+    what, _, on = operation.partition(" on ")
+    agreement = Agreement(
+        operation=what,
+        on=on,
+        results=len(cast),
+        hosts=len(by_host),
+        equal=equal if majority or not others else 0,
+        outcome=outcome,
+        outliers=tuple(dict.fromkeys(rows[vote.place].host for vote in odd))[:NAMES],
+    )
+    return _Result(agreement, digest if majority else None, tuple(odd))
+
+
+def _of_gpu(row: FleetRow, bus_id: str, evidence: Sequence[str], *, whole: bool) -> Finding:
     """FAIL if other GPUs of the host agree with the fleet. whole: every GPU of the host is odd, so it may be software.
 
     The digests of one GPU alone do not distinguish the two either.
@@ -91,7 +180,23 @@ def _finding(row: FleetRow, bus_id: str, evidence: Sequence[str], *, whole: bool
         cause=CAUSE,
         confidence="possible" if whole else "likely",
         why=why,
-        fix=FIX if not whole else f"on {row.host}: compare the versions of torch and cuBLAS with other hosts; {FIX}",
+        fix=FIX if not whole else f"on {row.host}: {SOFTWARE}; {FIX}",
+        evidence=tuple(evidence),
+    )
+
+
+def _of_losses(row: FleetRow, evidence: Sequence[str]) -> Finding:
+    return Finding(
+        check="fleet",
+        verdict=Verdict.WARN,
+        subject="host",
+        seen=f"the losses of {len(evidence)} trainings differ from the fleet",
+        wanted="equal losses",
+        cause=CAUSE,
+        confidence="possible",
+        why="trainings with equal data, settings, GPUs and versions gave other losses than on most hosts: a GPU or a "
+        "link returned wrong values, or a library or the order of the GPUs differs",
+        fix=f"on {row.host}: {OF_LOSSES}; {SOFTWARE}",
         evidence=tuple(evidence),
     )
 

@@ -12,6 +12,7 @@ from gpucheck.fleet.causes import common_causes
 from gpucheck.fleet.compare import changes
 from gpucheck.fleet.digests import with_votes
 from gpucheck.fleet.drift import drift
+from gpucheck.fleet.earlier import since_previous
 from gpucheck.fleet.identity import origin
 from gpucheck.fleet.interning import Interner
 from gpucheck.fleet.labels import Labels, labelled
@@ -57,7 +58,9 @@ def merge(
     del hosts  # a second table of attributes for every host
     problems += _shared_gpus(named)
     metrics, outliers = find_outliers(named)
-    named = with_votes(with_outliers(named, outliers))
+    if previous is not None:
+        outliers = (*outliers, *since_previous(named, previous, outliers))
+    named, agreements = with_votes(with_outliers(named, outliers))
     verdicts = [row.verdict for row in named]
     return FleetReport(
         verdict=worst(verdicts, strict=strict),
@@ -68,6 +71,7 @@ def merge(
         problems=tuple(sorted(problems, key=lambda p: (p.kind, p.subject, p.text))),
         metrics=metrics,
         outliers=outliers,
+        agreements=agreements,
         drift=drift(named),
         causes=common_causes(named, outliers),
         changes=changes(previous, named) if previous else (),

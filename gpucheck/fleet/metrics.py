@@ -10,12 +10,13 @@ matrix under a unit key (row = source GPU) is placed by row and column.
 """
 
 import math
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from gpucheck.fleet.layout import RATES, ends_in, layout_of
+from gpucheck.fleet.layout import RATES, Layout, ends_in, layout_of
+from gpucheck.fleet.load import UNDER_LOAD, load_numbers
 from gpucheck.model import Finding, HostMetric, Report, Topology, Verdict
 
-LOWER_IS_WORSE = ("gb_s", "per_second")
+LOWER_IS_WORSE = ("gb_s", "per_second", "per_s")
 HIGHER_IS_WORSE = ("us", "ms", "seconds", "s")
 # Beyond this nothing is a measurement, and no integer of a thousand digits becomes a float.
 LARGEST = 1e30
@@ -31,14 +32,30 @@ Worse = Literal["lower", "higher", "either"]
 # () is the host, (gpu,) or (gpu, gpu).
 Place = tuple[str, ...]
 Numbers = dict[str, dict[Place, list[float]]]
+LISTINGS = ("pairs", "gpus", "results", "variants", "performance")
+
+
+class Where(NamedTuple):
+    """What surrounds a number. words: its own qualifiers; settings: those of everything around it."""
+
+    place: Place = ()
+    words: str = ""
+    settings: str = ""
+
+    @property
+    def suffix(self) -> str:
+        """Return ``[all_reduce 1 MiB 8 ranks]``, or nothing."""
+        words = " ".join(filter(None, (self.words, self.settings)))
+        return f"[{words}]" if words else ""
 
 
 def worse(metric: str) -> Worse:
     """Return which side of a metric is unhealthy, by its unit; ``either`` if the unit does not decide."""
-    name = metric.partition("[")[0]
+    # ``measured.gb_s`` is a rate as well.
+    name = metric.partition("[")[0].replace(".gb_s", "_gb_s")
     if ends_in(name, LOWER_IS_WORSE) or name.endswith(RATES):
         return "lower"
-    return "higher" if ends_in(name, HIGHER_IS_WORSE) else "either"
+    return "higher" if ends_in(name, HIGHER_IS_WORSE) or name in UNDER_LOAD else "either"
 
 
 def host_metrics(report: Report) -> dict[str, HostMetric]:
@@ -56,7 +73,9 @@ def numbers(report: Report) -> Numbers:
     """Every number of the measurements, and of the findings that saw one."""
     walk = _Walk(_classes(report.topology))
     for step, measured in report.measurements.items():
-        walk.node(step.removesuffix("-bandwidth").removesuffix("-latency"), measured, (), "", 0)
+        walk.node(step.removesuffix("-bandwidth").removesuffix("-latency"), measured, Where(), 0)
+    for metric, place, value in load_numbers(report.measurements):
+        walk.add(metric, place, value)
     for finding in report.findings:
         walk.seen(finding)
     return walk.found
@@ -79,26 +98,44 @@ class _Walk:
         else:
             values.append(float(value))
 
-    def node(self, name: str, node: Any, place: Place, words: str, depth: int) -> None:
-        """The numbers below one dict or list. words: the qualifier that surrounds it."""
+    def node(self, name: str, node: Any, where: Where, depth: int) -> None:
+        """The numbers below one dict or list."""
         if depth > MAX_DEPTH:
             return
         if type(node) is list:
             for item in node:
                 if type(item) is dict:
-                    self.entry(name, item, place, words, depth + 1)
+                    self.entry(name, item, where, depth + 1)
                 elif type(item) is list:
-                    self.node(name, item, place, words, depth + 1)
+                    self.node(name, item, where, depth + 1)
         elif type(node) is dict:
-            self.entry(name, node, place, words, depth)
+            self.entry(name, node, where, depth)
 
-    def entry(self, name: str, entry: dict[str, Any], place: Place, words: str, depth: int) -> None:
+    def entry(self, name: str, entry: dict[str, Any], where: Where, depth: int) -> None:
         """The numbers of one entry, then those of the entries inside it."""
         layout = layout_of(entry)
+        if layout.deciding and layout.of_processors(entry):
+            return
         if layout.place:
-            place = layout.place_of(entry) or place
+            where = where._replace(place=layout.place_of(entry) or where.place)
         if layout.qualifiers:
-            words = layout.qualifier_of(entry) or words
+            where = where._replace(words=layout.qualifier_of(entry) or where.words)
+        if layout.settings:
+            around = "" if layout.is_run else where.settings
+            where = where._replace(settings=" ".join(filter(None, (around, layout.settings_of(entry)))))
+        self.values(name, entry, layout, where)
+        for key in layout.others:
+            value = entry[key]
+            kind = type(value)
+            # Most of what a report holds is neither: asked here, it costs no call.
+            if kind is list or kind is dict:
+                # A container that only lists its entries adds nothing to the name.
+                listing = kind is list or key in LISTINGS
+                self.node(name if listing else f"{name}.{key}", value, where, depth + 1)
+
+    def values(self, name: str, entry: dict[str, Any], layout: Layout, where: Where) -> None:
+        """The numbers of one entry."""
+        place, words = where.place, where.suffix if layout.numbers else ""
         for key in layout.numbers:
             value = entry[key]
             kind = type(value)
@@ -107,14 +144,6 @@ class _Walk:
                     self.add(f"{name}.{key}{words}", place, value)
             elif kind is list:
                 self.listed(f"{name}.{key}", value, words)
-        for key in layout.others:
-            value = entry[key]
-            kind = type(value)
-            # Most of what a report holds is neither: asked here, it costs no call.
-            if kind is list or kind is dict:
-                # A container that only lists its entries adds nothing to the name.
-                listing = kind is list or key in ("pairs", "gpus", "results")
-                self.node(name if listing else f"{name}.{key}", value, place, words, depth + 1)
 
     def listed(self, name: str, rows: list[Any], words: str) -> None:
         """A matrix of pairs, or a vector: one number a GPU."""
@@ -145,7 +174,8 @@ def _class(metric: str) -> str:
 
 
 def _is_p2p(metric: str) -> bool:
-    return "unidirectional_gb_s" in metric
+    """Return whether the model of the machine has a limit for it: copies of a pair in one direction."""
+    return "unidirectional_gb_s" in metric or "p2p_uni_gb_s" in metric
 
 
 def _classes(topology: Topology | None) -> dict[Place, str]:

@@ -27,10 +27,28 @@ from gpucheck.model.fleet import Level
 LIMITS: dict[Level, float] = {"host": 5.0, "gpu": 5.5, "pair": 6.0}
 # A steady fleet shows differences that mean nothing to a job: less than this part of normal is never named.
 MATTERS = 0.03
+# Of units whose zero means nothing, or is the usual value, the smallest difference that is named.
+LEAST = {"_c": 10.0, "_percent": 20.0, "_count": 10.0}
 # A part is the trouble, and not the whole, when it is off by this much more than the whole.
 PULLS = 1.5
 BINS = 24
-UNIT_WORDS = {"tflops": "TFLOPS", "_gb_s": "GB/s", "_us": "us", "_ms": "ms", "_seconds": "s"}
+UNIT_WORDS = {
+    "tflops": "TFLOPS",
+    "_gb_s": "GB/s",
+    "_us": "us",
+    "_ms": "ms",
+    "_seconds": "s",
+    "_per_s": "per s",
+    "_percent": "%",
+    "_c": "C",
+}
+
+
+LEVELS: dict[Level, Callable[[HostMetric], float | None]] = {
+    "host": lambda m: m.host,
+    "gpu": lambda m: m.gpu,
+    "pair": lambda m: m.pair,
+}
 
 
 class _Sample(NamedTuple):
@@ -84,8 +102,12 @@ def _finding(outlier: Outlier) -> Finding:
     unit = next(
         (unit for suffix, unit in UNIT_WORDS.items() if outlier.metric.partition("[")[0].endswith(suffix)), None
     )
-    deviation = f"{abs(outlier.percent):g} % {'below' if outlier.percent < 0 else 'above'}"
+    off = outlier.value - outlier.normal
+    size = f"{abs(off):.3g} {unit or ''}".strip() if absolute(outlier.metric) else f"{abs(outlier.percent):g} %"
+    deviation = f"{size} {'below' if off < 0 else 'above'}"
     among = f"the normal of {outlier.group}" if outlier.z is not None else "the expected value of the host"
+    if outlier.since is not None:
+        among = f"its own value of {outlier.since}, adjusted for the change of {outlier.group}"
     return Finding(
         check="fleet",
         verdict=Verdict.WARN,
@@ -124,34 +146,53 @@ def _compared(group: str, name: str, members: list[_Sample]) -> Iterator[Outlier
     it is what pulls the whole down.
     """
     named: dict[str, Outlier] = {}
-    for level, value_of in _LEVELS.items():
+    for level, value_of in LEVELS.items():
         having = [(m, v) for m in members if (v := value_of(m.metric)) is not None]
         if len(having) < ENOUGH:
             continue
         normal = middle_of([v for _, v in having], LIMITS[level])
         limit = widened(LIMITS[level], normal.n)
         for member, value in having:
-            if _stands_out(name, value, normal, limit):
+            if is_outlier(name, value, normal, limit):
                 found = _outlier(group, name, member, level, value, normal.median, normal.sigma)
                 wider = named.get(found.host)
-                if wider is None or abs(found.percent) > PULLS * abs(wider.percent):
+                if wider is None or relative_offset(found) > PULLS * relative_offset(wider):
                     named[found.host] = found
     yield from named.values()
 
 
-def _stands_out(name: str, value: float, normal: Middle, limit: float) -> bool:
+def relative_offset(outlier: Outlier) -> float:
+    """Return how far off it is, as a part of the normal value, or in its unit."""
+    off = abs(outlier.value - outlier.normal)
+    return off if absolute(outlier.metric) is not None else off / (abs(outlier.normal) or 1.0)
+
+
+def is_outlier(name: str, value: float, normal: Middle, limit: float) -> bool:
+    """Return whether the value is on the unhealthy side, farther off than noise explains and far enough to matter."""
     off = value - normal.median
     side = worse(name)
     if (side == "lower" and off > 0) or (side == "higher" and off < 0):
         return False
-    return abs(off) > limit * normal.sigma and abs(off) > MATTERS * abs(normal.median)
+    least = absolute(name)
+    return abs(off) > limit * normal.sigma and abs(off) > (MATTERS * abs(normal.median) if least is None else least)
+
+
+def place_of(metric: HostMetric, level: Level) -> str | None:
+    """Return the GPU or pair of a value; None for the host."""
+    return {"host": None, "gpu": metric.gpu_at, "pair": metric.pair_at}[level]
+
+
+def absolute(name: str) -> float | None:
+    """Return the smallest difference that is named, for units whose zero means nothing; None for other units."""
+    key = name.partition("[")[0]
+    return next((least for unit, least in LEAST.items() if key.endswith(unit)), None)
 
 
 def _modelled(group: str, name: str, members: list[_Sample]) -> Iterator[Outlier]:
     """Too few hosts for a normal of their own: only what the model of the machine does not allow is named."""
     for member in members:
         low = member.metric.low
-        for level, value_of in _LEVELS.items():
+        for level, value_of in LEVELS.items():
             value = value_of(member.metric)
             if value is not None and low is not None and value < low * (1 - MATTERS):
                 yield _outlier(group, name, member, level, value, low, None)
@@ -167,16 +208,9 @@ def _outlier(
         group=group,
         metric=name,
         level=level,
-        at={"host": None, "gpu": member.metric.gpu_at, "pair": member.metric.pair_at}[level],
+        at=place_of(member.metric, level),
         value=value,
         normal=normal,
         percent=round(100 * off / abs(normal), 1) if normal else 0.0,
         z=round(off / sigma, 1) if sigma else None,
     )
-
-
-_LEVELS: dict[Level, Callable[[HostMetric], float | None]] = {
-    "host": lambda m: m.host,
-    "gpu": lambda m: m.gpu,
-    "pair": lambda m: m.pair,
-}

@@ -11,20 +11,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gpucheck.model import Pair, Report
+from gpucheck.fleet.drawn import COMPONENTS, SLOW, Drawing, Noise, measurements
+from gpucheck.model import Report
 
-SLOW = {
-    "slow-host": {"loss": 10.0},
-    "slow-gpu": {"gpu": 0.0, "loss": 10.0},
-    "slow-pair": {"pair": 0.0, "loss": 10.0},
-}
 RACK = 16
-# Two healthy hosts of one kind differ by about this much.
-HOST_SPREAD = 0.005
-# What two directions at once reach of twice one direction.
-BOTH_WAYS = 0.97
-# Standard error of a median over that of a mean, for normal noise.
-MEDIAN_ERROR = 1.2533
 
 
 class FleetFault(NamedTuple):
@@ -47,18 +37,6 @@ class FleetFault(NamedTuple):
         """As it was written."""
         words = ",".join(f"{key}={value}" for key, value in self.parameters.items())
         return ":".join(part for part in (self.name, words, self.where) if part)
-
-
-class Noise(NamedTuple):
-    """relative: of one sample. samples: a reported number is the median of so many."""
-
-    relative: float = 0.05
-    samples: int = 15
-
-    @property
-    def of_a_number(self) -> float:
-        """Relative error of a reported number."""
-        return self.relative * (MEDIAN_ERROR / self.samples**0.5 if self.samples > 1 else 1.0)
 
 
 class SimulatedHost(NamedTuple):
@@ -117,14 +95,15 @@ def truth(hosts: Sequence[SimulatedHost]) -> str:
 
 def _report(host: SimulatedHost, template: Report, noise: Noise) -> Report:
     rng = random.Random(host.seed)  # noqa: S311 - a simulation that must repeat, no secret
-    measured = _bandwidth(template, host.fault, noise, rng)
+    fault = host.fault if host.fault and host.fault.machine is None else None
+    drawing = Drawing(fault.name if fault else "", fault.parameters if fault else {}, noise.of_a_number, rng)
     return msgspec.structs.replace(
         template,
         host=host.name,
         simulation=_simulation(template, host.fault),
         system=msgspec.structs.replace(template.system, hostname=host.name),
         seconds=round(template.seconds * rng.uniform(0.9, 1.3), 3),
-        measurements={**template.measurements, "p2p-bandwidth": {"pairs": measured}} if measured else {},
+        measurements=measurements(template, drawing),
         attributes={**template.attributes, "rack": (host.rack,)},
     )
 
@@ -135,48 +114,15 @@ def _simulation(template: Report, fault: FleetFault | None) -> Any:
     if simulation is None:
         return None
     faults = simulation.faults if fault is None or fault.machine else (*simulation.faults, fault.words)
-    stand_ins = (*simulation.stand_ins, "drawn bandwidths")
+    stand_ins = (*simulation.stand_ins, *COMPONENTS)
     return msgspec.structs.replace(simulation, faults=faults, stand_ins=stand_ins)
-
-
-def _bandwidth(template: Report, fault: FleetFault | None, noise: Noise, rng: random.Random) -> list[dict[str, Any]]:
-    """Both directions of every pair: one direction at a time, and both at once."""
-    spread, error = rng.gauss(1.0, HOST_SPREAD), noise.of_a_number
-    drawn = []
-    for pair in template.topology.pairs if template.topology else ():
-        if pair.expected is None:
-            continue
-        rate = pair.expected.unidirectional_gb_s * spread * _left(fault, pair)
-        for a, b in ((pair.a, pair.b), (pair.b, pair.a)):
-            one, both = rate * rng.gauss(1.0, error), 2 * BOTH_WAYS * rate * rng.gauss(1.0, error)
-            drawn.append(
-                {
-                    "a": a,
-                    "b": b,
-                    "class": pair.cls,
-                    "unidirectional_gb_s": round(max(0.0, one), 3),
-                    "bidirectional_gb_s": round(max(0.0, both), 3),
-                }
-            )
-    return drawn
-
-
-def _left(fault: FleetFault | None, pair: Pair) -> float:
-    """What part of a pair's bandwidth the fault leaves."""
-    if fault is None or fault.name not in SLOW:
-        return 1.0
-    hit = {
-        "slow-host": True,
-        "slow-gpu": int(fault.parameters.get("gpu", "0")) in (pair.a, pair.b),
-        "slow-pair": fault.parameters.get("pair", "0-1") == f"{pair.a}-{pair.b}",
-    }[fault.name]
-    return 1.0 - float(fault.parameters.get("loss", "10")) / 100 if hit else 1.0
 
 
 def _check_slow(fault: FleetFault, words: str) -> None:
     unknown = fault.parameters.keys() - SLOW[fault.name].keys()
     if unknown:
-        raise ValueError(f"--fault {words}: {min(unknown)!r} is not one of {', '.join(sorted(SLOW[fault.name]))}.")
+        known = ", ".join(sorted(SLOW[fault.name]))
+        raise ValueError(f"--fault {words}: {min(unknown)!r} is not one of {known or 'its parameters: it has none'}.")
     loss, gpu, pair = (fault.parameters.get(key, "") for key in ("loss", "gpu", "pair"))
     if loss and not (loss.replace(".", "", 1).isdigit() and 0 < float(loss) <= 100):
         raise ValueError(f"--fault {words}: loss is a percentage above 0 and up to 100, not {loss!r}.")

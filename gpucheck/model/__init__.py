@@ -8,6 +8,7 @@ from gpucheck.model.finding.naming import named, where
 from gpucheck.model.finding.root_cause import Trouble, by_root, by_trouble
 from gpucheck.model.finding.verdict import EXIT_INTERRUPTED, EXIT_STATUS, EXIT_USAGE, Verdict, worst
 from gpucheck.model.fleet import (
+    Agreement,
     Change,
     CommonCause,
     Drift,
@@ -77,6 +78,7 @@ __all__ = [
     "Action",
     "Advice",
     "AerCounts",
+    "Agreement",
     "Alternative",
     "AnyCheck",
     "Change",

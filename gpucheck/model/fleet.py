@@ -38,7 +38,8 @@ class FleetRow(msgspec.Struct, frozen=True, kw_only=True):
     group: GPU models and driver branch; hosts of one group are compared with each other.
     attributes: what a host has in common with others, by name: ``kernel``, ``bios``, ``rack``, ``uplink``, ...
     metrics: by name, ``p2p.unidirectional_gb_s[NV18]``.
-    digests: of computed results, by bus id and operation, which names what must be equal to compare it.
+    digests: of computed results, by bus id (``host`` for trainings) and operation, which names what must be equal to
+    compare it.
     host: as its file or the inventory calls it. stated: the name in its own report, where that is another.
     source: the file or stream it came from. digest: of the report's bytes, to distinguish reports of one host.
     part: the shard that it was read from; None of a report, and in every merge.
@@ -108,7 +109,8 @@ class Outlier(msgspec.Struct, frozen=True, kw_only=True):
     """An outlier: a host and its metric. at: the GPU or pair that differs, None for the entire host.
 
     normal: what the group has at the same level. percent: how far off, negative is below. z: in robust deviations,
-    None where it was compared with the model of the machine.
+    None where it was compared with the model of the machine. since: of the earlier merge if normal is what the host
+    itself had then, changed as the group has.
     """
 
     host: str
@@ -120,6 +122,24 @@ class Outlier(msgspec.Struct, frozen=True, kw_only=True):
     normal: float
     percent: float
     z: float | None
+    since: str | None = None
+
+
+class Agreement(msgspec.Struct, frozen=True, kw_only=True):
+    """Results of one operation on equal data, compared by digest. on: models and versions, equal for all of them.
+
+    results: of GPUs, or of trainings, on so many hosts. equal: results with the digest of the majority, 0 without one.
+    outcome: ``outlier`` results that no other host has, on the hosts outliers; ``several`` hosts agree on another
+    digest, as other software causes; ``undecided`` there is no majority; ``single`` there is nothing to compare.
+    """
+
+    operation: str
+    on: str
+    results: int
+    hosts: int
+    equal: int
+    outcome: Literal["equal", "outlier", "several", "undecided", "single"]
+    outliers: tuple[str, ...] = ()
 
 
 class DriftValue(msgspec.Struct, frozen=True, kw_only=True):
@@ -178,6 +198,7 @@ class FleetReport(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[FleetProblem, ...] = ()
     metrics: tuple[MetricGroup, ...] = ()
     outliers: tuple[Outlier, ...] = ()
+    agreements: tuple[Agreement, ...] = ()
     drift: tuple[Drift, ...] = ()
     causes: tuple[CommonCause, ...] = ()
     changes: tuple[Change, ...] = ()

@@ -2,6 +2,7 @@
 
 # As keys end -> as people write it. Longest first: per_s ends in s.
 UNITS = {
+    "tflops": "TFLOPS",
     "per_second": "per s",
     "per_s": "per s",
     "percent": "%",
@@ -29,8 +30,8 @@ def metric_title(metric: str) -> str:
         symbol = UNITS.get(unit, unit.replace("_", " "))
         return check + where if symbol == check else f"{check}{where} ({symbol})"
     for ending, symbol in UNITS.items():
-        if name.endswith(f"_{ending}"):
-            return f"{_words(name.removesuffix(f'_{ending}'))}{where} ({symbol})"
+        if name.endswith((f"_{ending}", f".{ending}")):
+            return f"{_words(name[: -len(ending) - 1])}{where} ({symbol})"
     return _words(name) + where
 
 

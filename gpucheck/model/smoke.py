@@ -119,8 +119,9 @@ class Miscommunication(msgspec.Struct, frozen=True, kw_only=True):
 class Performance(msgspec.Struct, frozen=True, kw_only=True):
     """Speed of a run.
 
-    samples_per_s: by rank, all but the first step; steps_per_s: of the slowest rank. single_samples_per_s: one device
-    alone, on the whole batch.
+    samples_per_s: by rank, all but the first step; steps_per_s: of the slowest rank. steps_mad_percent: median absolute
+    deviation of the compute time of a step, in percent of its median, of the rank where it is largest.
+    single_samples_per_s: one device alone, on the whole batch.
     scaling_efficiency: all ranks together over as many single devices; None where there is nothing to compare.
     shares: of the time in steps, over all ranks: ``data forward backward communication optimizer`` (or
     ``compiled step`` where a framework makes all of it at once), together 1.
@@ -130,6 +131,7 @@ class Performance(msgspec.Struct, frozen=True, kw_only=True):
 
     samples_per_s: tuple[float, ...]
     steps_per_s: float | None = None
+    steps_mad_percent: float | None = None
     single_samples_per_s: float | None
     scaling_efficiency: float | None
     shares: dict[str, float]

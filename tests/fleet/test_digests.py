@@ -69,9 +69,73 @@ def test_without_a_majority_nobody_is_named():
     assert not [odd(row) for row in merged(measured("ab"), measured("ba")).values() if odd(row)]
 
 
+def trained(digest="d" * 64, placement="gpus", variant="", versions=None, **changes):
+    run = {"framework": "torch", "strategy": "ddp", "model": "mlp", "precision": "fp32", "world_size": 4, "steps": 40}
+    run |= {"placement": placement, "variant": variant, "loss_digest": digest, "versions": versions or {"torch": "2.9"}}
+    return {"smoke-ddp": run | {"device_names": ["NVIDIA H100 80GB HBM3"] * 4} | changes}
+
+
+def agreements(*hosts):
+    rows = [fleet.row(reports.report(f"n{number}", measurements=host)) for number, host in enumerate(hosts)]
+    return fleet.merge(rows).agreements
+
+
+def test_losses_of_one_host_that_no_other_has_are_a_warning():
+    rows = merged(trained(), trained("e" * 64), trained())
+
+    assert odd(rows["n1"]) == [("host", Verdict.WARN, "silent-corruption", "possible")]
+    assert odd(rows["n0"]) == []
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        *({"placement": "cpu"}, {"variant": "nvls"}, {"versions": {"torch": "2.10"}}, {"steps": 50}),
+        {"device_names": ["NVIDIA L40S"] * 4},
+    ],
+)
+def test_losses_of_other_settings_are_not_compared(other):
+    assert odd(merged(trained(), trained("e" * 64, **other), trained())["n1"]) == []
+
+
+def test_losses_that_a_gpu_with_wrong_results_explains_are_not_named_again():
+    rows = merged(measured() | trained(), measured("aaba") | trained("e" * 64), measured() | trained())
+
+    assert [subject for subject, *_ in odd(rows["n1"])] == [f"gpu:{BUS[2]}"]
+
+
+def test_hosts_that_agree_on_other_results_have_other_software():
+    """A fault is never equal on two machines."""
+    hosts = [*[measured() | trained()] * 5, *[measured("bbbb") | trained("e" * 64)] * 2]
+
+    assert not [odd(row) for row in merged(*hosts).values() if odd(row)]
+    assert {(entry.outcome, entry.equal) for entry in agreements(*hosts)} == {("several", 20), ("several", 5)}
+
+
+def test_many_gpus_of_one_host_are_one_host():
+    """Eight GPUs against four are no majority of two hosts."""
+    hosts = measured("aaaa"), measured("bb")
+
+    assert not [odd(row) for row in merged(*hosts).values() if odd(row)]
+    assert [entry.outcome for entry in agreements(*hosts)] == ["undecided"]
+
+
+def test_every_vote_is_reported_with_what_it_compared():
+    found = agreements(measured(), measured("aaba"), measured(versions={"torch": "2.10"}))
+
+    assert [(e.operation, e.on, e.results, e.hosts, e.equal, e.outcome, e.outliers) for e in found] == [
+        ("matrix-bf16", "NVIDIA H100 80GB HBM3 (torch 2.10)", 4, 1, 4, "equal", ()),
+        ("matrix-bf16", "NVIDIA H100 80GB HBM3 (torch 2.9)", 8, 2, 7, "outlier", ("n1",)),
+    ]
+    assert [entry.outcome for entry in agreements(trained())] == ["single"]
+
+
 @pytest.mark.parametrize(
     "hostile",
     [
+        {"smoke-x": 3},
+        {"smoke-x": {"loss_digest": "d", "device_names": [None], "variants": 3}},
+        {"smoke-x": {"loss_digest": 3, "device_names": ["a"], "variants": {"a": 3}}},
         {},
         {"compute": None},
         {"compute": {"gpus": 3}},

@@ -33,7 +33,76 @@ def test_a_matrix_is_pairs_with_the_class_of_the_topology():
 def test_collectives_are_named_by_what_they_did():
     found = metrics(collectives={"results": [{"op": "all_reduce", "ranks": 8, "bytes": 1024, "busbw_gb_s": 450.0}]})
 
-    assert found["collectives.busbw_gb_s[all_reduce 8 1024]"].host == 450.0
+    assert found["collectives.busbw_gb_s[all_reduce 1 KiB 8 ranks]"].host == 450.0
+
+
+def test_every_operation_and_size_of_a_collective_is_a_metric_of_its_ranks():
+    """One number: the time and the algorithm bandwidth follow from the bus bandwidth."""
+    results = [
+        {"operation": op, "size_bytes": size, "variant": variant, "time_us": 5.0, "algbw_gb_s": 1.0, "busbw_gb_s": rate}
+        for op, size, variant, rate in (("all_reduce", 2**30, "as is", 400.0), ("all_reduce", 2**30, "ring", 300.0),
+                                        ("broadcast", 2**20, "as is", 20.0))
+    ]  # fmt: skip
+    found = metrics(collectives={"backend": "nccl", "ranks": 8, "results": results})
+
+    assert {name: metric.host for name, metric in found.items()} == {
+        "collectives.busbw_gb_s[all_reduce 1 GiB 8 ranks]": 400.0,
+        "collectives.busbw_gb_s[all_reduce 1 GiB 8 ranks ring]": 300.0,
+        "collectives.busbw_gb_s[broadcast 1 MiB 8 ranks]": 20.0,
+    }
+
+
+def training(**changes):
+    run = {"type": "result", "model": "mlp", "precision": "fp32", "placement": "gpus", "world_size": 8, "variant": ""}
+    return run | {"performance": {"steps_per_s": 120.0, "straggler_ratio": 1.1}, "limits": {"x_bytes": 1}} | changes
+
+
+def test_steps_per_second_are_a_metric_of_each_training_and_few_of_them_are_bad():
+    found = metrics(**{"smoke-ddp": training(variants={"nvls": training(variant="nvls", model="gpt")})})
+
+    name = "smoke-ddp.steps_per_s[mlp fp32 8 ranks]"
+    assert (found[name].host, worse(name)) == (120.0, "lower")
+    assert "smoke-ddp.nvls.steps_per_s[gpt fp32 8 ranks nvls]" in found
+    assert not [name for name in found if "limits" in name]
+
+
+@pytest.mark.parametrize(
+    ("step", "measured"),
+    [
+        ("smoke-ddp", training(placement="cpu")),
+        ("collectives", {"backend": "gloo", "results": [{"operation": "all_reduce", "busbw_gb_s": 1.0}]}),
+        ("compute", {"engine": "torch on the CPU", "gpus": [{"gemm": {"fp32": {"tflops": 0.1}}}]}),
+    ],
+)
+def test_processors_of_a_host_are_not_compared_as_its_gpus(step, measured):
+    assert not metrics(**{step: measured})
+
+
+def test_readings_under_load_become_a_few_numbers_of_each_gpu():
+    reasons = [["sw-power-cap"], ["sw-thermal"], [], None]
+    traces = [{"at": i, "temperature_c": 60 + i, "power_w": 500.0, "reasons": each} for i, each in enumerate(reasons)]
+    gpus = [
+        {"gpu": 0, "bus_id": "0000:00:00.0", "traces": traces, "errors": {"pcie_replays": 3, "nvlink_crc": 2}},
+        {"gpu": 1, "bus_id": "0000:01:00.0", "traces": traces[:1], "errors": {}},
+    ]
+    found = metrics(compute={"engine": "torch", "gpus": gpus})
+
+    assert (found["compute.temperature_c"].gpu, found["compute.temperature_c"].gpu_at) == (63.0, "0000:00:00.0")
+    assert found["compute.throttled_percent[sw-thermal]"].gpu == pytest.approx(100 / 3, abs=0.01)
+    assert found["compute.throttled_percent[hw-thermal]"].host == 0.0
+    assert (found["compute.errors_count"].gpu, found["compute.errors_count"].n) == (5.0, 2)
+    assert not [name for name in found if "power_w" in name]
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        *(3, [], [3], [{}], [{"gpu": 0, "bus_id": 1}], [{"gpu": True, "traces": 3}]),
+        [{"gpu": 0, "bus_id": "a", "traces": [3, {"reasons": 3, "temperature_c": "x"}]}],
+    ],
+)
+def test_readings_of_another_form_are_left_out(hostile):
+    assert not [name for name in metrics(compute={"gpus": hostile}) if "temperature" in name or "throttled" in name]
 
 
 def test_nested_and_listed_numbers_are_found_whatever_the_layout():

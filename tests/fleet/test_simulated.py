@@ -1,20 +1,44 @@
 import csv
 import io
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucheck import fleet
+from gpucheck.compute.engines.simulated import SimulatedBench, SimulatedGpu
+from gpucheck.compute.running.run import run
+from gpucheck.compute.values import Device
 from gpucheck.fleet import simulated
-from gpucheck.fleet.simulated import Noise, parse_fault
+from gpucheck.fleet.drawn import Noise
+from gpucheck.fleet.simulated import parse_fault
 from tests.fleet.reports import report, topology
+
+NAME = "NVIDIA H100 80GB HBM3"
+
+
+def template(*, gpus=8, bench=None):
+    """Return a host on which simulated GPUs computed."""
+    names = [f"0000:{i:02x}:00.0" for i in range(gpus)]
+    bench = bench or SimulatedBench([gpu_of(name) for name in names])
+    devices = tuple(Device(index=i, name=NAME, bus_id=name) for i, name in enumerate(names))
+    ran = run(bench, devices, small=False, doubtful=lambda _: ())
+    step = {"engine": "simulated", "versions": {"engine": "simulated"}, "gpus": msgspec.to_builtins(ran.devices)}
+    step["gpus"] = [{"gpu": gpu["index"], **gpu} for gpu in step["gpus"]]
+    return report("template", topology=topology(gpus), measurements={"compute": step})
+
+
+def gpu_of(bus_id, **changes):
+    limits = {"clock_mhz": 1980.0, "power_limit_w": 700.0, "power_default_w": 700.0, "slowdown_c": 87.0}
+    memory = {"multiprocessors": 132, "memory_bus_bits": 5120, "memory_clock_mhz": 2619.0}
+    return SimulatedGpu(**{"name": NAME, "bus_id": bus_id, "capability": "9.0", **limits, **memory, **changes})
 
 
 def shown(hosts, *faults, gpus=8):
     planned = simulated.plan(hosts, [parse_fault(words) for words in faults], seed=1)
-    template = report("template", topology=topology(gpus), measurements={})
-    made = simulated.reports(planned, {None: template}, Noise())
+    bare = report("template", topology=topology(gpus), measurements={})
+    made = simulated.reports(planned, {None: bare}, Noise())
     rows = [fleet.row(each, digest=each.host) for each in made]
     return planned, fleet.merge(rows)
 
@@ -37,9 +61,46 @@ def test_the_fleet_finds_exactly_the_sick(fault):
 
 
 def test_the_sick_gpu_is_the_one_that_is_named():
+    """The collectives that go through it are slower as well."""
     _, merged = shown(200, "slow-gpu:gpu=3,loss=15:4")
+    copies = [outlier for outlier in merged.outliers if outlier.metric.startswith("p2p")]
 
-    assert {(o.level, o.at) for o in merged.outliers} == {("gpu", "0000:03:00.0")}
+    assert {(o.level, o.at) for o in copies} == {("gpu", "0000:03:00.0")}
+    assert {o.metric.partition(".")[0] for o in merged.outliers} == {"p2p", "collectives"}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_healthy_fleets_of_a_hundred_hosts_have_no_outlier(seed):
+    planned = simulated.plan(100, [], seed)
+    made = simulated.reports(planned, {None: template()}, Noise())
+    merged = fleet.merge([fleet.row(each, digest=each.host) for each in made])
+
+    assert not merged.outliers
+    assert {entry.outcome for entry in merged.agreements} == {"equal"}
+    assert not [row.host for row in merged.hosts if row.problems]
+    metrics = {group.metric.partition("[")[0] for group in merged.metrics}
+    assert {
+        "compute.gemm.bf16.tflops",
+        "compute.memory.read_gb_s",
+        "smoke-ddp.steps_per_s",
+        "collectives.busbw_gb_s",
+    } <= metrics
+
+
+def test_slow_training_hosts_of_a_rack_are_named_with_what_they_share():
+    _, merged = shown(96, "slow-training:loss=15:rack=r002")
+
+    assert {(o.metric, o.level) for o in merged.outliers} == {("smoke-ddp.steps_per_s[mlp fp32 8 ranks]", "host")}
+    assert len(merged.outliers) == 16
+    assert [cause.attributes for cause in merged.causes] == [("rack = r002",)]
+
+
+def test_wrong_losses_name_the_host():
+    planned, merged = shown(60, "wrong-losses:2")
+
+    assert {row.host for row in merged.hosts if row.problems} == {host.name for host in planned if host.fault}
+    (losses,) = merged.agreements
+    assert (losses.outcome, losses.results, losses.equal) == ("outlier", 60, 58)
 
 
 def test_a_sick_rack_is_told_as_what_the_sick_share():

@@ -94,7 +94,8 @@ def report_command(sources: tuple[Path, ...], **options: object) -> int:
     multiple=True,
     shell_complete=FAULT,
     metavar="NAME[:KEY=VALUE,...]:WHERE",
-    help="Inject a fault. WHERE: 3%, 12 or rack=r007. Also: slow-host, slow-gpu, slow-pair. Repeatable.",
+    help="Inject a fault. WHERE: 3%, 12 or rack=r007. Also: slow-host, slow-gpu, slow-pair, slow-training, "
+    "wrong-losses. Repeatable.",
 )
 @click.option(
     "--noise",

@@ -14,6 +14,7 @@ from gpucheck.processes.atomic import write_atomic
 
 # A run without measurements takes 2 s at most; a fault that hangs a call waits for its own deadline.
 DEADLINE = 120
+PARTS = ("--level", "standard", "--skip", "training,p2p,collectives")
 
 
 def simulate(
@@ -21,6 +22,7 @@ def simulate(
 ) -> None:
     """Write OUTPUT/HOST.json, labels.csv and ground-truth.csv. Raises Problem."""
     from gpucheck.fleet import simulated
+    from gpucheck.fleet.drawn import Noise
 
     try:
         parsed = [simulated.parse_fault(words) for words in faults]
@@ -31,7 +33,7 @@ def simulate(
     kinds = dict.fromkeys(host.fault.machine if host.fault else None for host in fleet)
     templates = {fault: _template(profile, fault) for fault in kinds}
     try:
-        written = simulated.reports(fleet, templates, simulated.Noise(noise / 100, samples))
+        written = simulated.reports(fleet, templates, Noise(noise / 100, samples))
         for report in written:
             write_atomic(output / f"{report.host}.json", msgspec.json.encode(report), durable=False)
         labels = "host,rack\n" + "".join(f"{h.name},{h.rack}\n" for h in fleet)
@@ -50,9 +52,12 @@ def _empty(output: Path) -> None:
 
 
 def _template(profile: str, fault: str | None) -> Report:
-    """One real run on the simulated host, in a process of its own: a process can only be one machine."""
+    """One real run on the simulated host, in a process of its own: a process can only be one machine.
+
+    What would take real time between processes of this host is drawn.
+    """
     more = ["--fault", fault] if fault else []
-    command = [sys.executable, "-m", "gpucheck", "verify", "--simulate", profile, *more, "--level", "quick"]
+    command = [sys.executable, "-m", "gpucheck", "verify", "--simulate", profile, *more, *PARTS]
     done = subprocess.run([*command, "--format", "json"], capture_output=True, timeout=DEADLINE, check=False)
     try:
         return msgspec.json.decode(done.stdout, type=Report)

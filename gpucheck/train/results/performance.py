@@ -1,7 +1,7 @@
 """How fast a run was, from the seconds that its ranks booked. Pure."""
 
 from collections.abc import Sequence
-from statistics import fmean
+from statistics import fmean, median
 
 from gpucheck.model.smoke import Performance
 from gpucheck.train.report import RankReport
@@ -15,6 +15,7 @@ SHARES = {
     "communication": ("allreduce",),
     "optimizer": ("optimizer",),
 }
+LEAST_STEPS = 5  # for a spread
 FEWEST_STEPS = 20  # with fewer, other work on the host may have slowed every step of one rank
 
 
@@ -30,6 +31,7 @@ def performance(reports: Sequence[RankReport], devices: int) -> Performance:
     return Performance(
         samples_per_s=rates,
         steps_per_s=round((len(reports[0].losses) - 1) / slowest_s, 2) if slowest_s else None,
+        steps_mad_percent=_spread([report.compute_seconds for report in reports]),
         single_samples_per_s=alone,
         scaling_efficiency=round(sum(rates) / (alone * devices), 3) if alone else None,
         shares=shares([report.seconds for report in reports]),
@@ -38,6 +40,18 @@ def performance(reports: Sequence[RankReport], devices: int) -> Performance:
         overlap=round(fmean(overlaps), 3) if overlaps else None,
         communication=reports[0].communication,
     )
+
+
+def _deviation(steps: Sequence[float]) -> float:
+    middle = median(steps)
+    return median(abs(step - middle) for step in steps) / middle
+
+
+def _spread(by_rank: Sequence[Sequence[float]]) -> float | None:
+    """Return the largest spread of the steps of a rank, in percent, the first step left out; None with few steps."""
+    rest = [seconds[1:] for seconds in by_rank if len(seconds) > LEAST_STEPS]
+    spreads = [_deviation(steps) for steps in rest if min(steps) > 0]
+    return round(100 * max(spreads), 2) if spreads and len(spreads) == len(by_rank) else None
 
 
 def shares(seconds: Sequence[dict[str, float]]) -> dict[str, float]:
