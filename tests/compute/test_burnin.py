@@ -108,7 +108,7 @@ def test_a_limit_of_the_memory_s_temperature_ends_the_run_and_is_named(tmp_path)
     ran = session(gpus, tmp_path / "state", SHORT, limit=90.0, memory=60.0)
 
     assert ran.state.ended == "limit"
-    assert "memory, reached 60 C, limit 60 C (at which it slows down)" in ran.state.reason
+    assert ran.state.reason == "temperature: GPU 0, memory, reached 65 C, limit 60 C (at which it slows down)"
     assert {gpu.memory_limit_c for gpu in gpus} == {95.0}
 
 
