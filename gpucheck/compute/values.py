@@ -6,6 +6,7 @@ import msgspec
 
 from gpucheck.model.compute import Sample
 
+Library = Literal["torch", "jax"]
 Kind = Literal["matrix", "memory", "results", "rest"]
 Phase = Literal["cold", "hot", "steps"]
 FailureKind = Literal[
@@ -28,12 +29,13 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     device: Device
     parent_pid: int
     small: bool = False
+    library: Library = "torch"
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True, tag="opened"):
     """The device as the engine found it. types: of matrices that it can multiply; rejected: others, with the reason.
 
-    errors: error counters before the first step.
+    errors: error counters before the first step. memory_limit_c: at which the GPU slows down for its memory.
     """
 
     types: tuple[str, ...]
@@ -41,6 +43,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True, tag="opened"):
     multiprocessors: int | None = None
     memory_bus_bits: int | None = None
     memory_clock_mhz: float | None = None
+    memory_limit_c: float | None = None
     versions: dict[str, str | None] = msgspec.field(default_factory=dict)
     rejected: dict[str, str] = msgspec.field(default_factory=dict)
     errors: dict[str, int] = msgspec.field(default_factory=dict)

@@ -62,6 +62,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
     at: float
     sm_clock_mhz: float | None = None
+    memory_clock_mhz: float | None = None
     power_w: float | None = None
     temperature_c: float | None = None
     memory_temperature_c: float | None = None

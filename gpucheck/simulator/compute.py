@@ -36,6 +36,7 @@ def _gpu(gpu: Gpu) -> SimulatedGpu:
         power_limit_w=int(limit) / 1000 if limit is not None else float(gpu.model.power_limit_w),
         power_default_w=float(gpu.model.power_limit_w),
         slowdown_c=slowdown_c(gpu),
+        memory_limit_c=float(gpu.model.thermal.memory) if gpu.model.thermal.memory else None,
         multiprocessors=gpu.model.multiprocessors,
         memory_bus_bits=gpu.model.memory_bus_bits,
         memory_clock_mhz=float(memory),

@@ -83,6 +83,20 @@ def test_the_options_of_a_burn_in_need_its_level():
     assert "require --level burn-in" in str(done.exception)
 
 
+def test_two_at_once_do_not_share_a_file(folder):
+    from gpucheck.compute.burnin.state import held
+
+    with held(folder / "state"):
+        status, _, done = gpucheck(*P100, "--duration", "10m", "--state", "state")
+    again, _, _ = gpucheck(*P100, "--duration", "10m", "--state", "state")
+
+    assert status != 0
+    assert f"state: in use by a burn-in of process {os.getpid()} since 20" in str(done.exception)
+    assert "name another file with --state FILE" in str(done.exception)
+    assert again == 0
+    assert [file.name for file in folder.iterdir()] == ["state"]
+
+
 def test_a_damaged_file_is_named_without_a_traceback(folder):
     (folder / "state").write_bytes(b'{"schema"')
     _, _, done = gpucheck(*P100, "--duration", "10m", "--state", "state")

@@ -45,12 +45,16 @@ def begun(gpus, seconds: float) -> State:
     return State(identity=identity, plan=plan(seconds), started="2026-11-23", gpus=[Totals() for _ in gpus])
 
 
-def session(gpus, path: Path, seconds: float, *, cut: int | None = None, limit: float | None = None) -> Ran:
+def session(
+    gpus, path: Path, seconds: float, *, cut: int | None = None, limit: float | None = None, memory: float | None = None
+) -> Ran:
     """Run, or continue, until the end or until step number cut."""
     state = read(path) or begun(gpus, seconds)
     devices = [Device(index=number, name=gpu.name, bus_id=gpu.bus_id) for number, gpu in enumerate(gpus)]
     bench = Cut(gpus, cut)
-    made = Session(bench, devices, state, path, Limits(dict.fromkeys(range(len(gpus)), limit), asked=False))
+    places = range(len(gpus))
+    limited = Limits(dict.fromkeys(places, limit), False, dict.fromkeys(places, memory) if memory else {})
+    made = Session(bench, devices, state, path, limited)
     made.begin(bench.open())
     notes: list[str] = []
     try:

@@ -1,5 +1,7 @@
 """Simulated machines that compute, without their directories, and devices made by hand."""
 
+from msgspec.structs import replace
+
 from gpucheck import simulator
 from gpucheck.compute.engines.simulated import SimulatedBench
 from gpucheck.compute.evaluation import doubtful, evaluate
@@ -34,7 +36,11 @@ def computed(profile: str, *faults: str, seed: int = 0) -> tuple[Ran, tuple[Find
 def computed_on(gpus, seed: int = 0) -> tuple[Ran, tuple[Finding, ...]]:
     devices = [Device(index=number, name=gpu.name, bus_id=gpu.bus_id) for number, gpu in enumerate(gpus)]
     ran = run(SimulatedBench(gpus, seed), devices, small=False, doubtful=doubtful)
-    return ran, evaluate(ran.devices)
+    limited = tuple(
+        replace(one, power_limit_w=gpu.power_limit_w, power_default_w=gpu.power_default_w)
+        for one, gpu in zip(ran.devices, gpus, strict=True)
+    )
+    return ran, evaluate(limited)
 
 
 def loud(findings) -> list[tuple[str, str, str | None, str]]:

@@ -103,6 +103,15 @@ def test_a_limit_of_temperature_ends_the_run_and_is_named(tmp_path):
     assert ran.state.seconds < 600
 
 
+def test_a_limit_of_the_memory_s_temperature_ends_the_run_and_is_named(tmp_path):
+    gpus = simulated("a100-sxm-x4")
+    ran = session(gpus, tmp_path / "state", SHORT, limit=90.0, memory=60.0)
+
+    assert ran.state.ended == "limit"
+    assert ran.state.reason == "temperature: GPU 0, memory, reached 65 C, limit 60 C (at which it slows down)"
+    assert {gpu.memory_limit_c for gpu in gpus} == {95.0}
+
+
 def test_errors_end_the_run_and_name_the_counter(tmp_path, monkeypatch):
     def counting(self, gpu, step):
         return replace(matrix(self, gpu, step), errors={"ecc_uncorrected": 7})

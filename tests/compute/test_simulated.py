@@ -1,17 +1,19 @@
 """Simulated GPUs: heat, power and clocks behave, and every fault is found, on its GPU, with its cause."""
 
 import math
+from pathlib import Path
 
 import pytest
 
 from gpucheck.compute.engines.simulated import SimulatedBench, read
 from gpucheck.compute.plan import planned_s, steps
-from gpucheck.compute.probability import miss_probability
 from gpucheck.compute.values import Step
 from gpucheck.model import Verdict
-from tests.compute.machines import computed, computed_on, loud, simulated
+from tests.compute import detection
+from tests.compute.detection import MACHINES, alarms, corruption, fault_on, outcome
+from tests.compute.machines import computed, loud, simulated
 
-PROFILES = ("hgx-h100-x8", "p100-pcie-x2", "a100-sxm-x4", "l40s-x4", "rtx4090-x8", "dgx1-v100")
+RESULTS = Path(__file__).parents[2] / "bench/results/compute-detection-2026-11-23.md"
 LONG = Step(kind="matrix", what="fp32", seconds=120.0)
 
 
@@ -60,22 +62,16 @@ def test_a_lower_power_limit_lowers_the_clock():
     assert samples[-1].sm_clock_mhz < load()[-1].sm_clock_mhz
 
 
-FAULTS = {
-    "gemm-slow:gpu=1": ("compute-matrix", "slow-compute"),
+FAULTS = detection.FAULTS | {
     "gemm-slow:gpu=0,percent=30": ("compute-matrix", "slow-compute"),
-    "memory-slow:gpu=1": ("compute-memory", "slow-memory"),
-    "sdc:gpu=1": ("compute-results", "silent-corruption"),
-    "hot:gpu=1": ("compute-clocks", "throttled"),
-    "hot:gpu=1,by=fan": ("compute-clocks", "throttled"),
-    "throttle-power-brake:gpu=1": ("compute-clocks", "throttled"),
     "throttle-thermal:gpu=1": ("compute-clocks", "throttled"),
 }
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("profile", MACHINES)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_found_on_its_gpu_with_its_cause_and_nothing_else(profile, fault):
-    ran, findings = computed(profile, fault)
+    ran, findings = computed(profile, fault_on(profile, fault))
     guilty = ran.devices[0 if "gpu=0" in fault else 1]
 
     assert {(check, subject, cause) for check, subject, cause, _ in loud(findings)} == {
@@ -83,7 +79,7 @@ def test_a_fault_is_found_on_its_gpu_with_its_cause_and_nothing_else(profile, fa
     }
 
 
-@pytest.mark.parametrize("profile", [p for p in PROFILES if p != "p100-pcie-x2"])
+@pytest.mark.parametrize("profile", [p for p in MACHINES if p != "p100-pcie-x2"])
 def test_a_gpu_that_is_always_wrong_is_outvoted(profile):
     ran, findings = computed(profile, "sdc:gpu=1,kind=always")
 
@@ -108,39 +104,33 @@ def test_a_slow_gpu_is_measured_again_alone():
 @pytest.mark.slow
 @pytest.mark.parametrize(("profile", "seeds"), [("a100-sxm-x4", 1000), ("p100-pcie-x2", 1000), ("hgx-h100-x8", 200)])
 def test_a_thousand_healthy_machines_raise_no_alarm(profile, seeds):
-    gpus = simulated(profile)
-    alarms = {seed: found for seed in range(seeds) if (found := loud(computed_on(gpus, seed)[1]))}
-
-    assert alarms == {}
+    assert alarms(profile, seeds) == 0
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", ["gemm-slow:gpu=1", "memory-slow:gpu=1", "hot:gpu=1", "sdc:gpu=1"])
+@pytest.mark.parametrize("fault", detection.FAULTS)
 def test_each_fault_is_found_with_a_hundred_seeds(fault):
-    gpus = simulated("a100-sxm-x4", fault)
-    missed = [
-        seed
-        for seed in range(100)
-        if {(subject, cause) for _, subject, cause, _ in loud(computed_on(gpus, seed)[1])}
-        != {(f"gpu:{gpus[1].bus_id}", FAULTS[fault][1])}
-    ]
-
-    assert missed == []
+    assert outcome("a100-sxm-x4", fault, 100) == (100, 100, 0)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("expected", [0.2, 0.5, 0.9])
+@pytest.mark.parametrize("expected", detection.THEORY)
 def test_corruption_is_found_as_often_as_theory_states(expected):
     """The rate of wrong values is chosen so that a run finds it with this probability; counted in 400 runs."""
-    ran, _ = computed("p100-pcie-x2")
-    values = sum(repeats.values for repeats in ran.devices[1].repeats.values())
-    rate = -math.log(1 - expected) / values
-    gpus = simulated("p100-pcie-x2", f"sdc:gpu=1,rate={rate}")
-    runs = 400
-    found = sum(bool(loud(computed_on(gpus, seed)[1])) for seed in range(runs)) / runs
+    theory, found = corruption(expected)
 
-    assert 1 - miss_probability(values, rate) == pytest.approx(expected, abs=0.001)
-    assert found == pytest.approx(expected, abs=4 * math.sqrt(expected * (1 - expected) / runs))
+    assert theory == pytest.approx(expected, abs=0.001)
+    assert found == pytest.approx(expected, abs=4 * math.sqrt(expected * (1 - expected) / detection.RUNS))
+
+
+def test_the_kept_results_have_every_fault_and_machine_and_no_alarm():
+    text = RESULTS.read_text(encoding="utf-8")
+
+    assert "| fault | " + " | ".join(MACHINES) in text
+    for fault in detection.FAULTS:
+        assert f"| `{fault}` |" + f" {detection.SEEDS}; {detection.SEEDS}; 0 |" * len(MACHINES) in text
+    for machine, runs in detection.HEALTHY.items():
+        assert f"| {machine} | {runs} | 0 |" in text
 
 
 @pytest.mark.parametrize(

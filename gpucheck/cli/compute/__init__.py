@@ -46,16 +46,16 @@ if TYPE_CHECKING:
     metavar="C",
     help="Stop a burn-in when a GPU reaches this temperature (default: 2 degrees below its shutdown temperature).",
 )
-@click.option("--devices", metavar="0,1|UUIDs", help="Use only these GPUs.")
+@click.option("--devices", metavar="0,1|UUIDs|cpu,cpu", help="Use only these GPUs, or CPU processes.")
 @renamed(
     "--allow-busy-gpus", "--contended", is_flag=True, help="Compute on GPUs in use. A low rate is then at most WARN."
 )
 @click.option(
     "--engine",
-    type=click.Choice(["auto", "torch", "cpu"]),
+    type=click.Choice(["auto", "torch", "jax", "cpu"]),
     default="auto",
     show_default=True,
-    help="Compute engine. auto, torch: PyTorch on GPUs. cpu: the same code in two CPU processes, without a GPU.",
+    help="Compute engine. auto: PyTorch, or JAX if only that is installed. cpu: auto in two CPU processes.",
 )
 @strict_option
 @output_options("text", "json")
@@ -82,8 +82,8 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
     Matrix products in every type that a GPU has, memory read, write and copy; operations on equal data, whose results
     must be equal on every repeat and on every GPU of one model; and what holds the clocks under load. A GPU that looks
-    slow is measured again alone. Level burn-in repeats this for minutes to days. It needs PyTorch. Without a GPU:
-    --simulate hgx-h100-x8, or --engine cpu.
+    slow is measured again alone. Level burn-in repeats this for minutes to days. It needs PyTorch or JAX.
+    Without a GPU: --simulate hgx-h100-x8, or --engine cpu.
     """
     if level != "burn-in" and (duration, state, max_temperature) != (None, None, None):
         raise Problem("--duration, --state and --max-temperature require --level burn-in.", EXIT_USAGE)

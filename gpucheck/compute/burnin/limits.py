@@ -1,4 +1,4 @@
-"""When a burn-in stops early: a GPU near the temperature at which it powers itself off, or errors that end trust in it.
+"""When a burn-in stops early: a GPU or its memory too hot, or errors that end trust in the GPU.
 
 A limit is looked at after each step, of at most a minute. The protection of the GPU itself acts at once.
 """
@@ -9,6 +9,7 @@ from typing import NamedTuple
 from gpucheck.compute.burnin.plan import span
 from gpucheck.compute.evaluation.counters import KINDS
 from gpucheck.compute.evaluation.groups import about
+from gpucheck.compute.values import Failure, Opened
 from gpucheck.model import Finding, Gpu
 from gpucheck.model.compute import BurnIn, ComputeDevice, Sample
 from gpucheck.model.finding.about import About
@@ -16,23 +17,30 @@ from gpucheck.model.finding.about import About
 NAME = "compute-burn-in"
 BELOW_SHUTDOWN_C = 2
 FATAL = tuple(name for name, kind in KINDS.items() if kind.fails)
+SHUTDOWN, MEMORY = "shutdown temperature", ", memory,"
 HEAT = "check airflow, fans, dust, and the contact of cooler and GPU; then run it again with another --state FILE"
 
 
 class Limits(NamedTuple):
-    """temperature_c: by index, None where nothing is known. asked: it was given as --max-temperature."""
+    """temperature_c: by index, None where nothing is known. asked: it was given as --max-temperature.
+
+    memory_c: by index, at which a GPU slows down for its memory; only where NVML reports it.
+    """
 
     temperature_c: dict[int, float | None]
     asked: bool
+    memory_c: dict[int, float]
 
     def words(self) -> tuple[str, ...]:
         """Return each limit with its source."""
         known = {limit for limit in self.temperature_c.values() if limit is not None}
         source = "--max-temperature" if self.asked else f"NVML's shutdown temperature less {BELOW_SHUTDOWN_C}"
         degrees = ", ".join(f"{limit:g} C" for limit in sorted(known))
+        memory = ", ".join(f"{limit:g} C" for limit in sorted(set(self.memory_c.values())))
         unknown = [str(index) for index, limit in self.temperature_c.items() if limit is None]
         return (
             *((f"temperature of a GPU: {degrees} (source: {source})",) if known else ()),
+            *((f"temperature of the memory: {memory} (source: NVML's limit of that memory)",) if memory else ()),
             *((f"no limit of temperature for GPU {', '.join(unknown)}: NVML reports none",) if unknown else ()),
             f"errors: any of {', '.join(FATAL)} (source: NVML's counters, while gpucheck computes)",
         )
@@ -42,19 +50,27 @@ class Limits(NamedTuple):
         rose = [f"{errors[name]} {name}" for name in FATAL if errors.get(name)]
         if rose:
             return f"errors: GPU {index} counted {', '.join(rose)}"
-        limit = self.temperature_c.get(index)
-        hottest = max((s.temperature_c for s in samples if s.temperature_c is not None), default=None)
-        if limit is not None and hottest is not None and hottest >= limit:
-            source = "--max-temperature" if self.asked else f"{BELOW_SHUTDOWN_C} below its shutdown temperature"
-            return f"temperature: GPU {index} reached {hottest:g} C, limit {limit:g} C ({source})"
+        source = "--max-temperature" if self.asked else f"{BELOW_SHUTDOWN_C} below its {SHUTDOWN}"
+        for what, limit, found, why in (
+            ("", self.temperature_c.get(index), [s.temperature_c for s in samples], source),
+            (MEMORY, self.memory_c.get(index), [s.memory_temperature_c for s in samples], "at which it slows down"),
+        ):
+            hottest = max((degrees for degrees in found if degrees is not None), default=None)
+            if limit is not None and hottest is not None and hottest >= limit:
+                return f"temperature: GPU {index}{what} reached {hottest:g} C, limit {limit:g} C ({why})"
         return None
 
 
-def limits(gpus: Sequence[Gpu], asked: float | None) -> Limits:
-    """Return the limits. asked: the temperature that the user gave."""
+def limits(gpus: Sequence[Gpu], opened: Sequence[Opened | Failure], asked: float | None) -> Limits:
+    """Return the limits. opened: the same GPUs. asked: the temperature that the user gave."""
     own = {gpu.index: gpu.health.temperature_shutdown_c for gpu in gpus}
     by_gpu = {i: asked if asked is not None else (c - BELOW_SHUTDOWN_C if c else None) for i, c in own.items()}
-    return Limits(by_gpu, asked is not None)
+    memory = {
+        gpu.index: one.memory_limit_c
+        for gpu, one in zip(gpus, opened, strict=False)  # CPU processes are no GPUs
+        if isinstance(one, Opened) and one.memory_limit_c is not None
+    }
+    return Limits(by_gpu, asked is not None, memory)
 
 
 def ending(burn_in: BurnIn, stopped_by: ComputeDevice | None) -> Finding:
@@ -73,7 +89,7 @@ def ending(burn_in: BurnIn, stopped_by: ComputeDevice | None) -> Finding:
         return About(check=NAME, evidence=evidence).unknown(why, "", seen, wanted=f"{planned} of load")
     made = about(NAME, stopped_by, *evidence)
     why = f"stopped at a limit: {burn_in.reason}"
-    if burn_in.reason.startswith("temperature") and "--max-temperature" not in burn_in.reason:
+    if SHUTDOWN in burn_in.reason:
         return made.fails(seen, f"{planned} of load", why, HEAT, None)
     fix = HEAT if burn_in.reason.startswith("temperature") else "repair the GPU, then run it again with another --state"
     return made.warns(seen, f"{planned} of load", why, fix, None)

@@ -12,7 +12,7 @@ from gpucheck import __version__
 from gpucheck.compute.burnin.limits import ending, limits
 from gpucheck.compute.burnin.plan import Plan, plan
 from gpucheck.compute.burnin.run import Session, Shown
-from gpucheck.compute.burnin.state import Identity, State, fits, read, write
+from gpucheck.compute.burnin.state import Identity, State, fits, held, read, write
 from gpucheck.compute.burnin.totals import Totals
 from gpucheck.compute.measure import METHOD, Chosen, Options, chosen_for, findings_of, report_of, with_settings
 from gpucheck.compute.values import Opened
@@ -40,10 +40,18 @@ class BurnInOptions(msgspec.Struct, frozen=True, kw_only=True):
 def burn_in(
     host: Host, asked: BurnInOptions, shown: Shown, interrupted: Callable[[ComputeReport], None]
 ) -> ComputeReport:
-    """Run it and evaluate it. Raises Unmeasurable, StateError if its file does not fit, OSError if it is not writable.
+    """Run it and evaluate it. Raises Unmeasurable, StateError if its file does not fit or is in use,
+    OSError if it is not writable.
 
     interrupted: gets the report of what is proven so far when a signal ends the run, before its exception goes on.
     """
+    with held(asked.state):
+        return _burn_in(host, asked, shown, interrupted)
+
+
+def _burn_in(
+    host: Host, asked: BurnInOptions, shown: Shown, interrupted: Callable[[ComputeReport], None]
+) -> ComputeReport:
     clock = time.monotonic()
     before = read(asked.state)
     chosen = chosen_for(host, replace(asked.options, tick_s=SIMULATED_TICK_S))
@@ -52,9 +60,8 @@ def burn_in(
         versions = next((one.versions for one in opened if isinstance(one, Opened)), {})
         identity, planned = _identity(host, chosen, versions), plan(asked.seconds, small=not chosen.gpus)
         state = _state(asked.state, before, identity, planned)
-        session = Session(
-            chosen.bench, chosen.devices, state, asked.state, limits(chosen.gpus, asked.max_temperature_c)
-        )
+        limited = limits(chosen.gpus, opened, asked.max_temperature_c)
+        session = Session(chosen.bench, chosen.devices, state, asked.state, limited)
         session.begin(opened)
         write(asked.state, state)  # what cannot be kept is known before hours of load
 

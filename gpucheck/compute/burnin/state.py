@@ -1,6 +1,11 @@
 """The file of a burn-in: what was measured so far, of what, and what was found. A cut run goes on from it."""
 
+import fcntl
 import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,7 +14,7 @@ import msgspec
 from gpucheck.compute.burnin.plan import Plan
 from gpucheck.compute.burnin.totals import Totals
 from gpucheck.model.compute import Noticed
-from gpucheck.processes.atomic import write_atomic
+from gpucheck.processes.atomic import PRIVATE, write_atomic
 
 SCHEMA = "gpucheck.burn-in/1"
 MOST_BYTES = 16 << 20  # 128 GPUs have less than 15 MB
@@ -57,6 +62,46 @@ class _File(msgspec.Struct, kw_only=True, rename={"schema_": "schema"}):
     schema_: Literal["gpucheck.burn-in/1"]
     sha256: str
     state: msgspec.Raw
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Keep other burn-ins from this file, by a lock next to it that ends with the process.
+
+    Raises StateError if another process has it, OSError if the directory is not writable.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    name = path.with_name(f".{path.name}.lock")
+    while True:
+        lock = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE)
+        try:
+            _lock(lock, path)
+            if name.exists() and os.path.samestat(os.fstat(lock), name.stat()):
+                break
+        except BaseException:
+            os.close(lock)
+            raise
+        os.close(lock)  # removed by the process that had it, after it was opened here
+    try:
+        os.ftruncate(lock, 0)
+        os.write(
+            lock, f"process {os.getpid()} since {datetime.now(timezone.utc).isoformat(timespec='seconds')}".encode()
+        )
+        yield
+    finally:
+        name.unlink(missing_ok=True)
+        os.close(lock)
+
+
+def _lock(lock: int, path: Path) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        by = os.pread(lock, 200, 0).decode(errors="replace") or "another process"
+        wait = "Wait until it ends, or name another file with --state FILE"
+        raise StateError(f"{path}: in use by a burn-in of {by}. {wait}.") from None
+    except OSError:
+        pass  # a file system without locks
 
 
 def write(path: Path, state: State) -> None:

@@ -39,6 +39,10 @@ class Readings:
         """Return the error counters that the GPU reports now."""
         return self._gauge.errors() if self._gauge is not None else {}
 
+    def memory_limit_c(self) -> float | None:
+        """Return the temperature of its memory at which the GPU slows down."""
+        return self._gauge.memory_limit_c() if self._gauge is not None else None
+
     @staticmethod
     def _read(gauge: Gauge, samples: list[Sample], stop: threading.Event) -> None:
         began = time.monotonic()

@@ -25,6 +25,7 @@ MATRIX_POWER = {"fp32": 0.95, "tf32": 1.15, "bf16": 1.25, "fp16": 1.25, "fp8": 1
 MEMORY_PART = {"read": 0.90, "write": 0.92, "copy": 0.89}
 MEMORY_POWER, RESULTS_POWER = 0.60, 1.00
 IDLE_PART, AIR_C, HEAT_S = 0.12, 28.0, 9.0  # HEAT_S: until a change of power is 63 % of the change in degrees
+MEMORY_ABOVE_C = 6.0  # memory above the edge of the GPU
 HEALTHY_RISE_C = 38.0  # above the air at the power limit
 LOTTERY, SAMPLE_NOISE = 0.012, 0.003  # standard deviations: of the power from chip to chip, and of one rate
 RESULTS_SHARE, DEPTH = 0.5, 1024
@@ -47,6 +48,7 @@ class SimulatedGpu(msgspec.Struct, frozen=True, kw_only=True):
     power_limit_w: float
     power_default_w: float
     slowdown_c: float | None = None
+    memory_limit_c: float | None = None
     multiprocessors: int | None = None
     memory_bus_bits: int | None = None
     memory_clock_mhz: float | None = None
@@ -103,9 +105,10 @@ class _Gpu:
             yield Sample(
                 at=round(at, 3),
                 sm_clock_mhz=round(clock / 15) * 15.0,
+                memory_clock_mhz=about.memory_clock_mhz,
                 power_w=round(watts, 1),
                 temperature_c=round(self.degrees),
-                memory_temperature_c=round(self.degrees + 6),
+                memory_temperature_c=round(self.degrees + MEMORY_ABOVE_C),
                 reasons=tuple(reasons),
             )
 
@@ -153,6 +156,7 @@ class SimulatedBench:
                 multiprocessors=gpu.about.multiprocessors,
                 memory_bus_bits=gpu.about.memory_bus_bits,
                 memory_clock_mhz=gpu.about.memory_clock_mhz,
+                memory_limit_c=gpu.about.memory_limit_c,
                 versions={"engine": "simulated"},
             )
             for gpu in self.gpus

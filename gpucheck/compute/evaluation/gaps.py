@@ -8,7 +8,10 @@ from gpucheck.model.compute import ComputeDevice
 from gpucheck.model.finding.about import About
 
 NAME = "compute"
-TORCH = "install torch where gpucheck runs: python -m pip install torch (gpucheck stack resolve names the build)"
+LIBRARY = {
+    "torch": "install torch where gpucheck runs: python -m pip install torch (gpucheck stack resolve names the build)",
+    "jax": "install JAX where gpucheck runs: python -m pip install 'jax[cuda12]', or use torch: --engine torch",
+}
 REPORT = "report it with the output of: gpucheck compute --format json"
 MEMORY = "nvidia-smi shows the processes that use the memory; end them, or omit the GPU with --devices"
 STUCK = "look for Xid in dmesg and for processes in state D; then reboot the host"
@@ -23,9 +26,9 @@ def gaps(devices: Sequence[ComputeDevice]) -> Iterator[Finding]:
         package = missing[0].failure
         yield About(check=NAME).unknown(
             f"the Python environment of gpucheck lacks {package}",
-            f"{TORCH}\nOr omit it: gpucheck verify --skip compute",
+            f"{LIBRARY.get(package, LIBRARY['torch'])}\nOr omit it: gpucheck verify --skip compute",
             f"compute unknown: package {package} is not installed",
-            wanted="a run with torch",
+            wanted="a run with torch or JAX",
         )
     for device in failed:
         if device.failed != "missing-package":
@@ -44,7 +47,7 @@ def _failed(device: ComputeDevice) -> Finding:
         return made.unknown(why, f"{XID}; dmesg also names processes that were killed for memory", "process ended")
     why, fix = {
         "no-memory": ("the GPU has too little free memory: 4 GiB are needed", MEMORY),
-        "not-started": ("torch could not use the GPU", "gpucheck verify --only stack states which build fits"),
+        "not-started": ("torch or JAX could not use the GPU", "gpucheck verify --only stack states which build fits"),
         "no-process": ("the operating system started no process", "free memory or raise the limit: ulimit -a"),
-    }.get(device.failed or "", ("gpucheck or torch failed, which is no result about the GPU", REPORT))
+    }.get(device.failed or "", ("gpucheck or its engine failed, which is no result about the GPU", REPORT))
     return made.unknown(why, fix, device.failure, wanted="a result")

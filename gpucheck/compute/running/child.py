@@ -12,12 +12,12 @@ from typing import BinaryIO
 
 import msgspec
 
+from gpucheck.compute.engines.choice import engine_of
 from gpucheck.compute.engines.protocol import ComputeEngine
-from gpucheck.compute.engines.torch import TorchEngine
 from gpucheck.compute.values import Answer, Failure, FailureKind, Opened, Setup, Step
 from gpucheck.processes.lifeline import end_with_parent
 
-MEMORY, CUDA = ("out of memory",), ("CUDA error", "CUBLAS_STATUS", "cuBLAS")
+MEMORY, CUDA = ("out of memory", "RESOURCE_EXHAUSTED"), ("CUDA error", "CUBLAS_STATUS", "cuBLAS", "CUDA_ERROR")
 
 
 def failure_of(error: Exception, step: str = "") -> Failure:
@@ -59,7 +59,7 @@ def main(descriptor: int, requests: BinaryIO) -> None:
     """Run requests until stdin closes."""
     setup = msgspec.json.decode(requests.readline(), type=Setup)
     end_with_parent(setup.parent_pid)
-    engine = TorchEngine()
+    engine = engine_of(setup.library)
     first = opened(engine, setup)
     _send(descriptor, first)
     if isinstance(first, Failure):

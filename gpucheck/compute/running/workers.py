@@ -10,15 +10,14 @@ from typing import TypeVar
 
 import msgspec
 
-from gpucheck.compute.values import Answer, Device, Failure, FailureKind, Opened, Setup, Step
+from gpucheck.compute.engines.choice import environment_for
+from gpucheck.compute.values import Answer, Device, Failure, FailureKind, Library, Opened, Setup, Step
 from gpucheck.processes.child import GRACE_S, Child
 from gpucheck.processes.environment import copying_environment
 from gpucheck.processes.temporary import private_environment, temporary_folder
 
 CHILD = (sys.executable, "-m", "gpucheck.compute.running.child")
-# Bit-equal repeats need a fixed cuBLAS workspace.
-SET = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "OMP_NUM_THREADS": "1"}
-OPEN_S = 180.0  # eight imports of torch from a cold disk, contexts, and kernels that the driver compiles
+OPEN_S = 180.0  # eight imports of a library from a cold disk, contexts, and kernels that the driver compiles
 # Around the time of a step: the first product loads its kernels, a slow GPU takes seconds for seven samples.
 SLACK_S = 60.0
 Shape = TypeVar("Shape")
@@ -27,18 +26,25 @@ Shape = TypeVar("Shape")
 class Workers:
     """A Bench. small: sizes for CPUs. command: of the child."""
 
-    def __init__(self, devices: Sequence[Device], *, small: bool = False, command: Sequence[str] = CHILD) -> None:
+    def __init__(
+        self,
+        devices: Sequence[Device],
+        library: Library = "torch",
+        *,
+        small: bool = False,
+        command: Sequence[str] = CHILD,
+    ) -> None:
         self.devices = tuple(devices)
+        self.library: Library = library
         self.small = small
         self.command = command
-        self.environment, _ = copying_environment(os.environ)
-        self.environment |= SET
+        self.environment = environment_for(library, copying_environment(os.environ)[0])
         self._folders = ExitStack()
         self._children: dict[int, Child] = {}
 
     def open(self) -> Sequence[Opened | Failure]:
         """Start all children, then wait for each."""
-        with suppress(OSError):  # no writable directory: torch computes without one
+        with suppress(OSError):  # no writable directory: a child computes without one
             folder = self._folders.enter_context(temporary_folder("compute"))
             self.environment |= private_environment(folder, self.environment)
         failed: dict[int, Failure] = {}
@@ -49,7 +55,8 @@ class Workers:
                 failed[place] = Failure(kind="no-process", detail=f"no child process: {error}")
                 continue
             self._children[place] = child
-            child.send(msgspec.json.encode(Setup(device=device, parent_pid=os.getpid(), small=self.small)))
+            setup = Setup(device=device, parent_pid=os.getpid(), small=self.small, library=self.library)
+            child.send(msgspec.json.encode(setup))
         deadline = time.monotonic() + OPEN_S
         answers: list[Opened | Failure] = []
         for place in range(len(self.devices)):

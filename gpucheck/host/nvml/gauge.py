@@ -29,8 +29,17 @@ class Gauge:
         handle, refusal = calls.attempt("nvmlDeviceGetHandleByPciBusId", bus_id, bus_id.encode())
         return None if refusal is not None or handle is None else cls(bus_id, handle, calls)
 
+    def memory_limit_c(self) -> float | None:
+        """Return the temperature of the memory at which the GPU slows down, None if it is not reported."""
+        import pynvml
+
+        limit = pynvml.NVML_TEMPERATURE_THRESHOLD_MEM_MAX
+        degrees = self._calls.ask("nvmlDeviceGetTemperatureThreshold", self._bus_id, self._handle, limit)
+        self._calls.gaps.clear()
+        return float(degrees) if degrees else None
+
     def read(self) -> Sample:
-        """Return clock, watts, degrees and the reasons that hold the clock; None for what is not reported."""
+        """Return clocks, watts, degrees and the reasons that hold the clock; None for what is not reported."""
         import pynvml
 
         from gpucheck.host.nvml.health import REASON_CALLS, named_reasons
@@ -43,6 +52,7 @@ class Gauge:
         return Sample(
             at=0.0,
             sm_clock_mhz=ask("nvmlDeviceGetClockInfo", subject, self._handle, pynvml.NVML_CLOCK_SM),
+            memory_clock_mhz=ask("nvmlDeviceGetClockInfo", subject, self._handle, pynvml.NVML_CLOCK_MEM),
             power_w=None if milliwatts is None else milliwatts / 1000,
             temperature_c=ask("nvmlDeviceGetTemperature", subject, self._handle, pynvml.NVML_TEMPERATURE_GPU),
             memory_temperature_c=fields[MEMORY_TEMPERATURE] or None,

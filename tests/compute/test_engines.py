@@ -1,0 +1,178 @@
+"""The engines on the CPU, in this process: the same code as on a GPU. JAX is tested where it is installed."""
+
+import os
+import sys
+
+import pytest
+
+from gpucheck.compute.engines import choice
+from gpucheck.compute.engines.base import LINKS
+from gpucheck.compute.measure import Options, chosen_for
+from gpucheck.compute.values import Device, Setup, Step
+from gpucheck.measure.planning.selection import Unmeasurable
+
+SETUP = Setup(device=Device(index=0, name="CPU process"), parent_pid=os.getpid(), small=True)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _plain_intern():
+    """After tests of playbooks, sys.intern is an object of Ansible, which torch's compiler does not accept."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "intern", getattr(sys.intern, "unpatched_implementation", sys.intern))
+        yield
+
+
+def opened(library):
+    made = choice.engine_of(library)
+    made.open(SETUP)
+    return made
+
+
+@pytest.fixture(scope="module", params=["torch", "jax"])
+def engine(request):
+    pytest.importorskip(request.param)
+    return opened(request.param)
+
+
+def library_of(engine):
+    return type(engine).__module__.rpartition(".")[2]
+
+
+def repeated(what, phase="hot"):
+    return Step(kind="results", what=what, seconds=0.01, phase=phase)
+
+
+def with_flipped_bit(engine, array, place, bit):
+    """A copy of an array of two-byte values in which one bit differs."""
+    if library_of(engine) == "torch":
+        made = array.clone()
+        made.view(engine.torch.int16).view(-1)[place] ^= 1 << bit if bit < 15 else -(1 << 15)
+        return made
+    bits = engine.lax.bitcast_convert_type(array, engine.np.uint16).reshape(-1)
+    bits = bits.at[place].set(bits[place] ^ (1 << bit))
+    return engine.lax.bitcast_convert_type(bits, array.dtype).reshape(array.shape)
+
+
+OPERATIONS = ["matrix-fp32", "matrix-bf16", "reduction-fp32", "attention-bf16"]
+
+
+@pytest.mark.parametrize("what", OPERATIONS)
+def test_repeats_are_equal_in_every_phase_and_in_another_engine(engine, what):
+    found = {
+        digest
+        for one in (engine, opened(library_of(engine)))
+        for phase in ("cold", "steps")
+        for digest in one.run(repeated(what, phase)).digests
+    }
+
+    assert len(found) == 1
+
+
+def test_operations_have_digests_of_their_own(engine):
+    assert len({engine.run(repeated(what)).digests[0] for what in OPERATIONS}) == len(OPERATIONS)
+
+
+@pytest.mark.parametrize("place", [0, 17, 4095])
+@pytest.mark.parametrize("bit", [0, 7, 15])
+def test_one_flipped_bit_changes_the_digest(engine, place, bit):
+    values = engine.cast("bf16", engine.numbers(64, 64, 5))
+
+    assert engine.digest(with_flipped_bit(engine, values, place, bit)) != engine.digest(values)
+
+
+def test_a_value_that_changed_in_the_first_product_of_a_chain_is_seen(engine, monkeypatch):
+    """Rounding may remove a small change from all later products; the first is digested as well."""
+    honest = engine.run(repeated("matrix-bf16")).digests[0]
+    multiply, calls = engine.multiply, []
+
+    def wrong_once(type_, left, right):
+        made = multiply(type_, left, right)
+        calls.append(type_)
+        return made if len(calls) > 1 else with_flipped_bit(engine, made, 197, 0)
+
+    monkeypatch.setattr(engine, "multiply", wrong_once)
+    digests = engine.run(repeated("matrix-bf16")).digests
+
+    assert len(calls) >= LINKS
+    assert digests[0] != honest
+    assert set(digests[1:]) == {honest}
+
+
+def test_chains_stay_finite(engine):
+    for what in ("matrix-fp32", "matrix-bf16"):
+        last = list(engine.operation(what)())[-1]
+
+        assert 0.01 < float(last.std()) < 100
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        Step(kind="matrix", what="fp32", seconds=0.02),
+        Step(kind="matrix", what="bf16", seconds=0.02),
+        *(Step(kind="memory", what=way, seconds=0.02) for way in ("read", "write", "copy")),
+    ],
+    ids=lambda step: step.label,
+)
+def test_rates_have_samples(engine, step):
+    answer = engine.run(step)
+
+    assert len(answer.rates) >= 7
+    assert min(answer.rates) > 0
+    assert answer.samples == ()
+
+
+def test_operands_are_equal_in_both_libraries():
+    torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
+    theirs, ours = (opened(name).numbers(37, 41, 3) for name in ("jax", "torch"))
+
+    assert (jax.device_get(theirs) == ours.numpy()).all()
+    assert torch.equal(ours, ours.round())
+
+
+def test_jax_omits_types_that_it_may_widen():
+    pytest.importorskip("jax")
+    types, rejected = opened("jax").usable("9.0", "jax 1")
+
+    assert {"fp8", "int8"} <= set(rejected)
+    assert {"fp32", "bf16", "fp16"} <= set(types)
+
+
+@pytest.mark.parametrize(
+    ("installed", "expected"), [({"torch"}, "torch"), ({"jax"}, "jax"), ({"torch", "jax"}, "torch"), (set(), "torch")]
+)
+def test_jax_is_chosen_only_without_torch(installed, expected, monkeypatch):
+    monkeypatch.setattr(choice, "find_spec", lambda name: name if name in installed else None)
+
+    assert choice.preferred() == expected
+
+
+def test_settings_of_jax_do_not_reach_a_child():
+    made = choice.environment_for("jax", {"JAX_PLATFORMS": "tpu", "XLA_FLAGS": "--other", "PATH": "/bin"})
+
+    assert "JAX_PLATFORMS" not in made
+    assert "--other" not in made["XLA_FLAGS"]
+    assert "autotune_level=0" in made["XLA_FLAGS"]
+    assert made["PATH"] == "/bin"
+
+
+@pytest.mark.parametrize(
+    ("engine_name", "devices", "count", "shown"),
+    [
+        ("cpu", None, 2, "torch on the CPU"),
+        ("torch", "cpu,cpu,cpu", 3, "torch on the CPU"),
+        ("jax", "cpu", 1, "jax on the CPU"),
+    ],
+)
+def test_cpu_processes_are_chosen_by_engine_or_by_device(engine_name, devices, count, shown, monkeypatch):
+    monkeypatch.setattr(choice, "find_spec", lambda name: name)
+    chosen = chosen_for(None, Options(engine=engine_name, devices=devices))
+
+    assert (len(chosen.devices), chosen.engine) == (count, shown)
+
+
+def test_cpus_and_gpus_are_not_combined():
+    with pytest.raises(Unmeasurable, match="cannot be combined") as raised:
+        chosen_for(None, Options(devices="cpu,0"))
+
+    assert raised.value.usage
