@@ -1,6 +1,6 @@
 """promtool on what gpucheck wrote: its metrics, and what rules and dashboard make of healthy and faulty machines.
 
-The clock of promtool starts at 0 and a simulated machine never alerts. So the metrics of a simulated machine are read as
+The clock of promtool starts at 0 and a simulated machine never alerts. So the metrics of one are read as
 those of a real one: without the label, and with a run at 0.
 """
 
