@@ -126,14 +126,23 @@ lab-down: $(VENV)/.provision ## remove the lab's containers, network and keys
 clean: ## remove what was built here; installed system packages stay
 	@rm -rf $(VENV) .lab build reports .mypy_cache .pytest_cache .ruff_cache
 
-# What the tests run beside Python: a browser for the HTML pages, lspci to read the simulated PCI tree.
+# What the tests run beside Python: a browser for the HTML pages, lspci to read the simulated PCI tree, promtool for metrics,
+# rules and dashboard. Only promtool of the package prometheus (19 MB, 96 MB installed): the package starts a server.
 .PHONY: tools
-tools:
+tools: | $(VENV)/bin/python
 	@missing=; for pair in chromium:chromium chromedriver:chromium-driver lspci:pciutils; do \
 	  command -v $${pair%%:*} >/dev/null || missing="$$missing $${pair##*:}"; done; \
 	if [ -n "$$missing" ]; then \
 	  echo "gpucheck: installing$$missing, because tests open pages in a browser and read PCI trees with lspci" >&2; \
 	  $(SUDO) apt-get -qq update && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get -qq install --yes --no-install-recommends $$missing >/dev/null; \
+	fi
+	@if ! PATH="$$PATH:$(VENV)/bin" command -v promtool >/dev/null && command -v apt-get dpkg-deb >/dev/null; then \
+	  echo "gpucheck: unpacking promtool of the package prometheus to $(VENV)/bin, because tests check metrics and rules with it" >&2; \
+	  folder=$$(mktemp -d); chmod 755 "$$folder"; trap 'rm -rf "$$folder"' EXIT; \
+	  get='apt-get -qq -o APT::Sandbox::User=root download prometheus'; \
+	  { cd "$$folder" && { $$get 2>/dev/null || { $(SUDO) apt-get -qq update && $$get; }; } && cd "$$OLDPWD" && dpkg-deb --fsys-tarfile "$$folder"/prometheus_*.deb | \
+	    tar -x -C "$$folder" ./usr/bin/promtool && mv "$$folder/usr/bin/promtool" $(VENV)/bin/; } || \
+	    echo "gpucheck: promtool cannot be had here; its tests are skipped" >&2; \
 	fi
 
 # What a bundle is made with: its signature, and the lists of its packages.

@@ -71,11 +71,6 @@ def test_the_units_command_writes_metrics_whatever_the_verdict(tmp_path):
     assert "SuccessExitStatus=1 2 3\n" in SERVICE
     assert "gpucheck_status" in written.read_text(encoding="utf-8")
     assert written.stat().st_mode & 0o777 == 0o644
-    if promtool := shutil.which("promtool"):
-        done = subprocess.run(
-            [promtool, "check", "metrics"], input=written.read_bytes(), capture_output=True, check=False
-        )
-        assert (done.returncode, done.stdout + done.stderr) == (0, b"")
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd")

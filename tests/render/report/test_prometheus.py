@@ -1,8 +1,5 @@
 """Metrics that node_exporter takes: parsed by Prometheus' own library and, where it is installed, by promtool."""
 
-import shutil
-import subprocess
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -12,6 +9,7 @@ from gpucheck.model import Verdict
 from gpucheck.render.fleet.prometheus import to_prometheus as fleet_to_prometheus
 from gpucheck.render.report.prometheus import to_prometheus
 from tests.fleet.reports import merged, steady
+from tests.promtool import needs_promtool, promtool
 from tests.render.reports import finding, healthy, hostile, passed, report, sick, skipped
 
 REPORTS = {"sick": sick(), "healthy": healthy(), "hostile": hostile(), "empty": report(simulated=False)}
@@ -52,13 +50,13 @@ def test_every_family_has_help_and_one_block(name):
     assert len({family.name for family in families}) == len(families)
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool: apt-get install prometheus")
+@needs_promtool
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*REPORTS, "fleet"])
 def test_promtool_has_nothing_to_say(name):
     text = fleet_to_prometheus(merged(*steady())) if name == "fleet" else to_prometheus(REPORTS[name])
-    done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True, check=False)
 
-    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    assert promtool("check", "metrics", text=text) == (0, "")
 
 
 def test_every_sample_of_a_simulated_machine_says_so_and_none_of_a_real_one():
