@@ -37,5 +37,6 @@ def to_html(report: BandwidthReport) -> str:
         copies=found if found.pairs or found.host_device else None,
         heats=copies_html.heats(found, report.findings),
         rates=by_class(found),
+        access=copies_html.access(found),
         ranking=ranking_html.view(found.judgement()),
     )

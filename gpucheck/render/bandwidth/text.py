@@ -19,6 +19,7 @@ from gpucheck.render.copies.cells import (
     used,
     verdicts,
 )
+from gpucheck.render.copies.measured import peer_words
 from gpucheck.render.findings.text import TROUBLE, blocks
 from gpucheck.render.words import counts_line, simulated_mark, table, verdict_word
 
@@ -89,16 +90,7 @@ def _peer_access(report: BandwidthReport) -> Iterator[str]:
     access = report.peer_access
     if access is None:
         return
-    cells = {
-        (i, j): (offered, access.nvml[i][j] if access.nvml else None)
-        for i, row in enumerate(access.cuda)
-        for j, offered in enumerate(row)
-        if i != j
-    }
-    words = {
-        place: f"{'?' if offered is None else 'yes' if offered else 'no'}{f' {status}' if status else ''}"
-        for place, (offered, status) in cells.items()
-    }
+    words = peer_words(access)
     title = "peer access (row addresses the memory of column): CUDA, NVML status"
     if len(set(words.values())) == 1:
         yield f"{title}: {next(iter(words.values()))} for all {len(words)} ordered pairs"

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from gpucheck.model import Finding, Verdict
 from gpucheck.render.copies.cells import BAD, LOW_TEXT, MEANING, TITLES, is_low, is_sparse, low_ends, used, verdicts
-from gpucheck.render.copies.measured import Copies
+from gpucheck.render.copies.measured import Copies, peer_words
 from gpucheck.render.findings.html import SHAPE
 
 LOWER = "\u2193"
@@ -69,3 +69,23 @@ def data(found: Copies | None) -> dict[str, Any]:
     }
     devices = [(device.index, device.name, device.bus_id) for device in found.devices]
     return {"devices": devices, "paths": list(paths), "pairs": pairs}
+
+
+class Access(NamedTuple):
+    """Peer access. one: the words of all ordered pairs if they are equal. rows: label, and a cell for each GPU."""
+
+    one: str
+    pairs: int
+    rows: list[tuple[str, list[str]]]
+
+
+def access(found: Copies | None) -> Access | None:
+    """Return what CUDA and NVML state about each pair; None if nobody was asked."""
+    if found is None or found.peer_access is None:
+        return None
+    words, count = peer_words(found.peer_access), len(found.devices)
+    rows = [
+        (str(device.index), [words.get((i, j), "\u2013") for j in range(count)])
+        for i, device in enumerate(found.devices)
+    ]
+    return Access(next(iter(words.values())) if len(set(words.values())) == 1 else "", len(words), rows)

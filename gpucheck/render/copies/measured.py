@@ -121,3 +121,17 @@ def _runs(step: str, numbers: dict[str, Any]) -> Iterator[Training]:
     for run in (numbers, *variants.values()):
         if run.get("type") == "result":
             yield msgspec.convert({**run, "step": step}, Training, strict=False)
+
+
+def peer_words(access: PeerAccess) -> dict[tuple[int, int], str]:
+    """Return what CUDA offers of each ordered pair of places, with NVML's status: ``yes OK``."""
+    cells = {
+        (i, j): (offered, access.nvml[i][j] if access.nvml else None)
+        for i, row in enumerate(access.cuda)
+        for j, offered in enumerate(row)
+        if i != j
+    }
+    return {
+        place: f"{'?' if offered is None else 'yes' if offered else 'no'}{f' {status}' if status else ''}"
+        for place, (offered, status) in cells.items()
+    }

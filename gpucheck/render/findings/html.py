@@ -16,6 +16,7 @@ SHAPE = {Verdict.PASS: "\u00b7", Verdict.WARN: "!", Verdict.FAIL: "\u00d7", Verd
 # Evidence of all subjects of a block; one fault of 72 GPUs must not fill the page.
 EVIDENCE = 40
 MOST_OF_AN_ANCHOR = 60
+BETWEEN = re.compile(r"; (?![^(]*\))")
 
 
 class Block(NamedTuple):
@@ -57,6 +58,13 @@ def anchors(found: Iterable[Block]) -> dict[str, str]:
     return anchors
 
 
+def _steps(advice: Iterable[Part]) -> Iterator[Part]:
+    """Each step on a line of its own: what a semicolon separates, outside of brackets."""
+    for part in advice:
+        text = part.text if part.is_command else BETWEEN.sub("\n", part.text)
+        yield part._replace(text=text)
+
+
 def _anchor(group: Group, taken: dict[str, int]) -> str:
     finding = group.first
     place = finding.subject if finding.gpu_index is None else f"gpu{finding.gpu_index}"
@@ -71,7 +79,7 @@ def _blocks(groups: list[Group], follow: dict[str, list[str]], taken: dict[str, 
         evidence = every_evidence(group)
         yield Block(
             group=group,
-            advice=tuple(parts(group.fix)),
+            advice=tuple(_steps(parts(group.fix))),
             evidence=evidence[:EVIDENCE],
             left=max(0, len(evidence) - EVIDENCE),
             follow=not_run(checks) if checks else "",

@@ -7,6 +7,7 @@ import msgspec
 
 from gpucheck.model import FleetReport, FleetRow, Verdict, by_root, by_trouble, metric_title, where
 from gpucheck.render import html
+from gpucheck.render.findings.html import SHAPE
 from gpucheck.render.findings.text import not_run
 from gpucheck.render.fleet.problems import by_cause, place
 from gpucheck.render.words import observed
@@ -27,6 +28,7 @@ def to_html(fleet: FleetReport) -> str:
         styles=STYLES,
         scripts=SCRIPTS,
         fleet=fleet,
+        shape=SHAPE,
         plain=[(row, [one.lead for one in by_trouble(by_root(row.problems)[0])]) for row in bad[:PLAIN_ROWS]],
         left=max(0, len(bad) - PLAIN_ROWS),
         headline=lambda finding: ": ".join(filter(None, (where(finding), observed(finding)))),

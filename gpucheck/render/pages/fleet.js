@@ -71,10 +71,11 @@ function table(hosts) {
     make("button", { type: "button", "data-sort": id, click: () => { STATE.down = STATE.sort === id && !STATE.down; STATE.sort = id; STATE.page = 0; show(); document.querySelector("[data-sort=" + id + "]").focus(); } }, label)));
   const rows = sorted.slice(STATE.page * rows_at_once, (STATE.page + 1) * rows_at_once).map((host) => {
     const worst = host.odd.length ? host.odd.reduce((a, b) => (Math.abs(b.percent) > Math.abs(a.percent) ? b : a)) : null;
-    const checks = [...new Set(host.findings.map((f) => f.cause || (f.check === "fleet" ? "outlier" : f.check)))].join(", ");
+    const causes = [...new Set(host.findings.map((f) => f.cause || (f.check === "fleet" ? "outlier" : f.check)))];
+    const checks = causes.flatMap((cause, i) => [i ? ", " : null, make("span.keep", {}, cause)]);
     return make("tr.row", {}, make("td", {}, badge(host.verdict)), make("td", {}, hostLink(host.name), host.profile ? make("div.soft", {}, "SIMULATED") : null), make("td.wide", {}, host.gpus || "\u2013"),
-      make("td.wide", {}, host.driver || "\u2013"), make("td.wide", {}, host.system || "\u2013"), make("td", {}, checks || "\u2013"),
-      make("td", {}, worst ? make("span.off", {}, (worst.percent > 0 ? "+" : "") + worst.percent + " %") : "\u2013", worst ? make("div.soft", {}, title(worst.metric)) : null));
+      make("td.wide", {}, host.driver || "\u2013"), make("td.wide", {}, host.system || "\u2013"), make("td", {}, checks.length ? checks : "\u2013"),
+      make("td", {}, worst ? make("span.off", {}, away(worst)) : "\u2013", worst ? make("div.soft", {}, title(worst.metric)) : null));
   });
   const empty = make("tr", {}, make("td", { colspan: COLUMNS.length }, "No host fits this filter."));
   const move = (step) => () => { STATE.page += step; show(); document.getElementById("hosts").scrollIntoView(); };

@@ -48,9 +48,16 @@ function chart(group) {
   return make("div.chart", {}, make("h3", { title: group.metric }, title(group.metric)), make("span.soft", {}, group.group + ", " + plural(group.hosts, "host") + basis), svg, list, more);
 }
 
+// How far off: degrees have no percent.
+function away(outlier) {
+  const degrees = title(outlier.metric).endsWith("(C)");
+  const off = degrees ? short(outlier.value - outlier.normal) : outlier.percent;
+  return (off > 0 ? "+" : "") + off + (degrees ? " \u00b0C" : " %");
+}
+
 function outlierLine(outlier) {
-  const off = (outlier.percent > 0 ? "+" : "") + outlier.percent + " %";
-  return make("li", {}, hostLink(outlier.host), make("span.soft", {}, outlier.at || "entire host"), make("span.off", {}, off));
+  const told = (outlier.at || "entire host") + ": " + short(outlier.value) + ", others " + short(outlier.normal);
+  return make("li", {}, hostLink(outlier.host), make("span.soft", {}, told), make("span.off", {}, away(outlier)));
 }
 
 function hostLink(name) {

@@ -44,7 +44,7 @@ function metrics(host) {
     return make("tr", {}, make("th", { scope: "row", title: metric.name }, title(metric.name)), make("td.number", {}, short(metric.value)),
       make("td.number", {}, group ? short(group.median) : "\u2013"), make("td.number", {}, off === null ? "\u2013" : (off > 0 ? "+" : "") + off.toFixed(1) + " %"),
       make("td.keep", {}, metric.gpu === null ? "" : make("span.mono", {}, metric.gpuAt), metric.gpu === null ? "" : " " + short(metric.gpu)),
-      make("td", {}, odd ? make("span.off", {}, (odd.percent > 0 ? "+" : "") + odd.percent + " %" + (odd.at ? " at " + odd.at : ", entire host")) : ""));
+      make("td", {}, odd ? make("span.off", {}, away(odd) + (odd.at ? " at " + odd.at : ", entire host")) : ""));
   });
   const head = ["metric", "here", "group median", "off", "worst GPU", "outlier"].map((t, i) => make(i && i < 4 ? "th.number" : "th", { scope: "col" }, t));
   return make("section", {}, make("h3", {}, "Measured numbers"), make("div.scroll", {}, make("table", {}, make("thead", {}, make("tr", {}, head)), make("tbody", {}, rows))));

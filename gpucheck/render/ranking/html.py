@@ -19,6 +19,8 @@ ROWS = 24
 # Values that lie nearer to each other than this part of the axis, in percent, are one mark.
 MARK = 0.4
 MARKS_AT_AXIS = 8
+# A less probable second explanation is folded.
+WORTH = 0.05
 # From this ratio of the largest to the smallest number on the scale is logarithmic.
 LOGARITHMIC = 12.0
 FIT = {"yes": "good", "nearly": "near", "no, lower": "bad", "no, higher": "bad"}
@@ -74,10 +76,11 @@ class Place(NamedTuple):
 
 
 class Story(NamedTuple):
-    """What one explanation predicted."""
+    """What one explanation predicted. is_open: whether its values are shown at once."""
 
     number: int
     probability: str
+    is_open: bool
     words: str
     charts: list[Chart]
     readings: tuple[str, ...]
@@ -119,6 +122,7 @@ def view(judgement: Judgement | None) -> Ranking | None:
         Story(
             number=number,
             probability=percent(one.probability),
+            is_open=number == 1 or one.probability >= WORTH,
             words=one.words,
             charts=[_chart(block, axes[block.quantity]) for block in some],
             readings=tuple(readings(one)),

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from gpucheck.model import Report, Topology, Verdict, WiredFunction, where
+from gpucheck.model import Report, Topology, Verdict, WiredFunction
 from gpucheck.printable import of_printable
 from gpucheck.render import collectives, html
 from gpucheck.render.compute import html as compute_html
@@ -17,13 +17,15 @@ from gpucheck.render.ranking import html as ranking_html
 from gpucheck.render.report.gpus import rows as gpu_rows
 from gpucheck.render.report.text import bus_ids
 from gpucheck.render.topology.boxes import direct_links, heading, link_words, switch_count, switch_links
-from gpucheck.render.topology.matrix import kind_of
+from gpucheck.render.topology.matrix import between, kind_of, like_gpus
 from gpucheck.render.topology.svg import to_svg
 from gpucheck.render.topology.text import MEANING
-from gpucheck.render.words import WORST_FIRST, observed, plural
+from gpucheck.render.words import WORST_FIRST, plural, ranges
 
 STYLES = ("tokens.css", "parts.css", "drawing.css", "chart.css", "report.css", *ranking_html.STYLES)
 SCRIPTS = ("page.js", "report.js")
+# Of more GPUs than this, equal rows are one.
+WHOLE = 16
 KIND = {
     "gpu": "GPU",
     "nic": "network card",
@@ -71,19 +73,18 @@ def to_html(report: Report, *, mark: str = "") -> str:
         one_model=heading(topology, report.findings) if topology and len({g.name for g in topology.gpus}) == 1 else "",
         signs={verdict.value: sign for verdict, sign in SHAPE.items()},
         skips=of_verdict.get(Verdict.SKIP, []),
-        passes=[finding for finding in report.findings if finding.verdict is Verdict.PASS],
-        observed=observed,
-        where=where,
+        passes=of_verdict.get(Verdict.PASS, []),
         drawing=_drawing(report),
         topology=topology,
         classes=_classes(topology) if topology else None,
         hops=(hops := list(_hops(topology)) if topology else []),
         narrow=[hop for hop in hops if hop.reduced],
-        nvlinks=(nvlinks := list(_nvlinks(topology)) if topology else []),
+        nvlinks=(nvlinks := _nvlinks(topology) if topology else []),
         most_nvlinks=max((count for _, count, _ in nvlinks), default=0),
         copies=found if found and (found.pairs or found.host_device) else None,
         heats=copies_html.heats(found, report.findings),
         rates=by_class(found) if found else [],
+        access=copies_html.access(found),
         trainings=trainings(report),
         computed=compute_html.view(report),
         ran=collectives.of_report(report),
@@ -114,15 +115,29 @@ def _drawing(report: Report) -> Markup | None:
 
 
 def _classes(topology: Topology) -> dict[str, Any] | None:
-    """The matrix of path classes with what they mean."""
-    if len(topology.gpus) < 2:
+    """The matrix of path classes with what they mean. Of many GPUs, those with equal paths share a row."""
+    count = len(topology.gpus)
+    if count < 2:
         return None
     used = {kind_of(cell) for row in topology.matrix for cell in row} - {"X"}
+    groups = like_gpus(topology) if count > WHOLE else [[i] for i in range(count)]
     rows = [
-        (f"GPU{gpu.index}", [(cell or "?", kind_of(cell).lower().rstrip("#")) for cell in row])
-        for gpu, row in zip(topology.gpus, topology.matrix, strict=True)
+        (_gpus([topology.gpus[i].index for i in group]), [_path(between(topology, group, other)) for other in groups])
+        for group in groups
     ]
-    return {"rows": rows, "meaning": [(kind, words) for kind, words in MEANING.items() if kind in used]}
+    return {
+        "rows": rows,
+        "folded": len(groups) < count,
+        "meaning": [(kind, words) for kind, words in MEANING.items() if kind in used],
+    }
+
+
+def _path(cell: str) -> tuple[str, str]:
+    return cell, kind_of(cell).lower().rstrip("#")
+
+
+def _gpus(indexes: list[int]) -> str:
+    return f"GPU{ranges(indexes)}"
 
 
 def _hops(topology: Topology) -> Iterator[Hop]:
@@ -155,15 +170,26 @@ def _link(generation: int | None, width: int | None) -> str:
     return f"Gen{generation or '?'} x{width or '?'}" if generation or width else "-"
 
 
-def _nvlinks(topology: Topology) -> Iterator[tuple[str, int, str]]:
-    """A GPU, how many of its links are up, and where they lead."""
+def _nvlinks(topology: Topology) -> list[tuple[str, int, str]]:
+    """GPUs, how many of their links are up, and where they lead. Of many GPUs, those with equal links share a row."""
+    rows = list(_nvlinks_of_each(topology))
+    if len(rows) <= WHOLE:
+        return [(_gpus([index]), count, words) for index, count, words in rows]
+    equal: dict[tuple[int, str], list[int]] = {}
+    for index, count, words in rows:
+        equal.setdefault((count, words), []).append(index)
+    return [(_gpus(indexes), *links) for links, indexes in equal.items()]
+
+
+def _nvlinks_of_each(topology: Topology) -> Iterator[tuple[int, int, str]]:
     if topology.wiring is None or not topology.wiring.nvlinks:
         return
     to_switch, switches = switch_links(topology.wiring), switch_count(topology.wiring)
-    for label in (f"GPU{gpu.index}" for gpu in topology.gpus):
+    for index in (gpu.index for gpu in topology.gpus):
+        label = f"GPU{index}"
         ends = [(b.b if b.a == label else b.a, b.links) for b in direct_links(topology.wiring) if label in (b.a, b.b)]
         words = [f"{links} to {end}" for end, links in ends]
         if to_switch.get(label):
             known = f"{switches} NVSwitches" if switches > 1 else "1 NVSwitch" if switches else "NVSwitch"
             words.append(f"{to_switch[label]} to {known}")
-        yield label, sum(links for _, links in ends) + to_switch.get(label, 0), ", ".join(words) or "none is up"
+        yield index, sum(links for _, links in ends) + to_switch.get(label, 0), ", ".join(words) or "none is up"

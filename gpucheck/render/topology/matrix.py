@@ -40,7 +40,7 @@ def _folded(topology: Topology, width: int) -> list[str]:
     groups = like_gpus(topology)
     names = [_shortened(ranges([topology.gpus[i].index for i in group])) for group in groups]
     cells = [
-        [name, *(_between(topology, group, other) for other in groups)]
+        [name, *(between(topology, group, other) for other in groups)]
         for name, group in zip(names, groups, strict=True)
     ]
     lines += _bands(["", *names], cells, len(groups), width)
@@ -56,7 +56,8 @@ def _folded(topology: Topology, width: int) -> list[str]:
     return lines
 
 
-def _between(topology: Topology, group: list[int], other: list[int]) -> str:
+def between(topology: Topology, group: list[int], other: list[int]) -> str:
+    """Return the class between two groups of like GPUs, or inside of one."""
     if group is not other:
         return topology.matrix[group[0]][other[0]] or GAP
     return topology.matrix[group[0]][group[1]] or GAP if len(group) > 1 else "X"

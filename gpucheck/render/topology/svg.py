@@ -184,7 +184,7 @@ def _nvlinks(
         about = [element("title", plain(f"{label}: {marked.words}"))] if marked else []
         kind = f" {marked.verdict.value}" if marked else ""
         parts.append(element("circle", *about, cx=point.x, cy=point.y, r=dot, class_=f"box gpu{kind}"))
-        sign = SIGN[marked.verdict] if marked else ""
+        sign = SIGN[marked.verdict] if marked and not many else ""
         parts.append(
             text(f"{sign}{label[3:]}", Point(point.x, point.y + size * 0.36), size, text_anchor="middle", bold=True)
         )

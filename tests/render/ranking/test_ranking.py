@@ -257,3 +257,11 @@ def test_a_value_just_outside_speaks_no_louder_than_one_inside():
     story = view(replace(winner(), ranking=(explained((), 0.9, "", 8, even, narrow()),))).stories[0]
 
     assert {mark.kind for mark in story.charts[0].rows[0].marks} <= {"inside", "just"}
+
+
+@pytest.mark.parametrize(("probability", "is_open"), [(0.4, True), (0.004, False)])
+def test_an_improbable_second_explanation_is_folded(probability, is_open):
+    first, second, *_ = winner().ranking
+    weighed = replace(winner(), ranking=(first, replace(second, probability=probability)))
+
+    assert [story.is_open for story in view(weighed).stories] == [True, is_open]

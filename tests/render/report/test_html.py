@@ -6,10 +6,13 @@ from html import unescape
 import msgspec
 import pytest
 from lxml import html
+from msgspec.structs import replace
 
 from gpucheck.model import Verdict
+from gpucheck.render.findings.html import blocks
 from gpucheck.render.report.html import to_html
-from tests.render.reports import finding, healthy, hostile, passed, report, sick
+from tests.render.reports import copies, finding, healthy, hostile, passed, report, sick
+from tests.topology.servers import topology
 
 
 def body(page):
@@ -76,7 +79,7 @@ def test_where_a_recording_comes_from_is_a_note():
 def test_training_and_measurement_are_told():
     page = body(to_html(sick()))
 
-    for words in ("torch ddp", "2.303 to 0.412", "1810", "93 %", "0 wrong words", "18 NVLinks"):
+    for words in ("torch ddp", "2.3 to 0.412", "1810", "93 %", "0 wrong words", "18 NVLinks"):
         assert words in page
 
 
@@ -108,3 +111,54 @@ def test_what_was_not_proven_stands_on_top():
     words = "Not proven by this run: training, <b>torch</b> is not installed; p2p, one GPU."
     assert note.text_content() == words
     assert "not-proven" not in to_html(healthy())
+
+
+def test_passed_checks_of_all_gpus_are_one_row():
+    """A rack has a thousand of them, and paper shows all evidence."""
+    machine = topology(72, 4)
+    bus_ids = [gpu.pci_bus_id for gpu in machine.gpus]
+    passes = [
+        replace(passed("bar1", f"gpu:{bus_id}"), seen=f"{bus_id}: 131,072 MiB", evidence=(bus_id,))
+        for bus_id in bus_ids
+    ]
+    page = body(to_html(report(*passes, topology=machine)))
+
+    assert "all 72 GPUs" in page
+    assert page.count("131,072 MiB") == 1
+
+
+def test_like_gpus_of_a_rack_share_a_row_of_paths_and_links():
+    page = body(to_html(report(passed(), topology=topology(72, 4, switch_links=18))))
+
+    assert page.count("NV18") < 10
+    assert "GPU0-71" in page
+    assert "GPUs with equal paths share a row" in page
+    assert "share a row" not in body(to_html(sick()))
+
+
+@pytest.mark.parametrize(
+    ("fix", "lines"),
+    [
+        ("dmesg | grep -e Xid; reseat the board; reboot", ["dmesg | grep -e Xid", "reseat the board", "reboot"]),
+        (
+            "check the riser (loose; dusty), then: gpucheck topo",
+            ["check the riser (loose; dusty), then: gpucheck topo"],
+        ),
+    ],
+)
+def test_each_step_of_a_fix_is_a_line(fix, lines):
+    found = blocks([finding(fix=fix)])[Verdict.FAIL][0].advice
+
+    assert "".join(part.text for part in found).splitlines() == lines
+
+
+def test_equal_peer_access_is_one_sentence():
+    access = {"cuda": [[None, True], [True, None]], "nvml": [["X", "OK"], ["OK", "X"]]}
+    copied = {**copies(["0000:10:00.0", "0000:20:00.0"]), "peer_access": access}
+    page = body(to_html(report(passed(), measurements={"p2p": copied})))
+    access["cuda"][1][0] = False
+    other = body(to_html(report(passed(), measurements={"p2p": {**copied, "peer_access": access}})))
+
+    assert "yes OK, for all 2 ordered pairs" in page
+    assert "for all" not in other
+    assert "no OK" in other
