@@ -7,10 +7,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import docker.errors
+import jsonschema
 import pytest
 import yaml
 
 from gpucheck.cli import main
+from gpucheck.cli.schema.documents import schema_of
 from gpucheck.images import scan_run
 from gpucheck.images.scan import FILE, judge, read_policy
 from gpucheck.images.scanners import ScanError, find_scanner, read_grype, read_trivy
@@ -129,7 +131,7 @@ def test_json_holds_every_vulnerability_and_the_policy(checkout, images):
 
     report = json.loads(images("--format", "json")[1])
 
-    assert report["schema"] == "gpucheck.image-scan/1"
+    jsonschema.validate(report, schema_of("image-scan"))
     assert report["policy"]["severities"] == ["CRITICAL", "HIGH"]
     (image,) = report["images"]
     assert [row["id"] for row in image["scan"]["vulnerabilities"]] == [
