@@ -198,6 +198,35 @@ def context_command(variant: str, base: str | None) -> None:
     click.echo(shlex.join(command_line(plan, plan.arguments())))
 
 
+@COMMAND.command("scan")
+@click.argument("variants", nargs=-1, shell_complete=VARIANT, metavar="[VARIANT]...")
+@click.option("--scanner", metavar="PROGRAM", help="trivy or grype. Default: the first one on PATH.")
+@output_options("text", "json")
+def scan_command(variants: tuple[str, ...], scanner: str | None, format_: str, output: Path | None) -> int:
+    """Scan built images for known vulnerabilities.
+
+    Runs trivy or grype, applies images/scan.yml, and lists the updates that the image lacks. Results, also as SARIF,
+    are written to build/images. Default: all variants that are built. Without a scanner the exit status is 3.
+    """
+    from gpucheck.images.scan import read_policy
+    from gpucheck.images.scan_run import scan_images
+    from gpucheck.images.versions import read_versions
+    from gpucheck.lab.containers import engine_errors
+    from gpucheck.lab.engine import engine
+    from gpucheck.render import image as render
+
+    root = _root()
+    versions = _usage(lambda: read_versions(root))
+    policy = _usage(lambda: read_policy(root))
+    for name in variants:
+        _usage(lambda name=name: versions.variant(name))
+    with engine_errors("scanning images"):
+        report = scan_images(engine(), root, versions, policy, variants, scanner)
+    text = render.to_json(report) if format_ == "json" else render.scan_to_text(report)
+    write_result(text if output is None else click.unstyle(text), output)
+    return EXIT_STATUS[report.verdict]
+
+
 def _purpose(promise: Any) -> str | None:
     """What this image is for, None outside of one."""
     from gpucheck.images.page import purpose

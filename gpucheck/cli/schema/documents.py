@@ -61,6 +61,7 @@ DOCUMENTS = {
     ),
     "image": Document("gpucheck.image/1", ("gpucheck.cli._documents:ImageReport",), "image --format json"),
     "images": Document("gpucheck.images/1", ("gpucheck.images.versions:Versions",), "image list --format json"),
+    "image-scan": Document("gpucheck.image-scan/1", ("gpucheck.images.scan:ScanReport",), "image scan --format json"),
     "profiles": Document("gpucheck.profiles/1", ("gpucheck.cli._documents:Profiles",), "profiles --format json"),
     "lab": Document("gpucheck.lab/1", ("gpucheck.cli._documents:LabStatus",), "lab status --format json"),
     "bundle-summary": Document(

@@ -1,0 +1,397 @@
+"""`gpucheck image scan`: recorded results of both scanners, the policy, and what is said where nothing was scanned."""
+
+import copy
+import json
+from datetime import date, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+
+import docker.errors
+import jsonschema
+import pytest
+import yaml
+
+from gpucheck.cli import main
+from gpucheck.cli.schema.documents import schema_of
+from gpucheck.images import scan_run
+from gpucheck.images.scan import FILE, judge, read_policy
+from gpucheck.images.scanners import ScanError, find_scanner, read_grype, read_trivy
+from gpucheck.images.updates import Update
+from gpucheck.images.versions import VersionsError, read_versions
+from gpucheck.lab import engine, model
+from gpucheck.model import Verdict
+from tests.images.recorded_scans import (
+    GRYPE,
+    NOW,
+    TRIVY,
+    TRIVY_VERSION,
+    clean_trivy,
+    program,
+    version_of,
+)
+from tests.images.test_updates import UPDATES
+
+ROOT = Path(__file__).parents[2]
+POLICY = yaml.safe_load((ROOT / FILE).read_text())
+GOOD = {"id": "CVE-2019-18224", "reason": "the parser is never reached", "expires": date.today() + timedelta(days=30)}
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """A checkout with a policy that a test can change."""
+    images = tmp_path / "images"
+    images.mkdir()
+    (images / "versions.yml").symlink_to(ROOT / "images/versions.yml")
+    (images / "scan.yml").symlink_to(ROOT / FILE)
+    monkeypatch.setattr(model, "checkout", lambda: tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    return tmp_path
+
+
+@pytest.fixture
+def images(checkout, monkeypatch, capsys):
+    """Run the command on an engine with one built image, an older one of it and one derived from it."""
+
+    def built(tag, created):
+        return SimpleNamespace(tags=[tag], attrs={"Created": created})
+
+    def run(*words, updates=b"", tags=("gpucheck/torch:2-cpu-py312",)):
+        found = [
+            built("someones/own:1", "2026-11-24"),
+            *(built(tag, f"2026-11-{20 - n}") for n, tag in enumerate(tags)),
+        ]
+        client = SimpleNamespace(
+            images=SimpleNamespace(list=lambda filters: found if filters["label"].endswith("=torch-cpu") else []),
+            containers=SimpleNamespace(run=lambda *_words, **_options: answer(updates)),
+        )
+        monkeypatch.setattr(engine, "engine", lambda: client)
+        with pytest.raises(SystemExit) as stop:
+            main(["image", "scan", *words])
+        out, err = capsys.readouterr()
+        return stop.value.code or 0, out, err
+
+    def answer(updates):
+        if isinstance(updates, Exception):
+            raise updates
+        return updates
+
+    return run
+
+
+def policy_with(checkout, **changes):
+    (checkout / FILE).unlink()
+    (checkout / FILE).write_text(yaml.safe_dump({**POLICY, **changes}))
+
+
+def test_a_fixable_critical_vulnerability_fails_and_says_what_to_do(checkout, images):
+    program(checkout / "bin", "trivy", TRIVY)
+
+    status, out, _ = images("torch-cpu")
+
+    assert status == 2
+    assert "FAIL    1 CRITICAL, 1 HIGH of 3 vulnerabilities in torch-cpu" in out
+    assert "CRITICAL CVE-2019-18224: libidn2-0 2.0.5-1, fixed in 2.0.5-1+deb10u1" in out
+    assert "HIGH CVE-2024-6345: setuptools 69.5.1, fixed in 70.0.0" in out
+    assert "bash" not in out
+    assert "gpucheck image build --fresh torch-cpu installs the updates of the base" in out
+    assert "raise the version in constraints.txt" in out
+    assert "gpucheck/torch:2-cpu-py312 (debian 10.1), scanned by trivy 0.38.0-4-g9a0ceef16, database of 20" in out
+
+
+@pytest.mark.parametrize("kind", ["trivy", "grype"])
+def test_an_image_without_one_passes_and_its_results_are_beside_the_build(checkout, images, kind):
+    grype = copy.deepcopy(GRYPE)
+    grype["descriptor"]["db"]["status"]["built"] = version_of()["VulnerabilityDB"]["UpdatedAt"]
+    program(checkout / "bin", kind, clean_trivy() if kind == "trivy" else grype)
+
+    status, out, _ = images()
+
+    assert status == 0, out
+    made = checkout / "build/images"
+    assert json.loads((made / f"torch-cpu.{kind}.json").read_text())
+    assert json.loads((made / "torch-cpu.sarif").read_text()) == {"runs": []}
+    assert json.loads((made / "torch-cpu.scan.json").read_text())["verdict"] == "pass"
+    assert f"result: {made}/torch-cpu.{kind}.json" in out
+
+
+def test_the_scanner_is_asked_for_everything_and_its_own_settings_do_not_count(checkout, images):
+    """Its list of exceptions has no expiry date, and a file of the working directory would be read."""
+    program(checkout / "bin", "trivy", clean_trivy())
+    images()
+    asked = (checkout / "bin/asked").read_text().splitlines()
+
+    assert "--severity CRITICAL,HIGH,MEDIUM,LOW,UNKNOWN --ignore-unfixed=false --ignorefile /dev/null" in asked[0]
+    assert "--image-src docker" in asked[0]
+    assert asked[0].endswith(" gpucheck/torch:2-cpu-py312")
+    assert all(line.startswith("/tmp/gpucheck-scan-") or "/gpucheck-scan-" in line.split()[0] for line in asked)
+
+
+def test_json_holds_every_vulnerability_and_the_policy(checkout, images):
+    program(checkout / "bin", "trivy", TRIVY)
+
+    report = json.loads(images("--format", "json")[1])
+
+    jsonschema.validate(report, schema_of("image-scan"))
+    assert report["policy"]["severities"] == ["CRITICAL", "HIGH"]
+    (image,) = report["images"]
+    assert [row["id"] for row in image["scan"]["vulnerabilities"]] == [
+        "CVE-2019-18276",
+        "CVE-2019-18224",
+        "CVE-2024-6345",
+    ]
+    assert image["pending"] == []
+
+
+def test_without_a_scanner_the_result_is_unknown_and_names_what_to_install(checkout, images):
+    status, out, _ = images(updates=UPDATES)
+
+    assert status == 3
+    assert "UNKNOWN there is no scanner: trivy and grype cannot be found" in out
+    assert "install trivy (docs/integrations/containers/images.yml has a version with its checksum) or grype" in out
+    # What can be known is: the archive's own updates. A warning does not hide that nothing was scanned.
+    assert "2 package updates pending, 1 of them security fixes" in out
+    assert "libssl3 3.0.15-1 -> 3.0.17-1" in out
+
+
+def test_pending_security_updates_warn_though_the_scanner_knows_of_none(checkout, images):
+    program(checkout / "bin", "trivy", clean_trivy())
+
+    status, out, _ = images(updates=UPDATES)
+
+    assert status == 1
+    assert "fix       gpucheck image build --fresh torch-cpu" in out
+
+
+def test_an_archive_that_does_not_respond_is_no_pass(checkout, images):
+    program(checkout / "bin", "trivy", clean_trivy())
+    error = docker.errors.ContainerError(None, 100, "sh", "i", b"E: Failed to fetch http://a.example\n")
+
+    status, out, _ = images(updates=error)
+
+    assert status == 3
+    assert "E: Failed to fetch http://a.example" in out
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("not json", "not JSON"),
+        ("[]", "a list, not an object"),
+        (json.dumps({"SchemaVersion": 3}), "has the schema 3; this gpucheck reads 2"),
+    ],
+)
+def test_a_result_that_cannot_be_read_is_no_pass(checkout, images, text, words):
+    program(checkout / "bin", "trivy", text)
+
+    status, out, _ = images()
+
+    assert status == 3
+    assert words in out
+    assert "Traceback" not in out
+
+
+def test_a_scanner_that_fails_is_no_pass_and_an_old_result_is_not_taken_for_its_own(checkout, images):
+    made = program(checkout / "bin", "trivy", clean_trivy())
+    images()
+    made.write_text("#!/bin/sh\necho 'FATAL init error: DB error: failed to download vulnerability DB' >&2\nexit 1\n")
+
+    status, out, _ = images()
+
+    assert status == 3
+    assert "trivy exited 1" in out
+    assert "failed to download vulnerability DB" in out
+    assert not (checkout / "build/images/torch-cpu.trivy.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("result", "version", "words"),
+    [
+        (clean_trivy(), version_of(8), "its database is of 20"),
+        (clean_trivy(), {"Version": "0.74.0"}, "date of its database unknown"),
+        (clean_trivy(EOSL=True), None, "debian 10.1 is out of support"),
+        ({**clean_trivy(), "Results": clean_trivy()["Results"][1:]}, None, "recognized no operating system"),
+        ({**clean_trivy(), "Results": clean_trivy()["Results"][:1]}, None, "found no torch in the image's Python"),
+        ({"SchemaVersion": 2}, None, "recognized no operating system"),
+    ],
+)
+def test_what_the_scanner_could_not_see_is_no_pass(checkout, images, result, version, words):
+    program(checkout / "bin", "trivy", result, version)
+
+    status, out, _ = images()
+
+    assert status == 3
+    assert words in out
+
+
+def test_a_named_scanner_is_the_one(checkout, images, tmp_path):
+    made = program(tmp_path / "elsewhere", "grype", GRYPE)
+
+    status, out, _ = images("--scanner", str(made))
+
+    assert status == 3  # its database is of 2025
+    assert "grype [not provided]: its database is of 2025-06-04" in out
+    assert "(centos 8.0)" in out
+
+
+def test_a_program_that_is_no_scanner_is_not_run():
+    with pytest.raises(ScanError, match="sh is neither trivy nor grype"):
+        find_scanner("sh")
+
+
+def test_the_newest_image_of_the_variant_is_scanned_and_no_derived_one(checkout, images):
+    program(checkout / "bin", "trivy", clean_trivy())
+
+    assert "gpucheck/torch:new," in images(tags=("gpucheck/torch:new", "gpucheck/torch:old"))[1].replace(" (", ",")
+
+
+@pytest.mark.parametrize(
+    ("names", "words"), [(("tensorflow-cpu",), "no image of tensorflow-cpu is built"), ((), "no image is built")]
+)
+def test_an_image_that_is_not_built_is_named(checkout, images, names, words):
+    status, _, err = images(*names, tags=())
+
+    assert status == 3
+    assert words in err
+    assert "do: gpucheck image build" in err
+
+
+def test_an_unknown_variant_is_wrong_usage(checkout, images):
+    status, _, err = images("torch-cpus")
+
+    assert status == 64
+    assert "Did you mean 'torch-cpu'?" in err
+
+
+def verdicts(checkout, **changes):
+    """The findings about the recorded Trivy result under a changed policy."""
+    policy_with(checkout, **changes)
+    policy = read_policy(checkout)
+    result = read_trivy(TRIVY, version_of())
+    variant = read_versions(ROOT).variant("torch-cpu")
+    from datetime import datetime, timezone
+
+    return list(judge("torch-cpu", variant, policy, result, [], datetime.now(timezone.utc)))
+
+
+def test_an_exception_with_reason_and_time_left_passes(checkout):
+    other = {**GOOD, "id": "CVE-2024-6345", "package": "setuptools", "variants": ["torch-cpu"]}
+    passed, _ = verdicts(checkout, exceptions=[GOOD, other])
+
+    assert passed.verdict is Verdict.PASS
+    assert passed.seen == "3 vulnerabilities, none that fails, 2 accepted"
+    assert passed.evidence[0].endswith(f"accepted until {GOOD['expires']}: the parser is never reached")
+
+
+@pytest.mark.parametrize("change", [{"variants": ["torch-cu132"]}, {"package": "openssl"}])
+def test_an_exception_of_another_variant_or_package_does_not_count(checkout, change):
+    failed, _ = verdicts(checkout, exceptions=[{**GOOD, **change}])
+
+    assert failed.seen == "1 CRITICAL, 1 HIGH of 3 vulnerabilities in torch-cpu"
+
+
+def test_an_expired_exception_no_longer_holds(checkout):
+    late = date.today() - timedelta(days=1)
+    failed, *_ = verdicts(checkout, exceptions=[{**GOOD, "expires": late}])
+
+    assert failed.verdict is Verdict.FAIL
+    assert failed.evidence[0] == f"the exception for CVE-2019-18224 expired on {late} (images/scan.yml)"
+
+
+def test_an_expired_exception_that_nothing_needs_is_to_be_removed(checkout):
+    late = date.today() - timedelta(days=1)
+    found = verdicts(checkout, severities=["NEGLIGIBLE"], exceptions=[{**GOOD, "expires": late}])
+
+    assert [one.verdict for one in found] == [Verdict.PASS, Verdict.WARN, Verdict.PASS]
+    assert found[1].fix == "remove it from images/scan.yml"
+
+
+def test_without_only_fixable_one_without_a_fix_fails_too(checkout):
+    failed, _ = verdicts(checkout, only_fixable=False, severities=["LOW"])
+
+    assert failed.evidence == ("LOW CVE-2019-18276: bash 5.0-4, no fix yet",)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"exceptions": [{"id": "CVE-1", "expires": date.today()}]}, "missing required field `reason`"),
+        ({"exceptions": [{**GOOD, "reason": "todo"}]}, "CVE-2019-18224: reason: state in a sentence"),
+        ({"exceptions": [{"id": "CVE-1", "reason": "never reached by us"}]}, "missing required field `expires`"),
+        ({"exceptions": [{**GOOD, "expires": "soon"}]}, "expires"),
+        ({"exceptions": [{**GOOD, "until": date.today()}]}, "unknown field `until`"),
+        ({"exceptions": ["CVE-2026-1"]}, "exceptions"),
+        ({"severities": ["GRAVE"]}, "GRAVE"),
+        ({"severities": []}, "nothing would fail"),
+        ({"database_days": 0}, "must be 1 or more"),
+    ],
+)
+def test_a_policy_that_does_not_hold_is_one_message_with_its_place(checkout, images, change, words):
+    policy_with(checkout, **change)
+
+    status, _, err = images()
+
+    assert status == 64
+    assert words in err
+    assert "images/scan.yml" in err
+    assert "Traceback" not in err
+
+
+def test_a_damaged_or_missing_policy_is_one_message(checkout):
+    (checkout / FILE).unlink()
+    with pytest.raises(VersionsError, match="cannot be read"):
+        read_policy(checkout)
+    (checkout / FILE).write_text("exceptions: {")
+    with pytest.raises(VersionsError, match="not YAML"):
+        read_policy(checkout)
+
+
+def test_the_policy_of_the_checkout_holds_today():
+    policy = read_policy(ROOT)
+
+    assert policy.severities == ("CRITICAL", "HIGH")
+    assert [one.id for one in policy.exceptions if one.expires < date.today()] == []
+
+
+def test_grype_before_and_since_its_database_version_6():
+    new, old = read_grype(GRYPE), copy.deepcopy(GRYPE)
+    old["descriptor"]["db"] = {"built": "2024-01-01T01:02:03Z", "schemaVersion": 5}
+
+    assert [one.fixed for one in new.vulnerabilities] == ["1.2.1, 2.1.3, 3.4.0", None]
+    assert [one.severity for one in new.vulnerabilities] == ["LOW", "CRITICAL"]
+    assert (new.database.year, read_grype(old).database.year) == (2025, 2024)
+    assert read_grype({"matches": [], "ignoredMatches": [{}, {}]}).ignored == 2
+
+
+def test_trivys_version_document_gives_the_databases_date():
+    found = read_trivy(TRIVY, TRIVY_VERSION)
+
+    assert (found.version, found.database.isoformat()) == (
+        "0.38.0-4-g9a0ceef16",
+        "2023-03-02T00:13:18.804992+00:00",
+    )
+    assert found.python == ("torch", "typing-extensions")
+    assert read_trivy(TRIVY, {"VulnerabilityDB": {"UpdatedAt": "0001-01-01T00:00:00Z"}}).database is None
+
+
+def test_updates_that_are_no_security_fixes_pass():
+    found = Update("zlib1g", "1", "2", "Debian:12.15/oldstable [amd64]")
+    variant = read_versions(ROOT).variant("torch-cpu")
+
+    *_, last = judge("torch-cpu", variant, read_policy(ROOT), ScanError("none", "install one"), [found], NOW)
+
+    assert (last.verdict, last.seen) == (Verdict.PASS, "1 package updates pending, 0 of them security fixes")
+
+
+def test_a_scanner_that_hangs_is_ended(checkout, images, monkeypatch):
+    made = program(checkout / "bin", "trivy", clean_trivy())
+    made.write_text("#!/bin/sh\nexec sleep 60\n")
+    monkeypatch.setattr("gpucheck.images.scanners.SECONDS", 1)
+
+    status, out, _ = images()
+
+    assert status == 3
+    assert "trivy ran for more than" in out
+
+
+def test_the_run_is_over_images_of_this_engine():
+    assert scan_run.tag_of(SimpleNamespace(images=SimpleNamespace(list=lambda filters: [])), "torch-cpu") is None
