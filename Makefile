@@ -20,7 +20,7 @@ PARALLEL = -n $(shell echo $$((2 * $$(nproc)))) --dist worksteal
 COMMA := ,
 # The files with slow tests. To read all others too takes each test process seconds.
 PROGRAMS = $(shell grep -rlE --include='test_*.py' 'mark\.(slow|browser)' tests | sort)
-SEARCHES = $(shell grep -rlE --include='test_*.py' 'mark\.more\b' tests | sort)
+SEARCHES = $(shell grep -rlE --include='test_*.py' 'mark\.more\b|import .*sampled' tests | sort)
 # Tests for this machine as it is.
 HERE = not lab and not gpu and not images and not real_packages and not more_labs and not more
 # LIMIT=node07 or LIMIT=rack3: those hosts alone; the controller belongs to every run.

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from _pytest.mark.structures import ParameterSet
 
 
 def run_folder(factory: pytest.TempPathFactory) -> Path:
@@ -31,7 +30,7 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
     return folder
 
 
-def sampled(values: Iterable[Any], kept: Callable[[int, Any], bool]) -> list[ParameterSet]:
+def sampled(values: Iterable[Any], kept: Callable[[int, Any], bool]) -> list[Any]:
     """Return every value as a parameter of a test. A tuple is several arguments.
 
     ``make test`` runs those that ``kept`` returns true for, by number and value; the others are marked ``more``.

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from tests.playbooks.hostile import MISSING, honest, report, spoilt
 from tests.playbooks.test_hostile_node import ESCAPES, KEY, held, ran, run_this
-from tests.shared import sampled
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.more
 
 # The modules that each playbook has a host run.
 ASKED = {
@@ -24,8 +23,8 @@ ASKED = {
     "rollback": ("gpu_facts", "plan_state", "install_record"),
     "bundle": ("gpu_facts", "tempfile", "signing_key", "bundle_packages", "*"),
 }
-# How many hosts answer with something spoilt: a few in make test, many in make test-more.
-FEW, MANY = ("check", 8), (("check", 60), ("verify", 60), ("provision", 30), ("rollback", 30), ("bundle", 30))
+# How many hosts answer with something spoilt.
+COUNTS = {"check": 60, "verify": 60, "provision": 30, "rollback": 30, "bundle": 30}
 FOLDER = "$FOLDER"
 PIPE = "{{ lookup('pipe', 'touch $FOLDER/CANARY') }}"
 TEXTS = st.sampled_from(
@@ -103,7 +102,7 @@ def variants(kind, count, sound):
     return found
 
 
-@pytest.mark.parametrize(("kind", "count"), sampled([FEW, *MANY], lambda _, value: value == FEW))
+@pytest.mark.parametrize(("kind", "count"), COUNTS.items())
 def test_no_spoilt_result_takes_anything_with_it(tmp_path, kind, count):
     sound = report("good")
     text = json.dumps(variants(kind, count, sound)).replace(FOLDER, str(tmp_path / "all"))

@@ -13,7 +13,7 @@ from tests.playbooks.modules import PLAYBOOKS
 from tests.playbooks.test_runs import BIN
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.more,
     pytest.mark.skipif(shutil.which("gpg") is None, reason="gpg is not installed: make bundle-tools"),
 ]
 

@@ -20,7 +20,7 @@ from release.libraries import releases
 from release.python import metadata_text
 from tests.release.conftest import MACHINE, PYTHON, TOP, URL, only, own
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.more
 LOADERS = {"ld-linux-aarch64.so.1", "ld-linux-x86-64.so.2"}
 
 

@@ -22,7 +22,7 @@ def steps(file):
 
 
 def test_there_is_one_for_each_task():
-    assert [path.stem for path in FILES] == ["images", "lint", "release", "test"]
+    assert [path.stem for path in FILES] == ["images", "lint", "nightly", "release", "test"]
 
 
 @pytest.mark.parametrize("schema", ["vendor.github-workflows", "custom.github-workflows-require-timeout"])
