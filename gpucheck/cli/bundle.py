@@ -1,14 +1,13 @@
 """Create and verify offline installation bundles"""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from gpucheck.cli._shared.common import DIRECTORY, EXIT_NOTHING, Problem, format_option, note, separated, write_result
-from gpucheck.cli.stack.common import EXIT_IMPOSSIBLE, ExistingFile, as_json, guarded, knowledge_option
+from gpucheck.cli._shared.common import DIRECTORY, Problem, format_option, note, separated, write_result
+from gpucheck.cli.stack.common import EXIT_IMPOSSIBLE, ExistingFile, as_json, bundled, knowledge_option
 from gpucheck.processes.atomic import SHARED
 
 if TYPE_CHECKING:
@@ -171,17 +170,3 @@ def make_command(
     trust = Trust(keys=trusted_keys, unverified=accept_unverified)
     manifest = bundled(lambda: make(output, lock_file, collected, wheel, key, say, trust))
     click.echo(f"{output}:\n{manifest_text(manifest)}")
-
-
-def bundled(work: Callable[[], Any]) -> Any:
-    """Run work and turn what can go wrong with a bundle into one message and an exit status."""
-    from gpucheck.bundle.errors import BundleDamaged, BundleError
-
-    try:
-        return guarded(work)
-    except BundleDamaged as error:
-        raise Problem(str(error), EXIT_IMPOSSIBLE) from error
-    except BundleError as error:
-        raise Problem(str(error), EXIT_NOTHING) from error
-    except OSError as error:
-        raise Problem(f"{error.filename or 'the bundle'}: {error.strerror}", EXIT_NOTHING) from error

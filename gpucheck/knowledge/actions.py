@@ -6,20 +6,8 @@ from typing import Literal, get_args
 import msgspec
 
 from gpucheck.knowledge._load import table
+from gpucheck.model.finding import Action, Owner
 
-# The mildest first.
-Action = Literal[
-    "none",
-    "wait",
-    "change-setting",
-    "restart-service",
-    "reset-gpu",
-    "reboot",
-    "power-cycle",
-    "replace",
-    "contact-support",
-]
-Owner = Literal["node", "user", "site"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
 
 

@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 from gpucheck.knowledge._load import table
-from gpucheck.knowledge.actions import Action, Owner
+from gpucheck.model.finding import Action, Owner
 
 Domain = Literal["gpu", "nvlink", "pcie", "network", "driver", "host", "job"]
 

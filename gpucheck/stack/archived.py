@@ -7,11 +7,10 @@ import msgspec
 
 from gpucheck.knowledge.archives import Archive, ubuntu
 from gpucheck.knowledge.tables import Branch, OperatingSystem
-from gpucheck.stack.components.base import PlanInput
 from gpucheck.stack.packages import Package, PlanGap, package
 from gpucheck.stack.rules import archive as archive_rules
 from gpucheck.stack.rules import ubuntu as ubuntu_rules
-from gpucheck.stack.types import Clash, DriverChoice, Reason, Unconfirmed
+from gpucheck.stack.types import Clash, DriverChoice, PlanInput, Reason, Unconfirmed
 from gpucheck.stack.versions import request
 
 KERNEL = "{kernel}"

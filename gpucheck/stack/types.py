@@ -1,10 +1,11 @@
 """Types of this package: the target, its set, and conflicts."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from gpucheck.knowledge import GpuModel
+from gpucheck.knowledge.archives import Archive
 from gpucheck.knowledge.tables import OperatingSystem
 
 
@@ -134,3 +135,25 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
 class UnknownInput(LookupError):
     """A GPU, operating system or architecture that is not in the tables."""
+
+
+class PlanInput(msgspec.Struct, frozen=True, kw_only=True):
+    """The input of a component's plan.
+
+    archive: the distribution's archive that packages come from, None = NVIDIA's repositories.
+    """
+
+    target: Target
+    stack: Any
+    spec: Any
+    archive: Archive | None = None
+
+    @property
+    def system(self) -> OperatingSystem:
+        """Return the operating system of the hosts."""
+        return self.target.os
+
+    @property
+    def apt(self) -> bool:
+        """Return whether apt installs the packages; else dnf does."""
+        return self.target.os.family == "debian"

@@ -10,19 +10,13 @@ from gpucheck.checks.gpu.memory_errors import RECOVERY
 from gpucheck.knowledge import causes
 from gpucheck.knowledge import xid as codes
 from gpucheck.knowledge._load import FOLDER, table
-from gpucheck.knowledge.actions import ACTIONS, Owner, actions, conditions, of_recovery_action, of_step
+from gpucheck.knowledge.actions import ACTIONS, actions, conditions, of_recovery_action, of_step
 from gpucheck.knowledge.causes import Domain
-from gpucheck.model import finding
 
 PAGE = Path(__file__).parents[2] / "docs" / "integrations" / "actions.md"
 NVSENTINEL = {"NONE", "COMPONENT_RESET", "CONTACT_SUPPORT", "RUN_FIELDDIAG", "RESTART_VM", "RESTART_BM", "REPLACE_VM"}
 GPUD = {"IGNORE_NO_ACTION_REQUIRED", "REBOOT_SYSTEM", "HARDWARE_INSPECTION", "CHECK_USER_APP_AND_GPU"}
 STEPS = {"none", "reset the GPU", "restart the node", "open a service request"}
-
-
-def test_a_finding_and_the_tables_have_the_same_words():
-    assert get_args(finding.Action) == ACTIONS
-    assert get_args(finding.Owner) == get_args(Owner)
 
 
 def test_every_action_is_translated_into_words_that_the_others_know():

@@ -9,8 +9,8 @@ import yaml
 
 from gpucheck.stack import Refusal, StackSpec
 from gpucheck.stack.lock import lock
+from gpucheck.stack.page import rules_page
 from gpucheck.stack.plan import plan
-from gpucheck.stack.rules.page import rules_page
 from gpucheck.stack.settings.tuning import Tuning
 from gpucheck.stack.spec import Repository
 from tests.stack.hosts import GPU_SETS, SYSTEMS, host

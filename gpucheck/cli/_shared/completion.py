@@ -8,7 +8,9 @@ from click.shell_completion import CompletionItem
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
-def _completer(names: Callable[[str], Iterable[CompletionItem]]) -> Completer:
+def completer(names: Callable[[str], Iterable[CompletionItem]]) -> Completer:
+    """Return a completer of an option from the items that fit what was typed."""
+
     def complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:
             return list(names(incomplete))
@@ -18,7 +20,8 @@ def _completer(names: Callable[[str], Iterable[CompletionItem]]) -> Completer:
     return complete
 
 
-def _matching(names: Iterable[tuple[str, str]], begin: str, before: str = "") -> Iterable[CompletionItem]:
+def matching(names: Iterable[tuple[str, str]], begin: str, before: str = "") -> Iterable[CompletionItem]:
+    """Return the names that begin so, with their descriptions. before: what was typed before them."""
     return (CompletionItem(before + name, help=about or None) for name, about in names if name.startswith(begin))
 
 
@@ -26,7 +29,7 @@ def _profile(incomplete: str) -> Iterable[CompletionItem]:
     """A name, or a file."""
     if "/" in incomplete or "." in incomplete:
         return [CompletionItem(incomplete, type="file")]
-    return _matching(_profiles(), incomplete)
+    return matching(_profiles(), incomplete)
 
 
 def _fault(incomplete: str) -> Iterable[CompletionItem]:
@@ -35,12 +38,12 @@ def _fault(incomplete: str) -> Iterable[CompletionItem]:
 
     name, colon, given = incomplete.partition(":")
     if not colon:
-        return _matching(((fault.name, fault.summary) for fault in all_faults()), incomplete)
+        return matching(((fault.name, fault.summary) for fault in all_faults()), incomplete)
     begun = given.rpartition(",")
     there = {word.partition("=")[0] for word in begun[0].split(",")}
     found = [fault for fault in all_faults() if fault.name == name]
     keys = [(f"{key}=", "") for fault in found for key in fault.parameters if key not in there]
-    return _matching(keys, begun[2], f"{name}:{begun[0]}{begun[1]}")
+    return matching(keys, begun[2], f"{name}:{begun[0]}{begun[1]}")
 
 
 def _step(incomplete: str) -> Iterable[CompletionItem]:
@@ -51,7 +54,7 @@ def _step(incomplete: str) -> Iterable[CompletionItem]:
     steps = run.all_steps()
     names = {tag: "" for step in steps for tag in sorted(step.tags)} | {step.name: step.about for step in steps}
     rows = [(name, about) for name, about in sorted(names.items()) if name not in before.split(",")]
-    return _matching(rows, begin, before + comma)
+    return matching(rows, begin, before + comma)
 
 
 def _explained(incomplete: str) -> Iterable[CompletionItem]:
@@ -59,28 +62,20 @@ def _explained(incomplete: str) -> Iterable[CompletionItem]:
     from gpucheck.knowledge import causes
 
     checks = {step.name: step.about for step in run.all_steps()}
-    return _matching(
-        sorted({**checks, **{name: cause.meaning for name, cause in causes().items()}}.items()), incomplete
-    )
-
-
-def _document(incomplete: str) -> Iterable[CompletionItem]:
-    from gpucheck.cli.schema.documents import DOCUMENTS
-
-    return _matching(((name, one.printed) for name, one in DOCUMENTS.items()), incomplete)
+    return matching(sorted({**checks, **{name: cause.meaning for name, cause in causes().items()}}.items()), incomplete)
 
 
 def _component(incomplete: str) -> Iterable[CompletionItem]:
     from gpucheck.stack.explain import EXPLAINED as COMPONENTS
 
-    return _matching(((name, "") for name in COMPONENTS), incomplete)
+    return matching(((name, "") for name in COMPONENTS), incomplete)
 
 
 def _variant(incomplete: str) -> Iterable[CompletionItem]:
     from gpucheck.images.versions import read_versions
     from gpucheck.lab.model import checkout
 
-    return _matching(((name, "") for name in read_versions(checkout()).variants), incomplete)
+    return matching(((name, "") for name in read_versions(checkout()).variants), incomplete)
 
 
 def _profiles() -> Iterable[tuple[str, str]]:
@@ -89,10 +84,9 @@ def _profiles() -> Iterable[tuple[str, str]]:
     return [(name, load(name).summary) for name in profile_names()]
 
 
-PROFILE = _completer(_profile)
-FAULT = _completer(_fault)
-STEP = _completer(_step)
-EXPLAINED = _completer(_explained)
-DOCUMENT = _completer(_document)
-COMPONENT = _completer(_component)
-VARIANT = _completer(_variant)
+PROFILE = completer(_profile)
+FAULT = completer(_fault)
+STEP = completer(_step)
+EXPLAINED = completer(_explained)
+COMPONENT = completer(_component)
+VARIANT = completer(_variant)

@@ -1,18 +1,26 @@
 """Print the JSON Schema of a JSON document"""
 
 import json
+from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 
 import click
+from click.shell_completion import CompletionItem
 
 from gpucheck.cli._shared.common import OutputFile, Problem, write_result
-from gpucheck.cli._shared.completion import DOCUMENT
+from gpucheck.cli._shared.completion import completer, matching
 from gpucheck.processes.atomic import SHARED
 
 
+def _documents(incomplete: str) -> Iterable[CompletionItem]:
+    from gpucheck.cli.schema.documents import DOCUMENTS
+
+    return matching(((name, one.printed) for name, one in DOCUMENTS.items()), incomplete)
+
+
 @click.command()
-@click.argument("name", required=False, shell_complete=DOCUMENT)
+@click.argument("name", required=False, shell_complete=completer(_documents))
 @click.option(
     "-o",
     "--output",

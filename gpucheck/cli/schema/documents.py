@@ -54,18 +54,18 @@ DOCUMENTS = {
         "stack check-repositories --format json",
     ),
     "stack-diff": Document(
-        "gpucheck.stack-diff/1", ("gpucheck.cli._documents:StackDifference",), "stack diff --format json"
+        "gpucheck.stack-diff/1", ("gpucheck.cli.schema.printed:StackDifference",), "stack diff --format json"
     ),
     "explanation": Document(
-        "gpucheck.explanation/1", ("gpucheck.cli._documents:StackExplanation",), "stack explain --format json"
+        "gpucheck.explanation/1", ("gpucheck.cli.schema.printed:StackExplanation",), "stack explain --format json"
     ),
-    "image": Document("gpucheck.image/1", ("gpucheck.cli._documents:ImageReport",), "image --format json"),
+    "image": Document("gpucheck.image/1", ("gpucheck.cli.schema.printed:ImageReport",), "image --format json"),
     "images": Document("gpucheck.images/1", ("gpucheck.images.versions:Versions",), "image list --format json"),
     "image-scan": Document("gpucheck.image-scan/1", ("gpucheck.images.scan:ScanReport",), "image scan --format json"),
-    "profiles": Document("gpucheck.profiles/1", ("gpucheck.cli._documents:Profiles",), "profiles --format json"),
-    "lab": Document("gpucheck.lab/1", ("gpucheck.cli._documents:LabStatus",), "lab status --format json"),
+    "profiles": Document("gpucheck.profiles/1", ("gpucheck.cli.schema.printed:Profiles",), "profiles --format json"),
+    "lab": Document("gpucheck.lab/1", ("gpucheck.cli.schema.printed:LabStatus",), "lab status --format json"),
     "bundle-summary": Document(
-        "gpucheck.bundle-summary/1", ("gpucheck.cli._documents:BundleSummary",), "bundle verify --format json"
+        "gpucheck.bundle-summary/1", ("gpucheck.cli.schema.printed:BundleSummary",), "bundle verify --format json"
     ),
     "bundle": Document("gpucheck.bundle/1", ("gpucheck.bundle.manifest:Manifest",), "bundle.json of make bundle"),
 }

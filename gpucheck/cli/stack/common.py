@@ -203,6 +203,20 @@ def guarded(work: Callable[[], Any]) -> Any:
         raise Problem(str(error.args[0]), EXIT_USAGE) from error
 
 
+def bundled(work: Callable[[], Any]) -> Any:
+    """Run work and turn what can go wrong with a bundle into one message and an exit status."""
+    from gpucheck.bundle.errors import BundleDamaged, BundleError
+
+    try:
+        return guarded(work)
+    except BundleDamaged as error:
+        raise Problem(str(error), EXIT_IMPOSSIBLE) from error
+    except BundleError as error:
+        raise Problem(str(error), EXIT_UNKNOWN) from error
+    except OSError as error:
+        raise Problem(f"{error.filename or 'the bundle'}: {error.strerror}", EXIT_UNKNOWN) from error
+
+
 def refuse(refusal: "Refusal", format_: str, where: str = "") -> NoReturn:
     """Print the conflicts and exit with their status. where: file and line of the mistake in an edited file."""
     from gpucheck.stack.text import refusal_text

@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from gpucheck.cli._shared.common import Problem, write_result
+from gpucheck.cli.stack.common import as_json, bundled
 from gpucheck.processes.atomic import SHARED
 
 if TYPE_CHECKING:
@@ -58,7 +59,6 @@ def write_plans(lock_file: Path, folder: Path, bundle: Path | None = None) -> li
 
     One process for the entire fleet: starting one per host takes longer than making all plans.
     """
-    from gpucheck.cli.stack.common import as_json
     from gpucheck.stack import Refusal
     from gpucheck.stack.facts import file_name
     from gpucheck.stack.lock import read_lock_file
@@ -78,8 +78,6 @@ def write_plans(lock_file: Path, folder: Path, bundle: Path | None = None) -> li
 
 def echo_plans(lock_file: Path, every: Path, bundle: Path | None) -> None:
     """Write the plans of all hosts and print one line per group."""
-    from gpucheck.cli.bundle import bundled
-
     for line in bundled(lambda: write_plans(lock_file, every, bundle)):
         click.echo(line)
 

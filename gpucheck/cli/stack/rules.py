@@ -16,6 +16,6 @@ def rules(output: Path | None) -> None:
 
     With their sources, as in docs/stack-rules.md.
     """
-    from gpucheck.stack.rules.page import rules_page
+    from gpucheck.stack.page import rules_page
 
     write_result(guarded(rules_page), output, mode=SHARED)

@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
-from gpucheck.stack.components.base import Component, PlanInput
+from gpucheck.stack.components.base import Component
 from gpucheck.stack.settings.isolation import acs_component
+from gpucheck.stack.types import PlanInput
 
 if TYPE_CHECKING:
     from gpucheck.stack.stack_set import StackSet

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from gpucheck.knowledge.archives import Archive
-from gpucheck.knowledge.tables import OperatingSystem
-from gpucheck.stack.types import Clash, Conflict, DriverChoice, Fact, Reason, Target
+from gpucheck.stack.types import Clash, Conflict, DriverChoice, Fact, PlanInput, Reason, Target
 from gpucheck.stack.versions import parse, request
 
 if TYPE_CHECKING:
@@ -53,25 +52,6 @@ class Choice(msgspec.Struct, kw_only=True):
         text = f"omitted: {found.because}"
         self.reasons.append(Reason(component=found.component, because=text, rule=found.rule, source=source))
         return None
-
-
-class PlanInput(msgspec.Struct, frozen=True, kw_only=True):
-    """The input of a component's plan. archive: see Choice."""
-
-    target: Target
-    stack: Any
-    spec: Any
-    archive: Archive | None = None
-
-    @property
-    def system(self) -> OperatingSystem:
-        """Return the operating system of the hosts."""
-        return self.target.os
-
-    @property
-    def apt(self) -> bool:
-        """Return whether apt installs the packages; else dnf does."""
-        return self.target.os.family == "debian"
 
 
 class NotFirst(NamedTuple):

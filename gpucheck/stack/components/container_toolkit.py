@@ -6,11 +6,11 @@ import msgspec
 
 from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.recorded import TOOLKIT, recorded_versions
-from gpucheck.stack.components.base import Choice, Component, PlanInput
+from gpucheck.stack.components.base import Choice, Component
 from gpucheck.stack.packages import component, package, repository, uname_arch
 from gpucheck.stack.rules.archive import r22_absent
 from gpucheck.stack.seen import seen_reason
-from gpucheck.stack.types import Clash, Fact, Reason
+from gpucheck.stack.types import Clash, Fact, PlanInput, Reason
 from gpucheck.stack.versions import request
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ import msgspec
 from gpucheck.knowledge import GpuModel, tables
 from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.tables import Toolkit
-from gpucheck.stack.components.base import SYSTEM, Choice, Component, NotFirst, PlanInput
+from gpucheck.stack.components.base import SYSTEM, Choice, Component, NotFirst
 from gpucheck.stack.packages import component, file, package
 from gpucheck.stack.rules.archive import r22_cuda
 from gpucheck.stack.rules.driver import is_a, r1_driver_floor, r2_full_function
 from gpucheck.stack.rules.folders import r24_cuda
 from gpucheck.stack.seen import seen_reason, seen_version
-from gpucheck.stack.types import Clash, Fact, Reason, Target, UnknownInput
+from gpucheck.stack.types import Clash, Fact, PlanInput, Reason, Target, UnknownInput
 from gpucheck.stack.versions import cc, major, minor, parse, request
 
 if TYPE_CHECKING:

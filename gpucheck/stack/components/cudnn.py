@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 from gpucheck.knowledge import GpuModel, tables
 from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.tables import CudnnRelease
-from gpucheck.stack.components.base import SYSTEM, Choice, Component, PlanInput
+from gpucheck.stack.components.base import SYSTEM, Choice, Component
 from gpucheck.stack.components.torch import Reference, reference_torch
 from gpucheck.stack.packages import component, package
 from gpucheck.stack.rules.archive import r22_absent
 from gpucheck.stack.rules.driver import is_a
 from gpucheck.stack.rules.libraries import no_release, no_toolkit, numeric, without_toolkit
 from gpucheck.stack.seen import seen_reason, seen_version
-from gpucheck.stack.types import Clash, Fact, Reason, Target
+from gpucheck.stack.types import Clash, Fact, PlanInput, Reason, Target
 from gpucheck.stack.versions import cc, major, request
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ from typing import Any
 from gpucheck.knowledge import tables
 from gpucheck.knowledge.archives import Archive
 from gpucheck.knowledge.options import OptionVersion, options
-from gpucheck.stack.components.base import SYSTEM, Choice, Component, PlanInput
+from gpucheck.stack.components.base import SYSTEM, Choice, Component
 from gpucheck.stack.packages import component, package, started
 from gpucheck.stack.rules.driver import is_a
 from gpucheck.stack.seen import seen_reason, seen_version
-from gpucheck.stack.types import Clash, DriverChoice, Fact, Reason, Target
+from gpucheck.stack.types import Clash, DriverChoice, Fact, PlanInput, Reason, Target
 from gpucheck.stack.versions import cc, parse, request
 
 RULE = "R23"

@@ -10,7 +10,7 @@ from gpucheck.knowledge.archives import Archive
 from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.tables import Branch, OperatingSystem
 from gpucheck.stack import archived
-from gpucheck.stack.components.base import MANAGED, SYSTEM, Choice, Component, NotFirst, PlanInput, Works
+from gpucheck.stack.components.base import MANAGED, SYSTEM, Choice, Component, NotFirst, Works
 from gpucheck.stack.components.kernel_module import r14_flavour
 from gpucheck.stack.packages import Package, at_driver_version, component, driver_row, file, package
 from gpucheck.stack.rules import archive as archive_rules
@@ -19,7 +19,7 @@ from gpucheck.stack.rules import ubuntu as ubuntu_rules
 from gpucheck.stack.rules.folders import r24_branch
 from gpucheck.stack.settings import module_options, mok
 from gpucheck.stack.settings.driver_extra import extra_packages
-from gpucheck.stack.types import Clash, DriverChoice, Fact, Reason, Target
+from gpucheck.stack.types import Clash, DriverChoice, Fact, PlanInput, Reason, Target
 from gpucheck.stack.versions import request
 
 if TYPE_CHECKING:

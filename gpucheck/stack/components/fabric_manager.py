@@ -9,11 +9,11 @@ from gpucheck.knowledge import gpu_table
 from gpucheck.knowledge.archives import Archive
 from gpucheck.knowledge.packages import packages
 from gpucheck.stack.archived import ubuntu_fabric
-from gpucheck.stack.components.base import SYSTEM, Choice, Component, PlanInput
+from gpucheck.stack.components.base import SYSTEM, Choice, Component
 from gpucheck.stack.packages import component, fabric_packages, file, package
 from gpucheck.stack.rules.archive import r22_needed
 from gpucheck.stack.rules.ubuntu import r22_ubuntu_lacks
-from gpucheck.stack.types import Clash, Conflict, Fabric, Fact, Reason, Target
+from gpucheck.stack.types import Clash, Conflict, Fabric, Fact, PlanInput, Reason, Target
 from gpucheck.stack.versions import parse
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 from gpucheck.knowledge.archives import Archive
 from gpucheck.knowledge.options import options
 from gpucheck.knowledge.packages import packages
-from gpucheck.stack.components.base import MANAGED, Choice, Component, PlanInput, Works
+from gpucheck.stack.components.base import MANAGED, Choice, Component, Works
 from gpucheck.stack.packages import component, package, repository, started
-from gpucheck.stack.types import Clash, Fact, Reason, Target
+from gpucheck.stack.types import Clash, Fact, PlanInput, Reason, Target
 from gpucheck.stack.versions import request
 
 if TYPE_CHECKING:

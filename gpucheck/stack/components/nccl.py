@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from gpucheck.knowledge import GpuModel, tables
 from gpucheck.knowledge.packages import NcclSystemBuild, packages
 from gpucheck.knowledge.tables import NcclBuild
-from gpucheck.stack.components.base import SYSTEM, Choice, Component, PlanInput
+from gpucheck.stack.components.base import SYSTEM, Choice, Component
 from gpucheck.stack.components.torch import Reference, reference_torch
 from gpucheck.stack.packages import component, package
 from gpucheck.stack.rules.archive import r22_absent
@@ -14,7 +14,7 @@ from gpucheck.stack.rules.code import r5_runs
 from gpucheck.stack.rules.driver import is_a
 from gpucheck.stack.rules.libraries import no_release, no_toolkit, numeric, without_toolkit
 from gpucheck.stack.seen import seen_reason, seen_version
-from gpucheck.stack.types import Clash, Fact, Reason, Target
+from gpucheck.stack.types import Clash, Fact, PlanInput, Reason, Target
 from gpucheck.stack.versions import major, minor, parse, request
 
 if TYPE_CHECKING:

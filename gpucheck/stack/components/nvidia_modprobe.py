@@ -3,10 +3,10 @@
 from typing import Any
 
 from gpucheck.knowledge.options import options
-from gpucheck.stack.components.base import SYSTEM, Choice, Component, PlanInput
+from gpucheck.stack.components.base import SYSTEM, Choice, Component
 from gpucheck.stack.components.driver import COMPONENT as DRIVER
 from gpucheck.stack.packages import at_driver_version, component
-from gpucheck.stack.types import Clash, Fact, Reason
+from gpucheck.stack.types import Clash, Fact, PlanInput, Reason
 from gpucheck.stack.versions import request
 
 

@@ -11,7 +11,7 @@ from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.tables import OperatingSystem
 from gpucheck.stack.archived import kernel_modules
 from gpucheck.stack.components import BY_TURN, COMPONENTS
-from gpucheck.stack.components.base import MANAGED, PlanInput
+from gpucheck.stack.components.base import MANAGED
 from gpucheck.stack.lock import Lock, LockedGroup, LockedHost, still_valid, target_of_group
 from gpucheck.stack.packages import PlanGap, file, repository
 from gpucheck.stack.plan.archive import archive_of_set, host_sources
@@ -26,7 +26,7 @@ from gpucheck.stack.refused import RefusedHost
 from gpucheck.stack.settings.tuning import tuning_plan
 from gpucheck.stack.spec import Repository, StackSpec, managed
 from gpucheck.stack.stack_set import StackSet
-from gpucheck.stack.types import Conflict, Fact, Reason, Refusal, Unconfirmed
+from gpucheck.stack.types import Conflict, Fact, PlanInput, Reason, Refusal, Unconfirmed
 
 SCHEMA = "gpucheck.plan/1"
 # Its name in stack.yml under repositories.

@@ -6,8 +6,8 @@ from typing import Any
 from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.tables import OperatingSystem
 from gpucheck.stack.components import BY_NAME, COMPONENTS
-from gpucheck.stack.components.base import PlanInput
 from gpucheck.stack.stack_set import StackSet
+from gpucheck.stack.types import PlanInput
 
 
 def planned_components(plan: PlanInput) -> dict[str, dict[str, Any]]:

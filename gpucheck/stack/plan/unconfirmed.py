@@ -9,14 +9,13 @@ from gpucheck.knowledge.recorded import is_recorded, nearest, recorded
 from gpucheck.knowledge.tables import OperatingSystem
 from gpucheck.stack.archived import unrecorded
 from gpucheck.stack.components import COMPONENTS
-from gpucheck.stack.components.base import PlanInput
 from gpucheck.stack.packages import PlanGap
 from gpucheck.stack.plan.archive import archive_of_set
 from gpucheck.stack.plan.parts import module_stream
 from gpucheck.stack.rules.ubuntu import UBUNTU
 from gpucheck.stack.spec import StackSpec
 from gpucheck.stack.stack_set import StackSet
-from gpucheck.stack.types import Reason, Target, Unconfirmed
+from gpucheck.stack.types import PlanInput, Reason, Target, Unconfirmed
 
 
 def unconfirmed(plan: PlanInput) -> tuple[Unconfirmed, ...]:

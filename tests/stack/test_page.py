@@ -3,7 +3,7 @@
 import pytest
 
 from gpucheck.knowledge import tables
-from gpucheck.stack.rules.page import rules_page, statements
+from gpucheck.stack.page import rules_page, statements
 from tests.stack.regenerate import PAGE
 
 
