@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     "--state",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help=f"Keep a burn-in in FILE; the same command continues one that was cut.  [default: {STATE}]",
+    help=f"Keep a burn-in in FILE; the same command continues an interrupted one.  [default: {STATE}]",
 )
 @click.option(
     "--max-temperature",
