@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--only", multiple=True, metavar="NAME", help="Run only these collectives (all_reduce). Repeatable.")
+@click.option("--only", multiple=True, metavar="NAME", help="Run only this collective (all_reduce). Repeatable.")
 @click.option("--sizes", metavar="LIST", help="Message sizes such as 8K,128M. Default: one small and one large.")
 @click.option(
     "--ranks",
@@ -65,7 +65,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 ) -> int:
     """Run collectives between GPUs or CPU ranks and check every result.
 
-    all_reduce, all_gather, reduce_scatter, broadcast, all_to_all and send/recv run with NCCL between GPUs and with gloo
+    all_reduce, all_gather, reduce_scatter, broadcast, all_to_all and send/recv run with NCCL between GPUs and with Gloo
     between CPU ranks. On several hosts, start the command on each of them: gpucheck collectives --nodes 2 --node-rank 0
     --rdzv-endpoint 10.0.0.1:29500 on the first, with --node-rank 1 on the second. Each host prints the same numbers.
     """

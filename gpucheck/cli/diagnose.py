@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("files", nargs=-1, metavar="[FILE...|-]")
-@click.option("--as", "as_", metavar="KIND", help="Kind of the inputs, instead of detecting it. See --kinds.")
+@click.option("--as", "as_", metavar="KIND", help="Do not detect the kind of the inputs: it is KIND. See --kinds.")
 @click.option("--gpu", "model", metavar="MODEL", help="GPU model, if the inputs do not name it.")
 @click.option("--machine", metavar="NAME", help="Host to diagnose, if the inputs contain output of several.")
 @click.option("--observations", metavar="FILE", help="Read observations and measurements (YAML or JSON). - is stdin.")

@@ -127,7 +127,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     """Train a small network on all GPUs and compare the results.
 
     Each device must agree with the others and with a run on a single device. GPUs train with NCCL. With one GPU, two
-    ranks share it with gloo. Without a GPU, two CPU ranks train with gloo. The report states which. The data is
+    ranks share it with Gloo. Without a GPU, two CPU ranks train with Gloo. The report states which. The data is
     generated; nothing is downloaded.
     """
     start_simulation(profile, faults)

@@ -21,7 +21,9 @@ from gpucheck.model import Finding, Gpu, Host, NvmlReading, Verdict, worst
 from gpucheck.model.compute import ComputeDevice, ComputeReport
 
 CPU_PROCESSES = 2
-NOTHING = "no usable GPU on this host. Run gpucheck verify for the reason. Without a GPU: --simulate PROFILE, or --engine cpu"
+NOTHING = (
+    "no usable GPU on this host. Run gpucheck verify for the reason. Without a GPU: --simulate PROFILE, or --engine cpu"
+)
 METHOD = (
     "every step runs on all GPUs at the same time; a rate that looks low is measured again alone",
     "ceiling of matrices: multiprocessors x operations per clock x SM clock measured meanwhile; of memory: bus width x "

@@ -37,7 +37,9 @@ def read_devices(text: str | None, uuids: Sequence[str]) -> Devices:
         return Devices("", _two_or_more(text, len(names)))
     chosen = []
     if "cpu" in names:
-        raise ValueError(f"--devices {text}: CPU ranks and GPUs cannot be combined. Use --devices cpu,cpu, or only GPUs.")
+        raise ValueError(
+            f"--devices {text}: CPU ranks and GPUs cannot be combined. Use --devices cpu,cpu, or only GPUs."
+        )
     for name in names:
         known = [str(number) for number in range(len(uuids))]
         found = [

@@ -150,7 +150,7 @@ GUESTS = {
         "sed -i.bak 's/^flags.*/& hypervisor/' /run/gpucheck-simulator/root/proc/cpuinfo; "
         "cat /run/gpucheck-simulator/root/proc/cpuinfo >/proc/cpuinfo",
         "cat /run/gpucheck-simulator/root/proc/cpuinfo.bak >/proc/cpuinfo",
-        "this host is a virtual machine (its processor says so)",
+        "this host is a virtual machine (processor flag)",
     ),
 }
 
@@ -168,7 +168,7 @@ def test_a_guest_is_refused_with_the_reason_and_nothing_is_changed_on_it(driver_
             on_host(host, undo)
 
     assert said.count(f"tuning asks for iommu and acs, and {words}") >= len(HOSTS)
-    assert "Take it out of the tuning of this host's stack.yml" in said
+    assert "Remove the setting from the stack.yml of this host" in said
     assert {row["state"] for row in provision_json(reports)["hosts"].values()} == {"refused"}
     assert after == driver_alone
 
@@ -185,6 +185,6 @@ def test_a_host_whose_boot_loader_cannot_be_told_is_refused_with_what_to_do(driv
             on_host(host, f"mv {ALONE[host][1]}.away {ALONE[host][1]}")
 
     for tool, _ in ALONE.values():
-        assert f"there is no {tool} on this host to tell its boot loader" in said
-    assert "Set them by hand as that boot loader wants it and leave iommu in stack.yml" in said
+        assert f"this host has no {tool} to configure its boot loader" in said
+    assert "by hand in that boot loader and set iommu: leave in stack.yml" in said
     assert after == driver_alone

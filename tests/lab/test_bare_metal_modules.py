@@ -134,7 +134,7 @@ def test_with_ofed_peermem_is_loaded_now_and_at_boot_once_the_driver_was_built_b
 
     # The driver is from before OFED: the kernel refuses the module, and the run says what to do.
     said = refused(reports)
-    assert said.count("nvidia_peermem is only usable where OFED was there when the driver was built: run") >= len(HOSTS)
+    assert said.count("nvidia_peermem works only if OFED was installed when the driver was built: run") >= len(HOSTS)
     for host, words in {"lab-apt": "dpkg-reconfigure --frontend noninteractive", "lab-dnf": "dnf"}.items():
         assert words in said, host
 

@@ -138,7 +138,9 @@ def test_a_host_whose_group_is_not_in_the_bundle_is_refused_and_the_plan_of_the_
     run = with_wish(reports, "plan", BUNDLE=str(folder / "part"))
 
     assert run.status != 0
-    assert re.search("lab-apt: rejected, nothing was changed. the bundle [^ ]* was not made for group ubuntu", run.plain)
+    assert re.search(
+        "lab-apt: rejected, nothing was changed. the bundle [^ ]* was not made for group ubuntu", run.plain
+    )
     assert "GROUPS=ubuntu-22.04-x86_64-15f8x2" in run.plain
     assert run.recap("lab-dnf")["failed"] == 0
     assert "repository: gpucheck-bundle: /etc/yum.repos.d/gpucheck-bundle.repo is missing or different" in run.plain

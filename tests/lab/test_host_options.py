@@ -80,7 +80,7 @@ def test_tuning_writes_what_outlives_a_boot_and_says_what_a_container_leaves(on,
         assert state(reports, host) == "changed"
         assert f"{host}: written for the next boot, not applied to the running kernel:" in on.plain
     # The kernel is the engine's: what it has is said, nothing was forced.
-    words = r"vm\.swappiness stays \d+: a container sees its host's kernel and may not set it; set it on the host"
+    words = r"vm\.swappiness stays \d+: a container cannot change its host's kernel; set it on the host"
     assert len(re.findall(words, on.plain)) == len(HOSTS)
 
 

@@ -143,7 +143,7 @@ def test_a_host_that_hangs_is_a_row_with_the_limit_that_it_ran_into(first, repor
     assert "gone" in left
     assert run.status != 0
     assert re.search(r"UNKNOWN +lab-apt", run.plain)
-    assert "gpucheck verify gave no answer within verify_timeout_s=4 seconds" in run.plain
+    assert "gpucheck verify returned no report within verify_timeout_s=4 seconds" in run.plain
     assert "lab-dnf" not in run.plain.split("Merge the reports of this run")[1]
 
 

@@ -133,7 +133,7 @@ def test_dkms_really_compiles_and_the_kernel_that_runs_refuses_the_module(make, 
     words = failure(folder)
     assert f"driver {DRIVER} is installed and its module built for kernel {kernel}, but it cannot be loaded" in words
     assert "modprobe: FATAL" in words
-    assert "The last lines of dmesg say why" in words
+    assert "The last lines of dmesg have the reason" in words
     # Once, for nouveau: its blacklist was written, and a GPU that nouveau holds is taken by no other module.
     assert provision_json(folder / "reports")["hosts"][HOST]["reboots"] == 1
     held = said("apt-mark", "showhold").split()

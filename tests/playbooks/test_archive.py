@@ -81,7 +81,7 @@ def test_sources_that_are_not_this_archive_are_left_alone(root, line):
     write(root, "sources.list", line + "\n")
 
     assert wanted(root) is None
-    assert "name no archive of bookworm" in archive.differences(PLAN, str(root))[0]
+    assert "names the archive of bookworm" in archive.differences(PLAN, str(root))[0]
     assert archive.state(PLAN, str(root))["found"] is False
 
 

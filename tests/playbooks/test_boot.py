@@ -178,7 +178,7 @@ def test_our_file_that_somebody_changed_is_a_difference(host):
     host.write(boot.GRUB_FILE, "")
 
     assert boot.differences(boot.state(plan("passthrough"))) == [
-        "the file that puts the kernel arguments into boot entries is missing or different"
+        "the file with the kernel arguments for boot entries is missing or different"
     ]
 
 

@@ -126,7 +126,7 @@ def test_a_spec_is_traced_to_the_package_that_it_names(spec, name):
 def test_an_interpreter_that_is_not_there_yet_is_told_by_its_name():
     assert bundle.interpreter("/nowhere/python3.11")["version"] == "3.11"
     assert bundle.interpreter("python3")["version"].startswith("3.")
-    with pytest.raises(bundle.Unreadable, match="its name does not tell its version"):
+    with pytest.raises(bundle.Unreadable, match="its name does not contain its version"):
         bundle.interpreter("/nowhere/python")
 
 

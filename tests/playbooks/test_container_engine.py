@@ -160,7 +160,7 @@ def test_a_changed_toml_is_left_to_a_person_and_said_once(host):
 
     _, _, left = task.make_absent(Module(), {})
 
-    assert left == [f"{main} was changed since: take the runtime nvidia out by hand"]
+    assert left == [f"{main} was changed since: remove the runtime nvidia by hand"]
     assert not (host / "etc/containerd/conf.d/99-nvidia.toml").exists()
     assert engines.left({}) == []
 
@@ -191,7 +191,7 @@ def test_a_configuration_that_is_no_json_is_said_and_not_touched(host, docker, c
     (broken,) = engines.state(wanted)["broken"]
     assert broken.startswith(f"{docker}: ")
     assert engines.differences(wanted) == [f"{broken} cannot be read"]
-    assert engines.refusals(wanted)[0].startswith(f"{broken}: the engine does not start with that")
+    assert engines.refusals(wanted)[0].startswith(f"{broken}: the engine does not start with this file")
     assert task.make_present(Module(), wanted) == ([], [], [])
     assert docker.read_text() == content
 

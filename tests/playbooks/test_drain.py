@@ -218,9 +218,7 @@ def test_only_slurm_tells_which_nodes_are_free(drain):
 
     assert done.returncode == 2
     assert calls == []
-    assert "drain_busy=leave requires drain_with=slurm, and drain_with is script" in " ".join(
-        done.stdout.split()
-    )
+    assert "drain_busy=leave requires drain_with=slurm, and drain_with is script" in " ".join(done.stdout.split())
 
 
 def test_the_sites_program_gets_the_action_and_the_node(drain):

@@ -90,9 +90,9 @@ def test_modules_come_before_the_services_that_need_them(host):
 @pytest.mark.parametrize(
     ("name", "secure_boot", "words"),
     [
-        ("nvidia", False, "The last lines of dmesg say why; a kernel that was replaced on disk"),
-        ("nvidia", True, "Secure Boot is on: enrol the key that DKMS signs with"),
-        ("ib_umad", False, "module ib_umad is planned at boot and refused by the kernel"),
+        ("nvidia", False, "The last lines of dmesg have the reason; if the kernel was replaced on disk"),
+        ("nvidia", True, "Secure Boot is on: enroll the key that DKMS signs with"),
+        ("ib_umad", False, "the kernel rejected module ib_umad, which is planned at boot"),
         ("nvidia_peermem", False, "run dpkg-reconfigure --frontend noninteractive nvidia-dkms-580, reboot"),
     ],
 )
@@ -157,8 +157,8 @@ def test_a_service_that_fails_is_told_with_its_own_words_and_the_next_is_not_tou
     said = go(row("b"), row("c"))
 
     assert said["msg"] == (
-        "node01: systemctl start b: exit 1: Job for b failed. See status. It wrote: no device / giving up "
-        "See systemctl status b there, repair that, then run again."
+        "node01: systemctl start b: exit 1: Job for b failed. See status. Its log: no device / giving up "
+        "Check systemctl status b on the host, repair the service, then run again."
     )
     assert host.calls == [["enable", "b"], ["start", "b"]]
 
@@ -167,7 +167,10 @@ def test_a_service_that_fails_is_told_with_its_own_words_and_the_next_is_not_tou
     ("seen", "words"),
     [
         ({"LoadState": "not-found", "ActiveState": "inactive"}, "b: there is no such service here"),
-        ({"LoadState": "masked", "ActiveState": "inactive"}, "b is masked, which somebody did on purpose"),
+        (
+            {"LoadState": "masked", "ActiveState": "inactive"},
+            "b is masked. If that is not intended: systemctl unmask b",
+        ),
         ({"error": "no bus"}, "services cannot be read: no bus"),
     ],
 )

@@ -141,7 +141,7 @@ def test_reboot_is_expected_if_another_module_is_loaded():
 
 
 def test_reboot_that_is_due_already_keeps_its_reason():
-    assert reboot_of(due=["nouveau is loaded and holds the GPUs"]) == ["nouveau is loaded and holds the GPUs"]
+    assert reboot_of(due=["nouveau is loaded and uses the GPUs"]) == ["nouveau is loaded and uses the GPUs"]
 
 
 def test_reboot_is_expected_if_the_initramfs_changes():

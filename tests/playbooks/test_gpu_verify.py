@@ -77,7 +77,7 @@ def test_what_is_no_whole_verdict_is_no_answer(program, tmp_path, status, text):
         (
             "echo Traceback >&2; printf '{}' > \"$5\"; exit 1",
             1,
-            "its report is damaged, or says something else. Traceback",
+            "its report is damaged, or does not match the exit status. Traceback",
         ),
     ],
     ids=["silent", "usage", "breakdown"],

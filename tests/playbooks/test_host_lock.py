@@ -102,7 +102,7 @@ def test_a_step_whose_run_lost_the_host_changes_nothing(clock, monkeypatch):
         def run_command(self, *_, **__):
             pytest.fail("a program was run")
 
-    with pytest.raises(call.Refused, match=r"Another run changes this host now: provision\.yml by alice on ctl7"):
+    with pytest.raises(call.Refused, match=r"Another run is changing this host: provision\.yml by alice on ctl7"):
         call.call(Module(), ["apt-get", "install"])
 
 
@@ -181,7 +181,7 @@ def test_of_two_runs_at_once_one_is_refused_by_name(site):
     site.at_work("first")
     second = ended(site.start("second", 0))
 
-    assert "END n1 stopped: n1: another run changes this host: provision.yml by " in second
+    assert "END n1 stopped: n1: another run is changing this host: provision.yml by " in second
     assert f"(process {first.pid}), started 20" in second
     assert "Nothing was changed." in second
     assert "END n1 changed" in ended(first)

@@ -58,7 +58,9 @@ def test_a_host_without_a_possible_plan_is_refused_with_what_clashes_and_the_way
 def test_a_host_without_an_earlier_set_has_no_way_back(tmp_path):
     said = taken(tmp_path, {}, wheel=True)
 
-    assert "n1: no earlier set is recorded on this host, so there is nothing to roll back to. Nothing was changed." in said
+    assert (
+        "n1: no earlier set is recorded on this host, so there is nothing to roll back to. Nothing was changed." in said
+    )
 
 
 def test_a_host_whose_plan_was_not_computed_is_told_about_localhost(tmp_path):

@@ -45,7 +45,7 @@ def test_a_machine_that_nothing_speaks_against_is_bare_metal(tmp_path, vendor, p
         ("sys/class/dmi/id/sys_vendor", "QEMU\n", "a virtual machine (QEMU)"),
         ("sys/class/dmi/id/product_name", "Virtual Machine\n", "a virtual machine (Virtual Machine)"),
         ("sys/class/dmi/id/sys_vendor", "Amazon EC2\n", "a virtual machine (Amazon EC2)"),
-        ("proc/cpuinfo", "flags\t\t: fpu hypervisor lahf_lm\n", "a virtual machine (its processor says so)"),
+        ("proc/cpuinfo", "flags\t\t: fpu hypervisor lahf_lm\n", "a virtual machine (processor flag)"),
     ],
 )
 def test_any_evidence_makes_it_a_guest(tmp_path, path, content, kind):
@@ -67,8 +67,8 @@ def test_a_guest_is_refused_with_the_way_out_and_only_where_it_is_asked(tmp_path
 
     (words,) = isolation.refusals(plan, str(tmp_path))
 
-    assert words.startswith(f"tuning asks for {asked}, and this host is a container:")
-    assert "ask whoever runs that machine" in words
+    assert words.startswith(f"tuning requires {asked}, but this host is a container:")
+    assert "ask the administrator of that machine" in words
     assert isolation.refusals({"components": {}, "tuning": {"files": [], "live": []}}, str(tmp_path)) == []
     (tmp_path / ".dockerenv").unlink()
     assert isolation.refusals(plan, str(tmp_path)) == []

@@ -253,7 +253,7 @@ def test_a_package_manager_that_fails_is_said_with_its_words():
         def fail_json(self, msg):
             raise Failed(msg)
 
-    with pytest.raises(Failed, match=r"apt-mark hold .*exit 100: E: Could not get lock\. The next run"):
+    with pytest.raises(Failed, match=r"apt-mark hold .*exit 100: E: Could not get lock\. Repair that"):
         Broken("apt", {"linux-generic": "1"}).provision(HOLD)
 
 

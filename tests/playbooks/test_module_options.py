@@ -44,7 +44,7 @@ def test_an_option_that_waits_for_a_reboot_is_said_with_both_values(params):
 def test_an_option_that_this_driver_does_not_have_is_named(params):
     wanted = plan("options nvidia NVreg_Unheard=0\n")
 
-    assert options.not_in_force(wanted, params) == ["the loaded module knows no option NVreg_Unheard"]
+    assert options.not_in_force(wanted, params) == ["the loaded module has no option NVreg_Unheard"]
 
 
 def test_without_options_or_without_a_loaded_module_nothing_is_said(params, tmp_path):

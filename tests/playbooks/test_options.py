@@ -152,7 +152,7 @@ def test_a_module_from_before_a_driver_change_has_to_be_built_again(root, driver
     root.load()
     root.build(driver, "595.91.07", 2000)
 
-    assert root.words() == ["module gdrdrv was built before the driver's, and has to be built again"]
+    assert root.words() == ["module gdrdrv was built before the driver's, and must be built again"]
     seen = options.module_state(ROW, KERNEL, str(root.folder), str(root.folder))
     assert (seen["unfit"], seen["loaded"]) == (True, True)
     root.build("gdrdrv", "2.6", 2001)

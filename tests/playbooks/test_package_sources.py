@@ -86,7 +86,7 @@ def test_what_it_writes_is_what_the_comparison_wants_and_a_second_run_asks_nobod
 def test_one_wrong_key_and_nothing_is_written_for_any_repository(host):
     said = go(repository(host), repository(host, name="toolkit", pin=RSA, key_url=FILES[EDDSA]))
 
-    assert f"has fingerprint {EDDSA}, pinned is {RSA}: refused, nothing was written" in said["msg"]
+    assert f"has fingerprint {EDDSA}, pinned is {RSA}: rejected, nothing was written" in said["msg"]
     assert left(host) == []
 
 
@@ -158,7 +158,7 @@ def test_lists_that_are_refused_leave_no_source_behind(host, monkeypatch, kind):
     said = go(repository(host, kind), archive=archive if kind == "apt" else None)
 
     assert said["msg"].startswith(f"node01: {kind}")
-    assert "refuses the package lists" in said["msg"]
+    assert "rejects the package lists" in said["msg"]
     assert "https://m/cuda/" in said["msg"]
     assert "exit 100: E: The repository is not signed. A wrong signature means" in said["msg"]
     assert left(host) == ["cuda.gpg" if kind == "apt" else "RPM-GPG-KEY-cuda"]
@@ -213,7 +213,7 @@ def test_where_one_source_cannot_be_written_none_stays(host, monkeypatch):
     said = go(repository(host), repository(host, name="toolkit"))
 
     assert "No space left on device" in said["msg"]
-    assert f"taken out again: {host.folder}/APT_LISTS/cuda.list. Make space" in said["msg"]
+    assert f"removed again: {host.folder}/APT_LISTS/cuda.list. Free space" in said["msg"]
     assert left(host) == ["cuda.gpg", "toolkit.gpg"]
 
 

@@ -110,8 +110,8 @@ def test_where_apt_refuses_what_is_still_there_is_held_again(machine):
 
     assert machine.calls[-1] == "apt-mark hold old"
     assert said["msg"] == (
-        "node01: apt could not install the planned packages, the holds are as they were. apt-get: exit 1: noise E: not "
-        "to be had. Look at /var/log/apt/term.log there, repair that, then run again."
+        "node01: apt could not install the planned packages; the holds were restored. apt-get: exit 1: noise E: not "
+        "to be had. Check /var/log/apt/term.log on the host, repair the cause, then run again."
     )
 
 
@@ -171,7 +171,7 @@ def test_a_stream_that_is_not_to_be_had_leaves_the_one_before(machine):
 
     assert machine.calls[-1] == "dnf module enable nvidia-driver:570-open"
     assert "The repository has no stream 580-open of module nvidia-driver" in said["msg"]
-    assert "state another driver branch in stack.yml. Look at /var/log/dnf.log" in said["msg"]
+    assert "choose another driver branch in stack.yml. Check /var/log/dnf.log" in said["msg"]
 
 
 def test_stale_locks_are_lifted_for_the_transaction_and_new_ones_written_after_it(machine, monkeypatch):
@@ -201,7 +201,7 @@ def test_where_dnf_refuses_the_locks_are_back(machine):
     said = go("dnf", machine)
 
     assert said["failed"]
-    assert "the version locks are as they were" in said["msg"]
+    assert "the version locks were restored" in said["msg"]
     assert machine.locks() == ["driver-1-1.*"]
     assert machine.lock_file.stat().st_mode & 0o777 == 0o640
 

@@ -39,7 +39,7 @@ def test_headers_are_no_modules(ubuntu):
     del ubuntu.beside["packages"][MODULES]
 
     assert missing(ubuntu) == [MODULES]
-    assert f"{MODULES} is not installed, and holds the module of a kernel" in ubuntu.differences()["driver"]
+    assert f"{MODULES} is not installed, and contains the module of a kernel" in ubuntu.differences()["driver"]
 
 
 def test_a_newer_kernel_that_the_next_boot_takes_needs_its_own(ubuntu):

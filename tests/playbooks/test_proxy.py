@@ -26,9 +26,9 @@ def test_proxies_that_ansible_takes(value):
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ("http://proxy:3128", "proxy_env is no mapping"),
-        (["http://proxy:3128"], "proxy_env is no mapping"),
-        ({"proxy": "http://proxy:3128"}, "proxy is no variable of a proxy. Known are http_proxy, https_proxy"),
+        ("http://proxy:3128", "proxy_env is not a mapping"),
+        (["http://proxy:3128"], "proxy_env is not a mapping"),
+        ({"proxy": "http://proxy:3128"}, "proxy is not a proxy variable. Use http_proxy, https_proxy"),
         ({"https_proxy": 3128}, "https_proxy is no text"),
     ],
 )
@@ -71,5 +71,5 @@ def test_a_mistake_stops_the_run_before_any_host_is_read(tmp_path):
 
     done = site.run("provision.yml", "--check")
 
-    assert "proxy_env is no mapping" in " ".join(done.stdout.split()), done.stdout + done.stderr
+    assert "proxy_env is not a mapping" in " ".join(done.stdout.split()), done.stdout + done.stderr
     assert site.asked("node01") == []

@@ -100,7 +100,7 @@ def test_a_build_that_fails_and_a_folder_that_is_no_project_are_said(run, projec
         call()
 
     (project / "pyproject.toml").unlink()
-    with pytest.raises(RuntimeError, match=r"holds no pyproject\.toml"):
+    with pytest.raises(RuntimeError, match=r"has no pyproject\.toml"):
         call()
 
 
@@ -111,7 +111,7 @@ def test_a_playbook_says_why_there_is_no_wheel(tmp_path):
     done = playbook("localhost,", str(tmp_path / "play.yml"))
 
     assert done.returncode == 2
-    assert "holds no pyproject.toml: it is no Python project" in done.stdout
+    assert "has no pyproject.toml, so it is not a Python project" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
 
 

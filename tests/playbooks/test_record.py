@@ -58,7 +58,7 @@ def test_a_run_that_was_cut_off_is_continued(host):
     begin(host)
     install(host, **PLANNED)
     assert record_code.differences(host.plan, host.beside["packages"]) == [
-        "an earlier run was cut off before it was recorded"
+        "an earlier run was interrupted before it was recorded"
     ]
 
     assert begin(host) is False

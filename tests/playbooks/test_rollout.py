@@ -85,7 +85,7 @@ def test_too_many_failing_hosts_stop_the_rest_before_it_begins(tmp_path):
 
     assert ends == {"n1": "failed", "n2": "failed", "n3": "stopped", "n4": "stopped", "n5": "stopped"}
     assert touched == {"n1", "n2"}
-    assert "n3: not begun, nothing was changed: 2 of 5 hosts failed before it (n1, n2), more than" in words
+    assert "n3: not started, nothing was changed: 2 of 5 hosts failed before (n1, n2), more than" in words
 
 
 @pytest.mark.more

@@ -57,13 +57,13 @@ def test_what_a_container_may_not_set_is_left_and_said(root, monkeypatch):
     """/proc/sys is mounted read-only there."""
     monkeypatch.setattr(tuning, "writable", lambda path: False)
     wanted = plan((NUMA, "0", "kernel.numa_balancing"))
-    assert "may not be written" in tuning.state(wanted, str(root))["left"][0]
+    assert "is not writable" in tuning.state(wanted, str(root))["left"][0]
 
     (root / ".dockerenv").touch()
 
     assert tuning.differences(wanted, str(root)) == []
     (left,) = tuning.state(wanted, str(root))["left"]
-    assert left.startswith("kernel.numa_balancing stays 1: a container sees its host's kernel")
+    assert left.startswith("kernel.numa_balancing stays 1: a container cannot change its host's kernel")
 
 
 def test_a_file_that_was_changed_is_a_difference(root):

@@ -1,4 +1,4 @@
-"""Print the JSON Schema of a JSON document"""
+"""Print the JSON Schema of a published document"""
 
 import json
 from collections.abc import Iterable

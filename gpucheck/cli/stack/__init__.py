@@ -56,7 +56,7 @@ facts_option = click.option(
     required=True,
     type=ExistingFile,
     metavar="FILE",
-    help="Facts of hosts (JSON). Repeatable.",
+    help="Facts of a host (JSON): make plan writes build/provision/facts/HOST.json. Repeatable.",
 )
 lock_option = click.option(
     "--lock",

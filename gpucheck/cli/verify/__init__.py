@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     type=click.Choice(["quick", "standard", "full"]),
     default="standard",
     show_default=True,
-    help="Extent of the run. quick: checks only. standard: also copy and train. full: all training strategies.",
+    help="Extent of the run. quick: checks only. standard: also copies, collectives, computing and training. "
+    "full: all training strategies.",
 )
 @click.option(
     "--only",

@@ -48,7 +48,7 @@ class ActionModule(ActionBase):
             targets = {name: inside(arguments["dest"], name) for name in names}
             self.fetch(targets, arguments["src"], arguments["largest_bytes"])
         except Outside as error:
-            hint = "The host returned this name: nothing was fetched. Do not trust this host until you know why."
+            hint = "The host returned this name: nothing was fetched. The host may be compromised: inspect it."
             result.update(failed=True, msg=f"{error}. {hint}")
             return result
         except (AnsibleError, OSError) as error:

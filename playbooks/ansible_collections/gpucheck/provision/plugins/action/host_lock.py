@@ -64,12 +64,12 @@ def is_dead(run):
 
 
 def refusal(host, holder, waited, lease):
-    """Why the host is left alone, in one line."""
+    """Return why the host is not changed, in one line."""
     who = "{playbook} by {user} on {controller} (process {pid}), started {started}".format(**holder)
     waits = f" after {waited} s of waiting" if waited else ""
     return (
-        f"{host}: another run changes this host{waits}: {who}. Nothing was changed. Let it end, then run again, or "
-        f"wait for it with host_lock_timeout_s. If that run died, its lock lapses {lease} s after its last step."
+        f"{host}: another run is changing this host{waits}: {who}. Nothing was changed. Run again when it has ended, "
+        f"or set host_lock_timeout_s to wait for it. The lock of a killed run expires {lease} s after its last step."
     )
 
 

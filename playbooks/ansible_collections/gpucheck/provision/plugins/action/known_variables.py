@@ -47,12 +47,14 @@ def proxy_mistake(value):
     if value is None or (isinstance(value, str) and "{{" in value):
         return ""
     if not isinstance(value, dict):
-        return "proxy_env is no mapping. Write proxy_env: {https_proxy: http://proxy.example:3128, no_proxy: .example}."
+        return (
+            "proxy_env is not a mapping. Write proxy_env: {https_proxy: http://proxy.example:3128, no_proxy: .example}."
+        )
     for name, text in value.items():
         if str(name).lower() not in PROXIES:
-            return f"proxy_env: {name} is no variable of a proxy. Known are {', '.join(PROXIES)}."
+            return f"proxy_env: {name} is not a proxy variable. Use {', '.join(PROXIES)}."
         if not isinstance(text, str):
-            return f"proxy_env: {name} is no text. Put its value into quotes."
+            return f"proxy_env: {name} is not text. Quote its value."
     return ""
 
 
@@ -80,7 +82,7 @@ class ActionModule(ActionBase):
             variables = task_vars["hostvars"].raw_get(host)
             wrong = proxy_mistake(variables.get("proxy_env"))
             if wrong:
-                return {**result, "failed": True, "msg": f"{wrong} (set for {host}) Nothing was changed."}
+                return {**result, "failed": True, "msg": f"{wrong} (Set for {host}.) Nothing was changed."}
             for name in set(variables) - set(variables.get("other_variables") or ()):
                 named.setdefault(name, []).append(host)
         # Asked once for a name, not for every host that has it: the search for near names is slow.

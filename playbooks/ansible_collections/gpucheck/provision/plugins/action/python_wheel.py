@@ -73,14 +73,14 @@ def wheel_of(source, package, dest):
     source = os.path.abspath(source)
     names = sources(source, package)
     if "pyproject.toml" not in names:
-        raise RuntimeError(f"{source} holds no pyproject.toml: it is no Python project to build a wheel from")
+        raise RuntimeError(f"{source} has no pyproject.toml, so it is not a Python project to build a wheel from")
     digest = digest_of(source, names)
     folder = os.path.join(os.path.abspath(dest), digest[:16])
     if not glob.glob(folder + "/*.whl"):
         try:
             build(source, names, folder)
         except (OSError, RuntimeError) as error:
-            hint = "It needs setuptools 77 or newer in the environment of ansible-playbook; make installs it."
+            hint = "The build needs setuptools 77 or newer in the environment of ansible-playbook; make installs it."
             raise RuntimeError(f"the wheel of {source} cannot be built: {error}. {hint}") from error
     (wheel,) = glob.glob(folder + "/*.whl")
     with open(wheel, "rb") as file:

@@ -70,7 +70,7 @@ class ActionModule(ActionBase):
         except ValueError:
             result.update(
                 failed=True,
-                msg=f"batch={arguments['batch']}: no number of hosts, share such as 10%, or list such as [1, 10, 50]. "
-                "Nothing was changed.",
+                msg=f"batch={arguments['batch']}: not a number of hosts, a percentage such as 10%, or a list such as "
+                "[1, 10, 50]. Nothing was changed.",
             )
         return result

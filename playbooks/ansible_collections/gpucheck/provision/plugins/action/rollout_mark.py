@@ -38,9 +38,9 @@ class ActionModule(ActionBase):
         failed = failed_before(folder, task_vars["ansible_play_batch"]) if state == "begun" else []
         if len(failed) * 100 > share * len(fleet):
             words = (
-                f"{host}: not begun, nothing was changed: {len(failed)} of {len(fleet)} hosts failed before it "
-                f"({', '.join(failed)}), more than max_failing_percent={share} allows. Repair those, then run again; "
-                "what is done is not done twice."
+                f"{host}: not started, nothing was changed: {len(failed)} of {len(fleet)} hosts failed before "
+                f"({', '.join(failed)}), more than max_failing_percent={share} allows. Repair them, then run again; "
+                "completed hosts are not changed again."
             )
             return {**result, "failed": True, "msg": words}
         (folder / state).mkdir(parents=True, exist_ok=True)

@@ -111,8 +111,8 @@ def torch_warning(rows):
         return ""
     return (
         f"{count} hosts download torch from public indexes, about {TORCH_GB} GB each ({count * TORCH_GB} GB). Set "
-        "gpucheck_pip_args to a mirror of the site, use a bundle, or set torch: none in stack.yml; without torch, "
-        "gpucheck train and the torch engine of gpucheck bandwidth are not available on the hosts."
+        "gpucheck_pip_args to a mirror of yours, use a bundle, or set torch: none in stack.yml; without torch, "
+        "training, collectives and compute of gpucheck verify do not run on the hosts."
     )
 
 
@@ -120,7 +120,7 @@ def refusal(host, words):
     """In place of a plan: the host is refused by itself, and the others go on."""
     fact = {"fact": f"what {host} returned", "source": "the host"}
     because = f"the set that is recorded on {host} cannot be used: {node_result.one_line(words, 300)}"
-    try_ = "look at /etc/gpucheck on the host, or state the versions in stack.yml and run make provision"
+    try_ = "check /etc/gpucheck on the host, or set the versions in stack.yml and run make provision"
     return {"schema": "gpucheck.plan/1", "conflicts": [{"because": because, "between": [fact], "try": try_}]}
 
 

@@ -108,7 +108,7 @@ def found(repositories):
             continue
         row = planned[same[0]]
         if path == APT_MAIN or set(same) != {url for url, _ in seen}:
-            rivals.append("{} also names {}, beside other sources".format(path, masked(row["url"])))
+            rivals.append("{} also names {}, in addition to other sources".format(path, masked(row["url"])))
         elif not all(pinned(keys, planned[url]) for url, keys in seen):
             rivals.append("{} also names {}, without the pinned key".format(path, masked(row["url"])))
         else:

@@ -108,7 +108,9 @@ def differences(plan, root="/"):
     names = ", ".join(plan["archive"]["components"])
     if not seen["found"]:
         return [
-            "the host's package sources name no archive of {}, to add {} to".format(plan["archive"]["suite"], names)
+            "no package source of the host names the archive of {}, to which {} would be added".format(
+                plan["archive"]["suite"], names
+            )
         ]
     return ["{} is missing or different: {} of the host's own archive".format(OURS, names)]
 

@@ -104,7 +104,7 @@ def differences(seen):
     if seen["drop"]:
         words.append("kernel arguments {} are no longer planned".format(" ".join(seen["drop"])))
     if seen["file_wrong"]:
-        words.append("the file that puts the kernel arguments into boot entries is missing or different")
+        words.append("the file with the kernel arguments for boot entries is missing or different")
     return words + ["reboot needed: " + reason for reason in reboot_reasons(seen)]
 
 
@@ -113,7 +113,7 @@ def refusals(plan):
     found = isolation.refusals(plan)
     tool = TOOLS[plan["package_manager"]]
     if wanted(plan) and not found and not shutil.which(tool):
-        words = "tuning asks for kernel arguments ({}), and there is no {} on this host to tell its boot loader. Set "
-        words += "them by hand as that boot loader wants it and leave iommu in stack.yml, or install GRUB's tools"
+        words = "tuning requires kernel arguments ({}), but this host has no {} to configure its boot loader. Set them "
+        words += "by hand in that boot loader and set iommu: leave in stack.yml, or install GRUB's tools"
         found.append(words.format(" ".join(wanted(plan)), tool))
     return found

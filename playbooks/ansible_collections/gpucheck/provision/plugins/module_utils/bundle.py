@@ -108,7 +108,7 @@ def interpreter(name):
     except Unreadable:
         told = re.search(r"(\d+\.\d+)$", name)
         if told is None:
-            raise Unreadable("{} is not installed, and its name does not tell its version".format(name))
+            raise Unreadable("{} is not installed, and its name does not contain its version".format(name))
         version = told.group(1)
     glibc = os.confstr("CS_GNU_LIBC_VERSION").split()[-1]
     return {"version": version, "glibc": glibc, "machine": platform.machine()}

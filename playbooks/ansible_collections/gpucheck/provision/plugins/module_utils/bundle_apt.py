@@ -136,5 +136,5 @@ def described(path):
     layout = "--showformat=${Package} ${Version} ${Architecture}"
     fields = command(["dpkg-deb", "--show", layout, path]).split()
     if len(fields) != 3:
-        raise Unreadable("{} is no package".format(path))
+        raise Unreadable("{} is not a package".format(path))
     return tuple(fields)

@@ -42,7 +42,7 @@ def attempt(module, argv):
     """(exit status, stdout, stderr) of a program, whatever the status. Raises Refused if the program is missing."""
     other = lock.renew()
     if other:
-        raise Refused("Another run changes this host now: {}".format(lock.named(other)))
+        raise Refused("Another run is changing this host: {}".format(lock.named(other)))
     try:
         return module.run_command(argv, environ_update=ENVIRONMENT, handle_exceptions=False)
     except OSError as error:
@@ -55,7 +55,7 @@ def last_words(*told):
         lines = [line.strip() for line in words.splitlines() if line.strip()]
         if lines:
             return masked(" ".join(lines[-MOST_LINES:]))
-    return "without a word"
+    return "no error message"
 
 
 def wait_for_locks(family, seconds, sleep=time.sleep, clock=time.monotonic):
@@ -69,5 +69,5 @@ def wait_for_locks(family, seconds, sleep=time.sleep, clock=time.monotonic):
         if not held:
             return
         if clock() >= end:
-            raise Refused("After {} s of waiting {}. Let it end, or stop it".format(seconds, "; ".join(held)))
+            raise Refused("After {} s of waiting {}. Wait until it ends, or stop it".format(seconds, "; ".join(held)))
         sleep(POLL_S)

@@ -37,7 +37,7 @@ def compare(host, plan, digest, known=None):
     known: what read_facts said a moment ago, to save reading it twice.
     """
     if plan.get("schema") != "gpucheck.plan/1":
-        raise ValueError("schema {!r} where gpucheck.plan/1 is wanted".format(plan.get("schema")))
+        raise ValueError("schema {!r}, expected gpucheck.plan/1".format(plan.get("schema")))
     facts, beside = known or read_facts(host)
     packages = beside["packages"]
     replaced, rivals = adopt.found(plan["repositories"])
@@ -57,7 +57,7 @@ def compare(host, plan, digest, known=None):
     differences["driver"] += prebuilt.differences(plan, facts, packages)
     # Without the packages it is no wonder.
     lost = bool(host_plan.component(plan, "driver")[0]) and not components["driver"]["packages"] and loader.lost()
-    differences["driver"] += ["{} is installed, and not found by programs".format(loader.LIBRARY)] if lost else []
+    differences["driver"] += ["{} is installed, but the loader does not find it".format(loader.LIBRARY)] if lost else []
     modules = rdma.missing_modules(plan, beside["modules"], facts["kernel"])
     parts, lacking = rdma.kernel_parts(plan, facts, beside, host_plan.later_kernels(facts))
     differences["driver"] += rdma.differences(modules) + rdma.package_differences(parts)
@@ -72,7 +72,7 @@ def compare(host, plan, digest, known=None):
     differences["cleanup"] = record.differences(plan, packages) + engines.left(plan)
     if beside["unfinished"]:
         names = ", ".join(beside["unfinished"])
-        differences["driver"].insert(0, "a package transaction was cut off, unfinished: {}".format(names))
+        differences["driver"].insert(0, "a package transaction was interrupted: {}".format(names))
     details = host_details(plan, digest, facts, beside)
     details["refusals"] += lacking
     return {

@@ -57,8 +57,8 @@ def supply(module, source, dnf):
         for target, _, _ in files:
             place.remove(target)
         raise Refused(
-            "No source of this host offers {}, and repository {} of the plan cannot be read: {}. Name a mirror of it, "
-            "or none where sources of yours will have it, as repositories: epel in stack.yml".format(
+            "No source of this host offers {}, and repository {} of the plan cannot be read: {}. Set repositories: "
+            "epel in stack.yml to a mirror of it, or to none if your own sources will have the package".format(
                 ", ".join(row["include"]), row["name"], str(error).rstrip(".")
             )
         )

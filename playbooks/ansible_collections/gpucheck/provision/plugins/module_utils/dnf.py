@@ -57,8 +57,8 @@ def change_stream(module, wanted, enabled, seconds):
         dnf(module, ["module", "enable", "{}:{}".format(name, wanted["stream"])], seconds)
     except Refused as error:
         raise Refused(
-            "The repository has no stream {} of module {}, or cannot be read; {}. {} Look with dnf module list {}; a "
-            "mirror may lack it: update the mirror, or state another driver branch in stack.yml".format(
+            "The repository has no stream {} of module {}, or cannot be read; {}. {} Check dnf module list {}; if a "
+            "mirror lacks the stream: update the mirror, or choose another driver branch in stack.yml".format(
                 wanted["stream"], name, stream_before(module, name, enabled, seconds), error, name
             )
         )
@@ -70,8 +70,8 @@ def stream_before(module, name, enabled, seconds):
         if enabled is not None:
             dnf(module, ["module", "enable", "{}:{}".format(name, enabled)], seconds)
     except Refused:
-        return "none is enabled now, where {} was".format(enabled)
-    return "the stream is as it was"
+        return "no stream is enabled now (before: {})".format(enabled)
+    return "the stream is unchanged"
 
 
 def tools(module, names, seconds, enabling=()):

@@ -97,18 +97,20 @@ def why_unreadable(row):
 
 def refusals(plan):
     """Why nothing can be added to an engine's configuration, each with what to do."""
-    words = "{}: the engine does not start with that, and nothing can be added to it. Correct the file (python3 -m "
-    words += "json.tool shows the place), or set container_engines to leave in stack.yml"
+    words = (
+        "{}: the engine does not start with this file, and no runtime can be added to it. Correct the file (python3 "
+    )
+    words += "-m json.tool shows the place), or set container_engines: leave in stack.yml"
     return [words.format(said) for said in state(plan)["broken"]]
 
 
 def differences(plan):
     """Words for the role that tells engines of the GPUs."""
     seen = state(plan)
-    words = ["{} does not know the runtime {}".format(name, RUNTIME) for name in seen["missing"]]
+    words = ["{} is not configured for the runtime {}".format(name, RUNTIME) for name in seen["missing"]]
     return words + ["{} cannot be read".format(said) for said in seen["broken"]]
 
 
 def left(plan):
     """Words for the role that takes back what is no longer planned."""
-    return ["{} holds the runtime {}, which is no longer planned".format(path, RUNTIME) for path in to_undo(plan)]
+    return ["{} contains the runtime {}, which is no longer planned".format(path, RUNTIME) for path in to_undo(plan)]

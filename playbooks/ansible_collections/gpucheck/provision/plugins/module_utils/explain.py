@@ -22,6 +22,6 @@ def explained(module, host, refused="{}."):
     except Refused as error:
         module.fail_json(msg="{}: {}".format(host, refused.format(str(error).rstrip("."))))
     except OSError as error:
-        module.fail_json(msg="{}: {}. Make space there or mount it writable, then run again.".format(host, error))
+        module.fail_json(msg="{}: {}. Free space there or mount it writable, then run again.".format(host, error))
     except (KeyError, TypeError, ValueError) as error:
         module.fail_json(msg="{}: its plan is not a gpucheck.plan/1 document: {!r}".format(host, error))

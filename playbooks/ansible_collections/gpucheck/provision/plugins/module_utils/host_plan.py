@@ -177,7 +177,7 @@ def reboot_reasons(plan, facts):
     driver = facts["driver"]
     reasons = []
     if "nouveau-loaded" in rules and facts["nouveau_loaded"]:
-        reasons.append("nouveau is loaded and holds the GPUs")
+        reasons.append("nouveau is loaded and uses the GPUs")
     if "loaded-differs-from-installed" in rules and driver["loaded_version"]:
         loaded = (driver["loaded_version"], driver["loaded_flavour"])
         installed = (driver["installed_version"] or loaded[0], driver["installed_flavour"] or loaded[1])
@@ -241,7 +241,7 @@ def driver_differences(plan, facts, packages):
     """Everything of the driver but its packages, holds and services: module, files, tools."""
     needed = headers_missing(plan, facts, packages) + compilers_missing(plan, packages)
     words = ["{} is needed to build the module".format(name) for name in needed]
-    built = "no module is built for kernel {}, which the next boot may take"
+    built = "no module is built for kernel {}, which the next boot may start"
     words += [built.format(release) for release in kernels_without_module(plan, facts)]
     words += ["{} is missing or different".format(path) for path in wrong_files(plan)]
     words += module_options.not_in_force(plan) + loaded_differences(plan, facts)
@@ -265,7 +265,7 @@ def gpucheck_differences(plan, digest):
     """gpucheck itself: the requirement set it was installed from, and the plan it judges by."""
     words = []
     if digest and text(MARKER) != digest:
-        words.append("gpucheck is not installed from the wanted requirement set")
+        words.append("gpucheck is not installed from the planned requirement set")
     if recorded_plan() != plan:
-        words.append("{} does not hold this plan".format(STACK_FILE))
+        words.append("{} does not contain this plan".format(STACK_FILE))
     return words

@@ -20,9 +20,9 @@ GUEST = re.compile(
 )
 BARE = re.compile(r"metal|ebm", re.IGNORECASE)
 REFUSED = (
-    "tuning asks for {}, and this host is {}: what isolates its devices belongs to the machine below it, which may "
-    "be changed there alone. Take it out of the tuning of this host's stack.yml (an inventory of its own), or ask "
-    "whoever runs that machine"
+    "tuning requires {}, but this host is {}: the isolation of its devices can only be changed on the physical machine "
+    "below. Remove the setting from the stack.yml of this host (in a separate inventory), or ask the administrator of "
+    "that machine"
 )
 
 
@@ -45,7 +45,7 @@ def guest(root="/"):
     if found and not BARE.search(firmware):
         return "a virtual machine ({})".format(found.group(0))
     flags = re.search(r"^flags\s*:.*\bhypervisor\b", text(os.path.join(root, "proc/cpuinfo")) or "", re.MULTILINE)
-    return "a virtual machine (its processor says so)" if flags else None
+    return "a virtual machine (processor flag)" if flags else None
 
 
 def bridges(root="/"):

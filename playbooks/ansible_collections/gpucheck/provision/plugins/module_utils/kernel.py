@@ -84,7 +84,7 @@ def state(plan, holds, beside, ours):
 def differences(seen, ours):
     """Words for what is not as the plan says. seen: of ``state``; ours: of ``noted``."""
     words = ["{} is not held".format(entry) for entry in seen["missing"]]
-    words += ["{} is held by us, not planned".format(entry) for entry in seen["lifted"]]
+    words += ["{} is held by gpucheck, not planned".format(entry) for entry in seen["lifted"]]
     if not words and seen["ours"] != ours:
-        words.append("the record of our kernel holds names some that are gone")
+        words.append("the record of kernel holds names some that do not exist")
     return words

@@ -62,7 +62,7 @@ def apt_target(module, plan, facts, beside, options=()):
     images = [row.group(0) for row in found if row.group(0) not in blocked]
     if not images:
         words = "{} is held".format(found[0].group(0)) if found else "no kernel metapackage is installed"
-        raise Refused("{}, so no upgrade brings a kernel (such as linux-image-generic)".format(words))
+        raise Refused("{}, so an upgrade installs no kernel (linux-image-generic for example would)".format(words))
     pattern = plan.get("header_metapackage") or "linux-headers-{flavor}"
     names = images + [pattern.format(flavor=row.group("flavor")) for row in found if row.group(0) in images]
     words = [*options, *lifting(plan, facts, beside), "install", *names]
@@ -73,7 +73,7 @@ def apt_target(module, plan, facts, beside, options=()):
         raise Refused("the package sources have no newer kernel for {}".format(", ".join(images)))
     lacking = [name for name in header_names(plan, facts["kernel"], release) if name not in arriving | set(packages)]
     if lacking:
-        raise Refused("kernel {} would come without {}".format(release, ", ".join(lacking)))
+        raise Refused("kernel {} would be installed without {}".format(release, ", ".join(lacking)))
     return release, names
 
 

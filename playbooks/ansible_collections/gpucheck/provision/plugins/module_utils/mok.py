@@ -37,4 +37,4 @@ def enrolled(certificate):
         return True, ""
     if "enrollment request" in told:
         return False, "its enrollment waits for a confirmation on the console at the next boot"
-    return (False if "not enrolled" in told else None), told or "mokutil does not tell"
+    return (False if "not enrolled" in told else None), told or "mokutil prints nothing"

@@ -76,7 +76,7 @@ def module_words(row, seen, kernel):
     if not seen["built"]:
         return ["module {} is not built for kernel {}".format(name, kernel)]
     if seen["stale"]:
-        return ["module {} was built before the driver's, and has to be built again".format(name)]
+        return ["module {} was built before the driver's, and must be built again".format(name)]
     if not seen["loaded"]:
         return ["module {} is not loaded: /sys/module/{} and {} are missing".format(name, name, device)]
     return [] if seen["device"] else ["module {} is loaded, and {} is missing".format(name, device)]
@@ -104,8 +104,8 @@ def refusals(plan, packages):
         old = [package for package in plan["components"][name].get("refuse") or [] if package in packages]
         if old:
             found.append(
-                "{} is planned, and {} of another generation is installed, which this run did not bring and something "
-                "of the site may use. Remove it first ({} and its name), or set {}: none in stack.yml".format(
+                "{} is planned, and {} of another generation is installed, which gpucheck did not install and other "
+                "programs may use. Remove it first ({} and its name), or set {}: none in stack.yml".format(
                     name.upper(),
                     ", ".join("{} {}".format(package, packages[package]) for package in old),
                     "apt purge" if plan["package_manager"] == "apt" else "dnf remove",

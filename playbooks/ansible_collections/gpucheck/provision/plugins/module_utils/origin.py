@@ -101,22 +101,22 @@ def managed(root="/"):
     found = []
     if os.path.exists(os.path.join(root, "run/ostree-booted")):
         found.append(
-            "this system boots an image (ostree), into which no package is installed as on other hosts. Build the "
-            "driver into that image (bootc or rpm-ostree), and check the host with verify.yml"
+            "this system boots an image (ostree), so packages cannot be installed as on other hosts. Build the driver "
+            "into that image (bootc or rpm-ostree), and check the host with verify.yml"
         )
     release = text(os.path.join(root, "etc/dgx-release"))
     if release is not None:
         version = re.search(r"DGX_(?:OTA|SWBUILD)_VERSION=\"?([\w.]+)", release)
         found.append(
             "this is DGX OS{}, whose driver, fabric manager and tools come from its own repositories and depend on "
-            "each other. Update it by its user guide, take the host out of group gpu, and check it with verify.yml "
-            "from an inventory of its own".format(" " + version.group(1) if version else "")
+            "each other. Update it by its user guide, remove the host from group gpu, and check it with verify.yml "
+            "from a separate inventory".format(" " + version.group(1) if version else "")
         )
     pid = os.path.join(root, "run/nvidia/nvidia-driver.pid")
     if os.path.exists(pid):
         found.append(
-            "the GPU Operator runs the driver in a container here ({}). Switch that off (driver.enabled=false in its "
-            "ClusterPolicy or Helm values), reboot the node, and run again; or take the host out of group "
+            "the GPU Operator runs the driver in a container here ({}). Disable that (driver.enabled=false in its "
+            "ClusterPolicy or Helm values), reboot the node, and run again; or remove the host from group "
             "gpu".format(pid)
         )
     return found

@@ -107,9 +107,9 @@ def kernel_parts(plan, facts, beside, later):
             packages[package] = lacks
         elif lacks and running:
             words = (
-                "kernel {} has no module {}, and without it the switches of these GPUs stay unconfigured. Install the "
-                "part of the kernel that carries it (kernel-modules or kernel-modules-extra on the EL family), or "
-                "DOCA-OFED, then run again"
+                "kernel {} has no module {}. Without it the NVSwitches of these GPUs are not configured. Install the "
+                "kernel package that has it (kernel-modules or kernel-modules-extra on the EL family), or DOCA-OFED, "
+                "then run again"
             )
             refusals.append(words.format(release, ", ".join(lacks)))
     return packages, refusals

@@ -174,7 +174,7 @@ def differences(plan, packages):
             found.append("{} {} is no longer planned".format(name, packages[name] or version))
     found += ["{} is no longer planned".format(path) for path in left_files(plan)]
     if os.path.exists(TRANSACTION):
-        found.append("an earlier run was cut off before it was recorded")
+        found.append("an earlier run was interrupted before it was recorded")
     return found
 
 

@@ -42,16 +42,16 @@ def pinned(module, url, allowed):
         module.fail_json(msg="{}: {} is not a fingerprint. {}".format(masked(url), ", ".join(short), hint))
     if not allowed:
         module.fail_json(
-            msg="{}: no fingerprint is pinned, so any key would be taken: rejected, nothing was written. Compare the "
-            "key with what its publisher states and set key_fingerprint in stack.yml.".format(masked(url))
+            msg="{}: no fingerprint is pinned, so any key would be accepted: rejected, nothing was written. Compare "
+            "the key with what its publisher states and set key_fingerprint in stack.yml.".format(masked(url))
         )
     key = fetch(module, url)
     present = fingerprints(key)
     foreign = [one for one in present if one not in allowed]
     if foreign:
         module.fail_json(
-            msg="{} has fingerprint {}, pinned is {}: refused, nothing was written. Each key in the file would be "
-            "trusted. If the publisher changed or added a key, confirm the fingerprint there and put it into "
-            "stack.yml; several are separated by commas.".format(masked(url), ", ".join(foreign), ", ".join(allowed))
+            msg="{} has fingerprint {}, pinned is {}: rejected, nothing was written. Each key in the file would be "
+            "trusted. If the publisher changed or added a key, confirm the fingerprint with the publisher and add it "
+            "to stack.yml; separate several with commas.".format(masked(url), ", ".join(foreign), ", ".join(allowed))
         )
     return key, present

@@ -54,8 +54,8 @@ def writable(path):
 def why_not(path, root="/"):
     """Why a setting cannot be set from here."""
     if os.path.exists(os.path.join(root, "run/systemd/container")) or os.path.exists(os.path.join(root, ".dockerenv")):
-        return "a container sees its host's kernel and may not set it; set it on the host"
-    return "{} may not be written".format(path)
+        return "a container cannot change its host's kernel; set it on the host"
+    return "{} is not writable".format(path)
 
 
 def state(plan, root="/"):

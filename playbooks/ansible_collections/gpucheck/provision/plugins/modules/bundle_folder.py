@@ -58,13 +58,13 @@ import shutil
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpucheck.provision.plugins.module_utils.bundle import BUNDLE, sha256, write
 
-APT_CONF = """// Written by make provision BUNDLE=...: APT_CONFIG names it where apt may use the bundle alone.
+APT_CONF = """// Written by make provision BUNDLE=...: APT_CONFIG names it, so that apt uses only the bundle.
 Dir::Etc::sourcelist "/etc/apt/sources.list.d/{name}.list";
 Dir::Etc::sourceparts "-";
 Dir::State::lists "{folder}/lists";
 """
 DNF = """#!/bin/sh
-# Written by make provision BUNDLE=...: first in the PATH where dnf may use the bundle alone.
+# Written by make provision BUNDLE=...: first in the PATH, so that dnf uses only the bundle.
 exec /usr/bin/dnf --setopt=reposdir={folder}/repos "$@"
 """
 
@@ -150,7 +150,9 @@ def main():
             guides(folder)
         lacking = missing(folder, files)
     except OSError as error:
-        module.fail_json(msg="the bundle cannot be kept in {}: {}. Make space there, run again.".format(folder, error))
+        module.fail_json(
+            msg="the bundle cannot be stored in {}: {}. Free space there, then run again.".format(folder, error)
+        )
     near = folder
     while not os.path.isdir(near):
         near = os.path.dirname(near)

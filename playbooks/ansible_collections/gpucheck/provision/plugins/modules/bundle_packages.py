@@ -138,7 +138,7 @@ def main():
         hint = "Nothing was installed. Check that this host reaches its sources, and that they have these versions."
         module.fail_json(msg="the packages cannot be collected: {}. {}".format(str(error).strip().rstrip("."), hint))
     except OSError as error:
-        module.fail_json(msg="the packages cannot be collected: {}. Make space there, then run again.".format(error))
+        module.fail_json(msg="the packages cannot be collected: {}. Free space there, then run again.".format(error))
     module.exit_json(changed=False, **answer)
 
 

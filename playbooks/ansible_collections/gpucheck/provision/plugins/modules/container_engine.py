@@ -96,7 +96,7 @@ def undo(module, path, entry):
     if changed and path.endswith(".json"):
         return without_runtime(module, path)
     if changed and os.path.exists(path):
-        return "{} was changed since: take the runtime {} out by hand".format(path, engines.RUNTIME)
+        return "{} was changed since: remove the runtime {} by hand".format(path, engines.RUNTIME)
     if before is not None:
         write(module, path, base64.b64decode(before["content"]))
         os.chmod(path, before["mode"])

@@ -131,20 +131,16 @@ def refusal(name, state):
     if state.get("LoadState") == "not-found":
         return "{}: there is no such service here. Its package is missing or damaged: install it again.".format(name)
     if state.get("LoadState") == "masked":
-        return (
-            "{0} is masked, which somebody did on purpose: ask them, or systemctl unmask {0}, then run again.".format(
-                name
-            )
-        )
+        return "{0} is masked. If that is not intended: systemctl unmask {0}, then run again.".format(name)
     return ""
 
 
 def journal(module, name):
-    """The last lines that a service wrote, "" where there are none to be had."""
+    """Return the last lines that a service wrote, or "" if there are none."""
     if not module.get_bin_path("journalctl"):
         return ""
     status, said, _ = module.run_command(["journalctl", "--no-pager", "--quiet", "-o", "cat", "-n", "5", "-u", name])
-    return " It wrote: {}".format(" / ".join(said.split("\n")).strip(" /")) if status == 0 and said.strip() else ""
+    return " Its log: {}".format(" / ".join(said.split("\n")).strip(" /")) if status == 0 and said.strip() else ""
 
 
 def systemctl(module, words):
@@ -154,7 +150,7 @@ def systemctl(module, words):
     except Refused as error:
         name = words[-1]
         raise Refused(
-            "{}.{} See systemctl status {} there, repair that, then run again".format(
+            "{}.{} Check systemctl status {} on the host, repair the service, then run again".format(
                 str(error).rstrip("."), journal(module, name), name
             )
         )
@@ -172,23 +168,23 @@ def load(module, name):
 def not_loaded(name, said, plan, facts):
     """Why a module is not in the kernel, and what to do, in sentences."""
     if name != DRIVER:
-        why = "module {} is planned at boot and refused by the kernel: {}. ".format(name, said)
+        why = "the kernel rejected module {}, which is planned at boot: {}. ".format(name, said)
         if name == "nvidia_peermem":
             rebuild = " ".join(host_plan.build_again(plan, facts["kernel"]))
             return (
                 why
-                + "nvidia_peermem is only usable where OFED was there when the driver was built: run {}, reboot, "
+                + "nvidia_peermem works only if OFED was installed when the driver was built: run {}, reboot, "
                 "then run again".format(rebuild)
             )
         return (
-            why + "The last lines of dmesg say why; the module may be in a package of extra modules for this kernel. "
-            "Then run again"
+            why + "The last lines of dmesg have the reason; the module may be in a package of extra modules for this "
+            "kernel. Then run again"
         )
     # Where the distribution builds the modules, the firmware knows the key that they are signed with.
     hint = (
-        "Secure Boot is on: enrol the key that DKMS signs with (mokutil --import), or switch it off."
+        "Secure Boot is on: enroll the key that DKMS signs with (mokutil --import), or disable Secure Boot."
         if facts["secure_boot"] is True and not plan.get("kernel_modules")
-        else "The last lines of dmesg say why; a kernel that was replaced on disk since the boot wants a reboot."
+        else "The last lines of dmesg have the reason; if the kernel was replaced on disk since the boot, reboot."
     )
     return (
         "driver {} is installed and its module built for kernel {}, but it cannot be loaded: {}. {} Then run "

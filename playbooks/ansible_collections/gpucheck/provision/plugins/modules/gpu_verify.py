@@ -94,7 +94,11 @@ def verify(program, report, timeout_s):
         text = file.read().decode("utf-8", "replace")
     # A program that breaks down ends with 1 or 2 as well.
     if not says(text, VERDICTS[running.returncode]):
-        return running.returncode, "", "its report is damaged, or says something else. {}".format(said).strip()
+        return (
+            running.returncode,
+            "",
+            "its report is damaged, or does not match the exit status. {}".format(said).strip(),
+        )
     return running.returncode, text, ""
 
 
@@ -135,12 +139,12 @@ def main():
     try:
         status, report, wrong = verify(module.params["program"], module.params["report"], timeout_s)
     except subprocess.TimeoutExpired:
-        module.fail_json(msg="{}: gpucheck verify gave no answer within {} s".format(host, timeout_s), hung=True)
+        module.fail_json(msg="{}: gpucheck verify returned no report within {} s".format(host, timeout_s), hung=True)
     except (OSError, ValueError) as error:
-        module.fail_json(msg="{}: its report cannot be kept: {}".format(host, error))
+        module.fail_json(msg="{}: its report cannot be stored: {}".format(host, error))
     if not report:
         module.fail_json(
-            msg="{}: gpucheck verify gave no answer (exit status {}). {} If it is not installed there, provision the "
+            msg="{}: gpucheck verify returned no report (exit status {}). {} If it is not installed, provision the "
             "host first (make provision).".format(host, "none" if status is None else status, wrong)
         )
     # Not as rc: Ansible takes any that is not 0 for a failure.

@@ -62,7 +62,7 @@ def refuse(module, row, error, done):
     """Fail the task: which file, why, what to do, and what was changed before."""
     verb = "removed" if row["state"] == "absent" else "written"
     before = "changed before it: {}".format(", ".join(done)) if done else "nothing was changed before it"
-    hint = "Make space there, mount it writable, or clear what stands in its place, then run again."
+    hint = "Free space there, mount it writable, or remove what blocks the path, then run again."
     module.fail_json(msg="{} cannot be {}: {}; {}. {}".format(row["path"], verb, error, before, hint), paths=done)
 
 

@@ -97,7 +97,7 @@ def main():
         elif not module.check_mode:
             holder = lock.take(run, module.params["lease_s"], module.params["dead"], folder)
     except OSError as error:
-        hint = "Make space there, or mount it writable, then run again."
+        hint = "Free space there, or mount it writable, then run again."
         module.fail_json(msg="the lock of this host cannot be written: {}. {}".format(error, hint))
     module.exit_json(changed=False, run="{} {}".format(run["id"], folder), holder=holder)
 

@@ -75,8 +75,8 @@ def rebuild(module, family):
         call(module, words)
     elif images:
         raise Refused(
-            "/boot holds an initramfs, and neither update-initramfs nor dracut is installed to put the module files "
-            "into it. Install the one this system uses"
+            "/boot has an initramfs, but neither update-initramfs nor dracut is installed to add the module files to "
+            "it. Install the one that this system uses"
         )
 
 

@@ -277,7 +277,7 @@ def main():
     except Unreadable as error:
         module.fail_json(msg="this host cannot be read: {}".format(error))
     except OSError as error:
-        hint = "Make space there, or mount it writable, then run again."
+        hint = "Free space there, or mount it writable, then run again."
         module.fail_json(msg="the record of what is installed cannot be written: {}. {}".format(error, hint))
     module.exit_json(changed=changed, **answer)
 

@@ -98,7 +98,7 @@ def apply(module, plan, seen, root="/"):
         status, output, error = module.run_command(argv)
         if status:
             words = " ".join((error or output).split())
-            hint = "The running kernel is as it was. Repair the boot loader's settings, then run again."
+            hint = "The running kernel is not affected. Repair the boot loader's settings, then run again."
             module.fail_json(msg="{}: exit {}: {}. {}".format(" ".join(argv), status, words, hint))
     write(module, note_path, json.dumps(done, sort_keys=True) + "\n", 0o644)
 
@@ -114,7 +114,7 @@ def main():
     now = boot.state(plan)
     if changed and not module.check_mode and (now["add"] or now["drop"]):
         words = " ".join(now["add"] or now["drop"])
-        hint = "Another file in /etc/default/grub.d, or another boot loader, decides: let one of the two."
+        hint = "Another file in /etc/default/grub.d, or another boot loader, overrides them: remove that."
         module.fail_json(msg="the boot entries are not as planned after they were written ({}). {}".format(words, hint))
     reboot = boot.reboot_reasons(now)
     module.exit_json(changed=changed, added=seen["add"], dropped=seen["drop"], reboot=reboot)

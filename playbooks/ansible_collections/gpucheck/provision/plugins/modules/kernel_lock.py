@@ -73,9 +73,7 @@ def change(module, argv):
         call(module, argv, shown=" ".join(argv[:4]))
     except Refused as error:
         words = str(error).rstrip(".")
-        module.fail_json(
-            msg="the kernel's holds could not be changed: {}. The next run goes on from here.".format(words)
-        )
+        module.fail_json(msg="the kernel holds could not be changed: {}. Repair that, then run again.".format(words))
 
 
 def apply(module, manager, seen, ours):
@@ -102,7 +100,7 @@ def main():
     except Unreadable as error:
         module.fail_json(msg="this host cannot be read: {}".format(error))
     except OSError as error:
-        module.fail_json(msg="the record of the kernel's holds cannot be written: {}. Make space there.".format(error))
+        module.fail_json(msg="the record of kernel holds cannot be written: {}. Free space there.".format(error))
     module.exit_json(changed=changed, **seen)
 
 

@@ -84,7 +84,7 @@ from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files i
 
 REFUSED = (
     "the kernel cannot be upgraded: {}. No kernel was installed. Upgrade it by hand and reboot, or set kernel: keep in "
-    "stack.yml and boot a kernel whose headers are there."
+    "stack.yml and boot a kernel whose headers are available."
 )
 
 

@@ -55,7 +55,7 @@ def write(module, path, value):
         with open(path, "w") as file:
             file.write(value)
     except OSError as error:
-        module.fail_json(msg="{} = {}: the kernel refuses it: {}".format(path, value, error))
+        module.fail_json(msg="{} = {}: rejected by the kernel: {}".format(path, value, error))
 
 
 def main():

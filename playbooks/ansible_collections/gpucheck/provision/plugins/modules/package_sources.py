@@ -165,7 +165,7 @@ def write_client_files(module, manager, repositories, contents):
     """Write the given client certificates and keys that differ; their paths. Raises Refused where one is nowhere."""
     outside = sorted(path for path in contents if not path.startswith(package_repository.CLIENT_FILES))
     if outside:
-        words = "repository_client_files: {} is not below {}: what is elsewhere is the site's own"
+        words = "repository_client_files: {} is not below {}. Provisioning writes no other files"
         raise Refused(words.format(", ".join(outside), package_repository.CLIENT_FILES))
     named = [path for row in repositories for path in package_repository.client_of(row) if path]
     nowhere = [path for path in dict.fromkeys(named) if path not in contents and not os.path.isfile(path)]
@@ -244,9 +244,9 @@ def refused(manager, repositories, archive, error):
         [masked(row["url"]) for row in repositories] + (["the components of the archive"] if archive else [])
     )
     return (
-        "{} refuses the package lists, no package was installed and the repositories were taken out again: {}. {}. "
-        "A wrong signature means a mirror that is broken, half-synchronised, or not what it says: check it and its "
-        "key. If it cannot be reached, check the address in stack.yml. Then run again."
+        "{} rejects the package lists. No package was installed, and the repositories were removed again: {}. {}. "
+        "A wrong signature means that the mirror is broken, incompletely synchronized, or not the publisher's: check "
+        "it and its key. If it cannot be reached, check the address in stack.yml. Then run again."
     ).format(manager, named, str(error).rstrip("."))
 
 
@@ -271,7 +271,7 @@ def main():
     try:
         clients = write_client_files(module, manager, repositories, params.get("client_files") or {})
     except (Refused, OSError) as error:
-        module.fail_json(msg="{}: {}. No source was named.".format(name, str(error).rstrip(".")))
+        module.fail_json(msg="{}: {}. No source was added.".format(name, str(error).rstrip(".")))
     try:
         before = replaced(module, repositories)
         paths = clients + write_keys(module, repositories)
@@ -282,7 +282,7 @@ def main():
             unread = LISTS[manager](module, repositories, seconds, files)
     except Unreadable as error:
         module.fail_json(
-            msg="{}: the keys that rpm trusts cannot be read: {}. No source was named.".format(name, error)
+            msg="{}: the keys that rpm trusts cannot be read: {}. No source was added.".format(name, error)
         )
     except Refused as error:
         withdraw(module, repositories, archive, before)
@@ -290,8 +290,8 @@ def main():
     except OSError as error:
         # A source whose neighbour is missing is no set: half of the packages would come from elsewhere.
         gone = withdraw(module, repositories, archive, before)
-        hint = "Make space or mount it writable, then run again."
-        words = "taken out again: {}".format(", ".join(gone)) if gone else "no source was named"
+        hint = "Free space or mount it writable, then run again."
+        words = "removed again: {}".format(", ".join(gone)) if gone else "no source was added"
         module.fail_json(msg="{}: package sources cannot be written: {}; {}. {}".format(name, error, words, hint))
     module.exit_json(changed=bool(paths), paths=paths, unread=unread)
 

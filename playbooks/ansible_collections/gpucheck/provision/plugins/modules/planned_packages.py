@@ -151,10 +151,10 @@ from ansible_collections.gpucheck.provision.plugins.module_utils.explain import 
 from ansible_collections.gpucheck.provision.plugins.module_utils.host import lock_name, read_facts, version_locks
 
 REFUSED = {
-    "apt": "apt could not install the planned packages, the holds are as they were. {}. Look at /var/log/apt/term.log "
-    "there, repair that, then run again.",
-    "dnf": "dnf could not install the planned packages, the version locks are as they were. {}. Look at "
-    "/var/log/dnf.log there, repair that, then run again.",
+    "apt": "apt could not install the planned packages; the holds were restored. {}. Check /var/log/apt/term.log on "
+    "the host, repair the cause, then run again.",
+    "dnf": "dnf could not install the planned packages; the version locks were restored. {}. Check /var/log/dnf.log on "
+    "the host, repair the cause, then run again.",
 }
 
 
@@ -201,7 +201,7 @@ def prepare(module, order, packages):
     if not order["specs"]:
         return transaction.answer(download_bytes=0)
     if order["left_behind"]:
-        return transaction.answer(unknown="a package transaction was cut off here and has to be finished first")
+        return transaction.answer(unknown="an interrupted package transaction must be finished first")
     manager = {"apt": apt, "dnf": dnf}[module.params["plan"]["package_manager"]]
     if not module.check_mode:
         moves = manager.prepare(module, order, True)[0]

@@ -183,7 +183,7 @@ def received(action, result, host):
     except Unfit as wrong:
         module = task.action.rpartition(".")[2]
         words = (
-            f"{host}: the result of module {module} was refused: {wrong}. Inspect the host: its Python interpreter may "
-            "be damaged, or the host compromised. If many hosts report this, it is a defect of gpucheck: report it."
+            f"{host}: the result of module {module} was rejected: {wrong}. Inspect the host: its Python interpreter "
+            "may be damaged, or the host compromised. If many hosts report this, it is a defect of gpucheck: report it."
         )
         return {"failed": True, "changed": False, "msg": words, **interpreter}
