@@ -15,11 +15,11 @@ OUTCOMES = {
 
 
 class Results(NamedTuple):
-    """what: the operation, or how many. on: models and versions. count, outcome: as text. hosts: those that differ."""
+    """what: the operation, or how many. on: models and versions. compared, outcome: as text. hosts: those that differ."""
 
     what: str
     on: str
-    count: str
+    compared: str
     outcome: str
     hosts: tuple[str, ...]
 

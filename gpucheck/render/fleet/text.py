@@ -102,7 +102,7 @@ def _results(fleet: FleetReport) -> Iterator[str]:
         yield click.style("Results of equal computations", bold=True)
     for one in results(fleet):
         hosts = f" ({names(list(one.hosts))})" if one.hosts else ""
-        yield f"  {one_line(f'{one.what} on {one.on}: {one.count}, {one.outcome}{hosts}')}"
+        yield f"  {one_line(f'{one.what} on {one.on}: {one.compared}, {one.outcome}{hosts}')}"
 
 
 def _causes(fleet: FleetReport) -> Iterator[str]:
