@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from gpucheck.fleet.computed import as_host_report
 from gpucheck.fleet.evidence import checked
 from gpucheck.fleet.files import MAX_BYTES
 from gpucheck.fleet.identity import MAX_HOST_NAME, bare, known_as
@@ -64,10 +65,13 @@ def rows_of(document: bytes, name: str, names: Sequence[str] = (), *, folder: st
     """
     if len(document) > MAX_BYTES:
         return _no_report(document, name, names, None)
+    report: Report | None
     try:
         report = _REPORT.decode(document)
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        return _no_report(document, name, names, error)
+        report = as_host_report(document)
+        if report is None:
+            return _no_report(document, name, names, error)
     if not 0 < len(report.host) <= MAX_HOST_NAME:
         return _no_report(document, name, names, None)
     gpus = report.topology.gpus if report.topology else ()

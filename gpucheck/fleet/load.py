@@ -4,7 +4,7 @@ A report has thousands of readings. Compared between hosts are a few numbers of 
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 STEP = "compute"
 HOTTEST = {"temperature_c": "compute.temperature_c", "memory_temperature_c": "compute.memory_temperature_c"}
@@ -32,9 +32,9 @@ def _of_gpu(gpu: dict[str, Any]) -> Iterator[tuple[str, float]]:
         return
     readings = [reading for reading in traces[:MAX_READINGS] if isinstance(reading, dict)]
     for key, metric in HOTTEST.items():
-        degrees = [value for reading in readings if type(value := reading.get(key)) in (int, float)]
+        degrees = [float(value) for reading in readings if _is_number(value := reading.get(key))]
         if degrees and -300 < max(degrees) < 1000:
-            yield metric, float(max(degrees))
+            yield metric, max(degrees)
     reported = [reasons for reading in readings if isinstance(reasons := reading.get("reasons"), list)]
     if reported:
         for reason in REASONS:
@@ -42,3 +42,7 @@ def _of_gpu(gpu: dict[str, Any]) -> Iterator[tuple[str, float]]:
     if isinstance(errors, dict):
         counts = [value for value in errors.values() if type(value) is int and 0 < value < 2**63]
         yield ERRORS, float(sum(counts))
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return type(value) is float or (type(value) is int and abs(value) < 2**63)

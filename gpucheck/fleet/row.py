@@ -18,6 +18,8 @@ MAX_VALUES = 64
 MAX_EVIDENCE = 40
 # Characters of one text of a host.
 LONGEST = 500
+# Compares versions, and trains nothing.
+VERSIONS = "smoke-versions"
 # Names of the merge's own findings.
 OWN_CHECKS = ("fleet", "report")
 
@@ -45,14 +47,14 @@ def row(
     problems = sorted(findings, key=lambda f: RANK.index(f.verdict))
     names = [_cut(gpu.name or "GPU") for gpu in gpus]
     driver = _cut(report.versions.get("driver"))
-    training = [f for f in report.findings if f.check.startswith("smoke-")]
+    training = [f for f in report.findings if f.check.startswith("smoke-") and f.check != VERSIONS]
     found = FleetRow(
         host=report.host if host is None else host,
         stated=stated,
         verdict=report.verdict,
         simulated=is_simulated(report),
         simulation=_cut(report.simulation.profile) if report.simulation else None,
-        system=_cut(report.system.os_name),
+        system=_cut(report.system.os_name) or None,
         driver=driver,
         gpus=_cut(", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names))) or None,
         gpu_count=len(names),
@@ -133,7 +135,7 @@ def _attributes(report: Report) -> dict[str, tuple[str, ...]]:
     versions = sorted(report.versions.items())[:MAX_VALUES]
     found |= {_cut(name): (_cut(version),) for name, version in versions if version}
     about = {"system": report.system.os_name, "kernel": report.system.kernel, "arch": report.system.arch}
-    return found | {name: (_cut(value),) for name, value in about.items()}
+    return found | {name: (_cut(value),) for name, value in about.items() if value}
 
 
 def _training(report: Report, verdict: Verdict) -> str:

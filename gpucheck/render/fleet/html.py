@@ -10,6 +10,7 @@ from gpucheck.render import html
 from gpucheck.render.findings.html import SHAPE
 from gpucheck.render.findings.text import not_run
 from gpucheck.render.fleet.problems import by_cause, place
+from gpucheck.render.fleet.results import results
 from gpucheck.render.words import observed
 
 STYLES = ("tokens.css", "parts.css", "fleet.css")
@@ -67,6 +68,7 @@ def _data(fleet: FleetReport) -> dict[str, Any]:
         "outliers": [msgspec.structs.replace(o, at=place(o, rows[o.host]) if o.at else None) for o in fleet.outliers],
         "by_cause": [(name, verdict.value, count) for name, verdict, count in by_cause(fleet.hosts)],
         "titles": {name: metric_title(name) for name in names},
+        "results": results(fleet),
         "drift": fleet.drift,
         "causes": fleet.causes,
         "changes": fleet.changes,

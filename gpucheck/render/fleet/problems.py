@@ -13,7 +13,7 @@ from gpucheck.render.findings.text import not_run
 from gpucheck.render.words import WORST_FIRST, observed, plural, ranges, simulated_mark, verdict_word
 
 NAMED = 8
-# The merge's own findings have a table of their own.
+# The merge's own findings on numbers, which have no cause, have a table of their own.
 OWN = "fleet"
 CAUSES = 12
 
@@ -41,7 +41,7 @@ def by_cause(rows: Sequence[FleetRow]) -> list[tuple[str, Verdict, int]]:
     worst: dict[str, Verdict] = {}
     for row in rows:
         for finding in by_root(row.problems)[0]:
-            name = "outlier" if finding.check == OWN else finding.cause or finding.check
+            name = finding.cause or ("outlier" if finding.check == OWN else finding.check)
             hosts.setdefault(name, set()).add(row.host)
             worst[name] = min(worst.get(name, finding.verdict), finding.verdict, key=WORST_FIRST.index)
     ordered = sorted(hosts, key=lambda name: (WORST_FIRST.index(worst[name]), -len(hosts[name]), name))
@@ -63,7 +63,7 @@ def problems(rows: Sequence[FleetRow]) -> list[Problem]:
     follow: dict[tuple[object, ...], dict[str, None]] = {}
     also: dict[tuple[object, ...], dict[str, None]] = {}
     for row in rows:
-        own, after = by_root(finding for finding in row.problems if finding.check != OWN)
+        own, after = by_root(finding for finding in row.problems if finding.check != OWN or finding.cause)
         for finding, others in by_trouble(own):
             key = (finding.check, *same_text(finding))
             of, hosts, *_ = found.setdefault(key, Problem({}, {}, (), ()))

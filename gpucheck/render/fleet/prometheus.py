@@ -69,6 +69,11 @@ def _fleet(fleet: FleetReport) -> Iterator[Family]:
         [({"host": o.host, "metric": o.metric, "at": o.at or "host"}, o.percent / 100) for o in fleet.outliers],
     )
     yield Family(
+        "gpucheck_fleet_equal_results_ratio",
+        "Results of one operation on equal data that have the digest of the majority; 0 without a majority.",
+        [({"operation": a.operation, "on": a.on}, a.equal / a.results) for a in fleet.agreements],
+    )
+    yield Family(
         "gpucheck_fleet_report_problems",
         "Reports that are missing, unreadable or doubtful.",
         [({}, len(fleet.problems))],

@@ -8,6 +8,7 @@ import click
 from gpucheck.model import FleetReport, FleetRow, Outlier, Verdict, metric_title
 from gpucheck.printable import one_line
 from gpucheck.render.fleet.problems import lines, names, place, summary
+from gpucheck.render.fleet.results import results
 from gpucheck.render.words import WORST_FIRST, counts_line, plural, simulated_mark, table, verdict_word
 
 # A terminal shows this many hosts; of more, those that pass are counted.
@@ -33,6 +34,7 @@ def to_text(fleet: FleetReport, *, verbose: bool = False) -> str:
         list(lines(shown)),
         [f"{simulated_mark()} component: {one_line(text)}" for text in stands_in],
         list(_outliers(fleet, many=many)),
+        list(_results(fleet)),
         list(_drift(fleet)),
         list(_changes(fleet)),
         list(_about_reports(fleet)),
@@ -76,8 +78,8 @@ def _outliers(fleet: FleetReport, *, many: bool) -> Iterator[str]:
             one_line(metric_title(o.metric)) + (f" and {found[o.host] - 1} more" if many and found[o.host] > 1 else ""),
             one_line(place(o, hosts[o.host])),
             f"{o.value:.4g}",
-            f"{o.percent:+.1f} %",
-            f"{'normal' if o.z is not None else 'at least'} {o.normal:.4g}",
+            _off(o),
+            f"{'at least' if o.z is None else 'as before' if o.since is not None else 'normal'} {o.normal:.4g}",
             one_line(o.group),
         )
         for o in shown
@@ -86,6 +88,21 @@ def _outliers(fleet: FleetReport, *, many: bool) -> Iterator[str]:
     if len(fleet.outliers) > len(shown):
         hidden = len(farthest) - len(shown)
         yield f"{plural(hidden, 'more host')} (-v lists them)" if hidden > 0 else "-v lists all metrics"
+
+
+def _off(outlier: Outlier) -> str:
+    """A part of normal; a difference where zero is arbitrary, or normal."""
+    if outlier.normal and not outlier.metric.partition("[")[0].endswith("_c"):
+        return f"{outlier.percent:+.1f} %"
+    return f"{outlier.value - outlier.normal:+.3g}"
+
+
+def _results(fleet: FleetReport) -> Iterator[str]:
+    if fleet.agreements:
+        yield click.style("Results of equal computations", bold=True)
+    for one in results(fleet):
+        hosts = f" ({names(list(one.hosts))})" if one.hosts else ""
+        yield f"  {one_line(f'{one.what} on {one.on}: {one.compared}, {one.outcome}{hosts}')}"
 
 
 def _causes(fleet: FleetReport) -> Iterator[str]:

@@ -108,7 +108,7 @@ addEventListener("afterprint", () => { rows_at_once = PAGE; show(); });
   hosts.append(make("div", { id: "table" }));
   const changed = listCard("changes", "Since the previous merge", plural(DATA.changes.length, "host") + " changed", DATA.changes, (c) => make("b", {}, c.kind), (c) => [c.host, c.text]);
   const about = listCard("problems", "About the reports", "what is missing, unreadable or doubtful", DATA.problems, (p) => make("b", {}, p.kind), (p) => [p.subject, p.text]);
-  APP.replaceWith(...[tiles(), byCauseCard(), causesCard(), controls(), grid, chartsCard(), driftCard(), changed, about, hosts].filter(Boolean));
+  APP.replaceWith(...[tiles(), byCauseCard(), causesCard(), controls(), grid, chartsCard(), resultsCard(), driftCard(), changed, about, hosts].filter(Boolean));
   show();
   document.addEventListener("keydown", (event) => {
     if (event.key === "/" && !/^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName) && !DIALOG.open) { event.preventDefault(); document.getElementById("search").focus(); }

@@ -1,4 +1,4 @@
-// Problems by cause, histograms a metric and group, what unhealthy hosts share, drift.
+// Problems by cause, histograms a metric and group, what unhealthy hosts share, results, drift.
 const CHARTS_AT_ONCE = 6;
 const BINS = 28;
 
@@ -56,8 +56,9 @@ function away(outlier) {
 }
 
 function outlierLine(outlier) {
-  const told = (outlier.at || "entire host") + ": " + short(outlier.value) + ", others " + short(outlier.normal);
-  return make("li", {}, hostLink(outlier.host), make("span.soft", {}, told), make("span.off", {}, away(outlier)));
+  const since = outlier.since === null || outlier.since === undefined ? "" : ", since " + outlier.since;
+  const values = (outlier.at || "entire host") + ": " + short(outlier.value) + ", others " + short(outlier.normal);
+  return make("li", {}, hostLink(outlier.host), make("span.soft", {}, values), make("span.off", {}, away(outlier) + since));
 }
 
 function hostLink(name) {
@@ -107,6 +108,16 @@ function causesCard() {
     section.append(make("div.cause", {}, make("div", {}, cause.text), share("unhealthy hosts", cause.sick_with, cause.sick),
       share("other hosts", cause.others_with, cause.others)));
   }
+  return section;
+}
+
+function resultsCard() {
+  if (!DATA.results.length) return null;
+  const section = card("results", "Results of equal computations", "compared by digest, for equal models, versions and settings");
+  const rows = DATA.results.map(([what, on, count, outcome, hosts]) => make("tr", {}, make("th", { scope: "row" }, what), make("td", {}, on),
+    make("td.keep", {}, count), make("td", {}, outcome, hosts.length ? [": ", names({ names: hosts, hosts: hosts.length })] : "")));
+  const head = make("tr", {}, ["operation", "model and versions", "compared", "outcome"].map((t) => make("th", { scope: "col" }, t)));
+  section.append(make("div.scroll", {}, make("table", {}, make("thead", {}, head), make("tbody", {}, rows))));
   return section;
 }
 

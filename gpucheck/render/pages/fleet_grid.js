@@ -21,7 +21,7 @@ const HOSTS = DATA.hosts.map((row) => {
   host.attributes = attributes.map((number) => DATA.attributes[number]);
   host.odd = ODD.get(name) || [];
   const words = [name, verdict, host.group, host.gpus, host.driver, host.system];
-  host.words = words.concat(host.findings.map((f) => f.check + " " + f.also + " " + (f.check === "fleet" ? "outlier" : f.cause || "")), host.attributes.map(([k, v]) => k + "=" + v)).join(" ").toLowerCase();
+  host.words = words.concat(host.findings.map((f) => f.check + " " + f.also + " " + (f.cause || (f.check === "fleet" ? "outlier" : ""))), host.attributes.map(([k, v]) => k + "=" + v)).join(" ").toLowerCase();
   return host;
 });
 const title = (metric) => DATA.titles[metric] || metric;

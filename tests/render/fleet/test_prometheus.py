@@ -9,10 +9,13 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from gpucheck import fleet
+from gpucheck.fleet import simulated
+from gpucheck.fleet.drawn import Noise
 from gpucheck.model import HostMetric, Shard
 from gpucheck.render.fleet import to_prometheus
 from gpucheck.render.prometheus import Family, write
 from tests.fleet.reports import merged, report, rows
+from tests.fleet.test_simulated import template
 
 # Measurements whose metric would bear the name of one of gpucheck's own families.
 OWN = {"last_run": {"timestamp_seconds": 1.0}, "measured": {"last_run": {"timestamp_seconds": 2.0}}}
@@ -50,6 +53,20 @@ def test_a_metric_of_a_shard_cannot_either(metric):
     (sample,) = found[f"gpucheck_host_measured_{name}"].samples
     assert (sample.value, sample.labels.get("path", "")) == (7.0, path.removesuffix("]"))
     assert [s.value for s in found["gpucheck_host_status"].samples] == [0]
+
+
+def test_compute_training_collectives_and_votes_are_families():
+    planned = simulated.plan(8, [simulated.parse_fault("wrong-losses:1")], seed=0)
+    made = simulated.reports(planned, {None: template()}, Noise())
+    found = families(to_prometheus(fleet.merge([fleet.row(each, digest=each.host) for each in made])))
+
+    assert len(found["gpucheck_host_compute_gemm_bf16_tflops"].samples) == 8
+    assert len(found["gpucheck_host_smoke_ddp_steps_per_s"].samples) == 8
+    assert len(found["gpucheck_host_collectives_busbw_bytes_per_second"].samples) == 80
+    equal = {
+        s.labels["operation"].partition(" ")[0]: s.value for s in found["gpucheck_fleet_equal_results_ratio"].samples
+    }
+    assert (equal["matrix-bf16"], equal["losses"]) == (1.0, 7 / 8)
 
 
 NAMES = st.sampled_from(
