@@ -1,25 +1,17 @@
 """The engines on the CPU, in this process: the same code as on a GPU. JAX is tested where it is installed."""
 
 import os
-import sys
 
 import pytest
 
 from gpucheck.compute.engines import choice
 from gpucheck.compute.engines.base import LINKS
 from gpucheck.compute.measure import Options, chosen_for
-from gpucheck.compute.values import Device, Setup, Step
+from gpucheck.compute.running.workers import Workers
+from gpucheck.compute.values import Device, Failure, Setup, Step
 from gpucheck.measure.planning.selection import Unmeasurable
 
 SETUP = Setup(device=Device(index=0, name="CPU process"), parent_pid=os.getpid(), small=True)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _plain_intern():
-    """After tests of playbooks, sys.intern is an object of Ansible, which torch's compiler does not accept."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "intern", getattr(sys.intern, "unpatched_implementation", sys.intern))
-        yield
 
 
 def opened(library):
@@ -176,3 +168,17 @@ def test_cpus_and_gpus_are_not_combined():
         chosen_for(None, Options(devices="cpu,0"))
 
     assert raised.value.usage
+
+
+def test_jax_without_cuda_is_a_reason_and_no_crash():
+    pytest.importorskip("jax")
+    gpu = Device(index=0, name="GPU", bus_id="0000:01:00.0", uuid="GPU-00000000-0000-0000-0000-000000000000")
+    bench = Workers((gpu,), "jax")
+    try:
+        (first,) = bench.open()
+    finally:
+        bench.close()
+
+    assert isinstance(first, Failure)
+    assert first.kind == "not-started"
+    assert "cannot use 0000:01:00.0 (for CUDA: jax[cuda12] or jax[cuda13])" in first.detail
