@@ -7,7 +7,10 @@ import pytest
 import yaml
 
 PAGES = Path(__file__).parents[2] / "docs/integrations"
-MANIFESTS = (PAGES / "containers/job.yml", *sorted((PAGES / "kubernetes").glob("*.yaml")))
+MANIFESTS = (
+    PAGES / "containers/job.yml",
+    *(PAGES / "kubernetes" / f"{name}.yaml" for name in ("daemonset", "smoke-nodes")),
+)
 JOBS = (PAGES / "containers/job.yml", PAGES / "kubernetes/smoke-nodes.yaml")
 # From an old release that clusters still run, and the newest that the schemas are here for.
 RELEASES = ("1.29", kubernetes_validate.latest_version())
