@@ -17,6 +17,7 @@ from gpucheck.cli._shared.common import (
     write_result,
 )
 from gpucheck.cli._shared.rendezvous import rendezvous_option
+from gpucheck.cli._shared.width import columns
 from gpucheck.cli.bandwidth import parse_sizes
 from gpucheck.model.finding.verdict import EXIT_STATUS
 
@@ -100,7 +101,11 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         report = collectives(live_host(isolated=True, deadline_s=20.0), options)
     except Unmeasurable as error:
         raise (Problem(str(error)) if error.usage else Problem(str(error), EXIT_NOTHING)) from error
-    text = render.to_json(report) if format_ == "json" else render.to_text(report)
+    text = (
+        render.to_json(report)
+        if format_ == "json"
+        else render.to_text(report, width=columns() if output is None else None)
+    )
     write_result(text if output is None else click.unstyle(text), output)
     return EXIT_STATUS[report.verdict]
 

@@ -62,11 +62,14 @@ def of_report(report: Report) -> Ran | None:
 
 
 @of_printable
-def to_text(report: CollectivesReport) -> str:
-    """Who took part, one line a collective and size, what NCCL took, and the findings, worst first."""
+def to_text(report: CollectivesReport, *, width: int | None = None) -> str:
+    """Who took part, one line a collective and size, what NCCL took, and the findings, worst first.
+
+    width: columns of the terminal.
+    """
     parts = [
         list(_head(report)),
-        list(_results(report.results)),
+        list(_results(report.results, width)),
         list(_taken(report)),
         list(blocks(report.findings, passes=True)),
         [_last(report)],
@@ -83,7 +86,7 @@ def _head(report: CollectivesReport) -> Iterator[str]:
     yield from (f"note: {note}" for note in report.notes)
 
 
-def _results(results: Sequence[CollectiveResult]) -> Iterator[str]:
+def _results(results: Sequence[CollectiveResult], width: int | None) -> Iterator[str]:
     if not results:
         return
     expects = any(one.expected_busbw_gb_s is not None for one in results)
@@ -106,7 +109,7 @@ def _results(results: Sequence[CollectiveResult]) -> Iterator[str]:
         header.insert(7, "expected GB/s")
         for row, result in zip(rows, results, strict=True):
             row.insert(7, _number(result.expected_busbw_gb_s))
-    yield from table(header, rows)
+    yield from table(header, rows, width)
     yield "algbw is size over time, busbw comparable with link rates (nccl-tests' definitions); the slowest rank counts"
 
 

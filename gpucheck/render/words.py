@@ -93,10 +93,25 @@ def counts_line(counts: dict[str, int]) -> str:
     return ", ".join(f"{counts[v.value]} {v.value}" for v in WORST_FIRST if counts.get(v.value)) or "nothing evaluated"
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Left-aligned columns, two spaces apart; widths ignore colour codes."""
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], room: int | None = None) -> list[str]:
+    """Left-aligned columns, two spaces apart; widths ignore colour codes.
+
+    room: columns of the terminal; a wider table is continued below itself, with its first column repeated.
+    """
     lines = [list(header), *(list(row) for row in rows)]
     widths = [max(len(click.unstyle(line[i])) for line in lines) for i in range(len(header))]
+    bands: list[list[int]] = [[]]
+    for i in range(1, len(header)):
+        used = widths[0] + sum(2 + widths[k] for k in (*bands[-1], i))
+        if room is not None and bands[-1] and used > room:
+            bands.append([])
+        bands[-1].append(i)
+    parts = [_columns([[line[i] for i in (0, *band)] for line in lines]) for band in bands]
+    return [line for n, part in enumerate(parts) for line in ([""] if n else []) + part]
+
+
+def _columns(lines: list[list[str]]) -> list[str]:
+    widths = [max(len(click.unstyle(line[i])) for line in lines) for i in range(len(lines[0]))]
     return [
         "  ".join(
             cell + " " * (width - len(click.unstyle(cell))) for cell, width in zip(line, widths, strict=True)

@@ -19,6 +19,7 @@ from gpucheck.cli._shared.common import (
     strict_option,
     write_result,
 )
+from gpucheck.cli._shared.width import columns
 from gpucheck.model.finding.verdict import EXIT_STATUS
 
 if TYPE_CHECKING:
@@ -135,7 +136,11 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
         write_result(to_svg(report), svg)
     writers = {"json": render.to_json, "html": render.to_html}
-    text = writers[format_](report) if format_ in writers else render.to_text(report, verbose=verbose)
+    text = (
+        writers[format_](report)
+        if format_ in writers
+        else render.to_text(report, verbose=verbose, width=columns() if output is None else None)
+    )
     if not only_drawing:
         write_result(text if output is None or format_ != "text" else click.unstyle(text), output)
     return EXIT_STATUS[worst((finding.verdict for finding in report.findings), strict=strict)]

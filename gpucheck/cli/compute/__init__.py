@@ -16,6 +16,7 @@ from gpucheck.cli._shared.common import (
     strict_option,
     write_result,
 )
+from gpucheck.cli._shared.width import columns
 from gpucheck.cli.bandwidth.progress import bar
 from gpucheck.cli.compute.burnin import STATE, burnt_in, seconds_of
 from gpucheck.model.finding.verdict import EXIT_STATUS, EXIT_USAGE
@@ -109,7 +110,11 @@ def _write(report: "ComputeReport", format_: str, output: Path | None, svg: Path
 
     if svg is not None:
         write_result(render.to_svg(report), svg)
-    text = render.to_json(report) if format_ == "json" else render.to_text(report, verbose=verbose)
+    text = (
+        render.to_json(report)
+        if format_ == "json"
+        else render.to_text(report, verbose=verbose, width=columns() if output is None else None)
+    )
     write_result(text if output is None else click.unstyle(text), output)
 
 

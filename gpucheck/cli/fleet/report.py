@@ -13,6 +13,7 @@ import msgspec
 from gpucheck import fleet
 from gpucheck.cli._shared.common import Problem, note, write_result
 from gpucheck.cli._shared.output import MODES, descriptor
+from gpucheck.cli._shared.width import columns
 from gpucheck.foreign import opened, shown
 from gpucheck.model import EXIT_STATUS, FleetReport, FleetRow
 from gpucheck.processes.atomic import PRIVATE
@@ -163,7 +164,7 @@ def _content(merged: FleetReport, form: str, *, verbose: bool, terminal: bool) -
     from gpucheck.render import fleet as render
 
     if form == "text":
-        text = render.to_text(merged, verbose=verbose)
+        text = render.to_text(merged, verbose=verbose, width=columns() if terminal else None)
         return text if terminal else click.unstyle(text)
     if form == "json":
         return render.json_pieces(merged)

@@ -34,10 +34,10 @@ NOTHING = "-"
 
 
 @of_printable
-def to_text(report: BandwidthReport, *, verbose: bool = False) -> str:
+def to_text(report: BandwidthReport, *, verbose: bool = False, width: int | None = None) -> str:
     """Who was measured, what is wrong, the matrices, measured against expected, and the findings that are good.
 
-    verbose: how it was measured too.
+    verbose: how it was measured too. width: columns of the terminal.
     """
     bus_ids = tuple(device.bus_id for device in report.devices if device.bus_id)
     parts = [
@@ -46,9 +46,9 @@ def to_text(report: BandwidthReport, *, verbose: bool = False) -> str:
         *(_matrix(report, name) for name in TITLES if name in report.matrices and not is_sparse(report.matrices[name])),
         list(_lone_cells(report)),
         [*_peer_access(report), *_fabric_handles(report)],
-        list(_pairs(report.pairs)),
+        list(_pairs(report.pairs, width)),
         list(_rest(report)),
-        list(_sizes(report)),
+        list(_sizes(report, width)),
         [f"method: {line}" for line in report.method] if verbose else [],
         list(blocks((f for f in report.findings if f.verdict not in TROUBLE), bus_ids, passes=True)),
         [_last(report)],
@@ -144,7 +144,7 @@ def _shaded(text: str, verdict: Verdict | None) -> str:
     return click.style(text, fg=digits, bg=background)
 
 
-def _pairs(pairs: Sequence[MeasuredPair]) -> Iterator[str]:
+def _pairs(pairs: Sequence[MeasuredPair], width: int | None) -> Iterator[str]:
     """Return measured and expected values, one line for equal pairs."""
     equal: dict[tuple[object, ...], list[tuple[MeasuredPair, Measured]]] = {}
     for pair in pairs:
@@ -168,7 +168,9 @@ def _pairs(pairs: Sequence[MeasuredPair]) -> Iterator[str]:
             ]
         )
         rows += _both_ways([pair for pair, _ in members])
-    yield from table(("path", "pairs", "measured GB/s", "MAD", "expected (low to line rate)", "ratio", "basis"), rows)
+    yield from table(
+        ("path", "pairs", "measured GB/s", "MAD", "expected (low to line rate)", "ratio", "basis"), rows, width
+    )
 
 
 def _both_ways(pairs: Sequence[MeasuredPair]) -> Iterator[list[str]]:
@@ -245,14 +247,14 @@ def _tensor(name: str, value: float) -> str:
     return f"{way}: {value:g} {unit}"
 
 
-def _sizes(report: BandwidthReport) -> Iterator[str]:
+def _sizes(report: BandwidthReport, width: int | None) -> Iterator[str]:
     if not report.sizes:
         return
     ways = list(dict.fromkeys((point.src, point.dst, point.cls) for point in report.sizes))
     sizes = list(dict.fromkeys(point.size_bytes for point in report.sizes))
     rates = {(point.size_bytes, point.src, point.dst): point.gb_s for point in report.sizes}
     header = ("size", *(f"{report.devices[a].index} to {report.devices[b].index} ({cls or '?'})" for a, b, cls in ways))
-    yield from table(header, ([_size(s), *(_number(rates.get((s, a, b))) for a, b, _ in ways)] for s in sizes))
+    yield from table(header, ([_size(s), *(_number(rates.get((s, a, b))) for a, b, _ in ways)] for s in sizes), width)
 
 
 def _size(count: int) -> str:

@@ -20,7 +20,7 @@ BAD = (Verdict.FAIL, Verdict.WARN)
 class Row(NamedTuple):
     """One GPU. verdict: of the worst finding of this step about it. cells: rate and part of the ceiling."""
 
-    index: int
+    number: int
     name: str
     bus_id: str
     verdict: Verdict | None

@@ -12,23 +12,27 @@ from gpucheck.render.words import counts_line, simulated_mark, table, verdict_wo
 
 NOTHING = "-"
 BARS = "▁▂▃▄▅▆▇█"
-POINTS = 30  # of one line of bars
+POINTS = 20  # of one line of bars
+SPAN = 12  # columns of "1425 to 1980"
 RATES = "matrix products in TFLOPS (10^12 operations per second), memory in GB/s; in brackets the part of the ceiling"
 # Ways through memory.
 WAYS = ("read", "write", "copy")
 
 
 @of_printable
-def to_text(report: ComputeReport, *, verbose: bool = False) -> str:
-    """What is wrong first, then rates and traces, then the findings that are good. verbose: also the method."""
+def to_text(report: ComputeReport, *, verbose: bool = False, width: int | None = None) -> str:
+    """What is wrong first, then rates and traces, then the findings that are good.
+
+    verbose: also the method. width: columns of the terminal.
+    """
     bus_ids = tuple(gpu.bus_id for gpu in report.gpus if gpu.bus_id)
     good = (f for f in report.findings if f.verdict not in TROUBLE)
     parts = [
         list(_head(report)),
         list(burn_in_lines(report.burn_in, verbose=verbose)) if report.burn_in is not None else [],
         list(blocks((f for f in report.findings if f.verdict in TROUBLE), bus_ids)),
-        list(_rates(report.gpus)),
-        list(_traces(report.gpus)),
+        list(_rates(report.gpus, width)),
+        list(_traces(report.gpus, width)),
         [f"method: {line}" for line in report.method] if verbose else [],
         [f"digest: GPU {g.index} {what} {digest}" for g in report.gpus for what, digest in g.digests.items()]
         if verbose
@@ -44,9 +48,10 @@ def _head(report: ComputeReport) -> Iterator[str]:
     mark = f"  {simulated_mark(detail)}" if report.simulated else ""
     yield click.style(f"gpucheck compute  {report.host}", bold=True) + mark
     versions = ", ".join(f"{name} {version}" for name, version in report.versions.items() if version)
+    names = dict.fromkeys(gpu.name for gpu in report.gpus)
     yield (
-        f"{len(report.gpus)} devices at the same time, {report.load_seconds:.0f} s of load, engine {report.engine}"
-        + (f"; {versions}" if versions and not report.simulated else "")
+        f"{len(report.gpus)} devices ({', '.join(names)}) at the same time, {report.load_seconds:.0f} s of load, "
+        f"engine {report.engine}" + (f"; {versions}" if versions and not report.simulated else "")
     )
     yield from (f"note: {note}" for note in report.notes)
     yield from (
@@ -57,20 +62,24 @@ def _head(report: ComputeReport) -> Iterator[str]:
     )
 
 
-def _rates(gpus: Sequence[ComputeDevice]) -> Iterator[str]:
+def _rates(gpus: Sequence[ComputeDevice], width: int | None) -> Iterator[str]:
     if any(gpu.gemm or gpu.memory.samples for gpu in gpus):
-        yield from table(*rate_table(gpus))
+        yield from table(*rate_table(gpus), width)
         yield RATES
 
 
 def rate_table(gpus: Sequence[ComputeDevice]) -> tuple[tuple[str, ...], list[list[str]]]:
     """Return header and rows: a column for each type and for each way through memory."""
     types = used_types(gpus)
+    named = len({gpu.name for gpu in gpus}) > 1
     rows = [
-        [str(gpu.index), gpu.name, *(f"{rate} ({part})" if part else rate for rate, part in rates(gpu, types))]
+        [
+            f"{gpu.index} {gpu.name}" if named else str(gpu.index),
+            *(f"{rate} ({part})" if part else rate for rate, part in rates(gpu, types)),
+        ]
         for gpu in gpus
     ]
-    return ("GPU", "name", *types, *WAYS), rows
+    return ("GPU", *types, *WAYS), rows
 
 
 def used_types(gpus: Sequence[ComputeDevice]) -> tuple[str, ...]:
@@ -101,22 +110,26 @@ def _part(part: float | None) -> str:
     return "" if part is None else f"{part:.0%}"
 
 
-def _traces(gpus: Sequence[ComputeDevice]) -> Iterator[str]:
+def _traces(gpus: Sequence[ComputeDevice], width: int | None) -> Iterator[str]:
     traced = [gpu for gpu in gpus if gpu.traces]
     if not traced:
         return
-    header = ("GPU", "MHz under load", "", "W", "", "C", "", "clock held by")
     columns = ("sm_clock_mhz", "power_w", "temperature_c")
-    most = {name: max((v for gpu in traced for v in _values(gpu.traces, name)), default=0.0) for name in columns}
+    values = {(gpu.index, name): _values(gpu.traces, name) for gpu in traced for name in columns}
+    most = {name: max((v for gpu in traced for v in values[gpu.index, name]), default=0.0) for name in columns}
     rows = []
     for gpu in traced:
-        row = [str(gpu.index)]
-        for name in columns:
-            values = _values(gpu.traces, name)
-            row += [f"{min(values):.0f} to {max(values):.0f}" if values else NOTHING, _bars(values, most[name])]
         reasons = dict.fromkeys(reason for sample in gpu.traces for reason in sample.reasons or ())
-        rows.append([*row, ", ".join(reasons) or NOTHING])
-    yield from table(header, rows)
+        cells = [_course(values[gpu.index, name], most[name]) for name in columns]
+        rows.append([str(gpu.index), *cells, ", ".join(reasons) or NOTHING])
+    yield from table(("GPU", "MHz under load", "W", "C", "clock held by"), rows, width)
+
+
+def _course(values: Sequence[float], most: float) -> str:
+    if not values:
+        return NOTHING
+    span = f"{min(values):.0f} to {max(values):.0f}"
+    return f"{span:<{SPAN}}  {_bars(values, most)}"
 
 
 def _values(samples: Sequence[Sample], name: str) -> list[float]:

@@ -80,7 +80,7 @@ class Access(NamedTuple):
 
 
 def access(found: Copies | None) -> Access | None:
-    """Return what CUDA and NVML state about each pair; None if nobody was asked."""
+    """Return what CUDA and NVML state about each pair; None without it."""
     if found is None or found.peer_access is None:
         return None
     words, count = peer_words(found.peer_access), len(found.devices)

@@ -13,13 +13,16 @@ from gpucheck.render.words import WORST_FIRST, counts_line, plural, simulated_ma
 
 # A terminal shows this many hosts; of more, those that pass are counted.
 MANY = 40
+HEADER = ("verdict", "host", "system", "GPUs", "driver", "training", "findings", "hardware")
+# What a narrow terminal has no room for; that a host is simulated is always shown.
+LEAST_FIRST = ("training", "system", "profile", "GPUs", "driver")
 
 
-def to_text(fleet: FleetReport, *, verbose: bool = False) -> str:
+def to_text(fleet: FleetReport, *, verbose: bool = False, width: int | None = None) -> str:
     """Write problems by cause, one line per host, then fleet problems, then comparisons of hosts, then the verdict.
 
     Every simulated line is marked. A large fleet has its worst hosts first, and passing ones are only counted, unless
-    verbose.
+    verbose. width: columns of the terminal.
     """
     many = len(fleet.hosts) > MANY and not verbose
     outlier_hosts = {outlier.host for outlier in fleet.outliers}
@@ -30,7 +33,7 @@ def to_text(fleet: FleetReport, *, verbose: bool = False) -> str:
     sections = [
         list(summary(fleet.hosts)),
         list(_causes(fleet)),
-        [*_table(shown, outlier_hosts), *_left_out(len(fleet.hosts) - len(shown))],
+        [*_table(shown, outlier_hosts, width), *_left_out(len(fleet.hosts) - len(shown))],
         list(lines(shown)),
         [f"{simulated_mark()} component: {one_line(text)}" for text in stands_in],
         list(_outliers(fleet, many=many)),
@@ -43,14 +46,23 @@ def to_text(fleet: FleetReport, *, verbose: bool = False) -> str:
     return "\n\n".join("\n".join(section) for section in sections if section) + "\n"
 
 
-def _table(rows: list[FleetRow], outlier_hosts: set[str]) -> list[str]:
-    header = ("verdict", "host", "system", "GPUs", "driver", "training", "findings", "hardware")
-    return table(header, (_cells(row, stands_out=row.host in outlier_hosts) for row in rows))
+def _table(rows: list[FleetRow], outlier_hosts: set[str], width: int | None) -> list[str]:
+    """One line per host. In a narrow terminal, columns are left out until it fits, and named."""
+    left: list[str] = []
+    for name in ("", *LEAST_FIRST):
+        left += [name] if name else []
+        kept = [i for i, title in enumerate(HEADER) if title not in left]
+        cells = [_cells(row, row.host in outlier_hosts, profile="profile" not in left) for row in rows]
+        lines = table([HEADER[i] for i in kept], [[row[i] for i in kept] for row in cells])
+        if width is None or max(len(click.unstyle(line)) for line in lines) <= width:
+            break
+    note = f"Not shown in {width} columns: {', '.join(left)} (--format csv has them)"
+    return [*lines, click.style(note, dim=True)] if left else lines
 
 
-def _cells(row: FleetRow, *, stands_out: bool) -> tuple[str, ...]:
+def _cells(row: FleetRow, stands_out: bool, *, profile: bool) -> tuple[str, ...]:
     real = "real" if row.system else "-"
-    hardware = simulated_mark(one_line(row.simulation or "")) if row.simulated else real
+    hardware = simulated_mark(one_line(row.simulation or "") if profile else "") if row.simulated else real
     findings = [*(["outlier"] if stands_out else []), *([counts_line(row.counts)] if row.counts else [])]
     text = (row.host, row.system, row.gpus, row.driver, row.training, ", ".join(findings))
     return (verdict_word(row.verdict), *(one_line(cell) if cell else "-" for cell in text), hardware)

@@ -57,7 +57,7 @@ def rows(report: Report) -> list[Row]:
         return []
     found = [_row(gpu, kept.get(gpu.pci_bus_id or ""), report.findings) for gpu in report.topology.gpus]
     found += [
-        Row(gpu.index, "not usable", gpu.bus_id, "", "", gpu.fault.verdict, (), gpu.fault.cause)
+        Row(gpu.number, "not usable", gpu.bus_id, "", "", gpu.fault.verdict, (), gpu.fault.cause)
         for gpu in absent(report.topology, report.findings)
     ]
     return sorted(found, key=lambda row: len(found) if row.number is None else row.number)

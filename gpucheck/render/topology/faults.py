@@ -40,16 +40,16 @@ def faults(findings: Iterable[Finding]) -> dict[frozenset[str], Fault]:
 
 
 class Absent(NamedTuple):
-    """A GPU that the host has and the topology has not. index: None if unknown."""
+    """A GPU that the host has and the topology has not. number: its index, None if unknown."""
 
-    index: int | None
+    number: int | None
     bus_id: str
     fault: Fault
 
     @property
     def name(self) -> str:
         """As in the topology: ``GPU3``."""
-        return "GPU" if self.index is None else f"GPU{self.index}"
+        return "GPU" if self.number is None else f"GPU{self.number}"
 
 
 def absent(topology: Topology, findings: Iterable[Finding]) -> list[Absent]:

@@ -149,3 +149,19 @@ def test_one_trouble_of_a_host_is_one_problem():
     assert text.count("on a ") + text.count("on a\n") == 1
     assert "        also   throttle\n" in text
     assert "another fix" not in text
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 200])
+def test_hosts_fit_the_terminal_and_simulated_ones_stay_marked(width):
+    rows = [
+        msgspec.structs.replace(row, system="Debian GNU/Linux 12 (bookworm)", gpus="8 x NVIDIA H100 80GB HBM3",
+                                simulated=True, simulation="hgx-h100-x8", driver="580.178.04")
+        for row in merged(*[report(f"n{n}", 380.0) for n in range(4)]).hosts
+    ]  # fmt: skip
+    fleet = msgspec.structs.replace(merged(report("n0", 380.0)), hosts=tuple(rows), outliers=())
+    shown = click.unstyle(render.to_text(fleet, width=width)).splitlines()
+    found = [line for line in shown if line.startswith("PASS     ")]
+
+    assert len(found) == 4
+    assert all("SIMULATED" in line and len(line) <= width for line in found)
+    assert any(line.startswith(f"Not shown in {width} columns: ") for line in shown) == (width < 150)
