@@ -73,7 +73,7 @@ test-lab: $(VENV)/.test ## the embedded lab from nothing to the merged report (n
 	@env -u MAKEFLAGS $(VENV)/bin/pytest -m lab tests/lab
 
 # The lab waits for disks and package managers most of its time: everything else is tested meanwhile.
-test: lint ## lint, test-units and test-programs, and test-lab at the same time
+test: lint ## what each change is tested with: lint, test-units, test-programs, and test-lab at the same time
 	@$(MAKE) --jobs=2 --output-sync=target test-here test-lab
 
 test-here: $(VENV)/.test tools

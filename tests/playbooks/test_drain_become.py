@@ -3,6 +3,7 @@
 import pytest
 
 from tests.playbooks.test_drain import STAND_IN, drain, node  # noqa: F401 - a fixture
+from tests.shared import sampled
 
 pytestmark = pytest.mark.slow
 
@@ -31,11 +32,14 @@ def as_user(drain, monkeypatch, tmp_path):  # noqa: F811 - the fixture
 @pytest.mark.parametrize("become", [True, False])
 @pytest.mark.parametrize(
     ("drain_with", "state", "programs"),
-    [
-        ("slurm", "IDLE", {"scontrol", "squeue"}),
-        ("kubernetes", node(False), {"kubectl"}),
-        ("script", "", {"site-hosts"}),
-    ],
+    sampled(
+        [
+            ("slurm", "IDLE", {"scontrol", "squeue"}),
+            ("kubernetes", node(False), {"kubectl"}),
+            ("script", "", {"site-hosts"}),
+        ],
+        lambda number, _: number == 0,
+    ),
 )
 def test_every_program_runs_as_root_where_the_site_says_so_and_else_none(as_user, drain_with, state, programs, become):
     """On a Slurm controller only root and operators may drain; the become of the hosts says nothing about it."""
