@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -19,7 +20,7 @@ from tests.cli.test_cli import run
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 PATHS = sorted(set(re.findall(r"`((?:gpucheck|tests|docs|images|playbooks|bench)/[\w./-]+)`", PAGE)))
-COMPONENT = "gdrcopy"
+COMPONENT = "nvidia_modprobe"
 
 CHECK = '''"""Demo: how many GPUs are there?
 
@@ -76,6 +77,47 @@ HYPOTHESIS = Hypothesis(
     instances=lambda machine: iter(()),
 )
 '''
+DEMO_COMPONENT = '''"""Demo: a component at the driver's version."""
+from gpucheck.stack.components.base import SYSTEM, Component
+from gpucheck.stack.packages import at_driver_version, component
+
+
+class Demo(Component):
+    name, title, part, nvidia = "demo_part", "demo", "driver", SYSTEM
+    place, turn, default, optional, follows = 86, 86, "none", True, "the driver"
+
+    def choose(self, choice):
+        return choice.settle((choice.driver.version, ()), choice.spec.demo_part)
+
+    def packages(self, plan):
+        return component([at_driver_version(plan.system, plan.stack, "demo-package")])
+
+
+COMPONENT = Demo()
+'''
+# One more directory of components: argv[1].
+WITH_COMPONENTS = """
+import sys
+from importlib.machinery import PathFinder
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        spec = PathFinder.find_spec(name, path, target) if name == "gpucheck.stack.components" else None
+        if spec:
+            spec.submodule_search_locations.append(sys.argv[1])
+        return spec
+
+sys.meta_path.insert(0, Finder())
+"""
+RESOLVED = """
+from gpucheck.cli import main
+main(["stack", "resolve", "--gpu", "T4", "--os", "ubuntu-22.04", "--want", "demo_part=auto"])
+"""
+PLANNED = """
+from gpucheck.stack import wants
+from tests.stack.asked import planned
+print(planned(wants(("demo_part=auto",)), "ubuntu-22.04", "t4-x1").components["driver"]["packages"])
+"""
 
 
 @pytest.fixture
@@ -161,13 +203,30 @@ def test_hypothesis_is_one_module(added, capsys):
     assert "Demo cause" in run(capsys, "diagnose", "--hypotheses")[1]
 
 
-def test_component_names_every_file_of_the_resolver():
-    """A file of the resolver that names the example is part of the recipe; the fewer, the better."""
-    sources = (ROOT / "gpucheck/stack").rglob("*.py")
-    naming = {str(p.relative_to(ROOT)) for p in sources if COMPONENT in p.read_text(encoding="utf-8")}
-    recipe = PAGE.partition("### Add a stack component")[2].partition("### ")[0]
+def test_component_is_one_module(tmp_path):
+    """The specification, the set, the plan and their texts have it without another line of code."""
+    (tmp_path / "demo_part.py").write_text(DEMO_COMPONENT, encoding="utf-8")
 
-    assert naming == set(re.findall(r"`(gpucheck/stack/[\w./-]+)`", recipe))
+    def printed(code):
+        words = [sys.executable, "-c", WITH_COMPONENTS + code, tmp_path]
+        return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+    assert "demo " in printed(RESOLVED)
+    assert "demo-package" in printed(PLANNED)
+
+
+def test_component_is_four_files():
+    """No file of the package names the example but those of the recipe; with stack.yml and a test they are four."""
+    sources = [path for kind in ("py", "yml") for path in (ROOT / "gpucheck").rglob(f"*.{kind}")]
+    naming = {str(path.relative_to(ROOT)) for path in sources if COMPONENT in path.read_text(encoding="utf-8")}
+    recipe = PAGE.partition("### Add a stack component")[2].partition("### ")[0]
+    required = recipe.partition("Only if")[0]
+
+    assert COMPONENT in (ROOT / "stack.yml").read_text(encoding="utf-8")
+    assert {*naming, f"tests/stack/components/test_{COMPONENT}.py"} == set(
+        re.findall(r"`([\w./-]+/[\w./-]+)`", required)
+    )
+    assert len(naming) == 2
 
 
 def test_image_is_one_row(tmp_path):

@@ -8,7 +8,6 @@ from typing import NamedTuple
 from gpucheck.fleet.identity import HOST_NAME
 from gpucheck.model import FleetReport, FleetRow, Verdict
 
-FORMATS = ("lines", "slurm", "torchrun", "ansible")
 # Names that mean more than one host, or the controller.
 NOT_HOSTS = frozenset({"all", "ungrouped", "localhost", "localhost.localdomain"})
 # Names that a message shows.

@@ -17,18 +17,15 @@ from gpucheck.knowledge.gpus import (
 from gpucheck.knowledge.links import (
     Limits,
     NvLinkRate,
-    Staged,
     both_ways_part,
     cpu_link_gb_s,
     nvlink_factor,
-    nvlink_gb_s_per_link,
     nvlink_limits,
     nvlink_rate,
     pcie_factor,
     pcie_gb_s,
     pcie_limits,
     predictions,
-    staged_paths,
 )
 from gpucheck.knowledge.names import find_gpu, gpu_by_pci_id, gpus_of_family, similar_gpus
 
@@ -39,7 +36,6 @@ __all__ = [
     "KnowledgeError",
     "Limits",
     "NvLinkRate",
-    "Staged",
     "both_ways_part",
     "causes",
     "code_runs",
@@ -51,7 +47,6 @@ __all__ = [
     "gpus",
     "gpus_of_family",
     "nvlink_factor",
-    "nvlink_gb_s_per_link",
     "nvlink_limits",
     "nvlink_rate",
     "pcie_factor",
@@ -60,5 +55,4 @@ __all__ = [
     "predictions",
     "similar_gpus",
     "site_tables",
-    "staged_paths",
 ]

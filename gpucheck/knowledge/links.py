@@ -27,16 +27,6 @@ class _PciePaths(msgspec.Struct, frozen=True, kw_only=True):
     fail_below: float
 
 
-class Staged(msgspec.Struct, frozen=True, kw_only=True):
-    """Copies through host memory. factor: of the slower end's raw rate."""
-
-    source: str
-    status: str
-    factor: float
-    warn_below: float
-    fail_below: float
-
-
 class _BothWays(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     status: str
@@ -102,7 +92,6 @@ class _Links(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "sche
     as_of: str
     pcie: _Pcie
     pcie_paths: _PciePaths
-    staged_paths: Staged
     both_ways: _BothWays
     cpu_links: _CpuLinks
     nvlink: _NvLink
@@ -156,11 +145,6 @@ def pcie_limits() -> Limits:
     return Limits(warn_below=paths.warn_below, fail_below=paths.fail_below)
 
 
-def staged_paths() -> Staged:
-    """What copies between GPUs reach where they go through host memory, and when they are worth a word."""
-    return _links().staged_paths
-
-
 def both_ways_part() -> float:
     """Part of a pair's one-way limit that each direction must keep while both copy at once."""
     return _links().both_ways.part
@@ -185,11 +169,6 @@ def nvlink_rate(gpu: str) -> NvLinkRate:
     if model.nvlink is None:
         raise LookupError(f"{model.name} has no NVLink")
     return NvLinkRate(generation=model.nvlink.generation, gb_s=model.nvlink.gb_s_per_link)
-
-
-def nvlink_gb_s_per_link(gpu: str) -> float:
-    """Payload of one NVLink in one direction, for a compute capability or a GPU name. Raises LookupError."""
-    return nvlink_rate(gpu).gb_s
 
 
 def nvlink_factor(generation: int, engine: Literal["ce", "sm"] = "ce") -> float:

@@ -38,7 +38,6 @@ from gpucheck.model.host.hardware import (
     PciDevice,
     PcieLink,
     TopologyGpu,
-    narrowest_hop,
 )
 from gpucheck.model.host.health import EccCounts, GpuProcess, Health, PcieErrors, RetiredPages, RowRemap
 from gpucheck.model.host.readings import (
@@ -143,7 +142,6 @@ __all__ = [
     "by_trouble",
     "metric_title",
     "named",
-    "narrowest_hop",
     "where",
     "with_actions",
     "worst",

@@ -41,14 +41,14 @@ def test_a_link_that_does_not_exist_has_no_rate(generation, width):
 )
 def test_nvlink_payload_by_capability_or_name(gpu, rate):
     """Payload of one link in one direction."""
-    assert knowledge.nvlink_gb_s_per_link(gpu) == rate
+    assert knowledge.nvlink_rate(gpu).gb_s == rate
 
 
 @pytest.mark.parametrize("gpu", ["8.9", "12.0", "RTX 4090", "Voodoo 2"])
 def test_a_gpu_without_nvlink_has_no_rate(gpu):
     """And neither has one that is not known."""
     with pytest.raises(LookupError):
-        knowledge.nvlink_gb_s_per_link(gpu)
+        knowledge.nvlink_rate(gpu)
 
 
 def test_intel_host_bridges_cut_peer_traffic():

@@ -5,7 +5,6 @@ from hypothesis import given
 
 from gpucheck.model import PciDevice
 from gpucheck.topology import classify
-from gpucheck.topology.pcie.classify import crossed
 from tests.topology.strategies import pci_trees
 
 UP, UP2 = "0000:02:00.0", "0000:04:00.0"
@@ -45,13 +44,6 @@ def test_the_class_follows_the_bridge_chains(a, b, cls):
     """Firmware that tells no NUMA node leaves NODE and SYS undecided."""
     assert classify(a, b) == cls
     assert classify(b, a) == cls
-
-
-def test_what_lies_above_the_shared_switch_is_not_crossed():
-    """An uplink trained down does not slow two GPUs below it."""
-    a, b = gpu("10", "rp", UP, "d0"), gpu("11", "rp", UP, "d1")
-
-    assert crossed(a, b) == ("d0", a.bus_id, b.bus_id, "d1")
 
 
 @given(pci_trees())

@@ -4,7 +4,6 @@ from typing import Any
 
 from gpucheck.model.compute import Sample
 
-NOTHING = Sample(at=0.0)
 MEMORY_TEMPERATURE = "NVML_FI_DEV_MEMORY_TEMP"
 
 

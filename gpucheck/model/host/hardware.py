@@ -3,7 +3,6 @@
 Bus ids are written the way Linux writes them in sysfs, ``0000:3b:00.0``: four-digit domain, lower case.
 """
 
-from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -88,25 +87,6 @@ class PciDevice(msgspec.Struct, frozen=True, kw_only=True):
     def is_nvswitch(self) -> bool:
         """An NVIDIA bridge device (0680), which is what NVSwitch chips up to Hopper show as."""
         return self.vendor_id == "10de" and self.class_id[:4] == "0680"
-
-
-def narrowest_hop(device: PciDevice, pci: Iterable[PciDevice], *, now: bool = False) -> PciDevice | None:
-    """The function on the way from a device up to its root whose link carries least; on a tie the one nearest to it.
-
-    now: by what the links have trained to (an idle GPU lowers its own), instead of by what both ends of each allow.
-    A hop without a reported link is skipped; None if no link was reported. Rates double from generation to generation,
-    apart from the 1.5 % that the coding of Gen3 gained.
-    """
-    by_bus_id = {function.bus_id: function for function in pci}
-    way_up = [device, *(by_bus_id[bus_id] for bus_id in reversed(device.path) if bus_id in by_bus_id)]
-
-    def rate(function: PciDevice) -> int | None:
-        link = function.link
-        told = (link.generation, link.width) if now else (link.max_generation, link.max_width)
-        return None if told[0] is None or told[1] is None else told[1] << told[0]
-
-    rated = [(carried, function) for function in way_up if (carried := rate(function)) is not None]
-    return min(rated, key=lambda hop: hop[0])[1] if rated else None
 
 
 class NvLink5Counts(msgspec.Struct, frozen=True, kw_only=True):

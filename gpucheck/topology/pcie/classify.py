@@ -30,12 +30,3 @@ def shared_bridges(a: PciDevice, b: PciDevice) -> int:
             break
         count += 1
     return count
-
-
-def crossed(a: PciDevice, b: PciDevice) -> tuple[str, ...]:
-    """Return the bus ids of the ports whose links a transfer uses, both devices included.
-
-    Ports above a shared switch are not used.
-    """
-    shared = shared_bridges(a, b)
-    return (*a.path[shared:], a.bus_id, b.bus_id, *b.path[shared:])

@@ -25,6 +25,9 @@ attributes:
   check_mode:
     description: Nothing is written in check mode.
     support: full
+notes:
+  - Why this module exists. M(ansible.builtin.copy) compares with the controller's files; here the signed manifest
+    decides, for thousands of files at once.
 author: gpucheck
 """
 

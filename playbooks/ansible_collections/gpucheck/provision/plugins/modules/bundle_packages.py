@@ -59,6 +59,9 @@ attributes:
   check_mode:
     description: Writes below folder in check mode too, it changes no host.
     support: full
+notes:
+  - Why this module exists. M(ansible.builtin.apt) and M(ansible.builtin.dnf) download on the state of the host;
+    this resolves on a separate state.
 author: gpucheck
 """
 

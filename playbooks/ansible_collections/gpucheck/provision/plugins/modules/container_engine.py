@@ -24,6 +24,9 @@ attributes:
   check_mode:
     description: Says what it would write.
     support: full
+notes:
+  - Why this module exists. No builtin module can merge daemon.json and config.toml as nvidia-ctk does, and restore
+    the former content.
 author: gpucheck
 """
 

@@ -46,6 +46,9 @@ attributes:
   check_mode:
     description: Says what would be done.
     support: full
+notes:
+  - Why this module exists. M(ansible.builtin.systemd_service) takes one service per round trip and does not compare
+    with the plan.
 author: gpucheck
 """
 

@@ -33,6 +33,8 @@ attributes:
   check_mode:
     description: Reads only, on the controller.
     support: full
+notes:
+  - Why this module exists. M(ansible.builtin.debug) prints one host; this adds up a fleet by batch.
 author: gpucheck
 """
 

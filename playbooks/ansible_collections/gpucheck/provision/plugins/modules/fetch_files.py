@@ -31,6 +31,9 @@ attributes:
   check_mode:
     description: Does nothing in check mode.
     support: none
+notes:
+  - Why this module exists. M(ansible.builtin.fetch) reads a whole file into memory with become; reports and
+    packages have up to gigabytes.
 author: gpucheck
 """
 

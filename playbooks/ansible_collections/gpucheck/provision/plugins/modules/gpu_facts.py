@@ -27,6 +27,8 @@ attributes:
   check_mode:
     description: Reads only, so check mode makes no difference.
     support: full
+notes:
+  - Why this module exists. M(ansible.builtin.setup) reads no GPUs, holds, locks or recorded plan, and takes longer.
 author: gpucheck
 """
 

@@ -33,6 +33,9 @@ attributes:
   check_mode:
     description: Skipped in check mode, it writes the report.
     support: none
+notes:
+  - Why this module exists. M(ansible.builtin.command) and M(ansible.builtin.fetch) take three round trips and
+    cannot tell a stale report from a new one.
 author: gpucheck
 """
 

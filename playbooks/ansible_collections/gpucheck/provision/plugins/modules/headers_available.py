@@ -23,6 +23,8 @@ attributes:
   check_mode:
     description: Asks only, so check mode makes no difference.
     support: full
+notes:
+  - Why this module exists. No builtin module can tell a missing package from a source that does not respond.
 author: gpucheck
 """
 

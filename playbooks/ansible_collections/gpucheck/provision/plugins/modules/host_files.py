@@ -26,6 +26,9 @@ attributes:
   diff_mode:
     description: Shows the content of files before and after.
     support: full
+notes:
+  - Why this module exists. M(ansible.builtin.copy) and M(ansible.builtin.file) take one round trip per file, and a
+    loop does not stop at a failed row.
 author: gpucheck
 """
 

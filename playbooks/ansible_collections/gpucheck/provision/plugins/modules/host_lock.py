@@ -40,6 +40,8 @@ attributes:
   check_mode:
     description: Nothing is written in check mode.
     support: full
+notes:
+  - Why this module exists. No builtin module has a lock that survives a reboot and ends with the run that holds it.
 author: gpucheck
 """
 

@@ -20,6 +20,9 @@ attributes:
   check_mode:
     description: Says that it would rebuild.
     support: full
+notes:
+  - Why this module exists. M(ansible.builtin.command) with the program of each system leaves no note of the reboot
+    that is due.
 author: gpucheck
 """
 

@@ -34,6 +34,8 @@ attributes:
   check_mode:
     description: Nothing is written in check mode.
     support: full
+notes:
+  - Why this module exists. No builtin module records what was there before; rollback and deprovisioning need it.
 author: gpucheck
 """
 

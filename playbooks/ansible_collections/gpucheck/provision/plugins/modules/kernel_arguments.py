@@ -19,6 +19,9 @@ attributes:
   check_mode:
     description: Says whether it would change something.
     support: full
+notes:
+  - Why this module exists. M(ansible.builtin.lineinfile) and grubby differ per system, and neither records which
+    arguments were added.
 author: gpucheck
 """
 

@@ -18,6 +18,9 @@ attributes:
   check_mode:
     description: Says what it would hold and lift.
     support: full
+notes:
+  - Why this module exists. M(ansible.builtin.dpkg_selections) takes one package per call, and cannot tell its holds
+    from those of an administrator.
 author: gpucheck
 """
 

@@ -41,6 +41,9 @@ attributes:
   check_mode:
     description: Asks only, whatever the state.
     support: full
+notes:
+  - Why this module exists. M(ansible.builtin.apt) and M(ansible.builtin.dnf) do not choose a kernel by its headers
+    or refuse a transaction beforehand.
 author: gpucheck
 """
 

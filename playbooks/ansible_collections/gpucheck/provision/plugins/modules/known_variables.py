@@ -20,6 +20,9 @@ attributes:
   check_mode:
     description: Looks only.
     support: full
+notes:
+  - Why this module exists. An argument specification rejects a wrong value, not a misspelled variable of the
+    inventory.
 author: gpucheck
 """
 

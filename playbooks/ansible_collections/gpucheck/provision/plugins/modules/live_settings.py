@@ -20,6 +20,9 @@ attributes:
   check_mode:
     description: Says what it would write.
     support: full
+notes:
+  - Why this module exists. C(ansible.posix.sysctl) writes /proc/sys only, one value per round trip;
+    M(ansible.builtin.copy) replaces a file, which /sys refuses.
 author: gpucheck
 """
 

@@ -9,12 +9,9 @@ description:
     written, so that one wrong key leaves the host as it was.
   - Writes keys and source files for apt or dnf; for dnf the keys are imported into rpm as well. What is there already
     is left alone, without any network access.
-  - Takes another file that names the same repositories with the same keys away, where C(install_record) has kept it.
-  - Reads the package lists then, those of the planned sources first. A source of another publisher that fails (apt) is
-    named in the result and stops nothing.
-  - A wrong signature shows there, before any package is installed. Where the package manager refuses one, the sources
-    are taken out again, as it would make every later call on the host fail, also those of other people; keys stay,
-    nothing is trusted because of them alone.
+  - Removes another file with the same repositories and keys, if C(install_record) has kept it.
+  - Then reads the package lists. A source of another publisher that fails (apt) is named in the result only.
+  - Sources with a wrong signature are removed again, before any package is installed; their keys stay.
 options:
   host:
     description: The host's name in the inventory, for messages.
@@ -50,6 +47,9 @@ attributes:
   check_mode:
     description: Says whether something would be written, fetches nothing.
     support: full
+notes:
+  - Why this module exists. M(ansible.builtin.deb822_repository) and M(ansible.builtin.yum_repository) accept any
+    key that is downloaded, and keep a source with a wrong signature.
 author: gpucheck
 """
 

@@ -17,6 +17,8 @@ attributes:
   check_mode:
     description: Asks only, so check mode makes no difference.
     support: full
+notes:
+  - Why this module exists. M(ansible.builtin.package_facts) lists installed packages only.
 author: gpucheck
 """
 

@@ -31,6 +31,8 @@ attributes:
   check_mode:
     description: Reads only, so check mode makes no difference.
     support: full
+notes:
+  - Why this module exists. Check mode of the builtin modules takes one round trip per package, file and service.
 author: gpucheck
 """
 

@@ -60,6 +60,9 @@ attributes:
   check_mode:
     description: Says whether something would be installed or held.
     support: full
+notes:
+  - Why this module exists. M(ansible.builtin.apt) and M(ansible.builtin.dnf) do not simulate, hold and install all
+    components in one transaction.
 author: gpucheck
 """
 

@@ -26,6 +26,9 @@ attributes:
   check_mode:
     description: The wheel is built in check mode too, it changes no host.
     support: full
+notes:
+  - Why this module exists. M(ansible.builtin.command) with C(creates) rebuilds for no change of the sources, or
+    never.
 author: gpucheck
 """
 

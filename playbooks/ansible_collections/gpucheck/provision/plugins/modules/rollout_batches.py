@@ -29,6 +29,9 @@ attributes:
   check_mode:
     description: Computes only.
     support: full
+notes:
+  - Why this module exists. C(serial) alone ends the run, reports included, if every host of a batch becomes
+    unreachable.
 author: gpucheck
 """
 

@@ -21,6 +21,9 @@ attributes:
   check_mode:
     description: Hosts do not change in check mode, so it has nothing to mark.
     support: none
+notes:
+  - Why this module exists. C(max_fail_percentage) counts one batch; a rollout over several batches needs the
+    failures of all.
 author: gpucheck
 """
 

@@ -20,6 +20,9 @@ attributes:
   check_mode:
     description: Does nothing in check mode.
     support: none
+notes:
+  - Why this module exists. M(ansible.builtin.copy) takes several round trips per file, and
+    M(ansible.posix.synchronize) needs rsync on both sides.
 author: gpucheck
 """
 

@@ -30,6 +30,9 @@ attributes:
   check_mode:
     description: Says whether the file would be written, fetches nothing.
     support: full
+notes:
+  - Why this module exists. M(ansible.builtin.get_url) knows a checksum of the file, not the fingerprints of the
+    keys in it; M(ansible.builtin.rpm_key) needs gpg.
 author: gpucheck
 """
 

@@ -55,6 +55,8 @@ attributes:
   check_mode:
     description: Computes in check mode too.
     support: full
+notes:
+  - Why this module exists. M(ansible.builtin.command) would start gpucheck once per host.
 author: gpucheck
 """
 
