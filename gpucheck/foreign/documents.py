@@ -1,4 +1,5 @@
-"""YAML of unknown origin: what it may hold is decided from its events, before anything is composed of them.
+"""YAML of unknown origin: what it may hold is decided import re
+from its events, before anything is composed of them.
 
 The C parser composes recursively, so a deep document ends the process; aliases let a few hundred bytes stand for a
 thousand million values. Neither is in any file that a person writes for gpucheck.
@@ -53,7 +54,7 @@ def parse(text: str, name: str, type_: type[T], *, trusted: bool = False) -> T:
     try:
         return msgspec.convert(_load(text) if trusted else load(text), type_)
     except msgspec.ValidationError as error:
-        what, _, path = str(error).partition(" - at `$")
+        what, _, path = _plain(str(error)).partition(" - at `$")
         where = path.rstrip("`").strip(".")
         line = _line_of(yaml.compose(text, Loader=Loader), where)
         problem = DocumentProblem(f"{where}: {what}" if where else what, line)
@@ -62,6 +63,12 @@ def parse(text: str, name: str, type_: type[T], *, trusted: bool = False) -> T:
     except DocumentProblem as found:
         problem = found
     raise DocumentProblem(f"{name}:{problem.line}: {problem}" if problem.line else f"{name}: {problem}", problem.line)
+
+
+def _plain(error: str) -> str:
+    """Return msgspec's message with the words of YAML: its objects are Python's."""
+    error = re.sub(r"Object missing required field `([^`]*)`", r"required key \1 is missing", error)
+    return re.sub(r"Object contains unknown field `([^`]*)`", r"no such key: \1", error)
 
 
 def _load(text: str) -> Any:
