@@ -1,10 +1,10 @@
-"""YAML of unknown origin: what it may hold is decided import re
-from its events, before anything is composed of them.
+"""YAML of unknown origin: what it may hold is decided from its events, before anything is composed of them.
 
 The C parser composes recursively, so a deep document ends the process; aliases let a few hundred bytes stand for a
 thousand million values. Neither is in any file that a person writes for gpucheck.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
