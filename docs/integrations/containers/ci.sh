@@ -8,7 +8,7 @@
 # TRIVY      the scanner's command (default: trivy), COSIGN the signer's (default: cosign, keyless)
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-step=${1:?say build, test, scan, publish, sign or tag}
+step=${1:?give a step: build, test, scan, publish, sign or tag}
 shift
 gpucheck=${GPUCHECK:-gpucheck}
 case ${ARCH:-$(uname -m)} in
