@@ -54,7 +54,7 @@ bundle: $(VENV)/.provision target bundle-tools ## everything that the plans inst
 rollback: $(VENV)/.provision target ## return every host to the set that was recorded on it before the present one
 	@$(PLAYBOOK) playbooks/rollback.yml
 
-deprovision: $(VENV)/.provision target ## remove everything that provision brought, and only that (CONFIRM=yes; without it, say what would go)
+deprovision: $(VENV)/.provision target ## remove everything installed by provision, and nothing else (CONFIRM=yes; without it, list it)
 	@$(PLAYBOOK) $(if $(CONFIRM),-e confirm=$(CONFIRM)) playbooks/deprovision.yml
 
 verify: $(VENV)/.provision target ## verify every GPU host again and print the merged report

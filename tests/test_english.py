@@ -1,4 +1,4 @@
-"""The texts of the program are in plain English: docstrings, comments, messages, tables, task names of playbooks."""
+"""Texts are in plain English: docstrings, comments, messages, tables, and all of playbooks and of ``stack.yml``."""
 
 import ast
 import io
@@ -33,6 +33,11 @@ BANNED = {
     r"\ball the same\b|\bno wonder\b|\bthe other way round\b": "rewrite",
     r"\bthe site\b": "your site, cluster",
     r"(?-i:(?<!there )\b(is|are) none\b)": "is not, there is no",
+    r"\bgoes (on|back) (with|from)\b|\bwhat would go\b": "continues; what would be removed",
+    r"\bhas (been )?set aside\b|\bby hand it wants\b|\bmake space\b": "reserved; free space",
+    r"\bcannot be told\b|\bdoes not (tell|know it)\b|\bas it was bought\b": "unknown; is not configured; by design",
+    r"\blook(s)? (there|at it)\b|\ba person has to\b": "check",
+    r"\btake[sn]? (it|that|them) (out|away)\b": "remove",
 }
 PATTERNS = [(re.compile(pattern, re.IGNORECASE), instead) for pattern, instead in BANNED.items()]
 # What tools print and options are named.
@@ -45,6 +50,22 @@ TASK_NAMES = sorted(
     for path in (ROOT / "playbooks").rglob("*.yml")
     for line in re.finditer(r"^ *- name: (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
 )
+
+
+# Keys and values of contracts, and tests of Jinja.
+CONTRACTS = re.compile(
+    r"\b(state|source|end_of_life_os): (refused?|wish)\b|\bwish: \S+|\bis (not )?none\b|: refuse, or allow"
+)
+PLAYBOOKS = sorted(
+    str(path.relative_to(ROOT))
+    for path in (ROOT / "stack.yml", *(ROOT / "playbooks").rglob("*.yml"), ROOT / "playbooks" / "ansible.cfg")
+)
+PLUGINS = sorted(
+    str(path.relative_to(ROOT))
+    for path in (ROOT / "playbooks").rglob("*.py")
+    if not any(folder.is_symlink() for folder in (path, *path.parents))
+)
+DOCUMENTS = ("DOCUMENTATION", "EXAMPLES", "RETURN")
 
 
 def rooms() -> list[str]:
@@ -115,6 +136,29 @@ def test_task_name_is_a_short_imperative(path, name):
     assert name.split()[0] not in ("Ask", "Assert", "Leave", "Let", "Look", "Note", "Prove", "Refuse", "Say", "Tell")
     assert not re.search(r"\bwhere\b", name), name
     assert banned(name) == []
+
+
+@pytest.mark.parametrize("path", PLAYBOOKS)
+def test_playbook_is_in_plain_english(path):
+    """Comments, messages of a failed task, descriptions of variables."""
+    lines = CONTRACTS.sub("", (ROOT / path).read_text(encoding="utf-8")).splitlines()
+
+    assert [f"{number}: {word}" for number, line in enumerate(lines, start=1) for word in banned(line)] == []
+
+
+def messages(source: Path) -> Iterator[tuple[int, str]]:
+    """Every string with a space that a plugin can print: no docstring, comment or documentation."""
+    tree = ast.parse(source.read_text(encoding="utf-8"))
+    silent = [node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)]
+    silent += [n.value for n in tree.body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) in DOCUMENTS]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in silent and " " in node.value:
+            yield node.lineno, node.value
+
+
+@pytest.mark.parametrize("path", PLUGINS)
+def test_plugin_prints_plain_english(path):
+    assert [f"{line}: {word}" for line, text in messages(ROOT / path) for word in banned(text)] == []
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ The C parser composes recursively, so a deep document ends the process; aliases 
 thousand million values. Neither is in any file that a person writes for gpucheck.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -53,7 +54,7 @@ def parse(text: str, name: str, type_: type[T], *, trusted: bool = False) -> T:
     try:
         return msgspec.convert(_load(text) if trusted else load(text), type_)
     except msgspec.ValidationError as error:
-        what, _, path = str(error).partition(" - at `$")
+        what, _, path = _plain(str(error)).partition(" - at `$")
         where = path.rstrip("`").strip(".")
         line = _line_of(yaml.compose(text, Loader=Loader), where)
         problem = DocumentProblem(f"{where}: {what}" if where else what, line)
@@ -62,6 +63,12 @@ def parse(text: str, name: str, type_: type[T], *, trusted: bool = False) -> T:
     except DocumentProblem as found:
         problem = found
     raise DocumentProblem(f"{name}:{problem.line}: {problem}" if problem.line else f"{name}: {problem}", problem.line)
+
+
+def _plain(error: str) -> str:
+    """Return msgspec's message with the words of YAML: its objects are Python's."""
+    error = re.sub(r"Object missing required field `([^`]*)`", r"required key \1 is missing", error)
+    return re.sub(r"Object contains unknown field `([^`]*)`", r"no such key: \1", error)
 
 
 def _load(text: str) -> Any:

@@ -76,7 +76,7 @@ def _heads(lines: Sequence[str], start: int) -> tuple[list[str], int]:
 
 
 def _row(lines: Sequence[str], start: int, wanted: int) -> tuple[list[str], int]:
-    """The words of a row, and the line after it. A line that begins with a cell, not with a label, goes on with it."""
+    """The words of a row, and the line after it. A line that begins with a cell, not with a label, continues it."""
     words, at = _parted(lines[start].split(), wanted), start + 1
     while 1 < len(words) < wanted and at < len(lines):
         more = lines[at].split()

@@ -1,4 +1,4 @@
-"""Change the faults of a machine while programs look at it: a private directory, rewritten file by file."""
+"""Change the faults of a machine while programs use it: a private directory, rewritten file by file."""
 
 import os
 import shutil

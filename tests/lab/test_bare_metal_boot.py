@@ -167,7 +167,7 @@ def test_a_guest_is_refused_with_the_reason_and_nothing_is_changed_on_it(driver_
         for host in HOSTS:
             on_host(host, undo)
 
-    assert said.count(f"tuning asks for iommu and acs, and {words}") >= len(HOSTS)
+    assert said.count(f"tuning requires iommu and acs, but {words}") >= len(HOSTS)
     assert "Remove the setting from the stack.yml of this host" in said
     assert {row["state"] for row in provision_json(reports)["hosts"].values()} == {"refused"}
     assert after == driver_alone

@@ -67,8 +67,8 @@ def test_an_unsafe_change_is_refused_with_every_reason_before_any_host_changes(o
     assert {host: installed(host) for host in HOSTS} == before
     assert f"libnvidia-compute-580 is {NEW}-1ubuntu1, planned {OLD}-0ubuntu1" in run.plain
     assert re.search(r"cleanup: libcudnn9-cuda-12 \S+ is no longer planned", run.plain)
-    assert "container_engine: docker does not know the runtime nvidia" in run.plain
-    assert "container_engine: containerd does not know the runtime nvidia" in run.plain
+    assert "container_engine: docker is not configured for the runtime nvidia" in run.plain
+    assert "container_engine: containerd is not configured for the runtime nvidia" in run.plain
 
 
 def test_another_set_is_installed_and_every_part_of_it_is_as_planned(other_spec, before, engines_up, reports):

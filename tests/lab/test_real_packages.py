@@ -211,7 +211,7 @@ def test_a_driver_package_that_installed_without_headers_is_caught(make, folder,
     assert said("dpkg-query", "-W", "-f", "${db:Status-Abbrev}${Version}", "nvidia-kernel-dkms") == f"hi {PACKAGE}"
     assert status == f"nvidia-current/{DRIVER}: added"
     words = failure(folder)
-    assert f"DKMS did not build the planned module for the running kernel {kernel} (there is: none)" in words
+    assert f"DKMS did not build the planned module for the running kernel {kernel} (installed module: none)" in words
     assert "Its headers are missing: install the header package of exactly this kernel" in words
     assert "The host was not rebooted" in words
 

@@ -85,8 +85,8 @@ def test_an_engine_that_is_not_there_is_left_out(host, monkeypatch):
 def test_an_engine_without_the_runtime_is_a_difference_and_is_configured_once(host, docker):
     wanted, ansible = plan(host), Module(running=("docker",))
     assert engines.differences(wanted) == [
-        "docker does not know the runtime nvidia",
-        "containerd does not know the runtime nvidia",
+        "docker is not configured for the runtime nvidia",
+        "containerd is not configured for the runtime nvidia",
     ]
 
     written, services, left = task.make_present(ansible, wanted)
@@ -120,7 +120,7 @@ def test_without_the_plan_the_files_are_what_they_were(host, docker):
     before = docker.read_bytes()
     task.make_present(Module(), plan(host))
     assert engines.left({}) == [
-        f"{host / path} holds the runtime nvidia, which is no longer planned"
+        f"{host / path} contains the runtime nvidia, which is no longer planned"
         for path in ("etc/containerd/conf.d/99-nvidia.toml", "etc/containerd/config.toml", "etc/docker/daemon.json")
     ]
     assert engines.left(plan(host)) == []

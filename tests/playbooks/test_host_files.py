@@ -145,7 +145,7 @@ def test_a_file_that_cannot_be_replaced_stays_whole_and_leaves_nothing_beside_it
 @pytest.mark.parametrize("state", ["present", "directory", "absent"])
 def test_no_row_can_mean_the_whole_system_or_a_folder_of_it(path, state):
     """Judged alone, never carried out: where the judgement is broken, this test fails and nothing is changed."""
-    with pytest.raises(ValueError, match="has to be absolute, and below a folder of /"):
+    with pytest.raises(ValueError, match="must be absolute, and below a directory of /"):
         place.normal({"path": path, "state": state, "content": ""})
 
 

@@ -104,13 +104,13 @@ def test_preparing_downloads_and_installs_nothing(host):
     ("packages", "holds", "simulated", "reason"),
     [
         ({}, [], SIMULATED, "no kernel metapackage is installed, so an upgrade installs no kernel"),
-        (None, ["linux-image-generic"], SIMULATED, "linux-image-generic is held, so no upgrade"),
+        (None, ["linux-image-generic"], SIMULATED, "linux-image-generic is held, so an upgrade installs no kernel"),
         (None, [], "Reading package lists...\n", "no newer kernel for linux-image-generic"),
         (
             None,
             [],
             "\n".join(line for line in SIMULATED.splitlines() if "headers-6.8.0-110-generic" not in line),
-            "kernel 6.8.0-110-generic would come without linux-headers-6.8.0-110-generic",
+            "kernel 6.8.0-110-generic would be installed without linux-headers-6.8.0-110-generic",
         ),
     ],
 )

@@ -21,7 +21,7 @@ def plan(tmp_path):
         ("/etc/site/mok.der is already enrolled\n", 1, (True, "")),
         ("/etc/site/mok.der is not enrolled\n", 0, (False, "/etc/site/mok.der is not enrolled")),
         ("SKIP: /etc/site/mok.der is already in the enrollment request\n", 1, (False, "its enrollment waits for")),
-        ("", 1, (None, "mokutil does not tell")),
+        ("", 1, (None, "mokutil prints nothing")),
         ("EFI variables are not supported on this system\n", 255, (None, "mokutil: exit 255")),
     ],
 )

@@ -150,7 +150,7 @@ def test_secure_boot_needs_a_key_that_the_firmware_knows(told):
     assert "set mok in stack.yml" in told["secure-boot"]
     signed = "Secure Boot is on, DKMS would sign with the key of /etc/site/mok.der, and the firmware "
     assert told["mok-not-enrolled"].startswith(
-        signed + "does not know it (mok.der is not enrolled). Enroll it (mokutil"
+        signed + "does not have it enrolled (mok.der is not enrolled). Enroll it (mokutil"
     )
     assert told["mok-unknown"].startswith(signed + "does not confirm it (mokutil: not found)")
     assert told["mok-missing"].startswith("mok in stack.yml names /etc/site/mok.key, which does not exist on this host")

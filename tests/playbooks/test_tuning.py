@@ -112,5 +112,5 @@ def test_a_value_that_the_kernel_refuses_fails_with_its_words(tmp_path):
         def fail_json(self, msg):
             raise Failed(msg)
 
-    with pytest.raises(Failed, match=r"none/numa = 0: the kernel refuses it: .*No such file"):
+    with pytest.raises(Failed, match=r"none/numa = 0: rejected by the kernel: .*No such file"):
         module("live_settings").write(Module(), str(tmp_path / "none/numa"), "0")

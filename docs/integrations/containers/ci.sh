@@ -10,7 +10,7 @@
 #            keyless)
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-step=${1:?say build, test, scan, summary, publish, sign or tag}
+step=${1:?give a step: build, test, scan, summary, publish, sign or tag}
 shift
 gpucheck=${GPUCHECK:-gpucheck}
 case ${ARCH:-$(uname -m)} in

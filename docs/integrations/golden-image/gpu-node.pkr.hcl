@@ -1,9 +1,9 @@
 # A golden image of a GPU node with the project's own roles. Build time: everything that `make provision` installs.
-# Boot time: user-data.yml beside this file, which verifies the machine that the image has come up on.
+# Boot time: user-data.yml in this directory verifies the machine that boots the image.
 #
 #   packer init . && packer build -var base_ami=ami-... gpu-node.pkr.hcl       (from this folder, `make help` run once)
 #
-# The builder needs GPUs of the fleet's kind and its kernel: the plan depends on both, and a machine without is refused.
+# The builder needs GPUs of the fleet's kind and its kernel: the plan depends on both, and a machine without GPUs is rejected.
 packer {
   required_plugins {
     amazon  = { source = "github.com/hashicorp/amazon", version = "~> 1" }

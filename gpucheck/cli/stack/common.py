@@ -26,9 +26,20 @@ if TYPE_CHECKING:
 
 EXIT_IMPOSSIBLE = 2
 EXIT_UNKNOWN = 3
-ExistingFile = click.Path(exists=True, dir_okay=False, path_type=Path)
+MAKE_LOCK = " Create it: gpucheck stack lock --facts FILE, or make plan INVENTORY=..."
 NVML_SECONDS = 20.0
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class _ExistingFile(click.Path):
+    """A file that must exist. A missing lock file is reported with the command that creates it."""
+
+    def fail(self, message: str, param: click.Parameter | None = None, ctx: click.Context | None = None) -> NoReturn:
+        """Raise BadParameter."""
+        super().fail(message + (MAKE_LOCK if param and "--lock" in param.opts else ""), param, ctx)
+
+
+ExistingFile = _ExistingFile(exists=True, dir_okay=False, path_type=Path)
 
 
 class Requested(NamedTuple):

@@ -1,4 +1,4 @@
-"""The file of a burn-in: what was measured so far, of what, and what was found. A cut run goes on from it."""
+"""The file of a burn-in: what was measured so far, and what was found. An interrupted run continues from it."""
 
 import fcntl
 import hashlib

@@ -53,7 +53,7 @@ def lost_links(m: Machine, i: int) -> int:
         return 0
     bridge = bool(model and model.nvlink and model.nvlink.bridge)
     if active == 0 and (bridge or model is None or model.nvlink is None):
-        return 0  # a card without a bridge, as it was bought
+        return 0  # a card without a bridge is a normal product
     peers = {m.gpu(j).nvlinks.active for j in range(m.count)}
     alike = len(peers) == 1 and m.count > 1
     return 0 if alike and bridge and wanted >= FOUR_WAY and active * 2 == wanted else wanted - active

@@ -15,7 +15,7 @@ class Gauge:
 
     @classmethod
     def of(cls, bus_id: str) -> "Gauge | None":
-        """Return the gauge of a GPU, None if NVML does not answer or does not know it."""
+        """Return the gauge of a GPU, None if NVML does not respond or does not support it."""
         import pynvml
 
         from gpucheck.host.nvml.calls import Calls

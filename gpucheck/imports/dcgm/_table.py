@@ -22,7 +22,7 @@ class Row(NamedTuple):
 
 
 def rows(lines: Iterable[str], *, by_words: bool = False) -> Iterator[Row]:
-    """Every row; a row without a label goes on with the one before, unless it is a result of its own.
+    """Every row; a row without a label continues the previous one, unless it is a separate result.
 
     by_words: cells were wrapped between words (dcgmi health), not at a width (dcgmi diag).
     """

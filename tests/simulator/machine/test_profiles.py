@@ -64,7 +64,7 @@ def test_a_good_profile_is_accepted(load):
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ("summary:", "sumary:", "unknown field `sumary`"),
+        ("summary:", "sumary:", "no such key: sumary"),
         ("flavour: proprietary", "flavour: closed", "driver.flavour: Invalid"),
         ("gpu: p100-pcie-16gb", "gpu: p100-pcie-16g", "Did you mean p100-pcie-16gb?"),
         (

@@ -31,7 +31,7 @@ def report_of(text, host):
     if not isinstance(report, dict) or report.get("schema") != SCHEMA:
         raise ValueError(f"schema is not {SCHEMA}")
     if report.get("verdict") not in VERDICTS:
-        raise ValueError("verdict is none of " + ", ".join(VERDICTS))
+        raise ValueError("verdict is not one of " + ", ".join(VERDICTS))
     findings = report.get("findings")
     if not isinstance(findings, list) or not all(
         isinstance(row, dict) and all(isinstance(row.get(name), str) for name in FINDING) for row in findings

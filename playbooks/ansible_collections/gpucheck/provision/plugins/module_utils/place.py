@@ -16,9 +16,9 @@ def normal(row):
     """The row with everything that it may leave out. Raises ValueError where it cannot be meant."""
     path, state = row.get("path"), row.get("state", "present")
     if not isinstance(path, str) or not os.path.isabs(path) or shallow(path):
-        raise ValueError("path {!r} has to be absolute, and below a folder of /".format(path))
+        raise ValueError("path {!r} must be absolute, and below a directory of /".format(path))
     if state not in ("present", "directory", "absent"):
-        raise ValueError("{}: state {!r} is none of present, directory, absent".format(path, state))
+        raise ValueError("{}: state {!r} is not present, directory or absent".format(path, state))
     if state == "present" and not isinstance(row.get("content"), str):
         raise ValueError("{}: a file needs its content as text".format(path))
     try:
