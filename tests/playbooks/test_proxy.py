@@ -29,7 +29,7 @@ def test_proxies_that_ansible_takes(value):
         ("http://proxy:3128", "proxy_env is not a mapping"),
         (["http://proxy:3128"], "proxy_env is not a mapping"),
         ({"proxy": "http://proxy:3128"}, "proxy is not a proxy variable. Use http_proxy, https_proxy"),
-        ({"https_proxy": 3128}, "https_proxy is no text"),
+        ({"https_proxy": 3128}, "https_proxy is not text"),
     ],
 )
 def test_what_ansible_would_pass_over_is_refused(value, words):

@@ -1,4 +1,4 @@
-"""How the digests of equal computations compare, a line for all operations that ended alike."""
+"""How the digests of equal computations compare, a line for all operations with the same outcome."""
 
 from typing import NamedTuple
 
@@ -15,7 +15,10 @@ OUTCOMES = {
 
 
 class Results(NamedTuple):
-    """what: the operation, or how many. on: models and versions. compared, outcome: as text. hosts: those that differ."""
+    """what: the operation, or how many. on: models and versions. compared, outcome: as text.
+
+    hosts: those that differ.
+    """
 
     what: str
     on: str
