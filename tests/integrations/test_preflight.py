@@ -29,7 +29,8 @@ FIELDS = {
 }  # fmt: skip
 
 specification = importlib.util.spec_from_file_location("gpucheck_preflight", SCRIPT)
-assert specification is not None and specification.loader is not None
+assert specification is not None
+assert specification.loader is not None
 preflight = importlib.util.module_from_spec(specification)
 specification.loader.exec_module(preflight)
 

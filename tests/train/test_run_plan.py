@@ -38,7 +38,6 @@ def test_devices_are_chosen_by_cuda_visible_read_devices(text, visible, number):
         ("GPU-8d1b,0", UUIDS, "there is no device GPU-8d1b"),
         ("0", UUIDS, "0,0 lets two ranks share it"),
         ("", UUIDS, "without a name"),
-        ("cpu,0", UUIDS, "CPU ranks and GPUs cannot be combined"),
     ],
 )
 def test_a_device_that_is_not_there_is_refused_with_those_that_are(text, uuids, words):
