@@ -19,7 +19,8 @@ def as_host_report(document: bytes) -> Report | None:
         return None
     if found.schema != SCHEMA:
         return None
-    numbers: dict[str, Any] = msgspec.to_builtins(found)
+    # As read, like the measurements of a report: a list is a list.
+    numbers: dict[str, Any] = msgspec.json.decode(document)
     gpus = [gpu for gpu in found.gpus if gpu.is_gpu]
     devices = [{"gpu": gpu["index"], **gpu} for gpu in numbers["gpus"]]
     nodes = tuple(TopologyGpu(index=g.index, name=g.name, uuid=g.uuid, pci_bus_id=g.bus_id) for g in gpus)

@@ -13,6 +13,7 @@ from gpucheck.model.compute import ComputeReport
 from tests.fleet.test_simulated import NAME, gpu_of
 
 BUS = [f"0000:{i:02x}:00.0" for i in range(4)]
+PASSED = Finding(check="compute-matrix", verdict=Verdict.PASS, subject="host", seen="4 GPUs")
 SLOW = Finding(
     check="compute-matrix",
     verdict=Verdict.FAIL,
@@ -25,7 +26,7 @@ SLOW = Finding(
 )
 
 
-def burnt_in(host, seed, *, findings=(), **first):
+def burnt_in(host, seed, *, findings=(PASSED,), **first):
     """A host with four simulated GPUs. first: what is wrong with the second of them."""
     bench = SimulatedBench([gpu_of(bus_id, **(first if i == 1 else {})) for i, bus_id in enumerate(BUS)], seed)
     ran = run(
@@ -34,7 +35,6 @@ def burnt_in(host, seed, *, findings=(), **first):
         small=False,
         doubtful=lambda _: (),
     )
-    verdict = findings[0].verdict if findings else Verdict.PASS
     report = ComputeReport(
         host=host,
         simulated=True,
@@ -46,7 +46,7 @@ def burnt_in(host, seed, *, findings=(), **first):
         seconds=600.0,
         load_seconds=500.0,
         gpus=ran.devices,
-        verdict=verdict,
+        verdict=findings[0].verdict,
         findings=findings,
         counts={each.value: sum(f.verdict is each for f in findings) for each in Verdict},
     )

@@ -24,7 +24,11 @@ def template(*, gpus=8, bench=None):
     bench = bench or SimulatedBench([gpu_of(name) for name in names])
     devices = tuple(Device(index=i, name=NAME, bus_id=name) for i, name in enumerate(names))
     ran = run(bench, devices, small=False, doubtful=lambda _: ())
-    step = {"engine": "simulated", "versions": {"engine": "simulated"}, "gpus": msgspec.to_builtins(ran.devices)}
+    step = {
+        "engine": "simulated",
+        "versions": {"engine": "simulated"},
+        "gpus": msgspec.json.decode(msgspec.json.encode(ran.devices)),
+    }
     step["gpus"] = [{"gpu": gpu["index"], **gpu} for gpu in step["gpus"]]
     return report("template", topology=topology(gpus), measurements={"compute": step})
 
