@@ -27,7 +27,7 @@ def preferred() -> Library:
 def _installed(name: str) -> bool:
     try:
         return find_spec(name) is not None
-    except (ImportError, ValueError):  # a finder of the site rejects it; a module that was put there by hand
+    except (ImportError, ValueError):  # an import hook rejects it, or the module was inserted without a specification
         return False
 
 
