@@ -1,6 +1,5 @@
 """Test NCCL or Gloo collectives on one or more hosts"""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,13 +8,13 @@ import click
 from gpucheck.cli._shared.common import (
     EXIT_NOTHING,
     Problem,
-    note,
     output_options,
     renamed,
     simulation_options,
     start_simulation,
     write_result,
 )
+from gpucheck.cli._shared.progress import steps
 from gpucheck.cli._shared.rendezvous import rendezvous_option
 from gpucheck.cli._shared.width import columns
 from gpucheck.cli.bandwidth import parse_sizes
@@ -95,10 +94,10 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         contended=allow_busy_gpus,
         nodes=place,
     )
-    if sys.stderr.isatty():
-        note(f"gpucheck: collectives, at most {timeout:g} s after the ranks started ...")
     try:
-        report = collectives(live_host(isolated=True, deadline_s=20.0), options)
+        with steps(1) as progress:
+            progress(f"collectives, at most {timeout:g} s after the ranks started")
+            report = collectives(live_host(isolated=True, deadline_s=20.0), options)
     except Unmeasurable as error:
         raise (Problem(str(error)) if error.usage else Problem(str(error), EXIT_NOTHING)) from error
     text = (

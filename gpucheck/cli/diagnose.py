@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpucheck.cli._shared.common import Problem, output_options, strict_option, write_result
+from gpucheck.cli._shared.progress import steps
 from gpucheck.cli._shared.redaction import NO_REDACT, of_diagnosis
 from gpucheck.foreign import read_bytes, shown, unpacked
 from gpucheck.model.finding.verdict import EXIT_STATUS
@@ -84,16 +85,22 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     from gpucheck.run.pastes import TwoMachines, diagnosis
 
     given = _given(observations)
-    readings = [_reading(name, as_) for name in inputs]
+    readings = []
     try:
-        found = diagnosis(
-            readings,
-            given,
-            sources=tuple(shown(name) for name in sources),
-            model=model,
-            machine=machine,
-            strict=strict,
-        )
+        with steps(len(inputs) - inputs.count("-") + 1) as progress:
+            for name in inputs:
+                if name != "-":  # on a terminal, input is being typed there
+                    progress(f"read {shown(name)}")
+                readings.append(_reading(name, as_))
+            progress("diagnose")
+            found = diagnosis(
+                readings,
+                given,
+                sources=tuple(shown(name) for name in sources),
+                model=model,
+                machine=machine,
+                strict=strict,
+            )
     except TwoMachines as problem:
         raise Problem(f"{problem}.") from problem
     write_result(_rendered(found, format_, verbose, plain=output is not None, redact=not no_redact), output)

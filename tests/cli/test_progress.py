@@ -6,12 +6,13 @@ import re
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
 
 from gpucheck.cli._shared import progress as module
-from gpucheck.cli._shared.progress import Progress, progress_end
+from gpucheck.cli._shared.progress import Progress, progress_end, steps
 
 
 class Screen:
@@ -73,6 +74,20 @@ def test_nothing_is_drawn_after_the_end(screen, monkeypatch):
     assert before.endswith("\r\033[K")
 
 
+def test_of_many_items_not_each_is_drawn_and_the_time_is_that_of_all(screen, monkeypatch):
+    clock = iter(range(10_000))
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(clock) / 100)
+    with steps(300, "report") as progress:
+        for number in range(300):
+            progress(f"node{number}")
+    drawn = screen.text.split("\r\033[K")[1:-1]
+
+    assert drawn[0] == "gpucheck: report 1 of 300: node0 ..."
+    assert 20 < len(drawn) < 60
+    assert re.fullmatch(r"gpucheck: report \d+ of 300: node\d+, [23] s \.\.\.", drawn[-1])
+    assert screen.text.endswith("\r\033[K")
+
+
 @pytest.mark.parametrize(
     "surroundings", [{"TERM": "dumb"}, {"TERM": "xterm", "plain": "1"}], ids=["dumb", "no terminal"]
 )
@@ -86,16 +101,70 @@ def test_nothing_is_drawn_elsewhere(screen, monkeypatch, surroundings):
     assert screen.text == ""
 
 
-def test_verify_counts_its_steps():
+def on_a_terminal(words, *, term="xterm"):
+    """Exit status, and what gpucheck draws on stderr."""
     main, other = pty.openpty()
-    words = [sys.executable, "-m", "gpucheck", "verify", "--simulate", "p100-pcie-x2", "--level", "quick"]
-    done = subprocess.run(
-        words, stdout=subprocess.DEVNULL, stderr=other, env={**os.environ, "TERM": "xterm"}, check=False, timeout=120
+    started = subprocess.Popen(
+        [sys.executable, "-m", "gpucheck", *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=other,
+        env={**os.environ, "TERM": term},
     )
     os.close(other)
-    text = os.read(main, 65536).decode()
+    text = b""
+    with suppress(OSError):  # the end of a terminal
+        while more := os.read(main, 65536):
+            text += more
+    os.close(main)
+    return started.wait(timeout=120), text.decode()
 
-    numbers = [(int(n), int(of)) for n, of in re.findall(r"step (\d+) of (\d+): ", text)]
-    assert done.returncode == 0
+
+def test_verify_counts_its_steps():
+    status, text = on_a_terminal(["verify", "--simulate", "p100-pcie-x2", "--level", "quick"])
+
+    # A step of more than two seconds is drawn again, with its time.
+    numbers = list(dict.fromkeys((int(n), int(of)) for n, of in re.findall(r"step (\d+) of (\d+): ", text)))
+    assert status == 0
     assert [n for n, _ in numbers] == list(range(1, numbers[0][1] + 1))
     assert text.endswith("\r\x1b[K")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Reports of a small fleet, and what was drawn when they were made."""
+    made = tmp_path_factory.mktemp("progress") / "fleet"
+    status, text = on_a_terminal(["fleet", "simulate", "--hosts", "3", "--profile", "p100-pcie-x2", "-o", str(made)])
+    assert status == 0
+    assert "gpucheck: machine 1 of 1: p100-pcie-x2 ..." in text
+    assert "gpucheck: report 1 of 3: " in text
+    return made
+
+
+@pytest.mark.parametrize(
+    ("words", "drawn"),
+    [
+        (["fleet", "report", "{folder}"], "gpucheck: report 1 of 3: "),
+        (["diagnose", "{folder}/paste.txt"], "gpucheck: step 1 of 2: read "),
+        (["collectives", "--simulate", "p100-pcie-x2", "--sizes", "1K"], "gpucheck: step 1 of 1: collectives, at most"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else None,
+)
+def test_every_long_command_has_progress_on_a_terminal_only(words, drawn, folder):
+    (folder / "paste.txt").write_text("GPU0\tGPU1\nGPU0\t X \tNV18\nGPU1\tNV18\t X \n")
+    words = [word.format(folder=folder) for word in words]
+    status, text = on_a_terminal(words)
+    dumb, plain = on_a_terminal(words, term="dumb")
+
+    assert status == dumb < 4
+    assert drawn in text
+    assert "\x1b" not in plain
+    assert "gpucheck: " not in plain
+
+
+def test_a_bar_is_not_drawn_on_a_dumb_terminal():
+    status, text = on_a_terminal(["bandwidth", "--simulate", "p100-pcie-x2", "--level", "quick"], term="dumb")
+
+    assert status == 0
+    assert "\x1b" not in text
+    assert len(text.splitlines()) == 1  # the planned time

@@ -4,6 +4,9 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TextIO
 
 from gpucheck.printable import printable
 from gpucheck.processes.streams import drawing
@@ -11,24 +14,39 @@ from gpucheck.processes.streams import drawing
 # A shorter step needs no time.
 SHOWN_FROM_S = 2.0
 EVERY_S = 1.0
+# Of many short items, so many seconds apart.
+DRAWN_S = 0.1
 
 
 class Progress:
-    """Called with the name of each step as it starts. total: how many there will be."""
+    """Called with the name of each step as it starts. total: how many there will be.
 
-    def __init__(self, total: int) -> None:
+    items: what they are called where they are many and short, such as the reports of a fleet: not each is drawn, and
+    the time is that of all.
+    """
+
+    def __init__(self, total: int, items: str | None = None) -> None:
         self._total, self._number, self._name, self._began = total, 0, "", 0.0
+        self._items, self._drawn = items, -DRAWN_S
         self._lock, self._ended = threading.Lock(), threading.Event()
 
     def __call__(self, name: str) -> None:
         """Draw the next step."""
         global _running
-        if not _draws():
+        if not draws(sys.stderr):
             return
+        now = time.monotonic()
         with self._lock:
-            self._number, self._name, self._began = self._number + 1, name, time.monotonic()
-            _replace_line(self._line())
+            first = self._number == 0
+            self._number, self._name = min(self._number + 1, self._total), name
+            if first or self._items is None:
+                self._began = now
+            if self._items is None or now - self._drawn >= DRAWN_S:
+                self._drawn = now
+                _replace_line(self._line())
         if _running is not self:
+            if _running is not None:
+                _running.end()
             _running = self
             threading.Thread(target=self._tick, name="progress", daemon=True).start()
 
@@ -46,10 +64,19 @@ class Progress:
     def _line(self) -> str:
         seconds = time.monotonic() - self._began
         spent = f", {seconds:.0f} s" if seconds >= SHOWN_FROM_S else ""
-        return f"gpucheck: step {self._number} of {self._total}: {self._name}{spent} ..."
+        return f"gpucheck: {self._items or 'step'} {self._number} of {self._total}: {self._name}{spent} ..."
 
 
 _running: Progress | None = None
+
+
+@contextmanager
+def steps(total: int, items: str | None = None) -> Iterator[Progress]:
+    """Yield a Progress, whose line is taken away at the end."""
+    try:
+        yield Progress(total, items)
+    finally:
+        progress_end()
 
 
 def progress_end() -> None:
@@ -58,12 +85,13 @@ def progress_end() -> None:
     if _running is not None:
         _running.end()
         _running = None
-    if _draws():
+    if draws(sys.stderr):
         _replace_line("")
 
 
-def _draws() -> bool:
-    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+def draws(stream: TextIO) -> bool:
+    """Return whether the stream is a terminal that can move its cursor."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def _replace_line(text: str) -> None:

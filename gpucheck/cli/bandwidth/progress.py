@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from gpucheck.cli._shared.common import note
+from gpucheck.cli._shared.progress import draws
 from gpucheck.processes.streams import drawing
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ Shown = Callable[[str, int, int], None]
 @contextmanager
 def bar(stream: TextIO) -> Iterator[Shown]:
     """Yield what shows a step: text, number, and number of all. Drawn on a terminal only, gone at the end."""
-    if not stream.isatty():
+    if not draws(stream):
         yield lambda _text, _number, _count: None
         return
     from rich.console import Console

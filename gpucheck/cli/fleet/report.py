@@ -13,6 +13,7 @@ import msgspec
 from gpucheck import fleet
 from gpucheck.cli._shared.common import Problem, note, write_result
 from gpucheck.cli._shared.output import MODES, descriptor
+from gpucheck.cli._shared.progress import steps
 from gpucheck.cli._shared.width import columns
 from gpucheck.foreign import opened, shown
 from gpucheck.model import EXIT_STATUS, FleetReport, FleetRow
@@ -115,7 +116,10 @@ def _rows(sources: tuple[Path, ...], expected: list[str]) -> Iterator[FleetRow]:
 
 
 def _read(files: list[Path], streams: list[Path]) -> Iterator[FleetRow]:
-    yield from fleet.read_reports(files)
+    with steps(len(files), "report") as progress:
+        for row in fleet.read_reports(files):
+            progress(row.host)
+            yield row
     for source in dict.fromkeys(streams):
         with opened(source) as stream:
             yield from fleet.read_stream(stream, shown(source))

@@ -9,6 +9,7 @@ import msgspec
 
 from gpucheck.cli._shared.common import note
 from gpucheck.cli._shared.output import Problem, not_written
+from gpucheck.cli._shared.progress import steps
 from gpucheck.model import Report
 from gpucheck.processes.atomic import write_atomic
 
@@ -31,11 +32,17 @@ def simulate(
         raise Problem(str(error.args[0])) from error
     _empty(output)
     kinds = dict.fromkeys(host.fault.machine if host.fault else None for host in fleet)
-    templates = {fault: _template(profile, fault) for fault in kinds}
+    templates = {}
+    with steps(len(kinds), "machine") as progress:
+        for fault in kinds:
+            progress(f"{profile} {fault or ''}".strip())
+            templates[fault] = _template(profile, fault)
     try:
         written = simulated.reports(fleet, templates, Noise(noise / 100, samples))
-        for report in written:
-            write_atomic(output / f"{report.host}.json", msgspec.json.encode(report), durable=False)
+        with steps(len(fleet), "report") as progress:
+            for report in written:
+                progress(report.host)
+                write_atomic(output / f"{report.host}.json", msgspec.json.encode(report), durable=False)
         labels = "host,rack\n" + "".join(f"{h.name},{h.rack}\n" for h in fleet)
         write_atomic(output / "labels.csv", labels.encode())
         write_atomic(output / "ground-truth.csv", simulated.truth(fleet).encode())
