@@ -11,7 +11,7 @@ import msgspec
 from gpucheck.foreign.documents import DocumentProblem, parse
 from gpucheck.images._finding import finding
 from gpucheck.images.scanners import INSTALL, SEVERITIES, Scan, ScanError, Vulnerability
-from gpucheck.images.updates import Update
+from gpucheck.images.updates import Update, counted
 from gpucheck.images.versions import Variant, VersionsError
 from gpucheck.model import Finding, Verdict
 
@@ -216,9 +216,8 @@ def _updates(name: str, pending: Sequence[Update] | str) -> Finding:
             fix=hint or "check that a container reaches its package archive, then scan again",
             evidence=tuple(line.strip(" |") for line in rest),
         )
-    security = sum(update.security for update in pending)
-    seen = f"{len(pending)} package updates pending, {security} of them security fixes"
-    if not security:
+    seen = counted(pending)
+    if not any(update.security for update in pending):
         return finding(Verdict.PASS, seen, wanted, evidence=tuple(map(str, pending)))
     return finding(
         Verdict.WARN,

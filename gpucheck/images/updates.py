@@ -1,6 +1,7 @@
 """Updates of the base's packages that an image lacks, as its package manager lists them, and a changed base."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -70,6 +71,12 @@ def pending(client: "DockerClient", tag: str, environment: dict[str, str]) -> li
     return parse(output.decode(errors="replace"))
 
 
+def counted(updates: Sequence[Update]) -> str:
+    """Return ``2 package updates pending, 1 of them security fixes``."""
+    noun = "update" if len(updates) == 1 else "updates"
+    return f"{len(updates)} package {noun} pending, {sum(one.security for one in updates)} of them security fixes"
+
+
 def state(updates: list[Update], before: str) -> str:
     """Return the name of an archive's state, a hash of the previous state and the updates."""
     return fingerprint([before, *(f"{update.name}={update.new}" for update in updates)]) if updates else before
@@ -106,7 +113,7 @@ def state_of_archive(client: "DockerClient", plan: Plan, before: str, environmen
         # No previous image: this build installs the archive's current packages, whatever is in the builder's cache.
         return f"first-{build_time():%Y%m%d%H%M%S}"
     found = pending(client, plan.tag, environment)
-    say(f"{plan.tag}: {len(found)} package updates pending, {sum(u.security for u in found)} of them security fixes")
+    say(f"{plan.tag}: {counted(found)}")
     for update in found:
         say(f"  {update}")
     return state(found, before)

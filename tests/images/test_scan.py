@@ -379,7 +379,7 @@ def test_updates_that_are_no_security_fixes_pass():
 
     *_, last = judge("torch-cpu", variant, read_policy(ROOT), ScanError("none", "install one"), [found], NOW)
 
-    assert (last.verdict, last.seen) == (Verdict.PASS, "1 package updates pending, 0 of them security fixes")
+    assert (last.verdict, last.seen) == (Verdict.PASS, "1 package update pending, 0 of them security fixes")
 
 
 def test_a_scanner_that_hangs_is_ended(checkout, images, monkeypatch):
