@@ -18,7 +18,7 @@ options:
     required: true
 attributes:
   check_mode:
-    description: Says that it would rebuild.
+    description: Reports that it would rebuild.
     support: full
 author: gpucheck
 """

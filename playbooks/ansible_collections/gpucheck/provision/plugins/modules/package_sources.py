@@ -9,12 +9,11 @@ description:
     written, so that one wrong key leaves the host as it was.
   - Writes keys and source files for apt or dnf; for dnf the keys are imported into rpm as well. What is there already
     is left alone, without any network access.
-  - Takes another file that names the same repositories with the same keys away, where C(install_record) has kept it.
+  - Removes another file that names the same repositories with the same keys, after C(install_record) has stored it.
   - Reads the package lists then, those of the planned sources first. A source of another publisher that fails (apt) is
     named in the result and stops nothing.
-  - A wrong signature shows there, before any package is installed. Where the package manager refuses one, the sources
-    are taken out again, as it would make every later call on the host fail, also those of other people; keys stay,
-    nothing is trusted because of them alone.
+  - This detects a wrong signature before any package is installed. If the package manager rejects a signature, the
+    sources are removed again, because every later call on the host would fail. Keys are kept; alone they add no trust.
 options:
   host:
     description: The host's name in the inventory, for messages.
@@ -33,7 +32,7 @@ options:
   archive:
     description: >-
       Path and content of the file that adds components of the distribution's own archive; with empty content it is
-      taken away.
+      removed.
     type: dict
     default: {}
   client_files:
@@ -48,7 +47,7 @@ options:
     default: 600
 attributes:
   check_mode:
-    description: Says whether something would be written, fetches nothing.
+    description: Reports whether something would be written; fetches nothing.
     support: full
 author: gpucheck
 """
@@ -64,7 +63,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 paths:
-  description: The files that were, or would be, written or taken away; a key that was imported into rpm alone too.
+  description: The files that were, or would be, written or removed, and a key that was only imported into rpm.
   returned: success
   type: list
   elements: str
