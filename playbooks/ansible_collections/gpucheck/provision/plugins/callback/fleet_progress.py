@@ -18,11 +18,11 @@ from ansible_collections.gpucheck.provision.plugins.plugin_utils import node_res
 DOCUMENTATION = """
 name: fleet_progress
 type: stdout
-short_description: The default display, which says less of each host the more hosts there are
+short_description: The default display, with fewer lines per host for many hosts
 description:
-  - Up to 20 hosts it is ansible.builtin.default, but in plays with strategy free a line names host and task. Beyond,
-    ok and changed lines of single hosts give way to one line every few seconds, which says how far the present task
-    is. With -v it is ansible.builtin.default for any number.
+  - For up to 20 hosts it equals ansible.builtin.default, but in plays with strategy free a line names host and task.
+    For more hosts, a progress line of the current task every few seconds replaces the ok and changed lines of single
+    hosts. With -v it equals ansible.builtin.default for any number.
 extends_documentation_fragment:
   - default_callback
   - result_format_callback

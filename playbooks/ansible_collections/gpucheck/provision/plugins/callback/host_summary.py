@@ -20,7 +20,7 @@ type: notification
 short_description: A table and a JSON file of what a run did to each host
 description:
   - Prints one line a host when a playbook that changes hosts ends, and writes provision.json into reports_dir.
-  - Says nothing for other playbooks.
+  - Prints nothing for other playbooks.
 author: gpucheck
 """
 

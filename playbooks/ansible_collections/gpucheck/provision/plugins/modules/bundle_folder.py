@@ -5,10 +5,9 @@ DOCUMENTATION = r"""
 module: bundle_folder
 short_description: Keep a host's share of a bundle
 description:
-  - Says which files of the bundle the folder lacks. With C(arrived) it first takes those files over from there, each
-    only if it has the digest that the signed manifest says, and removes what is not part of the bundle.
-  - Writes what makes apt and dnf use the folder and no other source, for those who name it - apt.conf for APT_CONFIG,
-    and a dnf in the folder bin.
+  - Returns which files of the bundle are missing in the directory. With C(arrived), first moves the files from there,
+    each only if it has the digest of the signed manifest, and removes what is not part of the bundle.
+  - Writes an apt.conf for APT_CONFIG, and a dnf in the directory bin, with which apt and dnf use only this directory.
 options:
   folder:
     description: The host's folder.
@@ -32,7 +31,7 @@ author: gpucheck
 """
 
 EXAMPLES = r"""
-- name: Look what of the bundle is missing
+- name: Find missing bundle files
   gpucheck.provision.bundle_folder:
     folder: /var/lib/gpucheck/bundle
     files: {key.asc: {sha256: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855, bytes: 0}}

@@ -47,7 +47,7 @@ options:
     description: The plan's module stream, for dnf.
     type: dict
   base:
-    description: What counts as there, the packages that this host has beside ours, or nothing at all.
+    description: Packages assumed to be installed, those of this host before provisioning (host), or none (empty).
     type: str
     choices: [host, empty]
     default: host

@@ -3,13 +3,13 @@
 
 DOCUMENTATION = r"""
 module: container_engine
-short_description: Register the NVIDIA container runtime with Docker and containerd, or take it out again
+short_description: Configure the NVIDIA container runtime in Docker and containerd, or remove it
 description:
   - With C(present), C(nvidia-ctk runtime configure) writes the configuration of every planned engine that this host has
-    and that does not know the runtime yet. An engine that knows it is not written again.
-  - With C(absent), files that still are as nvidia-ctk left them become what they were before. From a daemon.json that
-    somebody changed since, only the runtime goes. What was configured before us stays.
-  - The engines take nothing over by themselves; RV(services) says which of those that run have to, and how.
+    and that lacks the runtime. An engine that has it is not written again.
+  - With C(absent), files that did not change since nvidia-ctk wrote them are restored. From a daemon.json that was
+    changed since, only the runtime is removed. Earlier configuration is kept.
+  - The engines do not load a new configuration by themselves; RV(services) lists the running ones that must, and how.
 options:
   state:
     description: What to do.
@@ -22,7 +22,7 @@ options:
     required: true
 attributes:
   check_mode:
-    description: Says what it would write.
+    description: Reports what it would write.
     support: full
 notes:
   - Why this module exists. No builtin module can merge daemon.json and config.toml as nvidia-ctk does, and restore
@@ -31,7 +31,7 @@ author: gpucheck
 """
 
 EXAMPLES = r"""
-- name: Tell the container engines of the GPUs
+- name: Configure container engines for the NVIDIA runtime
   gpucheck.provision.container_engine:
     state: present
     plan: "{{ host_plan }}"
@@ -50,7 +50,7 @@ services:
   returned: success
   type: list
 left:
-  description: With absent, sentences for what a person has to take out, because the file changed since.
+  description: With absent, sentences about what must be removed by hand, because the file was changed since.
   returned: success
   type: list
   elements: str

@@ -3,12 +3,12 @@
 
 DOCUMENTATION = r"""
 module: driver_in_force
-short_description: Load kernel modules, start services, and say what of the plan is still not in force
+short_description: Load kernel modules, start services, and report what is not active as planned
 description:
-  - Loads the modules first, so that a service does not fail for want of one.
-  - Asks systemd once how all services are, and acts only where one is not as planned. Where one fails, those after it
-    are not touched, and the message has systemd's own words about it.
-  - Answers like C(plan_state), as the host is afterwards.
+  - Loads the modules first, so that no service fails without its module.
+  - Reads the state of all services once, and changes only those that differ from the plan. If one fails, those after it
+    are not changed, and the message contains systemd's output.
+  - Returns the result of C(plan_state) for the host afterwards.
 options:
   host:
     description: The host's name in the inventory, for messages.
@@ -39,12 +39,12 @@ options:
     type: bool
     default: false
   restart:
-    description: Start anew what is to be started; it holds what was replaced under it.
+    description: Restart the services to start, because files that they have loaded were replaced.
     type: bool
     default: false
 attributes:
   check_mode:
-    description: Says what would be done.
+    description: Reports what would be done.
     support: full
 notes:
   - Why this module exists. M(ansible.builtin.systemd_service) takes one service per round trip and does not compare
@@ -53,7 +53,7 @@ author: gpucheck
 """
 
 EXAMPLES = r"""
-- name: Put the driver in force
+- name: Activate the driver
   gpucheck.provision.driver_in_force:
     host: "{{ inventory_hostname }}"
     plan: "{{ host_plan }}"

@@ -56,7 +56,7 @@ requirements:
   returned: success
   type: str
 state:
-  description: What C(plan_state) says for the recorded plan; empty where there is none.
+  description: The result of C(plan_state) for the recorded plan; empty if there is no plan.
   returned: success
   type: dict
   contains:

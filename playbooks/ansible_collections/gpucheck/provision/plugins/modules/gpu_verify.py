@@ -53,7 +53,7 @@ status:
   returned: success
   type: int
 report:
-  description: The report's text; the action plugin decodes it, writes it and passes it on to nobody.
+  description: The report's text. The action plugin decodes it, writes it and removes it from the result.
   returned: success
   type: str
 hung:

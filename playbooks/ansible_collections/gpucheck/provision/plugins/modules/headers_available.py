@@ -5,9 +5,9 @@ DOCUMENTATION = r"""
 module: headers_available
 short_description: Ask whether kernel header packages are to be had
 description:
-  - Asks the package lists that the host has, and where those say no, lists fetched anew into a temporary folder. The
-    host's own lists stay as they are.
-  - Sources that do not answer make the answer unknown, which is not "missing".
+  - Reads the package lists of the host, and if those lack a package, current lists in a temporary directory. The host's
+    own lists are not changed.
+  - If a source does not respond, the result is unknown, which is not "missing".
 options:
   names:
     description: The packages, without versions.

@@ -8,20 +8,20 @@ description:
   - Goes through the rows in their order. A file is written whole or not at all, with the folders that it lacks (0755).
   - Everything belongs to the user that the module runs as, with become that is root. Owner and permissions are put
     right also where the content is already right.
-  - A path directly below / is refused, so that no row can mean a whole system or its /etc.
-  - Where one row fails, those after it are not begun, and the message says what was changed before.
+  - A path directly below / is rejected, so that no row can name an entire system or its /etc.
+  - If a row fails, those after it are not started, and the message states what was changed before.
 options:
   files:
     description:
       - "Rows of C(path); C(state), which is present (default), directory or absent; C(content) of a file; C(mode),
-        octal in quotes, 0644 for a file and 0755 for a folder where it is left out. Other keys are ignored."
-      - Absent takes away a file or a link, never a folder.
+        octal in quotes, by default 0644 for a file and 0755 for a directory. Other keys are ignored."
+      - Absent removes a file or a link, never a directory.
     type: list
     elements: dict
     required: true
 attributes:
   check_mode:
-    description: Says what it would change.
+    description: Reports what it would change.
     support: full
   diff_mode:
     description: Shows the content of files before and after.
@@ -33,7 +33,7 @@ author: gpucheck
 """
 
 EXAMPLES = r"""
-- name: Write a drop-in, and take away what it replaces
+- name: Write a drop-in, and remove what it replaces
   gpucheck.provision.host_files:
     files:
       - {path: /etc/systemd/system/a.service.d/10-site.conf, content: "[Unit]\n", mode: "0644"}

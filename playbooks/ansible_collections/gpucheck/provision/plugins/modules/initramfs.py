@@ -18,7 +18,7 @@ options:
     required: true
 attributes:
   check_mode:
-    description: Says that it would rebuild.
+    description: Reports that it would rebuild.
     support: full
 notes:
   - Why this module exists. M(ansible.builtin.command) with the program of each system leaves no note of the reboot

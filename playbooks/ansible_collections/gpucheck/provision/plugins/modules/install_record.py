@@ -3,14 +3,14 @@
 
 DOCUMENTATION = r"""
 module: install_record
-short_description: Record on the host what provisioning brings onto it
+short_description: Record on the host what provisioning installs
 description:
-  - C(begin) notes the packages that are there before anything is installed, and keeps the files that will be replaced.
-    A note of a run that was cut off stays, so that what that run brought still counts as ours.
-  - C(leftovers) lists what we brought and the plan no longer wants, and changes nothing.
-  - C(restore) takes files of ours away, and puts back what was there before them.
-  - C(finish) records plan, packages and files, ends the note that C(begin) made, takes away the package files that apt
-    downloaded for it, and compares host and plan once more.
+  - C(begin) records the installed packages before anything is installed, and keeps the files that will be replaced. The
+    record of an interrupted run is kept, so that what that run installed still counts as installed by gpucheck.
+  - C(leftovers) lists what gpucheck installed and the plan no longer contains, and changes nothing.
+  - C(restore) removes managed files and restores the originals.
+  - C(finish) records plan, packages and files, ends the record of C(begin), removes the package files that apt
+    downloaded for it, and compares host and plan again.
 options:
   state:
     description: What to do.

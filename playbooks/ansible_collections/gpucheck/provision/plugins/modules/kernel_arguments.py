@@ -7,17 +7,17 @@ short_description: Change the kernel arguments of all boot entries
 description:
   - On apt hosts by a file in /etc/default/grub.d, which their grub-mkconfig reads, and update-grub; on dnf hosts by
     grubby. Entries for recovery keep the arguments they came with on apt hosts.
-  - What was added is noted on the host first, so that it can be taken away again, also after a run that was cut off.
-    Arguments that a boot entry has by itself are never noted and never removed.
+  - Added arguments are recorded on the host first, so that they can be removed again, also after an interrupted run.
+    Arguments that a boot entry already has are never recorded and never removed.
   - Takes effect at the next boot; nothing is rebooted.
 options:
   plan:
-    description: The host's plan, schema gpucheck.plan/1; one without tuning takes away what is ours.
+    description: The host's plan, schema gpucheck.plan/1; without tuning, arguments set by gpucheck are removed.
     type: dict
     required: true
 attributes:
   check_mode:
-    description: Says whether it would change something.
+    description: Reports whether it would change something.
     support: full
 notes:
   - Why this module exists. M(ansible.builtin.lineinfile) and grubby differ per system, and neither records which
@@ -39,12 +39,12 @@ added:
   type: list
   elements: str
 dropped:
-  description: Arguments of ours that are planned no more.
+  description: Arguments set by gpucheck that are no longer planned.
   returned: success
   type: list
   elements: str
 reboot:
-  description: Why the running kernel has to be started anew now.
+  description: Reasons for a reboot.
   returned: success
   type: list
   elements: str

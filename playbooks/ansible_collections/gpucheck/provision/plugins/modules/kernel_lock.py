@@ -3,12 +3,12 @@
 
 DOCUMENTATION = r"""
 module: kernel_lock
-short_description: Hold the kernel packages of a host, or lift exactly the holds that we set
+short_description: Hold the kernel packages of a host, or remove exactly the holds set by gpucheck
 description:
   - With C(kernel_lock) hold in the plan, every installed kernel package is held (apt-mark), or locked to the versions
     that are installed (dnf versionlock). Without it, the holds that this module set are lifted.
-  - A hold that was there before is somebody else's. It is neither noted nor lifted.
-  - What is set is noted on the host first, so that a run that is cut off leaves no hold that nobody knows of.
+  - A hold that existed before is neither recorded nor removed.
+  - New holds are recorded on the host first, so that an interrupted run leaves no unrecorded hold.
 options:
   plan:
     description: The host's plan, schema gpucheck.plan/1.
@@ -16,7 +16,7 @@ options:
     required: true
 attributes:
   check_mode:
-    description: Says what it would hold and lift.
+    description: Reports what it would hold and release.
     support: full
 notes:
   - Why this module exists. M(ansible.builtin.dpkg_selections) takes one package per call, and cannot tell its holds
@@ -43,7 +43,7 @@ lifted:
   type: list
   elements: str
 ours:
-  description: Those that are ours now.
+  description: Holds that are now set by gpucheck.
   returned: success
   type: list
   elements: str

@@ -8,8 +8,8 @@ description:
   - For a host whose sources no longer have the headers of its running kernel, so that DKMS cannot build for it.
   - Chooses the newest kernel that the sources offer together with its headers. On apt that is what the installed kernel
     metapackages (linux-image-generic) bring, on dnf the packages that the running kernel has.
-  - Simulates the transaction first. One that would remove, downgrade or move packages of a person is refused.
-  - The new kernel belongs to the system, and deprovisioning leaves it. The reboot into it is left to the caller.
+  - Simulates the transaction first. One that would remove, downgrade or change foreign packages is rejected.
+  - The new kernel belongs to the system, and deprovisioning keeps it. The caller reboots into it.
 options:
   host:
     description: The host's name in the inventory, for messages.

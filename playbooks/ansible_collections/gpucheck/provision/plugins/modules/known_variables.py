@@ -3,10 +3,10 @@
 
 DOCUMENTATION = r"""
 module: known_variables
-short_description: Refuse variables that look like ours and are not
+short_description: Reject mistyped variables of gpucheck's roles
 description:
-  - Fails for every variable of a host of group gpu that bears the prefix of one of our roles, or is nearly one of their
-    options, and is none of them. A mistyped name would silently leave its default in force.
+  - Fails for every variable of a host of group gpu that has the prefix of a role of gpucheck, or resembles one of their
+    options, but is not one of them. With a mistyped name, the default would silently stay active.
 options:
   roles:
     description: The folder of the roles.
@@ -27,7 +27,7 @@ author: gpucheck
 """
 
 EXAMPLES = r"""
-- name: Refuse a mistyped variable
+- name: Fail if a variable name is unknown
   gpucheck.provision.known_variables:
     roles: "{{ playbook_dir }}/roles"
     site: "{{ playbook_dir }}/vars/site_variables.yml"

@@ -8,8 +8,8 @@ DOCUMENTATION = r"""
 module: live_settings
 short_description: Write settings of the running kernel
 description:
-  - Writes each value into its file below /proc/sys or /sys, where it is in force at once and until the next boot.
-  - A value that is there already is not written. A kernel that refuses one fails the task with its words.
+  - Writes each value into its file below /proc/sys or /sys, where it is active immediately and until the next boot.
+  - An equal value is not written. If the kernel rejects a value, the task fails with its error.
 options:
   settings:
     description: "Rows of C(path) and C(value)."
@@ -18,7 +18,7 @@ options:
     required: true
 attributes:
   check_mode:
-    description: Says what it would write.
+    description: Reports what it would write.
     support: full
 notes:
   - Why this module exists. C(ansible.posix.sysctl) writes /proc/sys only, one value per round trip;

@@ -30,7 +30,7 @@ options:
   archive:
     description: >-
       Path and content of the file that adds components of the distribution's own archive; with empty content it is
-      taken away.
+      removed.
     type: dict
     default: {}
   client_files:
@@ -45,7 +45,7 @@ options:
     default: 600
 attributes:
   check_mode:
-    description: Says whether something would be written, fetches nothing.
+    description: Reports whether something would be written; fetches nothing.
     support: full
 notes:
   - Why this module exists. M(ansible.builtin.deb822_repository) and M(ansible.builtin.yum_repository) accept any
@@ -64,7 +64,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 paths:
-  description: The files that were, or would be, written or taken away; a key that was imported into rpm alone too.
+  description: The files that were, or would be, written or removed, and a key that was only imported into rpm.
   returned: success
   type: list
   elements: str

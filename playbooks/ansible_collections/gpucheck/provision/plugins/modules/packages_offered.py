@@ -7,7 +7,7 @@ short_description: Ask whether the host's own sources offer the planned packages
 description:
   - For a plan that adds no package sources (repositories, managed), so that the host's own must hold every package.
   - Asks for each package that is not installed in its planned version, and for the planned module stream (dnf).
-  - On apt, where the lists that the host has say no, lists are fetched anew into a temporary folder.
+  - On apt, if the host's lists lack a package, current lists are fetched into a temporary directory.
 options:
   plan:
     description: The host's plan, schema gpucheck.plan/1.

@@ -8,11 +8,11 @@ description:
   - Finishes first what an earlier transaction left behind. With the driver among the components, the planned module
     stream (dnf) is enabled, what the transaction builds on is installed, and the planned repository of DKMS (dnf) is
     named where no source of the host offers DKMS.
-  - Holds (apt) and version locks (dnf) that stand in the way are lifted, and put back where the transaction fails.
+  - Blocking holds (apt) and version locks (dnf) are removed, and restored if the transaction fails.
   - Simulates every transaction first. One that would remove or downgrade packages that are neither planned nor
-    NVIDIA's, or change one that a person holds, is refused, with their names.
-  - Asks the package manager nothing where everything is as planned, and where files alone differ.
-  - Answers like C(plan_state), as the host is afterwards.
+    NVIDIA's, or change one that a person holds, is rejected, with their names.
+  - Does not call the package manager if nothing differs, or only files differ.
+  - Returns the result of C(plan_state) for the host afterwards.
 options:
   host:
     description: The host's name in the inventory, for messages.
@@ -39,10 +39,10 @@ options:
     default: []
   state:
     description:
-      - C(present) installs. C(prepared) finds out what an installation would do, refuses what C(present) would refuse,
-        and downloads the packages, so that what fails early fails before the host is drained. Nothing that is installed
-        moves. On dnf the module stream is enabled, and compilers and the source of DKMS are installed.
-      - In check mode, C(prepared) downloads nothing and asks the sources that are set up; see C(moves_unknown).
+      - C(present) installs. C(prepared) simulates the installation, rejects what C(present) would reject, and downloads
+        the packages, so that failures happen before the host is drained. No installed package changes. On dnf the
+        module stream is enabled, and compilers and the source of DKMS are installed.
+      - In check mode, C(prepared) downloads nothing and reads the sources that are set up; see C(moves_unknown).
     type: str
     choices: [present, prepared]
     default: present
@@ -58,7 +58,7 @@ options:
     default: 600
 attributes:
   check_mode:
-    description: Says whether something would be installed or held.
+    description: Reports whether something would be installed or held.
     support: full
 notes:
   - Why this module exists. M(ansible.builtin.apt) and M(ansible.builtin.dnf) do not simulate, hold and install all
@@ -107,7 +107,7 @@ moves:
   type: list
   elements: str
 moves_refused:
-  description: With C(prepared) in check mode, why a run would refuse the transaction, empty if it would not.
+  description: With C(prepared) in check mode, why a run would reject the transaction, empty if it would not.
   returned: success
   type: str
 moves_unknown:
@@ -128,7 +128,7 @@ transaction:
 download_bytes:
   description: >-
     With C(prepared) in check mode, bytes that the package manager would download for it; what its cache has does not
-    count. Null if it did not tell.
+    count. Null if it did not report them.
   returned: success
   type: int
   nullable: true

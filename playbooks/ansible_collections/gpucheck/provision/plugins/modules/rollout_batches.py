@@ -22,7 +22,7 @@ options:
     type: int
     required: true
   limited:
-    description: Whether --limit is in force. Place holders other than localhost are then not reached.
+    description: Whether --limit is set. Placeholders other than localhost are then not reached.
     type: bool
     default: false
 attributes:

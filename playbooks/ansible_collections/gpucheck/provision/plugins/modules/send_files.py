@@ -6,7 +6,7 @@ module: send_files
 short_description: Copy many and large files to a host, each in one transfer
 description:
   - Copies as the login user, without the questions that M(ansible.builtin.copy) asks the host for every file. Nothing
-    is compared; who receives them has to look whether they are what was sent.
+    is compared; the recipient must verify the files.
 options:
   files:
     description: By path of a file here, its name there.

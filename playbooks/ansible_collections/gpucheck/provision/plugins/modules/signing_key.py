@@ -6,7 +6,7 @@ module: signing_key
 short_description: Install a repository signing key that is pinned by its fingerprint
 description:
   - Fetches an OpenPGP public key file, compares the fingerprint of every key in it with the pinned ones, and writes it.
-    A file with any other key, or with anything but public keys, is refused and nothing is written.
+    A file with any other key, or with anything but public keys, is rejected and nothing is written.
   - A key file that already holds pinned keys and no other is kept without any network access.
   - Needs no gpg on the host.
 options:
@@ -28,7 +28,7 @@ options:
     default: false
 attributes:
   check_mode:
-    description: Says whether the file would be written, fetches nothing.
+    description: Reports whether the file would be written; fetches nothing.
     support: full
 notes:
   - Why this module exists. M(ansible.builtin.get_url) knows a checksum of the file, not the fingerprints of the

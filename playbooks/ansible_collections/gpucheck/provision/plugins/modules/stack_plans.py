@@ -5,15 +5,15 @@ DOCUMENTATION = r"""
 module: stack_plans
 short_description: The plan of every host, and what its gpucheck is to be installed from
 description:
-  - Finds the plans of all hosts of group gpu at once, on the controller, from what the hosts answered (gpu_facts_read).
-  - With source=wish gpucheck resolves the wish into the lock and the lock into plans, one call for all, and the plan of
-    every group is printed. A host that gave no facts in this run stays in the lock with those of an earlier one.
-  - Bookkeeping beside the hosts, so it never reports a change, and runs in check mode too.
+  - Finds the plans of all hosts of group gpu, on the controller, from the facts of the hosts (gpu_facts_read).
+  - With O(source=wish), gpucheck resolves the specification into the lock and the lock into plans, in one call, and
+    prints the plan of every group. A host without facts in this run stays in the lock with those of an earlier one.
+  - Changes only files of the controller, so it never reports a change, and also runs in check mode.
 options:
   source:
     description: >-
-      Where the plans come from, the wish, the set that is recorded on each host before its present one, or a file with
-      the plan of the task's own host.
+      Source of the plans, the specification (wish), the set that was recorded on each host before the current one
+      (record), or a file with the plan of the task's host (file).
     type: str
     choices: [wish, record, file]
     required: true
@@ -34,19 +34,19 @@ options:
     type: str
     required: true
   gpucheck:
-    description: The program; for source=wish.
+    description: The program; for O(source=wish).
     type: path
   wish:
-    description: The wish (stack.yml); for source=wish.
+    description: The stack specification (stack.yml); for O(source=wish).
     type: path
   lock:
-    description: The lock that is written; for source=wish.
+    description: The lock that is written; for O(source=wish).
     type: path
   bundle:
-    description: A bundle that is the only source; for source=wish.
+    description: A bundle that is the only source; for O(source=wish).
     type: path
   knowledge:
-    description: Folder with rows that replace or extend the tables of gpucheck; for source=wish.
+    description: Directory with rows that replace or extend the tables of gpucheck; for O(source=wish).
     type: path
   file:
     description: The plan; for source=file.
