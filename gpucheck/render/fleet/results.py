@@ -15,10 +15,7 @@ OUTCOMES = {
 
 
 class Results(NamedTuple):
-    """what: the operation, or how many. on: models and versions. compared, outcome: as text.
-
-    hosts: those that differ.
-    """
+    """what: the operation, or how many. on: models and versions. hosts: those that differ. The others are texts."""
 
     what: str
     on: str

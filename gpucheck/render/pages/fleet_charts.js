@@ -115,7 +115,7 @@ function resultsCard() {
   if (!DATA.results.length) return null;
   const section = card("results", "Results of equal computations", "compared by digest, for equal models, versions and settings");
   const rows = DATA.results.map(([what, on, count, outcome, hosts]) => make("tr", {}, make("th", { scope: "row" }, what), make("td", {}, on),
-    make("td.keep", {}, count), make("td", {}, outcome, hosts.length ? [": ", names({ names: hosts, hosts: hosts.length })] : "")));
+    make("td.keep", {}, count), make("td", {}, outcome, hosts.length ? [": "].concat(names({ names: hosts, hosts: hosts.length })) : "")));
   const head = make("tr", {}, ["operation", "model and versions", "compared", "outcome"].map((t) => make("th", { scope: "col" }, t)));
   section.append(make("div.scroll", {}, make("table", {}, make("thead", {}, head), make("tbody", {}, rows))));
   return section;
