@@ -60,3 +60,12 @@ def test_panel_of_a_history_has_a_dot_per_merge_and_a_ring_per_outlier():
     classes = [circle.get("class") for circle in root.iter(f"{SVG}circle")]
 
     assert (classes.count("dot0"), classes.count("odd")) == (6, 3)
+
+
+def test_history_has_titles_and_whole_numbers():
+    points = (HistoryPoint(at="2026-11-23", value=131072.0), HistoryPoint(at="2026-11-24", value=132072.0))
+    made = History(name="n1", simulated=False, series=(Series(metric="finding.bar1.mib", points=points),))
+    words = ["".join(text.itertext()) for text in ElementTree.fromstring(history(made)).iter(f"{SVG}text")]  # noqa: S314
+
+    assert not any("finding." in text or "e+" in text for text in words)
+    assert "131,000" in words

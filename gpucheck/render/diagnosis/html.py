@@ -17,13 +17,15 @@ SCRIPTS = ("page.js", "report.js")
 def to_html(diagnosis: Diagnosis) -> str:
     """The page."""
     found = blocks(diagnosis.findings, diagnosis.gpu_names)
+    # Output that names no GPU can be about some.
+    known = plural(diagnosis.gpus, "GPU") if diagnosis.gpus else ""
     return html.page(
         "diagnosis.html.j2",
         data={},
         styles=STYLES,
         scripts=SCRIPTS,
         diagnosis=diagnosis,
-        about=f"{plural(diagnosis.gpus, 'GPU')}, from {', '.join(diagnosis.source)}",
+        about=", ".join(filter(None, (known, f"from {', '.join(diagnosis.source)}"))),
         shape=SHAPE,
         problems=[block for verdict in TROUBLE for block in found.get(verdict, ())],
         others=[one for one in diagnosis.findings if one.verdict in (Verdict.PASS, Verdict.SKIP)],

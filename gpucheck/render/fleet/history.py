@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import click
 
-from gpucheck.model import History, Series, Verdict
+from gpucheck.model import History, Series, Verdict, metric_title
 from gpucheck.printable import of_printable
 from gpucheck.render.chart import LABEL, STYLE, Plot, Scale
 from gpucheck.render.json import to_json
@@ -76,8 +76,8 @@ def _panel(series: Series, top: float) -> Iterator[str]:
     # A single point is in the middle.
     across, up = Scale(0, len(points) - 1), Scale(lowest - pad, highest + pad)
     plot = Plot(LEFT, top + 30, WIDTH - RIGHT, top + HEIGHT - 44, across, up)
-    yield text(f"{series.metric}  {series.group or ''}", Point(20, top + 16), 13, bold=True)
-    yield from plot.rows(lambda value: f"{value:.4g}")
+    yield text(f"{metric_title(series.metric)}  {series.group or ''}", Point(20, top + 16), 13, bold=True)
+    yield from plot.rows(lambda value: f"{value:,.10g}")
     if series.points[0].low is not None:
         yield plot.band(low, high)
     yield plot.line((i, point.value) for i, point in points)
