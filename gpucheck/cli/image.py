@@ -200,7 +200,7 @@ def context_command(variant: str, base: str | None) -> None:
 
 @COMMAND.command("scan")
 @click.argument("variants", nargs=-1, shell_complete=VARIANT, metavar="[VARIANT]...")
-@click.option("--scanner", metavar="PROGRAM", help="Scanner: trivy or grype. Default: the first one on PATH.")
+@click.option("--scanner", metavar="PROGRAM", help="Scanner program: trivy or grype. Default: the first one on PATH.")
 @output_options("text", "json")
 def scan_command(variants: tuple[str, ...], scanner: str | None, format_: str, output: Path | None) -> int:
     """Scan built images for known vulnerabilities.
