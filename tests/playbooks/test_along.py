@@ -48,7 +48,7 @@ def test_packages_of_the_driver_are_locked_on_dnf_and_pinned_on_apt():
 def test_apt_holds_what_is_not_held_yet():
     words, missing, stale = along.holds(plan("apt"), "cuda", PACKAGES, CUDA[:2], [])
 
-    assert words == ["2 packages that came with cuda are not held at their version"]
+    assert words == ["2 packages installed with cuda are not held at their version"]
     assert (missing, stale) == (CUDA[2:], [])
     assert along.holds(plan("apt"), "cuda", PACKAGES, CUDA, []) == ([], [], [])
 
@@ -63,7 +63,7 @@ def test_apt_lets_go_of_them_for_the_change():
 def test_dnf_locks_at_the_version_that_is_installed():
     words, missing, stale = along.holds(plan("dnf"), "driver", PACKAGES, [], ["openssl-3.0-1.*"])
 
-    assert words == ["2 packages that came with driver are not held at their version"]
+    assert words == ["2 packages installed with driver are not held at their version"]
     assert (missing, stale) == (LOCKED, [])
     assert along.holds(plan("dnf"), "driver", PACKAGES, [], LOCKED) == ([], [], [])
 
