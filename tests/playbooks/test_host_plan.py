@@ -67,4 +67,4 @@ def test_a_host_whose_plan_was_not_computed_is_told_about_localhost(tmp_path):
     said = taken(tmp_path, None, wheel=True)
 
     assert "n1: its plan was not computed, nothing was changed." in said
-    assert "(--limit 'n1,localhost'; make LIMIT=... does)" in said
+    assert "(--limit 'n1,localhost'; make LIMIT=... does this)" in said
