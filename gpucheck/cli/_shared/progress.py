@@ -72,7 +72,7 @@ _running: Progress | None = None
 
 @contextmanager
 def steps(total: int, items: str | None = None) -> Iterator[Progress]:
-    """Yield a Progress, whose line is taken away at the end."""
+    """Yield a Progress, whose line is removed at the end."""
     try:
         yield Progress(total, items)
     finally:
