@@ -16,6 +16,7 @@ from gpucheck.cli._shared.common import (
     write_result,
 )
 from gpucheck.cli._shared.completion import VARIANT
+from gpucheck.cli._shared.width import columns, table
 from gpucheck.model import EXIT_STATUS, NvmlReading, Verdict, named, with_actions, worst
 from gpucheck.processes.atomic import SHARED
 
@@ -97,14 +98,14 @@ def _status(result: int | None, **_options: Any) -> int:
 @output_options("text", "json")
 def list_variants(format_: str, output: Path | None) -> None:
     """List image variants: versions, platforms, size."""
-    from gpucheck.images.page import table
+    from gpucheck.images import page
     from gpucheck.images.versions import read_versions
 
     versions = _usage(lambda: read_versions(_root()))
     if format_ == "json":
         write_result(msgspec.json.format(msgspec.json.encode(versions), indent=2).decode(), output)
     else:
-        write_result(table(versions), output)
+        write_result(table(page.table(versions), columns() if output is None else None), output)
 
 
 @COMMAND.command("versions")

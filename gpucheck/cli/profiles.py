@@ -7,6 +7,7 @@ import click
 import msgspec
 
 from gpucheck.cli._shared.common import Problem, output_options, write_result
+from gpucheck.cli._shared.width import columns, table
 from gpucheck.processes.atomic import SHARED
 
 SCHEMA = "gpucheck.profiles/1"
@@ -37,7 +38,7 @@ def COMMAND(recording: Path | None, format_: str, output: Path | None) -> None: 
     if format_ == "json":
         write_result(msgspec.json.format(msgspec.json.encode(listing), indent=2).decode(), output)
     else:
-        write_result(_text(listing), output)
+        write_result(table(_text(listing), columns() if output is None else None), output)
 
 
 def _recorded(recording: Path) -> str:

@@ -5,10 +5,11 @@ import pty
 import re
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
-from gpucheck.cli._shared.width import fitted
+from gpucheck.cli._shared.width import fitted, table
 
 HEAD = "FAIL    nvlink, fabric  GPU 2 (0000:4c:00.0): 17 NVLinks, expected 18, and more words"
 WHY = "        why       NVLink 3 is inactive on this NVIDIA H100 80GB HBM3, and its other end too."
@@ -56,6 +57,47 @@ def test_no_word_is_lost():
     text = f"{HEAD}\n{WHY}\n{FIX}\n"
 
     assert fitted(text, 50).split() == text.split()
+
+
+def test_a_row_hangs_below_its_last_column():
+    rows = "step    tags\nbar1    hardware, pcie, quick, and more words\n"
+    rows += "xid:code=N[,switch=0,age=600]  the kernel log holds it"
+
+    assert table(rows, 40).split("\n") == [
+        "step    tags",
+        "bar1    hardware, pcie, quick, and more",
+        "        words",
+        "xid:code=N[,switch=0,age=600]",
+        "      the kernel log holds it",
+    ]
+    assert (table(rows, None), table(rows, 60)) == (rows, rows)
+
+
+def test_a_markdown_table_is_printed_as_records():
+    rows = "| variant | serves |\n| --- | --- |\n| torch | Pascal, Volta, Turing, Ampere, Ada, Hopper |\n"
+
+    assert table(rows, 40) == "torch\n  serves   Pascal, Volta, Turing,\n           Ampere, Ada, Hopper"
+
+
+@pytest.mark.parametrize("words", [["profiles"], ["verify", "--list"], ["image", "list"]], ids=" ".join)
+def test_lists_fit_the_terminal(words):
+    """All but names, which are not broken, and no word is lost."""
+    main, other = pty.openpty()
+    environment = {**os.environ, "COLUMNS": "70", "TERM": "dumb"}
+    done = subprocess.Popen([sys.executable, "-m", "gpucheck", *words], stdout=other, env=environment)
+    os.close(other)
+    text = b""
+    with suppress(OSError):
+        while more := os.read(main, 65536):
+            text += more
+    os.close(main)
+    piped = subprocess.run(
+        [sys.executable, "-m", "gpucheck", *words], capture_output=True, text=True, check=True
+    ).stdout
+
+    assert done.wait(60) == 0
+    assert all(len(line) <= 70 or " " not in line.strip() for line in text.decode().splitlines())
+    assert set(re.findall(r"[^\s|]+", piped)) - set(text.decode().split()) <= {"---", "variant"}
 
 
 def test_verify_fits_the_terminal():

@@ -214,6 +214,23 @@ def test_the_rpm_has_the_files_of_the_deb(release, installed):
     assert {row.split()[1] for row in rows} == {"root"}
 
 
+ELF_MACHINES = {"amd64": 62, "arm64": 183}  # e_machine of elf.h
+
+
+def test_a_package_has_code_for_its_machine_only(release, tmp_path):
+    """Of each machine that the release is for: GPUCHECK_RELEASE names one with packages for both."""
+    for deb in release.glob("*.deb"):
+        architecture = deb.stem.rsplit("_", 1)[1]
+        files = [path for path in unpacked(deb, tmp_path / architecture).rglob("*") if path.is_file()]
+        heads = {path: path.read_bytes()[:20] for path in files if not path.is_symlink()}
+        machines = {path: head[18] for path, head in heads.items() if head[:4] == b"\x7fELF"}
+        names = {path.name for path in machines}
+
+        assert set(machines.values()) == {ELF_MACHINES[architecture]}, architecture
+        assert {"libcuda.so", "libnvidia-ml.so"} <= names
+        assert any(name.startswith("_core.") for name in names)  # msgspec: the dependencies are of this machine too
+
+
 def test_the_bill_of_materials_lists_what_the_packages_hold(release, installed):
     bill = json.loads(only(release, "*.cdx.json").read_text())
     rows = {row["purl"]: row for row in [bill["metadata"]["component"], *bill["components"]]}

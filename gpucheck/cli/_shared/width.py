@@ -1,8 +1,9 @@
-"""Findings on a terminal: text is wrapped below its own beginning; commands stay whole, tables are not touched."""
+"""Text on a terminal: findings are wrapped below their beginning, rows below their last column; commands stay whole."""
 
 import re
 import sys
 import textwrap
+from collections.abc import Iterable
 from shutil import get_terminal_size
 
 import click
@@ -20,6 +21,8 @@ SENTENCE = re.compile(rf"{ESCAPE}(?:gpucheck \w+  (?:\S+  )?)?{ESCAPE}[A-Za-z](?
 HANGING = 2
 # A space inside a command: where one is broken it cannot be copied.
 GLUE = "\ue010"
+LAST_COLUMN = re.compile(r".*\S {2,}(?=\S)")
+NEXT_LINE = 6
 LEAST = 40  # columns; in less, the lines of a terminal are no worse
 
 
@@ -52,3 +55,37 @@ def _wrapped(line: str, width: int) -> str:
         replace_whitespace=False,
     )
     return prefix + (f"\n{' ' * indent}" if begin else "\n").join(lines).replace(GLUE, " ")
+
+
+def table(text: str, width: int | None) -> str:
+    """Wrap rows that are too long below the beginning of their last column; of a Markdown table, print records instead.
+
+    width: None for no limit.
+    """
+    lines = text.split("\n")
+    if width is None or width < LEAST or max(map(len, lines)) <= width:
+        return text
+    if text.startswith("| "):
+        lines = _records(line for line in lines if line)
+    return "\n".join(_row(line, width) if len(line) > width else line for line in lines)
+
+
+def _row(line: str, width: int) -> str:
+    begin = LAST_COLUMN.match(line)
+    if begin is None:
+        return line
+    first, indent = begin[0], begin.end()
+    if indent > width // 2:  # no room next to the name
+        first, indent = f"{begin[0].rstrip()}\n{' ' * NEXT_LINE}", NEXT_LINE
+    rest = textwrap.wrap(line[begin.end() :], width - indent, break_long_words=False, break_on_hyphens=False)
+    return first + f"\n{' ' * indent}".join(rest)
+
+
+def _records(rows: Iterable[str]) -> list[str]:
+    """Each row of a Markdown table as a heading and a line for each other column."""
+    header, _, *body = ([cell.strip() for cell in row.strip("|").split("|")] for row in rows)
+    longest = max(map(len, header))
+    found: list[str] = []
+    for cells in body:
+        found += [cells[0], *(f"  {name:<{longest}}  {cell}" for name, cell in zip(header[1:], cells[1:], strict=True))]
+    return found

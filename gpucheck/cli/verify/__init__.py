@@ -22,6 +22,7 @@ from gpucheck.cli._shared.common import (
 )
 from gpucheck.cli._shared.completion import STEP
 from gpucheck.cli._shared.redaction import NO_REDACT
+from gpucheck.cli._shared.width import columns, table
 from gpucheck.model import EXIT_STATUS
 from gpucheck.model.record import RECORD
 
@@ -152,7 +153,8 @@ def _list(format_: str, output: Path | None) -> int:
     if format_ not in ("text", "json"):
         raise Problem(f"--list cannot be printed as {format_}. Use --format text or json.")
     found = listing.listing(run.all_steps())
-    write_result(listing.to_json(found) if format_ == "json" else listing.to_text(found), output)
+    text = table(listing.to_text(found), columns() if output is None else None)
+    write_result(listing.to_json(found) if format_ == "json" else text, output)
     return 0
 
 
