@@ -111,7 +111,7 @@ def test_preparation_in_check_mode_reports_and_downloads_nothing(machine, manage
 def test_preparation_in_check_mode_states_what_is_unknown(machine):
     missing(machine)
     machine.state["host"]["unfinished"] = ["x"]
-    assert "cut off" in go("apt", machine, state="prepared", check_mode=True)["moves_unknown"]
+    assert "interrupted" in go("apt", machine, state="prepared", check_mode=True)["moves_unknown"]
 
     machine.state["host"].update(unfinished=[], module_stream_planned=False)
     assert "stream" in go("dnf", machine, state="prepared", check_mode=True)["moves_unknown"]
