@@ -16,7 +16,7 @@ STEP, TRAINING = "compute", "smoke-"
 CAUSE = "silent-corruption"
 HOST = "host"
 # Bounds of what one report may add to a merge.
-MAX_GPUS, MAX_OPERATIONS, LONGEST = 16, 16, 80
+MAX_GPUS, MAX_OPERATIONS, LONGEST = 32, 16, 80
 LEAST_VOTES = 3
 NAMES = 20
 # Of a training: what must be equal for its losses to be.
@@ -24,7 +24,7 @@ SETTINGS = ("framework", "strategy", "variant", "model", "precision", "backend",
 COUNTS = {"world_size": "ranks", "batch_per_rank": "samples each", "steps": "steps", "seed": "as seed"}
 # A switch that sums may round in another order: such runs are compared by tolerance only.
 ROUNDED = "nvls"
-SOFTWARE = "compare the versions of torch, cuBLAS and NCCL with other hosts"
+SOFTWARE = "compare the versions of torch or JAX, cuBLAS and NCCL with other hosts"
 FIX = (
     "take the GPU out of service: results of jobs on it are in doubt; "
     "confirm with gpucheck compute, then have the board replaced"

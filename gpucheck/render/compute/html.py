@@ -67,4 +67,4 @@ def _drawing(gpus: tuple[ComputeDevice, ...]) -> Markup | None:
     if not any(gpu.traces for gpu in gpus):
         return None
     title = "Clock, power and temperature of the GPUs under load"
-    return Markup(document(WIDTH, height(), title, *drawn(gpus)))  # noqa: S704
+    return Markup(document(WIDTH, height(gpus), title, *drawn(gpus)))  # noqa: S704

@@ -9,7 +9,16 @@ from gpucheck.render.chart import LIGHT, STYLE, Plot, Scale, from_zero, line_cla
 from gpucheck.render.svg import Point, document, element, text
 
 WIDTH, LEFT, RIGHT, TOP, EACH, GAP = 760, 70, 130, 60, 120, 46
-PLOTS = (("sm_clock_mhz", "SM clock, MHz"), ("power_w", "power, W"), ("temperature_c", "temperature, \u00b0C"))
+PLOTS = (
+    ("sm_clock_mhz", "SM clock, MHz"),
+    ("memory_clock_mhz", "memory clock, MHz"),
+    ("power_w", "power, W"),
+    ("temperature_c", "temperature, \u00b0C"),
+    ("memory_temperature_c", "memory temperature, \u00b0C"),
+    ("throttled", "clock held by heat or power brake, 1 = yes"),
+)
+# Reasons that show a fault of cooling or power. Healthy GPUs reach their power limit under load.
+HELD = frozenset({"hw-power-brake", "hw-slowdown", "hw-thermal", "sw-thermal"})
 # Of more GPUs than there are colors, those that differ most have one; the rest is gray.
 COLORED = len(LIGHT)
 HOUR, MINUTE = 3600.0, 60.0
@@ -23,12 +32,21 @@ def to_svg(report: ComputeReport) -> str:
     """Return a standalone SVG. The time under load is the x axis of all plots."""
     title = f"GPUs under load, {report.host}" + (" - SIMULATED" if report.simulated else "")
     heading = text(title, Point(LEFT, 24), 16, bold=True, room=WIDTH - LEFT)
-    return document(WIDTH, height(), title, heading, *drawn(report.gpus), style=STYLE)
+    return document(WIDTH, height(report.gpus), title, heading, *drawn(report.gpus), style=STYLE)
 
 
-def height() -> float:
-    """Return the height of the drawing."""
-    return TOP + len(PLOTS) * (EACH + GAP) + 10
+def height(gpus: Sequence[ComputeDevice]) -> float:
+    """Return the height of the plots of these GPUs, with the legend."""
+    return TOP + max(1, len(_plots(gpus))) * (EACH + GAP) + 10
+
+
+def _plots(gpus: Sequence[ComputeDevice]) -> list[tuple[str, str]]:
+    """Return what at least one GPU reported. Many have no memory temperature; healthy ones are not throttled."""
+    return [
+        (name, label)
+        for name, label in PLOTS
+        if any((any if name == "throttled" else len)(_values(gpu, name)) for gpu in gpus)
+    ]
 
 
 def drawn(gpus: Sequence[ComputeDevice]) -> list[str]:
@@ -42,7 +60,7 @@ def drawn(gpus: Sequence[ComputeDevice]) -> list[str]:
     # What has a color is above what has none.
     order = sorted(traced, key=lambda gpu: gpu.index in colors)
     parts = []
-    for number, (name, label) in enumerate(PLOTS):
+    for number, (name, label) in enumerate(_plots(traced)):
         top = TOP + number * (EACH + GAP)
         lines = [(colors.get(gpu.index, REST), _line(gpu.traces, name, seconds)) for gpu in order]
         highest = max((value for _, line in lines for _, value in line), default=0.0)
@@ -50,7 +68,7 @@ def drawn(gpus: Sequence[ComputeDevice]) -> list[str]:
         parts += [text(label, Point(LEFT, top - 8), 13), *plot.rows(lambda value: f"{value:g}")]
         parts += plot.columns(across.ticks(), lambda value: f"{value:g} {unit}", WIDTH)
         parts += [plot.line(line, class_=class_) for class_, line in lines if line]
-    bottom = Point((LEFT + WIDTH - RIGHT) / 2, height() - 14)
+    bottom = Point((LEFT + WIDTH - RIGHT) / 2, height(traced) - 14)
     parts.append(text("time under load", bottom, 13, class_="dim", text_anchor="middle"))
     for place, (class_, words) in enumerate(_legend(traced, colors)):
         y = TOP + 10.0 + 20 * place
@@ -75,13 +93,22 @@ def _colors(traced: Sequence[ComputeDevice]) -> dict[int, str]:
 
 def _distance(traced: Sequence[ComputeDevice]) -> Callable[[ComputeDevice], float]:
     """Return how far a GPU's means are from those of the median GPU, as a part of them."""
-    means = {(gpu.index, name): fmean(_values(gpu, name) or [0.0]) for gpu in traced for name, _ in PLOTS}
-    middle = {name: median(means[gpu.index, name] for gpu in traced) or 1.0 for name, _ in PLOTS}
-    return lambda gpu: max(abs(means[gpu.index, name] / middle[name] - 1) for name in middle)
+    names = [name for name, _ in _plots(traced)]
+    means = {(gpu.index, name): fmean(_values(gpu, name) or [0.0]) for gpu in traced for name in names}
+    middle = {name: median(means[gpu.index, name] for gpu in traced) for name in names}
+    return lambda gpu: max(abs(means[gpu.index, name] - middle[name]) / (middle[name] or 1.0) for name in names)
 
 
 def _values(gpu: ComputeDevice, name: str) -> list[float]:
-    return [value for sample in gpu.traces if (value := getattr(sample, name)) is not None]
+    return [value for sample in gpu.traces if (value := _value(sample, name)) is not None]
+
+
+def _value(sample: Sample, name: str) -> float | None:
+    """Return what a plot shows of a reading. throttled: None if the driver did not report reasons."""
+    if name == "throttled":
+        return None if sample.reasons is None else float(not HELD.isdisjoint(sample.reasons))
+    value: float | None = getattr(sample, name)
+    return value
 
 
 def _unit(seconds: float) -> tuple[float, str]:
@@ -93,4 +120,4 @@ def _unit(seconds: float) -> tuple[float, str]:
 
 
 def _line(samples: Sequence[Sample], name: str, seconds: float) -> list[tuple[float, float]]:
-    return [(sample.at / seconds, value) for sample in samples if (value := getattr(sample, name)) is not None]
+    return [(sample.at / seconds, value) for sample in samples if (value := _value(sample, name)) is not None]
