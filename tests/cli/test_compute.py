@@ -78,7 +78,7 @@ def test_the_traces_are_drawn(tmp_path):
     drawing = file.read_text(encoding="utf-8")
 
     assert "SIMULATED" in drawing
-    assert drawing.count("<polyline") == 3 * 8
+    assert drawing.count("<polyline") == 6 * 8  # clocks, power, temperatures, what held the clock
     ElementTree.fromstring(drawing)  # noqa: S314 - made above
 
 

@@ -23,7 +23,11 @@ def seconds(text):
 
 def test_the_page_names_every_file():
     page = (PAGES / "README.md").read_text(encoding="utf-8")
-    files = [str(path.relative_to(PAGES)) for path in PAGES.rglob("*") if path.is_file() and path.name != "README.md"]
+    files = [
+        str(path.relative_to(PAGES))
+        for path in PAGES.rglob("*")
+        if path.is_file() and path.name != "README.md" and path.suffix != ".pyc"
+    ]
 
     assert files
     assert all(f"`{name}`" in page for name in files)

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "integrations"
-SCRIPTS = [path for path in sorted(PAGES.rglob("*")) if path.is_file() and path.read_text().startswith("#!/bin/sh")]
+SCRIPTS = [path for path in sorted(PAGES.rglob("*")) if path.is_file() and path.read_bytes().startswith(b"#!/bin/sh\n")]
 WELL, WARNING, BROKEN, NOTHING = (
     "--simulate p100-pcie-x2",
     "--simulate p100-pcie-x2 --fault persistence-off",

@@ -71,7 +71,7 @@ def _fleet(fleet: FleetReport) -> Iterator[Family]:
     yield Family(
         "gpucheck_fleet_equal_results_ratio",
         "Results of one operation on equal data that have the digest of the majority; 0 without a majority.",
-        [({"operation": a.operation, "on": a.on}, a.equal / a.results) for a in fleet.agreements],
+        [({"operation": a.operation, "on": a.on}, a.equal / a.results) for a in fleet.agreements if a.results],
     )
     yield Family(
         "gpucheck_fleet_report_problems",
