@@ -189,6 +189,7 @@ def test_of_two_runs_at_once_one_is_refused_by_name(site):
     assert not site.lease.exists()
 
 
+@pytest.mark.more
 @pytest.mark.slow
 def test_a_run_that_may_wait_follows_the_first(site):
     first = site.start("first", 4)
@@ -212,6 +213,7 @@ def test_after_a_killed_controller_the_next_run_goes_on_at_once(site):
     assert not site.lease.exists()
 
 
+@pytest.mark.more
 @pytest.mark.slow
 def test_the_lock_of_a_run_elsewhere_lapses_after_its_lease(site):
     site.lease.parent.mkdir(parents=True)

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from tests.playbooks.hostile import MISSING, Site, facts, report, spoilt, state
-from tests.shared import sampled
 
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 # Written by whatever a host gets to run on the controller.
@@ -202,8 +201,9 @@ def test_a_sample_of_hostile_hosts_takes_nothing_with_it(tmp_path, sound):
     held(ran(tmp_path, sound, "check", {name: cases[name] for name in SAMPLE}), "check")
 
 
+@pytest.mark.more
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", sampled(RUNS, lambda _, kind: kind == "provision"))
+@pytest.mark.parametrize("kind", RUNS)
 def test_no_hostile_host_takes_anything_with_it(tmp_path, sound, kind):
     """Every takeover and every stop that was once seen, in one inventory, in every playbook."""
     cases = hostile(str(tmp_path / "all"))

@@ -30,6 +30,7 @@ def site(tmp_path, kernel, **answer):
     return made
 
 
+@pytest.mark.more
 def test_keep_refuses_and_names_the_way_out(tmp_path):
     made = site(tmp_path, "keep", release=NEW, reason="")
 
@@ -42,6 +43,7 @@ def test_keep_refuses_and_names_the_way_out(tmp_path):
     assert made.document("reports/provision.json")["hosts"]["node01"]["state"] == "refused"
 
 
+@pytest.mark.more
 def test_upgrade_without_a_kernel_to_upgrade_to_says_why(tmp_path):
     made = site(tmp_path, "upgrade", release="", reason="no kernel metapackage is installed")
 
@@ -52,6 +54,7 @@ def test_upgrade_without_a_kernel_to_upgrade_to_says_why(tmp_path):
     assert made.asked("node01").count("kernel_upgrade") == 1
 
 
+@pytest.mark.more
 def test_make_plan_names_the_kernel_that_comes_first(tmp_path):
     made = site(tmp_path, "upgrade", release=NEW, reason="")
 

@@ -133,9 +133,10 @@ def test_a_package_of_any_version_is_missing_only_if_there_is_none(ask):
 @pytest.mark.parametrize(
     ("offered", "words"),
     [
-        (
+        pytest.param(
             {"missing": ["libnccl2=2 (no version is offered)"], "unknown": ""},
             "no package source of this host offers libnccl2=2 (no",
+            marks=pytest.mark.more,
         ),
         (
             {"missing": [], "unknown": "apt-get: exit 100"},

@@ -136,6 +136,7 @@ def site_of(folder, sound, **moves):
     return site
 
 
+@pytest.mark.more
 @pytest.mark.slow
 def test_plan_lists_removals_and_blocks_foreign_ones(tmp_path, sound):
     for name in ("own", "foreign"):
@@ -152,6 +153,7 @@ def test_plan_lists_removals_and_blocks_foreign_ones(tmp_path, sound):
     )
 
 
+@pytest.mark.more
 @pytest.mark.slow
 def test_plan_asks_no_sources_that_are_not_set_up(tmp_path, sound):
     site = Site(tmp_path, sound)

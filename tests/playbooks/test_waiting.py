@@ -63,6 +63,7 @@ def test_a_host_that_we_drained_comes_back_though_it_needs_no_driver_any_more(tm
     assert [call for call in calls if call.startswith("update")] == ["update nodename=n2 state=resume"]
 
 
+@pytest.mark.more
 def test_a_run_with_a_host_that_waits_ends_well(tmp_path):
     site = Site(tmp_path, report("x"))
     for name in ("busy", "free"):
