@@ -55,7 +55,7 @@ class ActionModule(ActionBase):
     _supports_check_mode = True
 
     def run(self, tmp=None, task_vars=None):
-        """Arrange, or say what is wrong with ``batch``."""
+        """Arrange the batches; fail with the reason if ``batch`` is invalid."""
         result = super().run(tmp, task_vars)
         spec = {
             "hosts": {"type": "list", "elements": "str", "required": True},

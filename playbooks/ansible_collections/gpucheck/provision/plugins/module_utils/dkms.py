@@ -34,9 +34,9 @@ def enabling(source):
 
 
 def supply(module, source, dnf):
-    """Name the repository unless another source offers what it is for. Raises Refused; it is taken out again then.
+    """Add the repository unless another source has the package. Raises Refused, and removes the repository then.
 
-    dnf: calls it with words, returns what it says. Called once the prerequisites are there, which may bring a source.
+    dnf: calls it with arguments, returns its output. Called after the prerequisites, which may add a source.
     """
     row = source.get("repository")
     if not row:

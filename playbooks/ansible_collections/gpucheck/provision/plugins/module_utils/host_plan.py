@@ -1,4 +1,4 @@
-"""Compare a host with its plan: what is not yet as the plan says, in words and as data for the roles.
+"""Compare a host with its plan: what is not yet as planned, as text and as data for the roles.
 
 Runs on the managed host: standard library only, Python 3.6 or newer. Pure functions of what was read, but for the
 small files and systemd states that only a plan can name.
@@ -66,7 +66,7 @@ def lock_entries(plan, name, packages, locks):
     planned = {row["name"]: row["version"] or packages.get(row["name"]) for row in component(plan, name)[0]}
     holds = [hold for hold in component(plan, name)[1] if planned.get(hold)]
     wanted = ["{}-{}.*".format(held, planned[held]) for held in holds]
-    # dnf writes epoch 0 out where rpm leaves it away; both mean the same package.
+    # dnf writes epoch 0 and rpm omits it; both mean the same package.
     known = {normal_lock(entry) for entry in locks}
     missing = [entry for entry in wanted if normal_lock(entry) not in known]
     good = {normal_lock(entry) for entry in wanted}
@@ -190,7 +190,7 @@ def reboot_reasons(plan, facts):
 
 
 def loaded_differences(plan, facts):
-    """The kernel module in force against the plan."""
+    """Compare the active kernel module with the plan."""
     expected, driver = plan["expected"], facts["driver"]
     if driver["installed_version"] is None:
         return [
@@ -262,7 +262,7 @@ def recorded_plan(path=STACK_FILE):
 
 
 def gpucheck_differences(plan, digest):
-    """gpucheck itself: the requirement set it was installed from, and the plan it judges by."""
+    """Compare gpucheck itself: the requirement set it was installed from, and the plan it evaluates by."""
     words = []
     if digest and text(MARKER) != digest:
         words.append("gpucheck is not installed from the planned requirement set")

@@ -8,7 +8,7 @@ import re
 from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import text
 
 OPTIONS_FILE = "/etc/modprobe.d/gpucheck-nvidia.conf"
-# The options in force; the driver leaves the prefix away.
+# The active options; the driver omits the prefix.
 PARAMS = "/proc/driver/nvidia/params"
 OPTION = re.compile(r'NVreg_(\w+)=("[^"]*"|\S+)')
 

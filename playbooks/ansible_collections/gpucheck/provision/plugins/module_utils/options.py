@@ -1,4 +1,4 @@
-"""The components of a plan that a site asked for beside the stack: what they need on a host beside packages.
+"""Optional components of a plan: what they need on a host in addition to packages.
 
 Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
 """
@@ -47,7 +47,7 @@ def built(name, kernel, root="/"):
 
 
 def module_state(row, kernel, root="/", live="/"):
-    """How a kernel module of an option stands: built for this kernel, built anew since the driver was, loaded, usable.
+    """Return the state of an option's kernel module: built for this kernel and driver, loaded, usable.
 
     It uses the driver's own interface, whose symbols change with every build of the driver.
     """

@@ -1,6 +1,6 @@
 """Files and folders as they are to be on a host: whether they are, and putting them in place.
 
-Runs on the managed host: standard library only, Python 3.6 or newer. A row says ``path`` and ``state``; a file also
+Runs on the managed host: standard library only, Python 3.6 or newer. A row has ``path`` and ``state``; a file also
 ``content`` and ``mode``, a folder ``mode``.
 """
 
@@ -39,7 +39,7 @@ def owner():
 
 
 def same_owner_and_mode(path, mode):
-    """True where the path is ours and has these permissions."""
+    """Return True if the module's user owns the path and it has these permissions."""
     seen = os.stat(path)
     return (seen.st_uid, seen.st_gid) == owner() and stat.S_IMODE(seen.st_mode) == mode
 
@@ -54,7 +54,7 @@ def read(path):
 
 
 def differs(row):
-    """True where the host is not as the row says. Raises OSError where it cannot be told."""
+    """Return True if the host differs from the row. Raises OSError if the state is unknown."""
     path = row["path"]
     if row["state"] == "absent":
         return os.path.lexists(path)
@@ -64,7 +64,7 @@ def differs(row):
 
 
 def apply(module, row):
-    """Make the host what the row says. Raises OSError."""
+    """Apply the row to the host. Raises OSError."""
     if row["state"] == "absent":
         remove(row["path"])
     elif row["state"] == "directory":
@@ -104,7 +104,7 @@ def set_owner_and_mode(path, mode):
 
 
 def remove(path):
-    """Take away a file or a link. Raises OSError, also for a folder: a row that is meant wrong must not cost a disk."""
+    """Remove a file or a link. Raises OSError, also for a directory: a mistyped row must not delete a file system."""
     if os.path.isdir(path) and not os.path.islink(path):
         raise OSError("it is a folder, and folders are not removed")
     if os.path.lexists(path):

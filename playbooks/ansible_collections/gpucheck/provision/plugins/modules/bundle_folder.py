@@ -135,7 +135,7 @@ def guides(folder):
 
 
 def main():
-    """Take over, look, answer."""
+    """Move arrived files, find missing ones, return the result."""
     module = AnsibleModule(
         argument_spec={
             "folder": {"type": "path", "required": True},

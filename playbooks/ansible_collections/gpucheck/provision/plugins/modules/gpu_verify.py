@@ -35,7 +35,7 @@ attributes:
     support: none
 notes:
   - Why this module exists. M(ansible.builtin.command) and M(ansible.builtin.fetch) take three round trips and
-    cannot tell a stale report from a new one.
+    cannot distinguish a stale report from a new one.
 author: gpucheck
 """
 

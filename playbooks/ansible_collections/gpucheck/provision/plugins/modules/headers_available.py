@@ -24,7 +24,7 @@ attributes:
     description: Asks only, so check mode makes no difference.
     support: full
 notes:
-  - Why this module exists. No builtin module can tell a missing package from a source that does not respond.
+  - Why this module exists. No builtin module distinguishes a missing package from a source that does not respond.
 author: gpucheck
 """
 

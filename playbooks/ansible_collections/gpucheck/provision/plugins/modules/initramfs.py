@@ -72,7 +72,7 @@ NOTE = b"module files changed since the last boot\n"
 
 
 def rebuild(module, family):
-    """Rebuild every initramfs of the host. Raises Refused, also where images are there and nothing to rebuild them."""
+    """Rebuild every initramfs of the host. Raises Refused, also if there are images but no program to rebuild them."""
     words, images = host_plan.initramfs(family)
     if words:
         call(module, words)

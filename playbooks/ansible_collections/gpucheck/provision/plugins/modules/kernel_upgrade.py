@@ -43,7 +43,7 @@ attributes:
     support: full
 notes:
   - Why this module exists. M(ansible.builtin.apt) and M(ansible.builtin.dnf) do not choose a kernel by its headers
-    or refuse a transaction beforehand.
+    or reject a transaction beforehand.
 author: gpucheck
 """
 

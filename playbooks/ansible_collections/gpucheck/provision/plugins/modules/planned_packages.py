@@ -182,7 +182,7 @@ def lock(module, plan, names, known, held):
 
 
 def act(module, order):
-    """Bring the packages, hold them, and answer how the host is now. Raises Refused, OSError, Unreadable."""
+    """Install the packages, hold them, and return the host's state. Raises Refused, OSError, Unreadable."""
     plan, names = module.params["plan"], module.params["components"]
     for row in order["files"]:
         place.apply(module, row)
@@ -225,7 +225,7 @@ def prepare(module, order, packages):
 
 
 def main():
-    """Look, act where something is to be done, look again."""
+    """Compare, change what differs, compare again."""
     module = AnsibleModule(
         argument_spec={
             "host": {"type": "str", "required": True},

@@ -1,6 +1,6 @@
 """What a host returns, decoded before anything on the controller reads it; and a host's name as a file name.
 
-A host may be broken or hostile. The fields that a module of ours returns, and their types, are those of its own RETURN
+A host may be broken or hostile. The fields that a module returns, and their types, are those of its own RETURN
 documentation; what does not fit it fails the task. Nothing that Ansible itself acts on gets through: no facts, no
 warnings, no claim to be unreachable.
 """
@@ -61,7 +61,7 @@ def fields(path):
 
 
 def decoded(result, known):
-    """The result, its words on one line each. known: see fields; None takes any field. Raises Unfit."""
+    """Return the result, its texts on one line each. known: see fields; None takes any field. Raises Unfit."""
     rows = None if known is None else {**ALWAYS, **known}
     bounded(result)
     ended = result.get("failed") is True or result.get("skipped") is True
@@ -114,7 +114,7 @@ def bounded(value, most=MOST_BYTES):
 
 
 def typed(value, row, field):
-    """Raise Unfit for a value of another type than its documentation says; ``*`` there is any key."""
+    """Raise Unfit for a value whose type differs from its documentation; ``*`` there is any key."""
     kind = TYPES[row["type"]]
     if value is None and row.get("nullable"):
         return
@@ -160,7 +160,7 @@ def shown(diff):
 
 
 def received(action, result, host):
-    """What an action plugin may pass on of the result of its module; a failure that says so where it does not fit."""
+    """Return what an action plugin may pass on of its module's result; a failure with the reason if it is invalid."""
     task = action._task
     place = action._shared_loader_obj.module_loader.find_plugin_with_context(
         task.action, collection_list=task.collections
