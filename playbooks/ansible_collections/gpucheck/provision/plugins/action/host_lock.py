@@ -77,7 +77,7 @@ class ActionModule(ActionBase):
     """The module takes the lease; this waits for it."""
 
     def run(self, tmp=None, task_vars=None):
-        """Take or release."""
+        """Take or release the lease."""
         result = super().run(tmp, task_vars)
         arguments = dict(self._task.args)
         playbooks = context.CLIARGS.get("args") or ("a playbook",)

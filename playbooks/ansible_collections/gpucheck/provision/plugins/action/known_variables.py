@@ -85,7 +85,7 @@ class ActionModule(ActionBase):
                 return {**result, "failed": True, "msg": f"{wrong} (Set for {host}.) Nothing was changed."}
             for name in set(variables) - set(variables.get("other_variables") or ()):
                 named.setdefault(name, []).append(host)
-        # Asked once for a name, not for every host that has it: the search for near names is slow.
+        # Checked once for a name, not for every host that has it: the search for similar names is slow.
         found = mistakes(named, settable, needed, site)
         result["changed"] = False
         if found:

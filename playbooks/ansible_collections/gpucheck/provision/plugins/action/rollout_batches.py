@@ -1,7 +1,7 @@
 """The order in which hosts change: batches, each with a place holder that cannot fail.
 
 Ansible ends a whole run, without any report, where every host of a batch has failed or become unreachable. A batch that
-holds one more, which does nothing on the controller, is never lost as a whole.
+holds one more, which does nothing on the controller, is never lost completely.
 """
 
 from ansible.plugins.action import ActionBase

@@ -34,7 +34,7 @@ class Unresolved(Exception):
 
 
 def put(path, content):
-    """Write what differs, the file whole or not at all."""
+    """Write what differs, each file atomically."""
     if path.is_file() and path.read_bytes() == content.encode("utf-8"):
         return
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -125,7 +125,7 @@ def refusal(host, words):
 
 
 def as_planned(read, plan, decided):
-    """The host compared itself with its recorded plan when it was read. If that is this plan, its answer stands."""
+    """The host compared itself with its recorded plan when it was read. If that is this plan, it is valid."""
     recorded = read.get("recorded") or ""
     compared = "differences" in (read.get("state") or {})
     return bool(recorded and compared and recorded == digest(plan) and read.get("requirements") == decided)

@@ -38,7 +38,7 @@ APART = ("free", "host_pinned", "ansible.builtin.free", "ansible.builtin.host_pi
 
 
 def plain(display):
-    """Write out what a terminal would act on in everything that Ansible prints: much of it is words of a host."""
+    """Escape terminal control characters in everything that Ansible prints: much of it is output of a host."""
     written = display.display
 
     def display_plain(msg, *arguments, **options):

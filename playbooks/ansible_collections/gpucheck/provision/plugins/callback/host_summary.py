@@ -65,7 +65,7 @@ class Host:
         self.change_seconds = 0.0
 
     def state(self, check_mode):
-        """One word: what became of it."""
+        """Return the outcome as one term."""
         if self.outcome:
             return self.outcome["state"]
         if self.lost or self.failed:
@@ -131,7 +131,7 @@ class CallbackModule(CallbackBase):
         self.kind = os.path.basename(playbook._file_name).rsplit(".", 1)[0]
 
     def v2_playbook_on_play_start(self, play):
-        """The state so far, for whoever finds a run that died."""
+        """Write the current state, for runs that are killed."""
         variables = play.get_variable_manager().extra_vars
         self.folder = variables.get("reports_dir", self.folder) or self.folder
         self.check_mode = bool(play.check_mode)
@@ -167,7 +167,7 @@ class CallbackModule(CallbackBase):
             row.failed = str(result._result.get("msg", "failed"))
 
     def v2_runner_on_unreachable(self, result):
-        """Final where no outcome follows: Ansible does not ask the host again."""
+        """Final if no outcome follows: Ansible does not contact the host again."""
         row = self.ended(result)
         if row is not None:
             row.lost = "unreachable: " + str(result._result.get("msg", ""))
@@ -202,7 +202,7 @@ class CallbackModule(CallbackBase):
             row.lost = row.failed = ""
 
     def write(self):
-        """provision.json, whole or not at all."""
+        """Write provision.json atomically."""
         if self.kind not in PLAYBOOKS or self.check_mode or not self.hosts or not self.folder:
             return
         hosts = {name: row.document(self.check_mode) for name, row in sorted(self.hosts.items())}

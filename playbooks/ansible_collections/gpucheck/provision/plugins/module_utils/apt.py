@@ -1,4 +1,4 @@
-"""apt, asked to bring a plan's packages onto a host, and to hold them.
+"""Install a plan's packages with apt, and hold them.
 
 Runs on the managed host: standard library only, Python 3.6 or newer.
 """
@@ -33,7 +33,7 @@ PIN = "nvidia-driver-pinning-"
 def apt_get(module, words, seconds):
     """One call of apt-get that changes packages; waits so long for another program's lock. Raises Refused."""
     wait_for_locks("dpkg", seconds)
-    # For who takes the lock between our look and apt's.
+    # For programs that take the lock between the check and apt's start.
     patience = ["--option", "DPkg::Lock::Timeout={}".format(seconds)]
     return call(module, ["apt-get", "--yes", "--quiet", *KEEP, *patience, *words], shown="apt-get")
 
@@ -74,7 +74,7 @@ def transact(module, words, order):
 
 
 def mend(module, order):
-    """Finish what a transaction that was cut off left behind."""
+    """Finish an earlier transaction that was interrupted."""
     if not order["host"]["unfinished"]:
         return
     wait_for_locks("dpkg", order["seconds"])

@@ -101,7 +101,7 @@ def state(plan, root="/"):
 
 
 def differences(plan, root="/"):
-    """Words where the host's package sources lack what the plan needs of them."""
+    """Return messages if the host's package sources lack what the plan needs of them."""
     seen = state(plan, root)
     if seen is None or seen["right"]:
         return []

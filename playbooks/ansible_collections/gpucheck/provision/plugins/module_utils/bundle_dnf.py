@@ -24,7 +24,7 @@ from ansible_collections.gpucheck.provision.plugins.module_utils.host_plan impor
 from ansible_collections.gpucheck.provision.plugins.module_utils.package_repository import YUM_REPOS, yum_file
 from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable, command
 
-# In the copied database alone: no file of the host goes with it, and no script runs.
+# In the copied database alone: no file of the host is removed, and no script runs.
 ERASE = ("--erase", "--justdb", "--nodeps", "--noscripts", "--notriggers", "--allmatches")
 VARIABLES = ("/etc/dnf/vars", "/etc/yum/vars")
 OPENERS = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open, ".yaml": open}

@@ -9,7 +9,7 @@ from ansible_collections.gpucheck.provision.plugins.module_utils import lock
 from ansible_collections.gpucheck.provision.plugins.module_utils.credentials import masked
 from ansible_collections.gpucheck.provision.plugins.module_utils.safety import package_locks
 
-# No terminal answers a question, and the output is parsed. needrestart restarts services by itself when apt runs
+# No terminal is attached, and the output is parsed. needrestart restarts services by itself when apt runs
 # without a terminal (Ubuntu 24.04), also under running jobs: SUSPEND skips its hook, and MODE=l only lists, for
 # versions that do not know SUSPEND.
 ENVIRONMENT = {

@@ -123,7 +123,7 @@ def stream_differences(plan):
 
 
 def foreign(plan, facts, beside):
-    """Driver packages from elsewhere. A plan with the distribution's archive as its source wants the distribution's."""
+    """Return driver packages from elsewhere. A plan with the distribution's archive expects the distribution's."""
     wanted = beside.get("of_distribution", []) if plan.get("archive") else []
     return [words for words in facts["foreign"] if words not in wanted]
 

@@ -1,4 +1,4 @@
-"""dnf, asked to bring a plan's packages onto a host, and to lock their versions.
+"""Install a plan's packages with dnf, and lock their versions.
 
 Runs on the managed host: standard library only, Python 3.6 or newer.
 """
@@ -31,7 +31,7 @@ def read_lists(module, repositories, seconds, files=()):  # noqa: ARG001 - as ap
 
 
 def mend(module, host, seconds):
-    """Finish what a transaction that was cut off left behind.
+    """Finish an earlier transaction that was interrupted.
 
     rpm writes the new version before it erases the old one: a power cut in between leaves both in its database, and dnf
     would upgrade or downgrade neither. --nodeps: what needs the erased version is erased with it. The script of the
@@ -85,7 +85,7 @@ def tools(module, names, seconds, enabling=()):
 
 
 def lock_versions(module, add=(), drop=(), path=VERSIONLOCK):
-    """Change entries of the version lock's own list, whole or not at all; what else is in it stays.
+    """Change entries of the version lock's own list, atomically; other entries are kept.
 
     The list is one entry a line (dnf-plugins-core, versionlock). Raises OSError.
     """
@@ -107,7 +107,7 @@ def ground(module, order):
 
 
 def installation(order):
-    """The words of the one transaction."""
+    """Return the arguments of the one transaction."""
     words = [*dkms.enabling(order["dkms_source"]), "--allowerasing", "--setopt=install_weak_deps=False", "install"]
     return words + order["specs"]
 

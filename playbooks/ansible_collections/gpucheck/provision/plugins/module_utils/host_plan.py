@@ -148,7 +148,7 @@ def initramfs_files(plan):
 
 
 def build_again(plan, kernel):
-    """The words that have the packages' own scripts build the kernel module again, or link one that came built."""
+    """Return the commands with which the packages' own scripts rebuild the kernel module, or link a prebuilt one."""
     prebuilt = name_for(plan, kernel)
     names = [row["name"] for row in component(plan, "driver")[0] if MODULE_PACKAGE.search(row["name"])]
     names = [prebuilt] if prebuilt else names
@@ -254,7 +254,7 @@ def driver_differences(plan, facts, packages):
 
 
 def recorded_plan(path=STACK_FILE):
-    """The plan that an earlier run left on the host, None where there is none that can be read."""
+    """Return the recorded plan of an earlier run, None if it is missing or unreadable."""
     try:
         return json.loads(text(path) or "null")
     except (ValueError, RecursionError):

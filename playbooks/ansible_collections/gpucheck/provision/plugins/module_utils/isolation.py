@@ -68,7 +68,7 @@ def acs_control(config):
 
 
 def acs_words(root="/"):
-    """Words for every bridge above a GPU whose ACS is on."""
+    """Return messages for every bridge above a GPU with ACS enabled."""
     words = []
     for bridge in bridges(root):
         try:
@@ -82,7 +82,7 @@ def acs_words(root="/"):
 
 
 def refusals(plan, root="/"):
-    """Why this host may not give isolation up, where the plan asks for it."""
+    """Return why this host must keep isolation although the plan removes it."""
     asked = ["iommu"] if (plan.get("tuning") or {}).get("boot") else []
     asked += ["acs"] if plan["components"].get("acs") else []
     kind = guest(root) if asked else None

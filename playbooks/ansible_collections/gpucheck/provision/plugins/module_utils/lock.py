@@ -44,7 +44,7 @@ def renew():
 
 
 def release(run_id, folder=FOLDER):
-    """Give the lease back; True where this run had it."""
+    """Release the lease; return True if this run had it."""
     if not os.path.exists(_path(folder)):
         return False
     with _alone(folder) as path:

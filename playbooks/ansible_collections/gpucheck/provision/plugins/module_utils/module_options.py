@@ -14,7 +14,7 @@ OPTION = re.compile(r'NVreg_(\w+)=("[^"]*"|\S+)')
 
 
 def not_in_force(plan, path=PARAMS):
-    """Words for planned module options that the loaded module does not have; empty where none is loaded."""
+    """Return messages for planned module options that the loaded module lacks; empty if none is loaded."""
     seen = dict(line.partition(":")[::2] for line in (text(path) or "").splitlines())
     if not seen:
         return []

@@ -83,7 +83,7 @@ def module_words(row, seen, kernel):
 
 
 def differences(plan, name, kernel):
-    """Words for what of an option is not as planned, packages and holds aside."""
+    """Return messages for what of an option is not as planned, except packages and holds."""
     words = ["{} is missing or different".format(path) for path in wrong(part(plan, name, "files"))]
     for row in part(plan, name, "modules"):
         words += module_words(row, module_state(row, kernel, live=live_root()), kernel)
@@ -118,7 +118,7 @@ def refusals(plan, packages):
 def unneeded_services(recorded, plan):
     """Services of the recorded plan's options that this plan has no more and that are still there.
 
-    A package's own scripts may leave its unit enabled, so they are stopped before it goes.
+    A package's own scripts may leave its unit enabled, so units are stopped before the package is removed.
     """
     before = [row["name"] for row in rows(recorded or {"components": {}}, "services")]
     after = [row["name"] for row in rows(plan, "services")]

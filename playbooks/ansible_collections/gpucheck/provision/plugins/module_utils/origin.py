@@ -1,4 +1,4 @@
-"""Who the driver on a host comes from: NVIDIA's repository, a distribution, an installer, or what manages the system.
+"""Origin of the driver on a host: NVIDIA's repository, a distribution, an installer, or another manager.
 
 Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
 """

@@ -50,7 +50,7 @@ def auth_file(repository):
 
 
 def client_of(repository):
-    """(certificate, key): the paths of what the mirror asks for, (None, None) where it asks for nothing."""
+    """(certificate, key): the paths that the mirror requires, (None, None) if it requires nothing."""
     return repository.get("client_certificate"), repository.get("client_key")
 
 

@@ -29,7 +29,7 @@ def normal(row):
 
 
 def shallow(path):
-    """True for / and for what is directly in it: no row may mean a whole system, or /etc."""
+    """Return True for / and for what is directly in it: no row may name a root directory such as /etc."""
     return os.path.normpath(path).count("/") < 2 or os.path.normpath(path).startswith("//")
 
 
@@ -75,7 +75,7 @@ def apply(module, row):
 
 
 def put(module, path, content, mode=0o644):
-    """Put a file in place, whole or not at all, with the folders that it lacks. Raises OSError."""
+    """Write a file atomically, with the directories that it lacks. Raises OSError."""
     make_folders(os.path.dirname(path))
     if read(path) != content:
         try:
@@ -97,7 +97,7 @@ def make_folders(path):
 
 
 def set_owner_and_mode(path, mode):
-    """Give the path to us with these permissions, where it differs. Raises OSError."""
+    """Set the owner to the module's user, and these permissions, if they differ. Raises OSError."""
     if not same_owner_and_mode(path, mode):
         os.chown(path, *owner())
         os.chmod(path, mode)

@@ -1,11 +1,11 @@
-"""What we brought onto a host, and what of it a plan no longer wants. Pure, but for the files and relations read.
+"""What gpucheck installed on a host, and what of it is no longer planned. Pure, but for the files and relations read.
 
 Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
 
-installed.json    what the last finished run left: the planned packages, every package that came with them, our files
+installed.json    result of the last completed run: the planned packages, all that came with them, managed files
 baseline.json     what was there before us: the content of files that we replaced, rpm keys, the dnf module stream;
                   adopted: the address of each source file that a planned one replaces
-transaction.json  the packages from before a run that has not finished; whoever finds it continues that run
+transaction.json  the packages from before a run that has not finished; the next run continues that run
 """
 
 import base64

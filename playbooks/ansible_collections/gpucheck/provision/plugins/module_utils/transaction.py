@@ -128,7 +128,7 @@ def sentences(rows):
 
 
 def answer(beside=(), refused="", unknown="", rows=(), download_bytes=None):
-    """The part of the answer of planned_packages about what would move."""
+    """Return the part of planned_packages' result about what would move."""
     moves = {"moves": sentences(beside), "moves_refused": refused, "moves_unknown": unknown}
     return dict(moves, transaction=list(rows), download_bytes=download_bytes)
 

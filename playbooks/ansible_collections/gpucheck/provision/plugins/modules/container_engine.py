@@ -50,7 +50,7 @@ services:
   returned: success
   type: list
 left:
-  description: With absent, sentences about what must be removed by hand, because the file was changed since.
+  description: With absent, sentences about what must be removed manually, because the file was changed since.
   returned: success
   type: list
   elements: str
@@ -77,7 +77,7 @@ def note(module, files):
 
 
 def configure(module, row):
-    """Let nvidia-ctk write one engine's files, and note what they were. Fails the task with the tool's words."""
+    """Run nvidia-ctk on one engine's files, and record the originals. Fails the task with the tool's error message."""
     files = engines.recorded()
     # Recorded first: an interrupted run can still be reverted.
     for path in row["files"]:

@@ -64,7 +64,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 actions:
-  description: What was, or would be, done, as words for modprobe and systemctl.
+  description: What was, or would be, done, as arguments for modprobe and systemctl.
   returned: always
   type: list
   elements: str

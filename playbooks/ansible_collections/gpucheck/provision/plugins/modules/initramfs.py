@@ -6,7 +6,7 @@ module: initramfs
 short_description: Rebuild the initramfs after module files changed, and note that a reboot is due
 description:
   - With the program of the system, for all kernels. A host that boots without an initramfs gets the note alone.
-  - Answers like C(plan_state), as the host is afterwards.
+  - Returns the same as C(plan_state), for the host's state afterwards.
 options:
   host:
     description: The host's name in the inventory, for messages.

@@ -18,7 +18,7 @@ options:
     choices: [begin, leftovers, restore, finish]
     required: true
   plan:
-    description: The host's plan, schema gpucheck.plan/1; one without components wants nothing.
+    description: The host's plan, schema gpucheck.plan/1; one without components requires nothing.
     type: dict
     required: true
   paths:
@@ -49,7 +49,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 differences:
-  description: With finish, what still differs from the plan, words by role.
+  description: With finish, what still differs from the plan, sentences by role.
   returned: with finish
   type: dict
   contains:
@@ -213,7 +213,7 @@ def restore(module, names):
 
 
 def unlink(path):
-    """Take a file away, and the folder of a unit's drop-ins with the last of them."""
+    """Remove a file, and the directory of a unit's drop-ins with the last of them."""
     os.unlink(path)
     folder = os.path.dirname(path)
     if folder.endswith(".service.d") and not os.listdir(folder):

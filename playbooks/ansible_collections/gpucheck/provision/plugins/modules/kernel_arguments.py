@@ -58,7 +58,7 @@ from ansible_collections.gpucheck.provision.plugins.module_utils import boot
 
 
 def write(module, path, content, mode):
-    """Write a file whole or not at all."""
+    """Write a file atomically."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     partial = path + ".partial"
     with open(partial, "wb") as file:

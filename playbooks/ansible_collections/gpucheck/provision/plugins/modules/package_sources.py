@@ -113,7 +113,7 @@ def list_files(repositories, archive):
 
 
 def take_out(module, paths):
-    """Take the files away that are there; their paths."""
+    """Remove the files that exist; return their paths."""
     there = [path for path in paths if os.path.lexists(path)]
     for path in [] if module.check_mode else there:
         place.remove(path)
@@ -195,7 +195,7 @@ def give_to_apt(path, manager):
 
 @contextlib.contextmanager
 def client(module, repository):
-    """What is fetched meanwhile shows the mirror's client certificate, if the mirror is who is asked."""
+    """Requests to the mirror present its client certificate meanwhile."""
     before = {name: module.params.get(name) for name in ("client_cert", "client_key")}
     if package_repository.same_host(repository):
         module.params.update(zip(before, package_repository.client_of(repository)))

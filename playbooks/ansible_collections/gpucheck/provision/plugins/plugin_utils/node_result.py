@@ -22,7 +22,7 @@ ALWAYS = {
 }
 # Ansible adds these by itself on the host, or acts on them here.
 DROPPED = ("invocation", "warnings", "deprecations", "exception")
-# What may hold the contents of files. Everything else is words for a person, on one line.
+# What may hold the contents of files. Everything else is text for display, on one line.
 VERBATIM = ("report", "plan", "way_back", "diff", "host")
 MOST_BYTES, MOST_REPORT_BYTES = 4 << 20, 32 << 20
 MOST_DEPTH, MOST_WORDS, MOST_NAME = 32, 4000, 200
@@ -33,7 +33,7 @@ class Unfit(ValueError):
 
 
 def one_line(words, most=MOST_WORDS):
-    """Words of a host on one line that a terminal only shows: whatever else it would do is written out."""
+    """Return a host's text on one line that a terminal only shows: control characters are escaped."""
     text = words if isinstance(words, str) else repr(words)
     text = text if len(text) <= most else f"{text[:most]}... ({len(text)} characters)"
     if text.isprintable():
