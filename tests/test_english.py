@@ -66,6 +66,10 @@ PLUGINS = sorted(
     if not any(folder.is_symlink() for folder in (path, *path.parents))
 )
 DOCUMENTS = ("DOCUMENTATION", "EXAMPLES", "RETURN")
+# Options, values and an exception of the plugins, in their documentation.
+NAMES = re.compile(
+    r"\b[Rr]aises? Refused\b|\bsource=wish\b|\bC\(wish\)|\[wish, |\bours: of\b|^ *(wish|ours):", re.MULTILINE
+)
 
 
 def rooms() -> list[str]:
@@ -159,6 +163,29 @@ def messages(source: Path) -> Iterator[tuple[int, str]]:
 @pytest.mark.parametrize("path", PLUGINS)
 def test_plugin_prints_plain_english(path):
     assert [f"{line}: {word}" for line, text in messages(ROOT / path) for word in banned(text)] == []
+
+
+def prose(source: Path) -> Iterator[tuple[int, str]]:
+    """Every docstring, comment and documentation of a plugin, with its first line."""
+    code = source.read_text(encoding="utf-8")
+    for token in tokenize.generate_tokens(io.StringIO(code).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+    for node in ast.walk(tree := ast.parse(code)):
+        documentation = isinstance(node, ast.Assign) and node in tree.body and ast.unparse(node.targets[0]) in DOCUMENTS
+        if documentation or isinstance(node, ast.Expr):
+            value = node.value
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                yield value.lineno, value.value
+
+
+def named(text: str) -> str:
+    return CONTRACTS.sub("", NAMES.sub("", text))
+
+
+@pytest.mark.parametrize("path", PLUGINS)
+def test_plugin_is_documented_in_plain_english(path):
+    assert [f"{line}: {word}" for line, text in prose(ROOT / path) for word in banned(named(text))] == []
 
 
 @pytest.mark.parametrize(

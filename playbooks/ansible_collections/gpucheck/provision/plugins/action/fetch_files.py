@@ -1,4 +1,4 @@
-"""Copy many and large files from a host, each in one transfer: fetch would read a file whole into memory, as root."""
+"""Copy many and large files from a host, each in one transfer: fetch reads a complete file into memory, as root."""
 
 import os
 import resource

@@ -41,7 +41,7 @@ def report_of(text, host):
 
 
 def write(path, text):
-    """Write a file for the owner and its group, whole or not at all."""
+    """Write a file atomically, readable for the owner and its group."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, partial = tempfile.mkstemp(prefix=".", suffix=".partial", dir=path.parent)
     try:

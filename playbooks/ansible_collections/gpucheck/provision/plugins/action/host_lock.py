@@ -1,4 +1,4 @@
-"""Say which run this is, wait for another one, and see whether one of this controller is dead."""
+"""Identify this run, wait for another one, and detect whether an earlier run of this controller has died."""
 
 import getpass
 import hashlib
@@ -34,7 +34,7 @@ def place():
 
 
 def this_run(playbook):
-    """The run of this process: every worker is a child of ansible-playbook, and all of them say the same."""
+    """Return the run of this process: every worker is a child of ansible-playbook, and all return the same run."""
     pid = os.getppid()
     ticks, where = started(pid), place()
     words = " ".join([os.uname().nodename, where, str(pid), str(ticks)])
@@ -77,7 +77,7 @@ class ActionModule(ActionBase):
     """The module takes the lease; this waits for it."""
 
     def run(self, tmp=None, task_vars=None):
-        """Take or release."""
+        """Take or release the lease."""
         result = super().run(tmp, task_vars)
         arguments = dict(self._task.args)
         playbooks = context.CLIARGS.get("args") or ("a playbook",)

@@ -1,4 +1,4 @@
-"""Reject variables that look like ours and are not: a mistyped name would silently leave its default in force.
+"""Reject unknown variables with a prefix of this collection: a mistyped name would silently keep its default.
 
 An argument specification only sees the names that it has.
 """
@@ -25,7 +25,7 @@ def options(roles):
 
 
 def mistakes(names, settable, needed, site):
-    """Words for every name that is none of ours but bears one of our prefixes, or is nearly one of ours."""
+    """Return a message for each unknown name with a prefix of the collection, or similar to a known name."""
     known = settable | needed | site
     prefixes = tuple(sorted({name.split("_")[0] + "_" for name in settable}))
     found = {}
@@ -85,7 +85,7 @@ class ActionModule(ActionBase):
                 return {**result, "failed": True, "msg": f"{wrong} (Set for {host}.) Nothing was changed."}
             for name in set(variables) - set(variables.get("other_variables") or ()):
                 named.setdefault(name, []).append(host)
-        # Asked once for a name, not for every host that has it: the search for near names is slow.
+        # Checked once for a name, not for every host that has it: the search for similar names is slow.
         found = mistakes(named, settable, needed, site)
         result["changed"] = False
         if found:

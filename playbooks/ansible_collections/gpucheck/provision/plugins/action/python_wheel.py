@@ -37,7 +37,7 @@ def digest_of(source, names):
 
 
 def build(source, names, folder):
-    """Build in a copy: setuptools leaves a build folder behind, from which deleted modules would come back."""
+    """Build in a copy: setuptools keeps a build directory, from which deleted modules would be packaged again."""
     with tempfile.TemporaryDirectory() as scratch:
         tree, out = os.path.join(scratch, "tree"), os.path.join(scratch, "out")
         for name in names:

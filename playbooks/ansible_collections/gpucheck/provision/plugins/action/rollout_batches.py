@@ -1,7 +1,7 @@
 """The order in which hosts change: batches, each with a place holder that cannot fail.
 
 Ansible ends a whole run, without any report, where every host of a batch has failed or become unreachable. A batch that
-holds one more, which does nothing on the controller, is never lost as a whole.
+holds one more, which does nothing on the controller, is never lost completely.
 """
 
 from ansible.plugins.action import ActionBase
@@ -55,7 +55,7 @@ class ActionModule(ActionBase):
     _supports_check_mode = True
 
     def run(self, tmp=None, task_vars=None):
-        """Arrange, or say what is wrong with ``batch``."""
+        """Arrange the batches; fail with the reason if ``batch`` is invalid."""
         result = super().run(tmp, task_vars)
         spec = {
             "hosts": {"type": "list", "elements": "str", "required": True},

@@ -1,7 +1,7 @@
 """Where each host is in a rollout: begun, done. No further host begins once too many have failed.
 
-The marks are files in the folder that Ansible itself makes for a run and removes after it: every task runs in a process
-of its own, and asked of hostvars the question would cost the square of the fleet.
+The marks are files in the directory that Ansible creates for a run and removes after it: every task runs in a process
+of its own, and reading hostvars instead would cost the square of the fleet.
 """
 
 from pathlib import Path

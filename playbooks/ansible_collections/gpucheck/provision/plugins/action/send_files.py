@@ -1,4 +1,4 @@
-"""Copy many and large files to a host, each in one transfer: copy would ask the host three questions for every file."""
+"""Copy many and large files to a host, each in one transfer: copy needs three round trips for every file."""
 
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase

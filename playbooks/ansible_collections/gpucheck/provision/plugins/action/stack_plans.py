@@ -14,7 +14,7 @@ from ansible.template import Templar
 from ansible.utils.display import Display
 from ansible_collections.gpucheck.provision.plugins.plugin_utils import node_result
 
-# 2 and 3: some host is refused, which is in the lock with its reason; its plan file says it for that host.
+# 2 and 3: some host is unsupported, which is in the lock with its reason; its plan file states it for that host.
 RESOLVED = (0, 2, 3)
 BUNDLE = "gpucheck-bundle"
 # What a recorded plan that is no plan leads to.
@@ -34,7 +34,7 @@ class Unresolved(Exception):
 
 
 def put(path, content):
-    """Write what differs, the file whole or not at all."""
+    """Write what differs, each file atomically."""
     if path.is_file() and path.read_bytes() == content.encode("utf-8"):
         return
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -61,7 +61,7 @@ def sources(plan):
 def way_back(read):
     """The set that a host returns to, {} where none is recorded.
 
-    The set goes back, the source stays what it is: a bundle may be gone since, and a network may be out of reach.
+    The set is restored, the source is kept: an earlier bundle or network may be unavailable.
     """
     back, now = read.get("way_back") or {}, read.get("plan") or {}
     if back:
@@ -98,14 +98,14 @@ def origin(plan, wheel, choices, bundle_place, torch_index):
 
 
 def from_internet(plan, choices):
-    """Whether pip fetches torch from public indexes: no bundle, no image, and no index or folder of the site."""
+    """Return whether pip fetches torch from public indexes: no bundle, no image, no configured index or directory."""
     words = " ".join(str(word) for word in choices.get("gpucheck_pip_args") or ())
     own = any(option in words for option in ("-i ", "--index-url", "--find-links", "-f ", "--no-index"))
     return not (own or choices.get("gpucheck_image") or BUNDLE in sources(plan))
 
 
 def torch_warning(rows):
-    """What to consider before many hosts fetch torch over the site's uplink, or nothing."""
+    """Return what to consider before many hosts fetch torch over your uplink, or nothing."""
     count = sum(row["downloads"] for row in rows)
     if count <= MANY_DOWNLOADS:
         return ""
@@ -117,7 +117,7 @@ def torch_warning(rows):
 
 
 def refusal(host, words):
-    """In place of a plan: the host is refused by itself, and the others go on."""
+    """Return the entry of an unsupported host, in place of a plan; the other hosts continue."""
     fact = {"fact": f"what {host} returned", "source": "the host"}
     because = f"the set that is recorded on {host} cannot be used: {node_result.one_line(words, 300)}"
     try_ = "check /etc/gpucheck on the host, or set the versions in stack.yml and run make provision"
@@ -125,7 +125,7 @@ def refusal(host, words):
 
 
 def as_planned(read, plan, decided):
-    """The host compared itself with its recorded plan when it was read. If that is this plan, its answer stands."""
+    """The host compared itself with its recorded plan when it was read. If that is this plan, it is valid."""
     recorded = read.get("recorded") or ""
     compared = "differences" in (read.get("state") or {})
     return bool(recorded and compared and recorded == digest(plan) and read.get("requirements") == decided)
@@ -139,7 +139,7 @@ class ActionModule(ActionBase):
     _supports_check_mode = True
 
     def run(self, tmp=None, task_vars=None):
-        """Find the plans, and say of each host what follows from its plan."""
+        """Find the plans, and return for each host what follows from its plan."""
         result = super().run(tmp, task_vars)
         path, needed = {"type": "path"}, {"type": "str", "required": True}
         spec = {
@@ -195,7 +195,7 @@ class ActionModule(ActionBase):
         return dict.fromkeys(reads, Path(arguments["file"]))
 
     def record(self, arguments, reads):
-        """The way back of each host; a host without one gets an empty plan."""
+        """Return the rollback plan of each host; a host without one gets an empty plan."""
         folder = Path(arguments["folder"]) / "way-back"
         files = {host: folder / f"{node_result.file_name(host)}.json" for host in reads}
         for host, path in files.items():
@@ -217,7 +217,7 @@ class ActionModule(ActionBase):
             # A plan of an earlier run is not taken for one of this.
             files[host].unlink(missing_ok=True)
             if "facts" in read:
-                # A host is who the inventory says, whatever it says itself.
+                # A host is identified by its inventory name, never by the name it reports.
                 put(facts / f"{host}.json", document({**read["facts"], "host": host}))
         own = ["--knowledge-dir", arguments["knowledge"]] if arguments["knowledge"] else []
         words = [arguments["gpucheck"], "stack", *own, "lock", "--wish", arguments["wish"], "-o", arguments["lock"]]

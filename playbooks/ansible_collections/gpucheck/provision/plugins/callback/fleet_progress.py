@@ -1,7 +1,7 @@
 """Ansible's own display for a few hosts; for a fleet, a line of progress every few seconds instead of a line a host.
 
 Where hosts do not wait for each other, a heading would stand above nearly every line: there a line names its step.
-Failures, changes of a host's fate and everything said in words are shown as they come, in all.
+Failures, changes of a host's state and messages are shown immediately and completely.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ APART = ("free", "host_pinned", "ansible.builtin.free", "ansible.builtin.host_pi
 
 
 def plain(display):
-    """Write out what a terminal would act on in everything that Ansible prints: much of it is words of a host."""
+    """Escape terminal control characters in everything that Ansible prints: much of it is output of a host."""
     written = display.display
 
     def display_plain(msg, *arguments, **options):
@@ -70,7 +70,7 @@ class CallbackModule(Default):
         plain(self._display)
 
     def v2_playbook_on_play_start(self, play):
-        """How many hosts there are decides how much is said of each."""
+        """Choose the amount of output per host by the number of hosts."""
         inventory = play.get_variable_manager()._inventory
         self.hosts = {host.get_name() for host in inventory.get_hosts(play.hosts)}
         self.many = len(self.hosts) > FEW and not self._display.verbosity
@@ -103,7 +103,7 @@ class CallbackModule(Default):
             super().v2_runner_on_skipped(result)
 
     def v2_runner_on_failed(self, result, ignore_errors=False):
-        """One line for a fleet: what is to be done about it stands in the summary."""
+        """Print one line for a fleet; the fix is in the summary."""
         if self.many:
             self.count(result, "failed")
         else:
@@ -127,12 +127,12 @@ class CallbackModule(Default):
             super().v2_runner_item_on_skipped(result)
 
     def v2_playbook_on_include(self, included_file):
-        """A list of all hosts in a line, which is nothing to read for a fleet; of one host, it says nothing."""
+        """Omit the list of all hosts in one line: unreadable for a fleet, redundant for one host."""
         if not self.many and not self.apart:
             super().v2_playbook_on_include(included_file)
 
     def v2_playbook_on_stats(self, stats):
-        """For a fleet the summary that follows says more than a recap of every host."""
+        """Omit the recap for a fleet: the summary that follows has more details than a line per host."""
         if not self.many_seen:
             super().v2_playbook_on_stats(stats)
 
@@ -146,7 +146,7 @@ class CallbackModule(Default):
         self._display.display(words, color=constants.COLOR_CHANGED if changed else constants.COLOR_OK)
 
     def count(self, result, fate=""):
-        """Note that a host is through with the task; say how far all are, but not all the time.
+        """Record that a host has completed the task; print the progress at intervals.
 
         By the task's name: hosts that do not wait for each other are at different ones.
         """

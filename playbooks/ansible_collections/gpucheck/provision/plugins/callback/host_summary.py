@@ -38,13 +38,13 @@ SETS = ("set_fact", "ansible.builtin.set_fact")
 
 
 def plain(value):
-    """The mapping without Ansible's own string and list types; empty where it is none."""
+    """Return the mapping without Ansible's own string and list types; empty if it is not a mapping."""
     found = json.loads(json.dumps(value, default=str))
     return found if isinstance(found, dict) else {}
 
 
 def sentences(differences):
-    """Sentences by role, each on one line; what is none is left out. A host may have said anything."""
+    """Return sentences by role, each on one line. Input from a host is untrusted: other values are omitted."""
     rows = {role: words if isinstance(words, list) else [] for role, words in plain(differences).items()}
     return {node_result.one_line(role): [node_result.one_line(word) for word in words] for role, words in rows.items()}
 
@@ -65,7 +65,7 @@ class Host:
         self.change_seconds = 0.0
 
     def state(self, check_mode):
-        """One word: what became of it."""
+        """Return the outcome as one term."""
         if self.outcome:
             return self.outcome["state"]
         if self.lost or self.failed:
@@ -124,14 +124,14 @@ class CallbackModule(CallbackBase):
         self.started = datetime.now(timezone.utc)
         self.clock = time.monotonic()
 
-    # What Ansible tells
+    # Events from Ansible
 
     def v2_playbook_on_start(self, playbook):
-        """The playbook's name decides whether there is anything to say."""
+        """Enable the summary by the playbook's name."""
         self.kind = os.path.basename(playbook._file_name).rsplit(".", 1)[0]
 
     def v2_playbook_on_play_start(self, play):
-        """The state so far, for whoever finds a run that died."""
+        """Write the current state, for runs that are killed."""
         variables = play.get_variable_manager().extra_vars
         self.folder = variables.get("reports_dir", self.folder) or self.folder
         self.check_mode = bool(play.check_mode)
@@ -167,7 +167,7 @@ class CallbackModule(CallbackBase):
             row.failed = str(result._result.get("msg", "failed"))
 
     def v2_runner_on_unreachable(self, result):
-        """Final where no outcome follows: Ansible does not ask the host again."""
+        """Final if no outcome follows: Ansible does not contact the host again."""
         row = self.ended(result)
         if row is not None:
             row.lost = "unreachable: " + str(result._result.get("msg", ""))
@@ -192,17 +192,17 @@ class CallbackModule(CallbackBase):
         return row
 
     def take_facts(self, row, facts):
-        """What read.yml, compare.yml and rollout.yml say of the host."""
+        """Read the facts that read.yml, compare.yml and rollout.yml set for the host."""
         row.plan = plain(facts.get("host_plan")) or row.plan
         if "host_state" in facts:
-            # A host that is compared again in the middle, under another kernel, has changed all the same.
+            # A host that is compared again during the run, under another kernel, still counts as changed.
             row.differences = sentences(plain(facts["host_state"]).get("differences")) or row.differences
         if "host_outcome" in facts:
             row.outcome = plain(facts["host_outcome"])
             row.lost = row.failed = ""
 
     def write(self):
-        """provision.json, whole or not at all."""
+        """Write provision.json atomically."""
         if self.kind not in PLAYBOOKS or self.check_mode or not self.hosts or not self.folder:
             return
         hosts = {name: row.document(self.check_mode) for name, row in sorted(self.hosts.items())}
@@ -232,7 +232,7 @@ class CallbackModule(CallbackBase):
     def table(self):
         """One line a host, those that stopped last, where the eye is when the run ends."""
         rows = sorted(self.hosts.items(), key=lambda pair: (pair[1].state(self.check_mode) in TOLD, pair[0]))
-        # What a check did not do is told by the dry run above.
+        # Changes that check mode skipped are in the dry run above.
         counted = () if self.check_mode else ("reboots", "seconds")
         head = ("host", "state", "changes", *counted, "group")
         lines = [head]

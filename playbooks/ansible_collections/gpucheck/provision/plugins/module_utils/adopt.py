@@ -117,7 +117,7 @@ def found(repositories):
 
 
 def differences(replaced):
-    """Words for the files that the planned ones replace."""
+    """Return messages for the files that the planned ones replace."""
     words = "{} names the same repository, and is replaced by the planned file"
     return [words.format(path) for path in sorted(replaced)]
 

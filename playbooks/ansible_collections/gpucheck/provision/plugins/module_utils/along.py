@@ -62,7 +62,7 @@ def holds(plan, name, packages, held, locks):
 
 
 def sentence(name, missing, changing):
-    """One for all: a toolkit has some sixty packages. None while their component changes, which is said already."""
+    """Return one message for all: a toolkit has some sixty packages. None while their component changes."""
     words = "{} packages installed with {} are not held at their version".format(len(missing), name)
     return [words] if missing and not changing else []
 

@@ -1,4 +1,4 @@
-"""apt, asked to bring a plan's packages onto a host, and to hold them.
+"""Install a plan's packages with apt, and hold them.
 
 Runs on the managed host: standard library only, Python 3.6 or newer.
 """
@@ -23,7 +23,7 @@ from ansible_collections.gpucheck.provision.plugins.module_utils.host import dpk
 # A file that a person changed stays as it is.
 KEEP = ["--option", "Dpkg::Options::=--force-confdef", "--option", "Dpkg::Options::=--force-confold"]
 MOVE = ["--allow-downgrades", "--allow-change-held-packages"]
-# How apt-get tells of a list that it did not get: the address, without its last slash, and in the next line why.
+# How apt-get reports a list that it did not get: the address, without its last slash, and in the next line why.
 UNREAD = re.compile(r"^Err:\d+ (?P<url>\S+).*\n(?P<why>.*)", re.MULTILINE)
 UPDATE = ["apt-get", "--quiet", "--option", "Acquire::Retries=2"]
 PREFERENCES = "/etc/apt/preferences.d"
@@ -33,7 +33,7 @@ PIN = "nvidia-driver-pinning-"
 def apt_get(module, words, seconds):
     """One call of apt-get that changes packages; waits so long for another program's lock. Raises Refused."""
     wait_for_locks("dpkg", seconds)
-    # For who takes the lock between our look and apt's.
+    # For programs that take the lock between the check and apt's start.
     patience = ["--option", "DPkg::Lock::Timeout={}".format(seconds)]
     return call(module, ["apt-get", "--yes", "--quiet", *KEEP, *patience, *words], shown="apt-get")
 
@@ -74,15 +74,15 @@ def transact(module, words, order):
 
 
 def mend(module, order):
-    """Finish what a transaction that was cut off left behind."""
+    """Finish an earlier transaction that was interrupted."""
     if not order["host"]["unfinished"]:
         return
     wait_for_locks("dpkg", order["seconds"])
     # 1: some package cannot be configured by itself, because what it needs was not unpacked yet. What follows is what
-    # repairs that, and fails with apt's own words where it cannot.
+    # repairs that, and fails with apt's own error message if it cannot.
     call(module, ["dpkg", "--configure", "-a", "--force-confold"], accept=(0, 1))
     # apt installs nothing while relations are broken, and repairs them only when it is asked for nothing else. What
-    # that takes away or moves, the transaction brings to the plan.
+    # that removes or moves, the transaction brings to the plan.
     transact(module, ["--fix-broken", "--no-install-recommends", *MOVE, "install"], order)
 
 
@@ -136,7 +136,7 @@ def prepare(module, order, download):
 def bring(module, order):
     """Install order's packages in one transaction, and hold them. Raises Refused; the holds are as they were then.
 
-    order: of planned_packages. The holds of what stays are left in place: apt is told that it may move, so an
+    order: of planned_packages. The holds of kept packages stay in place: an option lets apt move them, so an
     interruption never leaves a host without them. What goes is let go of first: the resolver takes no held package away
     for one that conflicts with it.
     """

@@ -1,6 +1,6 @@
 """Components of the distribution's own archive that a plan needs, against the package sources that the host has.
 
-The host's sources say where its archive is (a mirror of the site, mostly), so the plan names no address: a file of ours
+The host's sources name its archive (often a local mirror), so the plan has no address: a managed file
 names the same places again with the components they lack. Standard library only, Python 3.6 or newer; changes nothing.
 """
 
@@ -46,7 +46,7 @@ def deb822_sources(content):
 
 
 def sources(root="/"):
-    """The host's active binary sources, ours left out: their fields, one dict for every address and suite."""
+    """Return the host's active binary sources except managed ones: fields, one dict for each address and suite."""
     folder, found = os.path.join(root, "etc/apt"), []
     for path in [os.path.join(folder, "sources.list"), *sorted(glob.glob(folder + "/sources.list.d/*.list"))]:
         found += one_line_sources(text(path) or "")
@@ -101,7 +101,7 @@ def state(plan, root="/"):
 
 
 def differences(plan, root="/"):
-    """Words where the host's package sources lack what the plan needs of them."""
+    """Return messages if the host's package sources lack what the plan needs of them."""
     seen = state(plan, root)
     if seen is None or seen["right"]:
         return []

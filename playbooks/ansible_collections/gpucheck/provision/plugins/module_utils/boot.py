@@ -1,8 +1,8 @@
-"""The kernel's arguments: which of the planned ones a boot entry or the running kernel lacks, and which of ours go.
+"""The kernel's arguments: planned ones that a boot entry or the running kernel lacks, managed ones to remove.
 
 Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
 
-kernel-arguments.json   added: what we put there; removed: what we took away, which counts until a boot without it
+kernel-arguments.json   added: arguments added by gpucheck; removed: arguments removed, until a boot without them
 """
 
 import json
@@ -17,10 +17,10 @@ from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files i
 NOTE = "var/lib/gpucheck/kernel-arguments.json"
 GRUB_CONFIG = "boot/grub/grub.cfg"
 GRUB_FILE = "etc/default/grub.d/90-gpucheck.cfg"
-# What writes the boot entries anew, by package manager.
+# What regenerates the boot entries, by package manager.
 TOOLS = {"apt": "update-grub", "dnf": "grubby"}
 ENTRY = re.compile(r"^\s*linux(?:efi|16)?\s+\S+\s*(.*)$", re.MULTILINE)
-# Entries for repair boot as the host came: that is the way back.
+# Entries for repair keep the host's original arguments, for recovery.
 RECOVERY = re.compile(r"\b(recovery|single)\b")
 GRUBBY = re.compile(r'^args="(.*)"$', re.MULTILINE)
 
@@ -53,9 +53,9 @@ def entries(manager, root="/"):
 def decide(arguments, note, lines, running):
     """What is to be done. note: (added, removed); lines: those of the boot entries; running: /proc/cmdline.
 
-    add: arguments that an entry lacks. drop: ours that are planned no more. lacking, lingering: what keeps the running
-    kernel from being as planned, which only a boot can change. One of ours that went and that an entry has
-    again is somebody else's.
+    add: arguments that an entry lacks. drop: managed, no longer planned. lacking, lingering: what keeps the running
+    kernel from being as planned, which only a boot can change. A removed argument that an entry has
+    again was set by another tool or user.
     """
     added, removed = note
     present = [line.split() for line in lines]
@@ -71,7 +71,7 @@ def decide(arguments, note, lines, running):
 
 
 def after(note, add, drop):
-    """The note once this was done: what is added is ours, what was dropped counts until a boot without it."""
+    """Return the note after the change: added arguments are managed, removed ones count until a boot without them."""
     added, removed = note
     kept = [word for word in dict.fromkeys(list(added) + list(add)) if word not in drop]
     gone = [word for word in dict.fromkeys(list(removed) + list(drop)) if word not in kept]
@@ -86,20 +86,20 @@ def state(plan, root="/"):
     running = text(os.path.join(root, "proc/cmdline")) or ""
     seen = decide(arguments, note, entries(plan["package_manager"], root), running)
     grub = ((plan.get("tuning") or {}).get("boot") or {}).get("grub")
-    # A site that has the arguments by itself needs no file of ours.
+    # If another file already sets the arguments, no managed file is needed.
     ours = bool(note[0]) and bool(grub) and plan["package_manager"] == "apt"
     wrong = ours and not same_file(os.path.join(root, grub["path"].lstrip("/")), grub["content"], grub["mode"])
     return dict(seen, file_wrong=wrong)
 
 
 def reboot_reasons(seen):
-    """Why the running kernel has to be started anew. seen: what state said."""
+    """Return why the running kernel has to be rebooted. seen: result of state."""
     found = ["the kernel runs without {}".format(" ".join(seen["lacking"]))] if seen["lacking"] else []
     return found + (["the kernel still runs with {}".format(" ".join(seen["lingering"]))] if seen["lingering"] else [])
 
 
 def differences(seen):
-    """Words for what is not as planned. seen: what state said."""
+    """Return messages for what is not as planned. seen: result of state."""
     words = ["kernel arguments {} are missing in a boot entry".format(" ".join(seen["add"]))] if seen["add"] else []
     if seen["drop"]:
         words.append("kernel arguments {} are no longer planned".format(" ".join(seen["drop"])))
@@ -109,7 +109,7 @@ def differences(seen):
 
 
 def refusals(plan):
-    """Why this host gets neither arguments nor ACS changed: it is a guest, or has no boot loader that can be told."""
+    """Return why arguments and ACS are not changed: the host is a guest, or has no supported boot loader."""
     found = isolation.refusals(plan)
     tool = TOOLS[plan["package_manager"]]
     if wanted(plan) and not found and not shutil.which(tool):

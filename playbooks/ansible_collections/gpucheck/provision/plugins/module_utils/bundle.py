@@ -20,7 +20,7 @@ BUNDLE = "gpucheck-bundle"
 def not_there(wanted, packages, family):
     """Names that have to count as not installed, so that they are collected although this host has them.
 
-    What came with us, what is asked for, and everything that needs one of those: without them its relations break.
+    Packages installed by gpucheck, requested ones, and all that need one of those: their relations would break.
     """
     needs, provides = record.relations(family)
     needed_by = {}
@@ -100,7 +100,7 @@ def sha256(path):
 def interpreter(name):
     """{version, glibc, machine} of the Python that gpucheck will run on, "3.11" and "2.36".
 
-    One that is not installed yet is told by its name. Raises Unreadable.
+    One that is not installed yet is identified by its name. Raises Unreadable.
     """
     code = "import sys; print('{}.{}'.format(*sys.version_info))"
     try:

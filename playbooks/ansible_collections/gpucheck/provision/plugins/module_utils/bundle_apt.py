@@ -29,7 +29,7 @@ NO_HOOKS = """#clear APT::Update::Pre-Invoke;
 def collect(folder, request, packages):
     """({packages: rows, not_offered: names, modules: []}) after the download. packages: {name: version} installed.
 
-    Raises Unreadable with apt's own words.
+    Raises Unreadable with apt's own error message.
     """
     names = [spec.partition("=")[0] for spec in request["wanted"]]
     base = request["base"] == "host"
@@ -76,7 +76,7 @@ def prepare(folder, request, status):
         write(folder, "sources/{name}.list".format(**repository), line)
     for name in os.listdir(os.path.join(ETC, "preferences.d")):
         shutil.copy(os.path.join(ETC, "preferences.d", name), os.path.join(folder, "preferences"))
-    # The plan's pins, as they will be in force when the packages are installed.
+    # The plan's pins, as they will be active when the packages are installed.
     for row in request["files"]:
         if row["path"].startswith(os.path.join(ETC, "preferences.d/")):
             write(folder, "preferences/" + os.path.basename(row["path"]), row["content"])

@@ -24,7 +24,7 @@ from ansible_collections.gpucheck.provision.plugins.module_utils.host_plan impor
 from ansible_collections.gpucheck.provision.plugins.module_utils.package_repository import YUM_REPOS, yum_file
 from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable, command
 
-# In the copied database alone: no file of the host goes with it, and no script runs.
+# In the copied database alone: no file of the host is removed, and no script runs.
 ERASE = ("--erase", "--justdb", "--nodeps", "--noscripts", "--notriggers", "--allmatches")
 VARIABLES = ("/etc/dnf/vars", "/etc/yum/vars")
 OPENERS = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open, ".yaml": open}
@@ -33,7 +33,7 @@ OPENERS = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open, ".yaml": open}
 def collect(folder, request, packages):
     """{packages: rows, not_offered: names, modules: files} after the download. packages: {name: version} installed.
 
-    Raises Unreadable with dnf's own words.
+    Raises Unreadable with dnf's own error message.
     """
     root = os.path.join(folder, "root")
     prepare_root(root, request, packages)
@@ -74,7 +74,7 @@ def prepare_root(root, request, packages):
             command(["rpm", "--dbpath", root + database, *ERASE, *drop], DOWNLOAD_SECONDS)
     else:
         os.makedirs(root + database)
-    # With a root of its own dnf looks there for what the addresses of the sources are made of, and for the platform
+    # With an installation root dnf reads there the variables of the sources' addresses, and the platform
     # that module streams are for.
     for variables in VARIABLES:
         if os.path.isdir(variables):
@@ -146,7 +146,7 @@ def offered(dnf, name):
 
 
 def module_documents(folder):
-    """The module metadata of every source, uncompressed: dnf refuses packages of a stream that it cannot look up."""
+    """Return the uncompressed module metadata of each source: dnf rejects packages of a stream without it."""
     found = []
     for path in sorted(glob.glob(os.path.join(folder, "cache", "*", "repodata", "*modules.yaml*"))):
         ending = os.path.splitext(path)[1]
@@ -163,6 +163,6 @@ def module_documents(folder):
 
 
 def described(path):
-    """(name, version with epoch and release, architecture) of an .rpm; an epoch of 0 is left away, as in plans."""
+    """Return (name, version with epoch and release, architecture) of an .rpm; an epoch of 0 is omitted, as in plans."""
     layout = "%{NAME} %|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE} %{ARCH}"
     return tuple(command(["rpm", "--query", "--package", "--nosignature", "--queryformat", layout, path]).split())

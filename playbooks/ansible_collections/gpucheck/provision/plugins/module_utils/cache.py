@@ -11,7 +11,7 @@ ARCHIVES = "/var/cache/apt/archives"
 
 
 def clean(names, packages, folder=ARCHIVES):
-    """Take away the files of these packages in the version that is installed. packages: versions by name."""
+    """Remove the files of these packages in the version that is installed. packages: versions by name."""
     for name in sorted(set(names) & set(packages)):
         # apt writes the colon of an epoch as %3a.
         stem = "{}_{}_".format(name, packages[name].replace(":", "%3a"))

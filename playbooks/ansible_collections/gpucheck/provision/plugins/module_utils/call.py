@@ -1,4 +1,4 @@
-"""Calls that change a host: run as a person would run them, and told in the program's own words where they fail.
+"""Calls that change a host, run as from a shell; failures are reported with the program's own error message.
 
 Runs on the managed host: standard library only, Python 3.6 or newer.
 """
@@ -9,7 +9,7 @@ from ansible_collections.gpucheck.provision.plugins.module_utils import lock
 from ansible_collections.gpucheck.provision.plugins.module_utils.credentials import masked
 from ansible_collections.gpucheck.provision.plugins.module_utils.safety import package_locks
 
-# No terminal answers a question, and the output is parsed. needrestart restarts services by itself when apt runs
+# No terminal is attached, and the output is parsed. needrestart restarts services by itself when apt runs
 # without a terminal (Ubuntu 24.04), also under running jobs: SUSPEND skips its hook, and MODE=l only lists, for
 # versions that do not know SUSPEND.
 ENVIRONMENT = {
@@ -24,13 +24,13 @@ MOST_LINES = 8
 
 
 class Refused(Exception):
-    """A program would not do, or could not, what it was asked for; the message has its own words."""
+    """A program rejected a request or failed; the message has its output."""
 
 
 def call(module, argv, accept=(0,), shown=None):
-    """stdout of a program. Raises Refused for an exit status that is not accepted, and where it is missing.
+    """Return stdout of a program. Raises Refused for an exit status that is not accepted, or a missing program.
 
-    shown: what is said of the call where it fails, the first three words of it where that is left out.
+    shown: the name of the call in messages, by default its first three arguments.
     """
     status, out, err = attempt(module, argv)
     if status not in accept:
@@ -50,7 +50,7 @@ def attempt(module, argv):
 
 
 def last_words(*told):
-    """The last lines of what was told, in one; of the first that told anything."""
+    """Return the last lines of the first output that is not empty, joined in one line."""
     for words in told:
         lines = [line.strip() for line in words.splitlines() if line.strip()]
         if lines:
@@ -59,7 +59,7 @@ def last_words(*told):
 
 
 def wait_for_locks(family, seconds, sleep=time.sleep, clock=time.monotonic):
-    """Wait until no other program holds the package manager's locks. Raises Refused, with who does, after so long.
+    """Wait until no program holds the package manager's locks. Raises Refused after a timeout, with the holder.
 
     family: dpkg or rpm.
     """

@@ -1,4 +1,4 @@
-"""The whole answer about a host and a plan: differences in words by role, and what the roles act on.
+"""The complete comparison of a host with a plan: differences as text by role, and what the roles act on.
 
 Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
 """
@@ -32,9 +32,9 @@ ROLE_OF = {"fabric_manager": "driver"}
 
 
 def compare(host, plan, digest, known=None):
-    """The whole answer as a dict; see plan_state. Raises Unreadable, ValueError for a plan that is no plan.
+    """Return the complete comparison as a dict; see plan_state. Raises Unreadable, ValueError for an invalid plan.
 
-    known: what read_facts said a moment ago, to save reading it twice.
+    known: a recent result of read_facts, to save reading it twice.
     """
     if plan.get("schema") != "gpucheck.plan/1":
         raise ValueError("schema {!r}, expected gpucheck.plan/1".format(plan.get("schema")))
@@ -55,7 +55,7 @@ def compare(host, plan, digest, known=None):
         differences[name] += options.differences(plan, name, facts["kernel"])
     differences["driver"] += host_plan.driver_differences(plan, facts, packages)
     differences["driver"] += prebuilt.differences(plan, facts, packages)
-    # Without the packages it is no wonder.
+    # It follows from the missing packages.
     lost = bool(host_plan.component(plan, "driver")[0]) and not components["driver"]["packages"] and loader.lost()
     differences["driver"] += ["{} is installed, but the loader does not find it".format(loader.LIBRARY)] if lost else []
     modules = rdma.missing_modules(plan, beside["modules"], facts["kernel"])
@@ -91,7 +91,7 @@ def compare(host, plan, digest, known=None):
 
 
 def changes(plan, answer):
-    """The plan's files as they are and as they are planned, for --diff; what else differs is said in sentences."""
+    """Return the plan's files as observed and as planned, for --diff; other differences are sentences."""
     found = []
     host = answer["host"]
     wrong = host["wrong_files"] + host["tuning"]["wrong_files"] + host["options"]["wrong_files"]
@@ -106,7 +106,7 @@ def changes(plan, answer):
 
 
 def kernel_differences(plan, facts, beside):
-    """The holds of the kernel packages against the plan."""
+    """Compare the holds of the kernel packages with the plan."""
     ours = kernel.noted()
     return kernel.differences(kernel.state(plan, facts["holds"], beside, ours), ours)
 
@@ -123,7 +123,7 @@ def stream_differences(plan):
 
 
 def foreign(plan, facts, beside):
-    """Driver packages from elsewhere. A plan with the distribution's archive as its source wants the distribution's."""
+    """Return driver packages from elsewhere. A plan with the distribution's archive expects the distribution's."""
     wanted = beside.get("of_distribution", []) if plan.get("archive") else []
     return [words for words in facts["foreign"] if words not in wanted]
 

@@ -23,9 +23,9 @@ def wanted(plan, packages):
 
 
 def enabling(source):
-    """Words that have one call of dnf use repositories of the system itself, as far as the host knows them.
+    """Return arguments that make one call of dnf use repositories of the system itself, as far as the host has them.
 
-    The host's own settings stay as they are. One that does not answer is passed over: it may not be needed.
+    The host's own settings are unchanged. One that does not respond is skipped: it may not be needed.
     """
     files = glob.glob(os.path.join(package_repository.YUM_REPOS, "*.repo"))
     known = {name for path in files for name in SECTION.findall(text(path) or "")}
@@ -34,9 +34,9 @@ def enabling(source):
 
 
 def supply(module, source, dnf):
-    """Name the repository unless another source offers what it is for. Raises Refused; it is taken out again then.
+    """Add the repository unless another source has the package. Raises Refused, and removes the repository then.
 
-    dnf: calls it with words, returns what it says. Called once the prerequisites are there, which may bring a source.
+    dnf: calls it with arguments, returns its output. Called after the prerequisites, which may add a source.
     """
     row = source.get("repository")
     if not row:

@@ -1,4 +1,4 @@
-"""dnf, asked to bring a plan's packages onto a host, and to lock their versions.
+"""Install a plan's packages with dnf, and lock their versions.
 
 Runs on the managed host: standard library only, Python 3.6 or newer.
 """
@@ -21,7 +21,7 @@ def dnf(module, words, seconds):
 
 
 def read_lists(module, repositories, seconds, files=()):  # noqa: ARG001 - as apt's
-    """Read the lists of these repositories anew: dnf trusts what it read up to two days ago. Raises Refused.
+    """Refresh the lists of these repositories: dnf trusts its cache for up to two days. Raises Refused.
 
     No other source is read here, so none can fail: an empty list. files: see apt.
     """
@@ -31,7 +31,7 @@ def read_lists(module, repositories, seconds, files=()):  # noqa: ARG001 - as ap
 
 
 def mend(module, host, seconds):
-    """Finish what a transaction that was cut off left behind.
+    """Finish an earlier transaction that was interrupted.
 
     rpm writes the new version before it erases the old one: a power cut in between leaves both in its database, and dnf
     would upgrade or downgrade neither. --nodeps: what needs the erased version is erased with it. The script of the
@@ -45,7 +45,7 @@ def mend(module, host, seconds):
 
 
 def change_stream(module, wanted, enabled, seconds):
-    """Enable the planned stream of a module; where that fails the one that was enabled is again. Raises Refused.
+    """Enable the planned stream of a module; restore the previous stream on failure. Raises Refused.
 
     Whether it is needed is read from dnf's own files: asked to install, dnf answers "nothing to do" while another
     stream stays enabled.
@@ -65,7 +65,7 @@ def change_stream(module, wanted, enabled, seconds):
 
 
 def stream_before(module, name, enabled, seconds):
-    """Enable the stream that was enabled before, None for none; how it stands now, in words."""
+    """Enable the stream that was enabled before, None for none; return the resulting state as text."""
     try:
         if enabled is not None:
             dnf(module, ["module", "enable", "{}:{}".format(name, enabled)], seconds)
@@ -77,15 +77,15 @@ def stream_before(module, name, enabled, seconds):
 def tools(module, names, seconds, enabling=()):
     """Install what the transaction builds on, as far as there is such a package.
 
-    Where the site's mirror carries dkms itself there is no release package of a repository with it, and none is needed:
-    the transaction fails and says so if dkms is missing after all.
+    If a local mirror carries dkms itself there is no release package of a repository with it, and none is needed:
+    the transaction fails with an error if dkms is missing nevertheless.
     """
     if names:
         dnf(module, [*enabling, "--setopt=strict=0", "install", *names], seconds)
 
 
 def lock_versions(module, add=(), drop=(), path=VERSIONLOCK):
-    """Change entries of the version lock's own list, whole or not at all; what else is in it stays.
+    """Change entries of the version lock's own list, atomically; other entries are kept.
 
     The list is one entry a line (dnf-plugins-core, versionlock). Raises OSError.
     """
@@ -107,7 +107,7 @@ def ground(module, order):
 
 
 def installation(order):
-    """The words of the one transaction."""
+    """Return the arguments of the one transaction."""
     words = [*dkms.enabling(order["dkms_source"]), "--allowerasing", "--setopt=install_weak_deps=False", "install"]
     return words + order["specs"]
 
@@ -116,7 +116,7 @@ def prepare(module, order, download):
     """(rows, bytes to download) of the installation; with download, the ground is laid and its packages are fetched.
 
     Nothing else is installed, removed or locked. Version locks that the installation lifts are ignored here, as all
-    are: bring simulates once more with those that are then in force. Raises Refused; the stream is as it was then.
+    are: bring simulates once more with the active ones. Raises Refused; the stream is as it was then.
     """
     ignoring = ["--disableplugin=versionlock"] if order["stale"] else []
     if not download:

@@ -15,12 +15,12 @@ from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files i
 
 RECORD = "/var/lib/gpucheck/engines.json"
 RUNTIME = "nvidia"
-# [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia]; containerd 2 says 'io.containerd.cri.v1.runtime'.
+# [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia]; containerd 2: 'io.containerd.cri.v1.runtime'.
 TABLE = re.compile(r"""^\s*\[[^\]#]*\.runtimes\.['"]?nvidia['"]?\s*\]""", re.MULTILINE)
 
 
 def wanted(plan):
-    """The plan's engines, empty where it leaves them to the site."""
+    """Return the plan's engines, empty if it does not manage them."""
     return plan.get("container_engines") or []
 
 
@@ -39,7 +39,7 @@ def knows_runtime(row):
     if row["name"] == "docker":
         return RUNTIME in runtimes(row["files"][0])
     main, beside = (text(path) or "" for path in row["files"])
-    # What lies beside counts only where the main file imports that folder.
+    # Additional files count only if the main file imports their directory.
     imported = os.path.dirname(row["files"][1]) in main and TABLE.search(beside)
     return bool(TABLE.search(main) or imported)
 
@@ -54,7 +54,7 @@ def runtimes(path):
 
 
 def recorded():
-    """What we noted, by path; {} where nothing of ours is in an engine's configuration."""
+    """Return the recorded files, by path; {} if no engine's configuration is managed."""
     try:
         found = json.loads(text(RECORD) or "{}").get("files")
     except (ValueError, AttributeError):
@@ -72,7 +72,7 @@ def digest(path):
 
 
 def to_undo(plan):
-    """Engines that we told of the GPUs and whose plan no longer says so, by the paths that we noted."""
+    """Return configured engines that the plan no longer configures, by the recorded paths."""
     kept = {path for row in wanted(plan) for path in row["files"]}
     return sorted(set(recorded()) - kept)
 
@@ -105,12 +105,12 @@ def refusals(plan):
 
 
 def differences(plan):
-    """Words for the role that tells engines of the GPUs."""
+    """Return messages for the role that configures engines for the NVIDIA runtime."""
     seen = state(plan)
     words = ["{} is not configured for the runtime {}".format(name, RUNTIME) for name in seen["missing"]]
     return words + ["{} cannot be read".format(said) for said in seen["broken"]]
 
 
 def left(plan):
-    """Words for the role that takes back what is no longer planned."""
+    """Return messages for the role that reverts what is no longer planned."""
     return ["{} contains the runtime {}, which is no longer planned".format(path, RUNTIME) for path in to_undo(plan)]

@@ -1,4 +1,4 @@
-"""What stops one of our modules, told as one sentence of a task's result: never a traceback.
+"""Errors that stop a module, reported as one sentence of a task's result: never a traceback.
 
 Runs on the managed host: standard library only, Python 3.6 or newer.
 """
@@ -13,7 +13,7 @@ from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files i
 def explained(module, host, refused="{}."):
     """Fail the task with what went wrong on a host whose plan is carried out.
 
-    refused: the sentences around the words of a program that would not do what it was asked for.
+    ``refused``: the sentences around the error message of a program that failed.
     """
     try:
         yield

@@ -28,7 +28,7 @@ def fresh_lists():
     """Options of apt for lists that are fetched now into a temporary folder. Raises Unreadable where a source fails."""
     folder = tempfile.mkdtemp(prefix="gpucheck-lists-")
     try:
-        # apt fetches as a user of its own, who has to get in.
+        # apt fetches as a user of its own, which needs access.
         os.chmod(folder, 0o755)  # noqa: S103 - lists of packages are no secret
         os.makedirs(os.path.join(folder, "partial"))
         options = ["-o", "Dir::State::lists=" + folder, "-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache="]
@@ -39,7 +39,7 @@ def fresh_lists():
 
 
 def ask_apt(names):
-    """Ask the host's lists, then fresh ones. Raises Unreadable where the sources do not answer."""
+    """Query the host's lists, then fresh ones. Raises Unreadable if the sources do not respond."""
     if not apt_missing(names):
         return []
     with fresh_lists() as options:
@@ -47,10 +47,10 @@ def ask_apt(names):
 
 
 def ask_dnf(names):
-    """Ask the enabled repositories. Raises Unreadable where they do not answer."""
+    """Query the enabled repositories. Raises Unreadable if they do not respond."""
     told = command(["dnf", "--quiet", "repoquery", "--queryformat", "%{name}\n", *names])
     offered = set(told.split())
-    # kernel-devel-5.14.0-503.el9.x86_64 is asked for by name and version, and answered by name.
+    # kernel-devel-5.14.0-503.el9.x86_64 is queried by name and version, and returned by name.
     return [name for name in names if not any(name == seen or name.startswith(seen + "-") for seen in offered)]
 
 

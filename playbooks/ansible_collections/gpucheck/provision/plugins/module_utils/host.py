@@ -59,7 +59,7 @@ def rpm_packages():
     """(packages, doubled, kernels): name -> [epoch:]version-release; name -> versions of packages that are there twice,
     and of all kernel packages, oldest installation first.
 
-    A transaction that was cut off leaves the old version in the database beside the new one. Kernels are meant to be
+    An interrupted transaction keeps the old version in the database in addition to the new one. Kernels are to be
     there in several versions.
     """
     layout = "%{NAME}\t%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\t%{INSTALLTIME}\t%{ARCH}\n"
@@ -129,7 +129,7 @@ def packaged_module(packages):
 
 
 def kernels_with_headers(root="/"):
-    """Kernel releases whose headers are there, so that DKMS can build for them. An emptied folder of theirs is none."""
+    """Return kernel releases with headers, for which DKMS can build. An empty directory does not count."""
     releases = set()
     for path in glob.glob(os.path.join(root, "lib/modules/*/build/Makefile")):
         releases.add(path.split("/")[-3])
@@ -162,7 +162,7 @@ def platform_python(path=PLATFORM_PYTHON):
 
 
 def read_facts(host, simulator=SIMULATOR):
-    """The contract's facts document (gpucheck.facts/1), and beside it what only our own modules need."""
+    """Return the contract's facts document (gpucheck.facts/1), and what only the modules of this collection need."""
     simulated = simulation(simulator)
     root = os.path.join(simulator, "root") if simulated is not None else "/"
     release = os_release()

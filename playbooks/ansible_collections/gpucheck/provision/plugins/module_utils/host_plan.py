@@ -1,4 +1,4 @@
-"""Compare a host with its plan: what is not yet as the plan says, in words and as data for the roles.
+"""Compare a host with its plan: what is not yet as planned, as text and as data for the roles.
 
 Runs on the managed host: standard library only, Python 3.6 or newer. Pure functions of what was read, but for the
 small files and systemd states that only a plan can name.
@@ -66,7 +66,7 @@ def lock_entries(plan, name, packages, locks):
     planned = {row["name"]: row["version"] or packages.get(row["name"]) for row in component(plan, name)[0]}
     holds = [hold for hold in component(plan, name)[1] if planned.get(hold)]
     wanted = ["{}-{}.*".format(held, planned[held]) for held in holds]
-    # dnf writes epoch 0 out where rpm leaves it away; both mean the same package.
+    # dnf writes epoch 0 and rpm omits it; both mean the same package.
     known = {normal_lock(entry) for entry in locks}
     missing = [entry for entry in wanted if normal_lock(entry) not in known]
     good = {normal_lock(entry) for entry in wanted}
@@ -148,7 +148,7 @@ def initramfs_files(plan):
 
 
 def build_again(plan, kernel):
-    """The words that have the packages' own scripts build the kernel module again, or link one that came built."""
+    """Return the commands with which the packages' own scripts rebuild the kernel module, or link a prebuilt one."""
     prebuilt = name_for(plan, kernel)
     names = [row["name"] for row in component(plan, "driver")[0] if MODULE_PACKAGE.search(row["name"])]
     names = [prebuilt] if prebuilt else names
@@ -190,7 +190,7 @@ def reboot_reasons(plan, facts):
 
 
 def loaded_differences(plan, facts):
-    """The kernel module in force against the plan."""
+    """Compare the active kernel module with the plan."""
     expected, driver = plan["expected"], facts["driver"]
     if driver["installed_version"] is None:
         return [
@@ -254,7 +254,7 @@ def driver_differences(plan, facts, packages):
 
 
 def recorded_plan(path=STACK_FILE):
-    """The plan that an earlier run left on the host, None where there is none that can be read."""
+    """Return the recorded plan of an earlier run, None if it is missing or unreadable."""
     try:
         return json.loads(text(path) or "null")
     except (ValueError, RecursionError):
@@ -262,7 +262,7 @@ def recorded_plan(path=STACK_FILE):
 
 
 def gpucheck_differences(plan, digest):
-    """gpucheck itself: the requirement set it was installed from, and the plan it judges by."""
+    """Compare gpucheck itself: the requirement set it was installed from, and the plan it evaluates by."""
     words = []
     if digest and text(MARKER) != digest:
         words.append("gpucheck is not installed from the planned requirement set")

@@ -1,4 +1,4 @@
-"""What a host is (bare metal, or somebody's guest), and which PCIe bridges above its GPUs have ACS on.
+"""What a host is (bare metal or a guest), and which PCIe bridges above its GPUs have ACS enabled.
 
 Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
 """
@@ -12,7 +12,7 @@ from ansible_collections.gpucheck.provision.plugins.module_utils.readers.pci imp
 
 CONTAINER = ("run/systemd/container", "run/.containerenv", ".dockerenv")
 DMI = ("sys_vendor", "product_name", "bios_vendor", "board_vendor")
-# Words that a virtual machine's firmware says of itself. Some clouds' bare metal has the same vendor.
+# Strings in a virtual machine's firmware tables. Some clouds' bare metal has the same vendor.
 GUEST = re.compile(
     r"qemu|kvm|bochs|vmware|virtualbox|innotek|\bxen\b|virtual machine|parallels|openstack|google compute engine"
     r"|cloud hypervisor|bhyve|amazon ec2|alibaba cloud",
@@ -27,14 +27,14 @@ REFUSED = (
 
 
 def guest(root="/"):
-    """What kind of guest this is, in words, None on bare metal. Any evidence counts: rather refuse one too many."""
+    """Return the type of guest as text, None on bare metal. Any evidence counts: a false guest is the safer error."""
     environment = text(os.path.join(root, "proc/1/environ")) or ""
     if any(os.path.exists(os.path.join(root, path)) for path in CONTAINER) or "container=" in environment:
         return "a container"
     try:
         told = command(["systemd-detect-virt"]).strip() if root == "/" else ""
     except Unreadable:
-        told = ""  # it is not there, or says none with an exit status of its own
+        told = ""  # it is missing, or prints none with an exit status of its own
     if told not in ("", "none"):
         return "a virtual machine ({})".format(told)
     kind = text(os.path.join(root, "sys/hypervisor/type"))
@@ -68,7 +68,7 @@ def acs_control(config):
 
 
 def acs_words(root="/"):
-    """Words for every bridge above a GPU whose ACS is on."""
+    """Return messages for every bridge above a GPU with ACS enabled."""
     words = []
     for bridge in bridges(root):
         try:
@@ -82,7 +82,7 @@ def acs_words(root="/"):
 
 
 def refusals(plan, root="/"):
-    """Why this host may not give isolation up, where the plan asks for it."""
+    """Return why this host must keep isolation although the plan removes it."""
     asked = ["iommu"] if (plan.get("tuning") or {}).get("boot") else []
     asked += ["acs"] if plan["components"].get("acs") else []
     kind = guest(root) if asked else None

@@ -1,9 +1,9 @@
-"""The plan's lock of the kernel: which packages it holds, which of the holds are ours, and what is to be set or lifted.
+"""The plan's kernel lock: which packages it holds, which holds are managed, and what is to be set or lifted.
 
 Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
 
 kernel-lock.json names the holds that we set, written before they are set: a run that is cut off loses none of them, and
-what somebody else held before is never in it.
+holds that existed before are never in it.
 """
 
 import re
@@ -57,9 +57,9 @@ def wanted_rpm(kernels):
 
 
 def state(plan, holds, beside, ours):
-    """What the role acts on: holds to set (missing), holds to lift, and ours afterwards, for the note.
+    """Return what the role acts on: holds to set (missing), holds to lift, and managed ones afterwards, for the note.
 
-    holds: held package names. ours: of ``noted``. What somebody else holds is left to him, in his version.
+    holds: held package names. ours: of ``noted``. Other holds are left unmanaged, at their version.
     """
     asked = plan.get("kernel_lock") == "hold"
     if plan["package_manager"] == "apt":
@@ -82,7 +82,7 @@ def state(plan, holds, beside, ours):
 
 
 def differences(seen, ours):
-    """Words for what is not as the plan says. seen: of ``state``; ours: of ``noted``."""
+    """Return messages for what is not as planned. seen: of ``state``; ours: of ``noted``."""
     words = ["{} is not held".format(entry) for entry in seen["missing"]]
     words += ["{} is held by gpucheck, not planned".format(entry) for entry in seen["lifted"]]
     if not words and seen["ours"] != ours:

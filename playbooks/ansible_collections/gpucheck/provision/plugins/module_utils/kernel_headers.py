@@ -40,7 +40,7 @@ def header_names(plan, kernel, release):
     """The plan's header packages, which are those of the running kernel, for this release.
 
     Packages of a variant (5.14.0-503.el9.aarch64+64k) bear the release without it. The next boot takes another variant
-    only where a person chose it, and what its packages are called the plan does not say.
+    only if configured, and the plan does not have the names of its packages.
     """
     (base, _, variant), (wanted, _, other) = kernel.partition("+"), release.partition("+")
     whole = [name.replace(kernel, release) for name in plan["headers"] if kernel in name]

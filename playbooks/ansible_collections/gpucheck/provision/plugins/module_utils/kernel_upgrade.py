@@ -31,14 +31,14 @@ def ours(plan):
 
 
 def held(plan, facts, beside):
-    """Names of held packages, without those of ours that the plan lifts."""
+    """Return names of held packages, except managed ones that the plan lifts."""
     if plan["package_manager"] == "apt":
         return set(facts["holds"]) - ours(plan)
     return {lock_name(entry) for entry in beside["locks"] if entry not in ours(plan)}
 
 
 def lifting(plan, facts, beside):
-    """Options that have the package manager pass over holds of ours."""
+    """Return options that have the package manager ignore managed holds."""
     if not ours(plan):
         return []
     if plan["package_manager"] == "apt":
@@ -56,7 +56,7 @@ def newer(facts, releases):
 
 
 def apt_target(module, plan, facts, beside, options=()):
-    """(release, packages) of the upgrade. options: of apt. Raises Refused with the reason where there is none."""
+    """Return (release, packages) of the upgrade. options: of apt. Raises Refused with the reason if there is none."""
     packages, blocked = beside["packages"], held(plan, facts, beside)
     found = [row for row in map(KERNEL_METAPACKAGE.match, sorted(packages)) if row]
     images = [row.group(0) for row in found if row.group(0) not in blocked]
@@ -78,7 +78,7 @@ def apt_target(module, plan, facts, beside, options=()):
 
 
 def dnf_target(module, plan, facts, beside, options=()):
-    """(release, packages) of the upgrade. options: of dnf. Raises Refused with the reason where there is none."""
+    """Return (release, packages) of the upgrade. options: of dnf. Raises Refused with the reason if there is none."""
     base, plus, variant = facts["kernel"].partition("+")
     version = base.rpartition(".")[0]
     images = sorted(name for name, seen in beside["kernels"].items() if RPM_IMAGE.search(name) and version in seen)
@@ -103,7 +103,7 @@ TARGETS = {"apt": apt_target, "dnf": dnf_target}
 
 
 def target(module, plan, facts, beside, options=()):
-    """(release, packages): the kernel to upgrade to, and what to ask the package manager for. Raises Refused."""
+    """Return (release, packages): the kernel to upgrade to, and the packages to request. Raises Refused."""
     return TARGETS[plan["package_manager"]](module, plan, facts, beside, options)
 
 
@@ -114,6 +114,6 @@ def moves(module, plan, words):
 
 
 def guard(rows, blocked, allowed):
-    """Raise Refused where the upgrade would remove, downgrade or move foreign packages that nobody allowed."""
+    """Raise Refused if the upgrade would remove, downgrade or move foreign packages that are not allowed."""
     moving = {name for _, name, _ in rows if of_kernel(name) and name not in blocked}
     transaction.guard(rows, {"planned": moving, "held": blocked, "allowed": allowed})

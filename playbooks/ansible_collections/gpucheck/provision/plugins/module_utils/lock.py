@@ -1,7 +1,7 @@
 """One run at a time on a host: a lease on the host that names its holder.
 
 Runs on the managed host: standard library only, Python 3.6 or newer. Ansible's tasks are processes of their own, so no
-open file can be the lock. The lease is a file of its holder, which its steps renew; reading, judging and replacing it
+open file can be the lock. The lease is a file of its holder, which its steps renew; reading, checking and replacing it
 is one step under a lock of the kernel. It outlives a reboot, as the run that reboots a host goes on afterwards: the
 boot counts as a renewal. Time is the host's uptime, which no clock changes.
 """
@@ -44,7 +44,7 @@ def renew():
 
 
 def release(run_id, folder=FOLDER):
-    """Give the lease back; True where this run had it."""
+    """Release the lease; return True if this run had it."""
     if not os.path.exists(_path(folder)):
         return False
     with _alone(folder) as path:
@@ -83,7 +83,7 @@ def _valid(holder):
 
 
 def _read(path):
-    """The lease, None where there is none. It is replaced whole, so what cannot be read is no lease of ours."""
+    """Return the lease, None if there is none. It is replaced atomically, so an unreadable file is not a lease."""
     try:
         found = json.loads(text(path) or "null")
         return found if found and found["run"]["id"] and found["boot"] and found["until"] + found["lease_s"] else None

@@ -8,13 +8,13 @@ import re
 from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import text
 
 OPTIONS_FILE = "/etc/modprobe.d/gpucheck-nvidia.conf"
-# The options in force; the driver leaves the prefix away.
+# The active options; the driver omits the prefix.
 PARAMS = "/proc/driver/nvidia/params"
 OPTION = re.compile(r'NVreg_(\w+)=("[^"]*"|\S+)')
 
 
 def not_in_force(plan, path=PARAMS):
-    """Words for planned module options that the loaded module does not have; empty where none is loaded."""
+    """Return messages for planned module options that the loaded module lacks; empty if none is loaded."""
     seen = dict(line.partition(":")[::2] for line in (text(path) or "").splitlines())
     if not seen:
         return []

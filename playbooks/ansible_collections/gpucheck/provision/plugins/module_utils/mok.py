@@ -1,4 +1,4 @@
-"""The site's key that DKMS signs modules with: whether it is on the host, and whether the firmware's list has it.
+"""The key that DKMS signs modules with: whether it is on the host, and whether the firmware's list has it.
 
 Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
 """
@@ -24,7 +24,7 @@ def state(plan, secure_boot):
 
 
 def enrolled(certificate):
-    """(answer, why): True, False, or None where mokutil does not tell; why it is not True."""
+    """Return (enrolled, why): True, False, or None if mokutil does not report it; why it is not True."""
     try:
         done = run(["mokutil", "--test-key", certificate])
     except Unreadable as error:

@@ -1,4 +1,4 @@
-"""Writing what we keep on a host: whole or not at all.
+"""Write records on a host atomically.
 
 Runs on the managed host: standard library only, Python 3.6 or newer.
 """
@@ -8,9 +8,9 @@ import os
 
 
 def write(module, path, content, mode=None):
-    """Write a file whole or not at all: a note cut off in the middle would be none.
+    """Write a file atomically: a truncated record would be lost.
 
-    mode: 0644 for a new file where it is left out; a file that is there keeps its own then.
+    mode: 0644 for a new file if omitted; an existing file keeps its own then.
     """
     os.makedirs(os.path.dirname(path), exist_ok=True)
     partial = path + ".partial"

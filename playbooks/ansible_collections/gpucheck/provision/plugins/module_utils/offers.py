@@ -1,4 +1,4 @@
-"""Whether a host's own package sources offer what a plan installs, asked before anything changes.
+"""Query a host's package sources for the packages that a plan installs, before anything changes.
 
 Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
 """

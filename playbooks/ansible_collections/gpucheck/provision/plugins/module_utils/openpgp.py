@@ -21,7 +21,7 @@ LONGEST_V4_KEY = 0xFFFF
 
 
 class NotAKey(ValueError):
-    """The bytes are not one OpenPGP public key file; the message says why."""
+    """The bytes are not one OpenPGP public key file; the message has the reason."""
 
 
 def read_key(content):

@@ -1,4 +1,4 @@
-"""The components of a plan that a site asked for beside the stack: what they need on a host beside packages.
+"""Optional components of a plan: what they need on a host in addition to packages.
 
 Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
 """
@@ -47,7 +47,7 @@ def built(name, kernel, root="/"):
 
 
 def module_state(row, kernel, root="/", live="/"):
-    """How a kernel module of an option stands: built for this kernel, built anew since the driver was, loaded, usable.
+    """Return the state of an option's kernel module: built for this kernel and driver, loaded, usable.
 
     It uses the driver's own interface, whose symbols change with every build of the driver.
     """
@@ -83,7 +83,7 @@ def module_words(row, seen, kernel):
 
 
 def differences(plan, name, kernel):
-    """Words for what of an option is not as planned, packages and holds aside."""
+    """Return messages for what of an option is not as planned, except packages and holds."""
     words = ["{} is missing or different".format(path) for path in wrong(part(plan, name, "files"))]
     for row in part(plan, name, "modules"):
         words += module_words(row, module_state(row, kernel, live=live_root()), kernel)
@@ -118,7 +118,7 @@ def refusals(plan, packages):
 def unneeded_services(recorded, plan):
     """Services of the recorded plan's options that this plan has no more and that are still there.
 
-    A package's own scripts may leave its unit enabled, so they are stopped before it goes.
+    A package's own scripts may leave its unit enabled, so units are stopped before the package is removed.
     """
     before = [row["name"] for row in rows(recorded or {"components": {}}, "services")]
     after = [row["name"] for row in rows(plan, "services")]

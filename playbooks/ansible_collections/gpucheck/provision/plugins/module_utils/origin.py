@@ -1,4 +1,4 @@
-"""Who the driver on a host comes from: NVIDIA's repository, a distribution, an installer, or what manages the system.
+"""Origin of the driver on a host: NVIDIA's repository, a distribution, an installer, or another manager.
 
 Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
 """
@@ -43,7 +43,7 @@ def drivers(packages):
 
 
 def makers(names, family):
-    """{name: (maker, signature)} as the package manager's own database has it, {} where it does not tell."""
+    """Return {name: (vendor, signature)} from the package manager's database, {} if it is unavailable."""
     query = ["dpkg-query", "-W", "-f", DPKG_LAYOUT] if family == "dpkg" else ["rpm", "-q", "--qf", RPM_LAYOUT]
     try:
         lines = command([*query, *names]).splitlines() if names else []
@@ -60,16 +60,16 @@ def maker(name, version, known):
         return "nvidia", ""
     if DISTRIBUTIONS.search(told):
         return "distribution", told
-    # A mirror may rebuild packages without saying who made them: then the names of the archives are all there is.
+    # A mirror may rebuild packages without a vendor: then only the names of the archives are known.
     odd = ARCHIVE_NAME.search(name) or ARCHIVE_VERSION.search(version) or OTHER_RPMS.search(name)
     return ("other", "") if odd else ("nvidia", "")
 
 
 def by_source(packages, family, runfile=RUNFILE):
-    """{other, distribution, nvidia}: what of a driver comes from where, in words. Each overwrites the others' files.
+    """Return {other, distribution, nvidia}: driver packages by origin, as text. Each overwrites the others' files.
 
-    distribution: what the system's own makers built, which a plan with their archive as its source wants. nvidia: what
-    says so itself, without what only chooses a driver; who made the rest is not known, and nothing is held against it.
+    distribution: built by the distribution, which a plan with its archive as the source expects. nvidia: built by
+    NVIDIA, without packages that only choose a driver. Packages of an unknown vendor are not reported.
     """
     names = drivers(packages)
     known, found = makers(names, family), {"other": [], "distribution": [], "nvidia": []}
@@ -84,7 +84,7 @@ def by_source(packages, family, runfile=RUNFILE):
 
 
 def without_package(packages, dkms, kernel, root="/"):
-    """Files of a driver that no package brought, in words: an installer's, or what is left of one.
+    """Return driver files that no package owns, as text: an installer's, or what remains of one.
 
     Only where no driver package is there at all: some packages link their module on the host, so that it is of none.
     """
@@ -97,7 +97,7 @@ def without_package(packages, dkms, kernel, root="/"):
 
 
 def managed(root="/"):
-    """Sentences on what manages the driver here in our place, with the way out."""
+    """Return sentences on what else manages the driver here, with the resolution."""
     found = []
     if os.path.exists(os.path.join(root, "run/ostree-booted")):
         found.append(

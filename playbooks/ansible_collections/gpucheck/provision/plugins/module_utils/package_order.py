@@ -13,7 +13,7 @@ def due(order):
 
 
 def orders(params, state, packages, held):
-    """What is to be done, from the plan and what compare said of the host.
+    """Return what is to be done, from the plan and the result of compare for the host.
 
     specs: of everything that is planned with these components, so that the transaction can move nothing of it; of what
     the plan wants in its newest version only what is not there yet, as the rest would move.

@@ -21,7 +21,7 @@ from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files i
 
 APT_LISTS = "/etc/apt/sources.list.d"
 APT_CONF = "/etc/apt/apt.conf.d"
-# Client certificates of mirrors that a run writes; elsewhere they are the site's own.
+# Client certificates of mirrors that a run writes; others are managed by your cluster.
 CLIENT_FILES = "/etc/gpucheck/mirrors/"
 CLIENT_SETTINGS = ("sslclientcert", "sslclientkey")
 YUM_REPOS = "/etc/yum.repos.d"
@@ -50,7 +50,7 @@ def auth_file(repository):
 
 
 def client_of(repository):
-    """(certificate, key): the paths of what the mirror asks for, (None, None) where it asks for nothing."""
+    """(certificate, key): the paths that the mirror requires, (None, None) if it requires nothing."""
     return repository.get("client_certificate"), repository.get("client_key")
 
 
@@ -79,7 +79,7 @@ def our_client_files(repository):
 
 
 def client_differences(repository):
-    """Words where the files for the mirror are missing, or one of ours can be read by others."""
+    """Return messages if files for the mirror are missing, or if other users can read a managed one."""
     found = [path for path in client_of(repository) if path and not os.path.isfile(path)]
     words = ["{}: {} for its mirror is missing".format(repository["name"], path) for path in found]
     key = client_of(repository)[1]
@@ -98,7 +98,7 @@ def rows(repository):
     """(path, content, mode) of every file that names the source: credentials are root's alone."""
     source, auth = paths(repository)[0], auth_file(repository)
     mode = SECRET_MODE if repository["kind"] == "dnf" and login(repository["url"]) else 0o644
-    # The credentials first: a source without them is refused by its server.
+    # The credentials first: the server rejects a source without them.
     found = [(auth, auth_line(repository["url"]), SECRET_MODE)] if auth else []
     conf = client_conf(repository)
     found += [(conf, client_text(repository), 0o644)] if conf else []
@@ -174,7 +174,7 @@ def key_fingerprints(path):
 
 
 def source_as_planned(repository, path):
-    """True where the source file says what the plan wants."""
+    """Return True if the source file equals the planned one."""
     content = text(path)
     if content is None:
         return False
@@ -196,5 +196,5 @@ def source_as_planned(repository, path):
 
 
 def private(path):
-    """True where nobody but the owner may read the file."""
+    """Return True if only the owner may read the file."""
     return not os.stat(path).st_mode & 0o077

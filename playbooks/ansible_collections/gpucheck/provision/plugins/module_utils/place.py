@@ -1,6 +1,6 @@
 """Files and folders as they are to be on a host: whether they are, and putting them in place.
 
-Runs on the managed host: standard library only, Python 3.6 or newer. A row says ``path`` and ``state``; a file also
+Runs on the managed host: standard library only, Python 3.6 or newer. A row has ``path`` and ``state``; a file also
 ``content`` and ``mode``, a folder ``mode``.
 """
 
@@ -29,7 +29,7 @@ def normal(row):
 
 
 def shallow(path):
-    """True for / and for what is directly in it: no row may mean a whole system, or /etc."""
+    """Return True for / and for what is directly in it: no row may name a root directory such as /etc."""
     return os.path.normpath(path).count("/") < 2 or os.path.normpath(path).startswith("//")
 
 
@@ -39,7 +39,7 @@ def owner():
 
 
 def same_owner_and_mode(path, mode):
-    """True where the path is ours and has these permissions."""
+    """Return True if the module's user owns the path and it has these permissions."""
     seen = os.stat(path)
     return (seen.st_uid, seen.st_gid) == owner() and stat.S_IMODE(seen.st_mode) == mode
 
@@ -54,7 +54,7 @@ def read(path):
 
 
 def differs(row):
-    """True where the host is not as the row says. Raises OSError where it cannot be told."""
+    """Return True if the host differs from the row. Raises OSError if the state is unknown."""
     path = row["path"]
     if row["state"] == "absent":
         return os.path.lexists(path)
@@ -64,7 +64,7 @@ def differs(row):
 
 
 def apply(module, row):
-    """Make the host what the row says. Raises OSError."""
+    """Apply the row to the host. Raises OSError."""
     if row["state"] == "absent":
         remove(row["path"])
     elif row["state"] == "directory":
@@ -75,7 +75,7 @@ def apply(module, row):
 
 
 def put(module, path, content, mode=0o644):
-    """Put a file in place, whole or not at all, with the folders that it lacks. Raises OSError."""
+    """Write a file atomically, with the directories that it lacks. Raises OSError."""
     make_folders(os.path.dirname(path))
     if read(path) != content:
         try:
@@ -97,14 +97,14 @@ def make_folders(path):
 
 
 def set_owner_and_mode(path, mode):
-    """Give the path to us with these permissions, where it differs. Raises OSError."""
+    """Set the owner to the module's user, and these permissions, if they differ. Raises OSError."""
     if not same_owner_and_mode(path, mode):
         os.chown(path, *owner())
         os.chmod(path, mode)
 
 
 def remove(path):
-    """Take away a file or a link. Raises OSError, also for a folder: a row that is meant wrong must not cost a disk."""
+    """Remove a file or a link. Raises OSError, also for a directory: a mistyped row must not delete a file system."""
     if os.path.isdir(path) and not os.path.islink(path):
         raise OSError("it is a folder, and folders are not removed")
     if os.path.lexists(path):

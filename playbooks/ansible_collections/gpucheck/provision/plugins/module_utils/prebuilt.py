@@ -40,7 +40,7 @@ def missing(plan, facts, packages):
 
 
 def differences(plan, facts, packages):
-    """Words for what is missing."""
+    """Return messages for what is missing."""
     words = "{} is not installed, and contains the module of a kernel"
     return [words.format(name) for name in missing(plan, facts, packages)]
 

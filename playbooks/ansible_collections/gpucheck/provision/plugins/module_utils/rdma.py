@@ -64,7 +64,7 @@ def missing_modules(plan, loaded, kernel, root="/"):
 
 
 def differences(missing):
-    """Words for the modules that are missing."""
+    """Return messages for the modules that are missing."""
     return ["module {} is not loaded, planned at boot".format(name) for name in missing]
 
 
@@ -93,7 +93,7 @@ def known(name, kernel):
 def kernel_parts(plan, facts, beside, later):
     """({package: modules}, sentences): packages to install for modules that kernels lack, and why a host must stop.
 
-    later: kernels that the next boot may take. They are asked only where there is a package for them, too.
+    later: kernels that the next boot may use. They are checked only if there is a package for them, too.
     """
     packages, refusals = {}, []
     if any(one.startswith("kernel") for one in facts.get("stand_ins", [])):
@@ -116,5 +116,5 @@ def kernel_parts(plan, facts, beside, later):
 
 
 def package_differences(packages):
-    """Words for the packages of kernel_parts."""
+    """Return messages for the packages of kernel_parts."""
     return ["{} is needed for {}".format(name, ", ".join(packages[name])) for name in sorted(packages)]

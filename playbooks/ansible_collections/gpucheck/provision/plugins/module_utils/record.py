@@ -1,11 +1,11 @@
-"""What we brought onto a host, and what of it a plan no longer wants. Pure, but for the files and relations read.
+"""What gpucheck installed on a host, and what of it is no longer planned. Pure, but for the files and relations read.
 
 Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
 
-installed.json    what the last finished run left: the planned packages, every package that came with them, our files
+installed.json    result of the last completed run: the planned packages, all that came with them, managed files
 baseline.json     what was there before us: the content of files that we replaced, rpm keys, the dnf module stream;
                   adopted: the address of each source file that a planned one replaces
-transaction.json  the packages from before a run that has not finished; whoever finds it continues that run
+transaction.json  the packages from before a run that has not finished; the next run continues that run
 """
 
 import base64
@@ -30,7 +30,7 @@ INSTALLED = "/var/lib/gpucheck/installed.json"
 BASELINE = "/var/lib/gpucheck/baseline.json"
 TRANSACTION = "/var/lib/gpucheck/transaction.json"
 PREVIOUS = "/var/lib/gpucheck/previous-stack.json"
-# Brought by our roles beside the planned packages. None of these goes while the host is provisioned.
+# Installed by the roles in addition to the planned packages. None is removed while the host is provisioned.
 TOOLS = frozenset(["python3-venv", "python3-dnf-plugin-versionlock", "epel-release"])
 # The plan names headers with their release on the EL family, and without them no module is built again. What carries
 # more modules of a kernel is named by no plan.
@@ -72,9 +72,9 @@ def planned_paths(plan):
 
 
 def added(packages, recorded):
-    """Installed packages that came with us, by finished runs and by one that was cut off."""
+    """Return installed packages that gpucheck installed, in completed runs and in an interrupted one."""
     record, pending = read(INSTALLED), read(TRANSACTION)
-    # Before packages were recorded one by one, only the planned ones were known to be ours.
+    # Before packages were recorded individually, only the planned ones were known to be installed by gpucheck.
     names = set(record.get("added", planned_names(recorded) if recorded else ()))
     if pending:
         names |= set(packages) - set(pending["packages"])
@@ -179,7 +179,7 @@ def differences(plan, packages):
 
 
 def kept(path):
-    """A file's content and mode, to put it back one day; None where it does not exist. Too large a file is not ours."""
+    """Return a file's content and mode, to restore it; None if it is missing. Too large a file is not managed."""
     try:
         with open(path, "rb") as file:
             content = file.read(LARGEST_KEPT_BYTES)

@@ -1,4 +1,4 @@
-"""What stands in the way of a change on a GPU host: programs on the GPUs, package locks, vGPU guests, space.
+"""Conditions that block a change on a GPU host: programs on the GPUs, package locks, vGPU guests, space.
 
 Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
 """
@@ -74,12 +74,12 @@ def file_systems(folders=FILLED):
 
 
 def device(folder):
-    """What tells the folder's file system from others."""
+    """Return what distinguishes the directory's file system from others."""
     return os.stat(folder).st_dev
 
 
 def memory_bytes(root="/"):
-    """Memory of the machine, 0 where the kernel does not tell."""
+    """Return the memory of the host in bytes, 0 if the kernel does not report it."""
     found = re.search(r"^MemTotal:\s+(\d+) kB", text(os.path.join(root, "proc/meminfo")) or "", re.MULTILINE)
     return int(found.group(1)) * 1024 if found else 0
 
@@ -147,7 +147,7 @@ def kernels(root="/"):
 
 
 def dkms(root="/"):
-    """{version: [kernels]} of the nvidia modules that DKMS holds built; Debian's own packages say nvidia-current."""
+    """Return {version: [kernels]} of the nvidia modules built by DKMS; Debian's own packages are nvidia-current."""
     found = {}
     for name in MODULE_NAMES:
         for version in folder_names(os.path.join(root, DKMS_TREE, name)) or ():

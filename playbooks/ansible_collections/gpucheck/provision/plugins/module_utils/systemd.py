@@ -1,4 +1,4 @@
-"""The plan's services against systemd: what does not run as planned, and what systemd has to be told.
+"""Compare the plan's services with systemd: what does not run as planned, and whether systemd needs a reload.
 
 Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
 """
@@ -6,7 +6,7 @@ Runs on the managed host: standard library only, Python 3.6 or newer. Nothing he
 from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable, command
 from ansible_collections.gpucheck.provision.plugins.module_utils.readers.programs import units
 
-# What counts as enabled, for the judge and for the one that acts alike.
+# What counts as enabled, both for the comparison and for the change.
 ENABLED = ("enabled", "static", "enabled-runtime")
 FIELDS = "Id,LoadState,ActiveState,UnitFileState,NeedDaemonReload"
 
@@ -45,7 +45,7 @@ def failed(seen):
 def details(seen):
     """What the role acts on.
 
-    reload: whether systemd says that it has yet to read a unit that changed; it misses the first drop-in of a unit. No
+    reload: whether systemd reports that it has yet to read a changed unit; it misses the first drop-in of a unit. No
     difference by itself: the next boot reads it, and a reload can take the GPUs from containers that run.
     """
     return {"reload": any(state.get("NeedDaemonReload") == "yes" for state in seen.values())}

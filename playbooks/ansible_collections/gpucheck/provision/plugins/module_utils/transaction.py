@@ -39,7 +39,7 @@ APT_URI = re.compile(r"^'[^']*' \S+ (\d+) ", re.MULTILINE)
 
 
 def apt_moves(module, words):
-    """Rows of what apt-get would do. words: options and the command. Raises Refused if it finds no solution."""
+    """Return rows of what apt-get would do. words: options and the command. Raises Refused without a solution."""
     status, output, errors = attempt(module, ["apt-get", "--simulate", "--yes", *words])
     if status != 0:
         # Which dependencies are unmet is on stdout, before the error.
@@ -59,18 +59,18 @@ def apt_moves(module, words):
 
 
 def apt_download_bytes(module, words):
-    """Bytes that apt-get would still download, None where it does not tell. words: options and the command."""
+    """Return bytes that apt-get would still download, None if unknown. words: options and the command."""
     status, output, _ = attempt(module, ["apt-get", "--print-uris", "--yes", *words])
     return sum(map(int, APT_URI.findall(output))) if status == 0 else None
 
 
 def dnf_moves(module, words):
-    """Rows of what dnf would do. words: options and the command. Raises Refused if it finds no solution."""
+    """Return rows of what dnf would do. words: options and the command. Raises Refused without a solution."""
     return dnf_simulated(module, words)[0]
 
 
 def dnf_simulated(module, words):
-    """(rows, bytes to download) of what dnf would do; bytes are None where it does not tell. Raises Refused."""
+    """Return (rows, bytes to download) of what dnf would do; bytes are None if unknown. Raises Refused."""
     # Not quiet: the table is what is asked for. --assumeno ends with 1 also where all is well.
     status, output, errors = attempt(module, ["dnf", "--assumeno", *words])
     if status != 0 and DNF_ANSWER not in output + errors:
@@ -89,7 +89,7 @@ def dnf_simulated(module, words):
 
 
 def dnf_bytes(output, moves):
-    """Bytes that dnf says it would download; None where it installs something and names no size."""
+    """Return the bytes that dnf reports for download; None if it installs a package without a size."""
     sizes = DNF_SIZE.findall(output)
     if not sizes:
         return None if any(row[0] in ARRIVES or row[0] == "downgrade" for row in moves) else 0
@@ -128,7 +128,7 @@ def sentences(rows):
 
 
 def answer(beside=(), refused="", unknown="", rows=(), download_bytes=None):
-    """The part of the answer of planned_packages about what would move."""
+    """Return the part of planned_packages' result about what would move."""
     moves = {"moves": sentences(beside), "moves_refused": refused, "moves_unknown": unknown}
     return dict(moves, transaction=list(rows), download_bytes=download_bytes)
 
@@ -136,7 +136,7 @@ def answer(beside=(), refused="", unknown="", rows=(), download_bytes=None):
 def foreign(moves, planned, held, allowed):
     """Rows that no operator agreed to: removals and downgrades outside NVIDIA's names, and changed holds of others.
 
-    held: names that are held on the host. allowed: names or patterns that the site allows.
+    held: names that are held on the host. allowed: names or patterns that your configuration allows.
     """
     changed = [("change held", name, words) for verb, name, words in moves if verb in ARRIVES and name in held]
     found = [row for row in besides(moves, planned) + changed if row[1] not in planned and not NVIDIA.search(row[1])]
@@ -144,7 +144,7 @@ def foreign(moves, planned, held, allowed):
 
 
 def refusal(rows):
-    """Why a transaction that does this is refused, and what to do."""
+    """Return why a transaction with these rows is rejected, and the fix."""
     return (
         "the package transaction would also {}. These packages are not NVIDIA's, and nothing was installed or removed. "
         "If this is intended, allow it by name with packages_allow_changes: [{}]"

@@ -24,7 +24,7 @@ def paths(plan):
 
 
 def current(content):
-    """The value in force: of ``always [madvise] never`` the one in brackets, of several words with one blank each."""
+    """Return the active value: of ``always [madvise] never`` the one in brackets, of several with one space each."""
     chosen = CHOSEN.search(content)
     return chosen.group(1) if chosen else " ".join(content.split())
 
@@ -47,7 +47,7 @@ def settings(plan, root="/"):
 
 
 def writable(path):
-    """Whether root may write here: a file system that is mounted read-only, as in a container, refuses that too."""
+    """Return whether root may write here: not on a read-only file system, as in a container."""
     return os.access(path, os.W_OK)
 
 
@@ -66,7 +66,7 @@ def state(plan, root="/"):
 
 
 def differences(plan, root="/"):
-    """Words for what is not as the plan's tuning says. What cannot be set from here is no difference."""
+    """Return messages for what differs from the plan's tuning. Settings that cannot be set are no difference."""
     seen = state(plan, root)
     words = ["{} is missing or different".format(path) for path in seen["wrong_files"]]
     return words + ["{name} is {seen}, planned {value}".format(**row) for row in seen["live"]]

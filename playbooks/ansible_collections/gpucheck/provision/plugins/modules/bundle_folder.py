@@ -77,7 +77,7 @@ def missing(folder, files):
 
 
 def same(path, row):
-    """Whether a file has this digest; its size is asked first, digests of gigabytes take their time."""
+    """Return whether a file has this digest; its size is compared first, digests of gigabytes are slow."""
     regular = os.path.isfile(path) and not os.path.islink(path)
     return regular and os.path.getsize(path) == row["bytes"] and sha256(path) == row["sha256"]
 
@@ -135,7 +135,7 @@ def guides(folder):
 
 
 def main():
-    """Take over, look, answer."""
+    """Move arrived files, find missing ones, return the result."""
     module = AnsibleModule(
         argument_spec={
             "folder": {"type": "path", "required": True},

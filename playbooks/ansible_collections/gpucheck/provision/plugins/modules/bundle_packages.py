@@ -113,7 +113,7 @@ from ansible_collections.gpucheck.provision.plugins.module_utils.readers.system 
 
 
 def main():
-    """Collect, answer."""
+    """Collect, and return the result."""
     module = AnsibleModule(
         argument_spec={
             "folder": {"type": "path", "required": True},

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Tell container engines of the GPUs, and take that back."""
+"""Configure container engines for the NVIDIA runtime, and revert it."""
 
 DOCUMENTATION = r"""
 module: container_engine
@@ -50,7 +50,7 @@ services:
   returned: success
   type: list
 left:
-  description: With absent, sentences about what must be removed by hand, because the file was changed since.
+  description: With absent, sentences about what must be removed manually, because the file was changed since.
   returned: success
   type: list
   elements: str
@@ -69,7 +69,7 @@ TOOL = "nvidia-ctk"
 
 
 def note(module, files):
-    """Keep the record; none where nothing of ours is left."""
+    """Write the record; remove it if no file is managed."""
     if files:
         write(module, engines.RECORD, as_bytes({"schema": "gpucheck.engines/1", "files": files}))
     elif os.path.exists(engines.RECORD):
@@ -77,9 +77,9 @@ def note(module, files):
 
 
 def configure(module, row):
-    """Let nvidia-ctk write one engine's files, and note what they were. Fails the task with the tool's words."""
+    """Run nvidia-ctk on one engine's files, and record the originals. Fails the task with the tool's error message."""
     files = engines.recorded()
-    # Noted before: a run that is cut off here still knows the way back.
+    # Recorded first: an interrupted run can still be reverted.
     for path in row["files"]:
         entry = files.setdefault(path, {"before": kept(path)})
         entry.update(after=None, service=row["service"], action=row["action"])
@@ -94,7 +94,7 @@ def configure(module, row):
 
 
 def undo(module, path, entry):
-    """Take one file back: a sentence where a person has to, None where it is done."""
+    """Revert one file: return a sentence if it needs a manual change, else None."""
     before, changed = entry["before"], engines.digest(path) != entry["after"]
     if changed and path.endswith(".json"):
         return without_runtime(module, path)
@@ -109,7 +109,7 @@ def undo(module, path, entry):
 
 
 def without_runtime(module, path):
-    """Take the runtime out of a daemon.json that somebody else changed since; a sentence where it cannot be read."""
+    """Remove the runtime from a daemon.json that was changed since; return a sentence if it is unreadable."""
     if not os.path.exists(path):
         return None
     try:
@@ -148,7 +148,7 @@ def make_present(module, plan):
 
 
 def make_absent(module, plan):
-    """Take back what we noted and the plan no longer has."""
+    """Revert what is recorded and no longer planned."""
     files, left = engines.recorded(), []
     paths = engines.to_undo(plan)
     pairs = sorted({(files[path]["service"], files[path]["action"]) for path in paths})

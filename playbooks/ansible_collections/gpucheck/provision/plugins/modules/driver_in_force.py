@@ -64,7 +64,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 actions:
-  description: What was, or would be, done, as words for modprobe and systemctl.
+  description: What was, or would be, done, as arguments for modprobe and systemctl.
   returned: always
   type: list
   elements: str
@@ -147,7 +147,7 @@ def journal(module, name):
 
 
 def systemctl(module, words):
-    """One call. Raises Refused with what systemd and the service say."""
+    """Run one call. Raises Refused with the messages of systemd and the service."""
     try:
         call(module, ["systemctl", *words])
     except Refused as error:
@@ -160,7 +160,7 @@ def systemctl(module, words):
 
 
 def load(module, name):
-    """Load one module. Raises Refused with what the kernel says, and what helps against it."""
+    """Load one module. Raises Refused with the kernel's message and the fix."""
     try:
         call(module, ["modprobe", name])
     except Refused as error:
@@ -196,7 +196,7 @@ def not_loaded(name, said, plan, facts):
 
 
 def take(module, words, done):
-    """Take one step, but in check mode; it goes to done. Raises Refused."""
+    """Run one step, except in check mode, and append it to done. Raises Refused."""
     if not module.check_mode and words[0] == "modprobe":
         load(module, words[1])
     elif not module.check_mode:
@@ -205,7 +205,7 @@ def take(module, words, done):
 
 
 def act(module, done):
-    """Load, reload, start; every step that is taken, or would be, goes to done. Raises Refused."""
+    """Load, reload, start; append each step to done, also in check mode. Raises Refused."""
     params = module.params
     for words in [["modprobe", name] for name in params["modules"]] + ([["daemon-reload"]] if params["reload"] else []):
         take(module, words, done)

@@ -5,7 +5,7 @@ DOCUMENTATION = r"""
 module: fetch_files
 short_description: Copy many and large files from a host, each in one transfer
 description:
-  - Copies as the login user, and never reads a file whole into memory, as M(ansible.builtin.fetch) does for root.
+  - Copies as the login user, and never reads a complete file into memory, as M(ansible.builtin.fetch) does for root.
     The contents are not compared with anything.
   - The names may come from the host. Absolute names, C(..), control characters, and symbolic links in the way are
     rejected before the first file is fetched.

@@ -110,7 +110,7 @@ def recorded_state(host, known):
 
 
 def main():
-    """Read, answer, change nothing."""
+    """Read, return the result, change nothing."""
     module = AnsibleModule(
         argument_spec={
             "host": {"type": "str", "required": True},

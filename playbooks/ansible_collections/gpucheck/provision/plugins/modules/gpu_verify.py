@@ -18,7 +18,7 @@ options:
     type: path
     required: true
   timeout_s:
-    description: Seconds that the host may take. What has not answered then is ended there.
+    description: Time limit on the host in seconds. A program that exceeds it is terminated.
     type: int
     default: 1200
   program:
@@ -35,7 +35,7 @@ attributes:
     support: none
 notes:
   - Why this module exists. M(ansible.builtin.command) and M(ansible.builtin.fetch) take three round trips and
-    cannot tell a stale report from a new one.
+    cannot distinguish a stale report from a new one.
 author: gpucheck
 """
 
@@ -80,9 +80,9 @@ PATIENCE_S = 10
 def verify(program, report, timeout_s):
     """(exit status, report, what went wrong): one of the last two is empty. The status is None where nothing ran.
 
-    Raises subprocess.TimeoutExpired where it gave no answer in time; it is ended then.
+    Raises subprocess.TimeoutExpired without a result in time; the program is terminated then.
     """
-    # A report of an earlier run must never be taken for the answer of this one.
+    # A report of an earlier run must never be used as the result of this one.
     if os.path.exists(report):
         os.remove(report)
     argv = [program, "verify", "--format", "json", "-o", report]
@@ -106,7 +106,7 @@ def verify(program, report, timeout_s):
 
 
 def says(text, verdict):
-    """Whether this is a whole report with that verdict."""
+    """Return whether this is a complete report with that verdict."""
     try:
         report = json.loads(text)
     except ValueError:
@@ -115,7 +115,7 @@ def says(text, verdict):
 
 
 def ended(running, timeout_s):
-    """What the program wrote to stderr, once it has ended. Raises TimeoutExpired after ending it."""
+    """Return what the program wrote to stderr until it exited. Raises TimeoutExpired after terminating it."""
     try:
         return running.communicate(timeout=timeout_s)[1]
     except subprocess.TimeoutExpired:
@@ -128,7 +128,7 @@ def ended(running, timeout_s):
 
 
 def main():
-    """Verify, answer with the report."""
+    """Verify, and return the report."""
     module = AnsibleModule(
         argument_spec={
             "host": {"type": "str", "required": True},

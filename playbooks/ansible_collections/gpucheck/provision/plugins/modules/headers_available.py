@@ -1,9 +1,9 @@
 #!/usr/bin/python
-"""Ask the package sources of a host whether they offer kernel headers. Changes nothing."""
+"""Query the package sources of a host for kernel headers. Changes nothing."""
 
 DOCUMENTATION = r"""
 module: headers_available
-short_description: Ask whether kernel header packages are to be had
+short_description: Query whether kernel header packages are available
 description:
   - Reads the package lists of the host, and if those lack a package, current lists in a temporary directory. The host's
     own lists are not changed.
@@ -21,15 +21,15 @@ options:
     required: true
 attributes:
   check_mode:
-    description: Asks only, so check mode makes no difference.
+    description: Only queries, so check mode makes no difference.
     support: full
 notes:
-  - Why this module exists. No builtin module can tell a missing package from a source that does not respond.
+  - Why this module exists. No builtin module distinguishes a missing package from a source that does not respond.
 author: gpucheck
 """
 
 EXAMPLES = r"""
-- name: Ask for the headers of the running kernel
+- name: Query the headers of the running kernel
   gpucheck.provision.headers_available:
     names: [linux-headers-generic]
     package_manager: apt
@@ -53,7 +53,7 @@ from ansible_collections.gpucheck.provision.plugins.module_utils.headers import 
 
 
 def main():
-    """Ask, answer."""
+    """Query, and return the result."""
     module = AnsibleModule(
         argument_spec={
             "names": {"type": "list", "elements": "str", "required": True},

@@ -5,7 +5,7 @@ DOCUMENTATION = r"""
 module: host_files
 short_description: Write and remove several files of a host in one round trip
 description:
-  - Goes through the rows in their order. A file is written whole or not at all, with the folders that it lacks (0755).
+  - Processes the rows in order. A file is written atomically, with the directories that it lacks (0755).
   - Everything belongs to the user that the module runs as, with become that is root. Owner and permissions are put
     right also where the content is already right.
   - A path directly below / is rejected, so that no row can name an entire system or its /etc.

@@ -6,7 +6,7 @@ module: initramfs
 short_description: Rebuild the initramfs after module files changed, and note that a reboot is due
 description:
   - With the program of the system, for all kernels. A host that boots without an initramfs gets the note alone.
-  - Answers like C(plan_state), as the host is afterwards.
+  - Returns the same as C(plan_state), for the host's state afterwards.
 options:
   host:
     description: The host's name in the inventory, for messages.
@@ -72,7 +72,7 @@ NOTE = b"module files changed since the last boot\n"
 
 
 def rebuild(module, family):
-    """Rebuild every initramfs of the host. Raises Refused, also where images are there and nothing to rebuild them."""
+    """Rebuild every initramfs of the host. Raises Refused, also if there are images but no program to rebuild them."""
     words, images = host_plan.initramfs(family)
     if words:
         call(module, words)

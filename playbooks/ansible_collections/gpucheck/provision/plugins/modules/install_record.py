@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Keep book on the host of what we bring onto it, so that it can be rolled back or taken away again."""
+"""Record on the host what gpucheck installs on it, so that it can be rolled back or removed."""
 
 DOCUMENTATION = r"""
 module: install_record
@@ -18,7 +18,7 @@ options:
     choices: [begin, leftovers, restore, finish]
     required: true
   plan:
-    description: The host's plan, schema gpucheck.plan/1; one without components wants nothing.
+    description: The host's plan, schema gpucheck.plan/1; one without components requires nothing.
     type: dict
     required: true
   paths:
@@ -49,7 +49,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 differences:
-  description: With finish, what still differs from the plan, words by role.
+  description: With finish, what still differs from the plan, sentences by role.
   returned: with finish
   type: dict
   contains:
@@ -150,7 +150,7 @@ def begin(module, plan, beside):
         write(module, record.BASELINE, as_bytes(wanted), SECRET_MODE)
         changed = True
     if not os.path.exists(record.TRANSACTION):
-        # Those that came with us earlier are ours already, and stay so.
+        # Packages that gpucheck installed earlier stay recorded as such.
         write(module, record.TRANSACTION, as_bytes({"packages": sorted(beside["packages"])}))
         changed = True
     return changed
@@ -185,10 +185,10 @@ def our_keys(plan, before):
 
 
 def restore(module, names):
-    """Take our files away, or put back what they replaced; True where one was there.
+    """Remove managed files, or restore what they replaced; return True if there was one.
 
-    They are no longer ours then. In this order: a run that is cut off in between restores them once more, and never
-    takes a file away that was put back.
+    They are no longer managed then. In this order: an interrupted run restores them once more, and never
+    removes a restored file.
     """
     baseline = record.read(record.BASELINE)
     files = dict(baseline.get("files", {}))
@@ -213,7 +213,7 @@ def restore(module, names):
 
 
 def unlink(path):
-    """Take a file away, and the folder of a unit's drop-ins with the last of them."""
+    """Remove a file, and the directory of a unit's drop-ins with the last of them."""
     os.unlink(path)
     folder = os.path.dirname(path)
     if folder.endswith(".service.d") and not os.listdir(folder):
@@ -221,7 +221,7 @@ def unlink(path):
 
 
 def finish(module, plan, digest, packages):
-    """Record what is installed now; the plan before it stays as the way back."""
+    """Record what is installed now; keep the plan before it for rollback."""
     recorded = host_plan.recorded_plan()
     planned = record.planned_names(plan)
     document = {
@@ -250,7 +250,7 @@ def finish(module, plan, digest, packages):
 
 
 def main():
-    """Do one of the four; with finish, say also what still differs from the plan: nobody asks the host again."""
+    """Run one of the four; with finish, also return what still differs from the plan: it is not compared again."""
     module = AnsibleModule(
         argument_spec={
             "state": {"type": "str", "choices": ["begin", "leftovers", "restore", "finish"], "required": True},

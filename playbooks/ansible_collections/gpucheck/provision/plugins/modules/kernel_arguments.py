@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Put arguments onto the kernel's command line of every boot entry, and take those away that are ours no more."""
+"""Add arguments to the kernel's command line of every boot entry, and remove managed ones no longer planned."""
 
 DOCUMENTATION = r"""
 module: kernel_arguments
@@ -58,7 +58,7 @@ from ansible_collections.gpucheck.provision.plugins.module_utils import boot
 
 
 def write(module, path, content, mode):
-    """Write a file whole or not at all."""
+    """Write a file atomically."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     partial = path + ".partial"
     with open(partial, "wb") as file:
@@ -70,7 +70,7 @@ def write(module, path, content, mode):
 
 
 def grub_file(module, plan, note, root):
-    """Write our file, or take it away where none of the arguments is ours."""
+    """Write the managed file, or remove it if no argument is managed."""
     grub = ((plan.get("tuning") or {}).get("boot") or {}).get("grub")
     if note["added"] and grub:
         write(module, os.path.join(root, grub["path"].lstrip("/")), grub["content"], int(grub["mode"], 8))
@@ -79,7 +79,7 @@ def grub_file(module, plan, note, root):
 
 
 def commands(manager, add, drop):
-    """The calls that write the boot entries anew."""
+    """Return the calls that regenerate the boot entries."""
     if manager == "apt":
         return [["update-grub"]]
     words = ["--args=" + " ".join(add)] if add else []
@@ -88,10 +88,10 @@ def commands(manager, add, drop):
 
 
 def apply(module, plan, seen, root="/"):
-    """Note, write, tell the boot loader. Fails the task with the program's own words."""
+    """Write the note and the file, update the boot loader. Fails the task with the program's error message."""
     note_path = os.path.join(root, boot.NOTE)
     note = boot.noted(root)
-    # First what will be ours, so that a run that is cut off here is taken back one day; what goes stays ours till then.
+    # The note is written first, so that an interrupted run can be reverted; removed arguments stay noted till then.
     ours = boot.after(note, seen["add"], [])
     write(module, note_path, json.dumps(ours, sort_keys=True) + "\n", 0o644)
     done = boot.after(note, seen["add"], seen["drop"])

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Hold the host's kernel packages as the plan says, or lift the holds that we set."""
+"""Hold the host's kernel packages as planned, or lift the holds that gpucheck set."""
 
 DOCUMENTATION = r"""
 module: kernel_lock
@@ -19,8 +19,8 @@ attributes:
     description: Reports what it would hold and release.
     support: full
 notes:
-  - Why this module exists. M(ansible.builtin.dpkg_selections) takes one package per call, and cannot tell its holds
-    from those of an administrator.
+  - Why this module exists. M(ansible.builtin.dpkg_selections) takes one package per call, and mixes its holds
+    with those of an administrator.
 author: gpucheck
 """
 
@@ -63,7 +63,7 @@ LIFT = {"apt": ["apt-mark", "unhold"], "dnf": ["dnf", "--quiet", "versionlock", 
 
 
 def note(module, holds):
-    """Write down which holds are ours; without any, nothing is kept."""
+    """Record the managed holds; without any, remove the record."""
     if holds:
         write(module, kernel.NOTE, as_bytes({"schema": "gpucheck.kernel-lock/1", "holds": sorted(holds)}))
     elif os.path.exists(kernel.NOTE):
@@ -71,7 +71,7 @@ def note(module, holds):
 
 
 def change(module, argv):
-    """Run the package manager. Fails the task with its words."""
+    """Run the package manager. Fails the task with its error message."""
     try:
         call(module, argv, shown=" ".join(argv[:4]))
     except Refused as error:

@@ -21,7 +21,7 @@ options:
     required: true
   state:
     description:
-      - C(asked) finds out which kernel it would be, from lists fetched into a temporary folder, and changes nothing.
+      - C(asked) returns which kernel it would be, from lists fetched into a temporary directory, and changes nothing.
       - C(prepared) simulates and downloads, so that what fails early fails before the host is drained.
       - C(present) installs.
     type: str
@@ -39,11 +39,11 @@ options:
     default: 600
 attributes:
   check_mode:
-    description: Asks only, whatever the state.
+    description: Only queries, for every state.
     support: full
 notes:
   - Why this module exists. M(ansible.builtin.apt) and M(ansible.builtin.dnf) do not choose a kernel by its headers
-    or refuse a transaction beforehand.
+    or reject a transaction beforehand.
 author: gpucheck
 """
 
@@ -65,13 +65,13 @@ reason:
   returned: success
   type: str
 packages:
-  description: What the package manager is asked for.
+  description: What is requested from the package manager.
   returned: success
   type: list
   elements: str
 headers:
   description: The plan's header packages under that kernel, as the next run plans them.
-  returned: unless asked
+  returned: unless state is asked
   type: list
   elements: str
 """
@@ -128,7 +128,7 @@ def disown(module):
 
 
 def main():
-    """Ask, or act."""
+    """Query or change."""
     module = AnsibleModule(
         argument_spec={
             "host": {"type": "str", "required": True},

@@ -22,7 +22,7 @@ attributes:
     support: full
 notes:
   - Why this module exists. C(ansible.posix.sysctl) writes /proc/sys only, one value per round trip;
-    M(ansible.builtin.copy) replaces a file, which /sys refuses.
+    M(ansible.builtin.copy) replaces a file, which /sys does not allow.
 author: gpucheck
 """
 
@@ -48,12 +48,12 @@ from ansible_collections.gpucheck.provision.plugins.module_utils.tuning import c
 
 
 def differing(settings):
-    """The rows whose file says something else."""
+    """Return the rows whose file has another value."""
     return [row for row in settings if current(text(row["path"]) or "") != row["value"]]
 
 
 def write(module, path, value):
-    """Write one value. Fails the task where the kernel refuses it."""
+    """Write one value. Fails the task if the kernel rejects it."""
     try:
         with open(path, "w") as file:
             file.write(value)

@@ -113,7 +113,7 @@ def list_files(repositories, archive):
 
 
 def take_out(module, paths):
-    """Take the files away that are there; their paths."""
+    """Remove the files that exist; return their paths."""
     there = [path for path in paths if os.path.lexists(path)]
     for path in [] if module.check_mode else there:
         place.remove(path)
@@ -123,7 +123,7 @@ def take_out(module, paths):
 def replaced(module, repositories):
     """{path: (content, mode)} of the source files that the planned ones replace, as far as they are recorded.
 
-    Without a record nobody could give them back. In check mode nothing is recorded yet.
+    Without a record they could not be restored. In check mode nothing is recorded yet.
     """
     known = record.read(record.BASELINE).get("adopted", {})
     paths = [path for path in adopt.found(repositories)[0] if module.check_mode or path in known]
@@ -135,10 +135,10 @@ def replaced(module, repositories):
 
 
 def withdraw(module, repositories, archive, before):
-    """Take our source files away, and put back those that they replaced; the paths of ours."""
+    """Remove managed source files, and restore those that they replaced; return the paths of managed files."""
     gone = take_out(module, source_files(repositories, archive))
     for path, (content, mode) in sorted(before.items()):
-        # Where that fails the record still has it, and deprovisioning gives it back.
+        # If that fails, the record still has it, and deprovisioning restores it.
         with contextlib.suppress(OSError):
             if not os.path.lexists(path):
                 place.put(module, path, content, mode)
@@ -195,7 +195,7 @@ def give_to_apt(path, manager):
 
 @contextlib.contextmanager
 def client(module, repository):
-    """What is fetched meanwhile shows the mirror's client certificate, if the mirror is who is asked."""
+    """Requests to the mirror present its client certificate meanwhile."""
     before = {name: module.params.get(name) for name in ("client_cert", "client_key")}
     if package_repository.same_host(repository):
         module.params.update(zip(before, package_repository.client_of(repository)))
@@ -239,7 +239,7 @@ def write_sources(module, repositories, archive):
 
 
 def refused(manager, repositories, archive, error):
-    """Why the lists were refused, and what to do."""
+    """Return why the lists were rejected, and the fix."""
     named = ", ".join(
         [masked(row["url"]) for row in repositories] + (["the components of the archive"] if archive else [])
     )

@@ -1,12 +1,12 @@
 #!/usr/bin/python
-"""Ask the package sources of a host whether they offer the planned packages. Changes nothing."""
+"""Query the package sources of a host for the planned packages. Changes nothing."""
 
 DOCUMENTATION = r"""
 module: packages_offered
-short_description: Ask whether the host's own sources offer the planned packages
+short_description: Query whether the host's own sources offer the planned packages
 description:
   - For a plan that adds no package sources (repositories, managed), so that the host's own must hold every package.
-  - Asks for each package that is not installed in its planned version, and for the planned module stream (dnf).
+  - Queries each package that is not installed in its planned version, and the planned module stream (dnf).
   - On apt, if the host's lists lack a package, current lists are fetched into a temporary directory.
 options:
   plan:
@@ -15,7 +15,7 @@ options:
     required: true
 attributes:
   check_mode:
-    description: Asks only, so check mode makes no difference.
+    description: Only queries, so check mode makes no difference.
     support: full
 notes:
   - Why this module exists. M(ansible.builtin.package_facts) lists installed packages only.
@@ -23,7 +23,7 @@ author: gpucheck
 """
 
 EXAMPLES = r"""
-- name: Ask for the planned packages
+- name: Query the planned packages
   gpucheck.provision.packages_offered:
     plan: "{{ host_plan }}"
   become: true
@@ -48,7 +48,7 @@ from ansible_collections.gpucheck.provision.plugins.module_utils.host import rea
 
 
 def main():
-    """Ask, answer."""
+    """Query, and return the result."""
     module = AnsibleModule(argument_spec={"plan": {"type": "dict", "required": True}}, supports_check_mode=True)
     with explained(module, "this host"):
         _, beside = read_facts("host")

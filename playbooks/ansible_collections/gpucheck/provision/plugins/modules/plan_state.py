@@ -6,7 +6,7 @@ module: plan_state
 short_description: Compare a host with its plan in one round trip
 description:
   - Lists every difference between the host and its plan (schema gpucheck.plan/1), by the role that removes it.
-  - An empty answer means that nothing has to be done. Never changes anything.
+  - An empty result means that nothing has to be done. Never changes anything.
 options:
   host:
     description: The host's name in the inventory.
@@ -22,9 +22,9 @@ options:
     default: ""
   headers:
     description:
-      - Ask the package sources, too, whether they offer the kernel headers that are missing, and packages with modules
+      - Query also whether the package sources offer the kernel headers that are missing, and packages with modules
         that the kernel lacks; see C(headers_available).
-      - The answers are C(host.headers_unavailable) and C(host.modules_unavailable).
+      - The results are C(host.headers_unavailable) and C(host.modules_unavailable).
     type: bool
     default: false
 attributes:
@@ -48,7 +48,7 @@ EXAMPLES = r"""
 RETURN = r"""
 differences:
   description: By role (repository driver cuda cudnn nccl container_toolkit container_engine dcgm gdrcopy acs
-    kernel_arguments tuning kernel_lock gpucheck cleanup), sentences. Roles without one are left out.
+    kernel_arguments tuning kernel_lock gpucheck cleanup), sentences. Roles without one are omitted.
   returned: success
   type: dict
   contains:
@@ -81,7 +81,7 @@ from ansible_collections.gpucheck.provision.plugins.module_utils.headers import 
 
 
 def main():
-    """Compare, answer, change nothing."""
+    """Compare, return the result, change nothing."""
     module = AnsibleModule(
         argument_spec={
             "host": {"type": "str", "required": True},

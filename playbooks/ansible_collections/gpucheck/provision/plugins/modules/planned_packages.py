@@ -5,7 +5,7 @@ DOCUMENTATION = r"""
 module: planned_packages
 short_description: Install exactly the planned packages of some components in one transaction, and hold them
 description:
-  - Finishes first what an earlier transaction left behind. With the driver among the components, the planned module
+  - First finishes an interrupted transaction. With the driver among the components, the planned module
     stream (dnf) is enabled, what the transaction builds on is installed, and the planned repository of DKMS (dnf) is
     named where no source of the host offers DKMS.
   - Blocking holds (apt) and version locks (dnf) are removed, and restored if the transaction fails.
@@ -182,7 +182,7 @@ def lock(module, plan, names, known, held):
 
 
 def act(module, order):
-    """Bring the packages, hold them, and answer how the host is now. Raises Refused, OSError, Unreadable."""
+    """Install the packages, hold them, and return the host's state. Raises Refused, OSError, Unreadable."""
     plan, names = module.params["plan"], module.params["components"]
     for row in order["files"]:
         place.apply(module, row)
@@ -197,7 +197,7 @@ def act(module, order):
 
 
 def prepare(module, order, packages):
-    """What the transaction would do, as the answer has it; downloads it unless in check mode. Raises Refused.
+    """Return what the transaction would do; downloads it unless in check mode. Raises Refused.
 
     packages: {name: version} installed now.
     """
@@ -225,7 +225,7 @@ def prepare(module, order, packages):
 
 
 def main():
-    """Look, act where something is to be done, look again."""
+    """Compare, change what differs, compare again."""
     module = AnsibleModule(
         argument_spec={
             "host": {"type": "str", "required": True},

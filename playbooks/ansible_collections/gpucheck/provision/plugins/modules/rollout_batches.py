@@ -3,7 +3,7 @@
 
 DOCUMENTATION = r"""
 module: rollout_batches
-short_description: Arrange the hosts that change into batches that cannot be lost as a whole
+short_description: Arrange the hosts that change into batches that cannot be lost completely
 description:
   - Ansible ends a whole run where every host of a batch has become unreachable. Between the hosts this puts names of
     place holders, to be added to the inventory, each of which ends its batch and does nothing.

@@ -5,7 +5,7 @@ DOCUMENTATION = r"""
 module: send_files
 short_description: Copy many and large files to a host, each in one transfer
 description:
-  - Copies as the login user, without the questions that M(ansible.builtin.copy) asks the host for every file. Nothing
+  - Copies as the login user, without the round trips of M(ansible.builtin.copy) for every file. Nothing
     is compared; the recipient must verify the files.
 options:
   files:

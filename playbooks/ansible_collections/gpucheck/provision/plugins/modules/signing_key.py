@@ -23,7 +23,7 @@ options:
     type: str
     required: true
   armored:
-    description: Write the key in ASCII armor, as rpm wants it, instead of binary as apt wants it.
+    description: Write the key in ASCII armor, as rpm requires it, instead of binary as apt requires it.
     type: bool
     default: false
 attributes:

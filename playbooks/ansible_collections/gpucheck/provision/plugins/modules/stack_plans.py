@@ -12,7 +12,7 @@ description:
 options:
   source:
     description: >-
-      Source of the plans, the specification (wish), the set that was recorded on each host before the current one
+      Source of the plans, the specification (C(wish)), the set that was recorded on each host before the current one
       (record), or a file with the plan of the task's host (file).
     type: str
     choices: [wish, record, file]

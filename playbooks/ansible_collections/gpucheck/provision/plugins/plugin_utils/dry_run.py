@@ -12,7 +12,7 @@ from ansible_collections.gpucheck.provision.plugins.plugin_utils.node_result imp
 SCHEMA = "gpucheck.dry-run/1"
 NO_SOURCES = "the package sources are not set up on the host yet, so dependencies are not listed"
 TORCH_BYTES = 3_000_000_000
-# As module_utils/host_plan.py and module_utils/record.py say it.
+# As in module_utils/host_plan.py and module_utils/record.py.
 OTHER_VERSION = re.compile(r" is (?P<before>\S+), planned (?P<version>\S+)$")
 UNPLANNED = re.compile(r"^(?P<name>[^\s/]\S*) (?P<before>\S+) is no longer planned$")
 MODULE = re.compile(r"dkms")
@@ -24,12 +24,12 @@ def plain(value):
 
 
 def texts(value):
-    """The texts of a list of a host, each on one line; empty if it is none."""
+    """Return the texts of a host's list, each on one line; empty if it is not a list."""
     return [one_line(word, 300) for word in value] if isinstance(value, list) else []
 
 
 def mapping(value):
-    """The value, or an empty mapping if it is none."""
+    """Return the value, or an empty mapping if it is not a mapping."""
     return value if isinstance(value, dict) else {}
 
 
@@ -121,7 +121,7 @@ def unconfirmed(plan, group):
 def row_of(known, history):
     """The entry of a host in plan.json.
 
-    known: plan, state (of plan_state), prepared (of planned_packages), told (of stack_plans), group (of the comparison
+    known: plan, state (of plan_state), prepared (of planned_packages), ``told`` (of stack_plans), group (of comparison
     with the repositories), bundled, drain, simulated, local.
     """
     plan, state, prepared, told = known["plan"], known["state"], known["prepared"], known["told"]

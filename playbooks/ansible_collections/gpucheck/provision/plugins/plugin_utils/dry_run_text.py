@@ -88,7 +88,7 @@ def wrapped(label, text, indent):
 
 
 def to_text(document):
-    """The whole dry run."""
+    """Return the complete dry run as text."""
     rows, lines = document["hosts"], []
     if not rows:
         return f"Dry run: {others(document)}"

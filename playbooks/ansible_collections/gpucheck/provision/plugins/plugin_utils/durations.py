@@ -46,7 +46,7 @@ def kind_of(row):
 
 
 def write(folder, rows):
-    """Add a row for each host, in place of its last one of the same kind; the file appears whole or not at all.
+    """Add a row for each host, in place of its last one of the same kind; the file is written atomically.
 
     Raises OSError.
     """

@@ -9,7 +9,7 @@ DEEPEST = 8
 
 
 class Outside(ValueError):
-    """A name that leads out of the directory, or could; the message says which."""
+    """A name that leads out of the directory, or could; the message has the reason."""
 
 
 def inside(folder, name):

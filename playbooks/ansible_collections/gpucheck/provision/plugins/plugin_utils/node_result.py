@@ -1,6 +1,6 @@
 """What a host returns, decoded before anything on the controller reads it; and a host's name as a file name.
 
-A host may be broken or hostile. The fields that a module of ours returns, and their types, are those of its own RETURN
+A host may be broken or hostile. The fields that a module returns, and their types, are those of its own RETURN
 documentation; what does not fit it fails the task. Nothing that Ansible itself acts on gets through: no facts, no
 warnings, no claim to be unreachable.
 """
@@ -22,7 +22,7 @@ ALWAYS = {
 }
 # Ansible adds these by itself on the host, or acts on them here.
 DROPPED = ("invocation", "warnings", "deprecations", "exception")
-# What may hold the contents of files. Everything else is words for a person, on one line.
+# What may hold the contents of files. Everything else is text for display, on one line.
 VERBATIM = ("report", "plan", "way_back", "diff", "host")
 MOST_BYTES, MOST_REPORT_BYTES = 4 << 20, 32 << 20
 MOST_DEPTH, MOST_WORDS, MOST_NAME = 32, 4000, 200
@@ -33,7 +33,7 @@ class Unfit(ValueError):
 
 
 def one_line(words, most=MOST_WORDS):
-    """Words of a host on one line that a terminal only shows: whatever else it would do is written out."""
+    """Return a host's text on one line that a terminal only shows: control characters are escaped."""
     text = words if isinstance(words, str) else repr(words)
     text = text if len(text) <= most else f"{text[:most]}... ({len(text)} characters)"
     if text.isprintable():
@@ -61,7 +61,7 @@ def fields(path):
 
 
 def decoded(result, known):
-    """The result, its words on one line each. known: see fields; None takes any field. Raises Unfit."""
+    """Return the result, its texts on one line each. known: see fields; None takes any field. Raises Unfit."""
     rows = None if known is None else {**ALWAYS, **known}
     bounded(result)
     ended = result.get("failed") is True or result.get("skipped") is True
@@ -114,7 +114,7 @@ def bounded(value, most=MOST_BYTES):
 
 
 def typed(value, row, field):
-    """Raise Unfit for a value of another type than its documentation says; ``*`` there is any key."""
+    """Raise Unfit for a value whose type differs from its documentation; ``*`` there is any key."""
     kind = TYPES[row["type"]]
     if value is None and row.get("nullable"):
         return
@@ -160,7 +160,7 @@ def shown(diff):
 
 
 def received(action, result, host):
-    """What an action plugin may pass on of the result of its module; a failure that says so where it does not fit."""
+    """Return what an action plugin may pass on of its module's result; a failure with the reason if it is invalid."""
     task = action._task
     place = action._shared_loader_obj.module_loader.find_plugin_with_context(
         task.action, collection_list=task.collections
