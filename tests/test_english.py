@@ -1,4 +1,4 @@
-"""Texts are in plain English: docstrings, comments, messages, tables, and all of playbooks and of ``stack.yml``."""
+"""Texts are in plain English: docstrings, comments, messages, tables, playbooks, ``stack.yml``, scripts, C sources."""
 
 import ast
 import io
@@ -69,6 +69,18 @@ DOCUMENTS = ("DOCUMENTATION", "EXAMPLES", "RETURN")
 # Options, values and an exception of the plugins, in their documentation.
 NAMES = re.compile(
     r"\b[Rr]aises? Refused\b|\bsource=wish\b|\bC\(wish\)|\[wish, |\bours: of\b|^ *(wish|ours):", re.MULTILINE
+)
+COMMENTED = sorted(
+    str(path.relative_to(ROOT))
+    for folder, pattern in (
+        ("docs/integrations", "*"),
+        ("images", "*"),
+        ("gpucheck/knowledge", "*.yml"),
+        ("gpucheck/simulator", "*.yml"),
+        ("gpucheck/simulator", "*.[ch]"),
+    )
+    for path in (ROOT / folder).rglob(pattern)
+    if path.is_file() and path.suffix not in (".md", ".json", ".txt", ".pyc")
 )
 
 
@@ -158,6 +170,22 @@ def messages(source: Path) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in silent and " " in node.value:
             yield node.lineno, node.value
+
+
+def comments(source: Path) -> Iterator[tuple[int, str]]:
+    """Each comment line with its number: after ``#``, or between the marks of C."""
+    code = source.read_text(encoding="utf-8")
+    if source.suffix in (".c", ".h"):
+        for block in re.finditer(r"/\*.*?\*/", code, re.DOTALL):
+            yield from enumerate(block.group().splitlines(), start=code.count("\n", 0, block.start()) + 1)
+    else:
+        for line in re.finditer(r"(?:^|\s)#(?!!).*", code, re.MULTILINE):
+            yield code.count("\n", 0, line.start(0) + 1) + 1, line.group()
+
+
+@pytest.mark.parametrize("path", COMMENTED)
+def test_comments_of_file_are_in_plain_english(path):
+    assert [f"{number}: {word}" for number, line in comments(ROOT / path) for word in banned(line)] == []
 
 
 @pytest.mark.parametrize("path", PLUGINS)

@@ -26,7 +26,7 @@ PLANNED = re.compile(
 # Built together: one revision for all of them at one version.
 FABRIC = re.compile(r"(nvidia-fabric-?manager(-devel)?|libnvidia-nscq|nvidia-imex|libnvsdm(-devel)?)(-\d+)?")
 HEAD = """\
-# Which packages public documents show in which folder of NVIDIA's repositories: a plan that names another says so.
+# Packages that public documents show, by directory of NVIDIA's repositories: plans report others as unconfirmed.
 # Made by: python -m tests.stack.recordings, from tests/data/repositories, where each line has its source and date.
 # folder: {architecture: {package: versions}}, an empty list where the name was seen without a version.
 """

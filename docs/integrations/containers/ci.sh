@@ -4,12 +4,11 @@
 # Variants: all with a lock.
 #
 # REGISTRY   where to publish, for example registry.example/team (publish, sign)
-# ARCH       of this runner: amd64 or arm64 (default: the machine's). Each architecture has a tag of its own; the tag
+# ARCH       of this runner: amd64 or arm64 (default: the machine's). Each architecture has its own tag; the tag
 #            without one is a list of those that were published.
 # SCANNER    the scanner: trivy or grype (default: the one on PATH). COSIGN the signer's command (default: cosign,
 #            keyless)
 set -euo pipefail
-here=$(cd "$(dirname "$0")" && pwd)
 step=${1:?give a step: build, test, scan, summary, publish, sign or tag}
 shift
 gpucheck=${GPUCHECK:-gpucheck}
@@ -24,7 +23,7 @@ if ((${#variants[@]} == 0)); then
 fi
 ((${#variants[@]})) || { echo "ci.sh: no variant has a lock; see gpucheck image versions --update" >&2; exit 2; }
 
-# The image that `build` made: by its label, so that nothing is built or downloaded by asking.
+# The image that `build` made: by its label, so that the lookup builds and downloads nothing.
 tag_of() {
     local found
     found=$(docker image ls --filter "label=gpucheck.images=$1" --format '{{.Repository}}:{{.Tag}}' | grep '^gpucheck/' | head -n 1) ||
@@ -38,7 +37,7 @@ for variant in "${variants[@]}"; do
     build) "$gpucheck" image build --fresh "$variant" ;;
     tag) tag_of "$variant" ;;
     test) GPUCHECK_IMAGES=$variant ${PYTEST:-pytest} -m "images and not gpu" tests/images ;;
-    # 1 is WARN: an update that came after the build, or an exception that nothing needs. No scan at all is 3.
+    # 1 is WARN: an update that came after the build, or an unused exception. 3 is a missing scan.
     scan) "$gpucheck" image scan ${SCANNER:+--scanner "$SCANNER"} "$variant" || test $? -eq 1 ;;
     summary) rows+=("$variant $(tag_of "$variant")") ;;
     publish)

@@ -5,7 +5,7 @@
 #   gpucheck.slurm/1 fail 1
 #   fail node reset-gpu gpucheck:nvlink-down g2 17/18 reset-gpu
 #   end
-# A node is changed for a complete answer only, whose verdict is that of the exit status (0 to 3).
+# A node is changed only after a complete result whose verdict matches the exit status (0 to 3).
 # The scripts that read it use what is set here:
 # shellcheck disable=SC2034
 # Slurm runs a prolog and an epilog without PATH.
@@ -23,8 +23,8 @@ tell() {
 }
 
 # Runs gpucheck and applies the policy: sets verdict, unknowns, what (drain, down, comment, nothing), reason, undrain,
-# never and percent. Returns 1 without a complete answer or a complete policy. At most 64 KiB of the answer are read;
-# the exit status is appended, so that a line without its end is seen.
+# never and percent. Returns 1 without a complete result or a complete policy. At most 64 KiB of the result are read;
+# the exit status is appended, so that a truncated line is detected.
 check_node() {
     if ! [ -r "$policy" ]; then
         tell "left as it is: no policy $policy"

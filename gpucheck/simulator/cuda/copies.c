@@ -19,7 +19,7 @@ static CUresult copy(CUcontext context, CUdeviceptr dst, CUdeviceptr src, size_t
     made.direct = pair == NULL || (stream->context->gpu == made.from && may_access(stream->context, made.to)) ||
                   (stream->context->gpu == made.to && may_access(stream->context, made.from));
     if (pair != NULL && made.direct) {
-        if (stream->head == NULL) /* a row of copies looks at the machine once: its files are looked for each time */
+        if (stream->head == NULL) /* a row of copies reads the machine once: its files are searched each time */
             machine_refresh();
         if (pair->error != SUCCESS && !is_sticky(pair->error))
             return pair->error;
@@ -30,7 +30,7 @@ static CUresult copy(CUcontext context, CUdeviceptr dst, CUdeviceptr src, size_t
     return result;
 }
 
-/* Copies of any two places. `to`, `from`: GPU or HOST where the caller said whose memory it is, else NOBODY. */
+/* Copies of any two places. `to`, `from`: GPU or HOST where the caller stated whose memory it is, else `NOBODY`. */
 static CUresult ask(CUdeviceptr dst, int to, CUdeviceptr src, int from, size_t size, CUstream stream, bool blocking)
 {
     CUcontext context;

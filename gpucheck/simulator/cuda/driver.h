@@ -14,7 +14,7 @@
  *   D/machine.txt    what the GPUs are (see nvml/simulator.h)
  *   D/cuda.txt       how fast copies are and what is wrong with them (see copies.py)
  *
- * Time is simulated. Work is queued, and done when a call asks for its end (synchronize, query, elapsed time) or a queue
+ * Time is simulated. Work is queued, and done when a call waits for its end (synchronize, query, elapsed time) or a queue
  * is full; everything that was queued until then and waits for nothing starts at the same simulated instant. Only a wait
  * for a value that the host has not written, and a copy that never ends, take real time.
  */
@@ -105,7 +105,7 @@ typedef struct context {
     int gpu;
     unsigned int holders; /* of a primary context; 1 of another */
     bool primary, alive;
-    CUresult sticky; /* after it, every call answers this */
+    CUresult sticky; /* after it, every call returns this */
     bool peer[MAX_GPUS];
     struct stream *legacy;
 } *CUcontext;
@@ -154,7 +154,7 @@ typedef struct stream {
 extern double noise, drift;
 extern unsigned int queue_length;
 bool machine_peek(void);
-int machine_open(void); /* 0, or the CUresult that cuInit answers */
+int machine_open(void); /* 0, or the CUresult that cuInit returns */
 void machine_refresh(void);
 const char *machine_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
 const char *cuda_text(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -1,4 +1,4 @@
-/* ENTRY(name, CUDA version from which a program that asks for the name gets this function, the function).
+/* ENTRY(name, CUDA version from which a program that requests the name gets this function, the function).
    NONE(name, version): from there on it is another function, which is not simulated. Versions: cudaTypedefs.h. */
 ENTRY(cuInit, 2000, cuInit)
 ENTRY(cuDriverGetVersion, 2020, cuDriverGetVersion)

@@ -39,7 +39,7 @@ static bool taken_away(const char *name)
     return false;
 }
 
-/* The newest that is neither newer than what was asked for nor than the driver. */
+/* The newest that is neither newer than what was requested nor than the driver. */
 static CUresult look_up(const char *name, entry *out, int version, int *status)
 {
     const int own = driver_version();

@@ -1,4 +1,4 @@
-/* The kernels that are known by name, in C. What each means, gpucheck/measure/engines/driver/kernels.ptx says. */
+/* The kernels that are known by name, in C. Described in gpucheck/measure/engines/driver/kernels.ptx. */
 #include <stdlib.h>
 #include <string.h>
 

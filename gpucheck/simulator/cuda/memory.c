@@ -1,6 +1,6 @@
 /*
  * What device memory holds. An allocation is a row of pieces of 64 KiB; each is zeros (NULL), a rule (one word all over,
- * or a pattern), or bytes. Pieces are shared by whoever holds the same content and copied when one of them is written:
+ * or a pattern), or bytes. Pieces are shared by all holders of the same content and copied when one of them is written:
  * 256 MiB that a kernel filled and copies carried on take a few hundred KiB of host memory, and no time.
  */
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 
 #define MOST_KERNELS 32
 
-/* gpucheck/measure/engines/driver/kernels.ptx says what each does. */
+/* Described in gpucheck/measure/engines/driver/kernels.ptx. */
 static const struct { const char *name; enum kernel kernel; int parameters; } KNOWN[] = {
     {"fill", K_FILL, 3}, {"poison", K_POISON, 3}, {"compare", K_COMPARE, 5},
     {"copy", K_COPY, 3}, {"chain", K_CHAIN, 3},   {"chase", K_CHASE, 3},
@@ -109,7 +109,7 @@ EXPORT CUresult cuModuleLoadData(struct module **out, const void *image)
     return SUCCESS;
 }
 
-/* Options say how to compile: there is nothing to. */
+/* Options control compilation; nothing is compiled here. */
 EXPORT CUresult cuModuleLoadDataEx(struct module **out, const void *image, unsigned int count, int *options, void **values)
 {
     (void)count;

@@ -1,4 +1,4 @@
-/* Pieces of memory: shared by whoever holds the same content, copied when one of the holders writes. */
+/* Pieces of memory: shared by all holders of the same content, copied when one of the holders writes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,7 +28,7 @@ static struct piece *new_piece(enum content content, unsigned long long value)
 {
     struct piece *piece = malloc(sizeof *piece + (content == BYTES ? PIECE : 0));
     if (piece == NULL)
-        abort(); /* the host is out of memory: no code of CUDA says so, and nothing could go on */
+        abort(); /* the host is out of memory: no CUDA error code reports this, and nothing could continue */
     *piece = (struct piece){.holders = 1, .content = content, .flipped = NO_FLIP, .value = value};
     return piece;
 }

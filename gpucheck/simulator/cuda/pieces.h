@@ -25,7 +25,7 @@ struct piece *piece_of(const void *data); /* of PIECE bytes */
 bool piece_matches(const struct piece *piece, const void *data);
 unsigned long long piece_word(const struct piece *piece, size_t place);
 void piece_expand(const struct piece *piece, unsigned long long *out, size_t first, size_t count); /* words */
-unsigned char *piece_writable(struct piece **slot); /* bytes that nobody else holds */
+unsigned char *piece_writable(struct piece **slot); /* bytes without another holder */
 void piece_flip(struct piece **slot, unsigned int word);
 void piece_rule(struct piece **slot, enum content content, unsigned long long value);
 

@@ -1,7 +1,7 @@
 /*
  * What pinned memory of the host holds. Large ranges are files in memory, and remember which piece of a GPU's memory was
  * last copied to or from each 64 KiB: data that a later copy of the same moment overwrites is never written, what the host
- * has not changed is not stored twice, and pages that nobody touched stay untouched.
+ * has not changed is not stored twice, and pages without access stay untouched.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -27,7 +27,7 @@ static struct host_range *file_range(const char *address, unsigned long long siz
     return range->shadows == NULL ? NULL : range;
 }
 
-/* Whether the file has no page here: nobody has written anything. */
+/* Whether the file has no page here: nothing was written. */
 static bool untouched(const struct host_range *range, unsigned long long at)
 {
     const off_t data = lseek(range->file, (off_t)at, SEEK_DATA);

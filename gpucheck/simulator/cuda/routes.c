@@ -6,7 +6,7 @@
 
 #include "driver.h"
 
-/* Copies inside a GPU are not modelled: a round number. The setup is what a copy in a full queue costs beside its bytes. */
+/* Copies inside a GPU are not modelled: a round number. The setup is the cost of an empty copy in a full queue. */
 #define LOCAL_BYTES_S 500e9
 #define SETUP_S 1e-6
 #define LOCAL_LATENCY_S 1e-6

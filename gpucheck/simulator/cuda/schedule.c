@@ -1,6 +1,6 @@
 /*
  * Simulated time. `advance` does everything that waits for nothing: it starts what stands at the head of a queue, moves the
- * clock to the next end, and puts the data where it belongs. Copies that run at once share the links that they have in
+ * clock to the next end, and puts the data where it belongs. Concurrent copies share the links that they have in
  * common: each runs at its rate divided by how many use its busiest link.
  */
 #define _GNU_SOURCE
@@ -120,7 +120,7 @@ static void write_value(const struct operation *operation)
     }
 }
 
-/* The legacy stream and every stream that does not say NON_BLOCKING wait for what was queued in the other before. */
+/* The legacy stream and every stream without NON_BLOCKING wait for what was queued in the other before. */
 static bool held_back(const struct stream *stream)
 {
     const struct stream *other;
@@ -188,7 +188,7 @@ static bool runs(const struct stream *stream)
     return stream->head != NULL && stream->head->started && !(stream->head->route.pair != NULL && stream->head->route.pair->stuck);
 }
 
-/* Seconds that the whole operation takes while `crowd` tells how many use each link. */
+/* Seconds that the whole operation takes where `crowd` has the number of users of each link. */
 static double seconds(const struct stream *stream, const unsigned short *crowd)
 {
     const struct operation *operation = stream->head;

@@ -40,7 +40,7 @@ static bool divided(int number)
     return machine_number(0, "gpu.%d.mig.current", number) == 1;
 }
 
-/* Faster ones first, as CUDA orders them; what is alike stays in the order of the bus. */
+/* Faster ones first, as CUDA orders them; identical ones stay in the order of the bus. */
 static void sort(struct gpu *all, int count)
 {
     const char *order = getenv("CUDA_DEVICE_ORDER");

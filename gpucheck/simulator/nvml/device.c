@@ -22,7 +22,7 @@ nvmlReturn_t device_wide(const char *call, nvmlDevice_t device, const char *key,
     return out == NULL ? INVALID_ARGUMENT : find_number(out, "%s.%s", subject.prefix, key);
 }
 
-/* Several at once, all from one table: a fault that is switched meanwhile cannot tear them. All are written, or none. */
+/* Several values from one table: a fault that is switched meanwhile cannot tear them. All are written, or none. */
 nvmlReturn_t device_numbers(const char *call, nvmlDevice_t device, size_t count, const char *const *keys,
                             unsigned int *const *out)
 {

@@ -65,7 +65,7 @@ nvmlReturn_t nvmlDeviceGetRepairStatus(nvmlDevice_t device, nvmlRepairStatus_t *
 
 NUMBER(nvmlDeviceGetRetiredPagesPendingStatus, "retired.pending")
 
-/* No buffer asks for the number of pages. Addresses are made up: nothing reads them but people. */
+/* Without a buffer, the number of pages is returned. Addresses are made up: nothing reads them but people. */
 static nvmlReturn_t retired_pages(const char *call, nvmlDevice_t device, unsigned int cause, unsigned int *count,
                                   unsigned long long *addresses)
 {

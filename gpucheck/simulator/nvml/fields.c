@@ -1,7 +1,7 @@
 /*
  * nvmlDeviceGetFieldValues: a number by its field id, most of them the same values that have a call of their own.
  *
- * What has none stands in machine.txt as `<gpu>.field.<id>`, or `.field.<id>.<scope>` for what exists once per link;
+ * Any other field is in machine.txt as `<gpu>.field.<id>`, or `.field.<id>.<scope>` for what exists once per link;
  * a trailing `ull` is the wide type.
  */
 #include <limits.h>

@@ -1,4 +1,4 @@
-/* Handles of GPUs and MIG devices: how they are found, and what a foreign or a lost one answers. */
+/* Handles of GPUs and MIG devices: how they are found, and what a foreign or a lost one returns. */
 #include <ctype.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -173,7 +173,7 @@ nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, unsigned int *is_m
     return result;
 }
 
-/* Zero where MIG is not supported or not on: no refusal. */
+/* Zero, not an error, if MIG is not supported or not enabled. */
 nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned int *count)
 {
     struct subject subject;

@@ -91,7 +91,7 @@ static nvmlProcessDetail_t process(const struct subject *subject, const char *ki
     return seen;
 }
 
-/* No buffer asks for the number of processes; one that is too small is told how many there are, and not written to. */
+/* Without a buffer, or if it is too small, only the number of processes is returned. */
 static nvmlReturn_t count_processes(const char *call, nvmlDevice_t device, const char *kind, unsigned int *count,
                                     const void *out, struct subject *subject)
 {

@@ -15,7 +15,7 @@ static nvmlReturn_t enter_two(const char *call, nvmlDevice_t a, nvmlDevice_t b, 
     return result == SUCCESS && (two[0].mig >= 0 || two[1].mig >= 0) ? NOT_SUPPORTED : result;
 }
 
-/* Asks the operating system where both sit, so that a GPU that fell off the bus still has an answer. */
+/* Query the operating system for both locations, which also works for a GPU that fell off the bus. */
 static nvmlReturn_t check_place(nvmlDevice_t device, struct subject *out)
 {
     nvmlReturn_t result = check_handle(device, out);
@@ -34,7 +34,7 @@ nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t a, nvmlDevice_t b,
     return result;
 }
 
-/* Fill `out` with the GPUs that `belongs` chooses. No buffer asks how many there are. */
+/* Fill `out` with the GPUs that `belongs` chooses. Without a buffer, only their number is returned. */
 static nvmlReturn_t gpu_set(int (*belongs)(int, const void *), const void *wanted, unsigned int *count, nvmlDevice_t *out)
 {
     unsigned int found = 0, space = *count;
@@ -85,7 +85,7 @@ static int outside_fabric(int gpu)
     return find_text(&state, "gpu.%d.fabric.state", gpu) == SUCCESS && strcmp(state, "completed") != 0;
 }
 
-/* Paths through NVSwitch exist only once both GPUs are registered: until then the `.no_fabric` answer holds. */
+/* Paths through NVSwitch exist only once both GPUs are registered: until then the `.no_fabric` value applies. */
 nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t a, nvmlDevice_t b, unsigned int capability, unsigned int *status)
 {
     unsigned long long value;

@@ -1,5 +1,5 @@
 /*
- * Init and shutdown, and what every call passes through: is the library in use, is this call to hang, crash or refuse?
+ * Init and shutdown, and what every call passes through: is the library in use, is this call to hang, crash or fail?
  * Also what a text is replaced by, and how long a GPU takes to initialise.
  */
 #define _GNU_SOURCE
@@ -53,7 +53,7 @@ static void refresh(void)
     latest = table_refresh(path, latest);
 }
 
-/* A wait that only SIGKILL ends and that the kernel shows as state D: the parent of a vfork() until its child is gone. */
+/* A wait that only SIGKILL ends and that the kernel shows as state D: the parent of a vfork() until its child exits. */
 static void wait_in_the_kernel(void)
 {
     sigset_t all;

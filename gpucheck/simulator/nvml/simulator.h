@@ -1,7 +1,7 @@
 /*
- * A SIMULATED libnvidia-ml.so.1: answers NVML calls from a text file instead of a driver. One room a file:
+ * A SIMULATED libnvidia-ml.so.1: responds to NVML calls from a text file instead of a driver. The files:
  *
- *   table.c     reading machine.txt             device.c    what a GPU is and how it feels
+ *   table.c     reading machine.txt             device.c    identity and state of a GPU
  *   session.c   init, entering a call           memory.c    memory and processes
  *   handles.c   GPUs and MIG devices            pcie.c      PCIe link and counters
  *   system.c    driver and library              nvlink.c    NVLink and NVSwitch fabric
@@ -11,15 +11,15 @@
  * Every other function that NVML exports is generated from exports.txt when the library is built.
  *
  * The machine is a directory D: $GPUCHECK_SIMULATOR, else /run/gpucheck-simulator if D/simulation.json exists there.
- *   D/machine.txt                       `key = value` lines, the only source of answers; read again when it changes
+ *   D/machine.txt                       `key = value` lines, the only source of values; read again when it changes
  *   D/root/sys/module/nvidia/version    the loaded kernel module: absent -> DRIVER_NOT_LOADED, other version -> mismatch
  *
  * An absent key is NOT_SUPPORTED, never a zero. The values:
- *   12  0x1a  text              what is answered
+ *   12  0x1a  text              what is returned
  *   !15                         the return code 15
  *   3+0.5/s                     a counter: 3 when machine.txt was written, then one more every 2 seconds
- *   <key>.load = ...            answered instead of <key> while $GPUCHECK_SIMULATOR_LOAD is set: the GPUs are busy
- *   call.<function> = hang | hang-uninterruptible | crash | <code>      what that function does instead of answering
+ *   <key>.load = ...            returned instead of <key> while $GPUCHECK_SIMULATOR_LOAD is set: the GPUs are busy
+ *   call.<function> = hang | hang-uninterruptible | crash | <code>      what that function does instead of returning
  *   call.field.<id> = <code>    what a field value returns
  *   text.<function> = latin1 | empty | garbage      what that function writes instead of its text
  *   gpu.<n>.call.<function>, gpu.<n>.call.field.<id>, gpu.<n>.text.<function>      the same for one GPU
@@ -84,7 +84,7 @@ nvmlReturn_t find_number(unsigned long long *out, const char *format, ...) __att
 unsigned long long number_or(unsigned long long otherwise, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* session.c */
-extern _Thread_local const struct table *view; /* the table that this thread's call in progress answers from */
+extern _Thread_local const struct table *view; /* the table that this thread's call in progress reads */
 const char *own_version(void);
 nvmlReturn_t enter(const char *call);
 nvmlReturn_t enter_gpu(int gpu);
@@ -100,7 +100,7 @@ nvmlReturn_t check_handle(nvmlDevice_t device, struct subject *out);
 nvmlReturn_t check_device(nvmlDevice_t device, struct subject *out);
 nvmlReturn_t enter_device(const char *call, nvmlDevice_t device, struct subject *out);
 
-/* device.c: the answers that are one value, and what to check on the way to it. A NULL `out` is INVALID_ARGUMENT. */
+/* device.c: the results that are one value, and what to check on the way to it. A NULL `out` is INVALID_ARGUMENT. */
 nvmlReturn_t copy_text(char *out, unsigned int length, const char *value);
 nvmlReturn_t device_wide(const char *call, nvmlDevice_t device, const char *key, unsigned long long *out);
 nvmlReturn_t device_numbers(const char *call, nvmlDevice_t device, size_t count, const char *const *keys,
@@ -113,7 +113,7 @@ nvmlReturn_t device_text(const char *call, nvmlDevice_t device, const char *key,
 /* pcie.c */
 nvmlReturn_t fill_pci(nvmlPciInfo_t *out, const char *prefix);
 
-/* One row a function: its name and the key that it answers from. */
+/* One row a function: its name and the key that it reads. */
 #define NUMBER(function, key)                                                                                          \
     nvmlReturn_t function(nvmlDevice_t device, unsigned int *out) { return device_number(#function, device, key, out); }
 #define WIDE(function, key)                                                                                            \

@@ -17,7 +17,7 @@ const char *nvmlErrorString(nvmlReturn_t result)
     return (unsigned int)result < LENGTH(words) ? words[result] : "Unknown Error";
 }
 
-/* The profile that answers; NULL before nvmlInit. The real library has no such symbol: a client can tell by it. */
+/* The active profile; NULL before nvmlInit. The real library has no such symbol: clients can check for it. */
 const char *gpucheck_simulator_profile(void)
 {
     const char *profile;

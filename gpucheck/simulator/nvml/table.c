@@ -1,4 +1,4 @@
-/* machine.txt: read whole, kept until it changes, looked up by key. A file that cannot be used leaves the old answers. */
+/* machine.txt: read completely, kept until it changes, looked up by key. If it is unusable, the old values remain. */
 #define _GNU_SOURCE
 #include <ctype.h>
 #include <stdarg.h>
@@ -66,7 +66,7 @@ static void discard(struct table *table)
     }
 }
 
-/* Cut the text into entries. 0, and one line on stderr, at a line that is none. */
+/* Cut the text into entries. 0, and one line on stderr, at a line that is not an entry. */
 static int cut(struct table *table, const char *path)
 {
     char *line, *equals, *rest = table->text;
@@ -103,7 +103,7 @@ static struct table *parse(const char *path)
     }
     qsort(table->entries, table->count, sizeof *table->entries, by_key);
     if (table_find(table, "gpu.count") == NULL) {
-        /* emptied, to be written anew: what was true before still is */
+        /* emptied, to be written again: the previous values still apply */
         discard(table);
         return NULL;
     }

@@ -1,4 +1,4 @@
-/* What NVML has and no machine here answers: every row of exports.txt that no other file defines, refused by its kind. */
+/* NVML functions that are not simulated: every row of exports.txt without another definition returns an error. */
 #include <unistd.h>
 
 #include "simulator.h"

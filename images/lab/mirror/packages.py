@@ -42,7 +42,7 @@ def stage(package, root):
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(target)
         paths.append(path)
-    # So that no package is empty, and each says what it is.
+    # So that no package is empty, and each is marked as simulated.
     place(f"/usr/share/doc/{package['name']}/SIMULATED", "0644", text="A stand-in package of the gpucheck lab.\n")
     return paths
 
@@ -64,7 +64,7 @@ def build_deb(package, folder, number):
         "Section: misc",
         "Priority: optional",
         *(f"{title}: {', '.join(package[name])}" for name, title in DEB_RELATIONS.items() if package[name]),
-        # What is taken over from a package of another branch goes away with that package.
+        # Files of a package of another branch are replaced, and that package is removed.
         *([f"Replaces: {', '.join(package['conflicts'])}"] if package["conflicts"] else []),
         f"Description: {package['summary']}\n A stand-in package of the gpucheck lab. SIMULATED.",
     ]

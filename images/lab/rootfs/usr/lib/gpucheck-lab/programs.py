@@ -122,7 +122,7 @@ def dkms(arguments):
         kernel.write(state / f"nvidia-{version}", f"version={version}\nlicense={options['-l']}\nbuilt=\n")
         return build_modules()
     if action == "remove":
-        # An upgrade has put its own version in place before the old package goes.
+        # An upgrade has put its own version in place before the old package is removed.
         if (state / f"nvidia-{version}").exists():
             shutil.rmtree(state)
             shutil.rmtree(kernel.STATE / "modules", ignore_errors=True)
@@ -153,7 +153,7 @@ def build_modules():
         extra_modules.keep("nvidia", module["version"], content)
         kernel.write(source, f"version={module['version']}\nlicense={module['license']}\nbuilt={running}\n")
         kernel.sync_modules()
-        # A refusal here is no failure of the package: the next boot decides.
+        # A rejected module is not a failure of the package: the next boot decides.
         if not kernel.is_loaded("nouveau"):
             refusal = kernel.load_nvidia()
             if refusal:
