@@ -72,7 +72,8 @@ test-programs: $(VENV)/.test tools ## whole programs and searches: real training
 test-lab: $(VENV)/.test ## the embedded lab from nothing to the merged report (needs root or sudo, and Docker)
 	@env -u MAKEFLAGS $(VENV)/bin/pytest -m lab tests/lab
 
-# The lab waits for disks and package managers most of its time: everything else is tested meanwhile.
+# The lab waits for disks and package managers most of its time: everything else is tested meanwhile. In a fresh clone, with
+# the images of the lab built: 19 minutes on two cores (2026-11-23).
 test: lint ## what each change is tested with: lint, test-units, test-programs, and test-lab at the same time
 	@$(MAKE) --jobs=2 --output-sync=target test-here test-lab
 
