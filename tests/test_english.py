@@ -200,6 +200,8 @@ def prose(source: Path) -> Iterator[tuple[int, str]]:
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string
     for node in ast.walk(tree := ast.parse(code)):
+        if not isinstance(node, ast.Assign | ast.Expr):
+            continue
         documentation = isinstance(node, ast.Assign) and node in tree.body and ast.unparse(node.targets[0]) in DOCUMENTS
         if documentation or isinstance(node, ast.Expr):
             value = node.value

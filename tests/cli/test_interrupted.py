@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.shared import sampled
-from tests.train.conftest import end_processes_with, heed_interrupts, processes_with, wait_until
+from tests.train.conftest import end_processes_with, heed_interrupts, hidden_gpus, processes_with, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -61,7 +61,7 @@ def cut(tmp_path):
         at_work = str(programs) if phase == "a program" else at_work
         # Another test of this process may have left a simulated machine in its environment.
         environment = {name: value for name, value in os.environ.items() if name != "GPUCHECK_SIMULATOR"}
-        environment |= {"TMPDIR": str(temporary), "CUDA_VISIBLE_DEVICES": "", "PATH": path, name: value}
+        environment |= {"TMPDIR": str(temporary), "PATH": path, name: value} | hidden_gpus(words)
         environment["TERM"] = "xterm"
         ours, theirs = pty.openpty() if terminal else (None, subprocess.PIPE)
         command = subprocess.Popen(

@@ -14,7 +14,7 @@ import pytest
 
 from gpucheck.processes.temporary import temporary_folder
 from tests.shared import sampled
-from tests.train.conftest import end_processes_with, heed_interrupts, processes_with, wait_until
+from tests.train.conftest import end_processes_with, heed_interrupts, hidden_gpus, processes_with, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -53,7 +53,7 @@ def test_a_signal_at_any_moment_leaves_nothing(tmp_path, monkeypatch, command, n
         output.write_text(OLD)
     shared = set(Path("/dev/shm").iterdir())
     environment = {key: text for key, text in os.environ.items() if key != "GPUCHECK_SIMULATOR"}
-    environment |= {"TMPDIR": str(temporary), "CUDA_VISIBLE_DEVICES": "", name: value}
+    environment |= {"TMPDIR": str(temporary), name: value} | hidden_gpus(arguments)
     try:
         process = subprocess.Popen(
             [*GPUCHECK, *arguments, str(output)], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,

@@ -8,7 +8,7 @@ import uuid
 
 import pytest
 
-from tests.train.conftest import end_processes_with, heed_interrupts, processes_with, wait_until
+from tests.train.conftest import end_processes_with, heed_interrupts, hidden_gpus, processes_with, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -29,13 +29,17 @@ def told(tmp_path):
     name, _, value = marker.partition("=")
     temporary = tmp_path / "tmp"
     temporary.mkdir()
-    environment = os.environ | {"TMPDIR": str(temporary), "CUDA_VISIBLE_DEVICES": "", name: value}
+    environment = os.environ | {"TMPDIR": str(temporary), name: value}
 
     def tell(command, *numbers, before=heed_interrupts):
         arguments, at_work = LONG[command]
         with (tmp_path / "said").open("w+b") as said:
             process = subprocess.Popen(
-                [*GPUCHECK, *arguments], env=environment, stdout=said, stderr=said, preexec_fn=before
+                [*GPUCHECK, *arguments],
+                env=environment | hidden_gpus(arguments),
+                stdout=said,
+                stderr=said,
+                preexec_fn=before,
             )
             wait_until(lambda: len(processes_with(marker)) > 1 and (not at_work or any(temporary.glob(at_work))), 60.0)
             for number in numbers:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.shared import sampled
-from tests.train.conftest import end_processes_with, heed_interrupts, processes_with, wait_until
+from tests.train.conftest import end_processes_with, heed_interrupts, hidden_gpus, processes_with, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -54,7 +54,7 @@ def test_no_child_outlives_a_killed_command(tmp_path, kind, number):
     arguments, count, program = AT_WORK[kind]
     name, _, value = (marker := f"GPUCHECK_TEST_RUN={uuid.uuid4()}").partition("=")
     environment = {key: text for key, text in os.environ.items() if key != "GPUCHECK_SIMULATOR"}
-    environment |= {"TMPDIR": str(tmp_path), "CUDA_VISIBLE_DEVICES": "", name: value}
+    environment |= {"TMPDIR": str(tmp_path), name: value} | hidden_gpus(arguments)
     with (tmp_path / "said").open("wb") as said:
         command = subprocess.Popen(
             [*GPUCHECK, *arguments], env=environment, stdout=said, stderr=said, preexec_fn=heed_interrupts

@@ -6,7 +6,7 @@ import socket
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,6 +26,11 @@ def heed_interrupts() -> None:
     """For a child to be interrupted: a background job ignores SIGINT and SIGQUIT, one of nohup SIGHUP."""
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
+
+
+def hidden_gpus(arguments: Sequence[str]) -> dict[str, str]:
+    """Environment for a command that must run without GPUs. Simulated ones would be hidden too, and not copied."""
+    return {} if "--simulate" in arguments else {"CUDA_VISIBLE_DEVICES": ""}
 
 
 def processes_with(marker: str) -> list[int]:
