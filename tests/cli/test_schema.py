@@ -56,7 +56,7 @@ ELSEWHERE = {
     "bundle verify": "tests/bundle/test_cli.py",
     "fleet history": "test_fleet_documents_follow_their_schema",
     "fleet report": "test_fleet_documents_follow_their_schema",
-    "image scan": "tests/images/test_scan.py",
+    "image scan": "tests/images/scan/test_command.py",
     "lab status": "tests/lab/test_lifecycle.py",
     "stack check": "test_lock_plan_and_facts_follow_their_schema",
     "stack check-repositories": "tests/repositories/test_command.py",

@@ -263,8 +263,7 @@ def without_health_check(slurm):
 def submit(slurm, node, script="true"):
     job = slurm.folder / "job"
     job.write_text(f"#!/bin/sh\n{script}\n")
-    out = f"--output={slurm.folder}/job.out"
-    return slurm.ask("sbatch", "--parsable", "--requeue", "-w", node, out, str(job)).strip()
+    return slurm.ask("sbatch", "--parsable", "--requeue", "-w", node, f"--output={job}.out", str(job)).strip()
 
 
 def job_state(slurm, job):

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from tests.lab import engines
-from tests.lab.changes import NEW, OLD, flavour, has_other_set
+from tests.lab.changes import NEW, OLD, has_other_set, rolled_back
 from tests.lab.e2e import (
     HOSTS,
     INVENTORY,
@@ -96,13 +96,7 @@ def test_running_engines_know_the_gpus_and_keep_the_sites_settings(other_spec, e
 def test_rollback_returns_to_the_set_before(other_spec, before, reports):
     run = with_wish(reports, "rollback", args="--skip-tags verify")
 
-    assert run.status == 0, run.text
-    for host in HOSTS:
-        assert installed(host) == before[host]
-        assert provision_json(reports)["hosts"][host]["state"] == "changed"
-        assert provision_json(reports)["hosts"][host]["reboots"] == 1
-    assert flavour("lab-dnf") == "open"
-    assert provision_json(reports)["playbook"] == "rollback"
+    rolled_back(run, reports, before)
 
 
 def test_deprovision_says_what_would_go_and_waits_for_a_word(first, before, reports):

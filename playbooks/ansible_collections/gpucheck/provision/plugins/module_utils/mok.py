@@ -32,9 +32,9 @@ def enrolled(certificate):
     # It exits with 1 for a key that is enrolled.
     if done.returncode not in (0, 1):
         return None, "mokutil: exit {}: {}".format(done.returncode, done.stderr)
-    told = done.stdout.strip()
-    if "already enrolled" in told:
+    output = done.stdout.strip()
+    if "already enrolled" in output:
         return True, ""
-    if "enrollment request" in told:
+    if "enrollment request" in output:
         return False, "its enrollment waits for a confirmation on the console at the next boot"
-    return (False if "not enrolled" in told else None), told or "mokutil prints nothing"
+    return (False if "not enrolled" in output else None), output or "mokutil prints nothing"

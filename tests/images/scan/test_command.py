@@ -1,26 +1,22 @@
-"""`gpucheck image scan`: recorded results of both scanners, the policy, and what is said where nothing was scanned."""
+"""`gpucheck image scan`: recorded results of both scanners, and what is stated if nothing was scanned."""
 
 import copy
 import json
-from datetime import date, timedelta
-from pathlib import Path
 from types import SimpleNamespace
 
 import docker.errors
 import jsonschema
 import pytest
-import yaml
 
-from gpucheck.cli import main
 from gpucheck.cli.schema.documents import schema_of
 from gpucheck.images import scan_run
-from gpucheck.images.scan import FILE, judge, read_policy
+from gpucheck.images.scan import judge, read_policy
 from gpucheck.images.scanners import ScanError, find_scanner, read_grype, read_trivy
 from gpucheck.images.updates import Update
-from gpucheck.images.versions import VersionsError, read_versions
-from gpucheck.lab import engine, model
+from gpucheck.images.versions import read_versions
 from gpucheck.model import Verdict
-from tests.images.recorded_scans import (
+from tests.images.scan.policies import ROOT
+from tests.images.scan.recorded import (
     GRYPE,
     NOW,
     TRIVY,
@@ -30,57 +26,6 @@ from tests.images.recorded_scans import (
     version_of,
 )
 from tests.images.test_updates import UPDATES
-
-ROOT = Path(__file__).parents[2]
-POLICY = yaml.safe_load((ROOT / FILE).read_text())
-GOOD = {"id": "CVE-2019-18224", "reason": "the parser is never reached", "expires": date.today() + timedelta(days=30)}
-
-
-@pytest.fixture
-def checkout(tmp_path, monkeypatch):
-    """A checkout with a policy that a test can change."""
-    images = tmp_path / "images"
-    images.mkdir()
-    (images / "versions.yml").symlink_to(ROOT / "images/versions.yml")
-    (images / "scan.yml").symlink_to(ROOT / FILE)
-    monkeypatch.setattr(model, "checkout", lambda: tmp_path)
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
-    return tmp_path
-
-
-@pytest.fixture
-def images(checkout, monkeypatch, capsys):
-    """Run the command on an engine with one built image, an older one of it and one derived from it."""
-
-    def built(tag, created):
-        return SimpleNamespace(tags=[tag], attrs={"Created": created})
-
-    def run(*words, updates=b"", tags=("gpucheck/torch:2-cpu-py312",)):
-        found = [
-            built("someones/own:1", "2026-11-24"),
-            *(built(tag, f"2026-11-{20 - n}") for n, tag in enumerate(tags)),
-        ]
-        client = SimpleNamespace(
-            images=SimpleNamespace(list=lambda filters: found if filters["label"].endswith("=torch-cpu") else []),
-            containers=SimpleNamespace(run=lambda *_words, **_options: answer(updates)),
-        )
-        monkeypatch.setattr(engine, "engine", lambda: client)
-        with pytest.raises(SystemExit) as stop:
-            main(["image", "scan", *words])
-        out, err = capsys.readouterr()
-        return stop.value.code or 0, out, err
-
-    def answer(updates):
-        if isinstance(updates, Exception):
-            raise updates
-        return updates
-
-    return run
-
-
-def policy_with(checkout, **changes):
-    (checkout / FILE).unlink()
-    (checkout / FILE).write_text(yaml.safe_dump({**POLICY, **changes}))
 
 
 def test_a_fixable_critical_vulnerability_fails_and_says_what_to_do(checkout, images):
@@ -260,96 +205,6 @@ def test_an_unknown_variant_is_wrong_usage(checkout, images):
 
     assert status == 64
     assert "Did you mean 'torch-cpu'?" in err
-
-
-def verdicts(checkout, **changes):
-    """The findings about the recorded Trivy result under a changed policy."""
-    policy_with(checkout, **changes)
-    policy = read_policy(checkout)
-    result = read_trivy(TRIVY, version_of())
-    variant = read_versions(ROOT).variant("torch-cpu")
-    from datetime import datetime, timezone
-
-    return list(judge("torch-cpu", variant, policy, result, [], datetime.now(timezone.utc)))
-
-
-def test_an_exception_with_reason_and_time_left_passes(checkout):
-    other = {**GOOD, "id": "CVE-2024-6345", "package": "setuptools", "variants": ["torch-cpu"]}
-    passed, _ = verdicts(checkout, exceptions=[GOOD, other])
-
-    assert passed.verdict is Verdict.PASS
-    assert passed.seen == "3 vulnerabilities, none that fails, 2 accepted"
-    assert passed.evidence[0].endswith(f"accepted until {GOOD['expires']}: the parser is never reached")
-
-
-@pytest.mark.parametrize("change", [{"variants": ["torch-cu132"]}, {"package": "openssl"}])
-def test_an_exception_of_another_variant_or_package_does_not_count(checkout, change):
-    failed, _ = verdicts(checkout, exceptions=[{**GOOD, **change}])
-
-    assert failed.seen == "1 CRITICAL, 1 HIGH of 3 vulnerabilities in torch-cpu"
-
-
-def test_an_expired_exception_no_longer_holds(checkout):
-    late = date.today() - timedelta(days=1)
-    failed, *_ = verdicts(checkout, exceptions=[{**GOOD, "expires": late}])
-
-    assert failed.verdict is Verdict.FAIL
-    assert failed.evidence[0] == f"the exception for CVE-2019-18224 expired on {late} (images/scan.yml)"
-
-
-def test_an_expired_exception_that_nothing_needs_is_to_be_removed(checkout):
-    late = date.today() - timedelta(days=1)
-    found = verdicts(checkout, severities=["NEGLIGIBLE"], exceptions=[{**GOOD, "expires": late}])
-
-    assert [one.verdict for one in found] == [Verdict.PASS, Verdict.WARN, Verdict.PASS]
-    assert found[1].fix == "remove it from images/scan.yml"
-
-
-def test_without_only_fixable_one_without_a_fix_fails_too(checkout):
-    failed, _ = verdicts(checkout, only_fixable=False, severities=["LOW"])
-
-    assert failed.evidence == ("LOW CVE-2019-18276: bash 5.0-4, no fix yet",)
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"exceptions": [{"id": "CVE-1", "expires": date.today()}]}, "required key reason is missing"),
-        ({"exceptions": [{**GOOD, "reason": "todo"}]}, "CVE-2019-18224: reason: state in a sentence"),
-        ({"exceptions": [{"id": "CVE-1", "reason": "never reached by us"}]}, "required key expires is missing"),
-        ({"exceptions": [{**GOOD, "expires": "soon"}]}, "expires"),
-        ({"exceptions": [{**GOOD, "until": date.today()}]}, "no such key: until"),
-        ({"exceptions": ["CVE-2026-1"]}, "exceptions"),
-        ({"severities": ["GRAVE"]}, "GRAVE"),
-        ({"severities": []}, "nothing would fail"),
-        ({"database_days": 0}, "must be 1 or more"),
-    ],
-)
-def test_a_policy_that_does_not_hold_is_one_message_with_its_place(checkout, images, change, words):
-    policy_with(checkout, **change)
-
-    status, _, err = images()
-
-    assert status == 64
-    assert words in err
-    assert "images/scan.yml" in err
-    assert "Traceback" not in err
-
-
-def test_a_damaged_or_missing_policy_is_one_message(checkout):
-    (checkout / FILE).unlink()
-    with pytest.raises(VersionsError, match="cannot be read"):
-        read_policy(checkout)
-    (checkout / FILE).write_text("exceptions: {")
-    with pytest.raises(VersionsError, match="not YAML"):
-        read_policy(checkout)
-
-
-def test_the_policy_of_the_checkout_holds_today():
-    policy = read_policy(ROOT)
-
-    assert policy.severities == ("CRITICAL", "HIGH")
-    assert [one.id for one in policy.exceptions if one.expires < date.today()] == []
 
 
 def test_grype_before_and_since_its_database_version_6():
