@@ -7,43 +7,97 @@ import pytest
 from gpucheck.foreign import UnreadableInput
 from gpucheck.stack import SpecError, StackSpec, parse_spec, read_spec, wants
 
+UBUNTU = "source: ubuntu\ndriver: 580.95.05-0ubuntu0.24.04.1\n"
+MIRROR = """repositories:
+  nvidia-cuda:
+    url: https://mirror.example/
+    client_certificate: /etc/gpucheck/mirrors/site.pem
+    client_key: /etc/gpucheck/mirrors/site.key
+"""
+# text: the message after the file name, or its start.
+MISTAKES = {
+    "driver: auto\ncudn: auto\n": "2: cudn: no such key. Did you mean 'cudnn'?",
+    "driver: auto\n\ncuda: newest\n": "3: cuda: 'newest' is neither",
+    "driver: none\n": "1: driver: 'none' is not possible",
+    "cuda: auto\ncuda: none\n": "2: cuda: stated twice",
+    "cuda: [12, 13]\n": "1: cuda: must be a single value",
+    "- cuda\n": "1: this must be 'key: value' lines",
+    "cuda: 'auto\n": "2: not YAML",
+    "cuda:\n": "1: cuda: is empty",
+    "schema: gpucheck.spec/9\n": "1: schema: 'gpucheck.spec/9' is not",
+    "kernel_module: opne\n": "1: kernel_module: 'opne' is not possible. Did you mean 'open'?",
+    "source: debain\n": "1: source: 'debain' is not possible. Did you mean 'debian'?",
+    "torch_origin: pipy\n": "1: torch_origin: 'pipy' is not possible. Did you mean 'pypi'?",
+    "container_engines: leaf\n": "1: container_engines: 'leaf' is not possible. Did you mean 'leave'?",
+    "cuda: auto\nkernel_lock: held\n": "2: kernel_lock: 'held' is not possible. Did you mean 'hold'?",
+    # Contradictions.
+    "cuda: none\n\nnccl: 2.29.3\n": "3: nccl: contradicts line 1: cuda: none",
+    "cudnn: 9.10\ncuda: none\n": "1: cudnn: contradicts line 2: cuda: none",
+    "cuda: 13.0\nnccl: 2.29.3+cuda12.9\n": "2: nccl: contradicts line 1: cuda is 13.0",
+    "kernel: upgrade\nkernel_lock: hold\n": "2: kernel_lock: contradicts line 1: a kernel that is held cannot",
+    "source: debian\nrepositories: managed\n": "2: repositories: contradicts line 1: source: debian adds components",
+    f"{UBUNTU}repositories: managed\n": "3: repositories: contradicts line 1: source: ubuntu adds components",
+    f"{UBUNTU}kernel: upgrade\n": "3: kernel: contradicts line 1: the kernel is held with the driver",
+    f"{UBUNTU}gdrcopy: auto\n": "3: gdrcopy: contradicts line 1: DKMS builds its module",
+    # Repositories.
+    "repositories: {managed: {}}\n": "1: repositories.managed: must be the only value",
+    "repositories:\n  nvidia-cuda: none\n": "2: repositories.nvidia-cuda: this must be 'key: value' lines",
+    "repositories:\n  nvidia-cuda:\n    ulr: x\n": "3: repositories.nvidia-cuda.ulr: no such key. Did you",
+    "repositories: {nvidia-cuda: {key_fingerprint: 3BF863CC}}\n": (
+        "1: repositories.nvidia-cuda.key_fingerprint: '3BF863CC' is not a fingerprint of 40 or 64 hex"
+    ),
+    "repositories: {nvidia-cuda: {signed: all}}\n": (
+        "1: repositories.nvidia-cuda.signed: 'all' is not one of packages, metadata, both"
+    ),
+    MIRROR.replace("    client_key: /etc/gpucheck/mirrors/site.key\n", ""): (
+        "3: repositories.nvidia-cuda: client_key is missing"
+    ),
+    MIRROR.replace("/etc/gpucheck/mirrors/site.key", "site.key"): (
+        "5: repositories.nvidia-cuda.client_key: 'site.key' is not an absolute path"
+    ),
+    MIRROR.replace("/etc/gpucheck/mirrors/site.key", '"/a; reboot"'): (
+        "5: repositories.nvidia-cuda.client_key: '/a; reboot' is not an absolute path"
+    ),
+    MIRROR.replace("https:", "http:"): "3: repositories.nvidia-cuda: a client certificate needs the url of an https",
+    # Settings.
+    "imex: systemd\n": "1: imex: service systemd needs nodes",
+    "imex: {service: slurm, nodes: [10.0.0.1]}\n": "1: imex: nodes are for service systemd",
+    "imex: {service: systemd, nodes: [n1]}\n": "1: imex.nodes[0]: 'n1' is not an IP address",
+    "imex: on\n": "1: imex: on is not possible",
+    # DKMS reads its settings with a shell.
+    "mok: {key: '/m;reboot', certificate: /m.der}\n": "1: mok.key: '/m;reboot' is not an absolute path",
+    "mok: {key: '/$(id)', certificate: /m.der}\n": "1: mok.key: '/$(id)' is not an absolute path",
+    "mok: {key: mok.key, certificate: /m.der}\n": "1: mok.key: 'mok.key' is not an absolute path",
+    "mok: {key: /etc/site/mok.key}\n": "1: mok: certificate is missing",
+    "mok: yes\n": "1: mok: yes is not possible",
+    "module_options: {RestrictProfiling: 0}\n": "1: module_options.RestrictProfiling: is not an nvidia module option",
+    "module_options:\n  NVreg_A: 'x y'\n": "2: module_options.NVreg_A: 'x y' is not valid in a modprobe file",
+    "module_options: {NVreg_A: '1\\ninstall nvidia /bin/false'}\n": (
+        r"1: module_options.NVreg_A: '1\\ninstall nvidia /bin/false' is not valid in a modprobe file"
+    ),
+    "module_options: some\n": "1: module_options: some is not possible",
+    "driver: 580\ndriver_extra: [vidoe]\n": (
+        "2: driver_extra[0]: 'vidoe' is not a driver component. Did you mean video?"
+    ),
+    "driver_extra: video\n": "1: driver_extra: video is not possible",
+    "driver_extra: {video: true}\n": "1: driver_extra: must be a single value",
+    "tuning: yes\n": "1: tuning: yes is not possible",
+    "tuning:\n  governer: performance\n": "2: tuning.governer: no such key. Did you mean governor?",
+    "tuning:\n  nofile: many\n": "2: tuning.nofile: many is not a whole number",
+    "tuning:\n  numa_balancing: on\n": "2: tuning.numa_balancing: on is not possible",
+    "tuning: {iommu: pt}\n": "1: tuning.iommu: pt is not possible",
+    "tuning: {acs: passthrough}\n": "1: tuning.acs: passthrough is not possible",
+    "tuning:\n  sysctl: {swappiness: 3}\n": "2: tuning.sysctl.swappiness: is not a kernel setting",
+    "tuning:\n  sysctl: {../../etc.passwd: 3}\n": "2: tuning.sysctl.../../etc.passwd: is not a kernel setting",
+}
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("driver: auto\ncudn: auto\n", "stack.yml:2: cudn: no such key. Did you mean 'cudnn'?"),
-        ("driver: auto\n\ncuda: newest\n", "stack.yml:3: cuda: 'newest' is neither"),
-        ("driver: none\n", "stack.yml:1: driver: 'none' is not possible"),
-        ("cuda: auto\ncuda: none\n", "stack.yml:2: cuda: stated twice"),
-        ("cuda: [12, 13]\n", "stack.yml:1: cuda: must be a single value"),
-        ("- cuda\n", "stack.yml:1: this must be 'key: value' lines"),
-        ("cuda: 'auto\n", "stack.yml:2: not YAML"),
-        ("kernel_module: opne\n", "stack.yml:1: kernel_module: 'opne' is not possible. Did you mean 'open'?"),
-        (
-            "repositories:\n  nvidia-cuda:\n    key_fingerprint: 3BF863CC\n",
-            "stack.yml:3: repositories.nvidia-cuda.key_fingerprint: '3BF863CC' is not a fingerprint of 40 or 64 hex",
-        ),
-        (
-            "repositories:\n  nvidia-cuda:\n    signed: all\n",
-            "stack.yml:3: repositories.nvidia-cuda.signed: 'all' is not one of packages, metadata, both",
-        ),
-        (
-            "repositories:\n  nvidia-cuda:\n    ulr: x\n",
-            "stack.yml:3: repositories.nvidia-cuda.ulr: no such key. Did you",
-        ),
-        ("schema: gpucheck.spec/9\n", "stack.yml:1: schema: 'gpucheck.spec/9' is not"),
-        ("cuda:\n", "stack.yml:1: cuda: is empty"),
-        ("cuda: none\n\nnccl: 2.29.3\n", "stack.yml:3: nccl: contradicts line 1: cuda: none"),
-        ("cudnn: 9.10\ncuda: none\n", "stack.yml:1: cudnn: contradicts line 2: cuda: none"),
-        ("cuda: 13.0\nnccl: 2.29.3+cuda12.9\n", "stack.yml:2: nccl: contradicts line 1: cuda is 13.0"),
-    ],
-)
-def test_a_mistake_names_file_line_and_key(text, message):
-    """And says what was probably meant."""
+
+@pytest.mark.parametrize(("text", "message"), MISTAKES.items())
+def test_mistake_names_file_line_and_key(text, message):
     with pytest.raises(SpecError) as caught:
         parse_spec(text, "stack.yml")
 
-    assert str(caught.value).startswith(message)
+    assert str(caught.value).startswith(f"stack.yml:{message}")
 
 
 def test_numbers_stay_as_they_were_written():

@@ -6,7 +6,6 @@ import pytest
 from gpucheck.stack import StackSet, StackSpec, resolve
 from gpucheck.stack.common import lock_common
 from gpucheck.stack.lock import Lock, lock
-from gpucheck.stack.spec import SpecError, parse_spec
 from tests.stack.asked import answer, refusal
 from tests.stack.hosts import host
 
@@ -113,11 +112,6 @@ def test_a_lock_from_before_keeps_its_torch():
 
     assert [g.stack.torch and g.stack.torch.version for g in kept.groups.values()] == ["2.14.1"]
     assert [g.stack.torch and g.stack.torch.version for g in moved.groups.values()] == ["2.7.1"]
-
-
-def test_an_origin_that_is_none_is_one_message_with_its_line():
-    with pytest.raises(SpecError, match=r"stack.yml:2: torch_origin.*'pipy' is not possible. Did you mean 'pypi'\?"):
-        parse_spec("torch: auto\ntorch_origin: pipy\n", "stack.yml")
 
 
 def test_grace_takes_the_one_build_that_exists():

@@ -43,7 +43,8 @@ def test_a_request_matches_what_it_says(asked, version, fits):
 def test_build_and_revision_are_kept_apart():
     """A driver may carry its package revision, a wheel its build."""
     assert request("580.95.05-0ubuntu1").revision == "0ubuntu1"
-    assert request("2.14.1+cu126").build == "cu126"
+    assert request("535.309.01-0+deb12u1").package_revision == "0+deb12u1"
+    assert (request("2.14.1+cu126").build, request("2.14.1+cu126").package_revision) == ("cu126", "")
 
 
 @pytest.mark.parametrize("text", ["", "newest", "12.x", ">=wrong", "v12"])

@@ -31,14 +31,6 @@ def specs(found: Plan, name: str) -> list[str]:
     return [str(package["spec"]) for package in found.components[name]["packages"]]
 
 
-@pytest.mark.parametrize("text", ["", "dcgm: none\ngdrcopy: none\n"])
-def test_a_plan_says_nothing_of_what_nobody_asked_for(text):
-    found = asked.planned(text, "ubuntu-22.04")
-
-    assert list(found.components) == ["driver", "fabric_manager", "cuda", "cudnn", "nccl", "container_toolkit"]
-    assert "dcgm" not in plan_text(found).lower()
-
-
 def test_dcgm_is_a_held_component_with_its_service_after_everything_that_it_needs():
     found = planned(dcgm="auto")
     dcgm = found.components["dcgm"]

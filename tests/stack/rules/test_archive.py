@@ -6,8 +6,6 @@ from gpucheck.knowledge.archives import archives
 from gpucheck.stack import Refusal, StackSet, StackSpec, resolve
 from gpucheck.stack.common import lock_common
 from gpucheck.stack.lock import Lock, lock, read_lock, write_lock
-from gpucheck.stack.spec import parse_spec
-from gpucheck.stack.versions import request
 from tests.stack import asked
 from tests.stack.hosts import host
 
@@ -118,12 +116,6 @@ def test_a_release_that_the_archive_published_later_is_asked_for_with_its_revisi
     assert found.expected["driver_version"] == "535.400.01"
 
 
-def test_a_revision_with_a_plus_is_read_whole():
-    assert request("535.309.01-0+deb12u1").package_revision == "0+deb12u1"
-    assert request("580.95.05-0ubuntu1").package_revision == "0ubuntu1"
-    assert request("2.14.1+cu126").package_revision == ""
-
-
 def test_one_set_for_all_groups_is_the_archives():
     facts = [host("debian-12", "rtx3090-x2", "a"), host("debian-12", "t4-x1", "b")]
     made = lock_common(spec(), facts)
@@ -139,8 +131,3 @@ def test_the_lock_keeps_the_source_and_a_set_from_nvidia_does_not_mention_one():
     assert "\n      source: debian\n" in write_lock(archive)
     assert "\n      source:" not in write_lock(nvidia)
     assert read_lock(write_lock(archive), "lock").groups == archive.groups
-
-
-def test_a_mistyped_source_names_file_line_and_what_there_is():
-    with pytest.raises(Exception, match=r"stack\.yml:1: source: 'debain' is not possible. Did you mean 'debian'"):
-        parse_spec("source: debain\n", "stack.yml")

@@ -7,7 +7,6 @@ from gpucheck.stack import Refusal, StackSet, StackSpec, resolve
 from gpucheck.stack.common import lock_common
 from gpucheck.stack.lock import Lock, lock, read_lock, write_lock
 from gpucheck.stack.plan import plan
-from gpucheck.stack.spec import SpecError, parse_spec
 from gpucheck.stack.text import plan_text
 from tests.stack import asked
 from tests.stack.hosts import host
@@ -191,19 +190,6 @@ def test_parts_that_the_archive_is_not_known_to_hold_are_not_taken_from_nvidia(v
         assert any("nvidia-modprobe" in row.because and "omitted" in row.because for row in found.reasons)
     else:
         assert "not known" in found.conflicts[0].because
-
-
-@pytest.mark.parametrize(
-    ("line", "word"),
-    [
-        ("kernel: upgrade", "held with the driver"),
-        ("gdrcopy: auto", "DKMS"),
-        ("repositories: managed", "adds components"),
-    ],
-)
-def test_settings_that_contradict_the_source_are_refused_with_both_lines(line, word):
-    with pytest.raises(SpecError, match=word):
-        parse_spec(f"source: ubuntu\ndriver: {DRIVER}\n{line}\n", "stack.yml")
 
 
 def test_the_lock_keeps_the_source_and_gives_the_same_plan():

@@ -11,7 +11,6 @@ from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import Plan, plan
 from gpucheck.stack.settings.isolation import GRUB, PROGRAM, SCRIPT, kernel_arguments
 from gpucheck.stack.settings.tuning import RECOMMENDED, Tuning
-from gpucheck.stack.spec import SpecError, parse_spec
 from gpucheck.stack.text import plan_text
 from tests.stack import asked
 from tests.stack.hosts import host
@@ -80,19 +79,6 @@ def test_acs_is_a_component_that_goes_with_the_spec():
     assert f"ExecStart={PROGRAM}\n" in acs["files"][1]["content"]
     assert "WantedBy=multi-user.target" in acs["files"][1]["content"]
     assert not found.tuning
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("tuning: {iommu: on}\n", "tuning.iommu: on is not possible"),
-        ("tuning: {iommu: pt}\n", "tuning.iommu: pt is not possible"),
-        ("tuning: {acs: passthrough}\n", "tuning.acs: passthrough is not possible"),
-    ],
-)
-def test_a_mistake_names_the_line(text, message):
-    with pytest.raises(SpecError, match=message):
-        parse_spec(text, "stack.yml")
 
 
 SETPCI = """#!/bin/sh

@@ -2,26 +2,14 @@
 
 import fnmatch
 
-import pytest
-
 from gpucheck.stack.settings.tuning import RECOMMENDED, Tuning, tuning_plan
-from gpucheck.stack.spec import SpecError, parse_spec
-from tests.stack.asked import planned
+from gpucheck.stack.spec import parse_spec
 
 
 def files(tuning: Tuning) -> dict[str, str]:
     found = tuning_plan(tuning)
     assert found is not None
     return {row["path"]: row["content"] for row in found["files"]}
-
-
-@pytest.mark.parametrize("text", ["", "tuning: none\n", "tuning: auto\n", "tuning: {}\n", "tuning: {nofile: leave}\n"])
-def test_nothing_is_tuned_unless_it_is_asked_for(text):
-    found = planned(text, "ubuntu-22.04")
-
-    assert not found.tuning
-    assert "tuning" not in found.order
-    assert found == planned("driver: auto\n", "ubuntu-22.04")
 
 
 def test_the_recommended_set_is_the_one_that_stack_yml_shows():
@@ -66,21 +54,3 @@ def test_every_cpu_gets_the_governor():
     (row,) = tuning_plan(Tuning(governor="performance"))["live"]
 
     assert fnmatch.fnmatch("/sys/devices/system/cpu/cpu17/cpufreq/scaling_governor", row["path"])
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("tuning: yes\n", "stack.yml:1: tuning: yes is not possible"),
-        ("tuning:\n  governer: performance\n", "stack.yml:2: tuning.governer: no such key. Did you mean governor?"),
-        ("tuning:\n  nofile: many\n", "stack.yml:2: tuning.nofile: many is not a whole number"),
-        ("tuning:\n  numa_balancing: on\n", "stack.yml:2: tuning.numa_balancing: on is not possible"),
-        ("tuning:\n  sysctl: {swappiness: 3}\n", "tuning.sysctl.swappiness: is not a kernel setting"),
-        ("tuning:\n  sysctl: {../../etc.passwd: 3}\n", "is not a kernel setting"),
-    ],
-)
-def test_a_mistake_names_the_line_and_what_there_is(text, message):
-    with pytest.raises(SpecError) as caught:
-        parse_spec(text, "stack.yml")
-
-    assert message in str(caught.value)

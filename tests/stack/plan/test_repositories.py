@@ -1,4 +1,4 @@
-"""repositories: managed in stack.yml: the plan names no source and no key, and says so."""
+"""Repositories of stack.yml: managed by the hosts, or mirrors with client certificates."""
 
 from datetime import datetime, timezone
 
@@ -7,7 +7,7 @@ import pytest
 from gpucheck.repositories import check_plans
 from gpucheck.repositories.fetching import Saved
 from gpucheck.stack.lock import lock, read_lock, write_lock
-from gpucheck.stack.spec import SpecError, managed, parse_spec
+from gpucheck.stack.spec import managed, parse_spec
 from gpucheck.stack.text import plan_text
 from tests.stack.asked import planned
 from tests.stack.hosts import host
@@ -48,13 +48,18 @@ def test_the_controller_claims_nothing_about_sources_it_does_not_see(tmp_path):
     assert report.groups[0].reasons == ()
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("repositories: {managed: {}}\n", r"s:1: repositories.managed: must be the only value"),
-        ("source: debian\nrepositories: managed\n", r"s:2: repositories: contradicts line 1: source: debian adds"),
-    ],
-)
-def test_a_mixture_is_refused(text, words):
-    with pytest.raises(SpecError, match=words):
-        parse_spec(text, "s")
+GIVEN = """repositories:
+  nvidia-cuda:
+    url: https://mirror.example/{distro}/{arch}/
+    client_certificate: /etc/gpucheck/mirrors/site.pem
+    client_key: /etc/gpucheck/mirrors/site.key
+"""
+
+
+@pytest.mark.parametrize("system", ["ubuntu-24.04", "rocky-9"])
+def test_the_plans_repository_names_the_files(system):
+    mirror, toolkit = planned(GIVEN, system).repositories
+
+    assert mirror["client_certificate"] == "/etc/gpucheck/mirrors/site.pem"
+    assert mirror["client_key"] == "/etc/gpucheck/mirrors/site.key"
+    assert "client_key" not in toolkit
