@@ -1,14 +1,12 @@
 """Rows of a plan: packages with exact versions, repositories, files. Unknown values raise PlanGap."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpucheck.knowledge.packages import DriverPackages, FabricRevision, Revision, packages
 from gpucheck.knowledge.tables import OperatingSystem
+from gpucheck.stack.types import StackSet
 from gpucheck.stack.versions import parse
-
-if TYPE_CHECKING:
-    from gpucheck.stack.stack_set import StackSet
 
 Package = dict[str, str | None]
 
@@ -65,7 +63,7 @@ def uname_arch(arch: str) -> str:
     return "x86_64" if arch == "x86_64" else "aarch64"
 
 
-def driver_row(system: OperatingSystem, stack: "StackSet") -> DriverPackages:
+def driver_row(system: OperatingSystem, stack: StackSet) -> DriverPackages:
     """Return the driver's packages on a system. Raises PlanGap."""
     branch, flavour = stack.driver.branch, stack.driver.kernel_module
     for row in packages().drivers:
@@ -79,7 +77,7 @@ def driver_row(system: OperatingSystem, stack: "StackSet") -> DriverPackages:
     )
 
 
-def _revision(system: OperatingSystem, stack: "StackSet") -> Revision:
+def _revision(system: OperatingSystem, stack: StackSet) -> Revision:
     """Return the revision of the driver's packages. On Ubuntu it follows no rule: recorded, or stated."""
     table = packages().revisions
     version = stack.driver.version
@@ -98,7 +96,7 @@ def _revision(system: OperatingSystem, stack: "StackSet") -> Revision:
     )
 
 
-def at_driver_version(system: OperatingSystem, stack: "StackSet", name: str) -> Package:
+def at_driver_version(system: OperatingSystem, stack: StackSet, name: str) -> Package:
     """Return a package that is released with the driver. Raises PlanGap."""
     revision = _revision(system, stack)
     epoch = f"{packages().revisions.el.epoch}:" if system.family == "redhat" else ""
@@ -106,14 +104,14 @@ def at_driver_version(system: OperatingSystem, stack: "StackSet", name: str) -> 
     return package(system, name, f"{epoch}{stack.driver.version}-{own}")
 
 
-def fabric_packages(system: OperatingSystem, stack: "StackSet", names: Iterable[str]) -> list[Package]:
+def fabric_packages(system: OperatingSystem, stack: StackSet, names: Iterable[str]) -> list[Package]:
     """Return packages at the driver's version, released with fabric manager; names may include the branch."""
     suffix = f"-{stack.driver.branch}" if int(stack.driver.branch) <= int(packages().fabric.suffixed_until) else ""
     version = f"{stack.driver.version}-{_fabric_revision(system, stack)}"
     return [package(system, name + suffix, version) for name in names]
 
 
-def _fabric_revision(system: OperatingSystem, stack: "StackSet") -> str:
+def _fabric_revision(system: OperatingSystem, stack: StackSet) -> str:
     """Return the revision of fabric manager, NSCQ and IMEX: it differs from that of the driver's packages."""
     table = packages().revisions
     version = stack.driver.version

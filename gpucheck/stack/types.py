@@ -1,12 +1,19 @@
 """Types of this package: the target, its set, and conflicts."""
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from gpucheck.knowledge import GpuModel
 from gpucheck.knowledge.archives import Archive
 from gpucheck.knowledge.tables import OperatingSystem
+
+if TYPE_CHECKING:
+    from gpucheck.stack.spec import StackSpec as StackSpec
+    from gpucheck.stack.stack_set import StackSet as StackSet
+else:
+    # Both are built from the components, so modules below them have their types for annotations only.
+    StackSpec = StackSet = Any
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,12 +2,9 @@
 
 import importlib
 import pkgutil
-from typing import TYPE_CHECKING
 
 from gpucheck.stack.components.base import Component
-
-if TYPE_CHECKING:
-    from gpucheck.stack.stack_set import StackSet
+from gpucheck.stack.types import StackSet
 
 HELPERS = ("base",)
 
@@ -28,7 +25,7 @@ LISTED = tuple(row for row in BY_TURN if row.default is not None and not row.fol
 EXPLAINED = (*LISTED, *(row for row in COMPONENTS if row.follows))
 
 
-def given(component: Component, stack: "StackSet") -> dict[str, str]:
+def given(component: Component, stack: StackSet) -> dict[str, str]:
     """Return what to request together with a version of a component: the component that it is built for."""
     value = BY_NAME[component.built_for].value(stack) if component.built_for else None
     return {component.built_for: value} if value else {}

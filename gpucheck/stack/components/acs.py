@@ -1,13 +1,10 @@
 """The service that clears ACS at boot, if ``tuning.acs`` is off: a component of the plan without a version."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpucheck.stack.components.base import Component
 from gpucheck.stack.settings.isolation import acs_component
-from gpucheck.stack.types import PlanInput
-
-if TYPE_CHECKING:
-    from gpucheck.stack.stack_set import StackSet
+from gpucheck.stack.types import PlanInput, StackSet
 
 
 class Acs(Component):
@@ -20,7 +17,7 @@ class Acs(Component):
     def fields(self, chosen: Any) -> dict[str, Any]:
         return {}
 
-    def label(self, stack: "StackSet") -> None:
+    def label(self, stack: StackSet) -> None:
         """Return None: it has no line in the text of a set."""
 
     def packages(self, plan: PlanInput) -> dict[str, Any] | None:

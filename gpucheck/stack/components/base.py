@@ -1,22 +1,18 @@
 """Define what the resolver, the lock, the plan and the explanation need of a component; defaults are empty."""
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from gpucheck.knowledge.archives import Archive
-from gpucheck.stack.types import Clash, Conflict, DriverChoice, Fact, PlanInput, Reason, Target
+from gpucheck.stack.types import Clash, Conflict, DriverChoice, Fact, PlanInput, Reason, StackSet, StackSpec, Target
 from gpucheck.stack.versions import parse, request
-
-if TYPE_CHECKING:
-    from gpucheck.stack.spec import StackSpec
-    from gpucheck.stack.stack_set import StackSet
 
 SYSTEM = "{system}"
 # Under repositories: the hosts' own sources have all packages.
 MANAGED = "managed"
-Works = Callable[[Target, "StackSpec"], bool]
+Works = Callable[[Target, StackSpec], bool]
 Chosen = tuple[Any, tuple[Reason, ...]]
 
 
@@ -97,7 +93,7 @@ class Component:
         """Raise ValueError if stack.yml cannot hold this value."""
         request(value)
 
-    def contradictions(self, spec: "StackSpec") -> Iterator[tuple[tuple[str, str], str]]:
+    def contradictions(self, spec: StackSpec) -> Iterator[tuple[tuple[str, str], str]]:
         """Yield contradictions of the specification that hold on every host: the two keys, and why."""
         yield from ()
 
@@ -112,7 +108,7 @@ class Component:
         asked = request(requested)
         return tuple(text for text in reversed(self.versions()) if asked.matches(plain(text)))
 
-    def in_order(self, requested: str, spec: "StackSpec") -> tuple[str, ...]:
+    def in_order(self, requested: str, spec: StackSpec) -> tuple[str, ...]:
         """Return the same versions, those that the specification prefers first."""
         return self.newest_first(requested)
 
@@ -127,7 +123,7 @@ class Component:
 
     # The choice.
 
-    def host_clashes(self, target: Target, spec: "StackSpec", archive: Archive | None) -> Iterator[Clash]:
+    def host_clashes(self, target: Target, spec: StackSpec, archive: Archive | None) -> Iterator[Clash]:
         """Yield clashes that no choice of versions can resolve."""
         yield from ()
 
@@ -139,22 +135,22 @@ class Component:
         """Return the fields of the set."""
         return {self.name: chosen or msgspec.UNSET if self.optional else chosen}
 
-    def value(self, stack: "StackSet") -> str | None:
+    def value(self, stack: StackSet) -> str | None:
         """Return the version in a set, as the specification names it; None = omitted."""
         value: str | None = getattr(stack, self.name, None) or None
         return value
 
-    def exact(self, stack: "StackSet") -> str:
+    def exact(self, stack: StackSet) -> str:
         """Return the value of the specification that names exactly the version of a set."""
         return self.value(stack) or "none"
 
-    def pinned(self, spec: "StackSpec") -> bool:
+    def pinned(self, spec: StackSpec) -> bool:
         """Return whether a common set of several groups pins its version."""
         return True
 
     # The lock.
 
-    def edited(self, locked: "StackSet", found: "StackSet") -> Conflict | None:
+    def edited(self, locked: StackSet, found: StackSet) -> Conflict | None:
         """Return the conflict if a locked set differs from what its driver and its hosts need."""
         return None
 
@@ -164,16 +160,16 @@ class Component:
 
     # The explanation and the advice.
 
-    def not_first(self, stack: "StackSet", spec: "StackSpec", version: str) -> NotFirst:
+    def not_first(self, stack: StackSet, spec: StackSpec, version: str) -> NotFirst:
         """Return why a newer version that is possible was not chosen."""
         reasons = (reason.because for reason in stack.reasons if reason.component == self.name)
         return NotFirst(f"another one is chosen: {next(reasons, 'not the first choice')}")
 
-    def advice(self, rule: str, target: Target, spec: "StackSpec", works: Works) -> str | None:
+    def advice(self, rule: str, target: Target, spec: StackSpec, works: Works) -> str | None:
         """Return the advice for a clash of this component that no other version resolves."""
         return None
 
-    def label(self, stack: "StackSet") -> str | None:
+    def label(self, stack: StackSet) -> str | None:
         """Return its value as text, None = no line."""
         return self.value(stack) or (None if self.optional else "none")
 
@@ -197,7 +193,7 @@ class Component:
             return None
         return self.nvidia.format(system=plan.system.repository or "")
 
-    def services(self, stack: "StackSet", spec: "StackSpec") -> Iterator[dict[str, Any]]:
+    def services(self, stack: StackSet, spec: StackSpec) -> Iterator[dict[str, Any]]:
         """Yield rows of the plan's services."""
         yield from ()
 
@@ -209,7 +205,7 @@ class Component:
         """Yield notes for the reader of the plan."""
         yield from ()
 
-    def expected(self, stack: "StackSet") -> dict[str, str | None]:
+    def expected(self, stack: StackSet) -> dict[str, str | None]:
         """Return the values that a host reports after the plan is applied."""
         return {}
 

@@ -1,6 +1,6 @@
 """The container toolkit, and the container engines that it configures."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -10,11 +10,8 @@ from gpucheck.stack.components.base import Choice, Component
 from gpucheck.stack.packages import component, package, repository, uname_arch
 from gpucheck.stack.rules.archive import r22_absent
 from gpucheck.stack.seen import seen_reason
-from gpucheck.stack.types import Clash, Fact, PlanInput, Reason
+from gpucheck.stack.types import Clash, Fact, PlanInput, Reason, StackSpec
 from gpucheck.stack.versions import request
-
-if TYPE_CHECKING:
-    from gpucheck.stack.spec import StackSpec
 
 TITLE = "container toolkit"
 
@@ -37,7 +34,7 @@ class ContainerToolkit(Component):
         absent = r22_absent(choice.archive, self.name, TITLE, wanted) if request(wanted).auto else None
         return choice.settle(absent or choose_container_toolkit(wanted), wanted)
 
-    def pinned(self, spec: "StackSpec") -> bool:
+    def pinned(self, spec: StackSpec) -> bool:
         return not (request(spec.container_toolkit).auto and spec.source == "debian")
 
     def packages(self, plan: PlanInput) -> dict[str, Any]:
@@ -73,16 +70,12 @@ def choose_container_toolkit(wanted: str) -> tuple[str, tuple[Reason, ...]] | Cl
     for version in recorded_versions(TOOLKIT, packages().container_toolkit.packages[0]):
         if asked.version == version:
             return version, (seen_reason(name, version),)
-    return Clash(
-        component="container_toolkit",
-        rule="R18",
-        between=(
-            Fact(f"container toolkit {wanted} is requested", "the specification"),
-            Fact(f"the tables hold {', '.join(known)}", "container-toolkit-guide"),
-        ),
-        because=f"no container toolkit {wanted} is known",
-        unknown=True,
+    between = (
+        Fact(f"container toolkit {wanted} is requested", "the specification"),
+        Fact(f"the tables hold {', '.join(known)}", "container-toolkit-guide"),
     )
+    because = f"no container toolkit {wanted} is known"
+    return Clash(component="container_toolkit", rule="R18", between=between, because=because, unknown=True)
 
 
 COMPONENT = ContainerToolkit()

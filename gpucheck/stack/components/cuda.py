@@ -1,7 +1,7 @@
 """The CUDA toolkit of the host."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -14,12 +14,8 @@ from gpucheck.stack.rules.archive import r22_cuda
 from gpucheck.stack.rules.driver import is_a, r1_driver_floor, r2_full_function
 from gpucheck.stack.rules.folders import r24_cuda
 from gpucheck.stack.seen import seen_reason, seen_version
-from gpucheck.stack.types import Clash, Fact, PlanInput, Reason, Target, UnknownInput
+from gpucheck.stack.types import Clash, Fact, PlanInput, Reason, StackSet, StackSpec, Target, UnknownInput
 from gpucheck.stack.versions import cc, major, minor, parse, request
-
-if TYPE_CHECKING:
-    from gpucheck.stack.spec import StackSpec
-    from gpucheck.stack.stack_set import StackSet
 
 PROFILE = 'export PATH="/usr/local/cuda/bin${PATH:+:${PATH}}"\n'
 # Fixed in 13.2.2; trap 5 of the release notes: wrong results from cuBLAS NVFP4 and from reconverging branches.
@@ -186,7 +182,7 @@ class Cuda(Component):
         choice.reasons += reasons
         return toolkit.version
 
-    def not_first(self, stack: "StackSet", spec: "StackSpec", version: str) -> NotFirst:
+    def not_first(self, stack: StackSet, spec: StackSpec, version: str) -> NotFirst:
         full = r2_full_function(_toolkit(version), stack.driver.version)
         if full is None:
             return NotFirst("the version chosen is the newest that is confirmed")
@@ -224,7 +220,7 @@ def _toolkit(version: str) -> Toolkit:
     return known
 
 
-def _stated(spec: "StackSpec") -> bool:
+def _stated(spec: StackSpec) -> bool:
     """Return whether the specification states the toolkit, or a library that is built for one."""
     from gpucheck.stack.components import COMPONENTS
 

@@ -1,7 +1,7 @@
 """The cuDNN library of the host."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpucheck.knowledge import GpuModel, tables
 from gpucheck.knowledge.packages import packages
@@ -13,11 +13,8 @@ from gpucheck.stack.rules.archive import r22_absent
 from gpucheck.stack.rules.driver import is_a
 from gpucheck.stack.rules.libraries import no_release, no_toolkit, numeric, without_toolkit
 from gpucheck.stack.seen import seen_reason, seen_version
-from gpucheck.stack.types import Clash, Fact, PlanInput, Reason, Target
+from gpucheck.stack.types import Clash, Fact, PlanInput, Reason, StackSpec, Target
 from gpucheck.stack.versions import cc, major, request
-
-if TYPE_CHECKING:
-    from gpucheck.stack.spec import StackSpec
 
 
 def r7_cudnn(gpu: GpuModel, release: CudnnRelease) -> Clash | None:
@@ -30,12 +27,9 @@ def r7_cudnn(gpu: GpuModel, release: CudnnRelease) -> Clash | None:
         limit = f"cuDNN {release.version} has code up to compute capability {release.max_cc}"
     else:
         limit = f"cuDNN {release.version} has no code below compute capability {release.min_cc}"
-    return Clash(
-        component="cudnn",
-        rule="R7",
-        between=(Fact(is_a(gpu), "cuda-gpus"), Fact(limit, "cudnn-matrix, wheel-bytes")),
-        because=f"cuDNN {release.version} cannot run on {gpu.name}",
-    )
+    between = (Fact(is_a(gpu), "cuda-gpus"), Fact(limit, "cudnn-matrix, wheel-bytes"))
+    because = f"cuDNN {release.version} cannot run on {gpu.name}"
+    return Clash(component="cudnn", rule="R7", between=between, because=because)
 
 
 def choose_cudnn(
@@ -94,7 +88,7 @@ class Cudnn(Component):
     default = "auto"
     built_for = "cuda"
 
-    def contradictions(self, spec: "StackSpec") -> Iterator[tuple[tuple[str, str], str]]:
+    def contradictions(self, spec: StackSpec) -> Iterator[tuple[tuple[str, str], str]]:
         yield from without_toolkit(self.name, spec)
 
     def versions(self) -> tuple[str, ...]:

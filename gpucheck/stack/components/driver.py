@@ -1,7 +1,7 @@
 """The driver: its branch and release, its packages, and the files that every GPU host gets with it."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -19,12 +19,8 @@ from gpucheck.stack.rules import ubuntu as ubuntu_rules
 from gpucheck.stack.rules.folders import r24_branch
 from gpucheck.stack.settings import module_options, mok
 from gpucheck.stack.settings.driver_extra import extra_packages
-from gpucheck.stack.types import Clash, DriverChoice, Fact, PlanInput, Reason, Target
+from gpucheck.stack.types import Clash, DriverChoice, Fact, PlanInput, Reason, StackSet, StackSpec, Target
 from gpucheck.stack.versions import request
-
-if TYPE_CHECKING:
-    from gpucheck.stack.spec import StackSpec
-    from gpucheck.stack.stack_set import StackSet
 
 Found = tuple[DriverChoice, tuple[Reason, ...]]
 NOUVEAU = "blacklist nouveau\noptions nouveau modeset=0\n"
@@ -57,7 +53,7 @@ Pin-Priority: 1000
 """
 
 
-def branches(spec: "StackSpec", archive: Archive | None) -> tuple[Branch, ...]:
+def branches(spec: StackSpec, archive: Archive | None) -> tuple[Branch, ...]:
     """Return the branches to try, best first; with an archive, the branch of the archive."""
     if archive is None:
         return rules.r18_branches(spec.prefer, spec.driver)
@@ -65,7 +61,7 @@ def branches(spec: "StackSpec", archive: Archive | None) -> tuple[Branch, ...]:
     return tuple(branch for branch in tables.drivers().branches if branch.branch == number)
 
 
-def of_branch(target: Target, spec: "StackSpec", branch: Branch, archive: Archive | None) -> Found | Clash:
+def of_branch(target: Target, spec: StackSpec, branch: Branch, archive: Archive | None) -> Found | Clash:
     """Return the driver of one branch with its flavor, or the clash of the first rule that forbids the branch."""
     for check in (
         *(rules.r4_r9_branch_window(gpu, branch.branch) for gpu in target.models),
@@ -108,13 +104,8 @@ def _driver_reasons(target: Target, branch: Branch, choice: DriverChoice) -> Ite
         yield Reason(component="driver", because=text, rule="R9", source="open-gkm", confirmed=False)
     if branch.state == "eol":
         ended = ", ".join(f"{date} according to {who.replace('_', ' ')}" for who, date in branch.eol.items())
-        yield Reason(
-            component="driver",
-            because=f"branch {branch.branch} has ended ({ended}); it is used because it was requested",
-            rule="R18",
-            source="endoflife",
-            confirmed=False,
-        )
+        because = f"branch {branch.branch} has ended ({ended}); it is used because it was requested"
+        yield Reason(component="driver", because=because, rule="R18", source="endoflife", confirmed=False)
     needs = next((gpu for gpu in target.models if gpu.kernel_module == choice.kernel_module), None)
     if needs:
         text = f"{rules.is_a(needs)} and needs the {choice.kernel_module} modules"
@@ -131,16 +122,11 @@ def _driver_reasons(target: Target, branch: Branch, choice: DriverChoice) -> Ite
 def no_branch(wanted: str) -> Clash:
     """Return the clash of a request that no branch matches."""
     known = ", ".join(b.branch for b in tables.drivers().branches if b.state == "supported" and b.last)
-    return Clash(
-        component="driver",
-        rule="R18",
-        between=(
-            Fact(f"driver {wanted} is requested", "the specification"),
-            Fact(f"the branches known to be supported are {known}", "nv-supported-drivers-615, endoflife"),
-        ),
-        because=f"no driver {wanted} is known",
-        unknown=True,
+    between = (
+        Fact(f"driver {wanted} is requested", "the specification"),
+        Fact(f"the branches known to be supported are {known}", "nv-supported-drivers-615, endoflife"),
     )
+    return Clash(component="driver", rule="R18", between=between, because=f"no driver {wanted} is known", unknown=True)
 
 
 class Driver(Component):
@@ -165,21 +151,18 @@ class Driver(Component):
         """Return the versions; a stated release may be missing from the tables."""
         return (requested,) if len(request(requested).prefix) > 1 else super().newest_first(requested)
 
-    def host_clashes(self, target: Target, spec: "StackSpec", archive: Archive | None) -> Iterator[Clash]:
+    def host_clashes(self, target: Target, spec: StackSpec, archive: Archive | None) -> Iterator[Clash]:
         """Check the system, the architecture, GPUs whose last branch has ended, kernel modules and the archive."""
         old = rules.end_of_life(target.os, tables.operating_systems().as_of)
         if old and spec.end_of_life_os == "refuse":
             yield old
         if target.os.explicit_only and not (request(spec.driver).explicit and request(spec.cuda).explicit):
-            yield Clash(
-                component="os",
-                rule="R15",
-                between=(
-                    Fact(target.os.explicit_only, "driver-install-guide"),
-                    Fact("driver and cuda are auto", "the specification"),
-                ),
-                because=f"on {target.os.name} the specification must state driver and cuda",
+            between = (
+                Fact(target.os.explicit_only, "driver-install-guide"),
+                Fact("driver and cuda are auto", "the specification"),
             )
+            because = f"on {target.os.name} the specification must state driver and cuda"
+            yield Clash(component="os", rule="R15", between=between, because=because)
         yield from filter(None, (rules.r20_architecture(target), *map(rules.r9_architecture_ended, target.models)))
         flavour = r14_flavour(target, spec.kernel_module)
         if isinstance(flavour, Clash):
@@ -195,22 +178,22 @@ class Driver(Component):
     def choose(self, choice: Choice) -> DriverChoice:
         return choice.driver
 
-    def value(self, stack: "StackSet") -> str:
+    def value(self, stack: StackSet) -> str:
         return stack.driver.version
 
-    def exact(self, stack: "StackSet") -> str:
+    def exact(self, stack: StackSet) -> str:
         """Return the version, with its package revision if that is stated."""
         return _exact(stack.driver)
 
-    def label(self, stack: "StackSet") -> str:
+    def label(self, stack: StackSet) -> str:
         origin = ", from the distribution's own archive" if stack.source else ""
         driver = stack.driver
         return f"{_exact(driver)}  {driver.kernel_module} kernel modules, branch {driver.branch}{origin}"
 
-    def not_first(self, stack: "StackSet", spec: "StackSpec", version: str) -> NotFirst:
+    def not_first(self, stack: StackSet, spec: StackSpec, version: str) -> NotFirst:
         return NotFirst(f"prefer is {spec.prefer}, which puts branch {stack.driver.branch} first", "R18")
 
-    def advice(self, rule: str, target: Target, spec: "StackSpec", works: Works) -> str | None:
+    def advice(self, rule: str, target: Target, spec: StackSpec, works: Works) -> str | None:
         """Suggest a branch that has ended, for an old kernel."""
         ended = (b.branch for b in reversed(tables.drivers().branches) if b.state == "eol") if rule == "R15" else ()
         for branch in ended:
@@ -229,7 +212,7 @@ class Driver(Component):
         extra = extra_packages(system, stack, plan.spec.driver_extra)
         return component([*own, *(row for row in extra if row["name"] not in names)])
 
-    def services(self, stack: "StackSet", spec: "StackSpec") -> Iterator[dict[str, Any]]:
+    def services(self, stack: StackSet, spec: StackSpec) -> Iterator[dict[str, Any]]:
         yield {"name": "nvidia-persistenced", "enabled": True, "state": "started"}
 
     def files(self, plan: PlanInput) -> Iterator[dict[str, Any]]:
@@ -255,7 +238,7 @@ class Driver(Component):
             if text:
                 yield Reason(component=what, because=text, source="cuda-repo", confirmed=False)
 
-    def expected(self, stack: "StackSet") -> dict[str, str | None]:
+    def expected(self, stack: StackSet) -> dict[str, str | None]:
         return {"driver_version": stack.driver.version, "kernel_module": stack.driver.kernel_module}
 
 
@@ -263,7 +246,7 @@ def _exact(driver: DriverChoice) -> str:
     return f"{driver.version}-{driver.revision}" if driver.revision else driver.version
 
 
-def _packages(system: OperatingSystem, stack: "StackSet") -> list[Package]:
+def _packages(system: OperatingSystem, stack: StackSet) -> list[Package]:
     row = driver_row(system, stack)
     values = {"version": stack.driver.version, "branch": stack.driver.branch}
     found = [package(system, name.format(**values), None) for name in row.newest]

@@ -1,7 +1,7 @@
 """Fabric manager and the NVLink subnet manager: NVSwitch boards need them at the driver's version."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -13,12 +13,8 @@ from gpucheck.stack.components.base import SYSTEM, Choice, Component
 from gpucheck.stack.packages import component, fabric_packages, file, package
 from gpucheck.stack.rules.archive import r22_needed
 from gpucheck.stack.rules.ubuntu import r22_ubuntu_lacks
-from gpucheck.stack.types import Clash, Conflict, Fabric, Fact, PlanInput, Reason, Target
+from gpucheck.stack.types import Clash, Conflict, Fabric, Fact, PlanInput, Reason, StackSet, StackSpec, Target
 from gpucheck.stack.versions import parse
-
-if TYPE_CHECKING:
-    from gpucheck.stack.spec import StackSpec
-    from gpucheck.stack.stack_set import StackSet
 
 NVLINK5_KERNEL = "5.17"
 
@@ -72,7 +68,7 @@ class FabricManager(Component):
     in_archive = ("ubuntu",)
     follows = "the driver"
 
-    def host_clashes(self, target: Target, spec: "StackSpec", archive: Archive | None) -> Iterator[Clash]:
+    def host_clashes(self, target: Target, spec: StackSpec, archive: Archive | None) -> Iterator[Clash]:
         fabric, reasons = r17_fabric(target)
         if fabric.fabric_manager:
             yield from r22_needed(archive, self.name, self.title, reasons[0])
@@ -91,11 +87,11 @@ class FabricManager(Component):
         version, subnet_manager = chosen or (None, False)
         return {self.name: version, "subnet_manager": subnet_manager}
 
-    def label(self, stack: "StackSet") -> str | None:
+    def label(self, stack: StackSet) -> str | None:
         extra = " with the NVLink subnet manager" if stack.subnet_manager else ""
         return f"{stack.fabric_manager}{extra}" if stack.fabric_manager else None
 
-    def edited(self, locked: "StackSet", found: "StackSet") -> Conflict | None:
+    def edited(self, locked: StackSet, found: StackSet) -> Conflict | None:
         """Return the conflict of a lock whose fabric differs from that of the board."""
         fabric = (found.fabric_manager, found.subnet_manager, found.imex)
         if fabric == (locked.fabric_manager, locked.subnet_manager, locked.imex):
@@ -126,7 +122,7 @@ class FabricManager(Component):
         rows = component(found)
         return {**rows, "holds": [name for name in rows["holds"] if name not in table.subnet_manager.of_the_system]}
 
-    def services(self, stack: "StackSet", spec: "StackSpec") -> Iterator[dict[str, Any]]:
+    def services(self, stack: StackSet, spec: StackSpec) -> Iterator[dict[str, Any]]:
         if stack.fabric_manager:
             yield {"name": "nvidia-fabricmanager", "enabled": True, "state": "started"}
 
@@ -141,7 +137,7 @@ class FabricManager(Component):
             text = "the version of nvlsm is not known: the newest is installed, then held"
             yield Reason(component=self.name, because=text, source="cuda-repo", confirmed=False)
 
-    def expected(self, stack: "StackSet") -> dict[str, str | None]:
+    def expected(self, stack: StackSet) -> dict[str, str | None]:
         return {"fabric_manager_version": stack.fabric_manager}
 
 

@@ -1,19 +1,15 @@
 """GDRCopy from your own repository, if the specification requests it."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpucheck.knowledge.archives import Archive
 from gpucheck.knowledge.options import options
 from gpucheck.knowledge.packages import packages
 from gpucheck.stack.components.base import MANAGED, Choice, Component, Works
 from gpucheck.stack.packages import component, package, repository, started
-from gpucheck.stack.types import Clash, Fact, PlanInput, Reason, Target
+from gpucheck.stack.types import Clash, Fact, PlanInput, Reason, StackSet, StackSpec, Target
 from gpucheck.stack.versions import request
-
-if TYPE_CHECKING:
-    from gpucheck.stack.spec import StackSpec
-    from gpucheck.stack.stack_set import StackSet
 
 RULE = "R23"
 GDRDRV = "/etc/modules-load.d/gpucheck-gdrdrv.conf"
@@ -27,7 +23,7 @@ NEWEST = "newest"
 NEEDED = ("url", "key_url", "key_fingerprint")
 
 
-def r23_gdrcopy(spec: "StackSpec") -> Iterator[Clash]:
+def r23_gdrcopy(spec: StackSpec) -> Iterator[Clash]:
     """R23: GDRCopy comes from your own repository, in a stated version or in the newest of that repository."""
     asked = request(spec.gdrcopy)
     if asked.none:
@@ -45,7 +41,7 @@ def r23_gdrcopy(spec: "StackSpec") -> Iterator[Clash]:
         yield Clash(component="gdrcopy", rule=RULE, between=(wanted, fact), because=because)
 
 
-def choose_gdrcopy(spec: "StackSpec", archive: Archive | None, why: list[Reason]) -> str | None:
+def choose_gdrcopy(spec: StackSpec, archive: Archive | None, why: list[Reason]) -> str | None:
     """Return the version with its package revision as far as stated, or NEWEST; None = not requested.
 
     Appends the reasons to ``why``.
@@ -78,13 +74,13 @@ class Gdrcopy(Component):
     optional = True
     follows = "your own repository"
 
-    def contradictions(self, spec: "StackSpec") -> Iterator[tuple[tuple[str, str], str]]:
+    def contradictions(self, spec: StackSpec) -> Iterator[tuple[tuple[str, str], str]]:
         """DKMS builds its module with headers, which a driver with modules from Ubuntu's archive does not bring."""
         if spec.source == "ubuntu" and not request(spec.gdrcopy).none:
             text = "DKMS builds its module, and with source: ubuntu nothing is built on the hosts. Set gdrcopy: none"
             yield ("source", self.name), text
 
-    def host_clashes(self, target: Target, spec: "StackSpec", archive: Archive | None) -> Iterator[Clash]:
+    def host_clashes(self, target: Target, spec: StackSpec, archive: Archive | None) -> Iterator[Clash]:
         """Check that the specification names your own repository."""
         yield from r23_gdrcopy(spec)
 
@@ -92,13 +88,13 @@ class Gdrcopy(Component):
         """Choose the stated version, or the newest of the repository."""
         return choose_gdrcopy(choice.spec, choice.archive, choice.reasons)
 
-    def exact(self, stack: "StackSet") -> str:
+    def exact(self, stack: StackSet) -> str:
         return "auto" if stack.gdrcopy == NEWEST else stack.gdrcopy or "none"
 
-    def label(self, stack: "StackSet") -> str | None:
+    def label(self, stack: StackSet) -> str | None:
         return f"{stack.gdrcopy}, from your own repository" if stack.gdrcopy else None
 
-    def advice(self, rule: str, target: Target, spec: "StackSpec", works: Works) -> str | None:
+    def advice(self, rule: str, target: Target, spec: StackSpec, works: Works) -> str | None:
         return ADVICE
 
     def packages(self, plan: PlanInput) -> dict[str, Any] | None:

@@ -1,7 +1,7 @@
 """IMEX, the daemon of racks with NVLink between hosts."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpucheck.knowledge.archives import Archive
 from gpucheck.knowledge.packages import packages
@@ -11,11 +11,7 @@ from gpucheck.stack.packages import component, fabric_packages, file
 from gpucheck.stack.rules.archive import r22_needed
 from gpucheck.stack.rules.ubuntu import r22_ubuntu_lacks
 from gpucheck.stack.settings.imex import imex_files, imex_service
-from gpucheck.stack.types import Clash, PlanInput, Target
-
-if TYPE_CHECKING:
-    from gpucheck.stack.spec import StackSpec
-    from gpucheck.stack.stack_set import StackSet
+from gpucheck.stack.types import Clash, PlanInput, StackSet, StackSpec, Target
 
 
 class Imex(Component):
@@ -28,7 +24,7 @@ class Imex(Component):
     nvidia = SYSTEM
     follows = "the driver"
 
-    def host_clashes(self, target: Target, spec: "StackSpec", archive: Archive | None) -> Iterator[Clash]:
+    def host_clashes(self, target: Target, spec: StackSpec, archive: Archive | None) -> Iterator[Clash]:
         fabric, reasons = r17_fabric(target)
         if fabric.imex:
             yield from r22_needed(archive, self.name, self.title, reasons[0])
@@ -41,14 +37,14 @@ class Imex(Component):
         choice.reasons += reasons
         return choice.driver.version
 
-    def label(self, stack: "StackSet") -> str | None:
+    def label(self, stack: StackSet) -> str | None:
         return stack.imex
 
     def packages(self, plan: PlanInput) -> dict[str, Any]:
         names = packages().fabric.imex if plan.stack.imex else ()
         return component(fabric_packages(plan.system, plan.stack, names))
 
-    def services(self, stack: "StackSet", spec: "StackSpec") -> Iterator[dict[str, Any]]:
+    def services(self, stack: StackSet, spec: StackSpec) -> Iterator[dict[str, Any]]:
         if stack.imex:
             yield imex_service(spec.imex)
 

@@ -1,6 +1,6 @@
 """The flavor of the driver's kernel modules: open or proprietary. It has no version and no packages."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -8,11 +8,7 @@ from gpucheck.knowledge import tables
 from gpucheck.knowledge.tables import Branch
 from gpucheck.stack.components.base import Component, Works
 from gpucheck.stack.rules.driver import Flavour, is_a
-from gpucheck.stack.types import Clash, Fact, Target
-
-if TYPE_CHECKING:
-    from gpucheck.stack.spec import StackSpec
-    from gpucheck.stack.stack_set import StackSet
+from gpucheck.stack.types import Clash, Fact, StackSet, StackSpec, Target
 
 
 def r14_flavour(target: Target, wanted: str, branch: Branch | None = None) -> Flavour | Clash:
@@ -75,13 +71,13 @@ class KernelModule(Component):
     def fields(self, chosen: Any) -> dict[str, Any]:
         return {}
 
-    def value(self, stack: "StackSet") -> str:
+    def value(self, stack: StackSet) -> str:
         return stack.driver.kernel_module
 
-    def label(self, stack: "StackSet") -> None:
+    def label(self, stack: StackSet) -> None:
         """Return None: the line of the driver includes it."""
 
-    def advice(self, rule: str, target: Target, spec: "StackSpec", works: Works) -> str | None:
+    def advice(self, rule: str, target: Target, spec: StackSpec, works: Works) -> str | None:
         """Suggest separate hosts, if each GPU alone has a set."""
         if len(target.models) < 2:
             return None

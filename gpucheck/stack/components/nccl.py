@@ -1,7 +1,7 @@
 """The NCCL library of the host."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpucheck.knowledge import GpuModel, tables
 from gpucheck.knowledge.packages import NcclSystemBuild, packages
@@ -14,11 +14,8 @@ from gpucheck.stack.rules.code import r5_runs
 from gpucheck.stack.rules.driver import is_a
 from gpucheck.stack.rules.libraries import no_release, no_toolkit, numeric, without_toolkit
 from gpucheck.stack.seen import seen_reason, seen_version
-from gpucheck.stack.types import Clash, Fact, PlanInput, Reason, Target
+from gpucheck.stack.types import Clash, Fact, PlanInput, Reason, StackSpec, Target
 from gpucheck.stack.versions import major, minor, parse, request
-
-if TYPE_CHECKING:
-    from gpucheck.stack.spec import StackSpec
 
 
 def r8_nccl(gpu: GpuModel, build: NcclBuild) -> Clash | None:
@@ -26,15 +23,12 @@ def r8_nccl(gpu: GpuModel, build: NcclBuild) -> Clash | None:
     if r5_runs(gpu.compute_capability, build.sm):
         return None
     code = " ".join(str(arch) for arch in build.sm)
-    return Clash(
-        component="nccl",
-        rule="R8",
-        between=(
-            Fact(is_a(gpu), "cuda-gpus"),
-            Fact(f"NCCL {build.version} for CUDA {build.cuda_major} has code for sm {code}", "nccl-mk, wheel-bytes"),
-        ),
-        because=f"NCCL {build.version} built for CUDA {build.cuda_major} cannot run on {gpu.name}",
+    between = (
+        Fact(is_a(gpu), "cuda-gpus"),
+        Fact(f"NCCL {build.version} for CUDA {build.cuda_major} has code for sm {code}", "nccl-mk, wheel-bytes"),
     )
+    because = f"NCCL {build.version} built for CUDA {build.cuda_major} cannot run on {gpu.name}"
+    return Clash(component="nccl", rule="R8", between=between, because=because)
 
 
 def choose_nccl(
@@ -131,7 +125,7 @@ class Nccl(Component):
     default = "auto"
     built_for = "cuda"
 
-    def contradictions(self, spec: "StackSpec") -> Iterator[tuple[tuple[str, str], str]]:
+    def contradictions(self, spec: StackSpec) -> Iterator[tuple[tuple[str, str], str]]:
         """Yield contradictions: NCCL without a toolkit, or with one of another CUDA major."""
         yield from without_toolkit(self.name, spec)
         toolkit, build = request(spec.cuda).prefix, request(spec.nccl).build

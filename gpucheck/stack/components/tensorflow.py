@@ -1,6 +1,6 @@
 """TensorFlow: its wheels include CUDA, like those of torch; it gets a separate environment."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpucheck.knowledge import tables
 from gpucheck.knowledge.tables import TensorflowRelease
@@ -8,11 +8,8 @@ from gpucheck.stack.components.base import Choice, Component
 from gpucheck.stack.rules.code import r3_ptx_needs_full_driver, r5_runs, r6_wheel_driver
 from gpucheck.stack.rules.driver import is_a
 from gpucheck.stack.rules.wheels import glibc_clash, not_known, r16_python, r16_unconfirmed
-from gpucheck.stack.types import Clash, Fact, Reason, Target, TensorflowChoice, TorchChoice
+from gpucheck.stack.types import Clash, Fact, Reason, StackSet, Target, TensorflowChoice, TorchChoice
 from gpucheck.stack.versions import cc, parse, request, sm
-
-if TYPE_CHECKING:
-    from gpucheck.stack.stack_set import StackSet
 
 OLD_CUDNN = "9.10.2.21"
 
@@ -31,12 +28,9 @@ def _tensorflow_clash(target: Target, driver: str, release: TensorflowRelease) -
             if clash is None:
                 continue
             return clash
-        return Clash(
-            component="tensorflow",
-            rule="R11",
-            between=(Fact(is_a(gpu), "cuda-gpus"), Fact(f"{what} has {code}", "wheel-bytes, tf-issues")),
-            because=f"no official wheel of {what} works on {gpu.name}; a vendor container or a source build may work",
-        )
+        between = (Fact(is_a(gpu), "cuda-gpus"), Fact(f"{what} has {code}", "wheel-bytes, tf-issues"))
+        because = f"no official wheel of {what} works on {gpu.name}; a vendor container or a source build may work"
+        return Clash(component="tensorflow", rule="R11", between=between, because=because)
     return r6_wheel_driver(release.cuda or "12", driver, "tensorflow", what)
 
 
@@ -123,10 +117,10 @@ class Tensorflow(Component):
             choice.reasons += r16_unconfirmed(target.os) if torch or found else ()
         return found
 
-    def value(self, stack: "StackSet") -> str | None:
+    def value(self, stack: StackSet) -> str | None:
         return stack.tensorflow.version if stack.tensorflow else None
 
-    def label(self, stack: "StackSet") -> str:
+    def label(self, stack: StackSet) -> str:
         found = stack.tensorflow
         if found is None:
             return "none"

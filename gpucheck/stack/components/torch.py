@@ -1,6 +1,6 @@
 """torch: its wheels include CUDA, so only the driver and the GPUs limit them."""
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from gpucheck.knowledge import GpuModel, tables
 from gpucheck.knowledge.tables import TorchBuild, TorchRelease
@@ -8,12 +8,8 @@ from gpucheck.stack.components.base import Choice, Component, NotFirst, plain
 from gpucheck.stack.rules.code import r3_ptx_needs_full_driver, r5_runs, r6_wheel_driver
 from gpucheck.stack.rules.driver import is_a
 from gpucheck.stack.rules.wheels import glibc_clash, not_known, r16_python
-from gpucheck.stack.types import Clash, Fact, Reason, Target, TorchChoice
+from gpucheck.stack.types import Clash, Fact, Reason, StackSet, StackSpec, Target, TorchChoice
 from gpucheck.stack.versions import cc, major, request, sm
-
-if TYPE_CHECKING:
-    from gpucheck.stack.spec import StackSpec
-    from gpucheck.stack.stack_set import StackSet
 
 
 def r11_torch_build(gpu: GpuModel, release: TorchRelease, build: TorchBuild, archs: tuple[int, ...]) -> Clash | None:
@@ -24,15 +20,12 @@ def r11_torch_build(gpu: GpuModel, release: TorchRelease, build: TorchBuild, arc
     code = " ".join(str(arch) for arch in archs)
     end = f"; torch {newest} is the newest official build that has it" if newest else ""
     end += f", torch {plain_wheel} the newest on PyPI" if plain_wheel and plain_wheel != newest else ""
-    return Clash(
-        component="torch",
-        rule="R11",
-        between=(
-            Fact(is_a(gpu), "cuda-gpus"),
-            Fact(f"torch {release.version}+{build.build} has code for sm {code}", "wheel-bytes, torch-build-scripts"),
-        ),
-        because=f"torch {release.version}+{build.build} has no code for {gpu.name}{end}",
+    between = (
+        Fact(is_a(gpu), "cuda-gpus"),
+        Fact(f"torch {release.version}+{build.build} has code for sm {code}", "wheel-bytes, torch-build-scripts"),
     )
+    because = f"torch {release.version}+{build.build} has no code for {gpu.name}{end}"
+    return Clash(component="torch", rule="R11", between=between, because=because)
 
 
 def r10_newest_torch_with_code(gpu: GpuModel, origin: str = "") -> str | None:
@@ -50,15 +43,12 @@ def r25_origin(release: TorchRelease, build: TorchBuild, origin: str) -> Clash |
     if build.origin == "pypi" or origin != "pypi":
         return None
     what = f"torch {release.version}+{build.build}"
-    return Clash(
-        component="torch",
-        rule="R25",
-        between=(
-            Fact(f"{what} is only in PyTorch's wheel index", "torch-release-md, pypi-meta"),
-            Fact("torch_origin is pypi", "the specification"),
-        ),
-        because=f"{what} is not on PyPI, and torch_origin allows no other index",
+    between = (
+        Fact(f"{what} is only in PyTorch's wheel index", "torch-release-md, pypi-meta"),
+        Fact("torch_origin is pypi", "the specification"),
     )
+    because = f"{what} is not on PyPI, and torch_origin allows no other index"
+    return Clash(component="torch", rule="R25", between=between, because=because)
 
 
 def r12_torch_compile(target: Target) -> tuple[Reason, ...]:
@@ -194,7 +184,7 @@ class Torch(Component):
             return ()
         return (requested,) if asked.build else tuple(t for t in builds() if asked.matches(plain(t)))
 
-    def in_order(self, requested: str, spec: "StackSpec") -> tuple[str, ...]:
+    def in_order(self, requested: str, spec: StackSpec) -> tuple[str, ...]:
         """Return PyPI's builds first, unless the origin may be any."""
         known = self.newest_first(requested)
         return known if spec.torch_origin == "any" else tuple(sorted(known, key=lambda text: text not in _on_pypi()))
@@ -205,17 +195,17 @@ class Torch(Component):
         found = choose_torch(choice.target, choice.driver.version, spec.torch, spec.torch_origin)
         return choice.settle(found, spec.torch)
 
-    def not_first(self, stack: "StackSet", spec: "StackSpec", version: str) -> NotFirst:
+    def not_first(self, stack: StackSet, spec: StackSpec, version: str) -> NotFirst:
         """Return the reason; newer builds may be in PyTorch's index only."""
         if spec.torch_origin != "auto" or stack.torch is None or stack.torch.origin != "pypi":
             return super().not_first(stack, spec, version)
         text = f"only PyTorch's wheel index has it for these GPUs, and torch_origin auto prefers {stack.torch.version}"
         return NotFirst(f"{text} of PyPI", "R25")
 
-    def value(self, stack: "StackSet") -> str | None:
+    def value(self, stack: StackSet) -> str | None:
         return f"{stack.torch.version}+{stack.torch.build}" if stack.torch else None
 
-    def label(self, stack: "StackSet") -> str:
+    def label(self, stack: StackSet) -> str:
         torch = stack.torch
         return f"{torch.version}+{torch.build} on Python {torch.python}" if torch else "none"
 

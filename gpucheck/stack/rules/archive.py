@@ -1,28 +1,24 @@
 """Rules about a distribution's archive as the package source: one version per component, not every component."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from gpucheck.knowledge.archives import Archive, archives
 from gpucheck.knowledge.tables import Branch, OperatingSystem
 from gpucheck.stack.rules.driver import is_a
-from gpucheck.stack.types import Clash, Fact, Reason, Target
+from gpucheck.stack.types import Clash, Fact, Reason, StackSpec, Target
 from gpucheck.stack.versions import request
-
-if TYPE_CHECKING:
-    from gpucheck.stack.spec import StackSpec
 
 RULE, SOURCE = "R22", "debian-archive"
 
 
-def archive_of(system: OperatingSystem, spec: "StackSpec") -> Archive | None:
+def archive_of(system: OperatingSystem, spec: StackSpec) -> Archive | None:
     """Return the requested archive; None: the packages come from NVIDIA, or there is no such archive."""
     if spec.source != "debian":
         return None
     return next((archive for archive in archives() if archive.os == system.id), None)
 
 
-def r22_host(target: Target, spec: "StackSpec") -> Iterator[Clash]:
+def r22_host(target: Target, spec: StackSpec) -> Iterator[Clash]:
     """R22: with `source: debian` a host gets the versions in the archive of its release, or is unsupported.
 
     The archive must be known and have the driver for the host's architecture, and the GPUs must work with proprietary
@@ -98,9 +94,8 @@ def r22_cuda(archive: Archive, wanted: str) -> str | Clash:
         Fact(f"cuda {wanted} is requested", "the specification"),
         Fact(f"the archive of {archive.os} has CUDA {archive.cuda} and no other", SOURCE),
     )
-    return Clash(
-        component="cuda", rule=RULE, between=between, because=f"the archive of {archive.os} has no CUDA {wanted}"
-    )
+    because = f"the archive of {archive.os} has no CUDA {wanted}"
+    return Clash(component="cuda", rule=RULE, between=between, because=because)
 
 
 def r22_absent(archive: Archive | None, component: str, title: str, wanted: str) -> Clash | None:

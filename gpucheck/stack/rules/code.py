@@ -11,17 +11,12 @@ def r3_ptx_needs_full_driver(cuda: str, driver: str, component: str, what: str) 
     full = next((t.driver_full for t in reversed(tables.cuda().toolkits) if minor(t.version) == minor(cuda)), None)
     if full is not None and parse(driver) >= parse(full):
         return None
-    return Clash(
-        component=component,
-        rule="R3",
-        between=(
-            Fact(f"{what} has only PTX of CUDA {cuda} for this GPU, which the driver must translate", "wheel-bytes"),
-            Fact(
-                f"PTX translation needs driver {full or '(not known)'}, the driver is {driver}", "cuda-compat, cuda-rn"
-            ),
-        ),
-        because=f"driver {driver} cannot translate the PTX in {what}",
+    between = (
+        Fact(f"{what} has only PTX of CUDA {cuda} for this GPU, which the driver must translate", "wheel-bytes"),
+        Fact(f"PTX translation needs driver {full or '(not known)'}, the driver is {driver}", "cuda-compat, cuda-rn"),
     )
+    because = f"driver {driver} cannot translate the PTX in {what}"
+    return Clash(component=component, rule="R3", between=between, because=because)
 
 
 def r6_wheel_driver(cuda: str, driver: str, component: str, what: str) -> Clash | None:

@@ -22,15 +22,12 @@ def r1_driver_floor(cuda_major: int, driver: str, component: str, what: str) -> 
     floor = tables.drivers().minor_compat_floor[str(cuda_major)]
     if parse(driver) >= parse(floor):
         return None
-    return Clash(
-        component=component,
-        rule="R1",
-        between=(
-            Fact(f"{what} is built with CUDA {cuda_major}, which runs from driver {floor}", "cuda-compat, cuda-rn"),
-            Fact(f"the driver is {driver}", "the specification"),
-        ),
-        because=f"driver {driver} is older than {floor}, the minimum of every CUDA {cuda_major} program",
+    between = (
+        Fact(f"{what} is built with CUDA {cuda_major}, which runs from driver {floor}", "cuda-compat, cuda-rn"),
+        Fact(f"the driver is {driver}", "the specification"),
     )
+    because = f"driver {driver} is older than {floor}, the minimum of every CUDA {cuda_major} program"
+    return Clash(component=component, rule="R1", between=between, because=because)
 
 
 def r2_full_function(toolkit: Toolkit, driver: str) -> Clash | None:
@@ -38,15 +35,12 @@ def r2_full_function(toolkit: Toolkit, driver: str) -> Clash | None:
     if toolkit.driver_full is not None and parse(driver) >= parse(toolkit.driver_full):
         return None
     wanted = f"driver {toolkit.driver_full}" if toolkit.driver_full else "a driver that is not known"
-    return Clash(
-        component="cuda",
-        rule="R2",
-        between=(
-            Fact(f"CUDA {toolkit.version} needs {wanted} for full function, PTX JIT included", "cuda-rn"),
-            Fact(f"the driver is {driver}", "the specification"),
-        ),
-        because=f"with driver {driver} CUDA {toolkit.version} would run by minor version compatibility only",
+    between = (
+        Fact(f"CUDA {toolkit.version} needs {wanted} for full function, PTX JIT included", "cuda-rn"),
+        Fact(f"the driver is {driver}", "the specification"),
     )
+    because = f"with driver {driver} CUDA {toolkit.version} would run by minor version compatibility only"
+    return Clash(component="cuda", rule="R2", between=between, because=because)
 
 
 def r4_r9_branch_window(gpu: GpuModel, branch: str) -> Clash | None:
@@ -60,12 +54,8 @@ def r4_r9_branch_window(gpu: GpuModel, branch: str) -> Clash | None:
         source = "arch-matrix"
     else:
         return None
-    return Clash(
-        component="driver",
-        rule="R9",
-        between=(Fact(edge, source), Fact(f"driver branch {branch} is requested or needed", "the specification")),
-        because=f"branch {branch} does not drive {gpu.name}",
-    )
+    between = (Fact(edge, source), Fact(f"driver branch {branch} is requested or needed", "the specification"))
+    return Clash(component="driver", rule="R9", between=between, because=f"branch {branch} does not drive {gpu.name}")
 
 
 def r9_architecture_ended(gpu: GpuModel) -> Clash | None:
@@ -77,15 +67,12 @@ def r9_architecture_ended(gpu: GpuModel) -> Clash | None:
     if branch.state != "eol":
         return None
     ended = ", ".join(f"{date} according to {who.replace('_', ' ')}" for who, date in branch.eol.items())
-    return Clash(
-        component="driver",
-        rule="R9",
-        between=(
-            Fact(f"{is_a(gpu)}: branch {last} is its last driver, CUDA {gpu.max_cuda} its last CUDA", "arch-matrix"),
-            Fact(f"branch {last} has ended ({ended})", "endoflife"),
-        ),
-        because=f"no supported driver drives {gpu.name} any more",
+    between = (
+        Fact(f"{is_a(gpu)}: branch {last} is its last driver, CUDA {gpu.max_cuda} its last CUDA", "arch-matrix"),
+        Fact(f"branch {last} has ended ({ended})", "endoflife"),
     )
+    because = f"no supported driver drives {gpu.name} any more"
+    return Clash(component="driver", rule="R9", between=between, because=because)
 
 
 def r15_kernel(os: OperatingSystem, branch: Branch) -> Clash | None:
@@ -93,15 +80,12 @@ def r15_kernel(os: OperatingSystem, branch: Branch) -> Clash | None:
     newest = os.max_driver_branch
     if newest is None or int(branch.branch) <= int(newest):
         return None
-    return Clash(
-        component="driver",
-        rule="R15",
-        between=(
-            Fact(f"branch {branch.branch} needs kernel {branch.min_kernel or LAST_KERNEL_FLOOR} or newer", "open-gkm"),
-            Fact(f"{os.name} has kernel {os.kernel}, on which branch {newest} is the last that builds", "env-dumps"),
-        ),
-        because=f"driver branch {branch.branch} does not build on {os.name}",
+    between = (
+        Fact(f"branch {branch.branch} needs kernel {branch.min_kernel or LAST_KERNEL_FLOOR} or newer", "open-gkm"),
+        Fact(f"{os.name} has kernel {os.kernel}, on which branch {newest} is the last that builds", "env-dumps"),
     )
+    because = f"driver branch {branch.branch} does not build on {os.name}"
+    return Clash(component="driver", rule="R15", between=between, because=because)
 
 
 def r18_branches(prefer: str, wanted: str) -> tuple[Branch, ...]:
@@ -144,16 +128,12 @@ def r18_version(branch: Branch, wanted: str) -> tuple[str, Reason | Clash]:
         )
     version = asked.version
     if branch.first is not None and parse(version) < parse(branch.first):
-        clash = Clash(
-            component="driver",
-            rule="R18",
-            between=(
-                Fact(f"the oldest release of branch {branch.branch} known is {branch.first}", "endoflife"),
-                Fact(f"driver {version} is requested", "the specification"),
-            ),
-            because=f"no driver {version} is known",
-            unknown=True,
+        between = (
+            Fact(f"the oldest release of branch {branch.branch} known is {branch.first}", "endoflife"),
+            Fact(f"driver {version} is requested", "the specification"),
         )
+        because = f"no driver {version} is known"
+        clash = Clash(component="driver", rule="R18", between=between, because=because, unknown=True)
         return version, clash
     text = f"{version} as requested; it is not in the tables (newest known of branch {branch.branch}: {newest})"
     return version, Reason(component="driver", because=text, rule="R18", source="the specification", confirmed=False)
@@ -177,15 +157,11 @@ def r20_architecture(target: Target) -> Clash | None:
     grace: Sequence[GpuModel] = [gpu for gpu in target.models if gpu.grace]
     if not grace or target.arch == "sbsa":
         return None
-    return Clash(
-        component="arch",
-        rule="R20",
-        between=(
-            Fact(f"{grace[0].name} is attached to a Grace CPU, which is aarch64", "spec-lists"),
-            Fact(f"the host is {target.arch}", "the specification"),
-        ),
-        because=f"no {target.arch} host has a {grace[0].name}",
+    between = (
+        Fact(f"{grace[0].name} is attached to a Grace CPU, which is aarch64", "spec-lists"),
+        Fact(f"the host is {target.arch}", "the specification"),
     )
+    return Clash(component="arch", rule="R20", between=between, because=f"no {target.arch} host has a {grace[0].name}")
 
 
 def r13_forward_compatibility(target: Target) -> str:

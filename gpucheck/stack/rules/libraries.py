@@ -1,46 +1,40 @@
 """Rules of cuDNN and NCCL: each is built for one CUDA major and needs a toolkit."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from gpucheck.stack.types import Clash, Fact
+from gpucheck.stack.types import Clash, Fact, StackSpec
 from gpucheck.stack.versions import parse, request
 
-if TYPE_CHECKING:
-    from gpucheck.stack.spec import StackSpec
 
-
-def without_toolkit(key: str, spec: "StackSpec") -> Iterator[tuple[tuple[str, str], str]]:
+def without_toolkit(key: str, spec: StackSpec) -> Iterator[tuple[tuple[str, str], str]]:
     """Yield the two keys and why, if a library is stated and ``cuda`` is ``none``."""
     if request(spec.cuda).none and request(getattr(spec, key)).explicit:
         yield ("cuda", key), "cuda: none, and this needs a CUDA major. State a version of cuda, or set both to none."
 
 
-def no_toolkit(key: str, spec: "StackSpec") -> Clash | None:
+def no_toolkit(key: str, spec: StackSpec) -> Clash | None:
     """Return the same as a clash; a library on auto is omitted with the toolkit."""
     if not request(getattr(spec, key)).explicit:
         return None
-    return Clash(
-        component="cuda",
-        rule="R7",
-        between=(
-            Fact("cuda: none", "the specification"),
-            Fact("cudnn or nccl is requested, and each is built for one CUDA major", "the specification"),
-        ),
-        because="without a CUDA toolkit there is no CUDA major to choose cuDNN and NCCL for",
+    between = (
+        Fact("cuda: none", "the specification"),
+        Fact("cudnn or nccl is requested, and each is built for one CUDA major", "the specification"),
     )
+    because = "without a CUDA toolkit there is no CUDA major to choose cuDNN and NCCL for"
+    return Clash(component="cuda", rule="R7", between=between, because=because)
 
 
 def no_release(component: str, title: str, rule: str, requested: str, cuda_major: int, known: tuple[str, ...]) -> Clash:
     """Return the clash of a request without a release for this CUDA major. known: all versions in the tables."""
     asked = request(requested)
+    between = (
+        Fact(f"{title} {requested} is requested", "the specification"),
+        Fact(f"no such release for CUDA {cuda_major} is in the tables", "cudnn-matrix, nccl-mk"),
+    )
     return Clash(
         component=component,
         rule=rule,
-        between=(
-            Fact(f"{title} {requested} is requested", "the specification"),
-            Fact(f"no such release for CUDA {cuda_major} is in the tables", "cudnn-matrix, nccl-mk"),
-        ),
+        between=between,
         because=f"no {title} {requested} for CUDA {cuda_major} is known",
         unknown=not any(asked.matches(version) for version in known),
     )

@@ -2,16 +2,12 @@
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from gpucheck.knowledge.archives import UbuntuSystem, ubuntu
 from gpucheck.knowledge.tables import Branch, OperatingSystem
 from gpucheck.stack.rules.driver import r4_r9_branch_window, r18_branches
-from gpucheck.stack.types import Clash, Fact, Reason, Target
+from gpucheck.stack.types import Clash, Fact, Reason, StackSpec, Target
 from gpucheck.stack.versions import request
-
-if TYPE_CHECKING:
-    from gpucheck.stack.spec import StackSpec
 
 RULE, SOURCE, UBUNTU = "R22", "ubuntu-archive", "ubuntu"
 # 0ubuntu0.24.04.1 is a revision for Ubuntu 24.04; 0ubuntu1 names no release.
@@ -24,7 +20,7 @@ def ubuntu_system(system: OperatingSystem) -> UbuntuSystem | None:
     return next((row for row in ubuntu().systems if row.os == system.id), None)
 
 
-def r22_ubuntu_host(target: Target, spec: "StackSpec") -> Iterator[Clash]:
+def r22_ubuntu_host(target: Target, spec: StackSpec) -> Iterator[Clash]:
     """R22: with `source: ubuntu` the driver is stated with its package revision, as the archive drops old releases.
 
     The release of Ubuntu and the architecture must be known to have signed modules.
@@ -46,7 +42,7 @@ def r22_ubuntu_host(target: Target, spec: "StackSpec") -> Iterator[Clash]:
     yield from _stated(target, spec, row)
 
 
-def r22_ubuntu_lacks(spec: "StackSpec", title: str, needed: Reason) -> Iterator[Clash]:
+def r22_ubuntu_lacks(spec: StackSpec, title: str, needed: Reason) -> Iterator[Clash]:
     """R22: boards that need the NVLink subnet manager, and racks that need IMEX, get their driver from NVIDIA."""
     if spec.source == UBUNTU:
         because = f"Ubuntu's archive is not known to hold {title}"
@@ -54,7 +50,7 @@ def r22_ubuntu_lacks(spec: "StackSpec", title: str, needed: Reason) -> Iterator[
         yield Clash(component="source", rule=RULE, between=between, because=because)
 
 
-def r22_ubuntu_branch(target: Target, spec: "StackSpec", branch: Branch) -> Iterator[Reason]:
+def r22_ubuntu_branch(target: Target, spec: StackSpec, branch: Branch) -> Iterator[Reason]:
     """R22: the driver is that of Ubuntu's archive, whose modules Canonical builds and signs for each kernel."""
     row = ubuntu_system(target.os) if spec.source == UBUNTU else None
     if row is None:
@@ -66,7 +62,7 @@ def r22_ubuntu_branch(target: Target, spec: "StackSpec", branch: Branch) -> Iter
         yield Reason(component="driver", because=text, rule=RULE, source=SOURCE, confirmed=False)
 
 
-def _stated(target: Target, spec: "StackSpec", row: UbuntuSystem) -> Iterator[Clash]:
+def _stated(target: Target, spec: StackSpec, row: UbuntuSystem) -> Iterator[Clash]:
     revision = request(spec.driver).package_revision
     found = FOR_RELEASE.search(revision)
     if found and found["release"] != target.os.version:
@@ -88,7 +84,7 @@ def _stated(target: Target, spec: "StackSpec", row: UbuntuSystem) -> Iterator[Cl
         yield Clash(component="driver", rule=RULE, between=between, because=because, unknown=True, way=way)
 
 
-def _branch(target: Target, spec: "StackSpec", row: UbuntuSystem) -> str:
+def _branch(target: Target, spec: StackSpec, row: UbuntuSystem) -> str:
     """The branch to ask for: the one that is stated, else the best of those in the archive that drive the GPUs."""
     for branch in r18_branches(spec.prefer, spec.driver):
         stated = bool(request(spec.driver).prefix)

@@ -33,26 +33,23 @@ def r16_unconfirmed(os: OperatingSystem) -> tuple[Reason, ...]:
 
 def glibc_clash(component: str, what: str, glibc: str, os: OperatingSystem) -> Clash:
     """Return the clash of a wheel that needs a newer glibc than the system has."""
-    return Clash(
-        component=component,
-        rule="R16",
-        between=(
-            Fact(f"the wheels of {what} need glibc {glibc}", "wheel-bytes"),
-            Fact(f"{os.name} has glibc {os.glibc}", "env-dumps"),
-        ),
-        because=f"{what} does not install on {os.name}",
+    between = (
+        Fact(f"the wheels of {what} need glibc {glibc}", "wheel-bytes"),
+        Fact(f"{os.name} has glibc {os.glibc}", "env-dumps"),
     )
+    return Clash(component=component, rule="R16", between=between, because=f"{what} does not install on {os.name}")
 
 
 def not_known(component: str, wanted: str, source: str, target: Target, known: Iterable[str]) -> Clash:
     """Return the clash of a framework without a release. known: every version in the tables."""
+    between = (
+        Fact(f"{component} {wanted} is requested", "the specification"),
+        Fact(f"the tables have no confirmed GPU build of it for {target.arch}", source),
+    )
     return Clash(
         component=component,
         rule="R20" if target.arch == "sbsa" else "R11",
-        between=(
-            Fact(f"{component} {wanted} is requested", "the specification"),
-            Fact(f"the tables have no confirmed GPU build of it for {target.arch}", source),
-        ),
+        between=between,
         because=f"no {component} {wanted} with GPU support for {target.arch} is known",
         unknown=not any(request(wanted).matches(version) for version in known),
     )

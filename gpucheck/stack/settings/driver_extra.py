@@ -1,14 +1,10 @@
 """Additional driver components from the specification: NVENC, MPS, OpenGL and others, at the driver's version."""
 
-from typing import TYPE_CHECKING
-
 from gpucheck.knowledge.options import DriverExtra, options
 from gpucheck.knowledge.strict import Value, did_you_mean
 from gpucheck.knowledge.tables import OperatingSystem
 from gpucheck.stack.packages import Package, PlanGap, at_driver_version, fabric_packages
-
-if TYPE_CHECKING:
-    from gpucheck.stack.stack_set import StackSet
+from gpucheck.stack.types import StackSet
 
 MOST = 16
 
@@ -27,7 +23,7 @@ def read_driver_extra(value: Value) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def extra_packages(system: OperatingSystem, stack: "StackSet", names: tuple[str, ...]) -> list[Package]:
+def extra_packages(system: OperatingSystem, stack: StackSet, names: tuple[str, ...]) -> list[Package]:
     """Return the packages of these components, at the driver's version. Raises PlanGap if names are unknown."""
     found: dict[str | None, Package] = {}
     for name in names:
@@ -36,7 +32,7 @@ def extra_packages(system: OperatingSystem, stack: "StackSet", names: tuple[str,
     return list(found.values())
 
 
-def _packages(system: OperatingSystem, stack: "StackSet", name: str) -> list[Package]:
+def _packages(system: OperatingSystem, stack: StackSet, name: str) -> list[Package]:
     branch, part = stack.driver.branch, options().driver_extra.get(name)
     row = _row(part, system, branch) if part else None
     if row is None:
