@@ -6,16 +6,8 @@ the line. Unconfirmed values are marked in the tables and never silently relied 
 
 from gpucheck.knowledge._load import KnowledgeError, site_tables
 from gpucheck.knowledge.causes import Cause, causes
-from gpucheck.knowledge.gpus import (
-    Generation,
-    GpuModel,
-    code_runs,
-    generation_of,
-    gpu_table,
-    gpus,
-)
+from gpucheck.knowledge.gpus import GpuModel, code_runs, generation_of, gpu_table, gpus
 from gpucheck.knowledge.links import (
-    Limits,
     NvLinkRate,
     both_ways_part,
     cpu_link_gb_s,
@@ -31,10 +23,8 @@ from gpucheck.knowledge.names import find_gpu, gpu_by_pci_id, gpus_of_family, si
 
 __all__ = [
     "Cause",
-    "Generation",
     "GpuModel",
     "KnowledgeError",
-    "Limits",
     "NvLinkRate",
     "both_ways_part",
     "causes",

@@ -5,7 +5,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from gpucheck.knowledge._load import table
+from gpucheck.knowledge._load import Table, table
 from gpucheck.model.finding import Action, Owner
 
 ACTIONS: tuple[Action, ...] = get_args(Action)
@@ -28,12 +28,8 @@ class Meaning(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     condition: bool
 
 
-class _Actions(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+class _Actions(Table, frozen=True, kw_only=True):
     schema_: Literal["gpucheck.knowledge.actions/1"]
-    as_of: str
-    source: tuple[str, ...]
-    notes: tuple[str, ...]
-    unconfirmed: tuple[str, ...]
     actions: dict[Action, Meaning]
     recovery_actions: dict[str, Action]
     steps: dict[str, tuple[Action, Owner]]

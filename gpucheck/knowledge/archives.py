@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.knowledge._load import table
+from gpucheck.knowledge._load import Table, table
 
 
 class ArchivePackage(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,12 +59,10 @@ class UbuntuArchive(msgspec.Struct, frozen=True, kw_only=True):
     asked_by: str
 
 
-class ArchiveTable(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+class ArchiveTable(Table, frozen=True, kw_only=True):
     """archives.yml."""
 
     schema_: Literal["gpucheck.knowledge.archives/1"]
-    as_of: str
-    source: tuple[str, ...]
     archives: tuple[Archive, ...]
     ubuntu: UbuntuArchive
 

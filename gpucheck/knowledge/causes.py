@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.knowledge._load import table
+from gpucheck.knowledge._load import Table, table
 from gpucheck.model.finding import Action, Owner
 
 Domain = Literal["gpu", "nvlink", "pcie", "network", "driver", "host", "job"]
@@ -26,10 +26,8 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     source: str
 
 
-class _Causes(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+class _Causes(Table, frozen=True, kw_only=True):
     schema_: Literal["gpucheck.knowledge.causes/2"]
-    as_of: str
-    source: str
     causes: dict[str, Cause]
 
 

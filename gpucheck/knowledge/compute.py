@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.knowledge._load import table
+from gpucheck.knowledge._load import Table, table
 from gpucheck.knowledge.names import find_gpu
 
 MatrixType = Literal["fp32", "tf32", "bf16", "fp16", "fp8", "int8"]
@@ -50,14 +50,11 @@ class PeerLimits(msgspec.Struct, frozen=True, kw_only=True):
     clock_loss: float
 
 
-class ComputeTable(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+class ComputeTable(Table, frozen=True, kw_only=True):
     """compute.yml."""
 
     schema_: Literal["gpucheck.knowledge.compute/1"]
-    as_of: str
-    source: str
     status: str
-    notes: tuple[str, ...]
     operations_per_clock: tuple[Operations, ...]
     published: tuple[Published, ...]
     least_part: LeastPart

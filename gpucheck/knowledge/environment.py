@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.knowledge._load import table
+from gpucheck.knowledge._load import Table, table
 
 
 class Variable(msgspec.Struct, frozen=True, kw_only=True):
@@ -15,10 +15,8 @@ class Variable(msgspec.Struct, frozen=True, kw_only=True):
     effect: str
 
 
-class _Variables(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+class _Variables(Table, frozen=True, kw_only=True):
     schema_: Literal["gpucheck.knowledge.environment/1"]
-    as_of: str
-    source: tuple[str, ...]
     variables: tuple[Variable, ...]
 
 

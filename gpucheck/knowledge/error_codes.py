@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.knowledge._load import table
+from gpucheck.knowledge._load import Table, table
 
 
 class CudaError(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,10 +27,8 @@ class NvmlError(msgspec.Struct, frozen=True, kw_only=True):
     cause: str | None = None
 
 
-class _Codes(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+class _Codes(Table, frozen=True, kw_only=True):
     schema_: Literal["gpucheck.knowledge.error_codes/1"]
-    as_of: str
-    source: tuple[str, ...]
     cuda: tuple[CudaError, ...]
     nvml: tuple[NvmlError, ...]
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.knowledge._load import table
+from gpucheck.knowledge._load import Table, table
 
 Flavour = Literal["open", "proprietary", "either"]
 # The oldest branch that the open kernel modules cover; boards in its first list are older than it.
@@ -95,14 +95,10 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     grace: bool = False
 
 
-class BoardTable(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+class BoardTable(Table, frozen=True, kw_only=True):
     """boards.yml."""
 
     schema_: Literal["gpucheck.knowledge.boards/1"]
-    as_of: str
-    source: tuple[str, ...]
-    notes: tuple[str, ...]
-    unconfirmed: tuple[str, ...]
     families: tuple[Family, ...]
 
 
@@ -122,16 +118,12 @@ class _Generations(msgspec.Struct, frozen=True, kw_only=True):
     ranges: tuple[Generation, ...]
 
 
-class GpuTable(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+class GpuTable(Table, frozen=True, kw_only=True):
     """gpus.yml."""
 
     schema_: Literal["gpucheck.knowledge.gpus/1"]
-    as_of: str
-    source: tuple[str, ...]
-    notes: tuple[str, ...]
     nvswitch_from_gpus: int
     confirmed: str
-    unconfirmed: tuple[str, ...]
     generations: _Generations
     gpus: tuple[GpuModel, ...]
 

@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.knowledge._load import table
+from gpucheck.knowledge._load import Table, table
 
 Verdict = Literal["note", "warn", "fail"]
 Confidence = Literal["certain", "likely", "possible"]
@@ -29,10 +29,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     cleared_by: str | None = None
 
 
-class _Messages(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+class _Messages(Table, frozen=True, kw_only=True):
     schema_: Literal["gpucheck.knowledge.kernel-messages/1"]
-    as_of: str
-    source: tuple[str, ...]
     start: tuple[str, ...]
     messages: tuple[Message, ...]
 

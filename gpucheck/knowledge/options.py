@@ -4,22 +4,18 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.knowledge._load import table
+from gpucheck.knowledge._load import Row, Table, table
 from gpucheck.knowledge.packages import BranchRange
 
 
-class _Row(msgspec.Struct, frozen=True, kw_only=True):
-    pass
-
-
-class OptionVersion(_Row, frozen=True, kw_only=True):
+class OptionVersion(Row, frozen=True, kw_only=True):
     """A version that packages exist of. unconfirmed: what it rests on, None = read in a source of its own."""
 
     version: str
     unconfirmed: str | None = None
 
 
-class DcgmPackages(_Row, frozen=True, kw_only=True):
+class DcgmPackages(Row, frozen=True, kw_only=True):
     """DCGM 4. by_cuda: once for each CUDA major that the host needs. old: DCGM 3, which may not be there as well.
 
     first_capability: compute capability from which the packages for the driver's own CUDA major are enough.
@@ -36,7 +32,7 @@ class DcgmPackages(_Row, frozen=True, kw_only=True):
     old: tuple[str, ...]
 
 
-class GdrcopyPackages(_Row, frozen=True, kw_only=True):
+class GdrcopyPackages(Row, frozen=True, kw_only=True):
     """GDRCopy, from a repository of your own. revision: behind the version of a package. seen: versions.
 
     module_packages, module_word, services: by package manager; the word stands behind the number of the revision.
@@ -54,14 +50,14 @@ class GdrcopyPackages(_Row, frozen=True, kw_only=True):
     services: dict[str, tuple[str, ...]]
 
 
-class WithDriver(_Row, frozen=True, kw_only=True):
+class WithDriver(Row, frozen=True, kw_only=True):
     """Packages that are released with the driver, at its version, and installed with it."""
 
     source: tuple[str, ...]
     packages: tuple[str, ...]
 
 
-class ExtraPackages(_Row, frozen=True, kw_only=True):
+class ExtraPackages(Row, frozen=True, kw_only=True):
     """Names of a part on some systems and branches. names: () = the driver's own packages contain it."""
 
     os: tuple[str, ...]
@@ -69,7 +65,7 @@ class ExtraPackages(_Row, frozen=True, kw_only=True):
     names: tuple[str, ...]
 
 
-class DriverExtra(_Row, frozen=True, kw_only=True):
+class DriverExtra(Row, frozen=True, kw_only=True):
     """A part of the driver that its compute-only packages lack. fabric: it has the revision of fabric manager."""
 
     contains: str
@@ -77,16 +73,14 @@ class DriverExtra(_Row, frozen=True, kw_only=True):
     fabric: bool = False
 
 
-class OptionTable(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+class OptionTable(Table, frozen=True, kw_only=True):
     """options.yml. with_driver: by component. driver_extra: by the word of stack.yml."""
 
     schema_: Literal["gpucheck.knowledge.options/1"]
-    as_of: str
-    source: tuple[str, ...]
     dcgm: DcgmPackages
     gdrcopy: GdrcopyPackages
-    with_driver: dict[str, WithDriver] = {}
-    driver_extra: dict[str, DriverExtra] = {}
+    with_driver: dict[str, WithDriver] = msgspec.field(default_factory=dict)
+    driver_extra: dict[str, DriverExtra] = msgspec.field(default_factory=dict)
 
 
 def options() -> OptionTable:

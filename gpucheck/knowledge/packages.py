@@ -4,14 +4,10 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.knowledge._load import table
+from gpucheck.knowledge._load import Row, Table, table
 
 
-class _Row(msgspec.Struct, frozen=True, kw_only=True):
-    pass
-
-
-class Key(_Row, frozen=True, kw_only=True):
+class Key(Row, frozen=True, kw_only=True):
     """The signing key of one repository directory."""
 
     file: str
@@ -22,7 +18,7 @@ class Key(_Row, frozen=True, kw_only=True):
 Signed = Literal["packages", "metadata", "both"]
 
 
-class ToolkitRepository(_Row, frozen=True, kw_only=True):
+class ToolkitRepository(Row, frozen=True, kw_only=True):
     """The container toolkit's own repository. signed: what of an rpm repository carries a signature."""
 
     apt_url: str
@@ -33,7 +29,7 @@ class ToolkitRepository(_Row, frozen=True, kw_only=True):
     signed: Signed
 
 
-class Repositories(_Row, frozen=True, kw_only=True):
+class Repositories(Row, frozen=True, kw_only=True):
     """Where packages come from. keys: by directory of NVIDIA's CUDA repository. signed: as for the toolkit's."""
 
     source: tuple[str, ...]
@@ -44,7 +40,7 @@ class Repositories(_Row, frozen=True, kw_only=True):
     container_toolkit: ToolkitRepository
 
 
-class Folder(_Row, frozen=True, kw_only=True):
+class Folder(Row, frozen=True, kw_only=True):
     """The oldest driver branch and CUDA minor of a directory, None: all that are planned.
 
     otherwise: the source of an older driver, as text.
@@ -55,14 +51,14 @@ class Folder(_Row, frozen=True, kw_only=True):
     otherwise: str | None = None
 
 
-class BranchRange(_Row, frozen=True, kw_only=True):
+class BranchRange(Row, frozen=True, kw_only=True):
     """Driver branches, both ends included."""
 
     first: str
     last: str
 
 
-class DriverPackages(_Row, frozen=True, kw_only=True):
+class DriverPackages(Row, frozen=True, kw_only=True):
     """The compute-only package set of one system, branch range and module flavour.
 
     newest: packages with versions of their own, asked for without one.
@@ -77,14 +73,14 @@ class DriverPackages(_Row, frozen=True, kw_only=True):
     unconfirmed: str | None = None
 
 
-class ModuleStreams(_Row, frozen=True, kw_only=True):
+class ModuleStreams(Row, frozen=True, kw_only=True):
     """EL majors that have module streams, and the module's name."""
 
     module: str
     el_majors: tuple[int, ...]
 
 
-class Revision(_Row, frozen=True, kw_only=True):
+class Revision(Row, frozen=True, kw_only=True):
     """Package revisions of one driver version. fabric None: by the rule of the system.
 
     packages: those of the driver that have another revision than the rest.
@@ -95,7 +91,7 @@ class Revision(_Row, frozen=True, kw_only=True):
     fabric: str | None = None
 
 
-class FabricRevision(_Row, frozen=True, kw_only=True):
+class FabricRevision(Row, frozen=True, kw_only=True):
     """The revision of fabric manager, NSCQ and IMEX: bare up to a driver version of branch 580, later above."""
 
     bare_until: str
@@ -103,7 +99,7 @@ class FabricRevision(_Row, frozen=True, kw_only=True):
     later: str
 
 
-class ElRevision(_Row, frozen=True, kw_only=True):
+class ElRevision(Row, frozen=True, kw_only=True):
     """Epoch and release of the EL packages."""
 
     epoch: int
@@ -111,7 +107,7 @@ class ElRevision(_Row, frozen=True, kw_only=True):
     fabric: FabricRevision
 
 
-class Revisions(_Row, frozen=True, kw_only=True):
+class Revisions(Row, frozen=True, kw_only=True):
     """ubuntu: by driver version."""
 
     source: tuple[str, ...]
@@ -121,7 +117,7 @@ class Revisions(_Row, frozen=True, kw_only=True):
     el: ElRevision
 
 
-class SubnetManager(_Row, frozen=True, kw_only=True):
+class SubnetManager(Row, frozen=True, kw_only=True):
     """NVLink subnet manager packages by package manager. of_the_system: not from NVIDIA's directory, and not held."""
 
     apt: tuple[str, ...]
@@ -129,7 +125,7 @@ class SubnetManager(_Row, frozen=True, kw_only=True):
     of_the_system: tuple[str, ...]
 
 
-class FabricPackages(_Row, frozen=True, kw_only=True):
+class FabricPackages(Row, frozen=True, kw_only=True):
     """What NVSwitch and NVLink 5 need besides the driver. suffixed_until: last branch that is in the names."""
 
     source: tuple[str, ...]
@@ -140,7 +136,7 @@ class FabricPackages(_Row, frozen=True, kw_only=True):
     boot_module: str
 
 
-class CudaPackages(_Row, frozen=True, kw_only=True):
+class CudaPackages(Row, frozen=True, kw_only=True):
     """The toolkit package; el_config_common by CUDA minor."""
 
     source: tuple[str, ...]
@@ -149,7 +145,7 @@ class CudaPackages(_Row, frozen=True, kw_only=True):
     el_config_common: dict[str, str]
 
 
-class CudnnPackages(_Row, frozen=True, kw_only=True):
+class CudnnPackages(Row, frozen=True, kw_only=True):
     """The cuDNN packages; their names carry the CUDA major."""
 
     source: tuple[str, ...]
@@ -158,7 +154,7 @@ class CudnnPackages(_Row, frozen=True, kw_only=True):
     revision: str
 
 
-class NcclSystemBuild(_Row, frozen=True, kw_only=True):
+class NcclSystemBuild(Row, frozen=True, kw_only=True):
     """A NCCL version that exists as a system package for one CUDA minor."""
 
     version: str
@@ -166,7 +162,7 @@ class NcclSystemBuild(_Row, frozen=True, kw_only=True):
     unconfirmed: str | None = None
 
 
-class NcclPackages(_Row, frozen=True, kw_only=True):
+class NcclPackages(Row, frozen=True, kw_only=True):
     """NCCL packages; their version carries the CUDA minor."""
 
     source: tuple[str, ...]
@@ -176,7 +172,7 @@ class NcclPackages(_Row, frozen=True, kw_only=True):
     builds: tuple[NcclSystemBuild, ...]
 
 
-class ContainerEngine(_Row, frozen=True, kw_only=True):
+class ContainerEngine(Row, frozen=True, kw_only=True):
     """An engine that nvidia-ctk configures. program: what a host with it has; ``beside``: what else must be present.
 
     files: what ``nvidia-ctk runtime configure`` writes, the main one first. service: who takes them over, by action.
@@ -190,7 +186,7 @@ class ContainerEngine(_Row, frozen=True, kw_only=True):
     action: Literal["reloaded", "restarted"]
 
 
-class ContainerToolkitPackages(_Row, frozen=True, kw_only=True):
+class ContainerToolkitPackages(Row, frozen=True, kw_only=True):
     """All of these always at one version."""
 
     source: tuple[str, ...]
@@ -200,7 +196,7 @@ class ContainerToolkitPackages(_Row, frozen=True, kw_only=True):
     engines: tuple[ContainerEngine, ...]
 
 
-class HeaderPackages(_Row, frozen=True, kw_only=True):
+class HeaderPackages(Row, frozen=True, kw_only=True):
     """Kernel header packages for a kernel release. el_variants: by the word behind its plus.
 
     debian_metapackage: of the flavor of an installed kernel metapackage, linux-image-{flavor}.
@@ -215,7 +211,7 @@ class HeaderPackages(_Row, frozen=True, kw_only=True):
     oracle_uek: tuple[str, ...]
 
 
-class KernelCompiler(_Row, frozen=True, kw_only=True):
+class KernelCompiler(Row, frozen=True, kw_only=True):
     """The compiler that kernels of a system were built with, from a release on."""
 
     os: str
@@ -223,7 +219,7 @@ class KernelCompiler(_Row, frozen=True, kw_only=True):
     packages: tuple[str, ...]
 
 
-class Compilers(_Row, frozen=True, kw_only=True):
+class Compilers(Row, frozen=True, kw_only=True):
     """What DKMS needs for builds in addition to its own dependencies. open_modules: by family."""
 
     source: tuple[str, ...]
@@ -231,7 +227,7 @@ class Compilers(_Row, frozen=True, kw_only=True):
     kernels: tuple[KernelCompiler, ...]
 
 
-class Epel(_Row, frozen=True, kw_only=True):
+class Epel(Row, frozen=True, kw_only=True):
     """Where DKMS comes from on the EL family. fingerprints: by EL major; the other tables by ID of os-release.
 
     include: the packages that may come from it. enable: repositories of the system itself.
@@ -249,7 +245,7 @@ class Epel(_Row, frozen=True, kw_only=True):
     enable_el8: dict[str, str]
 
 
-class Python(_Row, frozen=True, kw_only=True):
+class Python(Row, frozen=True, kw_only=True):
     """The Python of gpucheck itself. el_majors: where the system's own is older than minimum, and another is there."""
 
     source: tuple[str, ...]
@@ -259,12 +255,10 @@ class Python(_Row, frozen=True, kw_only=True):
     packages: tuple[str, ...]
 
 
-class PackageTable(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+class PackageTable(Table, frozen=True, kw_only=True):
     """packages.yml. folders: directory -> architecture -> what it begins with."""
 
     schema_: Literal["gpucheck.knowledge.packages/1"]
-    as_of: str
-    source: tuple[str, ...]
     repositories: Repositories
     folders: dict[str, dict[str, Folder]]
     drivers: tuple[DriverPackages, ...]

@@ -3,24 +3,20 @@
 import re
 from typing import Literal
 
-import msgspec
-
-from gpucheck.knowledge._load import table
+from gpucheck.knowledge._load import Table, table
 
 # The container toolkit's own repository, separate from the directories by system.
 TOOLKIT = "libnvidia-container"
 DIST_TAG = re.compile(r"\.(el\d+|amzn2023)$")
 
 
-class RecordedTable(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+class RecordedTable(Table, frozen=True, kw_only=True):
     """recorded.yml. folders: directory -> architecture -> package -> versions, () where the name was seen alone.
 
     streams: directory -> module streams of nvidia-driver.
     """
 
     schema_: Literal["gpucheck.knowledge.recorded/1"]
-    as_of: str
-    source: tuple[str, ...]
     folders: dict[str, dict[str, dict[str, tuple[str, ...]]]]
     streams: dict[str, tuple[str, ...]]
 

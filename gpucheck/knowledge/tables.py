@@ -4,24 +4,10 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.knowledge._load import Source, table
+from gpucheck.knowledge._load import Row, Source, Table, table
 
 
-class _Row(msgspec.Struct, frozen=True, kw_only=True):
-    pass
-
-
-class _Block(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
-    """What every table states about itself. source: ids of sources.yml."""
-
-    schema_: str
-    as_of: str
-    source: tuple[str, ...]
-    notes: tuple[str, ...] = ()
-    unconfirmed: tuple[str, ...] = ()
-
-
-class Branch(_Row, frozen=True, kw_only=True):
+class Branch(Row, frozen=True, kw_only=True):
     """A driver branch. first and last: the oldest and newest version met in the sources, not a promise."""
 
     branch: str
@@ -39,13 +25,13 @@ class Branch(_Row, frozen=True, kw_only=True):
     note: str | None = None
 
 
-class _TuringNote(_Row, frozen=True, kw_only=True):
+class _TuringNote(Row, frozen=True, kw_only=True):
     gpu: str
     branch: str
     because: str
 
 
-class DriverTable(_Block, frozen=True, kw_only=True):
+class DriverTable(Table, frozen=True, kw_only=True):
     """drivers.yml. minor_compat_floor: oldest driver by CUDA major."""
 
     minor_compat_floor: dict[str, str]
@@ -54,7 +40,7 @@ class DriverTable(_Block, frozen=True, kw_only=True):
     branches: tuple[Branch, ...]
 
 
-class Toolkit(_Row, frozen=True, kw_only=True):
+class Toolkit(Row, frozen=True, kw_only=True):
     """A CUDA toolkit. driver_full: oldest driver for everything incl. PTX JIT, None = not known.
 
     min_cc, max_cc: compute capabilities its compiler accepts.
@@ -71,14 +57,14 @@ class Toolkit(_Row, frozen=True, kw_only=True):
     note: str | None = None
 
 
-class CudaTable(_Block, frozen=True, kw_only=True):
+class CudaTable(Table, frozen=True, kw_only=True):
     """cuda.yml. architectures: what ptxas accepts, by CUDA minor."""
 
     toolkits: tuple[Toolkit, ...]
     architectures: dict[str, tuple[str, ...]]
 
 
-class CudnnRelease(_Row, frozen=True, kw_only=True):
+class CudnnRelease(Row, frozen=True, kw_only=True):
     """A cuDNN release. confirmed_for: CUDA majors whose architecture range was read."""
 
     version: str
@@ -91,13 +77,13 @@ class CudnnRelease(_Row, frozen=True, kw_only=True):
     note: str | None = None
 
 
-class CudnnTable(_Block, frozen=True, kw_only=True):
+class CudnnTable(Table, frozen=True, kw_only=True):
     """cudnn.yml."""
 
     releases: tuple[CudnnRelease, ...]
 
 
-class NcclBuild(_Row, frozen=True, kw_only=True):
+class NcclBuild(Row, frozen=True, kw_only=True):
     """NCCL built for one CUDA major. sm: machine code inside (75 means 7.5); ptx: newest PTX inside."""
 
     version: str
@@ -110,13 +96,13 @@ class NcclBuild(_Row, frozen=True, kw_only=True):
     note: str | None = None
 
 
-class NcclTable(_Block, frozen=True, kw_only=True):
+class NcclTable(Table, frozen=True, kw_only=True):
     """nccl.yml."""
 
     builds: tuple[NcclBuild, ...]
 
 
-class TorchBuild(_Row, frozen=True, kw_only=True):
+class TorchBuild(Row, frozen=True, kw_only=True):
     """One CUDA build of a torch release. origin: pypi = the plain wheel, index = PyTorch's own wheel index.
 
     archs: machine code inside (x86_64), None = not confirmed.
@@ -135,14 +121,14 @@ class TorchBuild(_Row, frozen=True, kw_only=True):
     note: str | None = None
 
 
-class TorchArm(_Row, frozen=True, kw_only=True):
+class TorchArm(Row, frozen=True, kw_only=True):
     """The plain aarch64 wheel: ``cpu`` or a CUDA build."""
 
     build: str
     archs: tuple[int, ...] = ()
 
 
-class TorchRelease(_Row, frozen=True, kw_only=True):
+class TorchRelease(Row, frozen=True, kw_only=True):
     """A torch release. pythons: versions with a wheel."""
 
     version: str
@@ -155,13 +141,13 @@ class TorchRelease(_Row, frozen=True, kw_only=True):
     note: str | None = None
 
 
-class TorchTable(_Block, frozen=True, kw_only=True):
+class TorchTable(Table, frozen=True, kw_only=True):
     """torch.yml."""
 
     releases: tuple[TorchRelease, ...]
 
 
-class TensorflowRelease(_Row, frozen=True, kw_only=True):
+class TensorflowRelease(Row, frozen=True, kw_only=True):
     """A TensorFlow release. archs: ``sm_70`` machine code, ``compute_90`` machine code and PTX; None = not known."""
 
     version: str
@@ -177,7 +163,7 @@ class TensorflowRelease(_Row, frozen=True, kw_only=True):
     note: str | None = None
 
 
-class SameEnvironment(_Row, frozen=True, kw_only=True):
+class SameEnvironment(Row, frozen=True, kw_only=True):
     """torch and tensorflow[and-cuda] resolved into one environment."""
 
     torch: str
@@ -188,14 +174,14 @@ class SameEnvironment(_Row, frozen=True, kw_only=True):
     oldest_cc: str | None = None
 
 
-class TensorflowTable(_Block, frozen=True, kw_only=True):
+class TensorflowTable(Table, frozen=True, kw_only=True):
     """tensorflow.yml."""
 
     releases: tuple[TensorflowRelease, ...]
     same_environment: tuple[SameEnvironment, ...]
 
 
-class OperatingSystem(_Row, frozen=True, kw_only=True):
+class OperatingSystem(Row, frozen=True, kw_only=True):
     """An operating system. os_id is the ID of os-release; repository the directory in NVIDIA's repository, if any.
 
     max_driver_branch: newest branch its kernel can build. explicit_only: why versions must be specified.
@@ -219,7 +205,7 @@ class OperatingSystem(_Row, frozen=True, kw_only=True):
     note: str | None = None
 
 
-class OsTable(_Block, frozen=True, kw_only=True):
+class OsTable(Table, frozen=True, kw_only=True):
     """os.yml."""
 
     systems: tuple[OperatingSystem, ...]
@@ -271,7 +257,7 @@ def sources() -> dict[str, Source]:
     return table("sources.yml", _Sources).sources
 
 
-class Rule(_Row, frozen=True, kw_only=True):
+class Rule(Row, frozen=True, kw_only=True):
     """What is known of one rule in addition to its statement. tables: names of the tables that hold its data."""
 
     title: str

@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.knowledge._load import table
+from gpucheck.knowledge._load import Table, table
 
 Verdict = Literal["note", "warn", "fail"]
 
@@ -36,12 +36,8 @@ class RecoveryAction(msgspec.Struct, frozen=True, kw_only=True):
     immediate: str
 
 
-class _Xids(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+class _Xids(Table, frozen=True, kw_only=True):
     schema_: Literal["gpucheck.knowledge.xid/2"]
-    as_of: str
-    source: tuple[str, ...]
-    notes: tuple[str, ...]
-    unconfirmed: tuple[str, ...]
     recovery_actions: tuple[RecoveryAction, ...]
     codes: tuple[Xid, ...]
 
@@ -58,11 +54,8 @@ class Nvlink5Rule(msgspec.Struct, frozen=True, kw_only=True):
     status: tuple[int, ...] = (0,)
 
 
-class _Nvlink5(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+class _Nvlink5(Table, frozen=True, kw_only=True):
     schema_: Literal["gpucheck.knowledge.nvlink5/1"]
-    as_of: str
-    source: tuple[str, ...]
-    notes: tuple[str, ...]
     rules: tuple[Nvlink5Rule, ...]
 
 
@@ -80,12 +73,8 @@ class Sxid(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     cause: str = SXID_CAUSE
 
 
-class _Sxids(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+class _Sxids(Table, frozen=True, kw_only=True):
     schema_: Literal["gpucheck.knowledge.sxid/1"]
-    as_of: str
-    source: tuple[str, ...]
-    notes: tuple[str, ...]
-    unconfirmed: tuple[str, ...]
     codes: tuple[Sxid, ...]
     families: dict[int, str]
 

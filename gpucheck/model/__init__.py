@@ -1,12 +1,12 @@
 """Data types that all packages share: GPU, link, topology, observation, finding, verdict, report."""
 
-from gpucheck.model.advice import Advice, Choice, Pinning
+from gpucheck.model.advice import Advice
 from gpucheck.model.check import AnyCheck, Check
-from gpucheck.model.finding import Action, Alternative, Finding, Owner
+from gpucheck.model.finding import Finding
 from gpucheck.model.finding.action import with_actions
 from gpucheck.model.finding.naming import named, where
-from gpucheck.model.finding.root_cause import Trouble, by_root, by_trouble
-from gpucheck.model.finding.verdict import EXIT_INTERRUPTED, EXIT_STATUS, EXIT_USAGE, Verdict, worst
+from gpucheck.model.finding.root_cause import by_root, by_trouble
+from gpucheck.model.finding.verdict import EXIT_STATUS, Verdict, worst
 from gpucheck.model.fleet import (
     Agreement,
     Change,
@@ -59,7 +59,7 @@ from gpucheck.model.host.readings import (
     Simulation,
     System,
 )
-from gpucheck.model.host.wiring import NVSWITCH, NumaNode, NvLinkBundle, WiredFunction, Wiring
+from gpucheck.model.host.wiring import NVSWITCH, NvLinkBundle, WiredFunction, Wiring
 from gpucheck.model.metric_title import metric_title
 from gpucheck.model.report import Report
 from gpucheck.model.topology import Topology
@@ -67,22 +67,17 @@ from gpucheck.model.topology import Topology
 __all__ = [
     "CRASHED",
     "DEFECT",
-    "EXIT_INTERRUPTED",
     "EXIT_STATUS",
-    "EXIT_USAGE",
     "LATE",
     "NOT_STARTED",
     "NVSWITCH",
     "AcsControl",
-    "Action",
     "Advice",
     "AerCounts",
     "Agreement",
-    "Alternative",
     "AnyCheck",
     "Change",
     "Check",
-    "Choice",
     "CommonCause",
     "DkmsModule",
     "Drift",
@@ -110,7 +105,6 @@ __all__ = [
     "MetricGroup",
     "Nic",
     "NotRecorded",
-    "NumaNode",
     "NvLink",
     "NvLink5Counts",
     "NvLinkBundle",
@@ -118,13 +112,11 @@ __all__ = [
     "NvmlGap",
     "NvmlReading",
     "Outlier",
-    "Owner",
     "PackageVersion",
     "Pair",
     "PciDevice",
     "PcieErrors",
     "PcieLink",
-    "Pinning",
     "Report",
     "RetiredPages",
     "RowRemap",
@@ -134,7 +126,6 @@ __all__ = [
     "System",
     "Topology",
     "TopologyGpu",
-    "Trouble",
     "Verdict",
     "WiredFunction",
     "Wiring",

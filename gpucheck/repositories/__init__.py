@@ -4,6 +4,5 @@ Reads indexes only and downloads no package. Works the same on an index that was
 """
 
 from gpucheck.repositories.comparison import check_plans
-from gpucheck.repositories.report import RepositoryReport
 
-__all__ = ["RepositoryReport", "check_plans"]
+__all__ = ["check_plans"]

@@ -3,15 +3,14 @@
 Pure functions: their input is facts, specifications and tables, the result is one compatible set or a conflict.
 """
 
-from gpucheck.stack.facts import FactsError, HostFacts, read_facts, read_facts_file
+from gpucheck.stack.facts import FactsError, HostFacts, read_facts
 from gpucheck.stack.resolve import resolve, resolve_target
 from gpucheck.stack.spec import SpecError, StackSpec, parse_spec, read_spec, wants
 from gpucheck.stack.stack_set import StackSet
 from gpucheck.stack.targets import target_of
-from gpucheck.stack.types import Conflict, Refusal, Target, UnknownInput
+from gpucheck.stack.types import Refusal, Target, UnknownInput
 
 __all__ = [
-    "Conflict",
     "FactsError",
     "HostFacts",
     "Refusal",
@@ -22,7 +21,6 @@ __all__ = [
     "UnknownInput",
     "parse_spec",
     "read_facts",
-    "read_facts_file",
     "read_spec",
     "resolve",
     "resolve_target",
