@@ -6,8 +6,7 @@ from itertools import combinations
 import msgspec
 
 from gpucheck.knowledge import tables
-from gpucheck.stack.components import BY_NAME, COMPONENTS, VERSIONED
-from gpucheck.stack.exact import exact_spec
+from gpucheck.stack.components import BY_NAME, COMPONENTS, VERSIONED, exact_spec
 from gpucheck.stack.rules.driver import r13_forward_compatibility
 from gpucheck.stack.rules.folders import folder_of
 from gpucheck.stack.spec import StackSpec

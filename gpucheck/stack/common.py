@@ -9,9 +9,8 @@ from typing import Any
 
 import msgspec
 
-from gpucheck.stack.components import BY_NAME, LISTED, given
+from gpucheck.stack.components import BY_NAME, LISTED, exact_spec, given
 from gpucheck.stack.components.base import Component
-from gpucheck.stack.exact import exact_spec
 from gpucheck.stack.facts import HostFacts
 from gpucheck.stack.lock import Lock, LockedGroup, lock, same_spec, still_valid, target_of_group
 from gpucheck.stack.resolve import counted, search

@@ -15,12 +15,11 @@ import yaml
 from gpucheck.foreign import read_text
 from gpucheck.foreign.documents import DocumentProblem, bounded, compose, load, parse
 from gpucheck.knowledge import gpu_by_pci_id, tables
-from gpucheck.stack.components import COMPONENTS
-from gpucheck.stack.exact import exact_spec
+from gpucheck.stack.components import COMPONENTS, exact_spec
 from gpucheck.stack.facts import HostFacts
 from gpucheck.stack.rdma import Rdma, rdma_of_facts
 from gpucheck.stack.refused import RefusedHost, no_gpu, unknown, unknown_gpu, vgpu_guest
-from gpucheck.stack.resolve import resolve_target, search
+from gpucheck.stack.resolve import resolve_target
 from gpucheck.stack.spec import StackSpec, check_value
 from gpucheck.stack.stack_set import StackSet
 from gpucheck.stack.systems import normal_arch, os_of_facts
@@ -100,7 +99,9 @@ def lock(spec: StackSpec, facts: Iterable[HostFacts], previous: Lock | None = No
             continue
         name = group_name(target, counts)
         _, _, found_hosts = members.setdefault(name, (target, counts, {}))
-        found_hosts[host.host] = _locked_host(host)
+        found_hosts[host.host] = LockedHost(
+            kernel=host.kernel, simulated=host.simulated, stand_ins=host.stand_ins, rdma=rdma_of_facts(host)
+        )
     groups: dict[str, LockedGroup] = {}
     for name in sorted(members):
         target, counts, hosts = members[name]
@@ -115,11 +116,6 @@ def lock(spec: StackSpec, facts: Iterable[HostFacts], previous: Lock | None = No
         )
     as_of = tables.operating_systems().as_of
     return Lock(tables=as_of, spec=spec, groups=groups, refused=dict(sorted(refused.items())))
-
-
-def _locked_host(host: HostFacts) -> LockedHost:
-    rdma = rdma_of_facts(host)
-    return LockedHost(kernel=host.kernel, simulated=host.simulated, stand_ins=host.stand_ins, rdma=rdma)
 
 
 def target_of_facts(host: HostFacts) -> tuple[Target, dict[str, int]]:
@@ -277,6 +273,3 @@ def line_in_lock(text: str, group: str, *keys: str) -> int:
             break
         line, node = found[0].start_mark.line + 1, found[1]
     return int(line)
-
-
-__all__ = ["Lock", "LockError", "lock", "read_lock", "search", "write_lock"]

@@ -2,9 +2,9 @@
 
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import msgspec
 
@@ -100,14 +100,7 @@ else:
     StackSpec.__doc__ = SpecFields.__doc__
 
 CHOICES = {
-    **{row.name: row.choices for row in COMPONENTS if row.choices},
-    "source": ("auto", "nvidia", "debian", "ubuntu"),
-    "torch_origin": ("auto", "pypi", "any"),
-    "container_engines": ("auto", "leave"),
-    "prefer": ("longest-supported", "production", "newest"),
-    "end_of_life_os": ("refuse", "allow"),
-    "kernel": ("keep", "upgrade"),
-    "kernel_lock": ("leave", "hold"),
+    field.name: get_args(field.type) for field in msgspec.structs.fields(StackSpec) if get_origin(field.type) is Literal
 }
 VERSIONS = {row.name: row for row in VERSIONED}
 
@@ -203,22 +196,13 @@ def _spec(values: dict[str, Value], name: str) -> StackSpec:
     for key, value in values.items():
         if key not in StackSpec.__struct_fields__:
             raise value.problem(f"no such key. {did_you_mean(key, (*StackSpec.__struct_fields__, 'schema'))}")
-    stated = dict(values)
-    blocks = ("repositories", "tuning", "module_options", "driver_extra", "imex", "mok")
-    repositories, tuning, options, extra, imex, mok = (values.pop(key, None) for key in blocks)
-    fields = {key: _checked(key, value) for key, value in values.items()}
-    spec = StackSpec(
-        **fields,  # type: ignore[arg-type]
-        module_options=read_module_options(options) if options else {},
-        driver_extra=read_driver_extra(extra) if extra else (),
-        imex=read_imex(imex) if imex else Imex(),
-        mok=read_mok(mok) if mok else Mok(),
-        tuning=read_tuning(tuning) if tuning else Tuning(),
-        repositories=_repositories(repositories) if repositories else {},
-    )
+    fields: dict[str, Any] = {
+        key: BLOCKS[key](value) if key in BLOCKS else _checked(key, value) for key, value in values.items()
+    }
+    spec = StackSpec(**fields)
     for (one, other), problem in contradictions(spec):
-        where = f"{name}:{stated[other].line}: {other}"
-        raise SpecError(f"{where}: contradicts line {stated[one].line}: {problem}")
+        where = f"{name}:{values[other].line}: {other}"
+        raise SpecError(f"{where}: contradicts line {values[one].line}: {problem}")
     return spec
 
 
@@ -265,3 +249,14 @@ def _repository(value: Value) -> Repository:
     if not lacking and not fields.get("url", "").startswith("https://"):
         raise value.problem("a client certificate needs the url of an https mirror")
     return msgspec.convert(fields, Repository)
+
+
+# Keys of stack.yml with a structure of their own.
+BLOCKS: dict[str, Callable[[Value], Any]] = {
+    "module_options": read_module_options,
+    "driver_extra": read_driver_extra,
+    "imex": read_imex,
+    "mok": read_mok,
+    "tuning": read_tuning,
+    "repositories": _repositories,
+}

@@ -199,12 +199,3 @@ def test_a_manifest_survives_being_written_and_read(files):
 def test_what_is_no_manifest_is_one_message(content):
     with pytest.raises(BundleError, match=r"bundle\.json: this is not a manifest of a bundle"):
         read_manifest(content, "bundle.json")
-
-
-def test_every_plan_of_the_lock_can_be_ordered_for_its_group():
-    """A plan of a group names the headers of all its hosts."""
-    made = site_lock()
-    for name in made.groups:
-        found = plan(made, group=name)
-        assert isinstance(found, Plan)
-        assert contents.order(found, "x").group == name

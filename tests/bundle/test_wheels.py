@@ -81,7 +81,6 @@ LOCK = Path(__file__).parents[2] / "requirements.lock"
 @pytest.mark.parametrize("version", ["3.10", "3.11", "3.12", "3.13", "3.14"])
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_the_lock_has_one_version_with_hashes_of_everything_that_gpucheck_needs(version, machine):
-    """The versions are those that are tested together."""
     found = wheels.fitting(LOCK.read_text(), python(version=version, machine=machine))
     project = tomllib.loads((LOCK.parent / "pyproject.toml").read_text())["project"]
 

@@ -13,12 +13,10 @@ arch-not-in-build wedged-driver driver-bug switch-write-collapse nccl-policy nar
 
 
 def test_no_key_of_the_contract_is_missing():
-    """Reports written last year still explain themselves."""
     assert set(CONTRACT.split()) <= set(causes())
 
 
 def test_every_cause_says_what_it_is_how_to_make_sure_and_what_to_do():
-    """One line each."""
     for key, cause in causes().items():
         for text in (cause.meaning, cause.confirm, cause.remedy, cause.source):
             assert text, key

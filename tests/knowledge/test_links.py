@@ -31,7 +31,6 @@ def test_a_pcie_rate_is_lanes_times_signalling_rate_times_coding():
 
 @pytest.mark.parametrize(("generation", "width"), [(7, 16), (4, 3), (0, 1)])
 def test_a_link_that_does_not_exist_has_no_rate(generation, width):
-    """A wrong reading must not become a number."""
     with pytest.raises(LookupError, match="PCIe link"):
         knowledge.pcie_gb_s(generation, width)
 
@@ -46,7 +45,6 @@ def test_nvlink_payload_by_capability_or_name(gpu, rate):
 
 @pytest.mark.parametrize("gpu", ["8.9", "12.0", "RTX 4090", "Voodoo 2"])
 def test_a_gpu_without_nvlink_has_no_rate(gpu):
-    """And neither has one that is not known."""
     with pytest.raises(LookupError):
         knowledge.nvlink_rate(gpu)
 
@@ -65,7 +63,6 @@ def test_what_is_no_pcie_path_has_no_factor(path_class):
 
 
 def test_every_nvlink_generation_in_use_has_factors_for_both_engines():
-    """A GPU with NVLink can always be judged."""
     for gpu in knowledge.gpus():
         if gpu.nvlink:
             assert 0.5 < knowledge.nvlink_factor(gpu.nvlink.generation, "ce") <= 1
@@ -75,11 +72,9 @@ def test_every_nvlink_generation_in_use_has_factors_for_both_engines():
 
 
 def test_limits_warn_before_they_fail():
-    """For both kinds of link."""
     for limits in (knowledge.pcie_limits(), knowledge.nvlink_limits()):
         assert 0 < limits.fail_below < limits.warn_below < 1
 
 
 def test_cross_socket_figures_are_planning_values():
-    """Present for the CPUs that multi-GPU hosts have."""
     assert {"amd-zen4", "intel-sapphire-rapids"} <= set(knowledge.cpu_link_gb_s())

@@ -7,7 +7,6 @@ from gpucheck.knowledge._load import table
 
 
 def test_a_missing_table_says_which():
-    """Not a traceback from pathlib."""
     with pytest.raises(KnowledgeError, match=r"nowhere\.yml"):
         table("nowhere.yml", dict)
 
@@ -21,7 +20,6 @@ def test_a_damaged_table_is_a_problem_of_the_installation(tmp_path, monkeypatch)
 
 
 def test_a_table_is_parsed_once():
-    """A whole run pays for each table once."""
     from gpucheck.knowledge import gpu_table
 
     assert gpu_table() is gpu_table()

@@ -25,7 +25,6 @@ from gpucheck.knowledge import find_gpu, gpus_of_family, similar_gpus
     ],
 )
 def test_a_gpu_is_found_by_the_names_it_goes_by(text, name):
-    """NVML names, marketing names and PCI ids all mean the product."""
     found = find_gpu(text)
 
     assert found is not None
@@ -60,5 +59,4 @@ def test_a_name_without_particulars_means_every_board_it_fits(text, names):
     [("P100", "Tesla P100-PCIE"), ("H1000", "NVIDIA H100 80GB HBM3"), ("RTX 4091", "GeForce RTX 4090")],
 )
 def test_a_name_that_is_near_is_offered(text, name):
-    """Did you mean."""
     assert name in similar_gpus(text)

@@ -30,7 +30,6 @@ def source_ids(node: Any) -> set[str]:
 
 @pytest.mark.parametrize("path", [f for f in FILES if f.name not in WORDS | {"sources.yml"}], ids=lambda f: f.name)
 def test_every_table_names_known_sources(path: Path):
-    """A fact without a source is a rumour."""
     ids = source_ids(yaml.safe_load(path.read_text(encoding="utf-8")))
 
     assert ids
@@ -39,7 +38,6 @@ def test_every_table_names_known_sources(path: Path):
 
 @pytest.mark.parametrize("path", FILES, ids=lambda f: f.name)
 def test_every_table_is_dated(path: Path):
-    """Versions age: a reader must see of which day they are."""
     text = yaml.safe_load(path.read_text(encoding="utf-8"))
 
     assert text["as_of"].startswith("20")
@@ -48,7 +46,6 @@ def test_every_table_is_dated(path: Path):
 
 @pytest.mark.parametrize("gpu", GPUS, ids=lambda g: g.name)
 def test_a_gpu_row_is_complete_and_consistent(gpu):
-    """Branches exist, the window is not empty, and the id range agrees about the flavour."""
     assert gpu.first_driver.branch in BRANCHES
     if gpu.last_driver_branch:
         assert int(gpu.first_driver.branch) <= int(gpu.last_driver_branch)
@@ -63,7 +60,6 @@ def test_a_gpu_row_is_complete_and_consistent(gpu):
 
 @pytest.mark.parametrize("gpu", GPUS, ids=lambda g: g.name)
 def test_a_gpu_is_found_by_every_name_and_id_it_has(gpu):
-    """Names and ids belong to one product each."""
     assert all(find_gpu(text) == gpu for text in (gpu.name, *gpu.aliases, *gpu.pci_ids))
 
 
@@ -106,7 +102,6 @@ def test_a_toolkit_row_is_consistent(toolkit):
 
 @pytest.mark.parametrize("release", tables.torch().releases, ids=lambda r: r.version)
 def test_a_torch_build_has_its_architectures_or_says_that_they_are_not_known(release):
-    """Only builds with a list are ever chosen."""
     for build in release.builds:
         assert build.archs or "unconfirmed" in build.basis
         assert build.build == f"cu{''.join(build.cuda.split('.')[:2])}"
@@ -143,7 +138,6 @@ def test_every_supported_system_has_a_repository_with_a_key():
 
 
 def test_driver_package_rows_name_both_flavours_for_every_system():
-    """Open and proprietary on each family for the long-term branch."""
     for system in {s.os_id for s in tables.operating_systems().systems}:
         flavours = {
             row.flavour

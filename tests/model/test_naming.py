@@ -40,7 +40,6 @@ def test_a_subject_is_named_by_nvmls_index_and_bus_id(subject, text, keys):
 
 
 def test_a_gpu_without_a_bus_id_has_its_position_only():
-    """Observations often know no more than a number."""
     (found,) = named([finding("gpu:GPU3")], [TopologyGpu(index=3, pci_bus_id="GPU3")])
 
     assert where(found) == "GPU 3"

@@ -26,7 +26,6 @@ def test_a_chain_ends_at_its_root():
 
 
 def test_without_its_root_cause_a_finding_is_on_its_own():
-    """verify --only bar1: nothing else says why."""
     assert names([finding("bar1", because_of="driver")]) == (["bar1"], {})
 
 

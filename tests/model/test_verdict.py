@@ -22,7 +22,6 @@ def test_strict_lifts_not_knowing_above_a_warning():
 
 @pytest.mark.parametrize("verdict", [W, F, U])
 def test_a_finding_that_is_not_a_pass_says_why_and_what_to_do(verdict):
-    """Held by the type, so that no check can forget it."""
     with pytest.raises(ValueError, match="must have why"):
         Finding(check="c", verdict=verdict, subject="host", fix="do")
     with pytest.raises(ValueError, match="must have a fix"):
@@ -30,6 +29,5 @@ def test_a_finding_that_is_not_a_pass_says_why_and_what_to_do(verdict):
 
 
 def test_a_skip_says_why():
-    """A silent skip looks like a pass to a tired reader."""
     with pytest.raises(ValueError, match="must have why"):
         Finding(check="c", verdict=S, subject="host")

@@ -190,7 +190,6 @@ def test_what_a_package_brings_counts_to_the_download_and_is_followed(site):
 
 
 def test_packages_of_another_release_are_told_from_missing_ones(tmp_path, publisher):
-    """A mirror of rhel8 at the address for rhel9."""
     site = Site(tmp_path, publisher, planned("rocky-9"))
     site.packages = {
         name: one._replace(version=one.version.replace(".el9", ".el8")) for name, one in site.packages.items()
@@ -222,7 +221,6 @@ def test_nothing_to_compare_is_unknown():
 
 
 def test_a_driver_of_ubuntus_own_archive_is_not_looked_for_at_nvidias(tmp_path, publisher):
-    """It would be called missing there."""
     driver = "580.95.05-0ubuntu0.24.04.1"
     made = lock(StackSpec(source="ubuntu", driver=driver), [host("ubuntu-24.04", "h100-sxm5-x8")])
     report = Site(tmp_path, publisher, plan(made, group=next(iter(made.groups)))).report()

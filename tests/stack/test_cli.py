@@ -13,7 +13,6 @@ __all__ = ["site"]  # a fixture is used by its name
 
 
 def test_resolve_prints_the_set_as_json():
-    """The outside contract."""
     result = run("resolve", "--gpu", "2xP100 PCIe", "--os", "ubuntu-22.04", "--format", "json")
     answer = json.loads(result.stdout)
 
@@ -27,7 +26,6 @@ def test_resolve_prints_the_set_as_json():
 
 
 def test_resolve_prints_a_table_for_people():
-    """The set first, the reasons after it, what is not certain last."""
     text = run("resolve", "--gpu", "8xH200", "--os", "ubuntu-24.04").stdout
 
     assert text.startswith("8 x NVIDIA H200 on ubuntu-24.04 (x86_64)\n")
@@ -43,7 +41,6 @@ def test_a_package_revision_that_was_asked_for_is_shown():
 
 
 def test_an_impossible_spec_is_exit_2_with_conflicts():
-    """In both formats."""
     words = ["resolve", "--gpu", "P100 PCIe", "--os", "ubuntu-22.04", "--want", "cuda=13"]
     text, answer = run(*words), run(*words, "--format", "json")
     (conflict,) = json.loads(answer.stdout)["conflicts"]
@@ -69,7 +66,6 @@ def test_an_impossible_spec_is_exit_2_with_conflicts():
     ],
 )
 def test_bad_input_is_one_message(words, status, says):
-    """On stderr, with nothing on stdout and no traceback."""
     result = run("resolve", *words)
 
     assert (result.exit_code, result.stdout) == (status, "")
@@ -98,7 +94,6 @@ def test_a_version_that_exists_for_others_is_impossible():
 
 
 def test_a_preference_moves_the_driver_and_what_goes_with_it():
-    """longest-supported, production, newest."""
     branches = {}
     for prefer in ("longest-supported", "production", "newest"):
         words = ["--gpu", "H100 SXM", "--os", "ubuntu-24.04", "--prefer", prefer, "--format", "json"]
@@ -109,7 +104,6 @@ def test_a_preference_moves_the_driver_and_what_goes_with_it():
 
 
 def test_a_damaged_table_is_one_message_with_its_line(monkeypatch, tmp_path):
-    """Exit 3: nothing could be looked at."""
     from gpucheck.knowledge import _load
 
     for path in _load.FOLDER.glob("*.yml"):
@@ -126,7 +120,6 @@ def test_a_damaged_table_is_one_message_with_its_line(monkeypatch, tmp_path):
 
 
 def test_lock_writes_once_and_then_leaves_the_file_alone(site):
-    """No change: untouched, down to its time stamp."""
     first = run(*lock_words(site))
     path = site / "stack.lock.yml"
     before = path.stat().st_mtime_ns
@@ -139,7 +132,6 @@ def test_lock_writes_once_and_then_leaves_the_file_alone(site):
 
 
 def test_lock_says_what_moved(site):
-    """Part, from, to."""
     run(*lock_words(site))
     (site / "stack.yml").write_text("cuda: '12.9'\ncontainer_toolkit: none\n")
     result = run(*lock_words(site))
@@ -149,7 +141,6 @@ def test_lock_says_what_moved(site):
 
 
 def test_a_refused_host_is_named_and_the_others_are_locked(site):
-    """Exit 2, with the lock written."""
     bare = msgspec.structs.replace(host("rocky-9", "t4-x1", "login"), gpus=())
     (site / "login.json").write_bytes(msgspec.json.encode(bare))
     result = run(*lock_words(site, "--facts", site / "login.json"))
@@ -165,7 +156,6 @@ def test_a_refused_host_is_named_and_the_others_are_locked(site):
 
 
 def test_an_unknown_gpu_on_a_host_is_exit_3(site):
-    """Unknown is not impossible."""
     odd = host("rocky-9", "t4-x1", "odd")
     odd = msgspec.structs.replace(odd, gpus=(msgspec.structs.replace(odd.gpus[0], device_id="2cff"),))
     (site / "odd.json").write_bytes(msgspec.json.encode(odd))
@@ -175,7 +165,6 @@ def test_an_unknown_gpu_on_a_host_is_exit_3(site):
 
 
 def test_plan_prints_the_contract(site):
-    """One JSON document that the roles read."""
     run(*lock_words(site))
     result = run("plan", "--lock", site / "stack.lock.yml", "--host", "lab-dnf", "--format", "json")
     answer = json.loads(result.stdout)
@@ -197,7 +186,6 @@ def test_plan_prints_the_contract(site):
     ],
 )
 def test_a_plan_for_nobody_is_wrong_usage(site, words, says):
-    """Exit 64."""
     run(*lock_words(site))
     result = run("plan", "--lock", site / "stack.lock.yml", *words)
 
@@ -213,7 +201,6 @@ def test_a_plan_for_nobody_is_wrong_usage(site, words, says):
     ],
 )
 def test_a_damaged_file_is_exit_64_with_its_place(site, name, text, says):
-    """And nothing is written."""
     (site / name).write_text(text)
     before = sorted(path.name for path in site.iterdir())
     result = run(*lock_words(site))
@@ -233,7 +220,6 @@ def test_damaged_facts_refuse_one_host_and_no_other(site):
 
 
 def test_a_lock_that_cannot_be_written_leaves_nothing_behind(site):
-    """Atomic: complete or not at all."""
     (site / "file").write_text("")
     words = lock_words(site)
     words[words.index("-o") + 1] = site / "file" / "stack.lock.yml"
@@ -244,7 +230,6 @@ def test_a_lock_that_cannot_be_written_leaves_nothing_behind(site):
 
 
 def test_rules_prints_the_page(tmp_path):
-    """The same text as the file in docs."""
     page = tmp_path / "rules.md"
 
     assert run("rules", "-o", page).exit_code == 0

@@ -52,7 +52,6 @@ def test_facts_come_from_any_host_door():
 
 
 def test_facts_of_a_host_door_lock_like_facts_of_the_playbooks():
-    """The same kind, so the same group."""
     from_door = msgspec.structs.replace(facts_of(P100S), host="a")
     from_playbook = host("ubuntu-22.04", "p100-pcie-x2", "b")
 
@@ -60,7 +59,6 @@ def test_facts_of_a_host_door_lock_like_facts_of_the_playbooks():
 
 
 def test_resolve_looks_at_this_host_for_what_is_left_open(here):
-    """Its GPUs, its system, its architecture."""
     here(P100S)
     both = run("resolve", "--format", "json")
     named = run("resolve", "--gpu", "2xP100 PCIe", "--os", "ubuntu-22.04", "--format", "json")
@@ -71,7 +69,6 @@ def test_resolve_looks_at_this_host_for_what_is_left_open(here):
 
 
 def test_a_simulated_answer_says_so_in_both_formats(here):
-    """It can never be mistaken."""
     here(FakeHost(pci_=on_bus(p100(0)), simulation_=Simulation(profile="p100-pcie-x2")))
 
     assert run("resolve").stdout.startswith("SIMULATED hardware: p100-pcie-x2\n")
@@ -85,7 +82,6 @@ def test_a_simulated_answer_says_so_in_both_formats(here):
     [((), "no NVIDIA GPU on the PCI bus"), (on_bus(msgspec.structs.replace(p100(0), device_id="2cff")), "10de:2cff")],
 )
 def test_a_host_that_cannot_be_resolved_for_is_unknown(here, pci, says):
-    """Nothing was looked at, so nothing is impossible."""
     here(FakeHost(pci_=pci))
     result = run("resolve")
 
@@ -94,7 +90,6 @@ def test_a_host_that_cannot_be_resolved_for_is_unknown(here, pci, says):
 
 
 def test_a_simulated_machine_beside_named_parts_is_wrong_usage():
-    """Nothing would read it."""
     result = run("resolve", "--gpu", "T4", "--os", "rocky-9", "--simulate", "p100-pcie-x2")
 
     assert result.exit_code == 64
@@ -102,7 +97,6 @@ def test_a_simulated_machine_beside_named_parts_is_wrong_usage():
 
 
 def test_a_whole_process_resolves_for_a_simulated_machine():
-    """Through the simulator and the real host door."""
     words = ["stack", "resolve", "--simulate", "hgx-h100-x8", "--os", "ubuntu-24.04", "--format", "json"]
     code = "import sys; from gpucheck.cli import main; main(sys.argv[1:])"
     result = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
@@ -113,7 +107,6 @@ def test_a_whole_process_resolves_for_a_simulated_machine():
 
 
 def test_explain_prints_why_and_what_would_lift_it(here):
-    """One part of this host's set."""
     here(P100S)
     result = run("explain", "torch")
 
@@ -133,7 +126,6 @@ def test_explain_prints_why_and_what_would_lift_it(here):
     ],
 )
 def test_explain_of_what_is_none_is_one_message(words, status, says):
-    """A refusal explains itself."""
     result = run("explain", *words)
 
     assert result.exit_code == status
@@ -141,7 +133,6 @@ def test_explain_of_what_is_none_is_one_message(words, status, says):
 
 
 def test_a_locked_set_is_explained_as_it_is_locked(tmp_path):
-    """By group or host; with one group in the lock neither is needed."""
     path = tmp_path / "stack.lock.yml"
     facts = [host("ubuntu-22.04", "p100-pcie-x2", "a"), host("rocky-9", "h100-sxm5-x8", "b")]
     path.write_text(write_lock(lock(StackSpec(cuda="12.8"), facts)))
@@ -172,7 +163,6 @@ def as_planned(path, name="node07"):
 
 
 def test_check_passes_a_host_that_is_as_locked(here, locked):
-    """By hostname."""
     python = {"torch": "2.7.1", "nvidia-cudnn-cu12": "9.5.1.17", "nvidia-nccl-cu12": "2.26.2"}
     here(FakeHost(pci_=P100S.pci_, driver_=LOADED, packages_=as_planned(locked), python_=python))
 
@@ -184,7 +174,6 @@ def test_check_passes_a_host_that_is_as_locked(here, locked):
 
 
 def test_check_fails_a_host_that_moved(here, locked):
-    """One package at another version: exit 2, with what was seen and wanted."""
     moved = tuple(
         msgspec.structs.replace(p, version="2.32.3-1+cuda13.4") if p.name == "libnccl2" else p
         for p in as_planned(locked)
@@ -197,7 +186,6 @@ def test_check_fails_a_host_that_moved(here, locked):
 
 
 def test_check_reads_the_hosts_own_record(here, locked):
-    """What provisioning left there; without it nothing could be compared."""
     plan = run("plan", "--lock", locked, "--host", "node07", "--format", "json").stdout
     recorded = FakeHost(driver_=LOADED, packages_=as_planned(locked), files={"/etc/gpucheck/stack.json": plan})
 
@@ -214,7 +202,6 @@ def test_check_reads_the_hosts_own_record(here, locked):
     ("words", "says"), [(["--host", "node08"], "no host 'node08'"), (["--host", "x"], "no host 'x'")]
 )
 def test_check_of_a_host_that_is_not_in_the_lock_is_wrong_usage(here, locked, words, says):
-    """With those that are."""
     here(FakeHost())
     result = run("check", "--lock", locked, *words)
 
@@ -224,7 +211,6 @@ def test_check_of_a_host_that_is_not_in_the_lock_is_wrong_usage(here, locked, wo
 
 
 def test_a_lock_edited_to_something_incompatible_names_its_line(here, locked):
-    """In plan and in check: file, line and group, then the two facts."""
     text = locked.read_text().replace("cuda: 12.9.1", "cuda: 13.0.2")
     line = next(n for n, row in enumerate(text.splitlines(), 1) if row.strip() == "stack:")
     locked.write_text(text)
@@ -236,7 +222,6 @@ def test_a_lock_edited_to_something_incompatible_names_its_line(here, locked):
 
 
 def test_check_asks_torch_itself_when_told_to(here, monkeypatch):
-    """In a child process; here it is not this process's torch that is judged, but what the child said."""
     said = Imported(
         version="2.14.1", cuda="13.0", arch_list=("sm_75",), folder="/site", mapped=("/site/nvidia/libcudart.so.13",)
     )
@@ -286,7 +271,6 @@ def test_torch_is_asked_below_its_own_gpu_check(tmp_path, monkeypatch):
     ],
 )
 def test_a_torch_that_cannot_be_imported_is_told_and_never_waited_for(tmp_path, monkeypatch, source, says):
-    """Its last line, not its traceback."""
     (tmp_path / "torch.py").write_text(source)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 

@@ -18,7 +18,6 @@ def diff_words(site, *more):
 
 
 def test_diff_of_a_lock_that_is_current_is_empty(site):
-    """Exit 0, and no file is touched."""
     run(*lock_words(site))
     result = run(*diff_words(site))
 
@@ -45,7 +44,6 @@ def test_diff_shows_what_an_upgrade_would_move_and_writes_nothing(site):
 
 
 def test_diff_names_hosts_that_joined_and_groups_that_are_new(site):
-    """What the facts say that the lock does not know yet."""
     run("lock", "--spec", site / "stack.yml", "--facts", site / "lab-apt.json", "-o", site / "stack.lock.yml")
     result = run(*diff_words(site))
 
@@ -54,7 +52,6 @@ def test_diff_names_hosts_that_joined_and_groups_that_are_new(site):
 
 
 def test_wish_option_is_a_hidden_alias_of_spec(site):
-    """For scripts and playbooks from before."""
     other = site / "other.yml"
     other.write_text("cuda: 12.9\n")
     result = run("lock", "--wish", other, "--facts", site / "lab-apt.json", "-o", "-")
@@ -76,7 +73,6 @@ def test_lock_common_with_a_package_revision_resolves(site):
 
 
 def test_lock_common_gives_every_group_the_same_versions(site):
-    """And diff asks the same question again."""
     result = run(*lock_words(site, "--common"))
     text = (site / "stack.lock.yml").read_text()
     groups = yaml.safe_load(text)["groups"]
@@ -90,7 +86,6 @@ def test_lock_common_gives_every_group_the_same_versions(site):
 
 
 def test_lock_common_without_an_answer_names_the_clash_and_writes_nothing(site):
-    """P100 and B200: exit 2."""
     (site / "lab-dnf.json").write_bytes(msgspec.json.encode(host("rocky-9", "b200-x8", "lab-dnf")))
     result = run(*lock_words(site, "--common"))
 
@@ -100,7 +95,6 @@ def test_lock_common_without_an_answer_names_the_clash_and_writes_nothing(site):
 
 
 def test_a_lock_with_a_wrong_type_names_the_line_inside_its_group(site):
-    """Not only where all groups begin."""
     run(*lock_words(site))
     path = site / "stack.lock.yml"
     text = path.read_text().replace("nvswitches: false", "nvswitches: perhaps")

@@ -36,7 +36,6 @@ def stacks(found):
     ],
 )
 def test_mixed_clusters_come_to_the_answers_worked_out_by_hand(kinds, driver, torch, cuda):
-    """One driver version, one torch build, one toolkit; and no rule broken in any group."""
     found = common(*kinds)
 
     for stack in stacks(found):
@@ -49,7 +48,6 @@ def test_mixed_clusters_come_to_the_answers_worked_out_by_hand(kinds, driver, to
 
 
 def test_the_flavour_of_the_modules_may_differ():
-    """V100 and B200 in two hosts: one version, two flavours."""
     assert {s.driver.kernel_module for s in stacks(common((U, "v100-sxm2-x8"), (U, "b200-x8")))} == {
         "open",
         "proprietary",
@@ -57,7 +55,6 @@ def test_the_flavour_of_the_modules_may_differ():
 
 
 def test_a_group_that_is_held_down_says_by_whom():
-    """H100 beside P100."""
     found = common((U, "p100-pcie-x2"), (U, "h100-sxm5-x8")).groups["ubuntu-24.04-x86_64-2330x8"].stack
     why = [reason.because for reason in found.reasons if reason.component == "torch"]
 
@@ -96,7 +93,6 @@ def test_a_part_that_no_version_serves_is_left_out_for_all():
 
 @pytest.mark.parametrize(("spec", "rule"), [(StackSpec(tensorflow="2.21"), "R11"), (StackSpec(torch="2.15"), "R11")])
 def test_a_part_that_was_asked_for_is_never_left_out(spec, rule):
-    """Each group of its own refuses it, or no version serves both."""
     found = common((U, "p100-pcie-x2"), (U, "h100-sxm5-x8"), (U, "b200-x8"), spec=spec)
 
     if isinstance(found, Lock):
@@ -109,7 +105,6 @@ def test_a_part_that_was_asked_for_is_never_left_out(spec, rule):
 
 
 def test_leaving_out_is_only_for_what_was_left_to_us(monkeypatch):
-    """With torch not needed: auto leaves it out for P100 and B200, a stated range refuses."""
     monkeypatch.setattr(BY_NAME["torch"], "required", False)
     kinds = ((U, "p100-pcie-x2"), (U, "b200-x8"))
 
@@ -118,7 +113,6 @@ def test_leaving_out_is_only_for_what_was_left_to_us(monkeypatch):
 
 
 def test_a_spec_holds_for_the_common_set_as_well():
-    """A range, a branch with its own toolkit, and a part that is not wanted."""
     found = stacks(common((U, "t4-x1"), (U, "h100-sxm5-x8"), spec=StackSpec(cuda="13.2", torch="<2.14", nccl="none")))
 
     assert {s.cuda for s in found} == {"13.2.2"}
@@ -128,14 +122,12 @@ def test_a_spec_holds_for_the_common_set_as_well():
 
 
 def test_one_group_has_its_own_set_in_common_with_itself():
-    """--common changes nothing where there is nothing to share."""
     alone = lock(StackSpec(), [host("rocky-9", "h100-sxm5-x8")])
 
     assert stacks(common(("rocky-9", "h100-sxm5-x8"))) == stacks(alone)
 
 
 def test_refused_hosts_are_left_out_of_the_question():
-    """A host without a set of its own does not spoil the set of the others."""
     found = common((U, "mixed-v100-b200"), (U, "t4-x1"))
 
     assert list(found.refused) == ["n0"]
@@ -143,7 +135,6 @@ def test_refused_hosts_are_left_out_of_the_question():
 
 
 def test_nothing_but_refused_hosts_is_an_empty_lock():
-    """Not a crash."""
     found = common((U, "mixed-v100-b200"))
 
     assert (found.common, found.groups, list(found.refused)) == (True, {}, ["n0"])
@@ -169,7 +160,6 @@ def test_a_common_lock_is_kept_as_long_as_it_holds():
 
 
 def test_a_common_lock_and_a_lock_by_groups_are_not_kept_for_each_other():
-    """They answer different questions."""
     facts = [host(U, "p100-pcie-x2", "a"), host(U, "h100-pcie-x2", "b")]
     shared, own = lock_common(StackSpec(), facts), lock(StackSpec(), facts)
     assert isinstance(shared, Lock)
@@ -179,7 +169,6 @@ def test_a_common_lock_and_a_lock_by_groups_are_not_kept_for_each_other():
 
 
 def test_the_order_of_the_facts_never_matters():
-    """Which group is looked at first decides nothing."""
     kinds = [(U, "v100-sxm2-x8"), (U, "b200-x8"), ("rocky-9", "h100-sxm5-x8")]
     facts = [host(system, gpus, f"n{index}") for index, (system, gpus) in enumerate(kinds)]
 

@@ -22,7 +22,6 @@ def test_every_rule_has_a_row_and_code_that_carries_it_out():
 
 @pytest.mark.parametrize(("rule", "row"), tables.rules().items())
 def test_a_rule_names_known_sources_and_tables(rule, row):
-    """A rule without a source is a rumour."""
     assert row.source
     assert set(row.source) <= set(tables.sources())
     assert set(row.tables) <= {
@@ -41,7 +40,6 @@ def test_a_rule_names_known_sources_and_tables(rule, row):
 
 
 def test_a_statement_is_a_sentence_of_its_own():
-    """It reads without the code around it."""
     for rows in statements().values():
         for _, sentence in rows:
             assert sentence[0].isupper()

@@ -97,7 +97,6 @@ def assert_rules(found: StackSet, target: Any) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(NAMES), min_size=2, max_size=3), systems, specs)
 def test_the_order_of_the_gpus_never_matters(gpus, os, spec):
-    """A host does not change when its slots are counted from the other end."""
     answers = [resolve_target(target_of(order, os), spec) for order in permutations(gpus)]
 
     assert all(answer == answers[0] for answer in answers)
@@ -146,7 +145,6 @@ def assert_nothing_newer(bound: StackSet, free: StackSet) -> None:
 @settings(max_examples=60, deadline=None)
 @given(gpu_sets, systems, specs)
 def test_an_explanation_holds_when_it_is_asked_again(gpus, os, spec):
-    """What is forbidden is refused, what is possible resolves."""
     target = target_of(gpus, os)
     found = resolve_target(target, spec)
     if isinstance(found, Refusal):
@@ -178,7 +176,6 @@ def test_a_common_set_satisfies_every_rule_in_every_group(kinds):
 @settings(max_examples=40, deadline=None)
 @given(kinds_of_hosts, st.randoms(use_true_random=False))
 def test_a_lock_is_stable(kinds, random):
-    """Whatever the order of the facts, and when it is made again on top of itself: the same bytes."""
     facts = [host(system, gpus, f"n{index}") for index, (system, gpus) in enumerate(kinds)]
     made = lock(StackSpec(), facts)
     shuffled = random.sample(facts, len(facts))

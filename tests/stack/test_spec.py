@@ -111,23 +111,19 @@ def test_present_and_former_schema_are_read(schema):
 
 
 def test_the_projects_own_spec_is_all_auto():
-    """What ships requests nothing in particular."""
     assert read_spec(Path("stack.yml")) == StackSpec()
 
 
 def test_empty_file_requests_nothing_in_particular():
-    """Like the one that ships."""
     assert parse_spec("", "s") == parse_spec("# nothing\n", "s") == StackSpec()
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
-    """Not a traceback."""
     with pytest.raises(UnreadableInput, match="cannot be read"):
         read_spec(tmp_path / "absent.yml")
 
 
 def test_wants_understand_versions_and_ranges():
-    """As people type them."""
     spec = wants(("cuda=12.9", "torch>=2.7,<2.10", "container-toolkit==1.18.1", "kernel-module=open"))
 
     assert (spec.cuda, spec.torch, spec.container_toolkit) == ("12.9", ">=2.7,<2.10", "1.18.1")
@@ -145,6 +141,5 @@ def test_wants_that_rule_each_other_out_are_refused():
 
 @pytest.mark.parametrize("item", ["cudaa=12", "cuda", "cuda=", "cuda=x", "=1"])
 def test_a_want_that_cannot_be_understood_is_refused(item):
-    """Naming the word itself."""
     with pytest.raises(SpecError, match="--want"):
         wants((item,))

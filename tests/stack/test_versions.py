@@ -10,7 +10,6 @@ from gpucheck.stack.versions import cc, parse, request, sm
     [("12.9.1", "12.10.0"), ("2.9.1", "2.10.0"), ("580.95.05", "580.178.04"), ("9.5.1.17", "9.10.2.21")],
 )
 def test_versions_compare_as_numbers(older, newer):
-    """Text would say the opposite for each of these."""
     assert older > newer  # as text
     assert parse(older) < parse(newer)
 
@@ -36,7 +35,6 @@ def test_compute_capabilities_compare_as_numbers():
     ],
 )
 def test_a_request_matches_what_it_says(asked, version, fits):
-    """The start of a version, a range, or anything."""
     assert request(asked).matches(version) is fits
 
 
@@ -49,6 +47,5 @@ def test_build_and_revision_are_kept_apart():
 
 @pytest.mark.parametrize("text", ["", "newest", "12.x", ">=wrong", "v12"])
 def test_what_is_no_version_is_refused(text):
-    """With words that say what it could be."""
     with pytest.raises(ValueError, match=r"range|version"):
         request(text)

@@ -29,3 +29,15 @@ def given(component: Component, stack: StackSet) -> dict[str, str]:
     """Return what to request together with a version of a component: the component that it is built for."""
     value = BY_NAME[component.built_for].value(stack) if component.built_for else None
     return {component.built_for: value} if value else {}
+
+
+def exact_spec(stack: StackSet) -> dict[str, str]:
+    """Return the values of the specification that name exactly this set."""
+    return {
+        **{row.name: row.exact(stack) for row in COMPONENTS if row.default is not None},
+        "source": stack.source or "auto",
+        # A stated build leaves no preference.
+        "torch_origin": "any",
+        # Chosen before, so its place in the order of preference no longer matters.
+        "end_of_life_os": "allow",
+    }

@@ -12,7 +12,7 @@ from gpucheck.knowledge.tables import Branch, OperatingSystem
 from gpucheck.stack import archived
 from gpucheck.stack.components.base import MANAGED, SYSTEM, Choice, Component, NotFirst, Works
 from gpucheck.stack.components.kernel_module import r14_flavour
-from gpucheck.stack.packages import Package, at_driver_version, component, driver_row, file, package
+from gpucheck.stack.packages import Package, at_driver_version, component, driver_row, file, package, started
 from gpucheck.stack.rules import archive as archive_rules
 from gpucheck.stack.rules import driver as rules
 from gpucheck.stack.rules import ubuntu as ubuntu_rules
@@ -213,7 +213,7 @@ class Driver(Component):
         return component([*own, *(row for row in extra if row["name"] not in names)])
 
     def services(self, stack: StackSet, spec: StackSpec) -> Iterator[dict[str, Any]]:
-        yield {"name": "nvidia-persistenced", "enabled": True, "state": "started"}
+        yield from started(["nvidia-persistenced"])
 
     def files(self, plan: PlanInput) -> Iterator[dict[str, Any]]:
         """Yield files that block nouveau, set module options, and keep the driver at its version."""

@@ -10,7 +10,7 @@ from gpucheck.knowledge.archives import Archive
 from gpucheck.knowledge.packages import packages
 from gpucheck.stack.archived import ubuntu_fabric
 from gpucheck.stack.components.base import SYSTEM, Choice, Component
-from gpucheck.stack.packages import component, fabric_packages, file, package
+from gpucheck.stack.packages import component, fabric_packages, file, package, started
 from gpucheck.stack.rules.archive import r22_needed
 from gpucheck.stack.rules.ubuntu import r22_ubuntu_lacks
 from gpucheck.stack.types import Clash, Conflict, Fabric, Fact, PlanInput, Reason, StackSet, StackSpec, Target
@@ -124,7 +124,7 @@ class FabricManager(Component):
 
     def services(self, stack: StackSet, spec: StackSpec) -> Iterator[dict[str, Any]]:
         if stack.fabric_manager:
-            yield {"name": "nvidia-fabricmanager", "enabled": True, "state": "started"}
+            yield from started(["nvidia-fabricmanager"])
 
     def files(self, plan: PlanInput) -> Iterator[dict[str, Any]]:
         """Yield the file that loads the module through which the subnet manager reaches the switches."""

@@ -2,21 +2,19 @@
 
 from typing import Any
 
-from gpucheck.knowledge.archives import Archive, archives, ubuntu
+from gpucheck.knowledge.archives import Archive, ubuntu
 from gpucheck.knowledge.tables import OperatingSystem
 from gpucheck.stack.packages import PlanGap
-from gpucheck.stack.rules.archive import SOURCE
+from gpucheck.stack.rules.archive import SOURCE, archive_of
 from gpucheck.stack.rules.ubuntu import UBUNTU, ubuntu_system
 from gpucheck.stack.stack_set import StackSet
 
 
 def archive_of_set(system: OperatingSystem, stack: StackSet) -> Archive | None:
     """Return the archive of the set, None for NVIDIA's repositories. Raises PlanGap for an edited lock."""
-    if stack.source != "debian":
-        return None
-    for archive in archives():
-        if archive.os == system.id:
-            return archive
+    archive = archive_of(system, stack)
+    if archive is not None or stack.source != "debian":
+        return archive
     raise PlanGap(f"the archive of {system.name} is not known", SOURCE, "source: nvidia in stack.yml")
 
 

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from gpucheck.knowledge.archives import Archive, archives
 from gpucheck.knowledge.tables import Branch, OperatingSystem
 from gpucheck.stack.rules.driver import is_a
-from gpucheck.stack.types import Clash, Fact, Reason, StackSpec, Target
+from gpucheck.stack.types import Clash, Fact, Reason, StackSet, StackSpec, Target
 from gpucheck.stack.versions import request
 
 RULE, SOURCE = "R22", "debian-archive"
 
 
-def archive_of(system: OperatingSystem, spec: StackSpec) -> Archive | None:
+def archive_of(system: OperatingSystem, spec: StackSpec | StackSet) -> Archive | None:
     """Return the requested archive; None: the packages come from NVIDIA, or there is no such archive."""
     if spec.source != "debian":
         return None

@@ -46,31 +46,15 @@ LIBIBUMAD = ("libibumad", "libibumad3")
 
 @pytest.mark.parametrize(("system", "gpus"), KINDS)
 def test_every_plan_keeps_the_outside_contract(system, gpus):
-    """The keys that the roles read, the form of a spec, and a hold for every package."""
     found = planned(system, gpus)
-    separator = "=" if found.package_manager == "apt" else "-"
 
     assert list(found.components) == ["driver", "fabric_manager", "cuda", "cudnn", "nccl", "container_toolkit"]
     for component in found.components.values():
         names = [package["name"] for package in component["packages"]]
         assert component["holds"] == [name for name in names if name not in ("infiniband-diags", *LIBIBUMAD)]
-        for package in component["packages"]:
-            version = package["version"]
-            assert "{" not in package["spec"]
-            assert package["spec"] == (package["name"] + separator + version if version else package["name"])
+        assert not any("{" in package["spec"] for package in component["packages"])
     assert (found.module_stream is None) == (found.package_manager == "apt" or found.os["version"] == "10")
     assert set(found.expected) == {"driver_version", "kernel_module", "fabric_manager_version"}
-
-
-@pytest.mark.parametrize("system", ["ubuntu-22.04", "debian-13", "rocky-9"])
-def test_fabric_manager_is_at_the_drivers_version(system):
-    """To the last digit."""
-    found = planned(system, "h100-sxm5-x8")
-    driver = [p["version"] for p in found.components["driver"]["packages"] if p["version"]]
-    versions = {version.partition(":")[2] or version for version in driver}
-    fabric = {p["version"] for p in found.components["fabric_manager"]["packages"]}
-
-    assert {version.partition("-")[0] for version in versions | fabric} == {found.expected["driver_version"]}
 
 
 def test_names_change_at_590():
@@ -91,7 +75,6 @@ def test_no_metapackage_that_floats_is_ever_asked_for():
 
 
 def test_headers_belong_to_the_running_kernel_of_each_host():
-    """One host: its own; a group: all of them."""
     first = host("ubuntu-22.04", "t4-x1", "a", kernel="5.15.0-1-generic")
     second = host("ubuntu-22.04", "t4-x1", "b", kernel="5.15.0-2-generic")
     made = lock(StackSpec(), [first, second])
@@ -222,7 +205,6 @@ def test_a_system_without_a_repository_is_refused():
 
 
 def test_a_lock_edited_by_hand_is_refused():
-    """The plan never carries out what breaks a rule."""
     made = lock(StackSpec(), [host("rocky-9", "h100-sxm5-x8")])
     name, group = next(iter(made.groups.items()))
     broken = msgspec.structs.replace(group, stack=msgspec.structs.replace(group.stack, fabric_manager="570.86.15"))
@@ -233,7 +215,6 @@ def test_a_lock_edited_by_hand_is_refused():
 
 
 def test_a_host_that_is_not_in_the_lock_is_named_with_those_that_are():
-    """Lock again with its facts."""
     made = lock(StackSpec(), [host("rocky-9", "t4-x1")])
 
     with pytest.raises(NoSuchHost, match=r"'other'.*node01"):
@@ -243,8 +224,6 @@ def test_a_host_that_is_not_in_the_lock_is_named_with_those_that_are():
 
 
 def test_the_order_is_the_one_in_which_the_playbooks_apply_it():
-    """A role that is moved, added or taken out is moved in the plan as well."""
-
     def roles_of(file: str) -> Iterator[str]:
         for task in yaml.safe_load((Path("playbooks/tasks") / file).read_text(encoding="utf-8")):
             if "ansible.builtin.include_role" in task:

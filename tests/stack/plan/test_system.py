@@ -162,7 +162,6 @@ def test_the_python_that_is_needed_is_the_one_of_the_package():
 
 
 def test_a_plan_of_before_is_still_read():
-    """What an older gpucheck left in /etc/gpucheck/stack.json, for the checks."""
     raw = msgspec.to_builtins(planned("rocky-9", "t4-x1"))
     older = {
         key: value for key, value in raw.items() if key not in ("python", "compilers", "dkms_source", "unconfirmed")

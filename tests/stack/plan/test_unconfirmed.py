@@ -92,7 +92,6 @@ def test_a_container_toolkit_that_records_show_can_be_asked_for():
 
 
 def test_line_of_a_group_counts_unconfirmed_packages(tmp_path):
-    """make plan and make provision print it."""
     facts = tmp_path / "facts.json"
     gpus = [{"bus_id": "0000:01:00.0", "device_id": "1eb8"}]
     system = {"id": "rocky", "version": "9.6", "name": "Rocky Linux 9.6"}
