@@ -91,7 +91,7 @@ def instance_ids(gpu: SimulatedGpu) -> list[int]:
 
 def _pcie(machine: Machine, gpu: SimulatedGpu) -> Iterator[tuple[str, object]]:
     function = gpu.function
-    slot = machine.functions[function.parent] if function.parent else function
+    slot = machine.slot(function)
     yield from (("pcie.generation", function.generation), ("pcie.width", function.width))
     yield "pcie.max_generation", min(function.max_generation, slot.max_generation)
     yield "pcie.max_width", min(function.max_width, slot.max_width)
