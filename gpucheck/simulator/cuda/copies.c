@@ -13,7 +13,7 @@ static CUresult copy(CUcontext context, CUdeviceptr dst, CUdeviceptr src, size_t
         return blocking ? wait_for_stream(stream) : SUCCESS;
     made.to = owner_of(dst, size);
     made.from = owner_of(src, size);
-    if (made.to == NOBODY || made.from == NOBODY)
+    if (made.to == NO_OWNER || made.from == NO_OWNER)
         return INVALID_VALUE;
     pair = pair_of(made.from, made.to);
     made.direct = pair == NULL || (stream->context->gpu == made.from && may_access(stream->context, made.to)) ||
@@ -30,7 +30,7 @@ static CUresult copy(CUcontext context, CUdeviceptr dst, CUdeviceptr src, size_t
     return result;
 }
 
-/* Copies of any two places. `to`, `from`: GPU or HOST where the caller stated whose memory it is, else `NOBODY`. */
+/* Copies of any two places. `to`, `from`: GPU or HOST where the caller stated whose memory it is, else `NO_OWNER`. */
 static CUresult ask(CUdeviceptr dst, int to, CUdeviceptr src, int from, size_t size, CUstream stream, bool blocking)
 {
     CUcontext context;
@@ -90,13 +90,13 @@ EXPORT CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t si
 EXPORT CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t size)
 {
     GUARDED;
-    return ask(dst, NOBODY, src, NOBODY, size, NULL, true);
+    return ask(dst, NO_OWNER, src, NO_OWNER, size, NULL, true);
 }
 
 EXPORT CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream)
 {
     GUARDED;
-    return ask(dst, NOBODY, src, NOBODY, size, stream, false);
+    return ask(dst, NO_OWNER, src, NO_OWNER, size, stream, false);
 }
 
 /* Each address has to be of the GPU whose context is named with it. */

@@ -140,12 +140,12 @@ struct host_range *host_range_of(const void *address)
     return NULL;
 }
 
-static CUresult remember(void *base, size_t size, int file, unsigned int flags, bool ours)
+static CUresult remember(void *base, size_t size, int file, unsigned int flags, bool allocated)
 {
     struct host_range *made = malloc(sizeof *made);
     if (made == NULL)
         return OUT_OF_MEMORY;
-    *made = (struct host_range){.next = host_ranges, .base = base, .size = size, .file = file, .flags = flags, .ours = ours};
+    *made = (struct host_range){.next = host_ranges, .base = base, .size = size, .file = file, .flags = flags, .allocated = allocated};
     host_ranges = made;
     return SUCCESS;
 }
@@ -180,16 +180,16 @@ EXPORT CUresult cuMemAllocHost_v2(void **out, size_t size)
     return cuMemHostAlloc(out, size, 0);
 }
 
-static CUresult release_host(const void *address, bool ours)
+static CUresult release_host(const void *address, bool allocated)
 {
     struct host_range **link, *gone;
     for (link = &host_ranges; *link != NULL && (*link)->base != address; link = &(*link)->next)
         ;
-    if ((gone = *link) == NULL || gone->ours != ours)
-        return ours ? INVALID_VALUE : HOST_MEMORY_NOT_REGISTERED;
+    if ((gone = *link) == NULL || gone->allocated != allocated)
+        return allocated ? INVALID_VALUE : HOST_MEMORY_NOT_REGISTERED;
     *link = gone->next;
     pinned_forget(gone);
-    if (ours)
+    if (allocated)
         munmap(gone->base, gone->size);
     if (gone->file >= 0)
         close(gone->file);

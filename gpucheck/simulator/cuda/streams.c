@@ -131,7 +131,7 @@ static CUresult value(CUstream stream, enum kind kind, CUdeviceptr address, unsi
     const CUresult result = enter_stream(&stream);
     if (result != SUCCESS)
         return result;
-    if (address == 0 || address % (wide ? 8 : 4) != 0 || (flags & ~(3U | 1U << 30)) != 0 || made.to == NOBODY)
+    if (address == 0 || address % (wide ? 8 : 4) != 0 || (flags & ~(3U | 1U << 30)) != 0 || made.to == NO_OWNER)
         return INVALID_VALUE;
     if (made.to == HOST && host_range_of((const void *)(uintptr_t)address) == NULL)
         return INVALID_VALUE; /* memory that the GPU does not see */
