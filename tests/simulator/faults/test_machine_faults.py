@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from gpucheck import simulator
 from gpucheck.simulator.machine import UPTIME_S
+from tests.simulator.helpers import write
 
 # What a fault changes, by the names that ``written`` gives: a path of the tree, FILE:KEY, or "log", the kernel log.
 DRIVER_GONE = {
@@ -38,11 +38,7 @@ def written(tmp_path_factory):
     """Everything that a machine directory says, by name; the machine is written as ``activate`` does it."""
 
     def written(name, *faults):
-        folder = tmp_path_factory.mktemp("machine")
-        profile = simulator.load(name)
-        simulator.write_machine(
-            profile, folder, driver=profile.driver.state(), faults=faults, kernel=KERNEL, software=True
-        )
+        folder = write(tmp_path_factory.mktemp("machine"), name, faults=faults, kernel=KERNEL, software=True)
         told = dict(tree(folder / "root"))
         told["log"] = told.pop("dev/kmsg")
         for line in (folder / "machine.txt").read_text().splitlines()[1:]:

@@ -14,27 +14,9 @@ SINGLE, MULTIPLE, NODE, SYSTEM = 10, 20, 40, 50
 
 
 @pytest.fixture(params=PROFILES)
-def profile(request, activate):
-    activate(request.param)
-    pynvml.nvmlInit()
-    yield simulator.load(request.param)
-    pynvml.nvmlShutdown()
-
-
-@pytest.fixture
-def nvml(activate):
-    """activate a machine and start NVML on it."""
-    started = []
-
-    def start(*arguments):
-        activate(*arguments)
-        pynvml.nvmlInit()
-        started.append(True)
-        return handles()
-
-    yield start
-    for _ in started:
-        pynvml.nvmlShutdown()
+def profile(request, nvml):
+    nvml(request.param)
+    return simulator.load(request.param)
 
 
 def handles():
