@@ -34,9 +34,7 @@ static CUresult copy(CUcontext context, CUdeviceptr dst, CUdeviceptr src, size_t
 static CUresult ask(CUdeviceptr dst, int to, CUdeviceptr src, int from, size_t size, CUstream stream, bool blocking)
 {
     CUcontext context;
-    const CUresult result = enter(&context);
-    if (result != SUCCESS)
-        return result;
+    TRY(enter(&context));
     if (size > 0 && (dst == 0 || src == 0))
         return INVALID_VALUE;
     if (size > 0 && to == HOST && owner_of(dst, 1) != HOST)

@@ -69,6 +69,14 @@ typedef enum {
     UNKNOWN = 999,
 } CUresult;
 
+/* The caller returns what this call returns, unless it succeeds. */
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        const CUresult result_of_call = (call);                                                                        \
+        if (result_of_call != SUCCESS)                                                                                 \
+            return result_of_call;                                                                                     \
+    } while (0)
+
 typedef int CUdevice;
 typedef unsigned long long CUdeviceptr;
 

@@ -61,9 +61,7 @@ EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdevic
     GUARDED;
     CUcontext context;
     const struct allocation *allocation = allocation_of(address, 1);
-    const CUresult result = enter(&context);
-    if (result != SUCCESS)
-        return result;
+    TRY(enter(&context));
     if (allocation == NULL)
         return NOT_FOUND;
     if (base != NULL)
