@@ -142,38 +142,18 @@ static CUresult set(CUdeviceptr dst, unsigned long long word, size_t count, size
     return result == SUCCESS && blocking ? wait_for_stream(stream) : result;
 }
 
-EXPORT CUresult cuMemsetD8_v2(CUdeviceptr dst, unsigned char value, size_t count)
-{
-    GUARDED;
-    return set(dst, value * 0x0101010101010101ULL, count, 1, NULL, true);
-}
-
-EXPORT CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t count, CUstream stream)
-{
-    GUARDED;
-    return set(dst, value * 0x0101010101010101ULL, count, 1, stream, false);
-}
-
-EXPORT CUresult cuMemsetD16_v2(CUdeviceptr dst, unsigned short value, size_t count)
-{
-    GUARDED;
-    return set(dst, value * 0x0001000100010001ULL, count, 2, NULL, true);
-}
-
-EXPORT CUresult cuMemsetD16Async(CUdeviceptr dst, unsigned short value, size_t count, CUstream stream)
-{
-    GUARDED;
-    return set(dst, value * 0x0001000100010001ULL, count, 2, stream, false);
-}
-
-EXPORT CUresult cuMemsetD32_v2(CUdeviceptr dst, unsigned int value, size_t count)
-{
-    GUARDED;
-    return set(dst, value * 0x0000000100000001ULL, count, 4, NULL, true);
-}
-
-EXPORT CUresult cuMemsetD32Async(CUdeviceptr dst, unsigned int value, size_t count, CUstream stream)
-{
-    GUARDED;
-    return set(dst, value * 0x0000000100000001ULL, count, 4, stream, false);
-}
+/* The call that waits, and the one that does not. `ones`: what repeats a value of the type to 64 bits. */
+#define MEMSET(waiting, queued, type, ones)                                                                            \
+    EXPORT CUresult waiting(CUdeviceptr dst, type value, size_t count)                                                 \
+    {                                                                                                                  \
+        GUARDED;                                                                                                       \
+        return set(dst, value * ones, count, sizeof(type), NULL, true);                                                \
+    }                                                                                                                  \
+    EXPORT CUresult queued(CUdeviceptr dst, type value, size_t count, CUstream stream)                                 \
+    {                                                                                                                  \
+        GUARDED;                                                                                                       \
+        return set(dst, value * ones, count, sizeof(type), stream, false);                                             \
+    }
+MEMSET(cuMemsetD8_v2, cuMemsetD8Async, unsigned char, 0x0101010101010101ULL)
+MEMSET(cuMemsetD16_v2, cuMemsetD16Async, unsigned short, 0x0001000100010001ULL)
+MEMSET(cuMemsetD32_v2, cuMemsetD32Async, unsigned int, 0x0000000100000001ULL)

@@ -86,35 +86,19 @@ EXPORT CUresult cuStreamQuery(CUstream stream)
     return context->sticky != SUCCESS ? context->sticky : stream->head == NULL ? SUCCESS : NOT_READY;
 }
 
-EXPORT CUresult cuStreamGetFlags(CUstream stream, unsigned int *flags)
-{
-    GUARDED;
-    TRY(enter_stream(&stream));
-    if (flags == NULL)
-        return INVALID_VALUE;
-    *flags = stream->flags;
-    return SUCCESS;
-}
-
-EXPORT CUresult cuStreamGetPriority(CUstream stream, int *priority)
-{
-    GUARDED;
-    TRY(enter_stream(&stream));
-    if (priority == NULL)
-        return INVALID_VALUE;
-    *priority = stream->priority;
-    return SUCCESS;
-}
-
-EXPORT CUresult cuStreamGetCtx(CUstream stream, CUcontext *context)
-{
-    GUARDED;
-    TRY(enter_stream(&stream));
-    if (context == NULL)
-        return INVALID_VALUE;
-    *context = stream->context;
-    return SUCCESS;
-}
+#define PROPERTY(function, type, name)                                                                                 \
+    EXPORT CUresult function(CUstream stream, type *out)                                                               \
+    {                                                                                                                  \
+        GUARDED;                                                                                                       \
+        TRY(enter_stream(&stream));                                                                                    \
+        if (out == NULL)                                                                                               \
+            return INVALID_VALUE;                                                                                      \
+        *out = stream->name;                                                                                           \
+        return SUCCESS;                                                                                                \
+    }
+PROPERTY(cuStreamGetFlags, unsigned int, flags)
+PROPERTY(cuStreamGetPriority, int, priority)
+PROPERTY(cuStreamGetCtx, CUcontext, context)
 
 /* `flags`: how to compare (0 to 3), and 1 << 30 to flush, which changes nothing here. */
 static CUresult value(CUstream stream, enum kind kind, CUdeviceptr address, unsigned long long word, bool wide, unsigned int flags)
