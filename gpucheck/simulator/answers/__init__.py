@@ -5,9 +5,8 @@ nvml/simulator.h defines what a value may be besides a number or a text.
 
 from collections.abc import Iterator
 
-from gpucheck.simulator.answers.identity import identity
+from gpucheck.simulator.answers.identity import identity, mig
 from gpucheck.simulator.answers.links import links
-from gpucheck.simulator.answers.mig import mig
 from gpucheck.simulator.answers.state import state
 from gpucheck.simulator.machine import Machine, SimulatedGpu
 from gpucheck.simulator.machine.paths import CAPABILITIES, common_ancestor, p2p_status
