@@ -91,13 +91,6 @@ def test_loaded_and_installed_driver_may_differ(written):
     assert "nvidia" in (root / "proc/modules").read_text()
 
 
-def test_nouveau_holds_the_gpus(written):
-    root = written("p100-pcie-x2", driver=DriverState(nouveau_loaded=True))
-
-    assert (root / "sys/module/nouveau").is_dir()
-    assert (root / "sys/bus/pci/devices/0000:04:00.0/driver").resolve().name == "nouveau"
-
-
 def test_every_link_of_the_tree_is_relative_and_leads_somewhere(written, tmp_path):
     """The directory is copied into containers."""
     root = written("dgx1-v100", driver=CLOSED)

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator
+from uuid import UUID
 
 from gpucheck.simulator.machine import Machine, SimulatedGpu
 
@@ -115,7 +116,7 @@ def mig(gpu: SimulatedGpu) -> Iterator[tuple[str, object]]:
 def _device(gpu: SimulatedGpu, number: int, name: str, instance: int) -> Iterator[tuple[str, object]]:
     has = gpu.model.mig_slices[name]
     digest = hashlib.sha256(f"{gpu.uuid} {instance}".encode()).hexdigest()
-    uuid = f"MIG-{digest[:8]}-{digest[8:12]}-5{digest[13:16]}-{digest[16:20]}-{digest[20:32]}"
+    uuid = f"MIG-{UUID(f'{digest[:12]}5{digest[13:32]}')}"
     used = sum(process.memory_mib for process in gpu.processes) if number == 0 else 0
     yield from (("name", f"{gpu.model.name} MIG {name}"), ("uuid", uuid), ("index", number))
     yield from (("gpu_instance", instance), ("compute_instance", 0), ("mig.current", 1), ("mig.pending", 1))

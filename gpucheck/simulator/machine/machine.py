@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from msgspec.structs import replace
 
@@ -283,7 +284,7 @@ def _train(
 
 def _gpu(device: Device, model: GpuModel, function: Function, links: list[Link], profile: Profile) -> SimulatedGpu:
     digest = hashlib.sha256(f"{profile.name} {device.bus_id}".encode()).hexdigest()
-    uuid = f"GPU-{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:32]}"
+    uuid = f"GPU-{UUID(digest[:32])}"
     gpu = SimulatedGpu(
         function=function, model=model, uuid=uuid, links=links, memory_node=device.memory_node, mig=device.mig
     )

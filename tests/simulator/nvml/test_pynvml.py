@@ -118,28 +118,6 @@ def test_two_switches_on_the_way_are_multiple():
 
 
 @pytest.mark.parametrize(
-    ("name", "active"),
-    [("hgx-h100-x8", 18), ("hgx-a100-x8", 12), ("h200-x1", 18), ("dgx1-v100", 6), ("p100-pcie-x2", 0)],
-)
-def test_active_links_per_gpu(nvml, name, active):
-    assert [sum(links(gpu)) for gpu in nvml(name)] == [active for _ in handles()]
-
-
-def test_cube_mesh_cables_make_the_published_matrix(nvml):
-    """DGX-1 with V100: eight pairs with two links, eight with one, twelve with none."""
-    gpus = nvml("dgx1-v100")
-    order = [bus_id(pynvml.nvmlDeviceGetPciInfo(gpu)) for gpu in gpus]
-    matrix = [[0] * len(gpus) for _ in gpus]
-    for row, gpu in enumerate(gpus):
-        for link in range(len(links(gpu))):
-            matrix[row][order.index(bus_id(pynvml.nvmlDeviceGetNvLinkRemotePciInfo(gpu, link)))] += 1
-
-    assert matrix[0] == [0, 1, 1, 2, 2, 0, 0, 0]
-    assert matrix == [list(column) for column in zip(*matrix, strict=True)]
-    assert [sum(row.count(n) for row in matrix) // 2 for n in (2, 1)] == [8, 8]
-
-
-@pytest.mark.parametrize(
     ("name", "statuses"),
     [("rtx3090-x2-nvlink", [0, 0, 0]), ("rtx4090-x2", [2, 2, 5]), ("p100-pcie-x2", [0, 0, 5])],
 )
