@@ -8,10 +8,10 @@ from pathlib import Path
 
 import msgspec
 
-from gpucheck.model import DriverState
 from gpucheck.simulator.cache_place import cache_folder
+from gpucheck.simulator.machine import Machine
 from gpucheck.simulator.machine.profile import Profile
-from gpucheck.simulator.writer import RECIPE, Recipe, write_machine
+from gpucheck.simulator.writer import RECIPE, Recipe, write_machine, write_recipe
 
 
 def switch(directory: Path, faults: Iterable[str]) -> None:
@@ -23,24 +23,12 @@ def switch(directory: Path, faults: Iterable[str]) -> None:
     Raises LookupError for an unknown fault, ValueError for one that does not fit or for a directory that is no private
     machine, OSError when it cannot be written; the machine is then as it was, or in the last case partly switched.
     """
-    from gpucheck.simulator.cuda.library import build_cuda_library
-    from gpucheck.simulator.nvml.library import build_library
-
-    recipe = _recipe(directory)
+    recipe = msgspec.structs.replace(_recipe(directory), faults=tuple(faults))
     fresh = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
     try:
-        machine = write_machine(
-            recipe.profile,
-            fresh,
-            driver=recipe.driver,
-            faults=faults,
-            stand_ins=recipe.stand_ins,
-            kernel=recipe.kernel,
-            software=recipe.software,
-        )
+        machine = write_recipe(recipe, fresh)
         if (directory / "lib").is_dir():
-            build_library(fresh / "lib", recipe.profile.driver.version, machine.release)
-            build_cuda_library(fresh / "lib", recipe.profile.driver.version)
+            _build_libraries(fresh / "lib", machine)
         elif machine.release is not None:
             raise ValueError(
                 f"{directory}: its NVML library was installed by a package, so no fault can change what it exports"
@@ -52,13 +40,18 @@ def switch(directory: Path, faults: Iterable[str]) -> None:
 
 def make(profile: Profile, directory: Path, faults: Iterable[str], stand_ins: Iterable[str]) -> None:
     """A private machine with its own libraries, for ``switch``. Raises as ``write_machine`` and the compiler do."""
+    driver = profile.driver.state()
+    machine = write_machine(profile, directory, driver=driver, faults=faults, stand_ins=stand_ins, software=True)
+    _build_libraries(directory / "lib", machine)
+
+
+def _build_libraries(directory: Path, machine: Machine) -> None:
     from gpucheck.simulator.cuda.library import build_cuda_library
     from gpucheck.simulator.nvml.library import build_library
 
-    driver: DriverState = profile.driver.state()
-    machine = write_machine(profile, directory, driver=driver, faults=faults, stand_ins=stand_ins, software=True)
-    build_library(directory / "lib", profile.driver.version, machine.release)
-    build_cuda_library(directory / "lib", profile.driver.version)
+    version = machine.profile.driver.version
+    build_library(directory, version, machine.release)
+    build_cuda_library(directory, version)
 
 
 def _recipe(directory: Path) -> Recipe:
@@ -76,17 +69,15 @@ def _recipe(directory: Path) -> Recipe:
 
 def _take_over(fresh: Path, directory: Path) -> None:
     """Everything of ``fresh`` into ``directory``: what is new first, what is gone last, simulation.json at the end."""
-    kept = {"lib"}
     new, old = _entries(fresh), _entries(directory)
-    order = sorted(new, key=lambda name: (name == "simulation.json", name))
-    for name in order:
+    for name in sorted(new, key=lambda name: (name == "simulation.json", name)):
         if old.get(name) == new[name] and _same(fresh / name, directory / name):
             continue
         target = directory / name
         target.parent.mkdir(parents=True, exist_ok=True)
         (fresh / name).replace(target)
     for name in sorted(old.keys() - new.keys(), reverse=True):
-        if Path(name).parts[0] not in kept:
+        if Path(name).parts[0] != "lib":
             (directory / name).unlink()
             _prune((directory / name).parent, directory)
 

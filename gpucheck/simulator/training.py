@@ -1,7 +1,5 @@
 """What is wrong with training on a simulated machine: surroundings.json describes it, the real ranks do it."""
 
-from typing import cast
-
 from gpucheck.simulator.machine import Machine
 
 RANKS = 2
@@ -11,8 +9,7 @@ def break_training(machine: Machine, fault: str, rank: int, **parameters: int) -
     """Have a rank of the training test misbehave. Raises ValueError for a rank that it does not have."""
     if rank >= RANKS:
         raise ValueError(f"rank={rank}: the training test has ranks 0 to {RANKS - 1}")
-    faults = cast("list[dict[str, object]]", machine.surroundings.setdefault("training", []))
-    faults.append({"fault": fault, "rank": rank, **parameters})
+    machine.surround("training", fault=fault, rank=rank, **parameters)
 
 
 def one_of_the_first_steps(step: int) -> int:

@@ -56,29 +56,34 @@ def write_machine(
     directory.mkdir(parents=True, exist_ok=True)
     if any(directory.iterdir()) and not (directory / "simulation.json").exists():
         raise FileExistsError(f"{directory}: not empty, and not a simulated machine. Give an empty directory.")
-    machine = build(profile, driver or DriverState())
-    if software and machine.driver.loaded_version is not None:
-        _install(machine, profile)
-    machine.faults = tuple(faults)
-    apply(machine)
-    shutil.rmtree(directory / "root", ignore_errors=True)
-    write_root(machine, directory / "root", kernel or platform.release(), whole=software)
     recipe = Recipe(
         profile=profile,
         driver=driver,
         kernel=kernel,
         software=software,
         stand_ins=tuple(stand_ins),
-        faults=machine.faults,
+        faults=tuple(faults),
     )
-    simulation = Simulation(profile=profile.name, faults=machine.faults, stand_ins=tuple(stand_ins))
+    return write_recipe(recipe, directory)
+
+
+def write_recipe(recipe: Recipe, directory: Path) -> Machine:
+    """As ``write_machine``, into a directory that is empty or a simulated machine."""
+    machine = build(recipe.profile, recipe.driver or DriverState())
+    if recipe.software and machine.driver.loaded_version is not None:
+        _install(machine, recipe.profile)
+    machine.faults = recipe.faults
+    apply(machine)
+    shutil.rmtree(directory / "root", ignore_errors=True)
+    write_root(machine, directory / "root", recipe.kernel or platform.release(), whole=recipe.software)
+    simulation = Simulation(profile=recipe.profile.name, faults=recipe.faults, stand_ins=recipe.stand_ins)
     _replace(directory / "machine.txt", answers(machine).encode())
     _replace(directory / "cuda.txt", copies(machine, directory / "root").encode())
     _replace(directory / "compute.json", msgspec.json.encode(gpus_that_compute(machine)))
     _replace(directory / RECIPE, msgspec.json.encode(recipe))
     _replace(directory / "simulation.json", msgspec.json.encode(simulation))
     _replace(directory / "surroundings.json", msgspec.json.encode(machine.surroundings))
-    if software:
+    if recipe.software:
         answer = {"services": machine.services, "packages": machine.packages}
         _replace(directory / "software.json", msgspec.json.encode(answer))
     return machine

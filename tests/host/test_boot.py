@@ -27,7 +27,6 @@ def test_updated_kernel_of_an_enterprise_release_boots_next(tmp_path):
     first, update = "5.14.0-503.el9.x86_64", "5.14.0-503.11.1.el9_5.x86_64"
     for release in (first, update):
         (tmp_path / "lib/modules" / release / "kernel").mkdir(parents=True)
-
     assert [kernel.release for kernel in read_kernels(tmp_path, first, simulated=True)] == [first, update]
 
 

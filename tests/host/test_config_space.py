@@ -10,46 +10,36 @@ from gpucheck.host.config_space import Bridge, read_bridge
 from gpucheck.model import AcsControl
 from tests.host.config_bytes import bridge
 
+ACS = AcsControl(capability=0x5F, control=0x1D)
+PORTS = ("root-port", "switch-upstream", "switch-downstream")
+
 
 def read(content):
     return read_bridge(lambda offset, size: content[offset : offset + size])
 
 
-@pytest.mark.parametrize("kind", ["root-port", "switch-upstream", "switch-downstream"])
-def test_kind_and_acs_of_a_port(kind):
-    seen = read(bridge(kind, acs=(0x005F, 0x001D)))
-
-    assert seen == Bridge(kind, AcsControl(capability=0x005F, control=0x001D), readable=True)
-
-
-def test_port_without_acs_is_known_to_have_none():
-    assert read(bridge("switch-upstream")) == Bridge("switch-upstream", None, readable=True)
-
-
-def test_without_root_the_header_alone_says_nothing():
-    """The kernel shows 64 bytes to everybody: neither "no ACS" nor a kind may be read from them."""
-    assert read(bridge("root-port", acs=(1, 1), size=64)) == Bridge("bridge", None, readable=False)
-
-
-def test_kind_without_extended_space():
-    """A host bridge without memory-mapped configuration shows 256 bytes: ACS stays unknown."""
-    assert read(bridge("root-port", acs=(1, 1), size=256)) == Bridge("root-port", None, readable=False)
-
-
-def test_conventional_bridge_cannot_have_acs():
-    assert read(bridge(None, size=256)) == Bridge("bridge", None, readable=True)
-
-
-def test_bridge_to_conventional_pci_is_no_port():
-    assert read(bridge("pcie-to-pci")).kind == "bridge"
-
-
-def test_device_that_left_the_bus_is_not_read():
-    assert read(b"\xff" * 4096) == Bridge()
-
-
-def test_extended_space_that_reads_as_ones_has_no_capability():
-    assert read(bridge("root-port")[:256] + b"\xff" * 3840) == Bridge("root-port", None, readable=True)
+@pytest.mark.parametrize(
+    ("content", "seen"),
+    [
+        *(
+            (bridge(kind, acs=(0x5F, 0x1D)), Bridge(kind, AcsControl(capability=0x5F, control=0x1D), True))
+            for kind in PORTS
+        ),
+        (bridge("switch-upstream"), Bridge("switch-upstream", None, readable=True)),
+        # The kernel shows 64 bytes to a user without privileges: neither "no ACS" nor a kind may be read from them.
+        (bridge("root-port", acs=(1, 1), size=64), Bridge("bridge", None, readable=False)),
+        # A host bridge without memory-mapped configuration shows 256 bytes: ACS stays unknown.
+        (bridge("root-port", acs=(1, 1), size=256), Bridge("root-port", None, readable=False)),
+        # Conventional PCI cannot have ACS, and a bridge to it is not a port.
+        (bridge(None, size=256), Bridge("bridge", None, readable=True)),
+        (bridge("pcie-to-pci"), Bridge("bridge", None, readable=True)),
+        # A device that left the bus, and an extended space that reads as ones.
+        (b"\xff" * 4096, Bridge()),
+        (bridge("root-port")[:256] + b"\xff" * 3840, Bridge("root-port", None, readable=True)),
+    ],
+)
+def test_kind_and_acs_of_a_bridge(content, seen):
+    assert read(content) == seen
 
 
 def test_lists_that_run_in_circles_end():

@@ -5,6 +5,7 @@ import pytest
 from gpucheck import simulator
 from gpucheck.host import LiveHost, live_host
 from gpucheck.model import DriverState, PcieLink, Simulation
+from tests.simulator.helpers import write
 
 CLOSED_OLD = DriverState(
     loaded_version="580.95.05",
@@ -27,8 +28,8 @@ def host(activate):
 
 def made(directory, name, **options):
     """A host on a machine directory of our own."""
-    simulator.write_machine(simulator.load(name), directory, **{"driver": None} | options)
-    return LiveHost(isolated=False, deadline_s=1, machine=directory)
+    machine = write(directory, name, **{"driver": None} | options)
+    return LiveHost(isolated=False, deadline_s=1, machine=machine)
 
 
 def gpus(machine):
@@ -40,8 +41,7 @@ def test_sysfs_and_nvml_tell_the_same(host, name):
     """Two readers, two ways, one machine: ids, NUMA nodes and links agree for every GPU."""
     machine = host(name)
     by_bus_id = {gpu.pci_bus_id: gpu for gpu in machine.nvml().gpus}
-    devices = [device for device in machine.pci() if device.is_nvidia_gpu]
-
+    devices = gpus(machine)
     assert [device.bus_id for device in devices] == list(by_bus_id)
     for device in devices:
         gpu = by_bus_id[device.bus_id]
@@ -94,7 +94,7 @@ def test_link_speeds_of_old_and_new_kernels(tmp_path, speed, generation):
 
 
 @pytest.mark.parametrize("width", ["0", "63", "255", "Unknown", ""])
-def test_width_of_a_dead_link_is_not_a_number(tmp_path, width):
+def test_width_of_a_dead_link_is_unknown(tmp_path, width):
     machine = made(tmp_path, "p100-pcie-x2")
     (tmp_path / "root/sys/bus/pci/devices/0000:04:00.0/current_link_width").write_text(width)
 
@@ -133,12 +133,10 @@ def test_driver_state_comes_back_as_it_was_written(tmp_path, state):
 def test_module_where_the_centos_family_puts_it(tmp_path):
     """A file with two lines is an installed module; which kernel runs is the machine's to say."""
     machine = made(tmp_path, "p100-pcie-x2")
-    kernel = tmp_path / "root/lib/modules/5.14.0-570.el9.x86_64"
-    (kernel / "extra").mkdir(parents=True)
-    (kernel / "extra/nvidia.ko").write_text("version=580.178.04\nlicense=Dual MIT/GPL\n")
-    (tmp_path / "root/proc/sys/kernel").mkdir(parents=True, exist_ok=True)
+    module = tmp_path / "root/lib/modules/5.14.0-570.el9.x86_64/extra/nvidia.ko"
+    module.parent.mkdir(parents=True)
+    module.write_text("version=580.178.04\nlicense=Dual MIT/GPL\n")
     (tmp_path / "root/proc/sys/kernel/osrelease").write_text("5.14.0-570.el9.x86_64\n")
-
     assert machine.system().kernel == "5.14.0-570.el9.x86_64"
     assert machine.driver() == DriverState(installed_version="580.178.04", installed_flavour="open")
 
@@ -150,9 +148,7 @@ def test_module_of_another_kernel_is_not_installed_for_this_one(tmp_path):
         driver=DriverState(installed_version="580.178.04", installed_flavour="open"),
         kernel="5.15.0-1-generic",
     )
-    (tmp_path / "root/proc/sys/kernel").mkdir(parents=True, exist_ok=True)
     (tmp_path / "root/proc/sys/kernel/osrelease").write_text("5.15.0-2-generic\n")
-
     assert machine.driver() == DriverState()
 
 
@@ -219,7 +215,7 @@ def test_without_a_machine_nothing_is_simulated(monkeypatch, tmp_path):
 
 def test_default_place_is_a_machine_when_it_says_so(monkeypatch, tmp_path):
     """The lab's hosts have it there, and no variable in the environment of an SSH command."""
-    simulator.write_machine(simulator.load("rtx4090-x2"), tmp_path, driver=None)
+    write(tmp_path, "rtx4090-x2")
     monkeypatch.delenv("GPUCHECK_SIMULATOR", raising=False)
     monkeypatch.setattr("gpucheck.host.simulated.DEFAULT", tmp_path)
 
@@ -253,13 +249,7 @@ def test_each_thing_is_asked_once(host, monkeypatch):
 
 def test_a_machine_made_for_this_process_answers_for_its_own_services(monkeypatch, tmp_path):
     """The system underneath has no fabric manager, and its absence would be a finding about nothing."""
-    from gpucheck import simulator
-
-    simulator.write_machine(
-        simulator.load("hgx-h100-x8"), tmp_path, driver=simulator.load("hgx-h100-x8").driver.state(), software=True
-    )
-    host = LiveHost(isolated=False, deadline_s=5, machine=tmp_path)
-
+    host = LiveHost(isolated=False, deadline_s=5, machine=write(tmp_path, "hgx-h100-x8", software=True))
     assert host.services(["nvidia-fabricmanager", "ssh"]) == {"nvidia-fabricmanager": "active", "ssh": "not-found"}
     (package,) = host.packages(["nvidia-fabricmanager", "bash"])
     assert (package.version, package.held) == ("580.178.04-1", True)
@@ -267,8 +257,4 @@ def test_a_machine_made_for_this_process_answers_for_its_own_services(monkeypatc
 
 def test_a_lab_host_is_asked_for_its_real_packages(tmp_path):
     """There real package managers installed them: nothing may stand between."""
-    from gpucheck import simulator
-
-    simulator.write_machine(simulator.load("hgx-h100-x8"), tmp_path, driver=None)
-
-    assert not (tmp_path / "software.json").exists()
+    assert not (write(tmp_path, "hgx-h100-x8", driver=None) / "software.json").exists()

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from gpucheck import simulator
 from gpucheck.host import LiveHost
 from gpucheck.host.simulated import surroundings
 from gpucheck.model import Limits, LoaderLibrary
+from tests.simulator.helpers import write
 
 GIB = 1 << 30
 
@@ -17,7 +17,7 @@ def machine(tmp_path):
     """A host on a machine with these surroundings."""
 
     def machine(**answers):
-        simulator.write_machine(simulator.load("p100-pcie-x2"), tmp_path, driver=None)
+        write(tmp_path)
         if answers:
             (tmp_path / "surroundings.json").write_text(json.dumps(answers))
         return LiveHost(isolated=False, deadline_s=1, machine=tmp_path)

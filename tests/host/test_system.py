@@ -13,6 +13,8 @@ ID=rocky
 ID_LIKE='rhel centos fedora'
 PRETTY_NAME="Rocky Linux 9.6 (Blue Onyx)"
 """
+# cpuinfo has Features there and no line of flags.
+ARM = "processor\t: 0\nFeatures\t: fp asimd evtstrm aes\nCPU part\t: 0xd4f\n"
 # /proc/self/mountinfo of a pod under containerd, of a rootless podman, of a host, and the line that enroot adds.
 OVERLAY = "1030 990 0:94 / / rw,relatime master:271 - overlay overlay rw,lowerdir=/var/lib/containerd/1/fs\n"
 FUSE = "598 537 0:46 / / ro,nodev,relatime - fuse.fuse-overlayfs fuse-overlayfs rw,user_id=0\n"
@@ -48,10 +50,8 @@ def test_open_quote_is_no_reason_to_fail(system):
     assert system({"etc/os-release": 'ID=odd\nPRETTY_NAME="Odd Linux\n'}).os_name == "Odd Linux"
 
 
-def test_second_place_of_os_release(tmp_path):
-    (tmp_path / "usr/lib").mkdir(parents=True)
-    (tmp_path / "usr/lib/os-release").write_text(ROCKY)
-
+def test_second_place_of_os_release(system, tmp_path):
+    assert system({"usr/lib/os-release": ROCKY}).os_id == "rocky"
     assert os_release(tmp_path)["ID_LIKE"] == "rhel centos fedora"
 
 
@@ -80,6 +80,9 @@ def test_system_without_os_release(system):
         ({"proc/cpuinfo": "processor : 0\nflags\t\t: fpu vme hypervisor lm\n"}, "vm"),
         ({"proc/cpuinfo": "processor : 0\nflags\t\t: fpu vme lm\n"}, None),
         ({".dockerenv": ""}, None),
+        ({"proc/cpuinfo": ARM}, None),
+        ({"proc/cpuinfo": ARM, "proc/device-tree/hypervisor/compatible": "linux,kvm\0"}, "kvm"),
+        ({"proc/cpuinfo": ARM, "proc/device-tree/hypervisor/compatible": "xen,xen-4.17\0xen,xen\0"}, "xen"),
     ],
 )
 def test_the_hypervisor_is_named(system, files, virtual):
@@ -135,20 +138,3 @@ def test_a_simulated_machine_is_in_no_container(tmp_path):
     (tmp_path / ".dockerenv").touch()
 
     assert read_system(tmp_path / "simulated", tmp_path).container is None
-
-
-@pytest.mark.parametrize(("compatible", "kind"), [("linux,kvm\0", "kvm"), ("xen,xen-4.17\0xen,xen\0", "xen")])
-def test_virtual_machine_on_arm_is_told_by_the_device_tree(tmp_path, compatible, kind):
-    """Its cpuinfo has Features and no line of flags."""
-    (tmp_path / "proc/device-tree/hypervisor").mkdir(parents=True)
-    (tmp_path / "proc/device-tree/hypervisor/compatible").write_text(compatible)
-    (tmp_path / "proc/cpuinfo").write_text("processor\t: 0\nFeatures\t: fp asimd evtstrm aes\nCPU part\t: 0xd4f\n")
-
-    assert read_system(tmp_path, tmp_path).virtual == kind
-
-
-def test_arm_server_without_a_hypervisor(tmp_path):
-    (tmp_path / "proc").mkdir()
-    (tmp_path / "proc/cpuinfo").write_text("processor\t: 0\nFeatures\t: fp asimd evtstrm aes\nCPU part\t: 0xd4f\n")
-
-    assert read_system(tmp_path, tmp_path).virtual is None

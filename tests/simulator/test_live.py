@@ -93,23 +93,6 @@ def test_refused_fault_leaves_the_machine_as_it_was(machine, faults):
     assert everything(machine) == before
 
 
-def test_client_that_runs_sees_the_new_fault(machine, monkeypatch):
-    """The library notices without a new start of the client."""
-    import pynvml
-
-    monkeypatch.setenv("GPUCHECK_SIMULATOR", str(machine))
-    import ctypes
-
-    ctypes.CDLL(str(machine / "lib/libnvidia-ml.so.1"))
-    pynvml.nvmlInit()
-    try:
-        assert pynvml.nvmlDeviceGetCount() == 2
-        simulator.switch(machine, ["gpu-missing:gpu=1"])
-        assert pynvml.nvmlDeviceGetCount() == 1
-    finally:
-        pynvml.nvmlShutdown()
-
-
 def test_shared_machine_of_the_cache_is_not_written_to(activate):
     directory = activate("p100-pcie-x2")
     before = everything(directory)

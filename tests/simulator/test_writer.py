@@ -3,8 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,7 +10,8 @@ import pytest
 
 from gpucheck import simulator
 from gpucheck.model import DriverState
-from gpucheck.simulator.nvml import library
+from gpucheck.simulator import compiler
+from tests.simulator.helpers import python, write
 
 CLOSED = DriverState(
     loaded_version="580.178.04",
@@ -23,18 +22,17 @@ CLOSED = DriverState(
 
 
 @pytest.fixture
-def write(tmp_path):
+def written(tmp_path):
     """Write a machine and return its root."""
 
-    def write(name, **options):
-        simulator.write_machine(simulator.load(name), tmp_path / "machine", **{"driver": None} | options)
-        return tmp_path / "machine/root"
+    def written(name, **options):
+        return write(tmp_path / "machine", name, **{"driver": None} | options) / "root"
 
-    return write
+    return written
 
 
-def test_device_folders_nest_like_the_kernels(write):
-    root = write("p100-pcie-x2")
+def test_device_folders_nest_like_the_kernels(written):
+    root = written("p100-pcie-x2")
     link = root / "sys/bus/pci/devices/0000:05:00.0"
 
     assert str(link.readlink()) == "../../../devices/pci0000:00/0000:00:02.0/0000:02:00.0/0000:03:10.0/0000:05:00.0"
@@ -47,26 +45,26 @@ def test_device_folders_nest_like_the_kernels(write):
     assert (link / "current_link_width").read_text() == "16\n"
 
 
-def test_firmware_that_does_not_tell_the_node(write):
+def test_firmware_that_does_not_tell_the_node(written):
     """Most desktops: -1, and every CPU is near."""
-    device = write("rtx4090-x2") / "sys/bus/pci/devices/0000:01:00.0"
+    device = written("rtx4090-x2") / "sys/bus/pci/devices/0000:01:00.0"
 
     assert (device / "numa_node").read_text() == "-1\n"
     assert (device / "local_cpulist").read_text() == "0-31\n"
 
 
-def test_config_space_header_agrees_with_the_ids(write):
+def test_config_space_header_agrees_with_the_ids(written):
     """Type 1 headers carry the bus range that lies below the bridge."""
-    devices = write("p100-pcie-x2") / "sys/bus/pci/devices"
+    devices = written("p100-pcie-x2") / "sys/bus/pci/devices"
     gpu, upstream = (devices / "0000:04:00.0/config").read_bytes(), (devices / "0000:02:00.0/config").read_bytes()
 
     assert (len(gpu), gpu[:4], gpu[9:12], gpu[14]) == (4096, b"\xde\x10\xf8\x15", b"\0\x02\x03", 0)
     assert (upstream[14], tuple(upstream[24:27])) == (1, (2, 3, 5))
 
 
-def test_bare_machine_has_no_module_and_nothing_bound(write):
+def test_bare_machine_has_no_module_and_nothing_bound(written):
     """What a lab host is before it is provisioned; nobody has registered the GPUs or keeps them awake."""
-    root = write("hgx-h100-x8")
+    root = written("hgx-h100-x8")
     table = (root.parent / "machine.txt").read_text()
 
     assert not (root / "sys/module/nvidia").exists()
@@ -77,8 +75,8 @@ def test_bare_machine_has_no_module_and_nothing_bound(write):
     assert "gpu.7.persistence = 0\n" in table
 
 
-def test_loaded_and_installed_driver_may_differ(write):
-    root = write("p100-pcie-x2", driver=CLOSED, kernel="5.15.0-179-generic")
+def test_loaded_and_installed_driver_may_differ(written):
+    root = written("p100-pcie-x2", driver=CLOSED, kernel="5.15.0-179-generic")
 
     assert (root / "sys/module/nvidia/version").read_text() == "580.178.04\n"
     assert "NVIDIA UNIX x86_64 Kernel Module  580.178.04" in (root / "proc/driver/nvidia/version").read_text()
@@ -93,16 +91,9 @@ def test_loaded_and_installed_driver_may_differ(write):
     assert "nvidia" in (root / "proc/modules").read_text()
 
 
-def test_nouveau_holds_the_gpus(write):
-    root = write("p100-pcie-x2", driver=DriverState(nouveau_loaded=True))
-
-    assert (root / "sys/module/nouveau").is_dir()
-    assert (root / "sys/bus/pci/devices/0000:04:00.0/driver").resolve().name == "nouveau"
-
-
-def test_every_link_of_the_tree_is_relative_and_leads_somewhere(write, tmp_path):
+def test_every_link_of_the_tree_is_relative_and_leads_somewhere(written, tmp_path):
     """The directory is copied into containers."""
-    root = write("dgx1-v100", driver=CLOSED)
+    root = written("dgx1-v100", driver=CLOSED)
     moved = Path(shutil.move(root, tmp_path / "moved"))
     links = [path for path in moved.rglob("*") if path.is_symlink()]
 
@@ -110,8 +101,8 @@ def test_every_link_of_the_tree_is_relative_and_leads_somewhere(write, tmp_path)
     assert all(not link.readlink().is_absolute() and link.exists() for link in links)
 
 
-def test_simulation_json_says_what_is_not_real(write):
-    root = write("p100-pcie-x2", faults=["gpu-missing:gpu=1"], stand_ins=["kernel"])
+def test_simulation_json_says_what_is_not_real(written):
+    root = written("p100-pcie-x2", faults=["gpu-missing:gpu=1"], stand_ins=["kernel"])
 
     assert json.loads((root.parent / "simulation.json").read_text()) == {
         "profile": "p100-pcie-x2",
@@ -120,16 +111,16 @@ def test_simulation_json_says_what_is_not_real(write):
     }
 
 
-def test_healthy_surroundings_say_nothing(write):
+def test_healthy_surroundings_say_nothing(written):
     """Every key left out is a healthy host's."""
-    root = write("p100-pcie-x2")
+    root = written("p100-pcie-x2")
 
     assert json.loads((root.parent / "surroundings.json").read_text()) == {}
 
 
-def test_second_write_leaves_nothing_of_the_first(write):
-    write("hgx-h100-x8", driver=CLOSED)
-    root = write("p100-pcie-x2")
+def test_second_write_leaves_nothing_of_the_first(written):
+    written("hgx-h100-x8", driver=CLOSED)
+    root = written("p100-pcie-x2")
 
     assert len(list((root / "sys/bus/pci/devices").iterdir())) == 6
     assert not (root / "sys/module/nvidia").exists()
@@ -156,9 +147,8 @@ def test_cached_activation_imports_neither_yaml_nor_the_writer(activate, cache):
         "import sys; from gpucheck import simulator; simulator.activate('hgx-h100-x8');"
         "print([m for m in ('yaml', 'gpucheck.simulator.writer', 'subprocess') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
-    assert done.stdout == "[]\n"
+    assert python(code) == "[]"
 
 
 def test_many_at_once_make_one_machine(monkeypatch, tmp_path):
@@ -166,11 +156,8 @@ def test_many_at_once_make_one_machine(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     code = "from gpucheck import simulator; print(simulator.activate('p100-pcie-x2'))"
 
-    def run(_):
-        return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-
     with ThreadPoolExecutor(4) as pool:
-        made = set(pool.map(run, range(4)))
+        made = set(pool.map(python, [code] * 4))
 
     assert len(made) == 1
     assert [path.name.startswith(".") for path in (tmp_path / "gpucheck/machines").iterdir()] == [False]
@@ -187,14 +174,28 @@ def test_no_compiler_is_one_clear_message(monkeypatch, tmp_path):
     assert os.environ["GPUCHECK_SIMULATOR"] == ""
 
 
+@pytest.mark.parametrize(
+    ("build", "what"), [(simulator.build_library, "NVML"), (simulator.build_cuda_library, "CUDA driver")]
+)
+def test_installation_that_contains_the_library_needs_no_compiler(monkeypatch, tmp_path, build, what):
+    """Platform wheels and container images do: what they contain is of exactly this source, or it is not used."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    first = build(tmp_path / "first", "580.178.04")
+    (tmp_path / "cache/gpucheck/libraries").rename(tmp_path / "libraries")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(OSError, match=rf"C compiler to build its {what} library.*apt install gcc"):
+        build(tmp_path / "second", "580.178.04")
+    monkeypatch.setattr(compiler, "SHIPPED", tmp_path / "libraries")
+    assert build(tmp_path / "second", "580.178.04").read_bytes() == first.read_bytes()
+
+
 def test_compiler_that_fails_is_quoted(monkeypatch, tmp_path):
-    compiler = tmp_path / "cc"
-    compiler.write_text("#!/bin/sh\necho 'fatal error: stdio.h: No such file' >&2\nexit 1\n")
-    compiler.chmod(0o755)
+    (tmp_path / "cc").write_text("#!/bin/sh\necho 'fatal error: stdio.h: No such file' >&2\nexit 1\n")
+    (tmp_path / "cc").chmod(0o755)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(OSError, match=r"stdio\.h: No such file\nInstall the C headers"):
-        library.build_library(tmp_path / "lib", "580.178.04")
+        simulator.build_library(tmp_path / "lib", "580.178.04")
 
 
 def test_cache_that_cannot_be_written_is_replaced_by_our_own_folder(monkeypatch, tmp_path):
@@ -219,7 +220,8 @@ def test_library_of_a_version_has_the_soname_link(tmp_path, activate):
 
     assert made.name == "libnvidia-ml.so.570.86.15"
     assert (tmp_path / "libnvidia-ml.so.1").resolve() == made
-    with pytest.raises(ValueError, match="not a driver version"):
-        simulator.build_library(tmp_path, "../escape")
+    for build in (simulator.build_library, simulator.build_cuda_library):
+        with pytest.raises(ValueError, match="not a driver version"):
+            build(tmp_path, "../escape")
     with pytest.raises(ValueError, match="NVML this old"):
         simulator.build_library(tmp_path, "1.0")

@@ -152,50 +152,17 @@ class ReplayHost:
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
-
-    def system(self) -> System:
-        """As recorded."""
-        return self.recording.system
-
-    def simulation(self) -> Simulation | None:
-        """As recorded."""
-        return self.recording.simulation
-
-    def driver(self) -> DriverState:
-        """As recorded."""
-        return self.recording.driver
-
-    def pci(self) -> tuple[PciDevice, ...]:
-        """As recorded."""
-        return self.recording.pci
-
-    def nvml(self) -> NvmlReading | NvmlFailure:
-        """As recorded."""
-        return self.recording.nvml
-
-    def kernel_log(self) -> KernelLog:
-        """As recorded."""
-        return self.recording.kernel_log
-
-    def limits(self) -> Limits:
-        """As recorded."""
-        return self.recording.limits
-
-    def environment(self) -> dict[str, str]:
-        """As recorded."""
-        return dict(self.recording.environment)
-
-    def kernels(self) -> tuple[InstalledKernel, ...]:
-        """As recorded."""
-        return self.recording.kernels
-
-    def dkms(self) -> tuple[DkmsModule, ...]:
-        """As recorded."""
-        return self.recording.dkms
-
-    def secure_boot(self) -> bool | None:
-        """As recorded."""
-        return self.recording.secure_boot
+        self.system = lambda: recording.system
+        self.simulation = lambda: recording.simulation
+        self.driver = lambda: recording.driver
+        self.pci = lambda: recording.pci
+        self.nvml = lambda: recording.nvml
+        self.kernel_log = lambda: recording.kernel_log
+        self.limits = lambda: recording.limits
+        self.environment = lambda: dict(recording.environment)
+        self.kernels = lambda: recording.kernels
+        self.dkms = lambda: recording.dkms
+        self.secure_boot = lambda: recording.secure_boot
 
     def packages(self, names: Iterable[str]) -> tuple[PackageVersion, ...] | None:
         """The installed ones. Raises NotRecorded."""

@@ -5,13 +5,12 @@ nvml/simulator.h defines what a value may be besides a number or a text.
 
 from collections.abc import Iterator
 
-from gpucheck.simulator.answers.identity import identity
+from gpucheck.simulator.answers.identity import identity, mig
 from gpucheck.simulator.answers.links import links
-from gpucheck.simulator.answers.mig import mig
 from gpucheck.simulator.answers.state import state
-from gpucheck.simulator.data import HERE, read
 from gpucheck.simulator.machine import Machine, SimulatedGpu
 from gpucheck.simulator.machine.paths import CAPABILITIES, common_ancestor, p2p_status
+from gpucheck.simulator.machine.profile import cuda_versions
 
 HOPPER = 9  # nvmlDeviceArchitecture_t
 
@@ -20,7 +19,7 @@ def answers(machine: Machine) -> str:
     """The text of machine.txt for the GPUs that NVML can see, renumbered without gaps as the driver does."""
     visible = [gpu for gpu in machine.gpus if gpu.visible]
     lines = {"profile": machine.profile.name, "gpu.count": str(len(visible))}
-    lines |= {f"cuda.{branch}": str(version) for branch, version in _cuda_by_branch().items()}
+    lines |= {f"cuda.{branch}": str(version) for branch, version in cuda_versions().items()}
     lines |= {key: str(value) for key, value in _host(visible)}
     for index, gpu in enumerate(visible):
         own = dict(identity(machine, gpu, index)) | dict(state(machine, gpu)) | dict(links(machine, gpu))
@@ -29,13 +28,6 @@ def answers(machine: Machine) -> str:
     lines |= machine.nvml
     head = "# SIMULATED machine: what libnvidia-ml.so.1 answers here. An absent key is NOT_SUPPORTED.\n"
     return head + "".join(f"{key} = {value}\n" for key, value in lines.items())
-
-
-def _cuda_by_branch() -> dict[int, int]:
-    """Driver branch -> CUDA version as NVML counts it, 13000 for 13.0."""
-    table: dict[int, str] = read(HERE / "cuda.yml", dict[int, str])
-    versions = {branch: version.split(".") for branch, version in table.items()}
-    return {branch: int(major) * 1000 + int(minor) * 10 for branch, (major, minor) in versions.items()}
 
 
 def _host(visible: list[SimulatedGpu]) -> Iterator[tuple[str, object]]:

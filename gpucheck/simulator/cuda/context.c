@@ -68,10 +68,8 @@ static CUresult admit(int gpu)
 
 static CUresult begin(CUcontext context, int gpu)
 {
-    const CUresult result = admit(gpu);
     CUcontext one;
-    if (result != SUCCESS)
-        return result;
+    TRY(admit(gpu));
     for (one = contexts; one != NULL && one != context; one = one->next)
         ;
     if (one == NULL) {
@@ -125,9 +123,7 @@ EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
 EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 {
     GUARDED;
-    const CUresult result = check_device(device);
-    if (result != SUCCESS)
-        return result;
+    TRY(check_device(device));
     if (primary[device].holders == 0)
         return INVALID_CONTEXT;
     if (--primary[device].holders == 0)
@@ -157,14 +153,12 @@ EXPORT CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flag
 EXPORT CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *active)
 {
     GUARDED;
-    const CUresult result = check_device(device);
-    if (result == SUCCESS && (flags == NULL || active == NULL))
+    TRY(check_device(device));
+    if (flags == NULL || active == NULL)
         return INVALID_VALUE;
-    if (result == SUCCESS) {
-        *flags = 0;
-        *active = primary[device].alive;
-    }
-    return result;
+    *flags = 0;
+    *active = primary[device].alive;
+    return SUCCESS;
 }
 
 static CUresult select_context(CUcontext context, bool deeper)
@@ -186,10 +180,11 @@ static CUresult select_context(CUcontext context, bool deeper)
 EXPORT CUresult cuCtxCreate_v2(CUcontext *out, unsigned int flags, CUdevice device)
 {
     GUARDED;
-    CUresult result = check_device(device);
     CUcontext context;
-    if (result != SUCCESS || out == NULL || flags > 0xFF)
-        return result != SUCCESS ? result : INVALID_VALUE;
+    CUresult result;
+    TRY(check_device(device));
+    if (out == NULL || flags > 0xFF)
+        return INVALID_VALUE;
     if ((context = calloc(1, sizeof *context)) == NULL)
         return OUT_OF_MEMORY;
     if ((result = begin(context, device)) != SUCCESS) {
@@ -209,9 +204,9 @@ EXPORT CUresult cuCtxCreate_v4(CUcontext *out, const void *parameters, unsigned 
 EXPORT CUresult cuCtxDestroy_v2(CUcontext context)
 {
     GUARDED;
-    const CUresult result = initialized() == SUCCESS ? check_context(context) : NOT_INITIALIZED;
-    if (result != SUCCESS || context->primary)
-        return result != SUCCESS ? result : INVALID_CONTEXT;
+    TRY(initialized() == SUCCESS ? check_context(context) : NOT_INITIALIZED);
+    if (context->primary)
+        return INVALID_CONTEXT;
     end(context);
     if (current_context() == context)
         stack.depth--;
@@ -266,25 +261,24 @@ EXPORT CUresult cuCtxGetDevice(CUdevice *device)
 EXPORT CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext context)
 {
     GUARDED;
-    const CUresult result = initialized() == SUCCESS ? check_context(context) : NOT_INITIALIZED;
-    if (result == SUCCESS && device == NULL)
+    TRY(initialized() == SUCCESS ? check_context(context) : NOT_INITIALIZED);
+    if (device == NULL)
         return INVALID_VALUE;
-    if (result == SUCCESS)
-        *device = context->gpu;
-    return result;
+    *device = context->gpu;
+    return SUCCESS;
 }
 
 EXPORT CUresult cuCtxSynchronize_v2(CUcontext context)
 {
     GUARDED;
-    const CUresult result = initialized() == SUCCESS ? check_context(context) : NOT_INITIALIZED;
-    return result == SUCCESS ? wait_for_context(context) : result;
+    TRY(initialized() == SUCCESS ? check_context(context) : NOT_INITIALIZED);
+    return wait_for_context(context);
 }
 
 EXPORT CUresult cuCtxSynchronize(void)
 {
     GUARDED;
     CUcontext context;
-    const CUresult result = enter(&context);
-    return result == SUCCESS ? wait_for_context(context) : result;
+    TRY(enter(&context));
+    return wait_for_context(context);
 }

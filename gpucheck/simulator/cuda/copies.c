@@ -13,7 +13,7 @@ static CUresult copy(CUcontext context, CUdeviceptr dst, CUdeviceptr src, size_t
         return blocking ? wait_for_stream(stream) : SUCCESS;
     made.to = owner_of(dst, size);
     made.from = owner_of(src, size);
-    if (made.to == NOBODY || made.from == NOBODY)
+    if (made.to == NO_OWNER || made.from == NO_OWNER)
         return INVALID_VALUE;
     pair = pair_of(made.from, made.to);
     made.direct = pair == NULL || (stream->context->gpu == made.from && may_access(stream->context, made.to)) ||
@@ -30,13 +30,11 @@ static CUresult copy(CUcontext context, CUdeviceptr dst, CUdeviceptr src, size_t
     return result;
 }
 
-/* Copies of any two places. `to`, `from`: GPU or HOST where the caller stated whose memory it is, else `NOBODY`. */
+/* Copies of any two places. `to`, `from`: GPU or HOST where the caller stated whose memory it is, else `NO_OWNER`. */
 static CUresult ask(CUdeviceptr dst, int to, CUdeviceptr src, int from, size_t size, CUstream stream, bool blocking)
 {
     CUcontext context;
-    const CUresult result = enter(&context);
-    if (result != SUCCESS)
-        return result;
+    TRY(enter(&context));
     if (size > 0 && (dst == 0 || src == 0))
         return INVALID_VALUE;
     if (size > 0 && to == HOST && owner_of(dst, 1) != HOST)
@@ -90,13 +88,13 @@ EXPORT CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t si
 EXPORT CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t size)
 {
     GUARDED;
-    return ask(dst, NOBODY, src, NOBODY, size, NULL, true);
+    return ask(dst, NO_OWNER, src, NO_OWNER, size, NULL, true);
 }
 
 EXPORT CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream)
 {
     GUARDED;
-    return ask(dst, NOBODY, src, NOBODY, size, stream, false);
+    return ask(dst, NO_OWNER, src, NO_OWNER, size, stream, false);
 }
 
 /* Each address has to be of the GPU whose context is named with it. */
@@ -144,38 +142,18 @@ static CUresult set(CUdeviceptr dst, unsigned long long word, size_t count, size
     return result == SUCCESS && blocking ? wait_for_stream(stream) : result;
 }
 
-EXPORT CUresult cuMemsetD8_v2(CUdeviceptr dst, unsigned char value, size_t count)
-{
-    GUARDED;
-    return set(dst, value * 0x0101010101010101ULL, count, 1, NULL, true);
-}
-
-EXPORT CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t count, CUstream stream)
-{
-    GUARDED;
-    return set(dst, value * 0x0101010101010101ULL, count, 1, stream, false);
-}
-
-EXPORT CUresult cuMemsetD16_v2(CUdeviceptr dst, unsigned short value, size_t count)
-{
-    GUARDED;
-    return set(dst, value * 0x0001000100010001ULL, count, 2, NULL, true);
-}
-
-EXPORT CUresult cuMemsetD16Async(CUdeviceptr dst, unsigned short value, size_t count, CUstream stream)
-{
-    GUARDED;
-    return set(dst, value * 0x0001000100010001ULL, count, 2, stream, false);
-}
-
-EXPORT CUresult cuMemsetD32_v2(CUdeviceptr dst, unsigned int value, size_t count)
-{
-    GUARDED;
-    return set(dst, value * 0x0000000100000001ULL, count, 4, NULL, true);
-}
-
-EXPORT CUresult cuMemsetD32Async(CUdeviceptr dst, unsigned int value, size_t count, CUstream stream)
-{
-    GUARDED;
-    return set(dst, value * 0x0000000100000001ULL, count, 4, stream, false);
-}
+/* The call that waits, and the one that does not. `ones`: what repeats a value of the type to 64 bits. */
+#define MEMSET(waiting, queued, type, ones)                                                                            \
+    EXPORT CUresult waiting(CUdeviceptr dst, type value, size_t count)                                                 \
+    {                                                                                                                  \
+        GUARDED;                                                                                                       \
+        return set(dst, value * ones, count, sizeof(type), NULL, true);                                                \
+    }                                                                                                                  \
+    EXPORT CUresult queued(CUdeviceptr dst, type value, size_t count, CUstream stream)                                 \
+    {                                                                                                                  \
+        GUARDED;                                                                                                       \
+        return set(dst, value * ones, count, sizeof(type), stream, false);                                             \
+    }
+MEMSET(cuMemsetD8_v2, cuMemsetD8Async, unsigned char, 0x0101010101010101ULL)
+MEMSET(cuMemsetD16_v2, cuMemsetD16Async, unsigned short, 0x0001000100010001ULL)
+MEMSET(cuMemsetD32_v2, cuMemsetD32Async, unsigned int, 0x0000000100000001ULL)

@@ -20,20 +20,18 @@ from typing import Literal
 
 import msgspec
 
+from gpucheck.host.nvml.reading import CLASSES, P2P_CAPABILITIES, P2P_STATUS
 from gpucheck.host.pci import read_pci
 from gpucheck.model import Gpu, NvLink, NvmlReading, PcieLink
 from gpucheck.simulator.cuda.rates import Link, MeasurementFault, describe
-from gpucheck.simulator.data import HERE, read
 from gpucheck.simulator.machine import REMOTE_GPU, Machine, SimulatedGpu
 from gpucheck.simulator.machine.paths import common_ancestor, p2p_status
+from gpucheck.simulator.machine.profile import cuda_versions
 from gpucheck.topology.pcie.cpu import identify
 
 SYSTEM_NOT_READY = 802
 QUIET = 0.001  # spread of copies on a GPU that does nothing else; without any, a number would look certain
 GEFORCE = 5  # nvmlBrandType_t
-ANCESTORS = {0: "X", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
-STATUS = {0: "OK", 1: "CNS", 2: "GNS", 3: "TNS", 4: "DR", 5: "NS"}
-READ, WRITE = 0, 1
 OTHERWISE = 64
 
 
@@ -65,10 +63,9 @@ def copies(machine: Machine, root: Path) -> str:
 def _driver(machine: Machine, visible: list[SimulatedGpu]) -> Iterator[tuple[str, object]]:
     version = machine.profile.driver.version
     branch = version.partition(".")[0]
-    known: dict[int, str] = read(HERE / "cuda.yml", dict[int, str])
+    known = cuda_versions()
     fitting = [number for number in known if branch.isdigit() and number <= int(branch)]
-    major, _, minor = known[max(fitting, default=min(known))].partition(".")
-    yield from (("version", int(major) * 1000 + int(minor) * 10), ("driver", version))
+    yield from (("version", known[max(fitting, default=min(known))]), ("driver", version))
     # Of models that report the state of the fabric, the library reads it in machine.txt.
     if not all(gpu.fabric_up for gpu in visible if gpu.model.fabric is None):
         yield "init.error", SYSTEM_NOT_READY
@@ -93,10 +90,15 @@ def _pair(link: Link) -> Iterator[tuple[str, object]]:
 
 def _reading(machine: Machine, visible: list[SimulatedGpu]) -> NvmlReading:
     """What a reading of NVML comes to, as far as paths and rates depend on it."""
-    ancestors = tuple(tuple(ANCESTORS[common_ancestor(machine, a, b)] for b in visible) for a in visible)
+    ancestors = tuple(
+        tuple("X" if a is b else CLASSES[common_ancestor(machine, a, b)] for b in visible) for a in visible
+    )
     p2p: dict[str, tuple[tuple[str | None, ...], ...]] = {
-        name: tuple(tuple("X" if a is b else STATUS[p2p_status(a, b, capability)] for b in visible) for a in visible)
-        for name, capability in (("read", READ), ("write", WRITE))
+        name: tuple(
+            tuple("X" if a is b else P2P_STATUS[p2p_status(a, b, P2P_CAPABILITIES[name])] for b in visible)
+            for a in visible
+        )
+        for name in ("read", "write")
     }
     gpus = tuple(_gpu(machine, gpu, number) for number, gpu in enumerate(visible))
     version = machine.profile.driver.version
@@ -107,7 +109,7 @@ def _reading(machine: Machine, visible: list[SimulatedGpu]) -> NvmlReading:
 
 def _gpu(machine: Machine, gpu: SimulatedGpu, number: int) -> Gpu:
     function = gpu.function
-    slot = machine.functions[function.parent] if function.parent else function
+    slot = machine.slot(function)
     return Gpu(
         index=number,
         name=gpu.model.name,

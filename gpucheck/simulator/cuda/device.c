@@ -50,22 +50,20 @@ EXPORT CUresult cuDeviceGetCount(int *count)
 EXPORT CUresult cuDeviceGet(CUdevice *device, int ordinal)
 {
     GUARDED;
-    const CUresult result = check_device(ordinal);
-    if (result == SUCCESS && device == NULL)
+    TRY(check_device(ordinal));
+    if (device == NULL)
         return INVALID_VALUE;
-    if (result == SUCCESS)
-        *device = ordinal;
-    return result;
+    *device = ordinal;
+    return SUCCESS;
 }
 
 static CUresult text(CUdevice device, const char *value, char *out, int length)
 {
-    const CUresult result = check_device(device);
-    if (result == SUCCESS && (out == NULL || length <= 0))
+    TRY(check_device(device));
+    if (out == NULL || length <= 0)
         return INVALID_VALUE;
-    if (result == SUCCESS)
-        snprintf(out, (size_t)length, "%s", value);
-    return result;
+    snprintf(out, (size_t)length, "%s", value);
+    return SUCCESS;
 }
 
 EXPORT CUresult cuDeviceGetName(char *out, int length, CUdevice device)
@@ -112,11 +110,11 @@ EXPORT CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *words)
 
 static CUresult uuid_of(unsigned char out[16], CUdevice device)
 {
-    const CUresult result = check_device(device);
     const char *letter;
     int place = 0;
-    if (result != SUCCESS || out == NULL)
-        return result != SUCCESS ? result : INVALID_VALUE;
+    TRY(check_device(device));
+    if (out == NULL)
+        return INVALID_VALUE;
     memset(out, 0, 16);
     for (letter = gpus[device].uuid + 4; place < 32 && *letter != '\0'; letter++) {
         const char digit[] = {*letter, '\0'};
@@ -143,12 +141,11 @@ EXPORT CUresult cuDeviceGetUuid_v2(unsigned char out[16], CUdevice device)
 EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 {
     GUARDED;
-    const CUresult result = check_device(device);
-    if (result == SUCCESS && bytes == NULL)
+    TRY(check_device(device));
+    if (bytes == NULL)
         return INVALID_VALUE;
-    if (result == SUCCESS)
-        *bytes = gpus[device].memory;
-    return result;
+    *bytes = gpus[device].memory;
+    return SUCCESS;
 }
 
 /* NVML reports a cluster for a GPU of a multi-host domain, and zeros for one behind the NVSwitches of a single host. */
@@ -208,9 +205,7 @@ static int attribute_of(const struct gpu *gpu, int attribute)
 EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
 {
     GUARDED;
-    const CUresult result = check_device(device);
-    if (result != SUCCESS)
-        return result;
+    TRY(check_device(device));
     if (value == NULL || attribute < 1 || attribute > KNOWN_ATTRIBUTES)
         return INVALID_VALUE;
     *value = attribute_of(&gpus[device], attribute);
@@ -220,12 +215,10 @@ EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
 EXPORT CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice device)
 {
     GUARDED;
-    const CUresult result = check_device(device);
-    if (result == SUCCESS && (major == NULL || minor == NULL))
+    TRY(check_device(device));
+    if (major == NULL || minor == NULL)
         return INVALID_VALUE;
-    if (result == SUCCESS) {
-        *major = gpus[device].major;
-        *minor = gpus[device].minor;
-    }
-    return result;
+    *major = gpus[device].major;
+    *minor = gpus[device].minor;
+    return SUCCESS;
 }

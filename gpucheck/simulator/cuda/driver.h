@@ -69,6 +69,14 @@ typedef enum {
     UNKNOWN = 999,
 } CUresult;
 
+/* The caller returns what this call returns, unless it succeeds. */
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        const CUresult result_of_call = (call);                                                                        \
+        if (result_of_call != SUCCESS)                                                                                 \
+            return result_of_call;                                                                                     \
+    } while (0)
+
 typedef int CUdevice;
 typedef unsigned long long CUdeviceptr;
 
@@ -225,12 +233,12 @@ struct host_range {
     unsigned long long size;
     int file;
     unsigned int flags;
-    bool ours, late; /* late: data of a GPU is still to be written */
+    bool allocated, late; /* late: data of a GPU is still to be written */
     struct shadow *shadows;
 };
 struct host_range *host_range_of(const void *address);
 int owner_of(unsigned long long address, unsigned long long size); /* GPU, HOST, or -2: neither */
-#define NOBODY (-2)
+#define NO_OWNER (-2)
 void storage_release(CUcontext context);
 
 /* pinned.c */

@@ -26,9 +26,9 @@ EXPORT CUresult cuEventCreate(CUevent *out, unsigned int flags)
     GUARDED;
     CUcontext context;
     CUevent made;
-    const CUresult result = enter(&context);
-    if (result != SUCCESS || out == NULL || flags > 7)
-        return result != SUCCESS ? result : INVALID_VALUE;
+    TRY(enter(&context));
+    if (out == NULL || flags > 7)
+        return INVALID_VALUE;
     if ((made = calloc(1, sizeof *made)) == NULL)
         return OUT_OF_MEMORY;
     made->context = context;
@@ -42,9 +42,9 @@ EXPORT CUresult cuEventCreate(CUevent *out, unsigned int flags)
 static CUresult enter_event(CUevent event)
 {
     CUcontext context;
-    const CUresult result = enter(&context);
-    if (result != SUCCESS || check_event(event) != SUCCESS)
-        return result != SUCCESS ? result : INVALID_HANDLE;
+    TRY(enter(&context));
+    if (check_event(event) != SUCCESS)
+        return INVALID_HANDLE;
     return event->context->alive ? event->context->sticky : CONTEXT_IS_DESTROYED;
 }
 
@@ -98,9 +98,7 @@ EXPORT CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned 
 EXPORT CUresult cuEventQuery(CUevent event)
 {
     GUARDED;
-    const CUresult result = enter_event(event);
-    if (result != SUCCESS)
-        return result;
+    TRY(enter_event(event));
     advance();
     if (event->context->sticky != SUCCESS)
         return event->context->sticky;
@@ -118,11 +116,10 @@ EXPORT CUresult cuEventSynchronize(CUevent event)
 EXPORT CUresult cuEventElapsedTime(float *out, CUevent start, CUevent end)
 {
     GUARDED;
-    CUresult result = enter_event(start);
-    if (result == SUCCESS)
-        result = enter_event(end);
-    if (result != SUCCESS || out == NULL)
-        return result != SUCCESS ? result : INVALID_VALUE;
+    TRY(enter_event(start));
+    TRY(enter_event(end));
+    if (out == NULL)
+        return INVALID_VALUE;
     if (start->context != end->context || ((start->flags | end->flags) & DISABLE_TIMING))
         return INVALID_HANDLE;
     if (start->mark == NULL || end->mark == NULL)

@@ -11,7 +11,7 @@
 static bool reaches(CUcontext context, unsigned long long address, unsigned long long size, unsigned int grain)
 {
     const int owner = size > 0 ? owner_of(address, size) : context->gpu;
-    if (address % grain != 0 || owner == NOBODY)
+    if (address % grain != 0 || owner == NO_OWNER)
         return false;
     if (owner == HOST) {
         const struct host_range *range = host_range_of((const void *)(uintptr_t)address);

@@ -149,7 +149,7 @@ void memory_copy(unsigned long long to, unsigned long long from, unsigned long l
     static unsigned char spare[PIECE];
     if (source == NULL || target == NULL)
         return;
-    const bool alike = (from - source->base) % PIECE == (to - target->base) % PIECE;
+    const bool aligned = (from - source->base) % PIECE == (to - target->base) % PIECE;
     const bool backward = to > from && to - from < size;
     while (size > 0) {
         const unsigned long long at = backward ? size : 0;
@@ -159,7 +159,7 @@ void memory_copy(unsigned long long to, unsigned long long from, unsigned long l
         if (part > size)
             part = (size_t)size;
         const unsigned long long read = backward ? from + size - part : from, write = backward ? to + size - part : to;
-        if (alike && part == PIECE) {
+        if (aligned && part == PIECE) {
             struct piece *piece = source->pieces[(read - source->base) / PIECE];
             struct piece **slot = &target->pieces[(write - target->base) / PIECE];
             piece_hold(piece);

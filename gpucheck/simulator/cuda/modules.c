@@ -88,9 +88,10 @@ EXPORT CUresult cuModuleLoadData(struct module **out, const void *image)
     CUcontext context;
     struct module *made;
     char *text, *at;
-    CUresult result = enter(&context);
-    if (result != SUCCESS || out == NULL || image == NULL)
-        return result != SUCCESS ? result : INVALID_VALUE;
+    CUresult result;
+    TRY(enter(&context));
+    if (out == NULL || image == NULL)
+        return INVALID_VALUE;
     if (memcmp(image, "\x7f" "ELF", 4) == 0 || memcmp(image, "\x50\xed\x55\xba", 4) == 0)
         return NO_BINARY_FOR_GPU; /* machine code: there is no machine */
     if ((text = without_comments(image)) == NULL)
@@ -131,9 +132,9 @@ EXPORT CUresult cuModuleUnload(struct module *module)
     GUARDED;
     CUcontext context;
     struct module **link = link_of(module);
-    const CUresult result = enter(&context);
-    if (result != SUCCESS || *link == NULL)
-        return result != SUCCESS ? result : INVALID_HANDLE;
+    TRY(enter(&context));
+    if (*link == NULL)
+        return INVALID_HANDLE;
     wait_for_context(module->context);
     *link = module->next;
     free(module);
@@ -145,9 +146,9 @@ EXPORT CUresult cuModuleGetFunction(struct function **out, struct module *module
     GUARDED;
     CUcontext context;
     int number;
-    const CUresult result = enter(&context);
-    if (result != SUCCESS || out == NULL || name == NULL)
-        return result != SUCCESS ? result : INVALID_VALUE;
+    TRY(enter(&context));
+    if (out == NULL || name == NULL)
+        return INVALID_VALUE;
     if (*link_of(module) == NULL)
         return INVALID_HANDLE;
     for (number = 0; number < module->count; number++)

@@ -17,8 +17,8 @@ static bool granted(int from, int to)
 EXPORT CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
 {
     GUARDED;
-    if (check_device(device) != SUCCESS || check_device(peer) != SUCCESS)
-        return check_device(device) != SUCCESS ? check_device(device) : check_device(peer);
+    TRY(check_device(device));
+    TRY(check_device(peer));
     if (can == NULL)
         return INVALID_VALUE;
     *can = granted(device, peer);
@@ -28,8 +28,8 @@ EXPORT CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
 EXPORT CUresult cuDeviceGetP2PAttribute(int *value, int attribute, CUdevice from, CUdevice to)
 {
     GUARDED;
-    if (check_device(from) != SUCCESS || check_device(to) != SUCCESS)
-        return check_device(from) != SUCCESS ? check_device(from) : check_device(to);
+    TRY(check_device(from));
+    TRY(check_device(to));
     if (value == NULL || from == to || attribute < 1 || attribute > 5)
         return from == to ? INVALID_DEVICE : INVALID_VALUE;
     *value = 0; /* PERFORMANCE_RANK: 0 is the best */
@@ -54,9 +54,8 @@ EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
 {
     GUARDED;
     CUcontext context;
-    CUresult result = enter(&context);
-    if (result != SUCCESS || (result = check_context(peer)) != SUCCESS)
-        return result;
+    TRY(enter(&context));
+    TRY(check_context(peer));
     if (flags != 0)
         return INVALID_VALUE;
     if (peer == context)
@@ -75,9 +74,8 @@ EXPORT CUresult cuCtxDisablePeerAccess(CUcontext peer)
 {
     GUARDED;
     CUcontext context;
-    CUresult result = enter(&context);
-    if (result != SUCCESS || (result = check_context(peer)) != SUCCESS)
-        return result;
+    TRY(enter(&context));
+    TRY(check_context(peer));
     if (peer->gpu == context->gpu || !context->peer[peer->gpu])
         return PEER_ACCESS_NOT_ENABLED;
     wait_for_context(context);

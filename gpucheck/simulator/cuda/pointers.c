@@ -9,7 +9,7 @@ int owner_of(unsigned long long address, unsigned long long size)
     const struct allocation *begin = allocation_of(address, 1);
     if (allocation != NULL)
         return allocation->context->gpu;
-    return begin != NULL ? NOBODY : HOST; /* beyond the end of an allocation; everything else may be the host's */
+    return begin != NULL ? NO_OWNER : HOST; /* beyond the end of an allocation; everything else may be the host's */
 }
 
 static CUresult pointer_attribute(void *out, int attribute, CUdeviceptr address)
@@ -61,9 +61,7 @@ EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdevic
     GUARDED;
     CUcontext context;
     const struct allocation *allocation = allocation_of(address, 1);
-    const CUresult result = enter(&context);
-    if (result != SUCCESS)
-        return result;
+    TRY(enter(&context));
     if (allocation == NULL)
         return NOT_FOUND;
     if (base != NULL)

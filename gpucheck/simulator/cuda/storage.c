@@ -47,14 +47,12 @@ EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
 {
     GUARDED;
     CUcontext context;
-    const CUresult result = enter(&context);
-    if (result == SUCCESS && (free_bytes == NULL || total == NULL))
+    TRY(enter(&context));
+    if (free_bytes == NULL || total == NULL)
         return INVALID_VALUE;
-    if (result == SUCCESS) {
-        *free_bytes = available(context->gpu);
-        *total = gpus[context->gpu].memory;
-    }
-    return result;
+    *free_bytes = available(context->gpu);
+    *total = gpus[context->gpu].memory;
+    return SUCCESS;
 }
 
 EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t size)
@@ -63,11 +61,10 @@ EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t size)
     CUcontext context;
     struct allocation *made;
     void *place;
-    CUresult result = enter(&context);
-    if (result == SUCCESS)
-        result = stated_error("cuMemAlloc");
-    if (result != SUCCESS || out == NULL || size == 0)
-        return result != SUCCESS ? result : INVALID_VALUE;
+    TRY(enter(&context));
+    TRY(stated_error("cuMemAlloc"));
+    if (out == NULL || size == 0)
+        return INVALID_VALUE;
     if (size > available(context->gpu))
         return OUT_OF_MEMORY;
     const unsigned long long reserved = whole(size, PIECE);
@@ -140,12 +137,12 @@ struct host_range *host_range_of(const void *address)
     return NULL;
 }
 
-static CUresult remember(void *base, size_t size, int file, unsigned int flags, bool ours)
+static CUresult remember(void *base, size_t size, int file, unsigned int flags, bool allocated)
 {
     struct host_range *made = malloc(sizeof *made);
     if (made == NULL)
         return OUT_OF_MEMORY;
-    *made = (struct host_range){.next = host_ranges, .base = base, .size = size, .file = file, .flags = flags, .ours = ours};
+    *made = (struct host_range){.next = host_ranges, .base = base, .size = size, .file = file, .flags = flags, .allocated = allocated};
     host_ranges = made;
     return SUCCESS;
 }
@@ -154,11 +151,11 @@ EXPORT CUresult cuMemHostAlloc(void **out, size_t size, unsigned int flags)
 {
     GUARDED;
     CUcontext context;
-    CUresult result = enter(&context);
     int file = -1;
     void *place;
-    if (result != SUCCESS || out == NULL || size == 0 || flags > 7)
-        return result != SUCCESS ? result : INVALID_VALUE;
+    TRY(enter(&context));
+    if (out == NULL || size == 0 || flags > 7)
+        return INVALID_VALUE;
     if (size >= FILED && (file = memfd_create("pinned", MFD_CLOEXEC)) >= 0 && ftruncate(file, (off_t)size) != 0) {
         close(file);
         file = -1;
@@ -180,16 +177,16 @@ EXPORT CUresult cuMemAllocHost_v2(void **out, size_t size)
     return cuMemHostAlloc(out, size, 0);
 }
 
-static CUresult release_host(const void *address, bool ours)
+static CUresult release_host(const void *address, bool allocated)
 {
     struct host_range **link, *gone;
     for (link = &host_ranges; *link != NULL && (*link)->base != address; link = &(*link)->next)
         ;
-    if ((gone = *link) == NULL || gone->ours != ours)
-        return ours ? INVALID_VALUE : HOST_MEMORY_NOT_REGISTERED;
+    if ((gone = *link) == NULL || gone->allocated != allocated)
+        return allocated ? INVALID_VALUE : HOST_MEMORY_NOT_REGISTERED;
     *link = gone->next;
     pinned_forget(gone);
-    if (ours)
+    if (allocated)
         munmap(gone->base, gone->size);
     if (gone->file >= 0)
         close(gone->file);
@@ -210,34 +207,34 @@ static CUresult finish_all(void)
 EXPORT CUresult cuMemFreeHost(void *address)
 {
     GUARDED;
-    const CUresult result = finish_all();
-    return result == SUCCESS ? release_host(address, true) : result;
+    TRY(finish_all());
+    return release_host(address, true);
 }
 
 EXPORT CUresult cuMemHostRegister_v2(void *address, size_t size, unsigned int flags)
 {
     GUARDED;
     CUcontext context;
-    const CUresult result = enter(&context);
-    if (result != SUCCESS || address == NULL || size == 0)
-        return result != SUCCESS ? result : INVALID_VALUE;
+    TRY(enter(&context));
+    if (address == NULL || size == 0)
+        return INVALID_VALUE;
     return host_range_of(address) != NULL ? HOST_MEMORY_ALREADY_REGISTERED : remember(address, size, -1, flags, false);
 }
 
 EXPORT CUresult cuMemHostUnregister(void *address)
 {
     GUARDED;
-    const CUresult result = finish_all();
-    return result == SUCCESS ? release_host(address, false) : result;
+    TRY(finish_all());
+    return release_host(address, false);
 }
 
 EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *out, void *address, unsigned int flags)
 {
     GUARDED;
     CUcontext context;
-    const CUresult result = enter(&context);
-    if (result != SUCCESS || out == NULL || flags != 0 || host_range_of(address) == NULL)
-        return result != SUCCESS ? result : INVALID_VALUE;
+    TRY(enter(&context));
+    if (out == NULL || flags != 0 || host_range_of(address) == NULL)
+        return INVALID_VALUE;
     *out = (uintptr_t)address;
     return SUCCESS;
 }

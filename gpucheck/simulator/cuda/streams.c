@@ -37,17 +37,17 @@ CUresult check_stream(CUstream *stream, CUcontext context)
 static CUresult enter_stream(CUstream *stream)
 {
     CUcontext context;
-    const CUresult result = enter(&context);
-    return result == SUCCESS ? check_stream(stream, context) : result;
+    TRY(enter(&context));
+    return check_stream(stream, context);
 }
 
 EXPORT CUresult cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int priority)
 {
     GUARDED;
     CUcontext context;
-    const CUresult result = enter(&context);
-    if (result != SUCCESS || out == NULL || flags > 1)
-        return result != SUCCESS ? result : INVALID_VALUE;
+    TRY(enter(&context));
+    if (out == NULL || flags > 1)
+        return INVALID_VALUE;
     *out = new_stream(context, flags, priority);
     return *out == NULL ? OUT_OF_MEMORY : SUCCESS;
 }
@@ -61,9 +61,7 @@ EXPORT CUresult cuStreamCreate(CUstream *out, unsigned int flags)
 EXPORT CUresult cuStreamDestroy_v2(CUstream stream)
 {
     GUARDED;
-    const CUresult result = enter_stream(&stream);
-    if (result != SUCCESS)
-        return result;
+    TRY(enter_stream(&stream));
     if (stream == stream->context->legacy)
         return INVALID_HANDLE;
     stream->closed = true;
@@ -74,64 +72,41 @@ EXPORT CUresult cuStreamDestroy_v2(CUstream stream)
 EXPORT CUresult cuStreamSynchronize(CUstream stream)
 {
     GUARDED;
-    const CUresult result = enter_stream(&stream);
-    return result == SUCCESS ? wait_for_stream(stream) : result;
+    TRY(enter_stream(&stream));
+    return wait_for_stream(stream);
 }
 
 EXPORT CUresult cuStreamQuery(CUstream stream)
 {
     GUARDED;
-    const CUresult result = enter_stream(&stream);
     CUcontext context;
-    if (result != SUCCESS)
-        return result;
+    TRY(enter_stream(&stream));
     context = stream->context;
     advance();
     return context->sticky != SUCCESS ? context->sticky : stream->head == NULL ? SUCCESS : NOT_READY;
 }
 
-EXPORT CUresult cuStreamGetFlags(CUstream stream, unsigned int *flags)
-{
-    GUARDED;
-    const CUresult result = enter_stream(&stream);
-    if (result == SUCCESS && flags == NULL)
-        return INVALID_VALUE;
-    if (result == SUCCESS)
-        *flags = stream->flags;
-    return result;
-}
-
-EXPORT CUresult cuStreamGetPriority(CUstream stream, int *priority)
-{
-    GUARDED;
-    const CUresult result = enter_stream(&stream);
-    if (result == SUCCESS && priority == NULL)
-        return INVALID_VALUE;
-    if (result == SUCCESS)
-        *priority = stream->priority;
-    return result;
-}
-
-EXPORT CUresult cuStreamGetCtx(CUstream stream, CUcontext *context)
-{
-    GUARDED;
-    const CUresult result = enter_stream(&stream);
-    if (result == SUCCESS && context == NULL)
-        return INVALID_VALUE;
-    if (result == SUCCESS)
-        *context = stream->context;
-    return result;
-}
+#define PROPERTY(function, type, name)                                                                                 \
+    EXPORT CUresult function(CUstream stream, type *out)                                                               \
+    {                                                                                                                  \
+        GUARDED;                                                                                                       \
+        TRY(enter_stream(&stream));                                                                                    \
+        if (out == NULL)                                                                                               \
+            return INVALID_VALUE;                                                                                      \
+        *out = stream->name;                                                                                           \
+        return SUCCESS;                                                                                                \
+    }
+PROPERTY(cuStreamGetFlags, unsigned int, flags)
+PROPERTY(cuStreamGetPriority, int, priority)
+PROPERTY(cuStreamGetCtx, CUcontext, context)
 
 /* `flags`: how to compare (0 to 3), and 1 << 30 to flush, which changes nothing here. */
 static CUresult value(CUstream stream, enum kind kind, CUdeviceptr address, unsigned long long word, bool wide, unsigned int flags)
 {
     const struct operation made = {
         .kind = kind, .dst = address, .value = word, .wide = wide, .flags = flags & 3, .to = owner_of(address, wide ? 8 : 4)};
-    const CUresult result = enter_stream(&stream);
-    if (result != SUCCESS)
-        return result;
-    if (address == 0 || address % (wide ? 8 : 4) != 0 || (flags & ~(3U | 1U << 30)) != 0 || made.to == NOBODY)
+    TRY(enter_stream(&stream));
+    if (address == 0 || address % (wide ? 8 : 4) != 0 || (flags & ~(3U | 1U << 30)) != 0 || made.to == NO_OWNER)
         return INVALID_VALUE;
     if (made.to == HOST && host_range_of((const void *)(uintptr_t)address) == NULL)
         return INVALID_VALUE; /* memory that the GPU does not see */
@@ -167,11 +142,10 @@ EXPORT CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, ui
 EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags)
 {
     GUARDED;
-    CUresult result = enter_stream(&stream);
-    if (result == SUCCESS)
-        result = check_event(event);
-    if (result != SUCCESS || flags > 1)
-        return result != SUCCESS ? result : INVALID_VALUE;
+    TRY(enter_stream(&stream));
+    TRY(check_event(event));
+    if (flags > 1)
+        return INVALID_VALUE;
     if (event->mark == NULL)
         return SUCCESS; /* never recorded: nothing to wait for */
     return push(stream, &(struct operation){.kind = WAIT_EVENT, .mark = event->mark});

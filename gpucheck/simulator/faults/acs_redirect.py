@@ -7,7 +7,7 @@ from gpucheck.simulator.machine import Function, Machine
 CONTROL = 0x01 | 0x04 | 0x08 | 0x10
 
 
-def _apply(machine: Machine, bus_id: str) -> None:
+def _apply(machine: Machine, bus_id: str = "all") -> None:
     for port in _ports(machine, bus_id):
         port.acs_control = CONTROL & (port.acs_capability or 0)
 
@@ -26,8 +26,5 @@ def _ports(machine: Machine, bus_id: str) -> list[Function]:
 
 
 FAULT = Fault(
-    name="acs-redirect",
-    summary="ACS sends peer-to-peer traffic up to the CPU, at every port or at those of one switch",
-    apply=_apply,
-    parameters={"bus_id": "all"},
+    "acs-redirect", "ACS sends peer-to-peer traffic up to the CPU, at every port or at those of one switch", _apply
 )

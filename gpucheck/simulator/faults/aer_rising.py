@@ -1,6 +1,6 @@
 """A marginal PCIe link: its errors are corrected, counted and logged, at the port above the GPU."""
 
-from gpucheck.simulator.faults import Fault
+from gpucheck.simulator.faults import Fault, check_choice
 from gpucheck.simulator.machine import UPTIME_S, Function, Machine
 
 # Kind -> the kernel's name of the error, the layer and the word in its log
@@ -14,11 +14,10 @@ LOGGED, APART_S = 3, 60  # the kernel limits how much it logs
 OFTEN = 100 * UPTIME_S // 3600  # a hundred an hour since boot
 
 
-def _apply(machine: Machine, gpu: int, bus_id: str, count: int, kind: str) -> None:
+def _apply(machine: Machine, gpu: int = 0, bus_id: str = "", count: int = OFTEN, kind: str = "correctable") -> None:
     if machine.profile.virtual:
         raise ValueError(f"profile {machine.profile.name} is a virtual machine, and shows no error reporting")
-    if kind not in ERRORS:
-        raise ValueError(f"kind={kind}: one of {', '.join(ERRORS)}")
+    check_choice("kind", kind, ERRORS)
     if count < 1:
         raise ValueError(f"count={count}: at least one error")
     port = _port(machine, gpu, bus_id)
@@ -35,8 +34,7 @@ def _port(machine: Machine, gpu: int, bus_id: str) -> Function:
         if bus_id not in machine.functions:
             raise ValueError(f"bus_id={bus_id}: no such device; there are {', '.join(sorted(machine.functions))}")
         return machine.functions[bus_id]
-    function = machine.gpu(gpu).function
-    return machine.functions[function.parent] if function.parent else function
+    return machine.slot(machine.gpu(gpu).function)
 
 
 def _lines(port: Function, error: str, layer: str, severity: str) -> tuple[str, ...]:
@@ -48,8 +46,5 @@ def _lines(port: Function, error: str, layer: str, severity: str) -> tuple[str, 
 
 
 FAULT = Fault(
-    name="aer-rising",
-    summary="PCIe errors are counted and logged at the port above a GPU, or at another function",
-    apply=_apply,
-    parameters={"gpu": 0, "bus_id": "", "count": OFTEN, "kind": "correctable"},
+    "aer-rising", "PCIe errors are counted and logged at the port above a GPU, or at another function", _apply
 )

@@ -5,13 +5,8 @@ from gpucheck.simulator.machine import Machine
 from gpucheck.simulator.training import break_training, one_of_the_first_steps
 
 
-def _apply(machine: Machine, rank: int, step: int) -> None:
+def _apply(machine: Machine, rank: int = 1, step: int = 6) -> None:
     break_training(machine, "allreduce-bitflip", rank, step=one_of_the_first_steps(step))
 
 
-FAULT = Fault(
-    name="allreduce-bitflip",
-    summary="one bit arrives flipped in one rank's all-reduce",
-    apply=_apply,
-    parameters={"rank": 1, "step": 6},
-)
+FAULT = Fault("allreduce-bitflip", "one bit arrives flipped in one rank's all-reduce", _apply)

@@ -6,7 +6,7 @@ from gpucheck.simulator.machine import Machine
 EVERY = (50, 60, 70, 75, 80, 86, 90, 100, 120)
 
 
-def _apply(machine: Machine, gpu: int, torch: str) -> None:
+def _apply(machine: Machine, gpu: int = 0, torch: str = "2.7.1") -> None:
     """Binary code runs on a GPU of the same major capability, so all of those are left out."""
     major = int(machine.gpu(gpu).model.compute_capability.partition(".")[0])
     machine.surroundings["code_runs"] = [f"sm_{arch}" for arch in EVERY if arch // 10 != major]
@@ -28,9 +28,4 @@ def _wheels(torch: str) -> dict[str, str]:
     return {"torch": f"{torch}+{build.build}", **wheels}
 
 
-FAULT = Fault(
-    name="arch-missing",
-    summary="the installed torch build has no code for a GPU",
-    apply=_apply,
-    parameters={"gpu": 0, "torch": "2.7.1"},
-)
+FAULT = Fault("arch-missing", "the installed torch build has no code for a GPU", _apply)

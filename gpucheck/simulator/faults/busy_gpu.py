@@ -6,7 +6,7 @@ from gpucheck.simulator.machine import Machine, Process
 DRIVER_MIB = 1024  # what a driver may keep for itself
 
 
-def _apply(machine: Machine, gpu: int, memory: int, pid: int, name: str) -> None:
+def _apply(machine: Machine, gpu: int, memory: int = 8192, pid: int = 1, name: str = "python3") -> None:
     """memory: MiB. pid: 1, which every host has, so that clients find it."""
     busy = machine.gpu(gpu)
     whole = busy.model.mig_slices[busy.mig[0]].memory_mib if busy.mig else busy.model.memory_mib
@@ -21,9 +21,4 @@ def _apply(machine: Machine, gpu: int, memory: int, pid: int, name: str) -> None
     busy.answer({"clocks_event_reasons": 0, "power.usage_mw": busy.model.power_limit_w * 800, "temperature.0": 62})
 
 
-FAULT = Fault(
-    name="busy-gpu",
-    summary="another process computes on a GPU",
-    apply=_apply,
-    parameters={"gpu": int, "memory": 8192, "pid": 1, "name": "python3"},
-)
+FAULT = Fault("busy-gpu", "another process computes on a GPU", _apply)

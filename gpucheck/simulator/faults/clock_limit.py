@@ -6,7 +6,7 @@ from gpucheck.simulator.machine import Machine
 APPLICATIONS_CLOCKS_SETTING = 0x2  # nvmlClocksEventReason
 
 
-def _apply(machine: Machine, mhz: int, gpu: str) -> None:
+def _apply(machine: Machine, mhz: int, gpu: str = "all") -> None:
     for limited in machine.chosen(gpu):
         most = limited.model.clocks_mhz[0]
         if not limited.model.application_clocks:
@@ -18,9 +18,4 @@ def _apply(machine: Machine, mhz: int, gpu: str) -> None:
         limited.answer(busy, "load")
 
 
-FAULT = Fault(
-    name="clock-limit",
-    summary="the application clock is below the default",
-    apply=_apply,
-    parameters={"mhz": int, "gpu": "all"},
-)
+FAULT = Fault("clock-limit", "the application clock is below the default", _apply)

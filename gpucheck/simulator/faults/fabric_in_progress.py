@@ -12,6 +12,4 @@ def _apply(machine: Machine) -> None:
         gpu.fabric_state = "in-progress"
 
 
-FAULT = Fault(
-    name="fabric-in-progress", summary="the NVSwitch fabric is not up: GPUs are not registered yet", apply=_apply
-)
+FAULT = Fault("fabric-in-progress", "the NVSwitch fabric is not up: GPUs are not registered yet", _apply)

@@ -13,13 +13,8 @@ def part(percent: int) -> float:
     return percent / ALL
 
 
-def _apply(machine: Machine, gpu: int, percent: int) -> None:
+def _apply(machine: Machine, gpu: int, percent: int = 15) -> None:
     machine.gpu(gpu).compute["matrix_loss"] = part(percent)
 
 
-FAULT = Fault(
-    name="gemm-slow",
-    summary="a GPU loses part of its matrix rate at the same clock",
-    apply=_apply,
-    parameters={"gpu": int, "percent": 15},
-)
+FAULT = Fault("gemm-slow", "a GPU loses part of its matrix rate at the same clock", _apply)

@@ -10,4 +10,4 @@ def _apply(machine: Machine) -> None:
     machine.governor = "powersave"
 
 
-FAULT = Fault(name="governor-powersave", summary="the CPU frequency governor is powersave", apply=_apply)
+FAULT = Fault("governor-powersave", "the CPU frequency governor is powersave", _apply)

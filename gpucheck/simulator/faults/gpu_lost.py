@@ -16,4 +16,4 @@ def _apply(machine: Machine, gpu: int) -> None:
     machine.log(f"NVRM: GPU {lost.function.bus_id}: GPU has fallen off the bus.", age_s=600)
 
 
-FAULT = Fault(name="gpu-lost", summary="a GPU fell off the bus (NVML 15)", apply=_apply, parameters={"gpu": int})
+FAULT = Fault("gpu-lost", "a GPU fell off the bus (NVML 15)", _apply)

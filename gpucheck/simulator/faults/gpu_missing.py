@@ -11,9 +11,4 @@ def _apply(machine: Machine, gpu: int) -> None:
     machine.log(f"NVRM: GPU {bus_id}: rm_init_adapter failed, device minor number {gpu}", age_s=3600)
 
 
-FAULT = Fault(
-    name="gpu-missing",
-    summary="a GPU is on the PCI bus but NVML does not count it",
-    apply=_apply,
-    parameters={"gpu": int},
-)
+FAULT = Fault("gpu-missing", "a GPU is on the PCI bus but NVML does not count it", _apply)

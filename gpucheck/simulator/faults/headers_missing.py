@@ -8,4 +8,4 @@ def _apply(machine: Machine) -> None:
     machine.running.headers = False
 
 
-FAULT = Fault(name="headers-missing", summary="the running kernel has no build headers", apply=_apply)
+FAULT = Fault("headers-missing", "the running kernel has no build headers", _apply)

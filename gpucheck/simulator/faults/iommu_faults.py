@@ -10,7 +10,7 @@ INTEL = (
 )
 
 
-def _apply(machine: Machine, gpu: int, count: int) -> None:
+def _apply(machine: Machine, gpu: int, count: int = 2) -> None:
     if machine.iommu == "off":
         raise ValueError(
             f"profile {machine.profile.name} has no IOMMU; add the fault iommu-translating before this one"
@@ -24,9 +24,4 @@ def _apply(machine: Machine, gpu: int, count: int) -> None:
         machine.log(line, age_s=60 + number)
 
 
-FAULT = Fault(
-    name="iommu-faults",
-    summary="the kernel log shows accesses of a GPU that the IOMMU blocked",
-    apply=_apply,
-    parameters={"gpu": int, "count": 2},
-)
+FAULT = Fault("iommu-faults", "the kernel log shows accesses of a GPU that the IOMMU blocked", _apply)

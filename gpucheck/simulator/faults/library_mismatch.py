@@ -1,6 +1,6 @@
 """The loader finds another NCCL, cuDNN or CUDA than the one that torch was built for."""
 
-from gpucheck.simulator.faults import Fault
+from gpucheck.simulator.faults import Fault, check_choice
 from gpucheck.simulator.machine import Machine
 
 # Library -> soname, and an old version of it
@@ -11,17 +11,13 @@ LIBRARIES = {
 }
 
 
-def _apply(machine: Machine, library: str, version: str) -> None:
-    if library not in LIBRARIES:
-        raise ValueError(f"library={library}: one of {', '.join(LIBRARIES)}")
+def _apply(machine: Machine, library: str = "nccl", version: str = "") -> None:
+    check_choice("library", library, LIBRARIES)
     soname, old = LIBRARIES[library]
     path = f"/usr/local/lib/{soname.partition('.so')[0]}.so.{version or old}"
-    machine.find_library(soname, path, "LD_LIBRARY_PATH")
+    machine.surround("libraries", soname=soname, path=path, source="LD_LIBRARY_PATH")
 
 
 FAULT = Fault(
-    name="library-mismatch",
-    summary="the loader finds an older NCCL, cuDNN or CUDA before the one that torch was built for",
-    apply=_apply,
-    parameters={"library": "nccl", "version": ""},
+    "library-mismatch", "the loader finds an older NCCL, cuDNN or CUDA before the one that torch was built for", _apply
 )

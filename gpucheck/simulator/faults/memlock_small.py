@@ -4,8 +4,8 @@ from gpucheck.simulator.faults import Fault
 from gpucheck.simulator.machine import Machine
 
 
-def _apply(machine: Machine, kib: int) -> None:
+def _apply(machine: Machine, kib: int = 64) -> None:
     machine.surroundings["memlock_bytes"] = kib * 1024
 
 
-FAULT = Fault(name="memlock-small", summary="RLIMIT_MEMLOCK is small", apply=_apply, parameters={"kib": 64})
+FAULT = Fault("memlock-small", "RLIMIT_MEMLOCK is small", _apply)

@@ -5,13 +5,8 @@ from gpucheck.simulator.faults.gemm_slow import part
 from gpucheck.simulator.machine import Machine
 
 
-def _apply(machine: Machine, gpu: int, percent: int) -> None:
+def _apply(machine: Machine, gpu: int, percent: int = 15) -> None:
     machine.gpu(gpu).compute["memory_loss"] = part(percent)
 
 
-FAULT = Fault(
-    name="memory-slow",
-    summary="a GPU loses part of its memory bandwidth",
-    apply=_apply,
-    parameters={"gpu": int, "percent": 15},
-)
+FAULT = Fault("memory-slow", "a GPU loses part of its memory bandwidth", _apply)

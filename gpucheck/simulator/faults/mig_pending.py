@@ -11,6 +11,4 @@ def _apply(machine: Machine, gpu: int) -> None:
     switched.answer({"mig.pending": int(not switched.mig)})
 
 
-FAULT = Fault(
-    name="mig-pending", summary="MIG mode was switched and awaits a reset", apply=_apply, parameters={"gpu": int}
-)
+FAULT = Fault("mig-pending", "MIG mode was switched and awaits a reset", _apply)

@@ -1,7 +1,5 @@
 """The wrong flavour of the kernel module is installed: the GPUs need the other one, and the module rejects them."""
 
-import msgspec
-
 from gpucheck.simulator.faults import Fault
 from gpucheck.simulator.machine import Machine
 
@@ -14,16 +12,13 @@ REFUSAL = {
 
 
 def _apply(machine: Machine) -> None:
-    if machine.driver.loaded_version is None:
-        raise ValueError("no driver is loaded on this machine")
+    machine.require_driver()
     old = [gpu for gpu in machine.gpus if gpu.model.architecture <= VOLTA]
     new = [gpu for gpu in machine.gpus if gpu.model.architecture >= BLACKWELL]
     if not old and not new:
         raise ValueError(f"the GPUs of profile {machine.profile.name} run with either flavour of the module")
     wrong = "open" if old else "proprietary"
-    machine.driver = msgspec.structs.replace(
-        machine.driver, loaded_version=None, loaded_flavour=None, installed_flavour=wrong
-    )
+    machine.unload_driver(installed_flavour=wrong)
     for gpu in old or new:
         bus_id, ids = gpu.function.bus_id, gpu.function.ids
         machine.log(
@@ -33,7 +28,7 @@ def _apply(machine: Machine) -> None:
 
 
 FAULT = Fault(
-    name="module-flavour",
-    summary="the installed kernel module is open where the GPUs need proprietary, or the reverse (NVML 9)",
-    apply=_apply,
+    "module-flavour",
+    "the installed kernel module is open where the GPUs need proprietary, or the reverse (NVML 9)",
+    _apply,
 )

@@ -8,7 +8,7 @@ from gpucheck.simulator.machine import Machine
 NAME = re.compile(r"[A-Z_][A-Z0-9_]*")
 
 
-def _apply(machine: Machine, name: str, value: str) -> None:
+def _apply(machine: Machine, name: str = "NCCL_P2P_DISABLE", value: str = "1") -> None:
     if not NAME.fullmatch(name):
         raise ValueError(f"name={name}: a variable's name is of capitals, digits and _")
     environment = machine.surroundings.get("environment", {})
@@ -16,9 +16,4 @@ def _apply(machine: Machine, name: str, value: str) -> None:
     machine.surroundings["environment"] = environment | {name: value}
 
 
-FAULT = Fault(
-    name="nccl-env",
-    summary="a variable that steers NCCL, CUDA or the loader was left in the environment",
-    apply=_apply,
-    parameters={"name": "NCCL_P2P_DISABLE", "value": "1"},
-)
+FAULT = Fault("nccl-env", "a variable that steers NCCL, CUDA or the loader was left in the environment", _apply)

@@ -1,7 +1,5 @@
 """The kernel's own nouveau driver holds the GPUs, so that nvidia could not load."""
 
-import msgspec
-
 from gpucheck.simulator.faults import Fault
 from gpucheck.simulator.machine import Machine
 
@@ -9,9 +7,7 @@ from gpucheck.simulator.machine import Machine
 def _apply(machine: Machine) -> None:
     if not machine.gpus:
         raise ValueError(f"profile {machine.profile.name} has no GPU for nouveau to hold")
-    machine.driver = msgspec.structs.replace(
-        machine.driver, loaded_version=None, loaded_flavour=None, nouveau_loaded=True
-    )
+    machine.unload_driver(nouveau_loaded=True)
 
 
-FAULT = Fault(name="nouveau", summary="nouveau is loaded and holds the GPUs instead of nvidia (NVML 9)", apply=_apply)
+FAULT = Fault("nouveau", "nouveau is loaded and holds the GPUs instead of nvidia (NVML 9)", _apply)

@@ -5,14 +5,9 @@ from gpucheck.simulator.machine import Machine
 from gpucheck.simulator.nvml.exports import called
 
 
-def _apply(machine: Machine, call: str) -> None:
+def _apply(machine: Machine, call: str = "nvmlDeviceGetName") -> None:
     called(call)
     machine.nvml[f"call.{call}"] = "crash"
 
 
-FAULT = Fault(
-    name="nvml-crash",
-    summary="an NVML call crashes the process that makes it",
-    apply=_apply,
-    parameters={"call": "nvmlDeviceGetName"},
-)
+FAULT = Fault("nvml-crash", "an NVML call crashes the process that makes it", _apply)

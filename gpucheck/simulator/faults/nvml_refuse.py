@@ -11,7 +11,7 @@ FIELD = "NVML_FI_DEV_"
 MOST_CODE = 0x7FFFFFFF
 
 
-def _apply(machine: Machine, call: str, code: int, gpu: int | None) -> None:
+def _apply(machine: Machine, call: str, code: int, gpu: int | None = None) -> None:
     """call: a function, or a field by its name or number. gpu: only the questions about that one."""
     if not 0 < code <= MOST_CODE:
         raise ValueError(f"code={code}: a return code of NVML is 1 to {MOST_CODE}; 0 is success")
@@ -44,8 +44,5 @@ def _function_key(call: str, gpu: int | None) -> str:
 
 
 FAULT = Fault(
-    name="nvml-refuse",
-    summary="an NVML call or field value answers with a return code instead, of one GPU or of all",
-    apply=_apply,
-    parameters={"call": str, "code": int, "gpu": int | None},
+    "nvml-refuse", "an NVML call or field value answers with a return code instead, of one GPU or of all", _apply
 )

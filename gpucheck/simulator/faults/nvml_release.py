@@ -16,10 +16,9 @@ def _apply(machine: Machine, branch: int) -> None:
     machine.release = str(branch)
 
 
+# Of branches without a recorded library (495, 510, 515, 560 and later), what NVIDIA's Python bindings look up.
 FAULT = Fault(
-    name="nvml-release",
-    # Of branches without a recorded library (495, 510, 515, 560 and later), what NVIDIA's Python bindings look up.
-    summary="the NVML library exports only what an older driver branch had (340 to 550: recorded from real libraries)",
-    apply=_apply,
-    parameters={"branch": int},
+    "nvml-release",
+    "the NVML library exports only what an older driver branch had (340 to 550: recorded from real libraries)",
+    _apply,
 )

@@ -1,6 +1,6 @@
 """An NVML call writes something that is no text, as drivers have done with the names of GPUs and processes."""
 
-from gpucheck.simulator.faults import Fault
+from gpucheck.simulator.faults import Fault, check_choice
 from gpucheck.simulator.machine import Machine
 from gpucheck.simulator.nvml.exports import base_name, called
 
@@ -14,13 +14,12 @@ CALLS = (
 )
 
 
-def _apply(machine: Machine, call: str, kind: str, gpu: int | None) -> None:
+def _apply(machine: Machine, call: str, kind: str = "latin1", gpu: int | None = None) -> None:
     """latin1: not UTF-8. empty: no letter. garbage: bytes that are no letters, up to the end of the buffer."""
     found = called(call)
     if base_name(call) not in CALLS:
         raise ValueError(f"call={call}: answers no text. These do: {', '.join(CALLS)}")
-    if kind not in KINDS:
-        raise ValueError(f"kind={kind}: choose one of {', '.join(KINDS)}")
+    check_choice("kind", kind, KINDS)
     if gpu is None:
         machine.nvml[f"text.{call}"] = kind
     elif any(one.of_gpu for one in found):
@@ -30,8 +29,5 @@ def _apply(machine: Machine, call: str, kind: str, gpu: int | None) -> None:
 
 
 FAULT = Fault(
-    name="nvml-text",
-    summary="an NVML call answers a text that is not UTF-8, empty, or garbage, of one GPU or of all",
-    apply=_apply,
-    parameters={"call": str, "kind": "latin1", "gpu": int | None},
+    "nvml-text", "an NVML call answers a text that is not UTF-8, empty, or garbage, of one GPU or of all", _apply
 )

@@ -16,13 +16,6 @@ def pair_of(machine: Machine, pair: str) -> dict[str, object]:
     return {"a": int(a), "b": int(b)}
 
 
-def add(machine: Machine, fault: str, **values: object) -> None:
-    """Put a fault on the list that the copies of the machine follow."""
-    faults = machine.surroundings.setdefault("measurement", [])
-    assert isinstance(faults, list)  # noqa: S101 - made here and nowhere else
-    faults.append({"fault": fault, **values})
-
-
 def loss(percent: int) -> dict[str, object]:
     """The lost part of the bandwidth. Raises ValueError for all of it or more."""
     if not 0 < percent < ALL:
@@ -30,13 +23,8 @@ def loss(percent: int) -> dict[str, object]:
     return {"percent": percent}
 
 
-def _apply(machine: Machine, pair: str, percent: int) -> None:
-    add(machine, "p2p-slow", **pair_of(machine, pair), **loss(percent))
+def _apply(machine: Machine, pair: str, percent: int = 40) -> None:
+    machine.surround("measurement", fault="p2p-slow", **pair_of(machine, pair), **loss(percent))
 
 
-FAULT = Fault(
-    name="p2p-slow",
-    summary="copies between two GPUs lose part of their bandwidth, both ways",
-    apply=_apply,
-    parameters={"pair": str, "percent": 40},
-)
+FAULT = Fault("p2p-slow", "copies between two GPUs lose part of their bandwidth, both ways", _apply)

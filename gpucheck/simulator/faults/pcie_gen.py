@@ -4,7 +4,7 @@ from gpucheck.simulator.faults import Fault
 from gpucheck.simulator.machine import Machine
 
 
-def _apply(machine: Machine, gpu: int, gen: int, when: str) -> None:
+def _apply(machine: Machine, gpu: int, gen: int, when: str = "always") -> None:
     """when=load: the link looks right while the GPU idles, in sysfs too, and falls back under load."""
     slow = machine.gpu(gpu)
     if not 1 <= gen < slow.function.generation:
@@ -12,14 +12,7 @@ def _apply(machine: Machine, gpu: int, gen: int, when: str) -> None:
     slow.answer({"pcie.generation": gen}, when)
     if when == "load":
         return
-    slow.function.generation = gen
-    if slow.function.parent is not None:
-        machine.functions[slow.function.parent].generation = gen
+    slow.function.generation = machine.slot(slow.function).generation = gen
 
 
-FAULT = Fault(
-    name="pcie-gen",
-    summary="a GPU's PCIe link runs at a lower generation than it could",
-    apply=_apply,
-    parameters={"gpu": int, "gen": int, "when": "always"},
-)
+FAULT = Fault("pcie-gen", "a GPU's PCIe link runs at a lower generation than it could", _apply)

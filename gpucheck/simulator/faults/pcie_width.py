@@ -6,7 +6,7 @@ from gpucheck.simulator.machine import Machine
 WIDTHS = (1, 2, 4, 8, 16)
 
 
-def _apply(machine: Machine, gpu: int, width: int, when: str) -> None:
+def _apply(machine: Machine, gpu: int, width: int, when: str = "always") -> None:
     """when=load: the link looks right while the GPU idles, in sysfs too, and loses lanes under load."""
     narrow = machine.gpu(gpu)
     if width not in WIDTHS or width >= narrow.function.width:
@@ -14,14 +14,7 @@ def _apply(machine: Machine, gpu: int, width: int, when: str) -> None:
     narrow.answer({"pcie.width": width}, when)
     if when == "load":
         return
-    narrow.function.width = width
-    if narrow.function.parent is not None:
-        machine.functions[narrow.function.parent].width = width
+    narrow.function.width = machine.slot(narrow.function).width = width
 
 
-FAULT = Fault(
-    name="pcie-width",
-    summary="a GPU's PCIe link runs with fewer lanes than it could",
-    apply=_apply,
-    parameters={"gpu": int, "width": int, "when": "always"},
-)
+FAULT = Fault("pcie-width", "a GPU's PCIe link runs with fewer lanes than it could", _apply)

@@ -4,9 +4,9 @@ from gpucheck.simulator.faults import Fault
 from gpucheck.simulator.machine import Machine
 
 
-def _apply(machine: Machine, gpu: str) -> None:
+def _apply(machine: Machine, gpu: str = "all") -> None:
     for one in machine.chosen(gpu):
         one.answer({"persistence": 0})
 
 
-FAULT = Fault(name="persistence-off", summary="persistence mode is off", apply=_apply, parameters={"gpu": "all"})
+FAULT = Fault("persistence-off", "persistence mode is off", _apply)

@@ -6,7 +6,7 @@ from gpucheck.simulator.machine import Machine
 SW_POWER_CAP = 0x4  # nvmlClocksEventReason
 
 
-def _apply(machine: Machine, watts: int, gpu: str) -> None:
+def _apply(machine: Machine, watts: int, gpu: str = "all") -> None:
     for limited in machine.chosen(gpu):
         least, limit = limited.model.power_range_w[0], limited.model.power_limit_w
         if not least <= watts < limit:
@@ -24,9 +24,4 @@ def _apply(machine: Machine, watts: int, gpu: str) -> None:
         limited.answer(busy, "load")
 
 
-FAULT = Fault(
-    name="power-limit",
-    summary="the power limit is below the default",
-    apply=_apply,
-    parameters={"watts": int, "gpu": "all"},
-)
+FAULT = Fault("power-limit", "the power limit is below the default", _apply)

@@ -5,13 +5,8 @@ from gpucheck.simulator.machine import Machine
 from gpucheck.simulator.training import break_training, one_of_the_first_steps
 
 
-def _apply(machine: Machine, rank: int, step: int) -> None:
+def _apply(machine: Machine, rank: int = 1, step: int = 3) -> None:
     break_training(machine, "rank-dies", rank, step=one_of_the_first_steps(step))
 
 
-FAULT = Fault(
-    name="rank-dies",
-    summary="a training rank is killed in the middle of an all-reduce",
-    apply=_apply,
-    parameters={"rank": 1, "step": 3},
-)
+FAULT = Fault("rank-dies", "a training rank is killed in the middle of an all-reduce", _apply)

@@ -6,7 +6,7 @@ from gpucheck.simulator.machine import Machine
 SMALL_MIB, MIB = 256, 1 << 20
 
 
-def _apply(machine: Machine, gpu: str) -> None:
+def _apply(machine: Machine, gpu: str = "all") -> None:
     for one in machine.chosen(gpu):
         if not one.function.rebar:
             raise ValueError(f"BAR 1 of the {one.model.name} at {one.function.bus_id} has one size only")
@@ -14,9 +14,4 @@ def _apply(machine: Machine, gpu: str) -> None:
         one.answer({"bar1.total": SMALL_MIB * MIB})
 
 
-FAULT = Fault(
-    name="rebar-off",
-    summary="a GPU's BAR 1 is 256 MiB, or that of all of them: resizable BAR is off",
-    apply=_apply,
-    parameters={"gpu": "all"},
-)
+FAULT = Fault("rebar-off", "a GPU's BAR 1 is 256 MiB, or that of all of them: resizable BAR is off", _apply)

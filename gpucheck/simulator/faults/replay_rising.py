@@ -8,7 +8,7 @@ BEFORE_S = 3600
 AMPERE = 7  # nvmlDeviceArchitecture_t: the first that counts them by kind
 
 
-def _apply(machine: Machine, gpu: int, rate: int) -> None:
+def _apply(machine: Machine, gpu: int, rate: int = 5) -> None:
     """rate: replays a second, for an hour already: a counter that starts now would show nothing yet."""
     faulty = machine.gpu(gpu)
     if rate < 1:
@@ -19,9 +19,4 @@ def _apply(machine: Machine, gpu: int, rate: int) -> None:
         faulty.answer({f"field.{CORRECTABLE_ERRORS}": rising})
 
 
-FAULT = Fault(
-    name="replay-rising",
-    summary="a GPU's PCIe link replays packets, more every second",
-    apply=_apply,
-    parameters={"gpu": int, "rate": 5},
-)
+FAULT = Fault("replay-rising", "a GPU's PCIe link replays packets, more every second", _apply)

@@ -14,9 +14,4 @@ def _apply(machine: Machine, gpu: int) -> None:
     faulty.answer({"remap.banks.all": faulty.model.memory_mib // 128 - 1})
 
 
-FAULT = Fault(
-    name="row-remap-failed",
-    summary="a GPU has no spare left for a bad row of memory",
-    apply=_apply,
-    parameters={"gpu": int},
-)
+FAULT = Fault("row-remap-failed", "a GPU has no spare left for a bad row of memory", _apply)

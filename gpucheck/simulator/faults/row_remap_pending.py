@@ -19,9 +19,4 @@ def _apply(machine: Machine, gpu: int) -> None:
         raise ValueError(f"GPU {gpu} ({faulty.model.name}) neither remaps rows nor retires pages")
 
 
-FAULT = Fault(
-    name="row-remap-pending",
-    summary="a GPU needs a reset to replace a bad row of memory",
-    apply=_apply,
-    parameters={"gpu": int},
-)
+FAULT = Fault("row-remap-pending", "a GPU needs a reset to replace a bad row of memory", _apply)

@@ -8,4 +8,4 @@ def _apply(machine: Machine) -> None:
     machine.secure_boot = True
 
 
-FAULT = Fault(name="secure-boot", summary="the firmware enforces Secure Boot; the module is signed", apply=_apply)
+FAULT = Fault("secure-boot", "the firmware enforces Secure Boot; the module is signed", _apply)

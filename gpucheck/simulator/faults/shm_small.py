@@ -6,8 +6,8 @@ from gpucheck.simulator.machine import Machine
 MIB = 1 << 20
 
 
-def _apply(machine: Machine, mib: int) -> None:
+def _apply(machine: Machine, mib: int = 64) -> None:
     machine.surroundings |= {"shm_bytes": mib * MIB, "shm_free_bytes": mib * MIB}
 
 
-FAULT = Fault(name="shm-small", summary="shared memory (/dev/shm) is small", apply=_apply, parameters={"mib": 64})
+FAULT = Fault("shm-small", "shared memory (/dev/shm) is small", _apply)

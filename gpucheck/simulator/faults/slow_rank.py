@@ -5,15 +5,10 @@ from gpucheck.simulator.machine import Machine
 from gpucheck.simulator.training import break_training
 
 
-def _apply(machine: Machine, rank: int, factor: int) -> None:
+def _apply(machine: Machine, rank: int = 1, factor: int = 2) -> None:
     if factor < 2:
         raise ValueError(f"factor={factor}: a slow rank takes 2 times as long or more")
     break_training(machine, "slow-rank", rank, factor=factor)
 
 
-FAULT = Fault(
-    name="slow-rank",
-    summary="a training rank computes several times as long as the others",
-    apply=_apply,
-    parameters={"rank": 1, "factor": 2},
-)
+FAULT = Fault("slow-rank", "a training rank computes several times as long as the others", _apply)

@@ -5,7 +5,7 @@ from gpucheck.simulator.machine import Machine
 from gpucheck.simulator.xids import sxid_line
 
 
-def _apply(machine: Machine, code: int, switch: int, age: int) -> None:
+def _apply(machine: Machine, code: int, switch: int = 0, age: int = 600) -> None:
     switches = [function for function in machine.functions.values() if function.kind == "nvswitch"]
     if switch >= len(switches):
         numbers = f"switches 0 to {len(switches) - 1}" if switches else "no NVSwitch on its PCI bus"
@@ -13,9 +13,4 @@ def _apply(machine: Machine, code: int, switch: int, age: int) -> None:
     machine.log(sxid_line(switch, switches[switch].bus_id, code), age_s=age)
 
 
-FAULT = Fault(
-    name="sxid",
-    summary="the kernel log holds an SXid of an NVSwitch",
-    apply=_apply,
-    parameters={"code": int, "switch": 0, "age": 600},
-)
+FAULT = Fault("sxid", "the kernel log holds an SXid of an NVSwitch", _apply)

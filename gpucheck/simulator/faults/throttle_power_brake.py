@@ -7,16 +7,11 @@ REASONS = 0x8 | 0x80  # nvmlClocksEventReason: hardware slowdown, power brake
 NANOSECONDS = 271  # the field that counts the time of it
 
 
-def _apply(machine: Machine, gpu: str, when: str) -> None:
+def _apply(machine: Machine, gpu: str = "all", when: str = "always") -> None:
     for braked in machine.chosen(gpu):
         clock = braked.model.clocks_mhz[0] // 4
         braked.answer({"clocks_event_reasons": hex(REASONS), "clock.0": clock, "clock.1": clock}, when)
         braked.answer({f"field.{NANOSECONDS}": "0+1000000000/sull"}, when)
 
 
-FAULT = Fault(
-    name="throttle-power-brake",
-    summary="the power supply signals a GPU to hold its clocks down",
-    apply=_apply,
-    parameters={"gpu": "all", "when": "always"},
-)
+FAULT = Fault("throttle-power-brake", "the power supply signals a GPU to hold its clocks down", _apply)

@@ -1,6 +1,6 @@
 """Too hot: the hardware, or the driver before it, holds the clocks down."""
 
-from gpucheck.simulator.faults import Fault
+from gpucheck.simulator.faults import Fault, check_choice
 from gpucheck.simulator.machine import Machine
 
 # nvmlClocksEventReason, and the field that counts the nanoseconds of it
@@ -11,9 +11,8 @@ HOPPER = 9  # nvmlDeviceArchitecture_t: the first that reports how far it is fro
 RISING = "0+1000000000/s"
 
 
-def _apply(machine: Machine, gpu: str, by: str, when: str) -> None:
-    if by not in REASONS:
-        raise ValueError(f"by={by}: hardware, or software")
+def _apply(machine: Machine, gpu: str = "all", by: str = "hardware", when: str = "always") -> None:
+    check_choice("by", by, REASONS)
     for hot in machine.chosen(gpu):
         limits = hot.model.thermal
         limit = limits.slowdown if by == "hardware" else limits.operating or limits.slowdown
@@ -26,9 +25,4 @@ def _apply(machine: Machine, gpu: str, by: str, when: str) -> None:
             hot.answer({"temperature.margin": -1}, when)
 
 
-FAULT = Fault(
-    name="throttle-thermal",
-    summary="a GPU is too hot and its clocks are held down",
-    apply=_apply,
-    parameters={"gpu": "all", "by": "hardware", "when": "always"},
-)
+FAULT = Fault("throttle-thermal", "a GPU is too hot and its clocks are held down", _apply)

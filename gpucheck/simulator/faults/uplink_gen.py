@@ -6,7 +6,7 @@ from gpucheck.simulator.machine import Function, Machine
 WIDTHS = (1, 2, 4, 8, 16)
 
 
-def _apply(machine: Machine, gpu: int | None, bus_id: str, gen: int, width: int | None) -> None:
+def _apply(machine: Machine, gen: int, gpu: int | None = None, bus_id: str = "", width: int | None = None) -> None:
     upper, lower = _link(machine, gpu, bus_id)
     if width is not None and (width not in WIDTHS or width > lower.width):
         raise ValueError(f"width={width}: choose one of {[w for w in WIDTHS if w <= lower.width]}")
@@ -38,9 +38,4 @@ def _link(machine: Machine, gpu: int | None, bus_id: str) -> tuple[Function, Fun
     return port, below[0]
 
 
-FAULT = Fault(
-    name="uplink-gen",
-    summary="the link above a PCIe switch runs below what both its ends can",
-    apply=_apply,
-    parameters={"gen": int, "gpu": int | None, "bus_id": "", "width": int | None},
-)
+FAULT = Fault("uplink-gen", "the link above a PCIe switch runs below what both its ends can", _apply)

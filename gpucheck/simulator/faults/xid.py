@@ -7,7 +7,7 @@ from gpucheck.simulator.xids import xid_line
 APART_S = 30
 
 
-def _apply(machine: Machine, gpu: int, code: int, age: int, count: int) -> None:
+def _apply(machine: Machine, gpu: int, code: int, age: int = 600, count: int = 1) -> None:
     """count times, the last one age seconds ago."""
     line = xid_line(machine.gpu(gpu).function.bus_id, code)
     if count < 1:
@@ -16,9 +16,4 @@ def _apply(machine: Machine, gpu: int, code: int, age: int, count: int) -> None:
         machine.log(line, age_s=age + number * APART_S)
 
 
-FAULT = Fault(
-    name="xid",
-    summary="the kernel log holds an Xid of a GPU",
-    apply=_apply,
-    parameters={"gpu": int, "code": int, "age": 600, "count": 1},
-)
+FAULT = Fault("xid", "the kernel log holds an Xid of a GPU", _apply)

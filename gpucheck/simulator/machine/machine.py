@@ -3,6 +3,9 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from uuid import UUID
+
+from msgspec.structs import replace
 
 from gpucheck.model import DriverState
 from gpucheck.simulator.machine.cables import Link, links_of
@@ -169,15 +172,38 @@ class Machine:
             parent = above[0].parent
         return above
 
+    def slot(self, function: Function) -> Function:
+        """The bridge port above a function; the function itself on a root bus."""
+        return self.functions[function.parent] if function.parent else function
+
+    def active_link(self, gpu: int, link: int) -> Link:
+        """A link of a GPU. Raises ValueError for one that is not there or is down."""
+        links = self.gpu(gpu).links
+        if not links:
+            raise ValueError(f"GPU {gpu} ({self.gpu(gpu).model.name}) has no NVLink")
+        if link >= len(links) or not links[link].active:
+            active = [number for number, one in enumerate(links) if one.active]
+            raise ValueError(f"link={link}: the active links of GPU {gpu} are {active}")
+        return links[link]
+
     def ports(self) -> list[Function]:
         """The bridge ports that can isolate what is below them."""
         return [function for function in self.functions.values() if function.acs_capability is not None]
 
-    def find_library(self, soname: str, path: str, source: str) -> None:
-        """Let the dynamic loader find a library, after those that it finds already."""
-        libraries = self.surroundings.setdefault("libraries", [])
-        assert isinstance(libraries, list)  # noqa: S101 - written here only
-        libraries.append({"soname": soname, "path": path, "source": source})
+    def require_driver(self) -> None:
+        """Raise ValueError if no driver is loaded."""
+        if self.driver.loaded_version is None:
+            raise ValueError("no driver is loaded on this machine")
+
+    def unload_driver(self, **changes: object) -> None:
+        """The nvidia module is not loaded. changes: other fields of the driver's state."""
+        self.driver = replace(self.driver, loaded_version=None, loaded_flavour=None, **changes)
+
+    def surround(self, kind: str, **entry: object) -> None:
+        """Add an entry to a list of surroundings.json: ``libraries``, ``measurement`` or ``training``."""
+        entries = self.surroundings.setdefault(kind, [])
+        assert isinstance(entries, list)  # noqa: S101 - written here only
+        entries.append(entry)
 
     def log(self, text: str, age_s: float, priority: int = 3) -> None:
         """Add a line to the kernel log. Raises ValueError for one from before the machine started."""
@@ -258,7 +284,7 @@ def _train(
 
 def _gpu(device: Device, model: GpuModel, function: Function, links: list[Link], profile: Profile) -> SimulatedGpu:
     digest = hashlib.sha256(f"{profile.name} {device.bus_id}".encode()).hexdigest()
-    uuid = f"GPU-{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:32]}"
+    uuid = f"GPU-{UUID(digest[:32])}"
     gpu = SimulatedGpu(
         function=function, model=model, uuid=uuid, links=links, memory_node=device.memory_node, mig=device.mig
     )

@@ -164,6 +164,13 @@ def parts() -> dict[str, Part]:
 
 
 @cache
+def cuda_versions() -> dict[int, int]:
+    """Driver branch -> CUDA version as NVML and CUDA count it, 13000 for 13.0."""
+    versions = {branch: text.split(".") for branch, text in read(HERE / "cuda.yml", dict[int, str]).items()}
+    return {branch: int(major) * 1000 + int(minor) * 10 for branch, (major, minor) in versions.items()}
+
+
+@cache
 def cpus() -> dict[str, Cpu]:
     """Every CPU of cpus.yml by name."""
     return read(HERE / "cpus.yml", dict[str, Cpu])

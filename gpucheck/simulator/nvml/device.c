@@ -16,9 +16,7 @@ nvmlReturn_t copy_text(char *out, unsigned int length, const char *value)
 nvmlReturn_t device_wide(const char *call, nvmlDevice_t device, const char *key, unsigned long long *out)
 {
     struct subject subject;
-    nvmlReturn_t result = enter_device(call, device, &subject);
-    if (result != SUCCESS)
-        return result;
+    TRY(enter_device(call, device, &subject));
     return out == NULL ? INVALID_ARGUMENT : find_number(out, "%s.%s", subject.prefix, key);
 }
 
@@ -55,10 +53,9 @@ nvmlReturn_t device_text(const char *call, nvmlDevice_t device, const char *key,
 {
     const char *value;
     struct subject subject;
-    nvmlReturn_t result = enter_device(call, device, &subject);
-    if (result == SUCCESS)
-        result = out == NULL ? INVALID_ARGUMENT : find_text(&value, "%s.%s", subject.prefix, key);
-    return result == SUCCESS ? copy_text(out, length, value) : result;
+    TRY(enter_device(call, device, &subject));
+    TRY(out == NULL ? INVALID_ARGUMENT : find_text(&value, "%s.%s", subject.prefix, key));
+    return copy_text(out, length, value);
 }
 
 TEXT(nvmlDeviceGetName, "name")
@@ -124,12 +121,11 @@ nvmlReturn_t nvmlDeviceGetFanSpeed_v2(nvmlDevice_t device, unsigned int fan, uns
 {
     static const char *const keys[] = {"fans", "fan_speed"};
     unsigned int fans, speed;
-    nvmlReturn_t result = device_pair(__func__, device, keys, out == NULL ? NULL : &fans, &speed);
-    if (result == SUCCESS && fan >= fans)
+    TRY(device_pair(__func__, device, keys, out == NULL ? NULL : &fans, &speed));
+    if (fan >= fans)
         return INVALID_ARGUMENT;
-    if (result == SUCCESS)
-        *out = speed;
-    return result;
+    *out = speed;
+    return SUCCESS;
 }
 
 typedef struct { unsigned int version, sensor; int temperature; } nvmlTemperature_t;
@@ -137,13 +133,11 @@ typedef struct { unsigned int version, sensor; int temperature; } nvmlTemperatur
 nvmlReturn_t nvmlDeviceGetTemperatureV(nvmlDevice_t device, nvmlTemperature_t *out)
 {
     unsigned int celsius;
-    nvmlReturn_t result =
-        device_number(__func__, device, "temperature.0", out == NULL || out->sensor != 0 ? NULL : &celsius);
-    if (result == SUCCESS && out->version != 0x0100000C)
-        result = ARGUMENT_VERSION_MISMATCH;
-    if (result == SUCCESS)
-        out->temperature = (int)celsius;
-    return result;
+    TRY(device_number(__func__, device, "temperature.0", out == NULL || out->sensor != 0 ? NULL : &celsius));
+    if (out->version != 0x0100000C)
+        return ARGUMENT_VERSION_MISMATCH;
+    out->temperature = (int)celsius;
+    return SUCCESS;
 }
 
 typedef struct { unsigned int gpu, memory; } nvmlUtilization_t;

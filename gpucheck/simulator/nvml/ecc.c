@@ -53,12 +53,11 @@ nvmlReturn_t nvmlDeviceGetRepairStatus(nvmlDevice_t device, nvmlRepairStatus_t *
 {
     static const char *const keys[] = {"repair.channel_pending", "repair.tpc_pending"};
     unsigned int channel, tpc;
-    nvmlReturn_t result = device_pair(__func__, device, keys, out == NULL ? NULL : &channel, &tpc);
-    if (result == SUCCESS && out->version != 0x0100000C)
+    TRY(device_pair(__func__, device, keys, out == NULL ? NULL : &channel, &tpc));
+    if (out->version != 0x0100000C)
         return ARGUMENT_VERSION_MISMATCH;
-    if (result == SUCCESS)
-        *out = (nvmlRepairStatus_t){out->version, channel, tpc};
-    return result;
+    *out = (nvmlRepairStatus_t){out->version, channel, tpc};
+    return SUCCESS;
 }
 
 /* ---- pages, before Ampere; cause 0: several single bit errors, 1: a double bit error ---- */

@@ -24,11 +24,9 @@ static int is_set(const struct event_set *set)
 nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *out)
 {
     size_t free = 0;
-    nvmlReturn_t result = enter(__func__);
-    if (result == SUCCESS && out == NULL)
-        result = INVALID_ARGUMENT;
-    if (result != SUCCESS)
-        return result;
+    TRY(enter(__func__));
+    if (out == NULL)
+        return INVALID_ARGUMENT;
     pthread_mutex_lock(&lock);
     while (free < SETS && sets[free].used)
         free++;
@@ -42,12 +40,11 @@ nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *out)
 
 nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t set)
 {
-    nvmlReturn_t result = enter(__func__);
-    if (result == SUCCESS && !is_set(set))
-        result = INVALID_ARGUMENT;
-    if (result == SUCCESS)
-        set->used = 0;
-    return result;
+    TRY(enter(__func__));
+    if (!is_set(set))
+        return INVALID_ARGUMENT;
+    set->used = 0;
+    return SUCCESS;
 }
 
 /* A kind of event that the GPU cannot report is NOT_SUPPORTED, none at all INVALID_ARGUMENT. */
@@ -55,16 +52,14 @@ nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long ki
 {
     struct subject subject;
     unsigned long long supported;
-    nvmlReturn_t result = enter_device(__func__, device, &subject);
-    if (result == SUCCESS && (!is_set(set) || kinds == 0))
-        result = INVALID_ARGUMENT;
-    if (result == SUCCESS)
-        result = find_number(&supported, "%s.event_types", subject.prefix);
-    if (result == SUCCESS && (kinds & ~supported) != 0)
-        result = NOT_SUPPORTED;
-    if (result == SUCCESS)
-        set->masks[subject.gpu] |= kinds;
-    return result;
+    TRY(enter_device(__func__, device, &subject));
+    if (!is_set(set) || kinds == 0)
+        return INVALID_ARGUMENT;
+    TRY(find_number(&supported, "%s.event_types", subject.prefix));
+    if ((kinds & ~supported) != 0)
+        return NOT_SUPPORTED;
+    set->masks[subject.gpu] |= kinds;
+    return SUCCESS;
 }
 
 static nvmlReturn_t lost(const struct event_set *set)

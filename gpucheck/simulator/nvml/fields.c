@@ -78,10 +78,10 @@ static const struct { unsigned int id; const char *key; } sums[] = {
 static nvmlReturn_t link_value(const struct subject *subject, unsigned int link, const char *key, unsigned long long *out)
 {
     unsigned long long links;
-    nvmlReturn_t result = find_number(&links, "%s.nvlink.count", subject->prefix);
-    if (result == SUCCESS && link >= links)
+    TRY(find_number(&links, "%s.nvlink.count", subject->prefix));
+    if (link >= links)
         return INVALID_ARGUMENT;
-    return result == SUCCESS ? find_number(out, "%s.nvlink.%u.%s", subject->prefix, link, key) : result;
+    return find_number(out, "%s.nvlink.%u.%s", subject->prefix, link, key);
 }
 
 static nvmlReturn_t sum(const struct subject *subject, const char *key, unsigned long long *out)
@@ -146,9 +146,7 @@ nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldV
     struct timespec now;
     struct subject subject;
     int index;
-    nvmlReturn_t result = enter_device(__func__, device, &subject);
-    if (result != SUCCESS)
-        return result;
+    TRY(enter_device(__func__, device, &subject));
     if (values == NULL || count < 1)
         return INVALID_ARGUMENT;
     clock_gettime(CLOCK_REALTIME, &now);

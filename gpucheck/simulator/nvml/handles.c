@@ -43,16 +43,15 @@ nvmlReturn_t check_handle(nvmlDevice_t device, struct subject *out)
 
 nvmlReturn_t check_device(nvmlDevice_t device, struct subject *out)
 {
-    nvmlReturn_t result = check_handle(device, out);
-    if (result == SUCCESS)
-        result = enter_gpu(out->gpu);
-    return result == SUCCESS ? (nvmlReturn_t)number_or(SUCCESS, "gpu.%d.error", out->gpu) : result;
+    TRY(check_handle(device, out));
+    TRY(enter_gpu(out->gpu));
+    return (nvmlReturn_t)number_or(SUCCESS, "gpu.%d.error", out->gpu);
 }
 
 nvmlReturn_t enter_device(const char *call, nvmlDevice_t device, struct subject *out)
 {
-    nvmlReturn_t result = enter(call);
-    return result == SUCCESS ? check_device(device, out) : result;
+    TRY(enter(call));
+    return check_device(device, out);
 }
 
 static nvmlReturn_t hand_out(nvmlDevice_t found, nvmlDevice_t *device)
@@ -67,19 +66,16 @@ static nvmlReturn_t hand_out(nvmlDevice_t found, nvmlDevice_t *device)
 
 static nvmlReturn_t count_gpus(const char *call, unsigned int *count)
 {
-    nvmlReturn_t result = enter(call);
-    if (result == SUCCESS && count == NULL)
-        result = INVALID_ARGUMENT;
-    if (result == SUCCESS)
-        *count = (unsigned int)gpu_count();
-    return result;
+    TRY(enter(call));
+    if (count == NULL)
+        return INVALID_ARGUMENT;
+    *count = (unsigned int)gpu_count();
+    return SUCCESS;
 }
 
 static nvmlReturn_t by_index(const char *call, unsigned int index, nvmlDevice_t *device)
 {
-    nvmlReturn_t result = enter(call);
-    if (result != SUCCESS)
-        return result;
+    TRY(enter(call));
     return device == NULL || index >= (unsigned int)gpu_count() ? INVALID_ARGUMENT : hand_out(&gpus[index], device);
 }
 
@@ -107,9 +103,7 @@ static nvmlReturn_t by_bus_id(const char *call, const char *bus_id, nvmlDevice_t
     unsigned int wanted[3], seen[3];
     const char *words;
     int gpu;
-    nvmlReturn_t result = enter(call);
-    if (result != SUCCESS)
-        return result;
+    TRY(enter(call));
     if (bus_id == NULL || device == NULL || !parse_bus_id(bus_id, wanted))
         return INVALID_ARGUMENT;
     for (gpu = 0; gpu < gpu_count(); gpu++)
@@ -135,9 +129,7 @@ static nvmlReturn_t by_text(const char *call, const char *key, const char *wante
 {
     struct subject subject;
     int gpu, mig;
-    nvmlReturn_t result = enter(call);
-    if (result != SUCCESS)
-        return result;
+    TRY(enter(call));
     if (wanted == NULL || device == NULL)
         return INVALID_ARGUMENT;
     for (gpu = 0; gpu < gpu_count(); gpu++) {
@@ -165,37 +157,32 @@ nvmlReturn_t nvmlDeviceGetHandleBySerial(const char *serial, nvmlDevice_t *devic
 nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, unsigned int *is_mig)
 {
     struct subject subject;
-    nvmlReturn_t result = enter_device(__func__, device, &subject);
-    if (result == SUCCESS && is_mig == NULL)
-        result = INVALID_ARGUMENT;
-    if (result == SUCCESS)
-        *is_mig = subject.mig >= 0;
-    return result;
+    TRY(enter_device(__func__, device, &subject));
+    if (is_mig == NULL)
+        return INVALID_ARGUMENT;
+    *is_mig = subject.mig >= 0;
+    return SUCCESS;
 }
 
 /* Zero, not an error, if MIG is not supported or not enabled. */
 nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned int *count)
 {
     struct subject subject;
-    nvmlReturn_t result = enter_device(__func__, device, &subject);
-    if (result == SUCCESS && (count == NULL || subject.mig >= 0))
-        result = INVALID_ARGUMENT;
-    if (result == SUCCESS)
-        *count = (unsigned int)number_or(0, "%s.mig.max", subject.prefix);
-    return result;
+    TRY(enter_device(__func__, device, &subject));
+    if (count == NULL || subject.mig >= 0)
+        return INVALID_ARGUMENT;
+    *count = (unsigned int)number_or(0, "%s.mig.max", subject.prefix);
+    return SUCCESS;
 }
 
 nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned int index, nvmlDevice_t *mig)
 {
     struct subject subject;
     unsigned long long most;
-    nvmlReturn_t result = enter_device(__func__, device, &subject);
-    if (result == SUCCESS && (mig == NULL || subject.mig >= 0))
-        result = INVALID_ARGUMENT;
-    if (result == SUCCESS)
-        result = find_number(&most, "%s.mig.max", subject.prefix);
-    if (result != SUCCESS)
-        return result;
+    TRY(enter_device(__func__, device, &subject));
+    if (mig == NULL || subject.mig >= 0)
+        return INVALID_ARGUMENT;
+    TRY(find_number(&most, "%s.mig.max", subject.prefix));
     if (index >= most)
         return INVALID_ARGUMENT;
     return index < (unsigned int)mig_count(subject.gpu)
@@ -206,10 +193,10 @@ nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned i
 nvmlReturn_t nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t mig, nvmlDevice_t *device)
 {
     struct subject subject;
-    nvmlReturn_t result = enter_device(__func__, mig, &subject);
-    if (result == SUCCESS && (device == NULL || subject.mig < 0))
-        result = INVALID_ARGUMENT;
-    return result == SUCCESS ? hand_out(&gpus[subject.gpu], device) : result;
+    TRY(enter_device(__func__, mig, &subject));
+    if (device == NULL || subject.mig < 0)
+        return INVALID_ARGUMENT;
+    return hand_out(&gpus[subject.gpu], device);
 }
 
 NUMBER(nvmlDeviceGetGpuInstanceId, "gpu_instance")

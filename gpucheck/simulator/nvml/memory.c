@@ -10,11 +10,8 @@ typedef struct { unsigned int version; unsigned long long total, reserved, free,
 static nvmlReturn_t memory(const char *call, nvmlDevice_t device, nvmlMemory_v2_t *out)
 {
     struct subject subject;
-    nvmlReturn_t result = enter_device(call, device, &subject);
-    if (result == SUCCESS)
-        result = find_number(&out->total, "%s.memory.total", subject.prefix);
-    if (result != SUCCESS)
-        return result;
+    TRY(enter_device(call, device, &subject));
+    TRY(find_number(&out->total, "%s.memory.total", subject.prefix));
     out->reserved = number_or(0, "%s.memory.reserved", subject.prefix);
     out->used = number_or(0, "%s.memory.used", subject.prefix);
     out->free = out->total - out->reserved - out->used;
@@ -25,12 +22,11 @@ static nvmlReturn_t memory(const char *call, nvmlDevice_t device, nvmlMemory_v2_
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *out)
 {
     nvmlMemory_v2_t seen = {0};
-    nvmlReturn_t result = memory(__func__, device, &seen);
-    if (result == SUCCESS && out == NULL)
+    TRY(memory(__func__, device, &seen));
+    if (out == NULL)
         return INVALID_ARGUMENT;
-    if (result == SUCCESS)
-        *out = (nvmlMemory_t){seen.total, seen.free, seen.reserved + seen.used};
-    return result;
+    *out = (nvmlMemory_t){seen.total, seen.free, seen.reserved + seen.used};
+    return SUCCESS;
 }
 
 nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *out)
@@ -51,11 +47,8 @@ nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlMemory_t *out)
 {
     struct subject subject;
     unsigned long long total, used;
-    nvmlReturn_t result = enter_device(__func__, device, &subject);
-    if (result == SUCCESS)
-        result = out == NULL ? INVALID_ARGUMENT : find_number(&total, "%s.bar1.total", subject.prefix);
-    if (result != SUCCESS)
-        return result;
+    TRY(enter_device(__func__, device, &subject));
+    TRY(out == NULL ? INVALID_ARGUMENT : find_number(&total, "%s.bar1.total", subject.prefix));
     used = number_or(0, "%s.bar1.used", subject.prefix);
     *out = (nvmlMemory_t){total, total - used, used};
     return SUCCESS;
@@ -96,9 +89,7 @@ static nvmlReturn_t count_processes(const char *call, nvmlDevice_t device, const
                                     const void *out, struct subject *subject)
 {
     unsigned int space;
-    nvmlReturn_t result = enter_device(call, device, subject);
-    if (result != SUCCESS)
-        return result;
+    TRY(enter_device(call, device, subject));
     if (count == NULL || (out == NULL && *count != 0))
         return INVALID_ARGUMENT;
     space = *count;
@@ -180,9 +171,7 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUti
     struct timespec clock;
     unsigned long long now;
     unsigned int number, samples;
-    nvmlReturn_t result = enter_device(__func__, device, &subject);
-    if (result != SUCCESS)
-        return result;
+    TRY(enter_device(__func__, device, &subject));
     if (subject.mig >= 0 || number_or(0, "%s.mig.current", subject.prefix) != 0)
         return NOT_SUPPORTED;
     if (count == NULL || (out == NULL && *count != 0))

@@ -15,12 +15,10 @@ static nvmlReturn_t link_number(const char *call, nvmlDevice_t device, unsigned 
 {
     unsigned long long value;
     struct subject subject;
-    nvmlReturn_t result = enter_link(call, device, link, &subject);
-    if (result == SUCCESS)
-        result = out == NULL ? INVALID_ARGUMENT : find_number(&value, "%s.nvlink.%u.%s", subject.prefix, link, key);
-    if (result == SUCCESS)
-        *out = (unsigned int)value;
-    return result;
+    TRY(enter_link(call, device, link, &subject));
+    TRY(out == NULL ? INVALID_ARGUMENT : find_number(&value, "%s.nvlink.%u.%s", subject.prefix, link, key));
+    *out = (unsigned int)value;
+    return SUCCESS;
 }
 
 #define LINK(function, key)                                                                                            \
@@ -44,9 +42,7 @@ nvmlReturn_t nvmlDeviceGetNvLinkErrorCounter(nvmlDevice_t device, unsigned int l
                                              unsigned long long *out)
 {
     struct subject subject;
-    nvmlReturn_t result = enter_link(__func__, device, link, &subject);
-    if (result != SUCCESS)
-        return result;
+    TRY(enter_link(__func__, device, link, &subject));
     return out == NULL || counter > 4 ? INVALID_ARGUMENT
                                       : find_number(out, "%s.nvlink.%u.errors.%u", subject.prefix, link, counter);
 }
@@ -55,9 +51,7 @@ nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, unsigned i
 {
     char prefix[64];
     struct subject subject;
-    nvmlReturn_t result = enter_link(__func__, device, link, &subject);
-    if (result != SUCCESS)
-        return result;
+    TRY(enter_link(__func__, device, link, &subject));
     snprintf(prefix, sizeof prefix, "%s.nvlink.%u.remote", subject.prefix, link);
     return out == NULL ? INVALID_ARGUMENT : fill_pci(out, prefix);
 }
@@ -91,11 +85,8 @@ static nvmlReturn_t fabric(const char *call, nvmlDevice_t device, nvmlGpuFabricI
     static const char *const states[] = {"not-supported", "not-started", "in-progress", "completed"};
     struct subject subject;
     const char *words;
-    nvmlReturn_t result = enter_device(call, device, &subject);
-    if (result == SUCCESS)
-        result = find_text(&words, "%s.fabric.state", subject.prefix);
-    if (result != SUCCESS)
-        return result;
+    TRY(enter_device(call, device, &subject));
+    TRY(find_text(&words, "%s.fabric.state", subject.prefix));
     while (out->state < LENGTH(states) && strcmp(words, states[out->state]) != 0)
         out->state++;
     if (out->state == LENGTH(states))
@@ -112,11 +103,9 @@ static nvmlReturn_t fabric(const char *call, nvmlDevice_t device, nvmlGpuFabricI
 nvmlReturn_t nvmlDeviceGetGpuFabricInfo(nvmlDevice_t device, nvmlGpuFabricInfo_t *out)
 {
     nvmlGpuFabricInfoV_t seen = {0};
-    nvmlReturn_t result = fabric(__func__, device, &seen);
-    if (result == SUCCESS && out == NULL)
-        result = INVALID_ARGUMENT;
-    if (result != SUCCESS)
-        return result;
+    TRY(fabric(__func__, device, &seen));
+    if (out == NULL)
+        return INVALID_ARGUMENT;
     *out = (nvmlGpuFabricInfo_t){.status = seen.status, .clique = seen.clique, .state = seen.state};
     memcpy(out->cluster, seen.cluster, sizeof out->cluster);
     return SUCCESS;
@@ -125,11 +114,9 @@ nvmlReturn_t nvmlDeviceGetGpuFabricInfo(nvmlDevice_t device, nvmlGpuFabricInfo_t
 nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabricInfoV_t *out)
 {
     nvmlGpuFabricInfoV_t seen = {0};
-    nvmlReturn_t result = fabric(__func__, device, &seen);
-    if (result == SUCCESS && out == NULL)
-        result = INVALID_ARGUMENT;
-    if (result != SUCCESS)
-        return result;
+    TRY(fabric(__func__, device, &seen));
+    if (out == NULL)
+        return INVALID_ARGUMENT;
     seen.version = out->version;
     if (out->version == 0x02000024) /* 36 bytes: the caller's struct ends before healthSummary */
         memcpy(out, &seen, 0x24);

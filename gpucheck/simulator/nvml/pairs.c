@@ -18,20 +18,18 @@ static nvmlReturn_t enter_two(const char *call, nvmlDevice_t a, nvmlDevice_t b, 
 /* Query the operating system for both locations, which also works for a GPU that fell off the bus. */
 static nvmlReturn_t check_place(nvmlDevice_t device, struct subject *out)
 {
-    nvmlReturn_t result = check_handle(device, out);
-    return result == SUCCESS ? enter_gpu(out->gpu) : result;
+    TRY(check_handle(device, out));
+    return enter_gpu(out->gpu);
 }
 
 nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t a, nvmlDevice_t b, unsigned int *level)
 {
     unsigned long long value;
     struct subject two[2];
-    nvmlReturn_t result = enter_two(__func__, a, b, two, check_place);
-    if (result == SUCCESS)
-        result = level == NULL ? INVALID_ARGUMENT : find_number(&value, "gpu.%d.ancestor.%d", two[0].gpu, two[1].gpu);
-    if (result == SUCCESS)
-        *level = (unsigned int)value;
-    return result;
+    TRY(enter_two(__func__, a, b, two, check_place));
+    TRY(level == NULL ? INVALID_ARGUMENT : find_number(&value, "gpu.%d.ancestor.%d", two[0].gpu, two[1].gpu));
+    *level = (unsigned int)value;
+    return SUCCESS;
 }
 
 /* Fill `out` with the GPUs that `belongs` chooses. Without a buffer, only their number is returned. */
@@ -60,9 +58,7 @@ static int is_near(int gpu, const void *wanted)
 nvmlReturn_t nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t device, unsigned int level, unsigned int *count, nvmlDevice_t *out)
 {
     struct subject subject;
-    nvmlReturn_t result = enter_device(__func__, device, &subject);
-    if (result != SUCCESS)
-        return result;
+    TRY(enter_device(__func__, device, &subject));
     if (count == NULL || level > 50 || level % 10 != 0)
         return INVALID_ARGUMENT;
     return gpu_set(is_near, &(struct near){subject.gpu, level}, count, out);
@@ -71,12 +67,11 @@ nvmlReturn_t nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t device, unsigned int 
 nvmlReturn_t nvmlDeviceOnSameBoard(nvmlDevice_t a, nvmlDevice_t b, int *same)
 {
     struct subject two[2];
-    nvmlReturn_t result = enter_two(__func__, a, b, two, check_device);
-    if (result == SUCCESS && same == NULL)
-        result = INVALID_ARGUMENT;
-    if (result == SUCCESS)
-        *same = two[0].gpu == two[1].gpu;
-    return result;
+    TRY(enter_two(__func__, a, b, two, check_device));
+    if (same == NULL)
+        return INVALID_ARGUMENT;
+    *same = two[0].gpu == two[1].gpu;
+    return SUCCESS;
 }
 
 static int outside_fabric(int gpu)
@@ -138,10 +133,9 @@ static nvmlReturn_t affinity(const char *call, nvmlDevice_t device, const char *
 {
     const char *list;
     struct subject subject;
-    nvmlReturn_t result = enter_device(call, device, &subject);
-    if (result == SUCCESS)
-        result = out == NULL || words == 0 ? INVALID_ARGUMENT : find_text(&list, "gpu.%d.%s", subject.gpu, key);
-    return result == SUCCESS ? bit_set(list, words, out) : result;
+    TRY(enter_device(call, device, &subject));
+    TRY(out == NULL || words == 0 ? INVALID_ARGUMENT : find_text(&list, "gpu.%d.%s", subject.gpu, key));
+    return bit_set(list, words, out);
 }
 
 nvmlReturn_t nvmlDeviceGetCpuAffinity(nvmlDevice_t device, unsigned int words, unsigned long *out)
@@ -175,8 +169,6 @@ static int is_at(int gpu, const void *wanted)
 /* The GPUs near a CPU. */
 nvmlReturn_t nvmlSystemGetTopologyGpuSet(unsigned int cpu, unsigned int *count, nvmlDevice_t *out)
 {
-    nvmlReturn_t result = enter(__func__);
-    if (result != SUCCESS)
-        return result;
+    TRY(enter(__func__));
     return count == NULL ? INVALID_ARGUMENT : gpu_set(is_at, &cpu, count, out);
 }

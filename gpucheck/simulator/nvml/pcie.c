@@ -6,9 +6,7 @@ nvmlReturn_t fill_pci(nvmlPciInfo_t *out, const char *prefix)
     const char *bus_id;
     char words[40];
     unsigned int place[3];
-    nvmlReturn_t result = find_text(&bus_id, "%s.bus_id", prefix);
-    if (result != SUCCESS)
-        return result;
+    TRY(find_text(&bus_id, "%s.bus_id", prefix));
     memset(out, 0, sizeof *out);
     if (!parse_bus_id(bus_id, place))
         return UNKNOWN;
@@ -26,9 +24,7 @@ nvmlReturn_t fill_pci(nvmlPciInfo_t *out, const char *prefix)
 
 static nvmlReturn_t pci(const char *call, nvmlDevice_t device, nvmlPciInfo_t *out, struct subject *subject)
 {
-    nvmlReturn_t result = enter_device(call, device, subject);
-    if (result != SUCCESS)
-        return result;
+    TRY(enter_device(call, device, subject));
     return out == NULL ? INVALID_ARGUMENT : fill_pci(out, subject->prefix);
 }
 
@@ -45,9 +41,7 @@ static nvmlReturn_t pci_v2(const char *call, nvmlDevice_t device, nvmlPciInfo_v2
 {
     nvmlPciInfo_t seen;
     struct subject subject;
-    nvmlReturn_t result = pci(call, device, out == NULL ? NULL : &seen, &subject);
-    if (result != SUCCESS)
-        return result;
+    TRY(pci(call, device, out == NULL ? NULL : &seen, &subject));
     *out = (nvmlPciInfo_v2_t){.place = {seen.domain, seen.bus, seen.device, seen.pciDeviceId, seen.pciSubSystemId}};
     memcpy(out->busId, seen.busIdLegacy, sizeof out->busId);
     return SUCCESS;
@@ -66,11 +60,9 @@ nvmlReturn_t nvmlDeviceGetPciInfoExt(nvmlDevice_t device, nvmlPciInfoExt_t *out)
     nvmlPciInfo_t seen;
     struct subject subject;
     unsigned int class_id;
-    nvmlReturn_t result = pci(__func__, device, out == NULL ? NULL : &seen, &subject);
-    if (result == SUCCESS && out->version != 0x01000040)
-        result = ARGUMENT_VERSION_MISMATCH;
-    if (result != SUCCESS)
-        return result;
+    TRY(pci(__func__, device, out == NULL ? NULL : &seen, &subject));
+    if (out->version != 0x01000040)
+        return ARGUMENT_VERSION_MISMATCH;
     class_id = (unsigned int)number_or(0, "%s.pci_class", subject.prefix);
     *out = (nvmlPciInfoExt_t){out->version, {seen.domain, seen.bus, seen.device}, seen.pciDeviceId,
                               seen.pciSubSystemId, class_id >> 16, class_id >> 8 & 0xFF, ""};
@@ -93,12 +85,11 @@ nvmlReturn_t nvmlDeviceGetPcieSpeed(nvmlDevice_t device, unsigned int *out)
 {
     static const unsigned int rates[] = {0, 2500, 5000, 8000, 16000, 32000, 64000};
     unsigned int generation;
-    nvmlReturn_t result = device_number(__func__, device, "pcie.generation", out == NULL ? NULL : &generation);
-    if (result == SUCCESS && generation >= LENGTH(rates))
-        result = UNKNOWN;
-    if (result == SUCCESS)
-        *out = rates[generation];
-    return result;
+    TRY(device_number(__func__, device, "pcie.generation", out == NULL ? NULL : &generation));
+    if (generation >= LENGTH(rates))
+        return UNKNOWN;
+    *out = rates[generation];
+    return SUCCESS;
 }
 
 /* The same as nvmlPcieLinkMaxSpeed: 1 for generation 1 and so on. */

@@ -58,6 +58,14 @@ typedef enum {
     UNKNOWN = 999,
 } nvmlReturn_t;
 
+/* The caller returns what this call returns, unless it succeeds. */
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        const nvmlReturn_t result_of_call = (call);                                                                    \
+        if (result_of_call != SUCCESS)                                                                                 \
+            return result_of_call;                                                                                     \
+    } while (0)
+
 typedef const char *nvmlDevice_t;
 
 typedef struct {

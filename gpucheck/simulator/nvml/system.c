@@ -26,8 +26,8 @@ const char *gpucheck_simulator_profile(void)
 
 nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length)
 {
-    nvmlReturn_t result = enter(__func__);
-    return result == SUCCESS ? copy_text(version, length, own_version()) : result;
+    TRY(enter(__func__));
+    return copy_text(version, length, own_version());
 }
 
 typedef struct { unsigned int version; char branch[80]; } nvmlSystemDriverBranchInfo_t;
@@ -35,13 +35,11 @@ typedef struct { unsigned int version; char branch[80]; } nvmlSystemDriverBranch
 nvmlReturn_t nvmlSystemGetDriverBranch(nvmlSystemDriverBranchInfo_t *out, unsigned int length)
 {
     char words[16];
-    nvmlReturn_t result = enter(__func__);
-    if (result == SUCCESS && out == NULL)
-        result = INVALID_ARGUMENT;
-    if (result == SUCCESS && out->version != 0x01000054)
-        result = ARGUMENT_VERSION_MISMATCH;
-    if (result != SUCCESS)
-        return result;
+    TRY(enter(__func__));
+    if (out == NULL)
+        return INVALID_ARGUMENT;
+    if (out->version != 0x01000054)
+        return ARGUMENT_VERSION_MISMATCH;
     snprintf(words, sizeof words, "r%d_00", atoi(own_version()));
     return copy_text(out->branch, length < sizeof out->branch ? length : sizeof out->branch, words);
 }
@@ -50,12 +48,10 @@ nvmlReturn_t nvmlSystemGetDriverBranch(nvmlSystemDriverBranchInfo_t *out, unsign
 static nvmlReturn_t cuda_version(const char *call, int *version)
 {
     unsigned long long value;
-    nvmlReturn_t result = enter(call);
-    if (result == SUCCESS)
-        result = version == NULL ? INVALID_ARGUMENT : find_number(&value, "cuda.%d", atoi(own_version()));
-    if (result == SUCCESS)
-        *version = (int)value;
-    return result;
+    TRY(enter(call));
+    TRY(version == NULL ? INVALID_ARGUMENT : find_number(&value, "cuda.%d", atoi(own_version())));
+    *version = (int)value;
+    return SUCCESS;
 }
 
 nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *version) { return cuda_version(__func__, version); }
@@ -65,9 +61,7 @@ nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned int length)
 {
     char words[96];
     int cuda;
-    nvmlReturn_t result = cuda_version(__func__, &cuda);
-    if (result != SUCCESS)
-        return result;
+    TRY(cuda_version(__func__, &cuda));
     snprintf(words, sizeof words, "%d.%s", cuda / 1000, own_version());
     return copy_text(version, length, words);
 }
@@ -76,11 +70,9 @@ nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned int length)
 nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char *name, unsigned int length)
 {
     const char *words;
-    nvmlReturn_t result = enter(__func__);
-    if (result == SUCCESS && (name == NULL || length == 0))
-        result = INVALID_ARGUMENT;
-    if (result != SUCCESS)
-        return result;
+    TRY(enter(__func__));
+    if (name == NULL || length == 0)
+        return INVALID_ARGUMENT;
     if (find_text(&words, "process.%u.name", pid) != SUCCESS)
         return NOT_FOUND;
     write_text(name, length, words);
@@ -118,22 +110,20 @@ nvmlReturn_t nvmlSystemGetConfComputeSettings(nvmlSystemConfComputeSettings_t *o
 {
     static const char *const keys[] = {"environment", "feature", "dev_tools", "multi_gpu"};
     unsigned int seen[LENGTH(keys)];
-    nvmlReturn_t result = confidential(__func__, out == NULL ? NULL : seen, LENGTH(keys), keys);
-    if (result == SUCCESS && out->version != 0x01000014)
-        result = ARGUMENT_VERSION_MISMATCH;
-    if (result == SUCCESS)
-        memcpy(out->values, seen, sizeof seen);
-    return result;
+    TRY(confidential(__func__, out == NULL ? NULL : seen, LENGTH(keys), keys));
+    if (out->version != 0x01000014)
+        return ARGUMENT_VERSION_MISMATCH;
+    memcpy(out->values, seen, sizeof seen);
+    return SUCCESS;
 }
 
 static nvmlReturn_t none(const char *call, unsigned int *count)
 {
-    nvmlReturn_t result = enter(call);
-    if (result == SUCCESS && count == NULL)
-        result = INVALID_ARGUMENT;
-    if (result == SUCCESS)
-        *count = 0;
-    return result;
+    TRY(enter(call));
+    if (count == NULL)
+        return INVALID_ARGUMENT;
+    *count = 0;
+    return SUCCESS;
 }
 
 nvmlReturn_t nvmlUnitGetCount(unsigned int *count) { return none(__func__, count); }

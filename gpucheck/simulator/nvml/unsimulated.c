@@ -5,15 +5,15 @@
 
 static nvmlReturn_t refuse(const char *call, nvmlReturn_t refusal)
 {
-    nvmlReturn_t result = enter(call);
-    return result == SUCCESS ? refusal : result;
+    TRY(enter(call));
+    return refusal;
 }
 
 static nvmlReturn_t refuse_device(const char *call, nvmlDevice_t device, nvmlReturn_t refusal)
 {
     struct subject subject;
-    nvmlReturn_t result = enter_device(call, device, &subject);
-    return result == SUCCESS ? refusal : result;
+    TRY(enter_device(call, device, &subject));
+    return refusal;
 }
 
 static nvmlReturn_t as_root(void)

@@ -12,7 +12,7 @@ MIB = 1 << 20
 ARCHITECTURES = {(3, 0): 2, (5, 0): 3, (6, 0): 4, (7, 0): 5, (7, 5): 6, (8, 0): 7, (8, 9): 8, (9, 0): 9, (10, 0): 10}
 PAGES_UNTIL = 6  # Turing: up to it ECC retires pages, later it remaps rows
 BRAND_NVIDIA, BRAND_GEFORCE = 14, 5
-STATUS = {"OK": 0, "CNS": 1, "GNS": 2, "TNS": 3, "DR": 4, "NS": 5}
+P2P_OK, P2P_GPU_NOT_SUPPORTED = 0, 2  # nvmlGpuP2PStatus_t
 RAW_SPEED_MB_S = {1: 20000, 2: 25781, 3: 25781, 4: 25000, 5: 14062, 6: 26562, 7: 53125}  # by NVML's NVLink version
 
 
@@ -91,7 +91,7 @@ def _model(function: PciDevice, gpu: Gpu) -> GpuModel:
         row_remap=health.row_remap is not None,
         retired_pages=health.retired_pages is not None or (health.ecc is not None and architecture <= PAGES_UNTIL),
         display=geforce,
-        pcie_p2p=STATUS["GNS"] if geforce else STATUS["OK"],
+        pcie_p2p=P2P_GPU_NOT_SUPPORTED if geforce else P2P_OK,
     )
 
 

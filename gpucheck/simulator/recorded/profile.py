@@ -1,21 +1,22 @@
 """Convert a recording to a profile, to simulate the recorded machine with and without faults."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 import yaml
 
-from gpucheck.model import DriverState, NvmlFailure, NvmlReading, PciDevice, System
+from gpucheck.model import DriverState, Gpu, NvLink, NvmlFailure, NvmlReading, PciDevice, System
 from gpucheck.simulator.machine import build
+from gpucheck.simulator.machine.cables import HIDDEN
 from gpucheck.simulator.machine.profile import Board, Clique, Driver, Profile, Root, Wiring, cpus
 from gpucheck.simulator.machine.validation import check_profile
 from gpucheck.simulator.recorded.gpus import RecordedGpus
-from gpucheck.simulator.recorded.links import ports_of
 from gpucheck.simulator.recorded.tree import RecordedTree
 
 DMI = "/sys/class/dmi/id"
 NO_DRIVER = "580.178.04"  # of the library, on a machine where no driver is present: as our own profiles have it
+Port = tuple[int, int]  # GPU, link
 UNITS = ("nvidia-fabricmanager", "nvidia-imex")
 
 
@@ -83,7 +84,7 @@ def _profile(recorded: Recorded, name: str) -> Profile:
             msgspec.structs.replace(device, gpu=gpus.models[device.bus_id]) if device.bus_id in gpus.models else device
             for device in tree.devices
         ),
-        nvlink=Wiring(ports=ports_of(tree.gpus, reading.gpus, {d.bus_id for d in tree.devices}) if reading else ()),
+        nvlink=Wiring(ports=_ports_of(tree.gpus, reading.gpus, {d.bus_id for d in tree.devices}) if reading else ()),
         clique=_clique(reading),
         models=gpus.own,
         parts=tree.parts,
@@ -164,3 +165,48 @@ def _plain(value: object) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(one) for one in value]
     return value
+
+
+def _ports_of(
+    functions: Iterable[PciDevice], reported: Iterable[Gpu], known: set[str]
+) -> tuple[tuple[int, int, str], ...]:
+    """(GPU, link, far end) of every live link. functions: the GPUs of the bus, which number them. known: bus ids.
+
+    A cable is listed once, by its lower end. Where the port at the far end is unknown, the links of two GPUs to each
+    other are paired in order; a link that the other GPU does not have stays one-sided.
+    """
+    number = {function.bus_id: index for index, function in enumerate(functions)}
+    live = {(number[gpu.pci_bus_id], link.link): link for gpu in reported for link in gpu.nvlinks if link.active}
+    peers = _peers(live, number)
+    ports = []
+    for here, link in sorted(live.items()):
+        there = peers.get(here)
+        if there is None:
+            ports.append((*here, _far_end(link, known)))
+        elif here < there:
+            ports.append((*here, f"gpu {there[0]} link {there[1]}"))
+    return tuple(ports)
+
+
+def _far_end(link: NvLink, known: set[str]) -> str:
+    return link.remote_bus_id if link.remote_bus_id in known and link.remote_bus_id else HIDDEN
+
+
+def _peers(live: dict[Port, NvLink], number: dict[str, int]) -> dict[Port, Port]:
+    """Both ends of every cable between two GPUs."""
+    peers: dict[Port, Port] = {}
+    for here, link in sorted(live.items()):
+        there = number.get(link.remote_bus_id or "")
+        if there is None or there == here[0] or here in peers:
+            continue
+        back = [
+            port
+            for port, other in sorted(live.items())
+            if port[0] == there and port not in peers and number.get(other.remote_bus_id or "") == here[0]
+        ]
+        far = (there, link.remote_link)
+        chosen = far if far in back else next(iter(back), None)
+        if chosen is not None:
+            other_end: Port = (chosen[0], chosen[1] or 0)
+            peers[here], peers[other_end] = other_end, here
+    return peers

@@ -18,9 +18,10 @@ from gpucheck.simulator.sysfs.platform import next_release
 from gpucheck.simulator.sysfs.tree import Tree
 
 LICENSE = {"open": "Dual MIT/GPL", "proprietary": "NVIDIA"}
+# As /proc/driver/nvidia/version and the kernel log show it
 BANNER = {
-    "open": "NVRM version: NVIDIA UNIX Open Kernel Module for {arch}  {version}  Release Build  (SIMULATED)",
-    "proprietary": "NVRM version: NVIDIA UNIX {arch} Kernel Module  {version}  (SIMULATED)",
+    "open": "NVIDIA UNIX Open Kernel Module for {arch}  {version}  Release Build  (SIMULATED)",
+    "proprietary": "NVIDIA UNIX {arch} Kernel Module  {version}  (SIMULATED)",
 }
 # Name, size, users, used by: as in /proc/modules, the newest first
 MODULES = (
@@ -74,10 +75,15 @@ def write_driver(machine: Machine, tree: Tree, kernel: str, *, whole: bool) -> N
     _kernel(machine, tree, next_release(kernel), machine.upcoming)
 
 
+def banner(machine: Machine) -> str:
+    """The name that the loaded module gives itself."""
+    driver = machine.driver
+    return BANNER[driver.loaded_flavour or "open"].format(arch=machine.profile.arch, version=driver.loaded_version)
+
+
 def _loaded(machine: Machine, tree: Tree, version: str) -> None:
-    banner = BANNER[machine.driver.loaded_flavour or "open"].format(arch=machine.profile.arch, version=version)
     tree.write("sys/module/nvidia", {"version": version, "refcnt": "0"})
-    tree.write("proc/driver/nvidia", {"version": f"{banner}\nGCC version:  gcc version 12.2.0"})
+    tree.write("proc/driver/nvidia", {"version": f"NVRM version: {banner(machine)}\nGCC version:  gcc version 12.2.0"})
 
 
 def _started(machine: Machine, tree: Tree, version: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from gpucheck.simulator.machine import UPTIME_S, Function, Machine
 from gpucheck.simulator.sysfs.config import BRIDGES
+from gpucheck.simulator.sysfs.driver import banner
 from gpucheck.simulator.sysfs.pci import MIB, SPEED, driver_of, iommu_groups
 from gpucheck.simulator.sysfs.platform import command_line
 
@@ -14,10 +15,6 @@ INFORMATION, WARNING, ERROR = 6, 4, 3
 STEP_S = 0.004137  # between two lines of the boot
 # Payload of one lane in Mbit/s after line coding, as the kernel's PCIE_SPEED2MBS_ENC counts
 LANE_MB_S = {1: 2000, 2: 4000, 3: 7877, 4: 15754, 5: 31507, 6: 63015}
-BANNER = {
-    "open": "NVRM: loading NVIDIA UNIX Open Kernel Module for {arch}  {version}  Release Build  (SIMULATED)",
-    "proprietary": "NVRM: loading NVIDIA UNIX {arch} Kernel Module  {version}  (SIMULATED)",
-}
 
 
 def kernel_log(machine: Machine, kernel: str, *, driver: bool) -> str:
@@ -81,10 +78,9 @@ def _nvidia(machine: Machine) -> Iterator[tuple[int, str]]:
             yield INFORMATION, f"nouveau {gpu.function.bus_id}: {gpu.model.name} (SIMULATED)"
     if driver.loaded_version is None:
         return
-    banner = BANNER[driver.loaded_flavour or "open"].format(arch=machine.profile.arch, version=driver.loaded_version)
     yield INFORMATION, "nvidia: loading out-of-tree module taints kernel."
     yield INFORMATION, "nvidia-nvlink: Nvlink Core is being initialized, major device number 234"
-    yield INFORMATION, banner
+    yield INFORMATION, f"NVRM: loading {banner(machine)}"
     for gpu in machine.gpus:
         yield INFORMATION, f"[drm] [nvidia-drm] [GPU ID 0x{_gpu_id(gpu.function):08x}] Loading driver"
     for number, switch in enumerate(f for f in machine.functions.values() if f.kind == "nvswitch"):

@@ -5,7 +5,7 @@ from gpucheck.simulator.sysfs.config import BRIDGES, config_space
 from gpucheck.simulator.sysfs.tree import Tree
 
 SPEED = {1: "2.5", 2: "5.0", 3: "8.0", 4: "16.0", 5: "32.0", 6: "64.0"}  # GT/s by PCIe generation
-NOBODY_ANSWERS = {"current_link_speed": "Unknown", "current_link_width": "63"}
+NO_RESPONSE = {"current_link_speed": "Unknown", "current_link_width": "63"}
 MELLANOX = "15b3:"
 MIB = 1 << 20
 REGISTERS = 16 * MIB
@@ -94,7 +94,7 @@ def _attributes(machine: Machine, function: Function, bars: tuple[int, int], bus
         "d3cold_allowed": "1",
     }
     if function.lost:
-        files |= NOBODY_ANSWERS
+        files |= NO_RESPONSE
     if function.kind in BRIDGES:
         files |= {"secondary_bus_number": str(buses[0]), "subordinate_bus_number": str(buses[1])}
     if not machine.profile.virtual:

@@ -2,11 +2,11 @@
 
 import re
 
+from gpucheck.host.readers.kernels import SECURE_BOOT
 from gpucheck.simulator.machine import UPTIME_S, Machine
 from gpucheck.simulator.machine.profile import Cpu
 from gpucheck.simulator.sysfs.tree import Tree
 
-SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 ATTRIBUTES = bytes((6, 0, 0, 0))  # EFI: readable at boot time and at run time
 CPU_OPTIONS = {"GenuineIntel": "intel_iommu", "AuthenticAMD": "amd_iommu"}
 THREADS_PER_CORE = 2

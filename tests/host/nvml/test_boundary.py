@@ -14,10 +14,9 @@ from gpucheck.model import DEFECT, NvmlFailure, NvmlReading
 
 
 @pytest.fixture
-def whole(activate):
-    """A pair of P100 as it is read when nothing is refused."""
-    activate("p100-pcie-x2", ())
-    return read_nvml(lambda call, subject: None)
+def whole(reading):
+    """The reading of a pair of P100 without an error."""
+    return reading("p100-pcie-x2")
 
 
 def changed(monkeypatch, call, answer):

@@ -2,31 +2,10 @@
 
 import pytest
 
-from gpucheck import simulator
 from gpucheck.host.nvml.reading import read_nvml
-from gpucheck.model import NvLink5Counts, NvmlReading
+from gpucheck.model import NvLink5Counts
 
 STATE = "nvmlDeviceGetNvLinkState"
-
-
-@pytest.fixture
-def changed(activate, monkeypatch, tmp_path):
-    """Return the reading of a profile whose machine.txt has other or more lines."""
-
-    def read(name, lines):
-        profile = simulator.load(name)
-        activate(name, ())
-        simulator.write_machine(profile, tmp_path / "m", driver=profile.driver.state(), software=True)
-        table = (tmp_path / "m/machine.txt").read_text()
-        kept = [line for line in table.splitlines() if line.partition(" = ")[0] not in lines]
-        added = [f"{key} = {value}" for key, value in lines.items() if value is not None]
-        (tmp_path / "m/machine.txt").write_text("\n".join([*kept, *added, ""]))
-        monkeypatch.setenv("GPUCHECK_SIMULATOR", str(tmp_path / "m"))
-        reading = read_nvml(lambda call, subject: None)
-        assert isinstance(reading, NvmlReading)
-        return reading
-
-    return read
 
 
 def gaps(reading, call, bus_id):

@@ -22,6 +22,10 @@ int nvmlInitWithFlags(unsigned int flags) { (void)flags; %s; return 0; }
 """
 
 
+# A child that responds.
+NOT_LOADED = """os.write(pipe, b'= {"type":"failure","call":"nvmlInit","code":9,"name":"DriverNotLoaded"}\\n')"""
+
+
 def open_files():
     return {path.name for path in Path("/proc/self/fd").iterdir()}
 
@@ -32,7 +36,7 @@ def failure_of(answer: NvmlReading | NvmlFailure) -> NvmlFailure:
 
 
 def script(body):
-    """A child of our own: it gets the descriptor as its last argument, as the real one does."""
+    """A stub of the child: its first argument is the descriptor, as of the real one."""
     return (sys.executable, "-c", f"import os, sys, time\npipe = int(sys.argv[1])\n{body}")
 
 
@@ -50,18 +54,16 @@ def test_hang_names_the_call_and_the_gpu_after_two_tries(activate, monkeypatch, 
 
 def test_one_late_answer_proves_nothing():
     """As of a driver that initialises many GPUs for the first client and has them ready for the second."""
-    body = 'os.write(pipe, b\'= {"type":"failure","call":"nvmlInit","code":9,"name":"DriverNotLoaded"}\\n\')'
     first = NvmlChild(0.3, script("time.sleep(60)"))
 
-    assert failure_of(ask_twice(first, lambda: NvmlChild(10, script(body)))).code == 9
+    assert failure_of(ask_twice(first, lambda: NvmlChild(10, script(NOT_LOADED)))).code == 9
 
 
 @pytest.mark.parametrize(
     ("call", "gpus", "code"), [("nvmlInit", 8, 9), ("nvmlInit", 0, LATE), ("nvmlDeviceGetName", 8, LATE)]
 )
 def test_initialisation_gets_time_for_every_gpu_and_a_later_call_does_not(call, gpus, code):
-    answer = 'os.write(pipe, b\'= {"type":"failure","call":"nvmlInit","code":9,"name":"DriverNotLoaded"}\\n\')'
-    child = NvmlChild(0.8, script(f"os.write(pipe, b'> {call} host\\n'); time.sleep(3)\n{answer}"))
+    child = NvmlChild(0.8, script(f"os.write(pipe, b'> {call} host\\n'); time.sleep(3)\n{NOT_LOADED}"))
     child.more_time(gpus)
 
     assert failure_of(child.answer()).code == code
@@ -197,8 +199,7 @@ def test_asking_begins_at_once_and_the_answer_is_there_when_it_is_wanted(activat
 
 def test_who_comes_late_still_gets_the_answer():
     """The deadline is for the child; what it said in time counts, however long we were busy."""
-    body = 'os.write(pipe, b\'= {"type":"failure","call":"nvmlInit","code":9,"name":"DriverNotLoaded"}\\n\')'
-    child = NvmlChild(0.01, script(body))
+    child = NvmlChild(0.01, script(NOT_LOADED))
     child.child.process.wait(10)
 
     assert failure_of(child.answer()).code == 9

@@ -1,16 +1,13 @@
 """How the library is built: without a memory error, and complete."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from gpucheck import simulator
-from gpucheck.simulator import compiler
 from gpucheck.simulator.cuda import library as builder
+from tests.simulator.helpers import SANITIZED, exported, run_sanitized, sanitizer
 
 HELPERS = Path(__file__).with_name("helpers.py")
 EVERYTHING = """
@@ -75,33 +72,15 @@ print("done")
 def functions():
     """Every function that the library has."""
     table = (builder.SOURCES / "entries.h").read_text(encoding="utf-8")
-    return sorted(set(re.findall(r"^ENTRY\(\w+, \d+, (\w+)\)", table, re.MULTILINE)))
+    return set(re.findall(r"^ENTRY\(\w+, \d+, (\w+)\)", table, re.MULTILINE))
 
 
 @pytest.fixture(scope="module")
 def sanitized(tmp_path_factory):
     """Runs a program on the library with the address and undefined-behaviour sanitizers."""
-    runtime = subprocess.run(["cc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
-    if not Path(runtime.stdout.strip()).is_absolute():
-        pytest.skip("this C compiler has no address sanitizer")
-    folder = tmp_path_factory.mktemp("sanitized")
-    flags = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")
-    builder.compile_cuda_library(folder, flags).rename(folder / "libcuda.so.1")
-
-    def run(code):
-        program = folder / "program.py"
-        program.write_text(code, encoding="utf-8")
-        environment = {
-            **os.environ,
-            "LD_PRELOAD": runtime.stdout.strip(),
-            "LD_LIBRARY_PATH": str(folder),
-            "ASAN_OPTIONS": "detect_leaks=0",
-        }
-        command = [sys.executable, program]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
-        assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr[-3000:]
-
-    return run
+    runtime, folder = sanitizer(), tmp_path_factory.mktemp("sanitized")
+    builder.compile_cuda_library(folder, SANITIZED).rename(folder / "libcuda.so.1")
+    return lambda code: run_sanitized(runtime, folder, code)
 
 
 def test_library_has_no_memory_error(activate, sanitized):
@@ -118,27 +97,13 @@ def test_damage_has_no_memory_error(activate, sanitized, kind):
 def test_no_function_trusts_its_arguments(activate, sanitized):
     """Null pointers in every place, before and after cuInit and with a context: a code, and no crash."""
     activate("p100-pcie-x2")
-    sanitized(HOSTILE.replace("FUNCTIONS", " ".join(functions())))
+    sanitized(HOSTILE.replace("FUNCTIONS", " ".join(sorted(functions()))))
 
 
 def test_library_exports_its_functions_and_nothing_else(tmp_path):
     library = simulator.build_cuda_library(tmp_path, "580.178.04")
-    listed = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True)
 
-    assert sorted(line.split()[-1] for line in listed.stdout.splitlines()) == functions()
-
-
-def test_an_environment_that_brings_the_library_needs_no_compiler(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    first = simulator.build_cuda_library(tmp_path / "first", "580.178.04")
-    (tmp_path / "cache/gpucheck/libraries").rename(tmp_path / "libraries")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(OSError, match=r"C compiler to build its CUDA driver library.*apt install gcc"):
-        simulator.build_cuda_library(tmp_path / "second", "580.178.04")
-
-    monkeypatch.setattr(compiler, "SHIPPED", tmp_path / "libraries")
-
-    assert simulator.build_cuda_library(tmp_path / "second", "580.178.04").read_bytes() == first.read_bytes()
+    assert exported(library) == functions()
 
 
 def test_page_lists_every_function():

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from gpucheck import simulator
+from tests.simulator.helpers import python, write
 
 COUNT = """
 status = code("cuInit", 0)
@@ -158,11 +159,6 @@ def test_gpucheck_simulate_puts_it_before_any_program(tmp_path, monkeypatch, cac
     assert (done.returncode, done.stdout) == (0, "8\n")
 
 
-def test_library_needs_a_driver_version(tmp_path):
-    with pytest.raises(ValueError, match="not a driver version"):
-        simulator.build_cuda_library(tmp_path, "../escape")
-
-
 @pytest.mark.parametrize(
     ("loaded", "fabric", "status"),
     [("580.95.05", "completed", 0), ("580.178.04", "completed", 803), ("580.95.05", "in-progress", 802)],
@@ -170,7 +166,7 @@ def test_library_needs_a_driver_version(tmp_path):
 def test_a_library_of_a_package_has_the_version_of_its_file(tmp_path, cache, loaded, fabric, status):
     """As on a lab host: packages install driver and library, and fabric manager trains the NVSwitches later."""
     machine, installed = tmp_path / "machine", tmp_path / "usr/lib64"
-    simulator.write_machine(simulator.load("hgx-h100-x8"), machine, driver=None)
+    write(machine, "hgx-h100-x8", driver=None)
     table = (machine / "machine.txt").read_text().replace("fabric.state = in-progress", f"fabric.state = {fabric}")
     (machine / "machine.txt").write_text(table)
     module = machine / "root/sys/module/nvidia"
@@ -178,7 +174,6 @@ def test_a_library_of_a_package_has_the_version_of_its_file(tmp_path, cache, loa
     (module / "version").write_text(f"{loaded}\n")
     simulator.build_cuda_library(installed, "580.95.05")
     code = "import ctypes; print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
-    environment = {**os.environ, "GPUCHECK_SIMULATOR": str(machine), "LD_LIBRARY_PATH": str(installed)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    printed = python(code, GPUCHECK_SIMULATOR=str(machine), LD_LIBRARY_PATH=str(installed))
 
-    assert int(done.stdout) == status
+    assert int(printed) == status

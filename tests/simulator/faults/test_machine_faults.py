@@ -6,8 +6,9 @@ import re
 
 import pytest
 
-from gpucheck import simulator
 from gpucheck.simulator.machine import UPTIME_S
+from gpucheck.simulator.xids import texts, xid_line
+from tests.simulator.helpers import write
 
 # What a fault changes, by the names that ``written`` gives: a path of the tree, FILE:KEY, or "log", the kernel log.
 DRIVER_GONE = {
@@ -38,11 +39,7 @@ def written(tmp_path_factory):
     """Everything that a machine directory says, by name; the machine is written as ``activate`` does it."""
 
     def written(name, *faults):
-        folder = tmp_path_factory.mktemp("machine")
-        profile = simulator.load(name)
-        simulator.write_machine(
-            profile, folder, driver=profile.driver.state(), faults=faults, kernel=KERNEL, software=True
-        )
+        folder = write(tmp_path_factory.mktemp("machine"), name, faults=faults, kernel=KERNEL, software=True)
         told = dict(tree(folder / "root"))
         told["log"] = told.pop("dev/kmsg")
         for line in (folder / "machine.txt").read_text().splitlines()[1:]:
@@ -265,3 +262,19 @@ def test_age_and_count_place_the_lines_in_the_log(written):
     assert int(heads[-1][2]) == (UPTIME_S - 5) * 10**6
     assert [int(head[1]) for head in heads] == list(range(len(heads)))
     assert [int(head[2]) for head in heads] == sorted(int(head[2]) for head in heads)
+
+
+@pytest.mark.parametrize("code", sorted(texts().xid))
+def test_every_xid_has_a_line_in_the_drivers_form(code):
+    line = xid_line("0000:19:00.0", code)
+
+    assert re.fullmatch(rf"NVRM: Xid \(PCI:0000:19:00\): {code}, \S.*", line)
+    assert "{" not in line
+
+
+def test_the_xids_that_matter_are_there():
+    """Every code whose meaning is known."""
+    wanted = {13, 31, 32, 43, 45, 46, 48, 54, 62, 63, 64, 68, 69, 74, 78, 79, 80, 85, 92, 94, 95, 109, 110, 119, 120}
+    wanted |= {*range(39, 42), *range(70, 73), *range(75, 78), 121, *range(126, 138), 140, 143, *range(144, 152)}
+    wanted |= {*range(154, 166), 167, 168, 171, 172}
+    assert wanted == set(texts().xid)

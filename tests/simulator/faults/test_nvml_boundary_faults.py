@@ -10,51 +10,30 @@ import pytest
 
 from gpucheck import simulator
 from gpucheck.simulator.nvml.exports import all_exports, exports
+from tests.simulator.helpers import DRIVER, code_of, handle, library_of, write
 
-DRIVER = "580.178.04"
 NO_PERMISSION, LOST, UNKNOWN, UNHEARD_OF = 4, 15, 999, 4242
-
-
-def code_of(call, *arguments) -> int:
-    """The return code: 0 where the call answers."""
-    try:
-        call(*arguments)
-    except pynvml.NVMLError as error:
-        code: int = error.value
-        return code
-    return 0
 
 
 # ---- nvml-refuse ----
 
 
 @pytest.fixture
-def every_call(tmp_path, monkeypatch, cache):
+def every_call(tmp_path, cache):
     """The library with NVML started, its machine, a code of its own for each function, and the handles of both GPUs."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
-    monkeypatch.setenv("GPUCHECK_SIMULATOR", str(tmp_path / "machine"))
-    refuse(tmp_path / "machine")
     names = [one.name for one in exports(DRIVER) if not one.name.startswith(("nvmlInit", "nvmlErrorString"))]
     codes = {name: 1000 + place for place, name in enumerate(names)}
-    library = ctypes.CDLL(str(simulator.build_library(tmp_path / "lib", DRIVER)))
-    assert library.nvmlInit_v2() == 0
-    gpus = []
-    for index in range(2):
-        gpus.append(ctypes.c_void_p())
-        assert library.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(gpus[-1])) == 0
-    yield library, tmp_path / "machine", codes, gpus
-    refuse(tmp_path / "machine")
-    assert library.nvmlShutdown() == 0
-
-
-def refuse(machine: Path, *faults: str) -> None:
-    profile = simulator.load("p100-pcie-x2")
-    simulator.write_machine(profile, machine, driver=profile.driver.state(), faults=faults)
+    machine = tmp_path / "machine"
+    with library_of(machine, cache) as library:
+        assert library.nvmlInit_v2() == 0
+        yield library, machine, codes, [handle(library, index) for index in range(2)]
+        write(machine)
+        assert library.nvmlShutdown() == 0
 
 
 def test_every_function_refuses_with_the_code_that_it_is_given(every_call):
     library, machine, codes, gpus = every_call
-    refuse(machine, *(f"nvml-refuse:call={name},code={code}" for name, code in codes.items()))
+    write(machine, faults=[f"nvml-refuse:call={name},code={code}" for name, code in codes.items()])
 
     assert {name: getattr(library, name)(gpus[0], None, None, None, None) for name in codes} == codes
 
@@ -65,7 +44,7 @@ def test_every_question_about_a_gpu_refuses_for_that_gpu_alone(every_call):
     of_gpu = {one.name for one in all_exports() if one.of_gpu and "GetHandleBy" not in one.name}
     chosen = {name: code for name, code in codes.items() if name in of_gpu}
     assert len(chosen) > 200
-    refuse(machine, *(f"nvml-refuse:call={name},code={code},gpu=1" for name, code in chosen.items()))
+    write(machine, faults=[f"nvml-refuse:call={name},code={code},gpu=1" for name, code in chosen.items()])
 
     answers = [{name: getattr(library, name)(gpu, None, None, None, None) for name in chosen} for gpu in gpus]
     assert answers[1] == chosen

@@ -9,17 +9,10 @@ from typing import Any
 import pynvml
 import pytest
 
-from gpucheck import simulator
+from tests.simulator.helpers import code_of, write
 
 THERMAL, BRAKE, CAP = 0x8 | 0x40, 0x8 | 0x80, 0x4
 LOAD = "GPUCHECK_SIMULATOR_LOAD"
-
-
-def refusal(call: Callable[..., object], *arguments: object) -> int:
-    with pytest.raises(pynvml.NVMLError) as caught:
-        call(*arguments)
-    code: int = caught.value.value
-    return code
 
 
 def field(gpu: Any, number: int, scope: int = 0) -> Any:
@@ -62,7 +55,7 @@ def test_nvlink_that_is_down_has_neither_speed_nor_a_far_end(nvml):
     assert pynvml.nvmlDeviceGetNvLinkState(first, 4) == 0
     assert field(first, pynvml.NVML_FI_DEV_NVLINK_GET_STATE, 4) == 0
     assert field(first, pynvml.NVML_FI_DEV_NVLINK_GET_SPEED, 4) == 0
-    assert refusal(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, first, 4) == pynvml.NVML_ERROR_NOT_SUPPORTED
+    assert code_of(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, first, 4) == pynvml.NVML_ERROR_NOT_SUPPORTED
     assert field(first, pynvml.NVML_FI_DEV_NVLINK_GET_SPEED, 5) == 26562
 
 
@@ -95,6 +88,7 @@ def test_link_falls_back_always_or_under_load(nvml, monkeypatch, fault, read, id
     assert (device / shown).read_text() == f"{words[idle]}\n"
     assert (read(first), healthy) == (idle, 5 if "gen" in fault else 16)
     assert pynvml.nvmlDeviceGetMaxPcieLinkGeneration(first) == 5
+    assert pynvml.nvmlDeviceGetMaxPcieLinkWidth(first) == 16
     monkeypatch.setenv(LOAD, "1")
     assert (read(first), read(second)) == (busy, healthy)
 
@@ -138,7 +132,7 @@ def test_pending_remap_asks_for_a_reset(nvml):
 def test_before_ampere_a_page_is_retired_instead(nvml):
     first, second = nvml("p100-pcie-x2", "row-remap-pending:gpu=0")
 
-    assert refusal(pynvml.nvmlDeviceGetRemappedRows, first) == pynvml.NVML_ERROR_NOT_SUPPORTED
+    assert code_of(pynvml.nvmlDeviceGetRemappedRows, first) == pynvml.NVML_ERROR_NOT_SUPPORTED
     assert pynvml.nvmlDeviceGetRetiredPagesPendingStatus(first) == 1
     assert len(pynvml.nvmlDeviceGetRetiredPages(first, 1)) == len(pynvml.nvmlDeviceGetRetiredPages_v2(first, 1)) == 1
     assert pynvml.nvmlDeviceGetRetiredPagesPendingStatus(second) == 0
@@ -226,38 +220,33 @@ def test_busy_gpu_has_a_process_with_a_name(nvml):
     detail = pynvml.nvmlDeviceGetRunningProcessDetailList(second, pynvml.nvmlProcessDetailList_v1, 0)
     assert [one.pid for one in detail] == [4242]
     assert pynvml.nvmlSystemGetProcessName(4242) == "train.py"
-    assert refusal(pynvml.nvmlSystemGetProcessName, 1) == pynvml.NVML_ERROR_NOT_FOUND
+    assert code_of(pynvml.nvmlSystemGetProcessName, 1) == pynvml.NVML_ERROR_NOT_FOUND
     assert pynvml.nvmlDeviceGetUtilizationRates(second).gpu == 97
     assert pynvml.nvmlDeviceGetProcessUtilization(second, 0)[0].smUtil == 97
-    assert refusal(pynvml.nvmlDeviceGetProcessUtilization, first, 0) == pynvml.NVML_ERROR_NOT_FOUND
+    assert code_of(pynvml.nvmlDeviceGetProcessUtilization, first, 0) == pynvml.NVML_ERROR_NOT_FOUND
     assert pynvml.nvmlDeviceGetMemoryInfo(second).used - pynvml.nvmlDeviceGetMemoryInfo(first).used == 2048 << 20
 
 
-def test_gpu_that_is_lost_while_a_client_runs(activate, monkeypatch, tmp_path):
+def test_gpu_that_is_lost_while_a_client_runs(activate, nvml_on, tmp_path):
     """A fault is switched by writing the machine again; the client's handle is lost, the other GPU is not."""
     activate("p100-pcie-x2")
-    profile = simulator.load("p100-pcie-x2")
-    write = {"profile": profile, "directory": tmp_path / "machine", "driver": profile.driver.state()}
-    simulator.write_machine(**write)
-    monkeypatch.setenv("GPUCHECK_SIMULATOR", str(tmp_path / "machine"))
-    pynvml.nvmlInit()
-    first, second = (pynvml.nvmlDeviceGetHandleByIndex(index) for index in (0, 1))
+    machine = write(tmp_path / "machine")
+    first, second = nvml_on(machine)
     events = pynvml.nvmlEventSetCreate()
     pynvml.nvmlDeviceRegisterEvents(second, pynvml.nvmlEventTypeXidCriticalError, events)
-    assert refusal(pynvml.nvmlEventSetWait_v2, events, 1) == pynvml.NVML_ERROR_TIMEOUT
+    assert code_of(pynvml.nvmlEventSetWait_v2, events, 1) == pynvml.NVML_ERROR_TIMEOUT
 
-    simulator.write_machine(**write, faults=["gpu-lost:gpu=1"])
+    write(machine, faults=["gpu-lost:gpu=1"])
     lost = pynvml.NVML_ERROR_GPU_IS_LOST
     for call in (pynvml.nvmlDeviceGetName, pynvml.nvmlDeviceGetPciInfo, pynvml.nvmlDeviceGetMemoryInfo):
-        assert refusal(call, second) == lost
-    assert refusal(pynvml.nvmlDeviceGetP2PStatus, first, second, 0) == lost
-    assert refusal(pynvml.nvmlDeviceGetFieldValues, second, [91]) == lost
-    assert refusal(pynvml.nvmlDeviceGetAccountingMode, second) == lost
-    assert refusal(pynvml.nvmlEventSetWait_v2, events, 60_000) == lost
+        assert code_of(call, second) == lost
+    assert code_of(pynvml.nvmlDeviceGetP2PStatus, first, second, 0) == lost
+    assert code_of(pynvml.nvmlDeviceGetFieldValues, second, [91]) == lost
+    assert code_of(pynvml.nvmlDeviceGetAccountingMode, second) == lost
+    assert code_of(pynvml.nvmlEventSetWait_v2, events, 60_000) == lost
     assert pynvml.nvmlDeviceGetTopologyCommonAncestor(first, second) == pynvml.NVML_TOPOLOGY_SINGLE
     assert pynvml.nvmlDeviceGetName(first) == "Tesla P100-PCIE-16GB"
 
-    simulator.write_machine(**write)
+    write(machine)
     assert pynvml.nvmlDeviceGetName(second) == "Tesla P100-PCIE-16GB"
     pynvml.nvmlEventSetFree(events)
-    pynvml.nvmlShutdown()

@@ -1,10 +1,6 @@
 """Libraries of older driver branches: the functions of their time, and what the real pynvml makes of it."""
 
 import ctypes
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pynvml
 import pytest
@@ -12,21 +8,14 @@ import pytest
 from gpucheck import simulator
 from gpucheck.simulator.activation import STAND_INS
 from gpucheck.simulator.nvml.exports import OWN, exports
-
-DRIVER = "580.178.04"
-NO_PERMISSION, LOST, UNKNOWN, UNHEARD_OF = 4, 15, 999, 4242
-
-
-def symbols(library: Path) -> set[str]:
-    listing = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True)
-    return {line.split()[-1] for line in listing.stdout.splitlines()}
+from tests.simulator.helpers import DRIVER, exported, python, write
 
 
 @pytest.mark.parametrize("branch", [340, 450, 470, 510, 535, 550])
 def test_an_old_library_has_the_functions_of_its_time_and_the_version_of_the_machine(activate, branch):
     library = activate("p100-pcie-x2", [f"nvml-release:branch={branch}"]) / "lib" / f"libnvidia-ml.so.{DRIVER}"
 
-    assert symbols(library) == {one.name for one in exports(str(branch))} | {OWN}
+    assert exported(library) == {one.name for one in exports(str(branch))} | {OWN}
 
 
 @pytest.mark.parametrize(("branch", "answer"), [(450, "NVMLLibraryMismatchError"), (510, "[]")])
@@ -38,10 +27,8 @@ def test_the_binding_meets_a_missing_function(activate, branch, answer):
         "try: print(pynvml.nvmlDeviceGetComputeRunningProcesses(gpu))\n"
         "except Exception as error: print(type(error).__name__)\n"
     )
-    environment = {**os.environ, "LD_LIBRARY_PATH": str(machine / "lib")}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
 
-    assert done.stdout.strip() == answer
+    assert python(program, LD_LIBRARY_PATH=str(machine / "lib")) == answer
 
 
 def test_switching_the_release_leaves_a_running_program_alone(tmp_path, monkeypatch, cache):
@@ -51,23 +38,22 @@ def test_switching_the_release_leaves_a_running_program_alone(tmp_path, monkeypa
     simulator.make(simulator.load("p100-pcie-x2"), tmp_path / "machine", (), STAND_INS)
     file = tmp_path / "machine/lib/libnvidia-ml.so.1"
     running = ctypes.CDLL(str(file))
-    whole = symbols(file)
+    whole = exported(file)
     simulator.switch(tmp_path / "machine", ["nvml-release:branch=450"])
 
     assert running.nvmlInit_v2() == 0
     assert running.nvmlDeviceGetMemoryInfo_v2(None, None) == pynvml.NVML_ERROR_INVALID_ARGUMENT
     running.nvmlShutdown()
-    assert symbols(file) == {one.name for one in exports("450")} | {OWN}
+    assert exported(file) == {one.name for one in exports("450")} | {OWN}
     simulator.switch(tmp_path / "machine", [])
-    assert symbols(file) == whole
+    assert exported(file) == whole
     names = [f"{library}.so.{version}" for library in ("libcuda", "libnvidia-ml") for version in ("1", DRIVER)]
     assert sorted(path.name for path in file.parent.iterdir()) == names
 
 
 def test_a_library_that_a_package_brought_is_not_changed(tmp_path):
-    profile = simulator.load("p100-pcie-x2")
-    simulator.write_machine(profile, tmp_path / "machine", driver=profile.driver.state())
+    release = ["nvml-release:branch=470"]
     with pytest.raises(ValueError, match="was installed by a package"):
-        simulator.switch(tmp_path / "machine", ["nvml-release:branch=470"])
+        simulator.switch(write(tmp_path / "machine"), release)
     with pytest.raises(ValueError, match="comes with a package that is not installed yet"):
-        simulator.write_machine(profile, tmp_path / "bare", driver=None, faults=["nvml-release:branch=470"])
+        write(tmp_path / "bare", driver=None, faults=release)

@@ -6,10 +6,7 @@ from typing import Any
 import pytest
 
 from gpucheck.simulator.faults.nvml_text import CALLS
-
-DRIVER = "580.178.04"
-NO_PERMISSION, LOST, UNKNOWN, UNHEARD_OF = 4, 15, 999, 4242
-
+from tests.simulator.helpers import handle
 
 PID = 4711
 # Where in a struct the text is and how much room it has there, and the struct's version.
@@ -48,9 +45,7 @@ def test_a_text_is_not_utf8_empty_or_garbage(activate, call):
         faults += [f"nvml-text:call={call},kind={kind}" + (",gpu=0" if of_gpu else "")] if kind else []
         library = ctypes.CDLL(str(activate("a100-pcie-x2-nvlink", faults) / "lib/libnvidia-ml.so.1"))
         assert library.nvmlInit_v2() == 0
-        gpus = [ctypes.c_void_p(), ctypes.c_void_p()]
-        for index, gpu in enumerate(gpus):
-            assert library.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(gpu)) == 0
+        gpus = [handle(library, index) for index in range(2)]
         told = {name: text_of(library, name, gpus[0]) for name in CALLS}
         others = text_of(library, call, gpus[1])
         library.nvmlShutdown()

@@ -1,4 +1,4 @@
-"""Every GPU model through the real pynvml: what its architecture has is told, what it has not is refused."""
+"""Every GPU model through the real pynvml: what its architecture has is reported, the rest is not supported."""
 
 import dataclasses
 
@@ -12,6 +12,7 @@ from gpucheck.simulator.answers import answers
 from gpucheck.simulator.data import HERE
 from gpucheck.simulator.machine import Link, build
 from gpucheck.simulator.machine.gpu_model import gpu_model
+from tests.simulator.helpers import code_of, write
 
 MODELS = sorted(path.stem for path in (HERE / "gpus").glob("*.yml"))
 NOT_SUPPORTED = 3
@@ -20,11 +21,10 @@ GEFORCE = 5
 
 
 @pytest.fixture(params=MODELS)
-def gpu(request, activate, monkeypatch, tmp_path):
+def gpu(request, activate, nvml_on, tmp_path):
     """(model, handle): two GPUs of the model in the box of two P100, cabled where it has NVLink."""
     activate("p100-pcie-x2")
     profile = simulator.load("p100-pcie-x2")
-    simulator.write_machine(profile, tmp_path, driver=profile.driver.state())
     machine, model = build(profile, profile.driver.state()), gpu_model(request.param)
     ports = model.nvlink.links if model.nvlink else 0
     for index, one in enumerate(machine.gpus):
@@ -32,40 +32,35 @@ def gpu(request, activate, monkeypatch, tmp_path):
         links = [Link(True, 0, other, (1 - index, port)) for port in range(ports)]
         function = dataclasses.replace(one.function, ids=f"10de:{model.device_id}")
         machine.gpus[index] = dataclasses.replace(one, model=model, links=links, function=function)
-    (tmp_path / "machine.txt").write_text(answers(machine))
-    monkeypatch.setenv("GPUCHECK_SIMULATOR", str(tmp_path))
-    pynvml.nvmlInit()
-    yield model, pynvml.nvmlDeviceGetHandleByIndex(0)
-    pynvml.nvmlShutdown()
+    (write(tmp_path) / "machine.txt").write_text(answers(machine))
+    return model, nvml_on(tmp_path)[0]
 
 
-def told(call, *arguments):
-    """Is it answered? Any refusal but NOT_SUPPORTED is an error of ours, and comes through."""
-    try:
-        getattr(pynvml, call)(*arguments)
-    except pynvml.NVMLError_NotSupported:
-        return False
-    return True
+def supported(call, *arguments):
+    """Whether the call succeeds. Any code but NOT_SUPPORTED is an error of the simulator."""
+    code = code_of(getattr(pynvml, call), *arguments)
+    assert code in (0, NOT_SUPPORTED)
+    return code == 0
 
 
-def test_what_the_architecture_has_is_told_and_nothing_else(gpu):
+def test_what_the_architecture_has_is_supported_and_nothing_else(gpu):
     model, handle = gpu
     counts_errors = model.ecc and model.ecc_enabled
 
-    assert told("nvmlDeviceGetNvLinkState", handle, 0) == (model.nvlink is not None)
-    assert told("nvmlDeviceGetEccMode", handle) == model.ecc
-    assert told("nvmlDeviceGetTotalEccErrors", handle, 1, 1) == counts_errors
+    assert supported("nvmlDeviceGetNvLinkState", handle, 0) == (model.nvlink is not None)
+    assert supported("nvmlDeviceGetEccMode", handle) == model.ecc
+    assert supported("nvmlDeviceGetTotalEccErrors", handle, 1, 1) == counts_errors
     sram = pynvml.NVML_MEMORY_LOCATION_SRAM
-    assert told("nvmlDeviceGetMemoryErrorCounter", handle, 1, 1, sram) == (
+    assert supported("nvmlDeviceGetMemoryErrorCounter", handle, 1, 1, sram) == (
         counts_errors and model.architecture >= TURING
     )
-    assert told("nvmlDeviceGetRemappedRows", handle) == model.row_remap
-    assert told("nvmlDeviceGetRetiredPagesPendingStatus", handle) == model.retired_pages
-    assert told("nvmlDeviceGetMigMode", handle) == model.mig
-    assert told("nvmlDeviceGetFanSpeed", handle) == model.fan
-    assert told("nvmlDeviceGetSerial", handle) == (model.brand != GEFORCE)
-    assert told("nvmlDeviceGetMarginTemperature", handle) == (model.architecture >= HOPPER)
-    assert told("nvmlDeviceGetRepairStatus", handle) == (model.architecture >= HOPPER)
+    assert supported("nvmlDeviceGetRemappedRows", handle) == model.row_remap
+    assert supported("nvmlDeviceGetRetiredPagesPendingStatus", handle) == model.retired_pages
+    assert supported("nvmlDeviceGetMigMode", handle) == model.mig
+    assert supported("nvmlDeviceGetFanSpeed", handle) == model.fan
+    assert supported("nvmlDeviceGetSerial", handle) == (model.brand != GEFORCE)
+    assert supported("nvmlDeviceGetMarginTemperature", handle) == (model.architecture >= HOPPER)
+    assert supported("nvmlDeviceGetRepairStatus", handle) == (model.architecture >= HOPPER)
 
 
 def test_error_counters_of_nvlink_5_are_fields_and_of_older_ones_calls(gpu):
@@ -78,21 +73,21 @@ def test_error_counters_of_nvlink_5_are_fields_and_of_older_ones_calls(gpu):
     )
 
     assert (old, new) == (model.nvlink.version < 7, model.nvlink.version >= 7)
-    assert told("nvmlDeviceGetNvLinkErrorCounter", handle, 0, 2) == old
+    assert supported("nvmlDeviceGetNvLinkErrorCounter", handle, 0, 2) == old
 
 
 def test_limits_are_those_of_the_model(gpu):
     model, handle = gpu
-    told_limits = {
+    thresholds = {
         "shutdown": pynvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN,
         "slowdown": pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN,
         "memory": pynvml.NVML_TEMPERATURE_THRESHOLD_MEM_MAX,
         "operating": pynvml.NVML_TEMPERATURE_THRESHOLD_GPU_MAX,
     }
-    for name, which in told_limits.items():
+    for name, which in thresholds.items():
         limit = getattr(model.thermal, name)
         if limit is None:
-            assert not told("nvmlDeviceGetTemperatureThreshold", handle, which)
+            assert not supported("nvmlDeviceGetTemperatureThreshold", handle, which)
         else:
             assert pynvml.nvmlDeviceGetTemperatureThreshold(handle, which) == limit
     watts = [value // 1000 for value in pynvml.nvmlDeviceGetPowerManagementLimitConstraints(handle)]

@@ -15,8 +15,10 @@ from gpucheck.model import DriverState, PciDevice
 from gpucheck.model.finding.verdict import Verdict
 from gpucheck.simulator.machine import build
 from gpucheck.simulator.machine.paths import common_ancestor
+from gpucheck.simulator.sysfs.platform import cpu_numbers
 from gpucheck.topology import build as topology
 from gpucheck.topology import classify, identify
+from tests.simulator.helpers import write
 from tests.simulator.test_recorded import pci
 
 CASES = Path(__file__).parents[2] / "data/topo"
@@ -135,37 +137,29 @@ def test_every_machine_with_two_gpus_is_compared_with_something():
 def test_processors_are_named_as_the_topology_room_knows_them(name, tmp_path):
     """One line of /proc/cpuinfo a CPU, and every CPU of every node among them."""
     profile = simulator.load(name)
-    simulator.write_machine(profile, tmp_path / "machine", driver=None)
-    text = (tmp_path / "machine/root/proc/cpuinfo").read_text()
+    root = write(tmp_path / "machine", name) / "root"
+    text = (root / "proc/cpuinfo").read_text()
 
-    assert text.count("processor\t:") == sum(len(numbers(cpus)) for cpus in profile.numa_nodes)
+    assert text.count("processor\t:") == sum(len(cpu_numbers(cpus)) for cpus in profile.numa_nodes)
     if profile.arch == "x86_64":
         found = identify(text)
         assert found is not None
         assert found.link is not None
-    assert (tmp_path / "machine/root/proc/sys/kernel/arch").read_text() == f"{profile.arch}\n"
-
-
-def numbers(cpus):
-    runs = [run.partition("-") for run in cpus.split(",")]
-    return [n for first, _, last in runs for n in range(int(first), int(last or first) + 1)]
+    assert (root / "proc/sys/kernel/arch").read_text() == f"{profile.arch}\n"
 
 
 def test_gpu_memory_is_a_node_without_processors(tmp_path):
-    profile = simulator.load("gb200-x4")
-    simulator.write_machine(profile, tmp_path / "machine", driver=profile.driver.state(), software=True)
-    nodes = tmp_path / "machine/root/sys/devices/system/node"
+    root = write(tmp_path / "machine", "gb200-x4", software=True) / "root"
+    nodes = root / "sys/devices/system/node"
 
     assert (nodes / "online").read_text() == "0,1,2,10,18,26\n"
     assert (nodes / "has_cpu").read_text() == "0,1\n"
     assert (nodes / "node10/cpulist").read_text() == "\n"
-    assert "for aarch64" in (tmp_path / "machine/root/proc/driver/nvidia/version").read_text()
+    assert "for aarch64" in (root / "proc/driver/nvidia/version").read_text()
 
 
 def test_instances_have_their_access_files_and_nodes(tmp_path):
-    profile = simulator.load("a100-mig-x8")
-    simulator.write_machine(profile, tmp_path / "machine", driver=profile.driver.state(), software=True)
-    root = tmp_path / "machine/root"
+    root = write(tmp_path / "machine", "a100-mig-x8", software=True) / "root"
     access = root / "proc/driver/nvidia/capabilities/gpu1/mig/gi2/ci0/access"
     minor = re.match(r"DeviceFileMinor: (\d+)\n", access.read_text())
 
@@ -175,16 +169,15 @@ def test_instances_have_their_access_files_and_nodes(tmp_path):
 
 
 def test_machine_without_an_iommu_shows_neither_groups_nor_units(tmp_path):
-    simulator.write_machine(simulator.load("p100-pcie-x2"), tmp_path / "machine", driver=None)
+    root = write(tmp_path / "machine", "p100-pcie-x2") / "root"
 
-    assert not (tmp_path / "machine/root/sys/kernel/iommu_groups").exists()
-    assert not (tmp_path / "machine/root/sys/class/iommu").exists()
+    assert not (root / "sys/kernel/iommu_groups").exists()
+    assert not (root / "sys/class/iommu").exists()
 
 
 @pytest.mark.parametrize(("name", "unit"), [("hgx-h100-x8", "dmar0"), ("hgx-a100-x8", "ivhd0"), ("gb200-x4", "smmu3.")])
 def test_units_bear_the_name_that_their_vendors_driver_gives(tmp_path, name, unit):
-    simulator.write_machine(simulator.load(name), tmp_path / "machine", driver=None)
-    units = [path.name for path in (tmp_path / "machine/root/sys/class/iommu").iterdir()]
+    units = [path.name for path in (write(tmp_path / "machine", name) / "root/sys/class/iommu").iterdir()]
 
     assert any(one.startswith(unit) for one in units)
     assert len(units) == len(simulator.load(name).roots)
@@ -196,9 +189,7 @@ def lspci(tmp_path):
         pytest.skip("pciutils is not installed")
 
     def lspci(name, *arguments, faults=()):
-        profile = simulator.load(name)
-        simulator.write_machine(profile, tmp_path / "m", driver=profile.driver.state(), faults=faults, software=True)
-        where = f"sysfs.path={tmp_path}/m/root/sys/bus/pci"
+        where = f"sysfs.path={write(tmp_path / 'm', name, faults=faults, software=True)}/root/sys/bus/pci"
         command = ["lspci", "-A", "linux-sysfs", "-O", where, "-D", *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 

@@ -6,6 +6,7 @@ import pytest
 from gpucheck import simulator
 from gpucheck.simulator.answers import answers
 from gpucheck.simulator.machine import Process, build
+from tests.simulator.helpers import code_of, write
 
 pytestmark = pytest.mark.slow
 
@@ -22,22 +23,12 @@ def divided(*instances: str):
 
 
 @pytest.fixture
-def gpus(activate, monkeypatch, tmp_path):
-    """Both kinds of GPU: divided in three, and whole."""
+def gpus(activate, nvml_on, tmp_path):
+    """Both kinds of GPU: divided in three, and not divided."""
     activate("hgx-a100-x8")
-    profile = simulator.load("hgx-a100-x8")
-    simulator.write_machine(profile, tmp_path / "machine", driver=profile.driver.state())
-    (tmp_path / "machine/machine.txt").write_text(answers(divided("3g.40gb", "2g.20gb", "1g.10gb")))
-    monkeypatch.setenv("GPUCHECK_SIMULATOR", str(tmp_path / "machine"))
-    pynvml.nvmlInit()
-    yield [pynvml.nvmlDeviceGetHandleByIndex(index) for index in (0, 1)]
-    pynvml.nvmlShutdown()
-
-
-def refusal(call, *arguments):
-    with pytest.raises(pynvml.NVMLError) as caught:
-        call(*arguments)
-    return caught.value.value
+    machine = write(tmp_path / "machine", "hgx-a100-x8")
+    (machine / "machine.txt").write_text(answers(divided("3g.40gb", "2g.20gb", "1g.10gb")))
+    return nvml_on(machine)[:2]
 
 
 def test_devices_are_found_by_number_and_by_uuid(gpus):
@@ -45,9 +36,9 @@ def test_devices_are_found_by_number_and_by_uuid(gpus):
 
     assert pynvml.nvmlDeviceGetMigMode(gpus[0]) == [1, 1]
     assert [pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu) for gpu in gpus] == [7, 0]
-    assert refusal(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, gpus[0], 3) == NOT_FOUND
-    assert refusal(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, gpus[0], 7) == INVALID
-    assert refusal(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, gpus[1], 0) == NOT_SUPPORTED
+    assert code_of(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, gpus[0], 3) == NOT_FOUND
+    assert code_of(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, gpus[0], 7) == INVALID
+    assert code_of(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, gpus[1], 0) == NOT_SUPPORTED
     for index, mig in enumerate(migs):
         uuid = pynvml.nvmlDeviceGetUUID(mig)
         assert uuid.startswith("MIG-")
@@ -55,7 +46,7 @@ def test_devices_are_found_by_number_and_by_uuid(gpus):
         parent = pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(mig)
         assert pynvml.nvmlDeviceGetUUID(parent) == pynvml.nvmlDeviceGetUUID(gpus[0])
     assert [pynvml.nvmlDeviceIsMigDeviceHandle(one).value for one in (*gpus, *migs)] == [0, 0, 1, 1, 1]
-    assert refusal(pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle, gpus[0]) == INVALID
+    assert code_of(pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle, gpus[0]) == INVALID
     assert len({pynvml.nvmlDeviceGetUUID(one) for one in (*gpus, *migs)}) == 5
 
 
@@ -86,14 +77,14 @@ def test_what_nvml_no_longer_tells_of_a_divided_gpu(gpus):
     """Use, rows and peer to peer; and of a MIG device nothing about the board."""
     mig = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpus[0], 0)
 
-    assert refusal(pynvml.nvmlDeviceGetUtilizationRates, gpus[0]) == NOT_SUPPORTED
-    assert refusal(pynvml.nvmlDeviceGetRemappedRows, gpus[0]) == NOT_SUPPORTED
-    assert refusal(pynvml.nvmlDeviceGetProcessUtilization, gpus[0], 0) == NOT_SUPPORTED
+    assert code_of(pynvml.nvmlDeviceGetUtilizationRates, gpus[0]) == NOT_SUPPORTED
+    assert code_of(pynvml.nvmlDeviceGetRemappedRows, gpus[0]) == NOT_SUPPORTED
+    assert code_of(pynvml.nvmlDeviceGetProcessUtilization, gpus[0], 0) == NOT_SUPPORTED
     assert pynvml.nvmlDeviceGetP2PStatus(gpus[0], gpus[1], 0) == pynvml.NVML_P2P_STATUS_NOT_SUPPORTED
     for call in (pynvml.nvmlDeviceGetPowerUsage, pynvml.nvmlDeviceGetPciInfo, pynvml.nvmlDeviceGetComputeMode):
-        assert refusal(call, mig) == NOT_SUPPORTED
-    assert refusal(pynvml.nvmlDeviceGetNvLinkState, mig, 0) == NOT_SUPPORTED
-    assert refusal(pynvml.nvmlDeviceGetTopologyCommonAncestor, gpus[1], mig) == NOT_SUPPORTED
+        assert code_of(call, mig) == NOT_SUPPORTED
+    assert code_of(pynvml.nvmlDeviceGetNvLinkState, mig, 0) == NOT_SUPPORTED
+    assert code_of(pynvml.nvmlDeviceGetTopologyCommonAncestor, gpus[1], mig) == NOT_SUPPORTED
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import ctypes
 import re
-import subprocess
 from pathlib import Path
 
 import pynvml
@@ -10,6 +9,7 @@ import pytest
 
 from gpucheck import simulator
 from gpucheck.simulator.nvml.exports import OWN, all_exports, exports
+from tests.simulator.helpers import exported, handle, library_of
 
 UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION = 1, 2, 3, 4
 # Names that old headers give and that the binding never looks up.
@@ -35,22 +35,11 @@ def looked_up_by_the_binding() -> set[str]:
     return set(re.findall(r'_nvmlGetFunctionPointer\("(\w+)"\)', source))
 
 
-def symbols(library: Path) -> set[str]:
-    listing = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True)
-    return {line.split()[-1] for line in listing.stdout.splitlines()}
-
-
 @pytest.fixture(scope="module")
 def library(tmp_path_factory, cache):
-    """The library of a version, and a machine for it to answer from."""
-    folder = tmp_path_factory.mktemp("exports")
-    patch = pytest.MonkeyPatch()
-    patch.setenv("XDG_CACHE_HOME", str(cache))
-    patch.setenv("GPUCHECK_SIMULATOR", str(folder / "machine"))
-    profile = simulator.load("p100-pcie-x2")
-    simulator.write_machine(profile, folder / "machine", driver=profile.driver.state())
-    yield ctypes.CDLL(str(simulator.build_library(folder / "lib", profile.driver.version)))
-    patch.undo()
+    """A library with its machine."""
+    with library_of(tmp_path_factory.mktemp("exports"), cache) as library:
+        yield library
 
 
 def test_every_function_that_the_installed_binding_knows_is_in_the_table():
@@ -67,7 +56,7 @@ def test_every_function_that_the_installed_binding_knows_is_in_the_table():
     ("615.36", "nvmlDeviceGetGpuFabricInfo_v4", None),
 ])  # fmt: skip
 def test_a_library_exports_what_its_branch_has(activate, tmp_path, version, has, lacks):
-    found = symbols(simulator.build_library(tmp_path, version))
+    found = exported(simulator.build_library(tmp_path, version))
 
     assert found == {one.name for one in exports(version)} | {OWN}
     assert has in found
@@ -99,8 +88,7 @@ def test_nothing_unsimulated_answers_before_init(library):
 def test_the_unsimulated_refuse_by_what_they_are_asked_about(library, monkeypatch):
     """A right GPU NOT_SUPPORTED, a wrong one and what no machine here has INVALID_ARGUMENT."""
     assert library.nvmlInit_v2() == 0
-    gpu = ctypes.c_void_p()
-    assert library.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(gpu)) == 0
+    gpu = handle(library)
     right = {"device": NOT_SUPPORTED, "host": NOT_SUPPORTED, "object": INVALID_ARGUMENT}
     wrong = right | {"device": INVALID_ARGUMENT, "change": INVALID_ARGUMENT}
     for one in exports("580.178.04"):

@@ -1,36 +1,31 @@
 """The C library itself, through ctypes: error codes, buffers, versions, what it does when its table changes."""
 
 import ctypes
-import subprocess
 import threading
 from pathlib import Path
 
 import pytest
 
 from gpucheck import simulator
-from gpucheck.simulator.nvml import library as builder
+from tests.simulator.helpers import exported, handle, library_of
 
 (SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND, INSUFFICIENT_SIZE) = (0, 1, 2, 3, 6, 7)
 DRIVER_NOT_LOADED, MISMATCH, WRONG_VERSION, UNKNOWN = 9, 18, 25, 999
 
 
 @pytest.fixture
-def machine(activate, tmp_path, monkeypatch):
-    """A directory of our own, to be changed under the library: four lines would do, a whole profile is realistic."""
-    activate("p100-pcie-x2")
-    profile = simulator.load("p100-pcie-x2")
-    simulator.write_machine(profile, tmp_path / "machine", driver=profile.driver.state())
-    monkeypatch.setenv("GPUCHECK_SIMULATOR", str(tmp_path / "machine"))
+def machine(tmp_path):
+    """The directory of the library's machine, to be changed under it."""
     return tmp_path / "machine"
 
 
 @pytest.fixture
-def library(machine):
-    """The library for that machine, not yet initialised, shut down again afterwards."""
-    library = ctypes.CDLL(str(builder.build_library(machine / "lib", "580.178.04")))
-    yield library
-    while library.nvmlShutdown() == SUCCESS:
-        pass
+def library(machine, cache):
+    """The library for that machine, not yet initialized, shut down again afterwards."""
+    with library_of(machine, cache) as library:
+        yield library
+        while library.nvmlShutdown() == SUCCESS:
+            pass
 
 
 @pytest.fixture
@@ -38,12 +33,6 @@ def gpu(library):
     """A handle of GPU 0 of the initialised library."""
     assert library.nvmlInit_v2() == SUCCESS
     return handle(library, 0)
-
-
-def handle(library, index):
-    device = ctypes.c_void_p()
-    assert library.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device)) == SUCCESS
-    return device
 
 
 def edit(machine, **changes):
@@ -75,7 +64,7 @@ def test_null_is_an_invalid_argument_everywhere(library, gpu):
     """Every function of a GPU that takes only where to put the answer; none may write to NULL."""
     names = [
         name
-        for name in exported(library)
+        for name in exported(library._name)
         if name.startswith("nvmlDeviceGet") and not ("Handle" in name or "Count" in name)
     ]
     null = ctypes.c_void_p(None)
@@ -84,16 +73,6 @@ def test_null_is_an_invalid_argument_everywhere(library, gpu):
         assert getattr(library, name)(gpu, null, null, null, null) in (INVALID_ARGUMENT, NOT_SUPPORTED), name
     for name in ("nvmlDeviceGetCount_v2", "nvmlSystemGetDriverVersion", "nvmlSystemGetCudaDriverVersion"):
         assert getattr(library, name)(null, 80) == INVALID_ARGUMENT, name
-
-
-def exported(library):
-    symbols = subprocess.run(["nm", "-D", "--defined-only", library._name], capture_output=True, text=True, check=True)
-    return [line.split()[-1] for line in symbols.stdout.splitlines()]
-
-
-def test_only_nvml_names_are_exported(library):
-    """A helper that leaked out could shadow a client's own function."""
-    assert {name for name in exported(library) if not name.startswith("nvml")} == {"gpucheck_simulator_profile"}
 
 
 @pytest.mark.parametrize("wrong", [None, 1, 2**62])
@@ -201,9 +180,9 @@ def test_profile_symbol_tells_a_simulated_library(library, gpu):
     assert library.gpucheck_simulator_profile() == b"p100-pcie-x2"
 
 
-def test_version_comes_from_the_file_name(machine, tmp_path):
+def test_version_comes_from_the_file_name(library, machine, tmp_path):
     """One compilation, another name: the loaded module is then of another version."""
-    library = ctypes.CDLL(str(builder.build_library(tmp_path / "other", "595.91.07")))
+    library = ctypes.CDLL(str(simulator.build_library(tmp_path / "other", "595.91.07")))
     assert library.nvmlInit_v2() == MISMATCH
     version = machine / "root/sys/module/nvidia/version"
     version.write_text("595.91.07\n")

@@ -4,6 +4,8 @@ import ctypes
 
 import pytest
 
+from tests.simulator.helpers import handle
+
 SUCCESS, INVALID_ARGUMENT, WRONG_VERSION = 0, 2, 25
 # name, size, version, arguments after the struct, about the host
 STRUCTS = [
@@ -33,9 +35,7 @@ def library(activate):
 
 @pytest.mark.parametrize(("name", "size", "version", "more", "of_host"), STRUCTS)
 def test_struct_version_is_checked_and_its_size_kept(library, name, size, version, more, of_host):
-    device = ctypes.c_void_p()
-    assert library.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device)) == SUCCESS
-    before = () if of_host else (device,)
+    before = () if of_host else (handle(library),)
     right = size | version << 24
     for stated, wanted in ((right, SUCCESS), (right + 1, WRONG_VERSION), (size, WRONG_VERSION), (0, WRONG_VERSION)):
         buffer = ctypes.create_string_buffer(stated.to_bytes(4, "little") + b"\0" * (size - 4) + b"#" * 16)

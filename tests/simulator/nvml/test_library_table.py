@@ -7,7 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpucheck import simulator
+from gpucheck.simulator.nvml.exports import exports
+from gpucheck.simulator.nvml.library import compile_library
+from tests.simulator.helpers import DRIVER, SANITIZED, handle, library_of, run_sanitized, sanitizer
 
 SUCCESS, NOT_SUPPORTED, UNKNOWN = 0, 3, 999
 HEAD = "profile = made-up\ngpu.count = 1\ngpu.0.name = Any\n"
@@ -15,18 +17,12 @@ HEAD = "profile = made-up\ngpu.count = 1\ngpu.0.name = Any\n"
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory, cache):
-    """A machine directory of our own and the initialised library that answers from it."""
+    """A machine directory and the initialized library that reads it."""
     folder = tmp_path_factory.mktemp("table")
-    patch = pytest.MonkeyPatch()
-    patch.setenv("XDG_CACHE_HOME", str(cache))
-    patch.setenv("GPUCHECK_SIMULATOR", str(folder))
-    profile = simulator.load("p100-pcie-x2")
-    simulator.write_machine(profile, folder, driver=profile.driver.state())
-    library = ctypes.CDLL(str(simulator.build_library(folder / "lib", profile.driver.version)))
-    assert library.nvmlInit_v2() == SUCCESS
-    yield folder, library
-    library.nvmlShutdown()
-    patch.undo()
+    with library_of(folder, cache) as library:
+        assert library.nvmlInit_v2() == SUCCESS
+        yield folder, library
+        library.nvmlShutdown()
 
 
 def put(folder, content):
@@ -132,8 +128,7 @@ def test_one_call_never_mixes_two_machines(machine):
         f"{HEAD}gpu.0.memory.total = {n}00\ngpu.0.memory.reserved = {n}0\ngpu.0.memory.used = {n}\n" for n in (1, 2)
     ]
     put(folder, tables[0])
-    device, memory = ctypes.c_void_p(), (ctypes.c_ulonglong * 5)()
-    assert library.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device)) == SUCCESS
+    device, memory = handle(library), (ctypes.c_ulonglong * 5)()
     stop = threading.Event()
 
     def switch():
@@ -152,3 +147,22 @@ def test_one_call_never_mixes_two_machines(machine):
     thread.join()
 
     assert seen <= {(100, 10, 89, 1), (200, 20, 178, 2)}
+
+
+def test_library_has_no_memory_error(activate, tmp_path):
+    """The calls of a client under the address and undefined-behaviour sanitizers, with the tightest buffers."""
+    activate("p100-pcie-x2")
+    runtime = sanitizer()
+    compile_library(tmp_path, exports(DRIVER), SANITIZED).rename(tmp_path / f"libnvidia-ml.so.{DRIVER}")
+    (tmp_path / "libnvidia-ml.so.1").symlink_to(f"libnvidia-ml.so.{DRIVER}")
+    program = (
+        "import pynvml\n"
+        "pynvml.nvmlInit()\n"
+        "for i in range(pynvml.nvmlDeviceGetCount()):\n"
+        "    h = pynvml.nvmlDeviceGetHandleByIndex(i)\n"
+        "    pynvml.nvmlDeviceGetName(h); pynvml.nvmlDeviceGetPciInfo(h); pynvml.nvmlDeviceGetCpuAffinity(h, 1)\n"
+        "    pynvml.nvmlDeviceGetMemoryInfo(h, pynvml.nvmlMemory_v2); pynvml.nvmlDeviceGetFieldValues(h, [91, 94])\n"
+        "    pynvml.nvmlDeviceGetComputeRunningProcesses(h)\n"
+        "pynvml.nvmlShutdown()\nprint('done')\n"
+    )
+    run_sanitized(runtime, tmp_path, program)

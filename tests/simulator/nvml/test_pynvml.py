@@ -14,27 +14,9 @@ SINGLE, MULTIPLE, NODE, SYSTEM = 10, 20, 40, 50
 
 
 @pytest.fixture(params=PROFILES)
-def profile(request, activate):
-    activate(request.param)
-    pynvml.nvmlInit()
-    yield simulator.load(request.param)
-    pynvml.nvmlShutdown()
-
-
-@pytest.fixture
-def nvml(activate):
-    """activate a machine and start NVML on it."""
-    started = []
-
-    def start(*arguments):
-        activate(*arguments)
-        pynvml.nvmlInit()
-        started.append(True)
-        return handles()
-
-    yield start
-    for _ in started:
-        pynvml.nvmlShutdown()
+def profile(request, nvml):
+    nvml(request.param)
+    return simulator.load(request.param)
 
 
 def handles():
@@ -133,28 +115,6 @@ def test_two_switches_on_the_way_are_multiple():
     machine.functions["0000:04:00.0"].parent = "0000:11:00.0"
 
     assert common_ancestor(machine, *machine.gpus) == MULTIPLE
-
-
-@pytest.mark.parametrize(
-    ("name", "active"),
-    [("hgx-h100-x8", 18), ("hgx-a100-x8", 12), ("h200-x1", 18), ("dgx1-v100", 6), ("p100-pcie-x2", 0)],
-)
-def test_active_links_per_gpu(nvml, name, active):
-    assert [sum(links(gpu)) for gpu in nvml(name)] == [active for _ in handles()]
-
-
-def test_cube_mesh_cables_make_the_published_matrix(nvml):
-    """DGX-1 with V100: eight pairs with two links, eight with one, twelve with none."""
-    gpus = nvml("dgx1-v100")
-    order = [bus_id(pynvml.nvmlDeviceGetPciInfo(gpu)) for gpu in gpus]
-    matrix = [[0] * len(gpus) for _ in gpus]
-    for row, gpu in enumerate(gpus):
-        for link in range(len(links(gpu))):
-            matrix[row][order.index(bus_id(pynvml.nvmlDeviceGetNvLinkRemotePciInfo(gpu, link)))] += 1
-
-    assert matrix[0] == [0, 1, 1, 2, 2, 0, 0, 0]
-    assert matrix == [list(column) for column in zip(*matrix, strict=True)]
-    assert [sum(row.count(n) for row in matrix) // 2 for n in (2, 1)] == [8, 8]
 
 
 @pytest.mark.parametrize(

@@ -33,69 +33,30 @@ IN_PLACE = (
         "hostname= nodename= domain= domainname= host= server= nfsroot=",
         rf"(?i)(?<![\w-])(?:systemd\.hostname|hostname|nodename|nis-domain|domainname|host|domain|bootserver|rootserver|server|nfsroot)=[\"']?(?P<n>{NAME})",
     ),
-    rule(
-        "hostname",
-        rf"(?i)\bhostname (?:set )?to <?(?P<n>{NAME})>?",
-    ),
-    rule(
-        "server",
-        rf"(?i)\bserver (?P<n>{NAME}) (?:not responding|OK\b|timed out|is not)",
-    ),
+    rule("hostname", rf"(?i)\bhostname (?:set )?to <?(?P<n>{NAME})>?"),
+    rule("server", rf"(?i)\bserver (?P<n>{NAME}) (?:not responding|OK\b|timed out|is not)"),
     rule(
         ":",
         rf"(?m)^(?:[A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?"
         rf"|\d{{4}}-\d\d-\d\dT[\d:.,]+(?:Z|[+-]\d\d:?\d\d)?) (?P<n>{NAME}) [\w./-]+(?:\[\d+\])?: ",
     ),
-    rule(
-        "search domain",
-        rf"(?m)^\s*(?:search|domain)\s+(?P<n>{NAME}(?:\s+{NAME})*)\s*$",
-    ),
-    rule(
-        "//",
-        rf"(?<![:/\w])//(?P<n>{NAME})/\w",
-    ),
-    rule(
-        "ip=",
-        rf"\bip=[\d.]*:[\d.]*:[\d.]*:[\d.]*:(?P<n>{NAME}):",
-    ),
-    rule(
-        "@",
-        r"(?<![\w.-])[a-z][\w.-]{0,63}@(?P<n>(?!tty|o2ib|tcp|GLIBC)(?=[\w-]{0,63}\d)[a-z][\w-]{0,63})(?![\w.@])",
-    ),
-    rule(
-        ":",
-        r"(?<![\w.-])(?P<n>(?!lib|v\d|x86)(?=[a-z-]{0,60}\d)[a-z][\w-]{0,63}):(?:/[a-z]\w+|29[45]\d\d\b|22\b)",
-    ),
-    rule(
-        "ip-",
-        r"(?<![\w-])(?P<n>ip(?:-\d{1,3}){4})(?![\w-])",
-    ),
+    rule("search domain", rf"(?m)^\s*(?:search|domain)\s+(?P<n>{NAME}(?:\s+{NAME})*)\s*$"),
+    rule("//", rf"(?<![:/\w])//(?P<n>{NAME})/\w"),
+    rule("ip=", rf"\bip=[\d.]*:[\d.]*:[\d.]*:[\d.]*:(?P<n>{NAME}):"),
+    rule("@", r"(?<![\w.-])[a-z][\w.-]{0,63}@(?P<n>(?!tty|o2ib|tcp|GLIBC)(?=[\w-]{0,63}\d)[a-z][\w-]{0,63})(?![\w.@])"),
+    rule(":", r"(?<![\w.-])(?P<n>(?!lib|v\d|x86)(?=[a-z-]{0,60}\d)[a-z][\w-]{0,63}):(?:/[a-z]\w+|29[45]\d\d\b|22\b)"),
+    rule("ip-", r"(?<![\w-])(?P<n>ip(?:-\d{1,3}){4})(?![\w-])"),
 )
 USERS = (
     rule(
         "user acct logname login owner runas auid account",
         r"(?i)(?<![\w-])(?:\w+_)?(?:user(?:name)?|ruser|luser|acct|logname|login|owner|runas|auid_name|account)[\"']?\s?[=:]\s?[\"']?(?P<n>[a-z_][\w.-]*\$?)",
     ),
-    rule(
-        "id=",
-        r"(?i)\b[a-z]*[ug]id=\d+\((?P<n>[\w.-]+)\)",
-    ),
-    rule(
-        "_user_",
-        r"(?i)\b(?:for|of|by|from|as|invalid) user (?P<n>[a-z_][\w.-]+)(?![\w.-]|/)",
-    ),
-    rule(
-        "_:_",
-        r"(?<![\w.-])(?P<n>[a-z_][\w.-]{0,63}) : (?:TTY|PWD|USER|COMMAND)=",
-    ),
-    rule(
-        "-l -u --",
-        r"(?:^|\s)(?:-l|--login|--user|--uid|-u)[ =](?P<n>[a-z_][a-z0-9_.-]{2,31})(?![\w:@/])",
-    ),
-    rule(
-        "/home/ /users/ /scratch/ /data/ /work/",
-        r"/(?:home|Users|users|scratch|data|work)/(?P<n>[a-z_][\w.-]*)",
-    ),
+    rule("id=", r"(?i)\b[a-z]*[ug]id=\d+\((?P<n>[\w.-]+)\)"),
+    rule("_user_", r"(?i)\b(?:for|of|by|from|as|invalid) user (?P<n>[a-z_][\w.-]+)(?![\w.-]|/)"),
+    rule("_:_", r"(?<![\w.-])(?P<n>[a-z_][\w.-]{0,63}) : (?:TTY|PWD|USER|COMMAND)="),
+    rule("-l -u --", r"(?:^|\s)(?:-l|--login|--user|--uid|-u)[ =](?P<n>[a-z_][a-z0-9_.-]{2,31})(?![\w:@/])"),
+    rule("/home/ /users/ /scratch/ /data/ /work/", r"/(?:home|Users|users|scratch|data|work)/(?P<n>[a-z_][\w.-]*)"),
     rule(
         "@",
         r"(?<![\w.-])(?P<n>[a-z][\w.-]{0,63})@(?!tty|o2ib|tcp|GLIBC)(?:(?=[\w-]{0,63}\d)[a-z][\w-]{0,63}(?![\w.@])|(?:[\w-]+\.)+[a-z]{2,})",
