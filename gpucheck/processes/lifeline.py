@@ -1,11 +1,10 @@
-"""The other side of a supervised process: it ends with its parent, shows its stack on demand, and answers whole."""
+"""The other side of a supervised process: it ends with its parent, shows its stack on demand."""
 
 import ctypes
 import faulthandler
 import os
 import signal
 import sys
-from pathlib import Path
 from typing import IO
 
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
@@ -37,10 +36,3 @@ def stack_of(text: str, program: str) -> tuple[str, ...]:
         if any(program in frame for frame in frames):
             return tuple(frame.removeprefix("File ") for frame in frames)
     return ()
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """A file that appears complete or not at all."""
-    partial = path.with_suffix(".partial")
-    partial.write_bytes(content)
-    partial.replace(path)
