@@ -9,9 +9,10 @@ from msgspec.structs import replace
 
 from gpucheck.compute.engines.protocol import Bench
 from gpucheck.compute.plan import MOST_ALONE, steps
-from gpucheck.compute.values import Answer, Device, Failure, Kind, Opened, Step
+from gpucheck.compute.values import Answer, Failure, Kind, Opened, Step
 from gpucheck.knowledge.compute import ceiling_tflops, memory_ceiling_gb_s, operations_per_clock
 from gpucheck.measure.statistics import spread
+from gpucheck.measure.values import Device
 from gpucheck.model.compute import ComputeDevice, MatrixRate, Rate, Repeats
 
 # Which rates look too low: place, and the step that measures the rate.
