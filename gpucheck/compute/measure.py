@@ -14,9 +14,10 @@ from gpucheck.compute.engines.simulated import TICK_S, SimulatedBench, Simulated
 from gpucheck.compute.evaluation import checked, doubtful, evaluate
 from gpucheck.compute.running.run import OnStep, run
 from gpucheck.compute.running.workers import Workers
-from gpucheck.compute.values import Device, Library
+from gpucheck.compute.values import Library
 from gpucheck.host.simulated import machine_directory
-from gpucheck.measure.planning.selection import Unmeasurable, admit, choose
+from gpucheck.measure.planning.selection import Unmeasurable, admit, choose, device
+from gpucheck.measure.values import Device
 from gpucheck.model import Finding, Gpu, Host, NvmlReading, Verdict, worst
 from gpucheck.model.compute import ComputeDevice, ComputeReport
 
@@ -136,7 +137,7 @@ def _gpus(host: Host, options: Options, library: Library) -> Chosen:
         raise Unmeasurable(NOTHING)
     gpus = choose(reading.gpus, options.devices).gpus
     notes = admit(gpus, contended=options.contended)
-    devices = tuple(Device(index=gpu.index, name=gpu.name, bus_id=gpu.pci_bus_id, uuid=gpu.uuid) for gpu in gpus)
+    devices = tuple(map(device, gpus))
     directory = machine_directory()
     if directory is None:
         return Chosen(Workers(devices, library), devices, gpus, library, notes)

@@ -49,8 +49,3 @@ def _steps(types: Sequence[str], small: bool) -> Iterator[Step]:
         yield Step(kind="results", what=operation, seconds=seconds(RESULTS_S), phase="hot")
     stepped = operations(types)[-1]
     yield Step(kind="results", what=stepped, seconds=seconds(RESULTS_S), phase="steps")
-
-
-def planned_s(steps: Sequence[Step]) -> float:
-    """Return the time under load."""
-    return sum(step.seconds for step in steps)

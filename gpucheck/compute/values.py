@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from gpucheck.measure.values import Device
 from gpucheck.model.compute import Sample
 
 Library = Literal["torch", "jax"]
@@ -12,15 +13,6 @@ Phase = Literal["cold", "hot", "steps"]
 FailureKind = Literal[
     "missing-package", "not-started", "no-process", "no-memory", "stuck", "crashed", "cuda-error", "defect"
 ]
-
-
-class Device(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU, or a CPU process without a bus_id."""
-
-    index: int
-    name: str
-    bus_id: str | None = None
-    uuid: str | None = None
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):

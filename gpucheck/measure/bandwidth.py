@@ -12,7 +12,7 @@ import msgspec
 
 from gpucheck.host.nvml.supervisor import ask_child, child_command
 from gpucheck.host.simulated import machine_directory
-from gpucheck.measure.engines.choice import EngineName, choose_engine, kind_text, patience_s
+from gpucheck.measure.engines.choice import choose_engine, kind_text, patience_s
 from gpucheck.measure.planning.paths import Path, paths, ports_to_host
 from gpucheck.measure.planning.plan import Depth, Machine, Wish, buffer_bytes, plan
 from gpucheck.measure.planning.selection import Unmeasurable, admit, choose, device, room
@@ -21,9 +21,8 @@ from gpucheck.measure.reporting.gaps import gaps, lost
 from gpucheck.measure.reporting.observed import observations
 from gpucheck.measure.reporting.surroundings import Scene
 from gpucheck.measure.reporting.text import count_text
-from gpucheck.measure.running.repeats import Doubts, again
 from gpucheck.measure.running.results import Results
-from gpucheck.measure.running.runner import run
+from gpucheck.measure.running.runner import Doubts, again, run
 from gpucheck.measure.running.sampler import Sampler
 from gpucheck.measure.running.supervisor import Supervised
 from gpucheck.measure.values import Answer, Device, Failure, Flow, Setup, Step
@@ -103,7 +102,8 @@ def measure(
     """
     started, clock = datetime.now(timezone.utc), time.monotonic()
     engine = choose_engine(host, options.engine)
-    simulated = host.simulation() is not None and engine != "cpu"
+    simulation = host.simulation() if engine != "cpu" else None
+    simulated = simulation is not None
     patience = options.timeout_s or patience_s(engine, simulated=simulated)
     place = _cpu_place(options) if engine == "cpu" else _gpu_place(host, options)
     wish = Wish(
@@ -159,19 +159,37 @@ def measure(
     findings = gaps(results, gpus=scene is not None, loaded=bool(seen.measured.under_load))
     if scene is not None and results.failures:
         findings = (*lost(results.devices, ask_child(max(patience, READING_S))), *findings)
-    return _report(
-        host,
-        options,
-        engine,
-        results,
-        place.machine,
-        named(findings, scene.gpus if scene is not None else ()),
-        scene,
-        seen,
-        notes,
-        planned_s,
-        started.isoformat(timespec="seconds"),
-        time.monotonic() - clock,
+    findings = named(findings, scene.gpus if scene is not None else ())
+    counts = Counter(finding.verdict for finding in findings)
+    return BandwidthReport(
+        host=host.system().hostname,
+        simulated=simulated,
+        simulation=simulation,
+        engine=engine,
+        kind=kind_text(engine, simulated=simulated),
+        depth=options.depth,
+        versions=results.opened.versions if results.opened else {},
+        started=started.isoformat(timespec="seconds"),
+        seconds=round(time.monotonic() - clock, 3),
+        planned_s=round(planned_s, 3),
+        device_s=round(results.device_s, 3),
+        rounds=results.rounds,
+        devices=report.devices(results, place.machine),
+        method=report.method(results),
+        notes=notes,
+        pairs=report.measured_pairs(results, place.machine),
+        matrices=report.matrices(results, place.machine),
+        peer_access=report.peer_access(results, scene),
+        host_device=report.host_links(results, place.machine),
+        local_gb_s=report.local(results, place.machine),
+        crowds=report.crowds(results),
+        sizes=report.sizes(results, place.machine),
+        tensor=report.tensor(results) if options.tensor_bytes is not None else None,
+        integrity=report.integrity(results),
+        observations=seen,
+        verdict=worst(counts),
+        findings=findings,
+        counts={verdict.value: counts[verdict] for verdict in Verdict},
     )
 
 
@@ -208,15 +226,7 @@ def _gpu_place(host: Host, options: Options) -> _Place:
         between=paths(chosen.gpus, pci, topology),
         to_host=ports_to_host(chosen.gpus, pci),
     )
-    scene = Scene(
-        gpus=chosen.gpus,
-        before=reading,
-        pci=pci,
-        topology=topology,
-        virtual=host.system().virtual,
-        cpuinfo=host.read_text("/proc/cpuinfo"),
-    )
-    return _Place(machine, scene, chosen.local, notes)
+    return _Place(machine, Scene.of(host, chosen.gpus, reading, topology), chosen.local, notes)
 
 
 def _no_gpus(host: Host, reading: NvmlReading | NvmlFailure) -> Unmeasurable:
@@ -241,51 +251,3 @@ def _no_gpus(host: Host, reading: NvmlReading | NvmlFailure) -> Unmeasurable:
 def _planned(engine: str, machine: Machine, steps: tuple[Step, ...]) -> Planned:
     one_way = sum(s.purpose == "one direction" and s.flows[0].method == "ce-write" for s in steps)
     return Planned(engine, len(machine.devices), len(steps), one_way, sum(step.planned_s for step in steps))
-
-
-def _report(
-    host: Host,
-    options: Options,
-    engine: EngineName,
-    results: Results,
-    machine: Machine,
-    findings: tuple[Finding, ...],
-    scene: Scene | None,
-    seen: Observations,
-    notes: tuple[str, ...],
-    planned_s: float,
-    started: str,
-    seconds: float,
-) -> BandwidthReport:
-    counts = Counter(finding.verdict for finding in findings)
-    simulation = host.simulation() if engine != "cpu" else None
-    return BandwidthReport(
-        host=host.system().hostname,
-        simulated=simulation is not None,
-        simulation=simulation,
-        engine=engine,
-        kind=kind_text(engine, simulated=simulation is not None),
-        depth=options.depth,
-        versions=results.opened.versions if results.opened else {},
-        started=started,
-        seconds=round(seconds, 3),
-        planned_s=round(planned_s, 3),
-        device_s=round(results.device_s, 3),
-        rounds=results.rounds,
-        devices=report.devices(results, machine),
-        method=report.method(results),
-        notes=notes,
-        pairs=report.measured_pairs(results, machine),
-        matrices=report.matrices(results, machine),
-        peer_access=report.peer_access(results, scene),
-        host_device=report.host_links(results, machine),
-        local_gb_s=report.local(results, machine),
-        crowds=report.crowds(results),
-        sizes=report.sizes(results, machine),
-        tensor=report.tensor(results) if options.tensor_bytes is not None else None,
-        integrity=report.integrity(results),
-        observations=seen,
-        verdict=worst(counts),
-        findings=findings,
-        counts={verdict.value: counts[verdict] for verdict in Verdict},
-    )

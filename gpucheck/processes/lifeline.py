@@ -1,12 +1,15 @@
-"""The other side of a supervised process: it ends with its parent, shows its stack on demand, and answers whole."""
+"""The other side of a supervised process: it ends with its parent, shows its stack on demand."""
 
 import ctypes
 import faulthandler
 import os
 import signal
 import sys
+import traceback
 from pathlib import Path
 from typing import IO
+
+import msgspec
 
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
@@ -19,6 +22,25 @@ def end_with_parent(parent_pid: int) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent_pid:
         sys.exit(f"the parent {parent_pid} ended before this process began")
+
+
+def reply(descriptor: int, value: object) -> None:
+    """Send a value to the parent as one line of JSON."""
+    data = msgspec.json.encode(value) + b"\n"
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+def first_line(error: Exception) -> str:
+    """Return type and first line: the rest of a CUDA error is advice for developers."""
+    return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+def located(error: Exception) -> str:
+    """Return the same with the location, for reports of defects."""
+    frames = traceback.extract_tb(error.__traceback__)
+    at = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return first_line(error) + at
 
 
 def show_stacks(file: IO[str]) -> None:
@@ -37,10 +59,3 @@ def stack_of(text: str, program: str) -> tuple[str, ...]:
         if any(program in frame for frame in frames):
             return tuple(frame.removeprefix("File ") for frame in frames)
     return ()
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """A file that appears complete or not at all."""
-    partial = path.with_suffix(".partial")
-    partial.write_bytes(content)
-    partial.replace(path)

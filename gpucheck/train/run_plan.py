@@ -6,6 +6,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from gpucheck.model.smoke import Limits
+from gpucheck.printable import counted
 from gpucheck.train.environment import NVLS
 from gpucheck.train.models import all_models, model_named
 from gpucheck.train.precision import TOLERANCE, unsupported
@@ -32,7 +33,7 @@ def read_devices(text: str | None, uuids: Sequence[str]) -> Devices:
     if text is None:
         return Devices(None, 2)
     names = [name.strip() for name in text.split(",")]
-    there = f"this host has {_count(len(uuids))}" + (f", 0 to {len(uuids) - 1}" if uuids else "")
+    there = f"this host has {counted(len(uuids), 'GPU')}, 0 to {len(uuids) - 1}" if uuids else "this host has no GPU"
     if all(name == "cpu" for name in names):
         return Devices("", _two_or_more(text, len(names)))
     chosen = []
@@ -57,10 +58,6 @@ def _two_or_more(text: str, count: int) -> int:
     if count < 2:
         raise ValueError(f"--devices {text}: training needs two devices. {text},{text} lets two ranks share it")
     return count
-
-
-def _count(gpus: int) -> str:
-    return {0: "no GPU", 1: "1 GPU"}.get(gpus, f"{gpus} GPUs")
 
 
 def _instead(uuids: Sequence[str]) -> str:

@@ -1,20 +1,25 @@
-"""Plan of copies, poison on the destination and corruption type, for every transfer test. Pure."""
+"""Plan of copies, poison on the destination and corruption type, for every transfer test."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import permutations
 
 from gpucheck.model.smoke import Copy
+from gpucheck.train.progress import Progress
 
 SIZES = (1 << 10, 1 << 16, 1 << 20, 16 << 20)
 POISON = 0x5A5A5A5A5A5A5A5A
 FACTOR = 2654435761  # spreads neighbouring numbers over all bytes
 
 
-def plan(devices: int) -> Iterator[tuple[int, int, int]]:
-    """Every copy: source and target by place among the devices, and bytes."""
-    for source, target in permutations(range(devices), 2):
-        for size in SIZES:
-            yield source, target, size
+def copies(
+    progress: Progress, devices: Sequence[str], copy: Callable[[tuple[int, int], tuple[str, str], int, int], Copy]
+) -> Iterator[Copy]:
+    """Make every copy. copy: gets source and target by place among the devices and by name, bytes, a seed."""
+    names = _names(devices)
+    for number, (source, target) in enumerate(permutations(range(len(devices)), 2)):
+        for count, size in enumerate(SIZES, 1 + number * len(SIZES)):
+            progress.enter("copy", count)
+            yield copy((source, target), (names[source], names[target]), size, count)
 
 
 def checked(names: tuple[str, str], seconds: float, arrived: bytes, sent: bytes, *, differs: bool) -> Copy:
@@ -47,7 +52,7 @@ def damage(arrived: bytes, sent: bytes) -> tuple[int, int | None, str]:
     return int(wrong.size), int(wrong[0]), kind
 
 
-def names_of(devices: Sequence[str]) -> list[str]:
+def _names(devices: Sequence[str]) -> list[str]:
     """The devices' names; equal ones are numbered as buffers: ``cpu buffer a``."""
     return [
         f"{name} buffer {chr(ord('a') + place)}" if devices.count(name) > 1 else name

@@ -10,7 +10,7 @@ from gpucheck.compute.burnin.state import Identity, State, read
 from gpucheck.compute.burnin.totals import Totals
 from gpucheck.compute.engines.simulated import SimulatedBench
 from gpucheck.compute.evaluation import evaluate
-from gpucheck.compute.values import Device
+from gpucheck.measure.values import Device
 from gpucheck.model import Finding
 from gpucheck.model.compute import ComputeDevice
 

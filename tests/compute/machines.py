@@ -6,7 +6,7 @@ from gpucheck import simulator
 from gpucheck.compute.engines.simulated import SimulatedBench
 from gpucheck.compute.evaluation import doubtful, evaluate
 from gpucheck.compute.running.run import Ran, run
-from gpucheck.compute.values import Device
+from gpucheck.measure.values import Device
 from gpucheck.model import Finding, Verdict
 from gpucheck.model.compute import ComputeDevice, MatrixRate, MemoryRates, Repeats, Sample
 from gpucheck.simulator.compute import gpus_that_compute

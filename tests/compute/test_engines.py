@@ -8,8 +8,9 @@ from gpucheck.compute.engines import choice
 from gpucheck.compute.engines.base import LINKS
 from gpucheck.compute.measure import Options, chosen_for
 from gpucheck.compute.running.workers import Workers
-from gpucheck.compute.values import Device, Failure, Setup, Step
+from gpucheck.compute.values import Failure, Setup, Step
 from gpucheck.measure.planning.selection import Unmeasurable
+from gpucheck.measure.values import Device
 
 SETUP = Setup(device=Device(index=0, name="CPU process"), parent_pid=os.getpid(), small=True)
 

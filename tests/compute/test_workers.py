@@ -9,7 +9,8 @@ from gpucheck.compute.running import workers
 from gpucheck.compute.running.child import answer, failure_of, opened
 from gpucheck.compute.running.run import run
 from gpucheck.compute.running.workers import Workers
-from gpucheck.compute.values import Answer, Device, Failure, Opened, Setup, Step
+from gpucheck.compute.values import Answer, Failure, Opened, Setup, Step
+from gpucheck.measure.values import Device
 
 DEVICES = (Device(index=0, name="CPU process"), Device(index=1, name="CPU process"))
 STEP = Step(kind="memory", what="read", seconds=0.1)

@@ -15,9 +15,8 @@ from gpucheck.measure.reporting.gaps import gaps
 from gpucheck.measure.reporting.observed import observations
 from gpucheck.measure.reporting.surroundings import Scene
 from gpucheck.measure.running.child import answer, open_engine
-from gpucheck.measure.running.repeats import again
 from gpucheck.measure.running.results import Results
-from gpucheck.measure.running.runner import run
+from gpucheck.measure.running.runner import again, run
 from gpucheck.measure.values import Answer, Failure, Opened, Setup, Step
 from gpucheck.model import Finding, Gpu, NvmlReading, PciDevice, PcieLink
 from gpucheck.model.diagnosis.observations import Observations

@@ -59,6 +59,17 @@ def test_a_file_of_the_user_does_not_decide_what_nccl_does_on_one_host():
     assert "NCCL_CONF_FILE" not in several, "between hosts the file may name the site's network"
 
 
+def test_between_hosts_the_site_chooses_the_network_and_nothing_else():
+    caller = {"NCCL_SOCKET_IFNAME": "ib0", "NCCL_IB_HCA": "mlx5", "NCCL_P2P_DISABLE": "1", "PATH": "/bin"}
+    several, removed = rank_environment(caller, interface="eth0", several_hosts=True)
+    one, kept_back = rank_environment(caller, interface="lo", several_hosts=False)
+
+    assert (several["NCCL_SOCKET_IFNAME"], several["GLOO_SOCKET_IFNAME"]) == ("ib0", "eth0")
+    assert removed == ("NCCL_P2P_DISABLE=1",)
+    assert one["NCCL_SOCKET_IFNAME"] == "lo"
+    assert len(kept_back) == 3
+
+
 def test_what_nccl_takes_from_files_anyway_is_reported(tmp_path):
     """NCCL reads /etc/nccl.conf after the file that NCCL_CONF_FILE names."""
     system, home = tmp_path / "nccl.conf", tmp_path / "home"

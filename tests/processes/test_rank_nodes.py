@@ -6,14 +6,13 @@ import pytest
 
 from gpucheck.processes.ranks.nodes import nodes_from_options, nodes_from_torchrun
 
+NO_ENDPOINTS = ("", ":1", "node", "node:", "node:x", "node:0", "node:65536", "node:\u0663")
+
 
 @pytest.mark.parametrize(
     ("count", "rank", "endpoint", "words"),
     [
-        (2, 0, "node01", "expected HOST:PORT"),
-        (2, 0, ":29500", "expected HOST:PORT"),
-        (2, 0, "node01:http", "expected HOST:PORT"),
-        (2, 0, "node01:0", "expected HOST:PORT"),
+        *((2, 0, text, "--rdzv-endpoint .*: expected HOST:PORT") for text in NO_ENDPOINTS),
         (2, 2, "127.0.0.1:29500", "the hosts are 0 to 1"),
         (2, 1, "no-such-host.invalid:29500", "has no address here"),
         (2, 0, "192.0.2.1:29500", "not one of its own"),
@@ -36,7 +35,11 @@ def test_port_in_use_is_rejected_on_the_listening_host():
 
 
 def test_interface_leads_to_the_rendezvous():
+    """IPv6 leaves the interface to the library."""
+    v6 = nodes_from_options(2, 1, "[::1]:29500")
+
     assert nodes_from_options(2, 1, "127.0.0.1:29500").interface == "lo"
+    assert (v6.host, v6.port, v6.interface) == ("::1", 29500, None)
 
 
 def test_torchrun_environment_gives_the_nodes():

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from gpucheck.compute.burnin.totals import Totals
 from gpucheck.compute.measure import METHOD, Chosen, Options, chosen_for, findings_of, report_of, with_settings
 from gpucheck.compute.values import Opened
 from gpucheck.model import Host, NvmlReading, worst
-from gpucheck.model.compute import BurnIn, ComputeDevice, ComputeReport
+from gpucheck.model.compute import BurnIn, ComputeReport
 from gpucheck.processes.signals import TerminatedError
 
 SIMULATED_TICK_S = 3.0
@@ -45,17 +46,11 @@ def burn_in(
 
     interrupted: gets the report of what is proven so far when a signal ends the run, before its exception goes on.
     """
-    with held(asked.state):
-        return _burn_in(host, asked, shown, interrupted)
-
-
-def _burn_in(
-    host: Host, asked: BurnInOptions, shown: Shown, interrupted: Callable[[ComputeReport], None]
-) -> ComputeReport:
     clock = time.monotonic()
-    before = read(asked.state)
-    chosen = chosen_for(host, replace(asked.options, tick_s=SIMULATED_TICK_S))
-    try:
+    with held(asked.state), ExitStack() as stack:
+        before = read(asked.state)
+        chosen = chosen_for(host, replace(asked.options, tick_s=SIMULATED_TICK_S))
+        stack.callback(chosen.bench.close)
         opened = chosen.bench.open()
         versions = next((one.versions for one in opened if isinstance(one, Opened)), {})
         identity, planned = _identity(host, chosen, versions), plan(asked.seconds, small=not chosen.gpus)
@@ -70,13 +65,11 @@ def _burn_in(
             return replace(made, seconds=round(time.monotonic() - clock, 3))
 
         try:
-            session.run(lambda devices: findings_of(_settings(devices, chosen), chosen), shown)
+            session.run(lambda devices: findings_of(with_settings(devices, chosen.gpus), chosen), shown)
         except (KeyboardInterrupt, TerminatedError):
             interrupted(report())
             raise
         return report()
-    finally:
-        chosen.bench.close()
 
 
 def _state(path: Path, before: State | None, identity: Identity, planned: Plan) -> State:
@@ -103,13 +96,9 @@ def _identity(host: Host, chosen: Chosen, versions: dict[str, str | None]) -> Id
     )
 
 
-def _settings(devices: tuple[ComputeDevice, ...], chosen: Chosen) -> tuple[ComputeDevice, ...]:
-    return with_settings(devices, chosen.gpus)
-
-
 def _report(host: Host, chosen: Chosen, session: Session) -> ComputeReport:
     state = session.state
-    devices = _settings(session.now(), chosen)
+    devices = with_settings(session.now(), chosen.gpus)
     made = BurnIn(
         planned_seconds=state.plan.seconds,
         seconds=round(state.seconds, 1),

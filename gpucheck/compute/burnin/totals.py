@@ -8,9 +8,8 @@ from typing import Annotated
 import msgspec
 from msgspec.structs import replace
 
-from gpucheck.compute.running.run import RATE_PLACES, ceiling_of
+from gpucheck.compute.running.run import matrix_rate, memory_ceiling
 from gpucheck.compute.values import FailureKind
-from gpucheck.knowledge.compute import memory_ceiling_gb_s
 from gpucheck.model.compute import ComputeDevice, MatrixRate, MemoryRates, Rate, Repeats, Sample
 
 MOST_SAMPLES = 600
@@ -108,25 +107,16 @@ class Totals(msgspec.Struct, kw_only=True):
         return {what: _together([one.rate for one in rates]) for (k, _, what), rates in found.items() if k == kind}
 
     def _gemm(self, known: ComputeDevice) -> dict[str, MatrixRate]:
-        made = {}
-        for type_, rate in self._all("matrix").items():
-            ceiling = ceiling_of(known, type_, rate.clock_mhz)
-            made[type_] = MatrixRate(
-                tflops=rate.median,
-                of_ceiling=round(rate.median / ceiling, 4) if ceiling else None,
-                ceiling_tflops=round(ceiling, RATE_PLACES) if ceiling else None,
-                clock_mhz=rate.clock_mhz,
-                mad_percent=rate.mad_percent,
-                samples=rate.samples,
-                alone=self.alone.get(f"matrix {type_}"),
-            )
-        return made
+        return {
+            type_: replace(matrix_rate(known, type_, rate), alone=self.alone.get(f"matrix {type_}"))
+            for type_, rate in self._all("matrix").items()
+        }
 
     def _memory(self, known: ComputeDevice) -> MemoryRates:
-        found, bits, mhz = self._all("memory"), known.memory_bus_bits, known.memory_clock_mhz
+        found = self._all("memory")
         return MemoryRates(
             **{f"{way}_gb_s": rate.median for way, rate in found.items()},
-            ceiling_gb_s=round(memory_ceiling_gb_s(bits, mhz), RATE_PLACES) if bits and mhz and found else None,
+            ceiling_gb_s=memory_ceiling(known) if found else None,
             mad_percent={way: rate.mad_percent for way, rate in found.items()},
             samples={way: rate.samples for way, rate in found.items()},
             alone={n.partition(" ")[2]: rate for n, rate in self.alone.items() if n.startswith("memory ")},

@@ -1,6 +1,7 @@
 """From what the devices measured to findings. Pure functions; GPUs of one model on one host are compared."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from itertools import chain
 
 from gpucheck.compute.evaluation.clocks import clocks
 from gpucheck.compute.evaluation.counters import counters
@@ -18,11 +19,4 @@ CHECKS = ("compute-matrix", "compute-memory", "compute-results", "compute-clocks
 
 def evaluate(devices: Sequence[ComputeDevice]) -> tuple[Finding, ...]:
     """Return the findings of all devices: what is missing, wrong results, errors, clocks, rates."""
-    parts: Iterable[Iterable[Finding]] = (
-        gaps(devices),
-        results(devices),
-        counters(devices),
-        clocks(devices),
-        rates(devices),
-    )
-    return tuple(finding for part in parts for finding in part)
+    return tuple(chain(gaps(devices), results(devices), counters(devices), clocks(devices), rates(devices)))

@@ -4,10 +4,7 @@ It reads JSON lines on stdin (Setup, then Steps) and writes a JSON line for each
 Failure).
 """
 
-import os
 import sys
-import traceback
-from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
@@ -15,7 +12,7 @@ import msgspec
 from gpucheck.compute.engines.choice import engine_of
 from gpucheck.compute.engines.protocol import ComputeEngine
 from gpucheck.compute.values import Answer, Failure, FailureKind, Opened, Setup, Step
-from gpucheck.processes.lifeline import end_with_parent
+from gpucheck.processes.lifeline import end_with_parent, first_line, located, reply
 
 MEMORY, CUDA = ("out of memory", "RESOURCE_EXHAUSTED"), ("CUDA error", "CUBLAS_STATUS", "cuBLAS", "CUDA_ERROR")
 
@@ -24,7 +21,7 @@ def failure_of(error: Exception, step: str = "") -> Failure:
     """Return the failure that an exception of the framework stands for, with its first line and its place."""
     if isinstance(error, ModuleNotFoundError):
         return Failure(kind="missing-package", detail=str(error.name), step=step)
-    first = f"{type(error).__name__}: {error}".splitlines()[0]
+    first = first_line(error)
     kind: FailureKind = "defect"
     if isinstance(error, MemoryError) or any(words in first for words in MEMORY):
         kind = "no-memory"
@@ -32,11 +29,7 @@ def failure_of(error: Exception, step: str = "") -> Failure:
         kind = "cuda-error" if step else "not-started"
     elif isinstance(error, LookupError | OSError | RuntimeError) and not step:
         kind = "not-started"
-    if kind != "defect":
-        return Failure(kind=kind, detail=first, step=step)
-    frames = traceback.extract_tb(error.__traceback__)
-    at = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
-    return Failure(kind="defect", detail=first + at, step=step)
+    return Failure(kind=kind, detail=located(error) if kind == "defect" else first, step=step)
 
 
 def opened(engine: ComputeEngine, setup: Setup) -> Opened | Failure:
@@ -61,17 +54,11 @@ def main(descriptor: int, requests: BinaryIO) -> None:
     end_with_parent(setup.parent_pid)
     engine = engine_of(setup.library)
     first = opened(engine, setup)
-    _send(descriptor, first)
+    reply(descriptor, first)
     if isinstance(first, Failure):
         return
     for line in requests:
-        _send(descriptor, answer(engine, msgspec.json.decode(line, type=Step)))
-
-
-def _send(descriptor: int, value: Opened | Answer | Failure) -> None:
-    data = msgspec.json.encode(value) + b"\n"
-    while data:
-        data = data[os.write(descriptor, data) :]
+        reply(descriptor, answer(engine, msgspec.json.decode(line, type=Step)))
 
 
 if __name__ == "__main__":

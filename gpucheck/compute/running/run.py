@@ -2,15 +2,17 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from statistics import median
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from gpucheck.compute.engines.protocol import Bench
 from gpucheck.compute.plan import MOST_ALONE, steps
-from gpucheck.compute.values import Answer, Device, Failure, Kind, Opened, Step
+from gpucheck.compute.values import Answer, Failure, Kind, Opened, Step
 from gpucheck.knowledge.compute import ceiling_tflops, memory_ceiling_gb_s, operations_per_clock
 from gpucheck.measure.statistics import spread
+from gpucheck.measure.values import Device
 from gpucheck.model.compute import ComputeDevice, MatrixRate, Rate, Repeats
 
 # Which rates look too low: place, and the step that measures the rate.
@@ -72,18 +74,7 @@ class Collected:
 
     def _matrix(self, type_: str, answer: Answer, *, alone: bool) -> None:
         rate = rate_of(answer, "matrix")
-        if alone:
-            made = replace(self.made.gemm[type_], alone=rate)
-        else:
-            ceiling = ceiling_of(self.made, type_, rate.clock_mhz)
-            made = MatrixRate(
-                tflops=rate.median,
-                of_ceiling=round(rate.median / ceiling, 4) if ceiling else None,
-                ceiling_tflops=round(ceiling, RATE_PLACES) if ceiling else None,
-                clock_mhz=rate.clock_mhz,
-                mad_percent=rate.mad_percent,
-                samples=rate.samples,
-            )
+        made = replace(self.made.gemm[type_], alone=rate) if alone else matrix_rate(self.made, type_, rate)
         self.made = replace(self.made, gemm=self.made.gemm | {type_: made})
 
     def _memory(self, way: str, answer: Answer, *, alone: bool) -> None:
@@ -91,11 +82,10 @@ class Collected:
         if alone:
             self.made = replace(self.made, memory=replace(memory, alone=memory.alone | {way: rate}))
             return
-        bits, mhz = self.made.memory_bus_bits, self.made.memory_clock_mhz
         made = replace(
             memory,
             **{f"{way}_gb_s": rate.median},
-            ceiling_gb_s=round(memory_ceiling_gb_s(bits, mhz), RATE_PLACES) if bits and mhz else None,
+            ceiling_gb_s=memory_ceiling(self.made),
             mad_percent=memory.mad_percent | {way: rate.mad_percent},
             samples=memory.samples | {way: rate.samples},
         )
@@ -111,12 +101,26 @@ class Collected:
         return replace(self.made, digests={what: digest for what, (digest, _) in common.items()}, repeats=repeats)
 
 
-def ceiling_of(device: ComputeDevice, type_: str, mhz: float | None) -> float | None:
-    """Return the ceiling of matrices in TFLOPS at a clock, None if a number is missing."""
+def matrix_rate(device: ComputeDevice, type_: str, rate: Rate) -> MatrixRate:
+    """Return a rate in TFLOPS with the ceiling at its clock, without one if a number is missing."""
     per_clock = operations_per_clock(device.capability, device.name).get(type_)
-    if per_clock is None or mhz is None or device.multiprocessors is None:
-        return None
-    return ceiling_tflops(per_clock, device.multiprocessors, mhz)
+    ceiling = None
+    if per_clock is not None and rate.clock_mhz is not None and device.multiprocessors is not None:
+        ceiling = ceiling_tflops(per_clock, device.multiprocessors, rate.clock_mhz)
+    return MatrixRate(
+        tflops=rate.median,
+        of_ceiling=round(rate.median / ceiling, 4) if ceiling else None,
+        ceiling_tflops=round(ceiling, RATE_PLACES) if ceiling else None,
+        clock_mhz=rate.clock_mhz,
+        mad_percent=rate.mad_percent,
+        samples=rate.samples,
+    )
+
+
+def memory_ceiling(device: ComputeDevice) -> float | None:
+    """Return the ceiling of memory in GB/s, None if a number is missing."""
+    bits, mhz = device.memory_bus_bits, device.memory_clock_mhz
+    return round(memory_ceiling_gb_s(bits, mhz), RATE_PLACES) if bits and mhz else None
 
 
 def run(
@@ -174,10 +178,5 @@ def rate_of(answer: Answer, kind: Kind) -> Rate:
         median=float(f"{found.median / unit:.6g}"),
         mad_percent=round(100 * found.mad / found.median, 3),
         samples=found.samples,
-        clock_mhz=_clock(clocks),
+        clock_mhz=round(median(clocks), 1) if clocks else None,
     )
-
-
-def _clock(clocks: Sequence[float]) -> float | None:
-    """Return the median clock under load, None if it was not read."""
-    return round(spread(clocks).median, 1) if clocks else None

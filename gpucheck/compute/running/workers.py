@@ -11,7 +11,8 @@ from typing import TypeVar
 import msgspec
 
 from gpucheck.compute.engines.choice import environment_for
-from gpucheck.compute.values import Answer, Device, Failure, FailureKind, Library, Opened, Setup, Step
+from gpucheck.compute.values import Answer, Failure, FailureKind, Library, Opened, Setup, Step
+from gpucheck.measure.values import Device
 from gpucheck.processes.child import GRACE_S, Child
 from gpucheck.processes.environment import copying_environment
 from gpucheck.processes.temporary import private_environment, temporary_folder

@@ -15,7 +15,7 @@ from gpucheck.processes.ranks.nodes import leave_store, open_store
 from gpucheck.processes.ranks.rank import run_rank
 from gpucheck.processes.ranks.run_directory import ProgressFile, RunDirectory
 
-PERIOD = 7
+PERIOD = 7  # of the values, which are small, so that sums of floats are exact
 
 
 class NoDevice(Exception):

@@ -15,7 +15,7 @@ from gpucheck.measure.planning.selection import Unmeasurable, admit, choose
 from gpucheck.measure.reporting.surroundings import Scene, surroundings
 from gpucheck.measure.reporting.text import count_text
 from gpucheck.measure.statistics import spread
-from gpucheck.model import Finding, Gpu, Host, NvmlReading, Topology, Verdict, worst
+from gpucheck.model import Finding, Gpu, Host, NvmlReading, Verdict, worst
 from gpucheck.model.collectives import CollectiveResult, CollectivesReport
 from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.model.finding.about import About
@@ -76,7 +76,11 @@ def measure(host: Host, options: Options) -> CollectivesReport:
     alone = ranks.count == 1 and options.nodes is None
     runs = {"as is": Ended(reason="finished", seconds=0.0, ranks=1)} if alone else _runs(chosen, ranks.count)
     ended = runs["as is"]
-    results = tuple(result for name, run in runs.items() for result in _results(run, name, ranks.ring_gb_s))
+    results = tuple(
+        _result(one, run.ranks, name, ranks.ring_gb_s)
+        for name, run in runs.items()
+        for one in (run.reports[0].measured if run.reports else ())
+    )
     findings = (_one_rank(ranks),) if alone else gaps(runs, results, gpus=bool(ranks.gpus))
     seen = Observations()
     if ranks.scene is not None and not alone:
@@ -150,7 +154,7 @@ def _ranks(host: Host, options: Options) -> _Ranks:
             usage=True,
         )
     gpus = gpus[: options.ranks]
-    scene = _scene(host, reading, topology, gpus)
+    scene = Scene.of(host, gpus, reading, topology)
     ring_gb_s = _ring_gb_s(scene)
     reason = f"{count_text(len(gpus), 'GPU')} on this host, NCCL"
     return _Ranks(gpus=gpus, count=len(gpus), reason=reason, sizes=_sizes(ring_gb_s), scene=scene, ring_gb_s=ring_gb_s)
@@ -163,17 +167,6 @@ def _sizes(ring_gb_s: float | None) -> tuple[int, ...]:
     return small, next((size for rate, size in LARGE if ring_gb_s >= rate), large)
 
 
-def _scene(host: Host, reading: NvmlReading, topology: Topology, gpus: tuple[Gpu, ...]) -> Scene:
-    return Scene(
-        gpus=gpus,
-        before=reading,
-        pci=host.pci(),
-        topology=topology,
-        virtual=host.system().virtual,
-        cpuinfo=host.read_text("/proc/cpuinfo"),
-    )
-
-
 def _ring_gb_s(scene: Scene) -> float | None:
     """Return the GB/s of a ring: its slowest link, or all links of a GPU with NVSwitch. None without NVLink."""
     chosen = {gpu.index for gpu in scene.gpus}
@@ -183,11 +176,6 @@ def _ring_gb_s(scene: Scene) -> float | None:
         return None
     # On a board of direct links a ring uses the links to one neighbor in each direction; other rings use the others.
     return rates[0].unidirectional_gb_s if all(rates) and rates[0] is not None else None
-
-
-def _results(ended: Ended, variant: str, ring_gb_s: float | None) -> list[CollectiveResult]:
-    measured = ended.reports[0].measured if ended.reports else ()
-    return [_result(one, ended.ranks, variant, ring_gb_s) for one in measured]
 
 
 def _result(one: Measured, ranks: int, variant: str, ring_gb_s: float | None) -> CollectiveResult:

@@ -4,7 +4,6 @@ Word i of a pattern is mix(key + i * STRIDE), mix being splitmix64's finalizer, 
 in the wrong place, the inverse gives its position and pattern without a search.
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 WORD = 8  # bytes
@@ -88,11 +87,13 @@ def signed(word: int) -> int:
     return word - (1 << 64) if word >> 63 else word
 
 
-def pattern_array(index: Any, key: int, shift: Callable[[Any, int], Any]) -> Any:
-    """Return the same words for an array of signed 64-bit positions, with the array library's wrapping arithmetic.
+def pattern_array(index: Any, key: int) -> Any:
+    """Return the same words for an array of signed 64-bit positions, with the array library's wrapping arithmetic."""
 
-    shift: a logical shift to the right, which for signed arrays needs a mask.
-    """
+    def shift(array: Any, bits: int) -> Any:
+        # A shift of a signed array extends the sign, which the mask removes.
+        return (array >> bits) & ((1 << (64 - bits)) - 1)
+
     word = index * signed(STRIDE) + signed(key)
     word = (word ^ shift(word, 30)) * signed(FIRST)
     word = (word ^ shift(word, 27)) * signed(SECOND)

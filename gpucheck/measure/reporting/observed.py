@@ -64,11 +64,9 @@ def measured(results: Results, machine: Machine, scene: Scene) -> Measured:
         p2p_bidir_gb_s=_table(count, _each_way({pair: total(timings) for pair, timings in both.items()})),
         p2p_bidir_error=_table(count, _each_way({p: _part(max(t.error for t in both[p])) for p in both})),
         p2p_bidir_alone=_flags(count, _each_way({pair: pair in results.both_alone for pair in both})),
-        staged_uni_gb_s=_table(
-            count, {(f.src, f.dst): t.gb_s for f, t in results.together.items() if f.method == "staged"}
-        ),
-        p2p_latency_us=_table(count, _latencies(results, "ce-write")),
-        staged_latency_us=_table(count, _latencies(results, "staged")),
+        staged_uni_gb_s=_table(count, results.staged()),
+        p2p_latency_us=_table(count, results.latencies("ce-write")),
+        staged_latency_us=_table(count, results.latencies("staged")),
         method=Method(engine="ce", direction="write") if rates else Measured().method,
         host_device=tuple(_host_device(results, place) for place in range(count) if _host_rates(results, place)),
         under_load=under_load(scene),
@@ -101,14 +99,6 @@ def _flags(count: int, cells: dict[Pair, bool]) -> Flags | None:
 def _each_way(cells: dict[Pair, Cell]) -> dict[Pair, Cell]:
     """Return both cells of unordered pairs."""
     return cells | {(b, a): value for (a, b), value in cells.items()}
-
-
-def _latencies(results: Results, method: str) -> dict[Pair, float]:
-    return {
-        (flow.src, flow.dst): timing.median_s * 1e6
-        for flow, timing in results.latency.items()
-        if flow.method == method and flow.src != flow.dst
-    }
 
 
 def _host_rates(results: Results, place: int) -> tuple[Timing | None, Timing | None] | None:

@@ -84,9 +84,9 @@ def _pair(src: int, dst: int, results: Results, machine: Machine, verified: int)
         latency_us=round(latency.median_s * 1e6, PLACES) if latency else None,
         load_latency_us=round(load.median_s * 1e6, PLACES) if load else None,
         staged_gb_s=round(staged.gb_s, PLACES) if staged else None,
-        both_ways_gb_s=round(both_gb_s, PLACES) if both_gb_s else None,
-        both_ways_expected_gb_s=round(both_goal, PLACES) if both_goal else None,
-        both_ways_low_gb_s=round(both_low, PLACES) if both_low else None,
+        both_ways_gb_s=_rounded(both_gb_s),
+        both_ways_expected_gb_s=_rounded(both_goal),
+        both_ways_low_gb_s=_rounded(both_low),
         both_ways_ratio=round(both_gb_s / both_goal, 3) if both_gb_s and both_goal else None,
         by_method=others,
         bytes_verified=verified,
@@ -96,32 +96,24 @@ def _pair(src: int, dst: int, results: Results, machine: Machine, verified: int)
 def matrices(results: Results, machine: Machine) -> dict[str, Matrix]:
     """Return matrices with their names in ``gpucheck diagnose``. Empty matrices are omitted."""
     count = range(len(machine.devices))
-    both = {
-        pair: round(total(timings), PLACES)
-        for (a, b), timings in results.both_ways().items()
-        for pair in ((a, b), (b, a))
-    }
-    tables: dict[str, dict[tuple[int, int], float]] = {
-        "p2p_uni_gb_s": {pair: round(t.gb_s, PLACES) for pair, t in results.measured()},
-        "p2p_bidir_gb_s": both,
-        "staged_uni_gb_s": {
-            (f.src, f.dst): round(t.gb_s, PLACES) for f, t in results.together.items() if f.method == "staged"
-        },
-        "p2p_latency_us": _latencies(results, "ce-write"),
-        "staged_latency_us": _latencies(results, "staged"),
-        "load_latency_us": _latencies(results, "sm-read"),
+    both = results.both_ways().items()
+    tables = {
+        "p2p_uni_gb_s": {pair: t.gb_s for pair, t in results.measured()},
+        "p2p_bidir_gb_s": {pair: total(timings) for (a, b), timings in both for pair in ((a, b), (b, a))},
+        "staged_uni_gb_s": results.staged(),
+        "p2p_latency_us": results.latencies("ce-write"),
+        "staged_latency_us": results.latencies("staged"),
+        "load_latency_us": results.latencies("sm-read"),
     }
     return {
-        name: tuple(tuple(cells.get((a, b)) for b in count) for a in count) for name, cells in tables.items() if cells
+        name: tuple(tuple(_rounded(cells.get((a, b))) for b in count) for a in count)
+        for name, cells in tables.items()
+        if cells
     }
 
 
-def _latencies(results: Results, method: str) -> dict[tuple[int, int], float]:
-    return {
-        (f.src, f.dst): round(t.median_s * 1e6, PLACES)
-        for f, t in results.latency.items()
-        if f.method == method and f.src != f.dst
-    }
+def _rounded(value: float | None) -> float | None:
+    return round(value, PLACES) if value is not None else None
 
 
 def host_links(results: Results, machine: Machine) -> tuple[HostLink, ...]:

@@ -11,7 +11,7 @@ import msgspec
 
 from gpucheck.knowledge import find_gpu, gpu_by_pci_id
 from gpucheck.measure.values import MIB
-from gpucheck.model import Gpu, NvmlReading, PciDevice, PcieLink, Topology
+from gpucheck.model import Gpu, Host, NvmlReading, PciDevice, PcieLink, Topology
 from gpucheck.model.diagnosis.observations import (
     AcsReading,
     Flags,
@@ -50,6 +50,18 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     virtual: str | None = None
     cpuinfo: str | None = None
     during: tuple[NvmlReading, ...] = ()
+
+    @classmethod
+    def of(cls, host: Host, gpus: tuple[Gpu, ...], reading: NvmlReading, topology: Topology) -> "Scene":
+        """Read what else is known of the host before the copies."""
+        return cls(
+            gpus=gpus,
+            before=reading,
+            pci=host.pci(),
+            topology=topology,
+            virtual=host.system().virtual,
+            cpuinfo=host.read_text("/proc/cpuinfo"),
+        )
 
     def while_copying(self, gpu: Gpu) -> list[Gpu]:
         """Return the GPU in every reading during copies."""

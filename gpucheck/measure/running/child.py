@@ -4,10 +4,7 @@ It reads JSON lines on stdin (Setup, then Steps) and writes a JSON line for each
 Failure). Other output is kept for the report if it exits early, and is not read as a result.
 """
 
-import os
 import sys
-import traceback
-from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
@@ -16,7 +13,7 @@ from gpucheck.measure.engines.cuda.errors import error_text, kind_of
 from gpucheck.measure.engines.protocol import MISTAKES, CopyEngine, NotOpened, NotTimed
 from gpucheck.measure.running.execute import execute
 from gpucheck.measure.values import Answer, Failure, Opened, Setup, Step
-from gpucheck.processes.lifeline import end_with_parent
+from gpucheck.processes.lifeline import end_with_parent, first_line, located, reply
 
 
 def engine_of(name: str) -> CopyEngine:
@@ -43,9 +40,9 @@ def open_engine(engine: CopyEngine, setup: Setup) -> Opened | Failure:
     except NotOpened as error:
         return Failure(kind="not-started", purpose="open", detail=str(error), fix=error.fix)
     except MISTAKES as error:
-        return Failure(kind="defect", purpose="open", detail=_located(error))
+        return Failure(kind="defect", purpose="open", detail=located(error))
     except Exception as error:
-        return Failure(kind="not-started", purpose="open", detail=_first_line(error))
+        return Failure(kind="not-started", purpose="open", detail=first_line(error))
 
 
 def answer(engine: CopyEngine, step: Step) -> Answer | Failure:
@@ -58,23 +55,11 @@ def answer(engine: CopyEngine, step: Step) -> Answer | Failure:
         code = engine.error_code(error)
         if code is not None:
             said, known = str(error), error_text(code)
-            detail = said.splitlines()[0] if said.startswith(known) else f"{known}: {_first_line(error)}"
+            detail = said.splitlines()[0] if said.startswith(known) else f"{known}: {first_line(error)}"
             return Failure(kind=kind_of(code), purpose=step.purpose, flows=step.flows, detail=detail, code=code)
         if isinstance(error, MemoryError):  # CuPy's OutOfMemoryError is one too
-            return Failure(kind="no-memory", purpose=step.purpose, flows=step.flows, detail=_first_line(error))
-        return Failure(kind="defect", purpose=step.purpose, flows=step.flows, detail=_located(error))
-
-
-def _first_line(error: Exception) -> str:
-    """Return type and first line: the rest of a CUDA error is advice for developers."""
-    return f"{type(error).__name__}: {error}".splitlines()[0]
-
-
-def _located(error: Exception) -> str:
-    """Return the same with the location, for reports of defects."""
-    frames = traceback.extract_tb(error.__traceback__)
-    at = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
-    return _first_line(error) + at
+            return Failure(kind="no-memory", purpose=step.purpose, flows=step.flows, detail=first_line(error))
+        return Failure(kind="defect", purpose=step.purpose, flows=step.flows, detail=located(error))
 
 
 def main(descriptor: int, requests: BinaryIO) -> None:
@@ -83,20 +68,14 @@ def main(descriptor: int, requests: BinaryIO) -> None:
     end_with_parent(setup.parent_pid)
     engine = engine_of(setup.engine)
     opened = open_engine(engine, setup)
-    _send(descriptor, opened)
+    reply(descriptor, opened)
     if isinstance(opened, Failure):
         return
     try:
         for line in requests:
-            _send(descriptor, answer(engine, msgspec.json.decode(line, type=Step)))
+            reply(descriptor, answer(engine, msgspec.json.decode(line, type=Step)))
     finally:
         engine.close()
-
-
-def _send(descriptor: int, value: Opened | Answer | Failure) -> None:
-    data = msgspec.json.encode(value) + b"\n"
-    while data:
-        data = data[os.write(descriptor, data) :]
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from gpucheck.measure.values import HOST, Check, Device, Failure, Flow, Opened, Step, Timing
+from gpucheck.measure.values import HOST, Check, Device, Failure, Flow, Method, Opened, Step, Timing
 
 Pair = tuple[int, int]
 
@@ -14,7 +14,7 @@ class Results:
 
     together: unidirectional timings of rounds with other pairs. alone: repeated alone; these replace the former.
     both: the two directions of an unordered pair simultaneously; both_alone: repeated without other copies.
-    broken: pairs that are not measured any further.
+    broken: pairs that are not measured any further. lost: children that were terminated or crashed.
     """
 
     devices: tuple[Device, ...]
@@ -30,13 +30,14 @@ class Results:
     checks: list[tuple[bool, Check]] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     broken: set[frozenset[int]] = field(default_factory=set)
+    lost: int = 0
     gave_up: str | None = None
     rounds: int = 0
     device_s: float = 0.0
 
-    def one_way(self, src: int, dst: int, method: str = "ce-write") -> Timing | None:
+    def one_way(self, src: int, dst: int, method: Method = "ce-write") -> Timing | None:
         """Return the timing of an ordered pair: the one measured alone, if it exists."""
-        flow = Flow(src=src, dst=dst, method=method)  # type: ignore[arg-type]  # callers name one of the methods
+        flow = Flow(src=src, dst=dst, method=method)
         return self.alone.get(flow) or self.together.get(flow)
 
     def measured(self) -> Iterator[tuple[Pair, Timing]]:
@@ -46,6 +47,18 @@ class Results:
                 timing = self.one_way(flow.src, flow.dst)
                 if timing is not None:
                     yield (flow.src, flow.dst), timing
+
+    def staged(self) -> dict[Pair, float]:
+        """Return the GB/s of the pairs measured without peer access."""
+        return {(flow.src, flow.dst): t.gb_s for flow, t in self.together.items() if flow.method == "staged"}
+
+    def latencies(self, method: Method) -> dict[Pair, float]:
+        """Return the latency of each ordered pair in microseconds."""
+        return {
+            (flow.src, flow.dst): timing.median_s * 1e6
+            for flow, timing in self.latency.items()
+            if flow.method == method and flow.src != flow.dst
+        }
 
     def both_ways(self) -> dict[Pair, tuple[Timing, Timing]]:
         """Return the two directions of every unordered pair, lower position first."""

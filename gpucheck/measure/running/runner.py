@@ -1,15 +1,17 @@
 """Run a plan: request every step, split a round that failed, and repeat low pairs alone."""
 
 from collections.abc import Callable, Iterable
+from itertools import groupby
 from typing import Protocol
 
 from msgspec.structs import replace
 
 from gpucheck.measure.planning.plan import Machine, Wish, alone
-from gpucheck.measure.running.results import Results
+from gpucheck.measure.running.results import Pair, Results
 from gpucheck.measure.values import HOST, Answer, Failure, Flow, Step, Timing
 
 REPEATED = ("one direction", "both directions")  # purposes whose low pairs are measured again alone
+MOST_REPEATED = 16  # if every pair is low, this number is sufficient
 MOST_LOST = 4  # children: each takes its deadline, and a host where four copies hang is faulty
 LOST = ("stuck", "crashed", "killed", "defect", "no-memory")
 TOGETHER = ("all to all", "one to all")  # their results are of all copies together
@@ -34,43 +36,29 @@ def run(
     wish: Wish,
     low: Low,
     progress: Progress = lambda step, number: None,  # noqa: ARG005 - no progress shown
-) -> Results:
+) -> None:
     """Fill ``results``. low: flows of pairs with low results that were not measured alone yet."""
-    lost = _Lost(results)
-    before = ""
-    for number, step in enumerate(steps):
-        if before in REPEATED and step.purpose != before:
-            _repeat_low(asked, results, machine, wish, low, lost)
-        before = step.purpose
-        progress(step, number)
-        _do(asked, step, results, lost)
-        if lost.enough():
-            return results
-    if before in REPEATED:
-        _repeat_low(asked, results, machine, wish, low, lost)
-    return results
+    for purpose, group in groupby(enumerate(steps), key=lambda item: item[1].purpose):
+        for number, step in group:
+            progress(step, number)
+            _do(asked, step, results)
+            if results.gave_up is not None:
+                return
+        if purpose in REPEATED:
+            _repeat_low(asked, results, machine, wish, low)
 
 
-class _Lost:
-    """The number of lost children, and its limit."""
-
-    def __init__(self, results: Results) -> None:
-        self.results = results
-        self.children = 0
-
-    def count(self, failure: Failure) -> None:
-        if failure.kind in ("missing-package", "no-process", "not-started"):
-            self.results.gave_up = failure.detail
-        elif failure.kind in LOST:
-            self.children += 1
-            if self.children >= MOST_LOST:
-                self.results.gave_up = f"{self.children} measuring processes were lost"
-
-    def enough(self) -> bool:
-        return self.results.gave_up is not None
+def _count(failure: Failure, results: Results) -> None:
+    """Give up if no child can start, or too many were lost."""
+    if failure.kind in ("missing-package", "no-process", "not-started"):
+        results.gave_up = failure.detail
+    elif failure.kind in LOST:
+        results.lost += 1
+        if results.lost >= MOST_LOST:
+            results.gave_up = f"{results.lost} measuring processes were lost"
 
 
-def _do(asked: Asked, step: Step, results: Results, lost: _Lost) -> None:
+def _do(asked: Asked, step: Step, results: Results) -> None:
     """Run one step without broken pairs. The flows of a failed round run again one by one, to find the failing one."""
     flows = tuple(flow for flow in step.flows if frozenset((flow.src, flow.dst)) not in results.broken)
     if not any(HOST not in (f.src, f.dst) or step.purpose == "host and device" for f in flows):
@@ -85,15 +73,15 @@ def _do(asked: Asked, step: Step, results: Results, lost: _Lost) -> None:
         results.device_s += answer.device_s
         results.rounds += step.purpose == "one direction"
         return
-    lost.count(answer)
+    _count(answer, results)
     divisible = answer.is_the_copys if step.purpose in TOGETHER else answer.kind in DIVISIBLE
-    if lost.enough() or len(flows) == 1 or not divisible:
+    if results.gave_up is not None or len(flows) == 1 or not divisible:
         _record(answer, step, results)
-    elif not _one_by_one(asked, step, results, lost):
+    elif not _one_by_one(asked, step, results):
         results.failures.append(answer)
 
 
-def _one_by_one(asked: Asked, step: Step, results: Results, lost: _Lost) -> bool:
+def _one_by_one(asked: Asked, step: Step, results: Results) -> bool:
     """Run each flow of a failed round alone; return whether one of them fails too."""
     found = False
     for flow in step.flows:
@@ -107,9 +95,9 @@ def _one_by_one(asked: Asked, step: Step, results: Results, lost: _Lost) -> bool
             results.device_s += again.device_s
             continue
         found = True
-        lost.count(again)
+        _count(again, results)
         _record(again, single, results)
-        if lost.enough():
+        if results.gave_up is not None:
             break
     return found
 
@@ -123,15 +111,38 @@ def _record(failure: Failure, step: Step, results: Results) -> None:
         results.broken.add(frozenset((flow.src, flow.dst)))
 
 
-def _repeat_low(asked: Asked, results: Results, machine: Machine, wish: Wish, low: Low, lost: _Lost) -> None:
+def _repeat_low(asked: Asked, results: Results, machine: Machine, wish: Wish, low: Low) -> None:
     """Measure low pairs alone, unidirectional ones also through host memory, to compare peer access with it."""
     for flows in low(results):
-        if lost.enough():
+        if results.gave_up is not None:
             return
-        _do(asked, alone(machine, wish, flows), results, lost)
+        _do(asked, alone(machine, wish, flows), results)
         if len(flows) == 1 and "staged" in wish.methods:
             staged = replace(flows[0], method="staged")
-            _do(asked, replace(alone(machine, wish, (staged,)), purpose="through host memory"), results, lost)
+            _do(asked, replace(alone(machine, wish, (staged,)), purpose="through host memory"), results)
+
+
+class Doubts(Protocol):
+    """Pairs with low results, the slowest first."""
+
+    @property
+    def one_way(self) -> tuple[Pair, ...]:
+        """Return ordered pairs."""
+
+    @property
+    def both_ways(self) -> tuple[Pair, ...]:
+        """Return pairs with both directions simultaneously."""
+
+
+def again(results: Results, doubts: Doubts) -> list[tuple[Flow, ...]]:
+    """Return flows of each low pair not yet measured alone, up to the limit of a run."""
+    one_way = [(Flow(src=a, dst=b),) for a, b in doubts.one_way]
+    left = [flows for flows in one_way if flows[0] not in results.alone]
+    pairs = dict.fromkeys((min(pair), max(pair)) for pair in doubts.both_ways)
+    both: list[tuple[Flow, ...]] = [
+        (Flow(src=a, dst=b), Flow(src=b, dst=a)) for a, b in pairs if (a, b) not in results.both_alone
+    ]
+    return left[: MOST_REPEATED - len(results.alone)] + both[: MOST_REPEATED - len(results.both_alone)]
 
 
 def total(timings: Iterable[Timing]) -> float:

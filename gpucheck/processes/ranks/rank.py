@@ -10,7 +10,8 @@ from typing import NoReturn
 
 import msgspec
 
-from gpucheck.processes.lifeline import end_with_parent, show_stacks, write_whole
+from gpucheck.processes.atomic import write_atomic
+from gpucheck.processes.lifeline import end_with_parent, show_stacks
 from gpucheck.processes.ranks.run_directory import Options, RankError, RankSpec, RunDirectory
 
 MESSAGE_CHARACTERS = 4000
@@ -35,15 +36,14 @@ def run_rank(
     end_with_parent(spec.supervisor_pid)
     with directory.stack(rank).open("w") as stack:
         show_stacks(stack)
-        write_whole(directory.pid(rank), str(os.getpid()).encode())
+        write_atomic(directory.pid(rank), str(os.getpid()).encode(), durable=False)
         try:
             report = work(spec, directory)
-            write_whole(directory.report(rank), msgspec.json.encode(report))
+            write_atomic(directory.report(rank), msgspec.json.encode(report), durable=False)
             status = 0
         except Exception as error:
-            write_whole(
-                directory.error(rank), msgspec.json.encode(_described(error, classify(error) if classify else ""))
-            )
+            described = _described(error, classify(error) if classify else "")
+            write_atomic(directory.error(rank), msgspec.json.encode(described), durable=False)
             status = 1
         sys.stdout.flush()
         sys.stderr.flush()

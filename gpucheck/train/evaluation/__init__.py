@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from gpucheck.model import Finding
 from gpucheck.model.finding.about import About
 from gpucheck.model.smoke import SmokeFailure, SmokeResult
+from gpucheck.printable import counted
 from gpucheck.train.evaluation.failure import evaluate_failure
 from gpucheck.train.evaluation.finding_text import PLACEMENT, describe_ranks, subject_of
 from gpucheck.train.evaluation.performance import evaluate_performance
@@ -49,7 +50,7 @@ def _not_on_gpus(result: SmokeResult, gpus: int) -> Finding:
     framework, versions = result.framework, result.versions
     about = About(check=PLACEMENT, evidence=(f"{framework} {versions.get(framework)}, CUDA {versions.get('cuda')}",))
     ranks = f"{describe_ranks(result)}: {_proves(result)}"
-    wanted = f"training on the {gpus} GPU{'s' if gpus > 1 else ''} of this host"
+    wanted = f"training on the {counted(gpus, 'GPU')} of this host"
     if versions.get("cuda") is None:
         # The environment of gpucheck need not be the one that the jobs of this host use: no defect of the host.
         return about.unknown(

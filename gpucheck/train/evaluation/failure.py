@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from gpucheck.model import Finding, Verdict
 from gpucheck.model.finding.about import About
 from gpucheck.model.smoke import SmokeFailure
+from gpucheck.printable import counted
 from gpucheck.train.evaluation.finding_text import check_of, install
 
 
@@ -250,7 +251,7 @@ def _no_device(failure: SmokeFailure, gpus: int) -> Finding:
     about, wanted = About(check=check_of(failure)), f"{failure.world_size} GPUs"
     if gpus:
         return about.unknown(
-            f"this host has {gpus} GPU{'' if gpus == 1 else 's'}, and {failure.framework} found none",
+            f"this host has {counted(gpus, 'GPU')}, and {failure.framework} found none",
             f"Check the driver: gpucheck verify --level quick\nCompare the CUDA of the installed "
             f"{failure.framework} with: gpucheck stack resolve",
             f"{failure.strategy} with {failure.framework} unknown: {failure.detail}",

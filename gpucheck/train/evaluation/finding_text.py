@@ -5,6 +5,7 @@ from typing import Literal
 
 from gpucheck.model import Finding, Verdict
 from gpucheck.model.smoke import Performance, SmokeFailure, SmokeResult
+from gpucheck.printable import counted
 from gpucheck.train.strategies import check_name
 
 # The finding about a run that did not use two GPUs: a name of its own, for the run's own findings may all pass.
@@ -37,13 +38,10 @@ def install(package: str) -> str:
 def describe_ranks(result: SmokeResult) -> str:
     """``2 CPU ranks, gloo`` or ``2 ranks on cuda:0, cuda:1, nccl``; devices where one process drives all of them."""
     word = "rank" if len(result.rank_seconds) > 1 or result.world_size == 1 else "device"
-    count = result.world_size
-    plural = "" if count == 1 else "s"
     if result.placement == "cpu":
-        return f"{count} CPU {word}{plural}, {result.backend}"
-    if result.placement == "shared-gpu":
-        return f"{count} {word}{plural} on one GPU, {result.backend}"
-    return f"{count} {word}{plural} on {', '.join(result.devices)}, {result.backend}"
+        return f"{counted(result.world_size, f'CPU {word}')}, {result.backend}"
+    where = "one GPU" if result.placement == "shared-gpu" else ", ".join(result.devices)
+    return f"{counted(result.world_size, word)} on {where}, {result.backend}"
 
 
 def subject_of(result: SmokeResult) -> str:

@@ -10,6 +10,7 @@ import signal
 from gpucheck.model.smoke import FailureKind, SmokeFailure
 from gpucheck.processes.ranks.process import RankEnd
 from gpucheck.processes.ranks.supervisor import Ending
+from gpucheck.processes.signals import signal_name
 from gpucheck.train.placement import NoDevice
 from gpucheck.train.progress import AFTER, BEFORE, Position, position_of
 from gpucheck.train.report import RankReport
@@ -30,6 +31,7 @@ def find_failing_rank(ending: Ending[RankReport], options: SmokeOptions, removed
     """Return the failure of a run that did not finish."""
     kind, failing, detail = _verdict(ending, options)
     position = _at(failing) if failing else min((_at(e) for e in ending.ranks), key=lambda p: p.order())
+    status = failing.status or 0 if failing else 0
     return SmokeFailure(
         framework=options.framework,
         strategy=options.strategy,
@@ -44,7 +46,7 @@ def find_failing_rank(ending: Ending[RankReport], options: SmokeOptions, removed
         steps=options.steps,
         phase=position.phase,
         missing=failing.error.missing if failing and failing.error and kind == "missing-package" else None,
-        signal=_signal_name(failing.status) if failing and kind == "died" else None,
+        signal=signal_name(-status) if kind == "died" and status < 0 else None,
         process_state=failing.process_state if failing else None,
         error_type=failing.error.type if failing and failing.error and kind == "raised" else None,
         stack=_stack(failing)[:STACK_FRAMES] if failing else (),
@@ -76,17 +78,7 @@ def _verdict(ending: Ending[RankReport], options: SmokeOptions) -> tuple[Failure
 
 
 def _died(status: int) -> str:
-    name = _signal_name(status)
-    return f"ended by {name}" if name else f"ended with exit status {status} and no word"
-
-
-def _signal_name(status: int | None) -> str | None:
-    if status is None or status >= 0:
-        return None
-    try:
-        return signal.Signals(-status).name
-    except ValueError:
-        return f"signal {-status}"
+    return f"ended by {signal_name(-status)}" if status < 0 else f"ended with exit status {status} and no word"
 
 
 def _hanging(ending: Ending[RankReport], options: SmokeOptions) -> tuple[FailureKind, Rank | None, str]:

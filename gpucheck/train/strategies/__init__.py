@@ -49,7 +49,6 @@ def all_strategies() -> dict[Key, Strategy]:
     found = sorted(
         (module.STRATEGY for module in modules),
         key=lambda s: (s.framework != "torch", s.framework != "tensorflow", not s.default, s.level, s.name),
-        reverse=False,
     )
     return {(strategy.framework, strategy.name): strategy for strategy in found}
 

@@ -5,17 +5,18 @@ CuPy has no CPU form: without a CUDA device nothing is run, and this is reported
 
 import platform
 import time
-from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from gpucheck.model.smoke import Copy
+from gpucheck.printable import counted
 from gpucheck.processes.ranks.run_directory import RunDirectory
 from gpucheck.train.placement import NoDevice
 from gpucheck.train.progress import Progress
 from gpucheck.train.report import Device, RankReport
 from gpucheck.train.spec import RankSpec
 from gpucheck.train.strategies import Strategy
-from gpucheck.train.transfer import FACTOR, POISON, checked, names_of, plan
+from gpucheck.train.transfer import FACTOR, POISON, checked, copies
 
 STRATEGY = Strategy(
     framework="cupy",
@@ -46,9 +47,9 @@ def run(spec: RankSpec, _: RunDirectory, progress: Progress) -> RankReport:
     numbers = [0 if shared else number for number in range(spec.options.world_size)]
     described = tuple(_describe(cupy, number) for number in numbers)
     progress.on_device(described[0].name, described[0].bus_id)
-    copies = tuple(_copies(cupy, numbers, progress))
+    made = tuple(copies(progress, [device.name for device in described], partial(_copy, cupy, numbers)))
     progress.enter("report")
-    reason = f"{there} CUDA device{'' if there == 1 else 's'}"
+    reason = counted(there, "CUDA device")
     return RankReport(
         rank=0,
         world_size=1,
@@ -57,7 +58,7 @@ def run(spec: RankSpec, _: RunDirectory, progress: Progress) -> RankReport:
         placement="shared-gpu" if shared else "gpus",
         placement_reason=f"{reason}: copies within cuda:0" if shared else reason,
         devices=described,
-        copies=copies,
+        copies=made,
         seconds=dict(progress.seconds),
         trace=progress.trace,
         versions={
@@ -74,17 +75,10 @@ def _describe(cupy: Any, number: int) -> Device:
     return Device(name=f"cuda:{number}", model=properties["name"].decode(), bus_id=bus_id)
 
 
-def _copies(cupy: Any, numbers: list[int], progress: Progress) -> Iterator[Copy]:
-    names = names_of([f"cuda:{number}" for number in numbers])
-    for count, (source, target, size) in enumerate(plan(len(numbers)), 1):
-        progress.enter("copy", count)
-        yield _copy(cupy, (numbers[source], numbers[target]), (names[source], names[target]), size, count)
-
-
-def _copy(cupy: Any, pair: tuple[int, int], names: tuple[str, str], size: int, seed: int) -> Copy:
+def _copy(cupy: Any, numbers: list[int], pair: tuple[int, int], names: tuple[str, str], size: int, seed: int) -> Copy:
     import numpy as np
 
-    source, target = pair
+    source, target = (numbers[place] for place in pair)
     runtime = cupy.cuda.runtime
     pattern = np.arange(size // 8, dtype=np.int64) * FACTOR + seed
     with cupy.cuda.Device(source):

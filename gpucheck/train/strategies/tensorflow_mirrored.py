@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gpucheck.model.smoke import Checkpoint, Placement, Reference, Repeat
+from gpucheck.printable import counted
 from gpucheck.processes.ranks.run_directory import RunDirectory
 from gpucheck.train import data
 from gpucheck.train.data.idx import DataSet
@@ -133,7 +134,7 @@ def _place(tf: Any, options: SmokeOptions) -> Place:
     tf.config.set_logical_device_configuration(physical, parts)
     names = tuple(f"{kind}:{number}" for number in range(count))
     described = tuple(Device(name=name) for name in names)
-    why = f"{build} sees {len(gpus)} GPU{'' if len(gpus) == 1 else 's'}: {count} logical devices of one {kind}"
+    why = f"{build} sees {counted(len(gpus), 'GPU')}: {count} logical devices of one {kind}"
     if options.variant == "nccl":
         reducer, backend = tf.distribute.ReductionToOneDevice(), "reduction to one device"
         why += "; NCCL needs a GPU for each, so the sums go through one device"
@@ -154,18 +155,23 @@ def _hierarchical_copy(tf: Any, count: int) -> tuple[Any, str, str]:
     return tf.distribute.HierarchicalCopyAllReduce(), "hierarchical copy", ""
 
 
-def _train(tf: Any, strategy: Any, options: SmokeOptions, samples: DataSet, progress: Progress, steps: int) -> Trained:
+def _network(tf: Any, options: SmokeOptions) -> tuple[list[Any], Callable[[list[Any], Any], Any]]:
+    """Return the first values of the variables, and the forward pass."""
     model = model_named(options.model)
     if model.tensorflow is None:
         raise ValueError(f"model {model.name} is available for torch only")
-    values, forward = model.tensorflow(tf, options.seed)
+    return model.tensorflow(tf, options.seed)
+
+
+def _train(tf: Any, strategy: Any, options: SmokeOptions, samples: DataSet, progress: Progress, steps: int) -> Trained:
+    values, forward = _network(tf, options)
     order = data.Order(options.seed, len(samples.labels), options.batch_per_rank * options.world_size)
     replicas = strategy.num_replicas_in_sync
     progress.enter("broadcast")
     with strategy.scope():
         variables = [tf.Variable(value) for value in values]
         velocities = [tf.Variable(tf.zeros_like(value), trainable=False) for value in values]
-    step_of = _step(tf, strategy, forward, variables, velocities, model.learning_rate)
+    step_of = _step(tf, strategy, forward, variables, velocities, model_named(options.model).learning_rate)
     fed, losses, seconds = hashlib.sha256(), [], 0.0
     checkpoints = [Checkpoint(step=0, parameters=_hashes(strategy, variables))]
     for step in range(1, steps + 1):
@@ -235,10 +241,7 @@ def _hashes(strategy: Any, variables: list[Any]) -> tuple[str, ...]:
 
 
 def _accuracy(tf: Any, options: SmokeOptions, samples: DataSet, final: list[Any]) -> float:
-    model = model_named(options.model)
-    if model.tensorflow is None:
-        raise ValueError(f"model {model.name} is available for torch only")
-    _, forward = model.tensorflow(tf, options.seed)
+    _, forward = _network(tf, options)
     logits = forward([tf.constant(value) for value in final], tf.constant(samples.held_out_images))
     return float((logits.numpy().argmax(axis=1) == samples.held_out_labels).mean())
 

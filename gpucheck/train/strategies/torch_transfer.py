@@ -4,7 +4,7 @@ On a machine without GPUs the two devices are two buffers of host memory: that p
 """
 
 import time
-from collections.abc import Iterator
+from functools import partial
 
 from gpucheck.model.smoke import Copy
 from gpucheck.processes.ranks.run_directory import RunDirectory
@@ -14,7 +14,7 @@ from gpucheck.train.spec import RankSpec
 from gpucheck.train.strategies import Strategy
 from gpucheck.train.torch import common
 from gpucheck.train.torch.rank import Rank, open_rank
-from gpucheck.train.transfer import FACTOR, POISON, checked, names_of, plan
+from gpucheck.train.transfer import FACTOR, POISON, checked, copies
 
 STRATEGY = Strategy(
     framework="torch",
@@ -31,7 +31,7 @@ STRATEGY = Strategy(
 def run(spec: RankSpec, directory: RunDirectory, progress: Progress) -> RankReport:
     """Copy between every ordered pair of devices. Raises whatever torch raises."""
     rank = open_rank(spec, directory, progress, group=False)
-    copies = tuple(_copies(rank))
+    made = tuple(copies(progress, [str(device) for device in rank.devices], partial(_copy, rank)))
     progress.enter("report")
     words = "; two buffers of host memory stand for the devices" if rank.where.placement == "cpu" else ""
     return RankReport(
@@ -42,18 +42,11 @@ def run(spec: RankSpec, directory: RunDirectory, progress: Progress) -> RankRepo
         placement=rank.where.placement,
         placement_reason=rank.where.reason + words,
         devices=rank.described,
-        copies=copies,
+        copies=made,
         seconds=dict(progress.seconds),
         trace=progress.trace,
         versions=common.versions(rank.torch),
     )
-
-
-def _copies(rank: Rank) -> Iterator[Copy]:
-    names = names_of([str(device) for device in rank.devices])
-    for count, (source, target, size) in enumerate(plan(len(rank.devices)), 1):
-        rank.progress.enter("copy", count)
-        yield _copy(rank, (source, target), (names[source], names[target]), size, count)
 
 
 def _copy(rank: Rank, pair: tuple[int, int], names: tuple[str, str], size: int, seed: int) -> Copy:

@@ -29,7 +29,7 @@ def train_alone(rank: Rank, initial: list[Any], steps: int, parts: int) -> Singl
     torch, options, device = rank.torch, rank.options, rank.device
     model = common.load(torch, common.build_model(torch, options.model, options.seed, device), initial)
     optimizer = common.build_optimizer(torch, model.parameters(), options.model)
-    order = global_order(rank)
+    order = global_order(rank, options.seed)
     fed = [hashlib.sha256() for _ in range(parts)]
     low = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(options.precision)
     scale = FP16_SCALE if options.precision == "fp16" else 1.0
@@ -61,10 +61,10 @@ def train_alone(rank: Rank, initial: list[Any], steps: int, parts: int) -> Singl
     )
 
 
-def global_order(rank: Rank) -> data.Order:
+def global_order(rank: Rank, seed: int) -> data.Order:
     """The plan of samples that all ranks share."""
     options = rank.options
-    return data.Order(options.seed, len(rank.samples.labels), options.batch_per_rank * options.world_size)
+    return data.Order(seed, len(rank.samples.labels), options.batch_per_rank * options.world_size)
 
 
 def compare(single: Single, final: list[Any], name: str) -> Reference:

@@ -5,7 +5,6 @@ from statistics import fmean
 from typing import Any
 
 from gpucheck.model.smoke import Reference, Repeat
-from gpucheck.train.data import Order
 from gpucheck.train.progress import Aside, Progress
 from gpucheck.train.report import RankReport
 from gpucheck.train.spec import fault_of
@@ -104,6 +103,6 @@ def _feed(rank: Rank, steps: int, parts: int) -> Iterator[tuple[Any, Any]]:
     """This rank's part of every batch. A rank that is to have another order has another seed."""
     options, fault = rank.options, fault_of(rank.options, rank.spec.rank)
     seed = options.seed + (1 if fault is not None and fault.kind == "data-order" else 0)
-    order = Order(seed, len(rank.samples.labels), options.batch_per_rank * options.world_size)
+    order = reference.global_order(rank, seed)
     plan = [order.shard(step, rank.spec.rank if parts > 1 else 0, parts) for step in range(1, steps + 1)]
     return batches(rank.torch, options, rank.samples, plan, rank.device)

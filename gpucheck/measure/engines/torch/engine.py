@@ -138,7 +138,7 @@ class TorchEngine:
 
     def _pattern(self, device: int, key: int, start: int, words: int) -> Any:
         index = self.torch.arange(start, start + words, dtype=self.torch.int64, device=self.cuda[device])
-        return pattern_array(index, key, lambda array, bits: (array >> bits) & ((1 << (64 - bits)) - 1))
+        return pattern_array(index, key)
 
     def _ends(self, flow: Flow, region: Region) -> tuple[Any, Any]:
         if HOST not in (flow.src, flow.dst):
