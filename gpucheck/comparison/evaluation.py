@@ -5,7 +5,8 @@ each expectation, with its line in the file. A value that is not reported is UNK
 did not measure is SKIP.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from gpucheck.comparison.expectations import Expectations
@@ -21,99 +22,69 @@ POWER_TOLERANCE_W = 1.0
 
 
 class Trait(NamedTuple):
-    """One key below ``gpus``: its value in the record, when that value matches, and the finding if it does not."""
+    """One key below ``gpus``, and the finding if a GPU differs.
+
+    place: its value in the record. at_least: more is accepted too, and less by the tolerance.
+    """
 
     key: str
-    seen: Callable[[GpuRecord], Any]
-    matches: Callable[[Any, Any], bool]
+    place: str
     cause: str
     why: str
     fix: str
     unit: str | None = None
     at_least: bool = False
+    tolerance: float = 0.0
 
+    def seen(self, gpu: GpuRecord) -> Any:
+        """Return the value of a GPU, None if it is not reported."""
+        return attrgetter(self.place)(gpu)
 
-def _same(seen: Any, wanted: Any) -> bool:
-    return bool(seen == wanted)
-
-
-def _least(seen: Any, wanted: Any) -> bool:
-    return bool(seen >= wanted)
+    def matches(self, seen: Any, wanted: Any) -> bool:
+        """Whether a reported value is the expected one."""
+        return bool(seen >= wanted - self.tolerance if self.at_least else seen == wanted)
 
 
 TRAITS = (
     Trait(
-        "memory_mib",
-        lambda gpu: gpu.memory_mib,
-        _least,
-        SITE,
-        "the GPU has less memory than expected",
-        "nvidia-smi -q -d MEMORY; compare the part number of the board with the order",
-        "MiB",
-        at_least=True,
+        "memory_mib", "memory_mib", SITE, "the GPU has less memory than expected",
+        "nvidia-smi -q -d MEMORY; compare the part number of the board with the order", "MiB", at_least=True,
     ),
     Trait(
-        "vbios",
-        lambda gpu: gpu.vbios,
-        _same,
-        SITE,
-        "the VBIOS version differs from the expected one",
+        "vbios", "vbios", SITE, "the VBIOS version differs from the expected one",
         "update it with the vendor's tool, or change the expectations",
     ),
     Trait(
-        "ecc", lambda gpu: gpu.ecc, _same, SITE, "the ECC mode differs from the expected one",
-        "nvidia-smi -e 1 (or 0), then reset the GPU",
+        "ecc", "ecc", SITE, "the ECC mode differs from the expected one", "nvidia-smi -e 1 (or 0), then reset the GPU",
     ),
     Trait(
-        "mig", lambda gpu: gpu.mig, _same, "mig-enabled", "the MIG mode differs from the expected one",
+        "mig", "mig", "mig-enabled", "the MIG mode differs from the expected one",
         "nvidia-smi -mig 0 (or 1), then reset the GPU",
     ),
     Trait(
-        "persistence", lambda gpu: gpu.persistence, _same, "persistence-off",
-        "the persistence mode differs from the expected one", "systemctl enable --now nvidia-persistenced",
+        "persistence", "persistence", "persistence-off", "the persistence mode differs from the expected one",
+        "systemctl enable --now nvidia-persistenced",
     ),
     Trait(
-        "compute_mode", lambda gpu: gpu.compute_mode, _same, "compute-mode-exclusive",
-        "the compute mode differs from the expected one", "nvidia-smi -c MODE (0 is default)",
+        "compute_mode", "compute_mode", "compute-mode-exclusive", "the compute mode differs from the expected one",
+        "nvidia-smi -c MODE (0 is default)",
     ),
     Trait(
-        "power_limit_w",
-        lambda gpu: gpu.power_limit_w,
-        lambda seen, wanted: seen >= wanted - POWER_TOLERANCE_W,
-        "power-limit-lowered",
-        "the power limit is below the expected one",
-        "nvidia-smi -pl WATTS",
-        "W",
-        at_least=True,
+        "power_limit_w", "power_limit_w", "power-limit-lowered", "the power limit is below the expected one",
+        "nvidia-smi -pl WATTS", "W", at_least=True, tolerance=POWER_TOLERANCE_W,
     ),
     Trait(
-        "nvlinks",
-        lambda gpu: gpu.active_nvlinks,
-        _least,
-        "nvlink-down",
-        "fewer NVLinks are active than expected",
-        "gpucheck verify --only nvlink; reseat the bridge or baseboard, reset the GPU",
-        "links",
-        at_least=True,
+        "nvlinks", "active_nvlinks", "nvlink-down", "fewer NVLinks are active than expected",
+        "gpucheck verify --only nvlink; reseat the bridge or baseboard, reset the GPU", "links", at_least=True,
     ),
     Trait(
-        "pcie_generation",
-        lambda gpu: gpu.pcie.max_generation,
-        _least,
-        "pcie-link-downgraded",
+        "pcie_generation", "pcie.max_generation", "pcie-link-downgraded",
         "card and slot support a lower PCIe generation than expected",
-        "set the slot to Auto in the BIOS; try another slot or riser",
-        at_least=True,
+        "set the slot to Auto in the BIOS; try another slot or riser", at_least=True,
     ),
     Trait(
-        "pcie_width",
-        lambda gpu: gpu.pcie.width,
-        _least,
-        "pcie-width-reduced",
-        "the link has fewer lanes than expected",
-        "reseat the card, check slot bifurcation",
-        "lanes",
-        at_least=True,
+        "pcie_width", "pcie.width", "pcie-width-reduced", "the link has fewer lanes than expected",
+        "reseat the card, check slot bifurcation", "lanes", at_least=True,
     ),
 )  # fmt: skip
 

@@ -95,20 +95,12 @@ def _note_lines(value: Value, lines: dict[str, int]) -> None:
             _note_lines(inner, lines)
 
 
-def _schema(value: Value) -> str:
-    return value.word(SCHEMA)
-
-
 def _struct(type_: type[Any], **readers: Callable[[Value], Any]) -> Callable[[Value], Any]:
     return lambda value: type_(**value.fields(readers))
 
 
 def _whole(low: int, high: int) -> Callable[[Value], int]:
     return lambda value: value.integer(low, high)
-
-
-def _number(value: Value) -> float:
-    return value.number()
 
 
 def _version(value: Value) -> str:
@@ -124,10 +116,6 @@ def _version(value: Value) -> str:
 
 def _name(value: Value) -> str:
     return value.text().strip()
-
-
-def _flag(value: Value) -> bool:
-    return value.flag()
 
 
 def _counted(value: Value) -> dict[str, int]:
@@ -153,7 +141,7 @@ def _by_class(value: Value) -> ByClass:
 
 
 TOP: dict[str, Callable[[Value], Any]] = {
-    "schema": _schema,
+    "schema": lambda value: value.word(SCHEMA),
     "versions": _struct(
         Versions,
         driver=_version,
@@ -167,18 +155,20 @@ TOP: dict[str, Callable[[Value], Any]] = {
         count=_whole(0, MOST_GPUS),
         model=_name,
         models=_counted,
-        memory_mib=_number,
+        memory_mib=Value.number,
         vbios=_name,
-        ecc=_flag,
-        mig=_flag,
-        persistence=_flag,
+        ecc=Value.flag,
+        mig=Value.flag,
+        persistence=Value.flag,
         compute_mode=lambda value: value.word(*COMPUTE_MODES),
-        power_limit_w=_number,
+        power_limit_w=Value.number,
         nvlinks=_whole(0, 64),
         pcie_generation=_whole(1, 8),
         pcie_width=_whole(1, 32),
     ),
     "pairs": _pairs,
-    "floors": _struct(Rates, p2p_uni_gb_s=_by_class, p2p_bidir_gb_s=_by_class, h2d_gb_s=_number, d2h_gb_s=_number),
+    "floors": _struct(
+        Rates, p2p_uni_gb_s=_by_class, p2p_bidir_gb_s=_by_class, h2d_gb_s=Value.number, d2h_gb_s=Value.number
+    ),
     "ceilings": _struct(Rates, p2p_latency_us=_by_class),
 }

@@ -84,8 +84,7 @@ def _copies(before: Report, now: Report) -> Iterator[Drop | str]:
 def _compute(before: Report, now: Report) -> Iterator[Drop | str]:
     old, new = computed_of(before), computed_of(now)
     if old is None or new is None:
-        if old is not new:
-            yield _missing("compute", "baseline" if old is None else "run")
+        yield from _missing("compute", old, new)
         return
     if old.engine != new.engine:
         yield f"compute ran with {old.engine} in the baseline, with {new.engine} now"
@@ -123,8 +122,7 @@ def _both(earlier: MatrixRate, now: MatrixRate) -> bool:
 def _collectives(before: Report, now: Report) -> Iterator[Drop | str]:
     old, new = gathered_of(before), gathered_of(now)
     if old is None or new is None:
-        if old is not new:
-            yield _missing("collectives", "baseline" if old is None else "run")
+        yield from _missing("collectives", old, new)
         return
     if old.ranks != new.ranks:
         yield f"collectives had {old.ranks} ranks in the baseline, {new.ranks} now"
@@ -140,9 +138,7 @@ def _collectives(before: Report, now: Report) -> Iterator[Drop | str]:
 
 def _trainings(before: Report, now: Report) -> Iterator[Drop | str]:
     old, new = trained_of(before), trained_of(now)
-    if bool(old) is not bool(new):
-        yield _missing("training on GPUs", "run" if old else "baseline")
-        return
+    yield from _missing("training on GPUs", old, new)
     for name, run in new.items():
         was = old.get(name)
         if was is None:
@@ -165,8 +161,10 @@ def _pace(name: str, was: Pace, run: Pace) -> Iterator[Drop | str]:
     yield Drop("training", "host", was.steps_per_s, run.steps_per_s, limit, "steps/s", name)
 
 
-def _missing(what: str, which: str) -> str:
-    return f"the baseline has no numbers of {what}" if which == "baseline" else f"this run has no numbers of {what}"
+def _missing(what: str, old: object, new: object) -> Iterator[str]:
+    """Name the run without numbers that the other one has."""
+    if bool(old) is not bool(new):
+        yield f"{'this run' if old else 'the baseline'} has no numbers of {what}"
 
 
 def _limit(*mad_percents: float | None) -> float:

@@ -6,11 +6,11 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from gpucheck.diagnose._acs import REDIRECTING
 from gpucheck.diagnose._cells import MOST_GPUS
 from gpucheck.diagnose.alignment import aligned
 from gpucheck.knowledge.strict import InputProblem as ObservationProblem
 from gpucheck.model.diagnosis.observations import AcsReading, Collective, Measured, Observations, ObservedGpu
+from gpucheck.topology.pcie.acs import REDIRECT
 
 LISTS = ("collectives", "host_device", "flows", "under_load", "damaged", "failures", "uplinks")
 
@@ -92,7 +92,7 @@ def _matters(row: AcsReading, gpus: Sequence[ObservedGpu]) -> bool:
 
     Where no path is known, every bridge may be. Above the common switch everything goes up, redirected or not.
     """
-    if not row.control & REDIRECTING:
+    if not row.control & REDIRECT:
         return True
     paths = [{port.bus_id for port in gpu.path} for gpu in gpus]
     if not any(paths):

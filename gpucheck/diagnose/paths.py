@@ -4,10 +4,11 @@ from collections.abc import Iterable
 from functools import cached_property
 from itertools import combinations
 
-from gpucheck.diagnose._acs import redirecting_bridges, redirects
 from gpucheck.diagnose._names import known_model
 from gpucheck.knowledge import GpuModel
 from gpucheck.model.diagnosis.observations import Observations, ObservedGpu, Port
+from gpucheck.topology.islands import islands
+from gpucheck.topology.pcie.acs import REDIRECT
 
 Pair = tuple[int, int]
 NEAR = ("PIX", "PXB")
@@ -129,12 +130,8 @@ class Paths:
     @cached_property
     def switches(self) -> tuple[frozenset[int], ...]:
         """Groups of two or more GPUs that PIX and PXB cells join."""
-        group = {i: frozenset([i]) for i in range(self.count)}
-        for i, j in self.pairs:
-            if self.classes[i, j] in NEAR:
-                whole = group[i] | group[j]
-                group.update(dict.fromkeys(whole, whole))
-        return tuple(sorted({g for g in group.values() if 1 < len(g) < self.count}, key=min))
+        near = (pair for pair in self.pairs if self.classes[pair] in NEAR)
+        return tuple(group for group in islands(range(self.count), near) if 1 < len(group) < self.count)
 
     @cached_property
     def shared_ports(self) -> tuple[Port, ...]:
@@ -154,13 +151,36 @@ class Paths:
     @cached_property
     def acs(self) -> bool | None:
         """Whether a bridge on the GPUs' paths redirects peer traffic; None where that is not known."""
-        return redirects(self.seen, self._bridges)
+        return _redirects(self.seen, self._bridges)
 
     @cached_property
     def acs_bridges(self) -> tuple[str, ...]:
         """The bridges that redirect, where they are named."""
-        return redirecting_bridges(self.seen)
+        return _redirecting_bridges(self.seen)
 
 
 def _ids(path: Iterable[Port]) -> tuple[str, ...]:
     return tuple(port.bus_id for port in path if port.bus_id)
+
+
+def _redirects(seen: Observations, paths: set[str]) -> bool | None:
+    """Whether a bridge redirects. The registers count where they were read.
+
+    paths: bridges between GPUs; others do not count, where these are known.
+    """
+    if seen.host.acs:
+        redirecting = {row.bus_id for row in seen.host.acs if row.control & REDIRECT}
+        if not paths:
+            return bool(redirecting)
+        return bool(paths & redirecting) if paths & {row.bus_id for row in seen.host.acs} else None
+    reported = seen.host.acs_redirect
+    if isinstance(reported, tuple):
+        return bool(paths & set(reported)) if paths else bool(reported)
+    return reported
+
+
+def _redirecting_bridges(seen: Observations) -> tuple[str, ...]:
+    """The bridges that redirect, where they are named."""
+    reported = seen.host.acs_redirect
+    named = reported if isinstance(reported, tuple) else ()
+    return tuple(row.bus_id for row in seen.host.acs if row.control & REDIRECT) or named

@@ -1,15 +1,15 @@
 """Which sets of causes explain a machine: instances alone, in pairs, and more where numbers remain unexplained."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from math import exp, log
 
-from gpucheck.diagnose.instance import Instance
+from gpucheck.diagnose.instance import Change, Instance
 from gpucheck.diagnose.machine import Machine
 from gpucheck.diagnose.numbers import Number, numbers
+from gpucheck.diagnose.paths import Pair
 from gpucheck.diagnose.readings import readings
 from gpucheck.diagnose.score import Fit, fit, group_log_likelihood
-from gpucheck.diagnose.touched import Touched
 from gpucheck.diagnose.world import World
 
 FIRST_BEAM, BEAM, DEEPEST, NEGLIGIBLE = 12, 5, 12, 14.0
@@ -51,7 +51,7 @@ class Search:
     def __init__(self, machine: Machine, instances: tuple[Instance, ...]) -> None:
         self.machine, self.numbers = machine, _weighed(numbers(machine), World(machine))
         self.instances = instances
-        touched = Touched(self.numbers)
+        touched = _Touched(self.numbers)
         self._places = [touched.by(instance.change) for instance in instances]
         self._touching = [
             frozenset(k for k, places in enumerate(self._places) if n in places) for n in range(len(self.numbers))
@@ -169,3 +169,44 @@ def _weighed(seen: tuple[Number, ...], healthy: World) -> tuple[Number, ...]:
         kept.update(n for value, n in odd if abs(value - middle) > ODD)
         kept.update(n for _, n in rows[:: max(1, len(rows) // SAMPLE)])
     return tuple(seen[n] for n in sorted(kept))
+
+
+class _Touched:
+    """Which numbers a change may alter, by their places: only those are predicted again."""
+
+    def __init__(self, numbers: tuple[Number, ...]) -> None:
+        self._links: dict[int, list[int]] = {}  # by GPU: all but latencies
+        self._peer: dict[Pair, list[int]] = {}  # by pair: copies with peer-to-peer asked for
+        self._memory: list[int] = []
+        self._every = range(len(numbers))
+        for n, number in enumerate(numbers):
+            if not number.quantity.endswith("latency"):
+                for gpu in set(number.pair):
+                    self._links.setdefault(gpu, []).append(n)
+            if number.b is None:
+                self._memory.append(n)
+            elif number.quantity.startswith("p2p"):
+                self._peer.setdefault(number.pair, []).append(n)
+
+    def by(self, change: Change) -> frozenset[int]:
+        """Places of the numbers whose prediction may differ with this change."""
+        return frozenset(self._by(change))
+
+    def _by(self, change: Change) -> Iterator[int]:
+        for group in ({*change.links, *change.parts}, *change.uplinks):
+            for gpu in group:
+                yield from self._links.get(gpu, ())
+        for pair in (*change.ways, *change.nvlinks):
+            yield from self._peer.get(pair, ())
+        for odd in change.odd:
+            yield from self._odd(odd)
+
+    def _odd(self, odd: tuple[object, ...]) -> Iterator[int]:
+        if odd == ("host",):
+            yield from self._every
+        elif odd[0] == "memory":
+            yield from self._memory
+        else:
+            ends = sorted(end for end in odd if isinstance(end, int))
+            for pair in [(ends[0], ends[1])] if len(ends) == 2 else [pair for pair in self._peer if ends[0] in pair]:
+                yield from self._peer.get(pair, ())

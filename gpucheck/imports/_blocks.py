@@ -1,7 +1,7 @@
 """Stretches of lines that belong together: from a line that only one tool prints to the last that fits it."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 MOST_OBJECTS = 200
 
@@ -28,6 +28,36 @@ def spans(
             first = last = at
     if first >= 0:
         yield first, last
+
+
+def with_lines_above(
+    lines: Sequence[str], found: Iterable[tuple[int, int]], belongs: Callable[[str], object]
+) -> Iterator[tuple[int, int]]:
+    """The same stretches, each with the lines directly above it that belong to it. Overlapping ones are omitted."""
+    last = -1
+    for first, end in found:
+        if first <= last:
+            continue
+        while first - 1 > last and belongs(lines[first - 1]):
+            first -= 1
+        yield first, end
+        last = end
+
+
+def until(lines: Sequence[str], begins: Callable[[str], object], *ends: str) -> Iterator[tuple[int, int]]:
+    """First and last index of each stretch from a line that begins one to a line that holds one of these texts.
+
+    One that is cut short reaches to the end of the lines.
+    """
+    first: int | None = None
+    for at, line in enumerate(lines):
+        if first is None and begins(line):
+            first = at
+        if first is not None and any(end in line for end in ends):
+            yield first, at
+            first = None
+    if first is not None:
+        yield first, len(lines) - 1
 
 
 def objects(lines: Sequence[str], *marks: str) -> Iterator[tuple[int, int]]:

@@ -1,14 +1,23 @@
 """What readers of several kinds need: bus ids as Linux writes them, GPUs by number, matrices by pair."""
 
+import re
 from collections.abc import Mapping
 from typing import TypeVar
 
 T = TypeVar("T")
 
+BUS_ID = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", re.IGNORECASE)
+
 
 def bus_id(domain: str, bus: str, device: str, function: str = "0") -> str:
     """Return a PCI bus id (``0000:3b:00.0``) from its parts as hexadecimal numbers."""
     return f"{int(domain, 16):04x}:{int(bus, 16):02x}:{int(device, 16):02x}.{function}"
+
+
+def linux_bus_id(text: str) -> str | None:
+    """Return a complete bus id in lower case with a domain of four digits, more only if needed; None for other text."""
+    match = BUS_ID.fullmatch(text.strip())
+    return bus_id(*match.groups()) if match else None
 
 
 def in_order(found: Mapping[int, T]) -> tuple[T, ...]:

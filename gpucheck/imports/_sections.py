@@ -7,10 +7,25 @@ from functools import cached_property
 from typing import NamedTuple
 
 from gpucheck.imports._kind import AnyCase, Kind
-from gpucheck.imports._prompts import prompts
 from gpucheck.imports._unwrap import Lines
 
 Mark = str | re.Pattern[str]
+
+LONGEST_PROMPT = 600
+# A shell prompt and the command after it. The host is that of user@host.
+PROMPT = re.compile(
+    r"\s{0,8}(?:\([\w.-]{1,40}\) ?)?(?:"
+    r"\[?[\w.-]{1,40}@(?P<host>[\w.-]{1,80})[: ][^$#%>]{0,200}[$#%>]|\$|(?:PS )?[A-Za-z]:\\[^>]{0,200}>"
+    r"|[\u276f\u279c])(?:\s+(?P<command>\S.*)|\s*$)"
+)
+# A bare prompt of root, or a command that was pasted with nothing before it.
+BARE = re.compile(
+    r"\s{0,8}(?:[#%>]\s+)?(?:sudo\s+)?(?:\./|/\S{1,200}/)?(?:nvidia-smi|lspci|dmesg|journalctl|dcgmi|nvbandwidth|"
+    r"\w{2,20}_perf|p2pBandwidthLatencyTest|bandwidthTest|simpleP2P|ibstat|ibv_devinfo|rdma|mpirun|srun|nvcc|"
+    r"modprobe|dkms|ib_\w{2,20}|cat|uname|docker|kubectl)\b[^:|=]{0,300}$"
+)
+# Names that do not identify the host: those of containers.
+NO_NAME = re.compile(r"[0-9a-f]{12}|localhost|docker|container|pod", re.IGNORECASE)
 
 
 class Section(NamedTuple):
@@ -84,7 +99,7 @@ def taken_apart(lines: Lines, kinds: Sequence[Kind]) -> Taken:
                 sections.append(section)
                 _take(free, section.at)
     left = [i for i, is_free in enumerate(free) if is_free]
-    typed = prompts(lines.text, left) if sections else {}
+    typed = _prompts(lines.text, left) if sections else {}
     _take(free, typed)
     return Taken(_with_hosts(sections, typed), [i for i in left if free[i]])
 
@@ -160,3 +175,22 @@ def _with_hosts(sections: list[Section], typed: dict[int, str | None]) -> list[S
                 of.setdefault(named[before - 1][1] if before else None, []).append(i)
             found += [Section(section.kind, at, section.host or host) for host, at in of.items()]
     return sorted(found, key=lambda section: section.at[0])
+
+
+def _prompts(text: list[str], at: list[int]) -> dict[int, str | None]:
+    """Find the lines that are typed commands, with the host that the prompt names."""
+    found: dict[int, str | None] = {}
+    for i in at:
+        line = text[i]
+        if len(line) < LONGEST_PROMPT:
+            if match := PROMPT.match(line):
+                found[i] = _machine(match["host"])
+            elif BARE.match(line):
+                found[i] = None
+    return found
+
+
+def _machine(host: str | None) -> str | None:
+    if host is None or NO_NAME.fullmatch(host):
+        return None
+    return host.partition(".")[0]

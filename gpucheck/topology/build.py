@@ -11,8 +11,7 @@ from gpucheck.topology.pcie.acs import bridges_between, redirect_finding
 from gpucheck.topology.pcie.cpu import Cpu, identify
 from gpucheck.topology.pcie.nics import network_cards
 from gpucheck.topology.view import DISTANCE, View
-from gpucheck.topology.wiring import Paths, wire
-from gpucheck.topology.wiring.reduced import reduced_findings
+from gpucheck.topology.wiring import Paths, reduced_findings, wire
 
 
 def of(host: Host) -> Topology | None:

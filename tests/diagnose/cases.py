@@ -21,16 +21,14 @@ import yaml
 
 from gpucheck import imports
 from gpucheck.diagnose import read
-from gpucheck.imports import ImportProblem
-from gpucheck.model import Verdict
 from gpucheck.model.diagnosis import Diagnosis
 from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.model.diagnosis.paste import Reading
 from gpucheck.model.diagnosis.ranking import Judgement
 from gpucheck.run.pastes import diagnosis
+from tests.diagnose.results import BAD, named
 
 FOLDER = Path(__file__).parent.parent / "data" / "perf"
-BAD = (Verdict.WARN, Verdict.FAIL)
 STATES = ("healthy", "limited", "sick")
 # Pasted output that no reader of ours understands yet.
 UNREAD: tuple[tuple[str, str], ...] = ()
@@ -116,14 +114,13 @@ def answer(name: str) -> Answer:
     expect = case(name)["expect"]
     found = diagnosed(name)
     findings = found.findings
-    judgement = found.judgement()
-    said = {finding.cause for finding in findings} | {a.cause for finding in findings for a in finding.alternatives}
-    blamed = {finding.cause for finding in findings if finding.cause and finding.verdict in BAD}
+    stated = named(findings)
+    wrong = {finding.cause for finding in findings if finding.cause and finding.verdict in BAD}
     return Answer(
-        judgement=judgement,
+        judgement=found.judgement(),
         verdict=found.verdict.value,
-        missed=tuple(tuple(group) for group in expect["causes_any"] if not said & set(group)),
-        accused=tuple(sorted(blamed & set(expect["causes_never"]))),
+        missed=tuple(tuple(group) for group in expect["causes_any"] if not stated & set(group)),
+        accused=tuple(sorted(wrong & set(expect["causes_never"]))),
     )
 
 
@@ -164,25 +161,3 @@ def score(names: Iterable[str]) -> Score:
         verdicts=sum(said.verdict in expect["verdict"] for expect, said in told),
         right=sum(said.verdict in expect["verdict"] and not said.missed and not said.accused for expect, said in told),
     )
-
-
-__all__ = [
-    "FIRST_SIGHT",
-    "FIRST_SIGHT_DATE",
-    "HELD_OUT",
-    "HELD_OUT_MISSES",
-    "LEARNED",
-    "MISSES",
-    "NAMES",
-    "STATES",
-    "TUNED_MISSES",
-    "UNREAD",
-    "Answer",
-    "ImportProblem",
-    "Score",
-    "answer",
-    "case",
-    "held_out",
-    "observed",
-    "score",
-]

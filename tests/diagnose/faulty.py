@@ -1,11 +1,8 @@
-"""SIMULATED machines with one fault each, by name, the causes that must be named of them, and what the rules say."""
+"""SIMULATED machines with one fault each, by name, and the causes that must be named of them."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
-from gpucheck.diagnose import diagnose, read
-from gpucheck.model import Finding, Verdict
 from tests.diagnose.machines import (
     Shape,
     healthy,
@@ -26,21 +23,12 @@ SHAPES = [
 QUIET = {None, "expected-limit", "cross-socket", "shared-uplink", "narrow-by-design"}
 
 
-def judged(seen: dict[str, Any]) -> tuple[Finding, ...]:
-    return diagnose(read(json.dumps(seen)))
-
-
-def wrong(findings: tuple[Finding, ...]) -> set[str | None]:
-    """Causes of what is worse than a pass."""
-    return {finding.cause for finding in findings if finding.verdict is not Verdict.PASS}
-
-
 def shape(at: tuple[int, int, int, int], noise: float = 0.0, seed: int = 1) -> Shape:
     return Shape(*at, noise, seed)
 
 
-def told(seen: dict[str, Any], **measured: Any) -> dict[str, Any]:
-    seen["measured"].update(measured)
+def measured(seen: dict[str, Any], **numbers: Any) -> dict[str, Any]:
+    seen["measured"].update(numbers)
     return seen
 
 
@@ -76,8 +64,8 @@ def on_chipset(seen: dict[str, Any]) -> dict[str, Any]:
     for name in ("p2p_uni_gb_s", "p2p_bidir_gb_s", "staged_uni_gb_s"):
         for i, row in enumerate(seen["measured"][name]):
             row[:] = [v and round(v / 4, 2) if 1 in (i, j) else v for j, v in enumerate(row)]
-    told_ = seen["measured"]["host_device"][1]
-    told_.update(h2d_gb_s=round(told_["h2d_gb_s"] / 4, 2), d2h_gb_s=round(told_["d2h_gb_s"] / 4, 2))
+    row = seen["measured"]["host_device"][1]
+    row.update(h2d_gb_s=round(row["h2d_gb_s"] / 4, 2), d2h_gb_s=round(row["d2h_gb_s"] / 4, 2))
     del seen["gpus"][1]["pcie"]
     return seen
 
@@ -86,7 +74,7 @@ def no_nvlink_in_use(access: Any) -> dict[str, Any]:
     seen = nvlinked(8, "NVIDIA H100 80GB HBM3", 18, 25.0, 0.85)
     s = Shape(8, 1, 2, 5)
     seen["p2p_access"] = access
-    return told(seen, p2p_uni_gb_s=s.rates(lambda i, j: 36.5), p2p_bidir_gb_s=s.rates(lambda i, j: 41.0))
+    return measured(seen, p2p_uni_gb_s=s.rates(lambda i, j: 36.5), p2p_bidir_gb_s=s.rates(lambda i, j: 41.0))
 
 
 def one_link_less() -> dict[str, Any]:
@@ -97,12 +85,12 @@ def one_link_less() -> dict[str, Any]:
 
 # Name -> the machine, and the cause that must be named.
 FAULTS: dict[str, tuple[Callable[[], dict[str, Any]], set[str]]] = {
-    "width told": (lambda: slow_device(shape((4, 2, 1, 4))), {"pcie-width-reduced"}),
-    "generation told": (lambda: slow_device(shape((6, 2, 1, 4)), "gen"), {"pcie-link-downgraded"}),
-    "device untold": (lambda: slow_device(shape((8, 4, 1, 5)), "gen", told=False), {"pcie-link-downgraded"}),
+    "width reported": (lambda: slow_device(shape((4, 2, 1, 4))), {"pcie-width-reduced"}),
+    "generation reported": (lambda: slow_device(shape((6, 2, 1, 4)), "gen"), {"pcie-link-downgraded"}),
+    "device unreported": (lambda: slow_device(shape((8, 4, 1, 5)), "gen", reported=False), {"pcie-link-downgraded"}),
     "chipset": (lambda: on_chipset(healthy(shape((3, 1, 1, 4)))), {"gpu-behind-chipset"}),
-    "uplink told": (lambda: slow_uplink(shape((8, 4, 1, 4))), {"uplink-downgraded"}),
-    "uplink untold": (lambda: slow_uplink(shape((6, 2, 1, 5)), told=False), {"uplink-downgraded"}),
+    "uplink reported": (lambda: slow_uplink(shape((8, 4, 1, 4))), {"uplink-downgraded"}),
+    "uplink unreported": (lambda: slow_uplink(shape((6, 2, 1, 5)), reported=False), {"uplink-downgraded"}),
     "acs": (lambda: redirected(shape((4, 2, 1, 4)), acs_redirect=True, iommu="off"), {"acs-redirect"}),
     "iommu": (lambda: translated(shape((8, 4, 1, 5)), acs_redirect=False, iommu="translating"), {"iommu-translation"}),
     "acs or iommu": (lambda: redirected(shape((4, 4, 1, 4))), {"acs-redirect", "iommu-translation"}),
@@ -115,36 +103,39 @@ FAULTS: dict[str, tuple[Callable[[], dict[str, Any]], set[str]]] = {
     "fabric slow": (lambda: no_nvlink_in_use("all"), {"fabric-manager-down"}),
     "zeros": (
         lambda: with_host(
-            told(healthy(shape((4, 2, 1, 4))), integrity_bad_pairs=[[0, 2], [0, 3], [1, 2], [1, 3]], damage="zeros"),
+            measured(
+                healthy(shape((4, 2, 1, 4))), integrity_bad_pairs=[[0, 2], [0, 3], [1, 2], [1, 3]], damage="zeros"
+            ),
             iommu="translating",
         ),
         {"iommu-translation"},
     ),
     "granted and wrong": (
-        lambda: told(healthy(shape((4, 2, 1, 4))), integrity_bad_pairs=[[0, 1]], damage="stale"), {"false-p2p-grant"},
+        lambda: measured(healthy(shape((4, 2, 1, 4))), integrity_bad_pairs=[[0, 1]], damage="stale"),
+        {"false-p2p-grant"},
     ),
     "bits": (
-        lambda: told(healthy(shape((4, 2, 1, 4))), integrity_bad_pairs=[[2, 3]], damage="bit-flip"),
+        lambda: measured(healthy(shape((4, 2, 1, 4))), integrity_bad_pairs=[[2, 3]], damage="bit-flip"),
         {"data-corruption"},
     ),
     "hang": (
         lambda: with_host(
-            told(redirected(shape((4, 2, 1, 3))), hang={"op": "all_reduce", "gpus": [0, 1], "with_p2p_off": False}),
+            measured(redirected(shape((4, 2, 1, 3))), hang={"op": "all_reduce", "gpus": [0, 1], "with_p2p_off": False}),
             acs_redirect=True,
             iommu="off",
         ),
         {"acs-redirect"},
     ),
     "hang anyway": (
-        lambda: told(healthy(shape((4, 2, 1, 3))), hang={"op": "copy", "gpus": [0, 1], "with_p2p_off": True}),
+        lambda: measured(healthy(shape((4, 2, 1, 3))), hang={"op": "copy", "gpus": [0, 1], "with_p2p_off": True}),
         {"wedged-driver"},
     ),
     "writes collapse": (
-        lambda: told(healthy(shape((8, 4, 1, 5))), flows=[{"pairs": [[0, 4], [1, 5], [2, 6]], "total_gb_s": 9}]),
+        lambda: measured(healthy(shape((8, 4, 1, 5))), flows=[{"pairs": [[0, 4], [1, 5], [2, 6]], "total_gb_s": 9}]),
         {"switch-write-collapse"},
     ),
     "policy": (
-        lambda: told(
+        lambda: measured(
             healthy(shape((4, 1, 1, 5))),
             collectives=[{"op": "all_reduce", "bytes": 1 << 28, "busbw_gb_s": 20, "transport": "SHM/direct"}],
         ),
@@ -158,6 +149,6 @@ FAULTS: dict[str, tuple[Callable[[], dict[str, Any]], set[str]]] = {
 
 # What the same numbers mean as well: named instead or beside, where no reading tells them apart.
 ALIKE = {
-    "device untold": {"pcie-width-reduced"},
+    "device unreported": {"pcie-width-reduced"},
     "acs or iommu": {"acs-redirect", "iommu-translation"},
 }

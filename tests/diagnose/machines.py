@@ -109,23 +109,24 @@ def capped(shape: Shape, seen: dict[str, Any], limit: Callable[[int, int], float
                     row[j] = min(value, shape.about(part * limit(i, j)))
 
 
-def slow_device(shape: Shape, lost: str = "width", told: bool = True, device: int = 1) -> dict[str, Any]:
+def slow_device(shape: Shape, lost: str = "width", reported: bool = True) -> dict[str, Any]:
+    """GPU 1 has fewer lanes or a lower generation. reported: its link was read."""
     seen = healthy(shape)
     raw = RAW[shape.generation] / 4 if lost == "width" else RAW[shape.generation] / 2 ** (2 if lost == "two" else 1)
     if lost == "width":
-        seen["gpus"][device]["pcie"]["width"] = 4
+        seen["gpus"][1]["pcie"]["width"] = 4
     else:
-        seen["gpus"][device]["pcie"]["gen"] -= 1
-    capped(shape, seen, lambda i, j: 0.85 * raw if device in (i, j) else 1e9)
-    row = seen["measured"]["host_device"][device]
+        seen["gpus"][1]["pcie"]["gen"] -= 1
+    capped(shape, seen, lambda i, j: 0.85 * raw if 1 in (i, j) else 1e9)
+    row = seen["measured"]["host_device"][1]
     row["h2d_gb_s"] = row["d2h_gb_s"] = round(0.84 * raw, 2)
-    if not told:
-        del seen["gpus"][device]["pcie"]
+    if not reported:
+        del seen["gpus"][1]["pcie"]
         del seen["measured"]["host_device"]
     return seen
 
 
-def slow_uplink(shape: Shape, told: bool = True) -> dict[str, Any]:
+def slow_uplink(shape: Shape, reported: bool = True) -> dict[str, Any]:
     seen = healthy(shape)
     raw = RAW[shape.generation] / 4
     behind = range(shape.group)
@@ -139,7 +140,7 @@ def slow_uplink(shape: Shape, told: bool = True) -> dict[str, Any]:
     )  # fmt: skip
     full = {"max_gen": shape.generation, "max_width": 16, "read": "load"}
     seen["uplinks"] = [{**full, "bus_id": "0000:01:00.0", "gen": shape.generation, "width": 4, "gpus": list(behind)}]
-    if not told:
+    if not reported:
         del seen["uplinks"]
         del seen["measured"]["host_device"]
         del seen["measured"]["staged_uni_gb_s"]

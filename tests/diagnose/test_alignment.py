@@ -1,5 +1,7 @@
 """GPUs of several sources are matched by bus id, position or index, and never guessed."""
 
+import pytest
+
 from gpucheck.diagnose.alignment import aligned
 from gpucheck.model.diagnosis.observations import ObservedGpu
 
@@ -8,41 +10,25 @@ def gpus(*bus_ids: str | None, model: str | None = None) -> tuple[ObservedGpu, .
     return tuple(ObservedGpu(bus_id=bus_id, model=model) for bus_id in bus_ids)
 
 
-def test_bus_ids_outrank_positions():
-    machine, found = gpus("0000:01:00.0", "0000:02:00.0"), gpus("0000:02:00.0", "0000:01:00.0", model="T4")
-
-    assert aligned(machine, found) == (found[1], found[0])
+ONE, TWO = "0000:01:00.0", "0000:02:00.0"
 
 
-def test_gpu_without_a_row_is_none():
-    machine, found = gpus("0000:01:00.0", "0000:02:00.0"), gpus("0000:02:00.0", model="T4")
+@pytest.mark.parametrize(
+    ("machine", "source", "indexes", "places"),
+    [
+        pytest.param((ONE, TWO), (TWO, ONE), None, (1, 0), id="bus ids outrank positions"),
+        pytest.param((ONE, TWO), (TWO,), None, (None, 0), id="a GPU that the source does not list is None"),
+        pytest.param((None, None), (TWO, ONE), None, (0, 1), id="equal numbers without bus ids match by position"),
+        pytest.param((ONE, TWO), (ONE, ONE), None, (0, 1), id="a repeated bus id identifies no GPU"),
+        pytest.param((None,) * 3, (None,), (1,), (None, 0, None), id="fewer GPUs match by the printed index"),
+        pytest.param((None,) * 3, (None,), None, None, id="fewer GPUs without an index are unknown"),
+        pytest.param((None,) * 2, (None,) * 3, (0, 1, 2), None, id="more GPUs than the machine has are unknown"),
+    ],
+)
+def test_gpus_of_a_source_are_matched(machine, source, indexes, places):
+    """indexes: as the source prints them. places: in the source, for each GPU of the machine."""
+    found = gpus(*source, model="T4")
+    by_index = dict(zip(indexes, found, strict=True)) if indexes is not None else None
+    expected = None if places is None else tuple(None if place is None else found[place] for place in places)
 
-    assert aligned(machine, found) == (None, found[0])
-
-
-def test_equal_numbers_match_by_position_if_a_bus_id_is_missing():
-    machine, found = gpus(None, None), gpus("0000:02:00.0", "0000:01:00.0")
-
-    assert aligned(machine, found) == found
-
-
-def test_repeated_bus_id_identifies_no_gpu():
-    machine, found = gpus("0000:01:00.0", "0000:02:00.0"), gpus("0000:01:00.0", "0000:01:00.0", model="T4")
-
-    assert aligned(machine, found) == found
-
-
-def test_fewer_gpus_match_by_the_printed_index():
-    machine, found = gpus(None, None, None), gpus(None, model="T4")
-
-    assert aligned(machine, found, {1: found[0]}) == (None, found[0], None)
-
-
-def test_fewer_gpus_without_an_index_are_unknown():
-    assert aligned(gpus(None, None, None), gpus(None, model="T4")) is None
-
-
-def test_more_gpus_than_the_machine_has_are_unknown():
-    found = gpus(None, None, None)
-
-    assert aligned(gpus(None, None), found, dict(enumerate(found))) is None
+    assert aligned(gpus(*machine), found, by_index) == expected

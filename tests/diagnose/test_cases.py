@@ -2,6 +2,7 @@
 
 import pytest
 
+from gpucheck.imports import ImportProblem
 from gpucheck.knowledge import causes
 from gpucheck.model import Verdict
 from tests.diagnose.cases import (
@@ -14,7 +15,6 @@ from tests.diagnose.cases import (
     STATES,
     TUNED_MISSES,
     UNREAD,
-    ImportProblem,
     answer,
     case,
     held_out,

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucheck.model import Finding, Verdict, worst
-from tests.diagnose.faulty import ALIKE, FAULTS, SHAPES, judged, shape, wrong
-from tests.diagnose.machines import healthy, permuted, slow_device
+from gpucheck.model import Verdict
+from gpucheck.model.diagnosis.ranking import Judgement
+from tests.diagnose.faulty import ALIKE, FAULTS, SHAPES, shape
+from tests.diagnose.machines import RAW, healthy, permuted, slow_device
+from tests.diagnose.results import BAD, diagnosed, verdict
 
 pytestmark = pytest.mark.slow
 
@@ -18,18 +20,17 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(FAULTS))
 def test_a_fault_is_named(name):
     machine, cause = FAULTS[name]
-    findings = judged(machine())
 
-    named_right(name, cause, findings)
+    named_right(name, cause, diagnosed(machine()))
 
 
-def named_right(name: str, cause: set[str], findings: tuple[Finding, ...]) -> None:
-    """The cause is said, or is an alternative of one that the same numbers fit; nothing else is said."""
-    said = wrong(findings) | {a.cause for f in findings for a in f.alternatives}
+def named_right(name: str, cause: set[str], judgement: Judgement) -> None:
+    """The cause is named, or is an alternative of one that the same numbers fit; no other cause is stated."""
+    wrong = [f for f in judgement.findings if f.verdict is not Verdict.PASS]
 
-    assert wrong(findings), findings
-    assert wrong(findings) <= cause | ALIKE.get(name, set()), [(f.check, f.cause, f.why) for f in findings]
-    assert cause <= said, findings
+    assert wrong, judgement.findings
+    assert {f.cause for f in wrong} <= cause | ALIKE.get(name, set()), [(f.check, f.cause, f.why) for f in wrong]
+    assert cause <= {f.cause for f in wrong} | {a.cause for f in judgement.findings for a in f.alternatives}
 
 
 @pytest.mark.parametrize("name", sorted(FAULTS))
@@ -39,18 +40,19 @@ def test_the_numbering_of_gpus_changes_nothing(name):
     for seed in range(4):
         order = list(range(len(seen["gpus"])))
         random.Random(seed).shuffle(order)
-        findings = judged(permuted(seen, order))
+        judgement = diagnosed(permuted(seen, order))
 
-        named_right(name, cause, findings)
-        assert worst(f.verdict for f in findings) is worst(f.verdict for f in judged(seen))
+        named_right(name, cause, judgement)
+        assert verdict(judgement) is verdict(diagnosed(seen))
 
 
 @pytest.mark.parametrize("name", sorted(FAULTS))
 def test_a_missing_key_makes_no_other_cause_likely(name):
-    """One key taken away at a time: less may be known, but nothing wrong may be told for sure."""
+    """One key taken away at a time: less may be known, but nothing wrong may be stated as certain."""
     machine, cause = FAULTS[name]
     for path, seen in without_each_key(machine()):
-        sure = {f.cause for f in judged(seen) if f.verdict is not Verdict.PASS and f.confidence != "possible"}
+        wrong = (f for f in diagnosed(seen).findings if f.verdict is not Verdict.PASS)
+        sure = {f.cause for f in wrong if f.confidence != "possible"}
 
         assert sure - {None} <= cause | ALIKE.get(name, set()), path
 
@@ -78,8 +80,8 @@ def without_each_key(seen: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 @pytest.mark.parametrize("at", [at for at in SHAPES if at[0] > 2], ids=str)
 @pytest.mark.parametrize("lost", ["width", "gen"])
 def test_the_slow_card_is_the_one_that_is_named(at, lost):
-    for told_ in (True, False):
-        findings = judged(slow_device(shape(at, 0.03), lost, told=told_))
+    for reported in (True, False):
+        findings = diagnosed(slow_device(shape(at, 0.03), lost, reported)).findings
 
         assert {f.subject for f in findings if f.verdict is not Verdict.PASS} == {"gpu:0000:11:00.0"}, [
             (f.check, f.cause, f.subject) for f in findings
@@ -93,9 +95,8 @@ def test_a_pair_that_lost_a_third_is_never_missed(at, seed, loss):
     s = shape(at, 0.03, seed)
     seen = healthy(s)
     del seen["gpus"][0]["pcie"]["read"]
-    raw = {3: 15.75, 4: 31.5, 5: 63.0}[at[3]]
     low = 0.55 if at[2] == 1 else 0.24
     for i, j in ((0, 1), (1, 0)):
-        seen["measured"]["p2p_uni_gb_s"][i][j] = round(raw * min(low, 0.86 * (1 - loss)), 2)
+        seen["measured"]["p2p_uni_gb_s"][i][j] = round(RAW[at[3]] * min(low, 0.86 * (1 - loss)), 2)
 
-    assert worst(f.verdict for f in judged(seen)) in (Verdict.FAIL, Verdict.WARN)
+    assert verdict(diagnosed(seen)) in BAD

@@ -1,30 +1,17 @@
 """SIMULATED machines at a limit that is no fault: older ports, no P2P, small messages, NVLink meshes, daemons."""
 
-import json
 from typing import Any
 
 import pytest
 
-from gpucheck.diagnose import judge, read, together
-from gpucheck.model import Finding, Verdict, worst
+from gpucheck.diagnose import together
+from gpucheck.model import Verdict
 from gpucheck.model.diagnosis.observations import Measured, Observations
+from tests.diagnose.results import BAD, accused, diagnosed, named, verdict
 
-BAD = (Verdict.WARN, Verdict.FAIL)
 PRO = "NVIDIA RTX PRO 6000 Blackwell Workstation Edition"
 # NVLinks between the V100 of a DGX-1 (hybrid cube mesh), six each.
 CUBE = ("01120020", "10210002", "12021000", "21200100", "00100212", "00012021", "20001201", "02002110")
-
-
-def of(seen: dict[str, Any]) -> tuple[Finding, ...]:
-    return judge(read(json.dumps(seen))).findings
-
-
-def verdict(found: tuple[Finding, ...]) -> Verdict:
-    return worst(finding.verdict for finding in found)
-
-
-def blamed(found: tuple[Finding, ...]) -> set[str]:
-    return {f.cause for f in found if f.cause and f.verdict in BAD}
 
 
 def square(count: int, value: Any) -> list[list[Any]]:
@@ -39,21 +26,21 @@ def cards(count: int, port: dict[str, Any], **pcie: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("limit", [3, 4])
 def test_a_card_is_no_faster_than_the_port_above_it(limit: int) -> None:
-    older = of(cards(2, {"max_gen": limit}, gen=limit))
-    assert not blamed(older), older
+    older = diagnosed(cards(2, {"max_gen": limit}, gen=limit))
+    assert not accused(older), older
 
-    slower = of(cards(2, {"max_gen": limit}, gen=limit - 1))
-    assert blamed(slower) == {"pcie-link-downgraded"}, slower
-    assert all(f"of {limit}" in f.why for f in slower if f.cause == "pcie-link-downgraded")
+    slower = diagnosed(cards(2, {"max_gen": limit}, gen=limit - 1))
+    assert accused(slower) == {"pcie-link-downgraded"}, slower
+    assert all(f"of {limit}" in f.why for f in slower.findings if f.cause == "pcie-link-downgraded")
 
 
 def test_a_limit_below_what_was_read_is_none() -> None:
-    assert not blamed(of(cards(2, {"max_gen": 3}, gen=5)))
+    assert not accused(diagnosed(cards(2, {"max_gen": 3}, gen=5)))
 
 
 def test_a_port_may_be_newer_than_its_card() -> None:
     port = {"gen": 4, "max_gen": 5, "width": 16, "max_width": 16, "read": "load"}
-    assert not blamed(of(cards(2, port, gen=4, max_gen=4)))
+    assert not accused(diagnosed(cards(2, port, gen=4, max_gen=4)))
 
 
 def test_a_shared_switch_of_an_older_generation_bounds_the_cards_below_it() -> None:
@@ -63,7 +50,7 @@ def test_a_shared_switch_of_an_older_generation_bounds_the_cards_below_it() -> N
         gpu["path"] = [switch]
     seen |= {"matrix": square(4, "PIX"), "p2p_access": "all", "measured": {"p2p_uni_gb_s": square(4, 26.9)}}
 
-    assert verdict(of(seen)) is Verdict.PASS, of(seen)
+    assert verdict(diagnosed(seen)) is Verdict.PASS, diagnosed(seen)
 
 
 def test_the_slowest_port_of_a_way_up_bounds_it() -> None:
@@ -74,7 +61,7 @@ def test_the_slowest_port_of_a_way_up_bounds_it() -> None:
         slot = {**port, "bus_id": f"0000:0{i // 2}:01.0", "kind": "root-port", "max_gen": 4}
         gpu["path"] = [slot, {**port, "bus_id": f"0000:1{i // 2}:00.0", "kind": "switch", "max_gen": 5}]
 
-    assert "uplink-downgraded" not in blamed(of(seen)), of(seen)
+    assert "uplink-downgraded" not in accused(diagnosed(seen)), diagnosed(seen)
 
 
 def collective(**row: Any) -> dict[str, Any]:
@@ -84,17 +71,17 @@ def collective(**row: Any) -> dict[str, Any]:
 def test_without_p2p_a_slow_collective_is_no_failure() -> None:
     seen = {"gpus": {"count": 4, "model": PRO}, "matrix": square(4, "NODE"), "host": {"sockets": 1}}
     seen |= {"measured": {"collectives": [collective(ranks=4, busbw_gb_s=3.0)]}}
-    assert verdict(of(seen | {"p2p_access": "all"})) is Verdict.FAIL
+    assert verdict(diagnosed(seen | {"p2p_access": "all"})) is Verdict.FAIL
 
-    found = of(seen | {"p2p_access": "none"})
-    assert [f.verdict for f in found if f.check == "collectives-bandwidth"] == [Verdict.PASS], found
+    found = diagnosed(seen | {"p2p_access": "none"})
+    assert [f.verdict for f in found.findings if f.check == "collectives-bandwidth"] == [Verdict.PASS], found
 
     # Two of the cards have P2P, and the collective ran on two.
     access = square(4, False)
     access[0][1] = access[1][0] = True
     seen["measured"] = {"collectives": [collective(ranks=2, busbw_gb_s=3.0)]}
-    found = of(seen | {"p2p_access": access})
-    assert [f.verdict for f in found if f.check == "collectives-bandwidth"] == [Verdict.FAIL], found
+    found = diagnosed(seen | {"p2p_access": access})
+    assert [f.verdict for f in found.findings if f.check == "collectives-bandwidth"] == [Verdict.FAIL], found
 
 
 def test_a_small_message_says_nothing_of_the_links() -> None:
@@ -102,7 +89,7 @@ def test_a_small_message_says_nothing_of_the_links() -> None:
     small, large = collective(ranks=8, bytes=1 << 28, busbw_gb_s=150.0), collective(ranks=8, busbw_gb_s=470.0)
 
     def judged(*rows: dict[str, Any]) -> Verdict:
-        return verdict(of(h100 | {"measured": {"collectives": list(rows)}}))
+        return verdict(diagnosed(h100 | {"measured": {"collectives": list(rows)}}))
 
     assert judged(small) is Verdict.UNKNOWN
     assert judged(small, large) is Verdict.PASS
@@ -113,23 +100,23 @@ def test_a_small_message_says_nothing_of_the_links() -> None:
 @pytest.mark.parametrize("status", ["NS", "CNS", "GNS"])
 def test_an_instance_without_p2p_on_any_pair_is_made_so(status: str) -> None:
     seen = {"gpus": {"count": 4, "model": "NVIDIA L4"}, "host": {"virtual": True}, "matrix": square(4, "PHB")}
-    found = of(seen | {"p2p_access": "none", "p2p_status": square(4, status)})
+    found = diagnosed(seen | {"p2p_access": "none", "p2p_status": square(4, status)})
 
     assert verdict(found) is Verdict.PASS, found
-    assert "vm-no-p2p" in {f.cause for f in found}
+    assert "vm-no-p2p" in named(found.findings)
 
 
 def test_p2p_that_an_instance_should_have_is_worth_a_warning() -> None:
     access = square(4, True)
     access[0][1] = access[1][0] = False
     seen = {"gpus": {"count": 4, "model": "NVIDIA L4"}, "host": {"virtual": True}, "matrix": square(4, "PHB")}
-    assert blamed(of(seen | {"p2p_access": access})) == {"vm-no-p2p"}
+    assert accused(diagnosed(seen | {"p2p_access": access})) == {"vm-no-p2p"}
 
     nvlink = {"gpus": {"count": 4, "model": "NVIDIA A100-SXM4-80GB"}, "host": {"virtual": True}, "p2p_access": "none"}
-    assert blamed(of(nvlink)) == {"vm-no-p2p"}
+    assert accused(diagnosed(nvlink)) == {"vm-no-p2p"}
 
 
-def mesh(links: list[list[int]], *, told: bool) -> dict[str, Any]:
+def mesh(links: list[list[int]], *, in_matrix: bool) -> dict[str, Any]:
     """Eight V100: the matrix says how they are joined, or only the numbers do."""
     grid = [(i, j) for i in range(8) for j in range(8)]
     rates, access, cells = square(8, 9.2), square(8, False), square(8, "SYS")
@@ -137,25 +124,25 @@ def mesh(links: list[list[int]], *, told: bool) -> dict[str, Any]:
         if links[i][j]:
             rates[i][j], access[i][j], cells[i][j] = 24.2 * links[i][j], True, f"NV{links[i][j]}"
     seen = {"gpus": {"count": 8, "model": "Tesla V100-SXM2-32GB"}, "p2p_access": access, "host": {"sockets": 2}}
-    return seen | {"measured": {"p2p_uni_gb_s": rates}} | ({"matrix": cells} if told else {})
+    return seen | {"measured": {"p2p_uni_gb_s": rates}} | ({"matrix": cells} if in_matrix else {})
 
 
 @pytest.mark.parametrize("most", [1, 2])
-@pytest.mark.parametrize("told", [True, False])
-def test_links_that_add_up_to_the_same_for_every_gpu_are_the_wiring(told: bool, most: int) -> None:
-    seen = mesh([[min(int(cell), most) for cell in row] for row in CUBE], told=told)
+@pytest.mark.parametrize("in_matrix", [True, False])
+def test_links_that_add_up_to_the_same_for_every_gpu_are_the_wiring(in_matrix: bool, most: int) -> None:
+    seen = mesh([[min(int(cell), most) for cell in row] for row in CUBE], in_matrix=in_matrix)
     if most == 1:  # four links each, as the P100 have
         seen["gpus"]["model"] = "Tesla P100-SXM2-16GB"
         seen["measured"]["p2p_uni_gb_s"] = [[v and v * (0.75 if v > 20 else 1) for v in row] for row in
                                             seen["measured"]["p2p_uni_gb_s"]]  # fmt: skip
-    assert verdict(of(seen)) is Verdict.PASS, of(seen)
+    assert verdict(diagnosed(seen)) is Verdict.PASS, diagnosed(seen)
 
 
 def test_links_that_do_not_add_up_are_no_wiring() -> None:
     links = [[int(cell) for cell in row] for row in CUBE]
     links[0][3] = links[3][0] = 1
 
-    assert verdict(of(mesh(links, told=False))) in BAD
+    assert verdict(diagnosed(mesh(links, in_matrix=False))) in BAD
 
 
 @pytest.mark.parametrize(
@@ -169,9 +156,9 @@ def test_links_that_do_not_add_up_are_no_wiring() -> None:
 )
 def test_error_802_names_the_fabric_manager_where_there_may_be_one(model: str, cause: str | None) -> None:
     failure = {"kind": "error", "step": "cudaGetDeviceCount", "code": 802, "detail": "system not yet initialized"}
-    found = of({"gpus": {"count": 1, "model": model}, "measured": {"failures": [failure]}})
+    found = diagnosed({"gpus": {"count": 1, "model": model}, "measured": {"failures": [failure]}})
 
-    assert [f.cause for f in found if f.verdict is Verdict.FAIL] == [cause], found
+    assert [f.cause for f in found.findings if f.verdict is Verdict.FAIL] == [cause], found
 
 
 def test_compared_and_none_bad_is_told_whatever_another_source_adds() -> None:

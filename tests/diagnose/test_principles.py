@@ -1,34 +1,20 @@
 """SIMULATED small machines: what a diagnosis must get right whatever its numbers and tables are, and must never say."""
 
-import json
 from math import isfinite
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucheck.diagnose import judge, read
 from gpucheck.diagnose.score import Prediction, log_likelihood
-from gpucheck.model import Finding, Verdict, worst
+from gpucheck.model import Verdict
 from gpucheck.model.diagnosis.ranking import Judgement
 from tests.diagnose.faulty import FAULTS, SHAPES, shape
 from tests.diagnose.machines import Shape, healthy, permuted, redirected, slow_device, translated
+from tests.diagnose.results import BAD, accused, diagnosed, verdict
 
-BAD = (Verdict.WARN, Verdict.FAIL)
 LINK_FAULTS = {"pcie-link-downgraded", "pcie-width-reduced", "uplink-downgraded"}
 ADA = "NVIDIA GeForce RTX 4090"
-
-
-def of(seen: dict[str, Any]) -> Judgement:
-    return judge(read(json.dumps(seen)))
-
-
-def verdict(judgement: Judgement) -> Verdict:
-    return worst(finding.verdict for finding in judgement.findings)
-
-
-def blamed(judgement: Judgement) -> set[str]:
-    return {f.cause for f in judgement.findings if f.cause and f.verdict in BAD}
 
 
 def likely(judgement: Judgement) -> dict[str, float]:
@@ -63,10 +49,10 @@ def without_links(seen: dict[str, Any]) -> dict[str, Any]:
 
 def test_copies_slower_than_staged_ones_in_both_directions_are_no_link_fault():
     """A slow link would slow the staged copies down as well."""
-    judgement = of(two("NVIDIA RTX A6000", p2p_uni_gb_s=(5.1, 9.3), staged_uni_gb_s=(16.2, 16.4)))
+    judgement = diagnosed(two("NVIDIA RTX A6000", p2p_uni_gb_s=(5.1, 9.3), staged_uni_gb_s=(16.2, 16.4)))
 
     assert verdict(judgement) in BAD, words(judgement)
-    assert not blamed(judgement) & LINK_FAULTS, words(judgement)
+    assert not accused(judgement) & LINK_FAULTS, words(judgement)
 
 
 def test_two_gpus_of_one_board_share_its_uplink():
@@ -75,7 +61,7 @@ def test_two_gpus_of_one_board_share_its_uplink():
     seen = healthy(s, "Tesla K80")
     seen["measured"]["staged_uni_gb_s"] = s.rates(lambda i, j: 0.62 * 15.75)
     seen["measured"]["staged_bidir_gb_s"] = s.rates(lambda i, j: (0.62 if s.pairs(i, j) else 1.1) * 15.75)
-    judgement = of(seen)
+    judgement = diagnosed(seen)
 
     assert verdict(judgement) is Verdict.PASS, words(judgement)
 
@@ -83,16 +69,16 @@ def test_two_gpus_of_one_board_share_its_uplink():
 def test_half_the_rate_is_a_lower_generation_or_half_the_lanes():
     """The same number: both are said, and neither is much more likely than the other."""
     for at in ((4, 1, 1, 4), (8, 4, 1, 5)):
-        seen = slow_device(shape(at, 0.02), "gen", told=False)
-        found = likely(of(seen))
+        seen = slow_device(shape(at, 0.02), "gen", reported=False)
+        found = likely(diagnosed(seen))
 
         assert {"pcie-link-downgraded", "pcie-width-reduced"} <= set(found), found
         assert abs(found["pcie-link-downgraded"] - found["pcie-width-reduced"]) <= 0.25
 
 
 def test_a_quarter_of_the_rate_is_two_generations_or_a_quarter_of_the_lanes():
-    seen = without_links(slow_device(shape((4, 2, 1, 4), 0.02), "width", told=False))
-    found = likely(of(seen))
+    seen = without_links(slow_device(shape((4, 2, 1, 4), 0.02), "width", reported=False))
+    found = likely(diagnosed(seen))
 
     assert {"pcie-link-downgraded", "pcie-width-reduced"} <= set(found), found
     assert found["pcie-width-reduced"] >= found["pcie-link-downgraded"] - 0.25, "x4 is more common than two generations"
@@ -102,10 +88,10 @@ def test_a_gpu_that_shares_a_switch_with_a_fast_one_is_not_behind_the_chipset():
     seen = slow_device(shape((4, 2, 1, 4)), "width")
     for gpu in seen["gpus"]:
         del gpu["pcie"]["read"]
-    judgement = of(seen)
+    judgement = diagnosed(seen)
 
     assert "gpu-behind-chipset" not in likely(judgement), words(judgement)
-    assert "pcie-width-reduced" in blamed(judgement), words(judgement)
+    assert "pcie-width-reduced" in accused(judgement), words(judgement)
 
 
 def test_eight_lanes_for_each_of_two_cards_is_how_desktop_boards_are_made():
@@ -113,7 +99,7 @@ def test_eight_lanes_for_each_of_two_cards_is_how_desktop_boards_are_made():
     seen["p2p_access"] = "none"
     for gpu in seen["gpus"]:
         gpu["pcie"] = {"gen": 4, "width": 8, "max_gen": 4, "max_width": 16, "read": "load"}
-    judgement = of(seen)
+    judgement = diagnosed(seen)
 
     assert verdict(judgement) is Verdict.PASS, words(judgement)
     assert "narrow-by-design" in likely(judgement)
@@ -121,46 +107,46 @@ def test_eight_lanes_for_each_of_two_cards_is_how_desktop_boards_are_made():
 
 def test_peer_access_that_the_stock_driver_does_not_grant_is_a_claim_until_data_was_compared():
     seen = two(ADA, p2p_uni_gb_s=25.6, p2p_latency_us=1.3, staged_uni_gb_s=20.1)
-    judgement = of(seen)
+    judgement = diagnosed(seen)
 
     assert verdict(judgement) is not Verdict.FAIL, words(judgement)
     assert "false-p2p-grant" in likely(judgement), words(judgement)
     seen["measured"]["integrity_bad_pairs"] = []
-    assert verdict(of(seen)) is Verdict.PASS, words(of(seen))
+    assert verdict(diagnosed(seen)) is Verdict.PASS, words(diagnosed(seen))
 
 
 def test_peer_access_in_a_guest_that_nobody_verified_is_not_faulty():
     seen = two("NVIDIA RTX PRO 6000 Blackwell Server Edition", "PIX", p2p_uni_gb_s=54.9, p2p_latency_us=0.6)
     seen["host"] = {"virtual": True}
 
-    assert not blamed(of(seen)), words(of(seen))
+    assert not accused(diagnosed(seen)), words(diagnosed(seen))
 
 
 def test_a_bridge_redirects_only_what_passes_it():
     clear = redirected(shape((4, 2, 1, 4)), acs_redirect=False)
     clear["host"]["acs"] = [{"bus_id": "0000:00:01.0", "control": 0}]
-    assert "acs-redirect" not in likely(of(clear)), words(of(clear))
+    assert "acs-redirect" not in likely(diagnosed(clear)), words(diagnosed(clear))
 
     far = translated(shape((8, 4, 1, 5), 0.03))
-    assert "acs-redirect" not in likely(of(far)), words(of(far))
+    assert "acs-redirect" not in likely(diagnosed(far)), words(diagnosed(far))
 
 
 def test_far_pairs_at_a_quarter_where_the_iommu_translates_are_a_fault():
     """All alike, so nothing but the way they go explains them. A slow uplink would hold the host copies too."""
     for noise in (0.0, 0.03):
-        judgement = of(translated(shape((8, 4, 1, 5), noise), acs_redirect=False, iommu="translating"))
+        judgement = diagnosed(translated(shape((8, 4, 1, 5), noise), acs_redirect=False, iommu="translating"))
 
         assert verdict(judgement) in BAD, words(judgement)
-        assert blamed(judgement) == {"iommu-translation"}, words(judgement)
+        assert accused(judgement) == {"iommu-translation"}, words(judgement)
 
 
 def test_a_chipset_that_nvidia_does_not_support_is_named():
     seen = two("NVIDIA A10", p2p_uni_gb_s=10.1, staged_uni_gb_s=10.1)
     del seen["p2p_access"]
     seen["p2p_status"] = [[None, "CNS"], ["CNS", None]]
-    real = words(of(seen))
+    real = words(diagnosed(seen))
     seen["host"] = {"virtual": True}
-    guest = words(of(seen))
+    guest = words(diagnosed(seen))
 
     assert "chipset" in real, real
     assert "chipset" in guest, guest
@@ -181,27 +167,27 @@ def test_fewer_links_than_a_like_pair_has_is_a_missing_link():
     }
     for a, b, value in ((0, 1, 274.0), (2, 3, 230.0)):
         seen["measured"]["p2p_uni_gb_s"][a][b] = seen["measured"]["p2p_uni_gb_s"][b][a] = value
-    judgement = of(seen)
+    judgement = diagnosed(seen)
 
-    assert blamed(judgement) & {"nvlink-missing", "nvlink-down"}, words(judgement)
+    assert accused(judgement) & {"nvlink-missing", "nvlink-down"}, words(judgement)
 
 
 def test_a_hang_does_not_hide_a_slow_gpu():
     seen = slow_device(shape((4, 1, 1, 4)), "width")
     seen["measured"]["hang"] = {"op": "all_reduce", "gpus": [2, 3], "with_p2p_off": True}
-    findings: tuple[Finding, ...] = of(seen).findings
+    findings = diagnosed(seen).findings
 
     assert any(f.verdict in BAD and "0000:11:00.0" in f.subject and f.cause in LINK_FAULTS for f in findings)
     assert any(f.verdict in BAD and "hang" in f"{f.seen} {f.why}" for f in findings)
 
 
 def test_two_cards_far_below_what_they_can_do_do_not_pass():
-    assert verdict(of(two(ADA, p2p_uni_gb_s=6.6))) is not Verdict.PASS
+    assert verdict(diagnosed(two(ADA, p2p_uni_gb_s=6.6))) is not Verdict.PASS
 
 
 def test_what_is_not_known_stays_unknown():
-    assert verdict(of({"gpus": {"count": 2}})) is Verdict.UNKNOWN
-    assert verdict(judge(read('{"gpus": {"count": 1}}'))) is Verdict.UNKNOWN
+    assert verdict(diagnosed({"gpus": {"count": 2}})) is Verdict.UNKNOWN
+    assert verdict(diagnosed({"gpus": {"count": 1}})) is Verdict.UNKNOWN
 
 
 MACHINES = st.sampled_from(sorted(FAULTS))
@@ -210,7 +196,7 @@ MACHINES = st.sampled_from(sorted(FAULTS))
 @settings(max_examples=25)
 @given(name=MACHINES, seed=st.integers(0, 1000))
 def test_probabilities_are_probabilities(name: str, seed: int):
-    judgement = of(permuted(*_shuffled(FAULTS[name][0](), seed)))
+    judgement = diagnosed(permuted(*_shuffled(FAULTS[name][0](), seed)))
     every = [row.probability for row in judgement.ranking]
 
     assert all(0.0 <= p <= 1.0 for p in every)
@@ -223,7 +209,7 @@ def test_probabilities_are_probabilities(name: str, seed: int):
 @given(at=st.sampled_from(SHAPES), name=MACHINES, seed=st.integers(0, 1000))
 def test_other_numbers_for_the_gpus_name_the_same_gpus(at: tuple[int, int, int, int], name: str, seed: int):
     for seen in (healthy(shape(at, 0.03)), FAULTS[name][0]()):
-        assert _told(of(seen)) == _told(of(permuted(*_shuffled(seen, seed))))
+        assert _stated(diagnosed(seen)) == _stated(diagnosed(permuted(*_shuffled(seen, seed))))
 
 
 def _shuffled(seen: dict[str, Any], seed: int) -> tuple[dict[str, Any], list[int]]:
@@ -232,7 +218,7 @@ def _shuffled(seen: dict[str, Any], seed: int) -> tuple[dict[str, Any], list[int
     return seen, order
 
 
-def _told(judgement: Judgement) -> list[tuple[str, str, str, tuple[str, ...]]]:
+def _stated(judgement: Judgement) -> list[tuple[str, str, str, tuple[str, ...]]]:
     """Verdict, cause and subject, with the two GPUs of a pair in one order."""
     return sorted(
         (f.verdict.value, f.cause or "", f.check, tuple(sorted(f.subject.removeprefix("pair:").split("-"))))
@@ -255,7 +241,9 @@ def _unknown(count: int, slow: int, noise: float, scale: float) -> Judgement:
     s = Shape(count, 1, 1, 4, noise, 3)
     rates = s.rates(lambda i, j: 5.0 if slow in (i, j) else 20.0)
     grid = [[value and value * scale for value in row] for row in rates]
-    return of({"gpus": [{"bus_id": f"0000:{i:02x}:00.0"} for i in range(count)], "measured": {"p2p_uni_gb_s": grid}})
+    return diagnosed(
+        {"gpus": [{"bus_id": f"0000:{i:02x}:00.0"} for i in range(count)], "measured": {"p2p_uni_gb_s": grid}}
+    )
 
 
 @given(

@@ -93,10 +93,3 @@ def test_the_likelier_of_two_that_fit_alike_comes_first():
 
     assert ranking[0].world.instances == (common,)
     assert 0.98 < ranking[0].probability < 0.995, "the odds of the priors, 100 to 1"
-
-
-def test_probabilities_add_up_to_one_and_fall():
-    every = [ranked.probability for ranked in found(four(1, 3))]
-
-    assert abs(sum(every) - 1) < 1e-9
-    assert every == sorted(every, reverse=True)

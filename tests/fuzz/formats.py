@@ -93,11 +93,7 @@ def slurm(text: str, what: str) -> None:
     """The first line with the number of reasons, that many lines of the grammar, and the last line."""
     from gpucheck.render.report.slurm import REASON, SCHEMA
 
-    terminal(text, what)
-    first, *reasons, last = text.splitlines() or [""]
-    if first.split(" ")[0] != SCHEMA or first.split(" ")[-1] != str(len(reasons)) or last != "end":
-        raise Wrong(f"{what} with a wrong first or last line", ascii(text[:120]))
-    for reason in reasons:
+    for reason in _counted_lines(text, what, SCHEMA):
         if not REASON.fullmatch(reason.split(" ", 3)[3]):
             raise Wrong(f"{what} with a reason outside the grammar", ascii(reason[:120]))
 
@@ -106,13 +102,18 @@ def kubernetes(text: str, what: str) -> None:
     """The first line with the number of conditions and labels, that many lines, and the last line."""
     from gpucheck.render.report.kubernetes import SCHEMA
 
-    terminal(text, what)
-    first, *lines, last = text.splitlines() or [""]
-    if first.split(" ")[0] != SCHEMA or first.split(" ")[-1] != str(len(lines)) or last != "end":
-        raise Wrong(f"{what} with a wrong first or last line", ascii(text[:120]))
-    for line in lines:
+    for line in _counted_lines(text, what, SCHEMA):
         if line.split(" ")[0] not in ("condition", "label"):
             raise Wrong(f"{what} with a line of another kind", ascii(line[:120]))
+
+
+def _counted_lines(text: str, what: str, schema: str) -> list[str]:
+    """The lines between the first, which states the schema and their number, and the last."""
+    terminal(text, what)
+    first, *lines, last = text.splitlines() or [""]
+    if first.split(" ")[0] != schema or first.split(" ")[-1] != str(len(lines)) or last != "end":
+        raise Wrong(f"{what} with a wrong first or last line", ascii(text[:120]))
+    return lines
 
 
 def strict_csv(text: str, what: str) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 PATIENCE_S = 3.0
 
 
-def minimised(data: bytes, fails: Callable[[bytes], bool], patience_s: float = PATIENCE_S) -> bytes:
+def minimised(data: bytes, fails: Callable[[bytes], bool]) -> bytes:
     """The shortest input found within the time; ``data`` itself where nothing shorter fails."""
-    until = time.monotonic() + patience_s
+    until = time.monotonic() + PATIENCE_S
     for separator in (b"\n", b""):
         pieces = _pieces(data, separator)
         size = len(pieces) // 2

@@ -25,6 +25,15 @@ class Ended(NamedTuple):
     err: str
     error: BaseException | None
 
+    def verify(self, statuses: tuple[int, ...]) -> None:
+        """Raise its error or Wrong unless it ended with one of these statuses and printed clean text."""
+        from tests.fuzz.oracles import Wrong, terminal
+
+        if self.status not in statuses:
+            raise self.error or Wrong(f"exit status {self.status}", self.err[:200])
+        terminal(self.out, "stdout")
+        terminal(self.err, "stderr")
+
 
 @cache
 def _scratch(pid: int) -> Path:

@@ -3,17 +3,22 @@
 ``make test-more`` takes three times as many, ``make fuzz`` goes on with inputs that no run has seen before.
 """
 
+from pathlib import Path
+
 import pytest
 
 from tests.fuzz import runner
 from tests.fuzz.cases import as_they_are
+from tests.fuzz.outcome import outcome
 from tests.fuzz.results import described
-from tests.fuzz.target import Target, all_targets
+from tests.fuzz.target import Target, all_targets, chosen
 from tests.fuzz.worker import Plan
 from tests.shared import sampled
 
 SEED = 1
 SECONDS = (0.5, 1.5)
+# Inputs that make fuzz found: TARGET.NUMBER, each a defect once.
+FOUND = sorted((Path(__file__).parent / "found").iterdir())
 
 
 @pytest.mark.slow
@@ -27,3 +32,10 @@ def test_hostile_input_is_refused_or_read_cleanly_and_in_time(target: Target, se
 
     assert result.inputs == {target.name: cases}
     assert [described(found) for found in result.found] == []
+
+
+@pytest.mark.parametrize("path", FOUND, ids=lambda path: path.name)
+def test_an_input_that_was_a_defect_is_none(path):
+    (target,) = (one for one in chosen([path.stem]) if one.name == path.stem)
+
+    assert outcome(target, path.read_bytes()) is None

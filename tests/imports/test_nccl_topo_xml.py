@@ -1,8 +1,10 @@
-"""NCCL's topology XML reads to the machine that it describes, and says where it cannot tell."""
+"""NCCL's topology XML reads to the machine that it describes, and states what is unknown."""
 
 import re
+from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +15,10 @@ from gpucheck.topology import with_expectations
 from tests.imports import nccl
 from tests.imports.nccl import cpu, gpu, hgx, mesh, pci, system
 
+# Files of real machines, and of vendors for NCCL_TOPO_FILE.
+FOLDER = Path(__file__).parent.parent / "data" / "nccl"
+CASES = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.yml"))]
+VENDORS = ("xml-aws-p4de-24xl", "xml-azure-ndv4")
 PLAIN_PAIR = cpu(0, gpu("0000:3b:00.0", 0), gpu("0000:3c:00.0", 1))
 
 
@@ -225,3 +231,21 @@ def test_the_kind_is_recognised():
     assert {one.kind for one in part.ranges} == {"nccl-topology"}
     with pytest.raises(ImportProblem):
         read_all(b"hello", "topo.xml")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["id"]))
+def test_file_reads_to_its_known_matrix(case):
+    topology = read(case["raw"])
+
+    assert [gpu.pci_bus_id for gpu in topology.gpus] == case["expect"]["bus_ids"]
+    assert [list(row) for row in topology.matrix] == case["expect"]["matrix"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["id"]))
+def test_file_of_a_vendor_lists_no_nvlinks_and_expects_nothing(case):
+    """NCCL queries NVML for the NVLinks of such a machine: NV12 there is PIX, NODE and SYS in the file."""
+    topology = with_expectations(read(case["raw"]))
+    vendor = case["id"] in VENDORS
+
+    assert [f.seen for f in topology.findings].count("NVLinks not listed") == vendor
+    assert {pair.expected is None for pair in topology.pairs} == {vendor}

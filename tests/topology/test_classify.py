@@ -1,11 +1,13 @@
-"""Classes from bridge chains: one switch, several, the host bridge, the socket, the machine."""
+"""Classes from bridge chains: one switch, several, the host bridge, the socket, the machine. NVML has the same."""
+
+from itertools import combinations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from gpucheck.model import PciDevice
 from gpucheck.topology import classify
-from tests.topology.strategies import pci_trees
+from tests.topology.strategies import pci_trees, switch_trees
 
 UP, UP2 = "0000:02:00.0", "0000:04:00.0"
 
@@ -52,3 +54,21 @@ def test_any_tree_gives_a_symmetric_matrix(devices):
         for b in devices:
             assert classify(a, b) == classify(b, a)
             assert (classify(a, b) == "X") is (a.bus_id == b.bus_id)
+
+
+def as_nvml_defines_it(a, b, switch_of):
+    """nvmlGpuTopologyLevel_t by its words: a single switch, several, the host bridge, the NUMA node, the system."""
+    if set(a.path) & set(b.path):
+        crossed = {switch_of[port] for port in set(a.path) ^ set(b.path)}
+        return "PIX" if len(crossed) <= 1 else "PXB"
+    if a.root == b.root:
+        return "PHB"
+    return "NODE" if a.numa_node == b.numa_node else "SYS"
+
+
+@settings(max_examples=200)
+@given(switch_trees())
+def test_sysfs_class_is_nvml_class(tree):
+    devices, switch_of = tree
+    for a, b in combinations(devices, 2):
+        assert classify(a, b) == classify(b, a) == as_nvml_defines_it(a, b, switch_of)

@@ -17,6 +17,9 @@ def hops(*links):
 @pytest.mark.parametrize(
     ("cls", "links", "cpu", "middle", "low", "high"),
     [
+        ("NV18", (), None, 450 * 0.85, 450 * 0.85 * 0.93, 450),
+        ("NV17", (), None, 425 * 0.85, 425 * 0.85 * 0.93, 425),
+        ("NV1", (), None, 20 * 0.91, 20 * 0.91 * 0.93, 20),
         ("PIX", (GEN3_X16, GEN3_X16), None, 15.75 * 0.86, 15.75 * 0.86 * 0.85, 15.75),
         ("PXB", (GEN5_X16, GEN3_X16), ZEN4, 15.75 * 0.86, 15.75 * 0.86 * 0.85, 15.75),
         ("PHB", (GEN5_X16,), ZEN4, 63 * 0.80, 63 * 0.80 * 0.85, 63),
@@ -27,26 +30,10 @@ def hops(*links):
         ("SYS", (GEN3_X16,), None, 15.75 * 0.78, 6, 15.75),
     ],
 )
-def test_pcie(cls, links, cpu, middle, low, high):
+def test_expected_range(cls, links, cpu, middle, low, high):
     """An unknown CPU widens the range downwards; a socket link bounds the low end and is never a ceiling."""
-    answer = expected(cls, p100(0), p100(1), hops(*links), cpu)
-
-    assert answer is not None
-    assert (answer.unidirectional_gb_s, answer.low_gb_s, answer.high_gb_s) == pytest.approx(
-        (middle, low, high), abs=0.01
-    )
-
-
-@pytest.mark.parametrize(
-    ("cls", "gpu", "middle", "low", "high"),
-    [
-        ("NV18", h100, 450 * 0.85, 450 * 0.85 * 0.93, 450),
-        ("NV17", h100, 425 * 0.85, 425 * 0.85 * 0.93, 425),
-        ("NV1", p100, 20 * 0.91, 20 * 0.91 * 0.93, 20),
-    ],
-)
-def test_nvlink(cls, gpu, middle, low, high):
-    answer = expected(cls, gpu(0), gpu(1), [])
+    gpu = h100 if cls in ("NV17", "NV18") else p100
+    answer = expected(cls, gpu(0), gpu(1), hops(*links), cpu)
 
     assert answer is not None
     assert (answer.unidirectional_gb_s, answer.low_gb_s, answer.high_gb_s) == pytest.approx(

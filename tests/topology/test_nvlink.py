@@ -20,9 +20,8 @@ def links(gpu, *remotes, kind="gpu", active=True):
 
 
 def switched(gpu, up, down=0):
-    ports = [
-        NvLink(link=n, active=n < up, remote_kind="switch", remote_bus_id="0000:05:00.0") for n in range(up + down)
-    ]
+    made = links(gpu, *["0000:05:00.0"] * (up + down), kind="switch")
+    ports = (msgspec.structs.replace(link, active=link.link < up) for link in made.nvlinks)
     return msgspec.structs.replace(gpu, nvlinks=tuple(ports))
 
 
@@ -49,11 +48,9 @@ def test_the_links_both_ends_agree_on_count(a, b, count, agreed):
         assert (joint.links, joint.ends[0] == joint.ends[1]) == (count, agreed)
 
 
-def remote(gpu, *ends, count=18):
-    """The GPU with that many links, all of them to the same (kind, bus id)."""
-    kind, bus_id = ends
-    ports = tuple(NvLink(link=n, active=True, remote_kind=kind, remote_bus_id=bus_id) for n in range(count))
-    return msgspec.structs.replace(gpu, nvlinks=ports)
+def remote(gpu, kind, bus_id, count=18):
+    """The GPU with that many links, all of them to the same end."""
+    return links(gpu, *[bus_id] * count, kind=kind)
 
 
 HIDDEN = [(kind, bus_id) for kind in (None, "unknown", "gpu", "switch") for bus_id in (None, "0000:c5:00.0")]

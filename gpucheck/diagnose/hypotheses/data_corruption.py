@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
+from gpucheck.diagnose.hypotheses import Hypothesis
 from gpucheck.diagnose.instance import Change, Instance
 from gpucheck.diagnose.machine import Machine
 from gpucheck.diagnose.readings import bad_pairs, damages

@@ -4,9 +4,8 @@ import re
 from collections.abc import Iterator
 
 from gpucheck.diagnose._names import is_geforce_without_p2p
-from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
-from gpucheck.diagnose.hypotheses._instances import PEER_WAY, damage_says, one_or_host
-from gpucheck.diagnose.hypotheses._links import over_pcie
+from gpucheck.diagnose.hypotheses import Hypothesis
+from gpucheck.diagnose.hypotheses._links import PEER_WAY, damage_says, one_or_host, over_pcie
 from gpucheck.diagnose.instance import Change, Instance
 from gpucheck.diagnose.machine import Machine
 from gpucheck.diagnose.readings import bad_pairs, compared

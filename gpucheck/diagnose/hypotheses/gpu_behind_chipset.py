@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 
-from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
-from gpucheck.diagnose.hypotheses._instances import other_link
-from gpucheck.diagnose.hypotheses._links import candidates, impossible, maybe_chipset, port_read, words
+from gpucheck.diagnose.hypotheses import Hypothesis
+from gpucheck.diagnose.hypotheses._links import candidates, impossible, maybe_chipset, other_link, port_read, words
 from gpucheck.diagnose.instance import Instance
 from gpucheck.diagnose.machine import Machine
 from gpucheck.model.finding.verdict import Verdict

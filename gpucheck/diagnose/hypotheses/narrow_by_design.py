@@ -2,9 +2,15 @@
 
 from collections.abc import Iterator
 
-from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
-from gpucheck.diagnose.hypotheses._instances import other_link
-from gpucheck.diagnose.hypotheses._links import UNDER_LOAD, candidates, impossible, maybe_by_design, pairs_of
+from gpucheck.diagnose.hypotheses import Hypothesis
+from gpucheck.diagnose.hypotheses._links import (
+    UNDER_LOAD,
+    candidates,
+    impossible,
+    maybe_by_design,
+    other_link,
+    pairs_of,
+)
 from gpucheck.diagnose.instance import Change, Instance, Link
 from gpucheck.diagnose.machine import Machine
 from gpucheck.model.finding.verdict import Verdict

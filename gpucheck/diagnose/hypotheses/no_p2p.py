@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from gpucheck.diagnose._names import is_geforce_without_p2p
-from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
-from gpucheck.diagnose.hypotheses._instances import other_way
+from gpucheck.diagnose.hypotheses import Hypothesis
+from gpucheck.diagnose.hypotheses._links import other_way
 from gpucheck.diagnose.instance import Instance
 from gpucheck.diagnose.machine import Machine
 from gpucheck.model.finding.verdict import Verdict

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
+from gpucheck.diagnose.hypotheses import Hypothesis
 from gpucheck.diagnose.instance import Change, Instance
 from gpucheck.diagnose.machine import Machine
 from gpucheck.diagnose.paths import Pair

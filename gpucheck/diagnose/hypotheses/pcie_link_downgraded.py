@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
-from gpucheck.diagnose.hypotheses._instances import other_link
-from gpucheck.diagnose.hypotheses._links import UNDER_LOAD, candidates, impossible, port_read, words
+from gpucheck.diagnose.hypotheses import Hypothesis
+from gpucheck.diagnose.hypotheses._links import UNDER_LOAD, candidates, impossible, other_link, port_read, words
 from gpucheck.diagnose.instance import Change, Instance
 from gpucheck.diagnose.machine import Machine, rate_of
 from gpucheck.model.diagnosis.observations import Port

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from gpucheck.diagnose.hypotheses import Hypothesis
 from gpucheck.diagnose.hypotheses import _links as links
-from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
-from gpucheck.diagnose.hypotheses._instances import other_link
+from gpucheck.diagnose.hypotheses._links import other_link
 from gpucheck.diagnose.instance import Instance
 from gpucheck.diagnose.machine import Machine, rate_of
 from gpucheck.model.diagnosis.observations import Port

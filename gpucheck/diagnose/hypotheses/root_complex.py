@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from statistics import median
 
-from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
-from gpucheck.diagnose.hypotheses._instances import other_way
-from gpucheck.diagnose.hypotheses._links import over_pcie
+from gpucheck.diagnose.hypotheses import Hypothesis
+from gpucheck.diagnose.hypotheses._links import other_way, over_pcie
 from gpucheck.diagnose.instance import Instance
 from gpucheck.diagnose.machine import Machine
 from gpucheck.diagnose.paths import NEAR, Pair

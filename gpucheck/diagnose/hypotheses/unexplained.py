@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from statistics import median
 
-from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
+from gpucheck.diagnose.hypotheses import Hypothesis
 from gpucheck.diagnose.instance import Change, Instance
 from gpucheck.diagnose.machine import Machine
 from gpucheck.diagnose.paths import Pair

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
+from gpucheck.diagnose.hypotheses import Hypothesis
 from gpucheck.diagnose.hypotheses._links import narrowed, slowed, words
 from gpucheck.diagnose.instance import Change, Instance
 from gpucheck.diagnose.machine import Machine, rate_of

@@ -11,7 +11,6 @@ from gpucheck.diagnose.readings import hang_of
 from gpucheck.diagnose.statements._case import Case, Claim, Confidence
 from gpucheck.diagnose.statements.environment import slows_collectives
 from gpucheck.diagnose.statements.rates import NO_PATH
-from gpucheck.diagnose.statements.sharing import islands
 from gpucheck.diagnose.words import listed
 from gpucheck.knowledge import nvlink_factor
 from gpucheck.model.diagnosis.observations import Collective
@@ -19,6 +18,7 @@ from gpucheck.model.finding import Finding
 from gpucheck.model.finding.verdict import Verdict
 from gpucheck.printable import counted
 from gpucheck.topology.expected import slower
+from gpucheck.topology.islands import islands
 
 CHECK = "collectives-bandwidth"
 # A message of S bytes reaches B S / (S + B t), where starting costs t. NCCL counts a fixed part and one for each
@@ -145,7 +145,7 @@ def _small(case: Case, row: Collective, value: float, words: str) -> Finding:
 def _is_staged(m: Machine, row: Collective) -> bool:
     """More GPUs than any island with peer access has: a ring over them goes through host memory somewhere."""
     known = bool(m.pairs) and None not in m.access.values()
-    return known and max(map(len, islands(m, list(m.granted)))) < (row.ranks or m.count)
+    return known and max(map(len, islands(range(m.count), m.granted))) < (row.ranks or m.count)
 
 
 def _goal(m: Machine, row: Collective) -> Goal | None:

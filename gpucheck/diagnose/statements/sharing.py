@@ -10,6 +10,7 @@ from gpucheck.diagnose.statements._case import Case, Claim
 from gpucheck.diagnose.words import listed, span
 from gpucheck.model.finding import Finding
 from gpucheck.model.finding.verdict import Verdict
+from gpucheck.topology.islands import islands
 
 SLIGHTLY = 0.8, 0.95
 NEAR_IS_SLOWER, LEAST, SLOWER, FAST = 0.85, 0.35, 0.93, 0.93
@@ -24,15 +25,6 @@ def state(case: Case) -> Iterator[Finding]:
     yield from _sockets(m, {p: rate for p, rate in rates.items() if case.world.way(p) == "direct"}, case)
 
 
-def islands(m: Machine, joined: list[Pair]) -> list[frozenset[int]]:
-    """GPUs connected by these pairs, as sets; every GPU is in one."""
-    group = {i: frozenset([i]) for i in range(m.count)}
-    for i, j in joined:
-        whole = group[i] | group[j]
-        group.update(dict.fromkeys(whole, whole))
-    return sorted(set(group.values()), key=min)
-
-
 def _staged(m: Machine, rates: dict[Pair, float]) -> Iterator[Finding]:
     """By class where it is known; else GPUs that are slow exactly among themselves are taken to share an uplink."""
     near, known = [pair for pair in rates if m.classes[pair] in NEAR], True
@@ -44,7 +36,7 @@ def _staged(m: Machine, rates: dict[Pair, float]) -> Iterator[Finding]:
     low, high = median(rates[pair] for pair in near), median(rates[pair] for pair in far)
     if not LEAST * high <= low < NEAR_IS_SLOWER * high:
         return
-    groups = [group for group in islands(m, near) if len(group) > 1]
+    groups = [group for group in islands(range(m.count), near) if len(group) > 1]
     names = ", ".join("{" + ", ".join(map(str, sorted(group))) + "}" for group in groups[:4])
     yield Claim("shared-uplink", Verdict.PASS, "shared-uplink", "likely" if known else "possible").finding(
         seen=f"{span(rates[pair] for pair in near)} GB/s near, {span(rates[pair] for pair in far)} far",
@@ -85,7 +77,7 @@ def _cliques(m: Machine, rates: dict[Pair, float]) -> list[Pair]:
         return []
     most = max(rates.values())
     slow = [pair for pair, rate in rates.items() if rate < NEAR_IS_SLOWER * most]
-    groups = islands(m, slow)
+    groups = islands(range(m.count), slow)
     inside = [pair for pair in m.pairs if any(set(pair) <= group for group in groups)]
     return slow if slow and set(inside) == set(slow) and len(groups) > 1 else []
 
@@ -121,7 +113,7 @@ def _two_groups(m: Machine, rates: dict[Pair, float]) -> list[frozenset[int]]:
     if m.host.sockets == 1 or not rates:
         return []
     most = max(rates.values())
-    groups = islands(m, [pair for pair, rate in rates.items() if rate >= FAST * most])
+    groups = islands(range(m.count), [pair for pair, rate in rates.items() if rate >= FAST * most])
     if len(groups) != 2 or min(map(len, groups)) < 2:
         return []
     inside = [rate for pair, rate in rates.items() if any(set(pair) <= group for group in groups)]

@@ -3,6 +3,8 @@
 import re
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from gpucheck.imports._common import by_pair
 from gpucheck.imports._numbers import AGAIN, square, transposed
 from gpucheck.imports._problem import ImportProblem, absent
@@ -33,10 +35,16 @@ def of_one_host(case: str) -> str:
     return case.removeprefix("multinode_")
 
 
-def refused(gpus: tuple[ObservedGpu, ...]) -> Flags | None:
+def denied(gpus: tuple[ObservedGpu, ...]) -> Flags | None:
     """No pair may access each other's memory; nothing is known with less than two GPUs."""
     count = len(gpus)
     return by_pair({(i, j): False for i in range(count) for j in range(count)}, count) if count > 1 else None
+
+
+def with_waived_tests(seen: Observations) -> Observations:
+    """Tests between GPUs are waived for one reason: CUDA grants access to no pair. Not so where some were measured."""
+    measured_pairs = seen.measured.p2p_uni_gb_s or seen.measured.p2p_bidir_gb_s
+    return seen if measured_pairs else replace(seen, p2p_access=denied(seen.gpus))
 
 
 def measured(tables: list[Table], gpus: tuple[ObservedGpu, ...]) -> Observations:

@@ -4,15 +4,14 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from gpucheck.imports._blocks import spans
+from gpucheck.imports._blocks import spans, with_lines_above
 from gpucheck.imports._kind import MEASUREMENTS, Blocks, Kind
-from gpucheck.imports._numbers import AGAIN
+from gpucheck.imports._numbers import AGAIN, MOST_GPUS
 from gpucheck.imports._problem import absent
 from gpucheck.model.diagnosis.observations import HostDevice, Measured, Method, Observations, ObservedGpu
 from gpucheck.model.diagnosis.paste import Part
 
 TOOL = "bandwidthTest"
-MOST_GPUS = 64
 LARGE = 8_000_000  # bytes; below that the start of a copy takes a good part of the time
 FASTEST = 1e5  # GB/s
 FACTORS = {"G": 1.0, "M": 1.048576e-3}  # to 10**9 bytes/s; versions up to CUDA 9 count 2**20 bytes as MB
@@ -93,15 +92,9 @@ def _part(best: dict[str, float], devices: dict[int, str]) -> Part:
 
 def _blocks(lines: Sequence[str]) -> Blocks:
     """Each run by itself, with the lines that name the device above its first table."""
-    last = -1
-    for first, end in spans(lines, BEGIN, INSIDE, FIRST):
-        at = first
-        while at - 1 > last and (not lines[at - 1].strip() or DEVICE_BEFORE.match(lines[at - 1])):
-            at -= 1
-        while not lines[at].strip():
-            at += 1
-        yield at, end
-        last = end
+    runs = spans(lines, BEGIN, INSIDE, FIRST)
+    for first, end in with_lines_above(lines, runs, lambda line: not line.strip() or DEVICE_BEFORE.match(line)):
+        yield next(at for at in range(first, end + 1) if lines[at].strip()), end
 
 
 KIND = Kind(

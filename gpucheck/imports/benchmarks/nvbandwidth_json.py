@@ -3,8 +3,6 @@
 import re
 from typing import Any
 
-from msgspec.structs import replace
-
 from gpucheck.imports._blocks import objects
 from gpucheck.imports._common import bus_id
 from gpucheck.imports._json import decode, rows_of, text_of
@@ -12,7 +10,7 @@ from gpucheck.imports._kind import MEASUREMENTS, Found, Kind
 from gpucheck.imports._messages import messages_in
 from gpucheck.imports._numbers import MOST_GPUS, cell, refuse_gib
 from gpucheck.imports._problem import ImportProblem
-from gpucheck.imports.benchmarks._nvbandwidth import TOOL, Table, measured, of_one_host, refused, wanted
+from gpucheck.imports.benchmarks._nvbandwidth import TOOL, Table, measured, of_one_host, wanted, with_waived_tests
 from gpucheck.model.diagnosis.observations import Matrix, Observations, ObservedGpu
 from gpucheck.model.diagnosis.paste import Part
 
@@ -35,15 +33,13 @@ def parse(lines: list[str]) -> Found:
             tables.append(Table(case, description, _rows(row["bandwidth_matrix"], case), 0))
     gpus = _gpus(root)
     messages = messages_in(TOOL, lines)
-    waived = [row for row in rows_of(root.get("testcases")) if _was_waived(row)]
+    waived = any(map(_was_waived, rows_of(root.get("testcases"))))
     seen = measured(tables, gpus) if tables or not (messages or waived) else Observations(gpus=gpus)
-    if waived and seen.measured.p2p_uni_gb_s is None and seen.measured.p2p_bidir_gb_s is None:
-        seen = replace(seen, p2p_access=refused(seen.gpus))
-    return Part(observations=seen, messages=messages)
+    return Part(observations=with_waived_tests(seen) if waived else seen, messages=messages)
 
 
 def _was_waived(row: dict[str, Any]) -> bool:
-    """A test between GPUs is waived for one reason: CUDA grants access to no pair."""
+    """Whether it is a test between GPUs that was waived."""
     between = of_one_host(text_of(row.get("name"))).startswith("device_to_device")
     return between and text_of(row.get("status")).lower() == "waived"
 

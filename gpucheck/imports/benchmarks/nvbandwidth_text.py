@@ -3,15 +3,13 @@
 import re
 from collections.abc import Sequence
 
-from msgspec.structs import replace
-
 from gpucheck.imports._blocks import spans
 from gpucheck.imports._common import bus_id, in_order
 from gpucheck.imports._kind import MEASUREMENTS, Blocks, Found, Kind
 from gpucheck.imports._messages import messages_in
 from gpucheck.imports._numbers import is_cut_short, refuse_gib, square, table
 from gpucheck.imports._problem import ImportProblem
-from gpucheck.imports.benchmarks._nvbandwidth import TOOL, Table, measured, of_one_host, refused, wanted
+from gpucheck.imports.benchmarks._nvbandwidth import TOOL, Table, measured, of_one_host, wanted, with_waived_tests
 from gpucheck.model.diagnosis.observations import HostDevice, Measured, Observations, ObservedGpu
 from gpucheck.model.diagnosis.paste import Part
 
@@ -23,7 +21,7 @@ DEVICE = re.compile(
     re.IGNORECASE,
 )
 SUM = re.compile(r"^SUM (host_to_device|device_to_host)_memcpy_ce (\d{1,9}(?:\.\d{1,6})?)$")
-# Tests between GPUs are waived for one reason: CUDA grants access to no pair. Newer versions do not name the test.
+# Newer versions do not name the test.
 WAIVED = re.compile(r"^(?:Waiving (?:device|all)_\w{1,60}_(?:ce|sm)\.|Waived: ?)$")
 SOME = re.compile(r"^(?:SUM|Waiving|Waived:) ?\w{0,80}")
 
@@ -54,16 +52,15 @@ def parse(lines: list[str]) -> Found:
     waived = any(WAIVED.match(line.strip()) for line in lines)
     if tables:
         found = measured(tables, gpus)
-        if waived and found.measured.p2p_uni_gb_s is None and found.measured.p2p_bidir_gb_s is None:
-            found = replace(found, p2p_access=refused(found.gpus))
-        return Part(observations=found, messages=messages)
+        return Part(observations=with_waived_tests(found) if waived else found, messages=messages)
     if broken is not None and not messages:
         raise broken
     if not messages and not any(SOME.match(line.strip()) for line in lines):
         return measured([], gpus)
     sums = Measured(host_device=_of_sums(lines)) if len(gpus) == 1 else Measured()
-    seen = Observations(gpus=gpus, p2p_access=refused(gpus) if waived else None, measured=sums)
-    return Part(observations=seen, messages=messages, looked_at=("sums of bandwidth over all GPUs (nvbandwidth)",))
+    seen = Observations(gpus=gpus, measured=sums)
+    looked_at = ("sums of bandwidth over all GPUs (nvbandwidth)",)
+    return Part(observations=with_waived_tests(seen) if waived else seen, messages=messages, looked_at=looked_at)
 
 
 def _tables(lines: list[str]) -> tuple[list[Table], ImportProblem | None]:

@@ -5,13 +5,12 @@ import re
 from gpucheck.imports._blocks import spans
 from gpucheck.imports._common import by_pair
 from gpucheck.imports._kind import MEASUREMENTS, Kind
-from gpucheck.imports._numbers import AGAIN
+from gpucheck.imports._numbers import AGAIN, MOST_GPUS
 from gpucheck.imports._problem import ImportProblem, absent
 from gpucheck.model.diagnosis.observations import Measured, Method, Observations, ObservedGpu
 from gpucheck.model.diagnosis.paste import Part
 
 TOOL = "simpleP2P"
-MOST_GPUS = 64
 GIB = 1.073741824  # it divides by 2**30 and prints GB/s
 
 FIRST = re.compile(r"^\s*\[[\w./\\-]{0,120}simpleP2P[\w.]{0,8}\] - Starting")

@@ -7,6 +7,7 @@ from gpucheck.imports._blocks import objects
 from gpucheck.imports._common import by_pair, in_order
 from gpucheck.imports._json import decode
 from gpucheck.imports._kind import MEASUREMENTS, Kind
+from gpucheck.imports._numbers import MOST_GPUS
 from gpucheck.imports._problem import ImportProblem
 from gpucheck.model.diagnosis.observations import (
     Collective,
@@ -20,7 +21,6 @@ from gpucheck.model.diagnosis.observations import (
 from gpucheck.model.diagnosis.paste import Part
 
 TOOL = "superbench"
-MOST_GPUS = 64
 HOST = re.compile(r"mem-bw[\w:-]{0,40}/(?:(H2D)|(D2H))_Mem_BW:(\d{1,2})")
 COLLECTIVE = re.compile(r"(?:nccl|rccl)-bw[\w:-]{0,40}/(?:(\w{3,20})_)?(\d{1,13})_busbw(?::\d{1,4})?")
 PAIR = re.compile(

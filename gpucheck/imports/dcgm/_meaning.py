@@ -56,3 +56,8 @@ def first_gpu(text: str) -> str | None:
     """The GPU that a text begins with."""
     match = GPU.search(text[:80])
     return match[1] if match else None
+
+
+def unknown_meaning(text: str, *, failed: bool, line: int, gpu: str | None = None) -> Message:
+    """Return the message of a result without a known meaning, a failure or a warning."""
+    return Message(key=f"{NAME}.{'failed' if failed else 'warned'}", text=text, line=line, gpu=gpu)

@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from gpucheck.imports._blocks import with_lines_above
+
 ROW = re.compile(r"^\s{0,8}\|(?P<label>[^|]{1,40})\|(?P<text>[^|]{0,120})\|?\s*$")
 RULE = re.compile(r"^\s{0,8}[|+](?:[-=]{3,}[+|]){1,3}[-=|+]{0,120}\s*$")
 WRAPPED = 45  # characters of a cell that dcgmi diag fills before it goes on in the next line, without a blank
@@ -63,8 +65,4 @@ def _ends_blank(cell: str) -> bool:
 
 def framed(lines: Sequence[str], found: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """The same stretches with the rule above the first line of each."""
-    last = -1
-    for first, end in found:
-        has_rule = first - 1 > last and RULE.match(lines[first - 1]) is not None
-        yield (first - 1 if has_rule else first), end
-        last = end
+    return with_lines_above(lines, found, RULE.match)

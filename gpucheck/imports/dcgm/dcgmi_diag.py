@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
-from gpucheck.imports.dcgm._meaning import NAME, first_gpu, messages
+from gpucheck.imports.dcgm._meaning import first_gpu, messages, unknown_meaning
 from gpucheck.imports.dcgm._table import Row, framed, rows
 from gpucheck.model.diagnosis.paste import Message, Part
 from gpucheck.printable import counted
@@ -78,14 +78,10 @@ def _failed(test: Row, status: str, details: list[Row]) -> Message:
     reported = next((row for row in details if TEXT.match(row.label) and not row.label.startswith("Info")), None)
     gpus = [match["gpu"] for row in details if (match := OF_GPU.match(row.text)) and match["status"].lower() != "pass"]
     shown = f"{test.label}: {test.text}" + (f": {' '.join(reported.text.split())[:300]}" if reported else "")
-    gpu = (
-        first_gpu(f"{reported.label} {reported.text}")
-        if reported
-        else gpus[0]
-        if len(gpus) == 1
-        else first_gpu(test.text)
-    )
-    return Message(key=f"{NAME}.{'failed' if status == 'fail' else 'warned'}", text=shown, line=test.line, gpu=gpu)
+    gpu = gpus[0] if len(gpus) == 1 else first_gpu(test.text)
+    if reported:
+        gpu = first_gpu(f"{reported.label} {reported.text}")
+    return unknown_meaning(shown, failed=status == "fail", line=test.line, gpu=gpu)
 
 
 KIND = Kind(

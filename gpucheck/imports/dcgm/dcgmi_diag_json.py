@@ -7,7 +7,7 @@ from gpucheck.imports._blocks import objects
 from gpucheck.imports._json import decode, rows_of, text_of
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
-from gpucheck.imports.dcgm._meaning import NAME, messages
+from gpucheck.imports.dcgm._meaning import messages, unknown_meaning
 from gpucheck.imports.dcgm.dcgmi_diag import looked_at
 from gpucheck.model.diagnosis.paste import Message, Part
 
@@ -47,9 +47,8 @@ def _of_result(name: str, status: str, result: dict[str, Any]) -> list[Message]:
     found = [one for text in texts for one in messages(text, name, 1, gpu)]
     if found or not status.startswith(("fail", "warn")):
         return found
-    slug = "failed" if status.startswith("fail") else "warned"
     shown = f"{name}: {status}" + (f": {' '.join(texts)[:300]}" if texts else "")
-    return [Message(key=f"{NAME}.{slug}", text=shown, line=1, gpu=gpu)]
+    return [unknown_meaning(shown, failed=status.startswith("fail"), line=1, gpu=gpu)]
 
 
 def _gpu(result: dict[str, Any]) -> str | None:

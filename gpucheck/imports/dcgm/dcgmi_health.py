@@ -5,7 +5,7 @@ import re
 from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
-from gpucheck.imports.dcgm._meaning import NAME, messages
+from gpucheck.imports.dcgm._meaning import messages, unknown_meaning
 from gpucheck.imports.dcgm._table import framed, rows
 from gpucheck.model.diagnosis.paste import Message, Part
 
@@ -28,10 +28,9 @@ def parse(lines: list[str]) -> Part:
             gpu = entity[1]
         elif state and state[1] != "Healthy" and row.depth:
             reported = row.text[state.end() :].strip()
-            slug = "failed" if state[1] == "Failure" else "warned"
             shown = f"{row.label}: {state[1]}: {reported}"[:400]
             found += messages(reported, row.label, row.line, gpu) or [
-                Message(key=f"{NAME}.{slug}", text=shown, line=row.line, gpu=gpu)
+                unknown_meaning(shown, failed=state[1] == "Failure", line=row.line, gpu=gpu)
             ]
     if overall is None and not found:
         raise absent(
@@ -40,8 +39,7 @@ def parse(lines: list[str]) -> Part:
             "Give the complete table: dcgmi health -g 0 -c",
         )
     if overall in ("Warning", "Failure") and not found:
-        slug = "failed" if overall == "Failure" else "warned"
-        found.append(Message(key=f"{NAME}.{slug}", text=f"Overall Health: {overall}", line=1))
+        found.append(unknown_meaning(f"Overall Health: {overall}", failed=overall == "Failure", line=1))
     return Part(messages=tuple(found), looked_at=("the health watches of DCGM",))
 
 

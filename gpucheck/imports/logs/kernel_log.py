@@ -7,13 +7,14 @@ times, host and program. Lines that the kernel or syslog joined (``#012``, ``\\x
 import re
 from collections import deque
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
 from gpucheck.imports._text import first_line, plain, quoted
 from gpucheck.imports.logs._journal import FIELDS, Fields, record
-from gpucheck.imports.logs._relevant import relevant
+from gpucheck.knowledge.kernel_messages import messages
 from gpucheck.model.host.readings import KernelLine, KernelLog
 
 COMMAND = "gpucheck diagnose --kernel-log FILE"
@@ -58,6 +59,11 @@ SURE = re.compile(
     r"|Loading of (?:unsigned )?module|could not insert '?nvidia|insert module 'nvidia|Module nvidia not found"
 )
 OF_A_RECORD = re.compile(r" [A-Z_]+=")  # the dictionary of a /dev/kmsg record
+# Every line of the driver and of its devices, and the heads of records and traces of several lines.
+DRIVER = ("NVRM", "nvidia", "NVSwitch", "Xid", "[Hardware Error]", "pcieport", "nouveau", "vfio-pci", "[10de:")
+TRACES = ("soft lockup", "BUG:", "general protection fault", "Oops", "hard LOCKUP", "kernel BUG at", "blocked for more")
+BEFORE, AFTER, AFTER_A_TRACE = 1, 2, 60
+GROUP = re.compile(r"\((?:[^()\\]|\\.)*\)")
 
 
 class _Line(NamedTuple):
@@ -78,7 +84,7 @@ def _is_log(lines: list[str]) -> bool:
 
 def parse(lines: list[str]) -> KernelLog:
     """The messages, oldest first. Raises ImportProblem where nothing is recognised, and nothing else."""
-    found = relevant(lines) if sum(map(len, lines)) > LARGE else lines
+    found = _relevant(lines) if sum(map(len, lines)) > LARGE else lines
     kept = deque(
         (
             KernelLine(text=part, seconds=one.seconds, clock=one.clock)
@@ -96,6 +102,40 @@ def parse(lines: list[str]) -> KernelLog:
             "Save the log and give that: sudo dmesg > kernel.txt, or journalctl -k > kernel.txt",
         )
     return KernelLog(lines=tuple(kept), source="pasted log")
+
+
+@cache
+def _words() -> tuple[str, ...]:
+    """What every message with a meaning holds; words that imply another one are left out."""
+    words = {*DRIVER, *(word for row in messages() if not all(map(_by_driver, row.patterns)) for word in row.words)}
+    return tuple(sorted(word for word in words if not any(one != word and one in word for one in words)))
+
+
+def _by_driver(pattern: str) -> bool:
+    """Whether whatever matches begins with a word of DRIVER."""
+    rest, before = pattern, ""
+    while rest != before:
+        rest, before = GROUP.sub("", rest), rest
+    return pattern.startswith(DRIVER) and "|" not in rest
+
+
+def _relevant(lines: list[str]) -> list[str]:
+    """The same log without lines that no reader of it looks at, so that a hundred megabytes are read in seconds.
+
+    What stands around a relevant line stays.
+    """
+    text = "\n".join(lines)
+    present = [(word, AFTER) for word in _words() if word in text]
+    present += [(word, AFTER_A_TRACE) for word in TRACES if word in text]
+    keep: set[int] = set()
+    for word, after in present:
+        for at in [i for i, line in enumerate(lines) if word in line]:
+            # A run of relevant lines is added once.
+            if at + after not in keep:
+                keep.update(range(max(0, at - BEFORE), at + after + 1))
+            elif at - BEFORE not in keep:
+                keep.update(range(max(0, at - BEFORE), at + 1))
+    return [lines[at] for at in sorted(keep) if at < len(lines)]
 
 
 def read(data: bytes) -> KernelLog:

@@ -1,6 +1,7 @@
 """What nccl-tests' text and JSON have in common: which collective it was, on how many GPUs, and the row that counts."""
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -25,6 +26,7 @@ OPERATIONS = {
 # NCCL_DEBUG=INFO: "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM", "via SHM/direct/direct", "via NET/IB/0".
 VIA = re.compile(r"\bvia (P2P/\w+|SHM/\w+|NET/\w+)")
 SET_BY_ENVIRONMENT = re.compile(r"\b(NCCL_[A-Z0-9_]{1,60}) set by environment to ([^\n]*)")
+SLOWEST_FIRST = ("NET", "SHM", "P2P")
 LONGEST_VALUE = 200
 # The JSON holds the whole environment; nothing but these is looked at.
 ENVIRONMENT = re.compile(r"(NCCL_\w{1,60}|CUDA_\w{1,60}|LD_PRELOAD)=(.{0,500})", re.DOTALL)
@@ -110,13 +112,14 @@ def _guess(row: Row, ranks: int) -> str | None:
 
 
 def transport_in(text: str) -> str | None:
-    """The slowest transport that NCCL's log names: one pair over the network stack slows the whole ring."""
-    found = set(VIA.findall(text))
-    for kind in ("NET", "SHM", "P2P"):
-        named = sorted(str(word) for word in found if word.startswith(kind))
-        if named:
-            return named[0]
-    return None
+    """Return the slowest transport that NCCL's log names."""
+    return slowest(VIA.findall(text))
+
+
+def slowest(transports: Iterable[str]) -> str | None:
+    """Return the slowest of these transports: one pair over the network stack slows the whole ring."""
+    named = sorted(set(transports))
+    return next((one for kind in SLOWEST_FIRST for one in named if one.startswith(kind)), None)
 
 
 def set_by_environment(text: str) -> list[tuple[str, str]]:

@@ -3,13 +3,12 @@
 import re
 from dataclasses import dataclass, field
 
-from gpucheck.imports._common import bus_id as linux_bus_id
+from gpucheck.imports._common import linux_bus_id
 from gpucheck.imports._text import quoted
 from gpucheck.imports.nccl._xml import Element
 from gpucheck.model.host.hardware import PcieLink
 from gpucheck.model.host.wiring import NumaNode, WiredFunction
 
-BUS_ID = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", re.IGNORECASE)
 GPU_CLASSES = ("0x0302", "0x0300")
 NIC_CLASSES = ("0x0200", "0x0207")
 NVSWITCH_CLASS = "0x068000"
@@ -102,7 +101,7 @@ class _Walk:
             self.unexpected(element, f"{element.tag} is not inside a pci element")
 
     def pci(self, element: Element, host: str, numa: int | None, chain: tuple[str, ...]) -> None:
-        bus_id = normal(element.get("busid"))
+        bus_id = linux_bus_id(element.get("busid"))
         if bus_id is None:
             self.unexpected(element, f"busid {quoted(element.get('busid'))} is not a PCI bus id")
             return
@@ -150,7 +149,7 @@ class _Walk:
             elif kind == NVSWITCH_CLASS or target.startswith("ffff"):
                 leaf.switches[target] = leaf.switches.get(target, 0) + count
             elif kind.startswith(GPU_CLASSES) or not kind:
-                peer = normal(target) or target
+                peer = linux_bus_id(target) or target
                 leaf.peers[peer] = leaf.peers.get(peer, 0) + count
 
     def nic(self, element: Element | None, leaf: Leaf) -> None:
@@ -169,12 +168,6 @@ def _ordered(gpus: list[Leaf]) -> tuple[Leaf, ...]:
         if None not in values and len(set(values)) == len(values):
             return tuple(sorted(gpus, key=lambda gpu: getattr(gpu, key)))
     return tuple(gpus)
-
-
-def normal(bus_id: str) -> str | None:
-    """As Linux writes it: four-digit domain (more only where it needs them), lower case. None for anything else."""
-    match = BUS_ID.fullmatch(bus_id)
-    return linux_bus_id(*match.groups()) if match else None
 
 
 def link_of(element: Element) -> PcieLink:

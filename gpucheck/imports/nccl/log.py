@@ -1,7 +1,6 @@
 """NCCL's own log (NCCL_DEBUG=VERSION, WARN, INFO or TRACE) of NCCL 2.4 to 2.31, alone or between other lines."""
 
 from collections import defaultdict
-from collections.abc import Iterable
 
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._messages import LONGEST
@@ -19,7 +18,7 @@ from gpucheck.imports.nccl._line import (
     records,
     seat_in,
 )
-from gpucheck.imports.nccl._tests import leftovers, set_by_environment
+from gpucheck.imports.nccl._tests import leftovers, set_by_environment, slowest
 from gpucheck.knowledge.messages import meaning
 from gpucheck.model.diagnosis.observations import Collective, Measured, Observations, ObservedGpu
 from gpucheck.model.diagnosis.paste import Message, Part
@@ -28,7 +27,6 @@ from gpucheck.printable import counted
 NAME = "nccl-log"
 # NCCL reports failed calls of CUDA with its own text around CUDA's.
 TABLES = (NAME, "cuda-error")
-SLOWEST_FIRST = ("NET", "SHM", "P2P")
 MOST_MESSAGES = 2000
 # Every cluster sets these for its network; they do not describe the paths in one host.
 OF_THE_NETWORK = {"NCCL_SOCKET_IFNAME", "NCCL_SOCKET_FAMILY", "NCCL_COMM_ID"}
@@ -115,12 +113,6 @@ def _message(one: Record, line: str, number: int) -> Message | None:
         if known is not None:
             return Message(key=known[0].key, text=line.strip()[:LONGEST], line=number, gpu=known[1])
     return None
-
-
-def slowest(ways: Iterable[str]) -> str | None:
-    """The slowest of these ways: one pair over the network stack slows the whole ring."""
-    named = sorted(set(ways))
-    return next((way for kind in SLOWEST_FIRST for way in named if way.startswith(kind)), None)
 
 
 def _gpus(seats: set[Seat]) -> tuple[ObservedGpu, ...]:

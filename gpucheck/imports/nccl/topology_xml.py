@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
+from gpucheck.imports._blocks import until
 from gpucheck.imports._kind import TOPOLOGY, Kind
 from gpucheck.imports._problem import ImportProblem, absent
 from gpucheck.imports._text import quoted
@@ -29,7 +30,7 @@ TITLE = "NCCL topology XML"
 ABOUT = About(check="topology")
 BEGIN = re.compile(r"<\?xml|<!DOCTYPE|<system\b")
 SHAPE = re.compile(r"<system\b[^<>]{0,200}>\s*(?:<!--|<cpu\b|<pci\b|<gpu\b|<nic\b|</system|\Z)|<system\s+version\s*=")
-GRAPHS = re.compile(r"<graphs\s+version")
+BEGIN_OF_ANY = re.compile(rf"{BEGIN.pattern}|<graphs\s+version")
 
 
 def parse(lines: list[str]) -> Topology:
@@ -227,15 +228,7 @@ def _uneven(subject: str, seen: int, wanted: int, why: str) -> Finding:
 
 def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
     """From the declaration or the outermost element to its end, or to the end of the text."""
-    first = None
-    for at, line in enumerate(lines):
-        if first is None and "<" in line and (BEGIN.search(line) or GRAPHS.search(line)):
-            first = at
-        if first is not None and ("</system>" in line or "</graphs>" in line):
-            yield first, at
-            first = None
-    if first is not None:
-        yield first, len(lines) - 1
+    return until(lines, lambda line: "<" in line and BEGIN_OF_ANY.search(line), "</system>", "</graphs>")
 
 
 KIND = Kind(NAME, TITLE, parse, holds=TOPOLOGY, hints=("<system", "<graphs"), blocks=_blocks)

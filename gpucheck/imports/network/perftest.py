@@ -7,7 +7,7 @@ port's rate, which perftest does not print: the numbers are shown, not evaluated
 import re
 from collections.abc import Iterator, Sequence
 
-from gpucheck.imports._blocks import objects, spans
+from gpucheck.imports._blocks import objects, spans, with_lines_above
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._messages import messages_in
 from gpucheck.imports._problem import absent
@@ -107,14 +107,7 @@ def _of_json(text: str) -> Iterator[str]:
 def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Tables, with the rule above their title, and objects of JSON."""
     found = sorted([*spans(lines, BEGIN, INSIDE), *objects(lines, *MARKS)])
-    last = -1
-    for first, end in found:
-        if first <= last:
-            continue
-        while first - 1 > last and lines[first - 1].strip().strip("-*") == "" and lines[first - 1].strip():
-            first -= 1
-        yield first, end
-        last = end
+    return with_lines_above(lines, found, lambda line: line.strip() and not line.strip().strip("-*"))
 
 
 KIND = Kind(

@@ -2,6 +2,8 @@
 
 import re
 
+from gpucheck.imports._common import linux_bus_id
+
 NUMBER = re.compile(r"\s*(-?\d{1,12}(?:\.\d{1,6})?)\s*(MiB|GiB|KiB|MB|Mb|W|mW|C|%|MHz|x|bank\(s\)|us)?\s*")
 MEMORY = {"KiB": 1 << 10, "MiB": 1 << 20, "MB": 1 << 20, "Mb": 1 << 20, "GiB": 1 << 30}
 BUS_ID = r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]"
@@ -58,10 +60,8 @@ def compute_mode(text: str | None) -> str | None:
 
 def bus_id(text: str | None) -> str | None:
     """``00000000:3B:00.0`` as ``0000:3b:00.0``; None for all ones, which NVML answers for a device it cannot see."""
-    if not text or not re.fullmatch(BUS_ID, text.strip()):
-        return None
-    domain, _, rest = text.strip().lower().partition(":")
-    return None if domain == "ffffffff" else f"{int(domain, 16):04x}:{rest}"
+    found = linux_bus_id(text or "")
+    return None if found is None or found.startswith("ffffffff:") else found
 
 
 def device_id(text: str | None) -> str | None:

@@ -2,6 +2,8 @@
 
 import re
 
+from msgspec.structs import replace
+
 from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
@@ -13,7 +15,6 @@ from gpucheck.printable import counted
 
 GPU = re.compile(r"^\s{0,8}GPU (\d{1,3}): ([^\n(]{1,80}?) \(UUID: (GPU-[0-9a-fA-Fx-]{1,60}|[^)]{1,60})\)\s*$")
 MIG = re.compile(r"^\s{1,12}MIG \S{1,30}\s+Device\s+\d{1,3}:\s*\(UUID: [^)]{1,80}\)\s*$")
-BEGIN, INSIDE = GPU, MIG
 
 
 def parse(lines: list[str]) -> Part:
@@ -25,15 +26,7 @@ def parse(lines: list[str]) -> Part:
             last = int(match[1])
             found.setdefault(last, Gpu(index=last, name=match[2], uuid=match[3], pci_bus_id=f"GPU{last}", device_id=""))
         elif last in found and MIG.match(line):
-            gpu = found[last]
-            found[last] = Gpu(
-                index=last,
-                name=gpu.name,
-                uuid=gpu.uuid,
-                pci_bus_id=gpu.pci_bus_id,
-                device_id="",
-                health=Health(mig=True),
-            )
+            found[last] = replace(found[last], health=Health(mig=True))
     if not found:
         raise absent("nvidia-smi -L", "no line names a GPU with its UUID", "Save it again: nvidia-smi -L > gpus.txt")
     gpus = [found[index] for index in sorted(found)]
@@ -47,5 +40,5 @@ KIND = Kind(
     holds="names",
     loose=True,
     hints=("(UUID: ",),
-    blocks=lambda lines: spans(lines, BEGIN, INSIDE),
+    blocks=lambda lines: spans(lines, GPU, MIG),
 )

@@ -9,9 +9,8 @@ from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
 from gpucheck.imports.nvidia_smi import _values as v
 from gpucheck.imports.nvidia_smi._facts import Facts, Path, gpu, name_of
-from gpucheck.imports.nvidia_smi._notes import notes
 from gpucheck.imports.nvidia_smi._part import part
-from gpucheck.model.diagnosis.paste import Part
+from gpucheck.model.diagnosis.paste import Message, Part
 
 NAME = "nvidia-smi-q"
 BANNER = re.compile(r"^\s*={5,20}\s?NVSMI LOG\s?={5,20}")
@@ -41,6 +40,15 @@ OTHERS = {"mig_device", "mig_devices", "processes", "accounted_processes"}
 MOST_DEPTH = 12
 NAMELESS = "GPU?"  # of a part that does not name its GPU
 MOST_INDENT = 1 << 20
+NO_ANSWER = ("GPU is lost", "Unknown Error", "ERR!", "GPU requires reset")
+MANY = 8  # values that are not available; one alone is usual: laptops do not report their power limit
+FABRIC = {"In Progress": "fabric-in-progress"}
+REPAIRS = {
+    "sram_threshold_exceeded": "sram-threshold",
+    "unrepairable_memory": "unrepairable-memory",
+    "channel_repair_pending": "repair-pending",
+    "tpc_repair_pending": "repair-pending",
+}
 
 
 def parse(lines: list[str]) -> Part:
@@ -73,7 +81,7 @@ def page(gpus: Sequence[tuple[str | None, list[tuple[Path, str]]]], head: dict[s
         facts,
         driver=v.version(head.get("driver_version") or head.get("kmd_version")),
         cuda=v.version(head.get("cuda_version") or head.get("cuda_umd_version")),
-        messages=[note for one, of in zip(found, facts, strict=True) for note in notes(of, one.pci_bus_id, lines)],
+        messages=[note for one, of in zip(found, facts, strict=True) for note in _notes(of, one.pci_bus_id, lines)],
     )
 
 
@@ -115,6 +123,32 @@ def _line(line: str) -> _Line | None:
         return _Line(len(pair[1].expandtabs(8)), name_of(pair[2]), pair[3])
     header = HEADER.match(line)
     return _Line(len(header[1].expandtabs(8)), name_of(header[2]), None) if header else None
+
+
+def _notes(facts: Facts, bus_id: str | None, lines: Sequence[str]) -> Iterator[Message]:
+    """Return what the text itself reports as wrong. lines: of the text, for the line number of the report."""
+    if _unanswered(facts):
+        bad = [value for path, value in facts.found.items() if len(path) == 1 and value in NO_ANSWER]
+        yield _message("no-answer", f"{bad[0]} in {len(bad)} values", bus_id, lines, bad[0])
+        return
+    state = facts.get("fabric/state")
+    if state in FABRIC:
+        yield _message(FABRIC[state], f"Fabric State: {state}", bus_id, lines, state)
+    for name, key in REPAIRS.items():
+        if v.switch(facts.get(name)):
+            words = name.replace("_", " ").title().replace("Sram", "SRAM").replace("Tpc", "TPC")
+            yield _message(key, f"{words}: Yes", bus_id, lines, words)
+
+
+def _unanswered(facts: Facts) -> bool:
+    """A GPU that gave no answers: its name is missing, or most values are."""
+    bad = sum(value in NO_ANSWER for path, value in facts.found.items() if len(path) == 1)
+    return bad >= MANY or (bad > 1 and facts.get("product_name") in NO_ANSWER)
+
+
+def _message(key: str, text: str, bus_id: str | None, lines: Sequence[str], says: str) -> Message:
+    line = next((at for at, one in enumerate(lines, start=1) if says in one), 1)
+    return Message(key=f"{NAME}.{key}", text=text, line=line, gpu=bus_id)
 
 
 KIND = Kind(

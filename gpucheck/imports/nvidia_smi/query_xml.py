@@ -6,6 +6,7 @@ Nothing is ever expanded or opened: a document type is skipped, an entity stays 
 import re
 from collections.abc import Iterator, Sequence
 
+from gpucheck.imports._blocks import until, with_lines_above
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
 from gpucheck.imports.nvidia_smi import _values as v
@@ -16,6 +17,8 @@ from gpucheck.model.diagnosis.paste import Part
 TAG = re.compile(r"<(/?)([A-Za-z_]\w{0,60})((?:\s[^<>]{0,300})?)>([^<>]{0,400})")
 ID = re.compile(rf'\bid="({v.BUS_ID})"')
 MOST_GPUS = 128
+DECLARATION = re.compile(r"\s*<[?!]")
+END = "</nvidia_smi_log>"
 BEGIN = re.compile(r"<nvidia_smi_log\b|<gpu id=\"[0-9A-Fa-f]{4,8}:")
 
 
@@ -50,17 +53,9 @@ def parse(lines: list[str]) -> Part:
 
 def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
     """From the declaration to the end of the page, or of the text where it was cut."""
-    first = None
-    for at, line in enumerate(lines):
-        if first is None and BEGIN.search(line):
-            first = at
-            while first > 0 and at - first < 2 and re.match(r"\s*<[?!]", lines[first - 1]):
-                first -= 1
-        if first is not None and "</nvidia_smi_log>" in line:
-            yield first, at
-            first = None
-    if first is not None:
-        last = max((at for at in range(first, len(lines)) if TAG.search(lines[at])), default=first)
+    for first, last in with_lines_above(lines, until(lines, BEGIN.search, END), DECLARATION.match):
+        while END not in lines[last] and last > first and not TAG.search(lines[last]):
+            last -= 1
         yield first, last
 
 

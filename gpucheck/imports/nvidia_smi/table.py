@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from gpucheck.imports._blocks import spans
+from gpucheck.imports._blocks import spans, with_lines_above
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
 from gpucheck.imports.nvidia_smi import _values as v
@@ -143,14 +143,13 @@ def _lost(row: _Row) -> Iterator[Message]:
 
 def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Each table with the rule above it, its date, and the tables of MIG devices and processes below it."""
-    for first, last in spans(lines, BEGIN, INSIDE, again=TITLE):
-        end = last
-        while end > first and RULE.match(lines[end]) and end + 1 < len(lines) and TITLE.search(lines[end + 1]):
-            end -= 1  # the rule above the next table
-        begin = first
-        while begin > 0 and (RULE.match(lines[begin - 1]) or DATE.match(lines[begin - 1])):
-            begin -= 1
-        yield begin, end
+
+    def without_next_rule() -> Iterator[tuple[int, int]]:
+        for first, last in spans(lines, BEGIN, INSIDE, again=TITLE):
+            is_next = last + 1 < len(lines) and TITLE.search(lines[last + 1]) and RULE.match(lines[last])
+            yield first, last - 1 if is_next and last > first else last
+
+    return with_lines_above(lines, without_next_rule(), lambda line: RULE.match(line) or DATE.match(line))
 
 
 KIND = Kind(NAME, "the table of nvidia-smi", parse, holds="GPU state", hints=("NVIDIA-SMI", "MiB |"), blocks=_blocks)

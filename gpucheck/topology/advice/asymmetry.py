@@ -2,12 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 
 from gpucheck.model.topology import Topology
-from gpucheck.topology.wiring.inferred import MOST_SWITCH_MEMBERS
+from gpucheck.topology.islands import islands
+from gpucheck.topology.view import DISTANCE
+from gpucheck.topology.wiring.inferred import MOST_SWITCH_MEMBERS, nvlinks_of
 
 NAMED = 6
-DISTANCE = {"PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5}
 UNKNOWN = 9
 
 
@@ -18,15 +20,13 @@ def asymmetries(topology: Topology) -> tuple[str, ...]:
 
 def links_of(topology: Topology, i: int, j: int) -> int:
     """Return how many NVLinks join two positions."""
-    cls = topology.matrix[i][j]
-    return int(cls[2:]) if cls and cls.startswith("NV") else 0
+    return nvlinks_of(topology.matrix[i][j])
 
 
 def _meshes(topology: Topology) -> Iterator[str]:
     counts: dict[int, list[str]] = {}
     for pair in topology.pairs:
-        links = int(pair.cls[2:]) if pair.cls and pair.cls.startswith("NV") else 0
-        counts.setdefault(links, []).append(f"{pair.a}-{pair.b}")
+        counts.setdefault(nvlinks_of(pair.cls), []).append(f"{pair.a}-{pair.b}")
     if len(counts) < 2:
         return
     joined = sorted((links for links in counts if links), reverse=True)
@@ -54,20 +54,13 @@ def _active(topology: Topology, i: int) -> int:
 
 def _islands(topology: Topology) -> Iterator[str]:
     """Groups that NVLink joins among themselves only."""
-    count = len(topology.gpus)
-    left, islands = set(range(count)), []
-    while left:
-        island, todo = set(), [min(left)]
-        while todo:
-            i = todo.pop()
-            island.add(i)
-            todo += [j for j in left - island if links_of(topology, i, j)]
-        left -= island
-        islands.append([topology.gpus[i].index for i in sorted(island)])
-    together = [island for island in islands if len(island) > 1]
-    if together and len(islands) > 1:
-        words = ", ".join("{" + ", ".join(map(str, island)) + "}" for island in together[:NAMED])
-        alone = [str(island[0]) for island in islands if len(island) == 1]
+    places = range(len(topology.gpus))
+    joined = (pair for pair in combinations(places, 2) if links_of(topology, *pair))
+    groups = [[topology.gpus[i].index for i in sorted(group)] for group in islands(places, joined)]
+    together = [group for group in groups if len(group) > 1]
+    if together and len(groups) > 1:
+        words = ", ".join("{" + ", ".join(map(str, group)) + "}" for group in together[:NAMED])
+        alone = [str(group[0]) for group in groups if len(group) == 1]
         yield f"NVLink islands: {words}" + (f"; without NVLink to any peer: {_named(alone)}" if alone else "")
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from gpucheck.model.host.wiring import NVSWITCH, NumaNode, NvLinkBundle, WiredFunction, Wiring
 from gpucheck.model.topology import Topology
+from gpucheck.topology.islands import islands
 
 MOST_SWITCH_MEMBERS = 5  # fully and evenly joined by direct links, up to here: 12 links over 3 peers, 18 over 3
 
@@ -54,24 +55,24 @@ def _inferred(topology: Topology) -> Wiring:
 def _switches(topology: Topology) -> list[list[str]]:
     """Return groups of two and more that PIX joins, in the order of their first member."""
     labels = [f"GPU{gpu.index}" for gpu in topology.gpus]
-    group = {label: [label] for label in [*labels, *(nic.label for nic in topology.nics)]}
+    members = [*labels, *(nic.label for nic in topology.nics)]
     near = [(labels[i], labels[j]) for i, j in combinations(range(len(labels)), 2) if topology.matrix[i][j] == "PIX"]
     near += [(labels[i], nic.label) for nic in topology.nics for i, cls in enumerate(nic.classes) if cls == "PIX"]
-    for a, b in near:
-        if group[a] is not group[b]:
-            group[a] += group[b]
-            for label in group[b]:
-                group[label] = group[a]
-    return [members for label, members in group.items() if members[0] == label and len(members) > 1]
+    return [sorted(group, key=members.index) for group in islands(members, near) if len(group) > 1]
+
+
+def nvlinks_of(cls: str | None) -> int:
+    """Return the number of NVLinks that a path class states."""
+    return int(cls[2:]) if cls and cls.startswith("NV") else 0
 
 
 def _nvlinks(topology: Topology) -> Iterator[NvLinkBundle]:
     """Yield links to switches if more GPUs than a board can mesh are all joined equally; else direct links."""
-    joined = [pair for pair in topology.pairs if pair.cls and pair.cls.startswith("NV")]
+    joined = [pair for pair in topology.pairs if nvlinks_of(pair.cls)]
     counts = {pair.cls for pair in joined}
     if len(topology.gpus) > MOST_SWITCH_MEMBERS and len(joined) == len(topology.pairs) and len(counts) == 1:
         for gpu in topology.gpus:
-            yield NvLinkBundle(a=f"GPU{gpu.index}", b=NVSWITCH, links=int((joined[0].cls or "NV0")[2:]))
+            yield NvLinkBundle(a=f"GPU{gpu.index}", b=NVSWITCH, links=nvlinks_of(joined[0].cls))
         return
     for pair in joined:
-        yield NvLinkBundle(a=f"GPU{pair.a}", b=f"GPU{pair.b}", links=int((pair.cls or "NV0")[2:]))
+        yield NvLinkBundle(a=f"GPU{pair.a}", b=f"GPU{pair.b}", links=nvlinks_of(pair.cls))

@@ -14,28 +14,9 @@ from tests.fuzz.seeds import pastes as pasted
 
 YEARS = ("2025", "2026")
 NAMES = (
-    *(
-        "good1",
-        "node3\nnode-evil",
-        "node5,localhost",
-        "x --rdzv-backend=evil",
-        "all:!good1",
-        "../../../evil",
-        ".",
-        "..",
-    ),
-    *(
-        "./good1",
-        "/elsewhere",
-        "a\0b",
-        "a/b",
-        "n" * 5000,
-        "n" * 200,
-        hostile.TAG,
-        f"x\n{hostile.FORGED}",
-        "\x1b[2J",
-        "=",
-    ),
+    *("good1", "node3\nnode-evil", "node5,localhost", "x --rdzv-backend=evil", "all:!good1", "../../../evil", "."),
+    *("..", "./good1", "/elsewhere", "a\0b", "a/b", "n" * 5000, "n" * 200, hostile.TAG, f"x\n{hostile.FORGED}"),
+    *("\x1b[2J", "="),
 )
 
 

@@ -1,5 +1,6 @@
 """What a person writes in YAML or CSV, and keys."""
 
+import base64
 import json
 from functools import cache
 from pathlib import Path
@@ -9,6 +10,7 @@ import yaml
 from tests.diagnose import machines, perf_cases
 
 ROOT = Path(__file__).parents[3]
+# verify --expect.
 EXPECTATIONS = b"""schema: gpucheck.expectations/1
 versions: {driver: '>=570,<590', cuda: '13', torch: '2.7', kernel_module: open}
 gpus:
@@ -29,6 +31,7 @@ pairs: {PIX: 1}
 floors: {p2p_uni_gb_s: {PIX: 10}, p2p_bidir_gb_s: 18, h2d_gb_s: 10, d2h_gb_s: 10}
 ceilings: {p2p_latency_us: {PIX: 12}}
 """
+# fleet report --labels, as YAML and as CSV.
 LABELS = b"""node01: {rack: r01, switch: s1, room: '2'}
 node02:
   rack: r01
@@ -65,21 +68,6 @@ def observations() -> tuple[bytes, ...]:
     return (*(yaml.safe_dump(seen).encode() for seen in (*made, *real)), *(json.dumps(seen).encode() for seen in made))
 
 
-def expectations() -> tuple[bytes, ...]:
-    """verify --expect."""
-    return (EXPECTATIONS,)
-
-
-def labels() -> tuple[bytes, ...]:
-    """fleet report --labels, as YAML."""
-    return (LABELS,)
-
-
-def labels_csv() -> tuple[bytes, ...]:
-    """The same as CSV."""
-    return (CSV,)
-
-
 @cache
 def wishes() -> tuple[bytes, ...]:
     """stack.yml as it is shipped, and one that states much."""
@@ -95,8 +83,6 @@ def profiles() -> tuple[bytes, ...]:
 @cache
 def keys() -> tuple[bytes, ...]:
     """OpenPGP, armored and binary."""
-    import base64
-
     armored = [path.read_bytes() for path in sorted((ROOT / "tests" / "playbooks" / "data").glob("*.asc"))]
     bodies = (key.partition(b"\n\n")[2].rpartition(b"\n=")[0] for key in armored)
     return (*armored, *(base64.b64decode(body) for body in bodies))

@@ -1,8 +1,10 @@
 """The command line itself: hostile arguments, and files through whole commands as a person sees them."""
 
+from pathlib import Path
+
 from tests.fuzz import product
 from tests.fuzz.cases import SEPARATOR
-from tests.fuzz.oracles import Wrong, terminal
+from tests.fuzz.oracles import Wrong
 from tests.fuzz.seeds import documents, own, pastes
 from tests.fuzz.target import Seeds, target
 
@@ -14,18 +16,24 @@ NOT_THESE = (
     "check-repositories",
 )
 STATUSES = (0, 1, 2, 3, 64)
+
+
+def _expectations() -> tuple[bytes, ...]:
+    return (documents.EXPECTATIONS,)
+
+
 FILES: dict[str, Seeds] = {
     "topo.txt": pastes.matrices,
     "p2p.txt": lambda: pastes.measurements()[-1:],
     "dmesg.txt": pastes.kernel_logs,
     "machine.yml": documents.observations,
-    "site.yml": documents.expectations,
+    "site.yml": _expectations,
     "host.rec": own.packed_recordings,
     "node01.json": own.reports,
     "stack.yml": documents.wishes,
     "stack.lock.yml": own.locks,
     "facts.json": own.facts,
-    "labels.yml": documents.labels,
+    "labels.yml": lambda: (documents.LABELS,),
 }
 """By the name in LINES: the first seed."""
 LINES = (
@@ -87,31 +95,30 @@ def diagnose_file(data: bytes) -> None:
     _looked_at(product.command(["diagnose", "--observations", str(product.file(data, "seen.yml"))]))
 
 
-@target(seeds=documents.expectations, format="yaml", rate=200)
+@target(seeds=_expectations, format="yaml", rate=200)
 def expect_file(data: bytes) -> None:
     """verify --expect against a recording."""
     _ready()
-    words = ["verify", "--from", "host.rec", "--only", "driver", "--expect", str(product.file(data, "expect.yml"))]
-    _looked_at(product.command(words))
+    _verify("host.rec", "--expect", str(product.file(data, "expect.yml")))
 
 
 @target(seeds=own.reports, format="json", rate=250)
 def baseline_file(data: bytes) -> None:
     """verify --baseline against a recording."""
     _ready()
-    words = ["verify", "--from", "host.rec", "--only", "driver", "--baseline", str(product.file(data, "before.json"))]
-    _looked_at(product.command(words))
+    _verify("host.rec", "--baseline", str(product.file(data, "before.json")))
+
+
+def _verify(recording: str, *options: str) -> None:
+    _looked_at(product.command(["verify", "--from", recording, "--only", "driver", *options]))
 
 
 @target(seeds=own.recordings, format="json", rate=130)
 def from_file(data: bytes) -> None:
     """verify, topo and stack --from."""
     path = str(product.file(data, "hostile.rec"))
-    for words in (
-        ["verify", "--from", path, "--only", "driver"],
-        ["topo", "--from", path],
-        ["stack", "resolve", "--from", path],
-    ):
+    _verify(path)
+    for words in (["topo", "--from", path], ["stack", "resolve", "--from", path]):
         _looked_at(product.command(words))
 
 
@@ -129,45 +136,24 @@ def previous_file(data: bytes) -> None:
 @target(seeds=own.facts, format="json", rate=120)
 def facts_file(data: bytes) -> None:
     """stack diff with hostile facts."""
-    _ready()
-    words = [
-        "stack",
-        "diff",
-        "--wish",
-        "stack.yml",
-        "--lock",
-        "stack.lock.yml",
-        "--facts",
-        str(product.file(data, "f.json")),
-    ]
-    _looked_at(product.command(words))
+    _stack_diff("stack.yml", product.file(data, "f.json"))
 
 
 @target(seeds=documents.wishes, format="yaml", rate=150)
 def wish_file(data: bytes) -> None:
     """stack diff with a hostile wish."""
+    _stack_diff(product.file(data, "w.yml"), "facts.json")
+
+
+def _stack_diff(wish: Path | str, facts: Path | str) -> None:
     _ready()
-    words = [
-        "stack",
-        "diff",
-        "--lock",
-        "stack.lock.yml",
-        "--facts",
-        "facts.json",
-        "--wish",
-        str(product.file(data, "w.yml")),
-    ]
+    words = ["stack", "diff", "--lock", "stack.lock.yml", "--wish", str(wish), "--facts", str(facts)]
     _looked_at(product.command(words))
 
 
 def _looked_at(ended: product.Ended) -> None:
     """A documented status, clean text on both streams, and one Error line at most."""
-    if ended.status not in STATUSES:
-        if ended.error is not None:
-            raise ended.error
-        raise Wrong(f"exit status {ended.status}", ended.err[:200])
-    terminal(ended.out, "stdout")
-    terminal(ended.err, "stderr")
+    ended.verify(STATUSES)
     errors = [line for line in ended.err.splitlines() if line.startswith("Error: ")]
     if len(errors) > 1:
         raise Wrong("several Error lines", ascii(ended.err[:200]))

@@ -2,6 +2,8 @@
 
 import gzip
 import lzma
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -37,38 +39,30 @@ def _primaries() -> tuple[bytes, ...]:
 @target(seeds=_releases, format="text", rate=4000)
 def apt_release(data: bytes) -> None:
     """A release file."""
-    try:
+    with _rejecting():
         release = apt.read_release(data.decode("utf-8", "replace"), NOW)
         apt.package_list(release, "", "amd64")
-    except UnusableIndex as error:
-        _said(error)
 
 
 @target(seeds=_lists, format="text", rate=400)
 def apt_packages(data: bytes) -> None:
     """A package list, and the order of its versions."""
-    try:
+    with _rejecting():
         _looked_up("apt", apt.read_packages(data.decode("utf-8", "replace")))
-    except UnusableIndex as error:
-        _said(error)
 
 
 @target(seeds=_repomds, format="text", rate=3000, attacks=lambda: (NESTED, ENTITIES))
 def dnf_repomd(data: bytes) -> None:
     """repomd.xml."""
-    try:
+    with _rejecting():
         dnf.read_repomd(data)
-    except UnusableIndex as error:
-        _said(error)
 
 
 @target(seeds=_primaries, format="text", rate=400, attacks=lambda: (NESTED, ENTITIES))
 def dnf_primary(data: bytes) -> None:
     """A primary list."""
-    try:
+    with _rejecting():
         _looked_up("dnf", dnf.read_primary(data))
-    except UnusableIndex as error:
-        _said(error)
 
 
 def _looked_up(kind: Kind, packages: dict[str, tuple[Package, ...]]) -> None:
@@ -81,6 +75,11 @@ def _looked_up(kind: Kind, packages: dict[str, tuple[Package, ...]]) -> None:
                     catalog.candidates(relation)
 
 
-def _said(error: UnusableIndex) -> None:
-    if not error.do or "\n" in str(error):
-        raise Wrong("an error of several lines or without advice", ascii(str(error))[:200])
+@contextmanager
+def _rejecting() -> Iterator[None]:
+    """Around a reader of an index, which may reject it in one line with advice."""
+    try:
+        yield
+    except UnusableIndex as error:
+        if not error.do or "\n" in str(error):
+            raise Wrong("an error of several lines or without advice", ascii(str(error))[:200]) from None

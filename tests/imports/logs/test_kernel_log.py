@@ -13,6 +13,7 @@ from gpucheck.checks.kernel import log as check
 from gpucheck.imports import ImportProblem
 from gpucheck.imports.logs.kernel_log import read
 from gpucheck.model import KernelLine
+from tests.imports.pastes.reading import kinds
 
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 OTHER = "nvidia 0000:4c:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0003 address=0x80000040 flags=0x0020]"
@@ -178,10 +179,6 @@ def test_what_is_no_kernel_log_is_one_clear_line(text):
 
     assert "\n" not in str(problem.value)
     assert len(str(problem.value)) < 400
-
-
-def kinds(data: bytes) -> set[str]:
-    return {one.kind for part in imports.read_all(data, "paste.txt").parts for one in part.ranges}
 
 
 def test_a_log_is_recognised_and_another_dump_is_not_taken_for_one():

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 
-DATA = Path(__file__).parents[2] / "data"
+from tests.imports.pastes.reading import BANDWIDTH
+
 KERNEL = """[   12.345678] NVRM: loading NVIDIA UNIX x86_64 Kernel Module  550.54.15
 [  400.000001] pcieport 0000:00:01.0: AER: Corrected error received: 0000:01:00.0
 [  401.123456] NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, name=python, GPU has fallen off the bus.
@@ -27,9 +27,9 @@ def samples() -> dict[str, str]:
     """Kind -> what a tool of it printed."""
     return {
         "nvidia-smi-topo": MATRIX,
-        "p2p-bandwidth-latency-test": (DATA / "bandwidth" / "p2p-bandwidth-latency.txt").read_text(encoding="utf-8"),
-        "nvbandwidth": (DATA / "bandwidth" / "nvbandwidth.txt").read_text(encoding="utf-8"),
-        "nccl-tests": _without_nccl_s_log((DATA / "bandwidth" / "nccl-tests.txt").read_text(encoding="utf-8")),
+        "p2p-bandwidth-latency-test": BANDWIDTH["p2p-bandwidth-latency.txt"],
+        "nvbandwidth": BANDWIDTH["nvbandwidth.txt"],
+        "nccl-tests": _without_nccl_s_log(BANDWIDTH["nccl-tests.txt"]),
         "kernel-log": KERNEL,
         "simple-p2p": P2P_SAMPLE,
     }

@@ -2,10 +2,9 @@
 
 import pytest
 
-from gpucheck import imports
 from gpucheck.model import Verdict
-from gpucheck.run.pastes import diagnosis
 from tests.captures import NAMES, gpus, text
+from tests.imports.pastes.reading import accused, diagnosed
 
 # Element as the driver wrote it -> as it is with the fault, the cause, and the verdict.
 FAULTS = {
@@ -32,18 +31,12 @@ FAULTS = {
 }
 
 
-def judged(paste):
-    reading = imports.read_all(paste.encode(), "capture")
-    assert not reading.unread
-    return diagnosis([reading], sources=("capture",))
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_a_healthy_capture_is_read_whole_and_passes(name):
-    found = judged(text(name))
+    found = diagnosed(text(name))
 
-    accused = [one for one in found.findings if one.verdict is not Verdict.PASS]
-    assert not accused
+    assert not found.unread
+    assert {one.verdict for one in found.findings} == {Verdict.PASS}
     assert found.verdict is Verdict.PASS
     assert len(found.observations.gpus) == len(gpus(name))
     for seen, gpu in zip(found.observations.gpus, gpus(name), strict=True):
@@ -59,7 +52,7 @@ def test_a_changed_value_is_found_on_its_gpu(name, fault):
     if before not in tail:
         pytest.skip("this GPU does not report it")
 
-    found = judged(head + gpu + tail.replace(before, after, 1))
+    found = diagnosed(head + gpu + tail.replace(before, after, 1))
 
-    causes = {one.cause for one in found.findings if one.verdict in (Verdict.FAIL, Verdict.WARN)}
-    assert cause in causes
+    assert not found.unread
+    assert cause in accused(found)

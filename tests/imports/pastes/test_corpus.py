@@ -1,17 +1,13 @@
 """Real pastes from public places, each read to what its source says of the machine."""
 
-from pathlib import Path
+import json
 from typing import Any
 
+import msgspec
 import pytest
-import yaml
 
-from gpucheck import imports
-from gpucheck.model import Verdict
 from gpucheck.run.pastes import diagnosis
-
-FOLDER = Path(__file__).parents[2] / "data" / "pastes"
-CASES = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.yml"))}
+from tests.imports.pastes.reading import CASES, accused, kinds, read
 
 
 def _within(wanted: Any, found: Any, where: str = "") -> None:
@@ -30,13 +26,9 @@ def _within(wanted: Any, found: Any, where: str = "") -> None:
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_a_real_paste_is_read_as_its_source_says(case):
-    import json
-
-    import msgspec
-
     expect = case["expect"]
-    reading = imports.read_all(case["raw"].encode(), case["id"])
-    assert set(expect["kinds"]) <= {one.kind for part in reading.parts for one in part.ranges}
+    reading = read(case["raw"])
+    assert set(expect["kinds"]) <= kinds(case["raw"])
     unread = sum(one.last_line - one.first_line + 1 for one in reading.unread)
     assert unread <= expect.get("unread_max", 0), reading.unread
     found = diagnosis([reading], sources=(case["id"],), model=expect.get("gpu"))
@@ -44,8 +36,7 @@ def test_a_real_paste_is_read_as_its_source_says(case):
     said |= {other.cause for finding in found.findings for other in finding.alternatives}
     for wanted in expect.get("causes_any", ()):
         assert said & set(wanted), f"none of {wanted}"
-    accused = {f.cause for f in found.findings if f.verdict in (Verdict.FAIL, Verdict.WARN)}
-    assert not accused & set(expect.get("causes_never", ()))
+    assert not accused(found) & set(expect.get("causes_never", ()))
     if "verdict" in expect:
         assert found.verdict.value in expect["verdict"], found.findings
     _within(expect.get("observations", {}), json.loads(msgspec.json.encode(found.observations)))

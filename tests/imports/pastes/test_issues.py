@@ -1,17 +1,14 @@
 """Whole texts of public issues: prose, several tools' output and reports of frameworks in one."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from gpucheck import imports
 from gpucheck.imports.frameworks import environment_report
 from gpucheck.model import Verdict
 from gpucheck.model.diagnosis.paste import Message, Part, Reading
 from gpucheck.run.pastes import diagnosis
-from tests.imports.pastes.test_corpus import CASES
+from tests.imports.pastes.reading import diagnosed, read
 
-ISSUES = {name: case for name, case in CASES.items() if name.startswith("issue-")}
 REPORT = """PyTorch version: 2.6.0+cu124
 Is CUDA available: True
 GPU models and configuration: GPU 0: NVIDIA H100 80GB HBM3
@@ -26,24 +23,14 @@ JOURNAL = """Sep 18 03:19:01 host nvidia-fabricmanager-start.sh[4756]: request t
 from NVSwitch driver failed with error:WARNING Nothing to do [NV_WARN_NOTHING_TO_DO]
 Sep 18 03:19:01 host systemd[1]: nvidia-fabricmanager.service: Control process exited, code=exited, status=1/FAILURE
 """
-TOPOLOGY = "".join(
-    f"{name}\t{cells}\n"
-    for name, cells in (
-        ("", "GPU0\tGPU1\tGPU2\tGPU3"),
-        ("GPU0", "X\tNV18\tNV18\tNV18"),
-        ("GPU1", "NV18\tX\tNV18\tNV18"),
-        ("GPU2", "NV18\tNV18\tX\tNV18"),
-        ("GPU3", "NV18\tNV18\tNV18\tX"),
-    )
+TOPOLOGY = (
+    "\tGPU0\tGPU1\tGPU2\tGPU3\nGPU0\tX\tNV18\tNV18\tNV18\nGPU1\tNV18\tX\tNV18\tNV18\n"
+    "GPU2\tNV18\tNV18\tX\tNV18\nGPU3\tNV18\tNV18\tNV18\tX\n"
 )
 
 
-def _found(text):
-    return diagnosis([imports.read_all(text.encode(), "issue")], sources=("issue",))
-
-
 def test_a_report_gives_names_driver_and_switches_of_nccl():
-    seen = _found(REPORT).observations
+    seen = diagnosed(REPORT).observations
 
     assert [gpu.model for gpu in seen.gpus] == ["NVIDIA H100 80GB HBM3"] * 2
     assert seen.host.driver == "550.90.07"
@@ -51,7 +38,7 @@ def test_a_report_gives_names_driver_and_switches_of_nccl():
 
 
 def test_a_report_of_fewer_gpus_than_the_topology_is_of_the_same_machine():
-    seen = _found(f"{REPORT}\nGPU Topology:\n{TOPOLOGY}").observations
+    seen = diagnosed(f"{REPORT}\nGPU Topology:\n{TOPOLOGY}").observations
 
     assert len(seen.gpus) == 4
     assert seen.gpus[1].model == "NVIDIA H100 80GB HBM3"
@@ -60,11 +47,11 @@ def test_a_report_of_fewer_gpus_than_the_topology_is_of_the_same_machine():
 def test_a_report_of_more_gpus_than_the_topology_is_of_the_same_machine():
     text = "CUDA available: True\nGPU 0,1,2,3,4,5,6,7: NVIDIA H100 80GB HBM3\n"
 
-    assert {gpu.model for gpu in _found(text + TOPOLOGY).observations.gpus} == {"NVIDIA H100 80GB HBM3"}
+    assert {gpu.model for gpu in diagnosed(text + TOPOLOGY).observations.gpus} == {"NVIDIA H100 80GB HBM3"}
 
 
 def test_a_report_without_gpus_is_read():
-    found = imports.read_all(b"vLLM Version: 0.5.1\nOS: Ubuntu 22.04\nGPU 999: NVIDIA X\n", "issue")
+    found = read("vLLM Version: 0.5.1\nOS: Ubuntu 22.04\nGPU 999: NVIDIA X\n")
 
     assert found.parts[0].looked_at == ("versions in an environment report",)
     assert not found.unread
@@ -76,14 +63,14 @@ def test_prose_is_no_report():
 
 
 def test_a_report_says_that_no_gpu_can_be_used():
-    (finding,) = _found("PyTorch version: 2.6.0\nIs CUDA available: False\n").findings
+    (finding,) = diagnosed("PyTorch version: 2.6.0\nIs CUDA available: False\n").findings
 
     assert finding.verdict is Verdict.UNKNOWN
     assert "no GPU" in str(finding.seen)
 
 
 def test_fabric_manager_with_nothing_to_do_is_not_called_down():
-    (finding,) = _found(JOURNAL).findings
+    (finding,) = diagnosed(JOURNAL).findings
 
     assert finding.verdict is Verdict.WARN
     assert finding.cause is None
@@ -91,7 +78,7 @@ def test_fabric_manager_with_nothing_to_do_is_not_called_down():
 
 def test_a_text_that_only_speaks_of_an_xid_says_what_to_give():
     with pytest.raises(imports.ImportProblem, match="explain xid:79"):
-        imports.read_all(b"You are getting a XID 79, fallen off the bus.", "issue")
+        read("You are getting a XID 79, fallen off the bus.")
 
 
 def test_a_run_without_tables_has_names_and_peer_access():
@@ -100,7 +87,7 @@ def test_a_run_without_tables_has_names_and_peer_access():
         "Device: 1, NVIDIA GeForce RTX 4090, pciBusID: 17, pciDeviceID: 0, pciDomainID:0\n"
         "Device=0 CAN Access Peer Device=1\nDevice=1 CANNOT\n"
     )
-    seen = _found(text).observations
+    seen = diagnosed(text).observations
 
     assert seen.p2p_access == ((None, True), (None, None))
     assert [gpu.bus_id for gpu in seen.gpus] == ["0000:02:00.0", "0000:17:00.0"]
@@ -117,26 +104,3 @@ def test_two_programs_with_one_cause_are_one_finding():
 
     assert len(finding.evidence) == 2
     assert len(finding.evidence[1]) == 500
-
-
-@settings(max_examples=100)
-@given(st.data())
-def test_damaged_issues_raise_nothing_else(data):
-    lines = ISSUES[data.draw(st.sampled_from(sorted(ISSUES)))]["raw"].split("\n")
-    for _ in range(data.draw(st.integers(1, 6))):
-        at = data.draw(st.integers(0, len(lines) - 1))
-        other = data.draw(st.integers(0, len(lines) - 1))
-        change = data.draw(st.sampled_from(("cut", "swap", "delete", "noise")))
-        if change == "cut":
-            lines[at] = lines[at][: data.draw(st.integers(0, 60))]
-        elif change == "swap":
-            lines[at], lines[other] = lines[other], lines[at]
-        elif change == "delete" and len(lines) > 1:
-            del lines[at]
-        else:
-            lines[at] += data.draw(st.text(max_size=20))
-    try:
-        reading = imports.read_all("\n".join(lines).encode("utf-8", errors="replace"), "issue")
-    except imports.ImportProblem:
-        return
-    assert reading.parts

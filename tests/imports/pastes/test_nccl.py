@@ -1,38 +1,22 @@
 """Logs of NCCL, errors of CUDA, flight recorder dumps, and runs of nccl-tests in one text."""
 
-import contextlib
 import json
 import time
-from pathlib import Path
+from contextlib import suppress
 
 import pytest
-import yaml
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from gpucheck import imports
-from gpucheck.imports import ImportProblem, read_all
+from gpucheck.imports import ImportProblem
 from gpucheck.imports.nccl._line import channel_in, is_line, records, seat_in
 from gpucheck.model import Verdict
-from gpucheck.run.pastes import TwoMachines, diagnosis
+from tests.imports.pastes.reading import BANDWIDTH, diagnosed, keys, messages, read
 
-FOLDER = Path(__file__).parents[2] / "data"
-MINE = ("nccl-", "cuda-error", "torch-")
-CASES = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted((FOLDER / "pastes").glob("*.yml"))]
-PASTES = [case["raw"] for case in CASES if case["id"].startswith(MINE)]
-TABLE = (FOLDER / "bandwidth" / "nccl-tests.txt").read_text(encoding="utf-8")
+TABLE = BANDWIDTH["nccl-tests.txt"]
+PLAIN_TABLE = "\n".join(line for line in TABLE.splitlines() if "NCCL" not in line)
 
 
-def read(text):
-    return read_all(text.encode(), "paste")
-
-
-def judged(text):
-    return diagnosis([read(text)], sources=("paste",))
-
-
-def keys(text):
-    return [message.key for part in read(text).parts for message in part.messages]
+def collectives(text):
+    return diagnosed(text).observations.measured.collectives
 
 
 @pytest.mark.parametrize(
@@ -103,7 +87,7 @@ def test_a_table_between_lines_of_the_log_is_put_together_again():
     mixed = []
     for number, line in enumerate(lines):
         mixed += [line, f"gpu59:1:{number} [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via SHM/direct/direct"]
-    found = judged("\n".join(line for line in mixed if "set by environment" not in line))
+    found = diagnosed("\n".join(line for line in mixed if "set by environment" not in line))
 
     assert found.unread == ()
     (row,) = found.observations.measured.collectives
@@ -112,19 +96,17 @@ def test_a_table_between_lines_of_the_log_is_put_together_again():
 
 def test_the_transport_of_a_log_is_joined_to_one_collective_only():
     log = "gpu59:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/IPC\n"
-    table = "\n".join(line for line in TABLE.splitlines() if "NCCL" not in line)
+    other = PLAIN_TABLE.replace("12.68", "13.68")
 
-    assert [row.transport for row in judged(log + table).observations.measured.collectives] == ["P2P/IPC"]
-    other = table.replace("12.68", "13.68")
-    assert [row.transport for row in judged(f"{log}{table}\n{other}").observations.measured.collectives] == [None, None]
-    assert judged(log).observations.measured.collectives == ()
+    assert [row.transport for row in collectives(log + PLAIN_TABLE)] == ["P2P/IPC"]
+    assert [row.transport for row in collectives(f"{log}{PLAIN_TABLE}\n{other}")] == [None, None]
+    assert collectives(log) == ()
 
 
 def test_several_runs_in_one_text_are_a_collective_each():
-    table = "\n".join(line for line in TABLE.splitlines() if "NCCL" not in line)
-    text = f"$ ./build/all_reduce_perf -g 4\n{table}\n$ ./build/reduce_scatter_perf -g 4\n{table}"
+    text = f"$ ./build/all_reduce_perf -g 4\n{PLAIN_TABLE}\n$ ./build/reduce_scatter_perf -g 4\n{PLAIN_TABLE}"
 
-    assert [row.op for row in judged(text).observations.measured.collectives] == ["all_reduce", "reduce_scatter"]
+    assert [row.op for row in collectives(text)] == ["all_reduce", "reduce_scatter"]
 
 
 def test_gpus_of_a_log_on_some_of_the_gpus_do_not_contradict_a_whole_machine():
@@ -133,16 +115,16 @@ def test_gpus_of_a_log_on_some_of_the_gpus_do_not_contradict_a_whole_machine():
         " commId 0xb - Init COMPLETE\n"
         for r in range(2)
     )
-    found = judged(seats + TABLE)
+    found = diagnosed(seats + TABLE)
 
-    assert len(judged(seats).observations.gpus) == 2
+    assert len(diagnosed(seats).observations.gpus) == 2
     assert len(found.observations.gpus) == 4
 
 
 def test_old_bus_numbers_that_two_gpus_share_are_no_bus_ids():
     text = TABLE.replace("[0x16]", "[0x00]").replace("[0x27]", "[0x00]")
 
-    assert {gpu.bus_id for gpu in judged(text).observations.gpus} == {None}
+    assert {gpu.bus_id for gpu in diagnosed(text).observations.gpus} == {None}
 
 
 def test_of_several_hosts_nothing_but_the_environment_is_of_one_machine():
@@ -151,7 +133,7 @@ def test_of_several_hosts_nothing_but_the_environment_is_of_one_machine():
         f"{host}:1:1 [0] NCCL INFO NCCL_P2P_DISABLE set by environment to 1.\n"
         for r, host in enumerate(("a", "b"))
     )
-    found = judged(text)
+    found = diagnosed(text)
 
     assert found.observations.gpus == ()
     assert found.observations.environment == {"NCCL_P2P_DISABLE": "1"}
@@ -165,7 +147,7 @@ def test_an_error_of_cuda_in_the_log_has_the_meaning_of_cuda():
 
 
 def test_a_gpu_that_a_message_names_is_the_subject():
-    found = judged("Unable to determine the device handle for GPU0000:17:00.0: Unknown Error")
+    found = diagnosed("Unable to determine the device handle for GPU0000:17:00.0: Unknown Error")
 
     assert [finding.subject for finding in found.findings] == ["gpu:0000:17:00.0"]
 
@@ -191,8 +173,8 @@ def test_the_rank_that_did_not_enter_a_collective_is_named(indent):
     text = _dumps(_dump(5, 3), _dump(3, 3, text=False), indent=indent)
 
     assert keys(text) == ["torch-flight-recorder.behind"]
-    assert "rank 1 entered fewer" in read(text).parts[0].messages[0].text
-    assert judged(text).verdict is Verdict.WARN
+    assert "rank 1 entered fewer" in messages(text)[0].text
+    assert diagnosed(text).verdict is Verdict.WARN
 
 
 def test_ranks_that_all_entered_accuse_nobody():
@@ -207,33 +189,7 @@ def test_a_long_line_takes_no_long_time():
     for text in (line, "x" * 60_000 + " NCCL INFO y", "Unable to determine the device handle " * 1500):
         list(records(text))
         is_line(text)
-        with contextlib.suppress(ImportProblem):
+        with suppress(ImportProblem):
             read(text)
 
     assert time.monotonic() - begin < 5
-
-
-@settings(max_examples=100)
-@given(st.sampled_from(PASTES), st.sampled_from(PASTES), st.randoms(use_true_random=False))
-def test_damaged_pastes_give_nothing_but_a_problem(one, other, rng):
-    lines = (one + "\n" + other).split("\n")
-    for _ in range(rng.randint(1, 8)):
-        at = rng.randrange(len(lines))
-        choice = rng.randrange(5)
-        if choice == 0:
-            del lines[at]
-        elif choice == 1:
-            lines[at] = lines[at][: rng.randint(0, len(lines[at]))]
-        elif choice == 2:
-            lines.insert(at, lines[rng.randrange(len(lines))])
-        elif choice == 3:
-            lines[at] = "".join(rng.choice([c, "\ufffd", "9", "[", ""]) for c in lines[at])
-        else:
-            rng.shuffle(lines)
-        lines = lines or [""]
-    try:
-        found = imports.read_all("\n".join(lines).encode("utf-8", errors="replace"), "x")
-    except ImportProblem:
-        return
-    with contextlib.suppress(TwoMachines):  # the two pastes may be of two machines
-        diagnosis([found], sources=("x",))

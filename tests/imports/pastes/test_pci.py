@@ -2,30 +2,27 @@
 
 import pytest
 
-from gpucheck.imports import read_all
 from gpucheck.imports.pci._registers import acs_value
 from gpucheck.imports.pci._tree import nodes
 from gpucheck.knowledge import causes
 from gpucheck.knowledge.messages import rows
 from gpucheck.model import Verdict
-from gpucheck.run.pastes import diagnosis
-from tests.imports.pastes.pci_samples import H100, RAW
+from tests.imports.pastes import reading
+from tests.imports.pastes.reading import RAW, diagnosed, kinds, messages, observed, read
 
+H100 = RAW["lspci-h100-vvv-two-switches"]
+A100 = "3D controller: NVIDIA Corporation GA100 [A100 PCIe 40GB]"
 CLEAR = "ACSCtl:\tSrcValid- TransBlk- ReqRedir- CmpltRedir- UpstreamFwd- EgressCtrl- DirectTrans-"
 REDIRECT = "ACSCtl:\tSrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl- DirectTrans-"
 TOPO = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \t{0}\t0-15\nGPU1\t{0}\t X \t0-15\n"
 
 
-def judged(text):
-    return diagnosis([read_all(text.encode(), "paste")], sources=("paste",))
-
-
 def keys(text):
-    return {message.key for part in read_all(text.encode(), "paste").parts for message in part.messages}
+    return set(reading.keys(text))
 
 
 def accused(text):
-    return {f.cause for f in judged(text).findings if f.verdict in (Verdict.WARN, Verdict.FAIL)}
+    return reading.accused(diagnosed(text))
 
 
 def test_acs_flags_are_the_raw_register():
@@ -34,8 +31,7 @@ def test_acs_flags_are_the_raw_register():
 
 
 def test_named_bridges_give_their_registers():
-    parts = read_all(RAW["lspci-acs-amd-named"].encode(), "paste").parts
-    assert [(row.bus_id, row.control) for row in parts[0].observations.host.acs] == [
+    assert [(row.bus_id, row.control) for row in observed(RAW["lspci-acs-amd-named"]).host.acs] == [
         ("0000:40:01.1", 0x1C),
         ("0000:40:01.2", 0x1C),
     ]
@@ -44,7 +40,7 @@ def test_named_bridges_give_their_registers():
 def test_root_ports_that_redirect_above_single_gpus_are_no_fault():
     blocks = H100.split("\n\n")
     redirected = [block.replace(CLEAR, REDIRECT) if block[:7] in ("15:01.0", "37:01.0") else block for block in blocks]
-    found = judged("\n\n".join(redirected))
+    found = diagnosed("\n\n".join(redirected))
     assert "acs-redirect" not in {finding.cause for finding in found.findings}
 
 
@@ -56,44 +52,41 @@ def test_switch_ports_that_redirect_between_near_gpus_are_named():
     near = text.replace(
         "1a:00.0 Ethernet controller: Mellanox Technologies", "1a:00.0 3D controller: NVIDIA Corporation"
     )
-    found = judged(near).observations.host.acs
+    found = diagnosed(near).observations.host.acs
     assert {row.bus_id for row in found if row.control & 4} == {"0000:17:01.0", "0000:17:02.0"}
 
 
 def test_acs_lines_without_names():
     clear = "\n".join(["\t\t" + CLEAR] * 3)
-    assert judged(clear).observations.host.acs_redirect is False
+    assert diagnosed(clear).observations.host.acs_redirect is False
     mixed = clear + "\n\t\t" + REDIRECT
-    found = judged(mixed)
+    found = diagnosed(mixed)
     assert (found.observations.host.acs_redirect, found.verdict) == (None, Verdict.UNKNOWN)
     assert "1 of 4 ACSCtl lines" in str(found.findings)
 
 
 def test_acs_lines_after_a_list_belong_to_no_device_of_it():
-    text = (
-        "3b:00.0 3D controller: NVIDIA Corporation GA100 [A100 PCIe 40GB] (rev a1)\n$ sudo lspci -vvv | grep ACSCtl\n"
-    )
-    parts = read_all((text + "\t\t" + REDIRECT).encode(), "paste").parts
-    assert all(not part.observations.host.acs for part in parts)
+    text = f"3b:00.0 {A100} (rev a1)\n$ sudo lspci -vvv | grep ACSCtl\n\t\t{REDIRECT}"
+    assert all(not part.observations.host.acs for part in read(text).parts)
 
 
 def test_one_device_of_two_and_a_matrix_are_one_machine():
-    one = "$ sudo lspci -vvv -s 4f:00.0\n4f:00.0 3D controller: NVIDIA Corporation GA100 [A100 PCIe 40GB] (rev a1)\n"
+    one = f"$ sudo lspci -vvv -s 4f:00.0\n4f:00.0 {A100} (rev a1)\n"
     one += "\t\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM not supported\n"
     one += "\t\tLnkSta:\tSpeed 16GT/s (ok), Width x8 (downgraded)\n"
-    assert judged(TOPO.format("SYS") + "\n" + one).gpus == 2
+    assert diagnosed(TOPO.format("SYS") + "\n" + one).gpus == 2
     both = one + one.replace("4f:", "cc:")
-    found = judged(TOPO.format("SYS") + "\n" + both)
+    found = diagnosed(TOPO.format("SYS") + "\n" + both)
     assert [gpu.pcie.width for gpu in found.observations.gpus] == [8, 8]
 
 
 def test_two_devices_in_separate_outputs_are_two_gpus():
     text = "\n".join(
-        f"$ lspci -vv -s {bus}:00.0\n{bus}:00.0 3D controller: NVIDIA Corporation GA100 [A100 PCIe 40GB] (rev a1)\n"
+        f"$ lspci -vv -s {bus}:00.0\n{bus}:00.0 {A100} (rev a1)\n"
         f"\t\tLnkSta:\tSpeed 16GT/s (ok), Width x16 (ok)\n\n$ date\nwhatever\n"
         for bus in ("4f", "cc")
     )
-    assert [gpu.bus_id for gpu in judged(text).observations.gpus] == ["0000:4f:00.0", "0000:cc:00.0"]
+    assert [gpu.bus_id for gpu in diagnosed(text).observations.gpus] == ["0000:4f:00.0", "0000:cc:00.0"]
 
 
 def test_an_idle_link_at_the_first_generation_is_no_fault():
@@ -102,7 +95,7 @@ def test_an_idle_link_at_the_first_generation_is_no_fault():
         "\t\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM L1\n"
         "\t\tLnkSta:\tSpeed 2.5GT/s (downgraded), Width x16 (ok)\n"
     )
-    found = judged(text)
+    found = diagnosed(text)
     pcie = found.observations.gpus[0].pcie
     assert (pcie.gen, pcie.width, pcie.max_gen, pcie.max_width, pcie.read) == (1, 16, 4, 16, None)
     assert not accused(text)
@@ -114,31 +107,30 @@ def test_what_the_slot_cannot_do_is_not_expected():
         "\tBus: primary=00, secondary=01, subordinate=01, sec-latency=0\n"
         "\tCapabilities: [40] Express (v2) Root Port (Slot+), MSI 00\n"
         "\t\tLnkCap:\tPort #1, Speed 8GT/s, Width x8, ASPM not supported\n\n"
-        "01:00.0 3D controller: NVIDIA Corporation GA100 [A100 PCIe 40GB] (rev a1)\n"
+        f"01:00.0 {A100} (rev a1)\n"
         "\t\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM not supported\n"
         "\t\tLnkSta:\tSpeed 8GT/s (downgraded), Width x8 (downgraded)\n"
     )
-    gpu = judged(text).observations.gpus[0]
+    gpu = diagnosed(text).observations.gpus[0]
     assert (gpu.pcie.max_gen, gpu.pcie.max_width) == (3, 8)
     assert [(port.bus_id, port.kind) for port in gpu.path] == [("0000:00:01.1", "root-port")]
 
 
 def test_a_gpu_that_is_gone():
-    text = "3b:00.0 3D controller: NVIDIA Corporation GA100 [A100 PCIe 40GB] (rev ff) (prog-if ff)\n"
+    text = f"3b:00.0 {A100} (rev ff) (prog-if ff)\n"
     assert keys(text + "\t!!! Unknown header type 7f\n") == {"lspci.gpu-gone"}
     assert accused(text) == {"gpu-lost"}
 
 
 @pytest.mark.parametrize(("driver", "key"), [("nouveau", "nouveau"), ("vfio-pci", "vfio")])
 def test_the_driver_that_holds_a_gpu(driver, key):
-    text = f"3b:00.0 3D controller: NVIDIA Corporation GA100 [A100 PCIe 40GB]\n\tKernel driver in use: {driver}\n"
-    assert keys(text) == {f"lspci.{key}"}
+    assert keys(f"3b:00.0 {A100}\n\tKernel driver in use: {driver}\n") == {f"lspci.{key}"}
 
 
 def test_ids_make_pci_devices():
     text = "3b:00.0 3D controller [0302]: NVIDIA Corporation GA100 [A100 PCIe 40GB] [10de:20f1] (rev a1)\n"
     text += "\tRegion 1: Memory at 38000000000 (64-bit, prefetchable) [size=64G]\n\tKernel driver in use: nvidia\n"
-    (device,) = read_all(text.encode(), "paste").parts[0].pci
+    (device,) = read(text).parts[0].pci
     assert device.is_nvidia_gpu
     assert (device.class_id, device.device_id, device.driver, device.bar1_bytes) == (
         "030200",
@@ -190,7 +182,7 @@ def test_dcgm_error_counters():
     text = RAW["dcgmi-nvlink-errors-none"].replace(
         "-> Replay Error             | 0 ", "-> Replay Error             | 7 "
     )
-    (message,) = (message for part in read_all(text.encode(), "paste").parts for message in part.messages)
+    (message,) = messages(text)
     assert (message.key, message.gpu, message.text) == ("dcgm.link-errors", "1", "Link 0: Replay Error: 7")
 
 
@@ -206,11 +198,11 @@ def test_one_port_of_eight_is_slower():
         "\t\tState: Active\n\t\tPhysical state: LinkUp\n\t\tRate: 200", "\t\tState: Down\n\t\tRate: 40"
     )
     assert keys(down) == {"rdma-port.one-down"}
-    assert all(finding.verdict is not Verdict.FAIL for finding in judged(down).findings)
+    assert all(finding.verdict is not Verdict.FAIL for finding in diagnosed(down).findings)
 
 
 def test_numbers_of_perftest_are_shown():
-    (part,) = read_all(RAW["perftest-write-bidirectional"].encode(), "paste").parts
+    (part,) = read(RAW["perftest-write-bidirectional"]).parts
     assert part.looked_at == ("RDMA_Write Bidirectional BW Test: 204.59 Gb/s with 8388608 bytes",)
 
 
@@ -227,11 +219,10 @@ def test_numbers_of_perftest_are_shown():
     ],
 )
 def test_errors_of_the_module_loader(line, key):
-    found = read_all(line.encode(), "paste")
-    kinds = {one.kind for part in found.parts for one in part.ranges}
-    assert kinds <= {"module-error", "kernel-log"}
-    assert "kernel-log" in kinds or keys(line) == {f"module-error.{key}"}
-    assert judged(line).verdict in (Verdict.FAIL, Verdict.UNKNOWN)
+    found = kinds(line)
+    assert found <= {"module-error", "kernel-log"}
+    assert "kernel-log" in found or keys(line) == {f"module-error.{key}"}
+    assert diagnosed(line).verdict in (Verdict.FAIL, Verdict.UNKNOWN)
 
 
 def test_every_row_has_a_known_cause_and_key():
@@ -240,3 +231,26 @@ def test_every_row_has_a_known_cause_and_key():
             assert row.key.startswith(f"{name}.")
             assert row.cause is None or row.cause in causes()
             assert row.verdict == "pass" or (row.why and row.fix)
+
+
+def composed_report():
+    """The form of nvidia-bug-report.log: parts between rules, each with a heading. Composed of other samples."""
+    rule = "____________________________________________"
+    parts = (
+        "Start of NVIDIA bug report log file.  Please include this file, along\nnvidia-bug-report.sh Version: 34275561",
+        "*** /proc/driver/nvidia/./gpus/0000:19:00.0/information\nModel: \t\t NVIDIA H100",
+        '/usr/bin/lspci -d "10de:*" -v -xxx\n\n' + H100.split("\n\n")[4],
+        "/usr/bin/lspci -t\n\n" + RAW["lspci-tree-two-roots"],
+        "/usr/bin/lspci -nn\n\n" + RAW["lspci-nnk-gtx1050ti"],
+        "*** /var/log/fabricmanager.log\n" + RAW["fabric-manager-log-multicast"],
+        "*** /var/log/nvidia-installer.log\n" + RAW["module-error-installer-nouveau"],
+        "/usr/bin/dmesg\n[    1.0] NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  570.86.15\n"
+        + "5iNCuKdKVCxh6kkd02lpy5d/VFEL\n" * 999,
+    )
+    return f"\n{rule}\n\n".join(parts)
+
+
+def test_a_composed_bug_report_is_read_part_by_part():
+    report = composed_report()
+    assert {"lspci", "fabric-manager-log", "module-error", "kernel-log"} <= kinds(report)
+    diagnosed(report)

@@ -4,11 +4,8 @@ import pytest
 
 from gpucheck import imports
 from gpucheck.model.diagnosis.paste import Reading
+from tests.imports.pastes.reading import read
 from tests.imports.pastes.samples import KERNEL, MATRIX, P2P_SAMPLE, samples
-
-
-def read(text: str) -> Reading:
-    return imports.read_all(text.encode(), "paste.txt")
 
 
 def kinds(reading: Reading) -> list[str]:

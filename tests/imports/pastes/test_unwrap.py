@@ -5,19 +5,19 @@ import codecs
 import pytest
 from msgspec.structs import replace
 
-from gpucheck import imports
 from gpucheck.imports._unwrap import unwrapped
 from gpucheck.model.diagnosis.paste import Part
+from tests.imports.pastes import reading
 from tests.imports.pastes.samples import KERNEL, MATRIX, NAMES_A_HOST, WRAPPERS, samples, table_of
 
 
 def read(data: str | bytes) -> tuple[Part, ...]:
     """The parts, without where they stand."""
-    reading = imports.read_all(data if isinstance(data, bytes) else data.encode(), "paste.txt")
-    assert not reading.unread, reading.unread
+    found = reading.read(data)
+    assert not found.unread, found.unread
     return tuple(
         replace(part, ranges=(), messages=tuple(replace(message, line=0) for message in part.messages))
-        for part in reading.parts
+        for part in found.parts
     )
 
 
@@ -93,6 +93,6 @@ def test_the_number_of_lines_stays() -> None:
 
 
 def test_a_line_of_noise_is_blank_and_counts() -> None:
-    reading = imports.read_all(("x" * 100_000 + "\n" + KERNEL).encode(), "paste.txt")
+    found = reading.read("x" * 100_000 + "\n" + KERNEL)
 
-    assert reading.parts[0].ranges[0].first_line == 2
+    assert found.parts[0].ranges[0].first_line == 2
