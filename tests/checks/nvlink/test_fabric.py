@@ -7,12 +7,11 @@ import pytest
 
 from gpucheck.checks.nvlink import fabric, imex
 from gpucheck.checks.p2p import status as p2p_status
-from gpucheck.model import Fabric, NvmlGap, PackageVersion, Verdict
-from tests.checks.judging import judge
+from gpucheck.model import Fabric, NvmlGap, PackageVersion
+from tests.checks.judging import FAIL, PASS, SKIP, UNKNOWN, WARN, judge
 from tests.fakes import SYSTEM, FakeHost
 from tests.machines import DRIVER, h100, nvswitches, on_bus, reading
 
-FAIL, WARN, SKIP, PASS, UNKNOWN = Verdict.FAIL, Verdict.WARN, Verdict.SKIP, Verdict.PASS, Verdict.UNKNOWN
 UUID = "9c6f5af3-53bf-49b5-a436-b66766c413c3"
 ZERO = "00000000-0000-0000-0000-000000000000"
 READY = Fabric(state="completed", status=0, clique_id=4026, cluster_uuid=UUID, health_mask=0)

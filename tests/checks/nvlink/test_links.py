@@ -5,12 +5,11 @@ import pytest
 
 from gpucheck.checks.nvlink import errors as nvlink_errors
 from gpucheck.checks.nvlink import links as nvlink
-from gpucheck.model import DEFECT, NvLink5Counts, NvmlGap, Verdict
-from tests.checks.judging import judge
+from gpucheck.model import DEFECT, NvLink5Counts, NvmlGap
+from tests.checks.judging import FAIL, PASS, SKIP, UNKNOWN, WARN, judge
 from tests.fakes import SYSTEM, FakeHost
 from tests.machines import DRIVER, h100, p100, reading
 
-FAIL, WARN, SKIP, PASS, UNKNOWN = Verdict.FAIL, Verdict.WARN, Verdict.SKIP, Verdict.PASS, Verdict.UNKNOWN
 STATE = "nvmlDeviceGetNvLinkState"
 # As /proc/driver/nvidia/params prints them.
 OFF = 'EnableMSI: 1\nNvLinkDisable: 1\nRegistryDwords: ""\n'
