@@ -5,10 +5,15 @@ caller may not ask, the GPU is gone. Return codes: NVIDIA nvml.h (API 13).
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial, wraps
 
-from gpucheck.model import DEFECT, Finding, Gpu, NvmlFailure, NvmlGap, NvmlReading, Verdict
+import msgspec
+
+from gpucheck.model import DEFECT, Finding, Gpu, Host, NvmlFailure, NvmlGap, NvmlReading, PciDevice, Verdict
 from gpucheck.model.finding.about import About
 
+Nvml = NvmlReading | NvmlFailure
+OfGpu = Callable[[Nvml, Gpu], Finding | None]
 NOT_SUPPORTED, NOT_IN_LIBRARY = 3, 13
 # The GPU does not have the thing, or this driver's library has no call for it: known not to be known.
 NOT_HERE = (NOT_SUPPORTED, NOT_IN_LIBRARY)
@@ -20,21 +25,68 @@ WITHOUT_A_GPU = "to try gpucheck without a GPU: gpucheck verify --simulate hgx-h
 INVENTORY = "see the inventory check: gpucheck verify --only inventory"
 
 
+class Bus(msgspec.Struct, frozen=True, kw_only=True):
+    """The PCI functions that matter, and the kind of virtual machine if this is one."""
+
+    pci: tuple[PciDevice, ...]
+    virtual: str | None
+
+
+class Hardware(Bus, frozen=True, kw_only=True):
+    """The GPUs in addition."""
+
+    nvml: Nvml
+
+
+def query_nvml(host: Host) -> Nvml:
+    """Query NVML alone."""
+    return host.nvml()
+
+
+def query_bus(host: Host) -> Bus:
+    """Query sysfs, and whether this is a virtual machine."""
+    return Bus(pci=host.pci(), virtual=host.system().virtual)
+
+
+def query_hardware(host: Host) -> Hardware:
+    """Query NVML, sysfs, and whether this is a virtual machine."""
+    return Hardware(nvml=host.nvml(), pci=host.pci(), virtual=host.system().virtual)
+
+
+def reading_with_gpus(check: str, nvml: Nvml) -> NvmlReading | Finding:
+    """Return the reading if it lists a GPU, else what to report in place of all findings of this check."""
+    if isinstance(nvml, NvmlFailure):
+        return not_looked(check, nvml)
+    return nvml if nvml.gpus else no_gpus(check)
+
+
+def evaluate_each_gpu(check: str, *, nothing: str) -> Callable[[OfGpu], Callable[[Nvml], Iterator[Finding]]]:
+    """Make the evaluation of one GPU that of a host. nothing: as of each_gpu."""
+
+    def of_host(evaluate: OfGpu) -> Callable[[Nvml], Iterator[Finding]]:
+        @wraps(evaluate)
+        def evaluate_host(nvml: Nvml) -> Iterator[Finding]:
+            return each_gpu(check, nvml, partial(evaluate, nvml), nothing=nothing)
+
+        return evaluate_host
+
+    return of_host
+
+
 def each_gpu(
     check: str,
-    nvml: NvmlReading | NvmlFailure,
+    nvml: Nvml,
     evaluate: Callable[[Gpu], Finding | None],
     *,
     nothing: str,
 ) -> Iterator[Finding]:
     """Yield the findings of ``evaluate`` for each GPU. nothing: the reason of the host's SKIP without any."""
-    if isinstance(nvml, NvmlFailure):
-        yield not_looked(check, nvml)
+    reading = reading_with_gpus(check, nvml)
+    if isinstance(reading, Finding):
+        yield reading
         return
-    if not nvml.gpus:
-        yield no_gpus(check)
-        return
-    found = [finding for gpu in nvml.gpus if (finding := _unless_lost(check, nvml, gpu, evaluate(gpu))) is not None]
+    results = (_unless_lost(check, reading, gpu, evaluate(gpu)) for gpu in reading.gpus)
+    found = [finding for finding in results if finding is not None]
     yield from found
     if not found:
         yield About(check=check).skips(f"not applicable: {nothing}")
@@ -58,7 +110,7 @@ def _of_a_lost_gpu(check: str, gpu: Gpu, gap: NvmlGap, what: str = "GPU state") 
     return about.unknown(f"{what} unknown: {reason(gap)}", INVENTORY, because_of="inventory")
 
 
-def gaps_of(nvml: NvmlReading | NvmlFailure, gpu: Gpu, *calls: str) -> tuple[NvmlGap, ...]:
+def gaps_of(nvml: Nvml, gpu: Gpu, *calls: str) -> tuple[NvmlGap, ...]:
     """Return failures of these calls for a GPU, its links and its pairs; of all calls if none is named."""
     subjects = (f"gpu:{gpu.pci_bus_id}", f"link:{gpu.pci_bus_id}/", f"pair:{gpu.pci_bus_id}-")
     return tuple(
@@ -83,9 +135,7 @@ def reason(gap: NvmlGap) -> str:
     return f"{gap.call} returned {gap.name.removeprefix('NVMLError_')} (NVML code {gap.code})"
 
 
-def not_reported(
-    check: str, nvml: NvmlReading | NvmlFailure, gpu: Gpu, *calls: str, what: str = "the value"
-) -> Finding | None:
+def not_reported(check: str, nvml: Nvml, gpu: Gpu, *calls: str, what: str = "the value") -> Finding | None:
     """Return what to report in place of a value that these calls did not give; None where the GPU does not have it.
 
     what: the missing quantity, as a noun. The gravest failure decides.

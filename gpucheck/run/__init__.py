@@ -133,5 +133,5 @@ def _check_step(check: AnyCheck) -> Step:
     def run(host: Host) -> Outcome:
         return Outcome(tuple(check.evaluate(check.probe(host))), {})
 
-    about = sys.modules[check.probe.__module__].__doc__ or ""
+    about = sys.modules[check.evaluate.__module__].__doc__ or ""
     return Step(check.name, check.tags, run, check.seconds, CHECK_S, about)

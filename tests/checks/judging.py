@@ -2,11 +2,14 @@
 
 import msgspec
 
-from gpucheck.model import Finding, Gpu
+from gpucheck.model import Finding, Gpu, Verdict
+
+FAIL, WARN, SKIP, PASS, UNKNOWN = Verdict.FAIL, Verdict.WARN, Verdict.SKIP, Verdict.PASS, Verdict.UNKNOWN
 
 
 def judge(check, host) -> list[Finding]:
-    """What the check says about the host."""
+    """Return the findings about the host. check: a Check, or the module that defines it."""
+    check = getattr(check, "CHECK", check)
     return list(check.evaluate(check.probe(host)))
 
 

@@ -12,12 +12,14 @@ from typing import Any
 import yaml
 
 from tests.lab.e2e import LIST, ROOT, Run, make, until
+from tests.lab.own_lab import OwnLab
 
 # Names a lab of this kind that is up: it is used as it is, and left standing.
 KEPT = os.environ.get("GPUCHECK_TEST_BARE_METAL_LAB")
 LAB = KEPT or "gpucheck-opts"
 SUBNET = os.environ.get("GPUCHECK_TEST_BARE_METAL_SUBNET", "10.213.60.0/24")
-DIRECTORY = ROOT / ".lab" / LAB
+OWN = OwnLab(LAB, SUBNET, options=("--bare-metal",))
+DIRECTORY = OWN.directory
 HOSTS = ("lab-apt", "lab-dnf")
 RUNNING = {"lab-apt": "5.15.0-179-generic", "lab-dnf": "5.14.0-503.14.1.el9_5.x86_64"}
 GRUB_FILE = "/etc/default/grub.d/90-gpucheck.cfg"
@@ -55,24 +57,14 @@ def on_host(host: str, script: str) -> str:
     return done.stdout.strip()
 
 
-def gpucheck(*words: str) -> None:
-    """A gpucheck command of the controller."""
-    done = subprocess.run([ROOT / ".venv/bin/gpucheck", *words], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 def up() -> None:
     """The lab, made anew, with its hosts settled and booted from what their boot loaders have."""
-    down()
-    gpucheck("lab", "up", "--name", LAB, "--subnet", SUBNET, "--bare-metal")
+    OWN.lab("down")
+    OWN.up()
     mirror = SUBNET.rpartition(".")[0] + ".10"
     for host, script in SETTLE.items():
         on_host(host, script.replace("MIRROR", mirror).replace("OLDER", OLDER[host]).replace("RUNNING", RUNNING[host]))
         reboot(host)
-
-
-def down() -> None:
-    gpucheck("lab", "down", "--name", LAB)
 
 
 def wish(**values: Any) -> None:

@@ -69,7 +69,7 @@ def bare_metal(reports) -> Iterator[States]:
         hosts.deprovisioned(reports)
     yield hosts.states()
     if not hosts.KEPT:
-        hosts.down()
+        hosts.OWN.lab("down")
 
 
 @pytest.fixture

@@ -12,12 +12,14 @@ import pytest
 import yaml
 
 from tests.lab.e2e import ROOT, Run
+from tests.lab.own_lab import OwnLab
+from tests.lab.tls_mirror import sh
 
 pytestmark = pytest.mark.more_labs
 
-LAB = "gpucheck-pull"
 SUBNET = os.environ.get("GPUCHECK_TEST_PULL_SUBNET", "10.213.50.0/24")
-NODE = f"{LAB}-light-001"
+LAB = OwnLab("gpucheck-pull", SUBNET)
+NODE = LAB.container
 PULL = (
     "cd /root && ANSIBLE_CONFIG=playbooks/ansible.cfg PATH=/opt/provision/bin:$PATH "
     "ansible-pull --url /srv/site.git --directory /srv/site --inventory playbooks/inventory/pull/hosts.yml "
@@ -37,12 +39,6 @@ python3 -m venv /opt/provision
 """
 
 
-def sh(*words: str | Path, cwd: Path = ROOT) -> str:
-    done = subprocess.run([str(word) for word in words], cwd=cwd, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 def on_node(script: str) -> Run:
     return Run(
         subprocess.run(["docker", "exec", NODE, "sh", "-c", script], capture_output=True, text=True, check=False)
@@ -57,8 +53,8 @@ def site_repository(folder: Path) -> Path:
         if (ROOT / name).is_file() or (ROOT / name).is_symlink():
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, tree / name, follow_symlinks=False)
-    variables = yaml.safe_load((ROOT / f".lab/{LAB}/inventory.yml").read_text())["gpu"]["vars"]
-    (tree / "stack.yml").write_text((ROOT / f".lab/{LAB}/stack.yml").read_text())
+    variables = yaml.safe_load((LAB.directory / "inventory.yml").read_text())["gpu"]["vars"]
+    (tree / "stack.yml").write_text((LAB.directory / "stack.yml").read_text())
     inventory = yaml.safe_load((tree / "playbooks/inventory/pull/hosts.yml").read_text())
     inventory["gpu"]["hosts"] = {"light-001": None, "light-002": None}
     inventory["gpu"]["vars"] |= {"gpucheck_pip_args": variables["gpucheck_pip_args"], "preflight_minimum_free_gib": 1}
@@ -74,25 +70,20 @@ def site_repository(folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def node(tmp_path_factory) -> Iterator[None]:
     folder = tmp_path_factory.mktemp("pull")
-    lab = (".venv/bin/gpucheck", "lab")
-    sh(*lab, "down", "--name", LAB)
-    try:
-        sh(*lab, "up", "--name", LAB, "--subnet", SUBNET, "--light", "1")
+    with LAB.fresh():
         sh("docker", "cp", site_repository(folder), f"{NODE}:/srv/site.git")
         wheels = folder / "wheels"
         # What an index would give it: everything that the project and its provisioning need.
-        download = (
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "--quiet",
-            "--dest",
-            wheels,
+        download = (sys.executable, "-m", "pip", "download", "--quiet", "--dest", wheels)
+        sh(
+            *download,
             "--constraint",
             "constraints.txt",
+            "--find-links",
+            ".cache/lab/wheelhouse",
+            f"{ROOT}[provision]",
+            "setuptools",
         )
-        sh(*download, "--find-links", ".cache/lab/wheelhouse", f"{ROOT}[provision]", "setuptools")
         sh("docker", "cp", wheels, f"{NODE}:/srv/wheels")
         git = sh("which", "git").strip()
         # The hosts' image has no git, and the mirror none to give: the same distribution's is here.
@@ -100,8 +91,6 @@ def node(tmp_path_factory) -> Iterator[None]:
         made = on_node(PREPARE.replace("MIRROR", f"{SUBNET.rsplit('.', 1)[0]}.10"))
         assert made.status == 0, made.text
         yield
-    finally:
-        sh(*lab, "down", "--name", LAB)
 
 
 def outcome() -> dict[str, str]:

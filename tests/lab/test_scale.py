@@ -5,7 +5,6 @@ One light host is provisioned for real; the others are copies of it. Each test s
 
 import json
 import os
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,66 +13,43 @@ from typing import Any
 import pytest
 
 from gpucheck.lab.light import KERNEL
-from tests.lab.e2e import ROOT, Run
+from tests.lab.e2e import Run, docker
+from tests.lab.own_lab import OwnLab, outcomes
 
 pytestmark = pytest.mark.more_labs
 
-LAB = "gpucheck-light"
-SUBNET = os.environ.get("GPUCHECK_TEST_LIGHT_SUBNET", "10.213.49.0/24")
-INVENTORY = ROOT / f".lab/{LAB}/inventory.yml"
+LAB = OwnLab("gpucheck-light", os.environ.get("GPUCHECK_TEST_LIGHT_SUBNET", "10.213.49.0/24"))
 COUNT = 8
 # Of the plan's files one that a host converges on in seconds.
 PLANNED_FILE = "/etc/modprobe.d/gpucheck-nouveau.conf"
 
 
-def gpucheck(*words: str) -> None:
-    subprocess.run([".venv/bin/gpucheck", "lab", *words], cwd=ROOT, check=True, capture_output=True)
-
-
 def on(number: int, *command: str) -> str:
-    words = ["docker", "exec", f"{LAB}-light-{number:03}", *command]
-    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+    return docker("exec", f"{LAB.name}-light-{number:03}", *command)
 
 
-def docker(*words: str) -> None:
-    subprocess.run(["docker", *words], check=True, capture_output=True)
-
-
-def provision(reports: Path, **variables: Any) -> Run:
-    """make provision's own command on the light hosts."""
-    values = {"reports_dir": str(reports), "build_dir": str(reports.parent / "build"), **variables}
-    # A host that hangs may take this long each time that it is asked.
-    environment = {**os.environ, "ANSIBLE_CONFIG": "playbooks/ansible.cfg", "ANSIBLE_TIMEOUT": "4"}
-    words = [".venv/bin/ansible-playbook", "-i", str(INVENTORY), "-e", json.dumps(values), "playbooks/provision.yml"]
-    return Run(subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False))
-
-
-def outcome(reports: Path) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads((reports / "provision.json").read_text())
-    return document
+def provision(folder: Path, **variables: Any) -> Run:
+    """Provision the light hosts. A host that hangs may take the time limit each time that it is queried."""
+    return LAB.provision(folder, environment={"ANSIBLE_TIMEOUT": "4"}, **variables)
 
 
 @pytest.fixture(scope="module")
-def reports(tmp_path_factory) -> Iterator[Path]:
-    folder: Path = tmp_path_factory.mktemp("light") / "reports"
-    gpucheck("down", "--name", LAB)
-    try:
-        gpucheck("up", "--name", LAB, "--subnet", SUBNET, "--light", "1")
+def folder(tmp_path_factory) -> Iterator[Path]:
+    folder: Path = tmp_path_factory.mktemp("light")
+    with LAB.fresh():
         first = provision(folder, preflight_minimum_free_gib=1)
         assert first.status == 0, first.text
-        gpucheck("up", "--name", LAB, "--subnet", SUBNET, "--light", str(COUNT))
+        LAB.up("--light", str(COUNT))
         # The copies learn their own names.
         second = provision(folder)
         assert second.status == 0, second.text
         yield folder
-    finally:
-        gpucheck("down", "--name", LAB)
 
 
 def run_kernel(number: int, release: str) -> None:
     """Boot a host into a kernel of this release."""
     on(number, "sh", "-c", f"echo {release} >/usr/lib/gpucheck-lab/kernel-release")
-    docker("restart", "-t", "0", f"{LAB}-light-{number:03}")
+    docker("restart", "-t", "0", f"{LAB.name}-light-{number:03}")
 
 
 @contextmanager
@@ -88,33 +64,33 @@ def full_disk(number: int) -> Iterator[None]:
         on(number, "sh", "-c", f"rm -rf {place} /dev/state /dev/filler && mv {kept} {place}")
 
 
-def test_light_hosts_are_as_real_as_a_controller_can_see(reports):
-    rows = outcome(reports)
+def test_light_hosts_are_as_real_as_a_controller_can_see(folder):
+    rows = outcomes(folder)
 
     assert rows["counts"] == {"changed": COUNT - 1, "unchanged": 1}
     assert {row["group"] for row in rows["hosts"].values()} == {"ubuntu-22.04-x86_64-15f8x2"}
     assert on(3, "modinfo", "-F", "version", "nvidia") == "580.178.04"
-    report = json.loads((reports / "light-003.json").read_text())
+    report = json.loads((folder / "reports/light-003.json").read_text())
     assert (report["verdict"], report["simulated"], len(report["topology"]["gpus"])) == ("pass", True, 2)
 
 
 @pytest.mark.fault("the whole run, 8 hosts", "two are down, one hangs, one has a full disk, one no headers")
-def test_bad_hosts_are_named_and_the_others_converge(reports):
+def test_bad_hosts_are_named_and_the_others_converge(folder):
     """Two are down, one hangs, one has a full disk, one a kernel without headers; the others have something to do."""
     for number in range(1, COUNT + 1):
         on(number, "rm", PLANNED_FILE)
     run_kernel(6, "5.15.0-999-generic")
-    docker("stop", "-t", "0", f"{LAB}-light-002", f"{LAB}-light-005")
-    docker("pause", f"{LAB}-light-004")
+    docker("stop", "-t", "0", f"{LAB.name}-light-002", f"{LAB.name}-light-005")
+    docker("pause", f"{LAB.name}-light-004")
     try:
         with full_disk(7):
-            run = provision(reports, max_failing_percent=50)
+            run = provision(folder, max_failing_percent=50)
     finally:
-        docker("unpause", f"{LAB}-light-004")
-        docker("start", f"{LAB}-light-002", f"{LAB}-light-005")
+        docker("unpause", f"{LAB.name}-light-004")
+        docker("start", f"{LAB.name}-light-002", f"{LAB.name}-light-005")
         run_kernel(6, KERNEL)
 
-    rows = outcome(reports)["hosts"]
+    rows = outcomes(folder)["hosts"]
     assert run.status == 2, run.text
     good = ("light-001", "light-003", "light-008")
     assert {name: rows[name]["state"] for name in good} == dict.fromkeys(good, "changed")
@@ -131,22 +107,22 @@ def test_bad_hosts_are_named_and_the_others_converge(reports):
 
 
 @pytest.mark.fault("the whole run, 8 hosts", "the power of a whole batch goes in its change")
-def test_a_batch_that_is_lost_as_a_whole_stops_nobody(reports, tmp_path):
+def test_a_batch_that_is_lost_as_a_whole_stops_nobody(folder, tmp_path):
     """The first batch is one host, and its power goes when its change has begun."""
-    assert provision(reports).status == 0
+    assert provision(folder).status == 0
     for number in (1, 2):
         on(number, "rm", PLANNED_FILE)
     drain = tmp_path / "drain"
-    drain.write_text(f'#!/bin/sh\n[ "$1 $2" = "drain light-001" ] && docker stop -t 0 {LAB}-light-001\nexit 0\n')
+    drain.write_text(f'#!/bin/sh\n[ "$1 $2" = "drain light-001" ] && docker stop -t 0 {LAB.name}-light-001\nexit 0\n')
     drain.chmod(0o755)
     try:
-        run = provision(reports, batch=1, drain_with="script", drain_command=[str(drain)], max_failing_percent=50)
+        run = provision(folder, batch=1, drain_with="script", drain_command=[str(drain)], max_failing_percent=50)
     finally:
-        docker("start", f"{LAB}-light-001")
+        docker("start", f"{LAB.name}-light-001")
 
-    rows = outcome(reports)["hosts"]
+    rows = outcomes(folder)["hosts"]
     assert run.status != 0
     assert (rows["light-001"]["state"], rows["light-002"]["state"]) == ("unreachable", "changed")
     assert f"UNKNOWN {COUNT} hosts: 1 unknown, {COUNT - 1} pass SIMULATED" in run.plain
     assert "light-001: lost during the run" in run.plain
-    assert provision(reports).status == 0
+    assert provision(folder).status == 0

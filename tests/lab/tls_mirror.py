@@ -3,6 +3,8 @@
 import subprocess
 from pathlib import Path
 
+from tests.lab.e2e import ROOT
+
 PORT = 8443
 SERVER = f"""
 import functools, http.server, ssl
@@ -17,10 +19,11 @@ server.serve_forever()
 """
 
 
-def sh(*words: str | Path) -> None:
-    """A program that has to succeed."""
-    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
+def sh(*words: str | Path, cwd: Path = ROOT) -> str:
+    """Run a program that has to succeed, and return what it prints."""
+    done = subprocess.run([str(word) for word in words], cwd=cwd, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def certificates(folder: Path, ip: str) -> None:

@@ -5,28 +5,17 @@ below the product's maximum, which is therefore no reference. Clocks locked with
 they show as a low clock under load, with the throttle reasons.
 """
 
-from collections.abc import Iterator
-
-from gpucheck.checks._nvml import each_gpu, not_reported
-from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading
+from gpucheck.checks._nvml import evaluate_each_gpu, not_reported, query_nvml
+from gpucheck.model import Check, Finding, Gpu, NvmlFailure, NvmlReading
 from gpucheck.model.finding.about import About
 
 NAME = "clock-limit"
 CALLS = ("nvmlDeviceGetApplicationsClock", "nvmlDeviceGetDefaultApplicationsClock")
 
 
-def probe(host: Host) -> NvmlReading | NvmlFailure:
-    """Query NVML."""
-    return host.nvml()
-
-
-def evaluate(nvml: NvmlReading | NvmlFailure) -> Iterator[Finding]:
+@evaluate_each_gpu(NAME, nothing="no GPU of this host has application clocks")
+def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     """One finding for each GPU that has application clocks; GeForce boards and newer drivers report none."""
-    nothing = "no GPU of this host has application clocks"
-    yield from each_gpu(NAME, nvml, lambda gpu: _evaluate(nvml, gpu), nothing=nothing)
-
-
-def _evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     clock, default = gpu.health.application_clock_mhz, gpu.health.default_application_clock_mhz
     if clock is None or default is None:
         # A recording made before they were queried has neither clocks nor a failed call.
@@ -49,4 +38,4 @@ def _evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     return about.warns(clock, default, why, fix, "clock-limited")
 
 
-CHECK = Check(NAME, frozenset({"hardware", "settings", "quick"}), probe, evaluate)
+CHECK = Check(NAME, frozenset({"hardware", "settings", "quick"}), query_nvml, evaluate)

@@ -4,10 +4,8 @@ Source: nvmlDeviceGetComputeMode. Exclusive modes break programs that open a GPU
 prohibited admits no process.
 """
 
-from collections.abc import Iterator
-
-from gpucheck.checks._nvml import each_gpu, not_reported
-from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading
+from gpucheck.checks._nvml import evaluate_each_gpu, not_reported, query_nvml
+from gpucheck.model import Check, Finding, Gpu, NvmlFailure, NvmlReading
 from gpucheck.model.finding.about import About
 
 NAME = "compute-mode"
@@ -17,17 +15,9 @@ EXCLUSIVE = (
 )
 
 
-def probe(host: Host) -> NvmlReading | NvmlFailure:
-    """Query NVML."""
-    return host.nvml()
-
-
-def evaluate(nvml: NvmlReading | NvmlFailure) -> Iterator[Finding]:
+@evaluate_each_gpu(NAME, nothing="no GPU of this host has compute modes")
+def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     """One finding a GPU."""
-    yield from each_gpu(NAME, nvml, lambda gpu: _evaluate(nvml, gpu), nothing="no GPU of this host has compute modes")
-
-
-def _evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     mode = gpu.health.compute_mode
     if mode is None:
         return not_reported(NAME, nvml, gpu, "nvmlDeviceGetComputeMode", what="compute mode")
@@ -43,4 +33,4 @@ def _evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     return about.unknown(f"compute mode unknown: NVML reported {mode}, which this gpucheck does not know", fix)
 
 
-CHECK = Check(NAME, frozenset({"software", "settings", "quick"}), probe, evaluate)
+CHECK = Check(NAME, frozenset({"software", "settings", "quick"}), query_nvml, evaluate)

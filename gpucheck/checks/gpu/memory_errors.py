@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from gpucheck.checks._nvml import NOT_HERE, each_gpu, gaps_of, not_reported
+from gpucheck.checks._nvml import NOT_HERE, evaluate_each_gpu, gaps_of, not_reported, query_nvml
 from gpucheck.knowledge.actions import of_recovery_action
-from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading
+from gpucheck.model import Check, Finding, Gpu, NvmlFailure, NvmlReading
 from gpucheck.model.finding.about import About
 
 NAME = "memory-errors"
@@ -31,18 +31,9 @@ RECOVERY = {
 WATCH = "compare later: gpucheck verify --only memory-errors --baseline REPORT; replace the board if the count rises"
 
 
-def probe(host: Host) -> NvmlReading | NvmlFailure:
-    """Query NVML."""
-    return host.nvml()
-
-
-def evaluate(nvml: NvmlReading | NvmlFailure) -> Iterator[Finding]:
+@evaluate_each_gpu(NAME, nothing="no GPU of this host counts memory errors (no ECC, row remapping or page retirement)")
+def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     """The worst finding about each GPU that counts its memory errors."""
-    nothing = "no GPU of this host counts memory errors (no ECC, row remapping or page retirement)"
-    yield from each_gpu(NAME, nvml, lambda gpu: _evaluate(nvml, gpu), nothing=nothing)
-
-
-def _evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     about = About(check=NAME, subject=f"gpu:{gpu.pci_bus_id}", evidence=tuple(_evidence(gpu)))
     problem = _error(about, gpu) or _missing(nvml, gpu) or _setting(about, gpu)
     known = ", ".join(_known(gpu))
@@ -154,4 +145,4 @@ def _yes(what: str, state: bool) -> str:
     return what if state else f"not {what}"
 
 
-CHECK = Check(NAME, frozenset({"hardware", "memory", "quick"}), probe, evaluate)
+CHECK = Check(NAME, frozenset({"hardware", "memory", "quick"}), query_nvml, evaluate)

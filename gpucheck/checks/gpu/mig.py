@@ -4,10 +4,8 @@ Source: nvmlDeviceGetMigMode. Instances have no peer-to-peer access, so multi-GP
 because it may be intentional. So is a mode that waits for a reset.
 """
 
-from collections.abc import Iterator
-
-from gpucheck.checks._nvml import each_gpu, not_reported
-from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading
+from gpucheck.checks._nvml import evaluate_each_gpu, not_reported, query_nvml
+from gpucheck.model import Check, Finding, Gpu, NvmlFailure, NvmlReading
 from gpucheck.model.finding.about import About
 
 NAME = "mig"
@@ -15,17 +13,9 @@ WHY = "MIG instances have no peer-to-peer access to other instances or GPUs: mul
 PENDING = "The mode was changed and takes effect at the next reset of the GPU."
 
 
-def probe(host: Host) -> NvmlReading | NvmlFailure:
-    """Query NVML."""
-    return host.nvml()
-
-
-def evaluate(nvml: NvmlReading | NvmlFailure) -> Iterator[Finding]:
+@evaluate_each_gpu(NAME, nothing="no GPU of this host has MIG")
+def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     """One finding for each GPU that has MIG."""
-    yield from each_gpu(NAME, nvml, lambda gpu: _evaluate(nvml, gpu), nothing="no GPU of this host has MIG")
-
-
-def _evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     on, pending = gpu.health.mig, gpu.health.mig_pending
     if on is None:
         return not_reported(NAME, nvml, gpu, "nvmlDeviceGetMigMode", what="MIG mode")
@@ -49,4 +39,4 @@ def _word(on: bool) -> str:
     return "on" if on else "off"
 
 
-CHECK = Check(NAME, frozenset({"software", "settings", "quick"}), probe, evaluate)
+CHECK = Check(NAME, frozenset({"software", "settings", "quick"}), query_nvml, evaluate)

@@ -4,10 +4,8 @@ Source: nvmlDeviceGetPersistenceMode. Without it the first client of every job i
 seconds a GPU, NVIDIA's driver persistence page), and settings such as power limits are lost in between.
 """
 
-from collections.abc import Iterator
-
-from gpucheck.checks._nvml import each_gpu, not_reported
-from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading
+from gpucheck.checks._nvml import evaluate_each_gpu, not_reported, query_nvml
+from gpucheck.model import Check, Finding, Gpu, NvmlFailure, NvmlReading
 from gpucheck.model.finding.about import About
 
 NAME = "persistence"
@@ -18,18 +16,9 @@ WHY = (
 FIX = "on the host: systemctl enable --now nvidia-persistenced (or until the next boot: nvidia-smi -pm 1)"
 
 
-def probe(host: Host) -> NvmlReading | NvmlFailure:
-    """Query NVML."""
-    return host.nvml()
-
-
-def evaluate(nvml: NvmlReading | NvmlFailure) -> Iterator[Finding]:
+@evaluate_each_gpu(NAME, nothing="no GPU of this host has persistence mode")
+def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     """One finding a GPU."""
-    nothing = "no GPU of this host has persistence mode"
-    yield from each_gpu(NAME, nvml, lambda gpu: _evaluate(nvml, gpu), nothing=nothing)
-
-
-def _evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     if gpu.health.persistence is None:
         return not_reported(NAME, nvml, gpu, "nvmlDeviceGetPersistenceMode", what="persistence mode")
     about = About(check=NAME, subject=f"gpu:{gpu.pci_bus_id}")
@@ -38,4 +27,4 @@ def _evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     return about.warns("persistence mode off", "on", WHY, FIX, "persistence-off")
 
 
-CHECK = Check(NAME, frozenset({"software", "settings", "quick"}), probe, evaluate)
+CHECK = Check(NAME, frozenset({"software", "settings", "quick"}), query_nvml, evaluate)

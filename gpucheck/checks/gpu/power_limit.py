@@ -4,10 +4,8 @@ Sources: nvmlDeviceGetPowerManagementLimit against nvmlDeviceGetPowerManagementD
 rank of a job wait.
 """
 
-from collections.abc import Iterator
-
-from gpucheck.checks._nvml import each_gpu, not_reported
-from gpucheck.model import Check, Finding, Gpu, Health, Host, NvmlFailure, NvmlReading
+from gpucheck.checks._nvml import evaluate_each_gpu, not_reported, query_nvml
+from gpucheck.model import Check, Finding, Gpu, Health, NvmlFailure, NvmlReading
 from gpucheck.model.finding.about import About
 
 NAME = "power-limit"
@@ -16,17 +14,9 @@ CALLS = ("nvmlDeviceGetPowerManagementLimit", "nvmlDeviceGetPowerManagementDefau
 TOLERANCE_W = 1.0
 
 
-def probe(host: Host) -> NvmlReading | NvmlFailure:
-    """Query NVML."""
-    return host.nvml()
-
-
-def evaluate(nvml: NvmlReading | NvmlFailure) -> Iterator[Finding]:
+@evaluate_each_gpu(NAME, nothing="no GPU of this host has a power limit")
+def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     """One finding a GPU."""
-    yield from each_gpu(NAME, nvml, lambda gpu: _evaluate(nvml, gpu), nothing="no GPU of this host has a power limit")
-
-
-def _evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     limit, default = gpu.health.power_limit_w, gpu.health.power_default_w
     if limit is None or default is None:
         return not_reported(NAME, nvml, gpu, *CALLS, what="power limit")
@@ -48,4 +38,4 @@ def _range(health: Health) -> str:
     return f"allowed {health.power_min_w:g} to {health.power_max_w:g} W"
 
 
-CHECK = Check(NAME, frozenset({"hardware", "settings", "quick"}), probe, evaluate)
+CHECK = Check(NAME, frozenset({"hardware", "settings", "quick"}), query_nvml, evaluate)

@@ -4,11 +4,10 @@ Source: nvmlDeviceGetCurrentClocksEventReasons. The software power cap is normal
 clocks are settings; hardware slowdown, hardware thermal slowdown and the power brake are not.
 """
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
-from gpucheck.checks._nvml import each_gpu, not_reported
-from gpucheck.model import Check, Finding, Gpu, Health, Host, NvmlFailure, NvmlReading
+from gpucheck.checks._nvml import evaluate_each_gpu, not_reported, query_nvml
+from gpucheck.model import Check, Finding, Gpu, Health, NvmlFailure, NvmlReading
 from gpucheck.model.finding.about import About
 
 NAME = "throttle"
@@ -34,18 +33,9 @@ HARDWARE = {
 }
 
 
-def probe(host: Host) -> NvmlReading | NvmlFailure:
-    """Query NVML."""
-    return host.nvml()
-
-
-def evaluate(nvml: NvmlReading | NvmlFailure) -> Iterator[Finding]:
+@evaluate_each_gpu(NAME, nothing="no GPU of this host reports clock event reasons")
+def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     """One finding a GPU."""
-    nothing = "no GPU of this host reports clock event reasons"
-    yield from each_gpu(NAME, nvml, lambda gpu: _evaluate(nvml, gpu), nothing=nothing)
-
-
-def _evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     health = gpu.health
     if health.clocks_event_reasons is None:
         return not_reported(NAME, nvml, gpu, *CALLS, what="clock event reasons")
@@ -78,4 +68,4 @@ def _evidence(health: Health, reasons: str) -> tuple[str, ...]:
     )
 
 
-CHECK = Check(NAME, frozenset({"hardware", "quick"}), probe, evaluate)
+CHECK = Check(NAME, frozenset({"hardware", "quick"}), query_nvml, evaluate)

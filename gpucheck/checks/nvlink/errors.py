@@ -8,10 +8,8 @@ Bit error rates are recorded, not evaluated: bits 0 to 7 are the exponent and bi
 mantissa x 10^-exponent (nvml.h), and no limit for them is published. 15e-255 stands for too low to measure.
 """
 
-from collections.abc import Iterator
-
-from gpucheck.checks._nvml import each_gpu, not_reported
-from gpucheck.model import Check, Finding, Gpu, Host, NvLink, NvLink5Counts, NvmlFailure, NvmlReading, Verdict
+from gpucheck.checks._nvml import evaluate_each_gpu, not_reported, query_nvml
+from gpucheck.model import Check, Finding, Gpu, NvLink, NvLink5Counts, NvmlFailure, NvmlReading, Verdict
 from gpucheck.model.finding.about import About
 
 NAME = "nvlink-errors"
@@ -37,21 +35,13 @@ RECOVERIES = ("recoveries", "recoveries_succeeded", "recoveries_failed")
 CALLS = ("nvmlDeviceGetNvLinkState", "nvmlDeviceGetNvLinkErrorCounter", "nvmlDeviceGetFieldValues")
 
 
-def probe(host: Host) -> NvmlReading | NvmlFailure:
-    """Query NVML."""
-    return host.nvml()
-
-
-def evaluate(nvml: NvmlReading | NvmlFailure) -> Iterator[Finding]:
+@evaluate_each_gpu(NAME, nothing="no active NVLink of this host has error counters")
+def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     """One finding a GPU whose links count their errors."""
-
-    def evaluate_gpu(gpu: Gpu) -> Finding | None:
-        found = _evaluate(gpu)
-        if found is None or found.verdict is Verdict.PASS:  # no error in what was reported
-            return _unread(nvml, gpu) or found
-        return found
-
-    yield from each_gpu(NAME, nvml, evaluate_gpu, nothing="no active NVLink of this host has error counters")
+    found = _evaluate(gpu)
+    if found is None or found.verdict is Verdict.PASS:  # no error in what was reported
+        return _unread(nvml, gpu) or found
+    return found
 
 
 def _unread(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
@@ -140,4 +130,4 @@ def bit_error_rate(raw: int) -> str:
     return f"{raw >> 8 & 0xF}e-{raw & 0xFF}"
 
 
-CHECK = Check(NAME, frozenset({"hardware", "nvlink", "quick"}), probe, evaluate)
+CHECK = Check(NAME, frozenset({"hardware", "nvlink", "quick"}), query_nvml, evaluate)

@@ -14,7 +14,7 @@ from itertools import combinations
 
 import msgspec
 
-from gpucheck.checks._nvml import NOT_HERE, evidence, gaps_of, no_gpus, not_looked, not_reported, reason
+from gpucheck.checks._nvml import NOT_HERE, evidence, gaps_of, not_reported, reading_with_gpus, reason
 from gpucheck.checks._services import NOT_QUERIED, unit_state
 from gpucheck.checks.nvlink._fabric_health import NAME, clique_finding, health_findings
 from gpucheck.checks.nvlink._multi_node import SWITCH_TRAYS, is_tray_gpu
@@ -97,12 +97,9 @@ def probe(host: Host) -> Values:
 
 def evaluate(values: Values) -> Iterator[Finding]:
     """SKIP without a fabric; else findings for its state, its health and its manager."""
-    nvml = values.nvml
-    if isinstance(nvml, NvmlFailure):
-        yield not_looked(NAME, nvml)
-        return
-    if not nvml.gpus:
-        yield no_gpus(NAME)
+    nvml = reading_with_gpus(NAME, values.nvml)
+    if isinstance(nvml, Finding):
+        yield nvml
         return
     unread = [gpu for gpu in nvml.gpus if gpu.fabric is None and _refused(nvml, gpu)]
     members = [gpu for gpu in nvml.gpus if gpu.fabric is not None and gpu.fabric.state != "not-supported"]

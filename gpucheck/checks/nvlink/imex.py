@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gpucheck.checks._nvml import no_gpus, not_looked
+from gpucheck.checks._nvml import reading_with_gpus
 from gpucheck.checks._services import NOT_QUERIED, unit_state
 from gpucheck.checks.nvlink._multi_node import in_cluster, is_tray_gpu
 from gpucheck.model import Check, Finding, Host, NvmlFailure, NvmlReading, PackageVersion
@@ -70,14 +70,11 @@ def probe(host: Host) -> Values:
 
 def evaluate(values: Values) -> Iterator[Finding]:
     """One finding for the service and its configuration, one for the channels; SKIP where no rack is."""
-    if isinstance(values.nvml, NvmlFailure):
-        yield not_looked(NAME, values.nvml)
-        return
-    gpus = values.nvml.gpus
+    nvml = reading_with_gpus(NAME, values.nvml)
     installed = bool(values.packages) or values.service is not None
-    if not gpus:
-        yield no_gpus(NAME)
-    elif not any(map(is_tray_gpu, gpus)) and not (installed and any(map(in_cluster, gpus))):
+    if isinstance(nvml, Finding):
+        yield nvml
+    elif not any(map(is_tray_gpu, nvml.gpus)) and not (installed and any(map(in_cluster, nvml.gpus))):
         yield About(check=NAME).skips("not applicable: no GPU belongs to an NVLink domain of several hosts")
     elif values.masked:
         why = f"not applicable: {UNIT}.service is masked, as where Kubernetes runs IMEX for each ComputeDomain"

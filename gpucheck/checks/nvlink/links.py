@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.checks._nvml import NOT_IN_LIBRARY, evidence, gaps_of, no_gpus, not_looked, not_reported, reason
+from gpucheck.checks._nvml import NOT_IN_LIBRARY, evidence, gaps_of, not_reported, reading_with_gpus, reason
 from gpucheck.model import Check, Finding, Host, NvmlFailure, NvmlReading
 from gpucheck.model.finding.about import About
 from gpucheck.topology.nvlink.ports import CHECK as NAME
@@ -51,12 +51,9 @@ def probe(host: Host) -> Values:
 
 def evaluate(values: Values) -> Iterator[Finding]:
     """One finding a GPU with NVLink; one SKIP for a host without."""
-    nvml = values.nvml
-    if isinstance(nvml, NvmlFailure):
-        yield not_looked(NAME, nvml)
-        return
-    if not nvml.gpus:
-        yield no_gpus(NAME)
+    nvml = reading_with_gpus(NAME, values.nvml)
+    if isinstance(nvml, Finding):
+        yield nvml
         return
     every = [ports_of(gpu, values.limit) for gpu in nvml.gpus]
     linked = [ports for ports in every if ports.up or ports.wanted or (ports.wanted is None and ports.gpu.nvlinks)]

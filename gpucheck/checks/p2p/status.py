@@ -9,11 +9,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-import msgspec
-
-from gpucheck.checks._nvml import LOST, NOT_HERE, evidence, gaps_of, no_gpus, not_looked, reason
+from gpucheck.checks._nvml import LOST, NOT_HERE, Hardware, evidence, gaps_of, query_hardware, reading_with_gpus, reason
 from gpucheck.knowledge import find_gpu, gpu_by_pci_id
-from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlGap, NvmlReading, PciDevice
+from gpucheck.model import Check, Finding, Gpu, NvmlGap, NvmlReading
 from gpucheck.model.finding.about import About
 from gpucheck.topology import NvLinks
 
@@ -30,27 +28,11 @@ SHOWN = 12
 Place = tuple[int, int]
 
 
-class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """The GPUs with their P2P status, the PCI functions, and the kind of virtual machine where there is one."""
-
-    nvml: NvmlReading | NvmlFailure
-    pci: tuple[PciDevice, ...]
-    virtual: str | None
-
-
-def probe(host: Host) -> Values:
-    """Query NVML."""
-    return Values(nvml=host.nvml(), pci=host.pci(), virtual=host.system().virtual)
-
-
-def evaluate(values: Values) -> Iterator[Finding]:
+def evaluate(values: Hardware) -> Iterator[Finding]:
     """One finding for each kind of answer, with the pairs that got it."""
-    nvml = values.nvml
-    if isinstance(nvml, NvmlFailure):
-        yield not_looked(NAME, nvml)
-        return
-    if not nvml.gpus:
-        yield no_gpus(NAME)
+    nvml = reading_with_gpus(NAME, values.nvml)
+    if isinstance(nvml, Finding):
+        yield nvml
         return
     if len(nvml.gpus) == 1:
         yield About(check=NAME).skips("not applicable: a single GPU has no pair", "1 GPU")
@@ -190,4 +172,4 @@ def _about(
     )
 
 
-CHECK = Check(NAME, frozenset({"hardware", "quick"}), probe, evaluate)
+CHECK = Check(NAME, frozenset({"hardware", "quick"}), query_hardware, evaluate)

@@ -6,28 +6,14 @@ redirection is GPU peer copies between two GPUs, and GPUDirect RDMA between a GP
 
 from collections.abc import Iterator
 
-import msgspec
-
-from gpucheck.checks._nvml import no_gpu_on_the_bus
-from gpucheck.model import Check, Finding, Host, PciDevice
+from gpucheck.checks._nvml import Bus, no_gpu_on_the_bus, query_bus
+from gpucheck.model import Check, Finding
 from gpucheck.model.finding.about import About
 from gpucheck.topology.pcie.acs import CHECK as NAME
 from gpucheck.topology.pcie.acs import bridges_between, redirect_finding, registers
 
 
-class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """All PCI functions that matter, and the kind of virtual machine where there is one."""
-
-    pci: tuple[PciDevice, ...]
-    virtual: str | None
-
-
-def probe(host: Host) -> Values:
-    """Read sysfs."""
-    return Values(pci=host.pci(), virtual=host.system().virtual)
-
-
-def evaluate(values: Values) -> Iterator[Finding]:
+def evaluate(values: Bus) -> Iterator[Finding]:
     """One finding for all redirecting bridges, or one for the host."""
     about = About(check=NAME)
     between = bridges_between(values.pci)
@@ -51,4 +37,4 @@ def evaluate(values: Values) -> Iterator[Finding]:
         yield about.passes(f"ACS redirect off at {count} PCIe bridge{'s' * (count > 1)}")
 
 
-CHECK = Check(NAME, frozenset({"hardware", "pcie", "quick"}), probe, evaluate)
+CHECK = Check(NAME, frozenset({"hardware", "pcie", "quick"}), query_bus, evaluate)

@@ -7,11 +7,9 @@ other over PCIe.
 
 from collections.abc import Iterator
 
-import msgspec
-
-from gpucheck.checks._nvml import each_gpu, not_reported
+from gpucheck.checks._nvml import Hardware, each_gpu, not_reported, query_hardware
 from gpucheck.knowledge import gpu_by_pci_id
-from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading, PciDevice
+from gpucheck.model import Check, Finding, Gpu, NvmlReading, PciDevice
 from gpucheck.model.finding.about import About
 from gpucheck.topology import NvLinks
 
@@ -26,25 +24,12 @@ FIX = (
 )
 
 
-class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """The GPUs, the PCI functions of the host, and the kind of virtual machine if this is one."""
-
-    nvml: NvmlReading | NvmlFailure
-    pci: tuple[PciDevice, ...]
-    virtual: str | None
-
-
-def probe(host: Host) -> Values:
-    """Query NVML and sysfs."""
-    return Values(nvml=host.nvml(), pci=host.pci(), virtual=host.system().virtual)
-
-
-def evaluate(values: Values) -> Iterator[Finding]:
+def evaluate(values: Hardware) -> Iterator[Finding]:
     """One finding a GPU."""
     yield from each_gpu(NAME, values.nvml, lambda gpu: _evaluate(values, gpu), nothing="no BAR1")
 
 
-def _evaluate(values: Values, gpu: Gpu) -> Finding | None:
+def _evaluate(values: Hardware, gpu: Gpu) -> Finding | None:
     nvml = values.nvml
     if gpu.bar1_bytes is None:
         return not_reported(NAME, nvml, gpu, "nvmlDeviceGetBAR1MemoryInfo", what="BAR1 size")
@@ -93,4 +78,4 @@ def _number(capability: str) -> tuple[int, int]:
     return int(major), int(minor or 0)
 
 
-CHECK = Check(NAME, frozenset({"hardware", "pcie", "quick"}), probe, evaluate)
+CHECK = Check(NAME, frozenset({"hardware", "pcie", "quick"}), query_hardware, evaluate)

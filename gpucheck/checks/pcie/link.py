@@ -7,35 +7,21 @@ something only while copying.
 
 from collections.abc import Iterator
 
-import msgspec
-
-from gpucheck.checks._nvml import each_gpu, not_reported
-from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading
+from gpucheck.checks._nvml import Hardware, each_gpu, not_reported, query_hardware
+from gpucheck.model import Check, Finding, Gpu
 from gpucheck.model.finding.about import About
 
 NAME = "pcie-link"
 CALLS = ("nvmlDeviceGetCurrPcieLinkWidth", "nvmlDeviceGetMaxPcieLinkWidth")
 
 
-class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """The GPUs, and the kind of virtual machine if this is one."""
-
-    nvml: NvmlReading | NvmlFailure
-    virtual: str | None
-
-
-def probe(host: Host) -> Values:
-    """Query NVML, and whether this is a virtual machine."""
-    return Values(nvml=host.nvml(), virtual=host.system().virtual)
-
-
-def evaluate(values: Values) -> Iterator[Finding]:
+def evaluate(values: Hardware) -> Iterator[Finding]:
     """One finding a GPU."""
     nothing = "no GPU of this host has a PCIe link width"
     yield from each_gpu(NAME, values.nvml, lambda gpu: _evaluate(values, gpu), nothing=nothing)
 
 
-def _evaluate(values: Values, gpu: Gpu) -> Finding | None:
+def _evaluate(values: Hardware, gpu: Gpu) -> Finding | None:
     link = gpu.pcie
     if link.width is None or link.max_width is None:
         return not_reported(NAME, values.nvml, gpu, *CALLS, what="PCIe link width")
@@ -68,4 +54,4 @@ def _words(generation: int | None, width: int | None) -> str:
     return " ".join(filter(None, parts)) or "an unknown link"
 
 
-CHECK = Check(NAME, frozenset({"hardware", "quick"}), probe, evaluate)
+CHECK = Check(NAME, frozenset({"hardware", "quick"}), query_hardware, evaluate)

@@ -7,29 +7,15 @@ the speed of its own link, which is why the pcie-link check covers that one; the
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-import msgspec
-
-from gpucheck.checks._nvml import no_gpu_on_the_bus
-from gpucheck.model import Check, Finding, Host, PciDevice, PcieLink
+from gpucheck.checks._nvml import Bus, no_gpu_on_the_bus, query_bus
+from gpucheck.model import Check, Finding, PciDevice, PcieLink
 from gpucheck.model.finding.about import About
 
 NAME = "pcie-path"
 FIX = "reseat the switch card or riser, set the slot to Auto in the BIOS, then: gpucheck verify --only pcie-path"
 
 
-class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """All PCI functions that matter, and the kind of virtual machine if this is one."""
-
-    pci: tuple[PciDevice, ...]
-    virtual: str | None
-
-
-def probe(host: Host) -> Values:
-    """Query sysfs."""
-    return Values(pci=host.pci(), virtual=host.system().virtual)
-
-
-def evaluate(values: Values) -> Iterator[Finding]:
+def evaluate(values: Bus) -> Iterator[Finding]:
     """One finding for each reduced link with the GPUs behind it, else one for the host."""
     about = About(check=NAME)
     gpus = [device for device in values.pci if device.is_nvidia_gpu]
@@ -110,4 +96,4 @@ def _words(link: PcieLink) -> str:
     return f"Gen{link.generation} x{link.width}" if _is_known(link) else "not reported"
 
 
-CHECK = Check(NAME, frozenset({"hardware", "pcie", "quick"}), probe, evaluate)
+CHECK = Check(NAME, frozenset({"hardware", "pcie", "quick"}), query_bus, evaluate)

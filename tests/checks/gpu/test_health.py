@@ -16,13 +16,12 @@ from gpucheck.checks.gpu import (
 from gpucheck.checks.nvlink import errors as nvlink_errors
 from gpucheck.checks.p2p import status as p2p_status
 from gpucheck.checks.pcie import bar1
-from gpucheck.model import EccCounts, GpuProcess, NvmlGap, RetiredPages, RowRemap, Verdict
+from gpucheck.model import EccCounts, GpuProcess, NvmlGap, RetiredPages, RowRemap
 from tests.checks.gpu.hosts import host
-from tests.checks.judging import judge, with_health
+from tests.checks.judging import FAIL, PASS, SKIP, UNKNOWN, WARN, judge, with_health
 from tests.fakes import FakeHost
 from tests.machines import h100, p100, reading
 
-FAIL, WARN, SKIP, PASS, UNKNOWN = Verdict.FAIL, Verdict.WARN, Verdict.SKIP, Verdict.PASS, Verdict.UNKNOWN
 CHECKS = (
     bar1,
     clock_limit,

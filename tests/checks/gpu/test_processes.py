@@ -3,16 +3,12 @@
 import msgspec
 import pytest
 
-from gpucheck.checks.gpu import (
-    processes,
-)
-from gpucheck.model import GpuProcess, Verdict
+from gpucheck.checks.gpu import processes
+from gpucheck.model import GpuProcess
 from tests.checks.gpu.hosts import host
-from tests.checks.judging import judge, with_health
+from tests.checks.judging import PASS, SKIP, WARN, judge, with_health
 from tests.fakes import SYSTEM
 from tests.machines import h100, p100
-
-WARN, SKIP, PASS = Verdict.WARN, Verdict.SKIP, Verdict.PASS
 
 
 def test_a_graphics_process_does_not_make_a_gpu_busy():

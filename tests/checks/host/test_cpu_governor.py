@@ -3,13 +3,8 @@
 import pytest
 
 from gpucheck.checks.host import cpu_governor
-from gpucheck.model import (
-    Verdict,
-)
-from tests.checks.judging import judge
+from tests.checks.judging import PASS, SKIP, UNKNOWN, WARN, judge
 from tests.fakes import FakeHost
-
-WARN, SKIP, PASS, UNKNOWN = Verdict.WARN, Verdict.SKIP, Verdict.PASS, Verdict.UNKNOWN
 
 
 @pytest.mark.parametrize(

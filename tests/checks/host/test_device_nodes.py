@@ -4,14 +4,9 @@ import msgspec
 import pytest
 
 from gpucheck.checks.host import device_nodes
-from gpucheck.model import (
-    Verdict,
-)
-from tests.checks.judging import judge
+from tests.checks.judging import FAIL, PASS, UNKNOWN, WARN, judge
 from tests.fakes import SYSTEM, FakeHost
 from tests.machines import p100, reading
-
-FAIL, WARN, PASS, UNKNOWN = Verdict.FAIL, Verdict.WARN, Verdict.PASS, Verdict.UNKNOWN
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,9 @@ import msgspec
 import pytest
 
 from gpucheck.checks.host import environment
-from gpucheck.model import (
-    Verdict,
-)
-from tests.checks.judging import judge
+from tests.checks.judging import PASS, UNKNOWN, WARN, judge
 from tests.fakes import FakeHost
 from tests.machines import p100, whole_host
-
-WARN, PASS, UNKNOWN = Verdict.WARN, Verdict.PASS, Verdict.UNKNOWN
 
 
 @pytest.mark.parametrize(

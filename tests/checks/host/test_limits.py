@@ -4,16 +4,11 @@ import msgspec
 import pytest
 
 from gpucheck.checks.host import locked_memory, shared_memory
-from gpucheck.model import (
-    Limits,
-    PciDevice,
-    Verdict,
-)
-from tests.checks.judging import judge
+from gpucheck.model import Limits, PciDevice
+from tests.checks.judging import FAIL, PASS, SKIP, UNKNOWN, WARN, judge
 from tests.fakes import SYSTEM, FakeHost
 from tests.machines import on_bus, p100
 
-FAIL, WARN, SKIP, PASS, UNKNOWN = Verdict.FAIL, Verdict.WARN, Verdict.SKIP, Verdict.PASS, Verdict.UNKNOWN
 MIB = 1 << 20
 NIC = PciDevice(
     bus_id="0000:0a:00.0", vendor_id="15b3", device_id="1021", class_id="020700", infiniband_names=("mlx5_0",)

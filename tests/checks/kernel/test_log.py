@@ -3,12 +3,10 @@
 import pytest
 
 from gpucheck.checks.kernel import log as check
-from gpucheck.model import KernelLog, PciDevice, Verdict
-from tests.checks.judging import judge
+from gpucheck.model import KernelLog, PciDevice
+from tests.checks.judging import FAIL, PASS, UNKNOWN, WARN, judge
 from tests.checks.kernel.logs import GPU, PORT, XID, judged
 from tests.fakes import FakeHost, kernel_log
-
-FAIL, WARN, PASS, UNKNOWN = Verdict.FAIL, Verdict.WARN, Verdict.PASS, Verdict.UNKNOWN
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,9 @@ import pytest
 
 from gpucheck.knowledge import causes
 from gpucheck.knowledge.xid import xids
-from gpucheck.model import Verdict
+from tests.checks.judging import FAIL, PASS, WARN
 from tests.checks.kernel.logs import XID, judged
 
-FAIL, WARN, PASS = Verdict.FAIL, Verdict.WARN, Verdict.PASS
 SWITCH = "nvidia-nvswitch0: SXid (PCI:0000:05:00.0)"
 
 

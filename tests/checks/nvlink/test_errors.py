@@ -4,12 +4,9 @@ import msgspec
 import pytest
 
 from gpucheck.checks.nvlink import errors as nvlink_errors
-from gpucheck.model import Verdict
 from tests.checks.gpu.hosts import host
-from tests.checks.judging import judge
+from tests.checks.judging import PASS, WARN, judge
 from tests.machines import h100
-
-WARN, PASS = Verdict.WARN, Verdict.PASS
 
 
 @pytest.mark.parametrize(

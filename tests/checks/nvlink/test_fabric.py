@@ -2,17 +2,16 @@
 
 from dataclasses import replace
 
-import msgspec
 import pytest
+from msgspec.structs import replace as changed
 
 from gpucheck.checks.nvlink import fabric, imex
 from gpucheck.checks.p2p import status as p2p_status
-from gpucheck.model import Fabric, NvmlGap, PackageVersion, Verdict
-from tests.checks.judging import judge
+from gpucheck.model import Fabric, NvmlGap, PackageVersion
+from tests.checks.judging import FAIL, PASS, SKIP, UNKNOWN, WARN, judge
 from tests.fakes import SYSTEM, FakeHost
 from tests.machines import DRIVER, h100, nvswitches, on_bus, reading
 
-FAIL, WARN, SKIP, PASS, UNKNOWN = Verdict.FAIL, Verdict.WARN, Verdict.SKIP, Verdict.PASS, Verdict.UNKNOWN
 UUID = "9c6f5af3-53bf-49b5-a436-b66766c413c3"
 ZERO = "00000000-0000-0000-0000-000000000000"
 READY = Fabric(state="completed", status=0, clique_id=4026, cluster_uuid=UUID, health_mask=0)
@@ -20,10 +19,6 @@ HEALTHY = 0x1AA
 UNITS = ("nvidia-fabricmanager", "nvidia-imex")
 NO_UNITS = dict.fromkeys(UNITS, "not-found")
 REFUSED, GRANTED = (("X", "NS"), ("NS", "X")), (("X", "OK"), ("OK", "X"))
-
-
-def changed(value, **fields):
-    return msgspec.structs.replace(value, **fields)
 
 
 def hgx(*gpus, service="active", systemd=True, container=None, virtual=None, packages=True, p2p=GRANTED, gaps=()):
@@ -92,11 +87,35 @@ def test_service_that_was_seen_down_fails(service, p2p, confidence):
     assert (finding.verdict, finding.cause, finding.confidence) == (FAIL, "fabric-manager-down", confidence)
 
 
+@pytest.mark.parametrize(
+    ("state", "service", "verdict", "cause"),
+    [
+        (Fabric(state="not-started"), "inactive", FAIL, "fabric-manager-down"),
+        (Fabric(state="in-progress"), "inactive", FAIL, "fabric-manager-down"),
+        (Fabric(state="in-progress"), "active", WARN, None),
+        (Fabric(state="completed", status=999), "active", FAIL, "fabric-manager-down"),
+    ],
+)
+def test_only_completed_with_success_is_a_ready_fabric(state, service, verdict, cause):
+    """State 3 with a bad status has been seen on real machines."""
+    finding, manager = judge(fabric, hgx(*h100s(state), service=service))
+
+    assert (finding.verdict, finding.cause, manager.verdict) == (verdict, cause, PASS)
+
+
 def test_registered_gpus_need_no_package_in_sight():
     """The GPU Operator runs fabric manager in its driver container, a provider in a service VM."""
     state, manager = judge(fabric, hgx(*h100s(), service=None, packages=False))
 
     assert (state.verdict, manager.verdict) == (PASS, SKIP)
+
+
+def test_fabric_manager_of_another_version_fails():
+    """To the last digit: it does not start otherwise, and CUDA returns 802."""
+    host = hgx(*h100s())
+    _, manager = judge(fabric, replace(host, packages_=(changed(host.packages_[0], version="580.178.05-1"),)))
+
+    assert (manager.verdict, manager.cause) == (FAIL, "fabric-version-mismatch")
 
 
 def test_container_with_registered_gpus_is_healthy():

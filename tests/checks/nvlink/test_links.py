@@ -1,24 +1,19 @@
 """NVLink: what is off on purpose, what is down, and what could not be read are three things."""
 
-import msgspec
 import pytest
+from msgspec.structs import replace as changed
 
 from gpucheck.checks.nvlink import errors as nvlink_errors
 from gpucheck.checks.nvlink import links as nvlink
-from gpucheck.model import DEFECT, NvLink5Counts, NvmlGap, Verdict
-from tests.checks.judging import judge
+from gpucheck.model import DEFECT, NvLink5Counts, NvmlGap
+from tests.checks.judging import FAIL, PASS, SKIP, UNKNOWN, WARN, judge
 from tests.fakes import SYSTEM, FakeHost
 from tests.machines import DRIVER, h100, p100, reading
 
-FAIL, WARN, SKIP, PASS, UNKNOWN = Verdict.FAIL, Verdict.WARN, Verdict.SKIP, Verdict.PASS, Verdict.UNKNOWN
 STATE = "nvmlDeviceGetNvLinkState"
 # As /proc/driver/nvidia/params prints them.
 OFF = 'EnableMSI: 1\nNvLinkDisable: 1\nRegistryDwords: ""\n'
 ON = OFF.replace("Disable: 1", "Disable: 0")
-
-
-def changed(value, **fields):
-    return msgspec.structs.replace(value, **fields)
 
 
 def with_links(gpu, up, ports=18):
@@ -128,6 +123,7 @@ def test_inactive_link_of_a_guest_is_certain_where_a_peer_has_all_its_links():
     with_peer = judge(nvlink, host(reading(broken, h100(1)), "kvm"))[0]
 
     assert [(f.verdict, f.confidence) for f in (alone, with_peer)] == [(FAIL, "likely"), (FAIL, "certain")]
+    assert with_peer.evidence == ("nvmlDeviceGetNvLinkState: 17 of 18 ports active, inactive: 17",)
 
 
 def test_four_of_six_links_of_a_v100_in_a_guest():

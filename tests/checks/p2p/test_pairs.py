@@ -5,12 +5,10 @@ import pytest
 
 from gpucheck.checks.p2p import status as p2p_status
 from gpucheck.checks.p2p import topology
-from gpucheck.model import NvmlGap, Verdict
-from tests.checks.judging import judge
+from gpucheck.model import NvmlGap
+from tests.checks.judging import FAIL, PASS, SKIP, UNKNOWN, WARN, judge
 from tests.fakes import FakeHost
 from tests.machines import h100, on_bus, p100, reading
-
-FAIL, WARN, SKIP, PASS, UNKNOWN = Verdict.FAIL, Verdict.WARN, Verdict.SKIP, Verdict.PASS, Verdict.UNKNOWN
 
 
 def answering(*gpus, read, gaps=()):

@@ -4,13 +4,10 @@ import msgspec
 import pytest
 
 from gpucheck.checks.p2p import status as p2p_status
-from gpucheck.model import Verdict
 from tests.checks.gpu.hosts import ALL_OK, REFUSED, geforce
-from tests.checks.judging import judge, with_health
+from tests.checks.judging import FAIL, PASS, SKIP, UNKNOWN, judge, with_health
 from tests.fakes import SYSTEM, FakeHost
 from tests.machines import h100, p100, reading
-
-FAIL, SKIP, PASS, UNKNOWN = Verdict.FAIL, Verdict.SKIP, Verdict.PASS, Verdict.UNKNOWN
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,9 @@
 import pytest
 
 from gpucheck.checks.pcie import acs
-from gpucheck.model import AcsControl, PciDevice, Verdict
-from tests.checks.judging import judge
+from gpucheck.model import AcsControl, PciDevice
+from tests.checks.judging import PASS, SKIP, UNKNOWN, WARN, judge
 from tests.checks.pcie.trees import DOWN0, DOWN1, ROOT, UP, host, tree
-
-WARN, SKIP, PASS, UNKNOWN = Verdict.WARN, Verdict.SKIP, Verdict.PASS, Verdict.UNKNOWN
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,10 @@ import msgspec
 import pytest
 
 from gpucheck.checks.pcie import bar1
-from gpucheck.model import NvmlGap, Verdict
+from gpucheck.model import NvmlGap
 from tests.checks.gpu.hosts import REFUSED, geforce, host
-from tests.checks.judging import judge
+from tests.checks.judging import SKIP, UNKNOWN, WARN, judge
 from tests.machines import h100, p100
-
-WARN, SKIP, UNKNOWN = Verdict.WARN, Verdict.SKIP, Verdict.UNKNOWN
 
 
 @pytest.mark.parametrize(

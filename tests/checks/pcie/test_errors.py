@@ -6,12 +6,10 @@ import msgspec
 import pytest
 
 from gpucheck.checks.pcie import errors as pcie_errors
-from gpucheck.model import AerCounts, NvmlGap, PcieErrors, Verdict
-from tests.checks.judging import judge
+from gpucheck.model import AerCounts, NvmlGap, PcieErrors
+from tests.checks.judging import FAIL, PASS, SKIP, UNKNOWN, WARN, judge
 from tests.checks.pcie.trees import DOWN1, host, tree
 from tests.fakes import NO_DRIVER
-
-FAIL, WARN, SKIP, PASS, UNKNOWN = Verdict.FAIL, Verdict.WARN, Verdict.SKIP, Verdict.PASS, Verdict.UNKNOWN
 
 
 @pytest.mark.parametrize(

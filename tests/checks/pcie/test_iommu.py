@@ -3,11 +3,8 @@
 import pytest
 
 from gpucheck.checks.pcie import iommu
-from gpucheck.model import Verdict
-from tests.checks.judging import judge
+from tests.checks.judging import PASS, SKIP, UNKNOWN, WARN, judge
 from tests.checks.pcie.trees import host, tree
-
-WARN, SKIP, PASS, UNKNOWN = Verdict.WARN, Verdict.SKIP, Verdict.PASS, Verdict.UNKNOWN
 
 
 @pytest.mark.parametrize(

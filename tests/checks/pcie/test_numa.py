@@ -5,11 +5,8 @@ from dataclasses import replace
 import pytest
 
 from gpucheck.checks.pcie import numa
-from gpucheck.model import Verdict
-from tests.checks.judging import judge
+from tests.checks.judging import PASS, SKIP, UNKNOWN, WARN, judge
 from tests.checks.pcie.trees import host, tree
-
-WARN, SKIP, PASS, UNKNOWN = Verdict.WARN, Verdict.SKIP, Verdict.PASS, Verdict.UNKNOWN
 
 
 def test_a_gpu_whose_node_the_firmware_does_not_tell_is_named():

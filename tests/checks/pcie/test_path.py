@@ -6,11 +6,9 @@ import pytest
 from gpucheck.checks.pcie import acs, iommu, numa
 from gpucheck.checks.pcie import errors as pcie_errors
 from gpucheck.checks.pcie import path as pcie_path
-from gpucheck.model import PcieLink, Verdict
-from tests.checks.judging import judge
+from gpucheck.model import PcieLink
+from tests.checks.judging import FAIL, PASS, UNKNOWN, judge
 from tests.checks.pcie.trees import GEN4, ROOT, UP, host, tree
-
-FAIL, PASS, UNKNOWN = Verdict.FAIL, Verdict.PASS, Verdict.UNKNOWN
 
 
 @pytest.mark.parametrize("check", [acs, iommu, numa, pcie_errors, pcie_path], ids=lambda c: c.NAME)

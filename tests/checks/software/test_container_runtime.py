@@ -4,14 +4,10 @@ import msgspec
 import pytest
 
 from gpucheck.checks.software import container_runtime
-from gpucheck.model import (
-    PackageVersion,
-    Verdict,
-)
-from tests.checks.judging import judge
+from gpucheck.model import PackageVersion
+from tests.checks.judging import FAIL, PASS, SKIP, UNKNOWN, WARN, judge
 from tests.fakes import SYSTEM, FakeHost
 
-FAIL, WARN, SKIP, PASS, UNKNOWN = Verdict.FAIL, Verdict.WARN, Verdict.SKIP, Verdict.PASS, Verdict.UNKNOWN
 TOOLKIT = PackageVersion(name="nvidia-container-toolkit", version="1.18.1-1")
 DOCKER = PackageVersion(name="docker-ce", version="28.2.2")
 

@@ -181,3 +181,11 @@ def test_a_gpu_without_a_sign_of_life_fails():
     (finding,) = inventory_of(p100(0))
 
     assert (finding.verdict, finding.cause, finding.confidence) == (Verdict.FAIL, "gpu-lost", "likely")
+    assert finding.subject == "gpu:0000:04:00.0"
+
+
+def test_gpus_without_sysfs_are_not_called_healthy():
+    """A container without /sys: NVML alone does not show whether one is missing."""
+    (finding,) = inventory_of(p100(0), p100(1), pci=())
+
+    assert finding.verdict is Verdict.UNKNOWN

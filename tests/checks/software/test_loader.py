@@ -3,14 +3,9 @@
 import pytest
 
 from gpucheck.checks.software import loader
-from gpucheck.model import (
-    LoaderLibrary,
-    Verdict,
-)
-from tests.checks.judging import judge
+from gpucheck.model import LoaderLibrary
+from tests.checks.judging import PASS, SKIP, UNKNOWN, WARN, judge
 from tests.fakes import FakeHost
-
-WARN, SKIP, PASS, UNKNOWN = Verdict.WARN, Verdict.SKIP, Verdict.PASS, Verdict.UNKNOWN
 
 
 def lib(soname, folder, source="ld.so.cache"):

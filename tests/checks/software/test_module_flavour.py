@@ -4,15 +4,10 @@ import msgspec
 import pytest
 
 from gpucheck.checks.software import module_flavour
-from gpucheck.model import (
-    DriverState,
-    Verdict,
-)
-from tests.checks.judging import judge
+from gpucheck.model import DriverState
+from tests.checks.judging import FAIL, PASS, SKIP, UNKNOWN, judge
 from tests.fakes import FakeHost
 from tests.machines import LOADED, on_bus, p100
-
-FAIL, SKIP, PASS, UNKNOWN = Verdict.FAIL, Verdict.SKIP, Verdict.PASS, Verdict.UNKNOWN
 
 
 @pytest.mark.parametrize(

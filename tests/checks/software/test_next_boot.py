@@ -4,17 +4,11 @@ import msgspec
 import pytest
 
 from gpucheck.checks.software import next_boot
-from gpucheck.model import (
-    DkmsModule,
-    DriverState,
-    InstalledKernel,
-    Verdict,
-)
-from tests.checks.judging import judge
+from gpucheck.model import DkmsModule, DriverState, InstalledKernel
+from tests.checks.judging import FAIL, PASS, SKIP, WARN, judge
 from tests.fakes import FakeHost
 from tests.machines import LOADED
 
-FAIL, WARN, SKIP, PASS = Verdict.FAIL, Verdict.WARN, Verdict.SKIP, Verdict.PASS
 RUNNING = InstalledKernel(release="5.15.0-97", running=True, headers=True, nvidia="580.178.04")
 NEXT = InstalledKernel(release="5.15.0-113", running=False, headers=False)
 

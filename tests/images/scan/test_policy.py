@@ -9,10 +9,7 @@ from gpucheck.images.scanners import read_trivy
 from gpucheck.images.versions import VersionsError, read_versions
 from gpucheck.model import Verdict
 from tests.images.scan.policies import GOOD, ROOT, policy_with
-from tests.images.scan.recorded import (
-    TRIVY,
-    version_of,
-)
+from tests.images.scan.recorded import TRIVY, version_of
 
 
 def verdicts(checkout, **changes):

@@ -1,0 +1,30 @@
+"""The width of a GPU's own PCIe link."""
+
+import msgspec
+import pytest
+
+from gpucheck.checks.pcie import link
+from tests.checks.gpu.hosts import host
+from tests.checks.judging import FAIL, PASS, SKIP, judge
+from tests.machines import p100
+
+
+def trained(index, **fields):
+    """A P100 whose link has these fields."""
+    gpu = p100(index)
+    return msgspec.structs.replace(gpu, pcie=msgspec.structs.replace(gpu.pcie, **fields))
+
+
+@pytest.mark.parametrize(("virtual", "verdict"), [(None, FAIL), ("kvm", SKIP)])
+def test_card_below_its_own_width_fails_on_bare_metal_only(virtual, verdict):
+    """In a cloud machine x8 of x16 is by design, and the guest does not see the slot."""
+    healthy, finding = judge(link, host(p100(0), trained(1, width=8), virtual=virtual))
+
+    assert healthy.verdict is PASS
+    assert (finding.verdict, finding.subject) == (verdict, "gpu:0000:04:00.0")
+    assert (finding.seen, finding.wanted, finding.unit) == (8, 16, "lanes")
+
+
+def test_idle_card_at_generation_1_is_healthy():
+    """Cards lower the generation when idle; it means something only while copying."""
+    assert judge(link, host(trained(0, generation=1)))[0].verdict is PASS
