@@ -108,7 +108,7 @@ def test_a_note_that_gets_credentials_is_never_readable(tmp_path):
             subprocess.run(["/bin/mv", source, destination], check=True)
 
     seen: list[int] = []
-    shared("note").write(Moves(), str(path), b"x", 0o600)
+    shared("place").write(Moves(), str(path), b"x", 0o600)
 
     assert (seen, mode(path), path.read_bytes()) == ([0o600], 0o600, b"x")
 

@@ -15,7 +15,7 @@ from tests.playbooks.modules import action
 from tests.playbooks.modules import plugin as load
 
 plugin = action("fetch_files")
-names = load("plugin_utils", "inside_folder")
+names = load("plugin_utils", "files")
 
 HOSTILE = [
     "../../../../../../evil/PWNED-fetch",

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gpucheck.stack.facts import FactsError
 from gpucheck.stack.facts import file_name as facts_file_name
-from tests.playbooks.modules import PLUGINS, action, controller
+from tests.playbooks.modules import PLUGINS, action, controller, plugin
 
 node = controller()
 KNOWN = {
@@ -114,7 +114,7 @@ def test_what_is_no_report_is_none(text):
 
 
 def test_a_report_is_written_for_its_group_only_and_leaves_no_partial_file(tmp_path):
-    action("gpu_verify").write(tmp_path / "a/node01.json", "{}\n")
+    plugin("plugin_utils", "files").write(tmp_path / "a/node01.json", "{}\n", 0o640)
 
     (file,) = (tmp_path / "a").iterdir()
     assert (file.name, file.read_text(), file.stat().st_mode & 0o777) == ("node01.json", "{}\n", 0o640)

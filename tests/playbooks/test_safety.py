@@ -1,4 +1,4 @@
-"""What stands in the way of a change: locks, foreign packages, vGPU guests, space. Each against a hand-made host."""
+"""What stands in the way of a change: locks, foreign packages, vGPU guests, space, keys. On made-up hosts."""
 
 import fcntl
 import multiprocessing
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.playbooks.modules import shared
+from tests.playbooks.stand_ins import program
 
 safety = shared("safety")
 headers = shared("headers")
@@ -186,3 +187,49 @@ def test_folders_of_one_file_system_share_their_space(tmp_path, monkeypatch):
 
     assert [row["folders"] for row in found] == [[folders[0], folders[1], folders[3]], [folders[2]]]
     assert all(row["free_bytes"] > 0 for row in found)
+
+
+@pytest.fixture
+def mok(tmp_path):
+    for name in ("mok.key", "mok.der"):
+        (tmp_path / name).write_text("x")
+    return {"mok": {"key": str(tmp_path / "mok.key"), "certificate": str(tmp_path / "mok.der")}}
+
+
+@pytest.mark.parametrize(
+    ("told", "status", "answer"),
+    [
+        ("/etc/site/mok.der is already enrolled\n", 1, (True, "")),
+        ("/etc/site/mok.der is not enrolled\n", 0, (False, "/etc/site/mok.der is not enrolled")),
+        ("SKIP: /etc/site/mok.der is already in the enrollment request\n", 1, (False, "its enrollment waits for")),
+        ("", 1, (None, "mokutil prints nothing")),
+        ("EFI variables are not supported on this system\n", 255, (None, "mokutil: exit 255")),
+    ],
+)
+def test_what_mokutil_says(tools, mok, told, status, answer):
+    program(tools, "mokutil", told, status)
+
+    found = safety.mok_state(mok, True)
+
+    assert found["enrolled"] is answer[0]
+    assert found["why"].startswith(answer[1])
+    assert found["missing"] == []
+
+
+def test_without_mokutil_it_is_not_known(tools, mok):
+    assert safety.mok_state(mok, None)["enrolled"] is None
+
+
+def test_without_secure_boot_nobody_is_asked(tools, mok):
+    program(tools, "mokutil", "", 99)
+
+    assert safety.mok_state(mok, False) == {
+        "certificate": mok["mok"]["certificate"], "missing": [], "enrolled": None, "why": "",
+    }  # fmt: skip
+
+
+def test_files_that_are_not_there_are_named(tools, mok, tmp_path):
+    (tmp_path / "mok.key").unlink()
+
+    assert safety.mok_state(mok, True)["missing"] == [mok["mok"]["key"]]
+    assert safety.mok_state({}, True) is None

@@ -8,7 +8,13 @@ from ansible.plugins.action import ActionBase
 from ansible.template import Templar
 from ansible.utils.display import Display
 from ansible_collections.gpucheck.provision.plugins.action import rollout_batches
-from ansible_collections.gpucheck.provision.plugins.plugin_utils import dry_run, dry_run_text, durations
+from ansible_collections.gpucheck.provision.plugins.plugin_utils import (
+    dry_run,
+    dry_run_text,
+    durations,
+    files,
+    node_result,
+)
 
 FILE = "plan.json"
 CHOICES = {"drain_with": "none", "ansible_connection": "ssh"}
@@ -24,14 +30,7 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         """Collect what is known of each host that would change; print and write it."""
         result = super().run(tmp, task_vars)
-        spec = {
-            "reports": {"type": "path", "required": True},
-            "batch": {"type": "raw", "required": True},
-            "plans": {"type": "dict", "required": True},
-            "repositories": {"type": "dict", "default": {}},
-            "bundled": {"type": "bool", "default": False},
-        }
-        _, arguments = self.validate_argument_spec(spec)
+        arguments = node_result.arguments(self)
         result["changed"] = False
         fleet = task_vars["groups"].get("gpu", [])
         variables = {host: task_vars["hostvars"].raw_get(host) for host in fleet}
@@ -55,17 +54,11 @@ class ActionModule(ActionBase):
             "left_out": left_out,
             "batches": batches,
         }
-        path = self.written(document, Path(arguments["reports"]))
+        path = Path(arguments["reports"]) / FILE
+        files.write(path, json.dumps(document, indent=1) + "\n")
         where = f"\n{path} lists all packages of all hosts." if rows else ""
         Display().display(dry_run_text.to_text(document) + where)
         return result
-
-    def written(self, document, folder):
-        """The file with the document, complete or as it was before."""
-        folder.mkdir(parents=True, exist_ok=True)
-        partial = folder / f".{FILE}.partial"
-        partial.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-        return partial.replace(folder / FILE)
 
     def changes(self, variables):
         """Whether a run would change the host: it is not rejected, and differs from its plan."""

@@ -6,10 +6,10 @@ from contextlib import contextmanager
 
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
-from ansible_collections.gpucheck.provision.plugins.plugin_utils.inside_folder import Outside, inside
+from ansible_collections.gpucheck.provision.plugins.plugin_utils import node_result
+from ansible_collections.gpucheck.provision.plugins.plugin_utils.files import Outside, inside
 
 MOST_FILES = 20_000
-LARGEST_BYTES = 64 << 30
 
 
 @contextmanager
@@ -36,10 +36,7 @@ class ActionModule(ActionBase):
         The host chose the names and sends what it likes: every name is checked before the first byte is written.
         """
         result = super().run(tmp, task_vars)
-        spec = {name: {"type": "str", "required": True} for name in ("src", "dest")}
-        spec["files"] = {"type": "list", "elements": "str", "required": True}
-        spec["largest_bytes"] = {"type": "int", "default": LARGEST_BYTES}
-        _, arguments = self.validate_argument_spec(spec)
+        arguments = node_result.arguments(self)
         names = arguments["files"]
         try:
             if len(names) > MOST_FILES:

@@ -1,12 +1,10 @@
 """The controller's half of gpu_verify: the report that came with the result becomes a file."""
 
 import json
-import os
-import tempfile
 from pathlib import Path
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.gpucheck.provision.plugins.plugin_utils import node_result
+from ansible_collections.gpucheck.provision.plugins.plugin_utils import files, node_result
 
 SCHEMA = "gpucheck.report/1"
 VERDICTS = ("pass", "warn", "fail", "unknown")
@@ -40,20 +38,6 @@ def report_of(text, host):
     return {**report, "host": host}
 
 
-def write(path, text):
-    """Write a file atomically, readable for the owner and its group."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, partial = tempfile.mkstemp(prefix=".", suffix=".partial", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            os.fchmod(file.fileno(), 0o640)
-            file.write(text)
-        os.replace(partial, path)
-    except OSError:
-        os.unlink(partial)
-        raise
-
-
 class ActionModule(ActionBase):
     """Runs the module on the host, then writes on the controller."""
 
@@ -69,7 +53,8 @@ class ActionModule(ActionBase):
         dest = Path(self._task.args["dest"])
         try:
             node_result.file_name(dest.name)
-            write(dest, json.dumps(report_of(report, host), indent=2) + "\n")
+            # Readable for the owner and its group.
+            files.write(dest, json.dumps(report_of(report, host), indent=2) + "\n", 0o640)
         except ValueError as error:
             words = f"{host}: gpu_verify returned no report: field report: {node_result.one_line(str(error), 200)}."
             return {**result, "failed": True, "msg": words}

@@ -68,8 +68,7 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         """Look through the names and variables of every GPU host."""
         result = super().run(tmp, task_vars)
-        spec = {"roles": {"type": "path", "required": True}, "site": {"type": "path", "required": True}}
-        _, arguments = self.validate_argument_spec(spec)
+        arguments = node_result.arguments(self)
         settable, needed = options(arguments["roles"])
         site = set(yaml.safe_load(Path(arguments["site"]).read_text(encoding="utf-8")))
         named = {}

@@ -11,6 +11,7 @@ import tempfile
 import zipfile
 
 from ansible.plugins.action import ActionBase
+from ansible_collections.gpucheck.provision.plugins.plugin_utils import node_result
 
 LOCK = "requirements.lock"
 BESIDE = ("pyproject.toml", "README.md", "LICENSE", LOCK)
@@ -99,13 +100,7 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         """Build unless these very sources were built before."""
         result = super().run(tmp, task_vars)
-        spec = {
-            "source": {"type": "path", "required": True},
-            "package": {"type": "str", "required": True},
-            "dest": {"type": "path", "required": True},
-        }
-        _, arguments = self.validate_argument_spec(spec)
         try:
-            return {**result, "changed": False, **wheel_of(**{name: arguments[name] for name in spec})}
+            return {**result, "changed": False, **wheel_of(**node_result.arguments(self))}
         except (OSError, RuntimeError) as error:
             return {**result, "failed": True, "msg": str(error)}

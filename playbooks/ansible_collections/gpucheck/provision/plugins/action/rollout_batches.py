@@ -5,6 +5,7 @@ holds one more, which does nothing on the controller, is never lost completely.
 """
 
 from ansible.plugins.action import ActionBase
+from ansible_collections.gpucheck.provision.plugins.plugin_utils import node_result
 
 KEEPER = "batch-{:03}"
 
@@ -57,16 +58,10 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         """Arrange the batches; fail with the reason if ``batch`` is invalid."""
         result = super().run(tmp, task_vars)
-        spec = {
-            "hosts": {"type": "list", "elements": "str", "required": True},
-            "batch": {"type": "raw", "required": True},
-            "fleet": {"type": "int", "required": True},
-            "limited": {"type": "bool", "default": False},
-        }
-        _, arguments = self.validate_argument_spec(spec)
+        arguments = node_result.arguments(self)
         result["changed"] = False
         try:
-            result.update(arrange(**{name: arguments[name] for name in spec}))
+            result.update(arrange(**arguments))
         except ValueError:
             result.update(
                 failed=True,

@@ -26,11 +26,7 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         """Mark the host; with ``begun`` only where the fleet stands well enough."""
         result = super().run(tmp, task_vars)
-        spec = {
-            "state": {"type": "str", "choices": ["begun", "done"], "required": True},
-            "max_failing_percent": {"type": "int", "default": 100},
-        }
-        _, arguments = self.validate_argument_spec(spec)
+        arguments = node_result.arguments(self)
         state, share = arguments["state"], arguments["max_failing_percent"]
         host, fleet = task_vars["inventory_hostname"], task_vars["groups"].get("gpu", [])
         folder = Path(constants.DEFAULT_LOCAL_TMP) / "rollout"

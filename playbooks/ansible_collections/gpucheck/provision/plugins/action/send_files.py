@@ -2,6 +2,7 @@
 
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
+from ansible_collections.gpucheck.provision.plugins.plugin_utils import node_result
 
 
 class ActionModule(ActionBase):
@@ -13,9 +14,7 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         """Send every file of ``files`` (source here: name there) into the folder ``dest``."""
         result = super().run(tmp, task_vars)
-        spec = {"files": {"type": "dict", "required": True}, "dest": {"type": "str", "required": True}}
-        _, arguments = self.validate_argument_spec(spec)
-        source = ""
+        arguments, source = node_result.arguments(self), ""
         try:
             for source, name in arguments["files"].items():
                 self._connection.put_file(source, self._connection._shell.join_path(arguments["dest"], name))

@@ -13,6 +13,7 @@ from ansible.plugins.action import ActionBase
 from ansible.template import Templar
 from ansible.utils.display import Display
 from ansible_collections.gpucheck.provision.plugins.plugin_utils import node_result
+from ansible_collections.gpucheck.provision.plugins.plugin_utils.files import write
 
 # 2 and 3: some host is unsupported, which is in the lock with its reason; its plan file states it for that host.
 RESOLVED = (0, 2, 3)
@@ -35,12 +36,8 @@ class Unresolved(Exception):
 
 def put(path, content):
     """Write what differs, each file atomically."""
-    if path.is_file() and path.read_bytes() == content.encode("utf-8"):
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(content, encoding="utf-8")
-    partial.replace(path)
+    if not path.is_file() or path.read_bytes() != content.encode("utf-8"):
+        write(path, content)
 
 
 def document(content):
@@ -141,16 +138,7 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         """Find the plans, and return for each host what follows from its plan."""
         result = super().run(tmp, task_vars)
-        path, needed = {"type": "path"}, {"type": "str", "required": True}
-        spec = {
-            "source": {**needed, "choices": ["wish", "record", "file"]},
-            "folder": {**path, "required": True},
-            "wheel": {"type": "dict", "required": True},
-            "bundle_place": needed,
-            "torch_index": needed,
-            **dict.fromkeys(("gpucheck", "wish", "lock", "bundle", "file", "knowledge"), path),
-        }
-        _, arguments = self.validate_argument_spec(spec)
+        arguments = node_result.arguments(self)
         whole = arguments["source"] != "file"
         hosts = task_vars["groups"].get("gpu", []) if whole else [task_vars["inventory_hostname"]]
         variables = {host: task_vars["hostvars"].raw_get(host) for host in hosts}

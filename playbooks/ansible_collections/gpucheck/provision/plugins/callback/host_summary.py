@@ -7,12 +7,12 @@ state of that moment.
 from __future__ import annotations
 
 import json
-import os
 import time
 from datetime import datetime, timezone
+from pathlib import Path
 
 from ansible.plugins.callback import CallbackBase
-from ansible_collections.gpucheck.provision.plugins.plugin_utils import durations, node_result
+from ansible_collections.gpucheck.provision.plugins.plugin_utils import durations, files, node_result
 
 DOCUMENTATION = """
 name: host_summary
@@ -128,7 +128,7 @@ class CallbackModule(CallbackBase):
 
     def v2_playbook_on_start(self, playbook):
         """Enable the summary by the playbook's name."""
-        self.kind = os.path.basename(playbook._file_name).rsplit(".", 1)[0]
+        self.kind = Path(playbook._file_name).stem
 
     def v2_playbook_on_play_start(self, play):
         """Write the current state, for runs that are killed."""
@@ -215,12 +215,7 @@ class CallbackModule(CallbackBase):
             "counts": {state: states.count(state) for state in sorted(set(states))},
             "hosts": hosts,
         }
-        os.makedirs(self.folder, exist_ok=True)
-        path = os.path.join(self.folder, "provision.json")
-        with open(path + ".partial", "w", encoding="utf-8") as file:
-            json.dump(document, file, indent=2)
-            file.write("\n")
-        os.replace(path + ".partial", path)
+        files.write(Path(self.folder) / "provision.json", json.dumps(document, indent=2) + "\n")
 
     def keep_durations(self):
         """How long hosts took that changed: what the next plan expects of hosts like them."""

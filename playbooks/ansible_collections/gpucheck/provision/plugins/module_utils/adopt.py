@@ -3,8 +3,6 @@
 Two entries for one address with different keys stop apt altogether. A file that names planned repositories alone, with
 their pinned keys, is replaced by the planned one, and given back when the plan no longer has it. Any other is for a
 person to decide on.
-
-Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
 """
 
 import configparser
@@ -12,15 +10,14 @@ import glob
 import os
 import re
 
-from ansible_collections.gpucheck.provision.plugins.module_utils import package_repository
+from ansible_collections.gpucheck.provision.plugins.module_utils import archive, package_repository
 from ansible_collections.gpucheck.provision.plugins.module_utils.credentials import masked, public
 from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import text
 
 APT_MAIN = "/etc/apt/sources.list"
-ONE_LINE = re.compile(r"^deb(?:-src)?\s+(?:\[(?P<options>[^\]]*)\]\s*)?(?P<url>\S+)")
 FINGERPRINT = re.compile(r"^[0-9A-F]{40}!?$", re.IGNORECASE)
 DEB_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-OFF = ("0", "no", "false", "off")
+SEPARATORS = re.compile(r"[\s,]+")
 
 
 def normal(url):
@@ -28,27 +25,6 @@ def normal(url):
     machine = os.uname().machine
     url = url.replace("$(ARCH)", DEB_ARCHITECTURES.get(machine, machine)).replace("$basearch", machine)
     return public(url).rstrip("/")
-
-
-def apt_lines(content):
-    """(address, keys) of each active entry of a .list file."""
-    for line in content.splitlines():
-        found = ONE_LINE.match(line.strip())
-        if found:
-            options = dict(word.partition("=")[::2] for word in (found.group("options") or "").split())
-            yield found.group("url"), options.get("signed-by", "").split(",")
-
-
-def apt_stanzas(content):
-    """(address, keys) of each active entry of a .sources file."""
-    lines = "\n".join(line for line in content.splitlines() if not line.startswith("#"))
-    for stanza in re.split(r"\n\s*\n", lines):
-        fields = dict(re.findall(r"^([\w-]+):[ \t]*(.*(?:\n[ \t].*)*)", stanza, re.MULTILINE))
-        fields = {name.lower(): value.split() for name, value in fields.items()}
-        if fields.get("enabled", ["yes"])[:1] in ([one] for one in OFF):
-            continue
-        for url in fields.get("uris", []):
-            yield url, fields.get("signed-by", [])
 
 
 def yum_sections(content):
@@ -60,17 +36,20 @@ def yum_sections(content):
         return
     for name in parser.sections():
         section = parser[name]
-        if section.get("enabled", "1").strip().lower() in OFF:
-            continue
-        for url in re.split(r"[\s,]+", section.get("baseurl", "").strip()):
-            if url:
-                yield url, re.split(r"[\s,]+", section.get("gpgkey", "").strip())
+        for url in SEPARATORS.split(section.get("baseurl", "").strip()):
+            if url and not archive.disabled(section):
+                yield url, SEPARATORS.split(section.get("gpgkey", "").strip())
 
 
 def entries(path):
     """(address, keys) of each active entry of a source file."""
-    readers = {".repo": yum_sections, ".sources": apt_stanzas}
-    return list(readers.get(os.path.splitext(path)[1], apt_lines)(text(path) or ""))
+    content = text(path) or ""
+    if path.endswith(".repo"):
+        return list(yum_sections(content))
+    read = archive.deb822_sources if path.endswith(".sources") else archive.one_line_sources
+    active = [fields for fields in read(content) if not archive.disabled(fields)]
+    keys = [SEPARATORS.split(fields.get("signed-by", "")) for fields in active]
+    return [(url, known) for fields, known in zip(active, keys) for url in fields.get("uris", "").split()]
 
 
 def pinned(keys, repository):

@@ -1,8 +1,8 @@
 """Packages that came along with a component, as its dependencies, and may move only with it: they are held, too.
 
-Runs on the managed host: standard library only, Python 3.6 or newer. A metapackage depends on its packages with ">=",
-so without a hold those of the toolkit move within 13.0 by themselves. On apt, the planned preferences keep the driver's
-own together; on dnf nothing does: without a lock, every "dnf upgrade" ends in conflicts with the planned ones.
+A metapackage depends on its packages with ">=", so without a hold those of the toolkit move within 13.0 by themselves.
+On apt, the planned preferences keep the driver's own together; on dnf nothing does: without a lock, every "dnf upgrade"
+ends in conflicts with the planned ones.
 """
 
 import re

@@ -1,9 +1,7 @@
-"""Install a plan's packages with apt, and hold them.
-
-Runs on the managed host: standard library only, Python 3.6 or newer.
-"""
+"""Install a plan's packages with apt, hold them, and remove their downloaded files."""
 
 import contextlib
+import glob
 import os
 import re
 import shutil
@@ -27,6 +25,8 @@ MOVE = ["--allow-downgrades", "--allow-change-held-packages"]
 UNREAD = re.compile(r"^Err:\d+ (?P<url>\S+).*\n(?P<why>.*)", re.MULTILINE)
 UPDATE = ["apt-get", "--quiet", "--option", "Acquire::Retries=2"]
 PREFERENCES = "/etc/apt/preferences.d"
+# apt keeps package files after it has installed them: gigabytes of CUDA. dnf keeps none by itself.
+ARCHIVES = "/var/cache/apt/archives"
 PIN = "nvidia-driver-pinning-"
 
 
@@ -160,3 +160,14 @@ def bring(module, order):
         raise
     if order["holds"]:
         call(module, ["apt-mark", "hold"] + order["holds"])
+
+
+def clean(names, packages, folder=ARCHIVES):
+    """Remove the files of these packages in the version that is installed. packages: versions by name."""
+    for name in sorted(set(names) & set(packages)):
+        # apt writes the colon of an epoch as %3a.
+        stem = "{}_{}_".format(name, packages[name].replace(":", "%3a"))
+        for path in glob.glob(os.path.join(glob.escape(folder), glob.escape(stem) + "*.deb")):
+            # Space that stays taken is no reason to fail a host that is as planned.
+            with contextlib.suppress(OSError):
+                os.unlink(path)

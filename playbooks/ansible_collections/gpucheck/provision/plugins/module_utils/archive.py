@@ -1,7 +1,7 @@
 """Components of the distribution's own archive that a plan needs, against the package sources that the host has.
 
 The host's sources name its archive (often a local mirror), so the plan has no address: a managed file
-names the same places again with the components they lack. Standard library only, Python 3.6 or newer; changes nothing.
+names the same places again with the components they lack.
 """
 
 import glob
@@ -11,7 +11,9 @@ import re
 from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import text
 
 OURS = "/etc/apt/sources.list.d/gpucheck-archive.sources"
-ONE_LINE = re.compile(r"deb\s+(?:\[([^\]]*)\]\s+)?(\S+)\s+(\S+)\s+(.+)")
+# A repository without suites has no components either: "deb URL /".
+ONE_LINE = re.compile(r"(deb|deb-src)\s+(?:\[([^\]]*)\]\s*)?(\S+)(?:\s+(\S+)\s*(.*))?")
+OFF = ("0", "no", "false", "off")
 # Options of a one-line source whose name is another one in a .sources file; the others differ in case alone.
 FIELDS = {"arch": "architectures", "lang": "languages", "target": "targets"}
 COPIED = ("signed-by", "architectures", "trusted", "check-valid-until", "check-date", "allow-insecure", "by-hash")
@@ -23,9 +25,10 @@ def one_line_sources(content):
     for line in content.splitlines():
         match = ONE_LINE.match(line.split("#")[0].strip())
         if match:
-            options = (word.partition("=") for word in (match.group(1) or "").split())
-            fields = {FIELDS.get(name.lower(), name.lower()): value for name, _, value in options}
-            yield dict(fields, types="deb", uris=match.group(2), suites=match.group(3), components=match.group(4))
+            kind, options, address, suite, components = match.groups("")
+            pairs = (word.partition("=") for word in options.split())
+            fields = {FIELDS.get(name.lower(), name.lower()): value for name, _, value in pairs}
+            yield dict(fields, types=kind, uris=address, suites=suite, components=components)
 
 
 def deb822_sources(content):
@@ -45,6 +48,11 @@ def deb822_sources(content):
             yield fields
 
 
+def disabled(fields):
+    """Whether a source is switched off."""
+    return fields.get("enabled", "yes").lower() in OFF
+
+
 def sources(root="/"):
     """Return the host's active binary sources except managed ones: fields, one dict for each address and suite."""
     folder, found = os.path.join(root, "etc/apt"), []
@@ -55,7 +63,7 @@ def sources(root="/"):
             found += deb822_sources(text(path) or "")
     active = []
     for fields in found:
-        if "deb" not in fields.get("types", "").split() or fields.get("enabled", "yes").lower() in ("no", "false"):
+        if "deb" not in fields.get("types", "").split() or disabled(fields):
             continue
         suites = fields.get("suites", "").split()
         for uri in fields.get("uris", "").split():

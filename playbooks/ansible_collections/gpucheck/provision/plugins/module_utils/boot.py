@@ -1,7 +1,5 @@
 """The kernel's arguments: planned ones that a boot entry or the running kernel lacks, managed ones to remove.
 
-Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
-
 kernel-arguments.json   added: arguments added by gpucheck; removed: arguments removed, until a boot without them
 """
 

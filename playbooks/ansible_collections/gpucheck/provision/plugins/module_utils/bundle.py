@@ -1,6 +1,6 @@
 """What both package managers share when they collect a bundle: whose packages count as there, and what was collected.
 
-Runs on the managed host: standard library only, Python 3.6 or newer. Everything is written below one folder.
+Everything is written below one folder.
 """
 
 import hashlib
@@ -28,14 +28,8 @@ def not_there(wanted, packages, family):
         for word in words:
             for provider in provides.get(word, ()):
                 needed_by.setdefault(provider, set()).add(name)
-    todo = list(record.added(packages, host_plan.recorded_plan()) | (set(wanted) & set(packages)))
-    seen = set()
-    while todo:
-        name = todo.pop()
-        if name not in seen:
-            seen.add(name)
-            todo.extend(needed_by.get(name, ()))
-    return seen
+    roots = record.added(packages, host_plan.recorded_plan()) | (set(wanted) & set(packages))
+    return record.closure(roots, lambda name: needed_by.get(name, ()))
 
 
 def source_files(folder, patterns, repositories):

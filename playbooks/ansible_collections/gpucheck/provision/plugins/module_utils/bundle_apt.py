@@ -1,6 +1,6 @@
 """Collect packages with apt: its own resolver and checks, on lists, status and cache of our own below one folder.
 
-Runs on the managed host: standard library only, Python 3.6 or newer. Nothing of the host's own apt is touched.
+Nothing of the host's own apt is touched.
 """
 
 import os
@@ -15,6 +15,7 @@ from ansible_collections.gpucheck.provision.plugins.module_utils.bundle import (
     source_files,
     write,
 )
+from ansible_collections.gpucheck.provision.plugins.module_utils.headers import apt_missing
 from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable, command, text
 
 STATUS = "/var/lib/dpkg/status"
@@ -36,12 +37,12 @@ def collect(folder, request, packages):
     drop = not_there(names + request["optional"], packages, "dpkg") if base else set()
     options = prepare(folder, request, status_without(drop) if base else "")
     command(["apt-get", *options, "-o", "APT::Update::Error-Mode=any", "--quiet", "update"], DOWNLOAD_SECONDS)
-    optional = [name for name in request["optional"] if offered(options, name)]
+    left = apt_missing(request["optional"], options)
+    optional = [name for name in request["optional"] if name not in left]
     asked = ["--yes", "--quiet", "--download-only", "--allow-downgrades", "--allow-change-held-packages", "install"]
     command(["apt-get", *options, *asked, *request["wanted"], *optional], DOWNLOAD_SECONDS)
     archives = os.path.join(folder, "packages")
     without_epochs(archives)
-    left = [name for name in request["optional"] if name not in optional]
     rows = collected(archives, ".deb", described)
     metadata = bring(folder, signed_lists(os.path.join(folder, "lists"), {row["sha256"] for row in rows}))
     return {"packages": rows, "not_offered": left, "modules": [], "metadata": metadata}
@@ -115,12 +116,6 @@ def status_without(names):
         if found and found.group(1) not in names:
             kept.append(stanza + "\n\n")
     return "".join(kept)
-
-
-def offered(options, name):
-    """Whether the sources have a version of the package."""
-    told = command(["apt-cache", *options, "policy", name])
-    return bool(re.search(r"(?m)^\s+Candidate: (?!\(none\))\S", told))
 
 
 def without_epochs(folder):

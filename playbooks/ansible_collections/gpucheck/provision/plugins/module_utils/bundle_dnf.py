@@ -1,7 +1,6 @@
 """Collect packages with dnf: its own resolver and checks, on an installation root of our own below one folder.
 
-The root holds a copy of the host's rpm database and nothing else. Runs on the managed host: standard library only,
-Python 3.6 or newer. Nothing of the host's own dnf and rpm is touched.
+The root holds a copy of the host's rpm database and nothing else. Nothing of the host's own dnf and rpm is touched.
 """
 
 import bz2

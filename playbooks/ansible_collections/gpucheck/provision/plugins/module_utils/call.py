@@ -1,12 +1,11 @@
-"""Calls that change a host, run as from a shell; failures are reported with the program's own error message.
-
-Runs on the managed host: standard library only, Python 3.6 or newer.
-"""
+"""Calls that change a host, run as from a shell; failures are reported with the program's own error message."""
 
 import time
+from contextlib import contextmanager
 
 from ansible_collections.gpucheck.provision.plugins.module_utils import lock
 from ansible_collections.gpucheck.provision.plugins.module_utils.credentials import masked
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable
 from ansible_collections.gpucheck.provision.plugins.module_utils.safety import package_locks
 
 # No terminal is attached, and the output is parsed. needrestart restarts services by itself when apt runs
@@ -25,6 +24,24 @@ MOST_LINES = 8
 
 class Refused(Exception):
     """A program rejected a request or failed; the message has its output."""
+
+
+@contextmanager
+def explained(module, host, refused="{}."):
+    """Fail the task with what went wrong on a host whose plan is carried out.
+
+    ``refused``: the sentences around the error message of a program that failed.
+    """
+    try:
+        yield
+    except Unreadable as error:
+        module.fail_json(msg="{}: this host cannot be read: {}".format(host, error))
+    except Refused as error:
+        module.fail_json(msg="{}: {}".format(host, refused.format(str(error).rstrip("."))))
+    except OSError as error:
+        module.fail_json(msg="{}: {}. Free space there or mount it writable, then run again.".format(host, error))
+    except (KeyError, TypeError, ValueError) as error:
+        module.fail_json(msg="{}: its plan is not a gpucheck.plan/1 document: {!r}".format(host, error))
 
 
 def call(module, argv, accept=(0,), shown=None):

@@ -1,7 +1,4 @@
-"""The complete comparison of a host with a plan: differences as text by role, and what the roles act on.
-
-Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
-"""
+"""The complete comparison of a host with a plan: differences as text by role, and what the roles act on."""
 
 import os
 
@@ -15,9 +12,9 @@ from ansible_collections.gpucheck.provision.plugins.module_utils import (
     kernel,
     kernel_headers,
     loader,
-    mok,
     options,
     package_repository,
+    place,
     prebuilt,
     rdma,
     record,
@@ -92,17 +89,12 @@ def compare(host, plan, digest, known=None):
 
 def changes(plan, answer):
     """Return the plan's files as observed and as planned, for --diff; other differences are sentences."""
-    found = []
     host = answer["host"]
     wrong = host["wrong_files"] + host["tuning"]["wrong_files"] + host["options"]["wrong_files"]
     distribution = host["archive"]
     added = [distribution] if distribution and not distribution["right"] else []
-    for row in plan["files"] + tuning.wanted(plan)["files"] + options.rows(plan, "files") + added:
-        if row in added or row["path"] in wrong:
-            now = text(row["path"])
-            header = {"before_header": row["path"], "after_header": row["path"]}
-            found.append(dict(header, before="" if now is None else now + "\n", after=row["content"]))
-    return found
+    rows = plan["files"] + tuning.wanted(plan)["files"] + options.rows(plan, "files")
+    return [place.change(row["path"], row["content"]) for row in rows + added if row in added or row["path"] in wrong]
 
 
 def kernel_differences(plan, facts, beside):
@@ -138,7 +130,7 @@ def host_details(plan, digest, facts, beside):
         "kernels": facts["kernels"],
         "nouveau_loaded": facts["nouveau_loaded"],
         "secure_boot": facts["secure_boot"],
-        "mok": mok.state(plan, facts["secure_boot"]),
+        "mok": safety.mok_state(plan, facts["secure_boot"]),
         "slow_boot": beside.get("slow_boot", False),
         "python3": facts["python3"],
         "platform_python": platform_python(),

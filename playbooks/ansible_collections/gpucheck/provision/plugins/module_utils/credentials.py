@@ -1,7 +1,4 @@
-"""Credentials in addresses: kept out of messages and of files that every user can read.
-
-Runs on the managed host: standard library only, Python 3.6 or newer.
-"""
+"""Credentials in addresses: kept out of messages and of files that every user can read."""
 
 import json
 import re

@@ -1,7 +1,4 @@
-"""Where DKMS comes from on hosts whose own sources do not have it: the plan's repository, for what it may supply alone.
-
-Runs on the managed host: standard library only, Python 3.6 or newer.
-"""
+"""Where DKMS comes from on hosts whose own sources do not have it: the plan's repository, for what it may supply alone."""
 
 import glob
 import os

@@ -1,13 +1,10 @@
-"""Install a plan's packages with dnf, and lock their versions.
-
-Runs on the managed host: standard library only, Python 3.6 or newer.
-"""
+"""Install a plan's packages with dnf, and lock their versions."""
 
 import os
 
 from ansible_collections.gpucheck.provision.plugins.module_utils import dkms, transaction
 from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused, call, wait_for_locks
-from ansible_collections.gpucheck.provision.plugins.module_utils.note import write
+from ansible_collections.gpucheck.provision.plugins.module_utils.place import write
 from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import text
 from ansible_collections.gpucheck.provision.plugins.module_utils.readers.packages import VERSIONLOCK
 

@@ -1,7 +1,5 @@
 """Container engines and the GPUs: which of the planned engines this host has, and which know the runtime nvidia.
 
-Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
-
 engines.json    by path, what an engine's file was before nvidia-ctk wrote it (as ``kept`` has it), and the digest after
 """
 

@@ -1,7 +1,4 @@
-"""Whether a host's package sources offer kernel headers.
-
-Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
-"""
+"""Whether a host's package sources offer kernel headers."""
 
 import contextlib
 import os
@@ -14,9 +11,8 @@ from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files i
 
 def apt_missing(names, options=()):
     """Names without a candidate in the lists that the options name."""
-    told = command(["apt-cache", *options, "policy", *names])
     offered = set()
-    for block in re.split(r"(?m)^(?=\S+:$)", told):
+    for block in re.split(r"(?m)^(?=\S+:$)", command(["apt-cache", *options, "policy", *names])):
         name, _, rest = block.partition(":\n")
         if re.search(r"^\s+Candidate: (?!\(none\))\S", rest, re.MULTILINE):
             offered.add(name)

@@ -1,7 +1,4 @@
-"""What our modules read on a GPU host: PCI and module state from sysfs, packages, holds, kernels.
-
-Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
-"""
+"""What our modules read on a GPU host: PCI and module state from sysfs, packages, holds, kernels."""
 
 import glob
 import json

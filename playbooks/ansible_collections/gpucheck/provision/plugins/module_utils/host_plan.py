@@ -1,7 +1,6 @@
 """Compare a host with its plan: what is not yet as planned, as text and as data for the roles.
 
-Runs on the managed host: standard library only, Python 3.6 or newer. Pure functions of what was read, but for the
-small files and systemd states that only a plan can name.
+Pure functions of what was read, but for the small files and systemd states that only a plan can name.
 """
 
 import glob

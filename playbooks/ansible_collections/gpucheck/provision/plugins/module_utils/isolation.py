@@ -1,7 +1,4 @@
-"""What a host is (bare metal or a guest), and which PCIe bridges above its GPUs have ACS enabled.
-
-Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
-"""
+"""What a host is (bare metal or a guest), and which PCIe bridges above its GPUs have ACS enabled."""
 
 import os
 import re

@@ -1,7 +1,5 @@
 """The plan's kernel lock: which packages it holds, which holds are managed, and what is to be set or lifted.
 
-Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
-
 kernel-lock.json names the holds that we set, written before they are set: a run that is cut off loses none of them, and
 holds that existed before are never in it.
 """

@@ -1,6 +1,6 @@
 """The header packages that a host lacks: of the running kernel, of later ones, and of those that upgrades bring.
 
-Runs on the managed host: standard library only, Python 3.6 or newer. Pure functions of what was read.
+Pure functions of what was read.
 """
 
 import re

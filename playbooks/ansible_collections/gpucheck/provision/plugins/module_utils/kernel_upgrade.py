@@ -1,7 +1,4 @@
-"""The newest kernel that a host's own package sources offer together with its headers.
-
-Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
-"""
+"""The newest kernel that a host's own package sources offer together with its headers."""
 
 import re
 

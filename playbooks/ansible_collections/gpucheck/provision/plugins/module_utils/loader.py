@@ -2,8 +2,6 @@
 
 A package manager renews links and cache at the end of a transaction. One that is cut off right before leaves every
 package in its planned version, and a link to the library of the version before.
-
-Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
 """
 
 import os

@@ -1,9 +1,9 @@
 """One run at a time on a host: a lease on the host that names its holder.
 
-Runs on the managed host: standard library only, Python 3.6 or newer. Ansible's tasks are processes of their own, so no
-open file can be the lock. The lease is a file of its holder, which its steps renew; reading, checking and replacing it
-is one step under a lock of the kernel. It outlives a reboot, as the run that reboots a host goes on afterwards: the
-boot counts as a renewal. Time is the host's uptime, which no clock changes.
+Ansible's tasks are processes of their own, so no open file can be the lock. The lease is a file of its holder, which
+its steps renew; reading, checking and replacing it is one step under a lock of the kernel. It outlives a reboot, as the
+run that reboots a host goes on afterwards: the boot counts as a renewal. Time is the host's uptime, which no clock
+changes.
 """
 
 import contextlib

@@ -1,7 +1,4 @@
-"""Options of the nvidia module: those of the plan against those that the loaded module runs with.
-
-Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
-"""
+"""Options of the nvidia module: those of the plan against those that the loaded module runs with."""
 
 import re
 

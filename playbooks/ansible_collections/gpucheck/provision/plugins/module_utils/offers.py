@@ -1,7 +1,4 @@
-"""Query a host's package sources for the packages that a plan installs, before anything changes.
-
-Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
-"""
+"""Query a host's package sources for the packages that a plan installs, before anything changes."""
 
 import re
 

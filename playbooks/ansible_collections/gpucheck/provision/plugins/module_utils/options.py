@@ -1,7 +1,4 @@
-"""Optional components of a plan: what they need on a host in addition to packages.
-
-Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
-"""
+"""Optional components of a plan: what they need on a host in addition to packages."""
 
 import glob
 import os

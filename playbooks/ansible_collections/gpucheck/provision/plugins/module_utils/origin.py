@@ -1,7 +1,4 @@
-"""Origin of the driver on a host: NVIDIA's repository, a distribution, an installer, or another manager.
-
-Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
-"""
+"""Origin of the driver on a host: NVIDIA's repository, a distribution, an installer, or another manager."""
 
 import glob
 import os

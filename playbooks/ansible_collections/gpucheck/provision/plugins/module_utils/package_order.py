@@ -1,7 +1,4 @@
-"""What a package transaction has to do, from the plan and from what was read of the host.
-
-Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
-"""
+"""What a package transaction has to do, from the plan and from what was read of the host."""
 
 from ansible_collections.gpucheck.provision.plugins.module_utils import apt, dkms, host_plan, place
 

@@ -1,4 +1,4 @@
-"""Package repositories of a plan against a host's files. Standard library only, Python 3.6 or newer."""
+"""Package repositories of a plan against a host's files."""
 
 import os
 import re

@@ -1,6 +1,6 @@
 """Packages with the driver's modules where the distribution builds them: one for each kernel, one for each flavor.
 
-Runs on the managed host: standard library only, Python 3.6 or newer. Pure functions of what was read.
+Pure functions of what was read.
 """
 
 import re

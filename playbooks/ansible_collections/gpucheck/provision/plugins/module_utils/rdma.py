@@ -1,7 +1,4 @@
-"""What lets network cards reach GPU memory: RDMA cards by PCI id, OFED, and kernel modules that are loaded at boot.
-
-Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
-"""
+"""What lets network cards reach GPU memory: RDMA cards by PCI id, OFED, and kernel modules that are loaded at boot."""
 
 import os
 import re

@@ -1,7 +1,5 @@
 """What gpucheck installed on a host, and what of it is no longer planned. Pure, but for the files and relations read.
 
-Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
-
 installed.json    result of the last completed run: the planned packages, all that came with them, managed files
 baseline.json     what was there before us: the content of files that we replaced, rpm keys, the dnf module stream;
                   adopted: the address of each source file that a planned one replaces
@@ -120,17 +118,20 @@ def rpm_relations():
     return needs, provides
 
 
-def reachable(roots, needs, provides):
-    """Everything that the roots depend on, and the roots."""
+def closure(roots, following):
+    """The roots, and all names that ``following`` gives for one of them, for one of those, and so on."""
     seen, todo = set(), list(roots)
     while todo:
         name = todo.pop()
-        if name in seen:
-            continue
-        seen.add(name)
-        for word in needs.get(name, ()):
-            todo.extend(provides.get(word, ()))
+        if name not in seen:
+            seen.add(name)
+            todo.extend(following(name))
     return seen
+
+
+def reachable(roots, needs, provides):
+    """Everything that the roots depend on, and the roots."""
+    return closure(roots, lambda name: {one for word in needs.get(name, ()) for one in provides.get(word, ())})
 
 
 def leftovers(plan, packages, family, recorded):

@@ -1,7 +1,4 @@
-"""Conditions that block a change on a GPU host: programs on the GPUs, package locks, vGPU guests, space.
-
-Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
-"""
+"""Conditions that block a change on a GPU host: programs on the GPUs, package locks, vGPU guests, space, signing keys."""
 
 import fcntl
 import glob
@@ -15,7 +12,12 @@ from ansible_collections.gpucheck.provision.plugins.module_utils.readers.config_
     reader,
 )
 from ansible_collections.gpucheck.provision.plugins.module_utils.readers.driver import MODULE_NAMES
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import folder_names, text
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import (
+    Unreadable,
+    folder_names,
+    run,
+    text,
+)
 from ansible_collections.gpucheck.provision.plugins.module_utils.readers.kernels import DKMS_TREE, dkms_builds
 
 # They hold the device files open all their life and stop with the driver's own scripts.
@@ -168,3 +170,35 @@ def repositories(root="/"):
                 if not line.startswith("#"):
                     found.update(re.findall(r"[a-z+]+://[^\s\]]+", line))
     return sorted(found)
+
+
+def mok_state(plan, secure_boot):
+    """{certificate, missing, enrolled, why} of the planned key that DKMS signs modules with, None without one.
+
+    missing: its files that are not there. enrolled: None where it does not matter or is not known; why: the reason.
+    """
+    planned = plan.get("mok")
+    if not planned:
+        return None
+    missing = [path for path in (planned["key"], planned["certificate"]) if not os.path.isfile(path)]
+    found = {"certificate": planned["certificate"], "missing": missing, "enrolled": None, "why": ""}
+    if secure_boot is not False and not missing:
+        found["enrolled"], found["why"] = enrolled(planned["certificate"])
+    return found
+
+
+def enrolled(certificate):
+    """(enrolled, why): whether the firmware's list has the key, None if mokutil does not report it; why it has not."""
+    try:
+        done = run(["mokutil", "--test-key", certificate])
+    except Unreadable as error:
+        return None, str(error)
+    # It exits with 1 for a key that is enrolled.
+    if done.returncode not in (0, 1):
+        return None, "mokutil: exit {}: {}".format(done.returncode, done.stderr)
+    output = done.stdout.strip()
+    if "already enrolled" in output:
+        return True, ""
+    if "enrollment request" in output:
+        return False, "its enrollment waits for a confirmation on the console at the next boot"
+    return (False if "not enrolled" in output else None), output or "mokutil prints nothing"

@@ -1,7 +1,4 @@
-"""Signing keys of repositories: fetched and compared with the pinned fingerprints, all of them.
-
-Runs on the managed host: standard library only, Python 3.6 or newer.
-"""
+"""Signing keys of repositories: fetched and compared with the pinned fingerprints, all of them."""
 
 import re
 

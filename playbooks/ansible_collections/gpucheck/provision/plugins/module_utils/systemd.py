@@ -1,7 +1,4 @@
-"""Compare the plan's services with systemd: what does not run as planned, and whether systemd needs a reload.
-
-Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
-"""
+"""Compare the plan's services with systemd: what does not run as planned, and whether systemd needs a reload."""
 
 from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable, command
 from ansible_collections.gpucheck.provision.plugins.module_utils.readers.programs import units

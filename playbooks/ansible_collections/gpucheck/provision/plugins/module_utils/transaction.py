@@ -1,7 +1,7 @@
 """What a package transaction would do besides what is planned, read from a simulation of it before anything moves.
 
-Runs on the managed host: standard library only, Python 3.6 or newer. A row of moves is (verb, name, words): verb is
-install, upgrade, remove or downgrade; words are the versions, for a message: ``1.0``, or ``1.0 to 2.0``.
+A row of moves is (verb, name, words): verb is install, upgrade, remove or downgrade; words are the versions, for a
+message: ``1.0``, or ``1.0 to 2.0``.
 """
 
 import fnmatch

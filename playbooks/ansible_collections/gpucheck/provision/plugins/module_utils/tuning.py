@@ -1,7 +1,4 @@
-"""The plan's tuning against the host: files, and settings of the running kernel as far as this host lets them be set.
-
-Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
-"""
+"""The plan's tuning against the host: files, and settings of the running kernel as far as this host lets them be set."""
 
 import glob
 import os

@@ -62,7 +62,7 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpucheck.provision.plugins.module_utils import engines
-from ansible_collections.gpucheck.provision.plugins.module_utils.note import as_bytes, write
+from ansible_collections.gpucheck.provision.plugins.module_utils.place import as_bytes, write
 from ansible_collections.gpucheck.provision.plugins.module_utils.record import kept
 
 TOOL = "nvidia-ctk"

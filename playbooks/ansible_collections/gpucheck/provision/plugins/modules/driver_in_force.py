@@ -96,9 +96,8 @@ host:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpucheck.provision.plugins.module_utils import host_plan, systemd
-from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused, call
+from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused, call, explained
 from ansible_collections.gpucheck.provision.plugins.module_utils.compare import compare
-from ansible_collections.gpucheck.provision.plugins.module_utils.explain import explained
 from ansible_collections.gpucheck.provision.plugins.module_utils.host import read_facts
 
 DRIVER = "nvidia"

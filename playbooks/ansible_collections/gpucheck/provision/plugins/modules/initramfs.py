@@ -63,9 +63,8 @@ host:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpucheck.provision.plugins.module_utils import host_plan, place
-from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused, call
+from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused, call, explained
 from ansible_collections.gpucheck.provision.plugins.module_utils.compare import compare
-from ansible_collections.gpucheck.provision.plugins.module_utils.explain import explained
 from ansible_collections.gpucheck.provision.plugins.module_utils.readers.system import os_release, package_family
 
 NOTE = b"module files changed since the last boot\n"

@@ -107,7 +107,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpucheck.provision.plugins.module_utils import (
     adopt,
     along,
-    cache,
+    apt,
     engines,
     host_plan,
     kernel,
@@ -117,12 +117,12 @@ from ansible_collections.gpucheck.provision.plugins.module_utils import (
 from ansible_collections.gpucheck.provision.plugins.module_utils.compare import compare
 from ansible_collections.gpucheck.provision.plugins.module_utils.credentials import SECRET_MODE, mode_for
 from ansible_collections.gpucheck.provision.plugins.module_utils.host import lock_name, read_facts
-from ansible_collections.gpucheck.provision.plugins.module_utils.note import as_bytes, write
 from ansible_collections.gpucheck.provision.plugins.module_utils.package_repository import (
     key_fingerprints,
     paths,
     planned,
 )
+from ansible_collections.gpucheck.provision.plugins.module_utils.place import as_bytes, write
 from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable
 
 
@@ -274,7 +274,7 @@ def main():
         else:
             digest = module.params["digest"]
             changed = finish(module, plan, digest, beside["packages"])
-            cache.clean(record.read(record.INSTALLED).get("added", []), beside["packages"])
+            apt.clean(record.read(record.INSTALLED).get("added", []), beside["packages"])
             answer["differences"] = compare("host", plan, digest, known)["differences"]
     except Unreadable as error:
         module.fail_json(msg="this host cannot be read: {}".format(error))

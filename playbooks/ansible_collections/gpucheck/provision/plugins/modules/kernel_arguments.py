@@ -50,30 +50,19 @@ reboot:
   elements: str
 """
 
-import json
 import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpucheck.provision.plugins.module_utils import boot
-
-
-def write(module, path, content, mode):
-    """Write a file atomically."""
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    partial = path + ".partial"
-    with open(partial, "wb") as file:
-        file.write(content.encode("utf-8"))
-        file.flush()
-        os.fsync(file.fileno())
-    os.chmod(partial, mode)
-    module.atomic_move(partial, path)
+from ansible_collections.gpucheck.provision.plugins.module_utils.place import as_bytes, write
 
 
 def grub_file(module, plan, note, root):
     """Write the managed file, or remove it if no argument is managed."""
     grub = ((plan.get("tuning") or {}).get("boot") or {}).get("grub")
     if note["added"] and grub:
-        write(module, os.path.join(root, grub["path"].lstrip("/")), grub["content"], int(grub["mode"], 8))
+        path = os.path.join(root, grub["path"].lstrip("/"))
+        write(module, path, grub["content"].encode("utf-8"), int(grub["mode"], 8))
     elif os.path.exists(os.path.join(root, boot.GRUB_FILE)):
         os.unlink(os.path.join(root, boot.GRUB_FILE))
 
@@ -93,7 +82,7 @@ def apply(module, plan, seen, root="/"):
     note = boot.noted(root)
     # The note is written first, so that an interrupted run can be reverted; removed arguments stay noted till then.
     ours = boot.after(note, seen["add"], [])
-    write(module, note_path, json.dumps(ours, sort_keys=True) + "\n", 0o644)
+    write(module, note_path, as_bytes(ours), 0o644)
     done = boot.after(note, seen["add"], seen["drop"])
     if plan["package_manager"] == "apt":
         grub_file(module, plan, done, root)
@@ -103,7 +92,7 @@ def apply(module, plan, seen, root="/"):
             words = " ".join((error or output).split())
             hint = "The running kernel is not affected. Repair the boot loader's settings, then run again."
             module.fail_json(msg="{}: exit {}: {}. {}".format(" ".join(argv), status, words, hint))
-    write(module, note_path, json.dumps(done, sort_keys=True) + "\n", 0o644)
+    write(module, note_path, as_bytes(done), 0o644)
 
 
 def main():

@@ -55,7 +55,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpucheck.provision.plugins.module_utils import kernel
 from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused, call
 from ansible_collections.gpucheck.provision.plugins.module_utils.host import read_facts
-from ansible_collections.gpucheck.provision.plugins.module_utils.note import as_bytes, write
+from ansible_collections.gpucheck.provision.plugins.module_utils.place import as_bytes, write
 from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable
 
 SET = {"apt": ["apt-mark", "hold"], "dnf": ["dnf", "--quiet", "versionlock", "add", "--raw"]}

@@ -78,11 +78,10 @@ headers:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpucheck.provision.plugins.module_utils import apt, dnf, headers, kernel_upgrade, record
-from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused
-from ansible_collections.gpucheck.provision.plugins.module_utils.explain import explained
+from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused, explained
 from ansible_collections.gpucheck.provision.plugins.module_utils.host import read_facts
 from ansible_collections.gpucheck.provision.plugins.module_utils.kernel_headers import header_names
-from ansible_collections.gpucheck.provision.plugins.module_utils.note import as_bytes, write
+from ansible_collections.gpucheck.provision.plugins.module_utils.place import as_bytes, write
 from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable
 
 REFUSED = (

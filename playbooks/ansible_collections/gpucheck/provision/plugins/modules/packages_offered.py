@@ -43,7 +43,7 @@ unknown:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpucheck.provision.plugins.module_utils import offers
-from ansible_collections.gpucheck.provision.plugins.module_utils.explain import explained
+from ansible_collections.gpucheck.provision.plugins.module_utils.call import explained
 from ansible_collections.gpucheck.provision.plugins.module_utils.host import read_facts
 
 

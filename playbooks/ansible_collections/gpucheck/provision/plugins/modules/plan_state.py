@@ -75,8 +75,8 @@ host:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpucheck.provision.plugins.module_utils.call import explained
 from ansible_collections.gpucheck.provision.plugins.module_utils.compare import changes, compare
-from ansible_collections.gpucheck.provision.plugins.module_utils.explain import explained
 from ansible_collections.gpucheck.provision.plugins.module_utils.headers import ask
 
 

@@ -148,9 +148,8 @@ from ansible_collections.gpucheck.provision.plugins.module_utils import (
     place,
     transaction,
 )
-from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused, call
+from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused, call, explained
 from ansible_collections.gpucheck.provision.plugins.module_utils.compare import compare
-from ansible_collections.gpucheck.provision.plugins.module_utils.explain import explained
 from ansible_collections.gpucheck.provision.plugins.module_utils.host import lock_name, read_facts, version_locks
 
 REFUSED = {

@@ -8,6 +8,8 @@ import json
 import math
 from pathlib import Path
 
+from ansible_collections.gpucheck.provision.plugins.plugin_utils import files
+
 SCHEMA = "gpucheck.durations/1"
 FILE = "durations.json"
 # Where no comparable host was measured. Packages and torch: 1.6 GB of CUDA in 161 s and 2.9 GB of torch in 159 s,
@@ -50,14 +52,11 @@ def write(folder, rows):
 
     Raises OSError.
     """
-    path = Path(folder) / FILE
-    partial = path.with_name(f".{FILE}.partial")
     hosts = read(folder)
     for host, row in rows.items():
         hosts[host] = [*(old for old in hosts.get(host, ()) if kind_of(old) != kind_of(row)), row]
     document = {"schema": SCHEMA, "hosts": dict(sorted(hosts.items()))}
-    partial.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    partial.replace(path)
+    files.write(Path(folder) / FILE, json.dumps(document, indent=1) + "\n")
 
 
 def estimate(row, history):

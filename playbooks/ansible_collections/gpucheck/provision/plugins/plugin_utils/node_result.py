@@ -14,6 +14,8 @@ import yaml
 MODULES = Path(__file__).resolve().parents[1] / "modules"
 TYPES = {"str": str, "list": list, "dict": dict, "int": int, "float": (int, float), "bool": bool, "path": str}
 NAMES = {str: "a text", bool: "a truth value", int: "a number", float: "a number", list: "a list", dict: "a mapping"}
+# What Ansible validates of a documented option.
+SPECIFIED = ("type", "required", "default", "choices", "elements")
 # What every module may return: Ansible's own names for how it ended, and what is left of one that broke down.
 ALWAYS = {
     **{name: {"type": "bool"} for name in ("changed", "failed", "skipped")},
@@ -52,12 +54,25 @@ def file_name(name):
     return name
 
 
+def documented(path, name):
+    """DOCUMENTATION or RETURN of a module's file, {} if it documents nothing. Raises LookupError if it is missing."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == name:
+            return yaml.safe_load(ast.literal_eval(node.value)) or {}
+    raise LookupError(f"{path}: no {name}")
+
+
 def fields(path):
     """The RETURN documentation of a module, by field."""
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "RETURN":
-            return yaml.safe_load(ast.literal_eval(node.value)) or {}
-    raise LookupError(f"{path}: no RETURN documentation")
+    return documented(path, "RETURN")
+
+
+def arguments(plugin):
+    """The arguments of an action plugin's task, validated against the options that its module file documents."""
+    file = f"{type(plugin).__module__.rpartition('.')[2]}.py"
+    options = documented(MODULES / file, "DOCUMENTATION")["options"]
+    spec = {name: {key: row[key] for key in SPECIFIED if key in row} for name, row in options.items()}
+    return plugin.validate_argument_spec(spec)[1]
 
 
 def decoded(result, known):

@@ -1,11 +1,28 @@
-"""Names that a host returned, before the controller writes a file of that name."""
+"""Files that the controller writes: atomically, and only inside the directory if a host chose the name."""
 
 import os
 import re
+from functools import partial
 
 # What package managers name their files with; no separator, no control character, no option of a program.
 PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+~^%:-]{0,254}\Z")
 DEEPEST = 8
+
+
+def write(path, text, mode=None):
+    """Write a file atomically, with the directories that it lacks. mode: by the umask if omitted. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}.partial")
+    try:
+        # Never readable for more users than the complete file.
+        with open(unfinished, "w", encoding="utf-8", opener=partial(os.open, mode=mode or 0o666)) as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
+            file.write(text)
+        unfinished.replace(path)
+    except OSError:
+        unfinished.unlink(missing_ok=True)
+        raise
 
 
 class Outside(ValueError):
