@@ -1,13 +1,21 @@
-"""What the processes of one test run share: the first that needs it makes it, the others wait. Samples of a table."""
+"""What the processes of one test run share: the first that needs it makes it, the others wait. Tables and samples."""
 
 import fcntl
 import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C: test tables are read by every process of a run
+
+
+def from_yaml(path: Path) -> Any:
+    """Return what a YAML file of test data contains."""
+    return yaml.load(path.read_text(encoding="utf-8"), Loader=LOADER)  # noqa: S506 - both are safe loaders
 
 
 def run_folder(factory: pytest.TempPathFactory) -> Path:
@@ -30,13 +38,14 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
     return folder
 
 
-def sampled(values: Iterable[Any], kept: Callable[[int, Any], bool]) -> list[Any]:
+def sampled(values: Iterable[Any], kept: Container[int] | Callable[[int, Any], bool]) -> list[Any]:
     """Return every value as a parameter of a test. A tuple is several arguments.
 
-    ``make test`` runs those that ``kept`` returns true for, by number and value; the others are marked ``more``.
+    ``make test`` runs those that ``kept`` names, by position, or returns true for; the others are marked ``more``.
     """
     found = []
     for number, value in enumerate(values):
-        marks = () if kept(number, value) else (pytest.mark.more,)
+        is_kept = kept(number, value) if callable(kept) else number in kept
+        marks = () if is_kept else (pytest.mark.more,)
         found.append(pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=marks))
     return found

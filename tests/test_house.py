@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -92,6 +93,7 @@ def running(node: ast.AST) -> Iterator[ast.AST]:
             yield from running(child)
 
 
+@cache
 def used_modules(room: str) -> dict[str, set[str]]:
     """Return the modules of the room that each of its modules imports."""
     modules = {module(source): source for source in sources(room)}

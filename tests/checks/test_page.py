@@ -3,15 +3,15 @@
 from pathlib import Path
 
 import pytest
-import yaml
 
 from gpucheck.checks import all_checks
 from gpucheck.checks._page import page, reached
 from gpucheck.knowledge import causes
 from gpucheck.model import Verdict
+from tests.shared import from_yaml
 
 ROOT = Path(__file__).parents[2]
-ROWS = yaml.safe_load((ROOT / "tests" / "data" / "fault_matrix.yml").read_text(encoding="utf-8"))
+ROWS = from_yaml(ROOT / "tests" / "data" / "fault_matrix.yml")
 CHECKS = {check.name: check for check in all_checks()}
 EXPECTED = {(row["check"], row["verdict"], row["cause"]) for row in ROWS if row.get("check") in CHECKS}
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import forked
+
 GPUCHECK = [sys.executable, "-m", "gpucheck"]
 QUICK = ["verify", "--simulate", "p100-pcie-x2", "--level", "quick"]
 LARGE = ["verify", "--simulate", "hgx-h100-x8", "--level", "quick", "--format", "json"]  # more than a pipe holds
@@ -165,11 +167,11 @@ def test_input_that_cannot_be_read_is_64_everywhere(tmp_path, arguments, content
     if content is not None:
         file.write_bytes(content)
         (tmp_path / "input.yml").write_bytes(content)
-    status, out, err = shell(f"$G {arguments.format(x=file)}")
+    done = forked.gpucheck(*arguments.format(x=file).split())
 
-    assert (status, out) == (64, "")
-    assert "Error: " in err
-    assert "Traceback" not in err
+    assert (done.returncode, done.stdout) == (64, "")
+    assert "Error: " in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_missing_program_is_3_everywhere(tmp_path):

@@ -17,8 +17,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from gpucheck import imports
 from gpucheck.diagnose import read
 from gpucheck.model.diagnosis import Diagnosis
@@ -27,6 +25,7 @@ from gpucheck.model.diagnosis.paste import Reading
 from gpucheck.model.diagnosis.ranking import Judgement
 from gpucheck.run.pastes import diagnosis
 from tests.diagnose.results import BAD, named
+from tests.shared import from_yaml
 
 FOLDER = Path(__file__).parent.parent / "data" / "perf"
 STATES = ("healthy", "limited", "sick")
@@ -65,7 +64,7 @@ MISSES = HELD_OUT_MISSES | TUNED_MISSES
 @cache
 def case(name: str) -> dict[str, Any]:
     """One file by its name without ``perf-`` and ending. Raises OSError for a name that does not exist."""
-    found: dict[str, Any] = yaml.safe_load((FOLDER / f"perf-{name}.yml").read_text(encoding="utf-8"))
+    found: dict[str, Any] = from_yaml(FOLDER / f"perf-{name}.yml")
     return found
 
 

@@ -1,6 +1,6 @@
-"""Half a minute of fuzzing: the same inputs in every run of one tree, about half a second of processor time a target.
+"""A quarter of a second of fuzzing a target, with the same inputs in every run of one tree.
 
-``make test-more`` takes three times as many, ``make fuzz`` goes on with inputs that no run has seen before.
+``make test-more`` takes six times as many, ``make fuzz`` goes on with inputs that no run has seen before.
 """
 
 from pathlib import Path
@@ -16,13 +16,13 @@ from tests.fuzz.worker import Plan
 from tests.shared import sampled
 
 SEED = 1
-SECONDS = (0.5, 1.5)
+SECONDS = (0.25, 1.5)
 # Inputs that make fuzz found: TARGET.NUMBER, each a defect once.
 FOUND = sorted((Path(__file__).parent / "found").iterdir())
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seconds", sampled(SECONDS, lambda number, _: number == 0))
+@pytest.mark.parametrize("seconds", sampled(SECONDS, (0,)))
 @pytest.mark.parametrize("target", all_targets(), ids=lambda target: target.name)
 def test_hostile_input_is_refused_or_read_cleanly_and_in_time(target: Target, seconds: float, tmp_path):
     """Only documented errors, on one clean line; clean outputs of every format; bounded time and memory."""

@@ -6,12 +6,10 @@ raw is the paste, in which ``\\e`` stands for ESC when raw_escapes is set; every
 from pathlib import Path
 from typing import Any
 
-import yaml
+from tests.shared import from_yaml
 
 FOLDER = Path(__file__).parent.parent / "data" / "topo"
-CASES: list[dict[str, Any]] = [
-    yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.yml"))
-]
+CASES: list[dict[str, Any]] = [from_yaml(path) for path in sorted(FOLDER.glob("*.yml"))]
 
 
 def raw(case: dict[str, Any]) -> str:

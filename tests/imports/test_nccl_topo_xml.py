@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,10 +13,11 @@ from gpucheck.model import Verdict
 from gpucheck.topology import with_expectations
 from tests.imports import nccl
 from tests.imports.nccl import cpu, gpu, hgx, mesh, pci, system
+from tests.shared import from_yaml
 
 # Files of real machines, and of vendors for NCCL_TOPO_FILE.
 FOLDER = Path(__file__).parent.parent / "data" / "nccl"
-CASES = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.yml"))]
+CASES = [from_yaml(path) for path in sorted(FOLDER.glob("*.yml"))]
 VENDORS = ("xml-aws-p4de-24xl", "xml-azure-ndv4")
 PLAIN_PAIR = cpu(0, gpu("0000:3b:00.0", 0), gpu("0000:3c:00.0", 1))
 

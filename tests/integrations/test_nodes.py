@@ -27,6 +27,7 @@ exit $((one > other ? one : other))
 """
 
 
+@pytest.mark.more
 @pytest.mark.slow
 def test_the_nodes_of_a_slurm_job_train_as_one(tmp_path):
     """Real ranks on two ends of the loopback; only Slurm's own programs are stand-ins."""

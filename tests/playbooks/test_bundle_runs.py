@@ -8,6 +8,7 @@ import yaml
 
 from tests.playbooks.modules import PLAYBOOKS
 from tests.playbooks.test_runs import playbook
+from tests.shared import sampled
 
 pytestmark = pytest.mark.slow
 
@@ -60,12 +61,15 @@ def test_a_host_is_refused_for_space_and_headers_at_once(tmp_path):
 
 @pytest.mark.parametrize(
     ("manager", "name", "seen"),
-    [
-        ("apt", "gpucheck-bundle", "APT_CONFIG=/var/lib/gpucheck/bundle/apt.conf"),
-        ("dnf", "gpucheck-bundle", "PATH=/var/lib/gpucheck/bundle/bin:"),
-        ("apt", "nvidia-cuda", None),
-        ("dnf", "nvidia-cuda", None),
-    ],
+    sampled(
+        [
+            ("apt", "gpucheck-bundle", "APT_CONFIG=/var/lib/gpucheck/bundle/apt.conf"),
+            ("dnf", "gpucheck-bundle", "PATH=/var/lib/gpucheck/bundle/bin:"),
+            ("apt", "nvidia-cuda", None),
+            ("dnf", "nvidia-cuda", None),
+        ],
+        (1, 2),
+    ),
 )
 def test_package_managers_are_led_to_the_bundle_and_only_where_it_is_the_source(tmp_path, manager, name, seen):
     """Every command of the rollout, also in files that it includes."""
@@ -97,12 +101,15 @@ OFFLINE = "--no-index --find-links /var/lib/gpucheck/bundle/wheels"
 
 @pytest.mark.parametrize(
     ("back", "now", "source", "pip"),
-    [
-        (NETWORK, NETWORK, "nvidia-cuda", "--index site"),
-        (BUNDLE, BUNDLE, "gpucheck-bundle", OFFLINE),
-        (BUNDLE, NETWORK, "nvidia-cuda", "--index site"),
-        (NETWORK, BUNDLE, "gpucheck-bundle", OFFLINE),
-    ],
+    sampled(
+        [
+            (NETWORK, NETWORK, "nvidia-cuda", "--index site"),
+            (BUNDLE, BUNDLE, "gpucheck-bundle", OFFLINE),
+            (BUNDLE, NETWORK, "nvidia-cuda", "--index site"),
+            (NETWORK, BUNDLE, "gpucheck-bundle", OFFLINE),
+        ],
+        lambda number, _: number >= 2,
+    ),
 )
 def test_a_rollback_keeps_the_source_that_the_host_has_now(tmp_path, back, now, source, pip):
     read = {

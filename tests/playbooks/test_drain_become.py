@@ -38,7 +38,7 @@ def as_user(drain, monkeypatch, tmp_path):  # noqa: F811 - the fixture
             ("kubernetes", node(False), {"kubectl"}),
             ("script", "", {"site-hosts"}),
         ],
-        lambda number, _: number == 0,
+        (0,),
     ),
 )
 def test_every_program_runs_as_root_where_the_site_says_so_and_else_none(as_user, drain_with, state, programs, become):

@@ -95,6 +95,7 @@ def test_the_share_is_the_sites(tmp_path):
     assert ends["n5"] == "changed"
 
 
+@pytest.mark.more
 def test_hosts_of_one_batch_do_not_count_for_each_other(tmp_path):
     """They are at work at the same time: which of them failed first is chance."""
     ends, touched, _ = roll_out(tmp_path, "n1 n2 n3", serial=5)

@@ -40,6 +40,7 @@ def go(tmp_path, monkeypatch, **site):
     return ends, touched, words, (tmp_path / "calls").read_text().splitlines()
 
 
+@pytest.mark.more
 def test_busy_hosts_wait_untouched_and_idle_ones_are_worked_on(tmp_path, monkeypatch):
     driver = {"differences": {"driver": ["x"]}}
     ends, touched, words, calls = go(tmp_path, monkeypatch, drain_busy="leave", host_state=driver)

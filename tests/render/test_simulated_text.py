@@ -6,7 +6,6 @@ from pathlib import Path
 import click
 import msgspec
 import pytest
-import yaml
 from lxml import html
 
 from gpucheck import run, simulator
@@ -14,9 +13,9 @@ from gpucheck.host.live import LiveHost
 from gpucheck.model import Verdict
 from gpucheck.render import formats
 from gpucheck.run.report import judged
-from tests.shared import sampled
+from tests.shared import from_yaml, sampled
 
-ROWS = yaml.safe_load((Path(__file__).parents[1] / "data" / "fault_matrix.yml").read_text(encoding="utf-8"))
+ROWS = from_yaml(Path(__file__).parents[1] / "data" / "fault_matrix.yml")
 PROFILES = sorted(path.stem for path in (Path(simulator.__file__).parent / "profiles").glob("*.yml"))
 QUICK = run.select(run.all_steps(), level="quick", only=(), skip=())
 # One fault that takes everything away, one that leaves gaps, one about the host.

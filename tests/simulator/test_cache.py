@@ -183,7 +183,7 @@ COUNT = "import pynvml; pynvml.nvmlInit(); print(pynvml.nvmlDeviceGetCount(), fl
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", sampled([3, 12], lambda number, _: number == 0))
+@pytest.mark.parametrize("count", sampled([2, 12], (0,)))
 def test_two_processes_that_fill_a_full_cache_keep_their_machines(monkeypatch, tmp_path, count):
     """Each makes machine after machine with room for none, and reads its own: nothing disappears under either."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

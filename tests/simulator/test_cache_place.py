@@ -99,7 +99,7 @@ def folder_of(user, path, mode=0o755):
 
 
 @needs_root
-@pytest.mark.parametrize("variable", ["HOME", "XDG_CACHE_HOME"])
+@pytest.mark.parametrize("variable", sampled(["HOME", "XDG_CACHE_HOME"], (1,)))
 def test_root_loads_nothing_from_the_cache_of_another_user(monkeypatch, system, tmp_path, capfd, variable):
     """As with sudo -E: the planted library would run as root when it is loaded."""
     home = folder_of(NOBODY, tmp_path / "home")
@@ -124,9 +124,7 @@ __attribute__((constructor)) static void run(void) { FILE *f = fopen(getenv("PRO
 
 @needs_root
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "how", sampled(["whole cache", "one entry", "the library", "writable"], lambda number, _: number in (0, 3))
-)
+@pytest.mark.parametrize("how", sampled(["whole cache", "one entry", "the library", "writable"], (3,)))
 def test_a_library_that_another_user_planted_is_not_loaded(tmp_path, how):
     """The real command as root, on a cache in which another user made or may change the machine that it looks for."""
     cache, proof = tmp_path / "cache", tmp_path / "proof"

@@ -81,18 +81,22 @@ def _id(system: str) -> str:
 DISTINCT = [system for system in PLANNED if not system.startswith(("almalinux", "oracle", "centos-stream"))]
 
 
-def distinct(_, system):
-    return system in DISTINCT
+# Of the package managers and archive layouts, one each.
+FIRST = ("debian-13", "rhel-9", "ubuntu-22.04")
 
 
-@pytest.mark.parametrize("system", sampled(PLANNED, distinct))
+def first(_, system):
+    return system in FIRST
+
+
+@pytest.mark.parametrize("system", sampled(PLANNED, first))
 def test_no_plan_names_what_a_document_shows_otherwise(system):
     wrong = {spec: why for spec in named(system) for verdict, why in [recordings.judge(*spec)] if verdict == "wrong"}
 
     assert not wrong
 
 
-@pytest.mark.parametrize("system", sampled(PLANNED, distinct))
+@pytest.mark.parametrize("system", sampled(PLANNED, first))
 def test_a_plan_says_unconfirmed_of_exactly_what_no_document_shows(system):
     said = {spec for spec, unconfirmed in named(system).items() if unconfirmed}
 
@@ -182,9 +186,7 @@ def coverage(systems: Iterable[str]) -> dict[str, dict[str, int]]:
     return found
 
 
-@pytest.mark.parametrize(
-    "systems", sampled([DISTINCT, PLANNED], lambda number, _: number == 0), ids=["distinct", "all"]
-)
+@pytest.mark.parametrize("systems", sampled([DISTINCT, PLANNED], (0,)), ids=["distinct", "all"])
 def test_how_much_is_unconfirmed_is_written_down(systems):
     """A change of these counts is a decision: python -m tests.stack.test_recordings"""
     written = yaml.safe_load(COVERAGE.read_text(encoding="utf-8"))

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -20,11 +19,12 @@ from gpucheck.knowledge.kernel_messages import messages as classes
 from gpucheck.model import KernelLine, KernelLog, Verdict
 from tests.fakes import FakeHost, kernel_log
 from tests.host.recording.test_recording import replay
+from tests.shared import from_yaml
 
 DATA = Path(__file__).parents[2] / "data" / "kernel_log"
-CASES = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted((DATA / "cases").glob("*.yml"))]
-ROWS = yaml.safe_load((DATA / "messages.yml").read_text(encoding="utf-8"))["rows"]
-BENIGN = yaml.safe_load((DATA / "benign.yml").read_text(encoding="utf-8"))["lines"]
+CASES = [from_yaml(path) for path in sorted((DATA / "cases").glob("*.yml"))]
+ROWS = from_yaml(DATA / "messages.yml")["rows"]
+BENIGN = from_yaml(DATA / "benign.yml")["lines"]
 LOUD = (Verdict.WARN, Verdict.FAIL)
 
 

@@ -3,19 +3,16 @@
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from gpucheck import imports
 from gpucheck.model import Verdict
 from gpucheck.model.diagnosis import Diagnosis
 from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.model.diagnosis.paste import Message, Reading
 from gpucheck.run.pastes import diagnosis
+from tests.shared import from_yaml
 
 DATA = Path(__file__).parents[2] / "data"
-CASES: dict[str, dict[str, Any]] = {
-    path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted((DATA / "pastes").glob("*.yml"))
-}
+CASES: dict[str, dict[str, Any]] = {path.stem: from_yaml(path) for path in sorted((DATA / "pastes").glob("*.yml"))}
 RAW: dict[str, str] = {name: case["raw"] for name, case in CASES.items()}
 BANDWIDTH = {path.name: path.read_text(encoding="utf-8") for path in sorted((DATA / "bandwidth").iterdir())}
 

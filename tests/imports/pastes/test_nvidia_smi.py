@@ -1,19 +1,16 @@
 """Pastes of nvidia-smi: faults edited into real ones are judged as on a live host; healthy ones accuse nobody."""
 
 import pytest
-import yaml
 
 from gpucheck import imports
 from gpucheck.model import Verdict
 from gpucheck.model.diagnosis import Diagnosis
 from gpucheck.run.pastes import TwoMachines
 from tests.imports.pastes.reading import DATA, RAW, accused, diagnosed
+from tests.shared import from_yaml
 
 SAMPLES = {name: raw for name, raw in RAW.items() if name.startswith("nvidia-smi-")}
-MATRIX = {
-    row["fault"].partition(":")[0]: row
-    for row in reversed(yaml.safe_load((DATA / "fault_matrix.yml").read_text(encoding="utf-8")))
-}
+MATRIX = {row["fault"].partition(":")[0]: row for row in reversed(from_yaml(DATA / "fault_matrix.yml"))}
 H200, A100X8, P100 = "nvidia-smi-q-h200-idle", "nvidia-smi-q-a100x8-r460", "nvidia-smi-q-x-p100"
 H100_TABLE, NVLINK = "nvidia-smi-table-h100-r590", "nvidia-smi-nvlink-s-a100x8"
 TOPO = "\n".join(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.gpu.kept import Kept
+from tests.shared import sampled
 
 ROOT = Path(__file__).parents[3]
 # Of the development environment; a Python on a GPU host has gpucheck's own packages and pytest.
@@ -33,7 +34,10 @@ WITH_TORCH = (
 )
 
 
-@pytest.mark.parametrize(("profile", "pair", "skipped"), [("h200-x1", "0", True), ("a100-sxm-x4", "91.97", False)])
+@pytest.mark.parametrize(
+    ("profile", "pair", "skipped"),
+    sampled([("h200-x1", "0", True), ("a100-sxm-x4", "91.97", False)], (1,)),
+)
 def test_they_pass_on_simulated_machines(activate, tmp_path, profile, pair, skipped):
     """With four GPUs none is skipped."""
     machine = activate(profile)
