@@ -82,7 +82,7 @@ def test_megabytes_of_noise_take_seconds_at_most(kind, size):
     start = time.process_time()
     try_to_read(noise)
 
-    assert time.process_time() - start < 20 * size / (10 * MEBIBYTE)
+    assert time.process_time() - start < 20
 
 
 def test_ten_megabytes_in_one_line_take_no_memory_to_speak_of():

