@@ -18,8 +18,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # Two tests a core: many wait for programs that they started.
 PARALLEL = -n $(shell echo $$((2 * $$(nproc)))) --dist worksteal
 COMMA := ,
-# The files with slow tests. To read all others too takes each test process seconds.
-PROGRAMS = $(shell grep -rlE --include='test_*.py' 'mark\.(slow|browser)' tests | sort)
+# The files with tests of make test-more. To read all others too takes each test process seconds.
 SEARCHES = $(shell grep -rlE --include='test_*.py' 'mark\.more\b|import .*sampled' tests | sort)
 # Tests for this machine as it is.
 HERE = not lab and not gpu and not images and not real_packages and not more_labs and not more
@@ -34,7 +33,7 @@ FROM_BUNDLE = $(if $(BUNDLE),-e bundle=$(abspath $(BUNDLE)) $(if $(BUNDLE_FINGER
 TO_BUNDLE = -e bundle_output=$(abspath $(or $(BUNDLE),build/bundle)) $(if $(GROUPS),-e '{"bundle_groups": "$(GROUPS)"}') \
 	$(if $(BUNDLE_KEY),-e bundle_key=$(if $(wildcard $(BUNDLE_KEY)),$(abspath $(BUNDLE_KEY)),$(BUNDLE_KEY)))
 
-.PHONY: help plan provision bundle verify rollback deprovision check lint test test-units test-here test-programs test-lab test-more test-labs test-all test-real-packages test-gpu fuzz collection images test-images lab-down clean release
+.PHONY: help plan provision bundle verify rollback deprovision check lint test test-here test-lab test-more test-labs test-all test-real-packages test-gpu fuzz collection images test-images lab-down clean release
 
 help: ## this list
 	@echo "gpucheck: from bare Linux hosts with NVIDIA GPUs to proven multi-GPU training readiness"
@@ -60,26 +59,19 @@ deprovision: $(VENV)/.provision target ## remove everything installed by provisi
 verify: $(VENV)/.provision target ## verify every GPU host again and print the merged report
 	@$(PLAYBOOK) playbooks/verify.yml
 
-check: lint ## tests that need no Docker, no root and no GPU
-	@$(MAKE) test-units
-
-test-units: $(VENV)/.test
+check: lint ## lint, and the fast tests that need no Docker, no root and no GPU
 	@env -u MAKEFLAGS $(VENV)/bin/pytest $(PARALLEL) -m "not slow and not browser and $(HERE)"
 
-test-programs: $(VENV)/.test tools ## whole programs and searches: real training, NVML clients, a machine for every fault, HTML pages in Chromium
-	@env -u MAKEFLAGS $(VENV)/bin/pytest $(PARALLEL) -m "(slow or browser) and $(HERE)" $(PROGRAMS)
+# The lab waits for disks and package managers most of its time: everything else is checked meanwhile.
+test: $(VENV)/.test tools ## what each change is tested with, all at once: lint, test-here, test-lab
+	@echo "gpucheck: lint, tests and lab run at the same time, and each prints its output when it ends" >&2
+	@$(MAKE) --jobs=3 --output-sync=target lint test-here test-lab
+
+test-here: $(VENV)/.test tools ## this machine: real training, NVML clients, simulated machines, HTML pages in Chromium
+	@env -u MAKEFLAGS $(VENV)/bin/pytest $(PARALLEL) -m "$(HERE)"
 
 test-lab: $(VENV)/.test ## the embedded lab from nothing to the merged report (needs root or sudo, and Docker)
 	@env -u MAKEFLAGS $(VENV)/bin/pytest -m lab tests/lab
-
-# The lab waits for disks and package managers most of its time: everything else is tested meanwhile. In a fresh clone, with
-# the images of the lab built: 19 minutes on two cores (2026-11-23).
-test: lint ## what each change is tested with: lint, test-units, test-programs, and test-lab at the same time
-	@$(MAKE) --jobs=2 --output-sync=target test-here test-lab
-
-test-here: $(VENV)/.test tools
-	@$(MAKE) test-units
-	@$(MAKE) test-programs
 
 test-more: $(VENV)/.test tools ## large searches and rare paths: every fault on every machine, all hostile hosts and files, commands killed anywhere
 	@env -u MAKEFLAGS $(VENV)/bin/pytest $(PARALLEL) -m "more or figures" $(SEARCHES)
