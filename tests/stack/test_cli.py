@@ -73,7 +73,9 @@ def test_bad_input_is_one_message(words, status, says):
     assert "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize("want", ["cuda=99", "torch=99", "driver=999", "nccl=9.9", "cudnn=99", "container_toolkit=9"])
+@pytest.mark.parametrize(
+    "want", ["cuda=99", "torch=99", "driver=999", "nccl=9.9", "cudnn=99", "container_toolkit=9", "dcgm=3.3"]
+)
 def test_a_version_that_the_tables_do_not_know_is_unknown_and_not_impossible(want):
     """Exit 3, with one that is known; an index of tomorrow may have it."""
     for gpu in ("H100 SXM", "P100 PCIe"):

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from gpucheck.stack import StackSpec
 from gpucheck.stack.facts import RdmaFacts
 from gpucheck.stack.lock import lock, read_lock, write_lock
-from gpucheck.stack.plan import Plan, plan
 from gpucheck.stack.rdma import MODULE, PATH, outcome, rdma_plan
+from tests.stack.asked import plan_of
 from tests.stack.hosts import host
 
 CARD = RdmaFacts(bus_id="0000:06:00.0", device_id="1021", kind="infiniband")
@@ -16,9 +16,7 @@ KERNELS = ("4.18.0-553.el8.x86_64", "5.4.0-216-generic", "5.11.9", "5.12.0", "5.
 
 
 def planned(hosts, **which):
-    found = plan(lock(StackSpec(), hosts), **which)
-    assert isinstance(found, Plan)
-    return found
+    return plan_of(StackSpec(), hosts, **which)
 
 
 def peermem(found):

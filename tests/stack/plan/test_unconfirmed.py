@@ -6,8 +6,9 @@ from gpucheck.stack import StackSpec, resolve_target, target_of
 from gpucheck.stack.plan.unconfirmed import with_unconfirmed
 from gpucheck.stack.stack_set import StackSet
 from gpucheck.stack.text import plan_text, stack_text
+from tests.stack.asked import rejected
 from tests.stack.cli_words import run
-from tests.stack.plan.test_plan import planned, refused
+from tests.stack.plan.test_plan import planned
 
 
 def said(found) -> dict[str, str]:
@@ -87,7 +88,8 @@ def test_a_container_toolkit_that_records_show_can_be_asked_for():
     assert {row["version"] for row in found.components["container_toolkit"]["packages"]} == {"1.20.0-1"}
     assert not [row for row in found.unconfirmed if row.component == "container_toolkit"]
     assert (
-        "no container toolkit 1.20.9" in refused("ubuntu-24.04", "t4-x1", StackSpec(container_toolkit="1.20.9")).because
+        "no container toolkit 1.20.9"
+        in rejected(StackSpec(container_toolkit="1.20.9"), "ubuntu-24.04", "t4-x1").because
     )
 
 

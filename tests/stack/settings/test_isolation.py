@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from gpucheck.stack import Refusal, StackSpec
-from gpucheck.stack.lock import lock
-from gpucheck.stack.plan import Plan, plan
+from gpucheck.stack import StackSpec
+from gpucheck.stack.plan import Plan
 from gpucheck.stack.settings.isolation import GRUB, PROGRAM, SCRIPT, kernel_arguments
 from gpucheck.stack.settings.tuning import RECOMMENDED, Tuning
 from gpucheck.stack.text import plan_text
 from tests.stack import asked
-from tests.stack.hosts import host
+from tests.stack.asked import rejected
 
 
 def planned(tuning: Tuning, gpus: str = "t4-x1") -> Plan:
@@ -45,10 +44,9 @@ def test_the_kernel_arguments_are_those_of_the_architecture(iommu, gpus, argumen
 
 
 def test_what_no_argument_is_known_for_is_refused():
-    found = plan(lock(StackSpec(tuning=Tuning(iommu="off")), [host("ubuntu-22.04", "gh200-x1")]), host="node01")
+    conflict = rejected(StackSpec(tuning=Tuning(iommu="off")), "ubuntu-22.04", "gh200-x1")
 
-    assert isinstance(found, Refusal)
-    assert "no kernel argument is known that makes the IOMMU off on sbsa" in found.conflicts[0].because
+    assert "no kernel argument is known that makes the IOMMU off on sbsa" in conflict.because
 
 
 @pytest.mark.parametrize("before", ["", "quiet splash"])
