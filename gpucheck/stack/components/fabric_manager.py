@@ -13,13 +13,13 @@ from gpucheck.stack.components.base import SYSTEM, Choice, Component
 from gpucheck.stack.packages import component, fabric_packages, file, package, started
 from gpucheck.stack.rules.archive import r22_needed
 from gpucheck.stack.rules.ubuntu import r22_ubuntu_lacks
-from gpucheck.stack.types import Clash, Conflict, Fabric, Fact, PlanInput, Reason, StackSet, StackSpec, Target
+from gpucheck.stack.types import Clash, Conflict, Fabric, Fact, PlanInput, Reason, Reasons, StackSet, StackSpec, Target
 from gpucheck.stack.versions import parse
 
 NVLINK5_KERNEL = "5.17"
 
 
-def r17_fabric(target: Target) -> tuple[Fabric, tuple[Reason, ...]]:
+def r17_fabric(target: Target) -> tuple[Fabric, Reasons]:
     """R17: NVSwitch and NVLink 5 boards need fabric manager at exactly the driver's version; racks need IMEX."""
     kinds = {gpu.fabric for gpu in target.models} - {None}
     source = "fabric-manager-guide, driver-install-guide"

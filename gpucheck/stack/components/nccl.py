@@ -14,7 +14,7 @@ from gpucheck.stack.rules.code import r5_runs
 from gpucheck.stack.rules.driver import is_a
 from gpucheck.stack.rules.libraries import no_release, no_toolkit, numeric, without_toolkit
 from gpucheck.stack.seen import seen_reason, seen_version
-from gpucheck.stack.types import Clash, Fact, PlanInput, Reason, StackSpec, Target
+from gpucheck.stack.types import Clash, Fact, PlanInput, Reason, Reasons, StackSpec, Target
 from gpucheck.stack.versions import major, minor, parse, request
 
 
@@ -31,9 +31,7 @@ def r8_nccl(gpu: GpuModel, build: NcclBuild) -> Clash | None:
     return Clash(component="nccl", rule="R8", between=between, because=because)
 
 
-def choose_nccl(
-    target: Target, toolkit: str, wanted: str, reference: Reference | None
-) -> tuple[str, tuple[Reason, ...]] | Clash:
+def choose_nccl(target: Target, toolkit: str, wanted: str, reference: Reference | None) -> tuple[str, Reasons] | Clash:
     """Return the host's NCCL as ``version+cudaX.Y``: torch's version or the next newer one of this CUDA major."""
     asked = request(wanted)
     cuda_major = major(toolkit)
@@ -58,7 +56,7 @@ def choose_nccl(
     )
 
 
-def _seen_nccl(target: Target, cuda_major: int, wanted: str) -> tuple[str, tuple[Reason, ...]] | Clash | None:
+def _seen_nccl(target: Target, cuda_major: int, wanted: str) -> tuple[str, Reasons] | Clash | None:
     """Return a stated version missing from the tables, with the machine code of the nearest older build."""
     table = packages().nccl
     names = table.apt if target.os.family == "debian" else table.dnf
@@ -94,7 +92,7 @@ def _nccl_order(toolkit: str, same: str | None) -> list[NcclSystemBuild]:
 
 def _nccl_reasons(
     pair: NcclSystemBuild, build: NcclBuild, same: str | None, reference: Reference | None, toolkit: str
-) -> tuple[Reason, ...]:
+) -> Reasons:
     if pair.version == same and reference:
         text = reference.words + (": all ranks of a job should load one NCCL" if reference.own else "")
     elif same and reference and numeric(pair.version) > numeric(same):

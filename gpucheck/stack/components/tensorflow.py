@@ -8,7 +8,7 @@ from gpucheck.stack.components.base import Choice, Component
 from gpucheck.stack.rules.code import r3_ptx_needs_full_driver, r5_runs, r6_wheel_driver
 from gpucheck.stack.rules.driver import is_a
 from gpucheck.stack.rules.wheels import glibc_clash, not_known, r16_python, r16_unconfirmed
-from gpucheck.stack.types import Clash, Fact, Reason, StackSet, Target, TensorflowChoice, TorchChoice
+from gpucheck.stack.types import Clash, Fact, Reason, Reasons, StackSet, Target, TensorflowChoice, TorchChoice
 from gpucheck.stack.versions import cc, parse, request, sm
 
 OLD_CUDNN = "9.10.2.21"
@@ -34,7 +34,7 @@ def _tensorflow_clash(target: Target, driver: str, release: TensorflowRelease) -
     return r6_wheel_driver(release.cuda or "12", driver, "tensorflow", what)
 
 
-def choose_tensorflow(target: Target, driver: str, wanted: str) -> tuple[TensorflowChoice, tuple[Reason, ...]] | Clash:
+def choose_tensorflow(target: Target, driver: str, wanted: str) -> tuple[TensorflowChoice, Reasons] | Clash:
     """Return the newest TensorFlow for every GPU. R20: no TensorFlow wheel for aarch64 has GPU support."""
     asked = request(wanted)
     if target.arch == "sbsa":
@@ -53,9 +53,7 @@ def choose_tensorflow(target: Target, driver: str, wanted: str) -> tuple[Tensorf
     return first or not_known("tensorflow", wanted, "wheel-bytes", target, _known())
 
 
-def _tensorflow_choice(
-    target: Target, release: TensorflowRelease, python: str
-) -> tuple[TensorflowChoice, tuple[Reason, ...]]:
+def _tensorflow_choice(target: Target, release: TensorflowRelease, python: str) -> tuple[TensorflowChoice, Reasons]:
     reasons = [
         Reason(
             component="tensorflow",
@@ -76,7 +74,7 @@ def _tensorflow_choice(
     return TensorflowChoice(version=release.version, python=python, constraints=constraints), tuple(reasons)
 
 
-def r19_same_environment(torch: TorchChoice | None, tensorflow: TensorflowChoice | None) -> tuple[Reason, ...]:
+def r19_same_environment(torch: TorchChoice | None, tensorflow: TensorflowChoice | None) -> Reasons:
     """R19: torch and GPU TensorFlow share one environment only if that pair was resolved; the default is two."""
     if torch is None or tensorflow is None or torch.cuda is None:
         return ()
