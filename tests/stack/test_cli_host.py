@@ -198,15 +198,12 @@ def test_check_reads_the_hosts_own_record(here, locked):
     assert "was not provisioned from a lock" in without.stdout
 
 
-@pytest.mark.parametrize(
-    ("words", "says"), [(["--host", "node08"], "no host 'node08'"), (["--host", "x"], "no host 'x'")]
-)
-def test_check_of_a_host_that_is_not_in_the_lock_is_wrong_usage(here, locked, words, says):
+def test_check_of_a_host_that_is_not_in_the_lock_is_wrong_usage(here, locked):
     here(FakeHost())
-    result = run("check", "--lock", locked, *words)
+    result = run("check", "--lock", locked, "--host", "node08")
 
     assert result.exit_code == 64
-    assert says in result.stderr
+    assert "no host 'node08'" in result.stderr
     assert run("check", "--host", "a").exit_code == 64
 
 

@@ -7,8 +7,10 @@ from gpucheck.stack.plan.unconfirmed import with_unconfirmed
 from gpucheck.stack.stack_set import StackSet
 from gpucheck.stack.text import plan_text, stack_text
 from tests.stack.asked import rejected
-from tests.stack.cli_words import run
+from tests.stack.cli_words import lock_words, run, site
 from tests.stack.plan.test_plan import planned
+
+__all__ = ["site"]  # a fixture is used by its name
 
 
 def said(found) -> dict[str, str]:
@@ -93,16 +95,9 @@ def test_a_container_toolkit_that_records_show_can_be_asked_for():
     )
 
 
-def test_line_of_a_group_counts_unconfirmed_packages(tmp_path):
-    facts = tmp_path / "facts.json"
-    gpus = [{"bus_id": "0000:01:00.0", "device_id": "1eb8"}]
-    system = {"id": "rocky", "version": "9.6", "name": "Rocky Linux 9.6"}
-    host = {"schema": "gpucheck.facts/1", "host": "node01", "os": system, "arch": "x86_64", "gpus": gpus}
-    facts.write_text(json.dumps({**host, "kernel": "5.14.0-1.el9.x86_64", "processes": [], "stand_ins": []}))
-    (tmp_path / "stack.yml").write_text("schema: gpucheck.spec/1\n")
-    words = ["lock", "--spec", str(tmp_path / "stack.yml"), "--facts", str(facts), "-o", str(tmp_path / "lock.yml")]
-    done = run(*words, "--every", str(tmp_path / "plans"))
-    plan = json.loads((tmp_path / "plans/node01.json").read_text())
+def test_line_of_a_group_counts_unconfirmed_packages(site):
+    done = run(*lock_words(site, "--every", site / "plans"))
+    plan = json.loads((site / "plans/lab-dnf.json").read_text())
 
     assert plan["unconfirmed"]
     assert f"{len(plan['unconfirmed'])} unconfirmed (gpucheck stack plan --group {plan['group']})" in done.output
