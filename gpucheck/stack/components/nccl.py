@@ -38,12 +38,11 @@ def choose_nccl(target: Target, toolkit: str, wanted: str, reference: Reference 
     torch = reference.torch if reference else None
     same = torch.nccl if torch and torch.cuda and major(torch.cuda) == cuda_major and asked.auto else None
     first: Clash | None = None
+    builds = {build.version: build for build in tables.nccl().builds if build.cuda_major == cuda_major}
     for pair in _nccl_order(toolkit, same):
         if not asked.matches(pair.version) or asked.build not in ("", f"cuda{pair.cuda}"):
             continue
-        build = next(
-            (b for b in tables.nccl().builds if b.version == pair.version and b.cuda_major == cuda_major), None
-        )
+        build = builds.get(pair.version)
         if build is None:
             continue
         clash = next(filter(None, (r8_nccl(gpu, build) for gpu in target.models)), None)
@@ -107,9 +106,8 @@ def _nccl_reasons(
         text = f"its list of machine code was {build.basis}, not read"
         reasons.append(Reason(component="nccl", because=text, rule="R8", source="nccl-mk", confirmed=False))
     if pair.unconfirmed:
-        reasons.append(
-            Reason(component="nccl", because=pair.unconfirmed, rule="R8", source="cuda-repo", confirmed=False)
-        )
+        text = pair.unconfirmed
+        reasons.append(Reason(component="nccl", because=text, rule="R8", source="cuda-repo", confirmed=False))
     return tuple(reasons)
 
 

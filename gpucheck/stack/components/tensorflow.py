@@ -25,9 +25,9 @@ def _tensorflow_clash(target: Target, driver: str, release: TensorflowRelease) -
         # Blackwell would depend on PTX, which fails with official wheels (tf-issues).
         if ptx and sm(ptx) < cc(gpu.compute_capability) and cc(gpu.compute_capability) < (10, 0):
             clash = r3_ptx_needs_full_driver(release.cuda or "", driver, "tensorflow", what)
-            if clash is None:
-                continue
-            return clash
+            if clash:
+                return clash
+            continue
         between = (Fact(is_a(gpu), "cuda-gpus"), Fact(f"{what} has {code}", "wheel-bytes, tf-issues"))
         because = f"no official wheel of {what} works on {gpu.name}; a vendor container or a source build may work"
         return Clash(component="tensorflow", rule="R11", between=between, because=because)
@@ -54,14 +54,8 @@ def choose_tensorflow(target: Target, driver: str, wanted: str) -> tuple[Tensorf
 
 
 def _tensorflow_choice(target: Target, release: TensorflowRelease, python: str) -> tuple[TensorflowChoice, Reasons]:
-    reasons = [
-        Reason(
-            component="tensorflow",
-            because="newest release with code for every GPU here, in a separate environment",
-            rule="R11",
-            source="wheel-bytes",
-        )
-    ]
+    text = "newest release with code for every GPU here, in a separate environment"
+    reasons = [Reason(component="tensorflow", because=text, rule="R11", source="wheel-bytes")]
     old = next((gpu for gpu in target.models if cc(gpu.compute_capability) < (7, 5)), None)
     constraints: tuple[str, ...] = ()
     if old and not (release.cudnn or "").startswith("=="):
@@ -78,14 +72,8 @@ def r19_same_environment(torch: TorchChoice | None, tensorflow: TensorflowChoice
     """R19: torch and GPU TensorFlow share one environment only if that pair was resolved; the default is two."""
     if torch is None or tensorflow is None or torch.cuda is None:
         return ()
-    row = next(
-        (
-            r
-            for r in tables.tensorflow().same_environment
-            if (r.torch, r.tensorflow) == (torch.version, tensorflow.version)
-        ),
-        None,
-    )
+    pairs = {(row.torch, row.tensorflow): row for row in tables.tensorflow().same_environment}
+    row = pairs.get((torch.version, tensorflow.version))
     if row and row.result == "works":
         text = f"one environment for both was resolved ({row.because})"
     elif row:

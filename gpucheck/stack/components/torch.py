@@ -140,11 +140,8 @@ def _torch_choice(target: Target, release: TorchRelease, build: TorchBuild, pyth
     where = "on PyPI" if build.origin == "pypi" else f"in PyTorch's wheel index, sub-index {build.build},"
     confirmed = build.basis in ("bytes", "build-scripts")
     text = f"newest official build {where} with code for every GPU here (architecture list: {build.basis})"
-    reasons = [
-        Reason(
-            component="torch", because=text, rule="R11", source="wheel-bytes, torch-build-scripts", confirmed=confirmed
-        )
-    ]
+    source = "wheel-bytes, torch-build-scripts"
+    reasons = [Reason(component="torch", because=text, rule="R11", source=source, confirmed=confirmed)]
     if python != target.os.python:
         own = target.os.python
         text = f"needs an additional Python {python}: {target.os.name} has {own}, and there is no wheel for it"
