@@ -15,9 +15,8 @@ from gpucheck.stack.components import BY_TURN, COMPONENTS
 from gpucheck.stack.components.base import MANAGED
 from gpucheck.stack.lock import Lock, LockedGroup, LockedHost, still_valid, target_of_group
 from gpucheck.stack.packages import PlanGap, file, repository
-from gpucheck.stack.plan.archive import archive_of_set, host_sources
 from gpucheck.stack.plan.kernel import compilers, header_metapackage, headers
-from gpucheck.stack.plan.parts import module_stream, planned_components, roles
+from gpucheck.stack.plan.parts import archive_of_set, host_sources, module_stream, planned_components, roles
 from gpucheck.stack.plan.services import drop_ins, services
 from gpucheck.stack.plan.system import epel_row, python, release_packages, system_repositories
 from gpucheck.stack.plan.unconfirmed import reasons as unconfirmed_reasons

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,6 +13,7 @@ from gpucheck.knowledge.packages import packages
 from gpucheck.stack import Refusal, StackSpec
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import NoSuchHost, Plan, plan
+from gpucheck.stack.settings.tuning import Tuning
 from gpucheck.stack.spec import Repository
 from tests.stack import asked
 from tests.stack.asked import rejected
@@ -56,11 +58,6 @@ def test_headers_belong_to_the_running_kernel_of_each_host():
     )
 
 
-def test_a_kernel_that_is_not_the_hosts_own_has_no_headers():
-    """In the lab the kernel is the container engine's."""
-    assert planned("ubuntu-22.04", "t4-x1", stand_ins=("kernel modules, DKMS and initramfs",)).headers == ()
-
-
 def test_a_sites_mirror_replaces_url_and_key():
     """NVIDIA's fingerprint goes, as the mirror signs with its own key; the more exact name wins."""
     mirror = Repository(
@@ -73,17 +70,6 @@ def test_a_sites_mirror_replaces_url_and_key():
     assert (apt["url"], apt["key_fingerprint"]) == ("http://mirror/cuda/ubuntu2204/x86_64/", "AB" * 20)
     assert (dnf["name"], dnf["url"]) == ("cuda-rhel9-x86_64", "http://mirror/cuda/rhel9/x86_64/")
     assert dnf["key_fingerprint"] == "CD" * 20
-
-
-def test_a_key_without_a_fingerprint_is_refused_unless_the_site_states_one():
-    """The fingerprint of NVIDIA's key for EL 10 is not known, and a mirror's own key is known to its site alone."""
-    mirror = {"nvidia-cuda": Repository(url="http://mirror/", key_url="http://mirror/key.asc")}
-    for system, spec in (("rocky-10", StackSpec()), ("ubuntu-22.04", StackSpec(repositories=mirror))):
-        conflict = rejected(spec, system, "t4-x1")
-        assert "no fingerprint of the signing key" in conflict.because
-        assert "repositories.nvidia-cuda.key_fingerprint" in conflict.try_
-    stated = StackSpec(repositories={"nvidia-cuda": Repository(key_fingerprint="AB" * 20)})
-    assert planned("rocky-10", "t4-x1", stated).repositories[0]["key_fingerprint"] == "AB" * 20
 
 
 @pytest.mark.parametrize("system", sorted(packages().repositories.keys))
@@ -148,26 +134,50 @@ def test_only_the_nouveau_file_asks_for_a_new_initramfs():
     assert [path for path, initramfs in files.items() if initramfs] == ["/etc/modprobe.d/gpucheck-nouveau.conf"]
 
 
-def test_a_revision_that_is_not_known_is_refused_with_the_way_out():
-    """0ubuntu1 or 1ubuntu1 follows no rule: the site looks and states it."""
-    conflict = rejected(StackSpec(driver="580.130.01"), "ubuntu-22.04", "t4-x1")
-    stated = planned("ubuntu-22.04", "t4-x1", StackSpec(driver="580.130.01-0ubuntu1"))
-
-    assert "revision of driver 580.130.01" in conflict.because
-    assert "apt-cache madison" in conflict.try_
-    assert stated.components["driver"]["packages"][1]["spec"] == "libnvidia-compute-580=580.130.01-0ubuntu1"
+def mirror(name: str) -> dict[str, Any]:
+    return {"repositories": {name: Repository(url="https://mirror/", key_url="https://mirror/key")}}
 
 
-def test_a_branch_whose_package_names_are_not_known_is_refused():
-    """Older branches had other names; none is made up."""
-    assert "package names of driver branch 570" in rejected(StackSpec(driver="570"), "ubuntu-22.04", "t4-x1").because
+NVSDM = {"driver": "575.57.08", "cuda": "12.9", "driver_extra": ("nvsdm",)}
 
 
-def test_a_system_without_a_repository_is_refused():
-    """CentOS 7 resolves at the site's own risk, but NVIDIA has no packages for it any more."""
-    conflict = rejected(StackSpec(driver="535", end_of_life_os="allow"), "centos-7", "v100-sxm2-x8")
+@pytest.mark.parametrize(
+    ("system", "gpus", "spec", "because", "advice"),
+    [
+        # 0ubuntu1 or 1ubuntu1 follows no rule.
+        ("ubuntu-22.04", "t4-x1", {"driver": "580.130.01"}, "revision of driver 580.130.01", "apt-cache madison"),
+        # Older branches had other names.
+        ("ubuntu-22.04", "t4-x1", {"driver": "570"}, "package names of driver branch 570", ""),
+        ("centos-7", "v100-sxm2-x8", {"driver": "535", "end_of_life_os": "allow"}, "names of driver branch 535", ""),
+        # The fingerprint of NVIDIA's key for EL 10 is not known, and a mirror has its own key.
+        ("rocky-10", "t4-x1", {}, "no fingerprint", "nvidia-cuda.key_fingerprint"),
+        ("ubuntu-22.04", "t4-x1", mirror("nvidia-cuda"), "no fingerprint", "nvidia-cuda.key_fingerprint"),
+        ("rhel-9", "t4-x1", mirror("epel"), "no fingerprint", "epel.key_fingerprint"),
+        ("ubuntu-22.04", "t4-x1", NVSDM, "packages of driver_extra nvsdm on Ubuntu 22.04", "without nvsdm"),
+        ("debian-12", "t4-x1", {"source": "debian", "driver_extra": ("video",)}, "driver_extra in the archive", ""),
+        ("ubuntu-22.04", "gh200-x1", {"tuning": Tuning(iommu="off")}, "makes the IOMMU off on sbsa", "passthrough"),
+    ],
+)
+def test_unknown_name_version_or_key_is_rejected_with_advice(system, gpus, spec, because, advice):
+    conflict = rejected(StackSpec(**spec), system, gpus)
 
-    assert "no package repository" in conflict.because or "package names" in conflict.because
+    assert because in conflict.because
+    assert advice in conflict.try_
+
+
+def test_kernel_of_an_unknown_variant_is_rejected_with_the_known_ones():
+    conflict = rejected(StackSpec(), "rhel-9", "t4-x1", kernel="5.14.0-503.el9.x86_64+kvm")
+
+    assert "headers of kernel 5.14.0-503.el9.x86_64+kvm are not known" in conflict.because
+    assert "64k" in conflict.try_
+
+
+def test_stated_revision_and_fingerprint_are_used():
+    revision = planned("ubuntu-22.04", "t4-x1", StackSpec(driver="580.130.01-0ubuntu1"))
+    own_key = StackSpec(repositories={"nvidia-cuda": Repository(key_fingerprint="AB" * 20)})
+
+    assert revision.components["driver"]["packages"][1]["spec"] == "libnvidia-compute-580=580.130.01-0ubuntu1"
+    assert planned("rocky-10", "t4-x1", own_key).repositories[0]["key_fingerprint"] == "AB" * 20
 
 
 def test_a_lock_edited_by_hand_is_refused():

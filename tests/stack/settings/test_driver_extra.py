@@ -7,7 +7,6 @@ from gpucheck.stack import Refusal, StackSpec, parse_spec
 from gpucheck.stack.lock import lock, read_lock, write_lock
 from gpucheck.stack.plan import plan
 from tests.stack import recordings
-from tests.stack.asked import rejected
 from tests.stack.hosts import SYSTEMS, host
 from tests.stack.plan.test_plan import planned
 from tests.stack.test_recordings import STATED
@@ -66,14 +65,6 @@ def test_no_extra_part_is_named_otherwise_than_a_record_shows_it(system):
             verdict, why = recordings.judge(folder, found.arch, row["name"], row["version"])
             assert verdict != "wrong", why
             assert (row["spec"] in said) == (verdict != "seen")
-
-
-def test_a_branch_and_an_archive_without_known_names_are_refused():
-    old = rejected(StackSpec(driver="575.57.08", cuda="12.9", driver_extra=("nvsdm",)), "ubuntu-22.04", "t4-x1")
-    archive = rejected(StackSpec(source="debian", driver_extra=("video",)), "debian-12", "t4-x1")
-
-    assert old.because.startswith("the packages of driver_extra nvsdm on Ubuntu 22.04")
-    assert "driver_extra in the archive" in archive.because
 
 
 def test_lock_carries_the_parts_and_an_edited_one_is_refused():

@@ -12,7 +12,6 @@ from gpucheck.stack.settings.isolation import GRUB, PROGRAM, SCRIPT, kernel_argu
 from gpucheck.stack.settings.tuning import RECOMMENDED, Tuning
 from gpucheck.stack.text import plan_text
 from tests.stack import asked
-from tests.stack.asked import rejected
 
 
 def planned(tuning: Tuning, gpus: str = "t4-x1") -> Plan:
@@ -41,12 +40,6 @@ def test_the_kernel_arguments_are_those_of_the_architecture(iommu, gpus, argumen
     assert found.tuning["boot"]["arguments"] == arguments
     assert f"kernel arguments {' '.join(arguments)}\n" in plan_text(found)
     assert found.tuning["files"] == found.tuning["live"] == []
-
-
-def test_what_no_argument_is_known_for_is_refused():
-    conflict = rejected(StackSpec(tuning=Tuning(iommu="off")), "ubuntu-22.04", "gh200-x1")
-
-    assert "no kernel argument is known that makes the IOMMU off on sbsa" in conflict.because
 
 
 @pytest.mark.parametrize("before", ["", "quiet splash"])
