@@ -25,7 +25,7 @@ def sign_again(root, signing):
     signing.sign("--clearsign", "--output", root / f"collected/{GROUP}/metadata/0000.InRelease", root / "Release")
 
 
-def test_the_manifest_says_which_key_vouches_for_the_packages(made):
+def test_manifest_names_the_key_that_verified_the_packages(made):
     manifest = make(made)
 
     (verified,) = [system.verified for system in manifest.systems.values()]

@@ -19,7 +19,7 @@ GPUD = {"IGNORE_NO_ACTION_REQUIRED", "REBOOT_SYSTEM", "HARDWARE_INSPECTION", "CH
 STEPS = {"none", "reset the GPU", "restart the node", "open a service request"}
 
 
-def test_every_action_is_translated_into_words_that_the_others_know():
+def test_every_action_has_values_that_other_systems_know():
     assert set(actions()) == set(ACTIONS)
     for meaning in actions().values():
         assert {meaning.nvsentinel, meaning.nvsentinel_vm} <= NVSENTINEL
@@ -28,7 +28,7 @@ def test_every_action_is_translated_into_words_that_the_others_know():
         assert meaning.nvml is None or meaning.nvml in ("none", *RECOVERY)
 
 
-def test_what_asks_for_nothing_drains_no_node_and_sets_no_condition():
+def test_harmless_action_drains_no_node_and_sets_no_condition():
     for name in ("none", "wait"):
         assert (actions()[name].slurm, actions()[name].condition) == ("nothing", False)
     assert all(actions()[name].slurm != "nothing" for name in ACTIONS[2:])

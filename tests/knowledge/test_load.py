@@ -6,7 +6,7 @@ from gpucheck.knowledge import KnowledgeError, _load
 from gpucheck.knowledge._load import merged_table, table
 
 
-def test_a_missing_table_says_which():
+def test_missing_table_is_named():
     with pytest.raises(KnowledgeError, match=r"nowhere\.yml"):
         table("nowhere.yml", dict)
 

@@ -34,12 +34,12 @@ def plan_of(spec: StackSpec, hosts: Iterable[HostFacts], **which: str) -> Plan:
 def planned(spec: StackSpec | str = "", system: str = "rocky-9", gpus: str = "t4-x1", **changes: object) -> Plan:
     """Return the plan of one host. changes: of the host's facts."""
     asked = parse_spec(spec, "stack.yml") if isinstance(spec, str) else spec
-    return plan_of(asked, [host(system, gpus, **changes)], host="node01")
+    return plan_of(asked, [host(system, gpus, "node01", **changes)], host="node01")
 
 
 def rejected(spec: StackSpec, system: str, gpus: str, **changes: object) -> Conflict:
     """Return the first conflict of the plan of one host."""
-    found = plan(lock(spec, [host(system, gpus, **changes)]), host="node01")
+    found = plan(lock(spec, [host(system, gpus, "node01", **changes)]), host="node01")
     assert isinstance(found, Refusal), found
     return found.conflicts[0]
 

@@ -33,7 +33,7 @@ def test_resolve_prints_a_table_for_people():
     assert max(map(len, text.splitlines())) <= 110
 
 
-def test_a_package_revision_that_was_asked_for_is_shown():
+def test_requested_package_revision_is_shown():
     """Two revisions of one driver are two packages, so a change of it is a change."""
     words = ["--gpu", "T4", "--os", "ubuntu-22.04", "--want", "driver=580.95.05-0ubuntu1"]
 
@@ -133,7 +133,7 @@ def test_lock_writes_once_and_then_leaves_the_file_alone(site):
     assert path.stat().st_mtime_ns == before
 
 
-def test_lock_says_what_moved(site):
+def test_lock_reports_changed_versions(site):
     run(*lock_words(site))
     (site / "stack.yml").write_text("cuda: '12.9'\ncontainer_toolkit: none\n")
     result = run(*lock_words(site))
@@ -187,7 +187,7 @@ def test_plan_prints_the_contract(site):
         (["--host", "a", "--group", "b"], "exactly one of"),
     ],
 )
-def test_a_plan_for_nobody_is_wrong_usage(site, words, says):
+def test_plan_without_exactly_one_host_or_group_is_a_usage_error(site, words, says):
     run(*lock_words(site))
     result = run("plan", "--lock", site / "stack.lock.yml", *words)
 

@@ -59,7 +59,7 @@ def test_old_set_is_kept_while_specification_and_rules_allow_it(changes, spec, d
         ({"kernel_module": "proprietary", "version": "615.71.09"}, "flavour|modules"),
     ],
 )
-def test_an_edited_set_is_judged_like_any_other(change, says):
+def test_edited_set_is_checked_against_the_rules(change, says):
     group = with_stack(lock(StackSpec(), LAB), "rocky-9-x86_64-2330x8", **change).groups["rocky-9-x86_64-2330x8"]
 
     conflicts = still_valid(target_of_group(group), group.stack, StackSpec())

@@ -74,7 +74,7 @@ def test_the_cuda_majors_run_on_every_gpu_and_none_is_newer_than_the_driver(name
     assert len(set(majors)) == len(majors)
 
 
-def test_a_version_that_one_record_shows_is_taken_only_when_it_is_named_and_is_said_to_be_unconfirmed():
+def test_version_with_one_record_is_chosen_only_by_name_and_unconfirmed():
     named, range_ = planned(dcgm="4.6.1"), planned(dcgm="<4.7")
 
     assert named.stack.dcgm == "4.6.1"
@@ -83,7 +83,7 @@ def test_a_version_that_one_record_shows_is_taken_only_when_it_is_named_and_is_s
     assert not [r for r in range_.stack.reasons if r.component == "dcgm" and not r.confirmed]
 
 
-def test_packages_that_no_record_shows_are_said_to_be_unconfirmed():
+def test_packages_without_a_record_are_unconfirmed():
     found = planned("rocky-9", dcgm="auto")
 
     assert [r.confirmed for r in found.reasons if r.component == "dcgm"] == [False]
@@ -154,7 +154,7 @@ def test_gdrcopy_comes_from_the_sites_repository_and_is_loaded_at_boot():
         ("auto", ["gdrcopy-kmod", "gdrcopy"]),
     ],
 )
-def test_a_stated_version_is_asked_for_with_its_revision(wanted, packages):
+def test_stated_gdrcopy_version_is_planned_with_its_revision(wanted, packages):
     """The kernel module's package has a word of its own in it."""
     found = planned("rocky-9", gdrcopy=wanted, repositories=GDRCOPY)
     guessed = [r for r in found.reasons if r.component == "gdrcopy" and not r.confirmed]

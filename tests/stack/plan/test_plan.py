@@ -36,7 +36,7 @@ def test_names_change_at_590():
     assert names == ["nvidia-driver-pinning-595.91.07", "libnvidia-compute", "nvidia-dkms-open", "nvidia-persistenced"]
 
 
-def test_no_metapackage_that_floats_is_ever_asked_for():
+def test_metapackage_without_fixed_version_is_never_planned():
     """nvidia-open and cuda-drivers depend on "at least", nvidia-smi has no candidate, cuda brings a driver."""
     floating = {"nvidia-open", "cuda-drivers", "cuda", "cuda-toolkit", "cudnn", "cudnn9", "nvidia-smi"}
     for system in ("ubuntu-24.04", "debian-12", "rocky-9", "almalinux-10"):
@@ -94,7 +94,7 @@ def test_what_is_signed_follows_the_publisher_and_the_sites_mirror():
     assert all("signed" not in repository for repository in planned("ubuntu-22.04", "t4-x1").repositories)
 
 
-def test_parts_that_are_not_wanted_have_no_packages():
+def test_component_set_to_none_has_no_packages():
     """none leaves out; without a toolkit there is no cuDNN and no NCCL either."""
     found = planned("rocky-9", "t4-x1", StackSpec(cuda="none", container_toolkit="none"))
 
@@ -127,7 +127,7 @@ def test_nvlink_5_boards_load_ib_umad_and_start_fabric_manager():
     assert [service["name"] for service in found.services] == ["nvidia-persistenced", "nvidia-fabricmanager"]
 
 
-def test_only_the_nouveau_file_asks_for_a_new_initramfs():
+def test_only_the_nouveau_file_changes_the_initramfs():
     """Rebuilding it is slow and needs a reboot to matter."""
     files = {file["path"]: file["initramfs"] for file in planned("ubuntu-24.04", "b200-x8").files}
 

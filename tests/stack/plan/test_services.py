@@ -47,7 +47,7 @@ def run(command, root):
 
 
 @pytest.mark.parametrize("name", sorted(set(SYSTEMS) - set(OLD)))
-def test_a_service_asks_for_the_hardware_and_not_for_the_driver(name):
+def test_service_condition_checks_the_hardware_not_the_driver(name):
     (path, unit), *more = units(name, "nvidia-persistenced").items()
 
     assert more == []
@@ -69,7 +69,7 @@ def test_the_condition_holds_with_an_nvidia_device_alone(bus):
 
 
 @pytest.mark.parametrize("name", OLD)
-def test_where_systemd_is_too_old_a_unit_of_ours_looks_first(name, bus):
+def test_old_systemd_checks_the_hardware_in_a_separate_unit(name, bus):
     present, root = bus
     found = units(name, "nvidia-persistenced", "nvidia-fabricmanager")
     probe = found.pop(PROBE)
@@ -117,7 +117,7 @@ def test_every_planned_service_has_its_drop_in(system, gpus):
         assert set(service) == {"name", "enabled", "state"}
 
 
-def test_the_plan_of_a_simulated_host_alone_speaks_of_the_simulator():
+def test_only_plan_of_a_simulated_host_names_the_simulator():
     hosts = [host("rocky-9", "t4-x1", "real"), host("rocky-9", "t4-x1", "made-up", simulated=True)]
 
     def simulated(**which):

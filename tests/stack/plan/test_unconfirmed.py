@@ -48,14 +48,14 @@ def test_what_comes_from_the_systems_own_archive_is_not_looked_for_in_nvidias_fo
     assert {row.component for row in found.unconfirmed} <= {"container_toolkit"}
 
 
-def test_the_text_of_a_plan_says_it():
+def test_plan_text_lists_unconfirmed_packages():
     text = plan_text(planned("rocky-9", "h100-sxm5-x8"))
 
     assert "unconfirmed, no record shows" in text
     assert "nvidia-fabricmanager-580.178.04-1.el9" in text.partition("not confirmed")[2].replace("\n    ", " ")
 
 
-def test_a_resolved_set_says_what_its_plan_would():
+def test_resolved_set_lists_unconfirmed_packages_of_its_plan():
     target = target_of(["H100 SXM"] * 8, "rocky-9", nvswitches=4)
     found = resolve_target(target, StackSpec())
     assert isinstance(found, StackSet)
@@ -66,7 +66,7 @@ def test_a_resolved_set_says_what_its_plan_would():
     assert "unconfirmed" not in stack_text(found)
 
 
-def test_a_revision_that_is_not_known_is_said_by_the_set():
+def test_set_reports_an_unknown_package_revision():
     target = target_of(["T4"], "ubuntu-24.04")
     spec = StackSpec(driver="580.130.01")
     found = resolve_target(target, spec)
@@ -83,7 +83,7 @@ def test_resolve_prints_it():
     assert {"component", "spec", "because"} == set(rows[0])
 
 
-def test_a_container_toolkit_that_records_show_can_be_asked_for():
+def test_recorded_container_toolkit_can_be_requested():
     """1.20.0 is none of the tables' (id 68385240776); one that nobody saw is refused."""
     found = planned("ubuntu-24.04", "t4-x1", StackSpec(container_toolkit="1.20.0"))
 

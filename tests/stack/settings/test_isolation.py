@@ -144,7 +144,7 @@ def test_a_bridge_that_keeps_its_acs_fails_the_program_and_is_named(tmp_path):
     assert done.stderr == "0000:42:00.0 keeps ACS 001d\n"
 
 
-def test_a_setpci_that_cannot_run_fails_the_program_in_its_own_words(tmp_path):
+def test_setpci_failure_fails_the_program_with_its_message(tmp_path):
     machine = Machine(tmp_path)
     (tmp_path / "bin/setpci").write_text("#!/bin/sh\necho 'error while loading shared libraries' >&2\nexit 127\n")
 
