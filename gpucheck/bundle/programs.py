@@ -20,19 +20,9 @@ def run(
     words: Sequence[str | Path], *, what: str, cwd: Path | None = None, environment: Mapping[str, str] | None = None
 ) -> bytes:
     """Return the stdout of a program. what: the step, for the message. Raises BundleError with its last lines."""
-    done = _finished(words, what, cwd, environment)
-    if done.returncode:
-        lines = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()[-TAIL_LINES:]
-        raise BundleError(f"{what}: {words[0]} exited {done.returncode}: {' | '.join(lines)}")
-    return done.stdout
-
-
-def _finished(
-    words: Sequence[str | Path], what: str, cwd: Path | None, environment: Mapping[str, str] | None
-) -> subprocess.CompletedProcess[bytes]:
     program = str(words[0])
     try:
-        return subprocess.run(
+        done = subprocess.run(
             words,
             check=False,
             cwd=cwd,
@@ -45,3 +35,7 @@ def _finished(
         raise BundleError(
             f"{what}: {program} is not installed on this host. Install {debian} (Debian, Ubuntu) or {redhat} (EL)."
         ) from error
+    if done.returncode:
+        lines = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()[-TAIL_LINES:]
+        raise BundleError(f"{what}: {program} exited {done.returncode}: {' | '.join(lines)}")
+    return done.stdout

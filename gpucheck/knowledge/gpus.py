@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -144,24 +144,9 @@ def _model(family: Family, board: Board) -> GpuModel:
     pcie = family.pcie
     if pcie is not None and board.width is not None:
         pcie = msgspec.structs.replace(pcie, width=board.width)
-    return GpuModel(
-        name=board.name,
-        aliases=board.aliases,
-        pci_ids=board.pci_ids,
-        architecture=family.architecture,
-        compute_capability=family.compute_capability,
-        cls=board.cls,
-        kernel_module=family.kernel_module,
-        first_driver=_first_driver(family, board),
-        min_cuda_native=family.min_cuda_native,
-        last_driver_branch=family.last_driver_branch,
-        max_cuda=family.max_cuda,
-        nvlink=board.nvlink,
-        pcie=pcie,
-        fabric=board.fabric,
-        grace=family.grace,
-        general_knowledge=True,
-    )
+    stated = {**msgspec.structs.asdict(family), **msgspec.structs.asdict(board), "pcie": pcie}
+    shared: dict[str, Any] = {name: stated[name] for name in GpuModel.__struct_fields__ if name in stated}
+    return GpuModel(**shared, first_driver=_first_driver(family, board), general_knowledge=True)
 
 
 def _first_driver(family: Family, board: Board) -> FirstDriver:

@@ -4,70 +4,68 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.knowledge._load import table
+from gpucheck.knowledge._load import Row, table
 from gpucheck.knowledge.names import find_gpu
 
 
-class _Pcie(msgspec.Struct, frozen=True, kw_only=True):
-    source: str
-    note: str
-    gb_s: dict[int, dict[int, float]]
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Fractions of an expected bandwidth below which a measurement is worth a warning, or a failure."""
 
-
-class _Factor(msgspec.Struct, frozen=True, kw_only=True):
-    default: float
-    intel: float | None = None
-
-
-class _PciePaths(msgspec.Struct, frozen=True, kw_only=True):
-    source: str
-    status: str
-    factor: dict[str, _Factor]
     warn_below: float
     fail_below: float
 
 
-class _BothWays(msgspec.Struct, frozen=True, kw_only=True):
+class _Pcie(Row, frozen=True, kw_only=True):
     source: str
-    status: str
+    gb_s: dict[int, dict[int, float]]
+
+
+class _Factor(Row, frozen=True, kw_only=True):
+    default: float
+    intel: float | None = None
+
+
+class _PciePaths(Limits, frozen=True, kw_only=True):
+    source: str
+    factor: dict[str, _Factor]
+
+
+class _BothWays(Row, frozen=True, kw_only=True):
+    source: str
     part: float
 
 
-class _CpuLinks(msgspec.Struct, frozen=True, kw_only=True):
+class _CpuLinks(Row, frozen=True, kw_only=True):
     source: str
     gb_s: dict[str, float]
 
 
-class NvLinkRate(msgspec.Struct, frozen=True, kw_only=True):
+class NvLinkRate(Row, frozen=True, kw_only=True):
     """One NVLink: its generation and its payload in one direction."""
 
     generation: int
     gb_s: float
 
 
-class _NvLink(msgspec.Struct, frozen=True, kw_only=True):
+class _NvLink(Row, frozen=True, kw_only=True):
     source: str
     by_compute_capability: dict[str, NvLinkRate]
 
 
-class _NvLinkPaths(msgspec.Struct, frozen=True, kw_only=True):
+class _NvLinkPaths(Limits, frozen=True, kw_only=True):
     source: str
-    status: str
     ce: dict[int, float]
     sm: dict[int, float]
-    warn_below: float
-    fail_below: float
 
 
 Spread = tuple[float, float, float]
 """Median, spread between machines and spread between numbers of one machine (deviations of the natural logarithm)."""
 
 
-class Predictions(msgspec.Struct, frozen=True, kw_only=True):
+class Predictions(Row, frozen=True, kw_only=True):
     """What each kind of copy reaches, as Spread: parts of the raw rate, microseconds for latency_us."""
 
     source: str
-    status: str
     direct: dict[str, Spread]
     direct_both_ways: Spread
     staged: Spread
@@ -97,13 +95,6 @@ class _Links(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "sche
     nvlink: _NvLink
     nvlink_paths: _NvLinkPaths
     predictions: Predictions
-
-
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Fractions of an expected bandwidth below which a measurement is worth a warning, or a failure."""
-
-    warn_below: float
-    fail_below: float
 
 
 def _links() -> _Links:
@@ -141,8 +132,7 @@ def pcie_factor(path_class: str, *, intel: bool = False) -> float:
 
 def pcie_limits() -> Limits:
     """When a PCIe measurement below its expectation becomes a WARN, and a FAIL."""
-    paths = _links().pcie_paths
-    return Limits(warn_below=paths.warn_below, fail_below=paths.fail_below)
+    return _links().pcie_paths
 
 
 def both_ways_part() -> float:
@@ -183,5 +173,4 @@ def nvlink_factor(generation: int, engine: Literal["ce", "sm"] = "ce") -> float:
 
 def nvlink_limits() -> Limits:
     """When an NVLink measurement below its expectation becomes a WARN, and a FAIL."""
-    paths = _links().nvlink_paths
-    return Limits(warn_below=paths.warn_below, fail_below=paths.fail_below)
+    return _links().nvlink_paths

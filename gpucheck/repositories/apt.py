@@ -9,8 +9,7 @@ from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from typing import NamedTuple
 
-from gpucheck.repositories.checksums import ALGORITHMS, Checksum
-from gpucheck.repositories.index import Operator, Package, Relation, UnusableIndex, number
+from gpucheck.repositories.index import ALGORITHMS, Checksum, Operator, Package, Relation, UnusableIndex, number
 
 # In this order: the first that the release file lists is fetched.
 COMPRESSED = (".xz", ".gz", "")

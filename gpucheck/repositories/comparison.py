@@ -6,7 +6,6 @@ from difflib import get_close_matches
 from typing import Any
 
 from gpucheck.knowledge.packages import packages
-from gpucheck.knowledge.packages import packages as package_tables
 from gpucheck.knowledge.recorded import is_recorded
 from gpucheck.repositories.fetching import Fetcher, without_credentials
 from gpucheck.repositories.index import Catalog, Index, Kind, Package, Relation, UnusableIndex
@@ -185,7 +184,7 @@ def _folder(plan: Plan) -> str:
 
 def _is_nvidias(row: Row) -> bool:
     """Whether a repository has the address that the tables give, so that it is no mirror of a site."""
-    tables = package_tables().repositories
+    tables = packages().repositories
     url = row["url"] or ""
     own = (tables.cuda_url, tables.container_toolkit.apt_url, tables.container_toolkit.dnf_url)
     return url.startswith(tuple(one.partition("{")[0] for one in own)) or row["name"] == "gpucheck-epel"

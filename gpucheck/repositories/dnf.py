@@ -8,8 +8,7 @@ from datetime import datetime, timezone
 from typing import NamedTuple
 from xml.parsers import expat
 
-from gpucheck.repositories.checksums import ALGORITHMS, Checksum
-from gpucheck.repositories.index import Operator, Package, Relation, UnusableIndex, number
+from gpucheck.repositories.index import ALGORITHMS, Checksum, Operator, Package, Relation, UnusableIndex, number
 
 DEEPEST = 32
 _OPERATORS: Mapping[str, Operator] = {"LT": "<", "LE": "<=", "EQ": "=", "GE": ">=", "GT": ">"}

@@ -1,5 +1,6 @@
 """The packages of one repository, as its own index lists them."""
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -28,6 +29,21 @@ class UnusableIndex(ValueError):
     def __init__(self, what: str, do: str, *, rejected: bool = True) -> None:
         super().__init__(what)
         self.do, self.rejected = do, rejected
+
+
+# NVIDIA states SHA-256 for CUDA, and SHA-512 alone for the container toolkit.
+ALGORITHMS = ("sha256", "sha512")
+
+
+class Checksum(NamedTuple):
+    """A checksum of a file. algorithm: as hashlib calls it; digest in lower-case hexadecimal."""
+
+    algorithm: str
+    digest: str
+
+    def matches(self, content: bytes) -> bool:
+        """Whether it is the checksum of this content."""
+        return hashlib.new(self.algorithm, content).hexdigest() == self.digest
 
 
 class Relation(NamedTuple):

@@ -10,13 +10,13 @@ from gpucheck.knowledge.tables import Branch, OperatingSystem
 from gpucheck.stack.packages import Package, PlanGap, package
 from gpucheck.stack.rules import archive as archive_rules
 from gpucheck.stack.rules import ubuntu as ubuntu_rules
-from gpucheck.stack.types import Clash, DriverChoice, PlanInput, Reason, Unconfirmed
+from gpucheck.stack.types import Clash, DriverChoice, PlanInput, Reason, Reasons, Unconfirmed
 from gpucheck.stack.versions import request
 
 KERNEL = "{kernel}"
 
 
-def archive_driver(wanted: str, branch: Branch, archive: Archive) -> tuple[DriverChoice, tuple[Reason, ...]] | Clash:
+def archive_driver(wanted: str, branch: Branch, archive: Archive) -> tuple[DriverChoice, Reasons] | Clash:
     """The one driver of Debian's archive. wanted: of the specification."""
     found = archive_rules.r22_driver(archive, branch, wanted)
     if isinstance(found, Clash):

@@ -17,7 +17,7 @@ from gpucheck.stack.rules.driver import is_a
 from gpucheck.stack.spec import StackSpec
 from gpucheck.stack.stack_set import StackSet
 from gpucheck.stack.targets import target_of
-from gpucheck.stack.types import Clash, DriverChoice, Reason, Refusal, Target
+from gpucheck.stack.types import Clash, DriverChoice, Reason, Reasons, Refusal, Target
 
 
 def resolve(
@@ -50,7 +50,7 @@ def search(target: Target, spec: StackSpec) -> StackSet | tuple[Clash, ...]:
     clashes = [clash for component in COMPONENTS for clash in component.host_clashes(target, spec, archive)]
     if clashes:
         return tuple(clashes)
-    candidates: list[tuple[DriverChoice, tuple[Reason, ...]]] = []
+    candidates: list[tuple[DriverChoice, Reasons]] = []
     for branch in driver.branches(spec, archive):
         candidate = driver.of_branch(target, spec, branch, archive)
         if isinstance(candidate, Clash):
@@ -83,7 +83,7 @@ def _assumptions(target: Target) -> Iterator[Reason]:
 
 
 def _complete(
-    target: Target, spec: StackSpec, chosen: DriverChoice, reasons: tuple[Reason, ...], *, full: bool
+    target: Target, spec: StackSpec, chosen: DriverChoice, reasons: Reasons, *, full: bool
 ) -> StackSet | Clash:
     """Choose every component for the driver. A component on auto that is not available is omitted with its reason."""
     archive = archive_of(target.os, spec)

@@ -81,6 +81,9 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     confirmed: bool = True
 
 
+Reasons = tuple[Reason, ...]
+
+
 class DriverChoice(msgspec.Struct, frozen=True, kw_only=True):
     """The driver. kernel_module: the flavor."""
 

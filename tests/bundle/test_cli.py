@@ -39,7 +39,7 @@ def site(tmp_path):
     return tmp_path
 
 
-def test_verify_says_what_is_in_a_good_bundle(bundle):
+def test_verify_lists_contents_of_a_valid_bundle(bundle):
     folder, key = bundle
     text, answer = run("verify", folder), run("verify", folder, "--format", "json", "--fingerprint", key)
 
@@ -53,7 +53,7 @@ def test_verify_says_what_is_in_a_good_bundle(bundle):
     follows("bundle-summary", told)
 
 
-def test_verify_tells_a_changed_bundle_from_what_is_none(bundle, tmp_path):
+def test_verify_distinguishes_changed_bundle_from_other_directory(bundle, tmp_path):
     other, none = run("verify", bundle[0], "--fingerprint", "AB" * 20), run("verify", tmp_path)
 
     assert (other.exit_code, none.exit_code) == (2, 3)
@@ -89,7 +89,7 @@ def test_order_gives_each_group_to_a_host_of_its_system(site):
     ("words", "said"),
     [(["--group", "debian-*"], "no group 'debian-*' in the lock"), ([], f"group {DNF}: no host with rocky-9-x86_64")],
 )
-def test_order_refuses_what_nobody_can_collect(site, words, said):
+def test_order_without_a_collecting_host_fails(site, words, said):
     facts = ["--facts", site / "lab-apt.json"]
     result = run("order", "--lock", site / "stack.lock.yml", *facts, *words, "-o", site / "orders")
 

@@ -94,7 +94,7 @@ def test_a_key_that_is_nowhere_is_named(tmp_path):
 @given(
     contents=st.dictionaries(st.text("abc", min_size=1, max_size=3), st.binary(max_size=8), min_size=1), data=st.data()
 )
-def test_every_single_change_is_seen(tmp_path_factory, contents, data):
+def test_every_single_change_is_reported(tmp_path_factory, contents, data):
     folder = tmp_path_factory.mktemp("any")
     for name, content in contents.items():
         (folder / name).write_bytes(content)

@@ -43,7 +43,7 @@ def test_pip_takes_every_platform_up_to_the_hosts_c_library_and_none_above():
     assert words[-1] == "--no-index"
 
 
-def test_the_hosts_own_pip_arguments_count_in_each_programs_words():
+def test_pip_arguments_of_the_host_are_used_by_each_program():
     pip_args = ["--no-index", "--find-links", "http://10.0.0.1/wheels/", "--trusted-host", "10.0.0.1"]
 
     assert compile_words(python(), pip_args)[-5:] == [*pip_args[:3], "--allow-insecure-host", "10.0.0.1"]
@@ -66,7 +66,7 @@ def test_a_c_library_without_wheels_is_refused(glibc):
         ("global.timeout='60'\n", {}),
     ],
 )
-def test_uv_asks_the_index_that_pip_is_configured_for(monkeypatch, told, environment):
+def test_uv_uses_the_index_of_the_pip_configuration(monkeypatch, told, environment):
     """uv reads no pip.conf, and a site names its mirror there."""
     monkeypatch.setattr(wheels, "run", lambda words, **_: told.encode())
     for name in ("UV_INDEX_URL", "UV_EXTRA_INDEX_URL"):

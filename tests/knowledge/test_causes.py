@@ -16,7 +16,7 @@ def test_no_key_of_the_contract_is_missing():
     assert set(CONTRACT.split()) <= set(causes())
 
 
-def test_every_cause_says_what_it_is_how_to_make_sure_and_what_to_do():
+def test_every_cause_has_meaning_confirm_remedy_and_source():
     for key, cause in causes().items():
         for text in (cause.meaning, cause.confirm, cause.remedy, cause.source):
             assert text, key

@@ -2,8 +2,7 @@
 
 import pytest
 
-from gpucheck.knowledge._needed import needed_text, needed_texts
-from gpucheck.knowledge.messages import NEVER, kinds, rows
+from gpucheck.knowledge.messages import NEVER, kinds, needed_text, needed_texts, rows
 
 
 @pytest.mark.parametrize(

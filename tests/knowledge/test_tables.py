@@ -101,7 +101,7 @@ def test_a_toolkit_row_is_consistent(toolkit):
 
 
 @pytest.mark.parametrize("release", tables.torch().releases, ids=lambda r: r.version)
-def test_a_torch_build_has_its_architectures_or_says_that_they_are_not_known(release):
+def test_torch_build_has_architectures_or_is_unconfirmed(release):
     for build in release.builds:
         assert build.archs or "unconfirmed" in build.basis
         assert build.build == f"cu{''.join(build.cuda.split('.')[:2])}"

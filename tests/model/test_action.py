@@ -24,7 +24,7 @@ def test_a_check_that_states_an_action_is_believed():
 
 
 @pytest.mark.parametrize("verdict", [Verdict.PASS, Verdict.SKIP])
-def test_a_pass_asks_for_nothing(verdict):
+def test_pass_requests_no_action(verdict):
     assert asked(cause="expected-limit", verdict=verdict) == ("none", "user")
     assert asked(cause="nvlink-down", confidence="certain", verdict=verdict, action="reset-gpu")[0] == "none"
 
@@ -41,7 +41,7 @@ def test_what_could_not_be_checked_interrupts_no_job_without_certain_evidence():
     assert asked(cause="acs-redirect", confidence="possible", verdict=Verdict.UNKNOWN) == ("change-setting", "node")
 
 
-def test_without_a_known_cause_a_person_has_to_look_unless_nothing_was_seen():
+def test_unknown_cause_needs_support_unless_the_check_could_not_run():
     assert asked() == asked(cause="of-a-later-release") == ("contact-support", "node")
     assert asked(verdict=Verdict.UNKNOWN) == ("none", "node")
 

@@ -21,13 +21,13 @@ def test_strict_lifts_not_knowing_above_a_warning():
 
 
 @pytest.mark.parametrize("verdict", [W, F, U])
-def test_a_finding_that_is_not_a_pass_says_why_and_what_to_do(verdict):
+def test_finding_other_than_pass_needs_why_and_fix(verdict):
     with pytest.raises(ValueError, match="must have why"):
         Finding(check="c", verdict=verdict, subject="host", fix="do")
     with pytest.raises(ValueError, match="must have a fix"):
         Finding(check="c", verdict=verdict, subject="host", why="because")
 
 
-def test_a_skip_says_why():
+def test_skip_without_why_is_an_error():
     with pytest.raises(ValueError, match="must have why"):
         Finding(check="c", verdict=S, subject="host")

@@ -189,7 +189,7 @@ def test_what_a_package_brings_counts_to_the_download_and_is_followed(site):
     assert conflict.of == "part-real 1-1"
 
 
-def test_packages_of_another_release_are_told_from_missing_ones(tmp_path, publisher):
+def test_packages_of_another_release_differ_from_missing_ones(tmp_path, publisher):
     site = Site(tmp_path, publisher, planned("rocky-9"))
     site.packages = {
         name: one._replace(version=one.version.replace(".el9", ".el8")) for name, one in site.packages.items()

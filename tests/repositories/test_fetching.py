@@ -89,7 +89,7 @@ def test_a_server_error_is_tried_again(url, server):
     assert len(server.asked) == 2
 
 
-def test_nobody_listens_is_named():
+def test_connection_refused_names_the_proxy_variable():
     with pytest.raises(UnusableIndex, match="refused") as error:
         network().get("http://127.0.0.1:9/x", 1 << 20)
     assert "https_proxy" in error.value.do

@@ -96,69 +96,46 @@ def test_a_good_repository_is_read(made, publisher, kind):
     assert len(package.requires) == {"apt": 2, "dnf": 1}[kind]
 
 
-def cut(path):
-    path.write_bytes(path.read_bytes()[:-20])
+def cut(content):
+    return content[:-20]
 
 
-def changed(path):
-    content = path.read_bytes()
-    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+def flipped(content):
+    """Return the content with its last bit changed."""
+    return content[:-1] + bytes([content[-1] ^ 1])
 
 
-def in_release(root):
-    path = root / "InRelease"
-    path.write_text(path.read_text().replace("Origin: NVIDIA", "Origin: NVIDIA\nLabel: x"))
+# (kind, file, its content in the damaged repository or None for a missing file, message)
+DAMAGED = [
+    ("apt", "Packages.xz", cut, "Packages.xz is cut off: [0-9]+ of [0-9]+ bytes"),
+    ("apt", "Packages.xz", flipped, "its checksum differs"),
+    ("apt", "InRelease", lambda text: text.replace(b"NVIDIA", b"NVIDIA\nLabel: x"), "the signature does not match"),
+    ("apt", "InRelease", lambda text: b"SHA256:\n 00 1 Packages\n" + text, "InRelease is not one signed message"),
+    ("apt", "InRelease", lambda text: text * 2, "InRelease is not one signed message"),
+    (
+        "apt",
+        "InRelease",
+        lambda text: text.partition(b"-----BEGIN PGP SIGNATURE")[0],
+        "InRelease is not one signed message|no valid signature",
+    ),
+    ("apt", "key.asc", lambda _: b"no key", "holds no OpenPGP key"),
+    ("dnf", "repodata/*primary*", cut, "its checksum differs"),
+    ("dnf", "repodata/repomd.xml", lambda text: text.replace(b"<revision>1", b"<revision>2"), "does not match"),
+    ("dnf", "repodata/repomd.xml", cut, "the signature does not match"),
+    ("dnf", "repodata/repomd.xml.asc", None, "it is not signed: there is no .*repomd.xml.asc"),
+]
 
 
-def outside(root):
-    path = root / "InRelease"
-    path.write_text("SHA256:\n 00 1 Packages\n" + path.read_text())
-
-
-def two_messages(root):
-    path = root / "InRelease"
-    path.write_text(path.read_text() * 2)
-
-
-def unsigned(root):
-    path = root / "InRelease"
-    path.write_text(path.read_text().partition("-----BEGIN PGP SIGNATURE")[0])
-
-
-def without_asc(root):
-    (root / "repodata/repomd.xml.asc").unlink()
-
-
-def repomd(root):
-    path = root / "repodata/repomd.xml"
-    path.write_text(path.read_text().replace("<revision>1", "<revision>2"))
-
-
-def listing(root):
-    return next(root.glob("repodata/*primary*"))
-
-
-@pytest.mark.parametrize(
-    ("kind", "spoil", "words"),
-    [
-        ("apt", lambda root: cut(root / "Packages.xz"), "Packages.xz is cut off: [0-9]+ of [0-9]+ bytes"),
-        ("apt", lambda root: changed(root / "Packages.xz"), "its checksum differs"),
-        ("apt", in_release, "the signature does not match"),
-        ("apt", outside, "InRelease is not one signed message"),
-        ("apt", two_messages, "InRelease is not one signed message"),
-        ("apt", unsigned, "InRelease is not one signed message|no valid signature"),
-        ("apt", lambda root: (root / "key.asc").write_text("no key"), "holds no OpenPGP key"),
-        ("dnf", lambda root: cut(listing(root)), "its checksum differs"),
-        ("dnf", repomd, "the signature does not match"),
-        ("dnf", without_asc, "it is not signed: there is no .*repomd.xml.asc"),
-        ("dnf", lambda root: cut(root / "repodata/repomd.xml"), "the signature does not match"),
-    ],
-)
-def test_a_spoilt_repository_is_rejected(made, kind, spoil, words):
+@pytest.mark.parametrize(("kind", "name", "change", "message"), DAMAGED)
+def test_damaged_repository_is_rejected(made, kind, name, change, message):
     root, row = made[kind]
-    spoil(root)
+    (path,) = root.glob(name)
+    if change:
+        path.write_bytes(change(path.read_bytes()))
+    else:
+        path.unlink()
 
-    with pytest.raises(UnusableIndex, match=words) as error:
+    with pytest.raises(UnusableIndex, match=message) as error:
         read(row)
     assert error.value.rejected
     assert error.value.do
@@ -199,7 +176,7 @@ def test_another_architecture_is_rejected(made):
 
 def test_a_publisher_that_signs_packages_only_is_read_without_a_signature(made):
     root, row = made["dnf"]
-    without_asc(root)
+    (root / "repodata/repomd.xml.asc").unlink()
 
     assert read(row | {"signed": "packages"}).signed_by is None
 

@@ -14,17 +14,8 @@ from gpucheck.repositories.versions import compare_of, deb_compare, newest_first
 RECORDED = Path(__file__).parent.parent / "data/rpmvercmp.tsv"
 RPM = [line.split("\t") for line in RECORDED.read_text().splitlines() if not line.startswith("#")]
 DEB = ["580.178.04-1ubuntu1", "580.95.05-0ubuntu1", "1:3.3.0-1", "3.4.0-1", "610-2ubuntu1", "1.0", "1.0-0", "1.0~rc1"]
-DEB += [
-    "1.0+b1",
-    "1.0a",
-    "1.0-1+deb12u1",
-    "1.0-1~bpo12+1",
-    "2.30.7-1+cuda13.3",
-    "2.30.7-1+cuda12.9",
-    "9.9",
-    "9.10",
-    "01.0",
-]
+DEB += ["1.0+b1", "1.0a", "1.0-1+deb12u1", "1.0-1~bpo12+1", "2.30.7-1+cuda13.3", "2.30.7-1+cuda12.9", "9.9", "9.10"]
+DEB += ["01.0"]
 
 
 def sign(number):

@@ -23,7 +23,7 @@ def site(tmp_path):
     return tmp_path
 
 
-def lock_words(site, *more):
+def lock_words(site, *more, command="lock", target="-o"):
     """The words of a lock command for the site."""
     facts = [word for name in ("lab-apt", "lab-dnf") for word in ("--facts", site / f"{name}.json")]
-    return ["lock", "--spec", site / "stack.yml", *facts, "-o", site / "stack.lock.yml", *more]
+    return [command, "--spec", site / "stack.yml", *facts, target, site / "stack.lock.yml", *more]

@@ -33,7 +33,7 @@ def test_resolve_prints_a_table_for_people():
     assert max(map(len, text.splitlines())) <= 110
 
 
-def test_a_package_revision_that_was_asked_for_is_shown():
+def test_requested_package_revision_is_shown():
     """Two revisions of one driver are two packages, so a change of it is a change."""
     words = ["--gpu", "T4", "--os", "ubuntu-22.04", "--want", "driver=580.95.05-0ubuntu1"]
 
@@ -73,7 +73,9 @@ def test_bad_input_is_one_message(words, status, says):
     assert "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize("want", ["cuda=99", "torch=99", "driver=999", "nccl=9.9", "cudnn=99", "container_toolkit=9"])
+@pytest.mark.parametrize(
+    "want", ["cuda=99", "torch=99", "driver=999", "nccl=9.9", "cudnn=99", "container_toolkit=9", "dcgm=3.3"]
+)
 def test_a_version_that_the_tables_do_not_know_is_unknown_and_not_impossible(want):
     """Exit 3, with one that is known; an index of tomorrow may have it."""
     for gpu in ("H100 SXM", "P100 PCIe"):
@@ -131,7 +133,7 @@ def test_lock_writes_once_and_then_leaves_the_file_alone(site):
     assert path.stat().st_mtime_ns == before
 
 
-def test_lock_says_what_moved(site):
+def test_lock_reports_changed_versions(site):
     run(*lock_words(site))
     (site / "stack.yml").write_text("cuda: '12.9'\ncontainer_toolkit: none\n")
     result = run(*lock_words(site))
@@ -185,7 +187,7 @@ def test_plan_prints_the_contract(site):
         (["--host", "a", "--group", "b"], "exactly one of"),
     ],
 )
-def test_a_plan_for_nobody_is_wrong_usage(site, words, says):
+def test_plan_without_exactly_one_host_or_group_is_a_usage_error(site, words, says):
     run(*lock_words(site))
     result = run("plan", "--lock", site / "stack.lock.yml", *words)
 

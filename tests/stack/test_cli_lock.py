@@ -13,8 +13,7 @@ __all__ = ["site"]  # a fixture is used by its name
 
 def diff_words(site, *more):
     """The words of a diff of the site's lock."""
-    facts = [word for name in ("lab-apt", "lab-dnf") for word in ("--facts", site / f"{name}.json")]
-    return ["diff", "--spec", site / "stack.yml", *facts, "--lock", site / "stack.lock.yml", *more]
+    return lock_words(site, *more, command="diff", target="--lock")
 
 
 def test_diff_of_a_lock_that_is_current_is_empty(site):
@@ -106,11 +105,16 @@ def test_a_lock_with_a_wrong_type_names_the_line_inside_its_group(site):
     assert f"stack.lock.yml:{line}: ubuntu-22.04-x86_64-15f8x2: Expected `bool`" in result.stderr
 
 
-def test_the_plans_of_all_hosts_are_written_in_one_call(site):
-    """A refused host gets its conflicts where the others get their plan; each plan names its own host alone."""
+def lock_words_with_a_vgpu(site):
+    """The same with an unsupported host, vm01."""
     facts = host("ubuntu-22.04", "p100-pcie-x2", "vm01", vgpu_guest=True)
     (site / "vm01.json").write_bytes(msgspec.json.encode(facts))
-    assert run(*lock_words(site, "--facts", site / "vm01.json")).exit_code == 2
+    return lock_words(site, "--facts", site / "vm01.json")
+
+
+def test_the_plans_of_all_hosts_are_written_in_one_call(site):
+    """A refused host gets its conflicts where the others get their plan; each plan names its own host alone."""
+    assert run(*lock_words_with_a_vgpu(site)).exit_code == 2
 
     result = run("plan", "--lock", site / "stack.lock.yml", "--all-hosts", site / "plans")
 
@@ -125,10 +129,7 @@ def test_the_plans_of_all_hosts_are_written_in_one_call(site):
 
 def test_lock_and_plans_come_from_one_call_also_where_a_host_is_refused(site):
     """What make provision asks; the exit status stays the lock's own."""
-    facts = host("ubuntu-22.04", "p100-pcie-x2", "vm01", vgpu_guest=True)
-    (site / "vm01.json").write_bytes(msgspec.json.encode(facts))
-
-    result = run(*lock_words(site, "--facts", site / "vm01.json"), "--all-hosts", site / "plans")
+    result = run(*lock_words_with_a_vgpu(site), "--all-hosts", site / "plans")
 
     assert result.exit_code == 2
     assert "rocky-9-x86_64-2330x8 (1 host): driver 580" in result.stdout

@@ -54,7 +54,7 @@ def test_the_flavour_of_the_modules_may_differ():
     }
 
 
-def test_a_group_that_is_held_down_says_by_whom():
+def test_limited_group_names_the_limiting_group():
     found = common((U, "p100-pcie-x2"), (U, "h100-sxm5-x8")).groups["ubuntu-24.04-x86_64-2330x8"].stack
     why = [reason.because for reason in found.reasons if reason.component == "torch"]
 
@@ -92,7 +92,7 @@ def test_a_part_that_no_version_serves_is_left_out_for_all():
 
 
 @pytest.mark.parametrize(("spec", "rule"), [(StackSpec(tensorflow="2.21"), "R11"), (StackSpec(torch="2.15"), "R11")])
-def test_a_part_that_was_asked_for_is_never_left_out(spec, rule):
+def test_requested_component_is_never_omitted(spec, rule):
     found = common((U, "p100-pcie-x2"), (U, "h100-sxm5-x8"), (U, "b200-x8"), spec=spec)
 
     if isinstance(found, Lock):

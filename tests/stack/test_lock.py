@@ -5,7 +5,11 @@ import pytest
 
 from gpucheck.stack import StackSpec, read_facts
 from gpucheck.stack.facts import FactsError
-from gpucheck.stack.lock import LockError, lock, read_lock, still_valid, target_of_group, write_lock
+from gpucheck.stack.lock import NO_VERSIONS, LockError, lock, read_lock, still_valid, target_of_group, write_lock
+from gpucheck.stack.settings.imex import Imex
+from gpucheck.stack.settings.mok import Mok
+from gpucheck.stack.settings.tuning import RECOMMENDED
+from gpucheck.stack.spec import Repository
 from gpucheck.stack.stack_set import StackSet
 from tests.stack.hosts import host
 
@@ -25,28 +29,26 @@ def test_a_lock_survives_its_file():
     assert write_lock(read_lock(text, "stack.lock.yml")) == text
 
 
-def test_an_old_lock_is_kept_as_long_as_it_holds():
-    """New tables move nothing by themselves: here an older, still valid driver stays."""
-    made = lock(StackSpec(), LAB)
-    older = with_stack(made, "rocky-9-x86_64-2330x8", version="580.95.05", fabric_manager="580.95.05")
-
-    assert lock(StackSpec(), LAB, older).groups == older.groups
-    assert lock(StackSpec(), LAB).groups == made.groups  # --upgrade: without the old lock
+OLD = {"version": "580.95.05", "fabric_manager": "580.95.05"}
 
 
-def test_a_changed_spec_resolves_anew():
-    made = lock(StackSpec(), LAB)
-    older = with_stack(made, "rocky-9-x86_64-2330x8", version="580.95.05", fabric_manager="580.95.05")
+@pytest.mark.parametrize(
+    ("changes", "spec", "driver", "fabric_manager"),
+    [
+        # New tables move nothing by themselves.
+        (OLD, StackSpec(), "580.95.05", "580.95.05"),
+        (OLD, StackSpec(cuda="13.0"), "580.178.04", "580.178.04"),
+        # Fabric manager at another version than the driver breaks a rule.
+        ({"fabric_manager": "575.57.08"}, StackSpec(), "580.178.04", "580.178.04"),
+    ],
+)
+def test_old_set_is_kept_while_specification_and_rules_allow_it(changes, spec, driver, fabric_manager):
+    name = "rocky-9-x86_64-2330x8"
+    older = with_stack(lock(StackSpec(), LAB), name, **changes)
 
-    assert lock(StackSpec(cuda="13.0"), LAB, older).groups["rocky-9-x86_64-2330x8"].stack.driver.version == "580.178.04"
+    found = lock(spec, LAB, older).groups[name].stack
 
-
-def test_an_old_lock_that_breaks_a_rule_is_not_kept():
-    """Fabric manager at another version than the driver."""
-    made = lock(StackSpec(), LAB)
-    broken = with_stack(made, "rocky-9-x86_64-2330x8", fabric_manager="575.57.08")
-
-    assert lock(StackSpec(), LAB, broken).groups == made.groups
+    assert (found.driver.version, found.fabric_manager) == (driver, fabric_manager)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +59,7 @@ def test_an_old_lock_that_breaks_a_rule_is_not_kept():
         ({"kernel_module": "proprietary", "version": "615.71.09"}, "flavour|modules"),
     ],
 )
-def test_an_edited_set_is_judged_like_any_other(change, says):
+def test_edited_set_is_checked_against_the_rules(change, says):
     group = with_stack(lock(StackSpec(), LAB), "rocky-9-x86_64-2330x8", **change).groups["rocky-9-x86_64-2330x8"]
 
     conflicts = still_valid(target_of_group(group), group.stack, StackSpec())
@@ -164,3 +166,34 @@ def test_an_edited_version_or_count_is_refused_with_its_group(old, new):
     assert old in text
     with pytest.raises(LockError, match=r"^lock:\d+: \S+: .*Make it again"):
         read_lock(text.replace(old, new), "lock")
+
+
+# Settings that choose no version.
+CHANGED = {
+    "repositories": {"nvidia-cuda": Repository(url="https://mirror.example/")},
+    "tuning": RECOMMENDED,
+    "container_engines": "leave",
+    "module_options": {"NVreg_A": "1"},
+    "kernel": "upgrade",
+    "kernel_lock": "hold",
+    "driver_extra": ("mps", "video"),
+    "imex": Imex(service="slurm"),
+    "mok": Mok(key="/a", certificate="/b"),
+}
+
+
+@pytest.mark.parametrize("system", ["ubuntu-22.04", "rocky-9"])
+@pytest.mark.parametrize("key", CHANGED)
+def test_a_spec_that_chooses_no_version_moves_none(key, system):
+    """A new point release must not come along with a governor."""
+    first = lock(StackSpec(), [host(system, "t4-x1")])
+    (name,) = first.groups
+
+    second = lock(StackSpec(**{key: CHANGED[key]}), [host(system, "t4-x1")], previous=first)
+
+    assert second.groups[name].stack is first.groups[name].stack
+    assert getattr(second.spec, key) == CHANGED[key]
+
+
+def test_every_such_spec_is_tried():
+    assert set(CHANGED) == set(NO_VERSIONS)

@@ -144,7 +144,7 @@ def assert_nothing_newer(bound: StackSet, free: StackSet) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(gpu_sets, systems, specs)
-def test_an_explanation_holds_when_it_is_asked_again(gpus, os, spec):
+def test_explanation_agrees_with_the_resolver(gpus, os, spec):
     target = target_of(gpus, os)
     found = resolve_target(target, spec)
     if isinstance(found, Refusal):

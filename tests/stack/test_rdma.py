@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from gpucheck.stack import StackSpec
 from gpucheck.stack.facts import RdmaFacts
 from gpucheck.stack.lock import lock, read_lock, write_lock
-from gpucheck.stack.plan import Plan, plan
 from gpucheck.stack.rdma import MODULE, PATH, outcome, rdma_plan
+from tests.stack.asked import plan_of
 from tests.stack.hosts import host
 
 CARD = RdmaFacts(bus_id="0000:06:00.0", device_id="1021", kind="infiniband")
@@ -16,9 +16,7 @@ KERNELS = ("4.18.0-553.el8.x86_64", "5.4.0-216-generic", "5.11.9", "5.12.0", "5.
 
 
 def planned(hosts, **which):
-    found = plan(lock(StackSpec(), hosts), **which)
-    assert isinstance(found, Plan)
-    return found
+    return plan_of(StackSpec(), hosts, **which)
 
 
 def peermem(found):
@@ -27,7 +25,7 @@ def peermem(found):
     return contents, [(reason.because, reason.confirmed) for reason in found.reasons if reason.component == "rdma"]
 
 
-def test_a_host_without_rdma_cards_hears_nothing_of_it():
+def test_host_without_rdma_cards_has_no_rdma_rows():
     """Also with OFED: without a card it serves nobody."""
     assert peermem(planned([host("ubuntu-24.04", "t4-x1", ofed="24.10")], host="node01")) == ([], [])
 
@@ -60,7 +58,7 @@ def test_cards_without_ofed_get_dma_buf_from_the_open_modules_and_that_is_not_co
         ("rocky-8", "v100-sxm2-x8", ["the proprietary ones are planned", "the running one is older"]),
     ],
 )
-def test_where_neither_can_be_the_plan_says_what_is_lacking_and_the_way_out(system, gpus, lacks):
+def test_plan_states_what_rdma_lacks_and_the_fix(system, gpus, lacks):
     contents, ((because, _),) = peermem(planned([host(system, gpus, rdma=(CARD,))], host="node01"))
 
     assert contents == []
@@ -100,7 +98,7 @@ def test_the_lock_keeps_what_the_plan_needs_and_a_host_without_cards_has_no_line
     ),
     st.sampled_from(["h100-sxm5-x8", "v100-sxm2-x8"]),
 )
-def test_the_plan_of_a_group_says_of_every_host_what_its_own_plan_says(hosts, gpus):
+def test_plan_of_a_group_agrees_with_the_plan_of_each_host(hosts, gpus):
     """No file that a host does not get, and every host with cards is counted once."""
     stack = planned([host("ubuntu-24.04", gpus)], host="node01").stack
 

@@ -97,14 +97,14 @@ def test_no_plan_names_what_a_document_shows_otherwise(system):
 
 
 @pytest.mark.parametrize("system", sampled(PLANNED, first))
-def test_a_plan_says_unconfirmed_of_exactly_what_no_document_shows(system):
+def test_plan_marks_exactly_undocumented_packages_as_unconfirmed(system):
     said = {spec for spec, unconfirmed in named(system).items() if unconfirmed}
 
     assert said == {spec for spec in named(system) if recordings.judge(*spec)[0] != "seen"}
 
 
 @pytest.mark.parametrize("system", PLANNED)
-def test_a_folder_that_a_plan_names_was_seen(system):
+def test_planned_directory_is_recorded_or_unconfirmed(system):
     """A folder and architecture with a line or a statement about it, or the plan says that none was seen."""
     for one in plans(system):
         for repository in one.repositories:

@@ -7,10 +7,9 @@ import pytest
 from gpucheck.knowledge import _load
 from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.site import use_site_tables
-from gpucheck.stack.lock import lock, read_lock, still_valid, target_of_group, write_lock
-from gpucheck.stack.plan import Plan, plan
+from gpucheck.stack.lock import still_valid, target_of_group
 from gpucheck.stack.spec import StackSpec
-from tests.stack.asked import answer, refusal
+from tests.stack.asked import answer, planned, refusal, reread
 from tests.stack.cli_words import run
 from tests.stack.hosts import host
 
@@ -69,17 +68,11 @@ def test_stated_version_in_a_record_is_taken_and_unconfirmed(site, part, stated,
     if part != "container_toolkit":
         assert "is known" in refusal(["T4"], "ubuntu-22.04", f"{part}={stated}").because
 
-
-@pytest.mark.parametrize(("part", "stated", "taken"), CASES)
-def test_lock_and_plan_with_it_hold_and_name_exactly_it(site, part, stated, taken):
-    site(recorded=SEEN)
-    made = read_lock(write_lock(lock(StackSpec(**{part: stated}), [host("ubuntu-24.04", "t4-x1")])), "stack.lock.yml")
+    made = reread(StackSpec(**{part: stated}), host("ubuntu-24.04", "t4-x1"))
     (group,) = made.groups.values()
-
     assert still_valid(target_of_group(group), group.stack, made.spec) == ()
-    found = plan(made, host="node01")
-    assert isinstance(found, Plan)
-    assert any(taken.partition("+")[0] in row["version"] for row in found.components[part]["packages"])
+    packages = planned(StackSpec(**{part: stated}), "ubuntu-24.04").components[part]["packages"]
+    assert any(taken.partition("+")[0] in row["version"] for row in packages)
 
 
 def test_version_that_one_of_its_packages_lacks_is_refused(site):

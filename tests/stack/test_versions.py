@@ -34,7 +34,7 @@ def test_compute_capabilities_compare_as_numbers():
         ("2.14.1+cu126", "2.14.1", True),
     ],
 )
-def test_a_request_matches_what_it_says(asked, version, fits):
+def test_request_matches_versions(asked, version, fits):
     assert request(asked).matches(version) is fits
 
 

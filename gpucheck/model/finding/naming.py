@@ -2,29 +2,16 @@
 
 import re
 from collections.abc import Iterable
-from typing import Protocol
 
 from msgspec.structs import replace
 
 from gpucheck.model.finding import Finding
+from gpucheck.model.host.hardware import Gpu, TopologyGpu
 
 BUS_ID = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
 
 
-class NamedGpu(Protocol):
-    """What a GPU of NVML and a GPU of a topology have in common."""
-
-    @property
-    def index(self) -> int:
-        """NVML's."""
-
-    @property
-    def uuid(self) -> str | None:
-        """None where the source does not name it."""
-
-    @property
-    def pci_bus_id(self) -> str | None:
-        """None where the source does not name it."""
+NamedGpu = Gpu | TopologyGpu
 
 
 def named(findings: Iterable[Finding], gpus: Iterable[NamedGpu]) -> tuple[Finding, ...]:

@@ -6,14 +6,25 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gpucheck.knowledge.archives import Archive
-from gpucheck.stack.types import Clash, Conflict, DriverChoice, Fact, PlanInput, Reason, StackSet, StackSpec, Target
+from gpucheck.stack.types import (
+    Clash,
+    Conflict,
+    DriverChoice,
+    Fact,
+    PlanInput,
+    Reason,
+    Reasons,
+    StackSet,
+    StackSpec,
+    Target,
+)
 from gpucheck.stack.versions import parse, request
 
 SYSTEM = "{system}"
 # Under repositories: the hosts' own sources have all packages.
 MANAGED = "managed"
 Works = Callable[[Target, StackSpec], bool]
-Chosen = tuple[Any, tuple[Reason, ...]]
+Chosen = tuple[Any, Reasons]
 
 
 class Choice(msgspec.Struct, kw_only=True):

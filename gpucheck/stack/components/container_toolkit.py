@@ -10,7 +10,7 @@ from gpucheck.stack.components.base import Choice, Component
 from gpucheck.stack.packages import component, package, repository, uname_arch
 from gpucheck.stack.rules.archive import r22_absent
 from gpucheck.stack.seen import seen_reason
-from gpucheck.stack.types import Clash, Fact, PlanInput, Reason, StackSpec
+from gpucheck.stack.types import Clash, Fact, PlanInput, Reason, Reasons, StackSpec
 from gpucheck.stack.versions import request
 
 TITLE = "container toolkit"
@@ -58,7 +58,7 @@ class ContainerToolkit(Component):
         return tuple(msgspec.to_builtins(row) for row in packages().container_toolkit.engines)
 
 
-def choose_container_toolkit(wanted: str) -> tuple[str, tuple[Reason, ...]] | Clash:
+def choose_container_toolkit(wanted: str) -> tuple[str, Reasons] | Clash:
     """Return the newest version that the guide names, or a stated one that a record shows in the repository."""
     asked, name = request(wanted), COMPONENT.name
     known = packages().container_toolkit.versions

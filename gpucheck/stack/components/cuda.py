@@ -14,7 +14,7 @@ from gpucheck.stack.rules.archive import r22_cuda
 from gpucheck.stack.rules.driver import is_a, r1_driver_floor, r2_full_function
 from gpucheck.stack.rules.folders import r24_cuda
 from gpucheck.stack.seen import seen_reason, seen_version
-from gpucheck.stack.types import Clash, Fact, PlanInput, Reason, StackSet, StackSpec, Target, UnknownInput
+from gpucheck.stack.types import Clash, Fact, PlanInput, Reason, Reasons, StackSet, StackSpec, Target, UnknownInput
 from gpucheck.stack.versions import cc, major, minor, parse, request
 
 PROFILE = 'export PATH="/usr/local/cuda/bin${PATH:+:${PATH}}"\n'
@@ -39,7 +39,7 @@ def r9_cuda_window(gpu: GpuModel, toolkit: Toolkit) -> Clash | None:
     return Clash(component="cuda", rule="R9", between=(fact, other), because=because)
 
 
-def choose_cuda(target: Target, driver: str, wanted: str, *, full: bool) -> tuple[Toolkit, tuple[Reason, ...]] | Clash:
+def choose_cuda(target: Target, driver: str, wanted: str, *, full: bool) -> tuple[Toolkit, Reasons] | Clash:
     """Return the newest toolkit that every GPU and the driver allow.
 
     full: only toolkits whose exact minimum driver (R2) is known and met. Otherwise the minimum of the CUDA major (R1)
@@ -79,9 +79,7 @@ def choose_cuda(target: Target, driver: str, wanted: str, *, full: bool) -> tupl
     )
 
 
-def _seen_cuda(
-    target: Target, driver: str, wanted: str, *, full: bool
-) -> tuple[Toolkit, tuple[Reason, ...]] | Clash | None:
+def _seen_cuda(target: Target, driver: str, wanted: str, *, full: bool) -> tuple[Toolkit, Reasons] | Clash | None:
     """Return a stated toolkit that is missing from the tables, if they have its minor release."""
     table, asked = packages().cuda, request(wanted)
     if len(asked.prefix) < 3:
@@ -113,7 +111,7 @@ def _toolkit_clash(target: Target, driver: str, toolkit: Toolkit, *, full: bool)
     return clash or (r2_full_function(toolkit, driver) if full else None)
 
 
-def _cuda_reasons(target: Target, driver: str, toolkit: Toolkit) -> tuple[Reason, ...]:
+def _cuda_reasons(target: Target, driver: str, toolkit: Toolkit) -> Reasons:
     held = next((gpu for gpu in target.models if gpu.max_cuda), None)
     if held:
         text = f"{is_a(held)}: CUDA {held.max_cuda} is its last"

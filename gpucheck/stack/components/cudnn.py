@@ -13,7 +13,7 @@ from gpucheck.stack.rules.archive import r22_absent
 from gpucheck.stack.rules.driver import is_a
 from gpucheck.stack.rules.libraries import no_release, no_toolkit, numeric, without_toolkit
 from gpucheck.stack.seen import seen_reason, seen_version
-from gpucheck.stack.types import Clash, Fact, PlanInput, Reason, StackSpec, Target
+from gpucheck.stack.types import Clash, Fact, PlanInput, Reason, Reasons, StackSpec, Target
 from gpucheck.stack.versions import cc, major, request
 
 
@@ -34,7 +34,7 @@ def r7_cudnn(gpu: GpuModel, release: CudnnRelease) -> Clash | None:
 
 def choose_cudnn(
     target: Target, cuda_major: int, wanted: str, reference: Reference | None
-) -> tuple[str, tuple[Reason, ...]] | Clash:
+) -> tuple[str, Reasons] | Clash:
     """Return the host's cuDNN: that of the torch build if its CUDA major is the same, else the newest confirmed."""
     asked = request(wanted)
     torch = reference.torch if reference else None
@@ -56,7 +56,7 @@ def choose_cudnn(
     )
 
 
-def _seen_cudnn(target: Target, cuda_major: int, wanted: str) -> tuple[str, tuple[Reason, ...]] | Clash | None:
+def _seen_cudnn(target: Target, cuda_major: int, wanted: str) -> tuple[str, Reasons] | Clash | None:
     """Return a stated version missing from the tables, with the range of GPUs of the nearest older release."""
     names = [packages().cudnn.apt[0].format(major=cuda_major)]
     version = seen_version(target.os.repository or "", target, names, wanted, packages().cudnn.revision)

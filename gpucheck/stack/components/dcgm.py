@@ -9,7 +9,7 @@ from gpucheck.stack.components.base import SYSTEM, Choice, Component
 from gpucheck.stack.packages import component, package, started
 from gpucheck.stack.rules.driver import is_a
 from gpucheck.stack.seen import seen_reason, seen_version
-from gpucheck.stack.types import Clash, DriverChoice, Fact, PlanInput, Reason, Target
+from gpucheck.stack.types import Clash, DriverChoice, Fact, PlanInput, Reason, Reasons, Target
 from gpucheck.stack.versions import cc, parse, request
 
 RULE = "R23"
@@ -17,7 +17,7 @@ RULE = "R23"
 
 def choose_dcgm(
     target: Target, driver: DriverChoice, wanted: str, archive: Archive | None
-) -> tuple[str, tuple[Reason, ...]] | Clash:
+) -> tuple[str, Reasons] | Clash:
     """R23: DCGM is the newest that a separate source confirms, or the version that is requested."""
     # Without an archive the driver is from NVIDIA's repositories, the only ones with DCGM.
     table = options().dcgm
@@ -44,7 +44,7 @@ def choose_dcgm(
     return found[0].version, _dcgm_reasons(target, driver, found[0])
 
 
-def _dcgm_reasons(target: Target, driver: DriverChoice, row: OptionVersion) -> tuple[Reason, ...]:
+def _dcgm_reasons(target: Target, driver: DriverChoice, row: OptionVersion) -> Reasons:
     majors = r23_cuda_majors(target, driver)
     text = f"requested; packages for CUDA {majors[0]}, the CUDA major of driver branch {driver.branch}"
     if len(majors) > 1:

@@ -19,10 +19,10 @@ from gpucheck.stack.rules import ubuntu as ubuntu_rules
 from gpucheck.stack.rules.folders import r24_branch
 from gpucheck.stack.settings import module_options, mok
 from gpucheck.stack.settings.driver_extra import extra_packages
-from gpucheck.stack.types import Clash, DriverChoice, Fact, PlanInput, Reason, StackSet, StackSpec, Target
+from gpucheck.stack.types import Clash, DriverChoice, Fact, PlanInput, Reason, Reasons, StackSet, StackSpec, Target
 from gpucheck.stack.versions import request
 
-Found = tuple[DriverChoice, tuple[Reason, ...]]
+Found = tuple[DriverChoice, Reasons]
 NOUVEAU = "blacklist nouveau\noptions nouveau modeset=0\n"
 UNATTENDED = """// NVIDIA packages change only as a set: an unattended fabric manager upgrade has stopped clusters.
 Unattended-Upgrade::Package-Blacklist {

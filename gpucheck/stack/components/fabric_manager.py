@@ -13,49 +13,44 @@ from gpucheck.stack.components.base import SYSTEM, Choice, Component
 from gpucheck.stack.packages import component, fabric_packages, file, package, started
 from gpucheck.stack.rules.archive import r22_needed
 from gpucheck.stack.rules.ubuntu import r22_ubuntu_lacks
-from gpucheck.stack.types import Clash, Conflict, Fabric, Fact, PlanInput, Reason, StackSet, StackSpec, Target
+from gpucheck.stack.types import Clash, Conflict, Fabric, Fact, PlanInput, Reason, Reasons, StackSet, StackSpec, Target
 from gpucheck.stack.versions import parse
 
 NVLINK5_KERNEL = "5.17"
 
 
-def r17_fabric(target: Target) -> tuple[Fabric, tuple[Reason, ...]]:
+def r17_fabric(target: Target) -> tuple[Fabric, Reasons]:
     """R17: NVSwitch and NVLink 5 boards need fabric manager at exactly the driver's version; racks need IMEX."""
     kinds = {gpu.fabric for gpu in target.models} - {None}
     source = "fabric-manager-guide, driver-install-guide"
+
+    def why(text: str, component: str = "fabric_manager", *, confirmed: bool = True) -> Reason:
+        return Reason(component=component, because=text, rule="R17", source=source, confirmed=confirmed)
+
     if "imex" in kinds:
         text = "compute tray of a rack: fabric manager runs on the switch trays, IMEX runs here"
-        return Fabric(imex=True), (Reason(component="imex", because=text, rule="R17", source=source),)
+        return Fabric(imex=True), (why(text, "imex"),)
     if "nvlink5" in kinds:
-        text = (
-            "NVLink 5 board: needs fabric manager at the driver's version, the subnet manager nvlsm, and ib_umad loaded"
-        )
-        reasons = [Reason(component="fabric_manager", because=text, rule="R17", source=source)]
+        needs = "fabric manager at the driver's version, the subnet manager nvlsm, and ib_umad loaded"
+        reasons = [why(f"NVLink 5 board: needs {needs}")]
         if parse(target.os.kernel) < parse(NVLINK5_KERNEL):
-            old = f"{target.os.name} has kernel {target.os.kernel}; NVLink 5 needs {NVLINK5_KERNEL} or an EL backport"
-            reasons.append(
-                Reason(component="fabric_manager", because=old, rule="R17", source="public-installers", confirmed=False)
-            )
+            text = f"{target.os.name} has kernel {target.os.kernel}; NVLink 5 needs {NVLINK5_KERNEL} or an EL backport"
+            reasons.append(msgspec.structs.replace(why(text, confirmed=False), source="public-installers"))
         return Fabric(fabric_manager=True, subnet_manager=True), tuple(reasons)
     if target.nvswitches:
         text = "NVSwitch devices on the PCI bus: needs fabric manager at exactly the driver's version"
-        return Fabric(fabric_manager=True), (
-            Reason(component="fabric_manager", because=text, rule="R17", source=source),
-        )
+        return Fabric(fabric_manager=True), (why(text),)
     if "nvswitch" not in kinds:
         return Fabric(), ()
+    if target.nvswitches == 0:
+        text = "no NVSwitch on the PCI bus: no fabric manager here (in a virtual machine it runs on the host)"
+        return Fabric(), (why(text),)
     count = sum(gpu.fabric == "nvswitch" for gpu in target.gpus)
-    if target.nvswitches is None and count >= gpu_table().nvswitch_from_gpus:
+    if count >= gpu_table().nvswitch_from_gpus:
         text = f"{count} SXM GPUs, assumed to be an NVSwitch board (the PCI bus was not read): needs fabric manager"
-        reason = Reason(component="fabric_manager", because=text, rule="R17", source=source, confirmed=False)
-        return Fabric(fabric_manager=True), (reason,)
-    text = (
-        "no NVSwitch on the PCI bus: no fabric manager here (in a virtual machine it runs on the host)"
-        if target.nvswitches == 0
-        else f"{count} SXM GPUs, assumed to be a board without NVSwitch (the PCI bus was not read)"
-    )
-    confirmed = target.nvswitches is not None
-    return Fabric(), (Reason(component="fabric_manager", because=text, rule="R17", source=source, confirmed=confirmed),)
+        return Fabric(fabric_manager=True), (why(text, confirmed=False),)
+    text = f"{count} SXM GPUs, assumed to be a board without NVSwitch (the PCI bus was not read)"
+    return Fabric(), (why(text, confirmed=False),)
 
 
 class FabricManager(Component):

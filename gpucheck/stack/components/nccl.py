@@ -14,7 +14,7 @@ from gpucheck.stack.rules.code import r5_runs
 from gpucheck.stack.rules.driver import is_a
 from gpucheck.stack.rules.libraries import no_release, no_toolkit, numeric, without_toolkit
 from gpucheck.stack.seen import seen_reason, seen_version
-from gpucheck.stack.types import Clash, Fact, PlanInput, Reason, StackSpec, Target
+from gpucheck.stack.types import Clash, Fact, PlanInput, Reason, Reasons, StackSpec, Target
 from gpucheck.stack.versions import major, minor, parse, request
 
 
@@ -31,21 +31,18 @@ def r8_nccl(gpu: GpuModel, build: NcclBuild) -> Clash | None:
     return Clash(component="nccl", rule="R8", between=between, because=because)
 
 
-def choose_nccl(
-    target: Target, toolkit: str, wanted: str, reference: Reference | None
-) -> tuple[str, tuple[Reason, ...]] | Clash:
+def choose_nccl(target: Target, toolkit: str, wanted: str, reference: Reference | None) -> tuple[str, Reasons] | Clash:
     """Return the host's NCCL as ``version+cudaX.Y``: torch's version or the next newer one of this CUDA major."""
     asked = request(wanted)
     cuda_major = major(toolkit)
     torch = reference.torch if reference else None
     same = torch.nccl if torch and torch.cuda and major(torch.cuda) == cuda_major and asked.auto else None
     first: Clash | None = None
+    builds = {build.version: build for build in tables.nccl().builds if build.cuda_major == cuda_major}
     for pair in _nccl_order(toolkit, same):
         if not asked.matches(pair.version) or asked.build not in ("", f"cuda{pair.cuda}"):
             continue
-        build = next(
-            (b for b in tables.nccl().builds if b.version == pair.version and b.cuda_major == cuda_major), None
-        )
+        build = builds.get(pair.version)
         if build is None:
             continue
         clash = next(filter(None, (r8_nccl(gpu, build) for gpu in target.models)), None)
@@ -58,7 +55,7 @@ def choose_nccl(
     )
 
 
-def _seen_nccl(target: Target, cuda_major: int, wanted: str) -> tuple[str, tuple[Reason, ...]] | Clash | None:
+def _seen_nccl(target: Target, cuda_major: int, wanted: str) -> tuple[str, Reasons] | Clash | None:
     """Return a stated version missing from the tables, with the machine code of the nearest older build."""
     table = packages().nccl
     names = table.apt if target.os.family == "debian" else table.dnf
@@ -94,7 +91,7 @@ def _nccl_order(toolkit: str, same: str | None) -> list[NcclSystemBuild]:
 
 def _nccl_reasons(
     pair: NcclSystemBuild, build: NcclBuild, same: str | None, reference: Reference | None, toolkit: str
-) -> tuple[Reason, ...]:
+) -> Reasons:
     if pair.version == same and reference:
         text = reference.words + (": all ranks of a job should load one NCCL" if reference.own else "")
     elif same and reference and numeric(pair.version) > numeric(same):
@@ -109,9 +106,8 @@ def _nccl_reasons(
         text = f"its list of machine code was {build.basis}, not read"
         reasons.append(Reason(component="nccl", because=text, rule="R8", source="nccl-mk", confirmed=False))
     if pair.unconfirmed:
-        reasons.append(
-            Reason(component="nccl", because=pair.unconfirmed, rule="R8", source="cuda-repo", confirmed=False)
-        )
+        text = pair.unconfirmed
+        reasons.append(Reason(component="nccl", because=text, rule="R8", source="cuda-repo", confirmed=False))
     return tuple(reasons)
 
 

@@ -8,7 +8,7 @@ from gpucheck.stack.components.base import Choice, Component
 from gpucheck.stack.rules.code import r3_ptx_needs_full_driver, r5_runs, r6_wheel_driver
 from gpucheck.stack.rules.driver import is_a
 from gpucheck.stack.rules.wheels import glibc_clash, not_known, r16_python, r16_unconfirmed
-from gpucheck.stack.types import Clash, Fact, Reason, StackSet, Target, TensorflowChoice, TorchChoice
+from gpucheck.stack.types import Clash, Fact, Reason, Reasons, StackSet, Target, TensorflowChoice, TorchChoice
 from gpucheck.stack.versions import cc, parse, request, sm
 
 OLD_CUDNN = "9.10.2.21"
@@ -25,16 +25,16 @@ def _tensorflow_clash(target: Target, driver: str, release: TensorflowRelease) -
         # Blackwell would depend on PTX, which fails with official wheels (tf-issues).
         if ptx and sm(ptx) < cc(gpu.compute_capability) and cc(gpu.compute_capability) < (10, 0):
             clash = r3_ptx_needs_full_driver(release.cuda or "", driver, "tensorflow", what)
-            if clash is None:
-                continue
-            return clash
+            if clash:
+                return clash
+            continue
         between = (Fact(is_a(gpu), "cuda-gpus"), Fact(f"{what} has {code}", "wheel-bytes, tf-issues"))
         because = f"no official wheel of {what} works on {gpu.name}; a vendor container or a source build may work"
         return Clash(component="tensorflow", rule="R11", between=between, because=because)
     return r6_wheel_driver(release.cuda or "12", driver, "tensorflow", what)
 
 
-def choose_tensorflow(target: Target, driver: str, wanted: str) -> tuple[TensorflowChoice, tuple[Reason, ...]] | Clash:
+def choose_tensorflow(target: Target, driver: str, wanted: str) -> tuple[TensorflowChoice, Reasons] | Clash:
     """Return the newest TensorFlow for every GPU. R20: no TensorFlow wheel for aarch64 has GPU support."""
     asked = request(wanted)
     if target.arch == "sbsa":
@@ -53,17 +53,9 @@ def choose_tensorflow(target: Target, driver: str, wanted: str) -> tuple[Tensorf
     return first or not_known("tensorflow", wanted, "wheel-bytes", target, _known())
 
 
-def _tensorflow_choice(
-    target: Target, release: TensorflowRelease, python: str
-) -> tuple[TensorflowChoice, tuple[Reason, ...]]:
-    reasons = [
-        Reason(
-            component="tensorflow",
-            because="newest release with code for every GPU here, in a separate environment",
-            rule="R11",
-            source="wheel-bytes",
-        )
-    ]
+def _tensorflow_choice(target: Target, release: TensorflowRelease, python: str) -> tuple[TensorflowChoice, Reasons]:
+    text = "newest release with code for every GPU here, in a separate environment"
+    reasons = [Reason(component="tensorflow", because=text, rule="R11", source="wheel-bytes")]
     old = next((gpu for gpu in target.models if cc(gpu.compute_capability) < (7, 5)), None)
     constraints: tuple[str, ...] = ()
     if old and not (release.cudnn or "").startswith("=="):
@@ -76,18 +68,12 @@ def _tensorflow_choice(
     return TensorflowChoice(version=release.version, python=python, constraints=constraints), tuple(reasons)
 
 
-def r19_same_environment(torch: TorchChoice | None, tensorflow: TensorflowChoice | None) -> tuple[Reason, ...]:
+def r19_same_environment(torch: TorchChoice | None, tensorflow: TensorflowChoice | None) -> Reasons:
     """R19: torch and GPU TensorFlow share one environment only if that pair was resolved; the default is two."""
     if torch is None or tensorflow is None or torch.cuda is None:
         return ()
-    row = next(
-        (
-            r
-            for r in tables.tensorflow().same_environment
-            if (r.torch, r.tensorflow) == (torch.version, tensorflow.version)
-        ),
-        None,
-    )
+    pairs = {(row.torch, row.tensorflow): row for row in tables.tensorflow().same_environment}
+    row = pairs.get((torch.version, tensorflow.version))
     if row and row.result == "works":
         text = f"one environment for both was resolved ({row.because})"
     elif row:

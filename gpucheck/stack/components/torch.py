@@ -8,7 +8,7 @@ from gpucheck.stack.components.base import Choice, Component, NotFirst, plain
 from gpucheck.stack.rules.code import r3_ptx_needs_full_driver, r5_runs, r6_wheel_driver
 from gpucheck.stack.rules.driver import is_a
 from gpucheck.stack.rules.wheels import glibc_clash, not_known, r16_python
-from gpucheck.stack.types import Clash, Fact, Reason, StackSet, StackSpec, Target, TorchChoice
+from gpucheck.stack.types import Clash, Fact, Reason, Reasons, StackSet, StackSpec, Target, TorchChoice
 from gpucheck.stack.versions import cc, major, request, sm
 
 
@@ -51,7 +51,7 @@ def r25_origin(release: TorchRelease, build: TorchBuild, origin: str) -> Clash |
     return Clash(component="torch", rule="R25", between=between, because=because)
 
 
-def r12_torch_compile(target: Target) -> tuple[Reason, ...]:
+def r12_torch_compile(target: Target) -> Reasons:
     """R12: GPUs below compute capability 7.0 cannot use torch.compile."""
     old = next((gpu for gpu in target.models if cc(gpu.compute_capability) < (7, 0)), None)
     if old is None:
@@ -60,9 +60,7 @@ def r12_torch_compile(target: Target) -> tuple[Reason, ...]:
     return (Reason(component="torch", because=text, rule="R12", source="wheel-bytes"),)
 
 
-def choose_torch(
-    target: Target, driver: str, wanted: str, origin: str = "auto"
-) -> tuple[TorchChoice, tuple[Reason, ...]] | Clash:
+def choose_torch(target: Target, driver: str, wanted: str, origin: str = "auto") -> tuple[TorchChoice, Reasons] | Clash:
     """Return the newest torch whose build runs on every GPU and this driver. origin: as torch_origin in stack.yml."""
     asked = request(wanted)
     if asked.build == "cpu":
@@ -90,7 +88,7 @@ def _candidates(target: Target, wanted: str, origin: str) -> list[tuple[TorchRel
     return found if origin == "any" else sorted(found, key=lambda row: row[1].origin != "pypi")
 
 
-def _newer_elsewhere(target: Target, driver: str, wanted: str, origin: str, choice: TorchChoice) -> tuple[Reason, ...]:
+def _newer_elsewhere(target: Target, driver: str, wanted: str, origin: str, choice: TorchChoice) -> Reasons:
     """R25: a newer build of PyTorch's index is reported but not chosen, as not every network reaches that index."""
     newest = None if origin == "any" else choose_torch(target, driver, wanted, "any")
     if newest is None or isinstance(newest, Clash) or newest[0].version == choice.version:
@@ -129,9 +127,7 @@ def _torch_clash(
     return r6_wheel_driver(build.cuda, driver, "torch", f"torch {release.version}+{build.build}")
 
 
-def _torch_choice(
-    target: Target, release: TorchRelease, build: TorchBuild, python: str
-) -> tuple[TorchChoice, tuple[Reason, ...]]:
+def _torch_choice(target: Target, release: TorchRelease, build: TorchBuild, python: str) -> tuple[TorchChoice, Reasons]:
     choice = TorchChoice(
         version=release.version,
         build=build.build,
@@ -144,11 +140,8 @@ def _torch_choice(
     where = "on PyPI" if build.origin == "pypi" else f"in PyTorch's wheel index, sub-index {build.build},"
     confirmed = build.basis in ("bytes", "build-scripts")
     text = f"newest official build {where} with code for every GPU here (architecture list: {build.basis})"
-    reasons = [
-        Reason(
-            component="torch", because=text, rule="R11", source="wheel-bytes, torch-build-scripts", confirmed=confirmed
-        )
-    ]
+    source = "wheel-bytes, torch-build-scripts"
+    reasons = [Reason(component="torch", because=text, rule="R11", source=source, confirmed=confirmed)]
     if python != target.os.python:
         own = target.os.python
         text = f"needs an additional Python {python}: {target.os.name} has {own}, and there is no wheel for it"
@@ -156,7 +149,7 @@ def _torch_choice(
     return choice, (*reasons, *r12_torch_compile(target))
 
 
-def _cpu_torch(target: Target, wanted: str) -> tuple[TorchChoice, tuple[Reason, ...]] | Clash:
+def _cpu_torch(target: Target, wanted: str) -> tuple[TorchChoice, Reasons] | Clash:
     asked = request(wanted)
     for release in reversed(tables.torch().releases):
         python = r16_python(target.os, release.pythons, release.glibc)

@@ -3,6 +3,7 @@
 The roles apply it and have no version logic. An unknown name or version raises PlanGap here.
 """
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
@@ -14,14 +15,13 @@ from gpucheck.stack.components import BY_TURN, COMPONENTS
 from gpucheck.stack.components.base import MANAGED
 from gpucheck.stack.lock import Lock, LockedGroup, LockedHost, still_valid, target_of_group
 from gpucheck.stack.packages import PlanGap, file, repository
-from gpucheck.stack.plan.archive import archive_of_set, host_sources
 from gpucheck.stack.plan.kernel import compilers, header_metapackage, headers
-from gpucheck.stack.plan.parts import module_stream, planned_components, roles
+from gpucheck.stack.plan.parts import archive_of_set, host_sources, module_stream, planned_components, roles
 from gpucheck.stack.plan.services import drop_ins, services
 from gpucheck.stack.plan.system import epel_row, python, release_packages, system_repositories
 from gpucheck.stack.plan.unconfirmed import reasons as unconfirmed_reasons
 from gpucheck.stack.plan.unconfirmed import unconfirmed
-from gpucheck.stack.rdma import Rdma, rdma_plan
+from gpucheck.stack.rdma import rdma_plan
 from gpucheck.stack.refused import RefusedHost
 from gpucheck.stack.settings.tuning import tuning_plan
 from gpucheck.stack.spec import Repository, StackSpec, managed
@@ -145,17 +145,19 @@ def _plan(name: str, locked: LockedGroup, spec: StackSpec, host: str | None) -> 
     archive, tuning = archive_of_set(system, stack), tuning_plan(spec.tuning, locked.arch)
     wanted = PlanInput(target=target, stack=stack, spec=spec, archive=archive)
     parts = planned_components(wanted)
-    kernels = _kernels(locked, host)
-    rdma, rdma_reasons = rdma_plan(_rdma_hosts(locked, host), stack)
+    hosts = {host: locked.hosts[host]} if host is not None else locked.hosts
+    kernels = _own_kernels(hosts.values())
+    rdma, rdma_reasons = rdma_plan({name: (one.rdma, one.kernel) for name, one in hosts.items()}, stack)
     engines = tuple(engine for row in COMPONENTS for engine in row.container_engines(wanted))
     modules = kernel_modules(stack, kernels)
     held = spec.kernel_lock == "hold" or bool(modules)
     later = zip(LATER, (engines, tuning, held), strict=True)
     said = unconfirmed(wanted)
     rows = list(services(stack, spec))
+    units = drop_ins([row["name"] for row in rows], system, simulated=all(one.simulated for one in hosts.values()))
     return Plan(
         group=name,
-        hosts=tuple(locked.hosts) if host is None else (host,),
+        hosts=tuple(hosts),
         host=host,
         os={"id": system.os_id, "version": system.version, "family": system.family},
         arch=locked.arch,
@@ -182,8 +184,7 @@ def _plan(name: str, locked: LockedGroup, spec: StackSpec, host: str | None) -> 
         compilers=() if modules else compilers(system, stack.driver.kernel_module, kernels),
         files=(
             *(one for row in BY_TURN for one in row.files(wanted)),
-            *(file(*row) for row in rdma),
-            *_unit_files(system, locked, [row["name"] for row in rows], host),
+            *(file(*row) for row in (*rdma, *units)),
         ),
         services=tuple(rows),
         reboot={"when": ("nouveau-loaded", "loaded-differs-from-installed", "module-files-changed")},
@@ -228,13 +229,10 @@ def _of_nvidia(plan: PlanInput) -> bool:
     return any(part["packages"] for part in parts if part)
 
 
-def _without_epel(spec: StackSpec) -> bool:
-    return spec.repositories.get(EPEL, Repository()).url == "none"
-
-
 def _dkms_source(system: OperatingSystem, arch: str, spec: StackSpec) -> dict[str, Any] | None:
     row = epel_row(system, arch)
-    if row is None or system.repository is None or managed(spec) or _without_epel(spec):
+    omitted = managed(spec) or spec.repositories.get(EPEL, Repository()).url == "none"
+    if row is None or system.repository is None or omitted:
         return None
     mirrored = _mirrored(row, spec, (EPEL,), system.repository, arch)
     return {"repository": mirrored, "enable": system_repositories(system, arch)}
@@ -265,22 +263,6 @@ def _mirrored(
     return result
 
 
-def _planned_hosts(locked: LockedGroup, host: str | None) -> dict[str, LockedHost]:
-    return {host: locked.hosts[host]} if host is not None else locked.hosts
-
-
-def _rdma_hosts(locked: LockedGroup, host: str | None) -> dict[str, tuple[Rdma, str]]:
-    return {name: (one.rdma, one.kernel) for name, one in _planned_hosts(locked, host).items()}
-
-
-def _kernels(locked: LockedGroup, host: str | None) -> tuple[str, ...]:
+def _own_kernels(hosts: Iterable[LockedHost]) -> tuple[str, ...]:
     """Return the running kernels, except those that are not the host's own."""
-    hosts = _planned_hosts(locked, host).values()
     return tuple(h.kernel for h in hosts if not any(s.lower().startswith("kernel") for s in h.stand_ins))
-
-
-def _unit_files(
-    system: OperatingSystem, locked: LockedGroup, names: list[str], host: str | None
-) -> list[dict[str, Any]]:
-    simulated = all(one.simulated for one in _planned_hosts(locked, host).values())
-    return [file(path, content) for path, content in drop_ins(names, system, simulated=simulated)]

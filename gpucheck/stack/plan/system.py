@@ -42,8 +42,6 @@ def python(system: OperatingSystem) -> dict[str, Any]:
     """Return the interpreter of gpucheck's environment, and the system's packages that install it."""
     table = packages().python
     newer = system.family == "redhat" and int(system.version) in table.el_majors
-    return {"interpreter": table.interpreter, "packages": list(table.packages)} if newer else _own_python()
-
-
-def _own_python() -> dict[str, Any]:
-    return {"interpreter": "python3", "packages": []}
+    if not newer:
+        return {"interpreter": "python3", "packages": []}
+    return {"interpreter": table.interpreter, "packages": list(table.packages)}

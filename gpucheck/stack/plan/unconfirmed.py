@@ -10,8 +10,7 @@ from gpucheck.knowledge.tables import OperatingSystem
 from gpucheck.stack.archived import unrecorded
 from gpucheck.stack.components import COMPONENTS
 from gpucheck.stack.packages import PlanGap
-from gpucheck.stack.plan.archive import archive_of_set
-from gpucheck.stack.plan.parts import module_stream
+from gpucheck.stack.plan.parts import archive_of_set, module_stream
 from gpucheck.stack.rules.ubuntu import UBUNTU
 from gpucheck.stack.spec import StackSpec
 from gpucheck.stack.stack_set import StackSet

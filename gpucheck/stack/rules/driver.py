@@ -123,9 +123,8 @@ def r18_version(branch: Branch, wanted: str) -> tuple[str, Reason | Clash]:
         ends = "; ".join(f"{date} ({who.replace('_', ' ')})" for who, date in branch.eol.items()) or "end not known"
         text = f"branch {branch.branch}: {kind}, ends {ends}; {newest} is its newest release known"
         sure = branch.state == "supported" and branch.type is not None
-        return newest, Reason(
-            component="driver", because=text, rule="R18", source="nv-supported-drivers-615, endoflife", confirmed=sure
-        )
+        source = "nv-supported-drivers-615, endoflife"
+        return newest, Reason(component="driver", because=text, rule="R18", source=source, confirmed=sure)
     version = asked.version
     if branch.first is not None and parse(version) < parse(branch.first):
         between = (

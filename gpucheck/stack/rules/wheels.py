@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from gpucheck.knowledge.tables import OperatingSystem
-from gpucheck.stack.types import Clash, Fact, Reason, Target
+from gpucheck.stack.types import Clash, Fact, Reason, Reasons, Target
 from gpucheck.stack.versions import parse, request
 
 # Both frameworks have wheels for it, and it is supported until late 2028.
@@ -21,7 +21,7 @@ def r16_python(os: OperatingSystem, pythons: tuple[str, ...], glibc: str) -> str
     return max((p for p in pythons if not p.endswith("t")), key=parse)
 
 
-def r16_unconfirmed(os: OperatingSystem) -> tuple[Reason, ...]:
+def r16_unconfirmed(os: OperatingSystem) -> Reasons:
     """R16: unconfirmed values of a system that wheels depend on are reported."""
     values = {"python": f"its default Python is {os.python}", "glibc": f"its glibc is {os.glibc}"}
     texts = [text for field, text in values.items() if field in os.unconfirmed]

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gpucheck.stack import Refusal, StackSet, StackSpec, resolve, wants
+from gpucheck.stack import StackSpec, wants
 from gpucheck.stack.explain import explain
-from gpucheck.stack.lock import lock, read_lock, still_valid, target_of_group, write_lock
+from gpucheck.stack.lock import lock, still_valid, target_of_group, write_lock
 from gpucheck.stack.targets import target_of
 from gpucheck.stack.text import stack_text
 from tests.stack import asked
@@ -57,23 +57,21 @@ def test_version_without_a_record_is_unconfirmed_and_a_recorded_one_is_not():
 
 
 def test_version_of_another_driver_is_refused_with_the_one_that_works():
-    found = resolve(["T4"], "ubuntu-22.04", spec=requested("575.57.08"))
+    conflict = asked.refusal(["T4"], "ubuntu-22.04", "nvidia_modprobe=575.57.08")
 
-    assert isinstance(found, Refusal)
-    assert found.conflicts[0].change["nvidia_modprobe"].startswith("580.")
+    assert conflict.change["nvidia_modprobe"].startswith("580.")
 
 
 def test_debian_archive_leaves_it_out_with_its_reason():
-    found = resolve(["T4"], "debian-12", spec=requested("auto", "source=debian"))
+    found = asked.answer(["T4"], "debian-12", "nvidia_modprobe=auto", "source=debian")
 
-    assert isinstance(found, StackSet)
     (reason,) = [reason for reason in found.reasons if reason.component == "nvidia_modprobe"]
     assert reason.because == "omitted: the archive of debian-12 is not known to have nvidia-modprobe"
 
 
 def test_lock_keeps_it_and_is_still_valid_when_read_again():
     spec = requested("auto")
-    made = read_lock(write_lock(lock(spec, [host("ubuntu-24.04", "t4-x1")])), "stack.lock.yml")
+    made = asked.reread(spec, host("ubuntu-24.04", "t4-x1"))
     (group,) = made.groups.values()
 
     assert still_valid(target_of_group(group), group.stack, made.spec) == ()
@@ -82,9 +80,8 @@ def test_lock_keeps_it_and_is_still_valid_when_read_again():
 
 def test_set_and_explanation_show_it():
     target = target_of(["T4"], "ubuntu-24.04")
-    found = resolve(["T4"], "ubuntu-24.04", spec=requested("auto"))
+    found = asked.answer(["T4"], "ubuntu-24.04", "nvidia_modprobe=auto")
 
-    assert isinstance(found, StackSet)
     assert f"{NAME}    " in stack_text(found)
     (explanation,) = explain(target, requested("auto"), found, "nvidia_modprobe")
     assert (explanation.version, explanation.note) == (

@@ -79,6 +79,6 @@ def test_default_in_the_specification_is_the_one_of_the_component(row):
     assert getattr(StackSpec(), row.name, None) == row.default or row.default is None
 
 
-def test_component_has_versions_or_says_what_it_follows():
+def test_component_has_versions_or_follows_another():
     assert all(row.versions() for row in LISTED)
     assert all(row.follows for row in EXPLAINED if row not in LISTED)

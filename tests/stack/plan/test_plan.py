@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,9 +13,11 @@ from gpucheck.knowledge.packages import packages
 from gpucheck.stack import Refusal, StackSpec
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import NoSuchHost, Plan, plan
+from gpucheck.stack.settings.tuning import Tuning
 from gpucheck.stack.spec import Repository
 from tests.stack import asked
-from tests.stack.hosts import GPU_SETS, SYSTEMS, host
+from tests.stack.asked import rejected
+from tests.stack.hosts import host
 
 
 def planned(system, gpus, spec=None, **changes) -> Plan:
@@ -22,39 +25,6 @@ def planned(system, gpus, spec=None, **changes) -> Plan:
     # The fingerprint of NVIDIA's key for EL 10 is not known: a site has to state it.
     el10 = {"nvidia-cuda": Repository(key_fingerprint="E1" * 20)} if system.endswith("-10") else {}
     return asked.planned(spec or StackSpec(repositories=el10), system, gpus, **changes)
-
-
-def refused(system, gpus, spec):
-    """The first conflict; fails the test if there was a plan."""
-    found = plan(lock(spec, [host(system, gpus)]), host="node01")
-    assert isinstance(found, Refusal), found
-    return found.conflicts[0]
-
-
-# The folders of these systems begin after the last branch for Pascal and Volta.
-LATE = [(s, g) for s in ("ubuntu-26.04", "debian-13") for g in GPU_SETS if g.startswith(("p100", "v100", "mixed-v100"))]
-KINDS = [
-    (s, g)
-    for s in SYSTEMS
-    for g in GPU_SETS
-    if s not in ("ubuntu-20.04", "centos-7", "centos-stream-8") and g != "mixed-v100-b200" and (s, g) not in LATE
-]
-
-
-LIBIBUMAD = ("libibumad", "libibumad3")
-
-
-@pytest.mark.parametrize(("system", "gpus"), KINDS)
-def test_every_plan_keeps_the_outside_contract(system, gpus):
-    found = planned(system, gpus)
-
-    assert list(found.components) == ["driver", "fabric_manager", "cuda", "cudnn", "nccl", "container_toolkit"]
-    for component in found.components.values():
-        names = [package["name"] for package in component["packages"]]
-        assert component["holds"] == [name for name in names if name not in ("infiniband-diags", *LIBIBUMAD)]
-        assert not any("{" in package["spec"] for package in component["packages"])
-    assert (found.module_stream is None) == (found.package_manager == "apt" or found.os["version"] == "10")
-    assert set(found.expected) == {"driver_version", "kernel_module", "fabric_manager_version"}
 
 
 def test_names_change_at_590():
@@ -66,7 +36,7 @@ def test_names_change_at_590():
     assert names == ["nvidia-driver-pinning-595.91.07", "libnvidia-compute", "nvidia-dkms-open", "nvidia-persistenced"]
 
 
-def test_no_metapackage_that_floats_is_ever_asked_for():
+def test_metapackage_without_fixed_version_is_never_planned():
     """nvidia-open and cuda-drivers depend on "at least", nvidia-smi has no candidate, cuda brings a driver."""
     floating = {"nvidia-open", "cuda-drivers", "cuda", "cuda-toolkit", "cudnn", "cudnn9", "nvidia-smi"}
     for system in ("ubuntu-24.04", "debian-12", "rocky-9", "almalinux-10"):
@@ -81,18 +51,11 @@ def test_headers_belong_to_the_running_kernel_of_each_host():
 
     one, all_of_them = plan(made, host="b"), plan(made, group="ubuntu-22.04-x86_64-1eb8x1")
 
-    assert isinstance(one, Plan)
-    assert isinstance(all_of_them, Plan)
     assert one.headers == ("linux-headers-5.15.0-2-generic",)
     assert all_of_them.headers == (
         "linux-headers-5.15.0-1-generic",
         "linux-headers-5.15.0-2-generic",
     )
-
-
-def test_a_kernel_that_is_not_the_hosts_own_has_no_headers():
-    """In the lab the kernel is the container engine's."""
-    assert planned("ubuntu-22.04", "t4-x1", stand_ins=("kernel modules, DKMS and initramfs",)).headers == ()
 
 
 def test_a_sites_mirror_replaces_url_and_key():
@@ -107,17 +70,6 @@ def test_a_sites_mirror_replaces_url_and_key():
     assert (apt["url"], apt["key_fingerprint"]) == ("http://mirror/cuda/ubuntu2204/x86_64/", "AB" * 20)
     assert (dnf["name"], dnf["url"]) == ("cuda-rhel9-x86_64", "http://mirror/cuda/rhel9/x86_64/")
     assert dnf["key_fingerprint"] == "CD" * 20
-
-
-def test_a_key_without_a_fingerprint_is_refused_unless_the_site_states_one():
-    """The fingerprint of NVIDIA's key for EL 10 is not known, and a mirror's own key is known to its site alone."""
-    mirror = {"nvidia-cuda": Repository(url="http://mirror/", key_url="http://mirror/key.asc")}
-    for system, spec in (("rocky-10", StackSpec()), ("ubuntu-22.04", StackSpec(repositories=mirror))):
-        conflict = refused(system, "t4-x1", spec)
-        assert "no fingerprint of the signing key" in conflict.because
-        assert "repositories.nvidia-cuda.key_fingerprint" in conflict.try_
-    stated = StackSpec(repositories={"nvidia-cuda": Repository(key_fingerprint="AB" * 20)})
-    assert planned("rocky-10", "t4-x1", stated).repositories[0]["key_fingerprint"] == "AB" * 20
 
 
 @pytest.mark.parametrize("system", sorted(packages().repositories.keys))
@@ -142,7 +94,7 @@ def test_what_is_signed_follows_the_publisher_and_the_sites_mirror():
     assert all("signed" not in repository for repository in planned("ubuntu-22.04", "t4-x1").repositories)
 
 
-def test_parts_that_are_not_wanted_have_no_packages():
+def test_component_set_to_none_has_no_packages():
     """none leaves out; without a toolkit there is no cuDNN and no NCCL either."""
     found = planned("rocky-9", "t4-x1", StackSpec(cuda="none", container_toolkit="none"))
 
@@ -175,33 +127,57 @@ def test_nvlink_5_boards_load_ib_umad_and_start_fabric_manager():
     assert [service["name"] for service in found.services] == ["nvidia-persistenced", "nvidia-fabricmanager"]
 
 
-def test_only_the_nouveau_file_asks_for_a_new_initramfs():
+def test_only_the_nouveau_file_changes_the_initramfs():
     """Rebuilding it is slow and needs a reboot to matter."""
     files = {file["path"]: file["initramfs"] for file in planned("ubuntu-24.04", "b200-x8").files}
 
     assert [path for path, initramfs in files.items() if initramfs] == ["/etc/modprobe.d/gpucheck-nouveau.conf"]
 
 
-def test_a_revision_that_is_not_known_is_refused_with_the_way_out():
-    """0ubuntu1 or 1ubuntu1 follows no rule: the site looks and states it."""
-    conflict = refused("ubuntu-22.04", "t4-x1", StackSpec(driver="580.130.01"))
-    stated = planned("ubuntu-22.04", "t4-x1", StackSpec(driver="580.130.01-0ubuntu1"))
-
-    assert "revision of driver 580.130.01" in conflict.because
-    assert "apt-cache madison" in conflict.try_
-    assert stated.components["driver"]["packages"][1]["spec"] == "libnvidia-compute-580=580.130.01-0ubuntu1"
+def mirror(name: str) -> dict[str, Any]:
+    return {"repositories": {name: Repository(url="https://mirror/", key_url="https://mirror/key")}}
 
 
-def test_a_branch_whose_package_names_are_not_known_is_refused():
-    """Older branches had other names; none is made up."""
-    assert "package names of driver branch 570" in refused("ubuntu-22.04", "t4-x1", StackSpec(driver="570")).because
+NVSDM = {"driver": "575.57.08", "cuda": "12.9", "driver_extra": ("nvsdm",)}
 
 
-def test_a_system_without_a_repository_is_refused():
-    """CentOS 7 resolves at the site's own risk, but NVIDIA has no packages for it any more."""
-    conflict = refused("centos-7", "v100-sxm2-x8", StackSpec(driver="535", end_of_life_os="allow"))
+@pytest.mark.parametrize(
+    ("system", "gpus", "spec", "because", "advice"),
+    [
+        # 0ubuntu1 or 1ubuntu1 follows no rule.
+        ("ubuntu-22.04", "t4-x1", {"driver": "580.130.01"}, "revision of driver 580.130.01", "apt-cache madison"),
+        # Older branches had other names.
+        ("ubuntu-22.04", "t4-x1", {"driver": "570"}, "package names of driver branch 570", ""),
+        ("centos-7", "v100-sxm2-x8", {"driver": "535", "end_of_life_os": "allow"}, "names of driver branch 535", ""),
+        # The fingerprint of NVIDIA's key for EL 10 is not known, and a mirror has its own key.
+        ("rocky-10", "t4-x1", {}, "no fingerprint", "nvidia-cuda.key_fingerprint"),
+        ("ubuntu-22.04", "t4-x1", mirror("nvidia-cuda"), "no fingerprint", "nvidia-cuda.key_fingerprint"),
+        ("rhel-9", "t4-x1", mirror("epel"), "no fingerprint", "epel.key_fingerprint"),
+        ("ubuntu-22.04", "t4-x1", NVSDM, "packages of driver_extra nvsdm on Ubuntu 22.04", "without nvsdm"),
+        ("debian-12", "t4-x1", {"source": "debian", "driver_extra": ("video",)}, "driver_extra in the archive", ""),
+        ("ubuntu-22.04", "gh200-x1", {"tuning": Tuning(iommu="off")}, "makes the IOMMU off on sbsa", "passthrough"),
+    ],
+)
+def test_unknown_name_version_or_key_is_rejected_with_advice(system, gpus, spec, because, advice):
+    conflict = rejected(StackSpec(**spec), system, gpus)
 
-    assert "no package repository" in conflict.because or "package names" in conflict.because
+    assert because in conflict.because
+    assert advice in conflict.try_
+
+
+def test_kernel_of_an_unknown_variant_is_rejected_with_the_known_ones():
+    conflict = rejected(StackSpec(), "rhel-9", "t4-x1", kernel="5.14.0-503.el9.x86_64+kvm")
+
+    assert "headers of kernel 5.14.0-503.el9.x86_64+kvm are not known" in conflict.because
+    assert "64k" in conflict.try_
+
+
+def test_stated_revision_and_fingerprint_are_used():
+    revision = planned("ubuntu-22.04", "t4-x1", StackSpec(driver="580.130.01-0ubuntu1"))
+    own_key = StackSpec(repositories={"nvidia-cuda": Repository(key_fingerprint="AB" * 20)})
+
+    assert revision.components["driver"]["packages"][1]["spec"] == "libnvidia-compute-580=580.130.01-0ubuntu1"
+    assert planned("rocky-10", "t4-x1", own_key).repositories[0]["key_fingerprint"] == "AB" * 20
 
 
 def test_a_lock_edited_by_hand_is_refused():

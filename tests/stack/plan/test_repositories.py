@@ -16,7 +16,7 @@ SYSTEMS = ("ubuntu-22.04", "debian-12", "rocky-9", "rhel-9")
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_no_source_of_ours_is_planned(system):
+def test_managed_repositories_add_no_source(system):
     own, found = planned("", system), planned("repositories: managed\n", system)
 
     assert (found.sources, found.repositories, found.prerequisites) == ("managed", (), ())

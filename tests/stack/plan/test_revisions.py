@@ -46,7 +46,7 @@ def test_a_stated_revision_is_that_of_the_driver_alone():
     assert specs("ubuntu-24.04", "gb200-x4", "fabric_manager", **stated) == ["nvidia-imex=580.126.16-1"]
 
 
-def test_the_pinning_package_is_asked_for_without_a_version():
+def test_pinning_package_is_planned_without_a_version():
     """Its revisions are not those of the driver: 580.126.20-1 beside 580.126.20-1ubuntu1 (id 54813605391)."""
     assert specs("ubuntu-24.04", "t4-x1", "driver")[0] == "nvidia-driver-pinning-580.178.04"
 

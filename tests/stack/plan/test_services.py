@@ -8,9 +8,8 @@ import pytest
 
 from gpucheck.knowledge.tables import operating_systems
 from gpucheck.stack import StackSpec
-from gpucheck.stack.lock import lock
-from gpucheck.stack.plan import Plan, plan
 from gpucheck.stack.plan.services import FOUND, PROBE, SIMULATED_ROOT, drop_ins
+from tests.stack.asked import plan_of, planned
 from tests.stack.hosts import host
 
 SYSTEMS = {system.id: system for system in operating_systems().systems}
@@ -48,7 +47,7 @@ def run(command, root):
 
 
 @pytest.mark.parametrize("name", sorted(set(SYSTEMS) - set(OLD)))
-def test_a_service_asks_for_the_hardware_and_not_for_the_driver(name):
+def test_service_condition_checks_the_hardware_not_the_driver(name):
     (path, unit), *more = units(name, "nvidia-persistenced").items()
 
     assert more == []
@@ -70,7 +69,7 @@ def test_the_condition_holds_with_an_nvidia_device_alone(bus):
 
 
 @pytest.mark.parametrize("name", OLD)
-def test_where_systemd_is_too_old_a_unit_of_ours_looks_first(name, bus):
+def test_old_systemd_checks_the_hardware_in_a_separate_unit(name, bus):
     present, root = bus
     found = units(name, "nvidia-persistenced", "nvidia-fabricmanager")
     probe = found.pop(PROBE)
@@ -106,16 +105,10 @@ def test_a_daemon_that_comes_before_its_module_is_tried_again_and_not_for_ever()
         assert 60 <= attempts * pause < int(unit["Unit"]["StartLimitIntervalSec"])
 
 
-def planned(hosts, **which):
-    found = plan(lock(StackSpec(), hosts), **which)
-    assert isinstance(found, Plan)
-    return found
-
-
 @pytest.mark.parametrize("system", ["ubuntu-24.04", "rocky-8", "rocky-9"])
 @pytest.mark.parametrize("gpus", ["p100-pcie-x2", "h100-sxm5-x8", "gb200-x4"])
 def test_every_planned_service_has_its_drop_in(system, gpus):
-    found = planned([host(system, gpus)], host="node01")
+    found = planned("", system, gpus)
     paths = {file["path"] for file in found.files}
 
     assert found.services
@@ -124,11 +117,11 @@ def test_every_planned_service_has_its_drop_in(system, gpus):
         assert set(service) == {"name", "enabled", "state"}
 
 
-def test_the_plan_of_a_simulated_host_alone_speaks_of_the_simulator():
+def test_only_plan_of_a_simulated_host_names_the_simulator():
     hosts = [host("rocky-9", "t4-x1", "real"), host("rocky-9", "t4-x1", "made-up", simulated=True)]
 
     def simulated(**which):
-        return any(SIMULATED_ROOT in file["content"] for file in planned(hosts, **which).files)
+        return any(SIMULATED_ROOT in file["content"] for file in plan_of(StackSpec(), hosts, **which).files)
 
     assert simulated(host="made-up")
     assert not simulated(host="real")

@@ -6,8 +6,11 @@ from gpucheck.stack import StackSpec, resolve_target, target_of
 from gpucheck.stack.plan.unconfirmed import with_unconfirmed
 from gpucheck.stack.stack_set import StackSet
 from gpucheck.stack.text import plan_text, stack_text
-from tests.stack.cli_words import run
-from tests.stack.plan.test_plan import planned, refused
+from tests.stack.asked import rejected
+from tests.stack.cli_words import lock_words, run, site
+from tests.stack.plan.test_plan import planned
+
+__all__ = ["site"]  # a fixture is used by its name
 
 
 def said(found) -> dict[str, str]:
@@ -45,14 +48,14 @@ def test_what_comes_from_the_systems_own_archive_is_not_looked_for_in_nvidias_fo
     assert {row.component for row in found.unconfirmed} <= {"container_toolkit"}
 
 
-def test_the_text_of_a_plan_says_it():
+def test_plan_text_lists_unconfirmed_packages():
     text = plan_text(planned("rocky-9", "h100-sxm5-x8"))
 
     assert "unconfirmed, no record shows" in text
     assert "nvidia-fabricmanager-580.178.04-1.el9" in text.partition("not confirmed")[2].replace("\n    ", " ")
 
 
-def test_a_resolved_set_says_what_its_plan_would():
+def test_resolved_set_lists_unconfirmed_packages_of_its_plan():
     target = target_of(["H100 SXM"] * 8, "rocky-9", nvswitches=4)
     found = resolve_target(target, StackSpec())
     assert isinstance(found, StackSet)
@@ -63,7 +66,7 @@ def test_a_resolved_set_says_what_its_plan_would():
     assert "unconfirmed" not in stack_text(found)
 
 
-def test_a_revision_that_is_not_known_is_said_by_the_set():
+def test_set_reports_an_unknown_package_revision():
     target = target_of(["T4"], "ubuntu-24.04")
     spec = StackSpec(driver="580.130.01")
     found = resolve_target(target, spec)
@@ -80,27 +83,21 @@ def test_resolve_prints_it():
     assert {"component", "spec", "because"} == set(rows[0])
 
 
-def test_a_container_toolkit_that_records_show_can_be_asked_for():
+def test_recorded_container_toolkit_can_be_requested():
     """1.20.0 is none of the tables' (id 68385240776); one that nobody saw is refused."""
     found = planned("ubuntu-24.04", "t4-x1", StackSpec(container_toolkit="1.20.0"))
 
     assert {row["version"] for row in found.components["container_toolkit"]["packages"]} == {"1.20.0-1"}
     assert not [row for row in found.unconfirmed if row.component == "container_toolkit"]
     assert (
-        "no container toolkit 1.20.9" in refused("ubuntu-24.04", "t4-x1", StackSpec(container_toolkit="1.20.9")).because
+        "no container toolkit 1.20.9"
+        in rejected(StackSpec(container_toolkit="1.20.9"), "ubuntu-24.04", "t4-x1").because
     )
 
 
-def test_line_of_a_group_counts_unconfirmed_packages(tmp_path):
-    facts = tmp_path / "facts.json"
-    gpus = [{"bus_id": "0000:01:00.0", "device_id": "1eb8"}]
-    system = {"id": "rocky", "version": "9.6", "name": "Rocky Linux 9.6"}
-    host = {"schema": "gpucheck.facts/1", "host": "node01", "os": system, "arch": "x86_64", "gpus": gpus}
-    facts.write_text(json.dumps({**host, "kernel": "5.14.0-1.el9.x86_64", "processes": [], "stand_ins": []}))
-    (tmp_path / "stack.yml").write_text("schema: gpucheck.spec/1\n")
-    words = ["lock", "--spec", str(tmp_path / "stack.yml"), "--facts", str(facts), "-o", str(tmp_path / "lock.yml")]
-    done = run(*words, "--every", str(tmp_path / "plans"))
-    plan = json.loads((tmp_path / "plans/node01.json").read_text())
+def test_line_of_a_group_counts_unconfirmed_packages(site):
+    done = run(*lock_words(site, "--every", site / "plans"))
+    plan = json.loads((site / "plans/lab-dnf.json").read_text())
 
     assert plan["unconfirmed"]
     assert f"{len(plan['unconfirmed'])} unconfirmed (gpucheck stack plan --group {plan['group']})" in done.output

@@ -9,6 +9,7 @@ from gpucheck.stack.plan import plan
 from tests.stack import recordings
 from tests.stack.hosts import SYSTEMS, host
 from tests.stack.plan.test_plan import planned
+from tests.stack.test_recordings import STATED
 
 EVERY = tuple(sorted(options().driver_extra))
 
@@ -53,8 +54,9 @@ def test_extra_parts_are_planned_at_the_drivers_version_and_held(system, driver,
 def test_no_extra_part_is_named_otherwise_than_a_record_shows_it(system):
     for driver in ("580", "595", "610", "615"):
         cuda = {"cuda": "12.9"} if system == "ubuntu-20.04" else {}
-        spec = StackSpec(driver=driver, driver_extra=EVERY, **cuda)
-        found = plan(lock(_with_key(spec, system), [host(system, "t4-x1")]), host="node01")
+        keys = STATED if system.endswith("-10") else {}
+        spec = StackSpec(driver=driver, driver_extra=EVERY, repositories=keys, **cuda)
+        found = plan(lock(spec, [host(system, "t4-x1")]), host="node01")
         if isinstance(found, Refusal):
             continue
         folder = str(found.repositories[0]["url"]).rstrip("/").split("/")[-2]
@@ -63,26 +65,6 @@ def test_no_extra_part_is_named_otherwise_than_a_record_shows_it(system):
             verdict, why = recordings.judge(folder, found.arch, row["name"], row["version"])
             assert verdict != "wrong", why
             assert (row["spec"] in said) == (verdict != "seen")
-
-
-def _with_key(spec, system):
-    from msgspec.structs import replace
-
-    from tests.stack.test_recordings import STATED
-
-    return replace(spec, repositories=STATED) if system.endswith("-10") else spec
-
-
-def test_a_branch_and_an_archive_without_known_names_are_refused():
-    old = plan(
-        lock(StackSpec(driver="575.57.08", cuda="12.9", driver_extra=("nvsdm",)), [host("ubuntu-22.04", "t4-x1")]),
-        host="node01",
-    )
-    assert isinstance(old, Refusal)
-    assert old.conflicts[0].because.startswith("the packages of driver_extra nvsdm on Ubuntu 22.04")
-
-    made = lock(StackSpec(source="debian", driver_extra=("video",)), [host("debian-12", "t4-x1")])
-    assert "driver_extra in the archive" in made.refused["node01"].conflicts[0].because
 
 
 def test_lock_carries_the_parts_and_an_edited_one_is_refused():

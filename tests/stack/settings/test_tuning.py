@@ -33,7 +33,7 @@ def test_every_setting_of_the_recommended_set_outlives_a_boot():
     )
 
 
-def test_only_what_is_asked_for_is_written():
+def test_only_requested_settings_are_written():
     assert list(files(Tuning(governor="performance"))) == ["/etc/tmpfiles.d/gpucheck-tuning.conf"]
     assert list(files(Tuning(memlock="unlimited"))) == [
         "/etc/security/limits.d/90-gpucheck.conf",
