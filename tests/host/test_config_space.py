@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucheck.host.config_space import Bridge, read_bridge
+from gpucheck.host.pci import Bridge, read_bridge
 from gpucheck.model import AcsControl
 from tests.host.config_bytes import bridge
 

@@ -84,27 +84,19 @@ class RecordingHost:
 
     def packages(self, names: Iterable[str]) -> tuple[PackageVersion, ...] | None:
         """Remembered by name."""
-        wanted = tuple(names)
-        self._packages.update(wanted)
-        return self._host.packages(wanted)
+        return self._host.packages(_noted(names, self._packages))
 
     def python_packages(self, names: Iterable[str]) -> dict[str, str | None]:
         """Remembered by name."""
-        wanted = tuple(names)
-        self._python.update(wanted)
-        return self._host.python_packages(wanted)
+        return self._host.python_packages(_noted(names, self._python))
 
     def services(self, names: Iterable[str]) -> dict[str, str | None]:
         """Remembered by name."""
-        wanted = tuple(names)
-        self._services.update(wanted)
-        return self._host.services(wanted)
+        return self._host.services(_noted(names, self._services))
 
     def loader_libraries(self, names: Iterable[str]) -> tuple[LoaderLibrary, ...] | None:
         """Remembered by name."""
-        wanted = tuple(names)
-        self._libraries.update(wanted)
-        return self._host.loader_libraries(wanted)
+        return self._host.loader_libraries(_noted(names, self._libraries))
 
     def read_text(self, path: str) -> str | None:
         """Remembered with its answer."""
@@ -202,6 +194,13 @@ class ReplayHost:
             made = f"recorded on {self.recording.recorded} by gpucheck {self.recording.gpucheck}"
             raise NotRecorded(f"the recording ({made}) does not contain {kind} {name}")
         return answers[name]
+
+
+def _noted(names: Iterable[str], queried: set[str]) -> tuple[str, ...]:
+    """Add the names to those that were queried, and return them."""
+    noted = tuple(names)
+    queried.update(noted)
+    return noted
 
 
 def portable(path: str) -> str:

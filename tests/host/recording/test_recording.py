@@ -9,15 +9,7 @@ import msgspec
 import pytest
 
 from gpucheck.host.recording import Recording, RecordingHost, ReplayHost, portable
-from gpucheck.model import (
-    DkmsModule,
-    Host,
-    InstalledKernel,
-    LoaderLibrary,
-    NotRecorded,
-    PackageVersion,
-    Simulation,
-)
+from gpucheck.model import DkmsModule, Host, InstalledKernel, LoaderLibrary, NotRecorded, PackageVersion, Simulation
 from tests.fakes import FakeHost, kernel_log
 from tests.machines import LOADED, h100, nvswitches, on_bus, reading
 

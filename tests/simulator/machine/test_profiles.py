@@ -56,11 +56,7 @@ def test_a_good_profile_is_accepted(load):
         ("summary:", "sumary:", "no such key: sumary"),
         ("flavour: proprietary", "flavour: closed", "driver.flavour: Invalid"),
         ("gpu: p100-pcie-16gb", "gpu: p100-pcie-16g", "Did you mean p100-pcie-16gb?"),
-        (
-            "gpu: p100-pcie-16gb",
-            "part: broadwell-rot-port",
-            "Did you mean broadwell-root-port?",
-        ),
+        ("gpu: p100-pcie-16gb", "part: broadwell-rot-port", "Did you mean broadwell-root-port?"),
         ("gpu: p100-pcie-16gb", "gpu: p100-pcie-16gb, part: nvswitch-1", "exactly one of `part` and `gpu`"),
         ('"0000:04:00.0", under: "0000:00:02.0"', '"0000:04:00.0", under: "0000:00"', "not on root bus 0000:00"),
         ('"0000:04:00.0", under', '"0000:00:04.0", under', "must come after the bus of 0000:00:02.0"),
