@@ -107,7 +107,7 @@ class RecordingHost:
         return self._folders.setdefault(portable(path), self._host.list_names(path))
 
     def recording(self, *, version: str, now: str, full: FullRecord | None = None) -> Recording:
-        """Everything that was asked, and what every host can be asked. version: of gpucheck. now: ISO 8601."""
+        """Everything that was queried, and what every host has. version: of gpucheck. now: ISO 8601."""
         host = self._host
         installed = host.packages(sorted(self._packages))
         found = {package.name: package for package in installed or ()}
@@ -140,7 +140,7 @@ class RecordingHost:
 
 
 class ReplayHost:
-    """gpucheck.model.Host over a recording. What was not asked then raises NotRecorded: it is not "nothing"."""
+    """gpucheck.model.Host over a recording. What was not queried then raises NotRecorded."""
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording

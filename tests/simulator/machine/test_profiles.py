@@ -125,7 +125,7 @@ def test_unknown_profile_is_told_its_neighbour():
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in (HERE / "gpus").glob("*.yml")))
 def test_every_gpu_model_says_where_it_comes_from_and_what_is_unsourced(name):
-    """A number that nobody has seen in a source is marked as such, by its field's name."""
+    """A number without a source is marked as such, by its field's name."""
     model = gpu_model(name)
 
     assert model.source
