@@ -30,7 +30,7 @@ def read_driver(root: Path, kernel: str, *, simulated: bool) -> DriverState:
     )
 
 
-def _stand_in(modules: Path) -> Module:
+def _stub_module(modules: Path) -> Module:
     """Return the ``key=value`` lines of the stub of a compiled module."""
     for place in MODULE_PLACES:
         words = text(modules / place)
@@ -50,7 +50,7 @@ def _installed(root: Path, kernel: str, *, simulated: bool) -> Module:
     modules = root / "lib/modules" / kernel
     if not simulated:
         return modinfo(kernel)
-    found = _stand_in(modules)
+    found = _stub_module(modules)
     return modinfo(kernel, root) if not any(found) and (modules / "modules.dep").exists() else found
 
 

@@ -1,4 +1,4 @@
-"""The machine we run on, asked at most once for each thing. What reads a thing is imported when it is asked for."""
+"""The machine that this process runs on; each thing is read at most once, by a module that is imported for it."""
 
 import os
 from collections.abc import Callable, Iterable

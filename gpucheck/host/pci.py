@@ -4,12 +4,20 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from gpucheck.host.config_space import Bridge, read_bridge
+from gpucheck.host.readers.config_space import (
+    EXPRESS,
+    ORDINARY_BYTES,
+    WHOLE_BYTES,
+    Read,
+    access_control,
+    capability,
+    word,
+)
 from gpucheck.host.readers.files import folder_names, hex_id, text
 from gpucheck.host.readers.pci import NVIDIA, functions
-from gpucheck.model import AerCounts, PciDevice, PcieLink
+from gpucheck.model import AcsControl, AerCounts, PciDevice, PcieLink
 from gpucheck.model.finding.naming import BUS_ID
 
 PCI_BRIDGE, NETWORK = "0604", ("0200", "0207")
@@ -19,6 +27,31 @@ GENERATION = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6, 128.0: 7}  # by
 NO_WIDTH = (0, 63, 255)
 MEMORY_64 = 0x0010_0000  # IORESOURCE_MEM_64 in Linux' include/linux/ioport.h
 STANDARD_BARS = 6
+Kind = Literal["root-port", "switch-upstream", "switch-downstream", "bridge"]
+PORTS: dict[int, Kind] = {4: "root-port", 5: "switch-upstream", 6: "switch-downstream"}
+
+
+class Bridge(NamedTuple):
+    """readable: whether everything was readable that shows if the bridge has ACS; this needs root."""
+
+    kind: Kind = "bridge"
+    acs: AcsControl | None = None
+    readable: bool = False
+
+
+def read_bridge(read: Read) -> Bridge:
+    """Follow both lists of capabilities, whatever they contain."""
+    if len(read(ORDINARY_BYTES - 1, 1)) < 1 or word(read, 0) in (None, 0xFFFF):
+        return Bridge()  # the header alone, or a device that has left the bus and reads as ones
+    express = capability(read, EXPRESS)
+    flags = None if express is None else word(read, express + 2)
+    if flags is None:
+        return Bridge(readable=True)  # conventional PCI: it cannot have extended capabilities
+    kind: Kind = PORTS.get(flags >> 4 & 0xF, "bridge")
+    if len(read(WHOLE_BYTES - 1, 1)) < 1:
+        return Bridge(kind)
+    acs = access_control(read)
+    return Bridge(kind, None if acs is None else AcsControl(capability=acs[0], control=acs[1]), readable=True)
 
 
 class _Function(NamedTuple):

@@ -11,7 +11,7 @@ from gpucheck.host.readers.files import folder_names
 from gpucheck.host.readers.programs import cached_libraries
 from gpucheck.model import Limits, LoaderLibrary
 
-SHARED_MEMORY = "/dev/shm"  # noqa: S108 - it is asked for its size
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 - only its size is read
 STEERING = re.compile(
     r"(NCCL|CUDA|CUDNN|CUBLAS|CUPY|NVIDIA|NVSHMEM|NV_LIBNCCL|TORCH|PYTORCH|TF|XLA|GLOO|UCX|FI|OMP|MKL|KMP)_\w+"
     r"|LD_LIBRARY_PATH|LD_PRELOAD|MASTER_ADDR|MASTER_PORT|RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|PYTHONPATH"

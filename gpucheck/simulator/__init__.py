@@ -22,17 +22,14 @@ from gpucheck.simulator.activation import activate
 
 if TYPE_CHECKING:
     from gpucheck.simulator.cuda.library import build_cuda_library
-    from gpucheck.simulator.faults import Fault, all_faults
+    from gpucheck.simulator.faults import all_faults
     from gpucheck.simulator.live import make, switch
     from gpucheck.simulator.machine.loading import load, profile_names
-    from gpucheck.simulator.machine.profile import Profile
     from gpucheck.simulator.nvml.library import build_library
     from gpucheck.simulator.recorded import from_recording, to_yaml
     from gpucheck.simulator.writer import write_machine
 
 __all__ = [
-    "Fault",
-    "Profile",
     "activate",
     "all_faults",
     "build_cuda_library",
@@ -47,8 +44,6 @@ __all__ = [
 ]
 
 _HOME = {
-    "Fault": "faults",
-    "Profile": "machine.profile",
     "all_faults": "faults",
     "build_cuda_library": "cuda.library",
     "build_library": "nvml.library",

@@ -1,7 +1,7 @@
 """Write the directory of a simulated machine.
 
 machine.txt, cuda.txt, compute.json, root/ (see ``sysfs``), simulation.json, recipe.json, surroundings.json and, where
-asked for, software.json.
+requested, software.json.
 """
 
 import platform
@@ -49,7 +49,7 @@ def write_machine(
     driver: what the kernel shows. None is a bare machine, with no module loaded and none installed.
     kernel: release of the running kernel, by default this one's.
     software: the machine also answers for the services and packages that go with its GPUs (software.json); without it
-    those are asked of the operating system, as on the lab's hosts, where real packages install them.
+    those are read from the operating system, as on the lab's hosts, where real packages install them.
     Raises LookupError for an unknown fault, ValueError for one that does not fit, FileExistsError when the directory
     holds something else.
     """

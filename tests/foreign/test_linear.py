@@ -20,8 +20,8 @@ RANK = "#  Rank  0 Group  0 Pid  28307 on  gpu59 device  0 [0x16] NVIDIA A100-SX
 SUM = "    1048576  262144  float  sum  -1  90.5  11.6  23.1  0\n"
 
 
-def judged(content):
-    """Read and judged, as gpucheck diagnose does."""
+def diagnosed(content):
+    """Read and diagnosed, as gpucheck diagnose does."""
     (part,) = parts(content + SUM.encode())
     return diagnose(together(Observations(), part.observations))
 
@@ -40,7 +40,7 @@ SHAPES = {
     "spaces": (imports.read, "<system>", " "),
     "headers": (imports.read, "", "\tGPU0\tGPU1\nGPU0\tX\tPIX\n"),
     "ranks": (parts, NCCL, RANK),
-    "judged ranks": (judged, NCCL, RANK),
+    "diagnosed ranks": (diagnosed, NCCL, RANK),
     "settings": (parts, NCCL, "NCCL_A set by environment to " + " " * 600 + "x\n"),
     "devices": (parts, "memcpy CE GPU(row) -> GPU(column)\n", "Device 0: a" + " " * 60_000 + "x\n"),
     "priorities": (kernel_log.read, "[    1.0] NVRM: x\n", "<6>"),

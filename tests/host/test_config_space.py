@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucheck.host.config_space import Bridge, read_bridge
+from gpucheck.host.pci import Bridge, Kind, read_bridge
 from gpucheck.model import AcsControl
 from tests.host.config_bytes import bridge
 
 ACS = AcsControl(capability=0x5F, control=0x1D)
-PORTS = ("root-port", "switch-upstream", "switch-downstream")
+PORTS: tuple[Kind, ...] = ("root-port", "switch-upstream", "switch-downstream")
 
 
 def read(content):

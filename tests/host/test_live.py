@@ -1,4 +1,4 @@
-"""The door to a machine: sysfs, driver, system, simulation, files, and that each is asked once."""
+"""The host of this process: sysfs, driver, system, simulation, files, and that each is read once."""
 
 import pytest
 
@@ -37,7 +37,7 @@ def gpus(machine):
 
 
 @pytest.mark.parametrize("name", [n for n in simulator.profile_names() if n != "no-gpu"])
-def test_sysfs_and_nvml_tell_the_same(host, name):
+def test_sysfs_and_nvml_agree(host, name):
     """Two readers, two ways, one machine: ids, NUMA nodes and links agree for every GPU."""
     machine = host(name)
     by_bus_id = {gpu.pci_bus_id: gpu for gpu in machine.nvml().gpus}
@@ -178,8 +178,8 @@ def test_banner_of_the_real_modules(tmp_path, banner, version, flavour):
 
 
 @pytest.mark.parametrize("name", ["nvidia", "nvidia-current"])
-def test_real_host_asks_modinfo(tmp_path, monkeypatch, name):
-    """Not the stand-in file: a real module is binary. Debian's own packages call the file nvidia-current.ko."""
+def test_real_host_uses_modinfo(tmp_path, monkeypatch, name):
+    """Not the stub file: a real module is binary. Debian's own packages call the file nvidia-current.ko."""
     (tmp_path / "modinfo").write_text(
         f'#!/bin/sh\n[ "$1 $3 $5" = "-k -F {name}" ] || exit 1\n'
         '[ "$4" = version ] && echo 580.178.04 || echo "Dual MIT/GPL"\n'
@@ -237,7 +237,7 @@ def test_hardware_files_are_the_machines_and_others_the_systems(tmp_path):
     assert real.read_text("/etc") is None
 
 
-def test_each_thing_is_asked_once(host, monkeypatch):
+def test_each_thing_is_read_once(host, monkeypatch):
     machine = host("p100-pcie-x2")
     first = (machine.nvml(), machine.pci(), machine.driver(), machine.system(), machine.packages(["bash"]))
     monkeypatch.setenv("GPUCHECK_SIMULATOR", "/nowhere")

@@ -81,7 +81,7 @@ def run_sanitized(runtime: str, libraries: Path, code: str) -> None:
     program = libraries / "program.py"
     program.write_text(code, encoding="utf-8")
     environment = {"LD_PRELOAD": runtime, "LD_LIBRARY_PATH": str(libraries), "ASAN_OPTIONS": "detect_leaks=0"}
-    command = [sys.executable, program]
+    command = [sys.executable, str(program)]
     done = subprocess.run(
         command, env=os.environ | environment, capture_output=True, text=True, timeout=100, check=False
     )

@@ -236,7 +236,4 @@ def test_a_command_on_a_simulated_machine_keeps_the_machine_until_it_ends(monkey
 def test_clear_cache_takes_nothing_else():
     command = [sys.executable, "-m", "gpucheck", "simulate", "--clear-cache", "p100-pcie-x2"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (
-        64,
-        "Error: --clear-cache cannot be combined with other arguments.\n",
-    )
+    assert (done.returncode, done.stderr) == (64, "Error: --clear-cache cannot be combined with other arguments.\n")

@@ -13,7 +13,7 @@ from gpucheck.simulator import cache_place
 from gpucheck.simulator.cache_place import cache_folder
 from tests.shared import sampled
 
-NOBODY = 65534
+OTHER_USER = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make files of another user")
 
 
@@ -102,17 +102,17 @@ def folder_of(user, path, mode=0o755):
 @pytest.mark.parametrize("variable", sampled(["HOME", "XDG_CACHE_HOME"], (1,)))
 def test_root_loads_nothing_from_the_cache_of_another_user(monkeypatch, system, tmp_path, capfd, variable):
     """As with sudo -E: the planted library would run as root when it is loaded."""
-    home = folder_of(NOBODY, tmp_path / "home")
+    home = folder_of(OTHER_USER, tmp_path / "home")
     monkeypatch.setenv(variable, str(home))
     base = home if variable == "XDG_CACHE_HOME" else home / ".cache"
-    planted = folder_of(NOBODY, base / "gpucheck/machines")
+    planted = folder_of(OTHER_USER, base / "gpucheck/machines")
 
     made = simulator.activate("p100-pcie-x2")
 
     assert made.parent == system / "gpucheck/machines"
     assert list(planted.iterdir()) == []
     if variable == "XDG_CACHE_HOME":
-        assert f"the cache {home} is not used: {home} belongs to user {NOBODY}" in capfd.readouterr().err
+        assert f"the cache {home} is not used: {home} belongs to user {OTHER_USER}" in capfd.readouterr().err
 
 
 PLANTED = """
@@ -147,7 +147,7 @@ def test_a_library_that_another_user_planted_is_not_loaded(tmp_path, how):
         library.chmod(0o777)
     else:
         for path in (changed, *changed.rglob("*")) if changed.is_dir() else (changed,):
-            os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
+            os.chown(path, OTHER_USER, OTHER_USER, follow_symlinks=False)
 
     done = verify()
 
@@ -164,8 +164,8 @@ def test_a_library_that_another_user_planted_is_not_loaded(tmp_path, how):
         ("a", 0, 0o1777, True),
         ("a", 0, 0o777, False),
         ("a", 0, 0o775, False),
-        ("a", NOBODY, 0o755, False),
-        ("a/b", NOBODY, 0o700, False),
+        ("a", OTHER_USER, 0o755, False),
+        ("a/b", OTHER_USER, 0o700, False),
         ("a/b", 0, 0o775, False),
         ("a/b", 0, 0o1777, False),
         ("a/b", 0, 0o750, True),
@@ -188,8 +188,8 @@ def test_a_link_of_another_user_is_not_followed(tmp_path):
     (tmp_path / "link").symlink_to("a")
     assert distrust(tmp_path / "link") is None
 
-    os.chown(tmp_path / "link", NOBODY, NOBODY, follow_symlinks=False)
-    assert distrust(tmp_path / "link") == f"{tmp_path / 'link'} belongs to user {NOBODY}"
+    os.chown(tmp_path / "link", OTHER_USER, OTHER_USER, follow_symlinks=False)
+    assert distrust(tmp_path / "link") == f"{tmp_path / 'link'} belongs to user {OTHER_USER}"
 
 
 def test_links_in_a_circle_are_an_error(tmp_path):

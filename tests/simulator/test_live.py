@@ -1,4 +1,4 @@
-"""Faults switched while somebody looks: file by file, only what differs, and back again to what it was."""
+"""Faults switched while a program reads: file by file, only what differs, and back again to what it was."""
 
 import os
 import threading

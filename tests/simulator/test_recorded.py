@@ -17,7 +17,7 @@ BRIDGES = ("root-port", "switch-upstream", "switch-downstream")
 
 
 def pci(name, *, kinds=True):
-    """The functions of a profile as the host room would read them; without kinds as somebody who is not root reads."""
+    """The functions of a profile as gpucheck.host reads them; without kinds as a user who is not root reads them."""
     machine = build(simulator.load(name), DriverState())
     return [
         PciDevice(

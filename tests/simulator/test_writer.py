@@ -63,7 +63,7 @@ def test_config_space_header_agrees_with_the_ids(written):
 
 
 def test_bare_machine_has_no_module_and_nothing_bound(written):
-    """What a lab host is before it is provisioned; nobody has registered the GPUs or keeps them awake."""
+    """What a lab host is before it is provisioned: the GPUs are not registered, and without persistence mode."""
     root = written("hgx-h100-x8")
     table = (root.parent / "machine.txt").read_text()
 

@@ -1,7 +1,8 @@
 """pynvml in one place: each call is announced, each failure is stored, and an older library is queried its own way."""
 
+import ctypes
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pynvml
 
@@ -16,6 +17,9 @@ UINT, ULONG, ULONG_LONG, SIGNED_LONG_LONG, SIGNED_INT, USHORT = 1, 2, 3, 4, 5, 6
 SLOTS = {UINT: "uiVal", ULONG: "ulVal", ULONG_LONG: "ullVal", SIGNED_LONG_LONG: "sllVal", SIGNED_INT: "siVal"}
 SLOTS |= {USHORT: "usVal"}
 ERROR_CHARS = 200
+INSUFFICIENT_SIZE = 7
+NOT_AVAILABLE = 2**64 - 1
+MOST_PROCESSES = 4096
 
 
 class Calls:
@@ -30,7 +34,7 @@ class Calls:
         """Return the answer; text may be bytes. Raises NVMLError, and whatever the binding itself raises."""
         self.entered = call
         self.entering(call, subject)
-        function = getattr(pynvml, call, None) or _outside_the_binding(call)
+        function = getattr(pynvml, call, None) or OLD.get(call)
         if function is None:  # a binding older than the call
             raise pynvml.NVMLError(FUNCTION_NOT_FOUND)
         # Without the binding's decorators: they decode text strictly, and a name in NVML need not be UTF-8
@@ -118,12 +122,6 @@ class Calls:
         return answer
 
 
-def _outside_the_binding(call: str) -> Callable[..., Any] | None:
-    from gpucheck.host.nvml.old import OLD
-
-    return OLD.get(call)
-
-
 def gap(call: str, subject: str, error: Any) -> NvmlGap:
     """Return a failed call. error: an NVMLError."""
     return NvmlGap(call=call, subject=subject, code=error.value, name=type(error).__name__)
@@ -133,3 +131,38 @@ def defect(call: str, subject: str, error: Exception) -> NvmlGap:
     """Return what could not be read for a reason that is not NVML's."""
     message = plain(f"{type(error).__name__}: {error}")[:ERROR_CHARS]
     return NvmlGap(call=call, subject=subject, code=DEFECT, name=message)
+
+
+class Process(NamedTuple):
+    """What nvmlProcessInfo_v1_t holds. usedGpuMemory: bytes, None where the driver does not count."""
+
+    pid: int
+    usedGpuMemory: int | None  # noqa: N815 - as the binding names it
+
+
+class _ProcessInfo(ctypes.Structure):
+    _fields_ = (("pid", ctypes.c_uint), ("usedGpuMemory", ctypes.c_ulonglong))
+
+
+def _processes(symbol: str) -> Callable[[Any], list[Process]]:
+    def call(handle: Any) -> list[Process]:
+        function = pynvml._nvmlGetFunctionPointer(symbol)
+        count = ctypes.c_uint(0)
+        status = function(handle, ctypes.byref(count), None)
+        if status == INSUFFICIENT_SIZE:
+            count.value = min(count.value * 2 + 5, MOST_PROCESSES)
+            found = (_ProcessInfo * count.value)()
+            status = function(handle, ctypes.byref(count), found)
+        if status != pynvml.NVML_SUCCESS:
+            raise pynvml.NVMLError(status)
+        memory = ((p.pid, p.usedGpuMemory) for p in (found[: count.value] if count.value else ()))
+        return [Process(pid, None if used == NOT_AVAILABLE else used) for pid, used in memory]
+
+    return call
+
+
+# Functions of old drivers for which nvidia-ml-py has no wrapper any more; the structure is that of NVIDIA's nvml.h.
+OLD: dict[str, Callable[..., Any]] = {
+    f"{call}_v1": _processes(call)
+    for call in ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses")
+}

@@ -127,7 +127,7 @@ def _health(calls: Calls, subject: str, handle: Any, memory_used: int | None) ->
 
 
 def _pairs(calls: Calls, gpus: list[Gpu], handles: list[Any]) -> tuple[Matrix, dict[str, Matrix]]:
-    """Path classes (the same both ways, so asked once) and P2P status (asked both ways)."""
+    """Path classes (the same both ways, so queried once) and P2P status (queried both ways)."""
     size = range(len(gpus))
     ancestors: list[list[str | None]] = [["X" if a == b else None for b in size] for a in size]
     p2p: dict[str, list[list[str | None]]] = {name: [[None for _ in size] for _ in size] for name in P2P_CAPABILITIES}

@@ -84,27 +84,19 @@ class RecordingHost:
 
     def packages(self, names: Iterable[str]) -> tuple[PackageVersion, ...] | None:
         """Remembered by name."""
-        wanted = tuple(names)
-        self._packages.update(wanted)
-        return self._host.packages(wanted)
+        return self._host.packages(_noted(names, self._packages))
 
     def python_packages(self, names: Iterable[str]) -> dict[str, str | None]:
         """Remembered by name."""
-        wanted = tuple(names)
-        self._python.update(wanted)
-        return self._host.python_packages(wanted)
+        return self._host.python_packages(_noted(names, self._python))
 
     def services(self, names: Iterable[str]) -> dict[str, str | None]:
         """Remembered by name."""
-        wanted = tuple(names)
-        self._services.update(wanted)
-        return self._host.services(wanted)
+        return self._host.services(_noted(names, self._services))
 
     def loader_libraries(self, names: Iterable[str]) -> tuple[LoaderLibrary, ...] | None:
         """Remembered by name."""
-        wanted = tuple(names)
-        self._libraries.update(wanted)
-        return self._host.loader_libraries(wanted)
+        return self._host.loader_libraries(_noted(names, self._libraries))
 
     def read_text(self, path: str) -> str | None:
         """Remembered with its answer."""
@@ -115,7 +107,7 @@ class RecordingHost:
         return self._folders.setdefault(portable(path), self._host.list_names(path))
 
     def recording(self, *, version: str, now: str, full: FullRecord | None = None) -> Recording:
-        """Everything that was asked, and what every host can be asked. version: of gpucheck. now: ISO 8601."""
+        """Everything that was queried, and what every host has. version: of gpucheck. now: ISO 8601."""
         host = self._host
         installed = host.packages(sorted(self._packages))
         found = {package.name: package for package in installed or ()}
@@ -148,7 +140,7 @@ class RecordingHost:
 
 
 class ReplayHost:
-    """gpucheck.model.Host over a recording. What was not asked then raises NotRecorded: it is not "nothing"."""
+    """gpucheck.model.Host over a recording. What was not queried then raises NotRecorded."""
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
@@ -202,6 +194,13 @@ class ReplayHost:
             made = f"recorded on {self.recording.recorded} by gpucheck {self.recording.gpucheck}"
             raise NotRecorded(f"the recording ({made}) does not contain {kind} {name}")
         return answers[name]
+
+
+def _noted(names: Iterable[str], queried: set[str]) -> tuple[str, ...]:
+    """Add the names to those that were queried, and return them."""
+    noted = tuple(names)
+    queried.update(noted)
+    return noted
 
 
 def portable(path: str) -> str:

@@ -56,8 +56,8 @@ def _utilization(gpu: SimulatedGpu) -> Iterator[tuple[str, object]]:
 def _heat(gpu: SimulatedGpu) -> Iterator[tuple[str, object]]:
     limits = gpu.model.thermal
     yield from (("temperature.0", CELSIUS), ("temperature.0.load", CELSIUS_BUSY))
-    told = {SHUTDOWN: limits.shutdown, SLOWDOWN: limits.slowdown, MEMORY: limits.memory, OPERATING: limits.operating}
-    yield from ((f"threshold.{which}", celsius) for which, celsius in told.items() if celsius is not None)
+    known = {SHUTDOWN: limits.shutdown, SLOWDOWN: limits.slowdown, MEMORY: limits.memory, OPERATING: limits.operating}
+    yield from ((f"threshold.{which}", celsius) for which, celsius in known.items() if celsius is not None)
     if limits.memory is not None:
         yield from (("temperature.memory", CELSIUS + 4), ("temperature.memory.load", CELSIUS_BUSY + 8))
     if gpu.model.architecture >= HOPPER and limits.slowdown is not None:

@@ -49,8 +49,8 @@ def copies(machine: Machine, root: Path) -> str:
     cpuinfo = root / "proc/cpuinfo"
     cpu = identify(cpuinfo.read_text(encoding="utf-8") if cpuinfo.exists() else None)
     described = describe(reading, read_pci(root), chosen, faults, cpu)
-    asked = any(fault.fault == "copy-noise" for fault in faults)
-    lines |= {"noise": described.noise if asked else QUIET, "drift": described.drift, "seed": described.seed}
+    chosen_noise = any(fault.fault == "copy-noise" for fault in faults)
+    lines |= {"noise": described.noise if chosen_noise else QUIET, "drift": described.drift, "seed": described.seed}
     for gpu, rate, links in zip(chosen, described.host_gb_s, described.to_host, strict=True):
         lines |= {f"host.{gpu.index}.gb_s": rate, f"host.{gpu.index}.links": " ".join(links)}
     for link in described.links:

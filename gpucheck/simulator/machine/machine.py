@@ -199,9 +199,9 @@ class Machine:
         """The nvidia module is not loaded. changes: other fields of the driver's state."""
         self.driver = replace(self.driver, loaded_version=None, loaded_flavour=None, **changes)
 
-    def surround(self, kind: str, /, **entry: object) -> None:
+    def surround(self, key: str, /, **entry: object) -> None:
         """Add an entry to a list of surroundings.json: ``libraries``, ``measurement`` or ``training``."""
-        entries = self.surroundings.setdefault(kind, [])
+        entries = self.surroundings.setdefault(key, [])
         assert isinstance(entries, list)  # noqa: S101 - written here only
         entries.append(entry)
 

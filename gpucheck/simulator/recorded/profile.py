@@ -9,8 +9,8 @@ import yaml
 from gpucheck.model import DriverState, Gpu, NvLink, NvmlFailure, NvmlReading, PciDevice, System
 from gpucheck.simulator.machine import build
 from gpucheck.simulator.machine.cables import HIDDEN
+from gpucheck.simulator.machine.loading import check_profile
 from gpucheck.simulator.machine.profile import Board, Clique, Driver, Profile, Root, Wiring, cpus
-from gpucheck.simulator.machine.validation import check_profile
 from gpucheck.simulator.recorded.gpus import RecordedGpus
 from gpucheck.simulator.recorded.tree import RecordedTree
 

@@ -116,7 +116,7 @@ def test_every_answer_has_its_place_and_unit(health):
 
 @pytest.mark.parametrize("call", [*ANSWERS, "nvmlDeviceGetFieldValues"])
 def test_a_refused_call_costs_only_its_own_value(health, call):
-    """And it leaves a gap with its code: a value that was not told is None, never zero or "no"."""
+    """And it leaves a gap with its code: a value that is not reported is None, never zero or "no"."""
     seen, gaps = health(call, code=pynvml.NVML_ERROR_NO_PERMISSION)
     names = [name for name in Health.__struct_fields__ if getattr(seen, name) != getattr(WHOLE, name)]
 

@@ -70,7 +70,7 @@ def test_switch_that_a_vm_cannot_see_is_a_gap(reading):
 
 
 def test_the_short_pass_leaves_health_out(activate):
-    """What a topology needs is in both; how the GPUs are is asked only where somebody wants to know."""
+    """What a topology needs is in both; health is queried only on request."""
     activate("dgx1-v100", ())
     short, whole = (read_nvml(lambda call, subject: None, health=health) for health in (False, True))
 

@@ -14,7 +14,7 @@ from gpucheck.host.nvml import supervisor
 from gpucheck.host.nvml.supervisor import NvmlChild, ask_child, ask_twice, child_command
 from gpucheck.model import CRASHED, DEFECT, LATE, NOT_STARTED, NvmlFailure, NvmlReading
 
-# A library of ours where every call but one is as in the real one: the symbol that NVML's client enters first.
+# A library where every call but one is as in the real one: the symbol that NVML's client enters first.
 BAD_INIT = """
 #include <stdlib.h>
 #include <unistd.h>
@@ -80,7 +80,7 @@ def test_crash_names_the_call_and_the_signal(activate):
 
 @pytest.mark.parametrize(("body", "code"), [("sleep(60)", LATE), ("abort()", CRASHED), ("_exit(3)", DEFECT)])
 def test_library_of_any_kind_may_be_bad(activate, monkeypatch, tmp_path, body, code):
-    """Not only ours: a stand-in with nothing but a broken init, found by its soname like any other."""
+    """Also a stub with nothing but a broken init, found by its soname."""
     library = tmp_path / "lib/libnvidia-ml.so.1"
     library.parent.mkdir()
     source = tmp_path / "bad.c"

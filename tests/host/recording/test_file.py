@@ -63,7 +63,7 @@ def test_a_recording_that_someone_unpacked_is_read():
     ],
     ids=range(18),
 )
-def test_what_is_no_recording_is_told_in_one_sentence(content, why):
+def test_file_that_is_not_a_recording_is_one_sentence(content, why):
     with pytest.raises(UnreadableInput) as problem:
         decode(content, "x.rec")
 
@@ -98,7 +98,7 @@ def test_a_huge_file_is_not_read_to_its_end(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("kind", ["folder", "pipe", "missing", "device"])
 def test_what_is_no_file_is_refused(tmp_path, kind):
-    """And a pipe that nobody writes to is not waited for."""
+    """And a pipe without a writer is not waited for."""
     path = tmp_path / kind
     if kind == "folder":
         path.mkdir()

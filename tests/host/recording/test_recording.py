@@ -9,15 +9,7 @@ import msgspec
 import pytest
 
 from gpucheck.host.recording import Recording, RecordingHost, ReplayHost, portable
-from gpucheck.model import (
-    DkmsModule,
-    Host,
-    InstalledKernel,
-    LoaderLibrary,
-    NotRecorded,
-    PackageVersion,
-    Simulation,
-)
+from gpucheck.model import DkmsModule, Host, InstalledKernel, LoaderLibrary, NotRecorded, PackageVersion, Simulation
 from tests.fakes import FakeHost, kernel_log
 from tests.machines import LOADED, h100, nvswitches, on_bus, reading
 
@@ -56,21 +48,21 @@ PLAIN = sorted(
 )
 
 
-def replay(host=FULL, asked=NAMED):
+def replay(host=FULL, queries=NAMED):
     recorder = RecordingHost(host)
-    for question, words in asked.items():
+    for question, words in queries.items():
         getattr(recorder, question)(words)
     return ReplayHost(recorder.recording(version="0.1.0", now="2026-11-21T16:00:00+00:00"))
 
 
 @pytest.mark.parametrize("question", PLAIN)
-def test_every_plain_question_has_the_recorded_answer(question):
+def test_every_plain_query_has_the_recorded_result(question):
     """Held for every question that the host door has, including the one that is added next."""
     assert getattr(replay(), question)() == getattr(FULL, question)()
 
 
 @pytest.mark.parametrize("question", NAMED)
-def test_every_named_question_has_the_recorded_answer(question):
+def test_every_named_query_has_the_recorded_result(question):
     """Also the answer that something is not there."""
     assert getattr(replay(), question)(NAMED[question]) == getattr(FULL, question)(NAMED[question])
 
@@ -85,7 +77,7 @@ def test_what_the_host_could_not_look_up_is_not_replayed_as_absent():
 
 
 def test_a_missing_file_and_folder_were_missing():
-    host = replay(asked={"read_text": "/etc/none", "list_names": "/none"})
+    host = replay(queries={"read_text": "/etc/none", "list_names": "/none"})
 
     assert (host.read_text("/etc/none"), host.list_names("/none")) == (None, None)
 
@@ -101,7 +93,7 @@ def test_a_missing_file_and_folder_were_missing():
         ("list_names", "/sys"),
     ],
 )
-def test_what_nobody_asked_is_not_answered(question, words):
+def test_query_that_was_not_recorded_raises(question, words):
     """Neither "not installed" nor "does not exist": the recording does not know."""
     with pytest.raises(NotRecorded, match=r"does not contain"):
         getattr(replay(), question)(words)

@@ -1,4 +1,4 @@
-"""What identifies is gone from a recording, equal things stay equal, and what is judged stays as it was."""
+"""What identifies is gone from a recording, equal things stay equal, and what is evaluated stays as it was."""
 
 import re
 from typing import cast

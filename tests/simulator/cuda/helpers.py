@@ -27,7 +27,7 @@ def code(name, *arguments):
 
 
 def ok(name, *arguments):
-    """What a call that succeeds returns beside its status."""
+    """What a call that succeeds returns in addition to its status."""
     status, *values = getattr(cu, name)(*arguments)
     assert int(status) == 0, f"{name}: {status!r}"
     return values[0] if len(values) == 1 else values or None

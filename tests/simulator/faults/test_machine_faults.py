@@ -40,14 +40,14 @@ def written(tmp_path_factory):
 
     def written(name, *faults):
         folder = write(tmp_path_factory.mktemp("machine"), name, faults=faults, kernel=KERNEL, software=True)
-        told = dict(tree(folder / "root"))
-        told["log"] = told.pop("dev/kmsg")
+        made = dict(tree(folder / "root"))
+        made["log"] = made.pop("dev/kmsg")
         for line in (folder / "machine.txt").read_text().splitlines()[1:]:
             key, _, value = line.partition(" = ")
-            told[f"nvml:{key}"] = value
+            made[f"nvml:{key}"] = value
         for file in ("surroundings", "software"):
-            told |= {f"{file}:{key}": value for key, value in json.loads((folder / f"{file}.json").read_text()).items()}
-        return told
+            made |= {f"{file}:{key}": value for key, value in json.loads((folder / f"{file}.json").read_text()).items()}
+        return made
 
     return written
 
@@ -171,7 +171,7 @@ def test_nouveau_holds_the_functions_and_says_so(changed):
 
 
 def test_stopped_fabric_manager_takes_the_paths_down(changed):
-    """Hopper tells the fabric's state; on Ampere only the paths are gone. The links themselves stay up on both."""
+    """Hopper reports the fabric's state; on Ampere only the paths are gone. The links themselves stay up on both."""
     for profile in ("hgx-h100-x8", "hgx-a100-x8"):
         seen, after = changed(profile, "fabric-manager-stopped")
 
@@ -247,9 +247,9 @@ def test_no_fault_touches_the_environment_of_this_process(written):
 
 
 def test_variables_add_up(written):
-    told = written("p100-pcie-x2", "nccl-env:name=NCCL_P2P_LEVEL,value=SYS", "nccl-env")
+    made = written("p100-pcie-x2", "nccl-env:name=NCCL_P2P_LEVEL,value=SYS", "nccl-env")
 
-    assert told["surroundings:environment"] == {"NCCL_P2P_LEVEL": "SYS", "NCCL_P2P_DISABLE": "1"}
+    assert made["surroundings:environment"] == {"NCCL_P2P_LEVEL": "SYS", "NCCL_P2P_DISABLE": "1"}
 
 
 def test_age_and_count_place_the_lines_in_the_log(written):

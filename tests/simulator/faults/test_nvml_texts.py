@@ -46,16 +46,16 @@ def test_a_text_is_not_utf8_empty_or_garbage(activate, call):
         library = ctypes.CDLL(str(activate("a100-pcie-x2-nvlink", faults) / "lib/libnvidia-ml.so.1"))
         assert library.nvmlInit_v2() == 0
         gpus = [handle(library, index) for index in range(2)]
-        told = {name: text_of(library, name, gpus[0]) for name in CALLS}
+        shown = {name: text_of(library, name, gpus[0]) for name in CALLS}
         others = text_of(library, call, gpus[1])
         library.nvmlShutdown()
         if kind is None:
-            healthy, texts = others, told
+            healthy, texts = others, shown
             continue
-        assert {name for name in CALLS if told[name] != texts[name]} == {call}
-        assert others == (healthy if of_gpu else told[call])
+        assert {name for name in CALLS if shown[name] != texts[name]} == {call}
+        assert others == (healthy if of_gpu else shown[call])
         noise = (b"\xff\x01" * 48)[: room(call) - 1]
-        assert told[call] == {"latin1": b"\xe9" + texts[call][1:], "empty": b"", "garbage": noise}[kind]
+        assert shown[call] == {"latin1": b"\xe9" + texts[call][1:], "empty": b"", "garbage": noise}[kind]
         if kind != "empty":
             with pytest.raises(UnicodeDecodeError):
-                told[call].decode()
+                shown[call].decode()

@@ -108,10 +108,10 @@ def test_matrix_is_that_of_the_real_machine(seen, name):
 def test_affinities_are_those_of_the_real_machine(seen, name):
     case = yaml.safe_load((CASES / f"{REAL[name][0]}.yml").read_text())
     reading, _ = seen(name)
-    told = [(gpu.cpu_affinity, cpus) for gpu, cpus in zip(reading.gpus, case["cpu_affinity"], strict=True) if cpus]
+    known = [(gpu.cpu_affinity, cpus) for gpu, cpus in zip(reading.gpus, case["cpu_affinity"], strict=True) if cpus]
 
-    assert told
-    assert all(mine == real for mine, real in told)
+    assert known
+    assert all(mine == real for mine, real in known)
     if case["numa_affinity"] and case["numa_affinity"][0]:
         assert [str(gpu.numa_node) for gpu in reading.gpus] == case["numa_affinity"]
 

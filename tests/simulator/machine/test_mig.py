@@ -1,4 +1,4 @@
-"""A GPU that is divided: its MIG devices as the real pynvml finds them, and what NVML no longer tells of the whole."""
+"""A GPU that is divided: its MIG devices as the real pynvml finds them, and what NVML no longer reports of the GPU."""
 
 import pynvml
 import pytest

@@ -8,7 +8,7 @@ from gpucheck import simulator
 from gpucheck.simulator.data import HERE, read
 from gpucheck.simulator.machine import profile as profiles
 from gpucheck.simulator.machine.gpu_model import GpuModel, gpu_model
-from gpucheck.simulator.machine.validation import check
+from gpucheck.simulator.machine.loading import check
 
 GOOD = """
 summary: one P100 behind a root port
@@ -56,11 +56,7 @@ def test_a_good_profile_is_accepted(load):
         ("summary:", "sumary:", "no such key: sumary"),
         ("flavour: proprietary", "flavour: closed", "driver.flavour: Invalid"),
         ("gpu: p100-pcie-16gb", "gpu: p100-pcie-16g", "Did you mean p100-pcie-16gb?"),
-        (
-            "gpu: p100-pcie-16gb",
-            "part: broadwell-rot-port",
-            "Did you mean broadwell-root-port?",
-        ),
+        ("gpu: p100-pcie-16gb", "part: broadwell-rot-port", "Did you mean broadwell-root-port?"),
         ("gpu: p100-pcie-16gb", "gpu: p100-pcie-16gb, part: nvswitch-1", "exactly one of `part` and `gpu`"),
         ('"0000:04:00.0", under: "0000:00:02.0"', '"0000:04:00.0", under: "0000:00"', "not on root bus 0000:00"),
         ('"0000:04:00.0", under', '"0000:00:04.0", under', "must come after the bus of 0000:00:02.0"),
@@ -129,7 +125,7 @@ def test_unknown_profile_is_told_its_neighbour():
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in (HERE / "gpus").glob("*.yml")))
 def test_every_gpu_model_says_where_it_comes_from_and_what_is_unsourced(name):
-    """A number that nobody has seen in a source is marked as such, by its field's name."""
+    """A number without a source is marked as such, by its field's name."""
     model = gpu_model(name)
 
     assert model.source

@@ -12,9 +12,9 @@ import pynvml
 def by_gpustat() -> list[dict[str, Any]]:
     from gpustat.core import GPUStatCollection
 
-    told = io.StringIO()
-    GPUStatCollection.new_query().print_json(told)
-    rows: list[dict[str, Any]] = json.loads(told.getvalue())["gpus"]
+    printed = io.StringIO()
+    GPUStatCollection.new_query().print_json(printed)
+    rows: list[dict[str, Any]] = json.loads(printed.getvalue())["gpus"]
     return [
         {
             "name": row["name"],
@@ -33,7 +33,7 @@ def by_gpustat() -> list[dict[str, Any]]:
 def by_nvitop() -> list[dict[str, Any]]:
     from nvitop import NA, Device
 
-    def told(value: Any) -> Any:
+    def known(value: Any) -> Any:
         return None if value is NA else value
 
     return [
@@ -43,9 +43,9 @@ def by_nvitop() -> list[dict[str, Any]]:
             "bus_id": device.bus_id(),
             "memory_total_mib": device.memory_total() >> 20,
             "memory_used_mib": device.memory_used() >> 20,
-            "temperature": told(device.temperature()),
-            "power_limit_w": told(device.power_limit()) // 1000,
-            "utilization": told(device.gpu_utilization()),
+            "temperature": known(device.temperature()),
+            "power_limit_w": known(device.power_limit()) // 1000,
+            "utilization": known(device.gpu_utilization()),
             "processes": [[pid, process.gpu_memory() >> 20] for pid, process in device.processes().items()],
             "mig": [[mig.name(), mig.uuid(), mig.memory_total() >> 20] for mig in device.mig_devices()],
         }

@@ -33,18 +33,18 @@ def run(machine: Path, *command: str) -> "subprocess.CompletedProcess[str]":
     sampled([name for name, gpus in GPUS.items() if gpus], lambda number, name: number % 4 == 0 and GPUS[name] <= 16),
 )
 def test_clients_agree_with_gpucheck(activate, profile):
-    """Names, ids, memory, heat, limits, use, processes, MIG devices; one GPU computes for somebody else."""
+    """Names, ids, memory, heat, limits, use, processes, MIG devices; one GPU is in use."""
     machine = activate(profile, ["busy-gpu:gpu=0,memory=1000"])
     done = run(machine, sys.executable, str(Path(__file__).parent / "clients.py"))
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    gpucheck = told["pynvml"]
+    results = json.loads(done.stdout)
+    gpucheck = results["pynvml"]
 
     assert len(gpucheck) == GPUS[profile]
     assert [gpu["processes"] for gpu in gpucheck] == [[[1, 1000]], *[[]] * (len(gpucheck) - 1)]
-    assert told["gpustat"] == [{key: gpu[key] for key in gpu if key not in ("bus_id", "mig")} for gpu in gpucheck]
-    assert told["nvitop"] == [{**gpu, "bus_id": f"0000{gpu['bus_id'].upper()}"} for gpu in gpucheck]
-    for program, (status, text) in told["terminal"].items():
+    assert results["gpustat"] == [{key: gpu[key] for key in gpu if key not in ("bus_id", "mig")} for gpu in gpucheck]
+    assert results["nvitop"] == [{**gpu, "bus_id": f"0000{gpu['bus_id'].upper()}"} for gpu in gpucheck]
+    for program, (status, text) in results["terminal"].items():
         assert status == 0, program
         assert text.count(gpucheck[0]["bus_id"].upper() if program == "nvitop" else gpucheck[0]["name"]) >= 1
 

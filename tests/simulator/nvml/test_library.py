@@ -126,7 +126,7 @@ def test_lookups_that_find_nothing(library, gpu):
 
 
 def test_processes_are_counted_before_they_are_listed(library, machine, gpu):
-    """NULL asks how many there are; a buffer too small is told, and not written to."""
+    """NULL queries the count; a buffer that is too small is reported, and not written to."""
     edit(machine, **{"gpu.0.process.compute.count": 2, "gpu.0.process.compute.1.pid": 41})
     count = ctypes.c_uint(0)
     assert library.nvmlDeviceGetComputeRunningProcesses_v3(gpu, ctypes.byref(count), None) == INSUFFICIENT_SIZE

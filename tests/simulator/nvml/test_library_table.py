@@ -92,7 +92,7 @@ def test_value_under_load_holds_only_then(machine, monkeypatch):
 
 @pytest.mark.parametrize("damage", ["", "# being written\n", "gpu.0.name = Other", "no table at all\n"])
 def test_file_without_a_machine_in_it_changes_nothing(machine, damage):
-    """Emptied to be written anew, or half written: what was true still is."""
+    """Empty, or half written: the values are still those of before."""
     folder, library = machine
     put(folder, HEAD)
     assert name_of(library) == (SUCCESS, b"Any")
@@ -115,10 +115,10 @@ def test_same_size_in_the_same_second_is_another_file(machine):
 def test_more_gpus_than_there_is_room_for_are_none(machine):
     folder, library = machine
     count = ctypes.c_uint()
-    for said, told in (("72", 72), ("128", 128), ("129", 0), ("-1", 0), ("x", 0)):
-        put(folder, HEAD.replace("count = 1", f"count = {said}"))
+    for stated, counted in (("72", 72), ("128", 128), ("129", 0), ("-1", 0), ("x", 0)):
+        put(folder, HEAD.replace("count = 1", f"count = {stated}"))
         assert library.nvmlDeviceGetCount_v2(ctypes.byref(count)) == SUCCESS
-        assert count.value == told
+        assert count.value == counted
 
 
 def test_one_call_never_mixes_two_machines(machine):

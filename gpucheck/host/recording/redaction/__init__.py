@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 
 from gpucheck.host.recording import Recording
+from gpucheck.host.recording.redaction import _identifiers as identifiers
 from gpucheck.host.recording.redaction._files import RedactionProblem, map_content, read_keywords, read_map
 from gpucheck.host.recording.redaction._hosts import host, in_variable
 from gpucheck.host.recording.redaction._names import Names
 from gpucheck.host.recording.redaction._pseudonyms import Pseudonyms
 from gpucheck.host.recording.redaction._secrets import value_of, without_secrets
-from gpucheck.host.recording.redaction._texts import TextRules, of_texts
 from gpucheck.model import NvmlReading
 
 __all__ = [
@@ -39,6 +39,7 @@ VERSION_VARIABLE = re.compile(r"VERSION|PACKAGE|REQUIRE|_LIB", re.IGNORECASE)
 PLAIN = re.compile(r"/proc/(?!cmdline$)|/sys/|\{purelib\}")
 KEY_BEGINS = re.compile(r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY")
 KEY_ENDS = re.compile(r"-----END [A-Z ]{0,30}PRIVATE KEY")
+SHORTEST_SERIAL = 4
 
 
 def redacted(recording: Recording, names: Pseudonyms | None = None, keywords: Iterable[str] = ()) -> Recording:
@@ -95,7 +96,42 @@ def _everywhere(value: Any, change: Callable[[str], str]) -> Any:
     return value
 
 
-class _Rules(TextRules):
+class _TextRules:
+    """The replacements for texts of one host."""
+
+    def __init__(self, names: Pseudonyms, known: Names, *, uuids: Iterable[str] = (), serials: Iterable[str] = ()):
+        """known: has learned from all texts, and learns no more. uuids, serials: of the GPUs."""
+        self.names = names
+        self.known = known
+        self.uuids = frozenset(uuid.removeprefix("GPU-").lower() for uuid in uuids)
+        reported = {one for one in serials if one.strip("0") and len(one) >= SHORTEST_SERIAL}
+        longest = sorted(reported, key=lambda one: (-len(one), one))
+        self.serials = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, longest))})(?![\w-])") if longest else None
+        known.freeze()
+
+    def structured(self, text: str) -> str:
+        """What is replaced: identifiers by their shape, paths and keywords; a host may be called "open"."""
+        return self.names.changed(text, self._shapes)
+
+    def text(self, text: str, *, addresses: bool = True) -> str:
+        """Free text."""
+        return self.names.changed(
+            text, lambda it: self._free(without_secrets(it, self.names.secret), addresses=addresses)
+        )
+
+    def _shapes(self, text: str) -> str:
+        text = self.known.keywords(text, self.names)
+        text = identifiers.serials(text, self.names, self.serials)
+        text = identifiers.by_shape(text, self.names, self.uuids)
+        return identifiers.paths(text, self.names)
+
+    def _free(self, text: str, *, addresses: bool) -> str:
+        text = identifiers.mails(self.known.keywords(text, self.names), self.names)
+        text = self.known.replaced(self._shapes(text), self.names)
+        return identifiers.addresses(text, self.names) if addresses else text
+
+
+class _Rules(_TextRules):
     """The replacements for one recording."""
 
     def __init__(self, recording: Recording, names: Pseudonyms, keywords: Iterable[str]) -> None:
@@ -147,3 +183,17 @@ def _free_texts(recording: Recording) -> Iterator[str]:
     yield from (line.text for line in recording.kernel_log.lines)
     yield from recording.environment.values()
     yield from (text for path, text in recording.texts.items() if text and not PLAIN.match(path))
+
+
+def of_texts(
+    hostname: str, texts: Iterable[str], *, users: Iterable[str] = (), uuids: Iterable[str] = ()
+) -> Callable[[str], str]:
+    """Return the redaction for texts about one host, such as the findings of a report.
+
+    texts: everything that may name hosts and users. users: names of accounts that are known already. uuids: of GPUs.
+    """
+    known = Names(hostname)
+    for text in texts:
+        known.learn(text)
+    known.users.update(users)
+    return _TextRules(Pseudonyms(), known, uuids=uuids).text
