@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucheck.compute.probability import RARE, miss_probability
+from gpucheck.compute.evaluation.results import RARE, miss_probability
 
 RATES = st.floats(min_value=0, max_value=1)
 
