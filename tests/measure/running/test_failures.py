@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 # The real child with the real CPU engine, one method of which breaks.
 CHILD = """
 import os, sys
-from gpucheck.measure.engines import arrays
+from gpucheck.measure.engines import cpu
 from gpucheck.measure.running import child
 from gpucheck.measure.engines.cpu import CpuEngine
 from gpucheck.measure.engines.protocol import NotTimed
@@ -95,7 +95,7 @@ def test_a_defect_is_placed_for_whoever_reports_it():
     assert len(results.failures) <= MOST_LOST + 1
 
 
-@pytest.mark.parametrize("place", ["Broken.fill", "arrays.compare", "arrays.poison"])
+@pytest.mark.parametrize("place", ["Broken.fill", "cpu._compared", "cpu.signed"])
 def test_an_exception_between_the_copies_is_no_corrupt_data(place):
     """Also one inside a device's own process, where its buffers are filled and compared."""
     results, _, _ = measured("MemoryError()", place)
