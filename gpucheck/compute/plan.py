@@ -26,15 +26,12 @@ def operations(types: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def steps(types: Sequence[str], *, small: bool = False) -> tuple[Step, ...]:
-    """Return the steps for devices with these types: results cold, rates under load, results hot, then with pauses.
+def steps(types: Sequence[str], *, small: bool = False) -> Iterator[Step]:
+    """Yield the steps for devices with these types: results cold, rates under load, results hot, then with pauses.
 
     small: times for CPUs.
     """
-    return tuple(_steps(types, small))
 
-
-def _steps(types: Sequence[str], small: bool) -> Iterator[Step]:
     def seconds(on_gpu: float) -> float:
         return CPU_S if small else on_gpu
 

@@ -1,21 +1,6 @@
 """Run short training jobs on all GPUs, each rank in its own process, and evaluate the results."""
 
-from gpucheck.model.smoke import Checkpoint, Limits, SmokeFailure, SmokeResult
 from gpucheck.train.evaluation import evaluate
 from gpucheck.train.smoke import gpus_to_train_on, has_switch, is_settled, real_gpus, run_smoke, whole_gpus
-from gpucheck.train.spec import SmokeOptions
 
-__all__ = [
-    "Checkpoint",
-    "Limits",
-    "SmokeFailure",
-    "SmokeOptions",
-    "SmokeResult",
-    "evaluate",
-    "gpus_to_train_on",
-    "has_switch",
-    "is_settled",
-    "real_gpus",
-    "run_smoke",
-    "whole_gpus",
-]
+__all__ = ["evaluate", "gpus_to_train_on", "has_switch", "is_settled", "real_gpus", "run_smoke", "whole_gpus"]

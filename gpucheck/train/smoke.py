@@ -8,17 +8,23 @@ from msgspec.structs import replace
 
 from gpucheck.model import Host, NvmlReading
 from gpucheck.model.smoke import SmokeFailure, SmokeResult
+from gpucheck.processes.environment import rank_environment as clean_environment
 from gpucheck.processes.ranks.run_directory import run_directory
 from gpucheck.processes.ranks.supervisor import Ending, rank_specs, supervise
-from gpucheck.train.environment import rank_environment
 from gpucheck.train.evaluation.root_cause import find_failing_rank
 from gpucheck.train.progress import position_of
 from gpucheck.train.report import RankReport
 from gpucheck.train.results.merge import merge
-from gpucheck.train.spec import SmokeOptions
+from gpucheck.train.spec import NVLS, SmokeOptions
 from gpucheck.train.strategies import Strategy, all_strategies
 
 SECOND_STEP = (1, 2, 0)
+SET_FOR_TRAINING = {
+    "MKL_NUM_THREADS": "1",
+    "NCCL_DEBUG": "WARN",
+    "CUBLAS_WORKSPACE_CONFIG": ":4096:8",  # bit-equal repeats need a fixed cuBLAS workspace
+    "TF_CPP_MIN_LOG_LEVEL": "2",  # TensorFlow prints the features of its build on every import
+}
 
 
 def run_smoke(options: SmokeOptions, environment: Mapping[str, str] | None = None) -> SmokeResult | SmokeFailure:
@@ -40,6 +46,16 @@ def run_smoke(options: SmokeOptions, environment: Mapping[str, str] | None = Non
             options, "timeout-start", f"the ranks could not be started: {error.strerror or error}{place}", removed
         )
     return conclude(ending, options, removed)
+
+
+def rank_environment(caller: Mapping[str, str], options: SmokeOptions) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The ranks' environment, and ``NAME=value`` of each variable of the caller's that was removed."""
+    # On one host, loopback always resolves; the host's own name often does not.
+    interface = options.nodes.interface if options.nodes else "lo"
+    several = options.nodes is not None and interface != "lo"
+    kept, removed = clean_environment(caller, interface=interface, several_hosts=several)
+    devices = {} if options.visible_devices is None else {"CUDA_VISIBLE_DEVICES": options.visible_devices}
+    return kept | SET_FOR_TRAINING | {"NCCL_NVLS_ENABLE": str(int(options.variant == NVLS))} | devices, removed
 
 
 def train_in_ranks(

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from gpucheck.compute.probability import miss_probability
+from gpucheck.compute.evaluation.results import miss_probability
 from gpucheck.compute.running.run import Ran
 from tests.compute.burnin import session
 from tests.compute.machines import computed, computed_on, loud, simulated

@@ -13,8 +13,8 @@ from gpucheck.compute.burnin import run as run_
 from gpucheck.compute.burnin import state as state_
 from gpucheck.compute.burnin.state import StateError, fits, read, write
 from gpucheck.compute.evaluation import checked
+from gpucheck.compute.evaluation.results import miss_probability
 from gpucheck.compute.plan import operations
-from gpucheck.compute.probability import miss_probability
 from gpucheck.compute.values import Failure
 from tests.compute.burnin import Cut, begun, session
 from tests.compute.machines import computed, loud, simulated

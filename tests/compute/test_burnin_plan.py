@@ -18,7 +18,7 @@ ABLE = st.lists(st.sampled_from(TYPES), min_size=1, max_size=6, unique=True)
 @given(SECONDS, ABLE)
 def test_the_steps_of_all_rounds_take_the_planned_time(seconds, types):
     made = plan(seconds)
-    steps = round_steps(made, types)
+    steps = tuple(round_steps(made, types))
 
     assert made.rounds >= 4
     assert sum(step.seconds for step in steps) * made.rounds == pytest.approx(seconds, rel=1e-6)
@@ -28,7 +28,7 @@ def test_the_steps_of_all_rounds_take_the_planned_time(seconds, types):
 
 @given(SECONDS, ABLE)
 def test_a_round_rests_first_and_computes_cold_hot_and_with_power_steps(seconds, types):
-    steps = round_steps(plan(seconds), types)
+    steps = tuple(round_steps(plan(seconds), types))
 
     assert steps[0].kind == "rest"
     assert {step.phase for step in steps if step.kind == "results"} == {"cold", "hot", "steps"}

@@ -40,43 +40,26 @@ def test_a_reason_of_its_own_is_named(reason, verdict):
     assert finding.subject == f"gpu:{device(0).bus_id}"
 
 
-def test_heat_that_costs_much_of_the_clock_fails_and_is_compared_with_peers():
-    (finding,) = clocks(held(0, "sw-thermal", mhz=1400.0), device(1), device(2))
-
-    assert finding.verdict is Verdict.FAIL
-    assert "22% below that of the other 2 GPUs" in finding.why
+LOWERED = replace(held(0, "sw-power-cap", mhz=1500.0), power_limit_w=500.0)
+SET = replace(held(0, "app-clocks", mhz=800.0), application_clock_mhz=800, default_application_clock_mhz=1980)
 
 
-def test_a_power_cap_at_the_default_limit_is_normal():
-    (finding,) = clocks(held(0, "sw-power-cap"), device(1))
+@pytest.mark.parametrize(
+    ("slow", "verdict", "cause", "text"),
+    [
+        (held(0, "sw-thermal", mhz=1400.0), Verdict.FAIL, "throttled", "22% below that of the other 2 GPUs"),
+        (held(0, "sw-power-cap"), Verdict.PASS, None, ""),  # at the default limit
+        (LOWERED, Verdict.WARN, "power-limit-lowered", "-pl 700"),
+        (replace(held(0), power_limit_w=690.0), Verdict.PASS, None, ""),  # a lower limit that holds nothing
+        (SET, Verdict.WARN, "clock-limited", "below its default"),
+        (held(0, "hw-slowdown", part=1 / 40), Verdict.PASS, None, ""),  # one reading, at a change of load
+    ],
+)
+def test_what_holds_a_clock_is_named_if_it_is_not_normal(slow, verdict, cause, text):
+    (finding,) = clocks(slow, device(1), device(2))
 
-    assert finding.verdict is Verdict.PASS
-
-
-def test_a_lowered_limit_is_the_reason_where_the_cap_holds():
-    (finding,) = clocks(replace(held(0, "sw-power-cap", mhz=1500.0), power_limit_w=500.0), device(1))
-
-    assert (finding.cause, finding.verdict) == ("power-limit-lowered", Verdict.WARN)
-    assert "-pl 700" in finding.fix
-
-
-def test_a_lowered_limit_that_holds_nothing_is_no_finding():
-    (finding,) = clocks(replace(held(0), power_limit_w=690.0), device(1))
-
-    assert finding.verdict is Verdict.PASS
-
-
-def test_an_application_clock_below_its_default_is_named():
-    slow = replace(held(0, "app-clocks", mhz=800.0), application_clock_mhz=800, default_application_clock_mhz=1980)
-    (finding,) = clocks(slow, device(1))
-
-    assert finding.cause == "clock-limited"
-
-
-def test_one_reading_at_a_change_of_load_is_no_throttling():
-    (finding,) = clocks(held(0, "hw-slowdown", part=1 / 40), device(1))
-
-    assert finding.verdict is Verdict.PASS
+    assert (finding.verdict, finding.cause) == (verdict, cause)
+    assert text in finding.why + finding.fix
 
 
 def test_clocks_that_were_not_read_are_unknown():

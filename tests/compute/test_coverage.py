@@ -12,53 +12,17 @@ PAGE = (Path(__file__).parents[2] / "docs/compute-coverage.md").read_text(encodi
 ROWS = re.findall(r"^\| `([a-z0-9_-]+)` \| (\w+) \|(?: `([^`]+)`)? \| (.*) \|$", PAGE, re.MULTILINE)
 # NVIDIA/DCGM, nvvs/include/PluginStrings.h and modules/diag/DcgmDiagManager.h at 72fa3fe.
 DCGM = {
-    "software",
-    "pcie",
-    "targeted_power",
-    "targeted_stress",
-    "memory",
-    "memtest",
-    "sm_stress",
-    "diagnostic",
-    "context_create",
-    "memory_bandwidth",
-    "pulse_test",
-    "eud",
-    "cpu_eud",
-    "rist",
-    "nvbandwidth",
-    "nccl_tests",
-}
+    "software", "pcie", "targeted_power", "targeted_stress", "memory", "memtest", "sm_stress", "diagnostic",
+    "context_create", "memory_bandwidth", "pulse_test", "eud", "cpu_eud", "rist", "nvbandwidth", "nccl_tests",
+}  # fmt: skip
 # microsoft/superbenchmark, docs/user-tutorial/benchmarks at 700d6501, without those for AMD GPUs.
 SUPERBENCH = {
-    "kernel-launch",
-    "gemm-flops",
-    "matmul",
-    "cublaslt-gemm",
-    "cublas-function",
-    "cudnn-function",
-    "tensorrt-inference",
-    "ort-inference",
-    "gpu-burn",
-    "cpu-hpl",
-    "cpu-stream",
-    "cpu-memory-bw-latency",
-    "mem-bw",
-    "gpu-copy-bw",
-    "gpu-stream",
-    "ib-loopback",
-    "nccl-bw",
-    "tcp-connectivity",
-    "gpcnet-network-test",
-    "ib-traffic",
-    "nvbandwidth",
-    "computation-communication-overlap",
-    "sharding-matmul",
-    "dist-inference",
-    "disk-benchmark",
-    "model-benchmarks",
-    "megatron-gpt",
-}
+    "kernel-launch", "gemm-flops", "matmul", "cublaslt-gemm", "cublas-function", "cudnn-function",
+    "tensorrt-inference", "ort-inference", "gpu-burn", "cpu-hpl", "cpu-stream", "cpu-memory-bw-latency", "mem-bw",
+    "gpu-copy-bw", "gpu-stream", "ib-loopback", "nccl-bw", "tcp-connectivity", "gpcnet-network-test", "ib-traffic",
+    "nvbandwidth", "computation-communication-overlap", "sharding-matmul", "dist-inference", "disk-benchmark",
+    "model-benchmarks", "megatron-gpt",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("heading", "names"), [("## DCGM", DCGM), ("## SuperBench", SUPERBENCH)])

@@ -38,23 +38,32 @@ def test_a_slow_gpu_is_only_possible_until_it_was_measured_alone():
     assert [(place, step.kind, step.what) for place, step in doubtful(slow)] == [(0, "matrix", "bf16")]
 
 
-def test_a_gpu_that_is_slow_alone_as_well_fails():
-    slow = fleet(tflops=595.0)
-    slow[0] = alone(slow[0], 595.0)
-    (finding,) = about(slow, "compute-matrix")
-
-    assert (finding.verdict, finding.cause, finding.confidence) == (Verdict.FAIL, "slow-compute", "likely")
-    assert finding.subject == f"gpu:{slow[0].bus_id}"
-    assert "15% slower at the same clock than the other 3 GPUs" in finding.why
+def slow_by(tflops):
+    """Four GPUs; the first is slow with the others, and has this rate alone."""
+    first, *others = fleet(tflops=595.0)
+    return [alone(first, tflops), *others]
 
 
-def test_a_gpu_that_is_fast_alone_is_not_accused():
-    slow = fleet(tflops=595.0)
-    slow[0] = alone(slow[0], 698.0)
-    (finding,) = about(slow, "compute-matrix")
+DIFFERENT = [device(number, tflops=tflops) for number, tflops in enumerate((700.0, 600.0, 820.0, 650.0, 760.0))]
+SLOW_ALONE = f"gpu:{device(0).bus_id} 15% slower at the same clock than the other 3 GPUs"
 
-    assert (finding.verdict, finding.cause) == (Verdict.WARN, None)
-    assert "power, cooling" in finding.why
+
+@pytest.mark.parametrize(
+    ("devices", "verdict", "cause", "confidence", "text"),
+    [
+        (slow_by(595.0), Verdict.FAIL, "slow-compute", "likely", SLOW_ALONE),
+        (slow_by(698.0), Verdict.WARN, None, None, "power, cooling"),
+        (DIFFERENT, Verdict.UNKNOWN, None, None, "would not be seen"),
+        ([device(0, tflops=300.0)], Verdict.WARN, "slow-compute", "possible", "of the ceiling of this GPU"),
+        ([device(0)], Verdict.PASS, None, None, "no other GPU"),
+    ],
+    ids=["slow alone", "fast alone", "no common rate", "far below the ceiling", "near the ceiling"],
+)
+def test_matrix_rate_has_the_verdict_that_peers_and_ceiling_allow(devices, verdict, cause, confidence, text):
+    (finding,) = about(devices, "compute-matrix")
+
+    assert (finding.verdict, finding.cause, finding.confidence) == (verdict, cause, confidence)
+    assert text in f"{finding.seen} {finding.subject} {finding.why}".replace("matrix products (bf16) ", "")
 
 
 def test_a_lower_clock_is_no_slower_matrix():
@@ -80,27 +89,6 @@ def test_a_small_loss_is_no_finding(loss):
 
 def test_noisy_samples_hide_a_loss_instead_of_making_one():
     assert loud(about(fleet(tflops=640.0, mad=12.0), "compute-matrix")) == []
-
-
-def test_no_outlier_is_not_claimed_where_gpus_differ_among_themselves():
-    devices = [device(number, tflops=tflops) for number, tflops in enumerate((700.0, 600.0, 820.0, 650.0, 760.0))]
-    (finding,) = about(devices, "compute-matrix")
-
-    assert finding.verdict is Verdict.UNKNOWN
-    assert "would not be seen" in finding.why
-
-
-def test_one_gpu_far_below_its_ceiling_warns():
-    (finding,) = about([device(0, tflops=300.0)], "compute-matrix")
-
-    assert (finding.verdict, finding.cause, finding.confidence) == (Verdict.WARN, "slow-compute", "possible")
-
-
-def test_one_gpu_near_its_ceiling_passes_and_states_that_it_had_no_peer():
-    (finding,) = about([device(0)], "compute-matrix")
-
-    assert finding.verdict is Verdict.PASS
-    assert "no other GPU" in finding.seen
 
 
 def test_gpus_of_other_models_are_no_peers():

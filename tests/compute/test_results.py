@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from gpucheck.compute.evaluation import checked, evaluate
 from gpucheck.model import Verdict
+from gpucheck.model.compute import ComputeDevice
 from tests.compute.machines import device
 
 
@@ -69,6 +70,12 @@ def test_errors_that_ecc_corrected_are_no_finding():
     assert about([replace(device(0), errors={"ecc_corrected": 2})], "compute-errors") == []
 
 
+def empty(number, failed):
+    """A GPU without results."""
+    bus_id = f"0000:0{number}:00.0"
+    return ComputeDevice(index=number, name="NVIDIA L40S", bus_id=bus_id, failed=failed, failure="torch")
+
+
 @pytest.mark.parametrize(
     ("failed", "verdict", "cause"),
     [
@@ -83,8 +90,7 @@ def test_errors_that_ecc_corrected_are_no_finding():
     ],
 )
 def test_a_device_without_results_is_a_finding_with_a_fix(failed, verdict, cause):
-    empty = type(device(0))(index=0, name="NVIDIA L40S", bus_id="0000:01:00.0", failed=failed, failure="torch")
-    (finding,) = about([empty], "compute")
+    (finding,) = about([empty(0, failed)], "compute")
 
     assert (finding.verdict, finding.cause) == (verdict, cause)
     assert finding.fix
@@ -92,12 +98,6 @@ def test_a_device_without_results_is_a_finding_with_a_fix(failed, verdict, cause
 
 
 def test_a_missing_package_is_one_finding_for_all():
-    empty = [
-        type(device(0))(
-            index=n, name="NVIDIA L40S", bus_id=f"0000:0{n}:00.0", failed="missing-package", failure="torch"
-        )
-        for n in range(4)
-    ]
-    (finding,) = evaluate(empty)
+    (finding,) = evaluate([empty(number, "missing-package") for number in range(4)])
 
     assert (finding.subject, finding.seen) == ("host", "compute unknown: package torch is not installed")

@@ -16,7 +16,7 @@ from gpucheck.measure.reporting.observed import observations
 from gpucheck.measure.reporting.surroundings import Scene
 from gpucheck.measure.running.child import answer, open_engine
 from gpucheck.measure.running.results import Results
-from gpucheck.measure.running.runner import again, run
+from gpucheck.measure.running.runner import Asked, again, run
 from gpucheck.measure.values import Answer, Failure, Opened, Setup, Step
 from gpucheck.model import Finding, Gpu, NvmlReading, PciDevice, PcieLink
 from gpucheck.model.diagnosis.observations import Observations
@@ -85,17 +85,20 @@ class Bench:
     ) -> tuple[Results, Here]:
         here = Here(self.engine(*faults), self.setup())
         assert isinstance(here.opened, Opened)
-        results = Results(devices=self.machine.devices, opened=here.opened)
-        wish = self.wish(depth)
+        return self.run(here, depth, only), here
+
+    def run(self, asked: Asked, depth: Depth = "default", only: str | None = None) -> Results:
+        """The results of the plan, or of its steps with one purpose."""
+        results, wish = Results(self.machine.devices, getattr(asked, "opened", None)), self.wish(depth)
         run(
             [step for step in plan(self.machine, wish) if only in (None, step.purpose)],
-            here,
+            asked,
             results,
             machine=self.machine,
             wish=wish,
             low=lambda r: again(r, doubtful(self.observed(r))),
         )
-        return results, here
+        return results
 
     def scene(self, **facts) -> Scene:
         """The machine as it is read before the copies. facts: what else is known of it."""

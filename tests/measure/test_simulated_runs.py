@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gpucheck.diagnose import read
 from gpucheck.measure.reporting.surroundings import surroundings, under_load
@@ -86,14 +87,12 @@ def nvlinks(*, down: int = 0, errors: int | None = 0, reasons: tuple[str, ...] =
     gpus = list(EIGHT_NVSWITCH.gpus)
     for place, gpu in enumerate(gpus):
         links = tuple(
-            msgspec.structs.replace(
-                link, active=not (place == 2 and link.link < down), replay_errors=errors if place == 2 else 0
-            )
+            replace(link, active=not (place == 2 and link.link < down), replay_errors=errors if place == 2 else 0)
             for link in gpu.nvlinks
         )
-        health = msgspec.structs.replace(gpu.health, clocks_event_reasons=reasons if place == 2 else ())
-        gpus[place] = msgspec.structs.replace(gpu, nvlinks=links, health=health)
-    return msgspec.structs.replace(EIGHT_NVSWITCH.reading, gpus=tuple(gpus))
+        health = replace(gpu.health, clocks_event_reasons=reasons if place == 2 else ())
+        gpus[place] = replace(gpu, nvlinks=links, health=health)
+    return replace(EIGHT_NVSWITCH.reading, gpus=tuple(gpus))
 
 
 @pytest.mark.parametrize(
@@ -118,10 +117,8 @@ def test_what_nvml_says_while_copying_is_observed(before, during, active, errors
 
 def test_the_best_link_state_of_all_readings_counts():
     """Between two steps a link may rest already."""
-    resting = tuple(
-        msgspec.structs.replace(gpu, pcie=msgspec.structs.replace(gpu.pcie, generation=1)) for gpu in TWO_PCIE.gpus
-    )
-    rest = msgspec.structs.replace(TWO_PCIE.reading, gpus=resting)
+    resting = tuple(replace(gpu, pcie=replace(gpu.pcie, generation=1)) for gpu in TWO_PCIE.gpus)
+    rest = replace(TWO_PCIE.reading, gpus=resting)
     results, _ = TWO_PCIE.measure(depth="quick")
     loaded = TWO_PCIE.observed(results, before=rest, during=(TWO_PCIE.reading, rest))
     idle = TWO_PCIE.observed(results, before=rest)
@@ -135,10 +132,10 @@ def behind_bridges(**register):
     """Two GPUs, each behind a port of its own."""
     gpus = [p100(0), p100(1)]
     ports = [
-        msgspec.structs.replace(device, bus_id=f"0000:0{n}:00.0", class_id="060400", vendor_id="10b5", **register)
+        replace(device, bus_id=f"0000:0{n}:00.0", class_id="060400", vendor_id="10b5", **register)
         for n, device in enumerate(Bench(gpus).pci[:2])
     ]
-    pci = [msgspec.structs.replace(device, path=(ports[n].bus_id,)) for n, device in enumerate(Bench(gpus).pci[:2])]
+    pci = [replace(device, path=(ports[n].bus_id,)) for n, device in enumerate(Bench(gpus).pci[:2])]
     return Bench(gpus, pci=(*ports, *pci))
 
 
@@ -174,7 +171,7 @@ def test_a_register_that_could_not_be_read_is_not_off(register, redirect, rows):
     ],
 )
 def test_the_iommu_is_known_where_a_group_says_so(changes, virtual, iommu):
-    pci = tuple(msgspec.structs.replace(device, **changes) for device in TWO_PCIE.pci)
+    pci = tuple(replace(device, **changes) for device in TWO_PCIE.pci)
     results, _ = TWO_PCIE.measure(depth="quick")
     host = TWO_PCIE.observed(results, pci=pci, virtual=virtual).host
 
@@ -225,7 +222,7 @@ def test_links_that_were_not_read_while_copying_are_a_gap():
 def test_what_the_driver_refuses_is_observed():
     status = dict.fromkeys(("read", "write"), (("X", "GNS"), ("GNS", "X")))
     results, _ = TWO_PCIE.measure(depth="quick")
-    seen = TWO_PCIE.observed(results, before=msgspec.structs.replace(TWO_PCIE.reading, p2p=status))
+    seen = TWO_PCIE.observed(results, before=replace(TWO_PCIE.reading, p2p=status))
 
     assert seen.p2p_status == ((None, "GNS"), ("GNS", None))
     assert seen.p2p_access == ((None, False), (False, None))

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-import uuid
 
 import pytest
 
@@ -14,7 +13,7 @@ from gpucheck.images.judge import _full
 from gpucheck.model import Verdict
 from gpucheck.processes import capture as capture_module
 from gpucheck.processes.capture import Captured, HostResources, capture
-from tests.train.conftest import end_processes_with, processes_with, wait_until
+from tests.train.conftest import Marked, wait_until
 
 PYTHON = [sys.executable, "-c"]
 
@@ -73,17 +72,14 @@ def test_a_child_that_cannot_start_says_nothing_about_an_image(monkeypatch, numb
 
 
 def test_a_child_ends_with_the_process_that_waits_for_it():
-    name, _, value = (marker := f"GPUCHECK_TEST_RUN={uuid.uuid4()}").partition("=")
     code = (
         "import sys; from gpucheck.processes.capture import capture; "
         "capture([sys.executable, '-c', 'import time, json.tool; time.sleep(60)'], 60)"
     )
-    waiting = subprocess.Popen([*PYTHON, code], env=os.environ | {name: value})
-    try:
-        wait_until(lambda: len(processes_with(marker)) == 2)
+    with Marked() as marked:
+        waiting = subprocess.Popen([*PYTHON, code], env=os.environ | marked.environment)
+        wait_until(lambda: len(marked.running()) == 2)
         time.sleep(0.5)
         waiting.kill()
         waiting.wait()
-        wait_until(lambda: processes_with(marker) == [], 3.0)
-    finally:
-        end_processes_with(marker)
+        wait_until(lambda: not marked.running(), 3.0)

@@ -5,13 +5,12 @@ import signal
 import subprocess
 import sys
 import time
-import uuid
 from pathlib import Path
 
 import pytest
 
 from tests.shared import sampled
-from tests.train.conftest import end_processes_with, heed_interrupts, hidden_gpus, processes_with, wait_until
+from tests.train.conftest import Marked, heed_interrupts, hidden_gpus, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -52,27 +51,26 @@ ENDS = [(kind, number) for kind in AT_WORK for number in (signal.SIGKILL, signal
 )
 def test_no_child_outlives_a_killed_command(tmp_path, kind, number):
     arguments, count, program = AT_WORK[kind]
-    name, _, value = (marker := f"GPUCHECK_TEST_RUN={uuid.uuid4()}").partition("=")
     environment = {key: text for key, text in os.environ.items() if key != "GPUCHECK_SIMULATOR"}
-    environment |= {"TMPDIR": str(tmp_path), name: value} | hidden_gpus(arguments)
-    with (tmp_path / "said").open("wb") as said:
+    environment |= {"TMPDIR": str(tmp_path)} | hidden_gpus(arguments)
+    with Marked() as marked, (tmp_path / "output").open("wb") as output:
         command = subprocess.Popen(
-            [*GPUCHECK, *arguments], env=environment, stdout=said, stderr=said, preexec_fn=heed_interrupts
+            [*GPUCHECK, *arguments],
+            env=environment | marked.environment,
+            stdout=output,
+            stderr=output,
+            preexec_fn=heed_interrupts,
         )
-    try:
         wait_until(
             lambda: (
-                len(found := processes_with(marker)) >= count
-                and any(program in command_line(process) for process in found)
+                len(found := marked.running()) >= count and any(program in command_line(process) for process in found)
             ),
             60.0,
         )
         time.sleep(0.3)
         command.send_signal(number)
         assert command.wait(10) == -number
-        wait_until(lambda: processes_with(marker) == [], 3.0)
-    finally:
-        end_processes_with(marker)
+        wait_until(lambda: not marked.running(), 3.0)
 
 
 def test_a_child_whose_parent_is_gone_before_it_begins_ends_at_once():

@@ -4,10 +4,8 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import textwrap
 import time
-import uuid
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,7 @@ from gpucheck.processes.ranks.nodes import Nodes
 from gpucheck.processes.ranks.run_directory import run_directory
 from gpucheck.processes.ranks.supervisor import Ending, rank_specs, supervise
 from tests.processes.rank_program import Options, Report
-from tests.train.conftest import ROOT, end_processes_with, processes_with, wait_until
+from tests.train.conftest import ROOT, Marked, nothing_left, wait_until
 
 PROGRAM = ("tests.processes.rank_program",)
 
@@ -24,20 +22,15 @@ PROGRAM = ("tests.processes.rank_program",)
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     """Run two ranks; afterwards no process and no file of them may be left."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    name, _, value = (marker := f"GPUCHECK_TEST_RUN={uuid.uuid4()}").partition("=")
+    with nothing_left(tmp_path, monkeypatch) as marked:
 
-    def go(failure: str = "", timeout_s: float = 20.0, is_stalled=None) -> Ending[Report]:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), name: value}
-        specs = tuple(rank_specs(2, None, Options(failure)))
-        with run_directory("ranks") as directory:
-            return supervise(directory, PROGRAM, specs, Report, environment, timeout_s, is_stalled)
+        def go(failure: str = "", timeout_s: float = 20.0, is_stalled=None) -> Ending[Report]:
+            environment = {**os.environ, "PYTHONPATH": str(ROOT), **marked.environment}
+            specs = tuple(rank_specs(2, None, Options(failure)))
+            with run_directory("ranks") as directory:
+                return supervise(directory, PROGRAM, specs, Report, environment, timeout_s, is_stalled)
 
-    yield go
-    left = processes_with(marker)
-    end_processes_with(marker)
-    assert left == []
-    assert list(tmp_path.iterdir()) == []
+        yield go
 
 
 def test_ranks_that_finish_leave_their_reports(run):
@@ -102,7 +95,6 @@ def test_ranks_are_numbered_over_all_hosts():
 
 
 def test_ranks_end_with_a_supervisor_that_is_killed(tmp_path):
-    name, _, value = (marker := f"GPUCHECK_TEST_RUN={uuid.uuid4()}").partition("=")
     script = """
         import os
         from gpucheck.processes.ranks.run_directory import run_directory
@@ -112,16 +104,15 @@ def test_ranks_end_with_a_supervisor_that_is_killed(tmp_path):
             specs = tuple(rank_specs(2, None, Options("hang")))
             supervise(directory, ("tests.processes.rank_program",), specs, Report, dict(os.environ), 600.0)
     """
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path), name: value}
-    supervisor = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], env=environment, cwd=ROOT)
-    try:
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+    with Marked() as marked:
+        command = [sys.executable, "-c", textwrap.dedent(script)]
+        supervisor = subprocess.Popen(command, env=environment | marked.environment, cwd=ROOT)
         wait_until(lambda: _progress(tmp_path, 1).startswith("second step"))
         supervisor.kill()
 
         assert supervisor.wait(timeout=20) == -signal.SIGKILL
-        wait_until(lambda: processes_with(marker) == [])
-    finally:
-        end_processes_with(marker)
+        wait_until(lambda: not marked.running())
 
 
 def _progress(folder: Path, rank: int) -> str:

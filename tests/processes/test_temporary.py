@@ -1,9 +1,9 @@
 """Temporary folders of a run: private, gone at the end, and removed by a later run where a run was killed."""
 
 import os
-import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -27,13 +27,20 @@ def base(tmp_path, monkeypatch):
     return tmp_path
 
 
-def killed_run(base):
-    """A run that SIGKILL ended in the middle; its folder is still there."""
+@contextmanager
+def running(base):
+    """A run that SIGKILL ends in the middle, at the end of the block; yields its folder."""
     with subprocess.Popen(
         [sys.executable, "-c", HOLD], stdout=subprocess.PIPE, text=True, env=os.environ | {"TMPDIR": str(base)}
     ) as run:
-        folder = Path(run.stdout.readline().strip())
-        run.send_signal(signal.SIGKILL)
+        yield Path(run.stdout.readline().strip())
+        run.kill()
+
+
+def killed_run(base):
+    """The folder of a run that was killed, which is still there."""
+    with running(base) as folder:
+        pass
     assert (folder / "progress").exists()
     return folder.parent
 
@@ -57,13 +64,8 @@ def test_a_killed_runs_folder_is_removed_by_the_next_run(base):
 
 
 def test_a_folder_of_a_run_that_lives_stays(base):
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLD], stdout=subprocess.PIPE, text=True, env=os.environ | {"TMPDIR": str(base)}
-    ) as run:
-        folder = Path(run.stdout.readline().strip())
-        with temporary_folder("smoke"):
-            assert (folder / "progress").read_text() == "3"
-        run.kill()
+    with running(base) as folder, temporary_folder("smoke"):
+        assert (folder / "progress").read_text() == "3"
 
 
 def test_what_is_no_folder_of_a_run_is_never_removed(base, tmp_path_factory):

@@ -7,14 +7,13 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from gpucheck.model.smoke import SmokeFailure, SmokeResult
-from gpucheck.train.environment import rank_environment
-from gpucheck.train.smoke import conclude, train_in_ranks
+from gpucheck.train.smoke import conclude, rank_environment, train_in_ranks
 from gpucheck.train.spec import Fault, SmokeOptions
 
 ROOT = Path(__file__).parents[2]
@@ -54,24 +53,46 @@ def end_processes_with(marker: str) -> None:
             os.kill(process, signal.SIGKILL)
 
 
+class Marked:
+    """A mark for all that a test starts with this environment; what still runs at the end of the block is ended."""
+
+    def __init__(self) -> None:
+        self.environment = {"GPUCHECK_TEST_RUN": str(uuid.uuid4())}
+        self.marker = f"GPUCHECK_TEST_RUN={self.environment['GPUCHECK_TEST_RUN']}"
+
+    def running(self) -> list[int]:
+        return processes_with(self.marker)
+
+    def __enter__(self) -> "Marked":  # noqa: PYI034 - Self needs Python 3.11
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        end_processes_with(self.marker)
+
+
+@contextmanager
+def nothing_left(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Marked]:
+    """Temporary files go to the folder; afterwards there is none, and no marked process."""
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    with Marked() as marked:
+        yield marked
+        left = marked.running()
+    assert left == []
+    assert list(folder.iterdir()) == []
+
+
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     """Run the toy with a fault and options; afterwards nothing of it may be left."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    marker = f"GPUCHECK_TEST_RUN={uuid.uuid4()}"
+    with nothing_left(tmp_path, monkeypatch) as marked:
 
-    def go(fault: Fault | None = None, *, toy: str = "", **options: object) -> SmokeResult | SmokeFailure:
-        chosen = SmokeOptions(**({"steps": 10, "stall_s": 20.0, "fault": fault} | options))  # type: ignore[arg-type]
-        environment, removed = rank_environment(os.environ, chosen)
-        name, _, value = marker.partition("=")
-        environment |= {"PYTHONPATH": str(ROOT), "TOY": toy, name: value}
-        return conclude(train_in_ranks("tests.train.toy", chosen, environment), chosen, removed)
+        def go(fault: Fault | None = None, *, toy: str = "", **options: object) -> SmokeResult | SmokeFailure:
+            chosen = SmokeOptions(**({"steps": 10, "stall_s": 20.0, "fault": fault} | options))  # type: ignore[arg-type]
+            environment, removed = rank_environment(os.environ, chosen)
+            environment |= {"PYTHONPATH": str(ROOT), "TOY": toy} | marked.environment
+            return conclude(train_in_ranks("tests.train.toy", chosen, environment), chosen, removed)
 
-    yield go
-    left = processes_with(marker)
-    end_processes_with(marker)
-    assert left == []
-    assert list(tmp_path.iterdir()) == []
+        yield go
 
 
 def wait_until(true: Callable[[], bool], seconds: float = 20.0) -> None:

@@ -10,11 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from gpucheck.model.smoke import SmokeResult
-from gpucheck.train.environment import rank_environment
 from gpucheck.train.report import RankReport
 from gpucheck.train.results.merge import merge
 from gpucheck.train.run_plan import plan
-from gpucheck.train.smoke import train_in_ranks
+from gpucheck.train.smoke import rank_environment, train_in_ranks
 from gpucheck.train.spec import Fault, SmokeOptions
 from gpucheck.train.strategies import all_strategies
 from tests.shared import made_once

@@ -5,13 +5,12 @@ from msgspec.structs import replace
 
 from gpucheck.model import Simulation, Verdict
 from gpucheck.model.smoke import Repeat, SmokeFailure
-from gpucheck.train.environment import rank_environment
 from gpucheck.train.evaluation import evaluate
 from gpucheck.train.report import RankReport
 from gpucheck.train.results.merge import merge
 from gpucheck.train.results.performance import performance
 from gpucheck.train.run_plan import on_all_gpus, plan
-from gpucheck.train.smoke import gpus_to_train_on, has_switch
+from gpucheck.train.smoke import gpus_to_train_on, has_switch, rank_environment
 from gpucheck.train.spec import SmokeOptions
 from gpucheck.train.strategies import tensorflow_mirrored
 from tests.fakes import FakeHost
@@ -39,14 +38,17 @@ def test_strategies_with_one_rank_a_device_use_every_gpu(gpus):
     assert (worlds["dp"], worlds["model-parallel"], worlds["transfer"]) == (2, 2, 2)
 
 
-def test_a_switch_that_sums_has_a_run_of_its_own():
-    assert runs(8, strategy="ddp", nvls=True) == [("ddp", "", 8), ("ddp", "nvls", 8)]
-    assert runs(2, strategy="ddp", nvls=True) == [("ddp", "", 2)]
-
-
-@pytest.mark.parametrize("gpus", [0, 1, 2])
-def test_two_ranks_stay_two(gpus):
-    assert runs(gpus, strategy="ddp") == [("ddp", "", 2)]
+@pytest.mark.parametrize(
+    ("gpus", "nvls", "devices", "expected"),
+    [
+        *((gpus, False, None, [("ddp", "", 2)]) for gpus in (0, 1, 2)),
+        (2, True, None, [("ddp", "", 2)]),
+        (8, True, None, [("ddp", "", 8), ("ddp", "nvls", 8)]),
+        (8, True, "0,1", [("ddp", "", 2)]),  # chosen devices are not exceeded
+    ],
+)
+def test_switch_that_sums_has_a_run_on_all_gpus(gpus, nvls, devices, expected):
+    assert runs(gpus, strategy="ddp", nvls=nvls, visible_devices=devices) == expected
 
 
 def test_other_models_are_no_runs_of_nvls():
@@ -63,10 +65,6 @@ def test_the_batch_of_all_ranks_is_one_that_the_model_learns_from(model, batch):
 
     assert planned[0][1].batch_per_rank == 64
     assert options.batch_per_rank == batch
-
-
-def test_chosen_devices_are_not_exceeded():
-    assert runs(8, strategy="ddp", nvls=True, visible_devices="0,1") == [("ddp", "", 2)]
 
 
 def host(gpus=EIGHT, **fields):
@@ -184,15 +182,12 @@ def test_tensorflow_sees_only_the_gpus_that_take_part():
     assert (place.placement, place.devices) == ("gpus", ("GPU:0", "GPU:1"))
 
 
-@pytest.mark.parametrize("gpus", [3, 5, 7])
-def test_odd_numbers_of_gpus_are_not_summed_by_hierarchical_copy(gpus):
+@pytest.mark.parametrize(
+    ("gpus", "reducer"),
+    [(4, "HierarchicalCopyAllReduce"), *((odd, "ReductionToOneDevice") for odd in (3, 5, 7))],
+)
+def test_only_even_numbers_of_gpus_are_summed_by_hierarchical_copy(gpus, reducer):
     place = tensorflow_mirrored._place(Tensorflow(gpus), SmokeOptions(world_size=gpus, variant="hierarchical-copy"))
 
-    assert place.reducer == "ReductionToOneDevice"
-    assert f"omits one of {gpus} devices" in place.reason
-
-
-def test_even_numbers_are():
-    place = tensorflow_mirrored._place(Tensorflow(4), SmokeOptions(world_size=4, variant="hierarchical-copy"))
-
-    assert place.reducer == "HierarchicalCopyAllReduce"
+    assert place.reducer == reducer
+    assert (f"omits one of {gpus} devices" in place.reason) == (gpus % 2 == 1)

@@ -12,9 +12,9 @@ import pytest
 from gpucheck.model import PciDevice, Simulation
 from gpucheck.processes.ranks.run_directory import read_progress
 from gpucheck.train import data, real_gpus
-from gpucheck.train.environment import rank_environment
 from gpucheck.train.placement import plan
 from gpucheck.train.progress import AFTER, BEFORE, START, STEP, Position, Progress, position_of
+from gpucheck.train.smoke import rank_environment
 from gpucheck.train.spec import SmokeOptions
 from tests.fakes import FakeHost
 

@@ -73,9 +73,6 @@ def misbehave(how: str, peers: Peers) -> None:
         os._exit(0)
     elif how == "leave-badly":
         os._exit(7)
-    elif how == "stubborn":
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        time.sleep(3600)
     elif how == "family":
         subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
         os.kill(os.getpid(), signal.SIGKILL)

@@ -49,12 +49,8 @@ def plan(seconds: float, *, small: bool = False) -> Plan:
     return Plan(seconds=seconds, rounds=max(2, round(seconds / long)), small=small)
 
 
-def round_steps(plan: Plan, types: Sequence[str]) -> tuple[Step, ...]:
-    """Return the steps of one round on devices with these types; together they take the time of a round."""
-    return tuple(_steps(plan, types))
-
-
-def _steps(plan: Plan, types: Sequence[str]) -> Iterator[Step]:
+def round_steps(plan: Plan, types: Sequence[str]) -> Iterator[Step]:
+    """Yield the steps of one round on devices with these types; together they take the time of a round."""
     every, able = operations(types), [type_ for type_ in TYPES if type_ in types]
     cold = CPU_S if plan.small else COLD_S
     share = plan.round_s

@@ -63,7 +63,7 @@ class Session:
         """Run until the plan is done or a limit is reached. A signal leaves through its exception, with state kept."""
         plan, state = self.state.plan, self.state
         types = {type_ for one in self.opened if isinstance(one, Opened) for type_ in one.types}
-        steps = round_steps(plan, tuple(types)) if types else ()
+        steps = tuple(round_steps(plan, tuple(types))) if types else ()
         for place, one in enumerate(self.opened):
             if isinstance(one, Failure):
                 state.gpus[place].failed, state.gpus[place].failure = one.kind, one.detail

@@ -101,6 +101,24 @@ class ArrayEngine(ABC):
             seconds=time.monotonic() - started,
         )
 
+    def opened(
+        self, name: str, capability: str | None, multiprocessors: int | None, versions: dict[str, str | None]
+    ) -> Opened:
+        """Return what the device is. name: of the library, with its version."""
+        types, rejected = self.usable(capability, name)
+        khz = self.attribute(MEMORY_CLOCK)
+        return Opened(
+            types=types,
+            capability=capability,
+            multiprocessors=multiprocessors,
+            memory_bus_bits=self.attribute(BUS_WIDTH),
+            memory_clock_mhz=khz / 1000 if khz else None,
+            versions=versions,
+            memory_limit_c=self.readings.memory_limit_c(),
+            rejected=rejected,
+            errors=self.readings.errors(),
+        )
+
     def usable(self, capability: str | None, name: str) -> tuple[tuple[str, ...], dict[str, str]]:
         """Return the types that the library multiplies on this device, and why it rejects others that the device has.
 

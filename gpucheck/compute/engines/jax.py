@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from gpucheck.compute.engines.base import BUS_WIDTH, MEMORY_CLOCK, MODULUS, MULTIPLIER, ArrayEngine
+from gpucheck.compute.engines.base import MODULUS, MULTIPLIER, ArrayEngine
 from gpucheck.compute.values import Opened, Setup
 
 CUBLAS = ("nvidia-cublas", "nvidia-cublas-cu13", "nvidia-cublas-cu12")
@@ -34,23 +34,14 @@ class JaxEngine(ArrayEngine):
         device = self._device()
         capability = str(device.compute_capability) if self.bus_id else None
         self._compile()
-        types, rejected = self.usable(capability, f"jax {jax.__version__}")
-        return Opened(
-            types=types,
-            capability=capability,
-            multiprocessors=getattr(device, "core_count", None) if self.bus_id else None,
-            memory_bus_bits=self.attribute(BUS_WIDTH),
-            memory_clock_mhz=khz / 1000 if (khz := self.attribute(MEMORY_CLOCK)) else None,
-            versions={
-                "jax": str(jax.__version__),
-                "jaxlib": str(jaxlib.__version__),
-                "cuda": str(device.client.platform_version).splitlines()[-1] if self.bus_id else None,
-                "cublas": _installed(CUBLAS) if self.bus_id else None,
-            },
-            memory_limit_c=self.readings.memory_limit_c(),
-            rejected=rejected,
-            errors=self.readings.errors(),
-        )
+        multiprocessors = getattr(device, "core_count", None) if self.bus_id else None
+        versions = {
+            "jax": str(jax.__version__),
+            "jaxlib": str(jaxlib.__version__),
+            "cuda": str(device.client.platform_version).splitlines()[-1] if self.bus_id else None,
+            "cublas": _installed(CUBLAS) if self.bus_id else None,
+        }
+        return self.opened(f"jax {jax.__version__}", capability, multiprocessors, versions)
 
     def _device(self) -> Any:
         if self.bus_id is None:

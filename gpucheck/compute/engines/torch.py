@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from gpucheck.compute.engines.base import BUS_WIDTH, MEMORY_CLOCK, MODULUS, MULTIPLIER, ArrayEngine
+from gpucheck.compute.engines.base import MODULUS, MULTIPLIER, ArrayEngine
 from gpucheck.compute.values import Opened, Setup
 
 
@@ -26,18 +26,9 @@ class TorchEngine(ArrayEngine):
             torch.cuda.set_device(self.device)
         known = torch.cuda.get_device_properties(self.device) if self.bus_id else None
         capability = f"{known.major}.{known.minor}" if known else None
-        types, rejected = self.usable(capability, f"torch {torch.__version__}")
-        return Opened(
-            types=types,
-            capability=capability,
-            multiprocessors=known.multi_processor_count if known else None,
-            memory_bus_bits=self.attribute(BUS_WIDTH),
-            memory_clock_mhz=khz / 1000 if (khz := self.attribute(MEMORY_CLOCK)) else None,
-            versions={"torch": str(torch.__version__), "cuda": torch.version.cuda},
-            memory_limit_c=self.readings.memory_limit_c(),
-            rejected=rejected,
-            errors=self.readings.errors(),
-        )
+        multiprocessors = known.multi_processor_count if known else None
+        versions = {"torch": str(torch.__version__), "cuda": torch.version.cuda}
+        return self.opened(f"torch {torch.__version__}", capability, multiprocessors, versions)
 
     def _ordinal(self, bus_id: str) -> int:
         cuda = self.torch.cuda

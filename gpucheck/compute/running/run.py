@@ -129,7 +129,7 @@ def run(
     """Run every step on all devices at the same time, then what looks slow on its own."""
     collected = [Collected(device, first) for device, first in zip(devices, bench.open(), strict=True)]
     types = {type_ for one in collected if one.opened for type_ in one.opened.types}
-    planned = steps(tuple(types), small=small) if types else ()
+    planned = tuple(steps(tuple(types), small=small)) if types else ()
     at, number, count = 0.0, 0, len(planned)
     for step in planned:
         on_step(step, number, count)

@@ -7,9 +7,8 @@ from datetime import datetime, timezone
 import msgspec
 
 from gpucheck.measure.collectives.definitions import ALL, bus_factor
-from gpucheck.measure.collectives.gaps import gaps
+from gpucheck.measure.collectives.gaps import gaps, measured
 from gpucheck.measure.collectives.launch import Ended, launch
-from gpucheck.measure.collectives.observed import measured
 from gpucheck.measure.collectives.values import Measured, RankOptions
 from gpucheck.measure.planning.selection import Unmeasurable, admit, choose
 from gpucheck.measure.reporting.surroundings import Scene, surroundings

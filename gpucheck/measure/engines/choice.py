@@ -23,9 +23,7 @@ def choose_engine(host: Host, wanted: str) -> EngineName:
         raise Unmeasurable(
             "--engine torch copies on real GPUs, and those of this machine are simulated. Omit --engine.", usage=True
         )
-    if wanted != "auto":
-        return wanted  # type: ignore[return-value]  # click allows no other values
-    return "driver"
+    return "driver" if wanted == "auto" else wanted  # type: ignore[return-value]  # click allows no other values
 
 
 def patience_s(engine: EngineName, *, simulated: bool) -> float:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from multiprocessing import get_context
 from typing import Any
 
-from gpucheck.measure.engines.pattern import MASK, WORD
-from gpucheck.measure.values import HOST, Comparison, Flow, Opened, Region, Setup
+from gpucheck.measure.engines.pattern import MASK, SAMPLE, WORD, pattern_array, signed
+from gpucheck.measure.values import HOST, Comparison, Flow, Opened, Region, Setup, Wrong
 from gpucheck.processes.lifeline import end_with_parent
 
 STAGE = 1 << 20
@@ -118,29 +118,22 @@ class CpuEngine:
         return answers
 
 
-def _work(position: int, maps: Sequence[mmap.mmap], size: int, pipe: Any, parent_pid: int) -> None:
-    """One device: owner of maps[position], whose first half is the source and whose second the destination."""
-    end_with_parent(parent_pid)
-    os.environ["OMP_NUM_THREADS"] = "1"
-    import numpy
+class _Device:
+    """One device in its process: owner of maps[position], whose first half is the source and second the destination."""
 
-    from gpucheck.measure.engines import arrays
+    def __init__(self, position: int, maps: Sequence[mmap.mmap], size: int) -> None:
+        os.environ["OMP_NUM_THREADS"] = "1"
+        import numpy
 
-    buffers = [numpy.frombuffer(m, dtype=numpy.int64) for m in maps]
-    scratch = numpy.zeros(size // WORD, dtype=numpy.int64)
+        self.numpy, self.position, self.size = numpy, position, size
+        self.buffers = [numpy.frombuffer(m, dtype=numpy.int64) for m in maps]
+        self.scratch = numpy.zeros(size // WORD, dtype=numpy.int64)
 
-    def part(device: int, region: Region, *, destination: bool) -> Any:
-        start = (size if destination else 0) + region.offset
-        return buffers[device][start // WORD : (start + region.size) // WORD]
-
-    def ends(flow: Flow, region: Region) -> tuple[Any, Any]:
-        host = scratch[: region.size // WORD]
-        source = host if flow.src == HOST else part(flow.src, region, destination=False)
-        return source, host if flow.dst == HOST else part(flow.dst, region, destination=True)
-
-    def copy(flow: Flow, region: Region, count: int, begin: float) -> float:
-        source, target = ends(flow, region)
-        through = scratch[: min(STAGE, region.size) // WORD]
+    def copy(self, flow: Flow, region: Region, count: int, begin: float) -> float:
+        host = self.scratch[: region.size // WORD]
+        source = host if flow.src == HOST else self._part(flow.src, region, destination=False)
+        target = host if flow.dst == HOST else self._part(flow.dst, region, destination=True)
+        through = self.scratch[: min(STAGE, region.size) // WORD]
         while time.monotonic() < begin:
             pass
         start = time.perf_counter()
@@ -151,24 +144,48 @@ def _work(position: int, maps: Sequence[mmap.mmap], size: int, pipe: Any, parent
                 target[:] = source
         return time.perf_counter() - start
 
-    actions = {
-        "copy": copy,
-        "fill": lambda key, region: part(position, region, destination=False).__setitem__(
-            slice(None), arrays.pattern(numpy, key, region.size // WORD)
-        ),
-        "poison": lambda value, region: arrays.poison(part(position, region, destination=True), value),
-        "compare": lambda key, region: arrays.compare(numpy, part(position, region, destination=True), key),
-    }
+    def fill(self, key: int, region: Region) -> None:
+        self._part(self.position, region, destination=False)[:] = self._pattern(key, region)
+
+    def poison(self, value: int, region: Region) -> None:
+        self._part(self.position, region, destination=True)[:] = signed(value)
+
+    def compare(self, key: int, region: Region) -> Comparison:
+        return _compared(self._part(self.position, region, destination=True), self._pattern(key, region))
+
+    def _part(self, device: int, region: Region, *, destination: bool) -> Any:
+        start = (self.size if destination else 0) + region.offset
+        return self.buffers[device][start // WORD : (start + region.size) // WORD]
+
+    def _pattern(self, key: int, region: Region) -> Any:
+        return pattern_array(self.numpy.arange(region.size // WORD), key)
+
+
+def _work(position: int, maps: Sequence[mmap.mmap], size: int, pipe: Any, parent_pid: int) -> None:
+    """Run the actions of a device until the pipe closes."""
+    end_with_parent(parent_pid)
+    device = _Device(position, maps, size)
     try:
         while True:
             name, *arguments = pipe.recv()
             try:
-                done = actions[name](*arguments)  # type: ignore[operator]  # the arguments match the action
+                done = getattr(device, name)(*arguments)
             except Exception as error:
                 done = error
             pipe.send(done)
     except EOFError:
         return
+
+
+def _compared(array: Any, expected: Any) -> Comparison:
+    """Compare two arrays; returns some of the wrong words."""
+    wrong = (array != expected).nonzero()[0]
+    count = len(wrong)
+    if not count:
+        return Comparison(words=len(array), mismatches=0)
+    some = [int(i) for i in wrong[:: max(1, count // SAMPLE)][:SAMPLE]]
+    sample = tuple(Wrong(index=i, got=int(array[i]) & MASK) for i in some)
+    return Comparison(words=len(array), mismatches=count, first=int(wrong[0]), last=int(wrong[-1]), sample=sample)
 
 
 def _staged(source: Any, target: Any, through: Any) -> None:

@@ -12,6 +12,7 @@ STRIDE = 0x9E3779B97F4A7C15  # odd, so that i * STRIDE is a bijection too
 FIRST, SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _STRIDE_BACK, _FIRST_BACK, _SECOND_BACK = (pow(factor, -1, 1 << 64) for factor in (STRIDE, FIRST, SECOND))
 POISON = 0xDEADBEEFC0FFEE5A
+SAMPLE = 64  # wrong words of a comparison that are kept
 
 
 class Origin(NamedTuple):

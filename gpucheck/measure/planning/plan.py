@@ -67,7 +67,7 @@ def plan(machine: Machine, wish: Wish) -> tuple[Step, ...]:
     if wish.depth != "quick":
         steps += [*_bidirectional(machine, wish), *_latencies(machine, wish), *_staged(machine, wish)]
         steps += [*_host(machine, wish), *_contention(machine, wish)]
-    return (*steps, *_sweep(machine, wish))
+    return (*steps, *_sizes(machine, wish, _one_of_each_class(machine)))
 
 
 def in_rounds(machine: Machine, groups: Sequence[tuple[Flow, ...]]) -> tuple[tuple[Flow, ...], ...]:
@@ -146,12 +146,7 @@ def _staged(machine: Machine, wish: Wish) -> Iterator[Step]:
     """Plan the reference without peer access: one pair of each class, in a full run every pair."""
     if "staged" not in wish.methods:
         return
-    chosen = pairs(machine)
-    if wish.depth != "full":
-        first: dict[str | None, tuple[int, int]] = {}
-        for pair in chosen:
-            first.setdefault(machine.between[pair].cls if pair in machine.between else None, pair)
-        chosen = list(first.values())
+    chosen = pairs(machine) if wish.depth == "full" else _one_of_each_class(machine)
     for flows in in_rounds(machine, [(Flow(src=a, dst=b, method="staged"),) for a, b in chosen]):
         yield _timed(machine, wish, "through host memory", flows, PCIE_BYTES)
     yield _latency(wish, tuple(Flow(src=a, dst=b, method="staged") for a, b in chosen[:1]))
@@ -174,15 +169,20 @@ def _contention(machine: Machine, wish: Wish) -> Iterator[Step]:
         yield _timed(machine, wish, "one to all", tuple(flow for flow in all_pairs if flow.src == 0), PCIE_BYTES)
 
 
-def _sweep(machine: Machine, wish: Wish) -> Iterator[Step]:
-    """Plan the requested sizes, on one pair of each class."""
+def _sizes(machine: Machine, wish: Wish, chosen: Sequence[tuple[int, int]]) -> Iterator[Step]:
+    """Plan the requested sizes."""
+    for size in wish.sizes:
+        for a, b in chosen:
+            step = _timed(machine, wish, "sizes", (Flow(src=a, dst=b),), size)
+            yield msgspec.structs.replace(step, samples=SWEEP_SAMPLES)
+
+
+def _one_of_each_class(machine: Machine) -> list[tuple[int, int]]:
+    """Return the first pair of each path class."""
     first: dict[str | None, tuple[int, int]] = {}
     for pair in pairs(machine):
         first.setdefault(machine.between[pair].cls if pair in machine.between else None, pair)
-    for size in wish.sizes:
-        for a, b in first.values():
-            step = _timed(machine, wish, "sizes", (Flow(src=a, dst=b),), size)
-            yield msgspec.structs.replace(step, samples=SWEEP_SAMPLES)
+    return list(first.values())
 
 
 def _local(machine: Machine, wish: Wish) -> Iterator[Step]:
@@ -192,9 +192,7 @@ def _local(machine: Machine, wish: Wish) -> Iterator[Step]:
         yield _timed(machine, wish, "inside one device", (flow,))
         yield _latency(wish, (flow,))
     yield from _host(machine, wish)
-    for size in wish.sizes:
-        step = _timed(machine, wish, "sizes", (Flow(src=0, dst=0),), size)
-        yield msgspec.structs.replace(step, samples=SWEEP_SAMPLES)
+    yield from _sizes(machine, wish, [(0, 0)])
 
 
 def _tensor(machine: Machine, wish: Wish) -> Iterator[Step]:

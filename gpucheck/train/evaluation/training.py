@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from gpucheck.model import Finding
 from gpucheck.model.smoke import Reference, SmokeResult
-from gpucheck.train.environment import NVLS
 from gpucheck.train.evaluation.finding_text import REPEAT, finding, hashes, remedy
+from gpucheck.train.spec import NVLS
 
 EQUAL = "bit-equal on all ranks at every comparison"
 

@@ -115,6 +115,12 @@ def build_optimizer(torch: Any, parameters: Any, name: str, *, frozen: bool = Fa
     return torch.optim.SGD(parameters, lr=0.0 if frozen else model_named(name).learning_rate, momentum=MOMENTUM)
 
 
+def autocast(torch: Any, device: Any, precision: str) -> Any:
+    """The context of the forward pass in this precision."""
+    low = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision)
+    return torch.autocast(device.type, dtype=low, enabled=low is not None)
+
+
 def load(torch: Any, model: Any, values: list[Any]) -> Any:
     """The model with these parameters."""
     with torch.no_grad():

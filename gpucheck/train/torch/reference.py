@@ -31,7 +31,6 @@ def train_alone(rank: Rank, initial: list[Any], steps: int, parts: int) -> Singl
     optimizer = common.build_optimizer(torch, model.parameters(), options.model)
     order = global_order(rank, options.seed)
     fed = [hashlib.sha256() for _ in range(parts)]
-    low = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(options.precision)
     scale = FP16_SCALE if options.precision == "fp16" else 1.0
     loss, busy = math.nan, 0.0
     whole = [order.batch(step) for step in range(1, steps + 1)]
@@ -41,7 +40,7 @@ def train_alone(rank: Rank, initial: list[Any], steps: int, parts: int) -> Singl
         began = time.monotonic()
         batch, wanted = next(feed)
         optimizer.zero_grad()
-        with torch.autocast(device.type, dtype=low, enabled=low is not None):
+        with common.autocast(torch, device, options.precision):
             error = torch.nn.functional.cross_entropy(model(batch), wanted)
         (error * scale).backward()
         for parameter in model.parameters() if scale != 1.0 else ():

@@ -3,7 +3,6 @@
 import hashlib
 import math
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from typing import Any
 
 from gpucheck.model.smoke import Checkpoint
@@ -11,7 +10,7 @@ from gpucheck.train.progress import Progress
 from gpucheck.train.report import Sums
 from gpucheck.train.spec import fault_of
 from gpucheck.train.torch.averaging import Averaging
-from gpucheck.train.torch.common import build_optimizer, digest, number, raw, synchronize, whole
+from gpucheck.train.torch.common import autocast, build_optimizer, digest, number, raw, synchronize, whole
 from gpucheck.train.torch.rank import Rank
 
 COMPUTING = ("load", "forward", "backward", "optimizer")
@@ -58,8 +57,6 @@ class Training:
         frozen = self._fault is not None and self._fault.kind == "freeze"
         device, torch = rank.device, rank.torch
         self._optimizer = build_optimizer(torch, parameters, rank.options.model, frozen=frozen)
-        low = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(rank.options.precision)
-        self._cast = (lambda: torch.autocast(device.type, dtype=low)) if low else nullcontext
         scaled = rank.options.precision == "fp16"
         self._scaler = torch.amp.GradScaler(
             device.type, enabled=scaled, init_scale=FP16_SCALE, growth_interval=1_000_000_000
@@ -94,7 +91,7 @@ class Training:
         self._wait(devices)
         progress.enter("forward", step)
         self._optimizer.zero_grad()
-        with self._cast():
+        with autocast(torch, self._rank.device, self._rank.options.precision):
             loss = torch.nn.functional.cross_entropy(self._forward(images), labels)
         if self._faulty("nan", step):
             loss = loss * math.nan

@@ -4,14 +4,13 @@ import json
 import os
 import subprocess
 import sys
-import uuid
 from importlib import import_module
 
 import click
 import pytest
 
 from gpucheck.measure.collectives.definitions import ALL
-from tests.train.conftest import end_processes_with, free_port, processes_with, wait_until
+from tests.train.conftest import Marked, free_port, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -76,19 +75,13 @@ def test_former_name_of_the_rendezvous_is_accepted_and_hidden(command, former):
     assert ("--rdzv-endpoint" in shown, former in shown) == (True, False)
 
 
-@pytest.mark.parametrize("hosts", [1, 2])
-def test_ranks_end_with_a_parent_that_is_killed(tmp_path, hosts):
-    """On one host, and waiting for the ranks of another."""
-    endpoint = f"127.0.0.1:{free_port()}"
-    marker = f"GPUCHECK_TEST_RUN={uuid.uuid4()}"
-    several = ["--nodes", "2", "--node-rank", "0", "--rdzv-endpoint", endpoint] if hosts == 2 else []
-    name, _, value = marker.partition("=")
-    parent = subprocess.Popen([*GPUCHECK, *several], env=os.environ | {name: value, "TMPDIR": str(tmp_path)})
-    try:
-        wait_until(lambda: len(processes_with(marker)) > 1)
+def test_ranks_that_wait_for_another_host_end_with_a_parent_that_is_killed(tmp_path):
+    several = ["--nodes", "2", "--node-rank", "0", "--rdzv-endpoint", f"127.0.0.1:{free_port()}"]
+    with Marked() as marked:
+        environment = os.environ | marked.environment | {"TMPDIR": str(tmp_path)}
+        parent = subprocess.Popen([*GPUCHECK, *several], env=environment)
+        wait_until(lambda: len(marked.running()) > 1)
         parent.kill()
         parent.wait(10)
 
-        wait_until(lambda: processes_with(marker) == [])
-    finally:
-        end_processes_with(marker)
+        wait_until(lambda: not marked.running())

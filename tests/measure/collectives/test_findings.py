@@ -2,9 +2,9 @@
 
 import pytest
 
+from gpucheck.measure.collectives.gaps import measured
 from gpucheck.measure.collectives.launch import Ended
 from gpucheck.measure.collectives.nccl_log import Taken
-from gpucheck.measure.collectives.observed import measured
 from gpucheck.measure.collectives.run import Options, measure
 from gpucheck.model import EXIT_STATUS, Verdict
 from gpucheck.model.collectives import CollectiveResult

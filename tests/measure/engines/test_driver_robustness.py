@@ -86,3 +86,20 @@ def test_mig_is_refused_with_its_reason():
     assert (done.returncode, done.stdout) == (EXIT_STATUS[Verdict.UNKNOWN], "")
     assert "MIG is on: MIG instances do not support peer access" in done.stderr
     assert "nvidia-smi -mig 0" in done.stderr
+
+
+def test_verify_without_training_does_not_import_torch(tmp_path):
+    """In any of its processes: a package of that name records who imports it; to look for it is not to import it."""
+    marker = tmp_path / "imported"
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch/__init__.py").write_text(f"import sys\nopen({str(marker)!r}, 'a').write(' '.join(sys.argv))\n")
+    own = {**os.environ, "PYTHONPATH": str(tmp_path), "GPUCHECK_SIMULATOR": ""}
+    words = [sys.executable, "-m", "gpucheck", "verify", "--simulate", "p100-pcie-x2", "--skip", "training"]
+    done = subprocess.run(
+        [*words, "--format", "json"], env=own, capture_output=True, text=True, timeout=280, check=False
+    )
+
+    assert '"p2p-bandwidth"' in done.stdout, done.stderr
+    assert not marker.exists(), marker.read_text()
+    subprocess.run([sys.executable, "-c", "import torch"], env=own, check=True)
+    assert marker.exists()

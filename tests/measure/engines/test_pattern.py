@@ -3,7 +3,17 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucheck.measure.engines.pattern import Origin, index_of, mix, poison_for, signed, unmix, word_at, words_at
+from gpucheck.measure.engines.pattern import (
+    Origin,
+    index_of,
+    mix,
+    pattern_array,
+    poison_for,
+    signed,
+    unmix,
+    word_at,
+    words_at,
+)
 
 words = st.integers(0, 2**64 - 1)
 
@@ -59,9 +69,7 @@ def test_signed_words_keep_their_bits(word):
 
 def test_arrays_hold_the_same_words():
     numpy = __import__("numpy")
-    from gpucheck.measure.engines import arrays
-
     key = Origin(3, 1, 0, 2).key
-    made = arrays.pattern(numpy, key, 1000)
+    made = pattern_array(numpy.arange(1000), key)
 
     assert [int(word) & (2**64 - 1) for word in made] == [word_at(key, index) for index in range(1000)]

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 # The real child with the real CPU engine, one method of which breaks.
 CHILD = """
 import os, sys
-from gpucheck.measure.engines import arrays
+from gpucheck.measure.engines import cpu
 from gpucheck.measure.running import child
 from gpucheck.measure.engines.cpu import CpuEngine
 from gpucheck.measure.engines.protocol import NotTimed
@@ -95,7 +95,7 @@ def test_a_defect_is_placed_for_whoever_reports_it():
     assert len(results.failures) <= MOST_LOST + 1
 
 
-@pytest.mark.parametrize("place", ["Broken.fill", "arrays.compare", "arrays.poison"])
+@pytest.mark.parametrize("place", ["Broken.fill", "cpu._compared", "cpu.signed"])
 def test_an_exception_between_the_copies_is_no_corrupt_data(place):
     """Also one inside a device's own process, where its buffers are filled and compared."""
     results, _, _ = measured("MemoryError()", place)
@@ -208,11 +208,7 @@ def test_what_the_program_did_wrong_is_no_pairs_fault():
         def error_code(self, error):
             return 209
 
-    here = Here(NoCode(TWO_PCIE.rates()), TWO_PCIE.setup())
-    assert isinstance(here.opened, Opened)
-    results = Results(devices=TWO_PCIE.machine.devices, opened=here.opened)
-    wish = TWO_PCIE.wish()
-    run(plan(TWO_PCIE.machine, wish), here, results, machine=TWO_PCIE.machine, wish=wish, low=lambda _: ())
+    results = TWO_PCIE.run(Here(NoCode(TWO_PCIE.rates()), TWO_PCIE.setup()))
     findings = by_check(TWO_PCIE.gaps(results))["p2p-copies"]
 
     assert results.broken == set()
@@ -230,10 +226,7 @@ def test_the_parts_of_a_crowd_are_not_reported_as_the_crowd():
             return super().ask(step)
 
     here = OnePairFailsAmongMany(EIGHT_NVSWITCH.engine(), EIGHT_NVSWITCH.setup())
-    results = Results(devices=EIGHT_NVSWITCH.machine.devices, opened=here.opened)
-    wish = EIGHT_NVSWITCH.wish()
-    steps = [step for step in plan(EIGHT_NVSWITCH.machine, wish) if step.purpose == "all to all"]
-    run(steps, here, results, machine=EIGHT_NVSWITCH.machine, wish=wish, low=lambda _: ())
+    results = EIGHT_NVSWITCH.run(here, only="all to all")
 
     assert "all to all" not in results.crowds
 

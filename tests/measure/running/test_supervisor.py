@@ -6,10 +6,7 @@ import sys
 import pytest
 from msgspec.structs import replace
 
-from gpucheck.measure.planning.plan import plan
 from gpucheck.measure.running import supervisor
-from gpucheck.measure.running.results import Results
-from gpucheck.measure.running.runner import run
 from gpucheck.measure.running.supervisor import Supervised
 from gpucheck.measure.values import Answer, Failure, Flow, Opened, Step
 from tests.measure.benches import TWO_PCIE, Here, fault
@@ -101,11 +98,9 @@ def test_a_program_that_does_not_exist_is_a_failure():
 
 def test_a_stuck_copy_is_given_up_named_and_never_asked_for_again():
     """The first copy of the pair costs its deadline, all its later ones cost nothing."""
-    results = Results(devices=TWO_PCIE.machine.devices)
-    wish = TWO_PCIE.wish("quick")
     with Supervised(setup(), 0.6, TWO_PCIE.child(fault("p2p-stuck"))) as child:
         assert isinstance(child.open(), Opened)
-        run(plan(TWO_PCIE.machine, wish), child, results, machine=TWO_PCIE.machine, wish=wish, low=lambda _: ())
+        results = TWO_PCIE.run(child, "quick")
 
     (failure,) = results.failures
     assert (failure.kind, failure.purpose, failure.flows) == ("stuck", "integrity", (Flow(src=0, dst=1),))
@@ -148,10 +143,8 @@ def test_a_ninth_peer_is_asked_for_again_in_a_child_that_has_mapped_none():
                 return Failure(kind="no-peers-left", purpose=step.purpose, code=711)
             return two.ask(step)
 
-    results = Results(devices=TWO_PCIE.machine.devices)
     two = Here(TWO_PCIE.engine(), TWO_PCIE.setup())
-    wish = TWO_PCIE.wish()
-    run(plan(TWO_PCIE.machine, wish), Eight(), results, machine=TWO_PCIE.machine, wish=wish, low=lambda r: ())
+    results = TWO_PCIE.run(Eight())
 
     assert (results.failures, results.broken) == ([], set())
     assert len(dict(results.measured())) == 2

@@ -143,6 +143,18 @@ def test_a_hang_names_rank_device_step_phase_and_shows_the_stack():
 
 
 ANONYMOUS = {"rank": None, "device": None, "bus_id": None}
+NO_KERNEL = "CUDA error: no kernel image is available for execution on the device"
+TOO_OLD = "The NVIDIA driver on your system is too old (found version 11040)"
+RAISED = (
+    ("ValueError: odd", Verdict.FAIL, None, "exception"),
+    (NO_KERNEL, Verdict.FAIL, "arch-not-in-build", "no code for this GPU"),
+    ("CUDA error: system not yet initialized", Verdict.FAIL, "fabric-manager-down", "fabric manager"),
+    (TOO_OLD, Verdict.FAIL, "driver-mismatch", "driver"),
+    ("all CUDA-capable devices are busy or unavailable", Verdict.FAIL, "compute-mode-exclusive", "nvidia-smi -c 0"),
+    ("OSError: shared memory is short: /dev/shm has 1 MiB free", Verdict.FAIL, "shm-too-small", "--shm-size"),
+    ("OSError: [Errno 24] Too many open files", Verdict.UNKNOWN, "rank-killed", "ulimit"),
+    ("RuntimeError: DefaultCPUAllocator: can't allocate memory", Verdict.UNKNOWN, "rank-killed", "ulimit"),
+)
 
 
 @pytest.mark.parametrize(
@@ -160,54 +172,12 @@ ANONYMOUS = {"rank": None, "device": None, "bus_id": None}
         ({"kind": "garbage"}, Verdict.FAIL, None, "report"),
         ({"kind": "raised", "error_type": "MemoryError"}, Verdict.UNKNOWN, "rank-killed", "ulimit"),
         (
-            {"kind": "raised", "detail": "OSError: [Errno 24] Too many open files"},
-            Verdict.UNKNOWN,
-            "rank-killed",
-            "ulimit",
-        ),
-        (
-            {"kind": "raised", "detail": "RuntimeError: DefaultCPUAllocator: can't allocate memory"},
-            Verdict.UNKNOWN,
-            "rank-killed",
-            "ulimit",
-        ),
-        (
-            {"kind": "raised", "detail": "OSError: shared memory is short: /dev/shm has 1 MiB free"},
-            Verdict.FAIL,
-            "shm-too-small",
-            "--shm-size",
-        ),
-        (
             {"kind": "no-device", **ANONYMOUS, "detail": "CuPy 13.6 sees no CUDA device"},
             Verdict.SKIP,
             None,
             "GPUs only",
         ),
-        ({"kind": "raised", "detail": "ValueError: odd"}, Verdict.FAIL, None, "exception"),
-        (
-            {"kind": "raised", "detail": "CUDA error: no kernel image is available for execution on the device"},
-            Verdict.FAIL,
-            "arch-not-in-build",
-            "no code for this GPU",
-        ),
-        (
-            {"kind": "raised", "detail": "CUDA error: system not yet initialized"},
-            Verdict.FAIL,
-            "fabric-manager-down",
-            "fabric manager",
-        ),
-        (
-            {"kind": "raised", "detail": "The NVIDIA driver on your system is too old (found version 11040)"},
-            Verdict.FAIL,
-            "driver-mismatch",
-            "driver",
-        ),
-        (
-            {"kind": "raised", "detail": "all CUDA-capable devices are busy or unavailable"},
-            Verdict.FAIL,
-            "compute-mode-exclusive",
-            "nvidia-smi -c 0",
-        ),
+        *(({"kind": "raised", "detail": detail}, *expected) for detail, *expected in RAISED),
         (
             {"kind": "raised", "evidence": ("NCCL WARN Error: failed to extend /dev/shm/nccl-abc to 33030532 bytes",)},
             Verdict.FAIL,

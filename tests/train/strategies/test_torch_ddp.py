@@ -2,7 +2,6 @@
 
 import os
 import signal
-import uuid
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from gpucheck.model import Verdict
 from gpucheck.model.smoke import SmokeFailure, SmokeResult
 from gpucheck.train import evaluate, run_smoke
 from gpucheck.train.spec import Fault
-from tests.train.conftest import processes_with
+from tests.train.conftest import Marked
 from tests.train.real import SHORT, TWO_RANKS, run_all
 
 pytestmark = pytest.mark.slow
@@ -187,15 +186,14 @@ def test_a_rank_that_never_enters_the_all_reduce_is_named_with_its_stack():
 
 def test_a_killed_rank_is_named_although_its_peer_raised_and_nothing_of_it_is_left():
     """Its loaders would be orphans, and what they share with it stays in /dev/shm until somebody removes it."""
-    marker = f"GPUCHECK_TEST_RUN={uuid.uuid4()}"
-    name, _, value = marker.partition("=")
+    marked = Marked()
     shared = set(Path("/dev/shm").glob("torch_*"))
 
-    outcome = fail(Fault(kind="die", phase="allreduce", step=3), {name: value}, workers=1)
+    outcome = fail(Fault(kind="die", phase="allreduce", step=3), marked.environment, workers=1)
 
     assert (outcome.kind, outcome.rank, outcome.step, outcome.phase) == ("died", 1, 3, "allreduce")
     assert outcome.signal == signal.SIGKILL.name
     assert evaluate(outcome)[0].cause == "rank-killed"
-    assert processes_with(marker) == [], "with its last process goes every socket and port of a run"
+    assert marked.running() == [], "with its last process goes every socket and port of a run"
     left = set(Path("/dev/shm").glob("torch_*")) - shared
     assert [file for file in left if not Path(f"/proc/{file.name.split('_')[1]}").exists()] == []

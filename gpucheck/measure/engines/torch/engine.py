@@ -7,10 +7,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from gpucheck.measure.engines.arrays import SAMPLE
 from gpucheck.measure.engines.cuda.queue import Gate, Lane, timed
 from gpucheck.measure.engines.numa import on_node
-from gpucheck.measure.engines.pattern import MASK, WORD, pattern_array, signed
+from gpucheck.measure.engines.pattern import MASK, SAMPLE, WORD, pattern_array, signed
 from gpucheck.measure.engines.torch import lanes
 from gpucheck.measure.engines.torch.lanes import Streams
 from gpucheck.measure.engines.torch.runtime import TorchRuntime, error_code, library, ordinal
