@@ -63,32 +63,25 @@ def _gpu(before: GpuRecord, now: GpuRecord) -> Iterator[Counter]:
 
 
 def _memory(before: GpuRecord, now: GpuRecord) -> Iterator[Counter]:
-    old, new = before.ecc_errors, now.ecc_errors
     reset = DRAIN.format(now.bus_id)
     lost = "the memory returned data that could not be corrected; the job that used it was killed"
     often = "the memory corrects errors so often that an uncorrectable one is likely"
     replaced = "the GPU took memory out of use because of errors"
-    known = new.aggregate_uncorrected is not None and old.aggregate_uncorrected is not None
-    uncorrected = "aggregate_uncorrected" if known else "volatile_uncorrected"
-    yield Counter(
-        "ECC uncorrected", getattr(old, uncorrected), getattr(new, uncorrected), "ecc-uncorrected", lost, reset, True
-    )
-    # NVIDIA publishes no limit for corrected ones (Xid 92 is logged when its own is reached): the PCIe limit applies.
-    known = new.aggregate_corrected is not None and old.aggregate_corrected is not None
-    corrected = "aggregate_corrected" if known else "volatile_corrected"
     watch = "watch it with the next baseline; replace the board if the rate stays"
-    yield Counter(
-        "ECC corrected",
-        getattr(old, corrected),
-        getattr(new, corrected),
-        REGRESSION,
-        often,
-        watch,
-        False,
-        PER_HOUR,
-    )
+    uncorrected, corrected = _ecc(before, now, "uncorrected"), _ecc(before, now, "corrected")
+    yield Counter("ECC uncorrected", *uncorrected, "ecc-uncorrected", lost, reset, fails=True)
+    # NVIDIA publishes no limit for corrected ones (Xid 92 is logged when its own is reached): the PCIe limit applies.
+    yield Counter("ECC corrected", *corrected, REGRESSION, often, watch, per_hour=PER_HOUR)
     for name, was, rows in _replaced(before, now):
         yield Counter(name, was, rows, "row-remap", replaced, reset)
+
+
+def _ecc(before: GpuRecord, now: GpuRecord, kind: str) -> tuple[int | None, int | None]:
+    """Return both counts over the life of the board if both reports have them, else those since boot."""
+    aggregate = tuple(getattr(record.ecc_errors, f"aggregate_{kind}") for record in (before, now))
+    volatile = tuple(getattr(record.ecc_errors, f"volatile_{kind}") for record in (before, now))
+    was, count = volatile if None in aggregate else aggregate
+    return was, count
 
 
 def _replaced(before: GpuRecord, now: GpuRecord) -> Iterator[tuple[str, int, int]]:

@@ -3,8 +3,7 @@
 import msgspec
 
 from gpucheck.knowledge import NvLinkRate
-from gpucheck.model.finding import Finding
-from gpucheck.model.finding.verdict import Verdict
+from gpucheck.model.finding.about import About
 from gpucheck.model.host.hardware import Expected, Pair, TopologyGpu
 from gpucheck.model.host.wiring import Wiring
 from gpucheck.model.topology import Topology
@@ -28,13 +27,8 @@ def with_expectations(topology: Topology) -> Topology:
     without = sum(pair.expected is None for pair in pairs)
     if not without:
         return msgspec.structs.replace(topology, pairs=pairs)
-    reason = Finding(
-        check="topology",
-        verdict=Verdict.SKIP,
-        subject="host",
-        seen=f"{without} of {len(pairs)} pairs without an expected bandwidth",
-        why=paths.why,
-    )
+    seen = f"{without} of {len(pairs)} pairs without an expected bandwidth"
+    reason = About(check="topology").skips(paths.why, seen)
     return msgspec.structs.replace(topology, pairs=pairs, findings=(*topology.findings, reason))
 
 

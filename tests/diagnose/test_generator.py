@@ -18,12 +18,8 @@ from tests.diagnose.generator.limits import LIMITS
 from tests.diagnose.matching import is_true
 
 TABLES = (
-    "p2p_uni_gb_s",
-    "staged_uni_gb_s",
-    "p2p_bidir_gb_s",
-    "staged_bidir_gb_s",
-    "p2p_latency_us",
-    "staged_latency_us",
+    *("p2p_uni_gb_s", "staged_uni_gb_s", "p2p_bidir_gb_s", "staged_bidir_gb_s"),
+    *("p2p_latency_us", "staged_latency_us"),
 )
 ONE_WAY = TABLES[:2]
 # GB/s of 16 lanes by PCIe generation, and of all NVLinks of the fastest GPU.
@@ -55,28 +51,16 @@ def test_matrices_are_square_and_hollow():
             assert all(table[i][i] in (None, "X") for i in range(len(table)))
 
 
-def test_numbers_are_finite_positive_and_rounded():
+def test_numbers_are_possible():
+    """Finite, positive and rounded; latencies as published; no rate of a healthy machine above the raw rate."""
     for case in cases(2000):
-        for value in cells(case):
-            assert math.isfinite(value)
-            assert value > 0
-            assert value == round(value, 2)
-
-
-def test_latency_is_in_published_range():
-    for case in cases(2000):
-        assert all(0.3 <= value <= 23 for value in cells(case, TABLES[4:]))
-
-
-def test_no_healthy_number_is_above_raw():
-    for case in cases(2000):
-        model = str(
-            case.observations["gpus"] if isinstance(case.observations["gpus"], dict) else case.observations["gpus"][0]
-        )
+        assert all(math.isfinite(value) and value > 0 and value == round(value, 2) for value in cells(case)), case.seed
+        assert all(0.3 <= value <= 23 for value in cells(case, TABLES[4:])), case.seed
+        gpus = case.observations["gpus"]
+        model = str(gpus if isinstance(gpus, dict) else gpus[0])
         linked = case.kind in ("bridged", "mesh", "nvswitch")
         raw = FASTEST if linked else next((gb for part, gb in PCIE.items() if part in model), 63.0)
-        if not case.faults:
-            assert all(value < raw for value in cells(case, ONE_WAY)), (case.seed, raw)
+        assert case.faults or all(value < raw for value in cells(case, ONE_WAY)), (case.seed, raw)
 
 
 def test_every_kind_fault_and_limit_occurs():

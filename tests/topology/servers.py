@@ -10,19 +10,13 @@ ZEN4 = Cpu(vendor="amd", link="amd-zen4")
 BRIDGE, GPU_CLASS, INFINIBAND = "060400", "030200", "020700"
 
 
-def function(bus_id: str, class_id: str, node: int, path: tuple[str, ...] = (), link: PcieLink = GEN5_X16, **more):
+def function(
+    bus_id: str, class_id: str, node: int | None, path: tuple[str, ...] = (), link: PcieLink = GEN5_X16, **more
+) -> PciDevice:
     vendor = {BRIDGE: "1000", INFINIBAND: "15b3"}.get(class_id, "10de")
-    root = f"0000:{(path[0] if path else bus_id)[5:7]}"
+    more.setdefault("root", f"0000:{(path[0] if path else bus_id)[5:7]}")
     return PciDevice(
-        bus_id=bus_id,
-        vendor_id=vendor,
-        device_id="1",
-        class_id=class_id,
-        numa_node=node,
-        path=path,
-        root=root,
-        link=link,
-        **more,
+        bus_id=bus_id, vendor_id=vendor, device_id="1", class_id=class_id, numa_node=node, path=path, link=link, **more
     )
 
 

@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpucheck.model import Gpu, Nic, NvLink, NvmlReading, Pair, PciDevice, Topology, TopologyGpu
+from tests.topology.servers import GPU_CLASS, function
 
 PCIE = ("PIX", "PXB", "PHB", "NODE", "SYS")
 classes = st.sampled_from(PCIE) | st.integers(1, 36).map(lambda links: f"NV{links}")
@@ -59,14 +60,8 @@ def pci_trees(draw):
         for number in range(draw(st.integers(0, 6))):
             bridges.append((*draw(st.sampled_from(bridges)), f"0000:{root}{number:x}:01.0"))
         devices += [
-            PciDevice(
-                bus_id=f"0000:{root}{number:x}:00.0",
-                vendor_id="10de",
-                device_id="2330",
-                class_id="030200",
-                numa_node=numa,
-                path=draw(st.sampled_from(bridges)),
-                root=f"pci0000:{root}0",
+            function(
+                f"0000:{root}{number:x}:00.0", GPU_CLASS, numa, draw(st.sampled_from(bridges)), root=f"pci0000:{root}0"
             )
             for number in range(draw(st.integers(0, 4)))
         ]
@@ -94,9 +89,9 @@ def switch_trees(draw):
                 below((*path, up, down), root, numa, depth + 1)
             return
         bus = bus_id()
-        gpu = PciDevice(bus_id=bus, vendor_id="10de", device_id="2330", class_id="030200", numa_node=numa, path=path)
-        for function in range(draw(st.integers(1, 2))):
-            devices.append(replace(gpu, bus_id=f"{bus[:-1]}{function}", root=root))  # noqa: PERF401 - recursive
+        gpu = function(bus, GPU_CLASS, numa, path)
+        for number in range(draw(st.integers(1, 2))):
+            devices.append(replace(gpu, bus_id=f"{bus[:-1]}{number}", root=root))  # noqa: PERF401 - recursive
 
     def bus_id():
         number = next(buses)

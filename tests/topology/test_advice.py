@@ -19,6 +19,10 @@ from tests.topology.strategies import pasted
 MESH = with_expectations(imports.read(nccl.mesh()))
 
 
+def advice_on(made):
+    return with_advice(made).advice or pytest.fail("no advice")
+
+
 def slowest(made, members):
     """Of a set of positions, by nearness."""
     return min((nearness(made.matrix[a][b]) for a, b in combinations(members, 2)), default=0)
@@ -75,9 +79,7 @@ def test_a_choice_is_made_by_uuid_or_by_an_order_that_is_fixed():
 
 
 def test_each_gpu_has_its_place():
-    advice = with_advice(topology(8, 4)).advice
-    assert advice is not None
-    last = advice.pinning[7]
+    last = advice_on(topology(8, 4)).pinning[7]
 
     assert (last.gpu, last.numa_node, last.cpus, last.nics) == (7, 1, "64-127", ("mlx5_1",))
     assert last.command == "numactl --cpunodebind=1 --membind=1"
@@ -89,15 +91,13 @@ def test_without_a_numa_node_the_cpus_are_named_and_without_these_nothing():
         msgspec.structs.replace(made.gpus[0], numa_node=None),
         msgspec.structs.replace(made.gpus[1], numa_node=None, cpu_affinity=None),
     )
-    advice = with_advice(msgspec.structs.replace(made, gpus=gpus)).advice
-    assert advice is not None
+    pinnings = advice_on(msgspec.structs.replace(made, gpus=gpus)).pinning
 
-    assert [pinning.command for pinning in advice.pinning] == ["taskset -c 0-63", ""]
+    assert [pinning.command for pinning in pinnings] == ["taskset -c 0-63", ""]
 
 
 def sentences(made):
-    advice = with_advice(made).advice
-    return advice.asymmetries if advice else None
+    return advice_on(made).asymmetries
 
 
 def test_a_mesh_says_which_pairs_have_two_links_one_or_none():

@@ -5,23 +5,15 @@ from itertools import combinations
 import pytest
 from hypothesis import given, settings
 
-from gpucheck.model import PciDevice
 from gpucheck.topology import classify
+from tests.topology.servers import GPU_CLASS, function
 from tests.topology.strategies import pci_trees, switch_trees
 
 UP, UP2 = "0000:02:00.0", "0000:04:00.0"
 
 
 def gpu(bus, *path, root="pci0000:00", numa=0):
-    return PciDevice(
-        bus_id=f"0000:{bus}:00.0",
-        vendor_id="10de",
-        device_id="2330",
-        class_id="030200",
-        numa_node=numa,
-        path=path,
-        root=root,
-    )
+    return function(f"0000:{bus}:00.0", GPU_CLASS, numa, path, root=root)
 
 
 @pytest.mark.parametrize(

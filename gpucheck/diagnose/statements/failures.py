@@ -68,8 +68,8 @@ def _failed(case: Case, failure: CopyFailure) -> Finding:
         cause, sure = "fabric-manager-down", board
         why = (
             "CUDA reports that the system is not ready: GPUs on a board with NVSwitch cannot be used before the fabric "
+            "manager has configured the switches, and its version must equal that of the driver."
         )
-        why += "manager has configured the switches, and its version must equal that of the driver."
     elif failure.code in STICKY:
         why += (
             " The error is sticky: every later call of the process fails, so a new process measured the other copies."

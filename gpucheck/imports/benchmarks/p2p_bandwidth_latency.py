@@ -42,13 +42,13 @@ def parse(lines: list[str]) -> Observations:
         key = _key(heading)
         if key is None or (key in found and (heading[4] or "").lower() == "reads"):
             continue
-        matrix = _matrix(lines, number, line)
-        if isinstance(matrix, ImportProblem):
-            if not is_cut_short(matrix) or any(HEADING.search(later) for later in lines[number + 1 :]):
-                raise matrix
-            broken = matrix
+        try:
+            found[key] = _matrix(lines, number, line)
+        except ImportProblem as problem:
+            if not is_cut_short(problem) or any(HEADING.search(later) for later in lines[number + 1 :]):
+                raise
+            broken = problem
             continue
-        found[key] = matrix
         if heading[4] and key == "p2p_uni_gb_s":
             direction = heading[4].lower().removesuffix("s")
     gpus = _gpus(lines)
@@ -79,21 +79,18 @@ def _key(heading: re.Match[str]) -> str | None:
     return f"{path}_{'bidir' if way == 'bi' else 'uni'}_gb_s" if way else None
 
 
-def _matrix(lines: list[str], number: int, heading: str) -> Matrix | ImportProblem:
-    """Return the table below a heading, or why it is missing. Of a latency, the tables of GPU and CPU follow."""
+def _matrix(lines: list[str], number: int, heading: str) -> Matrix:
+    """Return the table below a heading; raise ImportProblem. Of a latency, the tables of GPU and CPU follow."""
     start = next((at for at in range(number + 1, min(number + 4, len(lines))) if lines[at].strip()), None)
     if start is None:
-        return ImportProblem(
+        raise ImportProblem(
             f"{TOOL}: a heading without a table",
             where=f"line {number + 1}",
             why=f"nothing follows {quoted(heading)}; the paste is cut short",
             do=AGAIN,
         )
-    try:
-        rows, end = table(lines, start, heading.strip()[:60])
-        return square(rows, end - 1, heading.strip()[:60])
-    except ImportProblem as problem:
-        return problem
+    rows, end = table(lines, start, heading.strip()[:60])
+    return square(rows, end - 1, heading.strip()[:60])
 
 
 def _gpus(lines: list[str]) -> tuple[ObservedGpu, ...]:

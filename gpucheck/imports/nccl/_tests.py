@@ -13,15 +13,9 @@ from gpucheck.model.diagnosis.observations import Collective, Measured, Observat
 
 TOOL = "nccl-tests"
 OPERATIONS = {
-    "all_reduce": "all_reduce",
-    "all_gather": "all_gather",
-    "reduce_scatter": "reduce_scatter",
+    **{name: name for name in ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "sendrecv")},
+    **{name: name for name in ("scatter", "gather", "reduce")},
     "alltoall": "all_to_all",
-    "broadcast": "broadcast",
-    "sendrecv": "sendrecv",
-    "scatter": "scatter",
-    "gather": "gather",
-    "reduce": "reduce",
 }
 # NCCL_DEBUG=INFO: "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM", "via SHM/direct/direct", "via NET/IB/0".
 VIA = re.compile(r"\bvia (P2P/\w+|SHM/\w+|NET/\w+)")

@@ -193,13 +193,8 @@ def _findings(system: System) -> Iterator[Finding]:
         )
     yield from _nvlink_findings(system)
     for problem in system.oddities[:8]:
-        yield ABOUT.warns(
-            problem,
-            "the file as NCCL writes it",
-            "what does not fit was left out; the rest was read",
-            "Dump it again: NCCL_TOPO_DUMP_FILE=topo.xml",
-            None,
-        )
+        why, fix = "what does not fit was left out; the rest was read", "Dump it again: NCCL_TOPO_DUMP_FILE=topo.xml"
+        yield ABOUT.warns(problem, "the file as NCCL writes it", why, fix, None)
 
 
 def _nvlink_findings(system: System) -> Iterator[Finding]:

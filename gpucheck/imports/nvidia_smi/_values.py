@@ -9,16 +9,8 @@ MEMORY = {"KiB": 1 << 10, "MiB": 1 << 20, "MB": 1 << 20, "Mb": 1 << 20, "GiB": 1
 BUS_ID = r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]"
 DEVICE_ID = re.compile(r"(?:0x)?([0-9A-Fa-f]{4})10[Dd][Ee]")
 SWITCHES = {
-    "enabled": True,
-    "disabled": False,
-    "yes": True,
-    "no": False,
-    "active": True,
-    "not active": False,
-    "on": True,
-    "off": False,
-    "1": True,
-    "0": False,
+    **dict.fromkeys(("enabled", "yes", "active", "on", "1"), True),
+    **dict.fromkeys(("disabled", "no", "not active", "off", "0"), False),
 }
 MODES = {
     "default": "default",

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import Kind
@@ -48,7 +49,7 @@ class _Links:
         self.index, self.name, self.uuid = index, name, uuid
         self.active: dict[int, bool] = {}
         self.speeds: dict[int, int] = {}
-        self.counts: dict[int, dict[str, int]] = {}
+        self.counts: dict[int, dict[str, Any]] = {}
         self.counts_5: dict[int, dict[str, int]] = {}
 
     def gpu(self) -> Gpu:
@@ -60,9 +61,7 @@ class _Links:
                 active=active,
                 speed_mb_s=self.speeds.get(link),
                 counts=NvLink5Counts(**self.counts_5[link]) if link in self.counts_5 else None,
-                replay_errors=self.counts.get(link, {}).get("replay_errors"),
-                recovery_errors=self.counts.get(link, {}).get("recovery_errors"),
-                crc_errors=self.counts.get(link, {}).get("crc_errors"),
+                **self.counts.get(link, {}),
             )
             for link, active in sorted(states.items())
         )
@@ -104,11 +103,9 @@ def _take(line: str, gpu: _Links) -> None:
             gpu.speeds.setdefault(link, round(float(match[2]) * 1000))
     elif match := COUNT.match(line):
         link, name = int(match[1]), match[2].lower()
-        if match[3].isdecimal():
-            if name in COUNTERS:
-                gpu.counts.setdefault(link, {}).setdefault(COUNTERS[name], int(match[3]))
-            elif name in COUNTERS_5:
-                gpu.counts_5.setdefault(link, {}).setdefault(COUNTERS_5[name], int(match[3]))
+        for fields, counts in ((COUNTERS, gpu.counts), (COUNTERS_5, gpu.counts_5)):
+            if name in fields and match[3].isdecimal():
+                counts.setdefault(link, {}).setdefault(fields[name], int(match[3]))
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:

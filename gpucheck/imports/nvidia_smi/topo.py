@@ -10,12 +10,13 @@ from gpucheck.imports._text import first_line, quoted
 from gpucheck.imports.nvidia_smi._topo_blocks import Block, Row, blocks, is_whole, lone_header, lone_row
 from gpucheck.imports.nvidia_smi._topo_cells import affinity
 from gpucheck.model.finding import Finding
+from gpucheck.model.finding.about import About
 from gpucheck.model.finding.verdict import Verdict
 from gpucheck.model.host.hardware import Nic, Pair, TopologyGpu
 from gpucheck.model.topology import Topology
 
 SOURCE = "nvidia-smi-topo"
-CHECK = "topology"
+ABOUT = About(check="topology")
 AGAIN = "Paste the complete output again, from the line that names the columns: nvidia-smi topo -m > topo.txt"
 NIC_LEGEND = re.compile(r"(?<!\w)(NIC\d{1,4})\s*:\s*([A-Za-z][\w.\-]{0,63})")
 NIC_LEGEND_LINES = 600
@@ -170,42 +171,27 @@ def _findings(table: _Table, matrix: tuple[tuple[str | None, ...], ...], others:
     yield from _row_findings(table, matrix)
     short = [row for row in table.rows.values() if row.label in header.gpus and not is_whole(row, header)]
     if short:
-        yield _note(
-            Verdict.WARN,
-            seen=f"{len(short)} GPU rows break off",
-            wanted=f"{len(header.labels)} cells in each",
-            why="the ends of these lines are missing; the other rows were used",
-            evidence=[f"line {row.line}: {row.label} has {len(row.cells.values)} cells" for row in short],
-        )
+        cut = (f"line {row.line}: {row.label} has {len(row.cells.values)} cells" for row in short)
+        seen, wanted = f"{len(short)} GPU rows break off", f"{len(header.labels)} cells in each"
+        why = "the ends of these lines are missing; the other rows were used"
+        yield ABOUT.with_evidence(*cut).warns(seen, wanted, why, AGAIN, None)
     differing = [
         f"{a}-{b}: {there} in row {a}, {back} in row {b}"
         for a, b in combinations(header.labels, 2)
         if (there := table.printed(a, b)) and (back := table.printed(b, a)) and there != back
     ]
     if differing:
-        yield _note(
-            Verdict.WARN,
-            seen=f"{len(differing)} cells contradict their mirror image",
-            wanted="a symmetric matrix",
-            why="the paste is damaged, or one end of a link is down; these pairs are counted as the farther class",
-            evidence=differing,
-        )
-    if header.nics and not all(nic in table.rows for nic in header.nics):
-        present = sum(nic in table.rows for nic in header.nics)
-        yield _note(
-            Verdict.SKIP,
-            seen=f"{present} NIC rows",
-            wanted=f"{len(header.nics)} NIC rows",
-            why="the paste ends before the last NIC row; GPU to NIC classes were read from the GPU rows",
-        )
+        seen = f"{len(differing)} cells contradict their mirror image"
+        why = "the paste is damaged, or one end of a link is down; these pairs are counted as the farther class"
+        yield ABOUT.with_evidence(*differing).warns(seen, "a symmetric matrix", why, AGAIN, None)
+    present = sum(nic in table.rows for nic in header.nics)
+    if present < len(header.nics):
+        why = "the paste ends before the last NIC row; GPU to NIC classes were read from the GPU rows"
+        yield ABOUT.skips(why, f"{present} NIC rows", wanted=f"{len(header.nics)} NIC rows")
     if others:
-        yield _note(
-            Verdict.SKIP,
-            seen=f"{len(others) + 1} matrices",
-            wanted="1 matrix",
-            why=f"only the one at line {table.block.line} was read",
-            evidence=[f"line {block.line}: another matrix" for block in others[:8]],
-        )
+        why = f"only the one at line {table.block.line} was read"
+        about = ABOUT.with_evidence(*(f"line {block.line}: another matrix" for block in others[:8]))
+        yield about.skips(why, f"{len(others) + 1} matrices", wanted="1 matrix")
 
 
 def _row_findings(table: _Table, matrix: tuple[tuple[str | None, ...], ...]) -> Iterator[Finding]:
@@ -214,28 +200,23 @@ def _row_findings(table: _Table, matrix: tuple[tuple[str | None, ...], ...]) -> 
     holes = sum(cell is None for row in matrix for cell in row) // 2
     unexpected = [row for row in table.rows.values() if row.cells.unexpected]
     wrong = [*table.damaged, *unexpected, *table.twice, *table.block.strangers]
+    about = ABOUT.with_evidence(*(_damage(row, table) for row in wrong[:16]))
     if missing or holes:
         listed = ", ".join(missing[:16]) + (", ..." if len(missing) > 16 else "")
-        how = (
-            f"{holes} GPU pairs cannot be known from what is left"
-            if holes
-            else "every class was recovered from the other rows, since the matrix is symmetric"
-        )
-        yield _note(
+        how = "every class was recovered from the other rows, since the matrix is symmetric"
+        if holes:
+            how = f"{holes} GPU pairs cannot be known from what is left"
+        yield about.finding(
             Verdict.UNKNOWN if holes else Verdict.WARN,
             seen=f"{len(gpus) - len(missing)} GPU rows",
             wanted=f"{len(gpus)} GPU rows",
             why=f"{len(missing)} GPU rows are missing or unreadable{f' ({listed})' if listed else ''}: {how}",
-            evidence=[_damage(row, table) for row in wrong[:16]],
+            fix=AGAIN,
         )
     elif wrong:
-        yield _note(
-            Verdict.WARN,
-            seen=f"{len(wrong)} damaged or surplus rows",
-            wanted="one row of path classes for each column",
-            why="cells that do not fit were skipped; the other rows state the rest",
-            evidence=[_damage(row, table) for row in wrong[:16]],
-        )
+        seen, wanted = f"{len(wrong)} damaged or surplus rows", "one row of path classes for each column"
+        why = "cells that do not fit were skipped; the other rows state the rest"
+        yield about.warns(seen, wanted, why, AGAIN, None)
 
 
 def _damage(row: Row, table: _Table) -> str:
@@ -246,19 +227,6 @@ def _damage(row: Row, table: _Table) -> str:
     if row.cells.unexpected:
         return f"line {row.line}: {row.label} holds {', '.join(row.cells.unexpected[:4])}, which is not a path class"
     return f"line {row.line}: the cells of {row.label} are shifted or missing"
-
-
-def _note(verdict: Verdict, *, seen: str, wanted: str, why: str, evidence: list[str] | None = None) -> Finding:
-    return Finding(
-        check=CHECK,
-        verdict=verdict,
-        subject="host",
-        seen=seen,
-        wanted=wanted,
-        why=why,
-        fix="" if verdict is Verdict.SKIP else AGAIN,
-        evidence=tuple(evidence or ()),
-    )
 
 
 LEGEND_LINE = re.compile(r"\s*(?:(?:NIC )?Legend\b|(?:X|SYS|SOC|NODE|PHB|PXB|PIX|NV#|NIC\d{1,4})\s{0,8}[=:]\s)")

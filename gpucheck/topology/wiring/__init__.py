@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from gpucheck.model.finding import Finding
-from gpucheck.model.finding.verdict import Verdict
+from gpucheck.model.finding.about import About
 from gpucheck.model.host.hardware import Gpu, Nic, PciDevice, PcieLink
 from gpucheck.model.host.wiring import NumaNode, NvLinkBundle, WiredFunction, Wiring
 from gpucheck.topology.expected import Hop
@@ -164,22 +164,18 @@ def reduced_findings(wiring: Wiring, virtual: str | None) -> Iterator[Finding]:
 
 def _reduced_finding(function: WiredFunction, virtual: str | None) -> Finding:
     link, uplink = function.link, function.kind == "switch-upstream"
-    lanes = link.width is not None and link.max_width is not None and link.width < link.max_width
-    seen = PcieLink(generation=link.generation if uplink else link.max_generation, width=link.width)
-    cause = "uplink-downgraded" if uplink else "pcie-width-reduced"
-    what = "with fewer lanes" if lanes else "at a lower speed"
-    return Finding(
+    about = About(
         check="topology",
-        verdict=Verdict.SKIP if virtual else Verdict.WARN,
         subject=f"{'link' if uplink else function.kind}:{function.bus_id}",
-        seen=f"Gen{seen.generation} x{seen.width}",
-        wanted=f"Gen{link.max_generation} x{link.max_width}",
-        cause=None if virtual else cause,
-        confidence=None if virtual else "likely",
-        why=f"{virtual} makes up the PCI links of this machine"
-        if virtual
-        else f"{'this switch' if uplink else 'this device'} trained {what} than both ends have: "
-        + ("every GPU below it shares what is left" if uplink else "a loose card, riser, or a slot split in firmware"),
-        fix="" if virtual else f"reseat the card or cable, check slot bifurcation: lspci -vv -s {function.bus_id}",
         evidence=(f"/sys/bus/pci/devices/{function.bus_id}/current_link_width, current_link_speed",),
     )
+    seen = f"Gen{link.generation if uplink else link.max_generation} x{link.width}"
+    wanted = f"Gen{link.max_generation} x{link.max_width}"
+    if virtual:
+        return about.skips(f"{virtual} makes up the PCI links of this machine", seen, wanted=wanted)
+    lanes = link.width is not None and link.max_width is not None and link.width < link.max_width
+    what = f"{'this switch' if uplink else 'this device'} trained {'with fewer lanes' if lanes else 'at a lower speed'}"
+    reason = "every GPU below it shares what is left" if uplink else "a loose card, riser, or a slot split in firmware"
+    fix = f"reseat the card or cable, check slot bifurcation: lspci -vv -s {function.bus_id}"
+    cause = "uplink-downgraded" if uplink else "pcie-width-reduced"
+    return about.warns(seen, wanted, f"{what} than both ends have: {reason}", fix, cause, "likely")

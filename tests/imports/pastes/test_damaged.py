@@ -1,7 +1,6 @@
 """Damaged pastes, and the bytes of anything: they are read or rejected, and nothing else is raised."""
 
 from contextlib import suppress
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -24,7 +23,7 @@ CORPORA = {group: [raw for name, raw in RAW.items() if name.startswith(names)] f
 INSERTED = [b"9" * 400, b"1e309", b"\t\t", b"{", b"[[", b"\x00", b"GPU(row)", b"\xff\xfe"]
 
 
-def damaged_lines(draw: Any, lines: list[str]) -> list[str]:
+def damaged_lines(draw: st.DrawFn, lines: list[str]) -> list[str]:
     at, other = (draw(st.integers(0, len(lines) - 1)) for _ in range(2))
     change = draw(st.sampled_from(("cut", "delete", "double", "noise", "swap")))
     if change == "cut":
@@ -41,7 +40,7 @@ def damaged_lines(draw: Any, lines: list[str]) -> list[str]:
 
 
 @st.composite
-def damaged(draw: Any, corpus: list[str]) -> bytes:
+def damaged(draw: st.DrawFn, corpus: list[str]) -> bytes:
     """One paste or two, with lines that were cut, lost, repeated or exchanged, and a piece of something else."""
     lines = "\n".join(draw(st.lists(st.sampled_from(corpus), min_size=1, max_size=2))).split("\n")
     for _ in range(draw(st.integers(0, 8))):
@@ -55,7 +54,7 @@ def damaged(draw: Any, corpus: list[str]) -> bytes:
 def test_damaged_paste_is_read_or_rejected(group):
     @settings(max_examples=100)
     @given(damaged(CORPORA[group]))
-    def read_and_diagnosed(data: bytes) -> None:
+    def read_and_diagnosed(data):
         with suppress(imports.ImportProblem, TwoMachines):  # two pastes may be of two machines
             found = read(data)
             assert found.parts
