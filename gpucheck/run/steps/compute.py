@@ -70,12 +70,8 @@ def _compute(host: Host) -> Outcome:
     try:
         report = compute(host, Options())
     except Unmeasurable as error:
-        found = error.finding
-        finding = (
-            replace(found, check=NAME)
-            if found is not None
-            else nothing_measured(NAME, str(error), Verdict.UNKNOWN, FIX)
-        )
+        found = error.finding or nothing_measured(NAME, str(error), Verdict.UNKNOWN, FIX)
+        finding = replace(found, check=NAME)
         return Outcome((finding,), {}, (f"{CLAIM}, {finding.seen}",))
     verdicts = Counter(finding.verdict for finding in report.findings)
     nothing = not any(device.repeats for device in report.gpus)
