@@ -103,9 +103,11 @@ def prepare(client: "DockerClient", lab: Lab) -> Ground:
     return Ground(flavour, images, public_key, key_fingerprint, wheelhouse.torch_version)
 
 
-def write_down(lab: Lab, inventory: dict[str, Any], wish: dict[str, Any], keys: dict[str, str]) -> Path:
+def write_down(
+    lab: Lab, inventory: dict[str, Any], wish: dict[str, Any], keys: dict[str, str], command: str = "up"
+) -> Path:
     """Write what Ansible and ssh need; returns the inventory's path. keys: public host key by address."""
-    comment = f"Written by `gpucheck lab up`; gone with `gpucheck lab down --name {lab.name}`."
+    comment = f"Written by `gpucheck lab {command}`; gone with `gpucheck lab down --name {lab.name}`."
     files.write_if_changed(lab.directory / "known_hosts", files.known_hosts(keys))
     files.write_wish(lab.directory, files.dump(wish, comment))
     files.write_if_changed(lab.directory / "inventory.yml", files.dump(inventory, comment))

@@ -19,7 +19,7 @@ from gpucheck.lab.engine import engine
 from gpucheck.lab.errors import LabError
 from gpucheck.lab.hosts import KERNEL_RELEASE, MACHINE, host_options
 from gpucheck.lab.images import Recipe, build_all, certificates, ensure_base, private_certificates
-from gpucheck.lab.lifecycle import login_key, one_at_a_time
+from gpucheck.lab.lifecycle import login_key, one_at_a_time, write_down
 from gpucheck.lab.model import HostSpec, Lab
 from gpucheck.lab.network import check_network, ensure_network
 from gpucheck.lab.system import failed, say
@@ -53,11 +53,7 @@ def up(lab: Lab) -> Path:
             ensure_network(client, lab)
         lab.directory.mkdir(parents=True, exist_ok=True, mode=0o755)
         key = ensure_host(client, lab, image, wheels, login_key(lab.directory))
-        comment = f"Written by `gpucheck lab real-packages`; gone with `gpucheck lab down --name {lab.name}`."
-        files.write_if_changed(lab.directory / "known_hosts", files.known_hosts({str(lab.ip(HOST)): key}))
-        files.write_wish(lab.directory, files.dump(WISH, comment))
-        files.write_if_changed(lab.directory / "inventory.yml", files.dump(inventory(lab), comment))
-    return lab.directory / "inventory.yml"
+        return write_down(lab, inventory(lab), WISH, {str(lab.ip(HOST)): key}, "real-packages")
 
 
 def inventory(lab: Lab) -> dict[str, Any]:

@@ -3,7 +3,12 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from gpucheck.model import Finding, Host
+import msgspec
+
+from gpucheck.model import Finding, Host, Verdict
+
+# What the report of the run has itself.
+OF_THE_RUN = ("findings", "counts", "host", "simulation", "schema")
 
 
 class Outcome(NamedTuple):
@@ -32,3 +37,19 @@ class Step(NamedTuple):
     typical_s: float
     about: str = ""
     also: tuple[str, ...] = ()
+
+
+def numbers_of(report: msgspec.Struct, *omitted: str) -> dict[str, Any]:
+    """Return a measured report without these fields and those that the report of the run has itself."""
+    numbers: dict[str, Any] = msgspec.to_builtins(report)
+    for name in (*OF_THE_RUN, *omitted):
+        del numbers[name]
+    return numbers
+
+
+def nothing_measured(check: str, why: str, verdict: Verdict, fix: str = "") -> Finding:
+    """Return the finding in place of numbers. why: sentences, of which the first is the line shown, and
+    the others the remedy. fix: the remedy if there is only one sentence.
+    """
+    seen, _, own_fix = why.partition(". ")
+    return Finding(check=check, verdict=verdict, subject="host", seen=seen, why=why, fix=own_fix or fix)

@@ -1,9 +1,11 @@
 """Containers of the images under test: built when missing, run with what a test says, never left behind."""
 
+import json
 import os
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gpucheck.images.build import Options, build
 from gpucheck.images.versions import LABEL, Variant, read_versions
@@ -22,6 +24,12 @@ class Answer:
 
     status: int
     output: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """The JSON object that the output ends with."""
+        found: dict[str, Any] = json.loads(self.output[self.output.index("{") :])
+        return found
 
 
 class Image:

@@ -1,7 +1,6 @@
 """Building: which base, what reaches the build, when nothing is done, and what is said when it cannot be."""
 
 import json
-from pathlib import Path
 
 import docker.errors
 import pytest
@@ -11,13 +10,10 @@ from gpucheck.images import build as building
 from gpucheck.images import wheels
 from gpucheck.images.build import Options, build, plan_of
 from gpucheck.images.context import Plan, assemble, command_line
-from gpucheck.images.versions import read_versions
 from gpucheck.images.wheels import ensure_wheels, index_options
 from gpucheck.lab.errors import LabError
 from tests.images.fake_builds import fake_engine
-
-ROOT = Path(__file__).parents[2]
-VERSIONS = read_versions(ROOT)
+from tests.images.test_versions import VERSIONS, with_row
 
 
 def test_a_build_makes_both_stages_labels_the_image_and_keeps_the_sbom(checkout):
@@ -186,8 +182,7 @@ def test_a_cpu_variant_asks_for_no_gpu_and_a_stand_in_for_security_updates(check
 
 
 def test_a_variant_without_a_lock_is_refused_with_how_to_make_it(checkout):
-    row = VERSIONS.variants["torch-cu126"]
-    unlocked = replace(VERSIONS, variants={"torch-cu126": replace(row, filled=replace(row.filled, locked=False))})
+    unlocked = with_row("torch-cu126", locked=False)
 
     with pytest.raises(LabError, match=r"(?s)torch-cu126 has no lock.*--update --index URL"):
         assemble(Plan(checkout, unlocked, "torch-cu126", VERSIONS.base, "b", stand_in=False))

@@ -42,8 +42,7 @@ def image(request):
 @pytest.fixture
 def report(image):
     """What `gpucheck image --level full` says inside."""
-    answer = image.run("gpucheck", "image", "--level", "full", "--format", "json", shm_size=GIB)
-    return json.loads(answer.output[answer.output.index("{") :])
+    return image.run("gpucheck", "image", "--level", "full", "--format", "json", shm_size=GIB).json
 
 
 def test_the_self_test_finds_the_image_whole(image, report):
@@ -257,7 +256,7 @@ def test_two_ranks_train(image):
     """torch: two processes with gloo. TensorFlow: two logical CPU devices in one process, the same gradient twice."""
     if image.variant.framework == "torch":
         answer = image.run("gpucheck", "smoke", "--format", "json", shm_size=GIB, user=STRANGER)
-        said = json.loads(answer.output[answer.output.index("{") :])
+        said = answer.json
         assert {outcome["world_size"] for outcome in said["outcomes"]} == {2}
         assert said["counts"]["fail"] == 0, answer.output
     else:

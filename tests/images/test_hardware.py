@@ -1,7 +1,5 @@
 """Level 4: CUDA images on real GPUs, by `make test-images GPUS=1 IMAGE=torch-cu132`; without a GPU it fails."""
 
-import json
-
 import pytest
 
 from tests.images.containers import ASKED, VERSIONS, Image
@@ -37,13 +35,9 @@ def on_gpus(image):
     return run
 
 
-def answer_of(answer):
-    return json.loads(answer.output[answer.output.index("{") :])
-
-
 def test_the_self_test_sees_the_gpus(on_gpus):
     answer = on_gpus("gpucheck", "image", "--level", "full", "--format", "json")
-    said = answer_of(answer)
+    said = answer.json
 
     assert answer.status == 0, answer.output
     assert said["gpus"] >= 1
@@ -53,7 +47,7 @@ def test_the_self_test_sees_the_gpus(on_gpus):
 def test_the_framework_trains_on_them(on_gpus):
     """On one GPU both ranks share it where the strategy allows that; what ran on CPU ranks proves no kernel."""
     answer = on_gpus("gpucheck", "smoke", "--format", "json")
-    said = answer_of(answer)
+    said = answer.json
 
     assert said["counts"]["fail"] == 0, answer.output
     assert {outcome["placement"] for outcome in said["outcomes"]} & {"gpus", "shared-gpu"}, answer.output
@@ -62,7 +56,7 @@ def test_the_framework_trains_on_them(on_gpus):
 def test_verify_finds_no_fault_in_image_or_host(on_gpus):
     answer = on_gpus("gpucheck", "verify", "--format", "json")
 
-    assert answer_of(answer)["counts"]["fail"] == 0, answer.output
+    assert answer.json["counts"]["fail"] == 0, answer.output
 
 
 def test_nvidia_smi_comes_with_the_driver(on_gpus):

@@ -1,7 +1,6 @@
 """Locks: a hash for every line, also of wheels that no index in reach shows, and wheels for every promised platform."""
 
 import pytest
-from msgspec.structs import replace
 
 from gpucheck.images import locks
 from gpucheck.images.context import Plan, assemble
@@ -10,7 +9,7 @@ from gpucheck.images.hashes import FILE, add_known, known_wheels, wheels_of, wit
 from gpucheck.images.platforms import check_lock
 from gpucheck.images.versions import VersionsError
 from gpucheck.lab.errors import LabError
-from tests.images.test_versions import NAMES, ROOT, VERSIONS
+from tests.images.test_versions import NAMES, ROOT, VERSIONS, with_row
 
 A, B, C = (letter * 64 for letter in "abc")
 LOCK = f"""numpy==2.4.6 \\
@@ -154,8 +153,7 @@ def test_a_lock_is_resolved_for_each_platform_of_its_row_without_a_download(monk
     [("torch-cu126", "2.7.1-cu126 are on PyPI,"), ("torch-cu126-index", "2.14.1-cu126 are in the sub-index cu126 of")],
 )
 def test_a_variant_without_a_lock_names_where_its_wheels_are(name, where):
-    row = VERSIONS.variants[name]
-    unlocked = replace(VERSIONS, variants={name: replace(row, filled=replace(row.filled, locked=False))})
+    unlocked = with_row(name, locked=False)
 
     with pytest.raises(LabError, match=rf"(?s){name} has no lock.*{where}.*--update --index URL"):
         assemble(Plan(ROOT, unlocked, name, VERSIONS.base, "b", stand_in=False))

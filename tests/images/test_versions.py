@@ -26,6 +26,13 @@ NAMES = tuple(VERSIONS.variants)
 BUILD = {"gpucheck": "0.1.0", "fingerprint": "0123"}
 
 
+def with_row(name, spec=None, **filled):
+    """The versions with these values of one row: of its specification, and filled in."""
+    row = VERSIONS.variants[name]
+    changed = replace(row, wish=replace(row.wish, **(spec or {})), filled=replace(row.filled, **filled))
+    return replace(VERSIONS, variants={**VERSIONS.variants, name: changed})
+
+
 def test_the_file_is_what_the_resolver_and_the_locks_say():
     """The one that fails when stack knowledge moves on: then run gpucheck image versions --update."""
     assert out_of_step(VERSIONS, ROOT) == []
@@ -36,12 +43,7 @@ def test_the_file_is_what_the_resolver_and_the_locks_say():
     [({"version": "2.0.0"}, "version"), ({"driver_floor": "1.0"}, "driver_floor"), ({"cudnn": "9.0.0"}, "cudnn")],
 )
 def test_a_value_that_moved_is_named_with_both_sides(change, words):
-    row = VERSIONS.variants["torch-cu126"]
-    moved = replace(
-        VERSIONS, variants={**VERSIONS.variants, "torch-cu126": replace(row, filled=replace(row.filled, **change))}
-    )
-
-    (line,) = out_of_step(moved, ROOT)
+    (line,) = out_of_step(with_row("torch-cu126", **change), ROOT)
 
     assert line.startswith(f"torch-cu126: {words}: ")
     assert str(next(iter(change.values()))) in line
@@ -54,19 +56,13 @@ def test_filling_again_writes_the_same_text():
 
 
 def test_a_gpu_that_no_table_knows_is_one_message():
-    row = VERSIONS.variants["torch-cu126"]
-    odd = replace(VERSIONS, variants={"torch-cu126": replace(row, wish=replace(row.wish, gpus=("P1000x",)))})
-
     with pytest.raises(VersionsError, match="torch-cu126: GPU 'P1000x' is not known"):
-        fill(odd, ROOT)
+        fill(with_row("torch-cu126", {"gpus": ("P1000x",)}), ROOT)
 
 
 def test_a_wish_without_a_set_is_refused_with_what_to_try():
-    row = VERSIONS.variants["torch-cu126"]
-    impossible = replace(row, wish=replace(row.wish, version="2.15.0"))
-
     with pytest.raises(VersionsError, match=r"no set exists: .* Try: "):
-        fill(replace(VERSIONS, variants={"torch-cu126": impossible}), ROOT)
+        fill(with_row("torch-cu126", {"version": "2.15.0"}), ROOT)
 
 
 def test_p100_is_served_by_the_cu126_variant_and_by_tensorflow():

@@ -125,6 +125,16 @@ def test_unloading_leaves_nothing_of_the_driver_behind(host):
     assert host.run("lsmod").splitlines()[1:] == []
 
 
+def looks_as_written(host, folder, state):
+    """Fail unless the host's tree is the simulator's for a driver in this state, but for what is the lab's own."""
+    simulator.write_machine(simulator.load(host.profile), folder, driver=state, kernel=host.kernel)
+    seen, expected = tree(host.machine / "root"), tree(folder / "root")
+    # The kernel's release, and the headers that the module was built with.
+    seen.pop("proc/sys/kernel/osrelease", None)
+    expected.pop("proc/sys/kernel/osrelease", None)
+    assert seen == expected
+
+
 @pytest.mark.parametrize(("profile", "flavour"), [("p100-pcie-x2", "proprietary"), ("hgx-h100-x8", "open")])
 def test_a_loaded_driver_looks_as_the_simulator_writes_it(tmp_path, profile, flavour):
     """Every file and link of the tree, so that readers need not know who wrote it."""
@@ -138,25 +148,12 @@ def test_a_loaded_driver_looks_as_the_simulator_writes_it(tmp_path, profile, fla
         installed_version="580.178.04",
         installed_flavour=flavour,
     )
-    simulator.write_machine(simulator.load(profile), tmp_path / "wanted", driver=state, kernel=host.kernel)
 
-    seen, wanted = tree(host.machine / "root"), tree(tmp_path / "wanted/root")
-
-    # The lab's own: the kernel's release, and the headers that the module was built with.
-    seen.pop("proc/sys/kernel/osrelease", None)
-    wanted.pop("proc/sys/kernel/osrelease", None)
-    assert seen == wanted
+    looks_as_written(host, tmp_path / "expected", state)
 
 
 def test_nouveau_looks_as_the_simulator_writes_it(host, tmp_path):
-    state = DriverState(nouveau_loaded=True)
-    simulator.write_machine(simulator.load(host.profile), tmp_path / "wanted", driver=state, kernel=host.kernel)
-
-    seen, wanted = tree(host.machine / "root"), tree(tmp_path / "wanted/root")
-
-    seen.pop("proc/sys/kernel/osrelease", None)
-    wanted.pop("proc/sys/kernel/osrelease", None)
-    assert seen == wanted
+    looks_as_written(host, tmp_path / "expected", DriverState(nouveau_loaded=True))
 
 
 def tree(root: Path) -> dict[str, str]:

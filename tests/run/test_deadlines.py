@@ -41,55 +41,47 @@ def broken(_values):
     raise RuntimeError("no such key: fan")
 
 
+@pytest.fixture
+def release():
+    """What a step waits for that hangs; set at the end of the test."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
 def test_a_check_that_breaks_costs_only_itself():
     """The report of all the others survives, and the broken one is a finding that says where."""
     check = Check("fan", frozenset({"quick"}), lambda host: None, broken)
-    fine = Check(
-        "fine",
-        frozenset({"quick"}),
-        lambda host: None,
-        lambda _: [Finding(check="fine", verdict=Verdict.PASS, subject="host")],
-    )
-
-    report = run.verify(HOST, [run._check_step(check), run._check_step(fine)])
+    report = run.verify(HOST, [run._check_step(check), FINE])
 
     assert [finding.verdict for finding in report.findings] == [Verdict.UNKNOWN, Verdict.PASS]
     assert "no such key: fan" in str(report.findings[0].seen)
     assert any("test_deadlines.py" in line for line in report.findings[0].evidence)
 
 
-def test_a_check_that_hangs_is_a_finding_that_names_the_call():
+def test_a_check_that_hangs_is_a_finding_that_names_the_call(release):
     """The report of all the others comes in time; the thread that hangs is left behind."""
-    release = threading.Event()
 
     def wait_for_the_kernel(_host):
         release.wait(60)
 
     stuck = Check("stuck", frozenset({"quick"}), wait_for_the_kernel, lambda _: [], seconds=0.05)
-    fine = Check("fine", frozenset({"quick"}), lambda host: None, lambda _: [PASSED])
-    try:
-        report = run.verify(HOST, [run._check_step(stuck), run._check_step(fine)])
-    finally:
-        release.set()
+    report = run.verify(HOST, [run._check_step(stuck), FINE])
 
     assert [finding.verdict for finding in report.findings] == [Verdict.UNKNOWN, Verdict.PASS]
     assert "no end within 0.05 s" in str(report.findings[0].seen)
     assert any("wait_for_the_kernel" in line for line in report.findings[0].evidence)
 
 
-def test_after_one_hang_the_next_checks_do_not_wait_as_long(monkeypatch):
+def test_after_one_hang_the_next_checks_do_not_wait_as_long(monkeypatch, release):
     """They probably wait for the same thing, and 30 deadlines would be ten minutes."""
     monkeypatch.setattr(guard, "AFTER_STUCK_S", 0.05)
-    release = threading.Event()
     checks = [
         run._check_step(Check(f"stuck{n}", frozenset({"quick"}), lambda _: release.wait(60), lambda _: [], seconds=s))
         for n, s in enumerate((0.2, 50.0, 50.0))
     ]
     clock = time.monotonic()
-    try:
-        report = run.verify(HOST, [*checks, FINE])
-    finally:
-        release.set()
+    report = run.verify(HOST, [*checks, FINE])
 
     assert [f.verdict for f in report.findings] == [Verdict.UNKNOWN] * 3 + [Verdict.PASS]
     assert time.monotonic() - clock < 30
@@ -179,19 +171,15 @@ def test_a_measuring_child_that_fails_is_a_finding(program, words, monkeypatch):
     assert report.findings[-1].check == "fine"
 
 
-def test_a_training_that_breaks_or_hangs_in_our_own_hands_is_a_finding(monkeypatch):
+def test_a_training_that_breaks_or_hangs_in_our_own_hands_is_a_finding(monkeypatch, release):
     """Not in a rank, which has deadlines of its own, but around it."""
-    release = threading.Event()
 
     def starts_ranks(_options):
         release.wait(60)
 
     monkeypatch.setattr(train, "run_smoke", starts_ranks)
     (ddp,) = (s for s in run.all_steps() if s.name == "smoke-ddp")
-    try:
-        report = run.verify(FakeHost(), [ddp._replace(seconds=0.1), FINE])
-    finally:
-        release.set()
+    report = run.verify(FakeHost(), [ddp._replace(seconds=0.1), FINE])
 
     assert [(f.check, f.verdict) for f in report.findings][-1] == ("fine", Verdict.PASS)
     assert any("starts_ranks" in line for line in report.findings[0].evidence)

@@ -10,8 +10,8 @@ import pytest
 from gpucheck.checks.software._wheels import Imported
 from gpucheck.cli.stack import common
 from gpucheck.model import DriverState, PackageVersion, PciDevice, Simulation
-from gpucheck.run import import_torch
 from gpucheck.run import plan as plan_check
+from gpucheck.run import plan as stack_run
 from gpucheck.stack import StackSpec
 from gpucheck.stack.facts import SCHEMA, facts_of
 from gpucheck.stack.lock import lock, write_lock
@@ -252,7 +252,7 @@ def test_torch_is_queried_below_its_own_gpu_check(tmp_path, monkeypatch):
     """Its public list is empty where no GPU is usable, which is where the answer is needed most."""
     (tmp_path / "torch.py").write_text(FAKE_TORCH)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    said = import_torch.ask_torch()
+    said = stack_run.ask_torch()
 
     assert said.error is None
     assert (said.version, said.cuda, said.cudnn, said.nccl) == ("9.9.9", "12.6", "9.10.2", "2.29.3")
@@ -271,5 +271,5 @@ def test_torch_import_failure_is_reported_within_the_deadline(tmp_path, monkeypa
     (tmp_path / "torch.py").write_text(source)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
-    assert says in str(import_torch.ask_torch(seconds=1).error)
-    assert "no/such/python" in str(import_torch.ask_torch(python="no/such/python").error)
+    assert says in str(stack_run.ask_torch(seconds=1).error)
+    assert "no/such/python" in str(stack_run.ask_torch(python="no/such/python").error)

@@ -68,7 +68,7 @@ class PackageSet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     packages: dict[str, Template]
 
 
-class Package(msgspec.Struct, frozen=True, kw_only=True):
+class Package(Template, frozen=True, kw_only=True):
     """One package in one version, as the mirror builds it."""
 
     repository: str
@@ -77,17 +77,6 @@ class Package(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     revision: str
     epoch: int | None
-    summary: str
-    depends: tuple[str, ...]
-    provides: tuple[str, ...]
-    conflicts: tuple[str, ...]
-    files: dict[str, File]
-    links: dict[str, str]
-    nvml: str | None
-    cuda: str | None
-    on_install: str | None
-    on_remove: str | None
-    service: str | None
 
     @property
     def full_version(self) -> str:

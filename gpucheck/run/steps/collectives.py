@@ -2,15 +2,13 @@
 
 from collections.abc import Iterator
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from gpucheck.model import Finding, Host, NvmlReading
 from gpucheck.model.finding.about import About
 from gpucheck.run.links import collectives
 from gpucheck.run.proof import REQUIRED, not_required
-from gpucheck.run.step import Outcome, Step
+from gpucheck.run.step import Outcome, Step, numbers_of
 from gpucheck.run.steps.versions import NAME as VERSIONS
 from gpucheck.run.steps.versions import refused, version_consistency
 from gpucheck.train import whole_gpus
@@ -62,7 +60,7 @@ def _collectives(host: Host) -> Outcome:
     findings = (*report.findings, *_transport(report), *_cpu_ranks(report))
     ran = any(result.checked for result in report.results)
     unproven = () if ran else tuple(f"{CLAIM}, {finding.seen}" for finding in findings[:1])
-    return Outcome(findings, _numbers(report), unproven)
+    return Outcome(findings, numbers_of(report, "observations", "verdict"), unproven)
 
 
 def _prevented(host: Host) -> Outcome | None:
@@ -127,11 +125,3 @@ def _cpu_ranks(report: "CollectivesReport") -> Iterator[Finding]:
         seen = f"{report.ranks} CPU ranks, gloo: no GPU and no link was used"
         why = "the GPUs of this machine are simulated; the results between CPU ranks are real"
         yield About(check=NAME).skips(why, seen)
-
-
-def _numbers(report: "CollectivesReport") -> dict[str, Any]:
-    """Return the report without what the report of the run has itself."""
-    numbers: dict[str, Any] = msgspec.to_builtins(report)
-    for elsewhere in ("findings", "counts", "host", "simulation", "schema", "observations", "verdict"):
-        del numbers[elsewhere]
-    return numbers

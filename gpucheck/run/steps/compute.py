@@ -4,13 +4,12 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec.structs import replace
 
 from gpucheck.compute.evaluation import CHECKS
 from gpucheck.knowledge import causes
-from gpucheck.model import Finding, Host, NvmlReading, Verdict, named, with_actions
-from gpucheck.run.step import Outcome, Step
+from gpucheck.model import Host, NvmlReading, Verdict, named, with_actions
+from gpucheck.run.step import Outcome, Step, nothing_measured, numbers_of
 from gpucheck.train import whole_gpus
 
 if TYPE_CHECKING:
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
 NAME = "compute"
 CLAIM = "computing on GPUs"
+FIX = "gpucheck verify --only inventory,driver"
 # Around the deadlines of its children: a start and one step that hangs.
 DEADLINE_S = 600.0
 # The plan: 36 s of load on a GPU with six types, on all GPUs at the same time, and the start of torch.
@@ -66,12 +66,12 @@ def _compute(host: Host) -> Outcome:
 
     gpus = whole_gpus(host)
     if not gpus:
-        return Outcome((_nothing("no GPU", Verdict.SKIP),), {})
+        return Outcome((nothing_measured(NAME, "no GPU", Verdict.SKIP, FIX),), {})
     try:
         report = compute(host, Options())
     except Unmeasurable as error:
-        found = error.finding
-        finding = replace(found, check=NAME) if found is not None else _nothing(str(error), Verdict.UNKNOWN)
+        found = error.finding or nothing_measured(NAME, str(error), Verdict.UNKNOWN, FIX)
+        finding = replace(found, check=NAME)
         return Outcome((finding,), {}, (f"{CLAIM}, {finding.seen}",))
     verdicts = Counter(finding.verdict for finding in report.findings)
     nothing = not any(device.repeats for device in report.gpus)
@@ -81,15 +81,7 @@ def _compute(host: Host) -> Outcome:
 
 def _numbers(report: "ComputeReport") -> dict[str, Any]:
     """Return the report without what the report of the run has itself; ``gpu`` places the numbers of a GPU."""
-    numbers: dict[str, Any] = msgspec.to_builtins(report)
     # load_seconds follows from what was measured twice, which is no property of a host.
-    for elsewhere in ("findings", "counts", "host", "simulation", "schema", "load_seconds"):
-        del numbers[elsewhere]
+    numbers = numbers_of(report, "load_seconds")
     numbers["gpus"] = [{"gpu": device["index"], **device} for device in numbers["gpus"]]
     return numbers
-
-
-def _nothing(why: str, verdict: Verdict) -> Finding:
-    seen, _, fix = why.partition(". ")
-    fix = fix or "gpucheck verify --only inventory,driver"
-    return Finding(check=NAME, verdict=verdict, subject="host", seen=seen, why=why, fix=fix)

@@ -2,12 +2,11 @@
 
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from gpucheck.host.recording import ReplayHost
 from gpucheck.model import Finding, Host, Verdict
-from gpucheck.run.step import Outcome, Step
+from gpucheck.run.step import Outcome, Step, nothing_measured, numbers_of
 from gpucheck.train import whole_gpus
 
 NAME = "p2p"
@@ -61,11 +60,9 @@ def _p2p(host: Host) -> Outcome:
             raise Unmeasurable(full.not_measured or "the recording contains no copies.")  # noqa: TRY301 - as on the host
         report = bandwidth(host, Options()) if full is None or full.bandwidth is None else evaluated(full.bandwidth)
     except Unmeasurable as error:
-        return _held_to_the_level(host, (error.finding or _nothing(str(error)),), {})
-    numbers = msgspec.to_builtins(report)
-    for elsewhere in ("findings", "counts", "host", "simulation", "schema"):
-        del numbers[elsewhere]
-    return _held_to_the_level(host, report.findings, numbers)
+        found = error.finding or nothing_measured(NAME, str(error), Verdict.SKIP)
+        return _held_to_the_level(host, (found,), {})
+    return _held_to_the_level(host, report.findings, numbers_of(report))
 
 
 def _held_to_the_level(host: Host, findings: tuple[Finding, ...], numbers: dict[str, Any]) -> Outcome:
@@ -89,9 +86,3 @@ def _unknown(finding: Finding, gpus: int) -> Finding:
         wanted=finding.wanted if finding.wanted is not None else f"copies between the {gpus} GPUs of this host",
         fix="\n".join(filter(None, (finding.fix, f"Or omit the copies: gpucheck verify --skip {NAME}"))),
     )
-
-
-def _nothing(why: str) -> Finding:
-    """In place of copies that cannot be made at all: the reason is a sentence, its first part is enough as a line."""
-    seen, _, fix = why.partition(". ")
-    return Finding(check=NAME, verdict=Verdict.SKIP, subject="host", seen=seen, why=why, fix=fix)

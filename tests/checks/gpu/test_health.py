@@ -37,6 +37,7 @@ CHECKS = (
 )
 PENDING = RowRemap(corrected=0, uncorrected=1, pending=True, failed=False)
 FAILED = msgspec.structs.replace(PENDING, failed=True)
+RETIRED = RetiredPages(single_bit=0, double_bit=1, pending=True)
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda c: c.NAME)
@@ -48,46 +49,49 @@ def test_healthy_gpus_get_no_complaint(check, gpu):
     assert {finding.verdict for finding in found} <= {PASS, SKIP}
 
 
+BRAKE, HOT = ("hw-slowdown", "hw-power-brake"), ("hw-slowdown", "hw-thermal")
+ECC_NOW, ECC_EVER = EccCounts(volatile_uncorrected=1), EccCounts(aggregate_uncorrected=3)
+SHARED_BY_NONE = "exclusive-process"
+LEAVES_MIG = {"mig": True, "mig_pending": False}
+
+
 @pytest.mark.parametrize(
-    ("check", "changes", "verdict", "cause"),
+    ("check", "changes", "verdict", "cause", "seen"),
     [
-        (memory_errors, {"ecc_counts": EccCounts(volatile_uncorrected=1)}, FAIL, "ecc-uncorrected"),
-        (memory_errors, {"ecc_counts": EccCounts(aggregate_uncorrected=2)}, WARN, "ecc-uncorrected"),
+        (memory_errors, {"ecc_counts": ECC_NOW}, FAIL, "ecc-uncorrected", "1 uncorrectable ECC error (volatile)"),
+        (memory_errors, {"ecc_counts": ECC_EVER}, WARN, "ecc-uncorrected", "3 uncorrectable ECC errors (aggregate)"),
+        (memory_errors, {"row_remap": PENDING}, WARN, "row-remap", "row remapping pending"),
+        (memory_errors, {"row_remap": FAILED}, FAIL, "row-remap", "row remapping failed"),
+        (memory_errors, {"retired_pages": RETIRED}, WARN, "row-remap", "page retirement pending"),
+        (memory_errors, {"recovery_action": "reboot"}, FAIL, "gpu-reset-required", "recovery action reboot"),
+        (memory_errors, {"ecc_pending": False}, WARN, None, "ECC change pending (now on, off after reset)"),
+        (throttle, {"clocks_event_reasons": HOT}, FAIL, "throttled", "clock event reasons hw-slowdown, hw-thermal"),
+        (throttle, {"clocks_event_reasons": BRAKE}, FAIL, "throttled", f"clock event reasons {', '.join(BRAKE)}"),
+        (throttle, {"clocks_event_reasons": ("sw-thermal",)}, WARN, "throttled", "clock event reasons sw-thermal"),
+        (throttle, {"temperature_c": 86}, WARN, "throttled", "86 C"),
+        (power_limit, {"power_limit_w": 350.0}, WARN, "power-limit-lowered", 350.0),
+        (clock_limit, {"application_clock_mhz": 1200}, WARN, "clock-limited", 1200),
+        (persistence, {"persistence": False}, WARN, "persistence-off", "persistence mode off"),
         (
-            memory_errors,
-            {"row_remap": PENDING},
+            compute_mode,
+            {"compute_mode": SHARED_BY_NONE},
             WARN,
-            "row-remap",
+            "compute-mode-exclusive",
+            f"compute mode {SHARED_BY_NONE}",
         ),
-        (
-            memory_errors,
-            {"row_remap": FAILED},
-            FAIL,
-            "row-remap",
-        ),
-        (memory_errors, {"retired_pages": RetiredPages(single_bit=0, double_bit=1, pending=True)}, WARN, "row-remap"),
-        (memory_errors, {"recovery_action": "reboot"}, FAIL, "gpu-reset-required"),
-        (throttle, {"clocks_event_reasons": ("hw-slowdown", "hw-thermal")}, FAIL, "throttled"),
-        (throttle, {"clocks_event_reasons": ("hw-slowdown", "hw-power-brake")}, FAIL, "throttled"),
-        (throttle, {"clocks_event_reasons": ("sw-thermal",)}, WARN, "throttled"),
-        (throttle, {"temperature_c": 86}, WARN, "throttled"),
-        (power_limit, {"power_limit_w": 350.0}, WARN, "power-limit-lowered"),
-        (clock_limit, {"application_clock_mhz": 1200}, WARN, "clock-limited"),
-        (persistence, {"persistence": False}, WARN, "persistence-off"),
-        (compute_mode, {"compute_mode": "exclusive-process"}, WARN, "compute-mode-exclusive"),
-        (compute_mode, {"compute_mode": "prohibited"}, FAIL, "compute-mode-exclusive"),
-        (mig, {"mig": True, "mig_pending": True}, WARN, "mig-enabled"),
-        (memory_errors, {"ecc_pending": False}, WARN, None),
-        (mig, {"mig_pending": True}, WARN, "mig-enabled"),
-        (processes, {"processes": (GpuProcess(pid=7, kind="compute"),)}, WARN, "gpu-busy"),
+        (compute_mode, {"compute_mode": "prohibited"}, FAIL, "compute-mode-exclusive", "compute mode prohibited"),
+        (mig, {"mig": True, "mig_pending": True}, WARN, "mig-enabled", "MIG enabled"),
+        (mig, {"mig_pending": True}, WARN, "mig-enabled", "MIG change pending (now off, on after reset)"),
+        (mig, LEAVES_MIG, WARN, "mig-enabled", "MIG change pending (now on, off after reset)"),
+        (processes, {"processes": (GpuProcess(pid=7, kind="compute"),)}, WARN, "gpu-busy", 1),
     ],
 )
-def test_one_broken_value_is_named_with_its_cause(check, changes, verdict, cause):
-    """On the GPU that has it, by its bus id, and nowhere else."""
+def test_one_broken_value_is_named_with_its_cause(check, changes, verdict, cause, seen):
+    """On the GPU that has it and nowhere else; the headline is the observed value with unit and noun."""
     found = judge(check, host(with_health(h100(0)), with_health(h100(1), **changes)))
     complaints = [finding for finding in found if finding.verdict is not PASS]
 
-    assert [(f.verdict, f.cause, f.subject) for f in complaints] == [(verdict, cause, "gpu:0000:2b:00.0")]
+    assert [(f.verdict, f.cause, f.subject, f.seen) for f in complaints] == [(verdict, cause, "gpu:0000:2b:00.0", seen)]
 
 
 @pytest.mark.parametrize("reasons", [("sw-power-cap",), ("app-clocks",), ()])
@@ -108,26 +112,6 @@ def test_what_nvml_refuses_is_a_skip_only_where_the_gpu_does_not_have_it(code, v
 
     assert finding.verdict is verdict
     assert verdict is SKIP or "Refused" in finding.evidence[0]
-
-
-@pytest.mark.parametrize(
-    ("check", "changes", "seen"),
-    [
-        (memory_errors, {"ecc_counts": EccCounts(volatile_uncorrected=1)}, "1 uncorrectable ECC error (volatile)"),
-        (memory_errors, {"ecc_counts": EccCounts(aggregate_uncorrected=3)}, "3 uncorrectable ECC errors (aggregate)"),
-        (memory_errors, {"ecc_pending": False}, "ECC change pending (now on, off after reset)"),
-        (mig, {"mig": True, "mig_pending": True}, "MIG enabled"),
-        (mig, {"mig_pending": True}, "MIG change pending (now off, on after reset)"),
-        (mig, {"mig": True, "mig_pending": False}, "MIG change pending (now on, off after reset)"),
-        (persistence, {"persistence": False}, "persistence mode off"),
-        (compute_mode, {"compute_mode": "exclusive-process"}, "compute mode exclusive-process"),
-        (throttle, {"temperature_c": 86}, "86 C"),
-    ],
-)
-def test_headline_is_the_observed_value_with_unit_and_noun(check, changes, seen):
-    (finding,) = judge(check, host(with_health(h100(0), **changes)))
-
-    assert (finding.verdict in (WARN, FAIL), finding.seen) == (True, seen)
 
 
 def test_pass_of_memory_errors_names_only_what_was_reported():

@@ -144,18 +144,25 @@ def test_the_cause_that_a_cleanup_names_is_the_finding():
     assert both.seen == "Xid 119: the GPU System Processor (GSP) does not answer"
 
 
-def test_a_module_that_was_loaded_later_was_not_the_rejected_one():
-    """The kernel does not name the module; vboxdrv and v4l2loopback are unsigned too."""
-    (finding,) = judged("Loading of unsigned module is rejected", "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  580")
-
-    assert finding.verdict is PASS
-
-
-def test_a_memory_window_that_found_room_at_last_is_no_finding():
-    (finding,) = judged(
-        "pci 0000:3b:00.0: BAR 1 [mem size 0x1000000000 64bit pref]: can't assign; no space",
-        "pci 0000:3b:00.0: BAR 1 [mem 0x20000000000-0x20fffffffff 64bit pref]: assigned",
-    )
+@pytest.mark.parametrize(
+    "lines",
+    [
+        # The kernel does not name the rejected module; vboxdrv and v4l2loopback are unsigned too.
+        ["Loading of unsigned module is rejected", "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  580"],
+        [
+            "pci 0000:3b:00.0: BAR 1 [mem size 0x1000000000 64bit pref]: can't assign; no space",
+            "pci 0000:3b:00.0: BAR 1 [mem 0x20000000000-0x20fffffffff 64bit pref]: assigned",
+        ],
+        # The reset was done.
+        [
+            f"{XID}154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)",
+            f"{XID}154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)",
+        ],
+    ],
+    ids=["module loaded later", "memory window found room", "recovery action done"],
+)
+def test_error_that_a_later_line_revokes_is_no_finding(lines):
+    (finding,) = judged(*lines)
 
     assert finding.verdict is PASS
 
