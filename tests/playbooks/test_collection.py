@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from tests.playbooks.modules import PLAYBOOKS
+from tests.playbooks.stubs import script
 from tests.playbooks.test_runs import BIN, run
 
 pytestmark = pytest.mark.slow
@@ -99,8 +100,7 @@ print(json.dumps({{"changed": False, "missing": [], "unknown": "", "ansible_fact
 )
 def test_facts_of_a_host_run_nothing_where_ansible_takes_them_for_variables(tmp_path, task, refusal):
     """A module of ours lets none through; what another module let through is refused by the role that would act."""
-    (tmp_path / "python").write_text(EVIL.format(python=sys.executable, folder=tmp_path))
-    (tmp_path / "python").chmod(0o755)
+    script(tmp_path / "python", EVIL.format(python=sys.executable, folder=tmp_path))
     hostile = HOSTILE.format(folder=tmp_path, task=task)
     end = "    - ansible.builtin.fail: {msg: the end}\n"
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.playbooks.modules import shared
 from tests.playbooks.planned import compare_code
-from tests.playbooks.stand_ins import program
+from tests.playbooks.stubs import program
 
 origin = shared("origin")
 

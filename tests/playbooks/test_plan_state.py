@@ -2,10 +2,7 @@
 
 import pytest
 
-from tests.playbooks.modules import shared
 from tests.playbooks.planned import DRIVER, VERSION, compare_code
-
-release_key = shared("kernel_headers").release_key
 
 
 def test_a_host_that_is_as_planned_has_no_differences(machine):
@@ -280,16 +277,3 @@ def test_a_driver_that_dkms_does_not_build_asks_for_no_module_of_a_newer_kernel(
     machine.facts.update(kernels=[NEWER], headers=[NEWER, "5.15.0-179-generic"], dkms={})
 
     assert machine.compare()["differences"] == {}
-
-
-@pytest.mark.parametrize(
-    ("older", "newer"),
-    [
-        ("5.14.0-503.9.1.el9_5.x86_64", "5.14.0-503.14.1.el9_5.x86_64"),
-        ("5.14.0-503.el9.x86_64", "5.14.0-503.14.1.el9_5.x86_64"),
-        ("6.8.0-31-generic", "6.8.0-100-generic"),
-        ("6.1.0-9-amd64", "6.12.0-1-amd64"),
-    ],
-)
-def test_kernel_releases_are_ordered_as_the_boot_loader_does(older, newer):
-    assert release_key(older) < release_key(newer)

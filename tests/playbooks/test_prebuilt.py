@@ -42,17 +42,12 @@ def test_headers_are_no_modules(ubuntu):
     assert f"{MODULES} is not installed, and contains the module of a kernel" in ubuntu.differences()["driver"]
 
 
-def test_a_newer_kernel_that_the_next_boot_takes_needs_its_own(ubuntu):
-    ubuntu.facts["kernels"].append(NEWER)
+@pytest.mark.parametrize(("running", "installed"), [(RUNNING, NEWER), ("6.8.0-1034-aws", "6.8.0-1034-aws")])
+def test_a_newer_kernel_and_one_that_the_lock_does_not_know_get_their_own(ubuntu, running, installed):
+    """The next boot takes the first; the other may have been installed since."""
+    ubuntu.facts.update(kernel=running, kernels=[running, installed])
 
-    assert missing(ubuntu) == [PATTERN.format(kernel=NEWER)]
-
-
-def test_another_kernel_than_that_of_the_lock_gets_its_own(ubuntu):
-    """It may have been upgraded since."""
-    ubuntu.facts.update(kernel="6.8.0-1034-aws", kernels=["6.8.0-1034-aws"])
-
-    assert missing(ubuntu) == ["linux-modules-nvidia-580-server-open-6.8.0-1034-aws"]
+    assert missing(ubuntu) == [PATTERN.format(kernel=installed)]
 
 
 @pytest.mark.parametrize(
@@ -105,14 +100,16 @@ def test_the_packages_script_makes_the_module_again_without_dkms(ubuntu):
     assert ubuntu.compare()["host"]["build_again"] == ["dpkg-reconfigure", "--frontend", "noninteractive", MODULES]
 
 
+def order_of(machine, held):
+    params = {"plan": machine.plan, "components": ["driver"], "extra": [], "allow_changes": [], "files": []}
+    return package_order.orders({**params, "lock_timeout_s": 1}, machine.compare(), machine.beside["packages"], held)
+
+
 def test_modules_move_in_the_transaction_of_the_driver(ubuntu):
     """They depend on one release of the driver: named, apt moves them; held and not named, it would find no way."""
     ubuntu.beside["packages"]["nvidia-dkms-580"] = "580.95.05-1"
-    params = {"plan": ubuntu.plan, "components": ["driver"], "extra": [], "allow_changes": [], "files": []}
 
-    order = package_order.orders(
-        {**params, "lock_timeout_s": 1}, ubuntu.compare(), ubuntu.beside["packages"], [MODULES, OBJECTS]
-    )
+    order = order_of(ubuntu, [MODULES, OBJECTS])
 
     assert MODULES in order["specs"]
     assert {MODULES, OBJECTS} <= order["planned"]
@@ -120,11 +117,8 @@ def test_modules_move_in_the_transaction_of_the_driver(ubuntu):
 
 def test_modules_stay_where_the_driver_does_not_move(ubuntu):
     ubuntu.facts["holds"].remove("nvidia-dkms-580")
-    params = {"plan": ubuntu.plan, "components": ["driver"], "extra": [], "allow_changes": [], "files": []}
 
-    order = package_order.orders({**params, "lock_timeout_s": 1}, ubuntu.compare(), ubuntu.beside["packages"], [])
-
-    assert order["specs"] == []
+    assert order_of(ubuntu, [])["specs"] == []
 
 
 @pytest.mark.parametrize(

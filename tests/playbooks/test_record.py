@@ -39,13 +39,18 @@ def finish(host, plan=None):
     return book.finish(Module({}), plan or host.plan, "abc", host.beside["packages"])
 
 
+def provision(host, **packages):
+    """A complete run that brings the planned packages, and these with them."""
+    begin(host)
+    install(host, **PLANNED, **packages)
+    return finish(host)
+
+
 PLANNED = {"nvidia-dkms-580": "580.178.04-1ubuntu1", "libnccl2": "2.29.3-1+cuda12.9"}
 
 
 def test_what_came_with_a_run_is_ours_and_nothing_else(host):
-    begin(host)
-    install(host, **PLANNED, dkms="2.8")
-    finish(host)
+    provision(host, dkms="2.8")
 
     record = json.loads((host.folder / "installed.json").read_text())
     assert record["added"] == ["dkms", "libnccl2", "nvidia-dkms-580"]
@@ -68,10 +73,7 @@ def test_a_run_that_was_cut_off_is_continued(host):
 
 
 def test_finishing_twice_changes_nothing(host):
-    begin(host)
-    install(host, **PLANNED)
-
-    assert finish(host) is True
+    assert provision(host) is True
     assert finish(host) is False
 
 
@@ -82,10 +84,8 @@ def without_nccl(plan):
 
 
 def test_a_component_that_is_no_longer_planned_is_left_over_with_what_it_alone_needed(host):
-    begin(host)
-    install(host, **PLANNED, **{"libnccl-data": "1", "dkms": "2.8"})
+    provision(host, dkms="2.8", **{"libnccl-data": "1"})
     host.needs = {"libnccl2": {"libnccl-data"}, "nvidia-dkms-580": {"dkms"}}
-    finish(host)
     smaller = without_nccl(host.plan)
 
     assert record_code.differences(smaller, host.beside["packages"]) == [
@@ -96,10 +96,8 @@ def test_a_component_that_is_no_longer_planned_is_left_over_with_what_it_alone_n
 
 def test_only_holds_that_there_are_get_lifted(host):
     """Real packages brought 150 others along: a call for each took minutes."""
-    begin(host)
-    install(host, **PLANNED, **{"libnccl-data": "1"})
+    provision(host, **{"libnccl-data": "1"})
     host.needs = {"libnccl2": {"libnccl-data"}}
-    finish(host)
 
     left = book.leftovers(without_nccl(host.plan), ["libnccl2", "their-own"], host.beside)
 
@@ -109,9 +107,7 @@ def test_only_holds_that_there_are_get_lifted(host):
 
 def test_holds_of_ours_that_the_plan_no_longer_has_are_known_before_the_transaction(host):
     """apt takes no held package away for one that conflicts with it, such as the other flavour's modules."""
-    begin(host)
-    install(host, **PLANNED)
-    finish(host)
+    provision(host)
     held = [*host.facts["holds"], "their-own"]
 
     assert record_code.unplanned(host.plan, host.beside["packages"], held)["held"] == []
@@ -121,9 +117,7 @@ def test_holds_of_ours_that_the_plan_no_longer_has_are_known_before_the_transact
 
 
 def test_what_somebody_elses_package_needs_stays(host):
-    begin(host)
-    install(host, **PLANNED)
-    finish(host)
+    provision(host)
     host.beside["packages"]["their-trainer"] = "1"
     host.needs = {"their-trainer": {"libnccl2"}}
 
@@ -133,9 +127,7 @@ def test_what_somebody_elses_package_needs_stays(host):
 def test_headers_stay_as_long_as_the_host_is_provisioned(host):
     """On the EL family the plan names them with their release; a removal took them along in the lab."""
     host.plan["headers"] = ["kernel-devel-matched-5.14.0-503.el9.x86_64"]
-    begin(host)
-    install(host, **PLANNED, **{"kernel-devel-matched": "5.14.0", "kernel-devel": "5.14.0", "kernel-headers": "5.14.0"})
-    finish(host)
+    provision(host, **{"kernel-devel-matched": "5.14.0", "kernel-devel": "5.14.0", "kernel-headers": "5.14.0"})
 
     assert book.leftovers(host.plan, host.facts["holds"], host.beside)["packages"] == []
     nothing = dict(host.plan, components={}, headers=[], repositories=[], files=[])
@@ -143,10 +135,8 @@ def test_headers_stay_as_long_as_the_host_is_provisioned(host):
 
 
 def test_without_components_everything_of_ours_goes(host):
-    begin(host)
-    install(host, **PLANNED, dkms="2.8")
+    provision(host, dkms="2.8")
     host.needs = {"nvidia-dkms-580": {"dkms"}}
-    finish(host)
     nothing = dict(host.plan, components={}, headers=[], repositories=[], files=[])
 
     left = book.leftovers(nothing, host.facts["holds"], host.beside)
