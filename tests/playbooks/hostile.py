@@ -1,4 +1,4 @@
-"""Hosts that answer every module with what a test has them say: good ones, and hostile ones beside them.
+"""Hosts that answer every module with what a test has them say: good ones, and hostile ones next to them.
 
 The playbooks, the plugins, gpucheck and Ansible are the real ones. Only a host's interpreter is replaced: whatever
 module it is given, it prints JSON of the test's choice. What a host returns over SSH travels the same way.
@@ -182,7 +182,7 @@ class Site:
         )  # fmt: skip
 
     def stray(self) -> list[str]:
-        """Files that are where no run may write: beside the run's own folders, in HOME, in the project."""
+        """Files that are where no run may write: next to the run's own folders, in HOME, in the project."""
         mine = ("hosts/", "out/build/", "out/reports/", "tmp/", "there/")
         known = ("hosts.json", "stack.yml", "gpucheck", "out/stack.lock.yml")
         here = [str(path.relative_to(self.folder)) for path in self.folder.rglob("*") if not path.is_dir()]

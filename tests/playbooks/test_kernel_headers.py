@@ -19,12 +19,12 @@ def test_a_kernel_metapackage_needs_the_headers_of_its_flavor(machine, image, he
     """Otherwise the next kernel comes without headers, and DKMS builds no module for it."""
     machine.plan["header_metapackage"] = "linux-headers-{flavor}"
     (machine.folder / "stack.json").write_text(json.dumps(machine.plan))
-    machine.beside["packages"][image] = "6.8.0.106.108"
+    machine.extras["packages"][image] = "6.8.0.106.108"
 
     assert machine.compare()["host"]["headers_missing"] == [headers]
     assert machine.compare()["differences"]["driver"] == [f"{headers} is needed to build the module"]
 
-    machine.beside["packages"][headers] = "6.8.0.106.108"
+    machine.extras["packages"][headers] = "6.8.0.106.108"
     assert machine.compare()["differences"] == {}
 
 
@@ -34,13 +34,13 @@ def test_a_kernel_metapackage_needs_the_headers_of_its_flavor(machine, image, he
 )
 def test_a_package_of_one_kernel_needs_no_header_metapackage(machine, name):
     machine.plan["header_metapackage"] = "linux-headers-{flavor}"
-    machine.beside["packages"][name] = "6.8.0-106.106"
+    machine.extras["packages"][name] = "6.8.0-106.106"
 
     assert machine.compare()["host"]["headers_missing"] == []
 
 
 def test_a_held_kernel_metapackage_and_a_plan_without_a_pattern_need_none(machine):
-    machine.beside["packages"]["linux-image-generic"] = "6.8.0.106.108"
+    machine.extras["packages"]["linux-image-generic"] = "6.8.0.106.108"
     assert machine.compare()["host"]["headers_missing"] == []
 
     machine.plan["header_metapackage"] = "linux-headers-{flavor}"

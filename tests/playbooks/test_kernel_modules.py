@@ -54,7 +54,7 @@ def test_elsewhere_the_host_is_refused_with_what_is_missing(board, system):
 
 
 def test_the_package_that_is_there_and_does_not_help_is_told(board):
-    board.beside["packages"][f"linux-modules-extra-{RUNNING}"] = "5.15.0-179.189"
+    board.extras["packages"][f"linux-modules-extra-{RUNNING}"] = "5.15.0-179.189"
 
     answer = board.compare()
 

@@ -57,12 +57,12 @@ def test_a_planned_module_that_is_not_loaded_is_the_drivers_to_load(machine):
     path.write_text(PEERMEM["content"])
     path.chmod(0o644)
     machine.plan["files"].append({**PEERMEM, "path": str(path), "mode": "0644", "initramfs": False})
-    machine.beside["modules"] = ["nvidia", "nvidia_peermem"]
+    machine.extras["modules"] = ["nvidia", "nvidia_peermem"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rdma, "MODULES_LOAD_D", str(machine.folder / "peermem"))
         assert "driver" not in machine.differences()
 
-        machine.beside["modules"] = ["nvidia"]
+        machine.extras["modules"] = ["nvidia"]
 
         assert machine.differences()["driver"] == ["module nvidia_peermem is not loaded, planned at boot"]
         assert machine.compare()["host"]["modules_missing"] == ["nvidia_peermem"]

@@ -56,7 +56,7 @@ PREPARE = """
 
 def roll_out(tmp_path, broken, serial=1, **variables):
     """What became of each of five hosts, and which of them were touched."""
-    # The tasks that it includes are those beside it, and no variable names others.
+    # The tasks that it includes are those next to it, and no variable names others.
     for name in ("rollout.yml", "waiting.yml"):
         shutil.copy(PLAYBOOKS / "tasks" / name, tmp_path)
     (tmp_path / "prepare.yml").write_text(PREPARE.format(folder=tmp_path))
