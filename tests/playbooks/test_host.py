@@ -58,23 +58,6 @@ def test_version_locks_are_entries_without_comments_and_exclusions(tmp_path):
     assert host.lock_name(entry) == "kmod-nvidia-open-dkms"
 
 
-@pytest.mark.parametrize(
-    ("release", "family"),
-    [
-        ('ID="rocky"\nID_LIKE="rhel centos fedora"', "rpm"),
-        ("ID=ubuntu\nID_LIKE=debian", "dpkg"),
-        ("ID=debian", "dpkg"),
-        ("ID=fedora", "rpm"),
-    ],
-)
-def test_the_package_family_follows_the_system_not_the_tools(tmp_path, release, family):
-    """A host may have both dpkg and rpm installed."""
-    (tmp_path / "etc").mkdir()
-    (tmp_path / "etc/os-release").write_text(release + "\n")
-
-    assert host.package_family(host.os_release(str(tmp_path))) == family
-
-
 def test_headers_are_found_where_each_family_puts_them(tmp_path):
     for folder in (
         "lib/modules/5.15.0-1-generic/build",

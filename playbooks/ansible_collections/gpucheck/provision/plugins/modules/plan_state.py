@@ -23,7 +23,7 @@ options:
   headers:
     description:
       - Query also whether the package sources offer the kernel headers that are missing, and packages with modules
-        that the kernel lacks. On apt, if the host's lists lack one, current ones are fetched into a temporary directory.
+        that the kernel lacks. On apt, if the host's lists lack one, fresh ones are fetched into a temporary folder.
       - The results are C(host.headers_unavailable) and C(host.modules_unavailable).
     type: bool
     default: false
