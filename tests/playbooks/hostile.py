@@ -1,4 +1,4 @@
-"""Hosts that answer every module with what a test has them say: good ones, and hostile ones beside them.
+"""Hosts that answer every module with what a test has them say: good ones, and hostile ones next to them.
 
 The playbooks, the plugins, gpucheck and Ansible are the real ones. Only a host's interpreter is replaced: whatever
 module it is given, it prints JSON of the test's choice. What a host returns over SSH travels the same way.
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.playbooks.modules import PLAYBOOKS, PLUGINS, action, controller
+from tests.playbooks.stubs import script
 
 BIN = Path(sys.executable).parent
 # Another ansible-core: GPUCHECK_TEST_ANSIBLE=/path/to/ansible-playbook.
@@ -133,9 +134,7 @@ class Site:
         (folder / "there/packages/libnccl2.deb").write_text("deb")
         (folder / "there/PWNED").write_text("what a host sends in place of its lists")
         (folder / "stack.yml").write_text("schema: gpucheck.wish/1\n")
-        self.gpucheck = folder / "gpucheck"
-        self.gpucheck.write_text(GPUCHECK.format(gpucheck=BIN / "gpucheck"))
-        self.gpucheck.chmod(0o755)
+        self.gpucheck = script(folder / "gpucheck", GPUCHECK.format(gpucheck=BIN / "gpucheck"))
         self._wheel()
         self.hosts: dict[str, dict[str, Any]] = {}
 
@@ -155,10 +154,9 @@ class Site:
         number = len(self.hosts) if self.apart else 0
         given = {**honest(name, number, self.sound, str(self.folder / "there")), **answers}
         (place / "answers.json").write_text(json.dumps(given))
-        (place / "python").write_text(INTERPRETER.format(python=sys.executable))
-        (place / "python").chmod(0o755)
+        python = script(place / "python", INTERPRETER.format(python=sys.executable))
         self.hosts[name] = {"ansible_connection": "local", "ansible_become": False,
-                            "ansible_python_interpreter": str(place / "python")}  # fmt: skip
+                            "ansible_python_interpreter": python}  # fmt: skip
 
     def asked(self, name: str) -> list[str]:
         """The modules that a host was asked to run, in their order."""
@@ -170,7 +168,7 @@ class Site:
         folder = self.folder
         site = {"stack_wish": f"{folder}/stack.yml", "stack_lock": f"{folder}/out/stack.lock.yml",
                 "build_dir": f"{folder}/out/build", "reports_dir": f"{folder}/out/reports",
-                "gpucheck_controller_executable": str(self.gpucheck)}  # fmt: skip
+                "gpucheck_controller_executable": self.gpucheck}  # fmt: skip
         (folder / "hosts.json").write_text(json.dumps({"gpu": {"hosts": self.hosts, "vars": site}}))
         env = {"PATH": f"{BIN}:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": f"{folder}/home", "TMPDIR": f"{folder}/tmp",
                "LC_ALL": "C.UTF-8", "NO_COLOR": "1", "ANSIBLE_NOCOLOR": "1", "ANSIBLE_PIPELINING": "1",
@@ -184,7 +182,7 @@ class Site:
         )  # fmt: skip
 
     def stray(self) -> list[str]:
-        """Files that are where no run may write: beside the run's own folders, in HOME, in the project."""
+        """Files that are where no run may write: next to the run's own folders, in HOME, in the project."""
         mine = ("hosts/", "out/build/", "out/reports/", "tmp/", "there/")
         known = ("hosts.json", "stack.yml", "gpucheck", "out/stack.lock.yml")
         here = [str(path.relative_to(self.folder)) for path in self.folder.rglob("*") if not path.is_dir()]

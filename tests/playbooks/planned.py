@@ -84,8 +84,8 @@ class Machine:
             "free_bytes": {"/usr": 1 << 40},
         }
         packages = {"nvidia-dkms-580": VERSION, "libnccl2": "2.29.3-1+cuda12.9", "libnvidia-cfg1-580": VERSION}
-        self.beside = {"packages": packages, "keys": [], "unfinished": [], "locks": [], "family": "dpkg"}
-        self.beside.update(doubled={}, modules=["nvidia"], kernels={})
+        self.extras = {"packages": packages, "keys": [], "unfinished": [], "locks": [], "family": "dpkg"}
+        self.extras.update(doubled={}, modules=["nvidia"], kernels={})
         self.services = {"nvidia-persistenced": dict(RUNNING)}
         self.tools = {"nvidia-smi": "/usr/bin/nvidia-smi"}
         self.lost = False
@@ -110,7 +110,7 @@ class Machine:
         monkeypatch.setattr(repository_code, "APT_LISTS", str(folder))
         monkeypatch.setattr(services_code, "states", lambda names: {n: self.services.get(n, {}) for n in names})
         monkeypatch.setattr(plan_code.shutil, "which", self.tools.get)
-        monkeypatch.setattr(compare_code, "read_facts", lambda host: (self.facts, self.beside))
+        monkeypatch.setattr(compare_code, "read_facts", lambda host: (self.facts, self.extras))
         monkeypatch.setattr(loader_code, "lost", lambda: self.lost)
         monkeypatch.setattr(kernel_code, "NOTE", str(folder / "kernel-lock.json"))
         for name in ("INSTALLED", "BASELINE", "TRANSACTION", "PREVIOUS"):

@@ -1,4 +1,4 @@
-"""The components of the host's own archive: found in the sources that it has, added beside them, and only there."""
+"""The components of the host's own archive: found in the sources that it has, added next to them, and only there."""
 
 import pytest
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gpucheck.stack.settings.isolation import GRUB, kernel_arguments
 from tests.playbooks.modules import module, shared
+from tests.playbooks.stubs import put
 
 boot = shared("boot")
 words = st.lists(st.sampled_from(["iommu=pt", "intel_iommu=off", "amd_iommu=off", "quiet"]), unique=True)
@@ -83,8 +84,7 @@ class Host:
         monkeypatch.setattr(boot, "state", lambda plan, _root="/": state(plan, str(root)))
 
     def write(self, path, content):
-        (self.root / path).parent.mkdir(parents=True, exist_ok=True)
-        (self.root / path).write_text(content)
+        put(self.root, path, content)
 
     def run_command(self, argv):
         self.calls.append(argv)

@@ -7,7 +7,8 @@ import pytest
 import yaml
 
 from tests.playbooks.modules import PLAYBOOKS
-from tests.playbooks.test_runs import playbook
+from tests.playbooks.test_preflight import case, said
+from tests.playbooks.test_runs import play
 from tests.shared import sampled
 
 pytestmark = pytest.mark.slow
@@ -17,46 +18,24 @@ PYTHON = {"ansible_python_interpreter": "{{ ansible_playbook_python }}"}
 GIB = 1 << 30
 
 
-def play(tmp_path, *plays, hosts=("n1",)):
-    """What a playbook of these plays says, on hosts that are all this machine."""
-    (tmp_path / "play.yml").write_text(yaml.safe_dump(list(plays)))
-    known = hosts if isinstance(hosts, dict) else dict.fromkeys(hosts)
-    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"gpu": {"hosts": known}}))
-    done = playbook(tmp_path / "hosts.yml", str(tmp_path / "play.yml"))
+def shown(tmp_path, *plays, hosts=("n1",)):
+    """The exit status and the output of these plays."""
+    done = play(tmp_path, list(plays), hosts=hosts)
     return done.returncode, " ".join(done.stdout.split())
 
 
-def preflight(tmp_path, headers_missing, **bundle):
-    """What preflight says of a host that lacks these headers."""
-    host = {"busy": [], "secure_boot": False, "rivals": [], "foreign": [], "free_bytes": {}, "kernel": "6.1"}
-    host["archive"] = None
-    state = {
-        "differences": {"driver": ["x"]},
-        "components": {"driver": {"packages": []}, "cuda": {"packages": []}},
-        "host": {**host, "headers_missing": headers_missing},
-    }
-    variables = {"preflight_plan": {"package_manager": "apt"}, "preflight_state": state, "preflight_bundle": bundle}
-    task = {"ansible.builtin.include_role": {"name": "gpucheck.provision.preflight"}, "vars": variables}
-    return play(tmp_path, {**LOCAL, "vars": PYTHON, "tasks": [task]})
-
-
-ROOM = {"missing_bytes": 3 * GIB, "free_bytes": 4 * GIB}
-
-
-def test_a_host_with_room_and_its_headers_in_the_bundle_goes_on(tmp_path):
+def test_preflight_refuses_a_host_without_room_or_headers_for_its_share(tmp_path):
     """No source is asked for headers: there is none."""
-    status, words = preflight(tmp_path, ["linux-headers-6.1"], headers=["linux-headers-6.1"], **ROOM)
+    lacking = case(packages=0, headers_missing=["linux-headers-6.1"])
+    sound = {"headers": ["linux-headers-6.1"], "missing_bytes": 3 * GIB, "free_bytes": 4 * GIB}
+    full = {"headers": [], "missing_bytes": 5 * GIB, "free_bytes": 4 * GIB}
+    found = said(
+        tmp_path, {name: {**lacking, "preflight_bundle": row} for name, row in (("sound", sound), ("full", full))}
+    )
 
-    assert status == 0, words
-    assert re.search("skipping: .n1.|skipped=[1-9]", words)
-
-
-def test_a_host_is_refused_for_space_and_headers_at_once(tmp_path):
-    status, words = preflight(tmp_path, ["linux-headers-6.1"], headers=[], missing_bytes=5 * GIB, free_bytes=4 * GIB)
-
-    assert status == 2
-    assert "5.0 GiB of the bundle must be copied to /var/lib/gpucheck, but only 4.0 GiB are free" in words
-    assert "neither the host nor the bundle has linux-headers-6.1" in words
+    assert found["sound"] == ""
+    assert "5.0 GiB of the bundle must be copied to /var/lib/gpucheck, but only 4.0 GiB are free" in found["full"]
+    assert "neither the host nor the bundle has linux-headers-6.1" in found["full"]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +67,7 @@ def test_package_managers_are_led_to_the_bundle_and_only_where_it_is_the_source(
     }
     tasks = [{"import_tasks": str(tmp_path / "rollout.yml")}]
     outcome = [str(PLAYBOOKS / "vars/outcome.yml")]
-    status, words = play(tmp_path, {**LOCAL, "vars_files": outcome, "vars": variables, "tasks": tasks})
+    status, words = shown(tmp_path, {**LOCAL, "vars_files": outcome, "vars": variables, "tasks": tasks})
 
     assert status == 0, words
     (environment,) = re.findall("ENV (.*?) END", words)
@@ -127,14 +106,14 @@ def test_a_rollback_keeps_the_source_that_the_host_has_now(tmp_path, back, now, 
     wheel = {"set_fact": {"controller_wheel": {"path": "/x/gpucheck.whl", "digest": "d"}}}
     find = [wheel, {"gpucheck.provision.stack_plans": record, "register": "controller_plans"}]
     first = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": find}
-    said = "{{ host_plan.stack.driver }} {{ host_plan.repositories[0].name }} {{ host_pip_args | join(' ') }}"
+    result = "{{ host_plan.stack.driver }} {{ host_plan.repositories[0].name }} {{ host_pip_args | join(' ') }}"
     tasks = [
         {"import_tasks": str(PLAYBOOKS / "tasks/host_plan.yml")},
-        {"ansible.builtin.debug": {"msg": f"TOLD {said} END"}},
+        {"ansible.builtin.debug": {"msg": f"TOLD {result} END"}},
     ]
     take = {**LOCAL, "vars_files": [str(PLAYBOOKS / "vars/planned.yml")], "tasks": tasks}
     site = {"gpucheck_pip_args": ["--index", "{{ 'si' ~ 'te' }}"]}
-    status, words = play(tmp_path, remember, first, take, hosts={"n1": site})
+    status, words = shown(tmp_path, remember, first, take, hosts={"n1": site})
 
     assert status == 0, words
     assert f"TOLD old {source} {pip} END" in words
@@ -147,7 +126,7 @@ def test_files_are_sent_and_fetched_as_they_are(tmp_path):
     (tmp_path / "here/a.deb").write_bytes(content)
     there = {"dest": str(tmp_path / "there"), "files": {str(tmp_path / "here/a.deb"): "packages:a.deb"}}
     back = {"src": str(tmp_path / "there"), "dest": str(tmp_path / "back/deep"), "files": ["packages:a.deb"]}
-    status, words = play(
+    status, words = shown(
         tmp_path,
         {**LOCAL, "tasks": [{"gpucheck.provision.send_files": there}, {"gpucheck.provision.fetch_files": back}]},
     )
@@ -160,7 +139,7 @@ def test_files_are_sent_and_fetched_as_they_are(tmp_path):
 def test_a_file_that_does_not_get_across_is_named(tmp_path, kind):
     files = {"/nowhere/a.deb": "a.deb"} if kind == "send_files" else ["a.deb"]
     words = {"dest": str(tmp_path), "files": files, **({} if kind == "send_files" else {"src": "/nowhere"})}
-    status, told = play(tmp_path, {**LOCAL, "tasks": [{kind: words}]})
+    status, told = shown(tmp_path, {**LOCAL, "tasks": [{kind: words}]})
 
     assert status == 2
     assert re.search(r"a\.deb cannot be (sent|fetched): ", told)

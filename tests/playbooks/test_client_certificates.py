@@ -1,13 +1,13 @@
 """Client certificates of mirrors: named in the sources, written from a vault, readable by the package manager alone."""
 
 import json
-import stat
 
 import pytest
 
 from tests.playbooks.modules import answer_of, module, shared
+from tests.playbooks.stubs import mode
 from tests.playbooks.test_package_sources import host, repository  # noqa: F401 - host is a fixture
-from tests.playbooks.test_runs import playbook
+from tests.playbooks.test_runs import play
 
 repositories, signing_keys = shared("package_repository"), shared("signing_keys")
 code = module("package_sources")
@@ -32,10 +32,6 @@ def site(host, monkeypatch, tmp_path):  # noqa: F811
 def go(row, given=None, **modes):
     params = {"host": "node01", "package_manager": row["kind"], "repositories": [row], "archive": {}}
     return answer_of(code, {**params, "client_files": given or {}, "lock_timeout_s": 1}, **modes)
-
-
-def mode(path):
-    return stat.S_IMODE(path.stat().st_mode)
 
 
 def test_apt_is_told_the_certificate_for_the_host_of_the_mirror_alone(site, tmp_path):
@@ -160,9 +156,9 @@ def test_a_run_shows_no_key_however_much_it_shows(tmp_path, folder):
     row |= {"key_url": "https://mirror.example.org/key", "key_fingerprint": "A" * 40, "keyring": "/nowhere/key.gpg"}
     plan = {"schema": "gpucheck.plan/1", "package_manager": "apt", "repositories": [row]}
     files = dict(zip(client.values(), (CERTIFICATE, KEY), strict=True))
-    (tmp_path / "play.yml").write_text(PLAY.format(files=json.dumps(files), plan=json.dumps(plan)))
+    plays = PLAY.format(files=json.dumps(files), plan=json.dumps(plan))
 
-    done = playbook("node17,", "-vvv", "--check", "--diff", str(tmp_path / "play.yml"))
+    done = play(tmp_path, plays, "-vvv", "--check", "--diff", hosts=["node17"])
 
     assert "Configure the repositories" in done.stdout, done.stdout + done.stderr
     assert (done.returncode == 0) == (folder != "/elsewhere"), done.stdout

@@ -1,11 +1,11 @@
 """The roles and modules as a collection, built, installed and used as somebody else would."""
 
-import subprocess
 import sys
 
 import pytest
 
 from tests.playbooks.modules import PLAYBOOKS
+from tests.playbooks.stubs import script
 from tests.playbooks.test_runs import BIN, run
 
 pytestmark = pytest.mark.slow
@@ -37,27 +37,13 @@ def play(tmp_path, text, **environment):
     assert built.returncode == 0, built.stdout + built.stderr
     (archive,) = tmp_path.glob("gpucheck-provision-*.tar.gz")
     none = str(tmp_path / "none.cfg")
-    installed = run(
-        str(BIN / "ansible-galaxy"),
-        "collection",
-        "install",
-        str(archive),
-        "-p",
-        str(tmp_path / "here"),
-        ANSIBLE_CONFIG=none,
-    )
+    install = ("collection", "install", str(archive), "-p", str(tmp_path / "here"))
+    installed = run(str(BIN / "ansible-galaxy"), *install, ANSIBLE_CONFIG=none)
     assert installed.returncode == 0, installed.stdout + installed.stderr
     (tmp_path / "play.yml").write_text(text)
-    done: subprocess.CompletedProcess[str] = run(
-        str(BIN / "ansible-playbook"),
-        "-i",
-        "localhost,",
-        str(tmp_path / "play.yml"),
-        cwd=tmp_path,
-        ANSIBLE_CONFIG=none,
-        ANSIBLE_COLLECTIONS_PATH=str(tmp_path / "here"),
-        **environment,
-    )
+    environment.update(ANSIBLE_CONFIG=none, ANSIBLE_COLLECTIONS_PATH=str(tmp_path / "here"))
+    arguments = ("-i", "localhost,", str(tmp_path / "play.yml"))
+    done = run(str(BIN / "ansible-playbook"), *arguments, cwd=tmp_path, **environment)
     assert done.returncode == 2, done.stdout + done.stderr
     return " ".join(done.stdout.split())
 
@@ -91,7 +77,7 @@ print(json.dumps({{"changed": False, "missing": [], "unknown": "", "ansible_fact
     ("task", "refusal"),
     [
         (
-            "gpucheck.provision.headers_available: {names: [x], package_manager: apt}",
+            "gpucheck.provision.packages_offered: {plan: {}}",
             "field ansible_facts is not one of",
         ),
         ("ansible.builtin.file: {path: /nowhere}", "facts of the host set drain_command, drain_with, which only"),
@@ -99,8 +85,7 @@ print(json.dumps({{"changed": False, "missing": [], "unknown": "", "ansible_fact
 )
 def test_facts_of_a_host_run_nothing_where_ansible_takes_them_for_variables(tmp_path, task, refusal):
     """A module of ours lets none through; what another module let through is refused by the role that would act."""
-    (tmp_path / "python").write_text(EVIL.format(python=sys.executable, folder=tmp_path))
-    (tmp_path / "python").chmod(0o755)
+    script(tmp_path / "python", EVIL.format(python=sys.executable, folder=tmp_path))
     hostile = HOSTILE.format(folder=tmp_path, task=task)
     end = "    - ansible.builtin.fail: {msg: the end}\n"
 

@@ -197,7 +197,7 @@ def test_a_configuration_that_is_no_json_is_said_and_not_touched(host, docker, c
 
 
 @pytest.mark.parametrize(
-    ("main", "beside", "known"),
+    ("main", "drop_in", "known"),
     [
         ('[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia]\n', "", True),
         ("[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.\"nvidia\"]\n", "", True),
@@ -207,9 +207,9 @@ def test_a_configuration_that_is_no_json_is_said_and_not_touched(host, docker, c
         ("version = 2\n", "[plugins.x.containerd.runtimes.nvidia]\n", False),
     ],
 )
-def test_containerd_knows_the_runtime_where_its_configuration_reaches_it(host, main, beside, known):
+def test_containerd_knows_the_runtime_where_its_configuration_reaches_it(host, main, drop_in, known):
     (row,) = plan(host, "containerd")["container_engines"]
-    for path, content in zip(row["files"], (main, beside), strict=True):
+    for path, content in zip(row["files"], (main, drop_in), strict=True):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(content.replace("FOLDER", str(Path(row["files"][1]).parent)))
 

@@ -2,7 +2,6 @@
 
 import json
 import shlex
-import stat
 import subprocess
 
 import pytest
@@ -10,8 +9,9 @@ import yaml
 from jinja2 import Environment, StrictUndefined
 
 from tests.playbooks.modules import PLAYBOOKS, ROLES, answer_of, module, shared
+from tests.playbooks.stubs import mode, script
 from tests.playbooks.test_package_sources import host, repository  # noqa: F401 - host is a fixture
-from tests.playbooks.test_runs import playbook
+from tests.playbooks.test_runs import play
 
 TOKEN = "T0K3N-of-alice"
 SITE = f"https://alice:{TOKEN}@mirror.example.org/cuda"
@@ -28,10 +28,6 @@ def site(host, monkeypatch, tmp_path):  # noqa: F811
 def sources(site, *rows):
     arguments = {"host": "node17", "package_manager": rows[0]["kind"], "repositories": list(rows)}
     return answer_of(module("package_sources"), {**arguments, "archive": None, "lock_timeout_s": 1})
-
-
-def mode(path):
-    return stat.S_IMODE(path.stat().st_mode)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +100,7 @@ def test_a_note_that_gets_credentials_is_never_readable(tmp_path):
 
     class Moves:
         def atomic_move(self, source, destination):
-            seen.append(stat.S_IMODE(path.stat().st_mode))
+            seen.append(mode(path))
             subprocess.run(["/bin/mv", source, destination], check=True)
 
     seen: list[int] = []
@@ -141,26 +137,22 @@ PLAY = """
 @pytest.mark.slow
 def test_a_run_shows_no_credentials_however_much_it_shows(tmp_path):
     """-vvv prints every argument of every module; pip's call is the role's own, and its program fails."""
-    program = tmp_path / "pip"
-    program.write_text('#!/bin/sh\necho "ERROR: 401 for $8" >&2\necho "ERROR: 401 $*" >&2\nexit 1\n')
-    program.chmod(0o755)
+    text = '#!/bin/sh\necho "ERROR: 401 for $8" >&2\necho "ERROR: 401 $*" >&2\nexit 1\n'
+    program = script(tmp_path / "pip", text)
     role = (ROLES / "gpucheck/tasks/environment.yml").read_text()
-    whole = yaml.safe_load(role.replace("/opt/gpucheck/venv/bin/python", str(program)))
+    whole = yaml.safe_load(role.replace("/opt/gpucheck/venv/bin/python", program))
     tasks = [task for task in whole if "gpucheck_pip" in str(task.get("ansible.builtin.command", ""))]
     (tmp_path / "pip.yml").write_text(yaml.safe_dump(tasks))
     url = {"name": "site-test", "kind": "apt", "url": SITE, "key_url": f"{SITE}/key", "key_fingerprint": "A" * 40}
     row = {**url, "suite": "/", "keyring": str(tmp_path / "key.gpg")}
     plan = {"schema": "gpucheck.plan/1", "package_manager": "apt", "repositories": [row]}
     (tmp_path / "plan.json").write_text(json.dumps(plan))
-    (tmp_path / "play.yml").write_text(PLAY.format(playbooks=PLAYBOOKS, folder=tmp_path, site=SITE))
+    plays = PLAY.format(playbooks=PLAYBOOKS, folder=tmp_path, site=SITE)
+    pip_only = plays.replace("        - include_role", "        # ", 1)
+    pip_only = pip_only.replace("          vars: {repository_plan", "          # {repository_plan")
 
-    checked = playbook("node17,", "-vvv", "--check", "--diff", str(tmp_path / "play.yml"))
-    (tmp_path / "pip-only.yml").write_text(
-        PLAY.format(playbooks=PLAYBOOKS, folder=tmp_path, site=SITE)
-        .replace("        - include_role", "        # ", 1)
-        .replace("          vars: {repository_plan", "          # {repository_plan")
-    )
-    failed = playbook("node17,", "-vvv", str(tmp_path / "pip-only.yml"))
+    checked = play(tmp_path, plays, "-vvv", "--check", "--diff", hosts=["node17"])
+    failed = play(tmp_path, pip_only, "-vvv", hosts=["node17"])
 
     assert "Configure the repositories" in checked.stdout, checked.stdout[-3000:]
     assert len(tasks) == 3
@@ -174,15 +166,13 @@ def test_a_run_shows_no_credentials_however_much_it_shows(tmp_path):
 def test_values_of_the_image_mode_are_quoted_for_the_shell(tmp_path):
     """Each arrives at the engine as the one word that it is."""
     words = ["--env", "A=b c", "$(touch /nowhere/x)", "it's"]
-    engine = tmp_path / "engine x"
-    engine.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
-    engine.chmod(0o755)
+    engine = script(tmp_path / "engine x", '#!/bin/sh\nprintf "%s\\n" "$@"\n')
     shell = Environment(undefined=StrictUndefined)  # noqa: S701 - no HTML
     shell.filters["quote"] = shlex.quote
     template = (ROLES / "gpucheck/templates/gpucheck.j2").read_text()
     image = "registry/x@sha256:0 ;reboot"
     text = shell.from_string(template).render(
-        gpucheck_engine=str(engine), gpucheck_image_pulled=image, gpucheck_image_options=words
+        gpucheck_engine=engine, gpucheck_image_pulled=image, gpucheck_image_options=words
     )
     done = subprocess.run(["/bin/sh", "-c", text, "gpucheck", "verify"], capture_output=True, text=True, check=True)
     lines = done.stdout.splitlines()

@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from tests.playbooks.modules import COLLECTION
-from tests.playbooks.test_runs import playbook
+from tests.playbooks.stubs import script
+from tests.playbooks.test_runs import play
 from tests.shared import sampled
 
 pytestmark = pytest.mark.slow
@@ -41,19 +42,17 @@ exit "${STAND_IN_STATUS:-0}"
 def drain(tmp_path, monkeypatch):
     """Run the role down and up again; returns the calls that the scheduler's programs got, and the run."""
     for name in ("scontrol", "squeue", "kubectl", "site-hosts"):
-        (tmp_path / name).write_text(STAND_IN)
-        (tmp_path / name).chmod(0o755)
+        script(tmp_path / name, STAND_IN)
     (tmp_path / "calls").touch()
-    (tmp_path / "play.yml").write_text(PLAY)
 
-    def run(*states, status="0", **variables):
+    def run(*states, status="0", plays=PLAY, **variables):
         monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
         monkeypatch.setenv("STATES", str(tmp_path / "states"))
         answers = [state if "{" in state else f"State={state}" for state in states or ("IDLE",)]
         (tmp_path / "states").write_text("".join(answer + "\n" for answer in answers))
         monkeypatch.setenv("STAND_IN_STATUS", status)
         monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-        done = playbook("node01,", "-e", json.dumps(variables), str(tmp_path / "play.yml"))
+        done = play(tmp_path, plays, "-e", json.dumps(variables))
         return (tmp_path / "calls").read_text().splitlines(), done
 
     return run
@@ -178,9 +177,8 @@ REBOOT = "scontrol reboot ASAP nextstate=DOWN reason=gpucheck: driver change nod
         (0,),
     ),
 )
-def test_a_free_node_is_drained_without_waiting(drain, tmp_path, state, busy):
-    (tmp_path / "play.yml").write_text(WAITING)
-    calls, done = drain(state, drain_with="slurm", drain_busy=busy, drain_reboot_due=True)
+def test_a_free_node_is_drained_without_waiting(drain, state, busy):
+    calls, done = drain(state, drain_with="slurm", plays=WAITING, drain_busy=busy, drain_reboot_due=True)
 
     assert done.returncode == 0, done.stdout
     assert calls == [ASK, ASK, DRAIN, ASK]
@@ -204,10 +202,9 @@ def test_a_free_node_is_drained_without_waiting(drain, tmp_path, state, busy):
         (0, 2),
     ),
 )
-def test_a_node_with_jobs_waits_for_the_next_run(drain, tmp_path, state, busy, due, reboots):
+def test_a_node_with_jobs_waits_for_the_next_run(drain, state, busy, due, reboots):
     """A node whose state nobody knows is not taken for a free one."""
-    (tmp_path / "play.yml").write_text(WAITING)
-    calls, done = drain(state, drain_with="slurm", drain_busy=busy, drain_reboot_due=due)
+    calls, done = drain(state, drain_with="slurm", plays=WAITING, drain_busy=busy, drain_reboot_due=due)
 
     assert done.returncode == 0, done.stdout
     assert calls == [ASK, REBOOT] if reboots else [ASK]
@@ -218,10 +215,11 @@ def test_a_node_with_jobs_waits_for_the_next_run(drain, tmp_path, state, busy, d
 
 
 @pytest.mark.parametrize(("busy", "then"), sampled([("leave", RESUME), ("reboot", REBOOT)], (0,)))
-def test_a_job_that_began_between_look_and_drain_keeps_its_node(drain, tmp_path, busy, then):
-    (tmp_path / "play.yml").write_text(WAITING)
+def test_a_job_that_began_between_look_and_drain_keeps_its_node(drain, busy, then):
     taken = "MIXED+DRAIN Reason=gpucheck: driver change"
-    calls, done = drain("IDLE", "IDLE", taken, drain_with="slurm", drain_busy=busy, drain_reboot_due=True)
+    calls, done = drain(
+        "IDLE", "IDLE", taken, drain_with="slurm", plays=WAITING, drain_busy=busy, drain_reboot_due=True
+    )
 
     assert done.returncode == 0, done.stdout
     assert calls == [ASK, ASK, DRAIN, ASK, then]
@@ -287,9 +285,8 @@ def test_programs_on_gpus_after_the_drain_stop_the_change(tmp_path, monkeypatch,
     head, _, _ = text.partition("def main():")
     source.write_text(head + 'def main():\n    """Stub."""\n' + main + '\n\nif __name__ == "__main__":\n    main()\n')
     monkeypatch.setenv("ANSIBLE_COLLECTIONS_PATH", str(tmp_path / "library/collections"))
-    (tmp_path / "idle.yml").write_text(IDLE.format(plan={"schema": "gpucheck.plan/1"}))
     allow = json.dumps({"preflight_allow_busy_gpus": allowed, "ansible_python_interpreter": sys.executable})
-    done = playbook("node01,", "-e", allow, str(tmp_path / "idle.yml"))
+    done = play(tmp_path, IDLE.format(plan={"schema": "gpucheck.plan/1"}), "-e", allow)
 
     assert (done.returncode == 0) is (reason == ""), done.stdout
     assert reason in " ".join(done.stdout.split())

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.playbooks.stubs import script
 from tests.playbooks.test_drain import STAND_IN, drain, node  # noqa: F401 - a fixture
 from tests.shared import sampled
 
@@ -19,13 +20,11 @@ PROGRAMS = ("scontrol", "squeue", "kubectl", "site-hosts")
 @pytest.fixture
 def as_user(drain, monkeypatch, tmp_path):  # noqa: F811 - the fixture
     """Like drain, with every call preceded by the user that sudo was asked for."""
-    (tmp_path / "sudo").write_text(SUDO)
-    (tmp_path / "sudo").chmod(0o755)
     for name in PROGRAMS:
         (tmp_path / name).write_text(STAND_IN.replace('echo "$(', 'echo "$BECAME$(', 1))
     # The tests may be root themselves, and Ansible spares the way from root to root.
     monkeypatch.setenv("ANSIBLE_BECOME_ALLOW_SAME_USER", "1")
-    given = {"drain_command": [str(tmp_path / "site-hosts")], "ansible_become_exe": str(tmp_path / "sudo")}
+    given = {"drain_command": [str(tmp_path / "site-hosts")], "ansible_become_exe": script(tmp_path / "sudo", SUDO)}
     return lambda *states, **variables: drain(*states, **given, **variables)
 
 

@@ -1,5 +1,7 @@
 """Modules and services in one round trip: only what is due, in order; where one fails, its words and what helps."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from tests.playbooks.modules import answer_of, module, shared
@@ -40,26 +42,22 @@ def test_only_what_is_not_as_planned_is_due(planned, seen, how, calls):
 def host(monkeypatch):
     """systemd with units .seen, and modprobe; .calls is what they were told, .broken a call that fails."""
 
-    class Host:
-        seen: dict[str, dict[str, str]] = {}  # noqa: RUF012
-        calls: list[list[str]] = []  # noqa: RUF012
-        broken: list[str] = []  # noqa: RUF012
-        facts = {"secure_boot": False, "kernel": "6.1", "driver": {"installed_version": "580.178.04"}}  # noqa: RUF012
+    facts = {"secure_boot": False, "kernel": "6.1", "driver": {"installed_version": "580.178.04"}}
+    found = SimpleNamespace(seen={}, calls=[], broken=[], facts=facts)
 
     def run_command(_, argv, **__):
         if argv[0] == "journalctl":
             return 0, "no device\ngiving up\n", ""
         words = argv[argv[0] == "systemctl" :]
-        Host.calls.append(words)
-        return (1, "", "Job for b failed.\nSee status.") if words == Host.broken else (0, "", "")
+        found.calls.append(words)
+        return (1, "", "Job for b failed.\nSee status.") if words == found.broken else (0, "", "")
 
-    Host.calls, Host.broken = [], []
-    monkeypatch.setattr(states, "states", lambda names: {name: Host.seen[name] for name in names})
+    monkeypatch.setattr(states, "states", lambda names: {name: found.seen[name] for name in names})
     monkeypatch.setattr(task, "compare", lambda *_: {"differences": {}})
-    monkeypatch.setattr(task, "read_facts", lambda _: (Host.facts, {}))
+    monkeypatch.setattr(task, "read_facts", lambda _: (found.facts, {}))
     monkeypatch.setattr("tests.playbooks.modules.Module.run_command", run_command, raising=False)
     monkeypatch.setattr("tests.playbooks.modules.Module.get_bin_path", lambda *_: "/x", raising=False)
-    return Host
+    return found
 
 
 PLAN = {
@@ -97,10 +95,10 @@ def test_modules_come_before_the_services_that_need_them(host):
     ],
 )
 def test_a_module_that_the_kernel_does_not_take_is_told_with_what_helps_and_no_service_is_touched(
-    host, monkeypatch, name, secure_boot, words
+    host, name, secure_boot, words
 ):
     host.seen, host.broken = {"a": DOWN}, ["modprobe", name]
-    monkeypatch.setattr(host, "facts", {**host.facts, "secure_boot": secure_boot})
+    host.facts["secure_boot"] = secure_boot
     said = go(row("a"), modules=[name])
 
     assert said["msg"].startswith("node01: ")

@@ -45,6 +45,12 @@ def known(**more):
     return {**given, "bundled": False, "drain": None, "simulated": False, "local": False, **more}
 
 
+def changed(host=None, **parts):
+    """How that host compares with its plan, with other parts or details."""
+    compared = {**known()["state"], **parts}
+    return {**compared, "host": {**compared["host"], **(host or {})}}
+
+
 def row(history=None, **more):
     return dry_run.row_of(known(**more), history or {})
 
@@ -89,82 +95,64 @@ def test_simulation_that_failed_is_stated_and_not_taken_for_an_empty_one():
     assert len(found["packages"]) == 2
 
 
-def test_part_of_the_packages_downloads_their_own_size():
-    one = known()["state"]
-    one["components"]["driver"] = {"packages": []}
+@pytest.mark.parametrize(
+    ("more", "size", "text"),
+    [
+        ({"state": changed(components={"nccl": known()["state"]["components"]["nccl"]})}, 200_000_000, None),
+        ({"group": {}}, None, "unknown"),
+        ({"bundled": True}, 0, "none, from the bundle"),
+    ],
+    ids=["part of the packages", "index not read", "bundle"],
+)
+def test_download_without_a_simulation(more, size, text):
+    found = row(prepared={}, **more)
 
-    assert row(prepared={}, state=one)["download_bytes"] == 200_000_000
-
-
-def test_index_that_was_not_read_leaves_the_size_unknown():
-    found = row(prepared={}, group={})
-
-    assert found["download_bytes"] is None
-    assert ("download", "unknown") in dry_run_text.block(found)
-
-
-def test_bundle_downloads_nothing():
-    found = row(prepared={}, bundled=True)
-
-    assert (found["download_bytes"], found["download_from"]) == (0, "bundle")
-    assert ("download", "none, from the bundle") in dry_run_text.block(found)
+    assert (found["download_bytes"], found["download_from"] == "bundle") == (size, "bundled" in more)
+    assert text is None or ("download", text) in dry_run_text.block(found)
 
 
 def test_packages_that_are_no_longer_planned_are_removed():
-    one = known()["state"]
-    one["differences"]["cleanup"] = ["libcudnn9-cuda-13 9.20-1 is no longer planned", "/etc/x is no longer planned"]
+    unplanned = ["libcudnn9-cuda-13 9.20-1 is no longer planned", "/etc/x is no longer planned"]
 
-    assert ("remove", "libcudnn9-cuda-13", "9.20-1", "") in names(row(state=one))
-    assert len(row(state=one)["packages"]) == 4
+    found = names(row(state=changed(differences={"cleanup": unplanned})))
+
+    assert found[3:] == [("remove", "libcudnn9-cuda-13", "9.20-1", "")]
 
 
 def test_packages_of_another_driver_version_are_removed_if_the_transaction_leaves_them():
     """As for nvidia-firmware-580-580.178.04, whose name has its version: apt installs the other one next to it."""
-    one = known()["state"]
-    one["host"]["strays"] = ["nvidia-firmware-580-570.1 570.1-1", "nvidia-old 1"]
+    one = changed(host={"strays": ["nvidia-firmware-580-570.1 570.1-1", "nvidia-old 1"]})
 
     assert names(row(state=one))[3:] == [("remove", "nvidia-firmware-580-570.1", "570.1-1", "")]
     # Without a simulation it is not known which of them the transaction moves.
     assert len(names(row(state=one, prepared={}))) == 2
 
 
-def reboot_of(**host):
-    one = known()["state"]
-    one["host"]["driver"] = {**LOADED, **host.pop("driver", {})}
-    one["reboot"] = host.pop("due", [])
-    one["host"].update(host)
-    return row(state=one)["reboot"]
+NONE = {**LOADED, "loaded_version": None, "loaded_flavour": None}
 
 
-def test_reboot_is_expected_if_another_module_is_loaded():
-    assert reboot_of() == ["module 570.1 open is loaded, planned 580.178.04 proprietary"]
-
-
-def test_reboot_that_is_due_already_keeps_its_reason():
-    assert reboot_of(due=["nouveau is loaded and uses the GPUs"]) == ["nouveau is loaded and uses the GPUs"]
-
-
-def test_reboot_is_expected_if_the_initramfs_changes():
-    none = {"loaded_version": None, "loaded_flavour": None}
-
-    assert reboot_of(driver=none) == []
-    assert reboot_of(driver=none, wrong_initramfs_files=["/etc/x"]) == ["module files in the initramfs change"]
-
-
-def test_no_reboot_without_a_change_of_driver_or_kernel_arguments():
-    one = known()["state"]
-    del one["differences"]["driver"]
-
-    assert row(state=one)["reboot"] == []
-    one["differences"]["kernel_arguments"] = ["iommu=pt is missing"]
-    assert row(state=one)["reboot"] == ["kernel arguments change"]
+@pytest.mark.parametrize(
+    ("state", "reasons"),
+    [
+        (changed(), ["module 570.1 open is loaded, planned 580.178.04 proprietary"]),
+        (changed(reboot=["nouveau is loaded and uses the GPUs"]), ["nouveau is loaded and uses the GPUs"]),
+        (changed(host={"driver": NONE}), []),
+        (
+            changed(host={"driver": NONE, "wrong_initramfs_files": ["/etc/x"]}),
+            ["module files in the initramfs change"],
+        ),
+        (changed(differences={"nccl": ["x"]}), []),
+        (changed(differences={"kernel_arguments": ["iommu=pt is missing"]}), ["kernel arguments change"]),
+    ],
+)
+def test_reboot_is_expected_for_a_module_the_initramfs_or_kernel_arguments(state, reasons):
+    """A reboot that is due already keeps its reason."""
+    assert row(state=state)["reboot"] == reasons
 
 
 def test_drain_only_if_driver_or_kernel_arguments_change():
     assert row(drain="slurm")["drain"] == "slurm"
-    one = known()["state"]
-    del one["differences"]["driver"]
-    assert row(drain="slurm", state=one)["drain"] is None
+    assert row(drain="slurm", state=changed(differences={"nccl": ["x"]}))["drain"] is None
 
 
 def unconfirmed(group):
@@ -217,18 +205,15 @@ def test_a_small_change_does_not_replace_the_time_of_a_large_one(tmp_path):
     assert [kept["seconds"] for kept in durations.read(tmp_path)["a"]] == [20, 800]
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"schema": "x"}', '{"schema": "gpucheck.durations/1", "hosts": {"a": 7}}'])
-def test_damaged_durations_are_ignored(tmp_path, text):
-    (tmp_path / "durations.json").write_text(text)
-
-    assert durations.read(tmp_path) == {}
+DAMAGED = [7, {"seconds": "x"}, {"seconds": 1, "roles": 3, "reboots": 0}]
 
 
-def test_damaged_rows_of_durations_are_ignored(tmp_path):
-    rows = [7, {"seconds": "x"}, {"seconds": 1, "roles": 3, "reboots": 0}]
-    (tmp_path / "durations.json").write_text(json.dumps({"schema": "gpucheck.durations/1", "hosts": {"a": rows}}))
+@pytest.mark.parametrize(("hosts", "kept"), [(None, {}), ({"a": 7}, {}), ({"a": DAMAGED}, {"a": []})])
+@pytest.mark.parametrize("schema", ["gpucheck.durations/1", "x"])
+def test_damaged_durations_and_their_rows_are_ignored(tmp_path, schema, hosts, kept):
+    (tmp_path / "durations.json").write_text(json.dumps({"schema": schema, "hosts": hosts}) if hosts else "[]")
 
-    assert durations.read(tmp_path) == {"a": []}
+    assert durations.read(tmp_path) == (kept if schema == "gpucheck.durations/1" else {})
 
 
 def test_host_that_returns_nonsense_is_still_a_row():

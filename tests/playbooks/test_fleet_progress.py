@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.playbooks.test_runs import playbook
+from tests.playbooks.test_runs import play
 
 pytestmark = pytest.mark.slow
 
@@ -28,12 +28,11 @@ PLAY = """
 
 
 def shown(tmp_path, count, *words, strategy="linear"):
-    (tmp_path / "play.yml").write_text(PLAY.replace("  tasks:", f"  strategy: {strategy}\n  tasks:"))
     (tmp_path / "more.yml").write_text(
         "- name: Do what is in a file\n  ansible.builtin.assert: {that: true, success_msg: said}\n"
     )
-    (tmp_path / "hosts.yml").write_text(f"gpu: {{hosts: {{{', '.join(f'n{i}: ' for i in range(1, count + 1))}}}}}\n")
-    done = playbook(tmp_path / "hosts.yml", *words, str(tmp_path / "play.yml"))
+    plays = PLAY.replace("  tasks:", f"  strategy: {strategy}\n  tasks:")
+    done = play(tmp_path, plays, *words, hosts=[f"n{number}" for number in range(1, count + 1)])
     assert done.returncode == 2
     return done.stdout
 
@@ -86,13 +85,12 @@ def test_v_shows_such_a_play_as_ansible_does(tmp_path):
 
 
 def test_a_message_is_shown_as_text_whatever_the_number_of_hosts(tmp_path):
-    (tmp_path / "play.yml").write_text(
+    plays = (
         "- hosts: gpu\n  gather_facts: false\n  tasks:\n"
         "    - ansible.builtin.debug: {msg: '{{ inventory_hostname }}: a  table\\n  \u2502 of two lines'}\n"
         "      when: inventory_hostname == 'n7'\n".replace("'{{", '"{{').replace("lines'", 'lines"')
     )
-    (tmp_path / "hosts.yml").write_text(f"gpu: {{hosts: {{{', '.join(f'n{i}: ' for i in range(22))}}}}}\n")
 
-    done = playbook(tmp_path / "hosts.yml", str(tmp_path / "play.yml"))
+    done = play(tmp_path, plays, hosts=[f"n{number}" for number in range(22)])
 
     assert "\nn7: a  table\n  \u2502 of two lines\n" in done.stdout, done.stdout + done.stderr

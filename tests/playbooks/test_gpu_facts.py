@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from tests.playbooks.modules import answer_of, module, shared
-from tests.playbooks.stand_ins import program
+from tests.playbooks.stubs import program, put, script
 
 host = shared("host")
 
@@ -34,8 +34,7 @@ def machine(tmp_path):
         "proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.178.04  Release\n",
     }
     for name, content in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(content)
+        put(root, name, content)
     (root / "sys/module/nouveau").mkdir()
     (tmp_path / "simulation.json").write_text('{"profile": "p100-pcie-x2", "faults": [], "stand_ins": ["kernel"]}')
     return tmp_path
@@ -113,9 +112,7 @@ def test_loaded_and_installed_module_are_told_apart(facts, machine):
 
 @pytest.mark.parametrize(("licence", "flavour"), [("Dual MIT/GPL", "open"), ("NVIDIA", "proprietary")])
 def test_modinfo_outranks_the_package_name(facts, tools, licence, flavour):
-    path = tools / "modinfo"
-    path.write_text(f'#!/bin/sh\ncase "$*" in *license*) echo "{licence}";; *) echo 570.1.2;; esac\n')
-    path.chmod(0o755)
+    script(tools / "modinfo", f'#!/bin/sh\ncase "$*" in *license*) echo "{licence}";; *) echo 570.1.2;; esac\n')
 
     assert facts()["driver"]["installed_version"] == "570.1.2"
     assert facts()["driver"]["installed_flavour"] == flavour
@@ -123,9 +120,8 @@ def test_modinfo_outranks_the_package_name(facts, tools, licence, flavour):
 
 def test_the_module_of_debians_own_packages_has_another_file_name(facts, tools):
     """nvidia-current.ko: asked for as nvidia, modinfo finds nothing."""
-    path = tools / "modinfo"
-    path.write_text('#!/bin/sh\ncase "$*" in *" nvidia") exit 1;; *license*) echo NVIDIA;; *) echo 535.309.01;; esac\n')
-    path.chmod(0o755)
+    answers = '*" nvidia") exit 1;; *license*) echo NVIDIA;; *) echo 535.309.01;;'
+    script(tools / "modinfo", f'#!/bin/sh\ncase "$*" in {answers} esac\n')
 
     driver = facts()["driver"]
     assert (driver["installed_version"], driver["installed_flavour"]) == ("535.309.01", "proprietary")
@@ -181,16 +177,13 @@ def test_simulated_machines_are_read_like_real_ones(tmp_path, tools, monkeypatch
     )
 
 
-def test_a_damaged_simulation_file_is_said(machine):
-    (machine / "simulation.json").write_text("{")
-
-    with pytest.raises(host.Unreadable, match=r"simulation\.json"):
-        host.simulation(str(machine))
-
-
-def test_a_simulated_machine_that_may_not_be_read_is_never_taken_for_a_real_one(machine):
+@pytest.mark.parametrize("damaged", [True, False])
+def test_a_simulated_machine_that_cannot_be_read_is_never_taken_for_a_real_one(machine, damaged):
     (machine / "simulation.json").unlink()
-    (machine / "simulation.json").mkdir()  # what reading it gives is an error, also for root
+    if damaged:
+        (machine / "simulation.json").write_text("{")
+    else:
+        (machine / "simulation.json").mkdir()  # what reading it gives is an error, also for root
 
     with pytest.raises(host.Unreadable, match=r"simulation\.json"):
         host.simulation(str(machine))

@@ -1,7 +1,6 @@
 """Verifying in one round trip: a verdict of any kind is an answer, a breakdown is none, an old report never is."""
 
 import json
-import stat
 import subprocess
 import time
 from pathlib import Path
@@ -9,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.playbooks.modules import module
-from tests.playbooks.test_runs import playbook
+from tests.playbooks.stubs import script
+from tests.playbooks.test_runs import play
 
 SECONDS = 60
 PLAY = """
@@ -32,14 +32,7 @@ PLAY = """
 @pytest.fixture
 def program(tmp_path):
     """Makes the host's gpucheck a script; $5 is where its report goes (verify --format json -o FILE)."""
-
-    def make(script):
-        path = tmp_path / "gpucheck"
-        path.write_text(f"#!/bin/sh\n{script}\n")
-        path.chmod(path.stat().st_mode | stat.S_IXUSR)
-        return str(path)
-
-    return make
+    return lambda text: script(tmp_path / "gpucheck", f"#!/bin/sh\n{text}\n")
 
 
 VERDICTS = ("pass", "warn", "fail", "unknown")
@@ -70,7 +63,7 @@ def test_what_is_no_whole_verdict_is_no_answer(program, tmp_path, status, text):
 
 
 @pytest.mark.parametrize(
-    ("script", "status", "words"),
+    ("commands", "status", "words"),
     [
         ("exit 0", 0, ""),
         ("echo 'no such option' >&2; exit 64", 64, "no such option"),
@@ -82,11 +75,11 @@ def test_what_is_no_whole_verdict_is_no_answer(program, tmp_path, status, text):
     ],
     ids=["silent", "usage", "breakdown"],
 )
-def test_a_breakdown_is_no_verdict_and_an_old_report_no_answer(program, tmp_path, script, status, words):
+def test_a_breakdown_is_no_verdict_and_an_old_report_no_answer(program, tmp_path, commands, status, words):
     report = tmp_path / "report.json"
     report.write_text('{"old": true}')
 
-    found = module("gpu_verify").verify(program(script), str(report), SECONDS)
+    found = module("gpu_verify").verify(program(commands), str(report), SECONDS)
 
     assert found == (status, "", words)
 
@@ -100,10 +93,10 @@ def test_a_host_without_gpucheck_says_so(tmp_path):
 
 def test_a_program_that_hangs_is_ended_with_what_it_started(program, tmp_path):
     """It gets the chance to end its own children first."""
-    script = f"trap 'kill $child; exit 1' TERM; sleep 600 & child=$!; echo $child >{tmp_path}/child; wait"
+    commands = f"trap 'kill $child; exit 1' TERM; sleep 600 & child=$!; echo $child >{tmp_path}/child; wait"
 
     with pytest.raises(subprocess.TimeoutExpired):
-        module("gpu_verify").verify(program(script), str(tmp_path / "report.json"), 1)
+        module("gpu_verify").verify(program(commands), str(tmp_path / "report.json"), 1)
 
     child = Path("/proc") / (tmp_path / "child").read_text().strip()
     for _ in range(100):
@@ -117,10 +110,8 @@ def test_a_program_that_hangs_is_ended_with_what_it_started(program, tmp_path):
 def test_the_report_arrives_as_a_file_and_does_not_stay_in_memory(program, tmp_path):
     report = {"schema": "gpucheck.report/1", "host": "who-knows", "verdict": "warn", "findings": []}
     program(f"printf '%s' '{json.dumps(report)}' > \"$5\"; exit 1")
-    (tmp_path / "hosts.yml").write_text("gpu: {hosts: {n1: }}\n")
-    (tmp_path / "play.yml").write_text(PLAY.format(folder=tmp_path))
 
-    done = playbook(tmp_path / "hosts.yml", str(tmp_path / "play.yml"))
+    done = play(tmp_path, PLAY.format(folder=tmp_path), hosts=["n1"])
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads((tmp_path / "reports/n1.json").read_text()) == {**report, "host": "n1"}

@@ -4,18 +4,16 @@ import pytest
 
 from tests.playbooks.modules import shared
 from tests.playbooks.planned import DATA
-from tests.playbooks.stand_ins import program
+from tests.playbooks.stubs import program, script
 
 host = shared("host")
 
 
 def rpm_list(tools, *rows):
     """rpm prints "(none)" for a missing epoch, so the layout that is asked for has to leave it away itself."""
-    path = tools / "rpm"
     wanted = "%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}"
     listing = "".join(f"{row}\\n" for row in rows)
-    path.write_text(f"#!/bin/sh\ncase \"$*\" in *'{wanted}'*) printf '%b' '{listing}';; *) exit 1;; esac\n")
-    path.chmod(0o755)
+    script(tools / "rpm", f"#!/bin/sh\ncase \"$*\" in *'{wanted}'*) printf '%b' '{listing}';; *) exit 1;; esac\n")
 
 
 def test_rpm_versions_carry_the_epoch_where_there_is_one(tools):
@@ -60,23 +58,6 @@ def test_version_locks_are_entries_without_comments_and_exclusions(tmp_path):
     assert host.lock_name(entry) == "kmod-nvidia-open-dkms"
 
 
-@pytest.mark.parametrize(
-    ("release", "family"),
-    [
-        ('ID="rocky"\nID_LIKE="rhel centos fedora"', "rpm"),
-        ("ID=ubuntu\nID_LIKE=debian", "dpkg"),
-        ("ID=debian", "dpkg"),
-        ("ID=fedora", "rpm"),
-    ],
-)
-def test_the_package_family_follows_the_system_not_the_tools(tmp_path, release, family):
-    """A host may have both dpkg and rpm installed."""
-    (tmp_path / "etc").mkdir()
-    (tmp_path / "etc/os-release").write_text(release + "\n")
-
-    assert host.package_family(host.os_release(str(tmp_path))) == family
-
-
 def test_headers_are_found_where_each_family_puts_them(tmp_path):
     for folder in (
         "lib/modules/5.15.0-1-generic/build",
@@ -109,11 +90,8 @@ RSA, EDDSA = "signing-key-rsa2048.asc", "signing-key-ed25519.asc"
 def rpm_trusts(tools, *descriptions):
     """An rpm that has imported these keys, and prints a key with its own armor header."""
     (tools / "keys").write_text("\n".join(descriptions) + "\n")
-    script = (
-        f"#!/bin/sh\ncase \"$*\" in '-qa gpg-pubkey --qf %{{DESCRIPTION}}'*) /bin/cat {tools}/keys;; *) exit 1;; esac\n"
-    )
-    (tools / "rpm").write_text(script)
-    (tools / "rpm").chmod(0o755)
+    query = "-qa gpg-pubkey --qf %{DESCRIPTION}"
+    script(tools / "rpm", f"#!/bin/sh\ncase \"$*\" in '{query}'*) /bin/cat {tools}/keys;; *) exit 1;; esac\n")
 
 
 def test_keys_that_rpm_trusts_are_known_by_their_whole_fingerprint(tools):

@@ -1,7 +1,6 @@
 """Several files in one round trip: in their order, whole or not at all, with owner and mode, only where they differ."""
 
 import os
-import stat
 from functools import partial
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.playbooks.modules import answer_of, module, shared
+from tests.playbooks.stubs import mode
 
 place = shared("place")
 host_files = module("host_files")
@@ -17,10 +17,6 @@ host_files = module("host_files")
 
 def go(*rows, **modes):
     return answer_of(host_files, {"files": list(rows)}, **modes)
-
-
-def mode(path: Path) -> int:
-    return stat.S_IMODE(path.stat().st_mode)
 
 
 @pytest.fixture

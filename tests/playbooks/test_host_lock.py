@@ -6,7 +6,9 @@ import shutil
 import signal
 import subprocess
 import time
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -27,62 +29,59 @@ def a_run(name, **more):
 def clock(tmp_path, monkeypatch):
     """A host: .at(seconds since boot, boot) sets it; .folder is that of the lease."""
 
-    class Host:
-        folder = str(tmp_path / "lease")
-
-        @staticmethod
-        def at(uptime, boot="boot-1"):
-            (tmp_path / "uptime").write_text(f"{uptime} 1.0\n")
-            (tmp_path / "boot").write_text(f"{boot}\n")
+    def at(uptime, boot="boot-1"):
+        (tmp_path / "uptime").write_text(f"{uptime} 1.0\n")
+        (tmp_path / "boot").write_text(f"{boot}\n")
 
     monkeypatch.setattr(lock, "UPTIME", str(tmp_path / "uptime"))
     monkeypatch.setattr(lock, "BOOT_ID", str(tmp_path / "boot"))
-    Host.at(1000)
-    return Host
+    at(1000)
+    folder = str(tmp_path / "lease")
+    return SimpleNamespace(folder=folder, at=at, take=partial(lock.take, lease_s=600, folder=folder))
 
 
 def test_a_second_run_is_refused_and_shown_the_first(clock):
-    assert lock.take(a_run("a"), 600, folder=clock.folder) is None
-    assert lock.take(a_run("b"), 600, folder=clock.folder) == a_run("a")
-    assert lock.take(a_run("a"), 600, folder=clock.folder) is None
+    assert clock.take(a_run("a")) is None
+    assert clock.take(a_run("b")) == a_run("a")
+    assert clock.take(a_run("a")) is None
 
 
 def test_a_lease_lapses_and_a_step_of_the_run_renews_it(clock, monkeypatch):
-    lock.take(a_run("a"), 600, folder=clock.folder)
+    clock.take(a_run("a"))
     clock.at(1500)
     monkeypatch.setenv(lock.VARIABLE, f"a {clock.folder}")
 
     assert lock.renew() is None
     clock.at(2000)
-    assert lock.take(a_run("b"), 600, folder=clock.folder) == a_run("a")
+    assert clock.take(a_run("b")) == a_run("a")
     clock.at(2101)
-    assert lock.take(a_run("b"), 600, folder=clock.folder) is None
+    assert clock.take(a_run("b")) is None
     assert lock.renew() == a_run("b")  # the first run learns that it lost the host
 
 
 def test_a_reboot_keeps_the_lease_of_the_run_for_as_long_as_it_was_given(clock):
-    lock.take(a_run("a"), 600, folder=clock.folder)
+    clock.take(a_run("a"))
     clock.at(50, "boot-2")
 
-    assert lock.take(a_run("b"), 600, folder=clock.folder) == a_run("a")
-    assert lock.take(a_run("a"), 600, folder=clock.folder) is None
+    assert clock.take(a_run("b")) == a_run("a")
+    assert clock.take(a_run("a")) is None
     clock.at(700, "boot-3")
-    assert lock.take(a_run("b"), 600, folder=clock.folder) is None
+    assert clock.take(a_run("b")) is None
 
 
 def test_only_the_holder_releases(clock):
-    lock.take(a_run("a"), 600, folder=clock.folder)
+    clock.take(a_run("a"))
 
     assert not lock.release("b", clock.folder)
     assert lock.release("a", clock.folder)
-    assert lock.take(a_run("b"), 600, folder=clock.folder) is None
+    assert clock.take(a_run("b")) is None
 
 
 def test_a_run_that_is_known_to_be_dead_is_replaced(clock):
-    lock.take(a_run("a"), 600, folder=clock.folder)
+    clock.take(a_run("a"))
 
-    assert lock.take(a_run("b"), 600, dead="other", folder=clock.folder) == a_run("a")
-    assert lock.take(a_run("b"), 600, dead="a", folder=clock.folder) is None
+    assert clock.take(a_run("b"), dead="other") == a_run("a")
+    assert clock.take(a_run("b"), dead="a") is None
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"run": {}}', '{"run": 1}'])
@@ -90,11 +89,11 @@ def test_a_damaged_lease_is_none(clock, content):
     Path(clock.folder).mkdir()
     (Path(clock.folder) / "run.lock").write_text(content)
 
-    assert lock.take(a_run("b"), 600, folder=clock.folder) is None
+    assert clock.take(a_run("b")) is None
 
 
 def test_a_step_whose_run_lost_the_host_changes_nothing(clock, monkeypatch):
-    lock.take(a_run("b"), 600, folder=clock.folder)
+    clock.take(a_run("b"))
     monkeypatch.setenv(lock.VARIABLE, f"a {clock.folder}")
     call = shared("call")
 

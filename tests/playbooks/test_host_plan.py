@@ -3,10 +3,9 @@
 import json
 
 import pytest
-import yaml
 
 from tests.playbooks.modules import PLAYBOOKS
-from tests.playbooks.test_runs import playbook
+from tests.playbooks.test_runs import play
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +24,7 @@ def taken(tmp_path, plan, wheel):
         else {}
     )
     (tmp_path / "plan.json").write_text(json.dumps(plan))
-    play = {
+    take = {
         "hosts": "gpu",
         "connection": "local",
         "gather_facts": False,
@@ -35,9 +34,7 @@ def taken(tmp_path, plan, wheel):
             {"ansible.builtin.debug": {"msg": "TAKEN {{ host_plan.schema }} {{ host_requirements }}"}},
         ],
     }
-    (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
-    (tmp_path / "hosts.yml").write_text("gpu: {hosts: {n1: }}\n")
-    done = playbook(tmp_path / "hosts.yml", str(tmp_path / "play.yml"), *(() if wheel else ("--skip-tags", "gpucheck")))
+    done = play(tmp_path, [take], *(() if wheel else ("--skip-tags", "gpucheck")), hosts=["n1"])
     return " ".join(done.stdout.split())
 
 

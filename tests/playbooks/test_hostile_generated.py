@@ -1,6 +1,6 @@
 """Results of hosts spoilt in every way that a search finds: none takes anything with it.
 
-One inventory holds many hostile hosts, each with one spoilt result, and an honest one beside them.
+One inventory holds many hostile hosts, each with one spoilt result, and an honest one next to them.
 """
 
 import json

@@ -1,5 +1,7 @@
 """The initramfs and its notes: rebuilt with the system's own program, and a reboot is never forgotten."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from tests.playbooks.modules import answer_of, module, shared
@@ -12,27 +14,21 @@ plan = shared("host_plan")
 def machine(tmp_path, monkeypatch):
     """A host whose notes are in tmp_path; .calls is what was run, .words and .images what it has."""
 
-    class Machine:
-        calls: list[list[str]] = []  # noqa: RUF012
-        words: list[str] = ["/usr/sbin/update-initramfs", "-u"]  # noqa: RUF012
-        images = True
-        broken = False
-        due, pending = tmp_path / "run/reboot-required", tmp_path / "initramfs-pending"
+    due, pending = tmp_path / "run/reboot-required", tmp_path / "initramfs-pending"
+    words = ["/usr/sbin/update-initramfs", "-u"]
+    found = SimpleNamespace(calls=[], words=words, images=True, broken=False, due=due, pending=pending)
 
     def run_command(_, argv, **__):
-        Machine.calls.append(argv)
-        return (1, "", "no space left\n") if Machine.broken else (0, "", "")
+        found.calls.append(argv)
+        return (1, "", "no space left\n") if found.broken else (0, "", "")
 
-    Machine.calls = []
-    Machine.pending.write_text("/etc/modprobe.d/nvidia.conf\n")
+    pending.write_text("/etc/modprobe.d/nvidia.conf\n")
     monkeypatch.setattr("tests.playbooks.modules.Module.run_command", run_command, raising=False)
-    monkeypatch.setattr(plan, "initramfs", lambda _: (Machine.words, Machine.images))
-    monkeypatch.setattr(plan, "REBOOT_REQUIRED", str(Machine.due))
-    monkeypatch.setattr(plan, "INITRAMFS_PENDING", str(Machine.pending))
-    monkeypatch.setattr(
-        task, "compare", lambda *_: {"reboot": [Machine.due.read_text()] if Machine.due.exists() else []}
-    )
-    return Machine
+    monkeypatch.setattr(plan, "initramfs", lambda _: (found.words, found.images))
+    monkeypatch.setattr(plan, "REBOOT_REQUIRED", str(due))
+    monkeypatch.setattr(plan, "INITRAMFS_PENDING", str(pending))
+    monkeypatch.setattr(task, "compare", lambda *_: {"reboot": [due.read_text()] if due.exists() else []})
+    return found
 
 
 def go(**modes):
@@ -59,9 +55,8 @@ def test_it_is_rebuilt_and_the_reboot_noted(machine):
     assert not machine.pending.exists()
 
 
-def test_a_host_without_an_initramfs_only_has_to_reboot(machine, monkeypatch):
-    monkeypatch.setattr(machine, "words", [])
-    monkeypatch.setattr(machine, "images", False)
+def test_a_host_without_an_initramfs_only_has_to_reboot(machine):
+    machine.words, machine.images = [], False
 
     assert go()["changed"] is True
     assert machine.calls == []
@@ -75,9 +70,8 @@ def test_a_host_without_an_initramfs_only_has_to_reboot(machine, monkeypatch):
         (["dracut", "--force"], True, "dracut --force: exit 1: no space left"),
     ],
 )
-def test_where_it_cannot_be_rebuilt_the_next_run_still_knows(machine, monkeypatch, program, broken, words):
-    monkeypatch.setattr(machine, "words", program)
-    monkeypatch.setattr(machine, "broken", broken)
+def test_where_it_cannot_be_rebuilt_the_next_run_still_knows(machine, program, broken, words):
+    machine.words, machine.broken = program, broken
     said = go()
 
     assert said["msg"].startswith("node01: the initramfs cannot be rebuilt: ")

@@ -104,8 +104,8 @@ class Host:
 
     def state(self, wish):
         plan = {"package_manager": self.manager, **wish}
-        beside = {"packages": self.installed, "kernels": self.installed, "locks": self.held}
-        return kernel.state(plan, self.held, beside, kernel.noted())
+        extras = {"packages": self.installed, "kernels": self.installed, "locks": self.held}
+        return kernel.state(plan, self.held, extras, kernel.noted())
 
     def provision(self, wish):
         """Whether a run changes anything."""
@@ -175,7 +175,7 @@ def test_what_somebody_held_before_us_stays_his(make, theirs, note):
 
 
 def test_his_lock_of_another_version_is_not_widened():
-    """A lock of ours beside it would let the version in that he keeps out."""
+    """A lock of ours next to it would let the version in that he keeps out."""
     host = dnf("kernel-core-5.14.0-1.el9.*")
 
     host.provision(HOLD)
@@ -273,7 +273,7 @@ def test_whatever_was_held_before_is_held_after_any_change_of_mind(before, wishe
 
 def test_the_comparison_tells_of_it_by_its_role(machine, tmp_path, monkeypatch):
     monkeypatch.setattr(kernel, "NOTE", str(tmp_path / "none.json"))
-    machine.beside["packages"]["linux-generic"] = "5.15"
+    machine.extras["packages"]["linux-generic"] = "5.15"
     assert machine.differences() == {}
 
     machine.plan["kernel_lock"] = "hold"

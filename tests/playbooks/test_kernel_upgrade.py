@@ -32,11 +32,11 @@ class Host:
     def __init__(self):
         self.argvs, self.simulated, self.offers, self.table = [], SIMULATED, "", ""
         self.facts = {"kernel": RUNNING, "kernels": [RUNNING], "holds": []}
-        self.beside = {"packages": {"linux-image-generic": "6.8.0-45.45"}, "locks": [], "kernels": {}}
+        self.extras = {"packages": {"linux-image-generic": "6.8.0-45.45"}, "locks": [], "kernels": {}}
 
     def el(self):
         self.facts.update(kernel=EL, kernels=[EL])
-        self.beside["kernels"] = {name: [INSTALLED] for name in (*IMAGES, "kernel-tools", "kernel-headers")}
+        self.extras["kernels"] = {name: [INSTALLED] for name in (*IMAGES, "kernel-tools", "kernel-headers")}
 
     def run_command(self, argv, **_):
         self.argvs.append(argv)
@@ -59,7 +59,7 @@ def host(tmp_path, monkeypatch):
     found = Host()
     asked = "tests.playbooks.modules.Module.run_command"
     monkeypatch.setattr(asked, lambda _, *words, **how: found.run_command(*words, **how), raising=False)
-    monkeypatch.setattr(task, "read_facts", lambda _: (found.facts, found.beside))
+    monkeypatch.setattr(task, "read_facts", lambda _: (found.facts, found.extras))
     monkeypatch.setattr(calls, "package_locks", lambda _: [])
     monkeypatch.setattr(headers, "command", lambda argv: found.argvs.append(argv) or "")
     monkeypatch.setattr(kernel, "NOTE", str(tmp_path / "kernel-lock.json"))
@@ -118,7 +118,7 @@ def test_why_apt_has_no_kernel_to_upgrade_to(host, packages, holds, simulated, r
     host.simulated = simulated
     host.facts["holds"] = holds
     if packages is not None:
-        host.beside["packages"] = packages
+        host.extras["packages"] = packages
 
     assert reason in go(APT, "asked")["reason"]
     answer = go(APT)
@@ -154,7 +154,7 @@ def test_dnf_takes_the_newest_kernel_whose_headers_are_offered_too(host):
 def test_dnf_keeps_the_variant_of_the_kernel(host):
     base = "5.14.0-427.13.1.el9_4.aarch64"
     host.facts.update(kernel=base + "+64k", kernels=[base + "+64k"])
-    host.beside["kernels"] = {"kernel-64k-core": [INSTALLED], "kernel-core": ["5.14.0-400.el9"]}
+    host.extras["kernels"] = {"kernel-64k-core": [INSTALLED], "kernel-core": ["5.14.0-400.el9"]}
     host.offers = "".join(
         f"{name} 5.14.0-503.11.1.el9_5.aarch64\n" for name in ("kernel-64k-core", "kernel-64k-devel-matched")
     )
@@ -175,7 +175,7 @@ def test_dnf_without_a_newer_kernel_says_so(host, offers):
 
 def test_a_kernel_of_no_package_is_told(host):
     host.el()
-    host.beside["kernels"] = {}
+    host.extras["kernels"] = {}
 
     assert "belongs to no package" in go(DNF, "asked")["reason"]
 
@@ -194,7 +194,7 @@ def test_an_upgrade_that_would_remove_a_foreign_package_is_refused(host):
 def test_the_kernel_belongs_to_the_system_and_not_to_us(host):
     """Otherwise deprovisioning, or a later run, would take the kernel away that runs."""
     (host.folder / "transaction.json").write_text(json.dumps({"packages": ["bash"]}))
-    host.beside["packages"] = {"linux-image-generic": "1", "linux-image-6.8.0-110-generic": "1", "nvidia-dkms-580": "1"}
+    host.extras["packages"] = {"linux-image-generic": "1", "linux-image-6.8.0-110-generic": "1", "nvidia-dkms-580": "1"}
 
     go(APT)
 

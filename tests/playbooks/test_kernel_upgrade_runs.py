@@ -44,26 +44,28 @@ def test_keep_refuses_and_names_the_way_out(tmp_path):
 
 
 @pytest.mark.more
-def test_upgrade_without_a_kernel_to_upgrade_to_says_why(tmp_path):
-    made = site(tmp_path, "upgrade", release="", reason="no kernel metapackage is installed")
+@pytest.mark.parametrize(
+    ("answer", "arguments", "expected"),
+    [
+        (
+            {"release": "", "reason": "no kernel metapackage is installed"},
+            ("--skip-tags", "verify"),
+            "kernel: upgrade is set, and no kernel metapackage is installed.",
+        ),
+        (
+            {"release": NEW, "reason": ""},
+            ("--check",),
+            f"would be upgraded to {NEW}, because no package source has its headers. The host reboots before",
+        ),
+    ],
+    ids=["no kernel", "plan"],
+)
+def test_upgrade_names_the_kernel_that_comes_first_or_why_there_is_none(tmp_path, answer, arguments, expected):
+    made = site(tmp_path, "upgrade", **answer)
 
-    done = made.run("provision.yml", "--skip-tags", "verify")
+    done = made.run("provision.yml", *arguments)
 
-    words = " ".join(done.stdout.split())
-    assert "kernel: upgrade is set, and no kernel metapackage is installed." in words, done.stdout + done.stderr
-    assert made.asked("node01").count("kernel_upgrade") == 1
-
-
-@pytest.mark.more
-def test_make_plan_names_the_kernel_that_comes_first(tmp_path):
-    made = site(tmp_path, "upgrade", release=NEW, reason="")
-
-    done = made.run("provision.yml", "--check")
-
-    words = " ".join(done.stdout.split())
-    assert f"would be upgraded to {NEW}, because no package source has its headers. The host reboots before" in words, (
-        done.stdout
-    )
+    assert expected in " ".join(done.stdout.split()), done.stdout + done.stderr
     assert made.asked("node01").count("kernel_upgrade") == 1
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.playbooks.modules import shared
-from tests.playbooks.stand_ins import program
+from tests.playbooks.stubs import program
 
 loader = shared("loader")
 

@@ -21,7 +21,7 @@ DCGM = {
 def with_dcgm(machine):
     """The machine with DCGM planned, installed and running."""
     machine.plan["components"]["dcgm"] = copy.deepcopy(DCGM)
-    machine.beside["packages"][NAME] = VERSION
+    machine.extras["packages"][NAME] = VERSION
     machine.facts["holds"].append(NAME)
     machine.services["nvidia-dcgm"] = dict(RUNNING)
     return machine
@@ -41,7 +41,7 @@ def test_what_is_as_planned_is_no_difference(machine):
 def test_package_hold_and_service_are_the_options_own_and_not_the_drivers(machine):
     """So that a host whose programs use the GPUs is not refused for them."""
     with_dcgm(machine)
-    del machine.beside["packages"][NAME]
+    del machine.extras["packages"][NAME]
     machine.facts["holds"].remove(NAME)
     machine.services["nvidia-dcgm"].update(ActiveState="failed", UnitFileState="disabled")
 
@@ -57,7 +57,7 @@ def test_the_generation_before_is_refused_and_nothing_else(machine):
     with_dcgm(machine)
     assert machine.compare()["host"]["refusals"] == []
 
-    machine.beside["packages"]["datacenter-gpu-manager"] = "1:3.3.9-1"
+    machine.extras["packages"]["datacenter-gpu-manager"] = "1:3.3.9-1"
 
     (words,) = machine.compare()["host"]["refusals"]
     assert "datacenter-gpu-manager 1:3.3.9-1 of another generation is installed" in words
@@ -77,10 +77,10 @@ def test_the_service_of_an_option_that_goes_is_stopped_first(machine, monkeypatc
     monkeypatch.setattr(record.record, "leftovers", lambda *_: [NAME])
     monkeypatch.setattr(record, "our_keys", lambda *_: set())
 
-    assert record.leftovers(now, [NAME], machine.beside)["services"] == ["nvidia-dcgm"]
-    assert record.leftovers(recorded, [NAME], machine.beside)["services"] == []
+    assert record.leftovers(now, [NAME], machine.extras)["services"] == ["nvidia-dcgm"]
+    assert record.leftovers(recorded, [NAME], machine.extras)["services"] == []
     machine.services["nvidia-dcgm"]["LoadState"] = "not-found"
-    assert record.leftovers(now, [NAME], machine.beside)["services"] == []
+    assert record.leftovers(now, [NAME], machine.extras)["services"] == []
 
 
 def test_what_came_with_an_option_is_removed_with_it(machine, monkeypatch):
@@ -89,12 +89,12 @@ def test_what_came_with_an_option_is_removed_with_it(machine, monkeypatch):
     recorded = with_dcgm(machine).plan
     now = copy.deepcopy(recorded)
     del now["components"]["dcgm"]
-    needs = {name: set() for name in machine.beside["packages"]}
+    needs = {name: set() for name in machine.extras["packages"]}
     monkeypatch.setattr(record, "added", lambda *_: {NAME})
     monkeypatch.setattr(record, "relations", lambda _: (needs, {name: {name} for name in needs}))
 
-    assert record.leftovers(now, machine.beside["packages"], "dpkg", recorded) == [NAME]
-    assert record.leftovers(recorded, machine.beside["packages"], "dpkg", recorded) == []
+    assert record.leftovers(now, machine.extras["packages"], "dpkg", recorded) == [NAME]
+    assert record.leftovers(recorded, machine.extras["packages"], "dpkg", recorded) == []
     assert not record.same_set(recorded, now)
 
 

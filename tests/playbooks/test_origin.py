@@ -4,7 +4,7 @@ import pytest
 
 from tests.playbooks.modules import shared
 from tests.playbooks.planned import compare_code
-from tests.playbooks.stand_ins import program
+from tests.playbooks.stubs import program
 
 origin = shared("origin")
 
@@ -113,10 +113,10 @@ def test_who_manages_the_driver_in_our_place_is_named_with_the_way_out(tmp_path,
 def test_the_distributions_own_driver_is_foreign_only_where_its_archive_is_not_the_source(machine):
     words = "nvidia-kernel-dkms 535.309.01-1 (Debian NVIDIA Maintainers)"
     machine.facts["foreign"] = [words, "akmod-nvidia 1"]
-    machine.beside["of_distribution"] = [words]
+    machine.extras["of_distribution"] = [words]
     assert machine.compare()["host"]["foreign"] == [words, "akmod-nvidia 1"]
 
-    foreign = compare_code.foreign({"archive": {"suite": "bookworm"}}, machine.facts, machine.beside)
+    foreign = compare_code.foreign({"archive": {"suite": "bookworm"}}, machine.facts, machine.extras)
     assert foreign == ["akmod-nvidia 1"]
 
 

@@ -1,5 +1,7 @@
 """Package sources in one round trip: pins before anything is written, then the lists, or all is as it was."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from tests.playbooks.modules import answer_of, module, shared
@@ -21,35 +23,26 @@ def host(tmp_path, monkeypatch):
     .read is the calls that read package lists, .answer what the package manager says to them.
     """
 
-    class Host:
-        fetched: list[str] = []  # noqa: RUF012
-        rpm: list[list[str]] = []  # noqa: RUF012
-        read: list[list[str]] = []  # noqa: RUF012
-        answer = (0, "", "")
-        answers: list[tuple[int, str, str]] = []  # noqa: RUF012
-        trusted: list[str] = []  # noqa: RUF012
-        folder = tmp_path
+    found = SimpleNamespace(fetched=[], rpm=[], read=[], answer=(0, "", ""), answers=[], trusted=[], folder=tmp_path)
 
     def fetch(_, url):
-        Host.fetched.append(url)
+        found.fetched.append(url)
         return shared("openpgp").read_key((DATA / url).read_bytes())
 
     def run_command(_, argv, **__):
         if argv[0] != "rpm":
-            Host.read.append(argv)
-            return Host.answers.pop(0) if Host.answers else Host.answer
-        Host.rpm.append(argv)
+            found.read.append(argv)
+            return found.answers.pop(0) if found.answers else found.answer
+        found.rpm.append(argv)
         return (0, "", "")
 
-    Host.fetched, Host.rpm, Host.read, Host.answers = [], [], [], []
     monkeypatch.setattr(shared("call"), "package_locks", lambda _: [])
     for name in ("APT_LISTS", "YUM_REPOS", "RPM_KEYS"):
         monkeypatch.setattr(repository_code, name, str(tmp_path / name))
     monkeypatch.setattr(keys, "fetch", fetch)
-    Host.trusted = []
-    monkeypatch.setattr(shared("host"), "rpm_keys", lambda: Host.trusted)
+    monkeypatch.setattr(shared("host"), "rpm_keys", lambda: found.trusted)
     monkeypatch.setattr("tests.playbooks.modules.Module.run_command", run_command, raising=False)
-    return Host
+    return found
 
 
 def repository(host, kind="apt", name="cuda", pin=RSA, **more):
@@ -151,10 +144,10 @@ def test_apt_reads_lists_of_planned_sources_first(host):
 
 
 @pytest.mark.parametrize("kind", ["apt", "dnf"])
-def test_lists_that_are_refused_leave_no_source_behind(host, monkeypatch, kind):
+def test_lists_that_are_refused_leave_no_source_behind(host, kind):
     """Keys stay: nothing is trusted because of them alone."""
     archive = {"path": str(host.folder / "APT_LISTS/gpucheck-archive.sources"), "content": "Types: deb\n"}
-    monkeypatch.setattr(host, "answer", (100, "", "E: The repository is not signed.\n"))
+    host.answer = (100, "", "E: The repository is not signed.\n")
     said = go(repository(host, kind), archive=archive if kind == "apt" else None)
 
     assert said["msg"].startswith(f"node01: {kind}")
@@ -171,8 +164,8 @@ Reading package lists...
 """
 
 
-def test_a_source_of_ours_that_apt_could_not_reach_is_no_success_though_apt_says_so(host, monkeypatch):
-    monkeypatch.setattr(host, "answer", (0, APT_SAID.format("https://m/cuda"), "W: Some index files failed\n"))
+def test_a_source_of_ours_that_apt_could_not_reach_is_no_success_though_apt_says_so(host):
+    host.answer = (0, APT_SAID.format("https://m/cuda"), "W: Some index files failed\n")
     said = go(repository(host))
 
     assert "apt-get update: https://m/cuda: Could not connect to m:443" in said["msg"]

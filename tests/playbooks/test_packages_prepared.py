@@ -10,6 +10,7 @@ from tests.playbooks.package_manager import (
     missing,
     package_machine,  # noqa: F401 - a fixture
 )
+from tests.playbooks.stubs import script
 
 
 @pytest.mark.parametrize(
@@ -171,10 +172,8 @@ def test_sources_simulation_and_downloads_come_before_the_drain(tmp_path, sound)
     different["components"]["nccl"] = {"packages": ["libnccl2 is missing"], "missing": [], "stale": []}
     site = Site(tmp_path, sound)
     site.host("node01", plan_state=different)
-    program = tmp_path / "drain"
-    program.write_text("#!/bin/sh\ncat $(dirname $0)/hosts/*/asked >$(dirname $0)/before-$1\n")
-    program.chmod(0o755)
-    site.run("provision.yml", "-e", json.dumps({"drain_with": "script", "drain_command": [str(program)]}))
+    program = script(tmp_path / "drain", "#!/bin/sh\ncat $(dirname $0)/hosts/*/asked >$(dirname $0)/before-$1\n")
+    site.run("provision.yml", "-e", json.dumps({"drain_with": "script", "drain_command": [program]}))
     before = (tmp_path / "before-drain").read_text().split()
     after = site.asked("node01")[len(before) :]
 

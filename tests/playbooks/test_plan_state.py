@@ -2,10 +2,7 @@
 
 import pytest
 
-from tests.playbooks.modules import shared
 from tests.playbooks.planned import DRIVER, VERSION, compare_code
-
-release_key = shared("kernel_headers").release_key
 
 
 def test_a_host_that_is_as_planned_has_no_differences(machine):
@@ -20,8 +17,8 @@ def test_a_host_that_is_as_planned_has_no_differences(machine):
 @pytest.mark.parametrize(
     ("break_it", "role", "word"),
     [
-        (lambda m: m.beside["packages"].pop("libnccl2"), "nccl", "libnccl2 2.29.3-1+cuda12.9 is not installed"),
-        (lambda m: m.beside["packages"].update(libnccl2="2.32.3-1+cuda13.4"), "nccl", "libnccl2 is 2.32.3-1+cuda13.4"),
+        (lambda m: m.extras["packages"].pop("libnccl2"), "nccl", "libnccl2 2.29.3-1+cuda12.9 is not installed"),
+        (lambda m: m.extras["packages"].update(libnccl2="2.32.3-1+cuda13.4"), "nccl", "libnccl2 is 2.32.3-1+cuda13.4"),
         (lambda m: m.facts["holds"].remove("libnccl2"), "nccl", "libnccl2 is not held"),
         (lambda m: m.facts["driver"].update(loaded_version=None), "driver", "no nvidia module is loaded"),
         (
@@ -41,7 +38,7 @@ def test_a_host_that_is_as_planned_has_no_differences(machine):
         (lambda m: m.services["nvidia-persistenced"].update(UnitFileState="disabled"), "driver", "is not enabled"),
         (lambda m: m.tools.clear(), "driver", "nvidia-smi is missing"),
         (lambda m: m.lose_library(), "driver", "libnvidia-ml.so.1 is installed, but the loader does not find it"),
-        (lambda m: m.beside["unfinished"].append("nvidia-dkms-580"), "driver", "a package transaction was interrupted"),
+        (lambda m: m.extras["unfinished"].append("nvidia-dkms-580"), "driver", "a package transaction was interrupted"),
         (lambda m: (m.folder / "initramfs-pending").write_text("x"), "driver", "the initramfs is older"),
         (lambda m: (m.folder / "reboot-required").write_text("files"), "driver", "reboot needed: files"),
         (lambda m: (m.folder / "key.gpg").unlink(), "repository", "is missing"),
@@ -62,7 +59,7 @@ def test_each_difference_is_seen_by_the_role_that_removes_it(machine, break_it, 
 
 def test_another_driver_version_beside_the_planned_one_is_a_stray(machine):
     """A library of another branch that was left behind is found; the toolkit's and a metapackage's numbers are not."""
-    machine.beside["packages"].update(
+    machine.extras["packages"].update(
         {
             "libnvidia-compute-570": "570.133.20-0ubuntu1",
             "nvidia-container-toolkit": "1.18.1-1",
@@ -128,7 +125,7 @@ def test_a_package_without_a_planned_version_is_locked_as_it_was_installed(machi
     assert "nvlsm (newest) is not installed" in machine.differences()["driver"]
     assert machine.compare()["components"]["fabric_manager"]["missing"] == []
 
-    machine.beside["packages"]["nvlsm"] = "2025.06.5-1"
+    machine.extras["packages"]["nvlsm"] = "2025.06.5-1"
     assert machine.compare()["components"]["fabric_manager"]["missing"] == ["nvlsm-2025.06.5-1.*"]
 
 
@@ -141,7 +138,7 @@ def test_a_bare_host_needs_no_reboot_for_having_no_module(machine):
 def test_version_locks_are_compared_by_entry(machine):
     """dnf writes an epoch of 0 that rpm does not show; a lock on another version keeps the planned one out."""
     machine.plan["package_manager"] = "dnf"
-    machine.beside["locks"] = [
+    machine.extras["locks"] = [
         "nvidia-dkms-580-0:580.178.04-1ubuntu1.*",
         "libnccl2-2.28.1-1+cuda12.9.*",
         "kernel-5-1.*",
@@ -195,7 +192,7 @@ def test_a_document_that_is_no_plan_is_refused(machine):
 )
 def test_of_a_package_that_is_there_twice_the_planned_version_stays(machine, name, versions, erased):
     """Planned by name, by the driver it belongs to, or else the one that was installed last."""
-    machine.beside["doubled"] = {name: versions}
+    machine.extras["doubled"] = {name: versions}
 
     assert machine.compare()["host"]["superfluous"] == erased
 
@@ -271,7 +268,7 @@ def test_a_compiler_that_dkms_needs_is_part_of_the_plan(machine):
     assert machine.compare()["host"]["compilers_missing"] == ["g++"]
     assert "g++ is needed to build the module" in machine.compare()["differences"]["driver"]
 
-    machine.beside["packages"]["g++"] = "4:11.2.0-1ubuntu1"
+    machine.extras["packages"]["g++"] = "4:11.2.0-1ubuntu1"
     assert machine.compare()["host"]["compilers_missing"] == []
     assert "driver" not in machine.compare()["differences"]
 
@@ -280,16 +277,3 @@ def test_a_driver_that_dkms_does_not_build_asks_for_no_module_of_a_newer_kernel(
     machine.facts.update(kernels=[NEWER], headers=[NEWER, "5.15.0-179-generic"], dkms={})
 
     assert machine.compare()["differences"] == {}
-
-
-@pytest.mark.parametrize(
-    ("older", "newer"),
-    [
-        ("5.14.0-503.9.1.el9_5.x86_64", "5.14.0-503.14.1.el9_5.x86_64"),
-        ("5.14.0-503.el9.x86_64", "5.14.0-503.14.1.el9_5.x86_64"),
-        ("6.8.0-31-generic", "6.8.0-100-generic"),
-        ("6.1.0-9-amd64", "6.12.0-1-amd64"),
-    ],
-)
-def test_kernel_releases_are_ordered_as_the_boot_loader_does(older, newer):
-    assert release_key(older) < release_key(newer)

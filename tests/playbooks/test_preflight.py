@@ -1,6 +1,5 @@
 """Which hosts the preflight refuses, and in which words. All cases are hosts of one run on this machine."""
 
-import json
 import re
 import sys
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.playbooks.hostile import Site
-from tests.playbooks.test_runs import playbook
+from tests.playbooks.test_runs import play
 
 pytestmark = pytest.mark.slow
 
@@ -90,9 +89,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 def said(folder: Path, cases: dict[str, dict[str, Any]]) -> dict[str, str]:
     """What preflight says of each of these hosts, "" where it lets the host through."""
-    (folder / "hosts.json").write_text(json.dumps({"gpu": {"hosts": cases}}))
-    (folder / "play.yml").write_text(PLAY)
-    done = playbook(folder / "hosts.json", str(folder / "play.yml"))
+    done = play(folder, PLAY, hosts=cases)
     words = " ".join(done.stdout.split())
     assert next(iter(cases)) in words, done.stdout + done.stderr
     found = {

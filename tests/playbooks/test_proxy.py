@@ -7,6 +7,7 @@ import pytest
 
 from tests.playbooks.hostile import Site, state
 from tests.playbooks.modules import action
+from tests.playbooks.stubs import script
 
 known = action("known_variables")
 PROXY = "http://alice:T0K3N@proxy.example:3128"
@@ -48,10 +49,8 @@ def test_steps_that_fetch_know_the_proxy_and_the_scheduler_does_not(tmp_path):
         .replace("folder = os.path.dirname(os.path.realpath(__file__))\n", NOTE)
         .replace('file.write(name + "\\n")', 'file.write(name + "=" + PROXIED + "\\n")')
     )
-    drain = tmp_path / "drain"
-    drain.write_text(f"#!/bin/sh\necho $* ${{https_proxy:-none}} >>{tmp_path}/drained\n")
-    drain.chmod(0o755)
-    choice = {"proxy_env": {"https_proxy": PROXY}, "drain_with": "script", "drain_command": [str(drain)]}
+    drain = script(tmp_path / "drain", f"#!/bin/sh\necho $* ${{https_proxy:-none}} >>{tmp_path}/drained\n")
+    choice = {"proxy_env": {"https_proxy": PROXY}, "drain_with": "script", "drain_command": [drain]}
 
     done = site.run("provision.yml", "--skip-tags", "verify", "-e", json.dumps(choice))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.playbooks.modules import action
-from tests.playbooks.test_runs import playbook
+from tests.playbooks.test_runs import play
 
 wheel = action("python_wheel")
 
@@ -107,8 +107,7 @@ def test_a_build_that_fails_and_a_folder_that_is_no_project_are_said(run, projec
 @pytest.mark.slow
 def test_a_playbook_says_why_there_is_no_wheel(tmp_path):
     task = f"gpucheck.provision.python_wheel: {{source: {tmp_path}, package: tool, dest: {tmp_path}/wheels}}"
-    (tmp_path / "play.yml").write_text(f"- hosts: localhost\n  gather_facts: false\n  tasks: [{{{task}}}]\n")
-    done = playbook("localhost,", str(tmp_path / "play.yml"))
+    done = play(tmp_path, f"- hosts: localhost\n  gather_facts: false\n  tasks: [{{{task}}}]\n")
 
     assert done.returncode == 2
     assert "has no pyproject.toml, so it is not a Python project" in done.stdout

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.playbooks.test_runs import playbook
+from tests.playbooks.stubs import script
+from tests.playbooks.test_runs import play
 
 pytestmark = pytest.mark.slow
 
@@ -18,17 +19,9 @@ PLAY = """
 
 
 def reboot(tmp_path, **variables):
-    (tmp_path / "play.yml").write_text(PLAY)
     # A command that would be seen: the real one must never run here.
     variables["reboot_command"] = f"touch {tmp_path}/rebooted"
-    done = playbook(
-        "node01,",
-        "-c",
-        "local",
-        "-e",
-        json.dumps({"ansible_connection": "local", **variables}),
-        str(tmp_path / "play.yml"),
-    )
+    done = play(tmp_path, PLAY, "-c", "local", "-e", json.dumps({"ansible_connection": "local", **variables}))
     return done, (tmp_path / "rebooted").exists()
 
 
@@ -62,27 +55,22 @@ WAIT = """
     [({}, 900), ({"reboot_slow": True}, 2400), ({"reboot_slow": True, "reboot_timeout_s": 1200}, 1200)],
 )
 def test_a_machine_that_is_slow_to_boot_gets_more_time_and_the_site_has_the_last_word(tmp_path, variables, seconds):
-    (tmp_path / "play.yml").write_text(WAIT)
-
-    done = playbook("node01,", "-e", json.dumps(variables), str(tmp_path / "play.yml"))
+    done = play(tmp_path, WAIT, "-e", json.dumps(variables))
 
     assert f"waits {seconds} s" in done.stdout, done.stdout + done.stderr
 
 
 def test_a_host_that_comes_back_late_is_told_from_a_broken_one_and_goes_on_in_the_next_run(tmp_path):
     """SSH is replaced by a shell on this machine, which never gets another boot id."""
-    ssh = tmp_path / "ssh"
-    ssh.write_text('#!/bin/sh\nfor last; do :; done\nexec sh -c "$last"\n')
-    ssh.chmod(0o755)
-    (tmp_path / "play.yml").write_text(PLAY)
+    ssh = script(tmp_path / "ssh", '#!/bin/sh\nfor last; do :; done\nexec sh -c "$last"\n')
     variables = {
-        "ansible_connection": "ssh", "ansible_ssh_executable": str(ssh), "ansible_become": False,
+        "ansible_connection": "ssh", "ansible_ssh_executable": ssh, "ansible_become": False,
         "ansible_ssh_args": "", "reboot_command": "true", "reboot_boot_time_command": "echo one",
         "reboot_timeout_s": 2, "reboot_reasons": ["nouveau is loaded"], "ansible_remote_tmp": str(tmp_path / "tmp"),
         "ansible_python_interpreter": str(Path(sys.executable)),
     }  # fmt: skip
 
-    done = playbook("node01,", "-e", json.dumps(variables), str(tmp_path / "play.yml"))
+    done = play(tmp_path, PLAY, "-e", json.dumps(variables))
 
     words = " ".join(done.stdout.split())
     assert done.returncode == 2, done.stdout + done.stderr

@@ -18,7 +18,7 @@ NAMES = st.sampled_from([f"p{number}" for number in range(8)])
 def host(machine, monkeypatch):
     """The planned host before any record: the files of its plan are there, and somebody's own packages."""
     (machine.folder / "stack.json").unlink()
-    machine.beside["packages"] = {"bash": "5", "vim": "9"}
+    machine.extras["packages"] = {"bash": "5", "vim": "9"}
     monkeypatch.setattr(record_code, "relations", lambda family: (machine.needs, machine.provides))
     machine.needs, machine.provides = {}, {}
     return machine
@@ -26,26 +26,31 @@ def host(machine, monkeypatch):
 
 def install(host, **packages):
     """What a package manager would do: the packages, each needing the next one's name."""
-    host.beside["packages"].update(packages)
+    host.extras["packages"].update(packages)
     for name in packages:
         host.provides.setdefault(name, set()).add(name)
 
 
 def begin(host):
-    return book.begin(Module({}), host.plan, host.beside)
+    return book.begin(Module({}), host.plan, host.extras)
 
 
 def finish(host, plan=None):
-    return book.finish(Module({}), plan or host.plan, "abc", host.beside["packages"])
+    return book.finish(Module({}), plan or host.plan, "abc", host.extras["packages"])
+
+
+def provision(host, **packages):
+    """A complete run that brings the planned packages, and these with them."""
+    begin(host)
+    install(host, **PLANNED, **packages)
+    return finish(host)
 
 
 PLANNED = {"nvidia-dkms-580": "580.178.04-1ubuntu1", "libnccl2": "2.29.3-1+cuda12.9"}
 
 
 def test_what_came_with_a_run_is_ours_and_nothing_else(host):
-    begin(host)
-    install(host, **PLANNED, dkms="2.8")
-    finish(host)
+    provision(host, dkms="2.8")
 
     record = json.loads((host.folder / "installed.json").read_text())
     assert record["added"] == ["dkms", "libnccl2", "nvidia-dkms-580"]
@@ -57,7 +62,7 @@ def test_a_run_that_was_cut_off_is_continued(host):
     """The second beginning must not take what the first one brought for the host's own."""
     begin(host)
     install(host, **PLANNED)
-    assert record_code.differences(host.plan, host.beside["packages"]) == [
+    assert record_code.differences(host.plan, host.extras["packages"]) == [
         "an earlier run was interrupted before it was recorded"
     ]
 
@@ -68,10 +73,7 @@ def test_a_run_that_was_cut_off_is_continued(host):
 
 
 def test_finishing_twice_changes_nothing(host):
-    begin(host)
-    install(host, **PLANNED)
-
-    assert finish(host) is True
+    assert provision(host) is True
     assert finish(host) is False
 
 
@@ -82,26 +84,22 @@ def without_nccl(plan):
 
 
 def test_a_component_that_is_no_longer_planned_is_left_over_with_what_it_alone_needed(host):
-    begin(host)
-    install(host, **PLANNED, **{"libnccl-data": "1", "dkms": "2.8"})
+    provision(host, dkms="2.8", **{"libnccl-data": "1"})
     host.needs = {"libnccl2": {"libnccl-data"}, "nvidia-dkms-580": {"dkms"}}
-    finish(host)
     smaller = without_nccl(host.plan)
 
-    assert record_code.differences(smaller, host.beside["packages"]) == [
+    assert record_code.differences(smaller, host.extras["packages"]) == [
         "libnccl2 2.29.3-1+cuda12.9 is no longer planned"
     ]
-    assert book.leftovers(smaller, host.facts["holds"], host.beside)["packages"] == ["libnccl-data", "libnccl2"]
+    assert book.leftovers(smaller, host.facts["holds"], host.extras)["packages"] == ["libnccl-data", "libnccl2"]
 
 
 def test_only_holds_that_there_are_get_lifted(host):
     """Real packages brought 150 others along: a call for each took minutes."""
-    begin(host)
-    install(host, **PLANNED, **{"libnccl-data": "1"})
+    provision(host, **{"libnccl-data": "1"})
     host.needs = {"libnccl2": {"libnccl-data"}}
-    finish(host)
 
-    left = book.leftovers(without_nccl(host.plan), ["libnccl2", "their-own"], host.beside)
+    left = book.leftovers(without_nccl(host.plan), ["libnccl2", "their-own"], host.extras)
 
     assert left["packages"] == ["libnccl-data", "libnccl2"]
     assert left["held"] == ["libnccl2"]
@@ -109,47 +107,39 @@ def test_only_holds_that_there_are_get_lifted(host):
 
 def test_holds_of_ours_that_the_plan_no_longer_has_are_known_before_the_transaction(host):
     """apt takes no held package away for one that conflicts with it, such as the other flavour's modules."""
-    begin(host)
-    install(host, **PLANNED)
-    finish(host)
+    provision(host)
     held = [*host.facts["holds"], "their-own"]
 
-    assert record_code.unplanned(host.plan, host.beside["packages"], held)["held"] == []
-    gone = record_code.unplanned(without_nccl(host.plan), host.beside["packages"], held)
+    assert record_code.unplanned(host.plan, host.extras["packages"], held)["held"] == []
+    gone = record_code.unplanned(without_nccl(host.plan), host.extras["packages"], held)
     assert gone["held"] == ["libnccl2"]
     assert "libnccl2" in gone["installed"]
 
 
 def test_what_somebody_elses_package_needs_stays(host):
-    begin(host)
-    install(host, **PLANNED)
-    finish(host)
-    host.beside["packages"]["their-trainer"] = "1"
+    provision(host)
+    host.extras["packages"]["their-trainer"] = "1"
     host.needs = {"their-trainer": {"libnccl2"}}
 
-    assert book.leftovers(without_nccl(host.plan), host.facts["holds"], host.beside)["packages"] == []
+    assert book.leftovers(without_nccl(host.plan), host.facts["holds"], host.extras)["packages"] == []
 
 
 def test_headers_stay_as_long_as_the_host_is_provisioned(host):
     """On the EL family the plan names them with their release; a removal took them along in the lab."""
     host.plan["headers"] = ["kernel-devel-matched-5.14.0-503.el9.x86_64"]
-    begin(host)
-    install(host, **PLANNED, **{"kernel-devel-matched": "5.14.0", "kernel-devel": "5.14.0", "kernel-headers": "5.14.0"})
-    finish(host)
+    provision(host, **{"kernel-devel-matched": "5.14.0", "kernel-devel": "5.14.0", "kernel-headers": "5.14.0"})
 
-    assert book.leftovers(host.plan, host.facts["holds"], host.beside)["packages"] == []
+    assert book.leftovers(host.plan, host.facts["holds"], host.extras)["packages"] == []
     nothing = dict(host.plan, components={}, headers=[], repositories=[], files=[])
-    assert "kernel-devel" in book.leftovers(nothing, host.facts["holds"], host.beside)["packages"]
+    assert "kernel-devel" in book.leftovers(nothing, host.facts["holds"], host.extras)["packages"]
 
 
 def test_without_components_everything_of_ours_goes(host):
-    begin(host)
-    install(host, **PLANNED, dkms="2.8")
+    provision(host, dkms="2.8")
     host.needs = {"nvidia-dkms-580": {"dkms"}}
-    finish(host)
     nothing = dict(host.plan, components={}, headers=[], repositories=[], files=[])
 
-    left = book.leftovers(nothing, host.facts["holds"], host.beside)
+    left = book.leftovers(nothing, host.facts["holds"], host.extras)
 
     assert left["packages"] == ["dkms", "libnccl2", "nvidia-dkms-580"]
     assert set(left["paths"]) == set(record_code.planned_paths(host.plan))
@@ -160,7 +150,7 @@ def test_a_host_of_an_older_version_counts_its_planned_packages_as_ours(host):
     (host.folder / "stack.json").write_text(json.dumps(host.plan))
     install(host, **PLANNED)
 
-    assert book.leftovers(without_nccl(host.plan), host.facts["holds"], host.beside)["packages"] == ["libnccl2"]
+    assert book.leftovers(without_nccl(host.plan), host.facts["holds"], host.extras)["packages"] == ["libnccl2"]
 
 
 def test_a_file_that_was_there_before_comes_back(host):

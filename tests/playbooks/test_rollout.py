@@ -7,7 +7,8 @@ import shutil
 import pytest
 
 from tests.playbooks.modules import PLAYBOOKS, action
-from tests.playbooks.test_runs import playbook
+from tests.playbooks.stubs import script
+from tests.playbooks.test_runs import play
 
 pytestmark = pytest.mark.slow
 
@@ -55,17 +56,14 @@ PREPARE = """
 
 def roll_out(tmp_path, broken, serial=1, **variables):
     """What became of each of five hosts, and which of them were touched."""
-    (tmp_path / "play.yml").write_text(PLAY.format(playbooks=PLAYBOOKS, folder=tmp_path, serial=serial))
-    # The tasks that it includes are those beside it, and no variable names others.
+    # The tasks that it includes are those next to it, and no variable names others.
     for name in ("rollout.yml", "waiting.yml"):
         shutil.copy(PLAYBOOKS / "tasks" / name, tmp_path)
     (tmp_path / "prepare.yml").write_text(PREPARE.format(folder=tmp_path))
     (tmp_path / "apply.yml").write_text(CHANGE.format(folder=tmp_path))
-    (tmp_path / "hosts.yml").write_text(f"gpu: {{hosts: {{{', '.join(f'n{i}: ' for i in range(1, 6))}}}}}\n")
-    extra = variables.pop("extra", None)
-    words = [word for name, value in variables.items() for word in ("-e", f"{name}={value}")]
-    words += ["-e", extra] if extra else []
-    done = playbook(tmp_path / "hosts.yml", "-e", f"broken='{broken}'", *words, str(tmp_path / "play.yml"))
+    plays = PLAY.format(playbooks=PLAYBOOKS, folder=tmp_path, serial=serial)
+    known = json.dumps({"broken": broken, **variables})
+    done = play(tmp_path, plays, "-e", known, hosts=[f"n{number}" for number in range(1, 6)])
     ends = dict(re.findall(r"^END (\w+) (\w+):", done.stdout, re.MULTILINE))
     return ends, {path.name for path in tmp_path.glob("n?")}, " ".join(done.stdout.split())
 
@@ -115,21 +113,16 @@ def test_a_host_that_went_away_in_the_middle_counts_and_one_at_work_does_not(tmp
 
 
 def test_host_whose_transaction_is_refused_is_neither_drained_nor_changed(tmp_path):
-    drain = tmp_path / "drain"
-    drain.write_text(f"#!/bin/sh\necho $* >>{tmp_path}/drained\nls {tmp_path}/prepared-* >>{tmp_path}/order\n")
-    drain.chmod(0o755)
-    site = json.dumps(
-        {
-            "refused": "n1",
-            "drain_with": "script",
-            "drain_command": [str(drain)],
-            "host_state": {"differences": {"driver": ["x"]}},
-            "host_plan": {"repositories": []},
-            "preflight_allow_busy_gpus": True,
-        }
-    )
-    (tmp_path / "site.json").write_text(site)
-    ends, touched, words = roll_out(tmp_path, "", serial=5, extra=f"@{tmp_path}/site.json")
+    text = f"#!/bin/sh\necho $* >>{tmp_path}/drained\nls {tmp_path}/prepared-* >>{tmp_path}/order\n"
+    site = {
+        "refused": "n1",
+        "drain_with": "script",
+        "drain_command": [script(tmp_path / "drain", text)],
+        "host_state": {"differences": {"driver": ["x"]}},
+        "host_plan": {"repositories": []},
+        "preflight_allow_busy_gpus": True,
+    }
+    ends, touched, words = roll_out(tmp_path, "", serial=5, **site)
 
     assert ends["n1"] == "failed"
     assert "n1: Refuse it: removes openmpi" in words

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -25,6 +26,14 @@ def run(*arguments: str, cwd: Path = PLAYBOOKS.parent, **environment: str) -> "s
 
 def playbook(inventory: Path | str, *arguments: str) -> "subprocess.CompletedProcess[str]":
     return run(str(BIN / "ansible-playbook"), "-i", str(inventory), *arguments)
+
+
+def play(folder: Path, plays: Any, *arguments: str, hosts: Any = ("node01",)) -> "subprocess.CompletedProcess[str]":
+    """Run plays, as YAML text or as data, on these hosts of group gpu: names, or variables by name."""
+    known = hosts if isinstance(hosts, dict) else dict.fromkeys(hosts)
+    (folder / "play.yml").write_text(plays if isinstance(plays, str) else yaml.safe_dump(plays))
+    (folder / "hosts.yml").write_text(yaml.safe_dump({"gpu": {"hosts": known}}))
+    return playbook(folder / "hosts.yml", *arguments, str(folder / "play.yml"))
 
 
 @pytest.mark.parametrize("name", ["provision.yml", "verify.yml"])
@@ -96,12 +105,9 @@ def test_a_host_whose_name_is_no_file_name_is_refused_before_anything_is_read(tm
 def test_text_is_shown_as_it_is(tmp_path):
     """A table wrapped into one YAML string is no table any more."""
     table = "host   verdict\nlab-a  PASS  \u2502 SIMULATED\n\nend"
-    (tmp_path / "play.yml").write_text(
-        "- hosts: localhost\n  gather_facts: false\n  tasks: [{ansible.builtin.debug: {msg: '{{ table }}'}}]\n"
-    )
-    (tmp_path / "vars.json").write_text(json.dumps({"table": table}))
+    plays = "- hosts: localhost\n  gather_facts: false\n  tasks: [{ansible.builtin.debug: {msg: '{{ table }}'}}]\n"
 
-    done = playbook("localhost,", "-e", f"@{tmp_path / 'vars.json'}", str(tmp_path / "play.yml"))
+    done = play(tmp_path, plays, "-e", json.dumps({"table": table}))
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"\n{table}\n" in done.stdout

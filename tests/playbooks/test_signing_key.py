@@ -2,17 +2,15 @@
 
 import http.server
 import json
-import os
-import subprocess
 import sys
 import threading
 from functools import partial
-from pathlib import Path
 
 import pytest
 
-from tests.playbooks.modules import PLAYBOOKS, answer_of, module, shared
+from tests.playbooks.modules import answer_of, module, shared
 from tests.playbooks.signing_keys import BEGIN, DATA, EDDSA, EDDSA_PACKETS, END, KEYS, RSA, RSA_PACKETS, openpgp, packet
+from tests.playbooks.test_runs import BIN, run
 
 signing_key = module("signing_key")
 
@@ -40,24 +38,8 @@ def server():
 def install(**options: object) -> dict[str, object]:
     """Run the module the way Ansible does; options are its arguments."""
     arguments = " ".join(f"{key}='{value}'" for key, value in options.items())
-    interpreter = f"ansible_python_interpreter={sys.executable}"
-    argv = [
-        "localhost",
-        "-i",
-        "localhost,",
-        "-c",
-        "local",
-        "-o",
-        "-e",
-        interpreter,
-        "-m",
-        "gpucheck.provision.signing_key",
-        "-a",
-        arguments,
-    ]
-    environment = {**os.environ, "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
-    ansible = str(Path(sys.executable).parent / "ansible")
-    done = subprocess.run([ansible, *argv], env=environment, capture_output=True, text=True, timeout=60, check=False)
+    where = ("localhost", "-i", "localhost,", "-c", "local", "-e", f"ansible_python_interpreter={sys.executable}")
+    done = run(str(BIN / "ansible"), *where, "-o", "-m", "gpucheck.provision.signing_key", "-a", arguments)
     answer: dict[str, object] = json.loads(done.stdout.split("=>", 1)[1])
     return {**answer, "failed": done.returncode != 0}
 

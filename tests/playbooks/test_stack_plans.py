@@ -3,12 +3,12 @@
 import json
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.playbooks.modules import action, shared
-from tests.playbooks.test_runs import playbook
+from tests.playbooks.stubs import script
+from tests.playbooks.test_runs import play
 
 plans = action("stack_plans")
 record = shared("record")
@@ -111,21 +111,17 @@ exit {status}
 
 def compute(tmp_path, status, stderr="", program_text=GPUCHECK):
     """A playbook that computes plans with a stand-in for gpucheck; n2 gave no facts today, n3 never did."""
-    program = tmp_path / "gpucheck"
-    program.write_text(program_text.format(folder=tmp_path, status=status, stderr=stderr))
-    program.chmod(0o755)
+    program = script(tmp_path / "gpucheck", program_text.format(folder=tmp_path, status=status, stderr=stderr))
     (tmp_path / "facts").mkdir()
     (tmp_path / "facts/n2.json").write_text("{}")
     known = {"n1": {"gpu_facts_read": {"facts": {"gpus": [], "host": "../n2"}}}, "n2": None, "n3": None}
-    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"gpu": {"hosts": known}}))
-    words = {"gpucheck": str(program), "wish": "stack.yml", "lock": "lock.yml", "folder": str(tmp_path)}
+    words = {"gpucheck": program, "wish": "stack.yml", "lock": "lock.yml", "folder": str(tmp_path)}
     task = {"source": "wish", **words, "wheel": WHEEL, "bundle_place": PLACE, "torch_index": INDEX}
     tasks = [
         {"gpucheck.provision.stack_plans": task, "register": "made"},
         {"ansible.builtin.debug": {"msg": "MADE {{ made.plans.keys() | list }} {{ made.plans.n1.requirements }}"}},
     ]
-    (tmp_path / "play.yml").write_text(yaml.safe_dump([{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]))
-    return playbook(tmp_path / "hosts.yml", str(tmp_path / "play.yml"))
+    return play(tmp_path, [{"hosts": "localhost", "gather_facts": False, "tasks": tasks}], hosts=known)
 
 
 @pytest.mark.slow
@@ -193,12 +189,10 @@ def test_a_wish_that_cannot_be_read_ends_the_run_with_gpuchecks_words(tmp_path):
 @pytest.mark.slow
 def test_a_program_that_is_not_there_is_named(tmp_path):
     known = {"n1": {"gpu_facts_read": {"facts": {}}}}
-    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"gpu": {"hosts": known}}))
     words = {"gpucheck": "/nowhere/gpucheck", "wish": "w", "lock": "l", "folder": str(tmp_path)}
     task = {"source": "wish", **words, "wheel": {}, "bundle_place": PLACE, "torch_index": INDEX}
-    play = [{"hosts": "localhost", "gather_facts": False, "tasks": [{"gpucheck.provision.stack_plans": task}]}]
-    (tmp_path / "play.yml").write_text(yaml.safe_dump(play))
-    done = playbook(tmp_path / "hosts.yml", str(tmp_path / "play.yml"))
+    tasks = [{"gpucheck.provision.stack_plans": task}]
+    done = play(tmp_path, [{"hosts": "localhost", "gather_facts": False, "tasks": tasks}], hosts=known)
 
     assert done.returncode == 2
     assert "/nowhere/gpucheck: No such file or directory. No host was changed." in " ".join(done.stdout.split())

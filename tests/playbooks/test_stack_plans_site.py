@@ -3,10 +3,10 @@
 import json
 
 import pytest
-import yaml
 
 from tests.playbooks.modules import action
-from tests.playbooks.test_runs import playbook
+from tests.playbooks.stubs import script
+from tests.playbooks.test_runs import play
 
 plans = action("stack_plans")
 PLAN = {"stack": {"torch": {"version": "2.14.1"}}}
@@ -71,12 +71,9 @@ def test_host_that_has_it_or_wants_none_downloads_nothing(tmp_path, monkeypatch,
 
 @pytest.mark.parametrize("knowledge", ["/srv/knowledge", None])
 def test_rows_of_the_site_are_passed_on(tmp_path, knowledge):
-    program = tmp_path / "gpucheck"
-    program.write_text(
-        f'#!/bin/sh\necho "$@" > {tmp_path}/words\nmkdir -p {tmp_path}/plans; echo {{}} > {tmp_path}/plans/n1.json\n'
-    )
-    program.chmod(0o755)
-    files = {"gpucheck": str(program), "folder": str(tmp_path), "wish": "stack.yml", "lock": "lock.yml", "bundle": None}
+    text = f'#!/bin/sh\necho "$@" > {tmp_path}/words\nmkdir -p {tmp_path}/plans; echo {{}} > {tmp_path}/plans/n1.json\n'
+    program = script(tmp_path / "gpucheck", text)
+    files = {"gpucheck": program, "folder": str(tmp_path), "wish": "stack.yml", "lock": "lock.yml", "bundle": None}
 
     plans.ActionModule.wish(None, {**files, "knowledge": knowledge}, {"n1": {"facts": {}}})
 
@@ -88,17 +85,13 @@ def test_rows_of_the_site_are_passed_on(tmp_path, knowledge):
 def test_playbook_shows_the_warning_once_and_goes_on(tmp_path):
     hosts = [f"n{number}" for number in range(21)]
     lines = [f"echo '{json.dumps(PLAN)}' > {tmp_path}/plans/{name}.json" for name in hosts]
-    program = tmp_path / "gpucheck"
-    program.write_text("\n".join(["#!/bin/sh", f"mkdir -p {tmp_path}/plans", *lines]))
-    program.chmod(0o755)
+    program = script(tmp_path / "gpucheck", "\n".join(["#!/bin/sh", f"mkdir -p {tmp_path}/plans", *lines]))
     facts = {name: {"gpu_facts_read": {"facts": {}}} for name in hosts}
-    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"gpu": {"hosts": facts}}))
-    words = {"gpucheck": str(program), "wish": "w", "lock": "l", "folder": str(tmp_path), "knowledge": "/srv/knowledge"}
+    words = {"gpucheck": program, "wish": "w", "lock": "l", "folder": str(tmp_path), "knowledge": "/srv/knowledge"}
     task = {"source": "wish", **words, "wheel": {}, "bundle_place": "/b", "torch_index": "https://torch.example/"}
-    play = [{"hosts": "localhost", "gather_facts": False, "tasks": [{"gpucheck.provision.stack_plans": task}]}]
-    (tmp_path / "play.yml").write_text(yaml.safe_dump(play))
+    tasks = [{"gpucheck.provision.stack_plans": task}]
 
-    done = playbook(tmp_path / "hosts.yml", str(tmp_path / "play.yml"))
+    done = play(tmp_path, [{"hosts": "localhost", "gather_facts": False, "tasks": tasks}], hosts=facts)
 
     text = " ".join((done.stdout + done.stderr).split())
     assert done.returncode == 0, text

@@ -31,15 +31,6 @@ def test_services_of_one_call_are_told_apart(asked):
     assert len(asked) == 1
 
 
-def test_a_daemon_between_two_attempts_is_not_running(asked):
-    """systemd calls it activating; its attempts count towards the limit of starts."""
-    states = {"a": {"ActiveState": "activating", "UnitFileState": "enabled", "NeedDaemonReload": "no"}}
-
-    assert services_code.differences({"services": PLAN["services"][:1]}, states) == ["a is activating, planned started"]
-    assert services_code.details(states) == {"reload": False}
-    assert services_code.failed(states) == ["a"]
-
-
 def test_a_systemd_that_cannot_be_asked_is_a_difference_with_its_words(monkeypatch):
     def command(argv):
         raise services_code.Unreadable("systemctl: exit 1: no bus")

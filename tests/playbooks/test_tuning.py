@@ -3,6 +3,7 @@
 import pytest
 
 from tests.playbooks.modules import module, shared
+from tests.playbooks.stubs import put
 
 tuning = shared("tuning")
 THP = "/sys/kernel/mm/transparent_hugepage/enabled"
@@ -24,9 +25,7 @@ def root(tmp_path):
         GOVERNORS.replace("*", "0"): "powersave\n",
         GOVERNORS.replace("*", "1"): "performance\n",
     }.items():
-        target = tmp_path / path.lstrip("/")
-        target.parent.mkdir(parents=True)
-        target.write_text(content)
+        put(tmp_path, path, content)
     return tmp_path
 
 

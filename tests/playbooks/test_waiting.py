@@ -6,6 +6,7 @@ import os
 import pytest
 
 from tests.playbooks.hostile import Site, report
+from tests.playbooks.stubs import script
 from tests.playbooks.test_rollout import roll_out
 
 pytestmark = pytest.mark.slow
@@ -24,19 +25,16 @@ esac
 
 
 def stub(folder):
-    """The path of a scontrol that knows these nodes."""
+    """The directory of a scontrol that knows these nodes."""
     (folder / "bin").mkdir()
-    program = folder / "bin/scontrol"
-    program.write_text(SCONTROL.replace("CALLS", str(folder / "calls")))
-    program.chmod(0o755)
-    return program.parent
+    script(folder / "bin/scontrol", SCONTROL.replace("CALLS", str(folder / "calls")))
+    return folder / "bin"
 
 
 def go(tmp_path, monkeypatch, **site):
     monkeypatch.setenv("PATH", f"{stub(tmp_path)}:{os.environ['PATH']}")
     known = {"drain_with": "slurm", "host_plan": {"repositories": []}, "preflight_allow_busy_gpus": True, **site}
-    (tmp_path / "site.json").write_text(json.dumps(known))
-    ends, touched, words = roll_out(tmp_path, "", serial=5, extra=f"@{tmp_path}/site.json")
+    ends, touched, words = roll_out(tmp_path, "", serial=5, **known)
     return ends, touched, words, (tmp_path / "calls").read_text().splitlines()
 
 

@@ -14,12 +14,12 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.gpucheck.provision.plugins.plugin_utils import node_result
 
 LOCK = "requirements.lock"
-BESIDE = ("pyproject.toml", "README.md", "LICENSE", LOCK)
+ROOT_FILES = ("pyproject.toml", "README.md", "LICENSE", LOCK)
 
 
 def sources(source, package):
     """Relative paths of everything that goes into the wheel, ordered."""
-    found = [name for name in BESIDE if os.path.isfile(os.path.join(source, name))]
+    found = [name for name in ROOT_FILES if os.path.isfile(os.path.join(source, name))]
     for folder, folders, files in os.walk(os.path.join(source, package)):
         folders[:] = sorted(name for name in folders if name != "__pycache__")
         found += [os.path.relpath(os.path.join(folder, name), source) for name in sorted(files)]

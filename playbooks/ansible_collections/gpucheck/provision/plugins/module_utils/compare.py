@@ -35,17 +35,17 @@ def compare(host, plan, digest, known=None):
     """
     if plan.get("schema") != "gpucheck.plan/1":
         raise ValueError("schema {!r}, expected gpucheck.plan/1".format(plan.get("schema")))
-    facts, beside = known or read_facts(host)
-    packages = beside["packages"]
+    facts, extras = known or read_facts(host)
+    packages = extras["packages"]
     replaced, rivals = adopt.found(plan["repositories"])
-    sources = package_repository.differences(plan, beside["keys"]) + archive.differences(plan)
+    sources = package_repository.differences(plan, extras["keys"]) + archive.differences(plan)
     sources += adopt.differences(replaced)
     differences = {"repository": sources, "driver": []}
     components = {}
     for name in host_plan.PACKAGE_COMPONENTS:
         words = host_plan.package_differences(plan, name, packages)
-        held = host_plan.hold_differences(plan, name, packages, facts["holds"], beside["locks"])
-        came = along.holds(plan, name, packages, facts["holds"], beside["locks"])
+        held = host_plan.hold_differences(plan, name, packages, facts["holds"], extras["locks"])
+        came = along.holds(plan, name, packages, facts["holds"], extras["locks"])
         components[name] = {"packages": words, "missing": held[1] + came[1], "stale": held[2] + came[2]}
         differences.setdefault(ROLE_OF.get(name, name), []).extend(words + held[0] + came[0])
     for name in options.planned(plan):
@@ -55,22 +55,22 @@ def compare(host, plan, digest, known=None):
     # It follows from the missing packages.
     lost = bool(host_plan.component(plan, "driver")[0]) and not components["driver"]["packages"] and loader.lost()
     differences["driver"] += ["{} is installed, but the loader does not find it".format(loader.LIBRARY)] if lost else []
-    modules = rdma.missing_modules(plan, beside["modules"], facts["kernel"])
-    parts, lacking = rdma.kernel_parts(plan, facts, beside, host_plan.later_kernels(facts))
+    modules = rdma.missing_modules(plan, extras["modules"], facts["kernel"])
+    parts, lacking = rdma.kernel_parts(plan, facts, extras, host_plan.later_kernels(facts))
     differences["driver"] += rdma.differences(modules) + rdma.package_differences(parts)
     services = systemd.states([row["name"] for row in plan["services"]])
     differences["driver"] += systemd.differences(plan, services) + stream_differences(plan)
     differences["container_engine"] = engines.differences(plan)
     differences["tuning"] = tuning.differences(plan)
-    differences["kernel_lock"] = kernel_differences(plan, facts, beside)
+    differences["kernel_lock"] = kernel_differences(plan, facts, extras)
     arguments = boot.state(plan)
     differences["kernel_arguments"] = boot.differences(arguments)
     differences["gpucheck"] = host_plan.gpucheck_differences(plan, digest)
     differences["cleanup"] = record.differences(plan, packages) + engines.left(plan)
-    if beside["unfinished"]:
-        names = ", ".join(beside["unfinished"])
+    if extras["unfinished"]:
+        names = ", ".join(extras["unfinished"])
         differences["driver"].insert(0, "a package transaction was interrupted: {}".format(names))
-    details = host_details(plan, digest, facts, beside)
+    details = host_details(plan, digest, facts, extras)
     details["refusals"] += lacking
     return {
         "differences": {role: words for role, words in differences.items() if words},
@@ -97,10 +97,10 @@ def changes(plan, answer):
     return [place.change(row["path"], row["content"]) for row in rows + added if row in added or row["path"] in wrong]
 
 
-def kernel_differences(plan, facts, beside):
+def kernel_differences(plan, facts, extras):
     """Compare the holds of the kernel packages with the plan."""
     ours = kernel.noted()
-    return kernel.differences(kernel.state(plan, facts["holds"], beside, ours), ours)
+    return kernel.differences(kernel.state(plan, facts["holds"], extras, ours), ours)
 
 
 def stream_differences(plan):
@@ -114,13 +114,13 @@ def stream_differences(plan):
     return ["module {} has stream {} enabled, planned {}".format(wanted["module"], seen or "none", wanted["stream"])]
 
 
-def foreign(plan, facts, beside):
+def foreign(plan, facts, extras):
     """Return driver packages from elsewhere. A plan with the distribution's archive expects the distribution's."""
-    wanted = beside.get("of_distribution", []) if plan.get("archive") else []
+    wanted = extras.get("of_distribution", []) if plan.get("archive") else []
     return [words for words in facts["foreign"] if words not in wanted]
 
 
-def host_details(plan, digest, facts, beside):
+def host_details(plan, digest, facts, extras):
     """What roles act on besides sentences."""
     stream = plan["module_stream"]
     recorded = host_plan.recorded_plan()
@@ -131,33 +131,33 @@ def host_details(plan, digest, facts, beside):
         "nouveau_loaded": facts["nouveau_loaded"],
         "secure_boot": facts["secure_boot"],
         "mok": safety.mok_state(plan, facts["secure_boot"]),
-        "slow_boot": beside.get("slow_boot", False),
+        "slow_boot": extras.get("slow_boot", False),
         "python3": facts["python3"],
         "platform_python": platform_python(),
         "headers_present": facts["kernel"] in facts["headers"],
-        "headers_missing": kernel_headers.headers_missing(plan, facts, beside["packages"])
-        + prebuilt.missing(plan, facts, beside["packages"]),
+        "headers_missing": kernel_headers.headers_missing(plan, facts, extras["packages"])
+        + prebuilt.missing(plan, facts, extras["packages"]),
         "kernel_modules": {
-            "wanted": prebuilt.wanted(plan, facts, beside["packages"]),
-            "installed": prebuilt.installed(plan, beside["packages"]),
+            "wanted": prebuilt.wanted(plan, facts, extras["packages"]),
+            "installed": prebuilt.installed(plan, extras["packages"]),
         },
         "kernels_without_module": host_plan.kernels_without_module(plan, facts),
-        "prerequisites_missing": host_plan.prerequisites_missing(plan, beside["packages"]),
-        "compilers_missing": host_plan.compilers_missing(plan, beside["packages"]),
-        "strays": host_plan.strays(plan, beside["packages"]),
+        "prerequisites_missing": host_plan.prerequisites_missing(plan, extras["packages"]),
+        "compilers_missing": host_plan.compilers_missing(plan, extras["packages"]),
+        "strays": host_plan.strays(plan, extras["packages"]),
         "busy": facts["processes"],
-        "foreign": foreign(plan, facts, beside),
-        "mixed": beside.get("of_nvidia", []) if plan.get("kernel_modules") else [],
-        "managed": beside.get("managed", []),
+        "foreign": foreign(plan, facts, extras),
+        "mixed": extras.get("of_nvidia", []) if plan.get("kernel_modules") else [],
+        "managed": extras.get("managed", []),
         "archive": archive.state(plan),
         "tuning": tuning.state(plan),
         "options": options.state(plan, facts["kernel"]),
-        "refusals": options.refusals(plan, beside["packages"]) + boot.refusals(plan) + engines.refusals(plan),
+        "refusals": options.refusals(plan, extras["packages"]) + boot.refusals(plan) + engines.refusals(plan),
         "space": safety.file_systems(),
-        "unfinished": beside["unfinished"],
+        "unfinished": extras["unfinished"],
         "cut_off": os.path.exists(record.TRANSACTION),
-        "unplanned": record.unplanned(plan, beside["packages"], facts["holds"]),
-        "superfluous": host_plan.superfluous(plan, beside["doubled"]),
+        "unplanned": record.unplanned(plan, extras["packages"], facts["holds"]),
+        "superfluous": host_plan.superfluous(plan, extras["doubled"]),
         "module_stream": host_plan.enabled_stream(stream["module"]) if stream else None,
         "module_stream_planned": not stream_differences(plan),
         "plan_current": recorded == plan,
@@ -168,7 +168,7 @@ def host_details(plan, digest, facts, beside):
         "module_planned": (facts["driver"]["installed_version"], facts["driver"]["installed_flavour"])
         == (plan["expected"]["driver_version"], plan["expected"]["kernel_module"]),
         "build_again": host_plan.build_again(plan, facts["kernel"]),
-        "rebuild_initramfs": host_plan.initramfs(beside["family"])[0],
+        "rebuild_initramfs": host_plan.initramfs(extras["family"])[0],
         "initramfs_pending": os.path.exists(host_plan.INITRAMFS_PENDING),
         "bundle_there": os.path.lexists(host_plan.BUNDLE_PLACE),
     }

@@ -1,4 +1,4 @@
-"""Where DKMS comes from on hosts whose own sources do not have it: the plan's repository, for what it may supply alone."""
+"""Where DKMS comes from if the host's own sources lack it: the plan's repository, for what it may supply alone."""
 
 import glob
 import os

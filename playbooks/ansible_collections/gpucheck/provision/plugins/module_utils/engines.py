@@ -36,9 +36,9 @@ def knows_runtime(row):
     """Whether the engine's configuration names the runtime nvidia. Raises ValueError where it cannot be read."""
     if row["name"] == "docker":
         return RUNTIME in runtimes(row["files"][0])
-    main, beside = (text(path) or "" for path in row["files"])
+    main, drop_in = (text(path) or "" for path in row["files"])
     # Additional files count only if the main file imports their directory.
-    imported = os.path.dirname(row["files"][1]) in main and TABLE.search(beside)
+    imported = os.path.dirname(row["files"][1]) in main and TABLE.search(drop_in)
     return bool(TABLE.search(main) or imported)
 
 

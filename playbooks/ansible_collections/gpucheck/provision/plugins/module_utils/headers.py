@@ -50,9 +50,9 @@ def ask_dnf(names):
     return [name for name in names if not any(name == seen or name.startswith(seen + "-") for seen in offered)]
 
 
-def ask(names, package_manager):
-    """(missing, unknown): packages that no source offers, and why that could not be found out, "" where it could."""
+def missing(names, package_manager):
+    """Packages that no source offers; none if the sources do not respond."""
     try:
-        return (ask_apt if package_manager == "apt" else ask_dnf)(names) if names else [], ""
-    except Unreadable as error:
-        return [], str(error)
+        return (ask_apt if package_manager == "apt" else ask_dnf)(names) if names else []
+    except Unreadable:
+        return []

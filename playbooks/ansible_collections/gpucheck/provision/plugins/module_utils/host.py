@@ -159,7 +159,7 @@ def platform_python(path=PLATFORM_PYTHON):
 
 
 def read_facts(host, simulator=SIMULATOR):
-    """Return the contract's facts document (gpucheck.facts/1), and what only the modules of this collection need."""
+    """(facts, extras): the contract's facts document (gpucheck.facts/1), and what only this collection needs."""
     simulated = simulation(simulator)
     root = os.path.join(simulator, "root") if simulated is not None else "/"
     release = os_release()
@@ -209,8 +209,8 @@ def read_facts(host, simulator=SIMULATOR):
         "python3": python3(),
         "reboot_count": None,
     }
-    beside = {"packages": everything, "keys": keys, "unfinished": unfinished, "locks": locks, "family": family}
-    beside.update(doubled=doubled, kernels=kernels, modules=rdma.loaded_modules(root))
-    beside.update(of_distribution=distributions, of_nvidia=made["nvidia"], managed=origin.managed())
-    beside["slow_boot"] = safety.slow_boot(len(gpus), facts["nvswitches"], safety.memory_bytes(root))
-    return facts, beside
+    extras = {"packages": everything, "keys": keys, "unfinished": unfinished, "locks": locks, "family": family}
+    extras.update(doubled=doubled, kernels=kernels, modules=rdma.loaded_modules(root))
+    extras.update(of_distribution=distributions, of_nvidia=made["nvidia"], managed=origin.managed())
+    extras["slow_boot"] = safety.slow_boot(len(gpus), facts["nvswitches"], safety.memory_bytes(root))
+    return facts, extras

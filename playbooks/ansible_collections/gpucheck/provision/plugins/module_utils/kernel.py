@@ -54,7 +54,7 @@ def wanted_rpm(kernels):
     return found
 
 
-def state(plan, holds, beside, ours):
+def state(plan, holds, extras, ours):
     """Return what the role acts on: holds to set (missing), holds to lift, and managed ones afterwards, for the note.
 
     holds: held package names. ours: of ``noted``. Other holds are left unmanaged, at their version.
@@ -62,18 +62,18 @@ def state(plan, holds, beside, ours):
     asked = plan.get("kernel_lock") == "hold"
     if plan["package_manager"] == "apt":
         # Modules of the driver that are built for a kernel may move only with it.
-        modules = prebuilt.installed(plan, beside["packages"])
-        wanted = sorted(wanted_deb(beside["packages"]) + modules) if asked else []
+        modules = prebuilt.installed(plan, extras["packages"])
+        wanted = sorted(wanted_deb(extras["packages"]) + modules) if asked else []
         missing = [name for name in wanted if name not in holds]
         present = [name for name in ours if name in holds]
         lifted = [name for name in present if name not in wanted]
     else:
-        wanted = wanted_rpm(beside["kernels"]) if asked else []
+        wanted = wanted_rpm(extras["kernels"]) if asked else []
         good, mine = {normal_lock(entry) for entry in wanted}, {normal_lock(entry) for entry in ours}
-        known = {normal_lock(entry) for entry in beside["locks"]}
-        theirs = {lock_name(entry) for entry in beside["locks"] if normal_lock(entry) not in mine}
+        known = {normal_lock(entry) for entry in extras["locks"]}
+        theirs = {lock_name(entry) for entry in extras["locks"] if normal_lock(entry) not in mine}
         missing = [one for one in wanted if normal_lock(one) not in known and lock_name(one) not in theirs]
-        present = [entry for entry in beside["locks"] if normal_lock(entry) in mine]
+        present = [entry for entry in extras["locks"] if normal_lock(entry) in mine]
         lifted = [entry for entry in present if normal_lock(entry) not in good]
     kept = [entry for entry in present if entry not in lifted]
     return {"missing": missing, "lifted": lifted, "ours": sorted(set(kept + missing))}

@@ -27,21 +27,21 @@ def ours(plan):
     return set() if plan.get("kernel_lock") == "hold" else set(kernel.noted())
 
 
-def held(plan, facts, beside):
+def held(plan, facts, extras):
     """Return names of held packages, except managed ones that the plan lifts."""
     if plan["package_manager"] == "apt":
         return set(facts["holds"]) - ours(plan)
-    return {lock_name(entry) for entry in beside["locks"] if entry not in ours(plan)}
+    return {lock_name(entry) for entry in extras["locks"] if entry not in ours(plan)}
 
 
-def lifting(plan, facts, beside):
+def lifting(plan, facts, extras):
     """Return options that have the package manager ignore managed holds."""
     if not ours(plan):
         return []
     if plan["package_manager"] == "apt":
         return ["--allow-change-held-packages"]
     # The plugin knows only all or none.
-    others = [name for name in held(plan, facts, beside) if RPM_IMAGE.search(name)]
+    others = [name for name in held(plan, facts, extras) if RPM_IMAGE.search(name)]
     return [] if others else ["--disableplugin=versionlock"]
 
 
@@ -52,9 +52,9 @@ def newer(facts, releases):
     return max(later, key=release_key) if later else ""
 
 
-def apt_target(module, plan, facts, beside, options=()):
+def apt_target(module, plan, facts, extras, options=()):
     """Return (release, packages) of the upgrade. options: of apt. Raises Refused with the reason if there is none."""
-    packages, blocked = beside["packages"], held(plan, facts, beside)
+    packages, blocked = extras["packages"], held(plan, facts, extras)
     found = [row for row in map(KERNEL_METAPACKAGE.match, sorted(packages)) if row]
     images = [row.group(0) for row in found if row.group(0) not in blocked]
     if not images:
@@ -62,7 +62,7 @@ def apt_target(module, plan, facts, beside, options=()):
         raise Refused("{}, so an upgrade installs no kernel (linux-image-generic for example would)".format(words))
     pattern = plan.get("header_metapackage") or "linux-headers-{flavor}"
     names = images + [pattern.format(flavor=row.group("flavor")) for row in found if row.group(0) in images]
-    words = [*options, *lifting(plan, facts, beside), "install", *names]
+    words = [*options, *lifting(plan, facts, extras), "install", *names]
     arriving = {name for verb, name, _ in transaction.apt_moves(module, words) if verb == "install"}
     releases = [row.group("release") for row in map(DEB_IMAGE.match, arriving) if row]
     release = newer(facts, releases)
@@ -74,16 +74,16 @@ def apt_target(module, plan, facts, beside, options=()):
     return release, names
 
 
-def dnf_target(module, plan, facts, beside, options=()):
+def dnf_target(module, plan, facts, extras, options=()):
     """Return (release, packages) of the upgrade. options: of dnf. Raises Refused with the reason if there is none."""
     base, plus, variant = facts["kernel"].partition("+")
     version = base.rpartition(".")[0]
-    images = sorted(name for name, seen in beside["kernels"].items() if RPM_IMAGE.search(name) and version in seen)
+    images = sorted(name for name, seen in extras["kernels"].items() if RPM_IMAGE.search(name) and version in seen)
     if not images:
         raise Refused("the running kernel {} belongs to no package".format(facts["kernel"]))
     headers = sorted(name[: -len(base) - 1] for name in plan["headers"] if name.endswith("-" + base))
     asked = [*images, *headers]
-    told = call(module, [*OFFERS, *options, *lifting(plan, facts, beside), *asked], shown="dnf repoquery")
+    told = call(module, [*OFFERS, *options, *lifting(plan, facts, extras), *asked], shown="dnf repoquery")
     offers = {}
     for line in told.splitlines():
         name, _, release = line.strip().partition(" ")
@@ -99,9 +99,9 @@ def dnf_target(module, plan, facts, beside, options=()):
 TARGETS = {"apt": apt_target, "dnf": dnf_target}
 
 
-def target(module, plan, facts, beside, options=()):
+def target(module, plan, facts, extras, options=()):
     """Return (release, packages): the kernel to upgrade to, and the packages to request. Raises Refused."""
-    return TARGETS[plan["package_manager"]](module, plan, facts, beside, options)
+    return TARGETS[plan["package_manager"]](module, plan, facts, extras, options)
 
 
 def moves(module, plan, words):

@@ -12,7 +12,7 @@ DRIVER = re.compile(
     r"^(lib)?nvidia-|^linux-(modules|objects|signatures)-nvidia-\d|^(akmod|kmod|dkms)-nvidia|^xorg-x11-drv-nvidia"
 )
 # Of the same name, and no driver: GPUDirect Storage, containers, CUDA of an archive, tools of every driver, firmware.
-BESIDE = re.compile(
+NO_DRIVER = re.compile(
     r"^(lib)?nvidia-(fs|gds|container|docker|cuda|profiler|visual|prime|settings|modprobe|xconfig|common|ml-dev|gpu-firmware"
     r"|texture|vaapi|egl)"
 )
@@ -36,7 +36,7 @@ LIBRARIES = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/li
 
 def drivers(packages):
     """Names of the installed packages that may be of a driver."""
-    return [name for name in sorted(packages) if DRIVER.search(name) and not BESIDE.search(name)]
+    return [name for name in sorted(packages) if DRIVER.search(name) and not NO_DRIVER.search(name)]
 
 
 def makers(names, family):

@@ -87,7 +87,7 @@ def known(name, kernel):
     return True
 
 
-def kernel_parts(plan, facts, beside, later):
+def kernel_parts(plan, facts, extras, later):
     """({package: modules}, sentences): packages to install for modules that kernels lack, and why a host must stop.
 
     later: kernels that the next boot may use. They are checked only if there is a package for them, too.
@@ -98,9 +98,9 @@ def kernel_parts(plan, facts, beside, later):
     ubuntu = facts.get("os", {}).get("id") == "ubuntu"
     for release in [facts["kernel"]] + (later if ubuntu else []):
         running = release == facts["kernel"]
-        lacks = absent_modules(plan, beside["modules"] if running else [], release)
+        lacks = absent_modules(plan, extras["modules"] if running else [], release)
         package = EXTRA.format(release)
-        if lacks and ubuntu and package not in beside["packages"]:
+        if lacks and ubuntu and package not in extras["packages"]:
             packages[package] = lacks
         elif lacks and running:
             words = (

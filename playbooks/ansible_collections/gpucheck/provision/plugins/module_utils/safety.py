@@ -1,4 +1,4 @@
-"""Conditions that block a change on a GPU host: programs on the GPUs, package locks, vGPU guests, space, signing keys."""
+"""Conditions that block a change on a GPU host: programs on the GPUs, package locks, vGPU guests, space, keys."""
 
 import fcntl
 import glob

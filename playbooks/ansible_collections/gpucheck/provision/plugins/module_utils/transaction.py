@@ -127,9 +127,9 @@ def sentences(rows):
     return [" ".join(row).strip() for row in rows]
 
 
-def answer(beside=(), refused="", unknown="", rows=(), download_bytes=None):
+def answer(others=(), refused="", unknown="", rows=(), download_bytes=None):
     """Return the part of planned_packages' result about what would move."""
-    moves = {"moves": sentences(beside), "moves_refused": refused, "moves_unknown": unknown}
+    moves = {"moves": sentences(others), "moves_refused": refused, "moves_unknown": unknown}
     return dict(moves, transaction=list(rows), download_bytes=download_bytes)
 
 

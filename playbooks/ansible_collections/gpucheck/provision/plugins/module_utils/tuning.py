@@ -1,4 +1,4 @@
-"""The plan's tuning against the host: files, and settings of the running kernel as far as this host lets them be set."""
+"""The plan's tuning against the host: files, and settings of the running kernel as far as they can be set here."""
 
 import glob
 import os

@@ -126,7 +126,7 @@ from ansible_collections.gpucheck.provision.plugins.module_utils.place import as
 from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable
 
 
-def begin(module, plan, beside):
+def begin(module, plan, extras):
     """Note packages and files from before; True where something was noted."""
     changed = False
     baseline = record.read(record.BASELINE)
@@ -142,7 +142,7 @@ def begin(module, plan, beside):
     wanted = {
         "schema": "gpucheck.baseline/1",
         "files": files,
-        "keys": baseline.get("keys", beside["keys"]),
+        "keys": baseline.get("keys", extras["keys"]),
         "adopted": dict(baseline.get("adopted", {}), **adopted),
         "stream": baseline.get("stream", (host_plan.enabled_stream(stream["module"]) or "") if stream else ""),
     }
@@ -151,23 +151,23 @@ def begin(module, plan, beside):
         changed = True
     if not os.path.exists(record.TRANSACTION):
         # Packages that gpucheck installed earlier stay recorded as such.
-        write(module, record.TRANSACTION, as_bytes({"packages": sorted(beside["packages"])}))
+        write(module, record.TRANSACTION, as_bytes({"packages": sorted(extras["packages"])}))
         changed = True
     return changed
 
 
-def leftovers(plan, holds, beside):
+def leftovers(plan, holds, extras):
     """What nothing needs any more."""
     baseline = record.read(record.BASELINE)
     recorded = host_plan.recorded_plan()
-    gone = record.leftovers(plan, beside["packages"], beside["family"], recorded)
+    gone = record.leftovers(plan, extras["packages"], extras["family"], recorded)
     return {
         "packages": gone,
         "held": sorted(set(gone) & set(holds)),
         "services": options.unneeded_services(recorded, plan),
         "paths": record.left_files(plan),
         "engines": engines.to_undo(plan),
-        "locks": record.left_locks(plan, beside["locks"], lock_name, beside["packages"]),
+        "locks": record.left_locks(plan, extras["locks"], lock_name, extras["packages"]),
         "keys": our_keys(recorded, baseline.get("keys", [])),
         "stream": baseline.get("stream", ""),
         "kernel_holds": kernel.noted(),
@@ -262,19 +262,19 @@ def main():
     )
     asked, plan, answer = module.params["state"], module.params["plan"], {}
     try:
-        facts, beside = known = read_facts("host")
+        facts, extras = known = read_facts("host")
         if asked == "leftovers":
-            module.exit_json(changed=False, **leftovers(plan, facts["holds"], beside))
+            module.exit_json(changed=False, **leftovers(plan, facts["holds"], extras))
         if module.check_mode:
             module.exit_json(changed=False)
         if asked == "begin":
-            changed = begin(module, plan, beside)
+            changed = begin(module, plan, extras)
         elif asked == "restore":
             changed = restore(module, module.params["paths"])
         else:
             digest = module.params["digest"]
-            changed = finish(module, plan, digest, beside["packages"])
-            apt.clean(record.read(record.INSTALLED).get("added", []), beside["packages"])
+            changed = finish(module, plan, digest, extras["packages"])
+            apt.clean(record.read(record.INSTALLED).get("added", []), extras["packages"])
             answer["differences"] = compare("host", plan, digest, known)["differences"]
     except Unreadable as error:
         module.fail_json(msg="this host cannot be read: {}".format(error))

@@ -94,9 +94,9 @@ def main():
     module = AnsibleModule(argument_spec={"plan": {"type": "dict", "required": True}}, supports_check_mode=True)
     plan = module.params["plan"]
     try:
-        facts, beside = read_facts("host")
+        facts, extras = read_facts("host")
         ours = kernel.noted()
-        seen = kernel.state(plan, facts["holds"], beside, ours)
+        seen = kernel.state(plan, facts["holds"], extras, ours)
         changed = bool(kernel.differences(seen, ours))
         if changed and not module.check_mode:
             apply(module, plan["package_manager"], seen, ours)

@@ -120,8 +120,8 @@ def disown(module):
     """Count the kernel packages that are there now as the system's: deprovisioning and cleanup leave them."""
     noted = record.read(record.TRANSACTION)
     if noted:
-        _, beside = read_facts(module.params["host"])
-        new = [name for name in beside["packages"] if kernel_upgrade.of_kernel(name)]
+        _, extras = read_facts(module.params["host"])
+        new = [name for name in extras["packages"] if kernel_upgrade.of_kernel(name)]
         noted["packages"] = sorted(set(noted["packages"]) | set(new))
         write(module, record.TRANSACTION, as_bytes(noted))
 

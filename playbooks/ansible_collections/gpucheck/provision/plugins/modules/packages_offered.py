@@ -51,8 +51,8 @@ def main():
     """Query, and return the result."""
     module = AnsibleModule(argument_spec={"plan": {"type": "dict", "required": True}}, supports_check_mode=True)
     with explained(module, "this host"):
-        _, beside = read_facts("host")
-        missing, unknown = offers.ask(module.params["plan"], beside["packages"])
+        _, extras = read_facts("host")
+        missing, unknown = offers.ask(module.params["plan"], extras["packages"])
         module.exit_json(changed=False, missing=missing, unknown=unknown)
 
 

@@ -23,7 +23,7 @@ options:
   headers:
     description:
       - Query also whether the package sources offer the kernel headers that are missing, and packages with modules
-        that the kernel lacks; see C(headers_available).
+        that the kernel lacks. On apt, if the host's lists lack one, fresh ones are fetched into a temporary folder.
       - The results are C(host.headers_unavailable) and C(host.modules_unavailable).
     type: bool
     default: false
@@ -77,7 +77,7 @@ host:
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpucheck.provision.plugins.module_utils.call import explained
 from ansible_collections.gpucheck.provision.plugins.module_utils.compare import changes, compare
-from ansible_collections.gpucheck.provision.plugins.module_utils.headers import ask
+from ansible_collections.gpucheck.provision.plugins.module_utils.headers import missing
 
 
 def main():
@@ -96,7 +96,7 @@ def main():
         answer = compare(host, module.params["plan"], module.params["digest"])
         if module.params["headers"]:
             needed, more = answer["host"]["headers_missing"], answer["host"]["modules_packages"]
-            absent = ask(needed + more, module.params["plan"]["package_manager"])[0]
+            absent = missing(needed + more, module.params["plan"]["package_manager"])
             answer["host"]["headers_unavailable"] = [name for name in absent if name in needed]
             answer["host"]["modules_unavailable"] = [name for name in absent if name in more]
     if module._diff:

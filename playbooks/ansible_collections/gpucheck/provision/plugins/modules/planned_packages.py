@@ -165,7 +165,7 @@ def lock(module, plan, names, known, held):
 
     held: names that are held already.
     """
-    facts, beside = known
+    facts, extras = known
     state = compare(module.params["host"], plan, "", known)["components"]
     add = [entry for name in names for entry in state[name]["missing"] if entry not in held]
     drop = [entry for name in names for entry in state[name]["stale"]]
@@ -175,9 +175,9 @@ def lock(module, plan, names, known, held):
             facts["holds"] = sorted(set(facts["holds"]) | set(add))
     elif add or drop:
         dnf.lock_versions(module, add, drop)
-        beside["locks"] = version_locks()
-        facts["holds"] = sorted({lock_name(entry) for entry in beside["locks"]})
-    return facts, beside
+        extras["locks"] = version_locks()
+        facts["holds"] = sorted({lock_name(entry) for entry in extras["locks"]})
+    return facts, extras
 
 
 def act(module, order):
@@ -240,13 +240,13 @@ def main():
     )
     host, plan, moves = module.params["host"], module.params["plan"], transaction.answer()
     with explained(module, host, REFUSED.get(plan.get("package_manager"), "{}.")):
-        facts, beside = known = read_facts(host)
+        facts, extras = known = read_facts(host)
         state = compare(host, plan, "", known)
-        order = package_order.orders(module.params, state, beside["packages"], facts["holds"])
+        order = package_order.orders(module.params, state, extras["packages"], facts["holds"])
         changed = package_order.due(order)
         if module.params["state"] == "prepared":
             # What it fetches is in the package manager's cache, which is no state of the host.
-            moves, changed = prepare(module, order, beside["packages"]), False
+            moves, changed = prepare(module, order, extras["packages"]), False
         elif changed and not module.check_mode:
             state = act(module, order)
     module.exit_json(changed=changed, kernels_before=facts["kernels"], **moves, **state)
