@@ -3,6 +3,7 @@
 import importlib
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -62,6 +63,11 @@ class Module:
 
     def atomic_move(self, source: str, target: str) -> None:
         Path(source).replace(target)
+
+
+def programs(monkeypatch: Any, run: Callable[..., tuple[int, str, str]]) -> None:
+    """Have every module's run_command call this function: with argv, and the options of the call by name."""
+    monkeypatch.setattr(Module, "run_command", lambda _, argv, **how: run(argv, **how), raising=False)
 
 
 def answer_of(code: ModuleType, params: dict[str, Any], check_mode: bool = False, diff: bool = False) -> dict[str, Any]:

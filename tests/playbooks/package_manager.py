@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from tests.playbooks.modules import answer_of, module, shared
+from tests.playbooks.modules import answer_of, module, programs, shared
 
 task = module("planned_packages")
 calls = shared("call")
@@ -42,8 +42,11 @@ class Machine:
         self.lost = False
         # What simulations and downloads were asked, and what a simulation reports.
         self.simulated, self.fetched, self.moves, self.sizes = [], [], "", ""
+        # Called before each program, with the options of the call.
+        self.watch = lambda how: None
 
-    def run_command(self, argv, **_):
+    def run_command(self, argv, **how):
+        self.watch(how)
         if argv[:2] == ["dpkg", "--compare-versions"]:
             return (0 if argv[2] < argv[4] else 1), "", ""
         if "--print-uris" in argv:
@@ -71,8 +74,7 @@ VERBS = ("install", "remove", "hold", "unhold", "reinstall", "module", "--config
 def package_machine(tmp_path, monkeypatch):
     found = Machine(tmp_path)
     read = {"kernels": ["6.1"], "holds": []}, {"packages": found.installed, "locks": []}
-    asked = "tests.playbooks.modules.Module.run_command"
-    monkeypatch.setattr(asked, lambda _, *words, **how: found.run_command(*words, **how), raising=False)
+    programs(monkeypatch, found.run_command)
     monkeypatch.setattr(task, "read_facts", lambda _: read)
     monkeypatch.setattr(task, "compare", lambda *_: found.state)
     monkeypatch.setattr(apt, "dpkg_packages", lambda: (found.installed, [], []))

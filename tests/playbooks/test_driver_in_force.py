@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.playbooks.modules import answer_of, module, shared
+from tests.playbooks.modules import answer_of, module, programs, shared
 
 task = module("driver_in_force")
 states = shared("systemd")
@@ -45,7 +45,7 @@ def host(monkeypatch):
     facts = {"secure_boot": False, "kernel": "6.1", "driver": {"installed_version": "580.178.04"}}
     found = SimpleNamespace(seen={}, calls=[], broken=[], facts=facts)
 
-    def run_command(_, argv, **__):
+    def run(argv, **_):
         if argv[0] == "journalctl":
             return 0, "no device\ngiving up\n", ""
         words = argv[argv[0] == "systemctl" :]
@@ -55,7 +55,7 @@ def host(monkeypatch):
     monkeypatch.setattr(states, "states", lambda names: {name: found.seen[name] for name in names})
     monkeypatch.setattr(task, "compare", lambda *_: {"differences": {}})
     monkeypatch.setattr(task, "read_facts", lambda _: (found.facts, {}))
-    monkeypatch.setattr("tests.playbooks.modules.Module.run_command", run_command, raising=False)
+    programs(monkeypatch, run)
     monkeypatch.setattr("tests.playbooks.modules.Module.get_bin_path", lambda *_: "/x", raising=False)
     return found
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.playbooks.modules import answer_of, module, shared
+from tests.playbooks.modules import answer_of, module, programs, shared
 
 task = module("initramfs")
 plan = shared("host_plan")
@@ -18,12 +18,12 @@ def machine(tmp_path, monkeypatch):
     words = ["/usr/sbin/update-initramfs", "-u"]
     found = SimpleNamespace(calls=[], words=words, images=True, broken=False, due=due, pending=pending)
 
-    def run_command(_, argv, **__):
+    def run(argv, **_):
         found.calls.append(argv)
         return (1, "", "no space left\n") if found.broken else (0, "", "")
 
     pending.write_text("/etc/modprobe.d/nvidia.conf\n")
-    monkeypatch.setattr("tests.playbooks.modules.Module.run_command", run_command, raising=False)
+    programs(monkeypatch, run)
     monkeypatch.setattr(plan, "initramfs", lambda _: (found.words, found.images))
     monkeypatch.setattr(plan, "REBOOT_REQUIRED", str(due))
     monkeypatch.setattr(plan, "INITRAMFS_PENDING", str(pending))

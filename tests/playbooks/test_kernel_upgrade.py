@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.playbooks.modules import answer_of, module, shared
+from tests.playbooks.modules import answer_of, module, programs, shared
 
 task = module("kernel_upgrade")
 code, calls, headers, kernel, record = map(shared, ("kernel_upgrade", "call", "headers", "kernel", "record"))
@@ -57,8 +57,7 @@ class Host:
 @pytest.fixture
 def host(tmp_path, monkeypatch):
     found = Host()
-    asked = "tests.playbooks.modules.Module.run_command"
-    monkeypatch.setattr(asked, lambda _, *words, **how: found.run_command(*words, **how), raising=False)
+    programs(monkeypatch, found.run_command)
     monkeypatch.setattr(task, "read_facts", lambda _: (found.facts, found.extras))
     monkeypatch.setattr(calls, "package_locks", lambda _: [])
     monkeypatch.setattr(headers, "command", lambda argv: found.argvs.append(argv) or "")

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.playbooks.modules import answer_of, module, shared
+from tests.playbooks.modules import answer_of, module, programs, shared
 from tests.playbooks.planned import DATA
 
 sources = module("package_sources")
@@ -29,7 +29,7 @@ def host(tmp_path, monkeypatch):
         found.fetched.append(url)
         return shared("openpgp").read_key((DATA / url).read_bytes())
 
-    def run_command(_, argv, **__):
+    def run(argv, **_):
         if argv[0] != "rpm":
             found.read.append(argv)
             return found.answers.pop(0) if found.answers else found.answer
@@ -41,7 +41,7 @@ def host(tmp_path, monkeypatch):
         monkeypatch.setattr(repository_code, name, str(tmp_path / name))
     monkeypatch.setattr(keys, "fetch", fetch)
     monkeypatch.setattr(shared("host"), "rpm_keys", lambda: found.trusted)
-    monkeypatch.setattr("tests.playbooks.modules.Module.run_command", run_command, raising=False)
+    programs(monkeypatch, run)
     return found
 
 

@@ -43,12 +43,11 @@ def test_apt_installs_all_of_it_in_one_transaction_and_holds_it(machine):
     assert said["changed"] is True
 
 
-def test_files_are_there_before_the_packages_whose_scripts_read_them(machine, monkeypatch, tmp_path):
+def test_files_are_there_before_the_packages_whose_scripts_read_them(machine, tmp_path):
     missing(machine)
     path = tmp_path / "modprobe.d/nvidia.conf"
     there = []
-    run = machine.run_command
-    monkeypatch.setattr(machine, "run_command", lambda argv, **k: (there.append(path.exists()), run(argv, **k))[1])
+    machine.watch = lambda _: there.append(path.exists())
     go("apt", machine, files=[{"path": str(path), "content": "options nvidia a=1\n", "mode": "0644"}])
 
     assert there == [True, True, True]
@@ -179,8 +178,7 @@ def test_stale_locks_are_lifted_for_the_transaction_and_new_ones_written_after_i
     machine.lock_file.write_text("# a person's\nother-1-1.*\n\ndriver-1-1.*\n")
     machine.state["components"]["driver"]["stale"] = ["driver-1-1.*"]
     seen = []
-    run = machine.run_command
-    monkeypatch.setattr(machine, "run_command", lambda argv, **k: (seen.append(machine.locks()), run(argv, **k))[1])
+    machine.watch = lambda _: seen.append(machine.locks())
     after = copy.deepcopy(machine.state)
     after["components"]["driver"] = {**NOTHING, "missing": ["driver-2-1.*"]}
     answers = [machine.state, after, after]
@@ -219,21 +217,20 @@ def test_another_programs_lock_is_waited_for_and_named_when_it_lasts(monkeypatch
         calls.wait_for_locks("dpkg", 3, sleep=slept.append, clock=lambda: len(slept))
 
 
-def test_a_program_that_is_missing_is_a_refusal_and_no_traceback(machine, monkeypatch):
-    def none(*_, **__):
+def test_a_program_that_is_missing_is_a_refusal_and_no_traceback(machine):
+    def none(_):
         raise FileNotFoundError(2, "No such file or directory")
 
     missing(machine)
-    monkeypatch.setattr(machine, "run_command", none)
+    machine.watch = none
 
     assert "apt-get: [Errno 2] No such file or directory" in go("apt", machine)["msg"]
 
 
-def test_calls_hold_back_needrestart_and_questions(machine, monkeypatch):
+def test_calls_hold_back_needrestart_and_questions(machine):
     """needrestart restarts services by itself when apt runs without a terminal (Ubuntu 24.04)."""
     seen = []
-    run = machine.run_command
-    monkeypatch.setattr(machine, "run_command", lambda argv, **k: (seen.append(k["environ_update"]), run(argv, **k))[1])
+    machine.watch = lambda how: seen.append(how["environ_update"])
     missing(machine)
     go("apt", machine)
 
