@@ -44,11 +44,17 @@ class Site:
     def report(self):
         kind = self.found.package_manager
         getattr(mirror, kind)(self.root / "all", self.publisher, [*self.packages.values(), *self.extra])
-        rows = tuple(
-            dict(row) | self.publisher.row(self.root / "all", kind, name=row["name"]) for row in self.found.repositories
-        )
+        return self.compared_with(self.root / "all")
+
+    def compared_with(self, root):
+        """The report of the plan with the repositories in a directory."""
+        kind = self.found.package_manager
+        rows = tuple(dict(row) | self.publisher.row(root, kind, name=row["name"]) for row in self.found.repositories)
         changed = msgspec.structs.replace(self.found, repositories=rows, dkms_source=msgspec.UNSET)
         return check_plans([changed], Network(Access(seconds=5)), NOW)
+
+    def change(self, name, **changes):
+        self.packages[name] = self.packages[name]._replace(**changes)
 
 
 @pytest.fixture(params=["ubuntu-24.04", "rocky-9"])
@@ -83,7 +89,7 @@ def test_a_missing_revision_is_named_with_the_nearest(site):
     name = "nvidia-persistenced"
     version = site.packages[name].version
     other = version.replace("-1", "-2")
-    site.packages[name] = site.packages[name]._replace(version=other)
+    site.change(name, version=other)
     site.extra = [Made(name, "3:590.48.01-1.el9"), Made(name, version.replace("178.04", "95.05"))]
 
     report = site.report()
@@ -111,7 +117,7 @@ def test_a_missing_name_is_named_with_names_like_it(site):
 def older(site):
     name = "nvidia-persistenced"
     version = site.packages[name].version
-    site.packages[name] = site.packages[name]._replace(version=version.replace("178.04", "95.05"))
+    site.change(name, version=version.replace("178.04", "95.05"))
 
 
 def test_a_mirror_that_is_behind_is_named(site):
@@ -150,7 +156,7 @@ def dependency(site):
 
 def test_a_dependency_on_another_version_than_planned_is_a_conflict(site):
     one, other = dependency(site)
-    site.packages[one] = site.packages[one]._replace(requires=f"{other} (= 1:1.0-1)")
+    site.change(one, requires=f"{other} (= 1:1.0-1)")
 
     report = site.report()
 
@@ -162,7 +168,7 @@ def test_a_dependency_on_another_version_than_planned_is_a_conflict(site):
 
 def test_a_dependency_that_no_repository_has_in_that_version_is_named(site):
     one, _ = dependency(site)
-    site.packages[one] = site.packages[one]._replace(requires="libnvidia-part (= 2.0-1)")
+    site.change(one, requires="libnvidia-part (= 2.0-1)")
     site.extra = [Made("libnvidia-part", "1.0-1"), Made("libnvidia-part", "1.5-1")]
 
     (conflict,) = site.report().groups[0].dependencies
@@ -172,14 +178,14 @@ def test_a_dependency_that_no_repository_has_in_that_version_is_named(site):
 
 def test_a_dependency_on_the_systems_own_packages_is_not_decided_here(site):
     one, _ = dependency(site)
-    site.packages[one] = site.packages[one]._replace(requires="libc6 (>= 99), kmod")
+    site.change(one, requires="libc6 (>= 99), kmod")
 
     assert site.report().verdict == "pass"
 
 
 def test_what_a_package_brings_counts_to_the_download_and_is_followed(site):
     one, _ = dependency(site)
-    site.packages[one] = site.packages[one]._replace(requires="libpart")
+    site.change(one, requires="libpart")
     site.extra = [Made("part-real", "1-1", "deeper (= 9-1)", "libpart", size=5000), Made("deeper", "1-1")]
 
     report = site.report()
@@ -202,13 +208,7 @@ def test_packages_of_another_release_differ_from_missing_ones(tmp_path, publishe
 
 
 def test_a_repository_that_cannot_be_read_leaves_its_packages_unknown(site):
-    kind = site.found.package_manager
-    rows = tuple(
-        dict(row) | site.publisher.row(site.root / "gone", kind, name=row["name"]) for row in site.found.repositories
-    )
-    changed = msgspec.structs.replace(site.found, repositories=rows, dkms_source=msgspec.UNSET)
-
-    report = check_plans([changed], Network(Access(seconds=5)), NOW)
+    report = site.compared_with(site.root / "gone")
 
     assert report.verdict == "unknown"
     assert {row.state for row in report.repositories} == {"unreachable"}
