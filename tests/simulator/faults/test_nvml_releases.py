@@ -11,13 +11,6 @@ from gpucheck.simulator.nvml.exports import OWN, exports
 from tests.simulator.helpers import DRIVER, exported, python, write
 
 
-@pytest.mark.parametrize("branch", [340, 450, 470, 510, 535, 550])
-def test_an_old_library_has_the_functions_of_its_time_and_the_version_of_the_machine(activate, branch):
-    library = activate("p100-pcie-x2", [f"nvml-release:branch={branch}"]) / "lib" / f"libnvidia-ml.so.{DRIVER}"
-
-    assert exported(library) == {one.name for one in exports(str(branch))} | {OWN}
-
-
 @pytest.mark.parametrize(("branch", "answer"), [(450, "NVMLLibraryMismatchError"), (510, "[]")])
 def test_the_binding_meets_a_missing_function(activate, branch, answer):
     """In a process of its own, as the loader keeps the library that this one has."""
