@@ -8,15 +8,7 @@ import pytest
 from gpucheck import simulator
 from gpucheck.simulator.activation import STAND_INS
 from gpucheck.simulator.nvml.exports import OWN, exports
-from tests.shared import sampled
 from tests.simulator.helpers import DRIVER, exported, python, write
-
-
-@pytest.mark.parametrize("branch", sampled([340, 450, 470, 510, 535, 550], (0, 3)))
-def test_an_old_library_has_the_functions_of_its_time_and_the_version_of_the_machine(activate, branch):
-    library = activate("p100-pcie-x2", [f"nvml-release:branch={branch}"]) / "lib" / f"libnvidia-ml.so.{DRIVER}"
-
-    assert exported(library) == {one.name for one in exports(str(branch))} | {OWN}
 
 
 @pytest.mark.parametrize(("branch", "answer"), [(450, "NVMLLibraryMismatchError"), (510, "[]")])
