@@ -35,6 +35,16 @@ def try_to_read(data):
     assert len(message) < 600
 
 
+@given(st.binary(max_size=400))
+def test_random_bytes(data):
+    try_to_read(data)
+
+
+@given(st.text(max_size=400))
+def test_random_text(text):
+    try_to_read(text)
+
+
 @settings(max_examples=300)
 @given(st.lists(words, max_size=60).map("".join))
 def test_random_pieces_of_a_matrix(text):
