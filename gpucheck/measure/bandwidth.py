@@ -19,7 +19,7 @@ from gpucheck.measure.planning.selection import Unmeasurable, admit, choose, dev
 from gpucheck.measure.reporting import report
 from gpucheck.measure.reporting.gaps import gaps, lost
 from gpucheck.measure.reporting.observed import observations
-from gpucheck.measure.reporting.surroundings import Scene
+from gpucheck.measure.reporting.scene import Scene
 from gpucheck.measure.reporting.text import count_text
 from gpucheck.measure.running.results import Results
 from gpucheck.measure.running.runner import Doubts, again, run

@@ -13,7 +13,7 @@ from gpucheck.measure.planning.plan import Depth, Machine, Wish, buffer_bytes, p
 from gpucheck.measure.planning.selection import device
 from gpucheck.measure.reporting.gaps import gaps
 from gpucheck.measure.reporting.observed import observations
-from gpucheck.measure.reporting.surroundings import Scene
+from gpucheck.measure.reporting.scene import Scene
 from gpucheck.measure.running.child import answer, open_engine
 from gpucheck.measure.running.results import Results
 from gpucheck.measure.running.runner import Asked, again, run
