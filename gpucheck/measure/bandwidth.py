@@ -14,12 +14,12 @@ from gpucheck.host.nvml.supervisor import ask_child, child_command
 from gpucheck.host.simulated import machine_directory
 from gpucheck.measure.engines.choice import choose_engine, kind_text, patience_s
 from gpucheck.measure.planning.paths import Path, paths, ports_to_host
-from gpucheck.measure.planning.plan import Depth, Machine, Wish, buffer_bytes, plan
+from gpucheck.measure.planning.plan import Depth, Machine, MeasurementRequest, buffer_bytes, plan
 from gpucheck.measure.planning.selection import Unmeasurable, admit, choose, device, room
 from gpucheck.measure.reporting import report
 from gpucheck.measure.reporting.gaps import gaps, lost
 from gpucheck.measure.reporting.observed import observations
-from gpucheck.measure.reporting.surroundings import Scene
+from gpucheck.measure.reporting.scene import Scene
 from gpucheck.measure.reporting.text import count_text
 from gpucheck.measure.running.results import Results
 from gpucheck.measure.running.runner import Doubts, again, run
@@ -106,14 +106,14 @@ def measure(
     simulated = simulation is not None
     patience = options.timeout_s or patience_s(engine, simulated=simulated)
     place = _cpu_place(options) if engine == "cpu" else _gpu_place(host, options)
-    wish = Wish(
+    request = MeasurementRequest(
         depth=options.depth,
         sizes=options.sizes,
         tensor_bytes=options.tensor_bytes,
         local=place.local and options.tensor_bytes is None,
         seed=1 if simulated else secrets.randbits(63),
     )
-    wanted = buffer_bytes(place.machine, wish) if engine != "cpu" else max(CPU_BYTES, options.tensor_bytes or 0)
+    wanted = buffer_bytes(place.machine, request) if engine != "cpu" else max(CPU_BYTES, options.tensor_bytes or 0)
     notes = place.notes
     if place.scene is not None:
         wanted, note = room(place.scene.gpus, wanted)
@@ -133,14 +133,14 @@ def measure(
             results.failures.append(opened)
         else:
             results.opened = opened
-            wish = msgspec.structs.replace(
-                wish,
+            request = msgspec.structs.replace(
+                request,
                 methods=opened.methods,
                 buffer_bytes=opened.buffer_bytes,
                 peer_access=opened.peer_access,
                 numa_nodes=opened.numa_nodes,
             )
-            steps = plan(place.machine, wish)
+            steps = plan(place.machine, request)
             planned_s = sum(step.planned_s for step in steps)
             watch.planned(_planned(engine, place.machine, steps))
 
@@ -151,7 +151,7 @@ def measure(
 
             with _sampler(scene, patience, simulated=simulated) as sampler:
                 asked = _Heard(child, watch.answered)
-                run(steps, asked, results, machine=place.machine, wish=wish, low=low, progress=watch.step)
+                run(steps, asked, results, machine=place.machine, request=request, low=low, progress=watch.step)
             if scene is not None:
                 scene = msgspec.structs.replace(scene, during=sampler.readings())
             notes += opened.notes

@@ -6,8 +6,8 @@ import pytest
 from gpucheck import fleet
 from gpucheck.compute.engines.simulated import SimulatedBench
 from gpucheck.compute.running.run import run
-from gpucheck.compute.values import Device
 from gpucheck.fleet.decode import rows_of
+from gpucheck.measure.values import Device
 from gpucheck.model import Finding, Simulation, Verdict
 from gpucheck.model.compute import ComputeReport
 from tests.fleet.test_simulated import NAME, gpu_of

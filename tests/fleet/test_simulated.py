@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from gpucheck import fleet
 from gpucheck.compute.engines.simulated import SimulatedBench, SimulatedGpu
 from gpucheck.compute.running.run import run
-from gpucheck.compute.values import Device
 from gpucheck.fleet import simulated
 from gpucheck.fleet.drawn import Noise
 from gpucheck.fleet.simulated import parse_fault
+from gpucheck.measure.values import Device
 from tests.fleet.reports import report, topology
 
 NAME = "NVIDIA H100 80GB HBM3"

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 from gpucheck.diagnose import doubtful
 from gpucheck.measure.engines.protocol import CopyEngine
 from gpucheck.measure.planning.paths import paths, ports_to_host
-from gpucheck.measure.planning.plan import Depth, Machine, Wish, buffer_bytes, plan
+from gpucheck.measure.planning.plan import Depth, Machine, MeasurementRequest, buffer_bytes, plan
 from gpucheck.measure.planning.selection import device
 from gpucheck.measure.reporting.gaps import gaps
 from gpucheck.measure.reporting.observed import observations
-from gpucheck.measure.reporting.surroundings import Scene
+from gpucheck.measure.reporting.scene import Scene
 from gpucheck.measure.running.child import answer, open_engine
 from gpucheck.measure.running.results import Results
 from gpucheck.measure.running.runner import Asked, again, run
@@ -69,15 +69,15 @@ class Bench:
         return Setup(
             engine="driver",
             devices=self.machine.devices,
-            buffer_bytes=buffer_bytes(self.machine, Wish()),
+            buffer_bytes=buffer_bytes(self.machine, MeasurementRequest()),
             parent_pid=0,
         )
 
-    def wish(self, depth: Depth = "default") -> Wish:
-        return Wish(
+    def request(self, depth: Depth = "default") -> MeasurementRequest:
+        return MeasurementRequest(
             depth=depth,
             methods=("ce-write", "ce-read", "sm-write", "staged"),
-            buffer_bytes=buffer_bytes(self.machine, Wish()),
+            buffer_bytes=buffer_bytes(self.machine, MeasurementRequest()),
         )
 
     def measure(
@@ -89,13 +89,13 @@ class Bench:
 
     def run(self, asked: Asked, depth: Depth = "default", only: str | None = None) -> Results:
         """The results of the plan, or of its steps with one purpose."""
-        results, wish = Results(self.machine.devices, getattr(asked, "opened", None)), self.wish(depth)
+        results, request = Results(self.machine.devices, getattr(asked, "opened", None)), self.request(depth)
         run(
-            [step for step in plan(self.machine, wish) if only in (None, step.purpose)],
+            [step for step in plan(self.machine, request) if only in (None, step.purpose)],
             asked,
             results,
             machine=self.machine,
-            wish=wish,
+            request=request,
             low=lambda r: again(r, doubtful(self.observed(r))),
         )
         return results

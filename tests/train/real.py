@@ -24,8 +24,8 @@ SHORT = SmokeOptions(steps=10, check_every=4, timeout_s=300, visible_devices="")
 
 
 def planned(strategy: str = "ddp", *, steps: int = 10, fault: Fault | None = None, **options: object) -> SmokeOptions:
-    wish = replace(SHORT, fault=fault, **options)
-    ((_, chosen),) = plan("torch", strategy, wish, steps=steps, capabilities=())
+    changed = replace(SHORT, fault=fault, **options)
+    ((_, chosen),) = plan("torch", strategy, changed, steps=steps, capabilities=())
     return chosen
 
 

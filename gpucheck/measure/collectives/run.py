@@ -11,7 +11,8 @@ from gpucheck.measure.collectives.gaps import gaps, measured
 from gpucheck.measure.collectives.launch import Ended, launch
 from gpucheck.measure.collectives.values import Measured, RankOptions
 from gpucheck.measure.planning.selection import Unmeasurable, admit, choose
-from gpucheck.measure.reporting.surroundings import Scene, surroundings
+from gpucheck.measure.reporting.scene import Scene
+from gpucheck.measure.reporting.surroundings import surroundings
 from gpucheck.measure.reporting.text import count_text
 from gpucheck.measure.statistics import spread
 from gpucheck.model import Finding, Gpu, Host, NvmlReading, Verdict, worst

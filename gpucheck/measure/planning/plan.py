@@ -32,7 +32,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     to_host: tuple[tuple[str, ...], ...] = ()
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
+class MeasurementRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The requested measurements. sizes: of the sweep, in bytes. tensor_bytes: of the tensor copied to and from a GPU.
 
     local: copies inside one device instead of between devices.
@@ -50,24 +50,24 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     numa_nodes: tuple[int, ...] = ()
 
 
-def buffer_bytes(machine: Machine, wish: Wish) -> int:
+def buffer_bytes(machine: Machine, request: MeasurementRequest) -> int:
     """Return the size of each buffer in bytes."""
-    fast = any((path.cls or "").startswith("NV") for path in machine.between.values()) or wish.local
-    most = max((*wish.sizes, wish.tensor_bytes or 0, NVLINK_BYTES if fast else PCIE_BYTES))
+    fast = any((path.cls or "").startswith("NV") for path in machine.between.values()) or request.local
+    most = max((*request.sizes, request.tensor_bytes or 0, NVLINK_BYTES if fast else PCIE_BYTES))
     return -(-most // PAGE) * PAGE
 
 
-def plan(machine: Machine, wish: Wish) -> tuple[Step, ...]:
+def plan(machine: Machine, request: MeasurementRequest) -> tuple[Step, ...]:
     """Return every step in order: integrity first, then speed, so that no result comes from corrupt copies."""
-    if wish.local:
-        return tuple(_local(machine, wish))
-    if wish.tensor_bytes is not None:
-        return tuple(_tensor(machine, wish))
-    steps = [*_integrity(machine, wish), *_unidirectional(machine, wish)]
-    if wish.depth != "quick":
-        steps += [*_bidirectional(machine, wish), *_latencies(machine, wish), *_staged(machine, wish)]
-        steps += [*_host(machine, wish), *_contention(machine, wish)]
-    return (*steps, *_sizes(machine, wish, _one_of_each_class(machine)))
+    if request.local:
+        return tuple(_local(machine, request))
+    if request.tensor_bytes is not None:
+        return tuple(_tensor(machine, request))
+    steps = [*_integrity(machine, request), *_unidirectional(machine, request)]
+    if request.depth != "quick":
+        steps += [*_bidirectional(machine, request), *_latencies(machine, request), *_staged(machine, request)]
+        steps += [*_host(machine, request), *_contention(machine, request)]
+    return (*steps, *_sizes(machine, request, _one_of_each_class(machine)))
 
 
 def in_rounds(machine: Machine, groups: Sequence[tuple[Flow, ...]]) -> tuple[tuple[Flow, ...], ...]:
@@ -80,9 +80,9 @@ def in_rounds(machine: Machine, groups: Sequence[tuple[Flow, ...]]) -> tuple[tup
     return tuple(tuple(flow for i in members for flow in groups[i]) for members in rounds(taken, order))
 
 
-def alone(machine: Machine, wish: Wish, flows: tuple[Flow, ...]) -> Step:
+def alone(machine: Machine, request: MeasurementRequest, flows: tuple[Flow, ...]) -> Step:
     """Return the step that measures one pair alone, in one or both directions, to confirm a low result."""
-    return _timed(machine, wish, "alone" if len(flows) == 1 else "both directions alone", flows)
+    return _timed(machine, request, "alone" if len(flows) == 1 else "both directions alone", flows)
 
 
 def pairs(machine: Machine) -> list[tuple[int, int]]:
@@ -90,90 +90,92 @@ def pairs(machine: Machine) -> list[tuple[int, int]]:
     return list(permutations(range(len(machine.devices)), 2))
 
 
-def _integrity(machine: Machine, wish: Wish) -> Iterator[Step]:
-    quick = wish.depth == "quick"
+def _integrity(machine: Machine, request: MeasurementRequest) -> Iterator[Step]:
+    quick = request.depth == "quick"
     many = quick and len(pairs(machine)) > MANY_PAIRS
     for number, (a, b) in enumerate(pairs(machine)):
-        flows = tuple(_flows(wish, a, b, DIRECT))
+        flows = tuple(_flows(request, a, b, DIRECT))
         if many and flows:  # each pair by one method, in turn, and its buffer as one region
-            whole = Region(offset=0, size=sum(region.size for region in _regions(wish)))
-            yield _checked(machine, wish, "integrity", (flows[number % len(flows)],), (whole,), 1, 1)
+            whole = Region(offset=0, size=sum(region.size for region in _regions(request)))
+            yield _checked(machine, request, "integrity", (flows[number % len(flows)],), (whole,), 1, 1)
             continue
         for flow in flows:
             count = 1 if quick or flow.method != "ce-write" else 3
-            yield _checked(machine, wish, "integrity", (flow,), _regions(wish), count, 1)
+            yield _checked(machine, request, "integrity", (flow,), _regions(request), count, 1)
     groups = [(Flow(src=a, dst=b),) for a, b in pairs(machine)]
     for flows in in_rounds(machine, groups):
         # Entire rounds simultaneously, while the host reads the sources too: the traffic of other pairs is the load.
         load = tuple(Flow(src=flow.src, dst=HOST) for flow in flows)
-        largest = (Region(offset=0, size=min(wish.buffer_bytes, 2 * MIB)),) if many else _regions(wish)[-1:]
-        yield _checked(machine, wish, "integrity under load", (*flows, *load), largest, 1 if quick else 3, 4)
+        largest = (Region(offset=0, size=min(request.buffer_bytes, 2 * MIB)),) if many else _regions(request)[-1:]
+        yield _checked(machine, request, "integrity under load", (*flows, *load), largest, 1 if quick else 3, 4)
 
 
-def _regions(wish: Wish) -> tuple[Region, ...]:
+def _regions(request: MeasurementRequest) -> tuple[Region, ...]:
     """Return regions: 4 KiB, one not aligned to a large page, and the timed size."""
     small = Region(offset=0, size=PAGE)
-    if wish.depth == "quick" or wish.buffer_bytes <= 4 * MIB:
-        return small, Region(offset=PAGE, size=min(wish.buffer_bytes, 16 * MIB) - PAGE)
+    if request.depth == "quick" or request.buffer_bytes <= 4 * MIB:
+        return small, Region(offset=PAGE, size=min(request.buffer_bytes, 16 * MIB) - PAGE)
     odd = Region(offset=PAGE, size=MIB)
-    large = Region(offset=0, size=min(wish.buffer_bytes, PCIE_BYTES if wish.depth == "default" else wish.buffer_bytes))
+    large = Region(
+        offset=0, size=min(request.buffer_bytes, PCIE_BYTES if request.depth == "default" else request.buffer_bytes)
+    )
     return small, odd, large
 
 
-def _unidirectional(machine: Machine, wish: Wish) -> Iterator[Step]:
-    methods: tuple[Method, ...] = DIRECT if wish.depth == "full" else ("ce-write",)
+def _unidirectional(machine: Machine, request: MeasurementRequest) -> Iterator[Step]:
+    methods: tuple[Method, ...] = DIRECT if request.depth == "full" else ("ce-write",)
     for method in methods:
-        groups = [(flow,) for a, b in pairs(machine) for flow in _flows(wish, a, b, (method,))]
+        groups = [(flow,) for a, b in pairs(machine) for flow in _flows(request, a, b, (method,))]
         # With two GPUs only the opposite direction could run simultaneously; the bidirectional steps measure that.
         for flows in in_rounds(machine, groups) if len(machine.devices) > 2 else groups:
-            yield _timed(machine, wish, "one direction", flows)
+            yield _timed(machine, request, "one direction", flows)
 
 
-def _bidirectional(machine: Machine, wish: Wish) -> Iterator[Step]:
+def _bidirectional(machine: Machine, request: MeasurementRequest) -> Iterator[Step]:
     groups = [(Flow(src=a, dst=b), Flow(src=b, dst=a)) for a, b in combinations(range(len(machine.devices)), 2)]
     for flows in in_rounds(machine, groups):
-        yield _timed(machine, wish, "both directions", flows)
+        yield _timed(machine, request, "both directions", flows)
 
 
-def _latencies(machine: Machine, wish: Wish) -> Iterator[Step]:
+def _latencies(machine: Machine, request: MeasurementRequest) -> Iterator[Step]:
     """Plan latencies of small copies by the copy engine, and of single loads if the engine has a kernel for them."""
     for a, b in pairs(machine):
-        yield _latency(wish, (Flow(src=a, dst=b),))
-        yield from (_latency(wish, (flow,)) for flow in _flows(wish, a, b, ("sm-read",)))
+        yield _latency(request, (Flow(src=a, dst=b),))
+        yield from (_latency(request, (flow,)) for flow in _flows(request, a, b, ("sm-read",)))
 
 
-def _staged(machine: Machine, wish: Wish) -> Iterator[Step]:
+def _staged(machine: Machine, request: MeasurementRequest) -> Iterator[Step]:
     """Plan the reference without peer access: one pair of each class, in a full run every pair."""
-    if "staged" not in wish.methods:
+    if "staged" not in request.methods:
         return
-    chosen = pairs(machine) if wish.depth == "full" else _one_of_each_class(machine)
+    chosen = pairs(machine) if request.depth == "full" else _one_of_each_class(machine)
     for flows in in_rounds(machine, [(Flow(src=a, dst=b, method="staged"),) for a, b in chosen]):
-        yield _timed(machine, wish, "through host memory", flows, PCIE_BYTES)
-    yield _latency(wish, tuple(Flow(src=a, dst=b, method="staged") for a, b in chosen[:1]))
+        yield _timed(machine, request, "through host memory", flows, PCIE_BYTES)
+    yield _latency(request, tuple(Flow(src=a, dst=b, method="staged") for a, b in chosen[:1]))
 
 
-def _host(machine: Machine, wish: Wish) -> Iterator[Step]:
+def _host(machine: Machine, request: MeasurementRequest) -> Iterator[Step]:
     """Plan copies with pinned memory on the NUMA node of the device, in a full run on every node."""
-    nodes = wish.numa_nodes if wish.depth == "full" and len(wish.numa_nodes) > 1 else ()
+    nodes = request.numa_nodes if request.depth == "full" and len(request.numa_nodes) > 1 else ()
     for device in range(len(machine.devices)):
         for node in (None, *nodes):
             for flow in (Flow(src=HOST, dst=device, node=node), Flow(src=device, dst=HOST, node=node)):
-                yield _timed(machine, wish, "host and device", (flow,), PCIE_BYTES)
+                yield _timed(machine, request, "host and device", (flow,), PCIE_BYTES)
 
 
-def _contention(machine: Machine, wish: Wish) -> Iterator[Step]:
+def _contention(machine: Machine, request: MeasurementRequest) -> Iterator[Step]:
     """Plan simultaneous copies of all pairs. The result describes the host, not a pair."""
     if len(machine.devices) > 2:
         all_pairs = tuple(Flow(src=a, dst=b) for a, b in pairs(machine))
-        yield _timed(machine, wish, "all to all", all_pairs, PCIE_BYTES)
-        yield _timed(machine, wish, "one to all", tuple(flow for flow in all_pairs if flow.src == 0), PCIE_BYTES)
+        yield _timed(machine, request, "all to all", all_pairs, PCIE_BYTES)
+        yield _timed(machine, request, "one to all", tuple(flow for flow in all_pairs if flow.src == 0), PCIE_BYTES)
 
 
-def _sizes(machine: Machine, wish: Wish, chosen: Sequence[tuple[int, int]]) -> Iterator[Step]:
+def _sizes(machine: Machine, request: MeasurementRequest, chosen: Sequence[tuple[int, int]]) -> Iterator[Step]:
     """Plan the requested sizes."""
-    for size in wish.sizes:
+    for size in request.sizes:
         for a, b in chosen:
-            step = _timed(machine, wish, "sizes", (Flow(src=a, dst=b),), size)
+            step = _timed(machine, request, "sizes", (Flow(src=a, dst=b),), size)
             yield msgspec.structs.replace(step, samples=SWEEP_SAMPLES)
 
 
@@ -185,56 +187,58 @@ def _one_of_each_class(machine: Machine) -> list[tuple[int, int]]:
     return list(first.values())
 
 
-def _local(machine: Machine, wish: Wish) -> Iterator[Step]:
+def _local(machine: Machine, request: MeasurementRequest) -> Iterator[Step]:
     for device in range(len(machine.devices)):
         flow = Flow(src=device, dst=device)
-        yield _checked(machine, wish, "integrity", (flow,), _regions(wish), 3, 1)
-        yield _timed(machine, wish, "inside one device", (flow,))
-        yield _latency(wish, (flow,))
-    yield from _host(machine, wish)
-    yield from _sizes(machine, wish, [(0, 0)])
+        yield _checked(machine, request, "integrity", (flow,), _regions(request), 3, 1)
+        yield _timed(machine, request, "inside one device", (flow,))
+        yield _latency(request, (flow,))
+    yield from _host(machine, request)
+    yield from _sizes(machine, request, [(0, 0)])
 
 
-def _tensor(machine: Machine, wish: Wish) -> Iterator[Step]:
+def _tensor(machine: Machine, request: MeasurementRequest) -> Iterator[Step]:
     """Plan the example of many guides: copy a tensor from the first GPU to the second and back, checked and timed."""
-    size = wish.tensor_bytes or 0
+    size = request.tensor_bytes or 0
     ways = ((0, 1), (1, 0)) if len(machine.devices) > 1 else ((0, 0),)
     for src, dst in ways:
         flow = Flow(src=src, dst=dst)
-        yield _checked(machine, wish, "integrity", (flow,), (Region(offset=0, size=size // 8 * 8),), 1, 1)
-        yield _timed(machine, wish, "tensor", (flow,), size)
+        yield _checked(machine, request, "integrity", (flow,), (Region(offset=0, size=size // 8 * 8),), 1, 1)
+        yield _timed(machine, request, "tensor", (flow,), size)
 
 
-def _flows(wish: Wish, src: int, dst: int, wanted: Sequence[Method]) -> Iterator[Flow]:
+def _flows(request: MeasurementRequest, src: int, dst: int, wanted: Sequence[Method]) -> Iterator[Flow]:
     """Yield flows for the methods of the engine. A kernel that reads or writes another GPU needs peer access."""
     for method in wanted:
         accessing, owner = (dst, src) if method == "sm-read" else (src, dst)
-        refused = method.startswith("sm-") and wish.peer_access and not wish.peer_access[accessing][owner]
-        if method in wish.methods and not refused:
+        refused = method.startswith("sm-") and request.peer_access and not request.peer_access[accessing][owner]
+        if method in request.methods and not refused:
             yield Flow(src=src, dst=dst, method=method)
 
 
-def _timed(machine: Machine, wish: Wish, purpose: str, flows: tuple[Flow, ...], size: int | None = None) -> Step:
+def _timed(
+    machine: Machine, request: MeasurementRequest, purpose: str, flows: tuple[Flow, ...], size: int | None = None
+) -> Step:
     if size is None:
         fast = any(_class(machine, flow).startswith("NV") or flow.src == flow.dst for flow in flows)
         size = NVLINK_BYTES if fast else PCIE_BYTES
-    size = min(size, wish.buffer_bytes)
-    least, _ = samples = SAMPLES[wish.depth]
+    size = min(size, request.buffer_bytes)
+    least, _ = samples = SAMPLES[request.depth]
     longest = size / min(_rates(machine, flows)) / 1e9
     sample = max(SAMPLE_S, longest)
     planned = longest + max(WARM_UP_S, sample) + sample + least * sample
     return Step(operation="bandwidth", purpose=purpose, flows=flows, size=size, samples=samples, planned_s=planned)
 
 
-def _latency(wish: Wish, flows: tuple[Flow, ...]) -> Step:
-    least, _ = samples = SAMPLES[wish.depth]
+def _latency(request: MeasurementRequest, flows: tuple[Flow, ...]) -> Step:
+    least, _ = samples = SAMPLES[request.depth]
     planned = (least + 1) * LATENCY_REPEATS * LATENCY_S * len(flows) / 4
     return Step(operation="latency", purpose="latency", flows=flows, samples=samples, planned_s=planned)
 
 
 def _checked(
     machine: Machine,
-    wish: Wish,
+    request: MeasurementRequest,
     purpose: str,
     flows: tuple[Flow, ...],
     regions: tuple[Region, ...],
@@ -250,7 +254,7 @@ def _checked(
         regions=regions,
         rounds=count,
         bursts=bursts,
-        seed=wish.seed,
+        seed=request.seed,
         devices=len(machine.devices),
         planned_s=count * (size * bursts / rate + 3 * size * len(flows) / TOUCH_GB_S) / 1e9,
     )

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from gpucheck.measure.engines.cuda.errors import error_text
 from gpucheck.measure.planning.plan import Machine
-from gpucheck.measure.reporting.surroundings import Scene, square, surroundings, under_load
+from gpucheck.measure.reporting.scene import Scene
+from gpucheck.measure.reporting.surroundings import square, surroundings, under_load
 from gpucheck.measure.reporting.text import copied_pairs, where_copied
 from gpucheck.measure.running.results import Pair, Results
 from gpucheck.measure.running.runner import total

@@ -4,7 +4,8 @@ import msgspec
 
 from gpucheck.knowledge import both_ways_part
 from gpucheck.measure.planning.plan import Machine, pairs
-from gpucheck.measure.reporting.surroundings import Scene, nvml_status
+from gpucheck.measure.reporting.scene import Scene
+from gpucheck.measure.reporting.surroundings import nvml_status
 from gpucheck.measure.running.results import Results
 from gpucheck.measure.running.runner import total
 from gpucheck.measure.values import HOST, Flow, Timing

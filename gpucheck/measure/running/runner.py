@@ -6,7 +6,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from gpucheck.measure.planning.plan import Machine, Wish, alone
+from gpucheck.measure.planning.plan import Machine, MeasurementRequest, alone
 from gpucheck.measure.running.results import Pair, Results
 from gpucheck.measure.values import HOST, Answer, Failure, Flow, Step, Timing
 
@@ -33,7 +33,7 @@ def run(
     results: Results,
     *,
     machine: Machine,
-    wish: Wish,
+    request: MeasurementRequest,
     low: Low,
     progress: Progress = lambda step, number: None,  # noqa: ARG005 - no progress shown
 ) -> None:
@@ -45,11 +45,11 @@ def run(
             if results.gave_up is not None:
                 return
         if purpose in REPEATED:
-            _repeat_low(asked, results, machine, wish, low)
+            _repeat_low(asked, results, machine, request, low)
 
 
 def _count(failure: Failure, results: Results) -> None:
-    """Give up if no child can start, or too many were lost."""
+    """Record why the run ends if no child can start, or too many were lost."""
     if failure.kind in ("missing-package", "no-process", "not-started"):
         results.gave_up = failure.detail
     elif failure.kind in LOST:
@@ -111,15 +111,15 @@ def _record(failure: Failure, step: Step, results: Results) -> None:
         results.broken.add(frozenset((flow.src, flow.dst)))
 
 
-def _repeat_low(asked: Asked, results: Results, machine: Machine, wish: Wish, low: Low) -> None:
+def _repeat_low(asked: Asked, results: Results, machine: Machine, request: MeasurementRequest, low: Low) -> None:
     """Measure low pairs alone, unidirectional ones also through host memory, to compare peer access with it."""
     for flows in low(results):
         if results.gave_up is not None:
             return
-        _do(asked, alone(machine, wish, flows), results)
-        if len(flows) == 1 and "staged" in wish.methods:
+        _do(asked, alone(machine, request, flows), results)
+        if len(flows) == 1 and "staged" in request.methods:
             staged = replace(flows[0], method="staged")
-            _do(asked, replace(alone(machine, wish, (staged,)), purpose="through host memory"), results)
+            _do(asked, replace(alone(machine, request, (staged,)), purpose="through host memory"), results)
 
 
 class Doubts(Protocol):

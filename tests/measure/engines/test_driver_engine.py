@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from gpucheck.measure.planning.plan import Machine, Wish, plan
+from gpucheck.measure.planning.plan import Machine, MeasurementRequest, plan
 from gpucheck.measure.reporting.report import host_links
 from gpucheck.measure.running.results import Results
 from gpucheck.measure.values import HOST, Device, Flow, Opened, Timing
@@ -163,15 +163,15 @@ TWO = tuple(Device(index=i, name="GPU", bus_id=f"0000:0{i}:00.0", numa_node=i) f
 
 
 def test_host_copies_of_a_full_run_use_pinned_memory_of_every_numa_node():
-    wish = Wish(depth="full", methods=("ce-write",), numa_nodes=(0, 1))
+    request = MeasurementRequest(depth="full", methods=("ce-write",), numa_nodes=(0, 1))
     flows = [
         step.flows[0]
-        for step in plan(Machine(devices=TWO, to_host=((), ())), wish)
+        for step in plan(Machine(devices=TWO, to_host=((), ())), request)
         if step.purpose == "host and device"
     ]
 
     assert flows[:6] == [Flow(src=a, dst=b, node=node) for node in (None, 0, 1) for a, b in ((HOST, 0), (0, HOST))]
-    quick = plan(Machine(devices=TWO, to_host=((), ())), Wish(methods=("ce-write",), numa_nodes=(0, 1)))
+    quick = plan(Machine(devices=TWO, to_host=((), ())), MeasurementRequest(methods=("ce-write",), numa_nodes=(0, 1)))
     assert {step.flows[0].node for step in quick if step.purpose == "host and device"} == {None}
 
 
@@ -191,7 +191,7 @@ def test_host_rates_are_reported_by_node():
 @pytest.mark.parametrize(("access", "methods"), [(True, {"ce-write", "sm-write", "sm-read"}), (False, {"ce-write"})])
 def test_kernels_copy_only_where_cuda_offers_peer_access(access, methods):
     offered = ((None, access), (access, None))
-    wish = Wish(depth="full", methods=("ce-write", "sm-write", "sm-read"), peer_access=offered)
-    steps = plan(Machine(devices=TWO, to_host=((), ())), wish)
+    request = MeasurementRequest(depth="full", methods=("ce-write", "sm-write", "sm-read"), peer_access=offered)
+    steps = plan(Machine(devices=TWO, to_host=((), ())), request)
 
     assert {flow.method for step in steps for flow in step.flows} == methods

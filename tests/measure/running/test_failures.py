@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from gpucheck.measure.bandwidth import Options, _cpu_place
-from gpucheck.measure.planning.plan import Wish, plan
+from gpucheck.measure.planning.plan import MeasurementRequest, plan
 from gpucheck.measure.reporting.gaps import gaps
 from gpucheck.measure.reporting.report import measured_pairs
 from gpucheck.measure.running.results import Results
@@ -46,7 +46,7 @@ def measured(error, place="Broken.time", depth="quick"):
     machine = _cpu_place(Options()).machine
     setup = Setup(engine="cpu", devices=machine.devices, buffer_bytes=1 << 20, parent_pid=os.getpid())
     results = Results(devices=machine.devices)
-    wish = Wish(depth=depth, methods=("ce-write",), buffer_bytes=1 << 20)
+    request = MeasurementRequest(depth=depth, methods=("ce-write",), buffer_bytes=1 << 20)
     pids = set()
     with Supervised(setup, 20.0, (sys.executable, "-c", CHILD.format(error=error, place=place))) as child:
         opened = child.open()
@@ -55,7 +55,7 @@ def measured(error, place="Broken.time", depth="quick"):
         else:
             results.opened = opened
             pids.add(child._child.process.pid)
-            run(plan(machine, wish), child, results, machine=machine, wish=wish, low=lambda _: ())
+            run(plan(machine, request), child, results, machine=machine, request=request, low=lambda _: ())
             pids.add(child._child.process.pid if child._child else 0)
     return results, machine, pids
 
