@@ -15,7 +15,7 @@ from gpucheck.diagnose.hypotheses import all_hypotheses
 from gpucheck.images import fill as image_fill
 from gpucheck.images.versions import FILE as IMAGES
 from gpucheck.images.versions import read_versions
-from tests.cli.test_cli import run
+from tests.cli.commands import run
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")

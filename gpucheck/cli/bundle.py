@@ -7,15 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from gpucheck.cli._shared.common import DIRECTORY, Problem, format_option, note, separated, write_result
-from gpucheck.cli.stack.common import EXIT_IMPOSSIBLE, ExistingFile, as_json, bundled, knowledge_option
+from gpucheck.cli.stack.common import EXIT_IMPOSSIBLE, ExistingFile, as_json, bundled, knowledge_option, lock_option
 from gpucheck.processes.atomic import SHARED
 
 if TYPE_CHECKING:
     from gpucheck.bundle.manifest import Manifest
-
-lock_option = click.option(
-    "--lock", "lock_file", type=ExistingFile, default=Path("stack.lock.yml"), show_default=True, help="Lock file."
-)
 
 
 @click.group("bundle")

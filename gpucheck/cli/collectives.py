@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING
 import click
 
 from gpucheck.cli._shared.common import (
-    EXIT_NOTHING,
     Problem,
+    measured_host,
     output_options,
     renamed,
+    rendezvous_option,
     simulation_options,
     start_simulation,
+    usage_errors,
     write_result,
 )
 from gpucheck.cli._shared.progress import steps
-from gpucheck.cli._shared.rendezvous import rendezvous_option
 from gpucheck.cli._shared.width import columns
 from gpucheck.cli.bandwidth import parse_sizes
 from gpucheck.model.finding.verdict import EXIT_STATUS
@@ -70,10 +71,8 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     --rdzv-endpoint 10.0.0.1:29500 on the first, with --node-rank 1 on the second. Each host prints the same numbers.
     """
     start_simulation(profile, faults)
-    from gpucheck.host import live_host
     from gpucheck.measure.collectives.definitions import ALL
     from gpucheck.measure.collectives.run import Options
-    from gpucheck.measure.planning.selection import Unmeasurable
     from gpucheck.render import collectives as render
     from gpucheck.run.links import collectives
 
@@ -94,18 +93,10 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         contended=allow_busy_gpus,
         nodes=place,
     )
-    try:
-        with steps(1) as progress:
-            progress(f"collectives, at most {timeout:g} s after the ranks started")
-            report = collectives(live_host(isolated=True, deadline_s=20.0), options)
-    except Unmeasurable as error:
-        raise (Problem(str(error)) if error.usage else Problem(str(error), EXIT_NOTHING)) from error
-    text = (
-        render.to_json(report)
-        if format_ == "json"
-        else render.to_text(report, width=columns() if output is None else None)
-    )
-    write_result(text if output is None else click.unstyle(text), output)
+    with measured_host() as host, steps(1) as progress:
+        progress(f"collectives, at most {timeout:g} s after the ranks started")
+        report = collectives(host, options)
+    write_result(render.to_json(report) if format_ == "json" else render.to_text(report, width=columns(output)), output)
     return EXIT_STATUS[report.verdict]
 
 
@@ -116,7 +107,5 @@ def _nodes(nodes: int | None, node_rank: int | None, endpoint: str | None) -> "N
         raise Problem(
             f"several hosts require --nodes, --node-rank and {ENDPOINT}. The endpoint is the same on every host."
         )
-    try:
+    with usage_errors(ValueError):
         return nodes_from_options(nodes, node_rank, endpoint)
-    except ValueError as error:
-        raise Problem(str(error)) from error

@@ -103,7 +103,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
             )
     except TwoMachines as problem:
         raise Problem(f"{problem}.") from problem
-    write_result(_rendered(found, format_, verbose, plain=output is not None, redact=not no_redact), output)
+    write_result(_rendered(found, format_, verbose, redact=not no_redact), output)
     return EXIT_STATUS[found.verdict]
 
 
@@ -143,14 +143,12 @@ def _reading(name: str, as_: str | None) -> "Reading":
         raise Problem(f"{shown(name)}: {problem}") from problem
 
 
-def _rendered(diagnosis: "Diagnosis", format_: str, verbose: int, *, plain: bool, redact: bool) -> str:
+def _rendered(diagnosis: "Diagnosis", format_: str, verbose: int, *, redact: bool) -> str:
     from gpucheck.render import diagnosis as render
+    from gpucheck.render.markdown import unchanged
 
     if format_ == "text":
-        text = render.to_text(diagnosis, verbose=verbose)
-        return click.unstyle(text) if plain else text
+        return render.to_text(diagnosis, verbose=verbose)
     if format_ == "markdown":
-        return (
-            render.to_markdown(diagnosis, change=of_diagnosis(diagnosis)) if redact else render.to_markdown(diagnosis)
-        )
+        return render.to_markdown(diagnosis, change=of_diagnosis(diagnosis) if redact else unchanged)
     return {"json": render.to_json, "html": render.to_html}[format_](diagnosis)

@@ -1,8 +1,10 @@
 """Build and verify container images"""
 
+import functools
 import time
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -13,6 +15,7 @@ from gpucheck.cli._shared.common import (
     simulation_options,
     start_simulation,
     timeout_option,
+    usage_errors,
     write_result,
 )
 from gpucheck.cli._shared.completion import VARIANT
@@ -20,7 +23,16 @@ from gpucheck.cli._shared.width import columns, table
 from gpucheck.model import EXIT_STATUS, NvmlReading, Verdict, named, with_actions, worst
 from gpucheck.processes.atomic import SHARED
 
+if TYPE_CHECKING:
+    from gpucheck.images.versions import Versions
+
 SCHEMA = "gpucheck.image/1"
+wrong_file = functools.partial(usage_errors, LookupError, ValueError)
+index_option = click.option(
+    "--index", "indexes", multiple=True, metavar="URL", help="Additional package index. Repeatable."
+)
+wheels_option = click.option("--find-links", multiple=True, metavar="DIR|URL", help="Directory of wheels. Repeatable.")
+base_option = click.option("--base", metavar="IMAGE", help="Base image instead of the pinned one.")
 
 
 @click.group(invoke_without_command=True)
@@ -84,8 +96,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         "findings": findings,
         "seconds": round(time.monotonic() - started, 3),
     }
-    text = render.to_json(report) if format_ == "json" else render.to_text(report)
-    write_result(text if output is None else click.unstyle(text), output)
+    write_result(render.to_json(report) if format_ == "json" else render.to_text(report), output)
     return EXIT_STATUS[verdict]
 
 
@@ -99,19 +110,18 @@ def _status(result: int | None, **_options: Any) -> int:
 def list_variants(format_: str, output: Path | None) -> None:
     """List image variants: versions, platforms, size."""
     from gpucheck.images import page
-    from gpucheck.images.versions import read_versions
 
-    versions = _usage(lambda: read_versions(_root()))
+    _, versions = _versions()
     if format_ == "json":
         write_result(msgspec.json.format(msgspec.json.encode(versions), indent=2).decode(), output)
     else:
-        write_result(table(page.table(versions), columns() if output is None else None), output)
+        write_result(table(page.table(versions), columns(output)), output)
 
 
 @COMMAND.command("versions")
 @click.option("--update", is_flag=True, help="Update the versions file, the page and the locks from the resolver.")
-@click.option("--index", "indexes", multiple=True, metavar="URL", help="Additional package index. Repeatable.")
-@click.option("--find-links", multiple=True, metavar="DIR|URL", help="Directory of wheels. Repeatable.")
+@index_option
+@wheels_option
 def versions_command(update: bool, indexes: tuple[str, ...], find_links: tuple[str, ...]) -> int:
     """Compare images/versions.yml with resolver and locks.
 
@@ -120,20 +130,21 @@ def versions_command(update: bool, indexes: tuple[str, ...], find_links: tuple[s
     from gpucheck.images.fill import fill, out_of_step, to_text
     from gpucheck.images.locks import make_locks
     from gpucheck.images.page import PAGE, fill_page
-    from gpucheck.images.versions import FILE, read_versions
+    from gpucheck.images.versions import FILE
     from gpucheck.images.wheels import index_options
 
-    root = _root()
-    versions = _usage(lambda: read_versions(root))
+    root, versions = _versions()
     if update:
-        versions = _usage(lambda: fill(versions, root))
+        with wrong_file():
+            versions = fill(versions, root)
         make_locks(versions, root, index_options(indexes, find_links))
-        # Once more: what the image carries is read from the fresh locks.
-        versions = _usage(lambda: fill(versions, root))
+        with wrong_file():  # once more: what the image carries is read from the fresh locks
+            versions = fill(versions, root)
         write_result(to_text(versions, (root / FILE).read_text(encoding="utf-8")), root / FILE, mode=SHARED)
         page = root / PAGE
         write_result(fill_page(page.read_text(encoding="utf-8"), versions), page, mode=SHARED)
-    wrong = _usage(lambda: out_of_step(versions, root))
+    with wrong_file():
+        wrong = out_of_step(versions, root)
     for line in wrong:
         click.echo(line)
     click.echo(
@@ -146,9 +157,9 @@ def versions_command(update: bool, indexes: tuple[str, ...], find_links: tuple[s
 
 @COMMAND.command("build")
 @click.argument("variants", nargs=-1, shell_complete=VARIANT, metavar="[VARIANT]...")
-@click.option("--base", metavar="IMAGE", help="Base image instead of the pinned one.")
-@click.option("--index", "indexes", multiple=True, metavar="URL", help="Additional package index. Repeatable.")
-@click.option("--find-links", multiple=True, metavar="DIR|URL", help="Directory of wheels. Repeatable.")
+@base_option
+@index_option
+@wheels_option
 @click.option("--fresh", is_flag=True, help="List pending updates of the base's packages, and rebuild to install them.")
 def build_command(
     variants: tuple[str, ...], base: str | None, indexes: tuple[str, ...], find_links: tuple[str, ...], fresh: bool
@@ -158,15 +169,11 @@ def build_command(
     Default: all variants that have a lock.
     """
     from gpucheck.images.build import Options, build
-    from gpucheck.images.versions import read_versions
     from gpucheck.images.wheels import index_options
     from gpucheck.lab.containers import engine_errors
     from gpucheck.lab.engine import engine
 
-    root = _root()
-    versions = _usage(lambda: read_versions(root))
-    for name in variants:
-        _usage(lambda name=name: versions.variant(name))
+    root, versions = _versions(variants)
     chosen = variants or tuple(name for name, row in versions.variants.items() if row.filled.locked)
     options = Options(base=base, places=tuple(index_options(indexes, find_links)), fresh=fresh)
     client = engine()
@@ -179,7 +186,7 @@ def build_command(
 
 @COMMAND.command("context")
 @click.argument("variant", shell_complete=VARIANT)
-@click.option("--base", metavar="IMAGE", help="Base image instead of the pinned one.")
+@base_option
 def context_command(variant: str, base: str | None) -> None:
     """Write the build context of a variant.
 
@@ -188,11 +195,9 @@ def context_command(variant: str, base: str | None) -> None:
     import shlex
 
     from gpucheck.images.context import Plan, assemble, command_line
-    from gpucheck.images.versions import Base, read_versions
+    from gpucheck.images.versions import Base
 
-    root = _root()
-    versions = _usage(lambda: read_versions(root))
-    _usage(lambda: versions.variant(variant))
+    root, versions = _versions([variant])
     chosen = versions.base if base is None else Base(name="custom", python=versions.base.python, image=base)
     plan = Plan(root, versions, variant, chosen, chosen.image or "", stand_in=False)
     assemble(plan)
@@ -211,20 +216,16 @@ def scan_command(variants: tuple[str, ...], scanner: str | None, format_: str, o
     """
     from gpucheck.images.scan import read_policy
     from gpucheck.images.scan_run import scan_images
-    from gpucheck.images.versions import read_versions
     from gpucheck.lab.containers import engine_errors
     from gpucheck.lab.engine import engine
     from gpucheck.render import image as render
 
-    root = _root()
-    versions = _usage(lambda: read_versions(root))
-    policy = _usage(lambda: read_policy(root))
-    for name in variants:
-        _usage(lambda name=name: versions.variant(name))
+    root, versions = _versions(variants)
+    with wrong_file():
+        policy = read_policy(root)
     with engine_errors("scanning images"):
         report = scan_images(engine(), root, versions, policy, variants, scanner)
-    text = render.to_json(report) if format_ == "json" else render.scan_to_text(report)
-    write_result(text if output is None else click.unstyle(text), output)
+    write_result(render.to_json(report) if format_ == "json" else render.scan_to_text(report), output)
     return EXIT_STATUS[report.verdict]
 
 
@@ -238,15 +239,14 @@ def _purpose(promise: Any) -> str | None:
     return purpose(promise.framework, promise.code, promise.driver_floor)
 
 
-def _root() -> Path:
+def _versions(variants: Iterable[str] = ()) -> "tuple[Path, Versions]":
+    """Return the checkout and its versions file. Raises Problem for an unknown variant, or a file with a mistake."""
+    from gpucheck.images.versions import read_versions
     from gpucheck.lab.model import checkout
 
-    return checkout()
-
-
-def _usage(ask: Any) -> Any:
-    """The answer, or a Problem for what people wrote wrongly: a name, or the versions file."""
-    try:
-        return ask()
-    except (LookupError, ValueError) as error:
-        raise Problem(str(error.args[0] if error.args else error)) from error
+    root = checkout()
+    with wrong_file():
+        versions = read_versions(root)
+        for name in variants:
+            versions.variant(name)
+    return root, versions

@@ -11,6 +11,14 @@ from gpucheck.lab.model import DEFAULT_NAME, DEFAULT_SUBNET, SUBNET_VARIABLE
 NAME = click.option(
     "--name", default=DEFAULT_NAME, show_default=True, metavar="NAME", help="Name of the lab, prefix of its containers."
 )
+SUBNET = click.option(
+    "--subnet",
+    envvar=SUBNET_VARIABLE,
+    default=DEFAULT_SUBNET,
+    show_default=True,
+    metavar="CIDR",
+    help=f"IPv4 subnet of the lab network. Environment: {SUBNET_VARIABLE}.",
+)
 
 
 @click.group()
@@ -23,14 +31,7 @@ def COMMAND() -> None:  # noqa: N802 - the name the command walk looks for
 
 @COMMAND.command()
 @NAME
-@click.option(
-    "--subnet",
-    envvar=SUBNET_VARIABLE,
-    default=DEFAULT_SUBNET,
-    show_default=True,
-    metavar="CIDR",
-    help=f"IPv4 subnet of the lab network. Environment: {SUBNET_VARIABLE}.",
-)
+@SUBNET
 @click.option("--light", type=int, metavar="N", help="Start N light hosts (no systemd, copies of the first) instead.")
 @click.option(
     "--profile",
@@ -55,14 +56,7 @@ def up(name: str, subnet: str, light: int | None, profile: str | None, *, bare_m
 
 @COMMAND.command("real-packages")
 @NAME
-@click.option(
-    "--subnet",
-    envvar=SUBNET_VARIABLE,
-    default=DEFAULT_SUBNET,
-    show_default=True,
-    metavar="CIDR",
-    help="IPv4 subnet of the lab network.",
-)
+@SUBNET
 def real_packages(name: str, subnet: str) -> None:
     """Start a Debian 12 host for real packages.
 

@@ -38,7 +38,7 @@ def COMMAND(recording: Path | None, format_: str, output: Path | None) -> None: 
     if format_ == "json":
         write_result(msgspec.json.format(msgspec.json.encode(listing), indent=2).decode(), output)
     else:
-        write_result(table(_text(listing), columns() if output is None else None), output)
+        write_result(table(_text(listing), columns(output)), output)
 
 
 def _recorded(recording: Path) -> str:

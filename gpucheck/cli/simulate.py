@@ -7,22 +7,15 @@ from pathlib import Path
 
 import click
 
-from gpucheck.cli._shared.common import Problem, no_machine, note, renamed, start_simulation
-from gpucheck.cli._shared.completion import FAULT, PROFILE
+from gpucheck.cli._shared.common import Problem, fault_option, no_machine, note, renamed, start_simulation
+from gpucheck.cli._shared.completion import PROFILE
 from gpucheck.printable import printable
 
 NOT_FOUND, NOT_RUNNABLE = 127, 126  # as a shell exits
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option(
-    "--fault",
-    "faults",
-    multiple=True,
-    shell_complete=FAULT,
-    metavar="NAME[:KEY=VALUE,...]",
-    help="Inject a fault. Repeatable.",
-)
+@fault_option("Inject a fault. Repeatable.")
 @click.option(
     "-o", "--output", "directory", metavar="DIR", help="Create a private machine in DIR instead of using the cache."
 )

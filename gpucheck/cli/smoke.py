@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 import click
 
 from gpucheck.cli._shared.common import (
-    Problem,
+    NVML_SECONDS,
     Progress,
     output_options,
     progress_end,
+    rendezvous_option,
     simulation_options,
     start_simulation,
+    usage_errors,
     write_result,
 )
-from gpucheck.cli._shared.rendezvous import rendezvous_option
 from gpucheck.model import EXIT_STATUS, NvmlReading
 from gpucheck.model.smoke import SmokeResult
 from gpucheck.processes.ranks.nodes import ENDPOINT, Nodes, nodes_from_options, nodes_from_torchrun
@@ -32,8 +33,6 @@ DEFAULTS = SmokeOptions()
 STRATEGIES = all_strategies()
 FRAMEWORKS = [*dict.fromkeys(framework for framework, _ in STRATEGIES), "all"]
 NAMES = [*dict.fromkeys(name for _, name in STRATEGIES), "all"]
-# Time limit for NVML: an unresponsive driver must not use up the time of the training.
-NVML_SECONDS = 20.0
 
 
 @click.command()
@@ -80,7 +79,6 @@ NVML_SECONDS = 20.0
 @click.option(
     "--timeline",
     type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
     help="Write the phases of each rank to FILE.json (Chrome trace) and FILE.svg.",
 )
 @click.option(
@@ -140,7 +138,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     host = live_host(isolated=True, deadline_s=min(timeout, NVML_SECONDS))
     nvml = host.nvml() if devices is not None or precision != "fp32" else None
     gpus = nvml.gpus if isinstance(nvml, NvmlReading) else ()
-    try:
+    with usage_errors(LookupError, ValueError):
         visible, number = read_devices(devices, [gpu.uuid for gpu in sorted(gpus, key=lambda gpu: gpu.pci_bus_id)])
         hosts = _nodes(nodes, node_rank, rdzv_endpoint)
         options = SmokeOptions(
@@ -157,14 +155,11 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         capabilities = {gpu.compute_capability for gpu in gpus if visible != "" and gpu.compute_capability}
         runs = plan(framework, strategy, with_fault(options), steps=steps, capabilities=sorted(capabilities))
         _check_data(data)
-    except (LookupError, ValueError) as error:
-        raise Problem(str(error.args[0])) from error
     report, trainings = smoke(host, runs, Progress(len(runs)))
     progress_end()
     if timeline is not None:
         _write_timeline(timeline, trainings, simulated=report.simulated)
-    text = to_json(report) if format_ == "json" else to_text(report, [_part(training) for training in trainings])
-    write_result(text if output is None else click.unstyle(text), output)
+    write_result(to_json(report) if format_ == "json" else to_text(report, map(_part, trainings)), output)
     return EXIT_STATUS[report.verdict]
 
 

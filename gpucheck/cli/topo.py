@@ -73,11 +73,9 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         from gpucheck.render.topology.svg import to_svg
 
         write_result(to_svg(topology, about=about), svg)
-    width = None if output else columns()
-    text = _report(topology, about, format_, width, tree=tree, best=best is not None)
-    text = text if format_ == "json" else mark + text
+    text = _report(topology, about, format_, columns(output), tree=tree, best=best is not None)
     if not only_drawing:
-        write_result(text if output is None else click.unstyle(text), output)
+        write_result(text if format_ == "json" else mark + text, output)
     judged = [finding.verdict for finding in topology.findings if finding.verdict is not Verdict.SKIP]
     return EXIT_STATUS[worst(judged, strict=strict)] if judged else 0
 

@@ -3,16 +3,22 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-import click
 import msgspec
 
 from gpucheck.model import Report
 from gpucheck.model.collectives import CollectiveResult, CollectivesReport
 from gpucheck.printable import of_printable
-from gpucheck.render.bandwidth.plot import describe_size
 from gpucheck.render.findings.text import blocks
 from gpucheck.render.json import to_json
-from gpucheck.render.words import counts_line, simulated_mark, table, verdict_word
+from gpucheck.render.words import (
+    describe_size,
+    first_line,
+    last_line,
+    list_versions,
+    paragraphs,
+    simulated_mark,
+    table,
+)
 
 __all__ = ["Ran", "of_report", "to_json", "to_text"]
 STEP = "collectives"
@@ -46,18 +52,16 @@ def of_report(report: Report) -> Ran | None:
         kept = msgspec.convert(report.measurements.get(STEP, {}), _Kept)
     except msgspec.ValidationError:
         return None
-    return (
-        Ran(
-            kept.kind,
-            kept.results,
-            [describe_size(one.size_bytes) for one in kept.results],
-            any(one.expected_busbw_gb_s is not None for one in kept.results),
-            _transports(kept.transports),
-            "; ".join(f"{name} {', '.join(chosen)}" for name, chosen in kept.algorithms.items()),
-            kept.notes,
-        )
-        if kept.results
-        else None
+    if not kept.results:
+        return None
+    return Ran(
+        kept.kind,
+        kept.results,
+        [describe_size(one.size_bytes) for one in kept.results],
+        any(one.expected_busbw_gb_s is not None for one in kept.results),
+        _transports(kept.transports),
+        "; ".join(f"{name} {', '.join(chosen)}" for name, chosen in kept.algorithms.items()),
+        kept.notes,
     )
 
 
@@ -67,22 +71,22 @@ def to_text(report: CollectivesReport, *, width: int | None = None) -> str:
 
     width: columns of the terminal.
     """
-    parts = [
-        list(_head(report)),
-        list(_results(report.results, width)),
-        list(_taken(report)),
-        list(blocks(report.findings, passes=True)),
-        [_last(report)],
-    ]
-    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+    return paragraphs(
+        [
+            _head(report),
+            _results(report.results, width),
+            _taken(report),
+            blocks(report.findings, passes=True),
+            [_last(report)],
+        ]
+    )
 
 
 def _head(report: CollectivesReport) -> Iterator[str]:
-    mark = f"  {simulated_mark('hardware; the traffic between CPU ranks is real')}" if report.simulated else ""
-    yield click.style(f"gpucheck collectives  {report.host}", bold=True) + mark
+    mark = simulated_mark("hardware; the traffic between CPU ranks is real") if report.simulated else ""
+    yield first_line("collectives", report.host, mark)
     hosts = f", {report.nodes} hosts, {report.ranks} ranks in all" if report.nodes > 1 else ""
-    versions = ", ".join(f"{name} {version}" for name, version in report.versions.items() if version)
-    yield f"{report.kind}{hosts}" + (f"; {versions}" if versions else "")
+    yield "; ".join(filter(None, (f"{report.kind}{hosts}", ", ".join(list_versions(report.versions)))))
     yield from (f"note: {note}" for note in report.notes)
 
 
@@ -129,5 +133,5 @@ def _taken(report: CollectivesReport) -> Iterator[str]:
 
 
 def _last(report: CollectivesReport) -> str:
-    mark = f"  {simulated_mark()}" if report.simulated else ""
-    return f"{verdict_word(report.verdict, 0)}  {counts_line(report.counts)}  in {report.seconds:.1f} s{mark}"
+    mark = simulated_mark() if report.simulated else ""
+    return last_line(report.verdict, report.counts, f"in {report.seconds:.1f} s", mark)

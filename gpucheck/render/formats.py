@@ -1,11 +1,12 @@
-"""Every form of one Report, by its name. What a form needs (XML, Jinja2) is loaded when it is asked for."""
+"""Every form of one Report, by its name."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gpucheck.model import Report
+from gpucheck.render import imported_later
 from gpucheck.render import report as _report
 from gpucheck.render.markdown import Change, unchanged
 
@@ -27,48 +28,10 @@ FILES = {
 }
 
 
-def to_junit(report: Report) -> str:
-    """A case a finding."""
-    from gpucheck.render.report.junit import to_junit as write
-
-    return write(report)
-
-
-def to_ctrf(report: Report) -> str:
-    """A test a finding, as CTRF JSON."""
-    from gpucheck.render.report.ctrf import to_ctrf as write
-
-    return write(report)
-
-
-def to_slurm(report: Report) -> str:
-    """A reason a finding, for the scripts of a node."""
-    from gpucheck.render.report.slurm import to_slurm as write
-
-    return write(report)
-
-
-def to_nagios(report: Report) -> str:
-    """One line."""
-    from gpucheck.render.report.nagios import to_nagios as write
-
-    return write(report)
-
-
-def to_prometheus(report: Report) -> str:
-    """For node_exporter's textfile collector."""
-    from gpucheck.render.report.prometheus import to_prometheus as write
-
-    return write(report)
-
-
-WRITERS: dict[str, Callable[[Report], str]] = {
+# What these need (XML, Jinja2) is loaded when they are called.
+WRITERS: dict[str, Callable[..., str]] = {
     "json": _report.to_json,
-    "junit": to_junit,
-    "ctrf": to_ctrf,
-    "nagios": to_nagios,
-    "slurm": to_slurm,
-    "prometheus": to_prometheus,
+    **{name: imported_later(f"report.{name}", f"to_{name}") for name in FILES if name not in ("text", "json")},
 }
 
 
@@ -87,21 +50,14 @@ def render(
     change: redaction of the Markdown, which is made to be published; the other formats are never redacted.
     conditions: of a Kubernetes node.
     """
+    options: dict[str, Any] = {
+        "html": {"mark": mark.strip()},
+        "markdown": {"mark": mark, "change": change},
+        "kubernetes": {"conditions": conditions},
+    }
     if format_ == "text":
         return mark + _report.to_text(report, verbose=verbose)
-    if format_ == "html":
-        from gpucheck.render.report.html import to_html
-
-        return to_html(report, mark=mark.strip())
-    if format_ == "markdown":
-        from gpucheck.render.report.markdown import to_markdown
-
-        return to_markdown(report, mark=mark, change=change)
-    if format_ == "kubernetes":
-        from gpucheck.render.report.kubernetes import to_kubernetes
-
-        return to_kubernetes(report, conditions)
-    return WRITERS[format_](report)
+    return WRITERS[format_](report, **options.get(format_, {}))
 
 
 def render_all(

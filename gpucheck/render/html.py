@@ -15,6 +15,7 @@ import jinja2
 import msgspec
 from markupsafe import Markup, escape
 
+from gpucheck.model import Verdict
 from gpucheck.printable import UNPRINTABLE, indented, printable
 
 PAGES = Path(__file__).parent / "pages"
@@ -22,8 +23,13 @@ PAGES = Path(__file__).parent / "pages"
 UNSAFE = re.compile(rf"[<>&]|(?!\n){UNPRINTABLE.pattern}|\\u00[01][0-9a-f]|\\u007f")
 
 
-def page(template: str, *, data: Any, styles: tuple[str, ...], scripts: tuple[str, ...], **values: Any) -> str:
-    """Fill the template. data becomes the JSON of ``<script type="application/json" id="data">``."""
+def page(
+    template: str, *, verdict: Verdict, data: Any, styles: tuple[str, ...], scripts: tuple[str, ...], **values: Any
+) -> str:
+    """Fill the template, which extends page.html.j2.
+
+    verdict: the worst. data becomes the JSON of ``<script type="application/json" id="data">``.
+    """
     style, script = _joined(styles), _joined(scripts)
     allowed = f"style-src {_hash(style)}; script-src {_hash(script)}"
     policy = f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
@@ -31,6 +37,7 @@ def page(template: str, *, data: Any, styles: tuple[str, ...], scripts: tuple[st
         _environment()
         .get_template(template)
         .render(
+            verdict=verdict,
             policy=policy,
             style=Markup(style),  # noqa: S704 - our own file
             script=Markup(script),  # noqa: S704 - our own files

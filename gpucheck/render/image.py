@@ -3,12 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import click
-
 from gpucheck.printable import of_printable
 from gpucheck.render.findings.text import blocks
 from gpucheck.render.json import to_json
-from gpucheck.render.words import counts_line, simulated_mark, verdict_word
+from gpucheck.render.words import first_line, last_line, simulated_mark
 
 __all__ = ["scan_to_text", "to_json", "to_text"]
 
@@ -20,10 +18,10 @@ def to_text(report: Mapping[str, Any]) -> str:
 
 
 def _lines(report: Mapping[str, Any]) -> Iterator[str]:
-    mark = f"  {simulated_mark('hardware')}" if report["simulated"] else ""
+    mark = simulated_mark("hardware") if report["simulated"] else ""
     image = report["image"]
     name = image["variant"] if image else "not a gpucheck image"
-    yield click.style(f"gpucheck image  {name}", bold=True) + mark
+    yield first_line("image", name, mark)
     if image:
         stand_in = " (substitute: no registry responded during the build)" if image["stand_in_base"] else ""
         yield f"on {image['base']}{stand_in}, Python {image['python']}"
@@ -31,7 +29,7 @@ def _lines(report: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield from blocks(report["findings"], passes=True, check=False)
     yield ""
-    yield f"{verdict_word(report['verdict'], 0)}  {counts_line(report['counts'])}  in {report['seconds']:.1f} s{mark}"
+    yield last_line(report["verdict"], report["counts"], f"in {report['seconds']:.1f} s", mark)
 
 
 @of_printable
@@ -42,7 +40,7 @@ def scan_to_text(report: Any) -> str:
 
 def _scanned(image: Any) -> Iterator[str]:
     scan = image.scan
-    yield click.style(f"gpucheck image scan  {image.variant}", bold=True)
+    yield first_line("image scan", image.variant)
     by = f"scanned by {scan.scanner} {scan.version or ''}".rstrip() if scan else "not scanned"
     database = f", database of {scan.database:%Y-%m-%d}" if scan and scan.database else ""
     yield f"{image.tag}{f' ({scan.os})' if scan and scan.os else ''}, {by}{database}"
@@ -50,4 +48,4 @@ def _scanned(image: Any) -> Iterator[str]:
     yield ""
     yield from blocks(image.findings, passes=True, check=False)
     yield ""
-    yield f"{verdict_word(image.verdict, 0)}  {counts_line(image.counts)}  in {image.seconds:.1f} s"
+    yield last_line(image.verdict, image.counts, f"in {image.seconds:.1f} s")

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from gpucheck.model import Finding, Verdict, where
+from gpucheck.model import Finding, Verdict
 from gpucheck.printable import folded, indented, one_line, printable
-from gpucheck.render.words import observed
+from gpucheck.render.words import headline, observed
 
 OUTCOME = {Verdict.FAIL: "failure", Verdict.WARN: "failure", Verdict.UNKNOWN: "error", Verdict.SKIP: "skipped"}
 
@@ -46,7 +46,7 @@ def case(finding: Finding, *, name: str, classname: str, seconds: float) -> Case
     why = "" if seen == finding.why else f"why: {finding.why}"
     evidence = (f"evidence: {line}" for line in finding.evidence)
     lines = (why, f"fix: {finding.fix}" if finding.fix else "", asks, cause, *evidence)
-    message = one_line(folded(": ".join(filter(None, (where(finding), seen)))))
+    message = one_line(folded(headline(finding)))
     return Case(name, classname, finding.verdict, message, "\n".join(map(indented, filter(None, lines))), seconds)
 
 

@@ -1,11 +1,12 @@
 """Words, colours and columns shared by the text views."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timezone
 
 import click
 
-from gpucheck.model import Finding, Verdict
+from gpucheck.model import Finding, Simulation, TopologyGpu, Verdict, where
 
 COLOUR = {
     Verdict.PASS: "green",
@@ -27,6 +28,54 @@ def verdict_word(verdict: Verdict, width: int = 7) -> str:
 def simulated_mark(detail: str = "") -> str:
     """The mark that no simulated result may lack."""
     return click.style("SIMULATED", fg="cyan", bold=True) + (f" {detail}" if detail else "")
+
+
+def first_line(command: str, host: str, mark: str = "") -> str:
+    """Return ``gpucheck compute  node07``, with the mark of a simulated result."""
+    return "  ".join(filter(None, (click.style(f"gpucheck {command}  {host}", bold=True), mark)))
+
+
+def last_line(verdict: Verdict, counts: Mapping[str, int], time: str, mark: str = "") -> str:
+    """Return ``FAIL  1 fail, 3 pass  in 4.5 s``, with the mark of a simulated result."""
+    return "  ".join(filter(None, (verdict_word(verdict, 0), counts_line(counts), time, mark)))
+
+
+def paragraphs(parts: Iterable[Iterable[str]]) -> str:
+    """Join the lines of each part, and the parts that have any with an empty line between them."""
+    return "\n\n".join("\n".join(lines) for part in parts if (lines := list(part))) + "\n"
+
+
+def describe_simulation(simulation: Simulation | None) -> str:
+    """Return ``p100-pcie-x2, pcie-width:gpu=1,width=8``; empty without a simulation."""
+    return ", ".join((simulation.profile, *simulation.faults)) if simulation else ""
+
+
+def list_versions(versions: Mapping[str, str | None]) -> list[str]:
+    """Return ``driver 580.95.05`` for each version that is known."""
+    return [f"{name} {version}" for name, version in versions.items() if version]
+
+
+def count_models(gpus: Iterable[TopologyGpu], unnamed: str = "unnamed GPU") -> list[str]:
+    """Return ``8 x NVIDIA H100 80GB HBM3`` for each model. unnamed: what a GPU without a name is called."""
+    names = [gpu.name or unnamed for gpu in gpus]
+    return [f"{names.count(name)} x {name}" for name in dict.fromkeys(names)]
+
+
+def describe_size(size: int) -> str:
+    """Return ``4 KiB`` (powers of 1024, as memory is counted); bytes if it is not a whole number of a larger unit."""
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size >= unit and size % unit == 0:
+            return f"{size // unit} {name}"
+    return f"{size} B"
+
+
+def timestamp(started: str | None) -> float | None:
+    """Return the seconds since 1970 of a date in ISO 8601, None if it is not one. Without a zone it is UTC."""
+    try:
+        at = datetime.fromisoformat((started or "").replace("Z", "+00:00"))
+        return (at if at.tzinfo else at.replace(tzinfo=timezone.utc)).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def value(finding: Finding, which: object, *, bare: bool = False) -> str:
@@ -77,6 +126,11 @@ def observed(finding: Finding) -> str:
     return f"{seen}, expected {value(finding, finding.wanted, bare=counted)}"
 
 
+def headline(finding: Finding) -> str:
+    """Return ``GPU 2 (0000:4c:00.0): 17 NVLinks active, expected 18``."""
+    return ": ".join(filter(None, (where(finding), observed(finding))))
+
+
 def _is_noun(unit: str) -> bool:
     """Whether the unit counts things (links, GPUs, NVLinks active) and is not a symbol (W, MHz, us)."""
     first = unit.partition(" ")[0]
@@ -88,7 +142,7 @@ def _singular(unit: str) -> str:
     return (first.removesuffix("es") if first.endswith("sses") else first.removesuffix("s")) + space + rest
 
 
-def counts_line(counts: dict[str, int]) -> str:
+def counts_line(counts: Mapping[str, int]) -> str:
     """``1 fail, 3 pass``: worst first, zeros left out."""
     return ", ".join(f"{counts[v.value]} {v.value}" for v in WORST_FIRST if counts.get(v.value)) or "nothing evaluated"
 

@@ -1,9 +1,13 @@
 """What the tests of several commands share."""
 
+import functools
+import sys
+
 import pytest
 
-from gpucheck.cli import main
+from tests.cli import commands
 from tests.fleet.reports import report, steady, write
+from tests.train.conftest import end_processes_with
 
 
 @pytest.fixture
@@ -15,11 +19,54 @@ def folder(tmp_path):
 
 
 @pytest.fixture
-def topo(capsys):
-    def run(*arguments):
-        with pytest.raises(SystemExit) as stop:
-            main(["topo", *arguments])
-        out, err = capsys.readouterr()
-        return stop.value.code or 0, out, err
+def run(capsys, monkeypatch):
+    """Run a command in this process: exit status, stdout, stderr. given: its standard input."""
+
+    def run(*arguments, given=None):
+        if given is not None:
+            monkeypatch.setattr(sys, "stdin", commands.as_stdin(given))
+        return commands.run(capsys, *arguments)
 
     return run
+
+
+@pytest.fixture
+def topo(run):
+    return functools.partial(run, "topo")
+
+
+@pytest.fixture
+def fleet(run):
+    return functools.partial(run, "fleet")
+
+
+@pytest.fixture
+def explain(run):
+    """What gpucheck explain prints about something that it knows."""
+
+    def explain(*what):
+        status, out, err = run("explain", *what)
+        assert (status, err) == (0, "")
+        return out
+
+    return explain
+
+
+@pytest.fixture
+def refused(run):
+    """The message of gpucheck explain about something that it does not know."""
+
+    def refused(*what):
+        status, out, err = run("explain", *what)
+        assert (status, out) == (64, "")
+        return err
+
+    return refused
+
+
+@pytest.fixture
+def marked():
+    """What marks the processes of a command. Those that a failed test leaves are ended."""
+    mark = commands.Marked.new()
+    yield mark
+    end_processes_with(mark.marker)

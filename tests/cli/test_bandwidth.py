@@ -1,32 +1,27 @@
 """``gpucheck bandwidth``: the contract, exit statuses, what is refused, and that nothing simulated looks real."""
 
 import json
-import signal
-import subprocess
-import sys
 from xml.etree import ElementTree
 
 import click
 import pytest
 
 from gpucheck import simulator
-from gpucheck.cli import main
 from gpucheck.cli._shared.common import Problem
 from gpucheck.cli.bandwidth import parse_sizes, parse_tensor
+from tests.cli.commands import on_a_terminal
 from tests.forked import gpucheck
 
 pytestmark = pytest.mark.slow
 
-GPUCHECK = [sys.executable, "-m", "gpucheck", "bandwidth"]
 
-
-def run(*arguments):
+def measured(*arguments):
     return gpucheck("bandwidth", *arguments)
 
 
 @pytest.fixture(scope="module")
 def healthy():
-    done = run("--simulate", "p100-pcie-x2", "--sizes", "64K,1M,64M", "--format", "json")
+    done = measured("--simulate", "p100-pcie-x2", "--sizes", "64K,1M,64M", "--format", "json")
     assert done.returncode == 0, done.stderr
     return done, json.loads(done.stdout)
 
@@ -59,7 +54,7 @@ def test_the_planned_time_is_told_before_and_apart_from_the_report(healthy):
 
 def test_the_text_is_marked_simulated_first_and_last_and_shows_measured_beside_expected(tmp_path):
     plot = tmp_path / "sizes.svg"
-    done = run("--simulate", "p100-pcie-x2", "--sizes", "64K,64M", "--svg", str(plot), "--level", "quick")
+    done = measured("--simulate", "p100-pcie-x2", "--sizes", "64K,64M", "--svg", str(plot), "--level", "quick")
     lines = click.unstyle(done.stdout).splitlines()
 
     assert "SIMULATED" in lines[0]
@@ -72,7 +67,7 @@ def test_the_text_is_marked_simulated_first_and_last_and_shows_measured_beside_e
 
 def test_what_is_wrong_stands_before_the_matrices_and_its_cells_are_marked():
     faulty = ("--simulate", "dgx1-p100", "--fault", "p2p-slow:pair=0-1", "--level", "quick")
-    text = run(*faulty).stdout
+    text = measured(*faulty).stdout
     first_matrix = text.index("unidirectional, GB/s")
 
     assert text.index("WARN    p2p-bandwidth  GPU 0 (0000:06:00.0) - GPU 1 (0000:07:00.0): ") < first_matrix
@@ -80,35 +75,23 @@ def test_what_is_wrong_stands_before_the_matrices_and_its_cells_are_marked():
     assert text.count("!10.9") == 2
     assert "\n! the pair has a warning\n" in text
     assert "method: " not in text
-    assert "method: clock" in run(*faulty, "--verbose").stdout
+    assert "method: clock" in measured(*faulty, "--verbose").stdout
 
 
 def test_findings_know_the_index_of_their_gpus():
-    (found,) = [
-        finding
-        for finding in json.loads(
-            run(
-                "--simulate", "dgx1-p100", "--fault", "p2p-slow:pair=2-3", "--level", "quick", "--format", "json"
-            ).stdout
-        )["findings"]
-        if finding["verdict"] == "warn"
-    ]
+    words = ("--simulate", "dgx1-p100", "--fault", "p2p-slow:pair=2-3", "--level", "quick", "--format", "json")
+    (found,) = (f for f in json.loads(measured(*words).stdout)["findings"] if f["verdict"] == "warn")
 
     assert (found["gpu_index"], found["peer_index"]) == (2, 3)
     assert found["gpu_uuid"] != found["peer_uuid"]
 
 
-def test_heat_is_in_the_terminal_only(healthy):
+def test_heat_is_in_the_terminal_only():
     """Colours go where they are read: a file or a pipe gets the numbers."""
-    forced = subprocess.run(
-        ["script", "-qec", f"{' '.join(GPUCHECK)} --simulate p100-pcie-x2 --level quick", "/dev/null"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    words = ("--simulate", "p100-pcie-x2", "--level", "quick")
 
-    assert "\x1b[48;2;" in forced.stdout
-    assert "\x1b[" not in run("--simulate", "p100-pcie-x2", "--level", "quick").stdout
+    assert "\x1b[48;2;" in on_a_terminal("bandwidth", *words)[1]
+    assert "\x1b[" not in measured(*words).stdout
 
 
 @pytest.mark.parametrize(
@@ -121,17 +104,17 @@ def test_heat_is_in_the_terminal_only(healthy):
     ],
 )
 def test_the_exit_status_is_the_verdict(fault, status, check):
-    done = run("--simulate", "p100-pcie-x2", "--fault", fault, "--format", "json", "--level", "quick")
-    bad = [
-        finding["check"] for finding in json.loads(done.stdout)["findings"] if finding["verdict"] in ("fail", "warn")
-    ]
+    done = measured("--simulate", "p100-pcie-x2", "--fault", fault, "--format", "json", "--level", "quick")
+    bad = [f["check"] for f in json.loads(done.stdout)["findings"] if f["verdict"] in ("fail", "warn")]
 
     assert done.returncode == status
     assert bad == [check]
 
 
 def test_a_stuck_pair_is_named_and_the_run_ends():
-    done = run("--simulate", "p100-pcie-x2", "--fault", "p2p-stuck:pair=0-1", "--timeout", "0.5", "--format", "json")
+    done = measured(
+        "--simulate", "p100-pcie-x2", "--fault", "p2p-stuck:pair=0-1", "--timeout", "0.5", "--format", "json"
+    )
     (stuck,) = [f for f in json.loads(done.stdout)["findings"] if f["check"] == "p2p-copies"]
 
     assert done.returncode == 2
@@ -140,14 +123,14 @@ def test_a_stuck_pair_is_named_and_the_run_ends():
 
 
 def test_one_gpu_measures_inside_itself_and_says_so():
-    done = run("--simulate", "p100-pcie-x2", "--devices", "0,0")
+    done = measured("--simulate", "p100-pcie-x2", "--devices", "0,0")
 
     assert done.returncode == 0
     assert "device-local, not between GPUs" in done.stdout
 
 
 def test_the_guides_one_liner_is_timed_and_verified():
-    done = run("--simulate", "p100-pcie-x2", "--tensor", "10000x10000", "--format", "json")
+    done = measured("--simulate", "p100-pcie-x2", "--tensor", "10000x10000", "--format", "json")
     report = json.loads(done.stdout)
 
     wanted = {
@@ -162,7 +145,7 @@ def test_the_guides_one_liner_is_timed_and_verified():
 
 
 def test_cpu_numbers_are_never_judged_as_gpu_numbers():
-    done = run("--engine", "cpu", "--level", "quick", "--format", "json")
+    done = measured("--engine", "cpu", "--level", "quick", "--format", "json")
     report = json.loads(done.stdout)
 
     assert done.returncode == 0
@@ -173,16 +156,14 @@ def test_cpu_numbers_are_never_judged_as_gpu_numbers():
 
 
 @pytest.fixture
-def refused(monkeypatch, capsys, activate):
+def refused(monkeypatch, run, activate):
     """Exit status and message of a run that does not begin."""
 
     def go(*arguments):
         monkeypatch.setattr(simulator, "activate", activate)
-        with pytest.raises(SystemExit) as stop:
-            main(["bandwidth", *arguments])
-        out, err = capsys.readouterr()
+        status, out, err = run("bandwidth", *arguments)
         assert out == ""
-        return stop.value.code, err
+        return status, err
 
     return go
 
@@ -232,32 +213,3 @@ def test_sizes_and_shapes_are_read_as_people_write_them():
     assert parse_tensor("10000x10000") == 400_000_000
     with pytest.raises(Problem):
         parse_tensor("0x5")
-
-
-def test_ctrl_c_ends_the_child_and_exits_with_130():
-    command = subprocess.Popen(
-        [*GPUCHECK, "--simulate", "p100-pcie-x2", "--fault", "p2p-stuck:pair=0-1", "--timeout", "100"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
-    assert command.stderr is not None
-    command.stderr.readline()  # the planned time: the child is at work
-    children = _children(command.pid)
-    command.send_signal(signal.SIGINT)
-    out, err = command.communicate(timeout=60)
-
-    assert (command.returncode, out, err.strip()) == (130, "", "gpucheck: interrupted")
-    assert children
-    assert not any(_alive(pid) for pid in children)
-
-
-def _children(pid):
-    done = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True)
-    return [int(word) for word in done.stdout.split()]
-
-
-def _alive(pid):
-    done = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True)
-    return bool(done.stdout.strip()) and not done.stdout.startswith("Z")

@@ -1,12 +1,11 @@
 """--color, NO_COLOR and TERM: when escapes are printed, to a terminal and to a pipe."""
 
 import os
-import pty
 import subprocess
-import sys
 
 import pytest
 
+from tests.cli.commands import GPUCHECK, on_a_terminal
 from tests.cli.test_help import ALL
 
 VERIFY = ("verify", "--simulate", "p100-pcie-x2", "--level", "quick", "--only", "inventory")
@@ -14,15 +13,11 @@ VERIFY = ("verify", "--simulate", "p100-pcie-x2", "--level", "quick", "--only", 
 
 def output(*words, terminal=False, **surroundings):
     """What the command prints, on a terminal or through a pipe."""
-    environment = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "TERM")}
+    if terminal:
+        return on_a_terminal(*words, **surroundings)[1]
+    environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
     environment |= {"TERM": "xterm", **surroundings}
-    command = [sys.executable, "-m", "gpucheck", *words]
-    if not terminal:
-        return subprocess.run(command, env=environment, capture_output=True, check=False).stdout
-    main, other = pty.openpty()
-    subprocess.run(command, env=environment, stdout=other, stderr=subprocess.DEVNULL, check=False)
-    os.close(other)
-    return os.read(main, 65536)
+    return subprocess.run([*GPUCHECK, *words], env=environment, capture_output=True, text=True, check=False).stdout
 
 
 @pytest.mark.parametrize(
@@ -40,12 +35,12 @@ def output(*words, terminal=False, **surroundings):
     ],
 )
 def test_color(words, terminal, surroundings, colored):
-    assert (b"\x1b[" in output(*VERIFY, *words, terminal=terminal, **surroundings)) is colored
+    assert ("\x1b[" in output(*VERIFY, *words, terminal=terminal, **surroundings)) is colored
 
 
 def test_color_before_the_command():
-    assert b"\x1b[" in output("--color", "always", *VERIFY)
-    assert b"\x1b[" not in output("--color", "always", *VERIFY, "--color", "never")
+    assert "\x1b[" in output("--color", "always", *VERIFY)
+    assert "\x1b[" not in output("--color", "always", *VERIFY, "--color", "never")
 
 
 def test_a_file_has_no_color(tmp_path):
@@ -55,11 +50,11 @@ def test_a_file_has_no_color(tmp_path):
 
 
 def test_json_has_no_color():
-    assert b"\x1b" not in output(*VERIFY, "--color", "always", "--format", "json")
+    assert "\x1b" not in output(*VERIFY, "--color", "always", "--format", "json")
 
 
 def test_a_program_on_a_simulated_machine_keeps_its_own_option():
-    assert output("simulate", "p100-pcie-x2", "--", "echo", "--color=always") == b"--color=always\n"
+    assert output("simulate", "p100-pcie-x2", "--", "echo", "--color=always") == "--color=always\n"
 
 
 @pytest.mark.parametrize("name", ALL)

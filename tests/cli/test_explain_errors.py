@@ -1,6 +1,5 @@
 """gpucheck explain: errors of CUDA and NVML, printed lines, and what looks like something else."""
 
-import click
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
@@ -13,59 +12,45 @@ from gpucheck.knowledge.error_codes import cuda_errors, nvml_errors
 from gpucheck.knowledge.messages import kinds, meaning, rows
 
 
-def explain(*what):
-    return CliRunner().invoke(cli, ["explain", *what])
-
-
-def refused(*what):
-    with pytest.raises(click.ClickException) as problem:
-        cli.main(["explain", *what], standalone_mode=False)
-    assert problem.value.exit_code == 64
-    return problem.value.message
-
-
 @pytest.mark.parametrize("what", [["XID", "79"], ["XID 79"], ["79"], ["xid79"], ["xid:79"]])
-def test_an_xid_in_words_of_its_own(what):
-    assert "Xid 79" in explain(*what).output
+def test_an_xid_in_words_of_its_own(explain, what):
+    assert "Xid 79" in explain(*what)
 
 
 @pytest.mark.parametrize(
     "what",
     ["nvml:15", "nvml 15", "GPU is lost", "gpu is lost", "NVML_ERROR_GPU_IS_LOST", "GPU_IS_LOST", "nvml error 15"],
 )
-def test_an_error_of_nvml(what):
-    result = explain(what)
+def test_an_error_of_nvml(explain, what):
+    output = explain(what)
 
-    assert result.exit_code == 0
-    assert "NVML error 15" in result.output
-    assert "gpu-lost (gpucheck explain gpu-lost)" in result.output
+    assert "NVML error 15" in output
+    assert "gpu-lost (gpucheck explain gpu-lost)" in output
 
 
 @pytest.mark.parametrize(
     "what",
     ["cuda:802", "cuda 802", "cudaErrorSystemNotReady", "CUDA_ERROR_SYSTEM_NOT_READY", "system not yet initialized"],
 )
-def test_an_error_of_cuda(what):
-    result = explain(what)
+def test_an_error_of_cuda(explain, what):
+    output = explain(what)
 
-    assert result.exit_code == 0
-    assert "CUDA error 802" in result.output
-    assert "fabric-manager-down" in result.output
+    assert "CUDA error 802" in output
+    assert "fabric-manager-down" in output
 
 
 @pytest.mark.parametrize("code", sorted(cuda_errors()))
-def test_every_error_of_cuda_is_explained(code):
-    result = explain(f"cuda:{code}")
+def test_every_error_of_cuda_is_explained(explain, code):
+    output = explain(f"cuda:{code}")
 
-    assert result.exit_code == 0
-    assert cuda_errors()[code].text.split()[0] in result.output
+    assert cuda_errors()[code].text.split()[0] in output
 
 
 @pytest.mark.parametrize("code", sorted(nvml_errors()))
-def test_every_error_of_nvml_is_explained(code):
+def test_every_error_of_nvml_is_explained(explain, code):
     row = nvml_errors()[code]
 
-    assert explain(f"nvml:{code}").exit_code == 0
+    assert explain(f"nvml:{code}")
     assert by_name(row.name) == row
     assert row.cause is None or row.cause in causes()
 
@@ -75,14 +60,14 @@ def test_the_prefix_decides_between_texts_of_both():
     assert by_name("cuda:unknown error") == cuda_errors()[999]
 
 
-def test_a_bare_number_is_an_xid_and_names_the_others():
-    output = " ".join(explain("46").output.split())
+def test_a_bare_number_is_an_xid_and_names_the_others(explain):
+    output = " ".join(explain("46").split())
 
     assert output.startswith("Xid 46")
     assert "need a prefix: cuda:46 (cudaErrorDevicesUnavailable)" in output
 
 
-def test_a_bare_number_that_is_no_xid_names_what_it_may_be():
+def test_a_bare_number_that_is_no_xid_names_what_it_may_be(refused):
     assert "Did you mean cuda:802 (cudaErrorSystemNotReady)?" in refused("802")
 
 
@@ -100,11 +85,10 @@ def test_a_bare_number_that_is_no_xid_names_what_it_may_be():
         ("ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error.", "NCCL"),
     ],
 )
-def test_a_line_that_a_program_printed(line, says):
-    result = explain(line)
+def test_a_line_that_a_program_printed(explain, line, says):
+    output = explain(line)
 
-    assert result.exit_code == 0
-    assert says in " ".join(result.output.split())
+    assert says in " ".join(output.split())
 
 
 @pytest.mark.parametrize(
@@ -123,12 +107,12 @@ def test_a_line_that_a_program_printed(line, says):
         ("acs-redlrect", "acs-redirect"),
     ],
 )
-def test_what_looks_like_a_name_or_a_code_is_suggested(what, meant):
+def test_what_looks_like_a_name_or_a_code_is_suggested(refused, what, meant):
     assert f"Did you mean {meant}" in refused(what)
 
 
 @pytest.mark.parametrize("what", ["cuda:12345", "nvml:998", "cuda:", "nvml:x"])
-def test_a_code_that_does_not_exist(what):
+def test_a_code_that_does_not_exist(refused, what):
     assert "not in the table" in refused(what)
 
 

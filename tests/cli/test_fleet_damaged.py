@@ -8,8 +8,7 @@ import sys
 
 import pytest
 
-from gpucheck import fleet
-from tests.cli.fleet_command import run, whole
+from gpucheck.fleet import merge, read_reports, report_files
 from tests.fleet.reports import encoded, report
 
 DAMAGED = {
@@ -23,12 +22,12 @@ DAMAGED = {
 
 @pytest.mark.parametrize("name", DAMAGED)
 @pytest.mark.parametrize("command", ["previous", "history"])
-def test_a_damaged_earlier_merge_is_one_line(folder, tmp_path, name, command):
+def test_a_damaged_earlier_merge_is_one_line(fleet, folder, tmp_path, name, command):
     path = tmp_path / name if command == "previous" else tmp_path / f"{name.partition('.')[0]}.json.gz"
     path.write_bytes(DAMAGED[name])
     previous = ("report", folder, "--baseline", path)
 
-    status, out, message = whole(*(previous if command == "previous" else ("history", "a", "--history-dir", tmp_path)))
+    status, out, message = fleet(*(previous if command == "previous" else ("history", "a", "--history-dir", tmp_path)))
 
     assert (status, out) == (64, "")
     assert message.count("\n") == 1
@@ -48,20 +47,20 @@ def test_what_an_earlier_merge_claims_to_be_is_not_allocated(folder, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["labels.yml", "labels.csv", "before.json", "before.json.gz"])
-def test_a_fifo_is_not_waited_for(folder, tmp_path, name):
+def test_a_fifo_is_not_waited_for(fleet, folder, tmp_path, name):
     os.mkfifo(tmp_path / name)
 
-    status, _, message = whole("report", folder, "--labels" if "labels" in name else "--baseline", tmp_path / name)
+    status, _, message = fleet("report", folder, "--labels" if "labels" in name else "--baseline", tmp_path / name)
 
     assert status == 64
     assert "is a FIFO" in message
 
 
 @pytest.mark.parametrize("words", ["!!timestamp x", '!!float ""', '!!int ""', "!!bool x", "*x", "2026-13-13"])
-def test_labels_that_yaml_cannot_read_are_one_line(folder, tmp_path, words):
+def test_labels_that_yaml_cannot_read_are_one_line(fleet, folder, tmp_path, words):
     (tmp_path / "l.yml").write_text(f"node01: {{rack: {words}}}\n")
 
-    status, out, message = whole("report", folder, "--labels", tmp_path / "l.yml")
+    status, out, message = fleet("report", folder, "--labels", tmp_path / "l.yml")
 
     assert (status, out) == (64, "")
     assert message.count("\n") == 1
@@ -79,27 +78,27 @@ NAMES = ["node3\nnode-evil", "node5,localhost", "--rdzv-backend=evil", "$(touch 
 
 
 @pytest.mark.parametrize("form", ["lines", "slurm", "torchrun", "ansible"])
-def test_a_name_that_is_no_host_name_is_not_selected(form):
+def test_a_name_that_is_no_host_name_is_not_selected(fleet, form):
     """Written to a list it would be several hosts, a pattern, an option, or the controller."""
     content = b"\n".join(encoded(*(report(name) for name in NAMES), report("node1"), report("node2")))
 
-    status, out, message = whole("report", "-", "--select", "8", "--select-format", form, stdin=content)
+    status, out, message = fleet("report", "-", "--select", "8", "--select-format", form, given=content)
 
     expected = {"lines": "node1\nnode2", "slurm": "node[1-2]", "ansible": "node1,node2"}.get(form, "--nnodes=2")
     assert (status, out.startswith(expected)) == (0, True)
     assert out.count("\n") == (2 if form == "lines" else 1)
     assert "14 hosts that are fit are left out" in message
     assert "\x1b" not in message
-    status, out, message = whole("report", "-", "--select", "12", stdin=content)
+    status, out, message = fleet("report", "-", "--select", "12", given=content)
     assert (status, out) == (2, "")
     assert "left out" in message
 
 
-def test_merges_kept_in_one_second_are_all_kept(folder, tmp_path):
+def test_merges_kept_in_one_second_are_all_kept(fleet, folder, tmp_path):
     from gpucheck.cli.fleet.history import keep
 
     for _ in range(5):
-        keep(fleet.merge(fleet.read_reports(fleet.report_files(folder))), tmp_path / "kept")
+        keep(merge(read_reports(report_files(folder))), tmp_path / "kept")
 
     assert len(list((tmp_path / "kept").iterdir())) == 5
-    assert run("history", "node01", "--history-dir", tmp_path / "kept")[1].count("P" * 5) == 1
+    assert fleet("history", "node01", "--history-dir", tmp_path / "kept")[1].count("P" * 5) == 1

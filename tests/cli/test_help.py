@@ -80,7 +80,7 @@ RENAMED = [(name, option) for name, option in OPTIONS.items() if isinstance(opti
 @pytest.mark.parametrize(("name", "option"), RENAMED, ids=[name for name, _ in RENAMED])
 def test_old_option_name_is_accepted_and_not_shown(name, option):
     command = ALL[name.rpartition(" ")[0]]
-    value = [] if option.is_flag else ["quick" if option.name == "level" else "given"]
+    value = [] if option.is_flag else [{"level": "quick", "spec": __file__}.get(option.name, "given")]
     given = [option.was, *value, *(["SOURCE"] if command.params[0].name in ("sources", "name") else [])]
 
     with command.make_context(name, given, resilient_parsing=True) as context:

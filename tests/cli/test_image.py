@@ -5,7 +5,6 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from gpucheck.cli import main
 from gpucheck.images import build as building
 from gpucheck.images import fill, probe
 from gpucheck.lab import engine
@@ -14,15 +13,12 @@ from tests.images.inside import CPU_IMAGE, ON_A_LAPTOP, ON_P100, PROMISE
 
 
 @pytest.fixture
-def image(monkeypatch, capsys):
+def image(monkeypatch, run):
     """Run the command where the given values are what there is to read."""
 
     def go(*arguments, values=ON_P100):
         monkeypatch.setattr(probe, "read", lambda _host, **options: setattr(go, "options", options) or values)
-        with pytest.raises(SystemExit) as stop:
-            main(["image", *arguments])
-        out, err = capsys.readouterr()
-        return stop.value.code or 0, out, err
+        return run("image", *arguments)
 
     return go
 
@@ -82,16 +78,15 @@ def test_the_json_holds_numbers_and_findings(image):
     assert report["counts"]["pass"] == len(report["findings"])
 
 
-def test_a_simulated_host_is_judged_through_the_real_reading(capsys):
+def test_a_simulated_host_is_judged_through_the_real_reading(run):
     """Outside an image there is no promise: GPUs and shared memory are what is left to judge."""
-    with pytest.raises(SystemExit) as stop:
-        main(["image", "--simulate", "p100-pcie-x2", "--format", "json"])
-    report = json.loads(capsys.readouterr().out)
+    status, out, _ = run("image", "--simulate", "p100-pcie-x2", "--format", "json")
+    report = json.loads(out)
 
     assert report["simulated"] is True
     assert report["gpus"] == 2
     assert report["image"] is None
-    assert stop.value.code in (0, 1)
+    assert status in (0, 1)
 
 
 @pytest.mark.parametrize(

@@ -7,17 +7,17 @@ import signal
 import subprocess
 import sys
 import time
-import uuid
 from pathlib import Path
 
 import pytest
 
+from tests.cli.commands import GPUCHECK, read_all
 from tests.shared import sampled
-from tests.train.conftest import end_processes_with, heed_interrupts, hidden_gpus, processes_with, wait_until
+from tests.train.conftest import heed_interrupts, hidden_gpus, wait_until
 
 pytestmark = pytest.mark.slow
 
-GPUCHECK = [sys.executable, "-m", "gpucheck", "verify"]
+VERIFY = [*GPUCHECK, "verify"]
 HANG = ["--simulate", "hgx-h100-x8", "--level", "quick", "--fault"]
 # Where the run is when the signal comes: the arguments, and what marks the process that is waited for then.
 PHASES = {
@@ -32,10 +32,10 @@ STATUS = {signal.SIGINT: 130, signal.SIGTERM: 143}
 AT_ONCE_S = 5.0
 
 
-def running(marker, words):
+def running(marked, words):
     done = subprocess.run(["ps", "-eww", "-o", "pid=,args="], capture_output=True, text=True, check=True)
     found = {int(line.split()[0]) for line in done.stdout.splitlines() if words in line}
-    return bool(found & set(processes_with(marker)))
+    return bool(found & set(marked.processes()))
 
 
 def in_a_step(pid, terminal):
@@ -44,10 +44,8 @@ def in_a_step(pid, terminal):
 
 
 @pytest.fixture
-def cut(tmp_path):
+def cut(tmp_path, marked):
     """Start verify, send signals when its child is at work: status, seconds, stdout, stderr, what is left behind."""
-    marker = f"GPUCHECK_TEST_RUN={uuid.uuid4()}"
-    name, _, value = marker.partition("=")
     temporary, programs = tmp_path / "tmp", tmp_path / "bin"
     temporary.mkdir()
     programs.mkdir()
@@ -59,16 +57,14 @@ def cut(tmp_path):
         words, at_work = PHASES[phase]
         path = f"{programs}:{os.environ['PATH']}" if phase == "a program" else os.environ["PATH"]
         at_work = str(programs) if phase == "a program" else at_work
-        # Another test of this process may have left a simulated machine in its environment.
-        environment = {name: value for name, value in os.environ.items() if name != "GPUCHECK_SIMULATOR"}
-        environment |= {"TMPDIR": str(temporary), "PATH": path, name: value} | hidden_gpus(words)
-        environment["TERM"] = "xterm"
+        environment = marked.environment | {"TMPDIR": str(temporary), "PATH": path, "TERM": "xterm"}
+        environment |= hidden_gpus(words)
         ours, theirs = pty.openpty() if terminal else (None, subprocess.PIPE)
         command = subprocess.Popen(
-            [*GPUCHECK, *words, *arguments], env=environment, stdin=subprocess.DEVNULL, stdout=theirs,
+            [*VERIFY, *words, *arguments], env=environment, stdin=subprocess.DEVNULL, stdout=theirs,
             stderr=theirs, preexec_fn=heed_interrupts,
         )  # fmt: skip
-        wait_until(lambda: in_a_step(command.pid, terminal) and running(marker, at_work), 60.0)
+        wait_until(lambda: in_a_step(command.pid, terminal) and running(marked, at_work), 60.0)
         time.sleep(0.2)
         began = time.monotonic()
         for number in signals:
@@ -82,21 +78,9 @@ def cut(tmp_path):
             out, err = (text.decode() for text in command.communicate(timeout=60))
             status = command.returncode
         seconds = time.monotonic() - began
-        return status, seconds, out, err, processes_with(marker), list(temporary.iterdir())
+        return status, seconds, out, err, marked.processes(), list(temporary.iterdir())
 
-    yield run
-    end_processes_with(marker)
-
-
-def read_all(descriptor):
-    text = b""
-    try:
-        while data := os.read(descriptor, 65536):
-            text += data
-    except OSError:  # the other end of a terminal is gone
-        pass
-    os.close(descriptor)
-    return text.decode()
+    return run
 
 
 ENDS = [(phase, number, terminal) for phase in PHASES for number in STATUS for terminal in (False, True)]
@@ -150,7 +134,7 @@ def test_a_file_keeps_the_last_complete_report(cut, tmp_path):
 
 def test_an_interrupted_report_is_no_baseline(cut, tmp_path):
     (tmp_path / "part").write_text(cut("nvml", signal.SIGINT, arguments=["--format", "json"])[2])
-    words = [*GPUCHECK, *HANG[:-1], "--baseline", str(tmp_path / "part")]
+    words = [*VERIFY, *HANG[:-1], "--baseline", str(tmp_path / "part")]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stdout) == (64, "")
@@ -170,10 +154,8 @@ def test_a_signal_that_comes_twice_at_once_is_one(cut, signals):
     assert "interrupted after" in out
 
 
-def test_a_second_ctrl_c_ends_at_once():
+def test_a_second_ctrl_c_ends_at_once(marked):
     """While what the first one began takes long; the processes still go."""
-    marker = f"GPUCHECK_TEST_RUN={uuid.uuid4()}"
-    name, _, value = marker.partition("=")
     code = (
         "import subprocess, time\n"
         "from gpucheck.processes.signals import ended_by_signals, undisturbed\n"
@@ -183,22 +165,18 @@ def test_a_second_ctrl_c_ends_at_once():
         "    print('ready', flush=True)\n"
         "    time.sleep(600)\n"
     )
-    environment = os.environ | {name: value}
     process = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, env=environment, preexec_fn=heed_interrupts
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, env=marked.environment, preexec_fn=heed_interrupts
     )
-    try:
-        assert process.stdout is not None
-        process.stdout.readline()
-        for _ in range(2):
-            assert process.poll() is None
-            process.send_signal(signal.SIGINT)
-            time.sleep(0.5)
+    assert process.stdout is not None
+    process.stdout.readline()
+    for _ in range(2):
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.5)
 
-        assert process.wait(20) == 130
-        wait_until(lambda: processes_with(marker) == [])
-    finally:
-        end_processes_with(marker)
+    assert process.wait(20) == 130
+    wait_until(lambda: marked.processes() == [])
 
 
 def test_a_signal_that_was_held_back_is_not_lost():

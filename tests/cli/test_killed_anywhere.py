@@ -5,20 +5,18 @@ import random
 import re
 import signal
 import subprocess
-import sys
 import time
-import uuid
 from pathlib import Path
 
 import pytest
 
 from gpucheck.processes.temporary import temporary_folder
+from tests.cli.commands import GPUCHECK
 from tests.shared import sampled
-from tests.train.conftest import end_processes_with, heed_interrupts, hidden_gpus, processes_with, wait_until
+from tests.train.conftest import heed_interrupts, hidden_gpus, wait_until
 
 pytestmark = pytest.mark.slow
 
-GPUCHECK = [sys.executable, "-m", "gpucheck"]
 SIMULATE = ["--simulate", "p100-pcie-x2"]
 # Each writes its result to a file, and the most seconds after which the signal comes.
 COMMANDS = {
@@ -43,31 +41,26 @@ def in_sample(place, _):
 
 
 @pytest.mark.parametrize(("command", "number", "seed"), sampled(SEARCH, in_sample))
-def test_a_signal_at_any_moment_leaves_nothing(tmp_path, monkeypatch, command, number, seed):
+def test_a_signal_at_any_moment_leaves_nothing(tmp_path, monkeypatch, marked, command, number, seed):
     arguments, longest = COMMANDS[command]
-    name, _, value = (marker := f"GPUCHECK_TEST_RUN={uuid.uuid4()}").partition("=")
     temporary, output = tmp_path / "tmp", tmp_path / "out" / "report"
     temporary.mkdir()
     output.parent.mkdir()
     if command != "simulate":  # which takes an empty folder only
         output.write_text(OLD)
     shared = set(Path("/dev/shm").iterdir())
-    environment = {key: text for key, text in os.environ.items() if key != "GPUCHECK_SIMULATOR"}
-    environment |= {"TMPDIR": str(temporary), name: value} | hidden_gpus(arguments)
-    try:
-        process = subprocess.Popen(
-            [*GPUCHECK, *arguments, str(output)], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-            preexec_fn=heed_interrupts,
-        )  # fmt: skip
-        time.sleep(random.Random(f"{command} {number} {seed}").uniform(0.05, longest))
-        process.send_signal(number)
-        _, said = process.communicate(timeout=30)
-        wait_until(lambda: processes_with(marker) == [], 3.0)
-    finally:
-        end_processes_with(marker)
+    environment = marked.environment | {"TMPDIR": str(temporary)} | hidden_gpus(arguments)
+    process = subprocess.Popen(
+        [*GPUCHECK, *arguments, str(output)], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        preexec_fn=heed_interrupts,
+    )  # fmt: skip
+    time.sleep(random.Random(f"{command} {number} {seed}").uniform(0.05, longest))
+    process.send_signal(number)
+    _, printed = process.communicate(timeout=30)
+    wait_until(lambda: marked.processes() == [], 3.0)
 
     # Python's own start and end cannot be interrupted cleanly, and have nothing of ours yet or any more.
-    assert process.returncode in (-number, 128 + number, 0, 1, 2, 3), said
+    assert process.returncode in (-number, 128 + number, 0, 1, 2, 3), printed
     if command != "simulate" and process.returncode not in (0, 1, 2, 3):
         assert output.read_bytes() == OLD.encode() or output.stat().st_size > len(OLD)
     leftovers = list(temporary.iterdir())

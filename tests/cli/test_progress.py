@@ -1,18 +1,14 @@
 """The progress line: step and number, from two seconds on the time, and nothing after the end."""
 
-import os
-import pty
 import re
-import subprocess
-import sys
 import time
-from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
 
 from gpucheck.cli._shared import progress as module
 from gpucheck.cli._shared.progress import Progress, progress_end, steps
+from tests.cli.commands import on_a_terminal
 
 
 class Screen:
@@ -101,27 +97,14 @@ def test_nothing_is_drawn_elsewhere(screen, monkeypatch, surroundings):
     assert screen.text == ""
 
 
-def on_a_terminal(words, *, term="xterm"):
+def drawn_by(words, **environment):
     """Exit status, and what gpucheck draws on stderr."""
-    main, other = pty.openpty()
-    started = subprocess.Popen(
-        [sys.executable, "-m", "gpucheck", *words],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=other,
-        env={**os.environ, "TERM": term},
-    )
-    os.close(other)
-    text = b""
-    with suppress(OSError):  # the end of a terminal
-        while more := os.read(main, 65536):
-            text += more
-    os.close(main)
-    return started.wait(timeout=120), text.decode()
+    return on_a_terminal(*words, stream="stderr", **environment)
 
 
-def test_verify_counts_its_steps():
-    status, text = on_a_terminal(["verify", "--simulate", "p100-pcie-x2", "--level", "quick"])
+@pytest.mark.parametrize("environment", [{}, {"NO_COLOR": "1"}], ids=["color", "NO_COLOR"])
+def test_verify_counts_its_steps(environment):
+    status, text = drawn_by(["verify", "--simulate", "p100-pcie-x2", "--level", "quick"], **environment)
 
     # A step of more than two seconds is drawn again, with its time.
     numbers = list(dict.fromkeys((int(n), int(of)) for n, of in re.findall(r"step (\d+) of (\d+): ", text)))
@@ -134,7 +117,7 @@ def test_verify_counts_its_steps():
 def folder(tmp_path_factory):
     """Reports of a small fleet, and what was drawn when they were made."""
     made = tmp_path_factory.mktemp("progress") / "fleet"
-    status, text = on_a_terminal(["fleet", "simulate", "--hosts", "3", "--profile", "p100-pcie-x2", "-o", str(made)])
+    status, text = drawn_by(["fleet", "simulate", "--hosts", "3", "--profile", "p100-pcie-x2", "-o", str(made)])
     assert status == 0
     assert "gpucheck: machine 1 of 1: p100-pcie-x2 ..." in text
     assert "gpucheck: report 1 of 3: " in text
@@ -153,8 +136,8 @@ def folder(tmp_path_factory):
 def test_every_long_command_has_progress_on_a_terminal_only(words, drawn, folder):
     (folder / "paste.txt").write_text("GPU0\tGPU1\nGPU0\t X \tNV18\nGPU1\tNV18\t X \n")
     words = [word.format(folder=folder) for word in words]
-    status, text = on_a_terminal(words)
-    dumb, plain = on_a_terminal(words, term="dumb")
+    status, text = drawn_by(words)
+    dumb, plain = drawn_by(words, TERM="dumb")
 
     assert status == dumb < 4
     assert drawn in text
@@ -163,7 +146,7 @@ def test_every_long_command_has_progress_on_a_terminal_only(words, drawn, folder
 
 
 def test_a_bar_is_not_drawn_on_a_dumb_terminal():
-    status, text = on_a_terminal(["bandwidth", "--simulate", "p100-pcie-x2", "--level", "quick"], term="dumb")
+    status, text = drawn_by(["bandwidth", "--simulate", "p100-pcie-x2", "--level", "quick"], TERM="dumb")
 
     assert status == 0
     assert "\x1b" not in text

@@ -5,14 +5,14 @@ import json
 
 import pytest
 
-from tests.cli.test_record import _own_cache, run  # noqa: F401 - fixtures
+from tests.cli.test_record import _own_cache  # noqa: F401 - a fixture
 
 SLOW = "p2p-slow:pair=0-1,percent=40"
 PAIR = "p100-pcie-x2"
 
 
-def full_record(capsys, path, *options):
-    status, out, err = run(capsys, "record", "--full", *options, "-o", path)
+def full_record(run, path, *options):
+    status, out, err = run("record", "--full", *options, "-o", path)
     assert (status, out) == (0, ""), err
     return json.loads(gzip.decompress(path.read_bytes())), err
 
@@ -33,11 +33,11 @@ def copies(report):
     ]
 
 
-def test_a_replay_evaluates_the_recorded_copies_as_the_host_does(capsys, tmp_path, elsewhere):
-    recorded, _ = full_record(capsys, tmp_path / "r", "--simulate", PAIR, "--fault", SLOW)
-    live = run(capsys, "verify", "--only", "p2p", "--format", "json", "--simulate", PAIR, "--fault", SLOW)
+def test_a_replay_evaluates_the_recorded_copies_as_the_host_does(run, tmp_path, elsewhere):
+    recorded, _ = full_record(run, tmp_path / "r", "--simulate", PAIR, "--fault", SLOW)
+    live = run("verify", "--only", "p2p", "--format", "json", "--simulate", PAIR, "--fault", SLOW)
     elsewhere()
-    replayed = run(capsys, "verify", "--only", "p2p", "--format", "json", "--from", tmp_path / "r")
+    replayed = run("verify", "--only", "p2p", "--format", "json", "--from", tmp_path / "r")
 
     verdicts = {(check, cause): verdict for check, _, verdict, cause, _ in copies(replayed[1])}
     assert replayed[0] == live[0]
@@ -46,9 +46,9 @@ def test_a_replay_evaluates_the_recorded_copies_as_the_host_does(capsys, tmp_pat
     assert recorded["full"]["bandwidth"]["findings"] == [], "the verdict is made when the recording is replayed"
 
 
-def test_it_holds_cudas_answers_the_timings_and_how_long_each_part_took(capsys, tmp_path, monkeypatch):
+def test_it_holds_cudas_answers_the_timings_and_how_long_each_part_took(run, tmp_path, monkeypatch):
     monkeypatch.setenv("GPUCHECK_CUDA_WITHOUT", "cuMemGetInfo")
-    recorded, err = full_record(capsys, tmp_path / "r", "--simulate", PAIR)
+    recorded, err = full_record(run, tmp_path / "r", "--simulate", PAIR)
     full = recorded["full"]
     cuda = full["cuda"]
     first = cuda["devices"][0]
@@ -69,8 +69,8 @@ def test_it_holds_cudas_answers_the_timings_and_how_long_each_part_took(capsys, 
     assert "not recorded" not in err
 
 
-def test_names_are_the_same_in_every_part_and_nothing_identifies_the_host(capsys, tmp_path):
-    recorded, _ = full_record(capsys, tmp_path / "r", "--simulate", PAIR)
+def test_names_are_the_same_in_every_part_and_nothing_identifies_the_host(run, tmp_path):
+    recorded, _ = full_record(run, tmp_path / "r", "--simulate", PAIR)
     full = recorded["full"]
     uuids = [gpu["uuid"] for gpu in recorded["nvml"]["gpus"]]
 
@@ -80,10 +80,10 @@ def test_names_are_the_same_in_every_part_and_nothing_identifies_the_host(capsys
     assert full["cuda"]["devices"][0]["bus_id"] == recorded["nvml"]["gpus"][0]["pci_bus_id"].upper()
 
 
-def test_what_cannot_be_measured_is_recorded_with_its_reason(capsys, tmp_path, elsewhere):
-    recorded, err = full_record(capsys, tmp_path / "r", "--simulate", "a100-mig-x8")
+def test_what_cannot_be_measured_is_recorded_with_its_reason(run, tmp_path, elsewhere):
+    recorded, err = full_record(run, tmp_path / "r", "--simulate", "a100-mig-x8")
     elsewhere()
-    _, out, _ = run(capsys, "verify", "--only", "p2p", "--format", "json", "--from", tmp_path / "r")
+    _, out, _ = run("verify", "--only", "p2p", "--format", "json", "--from", tmp_path / "r")
     (finding,) = (f for f in json.loads(out)["findings"] if f["check"] == "p2p")
 
     assert recorded["full"]["bandwidth"] is None
@@ -92,9 +92,9 @@ def test_what_cannot_be_measured_is_recorded_with_its_reason(capsys, tmp_path, e
     assert "MIG" in finding["seen"]
 
 
-def test_a_host_without_libcuda_records_why(capsys, tmp_path, monkeypatch):
+def test_a_host_without_libcuda_records_why(run, tmp_path, monkeypatch):
     monkeypatch.setattr("gpucheck.measure.engines.driver.reading.preload", lambda name: None)
-    recorded, err = full_record(capsys, tmp_path / "r")
+    recorded, err = full_record(run, tmp_path / "r")
     full = recorded["full"]
 
     assert full["cuda"]["type"] == "failure"
@@ -105,9 +105,9 @@ def test_a_host_without_libcuda_records_why(capsys, tmp_path, monkeypatch):
     assert "CUDA was not recorded: the CUDA driver library libcuda.so.1 was not found" in err
 
 
-def test_a_recording_without_full_still_copies_nothing(capsys, tmp_path, elsewhere):
-    run(capsys, "record", "--simulate", PAIR, "-o", tmp_path / "r")
+def test_a_recording_without_full_still_copies_nothing(run, tmp_path, elsewhere):
+    run("record", "--simulate", PAIR, "-o", tmp_path / "r")
     elsewhere()
-    _, out, _ = run(capsys, "verify", "--only", "p2p", "--format", "json", "--from", tmp_path / "r")
+    _, out, _ = run("verify", "--only", "p2p", "--format", "json", "--from", tmp_path / "r")
 
     assert [(f["verdict"], f["seen"]) for f in json.loads(out)["findings"]] == [("skip", "a recording")]

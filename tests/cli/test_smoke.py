@@ -1,33 +1,25 @@
-"""``gpucheck smoke``: what is printed, what it exits with, and that Ctrl-C leaves nothing running."""
+"""``gpucheck smoke``: what is printed, and what it exits with."""
 
 import json
 import os
-import signal
-import subprocess
-import sys
-import uuid
-from pathlib import Path
 
 import click
 import pytest
 from msgspec.structs import replace
 
-from gpucheck.cli import main
 from gpucheck.model import Finding, Verdict
 from gpucheck.model.smoke import SmokeReport, Span
 from gpucheck.render.smoke import Part, to_text
 from gpucheck.run.steps import train
-from tests.train.conftest import end_processes_with, heed_interrupts, processes_with, wait_until
+from tests.forked import gpucheck
 from tests.train.data.test_idx import write_set
 from tests.train.outcomes import HANG, ON_CPU, ON_GPUS
 
 pytestmark = pytest.mark.slow
 
-GPUCHECK = [sys.executable, "-m", "gpucheck"]
-
 
 @pytest.fixture
-def smoke(monkeypatch, capsys):
+def smoke(monkeypatch, run):
     """Run the command; the training answers with the given outcome and keeps what it was asked for."""
     monkeypatch.setenv("GPUCHECK_SIMULATOR", "")  # a command with --simulate that ran in this process has set it
 
@@ -40,10 +32,8 @@ def smoke(monkeypatch, capsys):
 
         monkeypatch.setattr(train, "run_smoke", run_smoke)
         monkeypatch.setattr(train, "real_gpus", lambda host: None)
-        with pytest.raises(SystemExit) as stop:
-            main(["smoke", *(() if "--framework" in arguments else ("--framework", "torch")), *arguments])
-        out, err = capsys.readouterr()
-        return stop.value.code or 0, out, err, asked
+        framework = () if "--framework" in arguments else ("--framework", "torch")
+        return *run("smoke", *framework, *arguments), asked
 
     return go
 
@@ -182,10 +172,7 @@ def test_wrong_usage_is_64_and_says_what_is_right(smoke, arguments, word):
 
 def test_the_whole_command_trains_for_real():
     """The one run with everything: 40 steps, and the answer on stdout alone."""
-    environment = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(
-        [*GPUCHECK, "smoke", "--format", "json"], capture_output=True, text=True, env=environment, timeout=120
-    )
+    done = gpucheck("smoke", "--format", "json", env=os.environ | {"CUDA_VISIBLE_DEVICES": ""})
 
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
@@ -235,30 +222,3 @@ def test_a_damaged_data_folder_is_refused_before_anything_is_started(smoke, tmp_
     status, out, err, asked = smoke(ON_CPU, "--data", str(tmp_path))
     assert (status, out, asked) == (64, "", [])
     assert "train-labels-idx1-ubyte: not an idx file" in err
-
-
-def test_ctrl_c_ends_the_ranks_and_exits_with_130(tmp_path):
-    marker = f"GPUCHECK_TEST_RUN={uuid.uuid4()}"
-    name, _, value = marker.partition("=")
-    environment = os.environ | {"TMPDIR": str(tmp_path), "CUDA_VISIBLE_DEVICES": "", name: value}
-    command = subprocess.Popen(
-        [*GPUCHECK, "smoke", "--steps", "100000"],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        preexec_fn=heed_interrupts,
-    )
-    try:
-        wait_until(lambda: len(_ranks(tmp_path)) == 2)
-        command.send_signal(signal.SIGINT)
-        out, err = command.communicate(timeout=30)
-
-        assert (command.returncode, out, err.strip()) == (130, b"", b"gpucheck: interrupted")
-        assert processes_with(marker) == []
-    finally:
-        end_processes_with(marker)
-    assert list(tmp_path.iterdir()) == []
-
-
-def _ranks(folder: Path) -> list[Path]:
-    return [file for file in folder.glob("gpucheck-*/smoke-*/progress-*.json") if file.stat().st_size]

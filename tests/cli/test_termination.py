@@ -1,18 +1,17 @@
 """Termination by a signal: a command removes what it started and wrote, and its exit status names the signal."""
 
-import os
 import signal
 import subprocess
-import sys
-import uuid
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from tests.train.conftest import end_processes_with, heed_interrupts, hidden_gpus, processes_with, wait_until
+from tests.cli.commands import GPUCHECK
+from tests.train.conftest import heed_interrupts, hidden_gpus, wait_until
 
 pytestmark = pytest.mark.slow
 
-GPUCHECK = [sys.executable, "-m", "gpucheck"]
 # What runs until it is ended, and the file in the temporary folder that shows its children at work.
 LONG = {
     "collectives": (["collectives", "--sizes", "64M", "--timeout", "600"], "gpucheck-*/collectives-*/pid-1"),
@@ -22,41 +21,53 @@ LONG = {
 }
 
 
+class Ended(NamedTuple):
+    """How a command ended. processes, files: those that remain."""
+
+    status: int
+    processes: list[int]
+    files: list[Path]
+    out: str
+    err: str
+
+
 @pytest.fixture
-def told(tmp_path):
-    """Start a command, tell it to end once its children work; its status, what it said, its processes, its files."""
-    marker = f"GPUCHECK_TEST_RUN={uuid.uuid4()}"
-    name, _, value = marker.partition("=")
+def ended(tmp_path, marked):
+    """Start a command, and send it signals once its children work."""
     temporary = tmp_path / "tmp"
     temporary.mkdir()
-    environment = os.environ | {"TMPDIR": str(temporary), name: value}
 
-    def tell(command, *numbers, before=heed_interrupts):
+    def ended(command, *numbers, before=heed_interrupts):
         arguments, at_work = LONG[command]
-        with (tmp_path / "said").open("w+b") as said:
+        environment = marked.environment | {"TMPDIR": str(temporary)} | hidden_gpus(arguments)
+        with (tmp_path / "out").open("wb") as out, (tmp_path / "err").open("wb") as err:
             process = subprocess.Popen(
-                [*GPUCHECK, *arguments],
-                env=environment | hidden_gpus(arguments),
-                stdout=said,
-                stderr=said,
-                preexec_fn=before,
+                [*GPUCHECK, *arguments], env=environment, stdout=out, stderr=err, preexec_fn=before
             )
-            wait_until(lambda: len(processes_with(marker)) > 1 and (not at_work or any(temporary.glob(at_work))), 60.0)
+            wait_until(lambda: len(marked.processes()) > 1 and (not at_work or any(temporary.glob(at_work))), 60.0)
             for number in numbers:
                 process.send_signal(number)
             status = process.wait(60)
-        return status, processes_with(marker), list(temporary.iterdir()), (tmp_path / "said").read_text()
+        printed = ((tmp_path / name).read_text() for name in ("out", "err"))
+        return Ended(status, marked.processes(), list(temporary.iterdir()), *printed)
 
-    yield tell
-    end_processes_with(marker)
+    return ended
 
 
 @pytest.mark.parametrize("command", LONG)
-def test_nothing_is_left_after_sigterm(told, command):
-    status, processes, files, said = told(command, signal.SIGTERM)
+def test_nothing_is_left_after_sigterm(ended, command):
+    found = ended(command, signal.SIGTERM)
 
-    assert (status, processes, files) == (143, [], [])
-    assert "Traceback" not in said
+    assert found[:3] == (143, [], [])
+    assert "Traceback" not in found.out + found.err
+
+
+@pytest.mark.parametrize("command", ["bandwidth", "smoke"])
+def test_ctrl_c_prints_one_line_and_no_report(ended, command):
+    found = ended(command, signal.SIGINT)
+
+    assert found[:3] == (130, [], [])
+    assert (found.out, found.err.splitlines()[-1]) == ("", "gpucheck: interrupted")
 
 
 @pytest.mark.parametrize(
@@ -68,12 +79,12 @@ def test_nothing_is_left_after_sigterm(told, command):
     ],
     ids=str,
 )
-def test_what_ends_it_is_its_status(told, numbers, status):
-    assert told("collectives", *numbers)[:3] == (status, [], [])
+def test_what_ends_it_is_its_status(ended, numbers, status):
+    assert ended("collectives", *numbers)[:3] == (status, [], [])
 
 
-def test_a_hang_up_that_nohup_ignores_ends_nothing(told):
+def test_a_hang_up_that_nohup_ignores_ends_nothing(ended):
     def nohup():
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
-    assert told("collectives", signal.SIGHUP, signal.SIGTERM, before=nohup)[:3] == (143, [], [])
+    assert ended("collectives", signal.SIGHUP, signal.SIGTERM, before=nohup)[:3] == (143, [], [])

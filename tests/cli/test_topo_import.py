@@ -1,6 +1,5 @@
 """gpucheck topo on pastes and files: what is read, what is shown, exit status and where the output goes."""
 
-import io
 import json
 import subprocess
 import sys
@@ -42,10 +41,8 @@ def test_a_paste_is_shown_as_text_without_colour_when_piped(topo, paste):
     assert "\x1b" not in out
 
 
-def test_standard_input_is_read(topo, monkeypatch):
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(PAIR.encode())))
-
-    assert "NV4" in topo("--import", "-")[1]
+def test_standard_input_is_read(topo):
+    assert "NV4" in topo("--import", "-", given=PAIR)[1]
 
 
 @pytest.mark.parametrize(
@@ -186,35 +183,6 @@ def test_a_file_that_cannot_be_opened_is_64(topo, tmp_path, name, words):
 
     assert status == 64
     assert words in err
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--nonsense"],
-        ["--import"],
-        ["surplus"],
-        ["--format", "yaml"],
-        ["--import", "x", "--simulate", "dgx2-v100"],
-        ["--fault", "nouveau"],
-        ["--best", "0"],
-        ["--best", "two"],
-    ],
-)
-def test_wrong_usage_is_64(topo, arguments):
-    status, out, err = topo(*arguments)
-
-    assert (status, out) == (64, "")
-    assert "Error: " in err
-
-
-def test_the_output_file_is_complete_and_alone(topo, paste, tmp_path):
-    output = tmp_path / "new" / "topo.json"
-    status, out, _ = topo("--import", paste(PAIR), "--format", "json", "-o", str(output))
-
-    assert (status, out) == (0, "")
-    assert json.loads(output.read_text())["schema"] == "gpucheck.topology/1"
-    assert list(output.parent.iterdir()) == [output]
 
 
 def test_unreadable_input_leaves_the_old_output_alone(topo, paste, tmp_path):

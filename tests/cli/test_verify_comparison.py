@@ -5,8 +5,6 @@ import json
 
 import pytest
 
-from tests.cli.test_cli import run
-
 QUICK = ("verify", "--simulate", "hgx-h100-x8", "--level", "quick")
 
 
@@ -34,23 +32,21 @@ def test_the_report_keeps_the_counters_of_every_gpu_and_port(earlier):
     assert {"correctable", "non_fatal", "fatal"} == set(kept["ports"][0]["aer"])
 
 
-def test_a_host_is_held_against_its_earlier_report(capsys, earlier, tmp_path):
+def test_a_host_is_held_against_its_earlier_report(run, earlier, tmp_path):
     packed = tmp_path / "report.json.gz"
     packed.write_bytes(gzip.compress(earlier.read_bytes()))
-    status, out, _ = run(capsys, *QUICK, "--baseline", str(packed))
+    status, out, _ = run(*QUICK, "--baseline", str(packed))
     assert (status, "baseline" in out) == (0, True)
 
-    status, out, _ = run(
-        capsys, *QUICK, "--baseline", str(earlier), "--fault", "replay-rising:gpu=0", "--format", "json"
-    )
+    status, out, _ = run(*QUICK, "--baseline", str(earlier), "--fault", "replay-rising:gpu=0", "--format", "json")
     worse = [f for f in json.loads(out)["findings"] if f["check"] == "baseline"]
     assert (status, {f["verdict"] for f in worse}) == (1, {"warn"})
     assert all("an hour" in f["seen"] and f["subject"] == "gpu:0000:19:00.0" for f in worse)
 
 
-def test_the_record_is_kept_whatever_else_is_left_out(capsys, earlier):
+def test_the_record_is_kept_whatever_else_is_left_out(run, earlier):
     """The comparisons read what this step records."""
-    status, out, _ = run(capsys, *QUICK, "--only", "driver", "--baseline", str(earlier), "--format", "json")
+    status, out, _ = run(*QUICK, "--only", "driver", "--baseline", str(earlier), "--format", "json")
 
     assert status == 0
     assert {f["check"] for f in json.loads(out)["findings"]} == {"driver", "gpu-health", "baseline"}
@@ -67,10 +63,10 @@ def test_the_record_is_kept_whatever_else_is_left_out(capsys, earlier):
         (lambda text: text.replace("gpucheck.report/1", "gpucheck.fleet/1", 1), "not a host"),
     ],
 )
-def test_a_baseline_of_another_host_or_a_damaged_one_is_refused(capsys, earlier, tmp_path, change, words):
+def test_a_baseline_of_another_host_or_a_damaged_one_is_refused(run, earlier, tmp_path, change, words):
     other = tmp_path / "other.json"
     other.write_text(change(earlier.read_text()))
-    status, out, err = run(capsys, *QUICK, "--baseline", str(other), "-o", str(tmp_path / "never"))
+    status, out, err = run(*QUICK, "--baseline", str(other), "-o", str(tmp_path / "never"))
 
     assert (status, out) == (64, "")
     assert err.startswith(f"Error: {other}: ")
@@ -79,13 +75,13 @@ def test_a_baseline_of_another_host_or_a_damaged_one_is_refused(capsys, earlier,
     assert not (tmp_path / "never").exists()
 
 
-def test_expectations_are_read_before_the_run_and_judged_after_it(capsys, tmp_path):
+def test_expectations_are_read_before_the_run_and_judged_after_it(run, tmp_path):
     site = tmp_path / "site.yml"
     site.write_text("gpus: {count: 8}\nfloors: {p2p_uni_gb_s: 300}\n")
-    status, out, _ = run(capsys, *QUICK, "--expect", str(site))
+    status, out, _ = run(*QUICK, "--expect", str(site))
     assert (status, "expectations" in out, "no copies were measured in this run" in out) == (0, True, True)
 
-    status, out, _ = run(capsys, *QUICK, "--expect", str(site), "--fault", "gpu-missing:gpu=3")
+    status, out, _ = run(*QUICK, "--expect", str(site), "--fault", "gpu-missing:gpu=3")
     assert status == 2
     assert f"{site}:1: gpus.count" in out
 
@@ -97,11 +93,11 @@ def test_expectations_are_read_before_the_run_and_judged_after_it(capsys, tmp_pa
         (None, "{}: cannot be read: No such"),
     ],
 )
-def test_a_typo_in_the_expectations_is_named(capsys, tmp_path, text, words):
+def test_a_typo_in_the_expectations_is_named(run, tmp_path, text, words):
     site = tmp_path / "site.yml"
     if text is not None:
         site.write_text(text)
-    status, out, err = run(capsys, *QUICK, "--expect", str(site), "-o", str(tmp_path / "never"))
+    status, out, err = run(*QUICK, "--expect", str(site), "-o", str(tmp_path / "never"))
 
     assert (status, out) == (64, "")
     assert words.format(site) in err

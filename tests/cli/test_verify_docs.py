@@ -10,7 +10,6 @@ import yaml
 
 from gpucheck import comparison
 from gpucheck.comparison import expectations
-from tests.cli.test_cli import run
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "verify.md").read_text(encoding="utf-8")
@@ -18,29 +17,29 @@ EXAMPLE = DOCS / "integrations" / "expectations.yml"
 COMMANDS = re.findall(r"^gpucheck verify .*$", PAGE, re.M)
 
 
-def test_the_commands_of_the_page_run_one_after_the_other(capsys, tmp_path, monkeypatch):
+def test_the_commands_of_the_page_run_one_after_the_other(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert len(COMMANDS) == 2
     for command in COMMANDS:
-        status, _, err = run(capsys, *shlex.split(command)[1:], "--simulate", "p100-pcie-x2")
+        status, _, err = run(*shlex.split(command)[1:], "--simulate", "p100-pcie-x2")
         assert status == 0, err
 
     found = json.loads(Path("last.json").read_text())["findings"]
     assert [f["verdict"] for f in found if f["check"] == "baseline"] == ["pass"]
 
 
-def test_the_mistake_shown_is_the_message_printed(capsys, tmp_path, monkeypatch):
+def test_the_mistake_shown_is_the_message_printed(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "site.yml").write_text("gpus:\n  cuont: 8\n")
-    status, _, err = run(capsys, "verify", "--level", "quick", "--simulate", "h200-x1", "--expect", "site.yml")
+    status, _, err = run("verify", "--level", "quick", "--simulate", "h200-x1", "--expect", "site.yml")
 
     assert status == 64
     assert err.removeprefix("Error: ") in PAGE
 
 
-def test_the_machine_that_the_example_expects_meets_it(capsys):
+def test_the_machine_that_the_example_expects_meets_it(run):
     command = ("verify", "--simulate", "hgx-h100-x8", "--only", "p2p", "--expect", str(EXAMPLE), "--format", "json")
-    status, out, err = run(capsys, *command)
+    status, out, err = run(*command)
     found = [f for f in json.loads(out)["findings"] if f["check"] == "expectations"]
 
     assert status == 0, err

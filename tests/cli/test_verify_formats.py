@@ -5,10 +5,9 @@ import json
 import pytest
 
 from gpucheck.cli._shared.output import OutputFile, Problem
-from gpucheck.cli.verify import folder
-from gpucheck.cli.verify.output import refuse, write_report
+from gpucheck.cli.verify import output as module
+from gpucheck.cli.verify.output import refuse, write_folder, write_report
 from gpucheck.render.formats import FILES
-from tests.cli.test_cli import run
 from tests.render.reports import sick
 
 QUICK = ("verify", "--simulate", "p100-pcie-x2", "--level", "quick")
@@ -20,8 +19,8 @@ def write(format_, output):
     write_report(REPORT, format_, output, mark="", verbose=False)
 
 
-def test_all_formats_of_one_run_stand_in_a_folder(capsys, tmp_path):
-    status, out, _ = run(capsys, *QUICK, "--format", "all", "-o", str(tmp_path / "new" / "reports"))
+def test_all_formats_of_one_run_stand_in_a_folder(run, tmp_path):
+    status, out, _ = run(*QUICK, "--format", "all", "-o", str(tmp_path / "new" / "reports"))
 
     assert (status, out) == (0, "")
     assert {path.name for path in (tmp_path / "new" / "reports").iterdir()} == set(FILES.values())
@@ -76,12 +75,12 @@ def test_a_folder_is_complete_or_as_it_was(tmp_path, monkeypatch, before, fails)
     if fails == "write":
         monkeypatch.setattr("os.fsync", full)
     else:
-        real = folder.Path.rename
+        real = module.Path.rename
         monkeypatch.setattr(
-            folder.Path, "rename", lambda a, b: full() if (a / "report.txt").read_text() != "old" else real(a, b)
+            module.Path, "rename", lambda a, b: full() if (a / "report.txt").read_text() != "old" else real(a, b)
         )
     with pytest.raises(Problem, match="No space left on device"):
-        folder.write_folder(dict.fromkeys(FILES.values(), "new"), tmp_path / "reports")
+        write_folder(dict.fromkeys(FILES.values(), "new"), tmp_path / "reports")
 
     monkeypatch.undo()
     assert [path.name for path in tmp_path.iterdir()] == (["reports"] if before else [])

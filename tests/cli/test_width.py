@@ -1,15 +1,12 @@
 """Long lines of findings on a terminal."""
 
-import os
-import pty
 import re
-import subprocess
-import sys
-from contextlib import suppress
 
 import pytest
 
 from gpucheck.cli._shared.width import fitted, table
+from tests.cli.commands import on_a_terminal
+from tests.forked import gpucheck
 
 HEAD = "FAIL    nvlink, fabric  GPU 2 (0000:4c:00.0): 17 NVLinks, expected 18, and more words"
 WHY = "        why       NVLink 3 is inactive on this NVIDIA H100 80GB HBM3, and its other end too."
@@ -82,44 +79,17 @@ def test_a_markdown_table_is_printed_as_records():
 @pytest.mark.parametrize("words", [["profiles"], ["verify", "--list"], ["image", "list"]], ids=" ".join)
 def test_lists_fit_the_terminal(words):
     """All but names, which are not broken, and no word is lost."""
-    main, other = pty.openpty()
-    environment = {**os.environ, "COLUMNS": "70", "TERM": "dumb"}
-    done = subprocess.Popen([sys.executable, "-m", "gpucheck", *words], stdout=other, env=environment)
-    os.close(other)
-    text = b""
-    with suppress(OSError):
-        while more := os.read(main, 65536):
-            text += more
-    os.close(main)
-    piped = subprocess.run(
-        [sys.executable, "-m", "gpucheck", *words], capture_output=True, text=True, check=True
-    ).stdout
+    status, text = on_a_terminal(*words, COLUMNS="70", TERM="dumb")
+    piped = gpucheck(*words).stdout
 
-    assert done.wait(60) == 0
-    assert all(len(line) <= 70 or " " not in line.strip() for line in text.decode().splitlines())
-    assert set(re.findall(r"[^\s|]+", piped)) - set(text.decode().split()) <= {"---", "variant"}
+    assert status == 0
+    assert all(len(line) <= 70 or " " not in line.strip() for line in text.splitlines())
+    assert set(re.findall(r"[^\s|]+", piped)) - set(text.split()) <= {"---", "variant"}
 
 
 def test_verify_fits_the_terminal():
-    main, other = pty.openpty()
-    words = [
-        sys.executable,
-        "-m",
-        "gpucheck",
-        "verify",
-        "--simulate",
-        "hgx-h100-x8",
-        "--level",
-        "quick",
-        "--skip",
-        "acs",
-    ]
-    environment = {**os.environ, "COLUMNS": "70", "TERM": "dumb"}
-    done = subprocess.Popen(words, stdout=other, stderr=subprocess.DEVNULL, env=environment)
-    os.close(other)
-    text = b""
-    while b"PASS  " not in text or b" in " not in text:
-        text += os.read(main, 65536)
+    words = ("verify", "--simulate", "hgx-h100-x8", "--level", "quick", "--skip", "acs")
+    status, text = on_a_terminal(*words, COLUMNS="70", TERM="dumb")
 
-    assert done.wait(60) == 0
-    assert max(len(line) for line in text.decode().splitlines() if not line.startswith("        ")) <= 70
+    assert status == 0
+    assert max(len(line) for line in text.splitlines() if not line.startswith("        ")) <= 70

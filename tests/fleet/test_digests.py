@@ -26,17 +26,22 @@ def measured(digests="aaaa", versions=None, name="NVIDIA H100 80GB HBM3", tflops
     return {"compute": {"gpus": gpus, "versions": versions or {"torch": "2.9"}}}
 
 
-def merged(*hosts):
+def compared(*hosts):
     rows = [fleet.row(reports.report(f"n{number}", measurements=host)) for number, host in enumerate(hosts)]
-    return {row.host: row for row in fleet.merge(rows).hosts}
+    return fleet.merge(rows)
+
+
+def merged(*hosts):
+    return {row.host: row for row in compared(*hosts).hosts}
 
 
 def odd(row):
     return [(f.subject, f.verdict, f.cause, f.confidence) for f in row.problems if f.check == "fleet"]
 
 
-def test_equal_digests_are_no_finding():
-    assert not [odd(row) for row in merged(measured(), measured(), measured()).values() if odd(row)]
+@pytest.mark.parametrize("digests", [("aaaa", "aaaa", "aaaa"), ("ab", "ba")], ids=["equal", "no majority"])
+def test_without_an_odd_one_out_nobody_is_named(digests):
+    assert not [odd(row) for row in merged(*map(measured, digests)).values() if odd(row)]
 
 
 def test_one_odd_gpu_is_named_on_its_host():
@@ -65,19 +70,10 @@ def test_what_cannot_be_compared_is_not(other):
     assert odd(merged(measured(), measured("bbbb", **other), measured())["n1"]) == []
 
 
-def test_without_a_majority_nobody_is_named():
-    assert not [odd(row) for row in merged(measured("ab"), measured("ba")).values() if odd(row)]
-
-
 def trained(digest="d" * 64, placement="gpus", variant="", versions=None, **changes):
     run = {"framework": "torch", "strategy": "ddp", "model": "mlp", "precision": "fp32", "world_size": 4, "steps": 40}
     run |= {"placement": placement, "variant": variant, "loss_digest": digest, "versions": versions or {"torch": "2.9"}}
     return {"smoke-ddp": run | {"device_names": ["NVIDIA H100 80GB HBM3"] * 4} | changes}
-
-
-def agreements(*hosts):
-    rows = [fleet.row(reports.report(f"n{number}", measurements=host)) for number, host in enumerate(hosts)]
-    return fleet.merge(rows).agreements
 
 
 def test_losses_of_one_host_that_no_other_has_are_a_warning():
@@ -109,7 +105,7 @@ def test_hosts_that_agree_on_other_results_have_other_software():
     hosts = [*[measured() | trained()] * 5, *[measured("bbbb") | trained("e" * 64)] * 2]
 
     assert not [odd(row) for row in merged(*hosts).values() if odd(row)]
-    assert {(entry.outcome, entry.equal) for entry in agreements(*hosts)} == {("several", 20), ("several", 5)}
+    assert {(entry.outcome, entry.equal) for entry in compared(*hosts).agreements} == {("several", 20), ("several", 5)}
 
 
 def test_many_gpus_of_one_host_are_one_host():
@@ -117,17 +113,17 @@ def test_many_gpus_of_one_host_are_one_host():
     hosts = measured("aaaa"), measured("bb")
 
     assert not [odd(row) for row in merged(*hosts).values() if odd(row)]
-    assert [entry.outcome for entry in agreements(*hosts)] == ["undecided"]
+    assert [entry.outcome for entry in compared(*hosts).agreements] == ["undecided"]
 
 
 def test_every_vote_is_reported_with_what_it_compared():
-    found = agreements(measured(), measured("aaba"), measured(versions={"torch": "2.10"}))
+    found = compared(measured(), measured("aaba"), measured(versions={"torch": "2.10"})).agreements
 
     assert [(e.operation, e.on, e.results, e.hosts, e.equal, e.outcome, e.outliers) for e in found] == [
         ("matrix-bf16", "NVIDIA H100 80GB HBM3 (torch 2.10)", 4, 1, 4, "equal", ()),
         ("matrix-bf16", "NVIDIA H100 80GB HBM3 (torch 2.9)", 8, 2, 7, "outlier", ("n1",)),
     ]
-    assert [entry.outcome for entry in agreements(trained())] == ["single"]
+    assert [entry.outcome for entry in compared(trained()).agreements] == ["single"]
 
 
 @pytest.mark.parametrize(

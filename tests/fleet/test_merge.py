@@ -170,11 +170,3 @@ def test_shards_add_up_to_what_one_reader_sees(numbers, parts):
     ]
 
     assert msgspec.json.encode(merge(again)) == msgspec.json.encode(merge(found))
-
-
-def test_a_host_name_cannot_drive_the_terminal(tmp_path):
-    """Reports come from many hosts; an escape sequence in a name is shown, not obeyed."""
-    fleet = merge(read_reports([write(tmp_path, "a")]))
-    evil = msgspec.structs.replace(fleet.hosts[0], host="a\x1b]0;owned\x07")
-
-    assert "\x1b]0" not in render.to_text(msgspec.structs.replace(fleet, hosts=(evil,)))

@@ -5,6 +5,7 @@ import os
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -18,30 +19,24 @@ def seen(row):
     return str(row.problems[0].seen)
 
 
-def special(path, kind):
-    if kind == "FIFO":
-        os.mkfifo(path)
-    elif kind == "folder":
-        path.mkdir()
-    elif kind == "device":
-        path.symlink_to("/dev/zero")
-    else:
-        path.symlink_to(path.parent / "gone.json")
-
-
 @pytest.mark.parametrize(
-    ("kind", "words"),
-    [("FIFO", "FIFO"), ("folder", "a directory"), ("device", "a device"), ("broken link", "No such file")],
+    ("make", "reason"),
+    [
+        (os.mkfifo, "FIFO"),
+        (Path.mkdir, "a directory"),
+        (lambda path: path.symlink_to("/dev/zero"), "a device"),
+        (lambda path: path.symlink_to("gone.json"), "No such file"),
+    ],
 )
-def test_what_is_no_file_is_a_row(tmp_path, kind, words):
+def test_what_is_no_file_is_a_row(tmp_path, make, reason):
     """A name that ends in .json was meant to be a report; nothing waits for a FIFO's writer."""
     write(tmp_path, report("a"))
-    special(tmp_path / "b.json", kind)
+    make(tmp_path / "b.json")
 
     found = fleet.merge(fleet.read_reports(fleet.report_files(tmp_path)))
 
     assert [(row.host, row.verdict) for row in found.hosts] == [("a", Verdict.PASS), ("b", Verdict.UNKNOWN)]
-    assert words in seen(found.hosts[1])
+    assert reason in seen(found.hosts[1])
 
 
 def limited(path, mib=600):
@@ -56,18 +51,13 @@ def limited(path, mib=600):
     return done.stdout
 
 
-def test_a_sparse_file_of_900_mb_is_refused_by_its_size(tmp_path):
+@pytest.mark.parametrize(
+    "begin", [b"", b'{"schema": "gpucheck.report/1", "host": "a", "x": "' + b"y" * (20 << 20)], ids=["sparse", "text"]
+)
+def test_a_file_of_900_mb_is_refused_within_little_memory(tmp_path, begin):
     path = tmp_path / "big.json"
     with path.open("wb") as file:
-        file.truncate(900 << 20)
-
-    assert "larger than 16 MiB, so it is not a host report" in limited(path)
-
-
-def test_a_text_of_900_mb_is_refused_within_little_memory(tmp_path):
-    path = tmp_path / "big.json"
-    with path.open("wb") as file:
-        file.write(b'{"schema": "gpucheck.report/1", "host": "a", "x": "' + b"y" * (20 << 20))
+        file.write(begin)
         file.truncate(900 << 20)
 
     assert "larger than 16 MiB, so it is not a host report" in limited(path)

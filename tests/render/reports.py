@@ -168,3 +168,6 @@ def hostile():
         measurements={"p2p": copied, "smoke-ddp": trained},
         attributes={EVIL: (EVIL,)},
     )
+
+
+REPORTS = {"sick": sick(), "healthy": healthy(), "hostile": hostile(), "empty": report(simulated=False)}

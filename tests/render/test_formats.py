@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 
-import click
 import pytest
 
 from gpucheck.render.formats import FILES, render, render_all
@@ -27,15 +26,6 @@ def test_a_real_result_never_says_simulated(form):
 
     # The page's rules name the mark's class; what stands in its body is said to the reader.
     assert "simulated" not in re.sub(r"<style>.*?</style>", "", text, flags=re.S).lower()
-
-
-@pytest.mark.parametrize("form", FILES)
-def test_no_host_drives_a_terminal_or_a_reader_in_any_format(form):
-    """No escape sequence of a host's, and no direction override; JSON carries them as escapes or as text."""
-    text = click.unstyle(render(HOSTILE, form))
-
-    assert "\x1b" not in text
-    assert "\u202e" not in text or form in ("json", "ctrf")
 
 
 def test_json_gives_back_what_the_host_said():

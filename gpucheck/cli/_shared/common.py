@@ -1,13 +1,14 @@
 """What several commands share: options, the host that they name, and progress."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from gpucheck.cli._shared.completion import FAULT, PROFILE
-from gpucheck.cli._shared.output import OutputFile, Problem, drawing_only, write_result
+from gpucheck.cli._shared.output import OutputFile, Problem, drawing_only, usage_errors, write_result
 from gpucheck.cli._shared.progress import Progress, progress_end
 from gpucheck.model.finding.verdict import EXIT_STATUS, EXIT_USAGE, Verdict
 from gpucheck.printable import one_line
@@ -18,12 +19,15 @@ if TYPE_CHECKING:
 __all__ = [
     "DIRECTORY",
     "EXIT_NOTHING",
+    "NVML_SECONDS",
     "OutputFile",
     "Problem",
     "Progress",
     "Renamed",
     "drawing_only",
+    "fault_option",
     "format_option",
+    "measured_host",
     "no_machine",
     "note",
     "open_host",
@@ -31,18 +35,22 @@ __all__ = [
     "progress_end",
     "recording_option",
     "renamed",
+    "rendezvous_option",
     "replay_mark",
     "separated",
     "simulation_options",
     "start_simulation",
     "strict_option",
     "timeout_option",
+    "usage_errors",
     "write_result",
 ]
 
 # Nothing could be looked at: no GPU, or a program or package is missing that the command needs.
 STAMP = 80  # characters of a date or a version
 EXIT_NOTHING = EXIT_STATUS[Verdict.UNKNOWN]
+# Time limit for NVML: an unresponsive driver must not use up the time of a measurement.
+NVML_SECONDS = 20.0
 F = TypeVar("F", bound=Callable[..., Any])
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
 DIRECTORY.name = "dir"  # in help texts
@@ -76,23 +84,24 @@ strict_option = click.option("--strict", is_flag=True, help="Rank UNKNOWN above 
 timeout_option = click.option(
     "--timeout",
     type=click.FloatRange(min=1),
-    default=20.0,
+    default=NVML_SECONDS,
     show_default=True,
     metavar="SECONDS",
     help="Time limit for NVML.",
 )
 
 
+def fault_option(
+    help: str = "Inject a fault. Requires --simulate. Repeatable.",  # noqa: A002 - as click calls it
+    metavar: str = "NAME[:KEY=VALUE,...]",
+) -> Callable[[F], F]:
+    """Add --fault."""
+    return click.option("--fault", "faults", multiple=True, shell_complete=FAULT, metavar=metavar, help=help)
+
+
 def simulation_options(command: F) -> F:
     """Add --simulate and --fault."""
-    command = click.option(
-        "--fault",
-        "faults",
-        multiple=True,
-        shell_complete=FAULT,
-        metavar="NAME[:KEY=VALUE,...]",
-        help="Inject a fault. Requires --simulate. Repeatable.",
-    )(command)
+    command = fault_option()(command)
     return click.option(
         "--simulate",
         "profile",
@@ -102,15 +111,19 @@ def simulation_options(command: F) -> F:
     )(command)
 
 
-def recording_option(command: F) -> F:
-    """Add --from."""
-    return click.option(
-        "--from",
-        "recording",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="Read a recording instead of this host.",
-    )(command)
+recording_option = click.option(
+    "--from",
+    "recording",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Read a recording instead of this host.",
+)
+
+
+def rendezvous_option(former: str) -> Callable[[F], F]:
+    """Add --rdzv-endpoint. former: its former name."""
+    about = "Rendezvous of the hosts: address of host 0 and a free port. The same on every host."
+    return renamed("--rdzv-endpoint", former, metavar="HOST:PORT", help=about)
 
 
 def output_options(*formats: str, folder: bool = False) -> Callable[[F], F]:
@@ -180,18 +193,26 @@ def open_host(
     if recording is not None:
         if profile is not None or faults:
             raise Problem("--from cannot be combined with --simulate.")
-        return _replayed(recording)
+        from gpucheck.host.recording import ReplayHost
+        from gpucheck.host.recording.file import read_recording
+
+        return ReplayHost(read_recording(recording))
     start_simulation(profile, faults)
     from gpucheck.host import live_host
 
     return live_host(isolated=True, deadline_s=deadline_s, health=health, begin=begin)
 
 
-def _replayed(recording: Path) -> "Host":
-    from gpucheck.host.recording import ReplayHost
-    from gpucheck.host.recording.file import read_recording
+@contextmanager
+def measured_host() -> "Iterator[Host]":
+    """Yield this host, simulated or not, for a measurement. Raises Problem if it cannot be measured."""
+    from gpucheck.host import live_host
+    from gpucheck.measure.planning.selection import Unmeasurable
 
-    return ReplayHost(read_recording(recording))
+    try:
+        yield live_host(isolated=True, deadline_s=NVML_SECONDS)
+    except Unmeasurable as error:
+        raise Problem(str(error), EXIT_USAGE if error.usage else EXIT_NOTHING) from error
 
 
 def replay_mark(host: "Host") -> str:

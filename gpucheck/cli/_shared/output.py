@@ -34,6 +34,15 @@ class Problem(click.ClickException):
         self.exit_code = exit_code  # type: ignore[misc]  # click declares it per class, reads it per error
 
 
+@contextmanager
+def usage_errors(*kinds: type[Exception]) -> Iterator[None]:
+    """Turn errors of these kinds, whose first argument is a sentence for the user, into wrong usage. Raises Problem."""
+    try:
+        yield
+    except kinds as error:
+        raise Problem(str(error.args[0] if error.args else error)) from error
+
+
 class OutputFile(click.Path):
     """The value of -o and similar options: rejected before any work if it cannot be written."""
 
@@ -104,7 +113,8 @@ def write_result(content: str | bytes | Iterable[bytes], output: Path | None, *,
     """Print to stdout, or write the file atomically.
 
     mode: permissions of the file, less what the umask takes.
-    Text ends with a newline; bytes are written as they are, piece by piece where there are several.
+    Text ends with a newline, and has no colors in a file; bytes are written as they are, piece by piece where there
+    are several.
     Raises Problem (74) when the file cannot be written; an existing file is then untouched.
     """
     pieces: Iterable[str | bytes] = (content,) if isinstance(content, str | bytes) else content
@@ -115,7 +125,8 @@ def write_result(content: str | bytes | Iterable[bytes], output: Path | None, *,
         return
     with _new_file(output, mode) as file:
         for piece in pieces:
-            file.write(piece if isinstance(piece, bytes) else f"{piece.removesuffix(chr(10))}\n".encode())
+            text = piece if isinstance(piece, bytes) else f"{click.unstyle(piece).removesuffix(chr(10))}\n".encode()
+            file.write(text)
 
 
 @contextmanager

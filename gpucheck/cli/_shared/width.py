@@ -4,6 +4,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterable
+from pathlib import Path
 from shutil import get_terminal_size
 
 import click
@@ -26,9 +27,9 @@ NEXT_LINE = 6
 LEAST = 40  # columns; in less, the lines of a terminal are no worse
 
 
-def columns() -> int | None:
-    """The width of the terminal that is stdout; None where it is not a terminal."""
-    return get_terminal_size().columns if sys.stdout.isatty() else None
+def columns(output: Path | None = None) -> int | None:
+    """The width of the terminal that is stdout; None where it is not a terminal, or where the output is a file."""
+    return get_terminal_size().columns if output is None and sys.stdout.isatty() else None
 
 
 def fitted(text: str, width: int | None) -> str:

@@ -1,17 +1,19 @@
 """Measure GPU copy bandwidth, latency and data integrity"""
 
+import functools
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from gpucheck.cli._shared.common import (
-    EXIT_NOTHING,
     OutputFile,
     Problem,
     drawing_only,
+    measured_host,
     output_options,
     renamed,
     simulation_options,
@@ -135,29 +137,24 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         from gpucheck.render.bandwidth.plot import to_svg
 
         write_result(to_svg(report), svg)
-    writers = {"json": render.to_json, "html": render.to_html}
-    text = (
-        writers[format_](report)
-        if format_ in writers
-        else render.to_text(report, verbose=verbose, width=columns() if output is None else None)
-    )
     if not only_drawing:
-        write_result(text if output is None or format_ != "text" else click.unstyle(text), output)
+        to_text = functools.partial(render.to_text, verbose=verbose, width=columns(output))
+        writers: dict[str, Callable[[BandwidthReport], str]] = {
+            "text": to_text,
+            "json": render.to_json,
+            "html": render.to_html,
+        }
+        write_result(writers[format_](report), output)
     return EXIT_STATUS[worst((finding.verdict for finding in report.findings), strict=strict)]
 
 
 def _measured(options: "Options") -> "BandwidthReport":
     from gpucheck.cli.bandwidth.progress import Display
-    from gpucheck.host import live_host
     from gpucheck.measure.bandwidth import Watch
-    from gpucheck.measure.planning.selection import Unmeasurable
     from gpucheck.run.links import bandwidth
 
-    with Display(sys.stderr) as display:
-        try:
-            return bandwidth(live_host(isolated=True, deadline_s=20.0), options, Watch(display.planned, display.step))
-        except Unmeasurable as error:
-            raise (Problem(str(error)) if error.usage else Problem(str(error), EXIT_NOTHING)) from error
+    with Display(sys.stderr) as display, measured_host() as host:
+        return bandwidth(host, options, Watch(display.planned, display.step))
 
 
 def parse_sizes(words: str | None) -> tuple[int, ...]:

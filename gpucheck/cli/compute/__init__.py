@@ -2,13 +2,13 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from gpucheck.cli._shared.common import (
-    EXIT_NOTHING,
     Problem,
+    measured_host,
     output_options,
     renamed,
     simulation_options,
@@ -19,7 +19,7 @@ from gpucheck.cli._shared.common import (
 from gpucheck.cli._shared.width import columns
 from gpucheck.cli.bandwidth.progress import bar
 from gpucheck.cli.compute.burnin import STATE, burnt_in, seconds_of
-from gpucheck.model.finding.verdict import EXIT_STATUS, EXIT_USAGE
+from gpucheck.model.finding.verdict import EXIT_STATUS
 
 if TYPE_CHECKING:
     from gpucheck.compute.measure import Options
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 @click.option(
     "--state",
     type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
     help=f"Keep a burn-in in FILE; the same command resumes one that was cut short (default: {STATE}).",
 )
 @click.option(
@@ -87,7 +86,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     Without a GPU: --simulate hgx-h100-x8, or --engine cpu.
     """
     if level != "burn-in" and (duration, state, max_temperature) != (None, None, None):
-        raise Problem("--duration, --state and --max-temperature require --level burn-in.", EXIT_USAGE)
+        raise Problem("--duration, --state and --max-temperature require --level burn-in.")
     seconds = seconds_of(duration or "1h")
     start_simulation(profile, faults)
     from gpucheck.compute.measure import Options
@@ -110,25 +109,13 @@ def _write(report: "ComputeReport", format_: str, output: Path | None, svg: Path
 
     if svg is not None:
         write_result(render.to_svg(report), svg)
-    text = (
-        render.to_json(report)
-        if format_ == "json"
-        else render.to_text(report, verbose=verbose, width=columns() if output is None else None)
-    )
-    write_result(text if output is None else click.unstyle(text), output)
+    as_json = format_ == "json"
+    text = render.to_json(report) if as_json else render.to_text(report, verbose=verbose, width=columns(output))
+    write_result(text, output)
 
 
 def _computed(options: "Options") -> "ComputeReport":
-    from gpucheck.host import live_host
-    from gpucheck.measure.planning.selection import Unmeasurable
     from gpucheck.run import compute
 
-    with bar(sys.stderr) as shown:
-
-        def on_step(step: Any, number: int, count: int) -> None:
-            shown(f"{step.label}", number, count)
-
-        try:
-            return compute(live_host(isolated=True, deadline_s=20.0), options, on_step)
-        except Unmeasurable as error:
-            raise (Problem(str(error)) if error.usage else Problem(str(error), EXIT_NOTHING)) from error
+    with bar(sys.stderr) as shown, measured_host() as host:
+        return compute(host, options, lambda step, number, count: shown(f"{step.label}", number, count))

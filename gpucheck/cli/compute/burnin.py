@@ -5,9 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpucheck.cli._shared.common import EXIT_NOTHING, Problem, note
+from gpucheck.cli._shared.common import Problem, measured_host, note, usage_errors
 from gpucheck.cli.bandwidth.progress import bar
-from gpucheck.model.finding.verdict import EXIT_NOT_WRITTEN, EXIT_USAGE
+from gpucheck.model.finding.verdict import EXIT_NOT_WRITTEN
 
 if TYPE_CHECKING:
     from gpucheck.compute.measure import Options
@@ -23,7 +23,7 @@ def seconds_of(text: str) -> int:
     try:
         return duration(text)
     except ValueError as error:
-        raise Problem(f"--duration: {error}.", EXIT_USAGE) from error
+        raise Problem(f"--duration: {error}.") from error
 
 
 def burnt_in(
@@ -38,20 +38,14 @@ def burnt_in(
     from gpucheck.compute.burnin.plan import span
     from gpucheck.compute.burnin.run import Shown
     from gpucheck.compute.burnin.state import StateError
-    from gpucheck.host import live_host
-    from gpucheck.measure.planning.selection import Unmeasurable
     from gpucheck.run import burn_in
 
     asked = BurnInOptions(seconds=seconds, state=state, options=options, max_temperature_c=max_temperature)
     begun = "continued" if state.exists() else "begun"
     note(f"gpucheck: burn-in of {span(seconds)}, {begun}, kept in {state}; Ctrl-C ends it with what is proven so far")
     try:
-        with bar(sys.stderr) as shown:
-            return burn_in(live_host(isolated=True, deadline_s=20.0), asked, Shown(step=shown, note=note), interrupted)
-    except Unmeasurable as error:
-        raise (Problem(str(error)) if error.usage else Problem(str(error), EXIT_NOTHING)) from error
-    except StateError as error:
-        raise Problem(str(error), EXIT_USAGE) from error
+        with bar(sys.stderr) as shown, measured_host() as host, usage_errors(StateError):
+            return burn_in(host, asked, Shown(step=shown, note=note), interrupted)
     except OSError as error:
         if error.filename is None and error.errno is None:
             raise

@@ -8,12 +8,13 @@ from gpucheck.cli._shared.common import (
     DIRECTORY,
     OutputFile,
     Problem,
+    fault_option,
     output_options,
     renamed,
     separated,
     strict_option,
 )
-from gpucheck.cli._shared.completion import FAULT, PROFILE
+from gpucheck.cli._shared.completion import PROFILE
 
 FORMATS = ("text", "json", "csv", "parquet", "prometheus", "junit", "html")
 SOURCE = click.Path(path_type=Path, allow_dash=True)
@@ -88,14 +89,10 @@ def report_command(sources: tuple[Path, ...], **options: object) -> int:
     metavar="PROFILE",
     help="Simulated machine.",
 )
-@click.option(
-    "--fault",
-    "faults",
-    multiple=True,
-    shell_complete=FAULT,
+@fault_option(
+    "Inject a fault. WHERE: 3%, 12 or rack=r007. Also: slow-host, slow-gpu, slow-pair, slow-training, wrong-losses. "
+    "Repeatable.",
     metavar="NAME[:KEY=VALUE,...]:WHERE",
-    help="Inject a fault. WHERE: 3%, 12 or rack=r007. Also: slow-host, slow-gpu, slow-pair, slow-training, "
-    "wrong-losses. Repeatable.",
 )
 @click.option(
     "--noise",

@@ -4,10 +4,9 @@ import gzip
 from datetime import datetime, timezone
 from pathlib import Path
 
-import click
 import msgspec
 
-from gpucheck.cli._shared.common import Problem, write_result
+from gpucheck.cli._shared.common import Problem, usage_errors, write_result
 from gpucheck.model import FleetReport
 
 
@@ -22,13 +21,10 @@ def run(name: str, folder: Path, last: int, format_: str, output: Path | None) -
     from gpucheck.fleet.history import follow, kept
     from gpucheck.render.fleet import history as render
 
-    try:
+    with usage_errors(LookupError, ValueError):
         merges = list(kept(folder, last))
         if not merges:
             add = f"gpucheck fleet report REPORTS --history-dir {folder}"
             raise Problem(f"{folder}: contains no merge. Add one: {add}", 3)
         found = follow(merges, name)
-    except (LookupError, ValueError) as error:
-        raise Problem(str(error.args[0])) from error
-    text = {"json": render.to_json, "svg": render.to_svg, "text": render.to_text}[format_](found)
-    write_result(text if output is None else click.unstyle(text), output)
+    write_result({"json": render.to_json, "svg": render.to_svg, "text": render.to_text}[format_](found), output)

@@ -7,11 +7,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import NamedTuple
 
-import click
 import msgspec
 
 from gpucheck import fleet
-from gpucheck.cli._shared.common import Problem, note, write_result
+from gpucheck.cli._shared.common import Problem, note, usage_errors, write_result
 from gpucheck.cli._shared.output import MODES, descriptor
 from gpucheck.cli._shared.progress import steps
 from gpucheck.cli._shared.width import columns
@@ -129,11 +128,9 @@ def _merge(rows: Iterator[FleetRow], expected: list[str], options: Options) -> F
     from gpucheck.fleet.compare import read_previous
     from gpucheck.fleet.labels import read_labels
 
-    try:
+    with usage_errors(ValueError):
         labels = read_labels(options.labels) if options.labels else None
         previous = read_previous(options.baseline) if options.baseline else None
-    except ValueError as error:
-        raise Problem(str(error.args[0])) from error
     now = datetime.now(timezone.utc)
     return fleet.merge(rows, expected, labels=labels, previous=previous, now=now, strict=options.strict)
 
@@ -158,18 +155,17 @@ def _write(merged: FleetReport, options: Options) -> None:
     if options.format_ == "parquet" and options.output is None:
         raise Problem("Parquet is binary. Add a file: --format parquet -o fleet.parquet")
     for file in options.files:
-        content = _content(merged, ENDINGS[file.suffix], verbose=options.verbose, terminal=False)
+        content = _content(merged, ENDINGS[file.suffix], verbose=options.verbose, width=None)
         write_result(content, file, mode=MODES.get(file.suffix, PRIVATE))
-    text = _content(merged, options.format_, verbose=options.verbose, terminal=options.output is None)
+    text = _content(merged, options.format_, verbose=options.verbose, width=columns(options.output))
     write_result(text, options.output, mode=MODES.get(options.format_, PRIVATE))
 
 
-def _content(merged: FleetReport, form: str, *, verbose: bool, terminal: bool) -> str | bytes | Iterable[bytes]:
+def _content(merged: FleetReport, form: str, *, verbose: bool, width: int | None) -> str | bytes | Iterable[bytes]:
     from gpucheck.render import fleet as render
 
     if form == "text":
-        text = render.to_text(merged, verbose=verbose, width=columns() if terminal else None)
-        return text if terminal else click.unstyle(text)
+        return render.to_text(merged, verbose=verbose, width=width)
     if form == "json":
         return render.json_pieces(merged)
     if form != "parquet":

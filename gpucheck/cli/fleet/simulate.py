@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from gpucheck.cli._shared.common import note
-from gpucheck.cli._shared.output import Problem, not_written
+from gpucheck.cli._shared.output import Problem, not_written, usage_errors
 from gpucheck.cli._shared.progress import steps
 from gpucheck.model import Report
 from gpucheck.processes.atomic import write_atomic
@@ -25,11 +25,9 @@ def simulate(
     from gpucheck.fleet import simulated
     from gpucheck.fleet.drawn import Noise
 
-    try:
+    with usage_errors(ValueError):
         parsed = [simulated.parse_fault(words) for words in faults]
         fleet = simulated.plan(hosts, parsed, seed)
-    except ValueError as error:
-        raise Problem(str(error.args[0])) from error
     _empty(output)
     kinds = dict.fromkeys(host.fault.machine if host.fault else None for host in fleet)
     templates = {}

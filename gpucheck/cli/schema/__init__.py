@@ -25,7 +25,6 @@ def _documents(incomplete: str) -> Iterable[CompletionItem]:
     "-o",
     "--output",
     type=OutputFile(),
-    metavar="FILE",
     help="Write the schema to FILE (atomically) instead of stdout (-).",
 )
 def COMMAND(name: str | None, output: Path | None) -> None:  # noqa: N802 - the name the command walk looks for

@@ -6,7 +6,7 @@ from typing import Any
 import click
 from click.exceptions import Exit
 
-from gpucheck.cli._shared.common import OutputFile, Problem, format_option, note, write_result
+from gpucheck.cli._shared.common import OutputFile, Problem, format_option, note, renamed, usage_errors, write_result
 from gpucheck.cli._shared.completion import COMPONENT
 from gpucheck.cli._shared.output import is_stdout
 from gpucheck.cli.stack.check import check
@@ -14,58 +14,33 @@ from gpucheck.cli.stack.common import (
     EXIT_IMPOSSIBLE,
     EXIT_UNKNOWN,
     ExistingFile,
-    F,
     all_hosts_option,
     as_json,
     bundle_option,
     guarded,
     host_options,
     knowledge_option,
+    lock_option,
     marked,
     refuse,
     requested_host,
     spec_of,
 )
 from gpucheck.cli.stack.repositories import check_repositories
-from gpucheck.cli.stack.rules import rules
 from gpucheck.processes.atomic import SHARED
 
 EXIT_MOVES = 1
 
 
-def spec_option(command: F) -> F:
-    """Add --spec, and --wish, its former name."""
-
-    def former(context: click.Context, _parameter: click.Parameter, value: Path | None) -> None:
-        context.meta["former"] = value
-
-    def chosen(context: click.Context, _parameter: click.Parameter, value: Path) -> Path:
-        return context.meta["former"] or value
-
-    kind, file = ExistingFile, Path("stack.yml")
-    command = click.option("--wish", type=kind, hidden=True, is_eager=True, expose_value=False, callback=former)(
-        command
-    )
-    shown = "Stack specification."
-    return click.option("--spec", type=kind, default=file, show_default=True, callback=chosen, help=shown)(command)
-
-
+spec_option = renamed(
+    "--spec", "--wish", type=ExistingFile, default=Path("stack.yml"), show_default=True, help="Stack specification."
+)
 facts_option = click.option(
     "--facts",
     multiple=True,
     required=True,
     type=ExistingFile,
-    metavar="FILE",
     help="Facts of a host (JSON): make plan writes build/provision/facts/HOST.json. Repeatable.",
-)
-lock_option = click.option(
-    "--lock",
-    "lock_file",
-    type=ExistingFile,
-    default=Path("stack.lock.yml"),
-    show_default=True,
-    metavar="FILE",
-    help="Lock file.",
 )
 
 
@@ -106,7 +81,7 @@ def resolve_command(wanted: tuple[str, ...], prefer: str, format_: str, **kind: 
 @COMMAND.command("explain")
 @click.argument("component", required=False, shell_complete=COMPONENT)
 @host_options
-@click.option("--lock", "lock_file", type=ExistingFile, metavar="FILE", help="Explain the versions in a lock file.")
+@click.option("--lock", "lock_file", type=ExistingFile, help="Explain the versions in a lock file.")
 @click.option("--group", metavar="GROUP", help="Group in the lock file. Requires --lock.")
 @click.option("--host", metavar="HOST", help="Host in the lock file. Requires --lock.")
 @format_option("text", "json")
@@ -129,10 +104,8 @@ def explain_command(
     from gpucheck.stack.explain import SCHEMA, component_named, explain
     from gpucheck.stack.text import explain_text
 
-    try:
+    with usage_errors(ValueError):
         part = component_named(component) if component else None
-    except ValueError as error:
-        raise Problem(str(error)) from error
     if lock_file is None and (group or host):
         raise Problem("--group and --host require --lock FILE.")
     if lock_file is not None and (wanted or any(kind.values())):
@@ -142,13 +115,8 @@ def explain_command(
         if lock_file is not None:
             return None, "", *locked_set(lock_file, group, host)
         requested, spec = requested_host(**kind), spec_of(wanted, prefer)
-        return (
-            requested.simulation,
-            requested.mark,
-            requested.target,
-            spec,
-            stack.resolve_target(requested.target, spec),
-        )
+        found = stack.resolve_target(requested.target, spec)
+        return requested.simulation, requested.mark, requested.target, spec, found
 
     simulation, mark, target, spec, found = guarded(work)
     if isinstance(found, stack.Refusal):
@@ -170,7 +138,6 @@ def explain_command(
     type=OutputFile(),
     default=Path("stack.lock.yml"),
     show_default=True,
-    metavar="FILE",
     help="Lock file to write; - for stdout.",
 )
 @click.option("--upgrade", is_flag=True, help="Resolve again even if the present lock is still valid.")
@@ -191,8 +158,7 @@ def lock_command(
     """Resolve each group of hosts and write the lock file.
 
     An unchanged lock is not written. A host without compatible versions is reported on stderr; the lock is written for
-    the other hosts, and the
-    exit status is 2 (no compatible versions) or 3 (only unknown GPUs, systems or versions).
+    the other hosts, and the exit status is 2 (no compatible versions) or 3 (only unknown GPUs, systems or versions).
     """
     from gpucheck import stack
     from gpucheck.cli.stack.lock import echo_plans, made_lock
@@ -292,6 +258,17 @@ def plan_command(
     click.echo(as_json(found) if format_ == "json" else plan_text(found))
 
 
+@COMMAND.command("rules")
+@click.option("-o", "--output", type=OutputFile(), help="Write the page to FILE instead of stdout.")
+def rules_command(output: Path | None) -> None:
+    """Print the compatibility rules as a Markdown page.
+
+    With their sources, as in docs/stack-rules.md.
+    """
+    from gpucheck.stack.page import rules_page
+
+    write_result(guarded(rules_page), output, mode=SHARED)
+
+
 COMMAND.add_command(check)
 COMMAND.add_command(check_repositories)
-COMMAND.add_command(rules)

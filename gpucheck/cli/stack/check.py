@@ -23,7 +23,6 @@ from gpucheck.cli.stack.common import ExistingFile, guarded, refuse
     "--lock",
     "lock_file",
     type=ExistingFile,
-    metavar="FILE",
     help="Compare with a lock file. Default: the plan on the host.",
 )
 @click.option("--host", metavar="HOST", help="Name of this host in the lock file. Default: its hostname.")
@@ -72,7 +71,6 @@ def check(
     if isinstance(plan, stack.Refusal):
         refuse(plan, format_, where)
     report = compared(machine, plan, str(lock_file), import_torch=import_torch, strict=strict)
-    shown = replay_mark(machine) + render.to_text(report, verbose=verbose)
-    text = render.to_json(report) if format_ == "json" else shown
-    write_result(text if output is None else click.unstyle(text), output)
+    shown = replay_mark(machine) + render.to_text(report, verbose=verbose, command="stack check")
+    write_result(render.to_json(report) if format_ == "json" else shown, output)
     raise Exit(EXIT_STATUS[report.verdict])

@@ -9,6 +9,8 @@ import msgspec
 from click.exceptions import Exit
 
 from gpucheck.cli._shared.common import (
+    DIRECTORY,
+    NVML_SECONDS,
     Problem,
     note,
     open_host,
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
 EXIT_IMPOSSIBLE = 2
 EXIT_UNKNOWN = 3
 MAKE_LOCK = " Create it: gpucheck stack lock --facts FILE, or make plan INVENTORY=..."
-NVML_SECONDS = 20.0
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -40,6 +41,9 @@ class _ExistingFile(click.Path):
 
 
 ExistingFile = _ExistingFile(exists=True, dir_okay=False, path_type=Path)
+lock_option = click.option(
+    "--lock", "lock_file", type=ExistingFile, default=Path("stack.lock.yml"), show_default=True, help="Lock file."
+)
 
 
 class Requested(NamedTuple):
@@ -56,8 +60,7 @@ class Requested(NamedTuple):
 all_hosts_option = renamed(
     "--all-hosts",
     "--every",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
+    type=DIRECTORY,
     help="Write DIR/HOST.json for each host in the lock file: its plan, or its conflicts.",
 )
 bundle_option = click.option(

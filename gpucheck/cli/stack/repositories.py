@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 from click.exceptions import Exit
 
-from gpucheck.cli._shared.common import Problem, note, output_options, write_result
+from gpucheck.cli._shared.common import DIRECTORY, Problem, note, output_options, usage_errors, write_result
 from gpucheck.cli.stack.common import EXIT_IMPOSSIBLE, EXIT_UNKNOWN, ExistingFile, as_json, guarded
 from gpucheck.processes.atomic import SHARED
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from gpucheck.stack.plan import Plan
 
 EXIT_STATUS = {"pass": 0, "fail": EXIT_IMPOSSIBLE, "unknown": EXIT_UNKNOWN}
-Directory = click.Path(file_okay=False, path_type=Path)
 
 
 @click.command("check-repositories")
@@ -26,7 +25,6 @@ Directory = click.Path(file_okay=False, path_type=Path)
     type=ExistingFile,
     default=Path("stack.lock.yml"),
     show_default=True,
-    metavar="FILE",
     help="Lock file with the plans to compare.",
 )
 @click.option(
@@ -38,14 +36,11 @@ Directory = click.Path(file_okay=False, path_type=Path)
     metavar="DIR",
     help="Read indexes saved in DIR.",
 )
-@click.option(
-    "--save", type=Directory, metavar="DIR", help="Also save the indexes in DIR, for --index or a bug report."
-)
+@click.option("--save", type=DIRECTORY, help="Also save the indexes in DIR, for --index or a bug report.")
 @click.option(
     "--record",
     "record_file",
     type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
     help="Write the available versions, as recorded.yml of a --knowledge-dir.",
 )
 @click.option(
@@ -56,12 +51,10 @@ Directory = click.Path(file_okay=False, path_type=Path)
     metavar="SECONDS",
     help="Time limit per file.",
 )
-@click.option("--netrc", type=ExistingFile, metavar="FILE", help="Credentials of mirrors. Default: ~/.netrc.")
-@click.option("--client-cert", type=ExistingFile, metavar="FILE", help="Client certificate for mirrors (PEM).")
-@click.option("--client-key", type=ExistingFile, metavar="FILE", help="Private key. Requires --client-cert.")
-@click.option(
-    "--ca-file", type=ExistingFile, metavar="FILE", help="Trust these certificate authorities, not the system's (PEM)."
-)
+@click.option("--netrc", type=ExistingFile, help="Credentials of mirrors. Default: ~/.netrc.")
+@click.option("--client-cert", type=ExistingFile, help="Client certificate for mirrors (PEM).")
+@click.option("--client-key", type=ExistingFile, help="Private key. Requires --client-cert.")
+@click.option("--ca-file", type=ExistingFile, help="Trust these certificate authorities, not the system's (PEM).")
 @output_options("text", "json")
 def check_repositories(
     lock_file: Path,
@@ -100,7 +93,7 @@ def check_repositories(
     now = datetime.now(timezone.utc)
     seen: Folders | None = None if record_file is None else {}
     fetcher: Fetcher
-    try:
+    with usage_errors(ValueError):
         if index is not None:
             fetcher = Saved(index)
         else:
@@ -112,8 +105,6 @@ def check_repositories(
                 ca_file=ca_file,
             )
             fetcher = Network(access)
-    except ValueError as error:
-        raise Problem(str(error)) from error
     try:
         report = check_plans(plans, fetcher if save is None else Saving(fetcher, save), now, seen)
     except OSError as error:

@@ -153,7 +153,7 @@ def _list(format_: str, output: Path | None) -> int:
     if format_ not in ("text", "json"):
         raise Problem(f"--list cannot be printed as {format_}. Use --format text or json.")
     found = listing.listing(run.all_steps())
-    text = table(listing.to_text(found), columns() if output is None else None)
+    text = table(listing.to_text(found), columns(output))
     write_result(listing.to_json(found) if format_ == "json" else text, output)
     return 0
 

@@ -4,10 +4,10 @@ from gpucheck.model.bandwidth import BandwidthReport, SizePoint
 from gpucheck.printable import of_printable
 from gpucheck.render.chart import STYLE, Plot, Scale, from_zero, line_class
 from gpucheck.render.svg import Point, document, element, text
+from gpucheck.render.words import describe_size
 
 WIDTH, HEIGHT = 760, 420
 LEFT, RIGHT, TOP, BOTTOM = 70, 190, 56, 56
-UNITS = ("B", "KiB", "MiB", "GiB")
 # Labels that fit below the axis.
 MOST_SIZES = 9
 
@@ -49,13 +49,3 @@ def to_svg(report: BandwidthReport) -> str:
         parts.append(element("line", **key, class_=line_class(number)))
         parts.append(text(name, Point(plot.right + 46, y + 4), 13, room=RIGHT - 46))
     return document(WIDTH, HEIGHT, title, *parts, style=STYLE)
-
-
-def describe_size(size: int) -> str:
-    """``4 KiB``: powers of 1024, as memory is counted."""
-    unit = 0
-    value = float(size)
-    while value >= 1024 and unit < len(UNITS) - 1:
-        value /= 1024
-        unit += 1
-    return f"{value:.3g} {UNITS[unit]}"

@@ -21,7 +21,16 @@ from gpucheck.render.copies.cells import (
 )
 from gpucheck.render.copies.measured import peer_words
 from gpucheck.render.findings.text import TROUBLE, blocks
-from gpucheck.render.words import counts_line, simulated_mark, table, verdict_word
+from gpucheck.render.words import (
+    describe_simulation,
+    describe_size,
+    first_line,
+    last_line,
+    list_versions,
+    paragraphs,
+    simulated_mark,
+    table,
+)
 
 # Background and digits of a cell; their luminance differs as the verdicts do.
 HEAT: dict[Verdict, tuple[tuple[int, int, int], str]] = {
@@ -40,30 +49,28 @@ def to_text(report: BandwidthReport, *, verbose: bool = False, width: int | None
     verbose: how it was measured too. width: columns of the terminal.
     """
     bus_ids = tuple(device.bus_id for device in report.devices if device.bus_id)
-    parts = [
-        list(_head(report)),
-        list(blocks((f for f in report.findings if f.verdict in TROUBLE), bus_ids)),
-        *(_matrix(report, name) for name in TITLES if name in report.matrices and not is_sparse(report.matrices[name])),
-        list(_lone_cells(report)),
-        [*_peer_access(report), *_fabric_handles(report)],
-        list(_pairs(report.pairs, width)),
-        list(_rest(report)),
-        list(_sizes(report, width)),
-        [f"method: {line}" for line in report.method] if verbose else [],
-        list(blocks((f for f in report.findings if f.verdict not in TROUBLE), bus_ids, passes=True)),
-        [_last(report)],
-    ]
-    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+    matrices = (name for name in TITLES if name in report.matrices and not is_sparse(report.matrices[name]))
+    return paragraphs(
+        [
+            _head(report),
+            blocks((f for f in report.findings if f.verdict in TROUBLE), bus_ids),
+            *(_matrix(report, name) for name in matrices),
+            _lone_cells(report),
+            [*_peer_access(report), *_fabric_handles(report)],
+            _pairs(report.pairs, width),
+            _rest(report),
+            _sizes(report, width),
+            [f"method: {line}" for line in report.method] if verbose else [],
+            blocks((f for f in report.findings if f.verdict not in TROUBLE), bus_ids, passes=True),
+            [_last(report)],
+        ]
+    )
 
 
 def _head(report: BandwidthReport) -> Iterator[str]:
-    detail = ""
-    if report.simulation is not None:
-        detail = ", ".join((report.simulation.profile, *report.simulation.faults))
-    mark = f"  {simulated_mark(detail)}" if report.simulated else ""
-    yield click.style(f"gpucheck bandwidth  {report.host}", bold=True) + mark
-    versions = ", ".join(f"{name} {version}" for name, version in report.versions.items() if version)
-    yield report.kind + (f"; {versions}" if versions else "")
+    mark = simulated_mark(describe_simulation(report.simulation)) if report.simulated else ""
+    yield first_line("bandwidth", report.host, mark)
+    yield "; ".join(filter(None, (report.kind, ", ".join(list_versions(report.versions)))))
     yield from (
         f"{device.index}: {device.name}" + (f" {device.bus_id}" if device.bus_id else "") for device in report.devices
     )
@@ -254,14 +261,9 @@ def _sizes(report: BandwidthReport, width: int | None) -> Iterator[str]:
     sizes = list(dict.fromkeys(point.size_bytes for point in report.sizes))
     rates = {(point.size_bytes, point.src, point.dst): point.gb_s for point in report.sizes}
     header = ("size", *(f"{report.devices[a].index} to {report.devices[b].index} ({cls or '?'})" for a, b, cls in ways))
-    yield from table(header, ([_size(s), *(_number(rates.get((s, a, b))) for a, b, _ in ways)] for s in sizes), width)
-
-
-def _size(count: int) -> str:
-    for unit, name in ((1 << 30, "GiB"), (MIB, "MiB"), (1 << 10, "KiB")):
-        if count >= unit and count % unit == 0:
-            return f"{count // unit} {name}"
-    return f"{count} B"
+    yield from table(
+        header, ([describe_size(s), *(_number(rates.get((s, a, b))) for a, b, _ in ways)] for s in sizes), width
+    )
 
 
 def _number(gb_s: float | None) -> str:
@@ -269,6 +271,5 @@ def _number(gb_s: float | None) -> str:
 
 
 def _last(report: BandwidthReport) -> str:
-    mark = f"  {simulated_mark()}" if report.simulated else ""
     times = f"{report.device_s:.1f} s of device time (planned {report.planned_s:.1f}), {report.seconds:.1f} s in all"
-    return f"{verdict_word(report.verdict, 0)}  {counts_line(report.counts)}  {times}{mark}"
+    return last_line(report.verdict, report.counts, times, simulated_mark() if report.simulated else "")

@@ -2,13 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 
-import click
-
-from gpucheck.model.compute import ComputeDevice, ComputeReport, Sample
+from gpucheck.model.compute import BurnIn, ComputeDevice, ComputeReport, Noticed, Sample
 from gpucheck.printable import of_printable
-from gpucheck.render.compute.burnin import lines as burn_in_lines
 from gpucheck.render.findings.text import TROUBLE, blocks
-from gpucheck.render.words import counts_line, simulated_mark, table, verdict_word
+from gpucheck.render.words import (
+    describe_simulation,
+    first_line,
+    last_line,
+    list_versions,
+    paragraphs,
+    simulated_mark,
+    table,
+)
 
 NOTHING = "-"
 BARS = "▁▂▃▄▅▆▇█"
@@ -26,28 +31,26 @@ def to_text(report: ComputeReport, *, verbose: bool = False, width: int | None =
     verbose: also the method. width: columns of the terminal.
     """
     bus_ids = tuple(gpu.bus_id for gpu in report.gpus if gpu.bus_id)
-    good = (f for f in report.findings if f.verdict not in TROUBLE)
-    parts = [
-        list(_head(report)),
-        list(burn_in_lines(report.burn_in, verbose=verbose)) if report.burn_in is not None else [],
-        list(blocks((f for f in report.findings if f.verdict in TROUBLE), bus_ids)),
-        list(_rates(report.gpus, width)),
-        list(_traces(report.gpus, width)),
-        [f"method: {line}" for line in report.method] if verbose else [],
-        [f"digest: GPU {g.index} {what} {digest}" for g in report.gpus for what, digest in g.digests.items()]
-        if verbose
-        else [],
-        list(blocks(good, bus_ids, passes=True)),
-        [_last(report)],
-    ]
-    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+    digests = [f"digest: GPU {g.index} {what} {digest}" for g in report.gpus for what, digest in g.digests.items()]
+    return paragraphs(
+        [
+            _head(report),
+            _burn_in(report.burn_in, verbose=verbose) if report.burn_in is not None else [],
+            blocks((f for f in report.findings if f.verdict in TROUBLE), bus_ids),
+            _rates(report.gpus, width),
+            _traces(report.gpus, width),
+            [f"method: {line}" for line in report.method] if verbose else [],
+            digests if verbose else [],
+            blocks((f for f in report.findings if f.verdict not in TROUBLE), bus_ids, passes=True),
+            [_last(report)],
+        ]
+    )
 
 
 def _head(report: ComputeReport) -> Iterator[str]:
-    detail = ", ".join((report.simulation.profile, *report.simulation.faults)) if report.simulation else ""
-    mark = f"  {simulated_mark(detail)}" if report.simulated else ""
-    yield click.style(f"gpucheck compute  {report.host}", bold=True) + mark
-    versions = ", ".join(f"{name} {version}" for name, version in report.versions.items() if version)
+    mark = simulated_mark(describe_simulation(report.simulation)) if report.simulated else ""
+    yield first_line("compute", report.host, mark)
+    versions = ", ".join(list_versions(report.versions))
     names = dict.fromkeys(gpu.name for gpu in report.gpus)
     yield (
         f"{len(report.gpus)} devices ({', '.join(names)}) at the same time, {report.load_seconds:.0f} s of load, "
@@ -60,6 +63,31 @@ def _head(report: ComputeReport) -> Iterator[str]:
         for type_, rate in gpu.gemm.items()
         if rate.note
     )
+
+
+def _burn_in(made: BurnIn, *, verbose: bool) -> Iterator[str]:
+    """Yield how far a burn-in came, and what it found when. verbose: also the limits."""
+    starts = f", {made.sessions} starts" if made.sessions > 1 else ""
+    ended = f"ended: {made.ended}" + (f" ({made.reason})" if made.reason else "")
+    yield (
+        f"burn-in: {_hours(made.seconds)} of {_hours(made.planned_seconds)}, {made.rounds} of {made.planned_rounds} "
+        f"rounds{starts}; {ended}"
+    )
+    if made.hottest:
+        yield "highest temperature: " + ", ".join(f"GPU {gpu} {degrees:.0f} C" for gpu, degrees in made.hottest.items())
+    yield f"kept in {made.state}"
+    if verbose:
+        yield from (f"limit: {limit}" for limit in made.limits)
+    if made.noticed:
+        yield from table(("after", "time", "verdict", "check", "subject", "seen"), map(_noticed, made.noticed))
+
+
+def _noticed(one: Noticed) -> list[str]:
+    return [_hours(one.at), one.time, one.verdict.value, one.check, one.subject, one.seen]
+
+
+def _hours(seconds: float) -> str:
+    return f"{seconds / 3600:.1f} h" if seconds >= 2 * 3600 else f"{seconds / 60:.0f} min"
 
 
 def _rates(gpus: Sequence[ComputeDevice], width: int | None) -> Iterator[str]:
@@ -146,5 +174,5 @@ def _bars(values: Sequence[float], most: float) -> str:
 
 
 def _last(report: ComputeReport) -> str:
-    mark = f"  {simulated_mark()}" if report.simulated else ""
-    return f"{verdict_word(report.verdict, 0)}  {counts_line(report.counts)}  in {report.seconds:.1f} s{mark}"
+    mark = simulated_mark() if report.simulated else ""
+    return last_line(report.verdict, report.counts, f"in {report.seconds:.1f} s", mark)

@@ -2,22 +2,20 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
-from typing import Any
 
 from gpucheck.model import Verdict
 from gpucheck.model.diagnosis import Diagnosis
 from gpucheck.model.diagnosis.ranking import Explanation
 from gpucheck.printable import of_printable
+from gpucheck.render.diagnosis.text import MOST_SPANS, list_spans, places_read, span
 from gpucheck.render.findings import confirm
 from gpucheck.render.findings.groups import Group
 from gpucheck.render.findings.text import TROUBLE, how_sure, others, worst_first
 from gpucheck.render.markdown import Change, Markdown, table, unchanged
-from gpucheck.render.ranking.predicted import Block, blocks, percent, readings, span
+from gpucheck.render.ranking.predicted import Block, blocks, percent, readings
+from gpucheck.render.ranking.predicted import span as values
 from gpucheck.render.ranking.text import FAULTLESS, SHOWN, cause_names, likely
 from gpucheck.render.words import counts_line, plural
-
-# Lines of one input that are named.
-SPANS = 6
 
 
 def to_markdown(diagnosis: Diagnosis, *, change: Change = unchanged) -> str:
@@ -66,32 +64,21 @@ def _finding(verdict: Verdict, group: Group, page: Markdown) -> Iterator[str]:
 
 def _read(diagnosis: Diagnosis, page: Markdown) -> list[str]:
     """What was read out of the inputs, as what, and what was not; nothing for a diagnosis that lists neither."""
-    places: dict[tuple[str, str], list[str]] = {}
-    for one in getattr(diagnosis, "read", ()):
-        places.setdefault((one.kind, _name(one.source)), []).append(_span(one))
-    rows = [[page.text(kind), _spans(spans), page.text(source)] for (kind, source), spans in places.items()]
-    unread: Sequence[Any] = getattr(diagnosis, "unread", ())
+    places = places_read(diagnosis).items()
+    rows = [[page.text(kind), list_spans(spans), page.text(_name(source))] for (kind, source), spans in places]
+    unread = diagnosis.unread
     rows += [
-        [f"not understood{f': {page.text(one.why)}' if one.why else ''}", _span(one), page.text(_name(one.source))]
-        for one in unread[:SPANS]
+        [f"not understood{f': {page.text(one.why)}' if one.why else ''}", span(one), page.text(_name(one.source))]
+        for one in unread[:MOST_SPANS]
     ]
-    if len(unread) > SPANS:
-        rows.append([f"not understood: {plural(len(unread) - SPANS, 'place')} more", "", ""])
+    if len(unread) > MOST_SPANS:
+        rows.append([f"not understood: {plural(len(unread) - MOST_SPANS, 'place')} more", "", ""])
     return ["", "## What was read", "", *table(("as", "lines", "of"), rows)] if rows else []
-
-
-def _span(one: Any) -> str:
-    return "-".join(dict.fromkeys((str(one.first_line), str(one.last_line))))
 
 
 def _name(source: str) -> str:
     """The name of a file without its directory, which is of no use to others."""
     return PurePath(source).name or source
-
-
-def _spans(spans: Sequence[str]) -> str:
-    more = f" and {len(spans) - SPANS} more" if len(spans) > SPANS else ""
-    return f"{', '.join(spans[:SPANS])}{more}"
 
 
 def _ranking(ranking: Sequence[Explanation], gpus: Sequence[str], page: Markdown) -> Iterator[str]:
@@ -118,7 +105,7 @@ def _details(one: Explanation, page: Markdown) -> list[str]:
 
 def _table(block: Block, page: Markdown) -> Iterator[str]:
     rows = [
-        [row.where, span(row.low, row.high), span(row.values[0], row.values[-1]), row.fit, page.text(row.basis)]
+        [row.where, values(row.low, row.high), values(row.values[0], row.values[-1]), row.fit, page.text(row.basis)]
         for row in block.rows
     ]
     yield from table((f"{block.title}, {block.unit}", "predicted", "measured", "fits", "basis"), rows)

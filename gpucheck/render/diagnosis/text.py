@@ -1,8 +1,11 @@
 """A diagnosis as text: worst findings first, each with its reason and its fix."""
 
+from collections.abc import Sequence
+
 import click
 
 from gpucheck.model.diagnosis import Diagnosis
+from gpucheck.model.diagnosis.paste import ReadRange, UnreadRange
 from gpucheck.printable import folded, of_printable
 from gpucheck.render.findings.text import blocks
 from gpucheck.render.ranking import text as ranking
@@ -35,18 +38,32 @@ def to_text(diagnosis: Diagnosis, *, verbose: int = 0) -> str:
 
 def _read(diagnosis: Diagnosis) -> list[str]:
     """What was understood: kinds with their lines."""
-    places: dict[tuple[str, str], list[str]] = {}
-    for one in diagnosis.read:
-        span = f"{one.first_line}-{one.last_line}" if one.last_line > one.first_line else f"{one.first_line}"
-        places.setdefault((one.kind, one.source), []).append(span)
     several = len(diagnosis.source) > 1
     lines = []
-    for (kind, source), spans in places.items():
-        more = f" and {len(spans) - MOST_SPANS} more" if len(spans) > MOST_SPANS else ""
+    for (kind, source), spans in places_read(diagnosis).items():
         of = f" of {source}" if several else ""
         word = "lines" if len(spans) > 1 or "-" in spans[0] else "line"
-        lines.append(f"  read as {kind}: {word} {', '.join(spans[:MOST_SPANS])}{more}{of}")
+        lines.append(f"  read as {kind}: {word} {list_spans(spans)}{of}")
     return lines
+
+
+def places_read(diagnosis: Diagnosis) -> dict[tuple[str, str], list[str]]:
+    """Return the lines that were understood, by kind and input."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for one in diagnosis.read:
+        places.setdefault((one.kind, one.source), []).append(span(one))
+    return places
+
+
+def span(one: ReadRange | UnreadRange) -> str:
+    """Return ``3-8``, or ``3`` for one line."""
+    return f"{one.first_line}-{one.last_line}" if one.last_line > one.first_line else f"{one.first_line}"
+
+
+def list_spans(spans: Sequence[str]) -> str:
+    """Join the first of them and count the others."""
+    more = f" and {len(spans) - MOST_SPANS} more" if len(spans) > MOST_SPANS else ""
+    return f"{', '.join(spans[:MOST_SPANS])}{more}"
 
 
 def _unread(diagnosis: Diagnosis, *, everything: bool) -> list[str]:
@@ -57,10 +74,10 @@ def _unread(diagnosis: Diagnosis, *, everything: bool) -> list[str]:
     shown = diagnosis.unread if everything else diagnosis.unread[:MOST_UNREAD]
     lines = ["not understood:"]
     for one in shown:
-        span = f"lines {one.first_line}-{one.last_line}" if one.last_line > one.first_line else f"line {one.first_line}"
+        word = "lines" if one.last_line > one.first_line else "line"
         of = f" of {one.source}" if several else ""
         why = f"{one.why}: " if one.why else ""
-        lines.append(f"  {span}{of}: {folded(why + one.text)}")
+        lines.append(f"  {word} {span(one)}{of}: {folded(why + one.text)}")
     if len(shown) < len(diagnosis.unread):
         lines.append(f"  and {plural(len(diagnosis.unread) - len(shown), 'more place')} (-v lists them)")
     return [*lines, ""]

@@ -1,16 +1,20 @@
 """Blocks of findings for a page, as finding.html.j2 shows them."""
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
-from gpucheck.model import Finding, Verdict
+from gpucheck.model import Finding, Verdict, where
+from gpucheck.model.diagnosis.ranking import Judgement
 from gpucheck.model.finding import Alternative
 from gpucheck.model.finding.naming import bus_ids
+from gpucheck.render import html
 from gpucheck.render.findings.commands import Part, parts
 from gpucheck.render.findings.groups import Group
-from gpucheck.render.findings.text import also, asks, every_evidence, how_sure, not_run, others, worst_first
+from gpucheck.render.findings.text import TROUBLE, also, asks, every_evidence, how_sure, not_run, others, worst_first
+from gpucheck.render.ranking import html as ranking_html
 from gpucheck.render.ranking.predicted import percent
+from gpucheck.render.words import observed
 
 SHAPE = {Verdict.PASS: "\u00b7", Verdict.WARN: "!", Verdict.FAIL: "\u00d7", Verdict.UNKNOWN: "?", Verdict.SKIP: "-"}
 # Evidence of all subjects of a block; one fault of 72 GPUs must not fill the page.
@@ -45,6 +49,25 @@ def blocks(findings: Iterable[Finding], gpus: Iterable[str] = ()) -> dict[Verdic
     """Return the blocks of each verdict, worst first. gpus: bus ids of all GPUs of the host."""
     taken: dict[str, int] = {}
     return {verdict: list(_blocks(groups, follow, taken)) for verdict, groups, follow in worst_first(findings, gpus)}
+
+
+def findings_page(
+    template: str, findings: Sequence[Finding], gpus: Iterable[str], judgement: Judgement | None, **values: Any
+) -> str:
+    """Return a page of findings, and of the explanations that were weighed. gpus: bus ids of all GPUs of the host."""
+    of_verdict = blocks(findings, gpus)
+    return html.page(
+        template,
+        styles=("tokens.css", "parts.css", "report.css", *ranking_html.STYLES),
+        scripts=("page.js", "report.js"),
+        shape=SHAPE,
+        problems=[block for verdict in TROUBLE for block in of_verdict.get(verdict, ())],
+        others=[one for one in findings if one.verdict in (Verdict.PASS, Verdict.SKIP)],
+        observed=observed,
+        where=where,
+        ranking=ranking_html.view(judgement),
+        **values,
+    )
 
 
 def anchors(found: Iterable[Block]) -> dict[str, str]:

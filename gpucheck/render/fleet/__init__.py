@@ -1,43 +1,43 @@
 """A merged fleet report in every format. What a format needs (XML, Jinja2) is imported when it is requested."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+
+import msgspec
 
 from gpucheck.model import FleetReport
-from gpucheck.render.fleet.json import json_pieces, to_json
+from gpucheck.render import imported_later
 from gpucheck.render.fleet.text import to_text
+from gpucheck.render.json import to_json as indented
 
 __all__ = ["WRITERS", "json_pieces", "to_csv", "to_html", "to_json", "to_junit", "to_prometheus", "to_text"]
 
-
-def to_csv(fleet: FleetReport) -> str:
-    """Return one line per host."""
-    from gpucheck.render.fleet.table import to_csv as write
-
-    return write(fleet)
+Writer = Callable[[FleetReport], str]
 
 
-def to_prometheus(fleet: FleetReport) -> str:
-    """Return metrics for node_exporter's textfile collector."""
-    from gpucheck.render.fleet.prometheus import to_prometheus as write
-
-    return write(fleet)
+def to_json(fleet: FleetReport) -> str:
+    """Return the published contract ``gpucheck.fleet/1``, indented."""
+    return b"".join(json_pieces(fleet)).decode()
 
 
-def to_junit(fleet: FleetReport) -> str:
-    """Return one test suite per host."""
-    from gpucheck.render.fleet.junit import to_junit as write
+def json_pieces(fleet: FleetReport) -> Iterator[bytes]:
+    """Yield the same one host at a time: as one text, a large fleet needs more memory than its report does."""
+    around = indented(msgspec.structs.replace(fleet, hosts=()))
+    before, hosts, after = around.partition('\n  "hosts": []')
+    yield before.encode()
+    begin = hosts.removesuffix("]")
+    for row in fleet.hosts:
+        # No string in JSON contains a line break: each of them belongs to the layout.
+        yield (begin + "\n    " + indented(row).replace("\n", "\n    ")).encode()
+        begin = ","
+    yield ("\n  ]" if fleet.hosts else hosts).encode()
+    yield (after + "\n").encode()
 
-    return write(fleet)
 
-
-def to_html(fleet: FleetReport) -> str:
-    """Return one self-contained page."""
-    from gpucheck.render.fleet.html import to_html as write
-
-    return write(fleet)
-
-
-WRITERS: dict[str, Callable[[FleetReport], str]] = {
+to_csv: Writer = imported_later("fleet.table", "to_csv")
+to_prometheus: Writer = imported_later("fleet.prometheus", "to_prometheus")
+to_junit: Writer = imported_later("fleet.junit", "to_junit")
+to_html: Writer = imported_later("fleet.html", "to_html")
+WRITERS: dict[str, Writer] = {
     "json": to_json,
     "csv": to_csv,
     "prometheus": to_prometheus,

@@ -11,7 +11,7 @@ from gpucheck.render.findings.html import SHAPE
 from gpucheck.render.findings.text import not_run
 from gpucheck.render.fleet.problems import by_cause, place
 from gpucheck.render.fleet.results import results
-from gpucheck.render.words import observed
+from gpucheck.render.words import headline, observed
 
 STYLES = ("tokens.css", "parts.css", "fleet.css")
 SCRIPTS = ("page.js", "fleet_grid.js", "fleet_charts.js", "fleet_host.js", "fleet.js")
@@ -25,6 +25,7 @@ def to_html(fleet: FleetReport) -> str:
     bad = sorted((r for r in fleet.hosts if r.verdict is not Verdict.PASS), key=lambda r: WORST_FIRST.index(r.verdict))
     return html.page(
         "fleet.html.j2",
+        verdict=fleet.verdict,
         data=_data(fleet),
         styles=STYLES,
         scripts=SCRIPTS,
@@ -32,7 +33,7 @@ def to_html(fleet: FleetReport) -> str:
         shape=SHAPE,
         plain=[(row, [one.lead for one in by_trouble(by_root(row.problems)[0])]) for row in bad[:PLAIN_ROWS]],
         left=max(0, len(bad) - PLAIN_ROWS),
-        headline=lambda finding: ": ".join(filter(None, (where(finding), observed(finding)))),
+        headline=headline,
     )
 
 

@@ -1,11 +1,11 @@
 """A merged fleet report for Prometheus: hosts by verdict, each host's state, and what was measured."""
 
 from collections.abc import Container, Iterator
-from datetime import datetime
 
 from gpucheck.model import EXIT_STATUS, FleetReport, Verdict
 from gpucheck.render import prometheus
 from gpucheck.render.prometheus import Family
+from gpucheck.render.words import timestamp
 
 # Units of our metrics -> Prometheus base units.
 BASE = {"gb_s": ("bytes_per_second", 1e9), "us": ("seconds", 1e-6), "ms": ("seconds", 1e-3), "percent": ("ratio", 0.01)}
@@ -26,7 +26,7 @@ def _hosts(fleet: FleetReport) -> Iterator[Family]:
             for row in fleet.hosts
         ],
     )
-    times = ((row.host, _timestamp(row.started)) for row in fleet.hosts)
+    times = ((row.host, timestamp(row.started)) for row in fleet.hosts)
     yield Family(
         "gpucheck_host_last_run_timestamp_seconds",
         "When the host's report was begun.",
@@ -78,10 +78,3 @@ def _fleet(fleet: FleetReport) -> Iterator[Family]:
         "Reports that are missing, unreadable or doubtful.",
         [({}, len(fleet.problems))],
     )
-
-
-def _timestamp(started: str | None) -> float | None:
-    try:
-        return datetime.fromisoformat((started or "").replace("Z", "+00:00")).timestamp()
-    except (ValueError, OverflowError):
-        return None

@@ -9,7 +9,7 @@ from gpucheck.model import FleetReport, FleetRow, Outlier, Verdict, metric_title
 from gpucheck.printable import one_line
 from gpucheck.render.fleet.problems import lines, names, place, summary
 from gpucheck.render.fleet.results import results
-from gpucheck.render.words import WORST_FIRST, counts_line, plural, simulated_mark, table, verdict_word
+from gpucheck.render.words import WORST_FIRST, counts_line, paragraphs, plural, simulated_mark, table, verdict_word
 
 # A terminal shows this many hosts; of more, those that pass are counted.
 MANY = 40
@@ -30,20 +30,21 @@ def to_text(fleet: FleetReport, *, verbose: bool = False, width: int | None = No
     if many:
         shown.sort(key=lambda row: WORST_FIRST.index(row.verdict))
     stands_in = sorted({text for row in fleet.hosts for text in row.stand_ins})
-    sections = [
-        list(summary(fleet.hosts)),
-        list(_causes(fleet)),
-        [*_table(shown, outlier_hosts, width), *_left_out(len(fleet.hosts) - len(shown))],
-        list(lines(shown)),
-        [f"{simulated_mark()} component: {one_line(text)}" for text in stands_in],
-        list(_outliers(fleet, many=many)),
-        list(_results(fleet)),
-        list(_drift(fleet)),
-        list(_changes(fleet)),
-        list(_about_reports(fleet)),
-        [_last(fleet)],
-    ]
-    return "\n\n".join("\n".join(section) for section in sections if section) + "\n"
+    return paragraphs(
+        [
+            summary(fleet.hosts),
+            _causes(fleet),
+            [*_table(shown, outlier_hosts, width), *_left_out(len(fleet.hosts) - len(shown))],
+            lines(shown),
+            [f"{simulated_mark()} component: {one_line(text)}" for text in stands_in],
+            _outliers(fleet, many=many),
+            _results(fleet),
+            _drift(fleet),
+            _changes(fleet),
+            _about_reports(fleet),
+            [_last(fleet)],
+        ]
+    )
 
 
 def _table(rows: list[FleetRow], outlier_hosts: set[str], width: int | None) -> list[str]:

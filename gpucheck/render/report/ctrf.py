@@ -7,15 +7,14 @@ is passed, failed, skipped, pending or other; duration is in milliseconds, start
 import json
 import math
 from collections import Counter
-from datetime import datetime, timezone
-from itertools import groupby
 from typing import Any
 
 import msgspec
 
-from gpucheck.model import Finding, Report, Verdict, by_root, where
+from gpucheck.model import Finding, Report, Verdict
 from gpucheck.printable import folded, indented, one_line, printable
-from gpucheck.render.words import observed
+from gpucheck.render.report.junit import with_time_and_root
+from gpucheck.render.words import describe_simulation, headline, timestamp
 
 SPEC = "1.0.0"
 # CTRF has no warning. As in JUnit, WARN is failed; what could not be checked is other, which no summary calls a pass.
@@ -31,9 +30,10 @@ STATUSES = ("passed", "failed", "pending", "skipped", "other")
 
 def to_ctrf(report: Report) -> str:
     """Write the report."""
-    tests = [*_tests(report), *_unproven(report)]
+    tests = [_test(finding, _milliseconds(time), root) for finding, time, root in with_time_and_root(report)]
+    tests += _unproven(report)
     counts = Counter(test["status"] for test in tests)
-    start = _milliseconds(report.started)
+    start = _milliseconds(timestamp(report.started) or 0.0)
     document = {
         "reportFormat": "CTRF",
         "specVersion": SPEC,
@@ -43,7 +43,7 @@ def to_ctrf(report: Report) -> str:
                 "tests": len(tests),
                 **{status: counts[status] for status in STATUSES},
                 "start": start,
-                "stop": start + _duration(report.seconds),
+                "stop": start + _milliseconds(report.seconds),
             },
             "tests": tests,
             "environment": {
@@ -55,19 +55,6 @@ def to_ctrf(report: Report) -> str:
         },
     }
     return json.dumps(msgspec.to_builtins(document), indent=2) + "\n"  # ASCII: no foreign character reaches a terminal
-
-
-def _tests(report: Report) -> list[dict[str, Any]]:
-    """Findings of one step follow each other and bear the time of all of it: each gets its share."""
-    roots = {check: root for root, checks in by_root(report.findings)[1].items() for check in checks}
-    tests: list[dict[str, Any]] = []
-    for seconds, group in groupby(report.findings, key=lambda finding: finding.seconds):
-        findings = list(group)
-        share = round(_duration(seconds or 0.0) / len(findings))
-        for finding in findings:
-            root = roots.get(finding.check) if finding.because_of is not None else None
-            tests.append(_test(finding, share, root))
-    return tests
 
 
 def _test(finding: Finding, duration: int, root: str | None) -> dict[str, Any]:
@@ -83,7 +70,7 @@ def _test(finding: Finding, duration: int, root: str | None) -> dict[str, Any]:
     if root is not None:
         return {**test, "message": f"not run: see the findings of {root}"}
     if finding.verdict is not Verdict.PASS:
-        test["message"] = one_line(folded(": ".join(filter(None, (where(finding), observed(finding))))))
+        test["message"] = one_line(folded(headline(finding)))
         lines = (f"why: {finding.why}" if finding.why else "", f"fix: {finding.fix}" if finding.fix else "")
         test["trace"] = "\n".join(indented(line) for line in (*lines, *finding.evidence) if line)
     known = {
@@ -113,21 +100,12 @@ def _unproven(report: Report) -> list[dict[str, Any]]:
 def _extra(report: Report) -> dict[str, Any]:
     extra: dict[str, Any] = {"host": printable(report.host), "verdict": report.verdict.value}
     if report.simulation is not None:
-        extra["SIMULATED"] = printable(", ".join((report.simulation.profile, *report.simulation.faults)))
+        extra["SIMULATED"] = printable(describe_simulation(report.simulation))
     elif report.simulated:
         extra["SIMULATED"] = True
     return extra
 
 
-def _duration(seconds: float) -> int:
-    """Milliseconds; 0 if a report does not hold a finite time."""
+def _milliseconds(seconds: float) -> int:
+    """0 if a report does not hold a finite time."""
     return round(seconds * 1000) if math.isfinite(seconds * 1000) else 0
-
-
-def _milliseconds(started: str) -> int:
-    """0 where the report does not hold a date."""
-    try:
-        at = datetime.fromisoformat(started)
-        return round((at if at.tzinfo else at.replace(tzinfo=timezone.utc)).timestamp() * 1000)
-    except (ValueError, OverflowError, OSError):
-        return 0

@@ -8,6 +8,7 @@ import msgspec
 from gpucheck.model import Finding, Report, TopologyGpu, Verdict
 from gpucheck.model.finding.naming import bus_ids
 from gpucheck.model.record import RECORD, GpuRecord, HealthRecord
+from gpucheck.render.topology.boxes import describe_link
 from gpucheck.render.topology.faults import absent
 from gpucheck.render.words import number, plural
 
@@ -89,10 +90,9 @@ def _cells(one: GpuRecord, kind: Callable[..., str], hot: str) -> Iterator[Cell]
     yield Cell("memory used", _unit(one.memory_used_mib, "MiB"), _of(one.memory_mib, "MiB"))
     ecc = "no ECC" if one.ecc is None else "ECC on" if one.ecc else "ECC off"
     yield Cell("memory errors", memory_errors(one) or "\u2013", ecc, kind("memory-errors"))
-    link, most = one.pcie, (one.pcie.max_generation, one.pcie.max_width)
-    now = f"x{link.width}" if link.width else "\u2013"
-    able = f"of Gen{most[0] or '?'} x{most[1] or '?'}" if any(most) else ""
-    yield Cell("PCIe lanes", now, able, kind("pcie-link", "p2p-bandwidth"))
+    now, most = one.pcie.width, describe_link(one.pcie.max_generation, one.pcie.max_width)
+    able = f"of {most}" if most else ""
+    yield Cell("PCIe lanes", f"x{now}" if now else "\u2013", able, kind("pcie-link", "p2p-bandwidth"))
     up = f"{one.active_nvlinks} of {len(one.nvlinks)}" if one.nvlinks else "\u2013"
     yield Cell("NVLinks up", up, "", kind("nvlink", "nvlink-links", "nvlink-errors"))
     yield Cell("processes", *_processes(one), kind("processes"))

@@ -16,11 +16,18 @@ from gpucheck.render.findings.text import TROUBLE
 from gpucheck.render.ranking import html as ranking_html
 from gpucheck.render.report.gpus import rows as gpu_rows
 from gpucheck.render.report.text import bus_ids
-from gpucheck.render.topology.boxes import direct_links, heading, link_words, switch_count, switch_links
+from gpucheck.render.topology.boxes import (
+    describe_link,
+    describe_switches,
+    direct_links,
+    heading,
+    link_words,
+    switch_links,
+)
 from gpucheck.render.topology.matrix import between, kind_of, like_gpus
 from gpucheck.render.topology.svg import to_svg
 from gpucheck.render.topology.text import MEANING
-from gpucheck.render.words import WORST_FIRST, plural, ranges
+from gpucheck.render.words import WORST_FIRST, count_models, plural, ranges
 
 STYLES = ("tokens.css", "parts.css", "drawing.css", "chart.css", "report.css", *ranking_html.STYLES)
 SCRIPTS = ("page.js", "report.js")
@@ -57,6 +64,7 @@ def to_html(report: Report, *, mark: str = "") -> str:
     problems = [block for verdict in TROUBLE for block in of_verdict.get(verdict, ())]
     return html.page(
         "report.html.j2",
+        verdict=report.verdict,
         data=copies_html.data(found),
         styles=STYLES,
         scripts=SCRIPTS,
@@ -95,8 +103,7 @@ def to_html(report: Report, *, mark: str = "") -> str:
 def _facts(report: Report) -> Iterator[tuple[str, str]]:
     system, versions = report.system, report.versions
     if report.topology is not None:
-        names = [gpu.name or "unnamed GPU" for gpu in report.topology.gpus]
-        yield "GPUs", ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names)) or "none"
+        yield "GPUs", ", ".join(count_models(report.topology.gpus)) or "none"
     yield "system", ", ".join(filter(None, (system.os_name, system.virtual, system.container)))
     yield "kernel", f"{system.kernel}, {system.arch}"
     yield from ((name, version) for name, version in versions.items() if version and name != "gpucheck")
@@ -160,14 +167,10 @@ def _hop(gpu: str, span: int, function: WiredFunction) -> Hop:
         span=span,
         kind=KIND[function.kind],
         bus_id=function.bus_id,
-        now=_link(link.generation, link.width),
-        able=_link(link.max_generation, link.max_width),
+        now=describe_link(link.generation, link.width) or "-",
+        able=describe_link(link.max_generation, link.max_width) or "-",
         reduced=words if reduced else "",
     )
-
-
-def _link(generation: int | None, width: int | None) -> str:
-    return f"Gen{generation or '?'} x{width or '?'}" if generation or width else "-"
 
 
 def _nvlinks(topology: Topology) -> list[tuple[str, int, str]]:
@@ -184,12 +187,11 @@ def _nvlinks(topology: Topology) -> list[tuple[str, int, str]]:
 def _nvlinks_of_each(topology: Topology) -> Iterator[tuple[int, int, str]]:
     if topology.wiring is None or not topology.wiring.nvlinks:
         return
-    to_switch, switches = switch_links(topology.wiring), switch_count(topology.wiring)
+    to_switch = switch_links(topology.wiring)
     for index in (gpu.index for gpu in topology.gpus):
         label = f"GPU{index}"
         ends = [(b.b if b.a == label else b.a, b.links) for b in direct_links(topology.wiring) if label in (b.a, b.b)]
         words = [f"{links} to {end}" for end, links in ends]
         if to_switch.get(label):
-            known = f"{switches} NVSwitches" if switches > 1 else "1 NVSwitch" if switches else "NVSwitch"
-            words.append(f"{to_switch[label]} to {known}")
+            words.append(f"{to_switch[label]} to {describe_switches(topology.wiring)}")
         yield index, sum(links for _, links in ends) + to_switch.get(label, 0), ", ".join(words) or "none is up"

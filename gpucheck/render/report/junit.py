@@ -4,11 +4,12 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
 
-from gpucheck.model import Report, Verdict, by_root
+from gpucheck.model import Finding, Report, Verdict, by_root
 from gpucheck.printable import of_printable, one_line
 from gpucheck.render import junit
 from gpucheck.render.copies.measured import by_class, copies, trainings
 from gpucheck.render.junit import Case, Suite
+from gpucheck.render.words import count_models, describe_simulation
 
 
 @of_printable
@@ -20,25 +21,31 @@ def to_junit(report: Report) -> str:
     return junit.write(name, [suite])
 
 
-def _cases(report: Report) -> Iterator[Case]:
-    """A name stands once in its class, or CI would merge the two.
+def with_time_and_root(report: Report) -> Iterator[tuple[Finding, float, str | None]]:
+    """Yield each finding with its seconds, and the check of the root cause because of which it was not run.
 
     Findings of one step follow each other and bear the time of all of it: each gets its share, so that the sum is true.
     """
-    seen: Counter[tuple[str, str]] = Counter()
     roots = {check: root for root, checks in by_root(report.findings)[1].items() for check in checks}
     for seconds, group in groupby(report.findings, key=lambda finding: finding.seconds):
         findings = list(group)
         for finding in findings:
-            key = finding.check, finding.subject
-            seen[key] += 1
-            name = finding.subject if seen[key] == 1 else f"{finding.subject} ({seen[key]})"
-            share = (seconds or 0.0) / len(findings)
-            classname, root = f"gpucheck.{finding.check}", roots.get(finding.check)
-            if root is not None and finding.because_of is not None:
-                yield junit.follows(name, classname, root, share)
-            else:
-                yield junit.case(finding, name=name, classname=classname, seconds=share)
+            root = roots.get(finding.check) if finding.because_of is not None else None
+            yield finding, (seconds or 0.0) / len(findings), root
+
+
+def _cases(report: Report) -> Iterator[Case]:
+    """A name stands once in its class, or CI would merge the two."""
+    seen: Counter[tuple[str, str]] = Counter()
+    for finding, seconds, root in with_time_and_root(report):
+        key = finding.check, finding.subject
+        seen[key] += 1
+        name = finding.subject if seen[key] == 1 else f"{finding.subject} ({seen[key]})"
+        classname = f"gpucheck.{finding.check}"
+        if root is not None:
+            yield junit.follows(name, classname, root, seconds)
+        else:
+            yield junit.case(finding, name=name, classname=classname, seconds=seconds)
 
 
 def _unproven(report: Report) -> Iterator[Case]:
@@ -49,12 +56,11 @@ def _unproven(report: Report) -> Iterator[Case]:
 
 def _properties(report: Report) -> Iterator[tuple[str, str]]:
     if report.simulation is not None:
-        yield "SIMULATED", ", ".join((report.simulation.profile, *report.simulation.faults))
+        yield "SIMULATED", describe_simulation(report.simulation)
     yield "system", f"{report.system.os_name}, kernel {report.system.kernel}, {report.system.arch}"
     yield from ((name, version) for name, version in report.versions.items() if version)
     if report.topology is not None:
-        models = Counter(gpu.name or "unnamed GPU" for gpu in report.topology.gpus)
-        yield "gpus", ", ".join(f"{count} x {model}" for model, count in models.items())
+        yield "gpus", ", ".join(count_models(report.topology.gpus))
     yield from _numbers(report)
 
 

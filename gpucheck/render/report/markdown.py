@@ -13,7 +13,7 @@ from gpucheck.render.markdown import Change, Markdown, table, unchanged
 from gpucheck.render.ranking.predicted import percent
 from gpucheck.render.report import markdown_copies, markdown_gpus
 from gpucheck.render.report.text import bus_ids
-from gpucheck.render.words import counts_line, value
+from gpucheck.render.words import count_models, counts_line, paragraphs, value
 
 MOST_LINES = 60
 FINDINGS = 8
@@ -45,8 +45,7 @@ def _card(report: Report, page: Markdown, mark: str, *, named: bool) -> str:
         list(markdown_gpus.section(report, found, page)),
     ]
     room = MOST_LINES - sum(len(part) + 1 for part in parts if part)
-    parts.append(list(markdown_copies.section(found, page, room)))
-    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+    return paragraphs([*parts, markdown_copies.section(found, page, room)])
 
 
 def _head(report: Report, page: Markdown, mark: str) -> Iterator[str]:
@@ -138,10 +137,8 @@ def _facts(report: Report, found: Copies | None, *, named: bool) -> Iterator[tup
 def _gpus(report: Report) -> str:
     if report.topology is None:
         return ""
-    names = [gpu.name or "unnamed GPU" for gpu in report.topology.gpus]
     vbios = report.attributes.get("vbios", ())
-    counted = [f"{names.count(name)} x {name}" for name in dict.fromkeys(names)]
-    return _joined(*counted, f"VBIOS {' and '.join(vbios)}" if vbios else "") or "none"
+    return _joined(*count_models(report.topology.gpus), f"VBIOS {' and '.join(vbios)}" if vbios else "") or "none"
 
 
 def _settings(report: Report) -> Iterator[str]:

@@ -8,6 +8,7 @@ from gpucheck.model.record import GpuRecord
 from gpucheck.render.copies.measured import Copies
 from gpucheck.render.markdown import Markdown, table
 from gpucheck.render.report.gpus import memory_errors, record
+from gpucheck.render.topology.boxes import describe_link
 from gpucheck.render.words import ranges
 
 ROWS = 6
@@ -80,14 +81,8 @@ def _pcie(one: GpuRecord | None, load: UnderLoad | None) -> str:
 
 
 def _of(now: tuple[int | None, int | None], most: tuple[int | None, int | None], when: str) -> str:
-    if not any(now):
-        return "not known"
-    able = "" if now == most or not any(most) else f" of {_link(most)}"
-    return f"{_link(now)}{able}, {when}"
-
-
-def _link(link: tuple[int | None, int | None]) -> str:
-    return f"Gen{link[0] or '?'} x{link[1] or '?'}"
+    able = "" if now == most or not any(most) else f" of {describe_link(*most)}"
+    return f"{describe_link(*now)}{able}, {when}" if any(now) else "not known"
 
 
 def _nvlinks(one: GpuRecord | None) -> str:

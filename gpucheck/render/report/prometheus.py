@@ -5,12 +5,12 @@ writes them, ``pci_bus_id`` with a domain of eight digits in capitals. ``Hostnam
 """
 
 from collections.abc import Iterator
-from datetime import datetime
 
 from gpucheck.model import EXIT_STATUS, Finding, Report, Topology, Verdict, worst
 from gpucheck.render import prometheus
 from gpucheck.render.copies.measured import Copies, by_class, copies, trainings
 from gpucheck.render.prometheus import Family
+from gpucheck.render.words import timestamp
 
 Sample = tuple[dict[str, str], float]
 STATES = "0 pass, 1 warn, 2 fail, 3 unknown"
@@ -59,19 +59,12 @@ def _verdicts(report: Report) -> Iterator[Family]:
         [({"check": check}, took) for check, took in seconds.items()],
     )
     yield Family("gpucheck_run_duration_seconds", "Duration of the run.", [({}, report.seconds)])
+    started = timestamp(report.started)
     yield Family(
         "gpucheck_last_run_timestamp_seconds",
         "When the run was started.",
-        _started(report),
+        [({}, started)] if started is not None else [],
     )
-
-
-def _started(report: Report) -> list[Sample]:
-    """No sample where the report does not hold a date."""
-    try:
-        return [({}, datetime.fromisoformat(report.started).timestamp())]
-    except (ValueError, OverflowError, OSError):
-        return []
 
 
 def _statuses(report: Report) -> list[Sample]:

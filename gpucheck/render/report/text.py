@@ -2,30 +2,30 @@
 
 from collections.abc import Iterator
 
-import click
-
 from gpucheck.model import Report
 from gpucheck.printable import of_printable
 from gpucheck.render.findings.text import blocks, count_problems
-from gpucheck.render.words import counts_line, simulated_mark, verdict_word
+from gpucheck.render.words import count_models, counts_line, first_line, simulated_mark, verdict_word
 
 
 @of_printable
-def to_text(report: Report, *, verbose: bool = False) -> str:
-    """The report for a terminal. With verbose, passes are spelled out and every finding shows its evidence."""
-    lines = [*_head(report), ""]
+def to_text(report: Report, *, verbose: bool = False, command: str = "verify") -> str:
+    """The report for a terminal. With verbose, passes are spelled out and every finding shows its evidence.
+
+    command: what made the report.
+    """
+    lines = [*_head(report, command), ""]
     lines += [*blocks(report.findings, bus_ids(report), verbose=verbose), "", _last(report)]
     return "\n".join(lines) + "\n"
 
 
 def bus_ids(report: Report) -> tuple[str, ...]:
-    """Describe the GPUs of the host; common properties are printed once."""
+    """Return the bus ids of the GPUs of the host."""
     return tuple(gpu.pci_bus_id for gpu in report.topology.gpus if gpu.pci_bus_id) if report.topology else ()
 
 
-def _head(report: Report) -> Iterator[str]:
-    mark = f"  {simulated_mark(_simulation(report))}" if report.simulated else ""
-    yield click.style(f"gpucheck verify  {report.host}", bold=True) + mark
+def _head(report: Report, command: str) -> Iterator[str]:
+    yield first_line(command, report.host, simulated_mark(_simulation(report)) if report.simulated else "")
     system, versions = report.system, report.versions
     yield (
         f"{system.os_name}, kernel {system.kernel}, {system.arch}"
@@ -33,9 +33,7 @@ def _head(report: Report) -> Iterator[str]:
     )
     parts = [f"driver {versions['driver']}" if versions.get("driver") else "no driver"]
     parts += [f"{name} {versions[name]}" for name in ("cuda", "torch") if versions.get(name)]
-    if report.topology is not None:
-        names = [gpu.name or "GPU" for gpu in report.topology.gpus]
-        parts += [f"{names.count(name)} x {name}" for name in dict.fromkeys(names)]
+    parts += count_models(report.topology.gpus, unnamed="GPU") if report.topology else []
     yield ", ".join(parts)
     if report.simulation is not None:
         for stand_in in report.simulation.stand_ins:

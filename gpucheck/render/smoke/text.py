@@ -9,7 +9,7 @@ from gpucheck.model import Finding, Verdict
 from gpucheck.model.smoke import SmokeReport
 from gpucheck.printable import of_printable
 from gpucheck.render.findings.text import blocks
-from gpucheck.render.words import WORST_FIRST, counts_line, simulated_mark, verdict_word
+from gpucheck.render.words import WORST_FIRST, first_line, last_line, simulated_mark, verdict_word
 
 
 class Part(NamedTuple):
@@ -23,8 +23,8 @@ class Part(NamedTuple):
 @of_printable
 def to_text(report: SmokeReport, parts: Iterable[Part]) -> str:
     """The whole report, colours included: the runs with the worst verdict first, what was not run in a line each."""
-    mark = f"  {simulated_mark('hardware; the training itself is real')}" if report.simulated else ""
-    lines = [click.style(f"gpucheck smoke  {report.host}", bold=True) + mark]
+    mark = simulated_mark("hardware; the training itself is real") if report.simulated else ""
+    lines = [first_line("smoke", report.host, mark)]
     parts = sorted(parts, key=lambda part: min((WORST_FIRST.index(f.verdict) for f in part.findings), default=0))
     for part in parts:
         if not _is_skipped(part):
@@ -33,7 +33,7 @@ def to_text(report: SmokeReport, parts: Iterable[Part]) -> str:
             lines += blocks(part.findings, passes=True, check=False)
     skipped = [part for part in parts if _is_skipped(part)]
     lines += ["", *(f"{verdict_word(Verdict.SKIP)} {_not_run(part)}" for part in skipped)] if skipped else []
-    lines += ["", f"{verdict_word(report.verdict, 0)}  {counts_line(report.counts)}  in {report.seconds:.1f} s{mark}"]
+    lines += ["", last_line(report.verdict, report.counts, f"in {report.seconds:.1f} s", mark)]
     return "\n".join(lines) + "\n"
 
 

@@ -6,6 +6,7 @@ from typing import Literal
 
 from gpucheck.model import NVSWITCH, Finding, NvLinkBundle, PcieLink, Topology, WiredFunction, Wiring
 from gpucheck.render.topology.faults import Fault, absent, faults
+from gpucheck.render.words import plural
 
 VENDOR = {"GenuineIntel": "Intel", "intel": "Intel", "AuthenticAMD": "AMD", "amd": "AMD"}
 
@@ -31,7 +32,7 @@ def heading(topology: Topology, findings: Iterable[Finding] = ()) -> str:
     model = names.pop() if len(names) == 1 else None
     lost = len(absent(topology, findings)) if count else 0
     more = f", {lost} not usable" if lost else ""
-    return (f"{count} x {model}" if model else f"{count} GPU{'s' if count != 1 else ''}") + more
+    return (f"{count} x {model}" if model else plural(count, "GPU")) + more
 
 
 def boxes(topology: Topology, findings: Iterable[Finding] = ()) -> list[Box]:
@@ -102,6 +103,11 @@ def link_words(link: PcieLink, *, uplink: bool) -> tuple[str, bool]:
     return f"{speed} x{link.width} of x{width}" if lanes else f"{speed} x{width}", lanes or slow
 
 
+def describe_link(generation: int | None, width: int | None) -> str:
+    """Return ``Gen5 x16``; empty if neither is known."""
+    return f"Gen{generation or '?'} x{width or '?'}" if generation or width else ""
+
+
 def direct_links(wiring: Wiring) -> list[NvLinkBundle]:
     """Bundles between two GPUs."""
     return [bundle for bundle in wiring.nvlinks if bundle.b.startswith("GPU")]
@@ -116,6 +122,7 @@ def switch_links(wiring: Wiring) -> dict[str, int]:
     return totals
 
 
-def switch_count(wiring: Wiring) -> int:
-    """Return the number of NVSwitches that are distinguishable; 0 if they hide behind one address."""
-    return len({b.b for b in wiring.nvlinks if not b.b.startswith("GPU") and b.b != NVSWITCH})
+def describe_switches(wiring: Wiring) -> str:
+    """Return ``4 NVSwitches``; ``NVSwitch`` if their number is unknown, as they hide behind one address."""
+    count = len({b.b for b in wiring.nvlinks if not b.b.startswith("GPU") and b.b != NVSWITCH})
+    return f"{count} NVSwitch{'es' if count != 1 else ''}" if count else "NVSwitch"

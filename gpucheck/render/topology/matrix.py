@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import click
 
 from gpucheck.model import Topology, TopologyGpu
-from gpucheck.render.words import ranges
+from gpucheck.render.words import ranges, table
 
 GAP = "?"
 MISSING = "N/A"
@@ -27,8 +27,8 @@ def matrix(topology: Topology, width: int | None = None) -> list[str]:
     if not topology.gpus:
         return []
     header, rows = _cells(topology)
-    whole = _lines(header, rows, _classes(topology))
-    if width is None or _width(whole) <= width:
+    whole = _table(header, rows, len(topology.gpus) + len(topology.nics))
+    if width is None or max(len(click.unstyle(line)) for line in whole) <= width:
         return whole
     return _folded(topology, width)
 
@@ -43,7 +43,7 @@ def _folded(topology: Topology, width: int) -> list[str]:
         [name, *(between(topology, group, other) for other in groups)]
         for name, group in zip(names, groups, strict=True)
     ]
-    lines += _bands(["", *names], cells, len(groups), width)
+    lines += _table(["", *names], cells, len(groups), width)
     for start, end in ((count + 1, count + 1 + len(topology.nics)), (count + 1 + len(topology.nics), len(header))):
         if start == end:
             continue
@@ -52,7 +52,7 @@ def _folded(topology: Topology, width: int) -> list[str]:
             equal.setdefault(tuple(row[start:end]), []).append(topology.gpus[i].index)
         cells = [[_shortened(ranges(members)), *values] for values, members in equal.items()]
         cells += [[row[0], *row[start:end]] for row in rows[count:] if any(row[start:end])]
-        lines += ["", *_bands(["", *header[start:end]], cells, end - start if end < len(header) else 0, width)]
+        lines += ["", *_table(["", *header[start:end]], cells, end - start if end < len(header) else 0, width)]
     return lines
 
 
@@ -78,10 +78,6 @@ def like_gpus(topology: Topology) -> list[list[int]]:
         else:
             groups.append([i])
     return groups
-
-
-def _classes(topology: Topology) -> int:
-    return len(topology.gpus) + len(topology.nics)
 
 
 def _cells(topology: Topology) -> tuple[list[str], list[list[str]]]:
@@ -125,52 +121,15 @@ def _shortened(text: str) -> str:
     return label if len(label) <= LABEL_WIDTH else f"{label[: LABEL_WIDTH - 3]}..."
 
 
-def _bands(header: list[str], rows: list[list[str]], classes: int, width: int) -> list[str]:
-    """Bands of whole columns below each other, each with its row labels. classes: columns that hold path classes."""
-    widths = [max(len(line[i]) for line in (header, *rows)) for i in range(len(header))]
-    bands: list[list[int]] = [[]]
-    for i in range(1, len(header)):
-        used = widths[0] + sum(widths[k] + 2 for k in bands[-1])
-        if bands[-1] and used + widths[i] + 2 > width:
-            bands.append([])
-        bands[-1].append(i)
-    lines: list[str] = []
-    for number, band in enumerate(bands):
-        at = [0, *band]
-        lines += [""] if number else []
-        lines += _lines([header[i] for i in at], [[r[i] for i in at] for r in rows], sum(i <= classes for i in band))
-    return lines
+def _table(header: list[str], rows: list[list[str]], classes: int, width: int | None = None) -> list[str]:
+    """classes: how many columns after the first hold path classes, which have colors."""
+    return table(header, ([row[0], *map(_colored, row[1 : classes + 1]), *row[classes + 1 :]] for row in rows), width)
 
 
-def _lines(header: list[str], rows: list[list[str]], classes: int) -> list[str]:
-    """classes: how many columns after the first hold path classes."""
-    widths = [max(len(line[i]) for line in (header, *rows)) for i in range(len(header))]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(header, widths, strict=True)).rstrip(),
-        *(
-            "  ".join(_cell(cell, widths[i], 0 < i <= classes) for i, cell in enumerate(_filled(row))).rstrip()
-            for row in rows
-        ),
-    ]
-
-
-def _filled(row: list[str]) -> list[str]:
-    """The cells up to the last one with a text."""
-    return row[: max((i + 1 for i, cell in enumerate(row) if cell), default=0)]
-
-
-def _cell(cell: str, width: int, is_class: bool) -> str:
-    """Blanks stay outside of the color, so that a line does not end with them."""
-    words, room = (f" {cell}" if cell == "X" else cell), width
-    if not is_class:
-        return words.ljust(room)
-    before = " " * (len(words) - len(words.lstrip()))
-    colored = click.style(words.lstrip(), fg=COLOUR.get(kind_of(cell)), dim=cell == "X" or None)
-    return before + colored + " " * (room - len(words))
-
-
-def _width(lines: list[str]) -> int:
-    return max(len(click.unstyle(line)) for line in lines)
+def _colored(cell: str) -> str:
+    """An X has a blank before it, which stays outside of the color."""
+    colored = click.style(cell, fg=COLOUR.get(kind_of(cell)), dim=cell == "X" or None) if cell else ""
+    return f" {colored}" if cell == "X" else colored
 
 
 def used_kinds(topology: Topology) -> Iterator[str]:

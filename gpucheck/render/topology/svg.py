@@ -11,9 +11,9 @@ import msgspec
 from gpucheck.model import Finding, Topology, Verdict, Wiring
 from gpucheck.printable import of_printable
 from gpucheck.render.svg import Point, Size, around, document, element, flow, plain, text, width_of
-from gpucheck.render.topology.boxes import Box, boxes, direct_links, heading, switch_count, switch_links
+from gpucheck.render.topology.boxes import Box, boxes, describe_switches, direct_links, heading, switch_links
 from gpucheck.render.topology.faults import SIGN, Fault, faults
-from gpucheck.render.words import ranges
+from gpucheck.render.words import plural, ranges
 
 PAGE, MARGIN, GAP, PAD, HEAD, STEP = 1240.0, 24.0, 10.0, 8.0, 20.0, 17.0
 LEAF = Size(128.0, 58.0)
@@ -66,7 +66,7 @@ def to_svg(
 def _heading(topology: Topology, title: str, about: str, room: float) -> tuple[list[str], float]:
     y = MARGIN + LARGE
     parts = [text(title, Point(MARGIN, y), LARGE, bold=True, room=room)]
-    notes = [f"{len(topology.nics)} network card{'s' if len(topology.nics) != 1 else ''}", f"source: {topology.source}"]
+    notes = [plural(len(topology.nics), "network card"), f"source: {topology.source}"]
     if topology.wiring is not None and not topology.wiring.told:
         notes.append("boxes worked out from the path classes: switches by PIX, nodes by NUMA affinity")
     y += ROW
@@ -177,7 +177,7 @@ def _nvlinks(
         for b in direct
     ]
     if totals:
-        parts += _hub(center, switch_count(wiring))
+        parts += _hub(center, describe_switches(wiring))
     size = 9 if many else NORMAL
     for label, point in points.items():
         marked = fault(label)
@@ -201,8 +201,7 @@ def _line(a: Point, b: Point, width: float, title: str = "", *, bad: bool = Fals
     return element("line", *inside, x1=a.x, y1=a.y, x2=b.x, y2=b.y, stroke_width=width, class_=kind)
 
 
-def _hub(center: Point, switches: int) -> list[str]:
-    words = f"{switches} NVSwitch{'es' if switches != 1 else ''}" if switches else "NVSwitch"
+def _hub(center: Point, words: str) -> list[str]:
     box = element("rect", x=center.x - 58, y=center.y - 17, width=116, height=34, rx=8, class_="hub")
     return [box, text(words, Point(center.x, center.y + 5), NORMAL, text_anchor="middle", bold=True)]
 
@@ -216,7 +215,7 @@ def _legend(wiring: Wiring, at: Point, room: float, *, broken: bool) -> list[str
         kinds.append((3.0, f"{count} NVLinks from GPU {ranges(members)} to the switches: NV{count} between any two"))
     for count in sorted({bundle.links for bundle in direct}, reverse=True):
         pairs = ", ".join(f"{b.a[3:]}-{b.b[3:]}" for b in direct if b.links == count)
-        kinds.append((_stroke(count), f"NV{count}: {count} link{'s' if count != 1 else ''} each between {pairs}"))
+        kinds.append((_stroke(count), f"NV{count}: {plural(count, 'link')} each between {pairs}"))
     lines = [(width, words, False) for width, words in kinds]
     lines += [(3.0, "links of a GPU or pair with a finding", True)] if broken else []
     return [

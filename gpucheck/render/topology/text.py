@@ -10,7 +10,7 @@ from gpucheck.render.findings.text import blocks
 from gpucheck.render.topology.faults import Fault, absent, faults
 from gpucheck.render.topology.matrix import COLOUR, GAP, kind_of, matrix, used_kinds
 from gpucheck.render.words import COLOUR as VERDICT_COLOUR
-from gpucheck.render.words import simulated_mark
+from gpucheck.render.words import paragraphs, plural, simulated_mark
 
 MEANING = {
     "NV#": "joined by # NVLinks",
@@ -33,18 +33,18 @@ def to_text(topology: Topology, *, about: str = "", width: int | None = None, be
     about: what is simulated (the profile and its faults). width: the terminal's columns; without, a matrix line is
     never wrapped or cut, however wide, and can be read back. best: the choices of GPUs are shown too.
     """
-    identities = list(_identities(topology, width))
-    parts = [
-        [simulated_mark(f"{about}: no real GPU was read".lstrip(": "))] if topology.simulated else [],
-        identities,
-        matrix(topology, width),
-        list(_legend(topology)),
-        list(_nic_legend(topology)),
-        list(_expectations(topology)),
-        list(_advice(topology.advice, best)),
-        [findings_text(topology)] if topology.findings else [],
-    ]
-    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+    return paragraphs(
+        [
+            [simulated_mark(f"{about}: no real GPU was read".lstrip(": "))] if topology.simulated else [],
+            _identities(topology, width),
+            matrix(topology, width),
+            _legend(topology),
+            _nic_legend(topology),
+            _expectations(topology),
+            _advice(topology.advice, best),
+            [findings_text(topology)] if topology.findings else [],
+        ]
+    )
 
 
 def _identity(gpu: TopologyGpu, fault: Fault | None) -> str:
@@ -113,10 +113,9 @@ def _expectations(topology: Topology) -> Iterator[str]:
     yield ""
     for (cls, words), pairs in sorted(groups.items(), key=lambda item: (_rank(item[0][0]), item[0][1])):
         more = f" and {len(pairs) - NAMED_PAIRS} more" if len(pairs) > NAMED_PAIRS else ""
-        plural = "s" if len(pairs) != 1 else ""
         label = click.style(f"{cls:<5}", fg=COLOUR.get(kind_of(cls)))
         yield f"  {label} {words}"
-        yield f"        {len(pairs)} pair{plural}: {', '.join(pairs[:NAMED_PAIRS])}{more}"
+        yield f"        {plural(len(pairs), 'pair')}: {', '.join(pairs[:NAMED_PAIRS])}{more}"
     yield from _reduced(topology.pairs)
 
 
@@ -127,7 +126,7 @@ def _reduced(pairs: tuple[Pair, ...]) -> Iterator[str]:
         count = sum(bool(pair.reduced) for pair in pairs)
         named = ", ".join(list(links)[:NAMED_LINKS]) + (", ..." if len(links) > NAMED_LINKS else "")
         mark = click.style("reduced", fg="red")
-        yield f"  {mark} {count} pair{'s' if count != 1 else ''} cross a link that runs below that now: {named}"
+        yield f"  {mark} {plural(count, 'pair')} cross a link that runs below that now: {named}"
 
 
 def _advice(advice: Advice | None, best: bool) -> Iterator[str]:

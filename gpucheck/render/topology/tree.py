@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 from gpucheck.model import NvLinkBundle, Topology, Wiring
 from gpucheck.printable import of_printable
-from gpucheck.render.topology.boxes import Box, boxes, direct_links, heading, switch_count, switch_links
+from gpucheck.render.topology.boxes import Box, boxes, describe_switches, direct_links, heading, switch_links
 from gpucheck.render.topology.text import findings_text
-from gpucheck.render.words import COLOUR, ranges, simulated_mark
+from gpucheck.render.words import COLOUR, plural, ranges, simulated_mark
 
 STYLE = {"node": "bold", "root": "dim", "switch": "cyan", "gpu": "green", "nic": "blue"}
 WIDE = 160
@@ -34,7 +34,7 @@ def to_tree(topology: Topology, *, about: str = "", width: int | None = None) ->
     parts = [simulated_mark(f"{about}: no real GPU was read".lstrip(": "))] if topology.simulated else []
     if topology.wiring is not None and topology.gpus:
         inferred = "" if topology.wiring.told else ", worked out from the path classes"
-        cards = f"{len(topology.nics)} network card{'s' if len(topology.nics) != 1 else ''}"
+        cards = plural(len(topology.nics), "network card")
         tree = Tree(Text(f"{heading(topology, topology.findings)}, {cards}{inferred}"), guide_style="dim")
         for box in boxes(topology, topology.findings):
             grow(tree, box)
@@ -70,9 +70,7 @@ def nvlink_lines(wiring: Wiring) -> list[str]:
     totals = switch_links(wiring)
     for count in sorted(set(totals.values()), reverse=True):
         members = [int(label[3:]) for label, links in totals.items() if links == count]
-        switches = switch_count(wiring)
-        where = f"{switches} NVSwitch{'es' if switches != 1 else ''}" if switches else "NVSwitch"
-        lines.append(f"{where}: {count} links from each of GPU {ranges(sorted(members))}")
+        lines.append(f"{describe_switches(wiring)}: {count} links from each of GPU {ranges(sorted(members))}")
     by_gpu: dict[str, list[NvLinkBundle]] = {}
     for bundle in direct_links(wiring):
         by_gpu.setdefault(bundle.a, []).append(bundle)

@@ -2,7 +2,6 @@ import csv
 import io
 import json
 import re
-from html import unescape
 from xml.etree import ElementTree
 
 import click
@@ -146,22 +145,6 @@ def test_json_in_pieces_is_the_whole_contract(hosts):
 
     assert b"".join(pieces) == msgspec.json.format(msgspec.json.encode(fleet), indent=2) + b"\n"
     assert len(pieces) == hosts + 3
-
-
-def test_no_host_can_drive_the_terminal(evil):
-    text = render.to_text(evil, verbose=True)
-
-    assert "\x1b[2J" not in text
-    assert "\u202e" not in text
-    assert not any(line.startswith("\"'`") for line in text.splitlines())
-
-
-def test_the_page_needs_nothing_from_outside(fleet):
-    page = unescape(to_html(fleet))
-
-    assert "default-src 'none'" in page
-    assert not re.search(r"(src|href)=|url\(|@import|https?://(?!www\.w3\.org)", page)
-    assert "unsafe-inline" not in page
 
 
 def test_the_data_of_a_page_survives_its_escaping():

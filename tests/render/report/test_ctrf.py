@@ -8,10 +8,9 @@ import pytest
 
 from gpucheck.model import Verdict
 from gpucheck.render.report.ctrf import STATUSES, to_ctrf
-from tests.render.reports import finding, healthy, hostile, passed, report, sick, skipped
+from tests.render.reports import REPORTS, finding, passed, report, skipped
 
 SCHEMA = json.loads((Path(__file__).parents[1] / "schemas" / "ctrf.json").read_text(encoding="utf-8"))
-REPORTS = {"sick": sick(), "healthy": healthy(), "hostile": hostile(), "empty": report(simulated=False)}
 
 
 def results(*findings, **fields):

@@ -1,7 +1,6 @@
 """The page as text: nothing from outside, nothing of a host's that could run, and it grows by little."""
 
 import re
-from html import unescape
 
 import msgspec
 import pytest
@@ -11,34 +10,12 @@ from msgspec.structs import replace
 from gpucheck.model import Verdict
 from gpucheck.render.findings.html import blocks
 from gpucheck.render.report.html import to_html
-from tests.render.reports import copies, finding, healthy, hostile, passed, report, sick
+from tests.render.reports import copies, finding, healthy, passed, report, sick
 from tests.topology.servers import topology
 
 
 def body(page):
     return re.sub(r"\s+", " ", html.fromstring(page).find("body").text_content())
-
-
-@pytest.mark.parametrize("made", [sick(), healthy(), hostile()], ids=["sick", "healthy", "hostile"])
-def test_the_page_needs_nothing_from_outside(made):
-    page = to_html(made)
-    tree = html.fromstring(page)
-
-    assert "default-src 'none'" in unescape(page)
-    assert "unsafe-inline" not in page
-    assert not tree.xpath("//*[@src or @style or @*[starts-with(name(), 'on')]]")
-    assert all(link.get("href").startswith("#finding-") for link in tree.xpath("//*[@href]"))
-    assert not re.search(r"url\(|@import", "".join(tree.xpath("//style/text()")))
-
-
-def test_no_host_string_is_markup():
-    page = to_html(hostile())
-    tree = html.fromstring(page)
-
-    assert not tree.xpath("//img")
-    assert len(tree.xpath("//script")) == 2
-    assert "\x1b" not in page
-    assert "\u202e" not in page
 
 
 def test_a_report_about_nothing_is_a_page_that_says_so():

@@ -13,12 +13,11 @@ from gpucheck.render.fleet.junit import to_junit as fleet_to_junit
 from gpucheck.render.report.junit import to_junit
 from tests.fleet.reports import bad, merged, steady
 from tests.fleet.reports import report as fleet_host
-from tests.render.reports import finding, healthy, hostile, passed, report, sick
+from tests.render.reports import REPORTS, finding, healthy, passed, report
 
 SCHEMAS = {
     path.stem: etree.XMLSchema(etree.parse(path)) for path in (Path(__file__).parents[1] / "schemas").glob("*.xsd")
 }
-REPORTS = {"sick": sick(), "healthy": healthy(), "hostile": hostile(), "empty": report(simulated=False)}
 GOOD = to_junit(REPORTS["sick"])
 
 

@@ -2,68 +2,39 @@
 
 import re
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucheck.model import Finding, Report, System, Verdict
+from gpucheck.model import Verdict
 from gpucheck.render.report.nagios import to_nagios
+from tests.render import reports
 
-SYSTEM = System(hostname="node07", os_id="ubuntu", os_version="22.04", os_name="Ubuntu", arch="x86_64", kernel="5.15")
 PERFDATA = re.compile(r"('[^'=]+'|[^ '=]+)=-?[0-9.]+(s|%|B|c)?(;[^; ]*){0,4}")
 
 
-def report(verdict, *findings, simulated=False):
-    verdicts = [finding.verdict for finding in findings]
-    return Report(
-        host="node07",
-        simulated=simulated,
-        system=SYSTEM,
-        started="2026-11-21T16:00:00+00:00",
-        seconds=0.4,
-        versions={},
-        verdict=verdict,
-        findings=findings,
-        measurements={},
-        topology=None,
-        counts={v.value: verdicts.count(v) for v in Verdict},
-    )
+def finding(check="nvlink", subject="gpu:0000:3b:00.0", verdict=Verdict.FAIL, **fields):
+    return reports.finding(check, subject, verdict, wanted=None, **fields)
 
 
-def finding(check="nvlink", subject="gpu:0000:3b:00.0", seen=5, verdict=Verdict.FAIL):
-    return Finding(
-        check=check,
-        verdict=verdict,
-        subject=subject,
-        seen=seen,
-        unit="links",
-        cause="nvlink-down",
-        confidence="certain",
-        why="w",
-        fix="f",
-    )
+def line_of(*findings, simulated=False, **fields):
+    return to_nagios(reports.report(*findings, simulated=simulated, **fields))
 
 
 @pytest.mark.parametrize(
     ("verdict", "state"),
-    [
-        (Verdict.PASS, "OK"),
-        (Verdict.WARN, "WARNING"),
-        (Verdict.FAIL, "CRITICAL"),
-        (Verdict.UNKNOWN, "UNKNOWN"),
-    ],
+    [(Verdict.PASS, "OK"), (Verdict.WARN, "WARNING"), (Verdict.FAIL, "CRITICAL"), (Verdict.UNKNOWN, "UNKNOWN")],
 )
 def test_the_state_is_the_one_that_the_exit_status_means(verdict, state):
     """Nagios reads the status; people read the word."""
-    assert to_nagios(report(verdict)).startswith(f"GPUCHECK {state} - ")
+    assert line_of(verdict=verdict).startswith(f"GPUCHECK {state} - ")
 
 
 def test_the_line_names_the_worst_findings_and_counts_the_rest():
     """Three by name; what several GPUs have in common is one."""
     warning = finding(check="power-limit", verdict=Verdict.WARN)
-    same = msgspec.structs.replace(finding(subject="gpu:0000:4c:00.0", seen=0), gpu_index=3)
-    line = to_nagios(report(Verdict.FAIL, warning, same, *(finding(subject=f"gpu:{n}", seen=n) for n in range(4))))
+    same = finding(subject="gpu:0000:4c:00.0", seen=0, gpu_index=3)
+    line = line_of(warning, same, *(finding(subject=f"gpu:{n}", seen=n) for n in range(4)))
 
     assert line.startswith(
         "GPUCHECK CRITICAL - nvlink GPU 3 (0000:4c:00.0), GPU 0: 0 links (nvlink-down); nvlink GPU 1: 1 link ("
@@ -73,13 +44,13 @@ def test_the_line_names_the_worst_findings_and_counts_the_rest():
 
 def test_a_simulated_result_says_so():
     """In every format."""
-    assert "- SIMULATED " in to_nagios(report(Verdict.PASS, simulated=True))
+    assert "- SIMULATED " in line_of(simulated=True)
 
 
 @given(st.text(), st.text())
 def test_no_string_of_a_host_breaks_the_line(subject, seen):
     """One line, one bar, and performance data that parses."""
-    line = to_nagios(report(Verdict.FAIL, msgspec.structs.replace(finding(seen=seen), subject=subject)))
+    line = line_of(finding(subject=subject, seen=seen))
 
     assert line.count("\n") == 1
     assert line.endswith("\n")
@@ -89,9 +60,8 @@ def test_no_string_of_a_host_breaks_the_line(subject, seen):
 
 def test_an_ok_says_what_it_does_not_cover():
     """The text has it in its last line; a monitoring system shows this line only."""
-    made = msgspec.structs.replace(report(Verdict.PASS), not_proven=("training, torch is not installed", "x|y=1\nz"))
+    line = line_of(verdict=Verdict.PASS, not_proven=("training, torch is not installed", "x|y=1\nz"))
 
-    line = to_nagios(made)
-
+    assert line.startswith("GPUCHECK OK - ")
     assert r"(not proven: training, torch is not installed; x/y=1\nz) | " in line
     assert line.count("\n") == line.count("|") == 1

@@ -3,44 +3,25 @@
 import re
 
 import pytest
-from msgspec.structs import replace
 
-from gpucheck.render.report.html import to_html
-from tests.browser import all_of, count, crowded, find, screen, wait, whole_screen
-from tests.render.reports import EVIL, healthy, hostile, sick
+from tests.browser import all_of, count, crowded, find, wait
+from tests.render.pages import PAGES, without_scripts
+from tests.render.reports import EVIL, REPORTS
 
 pytestmark = pytest.mark.browser
-MANY = {"pass": 123_456, "warn": 1_234, "fail": 88_888, "unknown": 100_000, "skip": 7}
-PAGES = {"sick": sick(), "hostile": hostile(), "healthy": healthy(), "rack": replace(sick(72), counts=MANY)}
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("pages")
-    for name, report in PAGES.items():
-        (folder / f"{name}.html").write_text(to_html(report), encoding="utf-8")
-    return folder
 
 
 @pytest.fixture
-def open_page(browser, folder):
-    def opened(name):
-        browser.get("about:blank")
-        browser.get((folder / f"{name}.html").as_uri())
-        return browser
-
-    yield opened
-    whole_screen(browser)
+def open_page(show):
+    return lambda name, width=1280: show(PAGES[f"report-{name}"], width)
 
 
-def test_findings_stand_worst_first_and_nothing_is_refused_or_fetched(open_page):
+def test_findings_stand_worst_first(open_page):
     page = open_page("sick")
     verdicts = [article.get_attribute("data-verdict") for article in all_of(page, "#findings article")]
 
     assert verdicts == ["fail", "fail", "warn", "unknown"]
     assert "17 links, expected 18" in find(page, "#findings article").text
-    assert not page.get_log("browser")
-    assert page.execute_script("return performance.getEntriesByType('resource').length") == 0
 
 
 def test_a_click_copies_the_command(open_page):
@@ -96,7 +77,7 @@ def test_a_cell_of_the_heat_map_says_what_it_should_be(open_page):
     slow = find(page, "#p2p_uni_gb_s td.fail")
     slow.click()
 
-    bus_ids = [gpu.pci_bus_id for gpu in PAGES["sick"].topology.gpus[:2]]
+    bus_ids = [gpu.pci_bus_id for gpu in REPORTS["sick"].topology.gpus[:2]]
     assert slow.text == "\u00d7190"
     assert count(page, "#p2p_uni_gb_s td.fail") == 2
     assert count(page, "#p2p_uni_gb_s td.pass") == 8 * 7 - 2
@@ -116,12 +97,13 @@ def test_a_matrix_is_one_stop_and_arrows_move_in_it(open_page):
     assert "one direction 190" in find(page, "#cell").text
 
 
-def test_a_link_to_a_finding_shows_it_with_its_evidence(open_page, folder):
+def test_a_link_to_a_finding_shows_it_with_its_evidence(open_page):
     page = open_page("sick")
     anchor = find(page, "#findings article").get_attribute("id")
     assert find(page, f"#findings a[href='#{anchor}']").is_displayed()
+    address = page.current_url
     page.get("about:blank")
-    page.get(f"{(folder / 'sick.html').as_uri()}#{anchor}")
+    page.get(f"{address}#{anchor}")
 
     assert find(page, f"#{anchor} pre").is_displayed()
 
@@ -183,10 +165,7 @@ def test_a_hostile_host_stays_text(open_page):
     page = open_page("hostile")
 
     assert "owned" not in page.title.replace(EVIL.partition("\x1b")[0], "")
-    assert count(page, "img") == 0
-    assert count(page, "script") == 2
     assert "<img src=x" in find(page, "h1").text
-    assert not page.get_log("browser")
 
 
 def test_dark_follows_the_system_and_the_button(open_page):
@@ -199,16 +178,13 @@ def test_dark_follows_the_system_and_the_button(open_page):
     dark = page.execute_script(colour)
     find(page, "#theme").click()
     light = page.execute_script(colour)
-    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
     assert [sum(map(int, re.findall(r"\d+", c))) > 384 for c in (dark, light)] == [False, True]
 
 
-def test_the_page_is_whole_without_scripts(open_page, folder):
+def test_the_page_is_whole_without_scripts(show):
     """Jenkins shows an archived page without them."""
-    text = re.sub(r"<script>.*?</script>", "", to_html(PAGES["sick"]), flags=re.S)
-    (folder / "plain.html").write_text(text, encoding="utf-8")
-    page = open_page("plain")
+    page = show(without_scripts(PAGES["report-sick"]))
 
     assert "a link is down" in find(page, "#findings").text
     assert find(page, "#p2p_bidir_gb_s").is_displayed()
@@ -217,26 +193,12 @@ def test_the_page_is_whole_without_scripts(open_page, folder):
     assert not find(page, "#theme").is_displayed()
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("name", PAGES)
-def test_nothing_is_wider_than_the_screen(open_page, browser, name, width):
-    screen(browser, width)
-    page = open_page(name)
-
-    assert page.execute_script("return document.documentElement.scrollWidth") <= width
-    # No column of words is squeezed until they break letter by letter.
-    widths = page.execute_script("return [...document.querySelectorAll('td.wordy')].map(cell => cell.offsetWidth)")
-    assert all(cell > 120 for cell in widths)
-    assert widths or name == "healthy"
-
-
 @pytest.mark.parametrize("letters", ["100%", "200%"])
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("name", ["sick", "rack"])
-def test_no_word_comes_nearer_to_its_tiles_border_than_the_padding(open_page, browser, name, width, letters):
+def test_no_word_comes_nearer_to_its_tiles_border_than_the_padding(open_page, name, width, letters):
     """Also with large letters and with counts of six digits."""
-    screen(browser, width)
-    page = open_page(name)
+    page = open_page(name, width)
     page.execute_script("document.documentElement.style.fontSize = arguments[0]", letters)
 
     assert count(page, ".tile") == 5

@@ -10,9 +10,7 @@ from gpucheck.render.fleet.prometheus import to_prometheus as fleet_to_prometheu
 from gpucheck.render.report.prometheus import to_prometheus
 from tests.fleet.reports import merged, steady
 from tests.promtool import needs_promtool, promtool
-from tests.render.reports import finding, healthy, hostile, passed, report, sick, skipped
-
-REPORTS = {"sick": sick(), "healthy": healthy(), "hostile": hostile(), "empty": report(simulated=False)}
+from tests.render.reports import REPORTS, finding, passed, report, sick, skipped
 
 
 def samples(text):

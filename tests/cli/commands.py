@@ -1,0 +1,76 @@
+"""Ways to run gpucheck: in this process, on a terminal, and so that all its processes can be found."""
+
+import io
+import os
+import pty
+import subprocess
+import sys
+import uuid
+from contextlib import suppress
+from typing import NamedTuple
+
+import pytest
+
+from gpucheck.cli import main
+from tests.train.conftest import processes_with
+
+GPUCHECK = [sys.executable, "-m", "gpucheck"]
+
+
+def run(capsys, *arguments):
+    """Run a command in this process: exit status, stdout, stderr."""
+    with pytest.raises(SystemExit) as stop:
+        main([str(argument) for argument in arguments])
+    return stop.value.code or 0, *capsys.readouterr()
+
+
+def as_stdin(content):
+    """Return what takes the place of sys.stdin."""
+    return io.TextIOWrapper(io.BytesIO(content if isinstance(content, bytes) else content.encode()))
+
+
+def read_all(descriptor):
+    """Read a terminal until its other end is closed."""
+    text = b""
+    with suppress(OSError):  # the other end of a terminal is closed
+        while data := os.read(descriptor, 65536):
+            text += data
+    os.close(descriptor)
+    return text.decode()
+
+
+def on_a_terminal(*words, stream="stdout", **environment):
+    """Run a command with one stream on a terminal: exit status, and what the terminal gets."""
+    main, other = pty.openpty()
+    streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, stream: other}
+    surroundings = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    command = subprocess.Popen(
+        [*GPUCHECK, *words], stdin=subprocess.DEVNULL, env={**surroundings, "TERM": "xterm", **environment}, **streams
+    )
+    os.close(other)
+    text = read_all(main)
+    return command.wait(timeout=120), text
+
+
+class Marked(NamedTuple):
+    """A name in the environment of a command, which all its processes inherit."""
+
+    name: str
+    value: str
+
+    @classmethod
+    def new(cls):
+        return cls("GPUCHECK_TEST_RUN", str(uuid.uuid4()))
+
+    @property
+    def marker(self):
+        return f"{self.name}={self.value}"
+
+    @property
+    def environment(self):
+        """Without the simulated machine that another test of this process may have left."""
+        inherited = {name: value for name, value in os.environ.items() if name != "GPUCHECK_SIMULATOR"}
+        return inherited | {self.name: self.value}
+
+    def processes(self):
+        return processes_with(self.marker)
