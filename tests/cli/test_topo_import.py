@@ -170,7 +170,7 @@ def test_a_drawing_that_cannot_be_written_is_64_with_the_reason(topo, paste, tmp
 def test_a_narrow_terminal_gets_a_folded_matrix_and_a_pipe_a_whole_one(topo, paste, monkeypatch):
     file = paste(nccl.hgx())
     whole = topo("--import", file)[1]
-    monkeypatch.setattr("gpucheck.cli.topo.columns", lambda: 80)
+    monkeypatch.setattr("gpucheck.cli.topo.columns", lambda _: 80)
     folded = topo("--import", file)[1]
 
     assert max(map(len, whole.splitlines())) > 100
