@@ -101,7 +101,7 @@ def test_a_damaged_file_is_named_without_a_traceback(run, folder):
 def test_a_signal_ends_it_with_what_is_proven_and_the_next_start_goes_on(run, number, status, folder):
     words = (sys.executable, "-m", "gpucheck", *P100, "--duration", "48h", "--state", "state", "--format", "json")
     # Background jobs of some shells ignore SIGINT.
-    run = subprocess.Popen(
+    command = subprocess.Popen(
         words,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -110,11 +110,11 @@ def test_a_signal_ends_it_with_what_is_proven_and_the_next_start_goes_on(run, nu
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and not ((folder / "state").exists() and rounds(folder / "state") > 1):
         time.sleep(0.02)
-    os.kill(run.pid, number)
-    out, err = run.communicate(timeout=60)
+    os.kill(command.pid, number)
+    out, err = command.communicate(timeout=60)
     report = json.loads(out)
 
-    assert run.returncode == status, err
+    assert command.returncode == status, err
     assert report["burn_in"]["ended"] == "interrupted"
     assert report["verdict"] == "unknown"
     done_before = report["burn_in"]["rounds"]

@@ -107,7 +107,7 @@ def test_files_of_two_machines_are_refused_with_both_files(diagnose):
 
     assert "0.txt" in line
     assert "1.txt" in line
-    assert "3 GPUs here, 4 in what was read before" in line
+    assert "2 GPUs here, 4 in what was read before" in line
 
 
 def test_the_model_is_given_where_no_input_names_it(diagnose):
