@@ -15,8 +15,8 @@ INVENTORY ?=
 HOSTS := $(or $(INVENTORY),$(LAB_INVENTORY))
 REPORTS ?= reports
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
-# Two tests a core: many wait for programs that they started.
-PARALLEL = -n $(shell echo $$((2 * $$(nproc)))) --dist worksteal
+# One test more than cores, as some wait; each process reads all test files first, which takes seconds.
+PARALLEL = -n $(shell echo $$((1 + $$(nproc)))) --dist worksteal
 COMMA := ,
 # The files with tests of make test-more. To read all others too takes each test process seconds.
 SEARCHES = $(shell grep -rlE --include='test_*.py' 'mark\.more\b|import .*sampled' tests | sort)

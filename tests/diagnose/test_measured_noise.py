@@ -47,6 +47,7 @@ def test_three_percent_noise_hides_no_half_duplex(seed):
     assert verdict(TWO_PCIE, noise, fault("p2p-half-duplex")) in BAD
 
 
+@pytest.mark.more
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 10_000), percent=st.integers(4, 20))
 def test_more_noise_never_fails_a_healthy_pair(seed, percent):

@@ -1,6 +1,6 @@
-"""A quarter of a second of fuzzing a target, with the same inputs in every run of one tree.
+"""A quarter of a second of fuzzing every second target, with the same inputs in every run of one tree.
 
-``make test-more`` takes six times as many, ``make fuzz`` goes on with inputs that no run has seen before.
+``make test-more`` takes all targets and six times as many inputs, ``make fuzz`` inputs that no run has seen before.
 """
 
 from pathlib import Path
@@ -17,13 +17,18 @@ from tests.shared import sampled
 
 SEED = 1
 SECONDS = (0.25, 1.5)
+TARGETS = [(target,) for target in all_targets()]
 # Inputs that make fuzz found: TARGET.NUMBER, each a defect once.
 FOUND = sorted((Path(__file__).parent / "found").iterdir())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seconds", sampled(SECONDS, (0,)))
-@pytest.mark.parametrize("target", all_targets(), ids=lambda target: target.name)
+@pytest.mark.parametrize(
+    "target",
+    sampled(((one,) for one in all_targets()), lambda number, _: number % 2 == 0),
+    ids=lambda target: target.name,
+)
 def test_hostile_input_is_refused_or_read_cleanly_and_in_time(target: Target, seconds: float, tmp_path):
     """Only documented errors, on one clean line; clean outputs of every format; bounded time and memory."""
     cases = len(as_they_are(target)) + int(target.rate * seconds)

@@ -28,7 +28,7 @@ def as_user(drain, monkeypatch, tmp_path):  # noqa: F811 - the fixture
     return lambda *states, **variables: drain(*states, **given, **variables)
 
 
-@pytest.mark.parametrize("become", [True, False])
+@pytest.mark.parametrize("become", sampled([True, False], (0,)))
 @pytest.mark.parametrize(
     ("drain_with", "state", "programs"),
     sampled(

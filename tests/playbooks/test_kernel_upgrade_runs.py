@@ -69,6 +69,7 @@ def test_upgrade_names_the_kernel_that_comes_first_or_why_there_is_none(tmp_path
     assert made.asked("node01").count("kernel_upgrade") == 1
 
 
+@pytest.mark.more
 def test_the_kernel_comes_before_the_driver_and_nothing_follows_without_its_reboot(tmp_path):
     """Ansible runs on this host itself, so nobody reboots it: the driver is not built for the old kernel."""
     made = site(tmp_path, "upgrade", release=NEW, reason="")

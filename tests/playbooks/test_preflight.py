@@ -164,6 +164,7 @@ def test_an_el_8_host_is_refused_by_an_ansible_that_dropped_its_python(told):
     assert "controller with Python 3.10" in told["el8"]
 
 
+@pytest.mark.more
 def test_a_host_whose_python_is_too_old_for_the_controller_is_told_so(tmp_path):
     """What ansible-core 2.19 answers on platform-python 3.6, seen in ansible/ansible#82068."""
     site = Site(tmp_path, {})

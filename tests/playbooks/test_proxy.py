@@ -37,6 +37,7 @@ def test_what_ansible_would_pass_over_is_refused(value, words):
     assert words in known.proxy_mistake(value)
 
 
+@pytest.mark.more
 @pytest.mark.slow
 def test_steps_that_fetch_know_the_proxy_and_the_scheduler_does_not(tmp_path):
     differs = state({"repository": ["x"], "driver": ["x"]})

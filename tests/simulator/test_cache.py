@@ -182,6 +182,7 @@ def test_a_limit_that_is_not_a_number_is_an_error(monkeypatch, text):
 COUNT = "import pynvml; pynvml.nvmlInit(); print(pynvml.nvmlDeviceGetCount(), flush=True)"
 
 
+@pytest.mark.more
 @pytest.mark.slow
 @pytest.mark.parametrize("count", sampled([2, 12], (0,)))
 def test_two_processes_that_fill_a_full_cache_keep_their_machines(monkeypatch, tmp_path, count):

@@ -18,7 +18,7 @@ BLOCKS = re.findall(r"^```\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 COMMANDS = [line for block in BLOCKS for line in block.splitlines() if line.startswith("gpucheck ")]
 
 
-@pytest.mark.parametrize("line", sampled(COMMANDS, lambda number, _: number % 2 == 1))
+@pytest.mark.parametrize("line", sampled(COMMANDS, (1, 5)))
 def test_every_command_does_what_it_is_shown_for(line, capsys, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setenv("GPUCHECK_SIMULATOR", "")

@@ -10,7 +10,8 @@ import pytest
 
 from tests.train.conftest import ROOT, free_port
 
-pytestmark = pytest.mark.slow
+# Two hosts of the lab train as one in make test.
+pytestmark = [pytest.mark.slow, pytest.mark.more]
 
 
 @pytest.fixture(scope="module")

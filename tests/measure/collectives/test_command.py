@@ -26,6 +26,7 @@ def test_two_cpu_ranks_run_every_collective_exactly():
     assert all(r["busbw_gb_s"] > 0 for r in report["results"])
 
 
+@pytest.mark.more
 def test_two_hosts_run_collectives_together():
     """Two launches with their own node rank, over loopback addresses: what two hosts do over the network."""
     endpoint = f"127.0.0.1:{free_port()}"
