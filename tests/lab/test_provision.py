@@ -17,7 +17,6 @@ from tests.lab.e2e import (
     SUBNET,
     Run,
     boots,
-    container,
     docker,
     from_bad_copies,
     make,
@@ -98,23 +97,6 @@ def test_a_broken_signature_refuses_both_hosts_before_anything_is_touched(first,
         assert rows[host]["state"] == "refused", run.text
         assert "is not the pinned" in rows[host]["failure"]
         assert packages(host) == before[host]
-
-
-@pytest.mark.fault("reading the host", "the host is down")
-def test_a_host_that_is_down_is_a_row_and_the_next_batch_is_verified(first, reports):
-    """The dead host is a batch of its own: Ansible by itself would end the run there."""
-    docker("stop", "--time", "2", container("lab-apt"))
-    try:
-        run = make("verify", reports, inventory=INVENTORY, BATCH="1")
-    finally:
-        docker("start", container("lab-apt"))
-
-    assert run.status != 0
-    assert run.recap("lab-apt")["failed"] == 1
-    assert re.search(r"PASS +lab-dnf", run.plain)
-    assert re.search(r"UNKNOWN +lab-apt", run.plain)
-    assert "lab-apt: unreachable" in run.plain
-    assert "merged verdict is UNKNOWN" in run.plain
 
 
 def test_an_inventory_that_is_missing_is_one_message(reports, tmp_path):

@@ -13,6 +13,8 @@ from tests.lab import guide_sources
 from tests.lab.e2e import (
     HOSTS,
     INVENTORY,
+    container,
+    docker,
     from_bad_copies,
     installed,
     make,
@@ -28,6 +30,23 @@ pytestmark = pytest.mark.more_labs
 @pytest.fixture(autouse=True)
 def _provisioned(first):
     assert first.status == 0, first.text
+
+
+@pytest.mark.fault("reading the host", "the host is down")
+def test_a_host_that_is_down_is_a_row_and_the_next_batch_is_verified(first, reports):
+    """The dead host is a batch of its own: Ansible by itself would end the run there."""
+    docker("stop", "--time", "2", container("lab-apt"))
+    try:
+        run = make("verify", reports, inventory=INVENTORY, BATCH="1")
+    finally:
+        docker("start", container("lab-apt"))
+
+    assert run.status != 0
+    assert run.recap("lab-apt")["failed"] == 1
+    assert re.search(r"PASS +lab-dnf", run.plain)
+    assert re.search(r"UNKNOWN +lab-apt", run.plain)
+    assert "lab-apt: unreachable" in run.plain
+    assert "merged verdict is UNKNOWN" in run.plain
 
 
 def test_the_plan_of_a_converged_fleet_changes_nothing(first, reports):
