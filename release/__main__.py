@@ -42,8 +42,8 @@ def arguments() -> argparse.Namespace:
 
 def main() -> int:
     """Print the files that were written, or the reason why not. Exit status: 0, or 1 without a release."""
-    asked = arguments()
-    folder = asked.folder.absolute()
+    options = arguments()
+    folder = options.folder.absolute()
     os.umask(0o022)  # setuptools and rpmbuild write what it leaves into their archives
     try:
         date = source.epoch(TOP)
@@ -52,9 +52,9 @@ def main() -> int:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         with tempfile.TemporaryDirectory(prefix="gpucheck-release-") as temporary:
-            build(asked, Path(temporary), folder, date)
-        sign(folder, asked.key)
-        if not asked.url:
+            build(options, Path(temporary), folder, date)
+        sign(folder, options.key)
+        if not options.url:
             _say("the README on a package index has no links. Add them with URL=https://... of the repository.")
     except ReleaseError as error:
         _say(f"no release: {error}")
@@ -63,13 +63,13 @@ def main() -> int:
     return 0
 
 
-def build(asked: argparse.Namespace, scratch: Path, folder: Path, date: int) -> None:
+def build(options: argparse.Namespace, scratch: Path, folder: Path, date: int) -> None:
     """Write every file but the checksums."""
     names = source.tracked(TOP)
     copies = {name: scratch / name for name in ("for-wheel", "clean")}
     for place in copies.values():
         source.copy(TOP, names, place)  # building a wheel leaves files in its sources
-    make_portable(copies["for-wheel"], asked.url, __version__)
+    make_portable(copies["for-wheel"], options.url, __version__)
     own = wheel(copies["for-wheel"], folder, date)
     wheels_of = {one: platform_wheel(own, one, libraries(one, scratch), folder, date) for one in deb.ARCHITECTURES}
     sdist(copies["clean"], names, own, folder, date)
@@ -80,13 +80,13 @@ def build(asked: argparse.Namespace, scratch: Path, folder: Path, date: int) -> 
     entries: list[tuple[str, Path | bytes]] = [(name.removeprefix("usr/share/"), pages[name]) for name in sorted(pages)]
     (folder / f"gpucheck-cluster-{version}-man-and-completion.tar.gz").write_bytes(tar_gz(entries, date))
     used: list[Path] = []
-    if not asked.no_packages:
-        used = packages(asked, wheels_of, pages, scratch, folder, date)
+    if not options.no_packages:
+        used = packages(options, wheels_of, pages, scratch, folder, date)
         (folder / f"gpucheck-cluster-{version}.cdx.json").write_bytes(sbom(own, used, date))
 
 
 def packages(
-    asked: argparse.Namespace,
+    options: argparse.Namespace,
     wheels_of: dict[str, Path],
     pages: dict[str, bytes],
     scratch: Path,
@@ -94,12 +94,12 @@ def packages(
     date: int,
 ) -> list[Path]:
     """Write the .deb and the .rpm of each machine; return the wheels in them. wheels_of: gpucheck's own, by machine."""
-    pythons = sorted(asked.python or PYTHONS, key=PYTHONS.index)
+    pythons = sorted(options.python or PYTHONS, key=PYTHONS.index)
     lock = (TOP / LOCK).read_text(encoding="utf-8")
     used: dict[str, Path] = {}
     if not rpm.available():
         _say(rpm.MISSING)
-    for machine in asked.machine or sorted(wheels_of):
+    for machine in options.machine or sorted(wheels_of):
         own = wheels_of[machine]
         version = own.name.split("-")[1]
         root, store = scratch / f"root-{machine}", scratch / f"wheels-{machine}"

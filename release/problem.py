@@ -27,6 +27,6 @@ def run(
     except FileNotFoundError as error:
         raise ReleaseError(f"{what}: {arguments[0]} is not installed or not on PATH") from error
     if done.returncode:
-        told = (done.stderr.strip() or done.stdout.strip())[-2000:]
-        raise ReleaseError(f"{what}: {arguments[0]} exited with {done.returncode}:\n{told}")
+        output = (done.stderr.strip() or done.stdout.strip())[-2000:]
+        raise ReleaseError(f"{what}: {arguments[0]} exited with {done.returncode}:\n{output}")
     return str(done.stdout)

@@ -41,11 +41,11 @@ def sbom(own: Path, wheels: Iterable[Path], date: int) -> bytes:
 
 
 def _component(wheel: Path, kind: str) -> dict[str, Any]:
-    told = metadata(wheel)
-    licence = told["License-Expression"] or told["License"] or ""
-    row: dict[str, Any] = {"type": kind, "bom-ref": _purl(wheel), "name": told["Name"], "version": told["Version"]}
+    fields = metadata(wheel)
+    licence = fields["License-Expression"] or fields["License"] or ""
+    row: dict[str, Any] = {"type": kind, "bom-ref": _purl(wheel), "name": fields["Name"], "version": fields["Version"]}
     row |= {"purl": _purl(wheel), "hashes": [], "properties": []}
-    if told["License-Expression"]:
+    if fields["License-Expression"]:
         row["licenses"] = [{"expression": licence}]
     elif licence and "\n" not in licence:
         row["licenses"] = [{"license": {"name": licence}}]

@@ -71,7 +71,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     quick, full = quick or (level == "quick" and not full), full or (level == "full" and not quick)
     start_simulation(profile, faults)
     from gpucheck.host import live_host
-    from gpucheck.images.judge import judge
+    from gpucheck.images.judge import evaluate
     from gpucheck.images.probe import read
     from gpucheck.knowledge import causes
     from gpucheck.render import image as render
@@ -79,13 +79,13 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     started = time.monotonic()
     values = read(live_host(isolated=True, deadline_s=timeout), quick=quick, full=full)
     nvml = values.nvml if isinstance(values.nvml, NvmlReading) else None
-    findings = with_actions(named(judge(values, quick=quick), nvml.gpus if nvml else ()), causes())
+    findings = with_actions(named(evaluate(values, quick=quick), nvml.gpus if nvml else ()), causes())
     verdict = worst(finding.verdict for finding in findings)
     report: dict[str, Any] = {
         "schema": SCHEMA,
         "simulated": values.simulated,
-        "image": msgspec.to_builtins(values.promise) if isinstance(values.promise, msgspec.Struct) else None,
-        "purpose": _purpose(values.promise),
+        "image": msgspec.to_builtins(values.manifest) if isinstance(values.manifest, msgspec.Struct) else None,
+        "purpose": _purpose(values.manifest),
         "frameworks": {wheel.name: wheel.version for wheel in values.wheels},
         "libraries": {part: library.version for part, library in values.own.libraries.items()},
         "driver": nvml.driver_version if nvml else None,
@@ -229,14 +229,14 @@ def scan_command(variants: tuple[str, ...], scanner: str | None, format_: str, o
     return EXIT_STATUS[report.verdict]
 
 
-def _purpose(promise: Any) -> str | None:
+def _purpose(manifest: Any) -> str | None:
     """What this image is for, None outside of one."""
     from gpucheck.images.page import purpose
-    from gpucheck.images.probe import Promise
+    from gpucheck.images.probe import ImageManifest
 
-    if not isinstance(promise, Promise):
+    if not isinstance(manifest, ImageManifest):
         return None
-    return purpose(promise.framework, promise.code, promise.driver_floor)
+    return purpose(manifest.framework, manifest.code, manifest.driver_floor)
 
 
 def _versions(variants: Iterable[str] = ()) -> "tuple[Path, Versions]":

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from gpucheck.images.fill import lock_path
-from gpucheck.images.versions import Base, Variant, Versions, labels, promise, tag, version_text
+from gpucheck.images.versions import Base, Variant, Versions, image_manifest, labels, tag, version_text
 from gpucheck.lab.errors import LabError
 from gpucheck.lab.model import fingerprint
 from gpucheck.lab.wheelhouse import OWN_WHEEL, own_wheel
@@ -100,13 +100,13 @@ def build_time() -> datetime:
 
 def commit(root: Path) -> dict[str, str]:
     """Return revision and origin of the checkout, if git knows them; ``-dirty`` if files differ from the commit."""
-    asked = {
+    queries = {
         "revision": ("log", "-1", "--format=%H"),
         "changed": ("status", "--porcelain", "--untracked-files=normal"),
         "source": ("config", "--get", "remote.origin.url"),
     }
     found = {}
-    for key, words in asked.items():
+    for key, words in queries.items():
         try:
             done = subprocess.run(["git", "-C", str(root), *words], check=False, capture_output=True, text=True)
         except OSError:
@@ -147,7 +147,7 @@ def assemble(plan: Plan) -> Path:
     shutil.copy(lock, plan.folder / "requirements.txt")
     shutil.copy(lock_path(root, "tools"), plan.folder / "tools.txt")
     shutil.copy(wheel, plan.folder)
-    text = json.dumps(promise(plan.name, variant, plan.base, stand_in=plan.stand_in), indent=1)
+    text = json.dumps(image_manifest(plan.name, variant, plan.base, stand_in=plan.stand_in), indent=1)
     (plan.folder / "image.json").write_text(text + "\n", encoding="utf-8")
     for path in (plan.folder, *plan.folder.rglob("*")):
         path.chmod(0o755 if path.is_dir() or path.parent == build else 0o644)

@@ -6,7 +6,7 @@ from packaging.version import InvalidVersion, Version
 
 from gpucheck.checks.software import driver
 from gpucheck.images._finding import finding
-from gpucheck.images.probe import UNMAPPED, Promise, Values
+from gpucheck.images.probe import UNMAPPED, ImageManifest, Values
 from gpucheck.knowledge import code_runs
 from gpucheck.model import Finding, NvmlFailure, NvmlReading, Verdict
 
@@ -24,41 +24,41 @@ LIBRARY_NOT_FOUND, MISMATCH = 12, 18
 HIDDEN = ("void", "none", "")
 
 
-def judge_driver(values: Values) -> tuple[Finding, ...]:
+def evaluate_driver(values: Values) -> tuple[Finding, ...]:
     """Return the finding about driver and GPUs, and one for GPUs that this build has no code for."""
-    promise = values.promise if isinstance(values.promise, Promise) else None
-    if promise is not None and promise.cuda is None:
-        return (_cpu_image(values, promise),)
+    manifest = values.manifest if isinstance(values.manifest, ImageManifest) else None
+    if manifest is not None and manifest.cuda is None:
+        return (_cpu_image(values, manifest),)
     if isinstance(values.nvml, NvmlFailure):
         return (_unseen(values, values.nvml),)
-    return (_seen(values, values.nvml, promise), *_code(values.nvml, promise))
+    return (_seen(values, values.nvml, manifest), *_code(values.nvml, manifest))
 
 
 def _finding(verdict: Verdict, seen: str, **more: Any) -> Finding:
     return finding(verdict, seen, more.pop("wanted", WANTED), **more)
 
 
-def _cpu_image(values: Values, promise: Promise) -> Finding:
+def _cpu_image(values: Values, manifest: ImageManifest) -> Finding:
     gpus = len(values.nvml.gpus) if isinstance(values.nvml, NvmlReading) else 0
     if gpus:
         return _finding(
             Verdict.WARN,
-            f"{gpus} GPUs, and a CPU build of {promise.framework}",
+            f"{gpus} GPUs, and a CPU build of {manifest.framework}",
             wanted="a CUDA build on a host with GPUs",
             why="a CPU build uses no GPU, whatever the container is given",
-            fix=f"run a CUDA variant of the {promise.framework} image (docs/images.md has the table)",
+            fix=f"run a CUDA variant of the {manifest.framework} image (docs/images.md has the table)",
         )
-    why = f"a CPU build of {promise.framework} uses no GPU, so GPUs are not checked"
+    why = f"a CPU build of {manifest.framework} uses no GPU, so GPUs are not checked"
     return _finding(Verdict.PASS, "no GPU", wanted="no GPU", why=why)
 
 
-def _seen(values: Values, nvml: NvmlReading, promise: Promise | None) -> Finding:
+def _seen(values: Values, nvml: NvmlReading, manifest: ImageManifest | None) -> Finding:
     """Evaluate whether the GPUs that NVML reports are usable."""
     names = [gpu.name or "GPU" for gpu in nvml.gpus]
     count = ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names)) or "no GPU"
     seen = f"{count}, driver {nvml.driver_version or 'unknown'}"
     hidden = values.environment.get("CUDA_VISIBLE_DEVICES")
-    floor = promise.driver_floor if promise else None
+    floor = manifest.driver_floor if manifest else None
     if values.own.device in ("EPERM", "EACCES"):
         return _closed(values)
     if not names:
@@ -77,7 +77,7 @@ def _seen(values: Values, nvml: NvmlReading, promise: Promise | None) -> Finding
             seen,
             wanted=f"driver {floor} or newer",
             cause="library-mismatch",
-            why=f"the host's driver is older than what CUDA {promise.cuda if promise else ''} of this image runs on",
+            why=f"the host's driver is older than what CUDA {manifest.cuda if manifest else ''} of this image runs on",
             fix="install a newer driver on the host, or run a variant with an older CUDA: docs/images.md has the table",
         )
     if hidden is not None and hidden.strip() in ("", "-1", "NoDevFiles"):
@@ -123,12 +123,12 @@ def _no_libcuda(values: Values, seen: str) -> Finding:
     )
 
 
-def _code(nvml: NvmlReading, promise: Promise | None) -> tuple[Finding, ...]:
+def _code(nvml: NvmlReading, manifest: ImageManifest | None) -> tuple[Finding, ...]:
     """Return findings about GPUs without machine code in this build; newer GPUs use the PTX of the newest."""
-    archs = tuple(int(name.partition("_")[2]) for name in promise.code) if promise else ()
-    if promise is None or not archs:
+    archs = tuple(int(name.partition("_")[2]) for name in manifest.code) if manifest else ()
+    if manifest is None or not archs:
         return ()
-    ptx = max((int(name[8:]) for name in promise.code if name.startswith("compute_")), default=None)
+    ptx = max((int(name[8:]) for name in manifest.code if name.startswith("compute_")), default=None)
     without = [
         gpu
         for gpu in nvml.gpus
@@ -141,9 +141,9 @@ def _code(nvml: NvmlReading, promise: Promise | None) -> tuple[Finding, ...]:
             Verdict.FAIL,
             f"{gpu.name}, compute capability {gpu.compute_capability}",
             subject=f"gpu:{gpu.pci_bus_id}",
-            wanted=f"one of {' '.join(promise.code)}",
+            wanted=f"one of {' '.join(manifest.code)}",
             cause="arch-not-in-build",
-            why=f"{promise.framework} {promise.version} ({promise.build}) has no code for it: 'no kernel image'",
+            why=f"{manifest.framework} {manifest.version} ({manifest.build}) has no code for it: 'no kernel image'",
             fix="run the variant that serves this GPU's generation: docs/images.md has the table (Pascal: torch-cu126)",
         )
         for gpu in without

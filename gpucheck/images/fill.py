@@ -54,10 +54,10 @@ def fill(versions: Versions, root: Path) -> Versions:
 
 def fill_one(name: str, row: Variant, os: str, root: Path) -> Variant:
     """Return one row. Raises VersionsError."""
-    asked = {row.framework: row.wish.version, "torch_origin": row.wish.torch_origin or "auto"}
-    wish = msgspec.convert(asked, StackSpec)
+    requested = {row.framework: row.wish.version, "torch_origin": row.wish.torch_origin or "auto"}
+    spec = msgspec.convert(requested, StackSpec)
     try:
-        answer = resolve(row.wish.gpus or (ANY_GPU,), os, "x86_64", wish)
+        answer = resolve(row.wish.gpus or (ANY_GPU,), os, "x86_64", spec)
     except UnknownInput as error:
         raise VersionsError(f"{FILE}: {name}: {error}") from error
     if isinstance(answer, Refusal):

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from packaging.version import InvalidVersion, Version
 
 from gpucheck.images._finding import finding
-from gpucheck.images.driver_seen import judge_driver
-from gpucheck.images.network import judge_network
-from gpucheck.images.probe import Library, Promise, Values
+from gpucheck.images.driver_seen import evaluate_driver
+from gpucheck.images.network import evaluate_network
+from gpucheck.images.probe import ImageManifest, Library, Values
 from gpucheck.model import Finding, NvmlReading, Verdict
 
 PARTS = {"cuda": "CUDA runtime", "cudnn": "cuDNN", "nccl": "NCCL"}
@@ -22,51 +22,51 @@ ROOM = "start the container with --shm-size 8g, or with --ipc=host"
 AGAIN = "pull or build the image again, then check it: gpucheck image"
 
 
-def judge(values: Values, *, quick: bool) -> Iterator[Finding]:
+def evaluate(values: Values, *, quick: bool) -> Iterator[Finding]:
     """Yield all findings. quick: only what can change while a container runs."""
     if not quick:
         yield from _framework(values)
         yield from _libraries(values)
         yield from _search_path(values)
         yield from _full(values)
-    yield from judge_driver(values)
+    yield from evaluate_driver(values)
     yield _shm(values)
     if not quick:
-        yield from judge_network(values)
+        yield from evaluate_network(values)
 
 
 def _framework(values: Values) -> Iterator[Finding]:
-    promise = values.promise
+    manifest = values.manifest
     have = {wheel.name: wheel.version for wheel in values.wheels}
-    if isinstance(promise, str):
+    if isinstance(manifest, str):
         yield finding(
-            Verdict.UNKNOWN, promise, "the image's manifest", why="the image's manifest cannot be read", fix=AGAIN
+            Verdict.UNKNOWN, manifest, "the image's manifest", why="the image's manifest cannot be read", fix=AGAIN
         )
         return
-    if promise is None:
+    if manifest is None:
         names = ", ".join(f"{name} {version}" for name, version in have.items()) or "no framework"
         why = "this environment is not an image built by gpucheck, so it has no declared versions to compare with"
         yield finding(Verdict.SKIP, names, "a gpucheck image", why=why)
         return
-    seen = have.get(promise.framework)
-    wanted = f"{promise.framework} {promise.version} ({promise.build})"
-    built = f", built for CUDA {promise.built_for}" if promise.built_for else ""
-    if seen is not None and _same(seen.partition("+")[0], promise.version):
-        yield finding(Verdict.PASS, f"{promise.framework} {seen}{built}", wanted)
+    seen = have.get(manifest.framework)
+    wanted = f"{manifest.framework} {manifest.version} ({manifest.build})"
+    built = f", built for CUDA {manifest.built_for}" if manifest.built_for else ""
+    if seen is not None and _same(seen.partition("+")[0], manifest.version):
+        yield finding(Verdict.PASS, f"{manifest.framework} {seen}{built}", wanted)
         return
     yield finding(
         Verdict.FAIL,
-        f"{promise.framework} {seen or 'not installed'}",
+        f"{manifest.framework} {seen or 'not installed'}",
         wanted,
         cause="library-mismatch",
         why="the image was changed after it had been tested",
-        fix=f"keep the {promise.framework} of the image, or use the variant with the version you need; {AGAIN}",
+        fix=f"keep the {manifest.framework} of the image, or use the variant with the version you need; {AGAIN}",
     )
 
 
 def _libraries(values: Values) -> Iterator[Finding]:
-    promise, own = values.promise, values.own
-    if not isinstance(promise, Promise):
+    manifest, own = values.manifest, values.own
+    if not isinstance(manifest, ImageManifest):
         return
     if own.error is not None:
         yield finding(
@@ -78,7 +78,7 @@ def _libraries(values: Values) -> Iterator[Finding]:
         )
         return
     for part, words in PARTS.items():
-        wanted = getattr(promise, part)
+        wanted = getattr(manifest, part)
         found = own.libraries.get(part)
         if wanted is None and found is None:
             continue
@@ -88,7 +88,7 @@ def _libraries(values: Values) -> Iterator[Finding]:
 def _library(words: str, part: str, wanted: str | None, found: Library | None) -> Finding:
     """Evaluate one CUDA library: declared, present, only once, and at the declared version as it reports itself."""
     paths = found.paths if found else ()
-    asked = f"{words} {wanted}" if wanted else f"no {words}"
+    expected = f"{words} {wanted}" if wanted else f"no {words}"
     if found is None:
         why, seen = "the image lacks a library that its framework needs", "missing"
     elif found.error is not None:
@@ -98,9 +98,11 @@ def _library(words: str, part: str, wanted: str | None, found: Library | None) -
     elif wanted is None or not _same(found.version or "", wanted, parts=2 if part == "cuda" else 3):
         why, seen = "another version than the one the framework was tested with", str(found.version)
     else:
-        return finding(Verdict.PASS, f"{words} {found.version}, as the library reports", asked, evidence=paths)
+        return finding(Verdict.PASS, f"{words} {found.version}, as the library reports", expected, evidence=paths)
     fix = f"remove the packages that were added to the image; {AGAIN}"
-    return finding(Verdict.FAIL, f"{words}: {seen}", asked, cause="library-mismatch", why=why, fix=fix, evidence=paths)
+    return finding(
+        Verdict.FAIL, f"{words}: {seen}", expected, cause="library-mismatch", why=why, fix=fix, evidence=paths
+    )
 
 
 def _same(one: str, other: str, parts: int = 3) -> bool:
@@ -127,37 +129,39 @@ def _search_path(values: Values) -> Iterator[Finding]:
 
 def _full(values: Values) -> Iterator[Finding]:
     """Compare the imported framework with the declared versions; published TensorFlow images failed here."""
-    promise, told = values.promise, values.full
-    if told is None or not isinstance(promise, Promise):
+    manifest, reported = values.manifest, values.full
+    if reported is None or not isinstance(manifest, ImageManifest):
         return
-    if "unknown" in told:
+    if "unknown" in reported:
         yield finding(
             Verdict.UNKNOWN,
-            f"import {promise.framework} unknown: {told['unknown']}",
+            f"import {manifest.framework} unknown: {reported['unknown']}",
             "it imports",
             why="The process that imports the framework was not started or was killed. The image was not tested.",
             fix="free -h; ulimit -a; dmesg | grep -i -e oom -e 'killed process'; in a container raise --memory",
         )
         return
-    if "error" in told:
+    if "error" in reported:
         yield finding(
             Verdict.FAIL,
-            f"import {promise.framework}: {told['error']}",
+            f"import {manifest.framework}: {reported['error']}",
             "it imports",
             why="the framework does not import in this container",
-            fix=f"python -c 'import {promise.framework}' shows the whole error; {AGAIN}",
+            fix=f"python -c 'import {manifest.framework}' shows the whole error; {AGAIN}",
         )
         return
     wrong = [
-        f"{key} {told.get(key)}, declared {want}" for key, want in _wanted(promise) if not _agrees(told.get(key), want)
+        f"{key} {reported.get(key)}, declared {want}"
+        for key, want in _wanted(manifest)
+        if not _agrees(reported.get(key), want)
     ]
-    seen = ", ".join(f"{key} {told[key]}" for key in ("version", "cuda", "cudnn", "nccl") if told.get(key))
+    seen = ", ".join(f"{key} {reported[key]}" for key in ("version", "cuda", "cudnn", "nccl") if reported.get(key))
     if not wrong:
-        yield finding(Verdict.PASS, f"{promise.framework} reports {seen}", "as declared")
+        yield finding(Verdict.PASS, f"{manifest.framework} reports {seen}", "as declared")
         return
     yield finding(
         Verdict.FAIL,
-        f"{promise.framework} reports {'; '.join(wrong)}",
+        f"{manifest.framework} reports {'; '.join(wrong)}",
         "as declared",
         cause="library-mismatch",
         why="the framework was built for other libraries than those of the image",
@@ -165,21 +169,21 @@ def _full(values: Values) -> Iterator[Finding]:
     )
 
 
-def _wanted(promise: Promise) -> Iterator[tuple[str, str]]:
-    yield "version", promise.version
-    if promise.cuda is None:
+def _wanted(manifest: ImageManifest) -> Iterator[tuple[str, str]]:
+    yield "version", manifest.version
+    if manifest.cuda is None:
         return
-    pairs = (("cuda", promise.built_for), ("cudnn", promise.cudnn), ("nccl", promise.nccl))
+    pairs = (("cuda", manifest.built_for), ("cudnn", manifest.cudnn), ("nccl", manifest.nccl))
     # TensorFlow reports the minor of CUDA and only the major of cuDNN, and links NCCL without a version.
-    yield from ((key, want) for key, want in pairs if want and (key != "nccl" or promise.framework == "torch"))
+    yield from ((key, want) for key, want in pairs if want and (key != "nccl" or manifest.framework == "torch"))
 
 
-def _agrees(told: object, want: str) -> bool:
+def _agrees(reported: object, want: str) -> bool:
     """Return whether the shorter version is a prefix of the other: TensorFlow's ``9`` matches cuDNN 9.10.2."""
-    if told is None:
+    if reported is None:
         return False
     try:
-        one, other = Version(str(told)).release, Version(want).release
+        one, other = Version(str(reported)).release, Version(want).release
     except InvalidVersion:
         return False
     shared = min(len(one), len(other), 3)

@@ -15,7 +15,7 @@ from gpucheck.lab.system import run, say
 
 TOOLS = "cyclonedx-bom"
 # torch's wheel lists numpy as optional, but training data needs it.
-BESIDE = {"torch": ("numpy",), "tensorflow": ()}
+ADDITIONAL = {"torch": ("numpy",), "tensorflow": ()}
 # The substitute base has this version, the pinned base a newer one.
 OLDEST_PYTHON = "3.11"
 HASH_HINT = f"add the wheel's sha256 to {FILE}, or name an index that states hashes"
@@ -31,7 +31,7 @@ def requirements(row: Variant) -> list[str]:
         # A third of the size on x86-64; on Arm this wheel does not exist and the other one is CPU only.
         names = {"tensorflow-cpu": "==", "tensorflow": "!="}
         return [f"{name}=={filled.version}; platform_machine {sign} 'x86_64'" for name, sign in names.items()]
-    return [f"{row.framework}{extra}=={filled.version}{local}", *BESIDE[row.framework], *filled.constraints]
+    return [f"{row.framework}{extra}=={filled.version}{local}", *ADDITIONAL[row.framework], *filled.constraints]
 
 
 def constraints(root: Path, row: Variant) -> list[str]:
@@ -66,10 +66,10 @@ def compile_lock(
 ) -> None:
     """Resolve with uv for the Pythons of both bases, on every platform. Raises LabError with uv's output."""
     with tempfile.TemporaryDirectory(prefix="gpucheck-lock-") as folder:
-        asked, held, made = (Path(folder, name) for name in ("asked.in", "held.txt", "made.txt"))
-        asked.write_text("\n".join(wanted) + "\n", encoding="utf-8")
+        requested, held, made = (Path(folder, name) for name in ("requested.in", "held.txt", "made.txt"))
+        requested.write_text("\n".join(wanted) + "\n", encoding="utf-8")
         held.write_text("\n".join(limits) + "\n", encoding="utf-8")
-        sources = [root / "pyproject.toml", asked] if project else [asked]
+        sources = [root / "pyproject.toml", requested] if project else [requested]
         words: list[str | Path] = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", *sources]
         words += [
             "--constraint",

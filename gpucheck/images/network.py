@@ -4,16 +4,16 @@ from collections.abc import Iterator
 
 from gpucheck.checks.host.locked_memory import ENOUGH_MIB, UNLIMITED
 from gpucheck.images._finding import finding
-from gpucheck.images.probe import Promise, Values
+from gpucheck.images.probe import ImageManifest, Values
 from gpucheck.model import Finding, Verdict
 
 WANTED = "RDMA devices, libibverbs and unlimited locked memory"
 GIVE = "docker run --device /dev/infiniband --ulimit memlock=-1 --cap-add IPC_LOCK"
 
 
-def judge_network(values: Values) -> Iterator[Finding]:
+def evaluate_network(values: Values) -> Iterator[Finding]:
     """Yield at most one finding; none without an RDMA device on the host or in the container, or without NCCL."""
-    if not isinstance(values.promise, Promise) or values.promise.cuda is None or values.simulated:
+    if not isinstance(values.manifest, ImageManifest) or values.manifest.cuda is None or values.simulated:
         return
     own, limit = values.own, values.memlock_bytes
     devices = f"{len(own.rdma)} RDMA devices: {' '.join(own.rdma)}"

@@ -13,7 +13,7 @@ from gpucheck.processes.signals import signal_name
 
 SECONDS = 20.0
 UNMAPPED = 65534
-PROMISE = "share/gpucheck/image.json"
+MANIFEST = "share/gpucheck/image.json"
 VARIABLES = ("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH")
 
 
@@ -69,7 +69,7 @@ class SelfReport(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
 
 
-class Promise(msgspec.Struct, frozen=True, kw_only=True):
+class ImageManifest(msgspec.Struct, frozen=True, kw_only=True):
     """image.json of the image that this process runs in."""
 
     variant: str
@@ -88,14 +88,14 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """All values that were read. promise: the manifest; None outside a gpucheck image, a string if it is unreadable.
+    """All values that were read. manifest: image.json; None outside a gpucheck image, a string if it is unreadable.
 
     shm_bytes None: there is no /dev/shm. memlock_bytes: RLIMIT_MEMLOCK, -1 is unlimited, None unknown.
     rdma_on_host, gpus_on_pci: InfiniBand and RoCE devices, and NVIDIA GPUs, that the kernel of this host lists.
     full: the versions that the imported framework reports, None if it was not imported.
     """
 
-    promise: Promise | str | None
+    manifest: ImageManifest | str | None
     wheels: tuple[Wheel, ...]
     own: SelfReport
     nvml: NvmlReading | NvmlFailure
@@ -114,12 +114,12 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
 def read(host: Host, *, quick: bool, full: bool, prefix: Path = Path(sys.prefix)) -> Values:
     """Read all values once. quick omits the libraries; full imports the framework, which takes seconds."""
     wheels, _ = read_wheels(host)
-    promise = read_promise(prefix / PROMISE)
+    manifest = read_manifest(prefix / MANIFEST)
     system, pci, limits = host.system(), host.pci(), host.limits()
     return Values(
-        promise=promise,
+        manifest=manifest,
         wheels=wheels,
-        own=ask_libraries(quick=quick),
+        own=query_libraries(quick=quick),
         nvml=host.nvml(),
         driver=host.driver(),
         gpus_on_pci=sum(device.is_nvidia_gpu for device in pci),
@@ -130,21 +130,21 @@ def read(host: Host, *, quick: bool, full: bool, prefix: Path = Path(sys.prefix)
         arch=system.arch,
         container=system.container,
         simulated=host.simulation() is not None,
-        full=ask_framework(promise.framework) if full and isinstance(promise, Promise) else None,
+        full=query_framework(manifest.framework) if full and isinstance(manifest, ImageManifest) else None,
     )
 
 
-def read_promise(path: Path) -> Promise | str | None:
+def read_manifest(path: Path) -> ImageManifest | str | None:
     """Return the image's manifest; None outside a gpucheck image."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Promise)
+        return msgspec.json.decode(path.read_bytes(), type=ImageManifest)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.DecodeError) as error:
         return f"{path}: {error}"
 
 
-def ask_libraries(*, quick: bool, seconds: float = SECONDS) -> SelfReport:
+def query_libraries(*, quick: bool, seconds: float = SECONDS) -> SelfReport:
     """Return the self-report of a child process with a deadline. quick: only the device file and libcuda."""
     options = ["--quick"] if quick else []
     try:
@@ -181,7 +181,7 @@ print(json.dumps({"version": tf.__version__, "cuda": info.get("cuda_version"), "
 FULL_SECONDS = 120.0
 
 
-def ask_framework(framework: str, seconds: float = FULL_SECONDS) -> dict[str, Any]:
+def query_framework(framework: str, seconds: float = FULL_SECONDS) -> dict[str, Any]:
     """Return the versions that the framework reports; ``error`` if it fails, ``unknown`` if it was not started."""
     try:
         answer = _child([sys.executable, "-c", FULL[framework]], seconds)

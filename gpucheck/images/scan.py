@@ -91,7 +91,7 @@ def read_policy(root: Path) -> Policy:
         raise VersionsError(f"{error}. Correct it, then scan again.") from error
 
 
-def judge(
+def evaluate(
     name: str,
     variant: Variant,
     policy: Policy,

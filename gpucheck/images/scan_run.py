@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gpucheck.images.build import proxies
-from gpucheck.images.scan import SCHEMA, ImageScan, Policy, ScanReport, judge
+from gpucheck.images.scan import SCHEMA, ImageScan, Policy, ScanReport, evaluate
 from gpucheck.images.scanners import Scan, ScanError, find_scanner, scan
 from gpucheck.images.updates import Update, pending
 from gpucheck.images.versions import LABEL, Versions
@@ -65,7 +65,7 @@ def _scan(
     except LabError as error:
         updates = error.message
     now = datetime.now(timezone.utc)
-    findings = with_actions(tuple(judge(name, versions.variant(name), policy, result, updates, now)), causes())
+    findings = with_actions(tuple(evaluate(name, versions.variant(name), policy, result, updates, now)), causes())
     image = ImageScan(
         variant=name,
         tag=tag,

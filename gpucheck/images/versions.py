@@ -37,7 +37,7 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return self.image.partition("@")[2] or None if self.image else None
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class VariantSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The specification of a variant. gpus: the GPUs that it must support, empty for a CPU variant.
 
     version, torch_origin: as in stack.yml.
@@ -75,7 +75,7 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """One image. compiler: packages of the base for torch.compile. size_budget_mb: 10**6 bytes, unpacked."""
 
     framework: Literal["torch", "tensorflow"]
-    wish: Wish
+    wish: VariantSpec
     size_budget_mb: int
     compiler: tuple[str, ...] = ()
     filled: Filled
@@ -142,7 +142,7 @@ def labels(name: str, variant: Variant, base: Base, *, stand_in: bool, build: di
         "base.name": (base.image or base.name).partition("@")[0],
         "base.digest": base.digest,
     }
-    ours: dict[str, str | None] = {
+    own: dict[str, str | None] = {
         "": name,
         ".framework": variant.framework,
         ".framework-version": filled.version,
@@ -157,11 +157,11 @@ def labels(name: str, variant: Variant, base: Base, *, stand_in: bool, build: di
         ".updates": build.get("updates") or None,
     }
     found = {f"org.opencontainers.image.{key}": value for key, value in oci.items()}
-    found |= {f"{LABEL}{key}": value for key, value in ours.items()}
+    found |= {f"{LABEL}{key}": value for key, value in own.items()}
     return {key: value for key, value in found.items() if value is not None}
 
 
-def promise(name: str, variant: Variant, base: Base, *, stand_in: bool) -> dict[str, Any]:
+def image_manifest(name: str, variant: Variant, base: Base, *, stand_in: bool) -> dict[str, Any]:
     """Return image.json: the declared versions, which `gpucheck image` compares with the installed ones."""
     return {
         "schema": "gpucheck.image-promise/1",

@@ -138,7 +138,7 @@ def execute(container: "Container", command: Sequence[str]) -> tuple[int | None,
     return status, output.decode(errors="replace") if isinstance(output, bytes) else ""
 
 
-def ask(container: "Container", *command: str, what: str) -> str:
+def checked_output(container: "Container", *command: str, what: str) -> str:
     """Run a command in a container and return its output. Raises LabError with the output when it fails."""
     with engine_errors(what):
         status, text = execute(container, command)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpucheck.lab import catalogue
-from gpucheck.lab.containers import archive, ask, create, lab_containers, put, put_archive, start, wait_for
+from gpucheck.lab.containers import archive, checked_output, create, lab_containers, put, put_archive, start, wait_for
 from gpucheck.lab.engine import is_cgroup_v2
 from gpucheck.lab.images import Flavour
 from gpucheck.lab.model import LABEL_FLAVOUR, LABEL_STAMP, HostSpec, Lab, fingerprint
@@ -59,7 +59,9 @@ def ensure_host(
         start(container)
     connect_host(client, lab, host, container, public_key)
     wait_for(container, "systemctl", "is-active", "multi-user.target", what=f"booting {host.name}")
-    key = ask(container, "cat", "/etc/ssh/ssh_host_ed25519_key.pub", what=f"reading the host key of {host.name}")
+    key = checked_output(
+        container, "cat", "/etc/ssh/ssh_host_ed25519_key.pub", what=f"reading the host key of {host.name}"
+    )
     return " ".join(key.split()[:2])
 
 
@@ -136,7 +138,7 @@ def connect_host(client: "DockerClient", lab: Lab, host: HostSpec, container: "C
         if n.startswith("os-") and (r.kind == "deb") == (host.image == "apt-host")
     )
     url = f"http://{lab.mirror_ip}/{repository.path}/"
-    key = ask(mirror, "cat", "/srv/keys/good/key.asc", what="reading the mirror's key").encode()
+    key = checked_output(mirror, "cat", "/srv/keys/good/key.asc", what="reading the mirror's key").encode()
     if repository.kind == "deb":
         files["etc/apt/keyrings/gpucheck-lab-os.asc"] = key
         line = f"deb [signed-by=/etc/apt/keyrings/gpucheck-lab-os.asc] {url} /\n"

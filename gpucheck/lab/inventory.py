@@ -50,7 +50,7 @@ def inventory(lab: Lab, flavour: Flavour, hosts: Sequence[HostSpec] = HOSTS, **m
     return {"gpu": {"vars": variables, "children": children}}
 
 
-def wish(lab: Lab, key_fingerprint: str, torch_version: str) -> dict[str, Any]:
+def stack_spec(lab: Lab, key_fingerprint: str, torch_version: str) -> dict[str, Any]:
     """The lab's stack.yml: NVIDIA's repositories are the mirror's; everything else is auto."""
 
     def mirrored(path: str) -> dict[str, str]:
@@ -92,7 +92,7 @@ def write_if_changed(path: Path, text: str, mode: int = 0o644) -> None:
     partial.replace(path)
 
 
-def write_wish(directory: Path, text: str) -> None:
+def write_stack_spec(directory: Path, text: str) -> None:
     """Write stack.yml if the lab's content changed; until then, what a person changed in it stays."""
     path, written = directory / "stack.yml", directory / ".stack.yml.written"
     if path.exists() and written.exists() and written.read_text(encoding="utf-8") == text:

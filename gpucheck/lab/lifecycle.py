@@ -51,11 +51,11 @@ def up(lab: Lab, hosts: Sequence[HostSpec] = HOSTS) -> Path:
                 for host, machine in machines.items()
             }
             keys = {str(lab.ip(host)): job.result() for host, job in jobs.items()}
-        inventory, wish = (
+        inventory, stack_spec = (
             files.inventory(lab, ground.flavour, hosts),
-            files.wish(lab, ground.key_fingerprint, ground.torch),
+            files.stack_spec(lab, ground.key_fingerprint, ground.torch),
         )
-    return write_down(lab, inventory, wish, keys)
+    return write_down(lab, inventory, stack_spec, keys)
 
 
 def up_light(lab: Lab, count: int, profile: str | None = None) -> Path:
@@ -67,8 +67,8 @@ def up_light(lab: Lab, count: int, profile: str | None = None) -> Path:
         ground = prepare(client, lab)
         key = light.ensure_fleet(client, lab, hosts, ground.flavour, ground.images[light.IMAGE], ground.public_key)
         inventory = files.inventory(lab, ground.flavour, hosts, reboot_command=light.REBOOT_COMMAND)
-        wish = files.wish(lab, ground.key_fingerprint, "none")
-    return write_down(lab, inventory, wish, {str(lab.ip(host)): key for host in hosts})
+        stack_spec = files.stack_spec(lab, ground.key_fingerprint, "none")
+    return write_down(lab, inventory, stack_spec, {str(lab.ip(host)): key for host in hosts})
 
 
 @dataclass(frozen=True)
@@ -104,12 +104,12 @@ def prepare(client: "DockerClient", lab: Lab) -> Ground:
 
 
 def write_down(
-    lab: Lab, inventory: dict[str, Any], wish: dict[str, Any], keys: dict[str, str], command: str = "up"
+    lab: Lab, inventory: dict[str, Any], stack_spec: dict[str, Any], keys: dict[str, str], command: str = "up"
 ) -> Path:
     """Write what Ansible and ssh need; returns the inventory's path. keys: public host key by address."""
     comment = f"Written by `gpucheck lab {command}`; gone with `gpucheck lab down --name {lab.name}`."
     files.write_if_changed(lab.directory / "known_hosts", files.known_hosts(keys))
-    files.write_wish(lab.directory, files.dump(wish, comment))
+    files.write_stack_spec(lab.directory, files.dump(stack_spec, comment))
     files.write_if_changed(lab.directory / "inventory.yml", files.dump(inventory, comment))
     return lab.directory / "inventory.yml"
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from gpucheck.lab.containers import ask, create, lab_containers, put, put_archive, start, wait_for
+from gpucheck.lab.containers import checked_output, create, lab_containers, put, put_archive, start, wait_for
 from gpucheck.lab.errors import LabUsageError
 from gpucheck.lab.hosts import connect_host, machine_archive
 from gpucheck.lab.images import Flavour
@@ -83,7 +83,9 @@ def ensure_fleet(
             made = list(pool.map(lambda host: make_host(client, lab, host, copy, labels), missing))
         fleet.update((str(container.name), container) for container in made)
     ensure_running(list(fleet.values()))
-    key = ask(pattern, "cat", "/etc/ssh/ssh_host_ed25519_key.pub", what=f"reading the host key of {first.name}")
+    key = checked_output(
+        pattern, "cat", "/etc/ssh/ssh_host_ed25519_key.pub", what=f"reading the host key of {first.name}"
+    )
     return " ".join(key.split()[:2])
 
 

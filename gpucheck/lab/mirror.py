@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpucheck.lab import catalogue
-from gpucheck.lab.containers import ask, create, lab_containers, put, start, wait_for
+from gpucheck.lab.containers import checked_output, create, lab_containers, put, start, wait_for
 from gpucheck.lab.model import LABEL_STAMP, Lab, fingerprint
 from gpucheck.lab.system import say
 from gpucheck.simulator.cuda.library import SOURCES as CUDA_SOURCES
@@ -57,7 +57,7 @@ def ensure_mirror(client: "DockerClient", lab: Lab, image: str, wheels: Path) ->
         start(container)
     wait_for(container, "true", what="starting the mirror")
     fill(container, lab.root)
-    return ask(container, "cat", "/srv/keys/good/fingerprint", what="reading the mirror's key").strip()
+    return checked_output(container, "cat", "/srv/keys/good/fingerprint", what="reading the mirror's key").strip()
 
 
 def fill(container: "Container", root: Path) -> None:
@@ -66,7 +66,9 @@ def fill(container: "Container", root: Path) -> None:
     content = catalogue.to_json()
     stamp = fingerprint([content, *library_files().values(), images / "payload", images / "mirror"])
     if (
-        ask(container, "sh", "-c", f"cat {STAMP} 2>/dev/null || echo none", what="reading the mirror's state").strip()
+        checked_output(
+            container, "sh", "-c", f"cat {STAMP} 2>/dev/null || echo none", what="reading the mirror's state"
+        ).strip()
         == stamp
     ):
         return
@@ -81,5 +83,5 @@ def fill(container: "Container", root: Path) -> None:
             **{program.name: program for program in sorted((images / "mirror").glob("*.py"))},
         },
     )
-    ask(container, "python3", "/srv/build/build_repos.py", what="building the stub packages")
+    checked_output(container, "python3", "/srv/build/build_repos.py", what="building the stub packages")
     put(container, "/srv/www", {"stamp": stamp.encode()})

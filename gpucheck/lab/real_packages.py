@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Any
 from gpucheck.lab import containers
 from gpucheck.lab import inventory as files
 from gpucheck.lab.archive import DEFAULT_KEYRING, SUITE, Source, debian_archive, read_sources
-from gpucheck.lab.containers import ask, create, engine_errors, lab_containers, put, put_archive, start, wait_for
+from gpucheck.lab.containers import (
+    checked_output,
+    create,
+    engine_errors,
+    lab_containers,
+    put,
+    put_archive,
+    start,
+    wait_for,
+)
 from gpucheck.lab.engine import engine
 from gpucheck.lab.errors import LabError
 from gpucheck.lab.hosts import KERNEL_RELEASE, MACHINE, host_options
@@ -37,7 +46,7 @@ HEADERS = "linux-headers-amd64"
 RELEASE = re.compile(r"Depends: linux-headers-(\S+)")
 ANSWER_SECONDS = 300
 # torch is left out: its wheels bring a CUDA of their own, and nothing of it is tried without a GPU.
-WISH = {"source": "debian", "torch": "none", "tensorflow": "none"}
+STACK_SPEC = {"source": "debian", "torch": "none", "tensorflow": "none"}
 
 
 def up(lab: Lab) -> Path:
@@ -53,7 +62,7 @@ def up(lab: Lab) -> Path:
             ensure_network(client, lab)
         lab.directory.mkdir(parents=True, exist_ok=True, mode=0o755)
         key = ensure_host(client, lab, image, wheels, login_key(lab.directory))
-        return write_down(lab, inventory(lab), WISH, {str(lab.ip(HOST)): key}, "real-packages")
+        return write_down(lab, inventory(lab), STACK_SPEC, {str(lab.ip(HOST)): key}, "real-packages")
 
 
 def inventory(lab: Lab) -> dict[str, Any]:
@@ -126,7 +135,9 @@ def ensure_host(client: "DockerClient", lab: Lab, image: str, wheels: Path, publ
         start(container)
     put(container, "/home/ops/.ssh", {"authorized_keys": public_key.encode()})
     wait_for(container, "systemctl", "is-active", "multi-user.target", what=f"booting {HOST.name}")
-    key = ask(container, "cat", "/etc/ssh/ssh_host_ed25519_key.pub", what=f"reading the host key of {HOST.name}")
+    key = checked_output(
+        container, "cat", "/etc/ssh/ssh_host_ed25519_key.pub", what=f"reading the host key of {HOST.name}"
+    )
     return " ".join(key.split()[:2])
 
 
@@ -155,11 +166,11 @@ def newest_kernel(client: "DockerClient", lab: Lab, image: str) -> str:
         put(container, "/etc/apt/sources.list.d", {"debian.sources": sources()})
         start(container)
         status = container.wait(timeout=ANSWER_SECONDS)["StatusCode"]
-        said = container.logs().decode(errors="replace")
+        output = container.logs().decode(errors="replace")
     finally:
         container.remove(force=True)
-    match = RELEASE.search(said)
+    match = RELEASE.search(output)
     if status or match is None:
         hint = "check that containers of this machine reach its Debian archive (docker run ... apt-get update)"
-        raise LabError(failed("asking Debian's archive for its kernel", f"{question} exited {status}", said, hint))
+        raise LabError(failed("asking Debian's archive for its kernel", f"{question} exited {status}", output, hint))
     return match[1]

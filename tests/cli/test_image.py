@@ -9,7 +9,7 @@ from gpucheck.images import build as building
 from gpucheck.images import fill, probe
 from gpucheck.lab import engine
 from gpucheck.lab.errors import LabError
-from tests.images.inside import CPU_IMAGE, ON_A_LAPTOP, ON_P100, PROMISE
+from tests.images.inside import CPU_IMAGE, MANIFEST, ON_A_LAPTOP, ON_P100
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_the_text_names_image_base_parts_and_what_to_do(image):
 
 def test_a_cpu_image_says_what_it_is_for_and_no_image_says_nothing(image):
     assert "for hosts without a GPU" in image(values=CPU_IMAGE)[1]
-    assert json.loads(image("--format", "json", values=replace(ON_P100, promise=None))[1])["purpose"] is None
+    assert json.loads(image("--format", "json", values=replace(ON_P100, manifest=None))[1])["purpose"] is None
 
 
 def test_simulated_hardware_is_marked_in_both_formats(image):
@@ -63,7 +63,7 @@ def test_simulated_hardware_is_marked_in_both_formats(image):
 
 
 def test_a_stand_in_base_is_said(image):
-    values = replace(ON_P100, promise=replace(PROMISE, stand_in_base=True))
+    values = replace(ON_P100, manifest=replace(MANIFEST, stand_in_base=True))
 
     assert "substitute" in image(values=values)[1]
 

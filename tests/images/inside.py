@@ -3,12 +3,12 @@
 from msgspec.structs import replace
 
 from gpucheck.checks.software._wheels import Wheel
-from gpucheck.images.probe import Library, Promise, SelfReport, Values
+from gpucheck.images.probe import ImageManifest, Library, SelfReport, Values
 from gpucheck.model import DriverState, NvmlFailure
 from tests.machines import LOADED, p100, reading
 
 GIB = 2**30
-PROMISE = Promise(
+MANIFEST = ImageManifest(
     variant="torch-cu126",
     framework="torch",
     version="2.14.1",
@@ -32,7 +32,7 @@ OWN = SelfReport(
     },
 )
 ON_P100 = Values(
-    promise=PROMISE,
+    manifest=MANIFEST,
     wheels=(Wheel(name="torch", version="2.14.1+cu126"),),
     own=OWN,
     nvml=reading(p100(0), p100(1)),
@@ -48,10 +48,10 @@ NO_LIBRARY = NvmlFailure(call="nvmlInit", code=12, name="NVMLError_LibraryNotFou
 # The image as `docker run` without --gpus starts it on the same host.
 WITHOUT_GPUS = replace(ON_P100, nvml=NO_LIBRARY, own=replace(OWN, device=None, driver=NO_LIBCUDA), shm_bytes=64 * 2**20)
 ON_A_LAPTOP = replace(WITHOUT_GPUS, driver=DriverState(), gpus_on_pci=0)
-CPU = Promise(variant="torch-cpu", framework="torch", version="2.13.0", build="cpu", python="3.12", base="b")
+CPU = ImageManifest(variant="torch-cpu", framework="torch", version="2.13.0", build="cpu", python="3.12", base="b")
 CPU_IMAGE = replace(
     ON_A_LAPTOP,
-    promise=CPU,
+    manifest=CPU,
     wheels=(Wheel(name="torch", version="2.13.0+cpu"),),
     own=SelfReport(),
 )

@@ -3,14 +3,14 @@
 import pytest
 from msgspec.structs import replace
 
-from gpucheck.images.driver_seen import judge_driver
+from gpucheck.images.driver_seen import evaluate_driver
 from gpucheck.images.probe import Rights
 from gpucheck.model import Finding
 from tests.images.inside import OWN, WITHOUT_GPUS
 
 
 def denied(**own) -> Finding:
-    (finding,) = judge_driver(replace(WITHOUT_GPUS, own=replace(OWN, **own)))
+    (finding,) = evaluate_driver(replace(WITHOUT_GPUS, own=replace(OWN, **own)))
     return finding
 
 

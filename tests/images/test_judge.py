@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from gpucheck.images.judge import judge
+from gpucheck.images.judge import evaluate
 from gpucheck.images.page import served
 from gpucheck.images.probe import Library, SelfReport
 from gpucheck.images.versions import read_versions
@@ -22,14 +22,14 @@ from gpucheck.model import (
     with_actions,
     worst,
 )
-from tests.images.inside import CPU, CPU_IMAGE, NO_LIBCUDA, ON_A_LAPTOP, ON_P100, OWN, PROMISE, WITHOUT_GPUS
+from tests.images.inside import CPU, CPU_IMAGE, MANIFEST, NO_LIBCUDA, ON_A_LAPTOP, ON_P100, OWN, WITHOUT_GPUS
 from tests.machines import h100, p100, reading
 
 ROOT = Path(__file__).parents[2]
 
 
 def found(values, *, quick=False):
-    return list(judge(values, quick=quick))
+    return list(evaluate(values, quick=quick))
 
 
 def the_one(values, verdict):
@@ -68,7 +68,7 @@ def test_a_quick_look_at_a_cpu_image_is_healthy():
 
 
 def test_a_cpu_image_on_a_gpu_host_says_that_it_cannot_use_them():
-    finding = the_one(replace(ON_P100, promise=CPU, wheels=CPU_IMAGE.wheels, own=SelfReport()), Verdict.WARN)
+    finding = the_one(replace(ON_P100, manifest=CPU, wheels=CPU_IMAGE.wheels, own=SelfReport()), Verdict.WARN)
 
     assert "2 GPUs" in str(finding.seen)
     assert "CUDA variant" in finding.fix
@@ -175,7 +175,7 @@ def test_another_framework_than_promised_fails(version):
         (replace(ON_P100, nvml=failed(NOT_STARTED)), Verdict.UNKNOWN, None, "not the driver's doing"),
         (replace(ON_P100, nvml=failed(DEFECT), driver=DriverState()), Verdict.UNKNOWN, None, "defect of gpucheck"),
         (
-            replace(ON_P100, promise=replace(PROMISE, driver_floor="580.200.1")),
+            replace(ON_P100, manifest=replace(MANIFEST, driver_floor="580.200.1")),
             Verdict.FAIL,
             "library-mismatch",
             "older than",
@@ -217,7 +217,7 @@ def test_without_a_gpu_an_image_exits_3():
 
 
 def test_a_gpu_without_code_in_the_build_is_told_with_the_variant_that_has_it():
-    values = replace(ON_P100, promise=replace(PROMISE, code=("sm_75", "sm_80")), nvml=reading(p100(0)))
+    values = replace(ON_P100, manifest=replace(MANIFEST, code=("sm_75", "sm_80")), nvml=reading(p100(0)))
 
     finding = the_one(values, Verdict.FAIL)
 
@@ -231,7 +231,7 @@ def test_a_gpu_without_code_in_the_build_is_told_with_the_variant_that_has_it():
 def test_ptx_of_the_newest_code_serves_a_newer_gpu():
     code = ("sm_60", "compute_80")
 
-    assert status(replace(ON_P100, promise=replace(PROMISE, code=code), nvml=reading(h100(0)))) == 0
+    assert status(replace(ON_P100, manifest=replace(MANIFEST, code=code), nvml=reading(h100(0)))) == 0
 
 
 @pytest.mark.parametrize(
@@ -274,10 +274,10 @@ def test_what_the_framework_says_of_itself_is_held_to_the_promise(told, verdict)
 
 def test_a_cudnn_of_another_major_than_tensorflow_was_built_with_fails():
     """The defect that TensorFlow's published images had for months."""
-    promise = replace(PROMISE, framework="tensorflow", version="2.21.0", built_for="12.5", cuda="12.9")
+    manifest = replace(MANIFEST, framework="tensorflow", version="2.21.0", built_for="12.5", cuda="12.9")
     wheels = tuple(replace(wheel, name="tensorflow", version="2.21.0") for wheel in ON_P100.wheels)
     libraries = {**OWN.libraries, "cuda": replace(OWN.libraries["cuda"], version="12.9")}
-    values = replace(ON_P100, promise=promise, wheels=wheels, own=replace(OWN, libraries=libraries))
+    values = replace(ON_P100, manifest=manifest, wheels=wheels, own=replace(OWN, libraries=libraries))
     told = {"version": "2.21.0", "cuda": "12.5.1", "cudnn": "9", "nccl": None}
 
     assert status(replace(values, full=told)) == 0
@@ -285,8 +285,8 @@ def test_a_cudnn_of_another_major_than_tensorflow_was_built_with_fails():
 
 
 def test_a_damaged_promise_is_not_known_and_outside_an_image_there_is_none():
-    assert "manifest" in str(the_one(replace(ON_P100, promise="image.json: cut off"), Verdict.UNKNOWN).wanted)
-    assert the_one(replace(ON_P100, promise=None), Verdict.SKIP)
+    assert "manifest" in str(the_one(replace(ON_P100, manifest="image.json: cut off"), Verdict.UNKNOWN).wanted)
+    assert the_one(replace(ON_P100, manifest=None), Verdict.SKIP)
 
 
 @pytest.mark.parametrize("values", [replace(CPU_IMAGE, nvml=reading(p100(0))), replace(ON_P100, shm_bytes=2**20)])

@@ -3,8 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from gpucheck.images.judge import judge
-from gpucheck.images.network import judge_network
+from gpucheck.images.judge import evaluate
+from gpucheck.images.network import evaluate_network
 from gpucheck.model import Verdict
 from tests.images.inside import CPU_IMAGE, ON_P100, OWN
 
@@ -23,7 +23,7 @@ NO_VERBS = "libibverbs.so.1: cannot open shared object file: No such file or dir
     ],
 )
 def test_what_keeps_nccl_from_the_network_is_told(values, verdict, words):
-    (finding,) = judge_network(values)
+    (finding,) = evaluate_network(values)
 
     assert (finding.verdict, words in str(finding.seen)) == (verdict, True), finding.seen
     if verdict in (Verdict.WARN, Verdict.UNKNOWN):
@@ -35,6 +35,6 @@ def test_what_keeps_nccl_from_the_network_is_told(values, verdict, words):
 )
 def test_nothing_to_say_is_no_finding(values):
     """Without a device, in a CPU build, after a lost self-report, and in a quick look."""
-    findings = [f for f in judge(values, quick=values is WITH_RDMA) if "RDMA" in str(f.wanted)]
+    findings = [f for f in evaluate(values, quick=values is WITH_RDMA) if "RDMA" in str(f.wanted)]
 
     assert findings == []

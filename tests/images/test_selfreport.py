@@ -108,12 +108,12 @@ def test_libcuda_is_found_where_the_loader_finds_it(tmp_path, monkeypatch):
     source = tmp_path / "driver.c"
     source.write_text("int cuInit(unsigned flags) { return 0; }")
     subprocess.run(["cc", "-shared", "-fPIC", "-o", str(tmp_path / "libcuda.so.1"), str(source)], check=True)
-    without = probe.ask_libraries(quick=True).driver
+    without = probe.query_libraries(quick=True).driver
     if without == "loaded":
         pytest.skip("this machine has a driver")
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
 
-    assert probe.ask_libraries(quick=True).driver == "loaded"
+    assert probe.query_libraries(quick=True).driver == "loaded"
     assert ctypes.util.find_library("cuda") is None, "what was asked before"
     assert "libcuda.so.1: cannot open shared object file" in str(without)
 
@@ -133,8 +133,8 @@ def test_a_child_that_dies_or_hangs_is_told_in_words(code, seconds, words):
 def test_an_unreadable_answer_is_told(monkeypatch):
     monkeypatch.setattr(probe, "_child", lambda *_: b"not json")
 
-    assert "unreadable" in (probe.ask_libraries(quick=True).error or "")
-    assert "unreadable" in probe.ask_framework("torch")["error"]
+    assert "unreadable" in (probe.query_libraries(quick=True).error or "")
+    assert "unreadable" in probe.query_framework("torch")["error"]
 
 
 def test_rights_of_the_device_are_read_with_the_processes_own_ids(tmp_path):

@@ -13,8 +13,8 @@ from gpucheck.images.page import PAGE, fill_page, purpose, served, table
 from gpucheck.images.versions import (
     FILE,
     VersionsError,
+    image_manifest,
     labels,
-    promise,
     read_versions,
     tag,
     version_text,
@@ -212,7 +212,7 @@ def test_labels_and_promise_say_what_the_row_says(name):
     assert found["org.opencontainers.image.version"] == f"{version_text(row)}+gpucheck.0.1.0"
     for key in ("cuda", "cudnn", "nccl", "driver_floor"):
         assert found.get(f"gpucheck.images.{key.replace('_', '-')}") == getattr(row.filled, key)
-    assert promise(name, row, VERSIONS.base, stand_in=False)["cuda"] == row.filled.cuda
+    assert image_manifest(name, row, VERSIONS.base, stand_in=False)["cuda"] == row.filled.cuda
 
 
 def test_a_stand_in_base_is_in_the_labels():

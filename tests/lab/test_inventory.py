@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpucheck.lab.inventory import dump, inventory, known_hosts, wish, write_if_changed, write_wish
+from gpucheck.lab.inventory import dump, inventory, known_hosts, stack_spec, write_if_changed, write_stack_spec
 from gpucheck.lab.model import Lab
 from gpucheck.stack.spec import parse_spec
 
@@ -51,7 +51,7 @@ def test_gpucheck_runs_on_a_python_that_is_new_enough(flavour, python):
 
 def test_the_wish_is_one_that_the_stack_room_understands():
     """The torch version must stay text, and both repositories must be the mirror's."""
-    text = dump(wish(LAB, FINGERPRINT, "2.13.0+cpu"), "by a test")
+    text = dump(stack_spec(LAB, FINGERPRINT, "2.13.0+cpu"), "by a test")
 
     read = parse_spec(text, "stack.yml")
     assert read.torch == "2.13.0+cpu"
@@ -81,14 +81,14 @@ def test_an_unchanged_file_is_not_touched(tmp_path):
 def test_a_changed_wish_is_kept_until_the_lab_has_something_new_to_say(tmp_path):
     """Whoever tries another version in the lab's stack.yml must not lose it to the next `lab up`."""
     path = tmp_path / "stack.yml"
-    write_wish(tmp_path, "cuda: auto\n")
+    write_stack_spec(tmp_path, "cuda: auto\n")
     path.write_text("cuda: '12.9'\n")
 
-    write_wish(tmp_path, "cuda: auto\n")
+    write_stack_spec(tmp_path, "cuda: auto\n")
     assert path.read_text() == "cuda: '12.9'\n"
 
-    write_wish(tmp_path, "cuda: auto\nkey: new\n")
+    write_stack_spec(tmp_path, "cuda: auto\nkey: new\n")
     assert path.read_text() == "cuda: auto\nkey: new\n"
     path.unlink()
-    write_wish(tmp_path, "cuda: auto\nkey: new\n")
+    write_stack_spec(tmp_path, "cuda: auto\nkey: new\n")
     assert path.exists()

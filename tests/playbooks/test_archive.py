@@ -130,4 +130,4 @@ def test_a_plan_from_nvidias_repositories_asks_nothing_of_the_archive(root):
     assert archive.differences({"repositories": []}, str(root)) == []
     assert archive.state({"archive": {}}, str(root)) is None
     assert archive.paths({"archive": {}}) == []
-    assert archive.paths(PLAN) == [archive.OURS]
+    assert archive.paths(PLAN) == [archive.MANAGED_FILE]

@@ -140,7 +140,7 @@ def test_headers_that_apt_has_never_heard_of_are_missing(monkeypatch):
 def test_dnf_answers_by_name(monkeypatch, told, missing):
     monkeypatch.setattr(headers, "command", lambda argv: told)
 
-    assert len(headers.ask_dnf(["kernel-devel-matched", "kernel-headers"])) == (missing or 0)
+    assert len(headers.query_dnf(["kernel-devel-matched", "kernel-headers"])) == (missing or 0)
 
 
 GIB = 1 << 30

@@ -62,7 +62,7 @@ def test_host_that_has_it_or_wants_none_downloads_nothing(tmp_path, monkeypatch,
     digest = plans.origin(plan, wheel, {}, "/b", "https://torch.example/")["digest"]
     module = type("Module", (), {"_loader": None})()
 
-    row = plans.ActionModule.told(
+    row = plans.ActionModule.host_row(
         module, "n1", tmp_path / "n1.json", arguments, {"requirements": digest if done else "x"}, {}
     )
 

@@ -62,12 +62,12 @@ def test_a_child_that_cannot_start_says_nothing_about_an_image(monkeypatch, numb
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(capture_module, "Group", refused)
-    told = probe.ask_framework("torch")
+    told = probe.query_framework("torch")
     assert told == {"unknown": f"{sys.executable} could not be started: {os.strerror(number)}"}
-    assert os.strerror(number) in (probe.ask_libraries(quick=True).error or "")
+    assert os.strerror(number) in (probe.query_libraries(quick=True).error or "")
 
-    promise = probe.Promise(variant="x", framework="torch", version="2", build="cpu", python="3", base="b")
-    (found,) = _full(type("Values", (), {"promise": promise, "full": told})())
+    manifest = probe.ImageManifest(variant="x", framework="torch", version="2", build="cpu", python="3", base="b")
+    (found,) = _full(type("Values", (), {"manifest": manifest, "full": told})())
     assert (found.verdict, "ulimit" in found.fix) == (Verdict.UNKNOWN, True)
 
 

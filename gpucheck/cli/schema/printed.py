@@ -3,7 +3,7 @@
 from typing import TypedDict
 
 from gpucheck.bundle.manifest import BundledGroup, BundledSystem, OwnWheel
-from gpucheck.images.probe import Promise
+from gpucheck.images.probe import ImageManifest
 from gpucheck.model import Finding, Verdict
 from gpucheck.stack.explain import Explanation
 
@@ -39,7 +39,7 @@ class ImageReport(TypedDict):
 
     schema: str
     simulated: bool
-    image: Promise | None
+    image: ImageManifest | None
     purpose: str | None
     frameworks: dict[str, str]
     libraries: dict[str, str | None]

@@ -10,7 +10,7 @@ import pytest
 
 from gpucheck.cli.schema.documents import schema_of
 from gpucheck.images import scan_run
-from gpucheck.images.scan import judge, read_policy
+from gpucheck.images.scan import evaluate, read_policy
 from gpucheck.images.scanners import ScanError, find_scanner, read_grype, read_trivy
 from gpucheck.images.updates import Update
 from gpucheck.images.versions import read_versions
@@ -232,7 +232,7 @@ def test_updates_that_are_no_security_fixes_pass():
     found = Update("zlib1g", "1", "2", "Debian:12.15/oldstable [amd64]")
     variant = read_versions(ROOT).variant("torch-cpu")
 
-    *_, last = judge("torch-cpu", variant, read_policy(ROOT), ScanError("none", "install one"), [found], NOW)
+    *_, last = evaluate("torch-cpu", variant, read_policy(ROOT), ScanError("none", "install one"), [found], NOW)
 
     assert (last.verdict, last.seen) == (Verdict.PASS, "1 package update pending, 0 of them security fixes")
 

@@ -4,7 +4,7 @@ from datetime import date, datetime, timedelta, timezone
 
 import pytest
 
-from gpucheck.images.scan import FILE, judge, read_policy
+from gpucheck.images.scan import FILE, evaluate, read_policy
 from gpucheck.images.scanners import read_trivy
 from gpucheck.images.versions import VersionsError, read_versions
 from gpucheck.model import Verdict
@@ -18,7 +18,7 @@ def verdicts(checkout, **changes):
     policy = read_policy(checkout)
     result = read_trivy(TRIVY, version_of())
     variant = read_versions(ROOT).variant("torch-cpu")
-    return list(judge("torch-cpu", variant, policy, result, [], datetime.now(timezone.utc)))
+    return list(evaluate("torch-cpu", variant, policy, result, [], datetime.now(timezone.utc)))
 
 
 def test_an_exception_with_reason_and_time_left_passes(checkout):

@@ -37,8 +37,8 @@ def appear():
     if Path("/") != kernel.ROOT:
         return
     pairs = [(live / path, Path("/", path)) for path in SHOWN]
-    for ours, place in [*pairs, (kernel.LAB / "no-virtualization", Path("/usr/bin/systemd-detect-virt"))]:
-        subprocess.run(["mount", "--bind", str(ours), str(place)], check=True)
+    for source, place in [*pairs, (kernel.LAB / "no-virtualization", Path("/usr/bin/systemd-detect-virt"))]:
+        subprocess.run(["mount", "--bind", str(source), str(place)], check=True)
 
 
 def cpuinfo(text):

@@ -234,9 +234,9 @@ def remove(module):
 def blacklisted():
     """Is nouveau kept from loading at boot: by a modprobe.d file that is in the initramfs too?"""
 
-    def says_so(folder):
+    def blacklists_nouveau(folder):
         files = sorted(folder.glob("*.conf")) if folder.is_dir() else []
         lines = (line.split() for path in files for line in path.read_text().splitlines())
         return any(words[:2] == ["blacklist", "nouveau"] for words in lines)
 
-    return says_so(MODPROBE_D) and says_so(STATE / "initramfs")
+    return blacklists_nouveau(MODPROBE_D) and blacklists_nouveau(STATE / "initramfs")

@@ -30,8 +30,8 @@ WHEELS = "/opt/gpucheck/wheels"
 class Unresolved(Exception):
     """There is no lock, so there are no plans."""
 
-    def __init__(self, wish, words):
-        super().__init__(f"{wish} could not be resolved into plans, no host was changed. {words}")
+    def __init__(self, spec, words):
+        super().__init__(f"{spec} could not be resolved into plans, no host was changed. {words}")
 
 
 def put(path, content):
@@ -147,7 +147,7 @@ class ActionModule(ActionBase):
         try:
             files = getattr(self, arguments["source"])(arguments, reads)
             result["plans"] = {
-                host: self.told(host, path, arguments, reads[host], variables[host])
+                host: self.host_row(host, path, arguments, reads[host], variables[host])
                 for host, path in files.items()
                 if path.is_file()
             }
@@ -160,7 +160,7 @@ class ActionModule(ActionBase):
             result.update(failed=True, msg=str(error))
         return result
 
-    def told(self, host, path, arguments, read, variables):
+    def host_row(self, host, path, arguments, read, variables):
         """A host's row: its plan's file, what its gpucheck comes from, and whether all of that is there already."""
         plan = json.loads(path.read_text(encoding="utf-8"))
         templar = Templar(loader=self._loader, variables=variables)

@@ -29,7 +29,7 @@ PLAYBOOKS = ("provision", "rollback", "deprovision")
 BAD = ("unreachable", "refused", "stopped", "failed")
 # No failure, but the reason is worth a line as well.
 WAITING = "waiting"
-TOLD = (*BAD, WAITING)
+REPORTED = (*BAD, WAITING)
 # Of more hosts than these the table leaves out those that nothing happened to.
 FEW = 20
 
@@ -226,7 +226,7 @@ class CallbackModule(CallbackBase):
 
     def table(self):
         """One line a host, those that stopped last, where the eye is when the run ends."""
-        rows = sorted(self.hosts.items(), key=lambda pair: (pair[1].state(self.check_mode) in TOLD, pair[0]))
+        rows = sorted(self.hosts.items(), key=lambda pair: (pair[1].state(self.check_mode) in REPORTED, pair[0]))
         # Changes that check mode skipped are in the dry run above.
         counted = () if self.check_mode else ("reboots", "seconds")
         head = ("host", "state", "changes", *counted, "group")
@@ -238,7 +238,7 @@ class CallbackModule(CallbackBase):
             lines.append((name, row.state(self.check_mode), str(count), *took, row.group()))
         widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
         text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines]
-        text += [f"  {row.reason()}" for name, row in rows if row.state(self.check_mode) in TOLD]
+        text += [f"  {row.reason()}" for name, row in rows if row.state(self.check_mode) in REPORTED]
         states = [row.state(self.check_mode) for _, row in rows]
         counts = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states)))
         where = f"; {self.folder}/provision.json" if self.folder and not self.check_mode else ""

@@ -72,8 +72,8 @@ def candidates(repositories):
         if any(row["kind"] == "apt" for row in repositories)
         else [package_repository.YUM_REPOS + "/*.repo"]
     )
-    ours = {package_repository.paths(row)[0] for row in repositories}
-    return sorted({path for pattern in patterns for path in glob.glob(pattern)} - ours)
+    managed = {package_repository.paths(row)[0] for row in repositories}
+    return sorted({path for pattern in patterns for path in glob.glob(pattern)} - managed)
 
 
 def found(repositories):

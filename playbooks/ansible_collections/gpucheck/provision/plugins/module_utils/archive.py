@@ -10,7 +10,7 @@ import re
 
 from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import text
 
-OURS = "/etc/apt/sources.list.d/gpucheck-archive.sources"
+MANAGED_FILE = "/etc/apt/sources.list.d/gpucheck-archive.sources"
 # A repository without suites has no components either: "deb URL /".
 ONE_LINE = re.compile(r"(deb|deb-src)\s+(?:\[([^\]]*)\]\s*)?(\S+)(?:\s+(\S+)\s*(.*))?")
 OFF = ("0", "no", "false", "off")
@@ -59,7 +59,7 @@ def sources(root="/"):
     for path in [os.path.join(folder, "sources.list"), *sorted(glob.glob(folder + "/sources.list.d/*.list"))]:
         found += one_line_sources(text(path) or "")
     for path in sorted(glob.glob(folder + "/sources.list.d/*.sources")):
-        if os.path.basename(path) != os.path.basename(OURS):
+        if os.path.basename(path) != os.path.basename(MANAGED_FILE):
             found += deb822_sources(text(path) or "")
     active = []
     for fields in found:
@@ -103,9 +103,9 @@ def state(plan, root="/"):
     if not plan.get("archive"):
         return None
     content = wanted(plan, root)
-    seen = text(os.path.join(root, OURS.lstrip("/")))
+    seen = text(os.path.join(root, MANAGED_FILE.lstrip("/")))
     right = content is not None and (seen or "") == content.strip()
-    return {"path": OURS, "content": content or "", "found": content is not None, "right": right}
+    return {"path": MANAGED_FILE, "content": content or "", "found": content is not None, "right": right}
 
 
 def differences(plan, root="/"):
@@ -120,9 +120,9 @@ def differences(plan, root="/"):
                 plan["archive"]["suite"], names
             )
         ]
-    return ["{} is missing or different: {} of the host's own archive".format(OURS, names)]
+    return ["{} is missing or different: {} of the host's own archive".format(MANAGED_FILE, names)]
 
 
 def paths(plan):
     """Our file, where the plan has one."""
-    return [OURS] if plan.get("archive") else []
+    return [MANAGED_FILE] if plan.get("archive") else []

@@ -85,8 +85,8 @@ def state(plan, root="/"):
     seen = decide(arguments, note, entries(plan["package_manager"], root), running)
     grub = ((plan.get("tuning") or {}).get("boot") or {}).get("grub")
     # If another file already sets the arguments, no managed file is needed.
-    ours = bool(note[0]) and bool(grub) and plan["package_manager"] == "apt"
-    wrong = ours and not same_file(os.path.join(root, grub["path"].lstrip("/")), grub["content"], grub["mode"])
+    managed = bool(note[0]) and bool(grub) and plan["package_manager"] == "apt"
+    wrong = managed and not same_file(os.path.join(root, grub["path"].lstrip("/")), grub["content"], grub["mode"])
     return dict(seen, file_wrong=wrong)
 
 

@@ -34,11 +34,11 @@ def not_there(wanted, packages, family):
 
 def source_files(folder, patterns, repositories):
     """(name, content) of the host's own source files, without those that provisioning writes."""
-    ours = {repository["name"] for repository in repositories} | {BUNDLE}
+    managed = {repository["name"] for repository in repositories} | {BUNDLE}
     found = []
     for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
         stem, ending = os.path.splitext(name)
-        if ending in patterns and stem not in ours:
+        if ending in patterns and stem not in managed:
             with open(os.path.join(folder, name), "rb") as file:
                 found.append((name, file.read().decode("utf-8", "replace")))
     return found
@@ -100,9 +100,9 @@ def interpreter(name):
     try:
         version = command([name, "-c", code]).strip()
     except Unreadable:
-        told = re.search(r"(\d+\.\d+)$", name)
-        if told is None:
+        match = re.search(r"(\d+\.\d+)$", name)
+        if match is None:
             raise Unreadable("{} is not installed, and its name does not contain its version".format(name))
-        version = told.group(1)
+        version = match.group(1)
     glibc = os.confstr("CS_GNU_LIBC_VERSION").split()[-1]
     return {"version": version, "glibc": glibc, "machine": platform.machine()}

@@ -39,8 +39,8 @@ def collect(folder, request, packages):
     command(["apt-get", *options, "-o", "APT::Update::Error-Mode=any", "--quiet", "update"], DOWNLOAD_SECONDS)
     left = apt_missing(request["optional"], options)
     optional = [name for name in request["optional"] if name not in left]
-    asked = ["--yes", "--quiet", "--download-only", "--allow-downgrades", "--allow-change-held-packages", "install"]
-    command(["apt-get", *options, *asked, *request["wanted"], *optional], DOWNLOAD_SECONDS)
+    arguments = ["--yes", "--quiet", "--download-only", "--allow-downgrades", "--allow-change-held-packages", "install"]
+    command(["apt-get", *options, *arguments, *request["wanted"], *optional], DOWNLOAD_SECONDS)
     archives = os.path.join(folder, "packages")
     without_epochs(archives)
     rows = collected(archives, ".deb", described)

@@ -66,9 +66,9 @@ def attempt(module, argv):
         raise Refused("{}: {}".format(argv[0], error))
 
 
-def last_words(*told):
+def last_words(*outputs):
     """Return the last lines of the first output that is not empty, joined in one line."""
-    for words in told:
+    for words in outputs:
         lines = [line.strip() for line in words.splitlines() if line.strip()]
         if lines:
             return masked(" ".join(lines[-MOST_LINES:]))

@@ -99,8 +99,8 @@ def changes(plan, answer):
 
 def kernel_differences(plan, facts, extras):
     """Compare the holds of the kernel packages with the plan."""
-    ours = kernel.noted()
-    return kernel.differences(kernel.state(plan, facts["holds"], extras, ours), ours)
+    managed = kernel.noted()
+    return kernel.differences(kernel.state(plan, facts["holds"], extras, managed), managed)
 
 
 def stream_differences(plan):

@@ -99,14 +99,14 @@ def refusals(plan):
         "{}: the engine does not start with this file, and no runtime can be added to it. Correct the file (python3 "
     )
     words += "-m json.tool shows the place), or set container_engines: leave in stack.yml"
-    return [words.format(said) for said in state(plan)["broken"]]
+    return [words.format(message) for message in state(plan)["broken"]]
 
 
 def differences(plan):
     """Return messages for the role that configures engines for the NVIDIA runtime."""
     seen = state(plan)
     words = ["{} is not configured for the runtime {}".format(name, RUNTIME) for name in seen["missing"]]
-    return words + ["{} cannot be read".format(said) for said in seen["broken"]]
+    return words + ["{} cannot be read".format(message) for message in seen["broken"]]
 
 
 def left(plan):

@@ -34,7 +34,7 @@ def fresh_lists():
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def ask_apt(names):
+def query_apt(names):
     """Query the host's lists, then fresh ones. Raises Unreadable if the sources do not respond."""
     if not apt_missing(names):
         return []
@@ -42,10 +42,10 @@ def ask_apt(names):
         return apt_missing(names, options)
 
 
-def ask_dnf(names):
+def query_dnf(names):
     """Query the enabled repositories. Raises Unreadable if they do not respond."""
-    told = command(["dnf", "--quiet", "repoquery", "--queryformat", "%{name}\n", *names])
-    offered = set(told.split())
+    output = command(["dnf", "--quiet", "repoquery", "--queryformat", "%{name}\n", *names])
+    offered = set(output.split())
     # kernel-devel-5.14.0-503.el9.x86_64 is queried by name and version, and returned by name.
     return [name for name in names if not any(name == seen or name.startswith(seen + "-") for seen in offered)]
 
@@ -53,6 +53,6 @@ def ask_dnf(names):
 def missing(names, package_manager):
     """Packages that no source offers; none if the sources do not respond."""
     try:
-        return (ask_apt if package_manager == "apt" else ask_dnf)(names) if names else []
+        return (query_apt if package_manager == "apt" else query_dnf)(names) if names else []
     except Unreadable:
         return []

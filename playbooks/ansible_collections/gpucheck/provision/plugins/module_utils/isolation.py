@@ -29,11 +29,11 @@ def guest(root="/"):
     if any(os.path.exists(os.path.join(root, path)) for path in CONTAINER) or "container=" in environment:
         return "a container"
     try:
-        told = command(["systemd-detect-virt"]).strip() if root == "/" else ""
+        detected = command(["systemd-detect-virt"]).strip() if root == "/" else ""
     except Unreadable:
-        told = ""  # it is missing, or prints none with an exit status of its own
-    if told not in ("", "none"):
-        return "a virtual machine ({})".format(told)
+        detected = ""  # it is missing, or prints none with an exit status of its own
+    if detected not in ("", "none"):
+        return "a virtual machine ({})".format(detected)
     kind = text(os.path.join(root, "sys/hypervisor/type"))
     if kind:
         return "a virtual machine ({})".format(kind)
@@ -80,7 +80,7 @@ def acs_words(root="/"):
 
 def refusals(plan, root="/"):
     """Return why this host must keep isolation although the plan removes it."""
-    asked = ["iommu"] if (plan.get("tuning") or {}).get("boot") else []
-    asked += ["acs"] if plan["components"].get("acs") else []
-    kind = guest(root) if asked else None
-    return [REFUSED.format(" and ".join(asked), kind)] if kind else []
+    requested = ["iommu"] if (plan.get("tuning") or {}).get("boot") else []
+    requested += ["acs"] if plan["components"].get("acs") else []
+    kind = guest(root) if requested else None
+    return [REFUSED.format(" and ".join(requested), kind)] if kind else []

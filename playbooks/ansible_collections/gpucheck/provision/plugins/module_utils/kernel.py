@@ -54,35 +54,35 @@ def wanted_rpm(kernels):
     return found
 
 
-def state(plan, holds, extras, ours):
+def state(plan, holds, extras, managed):
     """Return what the role acts on: holds to set (missing), holds to lift, and managed ones afterwards, for the note.
 
-    holds: held package names. ours: of ``noted``. Other holds are left unmanaged, at their version.
+    holds: held package names. managed: of ``noted``. Other holds are left unmanaged, at their version.
     """
-    asked = plan.get("kernel_lock") == "hold"
+    requested = plan.get("kernel_lock") == "hold"
     if plan["package_manager"] == "apt":
         # Modules of the driver that are built for a kernel may move only with it.
         modules = prebuilt.installed(plan, extras["packages"])
-        wanted = sorted(wanted_deb(extras["packages"]) + modules) if asked else []
+        wanted = sorted(wanted_deb(extras["packages"]) + modules) if requested else []
         missing = [name for name in wanted if name not in holds]
-        present = [name for name in ours if name in holds]
+        present = [name for name in managed if name in holds]
         lifted = [name for name in present if name not in wanted]
     else:
-        wanted = wanted_rpm(extras["kernels"]) if asked else []
-        good, mine = {normal_lock(entry) for entry in wanted}, {normal_lock(entry) for entry in ours}
+        wanted = wanted_rpm(extras["kernels"]) if requested else []
+        good, mine = {normal_lock(entry) for entry in wanted}, {normal_lock(entry) for entry in managed}
         known = {normal_lock(entry) for entry in extras["locks"]}
-        theirs = {lock_name(entry) for entry in extras["locks"] if normal_lock(entry) not in mine}
-        missing = [one for one in wanted if normal_lock(one) not in known and lock_name(one) not in theirs]
+        foreign = {lock_name(entry) for entry in extras["locks"] if normal_lock(entry) not in mine}
+        missing = [one for one in wanted if normal_lock(one) not in known and lock_name(one) not in foreign]
         present = [entry for entry in extras["locks"] if normal_lock(entry) in mine]
         lifted = [entry for entry in present if normal_lock(entry) not in good]
     kept = [entry for entry in present if entry not in lifted]
     return {"missing": missing, "lifted": lifted, "ours": sorted(set(kept + missing))}
 
 
-def differences(seen, ours):
-    """Return messages for what is not as planned. seen: of ``state``; ours: of ``noted``."""
+def differences(seen, managed):
+    """Return messages for what is not as planned. seen: of ``state``; managed: of ``noted``."""
     words = ["{} is not held".format(entry) for entry in seen["missing"]]
     words += ["{} is held by gpucheck, not planned".format(entry) for entry in seen["lifted"]]
-    if not words and seen["ours"] != ours:
+    if not words and seen["ours"] != managed:
         words.append("the record of kernel holds names some that do not exist")
     return words

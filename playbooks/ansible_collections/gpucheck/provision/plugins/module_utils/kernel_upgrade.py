@@ -22,7 +22,7 @@ def of_kernel(name):
     return bool(kernel.DEB.search(name) or kernel.RPM.match(name))
 
 
-def ours(plan):
+def unplanned_holds(plan):
     """Holds of kernel packages that we set, where the plan no longer has them."""
     return set() if plan.get("kernel_lock") == "hold" else set(kernel.noted())
 
@@ -30,13 +30,13 @@ def ours(plan):
 def held(plan, facts, extras):
     """Return names of held packages, except managed ones that the plan lifts."""
     if plan["package_manager"] == "apt":
-        return set(facts["holds"]) - ours(plan)
-    return {lock_name(entry) for entry in extras["locks"] if entry not in ours(plan)}
+        return set(facts["holds"]) - unplanned_holds(plan)
+    return {lock_name(entry) for entry in extras["locks"] if entry not in unplanned_holds(plan)}
 
 
 def lifting(plan, facts, extras):
     """Return options that have the package manager ignore managed holds."""
-    if not ours(plan):
+    if not unplanned_holds(plan):
         return []
     if plan["package_manager"] == "apt":
         return ["--allow-change-held-packages"]
@@ -82,18 +82,18 @@ def dnf_target(module, plan, facts, extras, options=()):
     if not images:
         raise Refused("the running kernel {} belongs to no package".format(facts["kernel"]))
     headers = sorted(name[: -len(base) - 1] for name in plan["headers"] if name.endswith("-" + base))
-    asked = [*images, *headers]
-    told = call(module, [*OFFERS, *options, *lifting(plan, facts, extras), *asked], shown="dnf repoquery")
+    queried = [*images, *headers]
+    output = call(module, [*OFFERS, *options, *lifting(plan, facts, extras), *queried], shown="dnf repoquery")
     offers = {}
-    for line in told.splitlines():
+    for line in output.splitlines():
         name, _, release = line.strip().partition(" ")
         offers.setdefault(release, set()).add(name)
     arch = base.rpartition(".")[2]
-    complete = [one for one, names in offers.items() if names >= set(asked) and one.endswith("." + arch)]
+    complete = [one for one, names in offers.items() if names >= set(queried) and one.endswith("." + arch)]
     release = newer(facts, [one + plus + variant for one in complete])
     if not release:
         raise Refused("the package sources have no newer kernel with {}".format(", ".join(headers) or "its headers"))
-    return release, ["{}-{}".format(name, release.partition("+")[0]) for name in asked]
+    return release, ["{}-{}".format(name, release.partition("+")[0]) for name in queried]
 
 
 TARGETS = {"apt": apt_target, "dnf": dnf_target}
@@ -106,8 +106,8 @@ def target(module, plan, facts, extras, options=()):
 
 def moves(module, plan, words):
     """Rows of what the installation would do. Raises Refused."""
-    asked = transaction.apt_moves if plan["package_manager"] == "apt" else transaction.dnf_moves
-    return asked(module, words)
+    query_moves = transaction.apt_moves if plan["package_manager"] == "apt" else transaction.dnf_moves
+    return query_moves(module, words)
 
 
 def guard(rows, blocked, allowed):

@@ -31,9 +31,9 @@ def apt_offers(names, options=()):
 
 def dnf_offers(names):
     """{name: versions} by the enabled repositories, epoch 0 left out as in a plan. Raises Unreadable."""
-    ask = [*DNF, "--setopt=*.module_hotfixes=1", "repoquery", "--available", "--queryformat", LAYOUT, *names]
+    query = [*DNF, "--setopt=*.module_hotfixes=1", "repoquery", "--available", "--queryformat", LAYOUT, *names]
     found = {}
-    for line in command(ask).splitlines():
+    for line in command(query).splitlines():
         name, _, version = line.strip().partition(" ")
         if version:
             found.setdefault(name, []).insert(0, host_plan.normal_epoch(version))
@@ -58,15 +58,15 @@ def stream_lacking(plan):
         return []
     pattern = r"(?m)^{}\s+{}(\s|$)".format(re.escape(stream["module"]), re.escape(stream["stream"]))
     try:
-        told = command([*DNF, "module", "list", stream["module"]])
+        output = command([*DNF, "module", "list", stream["module"]])
     except Unreadable as error:
         if "No matching Modules" not in str(error):
             raise
-        told = ""
-    return [] if re.search(pattern, told) else ["module stream {module}:{stream}".format(**stream)]
+        output = ""
+    return [] if re.search(pattern, output) else ["module stream {module}:{stream}".format(**stream)]
 
 
-def ask(plan, packages):
+def query_missing(plan, packages):
     """(missing, unknown): sentences on what no source offers; why that could not be found out, "" where it could."""
     rows = needed(plan, packages)
     names = sorted({row["name"] for row in rows})

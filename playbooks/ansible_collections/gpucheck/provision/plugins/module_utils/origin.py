@@ -52,11 +52,11 @@ def makers(names, family):
 
 def maker(name, version, known):
     """(source, words): source is nvidia, distribution or other. known: of ``makers``."""
-    told, signature = known.get(name, ("", ""))
-    if NVIDIA.search(told) or NVIDIA_KEYS.search(signature):
+    vendor, signature = known.get(name, ("", ""))
+    if NVIDIA.search(vendor) or NVIDIA_KEYS.search(signature):
         return "nvidia", ""
-    if DISTRIBUTIONS.search(told):
-        return "distribution", told
+    if DISTRIBUTIONS.search(vendor):
+        return "distribution", vendor
     # A mirror may rebuild packages without a vendor: then only the names of the archives are known.
     odd = ARCHIVE_NAME.search(name) or ARCHIVE_VERSION.search(version) or OTHER_RPMS.search(name)
     return ("other", "") if odd else ("nvidia", "")

@@ -154,8 +154,8 @@ def differences(plan, keys):
         if not present:
             words.append("{}: its key {} is missing".format(repository["name"], key_file))
         elif not set(present) <= set(wanted):
-            told = [repository["name"], key_file, ", ".join(present), ", ".join(wanted) or "none"]
-            words.append("{}: {} holds key {}, planned {}".format(*told))
+            values = [repository["name"], key_file, ", ".join(present), ", ".join(wanted) or "none"]
+            words.append("{}: {} holds key {}, planned {}".format(*values))
         elif repository["kind"] == "dnf" and not set(present) <= set(keys):
             words.append("{}: its key is not imported into rpm".format(repository["name"]))
         if not source_as_planned(repository, source):

@@ -136,13 +136,13 @@ def reachable(roots, needs, provides):
 
 def leftovers(plan, packages, family, recorded):
     """Packages that we brought and that neither the plan nor any other package on the host needs."""
-    ours = added(packages, recorded)
-    if not ours:
+    managed = added(packages, recorded)
+    if not managed:
         return []
     wanted = planned_names(plan) | set(plan.get("prerequisites") or []) | set(plan.get("compilers") or [])
     if plan["components"]:
         wanted |= TOOLS | {name for name in packages if HEADERS.search(name)} | set(prebuilt.kept(plan, packages))
-    return sorted(ours - reachable((set(packages) - ours) | wanted, *relations(family)))
+    return sorted(managed - reachable((set(packages) - managed) | wanted, *relations(family)))
 
 
 def unplanned(plan, packages, holds):
@@ -150,10 +150,10 @@ def unplanned(plan, packages, holds):
 
     A resolver takes no held package away for another. A hold outlives its package.
     """
-    ours = added(packages, host_plan.recorded_plan()) - planned_holds(plan) - along.names(plan, packages)
+    managed = added(packages, host_plan.recorded_plan()) - planned_holds(plan) - along.names(plan, packages)
     # They are held with the kernel, and planned by no name.
-    ours -= set(prebuilt.installed(plan, packages))
-    return {"installed": sorted(ours), "held": sorted(ours & set(holds))}
+    managed -= set(prebuilt.installed(plan, packages))
+    return {"installed": sorted(managed), "held": sorted(managed & set(holds))}
 
 
 def left_files(plan):
@@ -163,8 +163,8 @@ def left_files(plan):
 
 def left_locks(plan, locks, lock_name, packages=None):
     """Version locks that we set for packages that are not planned any more. lock_name: from an entry to its package."""
-    ours = set(read(INSTALLED).get("holds", [])) - planned_holds(plan) - along.names(plan, packages or {})
-    return [entry for entry in locks if lock_name(entry) in ours]
+    managed = set(read(INSTALLED).get("holds", [])) - planned_holds(plan) - along.names(plan, packages or {})
+    return [entry for entry in locks if lock_name(entry) in managed]
 
 
 def differences(plan, packages):

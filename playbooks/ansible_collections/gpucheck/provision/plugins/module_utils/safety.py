@@ -110,8 +110,8 @@ def fcntl_owner(path):
     """The process that holds a write lock on the file, 0 where it is in another namespace, None where there is none."""
     try:
         with open(path, "rb+") as file:
-            asked = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-            kind, _, _, _, pid = struct.unpack(FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, asked))
+            request = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            kind, _, _, _, pid = struct.unpack(FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, request))
     except OSError:
         return None
     return None if kind == fcntl.F_UNLCK else pid

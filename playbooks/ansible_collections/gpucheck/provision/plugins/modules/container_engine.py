@@ -85,9 +85,9 @@ def configure(module, row):
         entry.update(after=None, service=row["service"], action=row["action"])
     note(module, files)
     argv = [TOOL, "runtime", "configure", "--runtime", row["name"]]
-    status, _, said = module.run_command(argv)
+    status, _, errors = module.run_command(argv)
     if status:
-        module.fail_json(msg="{}: exit {}: {}".format(" ".join(argv), status, " ".join(said.split())))
+        module.fail_json(msg="{}: exit {}: {}".format(" ".join(argv), status, " ".join(errors.split())))
     for path in row["files"]:
         files[path]["after"] = engines.digest(path)
     note(module, files)
@@ -153,8 +153,8 @@ def make_absent(module, plan):
     paths = engines.to_undo(plan)
     pairs = sorted({(files[path]["service"], files[path]["action"]) for path in paths})
     for path in paths if not module.check_mode else []:
-        said = undo(module, path, files.pop(path))
-        left += [said] if said else []
+        message = undo(module, path, files.pop(path))
+        left += [message] if message else []
         note(module, files)
     return paths, active(module, pairs), left
 

@@ -141,8 +141,8 @@ def journal(module, name):
     """Return the last lines that a service wrote, or "" if there are none."""
     if not module.get_bin_path("journalctl"):
         return ""
-    status, said, _ = module.run_command(["journalctl", "--no-pager", "--quiet", "-o", "cat", "-n", "5", "-u", name])
-    return " Its log: {}".format(" / ".join(said.split("\n")).strip(" /")) if status == 0 and said.strip() else ""
+    status, output, _ = module.run_command(["journalctl", "--no-pager", "--quiet", "-o", "cat", "-n", "5", "-u", name])
+    return " Its log: {}".format(" / ".join(output.split("\n")).strip(" /")) if status == 0 and output.strip() else ""
 
 
 def systemctl(module, words):
@@ -167,10 +167,10 @@ def load(module, name):
         raise Refused(not_loaded(name, str(error).rstrip("."), module.params["plan"], facts))
 
 
-def not_loaded(name, said, plan, facts):
+def not_loaded(name, message, plan, facts):
     """Why a module is not in the kernel, and what to do, in sentences."""
     if name != DRIVER:
-        why = "the kernel rejected module {}, which is planned at boot: {}. ".format(name, said)
+        why = "the kernel rejected module {}, which is planned at boot: {}. ".format(name, message)
         if name == "nvidia_peermem":
             rebuild = " ".join(host_plan.build_again(plan, facts["kernel"]))
             return (
@@ -190,7 +190,7 @@ def not_loaded(name, said, plan, facts):
     )
     return (
         "driver {} is installed and its module built for kernel {}, but it cannot be loaded: {}. {} Then run "
-        "again".format(facts["driver"]["installed_version"], facts["kernel"], said, hint)
+        "again".format(facts["driver"]["installed_version"], facts["kernel"], message, hint)
     )
 
 

@@ -90,22 +90,22 @@ def verify(program, report, timeout_s):
         running = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     except OSError as error:
         return None, "", str(error)
-    said = ended(running, timeout_s).decode("utf-8", "replace").strip()
+    stderr = ended(running, timeout_s).decode("utf-8", "replace").strip()
     if running.returncode not in VERDICTS or not os.path.exists(report):
-        return running.returncode, "", said
+        return running.returncode, "", stderr
     with open(report, "rb") as file:
         text = file.read().decode("utf-8", "replace")
     # A program that breaks down ends with 1 or 2 as well.
-    if not says(text, VERDICTS[running.returncode]):
+    if not has_verdict(text, VERDICTS[running.returncode]):
         return (
             running.returncode,
             "",
-            "its report is damaged, or does not match the exit status. {}".format(said).strip(),
+            "its report is damaged, or does not match the exit status. {}".format(stderr).strip(),
         )
     return running.returncode, text, ""
 
 
-def says(text, verdict):
+def has_verdict(text, verdict):
     """Return whether this is a complete report with that verdict."""
     try:
         report = json.loads(text)

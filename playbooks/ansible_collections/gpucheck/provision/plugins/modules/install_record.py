@@ -131,11 +131,11 @@ def begin(module, plan, extras):
     changed = False
     baseline = record.read(record.BASELINE)
     recorded = host_plan.recorded_plan()
-    ours = set(record.planned_paths(recorded)) if recorded else set()
+    managed = set(record.planned_paths(recorded)) if recorded else set()
     files = dict(baseline.get("files", {}))
     for path in record.planned_paths(plan):
         if path not in files:
-            files[path] = None if path in ours else record.kept(path)
+            files[path] = None if path in managed else record.kept(path)
     adopted = adopt.found(plan["repositories"])[0]
     files.update({path: record.kept(path) for path in adopted})
     stream = plan["module_stream"]
@@ -260,16 +260,16 @@ def main():
         },
         supports_check_mode=True,
     )
-    asked, plan, answer = module.params["state"], module.params["plan"], {}
+    state, plan, answer = module.params["state"], module.params["plan"], {}
     try:
         facts, extras = known = read_facts("host")
-        if asked == "leftovers":
+        if state == "leftovers":
             module.exit_json(changed=False, **leftovers(plan, facts["holds"], extras))
         if module.check_mode:
             module.exit_json(changed=False)
-        if asked == "begin":
+        if state == "begin":
             changed = begin(module, plan, extras)
-        elif asked == "restore":
+        elif state == "restore":
             changed = restore(module, module.params["paths"])
         else:
             digest = module.params["digest"]

@@ -81,8 +81,8 @@ def apply(module, plan, seen, root="/"):
     note_path = os.path.join(root, boot.NOTE)
     note = boot.noted(root)
     # The note is written first, so that an interrupted run can be reverted; removed arguments stay noted till then.
-    ours = boot.after(note, seen["add"], [])
-    write(module, note_path, as_bytes(ours), 0o644)
+    managed = boot.after(note, seen["add"], [])
+    write(module, note_path, as_bytes(managed), 0o644)
     done = boot.after(note, seen["add"], seen["drop"])
     if plan["package_manager"] == "apt":
         grub_file(module, plan, done, root)

@@ -79,10 +79,10 @@ def change(module, argv):
         module.fail_json(msg="the kernel holds could not be changed: {}. Repair that, then run again.".format(words))
 
 
-def apply(module, manager, seen, ours):
+def apply(module, manager, seen, managed):
     """Set what is missing, lift what is no longer planned; one call each."""
     if seen["missing"]:
-        note(module, set(ours) | set(seen["missing"]))
+        note(module, set(managed) | set(seen["missing"]))
         change(module, SET[manager] + seen["missing"])
     if seen["lifted"]:
         change(module, LIFT[manager] + seen["lifted"])
@@ -95,11 +95,11 @@ def main():
     plan = module.params["plan"]
     try:
         facts, extras = read_facts("host")
-        ours = kernel.noted()
-        seen = kernel.state(plan, facts["holds"], extras, ours)
-        changed = bool(kernel.differences(seen, ours))
+        managed = kernel.noted()
+        seen = kernel.state(plan, facts["holds"], extras, managed)
+        changed = bool(kernel.differences(seen, managed))
         if changed and not module.check_mode:
-            apply(module, plan["package_manager"], seen, ours)
+            apply(module, plan["package_manager"], seen, managed)
     except Unreadable as error:
         module.fail_json(msg="this host cannot be read: {}".format(error))
     except OSError as error:

@@ -90,7 +90,7 @@ REFUSED = (
 )
 
 
-def ask(module, plan, known):
+def query(module, plan, known):
     """(release, packages, reason) by lists that are fetched now into a folder of their own."""
     try:
         if plan["package_manager"] == "dnf":
@@ -142,7 +142,7 @@ def main():
     with explained(module, module.params["host"], REFUSED):
         known = read_facts(module.params["host"])
         if state == "asked" or module.check_mode:
-            release, packages, reason = ask(module, plan, known)
+            release, packages, reason = query(module, plan, known)
             module.exit_json(changed=False, release=release, packages=packages, reason=reason)
         release, packages = go(module, plan, known)
         if state == "present":

@@ -52,7 +52,7 @@ def main():
     module = AnsibleModule(argument_spec={"plan": {"type": "dict", "required": True}}, supports_check_mode=True)
     with explained(module, "this host"):
         _, extras = read_facts("host")
-        missing, unknown = offers.ask(module.params["plan"], extras["packages"])
+        missing, unknown = offers.query_missing(module.params["plan"], extras["packages"])
         module.exit_json(changed=False, missing=missing, unknown=unknown)
 
 

@@ -37,9 +37,9 @@ def planned_moves(plan, state):
     """Rows of packages that differ from the plan, each with its spec: what is known without asking a source."""
     found, components = [], mapping(state.get("components"))
     for name, part in (plan.get("components") or {}).items():
-        said = texts(mapping(components.get(name)).get("packages"))
+        messages = texts(mapping(components.get(name)).get("packages"))
         for package in part.get("packages") or ():
-            words = next((word for word in said if word.startswith(package["name"] + " ")), "")
+            words = next((word for word in messages if word.startswith(package["name"] + " ")), "")
             other = OTHER_VERSION.search(words)
             if words:
                 verb, before = ("change", other.group("before")) if other else ("install", "")
@@ -70,8 +70,8 @@ def simulated_moves(prepared):
 
 def removed_later(state):
     """Rows of packages that are removed once the planned ones are there."""
-    said = map(UNPLANNED.match, texts(mapping(state.get("differences")).get("cleanup")))
-    return [move("remove", found.group("name"), found.group("before")) for found in said if found]
+    matches = map(UNPLANNED.match, texts(mapping(state.get("differences")).get("cleanup")))
+    return [move("remove", found.group("name"), found.group("before")) for found in matches if found]
 
 
 def left_behind(state):
@@ -124,7 +124,7 @@ def row_of(known, history):
     known: plan, state (of plan_state), prepared (of planned_packages), ``told`` (of stack_plans), group (of comparison
     with the repositories), bundled, drain, simulated, local.
     """
-    plan, state, prepared, told = known["plan"], known["state"], known["prepared"], known["told"]
+    plan, state, prepared, planned = known["plan"], known["state"], known["prepared"], known["told"]
     simulated = simulated_moves(prepared)
     moves = planned_moves(plan, state) if simulated is None else simulated
     if known["bundled"]:
@@ -148,7 +148,7 @@ def row_of(known, history):
         "packages_unknown": unknown if simulated is None else None,
         "download_bytes": size,
         "download_from": origin,
-        "torch_bytes": TORCH_BYTES if told.get("downloads") else 0,
+        "torch_bytes": TORCH_BYTES if planned.get("downloads") else 0,
         "changes": {one_line(role, 60): len(texts(words)) for role, words in differences.items()},
         "reboot": reboot,
         "reboot_by_hand": bool(reboot and known["local"]),

@@ -62,9 +62,9 @@ def write(folder, rows):
 def estimate(row, history):
     """(seconds, measured row or None) for a row of dry_run: the slowest change of the same kind, else assumed."""
     wanted = kind(row["group"], row["changes"], row["reboot"])
-    alike = [found for kept in history.values() for found in kept if kind_of(found) == wanted]
-    if alike:
-        slowest = max(alike, key=lambda found: found["seconds"])
+    matching = [found for kept in history.values() for found in kept if kind_of(found) == wanted]
+    if matching:
+        slowest = max(matching, key=lambda found: found["seconds"])
         return math.ceil(slowest["seconds"]), slowest
     seconds = OTHER_S + (row["download_bytes"] or 0) / PACKAGES_MB_S / 1e6 + row["torch_bytes"] / TORCH_MB_S / 1e6
     seconds += BUILD_S if row["builds_module"] else 0

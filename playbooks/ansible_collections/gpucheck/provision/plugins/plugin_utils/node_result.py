@@ -180,7 +180,7 @@ def received(action, result, host):
     place = action._shared_loader_obj.module_loader.find_plugin_with_context(
         task.action, collection_list=task.collections
     ).plugin_resolved_path
-    ours = Path(place or "").resolve().parent == MODULES
+    own_module = Path(place or "").resolve().parent == MODULES
     # The only fact that Ansible itself adds, on the controller, so that it does not look for the interpreter again.
     key = action._discovered_interpreter_key
     interpreter = {"ansible_facts": {key: action._discovered_interpreter}} if key else {}
@@ -190,11 +190,11 @@ def received(action, result, host):
             raise Unfit("field ansible_facts is not one of its fields")
         if result.pop("unreachable", False):
             raise Unfit("field unreachable is not one of its fields")
-        if result.get("skipped") and ours and not task.check_mode:
+        if result.get("skipped") and own_module and not task.check_mode:
             raise Unfit("field skipped is not one of its fields here")
         for name in DROPPED:
             result.pop(name, None)
-        return {**decoded(result, fields(Path(place)) if ours else None), **interpreter}
+        return {**decoded(result, fields(Path(place)) if own_module else None), **interpreter}
     except Unfit as wrong:
         module = task.action.rpartition(".")[2]
         words = (
