@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 import msgspec
 
 from gpucheck.host import simulated
-from gpucheck.host.nvml.supervisor import SECONDS_PER_GPU, NvmlChild, ask_twice
+from gpucheck.host.nvml.supervisor import SECONDS_PER_GPU, NvmlChild, query_twice
 from gpucheck.host.readers.files import folder_names
 from gpucheck.model import (
     DkmsModule,
@@ -255,7 +255,7 @@ class LiveHost:
                 second.more_time(gpus)
                 return second
 
-            return ask_twice(first, again)
+            return query_twice(first, again)
         try:
             simulated.preload()
         except OSError as error:
@@ -264,7 +264,7 @@ class LiveHost:
 
         return read_nvml(lambda call, subject: None, health=self.health)  # noqa: ARG005 - progress is not shown
 
-    def _once(self, key: object, ask: Callable[[], Answer]) -> Answer:
+    def _once(self, key: object, query: Callable[[], Answer]) -> Answer:
         if key not in self._answers:
-            self._answers[key] = ask()
+            self._answers[key] = query()
         return cast("Answer", self._answers[key])

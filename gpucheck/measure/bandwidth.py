@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from gpucheck.host.nvml.supervisor import ask_child, child_command
+from gpucheck.host.nvml.supervisor import child_command, query_child
 from gpucheck.host.simulated import machine_directory
 from gpucheck.measure.engines.choice import choose_engine, kind_text, patience_s
 from gpucheck.measure.planning.paths import Path, paths, ports_to_host
@@ -158,7 +158,7 @@ def measure(
     seen = observations(results, place.machine, scene) if scene is not None else Observations()
     findings = gaps(results, gpus=scene is not None, loaded=bool(seen.measured.under_load))
     if scene is not None and results.failures:
-        findings = (*lost(results.devices, ask_child(max(patience, READING_S))), *findings)
+        findings = (*lost(results.devices, query_child(max(patience, READING_S))), *findings)
     findings = named(findings, scene.gpus if scene is not None else ())
     counts = Counter(finding.verdict for finding in findings)
     return BandwidthReport(
@@ -198,10 +198,10 @@ def _sampler(scene: Scene | None, patience: float, *, simulated: bool) -> Sample
     if scene is None:
         return Sampler(None)
     if not simulated:
-        return Sampler(lambda: ask_child(patience))
+        return Sampler(lambda: query_child(patience))
     if machine_directory() is None:
         return Sampler(None, scene.before)
-    busy = ask_child(max(patience, READING_S), ["env", BUSY, *child_command()])
+    busy = query_child(max(patience, READING_S), ["env", BUSY, *child_command()])
     return Sampler(None, busy if isinstance(busy, NvmlReading) else None)
 
 

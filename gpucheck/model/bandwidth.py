@@ -104,7 +104,7 @@ class PeerAccess(msgspec.Struct, frozen=True, kw_only=True):
     nvml: tuple[tuple[str | None, ...], ...] = ()
 
 
-class Crowd(msgspec.Struct, frozen=True, kw_only=True):
+class ContentionResult(msgspec.Struct, frozen=True, kw_only=True):
     """Many copies at once. slowest_gb_s: the worst of them."""
 
     name: str
@@ -145,7 +145,7 @@ class BandwidthReport(msgspec.Struct, frozen=True, kw_only=True):
     peer_access: PeerAccess | None = None
     host_device: tuple[HostLink, ...] = ()
     local_gb_s: tuple[float | None, ...] = ()
-    crowds: tuple[Crowd, ...] = ()
+    crowds: tuple[ContentionResult, ...] = ()
     sizes: tuple[SizePoint, ...] = ()
     integrity: dict[str, int] = msgspec.field(default_factory=dict)
     tensor: dict[str, float] | None = None

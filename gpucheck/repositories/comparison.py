@@ -122,11 +122,11 @@ def _present(catalog: Catalog, one: Mapping[str, Any], kind: Kind) -> Package | 
     return next((row for row in rows if _same(row.version, version, kind)), None)
 
 
-def _same(version: str, asked: str, kind: Kind) -> bool:
-    """dnf takes any epoch if none is asked for; apt compares the complete version."""
-    if kind == "apt" or ":" in asked:
-        return version == asked or (kind == "dnf" and rpm_parts(version) == rpm_parts(asked))
-    return rpm_parts(version)[1:] == rpm_parts(asked)[1:]
+def _same(version: str, requested: str, kind: Kind) -> bool:
+    """dnf takes any epoch if none is requested; apt compares the complete version."""
+    if kind == "apt" or ":" in requested:
+        return version == requested or (kind == "dnf" and rpm_parts(version) == rpm_parts(requested))
+    return rpm_parts(version)[1:] == rpm_parts(requested)[1:]
 
 
 def _missing(
@@ -138,19 +138,19 @@ def _missing(
     mirrors: Mapping[str, Index],
 ) -> Planned:
     kind: Kind = plan.package_manager
-    name, asked = one["name"], _version(one)
+    name, requested = one["name"], _version(one)
     versions = {row.version for row in catalog.packages.get(name, ())}
-    nearest = _nearest(asked, versions, kind) if versions else _names_like(name, catalog)
+    nearest = _nearest(requested, versions, kind) if versions else _names_like(name, catalog)
     if unread and not versions:
         why = f"not in what was read; {', '.join(unread)} could not be read"
         return Planned(component=component, spec=one["spec"], state="unknown", why=why)
     holding = [mirror for mirror, index in mirrors.items() if name in index.packages or not versions]
-    why, fix = _why(name, asked, versions, plan, catalog, holding)
+    why, fix = _why(name, requested, versions, plan, catalog, holding)
     return Planned(component=component, spec=one["spec"], state="missing", why=why, fix=fix, nearest=nearest)
 
 
 def _why(
-    name: str, asked: str, versions: set[str], plan: Plan, catalog: Catalog, mirrored: Sequence[str]
+    name: str, requested: str, versions: set[str], plan: Plan, catalog: Catalog, mirrored: Sequence[str]
 ) -> tuple[str, str]:
     kind: Kind = plan.package_manager
     folder, arch = _folder(plan), plan.arch
@@ -161,8 +161,8 @@ def _why(
             f"the repositories are built for {', '.join(sorted(systems))}, and the hosts are {tag}",
             "Correct the url",
         )
-    behind = bool(asked and versions) and all(catalog.compare(one, asked) < 0 for one in versions)
-    known = is_recorded(folder, arch, name, asked or None)
+    behind = bool(requested and versions) and all(catalog.compare(one, requested) < 0 for one in versions)
+    known = is_recorded(folder, arch, name, requested or None)
     what = f"no repository has {'this version of ' if versions else ''}{name}"
     if mirrored and (known or behind):
         seen = "NVIDIA's repository has had it" if known else "what it has is older"
@@ -190,12 +190,12 @@ def _is_nvidias(row: Row) -> bool:
     return url.startswith(tuple(one.partition("{")[0] for one in own)) or row["name"] == "gpucheck-epel"
 
 
-def _nearest(asked: str, versions: set[str], kind: Kind) -> tuple[str, ...]:
+def _nearest(requested: str, versions: set[str], kind: Kind) -> tuple[str, ...]:
     """The versions most like the planned one: its other revisions first, then its branch; each the newest first."""
     ordered = newest_first(versions, kind)
 
     def unlike(version: str) -> int:
-        one, other = (text.rpartition(":")[2] for text in (version, asked))
+        one, other = (text.rpartition(":")[2] for text in (version, requested))
         if one.partition("-")[0] == other.partition("-")[0]:
             return 0
         return 1 if one.partition(".")[0] == other.partition(".")[0] else 2

@@ -14,7 +14,7 @@ from gpucheck.processes.signals import TerminatedError
 from gpucheck.run.deadline import StuckError, in_time
 from gpucheck.run.guard import NEEDS_HARDWARE, Guard
 from gpucheck.run.proof import left_out
-from gpucheck.run.report import cut_short, judged
+from gpucheck.run.report import cut_short, with_findings
 from gpucheck.run.report import report as build_report
 from gpucheck.run.step import Outcome, Step
 from gpucheck.run.steps.collectives import collectives_step
@@ -125,7 +125,7 @@ def verify(
             )
         raise
     for compare in comparisons:
-        whole = judged(whole, (*whole.findings, *compare(whole)), strict=strict)
+        whole = with_findings(whole, (*whole.findings, *compare(whole)), strict=strict)
     return whole
 
 

@@ -42,7 +42,7 @@ def measured(host: Host, options: "Options", watch: "Watch | None" = None) -> "B
 def evaluated(report: "BandwidthReport", *, contended: bool = False) -> "BandwidthReport":
     """Return a measured report with its diagnosis. contended: GPUs in use were measured as well."""
     gpus = (TopologyGpu(index=d.index, uuid=d.uuid, pci_bus_id=d.bus_id) for d in report.devices)
-    judgement = judged(report.observations)
+    judgement = evaluate_links(report.observations)
     found = named(judgement.findings, gpus)
     if contended and any(note.startswith("contended") for note in report.notes):
         found = tuple(_cannot_fail(finding) for finding in found)
@@ -64,12 +64,16 @@ def collectives(host: Host, options: "CollectiveOptions") -> "CollectivesReport"
     reading = host.nvml()
     gpus = reading.gpus if isinstance(reading, NvmlReading) else ()
     passed = {finding.check for finding in report.findings if finding.verdict is Verdict.PASS}
-    found = (f for f in judged(report.observations).findings if f.verdict is not Verdict.PASS or f.check not in passed)
+    found = (
+        f
+        for f in evaluate_links(report.observations).findings
+        if f.verdict is not Verdict.PASS or f.check not in passed
+    )
     findings = with_actions((*report.findings, *named(found, gpus)), causes())
     return replace(report, findings=findings, verdict=_verdict(findings), counts=_counts(findings))
 
 
-def judged(seen: Observations) -> Judgement:
+def evaluate_links(seen: Observations) -> Judgement:
     """Return the diagnosis of the links; empty if nothing was measured."""
     return judge(seen) if seen.measured != Measured() else Judgement(findings=())
 

@@ -53,7 +53,7 @@ def compared(host: Host, plan: "Plan | None", where: str, *, import_torch: bool,
     if plan is not None:
         probe = partial(probe, plan=msgspec.json.encode(plan).decode(), where=where)
     if import_torch:
-        probe = partial(probe, imported=ask_torch())
+        probe = partial(probe, imported=query_torch())
 
     def run(machine: Host) -> Outcome:
         return Outcome(tuple(stack.evaluate(probe(machine))), {})
@@ -61,7 +61,7 @@ def compared(host: Host, plan: "Plan | None", where: str, *, import_torch: bool,
     return verify(host, [Step(stack.NAME, stack.CHECK.tags, run, stack.CHECK.seconds, CHECK_S)], strict=strict)
 
 
-def ask_torch(python: str = sys.executable, seconds: float = IMPORT_S) -> Imported:
+def query_torch(python: str = sys.executable, seconds: float = IMPORT_S) -> Imported:
     """Return what torch reports in a child process, or Imported.error if it cannot be imported."""
     try:
         child = capture([python, "-c", SCRIPT], seconds)

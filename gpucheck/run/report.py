@@ -32,7 +32,7 @@ class _Reader:
         self.after_stuck_s = after_stuck_s
         self.problems: list[Finding] = []
 
-    def ask(self, call: Callable[[], Answer], otherwise: Answer) -> Answer:
+    def read(self, call: Callable[[], Answer], otherwise: Answer) -> Answer:
         try:
             return in_time(NAME, call, self.patience_s)
         except StuckError as error:
@@ -66,17 +66,17 @@ def report(
     if interrupted is not None:
         reader = _Reader(host, INTERRUPTED_S, AFTER_ANOTHER_S)
         answered = bool(getattr(host, "nvml_answered", True))
-    system = reader.ask(host.system, _system())
+    system = reader.read(host.system, _system())
     # Without a deadline: a simulated host must never be reported as a real one.
     simulation = host.simulation()
-    nvml = reader.ask(host.nvml, None) if answered else None
+    nvml = reader.read(host.nvml, None) if answered else None
     reading = nvml if isinstance(nvml, NvmlReading) else None
-    topology = reader.ask(lambda: of(host), None) if reading else None
+    topology = reader.read(lambda: of(host), None) if reading else None
     nothing: dict[str, str | None] = {}
     nothing_common: dict[str, tuple[str, ...]] = {}
-    known = {"gpucheck": __version__, **reader.ask(lambda: _versions(host, reading), nothing)}
-    common = reader.ask(lambda: attributes(host), nothing_common) if interrupted is None else nothing_common
-    return judged(
+    known = {"gpucheck": __version__, **reader.read(lambda: _versions(host, reading), nothing)}
+    common = reader.read(lambda: attributes(host), nothing_common) if interrupted is None else nothing_common
+    return with_findings(
         Report(
             host=system.hostname,
             simulated=simulation is not None,
@@ -111,7 +111,7 @@ def cut_short(names: Sequence[str], done: int) -> Finding:
     )
 
 
-def judged(report: Report, findings: tuple[Finding, ...], *, strict: bool) -> Report:
+def with_findings(report: Report, findings: tuple[Finding, ...], *, strict: bool) -> Report:
     """Return the report with these findings, their verdict and counts, and the GPU index and action of each finding."""
     topology, known = report.topology, causes()
     findings = with_actions(named(findings, topology.gpus if topology else ()), known)

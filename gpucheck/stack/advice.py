@@ -80,8 +80,8 @@ def _relaxations(spec: StackSpec, clashes: tuple[Clash, ...]) -> Iterator[tuple[
 def _other_hosts(target: Target, spec: StackSpec, clash: Clash, search: Search) -> str:
     """Return the advice if no version helps: other hosts, another system, other hardware."""
 
-    def works(other: Target, asked: StackSpec) -> bool:
-        return isinstance(search(other, asked), StackSet)
+    def works(other: Target, other_spec: StackSpec) -> bool:
+        return isinstance(search(other, other_spec), StackSet)
 
     component = BY_NAME.get(clash.component)
     own = component.advice(clash.rule, target, spec, works) if component else None

@@ -77,15 +77,15 @@ def newest_common(spec: StackSpec, targets: dict[str, Target]) -> dict[str, Any]
 
 
 def _drivers(spec: StackSpec, targets: dict[str, Target]) -> tuple[str, ...]:
-    asked = BY_NAME["driver"].newest_first(spec.driver)
+    matching = BY_NAME["driver"].newest_first(spec.driver)
     archives = (archive_of(target.os, spec) for target in targets.values())
     held = tuple(dict.fromkeys(archive.driver for archive in archives if archive))
     if held:
         # A release that is missing from the tables is requested with its package revision.
-        return asked if request(spec.driver).package_revision else held
+        return matching if request(spec.driver).package_revision else held
     if len(request(spec.driver).prefix) > 1:
-        return asked
-    return tuple(branch.last for branch in r18_branches(spec.prefer, spec.driver) if branch.last in asked)
+        return matching
+    return tuple(branch.last for branch in r18_branches(spec.prefer, spec.driver) if branch.last in matching)
 
 
 def _given_driver(
@@ -129,18 +129,18 @@ def _serving(
     """Return the first version that every group can have, and the clash of each group with each version."""
     answers: dict[str, dict[str, Clash | None]] = {name: {} for name in targets}
     for version in dict.fromkeys(order):
-        asked = msgspec.structs.replace(pinned, **{part: version})
+        candidate = msgspec.structs.replace(pinned, **{part: version})
         for name, target in targets.items():
-            found = search(target, asked)
+            found = search(target, candidate)
             answers[name][version] = None if isinstance(found, StackSet) else found[0]
-        if all(said[version] is None for said in answers.values()):
+        if all(clashes[version] is None for clashes in answers.values()):
             return version, answers
     return None, answers
 
 
 def _conflict(none: _NoneServes, targets: dict[str, Target]) -> Conflict:
     """Return the conflict of two groups without a common version: for each, what excludes the newest of the other."""
-    usable = {name: [v for v, clash in said.items() if clash is None] for name, said in none.answers.items()}
+    usable = {name: [v for v, clash in clashes.items() if clash is None] for name, clashes in none.answers.items()}
     names = sorted(usable)
     pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :] if not set(usable[a]) & set(usable[b])]
     part = none.part.replace("_", " ")
@@ -155,12 +155,12 @@ def _conflict(none: _NoneServes, targets: dict[str, Target]) -> Conflict:
         for fact in _ruled_out(none, group, usable[other][0] if usable[other] else None, other)
     )
     who = " and ".join(f"{name} ({counted([gpu.name for gpu in targets[name].gpus])})" for name in (a, b))
-    said = none.answers[a].get(usable[b][0]) if usable[b] else None
+    exclusion = none.answers[a].get(usable[b][0]) if usable[b] else None
     return Conflict(
         between=facts,
         because=f"no {part} works for both {who}",
         source="; ".join(dict.fromkeys(fact.source for fact in facts)),
-        rule=said.rule if said else "",
+        rule=exclusion.rule if exclusion else "",
         try_=ADVICE.format(part=none.part),
     )
 
@@ -200,13 +200,13 @@ def _held_down(
 def _first_refusal(
     part: str, version: str, name: str, found: StackSet, spec: StackSpec, targets: dict[str, Target]
 ) -> tuple[Clash | None, str]:
-    asked = msgspec.structs.replace(spec, **{part: version})
+    candidate = msgspec.structs.replace(spec, **{part: version})
     # A component built for another is requested together with that version.
-    asked = msgspec.structs.replace(asked, **given(BY_NAME[part], found))
+    candidate = msgspec.structs.replace(candidate, **given(BY_NAME[part], found))
     for other, target in targets.items():
-        said = search(target, asked)
-        if other != name and not isinstance(said, StackSet):
-            return said[0], other
+        result = search(target, candidate)
+        if other != name and not isinstance(result, StackSet):
+            return result[0], other
     return None, ""
 
 

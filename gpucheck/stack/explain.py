@@ -84,8 +84,8 @@ def _held(target: Target, spec: StackSpec, stack: StackSet, row: Component, newe
     part = row.name
     for place, version in enumerate(newer):
         # A component built for another is requested together with that version.
-        asked = msgspec.structs.replace(spec, **{**given(row, stack), part: version})
-        found = search(target, asked)
+        candidate = msgspec.structs.replace(spec, **{**given(row, stack), part: version})
+        found = search(target, candidate)
         if isinstance(found, StackSet):
             if place == 0:
                 yield _possible(target, spec, stack, row, version, found)
@@ -97,7 +97,7 @@ def _held(target: Target, spec: StackSpec, stack: StackSet, row: Component, newe
             because=clash.because,
             rule=clash.rule,
             between=clash.between,
-            lifts=tuple(_lifts(target, asked, part, clash)),
+            lifts=tuple(_lifts(target, candidate, part, clash)),
         )
         return
 
@@ -105,9 +105,9 @@ def _held(target: Target, spec: StackSpec, stack: StackSet, row: Component, newe
 def _possible(target: Target, spec: StackSpec, stack: StackSet, row: Component, version: str, found: StackSet) -> Step:
     part = row.name
     price = (*_moves(part, stack, found), *_doubts(part, stack, found))
-    asked = request(getattr(spec, part))
-    if asked.explicit and not asked.matches(plain(version)):
-        why = NotFirst(f"{part} {asked.text} is requested, which excludes {version}")
+    requested = request(getattr(spec, part))
+    if requested.explicit and not requested.matches(plain(version)):
+        why = NotFirst(f"{part} {requested.text} is requested, which excludes {version}")
     else:
         why = row.not_first(stack, spec, version)
     lifts = (f"{part}: {version} in stack.yml, or --want {part}={version}", *_preferences(target, spec, row, version))
@@ -150,46 +150,46 @@ def _reaches(target: Target, spec: StackSpec, changes: dict[str, Any], row: Comp
     return have is not None and parse(plain(have)) >= parse(plain(version))
 
 
-def _lifts(target: Target, asked: StackSpec, part: str, clash: Clash) -> Iterator[str]:
+def _lifts(target: Target, spec: StackSpec, part: str, clash: Clash) -> Iterator[str]:
     """Yield what resolves a conflict: another specification, fewer GPUs, another system, newer GPUs; one of each."""
-    ways = (_other_spec(target, asked, part), _fewer_gpus(target, asked), _other_system(target, asked))
+    ways = (_other_spec(target, spec, part), _fewer_gpus(target, spec), _other_system(target, spec))
     found = [way for way in (next(kind, None) for kind in ways) if way]
-    found += [way for way in (next(_newer_gpu(target, asked), None),) if way]
+    found += [way for way in (next(_newer_gpu(target, spec), None),) if way]
     yield from found
     if not found:
         yield "an entry with its source in gpucheck/knowledge" if clash.unknown else "no change that the tables know"
 
 
-def _other_spec(target: Target, asked: StackSpec, part: str) -> Iterator[str]:
+def _other_spec(target: Target, spec: StackSpec, part: str) -> Iterator[str]:
     free: dict[str, Any] = dict.fromkeys((*(row.name for row in LISTED), *CHOSEN, "source", "torch_origin"), "auto")
     for key in free:
-        stated = getattr(asked, key)
-        if key != part and stated != "auto" and _works(target, msgspec.structs.replace(asked, **{key: "auto"})):
+        stated = getattr(spec, key)
+        if key != part and stated != "auto" and _works(target, msgspec.structs.replace(spec, **{key: "auto"})):
             yield f"{key}: auto instead of {stated}"
 
 
-def _fewer_gpus(target: Target, asked: StackSpec) -> Iterator[str]:
+def _fewer_gpus(target: Target, spec: StackSpec) -> Iterator[str]:
     for model in target.models if len(target.models) > 1 else ():
         rest = tuple(gpu for gpu in target.gpus if gpu != model)
-        if _works(msgspec.structs.replace(target, gpus=rest), asked):
+        if _works(msgspec.structs.replace(target, gpus=rest), spec):
             yield f"without the {model.name}: put it into another host"
 
 
-def _other_system(target: Target, asked: StackSpec) -> Iterator[str]:
+def _other_system(target: Target, spec: StackSpec) -> Iterator[str]:
     systems = [s for s in tables.operating_systems().systems if s.id != target.os.id and not s.explicit_only]
     own = [s for s in systems if s.os_id == target.os.os_id and parse(s.version) > parse(target.os.version)]
     kin = [s for s in systems if s.family == target.os.family and s.os_id != target.os.os_id]
     for system in (*own, *kin):
-        if _works(msgspec.structs.replace(target, os=system), asked):
+        if _works(msgspec.structs.replace(target, os=system), spec):
             yield f"another system, for example {system.name}"
 
 
-def _newer_gpu(target: Target, asked: StackSpec) -> Iterator[str]:
+def _newer_gpu(target: Target, spec: StackSpec) -> Iterator[str]:
     """Yield the oldest data-center GPU that works; it must be newer than the oldest GPU here."""
     oldest = min(cc(gpu.compute_capability) for gpu in target.models)
     rows = [gpu for gpu in gpus() if gpu.cls == "datacenter" and cc(gpu.compute_capability) > oldest]
     for gpu in sorted(rows, key=lambda gpu: cc(gpu.compute_capability)):
-        if _works(msgspec.structs.replace(target, gpus=(gpu,), nvswitches=None), asked):
+        if _works(msgspec.structs.replace(target, gpus=(gpu,), nvswitches=None), spec):
             yield f"other GPUs: from {gpu.architecture} on (resolved for a {gpu.name})"
 
 

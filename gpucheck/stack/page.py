@@ -20,11 +20,11 @@ two facts that contradict each other. `gpucheck stack explain` explains a value.
 
 def rules_page() -> str:
     """Return the page as Markdown. Raises KnowledgeError for an invalid table."""
-    said = statements()
+    sentences = statements()
     lines = [HEAD.format(as_of=tables.operating_systems().as_of)]
     for rule, row in tables.rules().items():
         lines += [f"## {rule}: {row.title}", ""]
-        lines += [f"- {sentence} (`{where}`)" for where, sentence in said[rule]]
+        lines += [f"- {sentence} (`{where}`)" for where, sentence in sentences[rule]]
         note = f" ({row.note})" if row.note else ""
         lines += ["", f"Source{note}: {'; '.join(map(_source, row.source))}."]
         lines += [f"Data: {', '.join(f'`gpucheck/knowledge/{name}.yml`' for name in row.tables)}.", ""]

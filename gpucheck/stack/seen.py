@@ -14,8 +14,8 @@ def seen_version(folder: str, target: Target, names: Sequence[str], wanted: str,
     Returns the version as the specification names it, with the CUDA build after the revision
     (``2.30.4-1+cuda13.2`` -> ``2.30.4+cuda13.2``). Only stated versions are returned, never for a range or ``auto``.
     """
-    asked = request(wanted)
-    if not asked.prefix or len(asked.prefix) < 2:
+    requested = request(wanted)
+    if not requested.prefix or len(requested.prefix) < 2:
         return None
     each = [set(recorded_packages(folder, target.arch, name)) for name in names]
     found = []
@@ -23,7 +23,7 @@ def seen_version(folder: str, target: Target, names: Sequence[str], wanted: str,
         version, _, rest = text.partition("-")
         number, _, build = rest.partition("+")
         number = number.partition(".el")[0]
-        if number == revision and asked.matches(version) and asked.build in ("", build):
+        if number == revision and requested.matches(version) and requested.build in ("", build):
             found.append(f"{version}+{build}" if build else version)
     return max(found, key=lambda text: numeric(text.partition("+")[0]), default=None)
 

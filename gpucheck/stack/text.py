@@ -55,8 +55,8 @@ def rows(stack: StackSet) -> list[tuple[str, str]]:
 def stack_text(stack: StackSet) -> str:
     """Return the set as a table, then the reasons."""
     lines = [f"{counted(stack.gpus)} on {stack.os} ({stack.arch})", "", *_table(rows(stack)), ""]
-    said = unconfirmed_reasons(stack.unconfirmed) if stack.unconfirmed else ()
-    return "\n".join([*lines, *_reasons((*stack.reasons, *said))])
+    unconfirmed = unconfirmed_reasons(stack.unconfirmed) if stack.unconfirmed else ()
+    return "\n".join([*lines, *_reasons((*stack.reasons, *unconfirmed))])
 
 
 def _table(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -221,8 +221,8 @@ def group_line(name: str, group: "LockedGroup", unconfirmed: int = 0) -> str:
     """Return one group as a line: the number of hosts, and their set. unconfirmed: rows of its plan."""
     words = ", ".join(f"{part} {value}" for part, value in rows(group.stack) if value != "none")
     count = f"{len(group.hosts)} host{'' if len(group.hosts) == 1 else 's'}"
-    said = f"; {unconfirmed} unconfirmed (gpucheck stack plan --group {name})" if unconfirmed else ""
-    return f"{name} ({count}): {words}{said}"
+    note = f"; {unconfirmed} unconfirmed (gpucheck stack plan --group {name})" if unconfirmed else ""
+    return f"{name} ({count}): {words}{note}"
 
 
 @of_printable

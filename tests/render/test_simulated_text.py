@@ -12,7 +12,7 @@ from gpucheck import run, simulator
 from gpucheck.host.live import LiveHost
 from gpucheck.model import Verdict
 from gpucheck.render import formats
-from gpucheck.run.report import judged
+from gpucheck.run.report import with_findings
 from tests.shared import from_yaml, sampled
 
 ROWS = from_yaml(Path(__file__).parents[1] / "data" / "fault_matrix.yml")
@@ -83,7 +83,7 @@ def texts(report):
 @pytest.mark.parametrize(("name", "fault"), sampled(CASES, lambda number, _: number % 5 == 0))
 def test_no_report_speaks_python(verified, name, fault):
     report = verified(name, fault)
-    clean = judged(report, tuple(f for f in report.findings if f.check not in KNOWN), strict=False)
+    clean = with_findings(report, tuple(f for f in report.findings if f.check not in KNOWN), strict=False)
     found = {line.strip() for _, text in texts(clean) for line in text.splitlines() if PYTHON.search(line)}
 
     assert not found

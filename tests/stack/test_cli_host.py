@@ -222,7 +222,7 @@ def test_check_imports_torch_if_requested(here, monkeypatch):
     said = Imported(
         version="2.14.1", cuda="13.0", arch_list=("sm_75",), folder="/site", mapped=("/site/nvidia/libcudart.so.13",)
     )
-    monkeypatch.setattr(plan_check, "ask_torch", lambda: said)
+    monkeypatch.setattr(plan_check, "query_torch", lambda: said)
     here(FakeHost(pci_=P100S.pci_, driver_=LOADED, python_={"torch": "2.14.1"}))
     result = run("check", "--import-torch", "-v")
 
@@ -252,7 +252,7 @@ def test_torch_is_queried_below_its_own_gpu_check(tmp_path, monkeypatch):
     """Its public list is empty where no GPU is usable, which is where the answer is needed most."""
     (tmp_path / "torch.py").write_text(FAKE_TORCH)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    said = stack_run.ask_torch()
+    said = stack_run.query_torch()
 
     assert said.error is None
     assert (said.version, said.cuda, said.cudnn, said.nccl) == ("9.9.9", "12.6", "9.10.2", "2.29.3")
@@ -273,5 +273,5 @@ def test_torch_import_failure_is_reported_within_the_deadline(tmp_path, monkeypa
 
     # On a busy machine Python alone may take longer than a second to start.
     seconds = 1 if "sleep" in source else 60
-    assert says in str(stack_run.ask_torch(seconds=seconds).error)
-    assert "no/such/python" in str(stack_run.ask_torch(python="no/such/python").error)
+    assert says in str(stack_run.query_torch(seconds=seconds).error)
+    assert "no/such/python" in str(stack_run.query_torch(python="no/such/python").error)

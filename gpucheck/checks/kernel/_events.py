@@ -90,14 +90,14 @@ def _message(row: Message, bus: str | None, message: LogMessage, machine: Machin
             subject = f"link:{bus}"
         elif bus in machine.above:
             place = bus
-            meaning = meaning._replace(says=f"{row.says} at PCIe port {bus}, above {', '.join(machine.above[bus])}")
+            meaning = meaning._replace(summary=f"{row.says} at PCIe port {bus}, above {', '.join(machine.above[bus])}")
         elif machine.complete or bus in machine.others or _another_device(row, message, machine):
             return None
         else:
             place = bus
             meaning = meaning._replace(
                 verdict="warn",
-                says=f"{row.says} at {bus}",
+                summary=f"{row.says} at {bus}",
                 why=f"{row.why}; the log does not show whether a GPU is behind {bus}",
                 fix=f"lspci -tvnn shows what is behind {bus}; if it is a GPU: {row.fix}",
                 confidence="possible",

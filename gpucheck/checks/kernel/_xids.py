@@ -29,7 +29,7 @@ class Meaning(NamedTuple):
     """The text of one kind of message, its severity, and what to do."""
 
     verdict: Verdict
-    says: str
+    summary: str
     why: str
     fix: str
     cause: str | None = None
@@ -83,7 +83,7 @@ def _xid_meaning(code: int, row: Xid | None, text: str) -> Meaning:
         if action is not None:
             return meaning._replace(
                 verdict=action.verdict,
-                says=f"Xid 154: {action.does} ({match['name'].strip()})",
+                summary=f"Xid 154: {action.does} ({match['name'].strip()})",
                 why="after an earlier error the driver reports the recovery action that the GPU requires",
                 fix=action.immediate,
             )
@@ -95,10 +95,10 @@ def _xid_meaning(code: int, row: Xid | None, text: str) -> Meaning:
 def _nvlink5_meaning(code: int, meaning: Meaning, match: re.Match[str]) -> Meaning:
     fatal = match["fatal"].lower() == "fatal"
     link = f" on link {int(match['link'])}" if int(match["link"]) >= 0 else ""
-    says = f"Xid {code}: NVLink 5 {'fatal' if fatal else 'non-fatal'} error, {match['units']}{link}"
+    summary = f"Xid {code}: NVLink 5 {'fatal' if fatal else 'non-fatal'} error, {match['units']}{link}"
     down = fatal and "NETIR" in match["units"]
     meaning = meaning._replace(
-        says=says, verdict="fail" if fatal else "warn", cause="nvlink-down" if down else meaning.cause
+        summary=summary, verdict="fail" if fatal else "warn", cause="nvlink-down" if down else meaning.cause
     )
     if match["info"] is None:
         return meaning

@@ -23,7 +23,7 @@ SHOWN = 3
 QUOTE = 300
 # After one of these a GPU does not respond: every later error of it is a consequence. Xid 154 names the action.
 LOST = {"xid:79", "gpu-off-bus"}
-SAYS_WHAT_TO_DO = {"xid:154"}
+RECOVERY_ACTION = {"xid:154"}
 CODES = ("xid:", "sxid:")
 HOST, EVERYWHERE, A_GPU = "host", "*", "gpu:*"
 
@@ -99,7 +99,7 @@ class _Group:
     @cached_property
     def meaning(self) -> Meaning:
         """Return the worst of the events; of the actions that the driver recommends, the latest."""
-        if self.key in SAYS_WHAT_TO_DO:
+        if self.key in RECOVERY_ACTION:
             return self.events[-1].meaning
         return max((event.meaning for event in self.events), key=lambda meaning: RANK.index(meaning.verdict))
 
@@ -115,7 +115,7 @@ class _Group:
 
     def text(self) -> str:
         """Return the text, and how often it occurs."""
-        return _often(self.meaning.says, len(self.events))
+        return _often(self.meaning.summary, len(self.events))
 
 
 def _groups(found: Iterable[Event]) -> list[_Group]:
@@ -169,7 +169,7 @@ class _Index:
         if group.subject == HOST and group.events[0].of_gpu:
             above.append(self.keyed.get((group.key, A_GPU)))
         lost = self.lost.get(group.subject)
-        if lost is not None and group.start > lost.start and group.key not in LOST | SAYS_WHAT_TO_DO:
+        if lost is not None and group.start > lost.start and group.key not in LOST | RECOVERY_ACTION:
             above.append(lost)
         sure = [a for a in causes if a is not None and a.meaning.confidence == "certain"]
         sure += [a for a in (*causes, *above) if a is not None and a.rank >= group.rank]

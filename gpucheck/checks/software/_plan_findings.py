@@ -35,7 +35,7 @@ def _components(plan: Plan, packages: tuple[PackageVersion, ...]) -> Iterator[Fi
         if not component.packages:
             continue
         wrong, loose = [], []
-        said = [
+        unconfirmed = [
             f"unconfirmed when planned: {row.spec}: {row.because}" for row in plan.unconfirmed if row.component == name
         ]
         for row in component.packages:
@@ -46,22 +46,22 @@ def _components(plan: Plan, packages: tuple[PackageVersion, ...]) -> Iterator[Fi
                 wrong.append(f"{row.name}: {found.version if found else 'not installed'}, planned {planned}")
             elif row.name in component.holds and not found.held:
                 loose.append(f"{row.name} {found.version} is not held")
-        yield _component(name, component.packages, wrong, loose, said)
+        yield _component(name, component.packages, wrong, loose, unconfirmed)
 
 
 def _component(
-    component: str, rows: tuple[Package, ...], wrong: list[str], loose: list[str], said: list[str]
+    component: str, rows: tuple[Package, ...], wrong: list[str], loose: list[str], unconfirmed: list[str]
 ) -> Finding:
     wanted = f"{len(rows)} packages as planned, held"
     if wrong:
         seen = f"{component}: {len(wrong)} of {len(rows)} packages differ"
         fix = f"install the planned versions again: {PROVISION}"
-        return HOST.with_evidence(*wrong, *said).fails(seen, wanted, "; ".join(wrong), fix, "library-mismatch")
+        return HOST.with_evidence(*wrong, *unconfirmed).fails(seen, wanted, "; ".join(wrong), fix, "library-mismatch")
     if loose:
         seen = f"{component}: {len(loose)} packages can be upgraded by themselves"
         fix = f"apt-mark hold or dnf versionlock add; {PROVISION}"
-        return HOST.with_evidence(*loose, *said).warns(seen, wanted, "; ".join(loose), fix, None)
-    about = HOST.with_evidence(*(f"{row.name} {row.version}" for row in rows), *said)
+        return HOST.with_evidence(*loose, *unconfirmed).warns(seen, wanted, "; ".join(loose), fix, None)
+    about = HOST.with_evidence(*(f"{row.name} {row.version}" for row in rows), *unconfirmed)
     return about.passes(f"{component}: {', '.join(sorted({row.version or 'newest' for row in rows}))}", wanted)
 
 

@@ -50,7 +50,7 @@ class Calls:
         except Exception as error:  # the binding cannot read what the library answered: this call's loss alone
             return None, defect(call, subject, error)
 
-    def ask(self, call: str, subject: str, *arguments: Any) -> Any:
+    def query(self, call: str, subject: str, *arguments: Any) -> Any:
         """Return the answer, or None and a gap."""
         answer, refusal = self.attempt(call, subject, *arguments)
         if refusal is not None:
@@ -82,7 +82,7 @@ class Calls:
 
     def version(self, call: str, subject: str) -> str | None:
         """Return a version; None, and a gap, for text that a version is not."""
-        answer = self.ask(call, subject)
+        answer = self.query(call, subject)
         text = "" if answer is None else plain(answer).strip()
         if answer is not None and not (text.isascii() and text.isprintable() and text):
             self.gaps.append(defect(call, subject, ValueError(f"{text[:40]!r} is not a version")))
@@ -109,7 +109,7 @@ class Calls:
             if name not in known:
                 self.gaps.append(gap(name, subject, pynvml.NVMLError(FUNCTION_NOT_FOUND)))
         requests = [(getattr(pynvml, name), scope) for name in known]
-        values = self.ask("nvmlDeviceGetFieldValues", subject, handle, requests) if requests else None
+        values = self.query("nvmlDeviceGetFieldValues", subject, handle, requests) if requests else None
         for name, value in zip(known, values or (), strict=False):
             if value.nvmlReturn != pynvml.NVML_SUCCESS:
                 self.gaps.append(gap(name, subject, pynvml.NVMLError(value.nvmlReturn)))

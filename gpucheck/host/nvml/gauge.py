@@ -33,7 +33,7 @@ class Gauge:
         import pynvml
 
         limit = pynvml.NVML_TEMPERATURE_THRESHOLD_MEM_MAX
-        degrees = self._calls.ask("nvmlDeviceGetTemperatureThreshold", self._bus_id, self._handle, limit)
+        degrees = self._calls.query("nvmlDeviceGetTemperatureThreshold", self._bus_id, self._handle, limit)
         self._calls.gaps.clear()
         return float(degrees) if degrees else None
 
@@ -43,17 +43,17 @@ class Gauge:
 
         from gpucheck.host.nvml.health import REASON_CALLS, named_reasons
 
-        ask, subject = self._calls.ask, self._bus_id
-        milliwatts = ask("nvmlDeviceGetPowerUsage", subject, self._handle)
+        query, subject = self._calls.query, self._bus_id
+        milliwatts = query("nvmlDeviceGetPowerUsage", subject, self._handle)
         fields = self._calls.fields(subject, self._handle, (MEMORY_TEMPERATURE,))
         reasons = self._calls.newest(subject, *((call, self._handle) for call in REASON_CALLS))
         self._calls.gaps.clear()
         return Sample(
             at=0.0,
-            sm_clock_mhz=ask("nvmlDeviceGetClockInfo", subject, self._handle, pynvml.NVML_CLOCK_SM),
-            memory_clock_mhz=ask("nvmlDeviceGetClockInfo", subject, self._handle, pynvml.NVML_CLOCK_MEM),
+            sm_clock_mhz=query("nvmlDeviceGetClockInfo", subject, self._handle, pynvml.NVML_CLOCK_SM),
+            memory_clock_mhz=query("nvmlDeviceGetClockInfo", subject, self._handle, pynvml.NVML_CLOCK_MEM),
             power_w=None if milliwatts is None else milliwatts / 1000,
-            temperature_c=ask("nvmlDeviceGetTemperature", subject, self._handle, pynvml.NVML_TEMPERATURE_GPU),
+            temperature_c=query("nvmlDeviceGetTemperature", subject, self._handle, pynvml.NVML_TEMPERATURE_GPU),
             memory_temperature_c=fields[MEMORY_TEMPERATURE] or None,
             reasons=named_reasons(reasons),
         )
@@ -66,16 +66,16 @@ class Gauge:
         from gpucheck.host.nvml.links import nvlinks
 
         subject, handle = self._bus_id, self._handle
-        ask = self._calls.ask
+        query = self._calls.query
         corrected, uncorrected = pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
         volatile = pynvml.NVML_VOLATILE_ECC
-        capability = ask("nvmlDeviceGetCudaComputeCapability", subject, handle)
+        capability = query("nvmlDeviceGetCudaComputeCapability", subject, handle)
         links = nvlinks(self._calls, subject, handle, major=capability[0] if capability else None, health=True)
         fields = self._calls.fields(subject, handle, PCIE_FIELDS)
         found = {
-            "ecc_corrected": ask("nvmlDeviceGetTotalEccErrors", subject, handle, corrected, volatile),
-            "ecc_uncorrected": ask("nvmlDeviceGetTotalEccErrors", subject, handle, uncorrected, volatile),
-            "pcie_replays": ask("nvmlDeviceGetPcieReplayCounter", subject, handle),
+            "ecc_corrected": query("nvmlDeviceGetTotalEccErrors", subject, handle, corrected, volatile),
+            "ecc_uncorrected": query("nvmlDeviceGetTotalEccErrors", subject, handle, uncorrected, volatile),
+            "pcie_replays": query("nvmlDeviceGetPcieReplayCounter", subject, handle),
             **{f"pcie_{name}": fields[field] for name, field in zip(_PCIE, PCIE_FIELDS, strict=True)},
             "nvlink_crc": _sum(link.crc_errors for link in links),
             "nvlink_replays": _sum(link.replay_errors for link in links),

@@ -43,61 +43,61 @@ RECOVERY_ACTION = "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION"
 PCIE_FIELDS = tuple(
     f"NVML_FI_DEV_PCIE_COUNT_{kind}" for kind in ("CORRECTABLE_ERRORS", "NON_FATAL_ERROR", "FATAL_ERROR")
 )
-Ask = Callable[..., Any]
+Query = Callable[..., Any]
 
 
 def read_health(calls: Calls, subject: str, handle: Any, memory_used: int | None) -> Health:
     """Make every call by itself: one that fails is a gap and costs only its own value."""
 
-    def ask(call: str, *arguments: Any) -> Any:
-        return calls.ask(call, subject, handle, *arguments)
+    def query(call: str, *arguments: Any) -> Any:
+        return calls.query(call, subject, handle, *arguments)
 
     fields = calls.fields(subject, handle, (*PCIE_FIELDS, RECOVERY_ACTION))
     correctable, non_fatal, fatal = (fields[name] for name in PCIE_FIELDS)
-    serial, vbios = ask("nvmlDeviceGetSerial"), ask("nvmlDeviceGetVbiosVersion")
-    mig, mig_pending = _two(ask("nvmlDeviceGetMigMode"))
-    ecc, ecc_pending = _two(ask("nvmlDeviceGetEccMode"))
-    least, most = ask("nvmlDeviceGetPowerManagementLimitConstraints") or (None, None)
-    utilization = ask("nvmlDeviceGetUtilizationRates")
+    serial, vbios = query("nvmlDeviceGetSerial"), query("nvmlDeviceGetVbiosVersion")
+    mig, mig_pending = _two(query("nvmlDeviceGetMigMode"))
+    ecc, ecc_pending = _two(query("nvmlDeviceGetEccMode"))
+    least, most = query("nvmlDeviceGetPowerManagementLimitConstraints") or (None, None)
+    utilization = query("nvmlDeviceGetUtilizationRates")
     return Health(
         serial=None if serial is None else plain(serial),
         vbios=None if vbios is None else plain(vbios),
-        persistence=_on(ask("nvmlDeviceGetPersistenceMode")),
-        compute_mode=_named(COMPUTE_MODES, ask("nvmlDeviceGetComputeMode")),
+        persistence=_on(query("nvmlDeviceGetPersistenceMode")),
+        compute_mode=_named(COMPUTE_MODES, query("nvmlDeviceGetComputeMode")),
         mig=mig,
         mig_pending=mig_pending,
         ecc=ecc,
         ecc_pending=ecc_pending,
-        ecc_counts=_ecc_counts(ask),
-        row_remap=_row_remap(ask("nvmlDeviceGetRemappedRows")),
-        retired_pages=_retired_pages(ask),
+        ecc_counts=_ecc_counts(query),
+        row_remap=_row_remap(query("nvmlDeviceGetRemappedRows")),
+        retired_pages=_retired_pages(query),
         pcie_errors=PcieErrors(
-            replays=ask("nvmlDeviceGetPcieReplayCounter"), correctable=correctable, non_fatal=non_fatal, fatal=fatal
+            replays=query("nvmlDeviceGetPcieReplayCounter"), correctable=correctable, non_fatal=non_fatal, fatal=fatal
         ),
         recovery_action=_named(RECOVERY_ACTIONS, fields[RECOVERY_ACTION]),
         clocks_event_reasons=named_reasons(calls.newest(subject, *((call, handle) for call in REASON_CALLS))),
         memory_used_bytes=memory_used,
         gpu_utilization_percent=None if utilization is None else utilization.gpu,
-        addressing_mode=_named(ADDRESSING_MODES, ask("nvmlDeviceGetAddressingMode")),
+        addressing_mode=_named(ADDRESSING_MODES, query("nvmlDeviceGetAddressingMode")),
         processes=_processes(calls, subject, handle),
-        temperature_c=ask("nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU),
-        temperature_slowdown_c=ask(THRESHOLD, pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN),
-        temperature_shutdown_c=ask(THRESHOLD, pynvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN),
-        power_w=_watts(ask("nvmlDeviceGetPowerUsage")),
-        power_limit_w=_watts(ask("nvmlDeviceGetPowerManagementLimit")),
-        power_default_w=_watts(ask("nvmlDeviceGetPowerManagementDefaultLimit")),
+        temperature_c=query("nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU),
+        temperature_slowdown_c=query(THRESHOLD, pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN),
+        temperature_shutdown_c=query(THRESHOLD, pynvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN),
+        power_w=_watts(query("nvmlDeviceGetPowerUsage")),
+        power_limit_w=_watts(query("nvmlDeviceGetPowerManagementLimit")),
+        power_default_w=_watts(query("nvmlDeviceGetPowerManagementDefaultLimit")),
         power_min_w=_watts(least),
         power_max_w=_watts(most),
-        sm_clock_mhz=ask("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_SM),
-        max_sm_clock_mhz=ask("nvmlDeviceGetMaxClockInfo", pynvml.NVML_CLOCK_SM),
-        application_clock_mhz=ask("nvmlDeviceGetApplicationsClock", pynvml.NVML_CLOCK_GRAPHICS),
-        default_application_clock_mhz=ask("nvmlDeviceGetDefaultApplicationsClock", pynvml.NVML_CLOCK_GRAPHICS),
+        sm_clock_mhz=query("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_SM),
+        max_sm_clock_mhz=query("nvmlDeviceGetMaxClockInfo", pynvml.NVML_CLOCK_SM),
+        application_clock_mhz=query("nvmlDeviceGetApplicationsClock", pynvml.NVML_CLOCK_GRAPHICS),
+        default_application_clock_mhz=query("nvmlDeviceGetDefaultApplicationsClock", pynvml.NVML_CLOCK_GRAPHICS),
     )
 
 
-def _ecc_counts(ask: Ask) -> EccCounts:
+def _ecc_counts(query: Query) -> EccCounts:
     def total(error: int, counter: int) -> int | None:
-        count: int | None = ask("nvmlDeviceGetTotalEccErrors", error, counter)
+        count: int | None = query("nvmlDeviceGetTotalEccErrors", error, counter)
         return count
 
     corrected, uncorrected = pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
@@ -117,13 +117,13 @@ def _row_remap(values: Any) -> RowRemap | None:
     return RowRemap(corrected=corrected, uncorrected=uncorrected, pending=bool(pending), failed=bool(failed))
 
 
-def _retired_pages(ask: Ask) -> RetiredPages | None:
+def _retired_pages(query: Query) -> RetiredPages | None:
     """Return all three values or none: Ampere and newer remap rows instead and reject the calls."""
-    pending = ask("nvmlDeviceGetRetiredPagesPendingStatus")
+    pending = query("nvmlDeviceGetRetiredPagesPendingStatus")
     if pending is None:
         return None
-    single = ask("nvmlDeviceGetRetiredPages", pynvml.NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS)
-    double = ask("nvmlDeviceGetRetiredPages", pynvml.NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR)
+    single = query("nvmlDeviceGetRetiredPages", pynvml.NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS)
+    double = query("nvmlDeviceGetRetiredPages", pynvml.NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR)
     if single is None or double is None:
         return None
     return RetiredPages(single_bit=len(single), double_bit=len(double), pending=bool(pending))
@@ -142,7 +142,7 @@ def _processes(calls: Calls, subject: str, handle: Any) -> tuple[GpuProcess, ...
         if listed is None:
             return None
         for process in listed:
-            name = calls.ask("nvmlSystemGetProcessName", f"process:{process.pid}", process.pid)
+            name = calls.query("nvmlSystemGetProcessName", f"process:{process.pid}", process.pid)
             found.append(
                 GpuProcess(
                     pid=process.pid,

@@ -87,9 +87,9 @@ def _link(
     errors = _errors(calls, subject, handle, number, major) if health else {}
     if state != "active":
         return NvLink(link=number, active=False, state=state, **errors)
-    version = calls.ask("nvmlDeviceGetNvLinkVersion", subject, handle, number)
-    kind = calls.ask("nvmlDeviceGetNvLinkRemoteDeviceType", subject, handle, number)
-    remote = calls.ask("nvmlDeviceGetNvLinkRemotePciInfo", subject, handle, number)
+    version = calls.query("nvmlDeviceGetNvLinkVersion", subject, handle, number)
+    kind = calls.query("nvmlDeviceGetNvLinkRemoteDeviceType", subject, handle, number)
+    remote = calls.query("nvmlDeviceGetNvLinkRemotePciInfo", subject, handle, number)
     reported = calls.fields(subject, handle, (SPEED, REMOTE_LINK), number)
     speed = reported[SPEED] or calls.fields(subject, handle, (COMMON_SPEED,))[COMMON_SPEED]
     return NvLink(
@@ -114,7 +114,7 @@ def _errors(calls: Calls, subject: str, handle: Any, number: int, major: int | N
     reported = calls.fields(subject, handle, (REPLAYS, RECOVERIES, CRC), number)
     for name, counter in OLD_COUNTERS.items():
         if reported[name] is None:
-            reported[name] = calls.ask("nvmlDeviceGetNvLinkErrorCounter", subject, handle, number, counter)
+            reported[name] = calls.query("nvmlDeviceGetNvLinkErrorCounter", subject, handle, number, counter)
     return {"replay_errors": reported[REPLAYS], "recovery_errors": reported[RECOVERIES], "crc_errors": reported[CRC]}
 
 

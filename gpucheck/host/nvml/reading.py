@@ -50,11 +50,11 @@ def _answer(calls: Calls, *, health: bool) -> NvmlReading | NvmlFailure:
 def _read(calls: Calls, *, health: bool) -> NvmlReading:
     driver = calls.version("nvmlSystemGetDriverVersion", COMMON_SUBJECT)
     library = calls.version("nvmlSystemGetNVMLVersion", COMMON_SUBJECT)
-    cuda = calls.ask("nvmlSystemGetCudaDriverVersion_v2", COMMON_SUBJECT)
+    cuda = calls.query("nvmlSystemGetCudaDriverVersion_v2", COMMON_SUBJECT)
     gpus, handles = [], []
     for index in range(calls.must("nvmlDeviceGetCount", COMMON_SUBJECT)):
         subject = f"gpu index {index}"
-        handle = calls.ask("nvmlDeviceGetHandleByIndex", subject, index)
+        handle = calls.query("nvmlDeviceGetHandleByIndex", subject, index)
         if handle is None:
             continue
         make = partial(_gpu, calls, index, handle, health=health)
@@ -77,25 +77,25 @@ def _read(calls: Calls, *, health: bool) -> NvmlReading:
 
 def _gpu(calls: Calls, index: int, handle: Any, *, health: bool) -> Gpu | None:
     """Return one GPU; None (and a gap) without its bus id, for then nothing else can be matched to it."""
-    pci = calls.ask("nvmlDeviceGetPciInfo", f"gpu index {index}", handle)
+    pci = calls.query("nvmlDeviceGetPciInfo", f"gpu index {index}", handle)
     bus_id = None if pci is None else calls.bus_id(f"gpu index {index}", pci)
     if bus_id is None:
         return None
     subject = f"gpu:{bus_id}"
 
-    def ask(call: str, *arguments: Any) -> Any:
-        return calls.ask(call, subject, handle, *arguments)
+    def query(call: str, *arguments: Any) -> Any:
+        return calls.query(call, subject, handle, *arguments)
 
-    name, uuid = ask("nvmlDeviceGetName"), ask("nvmlDeviceGetUUID")
-    capability = ask("nvmlDeviceGetCudaComputeCapability")
+    name, uuid = query("nvmlDeviceGetName"), query("nvmlDeviceGetUUID")
+    capability = query("nvmlDeviceGetCudaComputeCapability")
     major = None if capability is None else capability[0]
     # Version 2 reports the driver's own share apart from what programs use; drivers before 510 have only the first.
     memory = calls.newest(
         subject, ("nvmlDeviceGetMemoryInfo", handle, pynvml.nvmlMemory_v2), ("nvmlDeviceGetMemoryInfo", handle)
     )
-    bar1 = ask("nvmlDeviceGetBAR1MemoryInfo")
-    cpus = ask("nvmlDeviceGetCpuAffinity", CPU_WORDS)
-    nodes = bits(ask("nvmlDeviceGetMemoryAffinity", NODE_WORDS, pynvml.NVML_AFFINITY_SCOPE_NODE))
+    bar1 = query("nvmlDeviceGetBAR1MemoryInfo")
+    cpus = query("nvmlDeviceGetCpuAffinity", CPU_WORDS)
+    nodes = bits(query("nvmlDeviceGetMemoryAffinity", NODE_WORDS, pynvml.NVML_AFFINITY_SCOPE_NODE))
     return Gpu(
         index=index,
         name=plain(name or "") or "unknown",
@@ -108,11 +108,11 @@ def _gpu(calls: Calls, index: int, handle: Any, *, health: bool) -> Gpu | None:
         numa_node=nodes[0] if len(nodes) == 1 else None,
         cpu_affinity=cpu_list(bits(cpus)) or None,
         pcie=PcieLink(
-            generation=ask("nvmlDeviceGetCurrPcieLinkGeneration"),
-            width=ask("nvmlDeviceGetCurrPcieLinkWidth"),
-            max_generation=ask("nvmlDeviceGetMaxPcieLinkGeneration"),
-            max_width=ask("nvmlDeviceGetMaxPcieLinkWidth"),
-            device_max_generation=ask("nvmlDeviceGetGpuMaxPcieLinkGeneration"),
+            generation=query("nvmlDeviceGetCurrPcieLinkGeneration"),
+            width=query("nvmlDeviceGetCurrPcieLinkWidth"),
+            max_generation=query("nvmlDeviceGetMaxPcieLinkGeneration"),
+            max_width=query("nvmlDeviceGetMaxPcieLinkWidth"),
+            device_max_generation=query("nvmlDeviceGetGpuMaxPcieLinkGeneration"),
         ),
         nvlinks=calls.part("nvlinks", subject, lambda: nvlinks(calls, bus_id, handle, major=major, health=health), ()),
         fabric=calls.part("fabric", subject, lambda: fabric(calls, subject, handle), None),
@@ -135,9 +135,9 @@ def _pairs(calls: Calls, gpus: list[Gpu], handles: list[Any]) -> tuple[Matrix, d
         for b in size:
             subject = f"pair:{gpus[a].pci_bus_id}-{gpus[b].pci_bus_id}"
             if a < b:
-                level = calls.ask("nvmlDeviceGetTopologyCommonAncestor", subject, handles[a], handles[b])
+                level = calls.query("nvmlDeviceGetTopologyCommonAncestor", subject, handles[a], handles[b])
                 ancestors[a][b] = ancestors[b][a] = CLASSES.get(level)
             for name, capability in P2P_CAPABILITIES.items() if a != b else ():
-                status = calls.ask("nvmlDeviceGetP2PStatus", subject, handles[a], handles[b], capability)
+                status = calls.query("nvmlDeviceGetP2PStatus", subject, handles[a], handles[b], capability)
                 p2p[name][a][b] = P2P_STATUS.get(status)
     return tuple(map(tuple, ancestors)), {name: tuple(map(tuple, rows)) for name, rows in p2p.items()}

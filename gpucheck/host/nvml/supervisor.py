@@ -43,7 +43,7 @@ class _Transcript:
             self.answer = rest
 
 
-def ask_child(
+def query_child(
     deadline_s: float, command: Sequence[str] | None = None, *, health: bool = True
 ) -> NvmlReading | NvmlFailure:
     """Run the child and return its result, or the reason for none; never later than the deadline plus a moment.
@@ -53,7 +53,7 @@ def ask_child(
     return NvmlChild(deadline_s, command, health=health).answer()
 
 
-def ask_twice(first: "NvmlChild", start: Callable[[], "NvmlChild"]) -> NvmlReading | NvmlFailure:
+def query_twice(first: "NvmlChild", start: Callable[[], "NvmlChild"]) -> NvmlReading | NvmlFailure:
     """Return the first child's answer, or, where it came too late, that of a second one.
 
     A busy host or a driver that initialises its GPUs can be late once; one late answer proves nothing.

@@ -10,7 +10,7 @@ from gpucheck.measure.running.results import Results
 from gpucheck.measure.running.runner import total
 from gpucheck.measure.values import HOST, Flow, Timing
 from gpucheck.model.bandwidth import (
-    Crowd,
+    ContentionResult,
     HostLink,
     HostNode,
     Matrix,
@@ -149,10 +149,10 @@ def local(results: Results, machine: Machine) -> tuple[float | None, ...]:
     return tuple(round(t.gb_s, PLACES) if t else None for t in rates) if any(rates) else ()
 
 
-def crowds(results: Results) -> tuple[Crowd, ...]:
+def crowds(results: Results) -> tuple[ContentionResult, ...]:
     """Return the total rates of simultaneous copies."""
     return tuple(
-        Crowd(
+        ContentionResult(
             name=name,
             copies=len(timings),
             total_gb_s=round(total(timings), PLACES),

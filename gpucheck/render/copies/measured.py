@@ -7,7 +7,15 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gpucheck.model import Report
-from gpucheck.model.bandwidth import BandwidthReport, Crowd, HostLink, Matrix, MeasuredDevice, MeasuredPair, PeerAccess
+from gpucheck.model.bandwidth import (
+    BandwidthReport,
+    ContentionResult,
+    HostLink,
+    Matrix,
+    MeasuredDevice,
+    MeasuredPair,
+    PeerAccess,
+)
 from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.model.diagnosis.ranking import Judgement
 from gpucheck.model.diagnosis.ranking_record import RankingRecord
@@ -24,7 +32,7 @@ class Copies(msgspec.Struct, frozen=True, kw_only=True):
     matrices: dict[str, Matrix] = {}
     peer_access: PeerAccess | None = None
     host_device: tuple[HostLink, ...] = ()
-    crowds: tuple[Crowd, ...] = ()
+    crowds: tuple[ContentionResult, ...] = ()
     integrity: dict[str, int] = {}
     method: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

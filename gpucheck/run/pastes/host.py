@@ -70,10 +70,10 @@ class PastedHost:
         if name.startswith("_"):
             raise AttributeError(name)
 
-        def ask(*_: object) -> Any:
+        def not_recorded(*_: object) -> Any:
             raise NotRecorded(f"The text does not contain {name}.")
 
-        return ask
+        return not_recorded
 
 
 def _held(value: T | None, what: str) -> T:
@@ -110,10 +110,10 @@ def _checked(host: PastedHost) -> Iterator[Finding]:
         if check.name in ELSEWHERE:
             continue
         try:
-            judged = tuple(check.evaluate(check.probe(host)))
+            evaluated = tuple(check.evaluate(check.probe(host)))
         except NotRecorded:
             continue
-        yield from (_by_index(one) for one in judged if one.verdict not in DROPPED)
+        yield from (_by_index(one) for one in evaluated if one.verdict not in DROPPED)
 
 
 def _links_up(gpus: Iterable[Gpu]) -> Iterator[Finding]:

@@ -90,8 +90,8 @@ def _unknown(seen: str, why: str, fix: str) -> Outcome:
 
 def _transport(report: "CollectivesReport") -> Iterator[Finding]:
     """Return a finding on what NCCL logged, unless there is one, or nothing was run on GPUs."""
-    judged = any(finding.check == TRANSPORT for finding in report.findings)
-    if report.backend != "nccl" or judged or not report.results:
+    evaluated = any(finding.check == TRANSPORT for finding in report.findings)
+    if report.backend != "nccl" or evaluated or not report.results:
         return
     about = About(check=TRANSPORT)
     if not report.transports:

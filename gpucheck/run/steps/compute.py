@@ -46,12 +46,12 @@ def compute(host: Host, options: "Options", on_step: "OnStep" = lambda *_: None)
 
 
 def burn_in(
-    host: Host, asked: "BurnInOptions", shown: "Shown", interrupted: "Callable[[ComputeReport], None]"
+    host: Host, options: "BurnInOptions", shown: "Shown", interrupted: "Callable[[ComputeReport], None]"
 ) -> "ComputeReport":
     """Compute for minutes to days. Raises what gpucheck.compute.burnin.measure.burn_in raises."""
     from gpucheck.compute.burnin import measure
 
-    return _named(host, measure.burn_in(host, asked, shown, lambda report: interrupted(_named(host, report))))
+    return _named(host, measure.burn_in(host, options, shown, lambda report: interrupted(_named(host, report))))
 
 
 def _named(host: Host, report: "ComputeReport") -> "ComputeReport":

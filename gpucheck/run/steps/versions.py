@@ -20,15 +20,15 @@ NAME = "smoke-versions"
 def version_consistency(host: Host) -> tuple[Finding, ...]:
     """Yield findings about every framework wheel installed with gpucheck; one SKIP if there is none."""
     values = stack_check.probe(host)
-    judged = tuple(
+    findings = tuple(
         evaluate_wheels(
             values.wheels, values.libraries, values.capabilities, values.driver.loaded_version, values.arch, None
         )
     )
-    if not values.capabilities or not judged:
+    if not values.capabilities or not findings:
         return (_nothing(values),)
     builds = builds_for(host)
-    return tuple(_with_build(finding, builds) for finding in judged)
+    return tuple(_with_build(finding, builds) for finding in findings)
 
 
 def refused(findings: tuple[Finding, ...]) -> dict[str, Finding]:

@@ -47,13 +47,13 @@ class Choice(msgspec.Struct, kw_only=True):
 
         Returns a Clash if the specification states a version that is not available.
         """
-        asked = request(requested)
-        if asked.none:
+        parsed = request(requested)
+        if parsed.none:
             return None
         if not isinstance(found, Clash):
             self.reasons += found[1]
             return found[0]
-        if asked.explicit:
+        if parsed.explicit:
             return found
         source = ", ".join(dict.fromkeys(fact.source for fact in found.between))
         text = f"omitted: {found.because}"
@@ -116,8 +116,8 @@ class Component:
 
     def newest_first(self, requested: str) -> tuple[str, ...]:
         """Return the versions that a request allows, newest first."""
-        asked = request(requested)
-        return tuple(text for text in reversed(self.versions()) if asked.matches(plain(text)))
+        parsed = request(requested)
+        return tuple(text for text in reversed(self.versions()) if parsed.matches(plain(text)))
 
     def in_order(self, requested: str, spec: StackSpec) -> tuple[str, ...]:
         """Return the same versions, those that the specification prefers first."""

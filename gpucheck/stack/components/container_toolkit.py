@@ -60,15 +60,15 @@ class ContainerToolkit(Component):
 
 def choose_container_toolkit(wanted: str) -> tuple[str, Reasons] | Clash:
     """Return the newest version that the guide names, or a stated one that a record shows in the repository."""
-    asked, name = request(wanted), COMPONENT.name
+    requested, name = request(wanted), COMPONENT.name
     known = packages().container_toolkit.versions
     for version in reversed(known):
-        if asked.matches(version):
+        if requested.matches(version):
             text = "the version whose four packages the installation guide names"
             return version, (Reason(component=name, because=text, source="container-toolkit-guide"),)
     # Never chosen by auto: the guide does not name it, but a report shows it installed.
     for version in recorded_versions(TOOLKIT, packages().container_toolkit.packages[0]):
-        if asked.version == version:
+        if requested.version == version:
             return version, (seen_reason(name, version),)
     between = (
         Fact(f"container toolkit {wanted} is requested", "the specification"),

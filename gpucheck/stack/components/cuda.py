@@ -45,14 +45,14 @@ def choose_cuda(target: Target, driver: str, wanted: str, *, full: bool) -> tupl
     full: only toolkits whose exact minimum driver (R2) is known and met. Otherwise the minimum of the CUDA major (R1)
     is enough, as for a toolkit that is requested by version. A clash of R24 means that no other rule excludes it.
     """
-    asked = request(wanted)
+    requested = request(wanted)
     first: Clash | None = None
     lacking: Clash | None = None
     for toolkit in reversed(tables.cuda().toolkits):
-        if not asked.matches(toolkit.version) or toolkit.confidence == "unconfirmed":
+        if not requested.matches(toolkit.version) or toolkit.confidence == "unconfirmed":
             continue
         clash = _toolkit_clash(target, driver, toolkit, full=full)
-        if clash is None and toolkit.version in KNOWN_BAD_CUDA and asked.version != toolkit.version:
+        if clash is None and toolkit.version in KNOWN_BAD_CUDA and requested.version != toolkit.version:
             continue
         if clash is None:
             lacking = lacking or r24_cuda(target, toolkit)
@@ -81,10 +81,10 @@ def choose_cuda(target: Target, driver: str, wanted: str, *, full: bool) -> tupl
 
 def _seen_cuda(target: Target, driver: str, wanted: str, *, full: bool) -> tuple[Toolkit, Reasons] | Clash | None:
     """Return a stated toolkit that is missing from the tables, if they have its minor release."""
-    table, asked = packages().cuda, request(wanted)
-    if len(asked.prefix) < 3:
+    table, requested = packages().cuda, request(wanted)
+    if len(requested.prefix) < 3:
         return None
-    name = table.package.format(dash="-".join(str(number) for number in asked.prefix[:2]))
+    name = table.package.format(dash="-".join(str(number) for number in requested.prefix[:2]))
     version = seen_version(target.os.repository or "", target, [name], wanted, table.revision)
     toolkit = _derived(version) if version else None
     if toolkit is None or version is None:

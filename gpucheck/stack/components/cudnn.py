@@ -36,14 +36,14 @@ def choose_cudnn(
     target: Target, cuda_major: int, wanted: str, reference: Reference | None
 ) -> tuple[str, Reasons] | Clash:
     """Return the host's cuDNN: that of the torch build if its CUDA major is the same, else the newest confirmed."""
-    asked = request(wanted)
+    requested = request(wanted)
     torch = reference.torch if reference else None
-    same = torch.cudnn if torch and torch.cuda and major(torch.cuda) == cuda_major and asked.auto else None
+    same = torch.cudnn if torch and torch.cuda and major(torch.cuda) == cuda_major and requested.auto else None
     first: Clash | None = None
     for release in sorted(tables.cudnn().releases, key=lambda r: (r.version != same, -numeric(r.version))):
-        if not asked.matches(release.version) or cuda_major not in release.cuda_majors:
+        if not requested.matches(release.version) or cuda_major not in release.cuda_majors:
             continue
-        if not asked.explicit and release.version != same and cuda_major not in release.confirmed_for:
+        if not requested.explicit and release.version != same and cuda_major not in release.confirmed_for:
             continue
         clash = next(filter(None, (r7_cudnn(gpu, release) for gpu in target.models)), None)
         if clash is None:

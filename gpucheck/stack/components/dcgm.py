@@ -26,8 +26,8 @@ def choose_dcgm(
         stated = Fact(f"dcgm is {wanted}, and source is debian", "the specification")
         between = (stated, Fact(because, "debian-archive"))
         return Clash(component="dcgm", rule=RULE, between=between, because=because)
-    asked = request(wanted)
-    fitting = [row for row in table.versions if asked.matches(row.version)]
+    requested = request(wanted)
+    fitting = [row for row in table.versions if requested.matches(row.version)]
     # A version that only one record shows is chosen only if no other matches the request.
     found = ([row for row in fitting if not row.unconfirmed] or fitting)[-1:]
     if not found:

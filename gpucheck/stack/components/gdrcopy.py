@@ -25,8 +25,8 @@ NEEDED = ("url", "key_url", "key_fingerprint")
 
 def r23_gdrcopy(spec: StackSpec) -> Iterator[Clash]:
     """R23: GDRCopy comes from your own repository, in a stated version or in the newest of that repository."""
-    asked = request(spec.gdrcopy)
-    if asked.none:
+    requested = request(spec.gdrcopy)
+    if requested.none:
         return
     wanted, source = Fact(f"gdrcopy is {spec.gdrcopy}", "the specification"), ", ".join(options().gdrcopy.source)
     repository = spec.repositories.get("gdrcopy")
@@ -35,7 +35,7 @@ def r23_gdrcopy(spec: StackSpec) -> Iterator[Clash]:
         fact = Fact("NVIDIA's package repositories are not known to hold GDRCopy", source)
         because = f"GDRCopy needs your own repository, and repositories: gdrcopy lacks {', '.join(lacking)}"
         yield Clash(component="gdrcopy", rule=RULE, between=(wanted, fact), because=because)
-    if asked.specifiers:
+    if requested.specifiers:
         fact = Fact("the contents of your own repository are not read before the installation", "the tables")
         because = "a range of GDRCopy versions cannot be resolved: state a version, or auto for the newest"
         yield Clash(component="gdrcopy", rule=RULE, between=(wanted, fact), because=because)
@@ -46,8 +46,8 @@ def choose_gdrcopy(spec: StackSpec, archive: Archive | None, why: list[Reason]) 
 
     Appends the reasons to ``why``.
     """
-    asked, table = request(spec.gdrcopy), options().gdrcopy
-    if asked.none:
+    requested, table = request(spec.gdrcopy), options().gdrcopy
+    if requested.none:
         return None
     source = ", ".join(table.source)
 
@@ -55,13 +55,13 @@ def choose_gdrcopy(spec: StackSpec, archive: Archive | None, why: list[Reason]) 
         why.append(Reason(component="gdrcopy", because=text, rule=RULE, source=source, confirmed=confirmed))
 
     note("requested, from your own repository; its module is rebuilt after every driver", confirmed=True)
-    if asked.auto:
+    if requested.auto:
         note("its version is the newest of that repository: it is installed, then held", confirmed=False)
-    elif asked.version not in table.seen:
+    elif requested.version not in table.seen:
         note(f"the versions known from sources are {', '.join(table.seen)}", confirmed=False)
     if archive is not None:
         note("no source shows that its module builds against the driver of a distribution's archive", confirmed=False)
-    return NEWEST if asked.auto else asked.text
+    return NEWEST if requested.auto else requested.text
 
 
 class Gdrcopy(Component):

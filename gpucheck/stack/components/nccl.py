@@ -33,14 +33,14 @@ def r8_nccl(gpu: GpuModel, build: NcclBuild) -> Clash | None:
 
 def choose_nccl(target: Target, toolkit: str, wanted: str, reference: Reference | None) -> tuple[str, Reasons] | Clash:
     """Return the host's NCCL as ``version+cudaX.Y``: torch's version or the next newer one of this CUDA major."""
-    asked = request(wanted)
+    requested = request(wanted)
     cuda_major = major(toolkit)
     torch = reference.torch if reference else None
-    same = torch.nccl if torch and torch.cuda and major(torch.cuda) == cuda_major and asked.auto else None
+    same = torch.nccl if torch and torch.cuda and major(torch.cuda) == cuda_major and requested.auto else None
     first: Clash | None = None
     builds = {build.version: build for build in tables.nccl().builds if build.cuda_major == cuda_major}
     for pair in _nccl_order(toolkit, same):
-        if not asked.matches(pair.version) or asked.build not in ("", f"cuda{pair.cuda}"):
+        if not requested.matches(pair.version) or requested.build not in ("", f"cuda{pair.cuda}"):
             continue
         build = builds.get(pair.version)
         if build is None:

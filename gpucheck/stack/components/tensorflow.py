@@ -36,12 +36,12 @@ def _tensorflow_clash(target: Target, driver: str, release: TensorflowRelease) -
 
 def choose_tensorflow(target: Target, driver: str, wanted: str) -> tuple[TensorflowChoice, Reasons] | Clash:
     """Return the newest TensorFlow for every GPU. R20: no TensorFlow wheel for aarch64 has GPU support."""
-    asked = request(wanted)
+    requested = request(wanted)
     if target.arch == "sbsa":
         return not_known("tensorflow", wanted, "wheel-bytes", target, _known())
     first: Clash | None = None
     for release in reversed(tables.tensorflow().releases):
-        if release.archs is None or not release.and_cuda_extra or not asked.matches(release.version):
+        if release.archs is None or not release.and_cuda_extra or not requested.matches(release.version):
             continue
         clash = _tensorflow_clash(target, driver, release)
         python = r16_python(target.os, release.pythons, release.glibc)

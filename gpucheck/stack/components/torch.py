@@ -62,8 +62,8 @@ def r12_torch_compile(target: Target) -> Reasons:
 
 def choose_torch(target: Target, driver: str, wanted: str, origin: str = "auto") -> tuple[TorchChoice, Reasons] | Clash:
     """Return the newest torch whose build runs on every GPU and this driver. origin: as torch_origin in stack.yml."""
-    asked = request(wanted)
-    if asked.build == "cpu":
+    requested = request(wanted)
+    if requested.build == "cpu":
         return _cpu_torch(target, wanted)
     first: Clash | None = None
     for release, build, archs in _candidates(target, wanted, origin):
@@ -82,9 +82,9 @@ def choose_torch(target: Target, driver: str, wanted: str, origin: str = "auto")
 
 def _candidates(target: Target, wanted: str, origin: str) -> list[tuple[TorchRelease, TorchBuild, tuple[int, ...]]]:
     """Return the builds to try, newest first; those of PyPI before all others unless the origin may be any."""
-    asked = request(wanted)
-    releases = (release for release in reversed(tables.torch().releases) if asked.matches(release.version))
-    found = [(release, *build) for release in releases for build in _builds(target, release, asked.build)]
+    requested = request(wanted)
+    releases = (release for release in reversed(tables.torch().releases) if requested.matches(release.version))
+    found = [(release, *build) for release in releases for build in _builds(target, release, requested.build)]
     return found if origin == "any" else sorted(found, key=lambda row: row[1].origin != "pypi")
 
 
@@ -150,10 +150,10 @@ def _torch_choice(target: Target, release: TorchRelease, build: TorchBuild, pyth
 
 
 def _cpu_torch(target: Target, wanted: str) -> tuple[TorchChoice, Reasons] | Clash:
-    asked = request(wanted)
+    requested = request(wanted)
     for release in reversed(tables.torch().releases):
         python = r16_python(target.os, release.pythons, release.glibc)
-        if asked.matches(release.version) and python:
+        if requested.matches(release.version) and python:
             text = "CPU build as requested: it uses no GPU and depends on none"
             choice = TorchChoice(version=release.version, build="cpu", python=python, origin="index")
             return choice, (Reason(component="torch", because=text, rule="R16", source="pypi-meta"),)
@@ -172,10 +172,10 @@ class Torch(Component):
         return _known()
 
     def newest_first(self, requested: str) -> tuple[str, ...]:
-        asked = request(requested)
-        if asked.none:
+        parsed = request(requested)
+        if parsed.none:
             return ()
-        return (requested,) if asked.build else tuple(t for t in builds() if asked.matches(plain(t)))
+        return (requested,) if parsed.build else tuple(t for t in builds() if parsed.matches(plain(t)))
 
     def in_order(self, requested: str, spec: StackSpec) -> tuple[str, ...]:
         """Return PyPI's builds first, unless the origin may be any."""

@@ -152,7 +152,7 @@ def _plan(name: str, locked: LockedGroup, spec: StackSpec, host: str | None) -> 
     modules = kernel_modules(stack, kernels)
     held = spec.kernel_lock == "hold" or bool(modules)
     later = zip(LATER, (engines, tuning, held), strict=True)
-    said = unconfirmed(wanted)
+    unconfirmed_rows = unconfirmed(wanted)
     rows = list(services(stack, spec))
     units = drop_ins([row["name"] for row in rows], system, simulated=all(one.simulated for one in hosts.values()))
     return Plan(
@@ -192,9 +192,9 @@ def _plan(name: str, locked: LockedGroup, spec: StackSpec, host: str | None) -> 
         reasons=(
             *(note for row in COMPONENTS for note in row.notes(wanted)),
             *rdma_reasons,
-            *unconfirmed_reasons(said),
+            *unconfirmed_reasons(unconfirmed_rows),
         ),
-        unconfirmed=said,
+        unconfirmed=unconfirmed_rows,
     )
 
 

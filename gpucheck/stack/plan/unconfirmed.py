@@ -40,16 +40,16 @@ def with_unconfirmed(target: Target, stack: StackSet, spec: StackSpec) -> StackS
     """Return the set with the unconfirmed rows of its plan; a gap in the tables is one of them."""
     archive = archive_of_set(target.os, stack)
     try:
-        said = unconfirmed(PlanInput(target=target, stack=stack, spec=spec, archive=archive))
+        rows = unconfirmed(PlanInput(target=target, stack=stack, spec=spec, archive=archive))
     except PlanGap as gap:
-        said = (Unconfirmed(component="driver", spec=stack.driver.version, because=f"{gap}: {gap.advice}"),)
-    return msgspec.structs.replace(stack, unconfirmed=said)
+        rows = (Unconfirmed(component="driver", spec=stack.driver.version, because=f"{gap}: {gap.advice}"),)
+    return msgspec.structs.replace(stack, unconfirmed=rows)
 
 
-def reasons(said: tuple[Unconfirmed, ...]) -> tuple[Reason, ...]:
+def reasons(rows: tuple[Unconfirmed, ...]) -> tuple[Reason, ...]:
     """Return the same as reasons, one for each component and source."""
     by_part: dict[tuple[str, str], list[str]] = {}
-    for row in said:
+    for row in rows:
         by_part.setdefault((row.component, row.source), []).append(row.spec)
     return tuple(
         Reason(

@@ -26,16 +26,16 @@ def r22_host(target: Target, spec: StackSpec) -> Iterator[Clash]:
     """
     if spec.source != "debian":
         return
-    archive, asked = archive_of(target.os, spec), Fact("source: debian is requested", "the specification")
+    archive, requested = archive_of(target.os, spec), Fact("source: debian is requested", "the specification")
     if archive is None:
         known = ", ".join(archive.os for archive in archives())
         fact = Fact(f"the archives known are those of {known}, and this host runs {target.os.name}", SOURCE)
-        yield _clash("source", (asked, fact), f"source: debian does not work for {target.os.name}")
+        yield _clash("source", (requested, fact), f"source: debian does not work for {target.os.name}")
         return
     if target.arch not in archive.architectures:
         fact = Fact(f"the archive of {target.os.name} was read for {', '.join(archive.architectures)} only", SOURCE)
         because = f"the contents of the archive for {target.arch} are not known"
-        yield _clash("source", (asked, fact), because, unknown=True)
+        yield _clash("source", (requested, fact), because, unknown=True)
     needs_open = next((gpu for gpu in target.models if gpu.kernel_module == "open"), None)
     if needs_open or spec.kernel_module == "open":
         who = (
@@ -61,16 +61,16 @@ def r22_driver(archive: Archive, branch: Branch, wanted: str) -> tuple[str, Reas
 
     The statement is needed after the archive has replaced the release in the tables.
     """
-    asked = request(wanted)
-    if asked.auto or asked.matches(archive.driver):
+    requested = request(wanted)
+    if requested.auto or requested.matches(archive.driver):
         ended = f"NVIDIA ended it ({', '.join(branch.eol.values())}); " if branch.state == "eol" else ""
         kept = f"{archive.maintained_by} updates it"
         text = f"{archive.driver} is the driver of the archive of {archive.os}, branch {branch.branch}: {ended}{kept}"
         return archive.driver, Reason(component="driver", because=text, rule=RULE, source=SOURCE)
-    if asked.package_revision and asked.prefix[0] == int(branch.branch):
-        text = f"{asked.version} as requested; the tables have {archive.driver} in the archive of {archive.os}"
+    if requested.package_revision and requested.prefix[0] == int(branch.branch):
+        text = f"{requested.version} as requested; the tables have {archive.driver} in the archive of {archive.os}"
         stated = "the specification"
-        return asked.version, Reason(component="driver", because=text, rule=RULE, source=stated, confirmed=False)
+        return requested.version, Reason(component="driver", because=text, rule=RULE, source=stated, confirmed=False)
     between = (
         Fact(f"driver {wanted} is requested", "the specification"),
         Fact(f"the archive of {archive.os} has driver {archive.driver} and no other", SOURCE),
@@ -87,9 +87,9 @@ def r22_flavour(archive: Archive) -> Reason:
 
 def r22_cuda(archive: Archive, wanted: str) -> str | Clash:
     """R22: the CUDA toolkit is the one of the archive; the request must match it."""
-    asked = request(wanted)
-    if asked.none or asked.matches(archive.cuda):
-        return "none" if asked.none else archive.cuda
+    requested = request(wanted)
+    if requested.none or requested.matches(archive.cuda):
+        return "none" if requested.none else archive.cuda
     between = (
         Fact(f"cuda {wanted} is requested", "the specification"),
         Fact(f"the archive of {archive.os} has CUDA {archive.cuda} and no other", SOURCE),

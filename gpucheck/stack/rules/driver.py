@@ -93,9 +93,9 @@ def r18_branches(prefer: str, wanted: str) -> tuple[Branch, ...]:
 
     longest-supported: long-term first, then production; production: production first; newest: by number.
     """
-    asked = request(wanted)
+    requested = request(wanted)
     fits = [b for b in tables.drivers().branches if b.last is not None and _branch_matches(b, wanted)]
-    if not asked.prefix:
+    if not requested.prefix:
         fits = [b for b in fits if b.state in ("supported", "disputed")]
     order = {"longest-supported": ("LTS", "PB"), "production": ("PB", "LTS"), "newest": ()}[prefer]
 
@@ -108,24 +108,24 @@ def r18_branches(prefer: str, wanted: str) -> tuple[Branch, ...]:
 
 
 def _branch_matches(branch: Branch, wanted: str) -> bool:
-    asked = request(wanted)
-    if asked.prefix:
-        return asked.prefix[0] == int(branch.branch)
-    return asked.matches(branch.last or branch.branch)
+    requested = request(wanted)
+    if requested.prefix:
+        return requested.prefix[0] == int(branch.branch)
+    return requested.matches(branch.last or branch.branch)
 
 
 def r18_version(branch: Branch, wanted: str) -> tuple[str, Reason | Clash]:
     """R18: the driver is the newest known point release of its branch, or exactly the requested one."""
-    asked = request(wanted)
+    requested = request(wanted)
     newest = branch.last or ""
-    if len(asked.prefix) < 2 or asked.version == newest:
+    if len(requested.prefix) < 2 or requested.version == newest:
         kind = {"LTS": "long-term", "PB": "production", "NFB": "new feature"}.get(branch.type or "", "unconfirmed type")
         ends = "; ".join(f"{date} ({who.replace('_', ' ')})" for who, date in branch.eol.items()) or "end not known"
         text = f"branch {branch.branch}: {kind}, ends {ends}; {newest} is its newest release known"
         sure = branch.state == "supported" and branch.type is not None
         source = "nv-supported-drivers-615, endoflife"
         return newest, Reason(component="driver", because=text, rule="R18", source=source, confirmed=sure)
-    version = asked.version
+    version = requested.version
     if branch.first is not None and parse(version) < parse(branch.first):
         between = (
             Fact(f"the oldest release of branch {branch.branch} known is {branch.first}", "endoflife"),

@@ -26,7 +26,7 @@ def no_toolkit(key: str, spec: StackSpec) -> Clash | None:
 
 def no_release(component: str, title: str, rule: str, requested: str, cuda_major: int, known: tuple[str, ...]) -> Clash:
     """Return the clash of a request without a release for this CUDA major. known: all versions in the tables."""
-    asked = request(requested)
+    parsed = request(requested)
     between = (
         Fact(f"{title} {requested} is requested", "the specification"),
         Fact(f"no such release for CUDA {cuda_major} is in the tables", "cudnn-matrix, nccl-mk"),
@@ -36,7 +36,7 @@ def no_release(component: str, title: str, rule: str, requested: str, cuda_major
         rule=rule,
         between=between,
         because=f"no {title} {requested} for CUDA {cuda_major} is known",
-        unknown=not any(asked.matches(version) for version in known),
+        unknown=not any(parsed.matches(version) for version in known),
     )
 
 

@@ -12,7 +12,7 @@ from gpucheck.stack.versions import request
 RULE, SOURCE, UBUNTU = "R22", "ubuntu-archive", "ubuntu"
 # 0ubuntu0.24.04.1 is a revision for Ubuntu 24.04; 0ubuntu1 names no release.
 FOR_RELEASE = re.compile(r"ubuntu\d+\.(?P<release>\d\d\.\d\d)(\.|$)")
-ASKED = Fact("source: ubuntu is requested", "the specification")
+REQUESTED = Fact("source: ubuntu is requested", "the specification")
 
 
 def ubuntu_system(system: OperatingSystem) -> UbuntuSystem | None:
@@ -95,4 +95,6 @@ def _branch(target: Target, spec: StackSpec, row: UbuntuSystem) -> str:
 
 
 def _clash(component: str, fact: Fact, because: str) -> Clash:
-    return Clash(component=component, rule=RULE, between=(ASKED, fact), because=because, unknown=component == "driver")
+    return Clash(
+        component=component, rule=RULE, between=(REQUESTED, fact), because=because, unknown=component == "driver"
+    )

@@ -8,7 +8,7 @@ from gpucheck import run
 from gpucheck.host.recording import ReplayHost
 from gpucheck.host.recording.file import decode
 from gpucheck.model import NvmlReading, Report
-from gpucheck.run.report import judged
+from gpucheck.run.report import with_findings
 from tests.fuzz.oracles import Wrong, no_defect, refusing
 from tests.fuzz.seeds import own
 from tests.fuzz.shown import shown_diagnosis, shown_report, shown_topology
@@ -59,7 +59,7 @@ def report(data: bytes) -> None:
         found = msgspec.json.decode(data, type=Report)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return
-    shown_report(judged(found, found.findings, strict=False))
+    shown_report(with_findings(found, found.findings, strict=False))
 
 
 @target(seeds=own.reports, format="json", rate=1500)

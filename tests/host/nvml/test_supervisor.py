@@ -11,7 +11,7 @@ import pytest
 
 from gpucheck.host import LiveHost, live_host, simulated
 from gpucheck.host.nvml import supervisor
-from gpucheck.host.nvml.supervisor import NvmlChild, ask_child, ask_twice, child_command
+from gpucheck.host.nvml.supervisor import NvmlChild, child_command, query_child, query_twice
 from gpucheck.model import CRASHED, DEFECT, LATE, NOT_STARTED, NvmlFailure, NvmlReading
 
 # A library where every call but one is as in the real one: the symbol that NVML's client enters first.
@@ -56,7 +56,7 @@ def test_one_late_answer_proves_nothing():
     """As of a driver that initialises many GPUs for the first client and has them ready for the second."""
     first = NvmlChild(0.3, script("time.sleep(60)"))
 
-    assert failure_of(ask_twice(first, lambda: NvmlChild(10, script(NOT_LOADED)))).code == 9
+    assert failure_of(query_twice(first, lambda: NvmlChild(10, script(NOT_LOADED)))).code == 9
 
 
 @pytest.mark.parametrize(
@@ -117,13 +117,13 @@ def test_library_that_cannot_be_loaded(activate, monkeypatch, tmp_path):
     ],
 )
 def test_garbage_is_a_failure_value(body, name):
-    failure = failure_of(ask_child(10, script("os.write(pipe, b'> nvmlInit host\\n')\n" + body)))
+    failure = failure_of(query_child(10, script("os.write(pipe, b'> nvmlInit host\\n')\n" + body)))
 
     assert (failure.name, failure.code) == (name, DEFECT)
 
 
 def test_last_line_of_the_child_is_kept():
-    failure = failure_of(ask_child(10, script("sys.exit('libnvidia: wrong phase of the moon')")))
+    failure = failure_of(query_child(10, script("sys.exit('libnvidia: wrong phase of the moon')")))
 
     assert (failure.call, failure.code) == ("start of the NVML child", DEFECT)
     assert failure.detail == (
@@ -135,13 +135,13 @@ def test_last_line_of_the_child_is_kept():
 @pytest.mark.parametrize(("signal", "code"), [("SIGKILL", NOT_STARTED), ("SIGTERM", NOT_STARTED), ("SIGSEGV", CRASHED)])
 def test_a_child_that_is_killed_from_outside_says_nothing_of_the_driver(signal, code):
     """The out-of-memory killer and people use SIGKILL; a library that crashes raises others."""
-    failure = failure_of(ask_child(10, script(f"import signal; os.kill(os.getpid(), signal.{signal})")))
+    failure = failure_of(query_child(10, script(f"import signal; os.kill(os.getpid(), signal.{signal})")))
 
     assert (failure.code, f"killed by {signal}" in failure.detail) == (code, True)
 
 
 def test_child_that_cannot_start():
-    failure = failure_of(ask_child(10, ("/no/such/python",)))
+    failure = failure_of(query_child(10, ("/no/such/python",)))
 
     assert (failure.name, failure.code) == ("ChildNotStarted", NOT_STARTED)
 
@@ -150,7 +150,7 @@ def test_chatter_does_not_move_the_deadline():
     """Calls keep coming, an answer does not."""
     started = time.monotonic()
     body = "while True: os.write(pipe, b'> nvmlDeviceGetName gpu\\n' * 2000)"
-    failure = failure_of(ask_child(0.5, script(body)))
+    failure = failure_of(query_child(0.5, script(body)))
 
     assert time.monotonic() - started < 30.0
     assert (failure.call, failure.code) == ("nvmlDeviceGetName", LATE)
@@ -165,7 +165,7 @@ def test_child_that_ignores_us_is_killed():
         "os.close(pipe); os.close(2); time.sleep(60)"
     )
     started = time.monotonic()
-    failure = failure_of(ask_child(5, script(body)))
+    failure = failure_of(query_child(5, script(body)))
 
     assert time.monotonic() - started < 30.0, "it sleeps for a minute"
     assert (failure.call, failure.code) == ("nvmlInit", DEFECT)
@@ -177,7 +177,7 @@ def test_child_that_ignores_us_is_killed():
 def test_no_descriptor_is_left_open(activate):
     activate("p100-pcie-x2")
     before = open_files()
-    answers = [ask_child(10), ask_child(0.3, script("time.sleep(9)")), ask_child(9, ("/no/such/python",))]
+    answers = [query_child(10), query_child(0.3, script("time.sleep(9)")), query_child(9, ("/no/such/python",))]
 
     assert [type(answer) for answer in answers] == [NvmlReading, NvmlFailure, NvmlFailure]
     assert open_files() == before
@@ -234,12 +234,12 @@ def test_the_child_finds_our_modules_without_site(monkeypatch):
 
 
 def test_a_child_without_memory_says_nothing_of_the_driver():
-    failure = failure_of(ask_child(10, script("raise MemoryError")))
+    failure = failure_of(query_child(10, script("raise MemoryError")))
 
     assert (failure.name, failure.code) == ("ChildOutOfMemory", NOT_STARTED)
 
 
 def test_a_child_whose_result_is_nested_without_end_is_a_defect_of_gpucheck():
-    failure = failure_of(ask_child(10, script("os.write(pipe, b'= ' + b'[' * 50000 + b'\\n')")))
+    failure = failure_of(query_child(10, script("os.write(pipe, b'= ' + b'[' * 50000 + b'\\n')")))
 
     assert (failure.name, failure.code) == ("ChildAnswerUnreadable", DEFECT)
