@@ -229,14 +229,14 @@ def scan_command(variants: tuple[str, ...], scanner: str | None, format_: str, o
     return EXIT_STATUS[report.verdict]
 
 
-def _purpose(promise: Any) -> str | None:
+def _purpose(declared: Any) -> str | None:
     """What this image is for, None outside of one."""
     from gpucheck.images.page import purpose
     from gpucheck.images.probe import Promise
 
-    if not isinstance(promise, Promise):
+    if not isinstance(declared, Promise):
         return None
-    return purpose(promise.framework, promise.code, promise.driver_floor)
+    return purpose(declared.framework, declared.code, declared.driver_floor)
 
 
 def _versions(variants: Iterable[str] = ()) -> "tuple[Path, Versions]":
