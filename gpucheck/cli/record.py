@@ -101,7 +101,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
     names, keywords = _replacements(map_file, keyword_file)
     host = RecordingHost(open_host(profile, faults, None, deadline_s=timeout))
-    taken = _ask_everything(host, full=full)
+    taken = _query_all(host, full=full)
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     kept = encodable(host.recording(version=__version__, now=now, full=taken))
     if not no_redact:
@@ -166,7 +166,7 @@ def _plural(kind: str) -> str:
     return f"{kind}es" if kind.endswith("s") else f"{kind}s"
 
 
-def _ask_everything(host: Host, *, full: bool) -> "FullRecord | None":
+def _query_all(host: Host, *, full: bool) -> "FullRecord | None":
     """Whatever the commands that replay will ask: each of them asks here once, and its answer is thrown away."""
     from gpucheck import run
     from gpucheck.run.full_record import PARTS, take

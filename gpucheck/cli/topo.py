@@ -76,8 +76,8 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     text = _report(topology, about, format_, columns(output), tree=tree, best=best is not None)
     if not only_drawing:
         write_result(text if format_ == "json" else mark + text, output)
-    judged = [finding.verdict for finding in topology.findings if finding.verdict is not Verdict.SKIP]
-    return EXIT_STATUS[worst(judged, strict=strict)] if judged else 0
+    verdicts = [finding.verdict for finding in topology.findings if finding.verdict is not Verdict.SKIP]
+    return EXIT_STATUS[worst(verdicts, strict=strict)] if verdicts else 0
 
 
 def _report(topology: Topology, about: str, format_: str, width: int | None, *, tree: bool, best: bool) -> str:

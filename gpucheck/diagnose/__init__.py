@@ -2,8 +2,8 @@
 
 from gpucheck.diagnose.combine import together
 from gpucheck.diagnose.doubtful import Doubtful, doubtful
-from gpucheck.diagnose.judge import diagnose, judge
+from gpucheck.diagnose.judge import diagnose, evaluate
 from gpucheck.diagnose.read import MAX_BYTES, read
 from gpucheck.knowledge.strict import InputProblem as ObservationProblem
 
-__all__ = ["MAX_BYTES", "Doubtful", "ObservationProblem", "diagnose", "doubtful", "judge", "read", "together"]
+__all__ = ["MAX_BYTES", "Doubtful", "ObservationProblem", "diagnose", "doubtful", "evaluate", "read", "together"]

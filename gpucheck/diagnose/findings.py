@@ -120,8 +120,8 @@ class Findings:
 
     def _symptom(self, instance: Instance) -> bool:
         """Data arrived wrong or something hung, and the instance explains it."""
-        m, says = self.machine, instance.change.says
-        return bool((bad_pairs(m) and says.get("wrong data")) or (hang_of(m) and says.get("hang")))
+        m, symptoms = self.machine, instance.change.symptoms
+        return bool((bad_pairs(m) and symptoms.get("wrong data")) or (hang_of(m) and symptoms.get("hang")))
 
     def _never_alone(self, instance: Instance) -> bool:
         """Every number behind it was taken while others copied, so it may not fail anything."""
@@ -142,11 +142,11 @@ class Findings:
 
     def _numbers(self, instance: Instance) -> tuple[str | None, str | None]:
         """What was measured on the instance's pairs, and what healthy ones reach, GB/s."""
-        m, says = self.machine, instance.change.says
+        m, symptoms = self.machine, instance.change.symptoms
         bad, hang = bad_pairs(m), hang_of(m)
-        if bad and says.get("wrong data"):
+        if bad and symptoms.get("wrong data"):
             return f"wrong data on {len(bad)} of {len(m.pairs)} pairs", "what was sent"
-        if hang and says.get("hang"):
+        if hang and symptoms.get("hang"):
             return f"{hang.op or 'a copy'} hangs", "completion"
         both = instance.check == "p2p-both-ways" or not m.measured.p2p_uni_gb_s
         values = _values(m.measured.p2p_bidir_gb_s if both else m.measured.p2p_uni_gb_s, instance.pairs)

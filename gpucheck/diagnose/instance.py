@@ -18,7 +18,7 @@ class Change:
     uplinks: group of GPUs -> raw GB/s of their way up. ways: how copies of a pair go. nvlinks: pair -> links in use.
     odd: what follows no prediction: a pair, an ordered pair as ("way", i, j), a GPU as ("gpu", i), ("host",); host
     copies of all GPUs as ("memory",), of one as ("memory", i); the sum of a pair as ("both", i, j).
-    ``says``: probability of other readings: ``wrong data``, ``hang``, ``hang with P2P off``, ``damage zeros`` ...
+    ``symptoms``: probability of other readings: ``wrong data``, ``hang``, ``hang with P2P off``, ``damage zeros`` ...
     """
 
     links: dict[int, Link] = field(default_factory=dict)
@@ -27,7 +27,7 @@ class Change:
     ways: dict[Pair, Way] = field(default_factory=dict)
     nvlinks: dict[Pair, int] = field(default_factory=dict)
     odd: frozenset[tuple[object, ...]] = frozenset()
-    says: dict[str, float] = field(default_factory=dict)
+    symptoms: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from gpucheck.model.finding import Finding
 MOST_INSTANCES = 120  # the most probable first; a machine of 128 GPUs may have thousands
 
 
-def judge(seen: Observations) -> Judgement:
+def evaluate(seen: Observations) -> Judgement:
     """Findings about one machine, causes first, and the ranking behind them."""
     machine = Machine(seen)
     every = (i for hypothesis in all_hypotheses() for i in hypothesis.instances(machine))
@@ -37,4 +37,4 @@ def judge(seen: Observations) -> Judgement:
 
 def diagnose(seen: Observations) -> tuple[Finding, ...]:
     """The findings alone."""
-    return judge(seen).findings
+    return evaluate(seen).findings

@@ -120,8 +120,8 @@ class Machine(Paths):
         above = [port.max_width for port in self.own_ports(i) if port.max_width]
         if above:
             return min(above) <= pcie.width
-        alike = {(gpu.model, gpu.pcie.width, gpu.pcie.max_width) for gpu in self.seen.gpus}
-        return bool(self.host.virtual) or (self.count > 1 and len(alike) == 1 and pcie.width == 8)
+        distinct = {(gpu.model, gpu.pcie.width, gpu.pcie.max_width) for gpu in self.seen.gpus}
+        return bool(self.host.virtual) or (self.count > 1 and len(distinct) == 1 and pcie.width == 8)
 
     def is_slot_known(self, i: int) -> bool:
         """Whether the slot's own limits are known, so that the board's data sheet is not needed."""
@@ -183,8 +183,8 @@ class Machine(Paths):
     def status(self, pair: Pair) -> str | None:
         """The first P2P status of a pair that is not OK."""
         matrix = self.seen.p2p_status
-        said = [matrix[i][j] for i, j in (pair, pair[::-1])] if matrix else []
-        return next((word for word in said if word and word != "OK"), None)
+        reported = [matrix[i][j] for i, j in (pair, pair[::-1])] if matrix else []
+        return next((word for word in reported if word and word != "OK"), None)
 
     def under_load(self, i: int) -> tuple[Port, ...]:
         """What GPU i's own link was read as while copies ran."""

@@ -93,7 +93,7 @@ def _data(world: World) -> Iterator[Reading]:
     m, seen = world.machine, world.machine.measured
     bad = bad_pairs(m)
     tested = compared(m)
-    chance = world.says.get("wrong data", 0.0)
+    chance = world.symptoms.get("wrong data", 0.0)
     wrong = [row.wrong for row in seen.collectives if row.wrong is not None]
     if wrong:
         # NCCL may have gone another way than the pairs' own copies.
@@ -105,7 +105,7 @@ def _data(world: World) -> Iterator[Reading]:
         yield Reading(log(max(1 - chance, NEVER)), "every byte compared was right")
         return
     covered = {
-        pair for instance in world.instances if instance.change.says.get("wrong data") for pair in instance.pairs
+        pair for instance in world.instances if instance.change.symptoms.get("wrong data") for pair in instance.pairs
     }
     for pair in sorted(bad):
         likely = chance if pair in covered and chance else NEVER
@@ -113,7 +113,7 @@ def _data(world: World) -> Iterator[Reading]:
     for pair in sorted(covered - bad):
         yield Reading(log(0.5), f"right data between GPU {pair[0]}-{pair[1]}")
     for damage in damages(m):
-        yield Reading(log(world.says.get(f"damage {damage}", 0.02)), f"what arrived: {damage}")
+        yield Reading(log(world.symptoms.get(f"damage {damage}", 0.02)), f"what arrived: {damage}")
 
 
 def compared(m: Machine) -> bool:
@@ -151,8 +151,8 @@ def _hang(world: World) -> Iterator[Reading]:
     hang = hang_of(world.machine)
     if hang is None:
         return
-    chance = world.says.get("hang", HANG_ANYWAY)
+    chance = world.symptoms.get("hang", HANG_ANYWAY)
     yield Reading(log(chance), f"{hang.op or 'a copy'} hangs")
     if hang.with_p2p_off is not None:
-        off = world.says.get("hang with P2P off", 0.02)
+        off = world.symptoms.get("hang with P2P off", 0.02)
         yield Reading(log(off if hang.with_p2p_off else 1 - off), f"hangs with P2P off: {hang.with_p2p_off}")

@@ -32,10 +32,10 @@ class World:
         self.ways = {pair: way for change in changes for pair, way in change.ways.items()}
         self.nvlinks = {pair: count for change in changes for pair, count in change.nvlinks.items()}
         self.odd = frozenset().union(*(change.odd for change in changes))
-        self.says: dict[str, float] = {}
+        self.symptoms: dict[str, float] = {}
         for change in changes:
-            for symptom, probability in change.says.items():
-                self.says[symptom] = max(probability, self.says.get(symptom, 0.0))
+            for symptom, probability in change.symptoms.items():
+                self.symptoms[symptom] = max(probability, self.symptoms.get(symptom, 0.0))
         self._raw: dict[Pair, tuple[float, bool]] = {}
 
     def way(self, pair: Pair) -> Way:

@@ -17,9 +17,9 @@ def drift(rows: Sequence[FleetRow]) -> tuple[Drift, ...]:
     """One entry an attribute and scope where hosts differ; a value that one host lacks is a value too."""
     scopes: dict[tuple[str, str], list[FleetRow]] = defaultdict(list)
     names = sorted({name for row in rows for name in row.attributes if not _is_place(name)})
-    judged = [row for row in rows if row.attributes]
+    with_attributes = [row for row in rows if row.attributes]
     for name in names:
-        for row in judged:
+        for row in with_attributes:
             scope = row.group and _models(row.group) if name in BY_GPU else row.system
             if scope:
                 scopes[name, scope].append(row)

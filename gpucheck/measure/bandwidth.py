@@ -72,9 +72,9 @@ class _Heard(NamedTuple):
     child: Supervised
     answered: Callable[[Step, Answer], None]
 
-    def ask(self, step: Step) -> Answer | Failure:
+    def run_step(self, step: Step) -> Answer | Failure:
         """Run one step."""
-        answer = self.child.ask(step)
+        answer = self.child.run_step(step)
         if isinstance(answer, Answer):
             self.answered(step, answer)
         return answer
@@ -150,8 +150,8 @@ def measure(
                 return again(so_far, doubts(observations(so_far, place.machine, scene)))
 
             with _sampler(scene, patience, simulated=simulated) as sampler:
-                asked = _Heard(child, watch.answered)
-                run(steps, asked, results, machine=place.machine, request=request, low=low, progress=watch.step)
+                runner = _Heard(child, watch.answered)
+                run(steps, runner, results, machine=place.machine, request=request, low=low, progress=watch.step)
             if scene is not None:
                 scene = msgspec.structs.replace(scene, during=sampler.readings())
             notes += opened.notes

@@ -12,7 +12,7 @@ LATENCY_REPEATS = 100
 LATENCY_BYTES = 16
 # More operations than this do not fit the queue of a blocked stream, and would start one by one.
 MAX_REPEATS = 200
-ALIKE = 1.1
+NEARLY_EQUAL = 1.1
 STEADY = 0.005  # MAD over median at which seven samples are enough
 
 
@@ -47,8 +47,8 @@ def repeats_together(one_copy_s: Sequence[float], sample_s: float = SAMPLE_S) ->
     Flows with nearly equal times get equal numbers, as one copy is a large part of a short sample.
     """
     counts = tuple(repeats_for(seconds, sample_s) for seconds in one_copy_s)
-    alike = max(one_copy_s) <= ALIKE * min(one_copy_s)
-    return (max(counts),) * len(counts) if alike else counts
+    equal = max(one_copy_s) <= NEARLY_EQUAL * min(one_copy_s)
+    return (max(counts),) * len(counts) if equal else counts
 
 
 def adaptive(

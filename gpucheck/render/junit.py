@@ -42,10 +42,10 @@ def case(finding: Finding, *, name: str, classname: str, seconds: float) -> Case
         return Case(name, classname, finding.verdict, seconds=seconds)
     seen = observed(finding)
     cause = f"cause: {finding.cause} ({finding.confidence or 'possible'})" if finding.cause else ""
-    asks = f"action: {finding.action} (owner: {finding.owner})" if finding.action not in (None, "none") else ""
+    action = f"action: {finding.action} (owner: {finding.owner})" if finding.action not in (None, "none") else ""
     why = "" if seen == finding.why else f"why: {finding.why}"
     evidence = (f"evidence: {line}" for line in finding.evidence)
-    lines = (why, f"fix: {finding.fix}" if finding.fix else "", asks, cause, *evidence)
+    lines = (why, f"fix: {finding.fix}" if finding.fix else "", action, cause, *evidence)
     message = one_line(folded(headline(finding)))
     return Case(name, classname, finding.verdict, message, "\n".join(map(indented, filter(None, lines))), seconds)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from gpucheck.diagnose import doubtful, judge
+from gpucheck.diagnose import doubtful, evaluate
 from gpucheck.knowledge import causes
 from gpucheck.model import Finding, Host, NvmlReading, TopologyGpu, Verdict, named, with_actions, worst
 from gpucheck.model.diagnosis.observations import Measured, Observations
@@ -75,7 +75,7 @@ def collectives(host: Host, options: "CollectiveOptions") -> "CollectivesReport"
 
 def evaluate_links(seen: Observations) -> Judgement:
     """Return the diagnosis of the links; empty if nothing was measured."""
-    return judge(seen) if seen.measured != Measured() else Judgement(findings=())
+    return evaluate(seen) if seen.measured != Measured() else Judgement(findings=())
 
 
 def _cannot_fail(finding: Finding) -> Finding:

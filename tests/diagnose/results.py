@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from gpucheck.diagnose import judge, read
+from gpucheck.diagnose import evaluate, read
 from gpucheck.model import Finding, Verdict, worst
 from gpucheck.model.diagnosis.ranking import Judgement
 
@@ -12,7 +12,7 @@ BAD = (Verdict.WARN, Verdict.FAIL)
 
 
 def diagnosed(seen: dict[str, Any]) -> Judgement:
-    return judge(read(json.dumps(seen)))
+    return evaluate(read(json.dumps(seen)))
 
 
 def verdict(judgement: Judgement) -> Verdict:

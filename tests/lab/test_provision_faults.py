@@ -1,7 +1,8 @@
 """What goes wrong in the middle of a change: steps x faults, then convergence and the way back.
 
 The tests run in the order they stand in: each needs the state of the one before. What each fault meets stands at its
-test, and in the table that the run ends with; further rows come from test_provision, test_scale and test_interruption.
+test, and in the table that the run ends with; further rows come from test_provision, test_provision_refused, test_scale
+and test_interruption.
 """
 
 import os

@@ -16,7 +16,7 @@ from gpucheck.measure.reporting.observed import observations
 from gpucheck.measure.reporting.scene import Scene
 from gpucheck.measure.running.child import answer, open_engine
 from gpucheck.measure.running.results import Results
-from gpucheck.measure.running.runner import Asked, again, run
+from gpucheck.measure.running.runner import StepRunner, again, run
 from gpucheck.measure.values import Answer, Failure, Opened, Setup, Step
 from gpucheck.model import Finding, Gpu, NvmlReading, PciDevice, PcieLink
 from gpucheck.model.diagnosis.observations import Observations
@@ -27,14 +27,14 @@ from tests.measure.formulas import FormulaEngine
 
 
 class Here:
-    """gpucheck.measure.running.runner.Asked with the engine in this process. asked: every step, in order."""
+    """gpucheck.measure.running.runner.StepRunner with the engine in this process. asked: every step, in order."""
 
     def __init__(self, engine: CopyEngine, setup: Setup) -> None:
         self.engine = engine
         self.opened = open_engine(engine, setup)
         self.asked: list[Step] = []
 
-    def ask(self, step: Step) -> Answer | Failure:
+    def run_step(self, step: Step) -> Answer | Failure:
         self.asked.append(step)
         return answer(self.engine, step)
 
@@ -87,7 +87,7 @@ class Bench:
         assert isinstance(here.opened, Opened)
         return self.run(here, depth, only), here
 
-    def run(self, asked: Asked, depth: Depth = "default", only: str | None = None) -> Results:
+    def run(self, asked: StepRunner, depth: Depth = "default", only: str | None = None) -> Results:
         """The results of the plan, or of its steps with one purpose."""
         results, request = Results(self.machine.devices, getattr(asked, "opened", None)), self.request(depth)
         run(

@@ -42,7 +42,7 @@ def run(monkeypatch):
     def go(report, *, contended=False):
         asked = []
         monkeypatch.setattr("gpucheck.measure.bandwidth.measure", lambda *_: report)
-        monkeypatch.setattr(links, "judge", lambda seen: asked.append(seen) or Judgement(findings=(SLOW, WRONG)))
+        monkeypatch.setattr(links, "evaluate", lambda seen: asked.append(seen) or Judgement(findings=(SLOW, WRONG)))
         return links.bandwidth(whole_host(h100(0)), Options(contended=contended)), asked
 
     return go

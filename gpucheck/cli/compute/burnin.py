@@ -40,12 +40,12 @@ def burnt_in(
     from gpucheck.compute.burnin.state import StateError
     from gpucheck.run import burn_in
 
-    asked = BurnInOptions(seconds=seconds, state=state, options=options, max_temperature_c=max_temperature)
+    burn_in_options = BurnInOptions(seconds=seconds, state=state, options=options, max_temperature_c=max_temperature)
     begun = "continued" if state.exists() else "begun"
     note(f"gpucheck: burn-in of {span(seconds)}, {begun}, kept in {state}; Ctrl-C ends it with what is proven so far")
     try:
         with bar(sys.stderr) as shown, measured_host() as host, usage_errors(StateError):
-            return burn_in(host, asked, Shown(step=shown, note=note), interrupted)
+            return burn_in(host, burn_in_options, Shown(step=shown, note=note), interrupted)
     except OSError as error:
         if error.filename is None and error.errno is None:
             raise

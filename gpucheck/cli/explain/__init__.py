@@ -116,12 +116,12 @@ def _cause(name: str) -> Iterator[str]:
     yield from _part("means", cause.meaning)
     yield from _part("confirm", cause.confirm)
     yield from _part("fix", cause.remedy)
-    yield from _part("action", _asks(cause))
+    yield from _part("action", _action_text(cause))
     yield from _part("source", cause.source)
     yield from _weighed(name)
 
 
-def _asks(cause: "Cause") -> str:
+def _action_text(cause: "Cause") -> str:
     """The action and its owner, and what they mean to a scheduler."""
     from gpucheck.knowledge.actions import actions, of_host
 

@@ -22,19 +22,19 @@ HEAT = "check airflow, fans, dust, and the contact of cooler and GPU; then run i
 
 
 class Limits(NamedTuple):
-    """temperature_c: by index, None where nothing is known. asked: it was given as --max-temperature.
+    """temperature_c: by index, None where nothing is known. configured: it was given as --max-temperature.
 
     memory_c: by index, at which a GPU slows down for its memory; only where NVML reports it.
     """
 
     temperature_c: dict[int, float | None]
-    asked: bool
+    configured: bool
     memory_c: dict[int, float]
 
     def words(self) -> tuple[str, ...]:
         """Return each limit with its source."""
         known = {limit for limit in self.temperature_c.values() if limit is not None}
-        source = "--max-temperature" if self.asked else f"NVML's shutdown temperature less {BELOW_SHUTDOWN_C}"
+        source = "--max-temperature" if self.configured else f"NVML's shutdown temperature less {BELOW_SHUTDOWN_C}"
         degrees = ", ".join(f"{limit:g} C" for limit in sorted(known))
         memory = ", ".join(f"{limit:g} C" for limit in sorted(set(self.memory_c.values())))
         unknown = [str(index) for index, limit in self.temperature_c.items() if limit is None]
@@ -50,7 +50,7 @@ class Limits(NamedTuple):
         rose = [f"{errors[name]} {name}" for name in FATAL if errors.get(name)]
         if rose:
             return f"errors: GPU {index} counted {', '.join(rose)}"
-        source = "--max-temperature" if self.asked else f"{BELOW_SHUTDOWN_C} below its {SHUTDOWN}"
+        source = "--max-temperature" if self.configured else f"{BELOW_SHUTDOWN_C} below its {SHUTDOWN}"
         for what, limit, found, why in (
             ("", self.temperature_c.get(index), [s.temperature_c for s in samples], source),
             (MEMORY, self.memory_c.get(index), [s.memory_temperature_c for s in samples], "at which it slows down"),
@@ -61,16 +61,16 @@ class Limits(NamedTuple):
         return None
 
 
-def limits(gpus: Sequence[Gpu], opened: Sequence[Opened | Failure], asked: float | None) -> Limits:
-    """Return the limits. opened: the same GPUs. asked: the temperature that the user gave."""
+def limits(gpus: Sequence[Gpu], opened: Sequence[Opened | Failure], limit_c: float | None) -> Limits:
+    """Return the limits. opened: the same GPUs. limit_c: the temperature that the user gave."""
     own = {gpu.index: gpu.health.temperature_shutdown_c for gpu in gpus}
-    by_gpu = {i: asked if asked is not None else (c - BELOW_SHUTDOWN_C if c else None) for i, c in own.items()}
+    by_gpu = {i: limit_c if limit_c is not None else (c - BELOW_SHUTDOWN_C if c else None) for i, c in own.items()}
     memory = {
         gpu.index: one.memory_limit_c
         for gpu, one in zip(gpus, opened, strict=False)  # CPU processes are no GPUs
         if isinstance(one, Opened) and one.memory_limit_c is not None
     }
-    return Limits(by_gpu, asked is not None, memory)
+    return Limits(by_gpu, limit_c is not None, memory)
 
 
 def ending(burn_in: BurnIn, stopped_by: ComputeDevice | None) -> Finding:

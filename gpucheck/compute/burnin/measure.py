@@ -39,7 +39,7 @@ class BurnInOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def burn_in(
-    host: Host, asked: BurnInOptions, shown: Shown, interrupted: Callable[[ComputeReport], None]
+    host: Host, options: BurnInOptions, shown: Shown, interrupted: Callable[[ComputeReport], None]
 ) -> ComputeReport:
     """Run it and evaluate it. Raises Unmeasurable, StateError if its file does not fit or is in use,
     OSError if it is not writable.
@@ -47,18 +47,18 @@ def burn_in(
     interrupted: gets the report of what is proven so far when a signal ends the run, before its exception goes on.
     """
     clock = time.monotonic()
-    with held(asked.state), ExitStack() as stack:
-        before = read(asked.state)
-        chosen = chosen_for(host, replace(asked.options, tick_s=SIMULATED_TICK_S))
+    with held(options.state), ExitStack() as stack:
+        before = read(options.state)
+        chosen = chosen_for(host, replace(options.options, tick_s=SIMULATED_TICK_S))
         stack.callback(chosen.bench.close)
         opened = chosen.bench.open()
         versions = next((one.versions for one in opened if isinstance(one, Opened)), {})
-        identity, planned = _identity(host, chosen, versions), plan(asked.seconds, small=not chosen.gpus)
-        state = _state(asked.state, before, identity, planned)
-        limited = limits(chosen.gpus, opened, asked.max_temperature_c)
-        session = Session(chosen.bench, chosen.devices, state, asked.state, limited)
+        identity, planned = _identity(host, chosen, versions), plan(options.seconds, small=not chosen.gpus)
+        state = _state(options.state, before, identity, planned)
+        limited = limits(chosen.gpus, opened, options.max_temperature_c)
+        session = Session(chosen.bench, chosen.devices, state, options.state, limited)
         session.begin(opened)
-        write(asked.state, state)  # what cannot be kept is known before hours of load
+        write(options.state, state)  # what cannot be kept is known before hours of load
 
         def report() -> ComputeReport:
             made = _report(host, chosen, session)

@@ -139,8 +139,8 @@ class Session:
 
     def _alone(self) -> None:
         """Measure alone what looks slow over the rounds so far, each rate once in a run."""
-        asked = doubtful(self.now()) if self.state.ended is None else ()
-        new = [(at, step) for at, step in asked if f"{step.kind} {step.what}" not in self.state.gpus[at].alone]
+        low = doubtful(self.now()) if self.state.ended is None else ()
+        new = [(at, step) for at, step in low if f"{step.kind} {step.what}" not in self.state.gpus[at].alone]
         for place, step in new[:MOST_ALONE]:
             totals = self.state.gpus[place]
             answer = self.bench.run(step, (place,)).get(place) if self._able(place) else None

@@ -135,13 +135,13 @@ def run(
         on_step(step, number, count)
         at += run_step(bench, step, collected, range(len(devices)), at)
         number += 1
-    asked = list(doubtful([one.result() for one in collected]))
-    for place, step in asked[:MOST_ALONE]:
-        on_step(step, number, count + len(asked))
+    low = list(doubtful([one.result() for one in collected]))
+    for place, step in low[:MOST_ALONE]:
+        on_step(step, number, count + len(low))
         at += run_step(bench, step, collected, (place,), at, alone=True)
         number += 1
     opened = next((one.opened for one in collected if one.opened), None)
-    notes = [f"{len(asked)} rates look low, and {MOST_ALONE} were measured alone"] if len(asked) > MOST_ALONE else []
+    notes = [f"{len(low)} rates look low, and {MOST_ALONE} were measured alone"] if len(low) > MOST_ALONE else []
     return Ran(
         devices=tuple(one.result() for one in collected),
         versions=opened.versions if opened else {},

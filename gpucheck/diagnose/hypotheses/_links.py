@@ -123,10 +123,10 @@ def over_pcie(m: Machine) -> tuple[Pair, ...]:
 
 
 def other_way(
-    cause: str | None, slow: tuple[Pair, ...], way: Way, *, says: dict[str, float] | None = None, **words: Any
+    cause: str | None, slow: tuple[Pair, ...], way: Way, *, symptoms: dict[str, float] | None = None, **words: Any
 ) -> Instance:
     """Peer copies of these pairs go another way. words: the other fields of an Instance."""
-    change = Change(ways=dict.fromkeys(slow, way), says=says or {})
+    change = Change(ways=dict.fromkeys(slow, way), symptoms=symptoms or {})
     return Instance(**{"cause": cause, "change": change, "pairs": slow, "excludes": PEER_WAY, **words})
 
 
@@ -143,8 +143,8 @@ def other_link(m: Machine, cause: str, gpus: tuple[int, ...], link: Link, **word
     )
 
 
-def damage_says(chances: dict[str, float]) -> dict[str, float]:
-    """Probability of each type of corruption, as in ``Change.says``."""
+def damage_symptoms(chances: dict[str, float]) -> dict[str, float]:
+    """Probability of each type of corruption, as in ``Change.symptoms``."""
     return {f"damage {kind}": chance for kind, chance in chances.items()}
 
 

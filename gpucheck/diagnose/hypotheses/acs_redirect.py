@@ -25,7 +25,7 @@ def instances(m: Machine) -> Iterator[Instance]:
         "acs-redirect",
         pairs,
         "redirected",
-        says={"hang": 0.3 if m.acs else 0.15, "hang with P2P off": 0.02, "wrong data": 0.02, "damage zeros": 0.2},
+        symptoms={"hang": 0.3 if m.acs else 0.15, "hang with P2P off": 0.02, "wrong data": 0.02, "damage zeros": 0.2},
         subject=one_or_host(m, pairs),
         prior=READ if m.acs else GUEST if m.host.virtual else PRIOR,
         wanted="copies that stay below the switch",

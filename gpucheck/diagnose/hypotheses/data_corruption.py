@@ -24,7 +24,7 @@ def instances(m: Machine) -> Iterator[Instance]:
         cause="data-corruption",
         subject=group_label(m, bad),
         prior=PRIOR,
-        change=Change(says={"wrong data": 0.9, **{f"damage {kind}": chance for kind, chance in DAMAGE.items()}}),
+        change=Change(symptoms={"wrong data": 0.9, **{f"damage {kind}": chance for kind, chance in DAMAGE.items()}}),
         excludes="data",
         seen=f"wrong data on {len(bad)} of {len(m.pairs)} pairs" if bad else f"{wrong} wrong elements",
         wanted="what was sent",

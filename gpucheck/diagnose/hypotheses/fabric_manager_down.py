@@ -47,7 +47,7 @@ def _instance(m: Machine, pairs: tuple[Pair, ...], i: int | None, prior: float) 
         "fabric-manager-down" if m.is_nvswitch else "nvlink-down",
         pairs,
         "staged",
-        says={"hang": 0.05},
+        symptoms={"hang": 0.05},
         subject="host" if i is None else m.gpu_label(i),
         prior=prior,
         excludes=f"NVLink {'all' if i is None else i}",

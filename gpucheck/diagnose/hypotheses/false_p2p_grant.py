@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from gpucheck.diagnose._names import is_geforce_without_p2p
 from gpucheck.diagnose.hypotheses import Hypothesis
-from gpucheck.diagnose.hypotheses._links import PEER_WAY, damage_says, one_or_host, over_pcie
+from gpucheck.diagnose.hypotheses._links import PEER_WAY, damage_symptoms, one_or_host, over_pcie
 from gpucheck.diagnose.instance import Change, Instance
 from gpucheck.diagnose.machine import Machine
 from gpucheck.diagnose.readings import bad_pairs, compared
@@ -17,7 +17,7 @@ LOOK = "gpucheck bandwidth compares every byte that arrives; on GeForce cards, a
 WRONG = "received data differs from sent data"
 ERRATIC = "copies go at rates that no path has: what arrives must be compared"
 NOT_USED = "copies take as long and go as fast as through host memory: access is granted and not used"
-SAYS = {"hang": 0.2, "hang with P2P off": 0.03, "wrong data": 0.95}
+SYMPTOMS = {"hang": 0.2, "hang with P2P off": 0.03, "wrong data": 0.95}
 DAMAGE = {
     "zeros": 0.25, "untouched": 0.2, "stale": 0.2, "other-pair": 0.12, "shifted": 0.1, "mixed": 0.08, "bit-flip": 0.05,
 }  # fmt: skip
@@ -32,11 +32,11 @@ def instances(m: Machine) -> Iterator[Instance]:
     stock = m.count > 0 and all(is_geforce_without_p2p(gpu.model) for gpu in m.seen.gpus)
     ada = stock and all(ADA_AND_LATER.search(gpu.model or "") for gpu in m.seen.gpus)
     prior = ADA if ada else GEFORCE if stock else GUEST if m.host.virtual else PRIOR
-    says, odd = SAYS | damage_says(DAMAGE), bad or (() if compared(m) else pairs)
-    staged = Change(ways=dict.fromkeys(pairs, "staged"), says={"hang": 0.05, "wrong data": 0.05})
+    symptoms, odd = SYMPTOMS | damage_symptoms(DAMAGE), bad or (() if compared(m) else pairs)
+    staged = Change(ways=dict.fromkeys(pairs, "staged"), symptoms={"hang": 0.05, "wrong data": 0.05})
     for part, about, change, verdict, words in (
-        (0.45, bad or pairs, Change(says=says), Verdict.FAIL, WRONG),
-        (0.15, odd, Change(odd=frozenset(odd), says=says), Verdict.FAIL, ERRATIC),
+        (0.45, bad or pairs, Change(symptoms=symptoms), Verdict.FAIL, WRONG),
+        (0.15, odd, Change(odd=frozenset(odd), symptoms=symptoms), Verdict.FAIL, ERRATIC),
         (0.4, pairs, staged, Verdict.WARN, NOT_USED),
     ):
         if change is staged and not pairs:

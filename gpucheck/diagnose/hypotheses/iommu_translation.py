@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from gpucheck.diagnose.hypotheses import Hypothesis
-from gpucheck.diagnose.hypotheses._links import damage_says, other_way, over_pcie
+from gpucheck.diagnose.hypotheses._links import damage_symptoms, other_way, over_pcie
 from gpucheck.diagnose.instance import Instance
 from gpucheck.diagnose.machine import Machine
 from gpucheck.diagnose.paths import NEAR, Pair
@@ -11,7 +11,7 @@ from gpucheck.diagnose.readings import bad_pairs, hang_of
 
 PRIOR, READ, GUEST = 0.02, 0.8, 0.04
 LOOK = "cat /sys/kernel/iommu_groups/*/type shows DMA or DMA-FQ, or the kernel log IO_PAGE_FAULT or DMAR lines"
-SAYS = {"hang": 0.25, "hang with P2P off": 0.03, "wrong data": 0.4}
+SYMPTOMS = {"hang": 0.25, "hang with P2P off": 0.03, "wrong data": 0.4}
 DAMAGE = {"zeros": 0.5, "untouched": 0.2, "stale": 0.12, "other-pair": 0.08, "shifted": 0.04, "mixed": 0.05}
 
 
@@ -36,7 +36,7 @@ def instances(m: Machine) -> Iterator[Instance]:
             "iommu-translation",
             slow,
             "translated",
-            says=SAYS | damage_says(DAMAGE),
+            symptoms=SYMPTOMS | damage_symptoms(DAMAGE),
             prior=prior * part,
             wanted="no translation",
             why=f"the IOMMU translates what the GPUs send to each other: {how}"

@@ -55,8 +55,8 @@ def lost_links(m: Machine, i: int) -> int:
     if active == 0 and (bridge or model is None or model.nvlink is None):
         return 0  # a card without a bridge is a normal product
     peers = {m.gpu(j).nvlinks.active for j in range(m.count)}
-    alike = len(peers) == 1 and m.count > 1
-    return 0 if alike and bridge and wanted >= FOUR_WAY and active * 2 == wanted else wanted - active
+    identical = len(peers) == 1 and m.count > 1
+    return 0 if identical and bridge and wanted >= FOUR_WAY and active * 2 == wanted else wanted - active
 
 
 def _bridges(m: Machine, down: list[int]) -> Iterator[Instance]:

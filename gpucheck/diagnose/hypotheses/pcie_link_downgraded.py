@@ -26,8 +26,8 @@ def instances(m: Machine) -> Iterator[Instance]:
     if m.count > 1 and top and not any(_full_speed(m, i) for i in every):
         read = {(gpu.pcie.gen, gpu.pcie.read) for gpu in m.seen.gpus}
         for generation in _lower(m, every, top):
-            alike = read in [{(generation, how)} for how in ALL_READ]
-            prior = ALL_READ[next(iter(read))[1]] if alike else PRIOR_ALL / 2.5 ** (top - generation)
+            identical = read in [{(generation, how)} for how in ALL_READ]
+            prior = ALL_READ[next(iter(read))[1]] if identical else PRIOR_ALL / 2.5 ** (top - generation)
             yield _instance(m, every, generation, prior)
 
 

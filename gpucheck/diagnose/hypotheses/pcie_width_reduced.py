@@ -22,8 +22,8 @@ def instances(m: Machine) -> Iterator[Instance]:
     for i in links.candidates(m):
         yield from _of_gpu(m, i)
     every = tuple(range(m.count))
-    alike = len({m.link[i].max_width for i in every}) == 1
-    if m.count > 1 and alike and not any(links.port_read(m, i, width=True) for i in every):
+    identical = len({m.link[i].max_width for i in every}) == 1
+    if m.count > 1 and identical and not any(links.port_read(m, i, width=True) for i in every):
         for lanes in _fewer(m, every):
             yield _instance(m, every, lanes, PRIOR_ALL * ALL_WEIGHT[lanes])
 
@@ -52,7 +52,7 @@ def _of_gpu(m: Machine, i: int) -> Iterator[Instance]:
             yield _instance(m, (i,), lanes, PRIOR * ONE_WEIGHT[lanes])
 
 
-def _alike(m: Machine, i: int) -> bool:
+def _identical_widths(m: Machine, i: int) -> bool:
     """All GPUs of this model were read at the same lower width: how the board connects them, not many faults."""
     widths = [gpu.pcie.width for gpu in m.seen.gpus if gpu.model == m.gpu(i).model]
     return len(widths) > 1 and len(set(widths)) == 1 and None not in widths
@@ -70,7 +70,7 @@ def _instance(
         gpus,
         (None, lanes),
         prior=prior,
-        verdict=Verdict.WARN if _alike(m, gpus[0]) else Verdict.FAIL,
+        verdict=Verdict.WARN if _identical_widths(m, gpus[0]) else Verdict.FAIL,
         seen=f"x{lanes}",
         wanted=f"x{most.max_width or 16}",
         why=f"{who} runs at x{lanes}, so its link rate is at most {raw:g} GB/s"

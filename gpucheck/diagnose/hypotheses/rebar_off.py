@@ -22,7 +22,7 @@ def instances(m: Machine) -> Iterator[Instance]:
         "rebar-off",
         pairs,
         "redirected",
-        says={"wrong data": 0.3, "hang": 0.2, "damage zeros": 0.3},
+        symptoms={"wrong data": 0.3, "hang": 0.2, "damage zeros": 0.3},
         prior=READ,
         verdict=Verdict.WARN,
         seen=f"BAR1 {min(sizes):g} MiB" if sizes else "Resizable BAR off",

@@ -25,12 +25,12 @@ def instances(m: Machine) -> Iterator[Instance]:
     subject = m.pair_label((hang.gpus[0], hang.gpus[1])) if len(hang.gpus) == 2 else "host"
     if len(hang.gpus) == 1:
         kinds, subject = [("gpu-lost", LOST, {"hang": 0.9}, ALONE)], m.gpu_label(hang.gpus[0])
-    for cause, prior, says, words in kinds:
+    for cause, prior, symptoms, words in kinds:
         yield Instance(
             cause=cause,
             subject=subject,
             prior=prior,
-            change=Change(says=says),
+            change=Change(symptoms=symptoms),
             excludes="hang",
             seen=_seen(m),
             wanted="completion",

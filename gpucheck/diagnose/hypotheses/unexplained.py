@@ -63,10 +63,10 @@ def _of_pairs(m: Machine, matrix: Matrix) -> Iterator[Instance]:
 
 def _slow(m: Machine, matrix: Matrix) -> list[Pair]:
     """Pairs whose better direction is slow for their path class."""
-    alike: dict[str | None, list[float]] = {}
+    by_class: dict[str | None, list[float]] = {}
     for i, j in m.pairs:
-        alike.setdefault(m.classes[i, j], []).extend(v for v in (matrix[i][j], matrix[j][i]) if v)
-    usual = {cls: median(values) for cls, values in alike.items() if values}
+        by_class.setdefault(m.classes[i, j], []).extend(v for v in (matrix[i][j], matrix[j][i]) if v)
+    usual = {cls: median(values) for cls, values in by_class.items() if values}
     best = {(i, j): max(matrix[i][j] or 0.0, matrix[j][i] or 0.0) for i, j in m.pairs}
     return [pair for pair, value in best.items() if value and value < LOW * usual[m.classes[pair]]]
 

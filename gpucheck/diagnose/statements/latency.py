@@ -24,10 +24,10 @@ def state(case: Case) -> Iterator[Finding]:
             direct[pair] = max(direct.get(pair, 0.0), exp(number.value))
     if not direct:
         return
-    alike: dict[str | None, list[float]] = {}
+    by_class: dict[str | None, list[float]] = {}
     for pair, us in direct.items():
-        alike.setdefault(m.classes[pair], []).append(us)
-    most = {cls: ODD * median(values) for cls, values in alike.items()}
+        by_class.setdefault(m.classes[pair], []).append(us)
+    most = {cls: ODD * median(values) for cls, values in by_class.items()}
     odd = [pair for pair, us in direct.items() if us > most[m.classes[pair]] and pair not in case.blamed]
     if odd:
         yield Claim(CHECK, Verdict.WARN).finding(

@@ -59,9 +59,9 @@ def _slow(m: Machine, i: int, rate: float) -> bool:
 def _slower_than_others(m: Machine, i: int, best: HostDevice) -> bool:
     """Another GPU of the same model is fast from this node, while this GPU's peer copies show a good link."""
     rows = [row for row in m.measured.host_device if row.numa_node == best.numa_node and row.gpu != i]
-    alike = [_rate(row) for row in rows if m.gpu(row.gpu).model == m.gpu(i).model]
+    same_model = [_rate(row) for row in rows if m.gpu(row.gpu).model == m.gpu(i).model]
     several = m.host.sockets is None or m.host.sockets > 1
-    fast_elsewhere = bool(alike) and _rate(best) < SLOWER_NODE * max(alike)
+    fast_elsewhere = bool(same_model) and _rate(best) < SLOWER_NODE * max(same_model)
     return best.numa_node is not None and several and fast_elsewhere and best_numbers(m)[i] > 1.05 * _rate(best)
 
 

@@ -125,5 +125,5 @@ def _finding(case: Case, claim: Claim, why: str, pairs: list[Pair]) -> Finding:
 def _same(case: Case, pairs: list[Pair]) -> str:
     """P2P asked for and switched off give the same number: it was not in use."""
     both = [(a, b) for p in pairs if (a := case.one_way(p)) and (b := case.one_way(p, "staged-one-way"))]
-    alike = bool(both) and all(0.9 < a / b < 1.1 for a, b in both)
-    return "; with P2P switched off the numbers are the same" if alike else ""
+    equal = bool(both) and all(0.9 < a / b < 1.1 for a, b in both)
+    return "; with P2P switched off the numbers are the same" if equal else ""

@@ -9,7 +9,7 @@ from gpucheck.printable import counted
 NAME = "rdma-port"
 UP = ("active",)
 HALF_UP = ("initializing", "init", "armed")
-ENOUGH_ALIKE = 3
+ENOUGH_SAME_CARD = 3
 
 
 @dataclass
@@ -65,12 +65,12 @@ def _state(port: Port, ports: Sequence[Port]) -> str | None:
         return "no-subnet"
     if not port.is_down:
         return None
-    alike = [other for other in ports if other is not port and port.card and other.card == port.card]
-    down = [other for other in alike if other.is_down]
-    up = sum(other.is_up for other in alike)
+    same_card = [other for other in ports if other is not port and port.card and other.card == port.card]
+    down = [other for other in same_card if other.is_down]
+    up = sum(other.is_up for other in same_card)
     # A card with two ports of which one is used has a spare one.
-    is_spare = any(other.is_up and port.board and other.board == port.board for other in alike)
-    return "one-down" if up >= ENOUGH_ALIKE and not down and not is_spare else "down"
+    is_spare = any(other.is_up and port.board and other.board == port.board for other in same_card)
+    return "one-down" if up >= ENOUGH_SAME_CARD and not down and not is_spare else "down"
 
 
 def _rate(port: Port, ports: Sequence[Port]) -> str | None:
@@ -80,4 +80,4 @@ def _rate(port: Port, ports: Sequence[Port]) -> str | None:
     others = {o.rate for o in ports if o is not port and o.is_up and o.card == port.card and o.layer == port.layer}
     count = sum(1 for o in ports if o is not port and o.is_up and o.card == port.card and o.layer == port.layer)
     best = next(iter(others)) if len(others) == 1 else None
-    return "slower" if best is not None and count >= ENOUGH_ALIKE and port.rate < best else None
+    return "slower" if best is not None and count >= ENOUGH_SAME_CARD and port.rate < best else None

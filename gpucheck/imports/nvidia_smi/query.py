@@ -146,8 +146,8 @@ def _unanswered(facts: Facts) -> bool:
     return bad >= MANY or (bad > 1 and facts.get("product_name") in NO_ANSWER)
 
 
-def _message(key: str, text: str, bus_id: str | None, lines: Sequence[str], says: str) -> Message:
-    line = next((at for at, one in enumerate(lines, start=1) if says in one), 1)
+def _message(key: str, text: str, bus_id: str | None, lines: Sequence[str], fragment: str) -> Message:
+    line = next((at for at, one in enumerate(lines, start=1) if fragment in one), 1)
     return Message(key=f"{NAME}.{key}", text=text, line=line, gpu=bus_id)
 
 

@@ -11,7 +11,7 @@ from gpucheck.model.diagnosis.paste import Part
 STATUS = "OK|CNS|GNS|TNS|NS|DR|U"
 HEADER = re.compile(r"^[\s|]*GPU\d{1,3}(?:[\s|]+GPU\d{1,3})*[\s|]*$")
 ROW = re.compile(rf"^[\s|]*GPU(\d{{1,3}})((?:[\s|]+(?:X|{STATUS}|N/A|\?|ERR!?))+)[\s|]*$")
-SAYS = re.compile(rf"(?<!\w)(?:{STATUS})(?!\w)")
+STATUS_CELL = re.compile(rf"(?<!\w)(?:{STATUS})(?!\w)")
 LEGEND = re.compile(r"^\s*(?:Legend:|(?:X|OK|CNS|GNS|TNS|NS|DR|U)\s{0,6}=\s)")
 COMMAND = re.compile(r"-p2p\s{1,4}-?([rwnap]{1,5})\b")
 MOST_GPUS = 128
@@ -53,7 +53,7 @@ def parse(lines: list[str]) -> Part:
 def _cell(row: list[str] | None, at: int, own: bool, command: str | None) -> str | None:
     if own:
         return "X"
-    if row is None or at >= len(row) or not SAYS.fullmatch(row[at]):
+    if row is None or at >= len(row) or not STATUS_CELL.fullmatch(row[at]):
         return None
     return None if row[at] == "U" or (row[at] == "NS" and command is None) else row[at]
 
@@ -66,7 +66,7 @@ def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Each table with its header, the command above it and the legend below it."""
     at = 0
     while at < len(lines):
-        if not (ROW.match(lines[at]) and SAYS.search(lines[at])):
+        if not (ROW.match(lines[at]) and STATUS_CELL.search(lines[at])):
             at += 1
             continue
         first = at

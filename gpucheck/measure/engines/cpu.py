@@ -35,13 +35,13 @@ class CpuEngine:
         self.maps = [mmap.mmap(-1, 2 * self.size) for _ in range(count)]
         self.workers = []
         for position in range(count):
-            ours, theirs = context.Pipe()
+            parent_end, child_end = context.Pipe()
             process = context.Process(
-                target=_work, args=(position, self.maps, self.size, theirs, os.getpid()), daemon=True
+                target=_work, args=(position, self.maps, self.size, child_end, os.getpid()), daemon=True
             )
             process.start()
-            theirs.close()
-            self.workers.append((process, ours))
+            child_end.close()
+            self.workers.append((process, parent_end))
         return Opened(
             buffer_bytes=self.size,
             methods=("ce-write", "staged"),
@@ -64,16 +64,16 @@ class CpuEngine:
 
     def latency(self, flow: Flow, repeats: int) -> float:
         """Time consecutive small copies."""
-        seconds = self._ask(self._copier(flow), ("copy", flow, Region(offset=0, size=16), repeats, 0.0))
+        seconds = self._request(self._copier(flow), ("copy", flow, Region(offset=0, size=16), repeats, 0.0))
         return float(seconds) / repeats
 
     def fill(self, device: int, key: int, region: Region) -> None:
         """Run in the process that owns the buffer."""
-        self._ask(device, ("fill", key, region))
+        self._request(device, ("fill", key, region))
 
     def poison(self, device: int, value: int, region: Region) -> None:
         """Run in the process that owns the buffer."""
-        self._ask(device, ("poison", value, region))
+        self._request(device, ("poison", value, region))
 
     def copy(self, flows: Sequence[Flow], region: Region, bursts: int) -> None:
         """Copy all flows simultaneously; a process with several flows copies them one after the other."""
@@ -81,7 +81,7 @@ class CpuEngine:
 
     def compare(self, device: int, key: int, region: Region) -> Comparison:
         """Run in the process that owns the buffer."""
-        answer: Comparison = self._ask(device, ("compare", key, region))
+        answer: Comparison = self._request(device, ("compare", key, region))
         return answer
 
     def words(self, device: int, region: Region) -> tuple[int, ...]:
@@ -104,7 +104,7 @@ class CpuEngine:
     def _copier(self, flow: Flow) -> int:
         return flow.dst if flow.src == HOST else flow.src
 
-    def _ask(self, device: int, order: tuple[Any, ...]) -> Any:
+    def _request(self, device: int, order: tuple[Any, ...]) -> Any:
         return self._all([(device, order)])[0]
 
     def _all(self, orders: Sequence[tuple[int, tuple[Any, ...]]]) -> list[Any]:

@@ -268,11 +268,11 @@ def _class(machine: Machine, flow: Flow) -> str:
 def _rates(machine: Machine, flows: Sequence[Flow]) -> list[float]:
     """Return the estimated rate of each flow, for the planned time only; flows with a common link share its rate."""
     taken = [flow_resources(flow, machine.between, machine.to_host) for flow in flows]
-    crowd = Counter(resource for resources in taken for resource in resources)
+    contention = Counter(resource for resources in taken for resource in resources)
     rates = []
     for flow, resources in zip(flows, taken, strict=True):
         path = machine.between.get((flow.src, flow.dst))
         known = path.expected if path and flow.method != "staged" else None
         rate = TOUCH_GB_S if flow.src == flow.dst else known.unidirectional_gb_s if known else UNKNOWN_GB_S
-        rates.append(rate / max((crowd[resource] for resource in resources), default=1))
+        rates.append(rate / max((contention[resource] for resource in resources), default=1))
     return rates

@@ -125,7 +125,7 @@ def _common(kinds: Iterable[str | None]) -> Damage | None:
 
 def _damaged(results: Results, machine: Machine) -> Iterable[Damaged]:
     """Return one row for all pairs with the same corruption on the same path class, and one for host mismatches."""
-    alike: dict[tuple[str, bool], list[tuple[bool, Check]]] = {}
+    groups: dict[tuple[str, bool], list[tuple[bool, Check]]] = {}
     doubted = []
     for loaded, check in results.checks:
         if check.flow.src == check.flow.dst or not check.bad_rounds or not check.damage:
@@ -135,14 +135,14 @@ def _damaged(results: Results, machine: Machine) -> Iterable[Damaged]:
         if check.mismatches > check.disagreements:
             path = machine.between.get((check.flow.src, check.flow.dst))
             nvlink = path is not None and (path.cls or "").startswith("NV")
-            alike.setdefault((check.damage, nvlink), []).append((loaded, check))
-    for rows in alike.values():
-        yield _alike(rows, sum(check.mismatches - check.disagreements for _, check in rows))
+            groups.setdefault((check.damage, nvlink), []).append((loaded, check))
+    for rows in groups.values():
+        yield _merged(rows, sum(check.mismatches - check.disagreements for _, check in rows))
     if doubted:
-        yield replace(_alike(doubted, sum(check.disagreements for _, check in doubted)), host_only=True)
+        yield replace(_merged(doubted, sum(check.disagreements for _, check in doubted)), host_only=True)
 
 
-def _alike(rows: Sequence[tuple[bool, Check]], wrong: int) -> Damaged:
+def _merged(rows: Sequence[tuple[bool, Check]], wrong: int) -> Damaged:
     checks = [check for _, check in rows]
     methods = sorted({check.flow.method for check in checks})
     rounds = f"{sum(check.bad_rounds for check in checks)} of {sum(check.rounds for check in checks)} rounds corrupt"

@@ -54,8 +54,8 @@ def answer(engine: CopyEngine, step: Step) -> Answer | Failure:
     except Exception as error:
         code = engine.error_code(error)
         if code is not None:
-            said, known = str(error), error_text(code)
-            detail = said.splitlines()[0] if said.startswith(known) else f"{known}: {first_line(error)}"
+            message, known = str(error), error_text(code)
+            detail = message.splitlines()[0] if message.startswith(known) else f"{known}: {first_line(error)}"
             return Failure(kind=kind_of(code), purpose=step.purpose, flows=step.flows, detail=detail, code=code)
         if isinstance(error, MemoryError):  # CuPy's OutOfMemoryError is one too
             return Failure(kind="no-memory", purpose=step.purpose, flows=step.flows, detail=first_line(error))

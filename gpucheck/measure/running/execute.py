@@ -71,16 +71,16 @@ class _Row:
         """Return seconds of one small copy of the only flow. Raises NotTimed as ``sample`` does."""
         return (self._queued(lambda repeats: self.engine.latency(self.flows[0], repeats[0])),)
 
-    def _queued(self, ask: Callable[[tuple[int, ...]], Shape]) -> Shape:
+    def _queued(self, measure: Callable[[tuple[int, ...]], Shape]) -> Shape:
         """Halve the number of copies after each NotTimed: a full queue or a slow host accepts fewer."""
         try:
-            return ask(self.repeats)
+            return measure(self.repeats)
         except NotTimed:
             if max(self.repeats) == 1:
                 raise
             self.repeats = tuple(max(1, r // 2) for r in self.repeats)
             self.most = max(self.repeats)
-        return self._queued(ask)
+        return self._queued(measure)
 
 
 def _timing(flow: Flow, size: int, repeats: int, samples: tuple[float, ...]) -> Timing:

@@ -20,16 +20,16 @@ Progress = Callable[[Step, int], None]
 Low = Callable[[Results], Iterable[tuple[Flow, ...]]]
 
 
-class Asked(Protocol):
+class StepRunner(Protocol):
     """Runs steps: a supervised child, or an engine in this process for tests."""
 
-    def ask(self, step: Step) -> Answer | Failure:
+    def run_step(self, step: Step) -> Answer | Failure:
         """Return the result, or why there is none."""
 
 
 def run(
     steps: Iterable[Step],
-    asked: Asked,
+    runner: StepRunner,
     results: Results,
     *,
     machine: Machine,
@@ -41,11 +41,11 @@ def run(
     for purpose, group in groupby(enumerate(steps), key=lambda item: item[1].purpose):
         for number, step in group:
             progress(step, number)
-            _do(asked, step, results)
+            _do(runner, step, results)
             if results.gave_up is not None:
                 return
         if purpose in REPEATED:
-            _repeat_low(asked, results, machine, request, low)
+            _repeat_low(runner, results, machine, request, low)
 
 
 def _count(failure: Failure, results: Results) -> None:
@@ -58,16 +58,16 @@ def _count(failure: Failure, results: Results) -> None:
             results.gave_up = f"{results.lost} measuring processes were lost"
 
 
-def _do(asked: Asked, step: Step, results: Results) -> None:
+def _do(runner: StepRunner, step: Step, results: Results) -> None:
     """Run one step without broken pairs. The flows of a failed round run again one by one, to find the failing one."""
     flows = tuple(flow for flow in step.flows if frozenset((flow.src, flow.dst)) not in results.broken)
     if not any(HOST not in (f.src, f.dst) or step.purpose == "host and device" for f in flows):
         return
     step = replace(step, flows=flows)
-    answer = asked.ask(step)
+    answer = runner.run_step(step)
     if isinstance(answer, Failure) and answer.kind == "no-peers-left":
         # A GPU without NVSwitch maps at most eight peers; the next child starts with none.
-        answer = asked.ask(step)
+        answer = runner.run_step(step)
     if isinstance(answer, Answer):
         results.take(step, answer.timings, answer.checks)
         results.device_s += answer.device_s
@@ -77,18 +77,18 @@ def _do(asked: Asked, step: Step, results: Results) -> None:
     divisible = answer.is_the_copys if step.purpose in TOGETHER else answer.kind in DIVISIBLE
     if results.gave_up is not None or len(flows) == 1 or not divisible:
         _record(answer, step, results)
-    elif not _one_by_one(asked, step, results):
+    elif not _one_by_one(runner, step, results):
         results.failures.append(answer)
 
 
-def _one_by_one(asked: Asked, step: Step, results: Results) -> bool:
+def _one_by_one(runner: StepRunner, step: Step, results: Results) -> bool:
     """Run each flow of a failed round alone; return whether one of them fails too."""
     found = False
     for flow in step.flows:
         if flow.dst == HOST and step.operation == "integrity":
             continue
         single = replace(step, flows=(flow,))
-        again = asked.ask(single)
+        again = runner.run_step(single)
         if isinstance(again, Answer):
             if step.purpose not in TOGETHER:
                 results.take(single, again.timings, again.checks)
@@ -111,15 +111,15 @@ def _record(failure: Failure, step: Step, results: Results) -> None:
         results.broken.add(frozenset((flow.src, flow.dst)))
 
 
-def _repeat_low(asked: Asked, results: Results, machine: Machine, request: MeasurementRequest, low: Low) -> None:
+def _repeat_low(runner: StepRunner, results: Results, machine: Machine, request: MeasurementRequest, low: Low) -> None:
     """Measure low pairs alone, unidirectional ones also through host memory, to compare peer access with it."""
     for flows in low(results):
         if results.gave_up is not None:
             return
-        _do(asked, alone(machine, request, flows), results)
+        _do(runner, alone(machine, request, flows), results)
         if len(flows) == 1 and "staged" in request.methods:
             staged = replace(flows[0], method="staged")
-            _do(asked, replace(alone(machine, request, (staged,)), purpose="through host memory"), results)
+            _do(runner, replace(alone(machine, request, (staged,)), purpose="through host memory"), results)
 
 
 class Doubts(Protocol):

@@ -68,7 +68,7 @@ class Supervised:
             self.opened = self.opened or answer
         return answer
 
-    def ask(self, step: Step) -> Answer | Failure:
+    def run_step(self, step: Step) -> Answer | Failure:
         """Run one step. A child that hangs, exits or sends an invalid result is terminated."""
         if self._child is None:
             opened = self.open()

@@ -227,10 +227,10 @@ def _rest(report: BandwidthReport) -> Iterator[str]:
                 for name, h2d, d2h in _host_ways(names[link.device], link)
             ),
         )
-    for crowd in report.crowds:
+    for result in report.crowds:
         yield (
-            f"contention, {crowd.name}: {crowd.copies} simultaneous copies, {crowd.total_gb_s:.1f} GB/s together, "
-            f"the slowest {crowd.slowest_gb_s:.1f} GB/s"
+            f"contention, {result.name}: {result.copies} simultaneous copies, {result.total_gb_s:.1f} GB/s together, "
+            f"the slowest {result.slowest_gb_s:.1f} GB/s"
         )
     if report.integrity:
         i = report.integrity

@@ -11,7 +11,16 @@ from gpucheck.model.finding.naming import bus_ids
 from gpucheck.render import html
 from gpucheck.render.findings.commands import Part, parts
 from gpucheck.render.findings.groups import Group
-from gpucheck.render.findings.text import TROUBLE, also, asks, every_evidence, how_sure, not_run, others, worst_first
+from gpucheck.render.findings.text import (
+    TROUBLE,
+    action_text,
+    also,
+    every_evidence,
+    how_sure,
+    not_run,
+    others,
+    worst_first,
+)
 from gpucheck.render.ranking import html as ranking_html
 from gpucheck.render.ranking.predicted import percent
 from gpucheck.render.words import observed
@@ -26,7 +35,7 @@ BETWEEN = re.compile(r"; (?![^(]*\))")
 class Block(NamedTuple):
     """A group of findings. advice: its fix with commands marked. left: lines of evidence that are not shown.
 
-    follow: what was not run because of it. asks: its action and owner. sure: how sure its cause is. others: other
+    follow: what was not run because of it. action: its action and owner. sure: how sure its cause is. others: other
     causes and their probabilities. also: what other checks found of it; reasons: the same with why and fix.
     verdicts: of all its findings. anchor: its id on the page, the same in the next report.
     """
@@ -36,7 +45,7 @@ class Block(NamedTuple):
     evidence: tuple[str, ...]
     left: int
     follow: str
-    asks: str
+    action: str
     sure: str
     others: tuple[tuple[Alternative, str], ...]
     also: tuple[str, ...]
@@ -106,7 +115,7 @@ def _blocks(groups: list[Group], follow: dict[str, list[str]], taken: dict[str, 
             evidence=evidence[:EVIDENCE],
             left=max(0, len(evidence) - EVIDENCE),
             follow=not_run(checks) if checks else "",
-            asks=asks(group),
+            action=action_text(group),
             sure=how_sure(group),
             others=tuple((one, percent(one.probability)) for one in others(group)),
             anchor=_anchor(group, taken),

@@ -81,8 +81,8 @@ def block(group: Group, *, verbose: bool = False, check: bool = True) -> Iterato
         yield _line("why", group.why)
     if group.fix and finding.verdict in TROUBLE:
         yield _line("fix", group.fix)
-    if asked := asks(group):
-        yield _line("action", asked)
+    if action := action_text(group):
+        yield _line("action", action)
     if finding.cause:
         yield _line("cause", f"{finding.cause} ({how_sure(group)})")
         yield from (_line("or", f"{one.cause} ({percent(one.probability)}): {one.would_show}") for one in others(group))
@@ -124,7 +124,7 @@ def how_sure(group: Group) -> str:
     return f"{ends[0].removesuffix(' %')} to {ends[1]}" if len(ends) > 1 else ends[0]
 
 
-def asks(group: Group) -> str:
+def action_text(group: Group) -> str:
     """Return what the findings ask for and of whom: ``reset-gpu (owner: node)``; empty where nothing follows."""
     finding = group.surest
     if finding.verdict not in TROUBLE or finding.action in (None, "none"):

@@ -26,12 +26,12 @@ class Results(NamedTuple):
 
 def results(fleet: FleetReport) -> list[Results]:
     """Return the lines. Trainings name their settings, so each has its own; versions are not compared with others."""
-    alike: dict[tuple[object, ...], list[Agreement]] = {}
+    groups: dict[tuple[object, ...], list[Agreement]] = {}
     for entry in fleet.agreements:
         own = entry.operation if entry.operation.startswith("losses") else ""
         key = (own, entry.on, entry.outcome, entry.results, entry.hosts, entry.equal, entry.outliers)
-        alike.setdefault(key, []).append(entry)
-    return [_line(entries) for entries in alike.values()]
+        groups.setdefault(key, []).append(entry)
+    return [_line(entries) for entries in groups.values()]
 
 
 def _line(entries: list[Agreement]) -> Results:

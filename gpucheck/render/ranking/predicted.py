@@ -24,7 +24,7 @@ TITLES: dict[Quantity, tuple[str, str]] = {
 ROWS = 10
 # Nine of ten values lie in the range if the explanation holds: with fewer than this part inside it fits nearly.
 INSIDE = 0.8
-ALIKE = 4
+ENOUGH_IDENTICAL = 4
 MISFITS: tuple[Fit, ...] = ("no, lower", "no, higher")
 
 
@@ -63,14 +63,14 @@ def blocks(explanation: Explanation) -> list[Block]:
 
 
 def readings(explanation: Explanation) -> list[str]:
-    """Return the readings; if at least ALIKE differ only by the PCI device, they are one line."""
+    """Return the readings; if at least ENOUGH_IDENTICAL differ only by the PCI device, they are one line."""
     groups: dict[str, list[str]] = {}
     for line in explanation.readings:
         groups.setdefault(BUS_ID.sub("", line), []).append(line)
     found: list[str] = []
     for lines in groups.values():
         first = BUS_ID.search(lines[0])
-        if len(lines) < ALIKE or first is None:
+        if len(lines) < ENOUGH_IDENTICAL or first is None:
             found += lines
         else:
             at = first.end()

@@ -60,9 +60,9 @@ def _head(report: Report, page: Markdown, mark: str) -> Iterator[str]:
     if mark:
         yield page.text(f"{mark[0].upper()}{mark[1:]}.")
         yield ""
-    judged = f"gpucheck {report.versions.get('gpucheck') or ''}, {report.started}: {counts_line(report.counts)}."
+    summary = f"gpucheck {report.versions.get('gpucheck') or ''}, {report.started}: {counts_line(report.counts)}."
     unproven = f" Not proven: {'; '.join(report.not_proven)}." if report.not_proven else ""
-    yield page.text(f"{judged}{unproven}")
+    yield page.text(f"{summary}{unproven}")
 
 
 def _findings(report: Report, page: Markdown) -> Iterator[str]:
@@ -144,8 +144,8 @@ def _gpus(report: Report) -> str:
 def _settings(report: Report) -> Iterator[str]:
     """What the checks read, whether they passed or not."""
     for check in SETTINGS:
-        judged = [f for f in report.findings if f.check == check and f.verdict in READ and f.seen is not None]
-        yield from dict.fromkeys(_setting(group) for group in group_equal(judged, bus_ids(report)))
+        evaluated = [f for f in report.findings if f.check == check and f.verdict in READ and f.seen is not None]
+        yield from dict.fromkeys(_setting(group) for group in group_equal(evaluated, bus_ids(report)))
 
 
 def _setting(group: Group) -> str:

@@ -58,14 +58,14 @@ def section(copies: Copies | None, page: Markdown, room: int) -> Iterator[str]:
     yield "### Copies, GB/s (10^9 bytes per second), latency in us"
     yield ""
     yield from table(HEADER, _cut(rows, most))
-    told = [
+    expectations = [
         f"expected {expected}, {', '.join(dict.fromkeys(of))}: {basis}"
         for (expected, basis), of in bases.items()
         if basis
     ]
-    if told:
+    if expectations:
         yield ""
-        yield from (f"- {page.text(text)}" for text in told[: room - AROUND - min(len(rows), most)])
+        yield from (f"- {page.text(text)}" for text in expectations[: room - AROUND - min(len(rows), most)])
 
 
 def _cut(rows: list[list[str]], most: int) -> list[list[str]]:
@@ -76,13 +76,13 @@ def _cut(rows: list[list[str]], most: int) -> list[list[str]]:
 
 def _groups(pairs: Sequence[MeasuredPair], winner: Explanation | None) -> list[_Group]:
     """A board without peer access has no expectation of its own: then it is the winning explanation's."""
-    told = {(p.a, p.b): p for p in winner.predictions if p.quantity == "p2p-one-way"} if winner else {}
+    predictions = {(p.a, p.b): p for p in winner.predictions if p.quantity == "p2p-one-way"} if winner else {}
     found: dict[tuple[object, ...], list[MeasuredPair]] = {}
     of_key: dict[tuple[object, ...], tuple[float | None, float | None, float | None, str]] = {}
     for pair in pairs:
         if pair.src == pair.dst:
             continue
-        predicted = told.get((pair.src, pair.dst))
+        predicted = predictions.get((pair.src, pair.dst))
         values = (pair.expected_gb_s, pair.low_gb_s, pair.high_gb_s, pair.basis or "")
         if pair.expected_gb_s is None and predicted is not None:
             values = (None, predicted.low, predicted.high, predicted.basis)
@@ -126,8 +126,8 @@ def _part(rates: Sequence[float], group: _Group) -> str:
     part = ""
     if group.expected:
         part = " to ".join(dict.fromkeys(f"{100 * rate / group.expected:.0f}" for rate in (rates[0], rates[-1]))) + " %"
-    told = ", ".join(filter(None, (part, below)))
-    return f" ({told})" if told else ""
+    details = ", ".join(filter(None, (part, below)))
+    return f" ({details})" if details else ""
 
 
 def _access(copies: Copies, group: _Group) -> tuple[str, str]:
@@ -143,8 +143,8 @@ def _access(copies: Copies, group: _Group) -> tuple[str, str]:
     failed = {way for one in seen.measured.failures for way in one.pairs}
     tried = [pair for pair, one in zip(group.pairs, granted, strict=True) if one]
     works = sum(pair.measured is not None and (pair.src, pair.dst) not in failed for pair in tried)
-    told = "yes" if works == len(tried) else f"**{works} of {len(tried)}**"
-    return allowed + (f" ({status})" if status else ""), told if tried else "not used"
+    outcome = "yes" if works == len(tried) else f"**{works} of {len(tried)}**"
+    return allowed + (f" ({status})" if status else ""), outcome if tried else "not used"
 
 
 def _granted(copies: Copies, pair: MeasuredPair) -> bool | None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from gpucheck.checks.kernel import log as kernel_log
-from gpucheck.diagnose import judge
+from gpucheck.diagnose import evaluate
 from gpucheck.diagnose.messages import of_messages
 from gpucheck.knowledge import causes
 from gpucheck.model import KernelLog, NvmlReading, TopologyGpu, Verdict, named, with_actions, worst
@@ -40,7 +40,7 @@ def diagnosis(
     seen = observations(parts, given or NOTHING, model)
     # ECC, row remapping, throttling, MIG, limits: what nvidia-smi reports of each GPU, evaluated as on a live host.
     state = pasted_host.findings(parts)
-    judgement = pasted_host.of_links(judge(seen), seen, state) if _has_observations(seen) else Judgement(findings=())
+    judgement = pasted_host.of_links(evaluate(seen), seen, state) if _has_observations(seen) else Judgement(findings=())
     logs = _kernel_log(parts)
     findings: list[Finding] = []
     findings += judgement.findings

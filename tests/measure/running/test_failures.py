@@ -220,10 +220,10 @@ def test_the_parts_of_a_crowd_are_not_reported_as_the_crowd():
     """Eight GPUs, all to all: one pair fails; the single copies that find it say nothing of all at once."""
 
     class OnePairFailsAmongMany(Here):
-        def ask(self, step):
+        def run_step(self, step):
             if step.purpose == "all to all" and len(step.flows) > 1:
                 return Failure(kind="refused", purpose=step.purpose, flows=step.flows, code=719)
-            return super().ask(step)
+            return super().run_step(step)
 
     here = OnePairFailsAmongMany(EIGHT_NVSWITCH.engine(), EIGHT_NVSWITCH.setup())
     results = EIGHT_NVSWITCH.run(here, only="all to all")

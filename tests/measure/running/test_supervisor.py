@@ -43,7 +43,7 @@ def alive(pid):
 def test_a_child_answers_step_after_step():
     with Supervised(setup(), 10.0, TWO_PCIE.child()) as child:
         opened = child.open()
-        answers = [child.ask(STEP) for _ in range(3)]
+        answers = [child.run_step(STEP) for _ in range(3)]
 
     assert isinstance(opened, Opened)
     assert all(isinstance(answer, Answer) for answer in answers)
@@ -67,7 +67,7 @@ def test_a_broken_child_is_a_failure_that_names_the_step(code, kind, words):
     with Supervised(setup(), 0.5, saying(code)) as child:
         assert isinstance(child.open(), Opened)
         pid = pid_of(child)
-        answer = child.ask(STEP)
+        answer = child.run_step(STEP)
 
     assert isinstance(answer, Failure)
     assert (answer.kind, answer.purpose, answer.flows) == (kind, "one direction", STEP.flows)
@@ -83,7 +83,7 @@ def test_time_without_a_processor_does_not_count(monkeypatch, waited, kind):
         child.open()
         seen = iter([0.0] + [waited] * 99)
         monkeypatch.setattr(supervisor, "waited_s", lambda pid: next(seen))
-        answer = child.ask(STEP)
+        answer = child.run_step(STEP)
 
     assert (answer.kind if isinstance(answer, Failure) else None) == kind
 
@@ -112,8 +112,8 @@ def test_an_error_leaves_no_child_for_the_next_step():
     with Supervised(setup(), 10.0, TWO_PCIE.child(fault("p2p-error"))) as child:
         child.open()
         first = pid_of(child)
-        refused = child.ask(STEP)
-        staged = child.ask(replace(STEP, flows=(Flow(src=0, dst=1, method="staged"),)))
+        refused = child.run_step(STEP)
+        staged = child.run_step(replace(STEP, flows=(Flow(src=0, dst=1, method="staged"),)))
 
         assert isinstance(refused, Failure)
         assert refused.kind == "refused"
@@ -137,11 +137,11 @@ def test_a_ninth_peer_is_asked_for_again_in_a_child_that_has_mapped_none():
 
         worn = True
 
-        def ask(self, step):
+        def run_step(self, step):
             if self.worn:
                 self.worn = False
                 return Failure(kind="no-peers-left", purpose=step.purpose, code=711)
-            return two.ask(step)
+            return two.run_step(step)
 
     two = Here(TWO_PCIE.engine(), TWO_PCIE.setup())
     results = TWO_PCIE.run(Eight())

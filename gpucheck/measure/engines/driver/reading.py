@@ -61,7 +61,7 @@ class _Reader:
         finally:
             self.seconds[name] = round(time.perf_counter() - start, 6)
 
-    def ask(self, subject: str, call: str, *arguments: Any) -> Any:
+    def query(self, subject: str, call: str, *arguments: Any) -> Any:
         """Return the results of a call; None if it failed, which is a gap."""
         try:
             return self.calls(call, *arguments)
@@ -83,9 +83,9 @@ class _Reader:
             raise not_opened(error, "") from error
         except MissingCall as error:
             raise missing(error, None, bindings.__version__) from error
-        number = self.ask("driver", "cuDriverGetVersion")
-        places = range(self.ask("driver", "cuDeviceGetCount") or 0)
-        devices = [self.ask(f"device {place}", "cuDeviceGet", place) for place in places]
+        number = self.query("driver", "cuDriverGetVersion")
+        places = range(self.query("driver", "cuDeviceGetCount") or 0)
+        devices = [self.query(f"device {place}", "cuDeviceGet", place) for place in places]
         names = self.calls.names
         return CudaReading(
             driver=f"{number // 1000}.{number % 1000 // 10}" if number else None,
@@ -108,21 +108,21 @@ class _Reader:
 
         attributes = {}
         for name, member in _members(self.calls.names.CUdevice_attribute, ATTRIBUTE):
-            value = self.ask(f"{subject} {name}", "cuDeviceGetAttribute", member, device)
+            value = self.query(f"{subject} {name}", "cuDeviceGetAttribute", member, device)
             if value is not None:
                 attributes[name] = int(value)
-        uuid = self.ask(subject, "cuDeviceGetUuid", device)
-        context = self.timed(f"context {place}", lambda: self.ask(subject, "cuDevicePrimaryCtxRetain", device))
+        uuid = self.query(subject, "cuDeviceGetUuid", device)
+        context = self.timed(f"context {place}", lambda: self.query(subject, "cuDevicePrimaryCtxRetain", device))
         memory = None
         if context is not None:
-            self.ask(subject, "cuCtxSetCurrent", context)
-            memory = self.ask(subject, "cuMemGetInfo")
+            self.query(subject, "cuCtxSetCurrent", context)
+            memory = self.query(subject, "cuMemGetInfo")
             kernels = PTX.read_bytes() + b"\0"
-            self.timed(f"kernels {place}", lambda: self.ask(subject, "cuModuleLoadData", kernels))
-        total = self.ask(subject, "cuDeviceTotalMem", device)
+            self.timed(f"kernels {place}", lambda: self.query(subject, "cuModuleLoadData", kernels))
+        total = self.query(subject, "cuDeviceTotalMem", device)
         return CudaDevice(
-            name=text(self.ask(subject, "cuDeviceGetName", 256, device)),
-            bus_id=text(self.ask(subject, "cuDeviceGetPCIBusId", 32, device)),
+            name=text(self.query(subject, "cuDeviceGetName", 256, device)),
+            bus_id=text(self.query(subject, "cuDeviceGetPCIBusId", 32, device)),
             uuid=None if uuid is None else _uuid(bytes(uuid.bytes)),
             memory_bytes=None if total is None else int(total),
             free_bytes=None if memory is None else int(memory[0]),
@@ -135,7 +135,7 @@ class _Reader:
         def cell(a: int, b: int) -> int | None:
             if a == b:
                 return None
-            value = self.ask(f"device {a} to {b}", call, *before, devices[a], devices[b])
+            value = self.query(f"device {a} to {b}", call, *before, devices[a], devices[b])
             return None if value is None else int(value)
 
         places = range(len(devices))

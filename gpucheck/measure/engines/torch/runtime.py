@@ -86,10 +86,10 @@ def ordinal(torch: Any, device: Device, runtime: Any) -> int:
             return number
         if device.uuid and f"GPU-{getattr(properties, 'uuid', '')}" == device.uuid:
             return number
-    asked = ctypes.c_int(-1)
+    queried = ctypes.c_int(-1)
     call = getattr(runtime, "cudaDeviceGetByPCIBusId", None)
-    if call is not None and call(ctypes.byref(asked), (device.bus_id or "").encode()) == 0:
-        return asked.value
+    if call is not None and call(ctypes.byref(queried), (device.bus_id or "").encode()) == 0:
+        return queried.value
     raise LookupError(
         f"GPU {device.index} ({device.bus_id}) is not among the {count} that torch finds. Unset CUDA_VISIBLE_DEVICES, "
         "or omit the GPU with --devices"
