@@ -1,6 +1,7 @@
 """A child that hangs, crashes or talks nonsense ends as a value that names the call, and in time."""
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -49,7 +50,8 @@ def test_hang_names_the_call_and_the_gpu_after_two_tries(activate, monkeypatch, 
 
     assert 4.0 <= time.monotonic() - started < 30.0
     assert (failure.call, failure.code) == (call, LATE)
-    assert failure.detail == f"no response within 2 s about {subject}; a first try stopped in {call}"
+    # Seconds since the call was entered: on a busy machine the child started late.
+    assert re.fullmatch(f"no response within [12] s about {subject}; a first try stopped in {call}", failure.detail)
 
 
 def test_one_late_answer_proves_nothing():
