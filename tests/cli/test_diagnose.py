@@ -147,7 +147,7 @@ def test_a_missing_file_and_no_input_say_so(diagnose):
 @pytest.fixture
 def weighed(monkeypatch):
     """The judge's answer is one narrow link and its runner-up."""
-    monkeypatch.setattr("gpucheck.run.pastes.judge", lambda seen: judgements.winner())
+    monkeypatch.setattr("gpucheck.run.pastes.evaluate", lambda seen: judgements.winner())
 
 
 @pytest.mark.usefixtures("weighed")
