@@ -177,4 +177,5 @@ def code_runs(capability: str, archs: Iterable[int]) -> bool:
     Code for X.Y runs on X.Z with Z >= Y, and never on another X. Source: NVIDIA's CUDA programming guide.
     """
     major, _, minor = capability.partition(".")
-    return any(arch // 10 == int(major) and arch % 10 <= int(minor) for arch in archs)
+    family, newest = int(major), int(minor)
+    return any(arch // 10 == family and arch % 10 <= newest for arch in archs)

@@ -1,5 +1,6 @@
 """torch: its wheels include CUDA, so only the driver and the GPUs limit them."""
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from gpucheck.knowledge import GpuModel, tables
@@ -80,12 +81,20 @@ def choose_torch(target: Target, driver: str, wanted: str, origin: str = "auto")
     return first or not_known("torch", wanted, "wheel-bytes, torch-build-scripts", target, _known())
 
 
-def _candidates(target: Target, wanted: str, origin: str) -> list[tuple[TorchRelease, TorchBuild, tuple[int, ...]]]:
-    """Return the builds to try, newest first; those of PyPI before all others unless the origin may be any."""
+def _candidates(target: Target, wanted: str, origin: str) -> Iterator[tuple[TorchRelease, TorchBuild, tuple[int, ...]]]:
+    """Yield the builds to try, newest first; those of PyPI before all others unless the origin may be any."""
+    if origin == "any":
+        yield from _newest_first(target, wanted)
+    else:
+        yield from (row for row in _newest_first(target, wanted) if row[1].origin == "pypi")
+        yield from (row for row in _newest_first(target, wanted) if row[1].origin != "pypi")
+
+
+def _newest_first(target: Target, wanted: str) -> Iterator[tuple[TorchRelease, TorchBuild, tuple[int, ...]]]:
     requested = request(wanted)
-    releases = (release for release in reversed(tables.torch().releases) if requested.matches(release.version))
-    found = [(release, *build) for release in releases for build in _builds(target, release, requested.build)]
-    return found if origin == "any" else sorted(found, key=lambda row: row[1].origin != "pypi")
+    for release in reversed(tables.torch().releases):
+        if requested.matches(release.version):
+            yield from ((release, *build) for build in _builds(target, release, requested.build))
 
 
 def _newer_elsewhere(target: Target, driver: str, wanted: str, origin: str, choice: TorchChoice) -> Reasons:

@@ -1,6 +1,7 @@
 """Rules of cuDNN and NCCL: each is built for one CUDA major and needs a toolkit."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from gpucheck.stack.types import Clash, Fact, StackSpec
 from gpucheck.stack.versions import parse, request
@@ -40,6 +41,7 @@ def no_release(component: str, title: str, rule: str, requested: str, cuda_major
     )
 
 
+@lru_cache(maxsize=4096)
 def numeric(version: str) -> int:
     """Return a version of up to four numbers as one number that sorts like it."""
     numbers = (*parse(version).release, 0, 0, 0, 0)[:4]
