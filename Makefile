@@ -17,6 +17,11 @@ REPORTS ?= reports
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # One test more than cores, as some wait; each process reads all test files first, which takes seconds.
 PARALLEL = -n $(shell echo $$((1 + $$(nproc)))) --dist worksteal
+# Simulated machines are trees of thousands of small files: they are made in memory where it has room and runs programs.
+MEMORY := $(shell folder=/dev/shm; [ -w $$folder ] && [ "$$(df --output=avail $$folder | tail -n 1)" -gt 4000000 ] && \
+  ! grep -q " $$folder [^ ]* [^ ]*noexec" /proc/mounts && echo $$folder)
+PYTEST = env -u MAKEFLAGS $(if $(MEMORY),PYTEST_DEBUG_TEMPROOT=$(MEMORY)) $(VENV)/bin/pytest \
+	$(if $(MEMORY),-o tmp_path_retention_policy=failed -o tmp_path_retention_count=1)
 COMMA := ,
 # The files with tests of make test-more. To read all others too takes each test process seconds.
 SEARCHES = $(shell grep -rlE --include='test_*.py' 'mark\.more\b|import .*sampled' tests | sort)
@@ -60,7 +65,7 @@ verify: $(VENV)/.provision target ## verify every GPU host again and print the m
 	@$(PLAYBOOK) playbooks/verify.yml
 
 check: lint ## lint, and the fast tests that need no Docker, no root and no GPU
-	@env -u MAKEFLAGS $(VENV)/bin/pytest $(PARALLEL) -m "not slow and not browser and $(HERE)"
+	@$(PYTEST) $(PARALLEL) -m "not slow and not browser and $(HERE)"
 
 # The lab waits for disks and package managers most of its time: everything else is checked meanwhile.
 test: $(VENV)/.test tools ## what each change is tested with, all at once: lint, test-here, test-lab
@@ -68,13 +73,13 @@ test: $(VENV)/.test tools ## what each change is tested with, all at once: lint,
 	@$(MAKE) --jobs=3 --output-sync=target lint test-here test-lab
 
 test-here: $(VENV)/.test tools ## this machine: real training, NVML clients, simulated machines, HTML pages in Chromium
-	@env -u MAKEFLAGS $(VENV)/bin/pytest $(PARALLEL) -m "$(HERE)"
+	@$(PYTEST) $(PARALLEL) -m "$(HERE)"
 
 test-lab: $(VENV)/.test ## the embedded lab from nothing to the merged report (needs root or sudo, and Docker)
 	@env -u MAKEFLAGS $(VENV)/bin/pytest -m lab tests/lab
 
 test-more: $(VENV)/.test tools ## large searches and rare paths: every fault on every machine, all hostile hosts and files, commands killed anywhere
-	@env -u MAKEFLAGS $(VENV)/bin/pytest $(PARALLEL) -m "more or figures" $(SEARCHES)
+	@$(PYTEST) $(PARALLEL) -m "more or figures" $(SEARCHES)
 
 test-all: test test-more test-labs ## test, test-more, test-labs
 
