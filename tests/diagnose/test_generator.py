@@ -147,12 +147,12 @@ def test_calibration_error_is_weighted_by_count():
 
 
 def test_measure_counts_every_machine_once():
-    result = measure(range(40))
-    other = measure(range(20))
-    other.join(measure(range(20, 40)))
+    result = measure(range(16))
+    other = measure(range(8))
+    other.join(measure(range(8, 16)))
 
     assert result.machines == result.healthy.total() + sum(
         result.faults[level] for level in ("rich", "middling", "poor")
     )
-    assert (other.machines, other.faults, other.false_alarms) == (40, result.faults, result.false_alarms)
-    assert "| Machines | 40 (seeds 0 to 39)" in markdown(result, 0, 40)
+    assert (other.machines, other.faults, other.false_alarms) == (16, result.faults, result.false_alarms)
+    assert "| Machines | 16 (seeds 0 to 15)" in markdown(result, 0, 16)

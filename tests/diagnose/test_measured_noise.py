@@ -22,14 +22,14 @@ def test_a_healthy_machine_passes(bench, depth):
     assert verdict(bench, depth=depth) is Verdict.PASS
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 10_000))
 def test_three_percent_noise_fails_nothing(seed):
     for bench in (TWO_PCIE, EIGHT_NVSWITCH):
         assert verdict(bench, fault("copy-noise", percent=3, seed=seed), depth="quick") is Verdict.PASS
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 10_000), a=st.integers(0, 7), step=st.integers(1, 7))
 def test_three_percent_noise_hides_no_loss_of_thirty_percent(seed, a, step):
     noise = fault("copy-noise", percent=3, seed=seed)

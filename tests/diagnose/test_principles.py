@@ -205,7 +205,7 @@ def test_probabilities_are_probabilities(name: str, seed: int):
     assert all(0.0 <= p <= 1.0 for p in likely(judgement).values())
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(at=st.sampled_from(SHAPES), name=MACHINES, seed=st.integers(0, 1000))
 def test_other_numbers_for_the_gpus_name_the_same_gpus(at: tuple[int, int, int, int], name: str, seed: int):
     for seen in (healthy(shape(at, 0.03)), FAULTS[name][0]()):
