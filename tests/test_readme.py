@@ -31,7 +31,7 @@ def test_every_command_does_what_it_is_shown_for(line, capsys, tmp_path, monkeyp
     out = capsys.readouterr().out
     assert (stop.value.code or 0) == next((status for word, status in STATUS.items() if word in line), 0)
     written = tmp_path / line.partition(" -o ")[2]
-    assert written.read_text(encoding="utf-8") if " -o " in line else out.strip()
+    assert (written.read_text(encoding="utf-8") if " -o " in line else out).strip()
 
 
 def test_the_finding_shown_is_the_finding_printed(capsys):
