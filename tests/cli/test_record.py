@@ -113,8 +113,8 @@ def outcome(report):
     ("profile", "fault"),
     [
         ("hgx-h100-x8", "gpu-lost:gpu=2"),
-        ("hgx-h200-x8", "xid:gpu=1,code=79"),
-        ("hgx-b200-x8", "nvlink-down:gpu=0,link=3"),
+        ("l40s-x4", "xid:gpu=1,code=79"),
+        ("h100-nvl-x2", "nvlink-down:gpu=0,link=3"),
         ("gb200-x4", None),
         ("rtx4090-x2", "nccl-env"),
         ("a100-mig-x8", None),
