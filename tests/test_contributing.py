@@ -121,7 +121,7 @@ print(planned(wants(("demo_part=auto",)), "ubuntu-22.04", "t4-x1").components["d
 
 
 @pytest.fixture
-def added(tmp_path, monkeypatch):
+def added(tmp_path, monkeypatch, cache):
     """Add a module to a package as if its file were there; forget it afterwards."""
 
     def add(package, name, text):
@@ -134,7 +134,7 @@ def added(tmp_path, monkeypatch):
         imports.all_kinds.cache_clear()
         all_hypotheses.cache_clear()
 
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     monkeypatch.setenv("GPUCHECK_SIMULATOR", "")
     before = set(sys.modules)
     yield add

@@ -58,9 +58,28 @@ def sources(room: str) -> list[Path]:
     return sorted(path.rglob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
 
 
+BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+
+
+@cache
+def parsed(source: Path) -> ast.Module:
+    return ast.parse(source.read_text(encoding="utf-8"))
+
+
+def statements(node: ast.AST, *, types: bool) -> Iterator[ast.AST]:
+    """Every statement below the node. types: also those that only a type checker reads."""
+    left = [node]
+    while left:
+        one = left.pop()
+        for child in (child for part in BLOCKS for child in getattr(one, part, ())):
+            if types or not (isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"):
+                yield child
+                left.append(child)
+
+
 def imported(source: Path, *, top_level_only: bool) -> Iterator[str]:
-    tree = ast.parse(source.read_text(encoding="utf-8"))
-    for node in tree.body if top_level_only else ast.walk(tree):
+    tree = parsed(source)
+    for node in tree.body if top_level_only else statements(tree, types=True):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
@@ -85,21 +104,13 @@ def module(source: Path) -> str:
 FOLDERS = [module(source) for room in rooms() for source in sources(room) if source.stem == "__init__"]
 
 
-def running(node: ast.AST) -> Iterator[ast.AST]:
-    """Every node that is executed, not what only a type checker reads."""
-    for child in ast.iter_child_nodes(node):
-        if not (isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"):
-            yield child
-            yield from running(child)
-
-
 @cache
 def used_modules(room: str) -> dict[str, set[str]]:
     """Return the modules of the room that each of its modules imports."""
     modules = {module(source): source for source in sources(room)}
     graph: dict[str, set[str]] = {name: set() for name in modules}
     for name, source in modules.items():
-        for node in running(ast.parse(source.read_text(encoding="utf-8"))):
+        for node in statements(parsed(source), types=False):
             if isinstance(node, ast.Import):
                 graph[name] |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module:

@@ -1,23 +1,22 @@
 """--color, NO_COLOR and TERM: when escapes are printed, to a terminal and to a pipe."""
 
 import os
-import subprocess
 
 import pytest
 
-from tests.cli.commands import GPUCHECK, on_a_terminal
+from tests import forked
+from tests.cli.commands import on_a_terminal
 from tests.cli.test_help import ALL
 
 VERIFY = ("verify", "--simulate", "p100-pcie-x2", "--level", "quick", "--only", "inventory")
 
 
 def output(*words, terminal=False, **surroundings):
-    """What the command prints, on a terminal or through a pipe."""
+    """What the command prints, on a terminal or into a file."""
     if terminal:
         return on_a_terminal(*words, **surroundings)[1]
     environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
-    environment |= {"TERM": "xterm", **surroundings}
-    return subprocess.run([*GPUCHECK, *words], env=environment, capture_output=True, text=True, check=False).stdout
+    return forked.gpucheck(*words, env=environment | {"TERM": "xterm", **surroundings}).stdout
 
 
 @pytest.mark.parametrize(

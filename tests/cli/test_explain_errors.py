@@ -2,7 +2,7 @@
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucheck.cli import cli
@@ -116,6 +116,7 @@ def test_a_code_that_does_not_exist(refused, what):
     assert "not in the table" in refused(what)
 
 
+@settings(max_examples=50)
 @given(st.lists(st.text(min_size=1, max_size=60), min_size=1, max_size=3))
 def test_nothing_that_is_asked_gives_a_traceback(words):
     result = CliRunner().invoke(cli, ["explain", "--", *words])

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests import forked
+
 PAGE = (Path(__file__).parents[2] / "docs" / "fleet.md").read_text(encoding="utf-8")
 SRUN = """#!/bin/bash
 while [[ $1 == --* ]]; do shift; done
@@ -46,9 +48,18 @@ def shell(place, script, **variables):
 
 @pytest.fixture(scope="module")
 def ran(place):
-    """Every console command of the page, in its order."""
+    """Every console command of the page, in its order; by a shell where it needs one."""
+
+    def run(command):
+        program, *words = command.split()
+        return (
+            forked.gpucheck(*words, cwd=place)
+            if program == "gpucheck" and "*" not in command
+            else shell(place, command)
+        )
+
     commands = [line.removeprefix("$ ") for block in blocks("console") for line in block.splitlines()]
-    return {command: shell(place, command) for command in commands}
+    return {command: run(command) for command in commands}
 
 
 def test_every_command_of_the_page_runs(ran):

@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_exit_status import QUICK, shell
+from tests import forked
+from tests.cli.test_exit_status import QUICK, machine_in_the_cache, shell
+from tests.shared import sampled
 from tests.stack.test_cli import site  # noqa: F401 - a fixture
 
 VERIFY = f"$G {' '.join(QUICK)} --format json"
 
 
-@pytest.mark.parametrize("name", ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+@pytest.mark.parametrize("name", sampled(["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"], (0, 1, 3)))
 def test_stdout_has_its_names(tmp_path, name):
     """Also where stdout is a file: as root, a rename would put a file in the place of /dev/stdout."""
     kind = os.lstat("/dev/stdout").st_mode
@@ -32,15 +34,19 @@ def test_stdout_has_its_names(tmp_path, name):
     [
         "verify --list -o -", "topo --simulate p100-pcie-x2 -o -", "profiles -o -", "diagnose --rules -o -",
         "image --level quick -o -", "stack rules -o -", "bandwidth --simulate p100-pcie-x2 --level quick -o -",
-        "record --simulate no-gpu -o - | gzip -t; echo", "topo --simulate p100-pcie-x2 --svg -",
-        "bandwidth --simulate p100-pcie-x2 --level quick --sizes 4K --svg -",
+        "topo --simulate p100-pcie-x2 --svg -", "bandwidth --simulate p100-pcie-x2 --level quick --sizes 4K --svg -",
     ],
 )  # fmt: skip
 def test_a_dash_is_stdout_wherever_there_is_an_o(tmp_path, arguments):
-    _, out, err = shell(f"cd {tmp_path}; $G {arguments}")
+    done = forked.gpucheck(*arguments.split(), cwd=tmp_path)
 
-    assert out
-    assert "Error" not in err
+    assert done.stdout
+    assert "Error" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_recording_goes_to_stdout(tmp_path):
+    assert shell(f"cd {tmp_path}; $G record --simulate no-gpu -o - | gzip -t")[:2] == (0, "")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -100,11 +106,11 @@ def test_what_cannot_be_written_is_64_before_the_work(tmp_path, command, output)
 
 @pytest.mark.parametrize("command", [VERIFY, "$G topo --simulate p100-pcie-x2", "$G record --simulate p100-pcie-x2"])
 def test_a_file_that_fails_while_it_is_written_is_74_and_the_old_one_stays(tmp_path, command):
-    shell(VERIFY)
+    machine_in_the_cache()
     old = tmp_path / "report"
     old.write_text("old")
     limit = "ulimit -f 1" if "topo" not in command else "ulimit -f 0"
-    status, out, err = shell(f"{limit}; {command} -o {old}")
+    status, out, err = shell(f"{limit}; {command} -o {old}", PYTHONDONTWRITEBYTECODE="1")
 
     assert (status, out) == (74, "")
     assert f"{old}: the report could not be written: File too large" in err
@@ -114,18 +120,22 @@ def test_a_file_that_fails_while_it_is_written_is_74_and_the_old_one_stays(tmp_p
 
 
 @pytest.mark.parametrize(
-    ("command", "file", "mode"),
+    ("words", "modes"),
     [
-        (f"{VERIFY} -o F", "F", 0o640),
-        ("$G verify --simulate p100-pcie-x2 --level quick --format prometheus -o F", "F", 0o644),
-        ("$G verify --simulate p100-pcie-x2 --level quick --format all -o D", "D/report.json", 0o640),
-        ("$G verify --simulate p100-pcie-x2 --level quick --format all -o D", "D/report.prom", 0o644),
-        ("$G record --simulate p100-pcie-x2 -o F", "F", 0o640),
+        ((*QUICK, "--format", "json"), {"": 0o640}),
+        ((*QUICK, "--format", "prometheus"), {"": 0o644}),
+        ((*QUICK, "--format", "all"), {"report.json": 0o640, "report.prom": 0o644}),
+        (("record", "--simulate", "p100-pcie-x2"), {"": 0o640}),
     ],
 )
-@pytest.mark.parametrize(("umask", "taken"), [("022", 0o022), ("077", 0o077)])
-def test_a_report_is_not_for_every_user_and_metrics_are(tmp_path, command, file, mode, umask, taken):
+@pytest.mark.parametrize("taken", [0o022, 0o077])
+def test_a_report_is_not_for_every_user_and_metrics_are(run, tmp_path, words, modes, taken):
     """node_exporter is another user; everybody else has no business with a host's processes."""
-    shell(f"umask {umask}; cd {tmp_path}; {command}")
+    before = os.umask(taken)
+    try:
+        run(*words, "-o", tmp_path / "new")
+    finally:
+        os.umask(before)
 
-    assert stat.S_IMODE((tmp_path / file).stat().st_mode) == mode & ~taken
+    found = {name: stat.S_IMODE((tmp_path / "new" / name).stat().st_mode) for name in modes}
+    assert found == {name: mode & ~taken for name, mode in modes.items()}

@@ -134,10 +134,12 @@ def folder(tmp_path_factory):
     ids=lambda value: value[0] if isinstance(value, list) else None,
 )
 def test_every_long_command_has_progress_on_a_terminal_only(words, drawn, folder):
+    """Ranks that cannot import torch end at once, after the line is drawn."""
     (folder / "paste.txt").write_text("GPU0\tGPU1\nGPU0\t X \tNV18\nGPU1\tNV18\t X \n")
+    (folder / "torch.py").write_text("raise ImportError\n")
     words = [word.format(folder=folder) for word in words]
-    status, text = drawn_by(words)
-    dumb, plain = drawn_by(words, TERM="dumb")
+    status, text = drawn_by(words, PYTHONPATH=str(folder))
+    dumb, plain = drawn_by(words, PYTHONPATH=str(folder), TERM="dumb")
 
     assert status == dumb < 4
     assert drawn in text

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import re
 
 import pytest
@@ -10,6 +11,7 @@ from gpucheck import run as runs
 from gpucheck.host.recording import RecordingHost, ReplayHost
 from gpucheck.model import Check, Finding, Verdict
 from gpucheck.run.guard import Guard
+from tests import forked
 from tests.fakes import FakeHost
 
 COMMANDS = (("verify",), ("topo",), ("stack", "resolve"), ("stack", "check"))
@@ -31,13 +33,14 @@ def _own_cache(monkeypatch, cache):
     monkeypatch.setenv("GPUCHECK_SIMULATOR", "")
 
 
-@pytest.fixture
-def recording(run, tmp_path, monkeypatch):
-    """A recording of a broken machine, on a host where no machine is simulated any more."""
-    status, out, _ = run("record", "--simulate", "hgx-h100-x8", *FAULTS, "--no-redact", "-o", tmp_path / "r")
-    assert (status, out) == (0, "")
-    monkeypatch.setenv("GPUCHECK_SIMULATOR", "")
-    return tmp_path / "r"
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory, cache):
+    """A recording of a broken machine."""
+    file = tmp_path_factory.mktemp("recording") / "r"
+    words = ("record", "--simulate", "hgx-h100-x8", *FAULTS, "--no-redact", "-o", file)
+    done = forked.gpucheck(*words, env=os.environ | {"XDG_CACHE_HOME": str(cache)})
+    assert (done.returncode, done.stdout) == (0, "")
+    return file
 
 
 @pytest.mark.parametrize(
@@ -110,8 +113,8 @@ def outcome(report):
     ("profile", "fault"),
     [
         ("hgx-h100-x8", "gpu-lost:gpu=2"),
-        ("hgx-h200-x8", "xid:gpu=1,code=79"),
-        ("hgx-b200-x8", "nvlink-down:gpu=0,link=3"),
+        ("l40s-x4", "xid:gpu=1,code=79"),
+        ("h100-nvl-x2", "nvlink-down:gpu=0,link=3"),
         ("gb200-x4", None),
         ("rtx4090-x2", "nccl-env"),
         ("a100-mig-x8", None),
@@ -238,14 +241,15 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_work(run, tmp_pat
     assert f"{tmp_path / 'file/x'}: cannot write the file: " in err
 
 
-def test_an_interrupted_recording_leaves_the_old_file(run, recording, monkeypatch):
+def test_an_interrupted_recording_leaves_the_old_file(run, tmp_path, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    before = recording.read_bytes()
+    recording = tmp_path / "r"
+    recording.write_bytes(b"old")
     monkeypatch.setattr("gpucheck.cli.record.open_host", interrupted)
     status, _, _ = run("record", "-o", recording)
 
     assert status == 130
-    assert recording.read_bytes() == before
-    assert [path.name for path in recording.parent.iterdir()] == [recording.name]
+    assert recording.read_bytes() == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == [recording.name]

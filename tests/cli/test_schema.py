@@ -13,9 +13,14 @@ from click.testing import CliRunner
 
 from gpucheck.cli import cli
 from gpucheck.cli.schema.documents import DOCUMENTS, schema_of
+from gpucheck.measure.collectives.launch import Ended
+from gpucheck.run.steps import train
 from release.man import contexts
 from tests.cli.documents import follows
+from tests.run.test_collectives import ended
+from tests.shared import sampled
 from tests.stack.cli_words import lock_words, site
+from tests.train.outcomes import HANG, ON_CPU, ON_GPUS
 
 __all__ = ["site"]  # a fixture is used by its name
 ROOT = Path(__file__).parents[2]
@@ -51,6 +56,9 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
     "images": [("image", "list")],
     "profiles": [("profiles",)],
 }
+# The documents whose numbers come from ranks that import torch.
+RANKS = ("smoke", "collectives")
+HUNG = Ended(reason="deadline", seconds=180.0, ranks=2, where={0: "all_reduce of 8192 bytes"})
 # Commands whose JSON is validated by a test of their own, here or with them.
 ELSEWHERE = {
     "bundle verify": "tests/bundle/test_cli.py",
@@ -85,7 +93,7 @@ def inputs(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [(name, words) for name, lines in COMMANDS.items() for words in lines],
+    sampled([(name, words) for name, lines in COMMANDS.items() for words in lines], lambda _, row: row[0] not in RANKS),
     ids=lambda value: " ".join(value)[:60] if isinstance(value, tuple) else value,
 )
 def test_printed_documents_follow_their_schema(name, words, inputs):
@@ -94,6 +102,17 @@ def test_printed_documents_follow_their_schema(name, words, inputs):
     value = json.loads(printed(*(word.format(**inputs) for word in words), "--format", "json"))
 
     follows(name, value)
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome"),
+    [*(("smoke", outcome) for outcome in (ON_CPU, ON_GPUS, HANG)), ("collectives", ended(2)), ("collectives", HUNG)],
+)
+def test_what_ranks_come_to_follows_its_schema(monkeypatch, name, outcome):
+    monkeypatch.setattr(train, "run_smoke", lambda options: outcome)
+    monkeypatch.setattr("gpucheck.measure.collectives.run.launch", lambda *_, **__: outcome)
+
+    follows(name, json.loads(printed(*COMMANDS[name][0], "--format", "json")))
 
 
 def test_observations_in_a_report_follow_their_schema(tmp_path):

@@ -161,7 +161,7 @@ JSON = st.recursive(
 )
 
 
-@settings(deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     st.dictionaries(
         st.text(max_size=5), st.dictionaries(st.sampled_from(["pairs", "x_gb_s", "q"]), JSON, max_size=3), max_size=3

@@ -65,7 +65,7 @@ def test_a_file_of_900_mb_is_refused_within_little_memory(tmp_path, begin):
 
 def test_a_zip_bomb_that_calls_itself_a_shard_is_refused_within_little_memory(tmp_path):
     path = tmp_path / "bomb.json.gz"
-    path.write_bytes(gzip.compress(b'{"schema": "gpucheck.fleet-shard/1", "rows": [' + b" " * (300 << 20), 9))
+    path.write_bytes(gzip.compress(b'{"schema": "gpucheck.fleet-shard/1", "rows": [' + b" " * (300 << 20), 1))
 
     assert "unpacks to more than" in limited(path)
 
@@ -73,7 +73,7 @@ def test_a_zip_bomb_that_calls_itself_a_shard_is_refused_within_little_memory(tm
 def test_what_is_inside_a_document_that_is_too_large_is_no_report(tmp_path):
     """Lines that look like the begin of documents are of the one that was given up."""
     path = tmp_path / "a.json"
-    inner = b'{"schema": "gpucheck.report/1", "host": "b"},\n'
+    inner = b'{"schema": "gpucheck.report/1", "host": "b", "x": "%s"},\n' % (b"y" * 1000)
     path.write_bytes(b'{"x": [\n' + inner * (17 * 2**20 // len(inner)) + b"]}")
 
     (row,) = fleet.read_file(path)

@@ -22,11 +22,30 @@ IDLE = "State=IDLE"
 WARNED = "gpucheck:persistence-off g0-1 change-setting SIMULATED"
 
 
+# Ours on a simulated machine. What it prints and exits with is kept for the next run of the same words.
+GPUCHECK = f"""#!/bin/sh
+kept="$KEPT/$(echo "$@" $MACHINE | cksum)"
+[ -f "$kept.status" ] || {{
+    {sys.executable} -m gpucheck "$@" $MACHINE >"$kept.out" 2>"$kept.err"
+    echo $? >"$kept.status"
+}}
+cat "$kept.out"
+cat "$kept.err" >&2
+exit "$(cat "$kept.status")"
+"""
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    return tmp_path_factory.mktemp("answers")
+
+
 @pytest.fixture
-def place(tmp_path):
-    """Commands: gpucheck is ours on a simulated machine; scontrol answers $NODE and notes what it is told."""
+def place(tmp_path, monkeypatch, kept):
+    """Commands: gpucheck answers about a simulated machine; scontrol answers $NODE and notes what it is told."""
+    monkeypatch.setenv("KEPT", str(kept))
     tools = {
-        "gpucheck": f'#!/bin/sh\nexec {sys.executable} -m gpucheck "$@" $MACHINE\n',
+        "gpucheck": GPUCHECK,
         "scontrol": '#!/bin/sh\ncase $1 in show) echo "$NODE" ;; *) echo "$@" >>"$NOTES" ;; esac\n',
     }
     for name, text in tools.items():
