@@ -18,10 +18,9 @@ HOST: dict[str, Any] = {
     "archive": None, "headers_missing": [], "refusals": [],
 }  # fmt: skip
 PLAY = """
-- hosts: all
+- hosts: gpu
   gather_facts: false
   connection: local
-  vars: {ansible_python_interpreter: "{{ ansible_playbook_python }}"}
   tasks: [{ansible.builtin.include_role: {name: gpucheck.provision.preflight}}]
 """
 
