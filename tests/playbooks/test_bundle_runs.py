@@ -14,7 +14,6 @@ from tests.shared import sampled
 pytestmark = pytest.mark.slow
 
 LOCAL = {"hosts": "gpu", "connection": "local", "gather_facts": False}
-PYTHON = {"ansible_python_interpreter": "{{ ansible_playbook_python }}"}
 GIB = 1 << 30
 
 
@@ -59,7 +58,6 @@ def test_package_managers_are_led_to_the_bundle_and_only_where_it_is_the_source(
     shutil.copy(PLAYBOOKS / "tasks/rollout.yml", tmp_path)
     plan = {"package_manager": manager, "repositories": [{"name": name}]}
     variables = {
-        **PYTHON,
         "host_plan": plan,
         "host_state": {"differences": {"nccl": ["x"]}},
         "bundle_place": "/var/lib/gpucheck/bundle",

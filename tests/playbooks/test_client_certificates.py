@@ -138,7 +138,6 @@ PLAY = """
   connection: local
   gather_facts: false
   vars:
-    ansible_python_interpreter: "{{{{ ansible_playbook_python }}}}"
     ansible_become: false
     repository_client_files: {files}
   tasks:

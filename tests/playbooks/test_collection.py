@@ -31,26 +31,32 @@ PLAY = """
 """
 
 
-def play(tmp_path, text, **environment):
-    """What a playbook of somebody else says, who has the collection installed and no configuration of ours."""
-    built = run(str(PLAYBOOKS / "collection/build"), str(tmp_path))
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """The folder that the collection is installed in."""
+    folder = tmp_path_factory.mktemp("collection")
+    built = run(str(PLAYBOOKS / "collection/build"), str(folder))
     assert built.returncode == 0, built.stdout + built.stderr
-    (archive,) = tmp_path.glob("gpucheck-provision-*.tar.gz")
-    none = str(tmp_path / "none.cfg")
-    install = ("collection", "install", str(archive), "-p", str(tmp_path / "here"))
-    installed = run(str(BIN / "ansible-galaxy"), *install, ANSIBLE_CONFIG=none)
-    assert installed.returncode == 0, installed.stdout + installed.stderr
+    (archive,) = folder.glob("gpucheck-provision-*.tar.gz")
+    install = ("collection", "install", str(archive), "-p", str(folder / "here"))
+    done = run(str(BIN / "ansible-galaxy"), *install, ANSIBLE_CONFIG=str(folder / "none.cfg"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "here"
+
+
+def play(installed, tmp_path, text, **environment):
+    """What a playbook of somebody else says, who has the collection installed and no configuration of ours."""
     (tmp_path / "play.yml").write_text(text)
-    environment.update(ANSIBLE_CONFIG=none, ANSIBLE_COLLECTIONS_PATH=str(tmp_path / "here"))
+    environment.update(ANSIBLE_CONFIG=str(tmp_path / "none.cfg"), ANSIBLE_COLLECTIONS_PATH=str(installed))
     arguments = ("-i", "localhost,", str(tmp_path / "play.yml"))
     done = run(str(BIN / "ansible-playbook"), *arguments, cwd=tmp_path, **environment)
     assert done.returncode == 2, done.stdout + done.stderr
     return " ".join(done.stdout.split())
 
 
-def test_the_collection_is_built_installed_and_used(tmp_path):
+def test_the_collection_is_built_installed_and_used(installed, tmp_path):
     """The role finds the collection's modules, the modules their shared code; a refusal comes out in words."""
-    words = play(tmp_path, PLAY)
+    words = play(installed, tmp_path, PLAY)
 
     assert "driver packages of another source than NVIDIA's repository are installed: akmod-nvidia 1" in words
 
@@ -83,13 +89,13 @@ print(json.dumps({{"changed": False, "missing": [], "unknown": "", "ansible_fact
         ("ansible.builtin.file: {path: /nowhere}", "facts of the host set drain_command, drain_with, which only"),
     ],
 )
-def test_facts_of_a_host_run_nothing_where_ansible_takes_them_for_variables(tmp_path, task, refusal):
+def test_facts_of_a_host_run_nothing_where_ansible_takes_them_for_variables(installed, tmp_path, task, refusal):
     """A module of ours lets none through; what another module let through is refused by the role that would act."""
     script(tmp_path / "python", EVIL.format(python=sys.executable, folder=tmp_path))
     hostile = HOSTILE.format(folder=tmp_path, task=task)
     end = "    - ansible.builtin.fail: {msg: the end}\n"
 
-    words = play(tmp_path, hostile + end, ANSIBLE_INJECT_FACT_VARS="True")
+    words = play(installed, tmp_path, hostile + end, ANSIBLE_INJECT_FACT_VARS="True")
 
     assert refusal in words
     assert not (tmp_path / "CANARY").exists()

@@ -115,7 +115,6 @@ PLAY = """
   gather_facts: false
   vars_files: [{playbooks}/vars/outcome.yml]
   vars:
-    ansible_python_interpreter: "{{{{ ansible_playbook_python }}}}"
     ansible_become: false
     gpucheck_pip_args: [--index-url, "{site}"]
     gpucheck_pip_timeout_s: 30

@@ -1,32 +1,50 @@
-"""Draining against stand-ins for the schedulers' programs: what is called, in which order, and what is left alone."""
+"""Draining against stand-ins for the schedulers' programs: what is called, in which order, and what is left alone.
+
+All cases are hosts of one run.
+"""
 
 import json
 import os
-import shutil
-import sys
+from itertools import count
 
 import pytest
 
-from tests.playbooks.modules import COLLECTION
 from tests.playbooks.stubs import script
 from tests.playbooks.test_runs import play
-from tests.shared import sampled
+from tests.shared import made_once, sampled
 
 pytestmark = pytest.mark.slow
 
 PLAY = """
-- hosts: node01
+- hosts: gpu
   connection: local
   gather_facts: false
   vars: {drain_timeout_s: 20}
+  environment:
+    PATH: "{{ programs }}"
+    CALLS: "{{ folder }}/{{ inventory_hostname }}.calls"
+    STATES: "{{ folder }}/{{ inventory_hostname }}.states"
+    STAND_IN_STATUS: "{{ status }}"
   tasks:
-    - include_role: {name: gpucheck.provision.drain}
-      vars: {drain_action: drain}
-    - include_role: {name: gpucheck.provision.drain}
-      vars: {drain_action: undrain}
+    - block:
+        - include_role: {name: gpucheck.provision.drain}
+          vars: {drain_action: look}
+          when: looks
+        - debug: {msg: "LOOK {{ drain_waiting | default('', true) }}{{ drain_ours }}"}
+          when: looks
+        - include_role: {name: gpucheck.provision.drain}
+          vars: {drain_action: drain}
+          when: not looks or drain_waiting == ''
+        - include_role: {name: gpucheck.provision.drain}
+          vars: {drain_action: undrain}
+          when: not looks
+        - debug: {msg: "END {{ drain_waiting }}"}
+      rescue:
+        - debug:
+            msg: "FAILED {{ inventory_hostname }} {{ ansible_failed_task.name }}: {{ ansible_failed_result.msg }}"
 """
 STAND_IN = """#!/bin/sh
-echo "$(basename "$0") $*" >>"$CALLS"
+echo "$BECAME$(basename "$0") $*" >>"$CALLS"
 case "$(basename "$0") $1" in
   "scontrol --oneliner")
     # Several answers in a row stand in the file, the last one stays.
@@ -34,42 +52,80 @@ case "$(basename "$0") $1" in
     echo "NodeName=node01 Arch=x86_64 $state" ;;
   "kubectl get") cat "$STATES" ;;
 esac
-exit "${STAND_IN_STATUS:-0}"
+exit "$STAND_IN_STATUS"
 """
+SUDO = """#!/bin/sh
+# What stands after the user is what runs as that user.
+while [ "$1" != -u ]; do shift; done
+user=$2; shift 2
+BECAME="$user " exec "$@"
+"""
+PROGRAMS = ("scontrol", "squeue", "kubectl", "site-hosts")
+NUMBERS = count(1)
 
 
-@pytest.fixture
-def drain(tmp_path, monkeypatch):
-    """Run the role down and up again; returns the calls that the scheduler's programs got, and the run."""
-    for name in ("scontrol", "squeue", "kubectl", "site-hosts"):
-        script(tmp_path / name, STAND_IN)
-    (tmp_path / "calls").touch()
+class Case:
+    """A host: what its scheduler answers, and its variables. Once it ran: the calls that programs got, and the output.
 
-    def run(*states, status="0", plays=PLAY, **variables):
-        monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
-        monkeypatch.setenv("STATES", str(tmp_path / "states"))
-        answers = [state if "{" in state else f"State={state}" for state in states or ("IDLE",)]
-        (tmp_path / "states").write_text("".join(answer + "\n" for answer in answers))
-        monkeypatch.setenv("STAND_IN_STATUS", status)
-        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-        done = play(tmp_path, plays, "-e", json.dumps(variables))
-        return (tmp_path / "calls").read_text().splitlines(), done
+    looks: the rollout looks at the node before it drains, and brings it back in another step.
+    """
 
-    return run
+    def __init__(self, *states, status=0, looks=False, **variables):
+        self.host = f"node{next(NUMBERS):02}"
+        self.states = [state if "{" in state else f"State={state}" for state in states or ("IDLE",)]
+        self.variables = {"status": status, "looks": looks, **variables}
+        self.calls, self.words = [], ""
+
+    @property
+    def failed(self):
+        """Whether a step failed."""
+        return f"FAILED {self.host} " in self.words
 
 
-def test_without_a_scheduler_nothing_is_called(drain):
-    calls, done = drain()
+@pytest.fixture(scope="module", autouse=True)
+def run(request, tmp_path_factory):
+    """Run the role over the hosts of the tests of this file that run."""
+    given = [item.callspec.params for item in request.session.items if item.path == request.path]
+    cases = {case.host: case for params in given for case in params.values() if isinstance(case, Case)}
+    folder = made_once(tmp_path_factory, "drain", lambda folder: ran(folder, cases))
+    words = " ".join((folder / "output").read_text().split())
+    for case in cases.values():
+        case.calls, case.words = (folder / f"{case.host}.calls").read_text().splitlines(), words
 
-    assert done.returncode == 0, done.stdout
-    assert calls == []
+
+def ran(folder, cases):
+    """Run the role over these hosts."""
+    for name in PROGRAMS:
+        script(folder / name, STAND_IN)
+    for case in cases.values():
+        (folder / f"{case.host}.states").write_text("".join(state + "\n" for state in case.states))
+        (folder / f"{case.host}.calls").touch()
+    site = {"folder": str(folder), "programs": f"{folder}:{os.environ['PATH']}"}
+    site["ansible_become_exe"] = script(folder / "sudo", SUDO)
+    with pytest.MonkeyPatch.context() as patch:
+        # The tests may be root themselves, and Ansible spares the way from root to root.
+        patch.setenv("ANSIBLE_BECOME_ALLOW_SAME_USER", "1")
+        hosts = {name: case.variables for name, case in cases.items()}
+        done = play(folder, PLAY, "-e", json.dumps(site), hosts=hosts)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (folder / "output").write_text(done.stdout)
 
 
-def test_slurm_is_asked_drained_waited_for_and_resumed(drain):
-    calls, done = drain(drain_with="slurm", drain_node="gpu-7")
+def on(*cases):
+    """A test of each of these cases."""
+    return pytest.mark.parametrize("case", cases)
 
-    assert done.returncode == 0, done.stdout
-    assert calls == [
+
+@on(Case())
+def test_without_a_scheduler_nothing_is_called(case):
+    assert not case.failed
+    assert case.calls == []
+
+
+@on(Case(drain_with="slurm", drain_node="gpu-7"))
+def test_slurm_is_asked_drained_waited_for_and_resumed(case):
+    assert not case.failed
+    assert case.calls == [
         "scontrol --oneliner show node gpu-7",
         "scontrol update nodename=gpu-7 state=drain reason=gpucheck: driver change",
         "squeue --noheader --nodelist gpu-7",
@@ -78,20 +134,18 @@ def test_slurm_is_asked_drained_waited_for_and_resumed(drain):
     ]
 
 
-def test_a_node_that_a_person_has_drained_stays_drained(drain):
-    calls, done = drain("IDLE+DRAIN Reason=bad fan", drain_with="slurm")
+@on(Case("IDLE+DRAIN Reason=bad fan", drain_with="slurm"))
+def test_a_node_that_a_person_has_drained_stays_drained(case):
+    assert not case.failed
+    assert case.calls
+    assert not any("update" in call for call in case.calls)
 
-    assert done.returncode == 0, done.stdout
-    assert not any("update" in call for call in calls)
 
-
-def test_slurm_node_that_still_has_a_job_is_waited_for(drain):
+@on(Case("MIXED+DRAIN", drain_with="slurm", drain_timeout_s=1))
+def test_slurm_node_that_still_has_a_job_is_waited_for(case):
     """squeue prints nothing to a login that may not see the jobs of others."""
-    calls, done = drain("MIXED+DRAIN", drain_with="slurm", drain_timeout_s=1)
-
-    assert done.returncode == 2
-    assert "Wait until Slurm shows the node as drained" in done.stdout
-    assert calls.count("scontrol --oneliner show node node01") > 1
+    assert f"FAILED {case.host} Wait until Slurm shows the node as drained" in case.words
+    assert case.calls.count(f"scontrol --oneliner show node {case.host}") > 1
 
 
 def node(cordoned, **annotations):
@@ -105,188 +159,165 @@ OURS = {"gpucheck-drained": "yes"}
 STATES = [node(False), node(True, **OURS), '{"metadata": {"name": "node01"}, "spec": {}}']
 
 
-@pytest.mark.parametrize("state", sampled(STATES, (1,)))
-def test_kubernetes_drains_and_uncordons(drain, state):
+@on(*sampled([Case(state, drain_with="kubernetes") for state in STATES], (1,)))
+def test_kubernetes_drains_and_uncordons(case):
     """Also a node that an earlier run of ours cordoned and did not finish."""
-    calls, done = drain(state, drain_with="kubernetes")
-
-    assert done.returncode == 0, done.stdout
-    assert calls[1:] == [
-        "kubectl annotate node node01 gpucheck-drained=yes --overwrite",
-        "kubectl drain node01 --ignore-daemonsets --delete-emptydir-data --timeout=20s",
-        "kubectl uncordon node01",
-        "kubectl annotate node node01 gpucheck-drained-",
+    assert not case.failed
+    assert case.calls[1:] == [
+        f"kubectl annotate node {case.host} gpucheck-drained=yes --overwrite",
+        f"kubectl drain {case.host} --ignore-daemonsets --delete-emptydir-data --timeout=20s",
+        f"kubectl uncordon {case.host}",
+        f"kubectl annotate node {case.host} gpucheck-drained-",
     ]
 
 
-def test_a_node_that_a_person_has_cordoned_stays_cordoned(drain):
-    calls, done = drain(node(True, owner="ops"), drain_with="kubernetes", drain_arguments=["--force"])
+@on(Case(node(True, owner="ops"), drain_with="kubernetes", drain_arguments=["--force"]))
+def test_a_node_that_a_person_has_cordoned_stays_cordoned(case):
+    assert not case.failed
+    assert case.calls[1:] == [f"kubectl drain {case.host} --force --timeout=20s"]
 
-    assert done.returncode == 0, done.stdout
-    assert calls[1:] == ["kubectl drain node01 --force --timeout=20s"]
+
+EARLIER = [
+    "IDLE+DRAIN Reason=gpucheck: driver change [root@2026-11-23T05:00:00]",
+    "DOWN Reason=gpucheck: driver change",
+]
 
 
-@pytest.mark.parametrize(
-    "state",
-    sampled(
-        ["IDLE+DRAIN Reason=gpucheck: driver change [root@2026-11-23T05:00:00]", "DOWN Reason=gpucheck: driver change"],
-        (0,),
-    ),
-)
-def test_slurm_node_that_an_earlier_run_drained_comes_back(drain, state):
+@on(*sampled([Case(state, drain_with="slurm") for state in EARLIER], (0,)))
+def test_slurm_node_that_an_earlier_run_drained_comes_back(case):
     """A host that was late, or failed, and then succeeds: nobody else has drained it."""
-    calls, done = drain(state, drain_with="slurm")
-
-    assert done.returncode == 0, done.stdout
-    assert calls[-1] == "scontrol update nodename=node01 state=resume"
+    assert not case.failed
+    assert case.calls[-1] == f"scontrol update nodename={case.host} state=resume"
     # A node that is down comes back by itself once slurmd answers, unless it is drained.
-    assert any("state=drain" in call for call in calls) is state.startswith("DOWN")
+    assert any("state=drain" in call for call in case.calls) is ("DOWN" in case.states[0])
 
 
 @pytest.mark.more
-def test_slurm_node_that_is_down_for_another_reason_stays_down(drain):
-    calls, done = drain("DOWN*+NOT_RESPONDING Reason=Not responding", drain_with="slurm")
-
-    assert done.returncode == 0, done.stdout
-    assert not any("update" in call for call in calls)
-
-
-WAITING = """
-- hosts: node01
-  connection: local
-  gather_facts: false
-  tasks:
-    - include_role: {name: gpucheck.provision.drain}
-      vars: {drain_action: look}
-    - debug: {msg: "LOOK {{ drain_waiting | default('', true) }}{{ drain_ours }}"}
-    - include_role: {name: gpucheck.provision.drain}
-      vars: {drain_action: drain}
-      when: drain_waiting == ''
-    - debug: {msg: "END {{ drain_waiting }}"}
-"""
-ASK = "scontrol --oneliner show node node01"
-DRAIN = "scontrol update nodename=node01 state=drain reason=gpucheck: driver change"
-RESUME = "scontrol update nodename=node01 state=resume"
-REBOOT = "scontrol reboot ASAP nextstate=DOWN reason=gpucheck: driver change node01"
+@on(Case("DOWN*+NOT_RESPONDING Reason=Not responding", drain_with="slurm"))
+def test_slurm_node_that_is_down_for_another_reason_stays_down(case):
+    assert not case.failed
+    assert case.calls
+    assert not any("update" in call for call in case.calls)
 
 
-@pytest.mark.parametrize(
-    ("state", "busy"),
-    sampled(
-        [("IDLE+CLOUD+PLANNED", "leave"), ("DOWN Reason=gpucheck: driver change", "reboot")],
+def looks(*states, busy, due=True):
+    """A node that the rollout looks at first."""
+    return Case(*states, looks=True, drain_with="slurm", drain_busy=busy, drain_reboot_due=due)
+
+
+def ask(case):
+    return f"scontrol --oneliner show node {case.host}"
+
+
+def drained(case):
+    return f"scontrol update nodename={case.host} state=drain reason=gpucheck: driver change"
+
+
+def resume(case):
+    return f"scontrol update nodename={case.host} state=resume"
+
+
+def reboot(case):
+    return f"scontrol reboot ASAP nextstate=DOWN reason=gpucheck: driver change {case.host}"
+
+
+@on(
+    *sampled(
+        [
+            looks("IDLE+CLOUD+PLANNED", busy="leave"),
+            looks("DOWN Reason=gpucheck: driver change", busy="reboot"),
+        ],
         (0,),
-    ),
+    )
 )
-def test_a_free_node_is_drained_without_waiting(drain, state, busy):
-    calls, done = drain(state, drain_with="slurm", plays=WAITING, drain_busy=busy, drain_reboot_due=True)
-
-    assert done.returncode == 0, done.stdout
-    assert calls == [ASK, ASK, DRAIN, ASK]
-    assert "waiting" not in done.stdout
+def test_a_free_node_is_drained_without_waiting(case):
+    assert not case.failed
+    assert case.calls == [ask(case), ask(case), drained(case), ask(case)]
+    assert f"{case.host}: waiting" not in case.words
 
 
 @pytest.mark.parametrize(
-    ("state", "busy", "due", "reboots"),
+    ("case", "reboots"),
     sampled(
         [
-            ("MIXED", "leave", True, False),
-            ("IDLE+COMPLETING", "leave", True, False),
-            ("MIXED", "reboot", True, True),
-            ("MIXED", "reboot", False, False),
-            ("ALLOCATED+DRAIN Reason=bad fan", "reboot", True, False),
-            ("ALLOCATED+DRAIN Reason=gpucheck: driver change", "reboot", True, True),
-            ("MIXED+DRAIN+REBOOT_REQUESTED Reason=gpucheck: driver change", "reboot", True, False),
-            ("IDLE+DRAIN+REBOOT_ISSUED Reason=gpucheck: driver change", "leave", True, False),
-            ("", "reboot", True, False),
+            (looks("MIXED", busy="leave"), False),
+            (looks("IDLE+COMPLETING", busy="leave"), False),
+            (looks("MIXED", busy="reboot"), True),
+            (looks("MIXED", busy="reboot", due=False), False),
+            (looks("ALLOCATED+DRAIN Reason=bad fan", busy="reboot"), False),
+            (looks("ALLOCATED+DRAIN Reason=gpucheck: driver change", busy="reboot"), True),
+            (looks("MIXED+DRAIN+REBOOT_REQUESTED Reason=gpucheck: driver change", busy="reboot"), False),
+            (looks("IDLE+DRAIN+REBOOT_ISSUED Reason=gpucheck: driver change", busy="leave"), False),
+            (looks("", busy="reboot"), False),
         ],
         (0, 2),
     ),
 )
-def test_a_node_with_jobs_waits_for_the_next_run(drain, state, busy, due, reboots):
+def test_a_node_with_jobs_waits_for_the_next_run(case, reboots):
     """A node whose state nobody knows is not taken for a free one."""
-    calls, done = drain(state, drain_with="slurm", plays=WAITING, drain_busy=busy, drain_reboot_due=due)
-
-    assert done.returncode == 0, done.stdout
-    assert calls == [ASK, REBOOT] if reboots else [ASK]
-    words = " ".join(done.stdout.split())
-    shown = state.split()[0] if state else "unknown"
-    assert f"LOOK node01: waiting, nothing was changed. Slurm shows node01 as {shown}, and" in words
-    assert ("Slurm reboots it when its jobs have ended" in words) is (reboots or "REBOOT" in state)
-
-
-@pytest.mark.parametrize(("busy", "then"), sampled([("leave", RESUME), ("reboot", REBOOT)], (0,)))
-def test_a_job_that_began_between_look_and_drain_keeps_its_node(drain, busy, then):
-    taken = "MIXED+DRAIN Reason=gpucheck: driver change"
-    calls, done = drain(
-        "IDLE", "IDLE", taken, drain_with="slurm", plays=WAITING, drain_busy=busy, drain_reboot_due=True
-    )
-
-    assert done.returncode == 0, done.stdout
-    assert calls == [ASK, ASK, DRAIN, ASK, then]
-    assert "END node01: waiting" in " ".join(done.stdout.split())
-
-
-def test_only_slurm_tells_which_nodes_are_free(drain):
-    calls, done = drain(drain_with="script", drain_command=["site-hosts"], drain_busy="leave")
-
-    assert done.returncode == 2
-    assert calls == []
-    assert "drain_busy=leave requires drain_with=slurm, and drain_with is script" in " ".join(done.stdout.split())
-
-
-def test_the_sites_program_gets_the_action_and_the_node(drain):
-    calls, done = drain(drain_with="script", drain_command=["site-hosts", "--quiet"])
-
-    assert done.returncode == 0, done.stdout
-    assert calls == ["site-hosts --quiet drain node01", "site-hosts --quiet undrain node01"]
-
-
-def test_a_host_that_cannot_be_drained_is_not_touched(drain):
-    calls, done = drain(status="1", drain_with="script", drain_command=["site-hosts"])
-
-    assert done.returncode == 2
-    assert calls == ["site-hosts drain node01"]
-
-
-IDLE = """
-- hosts: node01
-  connection: local
-  gather_facts: false
-  vars: {{ansible_become: false, preflight_idle_delay_s: 0, preflight_plan: {plan}}}
-  tasks:
-    - include_role: {{name: gpucheck.provision.preflight, tasks_from: idle.yml}}
-"""
+    assert not case.failed
+    assert case.calls == [ask(case), reboot(case)] if reboots else [ask(case)]
+    shown = case.states[0].removeprefix("State=").split(" ")[0] or "unknown"
+    start = f"LOOK {case.host}: waiting, nothing was changed. Slurm shows {case.host} as {shown}, and"
+    assert start in case.words
+    said = case.words[case.words.index(start) :].split("Run again")[0]
+    assert ("Slurm reboots it when its jobs have ended" in said) is (reboots or "REBOOT" in shown)
 
 
 @pytest.mark.parametrize(
-    ("busy", "allowed", "reason"),
+    ("case", "then"),
     sampled(
         [
-            ([], False, ""),
-            (["dcgm-exporter (7)", "nvidia-device-p (8)"], False, ""),
-            (["python (9)"], True, ""),
-            (
-                ["dcgm-exporter (7)", "python (9)"],
-                False,
-                "node01: these programs still use the GPUs: python (9). No package",
-            ),
+            (looks("IDLE", "IDLE", "MIXED+DRAIN Reason=gpucheck: driver change", busy=busy), then)
+            for busy, then in (("leave", resume), ("reboot", reboot))
         ],
-        (1, 3),
+        (0,),
     ),
 )
-def test_programs_on_gpus_after_the_drain_stop_the_change(tmp_path, monkeypatch, busy, allowed, reason):
-    stub = tmp_path / "library/collections/ansible_collections/gpucheck/provision"
-    shutil.copytree(COLLECTION, stub)
-    state = {"differences": {}, "components": {}, "reboot": [], "host": {"busy": busy}}
-    source = stub / "plugins/modules/plan_state.py"
-    text = source.read_text()
-    options = {"host": {"type": "str"}, "plan": {"type": "dict"}}
-    main = f"    AnsibleModule(argument_spec={options!r}).exit_json(changed=False, **{state!r})\n"
-    head, _, _ = text.partition("def main():")
-    source.write_text(head + 'def main():\n    """Stub."""\n' + main + '\n\nif __name__ == "__main__":\n    main()\n')
-    monkeypatch.setenv("ANSIBLE_COLLECTIONS_PATH", str(tmp_path / "library/collections"))
-    allow = json.dumps({"preflight_allow_busy_gpus": allowed, "ansible_python_interpreter": sys.executable})
-    done = play(tmp_path, IDLE.format(plan={"schema": "gpucheck.plan/1"}), "-e", allow)
+def test_a_job_that_began_between_look_and_drain_keeps_its_node(case, then):
+    assert not case.failed
+    assert case.calls == [ask(case), ask(case), drained(case), ask(case), then(case)]
+    assert f"END {case.host}: waiting" in case.words
 
-    assert (done.returncode == 0) is (reason == ""), done.stdout
-    assert reason in " ".join(done.stdout.split())
+
+@on(Case(drain_with="script", drain_command=["site-hosts"], drain_busy="leave"))
+def test_only_slurm_tells_which_nodes_are_free(case):
+    assert case.failed
+    assert case.calls == []
+    assert f"{case.host}: drain_busy=leave requires drain_with=slurm, and drain_with is script" in case.words
+
+
+@on(Case(drain_with="script", drain_command=["site-hosts", "--quiet"]))
+def test_the_sites_program_gets_the_action_and_the_node(case):
+    assert not case.failed
+    assert case.calls == [f"site-hosts --quiet drain {case.host}", f"site-hosts --quiet undrain {case.host}"]
+
+
+@on(Case(status=1, drain_with="script", drain_command=["site-hosts"]))
+def test_a_host_that_cannot_be_drained_is_not_touched(case):
+    assert case.failed
+    assert case.calls == [f"site-hosts drain {case.host}"]
+
+
+@pytest.mark.parametrize(
+    ("case", "programs"),
+    sampled(
+        [
+            (Case(state, **given, **become, drain_command=["site-hosts"]), programs)
+            for state, given, programs in (
+                ("IDLE", {"drain_with": "slurm"}, {"scontrol", "squeue"}),
+                (node(False), {"drain_with": "kubernetes"}, {"kubectl"}),
+                ("", {"drain_with": "script"}, {"site-hosts"}),
+            )
+            for become in ({"drain_become": True}, {})
+        ],
+        (0,),
+    ),
+)
+def test_every_program_runs_as_root_where_the_site_says_so_and_else_none(case, programs):
+    """On a Slurm controller only root and operators may drain; the become of the hosts says nothing about it."""
+    become = "drain_become" in case.variables
+    who = {tuple(call.split()[: 1 + become]) for call in case.calls}
+
+    assert not case.failed
+    assert who == {("root", name) if become else (name,) for name in programs}, case.calls

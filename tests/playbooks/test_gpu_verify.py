@@ -16,7 +16,6 @@ PLAY = """
 - hosts: gpu
   connection: local
   gather_facts: false
-  vars: {{ansible_python_interpreter: "{{{{ ansible_playbook_python }}}}"}}
   tasks:
     - gpucheck.provision.gpu_verify:
         host: n1

@@ -14,7 +14,7 @@ import pytest
 
 from tests.playbooks.modules import PLAYBOOKS, action, shared
 from tests.playbooks.test_rollout import PLAY
-from tests.playbooks.test_runs import BIN
+from tests.playbooks.test_runs import BIN, environment
 
 lock = shared("lock")
 plugin = action("host_lock")
@@ -142,11 +142,10 @@ class Site:
 
     def start(self, who, seconds, *more):
         words = ["-e", f"who={who} seconds={seconds}", *(word for value in more for word in ("-e", value))]
-        environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "ANSIBLE_NOCOLOR": "1"}
         return subprocess.Popen(
             [str(BIN / "ansible-playbook"), "-i", self.folder / "hosts.yml", *words, self.folder / "provision.yml"],
             cwd=PLAYBOOKS.parent,
-            env={**environment, "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg")},
+            env=environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

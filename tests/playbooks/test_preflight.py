@@ -1,5 +1,6 @@
 """Which hosts the preflight refuses, and in which words. All cases are hosts of one run on this machine."""
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from tests.playbooks.hostile import Site
 from tests.playbooks.test_runs import play
+from tests.shared import made_once
 
 pytestmark = pytest.mark.slow
 
@@ -18,10 +20,9 @@ HOST: dict[str, Any] = {
     "archive": None, "headers_missing": [], "refusals": [],
 }  # fmt: skip
 PLAY = """
-- hosts: all
+- hosts: gpu
   gather_facts: false
   connection: local
-  vars: {ansible_python_interpreter: "{{ ansible_playbook_python }}"}
   tasks: [{ansible.builtin.include_role: {name: gpucheck.provision.preflight}}]
 """
 
@@ -84,7 +85,10 @@ CASES: dict[str, dict[str, Any]] = {
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What preflight says of each case."""
-    return said(tmp_path_factory.mktemp("preflight"), CASES)
+    folder = made_once(
+        tmp_path_factory, "preflight", lambda folder: (folder / "said").write_text(json.dumps(said(folder, CASES)))
+    )
+    return dict(json.loads((folder / "said").read_text()))
 
 
 def said(folder: Path, cases: dict[str, dict[str, Any]]) -> dict[str, str]:

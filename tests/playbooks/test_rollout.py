@@ -22,7 +22,6 @@ PLAY = """
   serial: {serial}
   vars_files: [{playbooks}/vars/outcome.yml]
   vars:
-    ansible_python_interpreter: "{{{{ ansible_playbook_python }}}}"
     ansible_become: false
     host_lock_folder: "{folder}/locks/{{{{ inventory_hostname }}}}"
     host_state: {{differences: {{nccl: [x]}}}}
@@ -54,8 +53,8 @@ PREPARE = """
 """
 
 
-def roll_out(tmp_path, broken, serial=1, **variables):
-    """What became of each of five hosts, and which of them were touched."""
+def roll_out(tmp_path, broken, serial=1, count=5, **variables):
+    """What became of each host, and which of them were touched."""
     # The tasks that it includes are those next to it, and no variable names others.
     for name in ("rollout.yml", "waiting.yml"):
         shutil.copy(PLAYBOOKS / "tasks" / name, tmp_path)
@@ -63,7 +62,7 @@ def roll_out(tmp_path, broken, serial=1, **variables):
     (tmp_path / "apply.yml").write_text(CHANGE.format(folder=tmp_path))
     plays = PLAY.format(playbooks=PLAYBOOKS, folder=tmp_path, serial=serial)
     known = json.dumps({"broken": broken, **variables})
-    done = play(tmp_path, plays, "-e", known, hosts=[f"n{number}" for number in range(1, 6)])
+    done = play(tmp_path, plays, "-e", known, hosts=[f"n{number}" for number in range(1, count + 1)])
     ends = dict(re.findall(r"^END (\w+) (\w+):", done.stdout, re.MULTILINE))
     return ends, {path.name for path in tmp_path.glob("n?")}, " ".join(done.stdout.split())
 
@@ -122,11 +121,11 @@ def test_host_whose_transaction_is_refused_is_neither_drained_nor_changed(tmp_pa
         "host_plan": {"repositories": []},
         "preflight_allow_busy_gpus": True,
     }
-    ends, touched, words = roll_out(tmp_path, "", serial=5, **site)
+    ends, touched, words = roll_out(tmp_path, "", serial=3, count=3, **site)
 
     assert ends["n1"] == "failed"
     assert "n1: Refuse it: removes openmpi" in words
-    assert touched == {"n2", "n3", "n4", "n5"}
+    assert touched == {"n2", "n3"}
     drained = (tmp_path / "drained").read_text().split()
     assert "n1" not in drained
     assert drained.count("n2") == 2  # down and up

@@ -14,13 +14,26 @@ import yaml
 from tests.playbooks.modules import PLAYBOOKS
 
 BIN = Path(sys.executable).parent
+# As over SSH, a module is given to the host's Python without a file.
+HOST = {
+    "ANSIBLE_PIPELINING": "1",
+    "ANSIBLE_PYTHON_INTERPRETER": str(Path(__file__).with_name("host_python")),
+    "TESTS_PYTHON": sys.executable,
+}
+
+# One that the inventory does not name would have the Python of Ansible itself.
+LOCALHOST = {"localhost": {"ansible_connection": "local"}}
 
 
-def run(*arguments: str, cwd: Path = PLAYBOOKS.parent, **environment: str) -> "subprocess.CompletedProcess[str]":
+def environment(**more: str) -> dict[str, str]:
+    """What Ansible runs in."""
     env = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "NO_COLOR": "1", "ANSIBLE_NOCOLOR": "1"}
-    env["ANSIBLE_CONFIG"] = str(PLAYBOOKS / "ansible.cfg")
+    return {**env, "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg"), **HOST, **more}
+
+
+def run(*arguments: str, cwd: Path = PLAYBOOKS.parent, **more: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        arguments, cwd=cwd, env={**env, **environment}, capture_output=True, text=True, timeout=300, check=False
+        arguments, cwd=cwd, env=environment(**more), capture_output=True, text=True, timeout=300, check=False
     )
 
 
@@ -32,7 +45,7 @@ def play(folder: Path, plays: Any, *arguments: str, hosts: Any = ("node01",)) ->
     """Run plays, as YAML text or as data, on these hosts of group gpu: names, or variables by name."""
     known = hosts if isinstance(hosts, dict) else dict.fromkeys(hosts)
     (folder / "play.yml").write_text(plays if isinstance(plays, str) else yaml.safe_dump(plays))
-    (folder / "hosts.yml").write_text(yaml.safe_dump({"gpu": {"hosts": known}}))
+    (folder / "hosts.yml").write_text(yaml.safe_dump({"gpu": {"hosts": known}, "ungrouped": {"hosts": LOCALHOST}}))
     return playbook(folder / "hosts.yml", *arguments, str(folder / "play.yml"))
 
 

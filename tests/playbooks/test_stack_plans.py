@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.playbooks.modules import action, shared
 from tests.playbooks.stubs import script
 from tests.playbooks.test_runs import play
+from tests.shared import sampled
 
 plans = action("stack_plans")
 record = shared("record")
@@ -125,7 +126,7 @@ def compute(tmp_path, status, stderr="", program_text=GPUCHECK):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("status", [0, 2, 3])
+@pytest.mark.parametrize("status", sampled([0, 2, 3], (0, 1)))
 def test_one_call_resolves_all_hosts_that_ever_gave_facts(tmp_path, status):
     """2 and 3 refuse single hosts, whose plan files say so."""
     done = compute(tmp_path, status)
@@ -139,7 +140,7 @@ def test_one_call_resolves_all_hosts_that_ever_gave_facts(tmp_path, status):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("status", [0, 2, 3])
+@pytest.mark.parametrize("status", sampled([0, 2, 3], (2,)))
 def test_a_plan_of_an_earlier_run_is_never_taken_for_one_of_this(tmp_path, status):
     """Not even where gpucheck says that it refused single hosts."""
     (tmp_path / "plans").mkdir()
