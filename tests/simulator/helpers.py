@@ -64,7 +64,7 @@ def python(code: str, **environment: str) -> str:
 
 
 # Compiler flags of the address and undefined-behaviour sanitizers.
-SANITIZED = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")
+SANITIZED = ("-g", "-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")
 
 
 def sanitizer() -> str:
