@@ -6,7 +6,7 @@ import pytest
 
 
 def started():
-    """Chromium without a window, for a whole module; quit it in the end."""
+    """Chromium without a window; quit it in the end."""
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 

@@ -24,7 +24,7 @@ from tests.conftest import Figures
 from tests.shared import sampled
 
 # Machine -> one case in so many, for the sample. Together they have every call: NVLink, a fabric, a GPU in use.
-SAMPLE = {"p100-pcie-x2": 11, "rtx3090-x2-nvlink": 17, "gb200-x4": 29}
+SAMPLE = {"p100-pcie-x2": 17, "rtx3090-x2-nvlink": 29, "gb200-x4": 61}
 WHOLE = {
     "p100-pcie-x2": 1,
     "rtx3090-x2-nvlink": 1,
@@ -198,7 +198,7 @@ def test_slow_is_neither_wedged_nor_anything_else(seconds, deadline_s, machine):
 
 BRANCHES = [340, 390, 418, 450, 460, 470, 495, 510, 525, 535, 550, 560, 575]
 RELEASES = [(branch, name) for branch in BRANCHES for name in ("dgx1-v100", "hgx-a100-x8", "hgx-h100-x8")]
-SHORT = [(470, "a100-sxm-x4")]
+SHORT = [(450, "a100-sxm-x4")]
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,21 @@ import pytest
 from tests.browser import screen, started, whole_screen
 
 
-@pytest.fixture(scope="module")
-def browser():
-    """One browser a test module."""
+@pytest.fixture(scope="session")
+def chromium():
+    """One browser a test process."""
     browser = started()
     yield browser
     browser.quit()
+
+
+@pytest.fixture
+def browser(chromium):
+    """The browser; what a test made of its screen and its messages is gone with the test."""
+    yield chromium
+    chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
+    whole_screen(chromium)
+    chromium.get_log("browser")
 
 
 @pytest.fixture
@@ -25,6 +34,4 @@ def show(browser, tmp_path):
         browser.get(path.as_uri())
         return browser
 
-    yield show
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
-    whole_screen(browser)
+    return show

@@ -1,6 +1,7 @@
 """Reports of simulated machines with faults, in every format: brief, and without a word of Python."""
 
 import re
+import shutil
 from pathlib import Path
 
 import click
@@ -53,21 +54,21 @@ def library(cache):
 
 @pytest.fixture
 def verified(library, tmp_path, monkeypatch):
-    """Run the quick checks on a machine with a fault."""
+    """Run the quick checks on a machine with faults."""
+    directory = tmp_path / "machine"
 
-    def verified(name, fault=""):
-        profile, directory = simulator.load(name), tmp_path / "machine"
+    def verified(name, *faults):
+        profile = simulator.load(name)
         try:
-            simulator.write_machine(
-                profile, directory, driver=profile.driver.state(), faults=(fault,) if fault else (), software=True
-            )
+            simulator.write_machine(profile, directory, driver=profile.driver.state(), faults=faults, software=True)
         except ValueError as error:
-            pytest.skip(f"{name} cannot have {fault}: {error}")
+            pytest.skip(f"{name} cannot have {' '.join(faults)}: {error}")
         (directory / "lib").symlink_to(library)
         monkeypatch.setenv("GPUCHECK_SIMULATOR", str(directory))
         return run.verify(LiveHost(isolated=False, deadline_s=2.0, machine=directory), QUICK)
 
-    return verified
+    yield verified
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 def texts(report):
@@ -80,23 +81,23 @@ def texts(report):
     yield from ((name, formats.render(report, name)) for name in ("nagios", "junit", "prometheus"))
 
 
-@pytest.mark.parametrize(("name", "fault"), sampled(CASES, lambda number, _: number % 5 == 0))
+@pytest.mark.parametrize(("name", "fault"), sampled(CASES, lambda number, _: number % 5 == 1))
 def test_no_report_speaks_python(verified, name, fault):
-    report = verified(name, fault)
+    report = verified(name, *filter(None, [fault]))
     clean = with_findings(report, tuple(f for f in report.findings if f.check not in KNOWN), strict=False)
     found = {line.strip() for _, text in texts(clean) for line in text.splitlines() if PYTHON.search(line)}
 
     assert not found
 
 
-@pytest.mark.parametrize("fault", ["throttle-power-brake", "power-limit:watts=600", "clock-limit:mhz=900"])
-def test_one_fault_of_72_gpus_is_one_block(verified, fault):
-    report = verified("gb200-nvl72", fault)
+def test_each_fault_of_72_gpus_is_one_block(verified):
+    report = verified("gb200-nvl72", "throttle-power-brake", "power-limit:watts=600", "clock-limit:mhz=900")
     text = click.unstyle(formats.render(report, "text"))
-    (headline,) = [line for line in text.splitlines() if line.startswith(("FAIL    ", "WARN    "))]
+    headlines = [line.split(maxsplit=2) for line in text.splitlines() if line.startswith(("FAIL    ", "WARN    "))]
 
-    assert "all 72 GPUs: " in headline
-    assert len(text.splitlines()) < 40
+    assert [check for _, check, _ in headlines] == ["throttle", "clock-limit", "power-limit"]
+    assert all(words.startswith("all 72 GPUs: ") for *_, words in headlines)
+    assert len(text.splitlines()) < 50
     assert not re.search(r"nvidia-smi[^;]* -i ", text)
 
 
@@ -109,7 +110,7 @@ def test_one_gpu_of_72_keeps_its_command(verified):
 WITHOUT = [(name, fault) for name in PROFILES for fault in ("driver-mismatch", "driver-not-loaded", "nouveau")]
 
 
-@pytest.mark.parametrize(("name", "fault"), sampled(WITHOUT, lambda number, _: number % 8 == 0))
+@pytest.mark.parametrize(("name", "fault"), sampled(WITHOUT, lambda number, _: number % 8 == 3))
 def test_without_a_driver_there_is_one_root_cause(verified, name, fault):
     report = verified(name, fault)
     text = click.unstyle(formats.render(report, "text"))

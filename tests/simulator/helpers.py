@@ -24,6 +24,14 @@ def write(directory: Path, name: str = "p100-pcie-x2", **options: Any) -> Path:
     return directory
 
 
+def answering(directory: Path, machine: Path, table: str) -> Path:
+    """Make a directory whose NVML answers as this table says; all else in it is another machine's."""
+    directory.mkdir(exist_ok=True)
+    (directory / "root").symlink_to(machine / "root")
+    (directory / "machine.txt").write_text(table, encoding="utf-8")
+    return directory
+
+
 @contextmanager
 def library_of(machine: Path, cache: Path) -> Iterator[ctypes.CDLL]:
     """Write a machine of two P100, and return an NVML library of its own that reads it; not initialized."""
@@ -64,7 +72,7 @@ def python(code: str, **environment: str) -> str:
 
 
 # Compiler flags of the address and undefined-behaviour sanitizers.
-SANITIZED = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")
+SANITIZED = ("-g", "-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")
 
 
 def sanitizer() -> str:

@@ -211,9 +211,10 @@ def test_two_processes_that_fill_a_full_cache_keep_their_machines(monkeypatch, t
 
 
 @pytest.mark.slow
-def test_a_command_on_a_simulated_machine_keeps_the_machine_until_it_ends(monkeypatch, tmp_path):
+def test_a_command_on_a_simulated_machine_keeps_the_machine_until_it_ends(monkeypatch, tmp_path, path_with_libraries):
     """gpucheck became the command: the lock is the command's now."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", path_with_libraries)
     gpucheck = [sys.executable, "-m", "gpucheck", "simulate"]
     client = f"import sys; print('ready', flush=True); sys.stdin.readline(); {COUNT}"
     with subprocess.Popen(

@@ -100,8 +100,11 @@ def folder_of(user, path, mode=0o755):
 
 @needs_root
 @pytest.mark.parametrize("variable", sampled(["HOME", "XDG_CACHE_HOME"], (1,)))
-def test_root_loads_nothing_from_the_cache_of_another_user(monkeypatch, system, tmp_path, capfd, variable):
+def test_root_loads_nothing_from_the_cache_of_another_user(
+    monkeypatch, system, tmp_path, capfd, variable, path_with_libraries
+):
     """As with sudo -E: the planted library would run as root when it is loaded."""
+    monkeypatch.setenv("PATH", path_with_libraries)
     home = folder_of(OTHER_USER, tmp_path / "home")
     monkeypatch.setenv(variable, str(home))
     base = home if variable == "XDG_CACHE_HOME" else home / ".cache"
@@ -125,13 +128,13 @@ __attribute__((constructor)) static void run(void) { FILE *f = fopen(getenv("PRO
 @needs_root
 @pytest.mark.slow
 @pytest.mark.parametrize("how", sampled(["whole cache", "one entry", "the library", "writable"], (3,)))
-def test_a_library_that_another_user_planted_is_not_loaded(tmp_path, how):
+def test_a_library_that_another_user_planted_is_not_loaded(tmp_path, how, path_with_libraries):
     """The real command as root, on a cache in which another user made or may change the machine that it looks for."""
     cache, proof = tmp_path / "cache", tmp_path / "proof"
     tmp_path.parent.chmod(0o711)
     command = [sys.executable, "-m", "gpucheck", "verify", "--simulate", "p100-pcie-x2", "--level", "quick"]
     environment = {k: v for k, v in os.environ.items() if k != "GPUCHECK_SIMULATOR"}
-    environment |= {"XDG_CACHE_HOME": str(cache), "PROOF": str(proof)}
+    environment |= {"XDG_CACHE_HOME": str(cache), "PROOF": str(proof), "PATH": path_with_libraries}
 
     def verify():
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -198,8 +201,9 @@ def test_links_in_a_circle_are_an_error(tmp_path):
         distrust(tmp_path / "link")
 
 
-def test_a_cache_made_under_any_umask_is_used_again(monkeypatch, tmp_path):
+def test_a_cache_made_under_any_umask_is_used_again(monkeypatch, tmp_path, path_with_libraries):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", path_with_libraries)
     monkeypatch.setenv("GPUCHECK_SIMULATOR", "")
     before = os.umask(0o000)
     try:

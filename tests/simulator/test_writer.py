@@ -151,9 +151,10 @@ def test_cached_activation_imports_neither_yaml_nor_the_writer(activate, cache):
     assert python(code) == "[]"
 
 
-def test_two_at_once_make_one_machine(monkeypatch, tmp_path):
+def test_two_at_once_make_one_machine(monkeypatch, tmp_path, path_with_libraries):
     """Two processes with an empty cache: each ends with a whole machine, and no rubbish stays."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", path_with_libraries)
     code = "from gpucheck import simulator; print(simulator.activate('p100-pcie-x2'))"
 
     with ThreadPoolExecutor(2) as pool:
@@ -177,9 +178,12 @@ def test_no_compiler_is_one_clear_message(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("build", "what"), [(simulator.build_library, "NVML"), (simulator.build_cuda_library, "CUDA driver")]
 )
-def test_installation_that_contains_the_library_needs_no_compiler(monkeypatch, tmp_path, build, what):
+def test_installation_that_contains_the_library_needs_no_compiler(
+    monkeypatch, tmp_path, build, what, path_with_libraries
+):
     """Platform wheels and container images do: what they contain is of exactly this source, or it is not used."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", path_with_libraries)
     first = build(tmp_path / "first", "580.178.04")
     (tmp_path / "cache/gpucheck/libraries").rename(tmp_path / "libraries")
     monkeypatch.setenv("PATH", str(tmp_path))

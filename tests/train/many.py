@@ -3,6 +3,7 @@
 The options come as JSON in the variable MANY, the reports go to the folder that MANY_REPORTS names.
 """
 
+import gc
 import os
 from importlib import import_module
 from pathlib import Path
@@ -22,6 +23,7 @@ def run(spec: RankSpec, directory: RunDirectory, progress: Progress) -> RankRepo
 
     report: RankReport | None = None
     for name, options in msgspec.json.decode(os.environ["MANY"], type=dict[str, SmokeOptions]).items():
+        gc.freeze()  # each training collects twice: not all of torch, again and again
         own_directory = RunDirectory(directory.path / f"run-{name}")
         own_directory.path.mkdir(exist_ok=True)
         own = Progress(directory.progress(spec.rank), trace=options.trace)

@@ -31,8 +31,6 @@ def planned(strategy: str = "ddp", *, steps: int = 10, fault: Fault | None = Non
 
 TWO_RANKS = {
     "healthy": planned(),
-    "again": planned(),
-    "other-seed": planned(seed=1),
     "flip-bit": planned(fault=Fault(kind="flip-bit", step=6)),
     "drop": planned(fault=Fault(kind="drop", step=6)),
     "stale": planned(fault=Fault(kind="stale", step=6)),

@@ -1,12 +1,10 @@
 """What gpucheck itself writes, made at the start: recordings, reports, merges, facts, locks, plans, manifests.
 
-Recordings of simulated machines are made by the product in a process of its own, once a state of its sources.
+Recordings of simulated machines are made by the product in processes of their own, once a state of its sources.
 """
 
 import gzip
 import hashlib
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from gpucheck.model import FleetReport, NvmlReading, Report
 from gpucheck.stack.lock import Lock, lock, write_lock
 from gpucheck.stack.plan import plan
 from gpucheck.stack.spec import StackSpec
+from tests.forked import gpucheck
 from tests.machines import h100, p100, whole_host
 from tests.stack.hosts import host
 
@@ -58,7 +57,7 @@ def _simulated(profile: str, fault: str) -> Recording:
     if not kept.exists():
         kept.parent.mkdir(parents=True, exist_ok=True)
         words = ["record", "--simulate", profile, *(("--fault", fault) if fault else ()), "-o", str(kept)]
-        subprocess.run([sys.executable, "-m", "gpucheck", *words], check=True, capture_output=True, cwd=ROOT)
+        gpucheck(*words).check_returncode()
     return read_recording(kept)
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from gpucheck.host.nvml.reading import read_nvml
 from gpucheck.model import NvmlReading
-from tests.simulator.helpers import write
+from tests.simulator.helpers import answering
 
 
 @pytest.fixture
@@ -19,16 +19,16 @@ def reading(activate):
 
 
 @pytest.fixture
-def changed(activate, monkeypatch, tmp_path):
+def changed(activate, monkeypatch, tmp_path_factory):
     """Return the reading of a profile whose machine.txt has other or more lines; None removes a line."""
 
     def read(name, lines):
-        activate(name, ())
-        table = write(tmp_path / "m", name, software=True) / "machine.txt"
-        kept = [line for line in table.read_text().splitlines() if line.partition(" = ")[0] not in lines]
+        made = activate(name, ())
+        table = (made / "machine.txt").read_text()
+        kept = [line for line in table.splitlines() if line.partition(" = ")[0] not in lines]
         added = [f"{key} = {value}" for key, value in lines.items() if value is not None]
-        table.write_text("\n".join([*kept, *added, ""]))
-        monkeypatch.setenv("GPUCHECK_SIMULATOR", str(tmp_path / "m"))
+        own = answering(tmp_path_factory.mktemp("m"), made, "\n".join([*kept, *added, ""]))
+        monkeypatch.setenv("GPUCHECK_SIMULATOR", str(own))
         reading = read_nvml(lambda call, subject: None)
         assert isinstance(reading, NvmlReading)
         return reading

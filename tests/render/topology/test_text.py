@@ -25,7 +25,7 @@ def plain(topology: Topology, about: str = "") -> str:
     return click.unstyle(to_text(topology, about=about))
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(pasted())
 def test_import_of_render_is_the_identity(topology):
     """Matrix, NICs and affinities of any machine survive being shown and read back."""

@@ -70,7 +70,8 @@ def test_a_process_sees_one_mig_device(run):
     ],
 )
 def test_what_keeps_cuda_from_starting(run, fault, status):
-    assert run("hgx-h100-x8", COUNT, fault) == f"{status} 3"
+    profile = "hgx-h100-x8" if fault.startswith("fabric") else "p100-pcie-x2"
+    assert run(profile, COUNT, fault) == f"{status} 3"
 
 
 def test_a_gpu_whose_node_is_missing_is_not_there(run):

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 
 import pytest
 
@@ -47,6 +48,7 @@ def written(tmp_path_factory):
             made[f"nvml:{key}"] = value
         for file in ("surroundings", "software"):
             made |= {f"{file}:{key}": value for key, value in json.loads((folder / f"{file}.json").read_text()).items()}
+        shutil.rmtree(folder)
         return made
 
     return written

@@ -11,7 +11,7 @@ from gpucheck.simulator.nvml.exports import OWN, exports
 from tests.simulator.helpers import DRIVER, exported, python, write
 
 
-@pytest.mark.parametrize(("branch", "answer"), [(450, "NVMLLibraryMismatchError"), (510, "[]")])
+@pytest.mark.parametrize(("branch", "answer"), [(450, "NVMLLibraryMismatchError"), (550, "[]")])
 def test_the_binding_meets_a_missing_function(activate, branch, answer):
     """In a process of its own, as the loader keeps the library that this one has."""
     machine = activate("p100-pcie-x2", [f"nvml-release:branch={branch}"])

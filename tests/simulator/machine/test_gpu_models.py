@@ -12,7 +12,7 @@ from gpucheck.simulator.answers import answers
 from gpucheck.simulator.data import HERE
 from gpucheck.simulator.machine import Link, build
 from gpucheck.simulator.machine.gpu_model import gpu_model
-from tests.simulator.helpers import code_of, write
+from tests.simulator.helpers import answering, code_of
 
 MODELS = sorted(path.stem for path in (HERE / "gpus").glob("*.yml"))
 NOT_SUPPORTED = 3
@@ -23,7 +23,7 @@ GEFORCE = 5
 @pytest.fixture(params=MODELS)
 def gpu(request, activate, nvml_on, tmp_path):
     """(model, handle): two GPUs of the model in the box of two P100, cabled where it has NVLink."""
-    activate("p100-pcie-x2")
+    made = activate("p100-pcie-x2")
     profile = simulator.load("p100-pcie-x2")
     machine, model = build(profile, profile.driver.state()), gpu_model(request.param)
     ports = model.nvlink.links if model.nvlink else 0
@@ -32,8 +32,7 @@ def gpu(request, activate, nvml_on, tmp_path):
         links = [Link(True, 0, other, (1 - index, port)) for port in range(ports)]
         function = dataclasses.replace(one.function, ids=f"10de:{model.device_id}")
         machine.gpus[index] = dataclasses.replace(one, model=model, links=links, function=function)
-    (write(tmp_path) / "machine.txt").write_text(answers(machine))
-    return model, nvml_on(tmp_path)[0]
+    return model, nvml_on(answering(tmp_path, made, answers(machine)))[0]
 
 
 def supported(call, *arguments):

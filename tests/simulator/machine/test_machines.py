@@ -134,10 +134,10 @@ def test_every_machine_with_two_gpus_is_compared_with_something():
 
 
 @pytest.mark.parametrize("name", simulator.profile_names())
-def test_processors_are_named_as_the_topology_room_knows_them(name, tmp_path):
+def test_processors_are_named_as_the_topology_room_knows_them(name, activate):
     """One line of /proc/cpuinfo a CPU, and every CPU of every node among them."""
     profile = simulator.load(name)
-    root = write(tmp_path / "machine", name) / "root"
+    root = activate(name) / "root"
     text = (root / "proc/cpuinfo").read_text()
 
     assert text.count("processor\t:") == sum(len(cpu_numbers(cpus)) for cpus in profile.numa_nodes)
@@ -148,8 +148,8 @@ def test_processors_are_named_as_the_topology_room_knows_them(name, tmp_path):
     assert (root / "proc/sys/kernel/arch").read_text() == f"{profile.arch}\n"
 
 
-def test_gpu_memory_is_a_node_without_processors(tmp_path):
-    root = write(tmp_path / "machine", "gb200-x4", software=True) / "root"
+def test_gpu_memory_is_a_node_without_processors(activate):
+    root = activate("gb200-x4") / "root"
     nodes = root / "sys/devices/system/node"
 
     assert (nodes / "online").read_text() == "0,1,2,10,18,26\n"
@@ -158,8 +158,8 @@ def test_gpu_memory_is_a_node_without_processors(tmp_path):
     assert "for aarch64" in (root / "proc/driver/nvidia/version").read_text()
 
 
-def test_instances_have_their_access_files_and_nodes(tmp_path):
-    root = write(tmp_path / "machine", "a100-mig-x8", software=True) / "root"
+def test_instances_have_their_access_files_and_nodes(activate):
+    root = activate("a100-mig-x8") / "root"
     access = root / "proc/driver/nvidia/capabilities/gpu1/mig/gi2/ci0/access"
     minor = re.match(r"DeviceFileMinor: (\d+)\n", access.read_text())
 
@@ -168,16 +168,16 @@ def test_instances_have_their_access_files_and_nodes(tmp_path):
     assert len(list(root.glob("proc/driver/nvidia/capabilities/gpu2/mig/gi*"))) == 7
 
 
-def test_machine_without_an_iommu_shows_neither_groups_nor_units(tmp_path):
-    root = write(tmp_path / "machine", "p100-pcie-x2") / "root"
+def test_machine_without_an_iommu_shows_neither_groups_nor_units(activate):
+    root = activate("p100-pcie-x2") / "root"
 
     assert not (root / "sys/kernel/iommu_groups").exists()
     assert not (root / "sys/class/iommu").exists()
 
 
 @pytest.mark.parametrize(("name", "unit"), [("hgx-h100-x8", "dmar0"), ("hgx-a100-x8", "ivhd0"), ("gb200-x4", "smmu3.")])
-def test_units_bear_the_name_that_their_vendors_driver_gives(tmp_path, name, unit):
-    units = [path.name for path in (write(tmp_path / "machine", name) / "root/sys/class/iommu").iterdir()]
+def test_units_bear_the_name_that_their_vendors_driver_gives(activate, name, unit):
+    units = [path.name for path in (activate(name) / "root/sys/class/iommu").iterdir()]
 
     assert any(one.startswith(unit) for one in units)
     assert len(units) == len(simulator.load(name).roots)

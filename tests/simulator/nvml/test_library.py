@@ -182,15 +182,15 @@ def test_profile_symbol_tells_a_simulated_library(library, gpu):
 
 def test_version_comes_from_the_file_name(library, machine, tmp_path):
     """One compilation, another name: the loaded module is then of another version."""
-    library = ctypes.CDLL(str(simulator.build_library(tmp_path / "other", "595.91.07")))
+    library = ctypes.CDLL(str(simulator.build_library(tmp_path / "other", "550.90.07")))
     assert library.nvmlInit_v2() == MISMATCH
     version = machine / "root/sys/module/nvidia/version"
-    version.write_text("595.91.07\n")
+    version.write_text("550.90.07\n")
     assert library.nvmlInit_v2() == SUCCESS
     words, cuda = ctypes.create_string_buffer(80), ctypes.c_int()
     assert library.nvmlSystemGetDriverVersion(words, 80) == SUCCESS
     assert library.nvmlSystemGetCudaDriverVersion_v2(ctypes.byref(cuda)) == SUCCESS
-    assert (words.value, cuda.value) == (b"595.91.07", 13020)
+    assert (words.value, cuda.value) == (b"550.90.07", 12040)
     library.nvmlShutdown()
 
 
