@@ -53,9 +53,7 @@ TASK_NAMES = sorted(
 
 
 # Keys and values of contracts, and tests of Jinja.
-CONTRACTS = re.compile(
-    r"\b(state|source|end_of_life_os): (refused?|wish)\b|\bwish: \S+|\bis (not )?none\b|: refuse, or allow"
-)
+CONTRACTS = re.compile(r"\b(state|end_of_life_os): refused?\b|\bis (not )?none\b|: refuse, or allow")
 PLAYBOOKS = sorted(
     str(path.relative_to(ROOT))
     for path in (ROOT / "stack.yml", *(ROOT / "playbooks").rglob("*.yml"), ROOT / "playbooks" / "ansible.cfg")
@@ -67,9 +65,7 @@ PLUGINS = sorted(
 )
 DOCUMENTS = ("DOCUMENTATION", "EXAMPLES", "RETURN")
 # Options, values and an exception of the plugins, in their documentation.
-NAMES = re.compile(
-    r"\b[Rr]aises? Refused\b|\bsource=wish\b|\bC\(wish\)|\[wish, |\bours: of\b|^ *(wish|ours):", re.MULTILINE
-)
+NAMES = re.compile(r"\b[Rr]aises? Refused\b|\bours: of\b|^ *ours:", re.MULTILINE)
 COMMENTED = sorted(
     str(path.relative_to(ROOT))
     for folder, pattern in (

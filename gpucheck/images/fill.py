@@ -54,10 +54,10 @@ def fill(versions: Versions, root: Path) -> Versions:
 
 def fill_one(name: str, row: Variant, os: str, root: Path) -> Variant:
     """Return one row. Raises VersionsError."""
-    requested = {row.framework: row.wish.version, "torch_origin": row.wish.torch_origin or "auto"}
+    requested = {row.framework: row.spec.version, "torch_origin": row.spec.torch_origin or "auto"}
     spec = msgspec.convert(requested, StackSpec)
     try:
-        answer = resolve(row.wish.gpus or (ANY_GPU,), os, "x86_64", spec)
+        answer = resolve(row.spec.gpus or (ANY_GPU,), os, "x86_64", spec)
     except UnknownInput as error:
         raise VersionsError(f"{FILE}: {name}: {error}") from error
     if isinstance(answer, Refusal):
@@ -67,7 +67,7 @@ def fill_one(name: str, row: Variant, os: str, root: Path) -> Variant:
     if row.framework == "torch":
         filled = _torch(name, answer, known_wheels(root))
     else:
-        filled = _tensorflow(name, answer, cpu=not row.wish.gpus)
+        filled = _tensorflow(name, answer, cpu=not row.spec.gpus)
     carried = filled.cuda is not None
     found = {part: next((locked[w] for w in CARRIERS[part] if w in locked), None) for part in CARRIERS if carried}
     if found.get("cuda"):
@@ -157,7 +157,7 @@ def to_text(versions: Versions, old: str) -> str:
     plain = msgspec.to_builtins(versions)
     parts = [plain["base"], plain["stand_in"]]
     for row in plain["variants"].values():
-        parts += [row, row["wish"], row["filled"]]
+        parts += [row, row["spec"], row["filled"]]
     for part in parts:
         for key in [key for key, value in part.items() if value is None or value in ([], ())]:
             del part[key]

@@ -75,7 +75,7 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """One image. compiler: packages of the base for torch.compile. size_budget_mb: 10**6 bytes, unpacked."""
 
     framework: Literal["torch", "tensorflow"]
-    wish: VariantSpec
+    spec: VariantSpec
     size_budget_mb: int
     compiler: tuple[str, ...] = ()
     filled: Filled

@@ -35,7 +35,7 @@ def inventory(lab: Lab, flavour: Flavour, hosts: Sequence[HostSpec] = HOSTS, **m
         ),
         "ansible_python_interpreter": "/usr/bin/python3",
         "reboot_boot_time_command": BOOT_TIME_COMMAND,
-        "stack_wish": str(lab.directory / "stack.yml"),
+        "stack_spec": str(lab.directory / "stack.yml"),
         "stack_lock": str(lab.directory / "stack.lock.yml"),
         "gpucheck_pip_args": [
             "--no-index",

@@ -24,15 +24,15 @@ from tests.stack.hosts import host
 WHEEL = OwnWheel(name="gpucheck_cluster-0.1.0-py3-none-any.whl", digest="ab" * 32, python_minimum="3.10")
 
 
-def site_lock(**wish: Any) -> Lock:
+def site_lock(**spec: Any) -> Lock:
     """The lock of an apt and a dnf host."""
     hosts = [host("ubuntu-22.04", "p100-pcie-x2", "lab-apt"), host("rocky-9", "h100-sxm5-x8", "lab-dnf")]
-    return lock(StackSpec(**wish), hosts)
+    return lock(StackSpec(**spec), hosts)
 
 
-def host_plan(name: str, **wish: Any) -> Plan:
+def host_plan(name: str, **spec: Any) -> Plan:
     """The plan of one of them."""
-    found = plan(site_lock(**wish), host=name)
+    found = plan(site_lock(**spec), host=name)
     assert isinstance(found, Plan)
     return found
 

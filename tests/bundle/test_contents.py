@@ -109,11 +109,11 @@ def test_a_group_that_is_not_in_the_bundle_is_refused_with_those_that_are():
 
 
 @pytest.mark.parametrize(
-    ("wish", "planned"),
+    ("spec", "planned"),
     [({"driver": "580.95.05"}, "580.95.05"), ({"cudnn": "none"}, "no libcudnn9"), ({"torch": "none"}, "no torch")],
 )
-def test_a_lock_out_of_step_is_refused_with_what_differs(wish, planned):
-    found = contents.bundled_plan(host_plan("lab-apt", **wish), manifest("lab-apt"), "build/bundle")
+def test_a_lock_out_of_step_is_refused_with_what_differs(spec, planned):
+    found = contents.bundled_plan(host_plan("lab-apt", **spec), manifest("lab-apt"), "build/bundle")
 
     assert isinstance(found, Refusal)
     (conflict,) = found.conflicts
@@ -153,8 +153,8 @@ def test_headers_count_as_bundled_only_where_they_were_collected(name):
 
 def test_modules_of_the_distribution_are_bundled_for_the_kernels_of_the_lock_alone():
     """The metapackage of a flavor follows later kernels, and the bundle has none."""
-    wish = {"source": "ubuntu", "driver": "580.95.05-0ubuntu0.22.04.2"}
-    one = host_plan("lab-apt", **wish)
+    spec = {"source": "ubuntu", "driver": "580.95.05-0ubuntu0.22.04.2"}
+    one = host_plan("lab-apt", **spec)
     modules = "linux-modules-nvidia-580-server-5.15.0-179-generic"
     made = contents.bundled_group(one, {**versions_of(one), modules: ("1",)})
     whole = msgspec.structs.replace(manifest("lab-apt"), groups={one.group: made})

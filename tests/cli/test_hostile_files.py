@@ -23,10 +23,10 @@ COMMANDS = {
     "simulate": ("simulate", "./FILE", "--", "true"),
     "profiles --from": ("profiles", "--from", "FILE"),
     "stack resolve --from": ("stack", "resolve", "--from", "FILE"),
-    "stack lock --wish": ("stack", "lock", "--wish", "FILE", "--facts", "facts.json", "-o", "-"),
-    "stack lock --facts": ("stack", "lock", "--wish", "stack.yml", "--facts", "FILE", "-o", "-"),
-    "stack lock -o": ("stack", "lock", "--wish", "stack.yml", "--facts", "facts.json", "-o", "FILE"),
-    "stack diff --lock": ("stack", "diff", "--wish", "stack.yml", "--facts", "facts.json", "--lock", "FILE"),
+    "stack lock --spec": ("stack", "lock", "--spec", "FILE", "--facts", "facts.json", "-o", "-"),
+    "stack lock --facts": ("stack", "lock", "--spec", "stack.yml", "--facts", "FILE", "-o", "-"),
+    "stack lock -o": ("stack", "lock", "--spec", "stack.yml", "--facts", "facts.json", "-o", "FILE"),
+    "stack diff --lock": ("stack", "diff", "--spec", "stack.yml", "--facts", "facts.json", "--lock", "FILE"),
     "stack plan --lock": ("stack", "plan", "--host", "a", "--lock", "FILE"),
     "stack explain --lock": ("stack", "explain", "--lock", "FILE"),
     "stack check --lock": ("stack", "check", "--simulate", "h200-x1", "--lock", "FILE"),
@@ -50,8 +50,8 @@ CONTENT = {
     "surrogates": b'{"schema": "\\ud800", "host": "\\udfff"}',
     "raw-surrogates": b"\xed\xa0\x80\xed\xbf\xbf: 1\n",
     "not-utf-8": b"\xff\xfe\xfd\xfc" * 100,
-    "utf-16": "schema: gpucheck.wish/1\n".encode("utf-16"),
-    "utf-16-unmarked": "schema: gpucheck.wish/1\n".encode("utf-16-le"),
+    "utf-16": "schema: gpucheck.spec/1\n".encode("utf-16"),
+    "utf-16-unmarked": "schema: gpucheck.spec/1\n".encode("utf-16-le"),
     "bom": b"\xef\xbb\xbfschema: 5\n",
     "crlf": b"schema: 5\r\ngpus:\r\n- x\r\n",
     "bidi": "‮schema‬: ‏5\n".encode(),
@@ -68,7 +68,7 @@ PLACES = ("fifo", "folder", "loop", "missing", "unreadable", "/dev/zero", "/dev/
 def place(tmp_path_factory, cache):
     """A folder with honest files for the other options."""
     folder = tmp_path_factory.mktemp("site")
-    (folder / "stack.yml").write_text("schema: gpucheck.wish/1\n")
+    (folder / "stack.yml").write_text("schema: gpucheck.spec/1\n")
     (folder / "facts.json").write_text(
         '{"schema": "gpucheck.facts/1", "host": "a", "os": {"id": "ubuntu", "version": "22.04"}, "arch": "x86_64",'
         ' "kernel": "5.15.0-1-generic", "gpus": [{"bus_id": "0000:01:00.0", "device_id": "15f8"}]}'
@@ -76,7 +76,7 @@ def place(tmp_path_factory, cache):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(cache))
         patch.setenv("NO_COLOR", "1")
-        words = ("stack", "lock", "--wish", "stack.yml", "--facts", "facts.json", "-o", "lock.yml")
+        words = ("stack", "lock", "--spec", "stack.yml", "--facts", "facts.json", "-o", "lock.yml")
         done = gpucheck(*words, cwd=folder)
         assert done.returncode == 0, done.stderr
         words = ("--only", "driver", "--format", "json", "-o", "reports/a.json")

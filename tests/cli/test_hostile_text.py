@@ -68,7 +68,7 @@ stack resolve --gpu P --os ubuntu-22.04
 stack resolve --gpu H200 --os P
 stack resolve --gpu H200 --os ubuntu-22.04 --want P
 stack resolve --gpu H200 --os ubuntu-22.04 --want cuda=P
-stack lock --wish P --facts P
+stack lock --spec P --facts P
 stack plan --lock P --host P
 stack plan --lock {lock} --host P
 stack explain P --gpu H200 --os ubuntu-22.04
@@ -137,9 +137,9 @@ fleet report {reports} --baseline {broken}
 fleet history {name} --history-dir {kept}
 stack plan --lock {lock} --host node01
 stack plan --lock {broken}
-stack lock --wish {broken} --facts {facts}
-stack lock --wish {wish} --facts {facts} -o -
-stack lock --wish {wish} --facts {broken}
+stack lock --spec {broken} --facts {facts}
+stack lock --spec {spec} --facts {facts} -o -
+stack lock --spec {spec} --facts {broken}
 """
 MUTATED = {"gpucheck", "recorded", "hostname", "os_name", "kernel", "profile", "faults", "stand_ins", "name", "uuid"}
 MUTATED |= {"text", "source", "driver_version", "loaded_version", "release", "version", "serial", "vbios", "driver"}
@@ -220,7 +220,7 @@ def files(folder, text, recorded):
     made["profile"] = write(folder / "profile.yml", yaml.safe_dump({"summary": valid, valid: valid}))
     facts = msgspec.to_builtins(host("ubuntu-22.04", "p100-pcie-x2"))
     made["facts"] = write(folder / "facts.json", json.dumps(spoilt(facts, valid)))
-    made["wish"] = write(folder / "wish.yml", "schema: gpucheck.wish/1\n")
+    made["spec"] = write(folder / "spec.yml", "schema: gpucheck.spec/1\n")
     lock = {"schema": "gpucheck.lock/1", "groups": {valid: {"hosts": {valid: valid}}}, valid: valid}
     made["lock"] = write(folder / "lock.yml", yaml.safe_dump(lock))
     (folder / "kept").mkdir()

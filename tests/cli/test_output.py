@@ -64,7 +64,7 @@ def test_a_drawing_on_stdout_takes_the_place_of_the_text(tmp_path):
 
 
 def test_a_lock_goes_to_stdout(site):  # noqa: F811 - the fixture
-    words = f"cd {site}; $G stack lock --wish stack.yml --facts lab-apt.json --facts lab-dnf.json"
+    words = f"cd {site}; $G stack lock --spec stack.yml --facts lab-apt.json --facts lab-dnf.json"
     status, out, _ = shell(f"{words} -o -")
 
     assert status == 0

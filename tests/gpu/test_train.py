@@ -20,9 +20,9 @@ def capabilities(cuda) -> list[str]:
     return [".".join(map(str, cuda.cuda.get_device_capability(number))) for number in range(count)]
 
 
-def passes(framework: str, strategy: str, wish: SmokeOptions, gpus: int) -> list[SmokeResult]:
+def passes(framework: str, strategy: str, spec: SmokeOptions, gpus: int) -> list[SmokeResult]:
     results = []
-    planned = plan(framework, strategy, wish, steps=None, capabilities=())
+    planned = plan(framework, strategy, spec, steps=None, capabilities=())
     for _, options in on_all_gpus(planned, gpus, nvls=gpus > 2):
         outcome = run_smoke(options)
         assert isinstance(outcome, SmokeResult), outcome

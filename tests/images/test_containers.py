@@ -50,9 +50,9 @@ def test_the_self_test_finds_the_image_whole(image, report):
     answer = image.run(shm_size=GIB)
 
     assert report["counts"]["fail"] == report["counts"]["warn"] == 0, report["findings"]
-    assert answer.status == (3 if image.variant.wish.gpus else 0), answer.output
+    assert answer.status == (3 if image.variant.spec.gpus else 0), answer.output
     assert image.name in answer.output
-    if image.variant.wish.gpus:
+    if image.variant.spec.gpus:
         assert "GPU" in answer.output
         assert "fix       " in answer.output
 
@@ -85,7 +85,7 @@ def test_each_cuda_library_is_there_once(image):
 
     counts = eval(answer.output.strip(), {"Counter": dict})  # noqa: S307 - what our own line above printed
     assert set(counts.values()) <= {1}
-    assert bool(counts) is bool(image.variant.wish.gpus)
+    assert bool(counts) is bool(image.variant.spec.gpus)
 
 
 def test_it_runs_as_anybody_with_a_read_only_root_and_no_network(image):
@@ -188,7 +188,7 @@ def test_a_user_has_a_name_and_text_is_utf_8(image):
 def test_what_nccl_loads_for_infiniband_is_in_cuda_variants(image):
     code = "import ctypes; [ctypes.CDLL(f'lib{name}.so.1') for name in ('ibverbs', 'rdmacm', 'mlx5')]"
 
-    assert (image.python(code).status == 0) is bool(image.variant.wish.gpus)
+    assert (image.python(code).status == 0) is bool(image.variant.spec.gpus)
 
 
 def test_cpp_is_compiled_where_torch_compile_is_promised(image):
@@ -228,7 +228,7 @@ def test_nothing_of_the_build_is_left(image):
         "NVIDIA_VISIBLE_DEVICES",
         "NVIDIA_DRIVER_CAPABILITIES",
     }
-    assert environment["NVIDIA_VISIBLE_DEVICES"] == ("all" if image.variant.wish.gpus else "void")
+    assert environment["NVIDIA_VISIBLE_DEVICES"] == ("all" if image.variant.spec.gpus else "void")
     assert tuple(environment["LD_LIBRARY_PATH"].split(":")) == DRIVER_FOLDERS
     assert not environment.keys() & {"PIP_INDEX_URL", "PIP_CERT", "http_proxy", "https_proxy"}
 

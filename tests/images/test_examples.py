@@ -40,7 +40,7 @@ def tag():
 
 def status_without_gpu(image):
     """What `gpucheck image` ends with where no GPU is: a CUDA variant cannot be proved."""
-    return 3 if image.variant.wish.gpus else 0
+    return 3 if image.variant.spec.gpus else 0
 
 
 def recipe(image):
@@ -135,7 +135,7 @@ def test_composes_proof_and_health_check_pass_in_a_healthy_container(image):
             time.sleep(0.5)
             container.reload()
             state = container.attrs["State"].get("Health", {})
-        assert state.get("Status") == ("unhealthy" if image.variant.wish.gpus else "healthy"), state
+        assert state.get("Status") == ("unhealthy" if image.variant.spec.gpus else "healthy"), state
     finally:
         container.remove(force=True)
 
@@ -174,7 +174,7 @@ def test_enroots_hooks_find_the_names_that_they_ask_for(image):
     """Simulated: 98-nvidia.sh goes by NVIDIA_VISIBLE_DEVICES, 50-slurm-pytorch.sh by PYTORCH_VERSION."""
     environment = dict(word.split("=", 1) for word in image.image.attrs["Config"]["Env"])
 
-    assert environment["NVIDIA_VISIBLE_DEVICES"] == ("all" if image.variant.wish.gpus else "void")
+    assert environment["NVIDIA_VISIBLE_DEVICES"] == ("all" if image.variant.spec.gpus else "void")
     assert environment.get("PYTORCH_VERSION") == (
         image.variant.filled.version if image.variant.framework == "torch" else None
     )
@@ -215,7 +215,7 @@ def test_a_repositorys_tests_run_in_the_image(image, context, ci):
         command = [*words, image.tag, "sh"]
     done = subprocess.run(command, input=script, capture_output=True, text=True, check=False)
 
-    if ci == "gitlab" and image.variant.wish.gpus:
+    if ci == "gitlab" and image.variant.spec.gpus:
         # Its first line proves the image, and no GPU is here.
         assert done.returncode == 1, done.stdout + done.stderr
         return

@@ -11,7 +11,7 @@ SHM = "8g"
 
 @pytest.fixture(scope="session", params=ASKED)
 def image(request):
-    if not VERSIONS.variant(request.param).wish.gpus:
+    if not VERSIONS.variant(request.param).spec.gpus:
         pytest.fail(f"{request.param} has no CUDA: name a CUDA variant, IMAGE=torch-cu132", pytrace=False)
     return Image(request.param)
 

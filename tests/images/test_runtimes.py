@@ -171,10 +171,10 @@ def test_programs_see_the_gpus_and_the_loader_finds_the_driver(runtime):
 
 def test_the_self_test_takes_the_variable_of_cdi_for_what_it_is(runtime, image):
     """A CUDA variant passes; a CPU variant warns of GPUs that it cannot use."""
-    output = runtime.run("gpucheck", "image", status=0 if image.variant.wish.gpus else 1)
+    output = runtime.run("gpucheck", "image", status=0 if image.variant.spec.gpus else 1)
 
     assert "SIMULATED" in output
-    assert "4 x " in output if image.variant.wish.gpus else "4 GPUs, and a CPU build" in output
+    assert "4 x " in output if image.variant.spec.gpus else "4 GPUs, and a CPU build" in output
     assert "NVIDIA_VISIBLE_DEVICES" not in output
 
 

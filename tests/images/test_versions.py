@@ -29,7 +29,7 @@ BUILD = {"gpucheck": "0.1.0", "fingerprint": "0123"}
 def with_row(name, spec=None, **filled):
     """The versions with these values of one row: of its specification, and filled in."""
     row = VERSIONS.variants[name]
-    changed = replace(row, wish=replace(row.wish, **(spec or {})), filled=replace(row.filled, **filled))
+    changed = replace(row, spec=replace(row.spec, **(spec or {})), filled=replace(row.filled, **filled))
     return replace(VERSIONS, variants={**VERSIONS.variants, name: changed})
 
 
@@ -60,7 +60,7 @@ def test_a_gpu_that_no_table_knows_is_one_message():
         fill(with_row("torch-cu126", {"gpus": ("P1000x",)}), ROOT)
 
 
-def test_a_wish_without_a_set_is_refused_with_what_to_try():
+def test_a_spec_without_a_set_is_refused_with_what_to_try():
     with pytest.raises(VersionsError, match=r"no set exists: .* Try: "):
         fill(with_row("torch-cu126", {"version": "2.15.0"}), ROOT)
 
@@ -102,9 +102,9 @@ def test_this_checkout_alone_builds_a_torch_image_for_every_generation_and_drive
 def test_a_row_that_asks_for_pypi_has_no_other_index(name):
     """The same rows, as the resolver answers when PyTorch's own index counts too."""
     row = VERSIONS.variants[name]
-    anywhere = replace(row, wish=replace(row.wish, torch_origin="any"))
+    anywhere = replace(row, spec=replace(row.spec, torch_origin="any"))
 
-    assert row.wish.torch_origin == row.filled.index == "pypi"
+    assert row.spec.torch_origin == row.filled.index == "pypi"
     assert fill_one(name, anywhere, VERSIONS.base.os or "", ROOT).filled.index == "cu126"
 
 
@@ -124,9 +124,9 @@ def test_a_gpu_variant_states_everything_and_a_cpu_variant_no_cuda(name):
     row = VERSIONS.variants[name]
     stated = [getattr(row.filled, key) for key in ("cuda", "cudnn", "nccl", "driver_floor", "code")]
 
-    assert all(stated) if row.wish.gpus else not any(stated)
+    assert all(stated) if row.spec.gpus else not any(stated)
     # torch.compile needs a compiler for GPU code; nothing in the others does.
-    assert bool(row.compiler) is (row.framework == "torch" and bool(row.wish.gpus))
+    assert bool(row.compiler) is (row.framework == "torch" and bool(row.spec.gpus))
 
 
 def test_the_cpu_torch_is_the_one_that_everything_else_is_tested_with():
@@ -154,7 +154,7 @@ def test_a_lock_has_no_two_wheels_of_one_cuda_library(name):
     lock = read_lock(lock_path(ROOT, name))
 
     for library in ("cudnn", "nccl"):
-        assert sum(found.startswith(f"nvidia-{library}-") for found in lock) == bool(VERSIONS.variants[name].wish.gpus)
+        assert sum(found.startswith(f"nvidia-{library}-") for found in lock) == bool(VERSIONS.variants[name].spec.gpus)
 
 
 def test_a_lock_that_is_not_exact_is_refused(tmp_path):

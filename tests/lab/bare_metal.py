@@ -67,7 +67,7 @@ def up() -> None:
         reboot(host)
 
 
-def wish(**values: Any) -> None:
+def specify(**values: Any) -> None:
     """stack.yml: the driver alone, and what is asked for here."""
     path = DIRECTORY / "stack.yml"
     base = DIRECTORY / "base.yml"
@@ -95,8 +95,8 @@ def run(target: str, reports: Path, args: str = "", **more: str) -> Run:
 
 
 def provision(reports: Path, args: str = "", **values: Any) -> Run:
-    """make provision with this wish; fails where that does. args: for ansible-playbook."""
-    wish(**values)
+    """make provision with this specification; fails where that does. args: for ansible-playbook."""
+    specify(**values)
     done = run("provision", reports, args)
     assert done.status == 0, done.text
     return done
@@ -115,7 +115,7 @@ def reasons(host: str) -> str:
 
 
 def changes_nothing(reports: Path, args: str = "") -> None:
-    """A second run with the same wish: not one task changes, and no host boots."""
+    """A second run with the same specification: not one task changes, and no host boots."""
     before = {host: boots(host) for host in HOSTS}
     again = run("provision", reports, args)
     assert again.status == 0, again.text
@@ -215,7 +215,7 @@ def loaded(host: str, module: str) -> bool:
 
 def refused(reports: Path, **values: Any) -> str:
     """What a run says that refuses both hosts."""
-    wish(**values)
+    specify(**values)
     done = run("provision", reports)
     assert done.status != 0, done.text
     return done.plain

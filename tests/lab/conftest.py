@@ -1,4 +1,4 @@
-"""One provisioned lab for all end-to-end tests of a session, its wish, and the table of what went wrong on purpose."""
+"""One provisioned lab for all end-to-end tests of a session, its spec, and the table of what went wrong on purpose."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 
 from tests.lab import bare_metal as hosts
 from tests.lab.changes import OTHER
-from tests.lab.e2e import HOSTS, INVENTORY, KEPT, Run, container, docker, installed, make, wished
+from tests.lab.e2e import HOSTS, INVENTORY, KEPT, Run, container, docker, installed, make, specified
 
 States = dict[str, dict[str, Any]]
 
@@ -28,7 +28,7 @@ def first(reports) -> Run:
 
 
 @pytest.fixture
-def wish(first) -> Iterator[Path]:
+def spec(first) -> Iterator[Path]:
     """The lab's stack.yml, put back afterwards."""
     path = INVENTORY.with_name("stack.yml")
     kept = path.read_text()
@@ -45,7 +45,7 @@ def before(first) -> dict[str, set[str]]:
 @pytest.fixture(scope="module")
 def other_spec(before) -> Iterator[Path]:
     """stack.yml with the other set; the lab's own is back after the module."""
-    with wished(**OTHER) as path:
+    with specified(**OTHER) as path:
         yield path
 
 

@@ -90,7 +90,7 @@ def docker(*words: str) -> str:
     return subprocess.run(["docker", *words], capture_output=True, text=True, check=True).stdout.strip()
 
 
-def with_wish(reports: Path, target: str = "provision", **more: str) -> Run:
+def with_spec(reports: Path, target: str = "provision", **more: str) -> Run:
     """A target without `lab up`, which would write the lab's own stack.yml again."""
     return make(target, reports, inventory=INVENTORY, **more)
 
@@ -104,7 +104,7 @@ def from_bad_copies(spec: Path) -> None:
 
 
 @contextmanager
-def wished(**values: Any) -> Iterator[Path]:
+def specified(**values: Any) -> Iterator[Path]:
     """The lab's stack.yml with these values; the lab's own comes back at the end."""
     path = INVENTORY.with_name("stack.yml")
     kept = path.read_text()

@@ -1,4 +1,4 @@
-"""IOMMU and ACS on an apt and a dnf host that appear as bare metal, from the wish and back again.
+"""IOMMU and ACS on an apt and a dnf host that appear as bare metal, from the specification and back again.
 
 Package managers, systemd, update-grub and setpci are real on the hosts, which appear as bare metal (SIMULATED, see
 bare_metal.py). Not had in a container, and so not proven: that firmware and kernel act on the arguments and registers,
@@ -87,7 +87,7 @@ def test_an_argument_that_the_site_sets_after_ours_went_is_neither_ours_nor_take
             reboot(host)
 
 
-def test_acs_is_cleared_above_gpus_now_and_at_every_boot_and_comes_back_without_the_wish(driver_alone, reports):
+def test_acs_is_cleared_above_gpus_now_and_at_every_boot_and_comes_back_without_the_spec(driver_alone, reports):
     on = {host: acs(host) for host in HOSTS}
     for host in HOSTS:
         assert above_gpus(host) & on[host].keys()

@@ -1,4 +1,4 @@
-"""GDRCopy, nvidia_peermem and held kernels on an apt and a dnf host, from the wish and back again.
+"""GDRCopy, nvidia_peermem and held kernels on an apt and a dnf host, from the specification and back again.
 
 Package managers, systemd, update-grub and setpci are real on the hosts, which appear as bare metal (SIMULATED, see
 bare_metal.py). The modules gdrdrv and nvidia_peermem are stand-ins that load by the real ones' rules.

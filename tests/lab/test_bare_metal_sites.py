@@ -33,8 +33,8 @@ from tests.lab.bare_metal import (
     reboot,
     refused,
     run,
+    specify,
     states,
-    wish,
 )
 from tests.lab.e2e import provision_json
 
@@ -100,7 +100,7 @@ def test_a_mirror_that_asks_for_a_client_certificate_gets_the_one_of_the_vault(b
     for host in HOSTS:
         tls_mirror.sh("docker", "cp", tmp_path / "ca.pem", f"{LAB}-{host.removeprefix('lab-')}:{TRUST}")
         on_host(host, "update-ca-certificates >/dev/null 2>&1")
-    wish()
+    specify()
     known = yaml.safe_load((DIRECTORY / "base.yml").read_text())["repositories"]["nvidia-cuda"]
     here = {
         key: str(known[key]).replace(f"http://{IP}/", f"https://{IP}:{tls_mirror.PORT}/") for key in ("url", "key_url")
@@ -201,7 +201,7 @@ def test_a_kernel_without_headers_is_upgraded_before_the_driver_and_stays_when_t
     assert said.count("or set kernel: upgrade in stack.yml") >= 2
     count = {host: boots(host) for host in HOSTS}
 
-    wish(kernel="upgrade")
+    specify(kernel="upgrade")
     planned = run("plan", reports).plain
     for host in HOSTS:
         words = f"{host}: kernel {RUNNING[host]} would be upgraded to {NEWER[host]}, because no package"

@@ -24,7 +24,7 @@ from tests.lab.e2e import (
     make,
     on_host,
     provision_json,
-    with_wish,
+    with_spec,
 )
 
 pytestmark = pytest.mark.more_labs
@@ -73,7 +73,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def made(bare, reports, folder):
     """The bundle of both groups, and one of the dnf host's alone, collected by hosts that are none of the cluster's."""
-    whole = with_wish(reports, "bundle", BUNDLE=str(folder / "whole"))
+    whole = with_spec(reports, "bundle", BUNDLE=str(folder / "whole"))
     staged = make("bundle", reports, inventory=staging(folder), BUNDLE=str(folder / "part"), GROUPS="rocky-*")
     return whole, staged
 
@@ -125,7 +125,7 @@ def test_a_changed_package_is_refused_before_any_host_is_touched(offline, bare, 
     package.unlink()
     package.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
 
-    run = with_wish(reports, args=SKIP, BUNDLE=str(broken))
+    run = with_spec(reports, args=SKIP, BUNDLE=str(broken))
 
     assert run.status != 0
     assert f"packages/{package.name} was changed" in run.plain
@@ -135,7 +135,7 @@ def test_a_changed_package_is_refused_before_any_host_is_touched(offline, bare, 
 
 
 def test_a_host_whose_group_is_not_in_the_bundle_is_refused_and_the_plan_of_the_other_shown(offline, reports, folder):
-    run = with_wish(reports, "plan", BUNDLE=str(folder / "part"))
+    run = with_spec(reports, "plan", BUNDLE=str(folder / "part"))
 
     assert run.status != 0
     assert re.search(
@@ -147,7 +147,7 @@ def test_a_host_whose_group_is_not_in_the_bundle_is_refused_and_the_plan_of_the_
 
 
 def test_bare_hosts_are_provisioned_from_the_bundle_with_no_network(offline, bare, reports, folder):
-    run = with_wish(reports, args=SKIP, BUNDLE=str(folder / "whole"))
+    run = with_spec(reports, args=SKIP, BUNDLE=str(folder / "whole"))
 
     assert run.status == 0, run.text
     for host in HOSTS:
@@ -159,7 +159,7 @@ def test_bare_hosts_are_provisioned_from_the_bundle_with_no_network(offline, bar
 
 
 def test_the_second_run_changes_nothing(offline, reports, folder):
-    run = with_wish(reports, args=SKIP, BUNDLE=str(folder / "whole"))
+    run = with_spec(reports, args=SKIP, BUNDLE=str(folder / "whole"))
 
     assert run.status == 0, run.text
     assert provision_json(reports)["counts"] == {"unchanged": 2}
@@ -171,7 +171,7 @@ def test_what_is_missing_comes_back_from_the_bundle_on_the_host(offline, reports
     on_host("lab-apt", "sh", "-c", "apt-mark unhold libnccl-dev && dpkg --purge libnccl-dev")
     on_host("lab-dnf", "rpm", "--erase", "--nodeps", "libnccl-devel")
 
-    run = with_wish(reports, args=SKIP, BUNDLE=str(folder / "whole"))
+    run = with_spec(reports, args=SKIP, BUNDLE=str(folder / "whole"))
 
     assert run.status == 0, run.text
     assert any(row.startswith("libnccl-dev ") for row in installed("lab-apt"))
@@ -193,7 +193,7 @@ def test_back_on_the_network_the_hosts_converge_and_the_bundle_goes(offline, rep
 
 
 def test_provisioned_hosts_give_the_same_bundle_as_bare_ones(offline, reports, folder):
-    run = with_wish(reports, "bundle", BUNDLE=str(folder / "again"))
+    run = with_spec(reports, "bundle", BUNDLE=str(folder / "again"))
 
     assert run.status == 0, run.text
     assert versions(folder / "again") == versions(folder / "whole")

@@ -129,7 +129,7 @@ def test_packages_that_ship_the_same_path_exclude_each_other():
                 assert apart, f"{one.name} and {other.name} both have {shared}"
 
 
-def plan_of(host, **wish):
+def plan_of(host, **spec):
     profile = load(host.profile)
     os_id, version = OS[host.image]
     gpus = [d for d in profile.devices if d.gpu]
@@ -149,7 +149,7 @@ def plan_of(host, **wish):
         "nvswitches": sum(d.part is not None and "nvswitch" in d.part for d in profile.devices),
     }
     made = plan(
-        lock(StackSpec(torch="2.13.0+cpu", tensorflow="none", **wish), [msgspec.convert(facts, HostFacts)]),
+        lock(StackSpec(torch="2.13.0+cpu", tensorflow="none", **spec), [msgspec.convert(facts, HostFacts)]),
         host=host.name,
     )
     assert isinstance(made, Plan), made

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from gpucheck.stack.settings.tuning import RECOMMENDED
-from tests.lab.e2e import HOSTS, INVENTORY, boots, installed, make, on_host, provision_json, wished, with_wish
+from tests.lab.e2e import HOSTS, INVENTORY, boots, installed, make, on_host, provision_json, specified, with_spec
 
 pytestmark = pytest.mark.more_labs
 
@@ -57,17 +57,17 @@ def state(reports, host: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def wish(first):
-    with wished(tuning=TUNING, **OPTIONS) as path:
+def spec(first):
+    with specified(tuning=TUNING, **OPTIONS) as path:
         yield path
 
 
 @pytest.fixture(scope="module")
-def on(wish, reports):
+def on(spec, reports):
     """The run that tunes both hosts; provisioned they are already, or again where a test before took that away."""
     on_host("lab-apt", "sh", "-c", f'mkdir -p /etc/sysctl.d; echo "{SITES_OWN}" >/etc/sysctl.d/90-gpucheck.conf')
     on_host("lab-apt", "apt-mark", "hold", THEIRS)
-    return with_wish(reports, args="--skip-tags verify")
+    return with_spec(reports, args="--skip-tags verify")
 
 
 def test_tuning_writes_what_outlives_a_boot_and_says_what_a_container_leaves(on, reports):
@@ -106,7 +106,7 @@ def test_the_service_manager_took_the_limits_over(on):
 def test_a_second_run_changes_nothing_and_reads_each_host_once(on, reports):
     before = {host: boots(host) for host in HOSTS}
 
-    run = with_wish(reports, args="-v --skip-tags verify")
+    run = with_spec(reports, args="-v --skip-tags verify")
 
     assert run.status == 0, run.text
     assert "Read the host in one round trip" in run.plain
@@ -121,22 +121,22 @@ def test_a_setting_that_somebody_changed_is_planned_and_put_back(on, reports):
     path = "/etc/security/limits.d/90-gpucheck.conf"
     on_host("lab-dnf", "sh", "-c", f"echo '* - memlock 64' >{path}")
 
-    planned = with_wish(reports, "plan")
+    planned = with_spec(reports, "plan")
     assert f"tuning: {path} is missing or different" in planned.plain
     assert tuned("lab-dnf")[path] == "* - memlock 64"
 
-    run = with_wish(reports, args="--skip-tags verify")
+    run = with_spec(reports, args="--skip-tags verify")
     assert run.status == 0, run.text
     assert FILES[path] in tuned("lab-dnf")[path]
     assert (state(reports, "lab-apt"), state(reports, "lab-dnf")) == ("unchanged", "changed")
 
 
-def test_without_the_wish_the_files_go_and_the_sites_own_comes_back(on, wish, reports):
-    content = yaml.safe_load(wish.read_text())
+def test_without_the_spec_the_files_go_and_the_sites_own_comes_back(on, spec, reports):
+    content = yaml.safe_load(spec.read_text())
     off = {"tuning": "none", "kernel_lock": "leave", "dcgm": "none", "module_options": "none"}
-    wish.write_text(yaml.safe_dump({**content, **off}))
+    spec.write_text(yaml.safe_dump({**content, **off}))
 
-    run = with_wish(reports, args="--skip-tags verify")
+    run = with_spec(reports, args="--skip-tags verify")
 
     assert run.status == 0, run.text
     assert tuned("lab-apt") == {"/etc/sysctl.d/90-gpucheck.conf": SITES_OWN}
@@ -146,11 +146,11 @@ def test_without_the_wish_the_files_go_and_the_sites_own_comes_back(on, wish, re
         assert dcgm(host) == ("inactive", [])
         assert on_host(host, "sh", "-c", f"ls {MODULE_FILE} 2>/dev/null || echo none") == "none"
     assert THEIRS in on_host("lab-apt", "apt-mark", "showhold").split()
-    wish.write_text(yaml.safe_dump(content))
+    spec.write_text(yaml.safe_dump(content))
 
 
-def test_deprovision_takes_the_tuning_along(on, wish, reports):
-    assert with_wish(reports, args="--skip-tags verify").status == 0
+def test_deprovision_takes_the_tuning_along(on, spec, reports):
+    assert with_spec(reports, args="--skip-tags verify").status == 0
     assert list(tuned("lab-dnf")) == list(FILES)
 
     run = make("deprovision", reports, inventory=INVENTORY, CONFIRM="yes")

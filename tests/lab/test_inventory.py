@@ -26,7 +26,7 @@ def test_the_inventory_reaches_both_hosts_and_trusts_only_the_labs_own_keys():
     arguments = group["vars"]["ansible_ssh_common_args"]
     assert "StrictHostKeyChecking=yes" in arguments
     assert "UserKnownHostsFile=/src/gpucheck/.lab/unit/known_hosts" in arguments
-    assert group["vars"]["stack_wish"] == "/src/gpucheck/.lab/unit/stack.yml"
+    assert group["vars"]["stack_spec"] == "/src/gpucheck/.lab/unit/stack.yml"
     assert group["vars"]["preflight_minimum_free_gib"] == 2
     assert group["vars"]["gpucheck_pip_args"][:3] == ["--no-index", "--find-links", "http://10.99.7.10/wheels/"]
 
@@ -49,7 +49,7 @@ def test_gpucheck_runs_on_a_python_that_is_new_enough(flavour, python):
     assert host["gpucheck_python"] == python
 
 
-def test_the_wish_is_one_that_the_stack_room_understands():
+def test_the_spec_is_one_that_the_stack_room_understands():
     """The torch version must stay text, and both repositories must be the mirror's."""
     text = dump(stack_spec(LAB, FINGERPRINT, "2.13.0+cpu"), "by a test")
 
@@ -78,7 +78,7 @@ def test_an_unchanged_file_is_not_touched(tmp_path):
     assert path.read_text() == "b\n"
 
 
-def test_a_changed_wish_is_kept_until_the_lab_has_something_new_to_say(tmp_path):
+def test_a_changed_spec_is_kept_until_the_lab_has_something_new_to_say(tmp_path):
     """Whoever tries another version in the lab's stack.yml must not lose it to the next `lab up`."""
     path = tmp_path / "stack.yml"
     write_stack_spec(tmp_path, "cuda: auto\n")

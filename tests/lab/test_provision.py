@@ -24,7 +24,7 @@ from tests.lab.e2e import (
     packages,
     provision_json,
     report,
-    with_wish,
+    with_spec,
 )
 
 pytestmark = pytest.mark.lab
@@ -85,11 +85,11 @@ def test_the_second_run_changes_nothing_and_asks_each_host_once_before_it_knows(
 
 
 @pytest.mark.fault("package lists", "a bad signature")
-def test_a_broken_signature_refuses_both_hosts_before_anything_is_touched(first, reports, wish):
+def test_a_broken_signature_refuses_both_hosts_before_anything_is_touched(first, reports, spec):
     before = {host: packages(host) for host in HOSTS}
-    from_bad_copies(wish)
+    from_bad_copies(spec)
 
-    run = with_wish(reports)
+    run = with_spec(reports)
 
     assert run.status != 0
     rows = provision_json(reports)["hosts"]

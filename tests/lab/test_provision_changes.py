@@ -20,7 +20,7 @@ from tests.lab.e2e import (
     make,
     on_host,
     provision_json,
-    with_wish,
+    with_spec,
 )
 
 pytestmark = pytest.mark.lab
@@ -46,7 +46,7 @@ def test_an_unsafe_change_is_refused_with_every_reason_before_any_host_changes(o
         on_host("lab-apt", "sh", "-c", f"echo '{YESTERDAY}' > {CLOCK}")
         on_host("lab-dnf", "sh", "-c", f"mkdir -p {efi}; printf '\\006\\000\\000\\000\\001' > {name}")
         on_host("lab-dnf", "touch", "/usr/bin/nvidia-uninstall")
-        run = with_wish(reports, "plan", args="-e preflight_minimum_free_gib=9999999")
+        run = with_spec(reports, "plan", args="-e preflight_minimum_free_gib=9999999")
     finally:
         on_host("lab-apt", "sh", "-c", f"pkill -x sleep; rm -f {CLOCK}")
         on_host("lab-dnf", "rm", "-rf", "/run/gpucheck-simulator/root/sys/firmware", "/usr/bin/nvidia-uninstall")
@@ -72,7 +72,7 @@ def test_an_unsafe_change_is_refused_with_every_reason_before_any_host_changes(o
 
 
 def test_another_set_is_installed_and_every_part_of_it_is_as_planned(other_spec, before, engines_up, reports):
-    run = with_wish(reports)
+    run = with_spec(reports)
 
     assert run.status == 0, run.text
     assert "PASS 2 hosts: 2 pass SIMULATED" in run.plain
@@ -94,7 +94,7 @@ def test_running_engines_know_the_gpus_and_keep_the_sites_settings(other_spec, e
 
 
 def test_rollback_returns_to_the_set_before(other_spec, before, reports):
-    run = with_wish(reports, "rollback", args="--skip-tags verify")
+    run = with_spec(reports, "rollback", args="--skip-tags verify")
 
     rolled_back(run, reports, before)
 

@@ -28,7 +28,7 @@ from tests.lab.e2e import (
     provision_json,
     start,
     until,
-    with_wish,
+    with_spec,
 )
 
 pytestmark = pytest.mark.more_labs
@@ -44,7 +44,7 @@ EMPTY = f"rm -rf {ARCHIVES} /dev/archives /dev/filler && mv {ARCHIVES}.kept {ARC
 def test_a_mirror_that_is_gone_leaves_both_hosts_as_they_are(other_spec, before, reports):
     docker("stop", "--time", "1", f"{LAB}-mirror")
     try:
-        run = with_wish(reports, args="--skip-tags verify")
+        run = with_spec(reports, args="--skip-tags verify")
     finally:
         docker("start", f"{LAB}-mirror")
 
@@ -112,7 +112,7 @@ def test_a_killed_controller_leaves_a_host_that_the_next_run_continues(other_spe
     finished(running)
     time.sleep(1)
 
-    run = with_wish(reports)
+    run = with_spec(reports)
 
     assert run.status == 0, run.text
     assert "PASS 2 hosts: 2 pass SIMULATED" in run.plain
@@ -134,6 +134,6 @@ def test_a_lock_that_another_program_holds_is_waited_for_and_rollback_returns_to
     )
     docker("exec", "-d", container("lab-apt"), "python3", "-c", holder)
 
-    run = with_wish(reports, "rollback", args="--skip-tags verify")
+    run = with_spec(reports, "rollback", args="--skip-tags verify")
 
     rolled_back(run, reports, before)

@@ -21,7 +21,7 @@ from tests.lab.e2e import (
     on_host,
     packages,
     provision_json,
-    with_wish,
+    with_spec,
 )
 
 pytestmark = pytest.mark.more_labs
@@ -70,11 +70,11 @@ def test_verify_alone_repeats_the_proof(first, reports):
 
 
 @pytest.mark.fault("package lists", "a version that no repository has")
-def test_a_version_that_no_repository_has_refuses_the_host_and_names_the_nearest(first, reports, wish):
+def test_a_version_that_no_repository_has_refuses_the_host_and_names_the_nearest(first, reports, spec):
     before = packages("lab-apt")
-    wish.write_text(yaml.safe_dump({**yaml.safe_load(wish.read_text()), "driver": "580.178.04-9ubuntu1"}))
+    spec.write_text(yaml.safe_dump({**yaml.safe_load(spec.read_text()), "driver": "580.178.04-9ubuntu1"}))
 
-    run = with_wish(reports)
+    run = with_spec(reports)
 
     row = provision_json(reports)["hosts"]["lab-apt"]
     assert row["state"] == "refused", run.text
@@ -84,11 +84,11 @@ def test_a_version_that_no_repository_has_refuses_the_host_and_names_the_nearest
 
 
 @pytest.mark.fault("package lists", "a bad signature that the controller cannot see")
-def test_a_broken_signature_stops_both_hosts_before_anything_is_installed(first, reports, wish):
+def test_a_broken_signature_stops_both_hosts_before_anything_is_installed(first, reports, spec):
     before = {host: packages(host) for host in HOSTS}
-    from_bad_copies(wish)
+    from_bad_copies(spec)
 
-    run = with_wish(reports, args="-e check_repositories=false")
+    run = with_spec(reports, args="-e check_repositories=false")
 
     assert run.status != 0
     for host in HOSTS:
@@ -128,10 +128,10 @@ def test_gpucheck_under_its_former_distribution_name_is_uninstalled(first, repor
     assert on_host("lab-apt", "/opt/gpucheck/bin/gpucheck", "--version").startswith("gpucheck, version")
 
 
-def test_a_malformed_wish_is_one_message_before_any_host_is_changed(first, reports, wish):
-    wish.write_text(wish.read_text() + "cudda: auto\n")
+def test_a_malformed_spec_is_one_message_before_any_host_is_changed(first, reports, spec):
+    spec.write_text(spec.read_text() + "cudda: auto\n")
 
-    run = with_wish(reports)
+    run = with_spec(reports)
 
     assert run.status != 0
     assert "cudda" in run.plain
@@ -173,7 +173,7 @@ def test_a_host_without_gpus_is_refused_and_the_other_goes_on(first, reports):
     devices = "/run/gpucheck-simulator/root/sys/bus/pci/devices"
     on_host("lab-apt", "sh", "-c", f"mv {devices} {devices}.kept && mkdir {devices}")
     try:
-        run = with_wish(reports)
+        run = with_spec(reports)
     finally:
         on_host("lab-apt", "sh", "-c", f"rmdir {devices} && mv {devices}.kept {devices}")
 
@@ -190,7 +190,7 @@ def guide(before):
 
 
 def test_source_files_of_nvidias_guide_are_replaced_and_no_package_moves(guide, before, reports):
-    run = with_wish(reports, args="--skip-tags verify")
+    run = with_spec(reports, args="--skip-tags verify")
 
     assert run.status == 0, run.text
     assert provision_json(reports)["counts"] == {"changed": 2}

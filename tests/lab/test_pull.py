@@ -46,7 +46,7 @@ def on_node(script: str) -> Run:
 
 
 def site_repository(folder: Path) -> Path:
-    """The project's tracked files as a site keeps them: with its own wish and its own nodes, in git."""
+    """The project's tracked files as a site keeps them: with its own specification and its own nodes, in git."""
     tree = folder / "tree"
     # As the checkout stands, also where it is not committed yet.
     for name in sh("git", "ls-files", "--cached", "--others", "--exclude-standard").splitlines():

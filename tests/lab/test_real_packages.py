@@ -232,15 +232,15 @@ def test_deprovision_takes_everything_of_ours_away(make, before):
     assert said("apt-mark", "showhold") == ""
 
 
-def test_a_wish_that_the_archive_cannot_serve_is_refused_before_anything_changes(make, inventory):
+def test_a_spec_that_the_archive_cannot_serve_is_refused_before_anything_changes(make, inventory):
     before = installed()
-    wish = ROOT / ".lab" / LAB / "stack.yml"
-    kept = wish.read_text()
-    wish.write_text(yaml.safe_dump({**yaml.safe_load(kept), "driver": "580"}))
+    spec = ROOT / ".lab" / LAB / "stack.yml"
+    kept = spec.read_text()
+    spec.write_text(yaml.safe_dump({**yaml.safe_load(kept), "driver": "580"}))
     try:
         run = make("provision")
     finally:
-        wish.write_text(kept)
+        spec.write_text(kept)
 
     assert run.status != 0
     assert "the archive of debian-12 has no driver 580" in run.plain

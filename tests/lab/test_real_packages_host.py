@@ -53,7 +53,7 @@ def test_ansible_reaches_the_host_and_pip_stays_on_it():
     assert group["vars"]["gpucheck_pip_args"] == ["--no-index", "--find-links", "/srv/wheels"]
 
 
-def test_the_wish_is_one_that_can_be_read():
+def test_the_spec_is_one_that_can_be_read():
     text = real_packages.files.dump(real_packages.STACK_SPEC, "made")
 
     assert parse_spec(text, "stack.yml").source == "debian"

@@ -133,7 +133,7 @@ class Site:
             (folder / name).mkdir(parents=True)
         (folder / "there/packages/libnccl2.deb").write_text("deb")
         (folder / "there/PWNED").write_text("what a host sends in place of its lists")
-        (folder / "stack.yml").write_text("schema: gpucheck.wish/1\n")
+        (folder / "stack.yml").write_text("schema: gpucheck.spec/1\n")
         self.gpucheck = script(folder / "gpucheck", GPUCHECK.format(gpucheck=BIN / "gpucheck"))
         self._wheel()
         self.hosts: dict[str, dict[str, Any]] = {}
@@ -166,7 +166,7 @@ class Site:
     def run(self, playbook: str, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
         """One of the project's playbooks, as make starts it."""
         folder = self.folder
-        site = {"stack_wish": f"{folder}/stack.yml", "stack_lock": f"{folder}/out/stack.lock.yml",
+        site = {"stack_spec": f"{folder}/stack.yml", "stack_lock": f"{folder}/out/stack.lock.yml",
                 "build_dir": f"{folder}/out/build", "reports_dir": f"{folder}/out/reports",
                 "gpucheck_controller_executable": self.gpucheck}  # fmt: skip
         (folder / "hosts.json").write_text(json.dumps({"gpu": {"hosts": self.hosts, "vars": site}}))

@@ -130,7 +130,7 @@ def test_an_apt_host_gets_a_file_and_a_menu_and_is_content_after_a_boot(host):
     assert "single iommu" not in (host.root / boot.GRUB_CONFIG).read_text()
 
 
-def test_another_wish_replaces_what_was_ours(host):
+def test_another_spec_replaces_what_was_ours(host):
     host.apply(plan("passthrough"))
     host.reboot()
 
@@ -144,7 +144,7 @@ def test_another_wish_replaces_what_was_ours(host):
     assert boot.differences(boot.state(plan("off"))) == []
 
 
-def test_without_the_wish_file_and_arguments_go_and_the_boot_that_ends_them_is_asked_for(host):
+def test_without_the_spec_file_and_arguments_go_and_the_boot_that_ends_them_is_asked_for(host):
     host.apply(plan("passthrough"))
     host.reboot()
     assert boot.differences(boot.state(plan(None)))[0] == "kernel arguments iommu=pt are no longer planned"

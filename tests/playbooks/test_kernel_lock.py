@@ -102,14 +102,14 @@ class Host:
     def atomic_move(self, source, target):
         Path(source).replace(target)
 
-    def state(self, wish):
-        plan = {"package_manager": self.manager, **wish}
+    def state(self, spec):
+        plan = {"package_manager": self.manager, **spec}
         extras = {"packages": self.installed, "kernels": self.installed, "locks": self.held}
         return kernel.state(plan, self.held, extras, kernel.noted())
 
-    def provision(self, wish):
+    def provision(self, spec):
         """Whether a run changes anything."""
-        seen, ours = self.state(wish), kernel.noted()
+        seen, ours = self.state(spec), kernel.noted()
         changed = bool(kernel.differences(seen, ours))
         if changed:
             lock.apply(self, self.manager, seen, ours)
@@ -258,17 +258,17 @@ def test_a_package_manager_that_fails_is_said_with_its_words():
 
 
 @given(st.sets(st.sampled_from([*APT, *OTHERS])), st.lists(st.sampled_from([HOLD, {}]), max_size=5))
-def test_whatever_was_held_before_is_held_after_any_change_of_mind(before, wishes):
-    """Held with the wish for it: every kernel package. Without: exactly what was held before us."""
+def test_whatever_was_held_before_is_held_after_any_change_of_mind(before, specs):
+    """Held with the specification for it: every kernel package. Without: exactly what was held before us."""
     with pytest.MonkeyPatch.context() as patch:
         notes = {}
         patch.setattr(kernel, "read", lambda path: notes)
         patch.setattr(lock, "note", lambda _, holds: notes.update(holds=sorted(holds)))
         host = apt(*before)
-        for wish in [*wishes, {}]:
-            host.provision(wish)
-            assert not host.provision(wish)
-            assert set(host.held) == before | (set(APT) if wish else set())
+        for spec in [*specs, {}]:
+            host.provision(spec)
+            assert not host.provision(spec)
+            assert set(host.held) == before | (set(APT) if spec else set())
 
 
 def test_the_comparison_tells_of_it_by_its_role(machine, tmp_path, monkeypatch):

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from tests.playbooks.modules import PLAYBOOKS, ROLES, action
-from tests.playbooks.test_runs import playbook
+from tests.playbooks.test_runs import play, playbook
 
 plugin = action("known_variables")
 
@@ -22,7 +22,7 @@ def mistakes(*names):
         ("preflight_alow_busy_gpus", "preflight_allow_busy_gpus"),
         ("drain_wiht", "drain_with"),
         ("verify_timout_s", "verify_timeout_s"),
-        ("stack_whish", "stack_wish"),
+        ("stack_sepc", "stack_spec"),
         ("rebot_timeout_s", "reboot_timeout_s"),
         ("max_failing_precent", "max_failing_percent"),
     ],
@@ -52,6 +52,17 @@ def test_the_example_inventory_names_only_variables_that_exist():
     assert mistakes(*names) == {}
     settable, _ = plugin.options(ROLES)
     assert {name for name in names if not name.startswith("ansible_")} <= settable | SITE
+
+
+def test_the_former_name_of_the_specification_is_read_for_one_more_release(tmp_path):
+    task = {"ansible.builtin.debug": {"msg": "READ {{ controller_spec }}"}}
+    plays = [
+        {"hosts": "gpu", "gather_facts": False, "vars_files": [f"{PLAYBOOKS}/vars/controller.yml"], "tasks": [task]}
+    ]
+
+    assert "READ /srv/old.yml" in play(tmp_path, plays, hosts={"n1": {"stack_wish": "/srv/old.yml"}}).stdout
+    both = {"stack_wish": "/srv/old.yml", "stack_spec": "/srv/new.yml"}
+    assert "READ /srv/new.yml" in play(tmp_path, plays, hosts={"n1": both}).stdout
 
 
 def test_a_run_stops_at_a_mistyped_variable_before_it_reads_a_host(tmp_path):

@@ -116,8 +116,8 @@ def compute(tmp_path, status, stderr="", program_text=GPUCHECK):
     (tmp_path / "facts").mkdir()
     (tmp_path / "facts/n2.json").write_text("{}")
     known = {"n1": {"gpu_facts_read": {"facts": {"gpus": [], "host": "../n2"}}}, "n2": None, "n3": None}
-    words = {"gpucheck": program, "wish": "stack.yml", "lock": "lock.yml", "folder": str(tmp_path)}
-    task = {"source": "wish", **words, "wheel": WHEEL, "bundle_place": PLACE, "torch_index": INDEX}
+    words = {"gpucheck": program, "spec": "stack.yml", "lock": "lock.yml", "folder": str(tmp_path)}
+    task = {"source": "spec", **words, "wheel": WHEEL, "bundle_place": PLACE, "torch_index": INDEX}
     tasks = [
         {"gpucheck.provision.stack_plans": task, "register": "made"},
         {"ansible.builtin.debug": {"msg": "MADE {{ made.plans.keys() | list }} {{ made.plans.n1.requirements }}"}},
@@ -178,7 +178,7 @@ def test_a_way_back_that_is_none_refuses_its_host_alone(tmp_path, read):
 
 
 @pytest.mark.slow
-def test_a_wish_that_cannot_be_read_ends_the_run_with_gpuchecks_words(tmp_path):
+def test_a_specification_that_cannot_be_read_ends_the_run_with_gpuchecks_words(tmp_path):
     done = compute(tmp_path, 64, "stack.yml:3: no such key")
     words = " ".join(done.stdout.split())
 
@@ -190,8 +190,8 @@ def test_a_wish_that_cannot_be_read_ends_the_run_with_gpuchecks_words(tmp_path):
 @pytest.mark.slow
 def test_a_program_that_is_not_there_is_named(tmp_path):
     known = {"n1": {"gpu_facts_read": {"facts": {}}}}
-    words = {"gpucheck": "/nowhere/gpucheck", "wish": "w", "lock": "l", "folder": str(tmp_path)}
-    task = {"source": "wish", **words, "wheel": {}, "bundle_place": PLACE, "torch_index": INDEX}
+    words = {"gpucheck": "/nowhere/gpucheck", "spec": "w", "lock": "l", "folder": str(tmp_path)}
+    task = {"source": "spec", **words, "wheel": {}, "bundle_place": PLACE, "torch_index": INDEX}
     tasks = [{"gpucheck.provision.stack_plans": task}]
     done = play(tmp_path, [{"hosts": "localhost", "gather_facts": False, "tasks": tasks}], hosts=known)
 

@@ -40,7 +40,7 @@ node02:
 node03: {rack: r02, spare: true, price: 1.5, owner: null}
 """
 CSV = b'host,rack,switch\nnode01,r01,s1\nnode02,r01,s1\nnode03,r02,"s,2"\n'
-WISH = b"""schema: gpucheck.wish/1
+SPEC = b"""schema: gpucheck.spec/1
 driver: '580'
 kernel_module: open
 module_options: {NVreg_RestrictProfilingToAdminUsers: 0, NVreg_CoherentGPUMemoryMode: driver}
@@ -69,9 +69,9 @@ def observations() -> tuple[bytes, ...]:
 
 
 @cache
-def wishes() -> tuple[bytes, ...]:
+def specs() -> tuple[bytes, ...]:
     """stack.yml as it is shipped, and one that states much."""
-    return ((ROOT / "stack.yml").read_bytes(), WISH)
+    return ((ROOT / "stack.yml").read_bytes(), SPEC)
 
 
 @cache

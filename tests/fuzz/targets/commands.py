@@ -30,7 +30,7 @@ FILES: dict[str, Seeds] = {
     "site.yml": _expectations,
     "host.rec": own.packed_recordings,
     "node01.json": own.reports,
-    "stack.yml": documents.wishes,
+    "stack.yml": documents.specs,
     "stack.lock.yml": own.locks,
     "facts.json": own.facts,
     "labels.yml": lambda: (documents.LABELS,),
@@ -49,7 +49,7 @@ LINES = (
     "stack resolve --gpu 0x15f8 --os rocky-9 --prefer newest --arch x86_64 --nvswitches 4",
     "stack explain cuda --lock stack.lock.yml --group ubuntu-22.04-x86_64-15f8x2",
     "stack plan --lock stack.lock.yml --host node01",
-    "stack diff --wish stack.yml --facts facts.json --lock stack.lock.yml",
+    "stack diff --spec stack.yml --facts facts.json --lock stack.lock.yml",
     "fleet report node01.json --expect-host node02,node03 --labels labels.yml --format csv",
     "fleet report node01.json --select 2 --gpu-model P100 --select-format slurm --allow-warn",
     "fleet history node01 --history-dir .",
@@ -139,15 +139,15 @@ def facts_file(data: bytes) -> None:
     _stack_diff("stack.yml", product.file(data, "f.json"))
 
 
-@target(seeds=documents.wishes, format="yaml", rate=150)
-def wish_file(data: bytes) -> None:
-    """stack diff with a hostile wish."""
+@target(seeds=documents.specs, format="yaml", rate=150)
+def spec_file(data: bytes) -> None:
+    """stack diff with a hostile specification."""
     _stack_diff(product.file(data, "w.yml"), "facts.json")
 
 
-def _stack_diff(wish: Path | str, facts: Path | str) -> None:
+def _stack_diff(spec: Path | str, facts: Path | str) -> None:
     _ready()
-    words = ["stack", "diff", "--lock", "stack.lock.yml", "--wish", str(wish), "--facts", str(facts)]
+    words = ["stack", "diff", "--lock", "stack.lock.yml", "--spec", str(spec), "--facts", str(facts)]
     _looked_at(product.command(words))
 
 

@@ -46,8 +46,8 @@ def _labels(path: Path) -> None:
         labelled(own.merged().hosts, read_labels(path))
 
 
-@target(seeds=documents.wishes, format="yaml", rate=1500, attacks=attacks.yaml)
-def wish(data: bytes) -> None:
+@target(seeds=documents.specs, format="yaml", rate=1500, attacks=attacks.yaml)
+def spec(data: bytes) -> None:
     """stack.yml."""
     with refusing():
         stack.read_spec(product.file(data, "stack.yml"))

@@ -194,7 +194,7 @@ class ActionModule(ActionBase):
             put(path, document(back))
         return files
 
-    def wish(self, arguments, reads):
+    def spec(self, arguments, reads):
         """One call of gpucheck for all: hosts of the same system and GPUs form a group and get the same set.
 
         A host that is down or outside the limit stays in the lock with the facts it gave last.
@@ -208,7 +208,7 @@ class ActionModule(ActionBase):
                 # A host is identified by its inventory name, never by the name it reports.
                 put(facts / f"{host}.json", document({**read["facts"], "host": host}))
         own = ["--knowledge-dir", arguments["knowledge"]] if arguments["knowledge"] else []
-        words = [arguments["gpucheck"], "stack", *own, "lock", "--wish", arguments["wish"], "-o", arguments["lock"]]
+        words = [arguments["gpucheck"], "stack", *own, "lock", "--spec", arguments["spec"], "-o", arguments["lock"]]
         words += ["--every", str(plans)] + (["--bundle", arguments["bundle"]] if arguments["bundle"] else [])
         given = [str(facts / f"{host}.json") for host in reads if (facts / f"{host}.json").is_file()]
         if given:
@@ -216,7 +216,7 @@ class ActionModule(ActionBase):
                 words += ["--facts", path]
             done = subprocess.run(words, capture_output=True, encoding="utf-8", errors="replace", check=False)
             if done.returncode not in RESOLVED or not any(path.is_file() for path in files.values()):
-                raise Unresolved(arguments["wish"], (done.stderr + done.stdout).strip())
+                raise Unresolved(arguments["spec"], (done.stderr + done.stdout).strip())
             if done.stdout.strip():
                 Display().display(done.stdout.rstrip("\n"))
         return files

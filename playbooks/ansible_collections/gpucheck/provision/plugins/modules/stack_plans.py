@@ -6,16 +6,16 @@ module: stack_plans
 short_description: The plan of every host, and what its gpucheck is to be installed from
 description:
   - Finds the plans of all hosts of group gpu, on the controller, from the facts of the hosts (gpu_facts_read).
-  - With O(source=wish), gpucheck resolves the specification into the lock and the lock into plans, in one call, and
+  - With O(source=spec), gpucheck resolves the specification into the lock and the lock into plans, in one call, and
     prints the plan of every group. A host without facts in this run stays in the lock with those of an earlier one.
   - Changes only files of the controller, so it never reports a change, and also runs in check mode.
 options:
   source:
     description: >-
-      Source of the plans, the specification (C(wish)), the set that was recorded on each host before the current one
+      Source of the plans, the specification (C(spec)), the set that was recorded on each host before the current one
       (record), or a file with the plan of the task's host (file).
     type: str
-    choices: [wish, record, file]
+    choices: [spec, record, file]
     required: true
   folder:
     description: Where facts and plans are written, one file a host.
@@ -34,19 +34,19 @@ options:
     type: str
     required: true
   gpucheck:
-    description: The program; for O(source=wish).
+    description: The program; for O(source=spec).
     type: path
-  wish:
-    description: The stack specification (stack.yml); for O(source=wish).
+  spec:
+    description: The stack specification (stack.yml); for O(source=spec).
     type: path
   lock:
-    description: The lock that is written; for O(source=wish).
+    description: The lock that is written; for O(source=spec).
     type: path
   bundle:
-    description: A bundle that is the only source; for O(source=wish).
+    description: A bundle that is the only source; for O(source=spec).
     type: path
   knowledge:
-    description: Directory with rows that replace or extend the tables of gpucheck; for O(source=wish).
+    description: Directory with rows that replace or extend the tables of gpucheck; for O(source=spec).
     type: path
   file:
     description: The plan; for source=file.
@@ -63,9 +63,9 @@ author: gpucheck
 EXAMPLES = r"""
 - name: Compute the plans
   gpucheck.provision.stack_plans:
-    source: wish
+    source: spec
     gpucheck: /usr/local/bin/gpucheck
-    wish: stack.yml
+    spec: stack.yml
     lock: stack.lock.yml
     folder: build
     wheel: "{{ controller_wheel }}"
