@@ -157,7 +157,7 @@ def to_text(versions: Versions, old: str) -> str:
     plain = msgspec.to_builtins(versions)
     parts = [plain["base"], plain["stand_in"]]
     for row in plain["variants"].values():
-        parts += [row, row["spec"], row["filled"]]
+        parts += [row, row["wish"], row["filled"]]
     for part in parts:
         for key in [key for key, value in part.items() if value is None or value in ([], ())]:
             del part[key]

@@ -71,8 +71,11 @@ class Filled(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     constraints: tuple[str, ...] = ()
 
 
-class Variant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One image. compiler: packages of the base for torch.compile. size_budget_mb: 10**6 bytes, unpacked."""
+class Variant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"spec": "wish"}):
+    """One image. compiler: packages of the base for torch.compile. size_budget_mb: 10**6 bytes, unpacked.
+
+    spec: ``wish`` in the file and in JSON, as both were first published.
+    """
 
     framework: Literal["torch", "tensorflow"]
     spec: VariantSpec
