@@ -1,40 +1,78 @@
-"""One machine's observations to its diagnosis: weigh the explanations, then add what needs no weighing."""
+"""One machine's observations to findings.
 
-from gpucheck.diagnose.findings import Findings
-from gpucheck.diagnose.hypotheses import all_hypotheses
+What was read decides: registers, status words, denied access, bytes that were compared. A number is only compared with
+the healthy machine of that model; the pattern of those below gives the suspects, which readings strike or move up.
+PASS needs the healthy range, or a reading that explains the number.
+"""
+
+from collections.abc import Callable, Iterable
+
+from gpucheck.diagnose._case import Case
+from gpucheck.diagnose._claim import Claim
 from gpucheck.diagnose.machine import Machine
-from gpucheck.diagnose.numbers import numbers
-from gpucheck.diagnose.ranking import decided, explanations
-from gpucheck.diagnose.search import Search
-from gpucheck.diagnose.statements import all_statements
-from gpucheck.diagnose.statements._case import Case
-from gpucheck.diagnose.statements.rates import nothing
+from gpucheck.diagnose.rules import (
+    access,
+    collectives,
+    copies,
+    data,
+    environment,
+    failures,
+    flows,
+    hangs,
+    host_copies,
+    latency,
+    links,
+    nvlinks,
+    other_copies,
+    settings,
+    sharing,
+    under_load,
+)
 from gpucheck.model.diagnosis.observations import Observations
-from gpucheck.model.diagnosis.ranking import Judgement
 from gpucheck.model.finding import Finding
+from gpucheck.model.finding.verdict import Verdict
 
-MOST_INSTANCES = 120  # the most probable first; a machine of 128 GPUs may have thousands
-
-
-def evaluate(seen: Observations) -> Judgement:
-    """Findings about one machine, causes first, and the ranking behind them."""
-    machine = Machine(seen)
-    every = (i for hypothesis in all_hypotheses() for i in hypothesis.instances(machine))
-    instances = tuple(sorted(every, key=lambda instance: -instance.prior)[:MOST_INSTANCES])
-    search = Search(machine, instances)
-    ranking = search.ranking()
-    weighed = Findings(machine, ranking).all()
-    top = ranking[0].world
-    fits = tuple((n, predicted) for n in numbers(machine) if (predicted := top.predict(n)) is not None)
-    stated = tuple(all_statements(Case(machine, top, fits, tuple(weighed))))
-    return Judgement(
-        findings=(*weighed, *stated) or (() if machine.count == 1 else (nothing(machine),)),
-        ranking=explanations(ranking, search.numbers),
-        gpus=tuple(machine.label(i) for i in range(machine.count)),
-        decided=decided(ranking, search.numbers),
-    )
+# Wrong data, registers and hangs come first: their causes explain slow copies too. Collectives come last.
+RULES: tuple[Callable[[Case], Iterable[Finding]], ...] = (
+    data.rule,
+    links.rule,
+    nvlinks.rule,
+    hangs.rule,
+    failures.rule,
+    access.rule,
+    copies.rule,
+    other_copies.rule,
+    host_copies.rule,
+    under_load.rule,
+    latency.rule,
+    sharing.rule,
+    flows.rule,
+    environment.rule,
+    settings.rule,
+    collectives.rule,
+)
+ORDER = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN, Verdict.PASS, Verdict.SKIP)
+SURE = ("certain", "likely", "possible", None)
 
 
 def diagnose(seen: Observations) -> tuple[Finding, ...]:
-    """The findings alone."""
-    return evaluate(seen).findings
+    """Return the findings about one machine, the worst first; the same cause about the same subject once."""
+    case = Case(Machine(seen))
+    for rule in RULES:
+        case.findings += rule(case)
+    if not case.findings and case.machine.count != 1:
+        case.findings.append(_nothing(case.machine))
+    best: dict[tuple[object, ...], Finding] = {}
+    for one in sorted(case.findings, key=lambda f: (ORDER.index(f.verdict), SURE.index(f.confidence))):
+        key = (one.cause, one.subject) if one.cause else (one.check, one.subject, one.why, one.seen)
+        best.setdefault(key, one)
+    return tuple(best.values())
+
+
+def _nothing(machine: Machine) -> Finding:
+    return Claim("p2p-bandwidth", Verdict.UNKNOWN).finding(
+        seen=f"{machine.count} GPUs, no bandwidth",
+        wanted="measured pairs",
+        why="nothing was measured, so the speed is unknown",
+        fix="gpucheck bandwidth on the host, or add gpus.model, gpus.pcie and matrix to the observations",
+    )

@@ -1,178 +1,80 @@
-"""What follows from the observations before the evaluation: links, their rates, who may reach whom."""
+"""What follows from the observations of one machine: its links, the paths between its GPUs, and who may access whom."""
 
 from functools import cached_property
+from itertools import combinations
+from typing import NamedTuple
 
-from gpucheck.diagnose._names import board_of, nvlink_of
-from gpucheck.diagnose.paths import Pair, Paths
+from gpucheck.diagnose._names import board_of, is_geforce_without_p2p, known_model, nvlink_of
 from gpucheck.knowledge import nvlink_factor, pcie_gb_s
-from gpucheck.model.diagnosis.observations import Port
-from gpucheck.model.host.hardware import PcieLink
+from gpucheck.model.diagnosis.observations import Observations, ObservedGpu, Port
+from gpucheck.topology.islands import islands
+from gpucheck.topology.pcie.acs import REDIRECT
 
-WHOLE = 0.15  # of a link: how far a number may be from that of so many links
-DETOUR = 0.8  # of staged copies
-FASTEST_SLOT = 63.0  # GB/s raw of Gen5 x16: more is NVLink, whatever the product
+Pair = tuple[int, int]
+NEAR = ("PIX", "PXB")
+FASTEST_SLOT = 63.0  # GB/s raw of Gen5 x16: more between two GPUs is NVLink, whatever the product
+WINDOW_MIB = 256  # BAR1 without Resizable BAR
 
 
-class Machine(Paths):
-    """One machine as it was observed: what its links can carry, and who may reach whom."""
+class Link(NamedTuple):
+    """A PCIe link at its best. gb_s: raw rate in one direction."""
 
-    @cached_property
-    def unseen_links(self) -> dict[Pair, int]:
-        """Links of a product that is sold on a board with NVLink, if no matrix shows how its GPUs are connected."""
-        if self.mesh and not self.seen.matrix:
-            return self.mesh
-        return {pair: 0 if self.classes[pair] else self._links_by_product(pair) for pair in self.pairs}
+    gb_s: float
+    generation: int
+    width: int
 
-    @cached_property
-    def mesh(self) -> dict[Pair, int]:
-        """NVLinks of each pair on a board whose GPUs have different numbers of links to different peers, or none.
 
-        Such boards give every GPU as many links as every other; a link that is down shows in two of the sums. Empty
-        where the links, by the matrix or else by the numbers, do not add up like that. Source: NVIDIA DGX-1 white
-        paper (hybrid cube mesh: four links a P100, six a V100).
-        """
-        links = {pair: self.links(pair) if self.seen.matrix else self._links_by_own_number(pair) for pair in self.pairs}
-        found = {pair: count for pair, count in links.items() if count is not None}
-        sums = {sum(found.get(pair, 0) for pair in self.pairs_with(i)) for i in range(self.count)}
-        peers = min((sum(found.get(p, 0) > 0 for p in self.pairs_with(i)) for i in range(self.count)), default=0)
-        products = {model.nvlink.links for model in self.models if model and model.nvlink}
-        whole = len(found) == len(self.pairs) and len(sums) == 1 and (not products or products == sums)
-        return found if whole and peers > 1 and len(set(found.values())) > 1 else {}
+class Machine:
+    """One machine as observed. Pairs are (i, j) with i < j; None means not known."""
 
-    def _links_by_own_number(self, pair: Pair) -> int | None:
-        """Links that a pair's own number shows; None where it is not close to that of a whole number of them."""
-        rate, fastest = nvlink_of(self.gpu(pair[0]).model), self.fastest(pair)
-        if not rate or not fastest:
-            return None
-        if not self._beyond_pcie(pair):
-            return 0
-        links = fastest / (rate.gb_s * nvlink_factor(rate.generation))
-        return round(links) if abs(links - round(links)) < WHOLE else None
+    def __init__(self, seen: Observations) -> None:
+        self.seen, self.host, self.measured = seen, seen.host, seen.measured
+        self.count = len(seen.gpus)
+        self.pairs = tuple(combinations(range(self.count), 2))
+        self.models = tuple(known_model(gpu.model) for gpu in seen.gpus)
+        self.above = tuple(frozenset(port.bus_id for port in gpu.path if port.bus_id) for gpu in seen.gpus)
+        self.classes = {pair: self._class(*pair) for pair in self.pairs}
+        self.access = {pair: self._access(pair) for pair in self.pairs}
+        self.is_geforce = bool(seen.gpus) and all(is_geforce_without_p2p(gpu.model) for gpu in seen.gpus)
+        self.translating = None if self.host.iommu is None else self.host.iommu == "translating"
+        self.intel = bool(self.host.cpu and "intel" in self.host.cpu.lower())
 
-    def _links_by_product(self, pair: Pair) -> int:
-        models = [model.nvlink for i in pair if (model := self.models[i]) and model.nvlink]
-        beyond = self._beyond_pcie(pair)
-        if len(models) < len(pair):
-            return self._links_by_number(pair) if beyond else 0
-        if any(link.bridge for link in models) and not beyond:
-            return 0
-        return min(link.links for link in models)
+    def gpu(self, i: int) -> ObservedGpu:
+        """What is known of one GPU."""
+        return self.seen.gpus[i]
 
-    def _links_by_number(self, pair: Pair) -> int:
-        """As many links as the fastest number of the machine needs; 1 where their rate is not known."""
-        rate = nvlink_of(self.gpu(pair[0]).model)
-        return max(1, round(self._fastest / (rate.gb_s * 0.9))) if rate else 1
+    # --- Names -------------------------------------------------------------------------------------------------------
 
-    def _beyond_pcie(self, pair: Pair) -> bool:
-        """More was measured than a PCIe link carries."""
-        raw = [rate for i in pair if (rate := self.raw[i]) is not None]
-        return self.fastest(pair) > 1.05 * max(raw, default=FASTEST_SLOT)
+    def label(self, i: int) -> str:
+        """The bus id, or the index if that is not known."""
+        return self.gpu(i).bus_id or f"GPU{i}"
 
-    def fastest(self, pair: Pair) -> float:
-        """The most that a pair reached one way with peer-to-peer asked for, GB/s; 0 where nothing was measured."""
-        matrices = ((self.measured.p2p_uni_gb_s, 1.0), (self.measured.p2p_bidir_gb_s, 0.5))
-        (i, j), found = pair, [0.0]
-        for matrix, part in matrices:
-            found += [part * (value or 0.0) for value in (matrix[i][j], matrix[j][i])] if matrix else []
-        return max(found)
+    def gpu_label(self, i: int) -> str:
+        """A GPU as the subject of a finding."""
+        return f"gpu:{self.label(i)}"
 
-    @cached_property
-    def _fastest(self) -> float:
-        return max(map(self.fastest, self.pairs))
+    def subject(self, pairs: list[Pair]) -> str:
+        """The subject of a finding about pairs: the pair, the GPU that all share, else the host."""
+        if len(pairs) == 1:
+            return f"pair:{self.label(pairs[0][0])}-{self.label(pairs[0][1])}"
+        common = set.intersection(*map(set, pairs)) if pairs and len(pairs) < len(self.pairs) else set()
+        return self.gpu_label(common.pop()) if len(common) == 1 else "host"
 
-    @cached_property
-    def link(self) -> tuple[PcieLink, ...]:
-        """The most that each GPU's own link can do: of device and slot, else what the board is made for."""
-        return tuple(self._link(i) for i in range(self.count))
+    # --- Paths and access --------------------------------------------------------------------------------------------
 
-    def _link(self, i: int) -> PcieLink:
-        pcie, board = self.gpu(i).pcie, board_of(self.gpu(i).model)
-        trained = pcie.gen if pcie.read == "load" else None
-        card = pcie.max_gen or (board[0] if board else None) or trained or pcie.gen
-        lanes = pcie.width if self.is_narrow_by_design(i) else pcie.max_width or (board[1] if board else None)
-        lanes = lanes or pcie.width
-        return PcieLink(
-            max_generation=min([card, *self._generations_above(i)]) if card else None,
-            max_width=min([lanes, *self._lanes_above(i)]) if lanes else None,
-        )
-
-    def _generations_above(self, i: int) -> list[int]:
-        """Generations that GPU i's link cannot exceed: of the ports above it and of a switch that it shares.
-
-        A limit below the value that was read is ignored.
-        """
-        above = [*self.own_ports(i), *(port for port in self.gpu(i).path if port.kind == "switch")]
-        read = max(port.gen or 0 for port in (self.gpu(i).pcie, *self.under_load(i)))
-        return [port.max_gen for port in above if port.max_gen and port.max_gen >= read]
-
-    def _lanes_above(self, i: int) -> list[int]:
-        """Lanes of the ports that serve GPU i alone, with the same exception."""
-        read = max(port.width or 0 for port in (self.gpu(i).pcie, *self.under_load(i)))
-        return [port.max_width for port in self.own_ports(i) if port.max_width and port.max_width >= read]
-
-    def is_narrow_by_design(self, i: int) -> bool:
-        """Fewer lanes than the maximum, on purpose: the port above has no more, a virtual machine's provider chose so,
-        or all cards run at half width, as boards that split their slots make them.
-        """
-        pcie = self.gpu(i).pcie
-        if not (pcie.width and pcie.max_width and pcie.width < pcie.max_width):
-            return False
-        above = [port.max_width for port in self.own_ports(i) if port.max_width]
-        if above:
-            return min(above) <= pcie.width
-        distinct = {(gpu.model, gpu.pcie.width, gpu.pcie.max_width) for gpu in self.seen.gpus}
-        return bool(self.host.virtual) or (self.count > 1 and len(distinct) == 1 and pcie.width == 8)
-
-    def is_slot_known(self, i: int) -> bool:
-        """Whether the slot's own limits are known, so that the board's data sheet is not needed."""
-        return bool(self.gpu(i).pcie.max_gen and self.gpu(i).pcie.max_width)
-
-    @cached_property
-    def raw(self) -> tuple[float | None, ...]:
-        """Raw rate of each GPU's own link at its best, GB/s; None where it is not known."""
-        return tuple(rate_of(link.max_generation, link.max_width) for link in self.link)
-
-    @cached_property
-    def uplink(self) -> dict[frozenset[int], float | None]:
-        """Raw GB/s of each group's way up at its best; that of its GPUs' own links where its ports were not read."""
-        return {group: self._uplink(group) for group in self.groups}
-
-    def _uplink(self, group: frozenset[int]) -> float | None:
-        ports = [port for port in self.shared_ports if frozenset(self.behind(port)) == group]
-        known = [rate for port in ports if (rate := rate_of(port.max_gen or port.gen, port.max_width or port.width))]
-        own = [rate for i in group if (rate := self.raw[i]) is not None]
-        return min(known) if known else max(own, default=None)
-
-    def alone(self, pair: Pair, staged: bool) -> float | None:
-        """The sum of both directions measured one at a time, GB/s; None where one of them was not."""
-        matrix, (i, j) = self.measured.staged_uni_gb_s if staged else self.measured.p2p_uni_gb_s, pair
-        there, back = (matrix[i][j], matrix[j][i]) if matrix else (None, None)
-        return None if there is None or back is None else there + back
-
-    @cached_property
-    def detours(self) -> tuple[Pair, ...]:
-        """Pairs whose copies with peer-to-peer asked for are clearly slower than those through host memory."""
-        both = ((pair, self.alone(pair, staged=False), self.alone(pair, staged=True)) for pair in self.pairs)
-        return tuple(pair for pair, direct, staged in both if direct and staged and direct < DETOUR * staged)
-
-    @cached_property
-    def several_nodes(self) -> bool:
-        """Whether memory may be far from a GPU: several sockets, or GPUs at several NUMA nodes."""
-        nodes = {gpu.numa_node for gpu in self.seen.gpus} - {None}
-        return (self.host.sockets or 1) > 1 or len(nodes) > 1
-
-    @cached_property
-    def access(self) -> dict[Pair, bool | None]:
-        """Return access per pair: P2P status, then peer access. Denied in one direction counts as denied."""
-        return {pair: self._access(pair) for pair in self.pairs}
-
-    @cached_property
-    def granted(self) -> tuple[Pair, ...]:
-        """Pairs with peer access."""
-        return tuple(pair for pair, access in self.access.items() if access)
+    def _class(self, i: int, j: int) -> str | None:
+        """Path class of the matrix; from shared bridges or NUMA nodes if NVLink cannot join the two."""
+        cell = self.seen.matrix and (self.seen.matrix[i][j] or self.seen.matrix[j][i])
+        if cell or any(model and model.nvlink for model in (self.models[i], self.models[j])):
+            return cell or None
+        if self.above[i] & self.above[j]:
+            return "PXB"
+        nodes = {self.gpu(k).numa_node for k in (i, j)}
+        return "SYS" if len(nodes) == 2 and None not in nodes else None
 
     def _access(self, pair: Pair) -> bool | None:
-        status, access, ways = self.seen.p2p_status, self.seen.p2p_access, (pair, pair[::-1])
+        """Whether peer access is granted both ways, by P2P status and by what a program was answered."""
+        ways, status, access = (pair, pair[::-1]), self.seen.p2p_status, self.seen.p2p_access
         granted = [status[i][j] == "OK" for i, j in ways if status[i][j]] if status else []
         if isinstance(access, bool):
             granted.append(access)
@@ -180,44 +82,270 @@ class Machine(Paths):
             granted += [bool(access[i][j]) for i, j in ways if access[i][j] is not None]
         return all(granted) if granted else None
 
+    @cached_property
+    def granted(self) -> tuple[Pair, ...]:
+        """Pairs with peer access."""
+        return tuple(pair for pair, access in self.access.items() if access)
+
     def status(self, pair: Pair) -> str | None:
         """The first P2P status of a pair that is not OK."""
         matrix = self.seen.p2p_status
-        reported = [matrix[i][j] for i, j in (pair, pair[::-1])] if matrix else []
-        return next((word for word in reported if word and word != "OK"), None)
+        return (
+            next((word for i, j in (pair, pair[::-1]) if (word := matrix[i][j]) and word != "OK"), None)
+            if matrix
+            else None
+        )
 
-    def under_load(self, i: int) -> tuple[Port, ...]:
-        """What GPU i's own link was read as while copies ran."""
-        return self._under_load.get(i, ())
+    def links(self, pair: Pair) -> int:
+        """NVLinks between two GPUs by the matrix."""
+        cls = self.classes[pair] or ""
+        return int(cls[2:]) if cls.startswith("NV") else 0
+
+    def is_near(self, pair: Pair) -> bool:
+        """Whether peer traffic of a pair stays below a switch."""
+        return self.classes[pair] in NEAR or bool(self.above[pair[0]] & self.above[pair[1]])
+
+    def crosses(self, pair: Pair) -> bool | None:
+        """Whether the path leaves a NUMA node."""
+        one, other = (self.gpu(i).numa_node for i in pair)
+        if one is not None and other is not None:
+            return one != other
+        cls = self.classes[pair]
+        return None if cls is None or cls.startswith("NV") else cls == "SYS"
 
     @cached_property
-    def _under_load(self) -> dict[int, tuple[Port, ...]]:
-        found: dict[int, tuple[Port, ...]] = {}
-        for row in self.measured.under_load:
-            port = Port(gen=row.gen, width=row.width, max_gen=row.max_gen, max_width=row.max_width, read="load")
-            found[row.gpu] = (*found.get(row.gpu, ()), port)
+    def uplinks(self) -> dict[frozenset[int], tuple[Port, ...]]:
+        """GPUs that share a way up, but not all of them, with its ports; a switch of the matrix has none."""
+        found: dict[frozenset[int], tuple[Port, ...]] = {}
+        bridges = {port.bus_id: port for gpu in self.seen.gpus for port in gpu.path if port.bus_id}
+        for port in (*self.seen.uplinks, *bridges.values()):
+            group = frozenset(
+                {*port.gpus, *(i for i in range(self.count) if port.bus_id and port.bus_id in self.above[i])}
+            )
+            named = bool(group) and port in self.seen.uplinks
+            if port.kind != "chipset" and (1 < len(group) < self.count or named):
+                found[group] = (*found.get(group, ()), port)
+        for group in islands(range(self.count), (pair for pair in self.pairs if self.classes[pair] in NEAR)):
+            if 1 < len(group) < self.count:
+                found.setdefault(group, ())
         return found
 
+    def shares_uplink(self, pair: Pair) -> bool | None:
+        """Whether one link carries the host traffic of both GPUs."""
+        if self.is_near(pair) or any(set(pair) <= group for group in self.uplinks):
+            return True
+        return None if self.classes[pair] is None or self.links(pair) else False
+
+    def own_ports(self, i: int) -> list[Port]:
+        """Ports above one GPU alone."""
+        return [
+            p for p in self.gpu(i).path if p.kind != "chipset" and sum(p.bus_id in above for above in self.above) <= 1
+        ]
+
+    def read_links(self, i: int) -> list[Port]:
+        """Readings of the link of GPU i, those under load first, then those of ports that serve it alone."""
+        rows = [row for row in self.measured.under_load if row.gpu == i]
+        loaded = [Port(gen=r.gen, width=r.width, max_gen=r.max_gen, max_width=r.max_width, read="load") for r in rows]
+        return [port for port in (*loaded, self.gpu(i).pcie, *self.own_ports(i)) if port.gen or port.width]
+
+    def is_behind_chipset(self, i: int) -> bool:
+        """Whether the path of GPU i was read to cross the chipset."""
+        return any(port.kind == "chipset" for port in self.gpu(i).path)
+
+    # --- Rates as built ----------------------------------------------------------------------------------------------
+
     @cached_property
-    def translating(self) -> bool | None:
-        """Whether the IOMMU translates GPU traffic."""
-        return None if self.host.iommu is None else self.host.iommu == "translating"
+    def design(self) -> tuple[tuple[int | None, int | None], ...]:
+        """Generation and width that each card and its slot are made for."""
+        return tuple(self._design(i) for i in range(self.count))
+
+    def _design(self, i: int) -> tuple[int | None, int | None]:
+        pcie, board, own = self.gpu(i).pcie, board_of(self.gpu(i).model) or (None, None), self.own_ports(i)
+        shared = [port for port in self.gpu(i).path if port.kind == "switch"]
+        # A limit below the value that was read is a mistake of whatever reported it.
+        gens = [p.max_gen for p in (*own, *shared) if p.max_gen and p.max_gen >= (pcie.gen or 0)]
+        widths = [p.max_width for p in own if p.max_width and p.max_width >= (pcie.width or 0)]
+        gen = pcie.max_gen or board[0] or pcie.gen
+        width = pcie.width if self.is_narrow_by_design(i) else pcie.max_width or board[1] or pcie.width
+        return (min([gen, *gens]) if gen else None), (min([width, *widths]) if width else None)
+
+    def is_narrow_by_design(self, i: int) -> bool:
+        """Fewer lanes than the card has for a reason that was read: the port above has no more, the provider of a
+        virtual machine chose so, or all cards run at x8, as boards that split their slots make them.
+        """
+        pcie = self.gpu(i).pcie
+        if not (pcie.width and pcie.max_width and pcie.width < pcie.max_width):
+            return False
+        if above := [port.max_width for port in self.own_ports(i) if port.max_width]:
+            return min(above) <= pcie.width
+        distinct = {(gpu.model, gpu.pcie.width, gpu.pcie.max_width) for gpu in self.seen.gpus}
+        return bool(self.host.virtual) or (self.count > 1 and len(distinct) == 1 and pcie.width == 8)
+
+    @cached_property
+    def raw(self) -> tuple[Link | None, ...]:
+        """The own link of each GPU at its best."""
+        return tuple(link_of(*built) for built in self.design)
+
+    def is_slot_read(self, i: int) -> bool:
+        """Whether the limits of the slot were read, so that the data sheet of the board is not needed."""
+        return bool(self.gpu(i).pcie.max_gen and self.gpu(i).pcie.max_width)
+
+    def line(self, pair: Pair) -> Link | None:
+        """The slowest PCIe link between two GPUs as built."""
+        ends = [self.raw[i] for i in pair]
+        between = [ports for group, ports in self.uplinks.items() if (pair[0] in group) != (pair[1] in group)]
+        known = [link for ports in between for port in ports if (link := link_of(port.max_gen, port.max_width))]
+        return None if None in ends else min([*(link for link in ends if link), *known])
+
+    # --- Numbers -----------------------------------------------------------------------------------------------------
+
+    def one_way(self, pair: Pair, *, staged: bool = False) -> list[float]:
+        """GB/s of each direction; half of the sum if only that was measured."""
+        seen, (i, j) = self.measured, pair
+        uni, both = (
+            (seen.staged_uni_gb_s, seen.staged_bidir_gb_s) if staged else (seen.p2p_uni_gb_s, seen.p2p_bidir_gb_s)
+        )
+        found = [value for value in (uni[i][j], uni[j][i]) if value] if uni else []
+        return found or ([value / 2 for value in (both[i][j], both[j][i]) if value] if both else [])
+
+    @cached_property
+    def passed(self) -> list[float]:
+        """The most that was seen to pass the PCIe link of each GPU in one direction, GB/s."""
+        best, seen = [0.0] * self.count, self.measured
+        matrices = ((seen.p2p_uni_gb_s, 1.0, True), (seen.p2p_bidir_gb_s, 0.5, True))
+        matrices += ((seen.staged_uni_gb_s, 1.0, False), (seen.staged_bidir_gb_s, 0.5, False))
+        for matrix, part, peer in matrices:
+            for i, j in self.pairs if matrix else ():
+                if peer and self.joined((i, j)) and self.access[i, j] is not False:
+                    continue
+                value = part * max(matrix[i][j] or 0.0, matrix[j][i] or 0.0)  # type: ignore[index]
+                best[i], best[j] = max(best[i], value), max(best[j], value)
+        for row in seen.host_device:
+            best[row.gpu] = max(best[row.gpu], row.h2d_gb_s or 0.0, row.d2h_gb_s or 0.0)
+        return best
+
+    # --- NVLink ------------------------------------------------------------------------------------------------------
 
     @cached_property
     def is_nvswitch(self) -> bool:
-        """Every pair is joined by the same number of NVLinks, or the product comes on such a board."""
+        """Every pair is joined by the same number of NVLinks, or the product is sold on such a board only."""
         cells = set(self.classes.values())
-        if len(self.pairs) > 6 and len(cells) == 1 and self.is_nvlink(self.pairs[0]):
+        if len(self.pairs) > 6 and len(cells) == 1 and self.links(self.pairs[0]):
             return True
-        fabrics = [model and model.fabric for model in self.models]
-        return self.count >= 8 and all(fabric in ("nvswitch", "nvlink5") for fabric in fabrics)
+        return self.count >= 8 and all(model and model.fabric in ("nvswitch", "nvlink5") for model in self.models)
+
+    @cached_property
+    def mesh(self) -> dict[Pair, int]:
+        """NVLinks of each pair on a board whose GPUs have different numbers of links to different peers, or none.
+
+        Such boards give every GPU as many links as every other; a link that is down shows in two of the sums. Empty
+        if the links, by the matrix or else by the numbers, do not add up like that. Source: NVIDIA DGX-1 white paper
+        (hybrid cube mesh: four links a P100, six a V100).
+        """
+        links = {pair: self.links(pair) if self.seen.matrix else self._links_by_number(pair) for pair in self.pairs}
+        found = {pair: count for pair, count in links.items() if count is not None}
+        sums = {sum(found.get(pair, 0) for pair in self.pairs if i in pair) for i in range(self.count)}
+        products = {model.nvlink.links for model in self.models if model and model.nvlink}
+        whole = self.count > 3 and len(found) == len(self.pairs) and len(sums) == 1 and products in (set(), sums)
+        return found if whole and len(set(found.values())) > 1 else {}
+
+    def _links_by_number(self, pair: Pair) -> int | None:
+        """Links that the rate of a pair shows; None if it is not close to that of a whole number of them."""
+        rate, best = nvlink_of(self.gpu(pair[0]).model), max(self.one_way(pair), default=0.0)
+        if rate is None or not best:
+            return None
+        links = best / (rate.gb_s * nvlink_factor(rate.generation)) if self._beyond_pcie(pair) else 0
+        return round(links) if abs(links - round(links)) < 0.15 else None
+
+    def _beyond_pcie(self, pair: Pair) -> bool:
+        """More was measured than a PCIe link carries."""
+        raw = [link.gb_s for i in pair if (link := self.raw[i])]
+        return max(self.one_way(pair), default=0.0) > 1.05 * max(raw, default=FASTEST_SLOT)
+
+    def joined(self, pair: Pair) -> int:
+        """NVLinks between two GPUs: of the matrix; else of the product, if it is a board or more than PCIe was seen."""
+        if pair not in self._joined:
+            self._joined[pair] = self._join(pair)
+        return self._joined[pair]
+
+    @cached_property
+    def _joined(self) -> dict[Pair, int]:
+        return {}
+
+    def _join(self, pair: Pair) -> int:
+        if self.classes[pair]:
+            return self.links(pair)
+        if self.mesh:
+            return self.mesh[pair]
+        products = [model.nvlink for i in pair if (model := self.models[i]) and model.nvlink]
+        beyond = self._beyond_pcie(pair)
+        if len(products) < len(pair):
+            rate = nvlink_of(self.gpu(pair[0]).model)
+            best = max((value for other in self.pairs for value in self.one_way(other)), default=0.0)
+            return max(1, round(best / rate.gb_s / 0.9)) if beyond and rate else int(beyond)
+        if any(product.bridge for product in products) and not beyond:
+            return 0
+        least = min(product.links for product in products)
+        return least if self.is_nvswitch or products[0].bridge else max(1, least // (self.count - 1))
+
+    def is_wiring_known(self, pair: Pair) -> bool:
+        """Whether the number of NVLinks of a pair is more than a guess by the product."""
+        return self.is_nvswitch or bool(self.classes[pair] or self.mesh)
+
+    def over_pcie(self, pair: Pair) -> bool:
+        """Whether peer copies of a pair would go straight over PCIe."""
+        counted = all(self.gpu(i).nvlinks.active for i in pair)
+        return self.access[pair] is not False and not (self.links(pair) or self.is_nvswitch or counted)
+
+    # --- Settings that were read -------------------------------------------------------------------------------------
+
+    @cached_property
+    def acs(self) -> bool | None:
+        """Whether a bridge between GPUs redirects peer traffic. Registers count if they were read."""
+        between = {bridge for i, j in self.pairs for bridge in self.above[i] ^ self.above[j]}
+        between |= {port.bus_id for gpu in self.seen.gpus for port in gpu.path if port.kind == "switch" and port.bus_id}
+        if self.host.acs:
+            redirecting = {row.bus_id for row in self.host.acs if row.control & REDIRECT}
+            if not between:
+                return bool(redirecting)
+            return bool(redirecting & between) if between & {row.bus_id for row in self.host.acs} else None
+        reported = self.host.acs_redirect
+        if isinstance(reported, tuple):
+            return bool(between & set(reported)) if between else bool(reported)
+        return reported
+
+    @property
+    def acs_bridges(self) -> tuple[str, ...]:
+        """The bridges that redirect, if they are named."""
+        reported = self.host.acs_redirect
+        named = reported if isinstance(reported, tuple) else ()
+        return tuple(row.bus_id for row in self.host.acs if row.control & REDIRECT) or named
+
+    def has_small_bar(self, pair: Pair) -> bool:
+        """Whether peers see 256 MiB of the memory; cards before Ampere have no larger BAR1."""
+        sizes = [self.gpu(i).bar1_mib for i in pair]
+        if any(float(model.compute_capability) < 8 for i in pair if (model := self.models[i])):
+            return False
+        return any(size is not None and size <= WINDOW_MIB for size in sizes) or (
+            self.host.rebar is False and None in sizes
+        )
+
+    @property
+    def several_nodes(self) -> bool:
+        """Whether host memory may be far from a GPU."""
+        return (self.host.sockets or 1) > 1 or len({gpu.numa_node for gpu in self.seen.gpus} - {None}) > 1
+
+    @property
+    def is_clear(self) -> bool:
+        """Bridges and IOMMU were read and are clear, and the data was right."""
+        return self.acs is False and self.translating is False and self.measured.integrity_bad_pairs == ()
 
 
-def rate_of(generation: int | None, width: int | None) -> float | None:
-    """Raw GB/s of a PCIe link, None where it is not known or no such link exists."""
-    if generation is None or width is None:
+def link_of(generation: int | None, width: int | None) -> Link | None:
+    """Return the link of this generation and width, None if it is not known or no such link exists."""
+    if not generation or not width:
         return None
     try:
-        return pcie_gb_s(generation, width)
+        return Link(pcie_gb_s(generation, width), generation, width)
     except LookupError:
         return None

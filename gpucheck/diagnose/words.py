@@ -2,22 +2,10 @@
 
 from collections.abc import Iterable
 
-from gpucheck.diagnose.machine import Machine
-from gpucheck.diagnose.paths import Pair
-
 NAMED = 6
 
 
-def group_label(machine: Machine, pairs: Iterable[Pair]) -> str:
-    """The subject for several pairs: the pair, the GPU they all share, else the host."""
-    pairs = list(pairs)
-    if len(pairs) == 1:
-        return machine.pair_label(pairs[0])
-    common = set.intersection(*(set(pair) for pair in pairs)) if pairs else set()
-    return f"gpu:{machine.label(common.pop())}" if len(common) == 1 else "host"
-
-
-def listed(pairs: Iterable[Pair]) -> str:
+def listed(pairs: Iterable[tuple[int, int]]) -> str:
     """``0-1, 0-2 and 4 more``."""
     words = [f"{i}-{j}" for i, j in pairs]
     more = f" and {len(words) - NAMED} more" if len(words) > NAMED else ""

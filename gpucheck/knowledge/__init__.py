@@ -9,15 +9,10 @@ from gpucheck.knowledge.causes import Cause, causes
 from gpucheck.knowledge.gpus import GpuModel, code_runs, generation_of, gpu_table, gpus
 from gpucheck.knowledge.links import (
     NvLinkRate,
-    both_ways_part,
-    cpu_link_gb_s,
+    healthy_rates,
     nvlink_factor,
-    nvlink_limits,
     nvlink_rate,
-    pcie_factor,
     pcie_gb_s,
-    pcie_limits,
-    predictions,
 )
 from gpucheck.knowledge.names import find_gpu, gpu_by_pci_id, gpus_of_family, similar_gpus
 
@@ -26,23 +21,18 @@ __all__ = [
     "GpuModel",
     "KnowledgeError",
     "NvLinkRate",
-    "both_ways_part",
     "causes",
     "code_runs",
-    "cpu_link_gb_s",
     "find_gpu",
     "generation_of",
     "gpu_by_pci_id",
     "gpu_table",
     "gpus",
     "gpus_of_family",
+    "healthy_rates",
     "nvlink_factor",
-    "nvlink_limits",
     "nvlink_rate",
-    "pcie_factor",
     "pcie_gb_s",
-    "pcie_limits",
-    "predictions",
     "similar_gpus",
     "site_tables",
 ]

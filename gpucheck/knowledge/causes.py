@@ -34,3 +34,13 @@ class _Causes(Table, frozen=True, kw_only=True):
 def causes() -> dict[str, Cause]:
     """Every cause by its key. The keys are an outside contract and are never renamed."""
     return dict(table("causes.yml", _Causes).causes)
+
+
+class _Suspects(Table, frozen=True, kw_only=True):
+    schema_: Literal["gpucheck.knowledge.suspects/1"]
+    patterns: dict[str, tuple[str, ...]]
+
+
+def suspects_of(pattern: str) -> tuple[str, ...]:
+    """Return the causes that may be behind slow, wrong or hung copies of this pattern, the most frequent first."""
+    return table("suspects.yml", _Suspects).patterns[pattern]

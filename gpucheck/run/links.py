@@ -4,15 +4,12 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from msgspec import UNSET
 from msgspec.structs import replace
 
-from gpucheck.diagnose import doubtful, evaluate
+from gpucheck.diagnose import diagnose, doubtful
 from gpucheck.knowledge import causes
 from gpucheck.model import Finding, Host, NvmlReading, TopologyGpu, Verdict, named, with_actions, worst
 from gpucheck.model.diagnosis.observations import Measured, Observations
-from gpucheck.model.diagnosis.ranking import Judgement
-from gpucheck.model.diagnosis.ranking_record import ranking_record
 
 if TYPE_CHECKING:
     from gpucheck.measure.bandwidth import Options, Watch
@@ -42,8 +39,7 @@ def measured(host: Host, options: "Options", watch: "Watch | None" = None) -> "B
 def evaluated(report: "BandwidthReport", *, contended: bool = False) -> "BandwidthReport":
     """Return a measured report with its diagnosis. contended: GPUs in use were measured as well."""
     gpus = (TopologyGpu(index=d.index, uuid=d.uuid, pci_bus_id=d.bus_id) for d in report.devices)
-    judgement = evaluate_links(report.observations)
-    found = named(judgement.findings, gpus)
+    found = named(evaluate_links(report.observations), gpus)
     if contended and any(note.startswith("contended") for note in report.notes):
         found = tuple(_cannot_fail(finding) for finding in found)
     findings = with_actions((*report.findings, *found), causes())
@@ -52,7 +48,6 @@ def evaluated(report: "BandwidthReport", *, contended: bool = False) -> "Bandwid
         findings=findings,
         verdict=_verdict(findings),
         counts=_counts(findings),
-        ranking=ranking_record(judgement) or UNSET,
     )
 
 
@@ -64,18 +59,14 @@ def collectives(host: Host, options: "CollectiveOptions") -> "CollectivesReport"
     reading = host.nvml()
     gpus = reading.gpus if isinstance(reading, NvmlReading) else ()
     passed = {finding.check for finding in report.findings if finding.verdict is Verdict.PASS}
-    found = (
-        f
-        for f in evaluate_links(report.observations).findings
-        if f.verdict is not Verdict.PASS or f.check not in passed
-    )
+    found = (f for f in evaluate_links(report.observations) if f.verdict is not Verdict.PASS or f.check not in passed)
     findings = with_actions((*report.findings, *named(found, gpus)), causes())
     return replace(report, findings=findings, verdict=_verdict(findings), counts=_counts(findings))
 
 
-def evaluate_links(seen: Observations) -> Judgement:
-    """Return the diagnosis of the links; empty if nothing was measured."""
-    return evaluate(seen) if seen.measured != Measured() else Judgement(findings=())
+def evaluate_links(seen: Observations) -> tuple[Finding, ...]:
+    """Return the findings about the links; none if nothing was measured."""
+    return diagnose(seen) if seen.measured != Measured() else ()
 
 
 def _cannot_fail(finding: Finding) -> Finding:

@@ -1,32 +1,21 @@
-"""The expected bandwidth of a copy between two GPUs: links x payload rate x path factor, with the basis as text.
+"""What a copy reaches on a machine without a fault: link rate x part of it that is usual, with the basis as text.
 
-Rates and factors are in gpucheck.knowledge. GB/s is 10**9 bytes per second, one direction.
+The one model of rates: expectations before measuring, matrices, and the evaluation of numbers all use it. Rates and
+parts are in gpucheck/knowledge/links.yml. GB/s is 10**9 bytes per second, one direction.
 """
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import NamedTuple
+from math import exp, log
+from typing import Literal, NamedTuple
 
-from gpucheck.knowledge import (
-    NvLinkRate,
-    cpu_link_gb_s,
-    nvlink_factor,
-    nvlink_limits,
-    nvlink_rate,
-    pcie_factor,
-    pcie_gb_s,
-    pcie_limits,
-)
+from gpucheck.knowledge import NvLinkRate, healthy_rates, nvlink_factor, nvlink_rate, pcie_gb_s
 from gpucheck.model.host.hardware import Expected, Gpu, PcieLink
 from gpucheck.topology.pcie.cpu import Cpu
 
-WAY = {
-    "PIX": "same switch",
-    "PXB": "switches below one host bridge",
-    "PHB": "same host bridge",
-    "NODE": "between host bridges of a NUMA node",
-    "SYS": "between NUMA nodes",
-}
+# A number is healthy down to so many deviations below the median: nineteen of twenty healthy machines reach it.
+HEALTHY = -1.64
+FAR = -2.6  # one healthy machine of two hundred is below it
 
 
 class Hop(NamedTuple):
@@ -36,6 +25,31 @@ class Hop(NamedTuple):
     link: PcieLink
 
 
+class Healthy(NamedTuple):
+    """What a copy reaches on machines without a fault.
+
+    gb_s: median. spread: standard deviation of the natural logarithm. line: the rate that nothing exceeds. vague: path
+    or wiring is not known, so this is several kinds of machines. least: the far end of the slowest of them.
+    """
+
+    gb_s: float
+    spread: float
+    line: float
+    basis: str
+    vague: bool = False
+    least: float | None = None
+
+    @property
+    def low(self) -> float:
+        """The low end of the healthy range, GB/s."""
+        return self.gb_s * exp(HEALTHY * self.spread)
+
+    @property
+    def far(self) -> float:
+        """What next to no healthy machine is below, GB/s."""
+        return self.least or self.gb_s * exp(FAR * self.spread)
+
+
 class _Rate(NamedTuple):
     gb_s: float
     generation: int
@@ -43,11 +57,66 @@ class _Rate(NamedTuple):
     bus_id: str
 
 
+def nvlink_copy(links: int, rate: NvLinkRate | None, engine: Literal["ce", "sm"] | None = "ce") -> Healthy | None:
+    """Return what a copy over these NVLinks reaches; None if their rate is unknown.
+
+    engine: copy engines, or kernels; None if it is not known which of the two copied.
+    """
+    if rate is None or not links:
+        return None
+    try:
+        factor = nvlink_factor(rate.generation, "sm" if engine == "sm" else "ce")
+    except LookupError:
+        return None
+    rates, line = healthy_rates(), links * rate.gb_s
+    median, spread = rates.nvlink if engine == "ce" else rates.nvlink_unknown_engine
+    engines = {"ce": "copy engine", "sm": "kernel", None: "copy engine or kernel"}[engine]
+    plural = "s" if links != 1 else ""
+    basis = (
+        f"{links} NVLink{plural} of generation {rate.generation} x {rate.gb_s:g} GB/s x {factor * median:.2f} {engines}"
+    )
+    return Healthy(line * factor * median, spread, line, basis)
+
+
+def peer_copy(cls: str | None, generation: int, width: int, *, intel: bool = False) -> Healthy | None:
+    """Return what a peer copy over PCIe reaches whose slowest link is this one; None if no such link exists.
+
+    cls: PIX, PXB, PHB, NODE or SYS; None if the path is not known. intel: it crosses an Intel host bridge.
+    """
+    try:
+        raw = pcie_gb_s(generation, width)
+    except LookupError:
+        return None
+    rates, known = healthy_rates(), cls in healthy_rates().direct
+    median, spread = rates.direct[cls if cls and known else "unknown"]
+    median = rates.direct_intel.get(cls or "", median) if intel else median
+    basis = f"PCIe Gen{generation} x{width} {raw:g} GB/s x {median:.2f} ({cls if known else 'path not known'})"
+    found = Healthy(raw * median, spread, raw, basis, vague=not known)
+    slowest = None if known else peer_copy("SYS", generation, width, intel=intel)
+    return found._replace(least=slowest.far) if slowest else found
+
+
+def both_directions(one_way: Healthy, *, nvlink: bool) -> Healthy:
+    """Return what both directions at once reach together, from what one direction reaches."""
+    rates = healthy_rates()
+    part, spread = rates.nvlink_both_ways if nvlink else rates.direct_both_ways
+    gb_s, line = 2 * one_way.gb_s * part, 2 * one_way.line
+    basis = f"2 x {one_way.basis} x {part:g} both ways"
+    return Healthy(gb_s, (spread**2 + one_way.spread**2) ** 0.5, line, basis, one_way.vague)
+
+
+def both_ways_expected(cls: str | None, one_way: Expected) -> tuple[float, float]:
+    """Return what both directions at once reach together, and the low end of it, GB/s."""
+    spread = log(one_way.unidirectional_gb_s / one_way.low_gb_s) / -HEALTHY
+    healthy = Healthy(one_way.unidirectional_gb_s, spread, one_way.high_gb_s, one_way.basis)
+    found = both_directions(healthy, nvlink=(cls or "").startswith("NV"))
+    return found.gb_s, found.low
+
+
 def expected(cls: str | None, a: Gpu, b: Gpu, hops: Iterable[Hop], cpu: Cpu | None = None) -> Expected | None:
     """Return the expected bandwidth of a pair of class `cls`; None if a rate is unknown.
 
-    hops: every PCIe link on the way that could be read. cpu: None means any CPU is possible, which widens the range.
-    low_gb_s is where a measurement becomes a WARN; high_gb_s is the line rate, which nothing can exceed.
+    hops: every PCIe link on the way that could be read. cpu: None if it is not known.
     """
     if cls is None or cls == "X":
         return None
@@ -58,21 +127,8 @@ def expected(cls: str | None, a: Gpu, b: Gpu, hops: Iterable[Hop], cpu: Cpu | No
 
 @lru_cache(maxsize=256)
 def nvlink_expected(links: int, rate: NvLinkRate | None) -> Expected | None:
-    """Return links x payload x the copy engine (CE) factor of that NVLink generation."""
-    if rate is None:
-        return None
-    try:
-        factor = nvlink_factor(rate.generation, "ce")
-    except LookupError:
-        return None
-    line = links * rate.gb_s
-    plural = "s" if links != 1 else ""
-    return Expected(
-        unidirectional_gb_s=_round(line * factor),
-        low_gb_s=_round(line * factor * nvlink_limits().warn_below),
-        high_gb_s=_round(line),
-        basis=f"{links} NVLink{plural} of generation {rate.generation} x {rate.gb_s:g} GB/s x {factor:.2f} copy engine",
-    )
+    """Return what copy engines reach over these NVLinks."""
+    return _expected(nvlink_copy(links, rate))
 
 
 def _nvlink(gpu: Gpu) -> NvLinkRate | None:
@@ -102,45 +158,30 @@ def narrowest(hops: Iterable[Hop]) -> str | None:
 
 
 def pcie_expected(cls: str, hops: list[Hop], cpu: Cpu | None) -> Expected | None:
-    """Return the rate of the slowest link x the factor of the path class; None if a link is unknown."""
+    """Return what a peer copy over the slowest of these links reaches; None if a link or the class is unknown."""
     rates = [_rate(hop) for hop in hops]
     known = [rate for rate in rates if rate is not None]
-    if not known or len(known) < len(rates):
+    if not known or len(known) < len(rates) or cls not in healthy_rates().direct:
         return None
     slowest = min(known, key=lambda rate: rate.gb_s)
-    uneven = any(rate.gb_s > slowest.gb_s for rate in known)
-    return _through(cls, slowest if uneven else slowest._replace(bus_id=""), uneven, cpu)
+    return _over(cls, slowest.generation, slowest.width, bool(cpu and cpu.intel))
 
 
 @lru_cache(maxsize=1024)
-def _through(cls: str, slowest: _Rate, uneven: bool, cpu: Cpu | None) -> Expected | None:
+def _over(cls: str, generation: int, width: int, intel: bool) -> Expected | None:
     """Cached: a large host has thousands of pairs of few kinds."""
-    try:
-        factor, worst = pcie_factor(cls, intel=bool(cpu and cpu.intel)), pcie_factor(cls, intel=cpu is None)
-    except LookupError:
+    return _expected(peer_copy(cls, generation, width, intel=intel))
+
+
+def _expected(healthy: Healthy | None) -> Expected | None:
+    if healthy is None:
         return None
-    low, note = min(factor, worst) * slowest.gb_s * pcie_limits().warn_below, ""
-    if cls == "SYS":
-        low, note = _across_sockets(low, cpu)
-    elif worst < factor:
-        note = f"; low end as on an Intel host bridge ({worst:.2f}), the CPU is not known"
     return Expected(
-        unidirectional_gb_s=_round(slowest.gb_s * factor),
-        low_gb_s=_round(low),
-        high_gb_s=_round(slowest.gb_s),
-        basis=f"PCIe Gen{slowest.generation} x{slowest.width} {slowest.gb_s:g} GB/s x {factor:.2f} {WAY[cls]}"
-        + (f" (narrowest link: {slowest.bus_id})" if uneven else "")
-        + note,
+        unidirectional_gb_s=round(healthy.gb_s, 2),
+        low_gb_s=round(healthy.low, 2),
+        high_gb_s=round(healthy.line, 2),
+        basis=healthy.basis,
     )
-
-
-def _across_sockets(low: float, cpu: Cpu | None) -> tuple[float, str]:
-    """The socket link is shared and its planning figure a lower bound, never a ceiling."""
-    links = cpu_link_gb_s()
-    if cpu is not None and cpu.link in links:
-        return min(low, links[cpu.link]), f"; low end: socket link of {cpu.link}, {links[cpu.link]:g} GB/s"
-    slowest = min(links.values())
-    return min(low, slowest), f"; low end: slowest socket link known, {slowest:g} GB/s, that of this CPU is not"
 
 
 def _rate(hop: Hop) -> _Rate | None:
@@ -153,7 +194,3 @@ def _rate(hop: Hop) -> _Rate | None:
         return _Rate(pcie_gb_s(generation, width), generation, width, hop.bus_id)
     except LookupError:
         return None
-
-
-def _round(gb_s: float) -> float:
-    return round(gb_s, 2)

@@ -61,5 +61,5 @@ def _rate(gpu: TopologyGpu) -> NvLinkRate | None:
 def _cpu(wiring: Wiring | None) -> Cpu | None:
     """The CPU that all NUMA nodes are of."""
     nodes = wiring.nodes if wiring else ()
-    kinds = {known(node.vendor, node.family, node.cpu_model) for node in nodes}
+    kinds = {known(node.vendor) for node in nodes}
     return kinds.pop() if len(kinds) == 1 else None

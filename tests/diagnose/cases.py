@@ -19,10 +19,10 @@ from typing import Any
 
 from gpucheck import imports
 from gpucheck.diagnose import read
+from gpucheck.model import Finding
 from gpucheck.model.diagnosis import Diagnosis
 from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.model.diagnosis.paste import Reading
-from gpucheck.model.diagnosis.ranking import Judgement
 from gpucheck.run.pastes import diagnosis
 from tests.diagnose.results import BAD, named
 from tests.shared import from_yaml
@@ -45,19 +45,26 @@ LEARNED = {
     "e-pro6000x4-pm40100-line-rate",
     "e-v100x8-dgx1-cube-mesh",
 }
-# What the judge gets wrong on machines that nobody tuned on, and why. An entry goes when the judge learns. Five answers
+# What the judge gets wrong on machines that nobody tuned on, and why. An entry goes when the judge learns. They
 # remain UNKNOWN where the source says PASS; nothing in their observations shows that, so UNKNOWN stays.
 HELD_OUT_MISSES = {
-    "e-4090x2-xeon-6530-patched-20": "UNKNOWN is right: no data was compared, and the stock driver grants these cards "
-    "no P2P, so a false grant is not ruled out",
     "e-gpux4-node-nccl-takes-shm": "UNKNOWN is right: no model, so no rate; nor is peer access said to be granted, "
     "without which SHM at distance NODE is no choice of NCCL's",
     "e-gpux4-node-p2p-level-sys": "UNKNOWN is right: no model, so no rate to compare the collective with",
+    "e-k80x8-four-boards": "UNKNOWN is right: 78 to 82 % of expected, healthy across sockets and low on one, and the "
+    "path is not known",
     "e-two-gpus-idle-gen1": "UNKNOWN is right: an idle reading of two links says nothing about them under load",
     "e-v100x2-ac922-one-per-socket": "UNKNOWN is right: nothing was measured, no link was read",
 }
 # The same for machines that were looked at while tuning: their expectation is not widened to fit the judge.
-TUNED_MISSES: dict[str, str] = {}
+TUNED_MISSES: dict[str, str] = {
+    "a-3090x4-puget-stock": "UNKNOWN is right: copies through host memory at a third of what is usual, and nothing that "
+    "was read explains it",
+    "a-pro6000x2-trx40-gen4-board": "UNKNOWN is right: the board gives one generation less than the cards can do, and "
+    "nothing in the observations shows that",
+    "c-a30x9-iommu-off": "UNKNOWN is right: pairs below one switch at 77 % of expected, and every reading that could "
+    "explain it is clear",
+}
 MISSES = HELD_OUT_MISSES | TUNED_MISSES
 
 
@@ -95,15 +102,15 @@ def diagnosed(name: str) -> Diagnosis:
 
 @dataclass(frozen=True)
 class Answer:
-    """A judgement beside what is right. missed: groups of causes of which none was said; accused: wrongly blamed."""
+    """Findings next to what is right. missed: groups of causes of which none was said; accused: wrongly blamed."""
 
-    judgement: Judgement
+    findings: tuple[Finding, ...]
     verdict: str
     missed: tuple[tuple[str, ...], ...]
     accused: tuple[str, ...]
 
     def __str__(self) -> str:
-        rows = [f"{f.verdict.value} {f.cause} {f.subject} {f.probability}: {f.why}" for f in self.judgement.findings]
+        rows = [f"{f.verdict.value} {f.cause} {f.subject} {f.why}" for f in self.findings]
         return "\n".join([f"verdict {self.verdict}, missed {self.missed}, accused {self.accused}", *rows])
 
 
@@ -116,7 +123,7 @@ def answer(name: str) -> Answer:
     stated = named(findings)
     wrong = {finding.cause for finding in findings if finding.cause and finding.verdict in BAD}
     return Answer(
-        judgement=found.judgement(),
+        findings=findings,
         verdict=found.verdict.value,
         missed=tuple(tuple(group) for group in expect["causes_any"] if not stated & set(group)),
         accused=tuple(sorted(wrong & set(expect["causes_never"]))),

@@ -4,24 +4,23 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from gpucheck.diagnose import evaluate, read
+from gpucheck.diagnose import diagnose, read
 from gpucheck.model import Finding, Verdict, worst
-from gpucheck.model.diagnosis.ranking import Judgement
 
 BAD = (Verdict.WARN, Verdict.FAIL)
 
 
-def diagnosed(seen: dict[str, Any]) -> Judgement:
-    return evaluate(read(json.dumps(seen)))
+def diagnosed(seen: dict[str, Any]) -> tuple[Finding, ...]:
+    return diagnose(read(json.dumps(seen)))
 
 
-def verdict(judgement: Judgement) -> Verdict:
-    return worst(finding.verdict for finding in judgement.findings)
+def verdict(found: tuple[Finding, ...]) -> Verdict:
+    return worst(finding.verdict for finding in found)
 
 
-def accused(judgement: Judgement) -> set[str]:
+def accused(found: tuple[Finding, ...]) -> set[str]:
     """Causes of WARN and FAIL."""
-    return {f.cause for f in judgement.findings if f.cause and f.verdict in BAD}
+    return {f.cause for f in found if f.cause and f.verdict in BAD}
 
 
 def named(findings: Iterable[Finding]) -> set[str]:

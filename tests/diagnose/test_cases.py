@@ -83,7 +83,7 @@ def test_machines_that_come_out_wrong_are_listed_apart() -> None:
 
     assert set(HELD_OUT_MISSES) <= set(filter(held_out, out))
     assert set(TUNED_MISSES) <= set(READABLE)
-    assert len(TUNED_MISSES) <= 1
+    assert len(TUNED_MISSES) <= 3
     assert len(out) == FIRST_SIGHT.machines
     assert all(sum(case(name)["state"] == state for name in out) >= 10 for state in STATES)
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucheck.model import Verdict
-from gpucheck.model.diagnosis.ranking import Judgement
+from gpucheck.model import Finding, Verdict
 from tests.diagnose.faulty import ALIKE, FAULTS, SHAPES, shape
 from tests.diagnose.machines import RAW, healthy, permuted, slow_device
 from tests.diagnose.results import BAD, diagnosed, verdict
@@ -25,13 +24,13 @@ def test_a_fault_is_named(name):
     named_right(name, cause, diagnosed(machine()))
 
 
-def named_right(name: str, cause: set[str], judgement: Judgement) -> None:
+def named_right(name: str, cause: set[str], found: tuple[Finding, ...]) -> None:
     """The cause is named, or is an alternative of one that the same numbers fit; no other cause is stated."""
-    wrong = [f for f in judgement.findings if f.verdict is not Verdict.PASS]
+    wrong = [f for f in found if f.verdict is not Verdict.PASS]
 
-    assert wrong, judgement.findings
+    assert wrong, found
     assert {f.cause for f in wrong} <= cause | ALIKE.get(name, set()), [(f.check, f.cause, f.why) for f in wrong]
-    assert cause <= {f.cause for f in wrong} | {a.cause for f in judgement.findings for a in f.alternatives}
+    assert cause <= {f.cause for f in wrong} | {a.cause for f in found for a in f.alternatives}
 
 
 @pytest.mark.parametrize("name", sampled(sorted(FAULTS), lambda number, _: number % 3 == 0))
@@ -41,10 +40,10 @@ def test_the_numbering_of_gpus_changes_nothing(name):
     for seed in range(2):
         order = list(range(len(seen["gpus"])))
         random.Random(seed).shuffle(order)
-        judgement = diagnosed(permuted(seen, order))
+        found = diagnosed(permuted(seen, order))
 
-        named_right(name, cause, judgement)
-        assert verdict(judgement) is verdict(diagnosed(seen))
+        named_right(name, cause, found)
+        assert verdict(found) is verdict(diagnosed(seen))
 
 
 @pytest.mark.parametrize("name", sampled(sorted(FAULTS), lambda number, _: number % 5 == 0))
@@ -52,7 +51,7 @@ def test_a_missing_key_makes_no_other_cause_likely(name):
     """One key taken away at a time: less may be known, but nothing wrong may be stated as certain."""
     machine, cause = FAULTS[name]
     for path, seen in without_each_key(machine()):
-        wrong = (f for f in diagnosed(seen).findings if f.verdict is not Verdict.PASS)
+        wrong = (f for f in diagnosed(seen) if f.verdict is not Verdict.PASS)
         sure = {f.cause for f in wrong if f.confidence != "possible"}
 
         assert sure - {None} <= cause | ALIKE.get(name, set()), path
@@ -82,7 +81,7 @@ def without_each_key(seen: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 @pytest.mark.parametrize("lost", ["width", "gen"])
 def test_the_slow_card_is_the_one_that_is_named(at, lost):
     for reported in (True, False):
-        findings = diagnosed(slow_device(shape(at, 0.03), lost, reported)).findings
+        findings = diagnosed(slow_device(shape(at, 0.03), lost, reported))
 
         assert {f.subject for f in findings if f.verdict is not Verdict.PASS} == {"gpu:0000:11:00.0"}, [
             (f.check, f.cause, f.subject) for f in findings

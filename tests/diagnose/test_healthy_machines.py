@@ -23,7 +23,7 @@ BOARDS = [
 def test_a_healthy_pcie_machine_passes(at, noise):
     """No false alarm: every shape, with and without noise."""
     for seed in range(3):
-        findings = diagnosed(healthy(shape(at, noise, seed))).findings
+        findings = diagnosed(healthy(shape(at, noise, seed)))
 
         assert {finding.verdict for finding in findings} == {Verdict.PASS}
         assert {finding.cause for finding in findings} <= QUIET
@@ -32,14 +32,14 @@ def test_a_healthy_pcie_machine_passes(at, noise):
 @pytest.mark.parametrize(("model", "count", "links", "rate", "part", "per_gpu"), BOARDS, ids=lambda v: str(v)[:22])
 def test_a_healthy_nvlink_machine_passes(model, count, links, rate, part, per_gpu):
     for seed in range(3):
-        findings = diagnosed(nvlinked(count, model, links, rate, part, per_gpu=per_gpu, noise=0.03, seed=seed)).findings
+        findings = diagnosed(nvlinked(count, model, links, rate, part, per_gpu=per_gpu, noise=0.03, seed=seed))
 
         assert {finding.verdict for finding in findings} == {Verdict.PASS}
 
 
 @pytest.mark.parametrize("at", SHAPES, ids=str)
 def test_geforce_without_p2p_is_no_fault(at):
-    findings = diagnosed(without_p2p(shape(at, 0.03), GEFORCE[at[3]])).findings
+    findings = diagnosed(without_p2p(shape(at, 0.03), GEFORCE[at[3]]))
 
     assert {finding.verdict for finding in findings} == {Verdict.PASS}
     assert "geforce-p2p-disabled" in {finding.cause for finding in findings}
@@ -53,7 +53,7 @@ def test_staged_copies_both_ways_at_once_share_what_one_way_has(at):
     both = s.rates(lambda i, j: (0.39 if s.pairs(i, j) else 0.54) * RAW[at[3]])
     seen["measured"] = {"p2p_bidir_gb_s": both}
 
-    assert {f.verdict for f in diagnosed(seen).findings} == {Verdict.PASS}
+    assert {f.verdict for f in diagnosed(seen)} == {Verdict.PASS}
 
 
 @pytest.mark.parametrize("read_", ["idle", None])
@@ -63,7 +63,7 @@ def test_an_idle_link_is_no_fault(read_):
     for gpu in seen["gpus"]:
         gpu["pcie"].update(gen=1, read=read_)
 
-    assert {f.verdict for f in diagnosed(seen).findings} == {Verdict.PASS}
+    assert {f.verdict for f in diagnosed(seen)} == {Verdict.PASS}
 
 
 def test_half_the_lanes_on_every_card_is_how_some_boards_are_made():
@@ -71,7 +71,7 @@ def test_half_the_lanes_on_every_card_is_how_some_boards_are_made():
     for gpu in seen["gpus"]:
         gpu["pcie"].update(width=8, gen=4, max_gen=4)
         gpu["model"] = "NVIDIA A10"
-    findings = diagnosed(seen).findings
+    findings = diagnosed(seen)
 
     assert {f.verdict for f in findings} == {Verdict.PASS}
     assert "narrow-by-design" in {f.cause for f in findings}

@@ -31,7 +31,7 @@ def test_a_card_is_no_faster_than_the_port_above_it(limit: int) -> None:
 
     slower = diagnosed(cards(2, {"max_gen": limit}, gen=limit - 1))
     assert accused(slower) == {"pcie-link-downgraded"}, slower
-    assert all(f"of {limit}" in f.why for f in slower.findings if f.cause == "pcie-link-downgraded")
+    assert all(f"of {limit}" in f.why for f in slower if f.cause == "pcie-link-downgraded")
 
 
 def test_a_limit_below_what_was_read_is_none() -> None:
@@ -74,14 +74,14 @@ def test_without_p2p_a_slow_collective_is_no_failure() -> None:
     assert verdict(diagnosed(seen | {"p2p_access": "all"})) is Verdict.FAIL
 
     found = diagnosed(seen | {"p2p_access": "none"})
-    assert [f.verdict for f in found.findings if f.check == "collectives-bandwidth"] == [Verdict.PASS], found
+    assert [f.verdict for f in found if f.check == "collectives-bandwidth"] == [Verdict.PASS], found
 
     # Two of the cards have P2P, and the collective ran on two.
     access = square(4, False)
     access[0][1] = access[1][0] = True
     seen["measured"] = {"collectives": [collective(ranks=2, busbw_gb_s=3.0)]}
     found = diagnosed(seen | {"p2p_access": access})
-    assert [f.verdict for f in found.findings if f.check == "collectives-bandwidth"] == [Verdict.FAIL], found
+    assert [f.verdict for f in found if f.check == "collectives-bandwidth"] == [Verdict.FAIL], found
 
 
 def test_a_small_message_says_nothing_of_the_links() -> None:
@@ -103,7 +103,7 @@ def test_an_instance_without_p2p_on_any_pair_is_made_so(status: str) -> None:
     found = diagnosed(seen | {"p2p_access": "none", "p2p_status": square(4, status)})
 
     assert verdict(found) is Verdict.PASS, found
-    assert "vm-no-p2p" in named(found.findings)
+    assert "vm-no-p2p" in named(found)
 
 
 def test_p2p_that_an_instance_should_have_is_worth_a_warning() -> None:
@@ -158,7 +158,7 @@ def test_error_802_names_the_fabric_manager_where_there_may_be_one(model: str, c
     failure = {"kind": "error", "step": "cudaGetDeviceCount", "code": 802, "detail": "system not yet initialized"}
     found = diagnosed({"gpus": {"count": 1, "model": model}, "measured": {"failures": [failure]}})
 
-    assert [f.cause for f in found.findings if f.verdict is Verdict.FAIL] == [cause], found
+    assert [f.cause for f in found if f.verdict is Verdict.FAIL] == [cause], found
 
 
 def test_compared_and_none_bad_is_told_whatever_another_source_adds() -> None:

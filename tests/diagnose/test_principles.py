@@ -1,30 +1,21 @@
 """SIMULATED small machines: what a diagnosis must get right whatever its numbers and tables are, and must never say."""
 
-from math import isfinite
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucheck.diagnose.score import Prediction, log_likelihood
-from gpucheck.model import Verdict
-from gpucheck.model.diagnosis.ranking import Judgement
+from gpucheck.model import Finding, Verdict
 from tests.diagnose.faulty import FAULTS, SHAPES, shape
 from tests.diagnose.machines import Shape, healthy, permuted, redirected, slow_device, translated
-from tests.diagnose.results import BAD, accused, diagnosed, verdict
+from tests.diagnose.results import BAD, accused, diagnosed, named, verdict
 
 LINK_FAULTS = {"pcie-link-downgraded", "pcie-width-reduced", "uplink-downgraded"}
 ADA = "NVIDIA GeForce RTX 4090"
 
 
-def likely(judgement: Judgement) -> dict[str, float]:
-    """Causes and alternatives of all findings with their probabilities."""
-    found = {a.cause: a.probability for f in judgement.findings for a in f.alternatives}
-    return found | {f.cause: f.probability or 0.0 for f in judgement.findings if f.cause}
-
-
-def words(judgement: Judgement) -> str:
-    return "\n".join(f"{f.verdict.value} {f.cause} {f.subject} {f.probability} {f.why}" for f in judgement.findings)
+def words(found: tuple[Finding, ...]) -> str:
+    return "\n".join(f"{f.verdict.value} {f.cause} {f.subject} {f.why}" for f in found)
 
 
 def two(model: str, cls: str = "PHB", **measured: Any) -> dict[str, Any]:
@@ -49,10 +40,10 @@ def without_links(seen: dict[str, Any]) -> dict[str, Any]:
 
 def test_copies_slower_than_staged_ones_in_both_directions_are_no_link_fault():
     """A slow link would slow the staged copies down as well."""
-    judgement = diagnosed(two("NVIDIA RTX A6000", p2p_uni_gb_s=(5.1, 9.3), staged_uni_gb_s=(16.2, 16.4)))
+    found = diagnosed(two("NVIDIA RTX A6000", p2p_uni_gb_s=(5.1, 9.3), staged_uni_gb_s=(16.2, 16.4)))
 
-    assert verdict(judgement) in BAD, words(judgement)
-    assert not accused(judgement) & LINK_FAULTS, words(judgement)
+    assert verdict(found) in BAD, words(found)
+    assert not accused(found) & LINK_FAULTS, words(found)
 
 
 def test_two_gpus_of_one_board_share_its_uplink():
@@ -61,37 +52,33 @@ def test_two_gpus_of_one_board_share_its_uplink():
     seen = healthy(s, "Tesla K80")
     seen["measured"]["staged_uni_gb_s"] = s.rates(lambda i, j: 0.62 * 15.75)
     seen["measured"]["staged_bidir_gb_s"] = s.rates(lambda i, j: (0.62 if s.pairs(i, j) else 1.1) * 15.75)
-    judgement = diagnosed(seen)
+    found = diagnosed(seen)
 
-    assert verdict(judgement) is Verdict.PASS, words(judgement)
+    assert verdict(found) is Verdict.PASS, words(found)
 
 
 def test_half_the_rate_is_a_lower_generation_or_half_the_lanes():
-    """The same number: both are said, and neither is much more likely than the other."""
+    """The same number: both are named."""
     for at in ((4, 1, 1, 4), (8, 4, 1, 5)):
         seen = slow_device(shape(at, 0.02), "gen", reported=False)
-        found = likely(diagnosed(seen))
 
-        assert {"pcie-link-downgraded", "pcie-width-reduced"} <= set(found), found
-        assert abs(found["pcie-link-downgraded"] - found["pcie-width-reduced"]) <= 0.25
+        assert {"pcie-link-downgraded", "pcie-width-reduced"} <= named(diagnosed(seen))
 
 
 def test_a_quarter_of_the_rate_is_two_generations_or_a_quarter_of_the_lanes():
     seen = without_links(slow_device(shape((4, 2, 1, 4), 0.02), "width", reported=False))
-    found = likely(diagnosed(seen))
 
-    assert {"pcie-link-downgraded", "pcie-width-reduced"} <= set(found), found
-    assert found["pcie-width-reduced"] >= found["pcie-link-downgraded"] - 0.25, "x4 is more common than two generations"
+    assert {"pcie-link-downgraded", "pcie-width-reduced"} <= named(diagnosed(seen))
 
 
 def test_a_gpu_that_shares_a_switch_with_a_fast_one_is_not_behind_the_chipset():
     seen = slow_device(shape((4, 2, 1, 4)), "width")
     for gpu in seen["gpus"]:
         del gpu["pcie"]["read"]
-    judgement = diagnosed(seen)
+    found = diagnosed(seen)
 
-    assert "gpu-behind-chipset" not in likely(judgement), words(judgement)
-    assert "pcie-width-reduced" in accused(judgement), words(judgement)
+    assert "gpu-behind-chipset" not in named(found), words(found)
+    assert "pcie-width-reduced" in accused(found), words(found)
 
 
 def test_eight_lanes_for_each_of_two_cards_is_how_desktop_boards_are_made():
@@ -99,18 +86,18 @@ def test_eight_lanes_for_each_of_two_cards_is_how_desktop_boards_are_made():
     seen["p2p_access"] = "none"
     for gpu in seen["gpus"]:
         gpu["pcie"] = {"gen": 4, "width": 8, "max_gen": 4, "max_width": 16, "read": "load"}
-    judgement = diagnosed(seen)
+    found = diagnosed(seen)
 
-    assert verdict(judgement) is Verdict.PASS, words(judgement)
-    assert "narrow-by-design" in likely(judgement)
+    assert verdict(found) is Verdict.PASS, words(found)
+    assert "narrow-by-design" in named(found)
 
 
 def test_peer_access_that_the_stock_driver_does_not_grant_is_a_claim_until_data_was_compared():
     seen = two(ADA, p2p_uni_gb_s=25.6, p2p_latency_us=1.3, staged_uni_gb_s=20.1)
-    judgement = diagnosed(seen)
+    found = diagnosed(seen)
 
-    assert verdict(judgement) is not Verdict.FAIL, words(judgement)
-    assert "false-p2p-grant" in likely(judgement), words(judgement)
+    assert verdict(found) is not Verdict.FAIL, words(found)
+    assert "false-p2p-grant" in named(found), words(found)
     seen["measured"]["integrity_bad_pairs"] = []
     assert verdict(diagnosed(seen)) is Verdict.PASS, words(diagnosed(seen))
 
@@ -125,19 +112,19 @@ def test_peer_access_in_a_guest_that_nobody_verified_is_not_faulty():
 def test_a_bridge_redirects_only_what_passes_it():
     clear = redirected(shape((4, 2, 1, 4)), acs_redirect=False)
     clear["host"]["acs"] = [{"bus_id": "0000:00:01.0", "control": 0}]
-    assert "acs-redirect" not in likely(diagnosed(clear)), words(diagnosed(clear))
+    assert "acs-redirect" not in named(diagnosed(clear)), words(diagnosed(clear))
 
     far = translated(shape((8, 4, 1, 5), 0.03))
-    assert "acs-redirect" not in likely(diagnosed(far)), words(diagnosed(far))
+    assert "acs-redirect" not in named(diagnosed(far)), words(diagnosed(far))
 
 
 def test_far_pairs_at_a_quarter_where_the_iommu_translates_are_a_fault():
     """All alike, so nothing but the way they go explains them. A slow uplink would hold the host copies too."""
     for noise in (0.0, 0.03):
-        judgement = diagnosed(translated(shape((8, 4, 1, 5), noise), acs_redirect=False, iommu="translating"))
+        found = diagnosed(translated(shape((8, 4, 1, 5), noise), acs_redirect=False, iommu="translating"))
 
-        assert verdict(judgement) in BAD, words(judgement)
-        assert accused(judgement) == {"iommu-translation"}, words(judgement)
+        assert verdict(found) in BAD, words(found)
+        assert accused(found) == {"iommu-translation"}, words(found)
 
 
 def test_a_chipset_that_nvidia_does_not_support_is_named():
@@ -167,18 +154,18 @@ def test_fewer_links_than_a_like_pair_has_is_a_missing_link():
     }
     for a, b, value in ((0, 1, 274.0), (2, 3, 230.0)):
         seen["measured"]["p2p_uni_gb_s"][a][b] = seen["measured"]["p2p_uni_gb_s"][b][a] = value
-    judgement = diagnosed(seen)
+    found = diagnosed(seen)
 
-    assert accused(judgement) & {"nvlink-missing", "nvlink-down"}, words(judgement)
+    assert accused(found) & {"nvlink-missing", "nvlink-down"}, words(found)
 
 
 def test_a_hang_does_not_hide_a_slow_gpu():
     seen = slow_device(shape((4, 1, 1, 4)), "width")
     seen["measured"]["hang"] = {"op": "all_reduce", "gpus": [2, 3], "with_p2p_off": True}
-    findings = diagnosed(seen).findings
+    findings = diagnosed(seen)
 
     assert any(f.verdict in BAD and "0000:11:00.0" in f.subject and f.cause in LINK_FAULTS for f in findings)
-    assert any(f.verdict in BAD and "hang" in f"{f.seen} {f.why}" for f in findings)
+    assert any(f.verdict in BAD and f.check == "p2p-copies" for f in findings)
 
 
 def test_two_cards_far_below_what_they_can_do_do_not_pass():
@@ -191,18 +178,6 @@ def test_what_is_not_known_stays_unknown():
 
 
 MACHINES = st.sampled_from(sorted(FAULTS))
-
-
-@settings(max_examples=25)
-@given(name=MACHINES, seed=st.integers(0, 1000))
-def test_probabilities_are_probabilities(name: str, seed: int):
-    judgement = diagnosed(permuted(*_shuffled(FAULTS[name][0](), seed)))
-    every = [row.probability for row in judgement.ranking]
-
-    assert all(0.0 <= p <= 1.0 for p in every)
-    assert sum(every) <= 1.0001
-    assert every == sorted(every, reverse=True)
-    assert all(0.0 <= p <= 1.0 for p in likely(judgement).values())
 
 
 @settings(max_examples=12)
@@ -218,11 +193,11 @@ def _shuffled(seen: dict[str, Any], seed: int) -> tuple[dict[str, Any], list[int
     return seen, order
 
 
-def _stated(judgement: Judgement) -> list[tuple[str, str, str, tuple[str, ...]]]:
+def _stated(found: tuple[Finding, ...]) -> list[tuple[str, str, str, tuple[str, ...]]]:
     """Verdict, cause and subject, with the two GPUs of a pair in one order."""
     return sorted(
         (f.verdict.value, f.cause or "", f.check, tuple(sorted(f.subject.removeprefix("pair:").split("-"))))
-        for f in judgement.findings
+        for f in found
     )
 
 
@@ -232,33 +207,15 @@ def test_the_scale_of_an_unknown_product_changes_nothing(factor: float, count: i
     """Which GPU is slower than the others does not depend on how fast the product is."""
     first, second = (_unknown(count, slow, noise, scale) for scale in (1.0, factor))
 
-    assert {f.subject for f in first.findings if f.verdict in BAD and f.subject.startswith("gpu:")} == {
-        f.subject for f in second.findings if f.verdict in BAD and f.subject.startswith("gpu:")
+    assert {f.subject for f in first if f.verdict in BAD and f.subject.startswith("gpu:")} == {
+        f.subject for f in second if f.verdict in BAD and f.subject.startswith("gpu:")
     }
 
 
-def _unknown(count: int, slow: int, noise: float, scale: float) -> Judgement:
+def _unknown(count: int, slow: int, noise: float, scale: float) -> tuple[Finding, ...]:
     s = Shape(count, 1, 1, 4, noise, 3)
     rates = s.rates(lambda i, j: 5.0 if slow in (i, j) else 20.0)
     grid = [[value and value * scale for value in row] for row in rates]
     return diagnosed(
         {"gpus": [{"bus_id": f"0000:{i:02x}:00.0"} for i in range(count)], "measured": {"p2p_uni_gb_s": grid}}
     )
-
-
-@given(
-    rows=st.lists(
-        st.tuples(
-            st.floats(-20, 20),
-            st.floats(1e-6, 1e6),
-            st.floats(0.01, 2.0),
-            st.floats(0.01, 2.0),
-            st.integers(0, 2),
-        ),
-        max_size=40,
-    )
-)
-def test_every_number_has_a_finite_likelihood(rows: list[tuple[float, float, float, float, int]]):
-    fits = [(value, Prediction(median, between, within, group, "")) for value, median, between, within, group in rows]
-
-    assert isfinite(log_likelihood(fits))

@@ -2,7 +2,6 @@
 
 import msgspec
 
-from gpucheck.knowledge import both_ways_part
 from gpucheck.measure.planning.plan import Machine, pairs
 from gpucheck.measure.reporting.scene import Scene
 from gpucheck.measure.reporting.surroundings import nvml_status
@@ -20,6 +19,7 @@ from gpucheck.model.bandwidth import (
     PeerAccess,
     SizePoint,
 )
+from gpucheck.topology.expected import both_ways_expected
 
 PLACES = 2
 
@@ -64,8 +64,8 @@ def _pair(src: int, dst: int, results: Results, machine: Machine, verified: int)
     load = results.latency.get(Flow(src=src, dst=dst, method="sm-read"))
     both = results.both_ways().get((min(src, dst), max(src, dst)))
     both_gb_s = total(both) if both else None
-    both_goal = 2 * expected.unidirectional_gb_s if expected else None
-    both_low = 2 * both_ways_part() * expected.low_gb_s if expected else None
+    sums = both_ways_expected(path.cls, expected) if path and expected else None
+    both_goal, both_low = sums or (None, None)
     others = {
         str(flow.method): round(t.gb_s, PLACES)
         for flow, t in results.together.items()

@@ -5,14 +5,13 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from gpucheck.checks.kernel import log as kernel_log
-from gpucheck.diagnose import evaluate
+from gpucheck.diagnose import diagnose
 from gpucheck.diagnose.messages import of_messages
 from gpucheck.knowledge import causes
 from gpucheck.model import KernelLog, NvmlReading, TopologyGpu, Verdict, named, with_actions, worst
 from gpucheck.model.diagnosis import Diagnosis
 from gpucheck.model.diagnosis.observations import Observations, ObservedGpu
 from gpucheck.model.diagnosis.paste import Part, Reading
-from gpucheck.model.diagnosis.ranking import Judgement
 from gpucheck.model.finding import Finding
 from gpucheck.run.pastes import host as pasted_host
 from gpucheck.run.pastes.one_machine import NOTHING, TwoMachines, observations, of_one_machine
@@ -40,10 +39,9 @@ def diagnosis(
     seen = observations(parts, given or NOTHING, model)
     # ECC, row remapping, throttling, MIG, limits: what nvidia-smi reports of each GPU, evaluated as on a live host.
     state = pasted_host.findings(parts)
-    judgement = pasted_host.of_links(evaluate(seen), seen, state) if _has_observations(seen) else Judgement(findings=())
+    of_links = pasted_host.of_links(diagnose(seen), seen, state) if _has_observations(seen) else ()
     logs = _kernel_log(parts)
-    findings: list[Finding] = []
-    findings += judgement.findings
+    findings: list[Finding] = [*of_links]
     findings += kernel_log.evaluate(kernel_log.Values(log=logs, gpus=_bus_ids(seen))) if logs is not None else ()
     findings += of_messages(message for part in parts for message in part.messages)
     findings += state
@@ -69,9 +67,6 @@ def diagnosis(
         observations=seen,
         looked_at=tuple(dict.fromkeys(words for part in parts for words in part.looked_at)),
         unproven=_unproven(seen),
-        ranking=judgement.ranking,
-        gpu_names=judgement.gpus,
-        decided=judgement.decided,
     )
 
 

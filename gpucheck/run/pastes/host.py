@@ -23,7 +23,6 @@ from gpucheck.model import (
 )
 from gpucheck.model.diagnosis.observations import Observations, ObservedHost
 from gpucheck.model.diagnosis.paste import Part
-from gpucheck.model.diagnosis.ranking import Judgement
 from gpucheck.model.finding.about import About
 from gpucheck.run.pastes.one_machine import bus_ids_by_index, has_bus_id, has_index
 
@@ -141,14 +140,15 @@ def _worst_of_each(found: Iterable[Finding]) -> Iterator[Finding]:
             yield one
 
 
-def of_links(judgement: Judgement, seen: Observations, found: Sequence[Finding]) -> Judgement:
+def of_links(about_links: tuple[Finding, ...], seen: Observations, found: Sequence[Finding]) -> tuple[Finding, ...]:
     """Return the findings about links, without those unknown because the text has GPUs but nothing between them.
 
     found: the findings about these GPUs; a text with no other content keeps its UNKNOWN.
     """
     lists_only = replace(seen, gpus=(), host=ObservedHost(), environment={}) == Observations()
     links = any(gpu.nvlinks.total for gpu in seen.gpus)
-    kept = tuple(one for one in judgement.findings if one.verdict not in DROPPED)
-    if not lists_only or not (found or links) or len(kept) == len(judgement.findings):
-        return judgement
-    return replace(judgement, findings=kept) if kept else Judgement(findings=())
+    return (
+        tuple(one for one in about_links if one.verdict not in DROPPED)
+        if lists_only and (found or links)
+        else about_links
+    )

@@ -1,0 +1,1 @@
+"""One module per subject. Each holds ``rule(case)``, which yields findings."""

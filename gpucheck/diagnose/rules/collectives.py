@@ -1,0 +1,192 @@
+"""Collectives against the links below them, and the transport that NCCL chose."""
+
+from collections.abc import Iterator
+from statistics import median
+from typing import NamedTuple
+
+from gpucheck.diagnose._case import Case
+from gpucheck.diagnose._claim import Claim, Confidence
+from gpucheck.diagnose._names import nvlink_of
+from gpucheck.diagnose.healthy import direct, level
+from gpucheck.diagnose.machine import Machine, Pair
+from gpucheck.diagnose.rules.copies import NO_PATH
+from gpucheck.diagnose.rules.environment import slows_collectives
+from gpucheck.diagnose.suspects import hang_of
+from gpucheck.diagnose.words import listed
+from gpucheck.knowledge import nvlink_factor
+from gpucheck.model.diagnosis.observations import Collective
+from gpucheck.model.finding import Finding
+from gpucheck.model.finding.verdict import Verdict
+from gpucheck.printable import counted
+from gpucheck.topology.expected import slower
+from gpucheck.topology.islands import islands
+
+CHECK = "collectives-bandwidth"
+# A message of S bytes reaches B S / (S + B t), where starting costs t. NCCL counts a fixed part and one for each
+# of the 2 (ranks - 1) steps of a ring (NVIDIA/nccl src/graph/tuning.cc). Published all_reduce sweeps over 8 GPUs give
+# t = 60 us (H200: 467.6 GB/s at 1 GiB, 480.0 at 8 GiB), 70 to 125 us (A100), 80 us (H100: 419.5 at 256 MiB, 470.7 at
+# 2 GiB) and 210 us (B200: 723.3 at 1 GiB, 845.7 at 16 GiB), so at most 15 us a step. "256M is too small to reach peak
+# bandwidth" (NVIDIA in nccl-tests#212). The limit is that of messages of which starting takes less than a twentieth.
+STEP_SECONDS, STARTING = 15e-6, 0.05
+LEAST_BYTES = 1 << 27  # below it latency rules on every link: nccl-tests doc/PERFORMANCE.md and published sweeps
+# Part of the slowest link's raw rate that a ring over PCIe keeps: 22 to 41 of 63 (8 GPUs, Gen5), 20.6 of 31.5 (Gen4).
+PCIE_RING, PCIE_WARN, PCIE_FAIL = 0.60, 0.25, 0.15
+# Kernels carry 128-byte payloads and NCCL's protocol costs another tenth: 72 of 100 GB/s is right (nccl-tests#331).
+SM_WARN, SM_FAIL, NEAR_NORMAL = 0.82, 0.70, 0.95
+MOST_RANKS = 16  # of one host; what more ranks reach is the network's
+
+
+class Goal(NamedTuple):
+    """Bus bandwidth of a ring: expected, and below which it warns and fails, GB/s."""
+
+    gb_s: float
+    warn: float
+    fail: float
+    basis: str
+
+
+def rule(case: Case) -> Iterator[Finding]:
+    """Policy first: the wrong transport explains the number. A hang leaves the numbers as they are."""
+    m = case.machine
+    if not m.measured.collectives:
+        return
+    checked = [row.wrong for row in m.measured.collectives if row.wrong is not None]
+    if checked and not any(checked):
+        yield Claim("collectives-results", Verdict.PASS).finding(seen=f"{counted(len(checked), 'collective')} exact")
+    policy = list(_policy(case))
+    yield from policy
+    for row in m.measured.collectives:
+        if row.busbw_gb_s:
+            yield _row(case, row, row.busbw_gb_s, explained=bool(policy) or slows_collectives(m))
+
+
+def _is_shm(row: Collective) -> bool:
+    word = (row.transport or "").upper()
+    return "SHM" in word or word.startswith("NET")
+
+
+def _policy(case: Case) -> Iterator[Finding]:
+    """NCCL copies through shared memory where plain copies go straight and fast."""
+    m = case.machine
+    rows = [row for row in m.measured.collectives if _is_shm(row)]
+    if not rows or slows_collectives(m) or case.has_failed or hang_of(m):
+        return
+    pairs = [pair for pair in m.granted if not m.joined(pair) and _worth_using(case, pair)]
+    if not pairs:
+        return
+    classes = sorted({str(m.classes[pair]) for pair in pairs} - {"None"})
+    level = "PHB" if classes == ["PHB"] else "SYS"
+    yield Claim("collectives-transport", Verdict.WARN, "nccl-policy", "likely").finding(
+        seen=f"NCCL uses {rows[0].transport}",
+        wanted="P2P",
+        why="plain copies between these GPUs go straight and reach what they should, but NCCL uses P2P only up to PXB "
+        f"by its own rule (here {', '.join(classes) or 'the class is not known'})",
+        fix=f"NCCL_P2P_LEVEL={level}, measure both ways, and keep the faster one",
+        evidence=[f"direct pairs: {listed(pairs)}"],
+    )
+
+
+def _worth_using(case: Case, pair: Pair) -> bool:
+    m = case.machine
+    rate, staged = min(m.one_way(pair), default=None), min(m.one_way(pair, staged=True), default=None)
+    row = level(rate, direct(m, pair)) if rate else None
+    return bool(row and row.is_healthy) and pair not in case.slow and (staged is None or (rate or 0.0) > staged)
+
+
+def _row(case: Case, row: Collective, value: float, *, explained: bool) -> Finding:
+    m, goal = case.machine, _goal(case.machine, row)
+    name = f"{row.op or 'collective'}{f' on {row.ranks} GPUs' if row.ranks else ''}"
+    if goal is None:
+        return Claim(CHECK, Verdict.UNKNOWN).finding(
+            seen=value,
+            why=f"{name}: no link rate is known to compare it with",
+            fix="measure 1 GiB, and name the GPU model and the matrix",
+        )
+    if value >= goal.warn:
+        limit: Confidence | None = "likely" if value < NEAR_NORMAL * goal.gb_s else None
+        cause = "expected-limit" if limit else None
+        words = f"{name}: near normal for {goal.basis}"
+        return Claim(CHECK, Verdict.PASS, cause, limit).finding(seen=value, wanted=goal.gb_s, why=words)
+    if row.bytes is not None and row.bytes < (least := _least_bytes(m, row, goal)):
+        return _small(
+            case, row, value, f"{name}: {row.bytes >> 20} MiB is too small to show the links, {least >> 20} MiB is not"
+        )
+    if value >= NO_PATH and _is_staged(m, row):
+        words = f"{name}: without P2P it uses host memory, so it stays below {goal.basis}"
+        return Claim(CHECK, Verdict.PASS, "expected-limit", "likely").finding(seen=value, why=words)
+    staged = " NCCL used shared memory or the network stack." if _is_shm(row) else ""
+    explained = explained or case.has_failed
+    verdict = Verdict.WARN if explained or value >= goal.fail else Verdict.FAIL
+    return Claim(CHECK, verdict).finding(
+        seen=value,
+        wanted=goal.gb_s,
+        why=f"{name}: below {goal.basis}.{staged}" + (" The cause is named above." if explained else ""),
+        fix="NCCL_DEBUG=INFO names the transport; measure the pairs: gpucheck bandwidth",
+    )
+
+
+def _least_bytes(m: Machine, row: Collective, goal: Goal) -> int:
+    """The size from which on the links limit a collective, and starting does not."""
+    steps = 2 * max(1, (row.ranks or m.count) - 1)
+    return max(LEAST_BYTES, int(goal.gb_s * 1e9 * STEP_SECONDS * steps * (1 / STARTING - 1)))
+
+
+def _small(case: Case, row: Collective, value: float, words: str) -> Finding:
+    """A small message proves nothing of the links; a larger one over as many GPUs may have shown what they carry."""
+    for other in case.machine.measured.collectives:
+        goal = _goal(case.machine, other) if (other.ranks or 0) >= (row.ranks or 0) else None
+        if goal and (other.busbw_gb_s or 0.0) >= goal.warn:
+            why = (
+                f"{words}, and {other.op or 'another collective'} showed {other.busbw_gb_s:g} GB/s over the same links"
+            )
+            return Claim(CHECK, Verdict.PASS, "expected-limit", "possible").finding(seen=value, why=why)
+    return Claim(CHECK, Verdict.UNKNOWN).finding(seen=value, why=words, fix="measure larger messages: 8 GiB")
+
+
+def _is_staged(m: Machine, row: Collective) -> bool:
+    """More GPUs than any island with peer access has: a ring over them goes through host memory somewhere."""
+    known = bool(m.pairs) and None not in m.access.values()
+    return known and max(map(len, islands(range(m.count), m.granted))) < (row.ranks or m.count)
+
+
+def _goal(m: Machine, row: Collective) -> Goal | None:
+    if (row.ranks or 0) > max(m.count, MOST_RANKS) or (m.host.virtual and not any(m.classes.values())):
+        return None
+    boards = [model and model.nvlink and not model.nvlink.bridge for model in m.models]
+    unknown = not any(m.classes.values())
+    if m.pairs and (all(map(m.links, m.pairs)) or (unknown and all(boards))):
+        return _nvlink_goal(m, row)
+    refused = bool(m.pairs) and all(m.access[pair] is False for pair in m.pairs)
+    if unknown and not refused and any(model and model.nvlink for model in m.models):
+        return None
+    joined = [pair for pair in m.pairs if m.links(pair)]
+    raw = [link.gb_s for link in m.raw if link]
+    if len(raw) < m.count or not raw or (joined and len(joined) * 2 > m.count):
+        return None
+    line = min(raw)
+    if joined and row.ranks == 2 and (row.busbw_gb_s or 0.0) > line:
+        return _nvlink_goal(m, row)
+    return Goal(line * PCIE_RING, line * PCIE_WARN, line * PCIE_FAIL, f"a ring over PCIe of {line:g} GB/s raw")
+
+
+def _nvlink_goal(m: Machine, row: Collective) -> Goal | None:
+    """A pair uses the links between the two; a ring over all GPUs uses all links of each."""
+    rates = [nvlink_of(gpu.model) for gpu in m.seen.gpus]
+    rate = slower(rates[0], rates[-1]) if len(set(rates)) == 1 else None
+    if rate is None:
+        return None
+    try:
+        factor = nvlink_factor(rate.generation, "sm")
+    except LookupError:
+        return None
+    links = int(median([m.links(pair) for pair in m.pairs if m.links(pair)] or [0]))
+    model = m.models[0]
+    board = model.nvlink.links if model and model.nvlink else links
+    one_pair = row.ranks == 2 or m.count == 2 or "send" in (row.op or "").lower()
+    # Without a matrix a pair may have any part of the links.
+    used = links if one_pair and m.count > 2 else max(links, board)
+    if not used:
+        return None
+    line = used * rate.gb_s
+    words = f"{used} NVLinks x {rate.gb_s:g} GB/s x {factor:.2f} as kernels reach"
+    return Goal(line * factor, line * factor * SM_WARN, line * factor * SM_FAIL, words)

@@ -1,0 +1,425 @@
+"""Peer copies of pairs: each number next to the healthy machine, then the pattern of those below it.
+
+The verdict follows from how far below. What lies below for a reason that was read is left to the rule of that reading.
+"""
+
+from collections.abc import Iterable, Iterator
+from statistics import median
+from typing import NamedTuple
+
+from gpucheck.diagnose._case import Case
+from gpucheck.diagnose._claim import Claim, Confidence
+from gpucheck.diagnose.healthy import Level, direct, level, levels, staged, verdict_of
+from gpucheck.diagnose.machine import NEAR, Machine, Pair, link_of
+from gpucheck.diagnose.suspects import (
+    BY_DESIGN,
+    CARRIES,
+    NOT_USED_US,
+    SAME_AS_STAGED,
+    About,
+    Suspect,
+    low_link,
+    low_uplinks,
+    reading,
+    suspects,
+)
+from gpucheck.diagnose.words import listed, percent, span
+from gpucheck.knowledge import causes
+from gpucheck.model.finding import Finding
+from gpucheck.model.finding.verdict import Verdict, worst
+from gpucheck.printable import counted
+from gpucheck.topology.expected import FAR
+
+CHECK = "p2p-bandwidth"
+MEASURE = "gpucheck bandwidth on the host, or add gpus.model, gpus.pcie and matrix to the observations"
+LIKE, NVLINK_LIKE = 0.80, 0.88  # of the pairs of the same kind on this machine: below it a pair is odd
+QUARTER = 0.35
+AT_MOST_WARN = BY_DESIGN | {"gpu-behind-chipset"}  # a limit of the product, and a slot that was chosen
+NOT_READABLE = BY_DESIGN | {"false-p2p-grant"}
+ONE_WAY, ONE_WAY_HALF = 0.82, 0.60  # of the other direction
+SLOWER = 0.90  # of copies through host memory
+NO_PATH = 0.5  # GB/s; slower than any healthy path between two GPUs
+OVER = 1.02  # of the line rate
+
+WORDS = {
+    "all-pairs": "all copies",
+    "one-gpu": "copies of this GPU with every peer",
+    "one-gpu-quarter": "copies of this GPU with every peer",
+    "below-switch": "copies that stay below a switch",
+    "out-of-switch": "copies that leave a switch",
+    "root-ports": "copies between root ports",
+    "across-sockets": "copies across sockets",
+    "not-used": "copies that are as fast as through host memory",
+    "some-pairs": "copies of some pairs",
+    "staged": "copies through host memory",
+    "nvlink-all": "copies over NVLink",
+    "nvlink-one-gpu": "copies of this GPU over NVLink",
+    "nvlink-some-pairs": "copies of some pairs over NVLink",
+}
+
+
+class Slow(NamedTuple):
+    """Slow pairs of one pattern. gpu: the GPU that they have in common, where it is the pattern."""
+
+    pattern: str
+    pairs: list[Pair]
+    gpu: int | None = None
+
+
+def rule(case: Case) -> Iterator[Finding]:
+    """Pairs over NVLink, over PCIe, in one direction, by class, and those without a known rate."""
+    m, rows = case.machine, levels(case.machine)
+    joined = {pair: row for pair, row in rows.items() if row.links}
+    blind = [p for p in m.pairs if p not in rows and m.one_way(p) and (m.access[p] is not False or m.links(p))]
+    yield from _too_fast(m, rows)
+    yield from _nvlink(case, joined)
+    yield from _pcie(case, {pair: row for pair, row in rows.items() if pair not in joined})
+    yield from _one_direction(case, {*blind, *(pair for pair, row in rows.items() if row.is_healthy)}, rows)
+    yield from _by_class(case)
+    if blind:
+        yield from _blind(case, {pair: median(m.one_way(pair)) for pair in blind})
+
+
+# --- Findings --------------------------------------------------------------------------------------------------------
+
+
+def healthy(m: Machine, rows: dict[Pair, Level]) -> Iterator[Finding]:
+    """One PASS for each kind of healthy pairs."""
+    kinds: dict[tuple[str | None, str], list[Pair]] = {}
+    for pair, row in rows.items():
+        kinds.setdefault((m.classes[pair], row.usual.basis), []).append(pair)
+    for (cls, basis), pairs in kinds.items():
+        values = [rows[pair].value for pair in pairs]
+        kernels = (
+            bool(rows[pairs[0]].links)
+            and m.measured.method.engine != "ce"
+            and median(values) < 0.93 * rows[pairs[0]].usual.gb_s
+        )
+        yield Claim(
+            CHECK, Verdict.PASS, "expected-limit" if kernels else None, "possible" if kernels else None
+        ).finding(
+            seen=f"{counted(len(pairs), 'GPU pair')}, {percent(rows[pair].part for pair in pairs)} of expected",
+            why=f"healthy: {cls or 'all'} pairs reach {span(values)} GB/s ({basis})"
+            + ("; kernels reach that, copy engines reach more: no link is missing" if kernels else ""),
+            evidence=(f"pairs: {listed(pairs)}",),
+        )
+
+
+def accuse(case: Case, slow: Slow, rows: list[Level], check: str = CHECK) -> Finding:
+    """Return the finding about slow pairs of one pattern: the verdict by how far, the suspects in order."""
+    m, pattern, part = case.machine, slow.pattern, median(row.part for row in rows)
+    found = suspects(m, pattern, slow.pairs, rows)
+    about = About(m, slow.pairs, sorted({i for pair in slow.pairs for i in pair}))
+    symptoms = [cause for cause in case.symptoms if reading(about, cause) is not False]
+    found = [Suspect(cause, True) for cause in symptoms] + [one for one in found if one.cause not in symptoms]
+    # Pairs of a healthy rate are here because they are well below their like on this machine.
+    verdict, first = worst((verdict_of(rows), Verdict.WARN)), found[0] if found else None
+    verdict = verdict_of(rows) if verdict_of(rows) is Verdict.UNKNOWN else verdict
+    if m.is_clear and len(slow.pairs) > 2 and all(one.cause in NOT_READABLE for one in found):
+        found, verdict = (
+            [Suspect("expected-limit", False)],
+            Verdict.UNKNOWN,
+        )  # what could be wrong was read, and is right
+        first = None
+    unread = Suspect("narrow-by-design", False) in found and not found[0].read
+    if pattern == "staged" or (case.every_low and fits_half(rows) and unread):
+        # A staged copy depends on memory and CPU too; a slot that was not read may give half of what the card can do.
+        verdict = Verdict.UNKNOWN
+    elif verdict is Verdict.FAIL and (first is None or first.cause in AT_MOST_WARN or pattern == "not-used"):
+        verdict = Verdict.WARN
+    elif verdict is Verdict.WARN and first and first.cause in BY_DESIGN and median(row.z for row in rows) > FAR:
+        verdict = Verdict.UNKNOWN
+    case.slow |= set(slow.pairs)
+    return _finding(m, slow, rows, Claim(check, verdict, *_cause(found)), part)
+
+
+def fits_half(rows: list[Level]) -> bool:
+    """Return whether the numbers are healthy for half of the lanes, or for one generation less."""
+    return all(row._replace(value=2 * row.value).is_healthy for row in rows)
+
+
+def _cause(found: list[Suspect]) -> tuple[str | None, Confidence | None, tuple[str, ...]]:
+    if not found:
+        return None, None, ()
+    return found[0].cause, "likely" if found[0].read else "possible", tuple(one.cause for one in found[1:])
+
+
+def _finding(m: Machine, slow: Slow, rows: list[Level], claim: Claim, part: float) -> Finding:
+    values, usual = [row.value for row in rows], [row.usual.gb_s for row in rows]
+    known = causes()
+    decide = (
+        f"check: {known[claim.cause].confirm}"
+        if claim.cause
+        else "measure again with nothing else running: gpucheck bandwidth"
+    )
+    return claim.finding(
+        subject=m.subject(slow.pairs) if slow.gpu is None or m.count == 2 else m.gpu_label(slow.gpu),
+        seen=f"{span(values)} GB/s",
+        wanted=f"about {span(usual)} GB/s",
+        why=f"{WORDS[slow.pattern]} reach {part:.0%} of what a healthy machine reaches ({rows[0].usual.basis})"
+        + (f"; a possible cause: {known[claim.cause].meaning}" if claim.cause else "; no cause is known that fits"),
+        fix=decide,
+        evidence=(f"pairs: {listed(slow.pairs)}, {span(values)} GB/s",),
+    )
+
+
+# --- NVLink ----------------------------------------------------------------------------------------------------------
+
+
+def _nvlink(case: Case, rows: dict[Pair, Level]) -> Iterator[Finding]:
+    low = _low(case.machine, rows, NVLINK_LIKE)
+    yield from healthy(case.machine, {pair: row for pair, row in rows.items() if pair not in low})
+    gpus = _gpus(low, rows)
+    for i in gpus:
+        mine = [pair for pair in low if i in pair]
+        yield accuse(case, Slow("nvlink-one-gpu", mine, i), [rows[pair] for pair in mine])
+    if low and not gpus:
+        pattern = "nvlink-all" if len(low) == len(rows) else "nvlink-some-pairs"
+        yield accuse(case, Slow(pattern, list(low)), [rows[pair] for pair in low])
+
+
+def _low(m: Machine, rows: dict[Pair, Level], like: float) -> dict[Pair, Level]:
+    """Return pairs below the healthy range, or well below the middle of their kind on this machine."""
+    usual = _middle(m, {pair: row.value for pair, row in rows.items()})
+    return {pair: row for pair, row in rows.items() if not row.is_healthy or row.value < like * usual[pair]}
+
+
+def _middle(m: Machine, values: dict[Pair, float]) -> dict[Pair, float]:
+    kinds: dict[object, list[float]] = {}
+    for pair, value in values.items():
+        kinds.setdefault(m.classes[pair] or m.joined(pair), []).append(value)
+    middle = {kind: median(found) for kind, found in kinds.items()}
+    return {pair: middle[m.classes[pair] or m.joined(pair)] for pair in values}
+
+
+def _gpus(low: Iterable[Pair], tested: Iterable[Pair]) -> list[int]:
+    """Return the GPUs, fewer than half, of which every pair is low while all other pairs are not."""
+    low, with_gpu = set(low), {}
+    for pair in tested:
+        for i in pair:
+            with_gpu.setdefault(i, []).append(pair)
+    whole = {i for i, mine in with_gpu.items() if len(mine) > 1 and all(pair in low for pair in mine)}
+    covers = whole and len(whole) * 2 < len(with_gpu) and all(set(pair) & whole for pair in low)
+    return sorted(whole) if covers and len(with_gpu) > 2 else []
+
+
+# --- PCIe ------------------------------------------------------------------------------------------------------------
+
+
+def _pcie(case: Case, rows: dict[Pair, Level]) -> Iterator[Finding]:
+    """Pairs that are not denied: healthy, through host memory because the product has no P2P, unknown, or slow."""
+    m = case.machine
+    rows = {pair: row for pair, row in rows.items() if row.is_healthy or not _explained(m, pair, row)}
+    low = _low(m, rows, LIKE)
+    # An unknown path passes only in the range of every path, so that less knowledge is no better verdict.
+    unsure = {
+        pair: row
+        for pair, row in rows.items()
+        if row.usual.vague and pair not in low and not _on_any_path(m, pair, row)
+    }
+    through_host = {
+        pair: row for pair, row in {**low, **unsure}.items() if _by_product(m, pair) and _as_staged(m, pair, row)
+    }
+    if through_host and set(low) <= set(through_host):
+        yield _no_p2p(m, through_host)
+        low, unsure = {}, {pair: row for pair, row in unsure.items() if pair not in through_host}
+        rows = {pair: row for pair, row in rows.items() if pair not in through_host}
+    if unsure:
+        yield _unsure(m, unsure)
+    yield from healthy(m, {pair: row for pair, row in rows.items() if pair not in low and pair not in unsure})
+    case.every_low = bool(low) and len(low) == len(rows)
+    while low:
+        slow = _pattern(m, low, rows)
+        yield accuse(case, slow, [rows[pair] for pair in slow.pairs])
+        low = {pair: row for pair, row in low.items() if pair not in slow.pairs}
+
+
+def _explained(m: Machine, pair: Pair, row: Level) -> bool:
+    """Return whether a link of the pair was read narrow, slow or behind the chipset, and the number is right for it."""
+    for i in pair:
+        lower = low_link(m, i, "width") or low_link(m, i, "gen")
+        port = next(iter(m.read_links(i)), None) if lower else None
+        link = link_of(port.gen or m.design[i][0], port.width or m.design[i][1]) if port else None
+        link = link_of(4, 4) if m.is_behind_chipset(i) else link
+        if link and row.value >= CARRIES * link.gb_s:
+            return True
+    return False
+
+
+def _on_any_path(m: Machine, pair: Pair, row: Level) -> bool:
+    near = level(row.value, direct(m, pair, "PHB"))
+    return near is None or near.is_healthy
+
+
+def _by_product(m: Machine, pair: Pair) -> bool:
+    """Return whether the product or a guest may have no P2P, and nothing was read about this pair."""
+    return m.access[pair] is None and bool(m.is_geforce or m.host.virtual)
+
+
+def _as_staged(m: Machine, pair: Pair, row: Level) -> bool:
+    other = level(row.value, staged(m, pair))
+    return other is not None and other.is_healthy
+
+
+def _no_p2p(m: Machine, rows: dict[Pair, Level]) -> Finding:
+    cause = "geforce-p2p-disabled" if m.is_geforce else "vm-no-p2p"
+    small = any(map(m.has_small_bar, rows))
+    verdict = Verdict.PASS if m.is_geforce else Verdict.WARN
+    others = ("rebar-off",) if small else ()
+    return Claim("p2p-status", verdict, cause, "likely" if m.is_geforce else "possible", others).finding(
+        seen=f"no P2P on {len(rows)} of {len(m.pairs)} pairs",
+        wanted=None if m.is_geforce else "P2P",
+        why=f"{causes()[cause].meaning}: these copies are as fast as copies through host memory are "
+        f"({span(row.value for row in rows.values())} GB/s)",
+        fix="nvidia-smi topo -p2p rw shows for each pair whether the driver grants peer access",
+        evidence=(f"pairs: {listed(rows)}",),
+    )
+
+
+def _unsure(m: Machine, rows: dict[Pair, Level]) -> Finding:
+    found = suspects(m, "all-pairs", list(rows))
+    first = next(iter(rows.values()))
+    return Claim(CHECK, Verdict.UNKNOWN, *_cause(found)).finding(
+        subject=m.subject(list(rows)),
+        seen=f"{span(row.value for row in rows.values())} GB/s",
+        wanted=f"about {span(row.usual.gb_s for row in rows.values())} GB/s",
+        why=f"{percent(row.part for row in rows.values())} of expected ({first.usual.basis}): healthy across sockets, "
+        "low on one, and the path is not known",
+        fix="nvidia-smi topo -m shows the path of each pair",
+        evidence=(f"pairs: {listed(rows)}",),
+    )
+
+
+def _pattern(m: Machine, low: dict[Pair, Level], rows: dict[Pair, Level]) -> Slow:
+    """Return the first pattern that fits, with its pairs."""
+    if gpus := _gpus(low, rows) or _lower_still(low, rows):
+        mine = [pair for pair in low if gpus[0] in pair]
+        quarter = median(rows[pair].part for pair in mine) < QUARTER
+        return Slow("one-gpu-quarter" if quarter else "one-gpu", mine, gpus[0])
+    for group in m.uplinks:
+        crossing = [pair for pair in rows if (pair[0] in group) != (pair[1] in group)]
+        inside = [pair for pair in rows if set(pair) <= group]
+        if crossing and inside and all(pair in low for pair in crossing) and not any(pair in low for pair in inside):
+            sockets = all(map(m.crosses, crossing)) and not low_uplinks(m, group)
+            return Slow("across-sockets" if sockets else "out-of-switch", crossing)
+    pairs, far = list(low), [pair for pair in low if m.classes[pair] not in NEAR]
+    with_staged = {pair: rows[pair].value / median(other) for pair in pairs if (other := m.one_way(pair, staged=True))}
+    same = [pair for pair, part in with_staged.items() if SAME_AS_STAGED[0] <= part <= SAME_AS_STAGED[1]]
+    times = [us for i, j in pairs if m.measured.p2p_latency_us and (us := m.measured.p2p_latency_us[i][j])]
+    if (times and median(times) > NOT_USED_US) or (len(same) * 2 > len(pairs) and not times):
+        return Slow("not-used", pairs)
+    near = [pair for pair in pairs if pair not in far]
+    if near and (not far or len(far) < sum(m.classes[pair] not in NEAR for pair in rows)):
+        return Slow("below-switch", near)
+    is_slower = any(part < SLOWER for part in with_staged.values())
+    if len(pairs) < len(rows):
+        if not near and all(m.classes[pair] for pair in pairs):
+            return Slow("across-sockets" if all(map(m.crosses, far)) else "root-ports", pairs)
+        return Slow("some-pairs", pairs)
+    return Slow(
+        "root-ports" if is_slower and not near and all(m.classes[pair] for pair in pairs) else "all-pairs", pairs
+    )
+
+
+def _lower_still(low: dict[Pair, Level], rows: dict[Pair, Level]) -> list[int]:
+    """Return the one GPU that is lower than the others if all pairs are low."""
+    if len(low) < len(rows) or len(rows) < 3:
+        return []
+    middle = median(row.part for row in rows.values())
+    lower = [pair for pair, row in rows.items() if row.part < LIKE * middle]
+    gpus = _gpus(lower, rows)
+    return gpus if len(gpus) == 1 else []
+
+
+# --- One direction, classes, unknown rates ---------------------------------------------------------------------------
+
+
+def _one_direction(case: Case, pairs: set[Pair], rows: dict[Pair, Level]) -> Iterator[Finding]:
+    """Healthy pairs differ by a few per cent between directions; staged ones by a fifth, so they are not looked at."""
+    m, matrix = case.machine, case.machine.measured.p2p_uni_gb_s
+    slow = []
+    for a, b in sorted(way for pair in pairs for way in (pair, pair[::-1])) if matrix else ():
+        there, back, pair = matrix[a][b], matrix[b][a], (min(a, b), max(a, b))
+        if there and back and there < ONE_WAY * back:
+            row = level(there, rows[pair].usual) if pair in rows else None
+            if row is None or not row.is_healthy or there < ONE_WAY_HALF * back:
+                slow.append((a, b))
+    if not slow:
+        return
+    about = sorted({(min(way), max(way)) for way in slow})
+    grant = m.is_geforce and all(m.access[pair] for pair in about)
+    case.slow |= set(about)
+    yield Claim(CHECK, Verdict.WARN, "false-p2p-grant" if grant else None, "possible" if grant else None).finding(
+        subject=m.subject(about),
+        seen=f"{span(v for a, b in slow if matrix and (v := matrix[a][b]))} GB/s",
+        wanted=f"{span(v for a, b in slow if matrix and (v := matrix[b][a]))} GB/s as the other way",
+        why="one direction is slow, the other is not: lanes of one direction with errors and retries, or a port with "
+        "too few credits",
+        fix="watch replay and AER counters while copying that way; nvidia-smi nvlink -e",
+        evidence=(f"slow ways: {listed(slow)}",),
+    )
+
+
+def _by_class(case: Case) -> Iterator[Finding]:
+    """The ends of a range given for a path class, if no pair has a number of its own."""
+    m = case.machine
+    if m.measured.p2p_uni_gb_s or m.measured.p2p_bidir_gb_s or m.count < 2:
+        return
+    for cls, ends in m.measured.by_class.items():
+        pairs = [pair for pair in m.pairs if m.classes[pair] == cls] or [m.pairs[0]]
+        found = [row for value in ends if value and (row := level(value, direct(m, pairs[0], cls)))]
+        if not found:
+            yield from _blind(case, {pairs[0]: median(ends)})
+        elif verdict_of(found) is Verdict.PASS:
+            yield Claim(CHECK, Verdict.PASS).finding(
+                seen=f"{cls} pairs, {percent(row.part for row in found)} of expected",
+                why=f"healthy: {found[0].usual.basis}",
+            )
+        else:
+            pattern = {"PIX": "below-switch", "PXB": "below-switch", "SYS": "across-sockets"}.get(cls, "root-ports")
+            yield accuse(case, Slow("nvlink-some-pairs" if cls.startswith("NV") else pattern, pairs), found)
+
+
+def _blind(case: Case, values: dict[Pair, float]) -> Iterator[Finding]:
+    """No rate is known: only a number that no path has, or a GPU far from its like, shows anything."""
+    m = case.machine
+    seen = f"{span(values.values())} GB/s on {counted(len(values), 'GPU pair')}"
+    middle = _middle(m, values)
+    gpus = _gpus([pair for pair, value in values.items() if value < LIKE * middle[pair]], values)
+    for i in gpus:
+        mine = [pair for pair in values if i in pair]
+        case.slow |= set(mine)
+        yield Claim(CHECK, Verdict.WARN, *_cause(suspects(m, "one-gpu", mine))).finding(
+            subject=m.gpu_label(i),
+            seen=f"{span(values[pair] for pair in mine)} GB/s",
+            wanted=f"{span(middle[pair] for pair in mine)} GB/s as the other GPUs",
+            why=WORDS["one-gpu"] + " are slower than those of the other GPUs; the rate of their links is not known",
+            fix="nvidia-smi -q -d PCIE while copying",
+        )
+    if max(values.values()) < NO_PATH:
+        others = ("acs-redirect", "cross-socket")
+        yield Claim(CHECK, Verdict.WARN, "iommu-translation", "possible", others).finding(
+            seen=seen,
+            wanted=f"{NO_PATH:g} GB/s at the very least",
+            why="slower than any healthy path between two GPUs, whatever their model: peer traffic is redirected, "
+            "translated, or crosses something that does not carry it",
+            fix=MEASURE,
+        )
+    elif not gpus:
+        lacks = "the GPU model" if any(gpu.model is None for gpu in m.seen.gpus) else "a link rate of these GPUs"
+        yield Claim(CHECK, Verdict.UNKNOWN).finding(
+            seen=seen, why=f"nothing to compare with: {lacks} is not known", fix=MEASURE
+        )
+
+
+def _too_fast(m: Machine, rows: dict[Pair, Level]) -> Iterator[Finding]:
+    known = {pair: row for pair, row in rows.items() if not row.usual.vague and (not row.links or m.links(pair))}
+    fast = {pair: row for pair, row in known.items() if max(m.one_way(pair)) > OVER * row.usual.line}
+    if fast:
+        yield Claim(CHECK, Verdict.WARN).finding(
+            subject=m.subject(list(fast)),
+            seen=round(max(row.value for row in fast.values()), 1),
+            wanted=min(row.usual.line for row in fast.values()),
+            why=f"GPU {listed(fast)}: above the line rate of the path: the number or the path is wrong",
+            fix="compare gpucheck topo with nvidia-smi topo -m and nvidia-smi nvlink -s; report it with --format json",
+        )

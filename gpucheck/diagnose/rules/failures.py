@@ -1,0 +1,87 @@
+"""Copies that ended without a result: by the code that CUDA returned, or with their process."""
+
+from collections.abc import Iterator
+
+from gpucheck.diagnose._case import Case
+from gpucheck.diagnose._claim import Claim, Confidence
+from gpucheck.diagnose._names import nvlink_of
+from gpucheck.diagnose.machine import Machine
+from gpucheck.diagnose.words import listed
+from gpucheck.model.diagnosis.observations import CopyFailure
+from gpucheck.model.finding import Finding
+from gpucheck.model.finding.verdict import Verdict
+
+CHECK = "p2p-copies"
+# cudaError_t -> cause. 217 names peer access only where the driver granted it. Source: CUDA runtime API, cudaError_t.
+CODES: dict[int, tuple[str, Confidence]] = {
+    214: ("ecc-uncorrected", "certain"), 217: ("false-p2p-grant", "likely"), 220: ("nvlink-errors", "certain")
+}  # fmt: skip
+# After one of these, every call of the process fails. Source: "can only be continued if the process is terminated and
+# relaunched", CUDA driver API, CUresult.
+STICKY = frozenset({214, 220, 700, 702, 710, *range(714, 720), 999})
+NOT_READY = 802  # "required driver daemons" do not run: on boards with NVSwitch that is the fabric manager
+NVSWITCHES = 2  # the first NVLink generation that came with switches
+AGAIN = "then: gpucheck bandwidth"
+
+
+def rule(case: Case) -> Iterator[Finding]:
+    """One finding for each copy that crashed or was rejected; hangs are in data.py."""
+    for failure in case.machine.measured.failures:
+        if failure.kind != "stuck":
+            yield _failed(case, failure)
+        elif not failure.pairs:
+            yield Claim(CHECK, Verdict.FAIL, "wedged-driver", "possible").finding(
+                seen=f"copies ({failure.step}) hung ({failure.detail})",
+                why="The step started and did not end; no pair of GPUs was involved, and its process was abandoned.",
+                fix=f"dmesg | grep -e Xid -e NVRM; nvidia-smi; reboot, {AGAIN}",
+                evidence=(f"step: {failure.step}", failure.detail),
+            )
+
+
+def _nvswitch(m: Machine) -> Confidence | None:
+    """How sure it is that the GPUs sit on a board with NVSwitch: by product, else by a family that has such boards."""
+    if m.is_nvswitch or any(model and model.fabric in ("nvswitch", "nvlink5") for model in m.models):
+        return "likely"
+    rates = [nvlink_of(gpu.model) for gpu, model in zip(m.seen.gpus, m.models, strict=True) if model is None]
+    return "possible" if any(rate and rate.generation >= NVSWITCHES for rate in rates) else None
+
+
+def _failed(case: Case, failure: CopyFailure) -> Finding:
+    m = case.machine
+    pairs = sorted({(min(pair), max(pair)) for pair in failure.pairs})
+    copy = f"copy GPU {listed(pairs)}" if pairs else f"copies ({failure.step})"
+    evidence = (f"step: {failure.step}", failure.detail)
+    subject = m.subject(pairs) if pairs else "host"
+    acs = ("acs-redirect", "possible") if m.acs else (None, None)
+    if failure.kind == "crashed":
+        return Claim(CHECK, Verdict.FAIL, *acs).finding(
+            subject=subject,
+            seen=f"the measuring process crashed in {copy} ({failure.detail})",
+            why="Native code (the driver, CUDA or the copy engine's library) ended the process while it copied.",
+            fix=f"dmesg | grep -e Xid -e NVRM -e segfault; try another --engine; {AGAIN}",
+            evidence=evidence,
+        )
+    granted = bool(pairs) and not any(m.access[pair] is False for pair in pairs)
+    cause, sure = CODES.get(failure.code or 0, acs)
+    if cause == "false-p2p-grant" and not granted:
+        cause, sure = None, None
+    why = "CUDA ended the copy with an error."
+    if failure.code == NOT_READY and (board := _nvswitch(m)):
+        cause, sure = "fabric-manager-down", board
+        why = (
+            "CUDA reports that the system is not ready: GPUs on a board with NVSwitch cannot be used before the fabric "
+            "manager has configured the switches, and its version must equal that of the driver."
+        )
+    elif failure.code in STICKY:
+        why += (
+            " The error is sticky: every later call of the process fails, so a new process measured the other copies."
+        )
+    elif cause == "false-p2p-grant":
+        why = "The driver reports peer access for this pair, but the copy fails because it is missing."
+    return Claim(CHECK, Verdict.FAIL, cause, sure).finding(
+        subject=subject,
+        seen=f"{copy} failed: {failure.detail}",
+        why=why,
+        fix=f"dmesg | grep -e Xid; {'' if cause else 'update driver and BIOS; '}{AGAIN}",
+        evidence=evidence,
+    )

@@ -1,0 +1,134 @@
+"""Copies between host memory and each GPU: memory of the wrong NUMA node, the link, or host memory itself."""
+
+from collections.abc import Iterator
+
+from gpucheck.diagnose._case import Case
+from gpucheck.diagnose._claim import Claim, Confidence
+from gpucheck.diagnose.healthy import Level, host_copy, level
+from gpucheck.diagnose.machine import Machine
+from gpucheck.diagnose.rules.copies import fits_half
+from gpucheck.diagnose.suspects import low_uplinks, suspects
+from gpucheck.diagnose.words import percent, span
+from gpucheck.knowledge import causes
+from gpucheck.model.diagnosis.observations import HostDevice
+from gpucheck.model.finding import Finding
+from gpucheck.model.finding.verdict import Verdict
+from gpucheck.printable import counted
+from gpucheck.topology.expected import FAR
+
+CHECK = "host-copies"
+# Another node's memory is slower by the socket link; less than this is no difference.
+SLOWER_NODE, NEAR_PART, ALIKE = 0.85, 0.72, 0.70
+FAIL_BELOW = 0.60  # of the healthy median
+ABOVE_PCIE = 1.05  # of the raw rate: the GPU has a faster way to host memory (NVLink to the CPU)
+
+
+def rule(case: Case) -> Iterator[Finding]:
+    """Each GPU with host copies, but for those whose link another rule names."""
+    m, low, fine = case.machine, {}, {}
+    blamed = {one.subject for one in case.findings if one.verdict in (Verdict.FAIL, Verdict.WARN)}
+    wrong: set[int] = set()
+    for i in range(m.count):
+        rows = [row for row in m.measured.host_device if row.gpu == i and _rate(row)]
+        mine = {pair for pair in m.pairs if i in pair}
+        # Pairs that are slow for the same link are named already, and so is a way up that was read below its maximum.
+        named = len(mine & case.slow) * 2 >= len(mine) > 0 or any(
+            i in group and low_uplinks(m, group) for group in m.uplinks
+        )
+        if not rows or m.gpu_label(i) in blamed or named:
+            continue
+        if found := _placed(m, i, rows):
+            wrong.add(i)
+            yield found
+            continue
+        best = max(rows, key=_rate)
+        node = m.gpu(i).numa_node
+        far = None if best.numa_node is None or node is None else best.numa_node != node
+        row = level(_rate(best), host_copy(m, i, far=far))
+        if row and row.value <= ABOVE_PCIE * row.usual.line:
+            (fine if row.is_healthy else low)[i] = row
+        elif row:
+            fine[i] = row._replace(
+                usual=row.usual._replace(gb_s=row.value, basis="a faster way to host memory than PCIe")
+            )
+    if fine and not low and not wrong:
+        yield Claim(CHECK, Verdict.PASS).finding(
+            seen=f"{span(row.value for row in fine.values())} GB/s between host memory and {counted(len(fine), 'GPU')}"
+            f", {percent(row.part for row in fine.values())} of expected",
+            why=f"healthy: {next(iter(fine.values())).usual.basis}",
+        )
+    yield from _low(m, low, len(low) + len(fine) + len(wrong))
+
+
+def _low(m: Machine, low: dict[int, Level], count: int) -> Iterator[Finding]:
+    """Below the healthy range: all GPUs alike point at host memory, one GPU at its link."""
+    values = [row.value for row in low.values()]
+    if len(low) == count > 1 and min(values) > ALIKE * max(values):
+        slots = fits_half(list(low.values())) and not all(map(m.is_slot_read, low))
+        verdict = Verdict.WARN if all(row.z < FAR for row in low.values()) and not slots else Verdict.UNKNOWN
+        verdict = Verdict.UNKNOWN if m.host.virtual else verdict
+        yield Claim(CHECK, verdict).finding(
+            seen=f"{span(values)} GB/s between host memory and {counted(count, 'GPU')}",
+            wanted=f"about {span(row.usual.gb_s for row in low.values())} GB/s",
+            why="every GPU is equally slow: pageable buffers, one memory channel, encryption (confidential computing), "
+            "memory of another NUMA node, or a board with slower slots",
+            fix="measure again with pinned memory of the GPU's own NUMA node: gpucheck bandwidth",
+        )
+        return
+    for i, row in low.items():
+        pairs = [pair for pair in m.pairs if i in pair] or [(i, i)]
+        found = [one.cause for one in suspects(m, "one-gpu", pairs)]
+        failed = row.part < FAIL_BELOW and row.z < FAR and bool(found) and count > 1
+        verdict = Verdict.FAIL if failed else Verdict.WARN if row.z < FAR else Verdict.UNKNOWN
+        verdict = Verdict.UNKNOWN if m.host.virtual else verdict
+        sure: Confidence | None = "possible" if found else None
+        yield Claim(CHECK, verdict, found[0] if found else None, sure, tuple(found[1:])).finding(
+            subject=m.gpu_label(i),
+            seen=row.value,
+            wanted=row.usual.gb_s,
+            why=f"{row.part:.0%} of what healthy host copies reach ({row.usual.basis})",
+            fix=f"check: {causes()[found[0]].confirm}"
+            if found
+            else "measure again with pinned memory: gpucheck bandwidth",
+        )
+
+
+def _rate(row: HostDevice) -> float:
+    return min((value for value in (row.h2d_gb_s, row.d2h_gb_s) if value), default=0.0)
+
+
+def _placed(m: Machine, i: int, rows: list[HostDevice]) -> Finding | None:
+    """Memory of another NUMA node, by the nodes of the copies and of the GPU."""
+    node, best = m.gpu(i).numa_node, max(rows, key=_rate)
+    own = max((_rate(row) for row in rows if node is not None and row.numa_node == node), default=None)
+    other = [row for row in rows if row.numa_node is not None and node is not None and row.numa_node != node]
+    most = max(_rate(row) for row in m.measured.host_device)
+    if own is not None and other and own < SLOWER_NODE * _rate(best):
+        words = (
+            f"memory of node {best.numa_node} is nearer to this GPU than that of node {node}, which the firmware names"
+        )
+        return _wrong(m, i, own, _rate(best), words, "certain")
+    raw = m.raw[i]
+    if own is None and other and _rate(best) < (NEAR_PART * raw.gb_s if raw else SLOWER_NODE * most):
+        nodes = ", ".join(map(str, sorted({row.numa_node for row in other if row.numa_node is not None})))
+        words = f"the copies used memory of node {nodes}, and this GPU is at node {node}"
+        return _wrong(m, i, _rate(best), NEAR_PART * raw.gb_s if raw else most, words, "likely")
+    if node is None and best.numa_node is not None and m.host.sockets != 1 and _slower_than_others(m, i, best):
+        words = (
+            f"all copies used memory of node {best.numa_node}, other GPUs are fast from there, and this one is fast "
+            "with its peers: it may be at another node"
+        )
+        return _wrong(m, i, _rate(best), most, words, "possible")
+    return None
+
+
+def _slower_than_others(m: Machine, i: int, best: HostDevice) -> bool:
+    same = [row for row in m.measured.host_device if row.numa_node == best.numa_node and row.gpu != i]
+    rates = [_rate(row) for row in same if m.gpu(row.gpu).model == m.gpu(i).model]
+    return bool(rates) and _rate(best) < SLOWER_NODE * max(rates) and m.passed[i] > ABOVE_PCIE * _rate(best)
+
+
+def _wrong(m: Machine, i: int, seen: float, wanted: float, why: str, sure: Confidence) -> Finding:
+    return Claim(CHECK, Verdict.WARN, "wrong-numa-placement", sure).finding(
+        subject=m.gpu_label(i), seen=seen, wanted=wanted, why=why, fix="gpucheck topo shows the NUMA node of each GPU"
+    )

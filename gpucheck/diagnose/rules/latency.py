@@ -1,0 +1,42 @@
+"""Small copies: whether a pair is unlike the others of its path."""
+
+from collections.abc import Iterator
+from statistics import median
+
+from gpucheck.diagnose._case import Case
+from gpucheck.diagnose._claim import Claim
+from gpucheck.diagnose.words import listed, span
+from gpucheck.model.finding import Finding
+from gpucheck.model.finding.verdict import Verdict
+from gpucheck.printable import counted
+
+CHECK = "p2p-latency"
+ODD = 2.0  # times the median of the pairs of its class
+
+
+def rule(case: Case) -> Iterator[Finding]:
+    """One finding for pairs far above their like, or one pass; nothing if copies are staged or explained."""
+    m, matrix = case.machine, case.machine.measured.p2p_latency_us
+    direct = {}
+    for i, j in m.pairs if matrix else ():
+        times = [us for us in (matrix[i][j], matrix[j][i]) if us]  # type: ignore[index]
+        if times and (m.access[i, j] or m.joined((i, j))):
+            direct[i, j] = max(times)
+    if not direct:
+        return
+    by_class: dict[str | None, list[float]] = {}
+    for pair, us in direct.items():
+        by_class.setdefault(m.classes[pair], []).append(us)
+    most = {cls: ODD * median(values) for cls, values in by_class.items()}
+    odd = [pair for pair, us in direct.items() if us > most[m.classes[pair]] and pair not in case.slow]
+    if odd:
+        yield Claim(CHECK, Verdict.WARN).finding(
+            subject=m.subject(odd),
+            seen=round(max(direct[pair] for pair in odd), 1),
+            wanted=round(max(most[m.classes[pair]] for pair in odd), 1),
+            unit="us",
+            why=f"GPU {listed(odd)}: slower than the other pairs of the same class",
+            fix="nvidia-smi topo -p2p r; compare with gpucheck topo; check power saving of CPU and PCIe in the BIOS",
+        )
+    elif not case.slow & set(direct):
+        yield Claim(CHECK, Verdict.PASS).finding(seen=f"{span(direct.values())} us, {counted(len(direct), 'GPU pair')}")

@@ -1,0 +1,165 @@
+"""NVLinks as they were read: counted, in an uneven matrix of equal cards, and denied by the driver."""
+
+from collections.abc import Iterator
+
+from gpucheck.diagnose._case import Case
+from gpucheck.diagnose._claim import Claim, Confidence
+from gpucheck.diagnose.machine import Machine, Pair
+from gpucheck.diagnose.words import listed
+from gpucheck.knowledge import causes
+from gpucheck.model.finding import Finding
+from gpucheck.model.finding.verdict import Verdict
+
+CHECK = "nvlink-links"
+FOUR_WAY = 12  # links of cards that come with a four-way bridge too, half of them to each neighbor
+STATES = "nvidia-smi nvlink -s shows the state of each link, nvidia-smi nvlink -e its errors"
+
+
+def rule(case: Case) -> Iterator[Finding]:
+    """Lost links, links that are not used by design, an uneven matrix, and denied NVLink."""
+    m = case.machine
+    lost = {i: count for i in range(m.count) if (count := _lost(m, i))}
+    for i, count in lost.items():
+        yield _counted(m, i, count)
+    yield from _by_design(m)
+    if not lost and m.pairs and len({gpu.model for gpu in m.seen.gpus}) == 1:
+        yield from _uneven(m)
+    yield from _denied(m)
+
+
+def _wanted(m: Machine, i: int) -> int | None:
+    """Return the links in use on the product; the count of ports if the product is not known."""
+    counted, model = m.gpu(i).nvlinks, m.models[i]
+    if model and model.nvlink:
+        return min(model.nvlink.links, counted.total or model.nvlink.links)
+    return counted.total
+
+
+def _lost(m: Machine, i: int) -> int:
+    """Return how many links of GPU i should be up and are not; 0 if that is by design or not known."""
+    active, wanted, model = m.gpu(i).nvlinks.active, _wanted(m, i), m.models[i]
+    if active is None or not wanted or active >= wanted:
+        return 0
+    product = model.nvlink if model else None
+    if active == 0 and (m.host.virtual or not product or product.bridge):
+        return 0  # a card without a bridge is a normal product
+    alike = len({gpu.nvlinks.active for gpu in m.seen.gpus}) == 1 and m.count > 1
+    return (
+        0 if alike and product and product.bridge and wanted >= FOUR_WAY and active * 2 == wanted else wanted - active
+    )
+
+
+def _counted(m: Machine, i: int, lost: int) -> Finding:
+    gpu, known = m.gpu(i), m.models[i] is not None
+    bridge = bool((model := m.models[i]) and model.nvlink and model.nvlink.bridge)
+    sure: Confidence = "certain" if known else "likely"
+    return Claim(
+        CHECK, Verdict.FAIL if known else Verdict.WARN, "nvlink-down", sure, ("nvlink-missing",) if bridge else ()
+    ).finding(
+        subject=m.gpu_label(i),
+        seen=f"{gpu.nvlinks.active} links",
+        wanted=f"{_wanted(m, i)} links",
+        why=f"{lost} of {_wanted(m, i)} NVLinks are not up" + ("" if known else "; the product is not known"),
+        fix=STATES,
+        evidence=(f"active {gpu.nvlinks.active}, ports {gpu.nvlinks.total}",),
+    )
+
+
+def _by_design(m: Machine) -> Iterator[Finding]:
+    for i, gpu in enumerate(m.seen.gpus):
+        active, total, wanted = gpu.nvlinks.active, gpu.nvlinks.total, _wanted(m, i)
+        if active and total and wanted and wanted <= active < total:
+            yield Claim(CHECK, Verdict.PASS, "narrow-by-design", "certain").finding(
+                seen=active,
+                wanted=wanted,
+                unit="links",
+                why=f"{gpu.model} has {total} ports, of which it uses {active} by design",
+            )
+            break
+    bare = [
+        i
+        for i in range(m.count)
+        if m.gpu(i).nvlinks.active == 0 and (n := m.models[i]) and n.nvlink and n.nvlink.bridge
+    ]
+    if bare and not (m.count == 2 and _is_sold_bridged(m)):
+        yield Claim(CHECK, Verdict.PASS, "narrow-by-design", "possible").finding(
+            subject="host" if len(bare) > 1 else m.gpu_label(bare[0]),
+            seen=0,
+            unit="links",
+            why="no NVLink bridge is installed, so the NVLinks are not used",
+        )
+
+
+def _is_sold_bridged(m: Machine) -> bool:
+    return "NVL" in (m.gpu(0).model or "")
+
+
+def _uneven(m: Machine) -> Iterator[Finding]:
+    """Equal cards joined by unequal numbers of links, and one GPU or two cards without."""
+    joined = [pair for pair in m.pairs if m.links(pair)]
+    product = m.models[0].nvlink if m.models[0] else None
+    if not joined:
+        if m.count == 2 and _is_sold_bridged(m) and m.classes[0, 1]:
+            yield _fewer(m, "nvlink-missing", [(0, 1)], 0, product.links if product else 0)
+        return
+    if m.mesh:
+        return
+    most = max(map(m.links, joined))
+    alone = [i for i in range(m.count) if not any(i in pair for pair in joined)]
+    if product and product.bridge:
+        uneven = len({m.links(pair) for pair in joined}) > 1
+        wanted = most if uneven or product.links >= FOUR_WAY else product.links
+        for pair in joined:
+            if m.links(pair) < wanted:
+                yield _fewer(m, "nvlink-down", [pair], m.links(pair), wanted)
+        if len(alone) == 2:
+            yield _fewer(m, "nvlink-missing", [(alone[0], alone[1])], 0, most)
+        return
+    if len({m.links(pair) for pair in joined}) > 1 and all(sum(bool({*a} & {*b}) for b in joined) == 1 for a in joined):
+        for pair in joined:
+            if m.links(pair) < most:
+                yield _fewer(m, "nvlink-missing", [pair], m.links(pair), most)
+        return
+    sums = [sum(m.links(pair) for pair in joined if i in pair) for i in range(m.count)]
+    whole = len(joined) == len(m.pairs)
+    short = [i for i in range(m.count) if sums[i] < max(sums)] if whole else alone if m.count > 3 else []
+    for i in short if len(short) * 2 < m.count else ():
+        mine = [pair for pair in m.pairs if i in pair]
+        yield _fewer(m, "nvlink-down", mine, sums[i], max(sums), Verdict.FAIL, m.gpu_label(i))
+
+
+def _fewer(
+    m: Machine, cause: str, pairs: list[Pair], have: int, most: int, verdict: Verdict = Verdict.WARN, subject: str = ""
+) -> Finding:
+    others = {"nvlink-down": ("nvlink-missing",), "nvlink-missing": ("nvlink-down",)}[cause] if len(pairs) == 1 else ()
+    return Claim(CHECK, verdict, cause, "likely", others).finding(
+        subject=subject or m.subject(pairs),
+        seen=f"{have} links",
+        wanted=f"{most} links",
+        why=f"{most - have} NVLinks fewer than the other cards of this model in this machine, or the product, have",
+        fix=STATES,
+    )
+
+
+def _denied(m: Machine) -> Iterator[Finding]:
+    """NVLink that is there, and peer access that the driver denies."""
+    denied = [pair for pair in m.pairs if m.access[pair] is False and is_joined(m, pair)]
+    if not denied:
+        return
+    cause = "fabric-manager-down" if m.is_nvswitch else "nvlink-down"
+    yield Claim("p2p-status", Verdict.FAIL, cause, "certain").finding(
+        subject=m.subject(denied),
+        seen=f"no P2P on {len(denied)} of {len(m.pairs)} pairs",
+        wanted="copies over NVLink",
+        why=f"NVLink joins these GPUs, and the driver denies peer access: {causes()[cause].meaning}",
+        fix="systemctl status nvidia-fabricmanager; nvidia-smi -q | grep -A 2 Fabric" if m.is_nvswitch else STATES,
+        evidence=(
+            f"pairs: {listed(denied)}",
+            *(f"P2P status {word}" for word in sorted({str(m.status(p)) for p in denied} - {"None"})),
+        ),
+    )
+
+
+def is_joined(m: Machine, pair: Pair) -> bool:
+    """Return whether NVLink joins a pair by the matrix, or by the product if the matrix shows a fabric that is down."""
+    return bool(m.links(pair)) or bool(m.is_nvswitch and m.seen.matrix)

@@ -1,0 +1,76 @@
+"""Both directions at once, and copies through host memory."""
+
+from collections.abc import Iterator
+from math import exp
+from statistics import median
+
+from gpucheck.diagnose._case import Case
+from gpucheck.diagnose._claim import Claim
+from gpucheck.diagnose.healthy import Level, direct, levels
+from gpucheck.diagnose.machine import Pair
+from gpucheck.diagnose.rules.copies import Slow, _gpus, accuse
+from gpucheck.diagnose.words import listed, percent, span
+from gpucheck.knowledge import healthy_rates
+from gpucheck.model.finding import Finding
+from gpucheck.model.finding.verdict import Verdict
+from gpucheck.printable import counted
+from gpucheck.topology.expected import both_directions
+
+BOTH, STAGED = "p2p-both-ways", "staged-copies"
+FAR_BOTH = -4  # deviations: healthy sums have two plateaus, 0.75 and 0.95 of both alone (DistServe#3)
+FAR_STAGED = 0.40  # of the median
+LIKE_STAGED = 0.6  # of the best: staged copies of healthy pairs differ by a third
+
+
+def rule(case: Case) -> Iterator[Finding]:
+    """Sums first, then copies through host memory."""
+    yield from _both_ways(case)
+    yield from _staged(case)
+
+
+def _both_ways(case: Case) -> Iterator[Finding]:
+    """The sum of both directions next to that of each alone, and next to the healthy machine."""
+    m, uni, both = case.machine, case.machine.measured.p2p_uni_gb_s, case.machine.measured.p2p_bidir_gb_s
+    slow: dict[Pair, tuple[float, float]] = {}
+    fine: list[float] = []
+    for i, j in m.pairs if both and uni else ():
+        alone = [value for value in (uni[i][j], uni[j][i]) if value]  # type: ignore[index]
+        total = [value for value in (both[i][j], both[j][i]) if value]  # type: ignore[index]
+        joined, access = m.joined((i, j)), m.access[i, j]
+        if len(alone) < 2 or not total or access is False or not (joined or (access and not m.crosses((i, j)))):
+            continue
+        rates = healthy_rates()
+        part, spread = rates.nvlink_both_ways if joined else rates.direct_both_ways
+        if median(total) < part * sum(alone) * exp(FAR_BOTH * spread):
+            slow[i, j] = median(total), sum(alone)
+        elif (i, j) not in case.slow and (usual := direct(m, (i, j))) and not usual.vague:
+            fine.append(median(total) / both_directions(usual, nvlink=bool(joined)).gb_s)
+    if slow:
+        case.slow |= set(slow)
+        yield Claim(BOTH, Verdict.WARN).finding(
+            subject=m.subject(list(slow)),
+            seen=f"{span(total for total, _ in slow.values())} GB/s both ways",
+            wanted=f"about {span(alone for _, alone in slow.values())} GB/s both ways",
+            why="each direction alone is as expected, both at the same time are not: they share bandwidth that "
+            "each should have",
+            fix="measure again with nothing else running: gpucheck bandwidth --level full",
+            evidence=(f"pairs: {listed(slow)}",),
+        )
+    if fine:
+        yield Claim(BOTH, Verdict.PASS).finding(
+            seen=f"{counted(len(fine), 'GPU pair')} both ways, {percent(fine)} of expected"
+        )
+
+
+def _staged(case: Case) -> Iterator[Finding]:
+    """Copies through host memory: of denied pairs, and where both were measured."""
+    m = case.machine
+    rows: dict[Pair, Level] = levels(m, through_host=True)
+    most = max((row.value for row in rows.values()), default=0.0)
+    gpus = _gpus([pair for pair, row in rows.items() if not row.is_healthy or row.value < LIKE_STAGED * most], rows)
+    for i in gpus:
+        mine = [pair for pair in rows if i in pair]
+        yield accuse(case, Slow("one-gpu", mine, i), [rows[pair] for pair in mine], STAGED)
+    low = [pair for pair, row in rows.items() if row.part < FAR_STAGED]
+    if low and not gpus and len(low) * 2 > len(rows):
+        yield accuse(case, Slow("staged", low), [rows[pair] for pair in low], STAGED)

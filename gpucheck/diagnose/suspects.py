@@ -1,0 +1,240 @@
+"""What may be behind slow, wrong or hung copies: a list in order, which readings change.
+
+A reading that shows a cause moves it to the front; one that shows its absence strikes it. The strongest strike is
+arithmetic: if more has passed this link, the link is not the limit.
+"""
+
+from collections.abc import Callable
+from statistics import median
+from typing import NamedTuple
+
+from gpucheck.diagnose.healthy import Level
+from gpucheck.diagnose.machine import Machine, Pair, link_of
+from gpucheck.knowledge.causes import suspects_of
+from gpucheck.model.diagnosis.observations import Hang, Port
+from gpucheck.topology.expected import FAR
+
+# Causes of slow peer copies that leave copies through host memory as they are.
+PEER_WAY = frozenset(("acs-redirect", "iommu-translation", "false-p2p-grant", "rebar-off"))
+# Limits that are no fault. The healthy value contains them, so they are the last suspects of a number far below it.
+BY_DESIGN = frozenset(("narrow-by-design", "expected-limit", "cross-socket", "geforce-p2p-disabled", "shared-uplink"))
+CARRIES = 0.5  # of a link: copies through it reach at least so much
+NOT_USED_US = 8.0  # a small copy that takes longer went through host memory; peer copies take 1 to 4 us
+SAME_AS_STAGED = 0.9, 1.15
+
+
+class Suspect(NamedTuple):
+    """A cause that fits. read: a reading shows it."""
+
+    cause: str
+    read: bool
+
+
+class About(NamedTuple):
+    """The machine, the copies in question, and the GPUs that they have in common, else all of them."""
+
+    m: Machine
+    pairs: list[Pair]
+    gpus: list[int]
+
+
+def suspects(m: Machine, pattern: str, pairs: list[Pair], rows: list[Level] | None = None) -> list[Suspect]:
+    """Return the suspects of a pattern in order, without those that a reading strikes."""
+    every = sorted({i for pair in pairs for i in pair})
+    common = sorted(set.intersection(*map(set, pairs))) if pairs else []
+    about = About(m, pairs, common if len(common) == 1 else every)
+    named = [(cause, reading(about, cause)) for cause in suspects_of(pattern)]
+    far = bool(rows) and median(row.z for row in rows or ()) < FAR
+    left = [Suspect(cause, found is True) for cause, found in named if found is not False]
+    return sorted(left, key=lambda one: (not one.read, far and one.cause in BY_DESIGN))
+
+
+def reading(about: About, cause: str) -> bool | None:
+    """Return whether what was read shows this cause (True), its absence (False), or nothing about it (None)."""
+    if cause in PEER_WAY and about.pairs and not any(about.m.over_pcie(pair) for pair in about.pairs):
+        return False
+    return READINGS[cause](about) if cause in READINGS else None
+
+
+def hang_of(m: Machine) -> Hang | None:
+    """Return the hang that was observed, or that of a copy that was stuck."""
+    if seen := m.measured.hang:
+        return seen if isinstance(seen, Hang) else Hang()
+    stuck = [failure for failure in m.measured.failures if failure.kind == "stuck" and failure.pairs]
+    gpus = sorted({i for failure in stuck for pair in failure.pairs for i in pair})
+    return Hang(op=f"copy ({stuck[0].step})", gpus=tuple(gpus)) if stuck else None
+
+
+def bad_pairs(m: Machine) -> list[Pair]:
+    """Return the pairs whose data was wrong; every pair if only the kind of damage is known."""
+    seen = m.measured
+    wrong = [*(seen.integrity_bad_pairs or ()), *(pair for row in seen.damaged for pair in row.pairs)]
+    found = sorted({(min(pair), max(pair)) for pair in wrong})
+    return list(m.pairs) if not found and seen.damage else found
+
+
+def low_link(m: Machine, i: int, field: str) -> bool | None:
+    """Return whether the link of GPU i was read below what card and slot are made for. field: ``gen`` or ``width``.
+
+    An idle link lowers its generation to save power, so an idle reading shows nothing about it.
+    """
+    design, found = m.design[i][0 if field == "gen" else 1], None
+    for port in m.read_links(i):
+        now = getattr(port, field)
+        limits = [limit for limit in (getattr(port, f"max_{field}"), design) if limit]
+        if not now or not limits:
+            continue
+        if now >= min(limits):
+            found = False if found is None and port.read == "load" else found
+        elif field == "width" or port.read == "load" or (port.read is None and now > 1):
+            return True
+    return found
+
+
+def low_uplinks(m: Machine, group: frozenset[int]) -> list[Port]:
+    """Return the ports of a way up that were read below what the slowest of them can do; idle generations do not count."""
+    ports = m.uplinks[group]
+    gen = min((port.max_gen for port in ports if port.max_gen), default=0)
+    width = min((port.max_width for port in ports if port.max_width), default=0)
+    slow = [port for port in ports if port.gen and port.gen < gen and port.read != "idle"]
+    return slow + [port for port in ports if port.width and port.width < width and port not in slow]
+
+
+def may_be_chipset(m: Machine, gpus: list[int]) -> bool:
+    """Return whether a slot of the chipset is possible: one socket, few GPUs, no guest, paths not read."""
+    read = any(port.kind for i in gpus for port in m.gpu(i).path)
+    near = any(m.is_near(pair) for pair in m.pairs if set(pair) & set(gpus))
+    return not read and not near and m.count <= 6 and (m.host.sockets or 1) == 1 and not m.host.virtual
+
+
+def _gen(about: About) -> bool | None:
+    return False if about.m.host.virtual else _own_link(about, "gen")
+
+
+def _width(about: About) -> bool | None:
+    return _own_link(about, "width")
+
+
+def _own_link(about: About, field: str) -> bool | None:
+    states = [low_link(about.m, i, field) for i in about.gpus]
+    if any(states):
+        # A number far below what the link that was read carries has another reason.
+        rates = [
+            link.gb_s for i in about.gpus for port in about.m.read_links(i) if (link := link_of(port.gen, port.width))
+        ]
+        return None if rates and _most(about) < CARRIES * min(rates) else True
+    return False if all(fast or state is False for fast, state in zip(_fast(about), states, strict=True)) else None
+
+
+def _fast(about: About) -> list[bool]:
+    """Whether more passed the link of each GPU than half of it carries, or clearly more than these copies."""
+    m, most = about.m, _most(about)
+    return [bool((raw := m.raw[i]) and m.passed[i] > 0.52 * raw.gb_s) or m.passed[i] > 1.25 * most for i in about.gpus]
+
+
+def _most(about: About) -> float:
+    return max((value for pair in about.pairs for value in about.m.one_way(pair)), default=99.0)
+
+
+def _chipset(about: About) -> bool | None:
+    m = about.m
+    if any(m.is_behind_chipset(i) for i in about.gpus):
+        return True
+    rates = [raw.gb_s if (raw := m.raw[i]) else 99.0 for i in about.gpus]
+    fast = any(m.passed[i] > max(7.9, 0.3 * raw) for i, raw in zip(about.gpus, rates, strict=True))
+    fast = fast or all(m.passed[i] > 1.25 * _most(about) for i in about.gpus)
+    return None if may_be_chipset(m, about.gpus) and not fast else False
+
+
+def _uplink(about: About) -> bool | None:
+    m = about.m
+    groups = [group for group in m.uplinks if any((i in group) != (j in group) for i, j in about.pairs)]
+    ports = [port for group in groups for port in m.uplinks[group]]
+    if any(low_uplinks(m, group) for group in groups):
+        return True
+    whole = ports and all(port.read == "load" and port.gen and port.width for port in ports)
+    return False if whole or not m.uplinks else None
+
+
+def _acs(about: About) -> bool | None:
+    m = about.m
+    below = any(m.is_near(pair) or m.classes[pair] is None for pair in about.pairs)
+    return False if m.acs is False or not (below or m.acs) else m.acs
+
+
+def _iommu(about: About) -> bool | None:
+    m = about.m
+    straight = m.acs is False and all(map(m.is_near, about.pairs))
+    return False if m.translating is False or straight else m.translating
+
+
+def _rebar(about: About) -> bool | None:
+    return any(map(about.m.has_small_bar, about.pairs))
+
+
+def _cross_socket(about: About) -> bool | None:
+    m = about.m
+    return None if m.host.sockets != 1 and any(map(m.crosses, about.pairs)) else False
+
+
+def _false_grant(about: About) -> bool | None:
+    """Only with a sign of it: a product or guest where grants are wrong, wrong data, a hang, staged rates or times."""
+    m, seen = about.m, about.m.measured
+    sign = m.is_geforce or m.host.virtual or bad_pairs(m) or hang_of(m)
+    latency = seen.p2p_latency_us
+    late = any((us := latency[i][j]) and us > NOT_USED_US for i, j in about.pairs) if latency else False
+    low, high = SAME_AS_STAGED
+    same = any(
+        low < median(one) / median(other) < high
+        for pair in about.pairs
+        if (one := m.one_way(pair)) and (other := m.one_way(pair, staged=True))
+    )
+    return None if (sign or late or same) and any(m.access[pair] for pair in about.pairs) else False
+
+
+def _guest(about: About) -> bool | None:
+    return None if about.m.host.virtual and _access_unknown(about) else False
+
+
+def _geforce(about: About) -> bool | None:
+    return None if about.m.is_geforce and _access_unknown(about) else False
+
+
+def _access_unknown(about: About) -> bool:
+    return any(about.m.access[pair] is None for pair in about.pairs)
+
+
+def _unlike(about: About) -> bool | None:
+    return None if len({gpu.model for gpu in about.m.seen.gpus} - {None}) > 1 else False
+
+
+def _by_design(about: About) -> bool | None:
+    known = all(about.m.is_slot_read(i) for i in about.gpus)
+    return False if known or all(_fast(about)) else None
+
+
+def _fabric(about: About) -> bool | None:
+    return None if about.m.is_nvswitch else False
+
+
+def _limit(about: About) -> bool | None:
+    return False if any(map(about.m.is_near, about.pairs)) else None
+
+
+READINGS: dict[str, Callable[[About], bool | None]] = {
+    "pcie-link-downgraded": _gen,
+    "pcie-width-reduced": _width,
+    "gpu-behind-chipset": _chipset,
+    "uplink-downgraded": _uplink,
+    "acs-redirect": _acs,
+    "iommu-translation": _iommu,
+    "rebar-off": _rebar,
+    "cross-socket": _cross_socket,
+    "false-p2p-grant": _false_grant,
+    "vm-no-p2p": _guest,
+    "geforce-p2p-disabled": _geforce,
+    "p2p-unsupported-pair": _unlike,
+    "narrow-by-design": _by_design,
+    "fabric-manager-down": _fabric,
+    "expected-limit": _limit,
+}
