@@ -29,14 +29,7 @@ if TYPE_CHECKING:
 @click.option("--nccl", "more", metavar="FILE", multiple=True, hidden=True, help="The same as FILE.")
 @click.option("--kernel-log", "more", metavar="FILE", multiple=True, hidden=True, help="The same as FILE.")
 @click.option("--kinds", is_flag=True, help="List the supported kinds of output.")
-@click.option("--hypotheses", is_flag=True, help="Print the hypotheses and what each predicts, as Markdown.")
-@click.option("--rules", is_flag=True, hidden=True, help="The former name of --hypotheses.")
-@click.option(
-    "-v",
-    "--verbose",
-    count=True,
-    help="Show all evidence, explanations by probability and predictions of the first two. With -vv: of all.",
-)
+@click.option("-v", "--verbose", count=True, help="Show all evidence.")
 @strict_option
 @output_options("text", "json", "html", "markdown")
 @NO_REDACT
@@ -48,8 +41,6 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     observations: str | None,
     more: tuple[str, ...],
     kinds: bool,
-    hypotheses: bool,
-    rules: bool,
     verbose: int,
     strict: bool,
     format_: str,
@@ -68,11 +59,6 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     of several tools in any order, with prompts, quotes and Markdown. All inputs are from one host. Input that is not
     recognized is listed with its line numbers.
     """
-    if hypotheses or rules:
-        from gpucheck.diagnose.page import hypotheses_page
-
-        write_result(hypotheses_page(), output, mode=SHARED)
-        return 0
     if kinds:
         write_result(_kinds(), output, mode=SHARED)
         return 0

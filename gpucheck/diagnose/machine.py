@@ -212,8 +212,10 @@ class Machine:
     def passed(self) -> list[float]:
         """The most that was seen to pass the PCIe link of each GPU in one direction, GB/s."""
         best, seen = [0.0] * self.count, self.measured
-        matrices = ((seen.p2p_uni_gb_s, 1.0, True), (seen.p2p_bidir_gb_s, 0.5, True))
-        matrices += ((seen.staged_uni_gb_s, 1.0, False), (seen.staged_bidir_gb_s, 0.5, False))
+        matrices = (
+            *((seen.p2p_uni_gb_s, 1.0, True), (seen.p2p_bidir_gb_s, 0.5, True)),
+            *((seen.staged_uni_gb_s, 1.0, False), (seen.staged_bidir_gb_s, 0.5, False)),
+        )
         for matrix, part, peer in matrices:
             for i, j in self.pairs if matrix else ():
                 if peer and self.joined((i, j)) and self.access[i, j] is not False:

@@ -92,7 +92,7 @@ def low_link(m: Machine, i: int, field: str) -> bool | None:
 
 
 def low_uplinks(m: Machine, group: frozenset[int]) -> list[Port]:
-    """Return the ports of a way up that were read below what the slowest of them can do; idle generations do not count."""
+    """Return the ports of a way up read below what the slowest of them can do; idle generations do not count."""
     ports = m.uplinks[group]
     gen = min((port.max_gen for port in ports if port.max_gen), default=0)
     width = min((port.max_width for port in ports if port.max_width), default=0)

@@ -3,7 +3,6 @@
 import msgspec
 
 from gpucheck.model.diagnosis.observations import Observations
-from gpucheck.model.diagnosis.ranking_record import RankingRecord
 from gpucheck.model.finding import Finding
 from gpucheck.model.finding.verdict import Verdict
 from gpucheck.model.host.readings import Simulation
@@ -121,7 +120,6 @@ class BandwidthReport(msgspec.Struct, frozen=True, kw_only=True):
     peer_access: None where the copy engine does not know.
     local_gb_s: copies inside each device. integrity: bytes and words of the data check.
     observations: all of it as ``gpucheck diagnose --observations`` reads it.
-    ranking: the explanations that were weighed; left out of JSON if nothing was.
     """
 
     schema: str = SCHEMA
@@ -150,7 +148,6 @@ class BandwidthReport(msgspec.Struct, frozen=True, kw_only=True):
     integrity: dict[str, int] = msgspec.field(default_factory=dict)
     tensor: dict[str, float] | None = None
     observations: Observations = Observations()
-    ranking: RankingRecord | msgspec.UnsetType = msgspec.UNSET
     verdict: Verdict
     findings: tuple[Finding, ...]
     counts: dict[str, int]

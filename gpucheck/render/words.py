@@ -20,6 +20,19 @@ GROUPED = 10_000
 WORST_FIRST = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN, Verdict.SKIP, Verdict.PASS)
 
 
+def figure(value: float) -> str:
+    """``382``, ``24.1``, ``3.08``: as many digits as a bandwidth or a latency is worth."""
+    size = abs(value)
+    if size >= 1e6:
+        return f"{value:.3g}"
+    return f"{value:,.0f}" if size >= 100 else f"{value:.1f}" if size >= 10 else f"{value:.2f}"
+
+
+def span(low: float, high: float) -> str:
+    """``24.1 to 26.0``, and one number where both ends read the same."""
+    return " to ".join(dict.fromkeys((figure(low), figure(high))))
+
+
 def verdict_word(verdict: Verdict, width: int = 7) -> str:
     """Return the verdict in capitals and color, padded to `width`: readable without color."""
     return click.style(verdict.name.ljust(width), fg=COLOUR[verdict], bold=verdict is not Verdict.SKIP)

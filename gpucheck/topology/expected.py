@@ -164,13 +164,17 @@ def pcie_expected(cls: str, hops: list[Hop], cpu: Cpu | None) -> Expected | None
     if not known or len(known) < len(rates) or cls not in healthy_rates().direct:
         return None
     slowest = min(known, key=lambda rate: rate.gb_s)
-    return _over(cls, slowest.generation, slowest.width, bool(cpu and cpu.intel))
+    narrowest = slowest.bus_id if any(rate.gb_s > slowest.gb_s for rate in known) else ""
+    return _over(cls, slowest.generation, slowest.width, bool(cpu and cpu.intel), narrowest)
 
 
 @lru_cache(maxsize=1024)
-def _over(cls: str, generation: int, width: int, intel: bool) -> Expected | None:
+def _over(cls: str, generation: int, width: int, intel: bool, narrowest: str) -> Expected | None:
     """Cached: a large host has thousands of pairs of few kinds."""
-    return _expected(peer_copy(cls, generation, width, intel=intel))
+    found = peer_copy(cls, generation, width, intel=intel)
+    if found and narrowest:
+        found = found._replace(basis=f"{found.basis} (narrowest link: {narrowest})")
+    return _expected(found)
 
 
 def _expected(healthy: Healthy | None) -> Expected | None:

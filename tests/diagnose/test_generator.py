@@ -10,8 +10,6 @@ import pytest
 
 from gpucheck.diagnose import read
 from tests.diagnose import generator
-from tests.diagnose.calibration import Calibration, measure
-from tests.diagnose.calibration_page import markdown
 from tests.diagnose.generator import Case, kinds, machine
 from tests.diagnose.generator.faults import FAULTS
 from tests.diagnose.generator.limits import LIMITS
@@ -135,24 +133,3 @@ CASE = Case(
 )
 def test_statement_is_matched_with_truth(cause, subject, right):
     assert is_true(CASE, cause, subject) is right
-
-
-def test_calibration_error_is_weighted_by_count():
-    result = Calibration()
-    for probability, right, times in ((0.95, True, 3), (0.95, False, 1), (0.25, False, 4)):
-        for _ in range(times):
-            result.bins[int(probability * 10)].add(probability, right)
-
-    assert result.expected_error == pytest.approx((4 * 0.2 + 4 * 0.25) / 8)
-
-
-def test_measure_counts_every_machine_once():
-    result = measure(range(16))
-    other = measure(range(8))
-    other.join(measure(range(8, 16)))
-
-    assert result.machines == result.healthy.total() + sum(
-        result.faults[level] for level in ("rich", "middling", "poor")
-    )
-    assert (other.machines, other.faults, other.false_alarms) == (16, result.faults, result.false_alarms)
-    assert "| Machines | 16 (seeds 0 to 15)" in markdown(result, 0, 16)

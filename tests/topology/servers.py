@@ -6,7 +6,7 @@ from gpucheck.model import Gpu, NvLink, NvmlReading, PciDevice, PcieLink, Topolo
 from gpucheck.topology import Cpu, build
 from tests.machines import DRIVER, GEN5_X16
 
-ZEN4 = Cpu(vendor="amd", link="amd-zen4")
+ZEN4 = Cpu(vendor="amd")
 BRIDGE, GPU_CLASS, INFINIBAND = "060400", "030200", "020700"
 
 

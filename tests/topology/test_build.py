@@ -29,7 +29,7 @@ def test_a_pair_below_one_switch():
     assert topology.matrix == (("X", "PIX"), ("PIX", "X"))
     assert topology.findings == ()
     assert topology.pairs[0].expected is not None
-    assert topology.pairs[0].expected.basis == "PCIe Gen3 x16 15.75 GB/s x 0.86 same switch"
+    assert topology.pairs[0].expected.basis == "PCIe Gen3 x16 15.75 GB/s x 0.85 (PIX)"
     assert (topology.source, topology.simulated, topology.gpus[0].numa_node) == ("nvml", False, 0)
 
 

@@ -1,5 +1,7 @@
 """Expected bandwidth is rate x factor of the narrowest hop, and says so."""
 
+import math
+
 import msgspec
 import pytest
 
@@ -7,7 +9,7 @@ from gpucheck.model import PcieLink
 from gpucheck.topology import Cpu, Hop, expected, identify
 from tests.machines import GEN3_X16, GEN5_X16, h100, p100
 
-INTEL, ZEN4 = Cpu(vendor="intel", link="intel-skylake"), Cpu(vendor="amd", link="amd-zen4")
+INTEL, ZEN4 = Cpu(vendor="intel"), Cpu(vendor="amd")
 
 
 def hops(*links):
@@ -19,28 +21,27 @@ def answer_of(*pair):
 
 
 @pytest.mark.parametrize(
-    ("cls", "links", "cpu", "middle", "low", "high"),
+    ("cls", "links", "cpu", "middle", "spread", "high"),
     [
-        ("NV18", (), None, 450 * 0.85, 450 * 0.85 * 0.93, 450),
-        ("NV17", (), None, 425 * 0.85, 425 * 0.85 * 0.93, 425),
-        ("NV1", (), None, 20 * 0.91, 20 * 0.91 * 0.93, 20),
-        ("PIX", (GEN3_X16, GEN3_X16), None, 15.75 * 0.86, 15.75 * 0.86 * 0.85, 15.75),
-        ("PXB", (GEN5_X16, GEN3_X16), ZEN4, 15.75 * 0.86, 15.75 * 0.86 * 0.85, 15.75),
-        ("PHB", (GEN5_X16,), ZEN4, 63 * 0.80, 63 * 0.80 * 0.85, 63),
-        ("PHB", (GEN5_X16,), INTEL, 63 * 0.68, 63 * 0.68 * 0.85, 63),
-        ("NODE", (GEN5_X16,), None, 63 * 0.80, 63 * 0.68 * 0.85, 63),
-        ("SYS", (GEN5_X16,), ZEN4, 63 * 0.78, 24, 63),
-        ("SYS", (GEN3_X16,), INTEL, 15.75 * 0.78, 10, 15.75),
-        ("SYS", (GEN3_X16,), None, 15.75 * 0.78, 6, 15.75),
+        ("NV18", (), None, 450 * 0.85, 0.056, 450),
+        ("NV17", (), None, 425 * 0.85, 0.056, 425),
+        ("NV1", (), None, 20 * 0.91, 0.056, 20),
+        ("PIX", (GEN3_X16, GEN3_X16), None, 15.75 * 0.85, 0.058, 15.75),
+        ("PXB", (GEN5_X16, GEN3_X16), ZEN4, 15.75 * 0.85, 0.067, 15.75),
+        ("PHB", (GEN5_X16,), ZEN4, 63 * 0.78, 0.139, 63),
+        ("PHB", (GEN5_X16,), INTEL, 63 * 0.68, 0.139, 63),
+        ("NODE", (GEN5_X16,), None, 63 * 0.78, 0.171, 63),
+        ("SYS", (GEN5_X16,), ZEN4, 63 * 0.70, 0.36, 63),
+        ("SYS", (GEN3_X16,), INTEL, 15.75 * 0.64, 0.36, 15.75),
     ],
 )
-def test_expected_range(cls, links, cpu, middle, low, high):
-    """An unknown CPU widens the range downwards; a socket link bounds the low end and is never a ceiling."""
+def test_expected_range(cls, links, cpu, middle, spread, high):
+    """The low end is what nineteen of twenty healthy machines reach."""
     gpu = h100 if cls in ("NV17", "NV18") else p100
     answer = answer_of(cls, gpu(0), gpu(1), hops(*links), cpu)
 
     assert (answer.unidirectional_gb_s, answer.low_gb_s, answer.high_gb_s) == pytest.approx(
-        (middle, low, high), abs=0.01
+        (middle, middle * math.exp(-1.64 * spread), high), abs=0.01
     )
 
 
@@ -48,7 +49,7 @@ def test_the_basis_can_be_worked_out_again_by_hand():
     pix = answer_of("PIX", p100(0), p100(1), hops(GEN3_X16, GEN3_X16))
     nv = answer_of("NV18", h100(0), h100(1), [])
 
-    assert pix.basis == "PCIe Gen3 x16 15.75 GB/s x 0.86 same switch"
+    assert pix.basis == "PCIe Gen3 x16 15.75 GB/s x 0.85 (PIX)"
     assert nv.basis == "18 NVLinks of generation 4 x 25 GB/s x 0.85 copy engine"
 
 
@@ -75,29 +76,14 @@ def test_nothing_is_expected_where_a_rate_is_not_known(cls):
     assert expected(cls, nameless, nameless, hops(GEN3_X16, PcieLink())) is None
 
 
-CPUINFO = "processor\t: 0\nvendor_id\t: {}\ncpu family\t: {}\nmodel\t\t: {}\nmodel name\t: whatever 9 thing\n\n"
+CPUINFO = "processor\t: 0\nvendor_id\t: {}\ncpu family\t: 6\nmodel name\t: whatever 9 thing\n\n"
 
 
 @pytest.mark.parametrize(
-    ("vendor", "family", "model", "answer"),
-    [
-        ("GenuineIntel", 6, 79, Cpu(vendor="intel", link="intel-broadwell")),
-        ("GenuineIntel", 6, 85, Cpu(vendor="intel", link="intel-skylake")),
-        ("GenuineIntel", 6, 106, Cpu(vendor="intel", link="intel-skylake")),
-        ("GenuineIntel", 6, 143, Cpu(vendor="intel", link="intel-sapphire-rapids")),
-        ("GenuineIntel", 6, 207, Cpu(vendor="intel", link="intel-emerald-rapids")),
-        ("AuthenticAMD", 23, 1, Cpu(vendor="amd", link="amd-zen1")),
-        ("AuthenticAMD", 23, 49, Cpu(vendor="amd", link="amd-zen2")),
-        ("AuthenticAMD", 25, 1, Cpu(vendor="amd", link="amd-zen3")),
-        ("AuthenticAMD", 25, 17, Cpu(vendor="amd", link="amd-zen4")),
-        ("AuthenticAMD", 25, 33, Cpu(vendor="amd", link="amd-zen3")),
-        ("AuthenticAMD", 26, 2, Cpu(vendor="amd", link="amd-zen5")),
-        ("AuthenticAMD", 21, 2, Cpu(vendor="amd")),
-        ("HygonGenuine", 24, 1, Cpu(vendor="HygonGenuine")),
-    ],
+    ("vendor", "answer"), [("GenuineIntel", INTEL), ("AuthenticAMD", ZEN4), ("HygonGenuine", Cpu(vendor="HygonGenuine"))]
 )
-def test_the_cpu_is_told_by_family_and_model(vendor, family, model, answer):
-    assert identify(CPUINFO.format(vendor, family, model)) == answer
+def test_the_cpu_is_read_by_its_vendor(vendor, answer):
+    assert identify(CPUINFO.format(vendor)) == answer
 
 
 def test_an_arm_cpu_is_not_taken_for_an_intel_one():
@@ -106,7 +92,7 @@ def test_an_arm_cpu_is_not_taken_for_an_intel_one():
     answer = answer_of("NODE", p100(0), p100(1), hops(GEN5_X16), arm)
 
     assert arm == Cpu(vendor="arm")
-    assert answer.low_gb_s == pytest.approx(63 * 0.80 * 0.85, abs=0.01)
+    assert answer.unidirectional_gb_s == pytest.approx(63 * 0.78, abs=0.01)
 
 
 @pytest.mark.parametrize("text", [None, "", "processor\t: 0\n"])

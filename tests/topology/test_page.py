@@ -8,7 +8,7 @@ import click
 import pytest
 
 from gpucheck.cli import main
-from gpucheck.knowledge import pcie_factor
+from gpucheck.knowledge import healthy_rates
 from gpucheck.render.topology import MEANING
 from tests.imports import nccl
 from tests.imports.corpus import by_id
@@ -37,7 +37,7 @@ def test_every_class_is_explained():
 
 @pytest.mark.parametrize("cls", ["PIX", "PXB", "PHB", "NODE", "SYS"])
 def test_the_factors_are_those_that_are_used(cls):
-    assert ROWS[cls].startswith(f"{pcie_factor(cls):.2f} of")
-    assert (f"{pcie_factor(cls, intel=True):.2f} on Intel" in ROWS[cls]) == (
-        pcie_factor(cls, intel=True) != pcie_factor(cls)
-    )
+    rates = healthy_rates()
+    assert ROWS[cls].startswith(f"{rates.direct[cls][0]:.2f} of")
+    assert ("on Intel" in ROWS[cls]) == (cls in rates.direct_intel)
+    assert cls not in rates.direct_intel or f"{rates.direct_intel[cls]:.2f} on Intel" in ROWS[cls]

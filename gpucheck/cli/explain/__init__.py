@@ -16,8 +16,6 @@ from gpucheck.cli._shared.width import columns
 
 # Columns without a terminal, and the fewest that are used of one.
 WIDTH, LEAST = 100, 50
-# Of the labels of what a diagnosis weighs: the longest is "never explains".
-LABEL = 14
 # 79, xid79, xid:79, "xid 79", cuda:802. A bare number of five digits is an SXid: Xids have three at most.
 CODE = re.compile(r"(?P<kind>s?xid|nvml|cuda)?(?:[ _-]?error)?[: ]{0,2}(?P<code>[0-9]{1,9})")
 SXID_DIGITS = 5
@@ -118,7 +116,6 @@ def _cause(name: str) -> Iterator[str]:
     yield from _part("fix", cause.remedy)
     yield from _part("action", _action_text(cause))
     yield from _part("source", cause.source)
-    yield from _weighed(name)
 
 
 def _action_text(cause: "Cause") -> str:
@@ -128,20 +125,6 @@ def _action_text(cause: "Cause") -> str:
     known, action = actions(), of_host(cause.action, cause.owner)
     others = f"Slurm: {known[action].slurm}; NVSentinel: {known[action].nvsentinel}"
     return f"{cause.action}: {known[cause.action].means} (owner: {cause.owner}; {others})"
-
-
-def _weighed(cause: str) -> Iterator[str]:
-    """What a diagnosis knows of the cause: the hypotheses that hold it."""
-    from gpucheck.diagnose.hypotheses import all_hypotheses
-    from gpucheck.diagnose.page import fields
-
-    for hypothesis in all_hypotheses():
-        if cause not in hypothesis.causes:
-            continue
-        yield ""
-        yield f"In a diagnosis: {hypothesis.title}"
-        for label, text in (*fields(hypothesis), ("Sources", "; ".join(hypothesis.sources))):
-            yield from _part(label.lower(), text, LABEL)
 
 
 def _checks() -> dict[str, list[str]]:
@@ -215,8 +198,7 @@ def _sxid_verdict(verdict: str) -> str:
     )
 
 
-def _part(label: str, text: str, width: int = 8) -> list[str]:
-    """width: of the label."""
+def _part(label: str, text: str) -> list[str]:
     words = " ".join(text.split())
     room = max(LEAST, columns() or WIDTH)
-    return textwrap.wrap(words, room, initial_indent=f"  {label:<{width}} ", subsequent_indent=" " * (width + 3))
+    return textwrap.wrap(words, room, initial_indent=f"  {label:<8} ", subsequent_indent=" " * 11)

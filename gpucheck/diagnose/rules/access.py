@@ -29,10 +29,11 @@ def rule(case: Case) -> Iterator[Finding]:
             yield _finding(m, claim, why, pairs)
     granted = [pair for pair in m.granted if not m.joined(pair)]
     if granted and m.is_geforce and not _compared(m):
-        yield Claim(CHECK, Verdict.UNKNOWN if m.host.virtual else Verdict.PASS, "false-p2p-grant", "possible").finding(
+        verdict = Verdict.UNKNOWN if m.host.virtual else Verdict.PASS
+        yield Claim(CHECK, verdict, "false-p2p-grant", "possible").finding(
             seen=f"P2P granted on {len(granted)} of {len(m.pairs)} pairs",
             wanted="data that was compared",
-            why="NVIDIA's driver has no P2P over PCIe on this GeForce generation, so the driver is a changed one or the "
+            why="NVIDIA's driver has no P2P over PCIe on this GeForce generation, so the driver is a patched one or the "
             "grant is false, and no byte was compared",
             fix="gpucheck bandwidth compares every byte that arrives",
         )

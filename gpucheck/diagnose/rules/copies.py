@@ -194,7 +194,8 @@ def _middle(m: Machine, values: dict[Pair, float]) -> dict[Pair, float]:
 
 def _gpus(low: Iterable[Pair], tested: Iterable[Pair]) -> list[int]:
     """Return the GPUs, fewer than half, of which every pair is low while all other pairs are not."""
-    low, with_gpu = set(low), {}
+    low = set(low)
+    with_gpu: dict[int, list[Pair]] = {}
     for pair in tested:
         for i in pair:
             with_gpu.setdefault(i, []).append(pair)
@@ -338,7 +339,9 @@ def _one_direction(case: Case, pairs: set[Pair], rows: dict[Pair, Level]) -> Ite
     """Healthy pairs differ by a few per cent between directions; staged ones by a fifth, so they are not looked at."""
     m, matrix = case.machine, case.machine.measured.p2p_uni_gb_s
     slow = []
-    for a, b in sorted(way for pair in pairs for way in (pair, pair[::-1])) if matrix else ():
+    if matrix is None:
+        return
+    for a, b in sorted(way for pair in pairs for way in (pair, pair[::-1])):
         there, back, pair = matrix[a][b], matrix[b][a], (min(a, b), max(a, b))
         if there and back and there < ONE_WAY * back:
             row = level(there, rows[pair].usual) if pair in rows else None
@@ -351,8 +354,8 @@ def _one_direction(case: Case, pairs: set[Pair], rows: dict[Pair, Level]) -> Ite
     case.slow |= set(about)
     yield Claim(CHECK, Verdict.WARN, "false-p2p-grant" if grant else None, "possible" if grant else None).finding(
         subject=m.subject(about),
-        seen=f"{span(v for a, b in slow if matrix and (v := matrix[a][b]))} GB/s",
-        wanted=f"{span(v for a, b in slow if matrix and (v := matrix[b][a]))} GB/s as the other way",
+        seen=f"{span(v for a, b in slow if (v := matrix[a][b]))} GB/s",
+        wanted=f"{span(v for a, b in slow if (v := matrix[b][a]))} GB/s as the other way",
         why="one direction is slow, the other is not: lanes of one direction with errors and retries, or a port with "
         "too few credits",
         fix="watch replay and AER counters while copying that way; nvidia-smi nvlink -e",

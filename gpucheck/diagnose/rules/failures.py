@@ -52,7 +52,7 @@ def _failed(case: Case, failure: CopyFailure) -> Finding:
     copy = f"copy GPU {listed(pairs)}" if pairs else f"copies ({failure.step})"
     evidence = (f"step: {failure.step}", failure.detail)
     subject = m.subject(pairs) if pairs else "host"
-    acs = ("acs-redirect", "possible") if m.acs else (None, None)
+    acs: tuple[str | None, Confidence | None] = ("acs-redirect", "possible") if m.acs else (None, None)
     if failure.kind == "crashed":
         return Claim(CHECK, Verdict.FAIL, *acs).finding(
             subject=subject,

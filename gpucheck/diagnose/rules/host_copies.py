@@ -25,7 +25,9 @@ ABOVE_PCIE = 1.05  # of the raw rate: the GPU has a faster way to host memory (N
 
 def rule(case: Case) -> Iterator[Finding]:
     """Each GPU with host copies, but for those whose link another rule names."""
-    m, low, fine = case.machine, {}, {}
+    m = case.machine
+    low: dict[int, Level] = {}
+    fine: dict[int, Level] = {}
     blamed = {one.subject for one in case.findings if one.verdict in (Verdict.FAIL, Verdict.WARN)}
     wrong: set[int] = set()
     for i in range(m.count):

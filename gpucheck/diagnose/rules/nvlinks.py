@@ -105,16 +105,10 @@ def _uneven(m: Machine) -> Iterator[Finding]:
     if m.mesh:
         return
     most = max(map(m.links, joined))
-    alone = [i for i in range(m.count) if not any(i in pair for pair in joined)]
     if product and product.bridge:
-        uneven = len({m.links(pair) for pair in joined}) > 1
-        wanted = most if uneven or product.links >= FOUR_WAY else product.links
-        for pair in joined:
-            if m.links(pair) < wanted:
-                yield _fewer(m, "nvlink-down", [pair], m.links(pair), wanted)
-        if len(alone) == 2:
-            yield _fewer(m, "nvlink-missing", [(alone[0], alone[1])], 0, most)
+        yield from _bridges(m, joined, most, product.links)
         return
+    alone = [i for i in range(m.count) if not any(i in pair for pair in joined)]
     if len({m.links(pair) for pair in joined}) > 1 and all(sum(bool({*a} & {*b}) for b in joined) == 1 for a in joined):
         for pair in joined:
             if m.links(pair) < most:
@@ -126,6 +120,18 @@ def _uneven(m: Machine) -> Iterator[Finding]:
     for i in short if len(short) * 2 < m.count else ():
         mine = [pair for pair in m.pairs if i in pair]
         yield _fewer(m, "nvlink-down", mine, sums[i], max(sums), Verdict.FAIL, m.gpu_label(i))
+
+
+def _bridges(m: Machine, joined: list[Pair], most: int, links: int) -> Iterator[Finding]:
+    """Bridged pairs with fewer links than others or the product, and two cards without a bridge."""
+    uneven = len({m.links(pair) for pair in joined}) > 1
+    wanted = most if uneven or links >= FOUR_WAY else links
+    for pair in joined:
+        if m.links(pair) < wanted:
+            yield _fewer(m, "nvlink-down", [pair], m.links(pair), wanted)
+    alone = [i for i in range(m.count) if not any(i in pair for pair in joined)]
+    if len(alone) == 2:
+        yield _fewer(m, "nvlink-missing", [(alone[0], alone[1])], 0, most)
 
 
 def _fewer(

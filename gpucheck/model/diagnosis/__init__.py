@@ -4,7 +4,6 @@ import msgspec
 
 from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.model.diagnosis.paste import ReadRange, UnreadRange
-from gpucheck.model.diagnosis.ranking import Explanation, Judgement
 from gpucheck.model.finding import Finding
 from gpucheck.model.finding.verdict import Verdict
 
@@ -19,7 +18,6 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     read, unread: lines of the inputs that were understood, and as what, and those that were not.
     observations: all that the inputs report of GPU links. looked_at: what was checked, as text; unproven: what no
     input covers, though readiness for training needs it.
-    ranking, gpu_names, decided: as in gpucheck.model.diagnosis.ranking.Judgement; empty if no numbers were given.
     """
 
     schema: str = SCHEMA
@@ -34,10 +32,8 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     observations: Observations = Observations()
     looked_at: tuple[str, ...] = ()
     unproven: tuple[str, ...] = ()
-    ranking: tuple[Explanation, ...] = ()
-    gpu_names: tuple[str, ...] = ()
-    decided: str = ""
 
-    def judgement(self) -> Judgement:
-        """Return the evaluation of the links as one value."""
-        return Judgement(findings=self.findings, ranking=self.ranking, gpus=self.gpu_names, decided=self.decided)
+    @property
+    def gpu_names(self) -> tuple[str, ...]:
+        """How findings name the GPUs: by bus id, or ``GPU3`` where the inputs give none."""
+        return tuple(gpu.bus_id or f"GPU{i}" for i, gpu in enumerate(self.observations.gpus))

@@ -39,8 +39,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     not list it. peer_index, peer_uuid: of the second GPU of a pair. model.naming fills them in for a whole report.
     unit: unit of seen and wanted when they are numbers.
     cause: a key of the knowledge room's causes, or None.
-    confidence: how sure the cause is. alternatives: other causes that fit, in order. probability: of a cause, 0 to 1; None
-    unless a measured frequency stands behind it.
+    confidence: how sure the cause is. alternatives: other causes that fit, in order.
+    probability: of a cause, 0 to 1; None unless a measured frequency stands behind it.
     action: what the finding asks to be done to the host, ``none`` where nothing follows. owner: who does it: ``node``
     (whoever administers the host, without touching hardware), ``user`` (the owner of the job), ``site`` (hands, parts,
     network, cloud provider). A check states them only where its cause has several remedies; model.action fills in the

@@ -1,4 +1,4 @@
-"""A bandwidth report as one self-contained page: findings, matrices, and predicted against measured."""
+"""A bandwidth report as one self-contained page: findings and matrices."""
 
 from gpucheck.model.bandwidth import BandwidthReport
 from gpucheck.printable import of_printable
@@ -16,7 +16,6 @@ def to_html(report: BandwidthReport) -> str:
         "bandwidth.html.j2",
         report.findings,
         tuple(device.bus_id for device in report.devices if device.bus_id),
-        found.judgement(),
         verdict=report.verdict,
         data=copies_html.data(found),
         report=report,

@@ -17,8 +17,6 @@ from gpucheck.model.bandwidth import (
     PeerAccess,
 )
 from gpucheck.model.diagnosis.observations import Observations
-from gpucheck.model.diagnosis.ranking import Judgement
-from gpucheck.model.diagnosis.ranking_record import RankingRecord
 
 COPIES = "p2p"
 
@@ -37,11 +35,6 @@ class Copies(msgspec.Struct, frozen=True, kw_only=True):
     method: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     observations: Observations = Observations()
-    ranking: RankingRecord | msgspec.UnsetType = msgspec.UNSET
-
-    def judgement(self) -> Judgement | None:
-        """Return what was weighed; None if nothing was, or if an older gpucheck wrote the report."""
-        return None if self.ranking is msgspec.UNSET else self.ranking.judgement()
 
 
 class ClassRates(NamedTuple):

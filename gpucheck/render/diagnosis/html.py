@@ -1,4 +1,4 @@
-"""A diagnosis as one self-contained page: findings, the explanations that were weighed, predicted against measured."""
+"""A diagnosis as one self-contained page."""
 
 from gpucheck.model.diagnosis import Diagnosis
 from gpucheck.printable import of_printable
@@ -15,7 +15,6 @@ def to_html(diagnosis: Diagnosis) -> str:
         "diagnosis.html.j2",
         diagnosis.findings,
         diagnosis.gpu_names,
-        diagnosis.judgement(),
         verdict=diagnosis.verdict,
         data={},
         diagnosis=diagnosis,

@@ -1,28 +1,21 @@
 """A diagnosis as Markdown: for an issue or a wiki."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import PurePath
 
 from gpucheck.model import Verdict
 from gpucheck.model.diagnosis import Diagnosis
-from gpucheck.model.diagnosis.ranking import Explanation
 from gpucheck.printable import of_printable
 from gpucheck.render.diagnosis.text import MOST_SPANS, list_spans, places_read, span
 from gpucheck.render.findings import confirm
 from gpucheck.render.findings.groups import Group
 from gpucheck.render.findings.text import TROUBLE, how_sure, others, worst_first
 from gpucheck.render.markdown import Change, Markdown, table, unchanged
-from gpucheck.render.ranking.predicted import Block, blocks, percent, readings
-from gpucheck.render.ranking.predicted import span as values
-from gpucheck.render.ranking.text import FAULTLESS, SHOWN, cause_names, likely
 from gpucheck.render.words import counts_line, plural
 
 
 def to_markdown(diagnosis: Diagnosis, *, change: Change = unchanged) -> str:
-    """Return the page: findings worst first, the ranking, and what the first two explanations predicted.
-
-    change: redaction of every text that may name a host or a user.
-    """
+    """Return the page. change: redaction of every text that may name a host or a user."""
     return _page(diagnosis, Markdown(change))
 
 
@@ -36,13 +29,6 @@ def _page(diagnosis: Diagnosis, page: Markdown) -> str:
         for group in groups:
             lines += ["", *_finding(verdict, group, page)]
     lines += _read(diagnosis, page)
-    ranking = likely(diagnosis.ranking)
-    if ranking:
-        lines += ["", "## Explanations, the most probable first", "", *_ranking(ranking, diagnosis.gpu_names, page)]
-    if diagnosis.decided and len(ranking) > 1:
-        lines += ["", f"What decided between the first two: {page.text(diagnosis.decided)}"]
-    for one in ranking[:SHOWN]:
-        lines += _details(one, page)
     return "\n".join(lines) + "\n"
 
 
@@ -56,7 +42,7 @@ def _finding(verdict: Verdict, group: Group, page: Markdown) -> Iterator[str]:
     if cause:
         yield f"- cause: {page.text(cause)} ({how_sure(group)})"
     for one in others(group):
-        yield f"- or: {page.text(one.cause)} ({percent(one.probability)}): {page.text(one.would_show)}"
+        yield f"- or: {page.text(one.cause)}: {page.text(one.would_show)}"
     command = confirm.command(group.findings, rerun=False)
     if command:
         yield f"- confirm: {page.code(command, in_table=False)}"
@@ -79,33 +65,3 @@ def _read(diagnosis: Diagnosis, page: Markdown) -> list[str]:
 def _name(source: str) -> str:
     """The name of a file without its directory, which is of no use to others."""
     return PurePath(source).name or source
-
-
-def _ranking(ranking: Sequence[Explanation], gpus: Sequence[str], page: Markdown) -> Iterator[str]:
-    rows = [
-        [
-            percent(one.probability),
-            page.text(one.words),
-            page.text("; ".join(cause_names(one, gpus)) or FAULTLESS),
-        ]
-        for one in ranking
-    ]
-    yield from table(("probability", "explanation", "causes"), rows, right=(0,))
-
-
-def _details(one: Explanation, page: Markdown) -> list[str]:
-    found = blocks(one)
-    if not found and not one.readings:
-        return []
-    lines = ["", f"## Predicted and measured, if: {page.text(one.words)}", ""]
-    for block in found:
-        lines += [*_table(block, page), ""]
-    return [*lines, *(f"- read: {page.text(line)}" for line in readings(one))]
-
-
-def _table(block: Block, page: Markdown) -> Iterator[str]:
-    rows = [
-        [row.where, values(row.low, row.high), values(row.values[0], row.values[-1]), row.fit, page.text(row.basis)]
-        for row in block.rows
-    ]
-    yield from table((f"{block.title}, {block.unit}", "predicted", "measured", "fits", "basis"), rows)

@@ -8,7 +8,6 @@ from gpucheck.model.diagnosis import Diagnosis
 from gpucheck.model.diagnosis.paste import ReadRange, UnreadRange
 from gpucheck.printable import folded, of_printable
 from gpucheck.render.findings.text import blocks
-from gpucheck.render.ranking import text as ranking
 from gpucheck.render.words import counts_line, plural, verdict_word
 
 MOST_SPANS, MOST_UNREAD = 6, 5
@@ -16,19 +15,14 @@ MOST_SPANS, MOST_UNREAD = 6, 5
 
 @of_printable
 def to_text(diagnosis: Diagnosis, *, verbose: int = 0) -> str:
-    """The answer for a terminal.
-
-    verbose: 1 adds all evidence, the ranking of the explanations and what the first two predicted; 2 all predictions.
-    """
+    """The answer for a terminal. verbose: 1 adds all evidence."""
     source = f"{plural(diagnosis.gpus, 'GPU')}, from {', '.join(diagnosis.source)}"
     lines = [f"{click.style('gpucheck diagnose', bold=True)}  {source}"]
-    weighed = ranking.to_text(diagnosis.judgement(), everything=verbose > 1) if verbose else ""
     lines += _read(diagnosis)
     lines += [
         "",
         *blocks(diagnosis.findings, verbose=verbose > 0, passes=True),
         "",
-        *((weighed, "") if weighed else ()),
         *_unread(diagnosis, everything=verbose > 0),
         *_scope(diagnosis),
         f"{verdict_word(diagnosis.verdict, 0)}  {counts_line(diagnosis.counts)}",

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from gpucheck.model import Finding, Verdict, where
-from gpucheck.model.diagnosis.ranking import Judgement
 from gpucheck.model.finding import Alternative
 from gpucheck.model.finding.naming import bus_ids
 from gpucheck.render import html
@@ -21,8 +20,6 @@ from gpucheck.render.findings.text import (
     others,
     worst_first,
 )
-from gpucheck.render.ranking import html as ranking_html
-from gpucheck.render.ranking.predicted import percent
 from gpucheck.render.words import observed
 
 SHAPE = {Verdict.PASS: "\u00b7", Verdict.WARN: "!", Verdict.FAIL: "\u00d7", Verdict.UNKNOWN: "?", Verdict.SKIP: "-"}
@@ -47,7 +44,7 @@ class Block(NamedTuple):
     follow: str
     action: str
     sure: str
-    others: tuple[tuple[Alternative, str], ...]
+    others: tuple[Alternative, ...]
     also: tuple[str, ...]
     reasons: tuple[str, ...]
     verdicts: str
@@ -60,21 +57,18 @@ def blocks(findings: Iterable[Finding], gpus: Iterable[str] = ()) -> dict[Verdic
     return {verdict: list(_blocks(groups, follow, taken)) for verdict, groups, follow in worst_first(findings, gpus)}
 
 
-def findings_page(
-    template: str, findings: Sequence[Finding], gpus: Iterable[str], judgement: Judgement | None, **values: Any
-) -> str:
-    """Return a page of findings, and of the explanations that were weighed. gpus: bus ids of all GPUs of the host."""
+def findings_page(template: str, findings: Sequence[Finding], gpus: Iterable[str], **values: Any) -> str:
+    """Return a page of findings. gpus: bus ids of all GPUs of the host."""
     of_verdict = blocks(findings, gpus)
     return html.page(
         template,
-        styles=("tokens.css", "parts.css", "report.css", *ranking_html.STYLES),
+        styles=("tokens.css", "parts.css", "report.css"),
         scripts=("page.js", "report.js"),
         shape=SHAPE,
         problems=[block for verdict in TROUBLE for block in of_verdict.get(verdict, ())],
         others=[one for one in findings if one.verdict in (Verdict.PASS, Verdict.SKIP)],
         observed=observed,
         where=where,
-        ranking=ranking_html.view(judgement),
         **values,
     )
 
@@ -117,7 +111,7 @@ def _blocks(groups: list[Group], follow: dict[str, list[str]], taken: dict[str, 
             follow=not_run(checks) if checks else "",
             action=action_text(group),
             sure=how_sure(group),
-            others=tuple((one, percent(one.probability)) for one in others(group)),
+            others=tuple(others(group)),
             anchor=_anchor(group, taken),
             also=tuple(also(group)),
             reasons=tuple(also(group, verbose=True)) if group.also else (),

@@ -8,7 +8,6 @@ from gpucheck.model import Finding, Verdict, by_root
 from gpucheck.model.finding import Alternative
 from gpucheck.printable import indented
 from gpucheck.render.findings.groups import Group, across_hosts, group_troubles
-from gpucheck.render.ranking.predicted import percent
 from gpucheck.render.words import WORST_FIRST, plural, verdict_word
 
 INDENT = " " * 8
@@ -17,9 +16,7 @@ LABEL = 10
 EVIDENCE = 12
 # Findings of other checks about the same trouble; -v shows all.
 ALSO = 4
-# Of the other causes that fit: how many are named, and from which probability on.
-ALTERNATIVES = 3
-IMPROBABLE = 0.02
+ALTERNATIVES = 3  # of the other causes that fit
 TROUBLE = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN)
 
 
@@ -85,7 +82,7 @@ def block(group: Group, *, verbose: bool = False, check: bool = True) -> Iterato
         yield _line("action", action)
     if finding.cause:
         yield _line("cause", f"{finding.cause} ({how_sure(group)})")
-        yield from (_line("or", f"{one.cause} ({percent(one.probability)}): {one.would_show}") for one in others(group))
+        yield from (_line("or", f"{one.cause}: {one.would_show}") for one in others(group))
     yield from (_line("also", line) for line in also(group, verbose=verbose))
     if verbose:
         yield from (_line("evidence", line) for line in every_evidence(group))
@@ -114,14 +111,8 @@ def also(group: Group, *, verbose: bool = False) -> Iterator[str]:
 
 
 def how_sure(group: Group) -> str:
-    """Return how sure the cause of a trouble is: ``certain``, ``92 %``, ``90 to 92 %``, ``likely``."""
-    surest = group.surest
-    findings = next(one.findings for one in (group, *group.also) if surest in one.findings)
-    weighed = [finding.probability for finding in findings if finding.probability is not None]
-    if surest.confidence == "certain" or not weighed:
-        return surest.confidence or "possible"
-    ends = list(dict.fromkeys((percent(min(weighed)), percent(max(weighed)))))
-    return f"{ends[0].removesuffix(' %')} to {ends[1]}" if len(ends) > 1 else ends[0]
+    """Return how sure the cause of a trouble is: ``certain``, ``likely`` or ``possible``."""
+    return group.surest.confidence or "possible"
 
 
 def action_text(group: Group) -> str:
@@ -133,7 +124,7 @@ def action_text(group: Group) -> str:
 
 
 def others(group: Group) -> list[Alternative]:
-    """Return the other causes that a block names: a few, none that is improbable, the most probable first."""
+    """Return the other causes that a block names: the first few."""
     if group.surest.confidence == "certain" and group.first.confidence != "certain":
         return []
     found: dict[str, list[tuple[Finding, Alternative]]] = {}
@@ -143,15 +134,13 @@ def others(group: Group) -> list[Alternative]:
     merged = [
         Alternative(
             cause=cause,
-            probability=max(one.probability for _, one in members),
             would_show=across_hosts(
                 [finding for finding, _ in members], [one.would_show for _, one in members], is_all=False
             ),
         )
         for cause, members in found.items()
     ]
-    likely = (one for one in merged if one.probability >= IMPROBABLE)
-    return sorted(likely, key=lambda one: -one.probability)[:ALTERNATIVES]
+    return merged[:ALTERNATIVES]
 
 
 def not_run(checks: list[str]) -> str:

@@ -13,7 +13,6 @@ from gpucheck.render.copies import html as copies_html
 from gpucheck.render.copies.measured import by_class, copies, trainings
 from gpucheck.render.findings.html import SHAPE, anchors, blocks
 from gpucheck.render.findings.text import TROUBLE
-from gpucheck.render.ranking import html as ranking_html
 from gpucheck.render.report.gpus import rows as gpu_rows
 from gpucheck.render.report.text import bus_ids
 from gpucheck.render.topology.boxes import (
@@ -29,7 +28,7 @@ from gpucheck.render.topology.svg import to_svg
 from gpucheck.render.topology.text import MEANING
 from gpucheck.render.words import WORST_FIRST, count_models, plural, ranges
 
-STYLES = ("tokens.css", "parts.css", "drawing.css", "chart.css", "report.css", *ranking_html.STYLES)
+STYLES = ("tokens.css", "parts.css", "drawing.css", "chart.css", "report.css")
 SCRIPTS = ("page.js", "report.js")
 # Of more GPUs than this, equal rows are one.
 WHOLE = 16
@@ -96,7 +95,6 @@ def to_html(report: Report, *, mark: str = "") -> str:
         trainings=trainings(report),
         computed=compute_html.view(report),
         ran=collectives.of_report(report),
-        ranking=ranking_html.view(found.judgement()) if found else None,
     )
 
 

@@ -10,7 +10,6 @@ from gpucheck.render.findings import confirm
 from gpucheck.render.findings.groups import Group, group_equal
 from gpucheck.render.findings.text import TROUBLE, how_sure, others, worst_first
 from gpucheck.render.markdown import Change, Markdown, table, unchanged
-from gpucheck.render.ranking.predicted import percent
 from gpucheck.render.report import markdown_copies, markdown_gpus
 from gpucheck.render.report.text import bus_ids
 from gpucheck.render.words import count_models, counts_line, paragraphs, value
@@ -101,7 +100,7 @@ def _cause(group: Group, page: Markdown) -> str:
     if not group.first.cause:
         return ""
     texts = [f"{group.first.cause} ({how_sure(group)})"]
-    texts += [f"or {one.cause} ({percent(one.probability)})" for one in others(group)]
+    texts += [f"or {one.cause}" for one in others(group)]
     return page.text(", ".join(texts))
 
 

@@ -4,11 +4,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gpucheck.model.bandwidth import MeasuredPair
-from gpucheck.model.diagnosis.ranking import Explanation
 from gpucheck.render.copies.measured import Copies
 from gpucheck.render.markdown import Markdown, table
-from gpucheck.render.ranking.predicted import blocks, figure, span
-from gpucheck.render.words import plural
+from gpucheck.render.words import figure, plural, span
 
 # Rows and lines that the table needs around it, and the least number of its rows.
 AROUND, ROWS = 5, 6
@@ -23,7 +21,6 @@ HEADER = (
     "both directions",
     "latency",
 )
-EXPECTED = HEADER.index("expected")
 
 
 class _Group(NamedTuple):
@@ -44,16 +41,12 @@ def section(copies: Copies | None, page: Markdown, room: int) -> Iterator[str]:
     """Yield the table and the basis of what is expected; nothing if no copy was made. room: the most lines."""
     if copies is None or not (copies.pairs or copies.host_device):
         return
-    judgement = copies.judgement()
-    winner = judgement.ranking[0] if judgement and judgement.ranking else None
-    groups = _groups(copies.pairs, winner)
+    groups = _groups(copies.pairs)
     bases: dict[tuple[str, str], list[str]] = {}
     rows = [_row(copies, group, page) for group in groups]
     for group in groups:
         bases.setdefault((_expected(group), group.basis), []).append(group.cls)
-    for row, basis in _host(copies, winner):
-        rows.append(row)
-        bases.setdefault((row[EXPECTED], basis), []).append(row[0])
+    rows += _host(copies)
     most = max(ROWS, (room - AROUND) // 2)
     yield "### Copies, GB/s (10^9 bytes per second), latency in us"
     yield ""
@@ -74,22 +67,20 @@ def _cut(rows: list[list[str]], most: int) -> list[list[str]]:
     return [*rows[: most - 1], [f"and {plural(len(rows) - most + 1, 'row')} more", *([""] * (len(HEADER) - 1))]]
 
 
-def _groups(pairs: Sequence[MeasuredPair], winner: Explanation | None) -> list[_Group]:
-    """A board without peer access has no expectation of its own: then it is the winning explanation's."""
-    predictions = {(p.a, p.b): p for p in winner.predictions if p.quantity == "p2p-one-way"} if winner else {}
+def _groups(pairs: Sequence[MeasuredPair]) -> list[_Group]:
     found: dict[tuple[object, ...], list[MeasuredPair]] = {}
-    of_key: dict[tuple[object, ...], tuple[float | None, float | None, float | None, str]] = {}
     for pair in pairs:
-        if pair.src == pair.dst:
-            continue
-        predicted = predictions.get((pair.src, pair.dst))
-        values = (pair.expected_gb_s, pair.low_gb_s, pair.high_gb_s, pair.basis or "")
-        if pair.expected_gb_s is None and predicted is not None:
-            values = (None, predicted.low, predicted.high, predicted.basis)
-        key = (pair.cls, *(value and figure(value) for value in values[:3]), values[3])
-        found.setdefault(key, []).append(pair)
-        of_key.setdefault(key, values)
-    return [_Group(members[0].cls or "?", tuple(members), *of_key[key]) for key, members in found.items()]
+        if pair.src != pair.dst:
+            rates = (pair.expected_gb_s, pair.low_gb_s, pair.high_gb_s)
+            key = (pair.cls, *(value and figure(value) for value in rates), pair.basis)
+            found.setdefault(key, []).append(pair)
+    return [
+        _Group(
+            first.cls or "?", tuple(members), first.expected_gb_s, first.low_gb_s, first.high_gb_s, first.basis or ""
+        )
+        for members in found.values()
+        for first in members[:1]
+    ]
 
 
 def _row(copies: Copies, group: _Group, page: Markdown) -> list[str]:
@@ -114,8 +105,6 @@ def _expected(group: _Group) -> str:
     if group.expected is not None:
         low = f" (at least {figure(group.low)})" if group.low is not None else ""
         return f"{figure(group.expected)}{low}"
-    if group.low is not None and group.high is not None:
-        return span(group.low, group.high)
     return "not known"
 
 
@@ -162,20 +151,10 @@ def _correct(copies: Copies, group: _Group) -> str:
     return f"**no**, {len(wrong)} of {len(group.pairs)} wrong" if wrong else "yes"
 
 
-def _host(copies: Copies, winner: Explanation | None) -> Iterator[tuple[list[str], str]]:
-    """Copies between host memory and the GPUs, as the winning explanation groups them, each with its basis.
-
-    All are one row if there is no explanation.
-    """
-    found = [row for block in blocks(winner) if block.quantity == "host-copy" for row in block.rows] if winner else []
+def _host(copies: Copies) -> Iterator[list[str]]:
     rates = sorted(r for link in copies.host_device for r in (link.h2d_gb_s, link.d2h_gb_s) if r is not None)
-    for row in found:
-        out = f" (**{len(row.outside)} of {len(row.values)} outside**)" if row.outside else ""
-        cells = [f"host memory, {row.where}", "", "", "", "", f"{_ends(row.values)}{out}", span(row.low, row.high)]
-        yield [*cells, "", ""], row.basis
-    if rates and not found:
-        cells = [f"host memory, {plural(len(copies.host_device), 'GPU')}", "", "", "", "", _ends(rates), "", "", ""]
-        yield cells, ""
+    if rates:
+        yield [f"host memory, {plural(len(copies.host_device), 'GPU')}", "", "", "", "", _ends(rates), "", "", ""]
 
 
 def _ends(ordered: Sequence[float]) -> str:
