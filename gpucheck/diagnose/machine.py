@@ -13,6 +13,8 @@ from gpucheck.topology.pcie.acs import REDIRECT
 Pair = tuple[int, int]
 NEAR = ("PIX", "PXB")
 FASTEST_SLOT = 63.0  # GB/s raw of Gen5 x16: more between two GPUs is NVLink, whatever the product
+# Links of products that were sold on boards with one or two links a pair, and their numbers.
+MESHED, MESHED_LINKS = (4, 6), (2, 1)
 WINDOW_MIB = 256  # BAR1 without Resizable BAR
 
 
@@ -293,6 +295,18 @@ class Machine:
     def is_wiring_known(self, pair: Pair) -> bool:
         """Whether the number of NVLinks of a pair is more than a guess by the product."""
         return self.is_nvswitch or bool(self.classes[pair] or self.mesh)
+
+    def wirings(self, pair: Pair) -> tuple[int, ...]:
+        """NVLinks between two GPUs on each board that the product is sold on, the most first.
+
+        All links through a switch, a third to each of three peers, or the mesh of the DGX-1.
+        """
+        model, most = self.models[pair[0]], self.joined(pair)
+        if self.is_wiring_known(pair) or model is None or model.nvlink is None or model.nvlink.bridge:
+            return (most,)
+        links = model.nvlink.links
+        switched = (links,) if model.fabric or links not in MESHED else ()
+        return (*switched, *((links // 3,) if links > MESHED[-1] else MESHED_LINKS))
 
     def over_pcie(self, pair: Pair) -> bool:
         """Whether peer copies of a pair would go straight over PCIe."""

@@ -33,8 +33,8 @@ def rule(case: Case) -> Iterator[Finding]:
         yield Claim(CHECK, verdict, "false-p2p-grant", "possible").finding(
             seen=f"P2P granted on {len(granted)} of {len(m.pairs)} pairs",
             wanted="data that was compared",
-            why="NVIDIA's driver has no P2P over PCIe on this GeForce generation, so the driver is a patched one or the "
-            "grant is false, and no byte was compared",
+            why="NVIDIA's driver has no P2P over PCIe on this GeForce generation, so the driver is patched or the grant "
+            "is false, and no byte was compared",
             fix="gpucheck bandwidth compares every byte that arrives",
         )
 

@@ -8,7 +8,7 @@ from gpucheck.diagnose._case import Case
 from gpucheck.diagnose._claim import Claim
 from gpucheck.diagnose.healthy import Level, direct, levels
 from gpucheck.diagnose.machine import Pair
-from gpucheck.diagnose.rules.copies import Slow, _gpus, accuse
+from gpucheck.diagnose.rules.copies import Slow, accuse, gpus_of, is_explained
 from gpucheck.diagnose.words import listed, percent, span
 from gpucheck.knowledge import healthy_rates
 from gpucheck.model.finding import Finding
@@ -67,10 +67,15 @@ def _staged(case: Case) -> Iterator[Finding]:
     m = case.machine
     rows: dict[Pair, Level] = levels(m, through_host=True)
     most = max((row.value for row in rows.values()), default=0.0)
-    gpus = _gpus([pair for pair, row in rows.items() if not row.is_healthy or row.value < LIKE_STAGED * most], rows)
+    gpus = gpus_of([pair for pair, row in rows.items() if not row.is_healthy or row.value < LIKE_STAGED * most], rows)
     for i in gpus:
         mine = [pair for pair in rows if i in pair]
         yield accuse(case, Slow("one-gpu", mine, i), [rows[pair] for pair in mine], STAGED)
-    low = [pair for pair, row in rows.items() if row.part < FAR_STAGED]
+    named = {one.subject for one in case.findings if one.check == "host-copies" and one.verdict is not Verdict.PASS}
+    low = [
+        pair
+        for pair, row in rows.items()
+        if row.part < FAR_STAGED and not is_explained(m, pair, row) and not named & {*map(m.gpu_label, pair)}
+    ]
     if low and not gpus and len(low) * 2 > len(rows):
         yield accuse(case, Slow("staged", low), [rows[pair] for pair in low], STAGED)
