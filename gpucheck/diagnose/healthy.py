@@ -69,8 +69,6 @@ def staged(m: Machine, pair: Pair) -> Healthy | None:
         spread, name = rates.staged_shared_uplink, "through host memory, both behind one uplink"
     elif m.crosses(pair):
         spread, name = rates.staged_across_sockets, "through host memory across sockets"
-    elif shared is None:
-        spread, name = rates.staged_unknown_uplink, "through host memory"
     else:
         spread, name = rates.staged, "through host memory"
     return _of_link(line, spread, name)

@@ -167,8 +167,9 @@ class Machine:
         # A limit below the value that was read is a mistake of whatever reported it.
         gens = [p.max_gen for p in (*own, *shared) if p.max_gen and p.max_gen >= (pcie.gen or 0)]
         widths = [p.max_width for p in own if p.max_width and p.max_width >= (pcie.width or 0)]
-        gen = pcie.max_gen or board[0] or pcie.gen
-        width = pcie.width if self.is_narrow_by_design(i) else pcie.max_width or board[1] or pcie.width
+        # What runs now shows nothing about what it should be: without a limit or a data sheet it is not known.
+        gen = pcie.max_gen or board[0]
+        width = pcie.width if self.is_narrow_by_design(i) else pcie.max_width or board[1]
         return (min([gen, *gens]) if gen else None), (min([width, *widths]) if width else None)
 
     def is_narrow_by_design(self, i: int) -> bool:

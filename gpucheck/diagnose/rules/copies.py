@@ -76,7 +76,7 @@ def rule(case: Case) -> Iterator[Finding]:
     yield from _one_direction(case, {*blind, *(pair for pair, row in rows.items() if row.is_healthy)}, rows)
     yield from _by_class(case)
     if blind:
-        yield from _blind(case, {pair: median(m.one_way(pair)) for pair in blind})
+        yield from without_rate(case, {pair: median(m.one_way(pair)) for pair in blind})
 
 
 # --- Findings --------------------------------------------------------------------------------------------------------
@@ -266,13 +266,14 @@ def _as_staged(m: Machine, pair: Pair, row: Level) -> bool:
 def _no_p2p(m: Machine, rows: dict[Pair, Level]) -> Finding:
     cause = "geforce-p2p-disabled" if m.is_geforce else "vm-no-p2p"
     small = any(map(m.has_small_bar, rows))
-    verdict = Verdict.PASS if m.is_geforce else Verdict.WARN
+    verdict = Verdict.UNKNOWN if m.is_geforce else Verdict.WARN
     others = ("rebar-off",) if small else ()
     return Claim("p2p-status", verdict, cause, "likely" if m.is_geforce else "possible", others).finding(
         seen=f"no P2P on {len(rows)} of {len(m.pairs)} pairs",
-        wanted=None if m.is_geforce else "P2P",
+        wanted="P2P status" if m.is_geforce else "P2P",
         why=f"{causes()[cause].meaning}: these copies are as fast as copies through host memory are "
-        f"({span(row.value for row in rows.values())} GB/s)",
+        f"({span(row.value for row in rows.values())} GB/s)"
+        + ("; with a driver that grants P2P they would be slow" if m.is_geforce else ""),
         fix="nvidia-smi topo -p2p rw shows for each pair whether the driver grants peer access",
         evidence=(f"pairs: {listed(rows)}",),
     )
@@ -380,7 +381,7 @@ def _by_class(case: Case) -> Iterator[Finding]:
         pairs = [pair for pair in m.pairs if m.classes[pair] == cls] or [m.pairs[0]]
         found = [row for value in ends if value and (row := level(value, direct(m, pairs[0], cls)))]
         if not found:
-            yield from _blind(case, {pairs[0]: median(ends)})
+            yield from without_rate(case, {pairs[0]: median(ends)})
         elif verdict_of(found) is Verdict.PASS:
             yield Claim(CHECK, Verdict.PASS).finding(
                 seen=f"{cls} pairs, {percent(row.part for row in found)} of expected",
@@ -391,7 +392,7 @@ def _by_class(case: Case) -> Iterator[Finding]:
             yield accuse(case, Slow("nvlink-some-pairs" if cls.startswith("NV") else pattern, pairs), found)
 
 
-def _blind(case: Case, values: dict[Pair, float]) -> Iterator[Finding]:
+def without_rate(case: Case, values: dict[Pair, float], check: str = CHECK) -> Iterator[Finding]:
     """No rate is known: only a number that no path has, or a GPU far from its like, shows anything."""
     m = case.machine
     seen = f"{span(values.values())} GB/s on {counted(len(values), 'GPU pair')}"
@@ -400,7 +401,7 @@ def _blind(case: Case, values: dict[Pair, float]) -> Iterator[Finding]:
     for i in gpus:
         mine = [pair for pair in values if i in pair]
         case.slow |= set(mine)
-        yield Claim(CHECK, Verdict.WARN, *_cause(suspects(m, "one-gpu", mine))).finding(
+        yield Claim(check, Verdict.WARN, *_cause(suspects(m, "one-gpu", mine))).finding(
             subject=m.gpu_label(i),
             seen=f"{span(values[pair] for pair in mine)} GB/s",
             wanted=f"{span(middle[pair] for pair in mine)} GB/s as the other GPUs",
@@ -409,7 +410,7 @@ def _blind(case: Case, values: dict[Pair, float]) -> Iterator[Finding]:
         )
     if max(values.values()) < NO_PATH:
         others = ("acs-redirect", "cross-socket")
-        yield Claim(CHECK, Verdict.WARN, "iommu-translation", "possible", others).finding(
+        yield Claim(check, Verdict.WARN, "iommu-translation", "possible", others).finding(
             seen=seen,
             wanted=f"{NO_PATH:g} GB/s at the very least",
             why="slower than any healthy path between two GPUs, whatever their model: peer traffic is redirected, "
@@ -418,7 +419,7 @@ def _blind(case: Case, values: dict[Pair, float]) -> Iterator[Finding]:
         )
     elif not gpus:
         lacks = "the GPU model" if any(gpu.model is None for gpu in m.seen.gpus) else "a link rate of these GPUs"
-        yield Claim(CHECK, Verdict.UNKNOWN).finding(
+        yield Claim(check, Verdict.UNKNOWN).finding(
             seen=seen, why=f"nothing to compare with: {lacks} is not known", fix=MEASURE
         )
 
