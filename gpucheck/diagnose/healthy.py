@@ -77,8 +77,12 @@ def staged(m: Machine, pair: Pair) -> Healthy | None:
 def host_copy(m: Machine, i: int, *, far: bool | None) -> Healthy | None:
     """Return what copies between GPU i and host memory reach. far: of another NUMA node; None if not known."""
     rates, link = healthy_rates(), m.raw[i]
-    is_far = far or (far is None and m.several_nodes)
-    return link and _of_link(link, rates.host_copy_far if is_far else rates.host_copy, "to host memory")
+    if link is None:
+        return None
+    near, away = (_of_link(link, spread, "to host memory") for spread in (rates.host_copy, rates.host_copy_far))
+    if far is None and m.several_nodes:
+        return near._replace(vague=True, least=away.far, basis=f"{near.basis}, NUMA node of the memory unknown")
+    return away if far else near
 
 
 def _of_link(link: Link, spread: tuple[float, float], name: str) -> Healthy:

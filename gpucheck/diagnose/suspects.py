@@ -4,7 +4,7 @@ A reading that shows a cause moves it to the front; one that shows its absence s
 arithmetic: if more has passed this link, the link is not the limit.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from statistics import median
 from typing import NamedTuple
 
@@ -78,17 +78,22 @@ def low_link(m: Machine, i: int, field: str) -> bool | None:
 
     An idle link lowers its generation to save power, so an idle reading shows nothing about it.
     """
-    design, found = m.design[i][0 if field == "gen" else 1], None
-    for port in m.read_links(i):
-        now = getattr(port, field)
-        limits = [limit for limit in (getattr(port, f"max_{field}"), design) if limit]
-        if not now or not limits:
-            continue
-        if now >= min(limits):
+    found = None
+    for port, now, limit in with_limits(m, i, field):
+        if now >= limit:
             found = False if found is None and port.read == "load" else found
         elif field == "width" or port.read == "load" or (port.read is None and now > 1):
             return True
     return found
+
+
+def with_limits(m: Machine, i: int, field: str) -> Iterator[tuple[Port, int, int]]:
+    """Yield the readings of the link of GPU i with the value of the field, and the least that it is made for."""
+    design = m.design[i][0 if field == "gen" else 1]
+    for port in m.read_links(i):
+        now, limits = getattr(port, field), [limit for limit in (getattr(port, f"max_{field}"), design) if limit]
+        if now and limits:
+            yield port, now, min(limits)
 
 
 def low_uplinks(m: Machine, group: frozenset[int]) -> list[Port]:

@@ -40,8 +40,8 @@ EVIDENCE: dict[str, set[str]] = {
     "uplink": LINKS | {"uplinks"},
     "links-under-load": {"measured.under_load"},
     "nvlink-links": {"gpus.nvlinks", "matrix"},
-    # What NVLink joins by the matrix or the product, and the driver denies.
-    "p2p-status": ACCESS | {"matrix", "gpus.model"},
+    # What NVLink joins by the matrix or the product and the driver denies; rates of copies through host memory.
+    "p2p-status": ACCESS | NUMBERS | {"matrix", "gpus.model"},
     "iommu": {"host.iommu"} | ACCESS,
     "acs": {"host.acs", "host.acs_redirect", "gpus.path"} | ACCESS,
     "environment": {"environment"},

@@ -74,6 +74,10 @@ def test_without_p2p_a_slow_collective_is_no_failure() -> None:
     assert verdict(diagnosed(seen | {"p2p_access": "all"})) is Verdict.FAIL
 
     found = diagnosed(seen | {"p2p_access": "none"})
+    assert [f.verdict for f in found if f.check == "collectives-bandwidth"] == [Verdict.UNKNOWN], found
+
+    seen["measured"] = {"collectives": [collective(ranks=4, busbw_gb_s=18.0)]}
+    found = diagnosed(seen | {"p2p_access": "none"})
     assert [f.verdict for f in found if f.check == "collectives-bandwidth"] == [Verdict.PASS], found
 
     # Two of the cards have P2P, and the collective ran on two.

@@ -63,6 +63,9 @@ def _reason(m: Machine, pair: Pair) -> tuple[Claim, str]:
         if status == "CNS"
         else ""
     )
+    if status == "TNS":
+        words = "the path leaves the socket, and the driver offers no P2P across it: copies are staged"
+        return Claim(CHECK, Verdict.PASS, "cross-socket", "likely"), words
     if m.host.virtual:
         words = f"the virtual machine hides the PCIe path between these GPUs, so P2P is not offered{chipset}"
         # An instance without P2P on any pair, of cards that are sold without NVLink: its type is made so.
@@ -75,7 +78,7 @@ def _reason(m: Machine, pair: Pair) -> tuple[Claim, str]:
     if None not in names and names[0] != names[1]:
         words = "these models differ, and the driver offers no P2P between them"
         return Claim(CHECK, Verdict.PASS, "p2p-unsupported-pair", "likely"), words
-    if status == "TNS" or _only_far_refused(m, pair):
+    if _only_far_refused(m, pair):
         words = "the path leaves the socket, and the driver offers no P2P across it: copies are staged"
         return Claim(CHECK, Verdict.PASS, "cross-socket", "likely"), words
     if small:

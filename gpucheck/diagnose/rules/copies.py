@@ -3,7 +3,7 @@
 The verdict follows from how far below. What lies below for a reason that was read is left to the rule of that reading.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from statistics import median
 from typing import NamedTuple
 
@@ -130,7 +130,8 @@ def accuse(case: Case, slow: Slow, rows: list[Level], check: str = CHECK) -> Fin
         verdict = Verdict.WARN
     elif verdict is Verdict.WARN and first and first.cause in BY_DESIGN and median(row.z for row in rows) > FAR:
         verdict = Verdict.UNKNOWN
-    case.slow |= set(slow.pairs)
+    if verdict is not Verdict.UNKNOWN:
+        case.slow |= set(slow.pairs)
     return _finding(m, slow, rows, Claim(check, verdict, *_cause(found)), part)
 
 
@@ -295,7 +296,7 @@ def _unsure(m: Machine, rows: dict[Pair, Level]) -> Finding:
 
 def _pattern(m: Machine, low: dict[Pair, Level], rows: dict[Pair, Level]) -> Slow:
     """Return the first pattern that fits, with its pairs."""
-    if gpus := gpus_of(low, rows) or _lower_still(low, rows) or _slow_to_host(m, low):
+    if gpus := gpus_of(low, rows) or lower_still(low, rows) or _slow_to_host(m, low):
         mine = [pair for pair in low if gpus[0] in pair]
         quarter = median(rows[pair].part for pair in mine) < QUARTER
         return Slow("one-gpu-quarter" if quarter else "one-gpu", mine, gpus[0])
@@ -331,7 +332,7 @@ def _slow_to_host(m: Machine, low: dict[Pair, Level]) -> list[int]:
     return slow if len(slow) == 1 and all(best) and all(slow[0] in pair for pair in low) else []
 
 
-def _lower_still(low: dict[Pair, Level], rows: dict[Pair, Level]) -> list[int]:
+def lower_still(low: Collection[Pair], rows: dict[Pair, Level]) -> list[int]:
     """Return the one GPU that is lower than the others if all pairs are low."""
     if len(low) < len(rows) or len(rows) < 3:
         return []

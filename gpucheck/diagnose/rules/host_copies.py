@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from gpucheck.diagnose._case import Case
 from gpucheck.diagnose._claim import Claim, Confidence
 from gpucheck.diagnose.healthy import Level, host_copy, level
-from gpucheck.diagnose.machine import Machine
+from gpucheck.diagnose.machine import FASTEST_SLOT, Machine
 from gpucheck.diagnose.rules.copies import fits_half
 from gpucheck.diagnose.suspects import low_uplinks, suspects
 from gpucheck.diagnose.words import percent, span
@@ -26,6 +26,7 @@ ABOVE_PCIE = 1.05  # of the raw rate: the GPU has a faster way to host memory (N
 def rule(case: Case) -> Iterator[Finding]:
     """Each GPU with host copies, but for those whose link another rule names."""
     m = case.machine
+    blind: dict[int, float] = {}
     low: dict[int, Level] = {}
     fine: dict[int, Level] = {}
     blamed = {one.subject for one in case.findings if one.verdict in (Verdict.FAIL, Verdict.WARN)}
@@ -47,12 +48,22 @@ def rule(case: Case) -> Iterator[Finding]:
         node = m.gpu(i).numa_node
         far = None if best.numa_node is None or node is None else best.numa_node != node
         row = level(best.slower, host_copy(m, i, far=far))
-        if row and row.value <= ABOVE_PCIE * row.usual.line:
+        if row is None and best.slower <= ABOVE_PCIE * FASTEST_SLOT:
+            blind[i] = best.slower
+        elif row is None:
+            continue
+        elif row.value <= ABOVE_PCIE * row.usual.line:
             (fine if row.is_healthy else low)[i] = row
-        elif row:
+        else:
             fine[i] = row._replace(
                 usual=row.usual._replace(gb_s=row.value, basis="a faster way to host memory than PCIe")
             )
+    if blind:
+        yield Claim(CHECK, Verdict.UNKNOWN).finding(
+            seen=f"{span(blind.values())} GB/s between host memory and {counted(len(blind), 'GPU')}",
+            why="nothing to compare with: the PCIe link of the GPU is not known",
+            fix="nvidia-smi -q shows the model and the maximum of the link",
+        )
     if fine and not low and not wrong:
         yield Claim(CHECK, Verdict.PASS).finding(
             seen=f"{span(row.value for row in fine.values())} GB/s between host memory and {counted(len(fine), 'GPU')}"
@@ -67,7 +78,11 @@ def _low(m: Machine, low: dict[int, Level], count: int) -> Iterator[Finding]:
     values = [row.value for row in low.values()]
     if len(low) == count > 1 and min(values) > ALIKE * max(values):
         slots = fits_half(list(low.values())) and not all(map(m.is_slot_read, low))
-        verdict = Verdict.WARN if all(row.z < FAR for row in low.values()) and not slots else Verdict.UNKNOWN
+        verdict = (
+            Verdict.WARN
+            if all(row.z < FAR and row.value < row.usual.far for row in low.values()) and not slots
+            else Verdict.UNKNOWN
+        )
         verdict = Verdict.UNKNOWN if m.host.virtual else verdict
         yield Claim(CHECK, verdict).finding(
             seen=f"{span(values)} GB/s between host memory and {counted(count, 'GPU')}",
@@ -80,8 +95,9 @@ def _low(m: Machine, low: dict[int, Level], count: int) -> Iterator[Finding]:
     for i, row in low.items():
         pairs = [pair for pair in m.pairs if i in pair] or [(i, i)]
         found = [one.cause for one in suspects(m, "one-gpu", pairs)]
-        failed = row.part < FAIL_BELOW and row.z < FAR and bool(found) and count > 1
-        verdict = Verdict.FAIL if failed else Verdict.WARN if row.z < FAR else Verdict.UNKNOWN
+        far = row.z < FAR and row.value < row.usual.far
+        failed = row.part < FAIL_BELOW and far and bool(found) and count > 1
+        verdict = Verdict.FAIL if failed else Verdict.WARN if far else Verdict.UNKNOWN
         verdict = Verdict.UNKNOWN if m.host.virtual else verdict
         sure: Confidence | None = "possible" if found else None
         yield Claim(CHECK, verdict, found[0] if found else None, sure, tuple(found[1:])).finding(

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from gpucheck.diagnose._case import Case
 from gpucheck.diagnose._claim import Claim
 from gpucheck.diagnose.machine import Machine, link_of
-from gpucheck.diagnose.suspects import low_link, low_uplinks, may_be_chipset
+from gpucheck.diagnose.suspects import low_link, low_uplinks, may_be_chipset, with_limits
 from gpucheck.knowledge import causes
 from gpucheck.model.diagnosis.observations import Port
 from gpucheck.model.finding import Finding
@@ -40,13 +40,7 @@ def rule(case: Case) -> Iterator[Finding]:
 
 
 def _low(m: Machine, i: int, field: str, sign: str, cause: str) -> Iterator[Finding]:
-    design = m.design[i][0 if field == "gen" else 1]
-    port = next(
-        p
-        for p in m.read_links(i)
-        if (now := getattr(p, field)) and now < min(x for x in (getattr(p, f"max_{field}"), design) if x)
-    )
-    now, limit = getattr(port, field), min(x for x in (getattr(port, f"max_{field}"), design) if x)
+    port, now, limit = next(row for row in with_limits(m, i, field) if row[1] < row[2])
     through = link_of(port.gen if field == "gen" else m.design[i][0], port.width or m.design[i][1])
     if through and m.passed[i] > MORE_PASSED * through.gb_s and port.read != "load":
         return

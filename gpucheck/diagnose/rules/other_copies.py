@@ -8,7 +8,7 @@ from gpucheck.diagnose._case import Case
 from gpucheck.diagnose._claim import Claim
 from gpucheck.diagnose.healthy import Level, direct, levels
 from gpucheck.diagnose.machine import Pair
-from gpucheck.diagnose.rules.copies import Slow, accuse, gpus_of, is_explained, without_rate
+from gpucheck.diagnose.rules.copies import Slow, accuse, gpus_of, is_explained, lower_still, without_rate
 from gpucheck.diagnose.words import listed, percent, span
 from gpucheck.knowledge import healthy_rates
 from gpucheck.model.finding import Finding
@@ -82,7 +82,8 @@ def _staged(case: Case) -> Iterator[Finding]:
     if denied and not rows and not any(one.check == "p2p-bandwidth" for one in case.findings):
         yield from without_rate(case, denied, STAGED)
     most = max((row.value for row in rows.values()), default=0.0)
-    gpus = gpus_of([pair for pair, row in rows.items() if not row.is_healthy or row.value < LIKE_STAGED * most], rows)
+    low = [pair for pair, row in rows.items() if not row.is_healthy or row.value < LIKE_STAGED * most]
+    gpus = gpus_of(low, rows) or lower_still(low, rows)
     for i in gpus:
         mine = [pair for pair in rows if i in pair]
         yield accuse(case, Slow("one-gpu", mine, i), [rows[pair] for pair in mine], STAGED)
@@ -92,5 +93,5 @@ def _staged(case: Case) -> Iterator[Finding]:
         for pair, row in rows.items()
         if row.part < FAR_STAGED and not is_explained(m, pair, row) and not named & {*map(m.gpu_label, pair)}
     ]
-    if low and not gpus and len(low) * 2 > len(rows):
+    if low and not gpus:
         yield accuse(case, Slow("staged", low), [rows[pair] for pair in low], STAGED)
