@@ -185,7 +185,9 @@ def test_suspect_is_one_row(tmp_path, monkeypatch):
     """A pattern in knowledge/suspects.yml with one more cause; no reading changes it."""
     text = (ROOT / "gpucheck/knowledge/suspects.yml").read_text(encoding="utf-8")
     listed = yaml.safe_load(text)["patterns"]
-    row = {name: tuple(causes) for name, causes in listed.items()} | {"one-gpu": ("throttled", *listed["one-gpu"])}
+    row = {name: tuple(causes) for name, causes in listed.items()} | {
+        "one-gpu-quarter": ("throttled", *listed["one-gpu-quarter"])
+    }
     monkeypatch.setattr("gpucheck.diagnose.suspects.suspects_of", row.__getitem__)
     grid = [[None, 6.0, 6.0], [6.0, None, 24.0], [6.0, 24.0, None]]
     seen = {"gpus": {"count": 3, "model": "NVIDIA L40S"}, "p2p_access": "all", "measured": {"p2p_uni_gb_s": grid}}

@@ -106,10 +106,11 @@ def low_uplinks(m: Machine, group: frozenset[int]) -> list[Port]:
 
 
 def may_be_chipset(m: Machine, gpus: list[int]) -> bool:
-    """Return whether a slot of the chipset is possible: one socket, few GPUs, no guest, paths not read."""
+    """Return whether a slot of the chipset is possible: one socket, few GPUs, no guest or server card, no path."""
     read = any(port.kind for i in gpus for port in m.gpu(i).path)
     near = any(m.is_near(pair) for pair in m.pairs if set(pair) & set(gpus))
-    return not read and not near and m.count <= 6 and (m.host.sockets or 1) == 1 and not m.host.virtual
+    server = any(model and model.cls == "datacenter" for i in gpus if (model := m.models[i]))
+    return not (read or near or server or m.host.virtual) and m.count <= 6 and (m.host.sockets or 1) == 1
 
 
 def _gen(about: About) -> bool | None:

@@ -52,8 +52,8 @@ def test_the_text_names_cause_reason_and_remedy(diagnose, tmp_path):
 
     assert code == 2
     assert "cause     uplink-downgraded (certain)" in text
-    assert "20:01.1 at 5 GT/s" in text
-    assert "fix       check: lspci -vv -s 0000:20:01.1" in text
+    assert "0000:20:01.1: Gen2 x16, expected Gen5 x16" in text
+    assert "fix       lspci -vv -s 0000:20:01.1" in text
 
 
 def test_pasted_output_of_three_tools_is_one_machine(diagnose, tmp_path):
@@ -83,9 +83,11 @@ def test_p2p_below_staged_names_both_suspects(diagnose):
     found = json.loads(text)["findings"][0]
 
     assert code == 2
-    assert found["cause"] == "acs-redirect"
-    assert "iommu-translation" in {other["cause"] for other in found["alternatives"]}
-    assert 0.5 < found["probability"] < 0.9
+    assert {found["cause"], *(other["cause"] for other in found["alternatives"])} == {
+        "acs-redirect",
+        "iommu-translation",
+    }
+    assert found["probability"] is None
 
 
 def test_observations_add_what_no_tool_prints(diagnose, tmp_path):

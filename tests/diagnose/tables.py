@@ -13,7 +13,7 @@ class Board(NamedTuple):
     """GPUs of one host. peer, ring, host: GB/s of a healthy copy, of all_reduce of 8 GiB, and from host memory."""
 
     model: str
-    count: int
+    gpus: int
     cell: str
     peer: float
     ring: float
@@ -42,7 +42,7 @@ DEPTHS = (0.125, 0.25, 0.5, 0.62)
 
 def _grid(board: Board, rate: float, diagonal: str = "N/A") -> str:
     """Cells differ by up to one per cent, as those of a run do."""
-    columns = range(board.count)
+    columns = range(board.gpus)
     rows = ["  ".join(f"{j:8d}" for j in columns)]
     for i in columns:
         cells = [diagonal if i == j else f"{rate * (1 - ((3 * i + 5 * j) % 7) / 700):.2f}" for j in columns]
@@ -51,7 +51,7 @@ def _grid(board: Board, rate: float, diagonal: str = "N/A") -> str:
 
 
 def nvbandwidth(board: Board, part: float) -> str:
-    devices = "\n".join(f"Device {i}: {board.model} (00000000:{16 + i:02x}:00)" for i in range(board.count))
+    devices = "\n".join(f"Device {i}: {board.model} (00000000:{16 + i:02x}:00)" for i in range(board.gpus))
     return f"""nvbandwidth Version: v0.8
 Built from Git version: v0.8
 
@@ -61,16 +61,16 @@ Running device_to_device_memcpy_read_ce.
 memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)
   {_grid(board, part * board.peer)}
 
-SUM device_to_device_memcpy_read_ce {part * board.peer * board.count * (board.count - 1):.2f}
+SUM device_to_device_memcpy_read_ce {part * board.peer * board.gpus * (board.gpus - 1):.2f}
 """
 
 
 def p2p_bandwidth_latency(board: Board, part: float) -> str:
     devices = "\n".join(
-        f"Device: {i}, {board.model}, pciBusID: {16 + i:x}, pciDeviceID: 0, pciDomainID:0" for i in range(board.count)
+        f"Device: {i}, {board.model}, pciBusID: {16 + i:x}, pciDeviceID: 0, pciDomainID:0" for i in range(board.gpus)
     )
     access = "\n".join(
-        f"Device={i} CAN Access Peer Device={j}" for i in range(board.count) for j in range(board.count) if i != j
+        f"Device={i} CAN Access Peer Device={j}" for i in range(board.gpus) for j in range(board.gpus) if i != j
     )
     own = "900.00"
     return f"""[P2P (Peer-to-Peer) GPU Bandwidth Latency Test]
@@ -87,7 +87,7 @@ def simple_p2p(board: Board, part: float) -> str:
     access = "\n".join(f"> Peer access from {name} : Yes" for name in names)
     return f"""[./simpleP2P] - Starting...
 Checking for multiple GPUs...
-CUDA-capable device count: {board.count}
+CUDA-capable device count: {board.gpus}
 
 Checking GPU(s) for support of peer to peer memory access...
 {access}
@@ -107,13 +107,13 @@ Test passed
 
 def nccl_tests(board: Board, part: float) -> str:
     busbw = part * board.ring
-    algbw = busbw * board.count / (2 * (board.count - 1))
+    algbw = busbw * board.gpus / (2 * (board.gpus - 1))
     ranks = "\n".join(
         f"#  Rank {i:2d} Group  0 Pid  28307 on     node07 device {i:2d} [0x{16 + i:02x}] {board.model}"
-        for i in range(board.count)
+        for i in range(board.gpus)
     )
     time = 8589934592 / algbw / 1e3
-    return f"""# nThread 1 nGpus {board.count} minBytes 8589934592 maxBytes 8589934592 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 validation: 1 graph: 0
+    return f"""# nThread 1 nGpus {board.gpus} minBytes 8589934592 maxBytes 8589934592 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 validation: 1 graph: 0
 #
 # Using devices
 {ranks}
@@ -160,17 +160,17 @@ TOOLS = {
 
 def topo(board: Board) -> str:
     """``nvidia-smi topo -m`` of the board: every pair alike, one NUMA node."""
-    names = [f"GPU{i}" for i in range(board.count)]
+    names = [f"GPU{i}" for i in range(board.gpus)]
     header = "\t".join(["", *names, "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"])
     rows = [
-        "\t".join([name, *("X" if i == j else board.cell for j in range(board.count)), "0-63", "0", "N/A"])
+        "\t".join([name, *("X" if i == j else board.cell for j in range(board.gpus)), "0-63", "0", "N/A"])
         for i, name in enumerate(names)
     ]
     return "\n".join([header, *rows, "", "Legend:", "", "  X    = Self", ""])
 
 
 def pastes(parts: tuple[float, ...]) -> Iterator[tuple[str, str]]:
-    """Name and text of every tool's table on every board at each part of its healthy rate, with and without topology."""
+    """Yield name and text of each tool's table on each board at each part of its rate, with and without topology."""
     for board in BOARDS:
         for tool, text in TOOLS.items():
             for part in parts:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpucheck.diagnose import read
-from tests.diagnose import generator
+from tests.diagnose import figures, generator
 from tests.diagnose.generator import Case, kinds, machine
 from tests.diagnose.generator.faults import FAULTS
 from tests.diagnose.generator.limits import LIMITS
@@ -133,3 +133,9 @@ CASE = Case(
 )
 def test_statement_is_matched_with_truth(cause, subject, right):
     assert is_true(CASE, cause, subject) is right
+
+
+def test_page_of_figures_states_what_public_machines_give():
+    page = (Path(__file__).parents[2] / "docs" / "diagnose-figures.md").read_text(encoding="utf-8")
+
+    assert figures.public() in page

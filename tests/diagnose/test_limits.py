@@ -7,7 +7,7 @@ import pytest
 from gpucheck.diagnose import together
 from gpucheck.model import Verdict
 from gpucheck.model.diagnosis.observations import Measured, Observations
-from tests.diagnose.results import BAD, accused, diagnosed, named, verdict
+from tests.diagnose.results import accused, diagnosed, named, verdict
 
 PRO = "NVIDIA RTX PRO 6000 Blackwell Workstation Edition"
 # NVLinks between the V100 of a DGX-1 (hybrid cube mesh), six each.
@@ -146,7 +146,7 @@ def test_links_that_do_not_add_up_are_no_wiring() -> None:
     links = [[int(cell) for cell in row] for row in CUBE]
     links[0][3] = links[3][0] = 1
 
-    assert verdict(diagnosed(mesh(links, in_matrix=False))) in BAD
+    assert verdict(diagnosed(mesh(links, in_matrix=False))) is not Verdict.PASS
 
 
 @pytest.mark.parametrize(

@@ -51,15 +51,9 @@ def test_a_gpu_without_nvlink_has_no_rate(gpu):
 
 def test_intel_host_bridges_cut_peer_traffic():
     """64-byte packets on Intel: only where the path crosses its host bridge."""
-    assert knowledge.pcie_factor("PHB", intel=True) < knowledge.pcie_factor("PHB")
-    assert knowledge.pcie_factor("PIX", intel=True) == knowledge.pcie_factor("PIX")
-
-
-@pytest.mark.parametrize("path_class", ["NV2", "X", "pix"])
-def test_what_is_no_pcie_path_has_no_factor(path_class):
-    """NVLink pairs have factors of their own."""
-    with pytest.raises(LookupError):
-        knowledge.pcie_factor(path_class)
+    rates = knowledge.healthy_rates()
+    assert set(rates.direct_intel) == {"PHB", "NODE", "SYS"}
+    assert all(median < rates.direct[cls][0] for cls, median in rates.direct_intel.items())
 
 
 def test_every_nvlink_generation_in_use_has_factors_for_both_engines():
@@ -71,10 +65,11 @@ def test_every_nvlink_generation_in_use_has_factors_for_both_engines():
         knowledge.nvlink_factor(9)
 
 
-def test_limits_warn_before_they_fail():
-    for limits in (knowledge.pcie_limits(), knowledge.nvlink_limits()):
-        assert 0 < limits.fail_below < limits.warn_below < 1
-
-
-def test_cross_socket_figures_are_planning_values():
-    assert {"amd-zen4", "intel-sapphire-rapids"} <= set(knowledge.cpu_link_gb_s())
+def test_every_kind_of_copy_has_a_possible_median_and_a_spread():
+    rates = knowledge.healthy_rates()
+    kinds = [
+        getattr(rates, name) for name in rates.__struct_fields__ if name not in ("source", "direct_intel", "direct")
+    ]
+    for median, spread in (*kinds, *rates.direct.values()):
+        assert 0.3 < median <= 1
+        assert 0 < spread < 0.5

@@ -27,7 +27,7 @@ def test_cpu_and_virtual_machine_count_for_every_caller(virtual, verdict):
 
     topology = of(host)
 
-    assert "x 0.68 same host bridge" in topology.pairs[0].expected.basis
+    assert "x 0.68 (PHB)" in topology.pairs[0].expected.basis
     assert {f.verdict for f in topology.findings if f.subject.startswith("gpu:")} == {verdict}
     assert check.probe(host).topology == topology
     assert examine(host).pairs == topology.pairs

@@ -85,7 +85,7 @@ def _reason(m: Machine, pair: Pair) -> tuple[Claim, str]:
         words = "peers see only a 256 MiB window of the memory (Resizable BAR off), and P2P is not offered"
         return Claim(CHECK, Verdict.WARN, "rebar-off", "likely"), words
     words = "P2P is not offered, and the reason is not known" + (f" (status {status}{chipset})" if status else "")
-    return Claim(CHECK, Verdict.WARN), words
+    return Claim(CHECK, Verdict.UNKNOWN if m.host.virtual is None else Verdict.WARN), words
 
 
 def _only_far_refused(m: Machine, pair: Pair) -> bool:

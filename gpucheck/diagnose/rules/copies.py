@@ -37,7 +37,7 @@ QUARTER = 0.35
 AT_MOST_WARN = BY_DESIGN | {"gpu-behind-chipset"}  # a limit of the product, and a slot that was chosen
 NOT_READABLE = BY_DESIGN | {"false-p2p-grant"}
 ONE_WAY, ONE_WAY_HALF = 0.82, 0.60  # of the other direction
-SLOWER = 0.90  # of copies through host memory
+SLOWER, FAR_SLOWER = 0.90, 0.60  # of copies through host memory
 NO_PATH = 0.5  # GB/s; slower than any healthy path between two GPUs
 
 WORDS = {
@@ -121,6 +121,8 @@ def accuse(case: Case, slow: Slow, rows: list[Level], check: str = CHECK) -> Fin
         )  # what could be wrong was read, and is right
         first = None
     unread = Suspect("narrow-by-design", False) in found and not found[0].read
+    if verdict is Verdict.UNKNOWN and _costs_peer_access(m, slow.pairs):
+        verdict = Verdict.FAIL
     if pattern == "staged" or (case.every_low and fits_half(rows) and unread):
         # A staged copy depends on memory and CPU too; a slot that was not read may give half of what the card can do.
         verdict = Verdict.UNKNOWN
@@ -133,6 +135,16 @@ def accuse(case: Case, slow: Slow, rows: list[Level], check: str = CHECK) -> Fin
     if verdict is not Verdict.UNKNOWN:
         case.slow |= set(slow.pairs)
     return _finding(m, slow, rows, Claim(check, verdict, *_cause(found)), part)
+
+
+def _costs_peer_access(m: Machine, pairs: list[Pair]) -> bool:
+    """Return whether copies without peer access are far faster, so that no link is the limit of those with it."""
+    parts = [
+        median(m.one_way(pair)) / median(other)
+        for pair in pairs
+        if (other := m.one_way(pair, staged=True)) and m.one_way(pair)
+    ]
+    return len(parts) == len(pairs) and median(parts) < FAR_SLOWER and not all(map(m.crosses, pairs))
 
 
 def fits_half(rows: list[Level]) -> bool:
@@ -246,7 +258,9 @@ def is_explained(m: Machine, pair: Pair, row: Level) -> bool:
         link = link_of(4, 4) if m.is_behind_chipset(i) else link
         if link and row.value >= CARRIES * link.gb_s:
             return True
-    return False
+    ways = [group for group in m.uplinks if (pair[0] in group) != (pair[1] in group)]
+    links = [link_of(port.gen, port.width) for group in ways for port in low_uplinks(m, group)]
+    return any(link and row.value >= CARRIES * link.gb_s for link in links)
 
 
 def _on_any_path(m: Machine, pair: Pair, row: Level) -> bool:

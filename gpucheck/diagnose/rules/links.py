@@ -121,6 +121,6 @@ def _uplink(group: frozenset[int], port: Port) -> Finding:
         wanted=f"Gen{port.max_gen} x{port.max_width}",
         why=f"the way up from GPUs {', '.join(map(str, sorted(group)))} runs below its maximum, and they share the "
         "loss",
-        fix="read speed and width of every hop above the GPUs in sysfs under load",
+        fix=f"lspci -vv -s {port.bus_id or 'BUS_ID'} while copying shows speed and width (LnkSta)",
         evidence=(f"read {port.read or 'at an unknown time'}",),
     )

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from gpucheck.diagnose._case import Case
 from gpucheck.diagnose._claim import Claim, Confidence
-from gpucheck.diagnose.machine import Machine, Pair
+from gpucheck.diagnose.machine import FASTEST_SLOT, Machine, Pair
 from gpucheck.diagnose.words import listed
 from gpucheck.knowledge import causes
 from gpucheck.model.finding import Finding
@@ -99,7 +99,10 @@ def _uneven(m: Machine) -> Iterator[Finding]:
     joined = [pair for pair in m.pairs if m.links(pair)]
     product = m.models[0].nvlink if m.models[0] else None
     if not joined:
-        if m.count == 2 and _is_sold_bridged(m) and m.classes[0, 1]:
+        fastest = max((rate for pair in m.pairs for rate in m.one_way(pair)), default=0.0)
+        if product and not product.bridge and None not in m.classes.values() and fastest <= FASTEST_SLOT:
+            yield _unused(m, copied=bool(fastest))
+        elif m.count == 2 and _is_sold_bridged(m) and m.classes[0, 1]:
             yield _fewer(m, "nvlink-missing", [(0, 1)], 0, product.links if product else 0)
         return
     if m.mesh:
@@ -120,6 +123,22 @@ def _uneven(m: Machine) -> Iterator[Finding]:
     for i in short if len(short) * 2 < m.count else ():
         mine = [pair for pair in m.pairs if i in pair]
         yield _fewer(m, "nvlink-down", mine, sums[i], max(sums), Verdict.FAIL, m.gpu_label(i))
+
+
+def _unused(m: Machine, *, copied: bool) -> Finding:
+    """A matrix without NVLink, of a product that is sold on boards with NVLink only.
+
+    ``topo -mp``, MIG and some guests show none; copies at the rate of PCIe decide.
+    """
+    cause = "fabric-manager-down" if m.is_nvswitch else "nvlink-down"
+    verdict = Verdict.FAIL if copied and not m.host.virtual else Verdict.UNKNOWN
+    return Claim(CHECK, verdict, cause, "likely", ("vm-no-p2p", "mig-enabled")).finding(
+        seen="no NVLink between any two GPUs",
+        wanted="NVLink",
+        why=f"{m.gpu(0).model} is sold on boards with NVLink between its GPUs, and the topology shows PCIe only"
+        + (", at which they copy" if copied else ""),
+        fix=f"{STATES}; nvidia-smi -q | grep -A 2 -e Fabric -e 'MIG Mode'; systemctl status nvidia-fabricmanager",
+    )
 
 
 def _bridges(m: Machine, joined: list[Pair], most: int, links: int) -> Iterator[Finding]:
