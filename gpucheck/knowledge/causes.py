@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.knowledge._load import Table, table
+from gpucheck.knowledge._load import Row, Table, table
 from gpucheck.model.finding import Action, Owner
 
 Domain = Literal["gpu", "nvlink", "pcie", "network", "driver", "host", "job"]
@@ -44,3 +44,21 @@ class _Suspects(Table, frozen=True, kw_only=True):
 def suspects_of(pattern: str) -> tuple[str, ...]:
     """Return the causes that may be behind slow, wrong or hung copies of this pattern, the most frequent first."""
     return table("suspects.yml", _Suspects).patterns[pattern]
+
+
+class ByDesign(Row, frozen=True, kw_only=True):
+    """Why a setting is no fault on such a host."""
+
+    why: str
+    source: str
+
+
+class _ByDesign(Table, frozen=True, kw_only=True):
+    schema_: Literal["gpucheck.knowledge.by_design/1"]
+    iommu: dict[str, ByDesign]
+
+
+def translates_by_design(arch: str) -> str | None:
+    """Return why the IOMMU of such a host (``uname -m``) always translates, None if it does not."""
+    row = table("by_design.yml", _ByDesign).iommu.get(arch)
+    return row.why if row else None

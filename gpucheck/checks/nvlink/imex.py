@@ -76,6 +76,9 @@ def evaluate(values: Values) -> Iterator[Finding]:
         yield nvml
     elif not any(map(is_tray_gpu, nvml.gpus)) and not (installed and any(map(in_cluster, nvml.gpus))):
         yield About(check=NAME).skips("not applicable: no GPU belongs to an NVLink domain of several hosts")
+    elif all(gpu.fabric is not None and not in_cluster(gpu) for gpu in nvml.gpus) and values.service != "failed":
+        why = "not applicable: the driver reports no NVLink domain that these GPUs share with other hosts"
+        yield _about(values).skips(why)
     elif values.masked:
         why = f"not applicable: {UNIT}.service is masked, as where Kubernetes runs IMEX for each ComputeDomain"
         yield _about(values).skips(why)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import msgspec
 
 from gpucheck.checks._nvml import no_gpu_on_the_bus
+from gpucheck.knowledge.causes import translates_by_design
 from gpucheck.model import Check, Finding, Host, PciDevice
 from gpucheck.model.finding.about import About
 
@@ -18,11 +19,15 @@ FIX = "boot with iommu=pt (and intel_iommu=on or amd_iommu=on), or turn the IOMM
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """The GPUs' PCI functions, the kernel command line (None: not readable), and the kind of virtual machine if any."""
+    """The GPUs' PCI functions, the kernel command line (None: not readable), and the system.
+
+    virtual: the kind of virtual machine, if any. arch: as ``uname -m`` prints it.
+    """
 
     gpus: tuple[PciDevice, ...]
     command_line: str | None
     virtual: str | None
+    arch: str = ""
 
 
 def probe(host: Host) -> Values:
@@ -31,6 +36,7 @@ def probe(host: Host) -> Values:
         gpus=tuple(device for device in host.pci() if device.is_nvidia_gpu),
         command_line=host.read_text("/proc/cmdline"),
         virtual=host.system().virtual,
+        arch=host.system().arch,
     )
 
 
@@ -48,6 +54,8 @@ def evaluate(values: Values) -> Iterator[Finding]:
         yield about.skips(why, types or None)
     elif len(values.gpus) < 2:
         yield about.skips("not applicable: a single GPU has no peer to copy to", types or "no IOMMU group")
+    elif translating and (by_design := translates_by_design(values.arch)):
+        yield about.skips(f"not applicable: {by_design}", types)
     elif translating:
         why = "Peer copies through a translating IOMMU are slow, hang, or lose data while the call reports success."
         seen = f"IOMMU type {types} for {len(translating)} of {len(values.gpus)} GPUs"

@@ -256,6 +256,13 @@ def test_imex_that_does_not_run_is_named(service, verdict, confidence):
     assert (finding.verdict, finding.cause, finding.confidence) == (verdict, "imex-down", confidence)
 
 
+def test_imex_is_not_needed_outside_a_domain_of_several_hosts():
+    alone = Fabric(state="completed", status=0, clique_id=0, cluster_uuid=ZERO, health_mask=0)
+    (finding,) = judge(imex, rack("inactive", gpus=gb200s(alone, alone)))
+
+    assert finding.verdict is SKIP
+
+
 def test_imex_without_nodes_or_channels_is_a_warning():
     empty, channel = judge(imex, rack(nodes="# none yet\n", channels=()))
 

@@ -1,10 +1,14 @@
 """The IOMMU: absent, identity or translating."""
 
+from dataclasses import replace
+
+import msgspec
 import pytest
 
 from gpucheck.checks.pcie import iommu
 from tests.checks.judging import PASS, SKIP, UNKNOWN, WARN, judge
 from tests.checks.pcie.trees import host, tree
+from tests.fakes import SYSTEM
 
 NO_GROUP = {"iommu_group": None, "iommu_type": None}
 
@@ -25,6 +29,16 @@ def test_translating_iommu_is_a_fault_on_bare_metal(group, virtual, verdict):
     (finding,) = judge(iommu, host(tree(gpu0=group, gpu1=group), virtual=virtual))
 
     assert (finding.verdict, finding.cause) == (verdict, "iommu-translation" if verdict is WARN else None)
+
+
+def test_translating_iommu_of_a_power_host_is_no_fault():
+    power = msgspec.structs.replace(SYSTEM, arch="ppc64le")
+    translating = {"iommu_type": "DMA"}
+    on_power = replace(host(tree(gpu0=translating, gpu1=translating)), system_=power)
+    (finding,) = judge(iommu, on_power)
+
+    assert finding.verdict is SKIP
+    assert "POWER" in finding.why
 
 
 def test_iommu_type_of_one_gpu_that_cannot_be_read_is_unknown():
