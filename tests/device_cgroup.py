@@ -1,4 +1,4 @@
-"""Real device cgroups: of version 1, and of version 2 with a program (BPF_PROG_TYPE_CGROUP_DEVICE), as systemd writes it."""
+"""Real device cgroups: version 1, and version 2 with a program (BPF_PROG_TYPE_CGROUP_DEVICE) as systemd attaches it."""
 
 import ctypes
 import os

@@ -46,7 +46,7 @@ def row(
     findings = named((f for f in report.findings if f.verdict in RANK), gpus)
     problems = sorted(findings, key=lambda f: RANK.index(f.verdict))
     names = [_cut(gpu.name or "GPU") for gpu in gpus]
-    driver = _cut(report.versions.get("driver"))
+    share, driver = _share(report), _cut(report.versions.get("driver"))
     training = [f for f in report.findings if f.check.startswith("smoke-") and f.check != VERSIONS]
     found = FleetRow(
         host=report.host if host is None else host,
@@ -56,7 +56,8 @@ def row(
         simulation=_cut(report.simulation.profile) if report.simulation else None,
         system=_cut(report.system.os_name) or None,
         driver=driver,
-        gpus=_cut(", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names)) + _share(report)) or None,
+        gpus=_cut((", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names)) + share).strip())
+        or None,
         gpu_count=len(names),
         gpu_uuids=tuple(_cut(gpu.uuid) for gpu in gpus if gpu.uuid),
         gpu_index={_cut(gpu.pci_bus_id): gpu.index for gpu in gpus if gpu.pci_bus_id},

@@ -9,6 +9,7 @@ import os
 import re
 import socket
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -102,13 +103,15 @@ class DeviceCluster(Cluster):
         super().stop()
         for controller in device_cgroup.V1.parent.iterdir():
             for folder, _, _ in os.walk(controller / "slurm_n1", topdown=False):
-                os.rmdir(folder)
+                Path(folder).rmdir()
 
     def job(self, answer, *options):
         """A job that checks its node first; its end, its output, and how often the work was started."""
         gpucheck, job, out = (self.folder / name for name in ("gpucheck", "job", "job.out"))
         verdict = answer.split()[1]
-        gpucheck.write_text(f"#!/bin/sh\nprintf '{answer}'\nexit {('pass', 'warn', 'fail', 'unknown').index(verdict)}\n")
+        gpucheck.write_text(
+            f"#!/bin/sh\nprintf '{answer}'\nexit {('pass', 'warn', 'fail', 'unknown').index(verdict)}\n"
+        )
         gpucheck.chmod(0o755)
         job.write_text(f"#!/bin/sh\n{PAGES}/slurm/gpucheck-job || exit\necho work\n")
         out.unlink(missing_ok=True)
@@ -140,7 +143,7 @@ def slurm(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GPUCHECK_SIMULATOR", "")
         cluster = DeviceCluster(tmp_path_factory.mktemp("slurm"))
-        cluster.environment |= {"XDG_CACHE_HOME": os.environ.get("XDG_CACHE_HOME", ""), "PYTHONPATH": os.getcwd()}
+        cluster.environment |= {"XDG_CACHE_HOME": os.environ.get("XDG_CACHE_HOME", ""), "PYTHONPATH": str(Path.cwd())}
         cluster.write()
     try:
         cluster.start()

@@ -162,7 +162,11 @@ def test_without_a_report_of_the_unit_that_of_the_session_counts(session, inside
 
 @pytest.mark.parametrize(
     ("text", "systemd"),
-    [(HIDDEN, False), (PARTIAL.format("unknown", "container"), True), ('{"verdict": "unknown", "partial": null}', True)],
+    [
+        (HIDDEN, False),
+        (PARTIAL.format("unknown", "container"), True),
+        ('{"verdict": "unknown", "partial": null}', True),
+    ],
 )
 def test_a_unit_is_started_only_if_a_cgroup_hides_gpus(session, text, systemd):
     assert session(text, "exit 1", systemd=systemd) == ((3, text, ""), "")

@@ -162,7 +162,7 @@ def test_a_session_without_a_gpu_is_told_why_and_how_to_leave():
     ],
 )
 def test_a_container_has_what_was_requested(environment, verdict):
-    """The toolkit adds what NVML lists when the container starts: a GPU that was lost before is missing without a word."""
+    """The toolkit adds what NVML lists when the container starts, so a GPU that was lost before is not there."""
     found = judge(inventory, session(1, 3, errors={3: "ENOENT", 1: "ENOENT"}, container="docker", **environment))
 
     assert [finding.verdict for finding in found] == [PASS, verdict]

@@ -116,7 +116,7 @@ def verified(argv, report, timeout_s):
     if os.path.exists(report):
         os.remove(report)
     try:
-        running = subprocess.Popen(argv + [report], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        running = subprocess.Popen([*argv, report], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     except OSError as error:
         return None, "", str(error)
     stderr = ended(running, timeout_s).decode("utf-8", "replace").strip()
