@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from gpucheck.model import (
+    DeviceFile,
     DkmsModule,
     DriverState,
     InstalledKernel,
@@ -59,6 +60,7 @@ class FakeHost:
     secure_boot_: bool | None = False
     libraries_: tuple[LoaderLibrary, ...] | None = ()
     folders: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    device_files_: tuple[DeviceFile, ...] = ()
 
     def system(self) -> System:
         return self.system_
@@ -116,3 +118,6 @@ class FakeHost:
 
     def list_names(self, path: str) -> tuple[str, ...] | None:
         return self.folders.get(path)
+
+    def device_files(self) -> tuple[DeviceFile, ...]:
+        return self.device_files_

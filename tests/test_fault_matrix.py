@@ -173,6 +173,32 @@ def test_a_fault_is_worse_than_the_healthy_machines_own_report(row, name, machin
     assert {f.cause for f in worse} & {row["cause"], *row.get("also", {}).values(), "regression"}, worse
 
 
+# Without faults that other GPUs have as well: of all GPUs, and of a link with two ends.
+SHARED = ("arch-missing", "nvlink-down", "gpu-hidden")
+OF_ONE = [
+    pytest.param(row, row["profiles"][0], id=row["fault"], marks=() if fourth(number, row) else (pytest.mark.more,))
+    for number, row in enumerate(ROWS)
+    if row.get("steps", "quick") == "quick"
+    and row.get("ask") != "child"
+    and row.get("subject", "").startswith(("gpu:", "port:"))
+    and row["fault"].partition(":")[0] not in SHARED
+]
+
+
+@pytest.mark.parametrize(("row", "name"), OF_ONE)
+def test_a_fault_of_a_hidden_gpu_is_not_this_sessions(row, name, machine):
+    """The bus and the kernel log still show it: that is reported as what it is, a fault of the node."""
+    number = row["subject"].partition(":")[2]
+    host = LiveHost(isolated=False, deadline_s=2.0, machine=machine(name, row["fault"], f"gpu-hidden:gpu={number}"))
+    report = run.verify(host, QUICK)
+
+    no_judgement(report.findings)
+    assert not [(f.check, f.subject, f.cause, f.seen) for f in report.findings if f.verdict in LOUD]
+    assert len(report.partial.hidden) == 1
+    (share,) = [f for f in report.findings if f.check == "inventory" and f.verdict is Verdict.SKIP]
+    assert "this session may use GPU " in share.why
+
+
 @pytest.mark.parametrize(("row", "name"), of_kind("trained"))
 def test_a_fault_of_training_reaches_the_ranks_and_alarms_no_check(row, name, machine):
     """What the ranks make of it is held by tests/train, with real training; it is not counted here."""

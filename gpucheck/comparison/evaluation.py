@@ -14,11 +14,14 @@ from gpucheck.comparison.findings import SITE, Stated
 from gpucheck.comparison.measured_limits import limits
 from gpucheck.comparison.report_parts import health_of
 from gpucheck.knowledge import find_gpu, gpu_by_pci_id, gpus_of_family, similar_gpus
-from gpucheck.model import Finding, Report
+from gpucheck.model import Finding, Partial, Report
 from gpucheck.model.record import GpuRecord, HealthRecord
 from gpucheck.stack.versions import request
 
 POWER_TOLERANCE_W = 1.0
+
+
+HIDDEN = "this session may not use all GPUs of the host"
 
 
 class Trait(NamedTuple):
@@ -94,7 +97,7 @@ def evaluate(report: Report, expected: Expectations) -> Iterator[Finding]:
     stated = Stated(expected)
     yield from _versions(report, stated)
     health = health_of(report)
-    yield from _gpus(health, stated)
+    yield from _gpus(health, stated, report.partial)
     yield from _pairs(report, stated)
     yield from limits(report, stated)
 
@@ -125,7 +128,7 @@ def _versions(report: Report, stated: Stated) -> Iterator[Finding]:
             yield stated.unmet(at, seen, versions.kernel_module, why, fix, "module-flavour-wrong")
 
 
-def _gpus(health: HealthRecord | None, stated: Stated) -> Iterator[Finding]:
+def _gpus(health: HealthRecord | None, stated: Stated, share: Partial | None) -> Iterator[Finding]:
     gpus = stated.expected.gpus
     wanted = {trait: getattr(gpus, trait.key) for trait in TRAITS if getattr(gpus, trait.key) is not None}
     if not wanted and gpus.count is None and gpus.model is None and gpus.models is None:
@@ -134,8 +137,11 @@ def _gpus(health: HealthRecord | None, stated: Stated) -> Iterator[Finding]:
         yield from _no_gpus(health, stated)
         return
     if gpus.count is not None:
-        yield _count(len(health.gpus), gpus.count, "gpus.count", "GPUs", stated)
+        yield _count(len(health.gpus) + len(share.hidden if share else ()), gpus.count, "gpus.count", "GPUs", stated)
     for name, count in (gpus.models or {}).items():
+        if share is not None:
+            yield stated.not_measured(f"gpus.models.{name}", count, HIDDEN)
+            continue
         there = sum(_is(gpu, name) for gpu in health.gpus)
         yield _count(there, count, f"gpus.models.{name}", f"x {name}", stated)
     if gpus.model is not None:
@@ -205,6 +211,9 @@ def _pairs(report: Report, stated: Stated) -> Iterator[Finding]:
     """Compare the number of pairs of each path class."""
     for cls, wanted in stated.expected.pairs.items():
         at = f"pairs.{cls}"
+        if report.partial is not None:
+            yield stated.not_measured(at, wanted, HIDDEN)
+            continue
         if report.topology is None:
             yield stated.not_reported(at, wanted, "topology unknown")
             continue

@@ -17,6 +17,7 @@ from gpucheck.fleet.identity import origin
 from gpucheck.fleet.interning import Interner
 from gpucheck.fleet.labels import Labels, labelled
 from gpucheck.fleet.outliers import find_outliers, with_outliers
+from gpucheck.fleet.partial import about_partial, about_share
 from gpucheck.fleet.remedies import AGAIN
 from gpucheck.fleet.row import problem
 from gpucheck.model import FleetProblem, FleetReport, FleetRow, Shard, Verdict, worst
@@ -106,7 +107,7 @@ def _one_each(rows: list[FleetRow], now: datetime | None) -> tuple[dict[str, Fle
         for reports in machines:
             winner = max(reports, key=lambda row: _rank(row, now))
             others, floor = _about_others(winner, reports, now)
-            found = [*_about_time(winner, now, newest), *_about_name(winner), *others]
+            found = [*_about_time(winner, now, newest), *_about_name(winner), *about_share(winner), *others]
             if places[_place(winner)] > 1:
                 found.append(_two_machines(winner))
             problems += found
@@ -173,12 +174,16 @@ def _about_name(row: FleetRow) -> list[FleetProblem]:
     return [FleetProblem(kind="name", subject=row.host, text=text)]
 
 
-def _rank(row: FleetRow, now: datetime | None) -> tuple[bool, bool, float, int, str, str]:
-    """A readable report beats none, a believable clock one from the future, the newest an older, the worst a better."""
+def _rank(row: FleetRow, now: datetime | None) -> tuple[bool, bool, bool, float, int, str, str]:
+    """A readable report beats none, a believable clock one from the future, a complete report one of a session.
+
+    Then the newest beats an older one, and the worst a better one.
+    """
     time = _time(row)
     bad = -RANK.index(row.verdict) if row.verdict in RANK else 0
     stamp = time.timestamp() if time else 0.0
-    return row.digest is not None, not _is_future(time, now), stamp, bad, row.digest or "", row.source or ""
+    usable = row.digest is not None, not _is_future(time, now), not row.partial
+    return *usable, stamp, bad, row.digest or "", row.source or ""
 
 
 def _is_future(time: datetime | None, now: datetime | None) -> bool:
@@ -216,6 +221,8 @@ def _about_others(
         unordered = time is None or _is_future(time, now)
         if other.digest == winner.digest:
             kind, text = "duplicate", f"the same report again: {other.source}."
+        elif other.partial:
+            kind, text = about_partial(other, winner, report)
         elif other.started == winner.started:
             kind, text = "conflict", f"{report} has the same start time and differs. Remove the wrong one."
         elif _other_machine(other, winner):
@@ -234,6 +241,8 @@ def _about_others(
 
 def _other_machine(one: FleetRow, other: FleetRow) -> bool:
     """No GPU in common, both having some: a card is replaced one at a time, so these are two machines."""
+    if one.partial or other.partial:  # two sessions of one host
+        return False
     return bool(one.gpu_uuids and other.gpu_uuids) and not set(one.gpu_uuids) & set(other.gpu_uuids)
 
 

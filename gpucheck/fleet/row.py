@@ -46,7 +46,7 @@ def row(
     findings = named((f for f in report.findings if f.verdict in RANK), gpus)
     problems = sorted(findings, key=lambda f: RANK.index(f.verdict))
     names = [_cut(gpu.name or "GPU") for gpu in gpus]
-    driver = _cut(report.versions.get("driver"))
+    share, driver = _share(report), _cut(report.versions.get("driver"))
     training = [f for f in report.findings if f.check.startswith("smoke-") and f.check != VERSIONS]
     found = FleetRow(
         host=report.host if host is None else host,
@@ -56,10 +56,12 @@ def row(
         simulation=_cut(report.simulation.profile) if report.simulation else None,
         system=_cut(report.system.os_name) or None,
         driver=driver,
-        gpus=_cut(", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names))) or None,
+        gpus=_cut((", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names)) + share).strip())
+        or None,
         gpu_count=len(names),
         gpu_uuids=tuple(_cut(gpu.uuid) for gpu in gpus if gpu.uuid),
         gpu_index={_cut(gpu.pci_bus_id): gpu.index for gpu in gpus if gpu.pci_bus_id},
+        partial=report.partial is not None,
         group=_group(names, driver),
         training=_training(report, worst(f.verdict for f in training)) if training else None,
         started=_cut(report.started),
@@ -74,6 +76,12 @@ def row(
         digest=digest,
     )
     return doubted(found, contradictions(report))
+
+
+def _share(report: Report) -> str:
+    """Mark the GPUs of a session that may not use all of them, in every format."""
+    share = report.partial
+    return "" if share is None else f" (partial, host has {len(share.usable) + len(share.hidden)})"
 
 
 def _group(names: list[str], driver: str | None) -> str | None:

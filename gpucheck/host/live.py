@@ -11,6 +11,7 @@ from gpucheck.host import simulated
 from gpucheck.host.nvml.supervisor import SECONDS_PER_GPU, NvmlChild, query_twice
 from gpucheck.host.readers.files import folder_names
 from gpucheck.model import (
+    DeviceFile,
     DkmsModule,
     DriverState,
     Host,
@@ -170,6 +171,10 @@ class LiveHost:
         """The sorted names in a directory by absolute path."""
         return folder_names(self._place(path))
 
+    def device_files(self) -> tuple[DeviceFile, ...]:
+        """The driver's files below /dev, with what NVML does not list opened."""
+        return self._once("device-files", self._device_files)
+
     def kernel_log(self) -> KernelLog:
         """The kernel's messages about GPUs, switches, PCI and the IOMMU."""
         from gpucheck.host.kernel_log import read_kernel_log
@@ -230,6 +235,18 @@ class LiveHost:
             # On the lab's hosts the driver's packages are installed, and make the device files, as everywhere.
             hardware = False
         return (self.root if hardware else self.system_root) / path.lstrip("/")
+
+    def _device_files(self) -> tuple[DeviceFile, ...]:
+        from gpucheck.host.device_files import read_device_files
+
+        made, nvml = self._surroundings(), self.nvml()
+        return read_device_files(
+            self._place("/dev"),
+            self._place("/proc/driver/nvidia/gpus"),
+            listed={gpu.pci_bus_id for gpu in nvml.gpus} if isinstance(nvml, NvmlReading) else None,
+            simulated=None if made is None else made.open_errors,
+            deadline_s=self.deadline_s + SECONDS_PER_GPU,
+        )
 
     def _surroundings(self) -> simulated.Surroundings | None:
         """Environment of the simulated machine in place of this process' own; None on real hardware."""

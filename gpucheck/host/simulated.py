@@ -40,6 +40,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     secure_boot: None leaves it to the machine's own tree. python: simulated versions of installed packages.
     code_runs: the architectures that the simulated torch build was made for, as torch.cuda.get_arch_list names them;
     the build is the local part of its version, as in ``2.7.1+cu126``.
+    open_errors: what opening a device file fails with, by its name, as in gpucheck.model.DeviceFile.
     measurement, training: how copies and training runs go wrong, each a ``fault`` with its parameters.
     """
 
@@ -52,6 +53,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     libraries: tuple[LoaderLibrary, ...] = ()
     python: dict[str, str] = msgspec.field(default_factory=dict)
     code_runs: tuple[str, ...] | None = None
+    open_errors: dict[str, str] = msgspec.field(default_factory=dict)
     measurement: tuple[dict[str, Any], ...] = ()
     training: tuple[dict[str, Any], ...] = ()
 

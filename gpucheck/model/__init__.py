@@ -45,6 +45,7 @@ from gpucheck.model.host.readings import (
     DEFECT,
     LATE,
     NOT_STARTED,
+    DeviceFile,
     DkmsModule,
     DriverState,
     InstalledKernel,
@@ -61,7 +62,7 @@ from gpucheck.model.host.readings import (
 )
 from gpucheck.model.host.wiring import NVSWITCH, NvLinkBundle, WiredFunction, Wiring
 from gpucheck.model.metric_title import metric_title
-from gpucheck.model.report import Report
+from gpucheck.model.report import Partial, Report
 from gpucheck.model.topology import Topology
 
 __all__ = [
@@ -79,6 +80,7 @@ __all__ = [
     "Change",
     "Check",
     "CommonCause",
+    "DeviceFile",
     "DkmsModule",
     "Drift",
     "DriftValue",
@@ -114,6 +116,7 @@ __all__ = [
     "Outlier",
     "PackageVersion",
     "Pair",
+    "Partial",
     "PciDevice",
     "PcieErrors",
     "PcieLink",

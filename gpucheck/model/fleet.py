@@ -35,6 +35,7 @@ class FleetRow(msgspec.Struct, frozen=True, kw_only=True):
 
     gpus: models with counts, as text. gpu_count: how many. problems: what is not a pass, worst first.
     gpu_index: NVML's index of each GPU by bus id.
+    partial: the report is that of a session with some of the GPUs, as a step of Slurm or a container.
     group: GPU models and driver branch; hosts of one group are compared with each other.
     attributes: what a host has in common with others, by name: ``kernel``, ``bios``, ``rack``, ``uplink``, ...
     metrics: by name, ``p2p.unidirectional_gb_s[NV18]``.
@@ -61,6 +62,7 @@ class FleetRow(msgspec.Struct, frozen=True, kw_only=True):
     gpu_count: int = 0
     gpu_uuids: tuple[str, ...] = ()
     gpu_index: dict[str, int] = msgspec.field(default_factory=dict)
+    partial: bool = False
     group: str | None = None
     attributes: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     metrics: dict[str, HostMetric] = msgspec.field(default_factory=dict)
@@ -74,7 +76,7 @@ class FleetRow(msgspec.Struct, frozen=True, kw_only=True):
 class FleetProblem(msgspec.Struct, frozen=True, kw_only=True):
     """Something about the reports themselves, not about a GPU: what, of which host or file, in a whole sentence."""
 
-    kind: Literal["unreadable", "missing", "duplicate", "conflict", "clock", "stale", "name"]
+    kind: Literal["unreadable", "missing", "duplicate", "conflict", "clock", "stale", "name", "partial"]
     subject: str
     text: str
 

@@ -1,6 +1,6 @@
 """The report of one host: the outside contract of ``gpucheck verify``, and the unit a fleet is merged from."""
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -12,6 +12,17 @@ from gpucheck.model.topology import Topology
 SCHEMA = "gpucheck.report/1"
 
 
+class Partial(msgspec.Struct, frozen=True, kw_only=True):
+    """Set if this session may use some of the GPUs of the host only. usable, hidden: their bus ids.
+
+    by: what hides the others: a ``device-cgroup`` (a step of Slurm, a unit of systemd) or a ``container``.
+    """
+
+    usable: tuple[str, ...]
+    hidden: tuple[str, ...]
+    by: Literal["device-cgroup", "container"]
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """The answer of ``gpucheck verify --format json``.
 
@@ -20,6 +31,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     counts: findings by verdict, every verdict present.
     not_proven: what the level includes and this run did not show, each with the reason.
     attributes: what this host may have in common with others of its fleet, by name: ``bios``, ``vbios``, ``uplink``...
+    partial: the report is that of a session with some of the GPUs, and states nothing about the others.
     interrupted: a signal ended the run; the findings are those of the steps before it, and one UNKNOWN names the rest.
     """
 
@@ -39,3 +51,4 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     not_proven: tuple[str, ...] = ()
     attributes: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     interrupted: bool = False
+    partial: Partial | None = None

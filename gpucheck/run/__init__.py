@@ -9,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from gpucheck.checks import all_checks
+from gpucheck.checks._session import judged
 from gpucheck.model import AnyCheck, Finding, Host, Report
 from gpucheck.processes.signals import TerminatedError
 from gpucheck.run.deadline import StuckError, in_time
@@ -125,7 +126,10 @@ def verify(
             )
         raise
     for compare in comparisons:
-        whole = with_findings(whole, (*whole.findings, *compare(whole)), strict=strict)
+        found = tuple(compare(whole))
+        if whole.partial is not None:
+            found = judged(found, whole.partial, host.pci())
+        whole = with_findings(whole, (*whole.findings, *found), strict=strict)
     return whole
 
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from gpucheck import __version__
+from gpucheck.checks._session import judged, partial
 from gpucheck.host.recording import ReplayHost
 from gpucheck.knowledge import causes
 from gpucheck.model import Finding, Host, NotRecorded, NvmlReading, Report, System, Verdict, named, with_actions, worst
@@ -74,6 +75,9 @@ def report(
     topology = reader.read(lambda: of(host), None) if reading else None
     nothing: dict[str, str | None] = {}
     nothing_common: dict[str, tuple[str, ...]] = {}
+    share = reader.read(lambda: partial(host), None) if answered else None
+    if share is not None:
+        findings = list(judged(findings, share, host.pci()))
     known = {"gpucheck": __version__, **reader.read(lambda: _versions(host, reading), nothing)}
     common = reader.read(lambda: attributes(host), nothing_common) if interrupted is None else nothing_common
     return with_findings(
@@ -92,6 +96,7 @@ def report(
             counts={},
             attributes=common,
             interrupted=interrupted is not None,
+            partial=share,
         ),
         (*findings, *(reader.problems if interrupted is None else [interrupted])),
         strict=strict,

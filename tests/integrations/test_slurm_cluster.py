@@ -103,6 +103,8 @@ def free_ports(count):
 class Cluster:
     """A controller and three nodes in one directory."""
 
+    nodes = NODES
+
     def __init__(self, folder):
         self.folder = folder
         self.environment = {
@@ -132,12 +134,17 @@ class Cluster:
             self.answers(node, PASS)
 
     def start(self):
-        commands = [[program("slurmctld"), "-D"]]
-        commands += [[program("slurmd"), "-D", "-N", node, "-d", program("slurmstepd")] for node in NODES]
+        # Slurm reads its role from the name it is started by, and Debian's files have other names.
+        step = self.folder / "slurmstepd"
+        step.symlink_to(program("slurmstepd"))
+        commands = [["slurmctld", "-D"], *(["slurmd", "-D", "-N", node, "-d", str(step)] for node in self.nodes)]
         for number, command in enumerate(commands):
             out = (self.folder / f"{number}.out").open("w")
-            self.daemons.append(subprocess.Popen(command, env=self.environment, stdout=out, stderr=out))
-        self.until(lambda: all(self.state(node) == "IDLE" for node in NODES), 60)
+            path = program(command[0])
+            self.daemons.append(
+                subprocess.Popen(command, executable=path, env=self.environment, stdout=out, stderr=out)
+            )
+        self.until(lambda: all(self.state(node) == "IDLE" for node in self.nodes), 60)
 
     def stop(self):
         for daemon in reversed(self.daemons):
@@ -149,9 +156,11 @@ class Cluster:
             daemon.kill()
             daemon.wait()
 
+    def run(self, *words):
+        return subprocess.run(words, env=self.environment, capture_output=True, text=True, check=False, timeout=60)
+
     def ask(self, *words):
-        done = subprocess.run(words, env=self.environment, capture_output=True, text=True, check=False, timeout=60)
-        return done.stdout
+        return self.run(*words).stdout
 
     def answers(self, node, text):
         """What gpucheck prints on a node from now on; replaced at once."""
@@ -175,7 +184,7 @@ class Cluster:
         end = time.monotonic() + seconds
         while not condition():
             logs = "".join(path.read_text() for path in self.folder.glob("*.out"))
-            assert time.monotonic() < end, "\n".join((*map(self.line, NODES), logs[-3000:]))
+            assert time.monotonic() < end, "\n".join((*map(self.line, self.nodes), logs[-3000:]))
             time.sleep(0.2)
 
     def runs(self, script):

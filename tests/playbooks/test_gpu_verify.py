@@ -116,3 +116,57 @@ def test_the_report_arrives_as_a_file_and_does_not_stay_in_memory(program, tmp_p
     assert json.loads((tmp_path / "reports/n1.json").read_text()) == {**report, "host": "n1"}
     assert "STATUS 1" in done.stdout
     assert "report" not in done.stdout.split("KEYS ")[1].split(" STATUS")[0].split()
+
+
+PARTIAL = '{{"verdict": "{}", "partial": {{"usable": [], "hidden": ["0000:19:00.0"], "by": "{}"}}}}'
+UNIT = """#!/bin/sh
+echo "$@" >>"{folder}/runs"
+while [ "$1" != "{folder}/gpucheck" ]; do shift; done
+shift
+{inside}
+"""
+
+
+@pytest.fixture
+def session(tmp_path, program, monkeypatch):
+    """A session with this report; the answer of the module, and the units that were started."""
+
+    def run(text, inside, *, systemd=True):
+        gpu_verify = module("gpu_verify")
+        monkeypatch.setattr(gpu_verify, "SYSTEMD", str(tmp_path if systemd else tmp_path / "none"))
+        monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+        script(tmp_path / "systemd-run", UNIT.format(folder=tmp_path, inside=inside))
+        report, runs = tmp_path / "report.json", tmp_path / "runs"
+        found = gpu_verify.verify(program(writes(text, 3)), str(report), SECONDS)
+        assert report.read_text() == found[1]
+        return found, runs.read_text() if runs.exists() else ""
+
+    return run
+
+
+HIDDEN = PARTIAL.format("unknown", "device-cgroup")
+
+
+def test_a_login_session_that_slurm_adopted_is_left_by_a_unit_of_systemd(session):
+    """Its cgroup hides the GPUs of other jobs: the host as it is counts."""
+    found, runs = session(HIDDEN, writes('{"verdict": "pass"}', 0))
+
+    assert found == (0, '{"verdict": "pass"}', "")
+    assert runs.startswith("--wait --pipe --quiet --collect --property=RuntimeMaxSec=")
+
+
+@pytest.mark.parametrize("inside", ["exit 1", "echo 'Failed to connect to bus' >&2; exit 1", "echo x >$5; exit 0"])
+def test_without_a_report_of_the_unit_that_of_the_session_counts(session, inside):
+    assert session(HIDDEN, inside)[0] == (3, HIDDEN, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "systemd"),
+    [
+        (HIDDEN, False),
+        (PARTIAL.format("unknown", "container"), True),
+        ('{"verdict": "unknown", "partial": null}', True),
+    ],
+)
+def test_a_unit_is_started_only_if_a_cgroup_hides_gpus(session, text, systemd):
+    assert session(text, "exit 1", systemd=systemd) == ((3, text, ""), "")

@@ -18,29 +18,51 @@ from gpucheck.checks._nvml import (
     not_looked,
     reason,
 )
-from gpucheck.model import DEFECT, Check, Finding, Gpu, Host, NvmlFailure, NvmlGap, NvmlReading, PciDevice
+from gpucheck.checks._session import PASSED_THROUGH, allotted, of_session, refused_handles, session_finding
+from gpucheck.model import (
+    DEFECT,
+    Check,
+    DeviceFile,
+    Finding,
+    Gpu,
+    Host,
+    NvmlFailure,
+    NvmlGap,
+    NvmlReading,
+    PciDevice,
+)
 from gpucheck.model.finding.about import About, Confidence
 
 NAME = "inventory"
-# Kernel drivers that hold a device for a virtual machine.
-PASSED_THROUGH = ("vfio-pci", "pci-stub", "pciback", "nvgrace_gpu_vfio_pci", "nvidia_vgpu_vfio")
 POWER_CABLE = 8
 LOST_FIX = "dmesg | grep -e RmInitAdapter -e Xid; check power and seating of {}; reboot"
 SHOWN = 5
+# What open(2) of a device file fails with if the GPU behind it is gone.
+GONE = ("ENXIO", "EIO", "ENODEV")
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """GPUs by both sources, and the kind of container, which may have been given only some of them."""
+    """GPUs by both sources, the files through which this session reaches them, and what it was given.
+
+    container: its kind, which may have been given only some GPUs. environment: the variables of Slurm and NVIDIA.
+    """
 
     nvml: NvmlReading | NvmlFailure
     pci: tuple[PciDevice, ...]
     container: str | None
+    files: tuple[DeviceFile, ...] = ()
+    environment: dict[str, str] = {}
 
 
 def probe(host: Host) -> Values:
-    """Query NVML and sysfs."""
-    gpus = tuple(device for device in host.pci() if device.is_nvidia_gpu)
-    return Values(nvml=host.nvml(), pci=gpus, container=host.system().container)
+    """Query NVML, sysfs, /dev and the environment."""
+    return Values(
+        nvml=host.nvml(),
+        pci=tuple(device for device in host.pci() if device.is_nvidia_gpu),
+        container=host.system().container,
+        files=host.device_files(),
+        environment=host.environment(),
+    )
 
 
 def evaluate(values: Values) -> Iterator[Finding]:
@@ -52,21 +74,25 @@ def evaluate(values: Values) -> Iterator[Finding]:
     gpus = {gpu.pci_bus_id: gpu for gpu in nvml.gpus}
     elsewhere = [device for device in values.pci if device.driver in PASSED_THROUGH]
     on_bus = {device.bus_id: device for device in values.pci if device not in elsewhere}
-    missing = [on_bus[bus_id] for bus_id in sorted(on_bus.keys() - gpus.keys())]
-    refused = [gap for gap in nvml.gaps if gap.subject.startswith("gpu index ")]
+    share = of_session(values.pci, nvml, values.files, values.container)
+    hidden = share.hidden if share else ()
+    missing = [on_bus[bus_id] for bus_id in sorted(on_bus.keys() - gpus.keys() - {*hidden})]
+    refused = refused_handles(nvml, len(hidden))
+    files = {file.bus_id: file for file in values.files if file.bus_id}
     bad = [*_lost(nvml), *_without_a_handle(refused, missing)]
-    hidden = missing if values.container and not refused else []
-    bad += [_missing(device, len(gpus), len(on_bus)) for device in missing[len(refused) :] if device not in hidden]
+    present = len(on_bus) - len(hidden)
+    bad += [_missing(one, len(gpus), present, files.get(one.bus_id)) for one in missing[len(refused) :]]
+    bad += _absent(values, nvml, on_bus.keys() | gpus.keys())
     unseen = sorted(gpus.keys() - {device.bus_id for device in values.pci})
     if not gpus and not on_bus and not refused:
         yield _nothing(elsewhere)
     elif unseen:
         yield _no_bus(unseen, gpus)
-    elif not bad and not (hidden and not gpus):
+    elif gpus and not bad:
         yield About(check=NAME).passes(_models(nvml.gpus))
     yield from bad
-    if hidden:
-        yield _hidden(hidden, len(gpus), values.container or "")
+    if share:
+        yield session_finding(About(check=NAME), share, values.files, values.container, values.environment)
     if elsewhere and gpus:
         why = f"not applicable: {len(elsewhere)} GPUs are assigned to virtual machines by {elsewhere[0].driver}"
         yield About(check=NAME, evidence=tuple(_sysfs(device) for device in elsewhere)).skips(why)
@@ -124,23 +150,46 @@ def _unopened(gap: NvmlGap, device: PciDevice | None, name: str) -> Finding:
     return about.fails(f"{name}cannot be opened", None, why, fix, "gpu-lost", confidence)
 
 
-def _missing(device: PciDevice, shown: int, present: int) -> Finding:
-    about = About(check=NAME, subject=f"gpu:{device.bus_id}", evidence=(_sysfs(device),))
+def _missing(device: PciDevice, shown: int, present: int, file: DeviceFile | None) -> Finding:
+    error = file.error if file else None
+    lines = (_sysfs(device), *((f"/dev/{file.name}: {error or 'opened'}",) if file else ()))
+    about = About(check=NAME, subject=f"gpu:{device.bus_id}", evidence=lines)
+    seen, wanted = f"GPU missing from NVML ({shown} listed)", f"{present}"
+    if file and error in ("EACCES", "EPERM"):
+        why = f"state unknown: access to /dev/{file.name} was denied ({error})"
+        return about.unknown(why, f"run as root, or permit it: ls -l /dev/{file.name}")
+    if file and error == "ENOENT":
+        why = f"/dev/{file.name} does not exist, so NVML cannot open this GPU."
+        fix = f"nvidia-modprobe -c {file.minor}, and enable nvidia-persistenced, which creates it at boot"
+        return about.fails(seen, wanted, why, fix, "device-node-missing", "likely")
     why = "The driver could not initialize this GPU, or it fell off the bus."
     if device.driver not in (None, "nvidia"):
         why = f"The kernel driver {device.driver} is bound to this GPU in place of nvidia."
     fix = LOST_FIX.format(device.bus_id)
-    return about.fails(f"GPU missing from NVML ({shown} listed)", f"{present}", why, fix, "gpu-lost", "likely")
+    return about.fails(seen, wanted, why, fix, "gpu-lost", "certain" if error in GONE else "likely")
 
 
-def _hidden(missing: list[PciDevice], shown: int, container: str) -> Finding:
-    about = About(check=NAME, evidence=tuple(_sysfs(device) for device in missing))
-    total = shown + len(missing)
-    if shown:
-        return about.skips(f"not applicable: this {container} container has {shown} of the {total} GPUs of the host")
-    why = f"This {container} container has none of the {total} GPUs on the PCI bus."
-    fix = "start the container with --gpus all, or with the CDI device nvidia.com/gpu=all"
-    return about.unknown(why, fix, "0 GPUs")
+def _absent(values: Values, nvml: NvmlReading, known: set[str]) -> Iterator[Finding]:
+    """GPUs that Slurm allotted and that neither NVML nor the bus shows. It numbers MIG devices in its own way."""
+    if any(gpu.health.mig for gpu in nvml.gpus) or not values.files:
+        return
+    environment = values.environment
+    files = {file.minor: file for file in values.files}
+    numbers = allotted(environment)
+    lines = tuple(f"{name}={environment[name]}" for name in sorted(environment) if name.startswith("SLURM_"))
+    why = "Slurm allotted this GPU, and neither NVML nor the PCI bus shows it: it fell off the bus."
+    for number in sorted(numbers):
+        file = files.get(number)
+        if (file is None and not values.container) or (file and file.error in GONE and file.bus_id not in known):
+            answer = f"/dev/nvidia{number}: {file.error if file else 'ENOENT'}"
+            about = About(check=NAME, evidence=(answer, *lines))
+            fix = LOST_FIX.format(f"/dev/nvidia{number}")
+            yield about.fails(f"GPU of /dev/nvidia{number} gone", None, why, fix, "gpu-lost", "likely")
+    count = environment.get("SLURM_GPUS_ON_NODE", "")
+    if not numbers and count.isdecimal() and int(count) > len(known):
+        seen, fix = f"{len(known)} GPUs on the PCI bus", LOST_FIX.format("every GPU")
+        why = "Slurm allotted more GPUs than the node shows."
+        yield About(check=NAME, evidence=lines).fails(seen, f"{count} or more", why, fix, "gpu-lost", "likely")
 
 
 def _nothing(elsewhere: list[PciDevice]) -> Finding:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import msgspec
 
 from gpucheck.checks._nvml import no_gpus, not_looked
+from gpucheck.checks._session import OUTSIDE
 from gpucheck.model import Check, Finding, Host, NvmlFailure, NvmlReading
 from gpucheck.model.finding.about import About
 
@@ -18,11 +19,15 @@ GPU_NODE = re.compile(r"nvidia\d+")
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """names: files of NVIDIA in /dev, None where it cannot be listed. nvml: for the number of GPUs."""
+    """names: files of NVIDIA in /dev, None where it cannot be listed. nvml: for the number of GPUs.
+
+    denied: a device cgroup denies nvidia-uvm.
+    """
 
     names: tuple[str, ...] | None
     nvml: NvmlReading | NvmlFailure
     container: str | None
+    denied: bool = False
 
 
 def probe(host: Host) -> Values:
@@ -32,6 +37,7 @@ def probe(host: Host) -> Values:
         names=None if names is None else tuple(name for name in names if name.startswith("nvidia")),
         nvml=host.nvml(),
         container=host.system().container,
+        denied=any(file.name == "nvidia-uvm" and file.error == "EPERM" for file in host.device_files()),
     )
 
 
@@ -52,6 +58,10 @@ def evaluate(values: Values) -> Iterator[Finding]:
     missing = [name for name in ("nvidiactl", "nvidia-uvm") if name not in values.names]
     if len(nodes) < gpus:
         missing.append(f"{gpus - len(nodes)} of {gpus} GPU files")
+    if not missing and values.denied:
+        why = "A device cgroup denies /dev/nvidia-uvm, so CUDA cannot initialize in this session."
+        yield about.unknown(why, f"permit it in the cgroup, or leave it: {OUTSIDE}", "no access to /dev/nvidia-uvm")
+        return
     if not missing:
         yield about.passes(f"{len(nodes)} GPU files, nvidiactl, nvidia-uvm")
         return

@@ -5,7 +5,7 @@ messages of the kernel, the module loader and systemd in kernel_messages.yml. An
 with its first and last message and with what followed from it. Faults of an application alone are not reported.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from functools import cached_property
 
 import msgspec
@@ -68,7 +68,7 @@ def evaluate(values: Values) -> Iterator[Finding]:
         return
     read = messages(log.lines)
     roots = _roots(_groups(events(read, _machine(values, read))))
-    found = [finding for root in roots for finding in _finding(root)]
+    found = [finding for root in roots for finding in _finding(root, values.above)]
     yield from found
     if not found:
         harmless = tuple(f"needs no action: {root.text()}, {root.subject}" for root in roots)
@@ -176,13 +176,13 @@ class _Index:
         return min((a for a in sure if a is not group), key=lambda a: a.start, default=None)
 
 
-def _finding(root: _Group) -> Iterator[Finding]:
+def _finding(root: _Group, above: Container[str]) -> Iterator[Finding]:
     meaning = root.meaning
     if meaning.verdict == "note":
         return
     also = dict.fromkeys(f"also logged: {part.text()}" for part in root.with_it)
     evidence = (*_quoted([event.message for event in root.events]), *also)
-    about = About(check=NAME, subject=_subject(root), evidence=evidence)
+    about = About(check=NAME, subject=_subject(root, above), evidence=evidence)
     report = about.fails if meaning.verdict == "fail" else about.warns
     found = report(root.text(), None, meaning.why, meaning.fix, meaning.cause, meaning.confidence)
     # A code has steps of its own, which may differ from those of its cause.
@@ -190,8 +190,10 @@ def _finding(root: _Group) -> Iterator[Finding]:
     yield found if step is None else msgspec.structs.replace(found, action=step[0], owner=step[1])
 
 
-def _subject(root: _Group) -> str:
-    """A message that names no GPU is about the one that its consequences name."""
+def _subject(root: _Group, above: Container[str]) -> str:
+    """A message about a port is about its link; one that names no GPU is about the one that its consequences name."""
+    if root.place in above:
+        return f"link:{root.place}"
     if root.subject != HOST or not root.events[0].of_gpu:
         return root.subject
     subjects = {part.subject for part in root.with_it if part.subject.startswith("gpu:")}

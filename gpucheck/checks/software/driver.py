@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from gpucheck.checks._nvml import WITHOUT_A_GPU, reason
+from gpucheck.checks._session import ADOPTED, OUTSIDE, control_denied
 from gpucheck.checks.software.module_flavour import needed_flavour
 from gpucheck.model import (
     CRASHED,
@@ -38,13 +39,16 @@ PROVISION = (
 )
 CONTAINER = "start the container with --gpus all, or with the CDI device nvidia.com/gpu=all"
 # NVML return codes of nvmlInit
-DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, VERSION_MISMATCH = 9, 12, 18
+DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, VERSION_MISMATCH, OF_ANY_KIND = 9, 12, 18, 999
 LOST, FORBIDDEN = (15, 16), (4, 17)
 POWER_CABLE, INTERRUPTS = 8, 10
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """What the driver check reads. device_nodes: names in /dev of NVIDIA, None where it cannot be listed."""
+    """What the driver check reads. device_nodes: names in /dev of NVIDIA, None where it cannot be listed.
+
+    denied: a device cgroup denies /dev/nvidiactl.
+    """
 
     nvml: NvmlReading | NvmlFailure
     driver: DriverState
@@ -52,6 +56,7 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
     needed_flavours: frozenset[str] = frozenset()
     device_nodes: tuple[str, ...] | None = None
     container: str | None = None
+    denied: bool = False
 
 
 def probe(host: Host) -> Values:
@@ -65,6 +70,7 @@ def probe(host: Host) -> Values:
         needed_flavours=frozenset(map(needed_flavour, gpus)) - {"either"},
         device_nodes=None if names is None else tuple(name for name in names if name.startswith("nvidia")),
         container=host.system().container,
+        denied=control_denied(host.device_files()),
     )
 
 
@@ -144,6 +150,11 @@ class Meaning(NamedTuple):
 
 def meaning(failure: NvmlFailure, values: Values) -> Meaning:
     """Return what one failure of NVML means on this host."""
+    if values.denied and failure.code in (*FORBIDDEN, DRIVER_NOT_LOADED, OF_ANY_KIND):
+        # runc#3708: a reload of systemd resets the device rules of a running container.
+        why = f"A device cgroup denies access to /dev/nvidiactl, whatever the driver's state is. {ADOPTED}"
+        fix = "restart the container" if values.container else f"leave the cgroup: {OUTSIDE}"
+        return Meaning(Verdict.UNKNOWN, why, fix)
     if failure.code < 0:
         return _without_a_code(failure)
     if failure.code == LIBRARY_NOT_FOUND:

@@ -9,6 +9,7 @@ import msgspec
 
 from gpucheck.host.process import belongs
 from gpucheck.model import (
+    DeviceFile,
     DkmsModule,
     DriverState,
     Host,
@@ -62,6 +63,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "s
     folders: dict[str, tuple[str, ...] | None]
     library_names: tuple[str, ...]
     libraries: tuple[LoaderLibrary, ...] | None
+    device_files: tuple[DeviceFile, ...] = ()
     redactions: dict[str, int] = {}
     full: FullRecord | None = None
 
@@ -81,6 +83,7 @@ class RecordingHost:
         self.pci, self.nvml, self.kernel_log = host.pci, host.nvml, host.kernel_log
         self.limits, self.environment = host.limits, host.environment
         self.kernels, self.dkms, self.secure_boot = host.kernels, host.dkms, host.secure_boot
+        self.device_files = host.device_files
 
     def packages(self, names: Iterable[str]) -> tuple[PackageVersion, ...] | None:
         """Remembered by name."""
@@ -128,6 +131,7 @@ class RecordingHost:
             kernels=host.kernels(),
             dkms=host.dkms(),
             secure_boot=host.secure_boot(),
+            device_files=host.device_files(),
             packages=None if installed is None else {name: found.get(name) for name in sorted(self._packages)},
             python_packages=host.python_packages(sorted(self._python)),
             services=host.services(sorted(self._services)),
@@ -155,6 +159,7 @@ class ReplayHost:
         self.kernels = lambda: recording.kernels
         self.dkms = lambda: recording.dkms
         self.secure_boot = lambda: recording.secure_boot
+        self.device_files = lambda: recording.device_files
 
     def packages(self, names: Iterable[str]) -> tuple[PackageVersion, ...] | None:
         """The installed ones. Raises NotRecorded."""

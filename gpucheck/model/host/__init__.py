@@ -5,6 +5,7 @@ from typing import Protocol
 
 from gpucheck.model.host.hardware import PciDevice
 from gpucheck.model.host.readings import (
+    DeviceFile,
     DkmsModule,
     DriverState,
     InstalledKernel,
@@ -82,6 +83,9 @@ class Host(Protocol):
 
         None: its cache cannot be listed.
         """
+
+    def device_files(self) -> tuple[DeviceFile, ...]:
+        """The device files of the driver and of each GPU that it has; none without a driver."""
 
     def list_names(self, path: str) -> tuple[str, ...] | None:
         """Return the sorted names in a directory by absolute path, None if it is missing or unreadable."""

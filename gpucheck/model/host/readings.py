@@ -64,6 +64,25 @@ class DriverState(msgspec.Struct, frozen=True, kw_only=True):
     nouveau_loaded: bool = False
 
 
+class DeviceFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A device file of the driver and whether this process may use it: ``nvidiactl``, ``nvidia3``.
+
+    bus_id: of the GPU with this Device Minor in /proc/driver/nvidia/gpus, None where no GPU has it.
+    error: of access(2) for reading and writing, else of open(2) if NVML does not list the GPU, by errno's name: EPERM
+    is a device cgroup, EACCES the mode of the file, ENOENT no file, and ENXIO, EIO and ENODEV are a GPU that is gone.
+    """
+
+    name: str
+    bus_id: str | None = None
+    error: str | None = None
+
+    @property
+    def minor(self) -> int | None:
+        """The number of a GPU's file, which is not NVML's index."""
+        number = self.name.removeprefix("nvidia")
+        return int(number) if number.isdecimal() else None
+
+
 class System(msgspec.Struct, frozen=True, kw_only=True):
     """The operating system and the host around the GPUs. Every field is as the host reports it.
 

@@ -12,6 +12,7 @@ def _apply(machine: Machine, gpu: int) -> None:
     lost = machine.gpu(gpu)
     lost.nvml["error"] = str(GPU_IS_LOST)
     lost.function.lost = True
+    lost.open_error = "EIO"
     machine.log(xid_line(lost.function.bus_id, 79), age_s=600)
     machine.log(f"NVRM: GPU {lost.function.bus_id}: GPU has fallen off the bus.", age_s=600)
 

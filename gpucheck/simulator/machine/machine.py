@@ -69,7 +69,7 @@ class SimulatedGpu:
     fabric_up: paths lead over NVSwitches; older models report no state, and lose the paths as well.
     memory_node: the NUMA node of its memory, None if it has none. mig: its GPU instances, empty with MIG off.
     compute: what differs from a healthy GPU while it computes, by the names of gpucheck.compute.engines.simulated.
-    processes: what computes on it. p2p_refused: NVML's P2P status to another GPU, by that one's bus id.
+    open_error: of its device file. processes: on it. p2p_refused: NVML's P2P status to another GPU, by its bus id.
     """
 
     function: Function
@@ -79,6 +79,7 @@ class SimulatedGpu:
     visible: bool = True
     fabric_state: str = "completed"
     fabric_up: bool = True
+    open_error: str | None = None
     memory_node: int | None = None
     mig: tuple[str, ...] = ()
     processes: list[Process] = field(default_factory=list)
@@ -162,6 +163,10 @@ class Machine:
         if words != "all" and not (words.isascii() and words.isdigit()):
             raise ValueError(f"gpu={words}: a number, or all")
         return [self.gpu(int(words) if words != "all" else 0)]
+
+    def by_minor(self) -> list[SimulatedGpu]:
+        """In the order of their device minors."""
+        return sorted(self.gpus, key=lambda gpu: gpu.function.bus_id)
 
     def chain(self, bus_id: str) -> list[Function]:
         """The bridges above a function, from the root port down."""

@@ -93,7 +93,7 @@ def _started(machine: Machine, tree: Tree, version: str) -> None:
     parameters = "\n".join(f"{name}: {value}" for name, value in PARAMETERS.items())
     tree.write("proc/driver/nvidia", {"params": parameters})
     nodes = [*NODES, *(["nvidia-caps-imex-channels/channel0"] if "nvidia-imex" in machine.services else [])]
-    for minor, gpu in enumerate(sorted(machine.gpus, key=lambda gpu: gpu.function.bus_id)):
+    for minor, gpu in enumerate(machine.by_minor()):
         folder = f"proc/driver/nvidia/gpus/{gpu.function.bus_id}"
         tree.write(folder, {"information": _information(gpu, minor, version)})
         nodes += [f"nvidia{minor}", *_instances(tree, gpu, minor)]
@@ -103,7 +103,7 @@ def _started(machine: Machine, tree: Tree, version: str) -> None:
 
 def _information(gpu: SimulatedGpu, minor: int, version: str) -> str:
     """A GPU that failed to initialise keeps its entry and reports neither UUID nor firmware."""
-    started = gpu.visible
+    started = gpu.visible or gpu.open_error == "EPERM"
     rows = {
         "Model": gpu.model.name,
         "IRQ": "0",

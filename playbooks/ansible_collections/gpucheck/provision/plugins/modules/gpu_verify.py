@@ -8,6 +8,8 @@ description:
   - Removes the report of an earlier run, runs C(gpucheck verify), and returns the new report, in one round trip. The
     action plugin of the same name writes it on the controller.
   - Any verdict is a success of this module. It fails where there is no verdict.
+  - If a device cgroup hides GPUs from the login session, as pam_slurm_adopt does, gpucheck runs again in a transient
+    unit of systemd, and that report counts.
 options:
   host:
     description: The host's name in the inventory, for messages.
@@ -69,15 +71,43 @@ dest:
 import json
 import os
 import subprocess
+import time
 
 from ansible.module_utils.basic import AnsibleModule
 
 VERDICTS = {0: "pass", 1: "warn", 2: "fail", 3: "unknown"}
 # What gpucheck gets to end the programs that it has started.
 PATIENCE_S = 10
+SYSTEMD = "/run/systemd/system"
 
 
 def verify(program, report, timeout_s):
+    """Return what verified returns, of a unit of systemd if this session may not use all GPUs."""
+    end = time.time() + timeout_s
+    argv = [program, "verify", "--format", "json", "-o"]
+    found = verified(argv, report, timeout_s)
+    if not hides_gpus(found[1]) or not os.path.isdir(SYSTEMD):
+        return found
+    left = max(end - time.time(), 1)
+    # A unit outlives systemd-run, so it has a time limit of its own.
+    unit = ["systemd-run", "--wait", "--pipe", "--quiet", "--collect", "--property=RuntimeMaxSec={:.0f}".format(left)]
+    try:
+        outside = verified(unit + argv, report + ".outside", left)
+    except subprocess.TimeoutExpired:
+        return found
+    if not outside[1]:
+        return found
+    os.rename(report + ".outside", report)
+    return outside
+
+
+def hides_gpus(text):
+    """Return whether a device cgroup hides GPUs from the session of this report."""
+    partial = json.loads(text).get("partial") if text else None
+    return isinstance(partial, dict) and partial.get("by") == "device-cgroup"
+
+
+def verified(argv, report, timeout_s):
     """(exit status, report, what went wrong): one of the last two is empty. The status is None where nothing ran.
 
     Raises subprocess.TimeoutExpired without a result in time; the program is terminated then.
@@ -85,9 +115,8 @@ def verify(program, report, timeout_s):
     # A report of an earlier run must never be used as the result of this one.
     if os.path.exists(report):
         os.remove(report)
-    argv = [program, "verify", "--format", "json", "-o", report]
     try:
-        running = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        running = subprocess.Popen([*argv, report], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     except OSError as error:
         return None, "", str(error)
     stderr = ended(running, timeout_s).decode("utf-8", "replace").strip()

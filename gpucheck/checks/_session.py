@@ -1,0 +1,132 @@
+"""Which GPUs this session may use: three facts that are never mixed.
+
+A GPU exists if the PCI bus shows it. This session may use it unless access to its device file is denied by a device
+cgroup (EPERM), or it is in a container that was not given the file. It responds if NVML lists it. NVML omits a GPU that
+it may not open, or counts it and denies the handle (NVML_ERROR_NO_PERMISSION, documented at nvmlDeviceGetCount_v2).
+
+SLURM_STEP_GPUS and SLURM_JOB_GPUS are the numbers of the device files, whatever a cgroup hides (sbatch and srun manual
+pages; gres.conf, File=). Variables hide nothing: without a cgroup every GPU is evaluated.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from gpucheck.checks._nvml import FORBIDDEN, Nvml
+from gpucheck.model import DeviceFile, Finding, Host, NvmlGap, NvmlReading, Partial, PciDevice, Verdict
+from gpucheck.model.finding.about import About
+from gpucheck.model.finding.naming import bus_ids
+
+# Kernel drivers that hold a device for a virtual machine.
+PASSED_THROUGH = ("vfio-pci", "pci-stub", "pciback", "nvgrace_gpu_vfio_pci", "nvidia_vgpu_vfio")
+ADOPTED = "SSH sessions that Slurm adopts (pam_slurm_adopt) and steps without GPUs are such sessions."
+OUTSIDE = "sudo systemd-run --pipe --wait --quiet gpucheck verify"
+
+
+def partial(host: Host) -> Partial | None:
+    """Return what this session may use, None if that is every GPU."""
+    pci = tuple(device for device in host.pci() if device.is_nvidia_gpu)
+    return of_session(pci, host.nvml(), host.device_files(), host.system().container)
+
+
+def of_session(
+    pci: Iterable[PciDevice], nvml: Nvml, files: Iterable[DeviceFile], container: str | None
+) -> Partial | None:
+    """Return the share of this session, None if nothing is hidden. pci: the GPUs on the bus."""
+    on_bus = [device.bus_id for device in pci if device.driver not in PASSED_THROUGH]
+    listed = [gpu.pci_bus_id for gpu in nvml.gpus] if isinstance(nvml, NvmlReading) else []
+    errors = {file.bus_id: file.error for file in files if file.bus_id}
+    missing = [bus_id for bus_id in on_bus if bus_id not in listed]
+    if not listed and control_denied(files):
+        hidden = missing
+    else:
+        hidden = [bus_id for bus_id in missing if errors.get(bus_id) == "EPERM"]
+    if hidden:
+        return Partial(usable=_rest(on_bus, hidden), hidden=tuple(hidden), by="device-cgroup")
+    if container and isinstance(nvml, NvmlReading) and not refused_handles(nvml, 0):
+        hidden = [bus_id for bus_id in missing if errors.get(bus_id, "ENOENT") == "ENOENT"]
+    return Partial(usable=_rest(on_bus, hidden), hidden=tuple(hidden), by="container") if hidden else None
+
+
+def _rest(on_bus: list[str], hidden: list[str]) -> tuple[str, ...]:
+    return tuple(bus_id for bus_id in on_bus if bus_id not in hidden)
+
+
+def control_denied(files: Iterable[DeviceFile]) -> bool:
+    """Return whether a device cgroup denies the file through which every program reaches the driver."""
+    return any(file.name == "nvidiactl" and file.error == "EPERM" for file in files)
+
+
+def allotted(environment: Mapping[str, str]) -> frozenset[int]:
+    """Return the device numbers that Slurm allotted to this step, job or prolog; empty if it names none.
+
+    A step has the variables of its job, which may be those of another node: they count outside steps only.
+    """
+    job = "" if "SLURM_STEP_ID" in environment else environment.get("SLURM_JOB_GPUS", "")
+    found: set[int] = set()
+    for word in (environment.get("SLURM_STEP_GPUS") or job).split(","):
+        first, _, last = word.strip().partition("-")
+        if first.isdecimal() and (last or first).isdecimal():
+            found.update(range(int(first), min(int(last or first), int(first) + 255) + 1))
+    return frozenset(found)
+
+
+def refused_handles(nvml: NvmlReading, hidden: int) -> list[NvmlGap]:
+    """Return the failures of GPUs that NVML counts and gives no handle for, without those of so many hidden GPUs."""
+    gaps = [gap for gap in nvml.gaps if gap.subject.startswith("gpu index ")]
+    explained = [gap for gap in gaps if gap.code in FORBIDDEN][:hidden]
+    return [gap for gap in gaps if gap not in explained]
+
+
+def session_finding(
+    about: About, share: Partial, files: Iterable[DeviceFile], container: str | None, environment: Mapping[str, str]
+) -> Finding:
+    """Return what this session may use, once for the host: SKIP, or UNKNOWN without a GPU of its own."""
+    by_gpu = {file.bus_id: file for file in files if file.bus_id}
+    lines = tuple(f"/dev/{by_gpu[one].name} ({one}): {by_gpu[one].error}" for one in share.hidden if one in by_gpu)
+    about = about.with_evidence(*(lines or share.hidden))
+    usable, total = len(share.usable), len(share.usable) + len(share.hidden)
+    if share.by == "device-cgroup":
+        if not usable:
+            why = f"A device cgroup hides all {total} GPUs from this session. {ADOPTED}"
+            return about.unknown(why, f"request GPUs (srun --gpus=N), or leave the cgroup: {OUTSIDE}", "0 GPUs")
+        numbers = [str(by_gpu[one].minor) if one in by_gpu else one for one in share.usable]
+        chosen = " and ".join(filter(None, (", ".join(numbers[:-1]), numbers[-1])))
+        why = f"this session may use GPU {chosen} of {total}, a device cgroup hides the others"
+        return about.skips(f"not applicable: {why}")
+    if not usable:
+        why = f"This {container} container has none of the {total} GPUs on the PCI bus."
+        fix = "start the container with --gpus all, or with the CDI device nvidia.com/gpu=all"
+        return about.unknown(why, fix, "0 GPUs")
+    requested = _requested(environment, total)
+    if requested > usable:
+        why = f"NVIDIA_VISIBLE_DEVICES requests {requested} GPUs; whether the host lost the missing ones is unknown."
+        fix = "on the host: gpucheck verify; then start the container again"
+        return about.unknown(why, fix, f"{usable} GPUs", wanted=f"{requested}")
+    return about.skips(f"not applicable: this {container} container has {usable} of the {total} GPUs of the host")
+
+
+def _requested(environment: Mapping[str, str], total: int) -> int:
+    """How many GPUs the container toolkit was to add; in a job of Slurm its share decides, whatever an image sets."""
+    chosen = environment.get("NVIDIA_VISIBLE_DEVICES", "")
+    if "SLURM_JOB_ID" in environment or "MIG" in chosen or ":" in chosen or chosen in ("", "void", "none"):
+        return 0
+    return total if chosen == "all" else len({word for word in chosen.split(",") if word})
+
+
+def judged(findings: Iterable[Finding], share: Partial, pci: Iterable[PciDevice]) -> tuple[Finding, ...]:
+    """Return findings as they count for this session: SKIP if about hidden GPUs, or a port above nothing else.
+
+    The bus and the kernel log of the node show these GPUs, and their faults are the node's.
+    """
+    devices = [device for device in pci if device.kind is None]
+    theirs = {port for device in devices if device.bus_id in share.hidden for port in device.path}
+    theirs -= {port for device in devices if device.bus_id not in share.hidden for port in device.path}
+    theirs |= set(share.hidden)
+    return tuple(_of_the_node(one, share) if theirs & {*bus_ids(one.subject)} else one for one in findings)
+
+
+def _of_the_node(finding: Finding, share: Partial) -> Finding:
+    if finding.verdict in (Verdict.PASS, Verdict.SKIP):
+        return finding
+    why = f"not applicable: this session may not use this GPU ({share.by}). On the node: {finding.why}"
+    about = About(check=finding.check, subject=finding.subject, unit=finding.unit, evidence=finding.evidence)
+    return about.skips(why, finding.seen, wanted=finding.wanted, fix=f"on the node: {OUTSIDE}")

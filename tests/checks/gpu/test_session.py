@@ -1,0 +1,231 @@
+"""Sessions with some of the GPUs of a host: what is hidden is not lost, and what is lost is still found."""
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from gpucheck.checks._session import OUTSIDE, allotted, judged, partial
+from gpucheck.checks.gpu import inventory
+from gpucheck.checks.host import device_nodes
+from gpucheck.checks.software import driver
+from gpucheck.model import DeviceFile, Finding, NvmlFailure, NvmlGap, PciDevice
+from tests.checks.judging import FAIL, PASS, SKIP, UNKNOWN, judge, with_health
+from tests.fakes import SYSTEM
+from tests.machines import p100, reading, whole_host
+
+ALL = tuple(p100(index) for index in range(4))
+# The number of a device file is not NVML's index: here they count in opposite directions.
+MINOR = {gpu.pci_bus_id: 3 - index for index, gpu in enumerate(ALL)}
+NO_PERMISSION, LOST = 4, 15
+
+
+def session(*listed, errors=None, container=None, gaps=(), **environment):
+    """A host of four GPUs whose NVML lists these. errors: of the device files by number."""
+    files = [
+        DeviceFile(name=f"nvidia{minor}", bus_id=bus_id, error=(errors or {}).get(minor))
+        for bus_id, minor in MINOR.items()
+    ]
+    gpus = [msgspec.structs.replace(ALL[place], index=index) for index, place in enumerate(listed)]
+    return replace(
+        whole_host(*ALL),
+        nvml_=msgspec.structs.replace(reading(*gpus), gaps=tuple(gaps)),
+        device_files_=(DeviceFile(name="nvidiactl"), *files),
+        system_=msgspec.structs.replace(SYSTEM, container=container),
+        environment_=environment,
+    )
+
+
+def refused(index, code):
+    return NvmlGap(call="nvmlDeviceGetHandleByIndex", subject=f"gpu index {index}", code=code, name="NVMLError")
+
+
+def verdicts(host):
+    return [(finding.verdict, finding.subject, finding.cause) for finding in judge(inventory, host)]
+
+
+HIDDEN = {3: "EPERM", 1: "EPERM"}
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        session(1, 3, errors=HIDDEN),
+        session(1, 3, errors=HIDDEN, gaps=(refused(0, NO_PERMISSION), refused(2, NO_PERMISSION))),
+        session(1, 3, errors=HIDDEN, SLURM_JOB_ID="7", SLURM_STEP_GPUS="0,2", SLURM_GPUS_ON_NODE="2"),
+        session(1, 3, errors=HIDDEN, container="docker"),
+    ],
+    ids=["omitted", "counted", "slurm", "container"],
+)
+def test_hidden_gpus_are_one_skip_with_the_numbers_of_the_device_files(host):
+    """Both ways of NVML: it omits what it may not open, or counts it and denies the handle."""
+    passed, skipped = judge(inventory, host)
+
+    assert (passed.verdict, passed.seen) == (PASS, "2 x Tesla P100-PCIE-16GB")
+    assert (skipped.verdict, skipped.subject) == (SKIP, "host")
+    assert skipped.why == "not applicable: this session may use GPU 2 and 0 of 4, a device cgroup hides the others"
+    assert skipped.evidence == ("/dev/nvidia3 (0000:03:00.0): EPERM", "/dev/nvidia1 (0000:05:00.0): EPERM")
+    share = partial(host)
+    assert (share.usable, share.hidden) == (("0000:04:00.0", "0000:06:00.0"), ("0000:03:00.0", "0000:05:00.0"))
+
+
+@pytest.mark.parametrize(("error", "confidence"), [("ENXIO", "certain"), ("EIO", "certain"), ("ENODEV", "certain")])
+def test_a_gpu_of_the_session_that_is_gone_is_found(error, confidence):
+    (lost, skipped) = judge(inventory, session(3, errors={**HIDDEN, 2: error}, SLURM_STEP_GPUS="0,2"))
+
+    assert (lost.verdict, lost.subject, lost.cause) == (FAIL, "gpu:0000:04:00.0", "gpu-lost")
+    assert (lost.confidence, lost.evidence[1]) == (confidence, f"/dev/nvidia2: {error}")
+    assert skipped.verdict is SKIP
+
+
+def test_a_gpu_of_the_session_that_nvml_calls_lost_is_found():
+    gaps = (refused(0, NO_PERMISSION), refused(1, LOST), refused(2, NO_PERMISSION))
+
+    assert verdicts(session(3, errors={**HIDDEN, 2: "EIO"}, gaps=gaps)) == [
+        (FAIL, "gpu:0000:04:00.0", "gpu-lost"),
+        (SKIP, "host", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict", "cause"),
+    [
+        (None, FAIL, "gpu-lost"),
+        ("ETIMEDOUT", FAIL, "gpu-lost"),
+        ("ENOENT", FAIL, "device-node-missing"),
+        ("EACCES", UNKNOWN, None),
+    ],
+)
+def test_a_gpu_that_no_cgroup_hides_is_not_skipped(error, verdict, cause):
+    """Opened and not listed, no answer, no file, and a file that this user may not open are four other things."""
+    assert verdicts(session(0, 1, 2, errors={0: error})) == [(verdict, "gpu:0000:06:00.0", cause)]
+
+
+def test_a_gpu_of_slurm_that_left_the_bus_is_found():
+    """SLURM_STEP_GPUS names it; its file remains, and no driver is behind it."""
+    host = session(0, 1, 2, SLURM_STEP_GPUS="0,1")
+    left = tuple(device for device in host.pci_ if device.bus_id != "0000:06:00.0")
+    files = tuple(file for file in host.device_files_ if file.minor != 0)
+    for rest in ((), (DeviceFile(name="nvidia0", error="ENODEV"),)):
+        (finding,) = judge(inventory, replace(host, pci_=left, device_files_=(*files, *rest)))
+
+        assert (finding.verdict, finding.cause, finding.seen) == (FAIL, "gpu-lost", "GPU of /dev/nvidia0 gone")
+        assert "SLURM_STEP_GPUS=0,1" in finding.evidence
+
+
+def test_slurm_allotted_more_gpus_than_the_node_has():
+    assert verdicts(session(0, 1, 2, 3, SLURM_GPUS_ON_NODE="4")) == [(PASS, "host", None)]
+    assert verdicts(session(0, 1, 2, 3, SLURM_GPUS_ON_NODE="5")) == [(FAIL, "host", "gpu-lost")]
+
+
+def test_slurm_numbers_mig_devices_in_its_own_way():
+    host = session(0, 1, 2, 3, SLURM_STEP_GPUS="9", SLURM_GPUS_ON_NODE="28")
+    divided = replace(host, nvml_=reading(*(with_health(gpu, mig=True) for gpu in ALL)))
+
+    assert verdicts(host) == [(FAIL, "host", "gpu-lost")]
+    assert verdicts(divided) == [(PASS, "host", None)]
+
+
+@pytest.mark.parametrize(
+    ("environment", "numbers"),
+    [
+        ({"SLURM_STEP_ID": "0", "SLURM_STEP_GPUS": "2,5", "SLURM_JOB_GPUS": "0,1"}, {2, 5}),
+        ({"SLURM_STEP_ID": "0", "SLURM_JOB_GPUS": "0,1"}, set()),  # those of the first node of the job
+        ({"SLURM_JOB_GPUS": "0-2,7"}, {0, 1, 2, 7}),
+        ({"SLURM_JOB_GPUS": "a100:2,-1,,0-"}, {0}),
+        ({"CUDA_VISIBLE_DEVICES": "0,1"}, set()),  # numbers of the session, not of the node
+    ],
+)
+def test_what_slurm_allotted(environment, numbers):
+    assert allotted(environment) == numbers
+
+
+def test_a_session_without_a_gpu_is_told_why_and_how_to_leave():
+    host = session(errors=dict.fromkeys(range(4), "EPERM"))
+    (finding,) = judge(inventory, host)
+
+    assert (finding.verdict, finding.seen, finding.cause) == (UNKNOWN, "0 GPUs", None)
+    assert finding.why.startswith("A device cgroup hides all 4 GPUs from this session.")
+    assert OUTSIDE in finding.fix
+    assert partial(host).usable == ()
+
+
+@pytest.mark.parametrize(
+    ("environment", "verdict"),
+    [
+        ({}, SKIP),
+        ({"NVIDIA_VISIBLE_DEVICES": "0,1"}, SKIP),
+        ({"NVIDIA_VISIBLE_DEVICES": "void"}, SKIP),
+        ({"NVIDIA_VISIBLE_DEVICES": "all", "SLURM_JOB_ID": "7"}, SKIP),
+        ({"NVIDIA_VISIBLE_DEVICES": "0,1,2"}, UNKNOWN),
+        ({"NVIDIA_VISIBLE_DEVICES": "all"}, UNKNOWN),
+    ],
+)
+def test_a_container_has_what_was_requested(environment, verdict):
+    """The toolkit adds what NVML lists when the container starts, so a GPU that was lost before is not there."""
+    found = judge(inventory, session(1, 3, errors={3: "ENOENT", 1: "ENOENT"}, container="docker", **environment))
+
+    assert [finding.verdict for finding in found] == [PASS, verdict]
+
+
+def test_a_gpu_that_died_in_a_running_container_is_found():
+    """Its file is still there."""
+    host = session(3, errors={3: "ENOENT", 1: "ENOENT", 2: "EIO"}, container="docker")
+
+    assert verdicts(host) == [(FAIL, "gpu:0000:04:00.0", "gpu-lost"), (SKIP, "host", None)]
+
+
+@pytest.mark.parametrize("code", [4, 9, 999])
+def test_a_cgroup_that_hides_the_driver_is_not_a_broken_driver(code):
+    """NVML_ERROR_UNKNOWN is what containers get whose device rules a reload of systemd has reset."""
+    failure = NvmlFailure(call="nvmlInit", code=code, name="NVMLError")
+    host = replace(session(), nvml_=failure, device_files_=(DeviceFile(name="nvidiactl", error="EPERM"),))
+    (finding,) = judge(driver, host)
+
+    assert (finding.verdict, finding.cause, OUTSIDE in finding.fix) == (UNKNOWN, None, True)
+    assert "device cgroup denies access to /dev/nvidiactl" in finding.why
+    assert len(partial(host).hidden) == 4
+    in_container = replace(host, system_=msgspec.structs.replace(SYSTEM, container="docker"))
+    assert judge(driver, in_container)[0].fix == "restart the container"
+
+
+def test_a_cgroup_explains_no_other_failure_of_the_driver():
+    failure = NvmlFailure(call="nvmlInit", code=18, name="NVMLError_LibRmVersionMismatch")
+    host = replace(session(), nvml_=failure, device_files_=(DeviceFile(name="nvidiactl", error="EPERM"),))
+
+    assert judge(driver, host)[0].cause == "driver-mismatch"
+
+
+def test_cuda_without_its_device_file_is_no_pass():
+    host = session(0, 1, 2, 3)
+    denied = replace(host, device_files_=(*host.device_files_, DeviceFile(name="nvidia-uvm", error="EPERM")))
+
+    assert [finding.verdict for finding in judge(device_nodes, host)] == [PASS]
+    assert [finding.verdict for finding in judge(device_nodes, denied)] == [UNKNOWN]
+
+
+def finding(subject, verdict=FAIL):
+    return Finding(
+        check="kernel-log", verdict=verdict, subject=subject, seen="Xid 79", cause="gpu-lost", why="It fell.", fix="x"
+    )
+
+
+def test_findings_about_hidden_gpus_are_the_nodes():
+    share = partial(session(1, 3, errors=HIDDEN))
+    ports = {"a": ("0000:03:00.0",), "both": ("0000:03:00.0", "0000:04:00.0")}
+    pci = tuple(
+        PciDevice(
+            bus_id=gpu.pci_bus_id,
+            vendor_id="10de",
+            device_id="15f8",
+            class_id="030200",
+            path=tuple(f"0000:0{8 + n}:00.0" for n, below in enumerate(ports.values()) if gpu.pci_bus_id in below),
+        )
+        for gpu in ALL
+    )
+    subjects = ["gpu:0000:03:00.0", "link:0000:08:00.0", "pair:0000:03:00.0-0000:04:00.0"]
+    for one in judged(map(finding, subjects), share, pci):
+        assert (one.verdict, one.cause, one.seen) == (SKIP, None, "Xid 79")
+        assert one.why.endswith("On the node: It fell.")
+    own = [*map(finding, ["gpu:0000:04:00.0", "link:0000:09:00.0", "host"]), finding("gpu:0000:03:00.0", SKIP)]
+    assert judged(own, share, pci) == tuple(own)
