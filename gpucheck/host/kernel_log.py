@@ -1,4 +1,4 @@
-"""The kernel's messages about GPUs, switches, PCI and the IOMMU: from /dev/kmsg, or from the journal.
+"""The kernel's messages about GPUs, switches, PCI, the IOMMU and the host's health: from /dev/kmsg, or the journal.
 
 /dev/kmsg is a ring: on a host that has been up for long the oldest messages are gone, and then the journal knows more.
 Format: Linux' Documentation/ABI/testing/dev-kmsg.
@@ -21,7 +21,9 @@ ABOUT_GPUS = re.compile(
     r"|IOMMU|arm-smmu|\bBAR \d|can't assign|\bpci [0-9a-f]{4,}:|vfio-pci|mlx5|mce:|EDAC|Hardware Error|Out of memory"
     r"|oom-kill|Killed process|blocked for more than|soft lockup|Oops|\bBUG:|general protection fault|power state from"
     r"|swiotlb|not ready \d{1,9} ?ms|device recovery|modeset ownership|firmware load|module verification failed"
-    r"|Loading of .{1,40} rejected|Lockdown|Secure boot|power cables",
+    r"|Loading of .{1,40} rejected|Lockdown|Secure boot|power cables|nv-fabricmanager|nv-hostengine|fabric ?manager"
+    r"|mlx4|infiniband|ib_core|NETDEV WATCHDOG|\bMCE\b|machine check|hard ?lockup|watchdog: |\bstall|kernel panic"
+    r"|\boom[-_ ]|segfault at|\btrap |temperature|throttled|thermal",
     re.IGNORECASE,
 )
 RECORD = re.compile(r"\d{1,20},(?P<sequence>\d{1,20}),(?P<microseconds>\d{1,20}),[^;]*;(?P<text>.*)")

@@ -17,8 +17,11 @@ from tests.shared import from_yaml
 
 # Files of real machines, and of vendors for NCCL_TOPO_FILE.
 FOLDER = Path(__file__).parent.parent / "data" / "nccl"
-CASES = [from_yaml(path) for path in sorted(FOLDER.glob("*.yml"))]
-VENDORS = ("xml-aws-p4de-24xl", "xml-azure-ndv4")
+FILES = [from_yaml(path) for path in sorted(FOLDER.glob("xml-*.yml"))]
+CASES = [case for case in FILES if not case["expect"]["refused"]]
+REFUSED = [case for case in FILES if case["expect"]["refused"]]
+VENDORS = ("xml-aws-p4d-24xl", "xml-aws-p4de-24xl", "xml-azure-ndv2", "xml-azure-ndv4", "xml-azure-ndv5")
+WITHOUT_SPEED = ("xml-azure-ncv4",)
 PLAIN_PAIR = cpu(0, gpu("0000:3b:00.0", 0), gpu("0000:3c:00.0", 1))
 
 
@@ -248,4 +251,15 @@ def test_file_of_a_vendor_lists_no_nvlinks_and_expects_nothing(case):
     vendor = case["id"] in VENDORS
 
     assert [f.seen for f in topology.findings].count("NVLinks not listed") == vendor
-    assert {pair.expected is None for pair in topology.pairs} == {vendor}
+    assert {pair.expected is None for pair in topology.pairs} == {vendor or case["id"] in WITHOUT_SPEED}
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=lambda case: str(case["id"]))
+def test_file_without_a_whole_machine_is_refused(case):
+    """Or, where that is accepted, read to the GPUs that are in it."""
+    try:
+        found = len(read(case["raw"]).gpus)
+    except ImportProblem:
+        found = 0
+
+    assert found in (0, case["expect"].get("or_gpus", 0))

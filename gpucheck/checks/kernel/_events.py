@@ -1,7 +1,6 @@
 """What the messages of a kernel log report: Xids, SXids, and the classes of messages of the knowledge room."""
 
 import re
-from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
@@ -11,6 +10,7 @@ from gpucheck.knowledge.kernel_messages import Message, follows
 from gpucheck.knowledge.kernel_messages import messages as classes
 
 RANK = ("note", "warn", "fail")
+ANY_XID = "xid"
 
 
 class Event(NamedTuple):
@@ -35,9 +35,19 @@ class Machine(NamedTuple):
     complete: bool
 
 
-def events(log: list[LogMessage], machine: Machine) -> list[Event]:
+class Read(NamedTuple):
+    """What a log reports. known: keys of all messages that were recognized; strangers: those that were not."""
+
+    events: list[Event]
+    known: frozenset[str]
+    strangers: list[LogMessage]
+
+
+def events(log: list[LogMessage], machine: Machine) -> Read:
     """Return every recognized message, in order, without those that a later line revokes."""
-    found = [event for message in log for event in _understood(message, machine)]
+    read = [(message, *_understood(message, machine)) for message in log]
+    strangers = [message for message, key, _ in read if key is None]
+    found = [event for _, _, event in read if event is not None]
     known = {(event.key, event.subject) for event in found}
     for event in list(found):
         cause = CAUSED_BY.search(event.message.text) if event.key == "xid:45" else None
@@ -46,27 +56,29 @@ def events(log: list[LogMessage], machine: Machine) -> list[Event]:
             found.append(Event(code.key, event.subject, event.message, code.meaning, code.follows, of_gpu=True))
     present = {event.key for event in found}
     cleared = {row.key: _clearing(row.cleared_by, log) for row in classes() if row.cleared_by and row.key in present}
-    return [event for event in found if not _cleared(event, cleared.get(event.key, {}))]
+    keys = {key for _, key, _ in read if key is not None}
+    keys |= {ANY_XID} if any(key.startswith(ANY_XID) for key in keys) else set()
+    kept = [event for event in found if not _cleared(event, cleared.get(event.key, {}))]
+    return Read(kept, frozenset(keys), strangers)
 
 
-def _understood(message: LogMessage, machine: Machine) -> Iterator[Event]:
+def _understood(message: LogMessage, machine: Machine) -> tuple[str | None, Event | None]:
+    """The key of a message that is recognized, and what it reports where that concerns this machine's GPUs."""
     if "Xid" in message.text or "NVSwitch" in message.text:
         if code := xid(message.text):
-            yield _coded(code, "gpu", message)
-            return
+            return code.key, _coded(code, "gpu", message)
         if code := sxid(message.text):
-            yield _coded(code, "link", message)
-            return
+            return code.key, _coded(code, "link", message)
     if not _any_word().search(message.text):
-        return
+        return None, None
     for row, patterns in _compiled():
         if any(word in message.text for word in row.words):
             for pattern in patterns:
                 if match := pattern.search(message.text):
-                    event = _message(row, bus_id(match.groupdict().get("bus")), message, machine)
-                    if event is not None and row.verdict != "note":
-                        yield event
-                    return
+                    if row.verdict == "note":
+                        return row.key, None
+                    return row.key, _message(row, bus_id(match.groupdict().get("bus")), message, machine)
+    return None, None
 
 
 def _coded(code: Code, kind: str, message: LogMessage) -> Event:

@@ -2,7 +2,8 @@
 
 Source: Xid and SXid lines (NVRM, nvidia-nvswitch) with the actions of NVIDIA's Xid catalogue, and the classes of
 messages of the kernel, the module loader and systemd in kernel_messages.yml. An error is reported once for each GPU,
-with its first and last message and with what followed from it. Faults of an application alone are not reported.
+with its first and last message and with what followed from it. Faults of an application alone are not reported. A
+line about GPUs, the health of the host or the end of a job that is not known to be harmless is quoted, and is no PASS.
 """
 
 from collections.abc import Container, Iterable, Iterator
@@ -11,6 +12,7 @@ from functools import cached_property
 import msgspec
 
 from gpucheck.checks.kernel._events import RANK, Event, Machine, events
+from gpucheck.checks.kernel._strangers import strangers
 from gpucheck.checks.kernel._text import LogMessage, messages, named
 from gpucheck.checks.kernel._xids import Meaning
 from gpucheck.knowledge.actions import of_step
@@ -66,9 +68,12 @@ def evaluate(values: Values) -> Iterator[Finding]:
         why = f"errors since boot unknown: the kernel log could not be read: {log.denied}"
         yield About(check=NAME).unknown(why, "sudo gpucheck verify --only kernel-log")
         return
-    read = messages(log.lines)
-    roots = _roots(_groups(events(read, _machine(values, read))))
+    said = messages(log.lines)
+    machine = _machine(values, said)
+    read = events(said, machine)
+    roots = _roots(_groups(read.events))
     found = [finding for root in roots for finding in _finding(root, values.above)]
+    found += strangers(read.strangers, read.known, machine.gpus)
     yield from found
     if not found:
         harmless = tuple(f"needs no action: {root.text()}, {root.subject}" for root in roots)

@@ -14,6 +14,7 @@ from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
 from gpucheck.imports._text import first_line, plain, quoted
 from gpucheck.imports.logs._journal import FIELDS, Fields, record
+from gpucheck.knowledge.kernel_lines import families
 from gpucheck.knowledge.kernel_messages import messages
 from gpucheck.model.host.readings import KernelLine, KernelLog
 
@@ -22,6 +23,7 @@ MAX_LINE = 16_384
 SHORTEST = 7  # MESSAGE, the shortest line that means something
 MOST_LINES = 500_000  # the newest are kept
 LARGE = 4 << 20  # of a larger log only what can mean something is read
+DIGITS = b"0123456789"
 LOOK = 10_000  # a log shows what it is in its first lines
 # Pieces before a message, one after the other. None can match nothing.
 PIECE = re.compile(
@@ -38,7 +40,7 @@ PIECE = re.compile(
             r"(?::\d\d(?:\.\d{1,9})?)?(?: \d{4})?)\] ?",
             r"(?P<iso>\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?) ?",
             r"(?P<full>[A-Z][a-z]{2} \d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})? [A-Z]{2,5}) ",
-            r"(?P<syslog>[A-Z][a-z]{2} [ \d]?\d \d\d:\d\d:\d\d(?:\.\d{1,9})?) ",
+            r"(?P<syslog>[^\W\d_]{1,6}\.? [ \d]?\d \d\d:\d\d:\d\d(?:\.\d{1,9})?) ",
             r"(?P<unix>\d{9,10}\.\d{6}) ",
             r"(?P<time>\d\d:\d\d:\d\d(?:\.\d{1,9})?) ",
             r"(?P<kernel>(?:[\w.-]{1,255} )?kernel(?: - - -|\[\d{1,7}\]:|:)) ?",
@@ -57,6 +59,10 @@ SURE = re.compile(
     r"|\bnvidia(?:_\w+)?: (?:module|loading|Unknown|disagrees|version|probe of|Loading)|nv-fabricmanager\["
     r"|nvidia-(?:fabricmanager(?:-start\.sh)?|persistenced)(?:\.service|\[\d+\])?: |blocked for more than \d"
     r"|Loading of (?:unsigned )?module|could not insert '?nvidia|insert module 'nvidia|Module nvidia not found"
+    r"|\bOut of memory: Kill|emory cgroup out of memory|\boom-kill:constraint=|invoked oom-killer: |\boom_reaper: "
+    r"|\bKilled process \d+ \(|soft lockup - CPU#|detected hard LOCKUP|\brcu\w{0,20}: INFO: |\bINFO: rcu_|\bmce: "
+    r"|\bpciehp: |\bmlx[45]_\w+ [0-9a-f]{4}:|\bmlx5_\w+:\d+:\(pid|: segfault at [0-9a-f]+ ip |\bAER: |\bDPC: "
+    r"|NETDEV WATCHDOG: |Port module event|\bnv-hostengine\[|\bEDAC \w+: |cpu clock (?:is )?throttled|\bKernel panic - "
 )
 OF_A_RECORD = re.compile(r" [A-Z_]+=")  # the dictionary of a /dev/kmsg record
 # Every line of the driver and of its devices, and the heads of records and traces of several lines.
@@ -106,8 +112,9 @@ def parse(lines: list[str]) -> KernelLog:
 
 @cache
 def _words() -> tuple[str, ...]:
-    """What every message with a meaning holds; words that imply another one are left out."""
+    """What every message holds that must be understood; words that imply another one are left out."""
     words = {*DRIVER, *(word for row in messages() if not all(map(_by_driver, row.patterns)) for word in row.words)}
+    words |= {word for family in families() for word in family.words}
     return tuple(sorted(word for word in words if not any(one != word and one in word for one in words)))
 
 
@@ -124,9 +131,11 @@ def _relevant(lines: list[str]) -> list[str]:
 
     What stands around a relevant line stays.
     """
-    text = "\n".join(lines)
-    present = [(word, AFTER) for word in _words() if word in text]
-    present += [(word, AFTER_A_TRACE) for word in TRACES if word in text]
+    # Lines of large logs differ in little but numbers: each kind of line is searched once.
+    kinds = set("\n".join(lines).encode(errors="replace").translate(None, DIGITS).split(b"\n"))
+    gist = b"\n".join(kinds)
+    looked_for = [*((word, AFTER) for word in _words()), *((word, AFTER_A_TRACE) for word in TRACES)]
+    present = [(word, after) for word, after in looked_for if word.encode().translate(None, DIGITS) in gist]
     keep: set[int] = set()
     for word, after in present:
         for at in [i for i, line in enumerate(lines) if word in line]:
@@ -222,6 +231,16 @@ MARKS: tuple[str | re.Pattern[str], ...] = (
     *('"MESSAGE"', "MESSAGE=", '"MESSAGE" : ', "_TRANSPORT", "__CURSOR", "_TIMESTAMP", "_ID", "_HOSTNAME", "PRIORITY"),
     *("SYSLOG_", "_SOURCE_", "kernel", *(f"[{day} " for day in ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"))),
     *(":emerg", ":alert", ":crit", ":err", ":warn", ":notice", ":info", ":debug"),
+    *(
+        "Out of memory: Kill",
+        "cgroup out of memory",
+        "oom-kill",
+        "oom_reaper: ",
+        "Killed process ",
+        "soft lockup - CPU#",
+    ),
+    *("detected hard LOCKUP", ": INFO: ", "INFO: rcu_", "mce: ", "pciehp: ", "mlx", ": segfault at ", "AER: ", "DPC: "),
+    *("NETDEV WATCHDOG: ", "Port module event", "nv-hostengine[", "EDAC ", "throttled", "Kernel panic - "),
 )
 
 

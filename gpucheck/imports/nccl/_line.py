@@ -69,7 +69,7 @@ def records(line: str) -> Iterator[Record]:
 CHANNEL = re.compile(
     r"\b(?:Channel|Ring) \d{1,4}(?:/\d{1,4})? ?: "
     r"(?P<one>\d{1,6})(?:\[\w{1,16}\])? -> (?P<other>\d{1,6})(?:\[\w{1,16}\])? {1,3}"
-    r"(?:\[(?:send|receive)\] )?via (?P<way>(?:P2P|SHM|NET)/\w{1,40}|direct shared memory)"
+    r"(?:\[(?:send|receive)\] )?via (?P<way>NET/\w[\w .-]{0,40}(?=/)|(?:P2P|SHM|NET)/\w{1,40}|direct shared memory)"
 )
 # The whole of the commonest line, of which a log of many GPUs has millions.
 USUAL_CHANNEL = re.compile(

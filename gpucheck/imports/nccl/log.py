@@ -1,5 +1,6 @@
 """NCCL's own log (NCCL_DEBUG=VERSION, WARN, INFO or TRACE) of NCCL 2.4 to 2.31, alone or between other lines."""
 
+import re
 from collections import defaultdict
 
 from gpucheck.imports._kind import Kind
@@ -19,7 +20,7 @@ from gpucheck.imports.nccl._line import (
     seat_in,
 )
 from gpucheck.imports.nccl._tests import leftovers, set_by_environment, slowest
-from gpucheck.knowledge.messages import meaning
+from gpucheck.knowledge.messages import meaning, row
 from gpucheck.model.diagnosis.observations import Collective, Measured, Observations, ObservedGpu
 from gpucheck.model.diagnosis.paste import Message, Part
 from gpucheck.printable import counted
@@ -28,6 +29,11 @@ NAME = "nccl-log"
 # NCCL reports failed calls of CUDA with its own text around CUDA's.
 TABLES = (NAME, "cuda-error")
 MOST_MESSAGES = 2000
+# An INFO line with one of these words may report a failure; NCCL's WARN lines always do.
+TROUBLE = re.compile(
+    r"(?i)\b(?:error|fail|fatal|time(?:d )?-?out|unable|cannot|could not|couldn't|invalid|abort|corrupt|unhandled)"
+)
+NVLS = re.compile(r"\bNVLS multicast support is (?P<no>not )?available on dev \d")
 # Every cluster sets these for its network; they do not describe the paths in one host.
 OF_THE_NETWORK = {"NCCL_SOCKET_IFNAME", "NCCL_SOCKET_FAMILY", "NCCL_COMM_ID"}
 
@@ -60,6 +66,8 @@ class _Log:
         self.versions: dict[str, None] = {}
         self.environment: dict[str, str] = {}
         self.usual: set[tuple[str, ...]] = set()
+        self.nvls: dict[tuple[str | None, bool], Message] = {}
+        self.keys: set[str] = set()
         self.any_line = False
 
     def take(self, line: str, number: int) -> None:
@@ -86,7 +94,17 @@ class _Log:
             self.seats.add(seat)
         if "set by environment" in one.text:
             self.environment = {**dict(set_by_environment(one.text)), **self.environment}
-        if len(self.messages) < MOST_MESSAGES and (message := _message(one, line, number)):
+        if nvls := NVLS.search(one.text):
+            mixed = Message(key=f"{NAME}.nvls-mixed", text=line.strip()[:LONGEST], line=number)
+            self.nvls.setdefault((one.host, nvls["no"] is None), mixed)
+        if message := _message(one, line, number):
+            self._add(message)
+
+    def _add(self, message: Message) -> None:
+        """Keep a message: the first of each meaning always, and of harmless ones no more."""
+        is_new = message.key not in self.keys
+        if is_new or (len(self.messages) < MOST_MESSAGES and row(message.key).verdict != "pass"):
+            self.keys.add(message.key)
             self.messages.append(message)
 
     def part(self) -> Part:
@@ -94,13 +112,14 @@ class _Log:
         hosts = self.hosts | {host for host, *_ in self.usual}
         channels = self.channels | {Channel(int(one), int(other), way) for _, one, other, way in self.usual}
         way = slowest(channel.way for channel in channels)
+        mixed = [one for (host, _), one in self.nvls.items() if {(host, True), (host, False)} <= self.nvls.keys()]
         return Part(
             observations=Observations(
                 gpus=_gpus(self.seats) if len(hosts) <= 1 else (),
                 environment=leftovers([pair for pair in self.environment.items() if pair[0] not in OF_THE_NETWORK]),
                 measured=Measured(collectives=(Collective(transport=way),) if way else ()),
             ),
-            messages=tuple(self.messages),
+            messages=(*self.messages, *mixed),
             looked_at=(_looked_at(list(self.versions), channels, self.seats, len(hosts)),),
         )
 
@@ -112,6 +131,8 @@ def _message(one: Record, line: str, number: int) -> Message | None:
         known = meaning(name, whole[:LONGEST])
         if known is not None:
             return Message(key=known[0].key, text=line.strip()[:LONGEST], line=number, gpu=known[1])
+    if one.level in ("WARN", "ERROR", "ABORT") or (one.level == "INFO" and TROUBLE.search(one.text)):
+        return Message(key=f"{NAME}.unrecognized", text=line.strip()[:LONGEST], line=number)
     return None
 
 

@@ -34,7 +34,7 @@ def judged(text):
 
 def understood(text):
     said = messages(reader.read(text.encode()).lines)
-    return events(said, Machine(*named(said), above={}, complete=False))
+    return events(said, Machine(*named(said), above={}, complete=False)).events
 
 
 def words(finding):
@@ -130,7 +130,7 @@ def test_a_subject_is_never_invented(parts):
         assert kind in ("host", "gpu", "link")
         assert kind == "host" or rest.removesuffix(".0") in text.lower()
         assert kind == "host" or domain == "0000" or domain in text.lower()
-        assert finding.verdict in (*LOUD, Verdict.PASS)
+        assert finding.verdict in (*LOUD, Verdict.UNKNOWN, Verdict.PASS)
 
 
 RESET_REQUIRED = "NVRM: nvAssertOkFailedNoLog: Assertion failed: Reset required [NV_ERR_RESET_REQUIRED] (0x00000062)\n"

@@ -60,7 +60,7 @@ def test_two_messages_in_one_line_are_two():
         ("Ring 00 : 0[0] -> 1[1] via direct shared memory", "SHM/direct"),
         ("Channel 02 : 3[3] -> 0[0] via SHM/direct/direct", "SHM/direct"),
         ("Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0/GDRDMA", "NET/IB"),
-        ("Channel 00/0 : 0[0] -> 1[0] [receive] via NET/AWS Libfabric/0", "NET/AWS"),
+        ("Channel 00/0 : 0[0] -> 1[0] [receive] via NET/AWS Libfabric/0", "NET/AWS Libfabric"),
         ("Ring 00 : 0 -> 1 [send] via NET/Socket/0", "NET/Socket"),
     ],
 )
