@@ -19,6 +19,8 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     read, unread: lines of the inputs that were understood, and as what, and those that were not.
     observations: all that the inputs report of GPU links. looked_at: what was checked, as text; unproven: what no
     input covers, though readiness for training needs it.
+    machines: one answer for each host, if the inputs are of several. Then machine and observations are empty, findings
+    are those about the inputs, and verdict, gpus, counts and read are of all hosts.
     ranking, gpu_names, decided: as in gpucheck.model.diagnosis.ranking.Judgement; empty if no numbers were given.
     """
 
@@ -37,6 +39,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     ranking: tuple[Explanation, ...] = ()
     gpu_names: tuple[str, ...] = ()
     decided: str = ""
+    machines: "tuple[Diagnosis, ...]" = ()
 
     def judgement(self) -> Judgement:
         """Return the evaluation of the links as one value."""
