@@ -60,6 +60,8 @@ def table(lines: Sequence[str], start: int, what: str) -> Grid:
     two decimals that grew together are parted. A row that is cut or missing has no cells; a surplus row or cell, and a
     table without any row, raise ImportProblem.
     """
+    if start >= len(lines):
+        raise _shape(what, start - 1, "nothing follows the heading; the paste is cut short")
     heads, at = _heads(lines, start)
     if not heads or [int(head) for head in heads] != list(range(len(heads))) or len(heads) > MOST_GPUS:
         raise _shape(what, start, f"{quoted(lines[start])} does not number the GPUs 0, 1, 2, ...")

@@ -33,8 +33,8 @@ def _page(diagnosis: Diagnosis, page: Markdown) -> str:
     lines = [f"# {diagnosis.verdict.name}: gpucheck diagnose", ""]
     lines += [f"{page.text(source)}: {counts_line(diagnosis.counts)}"]
     lines += _findings(diagnosis, page)
-    for one in diagnosis.machines:
-        lines += ["", f"## {page.text(machine_title(one))}", *_findings(one, page)]
+    for host in diagnosis.machines:
+        lines += ["", f"## {page.text(machine_title(host))}", *_findings(host, page)]
     lines += _read(diagnosis, page)
     ranking = likely(diagnosis.ranking)
     if ranking:

@@ -92,7 +92,7 @@ def _answer(
     """Evaluate the parts of one machine."""
     seen = found.seen
     # ECC, row remapping, throttling, MIG, limits: what nvidia-smi reports of each GPU, evaluated as on a live host.
-    state = pasted_host.findings(parts)
+    state = (*pasted_host.findings(parts), *pasted_host.dark_links(seen))
     logs = _kernel_log(parts)
     findings: list[Finding] = [*pasted_host.of_links(_of_links(found), seen, state)]
     findings += kernel_log.evaluate(kernel_log.Values(log=logs, gpus=_bus_ids(seen))) if logs is not None else ()

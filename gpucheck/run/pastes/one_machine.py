@@ -165,7 +165,8 @@ def _placed(part: Part, machine: Sequence[ObservedGpu], most: int) -> Observatio
     by_index = {gpu.index: one for gpu, one in zip(part.nvml.gpus, new.gpus, strict=False)}
     if not new.gpus or len(new.gpus) == len(machine):
         return new
-    if len(new.gpus) > len(machine) and {gpu.bus_id for gpu in machine} <= {gpu.bus_id or "" for gpu in new.gpus}:
+    ids = {gpu.bus_id or "" for gpu in new.gpus}
+    if machine and len(new.gpus) > len(machine) and {gpu.bus_id for gpu in machine} <= ids:
         return new
     if not machine:
         return new if _is_counted(part, by_index) else replace(new, gpus=_at(by_index, max(by_index) + 1))
