@@ -1,5 +1,6 @@
 """Find causes in measurements or pasted tool output"""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 @click.argument("files", nargs=-1, metavar="[FILE...|-]")
 @click.option("--as", "as_", metavar="KIND", help="Do not detect the kind of the inputs: it is KIND. See --kinds.")
 @click.option("--gpu", "model", metavar="MODEL", help="GPU model, if the inputs do not name it.")
-@click.option("--machine", metavar="NAME", help="Host to diagnose, if the inputs contain output of several.")
+@click.option("--machine", metavar="NAME", help="Only this host, if the inputs contain output of several.")
 @click.option("--observations", metavar="FILE", help="Read observations and measurements (YAML or JSON). - is stdin.")
 @click.option("--topo", "more", metavar="FILE", multiple=True, hidden=True, help="The same as FILE.")
 @click.option("--bandwidth", "more", metavar="FILE", multiple=True, hidden=True, help="The same as FILE.")
@@ -51,24 +52,26 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
     \b
     gpucheck diagnose issue.txt
-    dmesg | gpucheck diagnose -
+    dmesg | gpucheck diagnose
     gpucheck diagnose topo.txt nccl.log --gpu H100
     gpucheck diagnose --observations machine.yml
 
     Supported: nvidia-smi, kernel logs, NCCL logs, benchmarks, lspci and more (--kinds). A file can contain the output
-    of several tools in any order, with prompts, quotes and Markdown. All inputs are from one host. Input that is not
-    recognized is listed with its line numbers.
+    of several tools in any order, with prompts, quotes and Markdown. Several hosts are distinguished by the names in
+    it, and each is diagnosed. Input that is not recognized is listed with its line numbers.
     """
     if kinds:
         write_result(_kinds(), output, mode=SHARED)
         return 0
     inputs = (*files, *more)
+    if not inputs and observations is None and not is_terminal():
+        inputs = ("-",)
     sources = tuple(name for name in (observations, *inputs) if name is not None)
     if not sources:
-        raise Problem("no input. Give pasted output as FILE or on stdin (-), or --observations FILE.")
+        raise Problem("no input. Give pasted output as FILE or on stdin, or --observations FILE.")
     if sources.count("-") > 1:
         raise Problem("stdin can be read once only. Give the other inputs as files.")
-    from gpucheck.run.pastes import TwoMachines, diagnosis
+    from gpucheck.run.pastes import NoSuchMachine, diagnosis
 
     given = _given(observations)
     readings = []
@@ -87,10 +90,15 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
                 machine=machine,
                 strict=strict,
             )
-    except TwoMachines as problem:
+    except NoSuchMachine as problem:
         raise Problem(f"{problem}.") from problem
     write_result(_rendered(found, format_, verbose, redact=not no_redact), output)
     return EXIT_STATUS[found.verdict]
+
+
+def is_terminal() -> bool:
+    """Whether stdin is a terminal, or closed: nothing was piped in."""
+    return sys.stdin is None or sys.stdin.isatty()
 
 
 def _kinds() -> str:

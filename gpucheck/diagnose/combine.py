@@ -7,35 +7,29 @@ import msgspec
 from msgspec.structs import replace
 
 from gpucheck.diagnose._cells import MOST_GPUS
-from gpucheck.diagnose.alignment import aligned
+from gpucheck.diagnose.alignment import aligned, have_bus_ids, spread
 from gpucheck.knowledge.strict import InputProblem as ObservationProblem
 from gpucheck.model.diagnosis.observations import AcsReading, Collective, Measured, Observations, ObservedGpu
 from gpucheck.topology.pcie.acs import REDIRECT
 
+RATES = tuple(f"{path}_{way}_gb_s" for path in ("p2p", "staged") for way in ("uni", "bidir"))
+CELLS = ("matrix", "p2p_access", "p2p_status", *RATES)
 LISTS = ("collectives", "host_device", "flows", "under_load", "damaged", "failures", "uplinks")
+
+# Two tools, or two directions, differ by less on a healthy link (copy engines and kernels: 0.80 on NVLink).
+SAME_RATE = 0.75
 
 S = TypeVar("S", bound=msgspec.Struct)
 
 
 def together(seen: Observations, new: Observations) -> Observations:
-    """Observations with another source's added; where both have a value the first one stays.
+    """Observations with another source's added; where both have a value the first one stays (see `contradictions`).
 
-    Raises ObservationProblem where the two speak of different machines: other numbers of GPUs, other models or bus
-    ids, or more GPUs than one machine has.
+    A source of some of the machine's GPUs is placed by bus ids. Raises ObservationProblem where the two speak of
+    different machines: other models or bus ids, more GPUs than one machine has, or GPUs that cannot be placed.
     """
-    count, other = len(seen.gpus), len(new.gpus)
-    if count and other and count != other:
-        # A log of a job on some of the GPUs names these by bus id alone; nothing in it counts GPUs by position.
-        seen, new = (_unless_bare(seen), new) if count < other else (seen, _unless_bare(new))
-        count, other = len(seen.gpus), len(new.gpus)
-    if max(other, len(new.matrix or ())) > MOST_GPUS:
-        raise ObservationProblem(f"more than {MOST_GPUS} GPUs, which no machine has. Give the matrix of one machine")
-    if count and other and count != other:
-        raise ObservationProblem(
-            f"{other} GPUs here, {count} in what was read before: these are not of one machine. "
-            "Give output of one run with the same CUDA_VISIBLE_DEVICES"
-        )
-    gpus = _gpus(seen.gpus, new.gpus) if count and other else seen.gpus or new.gpus
+    seen, new = fitted(seen, new)
+    gpus = _gpus(seen.gpus, new.gpus) if seen.gpus and new.gpus else seen.gpus or new.gpus
     return replace(
         _filled(replace(seen, gpus=()), replace(new, gpus=())),
         gpus=gpus,
@@ -44,11 +38,93 @@ def together(seen: Observations, new: Observations) -> Observations:
     )
 
 
-def _unless_bare(one: Observations) -> Observations:
-    """Without GPUs of which no more than the bus id is known, and with which nothing was measured by position."""
-    bare = all(gpu.bus_id and gpu == ObservedGpu(bus_id=gpu.bus_id) for gpu in one.gpus)
+def fitted(seen: Observations, new: Observations) -> tuple[Observations, Observations]:
+    """Both with as many GPUs as the larger has, each in its own place. Raises ObservationProblem."""
+    count, other = len(seen.gpus), len(new.gpus)
+    if max(other, len(new.matrix or ())) > MOST_GPUS:
+        raise ObservationProblem(f"more than {MOST_GPUS} GPUs, which no machine has. Give the matrix of one machine")
+    if not count or not other:
+        return seen, new
+    if count == other:
+        order = _places(new.gpus, seen.gpus)
+        return seen, new if order is None or order == tuple(range(count)) else spread(new, order, count)
+    few, many = sorted((seen, new), key=lambda one: len(one.gpus))
+    places = _places(few.gpus, many.gpus)
+    if places is not None:
+        few = spread(few, places, len(many.gpus))
+    elif _is_unplaced(few):
+        # A log or a collective on some of the GPUs: nothing in it counts GPUs by position.
+        few = replace(few, gpus=())
+    else:
+        raise ObservationProblem(
+            f"{other} GPUs here, {count} in what was read before: these are not of one machine, or no bus id places "
+            "the ones among the others. Give output of one run with the same CUDA_VISIBLE_DEVICES"
+        )
+    return (few, many) if count < other else (many, few)
+
+
+def _places(few: Sequence[ObservedGpu], many: Sequence[ObservedGpu]) -> tuple[int, ...] | None:
+    """Return the index of each GPU among the others; None unless bus ids name all."""
+    at = {gpu.bus_id: i for i, gpu in enumerate(many)}
+    found = [at.get(gpu.bus_id) for gpu in few if gpu.bus_id]
+    if not have_bus_ids(many) or len(set(found)) < len(few) or None in found:
+        return None
+    return tuple(i for i in found if i is not None)
+
+
+def _is_unplaced(one: Observations) -> bool:
+    """Whether a source names GPUs with which nothing was measured by position."""
+    bare = all(gpu == ObservedGpu(bus_id=gpu.bus_id, model=gpu.model) for gpu in one.gpus)
     rest = replace(one, gpus=(), environment={}, measured=replace(one.measured, collectives=()))
-    return replace(one, gpus=()) if bare and rest == Observations() else one
+    return bare and rest == Observations()
+
+
+def contradictions(seen: Observations, new: Observations) -> tuple[str, ...]:
+    """Return what two sources of one machine state differently, as text. Raises ObservationProblem as `together`."""
+    one, other = fitted(seen, new)
+    found = [
+        *_differing("path class", _cells(one.matrix), _cells(other.matrix)),
+        *_differing("P2P status", _cells(one.p2p_status), _cells(other.p2p_status)),
+        *_differing("P2P access", _access(one), _access(other)),
+        *_slower(one.measured, other.measured),
+    ]
+    links = [(a.nvlinks.active, b.nvlinks.active) for a, b in zip(one.gpus, other.gpus, strict=False)]
+    found += [f"NVLinks of GPU {i}: {a} and {b}" for i, (a, b) in enumerate(links) if None not in (a, b) and a != b]
+    widths = [(a.pcie.width, b.pcie.width) for a, b in zip(one.gpus, other.gpus, strict=False)]
+    found += [f"PCIe width of GPU {i}: {a} and {b}" for i, (a, b) in enumerate(widths) if None not in (a, b) and a != b]
+    hosts = [(name, getattr(one.host, name), getattr(other.host, name)) for name in ("iommu", "acs_redirect", "rebar")]
+    found += [f"{name}: {a} and {b}" for name, a, b in hosts if None not in (a, b) and a != b]
+    return tuple(found)
+
+
+Cells = dict[tuple[int, int], Any]
+
+
+def _cells(rows: Sequence[Sequence[Any]] | None) -> Cells:
+    """The cells that hold a value, by pair."""
+    return {(i, j): cell for i, row in enumerate(rows or ()) for j, cell in enumerate(row) if cell is not None}
+
+
+def _access(one: Observations) -> Cells:
+    count = len(one.gpus)
+    if isinstance(one.p2p_access, bool):
+        return {(i, j): one.p2p_access for i in range(count) for j in range(count) if i != j}
+    return _cells(one.p2p_access)
+
+
+def _differing(what: str, one: Cells, other: Cells) -> list[str]:
+    pairs = [pair for pair in one if pair in other and one[pair] != other[pair]]
+    return [f"{what} of GPU {i}-{j}: {one[i, j]} and {other[i, j]}" for i, j in pairs]
+
+
+def _slower(one: Measured, other: Measured) -> list[str]:
+    found = []
+    for name in RATES:
+        here, there = _cells(getattr(one, name)), _cells(getattr(other, name))
+        pairs = [pair for pair in here if pair in there]
+        apart = [p for p in pairs if min(here[p], there[p]) < SAME_RATE * max(here[p], there[p])]
+        found += [f"{name} of GPU {i}-{j}: {here[i, j]:g} and {there[i, j]:g}" for i, j in apart]
+    return found
 
 
 def joined(seen: Observations) -> Observations:
@@ -121,12 +197,15 @@ def _same_model(one: str, other: str) -> bool:
 
 
 def _filled(one: S, other: S) -> S:
-    """`one` with the values of `other` where it has none, in nested values too."""
+    """`one` with the values of `other` where it has none, in nested values and cells of a matrix too."""
     found: dict[str, Any] = {}
     for name in one.__struct_fields__:
         here, there = getattr(one, name), getattr(other, name)
         if isinstance(here, msgspec.Struct) and isinstance(there, type(here)):
             found[name] = _filled(here, there)
+        elif name in CELLS and isinstance(here, tuple) and isinstance(there, tuple) and len(here) == len(there):
+            rows = (zip(*both, strict=True) for both in zip(here, there, strict=True))
+            found[name] = tuple(tuple(b if a is None else a for a, b in row) for row in rows)
         elif name in LISTS and isinstance(here, tuple) and isinstance(there, tuple):
             found[name] = here + tuple(row for row in there if row not in here)
         elif here is None or (here in ((), {}) and there is not None):  # () is a value: compared, and none is bad

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from gpucheck.imports._problem import ImportProblem
 from gpucheck.imports._text import quoted
@@ -41,25 +42,78 @@ def cell(word: str, where: str) -> float | None:
     return number if number >= SMALLEST else None
 
 
-def table(lines: Sequence[str], start: int, what: str) -> tuple[Matrix, int]:
-    """Return the table whose column labels (0 1 2 ...) are in line `start` (0-based), and the line after it.
+class Grid(NamedTuple):
+    """A printed table. rows: from the first on, None cells where a row is missing or cut; end: index of the next line.
+
+    lost: what of it cannot be read, empty if all of it can.
+    """
+
+    rows: Matrix
+    end: int
+    lost: str = ""
+
+
+def table(lines: Sequence[str], start: int, what: str) -> Grid:
+    """Return the table whose column labels (0 1 2 ...) are in line `start` (0-based).
 
     Cells may be parted by blanks or tabs. Lines that a terminal broke are joined where the cells add up, and cells of
-    two decimals that grew together are parted. A missing or surplus row or cell raises ImportProblem.
+    two decimals that grew together are parted. A row that is cut or missing has no cells; a surplus row or cell, and a
+    table without any row, raise ImportProblem.
     """
+    if start >= len(lines):
+        raise _shape(what, start - 1, "nothing follows the heading; the paste is cut short")
     heads, at = _heads(lines, start)
     if not heads or [int(head) for head in heads] != list(range(len(heads))) or len(heads) > MOST_GPUS:
         raise _shape(what, start, f"{quoted(lines[start])} does not number the GPUs 0, 1, 2, ...")
+    found, end = _rows(lines, at, len(heads) + 1)
+    if found and max(found) >= len(heads):
+        raise _shape(what, start, f"a row {max(found)}, {len(heads)} columns in the heading")
+    for label, words in found.items():
+        if len(words) > len(heads) + 1:
+            raise _shape(what, at, f"{len(words) - 1} cells in row {label}, {len(heads)} in the heading")
+    places = [_decimals(word) for words in found.values() for word in words[1:-1] if CELL.match(word)]
     rows: list[tuple[float | None, ...]] = []
-    while at < len(lines) and len(rows) < len(heads):
-        words, end = _row(lines, at, len(heads) + 1)
-        if not words or words[0] != str(len(rows)):
+    lost = []
+    for label in range(max(found, default=-1) + 1):
+        words = found.get(label, [])
+        if len(words) == len(heads) + 1 and not _is_cut(words[-1], min(places, default=0)):
+            rows.append(tuple(cell(word, f"line {start + 1}") for word in words[1:]))
+        else:
+            rows.append((None,) * len(heads))
+            lost.append(label)
+    if len(lost) == len(rows):
+        raise _shape(what, start, f"{len(heads)} columns and no complete row; the paste is cut short")
+    return Grid(tuple(rows), end, f"no complete row {listed(lost)}" if lost else "")
+
+
+def listed(labels: Sequence[int]) -> str:
+    """Return the first of some labels as text: ``2, 3``."""
+    return ", ".join(map(str, labels[:8])) + (", ..." if len(labels) > 8 else "")
+
+
+def _rows(lines: Sequence[str], at: int, width: int) -> tuple[dict[int, list[str]], int]:
+    """The words of each row by its label, which rises; and the line after the last. One blank line is a lost row."""
+    found: dict[int, list[str]] = {}
+    end, gap = at, False
+    while at < len(lines) and len(found) <= width:
+        words, after = _row(lines, at, width)
+        if words and (not words[0].isdecimal() or len(words[0]) > 3 or int(words[0]) <= max(found, default=-1)):
             break
-        if len(words) != len(heads) + 1:
-            raise _shape(what, at, f"{len(words) - 1} cells in the row, {len(heads)} in the heading")
-        rows.append(tuple(cell(word, f"line {at + 1}") for word in words[1:]))
-        at = end
-    return tuple(rows), at
+        if not words and (gap or not found):
+            break
+        gap, at = not words, after
+        if words:
+            found[int(words[0])], end = words, at
+    return found, end
+
+
+def _decimals(word: str) -> int:
+    return len(word.partition(".")[2])
+
+
+def _is_cut(word: str, decimals: int) -> bool:
+    """Whether the last word of a row lost its end: a number with fewer decimals than all others, or part of ``N/A``."""
+    return word.upper() in ("N", "N/") or (CELL.match(word) is not None and _decimals(word) < decimals)
 
 
 def _heads(lines: Sequence[str], start: int) -> tuple[list[str], int]:
@@ -97,12 +151,17 @@ def _is_cell(word: str) -> bool:
     return word.lower() in NOT_MEASURED or CELL.match(word) is not None
 
 
-def square(rows: Matrix, at: int, what: str) -> Matrix:
-    """Return the table if it has a row for each column. The diagonal is None: a GPU has no path to itself."""
-    if not rows or len(rows) != len(rows[0]):
-        columns = len(rows[0]) if rows else 0
-        raise _shape(what, at, f"{len(rows)} rows of {columns} columns; the paste is cut short")
-    return tuple(tuple(None if i == j else value for j, value in enumerate(row)) for i, row in enumerate(rows))
+def square(grid: Grid) -> Grid:
+    """Return the table with a row for each column. The diagonal is None: a GPU has no path to itself."""
+    count = len(grid.rows[0])
+    missing = range(len(grid.rows), count)
+    rows = (*grid.rows, *((None,) * count for _ in missing))
+    lost = [grid.lost, f"no row {listed(missing)}" if missing else ""]
+    return Grid(
+        tuple(tuple(None if i == j else value for j, value in enumerate(row)) for i, row in enumerate(rows)),
+        grid.end,
+        " and ".join(filter(None, lost)),
+    )
 
 
 def transposed(matrix: Matrix) -> Matrix:
@@ -110,9 +169,9 @@ def transposed(matrix: Matrix) -> Matrix:
     return tuple(zip(*matrix, strict=True))
 
 
-def is_cut_short(problem: ImportProblem) -> bool:
-    """Whether the end of a table is missing, and not something in it wrong."""
-    return problem.what.endswith((NOT_SQUARE, "a heading without a table"))
+def of_other_size(what: str, at: int, columns: int, devices: int) -> ImportProblem:
+    """Return the problem of a table that has not as many columns as there are GPUs."""
+    return _shape(what, at, f"{columns} columns, {devices} GPUs in the other lines of the run")
 
 
 def _shape(what: str, at: int, why: str) -> ImportProblem:

@@ -7,13 +7,15 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from gpucheck.imports._kind import Found, Kind
-from gpucheck.imports._problem import WHOLE, ImportProblem
+from gpucheck.imports._problem import WHOLE, ImportProblem, left_out
 from gpucheck.imports._sections import Section, taken_apart
 from gpucheck.imports._text import QUOTE_LIMIT, first_line, quoted
 from gpucheck.imports._unwrap import Lines
 from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.model.diagnosis.paste import Part, Reading, ReadRange, UnreadRange
+from gpucheck.model.finding.verdict import Verdict
 from gpucheck.model.host.readings import KernelLog
+from gpucheck.model.topology import Topology
 from gpucheck.printable import counted, excerpt
 
 LINE = re.compile(r"\bline (\d{1,9})\b")
@@ -33,6 +35,7 @@ def read_pieces(lines: Lines, source: str, kinds: Sequence[Kind], as_: str | Non
         found = _tried(section, lines.text, source)
         if isinstance(found, Part):
             parts.append(found)
+            unread += found.unread
         else:
             problems.append(found)
             unread += _unread(lines.text, section.at, source, f"{section.kind.title}: {found.what}: {found.why}")
@@ -61,7 +64,8 @@ def _forced(text: list[str], source: str, kinds: list[Kind], name: str) -> Readi
 
 
 def _whole(kind: Kind, text: list[str], source: str) -> Reading:
-    return Reading(parts=(_read(Section(kind, list(range(len(text)))), text, source),))
+    part = _read(Section(kind, list(range(len(text)))), text, source)
+    return Reading(parts=(part,), unread=part.unread)
 
 
 def _tried(section: Section, text: list[str], source: str) -> Part | ImportProblem:
@@ -83,7 +87,20 @@ def _read(section: Section, text: list[str], source: str) -> Part:
         ReadRange(kind=section.kind.name, source=source, first_line=first + 1, last_line=last + 1)
         for first, last in _runs(section.at, text)
     )
-    return replace(part, messages=messages, ranges=ranges, machine=part.machine or section.host)
+    unread = tuple(
+        replace(
+            row,
+            source=source,
+            first_line=section.at[row.first_line - 1] + 1,
+            last_line=section.at[min(row.last_line, len(section.at)) - 1] + 1,
+            why=f"{section.kind.title}: {row.why}",
+            text=row.text or excerpt(text[section.at[row.first_line - 1]], QUOTE_LIMIT),
+        )
+        for row in part.unread
+        if row.first_line <= len(section.at)
+    )
+    machine = part.machine or section.host
+    return replace(part, messages=messages, ranges=ranges, machine=machine, unread=unread)
 
 
 def as_part(found: Found) -> Part:
@@ -96,7 +113,16 @@ def as_part(found: Found) -> Part:
         return Part(observations=found)
     count = len(found.gpus)
     about = (f"how {count} GPUs are connected",) if count > 1 else ()
-    return Part(observations=found.observations(), looked_at=about)
+    return Part(observations=found.observations(), looked_at=about, unread=tuple(_damage(found)))
+
+
+def _damage(found: Topology) -> Iterator[UnreadRange]:
+    """Rows of a matrix that could not be used, and pairs that are missing in it."""
+    for one in found.findings:
+        if one.verdict is not Verdict.SKIP:
+            lines = [int(match[1]) for text in one.evidence if (match := LINE.search(text))] or [1]
+            why = f"{one.seen}, expected {one.wanted}: {one.why}"
+            yield left_out(min(lines), max(lines), why, "; ".join(one.evidence))
 
 
 def _moved(problem: ImportProblem, at: list[int]) -> ImportProblem:

@@ -1,4 +1,7 @@
-"""The one error of this package."""
+"""The one error of this package, and lines that a reader leaves out."""
+
+from gpucheck.model.diagnosis.paste import UnreadRange
+from gpucheck.printable import excerpt
 
 WHOLE = "entire input"
 
@@ -24,3 +27,8 @@ class ImportProblem(ValueError):
 def absent(what: str, why: str, do: str) -> ImportProblem:
     """Return the problem of an input that holds nothing of a kind."""
     return ImportProblem(f"no {what} in the input", why=why, do=do)
+
+
+def left_out(first: int, last: int, why: str, line: str) -> UnreadRange:
+    """Return lines that a reader could not use, counted from 1 in its section. line: the first of them."""
+    return UnreadRange(source="", first_line=first, last_line=last, why=why, text=excerpt(line.strip(), 60))

@@ -90,24 +90,59 @@ def test_a_packed_file_is_read(diagnose):
     assert (code, json.loads(out)["verdict"]) == (2, "fail")
 
 
-def test_two_machines_are_refused_and_one_is_chosen(diagnose):
-    text = f"me@node07:~$ nvidia-smi topo -m\n{MATRIX}me@node08:~$ sudo dmesg\n{KERNEL}"
-    line = refused(diagnose(texts=[text]))
-
-    assert "two machines: node07" in line
-    assert "node08" in line
-    assert "--machine node07" in line
-    assert diagnose("--machine", "node07", texts=[text])[0] != 2
-    assert diagnose("--machine", "node08", texts=[text])[0] == 2
-    assert "node09" in refused(diagnose("--machine", "node09", texts=[text]))
+TWO_HOSTS = f"me@node07:~$ nvidia-smi topo -m\n{MATRIX}me@node08:~$ sudo dmesg\n{KERNEL}"
 
 
-def test_files_of_two_machines_are_refused_with_both_files(diagnose):
-    line = refused(diagnose(texts=[MATRIX, P2P_SAMPLE]))
+def test_two_machines_are_both_judged_or_one_is_chosen(diagnose):
+    code, out, _ = diagnose("--format", "json", texts=[TWO_HOSTS])
+    answer = json.loads(out)
 
-    assert "0.txt" in line
-    assert "1.txt" in line
-    assert "2 GPUs here, 4 in what was read before" in line
+    assert (code, answer["verdict"]) == (2, "fail")
+    assert [(one["machine"], one["verdict"]) for one in answer["machines"]] == [
+        ("node07", "unknown"),
+        ("node08", "fail"),
+    ]
+    assert diagnose("--machine", "node07", texts=[TWO_HOSTS])[0] == 3
+    assert diagnose("--machine", "node08", texts=[TWO_HOSTS])[0] == 2
+    assert "node09" in refused(diagnose("--machine", "node09", texts=[TWO_HOSTS]))
+
+
+@pytest.mark.parametrize("format_", ["text", "markdown", "html"])
+def test_every_format_has_the_findings_of_each_machine(diagnose, format_):
+    code, out, _ = diagnose("--no-redact", "--format", format_, texts=[TWO_HOSTS])
+
+    assert code == 2
+    first, second = out.index("node07, 4 GPUs: UNKNOWN"), out.index("node08, 1 GPU: FAIL")
+    assert first < out.index("nothing was measured") < second < out.index("gpu-lost", second)
+
+
+def test_markdown_names_none_of_several_hosts(diagnose):
+    _, out, _ = diagnose("--format", "markdown", texts=[TWO_HOSTS])
+
+    assert "gpu-lost" in out
+    assert "node0" not in out
+
+
+def test_files_that_do_not_fit_are_both_judged_and_named(diagnose):
+    code, out, _ = diagnose("--format", "json", texts=[MATRIX, P2P_SAMPLE])
+    answer = json.loads(out)
+
+    assert code == 2
+    assert [one["gpus"] for one in answer["machines"]] == [4, 2]
+    assert "0.txt" in answer["findings"][0]["seen"]
+    assert "1.txt" in answer["findings"][0]["seen"]
+
+
+def test_stdin_is_read_without_an_argument(run):
+    code, out, _ = run("diagnose", "--format", "json", given=KERNEL)
+
+    assert (code, json.loads(out)["source"]) == (2, ["stdin"])
+
+
+def test_a_terminal_is_not_read_without_an_argument(run, monkeypatch):
+    monkeypatch.setattr("gpucheck.cli.diagnose.is_terminal", lambda: True)
+
+    assert "no input" in refused(run("diagnose", given=KERNEL))
 
 
 def test_the_model_is_given_where_no_input_names_it(diagnose):

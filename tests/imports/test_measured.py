@@ -3,7 +3,7 @@
 import pytest
 
 from gpucheck.imports import ImportProblem
-from gpucheck.model.diagnosis.observations import Observations
+from gpucheck.model.diagnosis.observations import Measured, Method, Observations
 from tests.imports.pastes.reading import BANDWIDTH as PASTES
 from tests.imports.pastes.reading import kinds, read
 
@@ -127,15 +127,108 @@ def test_ranks_of_two_hosts_are_no_one_machine():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "input is empty"),
-        ("hello", "nothing in the input is recognized"),
         (P2P.replace("(GB/s)", "(GiB/s)"), "GiB/s"),
         (P2P.replace("22.16", "nan"), "is not a bandwidth or time"),
-        (P2P.replace("22.16", "-3"), "is not a bandwidth or time"),
-        (P2P.replace("  22.16", ""), "cells in the row"),
-        (P2P[: P2P.index("     2  22.18")], "cut short"),
-        (P2P[: P2P.index("   D\\D     0      1")], "cut short"),
+        (P2P.replace("22.16", "-3.00"), "is not a bandwidth or time"),
+        (P2P.replace("2 \n     0 911.08  20.10", "\n     0 911.08  20.10"), "2 columns in the heading"),
         (NVB.replace("(GB/s)", "(GiB/s)"), "GiB/s"),
+        (NVB.replace("396.40       N/A", "396.40       N/A      1.00"), "cells in row 1"),
+    ],
+    ids=lambda value: repr(value)[-30:],
+)
+def test_damaged_table_is_left_out_and_named(text, words):
+    (part,) = read(text).parts
+
+    assert any(words in row.why for row in part.unread), part.unread
+    assert part.unread == read(text).unread
+    assert part.observations.measured.p2p_latency_us
+
+
+@pytest.mark.parametrize(
+    ("text", "row"),
+    [
+        (P2P.replace("  22.16", ""), 0),
+        (P2P.replace("20.10  22.16 \n", "20.10  22.1\n"), 0),
+        (P2P.replace("20.10  22.16 \n", "20.10  \n"), 0),
+        (P2P[: P2P.index("     2  22.18")], 2),
+        (P2P[: P2P.index("     1  20.39 920.20  22.26")], 1),
+    ],
+)
+def test_cut_row_has_no_cells_and_the_others_stay(text, row):
+    whole = measured(P2P).measured.staged_uni_gb_s
+    (part,) = read(text).parts
+    found = part.observations.measured.staged_uni_gb_s
+
+    assert [cells for i, cells in enumerate(found) if i < row] == list(whole[:row])
+    assert found[row] == (None, None, None)
+    assert f"row {row}" in part.unread[0].why
+
+
+def test_run_without_a_table_has_gpus_and_their_access():
+    (part,) = read(P2P[: P2P.index("   D\\D     0      1")]).parts
+
+    assert (len(part.observations.gpus), part.observations.p2p_access[0]) == (3, (None, True, True))
+    assert "cut short" in part.unread[0].why
+
+
+def test_table_that_lost_columns_is_left_out():
+    """Cut at the width of a terminal: the last number of each row may have lost its end."""
+    lines = P2P.split("\n")
+    at = next(i for i, line in enumerate(lines) if "P2P=Enabled Bandwidth (P2P Writes)" in line)
+    lines[at + 1 : at + 5] = [line[:20] for line in lines[at + 1 : at + 5]]
+    (part,) = read("\n".join(lines)).parts
+
+    assert "2 columns in the heading" in part.unread[0].why
+    assert part.observations.measured.p2p_uni_gb_s[0][1] == 8.90, "the reads are left"
+    assert part.observations.measured.method.direction == "read"
+
+
+def test_number_between_two_gpus_proves_peer_access():
+    """nvbandwidth skips a pair unless CUDA grants access."""
+    assert measured(NVB).p2p_access == ((None, True), (True, None))
+    assert measured(NVB_JSON).p2p_access == ((None, True), (True, None))
+    assert measured(NVB.replace("Running device", "Running multinode_device")).p2p_access is None
+    host_only = NVB[: NVB.index("Running device_to_device")]
+    assert measured(host_only).p2p_access is None
+
+
+def test_pair_that_was_not_measured_has_no_peer_access_proven():
+    found = measured(NVB.replace("396.10", "N/A").replace("396.40", "N/A").replace("782", "N/A "))
+
+    assert found.p2p_access is None or found.p2p_access[0] == (None, True)  # another test case measured it
+
+
+CONNECTIVITY = """P2P Connectivity Matrix
+     D\\D     0     1     2
+     0\t     1     1     0
+     1\t     1     1     0
+     2\t     0     0     1
+"""
+
+
+def test_connectivity_matrix_is_read_and_the_lines_of_pairs_count_first():
+    alone = measured(CONNECTIVITY + P2P[P2P.index("Unidirectional P2P=Disabled") :])
+    assert alone.p2p_access == ((None, True, False), (True, None, False), (False, False, None))
+
+    both = measured(P2P.replace("Unidirectional P2P=Disabled", CONNECTIVITY + "Unidirectional P2P=Disabled", 1))
+    assert both.p2p_access == ((None, True, True), (True, None, True), (True, True, None))
+
+
+@pytest.mark.parametrize("end", ["      0", " 464.84      0", "  12.68      0"])
+def test_cut_row_of_nccl_tests_is_not_shifted(end):
+    """Without its last words a row would be read with the time as bandwidth."""
+    last = next(line for line in reversed(without_log(NCCL).splitlines()) if line.strip().startswith("1073741824"))
+    (part,) = read(without_log(NCCL).replace(last, last[: -len(end)])).parts
+
+    assert part.observations.measured.collectives[0].bytes < 1 << 30
+    assert part.unread[0].why.endswith("the row breaks off")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "input is empty"),
+        ("hello", "nothing in the input is recognized"),
         (NVB_JSON[:400], "damaged JSON"),
         (NVB_JSON.replace('"396.1"', '"nan"'), "is not a bandwidth or time"),
         (NVB_JSON.replace('["396.4", "N/A"]', '["396.4"]'), "rows of different lengths"),

@@ -1,11 +1,9 @@
 """Parts of several tools become one machine: which GPU a part describes, and which parts are of another host."""
 
-import pytest
-
 from gpucheck import imports
 from gpucheck.model.diagnosis.observations import Observations, ObservedGpu
 from gpucheck.model.diagnosis.paste import Part
-from gpucheck.run.pastes.one_machine import TwoMachines, bus_ids_by_index, observations
+from gpucheck.run.pastes.one_machine import bus_ids_by_index, merged
 from tests.imports.pastes.samples import MATRIX
 
 HEADER = "index, name, pci.bus_id, pcie.link.width.current, pcie.link.width.max\n"
@@ -21,7 +19,7 @@ def parts(*texts: str) -> list[Part]:
 
 
 def gpus(*texts: str, given: Observations | None = None) -> tuple[ObservedGpu, ...]:
-    return observations(parts(*texts), given or Observations(), None).gpus
+    return merged(parts(*texts), given or Observations()).seen.gpus
 
 
 def test_listing_of_one_gpu_takes_its_own_place():
@@ -40,8 +38,11 @@ def test_listing_in_another_order_is_matched_by_bus_id():
 def test_listing_with_other_bus_ids_is_another_machine():
     given = Observations(gpus=(ObservedGpu(bus_id="0000:41:00.0"), ObservedGpu(bus_id="0000:42:00.0")))
 
-    with pytest.raises(TwoMachines, match="other bus ids"):
-        gpus(HEADER + ROW.format(0, "01", 16), given=given)
+    found = merged(parts(HEADER + ROW.format(0, "01", 16)), given)
+
+    assert found.seen == given
+    assert [one.observations.gpus[0].bus_id for one in found.others] == ["0000:01:00.0"]
+    assert ["other bus ids" in one.why for one in found.split] == [True]
 
 
 def test_bus_ids_by_index_come_from_the_longest_listing():

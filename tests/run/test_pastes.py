@@ -1,15 +1,17 @@
-"""Readings of one machine together: their judgement, and two machines that are refused."""
+"""Readings of one machine together: their judgement, and each of several machines."""
 
 import json
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from gpucheck import imports
 from gpucheck.model import KernelLine, KernelLog, Verdict
 from gpucheck.model.diagnosis.observations import HostDevice, Measured, Observations, ObservedGpu
 from gpucheck.model.diagnosis.paste import Part, Reading, ReadRange
-from gpucheck.run.pastes import TwoMachines, diagnosis
+from gpucheck.run.pastes import NoSuchMachine, diagnosis
+from tests.imports.pastes.reading import BANDWIDTH
 from tests.imports.pastes.samples import KERNEL, MATRIX, P2P_SAMPLE
 
 
@@ -48,18 +50,44 @@ def test_wrong_data_is_a_fail_that_names_the_pair():
     assert found.observations.measured.integrity_bad_pairs == ((0, 1),)
 
 
-def test_two_machines_are_refused_with_both_names_and_places():
-    with pytest.raises(TwoMachines) as refused:
-        diagnosis([part("node07"), part("node08")], sources=("a", "b"))
+def test_each_named_machine_is_judged_by_itself():
+    log = KernelLog(lines=(KernelLine(text=KERNEL.splitlines()[2]),), source="pasted log")
+    found = diagnosis([part("node07", kernel=log), part("node08")], sources=("a", "b"))
 
-    assert "\n" not in str(refused.value)
-    for words in ("node07", "node08", "node07.txt lines 1-9", "node08.txt lines 1-9", "--machine node07"):
-        assert words in str(refused.value)
+    assert [(one.machine, one.verdict) for one in found.machines] == [
+        ("node07", Verdict.FAIL),
+        ("node08", Verdict.UNKNOWN),
+    ]
+    assert (found.verdict, found.machine, found.findings, found.gpus) == (Verdict.FAIL, None, (), 1)
+    assert (found.counts["fail"], found.counts["unknown"]) == (1, 1)
+    assert [one.source for one in found.read] == ["node07.txt", "node08.txt"]
 
 
-def test_many_machines_are_counted():
-    with pytest.raises(TwoMachines, match="9 machines"):
-        diagnosis([part(f"node{i}") for i in range(9)], sources=("a",))
+def test_lines_of_several_machines_that_name_none_are_a_machine_of_their_own():
+    found = diagnosis([part("node07"), part("node08"), *reading(MATRIX)], sources=("a",))
+
+    assert [one.machine for one in found.machines] == ["node07", "node08", None]
+    assert found.machines[2].observations.matrix is not None
+    assert [(one.check, one.verdict) for one in found.findings] == [("paste", Verdict.UNKNOWN)]
+    assert "0.txt lines 1-5" in str(found.findings[0].seen)
+
+
+def test_lines_that_name_no_machine_are_of_the_only_one_of_their_file():
+    row = replace(part("node07").parts[0], machine=None, observations=reading(MATRIX)[0].parts[0].observations)
+    found = diagnosis([part("node07"), Reading(parts=(row,)), part("node08")], sources=("a",))
+
+    assert [(one.machine, one.gpus) for one in found.machines] == [("node07", 4), ("node08", 0)]
+    assert found.findings == ()
+
+
+def test_jobs_on_two_hosts_are_two_machines():
+    run = BANDWIDTH["nccl-tests.txt"]
+    other = run.replace("gpu59", "gpu60").replace("12.68", "3.68").replace("12.66", "3.66")
+    found = diagnosis(reading(run, other), sources=("a", "b"))
+
+    assert [one.machine for one in found.machines] == ["gpu59", "gpu60"]
+    rates = [[row.busbw_gb_s for row in one.observations.measured.collectives] for one in found.machines]
+    assert rates == [[12.68], [3.68]]
 
 
 def test_a_machine_is_chosen():
@@ -71,9 +99,9 @@ def test_a_machine_is_chosen():
 
 
 def test_a_machine_that_no_input_names_is_refused():
-    with pytest.raises(TwoMachines, match=r"node08.*The inputs name node07"):
+    with pytest.raises(NoSuchMachine, match=r"node08.*The inputs name node07"):
         diagnosis([part("node07")], sources=("a",), machine="node08")
-    with pytest.raises(TwoMachines, match="name no machine"):
+    with pytest.raises(NoSuchMachine, match="name no machine"):
         diagnosis([part()], sources=("a",), machine="node08")
 
 
@@ -83,13 +111,24 @@ def test_a_host_with_and_without_its_domain_is_one_machine(one, other):
 
 
 def test_addresses_are_not_cut_at_their_dots():
-    with pytest.raises(TwoMachines, match=r"10\.0\.0\.1 .* 10\.0\.0\.2"):
-        diagnosis([part("10.0.0.1"), part("10.0.0.2")], sources=("a",))
+    found = diagnosis([part("10.0.0.1"), part("10.0.0.2")], sources=("a",))
+
+    assert [one.machine for one in found.machines] == ["10.0.0.1", "10.0.0.2"]
 
 
-def test_other_numbers_of_gpus_are_two_machines():
-    with pytest.raises(TwoMachines, match=r"1\.txt lines 1-8 \(simple-p2p\): 2 GPUs here, 4 .* Read before: 0\.txt"):
-        diagnosis(reading(MATRIX, P2P_SAMPLE), sources=("a", "b"))
+def test_a_part_with_other_gpus_is_judged_by_itself_and_its_lines_are_named():
+    found = diagnosis(reading(MATRIX, P2P_SAMPLE), sources=("a", "b"))
+
+    assert [(one.machine, one.gpus, one.verdict) for one in found.machines] == [
+        (None, 4, Verdict.UNKNOWN),
+        (None, 2, Verdict.FAIL),
+    ]
+    (split,) = found.findings
+    assert (split.check, split.verdict) == ("paste", Verdict.UNKNOWN)
+    assert split.seen == (
+        "1.txt lines 1-8 (simple-p2p) does not fit 0.txt lines 1-5 (nvidia-smi-topo); evaluated separately"
+    )
+    assert "2 GPUs here, 4" in split.why
 
 
 def test_one_gpu_s_own_result_fits_a_machine_of_several():

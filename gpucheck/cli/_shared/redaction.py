@@ -1,7 +1,7 @@
 """Redaction of what is made to be published: host and user names, addresses, serial numbers, UUIDs, secrets."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,21 +22,22 @@ def of_report(report: "Report") -> Callable[[str], str]:
     """Return the redaction for texts of this report."""
     gpus = report.topology.gpus if report.topology else ()
     uuids = tuple(gpu.uuid for gpu in gpus if gpu.uuid)
-    return _redaction(report.host, (report.findings, report.system, report.not_proven), uuids)
+    return _redaction((report.host,), (report.findings, report.system, report.not_proven), uuids)
 
 
 def of_diagnosis(diagnosis: "Diagnosis") -> Callable[[str], str]:
     """Return the redaction for texts of this diagnosis."""
-    return _redaction(diagnosis.machine or "", diagnosis, ())
+    hosts = [one.machine for one in (diagnosis, *diagnosis.machines) if one.machine]
+    return _redaction(hosts, diagnosis, ())
 
 
-def _redaction(hostname: str, about: object, uuids: tuple[str, ...]) -> Callable[[str], str]:
+def _redaction(hosts: Iterable[str], about: object, uuids: tuple[str, ...]) -> Callable[[str], str]:
     import msgspec
 
     from gpucheck.host.recording.redaction import of_texts
 
     users = filter(None, (os.environ.get(name) for name in ACCOUNTS))
-    return of_texts(hostname, _texts(msgspec.to_builtins(about)), users=users, uuids=uuids)
+    return of_texts(hosts, _texts(msgspec.to_builtins(about)), users=users, uuids=uuids)
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from gpucheck.imports._common import by_pair
-from gpucheck.imports._numbers import AGAIN, square, transposed
+from gpucheck.imports._numbers import AGAIN, transposed
 from gpucheck.imports._problem import ImportProblem, absent
 from gpucheck.model.diagnosis.observations import Flags, HostDevice, Matrix, Measured, Method, Observations, ObservedGpu
 
@@ -17,12 +17,11 @@ CASE = re.compile(
 
 
 class Table(NamedTuple):
-    """One printed table. arrow: between GPU(row) and GPU(column), as the description has it."""
+    """One printed table; square if it is of pairs. description: its heading, with the arrow from row to column."""
 
     case: str
     description: str
     rows: Matrix
-    where: int
 
 
 def wanted(case: str) -> bool:
@@ -41,14 +40,27 @@ def denied(gpus: tuple[ObservedGpu, ...]) -> Flags | None:
     return by_pair({(i, j): False for i in range(count) for j in range(count)}, count) if count > 1 else None
 
 
+def granted(tables: list[Matrix], count: int) -> Flags | None:
+    """Peer access of the pairs that were measured: nvbandwidth skips a pair unless CUDA grants it in both directions.
+
+    Source: NVIDIA/nvbandwidth memcpy.cpp, enablePeerAcess (cuDeviceCanAccessPeer, then cuCtxEnablePeerAccess of both).
+    Tests over several hosts map memory in another way and prove nothing of it.
+    """
+    pairs = {(i, j) for rows in tables for i, row in enumerate(rows) for j, value in enumerate(row) if value}
+    return by_pair({way: True for i, j in pairs for way in ((i, j), (j, i))}, count) if pairs else None
+
+
 def with_waived_tests(seen: Observations) -> Observations:
     """Tests between GPUs are waived for one reason: CUDA grants access to no pair. Not so where some were measured."""
     measured_pairs = seen.measured.p2p_uni_gb_s or seen.measured.p2p_bidir_gb_s
     return seen if measured_pairs else replace(seen, p2p_access=denied(seen.gpus))
 
 
-def measured(tables: list[Table], gpus: tuple[ObservedGpu, ...]) -> Observations:
-    """All tables as one import; copy engines win over kernels, writes over reads. Raises ImportProblem."""
+def measured(tables: list[Table], gpus: tuple[ObservedGpu, ...], *, peers: bool = True) -> Observations:
+    """All tables as one import; copy engines win over kernels, writes over reads. Raises ImportProblem.
+
+    peers: whether pairs were measured by peer access, as all tests on one host do.
+    """
     fields: dict[str, Any] = {}
     h2d: tuple[float | None, ...] = ()
     d2h: tuple[float | None, ...] = ()
@@ -80,8 +92,11 @@ def measured(tables: list[Table], gpus: tuple[ObservedGpu, ...]) -> Observations
     count = sizes.pop()
     rows = [HostDevice(gpu=i, h2d_gb_s=h2d[i] if h2d else None, d2h_gb_s=d2h[i] if d2h else None) for i in range(count)]
     fields["host_device"] = tuple(rows) if h2d or d2h else ()
+    pairs = [table.rows for table in tables if table.case.startswith("device_to_device")]
     return Observations(
-        gpus=gpus or tuple(ObservedGpu() for _ in range(count)), measured=Measured(method=method, **fields)
+        gpus=gpus or tuple(ObservedGpu() for _ in range(count)),
+        p2p_access=granted(pairs, count) if peers else None,
+        measured=Measured(method=method, **fields),
     )
 
 
@@ -99,7 +114,7 @@ def _key(table: Table) -> str | None:
 
 
 def _paths(table: Table, key: str) -> Matrix:
-    matrix = square(table.rows, table.where, table.case)
+    matrix = table.rows
     if key == "p2p_latency_us" and "(ns)" in table.description:
         return tuple(tuple(None if value is None else value / 1000 for value in row) for row in matrix)
     if key == "p2p_bidir_gb_s" and table.case.endswith("_ce") and "total" not in table.description.lower():

@@ -30,11 +30,12 @@ def parse(lines: list[str]) -> Found:
         case, description = of_one_host(text_of(row.get("name"))), text_of(row.get("bandwidth_description"))
         if wanted(case) and isinstance(row.get("bandwidth_matrix"), list):
             refuse_gib(description, 1)
-            tables.append(Table(case, description, _rows(row["bandwidth_matrix"], case), 0))
+            tables.append(Table(case, description, _rows(row["bandwidth_matrix"], case)))
     gpus = _gpus(root)
     messages = messages_in(TOOL, lines)
     waived = any(map(_was_waived, rows_of(root.get("testcases"))))
-    seen = measured(tables, gpus) if tables or not (messages or waived) else Observations(gpus=gpus)
+    peers = not any(text_of(row.get("name")).startswith("multinode_") for row in rows_of(root.get("testcases")))
+    seen = measured(tables, gpus, peers=peers) if tables or not (messages or waived) else Observations(gpus=gpus)
     return Part(observations=with_waived_tests(seen) if waived else seen, messages=messages)
 
 
@@ -56,8 +57,12 @@ def _rows(value: list[Any], case: str) -> Matrix:
         raise ImportProblem(
             f"{TOOL}: not a square table", where=case, why="rows of different lengths", do="Save it again"
         )
-    several = case.startswith("device_to_device") and columns and len(rows) > columns and len(rows) % columns == 0
-    return rows[-columns:] if several else rows
+    if not case.startswith("device_to_device") or not columns:
+        return rows
+    if len(rows) % columns:
+        why = f"{len(rows)} rows of {columns} columns"
+        raise ImportProblem(f"{TOOL}: not a square table", where=case, why=why, do="Save it again")
+    return tuple(tuple(None if i == j else v for j, v in enumerate(row)) for i, row in enumerate(rows[-columns:]))
 
 
 def _gpus(root: dict[str, Any]) -> tuple[ObservedGpu, ...]:

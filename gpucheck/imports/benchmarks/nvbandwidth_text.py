@@ -7,11 +7,11 @@ from gpucheck.imports._blocks import spans
 from gpucheck.imports._common import bus_id, in_order
 from gpucheck.imports._kind import MEASUREMENTS, Blocks, Found, Kind
 from gpucheck.imports._messages import messages_in
-from gpucheck.imports._numbers import is_cut_short, refuse_gib, square, table
-from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._numbers import of_other_size, refuse_gib, square, table
+from gpucheck.imports._problem import ImportProblem, left_out
 from gpucheck.imports.benchmarks._nvbandwidth import TOOL, Table, measured, of_one_host, wanted, with_waived_tests
 from gpucheck.model.diagnosis.observations import HostDevice, Measured, Observations, ObservedGpu
-from gpucheck.model.diagnosis.paste import Part
+from gpucheck.model.diagnosis.paste import Part, UnreadRange
 
 RUNNING = re.compile(r"^Running (\w{1,80})\.?\s*$")
 HEADING = re.compile(r"(memcpy|latency|Latency) (CE|SM)\s+(CPU|GPU)\(rows?\)\s*(<->|<-|->)\s*GPU\(columns?\)")
@@ -20,6 +20,7 @@ DEVICE = re.compile(
     r"(.{1,100}?)(?: \(([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\))?$",
     re.IGNORECASE,
 )
+PROCESS = re.compile(r"^Process +\d{1,4} \(")  # of a run over several hosts
 SUM = re.compile(r"^SUM (host_to_device|device_to_host)_memcpy_ce (\d{1,9}(?:\.\d{1,6})?)$")
 # Newer versions do not name the test.
 WAIVED = re.compile(r"^(?:Waiving (?:device|all)_\w{1,60}_(?:ce|sm)\.|Waived: ?)$")
@@ -44,15 +45,17 @@ INSIDE = re.compile(
 def parse(lines: list[str]) -> Found:
     """Every table of a single pair or link; what it waived, and data that was wrong. Raises ImportProblem.
 
-    A last table that is cut short is left out where another one is whole.
+    A table that is damaged is left out where another one can be read.
     """
-    tables, broken = _tables(lines)
     gpus = _gpus(lines)
+    tables, unread, broken = _tables(lines, len(gpus))
     messages = messages_in(TOOL, lines)
     waived = any(WAIVED.match(line.strip()) for line in lines)
     if tables:
-        found = measured(tables, gpus)
-        return Part(observations=with_waived_tests(found) if waived else found, messages=messages)
+        several = any(line.startswith("Running multinode_") or PROCESS.match(line.strip()) for line in lines)
+        found = measured(tables, gpus, peers=not several)
+        seen = with_waived_tests(found) if waived else found
+        return Part(observations=seen, messages=messages, unread=unread)
     if broken is not None and not messages:
         raise broken
     if not messages and not any(SOME.match(line.strip()) for line in lines):
@@ -60,12 +63,17 @@ def parse(lines: list[str]) -> Found:
     sums = Measured(host_device=_of_sums(lines)) if len(gpus) == 1 else Measured()
     seen = Observations(gpus=gpus, measured=sums)
     looked_at = ("sums of bandwidth over all GPUs (nvbandwidth)",)
-    return Part(observations=with_waived_tests(seen) if waived else seen, messages=messages, looked_at=looked_at)
+    seen = with_waived_tests(seen) if waived else seen
+    return Part(observations=seen, messages=messages, looked_at=looked_at, unread=unread)
 
 
-def _tables(lines: list[str]) -> tuple[list[Table], ImportProblem | None]:
-    """Those that are whole, and what is wrong with the first that is not."""
+def _tables(lines: list[str], devices: int) -> tuple[list[Table], tuple[UnreadRange, ...], ImportProblem | None]:
+    """Those that can be read, what cannot be read, and what is wrong with the first of that.
+
+    devices: how many GPUs are named; 0 = none, then the first table has as many.
+    """
     tables: list[Table] = []
+    unread: list[UnreadRange] = []
     broken: ImportProblem | None = None
     case, at = "", 0
     while at < len(lines):
@@ -73,24 +81,28 @@ def _tables(lines: list[str]) -> tuple[list[Table], ImportProblem | None]:
         running = RUNNING.match(line)
         case = of_one_host(running[1]) if running else case
         heading = HEADING.search(line)
-        if heading is None or at >= len(lines):
+        if heading is None:
             continue
         name = case or _case_of(heading)
         if not wanted(name):
             continue
-        refuse_gib(line, at)
         try:
-            rows, end = table(lines, at, name)
-            if name.startswith("device_to_device"):
-                square(rows, at, name)
+            refuse_gib(line, at)
+            grid = table(lines, at, name)
+            grid = square(grid) if name.startswith("device_to_device") else grid
+            columns = len(grid.rows[0])
+            devices = devices or columns
+            if columns != devices:
+                raise of_other_size(name, at, columns, devices)
         except ImportProblem as problem:
-            if not is_cut_short(problem) or any(HEADING.search(later) for later in lines[at:]):
-                raise
-            broken = problem
+            broken = broken or problem
+            unread.append(left_out(at, at, f"{problem.what}: {problem.why}", line))
             continue
-        tables.append(Table(name, line, rows, at))
-        at = max(at, end)
-    return tables, broken
+        if grid.lost:
+            unread.append(left_out(at, grid.end, f"{name}: {grid.lost}; what is there was read", line))
+        tables.append(Table(name, line, grid.rows))
+        at = max(at, grid.end)
+    return tables, tuple(unread), broken
 
 
 def _of_sums(lines: list[str]) -> tuple[HostDevice, ...]:

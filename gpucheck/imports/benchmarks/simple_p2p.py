@@ -16,7 +16,7 @@ GIB = 1.073741824  # it divides by 2**30 and prints GB/s
 FIRST = re.compile(r"^\s*\[[\w./\\-]{0,120}simpleP2P[\w.]{0,8}\] - Starting")
 COUNT = re.compile(r"^\s*CUDA-capable device count: (\d{1,3})")
 ACCESS = re.compile(
-    r"^[\s>]{0,6}Peer(?:-to-Peer \(P2P\))? access from (\S.{0,98}?) \(GPU(\d{1,2})\) -> (\S.{0,98}?) \(GPU(\d{1,2})\)"
+    r"^[\s>]{0,24}Peer(?:-to-Peer \(P2P\))? access from (\S.{0,98}?) \(GPU(\d{1,2})\) -> (\S.{0,98}?) \(GPU(\d{1,2})\)"
     r" ?: (Yes|No)"
 )
 COPY = re.compile(r"cudaMemcpyPeer / cudaMemcpy between GPU(\d{1,2}) and GPU(\d{1,2}): (\d{1,6}(?:\.\d{1,4})?) ?GB/s")

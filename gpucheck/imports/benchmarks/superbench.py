@@ -9,6 +9,7 @@ from gpucheck.imports._json import decode
 from gpucheck.imports._kind import MEASUREMENTS, Kind
 from gpucheck.imports._numbers import MOST_GPUS
 from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports.benchmarks._nvbandwidth import granted
 from gpucheck.model.diagnosis.observations import (
     Collective,
     HostDevice,
@@ -48,7 +49,11 @@ def parse(lines: list[str]) -> Part:
     count = max(len(measured.host_device), len(matrix or ()))
     return Part(
         machine=node[:100],
-        observations=Observations(gpus=tuple(ObservedGpu() for _ in range(count)), measured=measured),
+        observations=Observations(
+            gpus=tuple(ObservedGpu() for _ in range(count)),
+            p2p_access=granted([matrix], count) if matrix else None,
+            measured=measured,
+        ),
         looked_at=("results of SuperBench",),
     )
 

@@ -24,6 +24,7 @@ SLOWEST_FIRST = ("NET", "SHM", "P2P")
 LONGEST_VALUE = 200
 # The JSON holds the whole environment; nothing but these is looked at.
 ENVIRONMENT = re.compile(r"(NCCL_\w{1,60}|CUDA_\w{1,60}|LD_PRELOAD)=(.{0,500})", re.DOTALL)
+NO_NAME = re.compile(r"[0-9a-f]{12}|localhost|(?:host|node)(?:name)?|container|pod", re.IGNORECASE)
 NO_LEFTOVER = {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE", "NCCL_VERSION", "NCCL_HOME"}
 
 
@@ -90,6 +91,13 @@ def _distinct(ranks: list[Rank]) -> tuple[ObservedGpu, ...]:
     buses = [rank.gpu.bus_id for rank in ranks]
     unsure = len(set(buses)) != len(buses)
     return tuple(replace(rank.gpu, bus_id=None) if unsure else rank.gpu for rank in ranks)
+
+
+def only_host(hosts: Iterable[str]) -> str | None:
+    """Return the name of the host that all ranks ran on; None for several, and for a name that many hosts have."""
+    names = set(hosts)
+    name = names.pop() if len(names) == 1 else ""
+    return None if not name or NO_NAME.fullmatch(name) else name
 
 
 def operation_in(text: str) -> str | None:

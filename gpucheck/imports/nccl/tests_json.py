@@ -6,13 +6,24 @@ from gpucheck.imports._blocks import objects
 from gpucheck.imports._json import decode, rows_of, text_of
 from gpucheck.imports._kind import MEASUREMENTS, Kind
 from gpucheck.imports._numbers import cell
-from gpucheck.imports.nccl._tests import ENVIRONMENT, TOOL, Rank, Row, bus_id_of, imported, leftovers, operation_in
-from gpucheck.model.diagnosis.observations import Observations, ObservedGpu
+from gpucheck.imports.nccl._tests import (
+    ENVIRONMENT,
+    TOOL,
+    Rank,
+    Row,
+    bus_id_of,
+    imported,
+    leftovers,
+    only_host,
+    operation_in,
+)
+from gpucheck.model.diagnosis.observations import ObservedGpu
+from gpucheck.model.diagnosis.paste import Part
 
 LARGEST = 1 << 60
 
 
-def parse(lines: list[str]) -> Observations:
+def parse(lines: list[str]) -> Part:
     """The largest message of the run. Raises ImportProblem, and nothing else."""
     root = decode(lines, TOOL)
     config = root.get("config")
@@ -32,7 +43,8 @@ def parse(lines: list[str]) -> Observations:
     entries = root.get("env")
     found = [ENVIRONMENT.fullmatch(text_of(entry)) for entry in entries] if isinstance(entries, list) else []
     environment = leftovers([(match[1], match[2]) for match in found if match])
-    return imported(rows, ranks, operation_in(name), None, environment)
+    seen = imported(rows, ranks, operation_in(name), None, environment)
+    return Part(observations=seen, ran_on=only_host(rank.host for rank in ranks))
 
 
 def _row(result: dict[str, Any]) -> Row | None:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import MEASUREMENTS, Kind
 from gpucheck.imports._numbers import cell, refuse_gib
+from gpucheck.imports._problem import left_out
 from gpucheck.imports.nccl._tests import (
     OPERATIONS,
     TOOL,
@@ -15,11 +16,13 @@ from gpucheck.imports.nccl._tests import (
     bus_id_of,
     imported,
     leftovers,
+    only_host,
     operation_in,
     set_by_environment,
     transport_in,
 )
-from gpucheck.model.diagnosis.observations import Observations, ObservedGpu
+from gpucheck.model.diagnosis.observations import ObservedGpu
+from gpucheck.model.diagnosis.paste import Part
 
 # A copied page loses the leading #. Blanks of one line only, and few: \s would walk over ten megabytes of empty lines
 # from each of them.
@@ -40,26 +43,31 @@ NUMBERS = 8
 MOST_PIECES = 1000  # characters of a line that ranks are taken out of
 
 
-def parse(lines: list[str]) -> Observations:
+def parse(lines: list[str]) -> Part:
     """The largest message of the run. Raises ImportProblem, and nothing else."""
     text = "\n".join(lines)
     lines = [_plain(line) for line in lines]
-    rows, ranks, columns, out_of_bounds = [], [], _Columns(), None
+    words: dict[int, list[str]] = {}
+    ranks, columns, out_of_bounds = [], _Columns(), None
     for number, line in enumerate(lines, start=1):
         if HEADING.match(line):
-            words = line.split()
-            columns = _Columns("#wrong" in words or "error" in words, "#wrong" in words, 4 * words.count("i_min"))
+            heads = line.split()
+            columns = _Columns("#wrong" in heads or "error" in heads, "#wrong" in heads, 4 * heads.count("i_min"))
         elif UNITS.match(line):
             refuse_gib(line, number)
         elif RESULT.match(line):
-            rows.append(_row(line, number, columns))
+            words[number] = STAMP.sub("", line).split()
         elif summary := SUMMARY.search(line):
             out_of_bounds = max(int(summary[1]), out_of_bounds or 0)
         elif found := RANK.match(line.strip()):
             gpu = ObservedGpu(model=found[3].strip(), bus_id=bus_id_of(found[2]))
             ranks.append(Rank(found[1], gpu))
+    cut = _cut(words, columns.width)
+    rows = [_row(row, number, columns) for number, row in words.items() if number not in cut]
+    unread = tuple(left_out(number, number, "the row breaks off", lines[number - 1]) for number in cut)
     environment = leftovers(set_by_environment("\n".join(lines)))
-    return imported(rows, ranks, operation_in(text), transport_in(text), environment, out_of_bounds)
+    seen = imported(rows, ranks, operation_in(text), transport_in(text), environment, out_of_bounds)
+    return Part(observations=seen, ran_on=only_host(rank.host for rank in ranks), unread=unread)
 
 
 def _plain(line: str) -> str:
@@ -77,14 +85,30 @@ class _Columns(NamedTuple):
     counted: bool = True
     extra: int = 0
 
+    @property
+    def width(self) -> int:
+        """Numbers of a row after its name."""
+        return (NUMBERS if self.errors else NUMBERS - 2) + self.extra
 
-def _row(line: str, number: int, columns: _Columns) -> Row:
-    words = STAMP.sub("", line).split()
-    width = (NUMBERS if columns.errors else NUMBERS - 2) + columns.extra
-    tail, half = words[-width:] if len(words) >= width + 3 else [], width // 2
+
+def _cut(found: dict[int, list[str]], width: int) -> list[int]:
+    """Line numbers of rows that lost their end. width: numbers of a row; some versions leave redop and root blank."""
+    numbers = {at: words[4:] if words[3].isalpha() else words[3:] for at, words in found.items() if len(words) > 3}
+    # With a root before them there is one word more.
+    sound = {
+        at
+        for at, rest in numbers.items()
+        if len(rest) == width + 1 or (len(rest) == width and not rest[0].startswith("-"))
+    }
+    most = max((len(found[at]) for at in sound), default=0)
+    return [at for at, words in found.items() if at not in sound or len(words) < most]
+
+
+def _row(words: list[str], number: int, columns: _Columns) -> Row:
+    tail, half = words[-columns.width :], columns.width // 2
     where = f"line {number}"
-    sides = [tail[:half], tail[half:]] if tail else [[], []]
-    found = [(cell(side[1], where), cell(side[2], where), _errors(side, columns)) for side in sides if side]
+    sides = [tail[:half], tail[half:]]
+    found = [(cell(side[1], where), cell(side[2], where), _errors(side, columns)) for side in sides]
     best = max(found, key=lambda numbers: numbers[1] or 0.0, default=(None, None, None))
     wrong = [numbers[2] for numbers in found if numbers[2] is not None]
     return Row(int(words[0]), best[0], best[1], sum(wrong) if wrong else None)

@@ -4,10 +4,13 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import Kind
-from gpucheck.imports._problem import absent
+from gpucheck.imports._problem import absent, left_out
 from gpucheck.imports.nvidia_smi._part import part
+from gpucheck.model.diagnosis.observations import NvLinkCount
 from gpucheck.model.diagnosis.paste import Part
 from gpucheck.model.host.hardware import Gpu, NvLink, NvLink5Counts
 from gpucheck.printable import counted
@@ -18,12 +21,16 @@ STATE = re.compile(
 )
 COUNT = re.compile(r"^\s{0,24}Link (\d{1,2}):? ([A-Z][A-Za-z0-9 ()/-]{2,60}?):\s+(\d{1,18}|N/A|Not Supported)\s*$")
 CAPABILITY = re.compile(r"^\s{0,24}Link (\d{1,2}), [A-Z][\w -]{2,60}?(?: is)?(?: supported)?: (?:true|false)\s*$")
+DARK = re.compile(r"^\s{0,24}NVML: Unable to retrieve N[vV][lL]ink information as all links are in[aA]ctive")
 NEITHER = re.compile(
     r"^\s{0,24}(?:Links \d[\d, -]{0,60}: |NVML: Unable to retrieve NVLink information|\[(?:\.{3}|snip)\]|\.{3,4})"
 )
-BEGIN = re.compile(f"{STATE.pattern}|{CAPABILITY.pattern}|^\\s{{0,24}}Link \\d{{1,2}}: [A-Z][\\w ]{{2,40}} Errors?:")
+BEGIN = re.compile(
+    f"{STATE.pattern}|{DARK.pattern}|{CAPABILITY.pattern}|^\\s{{0,24}}Link \\d{{1,2}}: [A-Z][\\w ]{{2,40}} Errors?:"
+)
 LINE = re.compile(f"{BEGIN.pattern}|{COUNT.pattern}|{NEITHER.pattern}")
-INSIDE = re.compile(f"{LINE.pattern}|{GPU.pattern}")
+FRAGMENT = re.compile(r"^\s{1,24}L(?:i|in|ink.{0,40})?\s*$")  # a line of a link that was cut
+INSIDE = re.compile(f"{LINE.pattern}|{GPU.pattern}|{FRAGMENT.pattern}")
 COUNTERS = {"replay errors": "replay_errors", "recovery errors": "recovery_errors", "crc errors": "crc_errors"}
 # Of NVLink 5. Names as R570 prints them.
 COUNTERS_5 = {
@@ -45,10 +52,12 @@ COUNTERS_5 = {
 class _Links:
     """The links of one GPU, by number."""
 
-    def __init__(self, index: int, name: str, uuid: str) -> None:
+    def __init__(self, index: int, name: str, uuid: str, line: int) -> None:
         self.index, self.name, self.uuid = index, name, uuid
+        self.first_line = self.last_line = line
         self.active: dict[int, bool] = {}
         self.speeds: dict[int, int] = {}
+        self.is_dark = self.is_cut = False
         self.counts: dict[int, dict[str, Any]] = {}
         self.counts_5: dict[int, dict[str, int]] = {}
 
@@ -74,13 +83,16 @@ def parse(lines: list[str]) -> Part:
     """The links of each GPU. Raises ImportProblem, and nothing else."""
     found: dict[int, _Links] = {}
     current: _Links | None = None
-    for line in lines:
+    for number, line in enumerate(lines, start=1):
         if match := GPU.match(line):
             index = int(match[1])
-            current = found.setdefault(index, _Links(index, match[2] or "", match[3] or ""))
+            current = found.setdefault(index, _Links(index, match[2] or "", match[3] or "", number))
         elif current is not None:
             _take(line, current)
-    if not any(one.active or one.counts or one.counts_5 for one in found.values()):
+            current.last_line = number
+    if not any(one.is_dark or one.active or one.counts or one.counts_5 for one in found.values()):
+        if any(DARK.match(line) for line in lines):
+            return Part(looked_at=("NVLinks of a GPU without a name",))
         if any(CAPABILITY.match(line) for line in lines):
             return Part(looked_at=("NVLink capabilities",))
         raise absent(
@@ -89,14 +101,28 @@ def parse(lines: list[str]) -> Part:
             "Save it again: nvidia-smi nvlink -s > links.txt",
         )
     listed = [found[index] for index in sorted(found)]
+    most = max(len(one.active) for one in listed)
+    cut = [one for one in listed if one.active and (one.is_cut or sorted(one.active) != list(range(most)))]
+    for one in cut:
+        one.active = {}  # the driver lists a link that is down too, so lines are missing
     gpus = [one.gpu() for one in listed]
     extra = [f"NVLink error counters of {counted(sum(bool(one.counts or one.counts_5) for one in listed), 'GPU')}"]
-    return part(gpus, extra=extra if any(one.counts or one.counts_5 for one in listed) else ())
+    read = part(gpus, extra=extra if any(one.counts or one.counts_5 for one in listed) else ())
+    # The driver prints one line in place of the links if all are down, so how many there are is not known.
+    seen = zip(listed, read.observations.gpus, strict=True)
+    dark = tuple(replace(gpu, nvlinks=NvLinkCount(active=0)) if one.is_dark else gpu for one, gpu in seen)
+    unread = (
+        left_out(one.first_line, one.last_line, f"lines of links of GPU {one.index} are missing", one.name)
+        for one in cut
+    )
+    return replace(read, observations=replace(read.observations, gpus=dark), unread=tuple(unread))
 
 
 def _take(line: str, gpu: _Links) -> None:
     """Add what the line reports of a link."""
-    if match := STATE.match(line):
+    if DARK.match(line):
+        gpu.is_dark = True
+    elif match := STATE.match(line):
         link = int(match[1])
         gpu.active.setdefault(link, (match[3] or "active").lower() == "active")
         if match[2]:
@@ -106,6 +132,8 @@ def _take(line: str, gpu: _Links) -> None:
         for fields, counts in ((COUNTERS, gpu.counts), (COUNTERS_5, gpu.counts_5)):
             if name in fields and match[3].isdecimal():
                 counts.setdefault(link, {}).setdefault(fields[name], int(match[3]))
+    elif FRAGMENT.match(line) and not CAPABILITY.match(line):
+        gpu.is_cut = True
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
@@ -123,6 +151,6 @@ KIND = Kind(
     "the output of nvidia-smi nvlink",
     parse,
     holds="NVLinks",
-    hints=("Link 0", "Link 1", "Link 2", "Link 3"),
+    hints=("Link 0", "Link 1", "Link 2", "Link 3", "ink information as all links"),
     blocks=_blocks,
 )

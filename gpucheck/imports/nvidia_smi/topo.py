@@ -19,6 +19,8 @@ SOURCE = "nvidia-smi-topo"
 ABOUT = About(check="topology")
 AGAIN = "Paste the complete output again, from the line that names the columns: nvidia-smi topo -m > topo.txt"
 NIC_LEGEND = re.compile(r"(?<!\w)(NIC\d{1,4})\s*:\s*([A-Za-z][\w.\-]{0,63})")
+# In a table of Markdown nothing but a tab is left between the two.
+NIC_ROW = re.compile(r"^\s*(NIC\d{1,4})\t\s*([A-Za-z][\w.\-]{0,62}\d)\s*$", re.MULTILINE)
 NIC_LEGEND_LINES = 600
 # What nvidia-smi -L and nvlink -s print; pastes often hold them too, and they name the model.
 GPU_NAME = re.compile(r"GPU (\d{1,4}): ([^\n]{1,100}?) \(UUID: ([^)\n]{1,64})\)")
@@ -136,7 +138,8 @@ def _gpu(label: str, table: _Table, names: dict[int, tuple[str, str]]) -> Topolo
 def _nics(table: _Table, lines: list[str]) -> tuple[Nic, ...]:
     header, end = table.block.header, table.block.end
     legend: dict[str, str] = {}
-    for label, name in NIC_LEGEND.findall("\n".join(lines[end : end + NIC_LEGEND_LINES])):
+    below = "\n".join(lines[end : end + NIC_LEGEND_LINES])
+    for label, name in (*NIC_LEGEND.findall(below), *NIC_ROW.findall(below)):
         legend.setdefault(label, name)
     rows = any(nic in table.rows for nic in header.nics)
     return tuple(

@@ -44,7 +44,8 @@ def parse(lines: list[str]) -> Part:
     every = merged(devices(lines, unnamed))
     tree = nodes(lines)
     bare = _controls(unnamed)
-    if not every and not tree and not bare:
+    downgraded = [(number, line) for number, line in unnamed if "LnkSta:" in line and "(downgraded)" in line]
+    if not every and not tree and not bare and not downgraded:
         raise absent("PCI device", "no line names a device as lspci does", "Give all of it: sudo lspci -vvv")
     gpus = [device for device in every.values() if device.is_gpu]
     _add_from_tree(gpus, every, tree)
@@ -56,7 +57,12 @@ def parse(lines: list[str]) -> Part:
         partial=True,
         observations=Observations(gpus=tuple(found), host=ObservedHost(acs=acs, acs_redirect=redirect)),
         pci=functions(every.values(), every, tree),
-        messages=(*(one for gpu in gpus for one in _of_gpu(gpu)), *_of_cards(gpus, every, tree), *_of_unnamed(bare)),
+        messages=(
+            *(one for gpu in gpus for one in _of_gpu(gpu)),
+            *_of_cards(gpus, every, tree),
+            *_of_unnamed(bare),
+            *_of_links(downgraded),
+        ),
         looked_at=tuple(_looked_at(gpus, acs=len(acs), bare=len(bare))),
     )
 
@@ -87,6 +93,12 @@ def _of_unnamed(bare: list[tuple[int, int]]) -> Iterator[Message]:
     if lines:
         text = f"{len(lines)} of {len(bare)} ACSCtl lines have ReqRedir, CmpltRedir or EgressCtrl set"
         yield Message(key="lspci.acs-unnamed", text=text, line=lines[0])
+
+
+def _of_links(downgraded: list[tuple[int, str]]) -> Iterator[Message]:
+    """A link below what its ends can do, of a device that no line names."""
+    for number, line in downgraded[:1]:
+        yield Message(key="lspci.link-unnamed", text=line.strip(), line=number)
 
 
 def _of_cards(gpus: list[Device], every: dict[str, Device], tree: dict[str, Node]) -> Iterator[Message]:

@@ -18,6 +18,8 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     read, unread: lines of the inputs that were understood, and as what, and those that were not.
     observations: all that the inputs report of GPU links. looked_at: what was checked, as text; unproven: what no
     input covers, though readiness for training needs it.
+    machines: one answer for each host, if the inputs are of several. Then machine and observations are empty, findings
+    are those about the inputs, and verdict, gpus, counts and read are of all hosts.
     """
 
     schema: str = SCHEMA
@@ -32,6 +34,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     observations: Observations = Observations()
     looked_at: tuple[str, ...] = ()
     unproven: tuple[str, ...] = ()
+    machines: "tuple[Diagnosis, ...]" = ()
 
     @property
     def gpu_names(self) -> tuple[str, ...]:

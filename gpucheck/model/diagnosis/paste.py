@@ -49,6 +49,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     field that the text does not hold is None. pci: PCI functions. messages: lines with a known meaning.
     looked_at: what was checked, as text (``ECC counters of 8 GPUs``), for a result without findings.
     partial: it lists PCI functions, and may list fewer or more GPUs than the driver has; each is found by its bus id.
+    ran_on: the host name that a job printed: in a container that of the container, so it only parts jobs.
+    unread: lines of it that are damaged; what is left was read.
     """
 
     machine: str | None = None
@@ -60,6 +62,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     looked_at: tuple[str, ...] = ()
     ranges: tuple[ReadRange, ...] = ()
     partial: bool = False
+    ran_on: str | None = None
+    unread: tuple[UnreadRange, ...] = ()
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from gpucheck.model.diagnosis import Diagnosis
 from gpucheck.printable import of_printable
+from gpucheck.render.diagnosis.text import machine_title
 from gpucheck.render.findings.html import findings_page
 from gpucheck.render.words import plural
 
@@ -15,6 +16,7 @@ def to_html(diagnosis: Diagnosis) -> str:
         "diagnosis.html.j2",
         diagnosis.findings,
         diagnosis.gpu_names,
+        [(machine_title(one), one.findings) for one in diagnosis.machines],
         verdict=diagnosis.verdict,
         data={},
         diagnosis=diagnosis,

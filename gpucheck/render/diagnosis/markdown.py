@@ -6,7 +6,7 @@ from pathlib import PurePath
 from gpucheck.model import Verdict
 from gpucheck.model.diagnosis import Diagnosis
 from gpucheck.printable import of_printable
-from gpucheck.render.diagnosis.text import MOST_SPANS, list_spans, places_read, span
+from gpucheck.render.diagnosis.text import MOST_SPANS, list_spans, machine_title, places_read, span
 from gpucheck.render.findings import confirm
 from gpucheck.render.findings.groups import Group
 from gpucheck.render.findings.text import TROUBLE, how_sure, others, worst_first
@@ -25,11 +25,17 @@ def _page(diagnosis: Diagnosis, page: Markdown) -> str:
     source = f"{plural(diagnosis.gpus, 'GPU')}, from {', '.join(names)}"
     lines = [f"# {diagnosis.verdict.name}: gpucheck diagnose", ""]
     lines += [f"{page.text(source)}: {counts_line(diagnosis.counts)}"]
-    for verdict, groups, _ in worst_first(diagnosis.findings, diagnosis.gpu_names):
-        for group in groups:
-            lines += ["", *_finding(verdict, group, page)]
+    lines += _findings(diagnosis, page)
+    for host in diagnosis.machines:
+        lines += ["", f"## {page.text(machine_title(host))}", *_findings(host, page)]
     lines += _read(diagnosis, page)
     return "\n".join(lines) + "\n"
+
+
+def _findings(diagnosis: Diagnosis, page: Markdown) -> Iterator[str]:
+    for verdict, groups, _ in worst_first(diagnosis.findings, diagnosis.gpu_names):
+        for group in groups:
+            yield from ("", *_finding(verdict, group, page))
 
 
 def _finding(verdict: Verdict, group: Group, page: Markdown) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """A diagnosis as text: worst findings first, each with its reason and its fix."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import click
 
@@ -21,13 +21,27 @@ def to_text(diagnosis: Diagnosis, *, verbose: int = 0) -> str:
     lines += _read(diagnosis)
     lines += [
         "",
-        *blocks(diagnosis.findings, verbose=verbose > 0, passes=True),
+        *_findings(diagnosis, verbose=verbose > 0),
         "",
         *_unread(diagnosis, everything=verbose > 0),
         *_scope(diagnosis),
         f"{verdict_word(diagnosis.verdict, 0)}  {counts_line(diagnosis.counts)}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _findings(diagnosis: Diagnosis, *, verbose: bool) -> Iterator[str]:
+    """Findings about the inputs, then those of each host if there are several."""
+    yield from blocks(diagnosis.findings, verbose=verbose, passes=True)
+    for one in diagnosis.machines:
+        yield from ("", click.style(machine_title(one), bold=True))
+        yield from blocks(one.findings, verbose=verbose, passes=True)
+
+
+def machine_title(one: Diagnosis) -> str:
+    """Return ``node07, 8 GPUs: FAIL``, or the lines that it is from where they name no host."""
+    places = ", ".join(f"{source} lines {list_spans(spans)}" for (_, source), spans in places_read(one).items())
+    return f"{one.machine or places or 'observations'}, {plural(one.gpus, 'GPU')}: {one.verdict.name}"
 
 
 def _read(diagnosis: Diagnosis) -> list[str]:

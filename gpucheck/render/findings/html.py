@@ -51,22 +51,38 @@ class Block(NamedTuple):
     anchor: str
 
 
-def blocks(findings: Iterable[Finding], gpus: Iterable[str] = ()) -> dict[Verdict, list[Block]]:
-    """Return the blocks of each verdict, worst first. gpus: bus ids of all GPUs of the host."""
-    taken: dict[str, int] = {}
+def blocks(
+    findings: Iterable[Finding], gpus: Iterable[str] = (), taken: dict[str, int] | None = None
+) -> dict[Verdict, list[Block]]:
+    """Return the blocks of each verdict, worst first.
+
+    gpus: bus ids of all GPUs of the host. taken: anchors that the page has, and how often; filled in.
+    """
+    taken = {} if taken is None else taken
     return {verdict: list(_blocks(groups, follow, taken)) for verdict, groups, follow in worst_first(findings, gpus)}
 
 
-def findings_page(template: str, findings: Sequence[Finding], gpus: Iterable[str], **values: Any) -> str:
-    """Return a page of findings. gpus: bus ids of all GPUs of the host."""
-    of_verdict = blocks(findings, gpus)
+def findings_page(
+    template: str,
+    findings: Sequence[Finding],
+    gpus: Iterable[str],
+    hosts: Iterable[tuple[str, Sequence[Finding]]] = (),
+    **values: Any,
+) -> str:
+    """Return a page of findings.
+
+    gpus: bus ids of all GPUs of the host. hosts: findings of several hosts, each below its title.
+    """
+    taken: dict[str, int] = {}
+    of_verdict = blocks(findings, gpus, taken)
     return html.page(
         template,
         styles=("tokens.css", "parts.css", "report.css"),
         scripts=("page.js", "report.js"),
         shape=SHAPE,
-        problems=[block for verdict in TROUBLE for block in of_verdict.get(verdict, ())],
-        others=[one for one in findings if one.verdict in (Verdict.PASS, Verdict.SKIP)],
+        problems=_problems(of_verdict),
+        others=_others(findings),
+        hosts=[(title, _problems(blocks(own, (), taken)), _others(own)) for title, own in hosts],
         observed=observed,
         where=where,
         **values,
@@ -97,6 +113,14 @@ def _anchor(group: Group, taken: dict[str, int]) -> str:
     name = re.sub(r"[^a-z0-9]+", "-", f"{finding.check}-{place}".lower())[:MOST_OF_AN_ANCHOR].strip("-")
     taken[name] = taken.get(name, 0) + 1
     return f"finding-{name}" + (f"-{taken[name]}" if taken[name] > 1 else "")
+
+
+def _problems(of_verdict: dict[Verdict, list[Block]]) -> list[Block]:
+    return [block for verdict in TROUBLE for block in of_verdict.get(verdict, ())]
+
+
+def _others(findings: Iterable[Finding]) -> list[Finding]:
+    return [one for one in findings if one.verdict in (Verdict.PASS, Verdict.SKIP)]
 
 
 def _blocks(groups: list[Group], follow: dict[str, list[str]], taken: dict[str, int]) -> Iterator[Block]:

@@ -1,6 +1,6 @@
 """Diagnose pasted text: parts of one host together, each evaluated like that of a live host."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -11,14 +11,17 @@ from gpucheck.knowledge import causes
 from gpucheck.model import KernelLog, NvmlReading, TopologyGpu, Verdict, named, with_actions, worst
 from gpucheck.model.diagnosis import Diagnosis
 from gpucheck.model.diagnosis.observations import Observations, ObservedGpu
-from gpucheck.model.diagnosis.paste import Part, Reading
+from gpucheck.model.diagnosis.paste import Part, Reading, UnreadRange
 from gpucheck.model.finding import Finding
 from gpucheck.run.pastes import host as pasted_host
-from gpucheck.run.pastes.one_machine import NOTHING, TwoMachines, observations, of_one_machine
+from gpucheck.run.pastes.about import damaged, no_host, too_many
+from gpucheck.run.pastes.hosts import HostParts, NoSuchMachine, by_host, of_machine
+from gpucheck.run.pastes.one_machine import NOTHING, Merged, merged
 
-__all__ = ["TwoMachines", "diagnosis"]
+__all__ = ["NoSuchMachine", "diagnosis"]
 
 MOST_LINES = 500_000
+MOST_SPLIT = 32  # machines that one host's parts are divided into, since they do not fit
 
 
 def diagnosis(
@@ -30,18 +33,68 @@ def diagnosis(
     machine: str | None = None,
     strict: bool = False,
 ) -> Diagnosis:
-    """Evaluate all inputs as one host.
+    """Evaluate all inputs: as one host, or each host by itself where they are of several.
 
     given: observations of the user's own. model: of GPUs whose model no input names. machine: the host whose parts
-    count, where the inputs name several. Raises TwoMachines.
+    count, where the inputs name several. Raises NoSuchMachine.
     """
-    parts = of_one_machine([part for reading in readings for part in reading.parts], machine)
-    seen = observations(parts, given or NOTHING, model)
+    parts = [part for reading in readings for part in reading.parts]
+    hosts = [of_machine(parts, machine)] if machine is not None else by_host(parts)
+    if given is not None and len(hosts) > 1 and hosts[-1].name is not None:
+        hosts.append(HostParts(None, []))
+    unread = tuple(one for reading in readings for one in reading.unread)
+    findings = list(damaged(unread))
+    answers: list[Diagnosis] = []
+    for one in hosts:
+        if one.name is None and len(hosts) > 1 and one.parts:
+            findings.append(no_host(one.parts))
+        mine = (given or NOTHING) if one is hosts[-1] else NOTHING
+        for found, own in _machines(one, mine, model):
+            findings += found.split
+            answers.append(_answer(own, found, one.name, sources, strict=strict))
+    if len(answers) == 1:
+        return _with(answers[0], findings, unread=unread, strict=strict)
+    every = Diagnosis(
+        verdict=Verdict.UNKNOWN,
+        source=sources,
+        gpus=sum(one.gpus for one in answers),
+        findings=(),
+        counts={},
+        read=tuple(row for one in answers for row in one.read),
+        machines=tuple(answers),
+    )
+    return _with(every, findings, unread=unread, strict=strict)
+
+
+def _with(answer: Diagnosis, findings: list[Finding], *, unread: tuple[UnreadRange, ...], strict: bool) -> Diagnosis:
+    """The answer with findings about the inputs; its verdict and counts are of all its findings."""
+    found = (*answer.findings, *with_actions(findings, causes()))
+    verdicts = [one.verdict for one in (*found, *(row for machine in answer.machines for row in machine.findings))]
+    counts = {verdict.value: verdicts.count(verdict) for verdict in Verdict}
+    return replace(answer, verdict=worst(verdicts, strict=strict), findings=found, counts=counts, unread=unread)
+
+
+def _machines(host: HostParts, given: Observations, model: str | None) -> Iterator[tuple[Merged, list[Part]]]:
+    """The parts of one host; parts that cannot be of the same machine as the others are one by themselves."""
+    parts = host.parts
+    for _ in range(MOST_SPLIT):
+        found = merged(parts, given, model)
+        yield found, [part for part in parts if part not in found.others]
+        parts, given = list(found.others), NOTHING
+        if not parts:
+            return
+    yield Merged(NOTHING, findings=(too_many(parts),)), []
+
+
+def _answer(
+    parts: Sequence[Part], found: Merged, name: str | None, sources: tuple[str, ...], *, strict: bool
+) -> Diagnosis:
+    """Evaluate the parts of one machine."""
+    seen = found.seen
     # ECC, row remapping, throttling, MIG, limits: what nvidia-smi reports of each GPU, evaluated as on a live host.
-    state = pasted_host.findings(parts)
-    of_links = pasted_host.of_links(diagnose(seen), seen, state) if _has_observations(seen) else ()
+    state = (*pasted_host.findings(parts), *pasted_host.dark_links(seen))
     logs = _kernel_log(parts)
-    findings: list[Finding] = [*of_links]
+    findings: list[Finding] = [*pasted_host.of_links(_of_links(found), seen, state)]
     findings += kernel_log.evaluate(kernel_log.Values(log=logs, gpus=_bus_ids(seen))) if logs is not None else ()
     findings += of_messages(message for part in parts for message in part.messages)
     findings += state
@@ -53,21 +106,33 @@ def diagnosis(
         TopologyGpu(index=numbers.get(gpu.bus_id or "", i), pci_bus_id=gpu.bus_id or f"GPU{i}")
         for i, gpu in enumerate(seen.gpus)
     ]
-    found = with_actions(named(findings, listed) or (_nothing_evaluated(),), causes())
-    verdicts = [finding.verdict for finding in found]
+    own = (*(named(findings, listed) or (_nothing_evaluated(),)), *found.findings)
+    verdicts = [finding.verdict for finding in own]
     return Diagnosis(
         verdict=worst(verdicts, strict=strict),
         source=sources,
-        machine=next((part.machine for part in parts if part.machine), None),
+        machine=name,
         gpus=max(len(seen.gpus), len(kernel_log.gpus_named(logs)) if logs is not None else 0),
-        findings=tuple(found),
+        findings=tuple(with_actions(own, causes())),
         counts={verdict.value: verdicts.count(verdict) for verdict in Verdict},
         read=tuple(one for part in parts for one in part.ranges),
-        unread=tuple(one for reading in readings for one in reading.unread),
         observations=seen,
         looked_at=tuple(dict.fromkeys(words for part in parts for words in part.looked_at)),
         unproven=_unproven(seen),
     )
+
+
+def _of_links(found: Merged) -> tuple[Finding, ...]:
+    """What the links show; of parts that contradict the others, what is wrong."""
+    findings = list(diagnose(found.seen)) if _has_observations(found.seen) else []
+    known = {(one.check, one.subject, one.cause, one.verdict) for one in findings}
+    for seen in found.contrary:
+        for one in diagnose(seen):
+            key = (one.check, one.subject, one.cause, one.verdict)
+            if one.verdict not in (Verdict.PASS, Verdict.SKIP) and key not in known:
+                known.add(key)
+                findings.append(one)
+    return tuple(findings)
 
 
 def _kernel_log(parts: Iterable[Part]) -> KernelLog | None:

@@ -24,6 +24,7 @@ from gpucheck.model import (
 from gpucheck.model.diagnosis.observations import Observations, ObservedHost
 from gpucheck.model.diagnosis.paste import Part
 from gpucheck.model.finding.about import About
+from gpucheck.printable import counted
 from gpucheck.run.pastes.one_machine import bus_ids_by_index, has_bus_id, has_index
 
 # Evaluated elsewhere: kernel lines and links by run/pastes.py, since they are weighed together with what was
@@ -120,6 +121,21 @@ def _links_up(gpus: Iterable[Gpu]) -> Iterator[Finding]:
     for gpu in gpus:
         if gpu.nvlinks and all(link.active and link.speed_mb_s for link in gpu.nvlinks):
             yield About(check=LINKS, subject=f"gpu:{gpu.pci_bus_id}").passes(f"{len(gpu.nvlinks)} NVLinks active")
+
+
+def dark_links(seen: Observations) -> Iterator[Finding]:
+    """GPUs of an unknown model without any NVLink up: a fault on a board with NVSwitches, normal without a bridge."""
+    dark = [gpu for gpu in seen.gpus if gpu.nvlinks.total and gpu.nvlinks.active == 0 and gpu.model is None]
+    if dark:
+        yield About(check=LINKS).finding(
+            Verdict.UNKNOWN,
+            seen=f"0 of {dark[0].nvlinks.total} NVLinks up on {counted(len(dark), 'GPU')}",
+            why="every NVLink is down: on a board with NVSwitches a fault, normal for a card without a bridge; "
+            "the model is not known",
+            fix="gpucheck diagnose --gpu MODEL; on a board with NVSwitches: systemctl status nvidia-fabricmanager",
+            cause="nvlink-down",
+            confidence="possible",
+        )
 
 
 def _by_index(finding: Finding) -> Finding:

@@ -1,68 +1,128 @@
-"""Parts of pasted text -> the observations of one machine. Parts of two machines raise TwoMachines."""
+"""Parts of pasted text -> the observations of one machine; what contradicts them, and what is of another machine."""
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from gpucheck.diagnose import ObservationProblem, together
 from gpucheck.diagnose.alignment import aligned, have_bus_ids
-from gpucheck.diagnose.combine import joined, listed
-from gpucheck.model import Gpu, NvmlReading
+from gpucheck.diagnose.combine import contradictions, joined, listed
+from gpucheck.model import Finding, Gpu, NvmlReading
 from gpucheck.model.diagnosis.observations import Measured, Method, Observations, ObservedGpu
-from gpucheck.model.diagnosis.paste import Part, ReadRange
+from gpucheck.model.diagnosis.paste import Part
+from gpucheck.run.pastes.about import contradiction, other_machine, place, some_gpus
 
 # Kinds that number their GPUs from 0 although only one may be listed.
 WITHOUT_INDEX = ("nvidia-smi-q",)
 MOST_GPUS = 128  # no machine has more
+MOST_CONTRARY = 8
 NOTHING = Observations()
+GIVEN = "--observations"
 
 
-class TwoMachines(ValueError):
-    """Parts that cannot be of one machine. As text it is one line that names both places and what to do."""
+class Merged(NamedTuple):
+    """Observations of one machine. contrary: the same, each with a part that contradicts it in front.
+
+    others: parts that cannot be of this machine. findings: of the paste; split: why the others are another machine.
+    """
+
+    seen: Observations
+    contrary: tuple[Observations, ...] = ()
+    others: tuple[Part, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    split: tuple[Finding, ...] = ()
 
 
-def of_one_machine(parts: list[Part], machine: str | None) -> list[Part]:
-    """Return the parts of the requested machine; parts that name none belong to it. Raises TwoMachines."""
-    named: dict[str, Part] = {}
-    for part in parts:
-        if part.machine:
-            named.setdefault(_short(part.machine), part)
-    if machine is not None:
-        if _short(machine) not in named:
-            have = ", ".join(str(part.machine) for part in named.values())
-            words = f"The inputs name {have}" if have else "The inputs name no machine"
-            raise TwoMachines(f"no part of the input is of {machine}. {words}")
-        return [part for part in parts if part.machine is None or _short(part.machine) == _short(machine)]
-    if len(named) > 1:
-        first, second = list(named.values())[:2]
-        what = "two machines" if len(named) == 2 else f"{len(named)} machines"
-        raise TwoMachines(
-            f"{what}: {first.machine} ({_place(first)}) and {second.machine} ({_place(second)}). "
-            f"Choose one: --machine {first.machine}"
-        )
-    return parts
-
-
-def observations(parts: Iterable[Part], given: Observations, model: str | None) -> Observations:
-    """Return all parts as one set of observations. Raises TwoMachines with both places.
+def merged(parts: Iterable[Part], given: Observations = NOTHING, model: str | None = None) -> Merged:
+    """Return all parts as observations of one machine, the part with most GPUs first.
 
     given: the user's own. model: of GPUs whose model no part names.
     """
-    seen, before = given, "--observations"
     parts = [part for part in parts if part.observations != NOTHING]
-    whole = sorted((part for part in parts if not part.partial), key=_order, reverse=True)
-    most = max([len(given.gpus), *(len(part.observations.gpus) for part in whole)])
-    for part in whole:
+    runs = sorted((part for part in parts if not part.partial), key=_order, reverse=True)
+    most = max([len(given.gpus), *(len(part.observations.gpus) for part in runs)])
+    seen, kept = given, [(GIVEN, given)] if given != NOTHING else []
+    contrary, others = [], []
+    findings, split = [], []
+    for part in runs:
         try:
-            seen = together(seen, _placed(part, seen.gpus, most))
+            new = _placed(part, seen.gpus, most)
+            if differing := contradictions(seen, new):
+                contrary.append(part)
+                findings.append(contradiction(place(part), _against(kept, new), differing))
+                continue
+            seen = together(seen, new)
+            kept.append((place(part), new))
         except ObservationProblem as problem:
-            raise TwoMachines(f"{_place(part)}: {problem.what}. Read before: {before}") from problem
-        before = _place(part)
-    seen = listed(joined(seen), [part.observations for part in parts if part.partial])
+            others.append(part)
+            split.append(other_machine(place(part), kept[-1][0] if kept else GIVEN, problem.what))
+    lists = [part for part in parts if part.partial and not _is_elsewhere(part, seen)]
+    if strange := [part for part in parts if part.partial and part not in lists]:
+        others += strange
+        split.append(other_machine(place(strange[0]), kept[-1][0] if kept else GIVEN, "the GPUs have other bus ids"))
+    fitting = [part for part in runs if part not in others]
+    findings += _partly_covered(fitting, len(seen.gpus))
+    worlds = [_with_first(part, fitting, given, most) for part in contrary[:MOST_CONTRARY]]
+    seen, *rest = [_complete(one, lists, model) for one in (seen, *worlds)]
+    return Merged(seen, tuple(rest), tuple(others), tuple(findings), tuple(split))
+
+
+def _complete(seen: Observations, lists: Sequence[Part], model: str | None) -> Observations:
+    seen = listed(joined(seen), [part.observations for part in lists])
     if model is not None:
         gpus = seen.gpus or tuple(ObservedGpu() for _ in seen.matrix or ())
         seen = replace(seen, gpus=tuple(replace(gpu, model=gpu.model or model) for gpu in gpus))
     return seen
+
+
+def _with_first(part: Part, parts: Sequence[Part], given: Observations, most: int) -> Observations:
+    """The same machine by this part, and by all others that do not contradict it."""
+    seen = _placed(part, (), most)
+    if given != NOTHING and not _differing(seen, given):
+        seen = together(seen, given)
+    for one in parts:
+        if one is not part:
+            seen = _added(seen, one, most)
+    return seen
+
+
+def _added(seen: Observations, part: Part, most: int) -> Observations:
+    """With a part if it fits."""
+    try:
+        new = _placed(part, seen.gpus, most)
+        return seen if contradictions(seen, new) else together(seen, new)
+    except ObservationProblem:
+        return seen
+
+
+def _against(kept: Sequence[tuple[str, Observations]], new: Observations) -> str:
+    """The part before that a new one contradicts."""
+    return next((where for where, one in kept if _differing(one, new)), kept[-1][0])
+
+
+def _differing(one: Observations, other: Observations) -> bool:
+    try:
+        return bool(contradictions(one, other))
+    except ObservationProblem:
+        return True
+
+
+def _is_elsewhere(part: Part, seen: Observations) -> bool:
+    """Whether a list of PCI functions has GPUs, and none of them is one of the machine's."""
+    ids = {gpu.bus_id for gpu in part.observations.gpus}
+    return bool(ids and seen.gpus) and have_bus_ids(seen.gpus) and not ids & {gpu.bus_id for gpu in seen.gpus}
+
+
+def _partly_covered(parts: Sequence[Part], count: int) -> Iterable[Finding]:
+    """Runs on fewer GPUs than the machine has, and lists of more GPUs than the runs used."""
+    for part in parts:
+        own = len(part.observations.gpus)
+        if isinstance(part.nvml, NvmlReading):
+            if own > count:
+                yield some_gpus(part, count, own)
+        elif 0 < own < count and part.observations.measured != Measured() and not _is_of_single_gpus(part.observations):
+            yield some_gpus(part, own, count)
 
 
 def bus_ids_by_index(parts: Iterable[Part]) -> dict[int, str]:
@@ -86,22 +146,12 @@ def has_bus_id(gpu: Gpu) -> bool:
     return not gpu.pci_bus_id.startswith("GPU")
 
 
-def _short(host: str) -> str:
-    """A host's name without its domain; an address as it is."""
-    return host.lower() if host[:1].isdigit() or ":" in host else host.lower().partition(".")[0]
-
-
-def _place(part: Part) -> str:
-    one: ReadRange = part.ranges[0]
-    return f"{one.source} lines {one.first_line}-{part.ranges[-1].last_line} ({one.kind})"
-
-
-def _order(part: Part) -> int:
-    """Listings of a machine's GPUs come after the parts that describe a run, the longest listing first among them.
+def _order(part: Part) -> tuple[bool, int]:
+    """Listings of a machine's GPUs come after the parts that describe a run; the most GPUs first among both.
 
     A run may have used some of the GPUs only, and ``nvidia-smi -i 3`` lists one.
     """
-    return len(part.nvml.gpus) if isinstance(part.nvml, NvmlReading) else 1 << 20
+    return not isinstance(part.nvml, NvmlReading), len(part.observations.gpus)
 
 
 def _placed(part: Part, machine: Sequence[ObservedGpu], most: int) -> Observations:
@@ -114,6 +164,9 @@ def _placed(part: Part, machine: Sequence[ObservedGpu], most: int) -> Observatio
         return _padded(new, most) if _is_of_single_gpus(new) else new
     by_index = {gpu.index: one for gpu, one in zip(part.nvml.gpus, new.gpus, strict=False)}
     if not new.gpus or len(new.gpus) == len(machine):
+        return new
+    ids = {gpu.bus_id or "" for gpu in new.gpus}
+    if machine and len(new.gpus) > len(machine) and {gpu.bus_id for gpu in machine} <= ids:
         return new
     if not machine:
         return new if _is_counted(part, by_index) else replace(new, gpus=_at(by_index, max(by_index) + 1))

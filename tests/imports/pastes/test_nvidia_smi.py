@@ -5,7 +5,6 @@ import pytest
 from gpucheck import imports
 from gpucheck.model import Verdict
 from gpucheck.model.diagnosis import Diagnosis
-from gpucheck.run.pastes import TwoMachines
 from tests.imports.pastes.reading import DATA, RAW, accused, diagnosed
 from tests.shared import from_yaml
 
@@ -117,10 +116,12 @@ def test_parts_of_one_machine_find_each_other_by_bus_id_or_index():
     assert (down.subject, down.gpu_index) == ("gpu:0000:44:00.0", 3)
 
 
-def test_pages_of_two_machines_are_refused():
+def test_pages_of_two_machines_are_judged_one_by_one():
     other = SAMPLES[H200].replace("83:00.0", "84:00.0").replace("Bus : 0x83", "Bus : 0x84")
-    with pytest.raises(TwoMachines):
-        diagnosed(SAMPLES[H200], other)
+    found = diagnosed(SAMPLES[H200], other)
+    buses = [[gpu.bus_id for gpu in one.observations.gpus] for one in found.machines]
+    assert buses == [["0000:83:00.0"], ["0000:84:00.0"]]
+    assert [one.check for one in found.findings] == ["paste"]
 
 
 def test_what_was_looked_at_is_said_of_a_healthy_page():

@@ -89,7 +89,7 @@ def test_logs_of_two_hosts_are_two_parts() -> None:
 
 
 def test_what_its_own_reader_refuses_is_unread_with_the_reason() -> None:
-    damaged = samples()["p2p-bandwidth-latency-test"].replace("GB/s", "GiB/s")
+    damaged = "Unidirectional P2P=Disabled Bandwidth Matrix (GiB/s)\n   D\\D     0      1\n     0 911.08  20.10\n"
     reading = read(f"{MATRIX}\n{damaged}")
 
     assert kinds(reading) == ["nvidia-smi-topo"]

@@ -186,13 +186,15 @@ def _free_texts(recording: Recording) -> Iterator[str]:
 
 
 def of_texts(
-    hostname: str, texts: Iterable[str], *, users: Iterable[str] = (), uuids: Iterable[str] = ()
+    names: Iterable[str], texts: Iterable[str], *, users: Iterable[str] = (), uuids: Iterable[str] = ()
 ) -> Callable[[str], str]:
-    """Return the redaction for texts about one host, such as the findings of a report.
+    """Return the redaction for texts about hosts, such as the findings of a report.
 
-    texts: everything that may name hosts and users. users: names of accounts that are known already. uuids: of GPUs.
+    names: of the hosts. texts: everything that may name hosts and users. users: names of accounts that are known already. uuids: of GPUs.
     """
-    known = Names(hostname)
+    known = Names("")
+    for name in names:
+        known.learn_host(name, sure=True)
     for text in texts:
         known.learn(text)
     known.users.update(users)
