@@ -193,7 +193,7 @@ def _finding(root: _Group) -> Iterator[Finding]:
 def _subject(root: _Group) -> str:
     """A message that names no GPU is about the one that its consequences name."""
     if root.subject != HOST or not root.events[0].of_gpu:
-        return root.subject
+        return f"link:{root.place}" if root.subject == HOST and root.place else root.subject
     subjects = {part.subject for part in root.with_it if part.subject.startswith("gpu:")}
     return subjects.pop() if len(subjects) == 1 else root.subject
 

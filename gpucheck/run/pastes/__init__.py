@@ -7,12 +7,12 @@ from msgspec.structs import replace
 from gpucheck.checks.kernel import log as kernel_log
 from gpucheck.diagnose import diagnose
 from gpucheck.diagnose.messages import of_messages
-from gpucheck.knowledge import causes
-from gpucheck.model import KernelLog, NvmlReading, TopologyGpu, Verdict, named, with_actions, worst
+from gpucheck.model import KernelLog, NvmlReading, TopologyGpu, Verdict
 from gpucheck.model.diagnosis import Diagnosis
 from gpucheck.model.diagnosis.observations import Observations, ObservedGpu
 from gpucheck.model.diagnosis.paste import Part, Reading
 from gpucheck.model.finding import Finding
+from gpucheck.run.conclusion import conclude
 from gpucheck.run.pastes import host as pasted_host
 from gpucheck.run.pastes.one_machine import NOTHING, TwoMachines, observations, of_one_machine
 
@@ -53,15 +53,14 @@ def diagnosis(
         TopologyGpu(index=numbers.get(gpu.bus_id or "", i), pci_bus_id=gpu.bus_id or f"GPU{i}")
         for i, gpu in enumerate(seen.gpus)
     ]
-    found = with_actions(named(findings, listed) or (_nothing_evaluated(),), causes())
-    verdicts = [finding.verdict for finding in found]
+    found, verdict, counts = conclude(findings or (_nothing_evaluated(),), listed, strict=strict)
     return Diagnosis(
-        verdict=worst(verdicts, strict=strict),
+        verdict=verdict,
         source=sources,
         machine=next((part.machine for part in parts if part.machine), None),
         gpus=max(len(seen.gpus), len(kernel_log.gpus_named(logs)) if logs is not None else 0),
-        findings=tuple(found),
-        counts={verdict.value: verdicts.count(verdict) for verdict in Verdict},
+        findings=found,
+        counts=counts,
         read=tuple(one for part in parts for one in part.ranges),
         unread=tuple(one for reading in readings for one in reading.unread),
         observations=seen,
