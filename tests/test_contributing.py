@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 from gpucheck import imports, simulator
-from gpucheck.diagnose.hypotheses import all_hypotheses
 from gpucheck.images import fill as image_fill
 from gpucheck.images.versions import FILE as IMAGES
 from gpucheck.images.versions import read_versions
 from tests.cli.commands import run
+from tests.diagnose.results import diagnosed, named
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -60,21 +60,6 @@ KIND = Kind(
     parse=lambda lines: Part(looked_at=("the demo of demotool",)),
     hints=("demotool:",),
     line=lambda line: line.startswith("demotool:"),
-)
-'''
-HYPOTHESIS = '''"""Demo: a cause that no machine has."""
-from gpucheck.diagnose.hypotheses import Hypothesis
-
-HYPOTHESIS = Hypothesis(
-    name="demo-cause",
-    causes=("rebar-off",),
-    title="Demo cause",
-    possible_when="never",
-    predicts="nothing",
-    prior="0",
-    never_explains="anything",
-    sources=("none",),
-    instances=lambda machine: iter(()),
 )
 '''
 DEMO_COMPONENT = '''"""Demo: a component at the driver's version."""
@@ -132,7 +117,6 @@ def added(tmp_path, monkeypatch, cache):
 
     def forget():
         imports.all_kinds.cache_clear()
-        all_hypotheses.cache_clear()
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     monkeypatch.setenv("GPUCHECK_SIMULATOR", "")
@@ -197,10 +181,16 @@ def test_kind_is_one_module(added, capsys, tmp_path):
     assert "demo-tool" in out
 
 
-def test_hypothesis_is_one_module(added, capsys):
-    added("gpucheck.diagnose.hypotheses", "demo_cause", HYPOTHESIS)
+def test_suspect_is_one_row(tmp_path, monkeypatch):
+    """A pattern in knowledge/suspects.yml with one more cause; no reading changes it."""
+    text = (ROOT / "gpucheck/knowledge/suspects.yml").read_text(encoding="utf-8")
+    listed = yaml.safe_load(text)["patterns"]
+    row = {name: tuple(causes) for name, causes in listed.items()} | {"one-gpu": ("throttled", *listed["one-gpu"])}
+    monkeypatch.setattr("gpucheck.diagnose.suspects.suspects_of", row.__getitem__)
+    grid = [[None, 6.0, 6.0], [6.0, None, 24.0], [6.0, 24.0, None]]
+    seen = {"gpus": {"count": 3, "model": "NVIDIA L40S"}, "p2p_access": "all", "measured": {"p2p_uni_gb_s": grid}}
 
-    assert "Demo cause" in run(capsys, "diagnose", "--hypotheses")[1]
+    assert "throttled" in named(diagnosed(seen))
 
 
 def test_component_is_one_module(tmp_path):
@@ -270,4 +260,4 @@ def test_every_recipe_has_a_test():
     """Recipes are headings that begin with Add."""
     recipes = re.findall(r"^### Add an? (\w+)", PAGE, re.MULTILINE)
 
-    assert recipes == ["check", "fault", "simulated", "reader", "hypothesis", "stack", "image", "NVML"]
+    assert recipes == ["check", "fault", "simulated", "reader", "suspect", "stack", "image", "NVML"]

@@ -9,7 +9,7 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = [*sorted(DOCS.rglob("*.md")), *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md"))]
 # Written by the program from texts of the code, which are held to the same words where they are written.
-GENERATED = {"checks.md", "diagnose-calibration.md", "diagnose-hypotheses.md", "stack-rules.md"}
+GENERATED = {"checks.md", "diagnose-figures.md", "stack-rules.md"}
 BANNED = {
     r"\btold\b|\btells?\b": "reported, known, distinguished",
     r"\b(a|the|this|that|no|their|your|its|stated|site's) wish(es)?\b|\bwishes\b": "specification",

@@ -14,6 +14,7 @@ from gpucheck.topology.expected import HEALTHY, Healthy, both_directions, nvlink
 
 SLIGHT = 0.85  # of the median: a number above it is worth a warning, never a failure
 LIKE_OTHERS = 0.90
+OVER = 1.02  # of the line rate: no link carries more
 
 
 class Level(NamedTuple):
@@ -39,18 +40,22 @@ class Level(NamedTuple):
         return self.z >= HEALTHY
 
 
-def direct(m: Machine, pair: Pair, cls: str | None = None) -> Healthy | None:
-    """Return what a peer copy of a pair reaches; None if no rate is known. cls: of a path other than the pair's own."""
+def direct(m: Machine, pair: Pair, cls: str | None = None, value: float = 0.0) -> Healthy | None:
+    """Return what a peer copy of a pair reaches; None if no rate is known.
+
+    cls: of a path other than the pair's own. value: measured, GB/s; it excludes NVLinks that cannot carry it.
+    """
     cls = cls or m.classes[pair]
     if m.joined(pair) or (cls or "").startswith("NV"):
-        links = int(cls[2:]) if cls and cls.startswith("NV") else m.joined(pair)
+        options = (int(cls[2:]),) if cls and cls.startswith("NV") else m.wirings(pair)
         rate = slower(*(nvlink_of(m.gpu(i).model) for i in pair))
-        found = nvlink_copy(links, rate, m.measured.method.engine)
-        return found and (
-            found
-            if cls or m.is_wiring_known(pair)
-            else found._replace(vague=True, basis=f"{found.basis}, wiring unknown")
-        )
+        boards = [found for links in options if (found := nvlink_copy(links, rate, m.measured.method.engine))]
+        possible = [one for one in boards if value <= OVER * one.line] or boards[:1]
+        if not possible or cls or m.is_wiring_known(pair):
+            return possible[0] if possible else None
+        # Several healthy machines: PASS holds on the fastest of them, a failure on the slowest.
+        basis = f"{possible[0].basis}, wiring unknown"
+        return possible[0]._replace(vague=True, basis=basis, least=possible[-1].far)
     line = m.line(pair)
     return peer_copy(cls, line.generation, line.width, intel=m.intel) if line else None
 
@@ -64,8 +69,6 @@ def staged(m: Machine, pair: Pair) -> Healthy | None:
         spread, name = rates.staged_shared_uplink, "through host memory, both behind one uplink"
     elif m.crosses(pair):
         spread, name = rates.staged_across_sockets, "through host memory across sockets"
-    elif shared is None:
-        spread, name = rates.staged_unknown_uplink, "through host memory"
     else:
         spread, name = rates.staged, "through host memory"
     return _of_link(line, spread, name)
@@ -100,7 +103,7 @@ def levels(m: Machine, *, through_host: bool = False) -> dict[Pair, Level]:
             values = m.one_way(pair, staged=True) or (m.one_way(pair) if denied else [])
         else:
             values = [] if denied else m.one_way(pair)
-        usual = (staged(m, pair) if through_host else direct(m, pair)) if values else None
+        usual = (staged(m, pair) if through_host else direct(m, pair, value=median(values))) if values else None
         if usual:
             found[pair] = Level(median(values), usual, 0 if through_host else m.joined(pair))
     return found
@@ -120,8 +123,6 @@ def _of_kind(rows: list[Level]) -> Verdict:
     if z >= HEALTHY:
         return Verdict.PASS
     vague = any(row.usual.vague for row in rows)
-    if vague and all(row.links for row in rows) and part * rows[0].links > SLIGHT:
-        return Verdict.UNKNOWN  # at least one NVLink is in use, and how many join this pair is not known
     if far and part < SLIGHT:
         return Verdict.FAIL
     return Verdict.UNKNOWN if vague else Verdict.WARN

@@ -13,6 +13,8 @@ from gpucheck.topology.pcie.acs import REDIRECT
 Pair = tuple[int, int]
 NEAR = ("PIX", "PXB")
 FASTEST_SLOT = 63.0  # GB/s raw of Gen5 x16: more between two GPUs is NVLink, whatever the product
+# Links of products that were sold on boards with one or two links a pair, and their numbers.
+MESHED, MESHED_LINKS = (4, 6), (2, 1)
 WINDOW_MIB = 256  # BAR1 without Resizable BAR
 
 
@@ -165,8 +167,9 @@ class Machine:
         # A limit below the value that was read is a mistake of whatever reported it.
         gens = [p.max_gen for p in (*own, *shared) if p.max_gen and p.max_gen >= (pcie.gen or 0)]
         widths = [p.max_width for p in own if p.max_width and p.max_width >= (pcie.width or 0)]
-        gen = pcie.max_gen or board[0] or pcie.gen
-        width = pcie.width if self.is_narrow_by_design(i) else pcie.max_width or board[1] or pcie.width
+        # What runs now shows nothing about what it should be: without a limit or a data sheet it is not known.
+        gen = pcie.max_gen or board[0]
+        width = pcie.width if self.is_narrow_by_design(i) else pcie.max_width or board[1]
         return (min([gen, *gens]) if gen else None), (min([width, *widths]) if width else None)
 
     def is_narrow_by_design(self, i: int) -> bool:
@@ -293,6 +296,18 @@ class Machine:
     def is_wiring_known(self, pair: Pair) -> bool:
         """Whether the number of NVLinks of a pair is more than a guess by the product."""
         return self.is_nvswitch or bool(self.classes[pair] or self.mesh)
+
+    def wirings(self, pair: Pair) -> tuple[int, ...]:
+        """NVLinks between two GPUs on each board that the product is sold on, the most first.
+
+        All links through a switch, a third to each of three peers, or the mesh of the DGX-1.
+        """
+        model, most = self.models[pair[0]], self.joined(pair)
+        if self.is_wiring_known(pair) or model is None or model.nvlink is None or model.nvlink.bridge:
+            return (most,)
+        links = model.nvlink.links
+        switched = (links,) if model.fabric or links not in MESHED else ()
+        return (*switched, *((links // 3,) if links > MESHED[-1] else MESHED_LINKS))
 
     def over_pcie(self, pair: Pair) -> bool:
         """Whether peer copies of a pair would go straight over PCIe."""

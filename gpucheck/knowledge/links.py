@@ -47,7 +47,6 @@ class HealthyRates(Row, frozen=True, kw_only=True):
     nvlink_both_ways: Spread
     staged: Spread
     staged_shared_uplink: Spread
-    staged_unknown_uplink: Spread
     staged_across_sockets: Spread
     host_copy: Spread
     host_copy_far: Spread

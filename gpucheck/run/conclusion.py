@@ -36,10 +36,10 @@ def conclude(
 def joined(findings: Iterable[Finding], wiring: Wiring | None = None) -> tuple[Finding, ...]:
     """Return the findings, of which each WARN and FAIL leads its fault or points to the one that does.
 
-    The witness nearest to the hardware leads, with the worst verdict and the best evidence for its cause.
+    The one whose evidence is nearest to the hardware leads, with the worst verdict and the best confidence in its cause.
     """
     found = [replace(one, because_of=None, because_of_subject=None) if follows(one) else one for one in findings]
-    of = {at: _Witness(one, wiring) for at, one in enumerate(found) if one.verdict in FOUND}
+    of = {at: _Candidate(one, wiring) for at, one in enumerate(found) if one.verdict in FOUND}
     order = sorted(of, key=lambda at: of[at].nearness)
     lead_of: dict[int, int] = {}
     leads: dict[str | None, list[int]] = {}
@@ -61,18 +61,18 @@ def joined(findings: Iterable[Finding], wiring: Wiring | None = None) -> tuple[F
     return tuple(found)
 
 
-class _Witness:
+class _Candidate:
     """A WARN or FAIL, and how near to the hardware its check looks."""
 
     def __init__(self, finding: Finding, wiring: Wiring | None) -> None:
-        kinds = root_causes().witnesses
+        kinds = root_causes().evidence
         self.finding = finding
         self.kind = next((kind for kind, checks in kinds.items() if finding.check in checks), next(iter(kinds)))
         self.places = frozenset(_places(finding.subject, wiring))
         wide = {"host": 0, "gpu": 1}.get(finding.subject.partition(":")[0], 2)
         self.nearness = ([*kinds].index(self.kind), SURE.index(finding.confidence), FOUND.index(finding.verdict), wide)
 
-    def is_same(self, other: "_Witness") -> bool:
+    def is_same(self, other: "_Candidate") -> bool:
         """Whether the other, of the same cause, shows the same fault."""
         one = self.finding
         if one.cause is None or not self._overlaps(other):
@@ -81,7 +81,7 @@ class _Witness:
         twice = self.kind != LOG and known is not None and known.domain in OF_LINKS
         return one.check != other.finding.check or twice
 
-    def explains(self, other: "_Witness") -> bool:
+    def explains(self, other: "_Candidate") -> bool:
         """Whether the other follows from this one, or is a weaker word of the same check on the same pair of GPUs."""
         one, two = self.finding, other.finding
         if one is two or one.cause == two.cause or one.confidence not in SURE[:2]:
@@ -90,7 +90,7 @@ class _Witness:
             return self.nearness < other.nearness
         return (two.cause or two.check) in root_causes().explains.get(one.cause or "", ()) and self._overlaps(other)
 
-    def _overlaps(self, other: "_Witness") -> bool:
+    def _overlaps(self, other: "_Candidate") -> bool:
         one, two = self.finding, other.finding
         if {one.check, two.check} & {*root_causes().apart}:
             return False

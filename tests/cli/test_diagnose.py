@@ -5,10 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gpucheck.cli.diagnose import COMMAND
-from gpucheck.diagnose import hypotheses, page
 from tests.diagnose.perf_cases import observations
-from tests.render import judgements
+from tests.render import diagnosed
 
 ROOT = Path(__file__).parent.parent.parent
 PASTES = ROOT / "tests" / "data" / "bandwidth"
@@ -145,39 +143,33 @@ def test_a_missing_file_and_no_input_say_so(diagnose):
 
 
 @pytest.fixture
-def weighed(monkeypatch):
-    """The judge's answer is one narrow link and its runner-up."""
-    monkeypatch.setattr("gpucheck.run.pastes.evaluate", lambda seen: judgements.winner())
+def narrow_link(monkeypatch):
+    """The findings are one narrow link, with another suspect, and a pass."""
+    monkeypatch.setattr("gpucheck.run.pastes.diagnose", lambda seen: diagnosed.winner())
 
 
-@pytest.mark.usefixtures("weighed")
-def test_json_carries_the_ranking_and_every_finding_its_alternatives(diagnose):
+@pytest.mark.usefixtures("narrow_link")
+def test_json_has_every_finding_with_its_alternatives_in_order(diagnose):
     code, text = diagnose("--observations", "-", "--format", "json", given=NUMBERS)
     answer = json.loads(text)
     found, passed = answer["findings"]
 
     assert code == 2
-    assert (found["probability"], passed["probability"], passed["alternatives"]) == (0.92, None, [])
-    assert set(found["alternatives"][0]) == {"cause", "probability", "would_show"}
-    assert [one["probability"] for one in answer["ranking"]] == [0.92, 0.06, 0.012, 0.004]
-    assert answer["ranking"][0]["causes"] == [["pcie-width-reduced", "gpu:0000:13:00.0"]]
-    assert answer["gpu_names"][3] == "0000:13:00.0"
+    assert [one["cause"] for one in found["alternatives"]] == ["uplink-downgraded", "throttled"]
+    assert (found["probability"], found["alternatives"][0]["probability"], passed["alternatives"]) == (None, None, [])
     assert answer["gpus"] == 8
-    assert answer["decided"]
 
 
-@pytest.mark.usefixtures("weighed")
-@pytest.mark.parametrize(("option", "tables"), [((), 0), (("-v",), 2), (("-vv",), 2)])
-def test_the_ranking_is_shown_when_asked_for(diagnose, option, tables):
-    _, text = diagnose("--observations", "-", *option, given=NUMBERS)
+@pytest.mark.usefixtures("narrow_link")
+def test_text_names_the_cause_and_the_other_suspects(diagnose):
+    _, text = diagnose("--observations", "-", given=NUMBERS)
 
-    assert "cause     pcie-width-reduced (92 %)" in text
-    assert "or        uplink-downgraded (6 %): lspci" in text
-    assert text.count("If explanation") == tables
+    assert "cause     pcie-width-reduced (likely)" in text
+    assert "or        uplink-downgraded: lspci" in text
     assert text.splitlines()[-1] == "FAIL  1 fail, 1 pass"
 
 
-@pytest.mark.usefixtures("weighed")
+@pytest.mark.usefixtures("narrow_link")
 @pytest.mark.parametrize(("form", "start"), [("html", "<!doctype html>"), ("markdown", "# FAIL: gpucheck diagnose")])
 def test_the_page_and_the_markdown_go_to_a_file(diagnose, tmp_path, form, start):
     name = tmp_path / "diagnosis"
@@ -185,65 +177,3 @@ def test_the_page_and_the_markdown_go_to_a_file(diagnose, tmp_path, form, start)
 
     assert (code, text) == (2, "")
     assert name.read_text(encoding="utf-8").startswith(start)
-
-
-def test_the_page_of_hypotheses_is_current():
-    """Made by: gpucheck diagnose --hypotheses -o docs/diagnose-hypotheses.md"""
-    assert (ROOT / "docs" / "diagnose-hypotheses.md").read_text(encoding="utf-8") == page.hypotheses_page()
-
-
-def test_the_former_name_of_the_option_still_works(diagnose):
-    assert diagnose("--rules") == diagnose("--hypotheses") == (0, page.hypotheses_page())
-    assert "--rules" not in COMMAND.get_help(COMMAND.make_context("diagnose", [], resilient_parsing=True))
-
-
-def test_the_page_tells_each_hypothesis_with_its_sources(monkeypatch):
-    one = hypotheses.Hypothesis(
-        name="narrow-link", causes=("pcie-width-reduced",), title="Lanes that are missing",
-        possible_when="a GPU has a PCIe link", predicts="copies with it at the reduced width", prior="1 in 100",
-        never_explains="NVLink", sources=("jan#183", "a manual"), instances=lambda machine: iter(()),
-    )  # fmt: skip
-    monkeypatch.setattr(page, "all_hypotheses", lambda: (one,))
-    text = page.hypotheses_page()
-
-    assert (
-        "| [narrow-link](#narrow-link-lanes-that-are-missing): Lanes that are missing | `pcie-width-reduced` |" in text
-    )
-    assert "## narrow-link: Lanes that are missing\n\n- Causes: `pcie-width-reduced`\n- Possible when: a GPU" in text
-    assert "- Sources: [jan#183](https://github.com/janhq/jan/issues/183); a manual" in text
-    assert "- Real machines: none published; simulated ones only" in text
-
-
-XID = "[   12.345678] NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n"
-QUIET = "[    4.378677] NVRM: loading NVIDIA UNIX x86_64 Kernel Module  525.147.01  Wed Oct 11 10:20:43 UTC 2023\n"
-
-
-@pytest.mark.parametrize(
-    ("log", "status", "verdict", "causes"),
-    [
-        (XID, 2, "fail", ["gpu-lost"]),
-        (QUIET, 0, "pass", [None]),
-        ("nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 12028, Non-fatal, Link 32\n", 1, "warn", ["nvswitch-error"]),
-    ],
-)
-def test_a_pasted_kernel_log_is_judged_alone(diagnose, log, status, verdict, causes):
-    """Numbers that were not given are not asked for."""
-    code, text = diagnose("--kernel-log", "-", "--format", "json", given=log)
-    answer = json.loads(text)
-
-    assert (code, answer["verdict"]) == (status, verdict)
-    assert [finding["cause"] for finding in answer["findings"]] == causes
-    assert {finding["check"] for finding in answer["findings"]} == {"kernel-log"}
-
-
-def test_a_kernel_log_adds_to_measurements_and_names_its_gpus(diagnose, tmp_path):
-    log = tmp_path / "dmesg.txt"
-    log.write_text(XID, encoding="utf-8")
-    code, text = diagnose(
-        "--observations", written(tmp_path, "h100x8-nvswitch-healthy"), "--kernel-log", log, "--format", "json"
-    )
-    answer = json.loads(text)
-
-    assert (code, answer["verdict"], answer["gpus"]) == (2, "fail", 8)
-    assert {"kernel-log"} < {finding["check"] for finding in answer["findings"]}
-    assert json.loads(diagnose("--kernel-log", log, "--format", "json")[1])["gpus"] == 1

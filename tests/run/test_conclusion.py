@@ -1,4 +1,4 @@
-"""One fault is one finding: the witness nearest to the hardware leads, the others point to it, and none is lost."""
+"""One fault is one finding: the evidence nearest to the hardware leads, the others point to it, and none is lost."""
 
 import msgspec
 import pytest
@@ -203,7 +203,7 @@ def test_a_part_without_its_leader_stands_alone():
 def test_the_table_names_what_exists_and_has_no_circle():
     table = root_causes()
     checks = {name for step in run.all_steps() for name in (step.name, *step.also)} | {"expectations", "baseline"}
-    listed = [check for kind in table.witnesses.values() for check in kind]
+    listed = [check for kind in table.evidence.values() for check in kind]
     followers = {key for keys in table.explains.values() for key in keys}
 
     assert {*listed, *table.apart} <= checks | {"uplink"}

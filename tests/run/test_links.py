@@ -9,7 +9,6 @@ from gpucheck.measure.collectives.run import Options as CollectiveOptions
 from gpucheck.model import Finding, Verdict, with_actions
 from gpucheck.model.bandwidth import BandwidthReport, MeasuredDevice
 from gpucheck.model.diagnosis.observations import CopyFailure, Measured, Observations, ObservedGpu
-from gpucheck.model.diagnosis.ranking import Judgement
 from gpucheck.run import links
 from tests.machines import h100, whole_host
 
@@ -42,7 +41,7 @@ def run(monkeypatch):
     def go(report, *, contended=False):
         asked = []
         monkeypatch.setattr("gpucheck.measure.bandwidth.measure", lambda *_: report)
-        monkeypatch.setattr(links, "evaluate", lambda seen: asked.append(seen) or Judgement(findings=(SLOW, WRONG)))
+        monkeypatch.setattr(links, "diagnose", lambda seen: asked.append(seen) or (SLOW, WRONG))
         return links.bandwidth(whole_host(h100(0)), Options(contended=contended)), asked
 
     return go

@@ -80,7 +80,8 @@ CPUINFO = "processor\t: 0\nvendor_id\t: {}\ncpu family\t: 6\nmodel name\t: whate
 
 
 @pytest.mark.parametrize(
-    ("vendor", "answer"), [("GenuineIntel", INTEL), ("AuthenticAMD", ZEN4), ("HygonGenuine", Cpu(vendor="HygonGenuine"))]
+    ("vendor", "answer"),
+    [("GenuineIntel", INTEL), ("AuthenticAMD", ZEN4), ("HygonGenuine", Cpu(vendor="HygonGenuine"))],
 )
 def test_the_cpu_is_read_by_its_vendor(vendor, answer):
     assert identify(CPUINFO.format(vendor)) == answer

@@ -29,19 +29,19 @@ def rule(case: Case) -> Iterator[Finding]:
             yield _finding(m, claim, why, pairs)
     granted = [pair for pair in m.granted if not m.joined(pair)]
     if granted and m.is_geforce and not _compared(m):
-        verdict = Verdict.UNKNOWN if m.host.virtual else Verdict.PASS
-        yield Claim(CHECK, verdict, "false-p2p-grant", "possible").finding(
+        yield Claim(CHECK, Verdict.UNKNOWN, "false-p2p-grant", "possible").finding(
             seen=f"P2P granted on {len(granted)} of {len(m.pairs)} pairs",
             wanted="data that was compared",
-            why="NVIDIA's driver has no P2P over PCIe on this GeForce generation, so the driver is a patched one or the "
-            "grant is false, and no byte was compared",
+            why="NVIDIA's driver has no P2P over PCIe on this GeForce generation: the driver is patched or the grant "
+            "is false, and no data was compared",
             fix="gpucheck bandwidth compares every byte that arrives",
         )
 
 
 def _compared(m: Machine) -> bool:
     seen = m.measured
-    return seen.integrity_bad_pairs is not None or bool(seen.damaged or seen.damage or seen.bytes_compared)
+    checked = any(row.wrong is not None for row in seen.collectives)
+    return seen.integrity_bad_pairs is not None or bool(seen.damaged or seen.damage or seen.bytes_compared or checked)
 
 
 def _reason(m: Machine, pair: Pair) -> tuple[Claim, str]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from gpucheck.diagnose._case import Case
 from gpucheck.diagnose._claim import Claim, Confidence
-from gpucheck.diagnose.healthy import Level, direct, level, levels, staged, verdict_of
+from gpucheck.diagnose.healthy import OVER, Level, direct, level, levels, staged, verdict_of
 from gpucheck.diagnose.machine import NEAR, Machine, Pair, link_of
 from gpucheck.diagnose.suspects import (
     BY_DESIGN,
@@ -39,7 +39,6 @@ NOT_READABLE = BY_DESIGN | {"false-p2p-grant"}
 ONE_WAY, ONE_WAY_HALF = 0.82, 0.60  # of the other direction
 SLOWER = 0.90  # of copies through host memory
 NO_PATH = 0.5  # GB/s; slower than any healthy path between two GPUs
-OVER = 1.02  # of the line rate
 
 WORDS = {
     "all-pairs": "all copies",
@@ -77,7 +76,7 @@ def rule(case: Case) -> Iterator[Finding]:
     yield from _one_direction(case, {*blind, *(pair for pair, row in rows.items() if row.is_healthy)}, rows)
     yield from _by_class(case)
     if blind:
-        yield from _blind(case, {pair: median(m.one_way(pair)) for pair in blind})
+        yield from without_rate(case, {pair: median(m.one_way(pair)) for pair in blind})
 
 
 # --- Findings --------------------------------------------------------------------------------------------------------
@@ -125,7 +124,9 @@ def accuse(case: Case, slow: Slow, rows: list[Level], check: str = CHECK) -> Fin
     if pattern == "staged" or (case.every_low and fits_half(rows) and unread):
         # A staged copy depends on memory and CPU too; a slot that was not read may give half of what the card can do.
         verdict = Verdict.UNKNOWN
-    elif verdict is Verdict.FAIL and (first is None or first.cause in AT_MOST_WARN or pattern == "not-used"):
+    elif verdict is Verdict.FAIL and (
+        first is None or first.cause in AT_MOST_WARN or (pattern == "not-used" and not first.read)
+    ):
         verdict = Verdict.WARN
     elif verdict is Verdict.WARN and first and first.cause in BY_DESIGN and median(row.z for row in rows) > FAR:
         verdict = Verdict.UNKNOWN
@@ -169,7 +170,7 @@ def _finding(m: Machine, slow: Slow, rows: list[Level], claim: Claim, part: floa
 def _nvlink(case: Case, rows: dict[Pair, Level]) -> Iterator[Finding]:
     low = _low(case.machine, rows, NVLINK_LIKE)
     yield from healthy(case.machine, {pair: row for pair, row in rows.items() if pair not in low})
-    gpus = _gpus(low, rows)
+    gpus = gpus_of(low, rows)
     for i in gpus:
         mine = [pair for pair in low if i in pair]
         yield accuse(case, Slow("nvlink-one-gpu", mine, i), [rows[pair] for pair in mine])
@@ -192,7 +193,7 @@ def _middle(m: Machine, values: dict[Pair, float]) -> dict[Pair, float]:
     return {pair: middle[m.classes[pair] or m.joined(pair)] for pair in values}
 
 
-def _gpus(low: Iterable[Pair], tested: Iterable[Pair]) -> list[int]:
+def gpus_of(low: Iterable[Pair], tested: Iterable[Pair]) -> list[int]:
     """Return the GPUs, fewer than half, of which every pair is low while all other pairs are not."""
     low = set(low)
     with_gpu: dict[int, list[Pair]] = {}
@@ -210,7 +211,7 @@ def _gpus(low: Iterable[Pair], tested: Iterable[Pair]) -> list[int]:
 def _pcie(case: Case, rows: dict[Pair, Level]) -> Iterator[Finding]:
     """Pairs that are not denied: healthy, through host memory because the product has no P2P, unknown, or slow."""
     m = case.machine
-    rows = {pair: row for pair, row in rows.items() if row.is_healthy or not _explained(m, pair, row)}
+    rows = {pair: row for pair, row in rows.items() if row.is_healthy or not is_explained(m, pair, row)}
     low = _low(m, rows, LIKE)
     # An unknown path passes only in the range of every path, so that less knowledge is no better verdict.
     unsure = {
@@ -235,7 +236,7 @@ def _pcie(case: Case, rows: dict[Pair, Level]) -> Iterator[Finding]:
         low = {pair: row for pair, row in low.items() if pair not in slow.pairs}
 
 
-def _explained(m: Machine, pair: Pair, row: Level) -> bool:
+def is_explained(m: Machine, pair: Pair, row: Level) -> bool:
     """Return whether a link of the pair was read narrow, slow or behind the chipset, and the number is right for it."""
     for i in pair:
         lower = low_link(m, i, "width") or low_link(m, i, "gen")
@@ -265,13 +266,14 @@ def _as_staged(m: Machine, pair: Pair, row: Level) -> bool:
 def _no_p2p(m: Machine, rows: dict[Pair, Level]) -> Finding:
     cause = "geforce-p2p-disabled" if m.is_geforce else "vm-no-p2p"
     small = any(map(m.has_small_bar, rows))
-    verdict = Verdict.PASS if m.is_geforce else Verdict.WARN
+    verdict = Verdict.UNKNOWN if m.is_geforce else Verdict.WARN
     others = ("rebar-off",) if small else ()
     return Claim("p2p-status", verdict, cause, "likely" if m.is_geforce else "possible", others).finding(
         seen=f"no P2P on {len(rows)} of {len(m.pairs)} pairs",
-        wanted=None if m.is_geforce else "P2P",
+        wanted="P2P status" if m.is_geforce else "P2P",
         why=f"{causes()[cause].meaning}: these copies are as fast as copies through host memory are "
-        f"({span(row.value for row in rows.values())} GB/s)",
+        f"({span(row.value for row in rows.values())} GB/s)"
+        + ("; with a driver that grants P2P they would be slow" if m.is_geforce else ""),
         fix="nvidia-smi topo -p2p rw shows for each pair whether the driver grants peer access",
         evidence=(f"pairs: {listed(rows)}",),
     )
@@ -293,7 +295,7 @@ def _unsure(m: Machine, rows: dict[Pair, Level]) -> Finding:
 
 def _pattern(m: Machine, low: dict[Pair, Level], rows: dict[Pair, Level]) -> Slow:
     """Return the first pattern that fits, with its pairs."""
-    if gpus := _gpus(low, rows) or _lower_still(low, rows):
+    if gpus := gpus_of(low, rows) or _lower_still(low, rows) or _slow_to_host(m, low):
         mine = [pair for pair in low if gpus[0] in pair]
         quarter = median(rows[pair].part for pair in mine) < QUARTER
         return Slow("one-gpu-quarter" if quarter else "one-gpu", mine, gpus[0])
@@ -322,13 +324,20 @@ def _pattern(m: Machine, low: dict[Pair, Level], rows: dict[Pair, Level]) -> Slo
     )
 
 
+def _slow_to_host(m: Machine, low: dict[Pair, Level]) -> list[int]:
+    """Return the one GPU that is far slower than the others to host memory, if it is in every low pair."""
+    best = [max((row.slower for row in m.measured.host_device if row.gpu == i), default=0.0) for i in range(m.count)]
+    slow = [i for i, rate in enumerate(best) if rate < LIKE * max(best)]
+    return slow if len(slow) == 1 and all(best) and all(slow[0] in pair for pair in low) else []
+
+
 def _lower_still(low: dict[Pair, Level], rows: dict[Pair, Level]) -> list[int]:
     """Return the one GPU that is lower than the others if all pairs are low."""
     if len(low) < len(rows) or len(rows) < 3:
         return []
     middle = median(row.part for row in rows.values())
     lower = [pair for pair, row in rows.items() if row.part < LIKE * middle]
-    gpus = _gpus(lower, rows)
+    gpus = gpus_of(lower, rows)
     return gpus if len(gpus) == 1 else []
 
 
@@ -372,7 +381,7 @@ def _by_class(case: Case) -> Iterator[Finding]:
         pairs = [pair for pair in m.pairs if m.classes[pair] == cls] or [m.pairs[0]]
         found = [row for value in ends if value and (row := level(value, direct(m, pairs[0], cls)))]
         if not found:
-            yield from _blind(case, {pairs[0]: median(ends)})
+            yield from without_rate(case, {pairs[0]: median(ends)})
         elif verdict_of(found) is Verdict.PASS:
             yield Claim(CHECK, Verdict.PASS).finding(
                 seen=f"{cls} pairs, {percent(row.part for row in found)} of expected",
@@ -383,16 +392,16 @@ def _by_class(case: Case) -> Iterator[Finding]:
             yield accuse(case, Slow("nvlink-some-pairs" if cls.startswith("NV") else pattern, pairs), found)
 
 
-def _blind(case: Case, values: dict[Pair, float]) -> Iterator[Finding]:
+def without_rate(case: Case, values: dict[Pair, float], check: str = CHECK) -> Iterator[Finding]:
     """No rate is known: only a number that no path has, or a GPU far from its like, shows anything."""
     m = case.machine
     seen = f"{span(values.values())} GB/s on {counted(len(values), 'GPU pair')}"
     middle = _middle(m, values)
-    gpus = _gpus([pair for pair, value in values.items() if value < LIKE * middle[pair]], values)
+    gpus = gpus_of([pair for pair, value in values.items() if value < LIKE * middle[pair]], values)
     for i in gpus:
         mine = [pair for pair in values if i in pair]
         case.slow |= set(mine)
-        yield Claim(CHECK, Verdict.WARN, *_cause(suspects(m, "one-gpu", mine))).finding(
+        yield Claim(check, Verdict.WARN, *_cause(suspects(m, "one-gpu", mine))).finding(
             subject=m.gpu_label(i),
             seen=f"{span(values[pair] for pair in mine)} GB/s",
             wanted=f"{span(middle[pair] for pair in mine)} GB/s as the other GPUs",
@@ -401,7 +410,7 @@ def _blind(case: Case, values: dict[Pair, float]) -> Iterator[Finding]:
         )
     if max(values.values()) < NO_PATH:
         others = ("acs-redirect", "cross-socket")
-        yield Claim(CHECK, Verdict.WARN, "iommu-translation", "possible", others).finding(
+        yield Claim(check, Verdict.WARN, "iommu-translation", "possible", others).finding(
             seen=seen,
             wanted=f"{NO_PATH:g} GB/s at the very least",
             why="slower than any healthy path between two GPUs, whatever their model: peer traffic is redirected, "
@@ -410,7 +419,7 @@ def _blind(case: Case, values: dict[Pair, float]) -> Iterator[Finding]:
         )
     elif not gpus:
         lacks = "the GPU model" if any(gpu.model is None for gpu in m.seen.gpus) else "a link rate of these GPUs"
-        yield Claim(CHECK, Verdict.UNKNOWN).finding(
+        yield Claim(check, Verdict.UNKNOWN).finding(
             seen=seen, why=f"nothing to compare with: {lacks} is not known", fix=MEASURE
         )
 

@@ -31,7 +31,7 @@ def rule(case: Case) -> Iterator[Finding]:
     blamed = {one.subject for one in case.findings if one.verdict in (Verdict.FAIL, Verdict.WARN)}
     wrong: set[int] = set()
     for i in range(m.count):
-        rows = [row for row in m.measured.host_device if row.gpu == i and _rate(row)]
+        rows = [row for row in m.measured.host_device if row.gpu == i and row.slower]
         mine = {pair for pair in m.pairs if i in pair}
         # Pairs that are slow for the same link are named already, and so is a way up that was read below its maximum.
         named = len(mine & case.slow) * 2 >= len(mine) > 0 or any(
@@ -43,10 +43,10 @@ def rule(case: Case) -> Iterator[Finding]:
             wrong.add(i)
             yield found
             continue
-        best = max(rows, key=_rate)
+        best = max(rows, key=lambda row: row.slower)
         node = m.gpu(i).numa_node
         far = None if best.numa_node is None or node is None else best.numa_node != node
-        row = level(_rate(best), host_copy(m, i, far=far))
+        row = level(best.slower, host_copy(m, i, far=far))
         if row and row.value <= ABOVE_PCIE * row.usual.line:
             (fine if row.is_healthy else low)[i] = row
         elif row:
@@ -95,39 +95,35 @@ def _low(m: Machine, low: dict[int, Level], count: int) -> Iterator[Finding]:
         )
 
 
-def _rate(row: HostDevice) -> float:
-    return min((value for value in (row.h2d_gb_s, row.d2h_gb_s) if value), default=0.0)
-
-
 def _placed(m: Machine, i: int, rows: list[HostDevice]) -> Finding | None:
     """Memory of another NUMA node, by the nodes of the copies and of the GPU."""
-    node, best = m.gpu(i).numa_node, max(rows, key=_rate)
-    own = max((_rate(row) for row in rows if node is not None and row.numa_node == node), default=None)
+    node, best = m.gpu(i).numa_node, max(rows, key=lambda row: row.slower)
+    own = max((row.slower for row in rows if node is not None and row.numa_node == node), default=None)
     other = [row for row in rows if row.numa_node is not None and node is not None and row.numa_node != node]
-    most = max(_rate(row) for row in m.measured.host_device)
-    if own is not None and other and own < SLOWER_NODE * _rate(best):
+    most = max(row.slower for row in m.measured.host_device)
+    if own is not None and other and own < SLOWER_NODE * best.slower:
         words = (
             f"memory of node {best.numa_node} is nearer to this GPU than that of node {node}, which the firmware names"
         )
-        return _wrong(m, i, own, _rate(best), words, "likely")
+        return _wrong(m, i, own, best.slower, words, "likely")
     raw = m.raw[i]
-    if own is None and other and _rate(best) < (NEAR_PART * raw.gb_s if raw else SLOWER_NODE * most):
+    if own is None and other and best.slower < (NEAR_PART * raw.gb_s if raw else SLOWER_NODE * most):
         nodes = ", ".join(map(str, sorted({row.numa_node for row in other if row.numa_node is not None})))
         words = f"the copies used memory of node {nodes}, and this GPU is at node {node}"
-        return _wrong(m, i, _rate(best), NEAR_PART * raw.gb_s if raw else most, words, "likely")
+        return _wrong(m, i, best.slower, NEAR_PART * raw.gb_s if raw else most, words, "likely")
     if node is None and best.numa_node is not None and m.host.sockets != 1 and _slower_than_others(m, i, best):
         words = (
             f"all copies used memory of node {best.numa_node}, other GPUs are fast from there, and this one is fast "
             "with its peers: it may be at another node"
         )
-        return _wrong(m, i, _rate(best), most, words, "possible")
+        return _wrong(m, i, best.slower, most, words, "possible")
     return None
 
 
 def _slower_than_others(m: Machine, i: int, best: HostDevice) -> bool:
     same = [row for row in m.measured.host_device if row.numa_node == best.numa_node and row.gpu != i]
-    rates = [_rate(row) for row in same if m.gpu(row.gpu).model == m.gpu(i).model]
-    return bool(rates) and _rate(best) < SLOWER_NODE * max(rates) and m.passed[i] > ABOVE_PCIE * _rate(best)
+    rates = [row.slower for row in same if m.gpu(row.gpu).model == m.gpu(i).model]
+    return bool(rates) and best.slower < SLOWER_NODE * max(rates) and m.passed[i] > ABOVE_PCIE * best.slower
 
 
 def _wrong(m: Machine, i: int, seen: float, wanted: float, why: str, sure: Confidence) -> Finding:

@@ -8,7 +8,7 @@ from gpucheck.diagnose._case import Case
 from gpucheck.diagnose._claim import Claim
 from gpucheck.diagnose.healthy import Level, direct, levels
 from gpucheck.diagnose.machine import Pair
-from gpucheck.diagnose.rules.copies import Slow, _gpus, accuse
+from gpucheck.diagnose.rules.copies import Slow, accuse, gpus_of, is_explained, without_rate
 from gpucheck.diagnose.words import listed, percent, span
 from gpucheck.knowledge import healthy_rates
 from gpucheck.model.finding import Finding
@@ -32,17 +32,18 @@ def _both_ways(case: Case) -> Iterator[Finding]:
     """The sum of both directions next to that of each alone, and next to the healthy machine."""
     m, uni, both = case.machine, case.machine.measured.p2p_uni_gb_s, case.machine.measured.p2p_bidir_gb_s
     slow: dict[Pair, tuple[float, float]] = {}
+    unsure: dict[Pair, tuple[float, float]] = {}
     fine: list[float] = []
     for i, j in m.pairs if both and uni else ():
         alone = [value for value in (uni[i][j], uni[j][i]) if value]  # type: ignore[index]
         total = [value for value in (both[i][j], both[j][i]) if value]  # type: ignore[index]
         joined, access = m.joined((i, j)), m.access[i, j]
-        if len(alone) < 2 or not total or access is False or not (joined or (access and not m.crosses((i, j)))):
+        if len(alone) < 2 or not total or access is False or (m.crosses((i, j)) and not joined):
             continue
         rates = healthy_rates()
         part, spread = rates.nvlink_both_ways if joined else rates.direct_both_ways
         if median(total) < part * sum(alone) * exp(FAR_BOTH * spread):
-            slow[i, j] = median(total), sum(alone)
+            (slow if joined or access else unsure)[i, j] = median(total), sum(alone)
         elif (i, j) not in case.slow and (usual := direct(m, (i, j))) and not usual.vague:
             fine.append(median(total) / both_directions(usual, nvlink=bool(joined)).gb_s)
     if slow:
@@ -56,6 +57,16 @@ def _both_ways(case: Case) -> Iterator[Finding]:
             fix="measure again with nothing else running: gpucheck bandwidth --level full",
             evidence=(f"pairs: {listed(slow)}",),
         )
+    if unsure and not slow:
+        yield Claim(BOTH, Verdict.UNKNOWN).finding(
+            subject=m.subject(list(unsure)),
+            seen=f"{span(total for total, _ in unsure.values())} GB/s both ways",
+            wanted=f"about {span(alone for _, alone in unsure.values())} GB/s both ways",
+            why="both directions at the same time reach far less than each alone, as copies through host memory do; "
+            "whether these GPUs have peer access is not known",
+            fix="nvidia-smi topo -p2p rw shows for each pair whether the driver grants peer access",
+            evidence=(f"pairs: {listed(unsure)}",),
+        )
     if fine:
         yield Claim(BOTH, Verdict.PASS).finding(
             seen=f"{counted(len(fine), 'GPU pair')} both ways, {percent(fine)} of expected"
@@ -66,11 +77,20 @@ def _staged(case: Case) -> Iterator[Finding]:
     """Copies through host memory: of denied pairs, and where both were measured."""
     m = case.machine
     rows: dict[Pair, Level] = levels(m, through_host=True)
+    known = {pair: m.one_way(pair, staged=True) or m.one_way(pair) * (m.access[pair] is False) for pair in m.pairs}
+    denied = {pair: median(values) for pair, values in known.items() if values}
+    if denied and not rows and not any(one.check == "p2p-bandwidth" for one in case.findings):
+        yield from without_rate(case, denied, STAGED)
     most = max((row.value for row in rows.values()), default=0.0)
-    gpus = _gpus([pair for pair, row in rows.items() if not row.is_healthy or row.value < LIKE_STAGED * most], rows)
+    gpus = gpus_of([pair for pair, row in rows.items() if not row.is_healthy or row.value < LIKE_STAGED * most], rows)
     for i in gpus:
         mine = [pair for pair in rows if i in pair]
         yield accuse(case, Slow("one-gpu", mine, i), [rows[pair] for pair in mine], STAGED)
-    low = [pair for pair, row in rows.items() if row.part < FAR_STAGED]
+    named = {one.subject for one in case.findings if one.check == "host-copies" and one.verdict is not Verdict.PASS}
+    low = [
+        pair
+        for pair, row in rows.items()
+        if row.part < FAR_STAGED and not is_explained(m, pair, row) and not named & {*map(m.gpu_label, pair)}
+    ]
     if low and not gpus and len(low) * 2 > len(rows):
         yield accuse(case, Slow("staged", low), [rows[pair] for pair in low], STAGED)

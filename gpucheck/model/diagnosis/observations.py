@@ -85,6 +85,11 @@ class HostDevice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     h2d_gb_s: float | None = None
     d2h_gb_s: float | None = None
 
+    @property
+    def slower(self) -> float:
+        """The slower of both directions, GB/s; 0 if neither was measured."""
+        return min((value for value in (self.h2d_gb_s, self.d2h_gb_s) if value), default=0.0)
+
 
 class Flow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Copies that ran at the same time (source, destination), and what they reached together."""

@@ -1,22 +1,17 @@
 """The rig card: what it says, that it is short, that its Markdown is what GitHub reads, and that nobody is named."""
 
-import re
-
 import msgspec
 import pytest
 from markdown_it import MarkdownIt
 from msgspec.structs import replace
 
 from gpucheck.cli._shared.redaction import of_report
-from gpucheck.model import Report, System, Verdict
-from gpucheck.model.diagnosis.ranking_record import ranking_record
+from gpucheck.model import System, Verdict
 from gpucheck.model.host.hardware import PcieLink
 from gpucheck.model.record import GpuRecord, HealthRecord
-from gpucheck.render.copies.measured import copies as read_copies
 from gpucheck.render.formats import render
 from gpucheck.render.markdown import Markdown, table
 from gpucheck.render.report.markdown import FINDINGS, MOST_LINES, to_markdown
-from tests.render.judgements import winner
 from tests.render.reports import SIMULATION, copies, finding, healthy, hostile, passed, report, sick
 
 UUID = "GPU-5ec2f213-af40-cb06-a2d9-42946bc64825"
@@ -218,31 +213,3 @@ def test_passes_with_a_known_cause_are_named():
     assert tables(to_markdown(report(known)))[0][1] == [
         "PASS", "p2p-status: 580.95.05", "geforce-p2p-disabled (certain)", "nvidia-smi topo -p2p r",
     ]  # fmt: skip
-
-
-def test_a_judgement_gives_the_expectation_where_the_path_has_none():
-
-    judgement = winner()
-    p2p = copies(judgement.gpus)
-    for pair in p2p["pairs"]:
-        pair.update(expected_gb_s=None, low_gb_s=None, high_gb_s=None, basis=None, **{"class": "PXB"})
-    p2p["ranking"] = msgspec.to_builtins(ranking_record(judgement))
-    rows = tables(to_markdown(report(measurements={"p2p": p2p})))[-1]
-
-    assert {(row[0], row[1]) for row in rows[1:3]} == {("PXB", "21"), ("PXB", "7")}
-    assert "expected 12.0 to 12.8, PXB: 8 lanes" in to_markdown(report(measurements={"p2p": p2p}))
-
-
-def test_the_report_comes_back_from_json_with_its_ranking():
-
-    judgement = winner()
-    p2p = {**copies(judgement.gpus), "ranking": msgspec.to_builtins(ranking_record(judgement))}
-    made = msgspec.json.decode(msgspec.json.encode(report(measurements={"p2p": p2p})), type=Report)
-    again = read_copies(made).judgement()
-
-    assert again.decided == judgement.decided
-    assert [one.words for one in again.ranking] == [one.words for one in judgement.ranking]
-    assert {(p.a, p.b, p.measured) for p in again.ranking[0].predictions} == {
-        (p.a, p.b, p.measured) for p in judgement.ranking[0].predictions
-    }
-    assert not re.search(r'"weight"', msgspec.json.encode(p2p["ranking"]).decode())

@@ -1,0 +1,135 @@
+"""Less knowledge never makes a better verdict: a fact taken away turns FAIL, WARN or UNKNOWN into PASS nowhere.
+
+Except for the fact that is the evidence itself: without the slow number there is no slow number. Which facts a finding
+stands on is stated by the name of its check, in EVIDENCE.
+"""
+
+import json
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from gpucheck.diagnose import ObservationProblem, diagnose, read
+from gpucheck.model import Finding, Verdict
+from gpucheck.run.pastes import diagnosis
+from tests.diagnose.cases import NAMES, case, diagnosed, readings, told
+from tests.diagnose.faulty import FAULTS
+from tests.diagnose.generator import machine
+from tests.diagnose.results import verdict
+
+NUMBERS = {"measured.p2p_uni_gb_s", "measured.p2p_bidir_gb_s", "measured.by_class"}
+STAGED = {"measured.staged_uni_gb_s", "measured.staged_bidir_gb_s"}
+LINKS = {"gpus.pcie", "gpus.path", "measured.under_load"}
+ACCESS = {"p2p_access", "p2p_status"}
+DATA = {"measured.integrity_bad_pairs", "measured.damage", "measured.damaged", "measured.bytes_compared"}
+EVIDENCE: dict[str, set[str]] = {
+    "p2p-bandwidth": NUMBERS,
+    "p2p-both-ways": NUMBERS,
+    "p2p-latency": {"measured.p2p_latency_us"},
+    # Copies of denied pairs are staged copies, whatever they are called.
+    "staged-copies": STAGED | NUMBERS,
+    "host-copies": {"measured.host_device"},
+    "simultaneous-copies": {"measured.flows"},
+    "collectives-bandwidth": {"measured.collectives"},
+    "collectives-transport": {"measured.collectives"} | NUMBERS,
+    "p2p-integrity": DATA | {"measured.collectives"},
+    "p2p-copies": {"measured.hang", "measured.failures"},
+    "pcie-link": LINKS,
+    "uplink": LINKS | {"uplinks"},
+    "links-under-load": {"measured.under_load"},
+    "nvlink-links": {"gpus.nvlinks", "matrix"},
+    # What NVLink joins by the matrix or the product, and the driver denies.
+    "p2p-status": ACCESS | {"matrix", "gpus.model"},
+    "iommu": {"host.iommu"} | ACCESS,
+    "acs": {"host.acs", "host.acs_redirect", "gpus.path"} | ACCESS,
+    "environment": {"environment"},
+}
+
+
+def facts(seen: dict[str, Any]) -> Iterator[str]:
+    """Yield the names of all facts: ``matrix``, ``gpus.model``, ``host.iommu``, ``measured.flows``."""
+    for name, value in seen.items():
+        if name in ("host", "measured"):
+            yield from (f"{name}.{key}" for key in value)
+        elif name == "gpus":
+            rows = value if isinstance(value, list) else [value]
+            yield from sorted({f"gpus.{key}" for row in rows for key in row} - {"gpus.count"})
+        else:
+            yield name
+
+
+def without(seen: dict[str, Any], fact: str) -> dict[str, Any]:
+    """The observations without this fact, about all GPUs."""
+    rest = deepcopy(seen)
+    name, _, key = fact.partition(".")
+    rows = rest[name] if isinstance(rest[name], list) and key else [rest[name]]
+    if not key:
+        del rest[name]
+    for row in rows if key else ():
+        row.pop(key, None)
+    return rest
+
+
+def improved(seen: dict[str, Any]) -> dict[str, str]:
+    """The facts without which the verdict is PASS although it was not, with both verdicts."""
+    before = diagnose(read(json.dumps(seen)))
+    if verdict(before) is Verdict.PASS:
+        return {}
+    found = {}
+    for fact in facts(seen):
+        try:
+            after = diagnose(read(json.dumps(without(seen, fact))))
+        except ObservationProblem:
+            continue  # a matrix that nothing gives a size
+        if after and verdict(after) is Verdict.PASS and not stands_on(before, fact):
+            found[fact] = f"{verdict(before).value} to {verdict(after).value}"
+    return found
+
+
+def stands_on(found: tuple[Finding, ...], fact: str) -> bool:
+    """Whether every problem is about this fact."""
+    problems = [one for one in found if one.verdict not in (Verdict.PASS, Verdict.SKIP)]
+    return all(fact in EVIDENCE.get(one.check, ()) for one in problems)
+
+
+PLAIN = [name for name in NAMES if case(name).get("observations") and not case(name).get("pastes")]
+MIXED = [name for name in NAMES if len(case(name).get("pastes", {})) + bool(case(name).get("observations")) > 1]
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_no_public_machine_is_better_with_less(name: str) -> None:
+    assert not improved(case(name)["observations"])
+
+
+@pytest.mark.parametrize("name", sorted(FAULTS))
+def test_no_simulated_fault_is_better_with_less(name: str) -> None:
+    assert not improved(FAULTS[name][0]())
+
+
+@pytest.mark.parametrize("first", range(0, 400, 50))
+def test_no_generated_machine_is_better_with_less(first: int) -> None:
+    found = {seed: worse for seed in range(first, first + 50) if (worse := improved(machine(seed).observations))}
+
+    assert not found
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_no_machine_is_better_without_one_of_its_inputs(name: str) -> None:
+    """FAIL and WARN may become UNKNOWN, and a part that contains the evidence takes it along."""
+    before = diagnosed(name)
+    if before.verdict is Verdict.PASS:
+        return
+    parts = readings(name)
+    for left_out in range(len(parts)):
+        rest = [part for at, part in enumerate(parts) if at != left_out]
+        after = diagnosis(rest, told(name), sources=(name,))
+
+        assert after.verdict is not Verdict.PASS or not _same_evidence(before.findings, after.findings), left_out
+
+
+def _same_evidence(before: tuple[Finding, ...], after: tuple[Finding, ...]) -> bool:
+    """Whether what was a problem was looked at again, and passes."""
+    problems = {one.check for one in before if one.verdict not in (Verdict.PASS, Verdict.SKIP)}
+    return bool(problems & {one.check for one in after if one.verdict is Verdict.PASS})

@@ -1,0 +1,82 @@
+"""Findings of a diagnosis as values: a healthy machine, a narrow link with other suspects, several causes, a rack."""
+
+from gpucheck.model import Finding, Verdict
+from gpucheck.model.finding import Alternative
+
+WIDTH = "pcie-width-reduced"
+SHOWS = "lspci -vv of the port above GPU 3 under load: LnkSta names the width and the speed of the link"
+
+
+def bus_id(gpu):
+    return f"0000:{0x10 + gpu:02x}:00.0"
+
+
+def named_gpus(count):
+    return tuple(bus_id(gpu) for gpu in range(count))
+
+
+def finding(**fields):
+    told = {
+        "check": "links",
+        "verdict": Verdict.FAIL,
+        "subject": f"gpu:{bus_id(3)}",
+        "gpu_index": 3,
+        "seen": 12.4,
+        "wanted": 24.9,
+        "unit": "GB/s",
+        "cause": WIDTH,
+        "confidence": "likely",
+        "alternatives": (
+            Alternative(cause="uplink-downgraded", would_show=SHOWS),
+            Alternative(cause="throttled", would_show="nvidia-smi -q -d PERFORMANCE"),
+        ),
+        "why": "Every copy with GPU 3 is half as fast as its link allows; all other pairs are as expected.",
+        "fix": "lspci -vv -s 0000:13:00.0; reseat the card, then: gpucheck bandwidth --devices 3,4",
+        "evidence": ("14 of 56 copies at 12.1 to 12.7 GB/s",),
+    }
+    return Finding(**{**told, **fields})
+
+
+def passed(seen="56 copies, all as the links allow"):
+    return Finding(check="links", verdict=Verdict.PASS, subject="host", seen=seen)
+
+
+def healthy():
+    return (passed(),)
+
+
+def winner():
+    """One narrow link; another suspect is the uplink."""
+    return finding(), passed("42 copies between the other GPUs, as the links allow")
+
+
+def several():
+    """Two causes at once."""
+    return (
+        finding(subject=f"gpu:{bus_id(1)}", gpu_index=1),
+        finding(subject=f"gpu:{bus_id(6)}", gpu_index=6),
+        finding(subject="host", gpu_index=None, cause="iommu-translation", confidence="certain", alternatives=(),
+                seen="DMA-FQ", wanted="identity or off", unit=None, why="The IOMMU translates."),
+    )  # fmt: skip
+
+
+def rack():
+    """72 GPUs, one with half of its NVLinks."""
+    return (finding(subject=f"gpu:{bus_id(17)}", gpu_index=17, cause="nvlink-down"),)
+
+
+def no_numbers():
+    """Only what was read."""
+    return (
+        finding(subject="host", gpu_index=None, cause="geforce-p2p-disabled", confidence="certain", seen="CNS",
+                wanted=None, unit=None, alternatives=()),
+    )  # fmt: skip
+
+
+ALL = {
+    "healthy": (healthy, 8),
+    "winner": (winner, 8),
+    "several": (several, 8),
+    "rack": (rack, 72),
+    "no-numbers": (no_numbers, 2),
+}
