@@ -30,7 +30,9 @@ def leads(*findings, wiring=None):
 
 def test_the_register_leads_the_derived_number_and_the_measured_one():
     found = leads(
-        finding("topology", verdict=Verdict.WARN), pair("p2p-bandwidth", 0, 1, confidence="likely"), finding("pcie-link")
+        finding("topology", verdict=Verdict.WARN),
+        pair("p2p-bandwidth", 0, 1, confidence="likely"),
+        finding("pcie-link"),
     )
 
     assert found == [("pcie-link", ["topology", "p2p-bandwidth"])]
