@@ -30,7 +30,8 @@ def lines(*findings, **options):
 
 def test_a_block_names_the_other_checks_and_shows_their_evidence_once():
     certain = finding("p2p-bandwidth", confidence="certain", action="reset-gpu", owner="node")
-    found = lines(finding("pcie-link", action="contact-support", owner="site"), certain, finding("topology", verdict=Verdict.WARN))
+    lead = finding("pcie-link", action="contact-support", owner="site")
+    found = lines(lead, certain, finding("topology", verdict=Verdict.WARN))
 
     assert found == [
         f"FAIL    pcie-link  GPU 1 ({BUS[1]}): pcie-link saw it",
