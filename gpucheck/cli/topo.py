@@ -19,8 +19,6 @@ from gpucheck.cli._shared.common import (
     write_result,
 )
 from gpucheck.cli._shared.width import columns
-from gpucheck.model.finding.action import with_actions
-from gpucheck.model.finding.naming import named
 from gpucheck.model.finding.verdict import EXIT_STATUS, Verdict, worst
 from gpucheck.model.topology import Topology
 
@@ -65,9 +63,9 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         mark = replay_mark(host)
     else:
         topology, about = _imported(source), ""
-    from gpucheck.knowledge import causes
+    from gpucheck.run.conclusion import conclude
 
-    findings = with_actions(named(topology.findings, topology.gpus), causes())
+    findings = conclude(topology.findings, topology.gpus, topology.wiring).findings
     topology = _advised(replace(topology, findings=findings), best)
     if svg is not None:
         from gpucheck.render.topology.svg import to_svg

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from gpucheck.fleet.statistics import fisher
-from gpucheck.model import CommonCause, FleetRow, Outlier, Verdict, metric_title
+from gpucheck.model import CommonCause, FleetRow, Outlier, Verdict, by_root, metric_title
 
 # Two hosts share something by chance in any fleet.
 ENOUGH_FAILING = 3
@@ -51,7 +51,7 @@ def _signs(rows: Sequence[FleetRow], outliers: Sequence[Outlier]) -> dict[str, f
     """Hosts by what is wrong with them; signs of the very same hosts are one."""
     signs: dict[str, set[str]] = defaultdict(set)
     for row in rows:
-        for finding in row.problems:
+        for finding, _ in by_root(row.problems)[0]:
             if finding.verdict in SICK and finding.check != "fleet":
                 signs[f"{finding.check} ({finding.cause})" if finding.cause else finding.check].add(row.host)
     for outlier in outliers:

@@ -68,7 +68,7 @@ def _kind(old: Verdict, new: Verdict, appeared: bool, left: bool) -> Literal["fi
 
 def _signs(row: FleetRow) -> dict[tuple[str, str], str]:
     """What is wrong, by check and subject (an index may change with a reboot), as text."""
-    return dict(map(_sign, by_root(row.problems)[0]))
+    return dict(_sign(lead) for lead, _ in by_root(row.problems)[0])
 
 
 def _sign(finding: Finding) -> tuple[tuple[str, str], str]:

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from gpucheck.fleet.identity import MAX_HOST_NAME
 from gpucheck.fleet.remedies import DISTRUST, advised
-from gpucheck.model import Finding, FleetRow, Report, Verdict, worst
+from gpucheck.model import Finding, FleetRow, Report, Verdict, counted, worst
 from gpucheck.model.finding.verdict import RANK
 
 WHY = "a report that contradicts itself was damaged or changed after it was made"
@@ -22,7 +22,7 @@ def is_simulated(report: Report) -> bool:
 def contradictions(report: Report) -> list[str]:
     """Return what in the report cannot be true together, each as the end of a sentence."""
     verdicts = [finding.verdict for finding in report.findings]
-    listed = {verdict: verdicts.count(verdict) for verdict in Verdict}
+    listed = {Verdict(name): count for name, count in counted(report.findings).items()}
     found = []
     if report.verdict not in (worst(verdicts), worst(verdicts, strict=True)):
         found.append(f"its verdict is {report.verdict.name}, and its findings are {_counted(listed)}")

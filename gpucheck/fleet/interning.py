@@ -65,6 +65,7 @@ class Interner:
             check=self._one(finding.check),
             subject=self._one(finding.subject),
             because_of=self._one(finding.because_of),
+            because_of_subject=self._one(finding.because_of_subject),
             unit=self._one(finding.unit),
             cause=self._one(finding.cause),
             why=self._one(finding.why),

@@ -9,7 +9,7 @@ from gpucheck.fleet.evidence import contradictions, doubted, is_simulated
 from gpucheck.fleet.metrics import host_metrics
 from gpucheck.fleet.remedies import OWN_REPORT, advised
 from gpucheck.knowledge import causes
-from gpucheck.model import Finding, FleetRow, Report, Verdict, named, with_actions, worst
+from gpucheck.model import Finding, FleetRow, Report, Verdict, follows, named, with_actions, worst
 
 RANK = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN)
 # A host with more findings than this is unhealthy enough: 10,000 like it must still fit into a merge.
@@ -44,7 +44,8 @@ def row(
     gpus = report.topology.gpus if report.topology else ()
     # A report of an earlier gpucheck names a GPU by its bus id only.
     findings = named((f for f in report.findings if f.verdict in RANK), gpus)
-    problems = sorted(findings, key=lambda f: RANK.index(f.verdict))
+    # What leads comes first: of many findings the last are left out.
+    problems = sorted(findings, key=lambda f: (RANK.index(f.verdict), follows(f)))
     names = [_cut(gpu.name or "GPU") for gpu in gpus]
     share, driver = _share(report), _cut(report.versions.get("driver"))
     training = [f for f in report.findings if f.check.startswith("smoke-") and f.check != VERSIONS]
@@ -107,16 +108,14 @@ def _bounded(problems: list[Finding]) -> tuple[Finding, ...]:
 
 
 def _kept(finding: Finding) -> Finding:
-    """Return the finding with texts of a bounded length, a remedy of our own, and no name or root of the merge's own.
-
-    Only what could not be checked may follow from another finding: a failure is shown, whatever the report states.
-    """
+    """Return the finding with texts of a bounded length, a remedy of our own, and no name of the merge's own."""
     kept = advised(
         msgspec.structs.replace(
             finding,
             check=f"host's {finding.check}" if finding.check in OWN_CHECKS else _cut(finding.check),
             subject=_cut(finding.subject),
-            because_of=_cut(finding.because_of) if finding.verdict is Verdict.UNKNOWN else None,
+            because_of=_cut(finding.because_of),
+            because_of_subject=_cut(finding.because_of_subject),
             seen=_cut(finding.seen) if isinstance(finding.seen, str) else finding.seen,
             wanted=_cut(finding.wanted) if isinstance(finding.wanted, str) else finding.wanted,
             unit=_cut(finding.unit),

@@ -5,7 +5,7 @@ the line. Unconfirmed values are marked in the tables and never silently relied 
 """
 
 from gpucheck.knowledge._load import KnowledgeError, site_tables
-from gpucheck.knowledge.causes import Cause, causes
+from gpucheck.knowledge.causes import Cause, RootCauses, causes, root_causes
 from gpucheck.knowledge.gpus import GpuModel, code_runs, generation_of, gpu_table, gpus
 from gpucheck.knowledge.links import (
     NvLinkRate,
@@ -21,6 +21,7 @@ __all__ = [
     "GpuModel",
     "KnowledgeError",
     "NvLinkRate",
+    "RootCauses",
     "causes",
     "code_runs",
     "find_gpu",
@@ -33,6 +34,7 @@ __all__ = [
     "nvlink_factor",
     "nvlink_rate",
     "pcie_gb_s",
+    "root_causes",
     "similar_gpus",
     "site_tables",
 ]

@@ -36,6 +36,24 @@ def causes() -> dict[str, Cause]:
     return dict(table("causes.yml", _Causes).causes)
 
 
+class RootCauses(Table, frozen=True, kw_only=True):
+    """Which finding about a fault leads.
+
+    evidence: checks by what they look at, nearest to the hardware first. apart: checks whose findings are never part
+    of another fault. explains: by cause, the causes that follow from it, and checks whose findings without a cause do.
+    """
+
+    schema_: Literal["gpucheck.knowledge.root_causes/1"]
+    evidence: dict[str, tuple[str, ...]]
+    apart: tuple[str, ...]
+    explains: dict[str, tuple[str, ...]]
+
+
+def root_causes() -> RootCauses:
+    """Return the table of what leads and of causes that follow from others."""
+    return table("root_causes.yml", RootCauses)
+
+
 class _Suspects(Table, frozen=True, kw_only=True):
     schema_: Literal["gpucheck.knowledge.suspects/1"]
     patterns: dict[str, tuple[str, ...]]

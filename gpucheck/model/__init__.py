@@ -5,7 +5,7 @@ from gpucheck.model.check import AnyCheck, Check
 from gpucheck.model.finding import Finding
 from gpucheck.model.finding.action import with_actions
 from gpucheck.model.finding.naming import named, where
-from gpucheck.model.finding.root_cause import by_root, by_trouble
+from gpucheck.model.finding.root_cause import by_root, counted, follows
 from gpucheck.model.finding.verdict import EXIT_STATUS, Verdict, worst
 from gpucheck.model.fleet import (
     Agreement,
@@ -133,7 +133,8 @@ __all__ = [
     "WiredFunction",
     "Wiring",
     "by_root",
-    "by_trouble",
+    "counted",
+    "follows",
     "metric_title",
     "named",
     "where",

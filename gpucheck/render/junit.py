@@ -1,7 +1,7 @@
 """JUnit XML as the strict schema (Jenkins xUnit, junit-10.xsd) allows it.
 
-FAIL and WARN are failures, UNKNOWN is an error (the check could not look), SKIP is skipped, and so is what was not run
-because of a root cause that is a failure or an error of the same suite.
+FAIL and WARN are failures, UNKNOWN is an error (the check could not look), SKIP is skipped, and so is what follows from
+a failure or an error of the same suite: one fault is not 24 errors.
 """
 
 from collections.abc import Iterable
@@ -48,11 +48,6 @@ def case(finding: Finding, *, name: str, classname: str, seconds: float) -> Case
     lines = (why, f"fix: {finding.fix}" if finding.fix else "", action, cause, *evidence)
     message = one_line(folded(headline(finding)))
     return Case(name, classname, finding.verdict, message, "\n".join(map(indented, filter(None, lines))), seconds)
-
-
-def follows(name: str, classname: str, root: str, seconds: float = 0.0) -> Case:
-    """A check that adds nothing to a root cause, which is a case of its own: one fault is not 24 errors."""
-    return Case(name, classname, Verdict.SKIP, f"not run: see the findings of {root}", seconds=seconds)
 
 
 def write(name: str, suites: Iterable[Suite]) -> str:

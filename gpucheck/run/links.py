@@ -1,15 +1,13 @@
 """Measure links and diagnose the measurements."""
 
-from collections import Counter
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from gpucheck.diagnose import diagnose, doubtful
-from gpucheck.knowledge import causes
-from gpucheck.model import Finding, Host, NvmlReading, TopologyGpu, Verdict, named, with_actions, worst
+from gpucheck.model import Finding, Host, NvmlReading, TopologyGpu, Verdict
 from gpucheck.model.diagnosis.observations import Measured, Observations
+from gpucheck.run.conclusion import conclude
 
 if TYPE_CHECKING:
     from gpucheck.measure.bandwidth import Options, Watch
@@ -39,16 +37,11 @@ def measured(host: Host, options: "Options", watch: "Watch | None" = None) -> "B
 def evaluated(report: "BandwidthReport", *, contended: bool = False) -> "BandwidthReport":
     """Return a measured report with its diagnosis. contended: GPUs in use were measured as well."""
     gpus = (TopologyGpu(index=d.index, uuid=d.uuid, pci_bus_id=d.bus_id) for d in report.devices)
-    found = named(evaluate_links(report.observations), gpus)
+    found = evaluate_links(report.observations)
     if contended and any(note.startswith("contended") for note in report.notes):
         found = tuple(_cannot_fail(finding) for finding in found)
-    findings = with_actions((*report.findings, *found), causes())
-    return replace(
-        report,
-        findings=findings,
-        verdict=_verdict(findings),
-        counts=_counts(findings),
-    )
+    findings, verdict, counts = conclude((*report.findings, *found), gpus)
+    return replace(report, findings=findings, verdict=verdict, counts=counts)
 
 
 def collectives(host: Host, options: "CollectiveOptions") -> "CollectivesReport":
@@ -60,8 +53,8 @@ def collectives(host: Host, options: "CollectiveOptions") -> "CollectivesReport"
     gpus = reading.gpus if isinstance(reading, NvmlReading) else ()
     passed = {finding.check for finding in report.findings if finding.verdict is Verdict.PASS}
     found = (f for f in evaluate_links(report.observations) if f.verdict is not Verdict.PASS or f.check not in passed)
-    findings = with_actions((*report.findings, *named(found, gpus)), causes())
-    return replace(report, findings=findings, verdict=_verdict(findings), counts=_counts(findings))
+    findings, verdict, counts = conclude((*report.findings, *found), gpus)
+    return replace(report, findings=findings, verdict=verdict, counts=counts)
 
 
 def evaluate_links(seen: Observations) -> tuple[Finding, ...]:
@@ -74,12 +67,3 @@ def _cannot_fail(finding: Finding) -> Finding:
         why = f"{finding.why} (or the process that used the GPU meanwhile)"
         return replace(finding, verdict=Verdict.WARN, why=why, confidence="possible")
     return finding
-
-
-def _verdict(findings: Iterable[Finding]) -> Verdict:
-    return worst(finding.verdict for finding in findings)
-
-
-def _counts(findings: Iterable[Finding]) -> dict[str, int]:
-    counts = Counter(finding.verdict for finding in findings)
-    return {verdict.value: counts[verdict] for verdict in Verdict}

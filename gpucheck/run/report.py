@@ -10,9 +10,9 @@ import msgspec
 from gpucheck import __version__
 from gpucheck.checks._session import judged, partial
 from gpucheck.host.recording import ReplayHost
-from gpucheck.knowledge import causes
-from gpucheck.model import Finding, Host, NotRecorded, NvmlReading, Report, System, Verdict, named, with_actions, worst
+from gpucheck.model import Finding, Host, NotRecorded, NvmlReading, Report, System, Verdict
 from gpucheck.run.attributes import attributes
+from gpucheck.run.conclusion import conclude
 from gpucheck.run.deadline import StuckError, in_time
 from gpucheck.run.guard import AFTER_STUCK_S, broken, stuck
 from gpucheck.topology import of
@@ -117,19 +117,16 @@ def cut_short(names: Sequence[str], done: int) -> Finding:
 
 
 def with_findings(report: Report, findings: tuple[Finding, ...], *, strict: bool) -> Report:
-    """Return the report with these findings, their verdict and counts, and the GPU index and action of each finding."""
-    topology, known = report.topology, causes()
-    findings = with_actions(named(findings, topology.gpus if topology else ()), known)
+    """Return the report with these findings, their verdict and counts; the topology's own point to the same root."""
+    topology = report.topology
+    gpus, wiring = (topology.gpus, topology.wiring) if topology else ((), None)
+    found, verdict, counts = conclude(findings, gpus, wiring, strict=strict)
     if topology is not None:
-        topology = msgspec.structs.replace(topology, findings=with_actions(topology.findings, known))
-    verdicts = [finding.verdict for finding in findings]
-    return msgspec.structs.replace(
-        report,
-        verdict=worst(verdicts, strict=strict),
-        findings=findings,
-        topology=topology,
-        counts={verdict.value: verdicts.count(verdict) for verdict in Verdict},
-    )
+        known = {(one.check, one.subject, one.cause, one.seen): one for one in found}
+        own = conclude(topology.findings, gpus, wiring).findings
+        own = tuple(known.get((one.check, one.subject, one.cause, one.seen), one) for one in own)
+        topology = msgspec.structs.replace(topology, findings=own)
+    return msgspec.structs.replace(report, verdict=verdict, findings=found, topology=topology, counts=counts)
 
 
 def _system() -> System:

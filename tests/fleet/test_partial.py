@@ -18,9 +18,7 @@ def one(started, *gpus, findings=(GOOD,), source="node07.json"):
     """A row of node07 with these GPUs of four."""
     hidden = tuple(bus_id for n, bus_id in enumerate(BUS_IDS) if n not in gpus)
     share = Partial(usable=tuple(BUS_IDS[n] for n in gpus), hidden=hidden, by="device-cgroup") if hidden else None
-    nodes = tuple(
-        TopologyGpu(index=i, name="H100", pci_bus_id=BUS_IDS[n], uuid=f"GPU-{n}") for i, n in enumerate(gpus)
-    )
+    nodes = tuple(TopologyGpu(index=i, name="H100", pci_bus_id=BUS_IDS[n], uuid=f"GPU-{n}") for i, n in enumerate(gpus))
     shape = msgspec.structs.replace(topology(len(gpus)), gpus=nodes)
     made = report("node07", started=started, topology=shape, findings=findings, partial=share)
     return row(made, source=source, digest=f"{started}{gpus}")

@@ -9,7 +9,7 @@ def finding(check, verdict=Verdict.UNKNOWN, because_of=None):
 
 def names(findings):
     own, follow = by_root(findings)
-    return [found.check for found in own], follow
+    return [fault.lead.check for fault in own], follow
 
 
 def test_what_follows_is_listed_below_the_check_of_the_root_cause():

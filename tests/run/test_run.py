@@ -42,6 +42,7 @@ def test_a_healthy_host_passes_and_the_report_is_the_contract():
             "peer_index",
             "peer_uuid",
             "because_of",
+            "because_of_subject",
             "seen",
             "wanted",
             "unit",

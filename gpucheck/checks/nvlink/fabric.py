@@ -153,7 +153,7 @@ def _state(values: Values, members: list[Gpu]) -> Finding:
         return about.passes(seen)
     if tray:
         why = f"{NOT_READY} The fabric of this rack is managed on its switch trays."
-        return about.fails(seen, wanted, why, SWITCH_TRAYS, "fabric-unregistered", "likely")
+        return about.fails(seen, wanted, why, SWITCH_TRAYS, "fabric-unregistered")
     if training and not values.down:
         why = "The fabric is still training its links; this takes 30 to 90 s after fabric manager starts."
         fix = f"wait two minutes, then: gpucheck verify --only {NAME}\n{ELSEWHERE if values.service is None else START}"

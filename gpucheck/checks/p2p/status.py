@@ -108,8 +108,8 @@ def _evaluate(nvml: NvmlReading, status: str, by_design: str | None, pairs: list
         )
     fix = "nvidia-smi topo -p2p r; check BIOS, IOMMU and the driver's module options (NVreg_RegistryDwords)"
     if status in ("CNS", "TNS"):
-        return about.warns(seen, "OK", why, fix, "p2p-unsupported-pair", "likely")
-    return about.fails(seen, "OK", why, fix, "p2p-unsupported-pair", "likely")
+        return about.warns(seen, "OK", why, fix, "p2p-unsupported-pair")
+    return about.fails(seen, "OK", why, fix, "p2p-unsupported-pair")
 
 
 def _unread(nvml: NvmlReading, pairs: list[Place]) -> Iterator[Finding]:

@@ -100,7 +100,7 @@ def _evaluate(device: PciDevice, gpu: Gpu | None, up_hours: float | None) -> Fin
     if fatal or non_fatal:
         why = "Packets were lost on this PCIe link."
         seen = f"{fatal} fatal and {non_fatal} non-fatal PCIe errors"
-        return about.fails(seen, 0, why, RETRAIN, "pcie-errors", "likely")
+        return about.fails(seen, 0, why, RETRAIN, "pcie-errors")
     total = max(corrected, replays)
     if up_hours is None:
         why = f"rate of the {total} corrected PCIe errors unknown: /proc/uptime cannot be read"
@@ -109,7 +109,7 @@ def _evaluate(device: PciDevice, gpu: Gpu | None, up_hours: float | None) -> Fin
     if rate > PER_HOUR:
         why = "The PCIe link repeats packets, which costs bandwidth, and may fail later."
         seen = f"{rate:.0f} corrected PCIe errors an hour"
-        return about.warns(seen, f"below {PER_HOUR:.0f} an hour", why, RETRAIN, "pcie-errors", "likely")
+        return about.warns(seen, f"below {PER_HOUR:.0f} an hour", why, RETRAIN, "pcie-errors")
     return None
 
 

@@ -59,7 +59,7 @@ def evaluate(values: Values) -> Iterator[Finding]:
     elif translating:
         why = "Peer copies through a translating IOMMU are slow, hang, or lose data while the call reports success."
         seen = f"IOMMU type {types} for {len(translating)} of {len(values.gpus)} GPUs"
-        yield about.warns(seen, "identity, or no IOMMU", why, FIX, "iommu-translation", "likely")
+        yield about.warns(seen, "identity, or no IOMMU", why, FIX, "iommu-translation")
     elif unread:
         why = f"IOMMU type unknown: the group type of {len(unread)} of {len(values.gpus)} GPUs cannot be read"
         yield about.unknown(why, "sudo cat /sys/kernel/iommu_groups/*/type")

@@ -46,7 +46,7 @@ def _evaluate(values: Hardware, gpu: Gpu) -> Finding | None:
         return about.skips(why, link.width, wanted=link.max_width)
     why = "The link has fewer PCIe lanes than card and slot can use: loose card, riser, or slot split in the BIOS."
     fix = f"reseat the card, check slot bifurcation in the BIOS, then: gpucheck verify --only {NAME}"
-    return about.fails(link.width, link.max_width, why, fix, "pcie-width-reduced", "likely")
+    return about.fails(link.width, link.max_width, why, fix, "pcie-width-reduced")
 
 
 def _words(generation: int | None, width: int | None) -> str:

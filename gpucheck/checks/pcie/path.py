@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from gpucheck.checks._nvml import Bus, no_gpu_on_the_bus, query_bus
 from gpucheck.model import Check, Finding, PciDevice, PcieLink
-from gpucheck.model.finding.about import About
+from gpucheck.model.finding.about import About, Confidence
 
 NAME = "pcie-path"
 FIX = "reseat the switch card or riser, set the slot to Auto in the BIOS, then: gpucheck verify --only pcie-path"
@@ -75,7 +75,10 @@ def _narrow(hop: PciDevice, gpus: list[str]) -> Finding:
     )
     shared = f"{len(gpus)} GPU{'s' * (len(gpus) > 1)}"
     why = f"All traffic of {shared} to the CPU passes this link, which runs below what its two ends support."
-    return about.fails(f"PCIe uplink {seen}", wanted, why, FIX, "uplink-downgraded", "likely")
+    # An idle link may lower its speed, never its lanes.
+    narrow = None not in (link.width, link.max_width) and link.width != link.max_width
+    sure: Confidence = "certain" if narrow else "likely"
+    return about.fails(f"PCIe uplink {seen}", wanted, why, FIX, "uplink-downgraded", sure)
 
 
 def _whole(gpus: list[PciDevice], hops: list[PciDevice]) -> Finding:

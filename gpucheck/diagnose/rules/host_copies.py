@@ -121,7 +121,7 @@ def _placed(m: Machine, i: int, rows: list[HostDevice]) -> Finding | None:
         words = (
             f"memory of node {best.numa_node} is nearer to this GPU than that of node {node}, which the firmware names"
         )
-        return _wrong(m, i, own, best.slower, words, "certain")
+        return _wrong(m, i, own, best.slower, words, "likely")
     raw = m.raw[i]
     if own is None and other and best.slower < (NEAR_PART * raw.gb_s if raw else SLOWER_NODE * most):
         nodes = ", ".join(map(str, sorted({row.numa_node for row in other if row.numa_node is not None})))

@@ -172,7 +172,7 @@ def _denied(m: Machine) -> Iterator[Finding]:
     if not denied:
         return
     cause = "fabric-manager-down" if m.is_nvswitch else "nvlink-down"
-    yield Claim("p2p-status", Verdict.FAIL, cause, "certain").finding(
+    yield Claim("p2p-status", Verdict.FAIL, cause, "likely").finding(
         subject=m.subject(denied),
         seen=f"no P2P on {len(denied)} of {len(m.pairs)} pairs",
         wanted="copies over NVLink",

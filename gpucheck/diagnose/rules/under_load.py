@@ -46,7 +46,7 @@ def _gpu(case: Case, row: UnderLoad) -> Iterator[Finding]:
     if row.errors:
         names = ", ".join(f"{name} +{count}" for name, count in row.errors.items())
         pcie = any(name.startswith("PCIe") for name in row.errors)
-        yield Claim(CHECK, Verdict.WARN, "pcie-errors" if pcie else "nvlink-errors", "likely").finding(
+        yield Claim(CHECK, Verdict.WARN, "pcie-errors" if pcie else "nvlink-errors", "certain").finding(
             subject=subject,
             seen=f"new errors while copying: {names}",
             why="the link repeats transfers: it works, and is about to get slower or fail",

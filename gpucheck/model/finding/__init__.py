@@ -48,6 +48,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     evidence: which call or file reported what, one raw value per line.
     seconds: what the check took, shared by all its findings.
     because_of: the check whose finding is the root cause of this one, which then adds nothing of its own.
+    because_of_subject: of a WARN or FAIL that is part of another fault, the subject of that finding.
 
     Every verdict but PASS and SKIP has why and fix; a SKIP has why. Raises ValueError otherwise.
     """
@@ -60,6 +61,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     peer_index: int | None = None
     peer_uuid: str | None = None
     because_of: str | None = None
+    because_of_subject: str | None = None
     seen: Value = None
     wanted: Value = None
     unit: str | None = None

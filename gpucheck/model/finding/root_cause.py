@@ -1,80 +1,66 @@
-"""Which findings belong together: checks without anything to look at, and several checks that found one trouble."""
+"""Which findings belong together: those that point to the finding of the root cause, and those that stand alone."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from gpucheck.model.finding import Finding
-from gpucheck.model.finding.naming import bus_ids
 from gpucheck.model.finding.verdict import Verdict
 
 GOOD = (Verdict.PASS, Verdict.SKIP)
-# Verdicts that a trouble can have, the worst first.
+# Verdicts that a fault can have, the worst first.
 FOUND = (Verdict.FAIL, Verdict.WARN)
 
 
-class Trouble(NamedTuple):
-    """One cause at one place. lead: its worst finding. also: what other checks found of it, in their order."""
+class Fault(NamedTuple):
+    """A finding on its own. also: what other checks found of the same fault, in their order."""
 
     lead: Finding
     also: tuple[Finding, ...] = ()
 
 
-def by_trouble(findings: Iterable[Finding]) -> list[Trouble]:
-    """Return each trouble once, in the order of the leading findings; a finding without a cause is one by itself.
-
-    Two findings of one check are two troubles: the check reported them separately.
-    """
-    findings = list(findings)
-    leads: dict[str, list[int]] = {}
-    also: dict[int, list[int]] = {}
-    for verdict in FOUND:
-        # A cause of the host explains its GPUs, and a GPU the pairs that it is in.
-        for wide in ("host", "gpu", ""):
-            for place, finding in enumerate(findings):
-                if finding.verdict is not verdict or not finding.cause or _width(finding) != wide:
-                    continue
-                of_cause = leads.setdefault(finding.cause, [])
-                lead = next((at for at in of_cause if _is_part(finding, findings[at])), None)
-                if lead is None:
-                    of_cause.append(place)
-                else:
-                    also.setdefault(lead, []).append(place)
-    parts = {place for places in also.values() for place in places}
-    return [
-        Trouble(finding, tuple(findings[at] for at in sorted(also.get(place, ()))))
-        for place, finding in enumerate(findings)
-        if place not in parts
-    ]
+def follows(finding: Finding) -> bool:
+    """Whether this is a WARN or FAIL that another finding leads: a part of its fault, and none of its own."""
+    return finding.verdict in FOUND and finding.because_of is not None
 
 
-def _width(finding: Finding) -> str:
-    kind = finding.subject.partition(":")[0]
-    return kind if kind in ("host", "gpu") else ""
+def counted(findings: Iterable[Finding]) -> dict[str, int]:
+    """Return the number of findings by verdict, every verdict present; a fault counts once."""
+    verdicts = [finding.verdict for finding in findings if not follows(finding)]
+    return {verdict.value: verdicts.count(verdict) for verdict in Verdict}
 
 
-def _is_part(finding: Finding, lead: Finding) -> bool:
-    """Whether another check found the trouble of the leading finding, which is at least as bad."""
-    if finding.check == lead.check:
-        return False
-    return lead.subject in ("host", finding.subject) or bool({*bus_ids(finding.subject)} & {*bus_ids(lead.subject)})
+def by_root(findings: Iterable[Finding]) -> tuple[list[Fault], dict[str, list[str]]]:
+    """Return the findings that stand alone with their parts, and by check of the root cause the checks not run.
 
-
-def by_root(findings: Iterable[Finding]) -> tuple[list[Finding], dict[str, list[str]]]:
-    """Return the findings with a cause of their own, and by check of the root cause the checks that follow.
-
-    A finding whose root cause is not among the findings (only some checks were run) is on its own.
+    A finding whose root cause is not among the findings, or is milder, stands alone.
     """
     findings = list(findings)
     roots = _roots(findings)
+    leads = [one for one in findings if one.verdict in FOUND and not follows(one)]
     own: list[Finding] = []
-    follow: dict[str, dict[str, None]] = {}
+    also: dict[int, list[Finding]] = {}
+    unrun: dict[str, dict[str, None]] = {}
     for finding in findings:
         root = _root(finding, roots)
-        if root is None:
+        if follows(finding) and (lead := _lead(finding, leads)) is not None:
+            also.setdefault(id(lead), []).append(finding)
+        elif finding.verdict in FOUND or root is None:
             own.append(finding)
         else:
-            follow.setdefault(root, {})[finding.check] = None
-    return own, {root: list(checks) for root, checks in follow.items()}
+            unrun.setdefault(root, {})[finding.check] = None
+    faults = [Fault(finding, tuple(also.get(id(finding), ()))) for finding in own]
+    return faults, {root: list(checks) for root, checks in unrun.items()}
+
+
+def _lead(part: Finding, leads: list[Finding]) -> Finding | None:
+    """The finding that a part points to and that is at least as bad; of several that of the same cause."""
+    place = part.because_of, part.because_of_subject
+    named = [one for one in leads if (one.check, one.subject) == place and _rank(one) <= _rank(part)]
+    return min(named, key=lambda one: one.cause != part.cause, default=None)
+
+
+def _rank(finding: Finding) -> int:
+    return FOUND.index(finding.verdict)
 
 
 def _roots(findings: list[Finding]) -> dict[str, str | None]:

@@ -8,8 +8,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from gpucheck.model import Finding, Verdict, by_trouble, where
+from gpucheck.model import Finding, Verdict, where
 from gpucheck.model.finding.naming import BUS_ID, bus_ids
+from gpucheck.model.finding.root_cause import Fault
 from gpucheck.render.words import observed, ranges
 
 # Of more GPUs than this the bus ids are left out: they are in the JSON.
@@ -19,7 +20,6 @@ FEW = 3
 # Places of a GPU's bus id and name in a compared text; private characters, which no host's text keeps when printed.
 OWN_ID, OWN_NAME = ("\ue000", "\ue001"), ("\ue002", "\ue003")
 ANY_ID, ANY_NAME = "[\ue000\ue001]", "[\ue002\ue003]"
-SURE = (None, "possible", "likely", "certain")
 OPTION = re.compile(rf"(nvidia-smi\b[^;|\n]*?) (-i|--id)([ =]){ANY_ID}")
 
 
@@ -27,7 +27,7 @@ class Group(NamedTuple):
     """Equal findings. where: the GPUs. seen: the first line, with what was expected.
 
     evidence: what differs only by the GPU is one line. all_evidence: every line.
-    also: what other checks found of the same trouble.
+    also: what other checks found of the same fault.
     """
 
     findings: tuple[Finding, ...]
@@ -52,23 +52,18 @@ class Group(NamedTuple):
 
     @property
     def every_check(self) -> tuple[str, ...]:
-        """The checks that found the trouble, the leading one first."""
+        """The checks that found the fault, the leading one first."""
         return tuple(dict.fromkeys(check for group in (self, *self.also) for check in group.checks))
 
-    @property
-    def surest(self) -> Finding:
-        """The finding whose evidence for the cause is the best."""
-        found = (finding for group in (self, *self.also) for finding in group.findings)
-        return max(found, key=lambda one: (SURE.index(one.confidence), one.probability or 0.0))
 
-
-def group_troubles(findings: Iterable[Finding], gpus: Iterable[str] = ()) -> list[Group]:
-    """Return one group per trouble, the same trouble of several GPUs once. gpus: bus ids of all GPUs of the host."""
-    everyone, found = frozenset(gpus), by_trouble(findings)
-    also = {id(trouble.lead): trouble.also for trouble in found}
+def group_faults(faults: Iterable[Fault], gpus: Iterable[str] = ()) -> list[Group]:
+    """Return one group per fault, the same fault of several GPUs once. gpus: bus ids of all GPUs of the host."""
+    everyone, also = frozenset(gpus), {id(fault.lead): fault for fault in faults}
     return [
-        group._replace(also=tuple(group_equal((one for lead in group.findings for one in also[id(lead)]), everyone)))
-        for group in group_equal((trouble.lead for trouble in found), everyone)
+        group._replace(
+            also=tuple(group_equal((one for lead in group.findings for one in also[id(lead)].also), everyone))
+        )
+        for group in group_equal((fault.lead for fault in also.values()), everyone)
     ]
 
 

@@ -7,14 +7,14 @@ import click
 from gpucheck.model import Finding, Verdict, by_root
 from gpucheck.model.finding import Alternative
 from gpucheck.printable import indented
-from gpucheck.render.findings.groups import Group, across_hosts, group_troubles
+from gpucheck.render.findings.groups import Group, across_hosts, group_faults
 from gpucheck.render.words import WORST_FIRST, plural, verdict_word
 
 INDENT = " " * 8
 LABEL = 10
 # Lines of evidence of one block; -v shows all.
 EVIDENCE = 12
-# Findings of other checks about the same trouble; -v shows all.
+# Findings of other checks about the same fault; -v shows all.
 ALSO = 4
 ALTERNATIVES = 3  # of the other causes that fit
 TROUBLE = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN)
@@ -52,10 +52,10 @@ def worst_first(
 ) -> Iterator[tuple[Verdict, list[Group], dict[str, list[str]]]]:
     """Yield the groups of each verdict, a root cause before the others, and the checks that follow, by root cause.
 
-    One trouble is one group, whatever the number of checks that found it.
+    One fault is one group, whatever the number of checks that found it.
     """
     own, follow = by_root(findings)
-    found = group_troubles(own, gpus)
+    found = group_faults(own, gpus)
     for verdict in WORST_FIRST:
         groups = [group for group in found if group.first.verdict is verdict]
         groups.sort(key=lambda group: not any(check in follow for check in group.every_check))
@@ -94,12 +94,12 @@ def block(group: Group, *, verbose: bool = False, check: bool = True) -> Iterato
 
 
 def every_evidence(group: Group) -> tuple[str, ...]:
-    """Return all lines of evidence for a trouble, each once."""
+    """Return all lines of evidence for a fault, each once."""
     return tuple(dict.fromkeys(line for one in (group, *group.also) for line in one.all_evidence))
 
 
 def also(group: Group, *, verbose: bool = False) -> Iterator[str]:
-    """Yield what other checks found of the same trouble. verbose: all of them, with their reasons and fixes."""
+    """Yield what other checks found of the same fault. verbose: all of them, with their reasons and fixes."""
     shown = group.also if verbose or len(group.also) <= ALSO else group.also[: ALSO - 1]
     for one in shown:
         verdict = "" if one.first.verdict is group.first.verdict else f" ({one.first.verdict.name})"
@@ -111,13 +111,13 @@ def also(group: Group, *, verbose: bool = False) -> Iterator[str]:
 
 
 def how_sure(group: Group) -> str:
-    """Return how sure the cause of a trouble is: ``certain``, ``likely`` or ``possible``."""
-    return group.surest.confidence or "possible"
+    """Return how sure the cause of a fault is: ``certain``, ``likely`` or ``possible``."""
+    return group.first.confidence or "possible"
 
 
 def action_text(group: Group) -> str:
     """Return what the findings ask for and of whom: ``reset-gpu (owner: node)``; empty where nothing follows."""
-    finding = group.surest
+    finding = group.first
     if finding.verdict not in TROUBLE or finding.action in (None, "none"):
         return ""
     return f"{finding.action} (owner: {finding.owner})"
@@ -125,8 +125,6 @@ def action_text(group: Group) -> str:
 
 def others(group: Group) -> list[Alternative]:
     """Return the other causes that a block names: the first few."""
-    if group.surest.confidence == "certain" and group.first.confidence != "certain":
-        return []
     found: dict[str, list[tuple[Finding, Alternative]]] = {}
     for finding in group.findings:
         for one in finding.alternatives:

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from gpucheck.model import FleetReport, FleetRow, Verdict, by_root, by_trouble, metric_title, where
+from gpucheck.model import FleetReport, FleetRow, Verdict, by_root, metric_title, where
 from gpucheck.render import html
 from gpucheck.render.findings.html import SHAPE
 from gpucheck.render.findings.text import not_run
@@ -31,7 +31,7 @@ def to_html(fleet: FleetReport) -> str:
         scripts=SCRIPTS,
         fleet=fleet,
         shape=SHAPE,
-        plain=[(row, [one.lead for one in by_trouble(by_root(row.problems)[0])]) for row in bad[:PLAIN_ROWS]],
+        plain=[(row, [one.lead for one in by_root(row.problems)[0]]) for row in bad[:PLAIN_ROWS]],
         left=max(0, len(bad) - PLAIN_ROWS),
         headline=headline,
     )
@@ -80,7 +80,7 @@ def _data(fleet: FleetReport) -> dict[str, Any]:
 def _host(row: FleetRow, texts: _Table, metrics: _Table, findings: _Table, attributes: _Table) -> msgspec.Raw:
     """By position: name, verdict, group, GPUs, driver, system, training, profile, started, findings, metrics,
     attributes. Texts by number, -1 for no text; findings with their subject and the other checks that found the same
-    trouble; metrics with what was worst.
+    fault; metrics with what was worst.
 
     Encoded at once: lists of a hundred thousand hosts take more memory than the fleet.
     """
@@ -98,7 +98,7 @@ def _host(row: FleetRow, texts: _Table, metrics: _Table, findings: _Table, attri
                 where(f),
                 ", ".join(dict.fromkeys(other.check for other in also)),
             ]
-            for f, also in by_trouble(own)
+            for f, also in own
         ],
         [[metrics.number(name), m.host, m.gpu, m.gpu_at, m.pair, m.pair_at] for name, m in row.metrics.items()],
         [attributes.number((name, text)) for name, found in row.attributes.items() for text in found],

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import click
 
-from gpucheck.model import Finding, FleetRow, Outlier, Verdict, by_root, by_trouble
+from gpucheck.model import Finding, FleetRow, Outlier, Verdict, by_root
 from gpucheck.model.finding.naming import gpu_name
 from gpucheck.printable import folded, one_line
 from gpucheck.render.findings.groups import across_hosts, same_text, where_all
@@ -21,7 +21,7 @@ CAUSES = 12
 class Problem(NamedTuple):
     """One problem of the fleet. hosts: by name, the findings of each. follow: checks that add nothing to it.
 
-    also: other checks that found the same trouble.
+    also: other checks that found the same fault.
     """
 
     rows: dict[str, FleetRow]
@@ -40,7 +40,7 @@ def by_cause(rows: Sequence[FleetRow]) -> list[tuple[str, Verdict, int]]:
     hosts: dict[str, set[str]] = {}
     worst: dict[str, Verdict] = {}
     for row in rows:
-        for finding in by_root(row.problems)[0]:
+        for finding, _ in by_root(row.problems)[0]:
             name = finding.cause or ("outlier" if finding.check == OWN else finding.check)
             hosts.setdefault(name, set()).add(row.host)
             worst[name] = min(worst.get(name, finding.verdict), finding.verdict, key=WORST_FIRST.index)
@@ -64,7 +64,7 @@ def problems(rows: Sequence[FleetRow]) -> list[Problem]:
     also: dict[tuple[object, ...], dict[str, None]] = {}
     for row in rows:
         own, after = by_root(finding for finding in row.problems if finding.check != OWN or finding.cause)
-        for finding, others in by_trouble(own):
+        for finding, others in own:
             key = (finding.check, *same_text(finding))
             of, hosts, *_ = found.setdefault(key, Problem({}, {}, (), ()))
             of[row.host] = row

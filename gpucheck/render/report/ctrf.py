@@ -58,7 +58,7 @@ def to_ctrf(report: Report) -> str:
 
 
 def _test(finding: Finding, duration: int, root: str | None) -> dict[str, Any]:
-    """root: the check whose finding is the reason that this one was not run."""
+    """root: from which finding this one follows, as text."""
     status = "skipped" if root is not None else STATUS[finding.verdict]
     test: dict[str, Any] = {
         "name": one_line(f"{finding.check} {finding.subject}"),
@@ -68,7 +68,7 @@ def _test(finding: Finding, duration: int, root: str | None) -> dict[str, Any]:
         "rawStatus": finding.verdict.value,
     }
     if root is not None:
-        return {**test, "message": f"not run: see the findings of {root}"}
+        return {**test, "message": root}
     if finding.verdict is not Verdict.PASS:
         test["message"] = one_line(folded(headline(finding)))
         lines = (f"why: {finding.why}" if finding.why else "", f"fix: {finding.fix}" if finding.fix else "")

@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
 
-from gpucheck.model import Finding, Report, Verdict, by_root
-from gpucheck.printable import of_printable, one_line
+from gpucheck.model import Finding, Report, Verdict, by_root, follows
+from gpucheck.printable import folded, of_printable, one_line
 from gpucheck.render import junit
 from gpucheck.render.copies.measured import by_class, copies, trainings
 from gpucheck.render.junit import Case, Suite
-from gpucheck.render.words import count_models, describe_simulation
+from gpucheck.render.words import count_models, describe_simulation, headline
 
 
 @of_printable
@@ -22,16 +22,22 @@ def to_junit(report: Report) -> str:
 
 
 def with_time_and_root(report: Report) -> Iterator[tuple[Finding, float, str | None]]:
-    """Yield each finding with its seconds, and the check of the root cause because of which it was not run.
+    """Yield each finding with its seconds, and where it follows from another one, which and why, as text.
 
     Findings of one step follow each other and bear the time of all of it: each gets its share, so that the sum is true.
     """
-    roots = {check: root for root, checks in by_root(report.findings)[1].items() for check in checks}
+    faults, unrun = by_root(report.findings)
+    not_run = {check: f"not run: see the findings of {root}" for root, checks in unrun.items() for check in checks}
+    parts = {id(one): _part(one, fault.lead) for fault in faults for one in fault.also}
     for seconds, group in groupby(report.findings, key=lambda finding: finding.seconds):
         findings = list(group)
         for finding in findings:
-            root = roots.get(finding.check) if finding.because_of is not None else None
-            yield finding, (seconds or 0.0) / len(findings), root
+            root = not_run.get(finding.check) if finding.because_of is not None and not follows(finding) else None
+            yield finding, (seconds or 0.0) / len(findings), parts.get(id(finding), root)
+
+
+def _part(finding: Finding, lead: Finding) -> str:
+    return one_line(folded(f"{headline(finding)} (same fault as {lead.check} {lead.subject})"))
 
 
 def _cases(report: Report) -> Iterator[Case]:
@@ -43,7 +49,7 @@ def _cases(report: Report) -> Iterator[Case]:
         name = finding.subject if seen[key] == 1 else f"{finding.subject} ({seen[key]})"
         classname = f"gpucheck.{finding.check}"
         if root is not None:
-            yield junit.follows(name, classname, root, seconds)
+            yield Case(name, classname, Verdict.SKIP, root, seconds=seconds)
         else:
             yield junit.case(finding, name=name, classname=classname, seconds=seconds)
 

@@ -43,7 +43,7 @@ def _conditions(report: Report, conditions: Conditions) -> Iterator[str]:
     failed: dict[str, Group] = {}
     for verdict, groups, _ in worst_first(report.findings, bus_ids(report)):
         for group in groups if verdict is Verdict.FAIL else ():
-            condition = _condition(group.surest, conditions)
+            condition = _condition(group.first, conditions)
             if condition is not None:
                 failed.setdefault(condition, group)
     # Whatever could not be evaluated may belong to any of them: without a driver, no NVLink was looked at.
@@ -71,7 +71,7 @@ def _labels(report: Report) -> Iterator[str]:
     for verdict, groups, _ in worst_first(report.findings, bus_ids(report)):
         if verdict in (Verdict.FAIL, Verdict.WARN):
             yield f"label {LABEL}cause={_key(groups[0].first)}"
-            yield f"label {LABEL}action={groups[0].surest.action or 'none'}"
+            yield f"label {LABEL}action={groups[0].first.action or 'none'}"
             return
 
 

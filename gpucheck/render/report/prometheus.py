@@ -6,7 +6,7 @@ writes them, ``pci_bus_id`` with a domain of eight digits in capitals. ``Hostnam
 
 from collections.abc import Iterator
 
-from gpucheck.model import EXIT_STATUS, Finding, Report, Topology, Verdict, worst
+from gpucheck.model import EXIT_STATUS, Finding, Report, Topology, Verdict, follows, worst
 from gpucheck.render import prometheus
 from gpucheck.render.copies.measured import Copies, by_class, copies, trainings
 from gpucheck.render.prometheus import Family
@@ -80,7 +80,7 @@ def _statuses(report: Report) -> list[Sample]:
 
 
 def _actions(report: Report) -> list[Sample]:
-    """One sample a cause, action, owner and GPU, of what is wrong."""
+    """One sample a cause, action, owner and GPU, of what is wrong; a fault is one."""
     return [
         (
             {
@@ -93,7 +93,7 @@ def _actions(report: Report) -> list[Sample]:
             EXIT_STATUS[finding.verdict],
         )
         for finding in report.findings
-        if finding.verdict in (Verdict.WARN, Verdict.FAIL)
+        if finding.verdict in (Verdict.WARN, Verdict.FAIL) and not follows(finding)
     ]
 
 

@@ -8,11 +8,12 @@ from gpucheck.checks.kernel import log as kernel_log
 from gpucheck.diagnose import diagnose
 from gpucheck.diagnose.messages import of_messages
 from gpucheck.knowledge import causes
-from gpucheck.model import KernelLog, NvmlReading, TopologyGpu, Verdict, named, with_actions, worst
+from gpucheck.model import KernelLog, NvmlReading, TopologyGpu, Verdict, counted, with_actions, worst
 from gpucheck.model.diagnosis import Diagnosis
 from gpucheck.model.diagnosis.observations import Observations, ObservedGpu
 from gpucheck.model.diagnosis.paste import Part, Reading, UnreadRange
 from gpucheck.model.finding import Finding
+from gpucheck.run.conclusion import conclude
 from gpucheck.run.pastes import host as pasted_host
 from gpucheck.run.pastes.about import damaged, no_host, too_many
 from gpucheck.run.pastes.hosts import HostParts, NoSuchMachine, by_host, of_machine
@@ -69,9 +70,9 @@ def diagnosis(
 def _with(answer: Diagnosis, findings: list[Finding], *, unread: tuple[UnreadRange, ...], strict: bool) -> Diagnosis:
     """The answer with findings about the inputs; its verdict and counts are of all its findings."""
     found = (*answer.findings, *with_actions(findings, causes()))
-    verdicts = [one.verdict for one in (*found, *(row for machine in answer.machines for row in machine.findings))]
-    counts = {verdict.value: verdicts.count(verdict) for verdict in Verdict}
-    return replace(answer, verdict=worst(verdicts, strict=strict), findings=found, counts=counts, unread=unread)
+    every = (*found, *(row for machine in answer.machines for row in machine.findings))
+    verdict = worst((one.verdict for one in every), strict=strict)
+    return replace(answer, verdict=verdict, findings=found, counts=counted(every), unread=unread)
 
 
 def _machines(host: HostParts, given: Observations, model: str | None) -> Iterator[tuple[Merged, list[Part]]]:
@@ -106,15 +107,15 @@ def _answer(
         TopologyGpu(index=numbers.get(gpu.bus_id or "", i), pci_bus_id=gpu.bus_id or f"GPU{i}")
         for i, gpu in enumerate(seen.gpus)
     ]
-    own = (*(named(findings, listed) or (_nothing_evaluated(),)), *found.findings)
-    verdicts = [finding.verdict for finding in own]
+    own = (*(findings or (_nothing_evaluated(),)), *found.findings)
+    concluded, verdict, counts = conclude(own, listed, strict=strict)
     return Diagnosis(
-        verdict=worst(verdicts, strict=strict),
+        verdict=verdict,
         source=sources,
         machine=name,
         gpus=max(len(seen.gpus), len(kernel_log.gpus_named(logs)) if logs is not None else 0),
-        findings=tuple(with_actions(own, causes())),
-        counts={verdict.value: verdicts.count(verdict) for verdict in Verdict},
+        findings=concluded,
+        counts=counts,
         read=tuple(one for part in parts for one in part.ranges),
         observations=seen,
         looked_at=tuple(dict.fromkeys(words for part in parts for words in part.looked_at)),

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from gpucheck.compute.evaluation import CHECKS
-from gpucheck.knowledge import causes
-from gpucheck.model import Host, NvmlReading, Verdict, named, with_actions
+from gpucheck.model import Host, NvmlReading, Verdict
+from gpucheck.run.conclusion import conclude
 from gpucheck.run.step import Outcome, Step, nothing_measured, numbers_of
 from gpucheck.train import whole_gpus
 
@@ -57,7 +57,8 @@ def burn_in(
 def _named(host: Host, report: "ComputeReport") -> "ComputeReport":
     reading = host.nvml()
     gpus = reading.gpus if isinstance(reading, NvmlReading) else ()
-    return replace(report, findings=with_actions(named(report.findings, gpus), causes()))
+    findings, _, counts = conclude(report.findings, gpus)
+    return replace(report, findings=findings, counts=counts)
 
 
 def _compute(host: Host) -> Outcome:

@@ -1,7 +1,6 @@
 """Training: the steps of ``verify`` and the runs of ``smoke``. torch is imported in the ranks only."""
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
@@ -12,9 +11,10 @@ from msgspec.structs import replace
 
 from gpucheck.host.simulated import machine_directory
 from gpucheck.knowledge import causes
-from gpucheck.model import Finding, Gpu, Host, NvmlReading, Verdict, named, with_actions, worst
+from gpucheck.model import Finding, Gpu, Host, NvmlReading, Verdict, named, with_actions
 from gpucheck.model.finding.about import About
 from gpucheck.model.smoke import SmokeFailure, SmokeReport, SmokeResult
+from gpucheck.run.conclusion import conclude
 from gpucheck.run.proof import REQUIRED, not_required
 from gpucheck.run.step import Outcome, Step
 from gpucheck.run.steps import versions
@@ -122,8 +122,7 @@ def smoke(
     """Return the report of ``gpucheck smoke``, and the runs with the findings that it lists."""
     started, clock = datetime.now(timezone.utc).isoformat(timespec="seconds"), time.monotonic()
     trainings = _with_indexes(host, train(host, runs, on_start))
-    findings = tuple(finding for training in trainings for finding in training.findings)
-    counts = Counter(finding.verdict for finding in findings)
+    findings, verdict, counts = conclude(finding for training in trainings for finding in training.findings)
     outcomes = (training.outcome for training in trainings if training.outcome is not None)
     simulation = host.simulation()
     report = SmokeReport(
@@ -132,8 +131,8 @@ def smoke(
         simulation=simulation,
         started=started,
         seconds=round(time.monotonic() - clock, 3),
-        verdict=worst(counts),
-        counts={verdict.value: counts[verdict] for verdict in Verdict},
+        verdict=verdict,
+        counts=counts,
         findings=findings,
         outcomes=tuple(replace(o, traces=()) if isinstance(o, SmokeResult) else o for o in outcomes),
     )

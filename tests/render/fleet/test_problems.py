@@ -134,12 +134,14 @@ def test_what_only_follows_is_no_change():
     assert changes(before, after.hosts) == ()
 
 
-def test_one_trouble_of_a_host_is_one_problem():
+def test_one_fault_of_a_host_is_one_problem():
     """The second check is named, and its fix is not printed as another problem."""
     also = Finding(
         check="throttle",
         verdict=Verdict.WARN,
         subject=f"gpu:{BUS[0]}",
+        because_of=limited(0)[0].check,
+        because_of_subject=f"gpu:{BUS[0]}",
         cause="power-limit-lowered",
         why="the limit holds the clocks",
         fix="another fix",

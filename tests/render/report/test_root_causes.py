@@ -1,8 +1,12 @@
 """A root cause and what follows from it, in the formats for programs and on the page."""
 
+import json
+
+import pytest
 from lxml import etree, html
 
 from gpucheck.model import Finding, Verdict
+from gpucheck.render.formats import render
 from gpucheck.render.report.html import to_html
 from gpucheck.render.report.junit import to_junit
 from gpucheck.render.report.nagios import to_nagios
@@ -42,3 +46,41 @@ def test_the_page_has_one_block():
     (article,) = page.xpath("//article")
     assert "2 checks not run because of this: bar1, numa" in article.text_content()
     assert [term.text for term in article.xpath(".//dt")] == ["why", "fix", "cause"]
+
+
+GPU = "gpu:0000:05:00.0"
+LEAD = finding("pcie-link", GPU, seen=8, wanted=16, unit="lanes", cause="pcie-width-reduced")
+PART = finding(
+    "p2p-bandwidth",
+    "pair:0000:04:00.0-0000:05:00.0",
+    seen=5.9,
+    wanted=11.8,
+    unit="GB/s",
+    cause="pcie-width-reduced",
+    because_of="pcie-link",
+    because_of_subject=GPU,
+)
+
+
+@pytest.mark.parametrize("format_", ["kubernetes", "markdown", "nagios", "slurm", "text"])
+def test_a_fault_is_one_entry(format_):
+    one = render(report(LEAD), format_).count("pcie-width-reduced")
+
+    assert one > 0
+    assert render(report(LEAD, PART), format_).count("pcie-width-reduced") == one
+
+
+def test_junit_ctrf_and_prometheus_have_one_failure_of_a_fault():
+    """The part is not lost: it is skipped with what it saw and the name of the finding that leads."""
+    both = report(LEAD, PART)
+    suite = etree.fromstring(to_junit(both).encode()).find("testsuite")
+    case = suite.find("testcase[@classname='gpucheck.p2p-bandwidth']/skipped")
+    (failed, skipped) = json.loads(render(both, "ctrf"))["results"]["tests"]
+    statuses = [line for line in render(both, "prometheus").splitlines() if line.startswith("gpucheck_finding_status{")]
+
+    assert [suite.get(key) for key in ("tests", "failures", "skipped")] == ["2", "1", "1"]
+    assert "5.9 GB/s" in case.get("message")
+    assert case.get("message").endswith(f"(same fault as pcie-link {GPU})")
+    assert (failed["status"], skipped["status"], skipped["message"]) == ("failed", "skipped", case.get("message"))
+    assert len(statuses) == 1
+    assert 'check="pcie-link"' in statuses[0]

@@ -1,0 +1,127 @@
+"""What a run found, as every report states it: one fault is one finding, and what else shows it points there."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from gpucheck.knowledge import causes, root_causes
+from gpucheck.model import Finding, Verdict, counted, follows, named, with_actions, worst
+from gpucheck.model.finding.naming import NamedGpu, bus_ids
+from gpucheck.model.finding.root_cause import FOUND
+from gpucheck.model.host.wiring import Wiring
+
+SURE = ("certain", "likely", "possible", None)
+# Of a link and of its ends a check reports one state; a host or a log has several things with one cause.
+OF_LINKS = ("pcie", "nvlink")
+LOG = "log"
+
+
+class Conclusion(NamedTuple):
+    """The findings of a report with what follows from all of them together."""
+
+    findings: tuple[Finding, ...]
+    verdict: Verdict
+    counts: dict[str, int]
+
+
+def conclude(
+    findings: Iterable[Finding], gpus: Iterable[NamedGpu] = (), wiring: Wiring | None = None, *, strict: bool = False
+) -> Conclusion:
+    """Return the findings with GPU indexes and actions, each fault led by one of them."""
+    found = with_actions(joined(named(findings, gpus), wiring), causes())
+    return Conclusion(found, worst((one.verdict for one in found), strict=strict), counted(found))
+
+
+def joined(findings: Iterable[Finding], wiring: Wiring | None = None) -> tuple[Finding, ...]:
+    """Return the findings, of which each WARN and FAIL leads its fault or points to the one that does.
+
+    The one whose evidence is nearest to the hardware leads, with the worst verdict and the best confidence in its cause.
+    """
+    found = [replace(one, because_of=None, because_of_subject=None) if follows(one) else one for one in findings]
+    of = {at: _Candidate(one, wiring) for at, one in enumerate(found) if one.verdict in FOUND}
+    order = sorted(of, key=lambda at: of[at].nearness)
+    lead_of: dict[int, int] = {}
+    leads: dict[str | None, list[int]] = {}
+    for at in order:
+        of_cause = leads.setdefault(found[at].cause, [])
+        lead = next((lead for lead in of_cause if of[lead].is_same(of[at])), None)
+        if lead is None:
+            of_cause.append(at)
+        else:
+            lead_of[at] = lead
+    for at in [at for at in order if at not in lead_of]:
+        lead = next((lead for lead in order if lead not in lead_of and of[lead].explains(of[at])), None)
+        if lead is not None and lead != at:
+            lead_of[at] = lead
+    for at in lead_of:
+        lead = _last(at, lead_of)
+        found[at] = replace(found[at], because_of=found[lead].check, because_of_subject=found[lead].subject)
+        found[lead] = _strengthened(found[lead], found[at])
+    return tuple(found)
+
+
+class _Candidate:
+    """A WARN or FAIL, and how near to the hardware its check looks."""
+
+    def __init__(self, finding: Finding, wiring: Wiring | None) -> None:
+        kinds = root_causes().evidence
+        self.finding = finding
+        self.kind = next((kind for kind, checks in kinds.items() if finding.check in checks), next(iter(kinds)))
+        self.places = frozenset(_places(finding.subject, wiring))
+        wide = {"host": 0, "gpu": 1}.get(finding.subject.partition(":")[0], 2)
+        self.nearness = ([*kinds].index(self.kind), SURE.index(finding.confidence), FOUND.index(finding.verdict), wide)
+
+    def is_same(self, other: "_Candidate") -> bool:
+        """Whether the other, of the same cause, shows the same fault."""
+        one = self.finding
+        if one.cause is None or not self._overlaps(other):
+            return False
+        known = causes().get(one.cause)
+        twice = self.kind != LOG and known is not None and known.domain in OF_LINKS
+        return one.check != other.finding.check or twice
+
+    def explains(self, other: "_Candidate") -> bool:
+        """Whether the other follows from this one, or is a weaker word of the same check on the same pair of GPUs."""
+        one, two = self.finding, other.finding
+        if one is two or one.cause == two.cause or one.confidence not in SURE[:2]:
+            return False
+        if one.check == two.check and one.subject == two.subject and one.subject.startswith("pair:"):
+            return self.nearness < other.nearness
+        return (two.cause or two.check) in root_causes().explains.get(one.cause or "", ()) and self._overlaps(other)
+
+    def _overlaps(self, other: "_Candidate") -> bool:
+        one, two = self.finding, other.finding
+        if {one.check, two.check} & {*root_causes().apart}:
+            return False
+        if one.subject == two.subject or "host" in (one.subject, two.subject):
+            return True
+        both_pairs = one.subject.startswith("pair:") and two.subject.startswith("pair:")
+        return self.places == other.places if both_pairs else bool(self.places & other.places)
+
+
+def _places(subject: str, wiring: Wiring | None) -> Iterator[str]:
+    """The bus ids of a subject; of a port or bridge also that of the other end of its link."""
+    yield from bus_ids(subject)
+    if wiring is None or not subject.startswith("link:"):
+        return
+    (own,) = bus_ids(subject)
+    # Between the two ends of a switch there is no link.
+    for link in (one for one in wiring.functions if one.above and one.kind != "switch-downstream"):
+        if own in (link.bus_id, link.above):
+            yield from (link.bus_id, link.above or own)
+
+
+def _last(at: int, lead_of: Mapping[int, int]) -> int:
+    while at in lead_of:
+        at = lead_of[at]
+    return at
+
+
+def _strengthened(lead: Finding, part: Finding) -> Finding:
+    """The leader with the worse verdict of the two, and with the better evidence if it is for the same cause."""
+    verdict = min(lead.verdict, part.verdict, key=FOUND.index)
+    if lead.cause != part.cause or SURE.index(lead.confidence) <= SURE.index(part.confidence):
+        return replace(lead, verdict=verdict)
+    others = () if part.confidence == "certain" else lead.alternatives
+    return replace(lead, verdict=verdict, confidence=part.confidence, alternatives=others)
