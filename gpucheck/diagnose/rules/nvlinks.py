@@ -98,6 +98,8 @@ def _uneven(m: Machine) -> Iterator[Finding]:
     """Equal cards joined by unequal numbers of links, and one GPU or two cards without."""
     joined = [pair for pair in m.pairs if m.links(pair)]
     product = m.models[0].nvlink if m.models[0] else None
+    if joined and None in m.classes.values():
+        return  # a pair that was not read may have any number
     if not joined:
         fastest = max((rate for pair in m.pairs for rate in m.one_way(pair)), default=0.0)
         if product and not product.bridge and None not in m.classes.values() and fastest <= FASTEST_SLOT:

@@ -157,11 +157,11 @@ def _worst_of_each(found: Iterable[Finding]) -> Iterator[Finding]:
 
 
 def of_links(about_links: tuple[Finding, ...], seen: Observations, found: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Return the findings about links, without those unknown because the text has GPUs but nothing between them.
+    """Return the findings about links, without those unknown because the text lists GPUs and paths and measures nothing.
 
     found: the findings about these GPUs; a text with no other content keeps its UNKNOWN.
     """
-    lists_only = replace(seen, gpus=(), host=ObservedHost(), environment={}) == Observations()
+    lists_only = replace(seen, gpus=(), matrix=None, host=ObservedHost(), environment={}) == Observations()
     links = any(gpu.nvlinks.total for gpu in seen.gpus)
     return (
         tuple(one for one in about_links if one.verdict not in DROPPED)
