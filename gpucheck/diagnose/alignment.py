@@ -39,7 +39,7 @@ def aligned(
 def spread(seen: Observations, places: Sequence[int], count: int) -> Observations:
     """Return observations of some of a machine's GPUs as such of all `count`; places: the index of each of them.
 
-    "All pairs" becomes all pairs of these; "every pair was compared, and none is bad" says nothing of the others.
+    "All pairs" becomes all pairs of these; "every pair was compared, and none is bad" does not cover the others.
     """
     gpus = [ObservedGpu()] * count
     for place, gpu in zip(places, seen.gpus, strict=True):

@@ -112,7 +112,7 @@ def _decimals(word: str) -> int:
 
 
 def _is_cut(word: str, decimals: int) -> bool:
-    """Whether the last word of a row lost its end: a number with fewer decimals than all others, or part of ``N/A``."""
+    """Whether the last cell of a row lost its end: a number with fewer decimals than all others, or part of ``N/A``."""
     return word.upper() in ("N", "N/") or (CELL.match(word) is not None and _decimals(word) < decimals)
 
 

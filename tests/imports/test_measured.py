@@ -3,7 +3,7 @@
 import pytest
 
 from gpucheck.imports import ImportProblem
-from gpucheck.model.diagnosis.observations import Measured, Method, Observations
+from gpucheck.model.diagnosis.observations import Observations
 from tests.imports.pastes.reading import BANDWIDTH as PASTES
 from tests.imports.pastes.reading import kinds, read
 

@@ -35,6 +35,10 @@ def parse(lines: list[str]) -> Part:
     found, method, unread, broken = _matrices(lines, len(gpus))
     if not found and not gpus:  # a run that hung or was cut short still names the GPUs and their peer access
         raise broken or absent(f"{TOOL} matrix", "no heading names one", AGAIN)
+    if not found and not unread:
+        unread = (
+            left_out(len(lines), len(lines), "no matrix: the run ended early or the paste is cut short", lines[-1]),
+        )
     count = len(gpus) or len(next(iter(found.values())))
     return Part(
         observations=Observations(

@@ -6,7 +6,7 @@ from gpucheck.imports._blocks import spans
 from gpucheck.imports._common import by_pair
 from gpucheck.imports._kind import MEASUREMENTS, Kind
 from gpucheck.imports._numbers import AGAIN, MOST_GPUS
-from gpucheck.imports._problem import ImportProblem, absent
+from gpucheck.imports._problem import ImportProblem, absent, left_out
 from gpucheck.model.diagnosis.observations import Measured, Method, Observations, ObservedGpu
 from gpucheck.model.diagnosis.paste import Part
 
@@ -47,6 +47,7 @@ def parse(lines: list[str]) -> Part:
         bad = (pair,)
     elif "passed" in ends and count == 2:
         bad = ()
+    compared = bool(wrong or ends)
     zeros = bool(wrong) and all(float_is_zero(m[2]) for m in wrong)
     # It copies forth and back in turns, so both directions have the mean of both.
     measured = Measured(
@@ -60,6 +61,9 @@ def parse(lines: list[str]) -> Part:
             gpus=_gpus(lines, count), p2p_access=by_pair(access, count) if access else None, measured=measured
         ),
         looked_at=(f"peer access and data copied between two GPUs ({TOOL})",),
+        unread=(left_out(len(lines), len(lines), "it ends before the data was compared", lines[-1]),)
+        if copy and not compared
+        else (),
     )
 
 

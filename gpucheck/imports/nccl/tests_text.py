@@ -30,7 +30,7 @@ HEADING = re.compile(r"^#?[ \t]{0,80}size[ \t]+count[ \t]+type\b.*\bbusbw\b", re
 UNITS = re.compile(r"^#?\s*\(B\)\s+\(elements\)")
 RESULT = re.compile(r"^\s*\d{1,18}\s+\d{1,18}\s+(?:u?int|float|half|double|bfloat|f8|fp)\w*\s")
 RANK = re.compile(
-    r"^#?\s*Rank\s+\d+(?:\s+Group\s+\d+)?\s+Pid\s+\d+\s+on\s+(\S{1,255})\s+device\s+\d+\s+\[([0-9a-fx:]{1,20})\]\s+(\S.{0,99})",
+    r"^#?\s*Rank\s+(\d+)(?:\s+Group\s+\d+)?\s+Pid\s+\d+\s+on\s+(\S{1,255})\s+device\s+\d+\s+\[([0-9a-fx:]{1,20})\]\s+(\S.{0,99})",
     re.IGNORECASE,
 )
 # MPICH and srun write the rank before every piece that a process printed, in the middle of a row too.
@@ -48,6 +48,7 @@ def parse(lines: list[str]) -> Part:
     text = "\n".join(lines)
     lines = [_plain(line) for line in lines]
     words: dict[int, list[str]] = {}
+    numbers: dict[int, int] = {}
     ranks, columns, out_of_bounds = [], _Columns(), None
     for number, line in enumerate(lines, start=1):
         if HEADING.match(line):
@@ -60,14 +61,18 @@ def parse(lines: list[str]) -> Part:
         elif summary := SUMMARY.search(line):
             out_of_bounds = max(int(summary[1]), out_of_bounds or 0)
         elif found := RANK.match(line.strip()):
-            gpu = ObservedGpu(model=found[3].strip(), bus_id=bus_id_of(found[2]))
-            ranks.append(Rank(found[1], gpu))
+            gpu = ObservedGpu(model=found[4].strip(), bus_id=bus_id_of(found[3]))
+            ranks.append(Rank(found[2], gpu))
+            numbers[int(found[1][:6])] = number
     cut = _cut(words, columns.width)
     rows = [_row(row, number, columns) for number, row in words.items() if number not in cut]
-    unread = tuple(left_out(number, number, "the row breaks off", lines[number - 1]) for number in cut)
+    unread = [left_out(number, number, "the row breaks off", lines[number - 1]) for number in cut]
+    if set(numbers) != set(range(len(numbers))):  # a count of what is left would be a smaller run
+        unread.append(left_out(min(numbers.values()), max(numbers.values()), "lines of ranks are missing", ""))
+        ranks = []
     environment = leftovers(set_by_environment("\n".join(lines)))
     seen = imported(rows, ranks, operation_in(text), transport_in(text), environment, out_of_bounds)
-    return Part(observations=seen, ran_on=only_host(rank.host for rank in ranks), unread=unread)
+    return Part(observations=seen, ran_on=only_host(rank.host for rank in ranks), unread=tuple(unread))
 
 
 def _plain(line: str) -> str:

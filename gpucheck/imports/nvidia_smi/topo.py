@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
+from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import TOPOLOGY, Kind
 from gpucheck.imports._problem import ImportProblem
 from gpucheck.imports._text import first_line, quoted
-from gpucheck.imports.nvidia_smi._topo_blocks import Block, Row, blocks, is_whole, lone_header, lone_row
+from gpucheck.imports.nvidia_smi._topo_blocks import GPU_ROW, Block, Row, blocks, is_whole, lone_header, lone_row
 from gpucheck.imports.nvidia_smi._topo_cells import affinity
 from gpucheck.model.finding import Finding
 from gpucheck.model.finding.about import About
@@ -236,8 +237,11 @@ LEGEND_LINE = re.compile(r"\s*(?:(?:NIC )?Legend\b|(?:X|SYS|SOC|NODE|PHB|PXB|PIX
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Every matrix, with the legend below it."""
-    for block in blocks(list(lines)):
+    """Every matrix, with the legend below it; without any, rows that lost the line that names the columns."""
+    found = list(blocks(list(lines)))
+    if not found:
+        yield from spans(lines, GPU_ROW, GPU_ROW)
+    for block in found:
         if block.is_p2p_status:
             continue
         last = end = min(block.end, len(lines)) - 1

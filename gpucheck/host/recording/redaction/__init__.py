@@ -190,7 +190,8 @@ def of_texts(
 ) -> Callable[[str], str]:
     """Return the redaction for texts about hosts, such as the findings of a report.
 
-    names: of the hosts. texts: everything that may name hosts and users. users: names of accounts that are known already. uuids: of GPUs.
+    names: of the hosts. texts: everything that may name hosts and users. users: names of accounts that are known
+    already. uuids: of GPUs.
     """
     known = Names("")
     for name in names:
