@@ -36,7 +36,7 @@ def conclude(
 def joined(findings: Iterable[Finding], wiring: Wiring | None = None) -> tuple[Finding, ...]:
     """Return the findings, of which each WARN and FAIL leads its fault or points to the one that does.
 
-    The one whose evidence is nearest to the hardware leads, with the worst verdict and the best confidence in its cause.
+    The one whose evidence is nearest to the hardware leads, with the worst verdict and the best confidence of them.
     """
     found = [replace(one, because_of=None, because_of_subject=None) if follows(one) else one for one in findings]
     of = {at: _Candidate(one, wiring) for at, one in enumerate(found) if one.verdict in FOUND}

@@ -191,9 +191,11 @@ def _finding(root: _Group) -> Iterator[Finding]:
 
 
 def _subject(root: _Group) -> str:
-    """A message that names no GPU is about the one that its consequences name."""
+    """A message that names no GPU is about the one that its consequences name, that of a GPU's port about the port."""
+    if root.subject == HOST and root.place and root.meaning.confidence != "possible":
+        return f"link:{root.place}"
     if root.subject != HOST or not root.events[0].of_gpu:
-        return f"link:{root.place}" if root.subject == HOST and root.place else root.subject
+        return root.subject
     subjects = {part.subject for part in root.with_it if part.subject.startswith("gpu:")}
     return subjects.pop() if len(subjects) == 1 else root.subject
 

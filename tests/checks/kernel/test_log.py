@@ -98,7 +98,7 @@ def test_a_port_above_a_gpu_fails_and_names_both(line, cause):
     """On a host whose PCI bus was read, ports above something else are not looked at."""
     (finding,) = judged(line)
 
-    assert (finding.verdict, finding.cause, finding.subject) == (FAIL, cause, "host")
+    assert (finding.verdict, finding.cause, finding.subject) == (FAIL, cause, f"link:{PORT}")
     assert f"at PCIe port {PORT}, above GPU 0000:3b:00.0" in finding.seen
 
 
