@@ -50,6 +50,8 @@ def subjects(words: str, machine: Machine) -> set[str]:
     ids = [gpu.function.bus_id for gpu in machine.gpus]
     if kind == "every-gpu":
         return {f"gpu:{bus_id}" for bus_id in ids}
+    if kind == "gpus":
+        return {f"gpu:{ids[int(number)]}" for number in which.split("-")}
     if kind == "gpu":
         return {f"gpu:{ids[int(which)]}"}
     if kind == "port":
@@ -82,7 +84,7 @@ def judge(row: dict[str, Any], name: str, findings: tuple[Finding, ...], steps: 
     steps: of a longer run than that of the row, which may find the fault to be worse.
     """
     wanted = subjects(row["subject"], built(name)) if row["verdict"] in ("warn", "fail") else set()
-    loud = [f for f in findings if f.verdict in LOUD and (f.check, f.cause) != OWN.get(name)]
+    loud = [f for f in findings if f.verdict in LOUD and (f.subject in wanted or (f.check, f.cause) != OWN.get(name))]
     leads = [f for f in loud if not follows(f)]
     told = [(f.check, f.subject, f.cause) for f in leads]
     expected = (

@@ -1,5 +1,6 @@
 """What a run found, as every report states it: one fault is one finding, and what else shows it points there."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -36,23 +37,35 @@ def conclude(
 def joined(findings: Iterable[Finding], wiring: Wiring | None = None) -> tuple[Finding, ...]:
     """Return the findings, of which each WARN and FAIL leads its fault or points to the one that does.
 
-    The one whose evidence is nearest to the hardware leads, with the worst verdict and the best confidence in its cause.
+    The one whose evidence is nearest to the hardware leads, with the worst verdict and the best confidence of them.
     """
     found = [replace(one, because_of=None, because_of_subject=None) if follows(one) else one for one in findings]
     of = {at: _Candidate(one, wiring) for at, one in enumerate(found) if one.verdict in FOUND}
     order = sorted(of, key=lambda at: of[at].nearness)
     lead_of: dict[int, int] = {}
-    leads: dict[str | None, list[int]] = {}
+    # By cause and place: 72 GPUs have 2,556 pairs.
+    leads: defaultdict[str | None, defaultdict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for at in order:
-        of_cause = leads.setdefault(found[at].cause, [])
-        lead = next((lead for lead in of_cause if of[lead].is_same(of[at])), None)
-        if lead is None:
-            of_cause.append(at)
-        else:
+        mine, places = leads[found[at].cause], of[at].places
+        near = {lead for place in (mine if "host" in places else {*places, "host"}) for lead in mine.get(place, ())}
+        lead = next(
+            (lead for lead in sorted(near, key=lambda lead: (of[lead].nearness, lead)) if of[lead].is_same(of[at])),
+            None,
+        )
+        if lead is not None:
             lead_of[at] = lead
-    for at in [at for at in order if at not in lead_of]:
-        lead = next((lead for lead in order if lead not in lead_of and of[lead].explains(of[at])), None)
-        if lead is not None and lead != at:
+        for place in places if lead is None else ():
+            mine[place].append(at)
+    rest = [at for at in order if at not in lead_of]
+    twins: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    for at in rest:
+        twins[found[at].check, found[at].subject].append(at)
+    followers = {key for keys in root_causes().explains.values() for key in keys}
+    roots = [at for at in rest if of[at].followers]
+    for at in rest:
+        around = (*twins[found[at].check, found[at].subject], *(roots if of[at].key in followers else ()))
+        lead = next((lead for lead in around if lead not in lead_of and of[lead].explains(of[at])), None)
+        if lead is not None:
             lead_of[at] = lead
     for at in lead_of:
         lead = _last(at, lead_of)
@@ -65,21 +78,21 @@ class _Candidate:
     """A WARN or FAIL, and how near to the hardware its check looks."""
 
     def __init__(self, finding: Finding, wiring: Wiring | None) -> None:
-        kinds = root_causes().evidence
-        self.finding = finding
-        self.kind = next((kind for kind, checks in kinds.items() if finding.check in checks), next(iter(kinds)))
-        self.places = frozenset(_places(finding.subject, wiring))
+        table, known = root_causes(), causes().get(finding.cause or "")
+        kinds = table.evidence
+        kind = next((kind for kind, checks in kinds.items() if finding.check in checks), next(iter(kinds)))
+        self.finding, self.key = finding, finding.cause or finding.check
+        self.places = frozenset(_places(finding.subject, wiring)) or frozenset(("host",))
+        self.apart = finding.check in table.apart
+        self.twice = kind != LOG and known is not None and known.domain in OF_LINKS
+        self.followers = table.explains.get(finding.cause or "", ())
         wide = {"host": 0, "gpu": 1}.get(finding.subject.partition(":")[0], 2)
-        self.nearness = ([*kinds].index(self.kind), SURE.index(finding.confidence), FOUND.index(finding.verdict), wide)
+        self.nearness = ([*kinds].index(kind), SURE.index(finding.confidence), FOUND.index(finding.verdict), wide)
 
     def is_same(self, other: "_Candidate") -> bool:
         """Whether the other, of the same cause, shows the same fault."""
-        one = self.finding
-        if one.cause is None or not self._overlaps(other):
-            return False
-        known = causes().get(one.cause)
-        twice = self.kind != LOG and known is not None and known.domain in OF_LINKS
-        return one.check != other.finding.check or twice
+        one, two = self.finding, other.finding
+        return one.cause is not None and (one.check != two.check or self.twice) and self._overlaps(other)
 
     def explains(self, other: "_Candidate") -> bool:
         """Whether the other follows from this one, or is a weaker word of the same check on the same pair of GPUs."""
@@ -88,16 +101,17 @@ class _Candidate:
             return False
         if one.check == two.check and one.subject == two.subject and one.subject.startswith("pair:"):
             return self.nearness < other.nearness
-        return (two.cause or two.check) in root_causes().explains.get(one.cause or "", ()) and self._overlaps(other)
+        return other.key in self.followers and self._overlaps(other)
 
     def _overlaps(self, other: "_Candidate") -> bool:
-        one, two = self.finding, other.finding
-        if {one.check, two.check} & {*root_causes().apart}:
+        one, two = self.finding.subject, other.finding.subject
+        if self.apart or other.apart:
             return False
-        if one.subject == two.subject or "host" in (one.subject, two.subject):
+        if one == two or "host" in (one, two):
             return True
-        both_pairs = one.subject.startswith("pair:") and two.subject.startswith("pair:")
-        return self.places == other.places if both_pairs else bool(self.places & other.places)
+        if one.startswith("pair:") and two.startswith("pair:"):
+            return self.places == other.places
+        return bool(self.places & other.places)
 
 
 def _places(subject: str, wiring: Wiring | None) -> Iterator[str]:

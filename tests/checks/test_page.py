@@ -13,7 +13,10 @@ from tests.shared import from_yaml
 ROOT = Path(__file__).parents[2]
 ROWS = from_yaml(ROOT / "tests" / "data" / "fault_matrix.yml")
 CHECKS = {check.name: check for check in all_checks()}
-EXPECTED = {(row["check"], row["verdict"], row["cause"]) for row in ROWS if row.get("check") in CHECKS}
+# With copies or work a check leads with the worst verdict of all, and links are evaluated under its name too.
+EXPECTED = {
+    (row["check"], row["verdict"], row["cause"]) for row in ROWS if row.get("check") in CHECKS and "steps" not in row
+}
 
 
 def test_the_page_is_current():

@@ -200,7 +200,7 @@ def _subject(root: _Group, above: Container[str]) -> str:
     if root.place in above:
         return f"link:{root.place}"
     if root.subject != HOST or not root.events[0].of_gpu:
-        return f"link:{root.place}" if root.subject == HOST and root.place else root.subject
+        return root.subject
     subjects = {part.subject for part in root.with_it if part.subject.startswith("gpu:")}
     return subjects.pop() if len(subjects) == 1 else root.subject
 

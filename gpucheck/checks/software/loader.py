@@ -47,7 +47,9 @@ def evaluate(values: Values) -> Iterator[Finding]:
     twice = {soname: places for soname, places in copies.items() if len(_folders(places)) > 1}
     for soname, places in twice.items():
         yield _twice(soname, places)
-    overruling = [library for library in values.found if library.source == FROM_ENVIRONMENT]
+    # One that is there twice is reported once.
+    found = (library for library in values.found if library.soname not in twice)
+    overruling = [library for library in found if library.source == FROM_ENVIRONMENT]
     if overruling and values.frameworks:
         yield _overruled(overruling, values.frameworks)
     if not twice and not (overruling and values.frameworks):
