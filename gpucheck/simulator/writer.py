@@ -74,9 +74,9 @@ def write_recipe(recipe: Recipe, directory: Path) -> Machine:
         _install(machine, recipe.profile)
     machine.faults = recipe.faults
     apply(machine)
-    machine.surroundings["open_errors"] = {
-        f"nvidia{minor}": gpu.open_error for minor, gpu in enumerate(machine.by_minor()) if gpu.open_error
-    }
+    errors = {f"nvidia{minor}": gpu.open_error for minor, gpu in enumerate(machine.by_minor()) if gpu.open_error}
+    if errors:
+        machine.surroundings["open_errors"] = errors
     shutil.rmtree(directory / "root", ignore_errors=True)
     write_root(machine, directory / "root", recipe.kernel or platform.release(), whole=recipe.software)
     simulation = Simulation(profile=recipe.profile.name, faults=recipe.faults, stand_ins=recipe.stand_ins)

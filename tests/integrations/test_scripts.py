@@ -85,7 +85,7 @@ def test_the_scripts_are_clean_posix_shell(script):
 def test_there_are_scripts():
     assert {path.name for path in SCRIPTS} == {
         *("gpucheck-health", "gpucheck-prolog", "gpucheck-epilog", "gpucheck-slurm.sh"),
-        *("gpucheck-npd", "gpucheck-domain"),
+        *("gpucheck-job", "gpucheck-npd", "gpucheck-domain"),
     }
 
 

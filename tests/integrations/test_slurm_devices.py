@@ -68,7 +68,7 @@ simulator.write_machine(profile, machine, driver=profile.driver.state(), faults=
 (machine / "lib").symlink_to(folder / "lib")
 made = json.loads((machine / "surroundings.json").read_text())
 # What is hidden, the kernel must say.
-made["open_errors"] = {name: error for name, error in made["open_errors"].items() if error != "EPERM"}
+made["open_errors"] = {name: error for name, error in made.get("open_errors", {}).items() if error != "EPERM"}
 made["environment"] = {name: os.environ[name] for name in os.environ if name.startswith("SLURM_")}
 (machine / "surroundings.json").write_text(json.dumps(made))
 for name in ("nvidiactl", *(f"nvidia{n}" for n in range(4))):

@@ -121,6 +121,24 @@ def test_slurm_starts_a_job_unless_the_verdict_is_fail(script):
     assert [script(prolog, status, slurm(status))[0].returncode for status in STATES] == [0, 0, 1, 0]
 
 
+@pytest.mark.parametrize(("restarts", "changes"), [("", "requeue 7\n"), ("1", "requeue 7\n"), ("2", "")])
+def test_a_job_is_requeued_for_a_complete_failure_only_and_not_without_end(script, tmp_path, restarts, changes):
+    srun = tmp_path / "srun"
+    srun.write_text('#!/bin/sh\nwhile case $1 in -*) ;; *) false ;; esac; do shift; done\nexec "$@"\n')
+    srun.chmod(0o755)
+    job, more = [PAGES / "slurm/gpucheck-job"], {"SLURM_JOB_ID": "7"}
+    more |= {"SLURM_RESTART_COUNT": restarts} if restarts else {}
+    for status, text in NOT_ACTED_ON_BY_SLURM:
+        done, asked = script(job, status, text, **more)
+        assert (done.returncode, asked) == (0, ""), (status, text)
+
+    for status in (0, 1, 3):
+        assert script(job, status, slurm(status), **more)[0].returncode == 0
+    done, asked = script(job, 2, slurm(2), **more)
+    assert (done.returncode, asked) == (1, changes)
+    assert ("not requeued again after 2 restarts" in done.stderr) == (not changes)
+
+
 @pytest.mark.parametrize(("verdict", "code"), [(0, 0), (1, 0), (2, 1), (3, 2)])
 def test_the_problem_detector_keeps_the_condition_without_a_verdict(script, verdict, code):
     """Exit status 2 would take the node's condition from True to Unknown."""
