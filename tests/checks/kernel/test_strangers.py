@@ -1,4 +1,4 @@
-"""A kernel log is a pass only where every line about GPUs, the host's health or the end of a job is known as harmless."""
+"""A kernel log passes only where every line about GPUs, the host's health or the end of a job is known as harmless."""
 
 from pathlib import Path
 
@@ -178,9 +178,6 @@ def test_every_line_of_a_family_holds_one_of_its_words():
         for one in _compiled():
             if one.pattern.search(text):
                 assert any(word in text for word in one.family.words), (one.family.key, text)
-
-
-CASE_LINES = [(case, at) for case in CASES for at, line in enumerate(case["raw"].splitlines()) if line.strip()]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
