@@ -57,12 +57,15 @@ SURE = re.compile(
     r"\bNVRM: |nvidia-nvswitch\d*: |\bSXid \(|\bpcieport [0-9a-f]{4}:|\bDMAR: |\bAMD-Vi: |arm-smmu-v3 "
     r"|\[Hardware Error\]: |\bEDAC MC\d|\b(?:nvidia|nouveau|pci) [0-9a-f]{4}:[0-9a-f]{2}:"
     r"|\bnvidia(?:_\w+)?: (?:module|loading|Unknown|disagrees|version|probe of|Loading)|nv-fabricmanager\["
+    r"|\bnvidia-(?:modeset|uvm|drm|nvlink|caps|fs|gpu|peermem)(?: [\w:.]{4,20})?: "
+    r"|\bnvidia/[\w/-]{1,60}\.c:\d|\bnouveau: "
     r"|nvidia-(?:fabricmanager(?:-start\.sh)?|persistenced)(?:\.service|\[\d+\])?: |blocked for more than \d"
     r"|Loading of (?:unsigned )?module|could not insert '?nvidia|insert module 'nvidia|Module nvidia not found"
     r"|\bOut of memory: Kill|emory cgroup out of memory|\boom-kill:constraint=|invoked oom-killer: |\boom_reaper: "
     r"|\bKilled process \d+ \(|soft lockup - CPU#|detected hard LOCKUP|\brcu\w{0,20}: INFO: |\bINFO: rcu_|\bmce: "
-    r"|\bpciehp: |\bmlx[45]_\w+ [0-9a-f]{4}:|\bmlx5_\w+:\d+:\(pid|: segfault at [0-9a-f]+ ip |\bAER: |\bDPC: "
+    r"|\bpciehp: |\bmlx[45]_\w+(?: [0-9a-f]{4}:|: )|\bmlx5_\w+:\d+:\(pid|: segfault at [0-9a-fx]+ ip |\bAER: |\bDPC: "
     r"|NETDEV WATCHDOG: |Port module event|\bnv-hostengine\[|\bEDAC \w+: |cpu clock (?:is )?throttled|\bKernel panic - "
+    r"|^BUG: |\bkernel BUG at "
 )
 OF_A_RECORD = re.compile(r" [A-Z_]+=")  # the dictionary of a /dev/kmsg record
 # Every line of the driver and of its devices, and the heads of records and traces of several lines.
@@ -227,7 +230,7 @@ MARKS: tuple[str | re.Pattern[str], ...] = (
     re.compile(r"\[ *\d{1,10}\.\d{1,9}\]"),
     re.compile(r"^\W{0,16}\d{1,4},\d{1,12},\d{1,18},", re.MULTILINE),
     *("NVRM: ", "nvidia", "SXid (", "pcieport ", "DMAR: ", "AMD-Vi: ", "arm-smmu-v3 ", "[Hardware Error]: ", "EDAC MC"),
-    *("nouveau ", "pci ", "nv-fabricmanager[", "blocked for more than ", "Loading of ", "Module nvidia not found"),
+    *("nouveau", "pci ", "nv-fabricmanager[", "blocked for more than ", "Loading of ", "Module nvidia not found"),
     *('"MESSAGE"', "MESSAGE=", '"MESSAGE" : ', "_TRANSPORT", "__CURSOR", "_TIMESTAMP", "_ID", "_HOSTNAME", "PRIORITY"),
     *("SYSLOG_", "_SOURCE_", "kernel", *(f"[{day} " for day in ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"))),
     *(":emerg", ":alert", ":crit", ":err", ":warn", ":notice", ":info", ":debug"),
@@ -240,7 +243,7 @@ MARKS: tuple[str | re.Pattern[str], ...] = (
         "soft lockup - CPU#",
     ),
     *("detected hard LOCKUP", ": INFO: ", "INFO: rcu_", "mce: ", "pciehp: ", "mlx", ": segfault at ", "AER: ", "DPC: "),
-    *("NETDEV WATCHDOG: ", "Port module event", "nv-hostengine[", "EDAC ", "throttled", "Kernel panic - "),
+    *("NETDEV WATCHDOG: ", "Port module event", "nv-hostengine[", "EDAC ", "throttled", "Kernel panic - ", "BUG"),
 )
 
 

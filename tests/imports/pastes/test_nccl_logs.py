@@ -76,3 +76,20 @@ def test_a_failure_after_thousands_of_harmless_lines_is_kept():
     warning = "n:1:2 [0] misc/shmutils.cc:72 NCCL WARN Error: failed to extend /dev/shm/nccl-x to 9637892 bytes\n"
 
     assert "nccl-log.shm-full" in keys(plugins + warning)
+
+
+RANK = (Verdict.PASS, Verdict.UNKNOWN, Verdict.WARN, Verdict.FAIL)
+NEW = "n:1:2 [0] misc/foo.cc:3 NCCL WARN aPhraseOfTheYear2031"
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["id"]))
+def test_less_of_a_log_is_never_a_pass_and_an_unknown_warning_never_makes_it_better(case):
+    """Every line is left out once, and the warning is put into every place."""
+    lines = case["raw"].splitlines()
+    before = RANK.index(diagnosed(case["raw"]).verdict)
+    for at in range(len(lines)):
+        rest = "\n".join([*lines[:at], *lines[at + 1 :]])
+        assert not rest.strip() or diagnosed(rest).verdict is not Verdict.PASS
+    for at in range(len(lines) + 1):
+        after = diagnosed("\n".join([*lines[:at], NEW, *lines[at:]]))
+        assert RANK.index(after.verdict) >= max(before, RANK.index(Verdict.UNKNOWN))
