@@ -83,7 +83,7 @@ os.execv(sys.executable, [sys.executable, "-m", "gpucheck", "verify", "--level",
 class DeviceCluster(Cluster):
     """A controller and one node with four GPUs."""
 
-    nodes = ("n1",)
+    nodes: tuple[str, ...] = ("n1",)
 
     def write(self):
         host = socket.gethostname().partition(".")[0]

@@ -98,16 +98,10 @@ def _uneven(m: Machine) -> Iterator[Finding]:
     """Equal cards joined by unequal numbers of links, and one GPU or two cards without."""
     joined = [pair for pair in m.pairs if m.links(pair)]
     product = m.models[0].nvlink if m.models[0] else None
-    if joined and None in m.classes.values():
+    if None in m.classes.values() or m.mesh:
         return  # a pair that was not read may have any number
     if not joined:
-        fastest = max((rate for pair in m.pairs for rate in m.one_way(pair)), default=0.0)
-        if product and not product.bridge and None not in m.classes.values() and fastest <= FASTEST_SLOT:
-            yield _unused(m, copied=bool(fastest))
-        elif m.count == 2 and _is_sold_bridged(m) and m.classes[0, 1]:
-            yield _fewer(m, "nvlink-missing", [(0, 1)], 0, product.links if product else 0)
-        return
-    if m.mesh:
+        yield from _no_nvlink(m)
         return
     most = max(map(m.links, joined))
     if product and product.bridge:
@@ -125,6 +119,16 @@ def _uneven(m: Machine) -> Iterator[Finding]:
     for i in short if len(short) * 2 < m.count else ():
         mine = [pair for pair in m.pairs if i in pair]
         yield _fewer(m, "nvlink-down", mine, sums[i], max(sums), Verdict.FAIL, m.gpu_label(i))
+
+
+def _no_nvlink(m: Machine) -> Iterator[Finding]:
+    """No pair has NVLink by the matrix, and the product is sold on boards or in pairs that have it."""
+    product = m.models[0].nvlink if m.models[0] else None
+    fastest = max((rate for pair in m.pairs for rate in m.one_way(pair)), default=0.0)
+    if product and not product.bridge and fastest <= FASTEST_SLOT:
+        yield _unused(m, copied=bool(fastest))
+    elif m.count == 2 and _is_sold_bridged(m):
+        yield _fewer(m, "nvlink-missing", [(0, 1)], 0, product.links if product else 0)
 
 
 def _unused(m: Machine, *, copied: bool) -> Finding:

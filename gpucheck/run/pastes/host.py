@@ -157,7 +157,7 @@ def _worst_of_each(found: Iterable[Finding]) -> Iterator[Finding]:
 
 
 def of_links(about_links: tuple[Finding, ...], seen: Observations, found: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Return the findings about links, without those unknown because the text lists GPUs and paths and measures nothing.
+    """Return the findings about links, without those unknown because the text lists GPUs and paths only.
 
     found: the findings about these GPUs; a text with no other content keeps its UNKNOWN.
     """

@@ -18,8 +18,11 @@ FINDINGS = (
     "p2p-bandwidth",
     "p2p-both-ways",
     "p2p-latency",
+    "staged-copies",
     "simultaneous-copies",
     "host-copies",
+    "pcie-link",
+    "uplink",
     "links-under-load",
     "p2p-status",
     "nvlink-links",
@@ -38,10 +41,10 @@ TYPICAL_S = 10.0
 ABOUT = """Copies: does every GPU pair copy right, and as fast as its path allows?
 
 Source: copies in child processes, every byte of them compared; then timed, all directions, several sizes. The findings
-are named p2p-integrity, p2p-bandwidth, p2p-latency and so on. What a number should be comes from a model of its
-path; where it is not, every known cause is weighed with all numbers, and the finding names the most probable one.
-gpucheck topo shows the paths, gpucheck bandwidth and gpucheck collectives measure by themselves, gpucheck diagnose
-evaluates numbers of other tools, and gpucheck diagnose --hypotheses prints the causes."""
+are named p2p-integrity, p2p-bandwidth, p2p-latency and so on. A number is compared with what a healthy machine of that
+model reaches on that path; below it, the pattern of the slow pairs and what was read give the causes in order.
+gpucheck topo shows the paths, gpucheck bandwidth and gpucheck collectives measure by themselves, and gpucheck diagnose
+evaluates numbers of other tools."""
 
 
 def measurement_steps() -> tuple[Step, ...]:
