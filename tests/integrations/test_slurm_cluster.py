@@ -103,7 +103,7 @@ def free_ports(count):
 class Cluster:
     """A controller and three nodes in one directory."""
 
-    nodes = NODES
+    nodes: tuple[str, ...] = NODES
 
     def __init__(self, folder):
         self.folder = folder
