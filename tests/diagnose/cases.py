@@ -29,7 +29,11 @@ from tests.shared import from_yaml
 FOLDER = Path(__file__).parent.parent / "data" / "perf"
 STATES = ("healthy", "limited", "sick")
 # Pasted output that no reader of ours understands yet.
-UNREAD: tuple[tuple[str, str], ...] = ()
+UNREAD: tuple[tuple[str, str], ...] = (
+    ("f-cuda-205-4090x2-ice-lake-switch", "one line of p2pBandwidthLatencyTest's own error text"),
+    ("f-h100-a100-two-hosts-10gbe", "a run that has no row with a bus bandwidth"),
+    ("f-nccl-tests-248-values-wrong", "the first and the last lines of a run, without a row"),
+)
 HELD_OUT = ("e-", "f-")
 # Held-out machines that the judge was changed for after it had got them wrong; each says so in its note. They count as
 # tuned from then on. What was right at first sight is on docs/diagnose-figures.md.
@@ -43,6 +47,7 @@ LEARNED = {
     "e-l4x4-g6-12xlarge-ns",
     "e-pro6000x4-pm40100-line-rate",
     "e-v100x8-dgx1-cube-mesh",
+    "f-klog-open-515-geforce-refused",
 }
 # What the judge gets wrong on machines that nobody tuned on, and why. An entry goes when the judge learns. They
 # remain UNKNOWN where the source says PASS; nothing in their observations shows that, so UNKNOWN stays.
@@ -52,6 +57,7 @@ HELD_OUT_MISSES = {
     "e-gpux4-node-nccl-takes-shm": "UNKNOWN is right: no model, so no rate; nor is peer access said to be granted, "
     "without which SHM at distance NODE is no choice of NCCL's",
     "e-gpux4-node-p2p-level-sys": "UNKNOWN is right: no model, so no rate to compare the collective with",
+    "f-gtx780ti-host-11.6": "UNKNOWN is right: no link rate of this card is known",
     "e-k80x8-four-boards": "UNKNOWN is right: 78 to 82 % of expected, healthy across sockets and low on one, and the "
     "path is not known",
     "e-two-gpus-idle-gen1": "UNKNOWN is right: an idle reading of two links says nothing about them under load",

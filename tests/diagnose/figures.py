@@ -14,7 +14,7 @@ from gpucheck.diagnose import diagnose, read
 from gpucheck.model import Finding, Verdict
 from gpucheck.run.pastes import diagnosis
 from tests.diagnose import flow_generator, tables
-from tests.diagnose.cases import MISSES, NAMES, answer, case, held_out
+from tests.diagnose.cases import MISSES, NAMES, UNREAD, answer, case, held_out
 from tests.diagnose.generator import machine
 from tests.diagnose.results import named, verdict
 from tests.diagnose.test_less_knowledge import improved
@@ -63,7 +63,7 @@ def first_cause(findings: Iterable[Finding]) -> str | None:
 def public() -> str:
     """The table of public machines, and what comes out wrong."""
     groups: dict[str, list[str]] = {"tuned on": [], "held out": []}
-    for name in NAMES:
+    for name in (one for one in NAMES if one not in dict(UNREAD)):
         groups["held out" if held_out(name) else "tuned on"].append(name)
     rows = []
     for label, names in groups.items():
@@ -87,7 +87,10 @@ def public() -> str:
         )  # fmt: skip
     head = ("machines", "read", "all right", "verdict right", "causes named", "first cause right", "falsely accused",
             "false all-clear")  # fmt: skip
-    misses = table(("not as the source says", "why"), [(f"`{name}`", why) for name, why in sorted(MISSES.items())])
+    unread = [(f"`{name}`", f"not readable: {why}") for name, why in UNREAD]
+    misses = table(
+        ("not as the source says", "why"), [(f"`{name}`", why) for name, why in sorted(MISSES.items())] + unread
+    )
     return f"## Public machines\n\n{table(head, rows)}\n{FIRST_SIGHT}\n{misses}"
 
 
