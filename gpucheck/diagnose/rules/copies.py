@@ -241,6 +241,15 @@ def _pcie(case: Case, rows: dict[Pair, Level]) -> Iterator[Finding]:
         rows = {pair: row for pair, row in rows.items() if pair not in through_host}
     if unsure:
         yield _unsure(m, unsure)
+    nameless = [pair for pair in rows if pair not in low and pair not in unsure and _may_have_nvlink(m, pair)]
+    if nameless:
+        unsure = unsure | {pair: rows[pair] for pair in nameless}
+        yield Claim(CHECK, Verdict.UNKNOWN).finding(
+            seen=f"{span(rows[pair].value for pair in nameless)} GB/s",
+            wanted="a GPU model",
+            why="right for these PCIe links; the GPU model is not known, and boards with NVLink reach far more",
+            fix="nvidia-smi -L names the GPUs; with pasted output: gpucheck diagnose --gpu MODEL",
+        )
     yield from healthy(m, {pair: row for pair, row in rows.items() if pair not in low and pair not in unsure})
     case.every_low = bool(low) and len(low) == len(rows)
     while low:
@@ -261,6 +270,11 @@ def is_explained(m: Machine, pair: Pair, row: Level) -> bool:
     ways = [group for group in m.uplinks if (pair[0] in group) != (pair[1] in group)]
     links = [link_of(port.gen, port.width) for group in ways for port in low_uplinks(m, group)]
     return any(link and row.value >= CARRIES * link.gb_s for link in links)
+
+
+def _may_have_nvlink(m: Machine, pair: Pair) -> bool:
+    """Return whether neither a model nor a count of NVLinks excludes that these GPUs have NVLink."""
+    return all(m.gpu(i).model is None and m.gpu(i).nvlinks.total is None for i in pair)
 
 
 def _on_any_path(m: Machine, pair: Pair, row: Level) -> bool:

@@ -82,7 +82,8 @@ def _died(status: int) -> str:
 
 
 def _hanging(ending: Ending[RankReport], options: SmokeOptions) -> tuple[FailureKind, Rank | None, str]:
-    running = [rank for rank in ending.ranks if rank.status is None]
+    # All ranks may have ended just as the time was up.
+    running = [rank for rank in ending.ranks if rank.status is None] or list(ending.ranks)
     after = f"after {ending.seconds:.0f} s"
     for letter, state in (
         ("T", "stopped by a signal (SIGSTOP)"),
