@@ -48,7 +48,7 @@ WALKS = """\
 3. `gpucheck.run.verify` runs each step with a deadline. A check is one step: `probe(host)` reads through
    `gpucheck.host` (NVML in a child process), `evaluate(values)` returns findings.
 4. The step `p2p` calls `gpucheck.run.links.bandwidth`: `gpucheck.measure.bandwidth.measure` plans and runs the copies
-   in child processes and returns observations; `gpucheck.diagnose.evaluate` turns them into findings with causes.
+   in child processes and returns observations; `gpucheck.diagnose.diagnose` turns them into findings with causes.
 5. The steps `smoke-*` call `gpucheck.train.run_smoke`, with one process per rank, and evaluate the outcome.
 6. `gpucheck.run` builds one `gpucheck.model.Report`. `--expect` and `--baseline` add the findings of
    `gpucheck.comparison`.
@@ -60,7 +60,7 @@ WALKS = """\
 2. `gpucheck.imports.read_all` splits the text into pieces and parses each with the kind that recognizes it. Lines that
    no parser recognizes are listed as unread.
 3. `gpucheck.run.pastes.diagnosis` rejects output of two hosts, merges the pieces and `--observations` into one
-   `gpucheck.model.diagnosis.observations.Observations`, and evaluates it: links by `gpucheck.diagnose.evaluate`, kernel
+   `gpucheck.model.diagnosis.observations.Observations`, and evaluates it: links by `gpucheck.diagnose.diagnose`, kernel
    logs and GPU state by the checks that `verify` uses.
 4. `gpucheck.render` prints the findings, what was read and what remains unknown.
 

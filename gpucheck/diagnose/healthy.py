@@ -76,7 +76,7 @@ def staged(m: Machine, pair: Pair) -> Healthy | None:
 
 def host_copy(m: Machine, i: int, *, far: bool | None) -> Healthy | None:
     """Return what copies between GPU i and host memory reach. far: of another NUMA node; None if not known."""
-    rates, link = healthy_rates(), m.raw[i]
+    rates, link = healthy_rates(), m.to_host(i)
     if link is None:
         return None
     near, away = (_of_link(link, spread, "to host memory") for spread in (rates.host_copy, rates.host_copy_far))

@@ -189,6 +189,11 @@ class Machine:
         """The own link of each GPU at its best."""
         return tuple(link_of(*built) for built in self.design)
 
+    def to_host(self, i: int) -> Link | None:
+        """The slowest link between GPU i and host memory as built; a switch may be faster than the port above it."""
+        ports = (link_of(port.max_gen, port.max_width) for port in self.gpu(i).path if port.kind != "chipset")
+        return min((link for link in (self.raw[i], *ports) if link), default=None) if self.raw[i] else None
+
     def is_slot_read(self, i: int) -> bool:
         """Whether the limits of the slot were read, so that the data sheet of the board is not needed."""
         return bool(self.gpu(i).pcie.max_gen and self.gpu(i).pcie.max_width)

@@ -223,6 +223,17 @@ def _fabric(about: About) -> bool | None:
     return None if about.m.is_nvswitch else False
 
 
+def _links_down(about: About) -> bool | None:
+    """Struck where every link of these GPUs was read as active."""
+    counted = [about.m.gpu(i).nvlinks for i in about.gpus]
+    return False if all(links.active and links.active == links.total for links in counted) else None
+
+
+def _link_errors(about: About) -> bool | None:
+    rows = {row.gpu: row.errors for row in about.m.measured.under_load}
+    return False if all(rows.get(i) is not None and not rows[i] for i in about.gpus) else None
+
+
 def _limit(about: About) -> bool | None:
     return False if any(map(about.m.is_near, about.pairs)) else None
 
@@ -242,5 +253,7 @@ READINGS: dict[str, Callable[[About], bool | None]] = {
     "p2p-unsupported-pair": _unlike,
     "narrow-by-design": _by_design,
     "fabric-manager-down": _fabric,
+    "nvlink-down": _links_down,
+    "nvlink-errors": _link_errors,
     "expected-limit": _limit,
 }

@@ -26,7 +26,7 @@ WRITING = [
     "verify --list",
     "profiles",
     "explain acs-redirect",
-    "diagnose --rules",
+    "diagnose --kinds",
     "topo --simulate p100-pcie-x2",
     shlex.join(QUICK),
     shlex.join([*QUICK, "--format", "json"]),

@@ -58,7 +58,7 @@ def test_the_cpu_of_the_host_counts(on):
         files={"/proc/cpuinfo": "vendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 79\n"},
     )
 
-    assert "x 0.68 same host bridge" in on(host)[1]
+    assert "x 0.68 (PHB)" in on(host)[1]
 
 
 @pytest.mark.parametrize(("container", "status"), [(None, 2), ("docker", 0)])

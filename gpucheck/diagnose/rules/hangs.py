@@ -14,7 +14,7 @@ LOOK = "repeat it with P2P off (NCCL_P2P_DISABLE=1 for NCCL); dmesg | grep -e NV
 
 
 def rule(case: Case) -> Iterator[Finding]:
-    """One finding. Causes that were found before come first: wrong data and lost links hang on the same path."""
+    """One finding. Causes that were found before come first: wrong data and lost links are about the same path."""
     m = case.machine
     hang = hang_of(m)
     if hang is None:

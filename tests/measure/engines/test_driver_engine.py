@@ -88,7 +88,7 @@ def test_events_are_read_on_a_driver_before_cuda_12_8():
 
 
 def test_a_short_launch_queue_takes_fewer_copies_and_keeps_the_numbers():
-    assert run(PAIR, GPUCHECK_CUDA_QUEUE="6")["pairs"][0]["measured"]["gb_s"] == pytest.approx(13.54, rel=0.01)
+    assert run(PAIR, GPUCHECK_CUDA_QUEUE="6")["pairs"][0]["measured"]["gb_s"] == pytest.approx(13.39, rel=0.01)
 
 
 def test_a_launch_queue_without_room_gives_no_number_and_leaves_the_data_check():

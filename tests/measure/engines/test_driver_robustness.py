@@ -76,7 +76,7 @@ def test_a_copy_that_never_ends_is_named_with_its_direction():
     (finding,) = (f for f in run(PAIR, "p2p-stuck:pair=0-1")["findings"] if f["verdict"] == "fail")
 
     assert "hung (no progress for 5 s)" in finding["seen"]
-    assert finding["cause"] == "wedged-driver"
+    assert finding["cause"] == "false-p2p-grant"
 
 
 def test_mig_is_refused_with_its_reason():

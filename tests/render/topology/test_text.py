@@ -61,7 +61,7 @@ def test_pairs_that_expect_the_same_are_one_line():
     text = plain(H100S)
 
     assert text.count("18 NVLinks of generation 4") == 1
-    assert "NV18  382.5 GB/s (low 355.73, line rate 450)" in text
+    assert "NV18  382.5 GB/s (low 348.94, line rate 450)" in text
     assert "6 pairs: 0-1, 0-2, 0-3, 1-2, 1-3, 2-3" in text
 
 

@@ -144,6 +144,7 @@ def test_gpu_that_did_not_start_keeps_its_entry_and_tells_no_uuid(changed):
     assert {name for name in seen if not name.startswith("nvml:")} == {
         "log",
         "proc/driver/nvidia/gpus/0000:05:00.0/information",
+        "surroundings:open_errors",
     }
     assert "GPU-????????" in after["proc/driver/nvidia/gpus/0000:05:00.0/information"]
     assert "NVRM: GPU 0000:05:00.0: RmInitAdapter failed!" in after["log"]
@@ -156,6 +157,7 @@ def test_lost_gpu_answers_ones_on_the_bus(changed):
     assert seen == {
         "log",
         "nvml:gpu.0.error",
+        "surroundings:open_errors",
         *(f"{GPU0}/{f}" for f in ("config", "current_link_speed", "current_link_width")),
     }
     assert after[f"{GPU0}/config"] == b"\xff" * 4096

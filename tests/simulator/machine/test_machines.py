@@ -144,7 +144,6 @@ def test_processors_are_named_as_the_topology_room_knows_them(name, activate):
     if profile.arch == "x86_64":
         found = identify(text)
         assert found is not None
-        assert found.link is not None
     assert (root / "proc/sys/kernel/arch").read_text() == f"{profile.arch}\n"
 
 
