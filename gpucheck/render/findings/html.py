@@ -33,7 +33,7 @@ class Block(NamedTuple):
     """A group of findings. advice: its fix with commands marked. left: lines of evidence that are not shown.
 
     follow: what was not run because of it. action: its action and owner. sure: how sure its cause is. others: other
-    causes and their probabilities. also: what other checks found of it; reasons: the same with why and fix.
+    causes, in order. also: what other checks found of it; reasons: the same with why and fix.
     verdicts: of all its findings. anchor: its id on the page, the same in the next report.
     """
 
