@@ -254,6 +254,7 @@ READINGS: dict[str, Callable[[About], bool | None]] = {
     "narrow-by-design": _by_design,
     "fabric-manager-down": _fabric,
     "nvlink-down": _links_down,
+    "nvlink-missing": _links_down,
     "nvlink-errors": _link_errors,
     "expected-limit": _limit,
 }

@@ -59,7 +59,7 @@ def test_the_text_is_marked_simulated_first_and_last_and_shows_measured_beside_e
 
     assert "SIMULATED" in lines[0]
     assert "SIMULATED" in lines[-1]
-    assert any(line.startswith("PIX") and "13.5 (11.5 to 15.8)" in line and "100%" in line for line in lines)
+    assert any(line.startswith("PIX") and "13.4 (12.2 to 15.8)" in line and "100%" in line for line in lines)
     text = "".join(ElementTree.fromstring(plot.read_text()).itertext())  # noqa: S314 - we wrote it
     assert "SIMULATED" in text
     assert "64 KiB" in text

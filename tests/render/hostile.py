@@ -34,7 +34,8 @@ def _chosen(kind: Any, name: str) -> Any:
 
 MAKE: dict[Any, Callable[[Any, str], Any]] = {
     inspect.StructType: lambda kind, _: kind.cls(
-        **{field.name: _value(field.type, field.name) for field in kind.fields}
+        # A diagnosis holds those of several hosts, which hold none.
+        **{field.name: _value(field.type, field.name) for field in kind.fields if field.name != "machines"}
     ),
     inspect.StrType: lambda _, name: FIXED.get(name, EVIL),
     inspect.AnyType: lambda *_: EVIL,

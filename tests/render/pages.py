@@ -58,7 +58,7 @@ def without_scripts(page):
 
 
 DIAGNOSES = {name: diagnosis(make(), count) for name, (make, count) in diagnosed.ALL.items()}
-DIAGNOSES["hostile"] = hostile(Diagnosis, machines=())
+DIAGNOSES["hostile"] = hostile(Diagnosis)
 EVIL_HOST = fleet_host(
     reports.EVIL, verdict=Verdict.FAIL, findings=(bad(seen=reports.EVIL),), attributes={reports.EVIL: (reports.EVIL,)}
 )
