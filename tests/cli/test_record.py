@@ -21,7 +21,8 @@ FAULTS = ("--fault", "pcie-width:gpu=1,width=8", "--fault", "nvlink-down:gpu=0,l
 def timeless(report):
     """Without when it was made and how long it took."""
     document = json.loads(report)
-    for part in (document, *document.get("findings", ())):
+    topology = document.get("topology") or {}
+    for part in (document, *document.get("findings", ()), *topology.get("findings", ())):
         for key in ("started", "seconds"):
             part.pop(key, None)
     return document
