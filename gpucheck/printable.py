@@ -7,6 +7,7 @@ Raw, it could drive the terminal, begin a line that looks like one of gpucheck, 
 import re
 from collections.abc import Callable
 from functools import wraps
+from operator import is_not
 from typing import Any, TypeVar
 
 # General categories Cc, Cf, Cs, Co, Zl and Zp, what Unicode lists as default-ignorable, and what XML 1.0 cannot hold.
@@ -24,6 +25,7 @@ NAMED = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 LONGEST = 1000
 # Fields with several lines of their own: a step, or a line of output, on each.
 PROSE = frozenset({"why", "fix", "evidence"})
+_WITHOUT_TEXT = frozenset({int, float, bool, type(None)})
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -81,24 +83,32 @@ def cleaned(value: T, *, lines: bool = False) -> T:
     given: Any = value
     new: Any = value
     if type(given) is str:
-        shown = indented(given, 0) if lines else printable(given)
-        new = given if shown == given else shown
+        if not (given.isascii() and given.isprintable()):
+            shown = indented(given, 0) if lines else printable(given)
+            new = given if shown == given else shown
     elif isinstance(given, (tuple, list)):
         items = [cleaned(item, lines=lines) for item in given]
-        if any(item is not old for item, old in zip(items, given, strict=True)):
+        if any(map(is_not, items, given)):
             new = type(given)(*items) if hasattr(given, "_fields") else type(given)(items)
     elif isinstance(given, dict):
-        pairs = {cleaned(key): cleaned(item) for key, item in given.items()}
-        if any(key is not old or pairs[key] is not given[old] for key, old in zip(pairs, given, strict=False)):
-            new = pairs
-    elif hasattr(given, "__struct_fields__"):
-        fields = {name: getattr(given, name) for name in given.__struct_fields__}
-        changes = {name: cleaned(item, lines=name in PROSE) for name, item in fields.items()}
-        if any(changes[name] is not fields[name] for name in fields):
-            from msgspec.structs import replace
+        keys, items = [cleaned(key) for key in given], [cleaned(item) for item in given.values()]
+        if any(map(is_not, keys, given)) or any(map(is_not, items, given.values())):
+            new = dict(zip(keys, items, strict=True))
+    elif changes := _changes(given):
+        from msgspec.structs import replace
 
-            new = replace(given, **changes)
+        new = replace(given, **changes)
     return new  # type: ignore[no-any-return]
+
+
+def _changes(given: Any) -> dict[str, Any]:
+    """The fields of a struct that were not printable, cleaned; nothing for what is no struct."""
+    changes = {}
+    for name in getattr(given, "__struct_fields__", ()):
+        field = getattr(given, name)
+        if type(field) not in _WITHOUT_TEXT and (shown := cleaned(field, lines=name in PROSE)) is not field:
+            changes[name] = shown
+    return changes
 
 
 def of_printable(view: F) -> F:

@@ -166,22 +166,17 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], room: int | None
     room: columns of the terminal; a wider table is continued below itself, with its first column repeated.
     """
     lines = [list(header), *(list(row) for row in rows)]
-    widths = [max(len(click.unstyle(line[i])) for line in lines) for i in range(len(header))]
+    lengths = [[len(click.unstyle(cell)) for cell in line] for line in lines]
+    widths = [max(column) for column in zip(*lengths, strict=True)]
     bands: list[list[int]] = [[]]
     for i in range(1, len(header)):
         used = widths[0] + sum(2 + widths[k] for k in (*bands[-1], i))
         if room is not None and bands[-1] and used > room:
             bands.append([])
         bands[-1].append(i)
-    parts = [_columns([[line[i] for i in (0, *band)] for line in lines]) for band in bands]
-    return [line for n, part in enumerate(parts) for line in ([""] if n else []) + part]
-
-
-def _columns(lines: list[list[str]]) -> list[str]:
-    widths = [max(len(click.unstyle(line[i])) for line in lines) for i in range(len(lines[0]))]
-    return [
-        "  ".join(
-            cell + " " * (width - len(click.unstyle(cell))) for cell, width in zip(line, widths, strict=True)
-        ).rstrip()
-        for line in lines
-    ]
+    shown: list[str] = []
+    for number, band in enumerate(bands):
+        shown += [""] if number else []
+        for line, length in zip(lines, lengths, strict=True):
+            shown.append("  ".join(line[i] + " " * (widths[i] - length[i]) for i in (0, *band)).rstrip())
+    return shown

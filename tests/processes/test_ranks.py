@@ -54,6 +54,16 @@ def test_exception_is_recorded_with_its_frames(run, failure, status, kind, missi
     assert "rank_program.py" in end.error.frames[0]
 
 
+@pytest.mark.parametrize(("waited", "least"), [(1.5, 2.5), (1e6, 4.0)])
+def test_time_without_a_processor_is_no_part_of_the_limit_up_to_a_bound(run, monkeypatch, waited, least):
+    monkeypatch.setattr("gpucheck.processes.ranks.supervisor.waited_s", lambda pid: waited)
+
+    ending = run("hang", timeout_s=1.0)
+
+    assert ending.reason == "deadline"
+    assert ending.seconds >= least
+
+
 def test_signal_is_the_negative_status(run):
     ending = run("kill")
 

@@ -76,6 +76,7 @@ class RankProcess(Generic[Report]):
             stderr=subprocess.STDOUT,
         )
         self._process = self.group.process
+        self.pid = self._process.pid
         self._pipe = self._process.stdout.fileno() if self._process.stdout else -1
         os.set_blocking(self._pipe, False)
         with suppress(PermissionError):  # a user with many pipes gets no larger ones; the rank then prints more slowly

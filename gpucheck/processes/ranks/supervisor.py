@@ -8,6 +8,7 @@ from typing import Generic, Literal
 
 import msgspec
 
+from gpucheck.processes.contention import waited_s
 from gpucheck.processes.group import end
 from gpucheck.processes.ranks.nodes import Nodes
 from gpucheck.processes.ranks.process import RankEnd, RankProcess, Report
@@ -19,6 +20,8 @@ POLL_S = 0.02
 SETTLE_S = 1.0  # the end of one rank makes the others raise: wait for their errors, then find which was first
 STACK_S = 1.0
 TERM_S = 1.0
+# Ranks that hang spin, and so wait for a processor as well: they are stuck after so many times the limit.
+MOST_WAITING = 3.0
 KILL_S = 5.0  # a process in an uninterruptible call outlives even SIGKILL; it is reported, not waited for
 Reason = Literal["finished", "broken", "stalled", "deadline"]
 
@@ -50,8 +53,10 @@ def supervise(
     """Run the ranks of this host to their end, or to the deadline.
 
     program: module and arguments; each rank gets the path of the directory and its number after them, and calls
-    ``run_rank``. specs: one a rank, from ``rank_specs``. report: type of the ranks' reports. is_stalled: whether ranks
-    with these progress lines no longer move, at this time.monotonic().
+    ``run_rank``. specs: one a rank, from ``rank_specs``. report: type of the ranks' reports. timeout_s: does not count
+    the time in which ranks waited for a processor, up to MOST_WAITING times as much: on a host with many more running
+    processes than processors the limit would be a statement about the host. is_stalled: whether ranks with these
+    progress lines no longer move, at this time.monotonic().
 
     When this returns or raises, no rank is left running, except the unkillable. Raises OSError if no process can be
     started.
@@ -63,7 +68,7 @@ def supervise(
         for spec in specs:
             directory.spec(spec.rank).write_bytes(msgspec.json.encode(spec))
             ranks.append(RankProcess(spec.rank, program, directory, environment, report))
-        reason = _watch(ranks, started + timeout_s, is_stalled)
+        reason = _watch(ranks, started, timeout_s, is_stalled)
         ended = time.monotonic()
         if reason != "finished":
             _wait_for_stacks(ranks)
@@ -90,7 +95,8 @@ def rank_specs(processes: int, nodes: Nodes | None, options: msgspec.Struct) -> 
 
 def _watch(
     ranks: Sequence[RankProcess[Report]],
-    deadline: float,
+    started: float,
+    timeout_s: float,
     is_stalled: Callable[[Sequence[bytes], float], bool] | None,
 ) -> Reason:
     broken_since: float | None = None
@@ -105,11 +111,17 @@ def _watch(
             return "broken"
         if not running:
             return "finished"
-        if broken_since is None and now > deadline:
+        late_s = now - started - timeout_s
+        if broken_since is None and late_s > 0 and late_s > _waited_s(ranks, MOST_WAITING * timeout_s):
             return "deadline"
         if broken_since is None and is_stalled and is_stalled([rank.progress() for rank in ranks], now):
             return "stalled"
         time.sleep(POLL_S)
+
+
+def _waited_s(ranks: Sequence[RankProcess[Report]], most_s: float) -> float:
+    """How long the rank that waited longest for a processor has waited since its start."""
+    return min(most_s, max((waited_s(rank.pid) for rank in ranks), default=0.0))
 
 
 def _wait_for_stacks(ranks: Sequence[RankProcess[Report]]) -> None:

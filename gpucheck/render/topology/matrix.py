@@ -1,6 +1,7 @@
 """The matrix as text: whole, or where a terminal has no room for it, with like GPUs joined."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 import click
 
@@ -126,6 +127,7 @@ def _table(header: list[str], rows: list[list[str]], classes: int, width: int | 
     return table(header, ([row[0], *map(_colored, row[1 : classes + 1]), *row[classes + 1 :]] for row in rows), width)
 
 
+@lru_cache(256)
 def _colored(cell: str) -> str:
     """An X has a blank before it, which stays outside of the color."""
     colored = click.style(cell, fg=COLOUR.get(kind_of(cell)), dim=cell == "X" or None) if cell else ""
