@@ -14,6 +14,10 @@ ADDRESS_SPACE = 3 << 30
 """On top of what the process has mapped already: the one that forked a worker may be large."""
 
 
+# Processor time of the work in slowness() on a quiet machine of two cores.
+YARDSTICK_S = 0.05
+
+
 class TooSlow(BaseException):
     """Raised in the middle of the work; no ``except Exception`` there may take it for its own."""
 
@@ -21,6 +25,17 @@ class TooSlow(BaseException):
 def seconds(size: int) -> float:
     """What an input of so many bytes may take."""
     return BASE_S + size * S_PER_BYTE
+
+
+def slowness() -> float:
+    """How many times more processor time than on a quiet machine the same work takes now, at least 1.
+
+    A processor that is shared with other threads and virtual machines does less in a second that counts as its own.
+    """
+    started = time.process_time()
+    for number in range(40_000):
+        str({"number": number, "half": [number / 2]})
+    return max(1.0, (time.process_time() - started) / YARDSTICK_S)
 
 
 def peak_bytes() -> int:
@@ -34,7 +49,7 @@ def most_bytes(size: int) -> int:
 
 
 @contextmanager
-def bounded(size: int, times: int = 1) -> Iterator[None]:
+def bounded(size: int, times: float = 1) -> Iterator[None]:
     """Raises TooSlow where processor time runs out, in the middle of the work, and again until it ends."""
     limit = seconds(size) * times
     before = signal.signal(signal.SIGPROF, interrupt_slow_work)

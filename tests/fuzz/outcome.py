@@ -4,7 +4,7 @@ import gc
 from collections.abc import Collection
 from typing import NamedTuple
 
-from tests.fuzz.limits import TooSlow, bounded, most_bytes, peak_bytes, seconds
+from tests.fuzz.limits import TooSlow, bounded, most_bytes, peak_bytes, seconds, slowness
 from tests.fuzz.oracles import Wrong, product_function, product_line
 from tests.fuzz.target import Target
 
@@ -37,10 +37,10 @@ def outcome(target: Target, data: bytes, known: Collection[tuple[str, str, str]]
         return failure
     gc.collect()
     patient = _once(target, data, PATIENCE)
-    return _once(target, data) if patient is None else patient
+    return _once(target, data, slowness()) if patient is None else patient
 
 
-def _once(target: Target, data: bytes, times: int = 1) -> Failure | None:
+def _once(target: Target, data: bytes, times: float = 1) -> Failure | None:
     before = BASELINE.used()
     try:
         with bounded(len(data), times):

@@ -124,7 +124,7 @@ def test_only_a_run_of_this_very_kernel_can_be_known_to_be_dead(change, dead):
 CHANGE = """
 - name: Work on it
   ansible.builtin.shell:
-    cmd: "echo {{{{ who }}}} begins >> log; sleep {{{{ seconds }}}}; echo {{{{ who }}}} ends >> log"
+    cmd: "echo {{{{ who }}}} begins >> log; while [ -e held ]; do sleep 0.2; done; echo {{{{ who }}}} ends >> log"
     chdir: {folder}
 """
 
@@ -140,8 +140,11 @@ class Site:
         (folder / "apply.yml").write_text(CHANGE.format(folder=folder))
         (folder / "hosts.yml").write_text("gpu: {hosts: {n1: }}\n")
 
-    def start(self, who, seconds, *more):
-        words = ["-e", f"who={who} seconds={seconds}", *(word for value in more for word in ("-e", value))]
+    def start(self, who, *more, held=False):
+        """held: its change ends when the file is removed."""
+        if held:
+            (self.folder / "held").touch()
+        words = ["-e", f"who={who}", *(word for value in more for word in ("-e", value))]
         return subprocess.Popen(
             [str(BIN / "ansible-playbook"), "-i", self.folder / "hosts.yml", *words, self.folder / "provision.yml"],
             cwd=PLAYBOOKS.parent,
@@ -154,7 +157,7 @@ class Site:
 
     def at_work(self, who):
         """Wait until this run changes the host."""
-        end = time.monotonic() + 60
+        end = time.monotonic() + 300
         while f"{who} begins" not in self.log():
             assert time.monotonic() < end, "the run never began"
             time.sleep(0.1)
@@ -164,7 +167,7 @@ class Site:
 
 
 def ended(process):
-    out, _ = process.communicate(timeout=120)
+    out, _ = process.communicate(timeout=600)
     return " ".join(out.split())
 
 
@@ -175,9 +178,10 @@ def site(tmp_path):
 
 @pytest.mark.slow
 def test_of_two_runs_at_once_one_is_refused_by_name(site):
-    first = site.start("first", 8)
+    first = site.start("first", held=True)
     site.at_work("first")
-    second = ended(site.start("second", 0))
+    second = ended(site.start("second"))
+    (site.folder / "held").unlink()
 
     assert "END n1 stopped: n1: another run is changing this host: provision.yml by " in second
     assert f"(process {first.pid}), started 20" in second
@@ -190,9 +194,12 @@ def test_of_two_runs_at_once_one_is_refused_by_name(site):
 @pytest.mark.more
 @pytest.mark.slow
 def test_a_run_that_may_wait_follows_the_first(site):
-    first = site.start("first", 4)
+    first = site.start("first", held=True)
     site.at_work("first")
-    second = ended(site.start("second", 0, "host_lock_timeout_s=90"))
+    waiting = site.start("second", "host_lock_timeout_s=90")
+    time.sleep(4)
+    (site.folder / "held").unlink()
+    second = ended(waiting)
 
     assert "END n1 changed" in second
     assert "END n1 changed" in ended(first)
@@ -201,13 +208,14 @@ def test_a_run_that_may_wait_follows_the_first(site):
 
 @pytest.mark.slow
 def test_after_a_killed_controller_the_next_run_goes_on_at_once(site):
-    first = site.start("first", 60)
+    first = site.start("first", held=True)
     site.at_work("first")
     os.killpg(first.pid, signal.SIGKILL)
     first.wait()
+    (site.folder / "held").unlink()
     assert site.lease.exists()
 
-    assert "END n1 changed" in ended(site.start("second", 0))
+    assert "END n1 changed" in ended(site.start("second"))
     assert not site.lease.exists()
 
 
@@ -220,14 +228,14 @@ def test_the_lock_of_a_run_elsewhere_lapses_after_its_lease(site):
     elsewhere = a_run("x", place="another machine", ticks="1")
     site.lease.write_text(json.dumps({"run": elsewhere, "boot": boot, "until": uptime + 25, "lease_s": 25}))
 
-    assert "provision.yml by alice on ctl7 (process 4711)" in ended(site.start("second", 0))
-    assert "END n1 changed" in ended(site.start("third", 0, "host_lock_timeout_s=90"))
+    assert "provision.yml by alice on ctl7 (process 4711)" in ended(site.start("second"))
+    assert "END n1 changed" in ended(site.start("third", "host_lock_timeout_s=90"))
 
 
 @pytest.mark.slow
 def test_a_run_that_fails_releases_the_host(site):
     (site.folder / "apply.yml").write_text("- name: Break down\n  ansible.builtin.fail: {msg: no more space}\n")
 
-    assert "END n1 failed: n1: Break down: no more space" in ended(site.start("first", 0))
+    assert "END n1 failed: n1: Break down: no more space" in ended(site.start("first"))
     assert not site.lease.exists()
     assert (site.lease.parent / ".run.guard").exists()
