@@ -50,8 +50,6 @@ def subjects(words: str, machine: Machine) -> set[str]:
     ids = [gpu.function.bus_id for gpu in machine.gpus]
     if kind == "every-gpu":
         return {f"gpu:{bus_id}" for bus_id in ids}
-    if kind == "gpus":
-        return {f"gpu:{ids[int(number)]}" for number in which.split("-")}
     if kind == "gpu":
         return {f"gpu:{ids[int(which)]}"}
     if kind == "port":

@@ -235,8 +235,8 @@ def test_a_fault_is_worse_than_the_healthy_machines_own_report(row, name, machin
     assert {f.cause for f in worse} & {row["cause"], "regression"}, worse
 
 
-# Without faults that other GPUs have as well: of all GPUs, and of a link with two ends.
-SHARED = ("arch-missing", "nvlink-down", "gpu-hidden")
+# Without faults that other GPUs have as well.
+SHARED = ("arch-missing", "gpu-hidden")
 OF_ONE = [
     pytest.param(row, row["profiles"][0], id=row["fault"], marks=() if fourth(number, row) else (pytest.mark.more,))
     for number, row in enumerate(ROWS)

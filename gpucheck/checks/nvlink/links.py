@@ -18,7 +18,7 @@ from gpucheck.checks._nvml import NOT_IN_LIBRARY, evidence, gaps_of, not_reporte
 from gpucheck.model import Check, Finding, Host, NvmlFailure, NvmlReading
 from gpucheck.model.finding.about import About
 from gpucheck.topology.nvlink.ports import CHECK as NAME
-from gpucheck.topology.nvlink.ports import FIX, PAST, STATE_CALL, Ports, inactive_finding, ports_of
+from gpucheck.topology.nvlink.ports import FIX, PAST, STATE_CALL, Ports, inactive_finding, one_per_link, ports_of
 
 PARAMS = "/proc/driver/nvidia/params"
 SWITCHED_OFF = "NvLinkDisable: 1"
@@ -50,7 +50,7 @@ def probe(host: Host) -> Values:
 
 
 def evaluate(values: Values) -> Iterator[Finding]:
-    """One finding a GPU with NVLink; one SKIP for a host without."""
+    """One finding a GPU with NVLink, one for both ends of inactive links; one SKIP for a host without."""
     nvml = reading_with_gpus(NAME, values.nvml)
     if isinstance(nvml, Finding):
         yield nvml
@@ -63,7 +63,7 @@ def evaluate(values: Values) -> Iterator[Finding]:
         why = "not applicable: the driver option NVreg_NvLinkDisable=1 switches NVLink off"
         yield About(check=NAME, evidence=(f"{PARAMS}: {SWITCHED_OFF}",)).skips(why)
     else:
-        yield from (_evaluate(ports, values, nvml, linked) for ports in linked)
+        yield from one_per_link([(ports, _evaluate(ports, values, nvml, linked)) for ports in linked])
 
 
 def _evaluate(ports: Ports, values: Values, nvml: NvmlReading, linked: list[Ports]) -> Finding:

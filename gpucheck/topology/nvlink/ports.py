@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from gpucheck.knowledge import GpuModel, find_gpu, gpu_by_pci_id
 from gpucheck.model.finding import Finding
 from gpucheck.model.finding.about import About
@@ -46,6 +48,11 @@ class Ports(NamedTuple):
         counts = f"{self.up} of {len(self.gpu.nvlinks)} ports active, inactive: {_numbers(self.down) or 'none'}{asleep}"
         return (f"{STATE_CALL}: {counts}",)
 
+    @property
+    def numbered(self) -> str:
+        """Return ``NVLink 3`` or ``NVLinks 3, 4``: the inactive ones."""
+        return f"NVLink{'s' * (len(self.down) != 1)} {_numbers(self.down)}"
+
     def about(self) -> About:
         """Return what all findings about these ports share."""
         return About(check=CHECK, subject=f"gpu:{self.gpu.pci_bus_id}", unit="NVLinks", evidence=self.evidence)
@@ -73,11 +80,31 @@ def inactive_finding(ports: Ports, *, certain: bool) -> Finding:
     if missing:
         why = f"{name} has {ports.wanted} NVLinks, and NVML lists {listed}."
     else:
-        plural = len(ports.down) != 1
-        why = f"NVLink{'s' * plural} {_numbers(ports.down)} {'are' if plural else 'is'} inactive on this {name}."
+        why = f"{ports.numbered} {'is' if len(ports.down) == 1 else 'are'} inactive on this {name}."
     cause, sure = ("nvlink-missing", False) if missing else ("nvlink-down", certain)
     fix = BRIDGE_FIX if ports.bridged else FIX
     return ports.about().fails(ports.up, ports.wanted, why, fix, cause, "certain" if sure else "likely")
+
+
+def one_per_link(found: Sequence[tuple[Ports, Finding]]) -> Iterator[Finding]:
+    """Yield the findings, those of two GPUs as one if their inactive links can only be between these two.
+
+    NVML names no far end of an inactive link. But on a board without NVSwitch each link has its ends on two GPUs.
+    """
+    short = [(ports, finding) for ports, finding in found if finding.cause == "nvlink-down"]
+    kinds = {link.remote_kind for ports, _ in found for link in ports.gpu.nvlinks if link.active}
+    if len(short) != 2 or kinds != {"gpu"} or len(short[0][0].down) != len(short[1][0].down):
+        yield from (finding for _, finding in found)
+        return
+    (one, first), (other, second) = short
+    link = "one link" if len(one.down) == 1 else "the same links"
+    both = replace(
+        first,
+        subject=f"pair:{one.gpu.pci_bus_id}-{other.gpu.pci_bus_id}",
+        why=f"{one.numbered} of the first GPU and {other.numbered} of the second are inactive: the two ends of {link}.",
+        evidence=tuple(dict.fromkeys((*first.evidence, *second.evidence))),
+    )
+    yield from (both if finding is first else finding for _, finding in found if finding is not second)
 
 
 def reduced_findings(reading: NvmlReading, virtual: str | None) -> Iterator[Finding]:
@@ -87,11 +114,10 @@ def reduced_findings(reading: NvmlReading, virtual: str | None) -> Iterator[Find
     """
     refused = {gap.subject.partition("/")[0] for gap in reading.gaps if gap.call == STATE_CALL and gap.code not in PAST}
     every = [ports_of(gpu) for gpu in reading.gpus if f"link:{gpu.pci_bus_id}" not in refused]
-    linked = any(ports.up for ports in every)
-    for ports in every:
-        short = ports.wanted is not None and ports.up + len(ports.asleep) < ports.wanted
-        if short and linked and ports.gpu.nvlinks and (ports.up or not ports.bridged):
-            yield inactive_finding(ports, certain=virtual is None)
+    if any(ports.up for ports in every):
+        short = [ports for ports in every if ports.wanted is not None and ports.up + len(ports.asleep) < ports.wanted]
+        shown = [ports for ports in short if ports.gpu.nvlinks and (ports.up or not ports.bridged)]
+        yield from one_per_link([(ports, inactive_finding(ports, certain=virtual is None)) for ports in shown])
 
 
 def _numbers(links: Sequence[int]) -> str:

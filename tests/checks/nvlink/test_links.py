@@ -116,6 +116,29 @@ def _read(gpus):
     return changed(reading(*gpus), gaps=refused(*none, code=3).gaps) if none else reading(*gpus)
 
 
+@pytest.mark.parametrize(
+    ("up", "far_end", "subjects"),
+    [
+        ((18, 17, 17, 18), "gpu", {"pair:1-2"}),
+        ((18, 17, 17, 18), "switch", {"gpu:1", "gpu:2"}),
+        ((18, 17, 17, 18), None, {"gpu:1", "gpu:2"}),
+        ((18, 17, 16, 18), "gpu", {"gpu:1", "gpu:2"}),
+        ((17, 17, 17, 18), "gpu", {"gpu:0", "gpu:1", "gpu:2"}),
+        ((17, 18, 18, 18), "gpu", {"gpu:0"}),
+    ],
+)
+def test_a_link_between_two_gpus_that_is_down_is_one_finding(up, far_end, subjects):
+    """Only where no other GPU can be at the far end."""
+    gpus = [with_links(h100(n), links) for n, links in enumerate(up)]
+    gpus = [changed(g, nvlinks=tuple(changed(link, remote_kind=far_end) for link in g.nvlinks)) for g in gpus]
+    number = {gpu.pci_bus_id: str(gpu.index) for gpu in gpus}
+
+    found = [finding for finding in judge(nvlink, host(reading(*gpus))) if finding.verdict is FAIL]
+
+    named = (finding.subject.partition(":") for finding in found)
+    assert subjects == {f"{kind}:{'-'.join(number[i] for i in ids.split('-'))}" for kind, _, ids in named}
+
+
 def test_inactive_link_of_a_guest_is_certain_where_a_peer_has_all_its_links():
     """Otherwise the hypervisor may have kept some."""
     broken = with_links(h100(0), 17)
