@@ -177,8 +177,9 @@ def _denied(m: Machine) -> Iterator[Finding]:
     denied = [pair for pair in m.pairs if m.access[pair] is False and is_joined(m, pair)]
     if not denied:
         return
-    cause = "fabric-manager-down" if m.is_nvswitch else "nvlink-down"
-    yield Claim("p2p-status", Verdict.FAIL, cause, "likely").finding(
+    cause = "fabric-manager-down" if m.is_nvswitch else "p2p-unsupported-pair"
+    others = () if m.is_nvswitch else ("nvlink-down",)
+    yield Claim("p2p-status", Verdict.FAIL, cause, "likely", others).finding(
         subject=m.subject(denied),
         seen=f"no P2P on {len(denied)} of {len(m.pairs)} pairs",
         wanted="copies over NVLink",
