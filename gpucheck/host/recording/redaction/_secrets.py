@@ -29,7 +29,7 @@ NAMES_SECRET = re.compile(
 PATHS = re.compile(r"(?i)^(?:old)?pwd$|(?:file|path|dir|folder|sock)$")
 HARMLESS = re.compile(
     r"(?i)|bearer|basic|digest|true|false|yes|no|on|off|none|null|nil|auto|default|enabled?|disabled?|not|missing|required|unavailable"
-    r"|0x[0-9a-f]{1,8}|\d{1,3}|\*+|x+|<[\w -]*>|\$\{?\w+\}?"
+    r"|[\[{(]+|0x[0-9a-f]{1,8}|\d{1,3}|\*+|x+|<[\w -]*>|\$\{?\w+\}?"
 )
 # In quotes, in quotes of a text that is itself quoted, and in quotes that nothing closes: a line may be cut off.
 QUOTED = r"\"(?:\\.|[^\"\\])*\"|\\\"(?:\\\\.|[^\"\\])*\\\"|'[^'\n]*'|\\?[\"'][^\"'\n]+"
