@@ -18,6 +18,7 @@ from gpucheck.host.recording.redaction._hosts import (
 from gpucheck.host.recording.redaction._identifiers import hexadecimal_address
 from gpucheck.host.recording.redaction._pseudonyms import KEYWORD, PROGRAM, RESOURCE, Pseudonyms
 from gpucheck.host.recording.redaction._rules import applied, parts, parts_replaced, rule, words
+from gpucheck.knowledge.kernel_messages import messages
 from gpucheck.knowledge.redaction import redaction
 
 SHORTEST_NAME = 4  # a host that is called "gpu" would take every "gpu" in the log with it
@@ -109,7 +110,7 @@ class Names:
 
     def freeze(self) -> None:
         """After the last text was learnt from."""
-        hosts = {name for name in self.hosts if len(name) >= SHORTEST_NAME and not words("no_names").fullmatch(name)}
+        hosts = {name for name in self.hosts if len(name) >= SHORTEST_NAME and not _is_word(name)}
         # GPU7 in a message of the driver is not a host named gpu7.
         alternatives = [
             re.escape(name) if re.fullmatch(r"gpu\d+", name) else f"(?i:{re.escape(name)})"
@@ -152,7 +153,18 @@ def _public_or(name: str, names: Pseudonyms) -> str:
 
 def _is_own(name: str) -> bool:
     """Whether a name is not one that every system has."""
-    return not words("accounts").fullmatch(name) and not words("no_names").fullmatch(name)
+    return not words("accounts").fullmatch(name) and not _is_word(name)
+
+
+def _is_word(name: str) -> bool:
+    """Whether a name is a word of messages: an attempt to log in as "fallen" must not change what is evaluated."""
+    return bool(words("no_names").fullmatch(name)) or name.lower() in _of_messages()
+
+
+@cache
+def _of_messages() -> frozenset[str]:
+    texts = (text.lower() for row in messages() for text in (*row.words, *row.patterns))
+    return frozenset(word for text in texts for word in re.findall("[a-z]{3,}", text))
 
 
 def _node(name: str, names: Pseudonyms) -> str:
