@@ -16,7 +16,7 @@ from release.libraries import libraries
 from release.man import texts
 from release.platform_wheel import platform_wheel
 from release.problem import ReleaseError, run
-from release.python import sdist, wheel
+from release.python import licenses, sdist, wheel
 from release.readme import make_portable
 from release.sbom import sbom
 from release.tree import fill
@@ -109,7 +109,8 @@ def packages(
         fill(root, needed, pages, date)
         deb.deb(root, version, machine, folder, date)
         if rpm.available():
-            rpm.rpm(root, version, machine, pythons, folder, date)
+            contained = {path for found in needed.values() for path in found}
+            rpm.rpm(root, version, machine, pythons, licenses(contained), folder, date)
     return list(used.values())
 
 

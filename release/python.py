@@ -2,12 +2,19 @@
 
 import sys
 import zipfile
+from collections.abc import Iterable
 from email.message import Message
 from email.parser import HeaderParser
 from pathlib import Path
 
 from release.archives import tar_gz
-from release.problem import run
+from release.problem import ReleaseError, run
+
+# Of wheels without a License-Expression: Jinja2 and nvidia-ml-py have the text with three clauses.
+CLASSIFIED = {
+    "License :: OSI Approved :: BSD License": "BSD-3-Clause",
+    "License :: OSI Approved :: MIT License": "MIT",
+}
 
 
 def wheel(source: Path, folder: Path, date: int) -> Path:
@@ -17,6 +24,20 @@ def wheel(source: Path, folder: Path, date: int) -> Path:
     run(words, what="building the wheel", environment={"SOURCE_DATE_EPOCH": str(date)})
     (made,) = folder.glob("gpucheck_cluster-*.whl")
     return made
+
+
+def licenses(wheels: Iterable[Path]) -> str:
+    """Return one SPDX expression for all wheels. Raises ReleaseError for a wheel that states none."""
+    stated = {_license(wheel) for wheel in wheels}
+    return " AND ".join(sorted(f"({one})" if " OR " in one else one for one in stated))
+
+
+def _license(wheel: Path) -> str:
+    fields = metadata(wheel)
+    for stated in (fields["License-Expression"], *fields.get_all("Classifier", [])):
+        if stated in CLASSIFIED or (stated and stated == fields["License-Expression"]):
+            return CLASSIFIED.get(stated, stated)
+    raise ReleaseError(f"{wheel.name}: states no license. Add its SPDX expression to release/python.py")
 
 
 def metadata(wheel: Path) -> Message:

@@ -23,7 +23,7 @@ SPEC = """Name: gpucheck-cluster
 Version: {version}
 Release: 1
 Summary: Check that GPU hosts are ready for multi-GPU training
-License: Apache-2.0
+License: {licenses}
 AutoReqProv: no
 Requires: ({pythons})
 Recommends: pciutils
@@ -55,14 +55,14 @@ def available() -> bool:
     return shutil.which("rpmbuild") is not None
 
 
-def rpm(root: Path, version: str, machine: str, pythons: list[str], folder: Path, date: int) -> Path:
-    """Pack the tree. pythons: any of them is enough. Raises ReleaseError."""
+def rpm(root: Path, version: str, machine: str, pythons: list[str], licenses: str, folder: Path, date: int) -> Path:
+    """Pack the tree. pythons: any of them is enough. licenses: of all wheels in it. Raises ReleaseError."""
     texts = sorted(f"/{path.relative_to(root)}" for path in (root / "usr/share").rglob("*") if path.is_file())
     with tempfile.TemporaryDirectory(prefix="gpucheck-release-") as temporary:
         spec = Path(temporary, "gpucheck-cluster.spec")
         choice = " or ".join(f"/usr/bin/python{python}" for python in reversed(pythons))
         values = {"version": version, "root": root, "home": HOME, "texts": "\n".join(texts), "pythons": choice}
-        values |= {"after_install": AFTER_INSTALL, "before_removal": BEFORE_REMOVAL}
+        values |= {"licenses": licenses, "after_install": AFTER_INSTALL, "before_removal": BEFORE_REMOVAL}
         spec.write_text(SPEC.format(**values))
         words: list[str | Path] = ["rpmbuild", "-bb", "--quiet", "--target", f"{machine}-linux"]
         for name, value in {**DEFINES, "_topdir": temporary, "_dbpath": f"{temporary}/db"}.items():

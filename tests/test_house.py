@@ -21,7 +21,7 @@ MAY_IMPORT = {
     "foreign": set(),
     "knowledge": {"model", "foreign"},
     "processes": set(),
-    "host": {"model", "foreign", "processes"},
+    "host": {"model", "knowledge", "foreign", "processes"},
     "imports": {"model", "knowledge", "foreign"},
     "topology": {"model", "knowledge"},
     "stack": {"model", "knowledge", "foreign"},

@@ -88,8 +88,9 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     recorded.
 
     Host and user names, IP and hardware addresses, UUIDs, serial numbers, user paths, e-mail addresses and secrets are
-    redacted if their format or location identifies them. The counts are printed and stored in the recording. Review it
-    before you publish it, and add names that are specific to your site with --keyword-file.
+    redacted if their format or location identifies them. The counts are printed and stored in the recording. A name in
+    prose has no format: a host, project or person that is a plain word is not detected. Review the recording before you
+    publish it (gunzip -c FILE), and add names that are specific to your site with --keyword-file.
     """
     if no_redact and (map_file or keyword_file):
         raise Problem("--no-redact cannot be combined with --map or --keyword-file.")

@@ -56,7 +56,12 @@ def test_the_daemon_set_is_one_pod_a_node_that_may_write_what_it_mounts():
     assert found["spec"]["selector"]["matchLabels"] == pod["metadata"]["labels"]
     assert {m["name"] for m in container["volumeMounts"]} == {volume["name"] for volume in pod["spec"]["volumes"]}
     assert (security["runAsUser"], security["readOnlyRootFilesystem"]) == (0, True)
-    assert pod["spec"]["hostNetwork"] is True
+    assert security["capabilities"] == {"drop": ["ALL"]}
+    assert not security["allowPrivilegeEscalation"]
+    assert {"hostNetwork", "hostPID", "hostIPC"} & pod["spec"].keys() == {"hostNetwork"}
+    assert pod["spec"]["securityContext"] == {"seccompProfile": {"type": "RuntimeDefault"}}
+    assert not pod["spec"]["automountServiceAccountToken"]
+    assert re.fullmatch(r"REGISTRY/\S+@sha256:DIGEST", container["image"])
     (script,) = container["args"]
     assert subprocess.run(["sh", "-n"], input=script, text=True, check=False).returncode == 0
 

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -218,3 +219,17 @@ def test_the_container_that_the_webhook_makes_follows_the_schema():
         kubernetes_validate.validate(json.loads(json.dumps(pod)), release, strict=True)
     assert container["command"] == [SCRIPT.name]
     assert f"COPY --chmod=755 {SCRIPT.name} /usr/local/bin/" in (PAGES / "preflight.Dockerfile").read_text()
+
+
+def test_the_image_installs_what_the_locked_images_have():
+    """The version and hashes of the lock, and nothing that is not hashed."""
+    lock = (PAGES.parents[2] / "images/locks/tensorflow-cpu.txt").read_text(encoding="utf-8")
+    (locked,) = re.findall(r"^(grpcio==\S+) \\\n((?:    --hash=.*\n)+)", lock, re.MULTILINE)
+    rows = (PAGES / "preflight-requirements.txt").read_text(encoding="utf-8").splitlines()[1:]
+    hashes = [row.strip(" \\") for row in rows[1:]]
+
+    assert rows[0] == f"{locked[0]} \\"
+    assert len(hashes) == 2
+    assert all(one in locked[1] for one in hashes)
+    (install,) = re.findall(r"pip install (.*)", (PAGES / "preflight.Dockerfile").read_text(encoding="utf-8"))
+    assert "--require-hashes --requirement /tmp/preflight-requirements.txt" in install

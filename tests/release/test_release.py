@@ -17,7 +17,8 @@ from packaging.metadata import Metadata
 
 from release import source
 from release.libraries import releases
-from release.python import metadata_text
+from release.problem import ReleaseError
+from release.python import licenses, metadata_text
 from tests.release.conftest import MACHINE, PYTHON, TOP, URL, only, own
 
 pytestmark = pytest.mark.more
@@ -200,6 +201,35 @@ def test_dpkg_reads_the_deb(release):
 
     assert " Package: gpucheck-cluster\n Version: 0.1.0\n" in told
     assert all(line.split()[1] == "root/root" for line in listed.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("stated", "expression"),
+    [
+        (("License-Expression: MIT", "License-Expression: 0BSD OR MIT"), "(0BSD OR MIT) AND MIT"),
+        (("Classifier: License :: OSI Approved :: BSD License", "License-Expression: Zlib"), "BSD-3-Clause AND Zlib"),
+        (("License: MIT",), None),
+        (("Classifier: License :: Other/Proprietary License",), None),
+    ],
+)
+def test_a_package_states_the_licenses_of_all_wheels(tmp_path, stated, expression):
+    wheels = [tmp_path / f"{number}.whl" for number in range(len(stated))]
+    for wheel, line in zip(wheels, stated, strict=True):
+        with zipfile.ZipFile(wheel, "w") as archive:
+            archive.writestr("a.dist-info/METADATA", f"Name: a\n{line}\n\n")
+    if expression:
+        assert licenses(wheels) == expression
+    else:
+        with pytest.raises(ReleaseError, match=r"0\.whl: states no license"):
+            licenses(wheels)
+
+
+@pytest.mark.skipif(shutil.which("rpmbuild") is None, reason="rpmbuild is not installed")
+def test_the_rpm_names_the_licenses_of_what_is_in_it(release):
+    words = ["rpm", "--dbpath", "/nonexistent", "-qp", "--qf", "%{LICENSE}", only(release, "*.rpm")]
+    told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+
+    assert {"Apache-2.0", "BSD-3-Clause", "MIT"} <= set(told.split(" AND "))
 
 
 @pytest.mark.skipif(shutil.which("rpmbuild") is None, reason="rpmbuild is not installed")

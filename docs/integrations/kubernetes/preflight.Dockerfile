@@ -3,8 +3,9 @@ ARG IMAGE
 # hadolint ignore=DL3006 # IMAGE is a tag of `gpucheck image list`; gpucheck/torch-cpu is enough, it needs no CUDA
 FROM ${IMAGE}
 USER 0
-# hadolint ignore=DL3013,DL3042 # the constraints of the image hold the versions of what is there
-RUN pip install --constraint /opt/venv/share/gpucheck/constraints.txt 'grpcio>=1.60'
+COPY preflight-requirements.txt /tmp/
+# hadolint ignore=DL3042 # typing_extensions, which grpcio needs, is in the image
+RUN pip install --no-deps --only-binary :all: --require-hashes --requirement /tmp/preflight-requirements.txt && pip check
 COPY --chmod=755 gpucheck_preflight.py /usr/local/bin/
 USER 1000:1000
 CMD ["gpucheck_preflight.py"]

@@ -145,3 +145,12 @@ def test_recordings_with_one_map_share_their_replacements():
     assert two.kernel_log.lines[0].text.startswith(one.kernel_log.lines[0].text + ",")
     assert "zulu9" in again.names.values()
     assert not [kept for kept in again.names.values() if "abcd99" in kept]
+
+
+@pytest.mark.parametrize("word", ["fallen", "off", "pid", "NVRM", "uncorrectable", "bus"])
+def test_an_attempt_to_log_in_under_a_word_of_a_message_hides_no_error(word):
+    """Anybody can try to log in as "fallen"; what the check reads stays."""
+    error = "NVRM: Xid (PCI:0000:4c:00): 79, pid=1234, name=python3, GPU has fallen off the bus. Uncorrectable"
+    after = redacted(recording("log", f"sshd[1]: Invalid user {word} from 192.0.2.1 port 22\n{error}"))
+
+    assert after.kernel_log.lines[1].text == error

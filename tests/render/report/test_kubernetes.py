@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,27 @@ def test_plugin_without_an_answer_keeps_the_last_one(plugin, broken):
     answer = to_kubernetes(report(finding(**LOST), simulated=False), _conditions())
 
     assert plugin("GpuUnhealthy", broken, 70)[0] == 2
+    aged(plugin, 2)
     assert plugin("GpuUnhealthy", answer, 2)[0] == 1
-    os.utime(plugin.folder / "answer", (0, 0))
-    assert plugin("GpuUnhealthy", broken, 70)[:2] == (1, "gpu-lost gpucheck:gpu-lost g3 17/18 reboot")
+    for minutes in (2, 58):
+        aged(plugin, minutes)
+        assert plugin("GpuUnhealthy", broken, 70)[:2] == (1, "gpu-lost gpucheck:gpu-lost g3 17/18 reboot")
+    assert (plugin.features / "gpucheck").exists()
+
+
+@pytest.mark.parametrize("minutes", [62, 100_000, -5], ids=["an hour", "months", "clock set back"])
+def test_an_old_answer_becomes_unknown(plugin, minutes):
+    """Healthy or not: after an hour without a result the node is neither, and has no labels."""
+    answer = to_kubernetes(report(finding(**LOST), simulated=False), _conditions())
+    assert plugin("GpuNvlinkUnhealthy", answer, 2)[0] == 0
+    aged(plugin, minutes)
+
+    assert plugin("GpuNvlinkUnhealthy", "", 70) == (2, "no verdict from gpucheck", 2)
+    assert plugin("GpuUnhealthy", "", 70) == (2, "no verdict from gpucheck", 2)
+    assert not (plugin.features / "gpucheck").exists()
+
+
+def aged(plugin, minutes):
+    for file in ("answer", "tried"):
+        if (plugin.folder / file).exists():
+            os.utime(plugin.folder / file, (time.time() - 60 * minutes,) * 2)

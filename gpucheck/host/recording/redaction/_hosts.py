@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from gpucheck.host.recording.redaction._pseudonyms import HOST, USER, Pseudonyms
-from gpucheck.host.recording.redaction._words import GENERIC_USER
+from gpucheck.host.recording.redaction._rules import words
 
 MOST_IN_A_LIST = 4096
 LABEL = r"[A-Za-z0-9](?:[\w-]{0,61}[A-Za-z0-9])?"
@@ -37,13 +37,16 @@ def _one_host(name: str, names: Pseudonyms) -> str:
 
 def user(name: str, names: Pseudonyms) -> str:
     """A user's name; accounts that every system has are kept."""
-    return name if GENERIC_USER.fullmatch(name) else names.named(USER, name, "user")
+    return name if words("accounts").fullmatch(name) else names.named(USER, name, "user")
 
 
 def in_variable(name: str, value: str, names: Pseudonyms) -> str:
     """The value of a variable that holds names of hosts."""
-    if not HOST_VARIABLE.fullmatch(name.upper()):
-        return value
+    return listed(value, names) if HOST_VARIABLE.fullmatch(name.upper()) else value
+
+
+def listed(value: str, names: Pseudonyms) -> str:
+    """The hosts of a list, in any form of hosts_in."""
     for one in sorted(set(hosts_in(value, lists=False)), key=lambda text: (-len(text), text)):
         value = re.sub(rf"(?<![\w.-]){re.escape(one)}(?![\w-]|\.\w)", lambda found: host(found[0], names), value)
     return LIST.sub(lambda found: ",".join(host(one, names) for one in expanded(found)), value)

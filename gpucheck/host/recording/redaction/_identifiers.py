@@ -1,7 +1,7 @@
 """What identifies a machine or a person by its shape: UUIDs, hardware and network addresses, serial numbers, paths."""
 
 import re
-from functools import partial
+from collections.abc import Callable, Mapping
 
 from gpucheck.host.recording.redaction._pseudonyms import (
     ADDRESS,
@@ -13,8 +13,7 @@ from gpucheck.host.recording.redaction._pseudonyms import (
     UUIDS,
     Pseudonyms,
 )
-from gpucheck.host.recording.redaction._rules import part_replaced, rule
-from gpucheck.host.recording.redaction._words import GENERIC_USER, HARMLESS_FOLDER, SYSTEM_FOLDER
+from gpucheck.host.recording.redaction._rules import applied, rule, words
 
 UUID = rule(
     "-",
@@ -34,21 +33,7 @@ HARDWARE_ADDRESS = rule(
     r"|(?<![0-9a-z.])(?:[0-9a-f]{4}\.){2}[0-9a-f]{4}(?![0-9a-z]|\.\w)",
 )
 NAMED_BY_ADDRESS = rule("enx wlx ibx", r"\b(en|wl|ib)x([0-9a-f]{12})\b")
-# Without separators only if the words around it name its kind: 16 digits are registers and memory addresses too.
-BARE_ADDRESS = rule(
-    "mac hwaddr lladdr ether station bootif addr",
-    "(?i)"
-    r"(?:\b(?:mac|hwaddr|lladdr|ether(?:net)?|station|bootif)\b"
-    r"|\b(?:hardware|physical|ethernet|mac|link) addr(?:ess)?\b)"
-    r"[^0-9a-f\n]{1,12}?(?P<bare>(?:0x)?(?:[0-9a-f]{12}|[0-9a-f]{16}))(?![0-9a-z])",
-)
-BARE_GUID = rule(
-    "guid 0300",
-    "(?i)"
-    r"guid\w*\W(?:[^\n]{0,40}?\W)?(?P<bare>(?:0x)?[0-9a-f]{16})(?![0-9a-z])"
-    # a GUID that Mellanox makes of an Ethernet address has 0300 in its middle; kernel addresses begin with ffff
-    r"|(?<![0-9a-z])(?P<made>(?:0x)?(?!ffff|0000)[0-9a-f]{6}0300[0-9a-f]{6})(?![0-9a-z])",
-)
+LOCAL_HOST = "0100007F"  # 127.0.0.1 as /proc/net/tcp has it on little-endian processors
 OCTET = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
 IPV4 = rule(".", rf"(?<![\d.])(?!127\.|0\.0\.0\.0|255\.){OCTET}(?:\.{OCTET}){{3}}(?![\d]|\.\d)")
 # Versions of four numbers: the text in front of them or joined to them.
@@ -64,18 +49,8 @@ IPV6 = rule(
     r"(?<![\w:.])(?:[0-9a-f]{1,4}:){7}[0-9a-f]{1,4}(?![\w:])|(?<![\w:.])(?:[0-9a-f]{1,4}:){1,6}:[0-9a-f:]*",
 )
 E_MAIL = rule("@", r"(?<![\w.%+-])[\w.%+-]{1,64}@(?:[\w-]{1,63}\.)+[A-Za-z]{2,24}\b(?!\.service)")
-SERIAL_NUMBER = rule(
-    "serial s/n tag",
-    r"(?i)(?:\bserial ?(?:number|no\.?|#)(?: is)?|\bserial(?==)|\bs/n|\b(?:service|asset) tag)\s*[:=#]?\s*[\"']?"
-    r"(?P<serial>(?!tty)(?=[\w-]{0,40}\d)[A-Z0-9][A-Z0-9-]{4,40})(?![\w])"
-    r"|\bserial (?P<bare_serial>(?-i:(?=[A-Z]{0,16}\d)[A-Z0-9]{8,32}))\b",
-)
-WORLD_WIDE = rule(
-    "naa eui wwn iqn nqn",
-    "(?i)"
-    r"\b(?:naa|eui|wwn)[.-](?:0x)?(?P<serial>[0-9a-f]{16,32})\b|(?P<name>\b(?:iqn|nqn)\.\d{4}-\d\d\.[\w.:-]+)",
-)
-PATH = rule("/", r"(?<![\w.)\]}~/-])/(?:[\w.@%+,#~-]+/)*[\w.@%+#~-]+")
+# Not the end of an element of XML.
+PATH = rule("/", r"(?<![\w.)\]}~/-])(?!(?<=<)/[\w:.-]{1,80}\s?>)/(?:[\w.@%+,#~-]+/)*[\w.@%+#~-]+")
 
 
 def by_shape(text: str, names: Pseudonyms, uuids: frozenset[str]) -> str:
@@ -84,10 +59,7 @@ def by_shape(text: str, names: Pseudonyms, uuids: frozenset[str]) -> str:
     text = PART_OF_UUID.replaced(text, lambda found: _part_of_uuid(found[0], names, uuids))
     text = HARDWARE_ADDRESS.replaced(text, lambda found: _hardware(found[0], names))
     text = NAMED_BY_ADDRESS.replaced(text, lambda found: f"{found[1]}x{_hardware(found[2], names)}")
-    for pattern in (BARE_ADDRESS, BARE_GUID):
-        text = pattern.replaced(text, partial(_inside, names=names))
-    text = SERIAL_NUMBER.replaced(text, partial(_inside, names=names))
-    return WORLD_WIDE.replaced(text, partial(_inside, names=names))
+    return applied("hardware", text, lambda kind, found: HARDWARE_FORMS[kind](found, names))
 
 
 def mails(text: str, names: Pseudonyms) -> str:
@@ -101,6 +73,13 @@ def addresses(text: str, names: Pseudonyms) -> str:
     return IPV6.replaced(text, lambda found: names.named(ADDRESS, found[0], "ip"))
 
 
+def hexadecimal_address(text: str, names: Pseudonyms) -> str:
+    """An address of /proc/net/tcp; none and the local host stay."""
+    if not text.strip("0") or text == LOCAL_HOST:
+        return text
+    return names.of(ADDRESS, text, lambda digits: digits[: len(text)].upper())
+
+
 def paths(text: str, names: Pseudonyms) -> str:
     """The directories and files of users and projects; the system's own stay."""
     return PATH.replaced(text, lambda found: path(found[0], names))
@@ -109,7 +88,7 @@ def paths(text: str, names: Pseudonyms) -> str:
 def path(text: str, names: Pseudonyms) -> str:
     """An absolute path without the names that a person gave."""
     _, first, *rest = text.split("/")
-    if SYSTEM_FOLDER.fullmatch(first) and not (first == "var" and rest[:1] == ["tmp"]):
+    if words("system_folders").fullmatch(first) and not (first == "var" and rest[:1] == ["tmp"]):
         return text
     users = first.lower() in ("home", "users") and rest
     user = _user(rest[0], names) if users else None
@@ -128,17 +107,11 @@ def serial(text: str, names: Pseudonyms) -> str:
 
 
 def _user(name: str, names: Pseudonyms) -> str:
-    return name if GENERIC_USER.fullmatch(name) else names.named(USER, name, "user")
+    return name if words("accounts").fullmatch(name) else names.named(USER, name, "user")
 
 
 def _folder(name: str, names: Pseudonyms) -> str:
-    return name if HARMLESS_FOLDER.fullmatch(name) else names.named(FOLDER, name, "dir")
-
-
-def _inside(found: re.Match[str], names: Pseudonyms) -> str:
-    group = next(name for name, value in found.groupdict().items() if value)
-    change = serial if group in ("serial", "bare_serial") else _target if group == "name" else _hardware
-    return part_replaced(found, group, partial(change, names=names))
+    return name if not name or words("folders").fullmatch(name) else names.named(FOLDER, name, "dir")
 
 
 def _target(text: str, names: Pseudonyms) -> str:
@@ -181,3 +154,15 @@ def _hardware(text: str, names: Pseudonyms) -> str:
         return head + "".join(next(rest) if character.isalnum() else character for character in body)
 
     return names.of(HARDWARE, plain, formed)
+
+
+def _machine(text: str, names: Pseudonyms) -> str:
+    return names.of(UUIDS, text, lambda digits: digits[: len(text)])
+
+
+HARDWARE_FORMS: Mapping[str, Callable[[str, Pseudonyms], str]] = {
+    "serial": serial,
+    "hardware": _hardware,
+    "target": _target,
+    "machine": _machine,
+}

@@ -1,7 +1,8 @@
-"""Names of hosts, domains and users: learned from places with a known meaning, replaced everywhere."""
+"""Names of hosts, domains, users and resources: learned from places with a known meaning, replaced everywhere."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import cache
 
 from gpucheck.host.recording.redaction._hosts import (
     HOST_VARIABLE,
@@ -11,85 +12,80 @@ from gpucheck.host.recording.redaction._hosts import (
     host,
     hosts_in,
     in_variable,
+    listed,
     user,
 )
-from gpucheck.host.recording.redaction._pseudonyms import KEYWORD, Pseudonyms
-from gpucheck.host.recording.redaction._rules import part_replaced, rule
-from gpucheck.host.recording.redaction._words import GENERIC_USER, NOT_A_NAME, PUBLIC
+from gpucheck.host.recording.redaction._identifiers import hexadecimal_address
+from gpucheck.host.recording.redaction._pseudonyms import KEYWORD, PROGRAM, RESOURCE, Pseudonyms
+from gpucheck.host.recording.redaction._rules import applied, parts, parts_replaced, rule, words
+from gpucheck.knowledge.kernel_messages import messages
+from gpucheck.knowledge.redaction import redaction
 
 SHORTEST_NAME = 4  # a host that is called "gpu" would take every "gpu" in the log with it
 SHORTEST_USER = 3
-# A last part that is a top-level domain and no suffix of file names; with two letters only behind two labels or more.
-TOP = (
-    r"(?:com|net|org|edu|gov|mil|cloud|lan|local|localdomain|internal|intern|intra|intranet|corp|cluster|hpc|arpa|tech|ac\.[a-z]{2}"
-    r"|COM|NET|ORG|EDU|GOV|LOCAL|INTERNAL|CORP|io|ai|de|fr|uk|ch|nl|se|fi|dk|cz|ie|pt|eu|us|ca|au|nz|jp|cn|kr|tw|sg|br|za|ru|ua|il|es)"
-)
-COUNTRY = r"(?!so\b|py\b|sh\b|ko\b|js\b|ts\b|gz\b|xz\b|rc\b|cc\b|hs\b|go\b|fw\b|db\b)[a-z]{2}"
-FULL_NAME = rule(".", rf"(?<![\w.\\@%-])(?:(?:{LABEL}\.)+{TOP}|(?:{LABEL}\.){{2,}}{COUNTRY})(?![\w-]|\.[A-Za-z0-9])")
-URL_HOST = rule("://", rf"://(?:[^\s/@]*@)?(?P<n>{NAME})")
-SET_IN_TEXT = rule("=", rf"(?<![\w])((?:[A-Z][A-Z0-9]*_)*{OF_HOSTS})=([^\s;\"']+)")
-IN_PLACE = (
-    rule(
-        "hostname= nodename= domain= domainname= host= server= nfsroot=",
-        rf"(?i)(?<![\w-])(?:systemd\.hostname|hostname|nodename|nis-domain|domainname|host|domain|bootserver|rootserver|server|nfsroot)=[\"']?(?P<n>{NAME})",
-    ),
-    rule("hostname", rf"(?i)\bhostname (?:set )?to <?(?P<n>{NAME})>?"),
-    rule("server", rf"(?i)\bserver (?P<n>{NAME}) (?:not responding|OK\b|timed out|is not)"),
-    rule(
-        ":",
-        rf"(?m)^(?:[A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?"
-        rf"|\d{{4}}-\d\d-\d\dT[\d:.,]+(?:Z|[+-]\d\d:?\d\d)?) (?P<n>{NAME}) [\w./-]+(?:\[\d+\])?: ",
-    ),
-    rule("search domain", rf"(?m)^\s*(?:search|domain)\s+(?P<n>{NAME}(?:\s+{NAME})*)\s*$"),
-    rule("//", rf"(?<![:/\w])//(?P<n>{NAME})/\w"),
-    rule("ip=", rf"\bip=[\d.]*:[\d.]*:[\d.]*:[\d.]*:(?P<n>{NAME}):"),
-    rule("@", r"(?<![\w.-])[a-z][\w.-]{0,63}@(?P<n>(?!tty|o2ib|tcp|GLIBC)(?=[\w-]{0,63}\d)[a-z][\w-]{0,63})(?![\w.@])"),
-    rule(":", r"(?<![\w.-])(?P<n>(?!lib|v\d|x86)(?=[a-z-]{0,60}\d)[a-z][\w-]{0,63}):(?:/[a-z]\w+|29[45]\d\d\b|22\b)"),
-    rule("ip-", r"(?<![\w-])(?P<n>ip(?:-\d{1,3}){4})(?![\w-])"),
-)
-USERS = (
-    rule(
-        "user acct logname login owner runas auid account",
-        r"(?i)(?<![\w-])(?:\w+_)?(?:user(?:name)?|ruser|luser|acct|logname|login|owner|runas|auid_name|account)[\"']?\s?[=:]\s?[\"']?(?P<n>[a-z_][\w.-]*\$?)",
-    ),
-    rule("id=", r"(?i)\b[a-z]*[ug]id=\d+\((?P<n>[\w.-]+)\)"),
-    rule("_user_", r"(?i)\b(?:for|of|by|from|as|invalid) user (?P<n>[a-z_][\w.-]+)(?![\w.-]|/)"),
-    rule("_:_", r"(?<![\w.-])(?P<n>[a-z_][\w.-]{0,63}) : (?:TTY|PWD|USER|COMMAND)="),
-    rule("-l -u --", r"(?:^|\s)(?:-l|--login|--user|--uid|-u)[ =](?P<n>[a-z_][a-z0-9_.-]{2,31})(?![\w:@/])"),
-    rule("/home/ /users/ /scratch/ /data/ /work/", r"/(?:home|Users|users|scratch|data|work)/(?P<n>[a-z_][\w.-]*)"),
-    rule(
-        "@",
-        r"(?<![\w.-])(?P<n>[a-z][\w.-]{0,63})@(?!tty|o2ib|tcp|GLIBC)(?:(?=[\w-]{0,63}\d)[a-z][\w-]{0,63}(?![\w.@])|(?:[\w-]+\.)+[a-z]{2,})",
-    ),
-)
+SHORTEST_RESOURCE = 6
+ACCOUNT_DIGITS = 12  # of a cloud; shorter numbers are no names
+TOP = r"(?:[a-z]{2,24}|[A-Z]{2,24}|xn--[a-z0-9-]{2,59})"
+FULL_NAME = rule(".", rf"(?<![\w.\\@%-])(?:{LABEL}\.)+{TOP}(?![\w-]|\.[A-Za-z0-9])")
+URL_HOST = rule("://", rf"://(?:[^\s/@]{{0,400}}@)?(?P<host>{NAME})")
+SET_IN_TEXT = rule("=", rf"(?<![\w])((?:[A-Z][A-Z0-9]{{0,60}}_){{0,10}}{OF_HOSTS})=([^\s;\"']+)")
+
+
+@cache
+def _domains(kind: str) -> frozenset[str]:
+    return frozenset(getattr(redaction().domains, kind).split())
+
+
+def _is_full_name(found: re.Match[str]) -> bool:
+    """Whether a text with dots is a host: its last label is a domain, and it is no file, module or parameter."""
+    *labels, last = found[0].split(".")
+    top = last.lower()
+    if top in _domains("private"):
+        return True
+    if not (top in _domains("top") or top.startswith("xn--")) or not re.search("[A-Za-z]", labels[-1]):
+        return False
+    if last != top and len(top) == 2:  # names of ACPI
+        return False
+    if top in _domains("words") or (len(top) == 2 and top not in _domains("countries")):
+        is_set = found.string[found.end() : found.end() + 1] in ("=", "(")
+        return len(labels) > 1 and not is_set and labels[0].lower() not in _domains("code")
+    return True
 
 
 class Names:
-    """What one recording taught: names of hosts, domains and users, and the keywords that were given."""
+    """What one recording taught: names of hosts, domains, users and resources, and the keywords that were given."""
 
     def __init__(self, hostname: str, keywords: Iterable[str] = ()) -> None:
         self.hosts: set[str] = set()
         self.domains: set[str] = set()
         self.users: set[str] = set()
+        self.resources: set[str] = set()
         self.learn_host(hostname, sure=True)
         self._keywords = _any(keywords, r"", r"")
         self._hosts: re.Pattern[str] | None = None
         self._users: re.Pattern[str] | None = None
+        self._resources: re.Pattern[str] | None = None
 
     def learn(self, text: str) -> None:
-        """Return the names of hosts and users in the text."""
+        """Return the names of hosts, users and resources in the text."""
         for found in URL_HOST.found(text):
-            self.learn_host(found[1])
+            self.learn_host(found["host"])
         for found in FULL_NAME.found(text):
-            self.learn_host(found[0])
-        for pattern in IN_PLACE:
-            for found in pattern.found(text):
-                for name in found["n"].split():
-                    self.learn_host(name)
+            if _is_full_name(found):
+                self.learn_host(found[0])
         for found in SET_IN_TEXT.found(text):
             self.learn_variable(found[1], found[2])
-        for pattern in USERS:
-            self.users.update(found["n"] for found in pattern.found(text))
+        for kind, value in parts("logs", text):
+            self._learn_part(kind, value)
+
+    def _learn_part(self, kind: str, value: str) -> None:
+        if kind == "user":
+            self.users.add(value)
+        elif kind in ("host", "node", "nodes"):
+            for name in hosts_in(value) if kind == "nodes" else (value,):
+                self.learn_host(name)
+        elif kind == "name":
+            self.resources.update(re.split(r"[/:@,\"'\s]", value))
 
     def learn_variable(self, name: str, value: str) -> None:
         """Return the hosts in a variable of this name: TF_CONFIG, MASTER_ADDR, SLURM_JOB_NODELIST and the like."""
@@ -102,56 +98,107 @@ class Names:
     def learn_host(self, name: str, *, sure: bool = False) -> None:
         """A host's name, short or full. sure: of this host, which may be called by a plain word."""
         short, _, domain = name.partition(".")
-        if PUBLIC.fullmatch(name) or not re.search(r"[A-Za-z]", name) or re.match(r"0x|\d+$", name):
+        if words("public").fullmatch(name) or not re.search(r"[A-Za-z]", name) or re.match(r"0x|\d+$", name):
             return
-        if sure or not NOT_A_NAME.fullmatch(name):
+        if sure or not words("no_names").fullmatch(name):
             self.hosts.add(name)
         if domain and re.search(r"[A-Za-z]", domain):
             self.hosts.add(short)
-            if "." in domain and not PUBLIC.fullmatch(domain) and not re.fullmatch(r"[a-z]{2,3}\.[a-z]{2}", domain):
+            is_site = "." in domain and not words("public").fullmatch(domain)
+            if is_site and not re.fullmatch(r"[a-z]{2,3}\.[a-z]{2}", domain):
                 self.domains.add(domain)
 
     def freeze(self) -> None:
         """After the last text was learnt from."""
-        hosts = {name for name in self.hosts if len(name) >= SHORTEST_NAME and not NOT_A_NAME.fullmatch(name)}
+        hosts = {name for name in self.hosts if len(name) >= SHORTEST_NAME and not _is_word(name)}
         # GPU7 in a message of the driver is not a host named gpu7.
         alternatives = [
             re.escape(name) if re.fullmatch(r"gpu\d+", name) else f"(?i:{re.escape(name)})"
             for name in sorted(hosts, key=lambda name: (-len(name), name))
         ]
         domains = "|".join(map(re.escape, sorted(self.domains, key=lambda name: (-len(name), name))))
-        under = [rf"(?i:(?:{LABEL}\.)*(?:{domains}))"] if domains else []
+        under = [rf"(?i:(?:{LABEL}\.){{0,8}}(?:{domains}))"] if domains else []
         both = "|".join((*under, *alternatives))
         self._hosts = re.compile(rf"(?<![A-Za-z0-9-])(?:{both})(?![A-Za-z0-9]|-[A-Za-z0-9])") if both else None
-        users = {
-            name
-            for name in self.users
-            if len(name) >= SHORTEST_USER and not GENERIC_USER.fullmatch(name) and not NOT_A_NAME.fullmatch(name)
-        }
+        users = {name for name in self.users if len(name) >= SHORTEST_USER and _is_own(name)}
         self._users = _any(users, r"(?<![A-Za-z0-9.])", r"(?![A-Za-z0-9]|\.[a-z])")
+        # Words of a language are in other texts too.
+        resources = {name for name in self.resources if len(name) >= SHORTEST_RESOURCE and re.search(r"[\d_-]", name)}
+        self._resources = _any(filter(_is_own, resources), r"(?<![A-Za-z0-9])", r"(?![A-Za-z0-9])")
 
     def keywords(self, text: str, names: Pseudonyms) -> str:
         """Keywords, also inside of words."""
         return self._keywords.sub(lambda m: names.named(KEYWORD, m[0], "keyword"), text) if self._keywords else text
 
     def replaced(self, text: str, names: Pseudonyms) -> str:
-        """Hosts and users in free text."""
-        text = FULL_NAME.replaced(text, lambda found: _public_or(found[0], names))
-        for pattern in IN_PLACE:
-            text = pattern.replaced(text, lambda found: part_replaced(found, "n", lambda name: host(name, names)))
-        text = URL_HOST.replaced(text, lambda found: part_replaced(found, "n", lambda name: _public_or(name, names)))
+        """Hosts, users and resources in free text."""
+
+        def change(kind: str, found: str) -> str:
+            return FORMS[kind](found, names)
+
+        text = FULL_NAME.replaced(text, lambda found: _public_or(found[0], names) if _is_full_name(found) else found[0])
+        text = applied("logs", text, change)
+        text = URL_HOST.replaced(text, lambda found: parts_replaced(found, lambda _, name: _public_or(name, names)))
         text = SET_IN_TEXT.replaced(text, lambda found: f"{found[1]}={in_variable(found[1], found[2], names)}")
         if self._hosts:
             text = self._hosts.sub(lambda found: host(found[0], names), text)
-        for pattern in USERS:
-            text = pattern.replaced(text, lambda found: part_replaced(found, "n", lambda name: user(name, names)))
-        return self._users.sub(lambda found: user(found[0], names), text) if self._users else text
+        if self._users:
+            text = self._users.sub(lambda found: user(found[0], names), text)
+        return self._resources.sub(lambda found: _resource(found[0], names), text) if self._resources else text
 
 
 def _public_or(name: str, names: Pseudonyms) -> str:
-    return name if PUBLIC.fullmatch(name) else host(name, names)
+    return name if words("public").fullmatch(name) else host(name, names)
 
 
-def _any(words: Iterable[str], before: str, after: str) -> re.Pattern[str] | None:
-    longest = sorted(set(words), key=lambda word: (-len(word), word))
+def _is_own(name: str) -> bool:
+    """Whether a name is not one that every system has."""
+    return not words("accounts").fullmatch(name) and not _is_word(name)
+
+
+def _is_word(name: str) -> bool:
+    """Whether a name is a word of messages: an attempt to log in as "fallen" must not change what is evaluated."""
+    return bool(words("no_names").fullmatch(name)) or name.lower() in _of_messages()
+
+
+@cache
+def _of_messages() -> frozenset[str]:
+    texts = (text.lower() for row in messages() for text in (*row.words, *row.patterns))
+    return frozenset(word for text in texts for word in re.findall("[a-z]{3,}", text))
+
+
+def _node(name: str, names: Pseudonyms) -> str:
+    return _public_or(name, names) if _is_own(name) else name
+
+
+def _resource(text: str, names: Pseudonyms) -> str:
+    """The parts of a name, between slashes and colons: pod, namespace, bucket, project, account of a cloud."""
+    return re.sub(r"[^/:@,\"'\s]+", lambda part: _part_of_resource(part[0], names), text)
+
+
+def _part_of_resource(part: str, names: Pseudonyms) -> str:
+    is_named = len(part) == ACCOUNT_DIGITS if part.isdigit() else _is_own(part)
+    return names.named(RESOURCE, part, "name") if is_named else part
+
+
+def _program(name: str, names: Pseudonyms) -> str:
+    """A script that a person wrote; its suffix stays."""
+    stem, _, suffix = name.rpartition(".")
+    return name if words("folders").fullmatch(name) else f"{names.named(PROGRAM, stem, 'program')}.{suffix}"
+
+
+# By the kind of a group in the rules.
+FORMS: dict[str, Callable[[str, Pseudonyms], str]] = {
+    "user": user,
+    "host": host,
+    "node": _node,
+    "nodes": listed,
+    "name": _resource,
+    "program": _program,
+    "address": hexadecimal_address,
+}
+
+
+def _any(names: Iterable[str], before: str, after: str) -> re.Pattern[str] | None:
+    longest = sorted(set(names), key=lambda word: (-len(word), word))
     return re.compile(f"{before}(?:{'|'.join(map(re.escape, longest))}){after}", re.IGNORECASE) if longest else None

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 HOST, USER, FOLDER, ADDRESS = "host name", "user name", "folder name", "IP address"
 HARDWARE, UUIDS, SERIAL, MAIL = "hardware address", "UUID", "serial number", "e-mail address"
-SECRET, KEYWORD = "secret", "keyword"
+SECRET, KEYWORD, RESOURCE, PROGRAM = "secret", "keyword", "resource name", "program name"
 
 # Finished replacements are in the text as two characters of the private planes until its last rule has run: no rule
 # finds anything in the replacement of another. Characters of these planes in the text itself are replaced first.
