@@ -1,7 +1,6 @@
 """Locks of the images: every Python package at one exact version, with its hashes."""
 
 import re
-import sys
 import tempfile
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from gpucheck.images.versions import Variant, Versions
 from gpucheck.knowledge import tables
 from gpucheck.lab.errors import LabError
 from gpucheck.lab.system import run, say
+from gpucheck.processes.python import python_module
 
 TOOLS = "cyclonedx-bom"
 # torch's wheel lists numpy as optional, but training data needs it.
@@ -70,7 +70,7 @@ def compile_lock(
         requested.write_text("\n".join(wanted) + "\n", encoding="utf-8")
         held.write_text("\n".join(limits) + "\n", encoding="utf-8")
         sources = [root / "pyproject.toml", requested] if project else [requested]
-        words: list[str | Path] = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", *sources]
+        words: list[str | Path] = [*python_module("uv"), "pip", "compile", "--quiet", "--no-config", *sources]
         words += [
             "--constraint",
             held,

@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from gpucheck.lab.errors import LabError
 from gpucheck.lab.model import fingerprint
 from gpucheck.lab.system import run, say
+from gpucheck.processes.python import python_module
 
 TORCH = "2.13.0"
 CONSTRAINTS = "constraints.txt"
@@ -114,4 +114,4 @@ def dependencies(root: Path, folder: Path, wheel: Path, python: str) -> None:
 
 def pip(command: str, *arguments: str | Path) -> list[str | Path]:
     """A pip command of the Python that runs this."""
-    return [sys.executable, "-m", "pip", command, "--quiet", "--disable-pip-version-check", *arguments]
+    return [*python_module("pip"), command, "--quiet", "--disable-pip-version-check", *arguments]

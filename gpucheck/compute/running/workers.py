@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -15,9 +14,10 @@ from gpucheck.compute.values import Answer, Failure, FailureKind, Library, Opene
 from gpucheck.measure.values import Device
 from gpucheck.processes.child import GRACE_S, Child
 from gpucheck.processes.environment import copying_environment
+from gpucheck.processes.python import python_module
 from gpucheck.processes.temporary import private_environment, temporary_folder
 
-CHILD = (sys.executable, "-m", "gpucheck.compute.running.child")
+CHILD = python_module("gpucheck.compute.running.child")
 OPEN_S = 180.0  # eight imports of a library from a cold disk, contexts, and kernels that the driver compiles
 # Around the time of a step: the first product loads its kernels, a slow GPU takes seconds for seven samples.
 SLACK_S = 60.0
