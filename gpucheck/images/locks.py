@@ -1,7 +1,6 @@
 """Locks of the images: every Python package at one exact version, with its hashes."""
 
 import re
-import tempfile
 from pathlib import Path
 
 from gpucheck.images.fill import lock_path
@@ -12,6 +11,7 @@ from gpucheck.knowledge import tables
 from gpucheck.lab.errors import LabError
 from gpucheck.lab.system import run, say
 from gpucheck.processes.python import python_module
+from gpucheck.processes.temporary import temporary_folder
 
 TOOLS = "cyclonedx-bom"
 # torch's wheel lists numpy as optional, but training data needs it.
@@ -65,7 +65,7 @@ def compile_lock(
     wanted: list[str], limits: list[str], root: Path, target: Path, options: list[str], *, project: bool = True
 ) -> None:
     """Resolve with uv for the Pythons of both bases, on every platform. Raises LabError with uv's output."""
-    with tempfile.TemporaryDirectory(prefix="gpucheck-lock-") as folder:
+    with temporary_folder("lock") as folder:
         requested, held, made = (Path(folder, name) for name in ("requested.in", "held.txt", "made.txt"))
         requested.write_text("\n".join(wanted) + "\n", encoding="utf-8")
         held.write_text("\n".join(limits) + "\n", encoding="utf-8")

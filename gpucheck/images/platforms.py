@@ -1,7 +1,6 @@
 """Platforms of an image: only those with wheels of exactly its build, and without emulation."""
 
 import platform
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ from gpucheck.knowledge import tables
 from gpucheck.lab.errors import LabError
 from gpucheck.lab.system import run
 from gpucheck.processes.python import python_module
+from gpucheck.processes.temporary import temporary_folder
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -56,7 +56,7 @@ def check_lock(name: str, row: Variant, lock: Path, python: str, glibc: str, opt
     """
     for place in row.filled.platforms:
         machine = MACHINES[place.removeprefix("linux/")]
-        with tempfile.TemporaryDirectory(prefix="gpucheck-lock-") as folder:
+        with temporary_folder("lock") as folder:
             words: list[str | Path] = [*python_module("uv"), "pip", "install", "--quiet", "--no-config", "--dry-run"]
             words += ["--target", folder, "--no-deps", "--only-binary", ":all:", "--require-hashes"]
             words += ["--python-version", python, "--python-platform", f"{machine}-manylinux_{glibc.replace('.', '_')}"]

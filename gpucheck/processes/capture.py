@@ -5,9 +5,10 @@ import signal
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from gpucheck.processes.exhausted import exhausted
 from gpucheck.processes.group import Group, end
 from gpucheck.processes.python import PLACES, ROOT
-from gpucheck.processes.signals import FAULTS, NO_MEMORY, signal_name
+from gpucheck.processes.signals import FAULTS, signal_name
 
 # The child's own program, once the kernel ends it with its parent.
 WITH_PARENT = PLACES + (
@@ -51,6 +52,6 @@ def capture(command: Sequence[str], seconds: float) -> Captured:
     if status is not None and status < 0 and -status not in FAULTS:
         raise HostResources(f"the process was killed from outside ({signal_name(-status)})")
     last = (done.stderr.decode(errors="replace").strip().splitlines() or [""])[-1]
-    if status and any(words in last for words in NO_MEMORY):
-        raise HostResources(f"no memory for the process: {last}")
+    if status and exhausted(last):
+        raise HostResources(f"no resources for the process: {last}")
     return done

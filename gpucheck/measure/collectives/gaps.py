@@ -74,7 +74,8 @@ def _failed(ended: Ended) -> Finding:
         )
     kind = errors[0][1].kind if errors and not ended.signals else "collective"
     if kind in UNKNOWN:
-        return about.unknown(*UNKNOWN[kind], f"collectives unknown: {lines[0]}")
+        cause = "host-resources" if kind == "no-resources" else None
+        return about.unknown(*UNKNOWN[kind], f"collectives unknown: {lines[0]}", cause=cause)
     return about.fails(
         lines[0] if lines else "a rank ended without reporting an error",
         None,
