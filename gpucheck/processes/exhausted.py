@@ -36,7 +36,7 @@ def exhausted(error: BaseException | str) -> bool:
 
 
 def too_few_threads(ranks: int) -> str | None:
-    """Return a line that says so if this user cannot start the threads of so many ranks; None otherwise.
+    """Return a line of evidence if this user cannot start the threads of so many ranks, None if it can.
 
     Native code that gets no thread may abort or wait for ever without a message. Root has no such limit.
     """

@@ -35,10 +35,10 @@ def distrust(path: Path, *, own: bool = True, also: int | None = None) -> str | 
 
 
 def open_own(path: Path, flags: int, mode: int = 0o600) -> int:
-    """Return the descriptor of a regular file that this user owns and no other user may write, made if flags say so.
+    """Return the descriptor of a regular file that this user owns and no other user may write, made with O_CREAT.
 
     flags, mode: of os.open. A link, a FIFO or a device is not opened, a file with a second name is not used; for root
-    the directories must be trusted too. Raises OSError, of those that are refused DistrustedError.
+    the directories must be trusted too. Raises OSError, DistrustedError for what is not used.
     """
     if os.geteuid() == 0 and (reason := distrust(path.parent, own=False)) is not None:
         raise DistrustedError(reason)

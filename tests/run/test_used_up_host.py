@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -96,10 +97,9 @@ def test_a_healthy_host_never_fails(tmp_path, caches, resource, command):
         place.mkdir()
         if "setpriv" in script:
             os.chown(place, USER, USER)
-    words = " ".join(
-        f"'{word}'" for word in (*python_module("gpucheck"), *COMMANDS[command].split(), "--format", "json")
-    )
-    script = script.replace("COMMAND", words.replace("STATE", str(out / "state")))
+    command_line = COMMANDS[command].replace("STATE", str(out / "state")).split()
+    words = shlex.join([*python_module("gpucheck"), *command_line, "--format", "json"])
+    script = script.replace("COMMAND", words)
     made = environment(user if "setpriv" in script else root) | {"D": str(folder)}
     done = subprocess.run(
         ["unshare", "--mount", "sh", "-c", script], env=made, cwd="/", capture_output=True, text=True, timeout=300,

@@ -68,7 +68,7 @@ def _baseline(path: Path, host: "Host") -> "Comparison":
 def _forged(path: Path) -> str | None:
     """Return why root does not believe this file, None if it does. The user who called sudo is believed."""
     caller = os.environ.get("SUDO_UID", "")
-    with suppress(OSError):  # the reader says what is missing; a pipe has no place
+    with suppress(OSError):  # the reader reports what is missing; a pipe has no place
         return distrust(path, own=False, also=int(caller) if caller.isascii() and caller.isdigit() else None)
     return None
 

@@ -39,6 +39,7 @@ UNKNOWN: dict[FailureKind, Reason] = {
         "out of memory",
         "A GPU or the host had too little free memory for this step.",
         f"nvidia-smi and free -h show which processes use the memory; end them, then: {AGAIN}",
+        "host-resources",
     ),
     "no-process": Reason(
         "the measuring process could not be started",
