@@ -64,7 +64,7 @@ LONG = f"""
 bandwidth --engine cpu
 collectives {P100} --sizes 8K
 compute --engine cpu
-compute --level burn-in --duration 10m {P100}
+compute --level burn-in --duration 10m {P100} --state gpucheck-burn-in.json
 fleet simulate --hosts 1 -o OUT/fleet
 record --full {P100} -o OUT/recording
 smoke --framework torch --steps 10
