@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from gpucheck.bundle.errors import BundleError
 from gpucheck.bundle.folder import described
 from gpucheck.bundle.manifest import PIP_LOCK
 from gpucheck.bundle.programs import run
+from gpucheck.processes.python import python_module
 
 # The C libraries that uv distinguishes; the newest that is not newer than the host's is used.
 KNOWN_GLIBC = (17, 28, *range(31, 41))
@@ -100,7 +100,7 @@ def _name(row: str) -> str:
 def compile_words(python: Interpreter, pip_args: Sequence[str]) -> list[str | Path]:
     """The command that turns requirements into exact versions for that host."""
     platform = f"{python.machine}-manylinux_2_{max(k for k in KNOWN_GLIBC if k <= max(_minor(python), KNOWN_GLIBC[0]))}"
-    words = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--no-config"]
+    words = [*python_module("uv"), "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--no-config"]
     words += ["--python-version", python.version, "--python-platform", platform, "--only-binary", ":all:"]
     # As pip does: the best version of all indexes, not of the first that has any.
     words += ["--index-strategy", "unsafe-best-match"]
@@ -112,7 +112,7 @@ def download_words(python: Interpreter, pip_args: Sequence[str]) -> list[str | P
     tag = f"cp{python.version.replace('.', '')}"
     platforms = [f"manylinux_2_{minor}_{python.machine}" for minor in range(_minor(python), 4, -1)]
     platforms += [f"{name}_{python.machine}" for name in OLD_PLATFORMS]
-    words = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    words = [*python_module("pip"), "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
     words += ["--only-binary", ":all:", "--python-version", python.version, "--implementation", "cp"]
     for abi in (tag, "abi3", "none"):
         words += ["--abi", abi]
@@ -131,7 +131,7 @@ def _minor(python: Interpreter) -> int:
 
 def _index() -> dict[str, str]:
     """pip's own index for uv, which reads no pip.conf."""
-    output = run([sys.executable, "-m", "pip", "config", "list"], what="reading pip's configuration").decode()
+    output = run([*python_module("pip"), "config", "list"], what="reading pip's configuration").decode()
     lines = dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
     names = {"UV_INDEX_URL": "index-url", "UV_EXTRA_INDEX_URL": "extra-index-url"}
     found = {}

@@ -15,8 +15,10 @@ from pkgutil import iter_modules
 import click
 
 from gpucheck import __version__
+from gpucheck.printable import one_line
 from gpucheck.processes.signals import TerminatedError, ended_by_signals
 from gpucheck.processes.streams import STDERR, finish, standard_streams
+from gpucheck.processes.trust import programs_of_root
 
 
 class Commands(click.Group):
@@ -117,10 +119,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run gpucheck and exit. On a signal a command first ends what it started and removes its temporary files."""
     with standard_streams(), ended_by_signals():
         try:
+            _leave_foreign_programs()
             status = _run(arguments)
         except (Exception, KeyboardInterrupt, TerminatedError) as error:
             status = _failed(error)
         sys.exit(status)
+
+
+def _leave_foreign_programs() -> None:
+    """Root runs no program from the working directory, or from a directory in which another user may put one."""
+    if os.geteuid() == 0 and "PATH" in os.environ:
+        os.environ["PATH"], reasons = programs_of_root(os.environ["PATH"])
+        for reason in reasons:
+            sys.stderr.write(f"gpucheck: no program is run from PATH there: {one_line(reason)}\n")
 
 
 def _failed(error: BaseException) -> int:

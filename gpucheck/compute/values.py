@@ -11,8 +11,9 @@ Library = Literal["torch", "jax"]
 Kind = Literal["matrix", "memory", "results", "rest"]
 Phase = Literal["cold", "hot", "steps"]
 FailureKind = Literal[
-    "missing-package", "not-started", "no-process", "no-memory", "stuck", "crashed", "cuda-error", "defect"
-]
+    "missing-package", "not-started", "no-process", "no-memory", "no-resources", "stuck", "crashed", "cuda-error",
+    "defect",
+]  # fmt: skip
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):

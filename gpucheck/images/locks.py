@@ -1,8 +1,6 @@
 """Locks of the images: every Python package at one exact version, with its hashes."""
 
 import re
-import sys
-import tempfile
 from pathlib import Path
 
 from gpucheck.images.fill import lock_path
@@ -12,6 +10,8 @@ from gpucheck.images.versions import Variant, Versions
 from gpucheck.knowledge import tables
 from gpucheck.lab.errors import LabError
 from gpucheck.lab.system import run, say
+from gpucheck.processes.python import python_module
+from gpucheck.processes.temporary import temporary_folder
 
 TOOLS = "cyclonedx-bom"
 # torch's wheel lists numpy as optional, but training data needs it.
@@ -65,12 +65,12 @@ def compile_lock(
     wanted: list[str], limits: list[str], root: Path, target: Path, options: list[str], *, project: bool = True
 ) -> None:
     """Resolve with uv for the Pythons of both bases, on every platform. Raises LabError with uv's output."""
-    with tempfile.TemporaryDirectory(prefix="gpucheck-lock-") as folder:
+    with temporary_folder("lock") as folder:
         requested, held, made = (Path(folder, name) for name in ("requested.in", "held.txt", "made.txt"))
         requested.write_text("\n".join(wanted) + "\n", encoding="utf-8")
         held.write_text("\n".join(limits) + "\n", encoding="utf-8")
         sources = [root / "pyproject.toml", requested] if project else [requested]
-        words: list[str | Path] = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", *sources]
+        words: list[str | Path] = [*python_module("uv"), "pip", "compile", "--quiet", "--no-config", *sources]
         words += [
             "--constraint",
             held,

@@ -1,8 +1,6 @@
 """Platforms of an image: only those with wheels of exactly its build, and without emulation."""
 
 import platform
-import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +8,8 @@ from gpucheck.images.versions import Variant, Versions
 from gpucheck.knowledge import tables
 from gpucheck.lab.errors import LabError
 from gpucheck.lab.system import run
+from gpucheck.processes.python import python_module
+from gpucheck.processes.temporary import temporary_folder
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -56,8 +56,8 @@ def check_lock(name: str, row: Variant, lock: Path, python: str, glibc: str, opt
     """
     for place in row.filled.platforms:
         machine = MACHINES[place.removeprefix("linux/")]
-        with tempfile.TemporaryDirectory(prefix="gpucheck-lock-") as folder:
-            words: list[str | Path] = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--dry-run"]
+        with temporary_folder("lock") as folder:
+            words: list[str | Path] = [*python_module("uv"), "pip", "install", "--quiet", "--no-config", "--dry-run"]
             words += ["--target", folder, "--no-deps", "--only-binary", ":all:", "--require-hashes"]
             words += ["--python-version", python, "--python-platform", f"{machine}-manylinux_{glibc.replace('.', '_')}"]
             run(

@@ -8,13 +8,14 @@ may be missing.
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import msgspec
+
+from gpucheck.processes.temporary import temporary_folder
 
 SECONDS = 1800
 # The first one on PATH is used.
@@ -110,7 +111,7 @@ def _run(words: list[str | Path]) -> str:
     name = Path(words[0]).name
     hint = "check that the scanner reaches its database and the Docker engine: run the command by hand"
     command = " ".join(map(str, words))
-    with tempfile.TemporaryDirectory(prefix="gpucheck-scan-") as folder:
+    with temporary_folder("scan") as folder:
         try:
             done = subprocess.run(
                 words, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",

@@ -1,6 +1,5 @@
 """The lab's hosts: bare machines in containers, each with the simulated hardware of its profile."""
 
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ from gpucheck.lab.engine import is_cgroup_v2
 from gpucheck.lab.images import Flavour
 from gpucheck.lab.model import LABEL_FLAVOUR, LABEL_STAMP, HostSpec, Lab, fingerprint
 from gpucheck.lab.system import say
+from gpucheck.processes.temporary import temporary_folder
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -114,7 +114,7 @@ def machine_archive(host: HostSpec, flavour: Flavour) -> bytes:
     from gpucheck import simulator
 
     profile = simulator.load(host.profile)
-    with tempfile.TemporaryDirectory(prefix="gpucheck-machine-") as temporary:
+    with temporary_folder("machine") as temporary:
         folder = Path(temporary, "machine")
         simulator.write_machine(
             profile,

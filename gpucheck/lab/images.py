@@ -18,6 +18,7 @@ from gpucheck.lab.archive import DEFAULT_KEYRING, SUITE, Source, debian_archive,
 from gpucheck.lab.errors import LabError
 from gpucheck.lab.model import IMAGES, LABEL, fingerprint
 from gpucheck.lab.system import failed, install, root_prefix, run, say
+from gpucheck.processes.temporary import temporary_folder
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -246,7 +247,7 @@ def certificates(client: "DockerClient", bundle: bytes) -> Iterator[str]:
     if not bundle:
         yield ""
         return
-    with tempfile.TemporaryDirectory(prefix="gpucheck-ca-") as folder:
+    with temporary_folder("ca") as folder:
         (Path(folder) / "ca.pem").write_bytes(bundle)
         with served(client, Path(folder)) as url:
             yield f"{url}/ca.pem"

@@ -6,7 +6,6 @@ the engine's kernel, which loads no module of that one.
 """
 
 import re
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +32,7 @@ from gpucheck.lab.model import HostSpec, Lab
 from gpucheck.lab.network import check_network, ensure_network
 from gpucheck.lab.system import failed, say
 from gpucheck.lab.wheelhouse import ensure_wheelhouse
+from gpucheck.processes.temporary import temporary_folder
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -145,7 +145,7 @@ def machine_archive(kernel: str) -> bytes:
     """A tar of the bare simulated machine with this kernel release."""
     from gpucheck import simulator
 
-    with tempfile.TemporaryDirectory(prefix="gpucheck-machine-") as temporary:
+    with temporary_folder("machine") as temporary:
         folder = Path(temporary, "machine")
         profile = simulator.load(HOST.profile)
         simulator.write_machine(profile, folder, driver=None, stand_ins=STAND_INS, kernel=kernel)

@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,8 @@ from pathlib import Path
 from gpucheck.lab.errors import LabError
 from gpucheck.lab.model import fingerprint
 from gpucheck.lab.system import run, say
+from gpucheck.processes.python import python_module
+from gpucheck.processes.temporary import temporary_folder
 
 TORCH = "2.13.0"
 CONSTRAINTS = "constraints.txt"
@@ -53,7 +54,7 @@ def own_wheel(root: Path, folder: Path) -> Path:
     if len(wheels) == 1 and stamp_file.exists() and stamp_file.read_text() == stamp:
         return wheels[0]
     say("building gpucheck's wheel")
-    with tempfile.TemporaryDirectory(prefix="gpucheck-wheel-") as temporary:
+    with temporary_folder("wheel") as temporary:
         # A copy: building in the checkout would leave build/ and *.egg-info there.
         copy, out = Path(temporary, "source"), Path(temporary, "out")
         copy.mkdir()
@@ -114,4 +115,4 @@ def dependencies(root: Path, folder: Path, wheel: Path, python: str) -> None:
 
 def pip(command: str, *arguments: str | Path) -> list[str | Path]:
     """A pip command of the Python that runs this."""
-    return [sys.executable, "-m", "pip", command, "--quiet", "--disable-pip-version-check", *arguments]
+    return [*python_module("pip"), command, "--quiet", "--disable-pip-version-check", *arguments]

@@ -139,8 +139,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, tag="answer"):
 
 
 FailureKind = Literal[
-    "refused", "stuck", "crashed", "killed", "no-peers-left", "not-timed", "no-memory", "no-process", "defect",
-    "not-started", "missing-package",
+    "refused", "stuck", "crashed", "killed", "no-peers-left", "not-timed", "no-memory", "no-process", "no-resources",
+    "defect", "not-started", "missing-package",
 ]  # fmt: skip
 
 
@@ -149,7 +149,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, tag="failure"):
 
     Values of kind: ``refused``: CUDA returned an error for a copy. stuck: the deadline passed. crashed: the child
     failed in native code; killed: by a signal from outside. no-peers-left: the GPU maps no further peer.
-    not-timed: see NotTimed. no-memory: GPU or host had too little. defect: gpucheck, or a package that it uses, failed.
+    not-timed: see NotTimed. no-memory: GPU or host had too little. no-resources: of the host: space, processes, files.
+    defect: gpucheck, or a package that it uses, failed.
     fix: what to do, if the engine knows.
     """
 

@@ -5,12 +5,14 @@ import signal
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from gpucheck.processes.exhausted import exhausted
 from gpucheck.processes.group import Group, end
-from gpucheck.processes.signals import FAULTS, NO_MEMORY, signal_name
+from gpucheck.processes.python import PLACES, ROOT
+from gpucheck.processes.signals import FAULTS, signal_name
 
 # The child's own program, once the kernel ends it with its parent.
-WITH_PARENT = (
-    "import runpy, sys; from gpucheck.processes.lifeline import end_with_parent; "
+WITH_PARENT = PLACES + (
+    "import runpy; from gpucheck.processes.lifeline import end_with_parent; "
     "end_with_parent(int(sys.argv[1])); how, program = sys.argv[2:4]; sys.argv[1:4] = []; "
     "exec(program) if how == '-c' else runpy.run_module(program, run_name='__main__', alter_sys=True)"
 )
@@ -35,7 +37,9 @@ def capture(command: Sequence[str], seconds: float) -> Captured:
     # In memory, for a container may have no place that can be written.
     with os.fdopen(os.memfd_create("stdout"), "w+b") as out, os.fdopen(os.memfd_create("stderr"), "w+b") as err:
         try:
-            group = Group([python, "-c", WITH_PARENT, str(os.getpid()), *rest], os.environ, stdout=out, stderr=err)
+            group = Group(
+                [python, "-c", WITH_PARENT, ROOT, str(os.getpid()), *rest], os.environ, stdout=out, stderr=err
+            )
         except OSError as error:
             raise HostResources(f"{python} could not be started: {error.strerror}") from error
         try:
@@ -48,6 +52,6 @@ def capture(command: Sequence[str], seconds: float) -> Captured:
     if status is not None and status < 0 and -status not in FAULTS:
         raise HostResources(f"the process was killed from outside ({signal_name(-status)})")
     last = (done.stderr.decode(errors="replace").strip().splitlines() or [""])[-1]
-    if status and any(words in last for words in NO_MEMORY):
-        raise HostResources(f"no memory for the process: {last}")
+    if status and exhausted(last):
+        raise HostResources(f"no resources for the process: {last}")
     return done

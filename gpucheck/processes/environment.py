@@ -1,5 +1,6 @@
 """The environment of children: the caller's, without what a job or a past experiment may have left in it."""
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -51,6 +52,20 @@ def copying_environment(caller: Mapping[str, str]) -> tuple[dict[str, str], tupl
     removed = tuple(sorted(name for name in caller if _COPYING.fullmatch(name)))
     kept = {name: value for name, value in caller.items() if name not in removed}
     return kept | SET_FOR_COPIES, _pairs(caller, removed)
+
+
+def independent(caller: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a child that runs in another directory: relative paths in it are the caller's.
+
+    An empty part of PYTHONPATH, which a trailing colon leaves, would be the directory itself.
+    """
+    made = dict(caller)
+    if caller.get("PYTHONPATH"):
+        places = filter(None, caller["PYTHONPATH"].split(os.pathsep))
+        made["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, places))
+    if caller.get("GPUCHECK_SIMULATOR"):
+        made["GPUCHECK_SIMULATOR"] = os.path.abspath(caller["GPUCHECK_SIMULATOR"])  # noqa: PTH100 - a variable
+    return made
 
 
 def nccl_files(home: Path, *, several_hosts: bool, system: Path = SYSTEM_CONF) -> tuple[str, ...]:

@@ -9,8 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from gpucheck.processes.environment import independent
 from gpucheck.processes.signals import in_a_hurry
 
+ELSEWHERE = Path("/")
 POLL_S = 0.005
 GONE_S = 1.0  # what a process started and left behind is killed with it and vanishes when init has collected it
 HURRY_S = 0.2  # the most for each of these, and for each signal, while a signal ends this process
@@ -19,6 +21,7 @@ HURRY_S = 0.2  # the most for each of these, and for each signal, while a signal
 class Group:
     """Started at once. Ctrl-C on the terminal reaches us and not the group. Raises OSError where it cannot start.
 
+    folder: where it runs; never the caller's directory, in which another user may have left modules and libraries.
     streams: stdin, stdout, stderr and pass_fds as subprocess has them; stdin is empty by default.
     """
 
@@ -27,12 +30,12 @@ class Group:
         command: Sequence[str],
         environment: Mapping[str, str],
         *,
-        folder: Path | None = None,
+        folder: Path = ELSEWHERE,
         **streams: Any,
     ) -> None:
         streams = {"stdin": subprocess.DEVNULL, **streams}
         self.process: subprocess.Popen[bytes] = subprocess.Popen(
-            command, env=dict(environment), cwd=folder, start_new_session=True, **streams
+            command, env=independent(environment), cwd=folder, start_new_session=True, **streams
         )
 
     def status(self) -> int | None:

@@ -12,8 +12,6 @@ from types import FrameType
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # What a fault in native code ends a process with. Every other signal was sent from outside.
 FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP, signal.SIGSYS)
-# The last line of a process that a limit of its own or of its cgroup left no memory, as Python and the loader put it.
-NO_MEMORY = ("MemoryError", "Cannot allocate memory", "failed to map segment from shared object")
 # A program that forwards the terminal's Ctrl-C to its child makes one key press arrive twice.
 SAME_PRESS_S = 0.1
 CLEAN_LINE = b"\r\033[K\033[?25h"  # without the progress bar, with the cursor that it hides

@@ -7,6 +7,7 @@ import msgspec
 
 from gpucheck.host.recording import ReplayHost
 from gpucheck.model import Finding, Host, NotRecorded, Verdict
+from gpucheck.processes.exhausted import exhausted
 from gpucheck.run.deadline import StuckError, in_time
 from gpucheck.run.step import Outcome, Step
 
@@ -83,6 +84,8 @@ def broken(name: str, error: Exception) -> Finding:
         why=why,
         fix=fix,
         evidence=tuple(_where(error)),
+        cause="host-resources" if exhausted(error) else None,
+        confidence="certain" if exhausted(error) else None,
     )
 
 

@@ -9,13 +9,16 @@ import time
 
 import pytest
 
+from gpucheck.cli.compute import burnin
+
 P100 = ("compute", "--level", "burn-in", "--simulate", "p100-pcie-x2")
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """The current directory, where the file of a run is by default."""
+    """The current directory, where the file of a run is by default; root's, too, for this test."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(burnin, "STATE_OF_ROOT", tmp_path)
     return tmp_path
 
 
@@ -26,6 +29,49 @@ def test_a_healthy_machine_passes_and_its_file_is_kept(run, folder):
     assert "4 of 4 rounds; ended: complete" in text
     assert "10 min of cold and hot load, 4 rounds" in text
     assert (folder / "gpucheck-burn-in.json").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files of other users")
+def test_the_result_of_another_user_is_not_believed(run, folder):
+    """The checksum has no key and the identity is public: a forged file would turn FAIL into PASS."""
+    import hashlib
+
+    run(*P100, "--duration", "10m", "--state", "good")
+    status, _, _ = run(*P100, "--duration", "10m", "--fault", "sdc:gpu=1", "--state", "bad")
+    good, bad = (json.loads((folder / name).read_bytes())["state"] for name in ("good", "bad"))
+    text = json.dumps({**good, "identity": bad["identity"], "ended": None}, separators=(",", ":"))
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    forged = folder / "forged"
+    forged.write_text(f'{{"schema":"gpucheck.burn-in/1","sha256":"{digest}","state":{text}}}')
+    mine, _, _ = run(*P100, "--duration", "10m", "--fault", "sdc:gpu=1", "--state", "forged")
+    forged.write_text(f'{{"schema":"gpucheck.burn-in/1","sha256":"{digest}","state":{text}}}')
+    os.chown(forged, 65534, 65534)
+    theirs, out, message = run(*P100, "--duration", "10m", "--fault", "sdc:gpu=1", "--state", "forged")
+
+    assert (status, mine) == (2, 0), "the file is a valid one"
+    assert (theirs, out) == (64, "")
+    assert "forged: not read: " in message
+    assert "belongs to user 65534" in message
+
+
+@pytest.mark.parametrize("name", ["state", ".state.lock"])
+@pytest.mark.parametrize("kind", ["fifo", "hard link", "link"])
+def test_a_planted_file_or_lock_neither_hangs_nor_is_written(run, folder, name, kind):
+    kept = folder / "kept"
+    kept.write_bytes(b"a file of this user")
+    if kind == "fifo":
+        os.mkfifo(folder / name)
+    elif kind == "hard link":
+        os.link(kept, folder / name)
+    else:
+        (folder / name).symlink_to(kept)
+    status, out, message = run(*P100, "--duration", "10m", "--state", "state")
+
+    assert (status, out) == (64, ""), message
+    assert "state: not " in message
+    assert "Remove it, or name a file in a directory of your own with --state FILE" in message
+    assert kept.read_bytes() == b"a file of this user"
+    assert os.path.lexists(folder / name)
 
 
 def test_a_finding_is_printed_as_it_comes_up_and_is_in_the_report(run):

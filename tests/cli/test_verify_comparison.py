@@ -2,10 +2,19 @@
 
 import gzip
 import json
+import os
 
 import pytest
 
 QUICK = ("verify", "--simulate", "hgx-h100-x8", "--level", "quick")
+# Owner, mode, the user who called sudo, why root does not believe it.
+BASELINES = [
+    (0, 0o640, "", None),
+    (1000, 0o640, "1000", None),
+    (1000, 0o640, "", "belongs to user 1000"),
+    (1000, 0o640, "1001", "belongs to user 1000"),
+    (0, 0o666, "", "can be written by other users (mode 666)"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -102,3 +111,22 @@ def test_a_typo_in_the_expectations_is_named(run, tmp_path, text, words):
     assert (status, out) == (64, "")
     assert words.format(site) in err
     assert not (tmp_path / "never").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files of other users")
+@pytest.mark.parametrize(("owner", "mode", "caller", "reason"), BASELINES)
+def test_root_believes_a_baseline_only_if_no_other_user_wrote_it(
+    run, earlier, tmp_path, monkeypatch, owner, mode, caller, reason
+):
+    baseline = tmp_path / "baseline.json"
+    baseline.write_bytes(earlier.read_bytes())
+    os.chown(baseline, owner, owner)
+    baseline.chmod(mode)
+    monkeypatch.setenv("SUDO_UID", caller)
+    status, out, err = run(*QUICK, "--baseline", str(baseline))
+
+    assert status == (64 if reason else 0), err
+    if reason:
+        assert out == ""
+        assert f"baseline.json: not read: {baseline} {reason}" in err
+        assert "install -D -m 600" in err

@@ -1,5 +1,6 @@
 """Children that compute: one that hangs, dies or prints nonsense is the loss of its device alone."""
 
+import signal
 import sys
 import textwrap
 
@@ -11,6 +12,8 @@ from gpucheck.compute.running.run import run
 from gpucheck.compute.running.workers import Workers
 from gpucheck.compute.values import Answer, Failure, Opened, Setup, Step
 from gpucheck.measure.values import Device
+from gpucheck.processes.child import Child
+from gpucheck.processes.group import end
 
 DEVICES = (Device(index=0, name="CPU process"), Device(index=1, name="CPU process"))
 STEP = Step(kind="memory", what="read", seconds=0.1)
@@ -58,6 +61,21 @@ def test_what_happens_to_one_device_leaves_the_other(act, kind, detail, monkeypa
     assert isinstance(failure, Failure)
     assert (failure.kind, detail in failure.detail) == (kind, True), failure
     assert set(again) == {0}, "a device that failed is not used again"
+
+
+@pytest.mark.parametrize(("hurry", "patience_s"), [(False, 3.0), (True, 0.0)])
+def test_a_signal_does_not_wait_for_the_step_of_a_child(monkeypatch, hurry, patience_s):
+    given = []
+    monkeypatch.setattr(workers, "in_a_hurry", lambda: hurry)
+    monkeypatch.setattr(Child, "end", lambda _, patience_s=0.0: given.append(patience_s))
+    made = bench("pass")
+    made.open()
+    children = [child.group for child in made._children.values()]
+    made.close()
+    monkeypatch.undo()
+    end(children, ((signal.SIGKILL, 5.0),))
+
+    assert given == pytest.approx([patience_s] * 2)
 
 
 def test_a_child_that_cannot_start_is_a_failure():

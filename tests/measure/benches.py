@@ -1,6 +1,5 @@
 """Machines to measure without a child process: hand-made readings, an engine of formulas, and one that asks it here."""
 
-import sys
 from collections.abc import Sequence
 
 import msgspec
@@ -20,6 +19,7 @@ from gpucheck.measure.running.runner import StepRunner, again, run
 from gpucheck.measure.values import Answer, Failure, Opened, Setup, Step
 from gpucheck.model import Finding, Gpu, NvmlReading, PciDevice, PcieLink
 from gpucheck.model.diagnosis.observations import Observations
+from gpucheck.processes.python import python_module
 from gpucheck.simulator.cuda.rates import MeasurementFault, Rates, describe
 from gpucheck.topology import build
 from tests.machines import h100, on_bus, p100, reading
@@ -63,7 +63,7 @@ class Bench:
 
     def child(self, *faults: MeasurementFault) -> tuple[str, ...]:
         """The command of a child process with this engine."""
-        return (sys.executable, "-m", "tests.measure.formulas", msgspec.json.encode(self.rates(*faults)).decode())
+        return (*python_module("tests.measure.formulas"), msgspec.json.encode(self.rates(*faults)).decode())
 
     def setup(self) -> Setup:
         return Setup(

@@ -40,8 +40,8 @@ def test_a_child_that_does_not_end_is_ended_with_all_that_it_started():
     [
         ("import os; os.kill(os.getpid(), 9)", "killed from outside (SIGKILL)"),
         ("import os; os.kill(os.getpid(), 15)", "killed from outside (SIGTERM)"),
-        ("raise MemoryError", "no memory for the process: MemoryError"),
-        ("raise OSError(12, 'Cannot allocate memory')", "no memory for the process"),
+        ("raise MemoryError", "no resources for the process: MemoryError"),
+        ("raise OSError(12, 'Cannot allocate memory')", "no resources for the process"),
     ],
 )
 def test_what_the_host_did_is_no_result(code, reason):

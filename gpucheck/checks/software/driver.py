@@ -199,7 +199,11 @@ def _without_a_code(failure: NvmlFailure) -> Meaning:
             "The process that queries NVML could not start or was killed from outside; this is not the driver's doing."
         )
         return Meaning(
-            Verdict.UNKNOWN, why, "check memory and process limits (free -h; ulimit -a; dmesg for oom), try again"
+            Verdict.UNKNOWN,
+            why,
+            "check memory and process limits (free -h; ulimit -a; dmesg for oom), try again",
+            "host-resources",
+            "likely",
         )
     if failure.code != DEFECT:
         why = f"NVML unknown: the failure has code {failure.code}, which neither NVML nor gpucheck defines."

@@ -13,6 +13,7 @@ from gpucheck.model.finding.verdict import EXIT_DEFECT, EXIT_INTERRUPTED, EXIT_N
 from gpucheck.model.host import NotRecorded
 from gpucheck.printable import indented, one_line
 from gpucheck.processes.children import end_children
+from gpucheck.processes.exhausted import exhausted
 from gpucheck.processes.signals import TerminatedError, in_a_hurry
 from gpucheck.processes.streams import NotWrittenError
 
@@ -99,7 +100,7 @@ def _place(error: BaseException) -> str:
 
 def _advice(error: BaseException) -> str:
     report = f"report it with the output of the same command and {DEBUG}=1"
-    if isinstance(error, (OSError, MemoryError)):
+    if isinstance(error, OSError) or exhausted(error):
         return (
             "The operating system rejected a call of gpucheck. This is not a fault of the GPUs. Check free space, "
             f"memory and limits (df, free, ulimit -a). If they are fine, {report}."

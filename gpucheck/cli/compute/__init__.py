@@ -18,7 +18,7 @@ from gpucheck.cli._shared.common import (
 )
 from gpucheck.cli._shared.width import columns
 from gpucheck.cli.bandwidth.progress import bar
-from gpucheck.cli.compute.burnin import STATE, burnt_in, seconds_of
+from gpucheck.cli.compute.burnin import STATE, STATE_OF_ROOT, burnt_in, default_state, seconds_of
 from gpucheck.model.finding.verdict import EXIT_STATUS
 
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 @click.option(
     "--state",
     type=click.Path(path_type=Path, dir_okay=False),
-    help=f"Keep a burn-in in FILE; the same command resumes one that was cut short (default: {STATE}).",
+    help="Keep a burn-in in FILE; the same command resumes one that was cut short "
+    f"(default: {STATE}, for root in {STATE_OF_ROOT}).",
 )
 @click.option(
     "--max-temperature",
@@ -97,7 +98,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
     options = Options(devices=devices, engine=engine, contended=allow_busy_gpus)  # type: ignore[arg-type]
     if level == "burn-in":
-        report = burnt_in(options, seconds, state or STATE, max_temperature, write)
+        report = burnt_in(options, seconds, state or default_state(), max_temperature, write)
     else:
         report = _computed(options)
     write(report)

@@ -1,5 +1,6 @@
 """The level burn-in of ``gpucheck compute``: its time, its file, its progress."""
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from gpucheck.model.compute import ComputeReport
 
 STATE = Path("gpucheck-burn-in.json")
+STATE_OF_ROOT = Path("/var/lib/gpucheck")
 
 
 def seconds_of(text: str) -> int:
@@ -24,6 +26,11 @@ def seconds_of(text: str) -> int:
         return duration(text)
     except ValueError as error:
         raise Problem(f"--duration: {error}.") from error
+
+
+def default_state() -> Path:
+    """Return the file of a burn-in: root's is where no other user may write, whatever the current directory is."""
+    return STATE_OF_ROOT / STATE if os.geteuid() == 0 else STATE
 
 
 def burnt_in(
@@ -41,7 +48,7 @@ def burnt_in(
     from gpucheck.run import burn_in
 
     burn_in_options = BurnInOptions(seconds=seconds, state=state, options=options, max_temperature_c=max_temperature)
-    begun = "continued" if state.exists() else "begun"
+    begun = "continued" if os.path.lexists(state) else "begun"
     note(f"gpucheck: burn-in of {span(seconds)}, {begun}, kept in {state}; Ctrl-C ends it with what is proven so far")
     try:
         with bar(sys.stderr) as shown, measured_host() as host, usage_errors(StateError):

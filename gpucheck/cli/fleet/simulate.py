@@ -1,7 +1,6 @@
 """fleet simulate: a directory of reports as a real fleet writes them, with ground truth."""
 
 import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from gpucheck.cli._shared.output import Problem, not_written, usage_errors
 from gpucheck.cli._shared.progress import steps
 from gpucheck.model import Report
 from gpucheck.processes.atomic import write_atomic
+from gpucheck.processes.python import python_module
 
 # A run takes 3 s at most on a host with nothing else to do; a fault that hangs a call waits for its own deadline.
 DEADLINE = 300
@@ -62,14 +62,15 @@ def _template(profile: str, fault: str | None) -> Report:
     What would take real time between processes of this host is drawn.
     """
     more = ["--fault", fault] if fault else []
-    command = [sys.executable, "-m", "gpucheck", "verify", "--simulate", profile, *more, *PARTS]
+    words = ["verify", "--simulate", profile, *more, *PARTS, "--format", "json"]
+    what = f"gpucheck {' '.join(words)}"
     try:
-        done = subprocess.run([*command, "--format", "json"], capture_output=True, timeout=DEADLINE, check=False)
+        done = subprocess.run([*python_module("gpucheck"), *words], capture_output=True, timeout=DEADLINE, check=False)
     except subprocess.TimeoutExpired as error:
-        late = f"{' '.join(command)}: no report within {DEADLINE} s. This host is busy: end other work, then try again."
+        late = f"{what}: no report within {DEADLINE} s. This host is busy: end other work, then try again."
         raise Problem(late) from error
     try:
         return msgspec.json.decode(done.stdout, type=Report)
     except (msgspec.DecodeError, ValueError) as error:
         message = done.stderr.decode("utf-8", "replace").strip().removeprefix("Error: ")
-        raise Problem(message or f"{' '.join(command)}: gave no report, exit status {done.returncode}.") from error
+        raise Problem(message or f"{what}: gave no report, exit status {done.returncode}.") from error

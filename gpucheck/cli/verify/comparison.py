@@ -1,6 +1,8 @@
 """verify --expect and --baseline: both files are read and validated before anything is measured."""
 
+import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,6 +10,7 @@ import msgspec
 
 from gpucheck.cli._shared.common import Problem
 from gpucheck.foreign import read_bytes
+from gpucheck.processes.trust import distrust
 
 if TYPE_CHECKING:
     from gpucheck.model import Finding, Host, Report
@@ -43,6 +46,11 @@ def _expectations(path: Path) -> "Comparison":
 def _baseline(path: Path, host: "Host") -> "Comparison":
     from gpucheck import comparison, run
 
+    if os.geteuid() == 0 and (reason := _forged(path)) is not None:
+        raise Problem(
+            f"{path}: not read: {reason}, so another user may have written it. Keep the baseline where only root "
+            f"writes: install -D -m 600 {path.name} /var/lib/gpucheck/{path.name}"
+        )
     before = read_report(path)
     try:
         name = run.in_time("host name", lambda: host.system().hostname, HOST_S)
@@ -55,6 +63,14 @@ def _baseline(path: Path, host: "Host") -> "Comparison":
             "verify --format json -o FILE); many hosts are compared by gpucheck fleet report."
         )
     return lambda report: comparison.compare(before, report)
+
+
+def _forged(path: Path) -> str | None:
+    """Return why root does not believe this file, None if it does. The user who called sudo is believed."""
+    caller = os.environ.get("SUDO_UID", "")
+    with suppress(OSError):  # the reader reports what is missing; a pipe has no place
+        return distrust(path, own=False, also=int(caller) if caller.isascii() and caller.isdigit() else None)
+    return None
 
 
 def read_report(path: Path) -> "Report":

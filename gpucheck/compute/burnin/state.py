@@ -15,10 +15,12 @@ from gpucheck.compute.burnin.plan import Plan
 from gpucheck.compute.burnin.totals import Totals
 from gpucheck.model.compute import Noticed
 from gpucheck.processes.atomic import PRIVATE, write_atomic
+from gpucheck.processes.trust import DistrustedError, open_own
 
 SCHEMA = "gpucheck.burn-in/1"
 MOST_BYTES = 16 << 20  # 128 GPUs have less than 15 MB
 MOST_NOTICED = 100
+OWN = "Remove it, or name a file in a directory of your own with --state FILE"
 ANOTHER = "Name another file with --state FILE, or rename this one"
 
 
@@ -68,12 +70,15 @@ class _File(msgspec.Struct, kw_only=True, rename={"schema_": "schema"}):
 def held(path: Path) -> Iterator[None]:
     """Keep other burn-ins from this file, by a lock next to it that ends with the process.
 
-    Raises StateError if another process has it, OSError if the directory is not writable.
+    Raises StateError if another process has it or another user may write there, OSError if it is not writable.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     name = path.with_name(f".{path.name}.lock")
     while True:
-        lock = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE)
+        try:
+            lock = open_own(name, os.O_RDWR | os.O_CREAT, PRIVATE)
+        except DistrustedError as error:
+            raise StateError(f"{path}: not used: {error}. {OWN}.") from None
         try:
             _lock(lock, path)
             if name.exists() and os.path.samestat(os.fstat(lock), name.stat()):
@@ -115,10 +120,12 @@ def write(path: Path, state: State) -> None:
 def read(path: Path) -> State | None:
     """Return the state, None without a file. Raises StateError for a file that cannot be read or is damaged."""
     try:
-        with path.open("rb") as file:
+        with os.fdopen(open_own(path, os.O_RDONLY), "rb") as file:
             content = file.read(MOST_BYTES + 1)
     except FileNotFoundError:
         return None
+    except DistrustedError as error:
+        raise StateError(f"{path}: not read: {error}. {OWN}.") from None
     except OSError as error:
         raise StateError(f"{path}: {error.strerror}. {ANOTHER}.") from error
     lost = f"The run cannot go on from it. {ANOTHER}, to begin again."

@@ -14,6 +14,7 @@ LIBRARY = {
 }
 REPORT = "report it with the output of: gpucheck compute --format json"
 MEMORY = "nvidia-smi shows the processes that use the memory; end them, or omit the GPU with --devices"
+RESOURCES = "df -h /tmp /dev/shm; free -h; ulimit -a; free or raise what is used up, then: gpucheck compute"
 STUCK = "look for Xid in dmesg and for processes in state D; then reboot the host"
 XID = "read dmesg for Xid lines of this GPU: gpucheck verify --only kernel-log"
 
@@ -49,5 +50,7 @@ def _failed(device: ComputeDevice) -> Finding:
         "no-memory": ("the GPU has too little free memory: 4 GiB are needed", MEMORY),
         "not-started": ("torch or JAX could not use the GPU", "gpucheck verify --only stack states which build fits"),
         "no-process": ("the operating system started no process", "free memory or raise the limit: ulimit -a"),
+        "no-resources": ("the host has no space, memory, processes or open files left for it", RESOURCES),
     }.get(device.failed or "", ("gpucheck or its engine failed, which is no result about the GPU", REPORT))
-    return made.unknown(why, fix, device.failure, wanted="a result")
+    cause = "host-resources" if device.failed in ("no-process", "no-resources") else None
+    return made.unknown(why, fix, device.failure, wanted="a result", cause=cause)

@@ -12,6 +12,7 @@ import msgspec
 from gpucheck.compute.engines.choice import engine_of
 from gpucheck.compute.engines.protocol import ComputeEngine
 from gpucheck.compute.values import Answer, Failure, FailureKind, Opened, Setup, Step
+from gpucheck.processes.exhausted import exhausted
 from gpucheck.processes.lifeline import end_with_parent, first_line, located, reply
 
 MEMORY, CUDA = ("out of memory", "RESOURCE_EXHAUSTED"), ("CUDA error", "CUBLAS_STATUS", "cuBLAS", "CUDA_ERROR")
@@ -23,8 +24,10 @@ def failure_of(error: Exception, step: str = "") -> Failure:
         return Failure(kind="missing-package", detail=str(error.name), step=step)
     first = first_line(error)
     kind: FailureKind = "defect"
-    if isinstance(error, MemoryError) or any(words in first for words in MEMORY):
+    if any(words in first for words in MEMORY):  # of the GPU
         kind = "no-memory"
+    elif exhausted(error):
+        kind = "no-resources"
     elif any(words in first for words in CUDA):
         kind = "cuda-error" if step else "not-started"
     elif isinstance(error, LookupError | OSError | RuntimeError) and not step:

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -15,9 +14,12 @@ from gpucheck.compute.values import Answer, Failure, FailureKind, Library, Opene
 from gpucheck.measure.values import Device
 from gpucheck.processes.child import GRACE_S, Child
 from gpucheck.processes.environment import copying_environment
+from gpucheck.processes.exhausted import exhausted
+from gpucheck.processes.python import python_module
+from gpucheck.processes.signals import in_a_hurry
 from gpucheck.processes.temporary import private_environment, temporary_folder
 
-CHILD = (sys.executable, "-m", "gpucheck.compute.running.child")
+CHILD = python_module("gpucheck.compute.running.child")
 OPEN_S = 180.0  # eight imports of a library from a cold disk, contexts, and kernels that the driver compiles
 # Around the time of a step: the first product loads its kernels, a slow GPU takes seconds for seven samples.
 SLACK_S = 60.0
@@ -77,8 +79,10 @@ class Workers:
 
     def close(self) -> None:
         """End the children: those that are idle by the end of their input, the others by a signal."""
+        # One that computes sees the end of its input only after its step: Ctrl-C does not wait for that.
+        patience_s = 0.0 if in_a_hurry() else 10 * GRACE_S
         for place in tuple(self._children):
-            self._children.pop(place).end(patience_s=10 * GRACE_S)
+            self._children.pop(place).end(patience_s=patience_s)
         self._folders.close()
 
     def _line(self, place: int, deadline: float, limit_s: float, what: str, shape: type[Shape]) -> Shape | Failure:
@@ -105,5 +109,7 @@ class Workers:
         ending = child.how_it_ended()
         kind: FailureKind = "crashed" if ending.how in ("crashed", "killed") else "defect"
         how = f"ended by {ending.status}" if kind == "crashed" else f"ended with exit status {ending.status or '0'}"
+        if kind == "defect" and exhausted(ending.last_line):
+            kind = "no-resources"
         last = f"; its last line: {ending.last_line[:300]}" if ending.last_line else ""
         return Failure(kind=kind, detail=f"the process {how} during {what}{last}", step=what)

@@ -11,7 +11,7 @@ import msgspec
 
 from gpucheck.model import CRASHED, DEFECT, LATE, NOT_STARTED, NvmlFailure, NvmlReading
 from gpucheck.processes.child import GRACE_S, Child, Ending
-from gpucheck.processes.signals import NO_MEMORY
+from gpucheck.processes.exhausted import exhausted
 
 # Without a process that keeps it, the driver initialises each GPU again, one after the other, for 1 to 3 s each
 # (NVIDIA's Driver Persistence page).
@@ -137,7 +137,7 @@ def _died(seen: _Transcript, ending: Ending) -> NvmlFailure:
         code, name = (CRASHED, "ChildCrashed") if ending.how == "crashed" else (NOT_STARTED, "ChildKilled")
         how = f"was killed by {ending.status}"
     else:
-        starved = any(words in last for words in NO_MEMORY)
+        starved = exhausted(last)
         code, name = (NOT_STARTED, "ChildOutOfMemory") if starved else (DEFECT, "ChildFailed")
         running = ending.how == "running"
         how = "closed its pipes and did not exit" if running else f"exited with status {ending.status}"

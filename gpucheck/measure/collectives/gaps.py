@@ -11,6 +11,7 @@ from gpucheck.model import Finding
 from gpucheck.model.collectives import CollectiveResult
 from gpucheck.model.diagnosis.observations import Collective, Hang, Measured
 from gpucheck.model.finding.about import About
+from gpucheck.processes.exhausted import exhausted
 from gpucheck.processes.signals import FAULTS, signal_name
 
 # Why and fix of errors that are unrelated to links and NCCL.
@@ -20,8 +21,8 @@ UNKNOWN: Mapping[ErrorKind | str, tuple[str, str]] = {
         "report it with the output of: gpucheck collectives --format json",
     ),
     "no-resources": (
-        "a GPU or the host had no memory, disk space or file handles left",
-        "nvidia-smi, free -h and df -h /tmp show what is used; smaller buffers: gpucheck collectives --sizes 8K,1M",
+        "a GPU or the host had no memory, disk space, processes or file handles left",
+        "nvidia-smi, free -h, df -h /tmp and ulimit -a show what is used; smaller buffers: --sizes 8K,1M",
     ),
     "no-device": (
         "torch in this rank cannot use the GPU, so no collective was run",
@@ -44,6 +45,10 @@ def _ending(ended: Ended) -> Iterator[Finding]:
         yield About(check="collectives").skips(
             f"the ranks need it: {PACKAGE_FIX}", f"not run: Python package {missing} is not installed"
         )
+    elif ended.reason == "deadline" and exhausted(ended.output):
+        about = About(check="collectives", evidence=(ended.output,))
+        seen = f"the remaining collectives unknown: no end after {ended.seconds:.0f} s"
+        yield about.unknown(*UNKNOWN["no-resources"], seen, cause="host-resources")
     elif ended.reason == "deadline":
         places = "; ".join(f"rank {rank}: {step}" for rank, step in sorted(ended.where.items()))
         calls = (f"rank {rank} is in {frame}" for rank, stack in sorted(ended.stacks.items()) for frame in stack[:3])
@@ -73,8 +78,11 @@ def _failed(ended: Ended) -> Finding:
             f"collectives unknown: {lines[0]}",
         )
     kind = errors[0][1].kind if errors and not ended.signals else "collective"
+    if kind == "collective" and exhausted(ended.output):
+        kind = "no-resources"
     if kind in UNKNOWN:
-        return about.unknown(*UNKNOWN[kind], f"collectives unknown: {lines[0]}")
+        cause = "host-resources" if kind == "no-resources" else None
+        return about.unknown(*UNKNOWN[kind], f"collectives unknown: {lines[0]}", cause=cause)
     return about.fails(
         lines[0] if lines else "a rank ended without reporting an error",
         None,

@@ -10,6 +10,7 @@ import msgspec
 from gpucheck.measure.collectives.nccl_log import Taken, parse
 from gpucheck.measure.collectives.values import RankOptions, RankReport
 from gpucheck.processes.environment import nccl_files, rank_environment
+from gpucheck.processes.exhausted import too_few_threads
 from gpucheck.processes.ranks.nodes import Nodes
 from gpucheck.processes.ranks.run_directory import RankError, RunDirectory, run_directory
 from gpucheck.processes.ranks.supervisor import Reason, rank_specs, supervise
@@ -58,6 +59,8 @@ def launch(options: RankOptions, here: int, deadline_s: float, **extra: str) -> 
         ending = supervise(directory, PROGRAM, specs, RankReport, environment | extra, deadline_s)
         log = "".join(_text(file) for file in sorted(directory.path.glob("nccl.*")))
     ends = ending.ranks
+    printed = "\n".join(line for end in ends for line in end.output)[-OUTPUT_CHARACTERS:]
+    shortage = None if ending.reason == "finished" else too_few_threads(here)
     return Ended(
         reason=REASONS[ending.reason],
         seconds=ending.seconds,
@@ -72,7 +75,7 @@ def launch(options: RankOptions, here: int, deadline_s: float, **extra: str) -> 
             *(f"environment variable removed for the ranks: {pair}" for pair in removed),
             *(f"NCCL setting that the ranks follow, from {setting}" for setting in settings),
         ),
-        output="\n".join(line for end in ends for line in end.output)[-OUTPUT_CHARACTERS:],
+        output="\n".join(filter(None, (printed, shortage))),
     )
 
 

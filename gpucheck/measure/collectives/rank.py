@@ -11,6 +11,7 @@ from gpucheck.measure.collectives.values import ErrorKind, Measured, RankOptions
 from gpucheck.measure.engines.protocol import MISTAKES
 from gpucheck.measure.engines.torch.runtime import library, ordinal
 from gpucheck.measure.values import Device
+from gpucheck.processes.exhausted import exhausted
 from gpucheck.processes.ranks.nodes import leave_store, open_store
 from gpucheck.processes.ranks.rank import run_rank
 from gpucheck.processes.ranks.run_directory import ProgressFile, RunDirectory
@@ -193,7 +194,7 @@ def _kind(error: Exception) -> ErrorKind:
         return "no-device"
     if isinstance(error, MISTAKES):
         return "defect"
-    if isinstance(error, (MemoryError, OSError)) or type(error).__name__ == "OutOfMemoryError":
+    if isinstance(error, OSError) or exhausted(error) or type(error).__name__ == "OutOfMemoryError":
         return "no-resources"
     return "collective"
 

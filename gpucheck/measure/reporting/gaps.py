@@ -18,11 +18,12 @@ GPU_IS_LOST = 15  # nvmlReturn_t
 
 
 class Reason(NamedTuple):
-    """The reason of an unknown result: headline, explanation and fix."""
+    """The reason of an unknown result: headline, explanation, fix and cause."""
 
     headline: str
     why: str
     fix: str
+    cause: str | None = None
 
 
 DEFECT_FIX = f"Report it with the output of: {AGAIN} --format json. Another --engine may work."
@@ -38,11 +39,19 @@ UNKNOWN: dict[FailureKind, Reason] = {
         "out of memory",
         "A GPU or the host had too little free memory for this step.",
         f"nvidia-smi and free -h show which processes use the memory; end them, then: {AGAIN}",
+        "host-resources",
     ),
     "no-process": Reason(
         "the measuring process could not be started",
         "The operating system did not start it: memory, processes or open files ran out. Nothing was measured.",
         f"free -h; ulimit -a; in a container raise its limits; then: {AGAIN}",
+        "host-resources",
+    ),
+    "no-resources": Reason(
+        "the host has no space, memory, processes or open files left for it",
+        "The operating system rejected a call of the measuring process: a resource is used up, or a limit is too low.",
+        f"df -h /tmp /dev/shm; free -h; ulimit -a; free or raise what is used up, then: {AGAIN}",
+        "host-resources",
     ),
     "killed": Reason(
         "the measuring process was killed from outside",
@@ -155,7 +164,7 @@ def _unknown(failures: Sequence[Failure], reason: Reason, results: Results) -> F
     fix = "\n".join(dict.fromkeys(failure.fix for failure in failures if failure.fix)) or reason.fix
     # An engine that states a fix also states the cause.
     why = "\n".join(dict.fromkeys(f"{failure.detail}." for failure in failures if failure.fix)) or reason.why
-    return about.unknown(why, fix, f"{what} unknown{where} ({steps}): {reason.headline}")
+    return about.unknown(why, fix, f"{what} unknown{where} ({steps}): {reason.headline}", cause=reason.cause)
 
 
 def _copy(failure: Failure, results: Results) -> str:

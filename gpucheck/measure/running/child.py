@@ -12,7 +12,8 @@ import msgspec
 from gpucheck.measure.engines.cuda.errors import error_text, kind_of
 from gpucheck.measure.engines.protocol import MISTAKES, CopyEngine, NotOpened, NotTimed
 from gpucheck.measure.running.execute import execute
-from gpucheck.measure.values import Answer, Failure, Opened, Setup, Step
+from gpucheck.measure.values import Answer, Failure, FailureKind, Opened, Setup, Step
+from gpucheck.processes.exhausted import exhausted
 from gpucheck.processes.lifeline import end_with_parent, first_line, located, reply
 
 
@@ -42,7 +43,8 @@ def open_engine(engine: CopyEngine, setup: Setup) -> Opened | Failure:
     except MISTAKES as error:
         return Failure(kind="defect", purpose="open", detail=located(error))
     except Exception as error:
-        return Failure(kind="not-started", purpose="open", detail=first_line(error))
+        kind: FailureKind = "no-resources" if exhausted(error) else "not-started"
+        return Failure(kind=kind, purpose="open", detail=first_line(error))
 
 
 def answer(engine: CopyEngine, step: Step) -> Answer | Failure:
@@ -59,7 +61,8 @@ def answer(engine: CopyEngine, step: Step) -> Answer | Failure:
             return Failure(kind=kind_of(code), purpose=step.purpose, flows=step.flows, detail=detail, code=code)
         if isinstance(error, MemoryError):  # CuPy's OutOfMemoryError is one too
             return Failure(kind="no-memory", purpose=step.purpose, flows=step.flows, detail=first_line(error))
-        return Failure(kind="defect", purpose=step.purpose, flows=step.flows, detail=located(error))
+        kind: FailureKind = "no-resources" if exhausted(error) else "defect"
+        return Failure(kind=kind, purpose=step.purpose, flows=step.flows, detail=located(error))
 
 
 def main(descriptor: int, requests: BinaryIO) -> None:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 
 from gpucheck.model import NvmlFailure, NvmlReading
@@ -24,7 +25,8 @@ class Sampler:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> "Sampler":  # noqa: PYI034 - Self needs Python 3.11
-        self._thread.start()
+        with suppress(RuntimeError):  # no thread left for this user: copies are measured without readings
+            self._thread.start()
         return self
 
     def __exit__(
@@ -34,7 +36,8 @@ class Sampler:
 
     def readings(self) -> tuple[NvmlReading, ...]:
         """Return the readings. Waits briefly for one that began before the end."""
-        self._thread.join(JOIN_S)
+        if self._thread.ident is not None:
+            self._thread.join(JOIN_S)
         return tuple(self._readings)
 
     def _run(self) -> None:

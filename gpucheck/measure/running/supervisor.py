@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
@@ -15,9 +14,11 @@ from gpucheck.measure.values import Answer, Failure, FailureKind, Opened, Setup,
 from gpucheck.processes.child import GRACE_S, Child, Ending
 from gpucheck.processes.contention import waited_s
 from gpucheck.processes.environment import copying_environment
+from gpucheck.processes.exhausted import exhausted
+from gpucheck.processes.python import python_module
 from gpucheck.processes.temporary import private_environment, temporary_folder
 
-CHILD = (sys.executable, "-m", "gpucheck.measure.running.child")
+CHILD = python_module("gpucheck.measure.running.child")
 OPEN_S = 120.0  # importing a framework from a cold disk and making contexts on eight GPUs takes at most this long
 # A hung copy spins, and so waits for a processor as well: it is stuck after so many times the limit.
 MOST_WAITING = 9.0
@@ -125,5 +126,7 @@ def _ended(ending: Ending, purpose: str) -> Failure:
     how = "closed its output" if ending.how == "running" else f"ended with exit status {ending.status}"
     if ending.how in ("crashed", "killed"):
         kind, how = ending.how, f"ended by {ending.status}"
+    elif exhausted(ending.last_line):
+        kind = "no-resources"
     last = f"; its last line: {ending.last_line[:300]}" if ending.last_line else ""
     return Failure(kind=kind, purpose=purpose, detail=how + last)

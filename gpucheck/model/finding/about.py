@@ -33,10 +33,26 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
         return self.finding(Verdict.SKIP, seen=seen, wanted=wanted, why=why, cause=cause, fix=fix)
 
     def unknown(
-        self, why: str, fix: str, seen: Value = None, *, wanted: Value = None, because_of: str | None = None
+        self,
+        why: str,
+        fix: str,
+        seen: Value = None,
+        *,
+        wanted: Value = None,
+        because_of: str | None = None,
+        cause: str | None = None,
     ) -> Finding:
-        """Return UNKNOWN. because_of: the check whose finding is the reason."""
-        return self.finding(Verdict.UNKNOWN, seen=seen, wanted=wanted, why=why, fix=fix, because_of=because_of)
+        """Return UNKNOWN. because_of: the check whose finding is the reason. cause: of the missing value, certain."""
+        return self.finding(
+            Verdict.UNKNOWN,
+            seen=seen,
+            wanted=wanted,
+            why=why,
+            fix=fix,
+            because_of=because_of,
+            cause=cause,
+            confidence="certain",
+        )
 
     def warns(
         self, seen: Value, wanted: Value, why: str, fix: str, cause: str | None, confidence: Confidence = "certain"

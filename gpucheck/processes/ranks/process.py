@@ -4,7 +4,6 @@ import fcntl
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +13,7 @@ import msgspec
 
 from gpucheck.processes.group import Group
 from gpucheck.processes.lifeline import stack_of
+from gpucheck.processes.python import python_module
 from gpucheck.processes.ranks.rank import STACK_MARK
 from gpucheck.processes.ranks.run_directory import RankError, RunDirectory, read_progress
 
@@ -69,7 +69,7 @@ class RankProcess(Generic[Report]):
         self._type = report
         self._read: tuple[Report | None, str | None] | None = None
         self.group = Group(
-            [sys.executable, "-m", *program, str(directory.path), str(rank)],
+            [*python_module(program[0]), *program[1:], str(directory.path), str(rank)],
             environment,
             folder=directory.path,
             stdout=subprocess.PIPE,

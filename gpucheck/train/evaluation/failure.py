@@ -9,16 +9,21 @@ from gpucheck.model import Finding, Verdict
 from gpucheck.model.finding.about import About
 from gpucheck.model.smoke import SmokeFailure
 from gpucheck.printable import counted
+from gpucheck.processes.exhausted import exhausted
 from gpucheck.train.evaluation.finding_text import check_of, install
 
 
 class Reading(NamedTuple):
-    """Explanation and remedy. cause: a key of ``knowledge``, or None if the failure alone does not show it."""
+    """Explanation and remedy. cause: a key of ``knowledge``, or None if the failure alone does not show it.
+
+    tested: False if something ran out or interfered on the host, so that nothing is known of GPUs and framework.
+    """
 
     why: str
     fix: str
     cause: str | None = None
     confidence: str | None = None
+    tested: bool = True
 
 
 # Messages of CUDA, NCCL and the loader, with their meaning. First match wins.
@@ -68,13 +73,17 @@ SYMPTOMS = (
             "df /dev/shm; run the container with --shm-size=1g --ulimit memlock=-1, or with the host's IPC",
             "shm-too-small",
             "likely",
+            tested=False,
         ),
     ),
     (
-        r"No space left on device",
+        r"No space left on device|Disk quota exceeded|File too large|No usable temporary directory",
         Reading(
-            "the directory for temporary files is full",
-            "free space there (df -h /tmp), or set TMPDIR to another directory",
+            "the directory for temporary files has no space or no inodes left, or a limit of the file size is too low",
+            "free space there (df -h /tmp; df -i /tmp; ulimit -f), or set TMPDIR to another directory",
+            "host-resources",
+            "certain",
+            tested=False,
         ),
     ),
     (
@@ -130,23 +139,20 @@ SYMPTOMS = (
 )
 
 FROM_OUTSIDE = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT", "SIGXCPU", "SIGXFSZ")
-# Messages of the kernel, Python and torch's allocator for CPUs if memory is exhausted.
-NO_RESOURCES = (
-    r"[Cc]annot allocate memory|can't allocate memory|can't start new thread|Resource temporarily unavailable"
-    r"|Too many open files"
-)
 KILLED = Reading(
     "something outside the run killed the rank; when memory is short that is the kernel's OOM killer, in a container "
     "with a memory limit its cgroup's",
     "dmesg | grep -i -e oom -e 'killed process'; free -h; a rank needs about 500 MB of host memory",
     "rank-killed",
     "certain",
+    tested=False,
 )
 OUT_OF_MEMORY = Reading(
-    "the rank could not allocate memory: a limit of the process (ulimit -v), of its cgroup, or of the host",
+    "the rank got no memory, thread or file from the host: a limit of the process, of its cgroup, or of the host",
     "free -h; ulimit -a; in a container raise --memory; a rank needs about 500 MB of host memory",
     "rank-killed",
     "likely",
+    tested=False,
 )
 CRASHED = Reading(
     "native code crashed: the stack shows which call",
@@ -196,6 +202,7 @@ SLOW = Reading(
 NOT_STARTED = Reading(
     "no rank could be started, so training was not tested",
     "correct what the message names (space, process limit, permissions), then repeat with: gpucheck smoke",
+    tested=False,
 )
 
 
@@ -210,7 +217,7 @@ def evaluate_failure(failure: SmokeFailure, gpus: int | None = None) -> Finding:
         return _no_device(failure, gpus or 0)
     reading = _reading(failure)
     # Resources of the host and signals from outside are unrelated to GPUs, links and the framework.
-    unknown = failure.kind in ("timeout-start", "timeout") or reading in (KILLED, OUT_OF_MEMORY)
+    unknown = failure.kind in ("timeout-start", "timeout") or not reading.tested
     where = (
         f"rank {failure.rank}" + (f" on {failure.device}" if failure.device else "") if failure.rank is not None else ""
     )
@@ -225,6 +232,7 @@ def evaluate_failure(failure: SmokeFailure, gpus: int | None = None) -> Finding:
         wanted=f"{failure.world_size} ranks train {failure.steps} steps",
         cause=reading.cause,
         confidence=reading.confidence,  # type: ignore[arg-type]
+        owner=None if reading.tested else "site",
         why=reading.why,
         fix=reading.fix,
         evidence=(*failure.evidence, *stack, *removed),
@@ -268,14 +276,17 @@ def _reading(failure: SmokeFailure) -> Reading:
     for pattern, reading in SYMPTOMS:
         if re.search(pattern, text):
             return reading
+    if failure.kind == "died" and failure.signal in FROM_OUTSIDE:
+        return KILLED
+    # Whatever it leads to: a rank that prints it may then crash, or wait for a thread that never started.
+    if failure.error_type == "MemoryError" or exhausted(text):
+        return OUT_OF_MEMORY
     if failure.kind == "timeout-start":
         return SLOW_START if failure.rank is not None else NOT_STARTED
     if failure.kind == "hang":
         return _hang(failure)
     if failure.kind == "died":
-        return KILLED if failure.signal in FROM_OUTSIDE else CRASHED
-    if failure.error_type == "MemoryError" or re.search(NO_RESOURCES, text):
-        return OUT_OF_MEMORY
+        return CRASHED
     return GARBAGE if failure.kind == "garbage" else RAISED
 
 

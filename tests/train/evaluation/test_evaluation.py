@@ -145,13 +145,16 @@ def test_a_hang_names_rank_device_step_phase_and_shows_the_stack():
 ANONYMOUS = {"rank": None, "device": None, "bus_id": None}
 NO_KERNEL = "CUDA error: no kernel image is available for execution on the device"
 TOO_OLD = "The NVIDIA driver on your system is too old (found version 11040)"
+FULL = "host-resources"
 RAISED = (
     ("ValueError: odd", Verdict.FAIL, None, "exception"),
     (NO_KERNEL, Verdict.FAIL, "arch-not-in-build", "no code for this GPU"),
     ("CUDA error: system not yet initialized", Verdict.FAIL, "fabric-manager-down", "fabric manager"),
     (TOO_OLD, Verdict.FAIL, "driver-mismatch", "driver"),
     ("all CUDA-capable devices are busy or unavailable", Verdict.FAIL, "compute-mode-exclusive", "nvidia-smi -c 0"),
-    ("OSError: shared memory is short: /dev/shm has 1 MiB free", Verdict.FAIL, "shm-too-small", "--shm-size"),
+    ("OSError: shared memory is short: /dev/shm has 1 MiB free", Verdict.UNKNOWN, "shm-too-small", "--shm-size"),
+    ("OSError: [Errno 28] No space left on device", Verdict.UNKNOWN, FULL, "df -i"),
+    ("OSError: [Errno 27] File too large: 'report'", Verdict.UNKNOWN, FULL, "ulimit -f"),
     ("OSError: [Errno 24] Too many open files", Verdict.UNKNOWN, "rank-killed", "ulimit"),
     ("RuntimeError: DefaultCPUAllocator: can't allocate memory", Verdict.UNKNOWN, "rank-killed", "ulimit"),
 )
@@ -167,8 +170,14 @@ RAISED = (
         ({"process_state": "D"}, Verdict.FAIL, "wedged-driver", "SIGKILL"),
         ({"kind": "died", "signal": "SIGKILL"}, Verdict.UNKNOWN, "rank-killed", "OOM"),
         ({"kind": "died", "signal": "SIGTERM"}, Verdict.UNKNOWN, "rank-killed", "OOM"),
-        ({"kind": "died", "signal": "SIGBUS"}, Verdict.FAIL, "shm-too-small", "/dev/shm"),
+        ({"kind": "died", "signal": "SIGBUS"}, Verdict.UNKNOWN, "shm-too-small", "/dev/shm"),
         ({"kind": "died", "signal": "SIGSEGV"}, Verdict.FAIL, "library-mismatch", "crashed"),
+        (
+            {"kind": "died", "evidence": ("rank 1 printed: cannot allocate memory for thread-local data: ABORT",)},
+            Verdict.UNKNOWN,
+            "rank-killed",
+            "ulimit",
+        ),
         ({"kind": "garbage"}, Verdict.FAIL, None, "report"),
         ({"kind": "raised", "error_type": "MemoryError"}, Verdict.UNKNOWN, "rank-killed", "ulimit"),
         (
@@ -180,13 +189,13 @@ RAISED = (
         *(({"kind": "raised", "detail": detail}, *expected) for detail, *expected in RAISED),
         (
             {"kind": "raised", "evidence": ("NCCL WARN Error: failed to extend /dev/shm/nccl-abc to 33030532 bytes",)},
-            Verdict.FAIL,
+            Verdict.UNKNOWN,
             "shm-too-small",
             "--shm-size",
         ),
         ({"kind": "timeout-start", "phase": "import"}, Verdict.UNKNOWN, None, "--timeout"),
         ({"kind": "timeout-start", **ANONYMOUS}, Verdict.UNKNOWN, None, "no rank could be started"),
-        ({"kind": "timeout-start", **ANONYMOUS, "detail": "No space left on device"}, Verdict.UNKNOWN, None, "TMPDIR"),
+        ({"kind": "timeout-start", **ANONYMOUS, "detail": "No space left on device"}, Verdict.UNKNOWN, FULL, "TMPDIR"),
         ({"kind": "timeout", **ANONYMOUS}, Verdict.UNKNOWN, None, "--timeout"),
         (
             {"kind": "missing-package", "missing": "torch", **ANONYMOUS},

@@ -19,8 +19,9 @@ from gpucheck.measure.engines.protocol import NotOpened
 from gpucheck.model.full_record import CudaDevice, CudaFailure, CudaGap, CudaReading, IntMatrix
 from gpucheck.processes.child import Child
 from gpucheck.processes.environment import copying_environment
+from gpucheck.processes.python import python_module
 
-COMMAND = (sys.executable, "-m", "gpucheck.measure.engines.driver.reading")
+COMMAND = python_module("gpucheck.measure.engines.driver.reading")
 ATTRIBUTE, P2P_ATTRIBUTE = "CU_DEVICE_ATTRIBUTE_", "CU_DEVICE_P2P_ATTRIBUTE_"
 NO_ATTRIBUTE = ("MAX", "INVALID")  # members of the enumeration that name no attribute
 AGAIN = "gpucheck verify --only driver; dmesg | grep -e NVRM -e Xid"

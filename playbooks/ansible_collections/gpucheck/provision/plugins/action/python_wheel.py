@@ -48,7 +48,8 @@ def build(source, names, folder):
         # With the setuptools of this environment: an isolated build would fetch the newest one, and run it.
         argv = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
         argv += ["--wheel-dir", out, tree]
-        done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        # -m imports from the working directory first: a private one.
+        done = subprocess.run(argv, cwd=scratch, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         if done.returncode:
             raise RuntimeError(done.stdout.decode("utf-8", "replace").strip())
         os.makedirs(folder, exist_ok=True)

@@ -1,0 +1,54 @@
+"""Is an error one of a resource of the host that is used up, or of a limit? It is then no result about the hardware."""
+
+import errno
+import os
+import re
+import resource
+from contextlib import suppress
+from pathlib import Path
+
+PROC = Path("/proc")
+# Of a rank with torch on CPUs: intra-op threads are limited to one, the rest is communication and watchdogs.
+THREADS_OF_RANK = 24
+THREADS = re.compile(r"^Threads:\s*(\d+)", re.MULTILINE)
+
+# Of open, write, mmap, fork and clone.
+ERRNOS = (
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM, errno.EAGAIN),
+    *(errno.EMFILE, errno.ENFILE),
+)
+# As strerror(3), Python, the loader, torch's allocator for CPUs and OpenMP put it.
+WORDS = re.compile(
+    r"No space left on device|Disk quota exceeded|File too large|\bMemoryError|[Cc]annot allocate memory"
+    r"|can't allocate memory|failed to map segment from shared object|can't start new thread"
+    r"|Resource temporarily unavailable|Thread creation failed|Too many open files|std::bad_alloc"
+    r"|No usable temporary directory"
+)
+
+
+def exhausted(error: BaseException | str) -> bool:
+    """Return whether the host had no room for what was done. error: the exception, or a message of a program."""
+    if isinstance(error, str):
+        return WORDS.search(error) is not None
+    if isinstance(error, OSError) and error.errno in ERRNOS:
+        return True
+    return isinstance(error, MemoryError) or exhausted(f"{type(error).__name__}: {error}")
+
+
+def too_few_threads(ranks: int) -> str | None:
+    """Return a line of evidence if this user cannot start the threads of so many ranks, None if it can.
+
+    Native code that gets no thread may abort or wait for ever without a message. Root has no such limit.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    if os.geteuid() == 0 or limit == resource.RLIM_INFINITY:
+        return None
+    used = 0
+    for process in PROC.glob("[0-9]*"):
+        with suppress(OSError, AttributeError):  # it has ended
+            if process.stat().st_uid == os.geteuid():
+                used += int(THREADS.search((process / "status").read_text())[1])  # type: ignore[index]
+    if used + ranks * THREADS_OF_RANK <= limit:
+        return None
+    used_up = f"{used} of {limit} processes and threads of user {os.geteuid()} are used (ulimit -u)"
+    return f"{used_up}: {os.strerror(errno.EAGAIN)}"

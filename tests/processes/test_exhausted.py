@@ -1,0 +1,40 @@
+"""What an error says about the host: a resource is used up, or not."""
+
+import errno
+
+import pytest
+
+from gpucheck.processes.exhausted import exhausted
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "x"),
+        OSError(errno.EDQUOT, "x"),
+        OSError(errno.EMFILE, "x"),
+        BlockingIOError(errno.EAGAIN, "x"),
+        MemoryError(),
+        RuntimeError("can't start new thread"),
+        RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 64 vs 0: No space left on device"),
+        "OSError: [Errno 27] File too large",
+        "ImportError: libtorch_cpu.so: failed to map segment from shared object",
+        "terminate called after throwing an instance of 'std::bad_alloc'",
+    ],
+)
+def test_a_used_up_resource_is_known(error):
+    assert exhausted(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.EIO, "Input/output error"),
+        FileNotFoundError(errno.ENOENT, "x"),
+        RuntimeError("CUDA error: an illegal memory access was encountered"),
+        "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB",
+        "NCCL WARN Cuda failure 'peer access is not supported'",
+    ],
+)
+def test_a_fault_of_hardware_is_not_one(error):
+    assert not exhausted(error)
