@@ -6,7 +6,9 @@ from functools import partial
 
 # What package managers name their files with; no separator, no control character, no option of a program.
 PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+~^%:-]{0,254}\Z")
-DEEPEST = 8
+# A folder of a host, in a transfer: nothing that a shell or the batch input of sftp takes for anything but a name.
+REMOTE = re.compile(r"(/[A-Za-z0-9_.-]+)+\Z")
+DEEPEST, LONGEST = 8, 1024
 
 
 def write(path, text, mode=None):
@@ -27,6 +29,20 @@ def write(path, text, mode=None):
 
 class Outside(ValueError):
     """A name that leads out of the directory, or could; the message has the reason."""
+
+
+def remote(folder):
+    """The path of a folder on a host, if every program that transfers files reads the same name. Raises Outside."""
+    if not isinstance(folder, str) or not REMOTE.match(folder) or ".." in folder.split("/") or len(folder) > LONGEST:
+        raise Outside("{!a:.200} is not a plain absolute path of a host".format(folder))
+    return folder
+
+
+def plain(name):
+    """A file name without folders, as package managers name files. Raises Outside."""
+    if not isinstance(name, str) or not PART.match(name):
+        raise Outside("{!a:.200} is not a plain file name".format(name))
+    return name
 
 
 def inside(folder, name):
