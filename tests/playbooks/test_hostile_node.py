@@ -199,6 +199,7 @@ def rows(site, kind, said):
         assert merged["good"]["verdict"] == "pass"
 
 
+@pytest.mark.slow
 def test_a_sample_of_hostile_hosts_takes_nothing_with_it(tmp_path, sound):
     """provision --check, which make plan runs: it changes nothing anywhere."""
     cases = hostile(str(tmp_path / "all"))
