@@ -5,7 +5,7 @@ import secrets
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpucheck.provision.plugins.plugin_utils import files, node_result
 
-FOLDER = "/var/tmp/gpucheck-transfer-"  # noqa: S108 - with random digits, and the module refuses one that exists
+FOLDER = "/var/tmp/gpucheck-transfer-"  # noqa: S108 - with random digits, and the module rejects one that exists
 
 
 class ActionModule(ActionBase):

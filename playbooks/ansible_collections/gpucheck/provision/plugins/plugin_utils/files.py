@@ -52,7 +52,7 @@ def remove_unfinished(folder):
 
 @contextmanager
 def locked(folder):
-    """Hold what is made in this folder against other runs, which wait. A killed run holds nothing. Raises OSError."""
+    """Have other runs wait while something is made in this folder. A killed run blocks none. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / ".lock", "a", encoding="ascii") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
