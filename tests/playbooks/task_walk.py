@@ -12,6 +12,12 @@ from tests.playbooks.modules import PLAYBOOKS, ROLES
 
 PARTS = ("tasks", "block", "rescue", "always")
 LOOKUPS = ("lookup", "query", "q")
+# Modules that change nothing on a host.
+READING = {
+    *("add_host", "assert", "debug", "fail", "import_role", "import_tasks", "include_role", "include_tasks", "meta"),
+    *("dry_run", "fetch_files", "gpu_facts", "gpu_verify", "host_lock", "import_playbook", "known_variables"),
+    *("packages_offered", "plan_state", "rollout_batches", "rollout_mark", "set_fact", "stack_plans"),
+}
 # How Ansible names values that a task or a play did not register.
 MAGIC = ("ansible_failed_result", "ansible_facts", "ansible_local")
 
@@ -136,6 +142,16 @@ def looked_up(value: Any) -> set[str]:
         return set().union(*map(looked_up, parts), set())
     calls = ENGINE.parse(value).find_all(nodes.Call) if isinstance(value, str) else ()
     return set().union(*(read(call) for call in calls if getattr(call.node, "name", "") in LOOKUPS), set())
+
+
+def changing_steps() -> list[str]:
+    """Names of all tasks that may change a host, as Ansible shows them; those of a role with its name."""
+    found = []
+    for task in tasks():
+        role = task.file.partition("/tasks/")[0] if "/tasks/" in task.file else ""
+        if task.module and not task.here and task.module not in READING and task.row.get("changed_when") is not False:
+            found.append(f"{role} : {task.name}" if role else task.name)
+    return sorted(set(found))
 
 
 @cache
