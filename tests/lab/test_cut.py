@@ -7,8 +7,9 @@ import pytest
 import yaml
 
 from tests.lab.own_lab import ENVIRONMENT
+from tests.playbooks.modules import PLAYBOOKS
 from tests.playbooks.task_walk import changing_steps
-from tests.playbooks.test_runs import BIN, PLAYBOOKS
+from tests.playbooks.test_runs import BIN
 
 pytestmark = pytest.mark.slow
 

@@ -6,6 +6,7 @@ itself. Everywhere else it has to be in the table below, with the reason why it 
 
 import pytest
 
+from tests.playbooks import task_walk
 from tests.playbooks.task_walk import Task, included, looked_up, modules_behind, names, tasks
 
 # Python warns of the regular expressions in templates.
@@ -76,6 +77,38 @@ def test_the_walk_sees_every_task_and_knows_where_it_runs():
     here = {task.file for task in tasks() if task.here}
     assert {"tasks/plan.yml", "tasks/bundle_make.yml", "tasks/merge.yml", "drain/tasks/slurm-ask.yml"} <= here
     assert not {"tasks/apply.yml", "tasks/bundle_send.yml", "driver/tasks/build.yml"} & here
+
+
+ANSWER = "{{ gpu_facts_read.facts.kernel }}"
+
+
+@pytest.mark.parametrize(
+    ("row", "argument"),
+    [
+        ({"ansible.builtin.command": {"argv": ["x", ANSWER]}, "delegate_to": "localhost"}, "command.argv"),
+        ({"ansible.builtin.command": {"argv": ["{{ item }}"]}, "loop": ANSWER, "delegate_to": "x"}, "command.argv"),
+        ({"ansible.builtin.command": "x", "delegate_to": ANSWER}, "delegate_to"),
+        ({"ansible.builtin.copy": {"src": ANSWER}}, "copy.src"),
+        ({"gpucheck.provision.fetch_files": {"src": f"{ANSWER}/x"}}, "fetch_files.src"),
+        ({"gpucheck.provision.gpu_facts": {}, "environment": {"PATH": ANSWER}}, "environment"),
+        ({"ansible.builtin.include_tasks": f"{ANSWER}.yml"}, "include"),
+        ({"ansible.builtin.debug": {}, "vars": {"ansible_host": ANSWER}}, "ansible_host"),
+        ({"ansible.builtin.debug": {"msg": "{{ lookup('file', gpu_facts_read.facts.kernel) }}"}}, "lookup"),
+        ({"ansible.builtin.copy": {"src": "{{ hostvars['a'].gpu_facts_read.facts }}"}}, "copy.src"),
+    ],
+)
+def test_an_answer_that_reaches_the_controller_is_found(row, argument):
+    task = Task("x.yml", "delegate_to" in row, row)
+
+    assert (argument, "gpu_facts") in flows(task)
+    assert not allowed(task, argument, "gpu_facts")
+
+
+def test_a_folder_that_the_host_names_would_be_found(monkeypatch):
+    monkeypatch.setattr(task_walk, "origins", lambda: {"bundle_collecting": {"tempfile"}})
+    found = [flow for task in tasks() if task.file == "tasks/bundle_collect.yml" for flow in flows(task)]
+
+    assert ("fetch_files.src", "tempfile") in found
 
 
 def allowed(task: Task, argument: str, module: str) -> bool:
