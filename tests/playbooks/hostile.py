@@ -37,6 +37,9 @@ with open(folder + "/answers.json") as file:
 with open(folder + "/asked") as file:
     before = file.read().split().count(name) - 1
 transfer = re.search("/var/tmp/gpucheck-transfer-[0-9a-f]+", source)
+if transfer:
+    with open(folder + "/transfers", "a") as file:
+        file.write(transfer.group() + "\\n")
 if transfer and os.path.isdir(transfer.group()):
     if name == "bundle_packages":
         shutil.copytree(folder + "/brings", transfer.group(), symlinks=True, dirs_exist_ok=True)
@@ -227,6 +230,10 @@ class Site:
         finally:
             if self.method:
                 self.ssh.close()
+            # Of hosts that lied about what they had made.
+            for made in folder.glob("hosts/*/transfers"):
+                for path in made.read_text().split():
+                    shutil.rmtree(path, ignore_errors=True)
 
     def stray(self) -> list[str]:
         """Files that are where no run may write: next to the run's own folders, in HOME, in the project."""

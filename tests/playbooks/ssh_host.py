@@ -48,8 +48,6 @@ class Hosts:
         assert found, "sshd is missing: install openssh-server (make tools does this)"
         assert servers, "the sftp-server of openssh-server is missing"
         self.sshd, self.sftp = found, servers[0]
-        # Sockets have short names only.
-        self.sockets = Path(tempfile.mkdtemp(prefix="gpucheck-ssh-", dir="/tmp"))
         if os.geteuid() == 0:
             # What the service creates when it starts.
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
@@ -78,7 +76,9 @@ class Hosts:
         }
 
     def environment(self, method: str) -> dict[str, str]:
-        """Of ansible-playbook. method: how it transfers files."""
+        """Of one ansible-playbook, until close. method: how it transfers files."""
+        # Sockets have short names only.
+        self.sockets = Path(tempfile.mkdtemp(prefix="gpucheck-ssh-", dir="/tmp"))
         return {"ANSIBLE_SSH_CONTROL_PATH_DIR": str(self.sockets), "ANSIBLE_SSH_TRANSFER_METHOD": method}
 
     def close(self) -> None:
@@ -86,4 +86,3 @@ class Hosts:
         for socket in self.sockets.iterdir():
             subprocess.run(["ssh", "-F", "none", "-O", "exit", "-o", f"ControlPath={socket}", "x"], capture_output=True)
         shutil.rmtree(self.sockets)
-        self.sockets.mkdir(mode=0o700)
