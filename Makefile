@@ -124,15 +124,18 @@ lab-down: $(VENV)/.provision ## remove the lab's containers, network and keys
 clean: ## remove what was built here; installed system packages stay
 	@rm -rf $(VENV) .lab build reports .mypy_cache .pytest_cache .ruff_cache
 
-# What the tests run beside Python: a browser for the HTML pages, lspci to read the simulated PCI tree, promtool for metrics,
-# rules and dashboard. Only promtool of the package prometheus (19 MB, 96 MB installed): the package starts a server.
+# What the tests run beside Python: a browser for the HTML pages, lspci to read the simulated PCI tree, sshd for hosts that
+# are reached by SSH, promtool for metrics, rules and dashboard. No server is started or enabled: policy-rc.d refuses that to
+# packages, and of the package prometheus (19 MB, 96 MB installed) only promtool is unpacked.
 .PHONY: tools
 tools: | $(VENV)/bin/python
-	@missing=; for pair in chromium:chromium chromedriver:chromium-driver lspci:pciutils; do \
-	  command -v $${pair%%:*} >/dev/null || missing="$$missing $${pair##*:}"; done; \
+	@missing=; for pair in chromium:chromium chromedriver:chromium-driver lspci:pciutils sshd:openssh-server; do \
+	  PATH="$$PATH:/usr/sbin" command -v $${pair%%:*} >/dev/null || missing="$$missing $${pair##*:}"; done; \
 	if [ -n "$$missing" ]; then \
-	  echo "gpucheck: installing$$missing, because tests open pages in a browser and read PCI trees with lspci" >&2; \
+	  echo "gpucheck: installing$$missing, because tests open pages in a browser, read PCI trees with lspci and reach hosts by SSH" >&2; \
+	  policy=/usr/sbin/policy-rc.d; [ -e $$policy ] || { printf '#!/bin/sh\nexit 101\n' | $(SUDO) install -m 755 /dev/stdin $$policy; trap "$(SUDO) rm -f $$policy" EXIT; }; \
 	  $(SUDO) apt-get -qq update && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get -qq install --yes --no-install-recommends $$missing >/dev/null; \
+	  case "$$missing" in *openssh-server*) $(SUDO) systemctl --quiet disable ssh.service ssh.socket 2>/dev/null || :;; esac; \
 	fi
 	@if ! PATH="$$PATH:$(VENV)/bin" command -v promtool >/dev/null && command -v apt-get dpkg-deb >/dev/null; then \
 	  echo "gpucheck: unpacking promtool of the package prometheus to $(VENV)/bin, because tests check metrics and rules with it" >&2; \

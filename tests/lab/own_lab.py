@@ -59,11 +59,11 @@ class OwnLab(NamedTuple):
         path = self.directory / "stack.yml"
         path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **values}))
 
-    def command(self, folder: Path, *options: str, **variables: Any) -> list[str]:
-        """Return make provision's own command. folder: gets reports and build. options: of ansible-playbook."""
+    def command(self, folder: Path, *options: str, playbook: str = "provision", **variables: Any) -> list[str]:
+        """Return a make target's own command. folder: gets reports and build. options: of ansible-playbook."""
         values = {"reports_dir": f"{folder}/reports", "build_dir": f"{folder}/build", **variables}
         words = [".venv/bin/ansible-playbook", "-i", str(self.directory / "inventory.yml"), *options]
-        return [*words, "-e", json.dumps(values), "playbooks/provision.yml"]
+        return [*words, "-e", json.dumps(values), f"playbooks/{playbook}.yml"]
 
     def provision(
         self, folder: Path, *options: str, environment: dict[str, str] | None = None, **variables: Any

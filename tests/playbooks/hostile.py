@@ -1,28 +1,31 @@
 """Hosts that answer every module with what a test has them say: good ones, and hostile ones next to them.
 
-The playbooks, the plugins, gpucheck and Ansible are the real ones. Only a host's interpreter is replaced: whatever
-module it is given, it prints JSON of the test's choice. What a host returns over SSH travels the same way.
+The playbooks, the plugins, gpucheck, Ansible and, where a test wants it, ssh and sshd are the real ones. Only a host's
+interpreter is replaced: whatever module it is given, it prints JSON of the test's choice.
 """
 
 import copy
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 from typing import Any
 
+from tests.playbooks import ssh_host
 from tests.playbooks.modules import PLAYBOOKS, PLUGINS, action, controller
 from tests.playbooks.stubs import script
 
 BIN = Path(sys.executable).parent
 # Another ansible-core: GPUCHECK_TEST_ANSIBLE=/path/to/ansible-playbook.
 ANSIBLE = os.environ.get("GPUCHECK_TEST_ANSIBLE", str(BIN / "ansible-playbook"))
-CALL_S = 280
+CALL_S = 900
+RUNNER = Path(__file__).with_name("host_python")
 INTERPRETER = """#!{python} -IS
-import json, os, re, sys
+import json, os, re, shutil, subprocess, sys
 folder = os.path.dirname(os.path.realpath(__file__))
 source = sys.stdin.read()
 found = re.search(r"_ansible_module_name\\W+(?:[a-z_]+[.])*([a-z_]+)", source)
@@ -31,7 +34,23 @@ with open(folder + "/asked", "a") as file:
     file.write(name + "\\n")
 with open(folder + "/answers.json") as file:
     answers = json.load(file)
+with open(folder + "/asked") as file:
+    before = file.read().split().count(name) - 1
+transfer = re.search("/var/tmp/gpucheck-transfer-[0-9a-f]+", source)
+if transfer:
+    with open(folder + "/transfers", "a") as file:
+        file.write(transfer.group() + "\\n")
+if transfer and os.path.isdir(transfer.group()):
+    if name == "bundle_packages":
+        shutil.copytree(folder + "/brings", transfer.group(), symlinks=True, dirs_exist_ok=True)
+        os.chmod(transfer.group(), 0o755)
+    with open(folder + "/arrived", "a") as file:
+        file.write("".join(name + "\\n" for name in sorted(os.listdir(transfer.group()))))
 answer = answers.get(name, answers["*"])
+if isinstance(answer, list):
+    answer = answer[min(before, len(answer) - 1)]
+if answer == "REALLY":
+    sys.exit(subprocess.run([sys.executable, "-IS", "{runner}"], input=source, text=True).returncode)
 sys.stdout.write(answer if isinstance(answer, str) else json.dumps(answer))
 """
 GPUCHECK = """#!/bin/sh
@@ -79,7 +98,7 @@ def plain_result(name: str) -> dict[str, Any]:
     return {"changed": False, **given}
 
 
-def honest(host: str, number: int, sound: dict[str, Any], there: str) -> dict[str, Any]:
+def honest(host: str, number: int, sound: dict[str, Any]) -> dict[str, Any]:
     """What a host that is sound returns to each module. It lacks NCCL, and has it once it is installed."""
     names = [path.stem for path in (PLUGINS / "modules").glob("*.py") if "RETURN = r" in path.read_text()]
     back = {"schema": "gpucheck.plan/1", "group": "before", "package_manager": "apt", "repositories": [],
@@ -119,24 +138,28 @@ def honest(host: str, number: int, sound: dict[str, Any], there: str) -> dict[st
             "python": {"version": "3.10.0", "glibc": "2.35", "machine": "x86_64"},
         },
         "signing_key": {"changed": False, "fingerprints": ["0" * 40]},
-        "tempfile": {"changed": True, "path": there, "state": "directory"},
+        "transfer_folder": {"changed": True},
     }
 
 
 class Site:
     """A controller with an inventory of hosts that say what they are given to say, in a folder of its own."""
 
-    def __init__(self, folder: Path, sound: dict[str, Any], *, apart: bool = False) -> None:
-        """sound: a report. apart: every host has a group of its own, so that each collects for a bundle."""
-        self.folder, self.sound, self.apart = folder, sound, apart
-        for name in ("home", "tmp", "hosts", "out", "there/packages", "there/a/b/c/d/e"):
+    def __init__(self, folder: Path, sound: dict[str, Any], *, apart: bool = False, method: str = "") -> None:
+        """sound: a report. apart: every host has a group of its own, so that each collects for a bundle.
+
+        method: how files travel over SSH: sftp, scp or piped. Without it, hosts have Ansible's local connection.
+        """
+        self.folder, self.sound, self.apart, self.method = folder, sound, apart, method
+        for name in ("home", "tmp", "hosts", "out"):
             (folder / name).mkdir(parents=True)
-        (folder / "there/packages/libnccl2.deb").write_text("deb")
-        (folder / "there/PWNED").write_text("what a host sends in place of its lists")
         (folder / "stack.yml").write_text("schema: gpucheck.spec/1\n")
         self.gpucheck = script(folder / "gpucheck", GPUCHECK.format(gpucheck=BIN / "gpucheck"))
         self._wheel()
         self.hosts: dict[str, dict[str, Any]] = {}
+        if method:
+            (folder / "hosts/keys").mkdir()
+            self.ssh = ssh_host.Hosts(folder / "hosts/keys")
 
     def _wheel(self) -> None:
         """A wheel in the place of this source's, so that none is built."""
@@ -147,21 +170,42 @@ class Site:
         with zipfile.ZipFile(place / "gpucheck_cluster-1-py3-none-any.whl", "w") as archive:
             archive.writestr("gpucheck_cluster-1.dist-info/METADATA", "Requires-Python: >=3.10\n")
 
-    def host(self, name: str, **answers: Any) -> None:
-        """Add a host. answers: by module, what it returns in place of a sound result; text is printed as it is."""
-        place = self.folder / "hosts" / hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-        place.mkdir()
-        number = len(self.hosts) if self.apart else 0
-        given = {**honest(name, number, self.sound, str(self.folder / "there")), **answers}
-        (place / "answers.json").write_text(json.dumps(given))
-        python = script(place / "python", INTERPRETER.format(python=sys.executable))
-        self.hosts[name] = {"ansible_connection": "local", "ansible_become": False,
-                            "ansible_python_interpreter": python}  # fmt: skip
+    def host(self, name: str, shell: str = "", **answers: Any) -> None:
+        """Add a host. answers: by module, what it returns in place of a sound result; text is printed as it is.
 
-    def asked(self, name: str) -> list[str]:
-        """The modules that a host was asked to run, in their order."""
-        file = Path(self.hosts[name]["ansible_python_interpreter"]).with_name("asked")
-        return file.read_text().split() if file.exists() else []
+        "REALLY" runs the module; of a list, each call returns the next. shell: what its login shell does before any
+        command, where it has SSH.
+        """
+        place = self.place(name)
+        (place / "brings/packages").mkdir(parents=True)
+        (place / "brings/packages/libnccl2.deb").write_text("deb")
+        number = len(self.hosts) if self.apart else 0
+        given = {**honest(name, number, self.sound), "transfer_folder": "REALLY", **answers}
+        (place / "answers.json").write_text(json.dumps(given))
+        python = script(place / "python", INTERPRETER.format(python=sys.executable, runner=RUNNER))
+        reached = self.ssh.variables(place, shell) if self.method else {"ansible_connection": "local"}
+        self.hosts[name] = {**reached, "ansible_become": False, "ansible_python_interpreter": python}
+
+    def bring(self, name: str, files: dict[str, Any]) -> None:
+        """Replace what a host collects: content by path, a link as a list with its target."""
+        shutil.rmtree(self.place(name) / "brings")
+        (self.place(name) / "brings").mkdir()
+        for path, content in files.items():
+            target = self.place(name) / "brings" / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if isinstance(content, str):
+                target.write_text(content)
+            else:
+                target.symlink_to(content[0])
+
+    def place(self, name: str) -> Path:
+        """The folder of a host: brings is what it collects for a bundle."""
+        return self.folder / "hosts" / hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+    def asked(self, name: str, file: str = "asked") -> list[str]:
+        """The modules that a host was asked to run, in their order. arrived: the files in its transfer folder."""
+        path = self.place(name) / file
+        return path.read_text().split() if path.exists() else []
 
     def run(self, playbook: str, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
         """One of the project's playbooks, as make starts it."""
@@ -174,16 +218,26 @@ class Site:
                "LC_ALL": "C.UTF-8", "NO_COLOR": "1", "ANSIBLE_NOCOLOR": "1", "ANSIBLE_PIPELINING": "1",
                "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg"), "ANSIBLE_LOCAL_TEMP": f"{folder}/tmp/ansible",
                "ANSIBLE_REMOTE_TMP": f"{folder}/tmp/remote", "ANSIBLE_DEPRECATION_WARNINGS": "0"}  # fmt: skip
-        return subprocess.run(
-            [ANSIBLE, "-i", f"{folder}/hosts.json", "-e", f"reports_dir={folder}/out/reports", *arguments,
-             str(PLAYBOOKS / playbook)],
-            cwd=folder, env={**env, **environment}, capture_output=True, timeout=CALL_S, check=False, text=True,
-            errors="backslashreplace",
-        )  # fmt: skip
+        if self.method:
+            env.update(self.ssh.environment(self.method))
+        try:
+            return subprocess.run(
+                [ANSIBLE, "-i", f"{folder}/hosts.json", "-e", f"reports_dir={folder}/out/reports", *arguments,
+                 str(PLAYBOOKS / playbook)],
+                cwd=folder, env={**env, **environment}, capture_output=True, timeout=CALL_S, check=False, text=True,
+                errors="backslashreplace",
+            )  # fmt: skip
+        finally:
+            if self.method:
+                self.ssh.close()
+            # Of hosts that lied about what they had made.
+            for made in folder.glob("hosts/*/transfers"):
+                for path in made.read_text().split():
+                    shutil.rmtree(path, ignore_errors=True)
 
     def stray(self) -> list[str]:
         """Files that are where no run may write: next to the run's own folders, in HOME, in the project."""
-        mine = ("hosts/", "out/build/", "out/reports/", "tmp/", "there/")
+        mine = ("hosts/", "out/build/", "out/reports/", "tmp/")
         known = ("hosts.json", "stack.yml", "gpucheck", "out/stack.lock.yml")
         here = [str(path.relative_to(self.folder)) for path in self.folder.rglob("*") if not path.is_dir()]
         return sorted(name for name in here if name not in known and not name.startswith(mine))

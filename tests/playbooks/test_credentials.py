@@ -120,7 +120,9 @@ PLAY = """
     gpucheck_pip_timeout_s: 30
     gpucheck_environment: {{rc: 0}}
     gpucheck_wheel: {{path: /w/x.whl}}
-    plan_told: {{file: {folder}/plan.json, pip_args: [--index-url, "{site}"], requirements: x, torch: "", digest: y}}
+    plan_told:
+      {{file: {folder}/plan.json, sha256: "{{{{ lookup('file', '{folder}/plan.json') | hash('sha256') }}}}",
+        pip_args: [--index-url, "{site}"], requirements: x, torch: "", digest: y}}
     plan_wheel: {{path: x}}
   tasks:
     - block:

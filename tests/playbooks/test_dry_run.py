@@ -264,7 +264,7 @@ def test_nothing_to_do_is_stated_with_the_hosts_that_were_left_out():
 def test_plan_prints_the_dry_run_and_writes_it(tmp_path):
     sound = report("node01")
     site = Site(tmp_path, sound)
-    prepared = honest("node01", 0, sound, str(tmp_path))["planned_packages"]
+    prepared = honest("node01", 0, sound)["planned_packages"]
     moves = [{"verb": "install", "name": "libnccl2", "before": "", "version": "2"}]
     prepared = {**prepared, "changed": False, "transaction": moves, "download_bytes": 5_000_000}
     lacking = state({"nccl": ["libnccl2 2 is not installed"]})

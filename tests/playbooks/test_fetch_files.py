@@ -15,6 +15,7 @@ from tests.playbooks.modules import action
 from tests.playbooks.modules import plugin as load
 
 plugin = action("fetch_files")
+sender = action("send_files")
 names = load("plugin_utils", "files")
 
 HOSTILE = [
@@ -83,6 +84,48 @@ def test_a_name_that_leads_out_is_refused_before_anything_is_fetched(fetch, tmp_
     assert "\x1b" not in answer["msg"]
     assert connection.fetched == []
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+# A host's answer was once such a path; sftp reads it as a command, or as another file.
+REMOTE = [
+    *(
+        "/tmp/a\n!id\n",
+        "/tmp/a\\'\"\n!id\n",
+        "/tmp/a\\'\" /root/x #",
+        "/tmp/$(id)",
+        "/tmp/a b",
+        "/tmp/*",
+        "/tmp/{{ x }}",
+    ),
+    *("-oProxyCommand=id", "relative", "~/x", "/tmp/../etc", "/tmp//x", "/tmp/", "", "/tmp/\u2028", "/" + "x" * 2000),
+]
+
+
+@pytest.mark.parametrize("path", REMOTE)
+def test_a_remote_path_that_is_not_plain_is_refused_in_both_directions(fetch, monkeypatch, tmp_path, path):
+    answer, connection = fetch(["a.deb"], src=path)
+
+    assert "not a plain absolute path of a host" in answer["msg"]
+    assert "\n" not in answer["msg"]
+    assert connection.fetched == []
+    assert "not a plain absolute path of a host" in send(monkeypatch, path, {"/x/a.deb": "a.deb"})["msg"]
+
+
+@pytest.mark.parametrize("name", [*HOSTILE, "a/b"])
+def test_a_name_that_is_not_plain_is_not_sent(monkeypatch, name):
+    answer = send(monkeypatch, "/var/tmp/x", {"/x/a.deb": "a.deb", "/x/b.deb": name})
+
+    assert answer["failed"]
+    assert "Nothing was sent" in answer["msg"]
+
+
+def send(monkeypatch, dest, files):
+    """The answer of send_files over a connection that cannot be used."""
+    monkeypatch.setattr(sender.ActionBase, "run", lambda *_, **__: {})
+    one = object.__new__(sender.ActionModule)
+    one._connection = None
+    one.validate_argument_spec = lambda spec: (None, {"dest": dest, "files": files})
+    return one.run()
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Why a host stops before it is compared: each reason in its own words, and nothing else."""
 
+import hashlib
 import json
 
 import pytest
@@ -16,14 +17,23 @@ CONFLICT = {
 }
 
 
-def taken(tmp_path, plan, wheel):
-    """What a playbook says that takes the plan of one host; plan is None where none was computed."""
-    told = (
-        {"file": f"{tmp_path}/plan.json", "requirements": "r", "torch": "", "pip_args": [], "digest": "d"}
-        if plan is not None
-        else {}
-    )
-    (tmp_path / "plan.json").write_text(json.dumps(plan))
+def taken(tmp_path, plan, wheel, computed=None):
+    """What a playbook says that takes the plan of one host; plan is None where none was computed.
+
+    computed: the plan's text when it was computed, if it is another one by now.
+    """
+    text = json.dumps(plan)
+    sha256 = hashlib.sha256((computed or text).encode()).hexdigest()
+    row = {
+        "file": f"{tmp_path}/plan.json",
+        "sha256": sha256,
+        "requirements": "r",
+        "torch": "",
+        "pip_args": [],
+        "digest": "d",
+    }
+    told = row if plan is not None else {}
+    (tmp_path / "plan.json").write_text(f"{text}\n")
     take = {
         "hosts": "gpu",
         "connection": "local",
@@ -49,6 +59,13 @@ def test_a_host_without_a_possible_plan_is_refused_with_what_clashes_and_the_way
 
     assert "n1: rejected, nothing was changed. no driver supports both (a K80; an H100). Fix: split them." in said
     assert "not computed" not in said
+    assert "TAKEN" not in said
+
+
+def test_a_plan_that_another_run_replaced_is_not_taken(tmp_path):
+    said = taken(tmp_path, {"schema": "gpucheck.plan/1"}, wheel=True, computed="{}")
+
+    assert f"n1: another run has written another plan to {tmp_path}/plan.json. Nothing was changed." in said
     assert "TAKEN" not in said
 
 

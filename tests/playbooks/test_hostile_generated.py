@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.playbooks.hostile import MISSING, honest, report, spoilt
-from tests.playbooks.test_hostile_node import ESCAPES, KEY, held, ran, run_this
+from tests.playbooks.test_hostile_node import ESCAPES, KEY, WAYS, held, ran, run_this
 
 pytestmark = pytest.mark.more
 
@@ -21,7 +21,7 @@ ASKED = {
     "verify": ("gpu_verify",),
     "provision": ("plan_state", "host_lock", "install_record", "planned_packages", "gpu_verify", "*"),
     "rollback": ("gpu_facts", "plan_state", "install_record"),
-    "bundle": ("gpu_facts", "tempfile", "signing_key", "bundle_packages", "*"),
+    "bundle": ("gpu_facts", "transfer_folder", "signing_key", "bundle_packages", "*"),
 }
 # How many hosts answer with something spoilt.
 COUNTS = {"check": 60, "verify": 60, "provision": 30, "rollback": 30, "bundle": 30}
@@ -86,7 +86,7 @@ def results(draw, module, good):
 def variants(kind, count, sound):
     """By name of the host, what it returns."""
     modules = ASKED[kind]
-    good = honest("x", 0, sound, f"{FOLDER}/there")
+    good = honest("x", 0, sound)
     found: dict[str, dict[str, Any]] = {}
 
     @settings(max_examples=4 * count, derandomize=True, database=None, deadline=None, phases=[Phase.generate],
@@ -102,9 +102,9 @@ def variants(kind, count, sound):
     return found
 
 
-@pytest.mark.parametrize(("kind", "count"), COUNTS.items())
-def test_no_spoilt_result_takes_anything_with_it(tmp_path, kind, count):
+@pytest.mark.parametrize(("kind", "method"), WAYS)
+def test_no_spoilt_result_takes_anything_with_it(tmp_path, kind, method):
     sound = report("good")
-    text = json.dumps(variants(kind, count, sound)).replace(FOLDER, str(tmp_path / "all"))
+    text = json.dumps(variants(kind, COUNTS[kind], sound)).replace(FOLDER, str(tmp_path / "all"))
 
-    held(ran(tmp_path, sound, kind, json.loads(text)), kind)
+    held(ran(tmp_path, sound, kind, method, json.loads(text)), kind)

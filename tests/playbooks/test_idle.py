@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.playbooks.hostile import INTERPRETER, state
+from tests.playbooks.hostile import INTERPRETER, RUNNER, state
 from tests.playbooks.stubs import script
 from tests.playbooks.test_runs import play
 
@@ -38,7 +38,7 @@ def words(tmp_path_factory):
         answer = state({})
         answer["host"]["busy"] = busy
         (folder / name / "answers.json").write_text(json.dumps({"*": {"changed": False, **answer}}))
-        python = script(folder / name / "python", INTERPRETER.format(python=sys.executable))
+        python = script(folder / name / "python", INTERPRETER.format(python=sys.executable, runner=RUNNER))
         hosts[name] = {"ansible_python_interpreter": python, "preflight_allow_busy_gpus": allowed}
     return " ".join(play(folder, PLAY, hosts=hosts).stdout.split())
 

@@ -132,7 +132,7 @@ def sound():
 def site_of(folder, sound, **moves):
     """A host whose package sources are set up and that lacks NCCL; moves: what the simulation reports."""
     site = Site(folder, sound)
-    prepared = {**honest("node01", 0, sound, str(folder))["planned_packages"], "changed": False, **moves}
+    prepared = {**honest("node01", 0, sound)["planned_packages"], "changed": False, **moves}
     site.host("node01", plan_state=state({"nccl": ["libnccl2 is missing"]}), planned_packages=prepared)
     return site
 

@@ -71,7 +71,9 @@ def test_host_that_has_it_or_wants_none_downloads_nothing(tmp_path, monkeypatch,
 
 @pytest.mark.parametrize("knowledge", ["/srv/knowledge", None])
 def test_rows_of_the_site_are_passed_on(tmp_path, knowledge):
-    text = f'#!/bin/sh\necho "$@" > {tmp_path}/words\nmkdir -p {tmp_path}/plans; echo {{}} > {tmp_path}/plans/n1.json\n'
+    text = (
+        f'#!/bin/sh\necho "$@" > {tmp_path}/words\nmkdir -p {tmp_path}/.plans; echo {{}} > {tmp_path}/.plans/n1.json\n'
+    )
     program = script(tmp_path / "gpucheck", text)
     files = {"gpucheck": program, "folder": str(tmp_path), "spec": "stack.yml", "lock": "lock.yml", "bundle": None}
 
@@ -84,8 +86,8 @@ def test_rows_of_the_site_are_passed_on(tmp_path, knowledge):
 @pytest.mark.slow
 def test_playbook_shows_the_warning_once_and_goes_on(tmp_path):
     hosts = [f"n{number}" for number in range(21)]
-    lines = [f"echo '{json.dumps(PLAN)}' > {tmp_path}/plans/{name}.json" for name in hosts]
-    program = script(tmp_path / "gpucheck", "\n".join(["#!/bin/sh", f"mkdir -p {tmp_path}/plans", *lines]))
+    lines = [f"echo '{json.dumps(PLAN)}' > {tmp_path}/.plans/{name}.json" for name in hosts]
+    program = script(tmp_path / "gpucheck", "\n".join(["#!/bin/sh", f"mkdir -p {tmp_path}/.plans", *lines]))
     facts = {name: {"gpu_facts_read": {"facts": {}}} for name in hosts}
     words = {"gpucheck": program, "spec": "w", "lock": "l", "folder": str(tmp_path), "knowledge": "/srv/knowledge"}
     task = {"source": "spec", **words, "wheel": {}, "bundle_place": "/b", "torch_index": "https://torch.example/"}

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpucheck.provision.plugins.plugin_utils import node_result
-from ansible_collections.gpucheck.provision.plugins.plugin_utils.files import Outside, inside
+from ansible_collections.gpucheck.provision.plugins.plugin_utils.files import Outside, inside, remote
 
 MOST_FILES = 20_000
 
@@ -41,15 +41,16 @@ class ActionModule(ActionBase):
         try:
             if len(names) > MOST_FILES:
                 raise Outside(f"{len(names)} files, at most {MOST_FILES} are fetched")
+            source = remote(arguments["src"])
             os.makedirs(arguments["dest"], exist_ok=True)
             targets = {name: inside(arguments["dest"], name) for name in names}
-            self.fetch(targets, arguments["src"], arguments["largest_bytes"])
+            self.fetch(targets, source, arguments["largest_bytes"])
         except Outside as error:
             hint = "The host returned this name: nothing was fetched. The host may be compromised: inspect it."
             result.update(failed=True, msg=f"{error}. {hint}")
             return result
         except (AnsibleError, OSError) as error:
-            result.update(failed=True, msg=str(error))
+            result.update(failed=True, msg=node_result.one_line(str(error)))
             return result
         result["changed"] = False
         return result

@@ -11,7 +11,7 @@ from ansible import context
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpucheck.provision.plugins.plugin_utils import node_result
 
-POLL_S = 5
+POLL_S, FOLDER = 5, "/var/lib/gpucheck"
 BOOT_ID, PROCESSES = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")
 
 
@@ -88,8 +88,11 @@ class ActionModule(ActionBase):
             answer = self._execute_module("gpucheck.provision.host_lock", module_args=arguments, task_vars=task_vars)
             answer = node_result.received(self, answer, host)
             holder = answer.get("holder")
-            if answer.get("failed") or not holder:
+            if answer.get("failed"):
                 return {**result, **answer}
+            if not holder:
+                # Part of the environment of what follows, on the controller too, so not as the host returned it.
+                return {**result, **answer, "run": f"{arguments['run']['id']} {arguments.get('folder', FOLDER)}"}
             if is_dead(holder) and arguments.get("dead") != holder["id"]:
                 arguments["dead"] = holder["id"]
                 continue

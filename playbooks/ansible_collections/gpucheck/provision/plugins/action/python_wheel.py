@@ -9,9 +9,11 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from pathlib import Path
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpucheck.provision.plugins.plugin_utils import node_result
+from ansible_collections.gpucheck.provision.plugins.plugin_utils.files import locked
 
 LOCK = "requirements.lock"
 ROOT_FILES = ("pyproject.toml", "README.md", "LICENSE", LOCK)
@@ -78,12 +80,13 @@ def wheel_of(source, package, dest):
         raise RuntimeError(f"{source} has no pyproject.toml, so it is not a Python project to build a wheel from")
     digest = digest_of(source, names)
     folder = os.path.join(os.path.abspath(dest), digest[:16])
-    if not glob.glob(folder + "/*.whl"):
-        try:
-            build(source, names, folder)
-        except (OSError, RuntimeError) as error:
-            hint = "The build needs setuptools 77 or newer in the environment of ansible-playbook; make installs it."
-            raise RuntimeError(f"the wheel of {source} cannot be built: {error}. {hint}") from error
+    try:
+        with locked(Path(dest)):
+            if not glob.glob(folder + "/*.whl"):
+                build(source, names, folder)
+    except (OSError, RuntimeError) as error:
+        hint = "The build needs setuptools 77 or newer in the environment of ansible-playbook; make installs it."
+        raise RuntimeError(f"the wheel of {source} cannot be built: {error}. {hint}") from error
     (wheel,) = glob.glob(folder + "/*.whl")
     with open(wheel, "rb") as file:
         sha256 = hashlib.sha256(file.read()).hexdigest()

@@ -3,6 +3,7 @@
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpucheck.provision.plugins.plugin_utils import node_result
+from ansible_collections.gpucheck.provision.plugins.plugin_utils.files import Outside, plain, remote
 
 
 class ActionModule(ActionBase):
@@ -16,10 +17,15 @@ class ActionModule(ActionBase):
         result = super().run(tmp, task_vars)
         arguments, source = node_result.arguments(self), ""
         try:
-            for source, name in arguments["files"].items():
-                self._connection.put_file(source, self._connection._shell.join_path(arguments["dest"], name))
+            folder = remote(arguments["dest"])
+            targets = {source: f"{folder}/{plain(name)}" for source, name in arguments["files"].items()}
+            for source, target in targets.items():
+                self._connection.put_file(source, target)
+        except Outside as error:
+            result.update(failed=True, msg=f"{error}. Nothing was sent.")
+            return result
         except AnsibleError as error:
-            result.update(failed=True, msg=f"{source} cannot be sent: {error}")
+            result.update(failed=True, msg=node_result.one_line(f"{source} cannot be sent: {error}"))
             return result
         result["changed"] = bool(arguments["files"])
         return result

@@ -6,6 +6,7 @@ that is as planned, and a task of its own would be a process a host.
 
 import hashlib
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from ansible.plugins.action import ActionBase
 from ansible.template import Templar
 from ansible.utils.display import Display
 from ansible_collections.gpucheck.provision.plugins.plugin_utils import node_result
-from ansible_collections.gpucheck.provision.plugins.plugin_utils.files import write
+from ansible_collections.gpucheck.provision.plugins.plugin_utils.files import locked, write
 
 # 2 and 3: some host is unsupported, which is in the lock with its reason; its plan file states it for that host.
 RESOLVED = (0, 2, 3)
@@ -38,6 +39,16 @@ def put(path, content):
     """Write what differs, each file atomically."""
     if not path.is_file() or path.read_bytes() != content.encode("utf-8"):
         write(path, content)
+
+
+def take(fresh, paths):
+    """Put the new plans in their places. A plan of an earlier run is not taken for one of this."""
+    for path in paths:
+        if (fresh / path.name).is_file():
+            put(path, (fresh / path.name).read_text(encoding="utf-8"))
+        else:
+            path.unlink(missing_ok=True)
+    shutil.rmtree(fresh, ignore_errors=True)
 
 
 def document(content):
@@ -145,12 +156,13 @@ class ActionModule(ActionBase):
         reads = {host: variables[host].get("gpu_facts_read") or {} for host in hosts}
         result["changed"] = False
         try:
-            files = getattr(self, arguments["source"])(arguments, reads)
-            result["plans"] = {
-                host: self.host_row(host, path, arguments, reads[host], variables[host])
-                for host, path in files.items()
-                if path.is_file()
-            }
+            with locked(Path(arguments["folder"])):
+                files = getattr(self, arguments["source"])(arguments, reads)
+                result["plans"] = {
+                    host: self.host_row(host, path, arguments, reads[host], variables[host])
+                    for host, path in files.items()
+                    if path.is_file()
+                }
             warning = torch_warning(result["plans"].values())
             if warning and whole:
                 result["warnings"] = [warning]
@@ -174,7 +186,10 @@ class ActionModule(ActionBase):
             row = origin(plan, *given)
         done = as_planned(read, plan, row["digest"]) or read.get("requirements") == row["digest"]
         downloads = bool(row["torch"] and not done and from_internet(plan, choices))
-        return {"file": str(path), **row, "as_planned": as_planned(read, plan, row["digest"]), "downloads": downloads}
+        # As the lookup that reads it: another run with the same folder may write another plan meanwhile.
+        sha256 = hashlib.sha256(path.read_bytes().rstrip()).hexdigest()
+        row = {"file": str(path), "sha256": sha256, **row}
+        return {**row, "as_planned": as_planned(read, plan, row["digest"]), "downloads": downloads}
 
     # Where plans come from
 
@@ -202,21 +217,23 @@ class ActionModule(ActionBase):
         facts, plans = Path(arguments["folder"]) / "facts", Path(arguments["folder"]) / "plans"
         files = {host: plans / f"{node_result.file_name(host)}.json" for host in reads}
         for host, read in reads.items():
-            # A plan of an earlier run is not taken for one of this.
-            files[host].unlink(missing_ok=True)
             if "facts" in read:
                 # A host is identified by its inventory name, never by the name it reports.
                 put(facts / f"{host}.json", document({**read["facts"], "host": host}))
         own = ["--knowledge-dir", arguments["knowledge"]] if arguments["knowledge"] else []
         words = [arguments["gpucheck"], "stack", *own, "lock", "--spec", arguments["spec"], "-o", arguments["lock"]]
-        words += ["--every", str(plans)] + (["--bundle", arguments["bundle"]] if arguments["bundle"] else [])
+        # Under the lock, so what is there is of a killed run.
+        fresh = Path(arguments["folder"]) / ".plans"
+        shutil.rmtree(fresh, ignore_errors=True)
+        words += ["--every", str(fresh)] + (["--bundle", arguments["bundle"]] if arguments["bundle"] else [])
         given = [str(facts / f"{host}.json") for host in reads if (facts / f"{host}.json").is_file()]
+        for path in given:
+            words += ["--facts", path]
         if given:
-            for path in given:
-                words += ["--facts", path]
             done = subprocess.run(words, capture_output=True, encoding="utf-8", errors="replace", check=False)
-            if done.returncode not in RESOLVED or not any(path.is_file() for path in files.values()):
-                raise Unresolved(arguments["spec"], (done.stderr + done.stdout).strip())
-            if done.stdout.strip():
-                Display().display(done.stdout.rstrip("\n"))
+        take(fresh, files.values())
+        if given and (done.returncode not in RESOLVED or not any(path.is_file() for path in files.values())):
+            raise Unresolved(arguments["spec"], (done.stderr + done.stdout).strip())
+        if given and done.stdout.strip():
+            Display().display(done.stdout.rstrip("\n"))
         return files

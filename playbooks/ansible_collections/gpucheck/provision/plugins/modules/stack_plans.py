@@ -76,9 +76,9 @@ EXAMPLES = r"""
 RETURN = r"""
 plans:
   description: >-
-    For each host that has a plan its file, the requirements and arguments for pip, the digest of what decides those,
-    downloads, whether pip is to fetch torch from public indexes, and as_planned, whether the plan recorded on the host
-    is this very plan, so that its comparison with it stands.
+    For each host that has a plan its file, the SHA-256 of its text, the requirements and arguments for pip, the digest
+    of what decides those, downloads, whether pip is to fetch torch from public indexes, and as_planned, whether the
+    plan recorded on the host is this very plan, so that its comparison with it stands.
   returned: success
   type: dict
 """
