@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Literal, NamedTuple
 
+from gpucheck.printable import one_line
 from gpucheck.repositories.versions import compare_of
 
 Kind = Literal["apt", "dnf"]
@@ -27,7 +28,7 @@ class UnusableIndex(ValueError):
     """
 
     def __init__(self, what: str, do: str, *, rejected: bool = True) -> None:
-        super().__init__(what)
+        super().__init__(one_line(what))
         self.do, self.rejected = do, rejected
 
 
