@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 def test_what_was_collected_becomes_a_signed_folder_that_verifies(made):
     manifest = make(made)
 
-    assert verify(made / "bundle") == manifest
+    assert verify(made / "bundle").manifest == manifest
     assert list(manifest.groups) == [GROUP]
     system = manifest.systems["ubuntu-22.04-x86_64"]
     assert system.versions["libdependency1"] == ("1:2-1",)
