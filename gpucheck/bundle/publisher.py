@@ -91,8 +91,8 @@ def vouching(
     """Digest of a package -> the row that vouches for it, of those whose key counts for a package of that name.
 
     A key that is pinned for NVIDIA's repository counts for all it lists. One that is pinned for another repository
-    counts for the packages that are planned from there, and for names that NVIDIA's does not list. A key of the site
-    counts for what no pinned repository lists in that version.
+    counts for the packages that are planned from there, and for names that NVIDIA's does not list. A key from
+    bundle_trusted_keys counts for what no pinned repository lists in that version.
     """
     pinned: dict[str, set[str]] = {}
     for repository in repositories:

@@ -64,7 +64,7 @@ def _newest(record: Path, manifest: Manifest, *, accept_older: bool) -> dict[str
         group, made = next(iter(later.items()))
         raise BundleError(
             f"the bundle was made {manifest.made}, and group {group} has had one that was made {made}. An older bundle "
-            "can bring back packages with known vulnerabilities. Use a newer one, or set bundle_accept_older: true "
+            "can install packages with known vulnerabilities. Use a newer one, or set bundle_accept_older: true "
             "(--accept-older)."
         )
     return {**taken, **dict.fromkeys(manifest.groups, manifest.made)}

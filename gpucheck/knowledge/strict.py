@@ -117,7 +117,7 @@ class Value:
         return found
 
     def must_be_key(self, name: str, known: Iterable[str]) -> None:
-        """Raise the error about this value's key if it is none of these: it would be ignored in silence."""
+        """Raise InputProblem for an unknown key, which would be ignored."""
         known = list(known)
         if name not in known:
             hint = did_you_mean(name, known)

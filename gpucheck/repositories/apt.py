@@ -54,7 +54,7 @@ def read_release(text: str, now: datetime, suite: str = "") -> Release:
     fields = next(paragraphs(text.split("\n")), {})
     stated = [fields[name] for name in ("codename", "suite") if fields.get(name)]
     if suite and stated and suite not in stated:
-        # The same key signs all suites, so the signature alone does not tell them apart.
+        # The same key signs all suites, so the signature does not distinguish them.
         raise UnusableIndex(
             f"the index is of {', '.join(stated)}, and the repository's suite is {suite}", "Correct the mirror"
         )

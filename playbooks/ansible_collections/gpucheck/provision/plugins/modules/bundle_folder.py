@@ -73,7 +73,7 @@ from ansible_collections.gpucheck.provision.plugins.module_utils.bundle import B
 
 MADE = "made"
 OLDER = (
-    "the bundle was made {}, and this host has one that was made {}. An older bundle can bring back packages with "
+    "the bundle was made {}, and this host has one that was made {}. An older bundle can install packages with "
     "known vulnerabilities. Use a newer bundle, or set bundle_accept_older: true to install this one."
 )
 PIECE_BYTES = 1 << 20
@@ -132,7 +132,7 @@ def accept(place, name, target, row):
     partial = target + ".partial"
     remove(partial)
     try:
-        # Not as a file object yet: Python refuses that for a directory.
+        # Not as a file object yet: Python has none for a directory.
         if not stat.S_ISREG(os.fstat(source).st_mode):
             return False
         with open(source, "rb", closefd=False) as file, open(partial, "xb") as copy:
