@@ -46,7 +46,7 @@ def verify_command(folder: Path, fingerprint: str, format_: str) -> None:
 @format_option("text", "json")
 @click.option("-o", "--output", type=DIRECTORY, required=True, help="Directory for the copy and the lists.")
 def files_command(folder: Path, fingerprint: str, accept_older: bool, format_: str, output: Path) -> None:
-    """Verify a bundle while copying it; list the files of each group.
+    """Copy a bundle while verifying it, and list its files.
 
     GROUP.json has one entry per file: path on the host, digest, size in bytes, path of the verified copy.
     """
