@@ -7,18 +7,15 @@ import msgspec
 
 from gpucheck.bundle import contents, wheels
 from gpucheck.bundle.errors import BundleError
+from gpucheck.bundle.manifest import Digest, PlainName
 
 LARGEST_RESPONSE_BYTES = 16 << 20
 MOST_PACKAGES = 10_000
 MOST_BYTES = 64 << 30
 
-# A plain file name: no separator, no leading dot or dash, no control character, nothing that a program takes for an
-# option, and short enough for every file system.
-PlainName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+~^%:-]{0,249}\Z")]
 PackageFile = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+~^%:-]{0,245}\.(deb|rpm)\Z")]
 ModuleFile = Annotated[str, msgspec.Meta(pattern=r"^modules/[A-Za-z0-9_][A-Za-z0-9_.+~^%:-]{0,230}-modules\.yaml\Z")]
 MetadataFile = Annotated[str, msgspec.Meta(pattern=r"^(metadata|keys)/[A-Za-z0-9_][A-Za-z0-9_.+~-]{0,249}\Z")]
-Digest = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
 
 
 class CollectedPackage(msgspec.Struct, frozen=True, kw_only=True):

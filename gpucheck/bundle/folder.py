@@ -2,16 +2,30 @@
 
 import hashlib
 import os
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import IO, NamedTuple
 
 from gpucheck.bundle.errors import BundleDamaged, BundleError
-from gpucheck.bundle.manifest import MANIFEST, SIGNATURE, BundledFile, Manifest, read_manifest
+from gpucheck.bundle.manifest import KEY, MANIFEST, SIGNATURE, BundledFile, Manifest, read_manifest
 from gpucheck.bundle.signing import verified
+from gpucheck.foreign import UnreadableInput, read_bytes
+from gpucheck.processes.atomic import replacing
 
 UNLISTED = (MANIFEST, SIGNATURE)
 PIECE_BYTES = 1 << 20
+# 20,000 files take 4 MiB.
+MOST_MANIFEST, MOST_SIGNATURE = 64 << 20, 1 << 20
 FEW = 3
+
+
+class Signed(NamedTuple):
+    """A manifest whose signature is valid. proof: bundle.json, its signature and the key, as they were read."""
+
+    manifest: Manifest
+    proof: Mapping[str, bytes]
 
 
 def files_below(folder: Path) -> Iterator[str]:
@@ -25,11 +39,21 @@ def files_below(folder: Path) -> Iterator[str]:
 
 def described(path: Path) -> BundledFile:
     """Digest and size of a file."""
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while piece := file.read(PIECE_BYTES):
-            digest.update(piece)
-    return BundledFile(sha256=digest.hexdigest(), bytes=path.stat().st_size)
+        return _digested(file, None)
+
+
+def _digested(file: IO[bytes], copy: IO[bytes] | None, most: int | None = None) -> BundledFile:
+    """Digest and size of what is left of a file, which is read once. copy: gets the same bytes. most: to read."""
+    digest, size = hashlib.sha256(), 0
+    while piece := file.read(PIECE_BYTES):
+        digest.update(piece)
+        size += len(piece)
+        if most is not None and size > most:
+            break
+        if copy is not None:
+            copy.write(piece)
+    return BundledFile(sha256=digest.hexdigest(), bytes=size)
 
 
 def inventory(folder: Path) -> dict[str, BundledFile]:
@@ -37,51 +61,90 @@ def inventory(folder: Path) -> dict[str, BundledFile]:
     return {name: described(folder / name) for name in files_below(folder) if name not in UNLISTED}
 
 
-def problems(folder: Path, listed: dict[str, BundledFile]) -> list[str]:
-    """Describe each file that is changed, missing or not listed. Empty if there is none."""
+def problems(folder: Path, listed: dict[str, BundledFile], copies: Path | None = None) -> list[str]:
+    """Describe each file that is changed, missing or not listed. Empty if there is none.
+
+    copies: a private directory for a copy of each listed file, named by its digest, of the bytes that were compared.
+    """
     there = {name for name in files_below(folder) if name not in UNLISTED}
     found = [f"{name} is missing" for name in sorted(set(listed) - there)]
     found += [f"{name} is not part of it" for name in sorted(there - set(listed))]
     for name in sorted(there & set(listed)):
-        path = folder / name
-        if path.is_symlink() or not path.is_file():
-            found.append(f"{name} is not a regular file")
-        elif path.stat().st_size != listed[name].bytes or described(path) != listed[name]:
-            found.append(f"{name} was changed")
+        problem = _compared(folder / name, listed[name], copies)
+        if problem:
+            found.append(f"{name} {problem}")
     return found
 
 
-def load(folder: Path) -> Manifest:
-    """Return the manifest without verification. Raises BundleError."""
-    path = folder / MANIFEST
+def _compared(path: Path, listed: BundledFile, copies: Path | None) -> str:
+    """What is wrong with a file; empty if it is as listed, and then its copy is there."""
     try:
-        content = path.read_bytes()
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
     except OSError as error:
-        raise BundleError(
-            f"{path}: cannot be read: {error.strerror}. Set BUNDLE to the directory that make bundle wrote."
-        ) from error
-    return read_manifest(content, str(path))
+        return f"is not a regular file that can be read ({error.strerror})"
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            return "is not a regular file"
+        if status.st_size != listed.bytes:
+            return "was changed"
+        if copies is None or (copies / listed.sha256).exists():
+            return "" if _digested(file, None, listed.bytes) == listed else "was changed"
+        with suppress(_ChangedError), replacing(copies / listed.sha256, durable=False) as copy:
+            if _digested(file, copy, listed.bytes) == listed:
+                return ""
+            raise _ChangedError
+    return "was changed"
 
 
-def verify(folder: Path, fingerprint: str = "") -> Manifest:
-    """Return the manifest of a bundle that is as it was signed. Raises BundleDamaged with all differences.
+class _ChangedError(Exception):
+    """A copy is not what was signed, so it is not kept."""
 
-    fingerprint: the only key that may have signed it; empty takes the one that came with the bundle.
+
+def signed(folder: Path, fingerprint: str = "") -> Signed:
+    """The manifest of a bundle, and the files that prove it, each read once. Raises BundleError, BundleDamaged.
+
+    fingerprint: the only key that may have signed it; empty takes the one that came with the bundle. The other files of
+    the bundle are not read.
     """
-    manifest = load(folder)
-    signer = verified(folder)
+    try:
+        content = read_bytes(folder / MANIFEST, MOST_MANIFEST)
+    except UnreadableInput as error:
+        hint = "Set BUNDLE to the directory that make bundle wrote."
+        raise BundleError(f"{folder / MANIFEST}: {error.what}. {hint}") from error
+    proof = {MANIFEST: content, **{name: _proof(folder, name) for name in (SIGNATURE, KEY)}}
+    signer = verified(content, proof[SIGNATURE], proof[KEY], str(folder))
     wanted = fingerprint.replace(" ", "").upper() or signer
     if signer != wanted:
         raise BundleDamaged(
             f"{folder}: signed with key {signer}, expected {wanted}. It is not the expected bundle: do not use it."
         )
+    manifest = read_manifest(content, str(folder / MANIFEST))
     if signer != manifest.key:
         raise BundleDamaged(f"{folder}: signed with key {signer}, made for {manifest.key}. Make a new bundle.")
-    found = problems(folder, manifest.files)
-    if found:
-        more = f", and {len(found) - FEW} more" if len(found) > FEW else ""
+    return Signed(manifest, proof)
+
+
+def _proof(folder: Path, name: str) -> bytes:
+    try:
+        return read_bytes(folder / name, MOST_SIGNATURE)
+    except UnreadableInput as error:
+        what = error.what if (folder / name).exists() else "is missing"
+        hint = "so it is not signed. Copy the complete bundle again."
+        raise BundleDamaged(f"{folder}: {name} {what}, {hint}") from error
+
+
+def verify(folder: Path, fingerprint: str = "", copies: Path | None = None) -> Signed:
+    """The same for a bundle of which every file is as it was signed. Raises BundleDamaged with all differences.
+
+    copies: see `problems`. The bundle may lie on a medium that changes while it is read: use the copies from here on.
+    """
+    found = signed(folder, fingerprint)
+    differences = problems(folder, found.manifest.files, copies)
+    if differences:
+        more = f", and {len(differences) - FEW} more" if len(differences) > FEW else ""
         raise BundleDamaged(
-            f"{folder}: differs from its signed manifest: {', '.join(found[:FEW])}{more}. Copy the bundle again "
+            f"{folder}: differs from its signed manifest: {', '.join(differences[:FEW])}{more}. Copy the bundle again "
             "from where it was made, or make a new one."
         )
-    return manifest
+    return found

@@ -1,8 +1,12 @@
 """From what hosts collected to the signed directory."""
 
+import fcntl
+import os
+import re
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timezone
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -37,10 +41,14 @@ FEW = 5
 
 
 class Trust(msgspec.Struct, frozen=True, kw_only=True):
-    """What is trusted in addition to the pinned keys: key files of this host, and packages (patterns) as they come."""
+    """What is trusted in addition to the pinned keys: key files of this host, and packages (patterns) as they come.
+
+    own: names of the packages that are planned from a repository of one component, by the name of that repository.
+    """
 
     keys: tuple[Path, ...] = ()
     unverified: tuple[str, ...] = ()
+    own: Mapping[str, frozenset[str]] = {}
 
 
 def make(
@@ -58,39 +66,63 @@ def make(
     answers = [read_collected(path) for path in sorted(collected.glob("*.json"))]
     if not answers:
         raise BundleError(f"{collected}: contains no collected packages")
+    plans = [_group_plan(plan(lock, group=answer.order.group), answer) for answer in answers]
+    trust = msgspec.structs.replace(trust or Trust(), own=publisher.own_packages(plans))
     target.parent.mkdir(parents=True, exist_ok=True)
-    staged = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    try:
-        with signer(key) as signing:
-            systems = {
-                name: _system(name, some, collected, staged, signing, say, trust or Trust())
-                for name, some in _by_system(answers)
-            }
-            shutil.copy(lock_file, staged / LOCK)
-            signing.public(staged / KEY)
-            manifest = _manifest(lock, answers, systems, wheel, signing.fingerprint, staged)
-            (staged / MANIFEST).write_bytes(write_manifest(manifest))
-            signing.detached(staged / MANIFEST, staged / SIGNATURE)
-        staged.chmod(0o755)
-        if target.exists():
-            shutil.rmtree(target)
-        staged.rename(target)
-    except BaseException:
-        shutil.rmtree(staged, ignore_errors=True)
-        raise
+    with _staging(target) as staged, signer(key) as signing:
+        systems = {
+            name: _system(name, some, collected, staged, signing, say, trust) for name, some in _by_system(answers)
+        }
+        shutil.copy(lock_file, staged / LOCK)
+        signing.public(staged / KEY)
+        manifest = _manifest(lock, plans, systems, wheel, signing.fingerprint, staged)
+        (staged / MANIFEST).write_bytes(write_manifest(manifest))
+        signing.detached(staged / MANIFEST, staged / SIGNATURE)
     return manifest
+
+
+@contextmanager
+def _staging(target: Path) -> Iterator[Path]:
+    """A directory that takes the place of the target when the block ends well; the lock of the target is held.
+
+    What killed runs have left is removed first. Raises BundleError if another run makes this bundle.
+    """
+    old, name = target.with_name(f".{target.name}.old"), re.compile(rf"\.{re.escape(target.name)}\.[a-z0-9_]{{8}}")
+    lock = os.open(
+        target.with_name(f".{target.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+    )
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BundleError(f"{target}: another run makes this bundle. Wait for it, or set BUNDLE.") from None
+        if old.is_dir() and not target.exists():
+            old.rename(target)  # killed between the two renames below
+        for left in [path for path in target.parent.iterdir() if name.fullmatch(path.name) or path == old]:
+            shutil.rmtree(left, ignore_errors=True)
+        staged = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        try:
+            yield staged
+            staged.chmod(0o755)
+            if target.exists():
+                target.rename(old)
+            staged.rename(target)
+        finally:
+            shutil.rmtree(staged, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+    finally:
+        os.close(lock)
 
 
 def _manifest(
     lock: Lock,
-    answers: Sequence[Collected],
+    plans: Sequence[Plan],
     systems: dict[str, BundledSystem],
     wheel: OwnWheel,
     fingerprint: str,
     staged: Path,
 ) -> Manifest:
     """What the finished directory holds."""
-    plans = [_group_plan(plan(lock, group=answer.order.group), answer) for answer in answers]
     groups = {p.group: contents.bundled_group(p, systems[contents.system_of(p)].versions) for p in plans}
     own = msgspec.structs.replace(wheel, sha256=described(next(staged.glob(f"*/wheels/{wheel.name}"))).sha256)
     return Manifest(
@@ -182,12 +214,13 @@ def verify_packages(answers: Sequence[Collected], folders: Sequence[Path], packa
     unverified: set[str] = set()
     with homes() as home:
         keys = publisher.keyring(home, answers, folders, trust.keys)
-        found: dict[str, publisher.Published] = {}
+        found: list[tuple[str, publisher.Published]] = []
         for answer, folder in zip(answers, folders, strict=True):
-            found |= publisher.published(keys, folder, answer.metadata)
+            found += publisher.published(keys, folder, answer.metadata)
+    vouching = publisher.vouching(found, [row for one in answers for row in one.order.repositories], trust.own)
     rows = {package.sha256: package for answer in answers for package in answer.packages}
     for package in rows.values():
-        row = next((found[one] for one in file_digests(packages / package.file) if one in found), None)
+        row = next((vouching[one] for one in file_digests(packages / package.file) if one in vouching), None)
         if row is None:
             unverified.add(package.name)
         elif (row.name, row.version, row.arch) != (package.name, package.version.removeprefix("0:"), package.arch):
@@ -201,8 +234,9 @@ def verify_packages(answers: Sequence[Collected], folders: Sequence[Path], packa
     if refused:
         raise BundleError(
             f"{len(refused)} packages are not in an index signed by a trusted key: {', '.join(refused[:FEW])}"
-            f"{f' and {len(refused) - FEW} more' if len(refused) > FEW else ''}. Add the keyring of their publisher "
-            "on this host to bundle_trusted_keys, or set bundle_accept_unverified."
+            f"{f' and {len(refused) - FEW} more' if len(refused) > FEW else ''}. A key counts for its "
+            "own repository. Add the keyring of their publisher on this host to bundle_trusted_keys, or set "
+            "bundle_accept_unverified."
         )
     return Verified(by_key={key: by_key[key] for key in sorted(by_key)}, unverified=tuple(sorted(unverified)))
 

@@ -1,6 +1,6 @@
 """bundle.json: what a bundle holds, for which groups, and the digest of every file in it."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -15,11 +15,19 @@ LOCK = "stack.lock.yml"
 PIP_LOCK = "requirements.lock"
 
 
+# A plain file name: no separator, no leading dot or dash, no control character, nothing that a program takes for an
+# option, and short enough for every file system.
+PlainName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+~^%:-]{0,249}\Z")]
+Digest = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
+# As isoformat writes UTC: as text, later is greater.
+Moment = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\+00:00\Z")]
+
+
 class BundledFile(msgspec.Struct, frozen=True, kw_only=True):
     """One file: hex SHA-256 and size in bytes."""
 
-    sha256: str
-    bytes: int
+    sha256: Digest
+    bytes: Annotated[int, msgspec.Meta(ge=0)]
 
 
 class BundledGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +77,7 @@ class BundledSystem(msgspec.Struct, frozen=True, kw_only=True):
 class OwnWheel(msgspec.Struct, frozen=True, kw_only=True):
     """gpucheck's wheel: its file name, the digest of its sources, the oldest Python it runs on, its own SHA-256."""
 
-    name: str
+    name: PlainName
     digest: str
     python_minimum: str
     sha256: str = ""
@@ -82,12 +90,12 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "sc
     """
 
     schema_: Literal["gpucheck.bundle/1"] = "gpucheck.bundle/1"
-    made: str
+    made: Moment
     key: str
     simulated: bool
     wheel: OwnWheel
-    groups: dict[str, BundledGroup]
-    systems: dict[str, BundledSystem]
+    groups: dict[PlainName, BundledGroup]
+    systems: dict[PlainName, BundledSystem]
     files: dict[str, BundledFile]
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 from gpucheck.bundle.errors import BundleError
 
 TAIL_LINES = 12
+# Downloads of gigabytes are among them; pip's own timeout counts from byte to byte.
+SECONDS = 3600
 # Program -> the packages that bring it on Debian's and on Red Hat's side.
 COMES_WITH = {
     "apt-ftparchive": ("apt-utils", "apt (EPEL)"),
@@ -28,12 +30,17 @@ def run(
             cwd=cwd,
             stdin=subprocess.DEVNULL,
             capture_output=True,
+            timeout=SECONDS,
             env={**os.environ, **(environment or {})},
         )
     except FileNotFoundError as error:
         debian, redhat = COMES_WITH.get(program, (program, program))
         raise BundleError(
             f"{what}: {program} is not installed on this host. Install {debian} (Debian, Ubuntu) or {redhat} (EL)."
+        ) from error
+    except subprocess.TimeoutExpired as error:
+        raise BundleError(
+            f"{what}: {program} did not end within {SECONDS} s. Check the network, then run make bundle again."
         ) from error
     if done.returncode:
         lines = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()[-TAIL_LINES:]

@@ -19,12 +19,17 @@ from gpucheck.bundle.collected import Collected, regular_file
 from gpucheck.bundle.errors import BundleError
 from gpucheck.bundle.signing import gpg
 from gpucheck.processes import gnupg
+from gpucheck.stack.plan import Plan
 
 LARGEST_RELEASE_BYTES = 16 << 20
 LARGEST_INDEX_BYTES = 1 << 30
 OPENERS: Mapping[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open, ".xml": open, ".Packages": open}
 # NVIDIA's CUDA repositories state SHA-256, its container toolkit SHA-512 alone.
 ALGORITHMS = ("sha256", "sha512")
+MOST_ROWS = 500_000
+# What the name of NVIDIA's own repository begins with, and the repositories of one component.
+NVIDIAS = ("nvidia-cuda", "cuda-")
+OWN = {"nvidia-container-toolkit": "container_toolkit", "gdrcopy": "gdrcopy"}
 SPACE = "{http://linux.duke.edu/metadata/%s}"
 
 
@@ -44,7 +49,7 @@ def keyring(home: Path, answers: Sequence[Collected], folders: Sequence[Path], s
             name = f"keys/{row['name']}.{'gpg' if row['kind'] == 'apt' else 'asc'}"
             if name not in answer.metadata:
                 continue
-            pins = re.sub(r"\s", "", row["key_fingerprint"] or "").upper().split(",")
+            pins = _pins(row)
             foreign = [key for key in _primary_keys(home, regular_file(folder, name)) if key not in pins]
             if foreign:
                 raise BundleError(
@@ -60,23 +65,68 @@ def keyring(home: Path, answers: Sequence[Collected], folders: Sequence[Path], s
     return target
 
 
+def _pins(repository: Mapping[str, str | None]) -> list[str]:
+    return re.sub(r"\s", "", repository["key_fingerprint"] or "").upper().split(",")
+
+
 def _primary_keys(home: Path, path: Path) -> list[str]:
     return gnupg.primary_fingerprints(gpg(home, "--with-colons", "--show-keys", path))
 
 
-def published(keys: Path, folder: Path, metadata: Iterable[str]) -> dict[str, Published]:
-    """SHA-256 or SHA-512 of a package -> its row in an index that a trusted key vouches for. keys: keyring."""
+def own_packages(plans: Iterable[Plan]) -> dict[str, frozenset[str]]:
+    """Names of the packages that plans take from a repository of one component, by the name of that repository."""
+    found: dict[str, set[str]] = {}
+    for plan in plans:
+        for name, component in OWN.items():
+            part = plan.components.get(component, {"packages": ()})
+            found.setdefault(name, set()).update(package["name"] for package in part["packages"])
+    return {name: frozenset(names) for name, names in found.items()}
+
+
+def vouching(
+    found: Sequence[tuple[str, Published]],
+    repositories: Iterable[Mapping[str, str | None]],
+    own: Mapping[str, frozenset[str]],
+) -> dict[str, Published]:
+    """Digest of a package -> the row that vouches for it, of those whose key counts for a package of that name.
+
+    A key that is pinned for NVIDIA's repository counts for all it lists. One that is pinned for another repository
+    counts for the packages that are planned from there, and for names that NVIDIA's does not list. A key from
+    bundle_trusted_keys counts for what no pinned repository lists in that version.
+    """
+    pinned: dict[str, set[str]] = {}
+    for repository in repositories:
+        for key in _pins(repository):
+            pinned.setdefault(key, set()).add(repository["name"] or "")
+    main = {key for key, names in pinned.items() if any(name.startswith(NVIDIAS) for name in names)}
+    names = {row.name for _, row in found if row.key in main}
+    listed = {(row.name, row.version, row.arch) for _, row in found if row.key in pinned}
+
+    def counts(row: Published) -> bool:
+        if row.key in main:
+            return True
+        if row.key in pinned:
+            return row.name not in names or any(row.name in own.get(one, ()) for one in pinned[row.key])
+        return (row.name, row.version, row.arch) not in listed
+
+    return {digest: row for digest, row in found if counts(row)}
+
+
+def published(keys: Path, folder: Path, metadata: Iterable[str]) -> list[tuple[str, Published]]:
+    """(SHA-256 or SHA-512 of a package, its row) for each row of an index that a trusted key signed. keys: keyring."""
     files = {name: regular_file(folder, name) for name in metadata if name.startswith("metadata/")}
     digests: dict[str, str] = {}
     for name, path in files.items():
         if name.endswith((".InRelease", ".Release", ".repomd.xml")):
             digests |= _vouched(keys, path)
-    found: dict[str, Published] = {}
+    found: list[tuple[str, Published]] = []
     for name, path in files.items():
         listed = ".Packages" in name or ".primary.xml" in name
         key = next((digests[one] for one in file_digests(path) if one in digests), None) if listed else None
         if key is not None:
-            found |= dict(_apt_rows(path, key) if name.endswith(".Packages") else _dnf_rows(path, key))
+            found += _apt_rows(path, key) if name.endswith(".Packages") else _dnf_rows(path, key)
+            if len(found) > MOST_ROWS:
+                raise BundleError(f"{folder}: the signed indexes list more than {MOST_ROWS} packages")
     return found
 
 

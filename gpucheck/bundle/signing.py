@@ -53,12 +53,21 @@ def signer(key: str) -> Iterator[Signer]:
     if key and not Path(key).is_file():
         yield Signer(None, _fingerprint(None, key))
         return
-    with homes() as home:
+    with homes() as home, _agent(home):
         if key:
             gpg(home, "--import", Path(key))
         else:
             gpg(home, "--passphrase", "", "--quick-gen-key", IDENTITY, "rsa3072", "sign", "never")
         yield Signer(home, _fingerprint(home, ""))
+
+
+@contextmanager
+def _agent(home: Path) -> Iterator[None]:
+    try:
+        with gnupg.agent(home):
+            yield
+    except gnupg.NotInstalledError as error:
+        raise BundleError(str(error)) from error
 
 
 def _fingerprint(home: Path | None, name: str) -> str:
@@ -78,19 +87,31 @@ def _fingerprint(home: Path | None, name: str) -> str:
     return found
 
 
-def verified(folder: Path) -> str:
-    """The fingerprint of the key in the bundle that its manifest is signed with. Raises BundleDamaged."""
-    for name in (KEY, SIGNATURE):
-        if not (folder / name).is_file():
-            raise BundleDamaged(f"{folder}: {name} is missing, so it is not signed. Copy the complete bundle again.")
+def verified(manifest: bytes, signature: bytes, key: bytes, name: str) -> str:
+    """The fingerprint of the key that a manifest is signed with. key: the key file, of exactly one key.
+
+    name: the bundle, for messages. Raises BundleDamaged; also for a signature of a key that has expired or was revoked.
+    """
     with homes() as home:
+        for file, content in ((MANIFEST, manifest), (SIGNATURE, signature), (KEY, key)):
+            (home / file).write_bytes(content)
         try:
-            gpg(home, "--import", folder / KEY)
-            output = gpg(home, "--status-fd", "1", "--verify", folder / SIGNATURE, folder / MANIFEST)
+            keys = gnupg.primary_fingerprints(gpg(home, "--with-colons", "--show-keys", home / KEY))
+            gpg(home, "--import", home / KEY)
+            gpg(home, "--output", home / "keyring.gpg", "--export")
+            done = gnupg.verify(home / "keyring.gpg", home / SIGNATURE, home / MANIFEST)
+        except gnupg.NotInstalledError as error:
+            raise BundleError(str(error)) from error
         except BundleError as error:
-            raise BundleDamaged(
-                f"{folder}: the signature of {MANIFEST} is invalid, so its content is not trusted. {error}. "
-                "Copy the bundle again from where it was made, or make a new one."
-            ) from error
-    # The tenth field is the primary key's, the one that hosts compare.
-    return next(line.split()[-1] for line in output.splitlines() if line.startswith("[GNUPG:] VALIDSIG "))
+            raise _unsigned(name, str(error)) from error
+    if done.key is None or keys != [done.key]:
+        reasons = gnupg.BAD | {"": f"{KEY} contains {len(keys)} keys" if len(keys) != 1 else "there is no valid one"}
+        raise _unsigned(name, reasons[done.bad or ""])
+    return done.key
+
+
+def _unsigned(name: str, reason: str) -> BundleDamaged:
+    return BundleDamaged(
+        f"{name}: the signature of {MANIFEST} is invalid, so its content is not trusted: {reason}. Copy the bundle "
+        "again from where it was made, or make a new one."
+    )

@@ -23,16 +23,41 @@ def COMMAND() -> None:  # noqa: N802 - the name every command module has
     """
 
 
+fingerprint_option = click.option(
+    "--fingerprint", default="", metavar="HEX", help="Fingerprint of the required signing key."
+)
+
+
 @COMMAND.command("verify")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--fingerprint", default="", metavar="HEX", help="Fingerprint of the required signing key.")
+@fingerprint_option
 @format_option("text", "json")
 def verify_command(folder: Path, fingerprint: str, format_: str) -> None:
     """Verify the signature and all files of a bundle."""
     from gpucheck.bundle.folder import verify
+
+    _echo(bundled(lambda: verify(folder, fingerprint).manifest), format_)
+
+
+@COMMAND.command("files")
+@click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@fingerprint_option
+@click.option("--accept-older", is_flag=True, help="Accept a bundle that was made before the last one.")
+@format_option("text", "json")
+@click.option("-o", "--output", type=DIRECTORY, required=True, help="Directory for the copy and the lists.")
+def files_command(folder: Path, fingerprint: str, accept_older: bool, format_: str, output: Path) -> None:
+    """Copy a bundle while verifying it, and list its files.
+
+    GROUP.json has one entry per file: path on the host, digest, size in bytes, path of the verified copy.
+    """
+    from gpucheck.bundle.taking import take
+
+    _echo(bundled(lambda: take(folder, output, fingerprint, accept_older=accept_older)), format_)
+
+
+def _echo(manifest: "Manifest", format_: str) -> None:
     from gpucheck.bundle.text import manifest_text
 
-    manifest: Manifest = bundled(lambda: verify(folder, fingerprint))
     if format_ == "json":
         # The files are for comparing, and they are thousands.
         shown = {key: value for key, value in json.loads(as_json(manifest)).items() if key != "files"}
@@ -40,26 +65,6 @@ def verify_command(folder: Path, fingerprint: str, format_: str) -> None:
         click.echo(json.dumps({**shown, "bytes": sum(file.bytes for file in manifest.files.values())}, indent=2))
     else:
         click.echo(manifest_text(manifest))
-
-
-@COMMAND.command("files")
-@click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("-o", "--output", type=DIRECTORY, required=True, help="Directory for one GROUP.json per group.")
-def files_command(folder: Path, output: Path) -> None:
-    """Write the file list of each host group.
-
-    Per file: path on the host, digest, size in bytes, local path.
-    """
-    from gpucheck.bundle.contents import host_files
-    from gpucheck.bundle.folder import load
-
-    manifest: Manifest = bundled(lambda: load(folder))
-    for group in manifest.groups:
-        rows = {
-            there: {**json.loads(as_json(manifest.files[here])), "source": str((folder / here).absolute())}
-            for there, here in host_files(manifest, group).items()
-        }
-        write_result(json.dumps(rows, indent=2), output / f"{group}.json", mode=SHARED)
 
 
 @COMMAND.command("order")

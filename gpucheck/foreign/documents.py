@@ -14,7 +14,7 @@ import yaml
 T = TypeVar("T")
 
 MOST_DEPTH = 32
-MOST_SHOWN = 150
+MOST_SHOWN = 250
 MOST_NODES = 500_000
 # Each is compared with all before it.
 MOST_DIRECTIVES = 8

@@ -19,16 +19,19 @@ def unpacked(content: bytes, most: int, where: str, do: str) -> bytes:
 
     most: bytes that it may unpack to. where, do: for messages.
     """
-    unpacker = next((read for magic, read in UNPACKERS.items() if content.startswith(magic)), None)
-    if unpacker is None:
-        return content
-    pieces, size = [], 0
+    return b"".join(unpacked_pieces(content, most, where, do))
+
+
+def unpacked_pieces(content: bytes, most: int, where: str, do: str) -> Iterator[bytes]:
+    """The same in pieces of at most a MiB, for readers that need not hold all of it."""
+    unpacker = next((read for magic, read in UNPACKERS.items() if content.startswith(magic)), _plain)
+    size = 0
     try:
         for piece in unpacker(content):
-            pieces.append(piece)
             size += len(piece)
-            if size > most:
+            if unpacker is not _plain and size > most:
                 raise UnreadableInput(where, f"unpacks to more than {most >> 20} MiB", do)
+            yield piece
     except ModuleNotFoundError as error:
         need = f"needs the Python package {error.name}"
         raise UnreadableInput(where, need, f"Install it: python -m pip install {error.name}") from error
@@ -36,7 +39,11 @@ def unpacked(content: bytes, most: int, where: str, do: str) -> bytes:
         raise UnreadableInput(where, "cut off in the middle", "Copy it again") from None
     except (OSError, zlib.error, lzma.LZMAError) as error:
         raise UnreadableInput(where, f"damaged: {error}", do) from error
-    return b"".join(pieces)
+
+
+def _plain(content: bytes) -> Iterator[bytes]:
+    for start in range(0, len(content), PIECE_BYTES):
+        yield content[start : start + PIECE_BYTES]
 
 
 def _gunzipped(content: bytes) -> Iterator[bytes]:

@@ -7,7 +7,7 @@ import msgspec
 import yaml
 
 from gpucheck.foreign.documents import Loader
-from gpucheck.stack.spec import did_you_mean
+from gpucheck.knowledge.strict import did_you_mean
 
 SCHEMA = "gpucheck.images/1"
 FILE = "images/versions.yml"

@@ -111,11 +111,18 @@ class Value:
         """The block's known keys, read; None where the value is unknown. An unknown key is rejected."""
         found = {}
         for name, value in self.pairs():
-            if name not in readers:
-                raise value.problem(f"no such key. {did_you_mean(name, readers)}")
+            value.must_be_key(name, readers)
             if value.is_known:
                 found[name] = readers[name](value)
         return found
+
+    def must_be_key(self, name: str, known: Iterable[str]) -> None:
+        """Raise InputProblem for an unknown key, which would be ignored."""
+        known = list(known)
+        if name not in known:
+            hint = did_you_mean(name, known)
+            every = f" Known here: {', '.join(known)}" if hint.startswith("Did you mean") else ""
+            raise self.problem(f"no such key. {hint}{every}")
 
     def number(self) -> float:
         """A finite number, not below zero."""

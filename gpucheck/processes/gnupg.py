@@ -3,19 +3,30 @@
 A keyring of the user is read or changed only if the caller names no home.
 """
 
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic, sleep
 from typing import NamedTuple, TypeAlias
+
+from gpucheck.processes.temporary import temporary_folder
 
 Finished: TypeAlias = "subprocess.CompletedProcess[bytes]"
 MESSAGE, SIGNATURE = b"-----BEGIN PGP SIGNED MESSAGE-----", b"-----BEGIN PGP SIGNATURE-----"
 # Statuses of gpgv that make a signature unacceptable even if another one is good: doc/DETAILS of GnuPG.
-BAD = ("BADSIG", "EXPSIG", "EXPKEYSIG", "REVKEYSIG")
-PACKAGES = {"gpg": "gnupg", "gpgv": "gpgv (Debian, Ubuntu) or gnupg2 (EL)"}
+BAD = {
+    "BADSIG": "the signature does not match: the signed file was changed or is incomplete",
+    "EXPSIG": "the signature has expired",
+    "EXPKEYSIG": "the signing key has expired",
+    "REVKEYSIG": "the signing key was revoked",
+}
+SOCKET, AGENT_S = "S.gpg-agent", 10.0
+PACKAGES = {
+    "gpg": "gnupg",
+    "gpg-agent": "gpg-agent (Debian, Ubuntu) or gnupg2 (EL)",
+    "gpgv": "gpgv (Debian, Ubuntu) or gnupg2 (EL)",
+}
 
 
 class NotInstalledError(Exception):
@@ -53,22 +64,44 @@ class Verified(NamedTuple):
 def gpg(
     home: Path | None, *arguments: str | Path, seconds: float | None = None
 ) -> "subprocess.CompletedProcess[bytes]":
-    """Run gpg without questions. home: its directory, None for the user's. Raises NotInstalledError, HungError."""
-    where: list[str | Path] = ["--homedir", home] if home else []
+    """Run gpg without questions. home: its directory, None for the user's. Raises NotInstalledError, HungError.
+
+    In a directory of its own gpg has the agent that `agent` started, and needs none for public keys.
+    """
+    where: list[str | Path] = ["--homedir", home, "--no-autostart"] if home else []
     return _run(["gpg", "--batch", "--yes", "--no-tty", *where, *arguments], seconds)
 
 
 @contextmanager
 def homes() -> Iterator[Path]:
-    """Make a gpg home that is removed afterwards, with the agent that gpg started for it."""
+    """A directory for gpg, removed afterwards; if this process is killed, the next run removes it."""
     # Not below the checkout: the agent's socket is created here, and socket paths are short.
-    home = Path(tempfile.mkdtemp(prefix="gpucheck-gpg-"))
-    try:
+    with temporary_folder("gpg") as home:
         yield home
+
+
+@contextmanager
+def agent(home: Path) -> Iterator[None]:
+    """Run the agent that holds the secret keys of a directory; it ends with this process. Raises NotInstalledError.
+
+    Started by gpg it would stay for ever. It ends some seconds after the program that it was started with, and cat ends
+    when this process closes its pipe, or is killed.
+    """
+    words: list[str | Path] = ["gpg-agent", "--homedir", home, "--quiet", "--daemon", "--", "cat"]
+    null = subprocess.DEVNULL
+    try:
+        running = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=null, stderr=null)
+    except FileNotFoundError:
+        raise NotInstalledError("gpg-agent") from None
+    try:
+        end = monotonic() + AGENT_S
+        while not (home / SOCKET).exists() and running.poll() is None and monotonic() < end:
+            sleep(0.01)
+        yield
     finally:
-        if shutil.which("gpgconf"):
-            subprocess.run(["gpgconf", "--homedir", home, "--kill", "all"], check=False, capture_output=True)
-        shutil.rmtree(home, ignore_errors=True)
+        subprocess.run(["gpgconf", "--homedir", home, "--kill", "all"], check=False, capture_output=True)
+        running.kill()
+        running.communicate()
 
 
 def primary_fingerprints(listing: str) -> list[str]:

@@ -4,12 +4,26 @@ Sources: repository format, https://wiki.debian.org/DebianRepository/Format; con
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from codecs import getincrementaldecoder
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
+from itertools import chain
 from typing import NamedTuple
 
-from gpucheck.repositories.index import ALGORITHMS, Checksum, Operator, Package, Relation, UnusableIndex, number
+from gpucheck.printable import excerpt
+from gpucheck.repositories.index import (
+    ALGORITHMS,
+    DISTRUST,
+    MOST_TEXT,
+    Bounds,
+    Checksum,
+    Operator,
+    Package,
+    Relation,
+    UnusableIndex,
+    number,
+)
 
 # In this order: the first that the release file lists is fetched.
 COMPRESSED = (".xz", ".gz", "")
@@ -32,10 +46,19 @@ class Release(NamedTuple):
     files: Mapping[str, Listed]
 
 
-def read_release(text: str, now: datetime) -> Release:
-    """Read a release file. Raises UnusableIndex if it is no longer valid at the time `now`, or lists nothing."""
-    fields = next(paragraphs(text), {})
-    until = _moment(fields.get("Valid-Until", ""))
+def read_release(text: str, now: datetime, suite: str = "") -> Release:
+    """Read a release file. suite: of the repository, empty for a flat one.
+
+    Raises UnusableIndex if it is no longer valid at the time `now`, is of another suite, or lists nothing.
+    """
+    fields = next(paragraphs(text.split("\n")), {})
+    stated = [fields[name] for name in ("codename", "suite") if fields.get(name)]
+    if suite and stated and suite not in stated:
+        # The same key signs all suites, so the signature does not distinguish them.
+        raise UnusableIndex(
+            f"the index is of {', '.join(stated)}, and the repository's suite is {suite}", "Correct the mirror"
+        )
+    until = _moment(fields.get("valid-until", ""))
     if until is not None and until < now:
         raise UnusableIndex(
             f"the index expired on {until:%Y-%m-%d}: the mirror is no longer updated, or this machine's clock is wrong",
@@ -43,7 +66,7 @@ def read_release(text: str, now: datetime) -> Release:
         )
     files: dict[str, Listed] = {}
     for algorithm in ALGORITHMS:
-        for line in fields.get(algorithm.upper(), "").splitlines():
+        for line in fields.get(algorithm, "").splitlines():
             row = line.split()
             if len(row) == 3 and (size := number(row[1])):
                 files.setdefault(row[2], Listed(row[2], Checksum(algorithm, row[0].lower()), size))
@@ -51,7 +74,7 @@ def read_release(text: str, now: datetime) -> Release:
         raise UnusableIndex(
             "the release file lists no file with a SHA-256 or SHA-512", "Check the address of the repository"
         )
-    made = _moment(fields.get("Date", ""))
+    made = _moment(fields.get("date", ""))
     return Release(made.isoformat() if made else "", files)
 
 
@@ -70,41 +93,61 @@ def package_list(release: Release, component: str, arch: str) -> Listed:
     )
 
 
-def paragraphs(text: str) -> Iterator[dict[str, str]]:
-    """Yield the paragraphs of a control file as field -> value; lines of one value are joined by line breaks."""
-    fields: dict[str, str] = {}
+def lines_of(pieces: Iterable[bytes]) -> Iterator[str]:
+    """Yield the lines of a control file that comes in pieces. Raises UnusableIndex for an endless one."""
+    decoder, rest = getincrementaldecoder("utf-8")("replace"), ""
+    for piece in pieces:
+        *lines, rest = (rest + decoder.decode(piece)).split("\n")
+        yield from lines
+        if len(rest) > MOST_TEXT:
+            raise UnusableIndex(f"the index has a line of more than {MOST_TEXT >> 20} MiB", DISTRUST)
+    yield rest + decoder.decode(b"", final=True)
+
+
+def paragraphs(lines: Iterable[str]) -> Iterator[dict[str, str]]:
+    """Yield the paragraphs of a control file as field -> value; lines of one value are joined by line breaks.
+
+    Names are in lower case, for the format does not distinguish. Raises UnusableIndex for a field that is stated twice:
+    which of the two counts is not defined.
+    """
+    fields: dict[str, list[str]] = {}
     name = ""
-    for line in text.split("\n"):
+    for line in chain(lines, [""]):
         if not line.strip():
             if fields:
-                yield fields
+                yield {field: "\n".join(values) for field, values in fields.items()}
             fields, name = {}, ""
         elif line[0] in " \t":
             if name:
-                fields[name] += "\n" + line.strip()
+                fields[name].append(line.strip())
         elif not line.startswith("#"):
-            name, _, value = line.partition(":")
-            fields[name] = value.strip()
-    if fields:
-        yield fields
+            stated, _, value = line.partition(":")
+            name = stated.strip().lower()
+            if name in fields:
+                raise UnusableIndex(f"a paragraph of the index states {excerpt(stated, 40)} twice", DISTRUST)
+            fields[name] = [value.strip()]
 
 
-def read_packages(text: str) -> dict[str, tuple[Package, ...]]:
-    """Read a package list: name -> its versions. Raises UnusableIndex for a list without any package."""
+def read_packages(lines: Iterable[str]) -> dict[str, tuple[Package, ...]]:
+    """Read a package list: name -> its versions. Raises UnusableIndex for a list with none or too many."""
     found: dict[str, list[Package]] = {}
-    for row in paragraphs(text):
-        if not {"Package", "Version", "Architecture"} <= row.keys():
+    bounds, empty = Bounds(), True
+    for row in paragraphs(lines):
+        empty = False
+        if not {"package", "version", "architecture"} <= row.keys():
             continue
+        bounds.count("packages")
         package = Package(
-            row["Package"],
-            row["Version"],
-            row["Architecture"],
-            number(row.get("Size", "")),
-            (*relations(row.get("Pre-Depends", "")), *relations(row.get("Depends", ""))),
-            tuple(one for alternatives in relations(row.get("Provides", "")) for one in alternatives),
+            row["package"],
+            row["version"],
+            row["architecture"],
+            number(row.get("size", "")),
+            (*relations(row.get("pre-depends", "")), *relations(row.get("depends", ""))),
+            tuple(one for alternatives in relations(row.get("provides", "")) for one in alternatives),
         )
+        bounds.count("dependencies", sum(map(len, package.requires)) + len(package.provides))
         found.setdefault(package.name, []).append(package)
-    if not found and text.strip():
+    if not found and not empty:
         raise UnusableIndex("the package list holds no package", "Check the address of the repository")
     return {name: tuple(rows) for name, rows in found.items()}
 

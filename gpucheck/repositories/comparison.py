@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from difflib import get_close_matches
+from itertools import islice
 from typing import Any
 
 from gpucheck.knowledge.packages import packages
@@ -25,6 +26,8 @@ from gpucheck.stack.components import BY_NAME
 from gpucheck.stack.plan import Plan
 
 NEAREST = 3
+# Names that are compared with a missing one, which takes a second for every 20,000.
+MOST_LOOKED_AT = 20_000
 PCI_TOOLS = "pciutils"
 
 
@@ -102,7 +105,12 @@ def _compare(plan: Plan, found: Sequence[tuple[Row, Repository, Index | None]]) 
         else:
             chosen.append(package)
             rows.append(Planned(component=component, spec=one["spec"], state="present", size=package.size))
-    problems, brought = _dependencies(chosen, catalog)
+    try:
+        problems, brought = _dependencies(chosen, catalog)
+    except UnusableIndex as error:
+        problems, brought = [], []
+        name, why = "dependencies", str(error)
+        rows.append(Planned(component=name, spec=name, state="unknown", why=why, fix=error.do))
     size = sum(package.size for package in (*chosen, *brought))
     return compared(plan.group, [state for _, state, _ in found], tuple(rows), tuple(problems), size)
 
@@ -204,7 +212,7 @@ def _nearest(requested: str, versions: set[str], kind: Kind) -> tuple[str, ...]:
 
 
 def _names_like(name: str, catalog: Catalog) -> tuple[str, ...]:
-    return tuple(get_close_matches(name, catalog.packages, NEAREST, 0.75))
+    return tuple(get_close_matches(name, list(islice(catalog.packages, MOST_LOOKED_AT)), NEAREST, 0.75))
 
 
 def _dependencies(chosen: Sequence[Package], catalog: Catalog) -> tuple[list[Dependency], list[Package]]:
@@ -214,11 +222,13 @@ def _dependencies(chosen: Sequence[Package], catalog: Catalog) -> tuple[list[Dep
     """
     planned = {package.name: package for package in chosen}
     problems, brought, queue = [], dict[str, Package](), list(chosen)
+    offered: dict[str, list[str]] = {}
+    for package in chosen:
+        _offer(package, offered)
     while queue:
         package = queue.pop()
         for alternatives in package.requires:
-            selected = [*planned.values(), *brought.values()]
-            if any(catalog.satisfies(one, relation) for relation in alternatives for one in selected):
+            if any(catalog.fits(one, want) for want in alternatives for one in offered.get(want.name, ())):
                 continue
             problem = _contradiction(package, alternatives, planned)
             candidates = [one for relation in alternatives for one in catalog.candidates(relation)]
@@ -227,12 +237,20 @@ def _dependencies(chosen: Sequence[Package], catalog: Catalog) -> tuple[list[Dep
                 new = next(one for one in candidates if one.version == best)
                 if new.name not in planned and new.name not in brought:
                     brought[new.name] = new
+                    _offer(new, offered)
                     queue.append(new)
             elif problem is not None:
                 problems.append(problem)
             elif any(catalog.knows(relation.name) for relation in alternatives):
                 problems.append(_nothing(package, alternatives, catalog))
     return problems, list(brought.values())
+
+
+def _offer(package: Package, offered: dict[str, list[str]]) -> None:
+    """Add what a package satisfies: name -> versions, empty for none."""
+    offered.setdefault(package.name, []).append(package.version)
+    for one in package.provides:
+        offered.setdefault(one.name, []).append(one.version)
 
 
 def _contradiction(

@@ -3,14 +3,26 @@
 Sources: createrepo_c's output, and the element names of libsolv's and dnf's readers of it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from typing import NamedTuple
 from xml.parsers import expat
 
-from gpucheck.repositories.index import ALGORITHMS, Checksum, Operator, Package, Relation, UnusableIndex, number
+from gpucheck.repositories.index import (
+    ALGORITHMS,
+    DISTRUST,
+    MOST_TEXT,
+    Bounds,
+    Checksum,
+    Operator,
+    Package,
+    Relation,
+    UnusableIndex,
+    number,
+)
 
 DEEPEST = 32
+MOST_TOKEN = 20 << 20
 _OPERATORS: Mapping[str, Operator] = {"LT": "<", "LE": "<=", "EQ": "=", "GE": ">=", "GT": ">"}
 # Not packages: what rpm itself provides, shared objects, files.
 _OF_RPM = ("rpmlib(", "/", "config(")
@@ -34,10 +46,18 @@ class _Xml:
         self.parser.CharacterDataHandler = self._characters
         self.parser.StartDoctypeDeclHandler = self._doctype
         self.depth, self.pieces = 0, []  # type: int, list[str]
+        self.length = self.silent = 0
+        self.bounds = Bounds()
 
-    def run(self, content: bytes, what: str) -> None:
+    def run(self, content: Iterable[bytes], what: str) -> None:
         try:
-            self.parser.Parse(content, True)
+            for piece in content:
+                self.silent += len(piece)
+                self.parser.Parse(piece, False)
+                # Expat before 2.6 reads an unfinished token again with every piece.
+                if self.silent > MOST_TOKEN:
+                    raise UnusableIndex(f"{what} has a tag or comment of more than {MOST_TOKEN >> 20} MiB", DISTRUST)
+            self.parser.Parse(b"", True)
         except expat.ExpatError as error:
             cut = error.code in (expat.errors.codes[expat.errors.XML_ERROR_NO_ELEMENTS], 3, 5)
             raise UnusableIndex(
@@ -48,22 +68,31 @@ class _Xml:
             ) from None
 
     def _doctype(self, *_: object) -> None:
-        raise UnusableIndex("the index declares a document type, which no index needs", "Do not trust this mirror")
+        raise UnusableIndex("the index declares a document type, which no index needs", DISTRUST)
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         self.depth += 1
         if self.depth > DEEPEST:
-            raise UnusableIndex(f"the index nests deeper than {DEEPEST} elements", "Do not trust this mirror")
-        self.pieces = []
+            raise UnusableIndex(f"the index nests deeper than {DEEPEST} elements", DISTRUST)
+        self.bounds.count("elements")
+        self._no_text()
         self.start(name.rpartition(" ")[2], attributes)
 
     def _end(self, name: str) -> None:
         self.depth -= 1
         self.end(name.rpartition(" ")[2], "".join(self.pieces).strip())
+        self._no_text()
+
+    def _no_text(self) -> None:
         self.pieces = []
+        self.length = self.silent = 0
 
     def _characters(self, text: str) -> None:
         self.pieces.append(text)
+        self.length += len(text)
+        self.silent = 0
+        if self.length > MOST_TEXT:
+            raise UnusableIndex(f"the index has a text of more than {MOST_TEXT >> 20} MiB", DISTRUST)
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         """Take the start of an element."""
@@ -100,7 +129,7 @@ class _Repomd(_Xml):
 def read_repomd(content: bytes) -> Primary:
     """Read repomd.xml. Raises UnusableIndex if it is damaged or names no primary list with a checksum."""
     document = _Repomd()
-    document.run(content, "repomd.xml")
+    document.run([content], "repomd.xml")
     row = document.rows.get("primary", {})
     if not row.get("location") or not row.get("checksum"):
         raise UnusableIndex(
@@ -145,6 +174,7 @@ class _PrimaryList(_Xml):
         if not name or name.startswith(("(", *_OF_RPM)) or ".so" in name:
             return
         operator = _OPERATORS.get(attributes.get("flags", ""), "")
+        self.bounds.count("dependencies")
         relation = Relation(name, operator, _version(attributes) if operator else "")
         if self.section == "requires":
             self.requires.append((relation,))
@@ -159,12 +189,16 @@ class _PrimaryList(_Xml):
         elif name == "arch" and not self.arch:
             self.arch = text
         elif name == "package" and self.name and self.arch and self.version and self.arch != "src":
+            self.bounds.count("packages")
             row = (self.name, self.version, self.arch, self.size, tuple(self.requires), tuple(self.provides))
             self.packages.setdefault(self.name, []).append(Package(*row))
 
 
-def read_primary(content: bytes) -> dict[str, tuple[Package, ...]]:
-    """Read the primary list: name -> its versions. Raises UnusableIndex if it is damaged or holds no package."""
+def read_primary(content: Iterable[bytes]) -> dict[str, tuple[Package, ...]]:
+    """Read the primary list, which comes in pieces: name -> its versions.
+
+    Raises UnusableIndex if it is damaged, holds no package, or more than any repository.
+    """
     document = _PrimaryList()
     document.run(content, "the primary list")
     if not document.packages:

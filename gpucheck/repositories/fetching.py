@@ -6,18 +6,23 @@ import ssl
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
-from time import monotonic
 from typing import Protocol
 
-from gpucheck.foreign import UnreadableInput, read_bytes
+from gpucheck.foreign import UnreadableInput, opened, read_bytes
+from gpucheck.printable import excerpt
 from gpucheck.processes.atomic import SHARED, write_atomic
+from gpucheck.processes.deadline import StuckError, in_time
 from gpucheck.repositories.index import UnusableIndex
 
 PIECE_BYTES = 1 << 20
+# A certificate store with every public authority has 0.3 MiB.
+MOST_ACCESS = 4 << 20
+MOST_REASON = 200
 SCHEMES = ("https", "http", "file")
 TRIES = 2
 AGENT = {"User-Agent": "gpucheck stack check-repositories"}
@@ -43,7 +48,9 @@ class Fetcher(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """How repositories are reached. seconds: for one file, all of it. Proxies are those of the environment.
+    """How repositories are reached. Proxies are those of the environment.
+
+    seconds: for one file: looking up the name, connecting, TLS, redirects, headers, content and another try.
 
     netrc_file: credentials by host name; client_certificate, client_key, ca_file: PEM files.
     """
@@ -61,9 +68,11 @@ class Network:
     def __init__(self, access: Access) -> None:
         self.access = access
         try:
-            context = ssl.create_default_context(cafile=str(access.ca_file) if access.ca_file else None)
+            with _named(access.ca_file) as authorities:
+                context = ssl.create_default_context(cafile=authorities)
             if access.client_certificate:
-                context.load_cert_chain(access.client_certificate, access.client_key)
+                with _named(access.client_certificate) as certificate, _named(access.client_key) as key:
+                    context.load_cert_chain(certificate or "", key)
         except (OSError, ssl.SSLError) as error:
             names = [str(p) for p in (access.ca_file, access.client_certificate, access.client_key) if p]
             raise ValueError(f"{', '.join(names)}: not a usable certificate or key: {error}") from error
@@ -71,19 +80,27 @@ class Network:
         self.opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _SameKindRedirects())
 
     def get(self, url: str, most: int) -> bytes:
-        """Return the content of a URL."""
+        """Return the content of a URL, within the seconds of `access` and whatever the server sends."""
         parts = urllib.parse.urlsplit(url)
         if parts.scheme not in SCHEMES:
             raise UnusableIndex(f"{url}: not an https, http or file URL", "Correct the repository's url in stack.yml")
+        try:
+            # Timeouts of a socket count from byte to byte, and there is none for a name server.
+            return in_time("download", lambda: self._got(parts, most), self.access.seconds)
+        except StuckError:
+            name, do = without_credentials(url), "Check the network and the server, or allow more time with --timeout"
+            raise UnusableIndex(f"{name}: not complete after {self.access.seconds:g} s", do, rejected=False) from None
+
+    def _got(self, parts: urllib.parse.SplitResult, most: int) -> bytes:
         if parts.scheme == "file":
             return _local(Path(urllib.parse.unquote(parts.path)), most)
-        last: UnusableIndex | None = None
-        for _ in range(TRIES):
+        for left in reversed(range(TRIES)):
             found = self._tried(parts, most)
             if isinstance(found, bytes):
                 return found
-            last = found
-        raise last or AssertionError("no try")
+            if not left:
+                raise found
+        raise AssertionError("no try")
 
     def _tried(self, parts: urllib.parse.SplitResult, most: int) -> "bytes | UnusableIndex":
         """Return the content, or the error if another try may help. Raises UnusableIndex if none will."""
@@ -101,7 +118,7 @@ class Network:
             reason = getattr(error, "reason", None) or error
             reason = getattr(reason, "strerror", None) or reason
             do = "Check the address, the network and the proxy (https_proxy, no_proxy)"
-            return UnusableIndex(f"{url}: {reason}", do, rejected=False)
+            return UnusableIndex(f"{url}: {excerpt(str(reason), MOST_REASON)}", do, rejected=False)
 
     def _request(self, parts: urllib.parse.SplitResult) -> urllib.request.Request:
         request = urllib.request.Request(without_credentials(urllib.parse.urlunsplit(parts)), headers=AGENT)  # noqa: S310
@@ -116,19 +133,16 @@ class Network:
         return request
 
     def _read(self, request: urllib.request.Request, most: int) -> bytes:
-        end = monotonic() + self.access.seconds
         pieces, size = [], 0
         with self.opener.open(request, timeout=min(30.0, self.access.seconds)) as response:
             expected = response.headers.get("Content-Length", "")
-            while piece := response.read(PIECE_BYTES):
+            while piece := response.read1(PIECE_BYTES):
                 pieces.append(piece)
                 size += len(piece)
                 if size > most:
                     raise UnusableIndex(
                         f"{request.full_url}: larger than {most >> 20} MiB", "Check the address of the repository"
                     )
-                if monotonic() > end:
-                    raise TimeoutError(f"not complete after {self.access.seconds:.0f} s")
             if expected.isdecimal() and size < int(expected):
                 raise TimeoutError(f"the connection ended after {size} of {expected} bytes")
         return b"".join(pieces)
@@ -197,16 +211,37 @@ def _credentials(path: Path | None) -> Mapping[str, tuple[str, str]]:
     if path is None and not chosen.is_file():
         return {}
     try:
-        found = netrc.netrc(str(chosen))
-    except (OSError, netrc.NetrcParseError, UnicodeDecodeError) as error:
+        with _named(chosen) as name:
+            found = netrc.netrc(name)
+    except (OSError, netrc.NetrcParseError, UnicodeDecodeError, UnreadableInput) as error:
         if path is None:
             return {}
-        raise ValueError(f"{chosen}: not a usable netrc file: {error}") from error
+        if isinstance(error, UnreadableInput):
+            raise
+        # As text the error names the descriptor.
+        what = f"line {error.lineno}: {error.msg}" if isinstance(error, netrc.NetrcParseError) else str(error)
+        raise ValueError(f"{chosen}: not a usable netrc file: {what}") from error
     return {host: (row[0], row[2] or "") for host, row in found.hosts.items() if host != "default"}
 
 
+@contextmanager
+def _named(path: Path | None) -> Iterator[str | None]:
+    """A name for libraries that open files themselves, of a file that is open: regular and of a usual size."""
+    if path is None:
+        yield None
+        return
+    with opened(path) as file:
+        if os.fstat(file.fileno()).st_size > MOST_ACCESS:
+            raise UnreadableInput(str(path), f"larger than {MOST_ACCESS >> 20} MiB")
+        descriptor = os.dup(file.fileno())
+    try:
+        yield f"/dev/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
+
+
 def _refused(url: str, error: urllib.error.HTTPError) -> UnusableIndex:
-    reason = REASONS.get(error.code, error.reason)
+    reason = REASONS.get(error.code) or excerpt(str(error.reason), MOST_REASON)
     kind = NotThere if error.code in (404, 410) else UnusableIndex
     do = "Check the address of the repository, and that a mirror is synchronized"
     if error.code in (401, 403, 407):

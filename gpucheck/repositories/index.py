@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Literal, NamedTuple
 
+from gpucheck.printable import one_line
 from gpucheck.repositories.versions import compare_of
 
 Kind = Literal["apt", "dnf"]
@@ -27,8 +28,30 @@ class UnusableIndex(ValueError):
     """
 
     def __init__(self, what: str, do: str, *, rejected: bool = True) -> None:
-        super().__init__(what)
+        super().__init__(one_line(what))
         self.do, self.rejected = do, rejected
+
+
+# What an index may hold, and its readers keep: a few kB of xz can be 100 million elements. The largest indexes of
+# distributions have 70,000 packages (2026).
+MOST = {"packages": 150_000, "dependencies": 2_000_000, "elements": 10_000_000}
+MOST_TEXT = 1 << 20
+# Each of many packages may require what each of many others provides. NVIDIA's repositories need some thousands.
+MOST_COMPARED = 3_000_000
+DISTRUST = "Do not trust this mirror"
+
+
+class Bounds:
+    """Counts what a reader finds in one index."""
+
+    def __init__(self) -> None:
+        self.left = dict(MOST)
+
+    def count(self, what: str, number: int = 1) -> None:
+        """Raise UnusableIndex if the index has more of these than any repository."""
+        self.left[what] -= number
+        if self.left[what] < 0:
+            raise UnusableIndex(f"the index has more than {MOST[what]} {what}", DISTRUST)
 
 
 # NVIDIA states SHA-256 for CUDA, and SHA-512 alone for the container toolkit.
@@ -99,6 +122,7 @@ class Catalog:
         """arch: as the package manager calls it (amd64, x86_64, arm64, aarch64); packages of others are not seen."""
         self.kind: Kind = kind
         self.compare = compare_of(kind)
+        self.left = MOST_COMPARED
         self.packages: dict[str, list[Package]] = {}
         for index in indexes:
             for name, rows in index.packages.items():
@@ -116,14 +140,13 @@ class Catalog:
                     found.setdefault(relation.name, []).append((row, relation.version))
         return found
 
-    def satisfies(self, package: Package, relation: Relation) -> bool:
-        """Whether this package, by its own name or by what it provides, is what a dependency asks for."""
-        offered = [package.version] if package.name == relation.name else []
-        offered += [one.version for one in package.provides if one.name == relation.name]
-        return any(self.fits(version, relation) for version in offered)
-
     def fits(self, version: str, relation: Relation) -> bool:
         """Whether a version is within a dependency. What is provided without a version satisfies no versioned one."""
+        self.left -= 1
+        if self.left < 0:
+            raise UnusableIndex(
+                f"the dependencies need more than {MOST_COMPARED} comparisons", DISTRUST, rejected=False
+            )
         if not relation.operator:
             return True
         return bool(version) and HOLDS[relation.operator](self.compare(version, relation.version))

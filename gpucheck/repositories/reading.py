@@ -1,19 +1,19 @@
 """Read the index of a planned repository: fetch, verify the signature and the checksums, parse."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
-from gpucheck.foreign import UnreadableInput, unpacked
+from gpucheck.foreign import UnreadableInput, unpacked_pieces
 from gpucheck.repositories import apt, dnf
-from gpucheck.repositories.fetching import Fetcher, NotThere, without_credentials
+from gpucheck.repositories.fetching import Fetcher, NotThere, place_of, without_credentials
 from gpucheck.repositories.index import Index, Package, UnusableIndex
 from gpucheck.repositories.signatures import keyring
 
 Row = Mapping[str, str | None]
 MOST_KEY, MOST_RELEASE = 1 << 20, 16 << 20
 # Debian's main list is 50 MiB, EPEL's 20 MiB compressed and 200 MiB unpacked (2026).
-MOST_LIST, MOST_UNPACKED = 256 << 20, 1 << 30
+MOST_LIST, MOST_UNPACKED = 256 << 20, 512 << 20
 # What the plan calls an architecture -> what the package managers do.
 ARCHITECTURES = {"apt": {"x86_64": "amd64", "sbsa": "arm64"}, "dnf": {"x86_64": "x86_64", "sbsa": "aarch64"}}
 SYNCHRONIZE = "Synchronize the mirror again"
@@ -52,7 +52,7 @@ def _apt(row: Row, base: str, arch: str, fetcher: Fetcher, now: datetime) -> Ind
         except NotThere:
             text = fetcher.get(f"{place}Release", MOST_RELEASE)
             signer = keys.detached(text, _signature(fetcher, f"{place}Release.gpg"))
-    release = apt.read_release(text.decode("utf-8", "replace"), now)
+    release = apt.read_release(text.decode("utf-8", "replace"), now, "" if flat else suite)
     dpkg_arch = ARCHITECTURES["apt"][arch]
     packages: dict[str, tuple[Package, ...]] = {}
     for component in (row.get("components") or "").split() or ([""] if flat else ["main"]):
@@ -60,7 +60,7 @@ def _apt(row: Row, base: str, arch: str, fetcher: Fetcher, now: datetime) -> Ind
         content = fetcher.get(place + listed.name, MOST_LIST)
         if len(content) != listed.size or not listed.checksum.matches(content):
             raise _changed(listed.name, len(content), listed.size)
-        found = apt.read_packages(_unpacked(content, listed.name).decode("utf-8", "replace"))
+        found = apt.read_packages(apt.lines_of(_unpacked(content, listed.name)))
         packages |= {name: (*packages.get(name, ()), *rows) for name, rows in found.items()}
     return Index("apt", packages, release.date, signer)
 
@@ -74,6 +74,8 @@ def _dnf(row: Row, base: str, fetcher: Fetcher) -> Index:
         ) as keys:
             signer = keys.detached(content, _signature(fetcher, f"{base}repodata/repomd.xml.asc"))
     primary = dnf.read_repomd(content)
+    # A list below the repository: of a mirror in a directory, "../" would be any file of this machine.
+    place_of(base + primary.location)
     packed = fetcher.get(base + primary.location, MOST_LIST)
     if not primary.checksum.matches(packed):
         raise _changed(primary.location, len(packed), None)
@@ -103,8 +105,8 @@ def _changed(name: str, size: int, expected: int | None) -> UnusableIndex:
     return UnusableIndex(f"{name} is not the file that the signed index names: its checksum differs", SYNCHRONIZE)
 
 
-def _unpacked(content: bytes, name: str) -> bytes:
+def _unpacked(content: bytes, name: str) -> Iterator[bytes]:
     try:
-        return unpacked(content, MOST_UNPACKED, name, SYNCHRONIZE)
+        yield from unpacked_pieces(content, MOST_UNPACKED, name, SYNCHRONIZE)
     except UnreadableInput as error:
         raise UnusableIndex(f"{name}: {error.what}", SYNCHRONIZE) from None

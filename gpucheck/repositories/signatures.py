@@ -8,12 +8,6 @@ from pathlib import Path
 from gpucheck.processes import gnupg
 from gpucheck.repositories.index import UnusableIndex
 
-REASONS = {
-    "BADSIG": "the signature does not match: the index was changed or is incomplete",
-    "EXPSIG": "the signature has expired",
-    "EXPKEYSIG": "the signing key has expired",
-    "REVKEYSIG": "the signing key was revoked",
-}
 SECONDS = 60
 
 
@@ -47,7 +41,7 @@ class Keyring:
         if "NO_PUBKEY" in done.statuses and not done.bad:
             reason = f"signed with key {done.statuses['NO_PUBKEY'][-1]}, which is not the pinned one"
         else:
-            reason = REASONS.get(done.bad or "", "there is no valid signature")
+            reason = gnupg.BAD.get(done.bad or "", "there is no valid signature")
         raise UnusableIndex(
             reason, "Do not install from it. Synchronize the mirror again, or compare with its publisher"
         )

@@ -11,8 +11,8 @@ import msgspec
 from gpucheck.checks import all_checks
 from gpucheck.checks._session import judged
 from gpucheck.model import AnyCheck, Finding, Host, Report
+from gpucheck.processes.deadline import StuckError, in_time
 from gpucheck.processes.signals import TerminatedError
-from gpucheck.run.deadline import StuckError, in_time
 from gpucheck.run.guard import NEEDS_HARDWARE, Guard
 from gpucheck.run.proof import left_out
 from gpucheck.run.report import cut_short, with_findings

@@ -7,8 +7,8 @@ import msgspec
 
 from gpucheck.host.recording import ReplayHost
 from gpucheck.model import Finding, Host, NotRecorded, Verdict
+from gpucheck.processes.deadline import StuckError, in_time
 from gpucheck.processes.exhausted import exhausted
-from gpucheck.run.deadline import StuckError, in_time
 from gpucheck.run.step import Outcome, Step
 
 # Tags of the steps that copy or train: a recording can only be asked.

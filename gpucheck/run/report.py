@@ -11,9 +11,9 @@ from gpucheck import __version__
 from gpucheck.checks._session import judged, partial
 from gpucheck.host.recording import ReplayHost
 from gpucheck.model import Finding, Host, NotRecorded, NvmlReading, Report, System, Verdict
+from gpucheck.processes.deadline import StuckError, in_time
 from gpucheck.run.attributes import attributes
 from gpucheck.run.conclusion import conclude
-from gpucheck.run.deadline import StuckError, in_time
 from gpucheck.run.guard import AFTER_STUCK_S, broken, stuck
 from gpucheck.topology import of
 

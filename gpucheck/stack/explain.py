@@ -9,11 +9,12 @@ from typing import Any
 import msgspec
 
 from gpucheck.knowledge import gpus, tables
+from gpucheck.knowledge.strict import did_you_mean
 from gpucheck.stack.components import BY_NAME, COMPONENTS, LISTED, given
 from gpucheck.stack.components import EXPLAINED as ROWS
 from gpucheck.stack.components.base import Component, NotFirst, plain
 from gpucheck.stack.resolve import search
-from gpucheck.stack.spec import StackSpec, did_you_mean
+from gpucheck.stack.spec import StackSpec
 from gpucheck.stack.stack_set import StackSet
 from gpucheck.stack.types import Clash, Fact, Reason, Target
 from gpucheck.stack.versions import cc, parse, request

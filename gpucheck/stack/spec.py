@@ -1,6 +1,5 @@
 """stack.yml, the stack specification. Every value may be ``auto``; errors name the file, the line and the key."""
 
-import difflib
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 import msgspec
 
 from gpucheck.foreign import read_text
-from gpucheck.knowledge.strict import EmptyDocument, InputProblem, Value, document
+from gpucheck.knowledge.strict import EmptyDocument, InputProblem, Value, did_you_mean, document
 from gpucheck.stack.components import COMPONENTS, VERSIONED
 from gpucheck.stack.components.base import MANAGED
 from gpucheck.stack.settings.driver_extra import read_driver_extra
@@ -29,6 +28,9 @@ class SpecError(Exception):
 
 CLIENT = ("client_certificate", "client_key")
 SIGNED = ("packages", "metadata", "both")
+# Repositories by their names in plans; epel is the source of DKMS. A mirror under another name would not be used.
+REPOSITORIES = ("nvidia-cuda", "nvidia-container-toolkit", "gdrcopy", "epel")
+CUDA_REPOSITORIES = tuple(f"cuda-rhel{major}-{arch}" for major in (8, 9, 10) for arch in ("x86_64", "sbsa"))
 _ONE = "(?:[0-9A-Fa-f]{40}|[0-9A-Fa-f]{64})"
 FINGERPRINTS = re.compile(f"{_ONE}(?:,{_ONE})*")
 
@@ -103,12 +105,6 @@ CHOICES = {
     field.name: get_args(field.type) for field in msgspec.structs.fields(StackSpec) if get_origin(field.type) is Literal
 }
 VERSIONS = {row.name: row for row in VERSIONED}
-
-
-def did_you_mean(word: str, known: tuple[str, ...]) -> str:
-    """Return ``Did you mean cudnn?``, or the list of all names if none is close."""
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    return f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(known)}."
 
 
 def check_value(key: str, value: str) -> None:
@@ -194,8 +190,7 @@ def _spec(values: dict[str, Value], name: str) -> StackSpec:
     if schema is not None and schema.text() not in (SCHEMA, FORMER):
         raise schema.problem(f"{schema.text()!r} is not {SCHEMA!r}, the only one known")
     for key, value in values.items():
-        if key not in StackSpec.__struct_fields__:
-            raise value.problem(f"no such key. {did_you_mean(key, (*StackSpec.__struct_fields__, 'schema'))}")
+        value.must_be_key(key, (*StackSpec.__struct_fields__, "schema"))
     fields: dict[str, Any] = {
         key: BLOCKS[key](value) if key in BLOCKS else _checked(key, value) for key, value in values.items()
     }
@@ -223,6 +218,9 @@ def _repositories(value: Value) -> dict[str, Repository]:
     rows = dict(value.pairs())
     if MANAGED in rows:
         raise rows[MANAGED].problem("must be the only value, for all repositories: repositories: managed")
+    known = (*REPOSITORIES, *CUDA_REPOSITORIES)
+    for name, inner in rows.items():
+        inner.must_be_key(name, known)
     return {key: _unwanted(key, inner) or _repository(inner) for key, inner in rows.items()}
 
 
@@ -234,8 +232,7 @@ def _unwanted(key: str, value: Value) -> Repository | None:
 def _repository(value: Value) -> Repository:
     fields: dict[str, str] = {}
     for field, inner in value.pairs():
-        if field not in Repository.__struct_fields__:
-            raise inner.problem(f"no such key. {did_you_mean(field, Repository.__struct_fields__)}")
+        inner.must_be_key(field, Repository.__struct_fields__)
         fields[field] = host_path(inner) if field in CLIENT else inner.text()
         if field == "signed" and fields[field] not in SIGNED:
             raise inner.problem(f"{fields[field]!r} is not one of {', '.join(SIGNED)}")

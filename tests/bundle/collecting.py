@@ -30,6 +30,7 @@ def publishers_key(home):
     """A publisher's key, in a gpg home of its own."""
     home.mkdir(mode=0o700)
     HOMES.append(home)
+    subprocess.run(["gpg-agent", "--homedir", home, "--quiet", "--daemon"], check=True, stdout=subprocess.DEVNULL)
     gpg(home, "--passphrase", "", "--quick-gen-key", "publisher", "rsa2048", "sign", "never")
     listed = gpg(home, "--with-colons", "--list-keys").splitlines()
     return Signer(home, next(row.split(":")[9] for row in listed if row.startswith("fpr")))

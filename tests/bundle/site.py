@@ -75,14 +75,14 @@ def manifest(*names: str, **changes: object) -> Manifest:
     return msgspec.structs.replace(made, **changes)
 
 
-def signed_folder(folder, files):
+def signed_folder(folder, files, **changes):
     """A bundle with these files (path -> bytes), signed with a key of its own; returns the key's fingerprint."""
     for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
     with signer("") as signing:
         signing.public(folder / KEY)
-        made = manifest("lab-apt", key=signing.fingerprint, files=inventory(folder))
+        made = manifest("lab-apt", key=signing.fingerprint, files=inventory(folder), **changes)
         (folder / MANIFEST).write_bytes(write_manifest(made))
         signing.detached(folder / MANIFEST, folder / SIGNATURE)
     return signing.fingerprint

@@ -1,16 +1,16 @@
 """gpucheck bundle, and stack plan --bundle: what the playbooks call."""
 
 import json
+from pathlib import Path
 
 import msgspec
 import pytest
 from click.testing import CliRunner
 
-from gpucheck.bundle.manifest import MANIFEST, write_manifest
 from gpucheck.cli.bundle import COMMAND
 from gpucheck.cli.stack import COMMAND as STACK
 from gpucheck.stack.lock import write_lock
-from tests.bundle.site import manifest, signed_folder, site_lock
+from tests.bundle.site import signed_folder, site_lock
 from tests.cli.documents import follows
 from tests.stack.hosts import host
 
@@ -67,7 +67,8 @@ def test_files_names_where_each_file_of_a_group_goes(bundle, tmp_path):
     assert result.exit_code == 0
     rows = json.loads((tmp_path / f"files/{APT}.json").read_text())
     assert set(rows) == {"packages/a.deb", "key.asc"}
-    assert rows["packages/a.deb"]["source"] == str(bundle[0] / PACKAGE)
+    assert Path(rows["packages/a.deb"]["source"]).read_bytes() == b"a"
+    assert Path(rows["packages/a.deb"]["source"]).is_relative_to(tmp_path)
     assert rows["packages/a.deb"]["bytes"] == 1
 
 
@@ -108,8 +109,7 @@ def test_a_folder_of_other_things_is_refused_before_anything_is_downloaded(site)
 
 
 def test_plans_have_the_bundle_as_their_source_or_are_refused(site):
-    (site / "bundle").mkdir()
-    (site / "bundle" / MANIFEST).write_bytes(write_manifest(manifest("lab-apt")))
+    signed_folder(site / "bundle", {PACKAGE: b"a"})
     words = ["plan", "--lock", site / "stack.lock.yml", "--all-hosts", site / "plans"]
     result = run(*words, "--bundle", site / "bundle", command=STACK)
 

@@ -31,8 +31,8 @@ def bundle(signed, tmp_path):
 def test_a_bundle_as_it_was_signed_is_good(signed):
     folder, fingerprint = signed
 
-    assert verify(folder).key == fingerprint
-    assert verify(folder, fingerprint.lower()).key == fingerprint
+    assert verify(folder).manifest.key == fingerprint
+    assert verify(folder, fingerprint.lower()).manifest.key == fingerprint
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_bundle_signed_anew_by_another_key_is_refused_where_the_key_is_known(s
     folder = tmp_path / "other"
     other = signed_folder(folder, {**FILES, PACKAGE: b"malice"})
 
-    assert verify(folder).key == other
+    assert verify(folder).manifest.key == other
     with pytest.raises(BundleDamaged, match=f"signed with key {other}, expected {signed[1]}"):
         verify(folder, signed[1])
 

@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from gpucheck.bundle import making
 from gpucheck.bundle.errors import BundleError
 from gpucheck.bundle.folder import described, verify
 from gpucheck.bundle.text import manifest_text
@@ -21,14 +22,14 @@ pytestmark = pytest.mark.skipif(
 def test_what_was_collected_becomes_a_signed_folder_that_verifies(made):
     manifest = make(made)
 
-    assert verify(made / "bundle") == manifest
+    assert verify(made / "bundle").manifest == manifest
     assert list(manifest.groups) == [GROUP]
     system = manifest.systems["ubuntu-22.04-x86_64"]
     assert system.versions["libdependency1"] == ("1:2-1",)
     assert {"libnccl2", "nvidia-dkms-580"} < set(system.versions)
     assert f"ubuntu-22.04-x86_64/wheels/{WHEEL.name}" in manifest.files
     assert (made / "bundle/stack.lock.yml").read_bytes() == (made / "stack.lock.yml").read_bytes()
-    assert [path.name for path in made.glob(".bundle*")] == []
+    assert {path.name for path in made.glob(".bundle*")} <= {".bundle.lock"}
     assert "no source offered python3-apt" in manifest_text(manifest)
 
 
@@ -79,7 +80,7 @@ def test_half_a_collection_makes_no_bundle(made, damage, words):
     with pytest.raises(BundleError, match=words):
         make(made)
     assert not (made / "bundle").exists()
-    assert list(made.glob(".bundle*")) == []
+    assert {path.name for path in made.glob(".bundle*")} <= {".bundle.lock"}
 
 
 @pytest.mark.skipif(not shutil.which("createrepo_c"), reason="createrepo_c is not installed")
@@ -100,3 +101,30 @@ def test_module_metadata_goes_into_a_dnf_repository(tmp_path):
     assert written.name in (folder / "repodata/repomd.xml").read_text()
     assert (folder / "repodata/repomd.xml.asc").read_text().startswith("-----BEGIN PGP SIGNATURE-----")
     assert not (folder / "modules.yaml").exists()
+
+
+def test_leftovers_of_killed_runs_are_removed_and_the_bundle_before_is_kept(made):
+    """Killed while it was made: a directory of gigabytes. Killed between the renames: the bundle has its other name."""
+    first = make(made)
+    (made / "bundle").rename(made / ".bundle.old")
+    (made / ".bundle.ab12cd34/packages").mkdir(parents=True)
+    (made / ".bundle.mine").mkdir()
+
+    with making._staging(made / "bundle"):
+        assert verify(made / "bundle").manifest == first
+        assert not (made / ".bundle.ab12cd34").exists()
+    assert (made / ".bundle.mine").is_dir()
+    assert not (made / ".bundle.old").exists()
+
+
+def test_two_runs_do_not_make_one_bundle(made):
+    with making._staging(made / "bundle"), pytest.raises(BundleError, match="another run makes this bundle"):
+        make(made)
+
+
+def test_a_bundle_that_cannot_be_made_leaves_the_one_before(made):
+    first = make(made)
+    with pytest.raises(ZeroDivisionError), making._staging(made / "bundle"):
+        raise ZeroDivisionError
+    assert verify(made / "bundle").manifest == first
+    assert {path.name for path in made.glob(".bundle*")} == {".bundle.lock"}

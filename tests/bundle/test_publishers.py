@@ -13,6 +13,8 @@ from gpucheck.bundle import making, publisher
 from gpucheck.bundle.errors import BundleError
 from gpucheck.bundle.folder import described
 from gpucheck.bundle.text import manifest_text
+from gpucheck.stack.lock import read_lock_file, write_lock
+from gpucheck.stack.spec import Repository
 from tests.bundle.collecting import GROUP, make, publishers_key
 
 pytestmark = pytest.mark.skipif(
@@ -141,10 +143,10 @@ def test_an_index_of_rpm_packages_counts_with_its_signature_alone(tmp_path, epoc
 
     found = publisher.published(tmp_path / "gpg/trusted.gpg", folder, names)
     wanted = publisher.Published(name="libnccl", version=version, arch="x86_64", key=signing.fingerprint)
-    assert found == {"ab" * 32: wanted}
+    assert found == [("ab" * 32, wanted)]
 
     repomd.write_bytes(repomd.read_bytes() + b"<!-- -->")
-    assert publisher.published(tmp_path / "gpg/trusted.gpg", folder, names) == {}
+    assert publisher.published(tmp_path / "gpg/trusted.gpg", folder, names) == []
 
 
 INDEXES = Path(__file__).parent.parent / "data/repositories/indexes/nvidia.github.io/nvidia-docker"
@@ -177,5 +179,89 @@ def test_nvidias_own_signed_indexes_vouch_with_sha_512(tmp_path, files, package)
 
     found = publisher.published(home / "trusted.gpg", folder, [f"metadata/{name}" for name in files])
 
-    assert {row.key for row in found.values()} == {"C95B321B61E88C1809C4F759DDCAE044F796ECB0"}
-    assert package in {row.arch for row in found.values() if row.name == "nvidia-docker2"}
+    assert {row.key for _, row in found} == {"C95B321B61E88C1809C4F759DDCAE044F796ECB0"}
+    assert package in {row.arch for _, row in found if row.name == "nvidia-docker2"}
+
+
+NVIDIA, TOOLKIT, SITE = "A" * 40, "B" * 40, "C" * 40
+PLANNED = (
+    {"name": "nvidia-cuda", "key_fingerprint": NVIDIA},
+    {"name": "nvidia-container-toolkit", "key_fingerprint": TOOLKIT},
+)
+OWN = {"nvidia-container-toolkit": frozenset({"nvidia-container-toolkit"})}
+
+
+def row(name, version, key):
+    return publisher.Published(name=name, version=version, arch="amd64", key=key)
+
+
+@pytest.mark.parametrize(
+    ("package", "counts"),
+    [
+        # Its own: also of names that NVIDIA's other repository lists too, in older versions.
+        (row("nvidia-container-toolkit", "1.18.1-1", TOOLKIT), True),
+        (row("toolkit-dependency", "1-1", TOOLKIT), True),
+        (row("libnvidia-compute", "580.1-1", NVIDIA), True),
+        (row("toolkit-dependency", "1-1", NVIDIA), True),
+        # Another publisher's: in the planned version, and in one that an unversioned dependency would prefer.
+        (row("libnvidia-compute", "580.1-1", TOOLKIT), False),
+        (row("libnvidia-compute", "999-1", TOOLKIT), False),
+        # The distribution: what it has besides, also under a name of NVIDIA's in a version of its own.
+        (row("libc6", "2.36-1", SITE), True),
+        (row("libnvidia-compute", "580.1-0ubuntu1", SITE), True),
+        (row("libnvidia-compute", "580.1-1", SITE), False),
+        (row("nvidia-container-toolkit", "1.18.1-1", SITE), False),
+    ],
+)
+def test_a_key_vouches_for_its_own_repository(package, counts):
+    genuine = [
+        ("1" * 64, row("libnvidia-compute", "580.1-1", NVIDIA)),
+        ("2" * 64, row("nvidia-container-toolkit", "1.17.0-1", NVIDIA)),
+        ("3" * 64, row("nvidia-container-toolkit", "1.18.1-1", TOOLKIT)),
+    ]
+    for found in ([*genuine, ("9" * 64, package)], [("9" * 64, package), *genuine]):
+        assert ("9" * 64 in publisher.vouching(found, PLANNED, OWN)) is counts
+
+
+def test_a_digest_that_a_second_publisher_lists_too_counts_by_the_first():
+    found = [("1" * 64, row("libnvidia-compute", "580.1-1", key)) for key in (NVIDIA, TOOLKIT, SITE)]
+    for order in (found, found[::-1]):
+        assert publisher.vouching(order, PLANNED, OWN)["1" * 64].key == NVIDIA
+
+
+def test_a_mirror_that_signs_all_its_repositories_with_one_key_counts_for_all():
+    planned = tuple({**one, "key_fingerprint": SITE.lower()} for one in PLANNED)
+    found = [("1" * 64, row("libnvidia-compute", "580.1-1", SITE))]
+    assert publisher.vouching(found, planned, {})
+
+
+def test_another_repositorys_key_makes_no_package_of_nvidias_verified(made):
+    """The list of a second publisher names a package that NVIDIA's list has, with the digest of another file."""
+    folder = made / f"collected/{GROUP}"
+    second = publishers_key(made / "second")
+    lock = read_lock_file(made / "stack.lock.yml")
+    rows = {**lock.spec.repositories, "nvidia-container-toolkit": Repository(key_fingerprint=second.fingerprint)}
+    changed = msgspec.structs.replace(lock, spec=msgspec.structs.replace(lock.spec, repositories=rows))
+    (made / "stack.lock.yml").write_text(write_lock(changed))
+    unsigned_package(made)
+    second.sign("--output", folder / "keys/nvidia-container-toolkit.gpg", "--export", second.fingerprint)
+    served = made / "second-served"
+    served.mkdir()
+    listing = subprocess.run(
+        ["apt-ftparchive", "packages", "."], cwd=folder / "packages", check=True, capture_output=True
+    )
+    (served / "Packages").write_bytes(listing.stdout)
+    (folder / "metadata/0003.Packages").write_bytes(listing.stdout)
+    release = subprocess.run(["apt-ftparchive", "release", "."], cwd=served, check=True, capture_output=True).stdout
+    (made / "second-release").write_bytes(release)
+    second.sign("--clearsign", "--output", folder / "metadata/0002.InRelease", made / "second-release")
+    path = made / f"collected/{GROUP}.json"
+    answer = json.loads(path.read_text())
+    answer["metadata"] += ["metadata/0002.InRelease", "metadata/0003.Packages"]
+    for one in answer["order"]["repositories"]:
+        if one["name"] == "nvidia-container-toolkit":
+            one["key_fingerprint"] = second.fingerprint
+    path.write_text(json.dumps(answer))
+
+    with pytest.raises(BundleError, match=r"not in an index signed by a trusted key: libdependency1\. A key counts"):
+        make(made)

@@ -8,6 +8,7 @@ import pytest
 from tests.forked import gpucheck
 from tests.shared import sampled
 
+READ = ("stack", "check-repositories", "--lock", "lock.yml", "--timeout", "1")
 COMMANDS = {
     "topo --import": ("topo", "--import", "FILE"),
     "topo --from": ("topo", "--from", "FILE"),
@@ -30,6 +31,10 @@ COMMANDS = {
     "stack plan --lock": ("stack", "plan", "--host", "a", "--lock", "FILE"),
     "stack explain --lock": ("stack", "explain", "--lock", "FILE"),
     "stack check --lock": ("stack", "check", "--simulate", "h200-x1", "--lock", "FILE"),
+    "check-repositories --lock": ("stack", "check-repositories", "--lock", "FILE"),
+    "check-repositories --netrc": (*READ, "--netrc", "FILE"),
+    "check-repositories --ca-file": (*READ, "--ca-file", "FILE"),
+    "check-repositories --client-cert": (*READ, "--client-cert", "FILE"),
     "bundle order --lock": ("bundle", "order", "--lock", "FILE", "-o", "orders"),
     "bundle order --facts": ("bundle", "order", "--lock", "lock.yml", "--facts", "FILE", "-o", "orders"),
     "fleet report --labels": ("fleet", "report", "reports", "--labels", "FILE"),

@@ -1,7 +1,9 @@
 """What a host collects for a bundle: the same from a bare host and a provisioned one."""
 
 import json
+import os
 import shutil
+import socket
 import subprocess
 
 import pytest
@@ -138,9 +140,8 @@ def row(content: bytes) -> dict[str, object]:
 
 
 @pytest.fixture
-def kept(tmp_path, monkeypatch):
+def kept(tmp_path):
     """(the host's folder, a folder where files have arrived)."""
-    monkeypatch.setattr(folder_module.os, "chown", lambda *_: None)
     (tmp_path / "arrived").mkdir()
     return tmp_path / "bundle", tmp_path / "arrived"
 
@@ -192,7 +193,100 @@ def test_a_link_that_has_arrived_is_not_followed(kept, tmp_path):
 
     assert "packages/a.deb" in folder_module.missing(str(folder), FILES)
     assert (tmp_path / "secret").stat().st_mode & 0o777 == 0o600
-    assert not list((folder / "packages").iterdir())
+    assert not [path for path in folder.rglob("*") if not path.is_dir()]
+
+
+def test_a_login_that_keeps_a_file_open_writes_to_no_accepted_one(kept):
+    """It opened the file before it was checked, and writes afterwards."""
+    folder, arrived = kept
+    with (arrived / "packages:a.deb").open("wb", buffering=0) as held:
+        held.write(b"a")
+        folder_module.take(str(folder), FILES, str(arrived))
+        held.seek(0)
+        held.write(b"EVIL")
+
+    assert (folder / "packages/a.deb").read_bytes() == b"a"
+    assert (folder / "packages/a.deb").stat().st_mode & 0o777 == 0o644
+    assert not (arrived / "packages:a.deb").exists()
+
+
+def test_the_bytes_that_are_compared_are_the_ones_that_are_kept(kept, monkeypatch):
+    """The login exchanges the content after it was read for the digest."""
+    folder, arrived = kept
+    (arrived / "packages:a.deb").write_bytes(b"a")
+    real = folder_module.copied
+
+    def exchanging(file, copy, most):
+        digest = real(file, copy, most)
+        (arrived / "packages:a.deb").write_bytes(b"E")
+        return digest
+
+    monkeypatch.setattr(folder_module, "copied", exchanging)
+    folder_module.take(str(folder), {"packages/a.deb": FILES["packages/a.deb"]}, str(arrived))
+    assert (folder / "packages/a.deb").read_bytes() == b"a"
+
+
+@pytest.mark.parametrize("kind", ["fifo", "directory", "growing", "socket"])
+def test_what_has_arrived_and_is_no_such_file_is_passed_over(kept, kind):
+    folder, arrived = kept
+    staged = arrived / "packages:a.deb"
+    if kind == "fifo":
+        os.mkfifo(staged)
+    elif kind == "directory":
+        staged.mkdir()
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(os.path.relpath(staged))
+    else:
+        with staged.open("wb") as file:
+            file.truncate(1 << 40)
+    folder_module.take(str(folder), FILES, str(arrived))
+
+    assert "packages/a.deb" in folder_module.missing(str(folder), FILES)
+    assert not [path for path in folder.rglob("*") if not path.is_dir()]
+
+
+def test_a_link_in_place_of_the_arrival_folder_is_not_followed(kept, tmp_path):
+    """Files there would be removed as root: key.asc is in every bundle."""
+    folder, arrived = kept
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/key.asc").write_bytes(b"key")
+    arrived.rmdir()
+    arrived.symlink_to(tmp_path / "etc")
+
+    with pytest.raises(OSError, match=str(arrived)):
+        folder_module.take(str(folder), FILES, str(arrived))
+    assert (tmp_path / "etc/key.asc").read_bytes() == b"key"
+
+
+def test_a_link_in_place_of_a_partial_file_is_not_written_through(kept, tmp_path):
+    folder, arrived = kept
+    (tmp_path / "secret").write_bytes(b"secret")
+    (folder / "packages").mkdir(parents=True)
+    (folder / "packages/a.deb.partial").symlink_to(tmp_path / "secret")
+    (arrived / "packages:a.deb").write_bytes(b"a")
+    folder_module.take(str(folder), FILES, str(arrived))
+
+    assert (folder / "packages/a.deb").read_bytes() == b"a"
+    assert (tmp_path / "secret").read_bytes() == b"secret"
+
+
+@pytest.mark.parametrize(
+    ("recorded", "made", "later"),
+    [
+        (None, "2026-10-01T00:00:00+00:00", ""),
+        ("2026-10-01T00:00:00+00:00", "2026-10-01T00:00:00+00:00", ""),
+        ("2026-10-01T00:00:00+00:00", "2026-11-01T00:00:00+00:00", ""),
+        ("2026-11-01T00:00:00+00:00", "2026-10-01T00:00:00+00:00", "2026-11-01T00:00:00+00:00"),
+    ],
+)
+def test_a_host_knows_a_bundle_that_is_older_than_its_own(kept, recorded, made, later):
+    folder, _ = kept
+    folder.mkdir()
+    if recorded:
+        (folder / "made").write_text(recorded)
+
+    assert folder_module.newer(str(folder), made) == later
 
 
 def test_apt_and_dnf_are_led_to_the_bundle_alone(kept):

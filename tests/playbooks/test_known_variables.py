@@ -35,6 +35,14 @@ def test_an_unknown_name_under_our_prefix_is_an_error_with_a_way_out():
     assert "other_variables" in mistakes("gpucheck_colour")["gpucheck_colour"]
 
 
+@pytest.mark.parametrize("name", ["bundle_pin", "bundle_key_fingerprint", "stack_file", "check_repositories_args"])
+def test_an_unknown_name_like_those_of_no_role_is_an_error_too(name):
+    """A mistyped bundle_fingerprint would accept the signature of any key."""
+    words = mistakes(name)[name]
+    assert "no such variable" in words
+    assert "Did you mean" in words or "Known: " in words
+
+
 def test_every_documented_variable_and_other_peoples_are_fine():
     settable, _ = plugin.options(ROLES)
 

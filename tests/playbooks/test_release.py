@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from gpucheck.bundle.signing import gpg
-from gpucheck.processes.gnupg import homes
+from gpucheck.processes import gnupg
 from tests.playbooks.modules import PLAYBOOKS
 from tests.playbooks.test_runs import BIN
 
@@ -23,7 +23,7 @@ def release(tmp_path_factory):
     """A signed release, and a function that runs a command of its recipient there."""
     folder = tmp_path_factory.mktemp("release")
     path = f"{BIN}:{os.environ['PATH']}"
-    with homes() as home:
+    with gnupg.homes() as home, gnupg.agent(home):
         gpg(home, "--passphrase", "", "--quick-gen-key", "release test", "rsa3072", "sign", "never")
         words = [sys.executable, "-m", "release", folder / "out", "--key", "release test", "--no-packages"]
         env = {**os.environ, "GNUPGHOME": str(home), "PATH": path, "SOURCE_DATE_EPOCH": "1800000000"}

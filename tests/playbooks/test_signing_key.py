@@ -2,7 +2,9 @@
 
 import http.server
 import json
+import signal
 import threading
+import urllib.request
 from functools import partial
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from tests.playbooks.modules import answer_of, module, shared
 from tests.playbooks.signing_keys import BEGIN, DATA, EDDSA, EDDSA_PACKETS, END, KEYS, RSA, RSA_PACKETS, openpgp, packet
 from tests.playbooks.test_runs import BIN, run
+from tests.repositories.test_hostile_servers import Server, forever
 
 signing_key = module("signing_key")
 
@@ -154,3 +157,24 @@ def test_a_planted_second_key_on_the_host_is_replaced(tmp_path, monkeypatch):
 
     assert answer["changed"] is True
     assert dest.read_bytes() == RSA_PACKETS
+
+
+def test_a_key_server_that_does_not_end_costs_one_task(monkeypatch):
+    """The timeout of fetch_url counts from byte to byte: one byte every 20 s would hold the host for weeks."""
+    signing_keys = shared("signing_keys")
+    server = Server(forever(b"HTTP/1.1 200 OK\r\nContent-Length: 9000\r\n\r\n", b"x"))
+    monkeypatch.setattr(signing_keys, "FETCH_SECONDS", 1)
+    opened = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
+    monkeypatch.setattr(signing_keys, "fetch_url", lambda _, url, timeout: (opened(url), {"status": 200, "msg": "OK"}))
+
+    class Failed(Exception):
+        """What fail_json ends a module with."""
+
+    class Module:
+        def fail_json(self, msg):
+            raise Failed(msg)
+
+    with pytest.raises(Failed, match=r"key http://.* cannot be fetched: not complete after 1 s\. Check that the host"):
+        signing_keys.fetch(Module(), f"http://{server.address}/key.asc")
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+    assert signal.getsignal(signal.SIGALRM) != signing_keys.late

@@ -1,6 +1,13 @@
 """gpg and gpgv: keys of a file, good and bad signatures, and a host without them."""
 
+import os
 import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +21,7 @@ needs_gpg = pytest.mark.skipif(
 @pytest.fixture(scope="module")
 def keyring():
     """(home with a secret key, file with the public keyring, fingerprint)."""
-    with gnupg.homes() as home:
+    with gnupg.homes() as home, gnupg.agent(home):
         gnupg.gpg(home, "--passphrase", "", "--quick-gen-key", "test", "rsa2048", "sign", "never")
         ring = home / "ring.gpg"
         gnupg.gpg(home, "--output", ring, "--export")
@@ -55,7 +62,7 @@ def test_changed_message_has_no_key(keyring, change, bad):
 @needs_gpg
 def test_signature_of_a_key_outside_the_keyring_has_no_key(keyring):
     _, ring, fingerprint = keyring
-    with gnupg.homes() as other:
+    with gnupg.homes() as other, gnupg.agent(other):
         gnupg.gpg(other, "--passphrase", "", "--quick-gen-key", "other", "rsa2048", "sign", "never")
         done = gnupg.verify(ring, "--output", "-", signed(other, b"x\n"))
 
@@ -99,3 +106,48 @@ def test_program_that_does_not_exit_is_ended(monkeypatch, tmp_path):
 
     with pytest.raises(gnupg.HungError, match=r"gpgv did not end within 0.2 s"):
         gnupg.verify(tmp_path / "ring", tmp_path / "x", seconds=0.2)
+
+
+KILLED = """
+import time
+from gpucheck.processes import gnupg
+with gnupg.homes() as home, gnupg.agent(home):
+    gnupg.gpg(home, "--passphrase", "", "--quick-gen-key", "test", "rsa2048", "sign", "never")
+    print(home, flush=True)
+    time.sleep(600)
+"""
+
+
+def agents_of(home):
+    """Processes whose arguments name the directory."""
+    done = subprocess.run(["pgrep", "--full", str(home)], check=False, capture_output=True, text=True)
+    return done.stdout.split()
+
+
+@needs_gpg
+def test_a_secret_key_of_a_killed_run_is_removed_by_the_next_and_its_agent_ends():
+    with tempfile.TemporaryDirectory() as folder:
+        variables = {**os.environ, "TMPDIR": folder}
+        words = [sys.executable, "-c", KILLED]
+        with subprocess.Popen(words, env=variables, stdout=subprocess.PIPE, text=True) as running:
+            home = Path(running.stdout.readline().strip())
+            there = list(home.glob("private-keys-v1.d/*.key")), agents_of(home)
+            running.send_signal(signal.SIGKILL)
+        assert all(there)
+        words = "from gpucheck.processes import gnupg\nwith gnupg.homes(): pass"
+        subprocess.run([sys.executable, "-c", words], env=variables, check=True)
+
+        assert not list(Path(folder).iterdir())
+    for _ in range(600):
+        if not agents_of(home):
+            break
+        time.sleep(0.1)
+    assert not agents_of(home)
+
+
+@needs_gpg
+def test_public_keys_need_no_agent(keyring):
+    _, ring, _ = keyring
+    with gnupg.homes() as home:
+        assert gnupg.gpg(home, "--import", ring).returncode == 0
+        assert not (home / gnupg.SOCKET).exists()

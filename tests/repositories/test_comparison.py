@@ -228,3 +228,17 @@ def test_a_driver_of_ubuntus_own_archive_is_not_looked_for_at_nvidias(tmp_path, 
     assert {one.component for one in only(report, "unknown")} == {"driver", "fabric_manager"}
     assert "archive of noble" in only(report, "unknown")[0].why
     assert not only(report, "missing")
+
+
+def test_a_group_whose_dependencies_need_too_many_comparisons_is_unknown(site, monkeypatch):
+    from gpucheck.repositories import index
+
+    monkeypatch.setattr(index, "MOST_COMPARED", 1)
+    name = next(iter(site.packages))
+    site.change(name, requires="missing-one (= 1-1), missing-two (= 1-1)")
+    site.extra = [Made("missing-one", "1-1"), Made("missing-two", "1-1")]
+    report = site.report()
+
+    assert (report.verdict, only(report, "missing")) == ("unknown", [])
+    (row,) = only(report, "unknown")
+    assert "more than 1 comparisons" in row.why

@@ -1,10 +1,12 @@
 """stack.yml: a mistake is one message with file, line and key."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from gpucheck.foreign import UnreadableInput
+from gpucheck.knowledge.tables import operating_systems
 from gpucheck.stack import SpecError, StackSpec, parse_spec, read_spec, wants
 
 UBUNTU = "source: ubuntu\ndriver: 580.95.05-0ubuntu0.24.04.1\n"
@@ -16,7 +18,7 @@ MIRROR = """repositories:
 """
 # text: the message after the file name, or its start.
 MISTAKES = {
-    "driver: auto\ncudn: auto\n": "2: cudn: no such key. Did you mean 'cudnn'?",
+    "driver: auto\ncudn: auto\n": "2: cudn: no such key. Did you mean cudnn?",
     "driver: auto\n\ncuda: newest\n": "3: cuda: 'newest' is neither",
     "driver: none\n": "1: driver: 'none' is not possible",
     "cuda: auto\ncuda: none\n": "2: cuda: stated twice",
@@ -25,11 +27,11 @@ MISTAKES = {
     "cuda: 'auto\n": "2: not YAML",
     "cuda:\n": "1: cuda: is empty",
     "schema: gpucheck.spec/9\n": "1: schema: 'gpucheck.spec/9' is not",
-    "kernel_module: opne\n": "1: kernel_module: 'opne' is not possible. Did you mean 'open'?",
-    "source: debain\n": "1: source: 'debain' is not possible. Did you mean 'debian'?",
-    "torch_origin: pipy\n": "1: torch_origin: 'pipy' is not possible. Did you mean 'pypi'?",
-    "container_engines: leaf\n": "1: container_engines: 'leaf' is not possible. Did you mean 'leave'?",
-    "cuda: auto\nkernel_lock: held\n": "2: kernel_lock: 'held' is not possible. Did you mean 'hold'?",
+    "kernel_module: opne\n": "1: kernel_module: 'opne' is not possible. Did you mean open?",
+    "source: debain\n": "1: source: 'debain' is not possible. Did you mean debian?",
+    "torch_origin: pipy\n": "1: torch_origin: 'pipy' is not possible. Did you mean pypi?",
+    "container_engines: leaf\n": "1: container_engines: 'leaf' is not possible. Did you mean leave?",
+    "cuda: auto\nkernel_lock: held\n": "2: kernel_lock: 'held' is not possible. Did you mean hold?",
     # Contradictions.
     "cuda: none\n\nnccl: 2.29.3\n": "3: nccl: contradicts line 1: cuda: none",
     "cudnn: 9.10\ncuda: none\n": "1: cudnn: contradicts line 2: cuda: none",
@@ -43,6 +45,13 @@ MISTAKES = {
     "repositories: {managed: {}}\n": "1: repositories.managed: must be the only value",
     "repositories:\n  nvidia-cuda: none\n": "2: repositories.nvidia-cuda: this must be 'key: value' lines",
     "repositories:\n  nvidia-cuda:\n    ulr: x\n": "3: repositories.nvidia-cuda.ulr: no such key. Did you",
+    "repositories:\n  nvidia-cudaa: {url: https://mirror/, key_fingerprint: x}\n": (
+        "2: repositories.nvidia-cudaa: no such key. Did you mean nvidia-cuda? Known here: nvidia-cuda, nvidia-container"
+    ),
+    "repositories: {docker: {url: https://mirror/}}\n": (
+        "1: repositories.docker: no such key. Known here: nvidia-cuda, nvidia-container-toolkit, gdrcopy, epel"
+    ),
+    "repositories: {Epel: none}\n": "1: repositories.Epel: no such key. Did you mean epel?",
     "repositories: {nvidia-cuda: {key_fingerprint: 3BF863CC}}\n": (
         "1: repositories.nvidia-cuda.key_fingerprint: '3BF863CC' is not a fingerprint of 40 or 64 hex"
     ),
@@ -98,6 +107,39 @@ def test_mistake_names_file_line_and_key(text, message):
         parse_spec(text, "stack.yml")
 
     assert str(caught.value).startswith(f"stack.yml:{message}")
+
+
+BLOCKS = {
+    "": "driver",
+    "imex:": "service",
+    "mok:": "certificate",
+    "tuning:": "governor",
+    "repositories:": "nvidia-cuda",
+    "repositories:\n  nvidia-cuda:": "key_fingerprint",
+    "repositories:\n  epel:": "key_url",
+}
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("wrong", ["{}s", "x{}", "{}_", "{}-", "{}.", "\u0430{}"])
+def test_a_misspelt_key_is_refused_with_the_known_ones_in_every_block(block, wrong):
+    """In silence the default would hold: NVIDIA's address and key instead of a mirror's, for example."""
+    known = BLOCKS[block]
+    key = wrong.format(known)
+    text = f"{block}\n{'  ' * len(block.splitlines())}{json.dumps(key)}: x\n"
+    with pytest.raises(SpecError, match=r"no such key\. ") as caught:
+        parse_spec(text, "stack.yml")
+    assert "Known here: " in str(caught.value)
+    assert known in str(caught.value)
+
+
+@pytest.mark.parametrize("system", [row for row in operating_systems().systems if row.repository])
+def test_every_repository_of_a_plan_can_be_stated(system):
+    names = {"nvidia-cuda"}
+    if system.family == "redhat":
+        names |= {f"cuda-{system.repository}-{arch}" for arch in ("x86_64", "sbsa")}
+    for name in names | {"epel", "gdrcopy", "nvidia-container-toolkit"}:
+        assert parse_spec(f"repositories: {{{name}: {{url: 'https://m/'}}}}\n", "s").repositories
 
 
 def test_numbers_stay_as_they_were_written():

@@ -85,10 +85,10 @@ def echo_plans(lock_file: Path, every: Path, bundle: Path | None) -> None:
 def from_bundle(folder: Path) -> "Callable[[Plan | Refusal], Plan | Refusal]":
     """Return a function that makes a bundle the only source of a plan. Raises BundleError."""
     from gpucheck.bundle.contents import bundled_plan
-    from gpucheck.bundle.folder import load
+    from gpucheck.bundle.folder import signed
     from gpucheck.stack import Refusal
 
-    manifest = load(folder)
+    manifest = signed(folder).manifest
     return lambda found: found if isinstance(found, Refusal) else bundled_plan(found, manifest, str(folder))
 
 

@@ -48,7 +48,7 @@ def apt_release(data: bytes) -> None:
 def apt_packages(data: bytes) -> None:
     """A package list, and the order of its versions."""
     with _rejecting():
-        _looked_up("apt", apt.read_packages(data.decode("utf-8", "replace")))
+        _looked_up("apt", apt.read_packages(apt.lines_of([data])))
 
 
 @target(seeds=_repomds, format="text", rate=3000, attacks=lambda: (NESTED, ENTITIES))
@@ -62,7 +62,7 @@ def dnf_repomd(data: bytes) -> None:
 def dnf_primary(data: bytes) -> None:
     """A primary list."""
     with _rejecting():
-        _looked_up("dnf", dnf.read_primary(data))
+        _looked_up("dnf", dnf.read_primary([data]))
 
 
 def _looked_up(kind: Kind, packages: dict[str, tuple[Package, ...]]) -> None:

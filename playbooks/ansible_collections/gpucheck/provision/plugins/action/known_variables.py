@@ -11,6 +11,10 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.gpucheck.provision.plugins.plugin_utils import node_result
 
 NEAR = 0.88
+# Of variables that belong to no role. A mistyped bundle_fingerprint would accept every signature.
+SITE_PREFIXES = ("bundle_", "check_repositories_", "host_lock_", "stack_")
+# Groups whose hosts the playbooks connect to.
+GROUPS = ("gpu", "collectors")
 PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy")
 
 
@@ -27,7 +31,7 @@ def options(roles):
 def mistakes(names, settable, needed, site):
     """Return a message for each unknown name with a prefix of the collection, or similar to a known name."""
     known = settable | needed | site
-    prefixes = tuple(sorted({name.split("_")[0] + "_" for name in settable}))
+    prefixes = (*sorted({name.split("_")[0] + "_" for name in settable}), *SITE_PREFIXES)
     found = {}
     for name in sorted(set(names) - known):
         if name.startswith("ansible_"):
@@ -37,9 +41,15 @@ def mistakes(names, settable, needed, site):
             found[name] = f"{name}: no such variable. Did you mean {near[0]}?"
         elif name.startswith(prefixes):
             hint = difflib.get_close_matches(name, settable | site, n=1, cutoff=0.5)
-            guess = f" Did you mean {hint[0]}?" if hint else ""
+            guess = f" Did you mean {hint[0]}?" if hint else _known(name, settable | site)
             found[name] = f"{name}: no such variable.{guess} If another role reads it, name it in other_variables."
     return found
+
+
+def _known(name, known):
+    """The known variables with the same first word."""
+    same = sorted(one for one in known if one.split("_")[0] == name.split("_")[0])
+    return f" Known: {', '.join(same)}." if same else ""
 
 
 def proxy_mistake(value):
@@ -71,13 +81,14 @@ class ActionModule(ActionBase):
         arguments = node_result.arguments(self)
         settable, needed = options(arguments["roles"])
         site = set(yaml.safe_load(Path(arguments["site"]).read_text(encoding="utf-8")))
+        hosts = [host for group in GROUPS for host in task_vars["groups"].get(group, [])]
         named = {}
         try:
-            for host in task_vars["groups"].get("gpu", []):
+            for host in hosts:
                 node_result.file_name(host)
         except ValueError as wrong:
             return {**result, "failed": True, "msg": f"{wrong}. Rename it in the inventory. Nothing was changed."}
-        for host in task_vars["groups"].get("gpu", []):
+        for host in hosts:
             variables = task_vars["hostvars"].raw_get(host)
             wrong = proxy_mistake(variables.get("proxy_env"))
             if wrong:

@@ -1,6 +1,7 @@
 """Signing keys of repositories: fetched and compared with the pinned fingerprints, all of them."""
 
 import re
+import signal
 
 from ansible.module_utils.urls import fetch_url
 from ansible_collections.gpucheck.provision.plugins.module_utils.credentials import masked
@@ -11,18 +12,39 @@ from ansible_collections.gpucheck.provision.plugins.module_utils.openpgp import 
     read_key,
 )
 
+# For the complete request. A timeout of fetch_url counts from byte to byte.
+FETCH_SECONDS = 60
 FINGERPRINT = re.compile(r"([0-9A-F]{40}|[0-9A-F]{64})\Z")
+
+
+class Late(OSError):
+    """A request took too long."""
+
+
+def late(_number, _frame):
+    """Raise in whatever the request waits for: the name, the connection, TLS, headers or content."""
+    raise Late("not complete after {} s".format(FETCH_SECONDS))
 
 
 def fetch(module, url):
     """The key's binary packets, or the task fails with what to do."""
-    response, info = fetch_url(module, url, timeout=30)
+    content, info = b"", {"status": None, "msg": ""}
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(FETCH_SECONDS)
+    try:
+        response, info = fetch_url(module, url, timeout=30)
+        content = response.read(LARGEST_KEY_BYTES + 1) if response is not None else b""
+    except OSError as error:
+        response, info["msg"] = None, str(error)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
     # A local file has no status: a bundle brings its key along.
     if response is None or (info["status"] != 200 and not url.startswith("file:")):
         hint = "Check that the host reaches this address, or name a mirror under repositories in stack.yml."
         module.fail_json(msg="key {} cannot be fetched: {}. {}".format(masked(url), masked(info["msg"]), hint))
     try:
-        return read_key(response.read(LARGEST_KEY_BYTES + 1))
+        return read_key(content)
     except NotAKey as error:
         module.fail_json(msg="{} is not a signing key: {}. Nothing was written.".format(masked(url), error))
 

@@ -5,8 +5,8 @@ DOCUMENTATION = r"""
 module: bundle_folder
 short_description: Keep a host's share of a bundle
 description:
-  - Returns which files of the bundle are missing in the directory. With C(arrived), first moves the files from there,
-    each only if it has the digest of the signed manifest, and removes what is not part of the bundle.
+  - Returns which files of the bundle are missing in the directory. With C(arrived), first copies the files from there,
+    each only if the copied bytes have the digest of the signed manifest, and removes what is not part of the bundle.
   - Writes an apt.conf for APT_CONFIG, and a dnf in the directory bin, with which apt and dnf use only this directory.
 options:
   folder:
@@ -20,6 +20,14 @@ options:
   arrived:
     description: A folder of arrived files, named by their paths with C(:) for C(/). Without it nothing changes.
     type: path
+  made:
+    description: When the bundle was made, as its manifest states it. Recorded once all files are there.
+    type: str
+    required: true
+  accept_older:
+    description: Whether to accept a bundle that was made before the recorded one.
+    type: bool
+    default: false
 attributes:
   check_mode:
     description: Nothing is written in check mode.
@@ -54,12 +62,21 @@ free_bytes:
   type: int
 """
 
+import contextlib
+import errno
+import hashlib
 import os
-import shutil
+import stat
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpucheck.provision.plugins.module_utils.bundle import BUNDLE, sha256, write
 
+MADE = "made"
+OLDER = (
+    "the bundle was made {}, and this host has one that was made {}. An older bundle can install packages with "
+    "known vulnerabilities. Use a newer bundle, or set bundle_accept_older: true to install this one."
+)
+PIECE_BYTES = 1 << 20
 APT_CONF = """// Written by make provision BUNDLE=...: APT_CONFIG names it, so that apt uses only the bundle.
 Dir::Etc::sourcelist "/etc/apt/sources.list.d/{name}.list";
 Dir::Etc::sourceparts "-";
@@ -85,33 +102,68 @@ def same(path, row):
 def take(folder, files, arrived):
     """Put what has arrived in its place and remove what does not belong there; True where something was done."""
     changed = False
-    for path in missing(folder, files):
-        staged, target = os.path.join(arrived, path.replace("/", ":")), os.path.join(folder, path)
-        if not os.path.lexists(staged):
-            continue
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        changed = accept(staged, target, files[path]) or changed
+    # By descriptor: the login that owns the folder could put a link in its place.
+    place = os.open(arrived, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        for path in missing(folder, files):
+            target = os.path.join(folder, path)
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            changed = accept(place, path.replace("/", ":"), target, files[path]) or changed
+    finally:
+        os.close(place)
     for path in superfluous(folder, files):
         os.unlink(path)
         changed = True
     return changed
 
 
-def accept(staged, target, row):
-    """Move a file to its place if it is the one that was signed; True where it was.
+def accept(place, name, target, row):
+    """Copy an arrived file to its place if it is the one that was signed; True where it was. place: a descriptor.
 
-    Moved before it is looked at: the login that brought it can exchange it as long as it lies where it arrived.
+    The digest is that of the bytes that are copied: the login that brought the file may still have it open.
     """
+    try:
+        # Neither a link nor a FIFO is followed or waited for.
+        source = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=place)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENXIO):
+            return False
+        raise
     partial = target + ".partial"
-    shutil.move(staged, partial)
-    if not os.path.islink(partial):
-        os.chown(partial, 0, 0)
-        os.chmod(partial, 0o644)
-        if same(partial, row):
-            os.rename(partial, target)
-            return True
-    os.unlink(partial)
-    return False
+    remove(partial)
+    try:
+        # Not as a file object yet: Python has none for a directory.
+        if not stat.S_ISREG(os.fstat(source).st_mode):
+            return False
+        with open(source, "rb", closefd=False) as file, open(partial, "xb") as copy:
+            if copied(file, copy, row["bytes"]) != row["sha256"]:
+                return False
+            os.fchmod(copy.fileno(), 0o644)
+        os.rename(partial, target)
+        return True
+    finally:
+        os.close(source)
+        remove(partial)
+        # Each needs its space twice for a moment only.
+        remove(name, place)
+
+
+def remove(name, place=None):
+    """Remove a file or link if it is there."""
+    with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+        os.unlink(name, dir_fd=place)
+
+
+def copied(file, copy, most):
+    """Copy a file of exactly this size; the hex SHA-256 of what was copied, empty for another size."""
+    digest, left = hashlib.sha256(), most
+    while True:
+        piece = file.read(min(PIECE_BYTES, left + 1))
+        left -= len(piece)
+        if left < 0 or not piece:
+            return "" if left else digest.hexdigest()
+        digest.update(piece)
+        copy.write(piece)
 
 
 def superfluous(folder, files):
@@ -134,23 +186,40 @@ def guides(folder):
         os.symlink("/etc/yum.repos.d/{}.repo".format(BUNDLE), link)
 
 
+def newer(folder, made):
+    """When the bundle was made that the host took last, if that is later; else empty."""
+    try:
+        with open(os.path.join(folder, MADE)) as file:
+            recorded = file.read(64)
+    except FileNotFoundError:
+        return ""
+    return recorded if recorded > made else ""
+
+
 def main():
-    """Move arrived files, find missing ones, return the result."""
+    """Copy arrived files, find missing ones, return the result."""
     module = AnsibleModule(
         argument_spec={
             "folder": {"type": "path", "required": True},
             "files": {"type": "dict", "required": True},
             "arrived": {"type": "path"},
+            "made": {"type": "str", "required": True},
+            "accept_older": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
-    folder, files, arrived = (module.params[name] for name in ("folder", "files", "arrived"))
+    folder, files, arrived, made = (module.params[name] for name in ("folder", "files", "arrived", "made"))
     changed = False
     try:
+        later = newer(folder, made)
+        if later and not module.params["accept_older"]:
+            module.fail_json(msg=OLDER.format(made, later))
         if arrived and not module.check_mode:
             changed = take(folder, files, arrived)
             guides(folder)
         lacking = missing(folder, files)
+        if arrived and not module.check_mode and not lacking:
+            write(folder, MADE, made)
     except OSError as error:
         module.fail_json(
             msg="the bundle cannot be stored in {}: {}. Free space there, then run again.".format(folder, error)

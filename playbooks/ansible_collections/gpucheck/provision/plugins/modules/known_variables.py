@@ -5,8 +5,8 @@ DOCUMENTATION = r"""
 module: known_variables
 short_description: Reject mistyped variables of gpucheck's roles
 description:
-  - Fails for every variable of a host of group gpu that has the prefix of a role of gpucheck, or resembles one of their
-    options, but is not one of them. With a mistyped name, the default would silently stay active.
+  - Fails for every variable of a host of groups gpu and collectors that has the prefix of a role of gpucheck, or
+    resembles one of their options, but is not one of them. A mistyped name would leave the default active.
 options:
   roles:
     description: The folder of the roles.

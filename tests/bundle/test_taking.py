@@ -1,0 +1,257 @@
+"""What was verified is what is used: bundles that change, of old and revoked keys, with hostile names."""
+
+import ctypes
+import json
+import os
+import threading
+
+import msgspec
+import pytest
+
+from gpucheck.bundle.errors import BundleDamaged, BundleError
+from gpucheck.bundle.folder import described, signed, verify
+from gpucheck.bundle.manifest import KEY, MANIFEST, SIGNATURE, BundledFile, read_manifest, write_manifest
+from gpucheck.bundle.signing import Signer
+from gpucheck.bundle.taking import take
+from gpucheck.processes import gnupg
+from tests.bundle.site import WHEEL, manifest, signed_folder
+
+APT = "ubuntu-22.04-x86_64-15f8x2"
+SYSTEM = "ubuntu-22.04-x86_64"
+FILES = {
+    f"{SYSTEM}/packages/a.deb": b"package",
+    f"{SYSTEM}/wheels/{WHEEL.name}": b"wheel",
+    "requirements.lock": b"click==8.5.1",
+    "stack.lock.yml": b"lock",
+}
+IN_CLOSE_NOWRITE = 0x10
+
+
+@pytest.fixture(scope="module")
+def key(tmp_path_factory):
+    """A key that signs bundles."""
+    home = tmp_path_factory.mktemp("gpg")
+    home.chmod(0o700)
+    with gnupg.agent(home):
+        yield new_key(home, "site")
+
+
+def new_key(home, name, *options, expires="never"):
+    done = gnupg.gpg(home, *options, "--passphrase", "", "--quick-gen-key", name, "rsa2048", "sign", expires)
+    assert done.returncode == 0, done.stderr
+    rows = gnupg.gpg(home, "--with-colons", "--list-keys", name).stdout.decode().splitlines()
+    return Signer(home, next(row.split(":")[9] for row in rows if row.startswith("fpr:")))
+
+
+def bundle(folder, key, *options, files=FILES, **changes):
+    """A bundle in the directory, signed with the key. options: of gpg."""
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    key.public(folder / KEY)
+    listed = {name: described(folder / name) for name in (*files, KEY)}
+    changes = {"key": key.fingerprint, "files": listed, **changes}
+    (folder / MANIFEST).write_bytes(write_manifest(manifest("lab-apt", **changes)))
+    key.sign(*options, "--armor", "--detach-sign", "--output", folder / SIGNATURE, folder / MANIFEST)
+    return folder
+
+
+def test_a_site_gets_a_copy_and_lists_that_name_only_the_copy(key, tmp_path):
+    medium, site = bundle(tmp_path / "medium", key), tmp_path / "site"
+    take(medium, site, key.fingerprint)
+    for name in FILES:
+        (medium / name).write_bytes(b"changed after it was verified")
+
+    rows = json.loads((site / f"{APT}.json").read_text())
+    assert set(rows) == {"packages/a.deb", f"wheels/{WHEEL.name}", "key.asc"}
+    for row in rows.values():
+        assert describes(row)
+    assert {path.name for path in (site / "bundle").iterdir()} == {
+        *(MANIFEST, SIGNATURE, KEY, "stack.lock.yml", "requirements.lock", WHEEL.name)
+    }
+    assert (site / "bundle" / WHEEL.name).read_bytes() == b"wheel"
+    assert signed(site / "bundle", key.fingerprint).manifest.groups.keys() == {APT}
+    assert (site / "files").stat().st_mode & 0o777 == 0o700
+
+
+def describes(row):
+    """Whether the file that a row names is the one that it describes."""
+    from pathlib import Path
+
+    path = Path(row["source"])
+    return "site/files" in row["source"] and msgspec.to_builtins(described(path)) == {
+        "sha256": row["sha256"],
+        "bytes": row["bytes"],
+    }
+
+
+def test_copies_of_earlier_bundles_and_killed_runs_are_removed(key, tmp_path):
+    site = tmp_path / "site"
+    take(bundle(tmp_path / "one", key), site)
+    (site / "files/.gpucheck.0123").write_bytes(b"left by a killed run")
+    more = {**FILES, f"{SYSTEM}/packages/a.deb": b"another"}
+    found = take(bundle(tmp_path / "two", key, files=more), site)
+
+    assert {path.name for path in (site / "files").iterdir()} == {file.sha256 for file in found.files.values()}
+
+
+def test_a_medium_that_shows_the_signed_manifest_only_to_gpg_is_refused(key, tmp_path):
+    """The changed manifest is read first; when it was closed, the signed one takes its place."""
+    medium = bundle(tmp_path / "medium", key)
+    original = (medium / MANIFEST).read_bytes()
+    wheel = f"{SYSTEM}/wheels/{WHEEL.name}"
+    (medium / wheel).write_bytes(b"EVIL")
+    listed = {**read_manifest(original, MANIFEST).files, wheel: described(medium / wheel)}
+    (medium / MANIFEST).write_bytes(write_manifest(manifest("lab-apt", key=key.fingerprint, files=listed)))
+    library = ctypes.CDLL(None)
+    watch = library.inotify_init()
+    library.inotify_add_watch(watch, os.fsencode(medium / MANIFEST), IN_CLOSE_NOWRITE)
+
+    def exchange():
+        os.read(watch, 4096)
+        (medium / "new").write_bytes(original)
+        (medium / "new").rename(medium / MANIFEST)
+
+    exchanging = threading.Thread(target=exchange, daemon=True)
+    exchanging.start()
+    with pytest.raises(BundleDamaged, match="does not match"):
+        verify(medium, key.fingerprint)
+    exchanging.join(60)
+    assert (medium / MANIFEST).read_bytes() == original
+
+
+def test_a_file_that_changes_while_it_is_copied_is_not_kept(key, tmp_path, monkeypatch):
+    """Its size stays; the bytes that are compared are the ones that are written."""
+    from gpucheck.bundle import folder as module
+
+    medium, site = bundle(tmp_path / "medium", key), tmp_path / "site"
+    monkeypatch.setattr(module, "PIECE_BYTES", 3)
+    package = medium / f"{SYSTEM}/packages/a.deb"
+    real = module._digested
+
+    def changing(file, copy, most=None):
+        if os.path.samestat(os.fstat(file.fileno()), package.stat()):
+            package.write_bytes(b"pacEVIL")
+        return real(file, copy, most)
+
+    monkeypatch.setattr(module, "_digested", changing)
+    with pytest.raises(BundleDamaged, match=r"a\.deb was changed"):
+        take(medium, site)
+    kept = [path.read_bytes() for path in (site / "files").iterdir()]
+    assert b"pacEVIL" not in kept
+    assert len(kept) == 4
+
+
+@pytest.mark.parametrize("name", [MANIFEST, SIGNATURE, KEY, f"{SYSTEM}/packages/a.deb"])
+@pytest.mark.parametrize("kind", ["fifo", "sparse", "directory"])
+def test_what_is_no_file_of_a_usual_size_ends_in_one_line(key, tmp_path, name, kind):
+    """A FIFO is not waited for, and six gigabytes are not read."""
+    medium = bundle(tmp_path / "medium", key)
+    (medium / name).unlink()
+    if kind == "fifo":
+        os.mkfifo(medium / name)
+    elif kind == "directory":
+        (medium / name).mkdir()
+    else:
+        with (medium / name).open("wb") as file:
+            file.truncate(6 << 30)
+
+    with pytest.raises(BundleError, match=r"FIFO|larger than|directory|not a regular|was changed|is missing") as error:
+        verify(medium)
+    assert "\n" not in str(error.value)
+
+
+def test_a_signature_of_an_expired_or_revoked_key_is_refused(tmp_path):
+    home = tmp_path / "gpg"
+    home.mkdir(mode=0o700)
+    with gnupg.agent(home):
+        then = ("--faked-system-time", "20240101T000000")
+        old, revoked = new_key(home, "old", *then, expires="30d"), new_key(home, "revoked")
+        expired = bundle(tmp_path / "expired", old, "--faked-system-time", "20240105T000000")
+        certificate = (home / f"openpgp-revocs.d/{revoked.fingerprint}.rev").read_text().replace(":-----", "-----")
+        (tmp_path / "revocation").write_text(certificate)
+        folder = bundle(tmp_path / "revoked", revoked)
+        assert verify(folder).manifest.key == revoked.fingerprint
+        gnupg.gpg(home, "--import", tmp_path / "revocation")
+        revoked.public(folder / KEY)
+
+    with pytest.raises(BundleDamaged, match="the signing key has expired"):
+        verify(expired, old.fingerprint)
+    with pytest.raises(BundleDamaged, match="the signing key was revoked"):
+        verify(folder, revoked.fingerprint)
+
+
+def test_a_key_file_of_several_keys_is_refused(key, tmp_path):
+    medium = bundle(tmp_path / "medium", key)
+    other = new_key(key.home, "second")
+    (medium / KEY).write_text(
+        (medium / KEY).read_text() + gnupg.gpg(key.home, "--armor", "--export", other.fingerprint).stdout.decode()
+    )
+
+    with pytest.raises(BundleDamaged, match=r"key\.asc contains 2 keys"):
+        verify(medium, key.fingerprint)
+
+
+def test_an_older_bundle_is_refused_unless_it_is_accepted(key, tmp_path):
+    site = tmp_path / "site"
+    new = bundle(tmp_path / "new", key, made="2026-11-21T00:00:00+00:00")
+    old = bundle(tmp_path / "old", key, made="2026-10-01T00:00:00+00:00")
+    take(new, site)
+    before = (site / "bundle" / MANIFEST).read_bytes()
+
+    with pytest.raises(
+        BundleError, match=r"made 2026-10-01.*has had one that was made 2026-11-21.*bundle_accept_older"
+    ):
+        take(old, site)
+    assert (site / "bundle" / MANIFEST).read_bytes() == before
+    assert take(new, site).made == "2026-11-21T00:00:00+00:00"
+    assert take(old, site, accept_older=True).made == "2026-10-01T00:00:00+00:00"
+
+
+def test_another_group_may_have_its_own_older_bundle(key, tmp_path):
+    take(bundle(tmp_path / "new", key, made="2026-11-21T00:00:00+00:00"), tmp_path / "site")
+    other = manifest("lab-dnf")
+    rows = {"groups": other.groups, "systems": other.systems}
+
+    assert take(bundle(tmp_path / "old", key, made="2026-10-01T00:00:00+00:00", **rows), tmp_path / "site").groups
+
+
+HOSTILE_NAMES = ["../../../../etc/cron.d/x", "/etc/x", "a/b", "-o", ".", "..", "a\nb", "x" * 300, "", "\x1b[2K"]
+
+
+@pytest.mark.parametrize("name", HOSTILE_NAMES)
+def test_names_in_a_manifest_are_plain(name):
+    """Without a fingerprint anybody may have signed it: groups, systems and the wheel become paths here."""
+    good = manifest("lab-apt")
+    ((group, row),), ((_, system),) = good.groups.items(), good.systems.items()
+    wheel = msgspec.structs.replace(good.wheel, name=name)
+    for changes in ({"groups": {name: row}}, {"systems": {name: system}}, {"wheel": wheel}):
+        content = write_manifest(msgspec.structs.replace(good, **changes))
+        with pytest.raises(BundleError, match="not a manifest of a bundle"):
+            read_manifest(content, MANIFEST)
+    assert group in good.groups
+
+
+@pytest.mark.parametrize("digest", ["", "../../x", "AB" * 32, "0" * 63, "0" * 64 + "\n"])
+def test_digests_in_a_manifest_are_digests(digest):
+    """A copy is named by its digest."""
+    content = write_manifest(manifest("lab-apt", files={"a": BundledFile(sha256=digest, bytes=1)}))
+    with pytest.raises(BundleError, match="not a manifest of a bundle"):
+        read_manifest(content, MANIFEST)
+
+
+def test_plans_of_another_signer_than_the_bundles_own_are_not_made(key, tmp_path):
+    """The manifest names the key that hosts will trust: the plan takes it from a signed one only."""
+    medium = bundle(tmp_path / "medium", key)
+    text = (medium / MANIFEST).read_text()
+    (medium / MANIFEST).write_text(text.replace(key.fingerprint, "AB" * 20))
+
+    with pytest.raises(BundleDamaged, match="does not match"):
+        signed(medium)
+
+
+def test_a_bundle_for_a_key_of_its_own_is_refused_where_another_is_expected(key, tmp_path):
+    fingerprint = signed_folder(tmp_path / "other", FILES)
+    with pytest.raises(BundleDamaged, match=f"signed with key {fingerprint}, expected {key.fingerprint}"):
+        take(tmp_path / "other", tmp_path / "site", key.fingerprint)
+    assert not (tmp_path / "site/bundle").exists()
