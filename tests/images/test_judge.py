@@ -172,7 +172,7 @@ def test_another_framework_than_promised_fails(version):
         (replace(ON_P100, nvml=failed(LATE)), Verdict.FAIL, "wedged-driver", "did not return"),
         (replace(ON_P100, nvml=failed(CRASHED)), Verdict.FAIL, "wedged-driver", "crashed"),
         (replace(ON_P100, nvml=failed(DEFECT)), Verdict.UNKNOWN, None, "defect of gpucheck"),
-        (replace(ON_P100, nvml=failed(NOT_STARTED)), Verdict.UNKNOWN, None, "not the driver's doing"),
+        (replace(ON_P100, nvml=failed(NOT_STARTED)), Verdict.UNKNOWN, "host-resources", "not the driver's doing"),
         (replace(ON_P100, nvml=failed(DEFECT), driver=DriverState()), Verdict.UNKNOWN, None, "defect of gpucheck"),
         (
             replace(ON_P100, manifest=replace(MANIFEST, driver_floor="580.200.1")),

@@ -68,7 +68,7 @@ def test_the_scanner_is_asked_for_everything_and_its_own_settings_do_not_count(c
     assert "--severity CRITICAL,HIGH,MEDIUM,LOW,UNKNOWN --ignore-unfixed=false --ignorefile /dev/null" in asked[0]
     assert "--image-src docker" in asked[0]
     assert asked[0].endswith(" gpucheck/torch:2-cpu-py312")
-    assert all(line.startswith("/tmp/gpucheck-scan-") or "/gpucheck-scan-" in line.split()[0] for line in asked)
+    assert all("/gpucheck-" in line.split()[0] for line in asked)
 
 
 def test_json_holds_every_vulnerability_and_the_policy(checkout, images):
@@ -204,7 +204,7 @@ def test_an_unknown_variant_is_wrong_usage(checkout, images):
     status, _, err = images("torch-cpus")
 
     assert status == 64
-    assert "Did you mean 'torch-cpu'?" in err
+    assert "Did you mean torch-cpu?" in err
 
 
 def test_grype_before_and_since_its_database_version_6():
