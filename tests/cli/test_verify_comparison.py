@@ -98,7 +98,7 @@ def test_expectations_are_read_before_the_run_and_judged_after_it(run, tmp_path)
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("gpus:\n  cuont: 8\n", "{}:2: gpus.cuont: no such key. Did you mean count?\n"),
+        ("gpus:\n  cuont: 8\n", "{}:2: gpus.cuont: no such key. Did you mean count? Known here: count, "),
         (None, "{}: cannot be read: No such"),
     ],
 )

@@ -65,10 +65,11 @@ def test_an_error_of_one_rank_fails_and_does_not_hang_the_others(tmp_path, call)
         (0, 2),
     ),
 )
-def test_a_defect_of_ours_in_a_rank_is_unknown(tmp_path, error, words):
+def test_a_defect_of_ours_or_a_used_up_host_is_unknown(tmp_path, error, words):
     finding = stated(broken_rank(tmp_path, "all_reduce", error))["collectives"][0]
 
-    assert (finding.verdict, finding.cause) == (Verdict.UNKNOWN, None)
+    assert finding.verdict is Verdict.UNKNOWN
+    assert finding.cause == (None if "defect" in words else "host-resources")
     assert str(finding.seen).startswith("collectives unknown: rank 1 failed: ")
     assert words in finding.why
 
