@@ -61,6 +61,7 @@ RANKS = ("smoke", "collectives")
 HUNG = Ended(reason="deadline", seconds=180.0, ranks=2, where={0: "all_reduce of 8192 bytes"})
 # Commands whose JSON is validated by a test of their own, here or with them.
 ELSEWHERE = {
+    "bundle files": "tests/bundle/test_cli.py",
     "bundle verify": "tests/bundle/test_cli.py",
     "fleet history": "test_fleet_documents_follow_their_schema",
     "fleet report": "test_fleet_documents_follow_their_schema",

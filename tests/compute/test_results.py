@@ -84,7 +84,7 @@ def empty(number, failed):
         ("crashed", Verdict.UNKNOWN, None),
         ("no-memory", Verdict.UNKNOWN, None),
         ("not-started", Verdict.UNKNOWN, None),
-        ("no-process", Verdict.UNKNOWN, None),
+        ("no-process", Verdict.UNKNOWN, "host-resources"),
         ("defect", Verdict.UNKNOWN, None),
         ("missing-package", Verdict.UNKNOWN, None),
     ],

@@ -120,7 +120,7 @@ def test_explain_prints_why_and_what_would_lift_it(here):
 @pytest.mark.parametrize(
     ("words", "status", "says"),
     [
-        (["cudaa", "--gpu", "T4", "--os", "rocky-9"], 64, "'cudaa' is not a component. Did you mean 'cuda'?"),
+        (["cudaa", "--gpu", "T4", "--os", "rocky-9"], 64, "'cudaa' is not a component. Did you mean cuda?"),
         (["--gpu", "T4", "--os", "rocky-9", "--group", "x"], 64, "require --lock"),
         (["--gpu", "P100 PCIe", "--os", "rocky-9", "--want", "cuda=13"], 2, ""),
     ],

@@ -34,7 +34,7 @@ def test_loaded_and_equal_passes():
         (CRASHED, LOADED, Verdict.FAIL, "wedged-driver", "possible"),
         (LATE, LOADED, Verdict.FAIL, "wedged-driver", "likely"),
         (DEFECT, LOADED, Verdict.UNKNOWN, None, None),
-        (NOT_STARTED, LOADED, Verdict.UNKNOWN, None, None),
+        (NOT_STARTED, LOADED, Verdict.UNKNOWN, "host-resources", "likely"),
         (4, LOADED, Verdict.UNKNOWN, None, None),
         (999, LOADED, Verdict.UNKNOWN, None, None),
     ],

@@ -69,7 +69,7 @@ def stated(results):
     [
         ("AttributeError('no such thing')", "defect", "a defect of gpucheck"),
         ("KeyError('peer access 217')", "defect", "a defect of gpucheck"),
-        ("OSError(24, 'Too many open files')", "defect", "a defect of gpucheck"),
+        ("OSError(24, 'Too many open files')", "no-resources", "the host has no space"),
         ("RuntimeError('The size of tensor a must match')", "defect", "a defect of gpucheck"),
         ("MemoryError('out of memory')", "no-memory", "out of memory"),
     ],
@@ -81,7 +81,8 @@ def test_an_exception_in_the_child_is_unknown_and_no_pairs_fault(error, kind, wo
     assert {failure.kind for failure in results.failures} == {kind}
     assert results.broken == set()
     assert {finding.verdict for finding in findings["p2p-copies"]} == {Verdict.UNKNOWN}
-    assert {(finding.cause, finding.subject) for finding in findings["p2p-copies"]} == {(None, "host")}
+    cause = None if kind == "defect" else "host-resources"
+    assert {(finding.cause, finding.subject) for finding in findings["p2p-copies"]} == {(cause, "host")}
     assert words in str(findings["p2p-copies"][0].seen)
     assert findings["p2p-integrity"][0].verdict is Verdict.PASS, "both pairs were compared before anything was timed"
     text = " ".join(f"{f.seen} {f.why} {f.fix}" for f in findings["p2p-copies"])
@@ -189,12 +190,18 @@ def test_copies_that_the_driver_or_a_link_failed_are_observed_and_no_gap(failure
     assert TWO_PCIE.gaps(failed(failure)) == ()
 
 
-@pytest.mark.parametrize("kind", ["killed", "defect", "no-memory", "no-process", "not-timed", "not-started"])
-def test_what_is_not_the_copys_fault_is_a_gap_and_not_observed(kind):
+@pytest.mark.parametrize(
+    ("kind", "cause"),
+    [
+        *((kind, None) for kind in ("killed", "defect", "not-timed", "not-started")),
+        *((kind, "host-resources") for kind in ("no-memory", "no-process", "no-resources")),
+    ],
+)
+def test_what_is_not_the_copys_fault_is_a_gap_and_not_observed(kind, cause):
     failure = Failure(kind=kind, purpose="one direction", flows=(Flow(src=0, dst=1),), detail="for a reason")
     (gap,) = TWO_PCIE.gaps(failed(failure))
 
-    assert (gap.check, gap.verdict, gap.cause) == ("p2p-copies", Verdict.UNKNOWN, None)
+    assert (gap.check, gap.verdict, gap.cause) == ("p2p-copies", Verdict.UNKNOWN, cause)
     assert TWO_PCIE.observed(failed(failure)).measured == Measured()
 
 
