@@ -14,6 +14,7 @@ from tests.diagnose.cases import NAMES, case
 from tests.imports.corpus import CASES as TOPOLOGIES
 from tests.imports.corpus import raw
 from tests.imports.pastes.reading import BANDWIDTH, CASES
+from tests.shared import sampled
 
 XID = "[  120.1] NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus.\n"
 PERF = {name: list(texts.values()) for name in NAMES if (texts := case(name).get("pastes"))}
@@ -95,6 +96,23 @@ def test_text_without_one_of_its_parts_never_passes_if_all_of_it_does_not(name):
         is_evidence = alone is not None and alone.verdict in (Verdict.WARN, Verdict.FAIL)
         if rest is not None and not is_evidence and (name, i) not in STATE_ONLY:
             assert rest.verdict is not Verdict.PASS, (i, complete.findings)
+
+
+@pytest.mark.parametrize("name", sampled(sorted(PERF), lambda number, _: number % 12 == 0))
+def test_text_without_one_of_its_lines_never_passes_if_all_of_it_does_not(name):
+    """But for a line that is itself the evidence."""
+    texts = PERF[name]
+    complete = diagnosed(*texts)
+    if complete is None or complete.verdict is Verdict.PASS:
+        return
+    for number, text in enumerate(texts):
+        lines = text.split("\n")
+        for at in range(0, len(lines), 1 + len(lines) // 40):
+            without = "\n".join(lines[:at] + lines[at + 1 :])
+            rest, alone = diagnosed(*texts[:number], without, *texts[number + 1 :]), diagnosed(lines[at])
+            is_evidence = alone is not None and alone.verdict in (Verdict.WARN, Verdict.FAIL)
+            if rest is not None and not is_evidence and (name, number) not in STATE_ONLY:
+                assert rest.verdict is not Verdict.PASS, (number, at, lines[at], complete.findings)
 
 
 NVB, P2P, NCCL = BANDWIDTH["nvbandwidth.txt"], BANDWIDTH["p2p-bandwidth-latency.txt"], BANDWIDTH["nccl-tests.txt"]
