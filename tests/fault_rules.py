@@ -82,7 +82,11 @@ def judge(row: dict[str, Any], name: str, findings: tuple[Finding, ...], steps: 
     steps: of a longer run than that of the row, which may find the fault to be worse.
     """
     wanted = subjects(row["subject"], built(name)) if row["verdict"] in ("warn", "fail") else set()
-    loud = [f for f in findings if f.verdict in LOUD and (f.subject in wanted or (f.check, f.cause) != OWN.get(name))]
+    own = OWN.get(name)
+    of_row = own == (row["check"], row["cause"])
+    loud = [
+        f for f in findings if f.verdict in LOUD and ((f.check, f.cause) != own or (of_row and f.subject in wanted))
+    ]
     leads = [f for f in loud if not follows(f)]
     told = [(f.check, f.subject, f.cause) for f in leads]
     expected = (

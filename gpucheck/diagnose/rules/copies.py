@@ -193,9 +193,12 @@ def _nvlink(case: Case, rows: dict[Pair, Level]) -> Iterator[Finding]:
 
 
 def _low(m: Machine, rows: dict[Pair, Level], like: float) -> dict[Pair, Level]:
-    """Return pairs below the healthy range, or well below the middle of their kind on this machine."""
-    usual = _middle(m, {pair: row.value for pair, row in rows.items()})
-    return {pair: row for pair, row in rows.items() if not row.is_healthy or row.value < like * usual[pair]}
+    """Return pairs below the healthy range, or well below the middle of their kind on this machine.
+
+    Parts of the healthy rate are compared: GPUs of several models have several.
+    """
+    usual = _middle(m, {pair: row.part for pair, row in rows.items()})
+    return {pair: row for pair, row in rows.items() if not row.is_healthy or row.part < like * usual[pair]}
 
 
 def _middle(m: Machine, values: dict[Pair, float]) -> dict[Pair, float]:
