@@ -45,6 +45,11 @@ class Machine:
         """What is known of one GPU."""
         return self.seen.gpus[i]
 
+    def products(self, pair: Pair) -> tuple[str, ...]:
+        """The models of a pair, whose rates may differ from those of other pairs; empty if one here is unknown."""
+        known = [model.name for model in self.models if model]
+        return tuple(sorted(known[i] for i in pair)) if len(known) == self.count else ()
+
     # --- Names -------------------------------------------------------------------------------------------------------
 
     def label(self, i: int) -> str:

@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucheck.model import Finding, Verdict
+from tests.diagnose import generator
 from tests.diagnose.faulty import FAULTS, SHAPES, shape
 from tests.diagnose.machines import Shape, healthy, permuted, redirected, slow_device, translated
 from tests.diagnose.results import BAD, accused, diagnosed, named, verdict
@@ -219,3 +221,12 @@ def _unknown(count: int, slow: int, noise: float, scale: float) -> tuple[Finding
     return diagnosed(
         {"gpus": [{"bus_id": f"0000:{i:02x}:00.0"} for i in range(count)], "measured": {"p2p_uni_gb_s": grid}}
     )
+
+
+@pytest.mark.parametrize("seed", [177, 257, 262, 288, 564])
+def test_lost_lanes_that_only_the_other_gpus_show_do_not_pass(seed):
+    """The link is read as the fault made it, and the copies over it are healthy for that."""
+    one = generator.machine(seed)
+
+    assert one.faults & LINK_FAULTS
+    assert verdict(diagnosed(one.observations)) is not Verdict.PASS

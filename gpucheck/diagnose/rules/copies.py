@@ -193,20 +193,22 @@ def _nvlink(case: Case, rows: dict[Pair, Level]) -> Iterator[Finding]:
 
 
 def _low(m: Machine, rows: dict[Pair, Level], like: float) -> dict[Pair, Level]:
-    """Return pairs below the healthy range, or well below the middle of their kind on this machine.
-
-    Parts of the healthy rate are compared: GPUs of several models have several.
-    """
-    usual = _middle(m, {pair: row.part for pair, row in rows.items()})
-    return {pair: row for pair, row in rows.items() if not row.is_healthy or row.part < like * usual[pair]}
+    """Return pairs below the healthy range, or well below the middle of their kind on this machine."""
+    usual = _middle(m, {pair: row.value for pair, row in rows.items()})
+    return {pair: row for pair, row in rows.items() if not row.is_healthy or row.value < like * usual[pair]}
 
 
 def _middle(m: Machine, values: dict[Pair, float]) -> dict[Pair, float]:
-    kinds: dict[object, list[float]] = {}
+    """Return the middle of the pairs of the same path between the same models.
+
+    The rates themselves are compared and not their parts of the healthy rate, which is that of the link as it was read:
+    the number may be the only sign that a link has lost lanes.
+    """
+    kinds = {pair: (m.classes[pair] or m.joined(pair), m.products(pair)) for pair in values}
+    found: dict[object, list[float]] = {}
     for pair, value in values.items():
-        kinds.setdefault(m.classes[pair] or m.joined(pair), []).append(value)
-    middle = {kind: median(found) for kind, found in kinds.items()}
-    return {pair: middle[m.classes[pair] or m.joined(pair)] for pair in values}
+        found.setdefault(kinds[pair], []).append(value)
+    return {pair: median(found[kind]) for pair, kind in kinds.items()}
 
 
 def gpus_of(low: Iterable[Pair], tested: Iterable[Pair]) -> list[int]:

@@ -81,9 +81,10 @@ def _staged(case: Case) -> Iterator[Finding]:
     denied = {pair: median(values) for pair, values in known.items() if values}
     if denied and not rows and not any(one.check == "p2p-bandwidth" for one in case.findings):
         yield from without_rate(case, denied, STAGED)
-    # Parts of the healthy rate: GPUs of several models have several.
-    most = max((row.part for row in rows.values()), default=0.0)
-    low = [pair for pair, row in rows.items() if not row.is_healthy or row.part < LIKE_STAGED * most]
+    most: dict[tuple[str, ...], float] = {}
+    for pair, row in rows.items():
+        most[m.products(pair)] = max(row.value, most.get(m.products(pair), 0.0))
+    low = [pair for pair, row in rows.items() if not row.is_healthy or row.value < LIKE_STAGED * most[m.products(pair)]]
     gpus = gpus_of(low, rows) or lower_still(low, rows)
     for i in gpus:
         mine = [pair for pair in rows if i in pair]
