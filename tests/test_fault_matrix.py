@@ -15,10 +15,12 @@ from typing import Any
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from gpucheck import comparison, imports, run, simulator
 from gpucheck.diagnose import diagnose, read
 from gpucheck.host.live import LiveHost
+from gpucheck.host.recording import RecordingHost, ReplayHost
 from gpucheck.knowledge import root_causes
 from gpucheck.model import Finding, Report, Verdict, follows
 from gpucheck.run.steps import train
@@ -271,6 +273,27 @@ def test_a_fault_of_training_reaches_the_ranks_and_alarms_no_check(row, name, ma
     assert fault is not None
     assert fault.kind == row["in_ranks"]
     assert not [(f.check, f.subject, f.cause, f.seen) for f in findings if f.verdict in LOUD]
+
+
+# The only sign of the fault; a host without a kernel in /lib/modules boots an image, which the check says.
+ONLY_SIGN = {"arch-missing": "texts", "dkms-not-built": "kernels", "headers-missing": "kernels dkms"}
+ANSWERS = ("texts", "folders", "services", "packages")
+LOST = {"packages": None, "libraries": None, "kernels": (), "dkms": (), "device_files": (), "secure_boot": None}
+
+
+@pytest.mark.parametrize(("row", "name"), STANDARD)
+def test_a_fault_does_not_pass_if_the_host_does_not_answer_one_question(row, name, machine):
+    """A file, folder, service or package that cannot be read, and a program that is missing."""
+    host = RecordingHost(LiveHost(isolated=False, deadline_s=2.0, machine=machine(name, row["fault"])))
+    run.verify(host, QUICK)
+    recorded = host.recording(version="1", now="2026-01-01T00:00:00+00:00")
+    questions = [(kind, key) for kind in ANSWERS for key, value in (getattr(recorded, kind) or {}).items() if value]
+    less = [{kind: {**getattr(recorded, kind), key: None}} for kind, key in questions]
+    only_sign = ONLY_SIGN.get(row["fault"].partition(":")[0], "").split()
+
+    for change in (*less, *({kind: value} for kind, value in LOST.items())):
+        verdict = run.verify(ReplayHost(replace(recorded, **change)), QUICK).verdict
+        assert verdict is not Verdict.PASS or set(only_sign) & change.keys(), change
 
 
 # GPUs that are cut into instances have no peers, which multi-GPU training needs: that is a warning, and no fault.
