@@ -25,8 +25,9 @@ from gpucheck.model.topology import Topology
 
 @click.command()
 @click.option("--import", "source", metavar="FILE", help="Read the output of another tool instead. - is stdin.")
-@click.option("--best", type=click.IntRange(min=1), metavar="K", help="Select the best K GPUs for a job.")
-@click.option("--tree", is_flag=True, help="Show the PCIe and NVLink tree instead of the matrix.")
+@click.option(
+    "--best", type=click.IntRange(min=1), metavar="K", help="Select the best K GPUs of up to 16 for a job."
+)
 @click.option("--svg", type=OutputFile(), help="Also draw the host to FILE. With -: to stdout, instead of the text.")
 @strict_option
 @timeout_option
@@ -36,7 +37,6 @@ from gpucheck.model.topology import Topology
 def COMMAND(  # noqa: N802 - the name the command walk looks for
     source: str | None,
     best: int | None,
-    tree: bool,
     svg: Path | None,
     strict: bool,
     timeout: float,
@@ -71,23 +71,19 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         from gpucheck.render.topology.svg import to_svg
 
         write_result(to_svg(topology, about=about), svg)
-    text = _report(topology, about, format_, columns(output), tree=tree, best=best is not None)
+    text = _report(topology, about, format_, columns(output), best=best is not None)
     if not only_drawing:
         write_result(text if format_ == "json" else mark + text, output)
     verdicts = [finding.verdict for finding in topology.findings if finding.verdict is not Verdict.SKIP]
     return EXIT_STATUS[worst(verdicts, strict=strict)] if verdicts else 0
 
 
-def _report(topology: Topology, about: str, format_: str, width: int | None, *, tree: bool, best: bool) -> str:
+def _report(topology: Topology, about: str, format_: str, width: int | None, *, best: bool) -> str:
     """The topology in the form that was asked for; width as in the renderers."""
     from gpucheck.render import topology as render
 
     if format_ == "json":
         return render.to_json(topology)
-    if tree:
-        from gpucheck.render.topology.tree import to_tree
-
-        return to_tree(topology, about=about, width=width)
     return render.to_text(topology, about=about, width=width, best=best)
 
 

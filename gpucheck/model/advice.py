@@ -7,7 +7,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     """A good set of `size` GPUs, by index.
 
     slowest: class of its worst pair. slowest_gb_s: what that pair should reach, None where it is not known.
-    exact: every set of that size was looked at. equals: how many sets are as good, None where not every one was.
+    equals: how many sets are as good.
     environment: the shell assignment that gives a job these GPUs.
     """
 
@@ -16,8 +16,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     slowest: str | None = None
     slowest_gb_s: float | None = None
     numa_nodes: tuple[int, ...] = ()
-    exact: bool = True
-    equals: int | None = None
+    equals: int = 1
     environment: str
 
 

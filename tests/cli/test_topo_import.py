@@ -142,14 +142,6 @@ def test_without_being_asked_json_has_advice_and_text_only_what_is_uneven(topo, 
     assert "CUDA_VISIBLE_DEVICES" not in text
 
 
-def test_the_tree_takes_the_place_of_the_matrix(topo, paste):
-    status, out, _ = topo("--import", paste(nccl.hgx()), "--tree")
-
-    assert status == 0
-    assert "└── NVLink" in out
-    assert "\x1b" not in out
-
-
 def test_the_drawing_is_written_beside_the_report(topo, paste, tmp_path):
     file = tmp_path / "machine.svg"
     status, out, _ = topo("--import", paste(nccl.hgx()), "--svg", str(file))

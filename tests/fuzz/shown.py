@@ -56,13 +56,11 @@ def shown_diagnosis(findings: Sequence[Finding]) -> None:
 
 
 def shown_topology(topology: Topology) -> None:
-    """The matrix, the tree, JSON, and the drawing of what is small enough to be drawn a thousand times."""
+    """The matrix, JSON, and the drawing of what is small enough to be drawn a thousand times."""
     from gpucheck.render import topology as render
-    from gpucheck.render.topology.tree import to_tree
 
     terminal(render.to_text(topology), "topo's text")
     terminal(render.to_text(topology, width=80), "topo's narrow text")
-    terminal(to_tree(topology), "topo's tree")
     formats.strict_json(render.to_json(topology), "topo's JSON")
     if 0 < len(topology.gpus) <= LARGEST_DRAWING:
         from gpucheck.render.topology.svg import to_svg

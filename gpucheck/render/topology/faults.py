@@ -1,4 +1,4 @@
-"""What is wrong with a GPU, a network card, a bridge or a pair, for drawings and trees: a verdict and its cause."""
+"""What is wrong with a GPU, a network card, a bridge or a pair, for drawings and lists: a verdict and its cause."""
 
 from collections.abc import Iterable
 from typing import NamedTuple

@@ -66,7 +66,7 @@ def findings_text(topology: Topology) -> str:
 
 
 def _identities(topology: Topology, width: int | None) -> Iterator[str]:
-    """On a terminal, many GPUs of one model are one line: their bus ids are in the JSON and the tree."""
+    """On a terminal, many GPUs of one model are one line: their bus ids are in the JSON."""
     named, found = [gpu for gpu in topology.gpus if gpu.name or gpu.pci_bus_id], faults(topology.findings)
     if width is not None and len(named) > MANY_GPUS and len({gpu.name for gpu in named}) == 1:
         yield f"{len(named)} x {named[0].name or 'unnamed GPU'}"
@@ -139,10 +139,9 @@ def _advice(advice: Advice | None, best: bool) -> Iterator[str]:
         yield ""
     for choice in choices:
         rate = f", {choice.slowest_gb_s:g} GB/s" if choice.slowest_gb_s is not None else ""
-        equals = f" (one of {choice.equals} equally good sets)" if choice.equals and choice.equals > 1 else ""
-        found = "" if choice.exact else ", found by a search that may miss a better one"
+        equals = f" (one of {choice.equals} equally good sets)" if choice.equals > 1 else ""
         worst = f": slowest pair {choice.slowest}{rate}" if choice.slowest else ""
-        yield f"  {choice.size} GPUs: {', '.join(map(str, choice.gpus))}{worst}{equals}{found}"
+        yield f"  {choice.size} GPUs: {', '.join(map(str, choice.gpus))}{worst}{equals}"
         yield f"        {choice.environment}"
     if choices:
         yield from _pinning(advice, {gpu for choice in choices for gpu in choice.gpus})

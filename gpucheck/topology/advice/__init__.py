@@ -6,18 +6,18 @@ from gpucheck.model.advice import Advice, Choice, Pinning
 from gpucheck.model.host.hardware import TopologyGpu
 from gpucheck.model.topology import Topology
 from gpucheck.topology.advice.asymmetry import asymmetries
-from gpucheck.topology.advice.groups import best_group, nearness
+from gpucheck.topology.advice.groups import MOST, best_group, nearness
 
 USUAL_SIZES = (2, 4)
 
 
 def with_advice(topology: Topology, size: int | None = None) -> Topology:
-    """Return the topology with advice. size: GPUs of the job; default: the usual sizes that the host allows.
+    """Return the topology with advice. size: GPUs of the job. Default: the usual sizes, none above MOST GPUs.
 
-    Raises ValueError if the host has fewer GPUs.
+    Raises ValueError if the host has fewer GPUs, or more than MOST.
     """
     count = len(topology.gpus)
-    if size is None and count < 2:
+    if size is None and not 2 <= count <= MOST:
         choices: tuple[Choice, ...] = ()
     else:
         sizes = (size,) if size is not None else tuple(k for k in USUAL_SIZES if k < count) or (count,)
