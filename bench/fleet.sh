@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Cost curve of merging: simulated fleets of 8-GPU hosts to JSON and HTML in one run, and the same through shards.
+# Cost curve of merging: simulated fleets of 8-GPU hosts to JSON and HTML in one run.
 # Wanted: 10,000 reports in <= 8 s and <= 1 GB on 2 cores, linear to 100,000.
 # Smaller fleets are read from the page cache; the 8 GB of 100,000 reports are not all there, as CPU seconds tell.
 # usage: bench/fleet.sh [HOSTS...]       default 1000 10000 100000 (100,000 need 9 GB in $TMPDIR and a minute to write)
@@ -13,14 +13,12 @@ trap 'rm -rf "$work"' EXIT
 [ $# -gt 0 ] || set -- 1000 10000 100000
 for hosts in "$@"; do
   reports=$work/$hosts
-  "$bin/gpucheck" fleet simulate --hosts "$hosts" --fault slow-gpu:gpu=3,loss=10:1% --fault slow-host:loss=10:rack=r002 \
-    --fault nvlink-down:gpu=2,link=3:1% -o "$reports"
+  "$bin/python" bench/simulated_fleet.py --hosts "$hosts" --fault slow-gpu:gpu=3,loss=10:1% --fault slow-host:loss=10:rack=r002 \
+    --fault nvlink-down:gpu=2,link=3:1% "$reports"
   cat "$reports"/*2.json >/dev/null
   measure() { "$bin/python" bench/_memory.py "$@" >>"$work/table"; }
   measure "$hosts hosts to JSON and HTML" \
     "$bin/gpucheck" fleet report "$reports" --write "$work/fleet.json" --write "$work/fleet.html"
-  measure "$hosts hosts to one shard" "$bin/gpucheck" fleet report "$reports" --shard -o "$work/part.json"
-  measure "$hosts hosts from that shard to JSON" "$bin/gpucheck" fleet report "$work/part.json" --format json
   rm -rf "$reports"
 done
 {

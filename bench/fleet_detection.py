@@ -12,18 +12,14 @@ usage: python bench/fleet_detection.py [--hosts 10000] [--seed 1]
 """
 
 import argparse
-import subprocess
 import sys
 import time
 
-import msgspec
+import simulated_fleet as simulated
 
 from gpucheck import fleet
-from gpucheck.fleet import simulated
-from gpucheck.fleet.drawn import Noise
-from gpucheck.model import Report
 
-NOISES = {"sample": Noise(0.05, 15), "number": Noise(0.05, 1)}
+NOISES = {"sample": simulated.NOISE, "number": 0.05}
 FAULTS = [
     *(f"slow-host:loss={loss}" for loss in (5, 10, 20)),
     *(f"slow-gpu:gpu=3,loss={loss}" for loss in (5, 10, 20)),
@@ -32,16 +28,10 @@ FAULTS = [
 SHARES = (1, 5, 20)
 
 
-def template(profile):
-    gpucheck = [sys.executable, "-m", "gpucheck", "verify", "--level", "quick", "--format", "json"]
-    done = subprocess.run([*gpucheck, "--simulate", profile], capture_output=True, check=False)
-    return msgspec.json.decode(done.stdout, type=Report)
-
-
 def score(healthy, hosts, fault, noise, seed):
     """Recall, precision, and how many hosts were named."""
     planned = simulated.plan(hosts, [fault], seed)
-    made = simulated.reports(planned, {None: healthy}, noise)
+    made = (simulated.report(host, healthy, noise) for host in planned)
     merged = fleet.merge(fleet.row(report, digest=report.host) for report in made)
     sick = {host.name for host in planned if host.fault}
     named = {outlier.host for outlier in merged.outliers}
@@ -55,7 +45,7 @@ def main():
     parser.add_argument("--profile", default="hgx-h100-x8")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    healthy = template(options.profile)
+    healthy = simulated.template(options.profile)
     print(f"# Outlier detection: {options.hosts} SIMULATED hosts of {options.profile}, seed {options.seed}\n")
     print("| noise | fault | sick | named | recall | precision |\n| --- | --- | ---: | ---: | ---: | ---: |")
     clock = time.monotonic()

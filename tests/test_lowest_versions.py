@@ -175,11 +175,10 @@ def test_a_stack_is_resolved(gpucheck):
     assert json.loads(gpucheck(*words))["driver"]["version"]
 
 
-def test_a_fleet_is_merged_into_parquet_and_read_packed(gpucheck, tmp_path):
-    gpucheck("fleet", "simulate", "--hosts", "4", "-o", "reports")
-    gpucheck("fleet", "report", "reports", "--write", "fleet.parquet", "--write", "fleet.html")
+def test_a_fleet_is_merged(gpucheck, tmp_path):
+    gpucheck("verify", "--simulate", "p100-pcie-x2", "--level", "quick", "--format", "json", "-o", "reports/a.json")
+    gpucheck("fleet", "report", "reports", "--write", "fleet.html")
 
-    assert (tmp_path / "fleet.parquet").read_bytes()[:4] == b"PAR1"
     assert "<html" in (tmp_path / "fleet.html").read_text()
 
 

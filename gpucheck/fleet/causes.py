@@ -78,9 +78,7 @@ def _of_sign(
         if p < LIKELY:
             same[p, hosts].append(f"{name} = {value}")
     strongest = sorted(same.items(), key=lambda item: (item[0][0], item[1]))[:3]
-    for (p, hosts), every in strongest:
-        # A part of the name that repeats a label adds nothing.
-        names = [name for name in every if not name.startswith("host name part")] or every
+    for (p, hosts), names in strongest:
         failing_with = len(hosts & failing)
         yield CommonCause(
             sign=sign,

@@ -7,31 +7,20 @@ from typing import Literal
 import msgspec
 
 from gpucheck.fleet.computed import as_host_report
-from gpucheck.fleet.evidence import checked
 from gpucheck.fleet.files import MAX_BYTES
 from gpucheck.fleet.identity import MAX_HOST_NAME, bare, known_as
-from gpucheck.fleet.interning import Interner
-from gpucheck.fleet.remedies import AGAIN, REPORTS, SHARD, VERSION, WAY
+from gpucheck.fleet.remedies import AGAIN, REPORTS, VERSION, WAY
 from gpucheck.fleet.row import problem, row
 from gpucheck.model import FleetRow, Report, Verdict
 from gpucheck.model.fleet import SCHEMA as FLEET_SCHEMA
-from gpucheck.model.fleet import SHARD_SCHEMA
 from gpucheck.model.report import SCHEMA as REPORT_SCHEMA
 
 # Written by provisioning next to the reports: what it did to each host, without a verdict.
 PROVISION_SCHEMA = "gpucheck.provision/1"
 PROVISION = "provision"
-# A shard holds thousands of hosts.
-MAX_SHARD_BYTES = 1024 * 1024 * 1024
 # 72 GPUs with a finding a pair have 3,000; beyond this a document only costs time.
 MAX_FINDINGS = 20_000
 MAX_GPUS = 1024
-
-
-class _Shard(msgspec.Struct):
-    """A shard whose rows are decoded one by one: all at once they take four times what is kept of them."""
-
-    rows: tuple[msgspec.Raw, ...]
 
 
 class _Report(Report, frozen=True, kw_only=True):
@@ -41,8 +30,6 @@ class _Report(Report, frozen=True, kw_only=True):
 
 
 _REPORT = msgspec.json.Decoder(_Report)
-_SHARD = msgspec.json.Decoder(_Shard)
-_ROW = msgspec.json.Decoder(FleetRow)
 
 
 class _Head(msgspec.Struct):
@@ -58,7 +45,7 @@ _HEAD = msgspec.json.Decoder(_Head)
 
 
 def rows_of(document: bytes, name: str, names: Sequence[str] = (), *, folder: str | None = None) -> Sequence[FleetRow]:
-    """Return the row of a report, the rows of a shard, or one UNKNOWN row with the reason.
+    """Return the row of a report, none for a document of provisioning, or one UNKNOWN row with the reason.
 
     name: the file or stream, for messages. names: what the host may be called, by its file or inventory; without any,
     name in the report counts. folder: of the file, which distinguishes equal names in several directories.
@@ -97,13 +84,11 @@ def _host(names: Sequence[str], stated: str | None = None) -> str | None:
 
 
 def _no_report(document: bytes, name: str, names: Sequence[str], error: Exception | None) -> Sequence[FleetRow]:
-    """Return the rows of a document that is not a report: a shard, or one row that names what it is."""
+    """Return the row of a document that is not a report: it names what it is."""
     try:
         head = _HEAD.decode(document)
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError) as broken:
         return (unreadable(name, f"not a host report: {_words(broken)}", host=_host(names)),)
-    if head.schema == SHARD_SCHEMA:
-        return _shard(document, name)
     if head.schema == PROVISION_SCHEMA and bare(name) == PROVISION:
         return ()
     host = _host(names, head.host or None)
@@ -122,18 +107,6 @@ def _no_report(document: bytes, name: str, names: Sequence[str], error: Exceptio
         return (unreadable(name, reason, host=_host(names)),)
     reason = _words(error) if error else "it names no host"
     return (unreadable(name, f"not a host report: {reason}", host=host),)
-
-
-def _shard(document: bytes, name: str) -> Sequence[FleetRow]:
-    interner = Interner()
-    rows: list[FleetRow] = []
-    try:
-        shard = _SHARD.decode(document)
-        rows.extend(interner.row(msgspec.structs.replace(checked(_ROW.decode(raw)), part=name)) for raw in shard.rows)
-    except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        reason = f"a broken shard, after {len(rows)} good rows: {_words(error)}"
-        return (unreadable(name, reason, fix=SHARD),)
-    return rows
 
 
 def _words(error: Exception) -> str:

@@ -43,7 +43,7 @@ def _entry(name: str, scope: str, members: list[FleetRow]) -> Drift | None:
 
 
 def _is_place(name: str) -> bool:
-    return name in PLACES or name.startswith(("label ", "host name part"))
+    return name in PLACES or name.startswith("label ")
 
 
 def _models(group: str) -> str:

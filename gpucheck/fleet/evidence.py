@@ -4,14 +4,10 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from gpucheck.fleet.identity import MAX_HOST_NAME
-from gpucheck.fleet.remedies import DISTRUST, advised
+from gpucheck.fleet.remedies import DISTRUST
 from gpucheck.model import Finding, FleetRow, Report, Verdict, counted, worst
-from gpucheck.model.finding.verdict import RANK
 
 WHY = "a report that contradicts itself was damaged or changed after it was made"
-# Counts of a row other than passes; each is as good as a finding of that verdict.
-COUNTED = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN, Verdict.PASS)
 
 
 def is_simulated(report: Report) -> bool:
@@ -36,42 +32,15 @@ def contradictions(report: Report) -> list[str]:
     return found
 
 
-def checked(row: FleetRow) -> FleetRow:
-    """Return a row that another reader made, never better than its own problems and counts.
-
-    Raises ValueError for a row whose host has no name.
-    """
-    if not 0 < len(row.host) <= MAX_HOST_NAME:
-        raise ValueError(f"the host name has {len(row.host)} characters")
-    row = replace(row, problems=tuple(advised(_untrusted(finding)) for finding in row.problems))
-    floor = [finding.verdict for finding in row.problems]
-    floor += [verdict for verdict in COUNTED if row.counts.get(verdict.value, 0) > 0]
-    if row.digest is None:
-        floor.append(Verdict.UNKNOWN)
-    allowed = max(RANK.index(worst(floor)), RANK.index(worst(floor, strict=True)))
-    found = []
-    if row.verdict not in RANK or RANK.index(row.verdict) > allowed:
-        found.append(f"its verdict is {row.verdict.name}, and its findings are at best {RANK[allowed].name}")
-    if row.simulation is not None and not row.simulated:
-        found.append("its parts contradict each other about whether the hardware is simulated")
-    simulated = row.simulated or row.simulation is not None
-    return doubted(replace(row, simulated=simulated), found, floor)
-
-
-def doubted(row: FleetRow, found: Sequence[str], floor: Sequence[Verdict] = ()) -> FleetRow:
+def doubted(row: FleetRow, found: Sequence[str]) -> FleetRow:
     """Return the row as it is, or UNKNOWN at best with a problem that names each contradiction."""
     if not found:
         return row
     seen = f"{row.source or row.host}: {'; '.join(found)}"
     doubt = Finding(check="report", verdict=Verdict.UNKNOWN, subject="host", seen=seen, why=WHY, fix=DISTRUST)
     problems = (*row.problems, doubt)
-    verdict = worst([row.verdict, *floor, *(finding.verdict for finding in problems)])
+    verdict = worst([row.verdict, *(finding.verdict for finding in problems)])
     return replace(row, verdict=verdict, problems=problems)
-
-
-def _untrusted(finding: Finding) -> Finding:
-    """The merge's own findings are made after shards are read, so none comes from one."""
-    return replace(finding, check="host's fleet") if finding.check == "fleet" else finding
 
 
 def _simulated(report: Report) -> list[bool]:

@@ -1,9 +1,7 @@
-"""What a site knows about its hosts: labels from a file, else parts of the host's name."""
+"""Labels of hosts, from a file of the site."""
 
 import csv
 import io
-import re
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,7 +12,6 @@ from gpucheck.model import FleetRow
 
 Labels = dict[str, dict[str, str]]
 HOST_COLUMNS = ("host", "hostname", "node", "name")
-PARTS = tuple(f"host name part {n}" for n in range(1, 7))
 MAX_LABELS_BYTES = 64 * 1024 * 1024
 
 
@@ -28,36 +25,13 @@ def read_labels(path: Path) -> Labels:
 
 
 def labelled(rows: Sequence[FleetRow], labels: Labels) -> list[FleetRow]:
-    """The rows with their labels as attributes: those given, and parts of the name that several hosts share."""
-    telling = [] if len(rows) < 3 else _telling_parts([row.host for row in rows])
+    """The rows with their labels as attributes."""
     out = []
     for row in rows:
         more = labels.get(row.host) or labels.get(row.host.partition(".")[0]) or {}
-        found = _name_parts(row.host, telling) | {name: (value,) for name, value in more.items() if value}
+        found = {name: (value,) for name, value in more.items() if value}
         out.append(msgspec.structs.replace(row, attributes=row.attributes | found) if found else row)
     return out
-
-
-def _parts(host: str) -> list[str]:
-    return re.split(r"[-_.]", host)[: len(PARTS)]
-
-
-def _telling_parts(hosts: list[str]) -> list[dict[str, tuple[str]]]:
-    """By position the parts of names that group: neither the same for all nor each host's own."""
-    counts: list[Counter[str]] = [Counter() for _ in PARTS]
-    for host in hosts:
-        for count, part in zip(counts, _parts(host), strict=False):
-            count[part] += 1
-    return [
-        {part: (part,) for part, n in count.items() if part and n > 1} if 1 < len(count) <= len(hosts) // 2 else {}
-        for count in counts
-    ]
-
-
-def _name_parts(host: str, telling: list[dict[str, tuple[str]]]) -> dict[str, tuple[str, ...]]:
-    """``gpu-r12-n03``: part 2 is ``r12``. What hosts share is one object, for a fleet has many of them."""
-    parts = zip(PARTS, telling, _parts(host), strict=False)
-    return {name: known[part] for name, known, part in parts if part in known}
 
 
 def _from_csv(path: Path, text: str) -> Labels:

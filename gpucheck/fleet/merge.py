@@ -20,7 +20,7 @@ from gpucheck.fleet.outliers import find_outliers, with_outliers
 from gpucheck.fleet.partial import about_partial, about_share
 from gpucheck.fleet.remedies import AGAIN
 from gpucheck.fleet.row import problem
-from gpucheck.model import FleetProblem, FleetReport, FleetRow, Shard, Verdict, worst
+from gpucheck.model import FleetProblem, FleetReport, FleetRow, Verdict, worst
 from gpucheck.model.finding.verdict import RANK
 
 # Clocks of a healthy fleet agree to a second; reports travel for minutes.
@@ -79,13 +79,8 @@ def merge(
     )
 
 
-def shard(rows: Iterable[FleetRow]) -> Shard:
-    """Rows to be merged later, by another reader."""
-    return Shard(rows=tuple(msgspec.structs.replace(row, part=None) for row in _ordered(rows)))
-
-
 def _ordered(rows: Iterable[FleetRow]) -> list[FleetRow]:
-    """In an order that does not depend on who read what first, so that shards add up to what one reader sees."""
+    """In an order that does not depend on who read what first, so that a merge is the same for any order of reports."""
     interner = Interner()
     return sorted(map(interner.row, rows), key=lambda r: (r.host, r.started or "", r.digest or "", r.source or ""))
 
@@ -103,18 +98,18 @@ def _one_each(rows: list[FleetRow], now: datetime | None) -> tuple[dict[str, Fle
     chosen: dict[str, FleetRow] = {}
     for host, candidates in by_host.items():
         machines = _machines(candidates, now)
-        places = Counter(_place(reports[0]) for reports in machines)
+        places = Counter(origin(reports[0].source) for reports in machines)
         for reports in machines:
             winner = max(reports, key=lambda row: _rank(row, now))
             others, floor = _about_others(winner, reports, now)
             found = [*_about_time(winner, now, newest), *_about_name(winner), *about_share(winner), *others]
-            if places[_place(winner)] > 1:
+            if places[origin(winner.source)] > 1:
                 found.append(_two_machines(winner))
             problems += found
             unsure = [p for p in found if p.kind in NOT_KNOWN]
             row = _unsure(winner, unsure, floor) if unsure else winner
             name = host if len(machines) == 1 else _distinguished(winner, chosen)
-            chosen[name] = msgspec.structs.replace(row, host=name, part=None)
+            chosen[name] = msgspec.structs.replace(row, host=name)
         if len(machines) > 1:
             problems.append(_one_name(host, machines))
     return chosen, problems
@@ -122,9 +117,9 @@ def _one_each(rows: list[FleetRow], now: datetime | None) -> tuple[dict[str, Fle
 
 def _machines(candidates: list[FleetRow], now: datetime | None) -> list[list[FleetRow]]:
     """Reports of one name, apart by where they come from, and by the GPUs in them."""
-    by_place: dict[tuple[str, bool], list[FleetRow]] = defaultdict(list)
+    by_place: dict[str, list[FleetRow]] = defaultdict(list)
     for row in candidates:
-        by_place[_place(row)].append(row)
+        by_place[origin(row.source)].append(row)
     found: list[list[FleetRow]] = []
     for rows in by_place.values():
         machines: list[list[FleetRow]] = []
@@ -140,14 +135,9 @@ def _machines(candidates: list[FleetRow], now: datetime | None) -> list[list[Fle
     return found
 
 
-def _place(row: FleetRow) -> tuple[str, bool]:
-    return origin(row.source), row.part is None
-
-
 def _distinguished(row: FleetRow, chosen: Container[str]) -> str:
     """The host's name with the place of its report."""
-    place = f"{row.part}: {row.source}" if row.part else row.source or "no source"
-    names = (f"{row.host} ({place}{f', report {n}' if n > 1 else ''})" for n in count(1))
+    names = (f"{row.host} ({row.source or 'no source'}{f', report {n}' if n > 1 else ''})" for n in count(1))
     return next(name for name in names if name not in chosen)
 
 

@@ -10,18 +10,18 @@ from typing import IO
 
 import msgspec
 
-from gpucheck.fleet.decode import MAX_SHARD_BYTES, rows_of, unreadable
+from gpucheck.fleet.decode import rows_of, unreadable
 from gpucheck.fleet.files import MAX_BYTES, PACKED, TooLargeError, opened, read_most
 from gpucheck.fleet.identity import HOST_NAME, bare, known_as, names_of
 from gpucheck.fleet.remedies import AGAIN, LOOK
 from gpucheck.fleet.stream import Found, documents
 from gpucheck.foreign import UnreadableInput
 from gpucheck.model import FleetRow
-from gpucheck.model.fleet import SHARD_SCHEMA
 
 ENDINGS = (".json", ".ndjson", ".jsonl")
-# The beginning of a file, which identifies a shard.
+# The beginning of a file, which shows whether it is text. A saved stream may be larger than a report.
 PEEK = 4096
+MAX_STREAM_BYTES = 1024 * 1024 * 1024
 # Below this many files a second process costs more than it saves.
 PARALLEL = 400
 BATCH = 100
@@ -65,7 +65,7 @@ def read_stream(stream: IO[bytes], name: str = "stdin") -> Iterator[FleetRow]:
 
 
 def read_file(path: Path) -> Sequence[FleetRow]:
-    """Rows of one file: a report, a shard, or a stream that was saved."""
+    """Rows of one file: a report, or a stream that was saved."""
     names = names_of(path)
     try:
         return _rows(path, names)
@@ -76,22 +76,20 @@ def read_file(path: Path) -> Sequence[FleetRow]:
 
 
 def _rows(path: Path, names: Sequence[str]) -> Sequence[FleetRow]:
-    """One report is held as a whole, and a shard is; a saved stream of any size is read a document at a time."""
-    with opened(path, MAX_SHARD_BYTES, AGAIN) as file:
+    """One report is held as a whole; a saved stream of any size is read a document at a time."""
+    with opened(path, MAX_STREAM_BYTES, AGAIN) as file:
         first = file.peek(PEEK)[:PEEK]
-        limit = MAX_SHARD_BYTES if SHARD_SCHEMA.encode() in first else MAX_BYTES
         is_text = b"\0" not in first
-        if is_text or path.suffix in PACKED or path.stat().st_size <= limit:
-            content = read_most(file, limit + 1)
-            if len(content) <= limit:
+        if is_text or path.suffix in PACKED or path.stat().st_size <= MAX_BYTES:
+            content = read_most(file, MAX_BYTES + 1)
+            if len(content) <= MAX_BYTES:
                 return _content(content, path, names)
-    larger = (
-        unreadable(path.name, f"larger than {limit // 2**20} MiB, so it is not a host report", host=names[0], fix=LOOK),
-    )
+    reason = f"larger than {MAX_BYTES // 2**20} MiB, so it is not a host report"
+    larger = (unreadable(path.name, reason, host=names[0], fix=LOOK),)
     if not is_text:
         return larger
     del content
-    with opened(path, MAX_SHARD_BYTES, AGAIN) as file:
+    with opened(path, MAX_STREAM_BYTES, AGAIN) as file:
         found = documents(_lines(file))
         start = next(found, None)
         # One document that is too large: what is inside it are no documents of their own.

@@ -3,8 +3,6 @@
 A host may be broken or hostile. Its own advice is shown as a quotation only, and where no cause is known.
 """
 
-import re
-
 import msgspec
 
 from gpucheck.knowledge import causes
@@ -15,13 +13,10 @@ LOOK = "check which program wrote this file"
 REPORTS = "give the hosts' reports, and this file with --baseline"
 WAY = "repair the connection to the host, then run gpucheck verify again"
 VERSION = "use the same version of gpucheck on all hosts and for the merge"
-SHARD = "create the shard again"
 OWN_REPORT = "read the host's own report"
 DISTRUST = "run gpucheck verify on the host again; if the new report contradicts itself too, find what changed it"
-OWN_ADVICE = frozenset({AGAIN, LOOK, REPORTS, WAY, VERSION, SHARD, OWN_REPORT, DISTRUST})
+OWN_ADVICE = frozenset({AGAIN, LOOK, REPORTS, WAY, VERSION, OWN_REPORT, DISTRUST})
 QUOTED = "the host's report states: "
-# Reports and shards of earlier releases have another verb.
-QUOTATION = re.compile(r'\(?the host\'s report \w+: "([^"\n]*)"\)?')
 LONGEST = 300
 
 
@@ -33,8 +28,7 @@ def advised(finding: Finding) -> Finding:
     if not own or own in OWN_ADVICE:
         fix = remedy or own or (OWN_REPORT if finding.fix else "")
     else:
-        again = QUOTATION.fullmatch(own)
-        quoted = f'{QUOTED}"{_quotable(again[1] if again else own)}"'
+        quoted = f'{QUOTED}"{_quotable(own)}"'
         fix = f"{remedy} ({quoted})" if remedy else quoted
     return finding if fix == finding.fix else msgspec.structs.replace(finding, fix=fix)
 

@@ -1,4 +1,4 @@
-"""Which hosts are fit for a job of k GPUs, and how a launcher wants to hear it."""
+"""Select healthy hosts for a job of a number of GPUs."""
 
 import re
 from collections import defaultdict
@@ -65,45 +65,6 @@ def about_refused(names: Sequence[str]) -> str:
     shown = ", ".join(ascii(name[:80]) for name in names[:NAMED])
     hosts = "1 host that is fit is" if len(names) == 1 else f"{len(names)} hosts that are fit are"
     return f"{hosts} left out, for a launcher would not take the name as one host: {shown}{more}"
-
-
-def written(selection: Selection, form: str) -> str:
-    """``lines`` one host a line, ``slurm`` for --nodelist, ``torchrun`` its options, ``ansible`` for --limit."""
-    hosts = [row.host for row in selection.hosts]
-    if form == "slurm":
-        return compressed(hosts)
-    if form == "ansible":
-        return ",".join(hosts)
-    if form == "torchrun":
-        per_host = min(row.gpu_count for row in selection.hosts)
-        head = f"--nnodes={len(hosts)} --nproc-per-node={per_host}"
-        return f"{head} --rdzv-backend=c10d --rdzv-endpoint={hosts[0]}:29500"
-    return "\n".join(hosts)
-
-
-def compressed(hosts: Sequence[str]) -> str:
-    """Slurm's host list: ``n[01-03,07],login``."""
-    runs: dict[tuple[str, int], list[int]] = defaultdict(list)
-    plain = []
-    for host in dict.fromkeys(hosts):
-        found = re.fullmatch(r"(.*?)(\d{1,9})", host)
-        if found:
-            runs[found[1], len(found[2])].append(int(found[2]))
-        else:
-            plain.append(host)
-    return ",".join([*(_run(name, width, sorted(numbers)) for (name, width), numbers in runs.items()), *plain])
-
-
-def _run(name: str, width: int, numbers: list[int]) -> str:
-    if len(numbers) == 1:
-        return f"{name}{numbers[0]:0{width}d}"
-    spans: list[list[int]] = []
-    for number in numbers:
-        if spans and number == spans[-1][-1] + 1:
-            spans[-1][1:] = [number]
-        else:
-            spans.append([number])
-    return f"{name}[{','.join('-'.join(f'{n:0{width}d}' for n in span) for span in spans)}]"
 
 
 def _nearest(rows: list[FleetRow]) -> list[FleetRow]:

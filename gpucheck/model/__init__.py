@@ -16,13 +16,9 @@ from gpucheck.model.fleet import (
     FleetProblem,
     FleetReport,
     FleetRow,
-    History,
-    HistoryPoint,
     HostMetric,
     MetricGroup,
     Outlier,
-    Series,
-    Shard,
 )
 from gpucheck.model.host import Host, NotRecorded
 from gpucheck.model.host.hardware import (
@@ -95,8 +91,6 @@ __all__ = [
     "Gpu",
     "GpuProcess",
     "Health",
-    "History",
-    "HistoryPoint",
     "Host",
     "HostMetric",
     "InstalledKernel",
@@ -123,8 +117,6 @@ __all__ = [
     "Report",
     "RetiredPages",
     "RowRemap",
-    "Series",
-    "Shard",
     "Simulation",
     "System",
     "Topology",

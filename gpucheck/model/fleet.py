@@ -8,7 +8,6 @@ from gpucheck.model.finding import Finding
 from gpucheck.model.finding.verdict import Verdict
 
 SCHEMA = "gpucheck.fleet/1"
-SHARD_SCHEMA = "gpucheck.fleet-shard/1"
 
 Level = Literal["host", "gpu", "pair"]
 
@@ -43,7 +42,6 @@ class FleetRow(msgspec.Struct, frozen=True, kw_only=True):
     compare it.
     host: as its file or the inventory calls it. stated: the name in its own report, where that is another.
     source: the file or stream it came from. digest: of the report's bytes, to distinguish reports of one host.
-    part: the shard that it was read from; None of a report, and in every merge.
     """
 
     host: str
@@ -70,7 +68,6 @@ class FleetRow(msgspec.Struct, frozen=True, kw_only=True):
     source: str | None = None
     digest: str | None = None
     stated: str | None = None
-    part: str | None = None
 
 
 class FleetProblem(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,13 +76,6 @@ class FleetProblem(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal["unreadable", "missing", "duplicate", "conflict", "clock", "stale", "name", "partial"]
     subject: str
     text: str
-
-
-class Shard(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows that were read but not yet compared: what one of many readers hands on. Shards add up in any order."""
-
-    schema: str = SHARD_SCHEMA
-    rows: tuple[FleetRow, ...]
 
 
 class MetricGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -204,31 +194,3 @@ class FleetReport(msgspec.Struct, frozen=True, kw_only=True):
     drift: tuple[Drift, ...] = ()
     causes: tuple[CommonCause, ...] = ()
     changes: tuple[Change, ...] = ()
-
-
-class HistoryPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One merge. value: the host's, or the median of a group; low, high: the group's range; odd: hosts standing out."""
-
-    at: str
-    value: float
-    low: float | None = None
-    high: float | None = None
-    odd: int = 0
-
-
-class Series(msgspec.Struct, frozen=True, kw_only=True):
-    """One metric over time, the oldest first. group: whose, None for one host."""
-
-    metric: str
-    group: str | None = None
-    points: tuple[HistoryPoint, ...]
-
-
-class History(msgspec.Struct, frozen=True, kw_only=True):
-    """A host or a metric over the merges that were kept. verdicts: with their dates, empty for a metric."""
-
-    schema: str = "gpucheck.fleet-history/1"
-    name: str
-    simulated: bool
-    verdicts: tuple[tuple[str, Verdict], ...] = ()
-    series: tuple[Series, ...] = ()

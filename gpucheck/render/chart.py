@@ -21,10 +21,9 @@ def _series(colors: Sequence[str]) -> str:
 STYLE = (
     "text{font-family:system-ui,sans-serif;fill:#1f2933}.dim{fill:#5f6b7a}.grid{stroke:#d5dbe3}.back{fill:#fff}"
     ".line{fill:none;stroke-width:2}.rest{stroke:#8a94a3;stroke-width:1.2}"
-    ".band{fill:#0b6bcb;opacity:.14}.odd{fill:none;stroke:#b42318;stroke-width:2}"
     f".onbar{{fill:#1f2933}}{_series(LIGHT)}"
     "@media (prefers-color-scheme:dark){text{fill:#e6eaf0}.dim{fill:#9aa7b7}.grid{stroke:#39424f}.back{fill:#151a21}"
-    f".band{{fill:#6cb2ff}}.odd{{stroke:#ff8a80}}.onbar{{fill:#1f2933}}{_series(DARK)}}}"
+    f".onbar{{fill:#1f2933}}{_series(DARK)}}}"
 )
 
 
@@ -119,11 +118,8 @@ class Plot(NamedTuple):
 
     def line(self, values: Iterable[tuple[float, float]], series: int = 0, *, class_: str = "") -> str:
         """Return a line through pairs of values. series: number of its color. class_: instead of the number's."""
-        return element("polyline", points=_points(self, values), class_=class_ or line_class(series))
-
-    def band(self, low: Iterable[tuple[float, float]], high: Iterable[tuple[float, float]]) -> str:
-        """Return the area between two lines."""
-        return element("polygon", points=_points(self, [*high, *reversed(list(low))]), class_="band")
+        points = " ".join(f"{at.x:.1f},{at.y:.1f}" for at in (self.at(x, y) for x, y in values))
+        return element("polyline", points=points, class_=class_ or line_class(series))
 
     def dot(self, x: float, y: float, title: str, series: int = 0) -> str:
         """Return a dot whose title is shown when the pointer is on it."""
@@ -131,7 +127,3 @@ class Plot(NamedTuple):
         return element(
             "circle", element("title", plain(title)), cx=at.x, cy=at.y, r=3, class_=f"dot{series % len(LIGHT)}"
         )
-
-
-def _points(plot: Plot, values: Iterable[tuple[float, float]]) -> str:
-    return " ".join(f"{at.x:.1f},{at.y:.1f}" for at in (plot.at(x, y) for x, y in values))

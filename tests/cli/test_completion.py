@@ -33,7 +33,7 @@ def test_a_profile_that_is_a_file():
     assert (item.type, item.value) == ("file", "./my")
 
 
-@pytest.mark.parametrize("command", ["verify --simulate p100-pcie-x2", "simulate p100-pcie-x2", "fleet simulate"])
+@pytest.mark.parametrize("command", ["verify --simulate p100-pcie-x2", "simulate p100-pcie-x2"])
 def test_faults(command):
     found = completed(f"{command} --fault pcie-")
 
@@ -65,8 +65,7 @@ def test_steps_and_tags_one_after_the_other():
         ("explain acs-redirect iommu-t", "iommu-translation"),
         ("simulate hgx-h1", "hgx-h100-x8"),
         ("simulate --clear-cache hgx-h1", "hgx-h100-x8"),
-        ("fleet simulate --profile dgx", "dgx1-p100"),
-        ("schema fleet-h", "fleet-history"),
+        ("schema fle", "fleet"),
         ("stack explain cu", "cuda"),
         ("image build torch-c", "torch-cpu"),
     ],

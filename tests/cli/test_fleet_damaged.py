@@ -8,7 +8,6 @@ import sys
 
 import pytest
 
-from gpucheck.fleet import merge, read_reports, report_files
 from tests.fleet.reports import encoded, report
 
 DAMAGED = {
@@ -21,13 +20,11 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("name", DAMAGED)
-@pytest.mark.parametrize("command", ["previous", "history"])
-def test_a_damaged_earlier_merge_is_one_line(fleet, folder, tmp_path, name, command):
-    path = tmp_path / name if command == "previous" else tmp_path / f"{name.partition('.')[0]}.json.gz"
+def test_a_damaged_earlier_merge_is_one_line(fleet, folder, tmp_path, name):
+    path = tmp_path / name
     path.write_bytes(DAMAGED[name])
-    previous = ("report", folder, "--baseline", path)
 
-    status, out, message = fleet(*(previous if command == "previous" else ("history", "a", "--history-dir", tmp_path)))
+    status, out, message = fleet("report", folder, "--baseline", path)
 
     assert (status, out) == (64, "")
     assert message.count("\n") == 1
@@ -77,28 +74,15 @@ NAMES = ["node3\nnode-evil", "node5,localhost", "--rdzv-backend=evil", "$(touch 
          "a b",         "\x1b[2J", "all", "localhost", "a;b", "", "-", "n*"]  # fmt: skip
 
 
-@pytest.mark.parametrize("form", ["lines", "slurm", "torchrun", "ansible"])
-def test_a_name_that_is_no_host_name_is_not_selected(fleet, form):
+def test_a_name_that_is_no_host_name_is_not_selected(fleet):
     """Written to a list it would be several hosts, a pattern, an option, or the controller."""
     content = b"\n".join(encoded(*(report(name) for name in NAMES), report("node1"), report("node2")))
 
-    status, out, message = fleet("report", "-", "--select", "8", "--select-format", form, given=content)
+    status, out, message = fleet("report", "-", "--select", "8", given=content)
 
-    expected = {"lines": "node1\nnode2", "slurm": "node[1-2]", "ansible": "node1,node2"}.get(form, "--nnodes=2")
-    assert (status, out.startswith(expected)) == (0, True)
-    assert out.count("\n") == (2 if form == "lines" else 1)
+    assert (status, out) == (0, "node1,node2\n")
     assert "14 hosts that are fit are left out" in message
     assert "\x1b" not in message
     status, out, message = fleet("report", "-", "--select", "12", given=content)
     assert (status, out) == (2, "")
     assert "left out" in message
-
-
-def test_merges_kept_in_one_second_are_all_kept(fleet, folder, tmp_path):
-    from gpucheck.cli.fleet.history import keep
-
-    for _ in range(5):
-        keep(merge(read_reports(report_files(folder))), tmp_path / "kept")
-
-    assert len(list((tmp_path / "kept").iterdir())) == 5
-    assert fleet("history", "node01", "--history-dir", tmp_path / "kept")[1].count("P" * 5) == 1

@@ -33,7 +33,6 @@ bundle order --lock SITE/lock.yml --facts SITE/facts.json -o OUT/order
 bundle verify SITE/missing
 diagnose SITE/nccl.txt
 explain iommu-translation
-fleet history a --history-dir SITE/missing
 fleet report SITE/reports
 image build torch-cpu
 image context torch-cpu
@@ -65,7 +64,6 @@ bandwidth --engine cpu
 collectives {P100} --sizes 8K
 compute --engine cpu
 compute --level burn-in --duration 10m {P100} --state gpucheck-burn-in.json
-fleet simulate --hosts 1 -o OUT/fleet
 record --full {P100} -o OUT/recording
 smoke --framework torch --steps 10
 stack check {P100} --import-torch

@@ -82,9 +82,6 @@ fleet report {reports} --baseline P
 fleet report {reports} --expect-host P
 fleet report {reports} --select 1 --gpu-model P
 fleet report {reports} --write P
-fleet history P --history-dir {folder}
-fleet history x --history-dir P
-fleet simulate --fault P
 image build P
 image context P
 bundle verify P
@@ -104,13 +101,11 @@ verify --from {recording} --format junit
 verify --from {recording} --format nagios
 verify --from {recording} --format html
 topo --from {recording}
-topo --from {recording} --tree
 topo --from {recording} --svg -
 stack resolve --from {recording}
 profiles --from {recording}
 verify --from {damaged}
 topo --import {dump}
-topo --import {dump} --tree
 topo --import {xml}
 diagnose --topo {dump}
 diagnose --kernel-log {kernel}
@@ -130,11 +125,10 @@ fleet report {hostile} --format junit
 fleet report {hostile} --format html
 fleet report {hostile} --format csv
 fleet report {hostile} --select 1
-fleet report {hostile} --select 1 --select-format slurm
+fleet report {hostile} --select 1
 fleet report {reports} --labels {broken}
 fleet report {reports} --labels {labels}
 fleet report {reports} --baseline {broken}
-fleet history {name} --history-dir {kept}
 stack plan --lock {lock} --host node01
 stack plan --lock {broken}
 stack lock --spec {broken} --facts {facts}
@@ -223,10 +217,7 @@ def files(folder, text, recorded):
     made["spec"] = write(folder / "spec.yml", "schema: gpucheck.spec/1\n")
     lock = {"schema": "gpucheck.lock/1", "groups": {valid: {"hosts": {valid: valid}}}, valid: valid}
     made["lock"] = write(folder / "lock.yml", yaml.safe_dump(lock))
-    (folder / "kept").mkdir()
-    kept = json.dumps({"schema": "gpucheck.fleet/1", "hosts": [{"host": valid}]})
-    write(folder / "kept/2026-01-01T000000.json.gz", gzip.compress(kept.encode()))
-    return made | {"kept": str(folder / "kept"), "folder": str(folder), "name": text}
+    return made | {"folder": str(folder), "name": text}
 
 
 def words_of(line, text, made):

@@ -9,6 +9,7 @@ import pytest
 from gpucheck.cli._shared import progress as module
 from gpucheck.cli._shared.progress import Progress, progress_end, steps
 from tests.cli.commands import on_a_terminal
+from tests.fleet import reports
 
 
 class Screen:
@@ -115,13 +116,8 @@ def test_verify_counts_its_steps(environment):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Reports of a small fleet, and what was drawn when they were made."""
-    made = tmp_path_factory.mktemp("progress") / "fleet"
-    status, text = drawn_by(["fleet", "simulate", "--hosts", "3", "--profile", "p100-pcie-x2", "-o", str(made)])
-    assert status == 0
-    assert "gpucheck: machine 1 of 1: p100-pcie-x2 ..." in text
-    assert "gpucheck: report 1 of 3: " in text
-    return made
+    """Reports of a small fleet."""
+    return reports.write(tmp_path_factory.mktemp("progress"), *reports.steady(3))
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,14 @@ import msgspec
 import pytest
 
 from gpucheck import fleet
-from gpucheck.compute.engines.simulated import SimulatedBench
+from gpucheck.compute.engines.simulated import SimulatedBench, SimulatedGpu
 from gpucheck.compute.running.run import run
 from gpucheck.fleet.decode import rows_of
 from gpucheck.measure.values import Device
 from gpucheck.model import Finding, Simulation, Verdict
 from gpucheck.model.compute import ComputeReport
-from tests.fleet.test_simulated import NAME, gpu_of
 
+NAME = "NVIDIA H100 80GB HBM3"
 BUS = [f"0000:{i:02x}:00.0" for i in range(4)]
 PASSED = Finding(check="compute-matrix", verdict=Verdict.PASS, subject="host", seen="4 GPUs")
 SLOW = Finding(
@@ -24,6 +24,12 @@ SLOW = Finding(
     fix="reset",
     cause="slow-compute",
 )
+
+
+def gpu_of(bus_id, **changes):
+    limits = {"clock_mhz": 1980.0, "power_limit_w": 700.0, "power_default_w": 700.0, "slowdown_c": 87.0}
+    memory = {"multiprocessors": 132, "memory_bus_bits": 5120, "memory_clock_mhz": 2619.0}
+    return SimulatedGpu(**{"name": NAME, "bus_id": bus_id, "capability": "9.0", **limits, **memory, **changes})
 
 
 def burnt_in(host, seed, *, findings=(PASSED,), **first):

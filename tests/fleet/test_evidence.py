@@ -9,7 +9,7 @@ import pytest
 from gpucheck import fleet
 from gpucheck.fleet.remedies import QUOTED
 from gpucheck.knowledge import causes
-from gpucheck.model import Finding, Shard, Verdict
+from gpucheck.model import Finding, Verdict
 from gpucheck.render import fleet as render
 from tests.fleet.reports import GOOD, SIMULATED, bad, merged, report, rows, topology
 
@@ -77,38 +77,6 @@ def test_a_report_without_a_schema_is_none():
     assert "no schema" in str(row.problems[0].seen)
 
 
-def shard_of(**changes):
-    (row,) = rows(report("a", findings=(GOOD, bad())))
-    shard = Shard(rows=(msgspec.structs.replace(row, **changes),))
-    return fleet.merge(fleet.rows_of(msgspec.json.encode(shard), "part.json")).hosts[0]
-
-
-@pytest.mark.parametrize(
-    ("changes", "verdict"),
-    [
-        ({"verdict": Verdict.PASS}, Verdict.FAIL),
-        ({"verdict": Verdict.SKIP}, Verdict.FAIL),
-        ({"verdict": Verdict.PASS, "problems": ()}, Verdict.FAIL),
-        ({"verdict": Verdict.PASS, "problems": (), "counts": {}}, Verdict.UNKNOWN),
-        ({"verdict": Verdict.PASS, "problems": (), "counts": COUNTS, "digest": None}, Verdict.UNKNOWN),
-        ({"verdict": Verdict.PASS, "problems": (), "counts": COUNTS, "simulated": False}, Verdict.UNKNOWN),
-    ],
-)
-def test_a_row_of_a_shard_is_never_better_than_what_it_lists(changes, verdict):
-    row = shard_of(**changes)
-
-    assert (row.verdict, row.simulated) == (verdict, True)
-    assert "its verdict is" in str(row.problems[-1].seen) or "simulated" in str(row.problems[-1].seen)
-
-
-def test_a_good_row_of_a_shard_is_as_it_was():
-    (row,) = rows(report("a", findings=(GOOD, bad(), bad(cause=None))))
-
-    assert fleet.rows_of(msgspec.json.encode(Shard(rows=(row,))), "p.json") == [
-        msgspec.structs.replace(row, part="p.json")
-    ]
-
-
 @pytest.mark.parametrize("check", ["fleet", "report"])
 def test_a_host_cannot_hide_a_failure_under_a_name_of_the_merge(check):
     """Findings of the check "fleet" are the merge's outliers, which have a table of their own."""
@@ -145,16 +113,6 @@ def test_a_command_of_a_hosts_report_is_a_quotation_behind_the_known_remedy(form
     assert unknown == f'{QUOTED}"{ATTACK}"'
     assert ATTACK in text
     assert 'class="copy"' not in text
-
-
-def test_a_remedy_of_a_shard_is_a_quotation_once():
-    (row,) = rows(report("b", findings=(msgspec.structs.replace(bad(), fix=ATTACK),)))
-    forged = msgspec.structs.replace(row.problems[0], fix=ATTACK)
-    for problem in (row.problems[0], forged):
-        shard = msgspec.json.encode(Shard(rows=(msgspec.structs.replace(row, problems=(problem,)),)))
-        (again,) = fleet.rows_of(shard, "part.json")
-
-        assert again.problems[0].fix == row.problems[0].fix
 
 
 def test_texts_of_a_host_have_a_bounded_length():

@@ -137,18 +137,6 @@ def test_one_hosts_file_that_is_written_to_again_and_again_is_one_row(tmp_path):
     assert hosts(read(path)) == {"a": Verdict.PASS}
 
 
-def test_a_hosts_file_that_is_a_shard_does_not_replace_other_hosts(tmp_path):
-    """A shard speaks for any number of hosts; beside their own reports its rows are rows of their own."""
-    rows = fleet.shard([fleet.row(report("good", started=LATER), source="good.json", digest="0" * 16)])
-    evil, good = put(tmp_path / "evil.json", rows), put(tmp_path / "good.json", report("good", **SICK))
-
-    merged = read(evil, good)
-
-    assert sorted(hosts(merged).values(), key=str) == [Verdict.FAIL, Verdict.PASS]
-    assert "good (evil.json: good.json)" in hosts(merged)
-    assert all(row.part is None for row in merged.hosts)
-
-
 def test_a_worse_report_whose_time_cannot_be_believed_counts():
     from datetime import datetime, timezone
 

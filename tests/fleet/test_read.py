@@ -175,24 +175,6 @@ def test_a_merged_report_is_told_from_a_host_report(tmp_path):
     assert "--baseline" in row.problems[0].fix
 
 
-def test_a_shard_file_is_its_rows(tmp_path):
-    path = tmp_path / "part.json"
-    path.write_bytes(msgspec.json.encode(fleet.shard(rows(report("a"), report("b")))))
-
-    assert [row.host for row in fleet.read_file(path)] == ["a", "b"]
-
-
-def test_a_shard_with_a_broken_row_says_where(tmp_path):
-    shard = json.loads(msgspec.json.encode(fleet.shard(rows(report("a"), report("b")))))
-    shard["rows"][1]["verdict"] = "fine"
-    path = tmp_path / "part.json"
-    path.write_text(json.dumps(shard))
-
-    (row,) = fleet.read_file(path)
-
-    assert "a broken shard, after 1 good rows: Invalid enum value 'fine' - at `$.verdict`" in seen(row)
-
-
 def test_many_files_are_read_on_all_processors_in_order(tmp_path, monkeypatch):
     monkeypatch.setattr("gpucheck.fleet.read.PARALLEL", 4)
     monkeypatch.setattr("gpucheck.fleet.read.BATCH", 3)

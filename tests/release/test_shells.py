@@ -32,7 +32,7 @@ LINES = {
     "verify --only nvlink-e": "verify --only nvlink-errors",
     "verify --only acs,nvlink-e": "verify --only acs,nvlink-errors",
     "explain nvlink-do": "explain nvlink-down",
-    "schema fleet-h": "schema fleet-history",
+    "schema fle": "schema fleet",
 }
 
 

@@ -5,12 +5,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gpucheck.model import History
 from gpucheck.model.bandwidth import BandwidthReport, SizePoint
-from gpucheck.model.fleet import HistoryPoint, Series
 from gpucheck.render.bandwidth.plot import to_svg as sweep
 from gpucheck.render.chart import Plot, Scale, from_zero
-from gpucheck.render.fleet.history import to_svg as history
 from tests.render.hostile import hostile
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -51,21 +48,3 @@ def test_line_of_a_sweep_rises_with_its_values():
 
     assert len(places) == len(points)
     assert all(a[0] < b[0] and a[1] > b[1] for a, b in pairwise(places))
-
-
-def test_panel_of_a_history_has_a_dot_per_merge_and_a_ring_per_outlier():
-    points = tuple(HistoryPoint(at=f"day {n}", value=380.0 + n, odd=n % 2) for n in range(6))
-    made = History(name="p2p", simulated=False, series=(Series(metric="p2p", points=points),))
-    root = ElementTree.fromstring(history(made))  # noqa: S314 - our own output
-    classes = [circle.get("class") for circle in root.iter(f"{SVG}circle")]
-
-    assert (classes.count("dot0"), classes.count("odd")) == (6, 3)
-
-
-def test_history_has_titles_and_whole_numbers():
-    points = (HistoryPoint(at="2026-11-23", value=131072.0), HistoryPoint(at="2026-11-24", value=132072.0))
-    made = History(name="n1", simulated=False, series=(Series(metric="finding.bar1.mib", points=points),))
-    words = ["".join(text.itertext()) for text in ElementTree.fromstring(history(made)).iter(f"{SVG}text")]  # noqa: S314
-
-    assert not any("finding." in text or "e+" in text for text in words)
-    assert "131,000" in words

@@ -40,7 +40,7 @@ OTHERS = {
     "smoke.timeline": (EVIL, [Span(0, EVIL, 1, 0.0, 1.0)]),
 }
 # No text: the values as they are, or another file format.
-NO_TEXT = {"to_json", "to_ctrf", "to_parquet", "to_chrome_trace"}
+NO_TEXT = {"to_json", "to_ctrf", "to_chrome_trace"}
 
 
 def views():

@@ -7,8 +7,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
 from gpucheck import fleet
 from gpucheck.cli._shared.common import Problem, note, usage_errors, write_result
 from gpucheck.cli._shared.output import MODES, descriptor
@@ -21,7 +19,6 @@ from gpucheck.processes.atomic import PRIVATE
 ENDINGS = {
     ".json": "json",
     ".csv": "csv",
-    ".parquet": "parquet",
     ".prom": "prometheus",
     ".xml": "junit",
     ".html": "html",
@@ -35,12 +32,9 @@ class Options(NamedTuple):
     expect_host: tuple[str, ...]
     labels: Path | None
     baseline: Path | None
-    history_dir: Path | None
     files: tuple[Path, ...]
-    shard: bool
     select: int | None
     gpu_model: str | None
-    select_format: str
     allow_warn: bool
     strict: bool
     verbose: bool
@@ -77,14 +71,7 @@ def _run(sources: tuple[Path, ...], options: Options) -> int:
         raise Problem(f"--write {wrong[0]}: unknown file name extension. Available: {' '.join(ENDINGS)}.")
     expected = [host for host in options.expect_host if host]
     rows = _rows(sources, expected)
-    if options.shard:
-        write_result((msgspec.json.encode(fleet.shard(rows)), b"\n"), options.output)
-        return 0
     merged = _merge(rows, expected, options)
-    if options.history_dir:
-        from gpucheck.cli.fleet.history import keep
-
-        keep(merged, options.history_dir)
     if options.select is not None:
         return _select(merged, options)
     _write(merged, options)
@@ -136,14 +123,14 @@ def _merge(rows: Iterator[FleetRow], expected: list[str], options: Options) -> F
 
 
 def _select(merged: FleetReport, options: Options) -> int:
-    from gpucheck.fleet.select import about_refused, select, written
+    from gpucheck.fleet.select import about_refused, select
 
     try:
         chosen = select(merged, options.select or 1, model=options.gpu_model, allow_warn=options.allow_warn)
     except LookupError as error:
         words, refused = error.args
         raise Problem(" ".join([words, *([f"{about_refused(refused)}."] if refused else [])]), exit_code=2) from error
-    write_result(written(chosen, options.select_format), options.output)
+    write_result(",".join(row.host for row in chosen.hosts), options.output)
     mark = "SIMULATED " if merged.simulated else ""
     if chosen.refused:
         note(f"gpucheck: {about_refused(chosen.refused)}")
@@ -152,8 +139,6 @@ def _select(merged: FleetReport, options: Options) -> int:
 
 
 def _write(merged: FleetReport, options: Options) -> None:
-    if options.format_ == "parquet" and options.output is None:
-        raise Problem("Parquet is binary. Add a file: --format parquet -o fleet.parquet")
     for file in options.files:
         content = _content(merged, ENDINGS[file.suffix], verbose=options.verbose, width=None)
         write_result(content, file, mode=MODES.get(file.suffix, PRIVATE))
@@ -161,19 +146,11 @@ def _write(merged: FleetReport, options: Options) -> None:
     write_result(text, options.output, mode=MODES.get(options.format_, PRIVATE))
 
 
-def _content(merged: FleetReport, form: str, *, verbose: bool, width: int | None) -> str | bytes | Iterable[bytes]:
+def _content(merged: FleetReport, form: str, *, verbose: bool, width: int | None) -> str | Iterable[bytes]:
     from gpucheck.render import fleet as render
 
     if form == "text":
         return render.to_text(merged, verbose=verbose, width=width)
     if form == "json":
         return render.json_pieces(merged)
-    if form != "parquet":
-        return render.WRITERS[form](merged)
-    from gpucheck.render.fleet.table import to_parquet
-
-    try:
-        return to_parquet(merged)
-    except ModuleNotFoundError as error:
-        missing = f"--format parquet needs the Python package {error.name}, which is not installed"
-        raise Problem(f"{missing}. Install it: python -m pip install pyarrow. CSV needs none.") from error
+    return render.WRITERS[form](merged)

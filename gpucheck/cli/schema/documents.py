@@ -36,9 +36,6 @@ DOCUMENTS = {
     ),
     "steps": Document("gpucheck.steps/1", ("gpucheck.run.listing:Listing",), "verify --list --format json"),
     "fleet": Document("gpucheck.fleet/1", ("gpucheck.model.fleet:FleetReport",), "fleet report --format json"),
-    "fleet-history": Document(
-        "gpucheck.fleet-history/1", ("gpucheck.model.fleet:History",), "fleet history --format json"
-    ),
     "recording": Document("gpucheck.recording/1", ("gpucheck.host.recording:Recording",), "record"),
     "facts": Document("gpucheck.facts/1", ("gpucheck.stack.facts:HostFacts",), "stack facts of a host (provisioning)"),
     "stack": Document(

@@ -16,7 +16,7 @@ GPUCHECK: dict[str, tuple[str, ...]] = {
     "compute": (),
     "diagnose": (),
     "explain": (),
-    "fleet": ("history", "report", "simulate"),
+    "fleet": ("report",),
     "image": ("build", "context", "list", "scan", "versions"),
     "lab": ("down", "real-packages", "status", "up"),
     "profiles": (),

@@ -48,7 +48,7 @@ function controls() {
   const groups = [...new Set(HOSTS.map((host) => host.group).filter(Boolean))].sort();
   const group = groups.length > 1 ? choice("group", "Group", groups.map((g) => [g, g]), "All groups", (value) => { STATE.group = value; STATE.page = 0; show(); }) : null;
   const found = places();
-  STATE.place = found.includes("rack") ? "rack" : found.find((name) => name.startsWith("host name part")) || "";
+  STATE.place = found.includes("rack") ? "rack" : "";
   const place = found.length ? choice("place", "Arrange the grid by", found.map((name) => [name, "by " + name]), "by name", (value) => { STATE.place = value; show(); }) : null;
   if (place) place.value = STATE.place;
   const clear = make("button.quiet", { type: "button", id: "clear", click: () => { Object.assign(STATE, { words: "", verdict: "", group: "", page: 0 }); search.value = ""; if (group) group.value = ""; show(); } }, "Clear");

@@ -11,7 +11,6 @@ from pathlib import Path
 import msgspec
 
 from gpucheck import fleet, run
-from gpucheck.fleet.merge import shard
 from gpucheck.host.recording import Recording, RecordingHost, ReplayHost
 from gpucheck.model import FleetReport, NvmlReading, Report
 from gpucheck.stack.lock import Lock, lock, write_lock
@@ -159,14 +158,8 @@ def healthy() -> tuple[bytes, ...]:
 
 @cache
 def merges() -> tuple[bytes, ...]:
-    """As --history-dir writes them, packed."""
+    """Merges as --baseline reads them, packed."""
     return (gzip.compress(msgspec.json.encode(merged()), 6, mtime=0),)
-
-
-@cache
-def shards() -> tuple[bytes, ...]:
-    """fleet report --shard."""
-    return (msgspec.json.encode(shard(merged().hosts)),)
 
 
 @cache

@@ -11,7 +11,7 @@ from tests.fuzz.target import Seeds, target
 # Commands that only read. Others start programs, measure, or write in places that they are told.
 READ_ONLY = ("diagnose", "topo", "explain", "profiles", "stack", "fleet", "verify")
 NOT_THESE = (
-    *("simulate", "--history-dir", "--shard", "--write", "--every", "--all-hosts", "-o", "--output", "--svg"),
+    *("simulate", "--write", "--every", "--all-hosts", "-o", "--output", "--svg"),
     # It writes too, and it reaches for the network.
     "check-repositories",
 )
@@ -40,7 +40,7 @@ LINES = (
     "diagnose --observations machine.yml --format json",
     "diagnose --topo topo.txt --bandwidth p2p.txt --strict",
     "diagnose --kernel-log dmesg.txt",
-    "topo --import topo.txt --best 2 --tree",
+    "topo --import topo.txt --best 2",
     "topo --from host.rec --format json --timeout 5",
     "explain acs-redirect",
     "explain 79",
@@ -51,8 +51,7 @@ LINES = (
     "stack plan --lock stack.lock.yml --host node01",
     "stack diff --spec stack.yml --facts facts.json --lock stack.lock.yml",
     "fleet report node01.json --expect-host node02,node03 --labels labels.yml --format csv",
-    "fleet report node01.json --select 2 --gpu-model P100 --select-format slurm --allow-warn",
-    "fleet history node01 --history-dir .",
+    "fleet report node01.json --select 2 --gpu-model P100 --allow-warn",
     "verify --from host.rec --level quick --only driver --skip mig --expect site.yml --format nagios",
     "verify --from host.rec --baseline node01.json --strict",
 )
@@ -124,13 +123,10 @@ def from_file(data: bytes) -> None:
 
 @target(seeds=own.merges, format="json.gz", rate=250)
 def previous_file(data: bytes) -> None:
-    """fleet report --baseline and fleet history."""
+    """fleet report --baseline."""
     _ready()
-    folder = product.scratch() / "kept"
-    folder.mkdir(exist_ok=True)
-    path = product.file(data, "kept/2026-11-20T12-00-00Z.json.gz")
+    path = product.file(data, "earlier.json.gz")
     _looked_at(product.command(["fleet", "report", "node01.json", "--baseline", str(path)]))
-    _looked_at(product.command(["fleet", "history", "node00", "--history-dir", str(folder)]))
 
 
 @target(seeds=own.facts, format="json", rate=120)

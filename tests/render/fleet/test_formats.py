@@ -5,15 +5,12 @@ import re
 from xml.etree import ElementTree
 
 import click
-import duckdb
 import msgspec
-import pyarrow.parquet
 import pytest
 
 from gpucheck.model import Verdict
 from gpucheck.render import fleet as render
 from gpucheck.render.fleet.html import to_html
-from gpucheck.render.fleet.table import to_parquet
 from gpucheck.render.html import json_data
 from tests.fleet.reports import bad, merged, report, steady
 
@@ -87,16 +84,6 @@ def test_csv_cells_are_no_formulas():
     (line,) = csv.DictReader(io.StringIO(render.to_csv(merged(report("=1+1")))))
 
     assert line["host"] == "'=1+1"
-
-
-def test_parquet_can_be_asked_by_an_engine(fleet, tmp_path):
-    (tmp_path / "fleet.parquet").write_bytes(to_parquet(fleet))
-
-    lines = duckdb.read_parquet(f"{tmp_path}/*.parquet")
-    (answer,) = lines.filter("off_percent < -5 and metric like 'p2p%'").project("host, value").fetchall()
-
-    assert answer == ("slow", 340.0)
-    assert pyarrow.parquet.read_schema(tmp_path / "fleet.parquet").metadata[b"simulated"] == b"true"
 
 
 def test_prometheus_is_in_base_units_without_duplicates(fleet):

@@ -2,14 +2,11 @@
 
 import pytest
 
-from gpucheck import fleet
-from gpucheck.fleet import simulated
-from gpucheck.fleet.drawn import Noise
 from gpucheck.model import Verdict
 from gpucheck.render.fleet.html import to_html
 from tests.browser import all_of, count, crowded, find, screen, wait, whole_screen
 from tests.fleet.reports import bad, merged, report
-from tests.fleet.test_simulated import template
+from tests.fleet.test_digests import compared, measured, trained
 
 pytestmark = pytest.mark.browser
 EVIL = "evil</script><img src=x onerror=document.title='owned'>"
@@ -139,18 +136,14 @@ def test_nothing_is_wider_than_the_screen(opened, width):
 
 @pytest.mark.parametrize("width", [1280, 390])
 def test_results_of_equal_computations_are_listed_with_the_host_that_differs(browser, tmp_path, width):
-    planned = simulated.plan(12, [simulated.parse_fault("wrong-losses:1")], seed=0)
-    made = simulated.reports(planned, {None: template()}, Noise())
+    hosts = [measured() | trained(digest * 64) for digest in "eddddddddddd"]
     path = tmp_path / "fleet.html"
-    path.write_text(to_html(fleet.merge([fleet.row(e, digest=e.host) for e in made])), encoding="utf-8")
+    path.write_text(to_html(compared(*hosts)), encoding="utf-8")
     screen(browser, width)
     browser.get(path.as_uri())
 
     rows = [row.text for row in all_of(browser, "#results tbody tr")]
-    odd = next(host.name for host in planned if host.fault)
-    assert [
-        row for row in rows if "8 operations" in row and "96 results of 12 hosts all equal" in " ".join(row.split())
-    ]
-    assert [row for row in rows if "losses of torch ddp mlp" in row and odd in row]
+    assert [row for row in rows if "matrix-bf16" in row and "48 results of 12 hosts all equal" in " ".join(row.split())]
+    assert [row for row in rows if "losses of torch ddp mlp" in row and "n0" in row]
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
     whole_screen(browser)

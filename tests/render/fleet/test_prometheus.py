@@ -9,13 +9,11 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from gpucheck import fleet
-from gpucheck.fleet import simulated
-from gpucheck.fleet.drawn import Noise
-from gpucheck.model import HostMetric, Shard
+from gpucheck.model import HostMetric
 from gpucheck.render.fleet import to_prometheus
 from gpucheck.render.prometheus import Family, write
 from tests.fleet.reports import merged, report, rows
-from tests.fleet.test_simulated import template
+from tests.fleet.test_digests import compared, measured, trained
 
 # Measurements whose metric would bear the name of one of gpucheck's own families.
 OWN = {"last_run": {"timestamp_seconds": 1.0}, "measured": {"last_run": {"timestamp_seconds": 2.0}}}
@@ -42,12 +40,11 @@ def test_a_measurement_cannot_bear_the_name_of_a_family_of_the_fleet():
 
 
 @pytest.mark.parametrize("metric", ["status", "gpus", "status[x]", "last_run_timestamp_seconds"])
-def test_a_metric_of_a_shard_cannot_either(metric):
-    """Its names come from whoever made the shard."""
+def test_a_metric_of_a_row_cannot_either(metric):
     (row,) = rows(report("a"))
-    shard = Shard(rows=(msgspec.structs.replace(row, metrics={metric: HostMetric(n=1, host=7.0)}),))
-
-    found = families(to_prometheus(fleet.merge(fleet.rows_of(msgspec.json.encode(shard), "part.json"))))
+    found = families(
+        to_prometheus(fleet.merge([msgspec.structs.replace(row, metrics={metric: HostMetric(n=1, host=7.0)})]))
+    )
 
     name, _, path = metric.partition("[")
     (sample,) = found[f"gpucheck_host_measured_{name}"].samples
@@ -56,13 +53,15 @@ def test_a_metric_of_a_shard_cannot_either(metric):
 
 
 def test_compute_training_collectives_and_votes_are_families():
-    planned = simulated.plan(8, [simulated.parse_fault("wrong-losses:1")], seed=0)
-    made = simulated.reports(planned, {None: template()}, Noise())
-    found = families(to_prometheus(fleet.merge([fleet.row(each, digest=each.host) for each in made])))
+    collectives = {"backend": "nccl", "ranks": 8, "results": [{"operation": "all_reduce", "busbw_gb_s": 400.0}]}
+    rate = {"steps_per_s": 120.0}
+    digests = ["e" * 64] + ["d" * 64] * 7
+    hosts = [measured() | trained(digest, performance=rate) | {"collectives": collectives} for digest in digests]
+    found = families(to_prometheus(compared(*hosts)))
 
     assert len(found["gpucheck_host_compute_gemm_bf16_tflops"].samples) == 8
     assert len(found["gpucheck_host_smoke_ddp_steps_per_s"].samples) == 8
-    assert len(found["gpucheck_host_collectives_busbw_bytes_per_second"].samples) == 80
+    assert len(found["gpucheck_host_collectives_busbw_bytes_per_second"].samples) == 8
     equal = {
         s.labels["operation"].partition(" ")[0]: s.value for s in found["gpucheck_fleet_equal_results_ratio"].samples
     }
