@@ -36,7 +36,7 @@ PLAYBOOK = ANSIBLE_CONFIG=playbooks/ansible.cfg $(VENV)/bin/ansible-playbook -i 
 # BUNDLE=path: for make bundle the folder that it writes, for plan and provision the only source. GROUPS='rocky-*': those.
 FROM_BUNDLE = $(if $(BUNDLE),-e bundle=$(abspath $(BUNDLE)) $(if $(BUNDLE_FINGERPRINT),-e bundle_fingerprint=$(BUNDLE_FINGERPRINT)))
 TO_BUNDLE = -e bundle_output=$(abspath $(or $(BUNDLE),build/bundle)) $(if $(GROUPS),-e '{"bundle_groups": "$(GROUPS)"}') \
-	$(if $(BUNDLE_KEY),-e bundle_key=$(if $(wildcard $(BUNDLE_KEY)),$(abspath $(BUNDLE_KEY)),$(BUNDLE_KEY)))
+	$(if $(BUNDLE_KEY),-e bundle_key=$(BUNDLE_KEY))
 
 .PHONY: help plan provision bundle verify rollback deprovision check lint test test-here test-lab test-more test-labs test-all test-real-packages test-gpu fuzz collection images test-images lab-down clean release
 

@@ -35,7 +35,6 @@ hyperfine --warmup 2 --runs 10 --shell none --export-markdown "$work/table.md" \
   --command-name "python -c pass (floor)" "$bin/python -c pass" \
   --command-name "gpucheck --help" "$bin/gpucheck --help" \
   --command-name "stack resolve, 2 x P100" "$bin/gpucheck stack resolve --gpu 15f8 --gpu 15f8 --os ubuntu-22.04" \
-  --command-name "stack explain, every part" "$bin/gpucheck stack explain --gpu 15f8 --gpu 15f8 --os ubuntu-22.04" \
   --command-name "stack lock --upgrade, 1000 hosts, $groups groups" "$lock --upgrade -o $work/new.lock.yml" \
   --command-name "stack lock, nothing changed" "$lock -o $work/made.lock.yml" \
   --command-name "stack lock --common, 1000 hosts, $groups groups" \

@@ -6,8 +6,7 @@ from typing import Annotated
 import msgspec
 
 from gpucheck.bundle import contents, wheels
-from gpucheck.bundle.errors import BundleError
-from gpucheck.bundle.manifest import Digest, PlainName
+from gpucheck.bundle.manifest import BundleError, Digest, PlainName
 
 LARGEST_RESPONSE_BYTES = 16 << 20
 MOST_PACKAGES = 10_000

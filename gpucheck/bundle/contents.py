@@ -6,8 +6,7 @@ from typing import Any
 
 import msgspec
 
-from gpucheck.bundle.errors import BundleError
-from gpucheck.bundle.manifest import BundledGroup, BundledSystem, Manifest
+from gpucheck.bundle.manifest import BundledGroup, BundledSystem, BundleError, Manifest
 from gpucheck.stack.facts import HostFacts
 from gpucheck.stack.lock import Lock
 from gpucheck.stack.plan import Plan

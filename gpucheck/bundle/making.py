@@ -14,9 +14,8 @@ from typing import Any
 
 import msgspec
 
-from gpucheck.bundle import contents, indexes, publisher, wheels
+from gpucheck.bundle import contents, programs, publisher, wheels
 from gpucheck.bundle.collected import Collected, CollectedPackage, read_collected, regular_file
-from gpucheck.bundle.errors import BundleError
 from gpucheck.bundle.folder import described, inventory
 from gpucheck.bundle.manifest import (
     KEY,
@@ -25,6 +24,7 @@ from gpucheck.bundle.manifest import (
     PIP_LOCK,
     SIGNATURE,
     BundledSystem,
+    BundleError,
     Manifest,
     OwnWheel,
     Source,
@@ -180,9 +180,9 @@ def _system(
     verified = verify_packages(answers, [collected / answer.order.group for answer in answers], packages, trust)
     say(f"{name}: {sum(map(len, versions.values()))} packages; writing and signing their list")
     if order.package_manager == "apt":
-        indexes.index_apt(packages, signing)
+        programs.index_apt(packages, signing)
     else:
-        indexes.index_dnf(packages, signing, modules.values())
+        programs.index_dnf(packages, signing, modules.values())
     for answer in answers:
         say(f"{name}: downloading the wheels for Python {answer.python.version}")
         lock = wheels.download(answer.requirements, answer.torch, answer.python, answer.pip_args, wheel_folder)

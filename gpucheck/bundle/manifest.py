@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from gpucheck.bundle.errors import BundleError
+from gpucheck.printable import of_printable
 from gpucheck.stack.stack_set import StackSet
 
 MANIFEST = "bundle.json"
@@ -13,6 +13,15 @@ KEY = "key.asc"
 LOCK = "stack.lock.yml"
 # Versions and hashes of what pip installs next to torch; it came with gpucheck's wheel.
 PIP_LOCK = "requirements.lock"
+MIB, GIB = 2**20, 2**30
+
+
+class BundleError(Exception):
+    """A bundle cannot be made or used. The message states what, where, why and what to do."""
+
+
+class BundleDamaged(BundleError):
+    """A bundle is not as it was signed."""
 
 
 # A plain file name: no separator, no leading dot or dash, no control character, nothing that a program takes for an
@@ -112,3 +121,41 @@ def read_manifest(content: bytes, name: str) -> Manifest:
         raise BundleError(
             f"{name}: this is not a manifest of a bundle: {error}. Make a new bundle: make bundle"
         ) from error
+
+
+@of_printable
+def manifest_text(manifest: Manifest) -> str:
+    """What is in it, for whom, how large, and who signed it."""
+    mark = " SIMULATED" if manifest.simulated else ""
+    total = sum(file.bytes for file in manifest.files.values())
+    lines = [
+        f"bundle of {manifest.made}, {size(total)}, {len(manifest.files)} files{mark}",
+        f"signed by {manifest.key}",
+    ]
+    for name, system in manifest.systems.items():
+        count = sum(map(len, system.versions.values()))
+        wheels = sum(path.startswith(f"{system.wheels}/") for path in manifest.files)
+        each = [folder_bytes(manifest, folder) for folder in (system.packages, system.wheels)]
+        lines.append(
+            f"{name}: {count} {system.package_manager} packages ({size(each[0])}), "
+            f"{wheels} wheels for Python {system.python} ({size(each[1])})"
+        )
+        lines += [f"  for group {group}" for group, row in manifest.groups.items() if row.system == name]
+        if system.verified is not None:
+            lines += [f"  {n} verified with key {key}" for key, n in system.verified.by_key.items()]
+        if system.verified is not None and system.verified.unverified:
+            names = ", ".join(system.verified.unverified)
+            lines.append(f"  unverified, accepted by bundle_accept_unverified: {names}")
+        if system.not_offered:
+            lines.append(f"  no source offered {', '.join(system.not_offered)}: hosts need to have it already")
+    return "\n".join(lines)
+
+
+def folder_bytes(manifest: Manifest, folder: str) -> int:
+    """Bytes of the files below a directory of the bundle."""
+    return sum(file.bytes for path, file in manifest.files.items() if path.startswith(f"{folder}/"))
+
+
+def size(count: int) -> str:
+    """``4.2 GiB`` or ``0.3 MiB``."""
+    return f"{count / GIB:.1f} GiB" if count >= GIB else f"{count / MIB:.1f} MiB"

@@ -1,11 +1,12 @@
-"""Programs of this machine that bundles are made with."""
+"""Programs of this machine that bundles are made with, and the lists of packages that they write."""
 
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from gpucheck.bundle.errors import BundleError
+from gpucheck.bundle.manifest import BundleError
+from gpucheck.bundle.signing import Signer
 
 TAIL_LINES = 12
 # Downloads of gigabytes are among them; pip's own timeout counts from byte to byte.
@@ -46,3 +47,37 @@ def run(
         lines = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()[-TAIL_LINES:]
         raise BundleError(f"{what}: {program} exited {done.returncode}: {' | '.join(lines)}")
     return done.stdout
+
+
+def index_apt(folder: Path, signer: Signer) -> None:
+    """A flat apt repository: Packages, Release, InRelease."""
+    what = "writing the list of the packages"
+    (folder / "Packages").write_bytes(run(["apt-ftparchive", "packages", "."], what=what, cwd=folder))
+    facts = {"Origin": "gpucheck-bundle", "Label": "gpucheck-bundle", "Description": "made by gpucheck bundle"}
+    options = [word for name, value in facts.items() for word in ("-o", f"APT::FTPArchive::Release::{name}={value}")]
+    release = folder / "Release"
+    # Written once it is known: Release must not list itself.
+    release.write_bytes(run(["apt-ftparchive", *options, "release", "."], what=what, cwd=folder))
+    signer.sign("--clearsign", "--output", folder / "InRelease", release)
+    release.unlink()
+
+
+def index_dnf(folder: Path, signer: Signer, modules: Iterable[Path]) -> None:
+    """A dnf repository: repodata with the sources' module metadata, and the signature that vouches for all of it."""
+    # gzip: what the newest createrepo_c would choose by itself, EL 8 cannot read.
+    run(["createrepo_c", "--quiet", "--general-compress-type=gz", folder], what="writing the list of the packages")
+    documents = "".join(path.read_text(encoding="utf-8").rstrip("\n") + "\n" for path in modules)
+    if documents:
+        written = folder / "modules.yaml"
+        written.write_text(documents, encoding="utf-8")
+        words: list[str | Path] = [
+            "modifyrepo_c",
+            "--compress-type=gz",
+            "--mdtype=modules",
+            written,
+            folder / "repodata",
+        ]
+        run(words, what="adding the module metadata")
+        written.unlink()
+    index = folder / "repodata/repomd.xml"
+    signer.detached(index, index.with_name("repomd.xml.asc"))

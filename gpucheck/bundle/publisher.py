@@ -16,7 +16,7 @@ from typing import IO, Any
 import msgspec
 
 from gpucheck.bundle.collected import Collected, regular_file
-from gpucheck.bundle.errors import BundleError
+from gpucheck.bundle.manifest import BundleError
 from gpucheck.bundle.signing import gpg
 from gpucheck.processes import gnupg
 from gpucheck.stack.plan import Plan

@@ -5,8 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpucheck.bundle.errors import BundleDamaged, BundleError
-from gpucheck.bundle.manifest import KEY, MANIFEST, SIGNATURE
+from gpucheck.bundle.manifest import KEY, MANIFEST, SIGNATURE, BundleDamaged, BundleError
 from gpucheck.processes import gnupg
 from gpucheck.processes.gnupg import homes
 
@@ -46,18 +45,15 @@ def gpg(home: Path | None, *arguments: str | Path) -> str:
 
 @contextmanager
 def signer(key: str) -> Iterator[Signer]:
-    """What signs a bundle. key: a file with an armored secret key, a key of the person's own keyring, or empty.
+    """What signs a bundle. key: of the person's own keyring, or empty.
 
     Empty makes a key for this bundle only, whose secret half is deleted afterwards: it cannot sign another bundle.
     """
-    if key and not Path(key).is_file():
+    if key:
         yield Signer(None, _fingerprint(None, key))
         return
     with homes() as home, _agent(home):
-        if key:
-            gpg(home, "--import", Path(key))
-        else:
-            gpg(home, "--passphrase", "", "--quick-gen-key", IDENTITY, "rsa3072", "sign", "never")
+        gpg(home, "--passphrase", "", "--quick-gen-key", IDENTITY, "rsa3072", "sign", "never")
         yield Signer(home, _fingerprint(home, ""))
 
 
@@ -72,19 +68,14 @@ def _agent(home: Path) -> Iterator[None]:
 
 def _fingerprint(home: Path | None, name: str) -> str:
     """The fingerprint of the secret key that the name means. Raises BundleError."""
-    words = ["--with-colons", "--list-secret-keys", *([name] if name else [])]
     try:
-        output = gpg(home, *words)
-    except BundleError as error:
+        output = gpg(home, "--with-colons", "--list-secret-keys", *([name] if name else []))
+        return next(line.split(":")[9] for line in output.splitlines() if line.startswith("fpr:"))
+    except (BundleError, StopIteration) as error:
         raise BundleError(
-            f"BUNDLE_KEY={name}: neither a file nor a secret key of your keyring (gpg --list-secret-keys). {error}"
+            f"BUNDLE_KEY={name}: not a secret key of your keyring (gpg --list-secret-keys). Add it: gpg --import FILE. "
+            f"{error}"
         ) from error
-    found = next((line.split(":")[9] for line in output.splitlines() if line.startswith("fpr:")), None)
-    if found is None:
-        raise BundleError(
-            "BUNDLE_KEY: the file contains no secret key. Export one with gpg --armor --export-secret-keys."
-        )
-    return found
 
 
 def verified(manifest: bytes, signature: bytes, key: bytes, name: str) -> str:

@@ -10,9 +10,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from gpucheck.bundle.errors import BundleError
 from gpucheck.bundle.folder import described
-from gpucheck.bundle.manifest import PIP_LOCK
+from gpucheck.bundle.manifest import PIP_LOCK, BundleError
 from gpucheck.bundle.programs import run
 from gpucheck.processes.python import python_module
 

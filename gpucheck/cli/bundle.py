@@ -50,13 +50,13 @@ def files_command(folder: Path, fingerprint: str, accept_older: bool, format_: s
 
     GROUP.json has one entry per file: path on the host, digest, size in bytes, path of the verified copy.
     """
-    from gpucheck.bundle.taking import take
+    from gpucheck.bundle.folder import take
 
     _echo(bundled(lambda: take(folder, output, fingerprint, accept_older=accept_older)), format_)
 
 
 def _echo(manifest: "Manifest", format_: str) -> None:
-    from gpucheck.bundle.text import manifest_text
+    from gpucheck.bundle.manifest import manifest_text
 
     if format_ == "json":
         # The files are for comparing, and they are thousands.
@@ -128,9 +128,7 @@ def order_command(
 @click.option("--wheel", "wheel_name", required=True, metavar="NAME", help="File name of the gpucheck wheel.")
 @click.option("--wheel-digest", required=True, metavar="HEX", help="Digest of the sources of the wheel.")
 @click.option("--python-minimum", default="", metavar="VERSION", help="Oldest Python version that the wheel supports.")
-@click.option(
-    "--key", default="", metavar="FILE|KEY", help="Signing key: a file or a key of your keyring. Default: a new key."
-)
+@click.option("--key", default="", metavar="NAME", help="Signing key of your gpg keyring. Default: a new key.")
 @click.option(
     "--trusted-keys", multiple=True, type=ExistingFile, help="Local public key of another publisher. Repeatable."
 )
@@ -160,8 +158,7 @@ def make_command(
     Adds metadata, wheels, manifest and signature.
     """
     from gpucheck.bundle.making import Trust, make
-    from gpucheck.bundle.manifest import OwnWheel
-    from gpucheck.bundle.text import manifest_text
+    from gpucheck.bundle.manifest import OwnWheel, manifest_text
 
     wheel = OwnWheel(name=wheel_name, digest=wheel_digest, python_minimum=python_minimum)
 

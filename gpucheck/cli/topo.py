@@ -25,9 +25,7 @@ from gpucheck.model.topology import Topology
 
 @click.command()
 @click.option("--import", "source", metavar="FILE", help="Read the output of another tool instead. - is stdin.")
-@click.option(
-    "--best", type=click.IntRange(min=1), metavar="K", help="Select the best K GPUs of up to 16 for a job."
-)
+@click.option("--best", type=click.IntRange(min=1), metavar="K", help="Select the best K GPUs of up to 16 for a job.")
 @click.option("--svg", type=OutputFile(), help="Also draw the host to FILE. With -: to stdout, instead of the text.")
 @strict_option
 @timeout_option

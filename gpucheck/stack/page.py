@@ -14,7 +14,8 @@ HEAD = """<!-- Made by: gpucheck stack rules -o docs/stack-rules.md -->
 # Rules of the stack
 
 Every set that `gpucheck stack` prints satisfies these rules. Every conflict names the rule that forbids a set and the
-two facts that contradict each other. `gpucheck stack explain` explains a value. Tables as of {as_of}.
+two facts that contradict each other. `gpucheck stack resolve --want COMPONENT=VERSION` shows
+whether a version is possible, and if not, why. Tables as of {as_of}.
 """
 
 

@@ -16,7 +16,6 @@ from gpucheck.stack.stack_set import StackSet
 from gpucheck.stack.types import Conflict, Reason, Refusal
 
 if TYPE_CHECKING:
-    from gpucheck.stack.explain import Explanation
     from gpucheck.stack.plan import Plan
 
 # Columns of a file or a pipe, and the fewest that are used of a terminal.
@@ -223,39 +222,3 @@ def group_line(name: str, group: "LockedGroup", unconfirmed: int = 0) -> str:
     count = f"{len(group.hosts)} host{'' if len(group.hosts) == 1 else 's'}"
     note = f"; {unconfirmed} unconfirmed (gpucheck stack plan --group {name})" if unconfirmed else ""
     return f"{name} ({count}): {words}{note}"
-
-
-@of_printable
-def explain_text(explanations: "Iterable[Explanation]") -> str:
-    """Return for each component: its version, why, what limits it, which change allows a newer one."""
-    references = References()
-    lines = [line for explanation in explanations for line in _explained(explanation, references)]
-    return "\n".join([*lines, *references.lines()])
-
-
-def _explained(explanation: "Explanation", references: References) -> Iterator[str]:
-    yield f"{explanation.component.replace('_', ' ')}  {explanation.version or 'none'}"
-    for reason in explanation.reasons:
-        sure = "" if reason.confirmed else "not confirmed: "
-        mark = references.mark(reason.rule, reason.source)
-        yield from _indented("why", f"{sure}{reason.because}  {mark}".rstrip())
-    for step in explanation.held_by:
-        verb = "possible" if step.possible else "forbidden"
-        yield from _indented(
-            "next", f"{step.version} is {verb}: {step.because}" + (f"  [{step.rule}]" if step.rule else "")
-        )
-        for fact in step.between:
-            yield from _indented("fact", f"{fact.fact}  {references.mark('', fact.source)}".rstrip())
-        for price in step.price:
-            yield from _indented("price", price)
-        for lift in step.lifts:
-            yield from _indented("lift", lift)
-    if explanation.note:
-        yield from _indented("note", explanation.note)
-    yield ""
-
-
-def _indented(label: str, text: str) -> list[str]:
-    return textwrap.wrap(
-        text, _width(), initial_indent=f"  {label:<5}  ", subsequent_indent=" " * 9, break_on_hyphens=False
-    )

@@ -8,9 +8,8 @@ import subprocess
 import pytest
 
 from gpucheck.bundle import making
-from gpucheck.bundle.errors import BundleError
 from gpucheck.bundle.folder import described, verify
-from gpucheck.bundle.text import manifest_text
+from gpucheck.bundle.manifest import BundleError, manifest_text
 from tests.bundle.collecting import GROUP, make
 from tests.bundle.site import WHEEL
 
@@ -86,7 +85,7 @@ def test_half_a_collection_makes_no_bundle(made, damage, words):
 @pytest.mark.skipif(not shutil.which("createrepo_c"), reason="createrepo_c is not installed")
 def test_module_metadata_goes_into_a_dnf_repository(tmp_path):
     """Without it dnf knows no stream, and refuses the packages of one."""
-    from gpucheck.bundle.indexes import index_dnf
+    from gpucheck.bundle.programs import index_dnf
     from gpucheck.bundle.signing import signer
 
     folder, modules = tmp_path / "packages", tmp_path / "modules.yaml"

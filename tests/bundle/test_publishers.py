@@ -10,9 +10,8 @@ import msgspec
 import pytest
 
 from gpucheck.bundle import making, publisher
-from gpucheck.bundle.errors import BundleError
 from gpucheck.bundle.folder import described
-from gpucheck.bundle.text import manifest_text
+from gpucheck.bundle.manifest import BundleError, manifest_text
 from gpucheck.stack.lock import read_lock_file, write_lock
 from gpucheck.stack.spec import Repository
 from tests.bundle.collecting import GROUP, make, publishers_key

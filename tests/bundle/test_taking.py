@@ -8,11 +8,18 @@ import threading
 import msgspec
 import pytest
 
-from gpucheck.bundle.errors import BundleDamaged, BundleError
-from gpucheck.bundle.folder import described, signed, verify
-from gpucheck.bundle.manifest import KEY, MANIFEST, SIGNATURE, BundledFile, read_manifest, write_manifest
+from gpucheck.bundle.folder import described, signed, take, verify
+from gpucheck.bundle.manifest import (
+    KEY,
+    MANIFEST,
+    SIGNATURE,
+    BundleDamaged,
+    BundledFile,
+    BundleError,
+    read_manifest,
+    write_manifest,
+)
 from gpucheck.bundle.signing import Signer
-from gpucheck.bundle.taking import take
 from gpucheck.processes import gnupg
 from tests.bundle.site import WHEEL, manifest, signed_folder
 

@@ -66,7 +66,6 @@ def test_steps_and_tags_one_after_the_other():
         ("simulate hgx-h1", "hgx-h100-x8"),
         ("simulate --clear-cache hgx-h1", "hgx-h100-x8"),
         ("schema fle", "fleet"),
-        ("stack explain cu", "cuda"),
         ("image build torch-c", "torch-cpu"),
     ],
 )

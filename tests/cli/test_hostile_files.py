@@ -29,7 +29,6 @@ COMMANDS = {
     "stack lock -o": ("stack", "lock", "--spec", "stack.yml", "--facts", "facts.json", "-o", "FILE"),
     "stack diff --lock": ("stack", "diff", "--spec", "stack.yml", "--facts", "facts.json", "--lock", "FILE"),
     "stack plan --lock": ("stack", "plan", "--host", "a", "--lock", "FILE"),
-    "stack explain --lock": ("stack", "explain", "--lock", "FILE"),
     "stack check --lock": ("stack", "check", "--simulate", "h200-x1", "--lock", "FILE"),
     "check-repositories --lock": ("stack", "check-repositories", "--lock", "FILE"),
     "check-repositories --netrc": (*READ, "--netrc", "FILE"),

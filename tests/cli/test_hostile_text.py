@@ -71,7 +71,6 @@ stack resolve --gpu H200 --os ubuntu-22.04 --want cuda=P
 stack lock --spec P --facts P
 stack plan --lock P --host P
 stack plan --lock {lock} --host P
-stack explain P --gpu H200 --os ubuntu-22.04
 simulate P -- true
 simulate --update P
 simulate --update {folder} --fault P

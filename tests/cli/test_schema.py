@@ -51,7 +51,6 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
         ("stack", "resolve", *TWO),
         ("stack", "resolve", "--gpu", "P100-PCIE-16GB", "--os", "ubuntu-22.04", "--want", "cuda=13.0"),
     ],
-    "explanation": [("stack", "explain", *TWO), ("stack", "explain", "nccl", "--gpu", "H100", "--os", "rocky-9")],
     "image": [("image", *TWO, "--level", "quick"), ("image", "--simulate", "no-gpu", "--level", "quick")],
     "images": [("image", "list")],
     "profiles": [("profiles",)],

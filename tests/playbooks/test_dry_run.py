@@ -175,13 +175,11 @@ def test_unconfirmed_packages_that_were_not_looked_up_are_named():
     assert text.endswith(f"not looked up in a repository index: {DKMS}, {NCCL}")
 
 
-def test_time_is_assumed_without_a_measured_host():
-    found = row(told={"downloads": True})
-    wanted = 60 + 29 + 3e9 / 18e6 + 310 + 300
+def test_without_a_measured_host_no_time_is_stated():
+    found = row()
 
-    assert found["seconds"] == pytest.approx(wanted, abs=1)
-    assert found["seconds_from"] is None
-    assert ("time", "about 15 min (assumed)") in dry_run_text.block(found)
+    assert (found["seconds"], found["seconds_from"]) == (None, None)
+    assert not any(label == "time" for label, _ in dry_run_text.block(found))
 
 
 def test_time_is_the_slowest_comparable_host(tmp_path):
@@ -195,6 +193,7 @@ def test_time_is_the_slowest_comparable_host(tmp_path):
     found = row(durations.read(tmp_path))
 
     assert (found["seconds"], found["seconds_from"]) == (901, {"ended": alike["ended"]})
+    assert ("time", "about 16 min") in dry_run_text.block(found)
 
 
 def test_a_small_change_does_not_replace_the_time_of_a_large_one(tmp_path):
@@ -224,7 +223,8 @@ def test_host_that_returns_nonsense_is_still_a_row():
 
 
 def document():
-    rows = {name: row() for name in ("n1", "n2", "n3")}
+    alike = {"group": PLAN["group"], "roles": ["driver"], "reboots": 1, "seconds": 300, "ended": "2026-01-02"}
+    rows = {name: row({"m": [alike]}) for name in ("n1", "n2", "n3")}
     rows["n4"] = row(prepared={}, simulated=True)
     done = {"unchanged": 2, "left_out": ["n5"]}
     return {"schema": dry_run.SCHEMA, "hosts": rows, "batches": dry_run.batches(list(rows), [1, 3], rows), **done}
@@ -243,13 +243,14 @@ def test_hosts_with_the_same_changes_share_a_block_and_simulated_ones_are_marked
     assert max(map(len, lines)) <= 120
 
 
-def test_batches_totals_and_the_basis_of_times_are_printed():
+def test_batches_totals_and_measured_times_are_printed():
     text = " ".join(dry_run_text.to_text(document()).split())
 
     assert "Batches: 2" in text
     assert "Nothing to do on 2 hosts. Rejected or unreachable: n5." in text
-    assert "Total: 4 hosts, at least 1.3 GB to download, 4 reboots, 0 drains, about 24 min" in text
-    assert "Assumed times, as no comparable host was measured: packages 10 MB/s" in text
+    assert "Total: 4 hosts, at least 1.3 GB to download, 4 reboots, 0 drains" in text
+    assert "1 about 5 min, 1 host: n1 2 3 hosts: n2, n3, n4" in text
+    assert "Measured times: the slowest comparable host of earlier runs (2026-01-02)." in text
 
 
 def test_nothing_to_do_is_stated_with_the_hosts_that_were_left_out():
@@ -277,4 +278,4 @@ def test_plan_prints_the_dry_run_and_writes_it(tmp_path):
     assert "1 host would change node01 install 1 libnccl2 2 differences nccl 1 download 5.0 MB" in words
     found = site.document("reports/plan.json")
     assert found["schema"] == "gpucheck.dry-run/1"
-    assert found["batches"] == [{"hosts": ["node01"], "seconds": found["hosts"]["node01"]["seconds"]}]
+    assert found["batches"] == [{"hosts": ["node01"], "seconds": None}]

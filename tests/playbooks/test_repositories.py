@@ -22,8 +22,8 @@ PLAY = """
 """
 
 
-def said(tmp_path, program, seconds=30):
-    """(exit status, output) of a run whose gpucheck is this program. seconds: for one index."""
+def said(tmp_path, program, seconds=600):
+    """(exit status, output) of a run whose gpucheck is this program. seconds: for the comparison."""
     script(tmp_path / "gpucheck", f"#!/bin/sh\n{program}\n")
     done = play(tmp_path, PLAY.format(folder=tmp_path, seconds=seconds, playbooks=PLAYBOOKS))
     return done.returncode, " ".join(done.stdout.split())
@@ -37,7 +37,7 @@ def test_a_result_is_taken(tmp_path):
 
 
 def test_a_comparison_that_does_not_end_stops_nothing(tmp_path):
-    status, words = said(tmp_path, "sleep 600", seconds=0.1)
+    status, words = said(tmp_path, "sleep 600", seconds=2)
 
     assert status == 0, words
     assert "were not compared with the plans: their indexes were not read within 2 s" in words

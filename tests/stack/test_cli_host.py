@@ -1,4 +1,4 @@
-"""The stack commands that look at a host: resolve and explain without --gpu or --os, and check."""
+"""The stack commands that look at a host: resolve without --gpu or --os, and check."""
 
 import json
 import subprocess
@@ -73,8 +73,6 @@ def test_simulated_result_is_marked_in_both_formats(here):
 
     assert run("resolve").stdout.startswith("SIMULATED hardware: p100-pcie-x2\n")
     assert json.loads(run("resolve", "--format", "json").stdout)["simulated"] is True
-    assert run("explain", "cuda").stdout.startswith("SIMULATED")
-    assert json.loads(run("explain", "cuda", "--format", "json").stdout)["simulated"] is True
 
 
 @pytest.mark.parametrize(
@@ -104,47 +102,6 @@ def test_a_whole_process_resolves_for_a_simulated_machine():
 
     assert (answer["simulated"], answer["driver"]["kernel_module"], len(answer["gpus"])) == (True, "open", 8)
     assert answer["fabric_manager"] == answer["driver"]["version"]
-
-
-def test_explain_prints_why_and_what_would_lift_it(here):
-    here(P100S)
-    result = run("explain", "torch")
-
-    assert result.exit_code == 0
-    assert "torch  2.7.1+cu126\n" in result.stdout
-    assert "next   2.15.0 is forbidden: torch 2.15.0+cu132 has no code for Tesla P100-PCIE" in result.stdout
-    assert "lift   other GPUs: from Turing on" in result.stdout
-    assert max(map(len, result.stdout.splitlines())) <= 110
-
-
-@pytest.mark.parametrize(
-    ("words", "status", "says"),
-    [
-        (["cudaa", "--gpu", "T4", "--os", "rocky-9"], 64, "'cudaa' is not a component. Did you mean cuda?"),
-        (["--gpu", "T4", "--os", "rocky-9", "--group", "x"], 64, "require --lock"),
-        (["--gpu", "P100 PCIe", "--os", "rocky-9", "--want", "cuda=13"], 2, ""),
-    ],
-)
-def test_explain_of_what_is_none_is_one_message(words, status, says):
-    result = run("explain", *words)
-
-    assert result.exit_code == status
-    assert says in result.stderr
-
-
-def test_a_locked_set_is_explained_as_it_is_locked(tmp_path):
-    path = tmp_path / "stack.lock.yml"
-    facts = [host("ubuntu-22.04", "p100-pcie-x2", "a"), host("rocky-9", "h100-sxm5-x8", "b")]
-    path.write_text(write_lock(lock(StackSpec(cuda="12.8"), facts)))
-
-    by_host = run("explain", "cuda", "--lock", path, "--host", "a")
-    unclear, stray = run("explain", "--lock", path), run("explain", "--lock", path, "--host", "a", "--gpu", "T4")
-
-    assert "cuda  12.8.1\n" in by_host.stdout
-    assert (unclear.exit_code, stray.exit_code) == (64, 64)
-    assert "rocky-9-x86_64-2330x8" in unclear.stderr
-    path.write_text(write_lock(lock(StackSpec(), facts[:1])))
-    assert run("explain", "nccl", "--lock", path).stdout.startswith("nccl  2.29.3+cuda12.9\n")
 
 
 @pytest.fixture

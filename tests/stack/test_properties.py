@@ -12,7 +12,6 @@ from gpucheck.stack import Refusal, StackSet, StackSpec, resolve_target
 from gpucheck.stack.common import lock_common
 from gpucheck.stack.components import BY_NAME, LISTED
 from gpucheck.stack.components.base import plain
-from gpucheck.stack.explain import explain
 from gpucheck.stack.lock import lock, target_of_group, write_lock
 from gpucheck.stack.targets import target_of
 from gpucheck.stack.versions import cc, major, parse
@@ -140,22 +139,6 @@ def assert_nothing_newer(bound: StackSet, free: StackSet) -> None:
         before, after = chosen(free, part), chosen(bound, part)
         if before is not None and after is not None:
             assert parse(plain(after)) <= parse(plain(before)), part
-
-
-@settings(max_examples=60, deadline=None)
-@given(gpu_sets, systems, specs)
-def test_explanation_agrees_with_the_resolver(gpus, os, spec):
-    target = target_of(gpus, os)
-    found = resolve_target(target, spec)
-    if isinstance(found, Refusal):
-        return
-    for explanation in explain(target, spec, found):
-        part = explanation.component
-        # cuDNN and NCCL are asked for with the toolkit as it is.
-        base = msgspec.structs.replace(spec, cuda=found.cuda or spec.cuda) if part in ("cudnn", "nccl") else spec
-        for step in explanation.held_by:
-            answer = resolve_target(target, msgspec.structs.replace(base, **{part: step.version}))
-            assert isinstance(answer, StackSet if step.possible else Refusal), (part, step)
 
 
 @settings(max_examples=40, deadline=None)

@@ -65,12 +65,6 @@ def _explained(incomplete: str) -> Iterable[CompletionItem]:
     return matching(sorted({**checks, **{name: cause.meaning for name, cause in causes().items()}}.items()), incomplete)
 
 
-def _component(incomplete: str) -> Iterable[CompletionItem]:
-    from gpucheck.stack.explain import EXPLAINED as COMPONENTS
-
-    return matching(((name, "") for name in COMPONENTS), incomplete)
-
-
 def _variant(incomplete: str) -> Iterable[CompletionItem]:
     from gpucheck.images.versions import read_versions
     from gpucheck.lab.model import checkout
@@ -88,5 +82,4 @@ PROFILE = completer(_profile)
 FAULT = completer(_fault)
 STEP = completer(_step)
 EXPLAINED = completer(_explained)
-COMPONENT = completer(_component)
 VARIANT = completer(_variant)

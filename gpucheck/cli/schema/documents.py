@@ -53,9 +53,6 @@ DOCUMENTS = {
     "stack-diff": Document(
         "gpucheck.stack-diff/1", ("gpucheck.cli.schema.printed:StackDifference",), "stack diff --format json"
     ),
-    "explanation": Document(
-        "gpucheck.explanation/1", ("gpucheck.cli.schema.printed:StackExplanation",), "stack explain --format json"
-    ),
     "image": Document("gpucheck.image/1", ("gpucheck.cli.schema.printed:ImageReport",), "image --format json"),
     "images": Document("gpucheck.images/1", ("gpucheck.images.versions:Versions",), "image list --format json"),
     "image-scan": Document("gpucheck.image-scan/1", ("gpucheck.images.scan:ScanReport",), "image scan --format json"),

@@ -5,7 +5,6 @@ from typing import TypedDict
 from gpucheck.bundle.manifest import BundledGroup, BundledSystem, OwnWheel
 from gpucheck.images.probe import ImageManifest
 from gpucheck.model import Finding, Verdict
-from gpucheck.stack.explain import Explanation
 
 
 class ProfileRow(TypedDict):
@@ -50,14 +49,6 @@ class ImageReport(TypedDict):
     counts: dict[str, int]
     findings: list[Finding]
     seconds: float
-
-
-class StackExplanation(TypedDict):
-    """Why each component has its version."""
-
-    schema: str
-    simulated: bool
-    components: list[Explanation]
 
 
 class StackDifference(TypedDict):

@@ -6,8 +6,7 @@ from typing import Any
 import click
 from click.exceptions import Exit
 
-from gpucheck.cli._shared.common import OutputFile, Problem, format_option, note, renamed, usage_errors, write_result
-from gpucheck.cli._shared.completion import COMPONENT
+from gpucheck.cli._shared.common import OutputFile, Problem, format_option, note, renamed, write_result
 from gpucheck.cli._shared.output import is_stdout
 from gpucheck.cli.stack.check import check
 from gpucheck.cli.stack.common import (
@@ -47,7 +46,7 @@ facts_option = click.option(
 @click.group("stack")
 @knowledge_option
 def COMMAND() -> None:  # noqa: N802 - the name every command module has
-    """Resolve, lock, explain and check the NVIDIA software stack. Read-only: no command changes a host.
+    """Resolve, lock and check the NVIDIA software stack. Read-only: no command changes a host.
 
     Exit status: 0 compatible versions exist, 2 there are none, 3 a GPU, system or version is unknown, 64 wrong usage.
     diff: 1 if versions would change. check: as verify.
@@ -58,7 +57,10 @@ def COMMAND() -> None:  # noqa: N802 - the name every command module has
 @host_options
 @format_option("text", "json")
 def resolve_command(wanted: tuple[str, ...], prefer: str, format_: str, **kind: Any) -> None:
-    """Print the compatible versions for a host. Default: this host."""
+    """Print the compatible versions for a host, and why. Default: this host.
+
+    With --want, also why a version is not possible, and the nearest change that is.
+    """
     from gpucheck import stack
     from gpucheck.stack.plan.unconfirmed import with_unconfirmed
     from gpucheck.stack.text import stack_text
@@ -76,57 +78,6 @@ def resolve_command(wanted: tuple[str, ...], prefer: str, format_: str, **kind: 
         click.echo(as_json(found, simulated=True, simulation=simulation) if simulation else as_json(found))
     else:
         click.echo(mark + marked(stack_text(found), simulation))
-
-
-@COMMAND.command("explain")
-@click.argument("component", required=False, shell_complete=COMPONENT)
-@host_options
-@click.option("--lock", "lock_file", type=ExistingFile, help="Explain the versions in a lock file.")
-@click.option("--group", metavar="GROUP", help="Group in the lock file. Requires --lock.")
-@click.option("--host", metavar="HOST", help="Host in the lock file. Requires --lock.")
-@format_option("text", "json")
-def explain_command(
-    component: str | None,
-    lock_file: Path | None,
-    group: str | None,
-    host: str | None,
-    wanted: tuple[str, ...],
-    prefer: str,
-    format_: str,
-    **kind: Any,
-) -> None:
-    """Explain the version of COMPONENT and what limits it.
-
-    Default: all components.
-    """
-    from gpucheck import stack
-    from gpucheck.cli.stack.lock import locked_set
-    from gpucheck.stack.explain import SCHEMA, component_named, explain
-    from gpucheck.stack.text import explain_text
-
-    with usage_errors(ValueError):
-        part = component_named(component) if component else None
-    if lock_file is None and (group or host):
-        raise Problem("--group and --host require --lock FILE.")
-    if lock_file is not None and (wanted or any(kind.values())):
-        raise Problem("--lock cannot be combined with --gpu, --os, --arch, --nvswitches, --want, --from or --simulate.")
-
-    def work() -> Any:
-        if lock_file is not None:
-            return None, "", *locked_set(lock_file, group, host)
-        requested, spec = requested_host(**kind), spec_of(wanted, prefer)
-        found = stack.resolve_target(requested.target, spec)
-        return requested.simulation, requested.mark, requested.target, spec, found
-
-    simulation, mark, target, spec, found = guarded(work)
-    if isinstance(found, stack.Refusal):
-        refuse(found, format_)
-    explanations = explain(target, spec, found, part)
-    if format_ == "json":
-        result = {"schema": SCHEMA, "simulated": simulation is not None, "components": explanations}
-        click.echo(as_json(result))
-    else:
-        click.echo(mark + marked(explain_text(explanations), simulation))
 
 
 @COMMAND.command("lock")

@@ -219,7 +219,7 @@ def guarded(work: Callable[[], Any]) -> Any:
 
 def bundled(work: Callable[[], Any]) -> Any:
     """Run work and turn what can go wrong with a bundle into one message and an exit status."""
-    from gpucheck.bundle.errors import BundleDamaged, BundleError
+    from gpucheck.bundle.manifest import BundleDamaged, BundleError
 
     try:
         return guarded(work)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from gpucheck.cli._shared.common import Problem, write_result
+from gpucheck.cli._shared.common import write_result
 from gpucheck.cli.stack.common import as_json, bundled
 from gpucheck.processes.atomic import SHARED
 
 if TYPE_CHECKING:
-    from gpucheck.stack import Refusal, StackSet, StackSpec, Target
+    from gpucheck.stack import Refusal
     from gpucheck.stack.lock import Lock
     from gpucheck.stack.plan import Plan
 
@@ -90,21 +90,3 @@ def from_bundle(folder: Path) -> "Callable[[Plan | Refusal], Plan | Refusal]":
 
     manifest = signed(folder).manifest
     return lambda found: found if isinstance(found, Refusal) else bundled_plan(found, manifest, str(folder))
-
-
-def locked_set(lock_file: Path, group: str | None, host: str | None) -> "tuple[Target, StackSpec, StackSet | Refusal]":
-    """Return target, specification and versions of one group. Raises Problem if several groups match."""
-    from gpucheck.stack import Refusal
-    from gpucheck.stack.lock import read_lock_file, still_valid, target_of_group
-
-    lock = read_lock_file(lock_file)
-    names = [name for name, row in lock.groups.items() if name == group or host in row.hosts]
-    if group is None and host is None:
-        names = list(lock.groups)
-    if len(names) != 1:
-        known = ", ".join(lock.groups) or "none"
-        raise Problem(f"{lock_file}: choose one group with --group GROUP or --host HOST. Groups: {known}.")
-    row = lock.groups[names[0]]
-    target = target_of_group(row)
-    broken = still_valid(target, row.stack, lock.spec)
-    return target, lock.spec, Refusal(conflicts=broken) if broken else row.stack

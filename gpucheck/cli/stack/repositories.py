@@ -43,14 +43,6 @@ EXIT_STATUS = {"pass": 0, "fail": EXIT_IMPOSSIBLE, "unknown": EXIT_UNKNOWN}
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write the available versions, as recorded.yml of a --knowledge-dir.",
 )
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=1, max=3600),
-    default=60,
-    show_default=True,
-    metavar="SECONDS",
-    help="Time limit per file.",
-)
 @click.option("--netrc", type=ExistingFile, help="Credentials of mirrors. Default: ~/.netrc.")
 @click.option("--client-cert", type=ExistingFile, help="Client certificate for mirrors (PEM).")
 @click.option("--client-key", type=ExistingFile, help="Private key. Requires --client-cert.")
@@ -62,7 +54,6 @@ def check_repositories(
     index: Path | None,
     save: Path | None,
     record_file: Path | None,
-    timeout: float,
     netrc: Path | None,
     client_cert: Path | None,
     client_key: Path | None,
@@ -98,7 +89,6 @@ def check_repositories(
             fetcher = Saved(index)
         else:
             access = Access(
-                seconds=timeout,
                 netrc_file=netrc,
                 client_certificate=client_cert,
                 client_key=client_key,

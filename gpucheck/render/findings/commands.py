@@ -24,7 +24,7 @@ GPUCHECK: dict[str, tuple[str, ...]] = {
     "schema": (),
     "simulate": (),
     "smoke": (),
-    "stack": ("check", "check-repositories", "diff", "explain", "lock", "plan", "resolve", "rules"),
+    "stack": ("check", "check-repositories", "diff", "lock", "plan", "resolve", "rules"),
     "topo": (),
     "verify": (),
 }

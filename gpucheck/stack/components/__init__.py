@@ -22,7 +22,6 @@ BY_TURN = tuple(sorted(COMPONENTS, key=lambda row: row.turn))
 VERSIONED = tuple(row for row in COMPONENTS if row.default is not None and not row.choices)
 # Components with versions in the tables, in the order of choice: each is chosen to fit those before it.
 LISTED = tuple(row for row in BY_TURN if row.default is not None and not row.follows)
-EXPLAINED = (*LISTED, *(row for row in COMPONENTS if row.follows))
 
 
 def given(component: Component, stack: StackSet) -> dict[str, str]:

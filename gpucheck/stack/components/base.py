@@ -1,7 +1,7 @@
-"""Define what the resolver, the lock, the plan and the explanation need of a component; defaults are empty."""
+"""Define what the resolver, the lock and the plan need of a component; defaults are empty."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -10,7 +10,6 @@ from gpucheck.stack.types import (
     Clash,
     Conflict,
     DriverChoice,
-    Fact,
     PlanInput,
     Reason,
     Reasons,
@@ -18,7 +17,7 @@ from gpucheck.stack.types import (
     StackSpec,
     Target,
 )
-from gpucheck.stack.versions import parse, request
+from gpucheck.stack.versions import request
 
 SYSTEM = "{system}"
 # Under repositories: the hosts' own sources have all packages.
@@ -59,14 +58,6 @@ class Choice(msgspec.Struct, kw_only=True):
         text = f"omitted: {found.because}"
         self.reasons.append(Reason(component=found.component, because=text, rule=found.rule, source=source))
         return None
-
-
-class NotFirst(NamedTuple):
-    """Why a version that is possible was not chosen."""
-
-    because: str
-    rule: str = ""
-    between: tuple[Fact, ...] = ()
 
 
 class Component:
@@ -123,11 +114,6 @@ class Component:
         """Return the same versions, those that the specification prefers first."""
         return self.newest_first(requested)
 
-    def newer(self, version: str) -> tuple[str, ...]:
-        """Return the versions newer than this one, the next first."""
-        have = parse(plain(version))
-        return tuple(text for text in self.versions() if parse(plain(text)) > have)
-
     def in_full(self, version: str, driver: str) -> bool:
         """Return whether a driver supports all functions of a version."""
         return True
@@ -169,12 +155,7 @@ class Component:
         """Return the suffix of the name of a group of hosts."""
         return ""
 
-    # The explanation and the advice.
-
-    def not_first(self, stack: StackSet, spec: StackSpec, version: str) -> NotFirst:
-        """Return why a newer version that is possible was not chosen."""
-        reasons = (reason.because for reason in stack.reasons if reason.component == self.name)
-        return NotFirst(f"another one is chosen: {next(reasons, 'not the first choice')}")
+    # The advice.
 
     def advice(self, rule: str, target: Target, spec: StackSpec, works: Works) -> str | None:
         """Return the advice for a clash of this component that no other version resolves."""

@@ -8,13 +8,13 @@ import msgspec
 from gpucheck.knowledge import GpuModel, tables
 from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.tables import Toolkit
-from gpucheck.stack.components.base import SYSTEM, Choice, Component, NotFirst
+from gpucheck.stack.components.base import SYSTEM, Choice, Component
 from gpucheck.stack.packages import component, file, package
 from gpucheck.stack.rules.archive import r22_cuda
 from gpucheck.stack.rules.driver import is_a, r1_driver_floor, r2_full_function
 from gpucheck.stack.rules.folders import r24_cuda
 from gpucheck.stack.seen import seen_reason, seen_version
-from gpucheck.stack.types import Clash, Fact, PlanInput, Reason, Reasons, StackSet, StackSpec, Target, UnknownInput
+from gpucheck.stack.types import Clash, Fact, PlanInput, Reason, Reasons, StackSpec, Target, UnknownInput
 from gpucheck.stack.versions import cc, major, minor, parse, request
 
 PROFILE = 'export PATH="/usr/local/cuda/bin${PATH:+:${PATH}}"\n'
@@ -179,12 +179,6 @@ class Cuda(Component):
         toolkit, reasons = found
         choice.reasons += reasons
         return toolkit.version
-
-    def not_first(self, stack: StackSet, spec: StackSpec, version: str) -> NotFirst:
-        full = r2_full_function(_toolkit(version), stack.driver.version)
-        if full is None:
-            return NotFirst("the version chosen is the newest that is confirmed")
-        return NotFirst(full.because, "R2", full.between)
 
     def packages(self, plan: PlanInput) -> dict[str, Any]:
         """Return the toolkit's metapackage, or the packages of the archive."""

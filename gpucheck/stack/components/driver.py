@@ -10,7 +10,7 @@ from gpucheck.knowledge.archives import Archive
 from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.tables import Branch, OperatingSystem
 from gpucheck.stack import archived
-from gpucheck.stack.components.base import MANAGED, SYSTEM, Choice, Component, NotFirst, Works
+from gpucheck.stack.components.base import MANAGED, SYSTEM, Choice, Component, Works
 from gpucheck.stack.components.kernel_module import r14_flavour
 from gpucheck.stack.packages import Package, at_driver_version, component, driver_row, file, package, started
 from gpucheck.stack.rules import archive as archive_rules
@@ -189,9 +189,6 @@ class Driver(Component):
         origin = ", from the distribution's own archive" if stack.source else ""
         driver = stack.driver
         return f"{_exact(driver)}  {driver.kernel_module} kernel modules, branch {driver.branch}{origin}"
-
-    def not_first(self, stack: StackSet, spec: StackSpec, version: str) -> NotFirst:
-        return NotFirst(f"prefer is {spec.prefer}, which puts branch {stack.driver.branch} first", "R18")
 
     def advice(self, rule: str, target: Target, spec: StackSpec, works: Works) -> str | None:
         """Suggest a branch that has ended, for an old kernel."""

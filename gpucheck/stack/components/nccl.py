@@ -137,11 +137,6 @@ class Nccl(Component):
         found, build = super().newest_first(requested), request(requested).build
         return tuple(text for text in found if text.endswith(f"+{build}")) if build else found
 
-    def newer(self, version: str) -> tuple[str, ...]:
-        """Return newer versions of the same CUDA major; the toolkit determines the major."""
-        family = _cuda_major(version)
-        return tuple(text for text in super().newer(version) if _cuda_major(text) == family)
-
     def choose(self, choice: Choice) -> Any:
         """Choose that of the torch build, else the newest for the CUDA major."""
         toolkit, spec, archive = choice.chosen["cuda"], choice.spec, choice.archive

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from gpucheck.knowledge import GpuModel, tables
 from gpucheck.knowledge.tables import TorchBuild, TorchRelease
-from gpucheck.stack.components.base import Choice, Component, NotFirst, plain
+from gpucheck.stack.components.base import Choice, Component, plain
 from gpucheck.stack.rules.code import r3_ptx_needs_full_driver, r5_runs, r6_wheel_driver
 from gpucheck.stack.rules.driver import is_a
 from gpucheck.stack.rules.wheels import glibc_clash, not_known, r16_python
@@ -196,13 +196,6 @@ class Torch(Component):
         spec = choice.spec
         found = choose_torch(choice.target, choice.driver.version, spec.torch, spec.torch_origin)
         return choice.settle(found, spec.torch)
-
-    def not_first(self, stack: StackSet, spec: StackSpec, version: str) -> NotFirst:
-        """Return the reason; newer builds may be in PyTorch's index only."""
-        if spec.torch_origin != "auto" or stack.torch is None or stack.torch.origin != "pypi":
-            return super().not_first(stack, spec, version)
-        text = f"only PyTorch's wheel index has it for these GPUs, and torch_origin auto prefers {stack.torch.version}"
-        return NotFirst(f"{text} of PyPI", "R25")
 
     def value(self, stack: StackSet) -> str | None:
         return f"{stack.torch.version}+{stack.torch.build}" if stack.torch else None

@@ -47,7 +47,6 @@ LINES = (
     "profiles --format json",
     "stack resolve --gpu 8xH200 --os ubuntu-22.04 --want torch=2.7 --want cuda<13 --format json",
     "stack resolve --gpu 0x15f8 --os rocky-9 --prefer newest --arch x86_64 --nvswitches 4",
-    "stack explain cuda --lock stack.lock.yml --group ubuntu-22.04-x86_64-15f8x2",
     "stack plan --lock stack.lock.yml --host node01",
     "stack diff --spec stack.yml --facts facts.json --lock stack.lock.yml",
     "fleet report node01.json --expect-host node02,node03 --labels labels.yml --format csv",

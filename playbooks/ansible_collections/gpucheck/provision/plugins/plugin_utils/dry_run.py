@@ -4,6 +4,7 @@ Runs on the controller. A host may have returned anything: its text is shown on 
 """
 
 import json
+import math
 import re
 
 from ansible_collections.gpucheck.provision.plugins.plugin_utils import durations
@@ -15,7 +16,6 @@ TORCH_BYTES = 3_000_000_000
 # As in module_utils/host_plan.py and module_utils/record.py.
 OTHER_VERSION = re.compile(r" is (?P<before>\S+), planned (?P<version>\S+)$")
 UNPLANNED = re.compile(r"^(?P<name>[^\s/]\S*) (?P<before>\S+) is no longer planned$")
-MODULE = re.compile(r"dkms")
 
 
 def plain(value):
@@ -137,7 +137,6 @@ def row_of(known, history):
     later = removed_later(state) + ([] if simulated is None else left_behind(state))
     moves = [*moves, *(row for row in later if row["name"] not in named)]
     differences = mapping(state.get("differences"))
-    driver = [row["name"] for row in moves if row["verb"] != "remove"]
     unknown = one_line(prepared.get("moves_unknown") or "", 300) or NO_SOURCES
     reboot = reboots(plan, state)
     row = {
@@ -154,18 +153,18 @@ def row_of(known, history):
         "reboot_by_hand": bool(reboot and known["local"]),
         "drain": known["drain"] if {"driver", "kernel_arguments"} & set(differences) else None,
         "unconfirmed": unconfirmed(plan, known["group"]),
-        "builds_module": any(MODULE.search(name) for name in driver),
-        "slow_boot": bool(mapping(state.get("host")).get("slow_boot")),
     }
-    row["seconds"], measured = durations.estimate(row, history)
+    measured = durations.measured(row, history)
+    row["seconds"] = math.ceil(measured["seconds"]) if measured else None
     row["seconds_from"] = {"ended": one_line(measured.get("ended", ""), 40)} if measured else None
     return row
 
 
 def batches(order, sizes, rows):
-    """[{hosts, seconds}]: a batch takes as long as its slowest host."""
+    """[{hosts, seconds}]: a batch takes as long as its slowest host; None if a host of it has no measured time."""
     found, rest = [], list(order)
     for size in sizes:
         hosts, rest = rest[:size], rest[size:]
-        found.append({"hosts": hosts, "seconds": max(rows[host]["seconds"] for host in hosts)})
+        seconds = [rows[host]["seconds"] for host in hosts]
+        found.append({"hosts": hosts, "seconds": None if None in seconds else max(seconds)})
     return found

@@ -2,8 +2,6 @@
 
 import textwrap
 
-from ansible_collections.gpucheck.provision.plugins.plugin_utils import durations
-
 WIDTH, LABEL, FEW = 120, 14, 5
 # Where no line is broken; a space once lines are.
 TOGETHER = "\N{NO-BREAK SPACE}"
@@ -23,6 +21,11 @@ def gigabytes(size):
 def minutes(seconds):
     """Minutes, or hours from two on."""
     return f"{max(1, -(-seconds // 60))} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def about(seconds):
+    """The time of a batch, empty if it is not known."""
+    return "" if seconds is None else f"about {minutes(seconds)}, "
 
 
 def some(names, most=FEW):
@@ -76,7 +79,8 @@ def block(row):
     ]
     if row["unconfirmed"]:
         lines.append((f"unconfirmed {len(row['unconfirmed'])}", unconfirmed(row["unconfirmed"])))
-    lines.append(("time", f"about {minutes(row['seconds'])}{'' if row['seconds_from'] else ' (assumed)'}"))
+    if row["seconds"] is not None:
+        lines.append(("time", f"about {minutes(row['seconds'])}"))
     return lines
 
 
@@ -122,24 +126,21 @@ def totals(document):
     lines = [f"Batches: {len(document['batches'])}"]
     for number, batch in enumerate(document["batches"], start=1):
         names = f"{count(len(batch['hosts']), 'host')}: {some(batch['hosts'])}"
-        lines += wrapped(f"{number}", f"about {minutes(batch['seconds'])}, {names}", "  ")
+        lines += wrapped(f"{number}", about(batch["seconds"]) + names, "  ")
     known = [row["download_bytes"] for row in rows if row["download_bytes"] is not None]
     least = (
         "at least " if len(known) < len(rows) or any(row["download_from"] == "repository index" for row in rows) else ""
     )
     size = sum(known) + sum(row["torch_bytes"] for row in rows)
     booting, drained = sum(bool(row["reboot"]) for row in rows), sum(bool(row["drain"]) for row in rows)
-    time = minutes(sum(batch["seconds"] for batch in document["batches"]))
     parts = [count(len(rows), "host"), f"{least}{gigabytes(size)} to download", count(booting, "reboot")]
-    lines.append(f"Total: {', '.join(parts)}, {count(drained, 'drain')}, about {time}")
+    lines.append(f"Total: {', '.join(parts)}, {count(drained, 'drain')}")
     measured = sorted({row["seconds_from"]["ended"] for row in rows if row["seconds_from"]})
     if measured:
         when = " to ".join(dict.fromkeys((measured[0], measured[-1])))
         lines += textwrap.wrap(f"Measured times: the slowest comparable host of earlier runs ({when}).", WIDTH)
-    if len(rows) > sum(row["seconds_from"] is not None for row in rows):
-        lines += textwrap.wrap(f"Assumed times, as no comparable host was measured: {durations.assumptions()}.", WIDTH)
     if document["unchanged"] or document["left_out"]:
         lines += textwrap.wrap(f"N{others(document)[1:]}", WIDTH)
-    if drained:
+    if measured and drained:
         lines.append("Not included in the times: jobs that a drain waits for.")
     return lines

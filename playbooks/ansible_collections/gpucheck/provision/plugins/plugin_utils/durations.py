@@ -5,18 +5,12 @@ ended}; seconds are those of the host's own tasks, up to the end of its change.
 """
 
 import json
-import math
 from pathlib import Path
 
 from ansible_collections.gpucheck.provision.plugins.plugin_utils import files
 
 SCHEMA = "gpucheck.durations/1"
 FILE = "durations.json"
-# Where no comparable host was measured. Packages and torch: 1.6 GB of CUDA in 161 s and 2.9 GB of torch in 159 s,
-# downloaded and installed; DKMS: 306 s; each in a container with 2 cores. A reboot is what a server takes for its
-# power-on tests; the slow ones have NVSwitches, 8 GPUs or 1 TB of memory.
-PACKAGES_MB_S, TORCH_MB_S = 10, 18
-BUILD_S, BOOT_S, SLOW_BOOT_S, OTHER_S = 310, 300, 1200, 60
 # Steps that decide how long a change takes.
 HEAVY = frozenset({"driver", "gpucheck", "cuda"})
 
@@ -59,22 +53,8 @@ def write(folder, rows):
     files.write(Path(folder) / FILE, json.dumps(document, indent=1) + "\n")
 
 
-def estimate(row, history):
-    """(seconds, measured row or None) for a row of dry_run: the slowest change of the same kind, else assumed."""
+def measured(row, history):
+    """The kept row of the slowest change of the same kind as a row of dry_run, None if none was measured here."""
     wanted = kind(row["group"], row["changes"], row["reboot"])
     matching = [found for kept in history.values() for found in kept if kind_of(found) == wanted]
-    if matching:
-        slowest = max(matching, key=lambda found: found["seconds"])
-        return math.ceil(slowest["seconds"]), slowest
-    seconds = OTHER_S + (row["download_bytes"] or 0) / PACKAGES_MB_S / 1e6 + row["torch_bytes"] / TORCH_MB_S / 1e6
-    seconds += BUILD_S if row["builds_module"] else 0
-    seconds += (SLOW_BOOT_S if row["slow_boot"] else BOOT_S) if row["reboot"] else 0
-    return math.ceil(seconds), None
-
-
-def assumptions():
-    """The numbers that an estimate without a measured host uses, as text."""
-    return (
-        f"packages {PACKAGES_MB_S} MB/s, torch {TORCH_MB_S} MB/s, module build {BUILD_S} s, reboot {BOOT_S} s (slow "
-        f"machines {SLOW_BOOT_S} s), other {OTHER_S} s"
-    )
+    return max(matching, key=lambda found: found["seconds"], default=None)
