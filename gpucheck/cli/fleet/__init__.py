@@ -10,7 +10,6 @@ from gpucheck.cli._shared.common import (
     Problem,
     fault_option,
     output_options,
-    renamed,
     separated,
     strict_option,
 )
@@ -28,19 +27,16 @@ def COMMAND() -> None:  # noqa: N802 - the name the command walk looks for
 
 @COMMAND.command("report")
 @click.argument("sources", nargs=-1, required=True, type=SOURCE)
-@renamed(
+@click.option(
     "--expect-host",
-    "--expect",
     multiple=True,
     callback=separated,
     metavar="HOST,...",
     help="Hosts that must have a report. A missing report is an UNKNOWN row. Repeatable.",
 )
 @click.option("--labels", type=FILE, help="Host labels of your site: CSV (host,rack,...) or YAML.")
-@renamed(
-    "--baseline", "--previous", type=FILE, help="Earlier merge (--format json). Report what is new, fixed or worse."
-)
-@renamed("--history-dir", "--keep", type=DIRECTORY, help="Also add this merge to DIR for gpucheck fleet history.")
+@click.option("--baseline", type=FILE, help="Earlier merge (--format json). Report what is new, fixed or worse.")
+@click.option("--history-dir", type=DIRECTORY, help="Also add this merge to DIR for gpucheck fleet history.")
 @click.option(
     "--write",
     "files",
@@ -54,7 +50,7 @@ def COMMAND() -> None:  # noqa: N802 - the name the command walk looks for
 @click.option(
     "--select", type=click.IntRange(min=1), metavar="GPUS", help="Print hosts for a job of this number of GPUs."
 )
-@renamed("--gpu-model", "--model", metavar="NAME", help="Select only GPUs of this model (H100). Requires --select.")
+@click.option("--gpu-model", metavar="NAME", help="Select only GPUs of this model (H100). Requires --select.")
 @click.option(
     "--select-format",
     type=click.Choice(["lines", "slurm", "torchrun", "ansible"]),
@@ -123,9 +119,8 @@ def simulate_command(
 
 @COMMAND.command("history")
 @click.argument("name", metavar="HOST|METRIC")
-@renamed(
+@click.option(
     "--history-dir",
-    "--keep",
     type=DIRECTORY,
     required=True,
     help="Directory of merges, as written by gpucheck fleet report --history-dir.",
