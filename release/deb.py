@@ -41,6 +41,6 @@ def deb(root: Path, version: str, machine: str, folder: Path, date: int) -> None
     settle(control, date)
     for name in ("postinst", "prerm"):
         (control / name).chmod(0o755)
-    words = ["dpkg-deb", "--root-owner-group", "-Zgzip", "--build", root, folder]
+    words: list[str | Path] = ["dpkg-deb", "--root-owner-group", "-Zgzip", "--build", root, folder]
     run(words, what="building the .deb", environment={"SOURCE_DATE_EPOCH": str(date)})
     shutil.rmtree(control)
