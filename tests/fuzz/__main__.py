@@ -33,7 +33,8 @@ def main() -> int:
     first = random.SystemRandom().randrange(1_000_000) if options.seed is None else options.seed
     output = options.output.absolute()
     print(f"fuzz: seed {first}, {len(targets)} targets; failing inputs go to {output}", file=sys.stderr)
-    ends, failed, turn = time.monotonic() + options.seconds, set(), first
+    ends, turn = time.monotonic() + options.seconds, first
+    failed: set[str] = set()
     with product.prepared(), bounded_memory():
         while time.monotonic() < ends and len(failed) < len(targets):
             for one in targets:
