@@ -94,16 +94,15 @@ test-gpu: $(if $(OWN_PYTHON),,$(VENV)/.test) ## tests on real GPUs: a recording 
 test-real-packages: $(VENV)/.test ## Debian's own driver packages on a Debian 12 lab host: DKMS compiles, NVML and nvcc are real (2 GB, 15 minutes)
 	@$(VENV)/bin/pytest -m real_packages tests/lab/test_real_packages.py
 
-# SECONDS=60. SEED=7 makes the same inputs again. TARGET=topology: that one, or all that start so. JOBS=4 processes.
-fuzz: $(VENV)/.test ## hostile input for every reader: SECONDS=60, SEED=number, TARGET=name, JOBS=processes; failing inputs go to build/fuzz
-	@$(VENV)/bin/python -m tests.fuzz --seconds $(or $(SECONDS),60) --jobs $(or $(JOBS),1) \
-	  $(if $(SEED),--seed $(SEED)) $(if $(TARGET),--target $(TARGET))
+# SECONDS=60. SEED=7 makes the same inputs again. TARGET=topology: all that start so.
+fuzz: $(VENV)/.test ## hostile input for every reader: SECONDS=60, SEED=number, TARGET=name; failing inputs go to build/fuzz
+	@$(VENV)/bin/python -m tests.fuzz --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED)) $(if $(TARGET),--target $(TARGET))
 
 collection: $(VENV)/.provision ## build/gpucheck-provision-*.tar.gz: the roles and modules for your own playbooks
 	@PATH="$(abspath $(VENV))/bin:$$PATH" playbooks/collection/build build
 
 # MACHINE=x86_64: packages for that one. URL=https://...: of the repository, for links on a package index. Every file has the date of the commit: the same commit gives the same bytes.
-release: $(VENV)/.release ## build/release: wheels, sources, .deb, .rpm, collection, man pages, SBOM, checksums; KEY=... signs them with gpg
+release: $(VENV)/.release ## build/release: wheels, sources, .deb, .rpm, collection, SBOM, checksums; KEY=... signs them with gpg
 	@$(VENV)/bin/python -m release build/release $(if $(KEY),--key $(KEY)) $(if $(URL),--url $(URL)) $(if $(MACHINE),--machine $(MACHINE))
 
 images: $(VENV)/.provision ## build the container images (IMAGE=torch-cpu for one)

@@ -28,7 +28,7 @@ PYTHON
 printf 'driver: auto\n' >"$work/stack.yml"
 # No official torch serves both P100 and B200, so the common set is one without it.
 printf 'torch: none\n' >"$work/torchless.yml"
-lock="$bin/gpucheck stack lock --wish $work/stack.yml --facts $work/facts.json"
+lock="$bin/gpucheck stack lock --spec $work/stack.yml --facts $work/facts.json"
 $lock -o "$work/made.lock.yml" 2>/dev/null
 groups=$(grep -c '^  [a-z].*-x86_64-.*:$' "$work/made.lock.yml")
 hyperfine --warmup 2 --runs 10 --shell none --export-markdown "$work/table.md" \
@@ -38,6 +38,6 @@ hyperfine --warmup 2 --runs 10 --shell none --export-markdown "$work/table.md" \
   --command-name "stack lock --upgrade, 1000 hosts, $groups groups" "$lock --upgrade -o $work/new.lock.yml" \
   --command-name "stack lock, nothing changed" "$lock -o $work/made.lock.yml" \
   --command-name "stack lock --common, 1000 hosts, $groups groups" \
-  "$bin/gpucheck stack lock --common --upgrade --wish $work/torchless.yml --facts $work/facts.json -o $work/common.lock.yml"
+  "$bin/gpucheck stack lock --common --upgrade --spec $work/torchless.yml --facts $work/facts.json -o $work/common.lock.yml"
 { result_head "gpucheck stack, whole process"; cat "$work/table.md"; } >"$out"
 echo "written: $out" >&2

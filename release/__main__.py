@@ -10,20 +10,24 @@ from pathlib import Path
 
 from gpucheck import __version__
 from release import deb, rpm, source
-from release.archives import sha256, tar_gz
+from release.archives import sha256
 from release.collection import collection
 from release.libraries import libraries
-from release.man import texts
 from release.platform_wheel import platform_wheel
 from release.problem import ReleaseError, run
-from release.python import licenses, sdist, wheel
+from release.python import licenses, metadata, sdist, wheel
 from release.readme import make_portable
-from release.sbom import sbom
 from release.tree import fill
 from release.vendored import PYTHONS, wheels
 
 TOP = Path(__file__).parents[1]
 LOCK = "requirements.lock"
+TOOLS = "images/locks/tools.txt"
+SHELLS = {
+    "bash": "usr/share/bash-completion/completions/gpucheck",
+    "zsh": "usr/share/zsh/vendor-completions/_gpucheck",
+    "fish": "usr/share/fish/vendor_completions.d/gpucheck.fish",
+}
 
 
 def arguments() -> argparse.Namespace:
@@ -75,20 +79,13 @@ def build(options: argparse.Namespace, scratch: Path, folder: Path, date: int) -
     sdist(copies["clean"], names, own, folder, date)
     collection(copies["clean"], folder, date)
     shutil.copyfile(copies["clean"] / LOCK, folder / LOCK)
-    version = own.name.split("-")[1]
-    pages = shipped_texts(version, date)
-    entries: list[tuple[str, Path | bytes]] = [(name.removeprefix("usr/share/"), pages[name]) for name in sorted(pages)]
-    (folder / f"gpucheck-cluster-{version}-man-and-completion.tar.gz").write_bytes(tar_gz(entries, date))
-    used: list[Path] = []
     if not options.no_packages:
-        used = packages(options, wheels_of, pages, scratch, folder, date)
-        (folder / f"gpucheck-cluster-{version}.cdx.json").write_bytes(sbom(own, used, date))
+        sbom(packages(options, wheels_of, scratch, folder, date), own.name.split("-")[1], scratch, folder, date)
 
 
 def packages(
     options: argparse.Namespace,
     wheels_of: dict[str, Path],
-    pages: dict[str, bytes],
     scratch: Path,
     folder: Path,
     date: int,
@@ -97,8 +94,10 @@ def packages(
     pythons = sorted(options.python or PYTHONS, key=PYTHONS.index)
     lock = (TOP / LOCK).read_text(encoding="utf-8")
     used: dict[str, Path] = {}
-    if not rpm.available():
-        _say(rpm.MISSING)
+    for format_ in (deb, rpm):
+        if not format_.available():
+            _say(format_.MISSING)
+    scripts = {path: completion(shell) for shell, path in SHELLS.items()}
     for machine in options.machine or sorted(wheels_of):
         own = wheels_of[machine]
         version = own.name.split("-")[1]
@@ -106,19 +105,44 @@ def packages(
         store.mkdir()
         needed = {python: wheels(own, lock, python, machine, store) for python in pythons}
         used |= {path.name: path for found in needed.values() for path in found if path != own}
-        fill(root, needed, pages, date)
-        deb.deb(root, version, machine, folder, date)
+        fill(root, needed, scripts, date)
+        if deb.available():
+            deb.deb(root, version, machine, folder, date)
         if rpm.available():
             contained = {path for found in needed.values() for path in found}
             rpm.rpm(root, version, machine, pythons, licenses(contained), folder, date)
     return list(used.values())
 
 
-def shipped_texts(version: str, date: int) -> dict[str, bytes]:
-    """Man pages and completion scripts of the command line as it is here."""
+def completion(shell: str) -> bytes:
+    """What a shell reads to complete the words of a command line: click's own script."""
+    from click.shell_completion import ShellComplete, get_completion_class
+
     from gpucheck.cli import cli
 
-    return texts(cli, version, date)
+    kind = get_completion_class(shell) or ShellComplete
+    completer = kind(cli, {}, "gpucheck", "_GPUCHECK_COMPLETE")
+    # Not source(): for bash it would ask the bash of this machine for its version.
+    return (completer.source_template % completer.source_vars()).encode()
+
+
+def sbom(contained: list[Path], version: str, scratch: Path, folder: Path, date: int) -> None:
+    """Write the software bill of materials: every wheel in the packages with its hash. Raises ReleaseError."""
+    rows: dict[str, list[str]] = {}
+    for path in sorted(contained, key=lambda path: path.name):
+        fields = metadata(path)
+        rows.setdefault(f"{fields['Name']}=={fields['Version']}", []).append(f"--hash=sha256:{sha256(path)}")
+    listed = scratch / "wheels.txt"
+    listed.write_text("".join(f"{' '.join([name, *hashes])}\n" for name, hashes in rows.items()), encoding="utf-8")
+    tools, what = scratch / "tools", "writing the bill of materials"
+    words: list[str | Path] = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    run(
+        [*words, "--require-hashes", "--requirement", TOP / TOOLS, "--target", tools],
+        what=f"{what}: installing cyclonedx",
+    )
+    words = [sys.executable, "-m", "cyclonedx_py", "requirements", "--output-reproducible", "--sv", "1.6"]
+    words += ["--pyproject", TOP / "pyproject.toml", "-o", folder / f"gpucheck-cluster-{version}.cdx.json", listed]
+    run(words, what=what, environment={"SOURCE_DATE_EPOCH": str(date), "PYTHONPATH": str(tools)})
 
 
 def sign(folder: Path, key: str) -> None:

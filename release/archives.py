@@ -35,15 +35,6 @@ def tar_gz(entries: list[tuple[str, Path | bytes]], date: int) -> bytes:
     return gzip.compress(packed.getvalue(), compresslevel=6, mtime=0)
 
 
-def ar(members: list[tuple[str, bytes]], date: int) -> bytes:
-    """A Unix archive, as a .deb is: deb(5)."""
-    made = b"!<arch>\n"
-    for name, content in members:
-        made += f"{name:<16}{date:<12}{0:<6}{0:<6}{'100644':<8}{len(content):<10}`\n".encode() + content
-        made += b"\n" * (len(content) % 2)
-    return made
-
-
 def sha256(path: Path) -> str:
     """The SHA-256 of a file, in hexadecimal digits."""
     return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,23 +1,18 @@
-"""The .deb, written here: it takes no Debian, no root and no program."""
+"""The .deb, which dpkg-deb makes without root."""
 
-import hashlib
+import shutil
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from release.archives import ar, tar_gz
-from release.tree import AFTER_INSTALL, BEFORE_REMOVAL, data, size_kib
+from release.problem import run
+from release.tree import AFTER_INSTALL, BEFORE_REMOVAL, settle
 
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-
-
-def deb(root: Path, version: str, machine: str, folder: Path, date: int) -> Path:
-    """Pack the tree: deb(5)."""
-    architecture = ARCHITECTURES[machine]
-    control = f"""Package: gpucheck-cluster
+MISSING = "no .deb: dpkg-deb is not on PATH. Install it: apt install dpkg, or dnf install dpkg"
+CONTROL = """Package: gpucheck-cluster
 Version: {version}
 Architecture: {architecture}
 Maintainer: the gpucheck authors <noreply@localhost>
-Installed-Size: {size_kib(root)}
+Installed-Size: {size_kib}
 Depends: python3 (>= 3.10), libc6 (>= 2.28)
 Recommends: pciutils, kmod
 Section: admin
@@ -27,20 +22,25 @@ Description: check that GPU hosts are ready for multi-GPU training
  copies between GPUs and trains on two of them. Simulated machines show what it
  does without a GPU (gpucheck verify --simulate).
 """
-    files = [path for path in sorted(root.rglob("*")) if path.is_file() and not path.is_symlink()]
-    sums = "".join(
-        f"{hashlib.md5(f.read_bytes(), usedforsecurity=False).hexdigest()}  {f.relative_to(root)}\n" for f in files
-    )
-    scripts = {"postinst": AFTER_INSTALL, "prerm": BEFORE_REMOVAL}
-    entries: list[tuple[str, Path | bytes]] = [("./control", control.encode()), ("./md5sums", sums.encode())]
-    with TemporaryDirectory(prefix="gpucheck-release-") as temporary:
-        for name, body in scripts.items():
-            script = Path(temporary, name)
-            script.write_text(f"#!/bin/sh\nset -e\n{body}")
-            script.chmod(0o755)
-            entries.append((f"./{name}", script))
-        packed = tar_gz(entries, date)
-    members = [("debian-binary", b"2.0\n"), ("control.tar.gz", packed), ("data.tar.gz", data(root, date))]
-    made = folder / f"gpucheck-cluster_{version}_{architecture}.deb"
-    made.write_bytes(ar(members, date))
-    return made
+
+
+def available() -> bool:
+    """Whether dpkg-deb is there."""
+    return shutil.which("dpkg-deb") is not None
+
+
+def deb(root: Path, version: str, machine: str, folder: Path, date: int) -> None:
+    """Pack the tree; its control files are removed again. Raises ReleaseError."""
+    architecture, control = ARCHITECTURES[machine], root / "DEBIAN"
+    size = sum(path.stat().st_size for path in root.rglob("*") if path.is_file() and not path.is_symlink())
+    control.mkdir()
+    values = {"version": version, "architecture": architecture, "size_kib": size // 1024}
+    (control / "control").write_text(CONTROL.format(**values))
+    for name, body in {"postinst": AFTER_INSTALL, "prerm": BEFORE_REMOVAL}.items():
+        (control / name).write_text(f"#!/bin/sh\nset -e\n{body}")
+    settle(control, date)
+    for name in ("postinst", "prerm"):
+        (control / name).chmod(0o755)
+    words: list[str | Path] = ["dpkg-deb", "--root-owner-group", "-Zgzip", "--build", root, folder]
+    run(words, what="building the .deb", environment={"SOURCE_DATE_EPOCH": str(date)})
+    shutil.rmtree(control)

@@ -10,7 +10,6 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from release.archives import tar_gz
 from release.problem import ReleaseError
 
 HOME = "usr/lib/gpucheck-cluster"
@@ -40,7 +39,7 @@ BEFORE_REMOVAL = FORGET.format(home=HOME)
 
 
 def fill(root: Path, wheels: Mapping[str, list[Path]], texts: Mapping[str, bytes], date: int) -> None:
-    """Write the tree below root. wheels: by version of Python. texts: man pages and completions, by their path."""
+    """Write the tree below root. wheels: by version of Python. texts: completion scripts, by their path."""
     home = root / HOME
     shared = set.intersection(*({path.name for path in found} for found in wheels.values()))
     unpacked: set[str] = set()
@@ -69,7 +68,7 @@ def fill(root: Path, wheels: Mapping[str, list[Path]], texts: Mapping[str, bytes
         target = root / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(content)
-    _settle(root, date)
+    settle(root, date)
 
 
 def unpack(wheel: Path, site: Path) -> None:
@@ -81,21 +80,9 @@ def unpack(wheel: Path, site: Path) -> None:
         archive.extractall(site)
 
 
-def _settle(root: Path, date: int) -> None:
+def settle(root: Path, date: int) -> None:
     """One date, and permissions that depend on no umask."""
     for path in root.rglob("*"):
         if not path.is_symlink():
             path.chmod(0o755 if path.is_dir() or path.parent == root / "usr/bin" else 0o644)
         os.utime(path, (date, date), follow_symlinks=False)
-
-
-def size_kib(root: Path) -> int:
-    """What the files take."""
-    return sum(path.stat().st_size for path in root.rglob("*") if path.is_file() and not path.is_symlink()) // 1024
-
-
-def data(root: Path, date: int) -> bytes:
-    """data.tar.gz of a .deb."""
-    entries: list[tuple[str, Path | bytes]] = [("./", root)]
-    entries += [(f"./{path.relative_to(root)}", path) for path in sorted(root.rglob("*"))]
-    return tar_gz(entries, date)

@@ -41,7 +41,7 @@ BANNED = {
 }
 PATTERNS = [(re.compile(pattern, re.IGNORECASE), instead) for pattern, instead in BANNED.items()]
 # What tools print and options are named.
-QUOTED = re.compile(r"``.*?``|`[^`]*`|\"[^\"]*\"|--wish\b|gpucheck\.wish/1|\bRefusal\b|\bALIKE\b|\bSTAND_INS\b")
+QUOTED = re.compile(r"``.*?``|`[^`]*`|\"[^\"]*\"|\bRefusal\b|\bALIKE\b|\bSTAND_INS\b")
 TABLES = ["causes.yml", "error_codes.yml", "kernel_messages.yml", "xid.yml", "sxid.yml", "nvlink5.yml", "messages"]
 TEXTS = {"meaning", "confirm", "remedy", "says", "why", "fix", "reading", "immediate", "later", "means"}
 MOST_OF_A_TASK_NAME = 60  # characters
@@ -70,6 +70,7 @@ COMMENTED = sorted(
     str(path.relative_to(ROOT))
     for folder, pattern in (
         ("docs/integrations", "*"),
+        ("contrib", "*"),
         ("images", "*"),
         ("gpucheck/knowledge", "*.yml"),
         ("gpucheck/simulator", "*.yml"),

@@ -151,7 +151,6 @@ def _failed(error: BaseException) -> int:
 def _run(arguments: Sequence[str] | None) -> int | None:
     """The exit status of the command line. Not cli.main(), which turns any broken pipe into exit status 1."""
     if "_GPUCHECK_COMPLETE" in os.environ:
-        import_module(f"{__name__}._shells")
         cli.main(prog_name="gpucheck")  # answers the shell that completes a command line, and exits
     words = list(sys.argv[1:] if arguments is None else arguments)
     plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"

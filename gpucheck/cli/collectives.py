@@ -9,7 +9,6 @@ from gpucheck.cli._shared.common import (
     Problem,
     measured_host,
     output_options,
-    renamed,
     rendezvous_option,
     simulation_options,
     start_simulation,
@@ -35,10 +34,10 @@ if TYPE_CHECKING:
     help="Ranks on this host. Default: one per GPU, or 2 without a GPU.",
 )
 @click.option("--devices", metavar="0,1|UUIDs", help="Use only these GPUs.")
-@renamed("--allow-busy-gpus", "--contended", is_flag=True, help="Run on GPUs that other processes use.")
+@click.option("--allow-busy-gpus", is_flag=True, help="Run on GPUs that other processes use.")
 @click.option("--nodes", type=click.IntRange(min=2), metavar="N", help="Number of hosts. Run the command on each host.")
 @click.option("--node-rank", type=click.IntRange(min=0), metavar="N", help="Number of this host, from 0.")
-@rendezvous_option("--master")
+@rendezvous_option
 @click.option(
     "--timeout",
     type=click.FloatRange(min=1),

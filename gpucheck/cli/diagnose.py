@@ -25,10 +25,6 @@ if TYPE_CHECKING:
 @click.option("--gpu", "model", metavar="MODEL", help="GPU model, if the inputs do not name it.")
 @click.option("--machine", metavar="NAME", help="Only this host, if the inputs contain output of several.")
 @click.option("--observations", metavar="FILE", help="Read observations and measurements (YAML or JSON). - is stdin.")
-@click.option("--topo", "more", metavar="FILE", multiple=True, hidden=True, help="The same as FILE.")
-@click.option("--bandwidth", "more", metavar="FILE", multiple=True, hidden=True, help="The same as FILE.")
-@click.option("--nccl", "more", metavar="FILE", multiple=True, hidden=True, help="The same as FILE.")
-@click.option("--kernel-log", "more", metavar="FILE", multiple=True, hidden=True, help="The same as FILE.")
 @click.option("--kinds", is_flag=True, help="List the supported kinds of output.")
 @click.option("-v", "--verbose", count=True, help="Show all evidence.")
 @strict_option
@@ -40,7 +36,6 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     model: str | None,
     machine: str | None,
     observations: str | None,
-    more: tuple[str, ...],
     kinds: bool,
     verbose: int,
     strict: bool,
@@ -63,10 +58,9 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     if kinds:
         write_result(_kinds(), output, mode=SHARED)
         return 0
-    inputs = (*files, *more)
-    if not inputs and observations is None and not is_terminal():
-        inputs = ("-",)
-    sources = tuple(name for name in (observations, *inputs) if name is not None)
+    if not files and observations is None and not is_terminal():
+        files = ("-",)
+    sources = tuple(name for name in (observations, *files) if name is not None)
     if not sources:
         raise Problem("no input. Give pasted output as FILE or on stdin, or --observations FILE.")
     if sources.count("-") > 1:
@@ -76,8 +70,8 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     given = _given(observations)
     readings = []
     try:
-        with steps(len(inputs) - inputs.count("-") + 1) as progress:
-            for name in inputs:
+        with steps(len(files) - files.count("-") + 1) as progress:
+            for name in files:
                 if name != "-":  # on a terminal, input is being typed there
                     progress(f"read {shown(name)}")
                 readings.append(_reading(name, as_))

@@ -10,7 +10,6 @@ import click
 import msgspec
 
 from gpucheck.cli._shared.common import (
-    Problem,
     output_options,
     simulation_options,
     start_simulation,
@@ -43,8 +42,6 @@ base_option = click.option("--base", metavar="IMAGE", help="Base image instead o
     show_default=True,
     help="Extent of the run. quick: only what can change in a running container. full: also import the framework.",
 )
-@click.option("--quick", is_flag=True, hidden=True)
-@click.option("--full", is_flag=True, hidden=True)
 @timeout_option
 @output_options("text", "json")
 @simulation_options
@@ -52,8 +49,6 @@ base_option = click.option("--base", metavar="IMAGE", help="Base image instead o
 def COMMAND(  # noqa: N802 - the name the command walk looks for
     ctx: click.Context,
     level: str,
-    quick: bool,
-    full: bool,
     timeout: float,
     format_: str,
     output: Path | None,
@@ -66,9 +61,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     """
     if ctx.invoked_subcommand is not None:
         return None
-    if quick and full:
-        raise Problem("--quick and --full cannot be combined. Use --level quick or --level full.")
-    quick, full = quick or (level == "quick" and not full), full or (level == "full" and not quick)
+    quick, full = level == "quick", level == "full"
     start_simulation(profile, faults)
     from gpucheck.host import live_host
     from gpucheck.images.judge import evaluate
@@ -166,7 +159,7 @@ def build_command(
 ) -> None:
     """Build image variants that have changed.
 
-    Default: all variants that have a lock.
+    Default: all variants.
     """
     from gpucheck.images.build import Options, build
     from gpucheck.images.wheels import index_options
@@ -174,7 +167,7 @@ def build_command(
     from gpucheck.lab.engine import engine
 
     root, versions = _versions(variants)
-    chosen = variants or tuple(name for name, row in versions.variants.items() if row.filled.locked)
+    chosen = variants or tuple(versions.variants)
     options = Options(base=base, places=tuple(index_options(indexes, find_links)), fresh=fresh)
     client = engine()
     for name in chosen:
@@ -202,31 +195,6 @@ def context_command(variant: str, base: str | None) -> None:
     plan = Plan(root, versions, variant, chosen, chosen.image or "", stand_in=False)
     assemble(plan)
     click.echo(shlex.join(command_line(plan, plan.arguments())))
-
-
-@COMMAND.command("scan")
-@click.argument("variants", nargs=-1, shell_complete=VARIANT, metavar="[VARIANT]...")
-@click.option("--scanner", metavar="PROGRAM", help="Scanner program: trivy or grype. Default: the first one on PATH.")
-@output_options("text", "json")
-def scan_command(variants: tuple[str, ...], scanner: str | None, format_: str, output: Path | None) -> int:
-    """Scan built images for known vulnerabilities.
-
-    Runs trivy or grype, applies images/scan.yml, and lists the updates that the image lacks. Results, also as SARIF,
-    are written to build/images. Default: all variants that are built. Without a scanner the exit status is 3.
-    """
-    from gpucheck.images.scan import read_policy
-    from gpucheck.images.scan_run import scan_images
-    from gpucheck.lab.containers import engine_errors
-    from gpucheck.lab.engine import engine
-    from gpucheck.render import image as render
-
-    root, versions = _versions(variants)
-    with wrong_file():
-        policy = read_policy(root)
-    with engine_errors("scanning images"):
-        report = scan_images(engine(), root, versions, policy, variants, scanner)
-    write_result(render.to_json(report) if format_ == "json" else render.scan_to_text(report), output)
-    return EXIT_STATUS[report.verdict]
 
 
 def _purpose(manifest: Any) -> str | None:

@@ -19,13 +19,11 @@ from gpucheck.cli._shared.common import (
     timeout_option,
     write_result,
 )
-from gpucheck.cli._shared.output import STDOUT, replaces
+from gpucheck.cli._shared.output import STDOUT
 from gpucheck.model import Host
 from gpucheck.processes.atomic import PRIVATE
 
 if TYPE_CHECKING:
-    from gpucheck.host.recording import Recording
-    from gpucheck.host.recording.redaction import Pseudonyms
     from gpucheck.model.full_record import FullRecord
 
 # What a reader of a bug report looks for although no check asks for it.
@@ -52,18 +50,6 @@ LIBRARIES = ("libcuda", "libcudart", "libcudnn", "libnccl", "libnvidia-ml")
 )
 @click.option("--no-redact", is_flag=True, help="Do not redact names, serial numbers, UUIDs, addresses and secrets.")
 @click.option(
-    "--map",
-    "map_file",
-    type=OutputFile(),
-    help="Store the replacements in FILE (mode 0600) and reuse them, so that recordings are comparable.",
-)
-@click.option(
-    "--keyword-file",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Also redact these keywords: one per line, case-insensitive, also within words.",
-)
-@click.option(
     "--full",
     is_flag=True,
     help="Also read the CUDA driver, and copy between all GPUs with every method: the GPUs must be idle.",
@@ -73,8 +59,6 @@ LIBRARIES = ("libcuda", "libcudart", "libcudnn", "libnccl", "libnvidia-ml")
 def COMMAND(  # noqa: N802 - the name the command walk looks for
     output: Path,
     no_redact: bool,
-    map_file: Path | None,
-    keyword_file: Path | None,
     full: bool,
     timeout: float,
     profile: str | None,
@@ -90,26 +74,21 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     Host and user names, IP and hardware addresses, UUIDs, serial numbers, user paths, e-mail addresses and secrets are
     redacted if their format or location identifies them. The counts are printed and stored in the recording. A name in
     prose has no format: a host, project or person that is a plain word is not detected. Review the recording before you
-    publish it (gunzip -c FILE), and add names that are specific to your site with --keyword-file.
+    publish it (gunzip -c FILE), and replace such names (gunzip -c FILE | sed s/NAME/x/g).
     """
-    if no_redact and (map_file or keyword_file):
-        raise Problem("--no-redact cannot be combined with --map or --keyword-file.")
     if output == STDOUT and sys.stdout.isatty():
         raise Problem("-o -: a recording is compressed, and stdout is a terminal. Name a file, or a pipe to read it.")
     from gpucheck.host.recording import RecordingHost
     from gpucheck.host.recording.file import encode
-    from gpucheck.host.recording.redaction import encodable, map_content
+    from gpucheck.host.recording.redaction import encodable, redacted
 
-    names, keywords = _replacements(map_file, keyword_file)
     host = RecordingHost(open_host(profile, faults, None, deadline_s=timeout))
     taken = _query_all(host, full=full)
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     kept = encodable(host.recording(version=__version__, now=now, full=taken))
     if not no_redact:
-        kept = _redacted(kept, names, keywords, keyword_file)
+        kept = redacted(kept)
     content = encode(kept)
-    if map_file:
-        write_result(map_content(names), map_file, mode=0o600)
     write_result(content, output, mode=0o600 if no_redact else PRIVATE)
     progress_end()
     how = "not redacted: check it before you pass it on" if no_redact else _counted(kept.redactions)
@@ -126,35 +105,6 @@ def _note_missing(full: "FullRecord") -> None:
         note(f"CUDA was not recorded: {full.cuda.why}{'. Do this: ' if full.cuda.fix else ''}{full.cuda.fix}")
     if full.not_measured is not None:
         note(f"Copies were not recorded: {full.not_measured}")
-
-
-def _replacements(map_file: Path | None, keyword_file: Path | None) -> "tuple[Pseudonyms, tuple[str, ...]]":
-    """Before the host is asked: a wrong file must not cost a recording. Raises Problem."""
-    from gpucheck.host.recording.redaction import Pseudonyms, RedactionProblem, read_keywords, read_map
-
-    if map_file is not None and not replaces(map_file):
-        raise Problem(f"{map_file}: --map needs the name of a file.")
-    try:
-        keywords = read_keywords(keyword_file) if keyword_file else ()
-        return (read_map(map_file) if map_file else Pseudonyms()), keywords
-    except RedactionProblem as error:
-        raise Problem(str(error)) from error
-
-
-def _redacted(
-    recording: "Recording", names: "Pseudonyms", keywords: tuple[str, ...], keyword_file: Path | None
-) -> "Recording":
-    """Raises Problem where a keyword is a word of the recording's form."""
-    import msgspec
-
-    from gpucheck.host.recording.redaction import redacted
-
-    try:
-        return redacted(recording, names, keywords)
-    except msgspec.ValidationError as error:
-        if not keywords:
-            raise
-        raise Problem(f"{keyword_file}: a keyword is a word that a recording needs: {error}. Remove it.") from error
 
 
 def _counted(counts: dict[str, int]) -> str:

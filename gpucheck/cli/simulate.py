@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from gpucheck.cli._shared.common import Problem, fault_option, no_machine, note, renamed, start_simulation
+from gpucheck.cli._shared.common import Problem, fault_option, no_machine, note, start_simulation
 from gpucheck.cli._shared.completion import PROFILE
 from gpucheck.printable import printable
 
@@ -19,7 +19,7 @@ NOT_FOUND, NOT_RUNNABLE = 127, 126  # as a shell exits
 @click.option(
     "-o", "--output", "directory", metavar="DIR", help="Create a private machine in DIR instead of using the cache."
 )
-@renamed("--update", "--switch", metavar="DIR", help="Replace the faults of the machine in DIR, or remove them.")
+@click.option("--update", metavar="DIR", help="Replace the faults of the machine in DIR, or remove them.")
 @click.option("--clear-cache", is_flag=True, help="Remove all cached machines that no process uses.")
 @click.argument("profile", required=False, shell_complete=PROFILE)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)

@@ -92,7 +92,7 @@ NAMES = [*dict.fromkeys(name for _, name in STRATEGIES), "all"]
     metavar="N",
     help="Number of this host, from 0.",
 )
-@rendezvous_option("--rendezvous")
+@rendezvous_option
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),

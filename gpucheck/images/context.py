@@ -124,7 +124,7 @@ def assemble(plan: Plan) -> Path:
     """Write the context: Dockerfile, scripts, lock, manifest and gpucheck's wheel. Raises LabError without a lock."""
     variant, root = plan.variant, plan.root
     lock = lock_path(root, plan.name)
-    if not variant.filled.locked or not lock.exists():
+    if not lock.exists():
         index = variant.filled.index
         where = "on PyPI" if index == "pypi" else f"in the sub-index {index} of the framework's wheel index"
         raise LabError(

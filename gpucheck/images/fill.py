@@ -54,8 +54,7 @@ def fill(versions: Versions, root: Path) -> Versions:
 
 def fill_one(name: str, row: Variant, os: str, root: Path) -> Variant:
     """Return one row. Raises VersionsError."""
-    requested = {row.framework: row.spec.version, "torch_origin": row.spec.torch_origin or "auto"}
-    spec = msgspec.convert(requested, StackSpec)
+    spec = msgspec.convert({row.framework: row.spec.version}, StackSpec)
     try:
         answer = resolve(row.spec.gpus or (ANY_GPU,), os, "x86_64", spec)
     except UnknownInput as error:
@@ -73,7 +72,7 @@ def fill_one(name: str, row: Variant, os: str, root: Path) -> Variant:
     if found.get("cuda"):
         found["cuda"] = ".".join(str(found["cuda"]).split(".")[:2])
     changes = {part: value for part, value in found.items() if value}
-    return msgspec.structs.replace(row, filled=msgspec.structs.replace(filled, locked=bool(locked), **changes))
+    return msgspec.structs.replace(row, filled=msgspec.structs.replace(filled, **changes))
 
 
 def _torch(name: str, answer: StackSet, known: dict[str, str]) -> Filled:
@@ -94,7 +93,6 @@ def _torch(name: str, answer: StackSet, known: dict[str, str]) -> Filled:
         index="pypi" if choice.origin == "pypi" else choice.build,
         python=choice.python,
         platforms=("linux/amd64", "linux/arm64") if arm else ("linux/amd64",),
-        locked=False,
         built_for=minor,
         cuda=minor,
         cudnn=choice.cudnn,
@@ -119,7 +117,6 @@ def _tensorflow(name: str, answer: StackSet, *, cpu: bool) -> Filled:
         index="pypi",
         python=choice.python,
         platforms=("linux/amd64", "linux/arm64") if cpu else ("linux/amd64",),
-        locked=False,
         built_for=None if cpu else minor,
         cuda=None if cpu else minor,
         driver_floor=None if cpu else release.min_driver,
@@ -157,7 +154,7 @@ def to_text(versions: Versions, old: str) -> str:
     plain = msgspec.to_builtins(versions)
     parts = [plain["base"], plain["stand_in"]]
     for row in plain["variants"].values():
-        parts += [row, row["wish"], row["filled"]]
+        parts += [row, row["spec"], row["filled"]]
     for part in parts:
         for key in [key for key, value in part.items() if value is None or value in ([], ())]:
             del part[key]

@@ -26,7 +26,7 @@ def table(versions: Versions) -> str:
                 filled.nccl or "none",
                 f"{filled.driver_floor} or newer" if filled.driver_floor else "none needed",
                 served(filled.code),
-                f"{_index(filled.index)}{'' if filled.locked else ', no lock yet'}",
+                "PyPI" if filled.index == "pypi" else f"PyTorch's `{filled.index}`",
                 ", ".join(platform.removeprefix("linux/") for platform in filled.platforms),
                 f"{row.size_budget_mb / 1000:.1f} GB",
                 f"`{tag(row, versions.base, stand_in=False)}`",
@@ -34,10 +34,6 @@ def table(versions: Versions) -> str:
         )
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
-
-
-def _index(index: str) -> str:
-    return "PyPI" if index == "pypi" else f"PyTorch's `{index}`"
 
 
 def purpose(framework: str, code: tuple[str, ...], driver_floor: str | None) -> str:

@@ -38,14 +38,10 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class VariantSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The specification of a variant. gpus: the GPUs that it must support, empty for a CPU variant.
-
-    version, torch_origin: as in stack.yml.
-    """
+    """A variant's specification. gpus: those it must support, empty for a CPU variant. version: as in stack.yml."""
 
     gpus: tuple[str, ...] = ()
     version: str = "auto"
-    torch_origin: Literal["pypi", "any"] | None = None
 
 
 class Filled(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -61,7 +57,6 @@ class Filled(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     index: str
     python: str
     platforms: tuple[str, ...]
-    locked: bool
     built_for: str | None = None
     cuda: str | None = None
     cudnn: str | None = None
@@ -71,11 +66,8 @@ class Filled(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     constraints: tuple[str, ...] = ()
 
 
-class Variant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"spec": "wish"}):
-    """One image. compiler: packages of the base for torch.compile. size_budget_mb: 10**6 bytes, unpacked.
-
-    spec: ``wish`` in the file and in JSON, as both were first published.
-    """
+class Variant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One image. compiler: packages of the base for torch.compile. size_budget_mb: 10**6 bytes, unpacked."""
 
     framework: Literal["torch", "tensorflow"]
     spec: VariantSpec

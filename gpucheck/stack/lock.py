@@ -57,10 +57,10 @@ class LockedGroup(msgspec.Struct, frozen=True, kw_only=True):
     stack: StackSet
 
 
-class Lock(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema", "spec": "wish"}):
+class Lock(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
     """The lock, ordered by group and host name. tables: the date of the tables that it was made from.
 
-    common: every group has the same versions. spec: ``wish`` in the file, as locks were first published.
+    common: every group has the same versions.
     """
 
     schema_: Literal["gpucheck.lock/1"] = "gpucheck.lock/1"

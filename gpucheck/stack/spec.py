@@ -18,7 +18,6 @@ from gpucheck.stack.settings.mok import Mok, host_path, read_mok
 from gpucheck.stack.settings.tuning import Tuning, read_tuning
 
 SCHEMA = "gpucheck.spec/1"
-FORMER = "gpucheck.wish/1"
 MOST_BYTES = 1 << 20
 
 
@@ -187,7 +186,7 @@ def parse_spec(text: str, name: str) -> StackSpec:
 
 def _spec(values: dict[str, Value], name: str) -> StackSpec:
     schema = values.pop("schema", None)
-    if schema is not None and schema.text() not in (SCHEMA, FORMER):
+    if schema is not None and schema.text() != SCHEMA:
         raise schema.problem(f"{schema.text()!r} is not {SCHEMA!r}, the only one known")
     for key, value in values.items():
         value.must_be_key(key, (*StackSpec.__struct_fields__, "schema"))

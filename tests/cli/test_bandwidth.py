@@ -200,13 +200,6 @@ def test_a_host_without_gpus_is_not_measured_and_not_passed(refused):
     assert "no GPU to measure" in err
 
 
-@pytest.mark.parametrize("engine", ["cupy", "simulated"])
-def test_an_engine_that_was_removed_is_named_with_its_successor(refused, engine):
-    status, message = refused("--engine", engine)[:2]
-
-    assert (status, f"{engine} was removed" in message, "driver" in message) == (64, True, True)
-
-
 def test_sizes_and_shapes_are_read_as_people_write_them():
     assert parse_sizes("1M, 4KiB,4k,8") == (8, 4096, 1 << 20)
     assert parse_sizes("all")[-1] == 256 << 20

@@ -60,11 +60,8 @@ def test_pasted_output_of_three_tools_is_one_machine(diagnose, tmp_path):
     topo = tmp_path / "topo.txt"
     topo.write_text(TOPO, encoding="utf-8")
     code, text = diagnose(
-        "--topo",
         topo,
-        "--bandwidth",
         PASTES / "nvbandwidth.txt",
-        "--nccl",
         PASTES / "nccl-tests.json",
         "--format",
         "json",
@@ -78,7 +75,7 @@ def test_pasted_output_of_three_tools_is_one_machine(diagnose, tmp_path):
 
 
 def test_p2p_below_staged_names_both_suspects(diagnose):
-    code, text = diagnose("--bandwidth", PASTES / "p2p-bandwidth-latency.txt", "--format", "json")
+    code, text = diagnose(PASTES / "p2p-bandwidth-latency.txt", "--format", "json")
 
     found = json.loads(text)["findings"][0]
 
@@ -93,14 +90,14 @@ def test_p2p_below_staged_names_both_suspects(diagnose):
 def test_observations_add_what_no_tool_prints(diagnose, tmp_path):
     extra = tmp_path / "host.yml"
     extra.write_text("host: {iommu: off, acs_redirect: true}\n", encoding="utf-8")
-    _, text = diagnose("--observations", extra, "--bandwidth", PASTES / "p2p-bandwidth-latency.txt", "--format", "json")
+    _, text = diagnose("--observations", extra, PASTES / "p2p-bandwidth-latency.txt", "--format", "json")
 
     assert {row["cause"] for row in json.loads(text)["findings"]} == {"acs-redirect"}
 
 
 def test_stdin_is_read_once_only(diagnose):
     assert diagnose("--observations", "-", given="gpus: {count: 2}\n")[0] == 3
-    assert diagnose("--topo", "-", "--bandwidth", "-", given=TOPO)[0] == 64
+    assert diagnose("-", "-", given=TOPO)[0] == 64
 
 
 @pytest.mark.parametrize(
@@ -131,7 +128,7 @@ def test_more_gpus_than_a_machine_has_are_not_evaluated(diagnose, tmp_path):
     rows = ["\t".join(["", *(f"GPU{gpu}" for gpu in range(count))])]
     rows += ["\t".join([f"GPU{a}", *("X" if a == b else "SYS" for b in range(count))]) for a in range(count)]
     (tmp_path / "topo.txt").write_text("\n".join(rows) + "\n")
-    code, message = diagnose("--topo", tmp_path / "topo.txt")
+    code, message = diagnose(tmp_path / "topo.txt")
 
     assert code == 3
     assert "more than 128 GPUs" in message

@@ -169,7 +169,7 @@ def test_what_the_operating_system_refuses_is_no_defect_and_no_finding():
     "arguments",
     [
         "topo --import {x}", "topo --from {x}", "verify --from {x}", "stack check --from {x}", "profiles --from {x}",
-        "diagnose --topo {x}", "diagnose --bandwidth {x}", "diagnose --nccl {x}", "diagnose --observations {x}",
+        "diagnose {x}", "diagnose --observations {x}",
         "verify --expect {x}", "verify --baseline {x}", "verify --simulate {x}.yml", "simulate {x}.yml -- true",
     ],
 )  # fmt: skip

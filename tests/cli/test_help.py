@@ -8,7 +8,6 @@ import click
 import pytest
 
 from gpucheck.cli import cli
-from gpucheck.cli._shared.common import Renamed
 
 BANNED = re.compile(
     r"\b(tell|tells|told|wish|beside|leave away|in words|is none|whoever|somebody|nobody|yardstick|judges?|anew)\b"
@@ -72,18 +71,3 @@ def test_list_of_commands_has_short_lines_without_a_period():
         line = source.read_text(encoding="utf-8").splitlines()[0].strip('"')
         assert len(line) <= WIDEST_LINE, line
         assert re.match(r"[A-Z].*[^.]$", line), line
-
-
-RENAMED = [(name, option) for name, option in OPTIONS.items() if isinstance(option, Renamed)]
-
-
-@pytest.mark.parametrize(("name", "option"), RENAMED, ids=[name for name, _ in RENAMED])
-def test_old_option_name_is_accepted_and_not_shown(name, option):
-    command = ALL[name.rpartition(" ")[0]]
-    value = [] if option.is_flag else [{"level": "quick", "spec": __file__}.get(option.name, "given")]
-    given = [option.was, *value, *(["SOURCE"] if command.params[0].name in ("sources", "name") else [])]
-
-    with command.make_context(name, given, resilient_parsing=True) as context:
-        assert context.params[option.name]
-        shown = command.get_help(context) + option.get_error_hint(context)
-    assert not re.search(rf"{option.was}\b(?!-)", shown)

@@ -37,7 +37,6 @@ fleet report SITE/reports
 image build torch-cpu
 image context torch-cpu
 image list
-image scan torch-cpu
 image versions
 lab down
 lab real-packages

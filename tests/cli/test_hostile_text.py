@@ -56,10 +56,7 @@ topo --from P
 topo --import P
 topo --best P
 diagnose --observations P
-diagnose --topo P
-diagnose --bandwidth P
-diagnose --nccl P
-diagnose --kernel-log P
+diagnose P
 bandwidth --devices P
 bandwidth --tensor P --devices 0,0
 collectives --only P
@@ -106,13 +103,12 @@ profiles --from {recording}
 verify --from {damaged}
 topo --import {dump}
 topo --import {xml}
-diagnose --topo {dump}
-diagnose --kernel-log {kernel}
+diagnose {dump}
+diagnose {kernel}
 diagnose --observations {observations}
 diagnose --observations {unknown_key}
 diagnose --observations {broken}
-diagnose --bandwidth {broken}
-diagnose --nccl {broken}
+diagnose {broken}
 verify --from {recording} --expect {broken}
 verify --from {recording} --expect {unknown_key}
 verify --from {recording} --baseline {report}

@@ -96,21 +96,12 @@ def test_a_simulated_host_is_judged_through_the_real_reading(run):
         (("--level", "standard"), False, False),
         (("--level", "quick"), True, False),
         (("--level", "full"), False, True),
-        (("--quick",), True, False),
-        (("--full",), False, True),
     ],
 )
-def test_level_and_its_old_names(image, arguments, quick, full):
+def test_level_says_what_is_read(image, arguments, quick, full):
     image(*arguments)
 
     assert image.options == {"quick": quick, "full": full}
-
-
-def test_quick_and_full_contradict(image):
-    status, _, err = image("--quick", "--full")
-
-    assert status == 64
-    assert "cannot be combined" in err
 
 
 def test_list_is_the_table(image):

@@ -148,56 +148,6 @@ def test_what_was_redacted_is_counted_and_kept(run, tmp_path):
     assert "no secret" not in err
 
 
-def test_a_map_makes_recordings_comparable_and_is_private(run, tmp_path):
-    seen = []
-    for name in ("a", "b"):
-        options = ("--simulate", "hgx-h100-x8", "--map", tmp_path / "map", "-o", tmp_path / name)
-        assert run("record", *options)[0] == 0
-        seen.append(json.loads(gzip.decompress((tmp_path / name).read_bytes()))["nvml"]["gpus"][0]["uuid"])
-    kept = json.loads((tmp_path / "map").read_text())
-
-    assert seen[0] == seen[1]
-    assert kept["names"][seen[0].removeprefix("GPU-")]
-    assert (tmp_path / "map").stat().st_mode & 0o777 == 0o600
-
-
-def test_keywords_of_a_file_are_replaced(run, tmp_path):
-    (tmp_path / "words").write_text("# of the site\n\nSapphire\nXeon\n")
-    options = ("--simulate", "hgx-h100-x8", "--keyword-file", tmp_path / "words", "-o", tmp_path / "r")
-    _, _, err = run("record", *options)
-
-    assert "1 keyword, " in err
-    assert b"xeon" not in gzip.decompress((tmp_path / "r").read_bytes()).lower()
-
-
-@pytest.mark.parametrize(
-    ("option", "content", "mode", "message"),
-    [
-        ("--map", b"{}", 0o600, "is not a redaction map"),
-        (
-            "--map",
-            b'{"schema": "x", "salt": "00112233445566778899aabbccddeeff", "names": {}}',
-            0o600,
-            "not a gpucheck.",
-        ),
-        ("--map", b'{"schema": "gpucheck.redaction-map/1", "salt": "zz", "names": {}}', 0o600, "not a redaction map"),
-        ("--map", b"{}", 0o644, "chmod 600"),
-        ("--keyword-file", b"ok-word\nvm\n", 0o644, ":2: keyword 'vm' has fewer than 3 characters"),
-        ("--keyword-file", b"\xff\xfe\x00", 0o644, "is not UTF-8"),
-        ("--keyword-file", b"completed\n", 0o644, "a keyword is a word that a recording needs"),
-    ],
-)
-def test_a_map_or_keyword_file_that_cannot_be_used_is_64(run, tmp_path, option, content, mode, message):
-    (tmp_path / "f").write_bytes(content)
-    (tmp_path / "f").chmod(mode)
-    status, out, err = run("record", "--simulate", "hgx-h100-x8", option, tmp_path / "f", "-o", tmp_path / "r")
-
-    assert (status, out) == (64, "")
-    assert message in err
-    assert err.count("\n") == 1
-    assert not (tmp_path / "r").exists()
-
-
 def test_a_question_that_was_not_recorded_is_unknown():
     """An older recording and a newer check: not "not there", and the other checks are judged."""
     recorded = ReplayHost(RecordingHost(FakeHost()).recording(version="0.1.0", now="2026-11-21T16:00:00+00:00"))

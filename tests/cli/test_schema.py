@@ -15,8 +15,8 @@ from gpucheck.cli import cli
 from gpucheck.cli.schema.documents import DOCUMENTS, schema_of
 from gpucheck.measure.collectives.launch import Ended
 from gpucheck.run.steps import train
-from release.man import contexts
 from tests.cli.documents import follows
+from tests.cli.test_help import ALL
 from tests.run.test_collectives import ended
 from tests.shared import sampled
 from tests.stack.cli_words import lock_words, site
@@ -63,7 +63,6 @@ ELSEWHERE = {
     "bundle files": "tests/bundle/test_cli.py",
     "bundle verify": "tests/bundle/test_cli.py",
     "fleet report": "test_a_fleet_report_follows_its_schema",
-    "image scan": "tests/images/scan/test_command.py",
     "lab status": "tests/lab/test_lifecycle.py",
     "stack check": "test_lock_plan_and_facts_follow_their_schema",
     "stack check-repositories": "tests/repositories/test_command.py",
@@ -158,10 +157,10 @@ def test_a_fleet_report_follows_its_schema(tmp_path):
 def test_every_command_that_prints_json_is_validated():
     """A new command gets a schema: add it above, and its document to the published ones."""
     found = set()
-    for _, context in contexts(cli, "gpucheck", None):
-        options = [one for one in context.command.get_params(context) if "--format" in one.opts]
+    for name, command in ALL.items():
+        options = [one for one in command.params if "--format" in one.opts]
         if any("json" in getattr(option.type, "choices", ()) for option in options):
-            found.add(context.command_path.removeprefix("gpucheck "))
+            found.add(name)
 
     lines = {" ".join(words[:2]) for rows in COMMANDS.values() for words in rows}
     assert found == ELSEWHERE.keys() | {line if line in found else line.split()[0] for line in lines}
@@ -218,3 +217,35 @@ def test_the_page_has_every_document():
     rows = dict(re.findall(r"^\| `([\w-]+)` \| `?([\w./-]*)`? \|", page, re.MULTILINE))
 
     assert rows == {name: one.schema or "none" for name, one in DOCUMENTS.items()}
+
+
+SNAPSHOTS = ROOT / "tests/data/schemas"
+PROMISED = [name for name, one in DOCUMENTS.items() if one.promised]
+
+
+def snapshot(name):
+    """The definitions of a schema without their descriptions, one a line."""
+    rows = {key: json.loads(json.dumps(value), object_hook=_undescribed) for key, value in schema_of(name).items()}
+    definitions = rows.pop("$defs")
+    lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in {**rows, **definitions}.items()]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _undescribed(node):
+    return {key: value for key, value in node.items() if not (key == "description" and isinstance(value, str))}
+
+
+@pytest.mark.parametrize("name", PROMISED)
+def test_a_promised_schema_is_its_snapshot(name):
+    """A new key is added to the snapshot by ``python -m tests.cli.test_schema``; a lost one needs the next number."""
+    assert snapshot(name) == (SNAPSHOTS / f"{name}.json").read_text()
+
+
+def test_three_documents_are_promised():
+    assert PROMISED == ["report", "recording", "plan"]
+    assert {path.stem for path in SNAPSHOTS.iterdir()} == set(PROMISED)
+
+
+if __name__ == "__main__":
+    for promised in PROMISED:
+        (SNAPSHOTS / f"{promised}.json").write_text(snapshot(promised))

@@ -160,7 +160,6 @@ def test_the_report_goes_to_a_file(smoke, tmp_path):
         (["--model", "cnn", "--steps", "20"], "cnn needs 40 steps"),
         (["--nodes", "2"], "--rdzv-endpoint HOST:PORT"),
         (["--nodes", "2", "--rdzv-endpoint", "node01"], "expected HOST:PORT"),
-        (["--nodes", "2", "--rendezvous", "node01"], "--rdzv-endpoint node01: expected HOST:PORT"),
     ],
 )
 def test_wrong_usage_is_64_and_says_what_is_right(smoke, arguments, word):

@@ -102,14 +102,14 @@ def test_a_dump_of_another_kind_is_64_and_names_the_command_that_reads_it(topo, 
         lambda text: None,
         line=lambda line: "memcpy CE" in line,
         holds="bandwidth",
-        command="gpucheck diagnose --bandwidth FILE",
+        command="gpucheck diagnose FILE",
     )
     monkeypatch.setattr("gpucheck.imports.all_kinds", lambda: (kind,))
     status, out, err = topo("--import", paste("memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)"))
 
     assert (status, out, err.count("\n")) == (64, "", 1)
     assert "the output of nvbandwidth, which contains bandwidth" in err
-    assert "gpucheck diagnose --bandwidth FILE" in err
+    assert "gpucheck diagnose FILE" in err
 
 
 def test_best_shows_the_gpus_of_a_job_and_how_to_start_it(topo, paste):

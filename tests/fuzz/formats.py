@@ -8,14 +8,10 @@ from html.parser import HTMLParser
 from typing import NoReturn
 from xml.etree import ElementTree
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from tests.fuzz import hostile
 from tests.fuzz.oracles import Wrong, markup, terminal, unclean
-
-METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
-LABEL = r'([a-zA-Z_][a-zA-Z0-9_]*)="(?:[^"\\\n]|\\[\\"n])*"'
-LABELS = re.compile(f"{LABEL}(?:,{LABEL})*")
-SAMPLE = re.compile(r"(?P<name>[^\s{]+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)")
-LABEL_NAME = re.compile(LABEL)
 
 
 def strict_json(text: str, what: str) -> None:
@@ -40,46 +36,18 @@ def strict_xml(text: str, what: str) -> None:
 
 
 def strict_prometheus(text: str, what: str) -> None:
-    """As node_exporter reads it: HELP and TYPE once a family, its samples together, each series once, legal names."""
-    if text.strip() and not text.endswith("\n"):
-        raise Wrong(f"{what} without a line end at its end")
+    """Prometheus' own parser reads it, and each series is there once."""
     unclean(text, what)
-    families: set[str] = set()
-    series: set[str] = set()
-    family, described = "", ""
-    for line in text.split("\n"):
-        if line.startswith("# HELP "):
-            described = line.split(" ", 3)[2]
-            if described in families or not METRIC.fullmatch(described):
-                raise Wrong(f"{what}: a family twice or an illegal name", ascii(line[:120]))
-            families.add(described)
-        elif line.startswith("# TYPE "):
-            family = line.split(" ")[2]
-            if family != described or line.split(" ")[3:] not in (["gauge"], ["counter"]):
-                raise Wrong(f"{what}: a TYPE without its HELP", ascii(line[:120]))
-        elif line:
-            _sample(line, family, series, what)
-
-
-def _sample(line: str, family: str, series: set[str], what: str) -> None:
-    found = SAMPLE.fullmatch(line)
-    if found is None or found["name"] != family:
-        raise Wrong(f"{what}: a line that is no sample of its family", ascii(line[:120]))
-    labels = found["labels"]
-    if labels is not None:
-        if not LABELS.fullmatch(labels):
-            raise Wrong(f"{what}: illegal labels", ascii(line[:120]))
-        names = [label[1] for label in LABEL_NAME.finditer(labels)]
-        if len(names) != len(set(names)):
-            raise Wrong(f"{what}: a label twice", ascii(line[:120]))
-    key = line.rpartition(" ")[0]
-    if key in series:
-        raise Wrong(f"{what}: a series twice", ascii(line[:120]))
-    series.add(key)
     try:
-        float(found["value"])
-    except ValueError:
-        raise Wrong(f"{what}: a value that is no number", ascii(line[:120])) from None
+        series = [
+            (sample.name, tuple(sorted(sample.labels.items())))
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        ]
+    except ValueError as error:
+        raise Wrong(f"{what} is not what Prometheus reads", ascii(str(error))[:120]) from error
+    if len(series) != len(set(series)):
+        raise Wrong(f"{what}: a series twice")
 
 
 def nagios(text: str, what: str) -> None:

@@ -1,10 +1,8 @@
 """What holds for every output, whatever the input was: of messages, texts, verdicts and marks of simulation."""
 
 import re
-import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from gpucheck.knowledge import KnowledgeError
 from gpucheck.model import Finding, Verdict
@@ -12,11 +10,8 @@ from gpucheck.model.finding.verdict import RANK
 from tests.fuzz import hostile
 from tests.fuzz.product import shown
 
-ROOT = Path(__file__).parents[2]
-PRODUCT = (ROOT / "gpucheck", ROOT / "playbooks")
 SHORT, LONGEST_MESSAGE = 300, 1000
 OWN = ("gpucheck.", "ansible_collections.gpucheck.")
-INTERRUPT = "interrupt_slow_work"  # the handler in limits.py is where an input was interrupted, not why
 # Control characters, directional and invisible ones, lone surrogates. Line breaks and tabs are looked at apart.
 UNCLEAN = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 FORGED = re.compile(rf"^{hostile.FORGED}", re.MULTILINE)
@@ -24,11 +19,10 @@ OUR_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Wrong(AssertionError):
-    """A broken rule of outputs. rule: the same words for all that break it. where: the line, if known."""
+    """A broken rule of outputs, and where it shows."""
 
-    def __init__(self, rule: str, detail: str = "", where: str = "") -> None:
+    def __init__(self, rule: str, detail: str = "") -> None:
         super().__init__(f"{rule}: {detail}" if detail else rule)
-        self.rule, self.detail, self.where = rule, detail, where
 
 
 @contextmanager
@@ -54,26 +48,25 @@ def message(error: BaseException) -> None:
     text = str(error.args[0] if error.args else error)
     if isinstance(error, OSError):
         text = error.strerror or text  # a caller shows this and the name that it knows
-    where = product_line(error)
     if not text.strip():
-        raise Wrong("a message without words", where=where)
+        raise Wrong("a message without words")
     if len(text) < SHORT and "\n" not in text and not UNCLEAN.search(text):
         return  # it is fine however it is shown
     line, _, more = shown(ValueError(text)).removesuffix("\n").partition("\n")
     if more:
-        raise Wrong("a message of several lines", ascii(f"{line} / {more}")[:160], where)
+        raise Wrong("a message of several lines", ascii(f"{line} / {more}")[:160])
     if len(line) > LONGEST_MESSAGE:
-        raise Wrong(f"a message of more than {LONGEST_MESSAGE} characters", f"{len(line)}: {line[:80]!a}", where)
-    unclean(line, "a message", where)
+        raise Wrong(f"a message of more than {LONGEST_MESSAGE} characters", f"{len(line)}: {line[:80]!a}")
+    unclean(line, "a message")
 
 
-def unclean(text: str, what: str, where: str = "") -> None:
+def unclean(text: str, what: str) -> None:
     """Raises Wrong for a control or directional character."""
     found = UNCLEAN.search(text)
     if found:
         at = found.start()
         shown = ascii(text[max(0, at - 30) : at + 10])
-        raise Wrong(f"{what} with a control, directional or invisible character", shown, where)
+        raise Wrong(f"{what} with a control, directional or invisible character", shown)
 
 
 def terminal(text: str, what: str) -> None:
@@ -111,31 +104,5 @@ def no_defect(findings: Iterable[Finding]) -> None:
     """No check broke on what it was given."""
     for finding in findings:
         if "defect of gpucheck" in finding.why:
-            where = next(
-                (_short(line.partition(" in ")[0]) for line in finding.evidence[::-1] if "/gpucheck/" in line), ""
-            )
-            raise Wrong(
-                f"a check broke: {str(finding.seen).partition(':')[0]}", f"{finding.check}: {finding.seen}", where
-            )
-
-
-def product_line(error: BaseException) -> str:
-    """``gpucheck/imports/x.py:12``, the innermost line of the product; of any code where none is the product's."""
-    frame = _innermost(error)
-    return f"{_short(frame.filename)}:{frame.lineno}" if frame else ""
-
-
-def product_function(error: BaseException) -> str:
-    """The same with the function in place of the line: a slow loop is interrupted on any of its lines."""
-    frame = _innermost(error)
-    return f"{_short(frame.filename)} {frame.name}" if frame else ""
-
-
-def _innermost(error: BaseException) -> traceback.FrameSummary | None:
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.name != INTERRUPT]
-    ours = [frame for frame in frames if any(Path(frame.filename).is_relative_to(folder) for folder in PRODUCT)]
-    return next(reversed(ours or frames), None)
-
-
-def _short(place: str) -> str:
-    return place.removeprefix(f"{ROOT}/")
+            rule = f"a check broke: {str(finding.seen).partition(':')[0]}"
+            raise Wrong(rule, f"{finding.check}: {finding.seen}\n" + "\n".join(finding.evidence))

@@ -1,11 +1,13 @@
 """The product inside a fuzzing process: files in memory, the command line in-process, and no host but recorded ones."""
 
+import atexit
 import io
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple, NoReturn
@@ -36,29 +38,13 @@ class Ended(NamedTuple):
 
 
 @cache
-def _scratch(pid: int) -> Path:
-    memory = Path("/dev/shm")
-    base = memory if os.access(memory, os.W_OK) else None
-    folder = Path(tempfile.mkdtemp(prefix=f"{prefix()}{pid}-", dir=base))
-    (folder / BELOW).mkdir(parents=True)
-    return folder
-
-
-def prefix() -> str:
-    """Of the folders of this run: the runner removes those of workers that died."""
-    return f"gpucheck-fuzz-{os.environ.get('GPUCHECK_FUZZ_RUN', os.getpid())}-"
-
-
 def scratch() -> Path:
     """This process's own folder, in memory where there is such a place."""
-    return _scratch(os.getpid()) / BELOW
-
-
-def remove_scratch() -> None:
-    """Everything that workers of this run left."""
-    for base in {Path("/dev/shm"), Path(tempfile.gettempdir())}:
-        for folder in base.glob(f"{prefix()}*"):
-            shutil.rmtree(folder, ignore_errors=True)
+    base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    folder = Path(tempfile.mkdtemp(prefix="gpucheck-fuzz-", dir=base))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    (folder / BELOW).mkdir(parents=True)
+    return folder / BELOW
 
 
 def file(data: bytes, name: str) -> Path:
@@ -68,14 +54,22 @@ def file(data: bytes, name: str) -> Path:
     return path
 
 
-def prepare() -> None:
-    """Once a process: what fuzzing must never do is out of reach, and files are beside nothing that matters."""
+@contextmanager
+def prepared() -> Iterator[None]:
+    """What fuzzing must never do is out of reach, and files are in a folder of this process, which ends with it."""
     from gpucheck import host, simulator
 
-    os.chdir(scratch())
-    os.environ.update(HOME=str(scratch()), XDG_CACHE_HOME=str(scratch()))
-    for module, name in ((host, "live_host"), (simulator, "activate")):
-        patch.object(module, name, _no_host).start()
+    before, home = Path.cwd(), {"HOME": str(scratch()), "XDG_CACHE_HOME": str(scratch())}
+    with (
+        patch.dict(os.environ, home),
+        patch.object(host, "live_host", _no_host),
+        patch.object(simulator, "activate", _no_host),
+    ):
+        os.chdir(scratch())
+        try:
+            yield
+        finally:
+            os.chdir(before)
 
 
 def _no_host(*arguments: object, **more: object) -> NoReturn:
@@ -116,7 +110,7 @@ def _ended(work: Callable[[], None], stdin: bytes = b"") -> Ended:
         raised.append(error)
         return real(error)
 
-    files = _memory(os.getpid())
+    files = _memory()
     before = sys.stdin, sys.stdout, sys.stderr
     sys.stdin, sys.stdout, sys.stderr = io.TextIOWrapper(io.BytesIO(stdin), "utf-8"), sys.__stdout__, sys.__stderr__
     for stream in filter(None, (sys.stdout, sys.stderr)):
@@ -147,5 +141,5 @@ def _keep(*arguments: object, **more: object) -> bool:
 
 
 @cache
-def _memory(pid: int) -> tuple[int, int]:
+def _memory() -> tuple[int, int]:
     return os.memfd_create("stdout"), os.memfd_create("stderr")

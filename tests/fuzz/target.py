@@ -1,9 +1,14 @@
 """What can be fuzzed: one decorated function in a module of ``targets/`` is one target; there is no list to keep."""
 
-from collections.abc import Callable, Sequence
+import resource
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from pkgutil import iter_modules
+from types import FrameType
 from typing import Literal, NamedTuple
 
 from tests.fuzz import targets
@@ -11,20 +16,23 @@ from tests.fuzz import targets
 Format = Literal["text", "yaml", "json", "json.gz", "values", "arguments", "bytes"]
 Function = Callable[[bytes], None]
 Seeds = Callable[[], Sequence[bytes]]
+CPU_S = 20.0
+"""Processor time of one input; the slowest takes a second."""
+ADDRESS_SPACE = 2 << 30
+"""On top of what the process has mapped already."""
 
 
 class Target(NamedTuple):
     """One reader and what follows it.
 
-    run: returns for every input, or raises what is a defect. seeds: real inputs. format: how they are mutated.
-    rate: inputs a second on one core, measured; the slow test runs so many. attacks: run as they are.
+    run: returns for every input, or raises what is a defect. seeds: real inputs. format: how they are changed.
+    attacks: run as they are.
     """
 
     name: str
     run: Function
     seeds: Seeds
     format: Format
-    rate: int
     attacks: Seeds = tuple
 
 
@@ -35,7 +43,6 @@ def target(
     *,
     seeds: Seeds,
     format: Format,  # noqa: A002 - the field's name
-    rate: int,
     name: str = "",
     attacks: Seeds = tuple,
 ) -> Callable[[Function], Function]:
@@ -45,7 +52,7 @@ def target(
         called = name or run.__name__.replace("_", "-")
         if called in _found:
             raise ValueError(f"two targets are called {called}")
-        _found[called] = Target(called, run, cache(seeds), format, rate, cache(attacks))
+        _found[called] = Target(called, run, cache(seeds), format, cache(attacks))
         return run
 
     return decorate
@@ -58,14 +65,36 @@ def all_targets() -> tuple[Target, ...]:
     return tuple(_found[name] for name in sorted(_found))
 
 
-def chosen(names: Sequence[str]) -> tuple[Target, ...]:
-    """The named targets, all without a name. A name may be the beginning of several. Raises LookupError."""
-    everything = all_targets()
-    for name in names:
-        if not any(one.name.startswith(name) for one in everything):
-            raise LookupError(f"no target is called {name}. There are: {', '.join(one.name for one in everything)}")
-    exact = {one.name for one in everything} & {*names}
-    starts = tuple(name for name in names if name not in exact)
-    return tuple(
-        one for one in everything if not names or one.name in exact or (starts and one.name.startswith(starts))
-    )
+def run(one: Target, data: bytes) -> None:
+    """Run one input. Raises what a defect raises, AssertionError where it would end the process or takes too long."""
+    before = signal.signal(signal.SIGPROF, _interrupt)
+    signal.setitimer(signal.ITIMER_PROF, CPU_S, 1.0)
+    try:
+        one.run(data)
+    except (KeyboardInterrupt, Exception):
+        raise
+    except BaseException as error:
+        raise AssertionError(f"{one.name}: {type(error).__name__} for {len(data)} bytes: {error}") from error
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+class TooSlow(BaseException):
+    """Raised in the middle of the work; no ``except Exception`` there may take it for its own."""
+
+
+def _interrupt(signal_: int, frame: FrameType | None) -> None:
+    raise TooSlow
+
+
+@contextmanager
+def bounded_memory() -> Iterator[None]:
+    """An input that asks for gigabytes gets a MemoryError instead of the machine."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (mapped + ADDRESS_SPACE, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)

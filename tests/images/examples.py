@@ -6,10 +6,7 @@ import subprocess
 import zipfile
 from pathlib import Path
 
-import yaml
-
 ROOT = Path(__file__).parents[2]
-CONTAINERS = ROOT / "docs/integrations/containers"
 
 
 def fenced(page, word):
@@ -17,11 +14,6 @@ def fenced(page, word):
     blocks = re.findall(r"(?:^ {4}.*\n(?:^\s*\n(?=^ {4}))?)+", (ROOT / page).read_text(), flags=re.MULTILINE)
     (found,) = [block for block in blocks if word in block]
     return re.sub(r"^ {4}", "", found, flags=re.MULTILINE)
-
-
-def yaml_of(name):
-    """The last document of an example."""
-    return list(yaml.safe_load_all((CONTAINERS / name).read_text()))[-1]
 
 
 def wheel(folder, name, files, requires=()):

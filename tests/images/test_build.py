@@ -9,11 +9,11 @@ from msgspec.structs import replace
 from gpucheck.images import build as building
 from gpucheck.images import wheels
 from gpucheck.images.build import Options, build, plan_of
-from gpucheck.images.context import Plan, assemble, command_line
+from gpucheck.images.context import assemble, command_line
 from gpucheck.images.wheels import ensure_wheels, index_options
 from gpucheck.lab.errors import LabError
 from tests.images.fake_builds import fake_engine
-from tests.images.test_versions import VERSIONS, with_row
+from tests.images.test_versions import VERSIONS
 
 
 def test_a_build_makes_both_stages_labels_the_image_and_keeps_the_sbom(checkout):
@@ -179,13 +179,6 @@ def test_a_cpu_variant_asks_for_no_gpu_and_a_stand_in_for_security_updates(check
         "GPUS": "void",
         "SECURITY": "deb http://a.example/debian-security s main",
     }
-
-
-def test_a_variant_without_a_lock_is_refused_with_how_to_make_it(checkout):
-    unlocked = with_row("torch-cu126", locked=False)
-
-    with pytest.raises(LabError, match=r"(?s)torch-cu126 has no lock.*--update --index URL"):
-        assemble(Plan(checkout, unlocked, "torch-cu126", VERSIONS.base, "b", stand_in=False))
 
 
 def test_the_context_is_whole_and_its_promise_is_the_row(checkout):

@@ -9,7 +9,7 @@ from gpucheck.images.hashes import FILE, add_known, known_wheels, wheels_of, wit
 from gpucheck.images.platforms import check_lock
 from gpucheck.images.versions import VersionsError
 from gpucheck.lab.errors import LabError
-from tests.images.test_versions import NAMES, ROOT, VERSIONS, with_row
+from tests.images.test_versions import NAMES, ROOT, VERSIONS
 
 A, B, C = (letter * 64 for letter in "abc")
 LOCK = f"""numpy==2.4.6 \\
@@ -111,8 +111,8 @@ def test_making_locks_goes_on_where_one_index_is_out_of_reach(monkeypatch, tmp_p
 
     def compile_lock(wanted, limits, root, target, options, *, project=True):
         asked[target.stem] = options
-        if target.stem == "torch-cu126-index":
-            raise LabError("locking torch-cu126-index failed\ndo: name the index")
+        if target.stem == "torch-cu126":
+            raise LabError("locking torch-cu126 failed\ndo: name the index")
 
     def check(name, row, lock, python, glibc, options):
         checked.append((name, python, glibc))
@@ -126,12 +126,9 @@ def test_making_locks_goes_on_where_one_index_is_out_of_reach(monkeypatch, tmp_p
     said = capsys.readouterr().err
 
     assert set(asked) == {"tools", *NAMES}
-    assert {name for name, options in asked.items() if "unsafe-best-match" in options} == {
-        "torch-cpu",
-        "torch-cu126-index",
-    }
-    assert checked == [(name, "3.12", "2.39") for name in NAMES if name != "torch-cu126-index"]
-    assert "the lock of torch-cu126-index was not made" in said
+    assert [name for name, options in asked.items() if "unsafe-best-match" in options] == ["torch-cpu"]
+    assert checked == [(name, "3.12", "2.39") for name in NAMES if name != "torch-cu126"]
+    assert "the lock of torch-cu126 was not made" in said
     assert "the lock of torch-cpu was made, but not all of its wheels are reachable" in said
 
 
@@ -150,10 +147,8 @@ def test_a_lock_is_resolved_for_each_platform_of_its_row_without_a_download(monk
 
 @pytest.mark.parametrize(
     ("name", "where"),
-    [("torch-cu126", "2.7.1-cu126 are on PyPI,"), ("torch-cu126-index", "2.14.1-cu126 are in the sub-index cu126 of")],
+    [("torch-cu126", "2.7.1-cu126 are on PyPI,"), ("torch-cpu", "2.13.0-cpu are in the sub-index cpu of")],
 )
-def test_a_variant_without_a_lock_names_where_its_wheels_are(name, where):
-    unlocked = with_row(name, locked=False)
-
+def test_a_variant_without_a_lock_names_where_its_wheels_are(name, where, tmp_path):
     with pytest.raises(LabError, match=rf"(?s){name} has no lock.*{where}.*--update --index URL"):
-        assemble(Plan(ROOT, unlocked, name, VERSIONS.base, "b", stand_in=False))
+        assemble(Plan(tmp_path, VERSIONS, name, VERSIONS.base, "b", stand_in=False))

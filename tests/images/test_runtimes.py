@@ -1,7 +1,7 @@
 """Other runtimes give an image the GPUs of a simulated machine: GPUCHECK_RUNTIMES="podman apptainer".
 
 Podman through CDI, with a specification of ours: needs root. Apptainer with --nv: from Debian's archive, in a container
-and there without root. The commands are those of the pages.
+and there without root. The commands are those of the page.
 """
 
 import json
@@ -15,7 +15,6 @@ import pytest
 from gpucheck import simulator
 from gpucheck.lab.archive import debian_archive, read_sources
 from tests.images.containers import ASKED, ROOT, Image, carry
-from tests.images.examples import CONTAINERS
 
 pytestmark = pytest.mark.images
 
@@ -137,7 +136,7 @@ class Apptainer:
         return shell([*words, self.TAG, "sh", "-c", script], status)
 
     def run(self, *command, status=0):
-        page = (CONTAINERS / "slurm.md").read_text()
+        page = (ROOT / "docs/images.md").read_text()
         line = re.search(r"apptainer exec --nv .* torch\.sif", page)[0].replace("--nv", f"--nv --bind {SIMULATOR}", 1)
         words = " ".join(f'"{word}"' for word in command)
         return self.shell(f"{line} {words}", status)

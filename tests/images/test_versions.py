@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 from packaging.version import Version
 
-from gpucheck.images.fill import fill, fill_one, lock_path, out_of_step, read_lock, to_text
+from gpucheck.images.fill import fill, lock_path, out_of_step, read_lock, to_text
 from gpucheck.images.hashes import without_hash
 from gpucheck.images.locks import constraints, requirements
 from gpucheck.images.page import PAGE, fill_page, purpose, served, table
@@ -69,7 +69,6 @@ def test_p100_is_served_by_the_cu126_variant_and_by_tensorflow():
     for name, expected in (
         ("torch-cu126", True),
         ("tensorflow-cuda", True),
-        ("torch-cu128", False),
         ("torch-cu132", False),
     ):
         assert ("Pascal" in served(VERSIONS.variants[name].filled.code)) is expected
@@ -83,39 +82,26 @@ def test_p100_is_served_by_the_cu126_variant_and_by_tensorflow():
         ("Turing", "550.54.14"),
         ("Ampere", "535.54.03"),
         ("Hopper", "550.54.14"),
-        ("Blackwell", "570.86.10"),
+        ("Blackwell", "580.65.06"),
     ],
 )
-def test_this_checkout_alone_builds_a_torch_image_for_every_generation_and_drivers_of_2024(gpu, driver):
+def test_this_checkout_alone_builds_a_torch_image_for_every_generation(gpu, driver):
     """With wheels of PyPI: other indexes are out of reach for many."""
     found = [
         name
         for name, row in VERSIONS.variants.items()
-        if row.framework == "torch" and row.filled.locked and row.filled.index == "pypi" and row.filled.driver_floor
+        if row.framework == "torch" and row.filled.index == "pypi" and row.filled.driver_floor
         if gpu in served(row.filled.code) and Version(row.filled.driver_floor) <= Version(driver)
     ]
 
     assert found, f"no torch image for {gpu} on driver {driver}"
 
 
-@pytest.mark.parametrize("name", ["torch-cu126", "torch-cu128"])
-def test_a_row_that_asks_for_pypi_has_no_other_index(name):
-    """The same rows, as the resolver answers when PyTorch's own index counts too."""
-    row = VERSIONS.variants[name]
-    anywhere = replace(row, spec=replace(row.spec, torch_origin="any"))
-
-    assert row.spec.torch_origin == row.filled.index == "pypi"
-    assert fill_one(name, anywhere, VERSIONS.base.os or "", ROOT).filled.index == "cu126"
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_a_row_is_named_for_its_build_and_its_python_is_the_bases(name):
     row = VERSIONS.variants[name]
 
-    # A second build of the same CUDA comes from PyTorch's own index.
-    own = "-index" if name.endswith("-index") else ""
-    assert name == f"{row.framework}-{row.filled.build}{own}"
-    assert not own or row.filled.index != "pypi"
+    assert name == f"{row.framework}-{row.filled.build}"
     assert row.filled.python == VERSIONS.base.python
 
 
@@ -135,7 +121,7 @@ def test_the_cpu_torch_is_the_one_that_everything_else_is_tested_with():
     assert pinned == [f"torch=={VERSIONS.variants['torch-cpu'].filled.version}"]
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if VERSIONS.variants[name].filled.locked])
+@pytest.mark.parametrize("name", NAMES)
 def test_a_lock_holds_the_row_and_what_gpucheck_needs(name):
     row = VERSIONS.variants[name]
     lock = read_lock(lock_path(ROOT, name))
@@ -148,7 +134,7 @@ def test_a_lock_holds_the_row_and_what_gpucheck_needs(name):
     assert without_hash(lock_path(ROOT, name).read_text()) == []
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if VERSIONS.variants[name].filled.locked])
+@pytest.mark.parametrize("name", NAMES)
 def test_a_lock_has_no_two_wheels_of_one_cuda_library(name):
     """The cu12 and cu13 wheels of cuDNN and NCCL write the same files."""
     lock = read_lock(lock_path(ROOT, name))
@@ -230,7 +216,7 @@ def test_a_stand_in_base_is_in_the_labels():
     [
         ("torch-cpu", "for hosts without a GPU"),
         ("torch-cu126", "for Pascal, Volta, Turing, Ampere, Ada, Hopper with driver 525.60.13 or newer; torch.compile"),
-        ("torch-cu128", "for Volta, Turing, Ampere, Ada, Hopper, Blackwell with driver 525.60.13 or newer"),
+        ("torch-cu132", "for Turing, Ampere, Ada, Hopper, Blackwell with driver 580.65.06 or newer"),
         ("tensorflow-cuda", "for Pascal, Volta, Turing, Ampere, Ada, Hopper with driver 525.60.13 or newer"),
     ],
 )

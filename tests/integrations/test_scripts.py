@@ -64,7 +64,6 @@ def run(place, script, machine, node=IDLE):
         "NOTES": str(place / "notes"),
         "SLURMD_NODENAME": "n1",
         "GPUCHECK_SLURM_POLICY": str(PAGES / "slurm" / "gpucheck-policy"),
-        "GPUCHECK_NPD_STATE": str(place / "state"),
     }
     done = subprocess.run([PAGES / script], env=environment, capture_output=True, text=True, check=False)
     notes = place / "notes"
@@ -83,10 +82,8 @@ def test_the_scripts_are_clean_posix_shell(script):
 
 
 def test_there_are_scripts():
-    assert {path.name for path in SCRIPTS} == {
-        *("gpucheck-health", "gpucheck-prolog", "gpucheck-epilog", "gpucheck-slurm.sh"),
-        *("gpucheck-job", "gpucheck-npd", "gpucheck-domain"),
-    }
+    names = {"gpucheck-health", "gpucheck-prolog", "gpucheck-epilog", "gpucheck-slurm.sh", "gpucheck-job"}
+    assert {path.name for path in SCRIPTS} == names
 
 
 def test_a_broken_node_is_drained_with_the_finding_as_the_reason(place):
@@ -128,23 +125,3 @@ def test_the_prolog_refuses_a_broken_node_only(place, machine, status):
     assert done.returncode == status
     assert done.stdout == ""
     assert ("no job is started: gpucheck:pcie-width-reduced g1" in done.stderr) == (status == 1)
-
-
-@pytest.mark.parametrize(
-    ("machine", "status", "state"),
-    [(WELL, 0, "OK"), (WARNING, 0, "WARNING"), (BROKEN, 1, "CRITICAL"), (NOTHING, 2, "UNKNOWN")],
-)
-def test_the_problem_detector_gets_its_own_statuses_and_one_line(place, machine, status, state):
-    done, _ = run(place, "kubernetes/gpucheck-npd", machine)
-
-    assert done.returncode == status
-    assert done.stdout.startswith(f"GPUCHECK {state} - ")
-    assert done.stdout.count("\n") == 1
-    assert "|" not in done.stdout
-
-
-def test_without_gpucheck_the_problem_detector_is_told_so(place):
-    (place / "gpucheck").write_text("#!/bin/sh\nexit 127\n")
-    done, _ = run(place, "kubernetes/gpucheck-npd", WELL)
-
-    assert (done.returncode, done.stdout) == (2, "no verdict from gpucheck (exit status 127)\n")

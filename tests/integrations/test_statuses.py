@@ -4,7 +4,6 @@ import os
 import re
 import shlex
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -45,20 +44,19 @@ def slurm(status: int) -> str:
 
 
 # What is printed with a status and is no verdict: cut at the end or in the middle, of another status, of another tool.
-def broken(status: int, answer: Callable[[int], str]) -> list[str]:
-    text = answer(status)
-    return ["", text.removesuffix(r"\n"), text[:14], answer((status + 1) % 4), r"Traceback (most recent call last):\n"]
+def broken(status: int) -> list[str]:
+    text = slurm(status)
+    return ["", text.removesuffix(r"\n"), text[:14], slurm((status + 1) % 4), r"Traceback (most recent call last):\n"]
 
 
-def not_acted_on(answer: Callable[[int], str]) -> list[tuple[int, str]]:
-    return [
-        *((status, text) for status in STATES for text in broken(status, answer)),
-        *((status, "") for status in NO_VERDICT),
-        *((status, answer((0, 2, 3)[number % 3])) for number, status in enumerate(NO_VERDICT)),
-    ]
-
-
-NOT_ACTED_ON, NOT_ACTED_ON_BY_SLURM = not_acted_on(whole), [*not_acted_on(slurm), (2, whole(2)), (0, whole(0))]
+# The last two are answers of another format.
+NOT_ACTED_ON = [
+    *((status, text) for status in STATES for text in broken(status)),
+    *((status, "") for status in NO_VERDICT),
+    *((status, slurm((0, 2, 3)[number % 3])) for number, status in enumerate(NO_VERDICT)),
+    (2, whole(2)),
+    (0, whole(0)),
+]
 
 
 @pytest.fixture
@@ -80,7 +78,6 @@ def script(tmp_path):
             "NOTES": str(notes),
             "SLURMD_NODENAME": "n1",
             "GPUCHECK_SLURM_POLICY": str(PAGES / "slurm" / "gpucheck-policy"),
-            "GPUCHECK_NPD_STATE": str(tmp_path / "state"),
             **more,
         }
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -91,7 +88,7 @@ def script(tmp_path):
 
 @pytest.mark.parametrize("node", [IDLE, DRAINED])
 def test_slurm_leaves_the_node_without_a_verdict(script, node):
-    for status, text in NOT_ACTED_ON_BY_SLURM:
+    for status, text in NOT_ACTED_ON:
         done, changes = script([PAGES / "slurm/gpucheck-health"], status, text, node)
 
         assert (done.returncode, changes) == (0, ""), (status, text)
@@ -115,7 +112,7 @@ def test_slurm_acts_on_a_verdict(script, status, node, changes):
 
 def test_slurm_starts_a_job_unless_the_verdict_is_fail(script):
     prolog = [PAGES / "slurm/gpucheck-prolog"]
-    for status, text in NOT_ACTED_ON_BY_SLURM:
+    for status, text in NOT_ACTED_ON:
         assert script(prolog, status, text)[0].returncode == 0, (status, text)
 
     assert [script(prolog, status, slurm(status))[0].returncode for status in STATES] == [0, 0, 1, 0]
@@ -128,7 +125,7 @@ def test_a_job_is_requeued_for_a_complete_failure_only_and_not_without_end(scrip
     srun.chmod(0o755)
     job, more = [PAGES / "slurm/gpucheck-job"], {"SLURM_JOB_ID": "7"}
     more |= {"SLURM_RESTART_COUNT": restarts} if restarts else {}
-    for status, text in NOT_ACTED_ON_BY_SLURM:
+    for status, text in NOT_ACTED_ON:
         done, asked = script(job, status, text, **more)
         assert (done.returncode, asked) == (0, ""), (status, text)
 
@@ -137,33 +134,6 @@ def test_a_job_is_requeued_for_a_complete_failure_only_and_not_without_end(scrip
     done, asked = script(job, 2, slurm(2), **more)
     assert (done.returncode, asked) == (1, changes)
     assert ("not requeued again after 2 restarts" in done.stderr) == (not changes)
-
-
-@pytest.mark.parametrize(("verdict", "code"), [(0, 0), (1, 0), (2, 1), (3, 2)])
-def test_the_problem_detector_keeps_the_condition_without_a_verdict(script, verdict, code):
-    """Exit status 2 would take the node's condition from True to Unknown."""
-    plugin = [PAGES / "kubernetes/gpucheck-npd"]
-    first, _ = script(plugin, verdict, whole(verdict))
-    assert (first.returncode, first.stdout) == (code, f"GPUCHECK {STATES[verdict]} - pcie-link gpu:0\n")
-
-    for status, text in NOT_ACTED_ON:
-        done, _ = script(plugin, status, text)
-
-        assert done.returncode == code, (status, text)
-        assert done.stdout == (
-            f"no verdict from gpucheck (exit status {status}), "
-            f"the last one was: GPUCHECK {STATES[verdict]} - pcie-link gpu:0\n"
-        )
-        assert f"no verdict from gpucheck (exit status {status})" in done.stderr
-
-
-def test_the_problem_detector_knows_nothing_before_the_first_verdict(script, tmp_path):
-    plugin = [PAGES / "kubernetes/gpucheck-npd"]
-    assert script(plugin, 70, "")[0].returncode == 2
-
-    (tmp_path / "state").write_text("in the way")
-    done, _ = script(plugin, 2, whole(2))
-    assert (done.returncode, "is not kept" in done.stderr) == (1, True)
 
 
 METRICS = r"gpucheck_build_info 1\ngpucheck_status 2\n"

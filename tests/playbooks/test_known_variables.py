@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from tests.playbooks.modules import PLAYBOOKS, ROLES, action
-from tests.playbooks.test_runs import play, playbook
+from tests.playbooks.test_runs import playbook
 
 plugin = action("known_variables")
 
@@ -60,17 +60,6 @@ def test_the_example_inventory_names_only_variables_that_exist():
     assert mistakes(*names) == {}
     settable, _ = plugin.options(ROLES)
     assert {name for name in names if not name.startswith("ansible_")} <= settable | SITE
-
-
-def test_the_former_name_of_the_specification_is_read_for_one_more_release(tmp_path):
-    task = {"ansible.builtin.debug": {"msg": "READ {{ controller_spec }}"}}
-    plays = [
-        {"hosts": "gpu", "gather_facts": False, "vars_files": [f"{PLAYBOOKS}/vars/controller.yml"], "tasks": [task]}
-    ]
-
-    assert "READ /srv/old.yml" in play(tmp_path, plays, hosts={"n1": {"stack_wish": "/srv/old.yml"}}).stdout
-    both = {"stack_wish": "/srv/old.yml", "stack_spec": "/srv/new.yml"}
-    assert "READ /srv/new.yml" in play(tmp_path, plays, hosts={"n1": both}).stdout
 
 
 def test_a_run_stops_at_a_mistyped_variable_before_it_reads_a_host(tmp_path):

@@ -101,7 +101,7 @@ def test_a_host_is_as_planned_only_where_it_compared_itself_with_this_very_plan(
 
 GPUCHECK = """#!/bin/sh
 echo "$@" >{folder}/words
-while [ $# -gt 0 ]; do [ "$1" = --every ] && every=$2; shift; done
+while [ $# -gt 0 ]; do [ "$1" = --all-hosts ] && every=$2; shift; done
 mkdir -p "$every"
 echo '{{"schema": "s", "stack": {{"torch": null}}}}' >"$every/n1.json"
 echo "group one"

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from release import source
-from release.archives import ar, tar_gz
+from release.archives import tar_gz
 from release.problem import ReleaseError, run
 
 DATE = 1_700_000_000
@@ -87,13 +87,6 @@ def test_an_archive_depends_on_contents_alone(tree):
     (tree / "text").chmod(0o600)
 
     assert tar_gz([("text", tree / "text"), ("link", tree / "link"), ("a", tree / "a"), ("b", b"b")], DATE) == first
-
-
-def test_members_of_a_unix_archive_start_at_even_places():
-    made = ar([("odd", b"123"), ("even", b"12")], DATE)
-
-    assert len(made) == 8 + 60 + 4 + 60 + 2
-    assert made[8 + 60 + 4 :].startswith(b"even ")
 
 
 def test_a_failing_program_is_quoted_and_a_missing_one_named():

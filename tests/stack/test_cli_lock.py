@@ -50,17 +50,6 @@ def test_diff_names_hosts_that_joined_and_groups_that_are_new(site):
     assert result.stdout.startswith("rocky-9-x86_64-2330x8: new, 1 host")
 
 
-def test_wish_option_is_a_hidden_alias_of_spec(site):
-    other = site / "other.yml"
-    other.write_text("cuda: 12.9\n")
-    result = run("lock", "--wish", other, "--facts", site / "lab-apt.json", "-o", "-")
-
-    assert result.exit_code == 0
-    assert yaml.safe_load(result.stdout)["wish"]["cuda"] == "12.9"
-    assert "--spec" in run("lock", "--help").stdout
-    assert "--wish" not in run("lock", "--help").stdout
-
-
 def test_lock_common_with_a_package_revision_resolves(site):
     """The revision is no part of the version that a toolkit needs."""
     (site / "stack.yml").write_text("driver: 580.95.05-0ubuntu1\n")

@@ -23,7 +23,6 @@ __all__ = [
     "OutputFile",
     "Problem",
     "Progress",
-    "Renamed",
     "drawing_only",
     "fault_option",
     "format_option",
@@ -34,7 +33,6 @@ __all__ = [
     "output_options",
     "progress_end",
     "recording_option",
-    "renamed",
     "rendezvous_option",
     "replay_mark",
     "separated",
@@ -54,25 +52,6 @@ NVML_SECONDS = 20.0
 F = TypeVar("F", bound=Callable[..., Any])
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
 DIRECTORY.name = "dir"  # in help texts
-
-
-class Renamed(click.Option):
-    """An option whose old name is still accepted, for one release; only the new name is shown anywhere."""
-
-    def __init__(self, names: Sequence[str], *, was: str, **attributes: Any) -> None:
-        super().__init__(names, **attributes)
-        self.was = was
-
-    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
-        """Let the parser accept both names."""
-        shown, self.opts = self.opts, [*self.opts, self.was]
-        super().add_to_parser(parser, ctx)
-        self.opts = shown
-
-
-def renamed(name: str, was: str, **attributes: Any) -> Callable[[F], F]:
-    """Add an option that has another name than before, as Renamed does."""
-    return click.option(name, cls=Renamed, was=was, **attributes)
 
 
 def separated(_ctx: click.Context, _param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
@@ -120,10 +99,11 @@ recording_option = click.option(
 )
 
 
-def rendezvous_option(former: str) -> Callable[[F], F]:
-    """Add --rdzv-endpoint. former: its former name."""
-    about = "Rendezvous of the hosts: address of host 0 and a free port. The same on every host."
-    return renamed("--rdzv-endpoint", former, metavar="HOST:PORT", help=about)
+rendezvous_option = click.option(
+    "--rdzv-endpoint",
+    metavar="HOST:PORT",
+    help="Rendezvous of the hosts: address of host 0 and a free port. The same on every host.",
+)
 
 
 def output_options(*formats: str, folder: bool = False) -> Callable[[F], F]:

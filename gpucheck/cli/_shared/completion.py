@@ -20,9 +20,9 @@ def completer(names: Callable[[str], Iterable[CompletionItem]]) -> Completer:
     return complete
 
 
-def matching(names: Iterable[tuple[str, str]], begin: str, before: str = "") -> Iterable[CompletionItem]:
-    """Return the names that begin so, with their descriptions. before: what was typed before them."""
-    return (CompletionItem(before + name, help=about or None) for name, about in names if name.startswith(begin))
+def matching(names: Iterable[tuple[str, str]], begin: str) -> Iterable[CompletionItem]:
+    """Return the names that begin so, with their descriptions."""
+    return (CompletionItem(name, help=about or None) for name, about in names if name.startswith(begin))
 
 
 def _profile(incomplete: str) -> Iterable[CompletionItem]:
@@ -33,28 +33,18 @@ def _profile(incomplete: str) -> Iterable[CompletionItem]:
 
 
 def _fault(incomplete: str) -> Iterable[CompletionItem]:
-    """A name, and after the colon the parameters that are not there yet."""
     from gpucheck.simulator import all_faults
 
-    name, colon, given = incomplete.partition(":")
-    if not colon:
-        return matching(((fault.name, fault.summary) for fault in all_faults()), incomplete)
-    begun = given.rpartition(",")
-    there = {word.partition("=")[0] for word in begun[0].split(",")}
-    found = [fault for fault in all_faults() if fault.name == name]
-    keys = [(f"{key}=", "") for fault in found for key in fault.parameters if key not in there]
-    return matching(keys, begun[2], f"{name}:{begun[0]}{begun[1]}")
+    return matching(((fault.name, fault.summary) for fault in all_faults()), incomplete)
 
 
 def _step(incomplete: str) -> Iterable[CompletionItem]:
-    """Names and tags, several separated by commas."""
+    """Names and tags."""
     from gpucheck import run
 
-    before, comma, begin = incomplete.rpartition(",")
     steps = run.all_steps()
     names = {tag: "" for step in steps for tag in sorted(step.tags)} | {step.name: step.about for step in steps}
-    rows = [(name, about) for name, about in sorted(names.items()) if name not in before.split(",")]
-    return matching(rows, begin, before + comma)
+    return matching(sorted(names.items()), incomplete)
 
 
 def _explained(incomplete: str) -> Iterable[CompletionItem]:

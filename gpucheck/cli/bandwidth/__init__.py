@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,7 +15,6 @@ from gpucheck.cli._shared.common import (
     drawing_only,
     measured_host,
     output_options,
-    renamed,
     simulation_options,
     start_simulation,
     strict_option,
@@ -34,30 +33,6 @@ FLOAT32 = 4
 SWEEP = "4K,16K,64K,256K,1M,4M,16M,64M,256M"
 
 
-REMOVED_ENGINES = {
-    "cupy": "Its copies are those of driver, the default, which needs no CuPy; torch shows what a torch job sees.",
-    "simulated": "With --simulate the engine driver copies on a simulated CUDA driver library. Omit --engine.",
-}
-
-
-class Level(click.Choice[str]):
-    """How much is measured. default: the old name of standard, which reports still have."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the level."""
-        return super().convert("standard" if value == "default" else value, param, ctx)
-
-
-class Engine(click.Choice[str]):
-    """What copies. Engines that were removed are named apart, for scripts that still ask for them."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the engine."""
-        if value in REMOVED_ENGINES:
-            self.fail(f"{value} was removed. {REMOVED_ENGINES[value]}", param, ctx)
-        return super().convert(value, param, ctx)
-
-
 @click.command()
 @click.option("--devices", metavar="0,1|UUIDs", help="Measure only these GPUs, in this order. 0,0 copies within GPU 0.")
 @click.option(
@@ -69,21 +44,18 @@ class Engine(click.Choice[str]):
 @click.option(
     "--tensor", metavar="RxC", help="Copy only a float32 tensor of this shape, in both directions (10000x10000)."
 )
-@renamed(
-    "--allow-busy-gpus", "--contended", is_flag=True, help="Measure GPUs in use. Low bandwidth is then at most WARN."
-)
+@click.option("--allow-busy-gpus", is_flag=True, help="Measure GPUs in use. Low bandwidth is then at most WARN.")
 @click.option(
     "--engine",
-    type=Engine(["auto", "driver", "torch", "cpu"]),
+    type=click.Choice(["auto", "driver", "torch", "cpu"]),
     default="auto",
     show_default=True,
     help="Copy engine. driver: the CUDA driver API, the default on GPUs. torch: copies as a torch job sees them. "
     "cpu: copies between two CPU processes, without a GPU.",
 )
-@renamed(
+@click.option(
     "--level",
-    "--depth",
-    type=Level(["quick", "standard", "full"]),
+    type=click.Choice(["quick", "standard", "full"]),
     default="standard",
     show_default=True,
     help="Extent of the run. quick: integrity and one direction. full: every copy method and staged copies.",

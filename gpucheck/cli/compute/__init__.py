@@ -10,7 +10,6 @@ from gpucheck.cli._shared.common import (
     Problem,
     measured_host,
     output_options,
-    renamed,
     simulation_options,
     start_simulation,
     strict_option,
@@ -48,9 +47,7 @@ if TYPE_CHECKING:
     help="Stop a burn-in when a GPU reaches this temperature (default: 2 degrees below its shutdown temperature).",
 )
 @click.option("--devices", metavar="0,1|UUIDs|cpu,cpu", help="Use only these GPUs, or CPU processes.")
-@renamed(
-    "--allow-busy-gpus", "--contended", is_flag=True, help="Compute on GPUs in use. A low rate is then at most WARN."
-)
+@click.option("--allow-busy-gpus", is_flag=True, help="Compute on GPUs in use. A low rate is then at most WARN.")
 @click.option(
     "--engine",
     type=click.Choice(["auto", "torch", "jax", "cpu"]),

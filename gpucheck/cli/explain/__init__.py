@@ -3,6 +3,7 @@
 import re
 import textwrap
 from collections.abc import Iterator
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import click
@@ -23,7 +24,7 @@ LONGEST = 120  # characters of what was asked for that a message repeats
 VERDICT = {"note": "nothing to do for the host"}
 DETAIL = {
     "recovery-action": "the line names the action: GPU or PF FLR reset, reboot, Drain P2P, Drain and Reset, IMEX",
-    "nvlink5": "unit, sub-code and status of the line decide: gpucheck diagnose --kernel-log FILE",
+    "nvlink5": "unit, sub-code and status of the line decide: gpucheck diagnose FILE",
 }
 
 
@@ -92,11 +93,8 @@ def _numbered(kind: str | None, code: int) -> Iterator[str]:
 
 def _unknown(what: str, names: list[str], prefix: str) -> str:
     """Why nothing is explained, and what may have been meant."""
-    from gpucheck.cli.explain.lookalikes import near, number_meant
-
     shown = what if len(what) <= LONGEST else f"{what[: LONGEST - 3]}..."
-    meant = number_meant(what) if len(what) <= LONGEST else None
-    close = [meant] if meant else near(what, names) if len(what) <= LONGEST else []
+    close = get_close_matches(what.lower(), names, n=3) if len(what) <= LONGEST else []
     hint = f" Did you mean {' or '.join(close)}?" if close else ""
     if prefix in ("xid", "sxid", "cuda", "nvml"):
         return f"{shown}: not in the table.{hint} Write a number: xid:79, sxid:20034, cuda:802 or nvml:15."

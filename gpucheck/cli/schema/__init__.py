@@ -37,9 +37,11 @@ def COMMAND(name: str | None, output: Path | None) -> None:  # noqa: N802 - the 
     from gpucheck.cli.schema.documents import DOCUMENTS, schema_of
 
     if name is None:
-        rows = [(one, document.schema or "-", document.printed) for one, document in DOCUMENTS.items()]
-        wide = [max(len(row[column]) for row in rows) for column in (0, 1)]
-        lines = [f"{one:{wide[0]}}  {schema:{wide[1]}}  {printed}" for one, schema, printed in rows]
+        wide = [max(map(len, words)) for words in (DOCUMENTS, (one.schema for one in DOCUMENTS.values()))]
+        lines = [
+            f"{name:{wide[0]}}  {one.schema or '-':{wide[1]}}  {'promised' if one.promised else '-':8}  {one.printed}"
+            for name, one in DOCUMENTS.items()
+        ]
         write_result("\n".join(lines), output)
         return
     if name not in DOCUMENTS:

@@ -9,16 +9,17 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 class Document(NamedTuple):
     """schema: the value of its key ``schema``, empty where it has none. types: ``module:class``, one of them.
 
-    printed: the command that prints or writes it.
+    printed: the command that prints or writes it. promised: its keys stay while the number of the schema stays.
     """
 
     schema: str
     types: tuple[str, ...]
     printed: str
+    promised: bool = False
 
 
 DOCUMENTS = {
-    "report": Document("gpucheck.report/1", ("gpucheck.model.report:Report",), "verify --format json"),
+    "report": Document("gpucheck.report/1", ("gpucheck.model.report:Report",), "verify --format json", promised=True),
     "topology": Document("gpucheck.topology/1", ("gpucheck.model.topology:Topology",), "topo --format json"),
     "bandwidth": Document(
         "gpucheck.bandwidth/1", ("gpucheck.model.bandwidth:BandwidthReport",), "bandwidth --format json"
@@ -36,7 +37,7 @@ DOCUMENTS = {
     ),
     "steps": Document("gpucheck.steps/1", ("gpucheck.run.listing:Listing",), "verify --list --format json"),
     "fleet": Document("gpucheck.fleet/1", ("gpucheck.model.fleet:FleetReport",), "fleet report --format json"),
-    "recording": Document("gpucheck.recording/1", ("gpucheck.host.recording:Recording",), "record"),
+    "recording": Document("gpucheck.recording/1", ("gpucheck.host.recording:Recording",), "record", promised=True),
     "facts": Document("gpucheck.facts/1", ("gpucheck.stack.facts:HostFacts",), "stack facts of a host (provisioning)"),
     "stack": Document(
         "gpucheck.stack/1",
@@ -44,7 +45,7 @@ DOCUMENTS = {
         "stack resolve --format json",
     ),
     "lock": Document("gpucheck.lock/1", ("gpucheck.stack.lock:Lock",), "stack lock (YAML)"),
-    "plan": Document("gpucheck.plan/1", ("gpucheck.stack.plan:Plan",), "stack plan --format json"),
+    "plan": Document("gpucheck.plan/1", ("gpucheck.stack.plan:Plan",), "stack plan --format json", promised=True),
     "repositories": Document(
         "gpucheck.repositories/1",
         ("gpucheck.repositories.report:RepositoryReport",),
@@ -55,7 +56,6 @@ DOCUMENTS = {
     ),
     "image": Document("gpucheck.image/1", ("gpucheck.cli.schema.printed:ImageReport",), "image --format json"),
     "images": Document("gpucheck.images/1", ("gpucheck.images.versions:Versions",), "image list --format json"),
-    "image-scan": Document("gpucheck.image-scan/1", ("gpucheck.images.scan:ScanReport",), "image scan --format json"),
     "profiles": Document("gpucheck.profiles/1", ("gpucheck.cli.schema.printed:Profiles",), "profiles --format json"),
     "lab": Document("gpucheck.lab/1", ("gpucheck.cli.schema.printed:LabStatus",), "lab status --format json"),
     "bundle-summary": Document(

@@ -6,7 +6,7 @@ from typing import Any
 import click
 from click.exceptions import Exit
 
-from gpucheck.cli._shared.common import OutputFile, Problem, format_option, note, renamed, write_result
+from gpucheck.cli._shared.common import OutputFile, Problem, format_option, note, write_result
 from gpucheck.cli._shared.output import is_stdout
 from gpucheck.cli.stack.check import check
 from gpucheck.cli.stack.common import (
@@ -31,8 +31,8 @@ from gpucheck.processes.atomic import SHARED
 EXIT_MOVES = 1
 
 
-spec_option = renamed(
-    "--spec", "--wish", type=ExistingFile, default=Path("stack.yml"), show_default=True, help="Stack specification."
+spec_option = click.option(
+    "--spec", type=ExistingFile, default=Path("stack.yml"), show_default=True, help="Stack specification."
 )
 facts_option = click.option(
     "--facts",

@@ -15,7 +15,6 @@ from gpucheck.cli._shared.common import (
     note,
     open_host,
     recording_option,
-    renamed,
     replay_mark,
     simulation_options,
 )
@@ -57,9 +56,8 @@ class Requested(NamedTuple):
     mark: str = ""
 
 
-all_hosts_option = renamed(
+all_hosts_option = click.option(
     "--all-hosts",
-    "--every",
     type=DIRECTORY,
     help="Write DIR/HOST.json for each host in the lock file: its plan, or its conflicts.",
 )

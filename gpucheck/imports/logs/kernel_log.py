@@ -18,7 +18,7 @@ from gpucheck.knowledge.kernel_lines import families
 from gpucheck.knowledge.kernel_messages import messages
 from gpucheck.model.host.readings import KernelLine, KernelLog
 
-COMMAND = "gpucheck diagnose --kernel-log FILE"
+COMMAND = "gpucheck diagnose FILE"
 MAX_LINE = 16_384
 SHORTEST = 7  # MESSAGE, the shortest line that means something
 MOST_LINES = 500_000  # the newest are kept

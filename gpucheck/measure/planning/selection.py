@@ -92,7 +92,7 @@ def admit(gpus: Sequence[Gpu], *, contended: bool) -> tuple[str, ...]:
             busy,
             f"in use by {_processes(busy)}",
             "the results would include traffic of the other process, and the copies would slow it down",
-            "wait until it exits, omit the GPU with --devices, or accept results that cannot fail: --contended",
+            "wait until it exits, omit the GPU with --devices, or accept results that cannot fail: --allow-busy-gpus",
         )
     return (f"contended: {_processes(busy)} ran during the copies, so no result can fail",) if busy else ()
 

@@ -17,7 +17,7 @@ GPUCHECK: dict[str, tuple[str, ...]] = {
     "diagnose": (),
     "explain": (),
     "fleet": ("report",),
-    "image": ("build", "context", "list", "scan", "versions"),
+    "image": ("build", "context", "list", "versions"),
     "lab": ("down", "real-packages", "status", "up"),
     "profiles": (),
     "record": (),

@@ -3,15 +3,15 @@
 from pathlib import Path
 
 from tests.fuzz import product
-from tests.fuzz.cases import SEPARATOR
 from tests.fuzz.oracles import Wrong
 from tests.fuzz.seeds import documents, own, pastes
+from tests.fuzz.strategies import SEPARATOR
 from tests.fuzz.target import Seeds, target
 
 # Commands that only read. Others start programs, measure, or write in places that they are told.
 READ_ONLY = ("diagnose", "topo", "explain", "profiles", "stack", "fleet", "verify")
 NOT_THESE = (
-    *("simulate", "--write", "--every", "--all-hosts", "-o", "--output", "--svg"),
+    *("simulate", "--write", "--all-hosts", "-o", "--output", "--svg"),
     # It writes too, and it reaches for the network.
     "check-repositories",
 )
@@ -38,8 +38,8 @@ FILES: dict[str, Seeds] = {
 """By the name in LINES: the first seed."""
 LINES = (
     "diagnose --observations machine.yml --format json",
-    "diagnose --topo topo.txt --bandwidth p2p.txt --strict",
-    "diagnose --kernel-log dmesg.txt",
+    "diagnose topo.txt p2p.txt --strict",
+    "diagnose dmesg.txt",
     "topo --import topo.txt --best 2",
     "topo --from host.rec --format json --timeout 5",
     "explain acs-redirect",
@@ -66,7 +66,7 @@ def _ready() -> None:
             product.file(seeds()[0], name)
 
 
-@target(seeds=_lines, format="arguments", rate=400)
+@target(seeds=_lines, format="arguments")
 def arguments(data: bytes) -> None:
     """Hostile words on the command line."""
     words = [word.decode("utf-8", "surrogateescape") for word in data.split(SEPARATOR)][:64]
@@ -80,27 +80,27 @@ def arguments(data: bytes) -> None:
     _looked_at(product.command(words))
 
 
-@target(seeds=pastes.everything, format="text", rate=130)
+@target(seeds=pastes.everything, format="text")
 def stdin(data: bytes) -> None:
     """A paste through a pipe, as topo and as diagnose see it."""
-    for words in (["topo", "--import", "-"], ["diagnose", "--bandwidth", "-"], ["diagnose", "--kernel-log", "-"]):
+    for words in (["topo", "--import", "-"], ["diagnose", "-"]):
         _looked_at(product.command(words, data))
 
 
-@target(seeds=documents.observations, format="yaml", rate=200)
+@target(seeds=documents.observations, format="yaml")
 def diagnose_file(data: bytes) -> None:
     """diagnose --observations."""
     _looked_at(product.command(["diagnose", "--observations", str(product.file(data, "seen.yml"))]))
 
 
-@target(seeds=_expectations, format="yaml", rate=200)
+@target(seeds=_expectations, format="yaml")
 def expect_file(data: bytes) -> None:
     """verify --expect against a recording."""
     _ready()
     _verify("host.rec", "--expect", str(product.file(data, "expect.yml")))
 
 
-@target(seeds=own.reports, format="json", rate=250)
+@target(seeds=own.reports, format="json")
 def baseline_file(data: bytes) -> None:
     """verify --baseline against a recording."""
     _ready()
@@ -111,7 +111,7 @@ def _verify(recording: str, *options: str) -> None:
     _looked_at(product.command(["verify", "--from", recording, "--only", "driver", *options]))
 
 
-@target(seeds=own.recordings, format="json", rate=130)
+@target(seeds=own.recordings, format="json")
 def from_file(data: bytes) -> None:
     """verify, topo and stack --from."""
     path = str(product.file(data, "hostile.rec"))
@@ -120,7 +120,7 @@ def from_file(data: bytes) -> None:
         _looked_at(product.command(words))
 
 
-@target(seeds=own.merges, format="json.gz", rate=250)
+@target(seeds=own.merges, format="json.gz")
 def previous_file(data: bytes) -> None:
     """fleet report --baseline."""
     _ready()
@@ -128,13 +128,13 @@ def previous_file(data: bytes) -> None:
     _looked_at(product.command(["fleet", "report", "node01.json", "--baseline", str(path)]))
 
 
-@target(seeds=own.facts, format="json", rate=120)
+@target(seeds=own.facts, format="json")
 def facts_file(data: bytes) -> None:
     """stack diff with hostile facts."""
     _stack_diff("stack.yml", product.file(data, "f.json"))
 
 
-@target(seeds=documents.specs, format="yaml", rate=150)
+@target(seeds=documents.specs, format="yaml")
 def spec_file(data: bytes) -> None:
     """stack diff with a hostile specification."""
     _stack_diff(product.file(data, "w.yml"), "facts.json")

@@ -12,7 +12,7 @@ from tests.fuzz.shown import shown_diagnosis
 from tests.fuzz.target import target
 
 
-@target(seeds=documents.observations, format="yaml", rate=300, attacks=attacks.observations)
+@target(seeds=documents.observations, format="yaml", attacks=attacks.observations)
 def observations(data: bytes) -> None:
     """diagnose --observations."""
     with refusing():
@@ -20,20 +20,20 @@ def observations(data: bytes) -> None:
         shown_diagnosis(diagnose(seen))
 
 
-@target(seeds=lambda: (documents.EXPECTATIONS,), format="yaml", rate=600, attacks=attacks.yaml)
+@target(seeds=lambda: (documents.EXPECTATIONS,), format="yaml", attacks=attacks.yaml)
 def expectations(data: bytes) -> None:
     """verify --expect, compared with a report."""
     with refusing():
         shown_diagnosis(tuple(comparison.evaluate(own.a_report(), comparison.read(data, "site.yml"))))
 
 
-@target(seeds=lambda: (documents.LABELS,), format="yaml", rate=500, attacks=attacks.yaml)
+@target(seeds=lambda: (documents.LABELS,), format="yaml", attacks=attacks.yaml)
 def labels_yaml(data: bytes) -> None:
     """fleet report --labels."""
     _labels(product.file(data, "labels.yml"))
 
 
-@target(seeds=lambda: (documents.CSV,), format="text", rate=3000)
+@target(seeds=lambda: (documents.CSV,), format="text")
 def labels_csv(data: bytes) -> None:
     """fleet report --labels."""
     _labels(product.file(data, "labels.csv"))
@@ -46,21 +46,21 @@ def _labels(path: Path) -> None:
         labelled(own.merged().hosts, read_labels(path))
 
 
-@target(seeds=documents.specs, format="yaml", rate=1500, attacks=attacks.yaml)
+@target(seeds=documents.specs, format="yaml", attacks=attacks.yaml)
 def spec(data: bytes) -> None:
     """stack.yml."""
     with refusing():
         stack.read_spec(product.file(data, "stack.yml"))
 
 
-@target(seeds=own.locks, format="yaml", rate=150, attacks=attacks.yaml)
+@target(seeds=own.locks, format="yaml", attacks=attacks.yaml)
 def lock_file(data: bytes) -> None:
     """stack plan --lock, of a host and of all."""
     path = product.file(data, "stack.lock.yml")
     product.command(["stack", "plan", "--lock", str(path), "--host", "node01"]).verify((0, 2, 3, 64))
 
 
-@target(seeds=own.facts, format="json", rate=600, attacks=attacks.facts)
+@target(seeds=own.facts, format="json", attacks=attacks.facts)
 def facts(data: bytes) -> None:
     """Facts of a host into a lock, a lock into a plan. One host's facts must not end it for the others."""
     from gpucheck.stack.lock import lock, read_lock, write_lock
@@ -82,7 +82,7 @@ def facts(data: bytes) -> None:
                 terminal(line, "stack lock's lines")
 
 
-@target(seeds=documents.profiles, format="yaml", rate=180, attacks=attacks.yaml)
+@target(seeds=documents.profiles, format="yaml", attacks=attacks.yaml)
 def profile(data: bytes) -> None:
     """simulate FILE.yml: read and checked, not made."""
     from gpucheck.simulator.machine.loading import load

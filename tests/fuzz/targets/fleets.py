@@ -14,13 +14,13 @@ from tests.fuzz.target import target
 NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
 
 
-@target(seeds=own.reports, format="json", rate=200, attacks=attacks.reports)
+@target(seeds=own.reports, format="json", attacks=attacks.reports)
 def fleet_report(data: bytes) -> None:
     """A folder of reports with a hostile one in it."""
     _merged([*fleet.read_file(product.file(data, "hostile.json")), *_good()])
 
 
-@target(seeds=own.streams, format="text", rate=60)
+@target(seeds=own.streams, format="text")
 def fleet_stream(data: bytes) -> None:
     """What srun, kubectl or ansible printed."""
     import io
@@ -28,7 +28,7 @@ def fleet_stream(data: bytes) -> None:
     _merged([*fleet.read_stream(io.BytesIO(data)), *_good()])
 
 
-@target(seeds=own.merges, format="json.gz", rate=450)
+@target(seeds=own.merges, format="json.gz")
 def fleet_packed(data: bytes) -> None:
     """A packed file in a folder of reports."""
     rows = fleet.read_file(product.file(data, "hostile.json.gz"))
@@ -36,7 +36,7 @@ def fleet_packed(data: bytes) -> None:
         _row(row)
 
 
-@target(seeds=own.merges, format="json.gz", rate=800)
+@target(seeds=own.merges, format="json.gz")
 def fleet_previous(data: bytes) -> None:
     """fleet report --baseline."""
     from gpucheck.fleet.compare import read_previous

@@ -20,7 +20,7 @@ def _steps() -> tuple[run.Step, ...]:
     return run.select(run.all_steps(), level="full", only=(), skip=())
 
 
-@target(seeds=own.recordings, format="json", rate=90)
+@target(seeds=own.recordings, format="json")
 def recording(data: bytes) -> None:
     """verify --from: judged by every check, in every format."""
     with refusing():
@@ -31,14 +31,14 @@ def recording(data: bytes) -> None:
         shown_report(report)
 
 
-@target(seeds=own.packed_recordings, format="json.gz", rate=2500)
+@target(seeds=own.packed_recordings, format="json.gz")
 def packed_recording(data: bytes) -> None:
     """The file itself."""
     with refusing():
         decode(data, "host.rec")
 
 
-@target(seeds=own.recordings, format="json", rate=450)
+@target(seeds=own.recordings, format="json")
 def recorded_topology(data: bytes) -> None:
     """topo --from and what stack reads of a recording."""
     from gpucheck.run.topology import examine
@@ -52,7 +52,7 @@ def recorded_topology(data: bytes) -> None:
         shown_topology(topology)
 
 
-@target(seeds=own.verified, format="values", rate=130)
+@target(seeds=own.verified, format="values")
 def report(data: bytes) -> None:
     """A report of verify's, with the texts and numbers of a hostile host, in every format."""
     try:
@@ -62,7 +62,7 @@ def report(data: bytes) -> None:
     shown_report(with_findings(found, found.findings, strict=False))
 
 
-@target(seeds=own.reports, format="json", rate=1500)
+@target(seeds=own.reports, format="json")
 def baseline(data: bytes) -> None:
     """verify --baseline."""
     from gpucheck import comparison
@@ -75,7 +75,7 @@ def baseline(data: bytes) -> None:
     shown_diagnosis(tuple(comparison.compare(own.a_report(), before)))
 
 
-@target(seeds=own.readings, format="text", rate=800)
+@target(seeds=own.readings, format="text")
 def nvml_child(data: bytes) -> None:
     """What the child process that asks NVML writes, and the topology of it."""
     from gpucheck.host.nvml.supervisor import _decode, _Transcript
@@ -89,7 +89,7 @@ def nvml_child(data: bytes) -> None:
         shown_topology(build(answer, (), simulated=False))
 
 
-@target(seeds=own.plans, format="json", rate=600)
+@target(seeds=own.plans, format="json")
 def plan(data: bytes) -> None:
     """The plan that provisioning left on a host, and its readers there."""
     from gpucheck.checks.software import stack
@@ -104,7 +104,7 @@ def plan(data: bytes) -> None:
     shared("record").read(path)
 
 
-@target(seeds=own.manifests, format="json", rate=5000)
+@target(seeds=own.manifests, format="json")
 def manifest(data: bytes) -> None:
     """bundle.json."""
     from gpucheck.bundle.manifest import read_manifest

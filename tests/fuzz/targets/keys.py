@@ -5,7 +5,7 @@ from tests.fuzz.seeds import attacks, documents
 from tests.fuzz.target import target
 
 
-@target(seeds=documents.keys, format="bytes", rate=2000, attacks=attacks.keys)
+@target(seeds=documents.keys, format="bytes", attacks=attacks.keys)
 def openpgp_key(data: bytes) -> None:
     """module_utils/openpgp.py of the collection."""
     from tests.playbooks.modules import shared

@@ -16,30 +16,30 @@ from tests.fuzz.shown import shown_diagnosis, shown_topology
 from tests.fuzz.target import Function, target
 
 
-@target(seeds=pastes.topologies, format="text", rate=180, attacks=attacks.pastes)
+@target(seeds=pastes.topologies, format="text", attacks=attacks.pastes)
 def topology(data: bytes) -> None:
     """topo --import."""
     with refusing():
         _judged(imports.read(data))
 
 
-@target(seeds=pastes.measurements, format="text", rate=60, attacks=attacks.pastes)
+@target(seeds=pastes.measurements, format="text", attacks=attacks.pastes)
 def measurements(data: bytes) -> None:
-    """diagnose --bandwidth and --nccl."""
+    """Numbers of benchmarks, each part by itself."""
     with refusing(ValueError):
         # Each by itself, where the command evaluates all of them once: a few, or time would count the parts.
         for part in imports.read_all(data, "paste.txt").parts[:4]:
             shown_diagnosis(diagnose(together(Observations(), part.observations)))
 
 
-@target(seeds=pastes.kernel_logs, format="text", rate=700, attacks=attacks.pastes)
+@target(seeds=pastes.kernel_logs, format="text", attacks=attacks.pastes)
 def pasted_kernel_log(data: bytes) -> None:
-    """diagnose --kernel-log."""
+    """A kernel log."""
     with refusing():
         _logged(kernel_log.read(data))
 
 
-@target(seeds=pastes.kernel_messages, format="text", rate=700)
+@target(seeds=pastes.kernel_messages, format="text")
 def kernel_ring(data: bytes) -> None:
     """What the host's own kernel log holds: any user's process can have its name in it."""
     from gpucheck.host.kernel_log import journal_lines, kmsg_lines
@@ -70,7 +70,7 @@ def _forced(kind: imports.Kind) -> Function:
     return run
 
 
-@target(seeds=pastes.mixed, format="text", rate=60, attacks=attacks.pastes)
+@target(seeds=pastes.mixed, format="text", attacks=attacks.pastes)
 def diagnose_pasted(data: bytes) -> None:
     """diagnose FILE: everything in a text, and the whole answer."""
     with refusing():
@@ -84,4 +84,4 @@ for _kind in imports.all_kinds():
     _count[_kind.name] += 1
     _name = f"import-{_kind.name}" + (f"-{_count[_kind.name]}" if _count[_kind.name] > 1 else "")
     _seeds = pastes.xml if "<system" in _kind.hints else pastes.everything
-    target(name=_name, seeds=_seeds, format="text", rate=400, attacks=attacks.pastes)(_forced(_kind))
+    target(name=_name, seeds=_seeds, format="text", attacks=attacks.pastes)(_forced(_kind))

@@ -36,7 +36,7 @@ def _primaries() -> tuple[bytes, ...]:
     return tuple(text[: text.index(b"</package>", 4000) + 10] + b"</metadata>" for text in lists)
 
 
-@target(seeds=_releases, format="text", rate=4000)
+@target(seeds=_releases, format="text")
 def apt_release(data: bytes) -> None:
     """A release file."""
     with _rejecting():
@@ -44,21 +44,21 @@ def apt_release(data: bytes) -> None:
         apt.package_list(release, "", "amd64")
 
 
-@target(seeds=_lists, format="text", rate=400)
+@target(seeds=_lists, format="text")
 def apt_packages(data: bytes) -> None:
     """A package list, and the order of its versions."""
     with _rejecting():
         _looked_up("apt", apt.read_packages(apt.lines_of([data])))
 
 
-@target(seeds=_repomds, format="text", rate=3000, attacks=lambda: (NESTED, ENTITIES))
+@target(seeds=_repomds, format="text", attacks=lambda: (NESTED, ENTITIES))
 def dnf_repomd(data: bytes) -> None:
     """repomd.xml."""
     with _rejecting():
         dnf.read_repomd(data)
 
 
-@target(seeds=_primaries, format="text", rate=400, attacks=lambda: (NESTED, ENTITIES))
+@target(seeds=_primaries, format="text", attacks=lambda: (NESTED, ENTITIES))
 def dnf_primary(data: bytes) -> None:
     """A primary list."""
     with _rejecting():

@@ -106,14 +106,6 @@ def test_a_list_of_nodes_is_consistent_with_its_nodes():
     assert after.kernel_log.lines[0].text == f"peer {nodes[1]} lost"
 
 
-def test_keywords_are_replaced_inside_of_words_and_in_any_case():
-    after = redacted(recording("log", "job AcmeCorp-7 of /opt/acmecorp/bin"), keywords=("acmecorp",))
-    first, second = re.findall(r"keyword-[0-9a-f]{8}", after.kernel_log.lines[0].text)
-
-    assert first == second
-    assert after.redactions["keyword"] == 1
-
-
 def test_a_private_key_over_several_lines_of_the_log_goes():
     lines = ("x", "-----BEGIN RSA PRIVATE KEY-----", "MIIE", "abcd", "-----END RSA PRIVATE KEY-----", "NVRM: y")
     after = [line.text for line in redacted(recording("log", "\n".join(lines))).kernel_log.lines]
@@ -134,17 +126,6 @@ def test_the_beginning_of_a_uuid_stays_the_beginning_of_the_same_gpu():
 
     assert after.environment["CUDA_VISIBLE_DEVICES"] != "GPU-5ec2f213"
     assert after.nvml.gpus[0].uuid.startswith(after.environment["CUDA_VISIBLE_DEVICES"])
-
-
-def test_recordings_with_one_map_share_their_replacements():
-    first = Pseudonyms()
-    one = redacted(recording("log", "peer zulu9.acme.com lost"), first)
-    again = Pseudonyms(first.salt, first.names)
-    two = redacted(recording("log", "peer zulu9.acme.com lost, token=abcd99"), again)
-
-    assert two.kernel_log.lines[0].text.startswith(one.kernel_log.lines[0].text + ",")
-    assert "zulu9" in again.names.values()
-    assert not [kept for kept in again.names.values() if "abcd99" in kept]
 
 
 @pytest.mark.parametrize("word", ["fallen", "off", "pid", "NVRM", "uncorrectable", "bus"])

@@ -191,7 +191,7 @@ def test_a_log_is_recognised_and_another_dump_is_not_taken_for_one():
 
 
 def test_a_log_given_as_topology_says_which_command_reads_it():
-    with pytest.raises(ImportProblem, match="gpucheck diagnose --kernel-log FILE"):
+    with pytest.raises(ImportProblem, match="gpucheck diagnose FILE"):
         imports.read(FORMS["dmesg"](LINES))
 
 

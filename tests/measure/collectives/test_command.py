@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from importlib import import_module
 
 import pytest
 
@@ -63,16 +62,6 @@ def test_invalid_rendezvous_is_wrong_usage_before_any_rank_starts(endpoint, word
     assert done.returncode == 64
     assert f"--rdzv-endpoint {endpoint}: " in done.stderr
     assert words in done.stderr
-
-
-@pytest.mark.parametrize(("command", "former"), [("collectives", "--master"), ("smoke", "--rendezvous")])
-def test_former_name_of_the_rendezvous_is_accepted_and_hidden(command, former):
-    module = import_module(f"gpucheck.cli.{command}").COMMAND
-    context = module.make_context(command, [former, "node01:29500"])
-    shown = module.get_help(context)
-
-    assert context.params["rdzv_endpoint"] == "node01:29500"
-    assert ("--rdzv-endpoint" in shown, former in shown) == (True, False)
 
 
 def test_ranks_that_wait_for_another_host_end_with_a_parent_that_is_killed(tmp_path):

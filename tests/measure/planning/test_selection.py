@@ -64,7 +64,7 @@ def test_mig_is_a_skip_with_its_cause():
 def test_a_busy_gpu_is_refused_unless_that_is_wanted():
     busy = sick(GPUS[1], processes=(GpuProcess(pid=4711, kind="compute", name="python"),))
 
-    with pytest.raises(Unmeasurable, match=r"process 4711 \(python\).*--contended"):
+    with pytest.raises(Unmeasurable, match=r"process 4711 \(python\).*--allow-busy-gpus"):
         admit([GPUS[0], busy], contended=False)
     assert admit([GPUS[0], busy], contended=True)[0].startswith("contended: process 4711")
 

@@ -96,7 +96,7 @@ def test_recorded_container_toolkit_can_be_requested():
 
 
 def test_line_of_a_group_counts_unconfirmed_packages(site):
-    done = run(*lock_words(site, "--every", site / "plans"))
+    done = run(*lock_words(site, "--all-hosts", site / "plans"))
     plan = json.loads((site / "plans/lab-dnf.json").read_text())
 
     assert plan["unconfirmed"]

@@ -12,7 +12,6 @@ import msgspec
 
 from gpucheck.host.recording import Recording
 from gpucheck.host.recording.redaction import _identifiers as identifiers
-from gpucheck.host.recording.redaction._files import RedactionProblem, map_content, read_keywords, read_map
 from gpucheck.host.recording.redaction._hosts import host, in_variable
 from gpucheck.host.recording.redaction._names import Names
 from gpucheck.host.recording.redaction._pseudonyms import Pseudonyms
@@ -21,12 +20,8 @@ from gpucheck.model import NvmlReading
 
 __all__ = [
     "Pseudonyms",
-    "RedactionProblem",
     "encodable",
-    "map_content",
     "of_texts",
-    "read_keywords",
-    "read_map",
     "redacted",
 ]
 
@@ -42,13 +37,12 @@ KEY_ENDS = re.compile(r"-----END [A-Z ]{0,30}PRIVATE KEY")
 SHORTEST_SERIAL = 4
 
 
-def redacted(recording: Recording, names: Pseudonyms | None = None, keywords: Iterable[str] = ()) -> Recording:
+def redacted(recording: Recording, names: Pseudonyms | None = None) -> Recording:
     """The recording without what identifies, with the counts of what was replaced.
 
-    names: the replacements, new ones unless given. Raises msgspec.ValidationError where a keyword is a word that the
-    recording's form needs.
+    names: the replacements, new ones unless given.
     """
-    rules = _Rules(recording, Pseudonyms() if names is None else names, keywords)
+    rules = _Rules(recording, Pseudonyms() if names is None else names)
     clean = msgspec.to_builtins(recording)
     result = {
         part: value if part in ("schema", "gpucheck", "recorded", *FREE) else _everywhere(value, rules.structured)
@@ -110,7 +104,7 @@ class _TextRules:
         known.freeze()
 
     def structured(self, text: str) -> str:
-        """What is replaced: identifiers by their shape, paths and keywords; a host may be called "open"."""
+        """What is replaced: identifiers by their shape, and paths; a host may be called "open"."""
         return self.names.changed(text, self._shapes)
 
     def text(self, text: str, *, addresses: bool = True) -> str:
@@ -120,13 +114,12 @@ class _TextRules:
         )
 
     def _shapes(self, text: str) -> str:
-        text = self.known.keywords(text, self.names)
         text = identifiers.serials(text, self.names, self.serials)
         text = identifiers.by_shape(text, self.names, self.uuids)
         return identifiers.paths(text, self.names)
 
     def _free(self, text: str, *, addresses: bool) -> str:
-        text = identifiers.mails(self.known.keywords(text, self.names), self.names)
+        text = identifiers.mails(text, self.names)
         text = self.known.replaced(self._shapes(text), self.names)
         return identifiers.addresses(text, self.names) if addresses else text
 
@@ -134,9 +127,9 @@ class _TextRules:
 class _Rules(_TextRules):
     """The replacements for one recording."""
 
-    def __init__(self, recording: Recording, names: Pseudonyms, keywords: Iterable[str]) -> None:
+    def __init__(self, recording: Recording, names: Pseudonyms) -> None:
         gpus = recording.nvml.gpus if isinstance(recording.nvml, NvmlReading) else ()
-        known = Names(recording.system.hostname, keywords)
+        known = Names(recording.system.hostname)
         for text in _free_texts(recording):
             known.learn(text)
         for name, value in recording.environment.items():

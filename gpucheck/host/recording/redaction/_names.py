@@ -16,7 +16,7 @@ from gpucheck.host.recording.redaction._hosts import (
     user,
 )
 from gpucheck.host.recording.redaction._identifiers import hexadecimal_address
-from gpucheck.host.recording.redaction._pseudonyms import KEYWORD, PROGRAM, RESOURCE, Pseudonyms
+from gpucheck.host.recording.redaction._pseudonyms import PROGRAM, RESOURCE, Pseudonyms
 from gpucheck.host.recording.redaction._rules import applied, parts, parts_replaced, rule, words
 from gpucheck.knowledge.kernel_messages import messages
 from gpucheck.knowledge.redaction import redaction
@@ -53,15 +53,14 @@ def _is_full_name(found: re.Match[str]) -> bool:
 
 
 class Names:
-    """What one recording taught: names of hosts, domains, users and resources, and the keywords that were given."""
+    """What one recording taught: names of hosts, domains, users and resources."""
 
-    def __init__(self, hostname: str, keywords: Iterable[str] = ()) -> None:
+    def __init__(self, hostname: str) -> None:
         self.hosts: set[str] = set()
         self.domains: set[str] = set()
         self.users: set[str] = set()
         self.resources: set[str] = set()
         self.learn_host(hostname, sure=True)
-        self._keywords = _any(keywords, r"", r"")
         self._hosts: re.Pattern[str] | None = None
         self._users: re.Pattern[str] | None = None
         self._resources: re.Pattern[str] | None = None
@@ -125,10 +124,6 @@ class Names:
         # Words of a language are in other texts too.
         resources = {name for name in self.resources if len(name) >= SHORTEST_RESOURCE and re.search(r"[\d_-]", name)}
         self._resources = _any(filter(_is_own, resources), r"(?<![A-Za-z0-9])", r"(?![A-Za-z0-9])")
-
-    def keywords(self, text: str, names: Pseudonyms) -> str:
-        """Keywords, also inside of words."""
-        return self._keywords.sub(lambda m: names.named(KEYWORD, m[0], "keyword"), text) if self._keywords else text
 
     def replaced(self, text: str, names: Pseudonyms) -> str:
         """Hosts, users and resources in free text."""

@@ -1,4 +1,4 @@
-"""Pseudonyms: the same thing has the same replacement in a whole recording, and with a map in several recordings.
+"""Pseudonyms: the same thing has the same replacement in a whole recording.
 
 A pseudonym is a hash with a secret salt. Host names, addresses and serial numbers are few enough that a plain hash of
 each could be computed and compared.
@@ -8,11 +8,11 @@ import hashlib
 import re
 import secrets
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 HOST, USER, FOLDER, ADDRESS = "host name", "user name", "folder name", "IP address"
 HARDWARE, UUIDS, SERIAL, MAIL = "hardware address", "UUID", "serial number", "e-mail address"
-SECRET, KEYWORD, RESOURCE, PROGRAM = "secret", "keyword", "resource name", "program name"
+SECRET, RESOURCE, PROGRAM = "secret", "resource name", "program name"
 
 # Finished replacements are in the text as two characters of the private planes until its last rule has run: no rule
 # finds anything in the replacement of another. Characters of these planes in the text itself are replaced first.
@@ -22,11 +22,10 @@ PRIVATE = re.compile(f"[{chr(FIRST)}-{chr(0x10FFFF)}]")
 
 
 class Pseudonyms:
-    """The replacements of one run. salt: random unless given. names: replacements of earlier runs, by replacement."""
+    """The replacements of one run. salt: random unless given."""
 
-    def __init__(self, salt: bytes | None = None, names: Mapping[str, str] | None = None) -> None:
+    def __init__(self, salt: bytes | None = None) -> None:
         self.salt = secrets.token_bytes(32) if salt is None else salt
-        self.names = dict(names or {})
         self._seen: set[tuple[str, str]] = set()
         self._finished: list[str] = []
         self._numbers: dict[str, int] = {}
@@ -39,8 +38,6 @@ class Pseudonyms:
         key = original.lower()
         pseudonym = form(self._digits(kind, key))
         self._seen.add((kind, key))
-        if kind != SECRET:
-            self.names[pseudonym] = original
         return self._protected(pseudonym)
 
     def named(self, kind: str, original: str, prefix: str) -> str:
@@ -48,7 +45,7 @@ class Pseudonyms:
         return self.of(kind, original, lambda digits: f"{prefix}-{digits[:8]}")
 
     def secret(self, original: str) -> str:
-        """Return the replacement of a secret, which no map keeps: equal secrets can be seen to be equal."""
+        """Return the replacement of a secret: equal secrets can be seen to be equal."""
         return self.named(SECRET, original, "redacted")
 
     def counts(self) -> dict[str, int]:

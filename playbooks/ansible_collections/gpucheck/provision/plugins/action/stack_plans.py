@@ -225,7 +225,7 @@ class ActionModule(ActionBase):
         # Under the lock, so what is there is of a killed run.
         fresh = Path(arguments["folder"]) / ".plans"
         shutil.rmtree(fresh, ignore_errors=True)
-        words += ["--every", str(fresh)] + (["--bundle", arguments["bundle"]] if arguments["bundle"] else [])
+        words += ["--all-hosts", str(fresh)] + (["--bundle", arguments["bundle"]] if arguments["bundle"] else [])
         given = [str(facts / f"{host}.json") for host in reads if (facts / f"{host}.json").is_file()]
         for path in given:
             words += ["--facts", path]

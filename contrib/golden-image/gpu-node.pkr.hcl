@@ -28,11 +28,11 @@ build {
   sources = ["source.amazon-ebs.gpu_node"]
 
   provisioner "ansible" {
-    playbook_file    = "../../../playbooks/provision.yml"
+    playbook_file    = "../../playbooks/provision.yml"
     groups           = ["gpu"]
     use_proxy        = false
-    command          = "../../../.venv/bin/ansible-playbook"
-    ansible_env_vars = ["ANSIBLE_CONFIG=../../../playbooks/ansible.cfg"]
+    command          = "../../.venv/bin/ansible-playbook"
+    ansible_env_vars = ["ANSIBLE_CONFIG=../../playbooks/ansible.cfg"]
     extra_arguments  = ["--skip-tags", "verify"]
   }
 
