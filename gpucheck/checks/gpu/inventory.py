@@ -11,7 +11,6 @@ import msgspec
 from gpucheck.checks._nvml import (
     FORBIDDEN,
     LOST,
-    NOT_IN_LIBRARY,
     WITHOUT_A_GPU,
     evidence,
     lost_gaps,
@@ -21,6 +20,7 @@ from gpucheck.checks._nvml import (
 from gpucheck.checks._session import PASSED_THROUGH, allotted, of_session, refused_handles, session_finding
 from gpucheck.model import (
     DEFECT,
+    NOT_IN_LIBRARY,
     Check,
     DeviceFile,
     Finding,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from gpucheck.checks._nvml import NOT_HERE, evaluate_each_gpu, gaps_of, not_reported, query_nvml
+from gpucheck.checks._nvml import evaluate_each_gpu, gaps_of, not_reported, query_nvml
 from gpucheck.knowledge.actions import of_recovery_action
 from gpucheck.model import Check, Finding, Gpu, NvmlFailure, NvmlReading
 from gpucheck.model.finding.about import About
@@ -83,7 +83,7 @@ def _missing(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     )
     for what, is_known, calls in sources:
         gaps = () if is_known else gaps_of(nvml, gpu, *calls)
-        if any(gap.code not in NOT_HERE for gap in gaps):
+        if any(not gap.absent for gap in gaps):
             return not_reported(NAME, nvml, gpu, *calls, what=what)
     if any(is_known for _, is_known, _ in sources[:-1]):
         return None

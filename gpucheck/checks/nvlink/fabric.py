@@ -14,12 +14,13 @@ from itertools import combinations
 
 import msgspec
 
-from gpucheck.checks._nvml import NOT_HERE, evidence, gaps_of, not_reported, reading_with_gpus, reason
+from gpucheck.checks._nvml import evidence, gaps_of, not_reported, reading_with_gpus, reason
 from gpucheck.checks._services import NOT_QUERIED, unit_state
 from gpucheck.checks.nvlink._fabric_health import NAME, clique_finding, health_findings
 from gpucheck.checks.nvlink._multi_node import SWITCH_TRAYS, is_tray_gpu
 from gpucheck.checks.p2p.status import p2p_status
 from gpucheck.model import (
+    NOT_IN_LIBRARY,
     Check,
     Finding,
     Gpu,
@@ -134,11 +135,11 @@ def _registered(values: Values, nvml: NvmlReading, members: list[Gpu]) -> Iterat
 def _far_end_refused(nvml: NvmlReading) -> NvmlGap | None:
     if any(link.remote_kind == "switch" for gpu in nvml.gpus for link in gpu.nvlinks):
         return None
-    return next((gap for gap in nvml.gaps if gap.call in FAR_END and gap.code not in NOT_HERE), None)
+    return next((gap for gap in nvml.gaps if gap.call in FAR_END and not gap.absent), None)
 
 
 def _refused(nvml: NvmlReading, gpu: Gpu) -> bool:
-    return any(gap.code not in NOT_HERE for gap in gaps_of(nvml, gpu, *CALLS))
+    return any(not gap.absent for gap in gaps_of(nvml, gpu, *CALLS))
 
 
 def _state(values: Values, members: list[Gpu]) -> Finding:
@@ -224,7 +225,7 @@ def _without_state(values: Values, nvml: NvmlReading, nvlinks: NvLinks) -> Itera
 
 
 def _no_call(nvml: NvmlReading) -> bool:
-    return any(gap.call in CALLS and gap.code == NOT_HERE[1] for gap in nvml.gaps)
+    return any(gap.call in CALLS and gap.code == NOT_IN_LIBRARY for gap in nvml.gaps)
 
 
 def _manager(values: Values, nvml: NvmlReading, state: Finding) -> Iterator[Finding]:

@@ -14,8 +14,8 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.checks._nvml import NOT_IN_LIBRARY, evidence, gaps_of, not_reported, reading_with_gpus, reason
-from gpucheck.model import Check, Finding, Host, NvmlFailure, NvmlReading
+from gpucheck.checks._nvml import evidence, gaps_of, not_reported, reading_with_gpus, reason
+from gpucheck.model import DEPRECATED, NOT_IN_LIBRARY, Check, Finding, Host, NvmlFailure, NvmlReading
 from gpucheck.model.finding.about import About
 from gpucheck.topology.nvlink.ports import CHECK as NAME
 from gpucheck.topology.nvlink.ports import FIX, PAST, STATE_CALL, Ports, inactive_finding, one_per_link, ports_of
@@ -90,7 +90,7 @@ def _refused(ports: Ports, nvml: NvmlReading) -> Finding | None:
     gaps = [gap for gap in gaps_of(nvml, ports.gpu, STATE_CALL) if gap.code not in PAST]
     if not gaps or ports.up >= (ports.wanted or ports.up + 1):
         return None
-    if gaps[0].code == NOT_IN_LIBRARY:  # the model has NVLink, so a missing call does not justify a SKIP
+    if gaps[0].code in (NOT_IN_LIBRARY, DEPRECATED):  # the model has NVLink, so a missing call does not justify a SKIP
         about = About(check=NAME, subject=f"gpu:{ports.gpu.pci_bus_id}", evidence=(evidence(gaps[0]),))
         return about.unknown(f"NVLink state unknown: {reason(gaps[0])}", "nvidia-smi nvlink -s; update the driver")
     return not_reported(NAME, nvml, ports.gpu, STATE_CALL, what="NVLink state")

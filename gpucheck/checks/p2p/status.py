@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from gpucheck.checks._nvml import LOST, NOT_HERE, Hardware, evidence, gaps_of, query_hardware, reading_with_gpus, reason
+from gpucheck.checks._nvml import LOST, Hardware, evidence, gaps_of, query_hardware, reading_with_gpus, reason
 from gpucheck.knowledge import find_gpu, gpu_by_pci_id
 from gpucheck.model import Check, Finding, Gpu, NvmlGap, NvmlReading
 from gpucheck.model.finding.about import About
@@ -90,7 +90,7 @@ def _mig_refused(nvml: NvmlReading, pair: Place) -> bool:
     """Whether a GPU may be divided, which would explain that it has no peers."""
     gpus = [nvml.gpus[place] for place in pair]
     refused = (gap for gpu in gpus if gpu.health.mig is None for gap in gaps_of(nvml, gpu, "nvmlDeviceGetMigMode"))
-    return any(gap.code not in NOT_HERE for gap in refused)
+    return any(not gap.absent for gap in refused)
 
 
 def _evaluate(nvml: NvmlReading, status: str, by_design: str | None, pairs: list[Place]) -> Finding:

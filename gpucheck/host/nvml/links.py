@@ -6,12 +6,11 @@ from uuid import UUID
 
 import pynvml
 
-from gpucheck.host.nvml.calls import FUNCTION_NOT_FOUND, Calls
+from gpucheck.host.nvml.calls import Calls
 from gpucheck.host.nvml.notation import normal_bus_id, raw_text
-from gpucheck.model import Fabric, NvLink, NvLink5Counts
+from gpucheck.model import NOT_IN_LIBRARY, Fabric, NvLink, NvLink5Counts
 
-# INVALID_ARGUMENT, NOT_SUPPORTED, FUNCTION_NOT_FOUND: past the last NVLink
-NOT_THERE = (2, 3, FUNCTION_NOT_FOUND)
+INVALID_ARGUMENT = 2  # past the last NVLink
 GONE = (15, 16)  # GPU_IS_LOST, RESET_REQUIRED: the other links have no other answer
 REMOTE: dict[int, Literal["gpu", "npu", "switch"]] = {0: "gpu", 1: "npu", 2: "switch"}
 LinkState = Literal["inactive", "active", "asleep", "traffic-off"]
@@ -66,7 +65,7 @@ def nvlinks(calls: Calls, bus_id: str, handle: Any, *, major: int | None, health
             calls.gaps.append(refusal)
         raw, refusal = calls.attempt("nvmlDeviceGetNvLinkState", subject, handle, number)
         if refusal is not None:
-            there = refusal.code not in NOT_THERE
+            there = not (refusal.absent or refusal.code == INVALID_ARGUMENT)
             if there or number == 0:
                 calls.gaps.append(refusal)
             if there and refusal.code not in GONE:
@@ -125,10 +124,10 @@ def fabric(calls: Calls, subject: str, handle: Any) -> Fabric | None:
     """
     info = pynvml.c_nvmlGpuFabricInfoV_t()
     _, failure = calls.attempt("nvmlDeviceGetGpuFabricInfoV", subject, handle, byref(info))
-    if failure is not None and failure.code == FUNCTION_NOT_FOUND:
+    if failure is not None and failure.code == NOT_IN_LIBRARY:
         info = pynvml.c_nvmlGpuFabricInfo_t()
         _, older = calls.attempt("nvmlDeviceGetGpuFabricInfo", subject, handle, byref(info))
-        failure = older if older is None or older.code != FUNCTION_NOT_FOUND else failure
+        failure = older if older is None or older.code != NOT_IN_LIBRARY else failure
     if failure is not None:
         calls.gaps.append(failure)
         return None

@@ -6,6 +6,8 @@ from gpucheck.model.host.hardware import Gpu
 
 # Codes of gaps and failures that are not NVML's own, which are 0 or more.
 CRASHED, LATE, DEFECT, NOT_STARTED = -1, -2, -3, -4
+# NVML: the GPU does not have it, the driver's library has no such call, the driver no longer offers it.
+NOT_SUPPORTED, NOT_IN_LIBRARY, DEPRECATED = 3, 13, 26
 
 
 class NvmlGap(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,6 +20,11 @@ class NvmlGap(msgspec.Struct, frozen=True, kw_only=True):
     subject: str
     code: int
     name: str
+
+    @property
+    def absent(self) -> bool:
+        """Whether NVML says that there is no such value here: nothing is wrong, and nothing is known."""
+        return self.code in (NOT_SUPPORTED, NOT_IN_LIBRARY, DEPRECATED)
 
 
 class NvmlReading(msgspec.Struct, frozen=True, kw_only=True, tag="reading"):
