@@ -39,7 +39,18 @@ from gpucheck.model.host.hardware import (
     PcieLink,
     TopologyGpu,
 )
-from gpucheck.model.host.health import EccCounts, GpuProcess, Health, PcieErrors, RetiredPages, RowRemap
+from gpucheck.model.host.health import (
+    Confidential,
+    EccCounts,
+    GpuProcess,
+    Health,
+    PcieErrors,
+    RackPlace,
+    RetiredPages,
+    RowRemap,
+    SpareRows,
+    SramErrors,
+)
 from gpucheck.model.host.readings import (
     CRASHED,
     DEFECT,
@@ -86,6 +97,7 @@ __all__ = [
     "Change",
     "Check",
     "CommonCause",
+    "Confidential",
     "DeviceFile",
     "DkmsModule",
     "Drift",
@@ -126,12 +138,15 @@ __all__ = [
     "PciDevice",
     "PcieErrors",
     "PcieLink",
+    "RackPlace",
     "Report",
     "RetiredPages",
     "RowRemap",
     "Series",
     "Shard",
     "Simulation",
+    "SpareRows",
+    "SramErrors",
     "System",
     "Topology",
     "TopologyGpu",

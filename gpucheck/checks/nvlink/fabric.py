@@ -1,8 +1,9 @@
 """NVSwitch fabric: has every GPU joined it, is it healthy, and does the fabric manager match the driver?
 
 Sources: nvmlDeviceGetGpuFabricInfo (state 3 = completed; status counts only then, 0 = success) with its health mask;
-NVSwitch chips by PCI class and NVLinks that lead to a switch; NVML's P2P status over NVLink; the nvidia-fabricmanager
-unit and package. Fabric manager starts only with the version of the driver; otherwise CUDA returns 802 (system not
+NVSwitch chips by PCI class, or the model of boards whose switches are no PCI devices (HGX B200 and B300); NVLinks that
+lead to a switch; NVML's P2P status over NVLink; the nvidia-fabricmanager unit and package, and nvlsm where the switches
+are of NVLink 5. Fabric manager starts only with the version of the driver; otherwise CUDA returns 802 (system not
 ready) on a host where nvidia-smi looks fine.
 
 The state decides: the service only explains it. It may run on the host of a guest, in a service VM, in a driver
@@ -14,10 +15,10 @@ from itertools import combinations
 
 import msgspec
 
-from gpucheck.checks._nvml import evidence, gaps_of, not_reported, reading_with_gpus, reason
+from gpucheck.checks._nvml import evidence, gaps_of, lost_gaps, not_reported, reading_with_gpus, reason
 from gpucheck.checks._services import NOT_QUERIED, unit_state
 from gpucheck.checks.nvlink._fabric_health import NAME, clique_finding, health_findings
-from gpucheck.checks.nvlink._multi_node import SWITCH_TRAYS, is_tray_gpu
+from gpucheck.checks.nvlink._multi_node import SWITCH_TRAYS, is_nvlink5_board, is_tray_gpu
 from gpucheck.checks.p2p.status import p2p_status
 from gpucheck.model import (
     NOT_IN_LIBRARY,
@@ -39,6 +40,7 @@ from gpucheck.topology.view import FAR_END
 UNIT = "nvidia-fabricmanager"
 # The package's name on deb and rpm systems, before and since branch 580; the Ubuntu archive keeps a branch suffix.
 PACKAGES = ("nvidia-fabricmanager", "nvidia-fabric-manager", "nvidia-fabricmanager-580")
+NVLSM = "nvlsm"
 CALLS = ("nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetGpuFabricInfo")
 STATUS = {3: "not supported", 23: "insufficient resources", 999: "unknown error"}  # NVML return codes
 START = (
@@ -55,6 +57,7 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
     """The GPUs' fabric states, the switches on the bus, and the fabric manager.
 
     service: of fabric manager, None where there is no such unit. queried: whether systemd could be queried.
+    nvlsm: whether its package is installed, None where no package database can be read.
     """
 
     nvml: NvmlReading | NvmlFailure
@@ -64,6 +67,7 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
     packages: tuple[PackageVersion, ...]
     virtual: str | None
     container: str | None
+    nvlsm: bool | None = None
 
     @property
     def switches(self) -> int:
@@ -84,13 +88,14 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
 def probe(host: Host) -> Values:
     """Query NVML, the PCI bus, systemd and the package database."""
     service, queried = unit_state(host, UNIT)
-    system = host.system()
+    system, packages = host.system(), host.packages((*PACKAGES, NVLSM))
     return Values(
         nvml=host.nvml(),
         pci=host.pci(),
         service=service,
         queried=queried,
-        packages=host.packages(PACKAGES) or (),
+        packages=tuple(package for package in packages or () if package.name != NVLSM),
+        nvlsm=None if packages is None else any(package.name == NVLSM for package in packages),
         virtual=system.virtual,
         container=system.container,
     )
@@ -103,11 +108,12 @@ def evaluate(values: Values) -> Iterator[Finding]:
         yield nvml
         return
     unread = [gpu for gpu in nvml.gpus if gpu.fabric is None and _refused(nvml, gpu)]
-    members = [gpu for gpu in nvml.gpus if gpu.fabric is not None and gpu.fabric.state != "not-supported"]
+    lost = [gpu for gpu in nvml.gpus if lost_gaps(nvml, gpu)]  # what they answered before is not their state any more
+    members = [gpu for gpu in nvml.gpus if gpu.fabric and gpu.fabric.state != "not-supported" and gpu not in lost]
     outside = [gpu for gpu in nvml.gpus if gpu.fabric is not None and gpu not in members and is_tray_gpu(gpu)]
     nvlinks = NvLinks(nvml.gpus, values.pci)
     switched = values.switches or any(nvlinks.switches(place) for place in range(len(nvml.gpus)))
-    for gpu in unread:
+    for gpu in (*unread, *(gpu for gpu in lost if gpu not in unread and gpu.fabric)):
         yield from filter(None, [not_reported(NAME, nvml, gpu, *CALLS, what="fabric state")])
     if members:
         yield from _registered(values, nvml, members)
@@ -117,6 +123,9 @@ def evaluate(values: Values) -> Iterator[Finding]:
         # Links without a far end count as links to a switch that is hidden; these have one that was not reported.
         why = f"fabric unknown: {reason(refusal)}"
         yield About(check=NAME, evidence=(evidence(refusal),)).unknown(why, "gpucheck verify --only nvlink,topology")
+    elif switched and any(map(is_tray_gpu, nvml.gpus)) and not unread:
+        why = "not run: this driver reports no fabric state, and the fabric of a rack is managed on its switch trays"
+        yield About(check=NAME).skips(why)
     elif switched and not unread:
         yield from _without_state(values, nvml, nvlinks)
     elif not unread:
@@ -162,6 +171,8 @@ def _state(values: Values, members: list[Gpu]) -> Finding:
     confidence: Confidence = "certain" if values.down and values.service is not None else "likely"
     cause = "fabric-version-mismatch" if _mismatched(values) else "fabric-manager-down"
     fix = ELSEWHERE if values.service is None and values.elsewhere else START
+    if values.packages and values.nvlsm is False and any(map(is_nvlink5_board, members)):
+        cause, fix = "nvlsm-missing", f"install nvlsm; modprobe ib_umad, also at boot; systemctl restart {UNIT}"
     return about.fails(seen, wanted, NOT_READY, fix, cause, confidence)
 
 
@@ -174,6 +185,7 @@ def _status(state: str, status: int | None) -> str:
 def _service_lines(values: Values) -> tuple[str, ...]:
     service = values.service or ("no such unit" if values.queried else NOT_QUERIED)
     packages = tuple(f"package {package.name} {package.version}" for package in values.packages)
+    packages += ("package nvlsm: not installed",) if values.nvlsm is False else ()
     return (f"{UNIT}.service: {service}", *packages)
 
 
@@ -231,7 +243,8 @@ def _no_call(nvml: NvmlReading) -> bool:
 def _manager(values: Values, nvml: NvmlReading, state: Finding) -> Iterator[Finding]:
     """One finding a package. state: the finding about the fabric, which may have the mismatch already."""
     driver = nvml.driver_version
-    if not values.switches or values.container or driver is None:  # nothing to manage here, or to compare with
+    managed = values.switches or any(map(is_nvlink5_board, nvml.gpus))
+    if not managed or values.container or driver is None:  # nothing to manage here, or to compare with
         return
     if not values.packages and state.verdict is Verdict.PASS:
         where = "it runs elsewhere, as in a driver container or a service VM"

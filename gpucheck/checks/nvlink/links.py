@@ -73,7 +73,7 @@ def _evaluate(ports: Ports, values: Values, nvml: NvmlReading, linked: list[Port
     if ports.wanted is None:
         return _unknown_model(ports)
     if ports.up >= ports.wanted:
-        return ports.about().passes(ports.up)
+        return _mode(ports) or ports.about().passes(ports.up)
     if ports.up == 0 and ports.bridged:
         why = "not applicable: this model has NVLink only through a bridge, and none of its links is active"
         return ports.about().skips(why, 0, wanted=ports.wanted)
@@ -115,6 +115,16 @@ def _none_up(ports: Ports, values: Values, nvml: NvmlReading, linked: list[Ports
     cause = "nvlink-down" if ports.gpu.nvlinks else "nvlink-missing"
     why = f"{state[0].upper()}{state[1:]}, and {name} has {ports.wanted}: GPU to GPU traffic takes PCIe."
     return ports.about().fails(0, ports.wanted, why, FIX, cause, confidence)
+
+
+def _mode(ports: Ports) -> Finding | None:
+    """Return WARN where every link is up and the driver was set to use less of their bandwidth."""
+    mode = ports.gpu.health.nvlink_bandwidth
+    if mode in (None, "full"):
+        return None
+    why = "All NVLinks are up, and the driver limits their bandwidth to save power."
+    fix = "nvidia-smi nvlink --help shows the options of the bandwidth mode; set it to FULL, if it is not intentional"
+    return ports.about().warns(f"NVLink bandwidth mode {mode}", "full", why, fix, "nvlink-bandwidth-mode")
 
 
 def _asleep(ports: Ports) -> Finding:

@@ -113,7 +113,7 @@ def _evaluate(nvml: NvmlReading, status: str, by_design: str | None, pairs: list
 
 
 def _unread(nvml: NvmlReading, pairs: list[Place]) -> Iterator[Finding]:
-    """Yield one UNKNOWN for each reason why NVML did not report a pair; a lost GPU is the inventory's finding."""
+    """Yield one finding for each reason why NVML did not report a pair; a lost GPU is the inventory's."""
     groups: dict[str, list[tuple[Place, NvmlGap | None]]] = defaultdict(list)
     for pair in pairs:
         gap = _gap(nvml, *(nvml.gpus[place] for place in pair))
@@ -123,6 +123,9 @@ def _unread(nvml: NvmlReading, pairs: list[Place]) -> Iterator[Finding]:
         about = _about(nvml, [pair for pair, _ in members], "not reported", tuple(map(evidence, gaps[:1])))
         lost = any(gap.code in LOST for gap in gaps)
         of = f"of {len(members)} pair{'s' * (len(members) > 1)} "
+        if gaps and all(gap.absent for gap in gaps):
+            yield about.skips(f"not run: P2P status {of}not reported: {why}")
+            continue
         fix = "gpucheck verify --only inventory" if lost else "nvidia-smi topo -p2p r; read dmesg for NVRM lines"
         yield about.unknown(f"P2P status {of}unknown: {why}", fix, because_of="inventory" if lost else None)
 

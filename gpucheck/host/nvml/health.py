@@ -10,6 +10,15 @@ import pynvml
 
 from gpucheck.host.nvml.calls import Calls
 from gpucheck.host.nvml.notation import plain
+from gpucheck.host.nvml.signals import (
+    VIRTUALIZATION,
+    gsp_firmware,
+    licensed,
+    nvlink_bandwidth,
+    rack_place,
+    spare_rows,
+    sram_errors,
+)
 from gpucheck.model import EccCounts, GpuProcess, Health, PcieErrors, RetiredPages, RowRemap
 
 # nvmlClocksEventReason*, by bit
@@ -39,6 +48,7 @@ RECOVERY_ACTIONS = {
 REASON_CALLS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
 ADDRESSING_MODES = {0: "none", 1: "hmm", 2: "ats"}
 THRESHOLD, MARGIN = "nvmlDeviceGetTemperatureThreshold", "nvmlDeviceGetMarginTemperature"
+LINK_RECOVERIES = "NVML_FI_DEV_PCIE_L0_TO_RECOVERY_COUNTER"
 RECOVERY_ACTION = "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION"
 PCIE_FIELDS = tuple(
     f"NVML_FI_DEV_PCIE_COUNT_{kind}" for kind in ("CORRECTABLE_ERRORS", "NON_FATAL_ERROR", "FATAL_ERROR")
@@ -52,7 +62,7 @@ def read_health(calls: Calls, subject: str, handle: Any, memory_used: int | None
     def query(call: str, *arguments: Any) -> Any:
         return calls.query(call, subject, handle, *arguments)
 
-    fields = calls.fields(subject, handle, (*PCIE_FIELDS, RECOVERY_ACTION))
+    fields = calls.fields(subject, handle, (*PCIE_FIELDS, LINK_RECOVERIES, RECOVERY_ACTION))
     correctable, non_fatal, fatal = (fields[name] for name in PCIE_FIELDS)
     serial, vbios = query("nvmlDeviceGetSerial"), query("nvmlDeviceGetVbiosVersion")
     mig, mig_pending = _two(query("nvmlDeviceGetMigMode"))
@@ -60,6 +70,7 @@ def read_health(calls: Calls, subject: str, handle: Any, memory_used: int | None
     least, most = query("nvmlDeviceGetPowerManagementLimitConstraints") or (None, None)
     utilization = query("nvmlDeviceGetUtilizationRates")
     celsius = query("nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU)
+    virtualization = _named(VIRTUALIZATION, query("nvmlDeviceGetVirtualizationMode"))
     return Health(
         serial=None if serial is None else plain(serial),
         vbios=None if vbios is None else plain(vbios),
@@ -71,9 +82,15 @@ def read_health(calls: Calls, subject: str, handle: Any, memory_used: int | None
         ecc_pending=ecc_pending,
         ecc_counts=_ecc_counts(query),
         row_remap=_row_remap(query("nvmlDeviceGetRemappedRows")),
+        spare_rows=spare_rows(query),
+        sram=sram_errors(query),
         retired_pages=_retired_pages(query),
         pcie_errors=PcieErrors(
-            replays=query("nvmlDeviceGetPcieReplayCounter"), correctable=correctable, non_fatal=non_fatal, fatal=fatal
+            replays=query("nvmlDeviceGetPcieReplayCounter"),
+            correctable=correctable,
+            non_fatal=non_fatal,
+            fatal=fatal,
+            recoveries=fields[LINK_RECOVERIES],
         ),
         recovery_action=_named(RECOVERY_ACTIONS, fields[RECOVERY_ACTION]),
         clocks_event_reasons=named_reasons(calls.newest(subject, *((call, handle) for call in REASON_CALLS))),
@@ -81,6 +98,11 @@ def read_health(calls: Calls, subject: str, handle: Any, memory_used: int | None
         gpu_utilization_percent=None if utilization is None else utilization.gpu,
         addressing_mode=_named(ADDRESSING_MODES, query("nvmlDeviceGetAddressingMode")),
         processes=_processes(calls, subject, handle),
+        rack=rack_place(query),
+        virtualization=virtualization,
+        licensed=licensed(query, virtualization),
+        gsp_firmware=gsp_firmware(query),
+        nvlink_bandwidth=nvlink_bandwidth(calls, query, subject),
         temperature_c=celsius,
         temperature_slowdown_c=query(THRESHOLD, pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN),
         temperature_shutdown_c=query(THRESHOLD, pynvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN),

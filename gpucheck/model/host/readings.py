@@ -3,6 +3,7 @@
 import msgspec
 
 from gpucheck.model.host.hardware import Gpu
+from gpucheck.model.host.health import Confidential
 
 # Codes of gaps and failures that are not NVML's own, which are 0 or more.
 CRASHED, LATE, DEFECT, NOT_STARTED = -1, -2, -3, -4
@@ -42,6 +43,7 @@ class NvmlReading(msgspec.Struct, frozen=True, kw_only=True, tag="reading"):
     ancestors: tuple[tuple[str | None, ...], ...] = ()
     p2p: dict[str, tuple[tuple[str | None, ...], ...]] = msgspec.field(default_factory=dict)
     gaps: tuple[NvmlGap, ...] = ()
+    confidential: Confidential | None = None
 
 
 class NvmlFailure(msgspec.Struct, frozen=True, kw_only=True, tag="failure"):
