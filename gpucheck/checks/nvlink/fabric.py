@@ -26,6 +26,7 @@ from gpucheck.model import (
     Finding,
     Gpu,
     Host,
+    NotRecorded,
     NvmlFailure,
     NvmlGap,
     NvmlReading,
@@ -57,7 +58,7 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
     """The GPUs' fabric states, the switches on the bus, and the fabric manager.
 
     service: of fabric manager, None where there is no such unit. queried: whether systemd could be queried.
-    nvlsm: whether its package is installed, None where no package database can be read.
+    nvlsm: whether its package is installed, None where it is not needed or no package database can be read.
     """
 
     nvml: NvmlReading | NvmlFailure
@@ -88,17 +89,25 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
 def probe(host: Host) -> Values:
     """Query NVML, the PCI bus, systemd and the package database."""
     service, queried = unit_state(host, UNIT)
-    system, packages = host.system(), host.packages((*PACKAGES, NVLSM))
+    system, nvml = host.system(), host.nvml()
     return Values(
-        nvml=host.nvml(),
+        nvml=nvml,
         pci=host.pci(),
         service=service,
         queried=queried,
-        packages=tuple(package for package in packages or () if package.name != NVLSM),
-        nvlsm=None if packages is None else any(package.name == NVLSM for package in packages),
+        packages=host.packages(PACKAGES) or (),
+        nvlsm=_has_nvlsm(host) if isinstance(nvml, NvmlReading) and any(map(is_nvlink5_board, nvml.gpus)) else None,
         virtual=system.virtual,
         container=system.container,
     )
+
+
+def _has_nvlsm(host: Host) -> bool | None:
+    try:
+        found = host.packages((NVLSM,))
+    except NotRecorded:  # by a gpucheck that did not look for it
+        return None
+    return None if found is None else bool(found)
 
 
 def evaluate(values: Values) -> Iterator[Finding]:
