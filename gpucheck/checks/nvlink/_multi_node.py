@@ -21,9 +21,11 @@ def model_of(gpu: Gpu) -> GpuModel | None:
 
 
 def is_tray_gpu(gpu: Gpu) -> bool:
-    """Whether the GPU belongs to a rack's fabric: by the cluster that it shares, else by its model."""
-    model = model_of(gpu)
-    return in_cluster(gpu) or (model is not None and model.fabric == "imex")
+    """Whether the GPU belongs to a rack's fabric: by its name, else by its cluster, else by its PCI id."""
+    named, numbered = find_gpu(gpu.name), gpu_by_pci_id(gpu.device_id)
+    if named is not None:
+        return named.fabric == "imex"
+    return in_cluster(gpu) or (numbered is not None and numbered.fabric == "imex")
 
 
 def is_nvlink5_board(gpu: Gpu) -> bool:
@@ -31,7 +33,7 @@ def is_nvlink5_board(gpu: Gpu) -> bool:
     InfiniBand functions of the board, by fabric manager and NVLSM.
     """
     model = model_of(gpu)
-    return not in_cluster(gpu) and model is not None and model.fabric == "nvlink5"
+    return model is not None and model.fabric == "nvlink5"
 
 
 def in_cluster(gpu: Gpu) -> bool:

@@ -41,7 +41,7 @@ from gpucheck.topology.view import FAR_END
 UNIT = "nvidia-fabricmanager"
 # The package's name on deb and rpm systems, before and since branch 580; the Ubuntu archive keeps a branch suffix.
 PACKAGES = ("nvidia-fabricmanager", "nvidia-fabric-manager", "nvidia-fabricmanager-580")
-NVLSM = "nvlsm"
+NVLSM, NVLINK = "nvlsm", "gpucheck verify --only nvlink,topology"
 CALLS = ("nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetGpuFabricInfo")
 STATUS = {3: "not supported", 23: "insufficient resources", 999: "unknown error"}  # NVML return codes
 START = (
@@ -128,16 +128,11 @@ def evaluate(values: Values) -> Iterator[Finding]:
         yield from _registered(values, nvml, members)
     elif any(gpu.active_nvlinks for gpu in outside):
         yield _no_state(outside)
-    elif switched and not unread and not values.switches and (refusal := _far_end_refused(nvml)):
-        # Links without a far end count as links to a switch that is hidden; these have one that was not reported.
-        why = f"fabric unknown: {reason(refusal)}"
-        yield About(check=NAME, evidence=(evidence(refusal),)).unknown(why, "gpucheck verify --only nvlink,topology")
-    elif switched and any(map(is_tray_gpu, nvml.gpus)) and not unread:
-        why = "not run: this driver reports no fabric state, and the fabric of a rack is managed on its switch trays"
-        yield About(check=NAME).skips(why)
-    elif switched and not unread:
+    elif unread or lost:
+        return
+    elif switched:
         yield from _without_state(values, nvml, nvlinks)
-    elif not unread:
+    else:
         bus = "the PCI bus shows no NVSwitch" if values.pci else "/sys shows no PCI bus"
         yield About(check=NAME).skips(f"not applicable: no GPU reports a fabric, no NVLink leads to one, and {bus}")
 
@@ -153,7 +148,8 @@ def _registered(values: Values, nvml: NvmlReading, members: list[Gpu]) -> Iterat
 def _far_end_refused(nvml: NvmlReading) -> NvmlGap | None:
     if any(link.remote_kind == "switch" for gpu in nvml.gpus for link in gpu.nvlinks):
         return None
-    return next((gap for gap in nvml.gaps if gap.call in FAR_END and not gap.absent), None)
+    gaps = [gap for gap in nvml.gaps if gap.call in FAR_END]
+    return next((gap for gap in gaps if not gap.absent), next(iter(gaps), None))
 
 
 def _refused(nvml: NvmlReading, gpu: Gpu) -> bool:
@@ -222,6 +218,16 @@ def _no_state(outside: list[Gpu]) -> Finding:
 
 def _without_state(values: Values, nvml: NvmlReading, nvlinks: NvLinks) -> Iterator[Finding]:
     """GPUs before Hopper, and libraries before 525, report no registration: P2P status and the service have to do."""
+    if not values.switches and (refusal := _far_end_refused(nvml)):
+        # Links without a far end count as links to a switch that is hidden; these have one that was not reported.
+        about = About(check=NAME, evidence=(evidence(refusal),))
+        why = f"fabric unknown: {reason(refusal)}"
+        yield about.skips(f"not run: {why}") if refusal.absent else about.unknown(why, NVLINK)
+        return
+    if any(map(is_tray_gpu, nvml.gpus)):
+        why = "not run: this driver reports no fabric state, and the fabric of a rack is managed on its switch trays"
+        yield About(check=NAME).skips(why)
+        return
     pairs = [pair for pair in combinations(range(len(nvml.gpus)), 2) if nvlinks.between(*pair).links]
     status = [p2p_status(nvml, pair, ("nvlink",)) for pair in pairs]
     proven = bool(pairs) and all(one == "OK" for one in status)
