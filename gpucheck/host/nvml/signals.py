@@ -76,9 +76,9 @@ def licensed(query: Query, virtualization: str | None) -> bool | None:
 def gsp_firmware(query: Query) -> str | None:
     """Return the version of the firmware of the GPU System Processor, ``off`` where the driver does not use it."""
     mode = query("nvmlDeviceGetGspFirmwareMode")
-    if mode is not None and not mode[0]:
-        return "off"
     version = query("nvmlDeviceGetGspFirmwareVersion")
+    if mode is None or not mode[0]:
+        return None if mode is None else "off"
     return None if version is None else plain(version).strip() or None
 
 
