@@ -137,7 +137,7 @@ def fabric(calls: Calls, subject: str, handle: Any) -> Fabric | None:
     """
     first: NvmlGap | None = None
     for structure, call in FABRIC_WAYS:
-        info = getattr(pynvml, structure, lambda: None)()
+        info: Any = getattr(pynvml, structure, lambda: None)()
         if info is None:  # a binding older than the structure
             continue
         _, failure = calls.attempt(call, subject, handle, byref(info))
