@@ -1,7 +1,7 @@
 """Confidential computing: where it is on, do the GPUs accept work?
 
 Sources: nvmlSystemGetConfComputeState and nvmlSystemGetConfComputeGpusReadyState. After each boot of a confidential
-virtual machine the GPUs refuse work until they were attested and set to ready (NVIDIA Confidential Computing deployment
+virtual machine the GPUs reject work until they were attested and set to ready (NVIDIA Confidential Computing deployment
 guide); CUDA then fails with 802 (system not ready), as it does without an NVSwitch fabric.
 """
 

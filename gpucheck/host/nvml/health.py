@@ -123,7 +123,7 @@ def margin_c(query: Query, celsius: int | None) -> int | None:
     """Return the degrees that are left until the hardware slows the GPU down, 0 or less from there on; None if unknown.
 
     query: makes a call about one GPU, as (call, *arguments). celsius: its temperature now. Ada and newer report the
-    margin itself and may refuse the limit, older boards report only the limit (NVIDIA nvml.h, API 13).
+    margin itself and may not report the limit, older boards report only the limit (NVIDIA nvml.h, API 13).
     """
     margin: int | None = query(MARGIN)
     if margin is not None:

@@ -24,7 +24,7 @@ class NvmlGap(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def absent(self) -> bool:
-        """Whether NVML says that there is no such value here: nothing is wrong, and nothing is known."""
+        """Whether NVML reports that there is no such value here: nothing is wrong, and nothing is known."""
         return self.code in (NOT_SUPPORTED, NOT_IN_LIBRARY, DEPRECATED)
 
 

@@ -7,7 +7,7 @@ AMPERE = 7  # nvmlDeviceArchitecture_t: the first that reports them
 
 
 def _apply(machine: Machine, gpu: int, kind: str = "sec_ded", count: int = 1, threshold: int = 0) -> None:
-    """kind: parity, sec_ded or corrected. threshold: 1 where the driver says that there were too many."""
+    """kind: parity, sec_ded or corrected. threshold: 1 where the driver reports that there were too many."""
     faulty = machine.gpu(gpu)
     if not (faulty.model.ecc and faulty.model.ecc_enabled and faulty.model.architecture >= AMPERE):
         raise ValueError(f"GPU {gpu} ({faulty.model.name}) counts no errors of its SRAM")
