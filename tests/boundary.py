@@ -21,8 +21,8 @@ from gpucheck.simulator.nvml.exports import base_name, called
 from gpucheck.topology import build as build_topology
 
 QUICK = run.select(run.all_steps(), level="quick", only=(), skip=())
-NOT_SUPPORTED, NOT_IN_LIBRARY, LOST, NEEDS_RESET = 3, 13, 15, 16
-CODES = (1, 2, NOT_SUPPORTED, 4, 6, 9, NOT_IN_LIBRARY, LOST, NEEDS_RESET, 17, 18, 19, 999)
+NOT_SUPPORTED, NOT_IN_LIBRARY, LOST, NEEDS_RESET, DEPRECATED = 3, 13, 15, 16, 26
+CODES = (1, 2, NOT_SUPPORTED, 4, 6, 9, NOT_IN_LIBRARY, LOST, NEEDS_RESET, 17, 18, 19, DEPRECATED, 999)
 KINDS = ("latin1", "empty", "garbage")
 # A GPU in use, for the questions about its users.
 BUSY = {"rtx3090-x2-nvlink": ("busy-gpu:gpu=0",)}
@@ -31,6 +31,8 @@ LOUD = (Verdict.WARN, Verdict.FAIL)
 # Without them there is no reading at all, or no GPU in it.
 START = {"nvmlInit", "nvmlDeviceGetCount"}
 IDENTITY = {"nvmlDeviceGetHandleByIndex", "nvmlDeviceGetPciInfo"}
+# Without them nothing can be said of the machine: which driver, which links lead where.
+MUST = {"nvmlSystemGetDriverVersion", "nvmlDeviceGetNvLinkState"}
 # The calls and fields that a check's PASS rests on: where one of them fails, it has not looked.
 RESTS_ON: dict[str, set[str]] = {
     "bar1": {"nvmlDeviceGetBAR1MemoryInfo"},

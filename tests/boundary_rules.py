@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from gpucheck.model import Finding, Verdict
 from tests.boundary import (
+    DEPRECATED,
     IDENTITY,
     LOST,
     LOUD,
@@ -48,7 +49,7 @@ def _accused(case: Case, machine: Machine, now: tuple[Finding, ...]) -> Broken:
 def _passed(case: Case, machine: Machine, now: tuple[Finding, ...], affected: set[str]) -> Broken:
     """A refusal by which NVML says that there is no such thing may make a check not applicable; no other may."""
     # INVALID_ARGUMENT is what an older driver answers for a field that it does not know.
-    absent = (NOT_SUPPORTED, NOT_IN_LIBRARY, *((2,) if case.call.startswith("NVML_FI") else ()))
+    absent = (NOT_SUPPORTED, NOT_IN_LIBRARY, DEPRECATED, *((2,) if case.call.startswith("NVML_FI") else ()))
     asked = case.call in machine.made and case.call not in machine.refuses
     counts = case.whole and case.how not in absent and asked
     for check in [check for check, calls in RESTS_ON.items() if counts and case.call in calls]:

@@ -3,10 +3,14 @@
 data/foreign_nvml/SOURCE.md says where they come from. Expected is what their configuration says of them.
 """
 
+import json
+import lzma
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import pytest
 
 from gpucheck import run
@@ -17,6 +21,7 @@ from gpucheck.model import Finding, NvmlReading, Report, Verdict
 DATA = Path(__file__).parent / "data" / "foreign_nvml"
 QUICK = run.select(run.all_steps(), level="quick", only=(), skip=())
 LOUD = (Verdict.WARN, Verdict.FAIL)
+WARN, FAIL = LOUD
 
 
 Loud = dict[tuple[str, str | None], int]
@@ -124,3 +129,60 @@ def test_a_model_without_nvlink_is_known():
     """Both are in the table of GPUs: their ports that are off are none."""
     for name in ("l40s", "t4"):
         assert "not in the GPU table" not in " ".join(f.why for f in of(replay(name)[1], "nvlink"))
+
+
+# What nvml-mock-ctl did to GPU 1, and what is to be said of it and of nothing else.
+FABRIC_FAULTS = {
+    "degraded_bandwidth": (WARN, "fabric-degraded"),
+    "route_recovery": (WARN, "fabric-degraded"),
+    "access_timeout_recovery": (WARN, "fabric-degraded"),
+    "route_unhealthy": (FAIL, "fabric-degraded"),
+    "insufficient_nvlinks": (FAIL, "nvlink-down"),
+    **dict.fromkeys(
+        (
+            *("no_partition", "incompatible_gpu_fw", "invalid_location"),
+            *("incorrect_sysguid", "incorrect_chassis_sn", "gpu_state_invalid"),
+        ),
+        (FAIL, "fabric-degraded"),
+    ),
+}
+FAULTS = {
+    "fail --mode lost": ("inventory", FAIL, "gpu-lost"),
+    "fail --mode fallen_off_bus": ("inventory", FAIL, "gpu-lost"),
+    # The mock lets a row fail as well, which is the graver of the two.
+    "fail --mode ecc_uncorrectable": ("memory-errors", FAIL, "row-remap"),
+    "temp 98": ("throttle", WARN, "throttled"),
+    "throttle thermal": ("throttle", FAIL, "throttled"),
+    "throttle power_brake": ("throttle", FAIL, "throttled"),
+    "throttle hw_slowdown": ("throttle", FAIL, "throttled"),
+    "throttle sw_thermal": ("throttle", WARN, "throttled"),
+    "nvlink-error 250": ("nvlink-errors", WARN, "nvlink-errors"),
+    "sram-ecc --type parity 3": ("memory-errors", FAIL, "ecc-uncorrected"),
+    "sram-ecc --type secded --source sm --threshold-exceeded 4": ("memory-errors", FAIL, "sram-threshold"),
+    "set remapped_rows.availability_histogram.none=2": ("memory-errors", WARN, "row-remap"),
+    "set remapped_rows.pending=true": ("memory-errors", WARN, "row-remap"),
+    "set remapped_rows.failure_occurred=true": ("memory-errors", FAIL, "row-remap"),
+    **{f"fabric-health {name}": ("fabric", *said) for name, said in FABRIC_FAULTS.items()},
+}
+
+
+@cache
+def injected() -> dict[str, object]:
+    return dict(json.loads(lzma.decompress((DATA / "faults-h100.json.xz").read_bytes())))
+
+
+def loud_after(command: str) -> set[tuple[str, Verdict, str | None, str]]:
+    recording = read_recording(DATA / "h100-no-sysfs.json.gz")
+    nvml = msgspec.convert(injected()[command], NvmlReading)
+    report = run.verify(ReplayHost(msgspec.structs.replace(recording, nvml=nvml)), QUICK)
+    return {(f.check, f.verdict, f.cause, f.subject) for f in report.findings if f.verdict in LOUD}
+
+
+def test_the_machine_without_a_fault_is_healthy():
+    assert loud_after("healthy") == set()
+    assert injected().keys() == {"healthy", *FAULTS}
+
+
+@pytest.mark.parametrize("command", FAULTS)
+def test_every_fault_of_the_mock_is_named_and_no_other(command):
+    assert loud_after(command) == {(*FAULTS[command], "gpu:0000:1b:00.0")}

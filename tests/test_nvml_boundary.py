@@ -7,7 +7,7 @@ every case in make test-more.
 
 import functools
 from collections import defaultdict
-from itertools import groupby
+from itertools import groupby, product
 from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +18,22 @@ import pytest
 from gpucheck import simulator
 from gpucheck.host.live import LiveHost
 from gpucheck.model import Finding, NvmlFailure, NvmlReading, Verdict
-from tests.boundary import LOUD, QUICK, RESTS_ON, BrokenError, Case, Machine, all_cases
+from tests.boundary import (
+    DEPRECATED,
+    IDENTITY,
+    INSTEAD,
+    LOUD,
+    MUST,
+    NOT_IN_LIBRARY,
+    NOT_SUPPORTED,
+    QUICK,
+    RESTS_ON,
+    START,
+    BrokenError,
+    Case,
+    Machine,
+    all_cases,
+)
 from tests.boundary_rules import broken_rules
 from tests.conftest import Figures
 from tests.shared import sampled
@@ -225,3 +240,50 @@ def test_an_older_library_costs_answers_and_accuses_nobody(branch, name, machine
         {f.seen for f in fs if f.check == "topology" and f.verdict is Verdict.PASS} for fs in (findings, healthy)
     ]
     assert classes[0] <= classes[1]
+
+
+# ---- what NVML does not offer: not supported, not in this library, deprecated ----
+
+ABSENT = (NOT_SUPPORTED, NOT_IN_LIBRARY, DEPRECATED)
+BOARDS = [name for name in simulator.profile_names() if name not in ("no-gpu", "gb200-nvl72")]
+
+
+def optional(machine: Machine) -> list[str]:
+    return [call for call in machine.calls if call not in START | IDENTITY | MUST]
+
+
+def false_words(machine: Machine, calls: set[str], code: int, findings: tuple[Finding, ...]) -> list[str]:
+    """What is unknown or accused because these calls have no answer, and what passes all the same."""
+    known = verdicts(machine.healthy)
+    found = [
+        f"{f.check} {f.verdict.value} {f.subject}: {f.seen} {f.why}"
+        for f in findings
+        if f.verdict in (*LOUD, Verdict.UNKNOWN) and (f.check, f.subject, f.verdict.value, f.cause) not in known
+    ]
+    # The fabric check has other evidence, which it states: P2P status and the service.
+    blind = {check for check, needs in RESTS_ON.items() if needs & set(machine.made) <= calls and check != "fabric"}
+    found += [f"{f.check} pass: {f.seen}" for f in findings if f.check in blind and f.verdict is Verdict.PASS]
+    return [f"{', '.join(sorted(calls)[:2])} code {code}: {words}" for words in found]
+
+
+@pytest.mark.parametrize(("name", "code"), sampled(product(BOARDS, ABSENT), lambda _, one: one[0] in SAMPLE))
+def test_nothing_is_wrong_where_nvml_offers_little(name, code, machine):
+    """Every optional call at once."""
+    machine = machine(name)
+    calls = optional(machine)
+    findings = machine.findings(*(f"nvml-refuse:call={call},code={code}" for call in calls))
+
+    assert false_words(machine, set(calls), code, findings) == []
+
+
+@pytest.mark.parametrize("name", sampled(BOARDS, lambda _, one: one == "p100-pcie-x2"))
+def test_nothing_is_wrong_where_nvml_does_not_offer_a_call(name, machine):
+    machine = machine(name)
+    wrong = []
+    for call in optional(machine):
+        calls = {call, *INSTEAD.get(call, ())}
+        for code in ABSENT:
+            findings = machine.findings(*(f"nvml-refuse:call={one},code={code}" for one in calls))
+            wrong += false_words(machine, calls, code, findings)
+
+    assert wrong == []

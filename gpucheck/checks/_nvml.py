@@ -9,14 +9,24 @@ from functools import partial, wraps
 
 import msgspec
 
-from gpucheck.model import DEFECT, Finding, Gpu, Host, NvmlFailure, NvmlGap, NvmlReading, PciDevice, Verdict
+from gpucheck.model import (
+    DEFECT,
+    DEPRECATED,
+    NOT_IN_LIBRARY,
+    NOT_SUPPORTED,
+    Finding,
+    Gpu,
+    Host,
+    NvmlFailure,
+    NvmlGap,
+    NvmlReading,
+    PciDevice,
+    Verdict,
+)
 from gpucheck.model.finding.about import About
 
 Nvml = NvmlReading | NvmlFailure
 OfGpu = Callable[[Nvml, Gpu], Finding | None]
-NOT_SUPPORTED, NOT_IN_LIBRARY = 3, 13
-# The GPU does not have the thing, or this driver's library has no call for it: known not to be known.
-NOT_HERE = (NOT_SUPPORTED, NOT_IN_LIBRARY)
 # NVML: no permission, and blocked by the operating system.
 FORBIDDEN = (4, 17)
 # NVML: the GPU is lost, and it needs a reset.
@@ -126,6 +136,8 @@ def reason(gap: NvmlGap) -> str:
         return f"this GPU does not support {gap.call} (NVML code 3)"
     if gap.code == NOT_IN_LIBRARY:
         return f"the NVML library of this driver has no {gap.call} (NVML code 13)"
+    if gap.code == DEPRECATED:
+        return f"this driver no longer offers {gap.call} (NVML code 26)"
     if gap.code in FORBIDDEN:
         return f"access to {gap.call} was denied (NVML code {gap.code})"
     if gap.code in LOST:
@@ -147,8 +159,8 @@ def not_reported(check: str, nvml: Nvml, gpu: Gpu, *calls: str, what: str = "the
         return next((gap for gap in gaps if gap.code in codes), None)
 
     lost = first(*LOST) or next(iter(lost_gaps(nvml, gpu) if isinstance(nvml, NvmlReading) else ()), None)
-    denied, old = first(*FORBIDDEN), first(NOT_IN_LIBRARY)
-    other = next((gap for gap in gaps if gap.code not in (*LOST, *FORBIDDEN, *NOT_HERE)), None)
+    denied, old = first(*FORBIDDEN), first(NOT_IN_LIBRARY, DEPRECATED)
+    other = next((gap for gap in gaps if not (gap.absent or gap.code in (*LOST, *FORBIDDEN))), None)
     if lost:
         return _of_a_lost_gpu(check, gpu, lost, what)
     if denied:

@@ -56,6 +56,8 @@ def read_system(root: Path, system_root: Path) -> System:
 
 
 def _hypervisor(root: Path) -> str | None:
+    if (root / "dev/dxg").exists():  # the GPU of Windows, as WSL has it
+        return "wsl"
     vendor = text(root / "sys/class/dmi/id/sys_vendor") or ""
     product = text(root / "sys/class/dmi/id/product_name") or ""
     for words in () if _bare_metal(vendor, product) else (product, vendor):

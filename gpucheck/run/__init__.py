@@ -10,6 +10,7 @@ import msgspec
 
 from gpucheck.checks import all_checks
 from gpucheck.checks._session import judged
+from gpucheck.checks._wsl import absent
 from gpucheck.model import AnyCheck, Finding, Host, Report
 from gpucheck.processes.deadline import StuckError, in_time
 from gpucheck.processes.signals import TerminatedError
@@ -135,7 +136,8 @@ def verify(
 
 def _check_step(check: AnyCheck) -> Step:
     def run(host: Host) -> Outcome:
-        return Outcome(tuple(check.evaluate(check.probe(host))), {})
+        skipped = absent(check.name, host.system().virtual)
+        return Outcome((skipped,) if skipped else tuple(check.evaluate(check.probe(host))), {})
 
     about = sys.modules[check.evaluate.__module__].__doc__ or ""
     return Step(check.name, check.tags, run, check.seconds, CHECK_S, about)

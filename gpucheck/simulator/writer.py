@@ -21,6 +21,7 @@ from gpucheck.simulator.machine.profile import Profile
 from gpucheck.simulator.sysfs import write_root
 
 RECIPE = "recipe.json"
+NVLSM = "2025.10.11-1"
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,6 +99,8 @@ def _install(machine: Machine, profile: Profile) -> None:
     for unit in profile.services:
         machine.services[unit] = "active"
         machine.packages[unit] = f"{profile.driver.version}-1"
+    if "nvidia-fabricmanager" in profile.services and not any(f.kind == "nvswitch" for f in machine.functions.values()):
+        machine.packages["nvlsm"] = NVLSM
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -72,8 +72,8 @@ class View:
         ]
         names = {f"{start}{link.link}" for link in nameless}
         refused = [gap for gap in own if gap.call == STATE_CALL and gap.code not in PAST]
-        # Not supported and not in this library are what a guest gets whose switches are hidden from it.
-        refused += [gap for gap in own if gap.call in FAR_END and gap.code not in (3, 13) and gap.subject in names]
+        # Not supported, not in this library: what a guest gets whose switches are hidden from it.
+        refused += [gap for gap in own if gap.call in FAR_END and not gap.absent and gap.subject in names]
         if refused:
             return f"NVML call failed: {refused[0].call} (code {refused[0].code})"
         if any(link.remote_kind == "gpu" for link in nameless):

@@ -80,6 +80,7 @@ def test_system_without_os_release(system):
         ({"proc/cpuinfo": "processor : 0\nflags\t\t: fpu vme hypervisor lm\n"}, "vm"),
         ({"proc/cpuinfo": "processor : 0\nflags\t\t: fpu vme lm\n"}, None),
         ({".dockerenv": ""}, None),
+        ({"dev/dxg": "", "proc/cpuinfo": "processor : 0\nflags\t\t: fpu vme hypervisor lm\n"}, "wsl"),
         ({"proc/cpuinfo": ARM}, None),
         ({"proc/cpuinfo": ARM, "proc/device-tree/hypervisor/compatible": "linux,kvm\0"}, "kvm"),
         ({"proc/cpuinfo": ARM, "proc/device-tree/hypervisor/compatible": "xen,xen-4.17\0xen,xen\0"}, "xen"),

@@ -11,7 +11,6 @@ import msgspec
 from gpucheck.checks._nvml import (
     FORBIDDEN,
     LOST,
-    NOT_IN_LIBRARY,
     WITHOUT_A_GPU,
     evidence,
     lost_gaps,
@@ -19,8 +18,10 @@ from gpucheck.checks._nvml import (
     reason,
 )
 from gpucheck.checks._session import PASSED_THROUGH, allotted, of_session, refused_handles, session_finding
+from gpucheck.checks._wsl import WSL
 from gpucheck.model import (
     DEFECT,
+    NOT_IN_LIBRARY,
     Check,
     DeviceFile,
     Finding,
@@ -50,6 +51,7 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
     nvml: NvmlReading | NvmlFailure
     pci: tuple[PciDevice, ...]
     container: str | None
+    virtual: str | None = None
     files: tuple[DeviceFile, ...] = ()
     environment: dict[str, str] = {}
 
@@ -60,6 +62,7 @@ def probe(host: Host) -> Values:
         nvml=host.nvml(),
         pci=tuple(device for device in host.pci() if device.is_nvidia_gpu),
         container=host.system().container,
+        virtual=host.system().virtual,
         files=host.device_files(),
         environment=host.environment(),
     )
@@ -86,10 +89,10 @@ def evaluate(values: Values) -> Iterator[Finding]:
     unseen = sorted(gpus.keys() - {device.bus_id for device in values.pci})
     if not gpus and not on_bus and not refused:
         yield _nothing(elsewhere)
-    elif unseen:
+    elif unseen and values.virtual != WSL:
         yield _no_bus(unseen, gpus)
     elif gpus and not bad:
-        yield About(check=NAME).passes(_models(nvml.gpus))
+        yield About(check=NAME, evidence=tuple(map(_what, nvml.gpus))).passes(_models(nvml.gpus))
     yield from bad
     if share:
         yield session_finding(About(check=NAME), share, values.files, values.container, values.environment)
@@ -101,6 +104,17 @@ def evaluate(values: Values) -> Iterator[Finding]:
 def _models(gpus: tuple[Gpu, ...]) -> str:
     names = [gpu.name for gpu in gpus]
     return ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names))
+
+
+def _what(gpu: Gpu) -> str:
+    """Return what of a GPU its operator needs: its place in a rack, whose machine it is in, its firmware."""
+    rack, health = gpu.health.rack, gpu.health
+    place = (
+        f"chassis {rack.chassis_serial}, slot {rack.slot}, tray {rack.tray}, module {rack.module_id}" if rack else ""
+    )
+    virtual = f"virtualization {health.virtualization}" if health.virtualization not in (None, "none") else ""
+    firmware = f"GSP firmware {health.gsp_firmware}" if health.gsp_firmware else ""
+    return f"{gpu.pci_bus_id}: {', '.join(filter(None, (gpu.name, place, virtual, firmware)))}"
 
 
 def _lost(nvml: NvmlReading) -> Iterator[Finding]:

@@ -1,16 +1,18 @@
 """Memory errors: uncorrectable ECC errors, rows and pages that wait for a reset, and what the GPU itself requires.
 
 Sources: nvmlDeviceGetTotalEccErrors (volatile = since the driver was loaded, aggregate = over the board's life),
-nvmlDeviceGetRemappedRows (Ampere and newer), nvmlDeviceGetRetiredPages (older), NVML field 230 (recovery action).
+nvmlDeviceGetSramEccErrorStatus (caches and registers, with the driver's threshold), nvmlDeviceGetRemappedRows and
+nvmlDeviceGetRowRemapperHistogram (Ampere and newer), nvmlDeviceGetRetiredPages (older), NVML field 230 (recovery
+action).
 """
 
 from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from gpucheck.checks._nvml import NOT_HERE, evaluate_each_gpu, gaps_of, not_reported, query_nvml
+from gpucheck.checks._nvml import evaluate_each_gpu, gaps_of, not_reported, query_nvml
 from gpucheck.knowledge.actions import of_recovery_action
-from gpucheck.model import Check, Finding, Gpu, NvmlFailure, NvmlReading
+from gpucheck.model import Check, Finding, Gpu, Health, NvmlFailure, NvmlReading, SramErrors
 from gpucheck.model.finding.about import About
 
 NAME = "memory-errors"
@@ -42,16 +44,31 @@ def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
 
 def _error(about: About, gpu: Gpu) -> Finding | None:
     """The worst error that was reported, whatever else was not."""
-    health, counts, reset = gpu.health, gpu.health.ecc_counts, RESET.format(gpu.pci_bus_id)
+    return _worn(about, gpu.health) or _current(about, gpu) or _past(about, gpu.health)
+
+
+def _worn(about: About, health: Health) -> Finding | None:
+    """What no reset repairs."""
     if health.row_remap and health.row_remap.failed:
+        seen, cause = "row remapping failed", "row-remap"
         why = "A bad memory row could not be replaced: the spare rows of its bank are used up."
-        fix = "take the GPU out of service and replace it"
-        failed = about.fails("row remapping failed", None, why, fix, "row-remap")
-        return replace(failed, action="replace", owner="site")
-    if counts.volatile_uncorrected:
-        why = "The memory returned data that could not be corrected since the driver was loaded."
+    elif health.sram and health.sram.threshold_exceeded:
+        seen, cause = "SRAM error threshold exceeded", "sram-threshold"
+        why = "The driver counts so many errors in the caches and registers that the board needs service."
+    else:
+        return None
+    failed = about.fails(seen, None, why, "take the GPU out of service and replace it", cause)
+    return replace(failed, action="replace", owner="site")
+
+
+def _current(about: About, gpu: Gpu) -> Finding | None:
+    health, reset = gpu.health, RESET.format(gpu.pci_bus_id)
+    sram = health.sram.volatile_uncorrected if health.sram else 0
+    if uncorrected := health.ecc_counts.volatile_uncorrected or sram:
+        where = "The memory" if health.ecc_counts.volatile_uncorrected else "A cache or a register"
+        why = f"{where} returned data that could not be corrected since the driver was loaded."
         fix = f"{reset}; if it happens again, replace the board"
-        return about.fails(_errors(counts.volatile_uncorrected, "volatile"), 0, why, fix, "ecc-uncorrected")
+        return about.fails(_errors(uncorrected, "volatile"), 0, why, fix, "ecc-uncorrected")
     if health.row_remap and health.row_remap.pending:
         why = "A bad memory row is replaced by a spare one at the next reset of the GPU."
         return about.warns("row remapping pending", None, why, reset, "row-remap")
@@ -63,11 +80,22 @@ def _error(about: About, gpu: Gpu) -> Finding | None:
         why = "The GPU requires a recovery action before further use."
         required = about.fails(f"recovery action {health.recovery_action}", "none", why, fix, "gpu-reset-required")
         return replace(required, action=of_recovery_action(health.recovery_action))
-    if counts.aggregate_uncorrected:
+    return None
+
+
+def _past(about: About, health: Health) -> Finding | None:
+    """What may come again."""
+    counts, sram = health.ecc_counts, health.sram
+    if uncorrected := counts.aggregate_uncorrected or (sram.aggregate_uncorrected if sram else 0):
         since = "; none since the driver was loaded" if counts.volatile_uncorrected == 0 else ""
         why = f"The board had uncorrectable memory errors over its life{since}."
-        seen = _errors(counts.aggregate_uncorrected, "aggregate")
+        seen = _errors(uncorrected, "aggregate")
         return replace(about.warns(seen, 0, why, WATCH, "ecc-uncorrected", "possible"), action="none")
+    if health.spare_rows and health.spare_rows.none:
+        banks = health.spare_rows.none
+        why = "The next bad row in such a bank cannot be replaced, and the GPU then needs service."
+        seen = f"{banks} memory bank{'s' * (banks > 1)} without spare rows"
+        return replace(about.warns(seen, 0, why, WATCH, "row-remap", "likely"), action="none")
     return None
 
 
@@ -83,7 +111,7 @@ def _missing(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     )
     for what, is_known, calls in sources:
         gaps = () if is_known else gaps_of(nvml, gpu, *calls)
-        if any(gap.code not in NOT_HERE for gap in gaps):
+        if any(not gap.absent for gap in gaps):
             return not_reported(NAME, nvml, gpu, *calls, what=what)
     if any(is_known for _, is_known, _ in sources[:-1]):
         return None
@@ -95,6 +123,8 @@ def _known(gpu: Gpu) -> Iterator[str]:
     health, counts = gpu.health, gpu.health.ecc_counts
     if counts.volatile_uncorrected == 0:
         yield "0 uncorrectable ECC errors"
+    if health.sram and not health.sram.threshold_exceeded:
+        yield "SRAM errors below the threshold"
     if health.row_remap:
         yield "no row remapping pending"
     if health.retired_pages:
@@ -128,9 +158,23 @@ def _evidence(gpu: Gpu) -> Iterator[str]:
         row = health.row_remap
         state = f"{_yes('pending', row.pending)}, {_yes('failed', row.failed)}"
         yield f"{ROWS}: {row.corrected} corrected, {row.uncorrected} uncorrected, {state}"
+    if health.spare_rows:
+        rows = health.spare_rows
+        left = f"{rows.every} all, {rows.most} most, {rows.some} some, {rows.few} few, {rows.none} none"
+        yield f"banks by spare rows left (nvmlDeviceGetRowRemapperHistogram): {left}"
+    if health.sram:
+        yield _sram(health.sram)
     if health.retired_pages:
         page = health.retired_pages
         yield f"{PAGES[1]}: {page.single_bit} single-bit, {page.double_bit} double-bit, {_yes('pending', page.pending)}"
+
+
+def _sram(sram: SramErrors) -> str:
+    """The counters since the driver was loaded and over the life of the board."""
+    now = f"{sram.volatile_corrected} corrected, {sram.volatile_parity} parity, {sram.volatile_sec_ded} SEC-DED"
+    ever = f"{sram.aggregate_corrected} corrected, {sram.aggregate_parity} parity, {sram.aggregate_sec_ded} SEC-DED"
+    exceeded = _yes("exceeded", sram.threshold_exceeded)
+    return f"nvmlDeviceGetSramEccErrorStatus: volatile {now}; aggregate {ever}; threshold {exceeded}"
 
 
 def _count(count: int | None) -> str:

@@ -1,14 +1,15 @@
 """What a registered GPU reports about its fabric: the health mask, and the partition that it belongs to.
 
 Fields of the mask as in nvml.h (NVML_GPU_FABRIC_HEALTH_MASK_*). 0 is "not reported" in all of them, as on drivers that
-have the call and no health (gpud#1106: a healthy GB200 reports 0 throughout).
+have the call and no health (gpud#1106: a healthy GB200 reports 0 throughout). The driver's summary of them
+(NVML_GPU_FABRIC_HEALTH_SUMMARY_*) counts where the mask shows nothing.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from gpucheck.checks.nvlink._multi_node import SWITCH_TRAYS, is_tray_gpu
-from gpucheck.model import Finding, Gpu
+from gpucheck.model import Fabric, Finding, Gpu
 from gpucheck.model.finding.about import About
 
 NAME = "fabric"
@@ -42,8 +43,9 @@ HGX_FIX = (
 def health_findings(gpus: Sequence[Gpu]) -> Iterator[Finding]:
     """Yield the gravest problem of each GPU."""
     for gpu in gpus:
-        if gpu.fabric is not None and gpu.fabric.state == "completed" and gpu.fabric.health_mask:
-            yield from _evaluate(gpu, gpu.fabric.health_mask)
+        if gpu.fabric is not None and gpu.fabric.state == "completed":
+            found = list(_evaluate(gpu, gpu.fabric.health_mask)) if gpu.fabric.health_mask else []
+            yield from found or _summary(gpu, gpu.fabric)
 
 
 def _evaluate(gpu: Gpu, mask: int) -> Iterator[Finding]:
@@ -67,6 +69,18 @@ def _evaluate(gpu: Gpu, mask: int) -> Iterator[Finding]:
     if limited:
         seen = f"fabric with {', '.join(limited)}"
         yield about.warns(seen, "full bandwidth", " ".join(limited.values()), fix, "fabric-degraded")
+
+
+def _summary(gpu: Gpu, fabric: Fabric) -> Iterator[Finding]:
+    """The driver's own verdict, where no bit of the mask shows more."""
+    about = About(check=NAME, subject=f"gpu:{gpu.pci_bus_id}", evidence=(f"fabric health: {fabric.health_summary}",))
+    fix = SWITCH_TRAYS if is_tray_gpu(gpu) else HGX_FIX
+    if fabric.health_summary == "unhealthy":
+        why = "The driver reports the fabric of this GPU as unhealthy: GPU to GPU traffic may fail."
+        yield about.fails("fabric unhealthy", "healthy", why, fix, "fabric-degraded")
+    if fabric.health_summary == "limited-capacity":
+        why = LIMITS["degraded bandwidth"][1]
+        yield about.warns("fabric with limited capacity", "full bandwidth", why, fix, "fabric-degraded")
 
 
 def clique_finding(gpus: Sequence[Gpu]) -> Finding | None:

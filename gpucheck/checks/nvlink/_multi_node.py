@@ -16,14 +16,24 @@ SWITCH_TRAYS = (
 
 
 def model_of(gpu: Gpu) -> GpuModel | None:
-    """Return the row of the GPU table."""
-    return gpu_by_pci_id(gpu.device_id) or find_gpu(gpu.name)
+    """Return the row of the GPU table: by what the driver calls the GPU, which knows ids that are not in the table."""
+    return find_gpu(gpu.name) or gpu_by_pci_id(gpu.device_id)
 
 
 def is_tray_gpu(gpu: Gpu) -> bool:
-    """Whether the GPU belongs to a rack's fabric: by its model, or, for a model not in the table, by its cluster."""
+    """Whether the GPU belongs to a rack's fabric: by its name, else by its cluster, else by its PCI id."""
+    named, numbered = find_gpu(gpu.name), gpu_by_pci_id(gpu.device_id)
+    if named is not None:
+        return named.fabric == "imex"
+    return in_cluster(gpu) or (numbered is not None and numbered.fabric == "imex")
+
+
+def is_nvlink5_board(gpu: Gpu) -> bool:
+    """Whether the GPU is one of an HGX B200 or B300, whose switches no PCI device shows: they are managed through the
+    InfiniBand functions of the board, by fabric manager and NVLSM.
+    """
     model = model_of(gpu)
-    return model.fabric == "imex" if model else in_cluster(gpu)
+    return model is not None and model.fabric == "nvlink5"
 
 
 def in_cluster(gpu: Gpu) -> bool:

@@ -1,8 +1,9 @@
 """NVSwitch fabric: has every GPU joined it, is it healthy, and does the fabric manager match the driver?
 
 Sources: nvmlDeviceGetGpuFabricInfo (state 3 = completed; status counts only then, 0 = success) with its health mask;
-NVSwitch chips by PCI class and NVLinks that lead to a switch; NVML's P2P status over NVLink; the nvidia-fabricmanager
-unit and package. Fabric manager starts only with the version of the driver; otherwise CUDA returns 802 (system not
+NVSwitch chips by PCI class, or the model of boards whose switches are no PCI devices (HGX B200 and B300); NVLinks that
+lead to a switch; NVML's P2P status over NVLink; the nvidia-fabricmanager unit and package, and nvlsm where the switches
+are of NVLink 5. Fabric manager starts only with the version of the driver; otherwise CUDA returns 802 (system not
 ready) on a host where nvidia-smi looks fine.
 
 The state decides: the service only explains it. It may run on the host of a guest, in a service VM, in a driver
@@ -14,16 +15,18 @@ from itertools import combinations
 
 import msgspec
 
-from gpucheck.checks._nvml import NOT_HERE, evidence, gaps_of, not_reported, reading_with_gpus, reason
+from gpucheck.checks._nvml import evidence, gaps_of, lost_gaps, not_reported, reading_with_gpus, reason
 from gpucheck.checks._services import NOT_QUERIED, unit_state
 from gpucheck.checks.nvlink._fabric_health import NAME, clique_finding, health_findings
-from gpucheck.checks.nvlink._multi_node import SWITCH_TRAYS, is_tray_gpu
+from gpucheck.checks.nvlink._multi_node import SWITCH_TRAYS, is_nvlink5_board, is_tray_gpu
 from gpucheck.checks.p2p.status import p2p_status
 from gpucheck.model import (
+    NOT_IN_LIBRARY,
     Check,
     Finding,
     Gpu,
     Host,
+    NotRecorded,
     NvmlFailure,
     NvmlGap,
     NvmlReading,
@@ -38,6 +41,7 @@ from gpucheck.topology.view import FAR_END
 UNIT = "nvidia-fabricmanager"
 # The package's name on deb and rpm systems, before and since branch 580; the Ubuntu archive keeps a branch suffix.
 PACKAGES = ("nvidia-fabricmanager", "nvidia-fabric-manager", "nvidia-fabricmanager-580")
+NVLSM, NVLINK = "nvlsm", "gpucheck verify --only nvlink,topology"
 CALLS = ("nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetGpuFabricInfo")
 STATUS = {3: "not supported", 23: "insufficient resources", 999: "unknown error"}  # NVML return codes
 START = (
@@ -54,6 +58,7 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
     """The GPUs' fabric states, the switches on the bus, and the fabric manager.
 
     service: of fabric manager, None where there is no such unit. queried: whether systemd could be queried.
+    nvlsm: whether its package is installed, None where it is not needed or no package database can be read.
     """
 
     nvml: NvmlReading | NvmlFailure
@@ -63,6 +68,7 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
     packages: tuple[PackageVersion, ...]
     virtual: str | None
     container: str | None
+    nvlsm: bool | None = None
 
     @property
     def switches(self) -> int:
@@ -83,16 +89,25 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
 def probe(host: Host) -> Values:
     """Query NVML, the PCI bus, systemd and the package database."""
     service, queried = unit_state(host, UNIT)
-    system = host.system()
+    system, nvml = host.system(), host.nvml()
     return Values(
-        nvml=host.nvml(),
+        nvml=nvml,
         pci=host.pci(),
         service=service,
         queried=queried,
         packages=host.packages(PACKAGES) or (),
+        nvlsm=_has_nvlsm(host) if isinstance(nvml, NvmlReading) and any(map(is_nvlink5_board, nvml.gpus)) else None,
         virtual=system.virtual,
         container=system.container,
     )
+
+
+def _has_nvlsm(host: Host) -> bool | None:
+    try:
+        found = host.packages((NVLSM,))
+    except NotRecorded:  # by a gpucheck that did not look for it
+        return None
+    return None if found is None else bool(found)
 
 
 def evaluate(values: Values) -> Iterator[Finding]:
@@ -102,23 +117,22 @@ def evaluate(values: Values) -> Iterator[Finding]:
         yield nvml
         return
     unread = [gpu for gpu in nvml.gpus if gpu.fabric is None and _refused(nvml, gpu)]
-    members = [gpu for gpu in nvml.gpus if gpu.fabric is not None and gpu.fabric.state != "not-supported"]
+    lost = [gpu for gpu in nvml.gpus if lost_gaps(nvml, gpu)]  # what they answered before is not their state any more
+    members = [gpu for gpu in nvml.gpus if gpu.fabric and gpu.fabric.state != "not-supported" and gpu not in lost]
     outside = [gpu for gpu in nvml.gpus if gpu.fabric is not None and gpu not in members and is_tray_gpu(gpu)]
     nvlinks = NvLinks(nvml.gpus, values.pci)
     switched = values.switches or any(nvlinks.switches(place) for place in range(len(nvml.gpus)))
-    for gpu in unread:
+    for gpu in (*unread, *(gpu for gpu in lost if gpu not in unread and gpu.fabric)):
         yield from filter(None, [not_reported(NAME, nvml, gpu, *CALLS, what="fabric state")])
     if members:
         yield from _registered(values, nvml, members)
     elif any(gpu.active_nvlinks for gpu in outside):
         yield _no_state(outside)
-    elif switched and not unread and not values.switches and (refusal := _far_end_refused(nvml)):
-        # Links without a far end count as links to a switch that is hidden; these have one that was not reported.
-        why = f"fabric unknown: {reason(refusal)}"
-        yield About(check=NAME, evidence=(evidence(refusal),)).unknown(why, "gpucheck verify --only nvlink,topology")
-    elif switched and not unread:
+    elif unread or lost:
+        return
+    elif switched:
         yield from _without_state(values, nvml, nvlinks)
-    elif not unread:
+    else:
         bus = "the PCI bus shows no NVSwitch" if values.pci else "/sys shows no PCI bus"
         yield About(check=NAME).skips(f"not applicable: no GPU reports a fabric, no NVLink leads to one, and {bus}")
 
@@ -134,11 +148,12 @@ def _registered(values: Values, nvml: NvmlReading, members: list[Gpu]) -> Iterat
 def _far_end_refused(nvml: NvmlReading) -> NvmlGap | None:
     if any(link.remote_kind == "switch" for gpu in nvml.gpus for link in gpu.nvlinks):
         return None
-    return next((gap for gap in nvml.gaps if gap.call in FAR_END and gap.code not in NOT_HERE), None)
+    gaps = [gap for gap in nvml.gaps if gap.call in FAR_END]
+    return next((gap for gap in gaps if not gap.absent), next(iter(gaps), None))
 
 
 def _refused(nvml: NvmlReading, gpu: Gpu) -> bool:
-    return any(gap.code not in NOT_HERE for gap in gaps_of(nvml, gpu, *CALLS))
+    return any(not gap.absent for gap in gaps_of(nvml, gpu, *CALLS))
 
 
 def _state(values: Values, members: list[Gpu]) -> Finding:
@@ -161,6 +176,8 @@ def _state(values: Values, members: list[Gpu]) -> Finding:
     confidence: Confidence = "certain" if values.down and values.service is not None else "likely"
     cause = "fabric-version-mismatch" if _mismatched(values) else "fabric-manager-down"
     fix = ELSEWHERE if values.service is None and values.elsewhere else START
+    if values.packages and values.nvlsm is False and any(map(is_nvlink5_board, members)):
+        cause, fix = "nvlsm-missing", f"install nvlsm; modprobe ib_umad, also at boot; systemctl restart {UNIT}"
     return about.fails(seen, wanted, NOT_READY, fix, cause, confidence)
 
 
@@ -173,6 +190,7 @@ def _status(state: str, status: int | None) -> str:
 def _service_lines(values: Values) -> tuple[str, ...]:
     service = values.service or ("no such unit" if values.queried else NOT_QUERIED)
     packages = tuple(f"package {package.name} {package.version}" for package in values.packages)
+    packages += ("package nvlsm: not installed",) if values.nvlsm is False else ()
     return (f"{UNIT}.service: {service}", *packages)
 
 
@@ -200,6 +218,16 @@ def _no_state(outside: list[Gpu]) -> Finding:
 
 def _without_state(values: Values, nvml: NvmlReading, nvlinks: NvLinks) -> Iterator[Finding]:
     """GPUs before Hopper, and libraries before 525, report no registration: P2P status and the service have to do."""
+    if not values.switches and (refusal := _far_end_refused(nvml)):
+        # Links without a far end count as links to a switch that is hidden; these have one that was not reported.
+        about = About(check=NAME, evidence=(evidence(refusal),))
+        why = f"fabric unknown: {reason(refusal)}"
+        yield about.skips(f"not run: {why}") if refusal.absent else about.unknown(why, NVLINK)
+        return
+    if any(map(is_tray_gpu, nvml.gpus)):
+        why = "not run: this driver reports no fabric state, and the fabric of a rack is managed on its switch trays"
+        yield About(check=NAME).skips(why)
+        return
     pairs = [pair for pair in combinations(range(len(nvml.gpus)), 2) if nvlinks.between(*pair).links]
     status = [p2p_status(nvml, pair, ("nvlink",)) for pair in pairs]
     proven = bool(pairs) and all(one == "OK" for one in status)
@@ -224,13 +252,14 @@ def _without_state(values: Values, nvml: NvmlReading, nvlinks: NvLinks) -> Itera
 
 
 def _no_call(nvml: NvmlReading) -> bool:
-    return any(gap.call in CALLS and gap.code == NOT_HERE[1] for gap in nvml.gaps)
+    return any(gap.call in CALLS and gap.code == NOT_IN_LIBRARY for gap in nvml.gaps)
 
 
 def _manager(values: Values, nvml: NvmlReading, state: Finding) -> Iterator[Finding]:
     """One finding a package. state: the finding about the fabric, which may have the mismatch already."""
     driver = nvml.driver_version
-    if not values.switches or values.container or driver is None:  # nothing to manage here, or to compare with
+    managed = values.switches or any(map(is_nvlink5_board, nvml.gpus))
+    if not managed or values.container or driver is None:  # nothing to manage here, or to compare with
         return
     if not values.packages and state.verdict is Verdict.PASS:
         where = "it runs elsewhere, as in a driver container or a service VM"

@@ -14,8 +14,8 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.checks._nvml import NOT_IN_LIBRARY, evidence, gaps_of, not_reported, reading_with_gpus, reason
-from gpucheck.model import Check, Finding, Host, NvmlFailure, NvmlReading
+from gpucheck.checks._nvml import evidence, gaps_of, not_reported, reading_with_gpus, reason
+from gpucheck.model import DEPRECATED, NOT_IN_LIBRARY, Check, Finding, Host, NvmlFailure, NvmlReading
 from gpucheck.model.finding.about import About
 from gpucheck.topology.nvlink.ports import CHECK as NAME
 from gpucheck.topology.nvlink.ports import FIX, PAST, STATE_CALL, Ports, inactive_finding, one_per_link, ports_of
@@ -73,7 +73,7 @@ def _evaluate(ports: Ports, values: Values, nvml: NvmlReading, linked: list[Port
     if ports.wanted is None:
         return _unknown_model(ports)
     if ports.up >= ports.wanted:
-        return ports.about().passes(ports.up)
+        return _mode(ports) or ports.about().passes(ports.up)
     if ports.up == 0 and ports.bridged:
         why = "not applicable: this model has NVLink only through a bridge, and none of its links is active"
         return ports.about().skips(why, 0, wanted=ports.wanted)
@@ -90,7 +90,7 @@ def _refused(ports: Ports, nvml: NvmlReading) -> Finding | None:
     gaps = [gap for gap in gaps_of(nvml, ports.gpu, STATE_CALL) if gap.code not in PAST]
     if not gaps or ports.up >= (ports.wanted or ports.up + 1):
         return None
-    if gaps[0].code == NOT_IN_LIBRARY:  # the model has NVLink, so a missing call does not justify a SKIP
+    if gaps[0].code in (NOT_IN_LIBRARY, DEPRECATED):  # the model has NVLink, so a missing call does not justify a SKIP
         about = About(check=NAME, subject=f"gpu:{ports.gpu.pci_bus_id}", evidence=(evidence(gaps[0]),))
         return about.unknown(f"NVLink state unknown: {reason(gaps[0])}", "nvidia-smi nvlink -s; update the driver")
     return not_reported(NAME, nvml, ports.gpu, STATE_CALL, what="NVLink state")
@@ -115,6 +115,16 @@ def _none_up(ports: Ports, values: Values, nvml: NvmlReading, linked: list[Ports
     cause = "nvlink-down" if ports.gpu.nvlinks else "nvlink-missing"
     why = f"{state[0].upper()}{state[1:]}, and {name} has {ports.wanted}: GPU to GPU traffic takes PCIe."
     return ports.about().fails(0, ports.wanted, why, FIX, cause, confidence)
+
+
+def _mode(ports: Ports) -> Finding | None:
+    """Return WARN where every link is up and the driver was set to use less of their bandwidth."""
+    mode = ports.gpu.health.nvlink_bandwidth
+    if mode in (None, "full"):
+        return None
+    why = "All NVLinks are up, and the driver limits their bandwidth to save power."
+    fix = "nvidia-smi nvlink --help shows the options of the bandwidth mode; set it to FULL, if it is not intentional"
+    return ports.about().warns(f"NVLink bandwidth mode {mode}", "full", why, fix, "nvlink-bandwidth-mode")
 
 
 def _asleep(ports: Ports) -> Finding:

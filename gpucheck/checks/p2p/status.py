@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from gpucheck.checks._nvml import LOST, NOT_HERE, Hardware, evidence, gaps_of, query_hardware, reading_with_gpus, reason
+from gpucheck.checks._nvml import LOST, Hardware, evidence, gaps_of, query_hardware, reading_with_gpus, reason
 from gpucheck.knowledge import find_gpu, gpu_by_pci_id
 from gpucheck.model import Check, Finding, Gpu, NvmlGap, NvmlReading
 from gpucheck.model.finding.about import About
@@ -90,7 +90,7 @@ def _mig_refused(nvml: NvmlReading, pair: Place) -> bool:
     """Whether a GPU may be divided, which would explain that it has no peers."""
     gpus = [nvml.gpus[place] for place in pair]
     refused = (gap for gpu in gpus if gpu.health.mig is None for gap in gaps_of(nvml, gpu, "nvmlDeviceGetMigMode"))
-    return any(gap.code not in NOT_HERE for gap in refused)
+    return any(not gap.absent for gap in refused)
 
 
 def _evaluate(nvml: NvmlReading, status: str, by_design: str | None, pairs: list[Place]) -> Finding:
@@ -113,7 +113,7 @@ def _evaluate(nvml: NvmlReading, status: str, by_design: str | None, pairs: list
 
 
 def _unread(nvml: NvmlReading, pairs: list[Place]) -> Iterator[Finding]:
-    """Yield one UNKNOWN for each reason why NVML did not report a pair; a lost GPU is the inventory's finding."""
+    """Yield one finding for each reason why NVML did not report a pair; a lost GPU is the inventory's."""
     groups: dict[str, list[tuple[Place, NvmlGap | None]]] = defaultdict(list)
     for pair in pairs:
         gap = _gap(nvml, *(nvml.gpus[place] for place in pair))
@@ -123,6 +123,9 @@ def _unread(nvml: NvmlReading, pairs: list[Place]) -> Iterator[Finding]:
         about = _about(nvml, [pair for pair, _ in members], "not reported", tuple(map(evidence, gaps[:1])))
         lost = any(gap.code in LOST for gap in gaps)
         of = f"of {len(members)} pair{'s' * (len(members) > 1)} "
+        if gaps and all(gap.absent for gap in gaps):
+            yield about.skips(f"not run: P2P status {of}not reported: {why}")
+            continue
         fix = "gpucheck verify --only inventory" if lost else "nvidia-smi topo -p2p r; read dmesg for NVRM lines"
         yield about.unknown(f"P2P status {of}unknown: {why}", fix, because_of="inventory" if lost else None)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gpucheck.checks._nvml import LOST, NOT_HERE, no_gpus, not_looked, reason
+from gpucheck.checks._nvml import LOST, no_gpus, not_looked, reason
 from gpucheck.model import Check, Finding, Host, NvmlFailure, NvmlReading, PciDevice, Topology, Verdict
 from gpucheck.model.finding.about import About
 from gpucheck.topology import of
@@ -52,7 +52,7 @@ def evaluate(values: Values) -> Iterator[Finding]:
     compared, pairs = view.compared(), len(topology.pairs)
     lines = (f"class by NVML and by sysfs, and the same: {compared} of {pairs} pairs",)
     about = About(check=NAME, evidence=(*lines, *(f"GPU{pair.a}-GPU{pair.b}: {pair.cls}" for pair in topology.pairs)))
-    refused = [gap for gap in values.nvml.gaps if gap.call == ANCESTOR and gap.code not in NOT_HERE]
+    refused = [gap for gap in values.nvml.gaps if gap.call == ANCESTOR and not gap.absent]
     if refused:
         why = f"agreement of NVML and sysfs unknown: {reason(refused[0])}"
         root = "inventory" if refused[0].code in LOST else None

@@ -89,11 +89,13 @@ def _evaluate(device: PciDevice, gpu: Gpu | None, up_hours: float | None) -> Fin
     non_fatal = max(aer.non_fatal if aer else 0, own.non_fatal or 0 if own else 0)
     corrected = max(aer.correctable if aer else 0, own.correctable or 0 if own else 0)
     replays = own.replays or 0 if own else 0
+    recoveries = own.recoveries if own else None
     about = About(
         check=NAME,
         subject=f"{'gpu' if device.is_nvidia_gpu else 'link'}:{device.bus_id}",
         evidence=(
             f"{device.bus_id}: {corrected} corrected, {non_fatal} non-fatal, {fatal} fatal, {replays} replays",
+            *((f"link recoveries, changes of speed included (NVML field 169): {recoveries}",) if recoveries else ()),
             f"up for {up_hours:.1f} h" if up_hours is not None else "uptime: not readable",
         ),
     )

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gpucheck.checks._nvml import NOT_HERE, each_gpu, gaps_of, not_reported
+from gpucheck.checks._nvml import each_gpu, gaps_of, not_reported
 from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading
 from gpucheck.model.finding.about import About
 
@@ -87,7 +87,7 @@ def _evaluate(values: Values, gpu: Gpu) -> Finding:
         fix = "compare nvidia-smi topo -m with lscpu; in a container make all CPUs of the node available"
         seen = f"CPUs {gpu.cpu_affinity} by NVML"
         return about.warns(seen, f"CPUs {own} of node {node}", why, fix, "wrong-numa-placement", "possible")
-    refused = gpu.cpu_affinity is None and any(gap.code not in NOT_HERE for gap in gaps_of(values.nvml, gpu, AFFINITY))
+    refused = gpu.cpu_affinity is None and any(not gap.absent for gap in gaps_of(values.nvml, gpu, AFFINITY))
     missing = not_reported(NAME, values.nvml, gpu, AFFINITY, what="CPU affinity by NVML") if refused else None
     return missing or about.passes(f"NUMA node {node}")
 

@@ -7,12 +7,11 @@ from typing import Any, NamedTuple, TypeVar
 import pynvml
 
 from gpucheck.host.nvml.notation import normal_bus_id, plain, raw_text
-from gpucheck.model import DEFECT, NvmlGap
+from gpucheck.model import DEFECT, DEPRECATED, NOT_IN_LIBRARY, NvmlGap
 
 # Called before each call with its name and its subject. A child passes both on, so that a hang or a crash has a name.
 Entering = Callable[[str, str], None]
 Made = TypeVar("Made")
-FUNCTION_NOT_FOUND = 13
 UINT, ULONG, ULONG_LONG, SIGNED_LONG_LONG, SIGNED_INT, USHORT = 1, 2, 3, 4, 5, 6  # NVML_VALUE_TYPE_*; 0 is a double
 SLOTS = {UINT: "uiVal", ULONG: "ulVal", ULONG_LONG: "ullVal", SIGNED_LONG_LONG: "sllVal", SIGNED_INT: "siVal"}
 SLOTS |= {USHORT: "usVal"}
@@ -36,7 +35,7 @@ class Calls:
         self.entering(call, subject)
         function = getattr(pynvml, call, None) or OLD.get(call)
         if function is None:  # a binding older than the call
-            raise pynvml.NVMLError(FUNCTION_NOT_FOUND)
+            raise pynvml.NVMLError(NOT_IN_LIBRARY)
         # Without the binding's decorators: they decode text strictly, and a name in NVML need not be UTF-8
         # (nvitop#120, gpustat#170); and they hide that a function is missing behind an exception of their own.
         return getattr(function, "__wrapped__", function)(*arguments)
@@ -65,7 +64,7 @@ class Calls:
             if refusal is None:
                 return answer
             first = first or refusal
-            if refusal.code != FUNCTION_NOT_FOUND:
+            if refusal.code not in (NOT_IN_LIBRARY, DEPRECATED):
                 self.gaps.append(refusal)
                 return None
         if first is not None:
@@ -107,7 +106,7 @@ class Calls:
         known = [name for name in names if hasattr(pynvml, name)]
         for name in names:
             if name not in known:
-                self.gaps.append(gap(name, subject, pynvml.NVMLError(FUNCTION_NOT_FOUND)))
+                self.gaps.append(gap(name, subject, pynvml.NVMLError(NOT_IN_LIBRARY)))
         requests = [(getattr(pynvml, name), scope) for name in known]
         values = self.query("nvmlDeviceGetFieldValues", subject, handle, requests) if requests else None
         for name, value in zip(known, values or (), strict=False):

@@ -10,6 +10,15 @@ import pynvml
 
 from gpucheck.host.nvml.calls import Calls
 from gpucheck.host.nvml.notation import plain
+from gpucheck.host.nvml.signals import (
+    VIRTUALIZATION,
+    gsp_firmware,
+    licensed,
+    nvlink_bandwidth,
+    rack_place,
+    spare_rows,
+    sram_errors,
+)
 from gpucheck.model import EccCounts, GpuProcess, Health, PcieErrors, RetiredPages, RowRemap
 
 # nvmlClocksEventReason*, by bit
@@ -38,7 +47,8 @@ RECOVERY_ACTIONS = {
 # The second name is that of drivers before 535.
 REASON_CALLS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
 ADDRESSING_MODES = {0: "none", 1: "hmm", 2: "ats"}
-THRESHOLD = "nvmlDeviceGetTemperatureThreshold"
+THRESHOLD, MARGIN = "nvmlDeviceGetTemperatureThreshold", "nvmlDeviceGetMarginTemperature"
+LINK_RECOVERIES = "NVML_FI_DEV_PCIE_L0_TO_RECOVERY_COUNTER"
 RECOVERY_ACTION = "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION"
 PCIE_FIELDS = tuple(
     f"NVML_FI_DEV_PCIE_COUNT_{kind}" for kind in ("CORRECTABLE_ERRORS", "NON_FATAL_ERROR", "FATAL_ERROR")
@@ -52,13 +62,15 @@ def read_health(calls: Calls, subject: str, handle: Any, memory_used: int | None
     def query(call: str, *arguments: Any) -> Any:
         return calls.query(call, subject, handle, *arguments)
 
-    fields = calls.fields(subject, handle, (*PCIE_FIELDS, RECOVERY_ACTION))
+    fields = calls.fields(subject, handle, (*PCIE_FIELDS, LINK_RECOVERIES, RECOVERY_ACTION))
     correctable, non_fatal, fatal = (fields[name] for name in PCIE_FIELDS)
     serial, vbios = query("nvmlDeviceGetSerial"), query("nvmlDeviceGetVbiosVersion")
     mig, mig_pending = _two(query("nvmlDeviceGetMigMode"))
     ecc, ecc_pending = _two(query("nvmlDeviceGetEccMode"))
     least, most = query("nvmlDeviceGetPowerManagementLimitConstraints") or (None, None)
     utilization = query("nvmlDeviceGetUtilizationRates")
+    celsius = query("nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU)
+    virtualization = _named(VIRTUALIZATION, query("nvmlDeviceGetVirtualizationMode"))
     return Health(
         serial=None if serial is None else plain(serial),
         vbios=None if vbios is None else plain(vbios),
@@ -70,9 +82,15 @@ def read_health(calls: Calls, subject: str, handle: Any, memory_used: int | None
         ecc_pending=ecc_pending,
         ecc_counts=_ecc_counts(query),
         row_remap=_row_remap(query("nvmlDeviceGetRemappedRows")),
+        spare_rows=spare_rows(query),
+        sram=sram_errors(query),
         retired_pages=_retired_pages(query),
         pcie_errors=PcieErrors(
-            replays=query("nvmlDeviceGetPcieReplayCounter"), correctable=correctable, non_fatal=non_fatal, fatal=fatal
+            replays=query("nvmlDeviceGetPcieReplayCounter"),
+            correctable=correctable,
+            non_fatal=non_fatal,
+            fatal=fatal,
+            recoveries=fields[LINK_RECOVERIES],
         ),
         recovery_action=_named(RECOVERY_ACTIONS, fields[RECOVERY_ACTION]),
         clocks_event_reasons=named_reasons(calls.newest(subject, *((call, handle) for call in REASON_CALLS))),
@@ -80,9 +98,15 @@ def read_health(calls: Calls, subject: str, handle: Any, memory_used: int | None
         gpu_utilization_percent=None if utilization is None else utilization.gpu,
         addressing_mode=_named(ADDRESSING_MODES, query("nvmlDeviceGetAddressingMode")),
         processes=_processes(calls, subject, handle),
-        temperature_c=query("nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU),
+        rack=rack_place(query),
+        virtualization=virtualization,
+        licensed=licensed(query, virtualization),
+        gsp_firmware=gsp_firmware(query),
+        nvlink_bandwidth=nvlink_bandwidth(calls, query, subject),
+        temperature_c=celsius,
         temperature_slowdown_c=query(THRESHOLD, pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN),
         temperature_shutdown_c=query(THRESHOLD, pynvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN),
+        temperature_margin_c=margin_c(query, celsius),
         power_w=_watts(query("nvmlDeviceGetPowerUsage")),
         power_limit_w=_watts(query("nvmlDeviceGetPowerManagementLimit")),
         power_default_w=_watts(query("nvmlDeviceGetPowerManagementDefaultLimit")),
@@ -93,6 +117,19 @@ def read_health(calls: Calls, subject: str, handle: Any, memory_used: int | None
         application_clock_mhz=query("nvmlDeviceGetApplicationsClock", pynvml.NVML_CLOCK_GRAPHICS),
         default_application_clock_mhz=query("nvmlDeviceGetDefaultApplicationsClock", pynvml.NVML_CLOCK_GRAPHICS),
     )
+
+
+def margin_c(query: Query, celsius: int | None) -> int | None:
+    """Return the degrees that are left until the hardware slows the GPU down, 0 or less from there on; None if unknown.
+
+    query: makes a call about one GPU, as (call, *arguments). celsius: its temperature now. Ada and newer report the
+    margin itself and may not report the limit, older boards report only the limit (NVIDIA nvml.h, API 13).
+    """
+    margin: int | None = query(MARGIN)
+    if margin is not None:
+        return margin
+    limit: int | None = query(THRESHOLD, pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN)
+    return limit - celsius if limit and celsius is not None else None
 
 
 def _ecc_counts(query: Query) -> EccCounts:

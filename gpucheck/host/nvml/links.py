@@ -6,12 +6,11 @@ from uuid import UUID
 
 import pynvml
 
-from gpucheck.host.nvml.calls import FUNCTION_NOT_FOUND, Calls
+from gpucheck.host.nvml.calls import Calls
 from gpucheck.host.nvml.notation import normal_bus_id, raw_text
-from gpucheck.model import Fabric, NvLink, NvLink5Counts
+from gpucheck.model import DEPRECATED, NOT_IN_LIBRARY, Fabric, NvLink, NvLink5Counts, NvmlGap
 
-# INVALID_ARGUMENT, NOT_SUPPORTED, FUNCTION_NOT_FOUND: past the last NVLink
-NOT_THERE = (2, 3, FUNCTION_NOT_FOUND)
+INVALID_ARGUMENT = 2  # past the last NVLink
 GONE = (15, 16)  # GPU_IS_LOST, RESET_REQUIRED: the other links have no other answer
 REMOTE: dict[int, Literal["gpu", "npu", "switch"]] = {0: "gpu", 1: "npu", 2: "switch"}
 LinkState = Literal["inactive", "active", "asleep", "traffic-off"]
@@ -22,6 +21,19 @@ FABRIC_STATES: dict[int, Literal["not-supported", "not-started", "in-progress", 
     2: "in-progress",
     3: "completed",
 }
+FABRIC_SUMMARIES: dict[int, Literal["healthy", "unhealthy", "limited-capacity"]] = {
+    1: "healthy",
+    2: "unhealthy",
+    3: "limited-capacity",
+}
+# The newest first; only version 3 has the summary.
+FABRIC_WAYS = (
+    ("c_nvmlGpuFabricInfo_v3_t", "nvmlDeviceGetGpuFabricInfoV"),
+    ("c_nvmlGpuFabricInfoV_t", "nvmlDeviceGetGpuFabricInfoV"),
+    ("c_nvmlGpuFabricInfo_v2_t", "nvmlDeviceGetGpuFabricInfoV"),
+    ("c_nvmlGpuFabricInfo_t", "nvmlDeviceGetGpuFabricInfo"),
+)
+VERSION_MISMATCH = 25
 STATE, REMOTE_LINK = "NVML_FI_DEV_NVLINK_GET_STATE", "NVML_FI_DEV_NVLINK_REMOTE_NVLINK_ID"
 SPEED, COMMON_SPEED = "NVML_FI_DEV_NVLINK_GET_SPEED", "NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON"
 P2P_SUPPORTED = 0  # nvmlNvLinkCapability_t
@@ -66,7 +78,7 @@ def nvlinks(calls: Calls, bus_id: str, handle: Any, *, major: int | None, health
             calls.gaps.append(refusal)
         raw, refusal = calls.attempt("nvmlDeviceGetNvLinkState", subject, handle, number)
         if refusal is not None:
-            there = refusal.code not in NOT_THERE
+            there = not (refusal.absent or refusal.code == INVALID_ARGUMENT)
             if there or number == 0:
                 calls.gaps.append(refusal)
             if there and refusal.code not in GONE:
@@ -123,12 +135,17 @@ def fabric(calls: Calls, subject: str, handle: Any) -> Fabric | None:
 
     Drivers 525 and 535 have the older call only, which does not report health.
     """
-    info = pynvml.c_nvmlGpuFabricInfoV_t()
-    _, failure = calls.attempt("nvmlDeviceGetGpuFabricInfoV", subject, handle, byref(info))
-    if failure is not None and failure.code == FUNCTION_NOT_FOUND:
-        info = pynvml.c_nvmlGpuFabricInfo_t()
-        _, older = calls.attempt("nvmlDeviceGetGpuFabricInfo", subject, handle, byref(info))
-        failure = older if older is None or older.code != FUNCTION_NOT_FOUND else failure
+    first: NvmlGap | None = None
+    for structure, call in FABRIC_WAYS:
+        info: Any = getattr(pynvml, structure, lambda: None)()
+        if info is None:  # a binding older than the structure
+            continue
+        _, failure = calls.attempt(call, subject, handle, byref(info))
+        if failure is None or failure.code not in (NOT_IN_LIBRARY, DEPRECATED, VERSION_MISMATCH):
+            break
+        first = first or failure
+    else:
+        failure = first
     if failure is not None:
         calls.gaps.append(failure)
         return None
@@ -141,6 +158,7 @@ def fabric(calls: Calls, subject: str, handle: Any) -> Fabric | None:
         clique_id=info.cliqueId,
         cluster_uuid=str(UUID(bytes=_bytes(info, "clusterUuid", 16))),
         health_mask=getattr(info, "healthMask", None),
+        health_summary=FABRIC_SUMMARIES.get(getattr(info, "healthSummary", 0)),
     )
 
 

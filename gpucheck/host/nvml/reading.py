@@ -11,7 +11,7 @@ import pynvml
 from gpucheck.host.nvml.calls import Calls, Entering
 from gpucheck.host.nvml.links import fabric, nvlinks
 from gpucheck.host.nvml.notation import bits, cpu_list, plain
-from gpucheck.model import DEFECT, Gpu, Health, NvmlFailure, NvmlReading, PcieLink
+from gpucheck.model import DEFECT, Confidential, Gpu, Health, NvmlFailure, NvmlReading, PcieLink
 
 CLASSES = {0: "PIX", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}  # 0: two GPUs of one board
 P2P_STATUS = {0: "OK", 1: "CNS", 2: "GNS", 3: "TNS", 4: "DR", 5: "NS"}
@@ -72,6 +72,7 @@ def _read(calls: Calls, *, health: bool) -> NvmlReading:
         ancestors=ancestors,
         p2p=p2p,
         gaps=tuple(calls.gaps),
+        confidential=calls.part("confidential computing", COMMON_SUBJECT, lambda: _confidential(calls), None),
     )
 
 
@@ -124,6 +125,12 @@ def _health(calls: Calls, subject: str, handle: Any, memory_used: int | None) ->
     from gpucheck.host.nvml.health import read_health
 
     return calls.part("health", subject, lambda: read_health(calls, subject, handle, memory_used), Health())
+
+
+def _confidential(calls: Calls) -> Confidential | None:
+    from gpucheck.host.nvml.signals import confidential
+
+    return confidential(calls, COMMON_SUBJECT)
 
 
 def _pairs(calls: Calls, gpus: list[Gpu], handles: list[Any]) -> tuple[Matrix, dict[str, Matrix]]:

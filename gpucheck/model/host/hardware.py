@@ -144,6 +144,7 @@ class Fabric(msgspec.Struct, frozen=True, kw_only=True):
     status: an NVML return code, meaningful only when the state is ``completed``; 0 is success.
     clique_id, cluster_uuid: zero on a machine that is alone (HGX), the rack's on NVLink 5 multi-node systems.
     health_mask: raw NVML_GPU_FABRIC_HEALTH_MASK bits, None if the driver is too old to report it.
+    health_summary: the driver's verdict on them, None where it reports none.
     """
 
     state: Literal["not-supported", "not-started", "in-progress", "completed"]
@@ -151,6 +152,7 @@ class Fabric(msgspec.Struct, frozen=True, kw_only=True):
     clique_id: int | None = None
     cluster_uuid: str | None = None
     health_mask: int | None = None
+    health_summary: Literal["healthy", "unhealthy", "limited-capacity"] | None = None
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):

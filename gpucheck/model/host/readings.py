@@ -3,9 +3,12 @@
 import msgspec
 
 from gpucheck.model.host.hardware import Gpu
+from gpucheck.model.host.health import Confidential
 
 # Codes of gaps and failures that are not NVML's own, which are 0 or more.
 CRASHED, LATE, DEFECT, NOT_STARTED = -1, -2, -3, -4
+# NVML: the GPU does not have it, the driver's library has no such call, the driver no longer offers it.
+NOT_SUPPORTED, NOT_IN_LIBRARY, DEPRECATED = 3, 13, 26
 
 
 class NvmlGap(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,6 +21,11 @@ class NvmlGap(msgspec.Struct, frozen=True, kw_only=True):
     subject: str
     code: int
     name: str
+
+    @property
+    def absent(self) -> bool:
+        """Whether NVML reports that there is no such value here: nothing is wrong, and nothing is known."""
+        return self.code in (NOT_SUPPORTED, NOT_IN_LIBRARY, DEPRECATED)
 
 
 class NvmlReading(msgspec.Struct, frozen=True, kw_only=True, tag="reading"):
@@ -35,6 +43,7 @@ class NvmlReading(msgspec.Struct, frozen=True, kw_only=True, tag="reading"):
     ancestors: tuple[tuple[str | None, ...], ...] = ()
     p2p: dict[str, tuple[tuple[str | None, ...], ...]] = msgspec.field(default_factory=dict)
     gaps: tuple[NvmlGap, ...] = ()
+    confidential: Confidential | None = None
 
 
 class NvmlFailure(msgspec.Struct, frozen=True, kw_only=True, tag="failure"):

@@ -93,8 +93,13 @@ def _finding(nvml: NvmlReading | NvmlFailure, kept: HealthRecord) -> Finding:
         return no_gpus(RECORD)
     empty = [gpu.bus_id for gpu in kept.gpus if not _counts(gpu)]
     if empty:
-        why = f"counters of {len(empty)} of {len(kept.gpus)} GPUs unknown: NVML reported none"
-        lines = tuple(f"{gap.call} {gap.subject}: {gap.code} {gap.name}" for gap in nvml.gaps if _is_of(gap, empty))
+        what = f"counters of {len(empty)} of {len(kept.gpus)} GPUs"
+        gaps = [gap for gap in nvml.gaps if _is_of(gap, empty)]
+        lines = tuple(f"{gap.call} {gap.subject}: {gap.code} {gap.name}" for gap in gaps)
+        if gaps and all(gap.absent for gap in gaps):
+            why = f"not applicable: {what} are not offered by the driver"
+            return About(check=RECORD, evidence=lines[:SHOWN]).skips(why)
+        why = f"{what} unknown: NVML reported none"
         fix = "gpucheck verify --only inventory; nvidia-smi -q"
         return About(check=RECORD, evidence=lines[:SHOWN]).unknown(why, fix)
     return About(check=RECORD).passes(f"counters of {len(kept.gpus)} GPUs and {len(kept.ports)} PCI functions stored")

@@ -33,8 +33,10 @@ def answers(machine: Machine) -> str:
 def _host(visible: list[SimulatedGpu]) -> Iterator[tuple[str, object]]:
     """What the GPUs share: confidential computing, off, where a GPU knows it; the names of processes."""
     if any(gpu.model.architecture >= HOPPER for gpu in visible):
-        for what in ("environment", "feature", "dev_tools", "multi_gpu", "cpu", "gpus"):
+        for what in ("environment", "feature", "dev_tools", "multi_gpu", "cpu", "gpus", "ready"):
             yield f"confidential.{what}", 0
+    if any(gpu.model.architecture == HOPPER and gpu.model.fabric is not None for gpu in visible):
+        yield "nvlink.bandwidth_mode", 0
     for gpu in visible:
         yield from ((f"process.{process.pid}.name", process.name) for process in gpu.processes)
 

@@ -62,6 +62,9 @@ def _memory(machine: Machine, gpu: SimulatedGpu) -> Iterator[tuple[str, object]]
         yield "memory_numa_node", gpu.memory_node
     if model.coherent:
         yield "c2c.enabled", 1
+    if model.coherent and machine.profile.clique is not None:
+        yield from (("rack.chassis", "SIMULATED"), ("rack.slot", 14), ("rack.tray", 4), ("rack.host", 1))
+        yield "rack.module", machine.gpus.index(gpu) + 1
     if model.architecture >= TURING:
         yield "addressing_mode", ADDRESSING_ATS if model.coherent else ADDRESSING_NONE
 

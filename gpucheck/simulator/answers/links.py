@@ -10,6 +10,7 @@ NVLINK_5 = 7  # NVML's version enum
 # Per link from NVLink 5 on: packets and bytes both ways, errors by kind, recoveries, bit error rates. A rate that is
 # too low to measure is mantissa 15, exponent 255 (nvml.h, NVML_NVLINK_BER_*).
 NVLINK_5_COUNTERS = dict.fromkeys(range(201, 223), 0) | dict.fromkeys((220, 222), 0xFFF)
+BLACKWELL = 10  # nvmlDeviceArchitecture_t
 TRAFFIC = range(138, 142)  # KiB: data sent and received, raw sent and received
 ALL_LINKS = 0xFFFFFFFF
 
@@ -21,6 +22,8 @@ def links(machine: Machine, gpu: SimulatedGpu) -> Iterator[tuple[str, object]]:
     if ports is None:
         return
     yield from (("nvlink.count", ports.links), ("nvlink.speed", ports.speed_mb_s), ("nvlink.encrypted", 0))
+    if gpu.model.architecture >= BLACKWELL:
+        yield "nvlink.bandwidth_mode", 0
     yield "nvlink.switch_links", sum(link.active and link.remote_type == REMOTE_SWITCH for link in gpu.links)
     newest = ports.version >= NVLINK_5
     yield from ((f"field.{field}.{ALL_LINKS}", "0ull") for field in (() if newest else TRAFFIC))

@@ -5,14 +5,15 @@ from collections.abc import Iterator
 from gpucheck.simulator.machine import Machine, SimulatedGpu
 
 # nvmlDeviceArchitecture_t
-VOLTA, TURING, AMPERE, HOPPER = 5, 6, 7, 9
+VOLTA, TURING, AMPERE, ADA, HOPPER = 5, 6, 7, 8, 9
+DEPRECATED = "!26"
 IDLE = 0x1  # nvmlClocksEventReason
 ALL_REASONS = 0x1FF
 XID, PSTATE, CLOCK, SINGLE_BIT, DOUBLE_BIT = 0x8, 0x4, 0x10, 0x1, 0x2  # nvmlEventType
 # nvmlTemperatureThresholds_t
 SHUTDOWN, SLOWDOWN, MEMORY, OPERATING = range(4)
 CELSIUS, CELSIUS_BUSY = 34, 62
-PCIE_ERROR_FIELDS = range(173, 184)
+PCIE_ERROR_FIELDS, L0_TO_RECOVERY = range(173, 184), 169
 # nvmlMemoryLocation_t
 L1, L2, DRAM, REGISTERS, TEXTURE, TEXTURE_SHARED, CBU, SRAM = range(8)
 THROTTLED_FIELDS = range(269, 272)  # nanoseconds: software thermal, hardware thermal, power brake
@@ -30,22 +31,26 @@ def state(machine: Machine, gpu: SimulatedGpu) -> Iterator[tuple[str, object]]:
     yield "event_types", XID | PSTATE | CLOCK | (SINGLE_BIT | DOUBLE_BIT if gpu.model.ecc else 0)
     if gpu.model.architecture >= AMPERE:
         yield "recovery_action", 0
-    yield from _utilization(gpu)
+    yield from _utilization(machine, gpu)
     yield from _heat(gpu)
     yield from _power(gpu)
     yield from _pcie_errors(gpu)
     yield from _ecc(gpu)
     yield from _repairs(gpu)
+    if gpu.model.architecture >= TURING:
+        yield from (("gsp.enabled", 1), ("gsp.default", 1), ("gsp.version", machine.profile.driver.version))
     if gpu.model.mig:
         yield from (("mig.current", int(bool(gpu.mig))), ("mig.pending", int(bool(gpu.mig))))
 
 
-def _utilization(gpu: SimulatedGpu) -> Iterator[tuple[str, object]]:
+def _utilization(machine: Machine, gpu: SimulatedGpu) -> Iterator[tuple[str, object]]:
     sm, memory = gpu.model.clocks_mhz
     for domain, mhz in enumerate((sm, sm, memory, sm)):  # graphics, SM, memory, video
         yield from ((f"clock.{domain}", mhz), (f"max_clock.{domain}", mhz))
         # The default of some real products is below their maximum; here it is the maximum.
-        if gpu.model.application_clocks:
+        if not machine.has_application_clocks:
+            yield from ((f"{which}application_clock.{domain}", DEPRECATED) for which in ("", "default_"))
+        elif gpu.model.application_clocks:
             yield from ((f"{which}application_clock.{domain}", mhz) for which in ("", "default_"))
     if gpu.mig:
         return  # NVML does not report it for a GPU that is divided
@@ -60,7 +65,7 @@ def _heat(gpu: SimulatedGpu) -> Iterator[tuple[str, object]]:
     yield from ((f"threshold.{which}", celsius) for which, celsius in known.items() if celsius is not None)
     if limits.memory is not None:
         yield from (("temperature.memory", CELSIUS + 4), ("temperature.memory.load", CELSIUS_BUSY + 8))
-    if gpu.model.architecture >= HOPPER and limits.slowdown is not None:
+    if gpu.model.architecture >= ADA and limits.slowdown is not None:
         yield "temperature.margin", limits.slowdown - CELSIUS
         yield "temperature.margin.load", limits.slowdown - CELSIUS_BUSY
     if gpu.model.fan:
@@ -86,7 +91,7 @@ def _pcie_errors(gpu: SimulatedGpu) -> Iterator[tuple[str, object]]:
         ("pcie.throughput_kb_s.1", 0),
     )
     if gpu.model.architecture >= AMPERE:
-        yield from ((f"field.{field}", 0) for field in PCIE_ERROR_FIELDS)
+        yield from ((f"field.{field}", 0) for field in (L0_TO_RECOVERY, *PCIE_ERROR_FIELDS))
 
 
 def _ecc(gpu: SimulatedGpu) -> Iterator[tuple[str, object]]:
@@ -97,6 +102,9 @@ def _ecc(gpu: SimulatedGpu) -> Iterator[tuple[str, object]]:
     yield from (("ecc.current", enabled), ("ecc.pending", enabled), ("ecc.default", enabled))
     older = (L1, L2, DRAM, REGISTERS) if gpu.model.architecture == VOLTA else (L2, DRAM, REGISTERS, TEXTURE_SHARED)
     places = (DRAM, SRAM) if gpu.model.architecture >= TURING else older
+    if enabled and gpu.model.architecture >= AMPERE:
+        counts = (f"{span}.{kind}" for span in ("volatile", "aggregate") for kind in ("corrected", "parity", "sec_ded"))
+        yield from ((f"sram.{count}", 0) for count in (*counts, "exceeded"))
     for kind in (0, 1) if enabled else ():
         for span in (0, 1):
             yield f"ecc.errors.{kind}.{span}", 0

@@ -13,6 +13,7 @@ from gpucheck.simulator.machine.devices import gpus_of, models_of, part_of
 from gpucheck.simulator.machine.gpu_model import GpuModel
 from gpucheck.simulator.machine.profile import Cpu, Device, Part, Profile, cpus
 
+NO_APPLICATION_CLOCKS = 590
 UPTIME_S = 432_000  # five days: long enough that an error can be old
 AMPERE = 7  # NVML: nvmlDeviceArchitecture_t
 SMALL_BAR_MIB = 256
@@ -150,6 +151,11 @@ class Machine:
             numbers = f"GPUs 0 to {len(self.gpus) - 1}" if self.gpus else "no GPU"
             raise ValueError(f"there is no GPU {index}; profile {self.profile.name} has {numbers}")
         return self.gpus[index]
+
+    @property
+    def has_application_clocks(self) -> bool:
+        """Drivers from 590 on no longer offer them, of any GPU (nvidia-smi -q of 590.48.01, 595.80 and 610.57.04)."""
+        return int(self.profile.driver.version.partition(".")[0]) < NO_APPLICATION_CLOCKS
 
     @property
     def cpu(self) -> Cpu | None:

@@ -64,6 +64,8 @@ TEXT(nvmlDeviceGetSerial, "serial")
 TEXT(nvmlDeviceGetVbiosVersion, "vbios")
 TEXT(nvmlDeviceGetBoardPartNumber, "part_number")
 TEXT(nvmlDeviceGetInforomImageVersion, "inforom.image")
+TEXT(nvmlDeviceGetGspFirmwareVersion, "gsp.version")
+PAIR(nvmlDeviceGetGspFirmwareMode, "gsp.enabled", "gsp.default")
 NUMBER(nvmlDeviceGetIndex, "index")
 NUMBER(nvmlDeviceGetMinorNumber, "minor")
 NUMBER(nvmlDeviceGetModuleId, "module")
@@ -146,6 +148,49 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_
 {
     static const char *const keys[] = {"utilization.gpu", "utilization.memory"};
     return device_pair(__func__, device, keys, out == NULL ? NULL : &out->gpu, out == NULL ? NULL : &out->memory);
+}
+
+typedef struct {
+    unsigned int code, licensed;
+    char license[128], product[128];
+    unsigned int enabled, expiry[4];
+} nvmlGridLicensableFeature_t;
+typedef struct { int supported; unsigned int count; nvmlGridLicensableFeature_t features[3]; } nvmlGridLicensableFeatures_t;
+
+/* Of a virtual GPU: one feature, which is licensed or not. */
+nvmlReturn_t nvmlDeviceGetGridLicensableFeatures_v4(nvmlDevice_t device, nvmlGridLicensableFeatures_t *out)
+{
+    static const char *const keys[] = {"license.supported", "license.state"};
+    unsigned int supported, licensed;
+    TRY(device_pair(__func__, device, keys, out == NULL ? NULL : &supported, &licensed));
+    *out = (nvmlGridLicensableFeatures_t){(int)supported, 1, {{.licensed = licensed, .enabled = 1}}};
+    return SUCCESS;
+}
+
+typedef struct {
+    unsigned int version;
+    char ibGuid[16], chassis[16];
+    unsigned char slot, tray, host, peer, module;
+} nvmlPlatformInfo_t;
+
+/* Where in its rack the GPU is. */
+nvmlReturn_t nvmlDeviceGetPlatformInfo(nvmlDevice_t device, nvmlPlatformInfo_t *out)
+{
+    struct subject subject;
+    const char *chassis;
+    TRY(enter_device(__func__, device, &subject));
+    TRY(out == NULL ? INVALID_ARGUMENT : find_text(&chassis, "%s.rack.chassis", subject.prefix));
+    if (out->version != 0x0200002C)
+        return ARGUMENT_VERSION_MISMATCH;
+    *out = (nvmlPlatformInfo_t){
+        .version = out->version,
+        .slot = (unsigned char)number_or(0, "%s.rack.slot", subject.prefix),
+        .tray = (unsigned char)number_or(0, "%s.rack.tray", subject.prefix),
+        .host = (unsigned char)number_or(0, "%s.rack.host", subject.prefix),
+        .module = (unsigned char)number_or(0, "%s.rack.module", subject.prefix),
+    };
+    memcpy(out->chassis, chassis, strnlen(chassis, sizeof out->chassis));
+    return SUCCESS;
 }
 
 /* OEM, ECC and power object of the InfoROM */

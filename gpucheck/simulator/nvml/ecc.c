@@ -47,6 +47,32 @@ nvmlReturn_t nvmlDeviceGetRowRemapperHistogram(nvmlDevice_t device, unsigned int
     return device_numbers(__func__, device, LENGTH(keys), keys, places);
 }
 
+/* Aggregate and volatile parity, SEC-DED, corrected; aggregate by unit, of which nothing is known here. */
+typedef struct {
+    unsigned int version;
+    unsigned long long counts[6], units[5];
+    unsigned int exceeded;
+} nvmlEccSramErrorStatus_t;
+
+nvmlReturn_t nvmlDeviceGetSramEccErrorStatus(nvmlDevice_t device, nvmlEccSramErrorStatus_t *out)
+{
+    static const char *const keys[] = {"sram.aggregate.parity", "sram.aggregate.sec_ded", "sram.aggregate.corrected",
+                                       "sram.volatile.parity",  "sram.volatile.sec_ded",  "sram.volatile.corrected",
+                                       "sram.exceeded"};
+    unsigned int values[LENGTH(keys)], *places[LENGTH(keys)];
+    size_t key;
+    for (key = 0; key < LENGTH(keys); key++)
+        places[key] = out == NULL ? NULL : &values[key];
+    TRY(device_numbers(__func__, device, LENGTH(keys), keys, places));
+    if (out->version != 0x01000068)
+        return ARGUMENT_VERSION_MISMATCH;
+    memset(out->units, 0, sizeof out->units);
+    for (key = 0; key < LENGTH(out->counts); key++)
+        out->counts[key] = values[key];
+    out->exceeded = values[LENGTH(out->counts)];
+    return SUCCESS;
+}
+
 typedef struct { unsigned int version, channel, tpc; } nvmlRepairStatus_t;
 
 nvmlReturn_t nvmlDeviceGetRepairStatus(nvmlDevice_t device, nvmlRepairStatus_t *out)

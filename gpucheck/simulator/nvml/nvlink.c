@@ -127,5 +127,27 @@ nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabricInfoV
     return SUCCESS;
 }
 
+typedef struct { unsigned int version, best; unsigned char mode; } nvmlNvlinkGetBwMode_t;
+
+nvmlReturn_t nvmlDeviceGetNvlinkBwMode(nvmlDevice_t device, nvmlNvlinkGetBwMode_t *out)
+{
+    unsigned int mode;
+    TRY(device_number(__func__, device, "nvlink.bandwidth_mode", out == NULL ? NULL : &mode));
+    if (out->version != 0x0100000C)
+        return ARGUMENT_VERSION_MISMATCH;
+    out->best = mode == 0;
+    out->mode = (unsigned char)mode;
+    return SUCCESS;
+}
+
+nvmlReturn_t nvmlSystemGetNvlinkBwMode(unsigned int *out)
+{
+    unsigned long long mode;
+    TRY(enter(__func__));
+    TRY(out == NULL ? INVALID_ARGUMENT : find_number(&mode, "nvlink.bandwidth_mode"));
+    *out = (unsigned int)mode;
+    return SUCCESS;
+}
+
 NUMBER(nvmlDeviceGetC2cModeInfoV, "c2c.enabled")
 VERSIONED(nvmlDeviceGetNvLinkInfo, "nvlink.encrypted", 0x01000008)

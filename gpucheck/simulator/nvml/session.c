@@ -162,6 +162,9 @@ static nvmlReturn_t check_driver(void)
     struct stat seen;
     nvmlReturn_t result;
     learn_own_version();
+    snprintf(path, sizeof path, "%s/root/dev/dxg", machine);
+    if (access(path, F_OK) == 0) /* WSL: the module is that of Windows */
+        return SUCCESS;
     snprintf(path, sizeof path, "%s/root/sys/module/nvidia/version", machine);
     if ((loaded = slurp(path, &seen)) == NULL)
         return DRIVER_NOT_LOADED;

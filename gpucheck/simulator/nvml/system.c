@@ -98,6 +98,12 @@ nvmlReturn_t nvmlSystemGetConfComputeState(unsigned int out[3])
     return confidential(__func__, out, LENGTH(keys), keys);
 }
 
+nvmlReturn_t nvmlSystemGetConfComputeGpusReadyState(unsigned int *out)
+{
+    static const char *const keys[] = {"ready"};
+    return confidential(__func__, out, LENGTH(keys), keys);
+}
+
 nvmlReturn_t nvmlSystemGetConfComputeCapabilities(unsigned int out[2])
 {
     static const char *const keys[] = {"cpu", "gpus"};

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace as changed
 
 from gpucheck.checks.nvlink import fabric, imex
+from gpucheck.checks.nvlink._multi_node import is_tray_gpu
 from gpucheck.checks.p2p import status as p2p_status
 from gpucheck.model import Fabric, NvmlGap, PackageVersion
 from tests.checks.judging import FAIL, PASS, SKIP, UNKNOWN, WARN, judge
@@ -46,6 +47,73 @@ def gb200s(*states):
 
 def tray(*gpus, **more):
     return FakeHost(nvml_=reading(*gpus), pci_=on_bus(*gpus), services_=NO_UNITS, **more)
+
+
+def hgx_b200(nvlsm=True, state="completed", **more):
+    """A board whose switches are no PCI devices."""
+    gpus = [
+        changed(h100(n), device_id="2901", name="NVIDIA B200", fabric=Fabric(state=state, status=0, cluster_uuid=ZERO))
+        for n in range(2)
+    ]
+    host = hgx(*gpus, **more)
+    more_packages = (PackageVersion(name="nvlsm", version="2025.10.11-1"),) if nvlsm else ()
+    return replace(host, pci_=on_bus(*gpus), packages_=(*host.packages_, *more_packages))
+
+
+def test_fabric_manager_of_a_board_without_visible_switches_is_compared_with_the_driver():
+    state, manager = judge(fabric, hgx_b200())
+
+    assert (state.verdict, state.seen) == (PASS, "2 of 2 GPUs registered")
+    assert (manager.verdict, manager.seen) == (PASS, f"nvidia-fabricmanager {DRIVER}-1")
+    old = PackageVersion(name="nvidia-fabricmanager", version="570.1.1-1")
+    found = judge(fabric, replace(hgx_b200(), packages_=(old,)))
+    assert (FAIL, "fabric-version-mismatch") in [(f.verdict, f.cause) for f in found]
+
+
+@pytest.mark.parametrize(("nvlsm", "cause"), [(False, "nvlsm-missing"), (True, "fabric-manager-down")])
+def test_a_fabric_that_is_not_up_for_want_of_its_subnet_manager(nvlsm, cause):
+    finding, *_ = judge(fabric, hgx_b200(nvlsm, "not-started", service="failed"))
+
+    assert (finding.verdict, finding.cause) == (FAIL, cause)
+    assert ("install nvlsm" in finding.fix) is not nvlsm
+
+
+def test_a_lost_gpu_is_not_among_those_that_are_registered():
+    gpus = h100s()
+    gone = NvmlGap(call="nvmlDeviceGetPowerUsage", subject=f"gpu:{gpus[1].pci_bus_id}", code=15, name="NVMLError_X")
+    found = judge(fabric, hgx(*gpus, gaps=(gone,)))
+
+    assert next(f.seen for f in found if f.verdict is PASS) == "1 of 1 GPUs registered"
+    (lost,) = (f for f in found if f.subject == f"gpu:{gpus[1].pci_bus_id}")
+    assert (lost.verdict, lost.because_of) == (UNKNOWN, "inventory")
+
+
+@pytest.mark.parametrize(
+    ("name", "device_id", "cluster", "tray"),
+    [
+        ("NVIDIA GB200", "ffff", ZERO, True),
+        ("NVIDIA GB200", "2901", ZERO, True),  # the id of a B200, as NVIDIA's mock has it
+        ("NVIDIA B200", "2901", ZERO, False),
+        ("NVIDIA B200", "2901", UUID, False),
+        ("a GPU to come", "2941", ZERO, True),
+        ("a GPU to come", "2901", UUID, True),
+        ("a GPU to come", "2901", ZERO, False),
+    ],
+)
+def test_the_name_counts_before_the_cluster_and_the_cluster_before_the_id(name, device_id, cluster, tray):
+    gpu = changed(h100(0), name=name, device_id=device_id, fabric=changed(READY, cluster_uuid=cluster))
+
+    assert is_tray_gpu(gpu) is tray
+
+
+@pytest.mark.parametrize(
+    ("summary", "verdict"), [("healthy", None), (None, None), ("unhealthy", FAIL), ("limited-capacity", WARN)]
+)
+def test_the_summary_counts_where_the_mask_shows_nothing(summary, verdict):
+    state = changed(READY, clique_id=0, cluster_uuid=ZERO, health_summary=summary)
+    found = [f for f in judge(fabric, hgx(*h100s(state))) if f.subject.startswith("gpu:")]
+
+    assert {(f.verdict, f.cause) for f in found} == ({(verdict, "fabric-degraded")} if verdict else set())
 
 
 A100S = [changed(h100(n), fabric=None, device_id="20b2", name="NVIDIA A100-SXM4-80GB") for n in range(2)]

@@ -6,8 +6,18 @@ import pynvml
 import pytest
 
 from gpucheck.host.nvml.calls import Calls
-from gpucheck.host.nvml.health import read_health
-from gpucheck.model import EccCounts, GpuProcess, Health, PcieErrors, RetiredPages, RowRemap
+from gpucheck.host.nvml.health import MARGIN, THRESHOLD, margin_c, read_health
+from gpucheck.model import (
+    EccCounts,
+    GpuProcess,
+    Health,
+    PcieErrors,
+    RackPlace,
+    RetiredPages,
+    RowRemap,
+    SpareRows,
+    SramErrors,
+)
 
 UINT, LONG_LONG = 1, 3
 FIELDS = {
@@ -15,7 +25,17 @@ FIELDS = {
     pynvml.NVML_FI_DEV_PCIE_COUNT_NON_FATAL_ERROR: 1,
     pynvml.NVML_FI_DEV_PCIE_COUNT_FATAL_ERROR: 0,
     pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION: 4,
+    pynvml.NVML_FI_DEV_PCIE_L0_TO_RECOVERY_COUNTER: 5,
 }
+
+
+def filled(reference, **values):
+    """What a call that fills a structure does, and what it returns."""
+    for name, value in values.items():
+        setattr(reference._obj, name, value)
+    return pynvml.NVML_SUCCESS
+
+
 ECC = {(0, 0): 3, (1, 0): 1, (0, 1): 30, (1, 1): 2}
 ANSWERS = {
     "nvmlDeviceGetSerial": lambda _: b"1650123456789",
@@ -32,6 +52,7 @@ ANSWERS = {
     "nvmlDeviceGetCurrentClocksEventReasons": lambda _: 0x4 | 0x80 | 0x400,
     "nvmlDeviceGetTemperature": lambda _, sensor: 61,
     "nvmlDeviceGetTemperatureThreshold": lambda _, which: {0: 95, 1: 92}[which],
+    "nvmlDeviceGetMarginTemperature": lambda _: 28,
     "nvmlDeviceGetPowerUsage": lambda _: 412_500,
     "nvmlDeviceGetPowerManagementLimit": lambda _: 600_000,
     "nvmlDeviceGetPowerManagementDefaultLimit": lambda _: 700_000,
@@ -44,6 +65,15 @@ ANSWERS = {
     "nvmlDeviceGetAddressingMode": lambda _: 1,
     "nvmlDeviceGetComputeRunningProcesses": lambda _: [SimpleNamespace(pid=4711, usedGpuMemory=1 << 30)],
     "nvmlDeviceGetGraphicsRunningProcesses": lambda _: [SimpleNamespace(pid=12, usedGpuMemory=None)],
+    "nvmlDeviceGetSramEccErrorStatus": lambda _, out: filled(out, volatileUncParity=2, bThresholdExceeded=1),
+    "nvmlDeviceGetRowRemapperHistogram": lambda _: SimpleNamespace(max=640, high=4, partial=3, low=2, none=1),
+    "nvmlDeviceGetPlatformInfo": lambda _, out: filled(out, chassisSerialNumber=b"1820", slotNumber=14, moduleId=2),
+    "nvmlDeviceGetVirtualizationMode": lambda _: 2,
+    "nvmlDeviceGetGridLicensableFeatures": lambda _: SimpleNamespace(
+        isGridLicenseSupported=1, licensableFeaturesCount=1, gridLicensableFeatures=[SimpleNamespace(featureState=0)]
+    ),
+    "nvmlDeviceGetGspFirmwareMode": lambda _: [1, 1],
+    "nvmlDeviceGetGspFirmwareVersion": lambda _: b"580.178.04",
     "nvmlSystemGetProcessName": lambda pid: {4711: b"/usr/bin/python3", 12: "Xorg"}[pid],
 }
 WHOLE = Health(
@@ -58,12 +88,23 @@ WHOLE = Health(
     ecc_counts=EccCounts(volatile_corrected=3, volatile_uncorrected=1, aggregate_corrected=30, aggregate_uncorrected=2),
     row_remap=RowRemap(corrected=1, uncorrected=2, pending=True, failed=False),
     retired_pages=RetiredPages(single_bit=1, double_bit=2, pending=True),
-    pcie_errors=PcieErrors(replays=12, correctable=7, non_fatal=1, fatal=0),
+    spare_rows=SpareRows(every=640, most=4, some=3, few=2, none=1),
+    sram=SramErrors(
+        volatile_corrected=0,
+        volatile_parity=2,
+        volatile_sec_ded=0,
+        aggregate_corrected=0,
+        aggregate_parity=0,
+        aggregate_sec_ded=0,
+        threshold_exceeded=True,
+    ),
+    pcie_errors=PcieErrors(replays=12, correctable=7, non_fatal=1, fatal=0, recoveries=5),
     recovery_action="drain-and-reset",
     clocks_event_reasons=("sw-power-cap", "hw-power-brake", "0x400"),
     temperature_c=61,
     temperature_slowdown_c=92,
     temperature_shutdown_c=95,
+    temperature_margin_c=28,
     power_w=412.5,
     power_limit_w=600.0,
     power_default_w=700.0,
@@ -76,6 +117,11 @@ WHOLE = Health(
     memory_used_bytes=5,
     gpu_utilization_percent=37,
     addressing_mode="hmm",
+    rack=RackPlace(chassis_serial="1820", slot=14, tray=0, host_id=0, module_id=2),
+    virtualization="vgpu",
+    licensed=False,
+    gsp_firmware="580.178.04",
+    nvlink_bandwidth="half",
     processes=(
         GpuProcess(pid=4711, kind="compute", memory_bytes=1 << 30, name="/usr/bin/python3"),
         GpuProcess(pid=12, kind="graphics", memory_bytes=None, name="Xorg"),
@@ -104,6 +150,7 @@ def health(monkeypatch):
             "nvmlDeviceGetFieldValues",
             refuse if "nvmlDeviceGetFieldValues" in refused else lambda _, wanted: [field(n) for n, _ in wanted],
         )
+        monkeypatch.setattr(pynvml, "nvmlSystemGetNvlinkBwMode", lambda: 3)
         calls = Calls(lambda call, subject: None)
         return read_health(calls, "gpu:0000:3b:00.0", object(), 5), calls.gaps
 
@@ -126,18 +173,36 @@ def test_a_refused_call_costs_only_its_own_value(health, call):
     assert {gap.subject for gap in gaps} <= {"gpu:0000:3b:00.0", "process:4711", "process:12"}
 
 
+@pytest.mark.parametrize(
+    ("margin", "limit", "celsius", "left"),
+    [
+        (28, None, 61, 28),  # Ada and newer: the limit is refused
+        (-1, 92, 61, -1),
+        (None, 92, 61, 31),  # Ampere and older
+        (None, 92, 95, -3),
+        (None, 92, None, None),
+        (None, None, 61, None),
+        (None, 0, 61, None),  # of a board without the limit
+    ],
+)
+def test_degrees_that_are_left(margin, limit, celsius, left):
+    answers = {MARGIN: margin, THRESHOLD: limit}
+
+    assert margin_c(lambda call, *_: answers[call], celsius) == left
+
+
 def test_a_field_that_is_not_supported_is_a_gap_of_its_own(health, monkeypatch):
     monkeypatch.delitem(FIELDS, pynvml.NVML_FI_DEV_PCIE_COUNT_FATAL_ERROR)
     seen, gaps = health()
 
-    assert seen.pcie_errors == PcieErrors(replays=12, correctable=7, non_fatal=1, fatal=None)
+    assert seen.pcie_errors == PcieErrors(replays=12, correctable=7, non_fatal=1, fatal=None, recoveries=5)
     assert [(gap.call, gap.code) for gap in gaps] == [("NVML_FI_DEV_PCIE_COUNT_FATAL_ERROR", 3)]
 
 
 def test_everything_refused_is_an_empty_health(health):
     seen, gaps = health(*ANSWERS, "nvmlDeviceGetFieldValues")
 
-    assert seen == Health(memory_used_bytes=5)
+    assert seen == Health(memory_used_bytes=5, nvlink_bandwidth="half")
     assert len(gaps) > 20
 
 

@@ -8,15 +8,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucheck.host.recording.redaction import Pseudonyms, encodable, redacted
-from gpucheck.model import Fabric, Health, System
+from gpucheck.model import Fabric, Health, RackPlace, System
 from tests.fakes import SYSTEM, FakeHost, kernel_log
 from tests.host.recording.test_recording import replay
 from tests.machines import LOADED, h100, on_bus, reading
 
 UUID = "GPU-5ec2f213-af40-cb06-a2d9-42946bc64825"
-SERIAL = "1650123456789"
-SECRETS = ("node07", "example.com", "5ec2f213", SERIAL, "0c:42:a1", "0c42a1", "10.4.17.9", "fe80::", "alice", "ec0d")
-GPU = msgspec.structs.replace(h100(0), uuid=UUID, health=Health(serial=SERIAL))
+SERIAL, CHASSIS = "1650123456789", "1820000000001"
+RACK = RackPlace(chassis_serial=CHASSIS, slot=14, tray=4, host_id=1, module_id=2)
+SECRETS = (
+    "node07",
+    "example.com",
+    "5ec2f213",
+    SERIAL,
+    CHASSIS,
+    "0c:42:a1",
+    "0c42a1",
+    "10.4.17.9",
+    "fe80::",
+    "alice",
+    "ec0d",
+)
+GPU = msgspec.structs.replace(h100(0), uuid=UUID, health=Health(serial=SERIAL, rack=RACK))
 HOST = FakeHost(
     system_=msgspec.structs.replace(SYSTEM, hostname="node07.example.com"),
     driver_=LOADED,

@@ -16,7 +16,7 @@ from gpucheck.host.recording.redaction._hosts import host, in_variable
 from gpucheck.host.recording.redaction._names import Names
 from gpucheck.host.recording.redaction._pseudonyms import Pseudonyms
 from gpucheck.host.recording.redaction._secrets import value_of, without_secrets
-from gpucheck.model import NvmlReading
+from gpucheck.model import Gpu, NvmlReading
 
 __all__ = [
     "Pseudonyms",
@@ -138,7 +138,7 @@ class _Rules(_TextRules):
             names,
             known,
             uuids=(gpu.uuid for gpu in gpus if gpu.uuid),
-            serials=(gpu.health.serial for gpu in gpus if gpu.health.serial),
+            serials=(serial for gpu in gpus for serial in _serials(gpu) if serial),
         )
 
     def file(self, path: str, text: str) -> str:
@@ -193,3 +193,8 @@ def of_texts(
         known.learn(text)
     known.users.update(users)
     return _TextRules(Pseudonyms(), known, uuids=uuids).text
+
+
+def _serials(gpu: Gpu) -> tuple[str | None, ...]:
+    """Of the board and of the rack."""
+    return gpu.health.serial, gpu.health.rack.chassis_serial if gpu.health.rack else None

@@ -6,7 +6,7 @@ from gpucheck.measure.engines.driver.calls import CudaError, MissingCall
 from gpucheck.measure.engines.protocol import NotOpened
 from gpucheck.measure.values import Device
 
-UVM = Path("/dev/nvidia-uvm")
+UVM, WSL = Path("/dev/nvidia-uvm"), Path("/dev/dxg")
 COMPUTE_MODE = "nvidia-smi -q -d COMPUTE shows the mode; sudo nvidia-smi -c DEFAULT lets several processes use the GPU"
 MPS = (
     "MPS control daemon: echo get_server_list | nvidia-cuda-mps-control; without MPS: unset CUDA_MPS_PIPE_DIRECTORY, "
@@ -50,7 +50,7 @@ def not_opened(error: CudaError, where: str, uvm: Path = UVM) -> NotOpened:
     """Return the exception to raise. where: the device, as in ``GPU 0 (0000:1b:00.0)``; empty for CUDA itself."""
     why, fix = REASONS.get(error.code, OTHER)
     # Without the device node cuInit ends with 999 (unknown error), 100 or 304, by driver version.
-    if error.call == "cuInit" and error.code in (100, 304, 999) and not uvm.exists():
+    if error.call == "cuInit" and error.code in (100, 304, 999) and not uvm.exists() and not WSL.exists():
         why, fix = UVM_MISSING
     return NotOpened(f"{where + ': ' if where else ''}{why} ({error})", fix)
 
