@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from gpucheck.model.smoke import Placement
+from gpucheck.printable import counted
 
 
 class NoDevice(RuntimeError):
@@ -23,6 +24,11 @@ class Plan(NamedTuple):
         return f"cuda:{rank if self.placement == 'gpus' else 0}"
 
 
+def devices_used(used: int, visible: int) -> str:
+    """``8 CUDA devices``, or ``2 of 8 CUDA devices`` where the others do not take part."""
+    return f"{used} of {visible} CUDA devices" if used < visible else counted(visible, "CUDA device")
+
+
 def plan(world_size: int, *, visible_gpus: int, build_cuda: str | None, build: str, nccl: bool) -> Plan:
     """Real GPUs where there are enough, one shared GPU where there is one, the CPU otherwise, and why.
 
@@ -38,4 +44,4 @@ def plan(world_size: int, *, visible_gpus: int, build_cuda: str | None, build: s
         return Plan("shared-gpu", "gloo", f"{visible_gpus} CUDA device for {world_size} ranks: they share cuda:0")
     if not nccl:
         return Plan("gpus", "gloo", f"torch {build} carries no NCCL: gloo moves the gradients through host memory")
-    return Plan("gpus", "nccl", f"{visible_gpus} CUDA devices")
+    return Plan("gpus", "nccl", devices_used(world_size, visible_gpus))

@@ -20,9 +20,9 @@ from gpucheck.train.spec import NVLS, SmokeOptions
 from gpucheck.train.strategies import Strategy, all_strategies
 
 SECOND_STEP = (1, 2, 0)
+NVLS_MAJOR = 9  # compute capability
 SET_FOR_TRAINING = {
     "MKL_NUM_THREADS": "1",
-    "NCCL_DEBUG": "WARN",
     "CUBLAS_WORKSPACE_CONFIG": ":4096:8",  # bit-equal repeats need a fixed cuBLAS workspace
     "TF_CPP_MIN_LOG_LEVEL": "2",  # TensorFlow prints the features of its build on every import
 }
@@ -111,7 +111,7 @@ def conclude(ending: Ending[RankReport], options: SmokeOptions, removed: tuple[s
         shortage = too_few_threads(len(ending.ranks))
         return replace(failure, evidence=(*failure.evidence, shortage)) if shortage else failure
     reports = (*(end.report for end in ending.ranks if end.report is not None), *ending.shared)
-    return merge(tuple(sorted(reports, key=lambda report: report.rank)), options, ending.seconds, removed)
+    return merge(tuple(sorted(reports, key=lambda report: report.rank)), options, ending.seconds, removed, ending.taken)
 
 
 def _not_run(
@@ -159,10 +159,17 @@ def gpus_to_train_on(host: Host, environment: Mapping[str, str] | None = None) -
 
 
 def has_switch(host: Host) -> bool:
-    """Return whether all GPUs are joined by NVSwitches, with which NCCL may choose NVLS."""
+    """Return whether all GPUs are joined by NVSwitches that can sum: those of Hopper and later.
+
+    Source: NCCL, NCCL_NVLS_ENABLE: NVLink SHARP of third-generation NVSwitch systems (NVLink 4) with Hopper and later.
+    """
     nvml = host.nvml()
     gpus = nvml.gpus if isinstance(nvml, NvmlReading) else ()
-    return bool(gpus) and all(any(link.remote_kind == "switch" for link in gpu.nvlinks) for gpu in gpus)
+    return bool(gpus) and all(
+        int((gpu.compute_capability or "0").partition(".")[0]) >= NVLS_MAJOR
+        and any(link.remote_kind == "switch" for link in gpu.nvlinks)
+        for gpu in gpus
+    )
 
 
 def whole_gpus(host: Host) -> int:
