@@ -34,6 +34,7 @@ HEALTHY = Health(
     clocks_event_reasons=("idle",),
     temperature_c=35,
     temperature_slowdown_c=90,
+    temperature_margin_c=55,
     power_limit_w=700.0,
     power_default_w=700.0,
     power_min_w=200.0,

@@ -58,13 +58,17 @@ class Repeats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
-    """One reading of a GPU under load. at: seconds of load so far. reasons: as in Health. None: not reported."""
+    """One reading of a GPU under load. at: seconds of load so far. reasons: as in Health. None: not reported.
+
+    margin_c: Health.temperature_margin_c.
+    """
 
     at: float
     sm_clock_mhz: float | None = None
     memory_clock_mhz: float | None = None
     power_w: float | None = None
     temperature_c: float | None = None
+    margin_c: float | None = None
     memory_temperature_c: float | None = None
     reasons: tuple[str, ...] | None = None
 

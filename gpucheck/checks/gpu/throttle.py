@@ -48,11 +48,12 @@ def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     if "sw-thermal" in health.clocks_event_reasons:
         why = "The driver lowers the clocks because the GPU or its memory is near its temperature limit."
         return about.warns(seen, "no thermal slowdown", why, f"{HEAT}; {more}", "throttled")
-    hot, limit = health.temperature_c, health.temperature_slowdown_c
-    # No GPU slows down at 0 C: a board without the threshold may report it so.
-    if hot is not None and limit and hot >= limit - MARGIN_C:
-        why = f"The hardware lowers the clocks at {limit} C."
-        return about.warns(f"{hot} C", f"below {limit - MARGIN_C} C", why, f"{HEAT}; {more}", "throttled", "likely")
+    margin = health.temperature_margin_c
+    if margin is not None and margin <= MARGIN_C:
+        hot = "" if health.temperature_c is None else f"{health.temperature_c} C, "
+        why = "The hardware lowers the clocks at its slowdown temperature."
+        seen, wanted = f"{hot}{max(margin, 0)} C below slowdown", f"more than {MARGIN_C} C below slowdown"
+        return about.warns(seen, wanted, why, f"{HEAT}; {more}", "throttled", "likely")
     return about.passes(seen)
 
 
@@ -63,9 +64,14 @@ def _evidence(health: Health, reasons: str) -> tuple[str, ...]:
     return (
         f"{CALLS[0]}: {reasons}",
         f"core temperature {number(health.temperature_c, 'C')}, "
-        f"hardware slowdown at {number(health.temperature_slowdown_c, 'C')}",
+        f"hardware slowdown at {number(health.temperature_slowdown_c, 'C')}, {_left(health)}",
         f"SM clock {number(health.sm_clock_mhz, 'MHz')}, maximum {number(health.max_sm_clock_mhz, 'MHz')}",
     )
+
+
+def _left(health: Health) -> str:
+    margin = health.temperature_margin_c
+    return "margin not reported" if margin is None else f"{margin} C left"
 
 
 CHECK = Check(NAME, frozenset({"hardware", "quick"}), query_nvml, evaluate)

@@ -108,6 +108,7 @@ class _Gpu:
                 memory_clock_mhz=about.memory_clock_mhz,
                 power_w=round(watts, 1),
                 temperature_c=round(self.degrees),
+                margin_c=None if about.slowdown_c is None else about.slowdown_c - round(self.degrees),
                 memory_temperature_c=round(self.degrees + MEMORY_ABOVE_C),
                 reasons=tuple(reasons),
             )

@@ -41,22 +41,29 @@ class Gauge:
         """Return clocks, watts, degrees and the reasons that hold the clock; None for what is not reported."""
         import pynvml
 
-        from gpucheck.host.nvml.health import REASON_CALLS, named_reasons
+        from gpucheck.host.nvml.health import REASON_CALLS, margin_c, named_reasons
 
-        query, subject = self._calls.query, self._bus_id
-        milliwatts = query("nvmlDeviceGetPowerUsage", subject, self._handle)
+        subject = self._bus_id
+
+        def query(call: str, *arguments: Any) -> Any:
+            return self._calls.query(call, subject, self._handle, *arguments)
+
+        milliwatts = query("nvmlDeviceGetPowerUsage")
+        celsius = query("nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU)
         fields = self._calls.fields(subject, self._handle, (MEMORY_TEMPERATURE,))
         reasons = self._calls.newest(subject, *((call, self._handle) for call in REASON_CALLS))
-        self._calls.gaps.clear()
-        return Sample(
+        sample = Sample(
             at=0.0,
-            sm_clock_mhz=query("nvmlDeviceGetClockInfo", subject, self._handle, pynvml.NVML_CLOCK_SM),
-            memory_clock_mhz=query("nvmlDeviceGetClockInfo", subject, self._handle, pynvml.NVML_CLOCK_MEM),
+            sm_clock_mhz=query("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_SM),
+            memory_clock_mhz=query("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_MEM),
             power_w=None if milliwatts is None else milliwatts / 1000,
-            temperature_c=query("nvmlDeviceGetTemperature", subject, self._handle, pynvml.NVML_TEMPERATURE_GPU),
+            temperature_c=celsius,
+            margin_c=margin_c(query, celsius),
             memory_temperature_c=fields[MEMORY_TEMPERATURE] or None,
             reasons=named_reasons(reasons),
         )
+        self._calls.gaps.clear()
+        return sample
 
     def errors(self) -> dict[str, int]:
         """Return error counters by name, those that this GPU has: ECC, PCIe and NVLink."""

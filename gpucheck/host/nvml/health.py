@@ -38,7 +38,7 @@ RECOVERY_ACTIONS = {
 # The second name is that of drivers before 535.
 REASON_CALLS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
 ADDRESSING_MODES = {0: "none", 1: "hmm", 2: "ats"}
-THRESHOLD = "nvmlDeviceGetTemperatureThreshold"
+THRESHOLD, MARGIN = "nvmlDeviceGetTemperatureThreshold", "nvmlDeviceGetMarginTemperature"
 RECOVERY_ACTION = "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION"
 PCIE_FIELDS = tuple(
     f"NVML_FI_DEV_PCIE_COUNT_{kind}" for kind in ("CORRECTABLE_ERRORS", "NON_FATAL_ERROR", "FATAL_ERROR")
@@ -59,6 +59,7 @@ def read_health(calls: Calls, subject: str, handle: Any, memory_used: int | None
     ecc, ecc_pending = _two(query("nvmlDeviceGetEccMode"))
     least, most = query("nvmlDeviceGetPowerManagementLimitConstraints") or (None, None)
     utilization = query("nvmlDeviceGetUtilizationRates")
+    celsius = query("nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU)
     return Health(
         serial=None if serial is None else plain(serial),
         vbios=None if vbios is None else plain(vbios),
@@ -80,9 +81,10 @@ def read_health(calls: Calls, subject: str, handle: Any, memory_used: int | None
         gpu_utilization_percent=None if utilization is None else utilization.gpu,
         addressing_mode=_named(ADDRESSING_MODES, query("nvmlDeviceGetAddressingMode")),
         processes=_processes(calls, subject, handle),
-        temperature_c=query("nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU),
+        temperature_c=celsius,
         temperature_slowdown_c=query(THRESHOLD, pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN),
         temperature_shutdown_c=query(THRESHOLD, pynvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN),
+        temperature_margin_c=margin_c(query, celsius),
         power_w=_watts(query("nvmlDeviceGetPowerUsage")),
         power_limit_w=_watts(query("nvmlDeviceGetPowerManagementLimit")),
         power_default_w=_watts(query("nvmlDeviceGetPowerManagementDefaultLimit")),
@@ -93,6 +95,19 @@ def read_health(calls: Calls, subject: str, handle: Any, memory_used: int | None
         application_clock_mhz=query("nvmlDeviceGetApplicationsClock", pynvml.NVML_CLOCK_GRAPHICS),
         default_application_clock_mhz=query("nvmlDeviceGetDefaultApplicationsClock", pynvml.NVML_CLOCK_GRAPHICS),
     )
+
+
+def margin_c(query: Query, celsius: int | None) -> int | None:
+    """Return the degrees that are left until the hardware slows the GPU down, 0 or less from there on; None if unknown.
+
+    query: makes a call about one GPU, as (call, *arguments). celsius: its temperature now. Ada and newer report the
+    margin itself and may refuse the limit, older boards report only the limit (NVIDIA nvml.h, API 13).
+    """
+    margin: int | None = query(MARGIN)
+    if margin is not None:
+        return margin
+    limit: int | None = query(THRESHOLD, pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN)
+    return limit - celsius if limit and celsius is not None else None
 
 
 def _ecc_counts(query: Query) -> EccCounts:

@@ -142,6 +142,7 @@ def _health(facts: Facts) -> Health:
         ),
         temperature_slowdown_c=v.whole(facts.get("temperature/gpu_slowdown_temp", "gpu_temp_slow_threshold")),
         temperature_shutdown_c=v.whole(facts.get("temperature/gpu_shutdown_temp", "gpu_temp_max_threshold")),
+        temperature_margin_c=_margin(facts),
         power_w=limit("power_draw", "average_power_draw", "instantaneous_power_draw", "instant_power_draw"),
         power_limit_w=limit("current_power_limit", "power_limit"),
         power_default_w=limit("default_power_limit"),
@@ -156,6 +157,13 @@ def _health(facts: Facts) -> Health:
         memory_used_bytes=v.size(facts.get("fb_memory_usage/used", "memory_usage/used")),
         gpu_utilization_percent=v.whole(facts.get("utilization/gpu", "utilization/gpu_util")),
     )
+
+
+def _margin(facts: Facts) -> int | None:
+    margin = v.whole(facts.get("temperature/gpu_t_limit_temp", "gpu_temp_tlimit"))
+    limit = v.whole(facts.get("temperature/gpu_slowdown_temp", "gpu_temp_slow_threshold"))
+    celsius = v.whole(facts.get("temperature/gpu_current_temp", "temperature/gpu_temp", "gpu_temp"))
+    return margin if margin is not None or not limit or celsius is None else limit - celsius
 
 
 def _errors(facts: Facts, since: str, bits: str, kind: str) -> int | None:

@@ -56,6 +56,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     clocks_event_reasons: why the clocks are held, by NVML's names in kebab case: ``idle app-clocks sw-power-cap
     hw-slowdown sync-boost sw-thermal hw-thermal hw-power-brake display-clocks``.
     temperature_c and its limits: the GPU core, in degrees Celsius; slowdown is where the hardware throttles.
+    temperature_margin_c: degrees that are left until the hardware throttles, 0 or less from there on.
     power_*_w: watts. default is the factory's limit, min and max what may be set.
     sm_clock_mhz, max_sm_clock_mhz: now, and as far as the board can.
     compute_mode: ``default exclusive-thread prohibited exclusive-process``.
@@ -83,6 +84,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     temperature_c: int | None = None
     temperature_slowdown_c: int | None = None
     temperature_shutdown_c: int | None = None
+    temperature_margin_c: int | None = None
     power_w: float | None = None
     power_limit_w: float | None = None
     power_default_w: float | None = None

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from gpucheck.simulator.machine import Machine, SimulatedGpu
 
 # nvmlDeviceArchitecture_t
-VOLTA, TURING, AMPERE, HOPPER = 5, 6, 7, 9
+VOLTA, TURING, AMPERE, ADA, HOPPER = 5, 6, 7, 8, 9
 IDLE = 0x1  # nvmlClocksEventReason
 ALL_REASONS = 0x1FF
 XID, PSTATE, CLOCK, SINGLE_BIT, DOUBLE_BIT = 0x8, 0x4, 0x10, 0x1, 0x2  # nvmlEventType
@@ -60,7 +60,7 @@ def _heat(gpu: SimulatedGpu) -> Iterator[tuple[str, object]]:
     yield from ((f"threshold.{which}", celsius) for which, celsius in known.items() if celsius is not None)
     if limits.memory is not None:
         yield from (("temperature.memory", CELSIUS + 4), ("temperature.memory.load", CELSIUS_BUSY + 8))
-    if gpu.model.architecture >= HOPPER and limits.slowdown is not None:
+    if gpu.model.architecture >= ADA and limits.slowdown is not None:
         yield "temperature.margin", limits.slowdown - CELSIUS
         yield "temperature.margin.load", limits.slowdown - CELSIUS_BUSY
     if gpu.model.fan:

@@ -7,7 +7,7 @@ from gpucheck.simulator.machine import Machine
 REASONS = {"hardware": 0x8 | 0x40, "software": 0x20}
 NANOSECONDS = {"hardware": 270, "software": 269}
 THERMAL = 1  # nvmlPerfPolicyType_t
-HOPPER = 9  # nvmlDeviceArchitecture_t: the first that reports how far it is from the limit
+ADA = 8  # nvmlDeviceArchitecture_t: the first that reports how far it is from the limit
 RISING = "0+1000000000/s"
 
 
@@ -21,7 +21,7 @@ def _apply(machine: Machine, gpu: str = "all", by: str = "hardware", when: str =
         hot.answer({f"violation.{THERMAL}": RISING, f"field.{NANOSECONDS[by]}": f"{RISING}ull"}, when)
         if limit is not None:
             hot.answer({"temperature.0": limit + 1}, when)
-        if limit is not None and hot.model.architecture >= HOPPER:
+        if limit is not None and hot.model.architecture >= ADA:
             hot.answer({"temperature.margin": -1}, when)
 
 

@@ -68,7 +68,7 @@ LEAVES_MIG = {"mig": True, "mig_pending": False}
         (throttle, {"clocks_event_reasons": HOT}, FAIL, "throttled", "clock event reasons hw-slowdown, hw-thermal"),
         (throttle, {"clocks_event_reasons": BRAKE}, FAIL, "throttled", f"clock event reasons {', '.join(BRAKE)}"),
         (throttle, {"clocks_event_reasons": ("sw-thermal",)}, WARN, "throttled", "clock event reasons sw-thermal"),
-        (throttle, {"temperature_c": 86}, WARN, "throttled", "86 C"),
+        (throttle, {"temperature_c": 86, "temperature_margin_c": 4}, WARN, "throttled", "86 C, 4 C below slowdown"),
         (power_limit, {"power_limit_w": 350.0}, WARN, "power-limit-lowered", 350.0),
         (clock_limit, {"application_clock_mhz": 1200}, WARN, "clock-limited", 1200),
         (persistence, {"persistence": False}, WARN, "persistence-off", "persistence mode off"),

@@ -6,7 +6,7 @@ import pynvml
 import pytest
 
 from gpucheck.host.nvml.calls import Calls
-from gpucheck.host.nvml.health import read_health
+from gpucheck.host.nvml.health import MARGIN, THRESHOLD, margin_c, read_health
 from gpucheck.model import EccCounts, GpuProcess, Health, PcieErrors, RetiredPages, RowRemap
 
 UINT, LONG_LONG = 1, 3
@@ -32,6 +32,7 @@ ANSWERS = {
     "nvmlDeviceGetCurrentClocksEventReasons": lambda _: 0x4 | 0x80 | 0x400,
     "nvmlDeviceGetTemperature": lambda _, sensor: 61,
     "nvmlDeviceGetTemperatureThreshold": lambda _, which: {0: 95, 1: 92}[which],
+    "nvmlDeviceGetMarginTemperature": lambda _: 28,
     "nvmlDeviceGetPowerUsage": lambda _: 412_500,
     "nvmlDeviceGetPowerManagementLimit": lambda _: 600_000,
     "nvmlDeviceGetPowerManagementDefaultLimit": lambda _: 700_000,
@@ -64,6 +65,7 @@ WHOLE = Health(
     temperature_c=61,
     temperature_slowdown_c=92,
     temperature_shutdown_c=95,
+    temperature_margin_c=28,
     power_w=412.5,
     power_limit_w=600.0,
     power_default_w=700.0,
@@ -124,6 +126,24 @@ def test_a_refused_call_costs_only_its_own_value(health, call):
     assert {gap.code for gap in gaps} == {pynvml.NVML_ERROR_NO_PERMISSION}
     assert 1 <= len(names) <= 2
     assert {gap.subject for gap in gaps} <= {"gpu:0000:3b:00.0", "process:4711", "process:12"}
+
+
+@pytest.mark.parametrize(
+    ("margin", "limit", "celsius", "left"),
+    [
+        (28, None, 61, 28),  # Ada and newer: the limit is refused
+        (-1, 92, 61, -1),
+        (None, 92, 61, 31),  # Ampere and older
+        (None, 92, 95, -3),
+        (None, 92, None, None),
+        (None, None, 61, None),
+        (None, 0, 61, None),  # of a board without the limit
+    ],
+)
+def test_degrees_that_are_left(margin, limit, celsius, left):
+    answers = {MARGIN: margin, THRESHOLD: limit}
+
+    assert margin_c(lambda call, *_: answers[call], celsius) == left
 
 
 def test_a_field_that_is_not_supported_is_a_gap_of_its_own(health, monkeypatch):
