@@ -104,8 +104,11 @@ class ArrayEngine(ABC):
     def opened(
         self, name: str, capability: str | None, multiprocessors: int | None, versions: dict[str, str | None]
     ) -> Opened:
-        """Return what the device is. name: of the library, with its version."""
+        """Return what the device is. name: of the library, with its version. Raises RuntimeError without any type."""
         types, rejected = self.usable(capability, name)
+        if not types:
+            reasons = "; ".join(dict.fromkeys(rejected.values()))
+            raise RuntimeError(f"compute capability {capability}: {', '.join(rejected)} refused by {reasons}")
         khz = self.attribute(MEMORY_CLOCK)
         return Opened(
             types=types,
