@@ -136,9 +136,12 @@ def _gpus(host: Host, options: Options, library: Library) -> Chosen:
     if not isinstance(reading, NvmlReading) or not reading.gpus:
         raise Unmeasurable(NOTHING)
     gpus = choose(reading.gpus, options.devices).gpus
-    notes = admit(gpus, contended=options.contended)
-    devices = tuple(map(device, gpus))
     directory = machine_directory()
+    divided = {gpu.index: gpu.mig_uuids[0] for gpu in gpus if gpu.health.mig and gpu.mig_uuids and not directory}
+    notes = admit([gpu for gpu in gpus if gpu.index not in divided], contended=options.contended)
+    devices = tuple(replace(device(gpu), uuid=divided.get(gpu.index, gpu.uuid)) for gpu in gpus)
+    if divided:
+        notes = (*notes, f"MIG: on GPU {', '.join(map(str, divided))} only the first instance computes")
     if directory is None:
         return Chosen(Workers(devices, library), devices, gpus, library, notes)
     try:

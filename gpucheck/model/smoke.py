@@ -9,7 +9,7 @@ from gpucheck.model.finding.verdict import Verdict
 from gpucheck.model.host.readings import Simulation
 
 SCHEMA = "gpucheck.smoke/2"
-Placement = Literal["cpu", "shared-gpu", "gpus"]
+Placement = Literal["cpu", "shared-gpu", "mig", "gpus"]
 FailureKind = Literal["hang", "died", "raised", "garbage", "missing-package", "no-device", "timeout-start", "timeout"]
 
 
@@ -146,7 +146,8 @@ class Performance(msgspec.Struct, frozen=True, kw_only=True):
 class SmokeResult(msgspec.Struct, frozen=True, kw_only=True, tag="result"):
     """A run that ended.
 
-    placement: ``cpu`` (no GPU took part), ``shared-gpu`` (all ranks on one GPU) or ``gpus`` (one GPU a rank);
+    placement: ``cpu`` (no GPU took part), ``shared-gpu`` (all ranks on one GPU), ``mig`` (one MIG instance a
+    rank) or ``gpus`` (one GPU a rank);
     placement_reason: why, as text.
     loss_first, loss_last: mean over the ranks; None stands for "not a number".
     loss_digest: SHA-256 of all losses as they are: equal runs on equal devices have equal digests.

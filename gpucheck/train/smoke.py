@@ -145,17 +145,32 @@ def real_gpus(host: Host, environment: Mapping[str, str] | None = None) -> int |
 def gpus_to_train_on(host: Host, environment: Mapping[str, str] | None = None) -> int:
     """Return how many real GPUs torch will find: 0 if they are simulated, or its build has no CUDA.
 
-    The caller's CUDA_VISIBLE_DEVICES counts. 0 with a GPU that MIG splits: a process gets one part of it.
+    The caller's CUDA_VISIBLE_DEVICES counts. With MIG the instances that train, at most two: CUDA then shows a process
+    one of them and no undivided GPU.
     """
     nvml = host.nvml()
     build = host.python_packages(["torch"]).get("torch") or ""
     if host.simulation() is not None or not isinstance(nvml, NvmlReading) or build.endswith("+cpu"):
         return 0
     if any(gpu.health.mig for gpu in nvml.gpus):
-        return 0
+        return len(mig_instances(host, environment))
     visible = (os.environ if environment is None else environment).get("CUDA_VISIBLE_DEVICES")
     chosen = None if visible is None else sum(bool(word.strip()) for word in visible.split(","))
     return len(nvml.gpus) if chosen is None else min(chosen, len(nvml.gpus))
+
+
+def mig_instances(host: Host, environment: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """Return the UUIDs of two MIG instances to train on, or of the only one.
+
+    The caller's CUDA_VISIBLE_DEVICES counts. Empty without MIG and on simulated hardware.
+    """
+    nvml = host.nvml()
+    if host.simulation() is not None or not isinstance(nvml, NvmlReading):
+        return ()
+    visible = (os.environ if environment is None else environment).get("CUDA_VISIBLE_DEVICES")
+    there = (uuid for gpu in nvml.gpus if gpu.health.mig for uuid in gpu.mig_uuids)
+    named = (name.strip() for name in visible.split(",")) if visible is not None else there
+    return tuple(name for name in named if name.startswith("MIG-"))[:2]
 
 
 def has_switch(host: Host) -> bool:

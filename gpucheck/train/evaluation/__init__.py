@@ -48,7 +48,11 @@ def _placement(result: SmokeResult, gpus: int | None) -> Iterator[Finding]:
     """Yield what this run cannot have proven, next to its passes."""
     if result.placement == "gpus":
         return
-    if gpus is not None and gpus >= (1 if result.placement == "cpu" else result.world_size):
+    if (
+        result.placement != "mig"
+        and gpus is not None
+        and gpus >= (1 if result.placement == "cpu" else result.world_size)
+    ):
         yield _not_on_gpus(result, gpus)
         return
     across = f"{'training' if result.trained else 'copies'} across GPUs"
@@ -62,6 +66,8 @@ def _placement(result: SmokeResult, gpus: int | None) -> Iterator[Finding]:
 def _proves(result: SmokeResult) -> str:
     if result.placement == "cpu":
         return "this tests the software stack, not GPU communication"
+    if result.placement == "mig":
+        return "this tests the MIG instances and the software stack, not communication between GPUs"
     return "this tests one GPU and the software stack, not communication between GPUs"
 
 

@@ -40,7 +40,7 @@ def describe_ranks(result: SmokeResult) -> str:
     word = "rank" if len(result.rank_seconds) > 1 or result.world_size == 1 else "device"
     if result.placement == "cpu":
         return f"{counted(result.world_size, f'CPU {word}')}, {result.backend}"
-    where = "one GPU" if result.placement == "shared-gpu" else ", ".join(result.devices)
+    where = {"shared-gpu": "one GPU", "mig": "MIG instances"}.get(result.placement, ", ".join(result.devices))
     return f"{counted(result.world_size, word)} on {where}, {result.backend}"
 
 

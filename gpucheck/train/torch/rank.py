@@ -138,7 +138,8 @@ def agree(store: Any, spec: RankSpec, mine: View) -> Plan:
         raise RuntimeError(f"rank {spec.rank} sees {mine}, rank 0 sees {of_rank_0}")
     nodes = spec.options.nodes
     here = spec.options.world_size // (nodes.count if nodes else 1)
-    return plan(here, visible_gpus=mine.gpus, build_cuda=mine.cuda, build=mine.torch, nccl=mine.nccl)
+    mig = len(spec.options.mig_uuids) > 1 and spec.processes > 1
+    return plan(here, visible_gpus=mine.gpus, build_cuda=mine.cuda, build=mine.torch, nccl=mine.nccl, mig=mig)
 
 
 def share(rank: Rank, report: RankReport, directory: RunDirectory) -> RankReport:
