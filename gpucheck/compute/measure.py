@@ -29,6 +29,7 @@ METHOD = (
     "every step runs on all GPUs at the same time; a rate that looks low is measured again alone",
     "ceiling of matrices: multiprocessors x operations per clock x SM clock measured meanwhile; of memory: bus width x "
     "two transfers per memory clock",
+    "FP4 (NVFP4, MXFP4) is not tested, on any GPU",
     "operations on equal data are repeated cold, hot and with pauses; every computed value is part of a digest",
 )
 

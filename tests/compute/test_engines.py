@@ -151,7 +151,7 @@ def test_a_build_without_code_for_the_gpus_is_one_finding_with_the_wheel_that_ha
     (said,) = evaluate(ran.devices)
 
     assert (said.check, said.verdict, said.cause) == ("compute", Verdict.UNKNOWN, "arch-not-in-build")
-    assert f"{types} refused by torch 2.13.0+cu128: CUDA error: no kernel image" in said.why
+    assert f"{types} rejected by torch 2.13.0+cu128: CUDA error: no kernel image" in said.why
     assert build in said.fix
     assert "GPU 1, GPU 2" in str(said.seen)
 

@@ -35,7 +35,7 @@ class Limits(NamedTuple):
     by_margin: frozenset[int] = frozenset()
 
     def unknown(self) -> tuple[int, ...]:
-        """Return the GPUs of which nothing tells when they are too hot."""
+        """Return the GPUs of which no limit of temperature is known."""
         return tuple(i for i, limit in self.temperature_c.items() if limit is None and i not in self.by_margin)
 
     def words(self) -> tuple[str, ...]:
@@ -73,7 +73,7 @@ class Limits(NamedTuple):
 def limits(gpus: Sequence[Gpu], opened: Sequence[Opened | Failure], limit_c: float | None) -> Limits:
     """Return the limits. opened: the same GPUs. limit_c: the temperature that the user gave.
 
-    Raises Unmeasurable if nothing tells when a GPU is too hot: hours of load would have no end.
+    Raises Unmeasurable if no limit of a GPU is known: hours of load would have no end.
     """
     own = {gpu.index: gpu.health.temperature_shutdown_c for gpu in gpus}
     by_gpu = {i: limit_c if limit_c is not None else (c - BELOW_SHUTDOWN_C if c else None) for i, c in own.items()}

@@ -109,7 +109,7 @@ class ArrayEngine(ABC):
         types, rejected = self.usable(capability, name)
         if not types:
             reasons = "; ".join(dict.fromkeys(rejected.values()))
-            raise RuntimeError(f"compute capability {capability}: {', '.join(rejected)} refused by {reasons}")
+            raise RuntimeError(f"compute capability {capability}: {', '.join(rejected)} rejected by {reasons}")
         khz = self.attribute(MEMORY_CLOCK)
         return Opened(
             types=types,
