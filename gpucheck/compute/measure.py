@@ -29,6 +29,7 @@ METHOD = (
     "every step runs on all GPUs at the same time; a rate that looks low is measured again alone",
     "ceiling of matrices: multiprocessors x operations per clock x SM clock measured meanwhile; of memory: bus width x "
     "two transfers per memory clock",
+    "FP4 (NVFP4, MXFP4) is not tested, on any GPU",
     "operations on equal data are repeated cold, hot and with pauses; every computed value is part of a digest",
 )
 
@@ -136,9 +137,12 @@ def _gpus(host: Host, options: Options, library: Library) -> Chosen:
     if not isinstance(reading, NvmlReading) or not reading.gpus:
         raise Unmeasurable(NOTHING)
     gpus = choose(reading.gpus, options.devices).gpus
-    notes = admit(gpus, contended=options.contended)
-    devices = tuple(map(device, gpus))
     directory = machine_directory()
+    divided = {gpu.index: gpu.mig_uuids[0] for gpu in gpus if gpu.health.mig and gpu.mig_uuids and not directory}
+    notes = admit([gpu for gpu in gpus if gpu.index not in divided], contended=options.contended)
+    devices = tuple(replace(device(gpu), uuid=divided.get(gpu.index, gpu.uuid)) for gpu in gpus)
+    if divided:
+        notes = (*notes, f"MIG: on GPU {', '.join(map(str, divided))} only the first instance computes")
     if directory is None:
         return Chosen(Workers(devices, library), devices, gpus, library, notes)
     try:

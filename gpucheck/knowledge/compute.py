@@ -1,5 +1,6 @@
 """What a GPU can compute in one clock, and when a rate is too low (compute.yml)."""
 
+from fnmatch import fnmatchcase
 from typing import Literal
 
 import msgspec
@@ -12,9 +13,13 @@ BoardClass = Literal["datacenter", "geforce", "workstation"]
 
 
 class Operations(msgspec.Struct, frozen=True, kw_only=True, rename={"cls": "class"}):
-    """Dense operations per multiprocessor and clock, by type; None: the type has no ceiling. cls: None is any."""
+    """Dense operations per multiprocessor and clock, by type; None: the type has no ceiling.
+
+    names: patterns of the boards that the row is for. cls: None is any class.
+    """
 
     capability: str
+    names: tuple[str, ...] = ()
     cls: BoardClass | None = None
     fp32: int | None = None
     tf32: int | None = None
@@ -24,15 +29,15 @@ class Operations(msgspec.Struct, frozen=True, kw_only=True, rename={"cls": "clas
     int8: int | None = None
 
 
-class Published(msgspec.Struct, frozen=True, kw_only=True, rename={"cls": "class"}):
-    """Peak rates as the manufacturer states them, in 10**12 operations per second."""
+class Published(msgspec.Struct, frozen=True, kw_only=True):
+    """Peak rates as the manufacturer states them, in 10**12 operations per second. gpu: as NVML names it."""
 
     gpu: str
     capability: str
     multiprocessors: int
     mhz: int
     tflops: dict[MatrixType, float]
-    cls: BoardClass | None = None
+    source: str
 
 
 class LeastPart(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,17 +72,31 @@ def compute_table() -> ComputeTable:
 
 
 def operations_per_clock(capability: str | None, name: str) -> dict[str, int]:
-    """Return dense operations per multiprocessor and clock, by type; empty for an unknown compute capability.
+    """Return dense operations per multiprocessor and clock, by type; empty for an unknown capability or board.
 
     name: of the GPU, which decides between boards of one architecture.
     """
+    row = operations_row(capability, name)
+    found = {type_: getattr(row, type_, None) for type_ in MatrixType.__args__}  # type: ignore[attr-defined]
+    return {type_: count for type_, count in found.items() if count is not None}
+
+
+def operations_row(capability: str | None, name: str) -> Operations | None:
+    """Return the row of a board: the one that names it, else that of its class, else that of any class.
+
+    Boards of one architecture differ by 2 to 4 times, so a board that is not known has none.
+    """
+    rows = [row for row in compute_table().operations_per_clock if row.capability == capability]
+    product, cls = name.removeprefix("NVIDIA "), board_class(name)
+    named = [row for row in rows if any(fnmatchcase(product, pattern) for pattern in row.names)]
+    of_class = [row for row in rows if not row.names and row.cls in (cls, None)] if cls else []
+    return next(iter((*named, *sorted(of_class, key=lambda row: row.cls is None))), None)
+
+
+def board_class(name: str) -> BoardClass | None:
+    """Return the class of a board by its NVML name; None for a name that is not known."""
     model = find_gpu(name)
-    known = compute_table().operations_per_clock
-    rows = [row for row in known if row.capability == capability and row.cls in (None, model.cls if model else None)]
-    if not rows:
-        return {}
-    row = next((row for row in rows if row.cls is not None), rows[0])
-    return {type_: count for type_ in MatrixType.__args__ if (count := getattr(row, type_)) is not None}  # type: ignore[attr-defined]
+    return model.cls if model else "geforce" if "GeForce" in name else None
 
 
 def ceiling_tflops(operations: int, multiprocessors: int, mhz: float) -> float:

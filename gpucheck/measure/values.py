@@ -25,6 +25,11 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     numa_node: int | None = None
 
     @property
+    def is_mig(self) -> bool:
+        """Return whether it is a MIG instance, the only device that a process may see."""
+        return (self.uuid or "").startswith("MIG-")
+
+    @property
     def label(self) -> str:
         """Return its name in findings: the bus id if it has one."""
         return self.bus_id or f"cpu{self.index}"

@@ -9,7 +9,7 @@ from gpucheck.model.finding.verdict import Verdict
 from gpucheck.model.host.readings import Simulation
 
 SCHEMA = "gpucheck.smoke/2"
-Placement = Literal["cpu", "shared-gpu", "gpus"]
+Placement = Literal["cpu", "shared-gpu", "mig", "gpus"]
 FailureKind = Literal["hang", "died", "raised", "garbage", "missing-package", "no-device", "timeout-start", "timeout"]
 
 
@@ -82,7 +82,8 @@ class Span(msgspec.Struct, frozen=True, array_like=True):
 class Copy(msgspec.Struct, frozen=True, kw_only=True):
     """One checked copy of a transfer test. wrong: bytes that differ from what was sent, first_wrong the first of them.
 
-    damage: how the arrived differs (``none untouched zeros other``). checked_by: who compared.
+    damage: how the arrived differs (``none untouched zeros other``). checked_by: who compared. path: how the bytes
+    went, from the library's status: ``peer access``, ``host memory``; None where both are the same memory.
     """
 
     source: str
@@ -93,6 +94,7 @@ class Copy(msgspec.Struct, frozen=True, kw_only=True):
     first_wrong: int | None
     damage: str
     checked_by: tuple[str, ...]
+    path: Literal["peer access", "host memory"] | None = None
 
 
 class Divergence(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,7 +146,8 @@ class Performance(msgspec.Struct, frozen=True, kw_only=True):
 class SmokeResult(msgspec.Struct, frozen=True, kw_only=True, tag="result"):
     """A run that ended.
 
-    placement: ``cpu`` (no GPU took part), ``shared-gpu`` (all ranks on one GPU) or ``gpus`` (one GPU a rank);
+    placement: ``cpu`` (no GPU took part), ``shared-gpu`` (all ranks on one GPU), ``mig`` (one MIG instance a
+    rank) or ``gpus`` (one GPU a rank);
     placement_reason: why, as text.
     loss_first, loss_last: mean over the ranks; None stands for "not a number".
     loss_digest: SHA-256 of all losses as they are: equal runs on equal devices have equal digests.
@@ -154,6 +157,8 @@ class SmokeResult(msgspec.Struct, frozen=True, kw_only=True, tag="result"):
     repeats: by rank. memory_kept_bytes: by rank. copies: of a transfer test, which has no training.
     seconds: by phase, the slowest rank; ``total`` is wall time from the start of the first rank to the end of the last.
     environment_removed: variables of the caller that could have changed the run and were kept from the ranks.
+    transports, algorithms: what NCCL used, from its log: channels by kind, algorithms by collective (an empty name if
+    the log names none); both empty without NCCL.
     """
 
     framework: str
@@ -196,6 +201,8 @@ class SmokeResult(msgspec.Struct, frozen=True, kw_only=True, tag="result"):
     traces: tuple[tuple[Span, ...], ...] = ()
     versions: dict[str, str | None]
     environment_removed: tuple[str, ...] = ()
+    transports: dict[str, int] = {}
+    algorithms: dict[str, tuple[str, ...]] = {}
 
     @property
     def trained(self) -> bool:

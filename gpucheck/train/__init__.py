@@ -1,6 +1,23 @@
 """Run short training jobs on all GPUs, each rank in its own process, and evaluate the results."""
 
 from gpucheck.train.evaluation import evaluate
-from gpucheck.train.smoke import gpus_to_train_on, has_switch, is_settled, real_gpus, run_smoke, whole_gpus
+from gpucheck.train.smoke import (
+    gpus_to_train_on,
+    has_switch,
+    is_settled,
+    mig_instances,
+    real_gpus,
+    run_smoke,
+    whole_gpus,
+)
 
-__all__ = ["evaluate", "gpus_to_train_on", "has_switch", "is_settled", "real_gpus", "run_smoke", "whole_gpus"]
+__all__ = [
+    "evaluate",
+    "gpus_to_train_on",
+    "has_switch",
+    "is_settled",
+    "mig_instances",
+    "real_gpus",
+    "run_smoke",
+    "whole_gpus",
+]

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from gpucheck.model.smoke import Placement
+from gpucheck.printable import counted
 
 
 class NoDevice(RuntimeError):
@@ -23,9 +24,17 @@ class Plan(NamedTuple):
         return f"cuda:{rank if self.placement == 'gpus' else 0}"
 
 
-def plan(world_size: int, *, visible_gpus: int, build_cuda: str | None, build: str, nccl: bool) -> Plan:
+def devices_used(used: int, visible: int) -> str:
+    """``8 CUDA devices``, or ``2 of 8 CUDA devices`` where the others do not take part."""
+    return f"{used} of {visible} CUDA devices" if used < visible else counted(visible, "CUDA device")
+
+
+def plan(
+    world_size: int, *, visible_gpus: int, build_cuda: str | None, build: str, nccl: bool, mig: bool = False
+) -> Plan:
     """Real GPUs where there are enough, one shared GPU where there is one, the CPU otherwise, and why.
 
+    mig: each rank has a MIG instance of its own, of which it sees no other.
     visible_gpus: what the framework sees; build_cuda: the CUDA version it was built for, None for a CPU build;
     build: the framework's full version; nccl: whether the build carries NCCL.
     """
@@ -33,9 +42,12 @@ def plan(world_size: int, *, visible_gpus: int, build_cuda: str | None, build: s
         return Plan("cpu", "gloo", f"torch {build} is a build without CUDA")
     if visible_gpus == 0:
         return Plan("cpu", "gloo", f"torch {build} (CUDA {build_cuda}) sees no CUDA device on this host")
+    if mig:
+        # No peer access between instances, and NCCL does not use them.
+        return Plan("mig", "gloo", f"{world_size} MIG instances: gloo moves the gradients through host memory")
     if visible_gpus < world_size:
         # NCCL rejects two ranks on one GPU, so gloo carries the traffic through host memory.
         return Plan("shared-gpu", "gloo", f"{visible_gpus} CUDA device for {world_size} ranks: they share cuda:0")
     if not nccl:
         return Plan("gpus", "gloo", f"torch {build} carries no NCCL: gloo moves the gradients through host memory")
-    return Plan("gpus", "nccl", f"{visible_gpus} CUDA devices")
+    return Plan("gpus", "nccl", devices_used(world_size, visible_gpus))

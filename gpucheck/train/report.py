@@ -4,6 +4,10 @@ import msgspec
 
 from gpucheck.model.smoke import Checkpoint, Copy, Placement, Reference, Repeat, Span
 
+# Key of versions: the wheels with CUDA's libraries that tensorflow[and-cuda] installs. tensorflow alone is built for
+# CUDA, does not install them, and then computes on the CPU.
+CUDA_WHEELS = "CUDA wheels"
+
 
 class Device(msgspec.Struct, frozen=True, kw_only=True):
     """A device that took part. name: the framework's. bus_id: of its GPU, as in sysfs; None on the CPU."""

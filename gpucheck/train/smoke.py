@@ -20,9 +20,9 @@ from gpucheck.train.spec import NVLS, SmokeOptions
 from gpucheck.train.strategies import Strategy, all_strategies
 
 SECOND_STEP = (1, 2, 0)
+NVLS_MAJOR = 9  # compute capability
 SET_FOR_TRAINING = {
     "MKL_NUM_THREADS": "1",
-    "NCCL_DEBUG": "WARN",
     "CUBLAS_WORKSPACE_CONFIG": ":4096:8",  # bit-equal repeats need a fixed cuBLAS workspace
     "TF_CPP_MIN_LOG_LEVEL": "2",  # TensorFlow prints the features of its build on every import
 }
@@ -111,7 +111,7 @@ def conclude(ending: Ending[RankReport], options: SmokeOptions, removed: tuple[s
         shortage = too_few_threads(len(ending.ranks))
         return replace(failure, evidence=(*failure.evidence, shortage)) if shortage else failure
     reports = (*(end.report for end in ending.ranks if end.report is not None), *ending.shared)
-    return merge(tuple(sorted(reports, key=lambda report: report.rank)), options, ending.seconds, removed)
+    return merge(tuple(sorted(reports, key=lambda report: report.rank)), options, ending.seconds, removed, ending.taken)
 
 
 def _not_run(
@@ -145,24 +145,46 @@ def real_gpus(host: Host, environment: Mapping[str, str] | None = None) -> int |
 def gpus_to_train_on(host: Host, environment: Mapping[str, str] | None = None) -> int:
     """Return how many real GPUs torch will find: 0 if they are simulated, or its build has no CUDA.
 
-    The caller's CUDA_VISIBLE_DEVICES counts. 0 with a GPU that MIG splits: a process gets one part of it.
+    The caller's CUDA_VISIBLE_DEVICES counts. With MIG the instances that train, at most two: CUDA then shows a process
+    one of them and no undivided GPU.
     """
     nvml = host.nvml()
     build = host.python_packages(["torch"]).get("torch") or ""
     if host.simulation() is not None or not isinstance(nvml, NvmlReading) or build.endswith("+cpu"):
         return 0
     if any(gpu.health.mig for gpu in nvml.gpus):
-        return 0
+        return len(mig_instances(host, environment))
     visible = (os.environ if environment is None else environment).get("CUDA_VISIBLE_DEVICES")
     chosen = None if visible is None else sum(bool(word.strip()) for word in visible.split(","))
     return len(nvml.gpus) if chosen is None else min(chosen, len(nvml.gpus))
 
 
+def mig_instances(host: Host, environment: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """Return the UUIDs of two MIG instances to train on, or of the only one.
+
+    The caller's CUDA_VISIBLE_DEVICES counts. Empty without MIG and on simulated hardware.
+    """
+    nvml = host.nvml()
+    if host.simulation() is not None or not isinstance(nvml, NvmlReading):
+        return ()
+    visible = (os.environ if environment is None else environment).get("CUDA_VISIBLE_DEVICES")
+    there = (uuid for gpu in nvml.gpus if gpu.health.mig for uuid in gpu.mig_uuids)
+    named = (name.strip() for name in visible.split(",")) if visible is not None else there
+    return tuple(name for name in named if name.startswith("MIG-"))[:2]
+
+
 def has_switch(host: Host) -> bool:
-    """Return whether all GPUs are joined by NVSwitches, with which NCCL may choose NVLS."""
+    """Return whether all GPUs are joined by NVSwitches that can sum: those of Hopper and later.
+
+    Source: NCCL, NCCL_NVLS_ENABLE: NVLink SHARP of third-generation NVSwitch systems (NVLink 4) with Hopper and later.
+    """
     nvml = host.nvml()
     gpus = nvml.gpus if isinstance(nvml, NvmlReading) else ()
-    return bool(gpus) and all(any(link.remote_kind == "switch" for link in gpu.nvlinks) for gpu in gpus)
+    return bool(gpus) and all(
+        int((gpu.compute_capability or "0").partition(".")[0]) >= NVLS_MAJOR
+        and any(link.remote_kind == "switch" for link in gpu.nvlinks)
+        for gpu in gpus
+    )
 
 
 def whole_gpus(host: Host) -> int:

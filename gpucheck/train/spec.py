@@ -54,6 +54,7 @@ class SmokeOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     world_size: devices that take part, over all hosts. variant: one of the strategy's, empty where it has none.
     visible_devices: CUDA_VISIBLE_DEVICES of the ranks, None leaves the caller's; empty keeps the run on the CPU.
+    mig_uuids: the MIG instance of each rank of this host; CUDA shows a process one of them.
     steps: optimizer steps, 10 or more (fewer cannot show that the loss falls).
     data: a directory with the MNIST idx files, None for the synthetic set. workers: data loader processes a rank.
     timeout_s: from the moment at which every rank has its first step behind it; enforced from outside the ranks.
@@ -70,6 +71,7 @@ class SmokeOptions(msgspec.Struct, frozen=True, kw_only=True):
     precision: Precision = "fp32"
     world_size: int = 2
     visible_devices: str | None = None
+    mig_uuids: tuple[str, ...] = ()
     steps: int = 40
     batch_per_rank: int = 64
     micro_batches: int = 4

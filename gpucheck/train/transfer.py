@@ -22,8 +22,13 @@ def copies(
             yield copy((source, target), (names[source], names[target]), size, count)
 
 
-def checked(names: tuple[str, str], seconds: float, arrived: bytes, sent: bytes, *, differs: bool) -> Copy:
-    """A copy from what was sent and what the host read of the receiver. differs: what the receiver itself found."""
+def checked(
+    names: tuple[str, str], seconds: float, arrived: bytes, sent: bytes, *, differs: bool, peers: bool | None = None
+) -> Copy:
+    """A copy from what was sent and what the host read of the receiver.
+
+    differs: what the receiver itself found. peers: whether peer access carried it, None within one device.
+    """
     wrong, first, kind = damage(arrived, sent)
     if differs and not wrong:
         wrong, first, kind = len(sent), 0, "other"  # right for the host, wrong for the receiver: not the same memory
@@ -36,6 +41,7 @@ def checked(names: tuple[str, str], seconds: float, arrived: bytes, sent: bytes,
         first_wrong=first,
         damage=kind,
         checked_by=("the receiver", "the host"),
+        path=None if peers is None else "peer access" if peers else "host memory",
     )
 
 

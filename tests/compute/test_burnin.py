@@ -11,13 +11,17 @@ from msgspec.structs import replace
 
 from gpucheck.compute.burnin import run as run_
 from gpucheck.compute.burnin import state as state_
+from gpucheck.compute.burnin.limits import limits
 from gpucheck.compute.burnin.state import StateError, fits, read, write
 from gpucheck.compute.evaluation import checked
 from gpucheck.compute.evaluation.results import miss_probability
 from gpucheck.compute.plan import operations
 from gpucheck.compute.values import Failure
+from gpucheck.measure.planning.selection import Unmeasurable
+from gpucheck.model.compute import Sample
 from tests.compute.burnin import Cut, begun, session
 from tests.compute.machines import computed, loud, simulated
+from tests.machines import h100
 from tests.shared import sampled
 
 SHORT, DAYS = 3600.0, 48 * 3600.0
@@ -121,6 +125,35 @@ def test_a_limit_of_the_memory_s_temperature_ends_the_run_and_is_named(tmp_path)
     assert ran.state.ended == "limit"
     assert ran.state.reason == "temperature: GPU 0, memory, reached 65 C, limit 60 C (at which it slows down)"
     assert {gpu.memory_limit_c for gpu in gpus} == {95.0}
+
+
+def hopper(index, **health):
+    return replace(h100(index), health=replace(h100(index).health, **health))
+
+
+def test_a_gpu_without_a_shutdown_temperature_has_its_t_limit():
+    """nvidia-smi of H100, H200 and L40S prints margins (T.Limit) in place of temperatures."""
+    gpus = (
+        hopper(0, temperature_shutdown_c=None, temperature_margin_c=45),
+        hopper(1, temperature_shutdown_c=92, temperature_margin_c=45),
+    )
+    found = limits(gpus, (), None)
+
+    assert found.by_margin == {0}
+    assert found.temperature_c == {0: None, 1: 90}
+    assert "T.Limit" in " ".join(found.words())
+    assert found.reached(0, [Sample(at=1.0, temperature_c=86, margin_c=1)], {}) is None
+    assert found.reached(1, [Sample(at=1.0, temperature_c=86, margin_c=0)], {}) is None
+    reached = found.reached(0, [Sample(at=1.0, margin_c=3), Sample(at=2.0, margin_c=-1)], {})
+    assert reached == "temperature: GPU 0 reached its T.Limit (margin -1 C), at which it slows down"
+
+
+def test_no_limit_of_temperature_is_no_burn_in():
+    gpus = (hopper(0), hopper(1, temperature_shutdown_c=None, temperature_margin_c=None))
+
+    with pytest.raises(Unmeasurable, match=r"margin for GPU 1[.] Give a limit of your own: --max-temperature"):
+        limits(gpus, (), None)
+    assert limits(gpus, (), 80.0).temperature_c == {0: 80.0, 1: 80.0}
 
 
 def test_errors_end_the_run_and_name_the_counter(tmp_path, monkeypatch):

@@ -6,11 +6,15 @@ import pytest
 
 from gpucheck.compute.engines import choice
 from gpucheck.compute.engines.base import LINKS
+from gpucheck.compute.evaluation import doubtful, evaluate
 from gpucheck.compute.measure import Options, chosen_for
+from gpucheck.compute.running.child import failure_of
+from gpucheck.compute.running.run import run
 from gpucheck.compute.running.workers import Workers
 from gpucheck.compute.values import Failure, Setup, Step
 from gpucheck.measure.planning.selection import Unmeasurable
 from gpucheck.measure.values import Device
+from gpucheck.model import Verdict
 
 SETUP = Setup(device=Device(index=0, name="CPU process"), parent_pid=os.getpid(), small=True)
 
@@ -121,6 +125,45 @@ def test_operands_are_equal_in_both_libraries():
 
     assert (jax.device_get(theirs) == ours.numpy()).all()
     assert torch.equal(ours, ours.round())
+
+
+REFUSED = "CUDA error: no kernel image is available for execution on the device\nCUDA kernel errors might be"
+
+
+@pytest.mark.parametrize(
+    ("capability", "types", "build"),
+    [("6.0", "fp32, fp16", "torch 2.14.1+cu126"), ("7.0", "fp32, fp16", "torch 2.14.1+cu126")],
+)
+def test_a_build_without_code_for_the_gpus_is_one_finding_with_the_wheel_that_has_it(
+    monkeypatch, capability, types, build
+):
+    """P100 and V100 with the default wheel of torch: CUDA 12.8 and newer builds hold no code for sm_60 and sm_70."""
+    engine = opened("torch")
+
+    def multiply(*_):
+        raise RuntimeError(REFUSED)
+
+    monkeypatch.setattr(engine, "multiply", multiply)
+    with pytest.raises(RuntimeError) as raised:
+        engine.opened("torch 2.13.0+cu128", capability, 56, {})
+    gpus = [Device(index=number, name="Tesla P100", bus_id=f"0000:0{number}:00.0") for number in (1, 2)]
+    ran = run(Refusing(failure_of(raised.value)), gpus, small=False, doubtful=doubtful)
+    (said,) = evaluate(ran.devices)
+
+    assert (said.check, said.verdict, said.cause) == ("compute", Verdict.UNKNOWN, "arch-not-in-build")
+    assert f"{types} rejected by torch 2.13.0+cu128: CUDA error: no kernel image" in said.why
+    assert build in said.fix
+    assert "GPU 1, GPU 2" in str(said.seen)
+
+
+class Refusing:
+    """A bench whose devices all fail to open like this."""
+
+    def __init__(self, failure):
+        self.failure = failure
+
+    def open(self):
+        return [self.failure, self.failure]
 
 
 def test_jax_omits_types_that_it_may_widen():

@@ -7,6 +7,7 @@ from gpucheck.knowledge.compute import (
     compute_table,
     memory_ceiling_gb_s,
     operations_per_clock,
+    operations_row,
 )
 from gpucheck.simulator.data import HERE
 from gpucheck.simulator.machine.gpu_model import gpu_model
@@ -16,17 +17,18 @@ TABLE = compute_table()
 
 @pytest.mark.parametrize("row", TABLE.published, ids=lambda row: row.gpu)
 def test_the_table_reproduces_published_rates(row):
-    (operations,) = (o for o in TABLE.operations_per_clock if (o.capability, o.cls) == (row.capability, row.cls))
+    operations = operations_per_clock(row.capability, row.gpu)
     for type_, published in row.tflops.items():
-        assert ceiling_tflops(getattr(operations, type_), row.multiprocessors, row.mhz) == pytest.approx(
-            published, rel=0.015
-        ), type_
+        ceiling = ceiling_tflops(operations[type_], row.multiprocessors, row.mhz)
+        assert ceiling == pytest.approx(published, rel=0.015), type_
 
 
-def test_rows_are_distinct_and_types_have_a_least_part():
-    keys = [(row.capability, row.cls) for row in TABLE.operations_per_clock]
+def test_rows_are_distinct_and_each_has_a_data_sheet():
+    keys = [(row.capability, row.cls, row.names) for row in TABLE.operations_per_clock]
+    proven = [operations_row(row.capability, row.gpu) for row in TABLE.published]
 
     assert len(keys) == len(set(keys))
+    assert [row for row in TABLE.operations_per_clock if row not in proven] == []
     assert set(operations_per_clock("9.0", "NVIDIA H100 80GB HBM3")) == set(TABLE.least_part.matrix)
 
 
@@ -36,6 +38,28 @@ def test_a_geforce_board_has_half_the_rate_of_its_sister():
 
     assert workstation["bf16"] == 2 * geforce["bf16"]
     assert workstation["int8"] == geforce["int8"]
+
+
+@pytest.mark.parametrize(
+    ("capability", "name", "like"),
+    [
+        ("8.9", "NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA GeForce RTX 4090"),
+        ("7.5", "NVIDIA GeForce GTX 1650 with Max-Q Design", "NVIDIA GeForce GTX 1660 Ti"),
+        ("9.0", "NVIDIA H20-3e", "NVIDIA H20"),
+        ("8.9", "NVIDIA L2", "NVIDIA L4"),
+    ],
+)
+def test_boards_without_a_row_of_their_own_have_that_of_their_like(capability, name, like):
+    assert operations_per_clock(capability, name) == operations_per_clock(capability, like) != {}
+
+
+@pytest.mark.parametrize(
+    ("capability", "name"),
+    [("9.0", "NVIDIA PG520-230"), ("8.9", "NVIDIA RTX 5000 Ada Generation Laptop GPU"), ("8.0", "GRID A100-10C")],
+)
+def test_an_unknown_board_has_no_ceiling(capability, name):
+    """Boards of one architecture differ by 2 to 4 times."""
+    assert operations_per_clock(capability, name) == {}
 
 
 @pytest.mark.parametrize("capability", [None, "3.7", "99.0"])

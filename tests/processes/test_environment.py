@@ -17,6 +17,8 @@ LEFT = {
     "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
     "PYTORCH_ALLOC_CONF": "backend:cudaMallocAsync",
     "CUDA_DISABLE_PEER_ACCESS": "1",
+    "CUDA_DISABLE_PTX_JIT": "1",
+    "CUDA_FORCE_PTX_JIT": "1",
     "CUDA_DEVICE_MAX_CONNECTIONS": "1",
     "CUDA_DEVICE_ORDER": "FASTEST_FIRST",
 }
@@ -49,6 +51,14 @@ def test_nothing_is_preloaded_into_the_copying_child():
 
     assert "LD_PRELOAD" not in kept
     assert removed == ("LD_PRELOAD=/opt/lib/libtcmalloc.so.4",)
+
+
+@pytest.mark.parametrize("name", ["CUDA_DISABLE_PTX_JIT", "CUDA_FORCE_PTX_JIT", "CUDA_DISABLE_JIT", "CUDA_FORCE_JIT"])
+def test_ranks_do_not_get_the_caller_s_jit_settings(name):
+    kept, removed = rank_environment({name: "1"}, interface="lo", several_hosts=False)
+
+    assert name not in kept
+    assert removed == (f"{name}=1",)
 
 
 def test_a_file_of_the_user_does_not_decide_what_nccl_does_on_one_host():

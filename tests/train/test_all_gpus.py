@@ -100,7 +100,10 @@ def test_bit_equality_is_asked_for_without_nvls_only():
 
 def test_a_switch_may_round_otherwise_in_the_next_run():
     other = (Repeat(step=5, first="a", second="b"),) * 2
-    bits, switch = (evaluate(replace(ON_GPUS, variant=variant, repeats=other)) for variant in ("", "nvls"))
+    summed = {"AllReduce": ("NVLS",)}
+    bits, switch = (
+        evaluate(replace(ON_GPUS, variant=variant, repeats=other, algorithms=summed)) for variant in ("", "nvls")
+    )
 
     assert [finding.cause for finding in bits if finding.verdict is Verdict.FAIL] == ["data-corruption"]
     assert {finding.verdict for finding in switch} == {Verdict.PASS}

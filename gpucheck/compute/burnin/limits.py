@@ -10,6 +10,7 @@ from gpucheck.compute.burnin.plan import span
 from gpucheck.compute.evaluation.counters import KINDS
 from gpucheck.compute.evaluation.groups import about
 from gpucheck.compute.values import Failure, Opened
+from gpucheck.measure.planning.selection import Unmeasurable
 from gpucheck.model import Finding, Gpu
 from gpucheck.model.compute import BurnIn, ComputeDevice, Sample
 from gpucheck.model.finding.about import About
@@ -25,11 +26,17 @@ class Limits(NamedTuple):
     """temperature_c: by index, None where nothing is known. configured: it was given as --max-temperature.
 
     memory_c: by index, at which a GPU slows down for its memory; only where NVML reports it.
+    by_margin: GPUs that report the margin to their limit instead of a temperature to stop at: Ada and newer.
     """
 
     temperature_c: dict[int, float | None]
     configured: bool
     memory_c: dict[int, float]
+    by_margin: frozenset[int] = frozenset()
+
+    def unknown(self) -> tuple[int, ...]:
+        """Return the GPUs of which no limit of temperature is known."""
+        return tuple(i for i, limit in self.temperature_c.items() if limit is None and i not in self.by_margin)
 
     def words(self) -> tuple[str, ...]:
         """Return each limit with its source."""
@@ -37,11 +44,10 @@ class Limits(NamedTuple):
         source = "--max-temperature" if self.configured else f"NVML's shutdown temperature less {BELOW_SHUTDOWN_C}"
         degrees = ", ".join(f"{limit:g} C" for limit in sorted(known))
         memory = ", ".join(f"{limit:g} C" for limit in sorted(set(self.memory_c.values())))
-        unknown = [str(index) for index, limit in self.temperature_c.items() if limit is None]
         return (
             *((f"temperature of a GPU: {degrees} (source: {source})",) if known else ()),
             *((f"temperature of the memory: {memory} (source: NVML's limit of that memory)",) if memory else ()),
-            *((f"no limit of temperature for GPU {', '.join(unknown)}: NVML reports none",) if unknown else ()),
+            *(("temperature margin of a GPU: 0 C (source: NVML's T.Limit of that GPU)",) if self.by_margin else ()),
             f"errors: any of {', '.join(FATAL)} (source: NVML's counters, while gpucheck computes)",
         )
 
@@ -50,6 +56,9 @@ class Limits(NamedTuple):
         rose = [f"{errors[name]} {name}" for name in FATAL if errors.get(name)]
         if rose:
             return f"errors: GPU {index} counted {', '.join(rose)}"
+        left = min((s.margin_c for s in samples if s.margin_c is not None), default=None)
+        if index in self.by_margin and left is not None and left <= 0:
+            return f"temperature: GPU {index} reached its T.Limit (margin {left:g} C), at which it slows down"
         source = "--max-temperature" if self.configured else f"{BELOW_SHUTDOWN_C} below its {SHUTDOWN}"
         for what, limit, found, why in (
             ("", self.temperature_c.get(index), [s.temperature_c for s in samples], source),
@@ -62,7 +71,10 @@ class Limits(NamedTuple):
 
 
 def limits(gpus: Sequence[Gpu], opened: Sequence[Opened | Failure], limit_c: float | None) -> Limits:
-    """Return the limits. opened: the same GPUs. limit_c: the temperature that the user gave."""
+    """Return the limits. opened: the same GPUs. limit_c: the temperature that the user gave.
+
+    Raises Unmeasurable if no limit of a GPU is known: hours of load would have no end.
+    """
     own = {gpu.index: gpu.health.temperature_shutdown_c for gpu in gpus}
     by_gpu = {i: limit_c if limit_c is not None else (c - BELOW_SHUTDOWN_C if c else None) for i, c in own.items()}
     memory = {
@@ -70,7 +82,15 @@ def limits(gpus: Sequence[Gpu], opened: Sequence[Opened | Failure], limit_c: flo
         for gpu, one in zip(gpus, opened, strict=False)  # CPU processes are no GPUs
         if isinstance(one, Opened) and one.memory_limit_c is not None
     }
-    return Limits(by_gpu, limit_c is not None, memory)
+    margins = (g.index for g in gpus if by_gpu[g.index] is None and g.health.temperature_margin_c is not None)
+    found = Limits(by_gpu, limit_c is not None, memory, frozenset(margins))
+    if unknown := found.unknown():
+        which = ", ".join(f"GPU {index}" for index in unknown)
+        raise Unmeasurable(
+            f"limit of temperature unknown: NVML reports no shutdown temperature and no margin for {which}. "
+            "Give a limit of your own: --max-temperature 85"
+        )
+    return found
 
 
 def ending(burn_in: BurnIn, stopped_by: ComputeDevice | None) -> Finding:

@@ -32,6 +32,7 @@ class ArrayEngine(ABC):
 
     bus_id: str | None
     small: bool
+    mig: bool
     readings: Readings
 
     @abstractmethod
@@ -76,7 +77,7 @@ class ArrayEngine(ABC):
 
     def begin(self, setup: Setup) -> None:
         """Keep what the steps need of the setup."""
-        self.bus_id, self.small = setup.device.bus_id, setup.small
+        self.bus_id, self.small, self.mig = setup.device.bus_id, setup.small, setup.device.is_mig
         self.readings = Readings(self.bus_id)
 
     def run(self, step: Step) -> Answer:
@@ -104,14 +105,17 @@ class ArrayEngine(ABC):
     def opened(
         self, name: str, capability: str | None, multiprocessors: int | None, versions: dict[str, str | None]
     ) -> Opened:
-        """Return what the device is. name: of the library, with its version."""
+        """Return what the device is. name: of the library, with its version. Raises RuntimeError without any type."""
         types, rejected = self.usable(capability, name)
+        if not types:
+            reasons = "; ".join(dict.fromkeys(rejected.values()))
+            raise RuntimeError(f"compute capability {capability}: {', '.join(rejected)} rejected by {reasons}")
         khz = self.attribute(MEMORY_CLOCK)
         return Opened(
             types=types,
             capability=capability,
             multiprocessors=multiprocessors,
-            memory_bus_bits=self.attribute(BUS_WIDTH),
+            memory_bus_bits=None if self.mig else self.attribute(BUS_WIDTH),  # an instance has a part of the memory
             memory_clock_mhz=khz / 1000 if khz else None,
             versions=versions,
             memory_limit_c=self.readings.memory_limit_c(),

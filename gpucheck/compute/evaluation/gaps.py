@@ -1,13 +1,18 @@
 """Devices that did not compute, or not to the end."""
 
+import re
 from collections.abc import Iterator, Sequence
 
 from gpucheck.compute.evaluation.groups import about
+from gpucheck.knowledge.gpus import code_runs
+from gpucheck.knowledge.tables import torch
 from gpucheck.model import Finding
 from gpucheck.model.compute import ComputeDevice
 from gpucheck.model.finding.about import About
 
 NAME = "compute"
+# CUDA error 209 (cudaErrorNoKernelImageForDevice), and how the engine names the GPU that has it.
+NO_CODE, CAPABILITY = "no kernel image is available", re.compile(r"compute capability (\d+\.\d+)")
 LIBRARY = {
     "torch": "install torch where gpucheck runs: python -m pip install torch (gpucheck stack resolve names the build)",
     "jax": "install JAX where gpucheck runs: python -m pip install 'jax[cuda12]', or use torch: --engine torch",
@@ -31,9 +36,34 @@ def gaps(devices: Sequence[ComputeDevice]) -> Iterator[Finding]:
             f"compute unknown: package {package} is not installed",
             wanted="a run with torch or JAX",
         )
+    without_code = [device for device in failed if NO_CODE in device.failure and device.failed == "not-started"]
+    if without_code:
+        yield _without_code(without_code)
     for device in failed:
-        if device.failed != "missing-package":
+        if device.failed != "missing-package" and device not in without_code:
             yield _failed(device)
+
+
+def _without_code(devices: Sequence[ComputeDevice]) -> Finding:
+    """Return one finding for all GPUs that the build has no code for, with the newest build that has it."""
+    reasons = tuple(dict.fromkeys(device.failure for device in devices))
+    capabilities = {found[1] for reason in reasons if (found := CAPABILITY.search(reason))}
+    builds = (
+        f"{release.version}+{build.build}"
+        for release in reversed(torch().releases)
+        for build in release.builds
+        if build.archs and capabilities and all(code_runs(each, build.archs) for each in capabilities)
+    )
+    named = f"torch {build}" if (build := next(builds, None)) else "a build with code for this GPU"
+    which = ", ".join(f"GPU {device.index}" for device in devices)
+    return About(check=NAME, evidence=tuple(f"GPU {d.index} ({d.bus_id}): {d.failure}" for d in devices)).unknown(
+        f"{devices[0].name}: {reasons[0]}",
+        f"Install {named} where gpucheck runs; gpucheck stack resolve names what fits the host\n"
+        "Or omit it: gpucheck verify --skip compute",
+        f"compute unknown on {which}: the installed framework has no code for it",
+        wanted="a result",
+        cause="arch-not-in-build",
+    )
 
 
 def _failed(device: ComputeDevice) -> Finding:

@@ -11,14 +11,14 @@ from typing import Literal, NamedTuple
 from gpucheck.compute.evaluation.groups import SURE, about, gpus, losses, models, others, spread_of_others
 from gpucheck.compute.plan import ALONE_S, TYPES, WAYS
 from gpucheck.compute.values import Step
-from gpucheck.knowledge.compute import compute_table
+from gpucheck.knowledge.compute import board_class, compute_table
 from gpucheck.model import Finding
 from gpucheck.model.compute import ComputeDevice, Rate
 from gpucheck.model.finding.about import About
 
 MATRIX, MEMORY = "compute-matrix", "compute-memory"
 CAUSE = {MATRIX: "slow-compute", MEMORY: "slow-memory"}
-AGAIN = "measure again: gpucheck compute; if it stays slow, have the board replaced"
+AGAIN = "measure again: gpucheck compute"
 FIX = {
     MATRIX: f"reset the GPU (nvidia-smi -r), {AGAIN}",
     MEMORY: f"nvidia-smi -q -d ROW_REMAPPER,ECC,CLOCK; reset the GPU, {AGAIN}",
@@ -44,6 +44,11 @@ class Loss(NamedTuple):
     shown: float
     peers: float
     alone: float | None
+
+
+def _fix(check: str, device: ComputeDevice) -> str:
+    """Return the steps; a board whose rates are not known is not suspected itself."""
+    return FIX[check] + ("; if it stays slow, have the board replaced" if board_class(device.name) else "")
 
 
 def rates(devices: Sequence[ComputeDevice]) -> Iterator[Finding]:
@@ -158,8 +163,10 @@ def _slower(check: str, device: ComputeDevice, low: Sequence[Loss], count: int) 
         fix = "compare power and cooling of this slot with the others: nvidia-smi -q -d POWER,TEMPERATURE,PERFORMANCE"
         return made.warns(shown, wanted, why, fix, None)
     if worst.loss >= limits.fail_loss and worst.alone is not None:
-        return made.fails(shown, wanted, f"{why}, and alone", FIX[check], CAUSE[check], "likely")
-    return made.warns(shown, wanted, why, FIX[check], CAUSE[check], "likely" if worst.alone is not None else "possible")
+        return made.fails(shown, wanted, f"{why}, and alone", _fix(check, device), CAUSE[check], "likely")
+    return made.warns(
+        shown, wanted, why, _fix(check, device), CAUSE[check], "likely" if worst.alone is not None else "possible"
+    )
 
 
 def _below_ceiling(check: str, device: ComputeDevice) -> Iterator[Finding]:
@@ -173,7 +180,7 @@ def _below_ceiling(check: str, device: ComputeDevice) -> Iterator[Finding]:
         part, least, what = min(low)
         made = about(check, device, *(f"{name}: {found:.0%} of its ceiling" for found, _, name in low))
         why = f"{what} reaches {part:.0%} of the ceiling of this GPU at the clock that it ran at"
-        yield made.warns(f"{part:.0%}", f"{least:.0%} or more", why, FIX[check], CAUSE[check], "possible")
+        yield made.warns(f"{part:.0%}", f"{least:.0%} or more", why, _fix(check, device), CAUSE[check], "possible")
 
 
 def _no_outlier(check: str, group: Sequence[ComputeDevice]) -> Finding:

@@ -51,9 +51,11 @@ class Workers:
             folder = self._folders.enter_context(temporary_folder("compute"))
             self.environment |= private_environment(folder, self.environment)
         failed: dict[int, Failure] = {}
+        divided = any(device.is_mig for device in self.devices)  # CUDA then shows no other device by itself
         for place, device in enumerate(self.devices):
             try:
-                child = Child(self.command, self.environment, stdin=subprocess.PIPE)
+                own = {"CUDA_VISIBLE_DEVICES": str(device.uuid)} if divided else {}
+                child = Child(self.command, self.environment | own, stdin=subprocess.PIPE)
             except OSError as error:
                 failed[place] = Failure(kind="no-process", detail=f"no child process: {error}")
                 continue

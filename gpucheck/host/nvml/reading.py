@@ -117,8 +117,17 @@ def _gpu(calls: Calls, index: int, handle: Any, *, health: bool) -> Gpu | None:
         ),
         nvlinks=calls.part("nvlinks", subject, lambda: nvlinks(calls, bus_id, handle, major=major, health=health), ()),
         fabric=calls.part("fabric", subject, lambda: fabric(calls, subject, handle), None),
+        mig_uuids=calls.part("MIG devices", subject, lambda: _mig_uuids(calls, subject, handle), ()) if health else (),
         health=_health(calls, subject, handle, None if memory is None else memory.used) if health else Health(),
     )
+
+
+def _mig_uuids(calls: Calls, subject: str, handle: Any) -> tuple[str, ...]:
+    """Return the UUIDs of the MIG devices, with which CUDA_VISIBLE_DEVICES names them. A slot may be empty: no gap."""
+    most, _ = calls.attempt("nvmlDeviceGetMaxMigDeviceCount", subject, handle)
+    slots = (calls.attempt("nvmlDeviceGetMigDeviceHandleByIndex", subject, handle, n)[0] for n in range(most or 0))
+    uuids = [calls.query("nvmlDeviceGetUUID", subject, device) for device in slots if device is not None]
+    return tuple(plain(uuid) for uuid in uuids if uuid is not None)
 
 
 def _health(calls: Calls, subject: str, handle: Any, memory_used: int | None) -> Health:

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from gpucheck.measure.collectives.definitions import ALL
 from gpucheck.measure.collectives.launch import Ended
-from gpucheck.measure.collectives.nccl_log import error_text
 from gpucheck.measure.collectives.values import ErrorKind
 from gpucheck.measure.reporting.text import count_text
 from gpucheck.model import Finding
@@ -12,6 +11,7 @@ from gpucheck.model.collectives import CollectiveResult
 from gpucheck.model.diagnosis.observations import Collective, Hang, Measured
 from gpucheck.model.finding.about import About
 from gpucheck.processes.exhausted import exhausted
+from gpucheck.processes.ranks.nccl_log import error_text
 from gpucheck.processes.signals import FAULTS, signal_name
 
 # Why and fix of errors that are unrelated to links and NCCL.
@@ -144,7 +144,7 @@ def measured(
 
 def _transport(ended: Ended, result: CollectiveResult) -> str | None:
     """Return the slowest transport of NCCL's channels; NVLS if a switch reduced the all_reduce."""
-    chosen = ended.taken.algorithms.get("AllReduce", ())
+    chosen = ended.taken.chosen("AllReduce")
     if result.operation == "all_reduce" and any(algorithm.startswith("NVLS") for algorithm in chosen):
         return "NVLS"
     kinds = sorted(ended.taken.transports)

@@ -7,12 +7,12 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.measure.collectives.nccl_log import Taken, parse
 from gpucheck.measure.collectives.values import RankOptions, RankReport
 from gpucheck.processes.environment import nccl_files, rank_environment
 from gpucheck.processes.exhausted import too_few_threads
+from gpucheck.processes.ranks.nccl_log import Taken
 from gpucheck.processes.ranks.nodes import Nodes
-from gpucheck.processes.ranks.run_directory import RankError, RunDirectory, run_directory
+from gpucheck.processes.ranks.run_directory import RankError, run_directory
 from gpucheck.processes.ranks.supervisor import Reason, rank_specs, supervise
 
 PROGRAM = ("gpucheck.measure.collectives.rank",)
@@ -51,13 +51,12 @@ def launch(options: RankOptions, here: int, deadline_s: float, **extra: str) -> 
     """
     nodes = options.nodes
     with run_directory("collectives") as directory:
-        environment, removed = ranks_environment(os.environ, directory, nodes)
+        environment, removed = ranks_environment(os.environ, nodes)
         home = Path(environment.get("HOME", "/"))
         settings = nccl_files(home, several_hosts=_several(nodes)) if options.backend == "nccl" else ()
         processes = here * (nodes.count if nodes else 1)
         specs = tuple(rank_specs(processes, nodes, options))
         ending = supervise(directory, PROGRAM, specs, RankReport, environment | extra, deadline_s)
-        log = "".join(_text(file) for file in sorted(directory.path.glob("nccl.*")))
     ends = ending.ranks
     printed = "\n".join(line for end in ends for line in end.output)[-OUTPUT_CHARACTERS:]
     shortage = None if ending.reason == "finished" else too_few_threads(here)
@@ -70,7 +69,7 @@ def launch(options: RankOptions, here: int, deadline_s: float, **extra: str) -> 
         where={end.rank: end.progress.decode(errors="replace") or "start" for end in ends},
         signals={end.rank: -end.status for end in ends if end.status is not None and end.status < 0},
         stacks={end.rank: end.stack for end in ends if end.stack} if ending.reason == "deadline" else {},
-        taken=parse(log),
+        taken=ending.taken,
         notes=(
             *(f"environment variable removed for the ranks: {pair}" for pair in removed),
             *(f"NCCL setting that the ranks follow, from {setting}" for setting in settings),
@@ -79,28 +78,13 @@ def launch(options: RankOptions, here: int, deadline_s: float, **extra: str) -> 
     )
 
 
-def ranks_environment(
-    caller: Mapping[str, str], directory: RunDirectory, nodes: Nodes | None
-) -> tuple[dict[str, str], tuple[str, ...]]:
+def ranks_environment(caller: Mapping[str, str], nodes: Nodes | None) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return the environment of the ranks, and ``NAME=value`` of each variable of the caller that was removed."""
     # On one host loopback always resolves, the host's own name often does not.
     interface = "lo" if nodes is None else nodes.interface
-    kept, removed = rank_environment(caller, interface=interface, several_hosts=_several(nodes))
-    log = {
-        "NCCL_DEBUG": "INFO",
-        "NCCL_DEBUG_SUBSYS": "INIT,GRAPH,TUNING",
-        "NCCL_DEBUG_FILE": str(directory.path / "nccl.%h.%p"),
-    }
-    return kept | log, removed
+    return rank_environment(caller, interface=interface, several_hosts=_several(nodes))
 
 
 def _several(nodes: Nodes | None) -> bool:
     """Return whether the network between hosts is used, which users configure."""
     return nodes is not None and nodes.interface != "lo"
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""

@@ -117,7 +117,7 @@ def _runs(options: RankOptions, count: int) -> dict[str, Ended]:
     deadline = START_S + options.timeout_s
     try:
         runs = {"as is": launch(options, count, deadline)}
-        chosen = runs["as is"].taken.algorithms.get("AllReduce", ())
+        chosen = runs["as is"].taken.chosen("AllReduce")
         if any(algorithm.startswith("NVLS") for algorithm in chosen) and options.nodes is None:
             only = msgspec.structs.replace(options, operations=("all_reduce",), sizes=options.sizes[-1:])
             runs["ring"] = launch(only, count, deadline, NCCL_NVLS_ENABLE="0")

@@ -156,7 +156,7 @@ class Fabric(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
-    """One GPU as NVML shows it. cpu_affinity is a Linux CPU list, ``0-15,32-47``."""
+    """One GPU as NVML shows it. cpu_affinity is a Linux CPU list, ``0-15,32-47``. mig_uuids: of its MIG devices."""
 
     index: int
     name: str
@@ -171,6 +171,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     pcie: PcieLink = PcieLink()
     nvlinks: tuple[NvLink, ...] = ()
     fabric: Fabric | None = None
+    mig_uuids: tuple[str, ...] = ()
     health: Health = Health()
 
     @property

@@ -10,6 +10,7 @@ import msgspec
 
 from gpucheck.processes.contention import waited_s
 from gpucheck.processes.group import end
+from gpucheck.processes.ranks.nccl_log import Taken, logging_environment, read
 from gpucheck.processes.ranks.nodes import Nodes
 from gpucheck.processes.ranks.process import RankEnd, RankProcess, Report
 from gpucheck.processes.ranks.run_directory import RankSpec, RunDirectory
@@ -30,7 +31,7 @@ class Ending(msgspec.Struct, Generic[Report], frozen=True):
     """How a run ended. reason: ``broken`` if a rank ended without a valid report.
 
     seconds: since the start. ended: time.monotonic(). unkillable: ranks that SIGKILL did not end.
-    shared: reports of ranks on other hosts.
+    shared: reports of ranks on other hosts. taken: from NCCL's log, empty if no rank of this host used NCCL.
     """
 
     reason: Reason
@@ -39,6 +40,7 @@ class Ending(msgspec.Struct, Generic[Report], frozen=True):
     ended: float
     unkillable: tuple[int, ...] = ()
     shared: tuple[Report, ...] = ()
+    taken: Taken = Taken()
 
 
 def supervise(
@@ -61,7 +63,8 @@ def supervise(
     When this returns or raises, no rank is left running, except the unkillable. Raises OSError if no process can be
     started.
     """
-    environment = {**environment, **private_environment(directory.path, environment)}
+    own = logging_environment(directory.path) | private_environment(directory.path, environment)
+    environment = {**environment, **own}
     ranks: list[RankProcess[Report]] = []
     started = time.monotonic()
     try:
@@ -77,7 +80,7 @@ def supervise(
     finally:
         with undisturbed():
             unkillable = _stop(ranks)
-    return Ending(reason, ends, ended - started, ended, unkillable, shared)
+    return Ending(reason, ends, ended - started, ended, unkillable, shared, read(directory.path))
 
 
 def rank_specs(processes: int, nodes: Nodes | None, options: msgspec.Struct) -> Iterator[RankSpec[msgspec.Struct]]:

@@ -10,7 +10,7 @@ from gpucheck.compute.evaluation import CHECKS
 from gpucheck.model import Host, NvmlReading, Verdict
 from gpucheck.run.conclusion import conclude
 from gpucheck.run.step import Outcome, Step, nothing_measured, numbers_of
-from gpucheck.train import whole_gpus
+from gpucheck.train import mig_instances, whole_gpus
 
 if TYPE_CHECKING:
     from gpucheck.compute.burnin.measure import BurnInOptions
@@ -65,8 +65,7 @@ def _compute(host: Host) -> Outcome:
     from gpucheck.compute.measure import Options
     from gpucheck.measure.planning.selection import Unmeasurable
 
-    gpus = whole_gpus(host)
-    if not gpus:
+    if not (whole_gpus(host) or mig_instances(host)):
         return Outcome((nothing_measured(NAME, "no GPU", Verdict.SKIP, FIX),), {})
     try:
         report = compute(host, Options())

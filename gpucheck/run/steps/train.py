@@ -20,7 +20,16 @@ from gpucheck.run.step import Outcome, Step
 from gpucheck.run.steps import versions
 from gpucheck.run.steps.versions import NAME as VERSIONS
 from gpucheck.run.steps.versions import refused, version_consistency
-from gpucheck.train import evaluate, gpus_to_train_on, has_switch, is_settled, real_gpus, run_smoke, whole_gpus
+from gpucheck.train import (
+    evaluate,
+    gpus_to_train_on,
+    has_switch,
+    is_settled,
+    mig_instances,
+    real_gpus,
+    run_smoke,
+    whole_gpus,
+)
 from gpucheck.train.evaluation.finding_text import PLACEMENT, install
 from gpucheck.train.run_plan import on_all_gpus, plan
 from gpucheck.train.spec import Fault, SmokeOptions
@@ -98,7 +107,7 @@ def train(
     """
     blocked = refused(version_consistency(host))
     done: list[Training] = []
-    gpus_here = gpus_to_train_on(host)
+    gpus_here, instances = gpus_to_train_on(host), mig_instances(host)
     for strategy, options in on_all_gpus(runs, gpus_here, nvls=has_switch(host)):
         if on_start is not None:
             on_start(f"{strategy.framework} {strategy.name} {options.variant}")
@@ -110,6 +119,8 @@ def train(
         if before is not None and before.strategy == strategy and before.outcome and is_settled(before.outcome):
             continue
         on_gpus = gpus_here > 0 and options.visible_devices != ""
+        if instances and options.visible_devices is None and options.nodes is None:
+            options = replace(options, mig_uuids=instances)
         outcome = run_smoke(replace(options, start_s=START_S) if on_gpus else options)
         gpus = real_gpus(host) if options.visible_devices is None else None
         done.append(Training(strategy, outcome, evaluate(outcome, gpus=gpus)))

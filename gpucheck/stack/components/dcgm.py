@@ -50,6 +50,7 @@ def _dcgm_reasons(target: Target, driver: DriverChoice, row: OptionVersion) -> R
     if len(majors) > 1:
         old = next(gpu for gpu in target.models if _is_old(gpu.compute_capability))
         text += f", and for CUDA {majors[1]}: {is_a(old)}, which code for CUDA {majors[0]} does not run on"
+        text += f"; with those for CUDA {majors[1]} alone the pcie test of dcgmi diag fails (NVIDIA/DCGM issue 254)"
     source = ", ".join(options().dcgm.source)
     reasons = [Reason(component="dcgm", because=text, rule=RULE, source=source)]
     if row.unconfirmed:

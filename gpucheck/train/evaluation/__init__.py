@@ -1,16 +1,21 @@
 """Evaluate the outcome of a smoke test: one finding per assertion, with its number. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+from msgspec.structs import replace
 
 from gpucheck.model import Finding
 from gpucheck.model.finding.about import About
 from gpucheck.model.smoke import SmokeFailure, SmokeResult
 from gpucheck.printable import counted
 from gpucheck.train.evaluation.failure import evaluate_failure
-from gpucheck.train.evaluation.finding_text import PLACEMENT, describe_ranks, subject_of
+from gpucheck.train.evaluation.finding_text import PLACEMENT, describe_ranks, install, subject_of
 from gpucheck.train.evaluation.performance import evaluate_performance
-from gpucheck.train.evaluation.training import evaluate_training
+from gpucheck.train.evaluation.training import NO_ALGORITHM, by_the_switch, evaluate_training, not_by_the_switch
 from gpucheck.train.evaluation.transfer import evaluate_transfer
+from gpucheck.train.report import CUDA_WHEELS
+from gpucheck.train.spec import NVLS
 
 
 def evaluate(outcome: SmokeResult | SmokeFailure, *, gpus: int | None = None) -> tuple[Finding, ...]:
@@ -20,16 +25,34 @@ def evaluate(outcome: SmokeResult | SmokeFailure, *, gpus: int | None = None) ->
     A run that did not use two GPUs ends with one finding named ``smoke-placement``, which states that.
     """
     if isinstance(outcome, SmokeFailure):
-        return (evaluate_failure(outcome, gpus),)
-    made = evaluate_training(outcome) if outcome.trained else evaluate_transfer(outcome)
-    return (*made, *evaluate_performance(outcome), *_placement(outcome, gpus))
+        unavailable = outcome.variant == NVLS and any(NO_ALGORITHM in line for line in outcome.evidence)
+        return (not_by_the_switch(outcome, NO_ALGORITHM) if unavailable else evaluate_failure(outcome, gpus),)
+    made: Iterable[Finding] = chain(
+        evaluate_training(outcome) if outcome.trained else evaluate_transfer(outcome), evaluate_performance(outcome)
+    )
+    if outcome.variant == NVLS:
+        made = by_the_switch(outcome, made)
+    return (*_with_scope(tuple(made), outcome, gpus), *_placement(outcome, gpus))
+
+
+def _with_scope(made: tuple[Finding, ...], result: SmokeResult, gpus: int | None) -> tuple[Finding, ...]:
+    """Return the findings; the first states how many GPUs took part if that is not all of this host."""
+    used = len(set(result.devices))
+    if result.placement != "gpus" or gpus is None or used >= gpus:
+        return made
+    first, *others = made
+    return (replace(first, seen=f"{first.seen}, on {used} of {gpus} GPUs"), *others)
 
 
 def _placement(result: SmokeResult, gpus: int | None) -> Iterator[Finding]:
     """Yield what this run cannot have proven, next to its passes."""
     if result.placement == "gpus":
         return
-    if gpus is not None and gpus >= (1 if result.placement == "cpu" else result.world_size):
+    if (
+        result.placement != "mig"
+        and gpus is not None
+        and gpus >= (1 if result.placement == "cpu" else result.world_size)
+    ):
         yield _not_on_gpus(result, gpus)
         return
     across = f"{'training' if result.trained else 'copies'} across GPUs"
@@ -43,6 +66,8 @@ def _placement(result: SmokeResult, gpus: int | None) -> Iterator[Finding]:
 def _proves(result: SmokeResult) -> str:
     if result.placement == "cpu":
         return "this tests the software stack, not GPU communication"
+    if result.placement == "mig":
+        return "this tests the MIG instances and the software stack, not communication between GPUs"
     return "this tests one GPU and the software stack, not communication between GPUs"
 
 
@@ -51,12 +76,17 @@ def _not_on_gpus(result: SmokeResult, gpus: int) -> Finding:
     about = About(check=PLACEMENT, evidence=(f"{framework} {versions.get(framework)}, CUDA {versions.get('cuda')}",))
     ranks = f"{describe_ranks(result)}: {_proves(result)}"
     wanted = f"training on the {counted(gpus, 'GPU')} of this host"
-    if versions.get("cuda") is None:
+    if versions.get("cuda") is None or versions.get(CUDA_WHEELS, "") is None:
         # The environment of gpucheck need not be the one that the jobs of this host use: no defect of the host.
+        build = (
+            install(framework)
+            if CUDA_WHEELS in versions
+            else f"a {framework} build with CUDA (gpucheck stack resolve names it)"
+        )
         return about.unknown(
             ranks,
-            f"Install a {framework} build with CUDA in the Python environment of gpucheck (gpucheck stack resolve "
-            f"names it).\nOr omit training: gpucheck verify --skip training",
+            f"Install in the Python environment of gpucheck: {build}\n"
+            "Or omit training: gpucheck verify --skip training",
             f"training on GPUs unknown: {result.placement_reason}",
             wanted=wanted,
         )

@@ -40,7 +40,7 @@ def describe_ranks(result: SmokeResult) -> str:
     word = "rank" if len(result.rank_seconds) > 1 or result.world_size == 1 else "device"
     if result.placement == "cpu":
         return f"{counted(result.world_size, f'CPU {word}')}, {result.backend}"
-    where = "one GPU" if result.placement == "shared-gpu" else ", ".join(result.devices)
+    where = {"shared-gpu": "one GPU", "mig": "MIG instances"}.get(result.placement, ", ".join(result.devices))
     return f"{counted(result.world_size, word)} on {where}, {result.backend}"
 
 
@@ -77,13 +77,22 @@ def finding(
         confidence=confidence if wrong and cause else None,
         why=wrong,
         fix=fix if wrong else "",
-        evidence=(f"{describe_ranks(result)}: {result.placement_reason}", *evidence, *removed),
+        evidence=(*describe_placement(result), *evidence, *removed),
     )
+
+
+def describe_placement(result: SmokeResult) -> Iterator[str]:
+    """Where it ran, and what NCCL used there."""
+    yield f"{describe_ranks(result)}: {result.placement_reason}"
+    if result.transports or result.algorithms:
+        kinds = ", ".join(result.transports) or "transport not named"
+        ways = "; ".join(f"{name or 'all collectives'} by {' and '.join(a)}" for name, a in result.algorithms.items())
+        yield f"NCCL's log: {kinds}{f'; {ways}' if ways else ''}"
 
 
 def describe_facts(result: SmokeResult) -> Iterator[str]:
     """What ran where, with what, and how fast: one fact a line."""
-    yield f"{describe_ranks(result)}: {result.placement_reason}"
+    yield from describe_placement(result)
     names = [name for name in dict.fromkeys(result.device_names) if name]
     yield ", ".join([*names, *(f"{name} {version}" for name, version in result.versions.items() if version)])
     if result.trained:

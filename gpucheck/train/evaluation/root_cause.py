@@ -135,6 +135,7 @@ def _evidence(ending: Ending[RankReport], options: SmokeOptions, failing: Rank |
         lines += [f"rank {rank.rank} printed: {line}" for line in rank.output]
     if failing and failing.error:
         lines += [f"message: {line}" for line in failing.error.message.strip().splitlines()[1:MESSAGE_LINES]]
+    lines += [f"NCCL warned: {warning}" for warning in ending.taken.warnings]
     lines += [f"rank {rank} could not be ended, not even by SIGKILL" for rank in ending.unkillable]
     return tuple(lines)
 

@@ -1,12 +1,24 @@
 """Evaluate a training run: one finding per assertion, with its number. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from gpucheck.model import Finding
-from gpucheck.model.smoke import Reference, SmokeResult
-from gpucheck.train.evaluation.finding_text import REPEAT, finding, hashes, remedy
+from msgspec.structs import replace
+
+from gpucheck.model import Finding, Verdict
+from gpucheck.model.finding.about import About
+from gpucheck.model.smoke import Reference, SmokeFailure, SmokeResult
+from gpucheck.train.evaluation.finding_text import (
+    REPEAT,
+    check_of,
+    describe_placement,
+    finding,
+    hashes,
+    remedy,
+)
 from gpucheck.train.spec import NVLS
 
+# NCCL's error where NCCL_ALGO allows only what these GPUs or their switch do not have (src/enqueue.cc).
+NO_ALGORITHM = "no algorithm/protocol available"
 EQUAL = "bit-equal on all ranks at every comparison"
 
 
@@ -33,6 +45,32 @@ def evaluate_training(result: SmokeResult) -> Iterator[Finding]:
     # Sums made by the switch agree between ranks and with the reference, and not bit for bit between runs.
     if result.repeats and result.variant != NVLS:
         yield _repeat(result)
+
+
+def by_the_switch(result: SmokeResult, made: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield the findings of the variant NVLS: without a line of NCCL that names it, what failed and a SKIP."""
+    chosen = result.algorithms.get("AllReduce") or result.algorithms.get("", ())
+    nccl = f"NCCL {result.versions.get('nccl')}"
+    if any(algorithm.startswith("NVLS") for algorithm in chosen):
+        yield finding(result, f"{nccl} summed by {' and '.join(chosen)}, from its log", "sums by the NVSwitch")
+        yield from made
+        return
+    yield from (each for each in made if each.verdict is not Verdict.PASS)
+    seen = f"{nccl} chose {' and '.join(chosen)}" if chosen else f"the log of {nccl} names no algorithm"
+    yield replace(not_by_the_switch(result, seen), evidence=tuple(describe_placement(result)))
+
+
+def not_by_the_switch(outcome: SmokeResult | SmokeFailure, seen: str) -> Finding:
+    """Return the SKIP of a run in which NCCL did not use NVLS."""
+    return (
+        About(check=check_of(outcome))
+        .with_evidence(*getattr(outcome, "evidence", ()))
+        .skips(
+            f"not run: training with sums made by the NVSwitch: {seen}",
+            f"{NVLS}: {seen}",
+            wanted="sums by the NVSwitch",
+        )
+    )
 
 
 def _loss(result: SmokeResult) -> Finding:

@@ -28,7 +28,8 @@ def _direction(result: SmokeResult, source: str, target: str, copies: list[Copy]
         best = max((copy.gb_s for copy in copies if copy.gb_s is not None), default=None)
         rate = f", up to {best:.3g} GB/s" if best is not None else ""
         who = " and ".join(copies[0].checked_by)
-        seen = f"{source} to {target}: {len(copies)} copies of {whole / 2**20:.3g} MiB together right{rate}"
+        path = {"peer access": ", by peer access", "host memory": ", through host memory", None: ""}[copies[0].path]
+        seen = f"{source} to {target}: {len(copies)} copies of {whole / 2**20:.3g} MiB together right{path}{rate}"
         return finding(result, seen, f"every byte as sent, checked by {who}", evidence=evidence)
     on_cpu = result.placement == "cpu"
     return finding(

@@ -4,6 +4,7 @@ import hashlib
 from statistics import fmean
 
 from gpucheck.model.smoke import Divergence, SmokeResult
+from gpucheck.processes.ranks.nccl_log import Taken
 from gpucheck.train.report import RankReport
 from gpucheck.train.results.communication import first_miscommunication
 from gpucheck.train.results.performance import performance
@@ -11,11 +12,15 @@ from gpucheck.train.spec import SmokeOptions
 
 
 def merge(
-    reports: tuple[RankReport, ...], options: SmokeOptions, seconds: float, removed: tuple[str, ...]
+    reports: tuple[RankReport, ...],
+    options: SmokeOptions,
+    seconds: float,
+    removed: tuple[str, ...],
+    taken: Taken = Taken(),  # noqa: B008 - immutable
 ) -> SmokeResult:
     """The result of a run whose ranks all finished; reports in rank order, rank 0's with the references.
 
-    seconds: wall time of the whole. removed: environment variables that the ranks did not get.
+    seconds: wall time of the whole. removed: environment variables that the ranks did not get. taken: from NCCL's log.
     """
     first = reports[0]
     planned = first.references[0].data_hashes if first.references else ()
@@ -69,6 +74,8 @@ def merge(
         traces=tuple(report.trace for report in reports if report.trace),
         versions=first.versions,
         environment_removed=removed,
+        transports=taken.transports,
+        algorithms=taken.algorithms,
     )
 
 

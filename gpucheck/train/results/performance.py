@@ -23,8 +23,8 @@ def performance(reports: Sequence[RankReport], devices: int) -> Performance:
     """Reports in rank order, of a run with at least two steps; devices: how many took part."""
     rates = tuple(round(r.samples / r.samples_seconds, 1) if r.samples_seconds else 0.0 for r in reports)
     alone = next((ref.samples_per_s for r in reports for ref in r.references if ref.samples_per_s), None)
-    # Two ranks that share a GPU take turns on it: their times are not those of a slow device.
-    shared = reports[0].placement == "shared-gpu"
+    # Two ranks that share a GPU take turns on it, and MIG instances differ in size: neither shows a slow device.
+    shared = reports[0].placement in ("shared-gpu", "mig")
     ratio, slowest = straggler([] if shared else [report.compute_seconds for report in reports])
     slowest_s = max((r.samples_seconds for r in reports), default=0.0)
     overlaps = [report.overlap for report in reports if report.overlap is not None]

@@ -6,17 +6,19 @@ CuPy has no CPU form: without a CUDA device nothing is run, and this is reported
 import platform
 import time
 from functools import partial
+from itertools import permutations
 from typing import Any
 
 from gpucheck.model.smoke import Copy
-from gpucheck.printable import counted
 from gpucheck.processes.ranks.run_directory import RunDirectory
-from gpucheck.train.placement import NoDevice
+from gpucheck.train.placement import NoDevice, devices_used
 from gpucheck.train.progress import Progress
 from gpucheck.train.report import Device, RankReport
 from gpucheck.train.spec import RankSpec
 from gpucheck.train.strategies import Strategy
 from gpucheck.train.transfer import FACTOR, POISON, checked, copies
+
+ALREADY_ENABLED = 704  # cudaErrorPeerAccessAlreadyEnabled
 
 STRATEGY = Strategy(
     framework="cupy",
@@ -47,9 +49,10 @@ def run(spec: RankSpec, _: RunDirectory, progress: Progress) -> RankReport:
     numbers = [0 if shared else number for number in range(spec.options.world_size)]
     described = tuple(_describe(cupy, number) for number in numbers)
     progress.on_device(described[0].name, described[0].bus_id)
-    made = tuple(copies(progress, [device.name for device in described], partial(_copy, cupy, numbers)))
+    peers = {pair: _peers(cupy, *pair) for pair in permutations(dict.fromkeys(numbers), 2)}
+    made = tuple(copies(progress, [device.name for device in described], partial(_copy, cupy, numbers, peers)))
     progress.enter("report")
-    reason = counted(there, "CUDA device")
+    reason = devices_used(len(numbers), there)
     return RankReport(
         rank=0,
         world_size=1,
@@ -75,7 +78,33 @@ def _describe(cupy: Any, number: int) -> Device:
     return Device(name=f"cuda:{number}", model=properties["name"].decode(), bus_id=bus_id)
 
 
-def _copy(cupy: Any, numbers: list[int], pair: tuple[int, int], names: tuple[str, str], size: int, seed: int) -> Copy:
+def _peers(cupy: Any, source: int, target: int) -> bool:
+    """Let the source write to the target where the driver offers it; False if copies go through host memory.
+
+    Without it cudaMemcpyPeer is staged. Source: CUDA C++ programming guide, peer-to-peer memory copy.
+    """
+    runtime = cupy.cuda.runtime
+    if not (runtime.deviceCanAccessPeer(source, target) and runtime.deviceCanAccessPeer(target, source)):
+        return False
+    for device, other in ((source, target), (target, source)):
+        with cupy.cuda.Device(device):
+            try:
+                runtime.deviceEnablePeerAccess(other)
+            except runtime.CUDARuntimeError as error:
+                if error.status != ALREADY_ENABLED:
+                    raise
+    return True
+
+
+def _copy(
+    cupy: Any,
+    numbers: list[int],
+    peers: dict[tuple[int, int], bool],
+    pair: tuple[int, int],
+    names: tuple[str, str],
+    size: int,
+    seed: int,
+) -> Copy:
     import numpy as np
 
     source, target = (numbers[place] for place in pair)
@@ -94,4 +123,5 @@ def _copy(cupy: Any, numbers: list[int], pair: tuple[int, int], names: tuple[str
         seconds = time.perf_counter() - began
         differs = bool((arrived != cupy.arange(size // 8, dtype=cupy.int64) * FACTOR + seed).any())
         seen = cupy.asnumpy(arrived)
-    return checked(names, seconds, seen.tobytes(), pattern.tobytes(), differs=differs)
+    way = peers.get((source, target))
+    return checked(names, seconds, seen.tobytes(), pattern.tobytes(), differs=differs, peers=way)

@@ -10,6 +10,7 @@ import math
 import platform
 import time
 from collections.abc import Callable
+from importlib.metadata import distributions
 from typing import Any, NamedTuple
 
 from gpucheck.model.smoke import Checkpoint, Placement, Reference, Repeat
@@ -18,8 +19,9 @@ from gpucheck.processes.ranks.run_directory import RunDirectory
 from gpucheck.train import data
 from gpucheck.train.data.idx import DataSet
 from gpucheck.train.models import model_named
+from gpucheck.train.placement import devices_used
 from gpucheck.train.progress import Aside, Progress
-from gpucheck.train.report import Device, RankReport
+from gpucheck.train.report import CUDA_WHEELS, Device, RankReport
 from gpucheck.train.spec import RankSpec, SmokeOptions
 from gpucheck.train.strategies import Strategy
 from gpucheck.train.torch.common import MOMENTUM
@@ -125,7 +127,7 @@ def _place(tf: Any, options: SmokeOptions) -> Place:
             reducer, backend, why = tf.distribute.NcclAllReduce(), options.variant, ""
         else:
             reducer, backend, why = _hierarchical_copy(tf, count)
-        return Place("gpus", f"{len(gpus)} GPUs for {build}{why}", names, described, reducer, backend)
+        return Place("gpus", f"{devices_used(count, len(gpus))} for {build}{why}", names, described, reducer, backend)
     kind = "GPU" if gpus else "CPU"
     physical = gpus[0] if gpus else tf.config.list_physical_devices("CPU")[0]
     logical = tf.config.LogicalDeviceConfiguration
@@ -265,4 +267,5 @@ def _versions(tf: Any) -> dict[str, str | None]:
         "tensorflow": tf.__version__,
         "cuda": build.get("cuda_version"),
         "cudnn": build.get("cudnn_version"),
+        CUDA_WHEELS: next((d.version for d in distributions() if d.name.startswith("nvidia-cuda-runtime")), None),
     }

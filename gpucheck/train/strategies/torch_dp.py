@@ -36,7 +36,8 @@ def run(spec: RankSpec, directory: RunDirectory, progress: Progress) -> RankRepo
     def make(progress: Progress, feed: Iterator[tuple[Any, Any]], record: str) -> Training:
         model = common.build_model(torch, options.model, options.seed, rank.device)
         progress.enter("broadcast")
-        forward = torch.nn.DataParallel(model, list(rank.devices)) if real else four_steps(torch, model, rank.devices)
+        lowered = in_every_thread(torch, model, options.precision)
+        forward = torch.nn.DataParallel(lowered, list(rank.devices)) if real else four_steps(torch, model, rank.devices)
         return Training(
             rank,
             progress,
@@ -55,6 +56,21 @@ def run(spec: RankSpec, directory: RunDirectory, progress: Progress) -> RankRepo
         communication="inside forward (scatter, replicate, gather) and backward (reduce), not measured separately",
         reason=rank.where.reason + words,
     )
+
+
+def in_every_thread(torch: Any, model: Any, precision: str) -> Any:
+    """Return the same layers, run in this precision whatever the thread.
+
+    DataParallel has a thread for each replica and hands on that autocast is enabled, not its type, which is a thread's
+    own: a replica would compute in fp16 in place of bf16 (torch/nn/parallel/parallel_apply.py).
+    """
+
+    class Lowered(torch.nn.Sequential):  # type: ignore[misc]
+        def forward(self, images: Any) -> Any:
+            with common.autocast(torch, images.device, precision):
+                return super().forward(images)
+
+    return Lowered(*model)
 
 
 def four_steps(torch: Any, model: Any, devices: tuple[Any, ...]) -> Callable[[Any], Any]:

@@ -66,4 +66,7 @@ def _copy(rank: Rank, pair: tuple[int, int], names: tuple[str, str], size: int, 
     # By the receiver against a pattern generated there, then by the host, which reads what the receiver has.
     there = torch.arange(size // 8, dtype=torch.int64, device=target) * FACTOR + seed
     differs = bool((arrived != there).any())
-    return checked(names, seconds, bytes(common.raw(arrived)), bytes(common.raw(pattern)), differs=differs)
+    # torch enables peer access where the driver offers it (aten/src/ATen/cuda/PeerToPeerAccess.cpp).
+    peers = torch.cuda.can_device_access_peer(source, target) if source != target else None
+    arrived_bytes, sent_bytes = bytes(common.raw(arrived)), bytes(common.raw(pattern))
+    return checked(names, seconds, arrived_bytes, sent_bytes, differs=differs, peers=peers)

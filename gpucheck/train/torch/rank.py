@@ -14,7 +14,7 @@ from gpucheck.train.placement import Plan, plan
 from gpucheck.train.precision import unsupported
 from gpucheck.train.progress import Progress
 from gpucheck.train.report import Device, RankReport
-from gpucheck.train.spec import RankSpec, SmokeOptions
+from gpucheck.train.spec import NVLS, RankSpec, SmokeOptions
 from gpucheck.train.torch import common
 
 # Added to the supervisor's deadline: it must be the shorter one, so that stacks are taken before a rank times out.
@@ -80,6 +80,8 @@ def open_rank(spec: RankSpec, directory: RunDirectory, progress: Progress, *, gr
     if where.backend == "nccl" or options.workers:
         _room_for_shared_memory()
     progress.enter("connect")
+    if options.variant == NVLS and where.backend == "nccl":
+        os.environ["NCCL_ALGO"] = nvls_only(torch.cuda.nccl.version())
     if group:
         dist.init_process_group(
             where.backend,
@@ -93,6 +95,16 @@ def open_rank(spec: RankSpec, directory: RunDirectory, progress: Progress, *, gr
     progress.enter("data")
     samples = data.load(options.data, options.seed)
     return Rank(torch, spec, progress, store, where, devices, described, samples)
+
+
+def nvls_only(nccl: tuple[int, ...]) -> str:
+    """Return NCCL_ALGO that makes this version of NCCL sum in the switch, at any size.
+
+    With NCCL_ALGO unset torch sets ^NVLS in deterministic mode (pytorch pull request 156381, from 2.8 on). Up to NCCL
+    2.23 the variable holds for all collectives, and those without NVLS keep the ring; from 2.24 on they would fail, and
+    a prefix names the collective (NVIDIA/nccl, src/graph/tuning.cc).
+    """
+    return "allreduce:nvls" if nccl >= (2, 24) else "NVLS"
 
 
 def _refuse(torch: Any, device: Any, precision: str) -> None:
@@ -126,7 +138,8 @@ def agree(store: Any, spec: RankSpec, mine: View) -> Plan:
         raise RuntimeError(f"rank {spec.rank} sees {mine}, rank 0 sees {of_rank_0}")
     nodes = spec.options.nodes
     here = spec.options.world_size // (nodes.count if nodes else 1)
-    return plan(here, visible_gpus=mine.gpus, build_cuda=mine.cuda, build=mine.torch, nccl=mine.nccl)
+    mig = len(spec.options.mig_uuids) > 1 and spec.processes > 1
+    return plan(here, visible_gpus=mine.gpus, build_cuda=mine.cuda, build=mine.torch, nccl=mine.nccl, mig=mig)
 
 
 def share(rank: Rank, report: RankReport, directory: RunDirectory) -> RankReport:

@@ -2,8 +2,8 @@
 
 from gpucheck.measure.collectives.gaps import gaps
 from gpucheck.measure.collectives.launch import Ended
-from gpucheck.measure.collectives.nccl_log import Taken
 from gpucheck.model.collectives import CollectiveResult
+from gpucheck.processes.ranks.nccl_log import Taken
 from tests.measure.benches import by_check
 
 # As torch 2.x prints it with NCCL 2.28.9 (komikndr/raylight issue 50).

@@ -4,11 +4,11 @@ import pytest
 
 from gpucheck.measure.collectives.gaps import measured
 from gpucheck.measure.collectives.launch import Ended
-from gpucheck.measure.collectives.nccl_log import Taken
 from gpucheck.measure.collectives.run import Options, measure
 from gpucheck.model import EXIT_STATUS, Verdict
 from gpucheck.model.collectives import CollectiveResult
 from gpucheck.model.diagnosis.observations import Hang
+from gpucheck.processes.ranks.nccl_log import Taken
 from gpucheck.processes.ranks.run_directory import RankError
 from tests.machines import h100, whole_host
 from tests.measure.collectives.samples import FINISHED, NVLS, result, stated

@@ -48,8 +48,10 @@ def test_dcgm_is_a_held_component_with_its_service_after_everything_that_it_need
 
 
 def test_gpus_older_than_turing_get_the_packages_of_the_cuda_major_before_as_well():
-    names = " ".join(specs(planned(gpus="mixed-v100-a100", dcgm="auto"), "dcgm"))
+    found = planned(gpus="mixed-v100-a100", dcgm="auto")
+    names = " ".join(specs(found, "dcgm"))
 
+    assert "NVIDIA/DCGM issue 254" in " ".join(r.because for r in found.stack.reasons if r.component == "dcgm")
     for number in (12, 13):
         assert f"datacenter-gpu-manager-4-cuda{number}=" in names
         assert f"datacenter-gpu-manager-4-proprietary-cuda{number}=" in names

@@ -27,7 +27,17 @@ def test_checked_copies_pass_in_both_directions(transfer):
     there, back = transfer("")
     assert {there.verdict, back.verdict} == {Verdict.PASS}
     assert there.subject == "pair:0000:03:00.0-0000:04:00.0"
-    assert str(there.seen).startswith("cuda:0 to cuda:1: 4 copies of 17.1 MiB together right")
+    assert str(there.seen).startswith("cuda:0 to cuda:1: 4 copies of 17.1 MiB together right, by peer access, up to")
+
+
+@pytest.mark.parametrize(
+    ("mode", "path"), [("enabled-before", ", by peer access"), ("no-peers", ", through host memory")]
+)
+def test_copies_state_their_path(transfer, mode, path):
+    """Without peer access cudaMemcpyPeer is staged through the host and proves nothing of a link."""
+    findings = transfer(mode)
+    assert {finding.verdict for finding in findings} == {Verdict.PASS}
+    assert all(f"together right{path}" in str(finding.seen) for finding in findings)
 
 
 def test_copies_that_never_arrive_are_told_from_damaged_ones(transfer):

@@ -30,6 +30,10 @@ REASONS = {
         "install all packages of the driver; in a container: capability compute",
     ),
     222: ("the driver is older than the kernels of gpucheck", "install driver 525 or later"),
+    223: (
+        "compiling kernels is disabled for this process, and gpucheck has its kernels as PTX",
+        "remove CUDA_DISABLE_PTX_JIT and CUDA_DISABLE_JIT from the configuration of the container or of MPS",
+    ),
     802: ("NVSwitch or NVLink is not initialized yet", FABRIC),
     803: ("libcuda.so.1 and the loaded kernel module have different versions", "reboot, or reload the nvidia modules"),
     804: ("the forward compatibility package does not support this GPU", "remove cuda-compat from LD_LIBRARY_PATH"),

@@ -9,6 +9,7 @@ import numpy as np
 __version__ = "13.9-fake"
 int64 = np.int64
 _mode = os.environ.get("FAKE_CUPY", "")
+_enabled = [False, False]
 
 
 class _Array(np.ndarray):
@@ -48,7 +49,7 @@ class _Device:
 
 
 class CUDARuntimeError(RuntimeError):
-    pass
+    status = 704
 
 
 def _count():
@@ -57,9 +58,17 @@ def _count():
     return 2
 
 
+def _enable(other):
+    if _enabled[other] or _mode == "enabled-before":
+        raise CUDARuntimeError("cudaErrorPeerAccessAlreadyEnabled: peer access is already enabled")
+    _enabled[other] = True
+
+
 def _peer(target, target_device, source, source_device, size):
     if _mode == "never-arrives":
         return
+    if _mode == "" and not all(_enabled):
+        raise CUDARuntimeError("copied before peer access was enabled in both directions")
     ctypes.memmove(target, source, size)
     if _mode == "damaged" and source_device == 1 and size > 1 << 16:
         ctypes.memset(target + 4096, 0, 512)
@@ -74,5 +83,7 @@ cuda = SimpleNamespace(
         deviceGetPCIBusId=lambda number: f"0000:0{3 + number}:00.0",
         runtimeGetVersion=lambda: 12060,
         memcpyPeer=_peer,
+        deviceCanAccessPeer=lambda device, other: int(_mode != "no-peers"),
+        deviceEnablePeerAccess=_enable,
     ),
 )

@@ -1,4 +1,4 @@
-"""Parse transports, algorithms and versions from NCCL's log (NCCL_DEBUG=INFO). Pure functions.
+"""Let NCCL log to files of the run, and parse transports, algorithms and versions from them.
 
 A multicast group in the log does not mean that NCCL uses it: it may still choose rings. Only the tuning lines and a
 second run without NVLS show which algorithm ran.
@@ -6,21 +6,32 @@ second run without NVLS show which algorithm ran.
 
 import re
 from collections import Counter
+from contextlib import suppress
+from pathlib import Path
 
 import msgspec
 
 CHANNEL = re.compile(r"Channel \d+(?:/\d+)? : (\d+)\[[^\]]*\] -> (\d+)\[[^\]]*\](?: \[\w+\])? via (\S+)")
-CHOICE = re.compile(r"(\w+): (\d+) Bytes -> Algo (\w+) proto (\w+)")
+# NCCL 2.20 to 2.22 log the line without the name of the collective, older ones not at all (src/enqueue.cc).
+CHOICE = re.compile(r"(?:(\w+): )?\d+ Bytes -> Algo (\w+) proto \w+")
 LAST_ERROR = "Last error:"
 VERSION = re.compile(r"NCCL version (\d+\.\d+\.\d+)")
-ALGORITHM = {"0": "TREE", "1": "RING", "2": "COLLNET_DIRECT", "3": "COLLNET_CHAIN", "4": "NVLS", "5": "NVLS_TREE"}
+ALGORITHM = {
+    "0": "TREE",
+    "1": "RING",
+    "2": "COLLNET_DIRECT",
+    "3": "COLLNET_CHAIN",
+    "4": "NVLS",
+    "5": "NVLS_TREE",
+    "6": "PAT",
+}
 MOST_CHARACTERS = 20_000_000
 
 
 class Taken(msgspec.Struct, frozen=True, kw_only=True):
     """transports: channels by kind (``P2P/CUMEM``, ``SHM``, ``NET/IB``). algorithms: by collective, as in AllReduce.
 
-    pairs: transport of each rank pair that named one.
+    pairs: transport of each rank pair that named one. The key of algorithms is empty where the log names no collective.
     """
 
     version: str | None = None
@@ -28,6 +39,28 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     algorithms: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     pairs: dict[str, str] = msgspec.field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+
+    def chosen(self, collective: str) -> tuple[str, ...]:
+        """Return the algorithms of a collective; of all of them where the log names none."""
+        return self.algorithms.get(collective) or self.algorithms.get("", ())
+
+
+def logging_environment(directory: Path) -> dict[str, str]:
+    """Return the variables with which NCCL logs its choices to a file of each process, in this directory."""
+    return {
+        "NCCL_DEBUG": "INFO",
+        "NCCL_DEBUG_SUBSYS": "INIT,GRAPH,TUNING",
+        "NCCL_DEBUG_FILE": str(directory / "nccl.%h.%p"),
+    }
+
+
+def read(directory: Path) -> Taken:
+    """Parse the files of all processes."""
+    text = ""
+    for file in sorted(directory.glob("nccl.*")):
+        with suppress(OSError):
+            text += file.read_text(encoding="utf-8", errors="replace")
+    return parse(text)
 
 
 def parse(text: str) -> Taken:
@@ -40,7 +73,7 @@ def parse(text: str) -> Taken:
         transports[kind] += 1
         pairs[f"{src}-{dst}"] = kind
     algorithms: dict[str, list[str]] = {}
-    for name, _, algorithm, _ in CHOICE.findall(text):
+    for name, algorithm in CHOICE.findall(text):
         chosen = algorithms.setdefault(name, [])
         word = ALGORITHM.get(algorithm, algorithm.upper())
         if word not in chosen:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucheck.measure.collectives.nccl_log import error_text, parse
+from gpucheck.processes.ranks.nccl_log import error_text, parse
 from tests.measure.collectives.samples import NCCL_ERROR
 
 LOG = """\
@@ -29,6 +29,15 @@ def test_the_log_tells_transports_algorithms_and_warnings():
     assert taken.algorithms == {"AllReduce": ("NVLS", "RING")}
     assert taken.pairs["2-3"] == "SHM"
     assert taken.warnings == ("P2P is disabled between NVLINK connected GPUs 0 and 1",)
+
+
+def test_the_lines_of_nccl_2_21_name_no_collective():
+    """As torch 2.6 carries it: NVIDIA/nccl v2.21.5-1, src/enqueue.cc line 1534."""
+    taken = parse("node07:101:120 [0] NCCL INFO 1073741824 Bytes -> Algo 4 proto 2 time 4312.502930\n")
+
+    assert taken.algorithms == {"": ("NVLS",)}
+    assert taken.chosen("AllReduce") == ("NVLS",)
+    assert parse(LOG).chosen("AllGather") == ()
 
 
 def test_a_multicast_line_alone_is_no_nvls():
