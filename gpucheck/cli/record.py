@@ -158,7 +158,7 @@ def _with_full(host: Host, kept: "Recording", clean: "Redaction | None", output:
 
 
 def _confirm(*, yes: bool) -> None:
-    """Say what --full does, and ask. Raises Problem without a yes."""
+    """State what --full does, and ask. Raises Problem without a yes."""
     from gpucheck.run.full_record import PROGRAMS
 
     minutes = sum(program.limit_s for program in PROGRAMS) / 60
