@@ -171,8 +171,8 @@ def _confirm(*, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise Problem(f"{what} Confirm it: --yes.")
-    note(what)
-    if not click.confirm("Start?", err=True):
+    note(f"{what} Start? [y/N]")
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise Problem("Nothing was recorded.")
 
 

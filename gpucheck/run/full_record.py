@@ -56,7 +56,7 @@ def _train(name: str, *words: str) -> Program:
     return _own(name, 75, "smoke", *words, "--timeout", "60", "--format", "json", heavy=True)
 
 
-# What is lost last comes first: what the tools say, then every call of the driver, then the kernels, then numbers.
+# What is lost last comes first: what the tools print, then every call of the driver, then the kernels, then numbers.
 PROGRAMS = (
     _host("nvidia-smi", "-q"),
     _host("nvidia-smi", "-q", "-x"),
@@ -120,7 +120,7 @@ def in_use(host: Host) -> str | None:
 
 
 def _after(full: FullRecord, program: Program, limit_s: float, why: str | None) -> FullRecord:
-    """Run the program, or do not and say why; what it printed belongs to its own field or to its row."""
+    """Run the program, or keep the reason why not; what it printed belongs to its own field or to its row."""
     clock = time.monotonic()
     if program.name == READ_CUDA:
         from gpucheck.measure.engines.driver.reading import read_cuda

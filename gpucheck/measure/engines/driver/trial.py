@@ -1,6 +1,6 @@
 """Try the driver engine where it never ran: kernels with known answers, ways to time, the launch queue. ``python -m``
 
-One JSON line a result, written at once. Nothing is judged here, but a kernel's answer is right or wrong.
+One JSON line a result, written at once. Nothing is evaluated here, but a kernel's answer is right or wrong.
 """
 
 import json
