@@ -123,8 +123,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         kept = _with_full(host, kept, clean, output, mode)
         # Again and all of it: a program may have printed a name that was not known before.
         clean = None if no_redact else _redacted(kept, names, keywords, keyword_file)
-    if clean is not None:
-        kept = clean.with_full(kept.full, kept.differences)
+    kept = _clean(kept, clean)
     content = encode(kept)
     if map_file:
         write_result(map_content(names), map_file, mode=0o600)
@@ -152,8 +151,7 @@ def _with_full(host: Host, kept: "Recording", clean: "Redaction | None", output:
         full = next(programs)
         kept = replace(kept, full=full, differences=differences(kept.nvml, full))
         if replaces(output) and not (full.programs[-1].why or "").startswith(NOT_RUN):
-            now = kept if clean is None else clean.with_full(kept.full, kept.differences)
-            write_result(encode(now), output, mode=mode)
+            write_result(encode(_clean(kept, clean)), output, mode=mode)
     return kept
 
 
@@ -227,6 +225,18 @@ def _redacted(
         if not keywords:
             raise
         raise Problem(f"{keyword_file}: a keyword is a word that a recording needs: {error}. Remove it.") from error
+
+
+def _clean(recording: "Recording", redaction: "Redaction | None") -> "Recording":
+    """The recording with what --full added, as it is written. Raises Problem as _redacted does."""
+    import msgspec
+
+    if redaction is None:
+        return recording
+    try:
+        return redaction.with_full(recording.full, recording.differences)
+    except msgspec.ValidationError as error:
+        raise Problem(f"A keyword is a word that a recording needs: {error}. Remove it.") from error
 
 
 def _counted(counts: dict[str, int]) -> str:
