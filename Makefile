@@ -78,7 +78,7 @@ test-here: $(VENV)/.test tools ## this machine: real training, NVML clients, sim
 test-lab: $(VENV)/.test ## the embedded lab from nothing to the merged report (needs root or sudo, and Docker)
 	@env -u MAKEFLAGS $(VENV)/bin/pytest -m lab tests/lab
 
-test-more: $(VENV)/.test tools ## large searches and rare paths: every fault on every machine, all hostile hosts and files, commands killed anywhere
+test-more: $(VENV)/.test $(VENV)/.clients tools ## large searches and rare paths: every fault on every machine, all hostile hosts and files, commands killed anywhere
 	@$(PYTEST) $(PARALLEL) -m "more or figures" $(SEARCHES)
 
 test-all: test test-more test-labs ## test, test-more, test-labs
@@ -86,10 +86,16 @@ test-all: test test-more test-labs ## test, test-more, test-labs
 test-labs: $(VENV)/.test bundle-tools ## more of the lab: air gap, tuning, bare metal, light hosts, faults, refused hosts, ansible-pull (root or sudo, and Docker)
 	@$(VENV)/bin/pytest -m more_labs tests/lab tests/release
 
-# With PYTHON=python3 on the command line: that Python and what is installed for it, without a network.
+# PYTHON=python3 on the command line: that Python and what is installed for it, without a network. Each file of tests is a
+# process of its own, and nothing stops at a failure. RECORDING=path: of the archive, which is whole after each program.
 OWN_PYTHON := $(filter command,$(origin PYTHON))
-test-gpu: $(if $(OWN_PYTHON),,$(VENV)/.test) ## tests on real GPUs: a recording first, then numbers against a second measurement, pairs, training; PYTHON=python3 uses that Python as it is
-	@$(if $(OWN_PYTHON),$(PYTHON),$(VENV)/bin/python) -m pytest -m gpu tests/gpu
+GPU_PYTHON = $(if $(OWN_PYTHON),$(PYTHON),$(VENV)/bin/python)
+RECORDING ?= bench/results/gpu-recording-$(shell date +%F).json.gz
+test-gpu: $(if $(OWN_PYTHON),,$(VENV)/.test) ## real GPUs: record --full (kept in bench/results), then all tests of copies, computing, training; PYTHON=python3 uses that Python as it is
+	@failed=; $(GPU_PYTHON) -m gpucheck record --full --yes -o $(RECORDING) || failed=recording; \
+	for file in tests/gpu/test_*.py; do \
+	  GPUCHECK_RECORDING=$(abspath $(RECORDING)) timeout -k 5 300 $(GPU_PYTHON) -m pytest -m gpu -v -p no:cacheprovider $$file || failed="$$failed $$file"; \
+	done; [ -z "$$failed" ] || { echo "gpucheck: failed: $$failed" >&2; exit 1; }
 
 test-real-packages: $(VENV)/.test ## Debian's own driver packages on a Debian 12 lab host: DKMS compiles, NVML and nvcc are real (2 GB, 15 minutes)
 	@$(VENV)/bin/pytest -m real_packages tests/lab/test_real_packages.py
@@ -174,9 +180,11 @@ requirements.lock: pyproject.toml constraints.txt | $(VENV)/.provision
 $(VENV)/.provision: EXTRAS := provision
 $(VENV)/.release: EXTRAS := provision,release
 $(VENV)/.test: EXTRAS := provision,torch,dev
+# Programs of others for the simulated CUDA driver: 250 MB.
+$(VENV)/.clients: EXTRAS := provision,torch,dev,clients
 # gpustat is published as source only, and builds with setuptools-scm.
-$(VENV)/.test: BUILD_TOOLS := setuptools-scm
-$(VENV)/.provision $(VENV)/.release $(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/python
+$(VENV)/.test $(VENV)/.clients: BUILD_TOOLS := setuptools-scm
+$(VENV)/.provision $(VENV)/.release $(VENV)/.test $(VENV)/.clients: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "gpucheck: installing its Python packages ($(EXTRAS)) into $(VENV), at the versions of constraints.txt" >&2
 	@$(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt setuptools $(BUILD_TOOLS)
 	@$(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[$(EXTRAS)]'

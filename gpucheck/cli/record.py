@@ -21,9 +21,11 @@ from gpucheck.cli._shared.common import (
 )
 from gpucheck.cli._shared.output import STDOUT
 from gpucheck.model import Host
-from gpucheck.processes.atomic import PRIVATE
+from gpucheck.processes.atomic import PRIVATE, replaces
 
 if TYPE_CHECKING:
+    from gpucheck.host.recording import Recording
+    from gpucheck.host.recording.redaction import Redaction
     from gpucheck.model.full_record import FullRecord
 
 # What a reader of a bug report looks for although no check asks for it.
@@ -40,7 +42,9 @@ TEXTS = (
     "/sys/class/dmi/id/product_name",
     "/sys/class/dmi/id/sys_vendor",
 )
-FOLDERS = ("/dev", "/dev/nvidia-caps", "/proc/driver/nvidia/gpus", "/sys/class/infiniband", "/sys/class/iommu")
+GPUS = "/proc/driver/nvidia/gpus"
+FOLDERS = ("/dev", "/dev/nvidia-caps", "/sys/class/infiniband", "/sys/class/iommu")
+NOT_RUN = "not run"
 LIBRARIES = ("libcuda", "libcudart", "libcudnn", "libnccl", "libnvidia-ml")
 
 
@@ -52,14 +56,16 @@ LIBRARIES = ("libcuda", "libcudart", "libcudnn", "libnccl", "libnvidia-ml")
 @click.option(
     "--full",
     is_flag=True,
-    help="Also read the CUDA driver, and copy between all GPUs with every method: the GPUs must be idle.",
+    help="Also ask every tool and every call, copy, compute and train on all GPUs: minutes of load.",
 )
+@click.option("--yes", is_flag=True, help="Do not ask before --full.")
 @timeout_option
 @simulation_options
 def COMMAND(  # noqa: N802 - the name the command walk looks for
     output: Path,
     no_redact: bool,
     full: bool,
+    yes: bool,
     timeout: float,
     profile: str | None,
     faults: tuple[str, ...],
@@ -67,9 +73,10 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     """Record the state of this host that the checks read, compressed and redacted.
 
     `gpucheck verify --from FILE` evaluates a recording on any host, with the same result. The host is not changed.
-    Nothing is measured without --full, which records CUDA's attributes and peer access, the parameters of the kernel
-    modules, and the timings of all copies. Only environment variables of CUDA, NCCL, the loader and the frameworks are
-    recorded.
+    Nothing is measured without --full, which runs programs for some minutes: nvidia-smi and lspci, all calls of NVML
+    and CUDA that change nothing, the kernels of gpucheck with known answers, verify, all copies, matrix products and
+    training. FILE is written again after each of them: a recording that is ended holds everything until then. Only
+    environment variables of CUDA, NCCL, the loader and the frameworks are recorded.
 
     Host and user names, IP and hardware addresses, UUIDs, serial numbers, user paths, e-mail addresses and secrets are
     redacted if their format or location identifies them. The counts are printed and stored in the recording. A name in
@@ -78,33 +85,103 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     """
     if output == STDOUT and sys.stdout.isatty():
         raise Problem("-o -: a recording is compressed, and stdout is a terminal. Name a file, or a pipe to read it.")
+    if full:
+        _confirm(yes=yes)
     from gpucheck.host.recording import RecordingHost
     from gpucheck.host.recording.file import encode
-    from gpucheck.host.recording.redaction import encodable, redacted
+    from gpucheck.host.recording.redaction import Redaction, encodable
 
     host = RecordingHost(open_host(profile, faults, None, deadline_s=timeout))
-    taken = _query_all(host, full=full)
-    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    kept = encodable(host.recording(version=__version__, now=now, full=taken))
-    if not no_redact:
-        kept = redacted(kept)
-    content = encode(kept)
-    write_result(content, output, mode=0o600 if no_redact else PRIVATE)
+    _query_all(host)
+    if full:
+        from gpucheck.run.full_record import parameters
+
+        parameters(host)
     progress_end()
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    kept = encodable(host.recording(version=__version__, now=now))
+    mode = 0o600 if no_redact else PRIVATE
+    clean = None if no_redact else Redaction(kept)
+    if full:
+        kept = _with_full(host, kept, clean, output, mode)
+        # Again and all of it: a program may have printed a name that was not known before.
+        clean = None if no_redact else Redaction(kept)
+    kept = _clean(kept, clean)
+    content = encode(kept)
+    write_result(content, output, mode=mode)
     how = "not redacted: check it before you pass it on" if no_redact else _counted(kept.redactions)
-    if taken is not None:
-        _note_missing(taken)
     note(f"{output}: recorded {len(content):,} bytes, {how}. Replay it: gpucheck verify --from {output}")
+    if kept.full is not None:
+        _note_full(kept, kept.full, output)
 
 
-def _note_missing(full: "FullRecord") -> None:
-    """What of --full this host does not have."""
+def _with_full(host: Host, kept: "Recording", clean: "Redaction | None", output: Path, mode: int) -> "Recording":
+    """Run every program, and write the file after each that ran: an end at any moment leaves what there was until then.
+
+    clean: the redaction of kept. Raises Problem.
+    """
+    from msgspec.structs import replace
+
+    from gpucheck.host.recording.file import encode
+    from gpucheck.run.differences import differences
+    from gpucheck.run.full_record import PROGRAMS, take
+
+    programs = take(host, PROGRAMS)
+    for number, program in enumerate(PROGRAMS, 1):
+        note(f"{number} of {len(PROGRAMS)}: {program.name}, at most {program.limit_s:g} s")
+        full = next(programs)
+        kept = replace(kept, full=full, differences=differences(kept.nvml, full))
+        if replaces(output) and not (full.programs[-1].why or "").startswith(NOT_RUN):
+            write_result(encode(_clean(kept, clean)), output, mode=mode)
+    return kept
+
+
+def _confirm(*, yes: bool) -> None:
+    """State what --full does, and ask. Raises Problem without a yes."""
+    from gpucheck.run.full_record import PROGRAMS
+
+    minutes = sum(program.limit_s for program in PROGRAMS) / 60
+    what = (
+        f"record --full runs {len(PROGRAMS)} programs one after the other: nvidia-smi and lspci, every reading call of "
+        "NVML, then copies, matrix products and short training runs on all GPUs. GPUs that other processes compute on "
+        f"are only read. Nothing is changed and nothing is sent. It takes about 5 minutes, at most {minutes:.0f}."
+    )
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise Problem(f"{what} Confirm it: --yes.")
+    note(f"{what} Start? [y/N]")
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise Problem("Nothing was recorded.")
+
+
+def _note_full(kept: "Recording", full: "FullRecord", output: Path) -> None:
+    """What --full found, what it could not run, and where the file may go."""
     from gpucheck.model.full_record import CudaFailure
 
+    reasons: dict[str, list[str]] = {}
+    for ran in full.programs:
+        if ran.why:
+            reasons.setdefault(ran.why, []).append(ran.name)
+    for why, names in reasons.items():
+        note(f"{', '.join(names)}: {why}")
     if isinstance(full.cuda, CudaFailure):
         note(f"CUDA was not recorded: {full.cuda.why}{'. Do this: ' if full.cuda.fix else ''}{full.cuda.fix}")
     if full.not_measured is not None:
         note(f"Copies were not recorded: {full.not_measured}")
+    for one in kept.differences:
+        expected = f"; expected: {one.expected}" if one.expected else ""
+        note(f"not as expected: {one.subject} ({one.source}): {one.seen}{expected}")
+    redacted = "" if kept.redacted else "It is not redacted: pass it on only to people who may know this host. "
+    note(
+        f"{redacted}Read it before you send it (gunzip -c {output} | less). Redacted, it is made for a public issue of "
+        "gpucheck, or for the support of your hardware's vendor."
+    )
+
+
+def _clean(recording: "Recording", redaction: "Redaction | None") -> "Recording":
+    """The recording with what --full added, as it is written."""
+    return recording if redaction is None else redaction.with_full(recording.full, recording.differences)
 
 
 def _counted(counts: dict[str, int]) -> str:
@@ -117,19 +194,19 @@ def _plural(kind: str) -> str:
     return f"{kind}es" if kind.endswith("s") else f"{kind}s"
 
 
-def _query_all(host: Host, *, full: bool) -> "FullRecord | None":
+def _query_all(host: Host) -> None:
     """Whatever the commands that replay will ask: each of them asks here once, and its answer is thrown away."""
     from gpucheck import run
-    from gpucheck.run.full_record import PARTS, take
     from gpucheck.run.topology import examine
 
     steps = [step for step in run.all_steps() if not step.tags & run.NEEDS_HARDWARE]
-    progress = Progress(len(steps) + len(PARTS) * full)
-    run.verify(host, steps, progress=progress)
+    run.verify(host, steps, progress=Progress(len(steps)))
     examine(host)
     for path in TEXTS:
         host.read_text(path)
     for path in FOLDERS:
         host.list_names(path)
+    for gpu in host.list_names(GPUS) or ():
+        for name in host.list_names(f"{GPUS}/{gpu}") or ():
+            host.read_text(f"{GPUS}/{gpu}/{name}")
     host.loader_libraries(LIBRARIES)
-    return take(host, progress) if full else None

@@ -73,10 +73,40 @@ class CopyTiming(msgspec.Struct, frozen=True, kw_only=True):
     max_s: float
 
 
+class Ran(msgspec.Struct, frozen=True, kw_only=True):
+    """A program that the recording ran, with everything that it printed.
+
+    status: its exit status, negative for a signal, None if it did not start or did not end within limit_s; then why
+    has the reason. output: empty where other fields of the recording hold it.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    limit_s: float
+    seconds: float = 0.0
+    status: int | None = None
+    why: str | None = None
+    output: str = ""
+    errors: str = ""
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """What this machine did and gpucheck did not expect. source: the step that saw it.
+
+    seen, expected: as that step words them; expected is empty if anything else would do.
+    """
+
+    source: str
+    subject: str
+    seen: str
+    expected: str = ""
+
+
 class FullRecord(msgspec.Struct, frozen=True, kw_only=True):
     """bandwidth: as measured; its findings list what could not be measured, and a replay evaluates it again.
 
     not_measured: why there is none. timings: of every step, in order. seconds: of each part of the recording.
+    programs: what ran until now, in order. complete: False if the recording was ended before all of them had run.
     """
 
     cuda: CudaReading | CudaFailure
@@ -84,3 +114,5 @@ class FullRecord(msgspec.Struct, frozen=True, kw_only=True):
     not_measured: str | None
     timings: tuple[CopyTiming, ...]
     seconds: dict[str, float]
+    programs: tuple[Ran, ...] = ()
+    complete: bool = True

@@ -33,25 +33,28 @@ class Captured(NamedTuple):
 
 def capture(command: Sequence[str], seconds: float) -> Captured:
     """Run ``[python, "-m" or "-c", program, ...]``. Raises HostResources."""
+    try:
+        done = completed(command, seconds)
+    except OSError as error:
+        raise HostResources(f"{command[0]} could not be started: {error.strerror}") from error
+    if done.status is not None and done.status < 0 and -done.status not in FAULTS:
+        raise HostResources(f"the process was killed from outside ({signal_name(-done.status)})")
+    last = (done.stderr.decode(errors="replace").strip().splitlines() or [""])[-1]
+    if done.status and exhausted(last):
+        raise HostResources(f"no resources for the process: {last}")
+    return done
+
+
+def completed(command: Sequence[str], seconds: float) -> Captured:
+    """Run the same, however it ends. Raises OSError if it cannot start."""
     python, *rest = command
     # In memory, for a container may have no place that can be written.
     with os.fdopen(os.memfd_create("stdout"), "w+b") as out, os.fdopen(os.memfd_create("stderr"), "w+b") as err:
-        try:
-            group = Group(
-                [python, "-c", WITH_PARENT, ROOT, str(os.getpid()), *rest], os.environ, stdout=out, stderr=err
-            )
-        except OSError as error:
-            raise HostResources(f"{python} could not be started: {error.strerror}") from error
+        group = Group([python, "-c", WITH_PARENT, ROOT, str(os.getpid()), *rest], os.environ, stdout=out, stderr=err)
         try:
             status = group.wait(seconds)
         finally:
             end([group], ((signal.SIGKILL, GRACE_S),))
         for file in (out, err):
             file.seek(0)
-        done = Captured(status, out.read(), err.read())
-    if status is not None and status < 0 and -status not in FAULTS:
-        raise HostResources(f"the process was killed from outside ({signal_name(-status)})")
-    last = (done.stderr.decode(errors="replace").strip().splitlines() or [""])[-1]
-    if status and exhausted(last):
-        raise HostResources(f"no resources for the process: {last}")
-    return done
+        return Captured(status, out.read(), err.read())

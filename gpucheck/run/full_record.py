@@ -1,60 +1,215 @@
-"""Take what ``gpucheck record --full`` adds to a recording."""
+"""What ``gpucheck record --full`` adds to a recording: programs that run one after the other, each with its own limit.
 
+Whatever a program does, its output until then is kept and the next one starts. The copies are the one program whose
+output is evaluated: ``python -m gpucheck.run.full_record`` is that program.
+"""
+
+import shutil
+import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec.structs import asdict
+import msgspec
+from msgspec.structs import asdict, replace
 
-from gpucheck.model import Host
-from gpucheck.model.full_record import CopyTiming, FullRecord
+from gpucheck.model import Host, NvmlReading
+from gpucheck.model.bandwidth import BandwidthReport
+from gpucheck.model.full_record import CopyTiming, CudaFailure, FullRecord, Ran
+from gpucheck.processes.capture import completed
+from gpucheck.processes.signals import signal_name
 
 if TYPE_CHECKING:
     from gpucheck.measure.values import Answer, Step, Timing
 
 MODULES = "/sys/module"
 DRIVER_MODULES = ("nvidia", "nvidia_drm", "nvidia_fs", "nvidia_modeset", "nvidia_peermem", "nvidia_uvm")
-PARTS = ("parameters", "cuda", "copies")
-CUDA_S = 120.0  # contexts on eight GPUs, and compiling the kernels on the first run
+CUDA_S = 60.0  # contexts on eight GPUs, and compiling the kernels on the first run
+MOST_OUTPUT = 8 << 20  # bytes of one program; NVML's answers about eight GPUs are 1.4 MB
+AFTER_STUCK_S = 5.0  # as for checks: what waits for the same driver must not take its own limit each time
+NVML_S = 20.0
+MOST_ERRORS = 20_000
+LATE = "not at its end within its limit"
+CUT = "the recording was ended before this was measured"
+COPIES, READ_CUDA = "copies", "cuda"
+EXEC = "import os, sys; os.execvp(sys.argv[1], sys.argv[1:])"
 
 
-def take(host: Host, started: Callable[[str], None] = lambda part: None) -> FullRecord:  # noqa: ARG005 - no progress
-    """Read CUDA, and measure at level full. started: called with each part."""
+class Program(NamedTuple):
+    """command: a program of the host, or ``-m`` and a module of gpucheck. heavy: it copies, computes or trains."""
+
+    name: str
+    limit_s: float
+    command: tuple[str, ...]
+    heavy: bool = False
+
+
+def _host(name: str, *words: str, limit_s: float = 20.0, heavy: bool = False) -> Program:
+    return Program(" ".join((name, *words)), limit_s, (name, *words), heavy)
+
+
+def _own(name: str, limit_s: float, *words: str, heavy: bool = False) -> Program:
+    return Program(name, limit_s, ("-m", "gpucheck", *words), heavy)
+
+
+def _train(name: str, *words: str) -> Program:
+    return _own(name, 75, "smoke", *words, "--timeout", "60", "--format", "json", heavy=True)
+
+
+# What is lost last comes first: what the tools print, then every call of the driver, then the kernels, then numbers.
+PROGRAMS = (
+    _host("nvidia-smi", "-q"),
+    _host("nvidia-smi", "-q", "-x"),
+    _host("nvidia-smi", "topo", "-m"),
+    *(_host("nvidia-smi", "topo", "-p2p", what) for what in "rwnap"),
+    *(_host("nvidia-smi", "nvlink", what) for what in ("-s", "-e", "-c")),
+    _host("nvidia-smi", "c2c", "-s"),
+    _host("lspci", "-vvv"),
+    _host("numactl", "-H"),
+    _host("ldconfig", "-p"),
+    Program("every NVML call", 45, ("-m", "gpucheck.host.nvml.every")),
+    Program(READ_CUDA, CUDA_S, ()),
+    Program("kernels and ways to time", 60, ("-m", "gpucheck.measure.engines.driver.trial"), heavy=True),
+    _own("verify, level quick", 45, "verify", "--level", "quick", "--format", "json"),
+    Program(COPIES, 120, ("-m", "gpucheck.run.full_record"), heavy=True),
+    _host("nvbandwidth", "-j", limit_s=90, heavy=True),
+    _host("p2pBandwidthLatencyTest", limit_s=60, heavy=True),
+    _own("compute", 90, "compute", "--format", "json", heavy=True),
+    _train("train: torch ddp", "--framework", "torch", "--strategy", "ddp"),
+    _train("train: torch fsdp", "--framework", "torch", "--strategy", "fsdp"),
+    _train("train: torch ddp, gpt, bf16", "--framework", "torch", "--model", "gpt", "--precision", "bf16"),
+    _train("train: torch ddp, cnn", "--framework", "torch", "--model", "cnn"),
+    _train("train: cupy", "--framework", "cupy"),
+    _train("train: tensorflow", "--framework", "tensorflow"),
+    _own("verify", 180, "verify", "--format", "json", heavy=True),
+)
+
+
+def parameters(host: Host) -> None:
+    """Read the parameters of the driver's kernel modules, for a host that remembers answers."""
+    for module in DRIVER_MODULES:
+        folder = f"{MODULES}/{module}/parameters"
+        for name in host.list_names(folder) or ():
+            host.read_text(f"{folder}/{name}")
+
+
+def take(host: Host, programs: tuple[Program, ...] = PROGRAMS) -> Iterator[FullRecord]:
+    """Yield what there is after each program, the last time with ``complete``."""
+    full = FullRecord(
+        cuda=CudaFailure(why=CUT), bandwidth=None, not_measured=CUT, timings=(), seconds={}, complete=False
+    )
+    busy, simulated = in_use(host), host.simulation() is not None
+    for number, program in enumerate(programs, 1):
+        foreign = simulated and program.command[:1] not in ((), ("-m",))
+        why = "not run: the GPUs are simulated, and this program is not" if foreign else busy if program.heavy else None
+        late = any(ran.why == LATE for ran in full.programs)
+        limit_s = min(program.limit_s, AFTER_STUCK_S) if late and not program.heavy else program.limit_s
+        full = replace(_after(full, program, limit_s, why), complete=number == len(programs))
+        yield full
+
+
+def in_use(host: Host) -> str | None:
+    """Why nothing may be measured here: processes that compute on the GPUs. None if there are none."""
+    reading = host.nvml()
+    gpus = reading.gpus if isinstance(reading, NvmlReading) else ()
+    used = {gpu.index: [one for one in gpu.health.processes or () if one.kind == "compute"] for gpu in gpus}
+    named = [
+        f"GPU {index} by process {', '.join(str(one.pid) for one in found)}" for index, found in used.items() if found
+    ]
+    return f"not run: GPUs are in use, {'; '.join(named)}" if named else None
+
+
+def _after(full: FullRecord, program: Program, limit_s: float, why: str | None) -> FullRecord:
+    """Run the program, or keep the reason why not; what it printed belongs to its own field or to its row."""
+    clock = time.monotonic()
+    if program.name == READ_CUDA:
+        from gpucheck.measure.engines.driver.reading import read_cuda
+
+        full = replace(full, cuda=read_cuda(limit_s))
+        ran = Ran(name=program.name, command=(), limit_s=limit_s, status=0)
+    else:
+        ran = _ran(program, limit_s) if why is None else _not_run(program, limit_s, why)
+    if program.name == COPIES:
+        full, ran = _with_copies(full, ran), replace(ran, output="")
+    seconds = round(time.monotonic() - clock, 3)
+    ran = replace(ran, seconds=seconds)
+    return replace(full, programs=(*full.programs, ran), seconds={**full.seconds, program.name: seconds})
+
+
+def _not_run(program: Program, limit_s: float, why: str) -> Ran:
+    return Ran(name=program.name, command=program.command, limit_s=limit_s, why=why)
+
+
+def _ran(program: Program, limit_s: float) -> Ran:
+    words = program.command
+    if words[0] != "-m":
+        if shutil.which(words[0]) is None:
+            return _not_run(program, limit_s, f"not run: {words[0]} is not installed")
+        words = ("-c", EXEC, *words)
+    try:
+        done = completed([sys.executable, *words], limit_s)
+    except OSError as error:
+        return _not_run(program, limit_s, f"it did not start: {error.strerror}")
+    killed = done.status is not None and done.status < 0
+    return Ran(
+        name=program.name,
+        command=program.command,
+        limit_s=limit_s,
+        status=done.status,
+        why=LATE if done.status is None else f"ended by {signal_name(-(done.status or 0))}" if killed else None,
+        output=done.stdout[:MOST_OUTPUT].decode("utf-8", "replace"),
+        errors=done.stderr[-MOST_ERRORS:].decode("utf-8", "replace"),
+    )
+
+
+class _Copies(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One line of the program that copies."""
+
+    timings: tuple[CopyTiming, ...] = ()
+    bandwidth: BandwidthReport | None = None
+    why: str | None = None
+
+
+def _with_copies(full: FullRecord, ran: Ran) -> FullRecord:
+    """What the program measured until it ended: each step is a line, the report the last one."""
+    why = ran.why or f"the program that copies ended with status {ran.status}: {(ran.errors.splitlines() or [''])[-1]}"
+    full = replace(full, not_measured=why)
+    for line in ran.output.splitlines():
+        try:
+            one = msgspec.json.decode(line, type=_Copies)
+        except msgspec.MsgspecError:
+            continue  # the last line of a program that was killed while it wrote
+        full = replace(full, timings=(*full.timings, *one.timings))
+        if one.bandwidth is not None or one.why is not None:
+            full = replace(full, bandwidth=one.bandwidth, not_measured=one.why)
+    return full
+
+
+def main() -> None:
+    """Measure at level full, and print each step when it has ended."""
+    from gpucheck.host import live_host
     from gpucheck.measure.bandwidth import Options, Watch
-    from gpucheck.measure.engines.driver.reading import read_cuda
     from gpucheck.measure.planning.selection import Unmeasurable
     from gpucheck.run.links import measured
 
-    seconds: dict[str, float] = {}
-    timings: list[CopyTiming] = []
+    def show(one: _Copies) -> None:
+        print(msgspec.json.encode(one).decode(), flush=True)
 
     def answered(step: "Step", answer: "Answer") -> None:
-        timings.extend(_timing(step.purpose, len(answer.timings), one) for one in answer.timings)
+        together = len(answer.timings)
+        show(_Copies(timings=tuple(_timing(step.purpose, together, timing) for timing in answer.timings)))
 
-    @contextmanager
-    def part(number: int) -> Iterator[None]:
-        started(PARTS[number])
-        clock = time.monotonic()
-        yield
-        seconds[PARTS[number]] = round(time.monotonic() - clock, 3)
-
-    with part(0):
-        for module in DRIVER_MODULES:
-            folder = f"{MODULES}/{module}/parameters"
-            for name in host.list_names(folder) or ():
-                host.read_text(f"{folder}/{name}")
-    with part(1):
-        cuda = read_cuda(CUDA_S)
-    bandwidth, why = None, None
-    with part(2):
-        try:
-            bandwidth = measured(host, Options(depth="full"), Watch(answered=answered))
-        except Unmeasurable as error:
-            why = str(error)
-    return FullRecord(cuda=cuda, bandwidth=bandwidth, not_measured=why, timings=tuple(timings), seconds=seconds)
+    try:
+        host = live_host(isolated=True, deadline_s=NVML_S)
+        show(_Copies(bandwidth=measured(host, Options(depth="full"), Watch(answered=answered))))
+    except Unmeasurable as error:
+        show(_Copies(why=str(error)))
 
 
 def _timing(purpose: str, together: int, timing: "Timing") -> CopyTiming:
     values = asdict(timing)
     return CopyTiming(purpose=purpose, together=together, **asdict(values.pop("flow")), **values)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,18 +1,43 @@
-"""record --full: CUDA's answers, copies and timings in one redacted file, and a replay that evaluates them again."""
+"""record --full: answers, copies, timings and outputs in one redacted file, and a replay that evaluates them again."""
 
 import gzip
 import json
+import os
+import random
+import signal
+import subprocess
+import sys
 
 import pytest
 
+from gpucheck.host.recording.file import decode, read_recording
+from gpucheck.model.full_record import CopyTiming, CudaFailure, FullRecord, Ran
+from gpucheck.processes.capture import Captured
+from gpucheck.run import full_record as programs
+from gpucheck.run.differences import differences
 from tests.cli.test_record import _own_cache  # noqa: F401 - a fixture
+from tests.fakes import FakeHost
 
 SLOW = "p2p-slow:pair=0-1,percent=40"
 PAIR = "p100-pcie-x2"
+ALL = programs.PROGRAMS
+
+
+@pytest.fixture(autouse=True)
+def some_programs(monkeypatch):
+    """Copies and CUDA's answers alone, unless a test names others: all of them take minutes."""
+
+    def choose(*names):
+        chosen = tuple(one for one in ALL if one.name in names)
+        assert len(chosen) == len(names)
+        monkeypatch.setattr(programs, "PROGRAMS", chosen)
+
+    choose("cuda", "copies")
+    return choose
 
 
 def full_record(run, path, *options):
-    status, out, err = run("record", "--full", *options, "-o", path)
+    status, out, err = run("record", "--full", "--yes", *options, "-o", path)
     assert (status, out) == (0, ""), err
     return json.loads(gzip.decompress(path.read_bytes())), err
 
@@ -64,7 +89,8 @@ def test_it_holds_cudas_answers_the_timings_and_how_long_each_part_took(run, tmp
     assert {("one direction", "ce-write"), ("latency", "ce-write")} <= methods
     assert {"sm-read", "sm-write", "ce-read", "staged"} <= {method for _, method in methods}
     assert all(0 < one["min_s"] <= one["median_s"] <= one["max_s"] for one in full["timings"])
-    assert set(full["seconds"]) == {"parameters", "cuda", "copies"}
+    assert set(full["seconds"]) == {"cuda", "copies"}
+    assert full["complete"]
     assert "/sys/module/nvidia/parameters" in recorded["folders"]
     assert "not recorded" not in err
 
@@ -111,3 +137,160 @@ def test_a_recording_without_full_still_copies_nothing(run, tmp_path, elsewhere)
     _, out, _ = run("verify", "--only", "p2p", "--format", "json", "--from", tmp_path / "r")
 
     assert [(f["verdict"], f["seen"]) for f in json.loads(out)["findings"]] == [("skip", "a recording")]
+
+
+def test_it_asks_before_it_copies_computes_and_trains(run, tmp_path):
+    status, _, err = run("record", "--full", "--simulate", PAIR, "-o", tmp_path / "r")
+
+    assert status == 64
+    assert "copies, matrix products and short training runs on all GPUs" in err
+    assert "--yes" in err
+    assert not (tmp_path / "r").exists()
+
+
+def test_every_answer_of_nvml_and_of_the_kernels_is_in_it_without_what_identifies(run, tmp_path, some_programs):
+    some_programs("nvidia-smi -q", "every NVML call", "kernels and ways to time")
+    recorded, err = full_record(run, tmp_path / "r", "--simulate", PAIR, "--fault", "ecc-uncorrected:gpu=1")
+    tool, calls, kernels = recorded["full"]["programs"]
+    lines = [json.loads(line) for line in calls["output"].splitlines()]
+    answers = {(one["subject"], one["call"]): one.get("value") for one in lines if one.get("code") == 0}
+    right = [json.loads(line).get("right") for line in kernels["output"].splitlines()]
+
+    assert tool["why"] == "not run: the GPUs are simulated, and this program is not"
+    assert lines[-1] == {"call": "end"}
+    assert answers["GPU 1", "nvmlDeviceGetName"] == "Tesla P100-PCIE-16GB"
+    assert answers["GPU 1", "nvmlDeviceGetUUID"] == "hidden"
+    assert {one["arguments"][0] for one in lines if one["call"] == "nvmlDeviceGetFieldValues"} >= {82, 160, 231, 307}
+    assert right.count(True) > 30
+    assert False not in right
+    assert recorded["differences"] == []
+    assert "it is made for a public issue" in err
+
+
+def test_the_differences_come_first_and_name_a_wrong_kernel_a_strange_code_and_every_doubt():
+    def ran(name, output, **rest):
+        return Ran(name=name, command=("-m", "x"), limit_s=1.0, **{"status": 0, "output": output, **rest})
+
+    report = {"findings": [{"check": "ecc", "subject": "GPU 0", "verdict": "unknown", "seen": "?", "wanted": None}]}
+    full = FullRecord(
+        cuda=CudaFailure(why="libcuda.so.1 was not found"),
+        bandwidth=None,
+        not_measured=None,
+        timings=(),
+        seconds={},
+        programs=(
+            Ran(name="cuda", command=(), limit_s=1.0, status=0),
+            ran(
+                "every NVML call", '{"call":"nvmlInit","code":0}\n{"call":"nvmlA","code":15}\n{"call":"nvmlB"', why="x"
+            ),
+            ran("kernels and ways to time", '{"part":"GPU 0","kernel":"fill","words":27,"right":false}'),
+            ran("verify", json.dumps(report)),
+            ran("train: cupy", "", status=-11, why="ended by SIGSEGV"),
+            ran("nvbandwidth -j", "", status=None, why="not run: nvbandwidth is not installed"),
+        ),
+    )
+    found = {(one.source, one.subject): one.seen for one in differences(FakeHost().nvml(), full)}
+
+    assert found.pop(("every NVML call", "last call")).endswith('{"call":"nvmlB"')
+    assert found == {
+        ("cuda", "CUDA driver"): "libcuda.so.1 was not found",
+        ("every NVML call", "nvmlA"): "code 15, 1 times",
+        ("kernels and ways to time", "GPU 0: fill"): "wrong answer with 27 words",
+        ("verify", "ecc, GPU 0"): "UNKNOWN ?",
+        ("train: cupy", "program"): "ended by SIGSEGV",
+    }
+
+
+def test_nothing_stops_at_a_failure_and_copies_are_kept_up_to_a_cut(monkeypatch):
+    timing = CopyTiming(
+        purpose="x", together=1, src=0, dst=1, method="ce-write", node=None, size=1, repeats=1, samples=1, median_s=1.0,
+        mad_s=0.0, min_s=1.0, max_s=1.0,
+    )  # fmt: skip
+    line = b'{"timings":[' + programs.msgspec.json.encode(timing) + b"]}"
+    answers = iter(
+        [OSError(11, "no more processes"), Captured(None, line + b"\n" + line[:40], b""), Captured(7, b"", b"y")]
+    )
+
+    def completed(command, seconds):
+        answer = next(answers)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(programs, "completed", completed)
+    chosen = tuple(one for one in ALL if one.name in ("every NVML call", "copies", "compute"))
+    *_, full = programs.take(FakeHost(), chosen)
+
+    assert [(ran.status, ran.why) for ran in full.programs] == [
+        (None, "it did not start: no more processes"),
+        (None, programs.LATE),
+        (7, None),
+    ]
+    assert (full.timings, full.bandwidth, full.not_measured, full.complete) == ((timing,), None, programs.LATE, True)
+
+
+def test_gpus_in_use_are_only_read(run, tmp_path, some_programs):
+    some_programs("every NVML call", "copies", "compute", "verify")
+    recorded, err = full_record(run, tmp_path / "r", "--simulate", PAIR, "--fault", "busy-gpu:gpu=0")
+    calls, *heavy = recorded["full"]["programs"]
+
+    assert calls["status"] == 0
+    assert {one["status"] for one in heavy} == {None}
+    assert all(one["why"].startswith("not run: GPUs are in use, GPU 0 by process") for one in heavy)
+    assert "copies, compute, verify: not run: GPUs are in use" in err
+
+
+def test_what_tools_print_is_redacted(run, tmp_path, some_programs, monkeypatch):
+    smi = (
+        "    Serial Number  : 1652923012345\n    GPU UUID : GPU-7c8f0d2a-1111-2222-3333-444455556666\n"
+        "    GPU PDI : 0x9f3d2c1b0a998877\n        GPU Fabric GUID : 0x2a4b6c8d0e1f2031\n"
+        "    Chassis Serial Number : 1823925000123\n    VBIOS Version : 96.00.74.00.01\n"
+        "<serial>1652923012346</serial><pdi>0x1f3d2c1b0a998877</pdi> Name : /home/alice/train.py on node17.site.org\n"
+    )
+    tool = programs.Program("tool", 5.0, ("-m", "gpucheck", "--version"))
+    monkeypatch.setattr(programs, "PROGRAMS", (tool._replace(command=("nvidia-smi", "-q")),))
+    monkeypatch.setattr(programs, "completed", lambda command, seconds: Captured(0, smi.encode(), b""))
+    monkeypatch.setattr(programs.shutil, "which", lambda name: "/usr/bin/" + name)
+    recorded, _ = full_record(run, tmp_path / "r")
+    (ran,) = recorded["full"]["programs"]
+
+    for secret in ("1652923012345", "1652923012346", "7c8f0d2a", "9f3d2c1b", "1f3d2c1b", "2a4b6c8d", "1823925000123"):
+        assert secret not in ran["output"]
+    for secret in ("alice", "node17"):
+        assert secret not in ran["output"]
+    assert "VBIOS Version : 96.00.74.00.01" in ran["output"]
+
+
+@pytest.mark.slow
+def test_a_recording_that_is_killed_at_any_moment_holds_all_that_had_run(tmp_path, cache):
+    """Killed with SIGKILL: what the next program is announced after, is in the file, and the file can be replayed."""
+    file = tmp_path / "r"
+    words = ["record", "--full", "--yes", "--simulate", PAIR, "-o", str(file)]
+    moments = random.Random(20261128)
+    for _ in range(4):
+        started = subprocess.Popen(
+            [sys.executable, "-m", "gpucheck", *words],
+            env=os.environ | {"XDG_CACHE_HOME": str(cache), "GPUCHECK_SIMULATOR": ""},
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        announced, until = 0, moments.randint(1, 19)
+        for line in started.stderr:
+            announced = int(line.split()[0]) if " of " in line else announced
+            if announced >= until:
+                break
+        with pytest.raises(subprocess.TimeoutExpired):
+            started.wait(moments.random() * 1.5)
+        os.killpg(started.pid, signal.SIGKILL)
+        started.communicate()
+        if not file.exists():
+            assert announced <= 16, "the programs before it do not run on a simulated machine"
+            continue
+        full = read_recording(file).full
+        ran = [one.name for one in full.programs]
+        assert ran == [one.name for one in ALL[: len(ran)]]
+        assert len(ran) >= announced - 1
+        assert not full.complete
+        assert decode(file.read_bytes(), "r").redacted
+        file.unlink()

@@ -3,24 +3,25 @@
 Copies need no torch: any Python with gpucheck's own packages and pytest will do. Training needs torch.
 """
 
-import json
+import faulthandler
 import os
 import platform
-import subprocess
+import signal
 import sys
 from datetime import datetime, timezone
 
 import pytest
 
 from gpucheck.host import live_host
-from gpucheck.host.simulated import machine_directory
 from gpucheck.measure.engines.driver.engine import DriverEngine
 from gpucheck.measure.planning.selection import device as end_of
 from gpucheck.measure.running.child import open_engine
 from gpucheck.measure.values import Opened, Setup
 from gpucheck.model import NvmlReading
-from tests.gpu.kept import RESULTS, Kept
+from gpucheck.processes.environment import SET_FOR_COPIES
+from tests.gpu.kept import Kept
 
+LIMIT_S = 120  # of one test
 BUFFER_BYTES = 256 << 20
 
 
@@ -44,21 +45,26 @@ def device(devices):
     return devices[0]
 
 
-@pytest.fixture(scope="session", autouse=True)
-def recording(device, tmp_path_factory):
-    """The recording of this machine: taken first, so that there is one whatever the tests come to."""
-    name = f"gpu-{device.name.replace(' ', '-')}-recording-{datetime.now(timezone.utc):%Y-%m-%d}.json.gz"
-    file = (RESULTS if machine_directory() is None else tmp_path_factory.mktemp("recording")) / name
-    words = [sys.executable, "-m", "gpucheck", "record", "--full", "-o", str(file)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=900, check=False)
-    if done.returncode:
-        pytest.fail(f"{' '.join(words)}: {done.stderr}", pytrace=False)
-    return file
+@pytest.fixture(autouse=True)
+def in_time():
+    """A test that takes too long fails; one that does not come back from the driver ends the process of its file."""
+
+    def late(number, frame):
+        pytest.fail(f"not at its end after {LIMIT_S} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(LIMIT_S)
+    faulthandler.dump_traceback_later(LIMIT_S + 20, exit=True, file=sys.__stderr__)
+    yield
+    faulthandler.cancel_dump_traceback_later()
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture(scope="session")
 def opened(devices):
-    """The engine on every GPU, and what it could set up."""
+    """The engine on every GPU, and what it could set up, in the environment of a process that copies."""
+    os.environ.update(SET_FOR_COPIES)
     made = DriverEngine()
     result = open_engine(
         made, Setup(engine="driver", devices=devices, buffer_bytes=BUFFER_BYTES, parent_pid=os.getpid())
@@ -90,19 +96,15 @@ def cuda():
 
 
 @pytest.fixture(scope="session")
-def kept(nvml, opened, device, recording):
-    """Numbers of this run by name, written with machine and versions when the tests are over."""
-    numbers = Kept(recording.name.partition("-recording")[0])
-    yield numbers
-    if numbers and machine_directory() is None:
-        now = datetime.now(timezone.utc)
-        about = {
-            "date": now.isoformat(timespec="seconds"),
-            "gpu": device.name,
-            "driver": nvml.driver_version,
-            **opened[1].versions,
-            "kernel": platform.release(),
-            "python": platform.python_version(),
-        }
-        file = RESULTS / f"{numbers.stem}-{now:%Y-%m-%d}.json"
-        file.write_text(json.dumps(about | {"numbers": numbers}, indent=2) + "\n")
+def kept(nvml, opened, device):
+    """Numbers of this run by name, written with machine and versions as soon as there is one."""
+    now = datetime.now(timezone.utc)
+    about = {
+        "date": now.isoformat(timespec="seconds"),
+        "gpu": device.name,
+        "driver": nvml.driver_version,
+        **opened[1].versions,
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+    }
+    return Kept(f"gpu-{device.name.replace(' ', '-')}", about)

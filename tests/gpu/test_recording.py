@@ -1,8 +1,10 @@
 """The recording of this machine is whole, and its replay comes to a verdict of the copies."""
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,15 @@ from gpucheck.host.recording.file import read_recording
 from gpucheck.model.full_record import CudaReading
 
 pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture
+def recording():
+    """The file that make test-gpu wrote before these tests."""
+    file = os.environ.get("GPUCHECK_RECORDING")
+    if not file:
+        pytest.skip("GPUCHECK_RECORDING names no recording: make test-gpu makes one")
+    return Path(file)
 
 
 def test_nvml_and_cuda_list_the_same_gpus(recording, nvml):

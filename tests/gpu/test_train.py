@@ -38,19 +38,19 @@ def test_every_strategy_trains_on_the_gpus(capabilities, key):
     for package in all_strategies()[key].packages:
         pytest.importorskip(package)  # a framework that is not installed is no missing GPU
     framework, strategy = key
-    passes(framework, strategy, SmokeOptions(timeout_s=180), len(capabilities))
+    passes(framework, strategy, SmokeOptions(timeout_s=90), len(capabilities))
 
 
 @pytest.mark.parametrize("model", ["cnn", "gpt", "transformer"])
 def test_every_model_trains_on_the_gpus(capabilities, model):
-    passes("torch", "ddp", SmokeOptions(timeout_s=180, model=model), len(capabilities))
+    passes("torch", "ddp", SmokeOptions(timeout_s=90, model=model), len(capabilities))
 
 
 @pytest.mark.parametrize("precision", ["tf32", "bf16", "fp16"])
 def test_every_precision_that_the_gpus_have(capabilities, precision):
     if any(unsupported(precision, capability) for capability in capabilities):
         pytest.skip(f"these GPUs have no {precision}")
-    passes("torch", "ddp", SmokeOptions(timeout_s=180, precision=precision), len(capabilities))
+    passes("torch", "ddp", SmokeOptions(timeout_s=90, precision=precision), len(capabilities))
 
 
 @pytest.mark.parametrize(
@@ -63,5 +63,5 @@ def test_every_precision_that_the_gpus_have(capabilities, precision):
     ],
 )
 def test_faults_of_the_communication_are_found_on_gpus_too(capabilities, fault, cause):
-    outcome = run_smoke(replace(SmokeOptions(timeout_s=180), fault=fault))
+    outcome = run_smoke(replace(SmokeOptions(timeout_s=90), fault=fault))
     assert cause in [finding.cause for finding in evaluate(outcome)]

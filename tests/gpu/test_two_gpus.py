@@ -16,7 +16,7 @@ pytestmark = pytest.mark.gpu
 MIB = 1 << 20
 SIZE = 256 * MIB
 METHODS = ("ce-write", "ce-read", "sm-write", "sm-read", "staged")
-WITHIN = 0.03
+WITHIN = 0.05
 NVLINK_GAIN = 2.0  # of NVLink over host memory, on the slowest NVLink there is
 
 
@@ -80,7 +80,7 @@ def test_both_directions_together_reach_more_than_one(opened, kept):
     both = bandwidth(opened[0], Flow(src=0, dst=1), Flow(src=1, dst=0))
     kept["pair, both ways GB/s"] = round(sum(both), 2)
 
-    assert sum(both) > 1.2 * one
+    assert sum(both) > 1.1 * one
 
 
 def test_a_pair_agrees_with_nvbandwidth(opened, kept):
@@ -88,7 +88,7 @@ def test_a_pair_agrees_with_nvbandwidth(opened, kept):
     if program is None:
         pytest.skip("nvbandwidth is not installed")
     words = [program, "-t", "device_to_device_memcpy_write_ce", "-j"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=True)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=100, check=True)
     tests = json.loads(done.stdout)["nvbandwidth"]["testcases"]
     theirs = float(tests[0]["bandwidth_matrix"][0][1])
     (ours,) = bandwidth(opened[0], Flow(src=0, dst=1))
@@ -98,6 +98,6 @@ def test_a_pair_agrees_with_nvbandwidth(opened, kept):
 
 def test_collectives_between_the_gpus_are_right(cuda):
     words = [sys.executable, "-m", "gpucheck", "collectives", "--format", "json"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=110, check=False)
 
     assert json.loads(done.stdout)["verdict"] in ("pass", "warn"), done.stderr

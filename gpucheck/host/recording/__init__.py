@@ -25,7 +25,7 @@ from gpucheck.model import (
     Simulation,
     System,
 )
-from gpucheck.model.full_record import FullRecord
+from gpucheck.model.full_record import Difference, FullRecord
 
 SCHEMA: Literal["gpucheck.recording/1"] = "gpucheck.recording/1"
 Value = TypeVar("Value")
@@ -38,13 +38,14 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "s
     gpucheck: version of the recorder. recorded: when, ISO 8601 with a time zone. redacted: see redaction.
     texts, folders: by absolute path; a path below the interpreter's packages or the user's home starts with
     ``{purelib}`` or ``{home}``, because these lie elsewhere where the recording is replayed.
-    full: of gpucheck record --full.
+    full: of gpucheck record --full. differences: what of it gpucheck did not expect; first, for it is read first.
     """
 
     schema_: Literal["gpucheck.recording/1"]
     gpucheck: str
     recorded: str
     redacted: bool
+    differences: tuple[Difference, ...] = ()
     system: System
     simulation: Simulation | None
     driver: DriverState
@@ -109,7 +110,7 @@ class RecordingHost:
         """Remembered with its answer."""
         return self._folders.setdefault(portable(path), self._host.list_names(path))
 
-    def recording(self, *, version: str, now: str, full: FullRecord | None = None) -> Recording:
+    def recording(self, *, version: str, now: str) -> Recording:
         """Everything that was queried, and what every host has. version: of gpucheck. now: ISO 8601."""
         host = self._host
         installed = host.packages(sorted(self._packages))
@@ -139,7 +140,6 @@ class RecordingHost:
             folders=dict(sorted(self._folders.items())),
             library_names=libraries,
             libraries=host.loader_libraries(libraries),
-            full=full,
         )
 
 

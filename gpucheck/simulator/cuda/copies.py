@@ -7,7 +7,7 @@ The numbers are worked out from its links as they are trained now (see rates.py)
     init.error = 802                    what cuInit answers
     noise, drift                        fractions: of a copy's time (standard deviation), and per 10 s of simulated time
     seed                                of the noise
-    gpu.<n>.multiprocessors, gpu.<n>.copy_engines
+    gpu.<n>.multiprocessors, gpu.<n>.copy_engines, gpu.<n>.memory_bus_bits
     host.<n>.gb_s, host.<n>.links       to and from pinned memory; PCI functions on the way
     pair.<a>.<b>.gb_s                   from a to b with peer access, staged_gb_s without it
     pair.<a>.<b>.latency_us, .links     least time of a copy; what it may share with others
@@ -74,6 +74,7 @@ def _driver(machine: Machine, visible: list[SimulatedGpu]) -> Iterator[tuple[str
 def _gpus(visible: list[SimulatedGpu]) -> Iterator[tuple[str, object]]:
     for number, gpu in enumerate(visible):
         yield f"gpu.{number}.multiprocessors", gpu.model.multiprocessors or OTHERWISE
+        yield f"gpu.{number}.memory_bus_bits", gpu.model.memory_bus_bits or 0
         yield f"gpu.{number}.copy_engines", 2 if gpu.model.brand == GEFORCE else 3
 
 

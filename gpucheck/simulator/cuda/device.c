@@ -162,6 +162,12 @@ static int attribute_of(const struct gpu *gpu, int attribute)
     size_t row;
     place_of(gpu->bus_id, place);
     switch (attribute) {
+    case 13: /* CLOCK_RATE, kHz */
+        return (int)(1000 * machine_number(0, "gpu.%d.max_clock.1", gpu->number));
+    case 36: /* MEMORY_CLOCK_RATE, kHz */
+        return (int)(1000 * machine_number(0, "gpu.%d.max_clock.2", gpu->number));
+    case 37: /* GLOBAL_MEMORY_BUS_WIDTH, bits */
+        return (int)cuda_number(0, "gpu.%d.memory_bus_bits", gpu->number);
     case 16: /* MULTIPROCESSOR_COUNT */
         return (int)machine_number((long long)cuda_number(64, "gpu.%d.multiprocessors", gpu->number),
                                    "%s.attribute.multiprocessors", gpu->prefix);

@@ -1,9 +1,11 @@
 /* Events: points of a stream, with the simulated time at which it came there. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "driver.h"
 
 #define DISABLE_TIMING 2
+#define RESOLUTION_S 0.5e-6 /* "a resolution of around 0.5 microseconds": cuEventElapsedTime in NVIDIA's CUDA Driver API */
 
 static CUevent events;
 
@@ -112,7 +114,7 @@ EXPORT CUresult cuEventSynchronize(CUevent event)
     return result == SUCCESS && event->mark != NULL ? wait_for_mark(event->mark, event->context) : result;
 }
 
-/* Milliseconds of simulated time between two events of one GPU. */
+/* Milliseconds of simulated time between two events of one GPU, in steps as real ones have them. */
 EXPORT CUresult cuEventElapsedTime(float *out, CUevent start, CUevent end)
 {
     GUARDED;
@@ -127,7 +129,7 @@ EXPORT CUresult cuEventElapsedTime(float *out, CUevent start, CUevent end)
     advance();
     if (!start->mark->done || !end->mark->done)
         return start->context->sticky != SUCCESS ? start->context->sticky : NOT_READY;
-    *out = (float)((end->mark->at - start->mark->at) * 1e3);
+    *out = (float)((floor(end->mark->at / RESOLUTION_S) - floor(start->mark->at / RESOLUTION_S)) * RESOLUTION_S * 1e3);
     return SUCCESS;
 }
 

@@ -193,7 +193,7 @@ EXPORT CUresult cuLaunchKernel(struct function *function, unsigned int grid_x, u
     if ((function = function_of(function)) == NULL)
         return INVALID_HANDLE;
     if (function->module->context != stream->context)
-        return INVALID_CONTEXT;
+        return INVALID_HANDLE;
     if (threads == 0 || threads > 1024 || (unsigned long long)grid_x * grid_y * grid_z == 0 || grid_y > 65535 ||
         grid_z > 65535 || shared > 49152)
         return INVALID_VALUE;

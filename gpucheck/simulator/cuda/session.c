@@ -9,7 +9,20 @@
 
 /* One call at a time; a wait gives the lock away. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static bool ready;
+static bool ready, forked;
+
+/* The driver's threads and memory do not come along into a child: each of its calls answers NOT_INITIALIZED, cuInit too. */
+static void in_child(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    forked = forked || ready;
+    ready = false;
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, in_child);
+}
 
 void *lock_session(void)
 {
@@ -51,8 +64,8 @@ EXPORT CUresult cuInit(unsigned int flags)
     CUresult result;
     if (flags != 0)
         return INVALID_VALUE;
-    if (ready)
-        return SUCCESS;
+    if (ready || forked)
+        return ready ? SUCCESS : NOT_INITIALIZED;
     if ((result = stated_error("cuInit")) != SUCCESS)
         return result;
     if ((result = (CUresult)machine_open()) != SUCCESS || (result = visible_read()) != SUCCESS)

@@ -34,6 +34,20 @@ CUresult check_stream(CUstream *stream, CUcontext context)
     return one->context->alive ? one->context->sticky : CONTEXT_IS_DESTROYED;
 }
 
+#define GREATEST_PRIORITY (-5) /* of every GPU since sm_60; 0 is the least */
+
+EXPORT CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
+{
+    GUARDED;
+    CUcontext context;
+    TRY(enter(&context));
+    if (least != NULL)
+        *least = 0;
+    if (greatest != NULL)
+        *greatest = GREATEST_PRIORITY;
+    return SUCCESS;
+}
+
 static CUresult enter_stream(CUstream *stream)
 {
     CUcontext context;
@@ -48,7 +62,7 @@ EXPORT CUresult cuStreamCreateWithPriority(CUstream *out, unsigned int flags, in
     TRY(enter(&context));
     if (out == NULL || flags > 1)
         return INVALID_VALUE;
-    *out = new_stream(context, flags, priority);
+    *out = new_stream(context, flags, priority > 0 ? 0 : priority < GREATEST_PRIORITY ? GREATEST_PRIORITY : priority);
     return *out == NULL ? OUT_OF_MEMORY : SUCCESS;
 }
 
@@ -113,6 +127,17 @@ static CUresult value(CUstream stream, enum kind kind, CUdeviceptr address, unsi
     if (!may_access(stream->context, made.to))
         return INVALID_VALUE;
     return push(stream, &made);
+}
+
+/* The first form, of CUDA 8: off unless the kernel module was loaded with NVreg_EnableStreamMemOPs=1 (cuda.h). */
+EXPORT CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr address, uint32_t word, unsigned int flags)
+{
+    GUARDED;
+    (void)address;
+    (void)word;
+    (void)flags;
+    TRY(enter_stream(&stream));
+    return NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr address, uint32_t word, unsigned int flags)

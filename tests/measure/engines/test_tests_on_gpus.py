@@ -24,6 +24,14 @@ sys.meta_path.insert(0, Hidden)
 NVBANDWIDTH = """#!/bin/sh
 echo '{"nvbandwidth": {"testcases": [{"bandwidth_matrix": [["N/A", "%s"], ["%s", "N/A"]]}]}}'
 """
+# The parts of gpucheck record --full that these tests read.
+RECORD = """
+import sys
+from gpucheck.cli import main
+from gpucheck.run import full_record
+full_record.PROGRAMS = tuple(one for one in full_record.PROGRAMS if one.name in ("cuda", "copies"))
+main(["record", "--full", "--yes", "-o", sys.argv[1]])
+"""
 WITH_TORCH = (
     *(
         f"--deselect=tests/gpu/test_compute.py::test_the_{rate}_is_that_of_a_second_measurement{same}"
@@ -46,17 +54,21 @@ def test_they_pass_on_simulated_machines(activate, tmp_path, profile, pair, skip
     program.write_text(NVBANDWIDTH % (pair, pair))
     program.chmod(0o755)
     words = [sys.executable, "-m", "pytest", "-m", "gpu", "-p", "no:cacheprovider", "tests/gpu"]
+    environment = {
+        **os.environ,
+        "GPUCHECK_SIMULATOR": str(machine),
+        "GPUCHECK_RECORDING": str(tmp_path / "recording.json.gz"),
+        "LD_LIBRARY_PATH": str(machine / "lib"),
+        "PYTHONPATH": str(tmp_path),
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+    }
+    record = [sys.executable, "-c", RECORD, environment["GPUCHECK_RECORDING"]]
+    subprocess.run(record, cwd=ROOT, env=environment, check=True)
     done = subprocess.run(
         [*words, *WITH_TORCH, f"--basetemp={tmp_path / 'own'}"],
         cwd=ROOT,
-        env={
-            **os.environ,
-            "GPUCHECK_SIMULATOR": str(machine),
-            "LD_LIBRARY_PATH": str(machine / "lib"),
-            "PYTHONPATH": str(tmp_path),
-            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-            "PATH": f"{tmp_path}:{os.environ['PATH']}",
-        },
+        env=environment,
         capture_output=True,
         text=True,
         timeout=280,
@@ -69,13 +81,12 @@ def test_they_pass_on_simulated_machines(activate, tmp_path, profile, pair, skip
 
 def test_the_first_run_on_a_gpu_model_records_and_later_ones_compare(tmp_path, monkeypatch):
     monkeypatch.setattr("tests.gpu.kept.machine_directory", lambda: None)
-    first = Kept("gpu-X", tmp_path)
+    first = Kept("gpu-X", {"date": "2026-01-01T00:00:00+00:00"}, tmp_path)
     with pytest.warns(UserWarning, match="3.0% from its reference, above 2.0%"):
         first.close("pair GB/s", 10.3, 10.0, 0.02)
     assert first == {"pair GB/s": 10.3, "pair GB/s, reference": 10.0, "pair GB/s, deviation": 0.03}
-    (tmp_path / "gpu-X-2026-01-01.json").write_text('{"numbers": {"pair GB/s, deviation": 0.03}}')
 
-    later = Kept("gpu-X", tmp_path)
+    later = Kept("gpu-X", {"date": "2026-01-02T00:00:00+00:00"}, tmp_path)
     later.close("pair GB/s", 10.5, 10.0, 0.02)
     with pytest.raises(AssertionError, match=r"recorded before: \[0.03\]"):
         later.close("pair GB/s", 10.7, 10.0, 0.02)

@@ -178,3 +178,58 @@ def test_a_library_of_a_package_has_the_version_of_its_file(tmp_path, cache, loa
     printed = python(code, GPUCHECK_SIMULATOR=str(machine), LD_LIBRARY_PATH=str(installed))
 
     assert int(printed) == status
+
+
+def test_a_child_of_a_process_that_used_cuda_has_no_cuda(run):
+    """3: not initialized, from cuInit on. A child of a process that had not begun starts as any other."""
+    code = """
+import os
+def child(do):
+    pid = os.fork()
+    if pid == 0:
+        os._exit(do())
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+before = child(lambda: code("cuInit", 0))
+made = contexts()
+print(before, child(lambda: code("cuInit", 0)), child(lambda: code("cuDeviceGetCount")),
+      child(lambda: code("cuCtxSetCurrent", made[0])), child(lambda: code("cuMemAlloc", 4096)),
+      code("cuMemAlloc", 4096))
+"""
+    assert run("p100-pcie-x2", code) == "0 3 3 3 3 0"
+
+
+def test_a_kernel_belongs_to_its_context(run):
+    code = """
+one, other = contexts()
+fill = ok("cuModuleGetFunction", ok("cuModuleLoadData", PTX.encode() + b"\\0"), b"fill")
+ok("cuCtxSetCurrent", other)
+print(code("cuLaunchKernel", fill, 1, 1, 1, 1, 1, 1, 0, 0, ((0, 0, 0), (ctypes.c_uint64,) * 3), 0))
+"""
+    assert run("p100-pcie-x2", code) == "400"
+
+
+def test_clocks_and_bus_give_the_memory_its_ceiling(run):
+    """HBM3 of the H100: 5120 bits at 2619 MHz, twice a clock, are 3352 GB/s, as in its data sheet."""
+    code = """
+ok("cuInit", 0)
+sm, memory, bits = (ok("cuDeviceGetAttribute", cu.CUdevice_attribute(number), 0) for number in (13, 36, 37))
+print(sm, memory, bits, round(bits / 8 * 2 * memory / 1e6))
+"""
+    assert run("hgx-h100-x8", code) == "1980000 2619000 5120 3352"
+
+
+def test_stream_waits_of_cuda_8_are_off(run):
+    """cuStreamWaitValue32 without suffix needs NVreg_EnableStreamMemOPs=1; what CUDA 11.7 gave the name does not."""
+    code = """
+made = contexts()
+address, library = int(ok("cuMemHostAlloc", 64, 1)), ctypes.CDLL("libcuda.so.1")
+def wait(version):
+    found, status = ctypes.c_void_p(), ctypes.c_int()
+    library.cuGetProcAddress_v2(
+        b"cuStreamWaitValue32", ctypes.byref(found), version, ctypes.c_uint64(0), ctypes.byref(status)
+    )
+    types = (ctypes.c_int, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint)
+    return ctypes.CFUNCTYPE(*types)(found.value)(None, address, 0, 0)
+print(wait(8000), wait(11060), wait(11070), wait(13000))
+"""
+    assert run("p100-pcie-x2", code) == "801 801 0 0"

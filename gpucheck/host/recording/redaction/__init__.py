@@ -6,6 +6,7 @@ rules know shapes, names and places, and no list of them is complete.
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -17,9 +18,12 @@ from gpucheck.host.recording.redaction._names import Names
 from gpucheck.host.recording.redaction._pseudonyms import Pseudonyms
 from gpucheck.host.recording.redaction._secrets import value_of, without_secrets
 from gpucheck.model import Gpu, NvmlReading
+from gpucheck.model.bandwidth import BandwidthReport
+from gpucheck.model.full_record import Difference, FullRecord, Ran
 
 __all__ = [
     "Pseudonyms",
+    "Redaction",
     "encodable",
     "of_texts",
     "redacted",
@@ -35,6 +39,11 @@ PLAIN = re.compile(r"/proc/(?!cmdline$)|/sys/|\{purelib\}")
 KEY_BEGINS = re.compile(r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY")
 KEY_ENDS = re.compile(r"-----END [A-Z ]{0,30}PRIVATE KEY")
 SHORTEST_SERIAL = 4
+# In what tools print, nvidia-smi in both of its forms among them, the label alone makes a number an identifier.
+LABELLED = re.compile(
+    r"(?i)(?P<label>(?:serial(?:[ _]?number)?|guid|\bpdi)\b[^\n:=>]{0,24}[:=>]\s*\"?)"
+    r"(?!n/a|none|unknown|not |hidden|zeros)(?=\w*[1-9a-f])(?P<value>\w[\w-]{3,})"
+)
 
 
 def redacted(recording: Recording, names: Pseudonyms | None = None) -> Recording:
@@ -42,33 +51,63 @@ def redacted(recording: Recording, names: Pseudonyms | None = None) -> Recording
 
     names: the replacements, new ones unless given.
     """
-    rules = _Rules(recording, Pseudonyms() if names is None else names)
-    clean = msgspec.to_builtins(recording)
-    result = {
-        part: value if part in ("schema", "gpucheck", "recorded", *FREE) else _everywhere(value, rules.structured)
-        for part, value in clean.items()
-    }
-    result["system"]["hostname"] = rules.names.changed(recording.system.hostname, lambda name: host(name, rules.names))
-    for gpu in result["nvml"].get("gpus", ()):
-        for process in gpu["health"]["processes"] or () if gpu.get("health") else ():
-            process["name"] = process["name"] and rules.text(process["name"])
-    if not isinstance(recording.nvml, NvmlReading):
-        result["nvml"] = _everywhere(result["nvml"], rules.text)
-    log = clean["kernel_log"]
-    result["kernel_log"] = {**log, "denied": log["denied"] and rules.text(log["denied"])}
-    result["kernel_log"]["lines"] = list(rules.lines(log["lines"]))
-    result["environment"] = {name: rules.variable(name, value) for name, value in clean["environment"].items()}
-    result["texts"] = {rules.structured(path): text and rules.file(path, text) for path, text in clean["texts"].items()}
-    result["libraries"] = _everywhere(clean["libraries"], rules.text)
-    result["simulation"] = _everywhere(clean["simulation"], rules.structured)
-    if clean["full"] and clean["full"]["bandwidth"]:
-        copies = _everywhere(clean["full"]["bandwidth"], rules.versioned)
-        result["full"]["bandwidth"] = {**copies, "host": result["system"]["hostname"]}
-    result["folders"] = {
-        rules.structured(path): found and _everywhere(found, rules.text if path == "/dev" else rules.structured)
-        for path, found in clean["folders"].items()
-    }
-    return msgspec.convert({**result, "redacted": True, "redactions": rules.names.counts()}, Recording)
+    return Redaction(recording, names).with_full(recording.full, recording.differences)
+
+
+class Redaction:
+    """A recording without what identifies, to which programs of --full are added: each is redacted once.
+
+    Arguments and errors as of redacted. A name that only a later program shows is found when all is redacted again.
+    """
+
+    def __init__(self, recording: Recording, names: Pseudonyms | None = None) -> None:
+        self._rules = rules = _Rules(recording, Pseudonyms() if names is None else names)
+        clean = msgspec.to_builtins(msgspec.structs.replace(recording, full=None, differences=()))
+        result = {
+            part: value if part in ("schema", "gpucheck", "recorded", *FREE) else _everywhere(value, rules.structured)
+            for part, value in clean.items()
+        }
+        name = recording.system.hostname
+        result["system"]["hostname"] = rules.names.changed(name, lambda name: host(name, rules.names))
+        for gpu in result["nvml"].get("gpus", ()):
+            for process in gpu["health"]["processes"] or () if gpu.get("health") else ():
+                process["name"] = process["name"] and rules.text(process["name"])
+        if not isinstance(recording.nvml, NvmlReading):
+            result["nvml"] = _everywhere(result["nvml"], rules.text)
+        log = clean["kernel_log"]
+        result["kernel_log"] = {**log, "denied": log["denied"] and rules.text(log["denied"])}
+        result["kernel_log"]["lines"] = list(rules.lines(log["lines"]))
+        result["environment"] = {name: rules.variable(name, value) for name, value in clean["environment"].items()}
+        texts = clean["texts"].items()
+        result["texts"] = {rules.structured(path): text and rules.file(path, text) for path, text in texts}
+        result["libraries"] = _everywhere(clean["libraries"], rules.text)
+        result["simulation"] = _everywhere(clean["simulation"], rules.structured)
+        result["folders"] = {
+            rules.structured(path): found and _everywhere(found, rules.text if path == "/dev" else rules.structured)
+            for path, found in clean["folders"].items()
+        }
+        self._base = msgspec.convert({**result, "redacted": True}, Recording)
+        self._bandwidth: tuple[BandwidthReport | None, BandwidthReport | None] = None, None
+        self._programs: list[Ran] = []
+
+    def with_full(self, full: FullRecord | None, differences: tuple[Difference, ...]) -> Recording:
+        """The recording with what --full added until now. full: as the last time, or with more programs."""
+        if full is not None:
+            full = self._full(full)
+        found = msgspec.convert(_everywhere(msgspec.to_builtins(differences), self._rules.text), tuple[Difference, ...])
+        counts = self._rules.names.counts()
+        return msgspec.structs.replace(self._base, full=full, differences=found, redactions=counts)
+
+    def _full(self, full: FullRecord) -> FullRecord:
+        rules = self._rules
+        if full.bandwidth is not self._bandwidth[0]:
+            copies = _everywhere(msgspec.to_builtins(full.bandwidth), cache(rules.versioned))
+            made = msgspec.convert({**copies, "host": self._base.system.hostname}, BandwidthReport)
+            self._bandwidth = full.bandwidth, made
+        self._programs += map(rules.program, full.programs[len(self._programs) :])
+        rest = msgspec.to_builtins(msgspec.structs.replace(full, bandwidth=None, programs=()))
+        clean = msgspec.convert(_everywhere(rest, cache(rules.structured)), FullRecord)
+        return msgspec.structs.replace(clean, bandwidth=self._bandwidth[1], programs=tuple(self._programs))
 
 
 def encodable(recording: Recording) -> Recording:
@@ -147,6 +186,31 @@ class _Rules(_TextRules):
             return self.structured(text)
         return self.text(text, addresses=not VERSIONS.match(path))
 
+    def program(self, ran: Ran) -> Ran:
+        """What a program printed. Tools print versions with four numbers, and gpucheck's reports name addresses.
+
+        Of JSON only the values: a report is mostly numbers, and names of fields.
+        """
+        own = ran.command[:1] == ("-m",)
+
+        @cache
+        def printed(text: str) -> str:
+            text = LABELLED.sub(lambda found: found["label"] + identifiers.serial(found["value"], self.names), text)
+            return self.text(text, addresses=own)
+
+        def values(text: str) -> str | None:
+            try:
+                return msgspec.json.encode(_everywhere(msgspec.json.decode(text), printed)).decode()
+            except msgspec.DecodeError:
+                return None
+
+        output = values(ran.output) if own else None
+        if output is None:
+            lines = ran.output.split("\n")
+            known = [values(line) if own else None for line in lines]
+            output = "\n".join(printed(line) if one is None else one for line, one in zip(lines, known, strict=True))
+        return msgspec.structs.replace(ran, output=output, errors=printed(ran.errors))
+
     def versioned(self, text: str) -> str:
         """Text of a report: versions with four numbers are in it, and no addresses."""
         return self.text(text, addresses=False)
@@ -176,6 +240,10 @@ def _free_texts(recording: Recording) -> Iterator[str]:
     yield from (line.text for line in recording.kernel_log.lines)
     yield from recording.environment.values()
     yield from (text for path, text in recording.texts.items() if text and not PLAIN.match(path))
+    for ran in recording.full.programs if recording.full else ():
+        yield ran.errors
+        if ran.command[:1] != ("-m",):
+            yield ran.output
 
 
 def of_texts(

@@ -1,0 +1,164 @@
+"""Try the driver engine where it never ran: kernels with known answers, ways to time, the launch queue. ``python -m``
+
+One JSON line a result, written at once. Nothing is evaluated here, but a kernel's answer is right or wrong.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import pairwise, product
+from typing import Any
+
+from gpucheck.measure.engines.driver.calls import CudaError, MissingCall
+from gpucheck.measure.engines.driver.engine import LINK_STRIDE, DriverEngine
+from gpucheck.measure.engines.driver.gate import Lane
+from gpucheck.measure.engines.driver.gpu import Gpu
+from gpucheck.measure.engines.pattern import MASK, words_at
+from gpucheck.measure.engines.protocol import NotTimed
+from gpucheck.measure.values import MIB, Device, Setup
+
+WORDS = (0, 1, 27, 1027, 300_001)  # none, one, less than a block, several blocks, more than the threads of a GPU
+KEY = 0x0123456789ABCDEF
+COPIED_MIB = (1, 16, 64, 256, 512)
+QUEUED = (100, 500, 1000, 1023, 1024, 2000, 5000, 10_000)
+EVENTS = 400
+BUFFER = max(COPIED_MIB) * MIB
+SAMPLES = 7
+Line = dict[str, Any]
+
+
+def kernels(gpu: Gpu) -> Iterator[Line]:
+    """Whether each kernel answers as computed here, for each number of words."""
+    for words in WORDS:
+        yield from _words(gpu, words, words_at(KEY, 0, words))
+    links, steps = 1027, 1030
+    gpu.launch("chain", links, gpu.source, LINK_STRIDE, links)
+    gpu.launch("chase", 1, gpu.source, steps, gpu.note)
+    gpu.wait()
+    right = gpu.read(gpu.note, 1) == [gpu.source + steps % links * LINK_STRIDE]
+    yield {"kernel": "chain, chase", "words": links, "right": right}
+
+
+def _words(gpu: Gpu, words: int, pattern: list[int]) -> Iterator[Line]:
+    """Fill, copy and compare; the word after the last must stay."""
+    even = words // 2 * 2
+    for address, value in ((gpu.source, 7), (gpu.target, 9)):
+        gpu.launch("poison", words + 1, address, value, words + 1)
+    gpu.launch("fill", words, gpu.source, KEY, words)
+    gpu.launch("copy", even // 2, gpu.target, gpu.source, even // 2)
+    gpu.wait()
+    yield {"kernel": "fill", "words": words, "right": gpu.read(gpu.source, words + 1) == [*pattern, 7]}
+    yield {"kernel": "copy", "words": even, "right": gpu.read(gpu.target, even + 1) == [*pattern[:even], 9]}
+    yield {"kernel": "compare", "words": words, "right": _compared(gpu, words)[:3] == [0, MASK, 0]}
+    if words:
+        place, flipped = words - 1, pattern[-1] ^ 1 << 40
+        gpu.write(gpu.source + 8 * place, [flipped])
+        right = _compared(gpu, words) == [1, place, place, place, flipped]
+        yield {"kernel": "compare", "words": words, "flipped": place, "right": right}
+
+
+def _compared(gpu: Gpu, words: int) -> list[int]:
+    gpu.write(gpu.note, [0, MASK, 0])
+    gpu.launch("compare", words, gpu.source, KEY, words, gpu.note, 64)
+    gpu.wait()
+    return gpu.read(gpu.note, 5)
+
+
+def ways_to_time(engine: DriverEngine) -> Iterator[Line]:
+    """The same copies within one GPU behind the gate and without it, and where the queue behind the gate ends."""
+    gpu = engine.gpus[0]
+
+    def copies(size: int) -> Callable[[], Any]:
+        return partial(engine.calls, "cuMemcpyDtoDAsync", gpu.target, gpu.source, size, gpu.line().stream)
+
+    for mib, gate in product(COPIED_MIB, (True, False)):
+        count = min(256, max(1, 1024 // mib))
+        yield {"copy_mib": mib, **_timed(engine, gpu, copies(mib * MIB), count, gate=gate, bytes_=mib * MIB)}
+    for count in QUEUED:
+        yield {"queued": count, **_timed(engine, gpu, copies(16), count, gate=True, bytes_=16)}
+    yield {"queued": QUEUED[-1], **_timed(engine, gpu, copies(16), QUEUED[-1], gate=False, bytes_=16)}
+
+
+def event_steps(engine: DriverEngine) -> Iterator[Line]:
+    """Times between events with small copies between them: the least difference is the resolution."""
+    gpu, calls = engine.gpus[0], engine.calls
+    line = gpu.line()
+    gpu.use()
+    events = [calls("cuEventCreate", 0) for _ in range(EVENTS)]
+    for event in events:
+        calls("cuMemcpyDtoDAsync", gpu.target, gpu.source, 16, line.stream)
+        calls("cuEventRecord", event, line.stream)
+    gpu.wait()
+    times = sorted({calls.seconds(events[0], event) for event in events})
+    steps = sorted({round((b - a) * 1e9, 1) for a, b in pairwise(times)})
+    yield {"events": EVENTS, "smallest_steps_ns": steps[:8]}
+
+
+def without_peer_access(engine: DriverEngine) -> Iterator[Line]:
+    """Whether a copy between two GPUs waits for a gate that is shut, if the driver has to stage it."""
+    one, other = engine.gpus[:2]
+    engine.peers.only(())
+    for mib, gate in product((1, 64), (True, False)):
+        ends = (other.target, other.context, one.source, one.context)
+        queue = partial(engine.calls, "cuMemcpyPeerAsync", *ends, mib * MIB, one.line().stream)
+        yield {"staged_mib": mib, **_timed(engine, one, queue, 1, gate=gate, bytes_=mib * MIB)}
+
+
+def _timed(engine: DriverEngine, gpu: Gpu, queue: Callable[[], Any], count: int, *, gate: bool, bytes_: int) -> Line:
+    """Time rows of copies with the gate, or by events alone. bytes_: of one copy."""
+    about: Line = {"copies": count, "gate": gate}
+    try:
+        if gate:
+            rows = [engine.gate.timed([Lane(gpu, gpu.line(), queue)], [count])[0] for _ in range(SAMPLES)]
+        else:
+            rows = [_plain(engine, gpu, queue, count) for _ in range(SAMPLES)]
+    except NotTimed as error:
+        return {**about, "why": str(error)}
+    return {**about, "gb_s": [round(bytes_ * count / seconds / 1e9, 3) for seconds in rows]}
+
+
+def _plain(engine: DriverEngine, gpu: Gpu, queue: Callable[[], Any], count: int) -> float:
+    line, calls = gpu.line(), engine.calls
+    gpu.use()
+    calls("cuEventRecord", line.start, line.stream)
+    for _ in range(count):
+        queue()
+    calls("cuEventRecord", line.end, line.stream)
+    calls("cuEventSynchronize", line.end)
+    return calls.seconds(line.start, line.end)
+
+
+def _print(part: str, do: Callable[[], Iterator[Line]] = lambda: iter(({},))) -> None:
+    """Print the results of a part; where it fails, the reason is one more."""
+    try:
+        for values in do():
+            print(json.dumps({"part": part, **values}), flush=True)
+    except (CudaError, MissingCall, OSError, ValueError) as error:
+        print(json.dumps({"part": part, "error": str(error)}), flush=True)
+
+
+def main() -> None:
+    """Print the lines."""
+    from gpucheck.host.nvml.supervisor import query_child
+    from gpucheck.model import NvmlReading
+
+    reading = query_child(20.0, health=False)
+    if not isinstance(reading, NvmlReading):
+        raise SystemExit(f"no GPU to try: {reading.call} ended with {reading.name}")
+    engine = DriverEngine()
+    devices = tuple(Device(index=gpu.index, name=gpu.name, bus_id=gpu.pci_bus_id) for gpu in reading.gpus)
+    opened = engine.open(Setup(engine="driver", devices=devices, buffer_bytes=BUFFER, parent_pid=os.getppid()))
+    _print("opened", lambda: iter(({"buffer_bytes": opened.buffer_bytes, "versions": opened.versions},)))
+    for gpu in engine.gpus:
+        _print(f"kernels, GPU {gpu.about.index}", partial(kernels, gpu))
+    _print("events", partial(event_steps, engine))
+    _print("ways to time", partial(ways_to_time, engine))
+    if len(engine.gpus) > 1:
+        _print("without peer access", partial(without_peer_access, engine))
+    _print("end")
+    engine.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""What a full recording shows that gpucheck did not expect: its tables are wrong, or this machine is not healthy."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from statistics import median
+from typing import Any
+
+from gpucheck.knowledge.names import find_gpu
+from gpucheck.model import NvmlFailure, NvmlReading
+from gpucheck.model.full_record import CudaFailure, Difference, FullRecord, Ran
+from gpucheck.run.full_record import READ_CUDA
+
+# What NVML may answer to a call that is right: success, invalid argument (such as a link that is not there), not
+# supported, no permission, not found, no such function, another size of the structure, deprecated.
+ORDINARY = frozenset({0, 2, 3, 4, 6, 13, 25, 26})
+FAULTLESS = ("pass", "skip")
+OF_CEILING = 1.02
+SAME_TIME = 0.03  # between copies behind the gate and copies timed by events alone
+LARGE_MIB = 64
+
+
+def differences(nvml: NvmlReading | NvmlFailure, full: FullRecord) -> tuple[Difference, ...]:
+    """Return them, what is certain first: programs that failed, answers, then numbers and verdicts."""
+    found = [*_models(nvml), *_failed(full)]
+    for ran in full.programs:
+        reader = READERS.get(ran.name, _findings if ran.name.startswith("train") else None)
+        if reader is not None:
+            found += reader(ran)
+    return tuple(dict.fromkeys(found))
+
+
+def _models(nvml: NvmlReading | NvmlFailure) -> Iterator[Difference]:
+    gpus = nvml.gpus if isinstance(nvml, NvmlReading) else ()
+    for name, capability in sorted({(gpu.name, gpu.compute_capability or "") for gpu in gpus}):
+        model = find_gpu(name)
+        if model is None:
+            yield Difference(source="gpus.yml", subject=name, seen="no row for this model", expected="a row")
+        elif capability and model.compute_capability != capability:
+            seen = f"compute capability {capability}"
+            yield Difference(source="gpus.yml", subject=name, seen=seen, expected=model.compute_capability)
+
+
+def _failed(full: FullRecord) -> Iterator[Difference]:
+    if isinstance(full.cuda, CudaFailure) and any(ran.name == READ_CUDA for ran in full.programs):
+        yield Difference(source="cuda", subject="CUDA driver", seen=full.cuda.why)
+    for ran in full.programs:
+        own = ran.command[:1] == ("-m",)
+        broken = ran.status not in (0, 1, 2, 3) and not (ran.why or "").startswith("not run")
+        if own and broken:
+            last = (ran.errors.strip().splitlines() or [""])[-1]
+            seen = ran.why or f"status {ran.status}: {last}"
+            yield Difference(source=ran.name, subject="program", seen=seen, expected="an answer")
+
+
+def _lines(ran: Ran) -> list[dict[str, Any]]:
+    """The lines that are JSON: the last one may have been cut."""
+    return [_document(line) or {"cut": line} for line in ran.output.splitlines()]
+
+
+def _nvml_calls(ran: Ran) -> Iterator[Difference]:
+    lines = _lines(ran)
+    if lines and lines[-1].get("call") != "end":
+        last = lines[-1].get("cut", lines[-1])
+        yield Difference(source=ran.name, subject="last call", seen=f"no answer: {last}", expected="an answer")
+    codes = Counter((one["call"], one["code"]) for one in lines if one.get("code", 0) not in ORDINARY)
+    for (call, code), count in sorted(codes.items(), key=str):
+        yield Difference(source=ran.name, subject=call, seen=f"code {code}, {count} times")
+
+
+def _trial(ran: Ran) -> Iterator[Difference]:
+    lines = _lines(ran)
+    for one in lines:
+        if one.get("right") is False:
+            seen = f"wrong answer with {one['words']} words"
+            yield Difference(source=ran.name, subject=f"{one['part']}: {one['kernel']}", seen=seen, expected="right")
+        if "error" in one:
+            yield Difference(source=ran.name, subject=one["part"], seen=one["error"])
+    both = {(one.get("copy_mib"), one.get("gate")): one for one in lines if one.get("copy_mib", 0) >= LARGE_MIB}
+    for (mib, gate), one in both.items():
+        other = both.get((mib, False))
+        if not gate or other is None:
+            continue
+        if "why" in one:
+            yield Difference(source=ran.name, subject=f"{mib} MiB behind the gate", seen=one["why"], expected="a time")
+        elif "gb_s" in other:
+            held, plain = median(one["gb_s"]), median(other["gb_s"])
+            if abs(held / plain - 1) > SAME_TIME:
+                subject, expected = f"copies of {mib} MiB behind the gate", f"{plain:.1f} GB/s as by events alone"
+                yield Difference(source=ran.name, subject=subject, seen=f"{held:.1f} GB/s", expected=expected)
+
+
+def _findings(ran: Ran) -> Iterator[Difference]:
+    """Verdicts of verify and smoke that are neither PASS nor SKIP."""
+    for one in _document(ran.output).get("findings", ()):
+        if one["verdict"] not in FAULTLESS:
+            seen, expected = f"{one['verdict'].upper()} {one['seen']}", one.get("wanted") or ""
+            yield Difference(source=ran.name, subject=f"{one['check']}, {one['subject']}", seen=seen, expected=expected)
+
+
+def _compute(ran: Ran) -> Iterator[Difference]:
+    yield from _findings(ran)
+    for gpu in _document(ran.output).get("gpus", ()):
+        for type_, rate in gpu["gemm"].items():
+            if (rate["of_ceiling"] or 0) > OF_CEILING:
+                seen, expected = f"{rate['tflops']:.0f} TFLOP/s", f"at most {rate['ceiling_tflops']:.0f}"
+                yield Difference(source="compute.yml", subject=f"{gpu['name']}, {type_}", seen=seen, expected=expected)
+
+
+def _document(text: str) -> dict[str, Any]:
+    try:
+        document = json.loads(text)
+    except ValueError:
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+READERS = {
+    "every NVML call": _nvml_calls,
+    "kernels and ways to time": _trial,
+    "verify, level quick": _findings,
+    "verify": _findings,
+    "compute": _compute,
+}
