@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from gpucheck.knowledge import pcie_gb_s
+from gpucheck.knowledge import gpu_by_pci_id, pcie_gb_s
 from gpucheck.measure.planning.paths import paths, ports_to_host
 from gpucheck.measure.values import Damage
 from gpucheck.model import Gpu, NvmlReading, PciDevice, PcieLink
@@ -91,6 +91,7 @@ def describe(
     to_host = ports_to_host(chosen, pci)
     devices = {device.bus_id: device for device in bridges}
     host = tuple(_host_gb_s(gpu, ports, devices) for gpu, ports in zip(chosen, to_host, strict=True))
+    lost = {fault.a: fault.percent for fault in faults if fault.fault == "c2c-slow"}
     links = {}
     for (i, j), path in paths(chosen, bridges, topology).items():
         staged = min(host[i], host[j]) / TO_HOST * STAGED
@@ -124,7 +125,7 @@ def describe(
     general = [fault for fault in faults if fault.fault == "copy-noise"]
     return Rates(
         links=tuple(links.values()),
-        host_gb_s=host,
+        host_gb_s=tuple(_c2c_gb_s(gpu, lost) or rate for gpu, rate in zip(chosen, host, strict=True)),
         to_host=to_host,
         noise=sum(fault.percent for fault in general) / 100,
         drift=sum(fault.drift for fault in general) / 100,
@@ -134,7 +135,7 @@ def describe(
 
 def _hit(fault: MeasurementFault, position: Mapping[int, int]) -> Iterator[tuple[int, int]]:
     """The ordered pairs that have the fault, if both GPUs are measured."""
-    if fault.fault == "copy-noise" or fault.a not in position or fault.b not in position:
+    if fault.fault in ("copy-noise", "c2c-slow") or fault.a not in position or fault.b not in position:
         return
     yield position[fault.a], position[fault.b]
     if fault.fault != "p2p-slow-direction":
@@ -174,6 +175,14 @@ def _host_gb_s(gpu: Gpu, ports: Sequence[str], devices: Mapping[str, PciDevice])
         if link.max_generation is not None and link.max_width is not None
     ]
     return min(rates, default=UNKNOWN_LINK_GB_S) * TO_HOST
+
+
+def _c2c_gb_s(gpu: Gpu, lost: Mapping[int, float]) -> float | None:
+    """What its copies reach over NVLink-C2C, None without one. lost: percent, by index."""
+    model = gpu_by_pci_id(gpu.device_id)
+    if model is None or model.c2c is None:
+        return None
+    return model.c2c.gb_s * model.c2c.reached[0] * (1 - lost.get(gpu.index, 0.0) / 100)
 
 
 def _redirected(resources: Sequence[str], devices: Mapping[str, PciDevice]) -> bool:

@@ -15,8 +15,8 @@ from gpucheck.measure.values import Flow
 from gpucheck.simulator.machine import build as machine
 from gpucheck.topology import build
 
-# Rounds on each simulated machine with more than one GPU: of ordered pairs if a GPU may send and receive in one round, of
-# ordered pairs if it may not, of pairs with both directions. The first and last are what a search with Kempe chains,
+# Rounds on each simulated machine with more than one GPU: of ordered pairs if a GPU may send and receive in one round,
+# of ordered pairs if it may not, of pairs with both directions. The first and last are what a search with Kempe chains,
 # lower bounds and tabu moves needed, which first-fit replaced; the second is twice the tournament where all paths are
 # alike. A later machine has the amounts of the one with the same topology.
 SEARCHED = {

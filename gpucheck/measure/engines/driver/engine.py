@@ -10,12 +10,13 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import cycle
 
 from gpucheck.host.simulated import preload
 from gpucheck.measure.engines.cuda.errors import OUT_OF_MEMORY
 from gpucheck.measure.engines.driver.calls import Calls, CudaError, MissingCall
 from gpucheck.measure.engines.driver.gate import Gate, Lane
-from gpucheck.measure.engines.driver.gpu import NOTE_WORDS, PINNED_BYTES, Gpu
+from gpucheck.measure.engines.driver.gpu import HOST_PIECE, HOST_PIECES, NOTE_WORDS, Gpu
 from gpucheck.measure.engines.driver.opening import missing, not_opened
 from gpucheck.measure.engines.driver.peers import Peers
 from gpucheck.measure.engines.numa import nodes
@@ -195,15 +196,16 @@ class DriverEngine:
     def _lane(self, flow: Flow, region: Region, lane: Lane) -> Lane:
         stream, offset, size = lane.line.stream, region.offset, region.size
         if HOST in (flow.src, flow.dst):
-            pinned = lane.gpu.pinned(flow.node)
+            pinned = lane.gpu.pinned(flow.node, HOST_PIECES * HOST_PIECE)
+            pieces_in_turn = cycle(range(pinned, pinned + HOST_PIECES * HOST_PIECE, HOST_PIECE))
 
             def host() -> None:
-                for done in range(0, size, PINNED_BYTES):
-                    part = min(PINNED_BYTES, size - done)
+                for done in range(0, size, HOST_PIECE):
+                    part, piece = min(HOST_PIECE, size - done), next(pieces_in_turn)
                     if flow.src == HOST:
-                        self.calls("cuMemcpyHtoDAsync", lane.gpu.target + offset + done, pinned, part, stream)
+                        self.calls("cuMemcpyHtoDAsync", lane.gpu.target + offset + done, piece, part, stream)
                     else:
-                        self.calls("cuMemcpyDtoHAsync", pinned, lane.gpu.source + offset + done, part, stream)
+                        self.calls("cuMemcpyDtoHAsync", piece, lane.gpu.source + offset + done, part, stream)
 
             return lane._replace(queue=host)
         src, dst = self.gpus[flow.src], self.gpus[flow.dst]
