@@ -1,5 +1,7 @@
 """The outside contract of ``gpucheck bandwidth``. GB/s is 10**9 bytes per second; bidirectional is the sum of both."""
 
+from typing import Literal
+
 import msgspec
 
 from gpucheck.model.diagnosis.observations import Observations
@@ -27,7 +29,10 @@ class MeasuredDevice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """A bandwidth with its spread: slowest and fastest sample, and the median absolute deviation of the median."""
+    """A bandwidth with its spread: slowest and fastest sample, and the median absolute deviation of the median.
+
+    timing: what let the copies start together: the gate, a kernel that spins, or nothing (events).
+    """
 
     gb_s: float
     mad_percent: float
@@ -35,6 +40,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     fastest_gb_s: float
     samples: int
     size_bytes: int
+    timing: Literal["gate", "spin", "events"] = "gate"
 
 
 class MeasuredPair(msgspec.Struct, frozen=True, kw_only=True, rename={"cls": "class"}):

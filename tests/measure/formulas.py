@@ -17,7 +17,7 @@ import msgspec
 from gpucheck.measure.engines.cuda.errors import error_text
 from gpucheck.measure.engines.pattern import WORD, word_at, words_at
 from gpucheck.measure.planning.paths import Path, flow_resources
-from gpucheck.measure.values import HOST, Comparison, Flow, Opened, Region, Setup, Wrong
+from gpucheck.measure.values import HOST, Comparison, Flow, Opened, Region, Setup, TimingWay, Wrong
 from gpucheck.simulator.cuda.rates import PCIE_DUPLEX, Link, Rates
 
 LOCAL_GB_S = 500.0  # copies inside one GPU are not modelled: a round number, which nothing judges
@@ -44,6 +44,8 @@ class CopyError(Exception):
 
 class FormulaEngine:
     """gpucheck.measure.engines.protocol.CopyEngine over the rates of a machine."""
+
+    way: TimingWay = "gate"
 
     def __init__(self, rates: Rates) -> None:
         self.machine = rates

@@ -22,6 +22,11 @@ from gpucheck.model.bandwidth import (
 from gpucheck.topology.expected import both_ways_expected
 
 PLACES = 2
+WAYS = {
+    "spin": "the driver refuses stream waits for memory (as with confidential computing): copies start when a kernel "
+    "that spins for a time ends",
+    "events": "copies that block the host while they wait for a common start are timed by events alone: up to 1 % low",
+}
 
 
 def devices(results: Results, machine: Machine) -> tuple[MeasuredDevice, ...]:
@@ -43,6 +48,7 @@ def measured(timing: Timing) -> Measured:
         fastest_gb_s=round(timing.size / timing.min_s / 1e9, PLACES),
         samples=timing.samples,
         size_bytes=timing.size,
+        timing=timing.way,
     )
 
 
@@ -196,6 +202,8 @@ def method(results: Results) -> tuple[str, ...]:
         "bandwidth: the source writes; copies are queued before they start, 10 to 20 ms per sample, at least 7 samples "
         "after 50 ms of warm-up; values are medians, GB/s is 10**9 bytes per second",
     ]
+    ways = {timing.way for timing in (*results.together.values(), *results.host.values())}
+    lines += [text for way, text in WAYS.items() if way in ways]
     if results.both:
         lines.append("both directions: sum of the two, started together")
     if results.latency:

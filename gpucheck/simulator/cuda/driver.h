@@ -129,7 +129,7 @@ typedef struct event {
 } *CUevent;
 
 enum kind { COPY, FILL, KERNEL, RECORD, WAIT_EVENT, WAIT_VALUE, WRITE_VALUE };
-enum kernel { K_FILL, K_POISON, K_COMPARE, K_COPY, K_CHAIN, K_CHASE, K_NONE };
+enum kernel { K_FILL, K_POISON, K_COMPARE, K_COPY, K_CHAIN, K_CHASE, K_SPIN, K_NONE };
 
 struct operation {
     struct operation *next;
@@ -161,6 +161,7 @@ typedef struct stream {
 /* machine.c */
 extern double noise, drift;
 extern unsigned int queue_length;
+extern bool staged_copies_block; /* until what is queued before them is done */
 bool machine_peek(void);
 int machine_open(void); /* 0, or the CUresult that cuInit returns */
 void machine_refresh(void);

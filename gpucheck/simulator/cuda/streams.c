@@ -118,6 +118,7 @@ static CUresult value(CUstream stream, enum kind kind, CUdeviceptr address, unsi
 EXPORT CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr address, uint32_t word, unsigned int flags)
 {
     GUARDED;
+    TRY(stated_error("cuStreamWaitValue32"));
     return value(stream, WAIT_VALUE, address, word, false, flags);
 }
 

@@ -4,7 +4,7 @@ All functions of libcuda.so.1 that the engine uses, available since driver 525:
 cuInit, cuDriverGetVersion, cuDeviceGetByPCIBusId, cuDeviceGetAttribute, cuDeviceCanAccessPeer,
 cuDevicePrimaryCtxRetain, cuCtxSetCurrent, cuCtxEnablePeerAccess, cuCtxDisablePeerAccess, cuMemGetInfo, cuMemAlloc,
 cuMemFree, cuMemHostAlloc, cuMemHostGetDevicePointer, cuStreamCreate, cuStreamSynchronize, cuStreamWaitValue32,
-cuEventCreate, cuEventRecord, cuEventSynchronize, cuEventElapsedTime, cuMemcpyPeerAsync, cuMemcpyHtoDAsync,
+cuStreamWaitEvent, cuEventCreate, cuEventRecord, cuEventSynchronize, cuEventElapsedTime, cuMemcpyPeerAsync, cuMemcpyHtoDAsync,
 cuMemcpyDtoHAsync, cuModuleLoadData, cuModuleGetFunction, cuLaunchKernel.
 """
 

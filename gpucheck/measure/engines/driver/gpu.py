@@ -18,6 +18,7 @@ KERNELS = {
     "copy": "note note 0",
     "chain": "note 0 0",
     "chase": "note 0 note",
+    "spin": "0",
 }
 THREADS = 256  # of a block
 BLOCKS_PER_SM = 16
@@ -107,12 +108,15 @@ class Gpu:
 
     def line(self, number: int = 0) -> Line:
         """Return the stream with this number, created on first use."""
-        names = self.calls.names
         while len(self._lines) <= number:
-            self.use()
-            stream = self.calls("cuStreamCreate", names.CUstream_flags.CU_STREAM_NON_BLOCKING)
-            self._lines.append(Line(stream, self.calls("cuEventCreate", 0), self.calls("cuEventCreate", 0)))
+            self._lines.append(self.new_line())
         return self._lines[number]
+
+    def new_line(self) -> Line:
+        """Return a stream of its own."""
+        self.use()
+        stream = self.calls("cuStreamCreate", self.calls.names.CUstream_flags.CU_STREAM_NON_BLOCKING)
+        return Line(stream, self.calls("cuEventCreate", 0), self.calls("cuEventCreate", 0))
 
     def launch(self, kernel: str, threads: int, *arguments: int, line: Line | None = None) -> None:
         """Queue a kernel. threads: number of work items; 1 is one block of one thread."""
