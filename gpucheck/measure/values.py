@@ -15,6 +15,10 @@ Operation = Literal["integrity", "bandwidth", "latency"]
 # What let copies start together: a stream waits for a word of host memory, or for a kernel that spins; events: nothing,
 # so that the first copies run while later ones are queued.
 TimingWay = Literal["gate", "spin", "events"]
+# Purposes, and the GPU that some of them name: results of all copies together, which are no result of one of them.
+CROWDS = (
+    "all to all", "one to all", "all to one", "host both ways", "all from host", "all to host", "all from and to host",
+)  # fmt: skip
 Damage = Literal["untouched", "zeros", "stale", "other-pair", "shifted", "bit-flip", "mixed"]
 
 
@@ -72,6 +76,11 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     devices: int = 0
     samples: tuple[int, int] = (7, 21)
     planned_s: float = 0.0
+
+
+def is_crowd(purpose: str) -> bool:
+    """Return whether the result of a step is that of all its copies together."""
+    return purpose.startswith(CROWDS)
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):

@@ -392,8 +392,8 @@ def _one_direction(case: Case, pairs: set[Pair], rows: dict[Pair, Level]) -> Ite
         return
     for a, b in sorted(way for pair in pairs for way in (pair, pair[::-1])):
         there, back, pair = matrix[a][b], matrix[b][a], (min(a, b), max(a, b))
-        alike = alone is None or alone[a][b] == alone[b][a]
-        if alike and there and back and there < ONE_WAY * back:
+        same_way = alone is None or alone[a][b] == alone[b][a]
+        if same_way and there and back and there < ONE_WAY * back:
             row = level(there, rows[pair].usual) if pair in rows else None
             if row is None or not row.is_healthy or there < ONE_WAY_HALF * back:
                 slow.append((a, b))

@@ -43,7 +43,7 @@ def _both_ways(case: Case) -> Iterator[Finding]:
             continue
         usual = direct(m, (i, j))
         if flags and bool(flags[i][j]) != m.measured_alone((i, j)) and usual:
-            alone = [usual.gb_s] * 2  # the sum and its parts were not measured alike
+            alone = [usual.gb_s] * 2  # the sum and its parts were measured in different ways
         rates = healthy_rates()
         part, spread = rates.nvlink_both_ways if joined else rates.direct_both_ways
         if median(total) < part * sum(alone) * exp(FAR_BOTH * spread):

@@ -164,16 +164,40 @@ def _host(machine: Machine, request: MeasurementRequest) -> Iterator[Step]:
     nodes = request.numa_nodes if request.depth == "full" and len(request.numa_nodes) > 1 else ()
     for device in range(len(machine.devices)):
         for node in (None, *nodes):
-            for flow in (Flow(src=HOST, dst=device, node=node), Flow(src=device, dst=HOST, node=node)):
+            ways = Flow(src=HOST, dst=device, node=node), Flow(src=device, dst=HOST, node=node)
+            for flow in ways:
                 yield _timed(machine, request, "host and device", (flow,), PCIE_BYTES)
+        if request.depth == "full" and "sm-read" in request.methods:
+            for flow, method in zip(_host_ways(device), ("sm-read", "sm-write"), strict=True):
+                kernel = msgspec.structs.replace(flow, method=method)
+                yield _timed(machine, request, "host and device", (kernel,), PCIE_BYTES)
+
+
+def _host_ways(device: int) -> tuple[Flow, Flow]:
+    return Flow(src=HOST, dst=device), Flow(src=device, dst=HOST)
 
 
 def _contention(machine: Machine, request: MeasurementRequest) -> Iterator[Step]:
-    """Plan simultaneous copies of all pairs. The result describes the host, not a pair."""
-    if len(machine.devices) > 2:
-        all_pairs = tuple(Flow(src=a, dst=b) for a, b in pairs(machine))
-        yield _timed(machine, request, "all to all", all_pairs, PCIE_BYTES)
-        yield _timed(machine, request, "one to all", tuple(flow for flow in all_pairs if flow.src == 0), PCIE_BYTES)
+    """Plan copies of many at once: a row is a name and its flows. The result describes the host, not a pair."""
+    count = len(machine.devices)
+    ways = [_host_ways(device) for device in range(count)]
+    index = [device.index for device in machine.devices]
+    rows: dict[str, tuple[Flow, ...]] = {f"host both ways {index[device]}": both for device, both in enumerate(ways)}
+    if count > 1:
+        rows["all from host"] = tuple(there for there, _ in ways)
+        rows["all to host"] = tuple(back for _, back in ways)
+        rows["all from and to host"] = tuple(flow for both in ways for flow in both)
+    if count > 2:
+        rows["all to all"] = tuple(Flow(src=a, dst=b) for a, b in pairs(machine))
+        for device in range(count) if request.depth == "full" else (0,):
+            rows[f"one to all {index[device]}"] = tuple(
+                Flow(src=device, dst=other) for other in range(count) if other != device
+            )
+            rows[f"all to one {index[device]}"] = tuple(
+                Flow(src=other, dst=device) for other in range(count) if other != device
+            )
+    for name, flows in rows.items():
+        yield _timed(machine, request, name, flows, PCIE_BYTES)
 
 
 def _sizes(machine: Machine, request: MeasurementRequest, chosen: Sequence[tuple[int, int]]) -> Iterator[Step]:
@@ -199,6 +223,7 @@ def _local(machine: Machine, request: MeasurementRequest) -> Iterator[Step]:
         yield _timed(machine, request, "inside one device", (flow,))
         yield _latency(request, (flow,))
     yield from _host(machine, request)
+    yield from _contention(machine, request)
     yield from _sizes(machine, request, [(0, 0)])
 
 

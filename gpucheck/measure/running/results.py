@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from gpucheck.measure.values import HOST, Check, Device, Failure, Flow, Method, Opened, Step, Timing
+from gpucheck.measure.values import HOST, Check, Device, Failure, Flow, Method, Opened, Step, Timing, is_crowd
 
 Pair = tuple[int, int]
 
@@ -79,7 +79,7 @@ class Results:
             self.both_alone.update(_both(timings))
         elif step.purpose == "host and device":
             self.host.update({t.flow: t for t in timings})
-        elif step.purpose in ("all to all", "one to all"):
+        elif is_crowd(step.purpose):
             self.crowds[step.purpose] = timings
         elif step.purpose == "sizes":
             self.sizes += timings

@@ -8,13 +8,12 @@ from msgspec.structs import replace
 
 from gpucheck.measure.planning.plan import Machine, MeasurementRequest, alone
 from gpucheck.measure.running.results import Pair, Results
-from gpucheck.measure.values import HOST, Answer, Failure, Flow, Step, Timing
+from gpucheck.measure.values import HOST, Answer, Failure, Flow, Step, Timing, is_crowd
 
 REPEATED = ("one direction", "both directions")  # purposes whose low pairs are measured again alone
 MOST_REPEATED = 8  # pairs; if every pair is low, this number is sufficient
 MOST_LOST = 4  # children: each takes its deadline, and a host where four copies hang is faulty
 LOST = ("stuck", "crashed", "killed", "defect", "no-memory")
-TOGETHER = ("all to all", "one to all")  # their results are of all copies together
 DIVISIBLE = ("refused", "stuck", "crashed", "not-timed", "no-peers-left")  # fewer simultaneous flows may succeed
 Progress = Callable[[Step, int], None]
 Low = Callable[[Results], Iterable[tuple[Flow, ...]]]
@@ -61,7 +60,7 @@ def _count(failure: Failure, results: Results) -> None:
 def _do(runner: StepRunner, step: Step, results: Results) -> None:
     """Run one step without broken pairs. The flows of a failed round run again one by one, to find the failing one."""
     flows = tuple(flow for flow in step.flows if frozenset((flow.src, flow.dst)) not in results.broken)
-    if not any(HOST not in (f.src, f.dst) or step.purpose == "host and device" for f in flows):
+    if not any(HOST not in (f.src, f.dst) or step.operation == "bandwidth" for f in flows):
         return
     step = replace(step, flows=flows)
     answer = runner.run_step(step)
@@ -74,7 +73,7 @@ def _do(runner: StepRunner, step: Step, results: Results) -> None:
         results.rounds += step.purpose == "one direction"
         return
     _count(answer, results)
-    divisible = answer.is_the_copys if step.purpose in TOGETHER else answer.kind in DIVISIBLE
+    divisible = answer.is_the_copys if is_crowd(step.purpose) else answer.kind in DIVISIBLE
     if results.gave_up is not None or len(flows) == 1 or not divisible:
         _record(answer, step, results)
     elif not _one_by_one(runner, step, results):
@@ -90,7 +89,7 @@ def _one_by_one(runner: StepRunner, step: Step, results: Results) -> bool:
         single = replace(step, flows=(flow,))
         again = runner.run_step(single)
         if isinstance(again, Answer):
-            if step.purpose not in TOGETHER:
+            if not is_crowd(step.purpose):
                 results.take(single, again.timings, again.checks)
             results.device_s += again.device_s
             continue

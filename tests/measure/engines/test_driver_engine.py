@@ -109,7 +109,7 @@ def test_copies_that_cannot_be_held_back_are_timed_another_way_and_say_so(profil
     assert report["verdict"] == "pass"
     assert {pair["measured"]["timing"] for pair in report["pairs"]} == {way}
     assert report["pairs"][0]["measured"]["gb_s"] == pytest.approx(rate, rel=0.02)
-    said = {"spin": "refuses stream waits", "events": "timed by events alone"}
+    said = {"spin": "rejects stream waits", "events": "timed by events alone"}
     assert [word for word in said.values() if word in " ".join(report["method"])] == [
         said[way] for way in [way] if way in said
     ]

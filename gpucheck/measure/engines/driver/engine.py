@@ -163,7 +163,7 @@ class DriverEngine:
             return size, (note,) if size < wanted else ()
 
     def _shut(self) -> None:
-        """Make the gate, and try it: a call that the driver lacks or refuses fails here, not during a copy."""
+        """Make the gate, and try it: a call that the driver lacks or rejects fails here, not during a copy."""
         lanes, none = [Lane(gpu, gpu.line(), _nothing) for gpu in self.gpus], [0] * len(self.gpus)
         try:
             self.gate: Gate | SpinGate = Gate(self.calls)
@@ -220,7 +220,11 @@ class DriverEngine:
     def _lane(self, flow: Flow, region: Region, lane: Lane) -> Lane:
         stream, offset, size = lane.line.stream, region.offset, region.size
         if HOST in (flow.src, flow.dst):
-            pinned = lane.gpu.pinned(flow.node, HOST_PIECES * HOST_PIECE)
+            pinned = lane.gpu.pinned(flow.node, HOST_PIECES * HOST_PIECE, read=flow.src == HOST)
+            if flow.method in ("sm-read", "sm-write"):
+                parts = size // PIECE  # a step of host copies is no larger than the pinned memory
+                near = (lane.gpu.target + offset, pinned) if flow.src == HOST else (pinned, lane.gpu.source + offset)
+                return lane._replace(queue=partial(lane.gpu.launch, "copy", parts, *near, parts, line=lane.line))
             pieces_in_turn = cycle(range(pinned, pinned + HOST_PIECES * HOST_PIECE, HOST_PIECE))
 
             def host() -> None:

@@ -4,7 +4,7 @@ This needs no spinning kernel and no estimate of clock cycles: the host writes t
 full launch queue blocks the host before that; then a second thread writes the word, and the sample is discarded. One
 thread serves all samples: starting one for each took longer than queueing the copies.
 
-Where the driver refuses such a wait, as it may with confidential computing, a kernel that spins for a time takes its
+Where the driver rejects such a wait, as it may with confidential computing, a kernel that spins for a time takes its
 place. Copies that block the host behind either of them are timed by events alone.
 """
 
@@ -85,7 +85,7 @@ class Gate:
 
 
 class SpinGate:
-    """A kernel on the first lane's GPU that all streams wait for. It ends by that GPU's clock, whatever the host does."""
+    """A kernel on the GPU of the first lane that all streams wait for. It ends by the clock of that GPU."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls, self._copy_s = calls, COPY_S

@@ -22,8 +22,8 @@ KERNELS = {
 }
 THREADS = 256  # of a block
 BLOCKS_PER_SM = 16
-# Host copies use two pieces in turn: the gap between two is negligible at 400 GB/s, and both exceed the last-level cache of
-# a Grace CPU (114 MB).
+# Host copies use two pieces in turn: the gap between two is negligible at 400 GB/s, and both exceed the last-level
+# cache of a Grace CPU (114 MB).
 HOST_PIECE, HOST_PIECES = 64 * MIB, 2
 READ_BYTES = MIB
 NOTE_WORDS = 3 + 2 * 64  # of the kernel "compare": 64 wrong words are kept
@@ -64,7 +64,7 @@ class Gpu:
         except CudaError as error:
             raise not_opened(error, f"GPU {device.index} ({device.bus_id})") from error
         self.source = self.target = 0
-        self._pinned: dict[tuple[int | None, int], int] = {}
+        self._pinned: dict[tuple[int | None, int, bool], int] = {}
 
     def _fabric_handles(self) -> bool | None:
         """Whether the driver offers fabric handles here; None before CUDA 12.3, whose drivers reject the attribute."""
@@ -96,15 +96,18 @@ class Gpu:
                 self.calls("cuMemFree", address)
         self.source = self.target = 0
 
-    def pinned(self, node: int | None, size: int = READ_BYTES) -> int:
-        """Return the address of so much pinned host memory on this NUMA node; None: the GPU's node."""
+    def pinned(self, node: int | None, size: int = READ_BYTES, *, read: bool = False) -> int:
+        """Return the address of so much pinned host memory on this NUMA node; None: the GPU's node.
+
+        read: by copies to the GPU, whose memory is not that of copies to the host at the same time.
+        """
         node = self.about.numa_node if node is None else node
-        if (node, size) not in self._pinned:
+        if (node, size, read) not in self._pinned:
             self.use()
             with on_node(node):
                 address = self.calls("cuMemHostAlloc", size, self.calls.names.CU_MEMHOSTALLOC_PORTABLE)
-            self._pinned[node, size] = int(address)
-        return self._pinned[node, size]
+            self._pinned[node, size, read] = int(address)
+        return self._pinned[node, size, read]
 
     def line(self, number: int = 0) -> Line:
         """Return the stream with this number, created on first use."""
