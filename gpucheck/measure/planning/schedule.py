@@ -29,7 +29,7 @@ def rounds(
 
 
 def _turn(a: int, b: int, count: int, *, ring: bool) -> tuple[bool, int]:
-    """Return the distance around the circle; without ring the round of a round-robin tournament, then the other direction."""
+    """Return the distance around the circle; without ring the direction, and its round of a round-robin tournament."""
     if ring:
         return False, (b - a) % count
     days = count - 1 + count % 2
