@@ -19,9 +19,9 @@ from gpucheck.cli._shared.common import (
     timeout_option,
     write_result,
 )
-from gpucheck.cli._shared.output import STDOUT
+from gpucheck.cli._shared.output import STDOUT, replaces
 from gpucheck.model import Host
-from gpucheck.processes.atomic import PRIVATE, replaces
+from gpucheck.processes.atomic import PRIVATE
 
 if TYPE_CHECKING:
     from gpucheck.host.recording import Recording

@@ -10,7 +10,7 @@ from gpucheck.diagnose.machine import Link, Machine, Pair
 from gpucheck.knowledge import healthy_rates
 from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.model.finding.verdict import Verdict, worst
-from gpucheck.topology.expected import HEALTHY, Healthy, both_directions, nvlink_copy, peer_copy, slower
+from gpucheck.topology.expected import HEALTHY, Healthy, both_directions, c2c_copy, nvlink_copy, peer_copy, slower
 
 SLIGHT = 0.85  # of the median: a number above it is worth a warning, never a failure
 LIKE_OTHERS = 0.90
@@ -76,6 +76,11 @@ def staged(m: Machine, pair: Pair) -> Healthy | None:
 
 def host_copy(m: Machine, i: int, *, far: bool | None) -> Healthy | None:
     """Return what copies between GPU i and host memory reach. far: of another NUMA node; None if not known."""
+    model = m.models[i]
+    if model and model.c2c:
+        # Memory of another Grace CPU is behind the link between the two: how fast copies from there are is not known.
+        near = c2c_copy(model.c2c)
+        return None if far else near if far is False else near._replace(vague=m.several_nodes)
     rates, link = healthy_rates(), m.to_host(i)
     if link is None:
         return None

@@ -221,6 +221,11 @@ class Machine:
         found = [value for value in (uni[i][j], uni[j][i]) if value] if uni else []
         return found or ([value / 2 for value in (both[i][j], both[j][i]) if value] if both else [])
 
+    def measured_alone(self, pair: Pair) -> bool:
+        """Whether both directions were measured while nothing else was copied; False also if that is not known."""
+        flags, (i, j) = self.measured.p2p_uni_alone, pair
+        return bool(flags and flags[i][j] and flags[j][i])
+
     @cached_property
     def passed(self) -> list[float]:
         """The most that was seen to pass the PCIe link of each GPU in one direction, GB/s."""

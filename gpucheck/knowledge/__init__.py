@@ -6,7 +6,7 @@ the line. Unconfirmed values are marked in the tables and never silently relied 
 
 from gpucheck.knowledge._load import KnowledgeError, site_tables
 from gpucheck.knowledge.causes import Cause, RootCauses, causes, root_causes
-from gpucheck.knowledge.gpus import GpuModel, code_runs, generation_of, gpu_table, gpus
+from gpucheck.knowledge.gpus import GpuC2c, GpuModel, code_runs, generation_of, gpu_table, gpus
 from gpucheck.knowledge.links import (
     NvLinkRate,
     healthy_rates,
@@ -18,6 +18,7 @@ from gpucheck.knowledge.names import find_gpu, gpu_by_pci_id, gpus_of_family, si
 
 __all__ = [
     "Cause",
+    "GpuC2c",
     "GpuModel",
     "KnowledgeError",
     "NvLinkRate",

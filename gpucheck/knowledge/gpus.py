@@ -40,6 +40,17 @@ class GpuPcie(msgspec.Struct, frozen=True, kw_only=True):
     basis: str
 
 
+class GpuC2c(msgspec.Struct, frozen=True, kw_only=True):
+    """NVLink-C2C to the Grace CPU. gb_s: of one GPU in one direction, at the line rate.
+
+    reached: what the slower direction reaches by copy engine: median, as a part of gb_s, and spread (as in links.yml).
+    """
+
+    gb_s: float
+    reached: tuple[float, float]
+    source: str
+
+
 class GpuModel(msgspec.Struct, frozen=True, kw_only=True, rename={"cls": "class"}):
     """One GPU product. Absent ends (last_driver_branch, max_cuda) mean that no end is known.
 
@@ -60,6 +71,7 @@ class GpuModel(msgspec.Struct, frozen=True, kw_only=True, rename={"cls": "class"
     max_cuda: str | None = None
     nvlink: GpuNvLink | None = None
     pcie: GpuPcie | None = None
+    c2c: GpuC2c | None = None
     fabric: Literal["nvswitch", "nvlink5", "imex"] | None = None
     grace: bool = False
     forward_compatibility: bool | None = None

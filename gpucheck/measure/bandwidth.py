@@ -4,7 +4,7 @@ import os
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
 from typing import Literal, NamedTuple
 
@@ -144,9 +144,9 @@ def measure(
             planned_s = sum(step.planned_s for step in steps)
             watch.planned(_planned(engine, place.machine, steps))
 
-            def low(so_far: Results) -> list[tuple[Flow, ...]]:
+            def low(so_far: Results) -> Iterable[tuple[Flow, ...]]:
                 if doubts is None or scene is None:
-                    return []
+                    return ()
                 return again(so_far, doubts(observations(so_far, place.machine, scene)))
 
             with _sampler(scene, patience, simulated=simulated) as sampler:
@@ -182,7 +182,7 @@ def measure(
         peer_access=report.peer_access(results, scene),
         host_device=report.host_links(results, place.machine),
         local_gb_s=report.local(results, place.machine),
-        crowds=report.crowds(results),
+        crowds=report.crowds(results, place.machine),
         sizes=report.sizes(results, place.machine),
         tensor=report.tensor(results) if options.tensor_bytes is not None else None,
         integrity=report.integrity(results),

@@ -12,6 +12,13 @@ HOST = -1  # in place of a device's position: the host's pinned memory
 # staged: through host memory, as copies without peer access do.
 Method = Literal["ce-write", "ce-read", "sm-write", "sm-read", "staged"]
 Operation = Literal["integrity", "bandwidth", "latency"]
+# What let copies start together: a stream waits for a word of host memory, or for a kernel that spins; events: nothing,
+# so that the first copies run while later ones are queued.
+TimingWay = Literal["gate", "spin", "events"]
+# Purposes, and the GPU that some of them name: results of all copies together, which are no result of one of them.
+CROWDS = (
+    "all to all", "one to all", "all to one", "host both ways", "all from host", "all to host", "all from and to host",
+)  # fmt: skip
 Damage = Literal["untouched", "zeros", "stale", "other-pair", "shifted", "bit-flip", "mixed"]
 
 
@@ -76,8 +83,16 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     planned_s: float = 0.0
 
 
+def is_crowd(purpose: str) -> bool:
+    """Return whether the result of a step is that of all its copies together."""
+    return purpose.startswith(CROWDS)
+
+
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds of one copy of ``size`` bytes, over samples of ``repeats`` copies each. mad_s: median deviation."""
+    """Seconds of one copy of ``size`` bytes, over samples of ``repeats`` copies each. mad_s: median deviation.
+
+    way: of the last sample.
+    """
 
     flow: Flow
     size: int
@@ -87,6 +102,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     mad_s: float
     min_s: float
     max_s: float
+    way: TimingWay = "gate"
 
     @property
     def gb_s(self) -> float:

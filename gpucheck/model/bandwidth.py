@@ -1,5 +1,7 @@
 """The outside contract of ``gpucheck bandwidth``. GB/s is 10**9 bytes per second; bidirectional is the sum of both."""
 
+from typing import Literal
+
 import msgspec
 
 from gpucheck.model.diagnosis.observations import Observations
@@ -27,7 +29,10 @@ class MeasuredDevice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """A bandwidth with its spread: slowest and fastest sample, and the median absolute deviation of the median."""
+    """A bandwidth with its spread: slowest and fastest sample, and the median absolute deviation of the median.
+
+    timing: what let the copies start together: the gate, a kernel that spins, or nothing (events).
+    """
 
     gb_s: float
     mad_percent: float
@@ -35,6 +40,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     fastest_gb_s: float
     samples: int
     size_bytes: int
+    timing: Literal["gate", "spin", "events"] = "gate"
 
 
 class MeasuredPair(msgspec.Struct, frozen=True, kw_only=True, rename={"cls": "class"}):
@@ -84,11 +90,16 @@ class HostNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HostLink(msgspec.Struct, frozen=True, kw_only=True):
-    """Copies between a device and pinned host memory on its own NUMA node. by_node: on every node of the host."""
+    """Copies between a device and pinned host memory on its own NUMA node. by_node: on every node of the host.
+
+    h2d_kernel_gb_s, d2h_kernel_gb_s: by loads and stores of a kernel instead of the copy engine.
+    """
 
     device: int
     h2d_gb_s: float | None = None
     d2h_gb_s: float | None = None
+    h2d_kernel_gb_s: float | None = None
+    d2h_kernel_gb_s: float | None = None
     by_node: tuple[HostNode, ...] = ()
 
 
@@ -104,12 +115,17 @@ class PeerAccess(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ContentionResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Many copies at once. slowest_gb_s: the worst of them."""
+    """Many copies at once. slowest_gb_s: the worst of them.
+
+    alone_gb_s: the sum of the same copies one after the other. reason: why less, if it is.
+    """
 
     name: str
     copies: int
     total_gb_s: float
     slowest_gb_s: float
+    alone_gb_s: float | None = None
+    reason: str = ""
 
 
 class BandwidthReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from functools import lru_cache
 from math import exp, log
 from typing import Literal, NamedTuple
 
-from gpucheck.knowledge import NvLinkRate, healthy_rates, nvlink_factor, nvlink_rate, pcie_gb_s
+from gpucheck.knowledge import GpuC2c, NvLinkRate, healthy_rates, nvlink_factor, nvlink_rate, pcie_gb_s
 from gpucheck.model.host.hardware import Expected, Gpu, PcieLink
 from gpucheck.topology.pcie.cpu import Cpu
 
@@ -94,6 +94,13 @@ def peer_copy(cls: str | None, generation: int, width: int, *, intel: bool = Fal
     found = Healthy(raw * median, spread, raw, basis, vague=not known)
     slowest = None if known else peer_copy("SYS", generation, width, intel=intel)
     return found._replace(least=slowest.far) if slowest else found
+
+
+def c2c_copy(c2c: GpuC2c) -> Healthy:
+    """Return what the slower direction between a GPU and its Grace CPU reaches."""
+    median, spread = c2c.reached
+    basis = f"NVLink-C2C {c2c.gb_s:g} GB/s x {median:.2f} (to host memory)"
+    return Healthy(c2c.gb_s * median, spread, c2c.gb_s, basis)
 
 
 def both_directions(one_way: Healthy, *, nvlink: bool) -> Healthy:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from gpucheck.diagnose import diagnose
 from gpucheck.model import Verdict, worst
-from tests.measure.benches import EIGHT_NVSWITCH, TWO_PCIE, fault
+from tests.measure.benches import EIGHT_A100, EIGHT_NVSWITCH, TWO_PCIE, fault
 
 pytestmark = pytest.mark.slow
 BAD = (Verdict.WARN, Verdict.FAIL)
@@ -45,6 +45,30 @@ def test_three_percent_noise_hides_no_half_duplex(seed):
 
     assert verdict(TWO_PCIE, noise) is Verdict.PASS
     assert verdict(TWO_PCIE, noise, fault("p2p-half-duplex")) in BAD
+
+
+@settings(max_examples=5, deadline=None)
+@given(seed=st.integers(0, 10_000), percent=st.integers(0, 2))
+def test_a_fabric_that_loses_both_ways_at_once_is_healthy(seed, percent):
+    """An A100 that sends and receives keeps 77 % of its rate: as a ring, every pair would look low."""
+    assert verdict(EIGHT_A100, fault("copy-noise", percent=percent, seed=seed)) is Verdict.PASS
+
+
+@settings(max_examples=3, deadline=None)
+@given(seed=st.integers(0, 10_000), a=st.integers(0, 7), step=st.integers(1, 7))
+def test_such_a_fabric_hides_no_slow_direction_and_no_slow_gpu(seed, a, step):
+    noise = fault("copy-noise", percent=2, seed=seed)
+    b = (a + step) % 8
+    way = diagnose(EIGHT_A100.seen(noise, fault("p2p-slow-direction", a, b, percent=30)))
+    one = diagnose(
+        EIGHT_A100.seen(noise, *(fault("p2p-slow", a, other, percent=30) for other in range(8) if other != a))
+    )
+
+    bus = [gpu.pci_bus_id for gpu in EIGHT_A100.gpus]
+    named = {finding.subject for finding in way if finding.verdict in BAD and finding.check == "p2p-bandwidth"}
+    assert named == {f"pair:{bus[min(a, b)]}-{bus[max(a, b)]}"}
+    named = {finding.subject for finding in one if finding.verdict in BAD and finding.check == "p2p-bandwidth"}
+    assert named == {f"gpu:{bus[a]}"}
 
 
 @pytest.mark.more

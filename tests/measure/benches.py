@@ -121,6 +121,16 @@ TWO_PCIE = Bench([p100(0), p100(1)])
 EIGHT_NVSWITCH = Bench([h100(index) for index in range(8)], ancestor="SYS")
 
 
+def a100(index: int) -> Gpu:
+    """A GPU of an HGX A100, whose NVSwitch loses when a GPU sends and receives."""
+    made = h100(index)
+    model = {"name": "NVIDIA A100-SXM4-80GB", "device_id": "20b2", "compute_capability": "8.0", "fabric": None}
+    return replace(made, **model, nvlinks=tuple(replace(link, version=5) for link in made.nvlinks[:12]))
+
+
+EIGHT_A100 = Bench([a100(index) for index in range(8)], ancestor="SYS")
+
+
 def gen4(index: int) -> Gpu:
     """A card in a slot of its own, four to a socket."""
     link = PcieLink(generation=4, width=16, max_generation=4, max_width=16, device_max_generation=4)

@@ -17,8 +17,8 @@ import msgspec
 from gpucheck.measure.engines.cuda.errors import error_text
 from gpucheck.measure.engines.pattern import WORD, word_at, words_at
 from gpucheck.measure.planning.paths import Path, flow_resources
-from gpucheck.measure.values import HOST, Comparison, Flow, Opened, Region, Setup, Wrong
-from gpucheck.simulator.cuda.rates import Link, Rates
+from gpucheck.measure.values import HOST, Comparison, Flow, Opened, Region, Setup, TimingWay, Wrong
+from gpucheck.simulator.cuda.rates import PCIE_DUPLEX, Link, Rates
 
 LOCAL_GB_S = 500.0  # copies inside one GPU are not modelled: a round number, which nothing judges
 LOCAL_LATENCY_S = 1e-6
@@ -44,6 +44,8 @@ class CopyError(Exception):
 
 class FormulaEngine:
     """gpucheck.measure.engines.protocol.CopyEngine over the rates of a machine."""
+
+    way: TimingWay = "gate"
 
     def __init__(self, rates: Rates) -> None:
         self.machine = rates
@@ -75,7 +77,8 @@ class FormulaEngine:
         seconds = []
         for flow, taken, count in zip(flows, use, repeats, strict=True):
             share = max((crowd[resource] for resource in taken), default=1)
-            rate = self._rate(flow) / share
+            opposite = flow.src != flow.dst and (crowd[f"in:{flow.src}"] or crowd[f"out:{flow.dst}"])
+            rate = self._rate(flow) * (self._duplex(flow) if opposite else 1) / share
             seconds.append(count * (size / rate / 1e9 + self._setup_s(flow, queued=True)) * self._noise())
         self.now += max(seconds)
         return tuple(seconds)
@@ -161,6 +164,10 @@ class FormulaEngine:
         if HOST in (flow.src, flow.dst):
             return self.machine.host_gb_s[max(flow.src, flow.dst)]
         return self.links[flow.src, flow.dst].staged_gb_s
+
+    def _duplex(self, flow: Flow) -> float:
+        link = self.links.get((flow.src, flow.dst))
+        return PCIE_DUPLEX if link is None or flow.method == "staged" else link.duplex
 
     def _setup_s(self, flow: Flow, *, queued: bool) -> float:
         """What a copy costs beside its bytes. A queued one starts while the one before still runs."""

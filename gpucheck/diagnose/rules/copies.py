@@ -201,14 +201,20 @@ def _low(m: Machine, rows: dict[Pair, Level], like: float) -> dict[Pair, Level]:
 def _middle(m: Machine, values: dict[Pair, float]) -> dict[Pair, float]:
     """Return the middle of the pairs of the same path between the same models.
 
+    A pair that was measured while others copied is compared with such pairs only: alone it may be faster. One that was
+    measured alone is at least as fast as those were.
+
     The rates themselves are compared and not their parts of the healthy rate, which is that of the link as it was read:
     the number may be the only sign that a link has lost lanes.
     """
     kinds = {pair: (m.classes[pair] or m.joined(pair), m.products(pair)) for pair in values}
     found: dict[object, list[float]] = {}
+    alone: dict[object, list[float]] = {}
     for pair, value in values.items():
-        found.setdefault(kinds[pair], []).append(value)
-    return {pair: median(found[kind]) for pair, kind in kinds.items()}
+        (alone if m.measured_alone(pair) else found).setdefault(kinds[pair], []).append(value)
+    together = {kind: median(rates) for kind, rates in found.items()}
+    best = {kind: max(median(rates), together.get(kind, 0.0)) for kind, rates in alone.items()}
+    return {pair: (best if m.measured_alone(pair) else together)[kind] for pair, kind in kinds.items()}
 
 
 def gpus_of(low: Iterable[Pair], tested: Iterable[Pair]) -> list[int]:
@@ -380,13 +386,14 @@ def lower_still(low: Collection[Pair], rows: dict[Pair, Level]) -> list[int]:
 
 def _one_direction(case: Case, pairs: set[Pair], rows: dict[Pair, Level]) -> Iterator[Finding]:
     """Healthy pairs differ by a few per cent between directions; staged ones by a fifth, so they are not looked at."""
-    m, matrix = case.machine, case.machine.measured.p2p_uni_gb_s
+    m, matrix, alone = case.machine, case.machine.measured.p2p_uni_gb_s, case.machine.measured.p2p_uni_alone
     slow = []
     if matrix is None:
         return
     for a, b in sorted(way for pair in pairs for way in (pair, pair[::-1])):
         there, back, pair = matrix[a][b], matrix[b][a], (min(a, b), max(a, b))
-        if there and back and there < ONE_WAY * back:
+        same_way = alone is None or alone[a][b] == alone[b][a]
+        if same_way and there and back and there < ONE_WAY * back:
             row = level(there, rows[pair].usual) if pair in rows else None
             if row is None or not row.is_healthy or there < ONE_WAY_HALF * back:
                 slow.append((a, b))

@@ -70,7 +70,25 @@ def rule(case: Case) -> Iterator[Finding]:
             f", {percent(row.part for row in fine.values())} of expected",
             why=f"healthy: {next(iter(fine.values())).usual.basis}",
         )
-    yield from _low(m, low, len(low) + len(fine) + len(wrong))
+    coherent = {i: row for i, row in low.items() if (model := m.models[i]) and model.c2c}
+    yield from _low_c2c(m, coherent)
+    yield from _low(m, {i: low[i] for i in low.keys() - coherent.keys()}, len(low) + len(fine) + len(wrong))
+
+
+def _low_c2c(m: Machine, low: dict[int, Level]) -> Iterator[Finding]:
+    """Below what NVLink-C2C reaches: its links, or memory of the other Grace CPU."""
+    for i, row in low.items():
+        far = row.value < row.usual.far
+        verdict = Verdict.UNKNOWN if m.host.virtual or (row.usual.vague and not far) else Verdict.WARN
+        yield Claim(CHECK, Verdict.FAIL if far and not row.usual.vague else verdict).finding(
+            subject=m.gpu_label(i),
+            seen=row.value,
+            wanted=row.usual.gb_s,
+            why=f"{row.part:.0%} of what copies between this GPU and its Grace CPU reach ({row.usual.basis}): links of "
+            "NVLink-C2C that are down or have errors, or memory of the other CPU",
+            fix="nvidia-smi c2c -s shows the rate of each link and nvidia-smi c2c -e its errors; "
+            "dmesg | grep -e 'Xid.*121' -e 'Xid.*173'",
+        )
 
 
 def _low(m: Machine, low: dict[int, Level], count: int) -> Iterator[Finding]:

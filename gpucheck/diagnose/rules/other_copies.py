@@ -31,6 +31,7 @@ def rule(case: Case) -> Iterator[Finding]:
 def _both_ways(case: Case) -> Iterator[Finding]:
     """The sum of both directions next to that of each alone, and next to the healthy machine."""
     m, uni, both = case.machine, case.machine.measured.p2p_uni_gb_s, case.machine.measured.p2p_bidir_gb_s
+    flags = m.measured.p2p_bidir_alone
     slow: dict[Pair, tuple[float, float]] = {}
     unsure: dict[Pair, tuple[float, float]] = {}
     fine: list[float] = []
@@ -40,11 +41,14 @@ def _both_ways(case: Case) -> Iterator[Finding]:
         joined, access = m.joined((i, j)), m.access[i, j]
         if len(alone) < 2 or not total or access is False or (m.crosses((i, j)) and not joined):
             continue
+        usual = direct(m, (i, j))
+        if flags and bool(flags[i][j]) != m.measured_alone((i, j)) and usual:
+            alone = [usual.gb_s] * 2  # the sum and its parts were measured in different ways
         rates = healthy_rates()
         part, spread = rates.nvlink_both_ways if joined else rates.direct_both_ways
         if median(total) < part * sum(alone) * exp(FAR_BOTH * spread):
             (slow if joined or access else unsure)[i, j] = median(total), sum(alone)
-        elif (i, j) not in case.slow and (usual := direct(m, (i, j))) and not usual.vague:
+        elif (i, j) not in case.slow and usual and not usual.vague:
             fine.append(median(total) / both_directions(usual, nvlink=bool(joined)).gb_s)
     if slow:
         case.slow |= set(slow)

@@ -12,7 +12,7 @@ from multiprocessing import get_context
 from typing import Any
 
 from gpucheck.measure.engines.pattern import MASK, SAMPLE, WORD, pattern_array, signed
-from gpucheck.measure.values import HOST, Comparison, Flow, Opened, Region, Setup, Wrong
+from gpucheck.measure.values import HOST, Comparison, Flow, Opened, Region, Setup, TimingWay, Wrong
 from gpucheck.processes.lifeline import end_with_parent
 
 STAGE = 1 << 20
@@ -21,6 +21,8 @@ START_S = 0.0005
 
 class CpuEngine:
     """gpucheck.measure.engines.protocol.CopyEngine over processes and shared memory."""
+
+    way: TimingWay = "gate"
 
     def open(self, setup: Setup) -> Opened:
         """Map the buffers and start the processes. Raises ModuleNotFoundError without NumPy."""

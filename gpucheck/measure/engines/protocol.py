@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from gpucheck.measure.values import Comparison, Flow, Opened, Region, Setup
+from gpucheck.measure.values import Comparison, Flow, Opened, Region, Setup, TimingWay
 
 # Exceptions of programming errors; engines raise other types if a device is missing.
 MISTAKES = (ArithmeticError, AssertionError, AttributeError, IndexError, KeyError, NameError, TypeError)
@@ -26,7 +26,10 @@ class CopyEngine(Protocol):
 
     A region counts from the start of a buffer. No method returns before the devices are done with it.
     Every method may raise exceptions of its library; the parent terminates a method that hangs.
+    way: how the last copies were timed.
     """
+
+    way: TimingWay
 
     def open(self, setup: Setup) -> Opened:
         """Make contexts and buffers. Raises ModuleNotFoundError, NotOpened, LookupError for a missing device."""

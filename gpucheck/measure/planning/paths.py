@@ -36,7 +36,7 @@ def paths(gpus: Sequence[Gpu], pci: Sequence[PciDevice], topology: Topology) -> 
 def flow_resources(flow: Flow, between: dict[tuple[int, int], Path], to_host: Sequence[tuple[str, ...]]) -> set[str]:
     """Return the resources of a flow. to_host: links of each device up to its root, without direction.
 
-    A GPU's copy engines run one copy out and one in at the full rate, so the engines are resources too.
+    A GPU has copy engines for one copy out and one in at the same time, so the engines are resources too.
     """
     taken = set()
     if flow.src != HOST:

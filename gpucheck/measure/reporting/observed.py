@@ -69,7 +69,7 @@ def measured(results: Results, machine: Machine, scene: Scene) -> Measured:
         p2p_latency_us=_table(count, results.latencies("ce-write")),
         staged_latency_us=_table(count, results.latencies("staged")),
         method=Method(engine="ce", direction="write") if rates else Measured().method,
-        host_device=tuple(_host_device(results, place) for place in range(count) if _host_rates(results, place)),
+        host_device=tuple(_host_device(results, place, scene) for place in range(count) if _host_rates(results, place)),
         under_load=under_load(scene),
         integrity_bad_pairs=tuple(sorted({pair for row in damaged for pair in row.pairs})) if compared else None,
         damage=_common(kinds),
@@ -108,10 +108,13 @@ def _host_rates(results: Results, place: int) -> tuple[Timing | None, Timing | N
     return found if any(found) else None
 
 
-def _host_device(results: Results, place: int) -> HostDevice:
+def _host_device(results: Results, place: int, scene: Scene) -> HostDevice:
+    """Return both directions. The memory is on the GPU's NUMA node if this process may use its CPUs."""
     there, back = _host_rates(results, place) or (None, None)
+    node, usable = results.devices[place].numa_node, results.opened.numa_nodes if results.opened else ()
     return HostDevice(
         gpu=place,
+        numa_node=node if node in usable or scene.topology.simulated else None,
         h2d_gb_s=_digits(there.gb_s) if there else None,
         d2h_gb_s=_digits(back.gb_s) if back else None,
     )

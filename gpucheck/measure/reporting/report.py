@@ -1,7 +1,10 @@
 """Convert results to the report: positions to rows and columns, seconds to rates."""
 
+from collections import Counter
+
 import msgspec
 
+from gpucheck.measure.planning.paths import flow_resources
 from gpucheck.measure.planning.plan import Machine, pairs
 from gpucheck.measure.reporting.scene import Scene
 from gpucheck.measure.reporting.surroundings import nvml_status
@@ -22,6 +25,14 @@ from gpucheck.model.bandwidth import (
 from gpucheck.topology.expected import both_ways_expected
 
 PLACES = 2
+LESS = 0.90  # of the sum: two directions at once cost a few per cent on every machine
+UPLINKS = ("up:", "down:")  # links between a GPU and host memory
+MOST_NAMED = 4
+WAYS = {
+    "spin": "the driver rejects stream waits for memory (as with confidential computing): copies start when a kernel "
+    "that spins for a time ends",
+    "events": "copies that block the host while they wait for a common start are timed by events alone: up to 1 % low",
+}
 
 
 def devices(results: Results, machine: Machine) -> tuple[MeasuredDevice, ...]:
@@ -43,6 +54,7 @@ def measured(timing: Timing) -> Measured:
         fastest_gb_s=round(timing.size / timing.min_s / 1e9, PLACES),
         samples=timing.samples,
         size_bytes=timing.size,
+        timing=timing.way,
     )
 
 
@@ -119,7 +131,8 @@ def _rounded(value: float | None) -> float | None:
 
 def host_links(results: Results, machine: Machine) -> tuple[HostLink, ...]:
     """Return copies from host to device and back, for the devices measured."""
-    rates = {(flow.src, flow.dst, flow.node): round(t.gb_s, PLACES) for flow, t in results.host.items()}
+    engines = {flow: round(t.gb_s, PLACES) for flow, t in results.host.items()}
+    rates = {(f.src, f.dst, f.node): rate for f, rate in engines.items() if f.method == "ce-write"}
     nodes = sorted({flow.node for flow in results.host if flow.node is not None})
 
     def ways(place: int, node: int | None) -> dict[str, float | None]:
@@ -129,6 +142,8 @@ def host_links(results: Results, machine: Machine) -> tuple[HostLink, ...]:
         HostLink(
             device=place,
             **ways(place, None),
+            h2d_kernel_gb_s=engines.get(Flow(src=HOST, dst=place, method="sm-read")),
+            d2h_kernel_gb_s=engines.get(Flow(src=place, dst=HOST, method="sm-write")),
             by_node=tuple(HostNode(node=node, **found) for node in nodes if any((found := ways(place, node)).values())),
         )
         for place in range(len(machine.devices))
@@ -149,16 +164,33 @@ def local(results: Results, machine: Machine) -> tuple[float | None, ...]:
     return tuple(round(t.gb_s, PLACES) if t else None for t in rates) if any(rates) else ()
 
 
-def crowds(results: Results) -> tuple[ContentionResult, ...]:
-    """Return the total rates of simultaneous copies."""
-    return tuple(
-        ContentionResult(
-            name=name,
-            copies=len(timings),
-            total_gb_s=round(total(timings), PLACES),
-            slowest_gb_s=round(min(t.gb_s for t in timings), PLACES),
-        )
-        for name, timings in results.crowds.items()
+def crowds(results: Results, machine: Machine) -> tuple[ContentionResult, ...]:
+    """Return the total rates of simultaneous copies, next to the sum of the same copies alone."""
+    return tuple(_crowd(name, timings, results, machine) for name, timings in results.crowds.items())
+
+
+def _crowd(name: str, timings: tuple[Timing, ...], results: Results, machine: Machine) -> ContentionResult:
+    flows, together = [t.flow for t in timings], total(timings)
+    known = [results.host.get(flow) or results.one_way(flow.src, flow.dst) for flow in flows]
+    alone = [timing.gb_s for timing in known if timing]
+    use = [flow_resources(flow, machine.between, machine.to_host) for flow in flows]
+    contention = Counter(resource for taken in use for resource in taken)
+    shares = [max((contention[resource] for resource in taken), default=1) for taken in use]
+    reason = ""
+    if len(alone) == len(flows) and together < LESS * sum(alone):
+        shared = sorted({r.partition(":")[2] for r, count in contention.items() if count > 1 and r.startswith(UPLINKS)})
+        carries = sum(rate / share for rate, share in zip(alone, shares, strict=True))
+        if together < LESS * carries:
+            reason = "less than their links carry: the root complex, host memory of one NUMA node, or both ways at once"
+        else:
+            reason = f"they share {', '.join(shared[:MOST_NAMED])}" if shared else "a GPU takes part in several copies"
+    return ContentionResult(
+        name=name,
+        copies=len(timings),
+        total_gb_s=round(together, PLACES),
+        slowest_gb_s=round(min(t.gb_s for t in timings), PLACES),
+        alone_gb_s=round(sum(alone), PLACES) if len(alone) == len(flows) else None,
+        reason=reason,
     )
 
 
@@ -196,6 +228,8 @@ def method(results: Results) -> tuple[str, ...]:
         "bandwidth: the source writes; copies are queued before they start, 10 to 20 ms per sample, at least 7 samples "
         "after 50 ms of warm-up; values are medians, GB/s is 10**9 bytes per second",
     ]
+    ways = {timing.way for timing in (*results.together.values(), *results.host.values())}
+    lines += [text for way, text in WAYS.items() if way in ways]
     if results.both:
         lines.append("both directions: sum of the two, started together")
     if results.latency:

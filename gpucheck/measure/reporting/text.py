@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from gpucheck.measure.running.results import Pair, Results
-from gpucheck.measure.running.runner import TOGETHER
-from gpucheck.measure.values import HOST, Failure
+from gpucheck.measure.values import HOST, Failure, is_crowd
 
 NAMED = 4
 UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
@@ -44,13 +43,13 @@ def bytes_text(count: int) -> str:
 
 def copied_pairs(failures: Sequence[Failure]) -> list[Pair]:
     """Return the ordered pairs of failed copies; empty if all pairs copied simultaneously."""
-    flows = dict.fromkeys(flow for failure in failures if failure.purpose not in TOGETHER for flow in failure.flows)
+    flows = dict.fromkeys(flow for failure in failures if not is_crowd(failure.purpose) for flow in failure.flows)
     return list(dict.fromkeys((f.src, f.dst) for f in flows if HOST not in (f.src, f.dst)))
 
 
 def where_copied(failure: Failure, results: Results) -> str:
     """Return the GPUs of a copy without a pair: ``GPU 3``; empty for pairs and for simultaneous copies of all."""
-    if failure.purpose in TOGETHER or any(src != dst for src, dst in copied_pairs([failure])):
+    if is_crowd(failure.purpose) or any(src != dst for src, dst in copied_pairs([failure])):
         return ""
     devices = sorted({results.devices[max(flow.src, flow.dst)].index for flow in failure.flows})
     return f"GPU {', '.join(map(str, devices))}" if devices else ""

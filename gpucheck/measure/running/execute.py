@@ -14,7 +14,7 @@ from gpucheck.measure.statistics import (
     repeats_together,
     spread,
 )
-from gpucheck.measure.values import Answer, Flow, Step, Timing
+from gpucheck.measure.values import Answer, Flow, Step, Timing, TimingWay
 
 Shape = TypeVar("Shape")
 
@@ -40,7 +40,8 @@ def _bandwidth(engine: CopyEngine, step: Step) -> tuple[Timing, ...]:
         # The first copy of a run maps the peer's memory, so its time does not apply to later ones.
         row.repeats = tuple(min(row.most, r) for r in repeats_together(each))
     columns = adaptive(row.sample, *step.samples)
-    return tuple(_timing(f, step.size, r, c) for f, r, c in zip(step.flows, row.repeats, columns, strict=True))
+    rows = zip(step.flows, row.repeats, columns, strict=True)
+    return tuple(_timing(f, step.size, r, c, engine.way) for f, r, c in rows)
 
 
 def _latency(engine: CopyEngine, step: Step) -> tuple[Timing, ...]:
@@ -50,7 +51,7 @@ def _latency(engine: CopyEngine, step: Step) -> tuple[Timing, ...]:
         row = _Row(engine, (flow,), LATENCY_BYTES, LATENCY_REPEATS)
         row.latency()
         columns = adaptive(row.latency, *step.samples)
-        timings.append(_timing(flow, LATENCY_BYTES, row.repeats[0], columns[0]))
+        timings.append(_timing(flow, LATENCY_BYTES, row.repeats[0], columns[0], engine.way))
     return tuple(timings)
 
 
@@ -83,7 +84,7 @@ class _Row:
         return self._queued(measure)
 
 
-def _timing(flow: Flow, size: int, repeats: int, samples: tuple[float, ...]) -> Timing:
+def _timing(flow: Flow, size: int, repeats: int, samples: tuple[float, ...], way: TimingWay) -> Timing:
     s = spread(samples)
     return Timing(
         flow=flow,
@@ -94,4 +95,5 @@ def _timing(flow: Flow, size: int, repeats: int, samples: tuple[float, ...]) -> 
         mad_s=s.mad,
         min_s=s.least,
         max_s=s.greatest,
+        way=way,
     )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from gpucheck.measure.values import HOST, Check, Device, Failure, Flow, Method, Opened, Step, Timing
+from gpucheck.measure.values import HOST, Check, Device, Failure, Flow, Method, Opened, Step, Timing, is_crowd
 
 Pair = tuple[int, int]
 
@@ -50,7 +50,8 @@ class Results:
 
     def staged(self) -> dict[Pair, float]:
         """Return the GB/s of the pairs measured without peer access."""
-        return {(flow.src, flow.dst): t.gb_s for flow, t in self.together.items() if flow.method == "staged"}
+        found = self.together | self.alone
+        return {(flow.src, flow.dst): t.gb_s for flow, t in found.items() if flow.method == "staged"}
 
     def latencies(self, method: Method) -> dict[Pair, float]:
         """Return the latency of each ordered pair in microseconds."""
@@ -78,7 +79,7 @@ class Results:
             self.both_alone.update(_both(timings))
         elif step.purpose == "host and device":
             self.host.update({t.flow: t for t in timings})
-        elif step.purpose in ("all to all", "one to all"):
+        elif is_crowd(step.purpose):
             self.crowds[step.purpose] = timings
         elif step.purpose == "sizes":
             self.sizes += timings

@@ -1,6 +1,6 @@
 """Run a plan: request every step, split a round that failed, and repeat low pairs alone."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from typing import Protocol
 
@@ -8,13 +8,12 @@ from msgspec.structs import replace
 
 from gpucheck.measure.planning.plan import Machine, MeasurementRequest, alone
 from gpucheck.measure.running.results import Pair, Results
-from gpucheck.measure.values import HOST, Answer, Failure, Flow, Step, Timing
+from gpucheck.measure.values import HOST, Answer, Failure, Flow, Step, Timing, is_crowd
 
 REPEATED = ("one direction", "both directions")  # purposes whose low pairs are measured again alone
-MOST_REPEATED = 16  # if every pair is low, this number is sufficient
+MOST_REPEATED = 8  # pairs; if every pair is low, this number is sufficient
 MOST_LOST = 4  # children: each takes its deadline, and a host where four copies hang is faulty
 LOST = ("stuck", "crashed", "killed", "defect", "no-memory")
-TOGETHER = ("all to all", "one to all")  # their results are of all copies together
 DIVISIBLE = ("refused", "stuck", "crashed", "not-timed", "no-peers-left")  # fewer simultaneous flows may succeed
 Progress = Callable[[Step, int], None]
 Low = Callable[[Results], Iterable[tuple[Flow, ...]]]
@@ -61,7 +60,7 @@ def _count(failure: Failure, results: Results) -> None:
 def _do(runner: StepRunner, step: Step, results: Results) -> None:
     """Run one step without broken pairs. The flows of a failed round run again one by one, to find the failing one."""
     flows = tuple(flow for flow in step.flows if frozenset((flow.src, flow.dst)) not in results.broken)
-    if not any(HOST not in (f.src, f.dst) or step.purpose == "host and device" for f in flows):
+    if not any(HOST not in (f.src, f.dst) or step.operation == "bandwidth" for f in flows):
         return
     step = replace(step, flows=flows)
     answer = runner.run_step(step)
@@ -74,7 +73,7 @@ def _do(runner: StepRunner, step: Step, results: Results) -> None:
         results.rounds += step.purpose == "one direction"
         return
     _count(answer, results)
-    divisible = answer.is_the_copys if step.purpose in TOGETHER else answer.kind in DIVISIBLE
+    divisible = answer.is_the_copys if is_crowd(step.purpose) else answer.kind in DIVISIBLE
     if results.gave_up is not None or len(flows) == 1 or not divisible:
         _record(answer, step, results)
     elif not _one_by_one(runner, step, results):
@@ -90,7 +89,7 @@ def _one_by_one(runner: StepRunner, step: Step, results: Results) -> bool:
         single = replace(step, flows=(flow,))
         again = runner.run_step(single)
         if isinstance(again, Answer):
-            if step.purpose not in TOGETHER:
+            if not is_crowd(step.purpose):
                 results.take(single, again.timings, again.checks)
             results.device_s += again.device_s
             continue
@@ -112,14 +111,13 @@ def _record(failure: Failure, step: Step, results: Results) -> None:
 
 
 def _repeat_low(runner: StepRunner, results: Results, machine: Machine, request: MeasurementRequest, low: Low) -> None:
-    """Measure low pairs alone, unidirectional ones also through host memory, to compare peer access with it."""
+    """Measure low pairs alone, one direction also through host memory, to compare peer access with it."""
     for flows in low(results):
         if results.gave_up is not None:
             return
         _do(runner, alone(machine, request, flows), results)
         if len(flows) == 1 and "staged" in request.methods:
-            staged = replace(flows[0], method="staged")
-            _do(runner, replace(alone(machine, request, (staged,)), purpose="through host memory"), results)
+            _do(runner, alone(machine, request, (replace(flows[0], method="staged"),)), results)
 
 
 class Doubts(Protocol):
@@ -134,15 +132,19 @@ class Doubts(Protocol):
         """Return pairs with both directions simultaneously."""
 
 
-def again(results: Results, doubts: Doubts) -> list[tuple[Flow, ...]]:
-    """Return flows of each low pair not yet measured alone, up to the limit of a run."""
-    one_way = [(Flow(src=a, dst=b),) for a, b in doubts.one_way]
-    left = [flows for flows in one_way if flows[0] not in results.alone]
-    pairs = dict.fromkeys((min(pair), max(pair)) for pair in doubts.both_ways)
-    both: list[tuple[Flow, ...]] = [
-        (Flow(src=a, dst=b), Flow(src=b, dst=a)) for a, b in pairs if (a, b) not in results.both_alone
-    ]
-    return left[: MOST_REPEATED - len(results.alone)] + both[: MOST_REPEATED - len(results.both_alone)]
+def again(results: Results, doubts: Doubts) -> Iterator[tuple[Flow, ...]]:
+    """Yield what was not measured alone yet of each low pair, up to the limit of a run.
+
+    That is each direction, and both at once as soon as a round measured that: what was measured alone is compared with
+    nothing that was measured together with other copies.
+    """
+    before = [(flow.src, flow.dst) for flow in results.alone]
+    pairs = dict.fromkeys((min(pair), max(pair)) for pair in (*before, *doubts.one_way, *doubts.both_ways))
+    for a, b in [*pairs][:MOST_REPEATED]:
+        there, back = Flow(src=a, dst=b), Flow(src=b, dst=a)
+        yield from ((flow,) for flow in (there, back) if flow in results.together and flow not in results.alone)
+        if (a, b) in results.both and (a, b) not in results.both_alone:
+            yield there, back
 
 
 def total(timings: Iterable[Timing]) -> float:

@@ -39,6 +39,7 @@ HEAT: dict[Verdict, tuple[tuple[int, int, int], str]] = {
     Verdict.PASS: ((226, 245, 233), "black"),
 }
 MIB = 1 << 20
+HOST_BOTH = "host both ways"
 NOTHING = "-"
 
 
@@ -227,11 +228,16 @@ def _rest(report: BandwidthReport) -> Iterator[str]:
                 for name, h2d, d2h in _host_ways(names[link.device], link)
             ),
         )
+    both = sorted(result.total_gb_s for result in report.crowds if result.name.startswith(HOST_BOTH))
+    if both:
+        yield f"from and to host at once, one device at a time: {_span(both, '.1f')} GB/s together"
     for result in report.crowds:
-        yield (
-            f"contention, {result.name}: {result.copies} simultaneous copies, {result.total_gb_s:.1f} GB/s together, "
-            f"the slowest {result.slowest_gb_s:.1f} GB/s"
-        )
+        if not result.name.startswith(HOST_BOTH):
+            alone = f" ({result.alone_gb_s:.1f} if alone)" if result.alone_gb_s is not None else ""
+            yield (
+                f"contention, {result.name}: {result.copies} simultaneous copies, {result.total_gb_s:.1f} GB/s together"
+                f"{alone}, the slowest {result.slowest_gb_s:.1f} GB/s{': ' if result.reason else ''}{result.reason}"
+            )
     if report.integrity:
         i = report.integrity
         yield (
@@ -243,6 +249,8 @@ def _rest(report: BandwidthReport) -> Iterator[str]:
 def _host_ways(name: str, link: HostLink) -> Iterator[tuple[str, float | None, float | None]]:
     """The device's own NUMA node, then every one that was measured."""
     yield name, link.h2d_gb_s, link.d2h_gb_s
+    if link.h2d_kernel_gb_s or link.d2h_kernel_gb_s:
+        yield f"{name} by kernel", link.h2d_kernel_gb_s, link.d2h_kernel_gb_s
     yield from ((f"{name}, NUMA node {node.node}", node.h2d_gb_s, node.d2h_gb_s) for node in link.by_node)
 
 

@@ -24,7 +24,10 @@ static CUresult copy(CUcontext context, CUdeviceptr dst, CUdeviceptr src, size_t
         if (pair->error != SUCCESS && !is_sticky(pair->error))
             return pair->error;
     }
-    result = push(stream, &made);
+    if (pair != NULL && !made.direct && staged_copies_block)
+        result = wait_for_stream(stream);
+    if (result == SUCCESS)
+        result = push(stream, &made);
     if (result == SUCCESS && blocking)
         result = wait_for_stream(stream);
     return result;

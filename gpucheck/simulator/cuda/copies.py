@@ -8,9 +8,10 @@ The numbers are worked out from its links as they are trained now (see rates.py)
     noise, drift                        fractions: of a copy's time (standard deviation), and per 10 s of simulated time
     seed                                of the noise
     gpu.<n>.multiprocessors, gpu.<n>.copy_engines, gpu.<n>.memory_bus_bits
-    host.<n>.gb_s, host.<n>.links       to and from pinned memory; PCI functions on the way
+    host.<n>.gb_s, .links, .duplex      to and from pinned memory; PCI functions on the way; as of a pair
     pair.<a>.<b>.gb_s                   from a to b with peer access, staged_gb_s without it
     pair.<a>.<b>.latency_us, .links     least time of a copy; what it may share with others
+    pair.<a>.<b>.duplex                 what is left of the rate while an end copies the other way too
     pair.<a>.<b>.damage, .stuck, .error faults
 """
 
@@ -23,7 +24,7 @@ import msgspec
 from gpucheck.host.nvml.reading import CLASSES, P2P_CAPABILITIES, P2P_STATUS
 from gpucheck.host.pci import read_pci
 from gpucheck.model import Gpu, NvLink, NvmlReading, PcieLink
-from gpucheck.simulator.cuda.rates import Link, MeasurementFault, describe
+from gpucheck.simulator.cuda.rates import PCIE_DUPLEX, Link, MeasurementFault, describe
 from gpucheck.simulator.machine import REMOTE_GPU, Machine, SimulatedGpu
 from gpucheck.simulator.machine.paths import common_ancestor, p2p_status
 from gpucheck.simulator.machine.profile import cuda_versions
@@ -52,6 +53,7 @@ def copies(machine: Machine, root: Path) -> str:
     chosen_noise = any(fault.fault == "copy-noise" for fault in faults)
     lines |= {"noise": described.noise if chosen_noise else QUIET, "drift": described.drift, "seed": described.seed}
     for gpu, rate, links in zip(chosen, described.host_gb_s, described.to_host, strict=True):
+        lines |= {f"host.{gpu.index}.duplex": PCIE_DUPLEX}
         lines |= {f"host.{gpu.index}.gb_s": rate, f"host.{gpu.index}.links": " ".join(links)}
     for link in described.links:
         prefix = f"pair.{chosen[link.src].index}.{chosen[link.dst].index}"
@@ -81,6 +83,8 @@ def _gpus(visible: list[SimulatedGpu]) -> Iterator[tuple[str, object]]:
 def _pair(link: Link) -> Iterator[tuple[str, object]]:
     yield from (("gb_s", link.gb_s), ("staged_gb_s", link.staged_gb_s), ("latency_us", link.latency_us))
     yield "links", " ".join(link.resources)
+    if link.duplex != 1:
+        yield "duplex", link.duplex
     if link.damage is not None:
         yield "damage", link.damage
     if link.stuck:

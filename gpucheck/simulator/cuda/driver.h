@@ -84,7 +84,7 @@ enum damage { WHOLE, UNTOUCHED, ZEROS, STALE, OTHER_PAIR, SHIFTED, BIT_FLIP };
 
 /* What one ordered pair of GPUs is like. error: CUresult of every copy, SUCCESS for none. */
 struct pair {
-    double bytes_s, staged_bytes_s, latency_s;
+    double bytes_s, staged_bytes_s, latency_s, duplex;
     int links[MAX_LINKS], link_count;
     enum damage damage;
     bool stuck, access, nvlink;
@@ -96,14 +96,14 @@ struct gpu {
     int number, mig, numa, major, minor, compute_mode;
     char prefix[40], name[128], bus_id[16], uuid[48];
     unsigned long long memory, used, taken;
-    double host_bytes_s;
+    double host_bytes_s, host_duplex;
     int up[MAX_LINKS], down[MAX_LINKS], link_count;
 };
 
 /* What a copy costs: time = max(latency, setup + bytes / rate), the rate divided by how many share its busiest link. */
 struct route {
-    double bytes_s, setup_s, latency_s;
-    int links[MAX_LINKS + 2], link_count;
+    double bytes_s, setup_s, latency_s, duplex; /* duplex: of the rate, while an end also copies the other way */
+    int links[MAX_LINKS + 2], link_count, opposite[2], opposite_count;
     const struct pair *pair; /* NULL: not from GPU to GPU, or through host memory */
 };
 
@@ -129,7 +129,7 @@ typedef struct event {
 } *CUevent;
 
 enum kind { COPY, FILL, KERNEL, RECORD, WAIT_EVENT, WAIT_VALUE, WRITE_VALUE };
-enum kernel { K_FILL, K_POISON, K_COMPARE, K_COPY, K_CHAIN, K_CHASE, K_NONE };
+enum kernel { K_FILL, K_POISON, K_COMPARE, K_COPY, K_CHAIN, K_CHASE, K_SPIN, K_NONE };
 
 struct operation {
     struct operation *next;
@@ -161,6 +161,7 @@ typedef struct stream {
 /* machine.c */
 extern double noise, drift;
 extern unsigned int queue_length;
+extern bool staged_copies_block; /* until what is queued before them is done */
 bool machine_peek(void);
 int machine_open(void); /* 0, or the CUresult that cuInit returns */
 void machine_refresh(void);

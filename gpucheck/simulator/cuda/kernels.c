@@ -34,6 +34,8 @@ static bool legal(const struct operation *operation, CUcontext context)
         return a[4] < 1ULL << 40 && reaches(context, a[0], a[2] * 8, 8) && reaches(context, a[3], (3 + 2 * a[4]) * 8, 8);
     case K_COPY:
         return reaches(context, a[0], a[2] * 16, 16) && reaches(context, a[1], a[2] * 16, 16);
+    case K_SPIN:
+        return true;
     case K_CHAIN:
         return a[1] < 1ULL << 40 && (a[2] == 0 || reaches(context, a[0], (a[2] - 1) * a[1] + 8, 8));
     default:
@@ -65,6 +67,8 @@ double kernel_seconds(const struct operation *operation, int gpu)
     const unsigned long long *a = operation->arguments;
     if (operation->kind == FILL)
         return START_S + (double)operation->size / BYTES_S;
+    if (operation->kernel == K_SPIN)
+        return (double)a[0] * 1e-9;
     if (operation->kernel == K_CHASE)
         return (double)a[1] * chase_seconds(gpu, owner_of(a[0], 8));
     return START_S + (double)a[2] * 8 / BYTES_S;

@@ -24,6 +24,7 @@ _Thread_local const struct table *view;
 
 double noise, drift;
 unsigned int queue_length = QUEUE_LENGTH;
+bool staged_copies_block;
 
 static char directory[PATH_MAX - 64];
 static const struct table *machine, *cuda;
@@ -155,6 +156,7 @@ static int check_module(void)
 static void read_numbers(void)
 {
     const char *length = getenv("GPUCHECK_CUDA_QUEUE");
+    staged_copies_block = getenv("GPUCHECK_CUDA_BLOCKING") != NULL;
     noise = cuda_number(0, "noise");
     drift = cuda_number(0, "drift");
     seed_noise((unsigned long long)cuda_number(0, "seed"));

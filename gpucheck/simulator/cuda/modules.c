@@ -11,7 +11,7 @@
 /* Described in gpucheck/measure/engines/driver/kernels.ptx. */
 static const struct { const char *name; enum kernel kernel; int parameters; } KNOWN[] = {
     {"fill", K_FILL, 3}, {"poison", K_POISON, 3}, {"compare", K_COMPARE, 5},
-    {"copy", K_COPY, 3}, {"chain", K_CHAIN, 3},   {"chase", K_CHASE, 3},
+    {"copy", K_COPY, 3}, {"chain", K_CHAIN, 3},   {"chase", K_CHASE, 3},     {"spin", K_SPIN, 1},
 };
 
 struct function { char name[64]; enum kernel kernel; int parameters; struct module *module; };

@@ -10,17 +10,21 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from gpucheck.knowledge import pcie_gb_s
+from gpucheck.knowledge import gpu_by_pci_id, pcie_gb_s
 from gpucheck.measure.planning.paths import paths, ports_to_host
 from gpucheck.measure.values import Damage
 from gpucheck.model import Gpu, NvmlReading, PciDevice, PcieLink
 from gpucheck.topology import Cpu, build
+from gpucheck.topology.expected import gpu_nvlink
 from gpucheck.topology.pcie.acs import redirects
 
 # Parts of the raw rate, from published figures: staged copies 20-22 of 31.5 GB/s, host copies 25-26, peer copies that
 # bridges send up to the root complex 9.9-10.2.
 STAGED, TO_HOST, REDIRECTED = 0.65, 0.80, 0.31
 UNKNOWN_LINK_GB_S = 12.0
+# What a copy keeps of its rate while one of its ends copies the other way too. Through NVSwitch by NVLink generation:
+# HGX A100 209 of 270 GB/s (tests/data/perf/perf-a100x8-nvswitch-healthy.yml), DGX-2 V100 0.93; H100 loses nothing.
+NVSWITCH_DUPLEX, PCIE_DUPLEX = {2: 0.93, 3: 0.77}, 0.97
 
 LATENCY_US = {"PIX": 2.1, "PXB": 2.4, "PHB": 3.0, "NODE": 3.2, "SYS": 4.0}
 NVLINK_LATENCY_US, STAGED_LATENCY_US = 2.2, 14.0
@@ -29,6 +33,7 @@ NVLINK_LATENCY_US, STAGED_LATENCY_US = 2.2, 14.0
 class Link(msgspec.Struct, frozen=True, kw_only=True):
     """One ordered pair of a simulated machine. resources: what its copies may share with those of other pairs.
 
+    duplex: the part of the rate that is left while either GPU also copies the other way.
     damage: what arrives instead of the data. stuck: copies never end. error: cudaError_t of every copy.
     """
 
@@ -38,6 +43,7 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     staged_gb_s: float
     latency_us: float
     resources: tuple[str, ...] = ()
+    duplex: float = 1.0
     damage: Damage | None = None
     stuck: bool = False
     error: int | None = None
@@ -85,14 +91,16 @@ def describe(
     to_host = ports_to_host(chosen, pci)
     devices = {device.bus_id: device for device in bridges}
     host = tuple(_host_gb_s(gpu, ports, devices) for gpu, ports in zip(chosen, to_host, strict=True))
+    lost = {fault.a: fault.percent for fault in faults if fault.fault == "c2c-slow"}
     links = {}
     for (i, j), path in paths(chosen, bridges, topology).items():
         staged = min(host[i], host[j]) / TO_HOST * STAGED
-        rate, latency = staged, STAGED_LATENCY_US
+        rate, latency, duplex = staged, STAGED_LATENCY_US, PCIE_DUPLEX
         damage: Damage | None = None
         if path.expected is not None:
             by_nvlink = str(path.cls).startswith("NV")
             rate = path.expected.unidirectional_gb_s
+            duplex = _duplex(chosen[i]) if by_nvlink else PCIE_DUPLEX
             latency = NVLINK_LATENCY_US if by_nvlink else LATENCY_US[str(path.cls)]
             redirected = not by_nvlink and _redirected(path.resources, devices)
             if redirected:
@@ -107,6 +115,7 @@ def describe(
             staged_gb_s=staged,
             latency_us=latency,
             resources=path.resources,
+            duplex=duplex,
             damage=damage,
         )
     position = {gpu.index: place for place, gpu in enumerate(chosen)}
@@ -116,7 +125,7 @@ def describe(
     general = [fault for fault in faults if fault.fault == "copy-noise"]
     return Rates(
         links=tuple(links.values()),
-        host_gb_s=host,
+        host_gb_s=tuple(_c2c_gb_s(gpu, lost) or rate for gpu, rate in zip(chosen, host, strict=True)),
         to_host=to_host,
         noise=sum(fault.percent for fault in general) / 100,
         drift=sum(fault.drift for fault in general) / 100,
@@ -126,7 +135,7 @@ def describe(
 
 def _hit(fault: MeasurementFault, position: Mapping[int, int]) -> Iterator[tuple[int, int]]:
     """The ordered pairs that have the fault, if both GPUs are measured."""
-    if fault.fault == "copy-noise" or fault.a not in position or fault.b not in position:
+    if fault.fault in ("copy-noise", "c2c-slow") or fault.a not in position or fault.b not in position:
         return
     yield position[fault.a], position[fault.b]
     if fault.fault != "p2p-slow-direction":
@@ -146,6 +155,12 @@ def _broken(link: Link, fault: MeasurementFault) -> Link:
     return replace(link, **changes[fault.fault])
 
 
+def _duplex(gpu: Gpu) -> float:
+    switched = any(link.remote_kind == "switch" for link in gpu.nvlinks)
+    rate = gpu_nvlink(gpu.compute_capability) if switched else None
+    return NVSWITCH_DUPLEX.get(rate.generation, 1.0) if rate else 1.0
+
+
 def _as_now(link: PcieLink) -> PcieLink:
     """What the link runs at, in place of what it could."""
     generation, width = link.generation or link.max_generation, link.width or link.max_width
@@ -160,6 +175,14 @@ def _host_gb_s(gpu: Gpu, ports: Sequence[str], devices: Mapping[str, PciDevice])
         if link.max_generation is not None and link.max_width is not None
     ]
     return min(rates, default=UNKNOWN_LINK_GB_S) * TO_HOST
+
+
+def _c2c_gb_s(gpu: Gpu, lost: Mapping[int, float]) -> float | None:
+    """What its copies reach over NVLink-C2C, None without one. lost: percent, by index."""
+    model = gpu_by_pci_id(gpu.device_id)
+    if model is None or model.c2c is None:
+        return None
+    return model.c2c.gb_s * model.c2c.reached[0] * (1 - lost.get(gpu.index, 0.0) / 100)
 
 
 def _redirected(resources: Sequence[str], devices: Mapping[str, PciDevice]) -> bool:

@@ -75,6 +75,7 @@ static void read_pair(struct pair *out, int from, int to)
         .bytes_s = cuda_number(1, "%sgb_s", prefix) * 1e9,
         .staged_bytes_s = cuda_number(1, "%sstaged_gb_s", prefix) * 1e9,
         .latency_s = cuda_number(0, "%slatency_us", prefix) * 1e-6,
+        .duplex = cuda_number(1, "%sduplex", prefix),
         .damage = damage_named(cuda_text("%sdamage", prefix)),
         .stuck = cuda_number(0, "%sstuck", prefix) != 0,
         .error = (CUresult)cuda_number(SUCCESS, "%serror", prefix),
@@ -93,6 +94,7 @@ bool routes_read(void)
         struct gpu *gpu = &gpus[from];
         const char *way = cuda_text("host.%d.links", gpu->number);
         gpu->host_bytes_s = cuda_number(1, "host.%d.gb_s", gpu->number) * 1e9;
+        gpu->host_duplex = cuda_number(1, "host.%d.duplex", gpu->number);
         if (gpu->host_bytes_s <= 0)
             return false;
         gpu->link_count = link_list(way, "up:", gpu->up, MAX_LINKS);
@@ -120,35 +122,42 @@ static void occupy(struct route *route, const int *links, int count)
         route->links[route->link_count++] = links[place];
 }
 
-/* A GPU's copy engines take one copy out and one in at the full rate, so each is a link as well. */
-static void occupy_engine(struct route *route, const char *direction, int gpu)
+static int engine(const char *direction, int gpu)
 {
     char name[32];
-    int link;
     snprintf(name, sizeof name, "%s:%d", direction, gpu);
-    link = link_named(name);
+    return link_named(name);
+}
+
+/* A GPU's copy engines take one copy out and one in, so each is a link as well. */
+static void occupy_engine(struct route *route, bool out, int gpu)
+{
+    const int link = engine(out ? "out" : "in", gpu);
     occupy(route, &link, 1);
+    route->opposite[route->opposite_count++] = engine(out ? "in" : "out", gpu);
 }
 
 struct route route_of(const struct operation *operation)
 {
-    struct route route = {.bytes_s = LOCAL_BYTES_S, .setup_s = SETUP_S, .latency_s = LOCAL_LATENCY_S};
+    struct route route = {.bytes_s = LOCAL_BYTES_S, .setup_s = SETUP_S, .latency_s = LOCAL_LATENCY_S, .duplex = 1};
     const int from = operation->from, to = operation->to;
     const struct pair *pair = pair_of(from, to);
     if (from != HOST)
-        occupy_engine(&route, "out", from);
+        occupy_engine(&route, true, from);
     if (to != HOST)
-        occupy_engine(&route, "in", to);
+        occupy_engine(&route, false, to);
     if (from == to)
         return route;
     if (pair != NULL && operation->direct) {
         route.bytes_s = pair->bytes_s;
         route.latency_s = pair->latency_s;
+        route.duplex = pair->duplex;
         route.pair = pair;
         occupy(&route, pair->links, pair->link_count);
         return route;
     }
     route.bytes_s = pair != NULL ? pair->staged_bytes_s : gpus[from != HOST ? from : to].host_bytes_s;
+    route.duplex = gpus[from != HOST ? from : to].host_duplex;
     route.latency_s = pair != NULL ? STAGED_LATENCY_S : HOST_LATENCY_S;
     if (from != HOST)
         occupy(&route, gpus[from].up, gpus[from].link_count);

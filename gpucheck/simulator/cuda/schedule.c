@@ -194,14 +194,19 @@ static double seconds(const struct stream *stream, const unsigned short *crowd)
     const struct operation *operation = stream->head;
     const struct route *route = &operation->route;
     unsigned int share = 1;
-    double one;
+    double one, rate = route->bytes_s;
     int place;
     if (operation->kind == FILL || (operation->kind == KERNEL && (operation->kernel != K_COPY || operation->illegal)))
         return kernel_seconds(operation, stream->context->gpu) * operation->factor;
     for (place = 0; place < route->link_count; place++)
         if (crowd[route->links[place]] > share)
             share = crowd[route->links[place]];
-    one = route->setup_s + (double)operation->size * share / route->bytes_s;
+    for (place = 0; place < route->opposite_count; place++)
+        if (crowd[route->opposite[place]] > 0) {
+            rate *= route->duplex;
+            break;
+        }
+    one = route->setup_s + (double)operation->size * share / rate;
     return operation->count * (one > route->latency_s ? one : route->latency_s) * operation->factor;
 }
 

@@ -143,6 +143,7 @@ EXPORT CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr address, uint32
 EXPORT CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr address, uint32_t word, unsigned int flags)
 {
     GUARDED;
+    TRY(stated_error("cuStreamWaitValue32"));
     return value(stream, WAIT_VALUE, address, word, false, flags);
 }
 

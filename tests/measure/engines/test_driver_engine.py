@@ -91,13 +91,28 @@ def test_a_short_launch_queue_takes_fewer_copies_and_keeps_the_numbers():
     assert run(PAIR, GPUCHECK_CUDA_QUEUE="6")["pairs"][0]["measured"]["gb_s"] == pytest.approx(13.39, rel=0.01)
 
 
-def test_a_launch_queue_without_room_gives_no_number_and_leaves_the_data_check():
-    report = run(PAIR, GPUCHECK_CUDA_QUEUE="2")
+@pytest.mark.parametrize(
+    ("profile", "refusal", "way"),
+    [
+        (PAIR, {}, "gate"),
+        ("rtx4090-x2", {}, "gate"),
+        (PAIR, {"GPUCHECK_CUDA_ERROR": "cuStreamWaitValue32=801"}, "spin"),
+        ("rtx4090-x2", {"GPUCHECK_CUDA_BLOCKING": "1"}, "events"),
+        (PAIR, {"GPUCHECK_CUDA_BLOCKING": "1"}, "gate"),
+        (PAIR, {"GPUCHECK_CUDA_QUEUE": "2"}, "events"),
+    ],
+)
+def test_copies_that_cannot_be_held_back_are_timed_another_way_and_say_so(profile, refusal, way):
+    """As with confidential computing, and with copies without peer access that block the host."""
+    report, rate = run(profile, **refusal), {PAIR: 13.39, "rtx4090-x2": 10.24}[profile]
 
-    assert copies(report)["verdict"] == "unknown"
-    assert copies(report)["seen"].startswith("timings unknown for GPU 0 <-> 1")
-    assert all(pair["measured"] is None for pair in report["pairs"])
-    assert report["integrity"]["bytes_verified"] > 0
+    assert report["verdict"] == "pass"
+    assert {pair["measured"]["timing"] for pair in report["pairs"]} == {way}
+    assert report["pairs"][0]["measured"]["gb_s"] == pytest.approx(rate, rel=0.02)
+    said = {"spin": "rejects stream waits", "events": "timed by events alone"}
+    assert [word for word in said.values() if word in " ".join(report["method"])] == [
+        said[way] for way in [way] if way in said
+    ]
     assert report["integrity"]["wrong_words"] == 0
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from gpucheck.measure.engines.driver import gate
 from gpucheck.measure.engines.driver.calls import Calls, CudaError, MissingCall
-from gpucheck.measure.engines.driver.gate import Gate, Lane
+from gpucheck.measure.engines.driver.gate import Gate, Lane, SpinGate
 from gpucheck.measure.engines.driver.gpu import KERNELS, PTX
 from gpucheck.measure.engines.driver.opening import REASONS, missing, not_opened
 from gpucheck.measure.engines.driver.peers import Peers
@@ -172,6 +172,27 @@ def test_a_process_without_a_processor_is_given_time_to_queue(monkeypatch):
     assert Gate(driver, patience_s=0.02).timed([lane(driver, lambda: time.sleep(0.1))], [1]) == (0.25,)
 
 
+def test_a_kernel_that_ended_before_everything_was_queued_gives_no_number():
+    driver, launched = Driver(), []
+
+    class Spinning:
+        def use(self): ...
+
+        def new_line(self):
+            return SimpleNamespace(stream="gate", end="opened")
+
+        def launch(self, kernel, threads, spin_ns, line):
+            launched.append((kernel, spin_ns, line.stream))
+
+    slow = lane(driver, lambda: time.sleep(0.11))._replace(gpu=Spinning())
+
+    with pytest.raises(NotTimed, match="the launch queue did not take 1 copy immediately"):
+        SpinGate(driver).timed([slow], [1])
+    assert [kernel for kernel, *_ in launched] == ["spin", "spin"]
+    assert launched[1][1] == 100_000_000, "the second waits for longer, and never for more than 0.1 s"
+    assert SpinGate(driver).timed([slow._replace(queue=lambda: None)], [1]) == (0.25,)
+
+
 def test_an_error_while_queueing_opens_the_gate():
     driver = Driver()
 
@@ -246,7 +267,7 @@ def test_a_call_returns_what_comes_beside_the_status():
 
 def test_the_kernels_are_those_of_the_file_and_its_comment():
     text = PTX.read_text()
-    described = re.findall(r"^//   (\w+)  +\w+, ", text, re.MULTILINE)
+    described = re.findall(r"^//   (\w+)  +\w+[, ]", text, re.MULTILINE)
 
     assert tuple(re.findall(r"\.visible \.entry (\w+)", text)) == tuple(described) == tuple(KERNELS)
 

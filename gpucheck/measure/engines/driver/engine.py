@@ -10,12 +10,14 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import cycle
 
 from gpucheck.host.simulated import preload
 from gpucheck.measure.engines.cuda.errors import OUT_OF_MEMORY
 from gpucheck.measure.engines.driver.calls import Calls, CudaError, MissingCall
-from gpucheck.measure.engines.driver.gate import Gate, Lane
-from gpucheck.measure.engines.driver.gpu import NOTE_WORDS, PINNED_BYTES, Gpu
+from gpucheck.measure.engines.driver.gate import Gate, Lane, SpinGate
+from gpucheck.measure.engines.driver.gate import ungated as timed_by_events
+from gpucheck.measure.engines.driver.gpu import HOST_PIECE, HOST_PIECES, NOTE_WORDS, Gpu
 from gpucheck.measure.engines.driver.opening import missing, not_opened
 from gpucheck.measure.engines.driver.peers import Peers
 from gpucheck.measure.engines.numa import nodes
@@ -23,15 +25,18 @@ from gpucheck.measure.engines.pattern import MASK, WORD
 from gpucheck.measure.engines.protocol import NotTimed
 from gpucheck.measure.planning.selection import LEAST_BYTES
 from gpucheck.measure.statistics import LATENCY_BYTES
-from gpucheck.measure.values import HOST, Comparison, Flow, Opened, Region, Setup, Wrong
+from gpucheck.measure.values import HOST, MIB, Comparison, Flow, Opened, Region, Setup, TimingWay, Wrong
 
 PIECE = 16  # bytes that a thread of the kernel "copy" moves at a time
 LINK_STRIDE, LINKS = 256, 4096  # of the pointer chain: 1 MiB, so that loads use the link and not page tables
+LEAST_UNGATED = 64 * MIB  # bytes: what queueing costs is below a hundredth of the time of such a copy at 50 GB/s
 LOADS = 5  # for each repetition of a latency: the launch of the kernel is then a small part
 
 
 class DriverEngine:
     """gpucheck.measure.engines.protocol.CopyEngine over cuda.bindings.driver."""
+
+    way: TimingWay = "gate"
 
     def open(self, setup: Setup) -> Opened:
         """Make contexts and buffers. Raises ModuleNotFoundError, NotOpened."""
@@ -41,6 +46,7 @@ class DriverEngine:
         preload("libcuda.so.1")
         self.calls = calls = Calls()
         self.busy, version = 0.0, None
+        self._blocking: frozenset[str] = frozenset()  # kinds of copies that block the host while the gate is shut
         try:
             calls("cuInit", 0)
             number = calls("cuDriverGetVersion")
@@ -48,9 +54,7 @@ class DriverEngine:
             self.gpus = [Gpu(calls, device) for device in setup.devices]
             size, notes = self._allocate(setup.buffer_bytes)
             self.peers = Peers(calls, self.gpus)
-            self.gate = Gate(calls)
-            with suppress(NotTimed):  # test run: a call that the driver lacks fails here, not during a copy
-                self.gate.timed([Lane(gpu, gpu.line(), _nothing) for gpu in self.gpus], [0] * len(self.gpus))
+            self._shut()
         except CudaError as error:
             raise not_opened(error, "") from error
         except MissingCall as error:
@@ -72,14 +76,22 @@ class DriverEngine:
         return error.code if isinstance(error, CudaError) else None
 
     def time(self, flows: Sequence[Flow], size: int, repeats: Sequence[int]) -> tuple[float, ...]:
-        """Time all flows with one gate."""
-        return self._timed(self._lanes(flows, Region(offset=0, size=size)), repeats)
+        """Time all flows with one gate. One copy that blocks the host behind it is timed without, from 64 MiB on."""
+        lanes, kinds = self._lanes(flows, Region(offset=0, size=size)), frozenset(map(self._kind, flows))
+        if not kinds <= self._blocking:
+            try:
+                return self._timed(lanes, repeats)
+            except NotTimed:
+                if max(repeats) > 1 or size < LEAST_UNGATED:
+                    raise
+                self._blocking |= kinds
+        return self._timed(lanes, repeats, ungated=True)
 
     def latency(self, flow: Flow, repeats: int) -> float:
         """Time consecutive small copies on one stream. sm-read: loads of a kernel instead."""
         if flow.method != "sm-read":
             lanes = self._lanes([flow], Region(offset=0, size=LATENCY_BYTES))
-            return self._timed(lanes, [repeats])[0] / repeats
+            return self._timed(lanes, [repeats], ungated=self._kind(flow) in self._blocking)[0] / repeats
         reader, owner, loads = self.gpus[flow.dst], self.gpus[flow.src], repeats * LOADS
         self._allow([flow])
         owner.launch("chain", LINKS, owner.source, LINK_STRIDE, LINKS)
@@ -150,23 +162,36 @@ class DriverEngine:
             note = f"buffers shrunk from {wanted >> 20} to {size >> 20} MiB: a GPU has too little free memory"
             return size, (note,) if size < wanted else ()
 
-    def _timed(self, lanes: Sequence[Lane], counts: Sequence[int]) -> tuple[float, ...]:
-        """Time lanes with the gate. Raises NotTimed."""
-        seconds = self.gate.timed(lanes, counts)
+    def _shut(self) -> None:
+        """Make the gate, and try it: a call that the driver lacks or rejects fails here, not during a copy."""
+        lanes, none = [Lane(gpu, gpu.line(), _nothing) for gpu in self.gpus], [0] * len(self.gpus)
+        try:
+            self.gate: Gate | SpinGate = Gate(self.calls)
+            with suppress(NotTimed):
+                self.gate.timed(lanes, none)
+        except CudaError as error:
+            if error.call not in ("cuMemHostGetDevicePointer", "cuStreamWaitValue32"):
+                raise
+            self.gate.close()
+            self.gate = SpinGate(self.calls)
+            with suppress(NotTimed):
+                self.gate.timed(lanes, none)
+
+    def _kind(self, flow: Flow) -> str:
+        """Return the kind of a flow: copies of one kind block the host or do not, whichever GPUs they are between."""
+        peers = HOST not in (flow.src, flow.dst) and flow.src != flow.dst
+        return "staged" if peers and (flow.src, flow.dst) not in self.peers.enabled else flow.method
+
+    def _timed(self, lanes: Sequence[Lane], counts: Sequence[int], *, ungated: bool = False) -> tuple[float, ...]:
+        """Time lanes, with the gate unless ungated. Raises NotTimed."""
+        self.way = "events" if ungated else "gate" if isinstance(self.gate, Gate) else "spin"
+        seconds = timed_by_events(self.calls, lanes, counts) if ungated else self.gate.timed(lanes, counts)
         self.busy += max(seconds)
         return seconds
 
     def _run(self, lanes: Sequence[Lane], bursts: int = 1) -> None:
         """Queue all copies without a gate, and wait for them."""
-        for lane in lanes:
-            lane.gpu.use()
-            self.calls("cuEventRecord", lane.line.start, lane.line.stream)
-            for _ in range(bursts):
-                lane.queue()
-            self.calls("cuEventRecord", lane.line.end, lane.line.stream)
-        for lane in lanes:
-            self.calls("cuEventSynchronize", lane.line.end)
-        self.busy += max(self.calls.seconds(lane.line.start, lane.line.end) for lane in lanes)
+        self.busy += max(timed_by_events(self.calls, lanes, [bursts] * len(lanes)))
 
     def _allow(self, flows: Sequence[Flow]) -> None:
         """Enable peer access for exactly the pairs of these flows that copy directly.
@@ -195,15 +220,20 @@ class DriverEngine:
     def _lane(self, flow: Flow, region: Region, lane: Lane) -> Lane:
         stream, offset, size = lane.line.stream, region.offset, region.size
         if HOST in (flow.src, flow.dst):
-            pinned = lane.gpu.pinned(flow.node)
+            pinned = lane.gpu.pinned(flow.node, HOST_PIECES * HOST_PIECE, read=flow.src == HOST)
+            if flow.method in ("sm-read", "sm-write"):
+                parts = size // PIECE  # a step of host copies is no larger than the pinned memory
+                near = (lane.gpu.target + offset, pinned) if flow.src == HOST else (pinned, lane.gpu.source + offset)
+                return lane._replace(queue=partial(lane.gpu.launch, "copy", parts, *near, parts, line=lane.line))
+            pieces_in_turn = cycle(range(pinned, pinned + HOST_PIECES * HOST_PIECE, HOST_PIECE))
 
             def host() -> None:
-                for done in range(0, size, PINNED_BYTES):
-                    part = min(PINNED_BYTES, size - done)
+                for done in range(0, size, HOST_PIECE):
+                    part, piece = min(HOST_PIECE, size - done), next(pieces_in_turn)
                     if flow.src == HOST:
-                        self.calls("cuMemcpyHtoDAsync", lane.gpu.target + offset + done, pinned, part, stream)
+                        self.calls("cuMemcpyHtoDAsync", lane.gpu.target + offset + done, piece, part, stream)
                     else:
-                        self.calls("cuMemcpyDtoHAsync", pinned, lane.gpu.source + offset + done, part, stream)
+                        self.calls("cuMemcpyDtoHAsync", piece, lane.gpu.source + offset + done, part, stream)
 
             return lane._replace(queue=host)
         src, dst = self.gpus[flow.src], self.gpus[flow.dst]

@@ -18,10 +18,14 @@ KERNELS = {
     "copy": "note note 0",
     "chain": "note 0 0",
     "chase": "note 0 note",
+    "spin": "0",
 }
 THREADS = 256  # of a block
 BLOCKS_PER_SM = 16
-PINNED_BYTES = 16 * MIB  # per NUMA node; host copies are queued in pieces of this size, with negligible gaps
+# Host copies use two pieces in turn: the gap between two is negligible at 400 GB/s, and both exceed the last-level
+# cache of a Grace CPU (114 MB).
+HOST_PIECE, HOST_PIECES = 64 * MIB, 2
+READ_BYTES = MIB
 NOTE_WORDS = 3 + 2 * 64  # of the kernel "compare": 64 wrong words are kept
 
 
@@ -60,7 +64,7 @@ class Gpu:
         except CudaError as error:
             raise not_opened(error, f"GPU {device.index} ({device.bus_id})") from error
         self.source = self.target = 0
-        self._pinned: dict[int | None, int] = {}
+        self._pinned: dict[tuple[int | None, int, bool], int] = {}
 
     def _fabric_handles(self) -> bool | None:
         """Whether the driver offers fabric handles here; None before CUDA 12.3, whose drivers reject the attribute."""
@@ -92,24 +96,30 @@ class Gpu:
                 self.calls("cuMemFree", address)
         self.source = self.target = 0
 
-    def pinned(self, node: int | None) -> int:
-        """Return the address of PINNED_BYTES of pinned host memory on this NUMA node; None: the GPU's node."""
+    def pinned(self, node: int | None, size: int = READ_BYTES, *, read: bool = False) -> int:
+        """Return the address of so much pinned host memory on this NUMA node; None: the GPU's node.
+
+        read: by copies to the GPU, whose memory is not that of copies to the host at the same time.
+        """
         node = self.about.numa_node if node is None else node
-        if node not in self._pinned:
+        if (node, size, read) not in self._pinned:
             self.use()
             with on_node(node):
-                address = self.calls("cuMemHostAlloc", PINNED_BYTES, self.calls.names.CU_MEMHOSTALLOC_PORTABLE)
-            self._pinned[node] = int(address)
-        return self._pinned[node]
+                address = self.calls("cuMemHostAlloc", size, self.calls.names.CU_MEMHOSTALLOC_PORTABLE)
+            self._pinned[node, size, read] = int(address)
+        return self._pinned[node, size, read]
 
     def line(self, number: int = 0) -> Line:
         """Return the stream with this number, created on first use."""
-        names = self.calls.names
         while len(self._lines) <= number:
-            self.use()
-            stream = self.calls("cuStreamCreate", names.CUstream_flags.CU_STREAM_NON_BLOCKING)
-            self._lines.append(Line(stream, self.calls("cuEventCreate", 0), self.calls("cuEventCreate", 0)))
+            self._lines.append(self.new_line())
         return self._lines[number]
+
+    def new_line(self) -> Line:
+        """Return a stream of its own."""
+        self.use()
+        stream = self.calls("cuStreamCreate", self.calls.names.CUstream_flags.CU_STREAM_NON_BLOCKING)
+        return Line(stream, self.calls("cuEventCreate", 0), self.calls("cuEventCreate", 0))
 
     def launch(self, kernel: str, threads: int, *arguments: int, line: Line | None = None) -> None:
         """Queue a kernel. threads: number of work items; 1 is one block of one thread."""
@@ -129,8 +139,8 @@ class Gpu:
         """Return words of this GPU's memory, by a copy to the host."""
         found: list[int] = []
         self.use()
-        for done in range(0, words * 8, PINNED_BYTES):
-            size = min(PINNED_BYTES, words * 8 - done)
+        for done in range(0, words * 8, READ_BYTES):
+            size = min(READ_BYTES, words * 8 - done)
             pinned = self.pinned(None)
             self.calls("cuMemcpyDtoHAsync", pinned, address + done, size, self.line().stream)
             self.calls("cuStreamSynchronize", self.line().stream)

@@ -15,7 +15,7 @@ from gpucheck.measure.engines.torch.lanes import Streams
 from gpucheck.measure.engines.torch.runtime import TorchRuntime, error_code, library, ordinal
 from gpucheck.measure.planning.selection import LEAST_BYTES
 from gpucheck.measure.statistics import LATENCY_BYTES
-from gpucheck.measure.values import HOST, Comparison, Flow, Opened, Region, Setup, Wrong
+from gpucheck.measure.values import HOST, Comparison, Flow, Opened, Region, Setup, TimingWay, Wrong
 
 CHUNK_WORDS = 1 << 23
 PINNED_BYTES = 64 << 20
@@ -23,6 +23,8 @@ PINNED_BYTES = 64 << 20
 
 class TorchEngine:
     """gpucheck.measure.engines.protocol.CopyEngine over torch.cuda."""
+
+    way: TimingWay = "spin"
 
     def open(self, setup: Setup) -> Opened:
         """Find the devices by bus id, create contexts and buffers. Raises RuntimeError without CUDA, LookupError."""
