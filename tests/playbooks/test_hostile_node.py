@@ -82,6 +82,7 @@ def hostile(folder: str) -> dict[str, dict[str, Any]]:
         "h5-dots": {"gpu_facts": {"failed": True, "msg": "sudo", "module_stderr": "." * 3_900_000 + "x"}},
         "h5-failed-with-dest": {"gpu_verify": {"failed": True, "msg": "x", "dest": "/nowhere"}},
         "h5-bytes": {"planned_packages": {**honest("x", 0, {})["planned_packages"], "download_bytes": 10**400}},
+        "h5-drip": {"plan_state": "DRIP"},
         "h5-no-json": {"gpu_facts": f"no JSON {ESCAPES}"},
         "m12-holder-words": {"host_lock": {"changed": False, "run": "x", "holder": dict.fromkeys(HOLDER, ESCAPES)}},
         "m12-holder-part": {"host_lock": {"changed": False, "run": "x", "holder": {"id": "x"}}},
@@ -119,7 +120,7 @@ MODULES = {
     "bundle": {"bundle_packages"},
 }
 RUNS = {
-    "check": ("provision.yml", "--check", "--diff"),
+    "check": ("provision.yml", "--check", "--diff", "-e", "compare_timeout_s=60"),
     # The hostile hosts fail, all of them: that is no reason to leave out the honest one.
     "provision": ("provision.yml", "-e", "max_failing_percent=100"),
     "verify": ("verify.yml",),
