@@ -25,7 +25,7 @@ ANSIBLE = os.environ.get("GPUCHECK_TEST_ANSIBLE", str(BIN / "ansible-playbook"))
 CALL_S = 900
 RUNNER = Path(__file__).with_name("host_python")
 INTERPRETER = """#!{python} -IS
-import json, os, re, shutil, subprocess, sys
+import json, os, re, shutil, subprocess, sys, time
 folder = os.path.dirname(os.path.realpath(__file__))
 source = sys.stdin.read()
 found = re.search(r"_ansible_module_name\\W+(?:[a-z_]+[.])*([a-z_]+)", source)
@@ -51,6 +51,10 @@ if isinstance(answer, list):
     answer = answer[min(before, len(answer) - 1)]
 if answer == "REALLY":
     sys.exit(subprocess.run([sys.executable, "-IS", "{runner}"], input=source, text=True).returncode)
+while answer == "DRIP":
+    sys.stdout.write(" ")
+    sys.stdout.flush()
+    time.sleep(1)
 sys.stdout.write(answer if isinstance(answer, str) else json.dumps(answer))
 """
 GPUCHECK = """#!/bin/sh
@@ -173,8 +177,8 @@ class Site:
     def host(self, name: str, shell: str = "", **answers: Any) -> None:
         """Add a host. answers: by module, what it returns in place of a sound result; text is printed as it is.
 
-        "REALLY" runs the module; of a list, each call returns the next. shell: what its login shell does before any
-        command, where it has SSH.
+        "REALLY" runs the module, "DRIP" never ends; of a list, each call returns the next. shell: what its login shell
+        does before any command, where it has SSH.
         """
         place = self.place(name)
         (place / "brings/packages").mkdir(parents=True)

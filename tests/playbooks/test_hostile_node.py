@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.playbooks.hostile import MISSING, Site, facts, report, spoilt, state
+from tests.playbooks.hostile import MISSING, Site, facts, honest, report, spoilt, state
 from tests.playbooks.ssh_host import METHODS
 
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -79,6 +79,10 @@ def hostile(folder: str) -> dict[str, dict[str, Any]]:
         "h5-warnings": {"gpu_facts": read(warnings=[ESCAPES], deprecations="x", exception=ESCAPES, diff=[1])},
         "h5-words-escapes": {"plan_state": state({"driver": [ESCAPES], "x": ["{{ 1 }}"]})},
         "h5-template": {"plan_state": state({"nccl": ["{{ lookup('pipe', 'touch " + folder + "/CANARY') }}"]})},
+        "h5-dots": {"gpu_facts": {"failed": True, "msg": "sudo", "module_stderr": "." * 3_900_000 + "x"}},
+        "h5-failed-with-dest": {"gpu_verify": {"failed": True, "msg": "x", "dest": "/nowhere"}},
+        "h5-bytes": {"planned_packages": {**honest("x", 0, {})["planned_packages"], "download_bytes": 10**400}},
+        "h5-drip": {"plan_state": "DRIP"},
         "h5-no-json": {"gpu_facts": f"no JSON {ESCAPES}"},
         "m12-holder-words": {"host_lock": {"changed": False, "run": "x", "holder": dict.fromkeys(HOLDER, ESCAPES)}},
         "m12-holder-part": {"host_lock": {"changed": False, "run": "x", "holder": {"id": "x"}}},
@@ -105,17 +109,18 @@ def hostile(folder: str) -> dict[str, dict[str, Any]]:
     return cases
 
 
-SAMPLE = ("c3-facts-of-first", "c1-facts-drain", "c5-up", "c6-neighbour", "h5-differences-text", "h5-facts-schema")
+SAMPLE = ("c3-facts-of-first", "c1-facts-drain", "h5-dots", "h5-bytes", "c5-up", "c6-neighbour",
+          "h5-differences-text", "h5-facts-schema")  # fmt: skip
 # What each playbook has a host run, and the others do not.
 MODULES = {
-    "check": {"gpu_facts", "plan_state"},
+    "check": {"gpu_facts", "plan_state", "planned_packages"},
     "provision": {"host_lock", "install_record", "gpu_verify", "*"},
     "verify": {"gpu_verify"},
     "rollback": {"install_record"},
     "bundle": {"bundle_packages"},
 }
 RUNS = {
-    "check": ("provision.yml", "--check", "--diff"),
+    "check": ("provision.yml", "--check", "--diff", "-e", "compare_timeout_s=60"),
     # The hostile hosts fail, all of them: that is no reason to leave out the honest one.
     "provision": ("provision.yml", "-e", "max_failing_percent=100"),
     "verify": ("verify.yml",),

@@ -48,6 +48,8 @@ def test_every_module_that_runs_on_a_host_is_documented_field_by_field(path):
         ({"rows": {}, "plan": {"a": "x" * (5 << 20)}}, "plan: more than 4194304 characters"),
         ({"rows": {"a": ["x"] * 300_000}}, "rows: more than .* or 262144 values"),
         ({"rows": {}, "diff": ["x"]}, "diff: something else than texts"),
+        ({"rows": {}, "count": 10**400}, "count: a number of more than 64 bits"),
+        ({"rows": {}, "plan": {"a": [float("nan")]}}, "plan: a number of more than 64 bits"),
     ],
 )
 def test_what_does_not_fit_is_refused_by_the_name_of_its_field(result, field):
@@ -56,10 +58,12 @@ def test_what_does_not_fit_is_refused_by_the_name_of_its_field(result, field):
 
 
 def test_a_failure_needs_no_field_and_says_why_on_one_line():
-    found = node.decoded({"failed": True, "msg": "a\nb\x1b[2J" + "x" * 9000}, KNOWN)
+    words = "a\nb\x1b[2J" + "x" * 9000
+    found = node.decoded({"failed": True, "msg": words, "module_stderr": words}, KNOWN)
 
-    assert found["msg"].startswith(r"a\nb\x1b[2Jxxx")
-    assert len(found["msg"]) < 4100
+    for name in ("msg", "module_stderr"):
+        assert found[name].startswith(r"a\nb\x1b[2Jxxx")
+        assert len(found[name]) < 4100
 
 
 def test_words_are_put_on_one_line_and_contents_of_files_are_left_alone():

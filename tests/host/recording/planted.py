@@ -152,6 +152,8 @@ PLANTED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("log", "DMI: Serial Number: J1234567", ("J1234567",)),
     ("log", "chassis service tag: 7XK3Q92", ("7XK3Q92",)),
     ("log", "scsi naa.5000c500a1b2c3d4", ("5000c500a1b2c3d4",)),
+    ("log", 'kubelet: pod "alice-train-0_research(3f2a8b1c)" container "x" is not running', ("alice-train", "research")),
+    ("log", "mlx5_core 0000:3b:00.0: psid MT_0000000123 sn MT2043X12345", ("MT2043X12345",)),
 )  # fmt: skip
 
 # What a diagnosis needs and what only looks like something else.

@@ -28,6 +28,8 @@ DROPPED = ("invocation", "warnings", "deprecations", "exception")
 VERBATIM = ("report", "plan", "way_back", "diff", "host")
 MOST_BYTES, MOST_REPORT_BYTES = 4 << 20, 32 << 20
 MOST_DEPTH, MOST_WORDS, MOST_NAME = 32, 4000, 200
+# 64 bits: arithmetic on a larger number, or on one that is none, ends the step that compares all hosts.
+MOST_NUMBER = 1 << 63
 
 
 class Unfit(ValueError):
@@ -63,8 +65,9 @@ def documented(path, name):
 
 
 def fields(path):
-    """The RETURN documentation of a module, by field."""
-    return documented(path, "RETURN")
+    """What a host may return from a module, by field: its RETURN documentation without what the controller adds."""
+    rows = documented(path, "RETURN").items()
+    return {name: row for name, row in rows if row.get("returned") != "by the action plugin"}
 
 
 def arguments(plugin):
@@ -92,8 +95,9 @@ def decoded(result, known):
             value = shown(value)
         verbatim = name in VERBATIM or (rows is None and name != "msg")
         found[name] = value if verbatim else clean(value)
-    if len(str(found.get("msg", ""))) > MOST_WORDS:
-        found["msg"] = one_line(found["msg"])
+    for name in ("msg", "module_stdout", "module_stderr"):
+        if len(str(found.get(name, ""))) > MOST_WORDS:
+            found[name] = one_line(found[name])
     return found
 
 
@@ -108,7 +112,7 @@ def complete(value, known, field=""):
 
 
 def bounded(value, most=MOST_BYTES):
-    """Raise Unfit for what is nested too deep, too long, or has too many parts."""
+    """Raise Unfit for what is nested too deep, too long, has too many parts, or a number beyond 64 bits."""
     size = count = 0
     rest = [(value, 0, "")]
     while rest:
@@ -122,6 +126,8 @@ def bounded(value, most=MOST_BYTES):
             rest += [(inner, depth + 1, field or one_line(key, 60)) for key, inner in part.items()]
         elif isinstance(part, list):
             rest += [(inner, depth + 1, field) for inner in part]
+        elif isinstance(part, (int, float)) and not -MOST_NUMBER <= part < MOST_NUMBER:
+            raise Unfit(f"field {field}: a number of more than 64 bits")
         if depth > MOST_DEPTH:
             raise Unfit(f"field {field} is nested deeper than {MOST_DEPTH} levels")
         if size > most or count > most // 16:
