@@ -210,8 +210,7 @@ def _nvlink_goal(m: Machine, row: Collective) -> Goal | None:
     if not used:
         return None
     line = used * rate.gb_s
-    if "send" in (row.op or "").lower():
-        words = f"{used} NVLinks x {rate.gb_s:g} GB/s x {POINT_TO_POINT:.2f} between two ranks"
-        return Goal(line * POINT_TO_POINT, line * POINT_TO_POINT * SM_WARN, 0.0, words)
     words = f"{used} NVLinks x {rate.gb_s:g} GB/s x {factor:.2f} as kernels reach"
+    if "send" in (row.op or "").lower():
+        return Goal(line * factor, line * POINT_TO_POINT * SM_WARN, 0.0, words)
     return Goal(line * factor, line * factor * SM_WARN, line * factor * SM_FAIL, words)
