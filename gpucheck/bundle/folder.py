@@ -1,4 +1,4 @@
-"""The directory of a bundle compared with its manifest, and the private copy that one site uses."""
+"""The directory of a bundle compared with its manifest, and its private copy on the controller."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""Labels of hosts, from a file of the site."""
+"""Labels of hosts, from a file."""
 
 import csv
 import io
