@@ -66,6 +66,7 @@ def _failed(ended: Ended) -> Finding:
     errors = sorted(ended.errors.items(), key=lambda item: item[1].raised)
     lines = [f"rank {rank} was terminated by {signal_name(number)}" for rank, number in ended.signals.items()]
     lines += [f"rank {rank} failed: {error_text(e.message)} [{e.type}]" for rank, e in errors]
+    first = lines[0] if lines else "a rank ended without reporting an error"
     places = tuple(f"rank {rank} was at: {at}" for rank, at in sorted(ended.where.items()))
     about = About(
         check="collectives",
@@ -75,16 +76,16 @@ def _failed(ended: Ended) -> Finding:
         return about.unknown(
             "something outside gpucheck sent it the signal; if host memory is short, that is the kernel's OOM killer",
             "dmesg | grep -i -e oom -e 'killed process'; free -h; then: gpucheck collectives",
-            f"collectives unknown: {lines[0]}",
+            f"collectives unknown: {first}",
         )
     kind = errors[0][1].kind if errors and not ended.signals else "collective"
     if kind == "collective" and exhausted(ended.output):
         kind = "no-resources"
     if kind in UNKNOWN:
         cause = "host-resources" if kind == "no-resources" else None
-        return about.unknown(*UNKNOWN[kind], f"collectives unknown: {lines[0]}", cause=cause)
+        return about.unknown(*UNKNOWN[kind], f"collectives unknown: {first}", cause=cause)
     return about.fails(
-        lines[0] if lines else "a rank ended without reporting an error",
+        first,
         None,
         "one rank failed, and a collective needs all of them",
         "gpucheck bandwidth checks the links without NCCL; dmesg | grep -e Xid; the evidence has NCCL's warnings",
