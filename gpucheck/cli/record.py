@@ -44,7 +44,6 @@ TEXTS = (
 )
 GPUS = "/proc/driver/nvidia/gpus"
 FOLDERS = ("/dev", "/dev/nvidia-caps", "/sys/class/infiniband", "/sys/class/iommu")
-NOT_RUN = "not run"
 LIBRARIES = ("libcuda", "libcudart", "libcudnn", "libnccl", "libnvidia-ml")
 
 
@@ -126,13 +125,17 @@ def _with_full(host: Host, kept: "Recording", clean: "Redaction | None", output:
     from gpucheck.run.differences import differences
     from gpucheck.run.full_record import PROGRAMS, take
 
+    def write() -> None:
+        if replaces(output):
+            write_result(encode(_clean(kept, clean)), output, mode=mode)
+
     programs = take(host, PROGRAMS)
+    write()
     for number, program in enumerate(PROGRAMS, 1):
         note(f"{number} of {len(PROGRAMS)}: {program.name}, at most {program.limit_s:g} s")
         full = next(programs)
         kept = replace(kept, full=full, differences=differences(kept.nvml, full))
-        if replaces(output) and not (full.programs[-1].why or "").startswith(NOT_RUN):
-            write_result(encode(_clean(kept, clean)), output, mode=mode)
+        write()
     return kept
 
 

@@ -284,13 +284,10 @@ def test_a_recording_that_is_killed_at_any_moment_holds_all_that_had_run(tmp_pat
             started.wait(moments.random() * 1.5)
         os.killpg(started.pid, signal.SIGKILL)
         started.communicate()
-        if not file.exists():
-            assert announced <= 16, "the programs before it do not run on a simulated machine"
-            continue
         full = read_recording(file).full
-        ran = [one.name for one in full.programs]
+        ran = [one.name for one in full.programs] if full else []
         assert ran == [one.name for one in ALL[: len(ran)]]
         assert len(ran) >= announced - 1
-        assert not full.complete
+        assert full is None or not full.complete
         assert decode(file.read_bytes(), "r").redacted
         file.unlink()
