@@ -197,7 +197,7 @@ def _contention(machine: Machine, request: MeasurementRequest) -> Iterator[Step]
                 Flow(src=other, dst=device) for other in range(count) if other != device
             )
     for name, flows in rows.items():
-        yield _timed(machine, request, name, flows, PCIE_BYTES)
+        yield msgspec.structs.replace(_timed(machine, request, name, flows, PCIE_BYTES), samples=SAMPLES["default"])
 
 
 def _sizes(machine: Machine, request: MeasurementRequest, chosen: Sequence[tuple[int, int]]) -> Iterator[Step]:

@@ -1,6 +1,7 @@
 """One GPU for the driver engine: its primary context, two buffers, kernels, streams and events."""
 
 import ctypes
+import platform
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,9 +23,9 @@ KERNELS = {
 }
 THREADS = 256  # of a block
 BLOCKS_PER_SM = 16
-# Host copies use two pieces in turn: the gap between two is negligible at 400 GB/s, and both exceed the last-level
-# cache of a Grace CPU (114 MB).
-HOST_PIECE, HOST_PIECES = 64 * MIB, 2
+# Host copies use two pieces in turn. With NVLink-C2C the gap between two is negligible at 400 GB/s, and both exceed the
+# last-level cache of a Grace CPU (114 MB). Elsewhere PCIe is the limit, and pinned memory of many GPUs is scarce.
+HOST_PIECE, HOST_PIECES = (64 if platform.machine() == "aarch64" else 32) * MIB, 2
 READ_BYTES = MIB
 NOTE_WORDS = 3 + 2 * 64  # of the kernel "compare": 64 wrong words are kept
 
