@@ -94,3 +94,23 @@ def test_a_message_is_shown_as_text_whatever_the_number_of_hosts(tmp_path):
     done = play(tmp_path, plays, hosts=[f"n{number}" for number in range(22)])
 
     assert "\nn7: a  table\n  \u2502 of two lines\n" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_long_answer_of_a_host_is_cut_in_the_middle(tmp_path):
+    plays = """
+- name: Work
+  hosts: gpu
+  connection: local
+  gather_facts: false
+  tasks:
+    - name: Fail
+      ansible.builtin.fail: {msg: "begin {{ 'x' * 100000 }} end"}
+"""
+    short = play(tmp_path, plays, hosts=["n1"]).stdout
+    full = play(tmp_path, plays, "-v", hosts=["n1"]).stdout
+
+    assert "begin xxx" in short
+    assert "characters left out, -v shows them" in short
+    assert "xxx end" in short
+    assert len(short) < 15_000
+    assert "x" * 100_000 in full

@@ -30,6 +30,8 @@ author: gpucheck
 """
 
 FEW = 20
+# Characters of a line from its begin and from its end: a host may return megabytes. With -v everything is shown.
+SHOWN = 2000
 EVERY_S = 5.0
 # The colours that Ansible itself writes, where it does.
 COLOUR = re.compile("(\x1b\\[(?:0|[01];3[0-7]|38;5;[0-9]{1,3})m)")
@@ -42,9 +44,16 @@ def plain(display):
     written = display.display
 
     def display_plain(msg, *arguments, **options):
-        written("\n".join(map(plain_line, str(msg).split("\n"))), *arguments, **options)
+        lines = str(msg).split("\n")
+        written("\n".join(map(plain_line, lines if display.verbosity else map(short, lines))), *arguments, **options)
 
     display.display = display_plain
+
+
+def short(line):
+    """One line without its middle, if it is longer than any line of the playbooks."""
+    out = len(line) - 2 * SHOWN
+    return f"{line[:SHOWN]} ... {out} characters left out, -v shows them ... {line[-SHOWN:]}" if out > 0 else line
 
 
 def plain_line(line):
