@@ -29,7 +29,7 @@ def cells(matrix):
 @pytest.mark.parametrize("depth", ["quick", "default", "full"])
 def test_a_healthy_machine_reaches_what_its_paths_give_and_leaves_no_gap(bench, depth):
     results, _ = bench.measure(depth=depth)
-    seen = bench.observed(results, during=(bench.reading,)).measured
+    seen = bench.observed(results, during=bench.links(), after=bench.reading).measured
     expected = {pair: path.expected.unidirectional_gb_s for pair, path in bench.machine.between.items()}
 
     assert cells(seen.p2p_uni_gb_s) == pytest.approx(expected, rel=0.01)
@@ -113,7 +113,7 @@ def nvlinks(*, down: int = 0, errors: int | None = 0, reasons: tuple[str, ...] =
     ids=["all up and clean", "one down", "errors rise", "errors of before", "a brake"],
 )
 def test_what_nvml_says_while_copying_is_observed(before, during, active, errors, throttled):
-    scene = EIGHT_NVSWITCH.scene(before=before, during=(during,))
+    scene = EIGHT_NVSWITCH.scene(gpus=before.gpus, before=before, during=EIGHT_NVSWITCH.links(during), after=during)
     loaded = under_load(scene)[2]
 
     assert (loaded.gpu, loaded.errors, loaded.throttled, loaded.readings) == (2, errors, throttled, 1)
@@ -126,7 +126,8 @@ def test_the_best_link_state_of_all_readings_counts():
     resting = tuple(replace(gpu, pcie=replace(gpu.pcie, generation=1)) for gpu in TWO_PCIE.gpus)
     rest = replace(TWO_PCIE.reading, gpus=resting)
     results, _ = TWO_PCIE.measure(depth="quick")
-    loaded = TWO_PCIE.observed(results, before=rest, during=(TWO_PCIE.reading, rest))
+    during = (*TWO_PCIE.links(), *TWO_PCIE.links(rest))
+    loaded = TWO_PCIE.observed(results, before=rest, during=during)
     idle = TWO_PCIE.observed(results, before=rest)
 
     assert (loaded.measured.under_load[0].gen, loaded.measured.under_load[0].readings) == (3, 2)
