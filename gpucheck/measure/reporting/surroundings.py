@@ -4,7 +4,7 @@ Values that were not read are None. Positions are those of the measured GPUs.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, TypeVar
 
 import msgspec
@@ -13,7 +13,7 @@ from gpucheck.host.nvml.gauge import LinkReading
 from gpucheck.knowledge import find_gpu, gpu_by_pci_id
 from gpucheck.measure.reporting.scene import Scene
 from gpucheck.measure.values import MIB
-from gpucheck.model import Gpu, PciDevice, PcieLink
+from gpucheck.model import EccCounts, Gpu, PciDevice, PcieLink
 from gpucheck.model.diagnosis.observations import (
     AcsReading,
     Flags,
@@ -268,6 +268,21 @@ def risen(before: Gpu, after: Gpu) -> dict[str, int] | None:
     old, now = _counters(before), _counters(after)
     both = old.keys() & now.keys()
     return {name: now[name] - old[name] for name in now if name in both and now[name] > old[name]} if both else None
+
+
+def ecc_lines(scene: Scene, places: Sequence[int]) -> Iterator[str]:
+    """Yield how much the ECC counters of these GPUs rose during the copies; nothing where they were not read."""
+    for place in places:
+        gpu = scene.gpus[place]
+        after = scene.afterwards(gpu)
+        old, now = gpu.health.ecc_counts, after.health.ecc_counts if after else EccCounts()
+        kinds = (
+            ("corrected", old.volatile_corrected, now.volatile_corrected),
+            ("uncorrectable", old.volatile_uncorrected, now.volatile_uncorrected),
+        )
+        rose = [f"{late - early:+d} {kind}" for kind, early, late in kinds if early is not None and late is not None]
+        if rose:
+            yield f"GPU {gpu.index}: ECC errors during the copies: {', '.join(rose)}"
 
 
 def _counters(gpu: Gpu) -> dict[str, int]:
