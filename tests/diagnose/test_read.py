@@ -37,7 +37,8 @@ measured:
   under_load:
   - {gpu: 0, gen: 4, width: 16, max_gen: 5, max_width: 16, throttled: [hw-thermal], errors: {NVLink 3 replays: 7}}
   - {gpu: 1, throttled: [], errors: {}, readings: 3}
-  damaged: [{pairs: [[0, 1]], damage: mixed, wrong: 3, words: 800, loaded_only: true, host_only: no, at_source: yes, evidence: [a, b]}]
+  damaged: [{pairs: [[0, 1]], damage: mixed, wrong: 3, words: 800, loaded_only: true, host_only: no, at_source: yes,
+             evidence: [a, b]}]
   bytes_compared: 6400
   failures: [{kind: error, step: one direction, pairs: [[1, 0]], code: 217, detail: said}, {kind: stuck, step: open}]
   method: {engine: sm, direction: read}
