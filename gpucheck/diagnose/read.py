@@ -171,6 +171,7 @@ DAMAGED = required(
         words=whole(0, MOST_COUNT),
         loaded_only=Value.flag,
         host_only=Value.flag,
+        at_source=Value.flag,
         evidence=list_of(Value.text),
     ),
     "pairs",

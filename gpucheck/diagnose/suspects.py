@@ -68,7 +68,8 @@ def hang_of(m: Machine) -> Hang | None:
 def bad_pairs(m: Machine) -> list[Pair]:
     """Return the pairs whose data was wrong; every pair if only the kind of damage is known."""
     seen = m.measured
-    wrong = [*(seen.integrity_bad_pairs or ()), *(pair for row in seen.damaged for pair in row.pairs)]
+    copied = [row for row in seen.damaged if not row.at_source]
+    wrong = [*(seen.integrity_bad_pairs or ()), *(pair for row in copied for pair in row.pairs)]
     found = sorted({(min(pair), max(pair)) for pair in wrong})
     return list(m.pairs) if not found and seen.damage else found
 

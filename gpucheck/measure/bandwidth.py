@@ -10,8 +10,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from gpucheck.host.nvml.supervisor import child_command, query_child
-from gpucheck.host.simulated import machine_directory
+from gpucheck.host.nvml.supervisor import query_child
 from gpucheck.measure.engines.choice import choose_engine, kind_text, patience_s
 from gpucheck.measure.planning.paths import Path, paths, ports_to_host
 from gpucheck.measure.planning.plan import Depth, Machine, MeasurementRequest, buffer_bytes, plan
@@ -31,7 +30,6 @@ from gpucheck.model.bandwidth import BandwidthReport
 from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.topology import of
 
-BUSY = "GPUCHECK_SIMULATOR_LOAD=1"
 READING_S = 20.0
 CPU_BYTES, CPU_DEVICES = 16 << 20, 2
 
@@ -149,16 +147,20 @@ def measure(
                     return ()
                 return again(so_far, doubts(observations(so_far, place.machine, scene)))
 
-            with _sampler(scene, patience, simulated=simulated) as sampler:
+            bus_ids = dict.fromkeys(gpu.pci_bus_id for gpu in scene.gpus) if scene is not None else ()
+            with Sampler((*bus_ids,), simulated=simulated) as sampler:
                 runner = _Heard(child, watch.answered)
                 run(steps, runner, results, machine=place.machine, request=request, low=low, progress=watch.step)
             if scene is not None:
                 scene = msgspec.structs.replace(scene, during=sampler.readings())
             notes += opened.notes
+    after = query_child(max(patience, READING_S)) if scene is not None else None
+    if scene is not None and isinstance(after, NvmlReading):
+        scene = msgspec.structs.replace(scene, after=after)
     seen = observations(results, place.machine, scene) if scene is not None else Observations()
     findings = gaps(results, gpus=scene is not None, loaded=bool(seen.measured.under_load))
-    if scene is not None and results.failures:
-        findings = (*lost(results.devices, query_child(max(patience, READING_S))), *findings)
+    if after is not None and results.failures:
+        findings = (*lost(results.devices, after), *findings)
     findings = named(findings, scene.gpus if scene is not None else ())
     counts = Counter(finding.verdict for finding in findings)
     return BandwidthReport(
@@ -191,18 +193,6 @@ def measure(
         findings=findings,
         counts={verdict.value: counts[verdict] for verdict in Verdict},
     )
-
-
-def _sampler(scene: Scene | None, patience: float, *, simulated: bool) -> Sampler:
-    """Return the sampler of NVML during copies. Copies do not set the load of a simulated machine, so this does."""
-    if scene is None:
-        return Sampler(None)
-    if not simulated:
-        return Sampler(lambda: query_child(patience))
-    if machine_directory() is None:
-        return Sampler(None, scene.before)
-    busy = query_child(max(patience, READING_S), ["env", BUSY, *child_command()])
-    return Sampler(None, busy if isinstance(busy, NvmlReading) else None)
 
 
 def _cpu_place(options: Options) -> _Place:

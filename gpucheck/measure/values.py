@@ -66,7 +66,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
     purpose: the part of the run, as text for progress and results.
     size: bytes of one copy. rounds: of an integrity step, copies of new data; bursts: consecutive copies in each.
-    regions: of an integrity step, the data copied and checked. devices: the number of devices of the run.
+    regions: of an integrity step, the data copied and checked. guard: bytes after a region, and before it where there
+    are as many, that copies must leave as they are. devices: the number of devices of the run.
     samples: minimum and maximum number. planned_s: estimated device time.
     """
 
@@ -77,6 +78,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     regions: tuple[Region, ...] = ()
     rounds: int = 1
     bursts: int = 1
+    guard: int = 0
     seed: int = 0
     devices: int = 0
     samples: tuple[int, int] = (7, 21)
@@ -136,7 +138,8 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     """One flow's integrity over all rounds of a step. host_bytes: bytes that the host compared too.
 
     mismatches: wrong words counted by the device. disagreements: words that host and device read differently.
-    first: byte offset of the first wrong word in the region. damage: corruption type of the first bad round.
+    first: byte offset of the first wrong word, from the start of the region. damage: corruption type of the first bad
+    round. at_source: the source held the same wrong words after its copy.
     """
 
     flow: Flow
@@ -148,6 +151,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     disagreements: int = 0
     first: int | None = None
     damage: Damage | None = None
+    at_source: bool = False
     evidence: tuple[str, ...] = ()
 
 

@@ -36,6 +36,7 @@ from gpucheck.model.host.hardware import (
     TopologyGpu,
 )
 from gpucheck.model.host.health import (
+    C2cLink,
     Confidential,
     EccCounts,
     GpuProcess,
@@ -90,6 +91,7 @@ __all__ = [
     "AerCounts",
     "Agreement",
     "AnyCheck",
+    "C2cLink",
     "Change",
     "Check",
     "CommonCause",

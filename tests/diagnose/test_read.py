@@ -37,7 +37,8 @@ measured:
   under_load:
   - {gpu: 0, gen: 4, width: 16, max_gen: 5, max_width: 16, throttled: [hw-thermal], errors: {NVLink 3 replays: 7}}
   - {gpu: 1, throttled: [], errors: {}, readings: 3}
-  damaged: [{pairs: [[0, 1]], damage: mixed, wrong: 3, words: 800, loaded_only: true, host_only: no, evidence: [a, b]}]
+  damaged: [{pairs: [[0, 1]], damage: mixed, wrong: 3, words: 800, loaded_only: true, host_only: no, at_source: yes,
+             evidence: [a, b]}]
   bytes_compared: 6400
   failures: [{kind: error, step: one direction, pairs: [[1, 0]], code: 217, detail: said}, {kind: stuck, step: open}]
   method: {engine: sm, direction: read}
@@ -73,7 +74,7 @@ def test_every_key_of_the_contract_is_read():
     assert seen.measured.under_load[0].errors == {"NVLink 3 replays": 7}
     assert seen.measured.under_load[1] == UnderLoad(gpu=1, throttled=(), errors={}, readings=3)
     assert seen.measured.damaged[0] == Damaged(
-        pairs=((0, 1),), damage="mixed", wrong=3, words=800, loaded_only=True, evidence=("a", "b")
+        pairs=((0, 1),), damage="mixed", wrong=3, words=800, loaded_only=True, at_source=True, evidence=("a", "b")
     )
     assert seen.measured.bytes_compared == 6400
     assert seen.measured.failures == (

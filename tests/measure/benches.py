@@ -6,6 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gpucheck.diagnose import doubtful
+from gpucheck.host.nvml.gauge import LinkReading
 from gpucheck.measure.engines.protocol import CopyEngine
 from gpucheck.measure.planning.paths import paths, ports_to_host
 from gpucheck.measure.planning.plan import Depth, Machine, MeasurementRequest, buffer_bytes, plan
@@ -108,10 +109,22 @@ class Bench:
     def observed(self, results: Results, **facts) -> Observations:
         return observations(results, self.machine, self.scene(**facts))
 
+    def links(self, reading: NvmlReading | None = None) -> tuple[LinkReading, ...]:
+        """What a reading, by default the bench's own, says of the links while copying."""
+        return tuple(
+            LinkReading(
+                bus_id=gpu.pci_bus_id,
+                generation=gpu.pcie.generation,
+                width=gpu.pcie.width,
+                reasons=gpu.health.clocks_event_reasons,
+            )
+            for gpu in (reading or self.reading).gpus
+        )
+
     def seen(self, *faults: MeasurementFault, depth: Depth = "default", **facts) -> Observations:
         """What a run of its own observes, NVML read as the bench has it while copies ran."""
         results, _ = self.measure(*faults, depth=depth)
-        return self.observed(results, **{"during": (self.reading,), **facts})
+        return self.observed(results, **{"during": self.links(), "after": self.reading, **facts})
 
     def gaps(self, results: Results, *, loaded: bool = True) -> tuple[Finding, ...]:
         return gaps(results, gpus=True, loaded=loaded)

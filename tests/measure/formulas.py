@@ -58,7 +58,7 @@ class FormulaEngine:
         self.now = 0.0
         self.sources: dict[tuple[int, Region], int] = {}
         self.delivered: dict[tuple[int, int, Region], int] = {}
-        self.poisoned: dict[tuple[int, Region], int] = {}
+        self.poisoned: dict[int, int] = {}
         self.memory: dict[int, tuple[Region, Words]] = {}
         return Opened(
             buffer_bytes=setup.buffer_bytes,
@@ -92,12 +92,13 @@ class FormulaEngine:
 
     def fill(self, device: int, key: int, region: Region) -> None:
         """Remember the key."""
+        self.sources.pop((device, region), None)  # the newest is the last
         self.sources[device, region] = key
         self._touch(region)
 
     def poison(self, device: int, value: int, region: Region) -> None:
         """Remember the word."""
-        self.poisoned[device, region] = value
+        self.poisoned[device] = value
         self.memory[device] = (region, lambda _: value)
         self._touch(region)
 
@@ -129,9 +130,15 @@ class FormulaEngine:
             sample=tuple(wrong[:SAMPLE]),
         )
 
-    def words(self, device: int, region: Region) -> tuple[int, ...]:
-        """What the formula says."""
+    def words(self, device: int, region: Region, *, source: bool = False) -> tuple[int, ...]:
+        """What the formula says; around what was copied, the poison."""
+        if source:
+            filled = {part: key for (owner, part), key in self.sources.items() if owner == device}
+            part = next(part for part in reversed(filled) if _holds(part, region))
+            return tuple(words_at(filled[part], (region.offset - part.offset) // WORD, region.size // WORD))
         held, word = self.memory[device]
+        if not _holds(held, region):
+            return (self.poisoned[device],) * (region.size // WORD)
         first, key = (region.offset - held.offset) // WORD, _key(word)
         if key is not None:
             return tuple(words_at(key, first, region.size // WORD))
@@ -189,7 +196,7 @@ class FormulaEngine:
 
     def _arrived(self, flow: Flow, region: Region) -> Words:
         """The words at the destination after the copy. Stale data is an earlier copy's: the first arrives well."""
-        key, poison = self.sources[flow.src, region], self.poisoned[flow.dst, region]
+        key, poison = self.sources[flow.src, region], self.poisoned[flow.dst]
         before = self.delivered.get((flow.src, flow.dst, region), key)
         self.delivered[flow.src, flow.dst, region] = key
         link = self.links.get((flow.src, flow.dst))
@@ -212,6 +219,10 @@ class FormulaEngine:
             "bit-flip": flipped,
         }
         return formulas.get(damage, partial(word_at, key))
+
+
+def _holds(outer: Region, inner: Region) -> bool:
+    return outer.offset <= inner.offset and inner.offset + inner.size <= outer.offset + outer.size
 
 
 def _key(word: Words) -> int | None:

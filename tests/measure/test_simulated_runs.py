@@ -6,13 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from gpucheck.diagnose import read
+from gpucheck.diagnose import diagnose, read
 from gpucheck.measure.planning.plan import plan
 from gpucheck.measure.reporting.report import crowds
 from gpucheck.measure.reporting.surroundings import surroundings, under_load
 from gpucheck.measure.running.results import Results
-from gpucheck.measure.values import HOST, Flow, Timing
-from gpucheck.model import AcsControl, Verdict
+from gpucheck.measure.values import HOST, Check, Flow, Timing
+from gpucheck.model import AcsControl, EccCounts, Verdict
 from gpucheck.model.diagnosis.observations import Observations
 from tests.machines import p100
 from tests.measure.benches import EIGHT_NVSWITCH, EIGHT_PCIE, TWO_PCIE, Bench, by_check, fault
@@ -29,7 +29,7 @@ def cells(matrix):
 @pytest.mark.parametrize("depth", ["quick", "default", "full"])
 def test_a_healthy_machine_reaches_what_its_paths_give_and_leaves_no_gap(bench, depth):
     results, _ = bench.measure(depth=depth)
-    seen = bench.observed(results, during=(bench.reading,)).measured
+    seen = bench.observed(results, during=bench.links(), after=bench.reading).measured
     expected = {pair: path.expected.unidirectional_gb_s for pair, path in bench.machine.between.items()}
 
     assert cells(seen.p2p_uni_gb_s) == pytest.approx(expected, rel=0.01)
@@ -113,7 +113,7 @@ def nvlinks(*, down: int = 0, errors: int | None = 0, reasons: tuple[str, ...] =
     ids=["all up and clean", "one down", "errors rise", "errors of before", "a brake"],
 )
 def test_what_nvml_says_while_copying_is_observed(before, during, active, errors, throttled):
-    scene = EIGHT_NVSWITCH.scene(before=before, during=(during,))
+    scene = EIGHT_NVSWITCH.scene(gpus=before.gpus, before=before, during=EIGHT_NVSWITCH.links(during), after=during)
     loaded = under_load(scene)[2]
 
     assert (loaded.gpu, loaded.errors, loaded.throttled, loaded.readings) == (2, errors, throttled, 1)
@@ -126,7 +126,8 @@ def test_the_best_link_state_of_all_readings_counts():
     resting = tuple(replace(gpu, pcie=replace(gpu.pcie, generation=1)) for gpu in TWO_PCIE.gpus)
     rest = replace(TWO_PCIE.reading, gpus=resting)
     results, _ = TWO_PCIE.measure(depth="quick")
-    loaded = TWO_PCIE.observed(results, before=rest, during=(TWO_PCIE.reading, rest))
+    during = (*TWO_PCIE.links(), *TWO_PCIE.links(rest))
+    loaded = TWO_PCIE.observed(results, before=rest, during=during)
     idle = TWO_PCIE.observed(results, before=rest)
 
     assert (loaded.measured.under_load[0].gen, loaded.measured.under_load[0].readings) == (3, 2)
@@ -196,6 +197,32 @@ def test_damaged_data_is_observed_by_its_kind(bench, kind):
     assert 0 < damaged.wrong <= damaged.words
     assert any("got " in line for line in damaged.evidence)
     assert seen.damage == kind
+
+
+@pytest.mark.parametrize("at_source", [True, False])
+def test_a_gpu_that_changed_what_it_sent_is_accused_and_no_link(at_source):
+    results, _ = TWO_PCIE.measure(depth="quick")
+    wrong = Check(
+        flow=Flow(src=1, dst=0),
+        bytes_verified=4096,
+        host_bytes_verified=4096,
+        rounds=1,
+        bad_rounds=1,
+        mismatches=3,
+        damage="bit-flip",
+        at_source=at_source,
+    )
+    results.checks.append((False, wrong))
+    worn = replace(TWO_PCIE.gpus[1].health, ecc_counts=EccCounts(volatile_corrected=5, volatile_uncorrected=2))
+    fresh = replace(worn, ecc_counts=EccCounts(volatile_corrected=5, volatile_uncorrected=0))
+    after = replace(TWO_PCIE.reading, gpus=(TWO_PCIE.gpus[0], replace(TWO_PCIE.gpus[1], health=worn)))
+    gpus = (TWO_PCIE.gpus[0], replace(TWO_PCIE.gpus[1], health=fresh))
+    seen = TWO_PCIE.observed(results, gpus=gpus, after=after)
+    (found,) = [finding for finding in diagnose(seen) if finding.check == "p2p-integrity"]
+
+    assert "GPU 1: ECC errors during the copies: +0 corrected, +2 uncorrectable" in found.evidence
+    assert (found.verdict, seen.measured.integrity_bad_pairs) == (Verdict.FAIL, () if at_source else ((1, 0),))
+    assert (found.seen == "GPU 1: its memory changed data before it was sent") is at_source
 
 
 def test_a_refused_pair_is_found_in_its_round_and_the_others_are_measured():

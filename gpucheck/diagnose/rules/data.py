@@ -19,6 +19,7 @@ def rule(case: Case) -> Iterator[Finding]:
     """Wrong data, a GPU whose own comparison cannot be trusted, and data that was right."""
     m = case.machine
     yield from _wrong(m)
+    yield from _at_source(m)
     yield from _right(m)
 
 
@@ -49,6 +50,22 @@ def _wrong(m: Machine) -> Iterator[Finding]:
     )
 
 
+def _at_source(m: Machine) -> Iterator[Finding]:
+    """GPUs whose own memory changed what they then sent."""
+    rows = [row for row in m.measured.damaged if row.at_source]
+    for gpu in sorted({pair[0] for row in rows for pair in row.pairs}):
+        mine = [row for row in rows if any(pair[0] == gpu for pair in row.pairs)]
+        yield Claim(CHECK, Verdict.FAIL, "data-corruption", "likely").finding(
+            subject=m.gpu_label(gpu),
+            seen=f"GPU {gpu}: its memory changed data before it was sent",
+            wanted="what was written",
+            why="after the copy the source holds the same wrong words as the destination: the memory of this GPU, and "
+            "no link, corrupted them",
+            fix="dmesg | grep -e Xid; gpucheck compute; reset the GPU; if it returns, replace the card",
+            evidence=tuple(line for row in mine for line in row.evidence),
+        )
+
+
 def _right(m: Machine) -> Iterator[Finding]:
     distrusted = sorted({pair for row in m.measured.damaged if row.host_only for pair in row.pairs})
     if distrusted:
@@ -58,6 +75,8 @@ def _right(m: Machine) -> Iterator[Finding]:
             why="the GPU that compared, or its path to the host, corrupts data: its own result cannot be trusted",
             fix="dmesg | grep -e Xid -e AER; reset the GPU; if it returns, replace the card",
         )
+    elif any(row.at_source for row in m.measured.damaged):
+        return
     elif m.measured.bytes_compared and not bad_pairs(m):
         yield Claim(CHECK, Verdict.PASS).finding(seen=f"{_bytes(m.measured.bytes_compared)} compared, no wrong word")
     elif m.measured.integrity_bad_pairs == () and not m.measured.damage and not bad_pairs(m):

@@ -2,9 +2,20 @@
 
 from typing import Any
 
+import msgspec
+
 from gpucheck.model.compute import Sample
 
 MEMORY_TEMPERATURE = "NVML_FI_DEV_MEMORY_TEMP"
+
+
+class LinkReading(msgspec.Struct, frozen=True, kw_only=True):
+    """The PCIe link of one GPU, and the reasons that hold its clock, as in Health. None: not reported."""
+
+    bus_id: str
+    generation: int | None = None
+    width: int | None = None
+    reasons: tuple[str, ...] | None = None
 
 
 class Gauge:
@@ -41,7 +52,7 @@ class Gauge:
         """Return clocks, watts, degrees and the reasons that hold the clock; None for what is not reported."""
         import pynvml
 
-        from gpucheck.host.nvml.health import REASON_CALLS, margin_c, named_reasons
+        from gpucheck.host.nvml.health import margin_c
 
         subject = self._bus_id
 
@@ -51,7 +62,6 @@ class Gauge:
         milliwatts = query("nvmlDeviceGetPowerUsage")
         celsius = query("nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU)
         fields = self._calls.fields(subject, self._handle, (MEMORY_TEMPERATURE,))
-        reasons = self._calls.newest(subject, *((call, self._handle) for call in REASON_CALLS))
         sample = Sample(
             at=0.0,
             sm_clock_mhz=query("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_SM),
@@ -60,10 +70,26 @@ class Gauge:
             temperature_c=celsius,
             margin_c=margin_c(query, celsius),
             memory_temperature_c=fields[MEMORY_TEMPERATURE] or None,
-            reasons=named_reasons(reasons),
+            reasons=self._reasons(),
         )
         self._calls.gaps.clear()
         return sample
+
+    def link(self) -> LinkReading:
+        """Return what copies depend on."""
+        reading = LinkReading(
+            bus_id=self._bus_id,
+            generation=self._calls.query("nvmlDeviceGetCurrPcieLinkGeneration", self._bus_id, self._handle),
+            width=self._calls.query("nvmlDeviceGetCurrPcieLinkWidth", self._bus_id, self._handle),
+            reasons=self._reasons(),
+        )
+        self._calls.gaps.clear()
+        return reading
+
+    def _reasons(self) -> tuple[str, ...] | None:
+        from gpucheck.host.nvml.health import REASON_CALLS, named_reasons
+
+        return named_reasons(self._calls.newest(self._bus_id, *((call, self._handle) for call in REASON_CALLS)))
 
     def errors(self) -> dict[str, int]:
         """Return error counters by name, those that this GPU has: ECC, PCIe and NVLink."""

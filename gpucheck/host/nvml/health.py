@@ -11,7 +11,9 @@ import pynvml
 from gpucheck.host.nvml.calls import Calls
 from gpucheck.host.nvml.notation import plain
 from gpucheck.host.nvml.signals import (
+    C2C_LINKS,
     VIRTUALIZATION,
+    c2c_links,
     gsp_firmware,
     licensed,
     nvlink_bandwidth,
@@ -62,7 +64,7 @@ def read_health(calls: Calls, subject: str, handle: Any, memory_used: int | None
     def query(call: str, *arguments: Any) -> Any:
         return calls.query(call, subject, handle, *arguments)
 
-    fields = calls.fields(subject, handle, (*PCIE_FIELDS, LINK_RECOVERIES, RECOVERY_ACTION))
+    fields = calls.fields(subject, handle, (*PCIE_FIELDS, LINK_RECOVERIES, RECOVERY_ACTION, C2C_LINKS))
     correctable, non_fatal, fatal = (fields[name] for name in PCIE_FIELDS)
     serial, vbios = query("nvmlDeviceGetSerial"), query("nvmlDeviceGetVbiosVersion")
     mig, mig_pending = _two(query("nvmlDeviceGetMigMode"))
@@ -103,6 +105,7 @@ def read_health(calls: Calls, subject: str, handle: Any, memory_used: int | None
         licensed=licensed(query, virtualization),
         gsp_firmware=gsp_firmware(query),
         nvlink_bandwidth=nvlink_bandwidth(calls, query, subject),
+        c2c=c2c_links(calls, subject, handle, fields[C2C_LINKS]),
         temperature_c=celsius,
         temperature_slowdown_c=query(THRESHOLD, pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN),
         temperature_shutdown_c=query(THRESHOLD, pynvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN),

@@ -11,12 +11,17 @@ import pynvml
 
 from gpucheck.host.nvml.calls import Calls
 from gpucheck.host.nvml.notation import plain
-from gpucheck.model import Confidential, RackPlace, SpareRows, SramErrors
+from gpucheck.model import C2cLink, Confidential, RackPlace, SpareRows, SramErrors
 
 Query = Callable[..., Any]
 VIRTUALIZATION = {0: "none", 1: "passthrough", 2: "vgpu", 3: "host-vgpu", 4: "host-vsga"}
 BANDWIDTH = {0: "full", 1: "off", 2: "minimum", 3: "half", 4: "three quarters"}
 BEST = "full"
+C2C_LINKS, MOST_C2C_LINKS = "NVML_FI_DEV_C2C_LINK_COUNT", 32
+C2C_FIELDS = tuple(
+    f"NVML_FI_DEV_C2C_LINK_{name}"
+    for name in ("GET_STATUS", "GET_MAX_BW", "ERROR_INTR", "ERROR_REPLAY", "ERROR_REPLAY_B2B", "POWER_STATE")
+)
 
 
 def filled(query: Query, call: str, structure: str) -> Any:
@@ -89,6 +94,26 @@ def nvlink_bandwidth(calls: Calls, query: Query, subject: str) -> str | None:
         return BANDWIDTH.get(own, f"unknown-{own}")
     seen = filled(query, "nvmlDeviceGetNvlinkBwMode", "c_nvmlNvlinkGetBwMode_v1_t")
     return None if seen is None else BEST if seen.bIsBest else f"reduced ({seen.bwMode})"
+
+
+def c2c_links(calls: Calls, subject: str, handle: Any, count: int | None) -> tuple[C2cLink, ...]:
+    """Return the links to the Grace CPU; count: field C2C_LINKS, None or 0 without them."""
+    links = []
+    for number in range(min(count or 0, MOST_C2C_LINKS)):
+        values = calls.fields(subject, handle, C2C_FIELDS, number)
+        active, speed, interrupts, replays, in_a_row, power = (values[name] for name in C2C_FIELDS)
+        links.append(
+            C2cLink(
+                link=number,
+                active=None if active is None else active == 1,
+                speed_mb_s=speed,
+                interrupts=interrupts,
+                replays=replays,
+                replays_in_a_row=in_a_row,
+                low_power=None if power is None else power == 1,
+            )
+        )
+    return tuple(links)
 
 
 def confidential(calls: Calls, subject: str) -> Confidential | None:

@@ -86,9 +86,9 @@ class CpuEngine:
         answer: Comparison = self._request(device, ("compare", key, region))
         return answer
 
-    def words(self, device: int, region: Region) -> tuple[int, ...]:
+    def words(self, device: int, region: Region, *, source: bool = False) -> tuple[int, ...]:
         """Return the words as this process reads them."""
-        start = self.size + region.offset
+        start = (0 if source else self.size) + region.offset
         view = memoryview(self.maps[device])[start : start + region.size].cast("q")
         return tuple(word & MASK for word in view)
 

@@ -61,8 +61,8 @@ class CopyEngine(Protocol):
     def compare(self, device: int, key: int, region: Region) -> Comparison:
         """Compare the destination buffer with the pattern of this key, on its device."""
 
-    def words(self, device: int, region: Region) -> tuple[int, ...]:
-        """Return words of the destination buffer as the host reads them."""
+    def words(self, device: int, region: Region, *, source: bool = False) -> tuple[int, ...]:
+        """Return words of the destination buffer, or of the source buffer, as the host reads them."""
 
     def device_seconds(self) -> float:
         """Return how long the devices have been busy, by the engine's clock."""

@@ -112,19 +112,19 @@ def _integrity(machine: Machine, request: MeasurementRequest) -> Iterator[Step]:
     for flows in in_rounds(machine, groups, ring=True):
         # Entire rounds simultaneously, while the host reads the sources too: the traffic of other pairs is the load.
         load = tuple(Flow(src=flow.src, dst=HOST) for flow in flows)
-        largest = (Region(offset=0, size=min(request.buffer_bytes, 2 * MIB)),) if many else _regions(request)[-1:]
+        largest = (
+            (Region(offset=0, size=min(request.buffer_bytes - PAGE, 2 * MIB)),) if many else _regions(request)[-1:]
+        )
         yield _checked(machine, request, "integrity under load", (*flows, *load), largest, 1 if quick else 3, 4)
 
 
 def _regions(request: MeasurementRequest) -> tuple[Region, ...]:
-    """Return regions: 4 KiB, one not aligned to a large page, and the timed size."""
-    small = Region(offset=0, size=PAGE)
+    """Return regions: 4 KiB, one not aligned to a large page, and the timed size; a page after each is a guard."""
+    small, usable = Region(offset=0, size=PAGE), request.buffer_bytes - PAGE
     if request.depth == "quick" or request.buffer_bytes <= 4 * MIB:
-        return small, Region(offset=PAGE, size=min(request.buffer_bytes, 16 * MIB) - PAGE)
+        return small, Region(offset=PAGE, size=min(usable, 16 * MIB) - PAGE)
     odd = Region(offset=PAGE, size=MIB)
-    large = Region(
-        offset=0, size=min(request.buffer_bytes, PCIE_BYTES if request.depth == "default" else request.buffer_bytes)
-    )
+    large = Region(offset=0, size=min(usable, PCIE_BYTES) if request.depth == "default" else usable)
     return small, odd, large
 
 
@@ -196,8 +196,9 @@ def _contention(machine: Machine, request: MeasurementRequest) -> Iterator[Step]
             rows[f"all to one {index[device]}"] = tuple(
                 Flow(src=other, dst=device) for other in range(count) if other != device
             )
+    few = msgspec.structs.replace(request, depth="default")
     for name, flows in rows.items():
-        yield msgspec.structs.replace(_timed(machine, request, name, flows, PCIE_BYTES), samples=SAMPLES["default"])
+        yield _timed(machine, few, name, flows, PCIE_BYTES)
 
 
 def _sizes(machine: Machine, request: MeasurementRequest, chosen: Sequence[tuple[int, int]]) -> Iterator[Step]:
@@ -277,6 +278,7 @@ def _checked(
 ) -> Step:
     rate = min(_rates(machine, flows))
     size = sum(region.size for region in regions)
+    room = min(request.buffer_bytes - region.offset - region.size for region in regions)
     return Step(
         operation="integrity",
         purpose=purpose,
@@ -284,6 +286,7 @@ def _checked(
         regions=regions,
         rounds=count,
         bursts=bursts,
+        guard=PAGE if room >= PAGE else 0,
         seed=request.seed,
         devices=len(machine.devices),
         planned_s=count * (size * bursts / rate + 3 * size * len(flows) / TOUCH_GB_S) / 1e9,

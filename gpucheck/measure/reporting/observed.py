@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from gpucheck.measure.engines.cuda.errors import error_text
 from gpucheck.measure.planning.plan import Machine
 from gpucheck.measure.reporting.scene import Scene
-from gpucheck.measure.reporting.surroundings import square, surroundings, under_load
+from gpucheck.measure.reporting.surroundings import ecc_lines, square, surroundings, under_load
 from gpucheck.measure.reporting.text import copied_pairs, where_copied
 from gpucheck.measure.running.results import Pair, Results
 from gpucheck.measure.running.runner import total
@@ -56,8 +56,9 @@ def measured(results: Results, machine: Machine, scene: Scene) -> Measured:
     rates = _table(count, {pair: timing.gb_s for pair, timing in one_way.items()})
     checks = [check for _, check in results.checks if check.flow.src != check.flow.dst]
     compared = sum(check.bytes_verified for check in checks)
-    damaged = tuple(_damaged(results, machine))
-    kinds = {row.damage for row in damaged}
+    damaged = tuple(_damaged(results, machine, scene))
+    copied = [row for row in damaged if not row.at_source]
+    kinds = {row.damage for row in copied}
     return Measured(
         p2p_uni_gb_s=rates,
         p2p_uni_error=_table(count, {pair: _part(timing.error) for pair, timing in one_way.items()}),
@@ -71,7 +72,7 @@ def measured(results: Results, machine: Machine, scene: Scene) -> Measured:
         method=Method(engine="ce", direction="write") if rates else Measured().method,
         host_device=tuple(_host_device(results, place, scene) for place in range(count) if _host_rates(results, place)),
         under_load=under_load(scene),
-        integrity_bad_pairs=tuple(sorted({pair for row in damaged for pair in row.pairs})) if compared else None,
+        integrity_bad_pairs=tuple(sorted({pair for row in copied for pair in row.pairs})) if compared else None,
         damage=_common(kinds),
         damaged=damaged,
         bytes_compared=compared or None,
@@ -126,9 +127,12 @@ def _common(kinds: Iterable[str | None]) -> Damage | None:
     return found[0] if len(found) == 1 and found[0] != "mixed" else None  # type: ignore[return-value]  # one of them
 
 
-def _damaged(results: Results, machine: Machine) -> Iterable[Damaged]:
-    """Return one row for all pairs with the same corruption on the same path class, and one for host mismatches."""
-    groups: dict[tuple[str, bool], list[tuple[bool, Check]]] = {}
+def _damaged(results: Results, machine: Machine, scene: Scene) -> Iterable[Damaged]:
+    """Return one row for all pairs with the same corruption on the same path class, and one for host mismatches.
+
+    Pairs whose source was wrong have rows of their own.
+    """
+    groups: dict[tuple[str, bool, bool], list[tuple[bool, Check]]] = {}
     doubted = []
     for loaded, check in results.checks:
         if check.flow.src == check.flow.dst or not check.bad_rounds or not check.damage:
@@ -138,14 +142,15 @@ def _damaged(results: Results, machine: Machine) -> Iterable[Damaged]:
         if check.mismatches > check.disagreements:
             path = machine.between.get((check.flow.src, check.flow.dst))
             nvlink = path is not None and (path.cls or "").startswith("NV")
-            groups.setdefault((check.damage, nvlink), []).append((loaded, check))
-    for rows in groups.values():
-        yield _merged(rows, sum(check.mismatches - check.disagreements for _, check in rows))
+            groups.setdefault((check.damage, nvlink, check.at_source), []).append((loaded, check))
+    for (_, _, at_source), rows in groups.items():
+        wrong = sum(check.mismatches - check.disagreements for _, check in rows)
+        yield replace(_merged(rows, wrong, scene), at_source=at_source)
     if doubted:
-        yield replace(_merged(doubted, sum(check.disagreements for _, check in doubted)), host_only=True)
+        yield replace(_merged(doubted, sum(check.disagreements for _, check in doubted), scene), host_only=True)
 
 
-def _merged(rows: Sequence[tuple[bool, Check]], wrong: int) -> Damaged:
+def _merged(rows: Sequence[tuple[bool, Check]], wrong: int, scene: Scene) -> Damaged:
     checks = [check for _, check in rows]
     methods = sorted({check.flow.method for check in checks})
     rounds = f"{sum(check.bad_rounds for check in checks)} of {sum(check.rounds for check in checks)} rounds corrupt"
@@ -158,6 +163,7 @@ def _merged(rows: Sequence[tuple[bool, Check]], wrong: int) -> Damaged:
         evidence=(
             *map(printable, checks[0].evidence),
             f"copied by {', '.join(methods)}; first wrong byte {checks[0].first}; {rounds}",
+            *ecc_lines(scene, sorted({place for check in checks for place in (check.flow.src, check.flow.dst)})),
         ),
     )
 

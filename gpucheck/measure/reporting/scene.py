@@ -2,13 +2,14 @@
 
 import msgspec
 
+from gpucheck.host.nvml.gauge import LinkReading
 from gpucheck.model import Gpu, Host, NvmlReading, PciDevice, Topology
 
 
 class Scene(msgspec.Struct, frozen=True, kw_only=True):
     """The host as it was read. gpus: the measured ones, by position. virtual: the hypervisor.
 
-    before: NVML before the copies; during: while copies ran, in order.
+    before, after: NVML before and after the copies; during: links while copies ran, in order.
     """
 
     gpus: tuple[Gpu, ...]
@@ -17,7 +18,8 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     topology: Topology
     virtual: str | None = None
     cpuinfo: str | None = None
-    during: tuple[NvmlReading, ...] = ()
+    during: tuple[LinkReading, ...] = ()
+    after: NvmlReading | None = None
 
     @classmethod
     def of(cls, host: Host, gpus: tuple[Gpu, ...], reading: NvmlReading, topology: Topology) -> "Scene":
@@ -31,6 +33,10 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
             cpuinfo=host.read_text("/proc/cpuinfo"),
         )
 
-    def while_copying(self, gpu: Gpu) -> list[Gpu]:
-        """Return the GPU in every reading during copies."""
-        return [found for reading in self.during for found in reading.gpus if found.pci_bus_id == gpu.pci_bus_id]
+    def while_copying(self, gpu: Gpu) -> list[LinkReading]:
+        """Return every reading of the GPU during copies."""
+        return [reading for reading in self.during if reading.bus_id == gpu.pci_bus_id]
+
+    def afterwards(self, gpu: Gpu) -> Gpu | None:
+        """Return the GPU as it was after the copies, None if it was not read then."""
+        return next((one for one in (self.after.gpus if self.after else ()) if one.pci_bus_id == gpu.pci_bus_id), None)

@@ -4,15 +4,16 @@ Values that were not read are None. Positions are those of the measured GPUs.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, TypeVar
 
 import msgspec
 
+from gpucheck.host.nvml.gauge import LinkReading
 from gpucheck.knowledge import find_gpu, gpu_by_pci_id
 from gpucheck.measure.reporting.scene import Scene
 from gpucheck.measure.values import MIB
-from gpucheck.model import Gpu, PciDevice, PcieLink
+from gpucheck.model import EccCounts, Gpu, PciDevice, PcieLink
 from gpucheck.model.diagnosis.observations import (
     AcsReading,
     Flags,
@@ -84,7 +85,7 @@ def _gpu(
         pcie=_own_link(scene, gpu),
         path=tuple(ports[bus_id] if bus_id in ports else Port(bus_id=bus_id) for bus_id in path),
         bar1_mib=bar1 / MIB if bar1 else None,
-        nvlinks=_nvlinks((gpu, *scene.while_copying(gpu))[-1]),
+        nvlinks=_nvlinks(scene.afterwards(gpu) or gpu),
     )
 
 
@@ -98,10 +99,10 @@ def _own_link(scene: Scene, gpu: Gpu) -> Port:
     return _port(idle, "idle")
 
 
-def _best(seen: Sequence[Gpu]) -> tuple[int | None, int | None]:
+def _best(seen: Sequence[LinkReading]) -> tuple[int | None, int | None]:
     """Return generation and width, each the highest of all readings."""
-    generations = [found.pcie.generation for found in seen if found.pcie.generation]
-    widths = [found.pcie.width for found in seen if found.pcie.width]
+    generations = [found.generation for found in seen if found.generation]
+    widths = [found.width for found in seen if found.width]
     return max(generations, default=None), max(widths, default=None)
 
 
@@ -149,12 +150,16 @@ def _faces_up(scene: Scene, bus_id: str) -> bool:
 
 
 def _nvlinks(gpu: Gpu) -> NvLinkCount:
-    """Return active and total NVLinks. total: those that the product uses, if known; other ports are off by design."""
+    """Return active and total NVLinks. total: those that the product uses, if known; other ports are off by design.
+
+    Links that sleep after the copies count as active.
+    """
     if not gpu.nvlinks:
         return ObservedGpu().nvlinks
     model = gpu_by_pci_id(gpu.device_id) or find_gpu(gpu.name)
     total = model.nvlink.links if model and model.nvlink else len(gpu.nvlinks)
-    return NvLinkCount(active=min(gpu.active_nvlinks, MOST_LINKS), total=min(total, MOST_LINKS))
+    active = sum(link.active or link.state == "asleep" for link in gpu.nvlinks)
+    return NvLinkCount(active=min(active, MOST_LINKS), total=min(total, MOST_LINKS))
 
 
 def _classes(scene: Scene) -> Words | None:
@@ -239,12 +244,13 @@ def _name(text: str) -> str | None:
     return None if text.lower() in NO_NAME or not text.isprintable() else text
 
 
-def _loaded(scene: Scene, place: int, seen: list[Gpu]) -> UnderLoad:
+def _loaded(scene: Scene, place: int, seen: list[LinkReading]) -> UnderLoad:
     generation, width = _best(seen)
-    link = _port(msgspec.structs.replace(seen[-1].pcie, generation=generation, width=width), "load")
-    reasons = [found.health.clocks_event_reasons for found in seen if found.health.clocks_event_reasons is not None]
+    gpu = scene.gpus[place]
+    link = _port(msgspec.structs.replace(gpu.pcie, generation=generation, width=width), "load")
+    reasons = [found.reasons for found in seen if found.reasons is not None]
     slowed = {reason for row in reasons for reason in row if reason in SLOWDOWNS}
-    before = next((gpu for gpu in scene.before.gpus if gpu.pci_bus_id == seen[-1].pci_bus_id), None)
+    after = scene.afterwards(gpu)
     return UnderLoad(
         gpu=place,
         gen=link.gen,
@@ -252,7 +258,7 @@ def _loaded(scene: Scene, place: int, seen: list[Gpu]) -> UnderLoad:
         max_gen=link.max_gen,
         max_width=link.max_width,
         throttled=tuple(sorted(slowed)) if reasons else None,
-        errors=risen(before, seen[-1]) if before else None,
+        errors=risen(gpu, after) if after else None,
         readings=len(seen),
     )
 
@@ -262,6 +268,21 @@ def risen(before: Gpu, after: Gpu) -> dict[str, int] | None:
     old, now = _counters(before), _counters(after)
     both = old.keys() & now.keys()
     return {name: now[name] - old[name] for name in now if name in both and now[name] > old[name]} if both else None
+
+
+def ecc_lines(scene: Scene, places: Sequence[int]) -> Iterator[str]:
+    """Yield how much the ECC counters of these GPUs rose during the copies; nothing where they were not read."""
+    for place in places:
+        gpu = scene.gpus[place]
+        after = scene.afterwards(gpu)
+        old, now = gpu.health.ecc_counts, after.health.ecc_counts if after else EccCounts()
+        kinds = (
+            ("corrected", old.volatile_corrected, now.volatile_corrected),
+            ("uncorrectable", old.volatile_uncorrected, now.volatile_uncorrected),
+        )
+        rose = [f"{late - early:+d} {kind}" for kind, early, late in kinds if early is not None and late is not None]
+        if rose:
+            yield f"GPU {gpu.index}: ECC errors during the copies: {', '.join(rose)}"
 
 
 def _counters(gpu: Gpu) -> dict[str, int]:

@@ -1,7 +1,10 @@
 """Verify copied data with patterns that are unique by position, pair and round, on a poisoned destination.
 
+The poison around the region shows copies that write beyond it.
+
 The receiving GPU compares the data. The host also compares blocks at the start, the middle and the end, and around the
-first wrong word, as a faulty GPU may compare wrongly too. The peer mapping is never used to compare.
+first wrong word, as a faulty GPU may compare wrongly too. Where data is wrong, the source is read again: its memory may
+have changed what was sent. The peer mapping is never used to compare.
 """
 
 from collections.abc import Iterator
@@ -36,6 +39,7 @@ class _Tally:
         self.bytes = self.host_bytes = self.rounds = self.bad_rounds = self.mismatches = self.disagreements = 0
         self.first: int | None = None
         self.damage = None
+        self.at_source = False
         self.evidence: list[str] = []
 
     def check(self) -> Check:
@@ -49,6 +53,7 @@ class _Tally:
             disagreements=self.disagreements,
             first=self.first,
             damage=self.damage,
+            at_source=self.at_source,
             evidence=tuple(self.evidence),
         )
 
@@ -69,7 +74,7 @@ def verify(engine: CopyEngine, step: Step) -> tuple[Check, ...]:
             poison = poison_for(tuple(keys.values()), region.size // WORD)
             for flow, key in keys.items():
                 engine.fill(flow.src, key, region)
-                engine.poison(flow.dst, poison, region)
+                engine.poison(flow.dst, poison, _guarded(region, step.guard))
             engine.copy(step.flows, region, step.bursts)
             for tally in tallies:
                 _compare(engine, tally, region, keys[tally.flow], _Round(step, number, poison))
@@ -111,15 +116,46 @@ def _compare(engine: CopyEngine, tally: _Tally, region: Region, key: int, at: _R
             disagree += len(bad)
             wrong += bad
     tally.disagreements += disagree
-    if not wrong:
+    outside = _outside(engine, device, region, at)
+    if not wrong and not outside:
         return
-    tally.mismatches += seen.mismatches + disagree
+    tally.mismatches += seen.mismatches + disagree + len(outside)
     tally.bad_rounds += 1
     if tally.damage is None:
         suspects = _suspects(tally.flow, key, region, at)
-        tally.damage, detail = classify(wrong, suspects)
-        tally.first = min(w.index for w in wrong) * WORD
+        tally.damage, detail = classify(wrong or outside, suspects)
+        tally.first = min(w.index for w in (*wrong, *outside)) * WORD
         tally.evidence += list(_evidence(seen, wrong, detail, region, key, at.number))
+        if outside:
+            tally.evidence.append(f"{len(outside)} words outside the region overwritten, first {outside[0].index}")
+        elif _sent_so(engine, tally.flow.src, region, wrong):
+            tally.at_source = True
+            tally.evidence.append("the source holds the same wrong words after the copy")
+
+
+def _guarded(region: Region, guard: int) -> Region:
+    """Return the region with its guards."""
+    before = guard if region.offset >= guard else 0
+    return Region(offset=region.offset - before, size=before + region.size + guard)
+
+
+def _outside(engine: CopyEngine, device: int, region: Region, at: _Round) -> list[Wrong]:
+    """Return words of the guards that are not the poison any more; indices before the region are negative."""
+    around, end = _guarded(region, at.step.guard), region.offset + region.size
+    parts = (around.offset, region.offset - around.offset), (end, at.step.guard)
+    found = []
+    for start, size in parts:
+        words = engine.words(device, Region(offset=start, size=size)) if size else ()
+        first = (start - region.offset) // WORD
+        found += [Wrong(index=first + i, got=word) for i, word in enumerate(words) if word != at.poison]
+    return found
+
+
+def _sent_so(engine: CopyEngine, device: int, region: Region, wrong: list[Wrong]) -> bool:
+    """Return whether the source holds what arrived wrong, in each word of the sample."""
+    offsets = [region.offset + word.index * WORD for word in wrong]
+    held = [engine.words(device, Region(offset=offset, size=WORD), source=True)[0] for offset in offsets]
+    return held == [word.got for word in wrong]
 
 
 def _blocks(words: int, wrong: int | None) -> list[tuple[int, int]]:

@@ -1,49 +1,88 @@
-"""Read NVML repeatedly during copies, in a thread of the parent and a separate child per reading."""
+"""Read link state and clock event reasons repeatedly during copies: a few NVML calls a GPU, in one process of its own.
 
+Run as ``python -m gpucheck.measure.running.sampler FD PARENT MOST BUS_ID...``: a JSON line for each GPU in each pass.
+"""
+
+import os
+import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
 
-from gpucheck.model import NvmlFailure, NvmlReading
+import msgspec
+
+from gpucheck.host.nvml.gauge import Gauge, LinkReading
+from gpucheck.host.simulated import preload
+from gpucheck.processes.child import Child
+from gpucheck.processes.lifeline import end_with_parent
+from gpucheck.processes.python import python_module
 
 PAUSE_S = 0.2
-JOIN_S = 5.0
-MOST = 200
+MOST = 10_000  # passes: half an hour
+FIRST_S = 20.0  # for one reading; later ones are not waited for
+BUSY = {"GPUCHECK_SIMULATOR_LOAD": "1"}
+CHILD = python_module("gpucheck.measure.running.sampler")
 
 
 class Sampler:
-    """A context manager that collects readings while it is open. Failed reads are ignored.
+    """A context manager that collects readings while it is open. Without NVML there are none.
 
-    read: None without NVML; ``known`` is then the only reading.
+    Copies do not set the load of a simulated machine: the environment does, and one pass shows everything.
     """
 
-    def __init__(self, read: Callable[[], NvmlReading | NvmlFailure] | None, known: NvmlReading | None = None) -> None:
-        self._read = read
-        self._stop = threading.Event()
-        self._readings = [known] if known is not None else []
-        self._thread = threading.Thread(target=self._run, daemon=True)
+    def __init__(self, bus_ids: Sequence[str], *, simulated: bool, command: Sequence[str] = CHILD) -> None:
+        self._simulated = simulated
+        self._readings: list[LinkReading] = []
+        self._stopped = False
+        self._child: Child | None = None
+        arguments = (str(os.getpid()), str(1 if simulated else MOST), *bus_ids)
+        with suppress(OSError):  # no process or no thread left for this user: copies are measured without readings
+            if bus_ids:
+                self._child = Child(command, {**os.environ, **(BUSY if simulated else {})}, *arguments)
+        self._thread = threading.Thread(target=self._listen, daemon=True)
 
     def __enter__(self) -> "Sampler":  # noqa: PYI034 - Self needs Python 3.11
-        with suppress(RuntimeError):  # no thread left for this user: copies are measured without readings
+        with suppress(RuntimeError):
             self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop.set()
+        if self._simulated and kind is None and self._thread.ident is not None:
+            self._thread.join(2 * FIRST_S)
+        self._stopped = True
+        if self._child is not None:
+            self._child.kill()
 
-    def readings(self) -> tuple[NvmlReading, ...]:
-        """Return the readings. Waits briefly for one that began before the end."""
-        if self._thread.ident is not None:
-            self._thread.join(JOIN_S)
+    def readings(self) -> tuple[LinkReading, ...]:
+        """Return what was read while it was open."""
         return tuple(self._readings)
 
-    def _run(self) -> None:
-        while self._read is not None and not self._stop.is_set() and len(self._readings) < MOST:
-            answer = self._read()
-            # A reading that ended after the copies may show idle links.
-            if isinstance(answer, NvmlReading) and not self._stop.is_set():
-                self._readings.append(answer)
-            self._stop.wait(PAUSE_S)
+    def _listen(self) -> None:
+        """Take lines until the child ends."""
+        if self._child is None:
+            return
+        with suppress(TimeoutError):
+            while (line := self._child.read_line(time.monotonic() + FIRST_S)) is not None:
+                # A reading that ended after the copies may show idle links.
+                if not self._stopped:
+                    self._readings.append(msgspec.json.decode(line, type=LinkReading))
+        self._child.end()
+
+
+def main(descriptor: int, parent_pid: int, most: int, bus_ids: Sequence[str]) -> None:
+    """Read until the parent ends this process."""
+    end_with_parent(parent_pid)
+    preload()
+    gauges = [gauge for gauge in map(Gauge.of, bus_ids) if gauge is not None]
+    for number in range(most if gauges else 0):
+        time.sleep(PAUSE_S if number else 0)
+        for gauge in gauges:
+            os.write(descriptor, msgspec.json.encode(gauge.link()) + b"\n")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])

@@ -138,6 +138,7 @@ class Damaged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Copies that arrived wrong, all in the same way. pairs: [source, destination].
 
     words: 8-byte words compared, wrong: of them. host_only: the destination GPU found them right, the host did not.
+    at_source: the source held the same wrong words after the copy, so the copy was right.
     """
 
     pairs: tuple[tuple[int, int], ...]
@@ -146,6 +147,7 @@ class Damaged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     words: int | None = None
     loaded_only: bool = False
     host_only: bool = False
+    at_source: bool = False
     evidence: tuple[str, ...] = ()
 
 

@@ -68,6 +68,21 @@ class RackPlace(msgspec.Struct, frozen=True, kw_only=True):
     module_id: int
 
 
+class C2cLink(msgspec.Struct, frozen=True, kw_only=True):
+    """One link of the NVLink-C2C between a GPU and its Grace CPU. Counters: since the driver was loaded.
+
+    speed_mb_s: one way. replays_in_a_row: replays that followed one another.
+    """
+
+    link: int
+    active: bool | None = None
+    speed_mb_s: int | None = None
+    interrupts: int | None = None
+    replays: int | None = None
+    replays_in_a_row: int | None = None
+    low_power: bool | None = None
+
+
 class Confidential(msgspec.Struct, frozen=True, kw_only=True):
     """Confidential computing. ready: whether the GPUs accept work, None where it is off or not reported."""
 
@@ -122,7 +137,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     A mode, action or reason that is newer than these names is reported by its number (``unknown-8``, ``0x400``).
     addressing_mode: ``hmm ats none``. virtualization: ``none passthrough vgpu host-vgpu host-vsga``.
     licensed: of a virtual GPU, None for others. gsp_firmware: its version, ``off`` where the driver does without.
-    nvlink_bandwidth: the mode, ``full`` or what it was reduced to.
+    nvlink_bandwidth: the mode, ``full`` or what it was reduced to. c2c: empty for a GPU without NVLink-C2C.
     """
 
     serial: str | None = None
@@ -163,3 +178,4 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     licensed: bool | None = None
     gsp_firmware: str | None = None
     nvlink_bandwidth: str | None = None
+    c2c: tuple[C2cLink, ...] = ()

@@ -13,11 +13,17 @@ NVLINK_5_COUNTERS = dict.fromkeys(range(201, 223), 0) | dict.fromkeys((220, 222)
 BLACKWELL = 10  # nvmlDeviceArchitecture_t
 TRAFFIC = range(138, 142)  # KiB: data sent and received, raw sent and received
 ALL_LINKS = 0xFFFFFFFF
+# NVLink-C2C: field of the count, and of each link whether it is active, MB/s, three kinds of errors, power state.
+# Speed: nvidia-smi c2c -s of GH200 (10 links) and GB200; 5 links on GB200 and GB300 follows from their 225 GB/s.
+C2C_COUNT, C2C_LINKS, C2C = 170, 5, {171: 1, 172: 44712, 231: 0, 232: 0, 233: 0, 234: 0}
 
 
 def links(machine: Machine, gpu: SimulatedGpu) -> Iterator[tuple[str, object]]:
     """Keys and values of a GPU."""
     yield from _fabric(gpu)
+    if gpu.model.coherent:
+        yield f"field.{C2C_COUNT}", C2C_LINKS
+        yield from ((f"field.{field}.{link}", value) for link in range(C2C_LINKS) for field, value in C2C.items())
     ports = gpu.model.nvlink
     if ports is None:
         return

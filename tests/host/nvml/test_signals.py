@@ -5,7 +5,7 @@ import pytest
 
 from gpucheck.host.nvml.calls import Calls
 from gpucheck.host.nvml.links import fabric
-from gpucheck.model import Confidential, RackPlace, SpareRows
+from gpucheck.model import C2cLink, Confidential, RackPlace, SpareRows
 
 
 def test_a_healthy_tray(reading):
@@ -26,6 +26,16 @@ def test_a_healthy_tray(reading):
     assert (first.licensed, first.pcie_errors.recoveries) == (None, 0)
     assert seen.gpus[0].fabric.health_summary == "healthy"
     assert seen.confidential == Confidential(enabled=False)
+
+
+def test_the_links_to_the_cpu(reading):
+    up = {"active": True, "speed_mb_s": 44712, "interrupts": 0, "replays_in_a_row": 0, "low_power": False}
+    gpu = reading("gb200-x4", "c2c-link:gpu=1,link=2,kind=replay", "c2c-link:gpu=1,link=3").gpus[1]
+    expected = [C2cLink(link=link, replays=500 if link == 2 else 0, **up) for link in range(5)]
+    expected[3] = C2cLink(link=3, replays=0, **up | {"active": False, "speed_mb_s": 0})
+
+    assert gpu.health.c2c == tuple(expected)
+    assert reading("hgx-h100-x8").gpus[0].health.c2c == ()
 
 
 def test_a_board_without_them_has_none(reading):

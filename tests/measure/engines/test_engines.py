@@ -4,6 +4,7 @@ import builtins
 import os
 
 import pytest
+from msgspec.structs import replace
 
 from gpucheck.measure.engines.cpu import CpuEngine
 from gpucheck.measure.engines.cuda.queue import CYCLES_PER_S, LEAST_S, MOST_S, TRIES, Gate, Lane, timed
@@ -64,7 +65,52 @@ def test_one_flipped_bit_in_shared_memory_is_found_and_placed(cpu, monkeypatch):
     there, back = verify(cpu, CHECK)
 
     assert (there.damage, there.mismatches, there.first, there.bad_rounds) == ("bit-flip", 4, 77 * 8, 4)
+    assert not there.at_source
     assert back.damage is None
+
+
+def test_memory_of_the_source_that_changed_is_no_fault_of_the_copy(cpu, monkeypatch):
+    fill = cpu.fill
+
+    def fill_and_flip(device, key, region):
+        fill(device, key, region)
+        if device == 0:
+            cpu.maps[0][region.offset + 8 * 77 + 2] ^= 0x10
+
+    monkeypatch.setattr(cpu, "fill", fill_and_flip)
+    there, back = verify(cpu, replace(CHECK, rounds=1))
+
+    assert (there.damage, there.bad_rounds, there.at_source) == ("bit-flip", 2, True)
+    assert there.evidence[-1] == "the source holds the same wrong words after the copy"
+    assert (back.damage, back.at_source) == (None, False)
+
+
+@pytest.mark.parametrize(
+    ("region", "written", "first"),
+    [
+        (Region(offset=0, size=4096), (4096, 4096 + 24), 512),
+        (Region(offset=4096, size=8192), (4096 + 8192, 3 * 4096 + 4096), 1024),
+        (Region(offset=4096, size=8192), (4096 - 8, 4096), -1),
+    ],
+    ids=["beyond the end", "a page beyond the end", "before the start"],
+)
+def test_a_copy_that_writes_outside_its_region_is_found(cpu, monkeypatch, region, written, first):
+    """The words of the region are right, so only the guards around it show it."""
+    copy = cpu.copy
+
+    def copy_more(flows, part, bursts):
+        copy(flows, part, bursts)
+        for at in range(*written):
+            cpu.maps[1][cpu.size + at] = 0x5A
+
+    monkeypatch.setattr(cpu, "copy", copy_more)
+    check, _ = verify(cpu, replace(CHECK, regions=(region,), rounds=1, guard=4096))
+    unguarded, _ = verify(cpu, replace(CHECK, regions=(region,), rounds=1))
+
+    count = (written[1] - written[0]) // 8
+    assert (check.mismatches, check.first, check.bad_rounds, check.at_source) == (count, first * 8, 1, False)
+    assert check.evidence[-1] == f"{count} words outside the region overwritten, first {first}"
+    assert (check.disagreements, unguarded.bad_rounds) == (0, 0)
 
 
 def test_a_copy_that_does_not_happen_is_untouched(cpu, monkeypatch):

@@ -131,10 +131,10 @@ class DriverEngine:
             sample=tuple(Wrong(index=index, got=got) for index, got in wrong),
         )
 
-    def words(self, device: int, region: Region) -> tuple[int, ...]:
+    def words(self, device: int, region: Region, *, source: bool = False) -> tuple[int, ...]:
         """Return the words by a copy to the host."""
         gpu = self.gpus[device]
-        return tuple(gpu.read(gpu.target + region.offset, region.size // WORD))
+        return tuple(gpu.read((gpu.source if source else gpu.target) + region.offset, region.size // WORD))
 
     def device_seconds(self) -> float:
         """Return the time by CUDA events, of simultaneous lanes the longest."""

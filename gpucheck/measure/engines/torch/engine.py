@@ -108,9 +108,10 @@ class TorchEngine:
                 sample.append(Wrong(index=start + index, got=int(chunk[index]) & MASK))  # noqa: PERF401 - two statements
         return Comparison(words=len(part), mismatches=count, first=first, last=last, sample=tuple(sample))
 
-    def words(self, device: int, region: Region) -> tuple[int, ...]:
+    def words(self, device: int, region: Region, *, source: bool = False) -> tuple[int, ...]:
         """Return the words by a copy to the host."""
-        return tuple(word & MASK for word in _part(self.destinations[device], region).cpu().tolist())
+        buffers = self.sources if source else self.destinations
+        return tuple(word & MASK for word in _part(buffers[device], region).cpu().tolist())
 
     def device_seconds(self) -> float:
         """Return the time by the host's clock, as every call waits for the devices."""

@@ -1,0 +1,60 @@
+"""NVLink-C2C: is every link between a GPU and its Grace CPU up, and without errors?
+
+Sources: NVML fields 170 to 172 (links, status, speed) and 231 to 233 (interrupts, replays, replays in a row), as
+nvidia-smi c2c -s and -e print them. Copies between host and GPU, and NCCL, use active links only. A link in its
+low-power state is active.
+"""
+
+from gpucheck.checks._nvml import evaluate_each_gpu, not_reported, query_nvml
+from gpucheck.model import C2cLink, Check, Finding, Gpu, NvmlFailure, NvmlReading
+from gpucheck.model.finding.about import About
+
+NAME = "c2c"
+# Replays of one link since the driver was loaded that are no reason to look, as for NVLink.
+TOLERATED = 100
+STATE_FIELDS = ("NVML_FI_DEV_C2C_LINK_GET_STATUS", "nvmlDeviceGetFieldValues")
+STATUS = "nvidia-smi c2c -s"
+ERRORS = (
+    "nvidia-smi c2c -e, twice with copies between host and GPU in between\n"
+    "If the counters rise: power the tray off and on, then replace the board."
+)
+
+
+@evaluate_each_gpu(NAME, nothing="no GPU of this host reports NVLink-C2C")
+def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
+    """One finding a GPU with NVLink-C2C."""
+    links = gpu.health.c2c
+    if not links:
+        return None
+    about = About(check=NAME, subject=f"gpu:{gpu.pci_bus_id}", evidence=tuple(map(_line, links)))
+    up = sum(link.active is True for link in links)
+    down = ", ".join(str(link.link) for link in links if link.active is False)
+    noisy = [f"C2C link {link.link}: {_errors(link)}" for link in links if _is_noisy(link)]
+    if down:
+        why = f"Copies between GPU and host have only the other links. Inactive: {down}."
+        fix = f"{STATUS}; power the tray off and on; if the link stays inactive, replace the board"
+        return about.fails(f"{up} of {len(links)} C2C links active", f"{len(links)} active", why, fix, None)
+    if noisy:
+        why = "The link repeats transfers or reports errors, which costs bandwidth and announces a failing link."
+        return about.warns("; ".join(noisy), f"at most {TOLERATED} replays, nothing else", why, ERRORS, None)
+    if up < len(links):
+        return not_reported(NAME, nvml, gpu, *STATE_FIELDS, what="state of C2C links")
+    return about.passes(f"{up} of {len(links)} C2C links active")
+
+
+def _is_noisy(link: C2cLink) -> bool:
+    return bool(link.interrupts or link.replays_in_a_row) or (link.replays or 0) > TOLERATED
+
+
+def _errors(link: C2cLink) -> str:
+    counts = {"interrupts": link.interrupts, "replays": link.replays, "replays in a row": link.replays_in_a_row}
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+
+
+def _line(link: C2cLink) -> str:
+    state = {True: "active", False: "inactive", None: "state unknown"}[link.active]
+    speed = [f"{link.speed_mb_s / 1000:g} GB/s"] if link.speed_mb_s else []
+    return f"C2C link {link.link}: {', '.join([state, *speed, *filter(None, [_errors(link)])])}"
+
+
+CHECK = Check(NAME, frozenset({"hardware", "nvlink", "quick"}), query_nvml, evaluate)
