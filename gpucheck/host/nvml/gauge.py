@@ -41,7 +41,7 @@ class Gauge:
         """Return clocks, watts, degrees and the reasons that hold the clock; None for what is not reported."""
         import pynvml
 
-        from gpucheck.host.nvml.health import REASON_CALLS, margin_c, named_reasons
+        from gpucheck.host.nvml.health import REASON_CALLS, SLOWDOWN_MARGIN, margin_c, named_reasons
 
         subject = self._bus_id
 
@@ -50,7 +50,7 @@ class Gauge:
 
         milliwatts = query("nvmlDeviceGetPowerUsage")
         celsius = query("nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU)
-        fields = self._calls.fields(subject, self._handle, (MEMORY_TEMPERATURE,))
+        fields = self._calls.fields(subject, self._handle, (MEMORY_TEMPERATURE, SLOWDOWN_MARGIN))
         reasons = self._calls.newest(subject, *((call, self._handle) for call in REASON_CALLS))
         sample = Sample(
             at=0.0,
@@ -58,7 +58,7 @@ class Gauge:
             memory_clock_mhz=query("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_MEM),
             power_w=None if milliwatts is None else milliwatts / 1000,
             temperature_c=celsius,
-            margin_c=margin_c(query, celsius),
+            margin_c=margin_c(query, celsius, fields[SLOWDOWN_MARGIN]),
             memory_temperature_c=fields[MEMORY_TEMPERATURE] or None,
             reasons=named_reasons(reasons),
         )
