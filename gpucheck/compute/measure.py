@@ -154,7 +154,7 @@ def _gpus(host: Host, options: Options, library: Library) -> Chosen:
 
 
 def with_settings(devices: tuple[ComputeDevice, ...], gpus: tuple[Gpu, ...]) -> tuple[ComputeDevice, ...]:
-    """Add what NVML reports about limits, which explains a clock."""
+    """Add what NVML reports about limits, licence and firmware, which explains a clock or a rate."""
     if not gpus:
         return devices
     return tuple(
@@ -164,6 +164,8 @@ def with_settings(devices: tuple[ComputeDevice, ...], gpus: tuple[Gpu, ...]) -> 
             power_default_w=gpu.health.power_default_w,
             application_clock_mhz=gpu.health.application_clock_mhz,
             default_application_clock_mhz=gpu.health.default_application_clock_mhz,
+            licensed=gpu.health.licensed,
+            gsp_firmware=gpu.health.gsp_firmware,
         )
         for device, gpu in zip(devices, gpus, strict=True)
     )
