@@ -43,7 +43,7 @@ def test_a_virtual_machine_says_once_what_its_host_hides():
     (group,) = group_equal(skipped)
 
     assert group.checks == ("pcie-path", "acs", "iommu", "pcie-link", "bar1")
-    assert "the host of this kvm virtual machine" in group.why
+    assert "the host of this kvm virtual machine" in group.seen
 
 
 def test_translating_iommu_of_a_power_host_is_no_fault():
