@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from statistics import median
 from typing import Any
 
+from msgspec.structs import replace
+
 from gpucheck.knowledge.names import find_gpu
 from gpucheck.model import NvmlFailure, NvmlReading
 from gpucheck.model.full_record import CudaFailure, Difference, FullRecord, Ran
@@ -90,13 +92,15 @@ def _findings(ran: Ran) -> Iterator[Difference]:
     """Verdicts of verify and smoke that are neither PASS nor SKIP."""
     for one in _document(ran.output).get("findings", ()):
         if one["verdict"] not in FAULTLESS:
-            seen, expected = f"{one['verdict'].upper()} {one['seen']}", one.get("wanted") or ""
+            seen, expected = f"{one['verdict'].upper()} {one['seen']}", str(one.get("wanted") or "")
             yield Difference(source=ran.name, subject=f"{one['check']}, {one['subject']}", seen=seen, expected=expected)
 
 
 def _compute(ran: Ran) -> Iterator[Difference]:
-    yield from _findings(ran)
-    for gpu in _document(ran.output).get("gpus", ()):
+    """The last line is the report; there is none if the program was cut."""
+    last = replace(ran, output=(ran.output.splitlines() or [""])[-1])
+    yield from _findings(last)
+    for gpu in _document(last.output).get("gpus", ()):
         for type_, rate in gpu["gemm"].items():
             if (rate["of_ceiling"] or 0) > OF_CEILING:
                 seen, expected = f"{rate['tflops']:.0f} TFLOP/s", f"at most {rate['ceiling_tflops']:.0f}"

@@ -164,6 +164,7 @@ def test_every_answer_of_nvml_and_of_the_kernels_is_in_it_without_what_identifie
     assert answers["GPU 1", "nvmlDeviceGetUUID"] == "hidden"
     assert {one["arguments"][0] for one in lines if one["call"] == "nvmlDeviceGetFieldValues"} >= {82, 160, 231, 307}
     assert right.count(True) > 30
+    assert {one["pinned_mib"] for one in tried if "pinned_mib" in one and one["gb_s"]} == {16, 32, 64}
     assert False not in right
     assert {(one["way"], one["copy_mib"]) for one in tried if one.get("gb_s") and "copy_mib" in one} >= {
         ("gate", 64), ("spin", 64), ("events", 64)
@@ -172,11 +173,36 @@ def test_every_answer_of_nvml_and_of_the_kernels_is_in_it_without_what_identifie
     assert "it is made for a public issue" in err
 
 
+def test_computing_is_kept_step_by_step_with_clocks_watts_and_throttle_reasons(run, tmp_path, some_programs):
+    some_programs("compute")
+    recorded, _ = full_record(run, tmp_path / "r", "--simulate", PAIR, "--fault", "throttle-thermal:gpu=1")
+    (ran,) = recorded["full"]["programs"]
+    *steps, report = [json.loads(line) for line in ran["output"].splitlines()]
+    sample = steps[-1]["answers"]["1"]["samples"][0]
+
+    assert {one["step"]["kind"] for one in steps} >= {"matrix", "memory", "results"}
+    assert {place for one in steps for place in one["answers"]} == {"0", "1"}
+    assert sample["sm_clock_mhz"]
+    assert sample["power_w"]
+    assert "hw-thermal" in sample["reasons"]
+    assert report["gpus"][0]["gemm"]["fp32"]["tflops"]
+    assert any(one["source"] == "compute" and "compute-clocks" in one["subject"] for one in recorded["differences"])
+
+
+def test_a_training_runs_by_its_own_words(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(programs, "PROGRAMS", (programs._part("version", 20, "train", "--version"),))
+    recorded, _ = full_record(run, tmp_path / "r", "--simulate", PAIR)
+    (ran,) = recorded["full"]["programs"]
+
+    assert (ran["status"], ran["output"].split()[0]) == (0, "gpucheck,")
+    assert {one.command[2] for one in ALL if one.name.startswith("train: ")} == {"train"}
+
+
 def test_the_differences_come_first_and_name_a_wrong_kernel_a_strange_code_and_every_doubt():
     def ran(name, output, **rest):
         return Ran(name=name, command=("-m", "x"), limit_s=1.0, **{"status": 0, "output": output, **rest})
 
-    report = {"findings": [{"check": "ecc", "subject": "GPU 0", "verdict": "unknown", "seen": "?", "wanted": None}]}
+    report = {"findings": [{"check": "ecc", "subject": "GPU 0", "verdict": "unknown", "seen": "?", "wanted": 18}]}
     full = FullRecord(
         cuda=CudaFailure(why="libcuda.so.1 was not found"),
         bandwidth=None,

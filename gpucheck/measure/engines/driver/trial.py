@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import pairwise, product
+from itertools import cycle, pairwise, product
 from typing import Any
 
 from gpucheck.measure.engines.driver.calls import CudaError, MissingCall
@@ -20,6 +20,7 @@ from gpucheck.measure.values import MIB, Device, Setup
 
 WORDS = (0, 1, 27, 1027, 300_001)  # none, one, less than a block, several blocks, more than the threads of a GPU
 KEY = 0x0123456789ABCDEF
+PIECES_MIB = (16, 32, 64)
 COPIED_MIB = (1, 16, 64, 256, 512)
 QUEUED = (100, 500, 1000, 1023, 1024, 2000, 5000, 10_000)
 EVENTS = 400
@@ -86,6 +87,24 @@ def ways_to_time(engine: DriverEngine) -> Iterator[Line]:
         yield {"queued": count, "way": way, **_timed(timed, gpu, copies(16), count, 16)}
 
 
+def host_pieces(engine: DriverEngine) -> Iterator[Line]:
+    """Host copies of 512 MiB in two pieces of pinned memory in turn, by the size of a piece."""
+    gpu = engine.gpus[0]
+    for mib in PIECES_MIB:
+        size, count = mib * MIB, BUFFER // (mib * MIB)
+        first = gpu.pinned(None, 2 * size)
+        for to in ("device", "host"):
+            turn = cycle((first, first + size))
+
+            def queue(size: int = size, turn: Iterator[int] = turn, to: str = to) -> None:
+                if to == "device":
+                    engine.calls("cuMemcpyHtoDAsync", gpu.target, next(turn), size, gpu.line().stream)
+                else:
+                    engine.calls("cuMemcpyDtoHAsync", next(turn), gpu.source, size, gpu.line().stream)
+
+            yield {"pinned_mib": mib, "to": to, **_timed(engine.gate.timed, gpu, queue, count, size)}
+
+
 def event_steps(engine: DriverEngine) -> Iterator[Line]:
     """Times between events with small copies between them: the least difference is the resolution."""
     gpu, calls = engine.gpus[0], engine.calls
@@ -145,6 +164,7 @@ def main() -> None:
         _print(f"kernels, GPU {gpu.about.index}", partial(kernels, gpu))
     _print("events", partial(event_steps, engine))
     _print("ways to time", partial(ways_to_time, engine))
+    _print("host pieces", partial(host_pieces, engine))
     if len(engine.gpus) > 1:
         _print("without peer access", partial(without_peer_access, engine))
     _print("end")
