@@ -203,3 +203,9 @@ def no_gpus(check: str) -> Finding:
 def no_gpu_on_the_bus(check: str) -> Finding:
     """Return UNKNOWN: sysfs shows no NVIDIA GPU. The inventory check compares sysfs with NVML."""
     return About(check=check).unknown("not run: sysfs shows no NVIDIA GPU", INVENTORY, "0 GPUs", because_of="inventory")
+
+
+def set_by_the_host(check: str, virtual: str, subject: str = "host", evidence: tuple[str, ...] = ()) -> Finding:
+    """Return the SKIP of a check in a virtual machine. One text for all: a report shows it once."""
+    why = f"not applicable: the host of this {virtual} virtual machine sets PCIe links, BAR1 and IOMMU, and hides them"
+    return About(check=check, subject=subject, evidence=evidence).skips(why)

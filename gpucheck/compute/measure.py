@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Literal, NamedTuple
 
@@ -14,13 +15,14 @@ from gpucheck.compute.engines.simulated import TICK_S, SimulatedBench, Simulated
 from gpucheck.compute.evaluation import checked, doubtful, evaluate
 from gpucheck.compute.running.run import OnStep, run
 from gpucheck.compute.running.workers import Workers
-from gpucheck.compute.values import Library
+from gpucheck.compute.values import Answer, Failure, Library, Opened, Step
 from gpucheck.host.simulated import machine_directory
 from gpucheck.measure.planning.selection import Unmeasurable, admit, choose, device
 from gpucheck.measure.values import Device
 from gpucheck.model import Finding, Gpu, Host, NvmlReading, Verdict, worst
 from gpucheck.model.compute import ComputeDevice, ComputeReport
 
+Answered = Callable[[Step, Mapping[int, Answer | Failure]], None]
 CPU_PROCESSES = 2
 NOTHING = (
     "no usable GPU on this host. Run gpucheck verify for the reason. Without a GPU: --simulate PROFILE, or --engine cpu"
@@ -57,12 +59,37 @@ class Chosen(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def measure(host: Host, options: Options, on_step: OnStep = lambda *_: None) -> ComputeReport:
+class Heard(NamedTuple):
+    """A bench whose answers are told as they arise, by the place of the device."""
+
+    bench: Bench
+    answered: Answered
+
+    def open(self) -> Sequence[Opened | Failure]:
+        """As in Bench."""
+        return self.bench.open()
+
+    def run(self, step: Step, places: Sequence[int]) -> Mapping[int, Answer | Failure]:
+        """As in Bench."""
+        answers = self.bench.run(step, places)
+        self.answered(step, answers)
+        return answers
+
+    def close(self) -> None:
+        """As in Bench."""
+        self.bench.close()
+
+
+def measure(
+    host: Host, options: Options, on_step: OnStep = lambda *_: None, answered: Answered = lambda *_: None
+) -> ComputeReport:
     """Run everything and evaluate it. Raises Unmeasurable if there is nothing to compute on, or not as asked."""
     started, clock = datetime.now(timezone.utc), time.monotonic()
     chosen = chosen_for(host, options)
     try:
-        ran = run(chosen.bench, chosen.devices, small=not chosen.gpus, doubtful=doubtful, on_step=on_step)
+        ran = run(
+            Heard(chosen.bench, answered), chosen.devices, small=not chosen.gpus, doubtful=doubtful, on_step=on_step
+        )
     finally:
         chosen.bench.close()
     devices = with_settings(ran.devices, chosen.gpus)
@@ -154,7 +181,7 @@ def _gpus(host: Host, options: Options, library: Library) -> Chosen:
 
 
 def with_settings(devices: tuple[ComputeDevice, ...], gpus: tuple[Gpu, ...]) -> tuple[ComputeDevice, ...]:
-    """Add what NVML reports about limits, which explains a clock."""
+    """Add what NVML reports about limits, licence and firmware, which explains a clock or a rate."""
     if not gpus:
         return devices
     return tuple(
@@ -164,6 +191,8 @@ def with_settings(devices: tuple[ComputeDevice, ...], gpus: tuple[Gpu, ...]) -> 
             power_default_w=gpu.health.power_default_w,
             application_clock_mhz=gpu.health.application_clock_mhz,
             default_application_clock_mhz=gpu.health.default_application_clock_mhz,
+            licensed=gpu.health.licensed,
+            gsp_firmware=gpu.health.gsp_firmware,
         )
         for device, gpu in zip(devices, gpus, strict=True)
     )

@@ -77,7 +77,7 @@ class ComputeDevice(msgspec.Struct, frozen=True, kw_only=True):
     """One GPU, or one CPU process. digests: by operation, that of most repeats.
 
     errors: counters that rose during the run, with the difference. failure: why it has no numbers, or not all.
-    failed: the kind of that failure.
+    failed: the kind of that failure. licensed, gsp_firmware: as in Health.
     """
 
     index: int
@@ -92,6 +92,8 @@ class ComputeDevice(msgspec.Struct, frozen=True, kw_only=True):
     power_default_w: float | None = None
     application_clock_mhz: int | None = None
     default_application_clock_mhz: int | None = None
+    licensed: bool | None = None
+    gsp_firmware: str | None = None
     gemm: dict[str, MatrixRate] = msgspec.field(default_factory=dict)
     memory: MemoryRates = MemoryRates()
     digests: dict[str, str] = msgspec.field(default_factory=dict)

@@ -1,5 +1,7 @@
 """What ``gpucheck record --full`` adds to a recording: CUDA's answers, copies with all timings, durations."""
 
+from typing import Literal
+
 import msgspec
 
 from gpucheck.model.bandwidth import BandwidthReport
@@ -56,6 +58,7 @@ class CopyTiming(msgspec.Struct, frozen=True, kw_only=True):
 
     purpose: of the step. together: number of simultaneous copies of the step. src, dst: positions in the report's
     devices, -1 is the host. node: NUMA node of the host's memory, None is that of the device. mad_s: median deviation.
+    way: what let the copies start together, as in Measured.timing.
     """
 
     purpose: str
@@ -71,6 +74,7 @@ class CopyTiming(msgspec.Struct, frozen=True, kw_only=True):
     mad_s: float
     min_s: float
     max_s: float
+    way: Literal["gate", "spin", "events"] = "gate"
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):

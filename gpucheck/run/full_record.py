@@ -1,13 +1,16 @@
 """What ``gpucheck record --full`` adds to a recording: programs that run one after the other, each with its own limit.
 
-Whatever a program does, its output until then is kept and the next one starts. The copies are the one program whose
-output is evaluated: ``python -m gpucheck.run.full_record`` is that program.
+Whatever a program does, its output until then is kept and the next one starts. ``python -m gpucheck.run.full_record``
+with the name of a part is one of these programs: it prints each result of copies and of computing as it arises, and
+what NCCL logs while it trains. Only the output of the copies is evaluated.
 """
 
+import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -20,6 +23,9 @@ from gpucheck.processes.capture import completed
 from gpucheck.processes.signals import signal_name
 
 if TYPE_CHECKING:
+    from gpucheck.compute.values import Answer as ComputeAnswer
+    from gpucheck.compute.values import Failure
+    from gpucheck.compute.values import Step as ComputeStep
     from gpucheck.measure.values import Answer, Step, Timing
 
 MODULES = "/sys/module"
@@ -28,10 +34,11 @@ CUDA_S = 60.0  # contexts on eight GPUs, and compiling the kernels on the first 
 MOST_OUTPUT = 8 << 20  # bytes of one program; NVML's answers about eight GPUs are 1.4 MB
 AFTER_STUCK_S = 5.0  # as for checks: what waits for the same driver must not take its own limit each time
 NVML_S = 20.0
-MOST_ERRORS = 20_000
+MOST_ERRORS = 1 << 20  # where NCCL's log of eight ranks is
 LATE = "not at its end within its limit"
 CUT = "the recording was ended before this was measured"
 COPIES, READ_CUDA = "copies", "cuda"
+COMPUTE, TRAIN = "compute", "train"
 EXEC = "import os, sys; os.execvp(sys.argv[1], sys.argv[1:])"
 
 
@@ -52,8 +59,12 @@ def _own(name: str, limit_s: float, *words: str, heavy: bool = False) -> Program
     return Program(name, limit_s, ("-m", "gpucheck", *words), heavy)
 
 
+def _part(name: str, limit_s: float, *words: str) -> Program:
+    return Program(name, limit_s, ("-m", "gpucheck.run.full_record", *words), heavy=True)
+
+
 def _train(name: str, *words: str) -> Program:
-    return _own(name, 75, "smoke", *words, "--timeout", "60", "--format", "json", heavy=True)
+    return _part(f"{TRAIN}: {name}", 75, TRAIN, "smoke", *words, "--timeout", "60", "--format", "json")
 
 
 # What is lost last comes first: what the tools print, then every call of the driver, then the kernels, then numbers.
@@ -71,16 +82,16 @@ PROGRAMS = (
     Program(READ_CUDA, CUDA_S, ()),
     Program("kernels and ways to time", 60, ("-m", "gpucheck.measure.engines.driver.trial"), heavy=True),
     _own("verify, level quick", 45, "verify", "--level", "quick", "--format", "json"),
-    Program(COPIES, 120, ("-m", "gpucheck.run.full_record"), heavy=True),
+    _part(COPIES, 120, COPIES),
     _host("nvbandwidth", "-j", limit_s=90, heavy=True),
     _host("p2pBandwidthLatencyTest", limit_s=60, heavy=True),
-    _own("compute", 90, "compute", "--format", "json", heavy=True),
-    _train("train: torch ddp", "--framework", "torch", "--strategy", "ddp"),
-    _train("train: torch fsdp", "--framework", "torch", "--strategy", "fsdp"),
-    _train("train: torch ddp, gpt, bf16", "--framework", "torch", "--model", "gpt", "--precision", "bf16"),
-    _train("train: torch ddp, cnn", "--framework", "torch", "--model", "cnn"),
-    _train("train: cupy", "--framework", "cupy"),
-    _train("train: tensorflow", "--framework", "tensorflow"),
+    _part(COMPUTE, 90, COMPUTE),
+    _train("torch ddp", "--framework", "torch", "--strategy", "ddp"),
+    _train("torch fsdp", "--framework", "torch", "--strategy", "fsdp"),
+    _train("torch ddp, gpt, bf16", "--framework", "torch", "--model", "gpt", "--precision", "bf16"),
+    _train("torch ddp, cnn", "--framework", "torch", "--model", "cnn"),
+    _train("cupy", "--framework", "cupy"),
+    _train("tensorflow", "--framework", "tensorflow"),
     _own("verify", 180, "verify", "--format", "json", heavy=True),
 )
 
@@ -186,6 +197,42 @@ def _with_copies(full: FullRecord, ran: Ran) -> FullRecord:
 
 
 def main() -> None:
+    """Run one part, and print each of its results as it arises."""
+    part, *words = sys.argv[1:]
+    parts: dict[str, Callable[[], None]] = {COPIES: copies, COMPUTE: compute, TRAIN: partial(train, words)}
+    parts[part]()
+
+
+def train(words: list[str]) -> None:
+    """Run gpucheck with these words, and NCCL's log on stderr."""
+    from gpucheck.cli import main as gpucheck
+    from gpucheck.processes.ranks.nccl_log import SHOW
+
+    os.environ[SHOW], sys.argv = "1", ["gpucheck", *words]
+    gpucheck()
+
+
+def compute() -> None:
+    """Compute; a line is a step with rates, and with clocks, power, heat and throttle reasons ten times a second.
+
+    The last line is the report.
+    """
+    from gpucheck.compute.measure import Options
+    from gpucheck.host import live_host
+    from gpucheck.measure.planning.selection import Unmeasurable
+    from gpucheck.run.steps.compute import compute as computed
+
+    def answered(step: "ComputeStep", answers: "Mapping[int, ComputeAnswer | Failure]") -> None:
+        print(msgspec.json.encode({"step": step, "answers": answers}).decode(), flush=True)
+
+    try:
+        report = computed(live_host(isolated=True, deadline_s=NVML_S), Options(), answered=answered)
+    except Unmeasurable as error:
+        raise SystemExit(str(error)) from error
+    print(msgspec.json.encode(report).decode(), flush=True)
+
+
+def copies() -> None:
     """Measure at level full, and print each step when it has ended."""
     from gpucheck.host import live_host
     from gpucheck.measure.bandwidth import Options, Watch

@@ -86,6 +86,7 @@ def test_it_holds_cudas_answers_the_timings_and_how_long_each_part_took(run, tmp
     assert [(gap["call"], gap["code"]) for gap in cuda["gaps"]] == [("cuMemGetInfo", None)] * 2
     assert {"import", "cuInit", "context 0", "kernels 1"} <= set(cuda["seconds"])
     methods = {(one["purpose"], one["method"]) for one in full["timings"]}
+    assert {one["way"] for one in full["timings"]} == {"gate"}
     assert {("one direction", "ce-write"), ("latency", "ce-write")} <= methods
     assert {"sm-read", "sm-write", "ce-read", "staged"} <= {method for _, method in methods}
     assert all(0 < one["min_s"] <= one["median_s"] <= one["max_s"] for one in full["timings"])
@@ -154,7 +155,8 @@ def test_every_answer_of_nvml_and_of_the_kernels_is_in_it_without_what_identifie
     tool, calls, kernels = recorded["full"]["programs"]
     lines = [json.loads(line) for line in calls["output"].splitlines()]
     answers = {(one["subject"], one["call"]): one.get("value") for one in lines if one.get("code") == 0}
-    right = [json.loads(line).get("right") for line in kernels["output"].splitlines()]
+    tried = [json.loads(line) for line in kernels["output"].splitlines()]
+    right = [one.get("right") for one in tried]
 
     assert tool["why"] == "not run: the GPUs are simulated, and this program is not"
     assert lines[-1] == {"call": "end"}
@@ -162,16 +164,45 @@ def test_every_answer_of_nvml_and_of_the_kernels_is_in_it_without_what_identifie
     assert answers["GPU 1", "nvmlDeviceGetUUID"] == "hidden"
     assert {one["arguments"][0] for one in lines if one["call"] == "nvmlDeviceGetFieldValues"} >= {82, 160, 231, 307}
     assert right.count(True) > 30
+    assert {one["pinned_mib"] for one in tried if "pinned_mib" in one and one["gb_s"]} == {16, 32, 64}
     assert False not in right
+    assert {(one["way"], one["copy_mib"]) for one in tried if one.get("gb_s") and "copy_mib" in one} >= {
+        ("gate", 64), ("spin", 64), ("events", 64)
+    }  # fmt: skip
     assert recorded["differences"] == []
     assert "it is made for a public issue" in err
+
+
+def test_computing_is_kept_step_by_step_with_clocks_watts_and_throttle_reasons(run, tmp_path, some_programs):
+    some_programs("compute")
+    recorded, _ = full_record(run, tmp_path / "r", "--simulate", PAIR, "--fault", "throttle-thermal:gpu=1")
+    (ran,) = recorded["full"]["programs"]
+    *steps, report = [json.loads(line) for line in ran["output"].splitlines()]
+    sample = steps[-1]["answers"]["1"]["samples"][0]
+
+    assert {one["step"]["kind"] for one in steps} >= {"matrix", "memory", "results"}
+    assert {place for one in steps for place in one["answers"]} == {"0", "1"}
+    assert sample["sm_clock_mhz"]
+    assert sample["power_w"]
+    assert "hw-thermal" in sample["reasons"]
+    assert report["gpus"][0]["gemm"]["fp32"]["tflops"]
+    assert any(one["source"] == "compute" and "compute-clocks" in one["subject"] for one in recorded["differences"])
+
+
+def test_a_training_runs_by_its_own_words(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(programs, "PROGRAMS", (programs._part("version", 20, "train", "--version"),))
+    recorded, _ = full_record(run, tmp_path / "r", "--simulate", PAIR)
+    (ran,) = recorded["full"]["programs"]
+
+    assert (ran["status"], ran["output"].split()[0]) == (0, "gpucheck,")
+    assert {one.command[2] for one in ALL if one.name.startswith("train: ")} == {"train"}
 
 
 def test_the_differences_come_first_and_name_a_wrong_kernel_a_strange_code_and_every_doubt():
     def ran(name, output, **rest):
         return Ran(name=name, command=("-m", "x"), limit_s=1.0, **{"status": 0, "output": output, **rest})
 
-    report = {"findings": [{"check": "ecc", "subject": "GPU 0", "verdict": "unknown", "seen": "?", "wanted": None}]}
+    report = {"findings": [{"check": "ecc", "subject": "GPU 0", "verdict": "unknown", "seen": "?", "wanted": 18}]}
     full = FullRecord(
         cuda=CudaFailure(why="libcuda.so.1 was not found"),
         bandwidth=None,
@@ -183,7 +214,12 @@ def test_the_differences_come_first_and_name_a_wrong_kernel_a_strange_code_and_e
             ran(
                 "every NVML call", '{"call":"nvmlInit","code":0}\n{"call":"nvmlA","code":15}\n{"call":"nvmlB"', why="x"
             ),
-            ran("kernels and ways to time", '{"part":"GPU 0","kernel":"fill","words":27,"right":false}'),
+            ran(
+                "kernels and ways to time",
+                '{"part":"GPU 0","kernel":"fill","words":27,"right":false}\n'
+                '{"copy_mib":64,"way":"gate","gb_s":[99.0]}\n{"copy_mib":64,"way":"spin","gb_s":[50.0]}\n'
+                '{"copy_mib":64,"way":"events","gb_s":[100.0]}\n{"copy_mib":256,"way":"gate","why":"full"}',
+            ),
             ran("verify", json.dumps(report)),
             ran("train: cupy", "", status=-11, why="ended by SIGSEGV"),
             ran("nvbandwidth -j", "", status=None, why="not run: nvbandwidth is not installed"),
@@ -196,6 +232,8 @@ def test_the_differences_come_first_and_name_a_wrong_kernel_a_strange_code_and_e
         ("cuda", "CUDA driver"): "libcuda.so.1 was not found",
         ("every NVML call", "nvmlA"): "code 15, 1 times",
         ("kernels and ways to time", "GPU 0: fill"): "wrong answer with 27 words",
+        ("kernels and ways to time", "copies of 64 MiB timed by spin"): "50.0 GB/s",
+        ("kernels and ways to time", "copies of 256 MiB timed by gate"): "full",
         ("verify", "ecc, GPU 0"): "UNKNOWN ?",
         ("train: cupy", "program"): "ended by SIGSEGV",
     }

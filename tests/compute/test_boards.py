@@ -4,14 +4,14 @@ import pytest
 
 from gpucheck.compute.evaluation import evaluate
 from gpucheck.compute.running.run import matrix_rate
-from gpucheck.knowledge.compute import compute_table, operations_row
+from gpucheck.knowledge.compute import compute_table, operations_per_clock, operations_row
 from gpucheck.knowledge.gpus import gpus
 from gpucheck.model import Verdict
 from gpucheck.model.compute import Rate
 from tests.compute.machines import device
 
 TABLE = compute_table()
-BOARDS = [gpu for gpu in gpus() if operations_row(gpu.compute_capability, gpu.name)]
+BOARDS = [gpu for gpu in gpus() if operations_per_clock(gpu.compute_capability, gpu.name)]
 
 
 def sheets(name, capability):
@@ -42,7 +42,8 @@ def verdicts(*devices):
 def test_all_boards_with_matrix_rates_are_walked():
     assert len(BOARDS) > 100
     assert {gpu.name for gpu in gpus() if float(gpu.compute_capability) >= 6.0} - {gpu.name for gpu in BOARDS} == {
-        "NVIDIA GB10"
+        "NVIDIA GB10",
+        "NVIDIA RTX PRO 6000D Blackwell Workstation Edition",
     }
 
 

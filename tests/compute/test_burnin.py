@@ -145,7 +145,7 @@ def test_a_gpu_without_a_shutdown_temperature_has_its_t_limit():
     assert found.reached(0, [Sample(at=1.0, temperature_c=86, margin_c=1)], {}) is None
     assert found.reached(1, [Sample(at=1.0, temperature_c=86, margin_c=0)], {}) is None
     reached = found.reached(0, [Sample(at=1.0, margin_c=3), Sample(at=2.0, margin_c=-1)], {})
-    assert reached == "temperature: GPU 0 reached its T.Limit (margin -1 C), at which it slows down"
+    assert reached == "temperature: GPU 0 reached its slowdown T.Limit (margin -1 C)"
 
 
 def test_no_limit_of_temperature_is_no_burn_in():

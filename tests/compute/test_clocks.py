@@ -52,6 +52,7 @@ SET = replace(held(0, "app-clocks", mhz=800.0), application_clock_mhz=800, defau
         (LOWERED, Verdict.WARN, "power-limit-lowered", "-pl 700"),
         (replace(held(0), power_limit_w=690.0), Verdict.PASS, None, ""),  # a lower limit that holds nothing
         (SET, Verdict.WARN, "clock-limited", "below its default"),
+        (replace(held(0, mhz=1400.0), licensed=False), Verdict.WARN, "vgpu-unlicensed", "nvidia-gridd"),
         (held(0, "hw-slowdown", part=1 / 40), Verdict.PASS, None, ""),  # one reading, at a change of load
     ],
 )

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucheck.processes.ranks.nccl_log import error_text, parse
+from gpucheck.processes.ranks.nccl_log import SHOW, error_text, parse, read
 from tests.measure.collectives.samples import NCCL_ERROR
 
 LOG = """\
@@ -57,3 +57,13 @@ def test_of_an_nccl_error_the_line_with_the_reason_is_kept():
     assert "NCCL version 2.28.9" in text
     assert error_text("Connection closed by peer\nmore") == "Connection closed by peer"
     assert error_text("") == ""
+
+
+def test_a_recording_keeps_the_text(tmp_path, monkeypatch, capsys):
+    (tmp_path / "nccl.host.1").write_text("NCCL version 2.27.3+cuda12.9\n")
+    assert read(tmp_path).version == "2.27.3"
+    assert capsys.readouterr().err == ""
+
+    monkeypatch.setenv(SHOW, "1")
+    read(tmp_path)
+    assert "NCCL version 2.27.3" in capsys.readouterr().err

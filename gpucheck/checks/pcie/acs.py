@@ -6,7 +6,7 @@ redirection is GPU peer copies between two GPUs, and GPUDirect RDMA between a GP
 
 from collections.abc import Iterator
 
-from gpucheck.checks._nvml import Bus, no_gpu_on_the_bus, query_bus
+from gpucheck.checks._nvml import Bus, no_gpu_on_the_bus, query_bus, set_by_the_host
 from gpucheck.model import Check, Finding
 from gpucheck.model.finding.about import About
 from gpucheck.topology.pcie.acs import CHECK as NAME
@@ -22,8 +22,7 @@ def evaluate(values: Bus) -> Iterator[Finding]:
     if not any(device.is_nvidia_gpu for device in values.pci):
         yield no_gpu_on_the_bus(NAME)
     elif values.virtual is not None:
-        why = f"not applicable: a {values.virtual} guest does not see the bridges; its host keeps ACS on for isolation"
-        yield about.skips(why)
+        yield set_by_the_host(NAME, values.virtual)
     elif not between.every:
         yield about.skips("not applicable: no GPU shares a PCIe switch with another GPU or with an RDMA network card")
     elif redirecting is not None:

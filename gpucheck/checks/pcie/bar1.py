@@ -7,7 +7,7 @@ other over PCIe.
 
 from collections.abc import Iterator
 
-from gpucheck.checks._nvml import Hardware, each_gpu, not_reported, query_hardware
+from gpucheck.checks._nvml import Hardware, each_gpu, not_reported, query_hardware, set_by_the_host
 from gpucheck.knowledge import gpu_by_pci_id
 from gpucheck.model import Check, Finding, Gpu, NvmlReading, PciDevice
 from gpucheck.model.finding.about import About
@@ -47,9 +47,7 @@ def _evaluate(values: Hardware, gpu: Gpu) -> Finding | None:
     if _number(capability) < LARGE_FROM[model.cls if model is not None else "geforce"]:
         return about.skips("not applicable: cards of this class and generation come with a small BAR1", seen)
     if values.virtual is not None:
-        return about.skips(
-            f"not applicable: in a {values.virtual} virtual machine the provider sets the BAR1 size", seen
-        )
+        return set_by_the_host(NAME, values.virtual, about.subject, (f"BAR1 {seen} MiB",))
     if model is not None and model.cls == "geforce" and isinstance(nvml, NvmlReading):
         peer = _has_pcie_peer(nvml, values.pci, gpu)
         if peer is None:

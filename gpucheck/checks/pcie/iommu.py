@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gpucheck.checks._nvml import no_gpu_on_the_bus
+from gpucheck.checks._nvml import no_gpu_on_the_bus, set_by_the_host
 from gpucheck.knowledge.causes import translates_by_design
 from gpucheck.model import Check, Finding, Host, PciDevice
 from gpucheck.model.finding.about import About
@@ -50,8 +50,7 @@ def evaluate(values: Values) -> Iterator[Finding]:
     translating = [gpu for gpu in values.gpus if (gpu.iommu_type or "").startswith("DMA")]
     unread = [gpu for gpu in values.gpus if gpu.iommu_group is not None and gpu.iommu_type is None]
     if values.virtual is not None:
-        why = f"not applicable: a {values.virtual} virtual machine does not show the IOMMU of its host"
-        yield about.skips(why, types or None)
+        yield set_by_the_host(NAME, values.virtual, evidence=about.evidence)
     elif len(values.gpus) < 2:
         yield about.skips("not applicable: a single GPU has no peer to copy to", types or "no IOMMU group")
     elif translating and (by_design := translates_by_design(values.arch)):

@@ -7,7 +7,7 @@ something only while copying.
 
 from collections.abc import Iterator
 
-from gpucheck.checks._nvml import Hardware, each_gpu, not_reported, query_hardware
+from gpucheck.checks._nvml import Hardware, each_gpu, not_reported, query_hardware, set_by_the_host
 from gpucheck.model import Check, Finding, Gpu
 from gpucheck.model.finding.about import About
 
@@ -42,8 +42,7 @@ def _evaluate(values: Hardware, gpu: Gpu) -> Finding | None:
         return about.passes(link.width)
     if values.virtual is not None:
         # Real captures of L40S and T4 cloud machines show x8 of x16 by design: the guest does not see the real slot.
-        why = f"not applicable: in a {values.virtual} virtual machine the provider sets the PCIe link width"
-        return about.skips(why, link.width, wanted=link.max_width)
+        return set_by_the_host(NAME, values.virtual, about.subject, about.evidence)
     why = "The link has fewer PCIe lanes than card and slot can use: loose card, riser, or slot split in the BIOS."
     fix = f"reseat the card, check slot bifurcation in the BIOS, then: gpucheck verify --only {NAME}"
     return about.fails(link.width, link.max_width, why, fix, "pcie-width-reduced")

@@ -7,7 +7,7 @@ the speed of its own link, which is why the pcie-link check covers that one; the
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from gpucheck.checks._nvml import Bus, no_gpu_on_the_bus, query_bus
+from gpucheck.checks._nvml import Bus, no_gpu_on_the_bus, query_bus, set_by_the_host
 from gpucheck.model import Check, Finding, PciDevice, PcieLink
 from gpucheck.model.finding.about import About, Confidence
 
@@ -23,7 +23,7 @@ def evaluate(values: Bus) -> Iterator[Finding]:
         yield no_gpu_on_the_bus(NAME)
         return
     if values.virtual is not None:
-        yield about.skips(f"not applicable: a {values.virtual} virtual machine does not show the links above its GPUs")
+        yield set_by_the_host(NAME, values.virtual)
         return
     hops = {device.bus_id: device for device in values.pci}
     behind = _gpus_behind(gpus, hops)

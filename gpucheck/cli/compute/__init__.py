@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     type=click.FloatRange(min=30, max=120),
     metavar="C",
     help="Stop a burn-in when a GPU reaches this temperature (default: 2 degrees below its shutdown temperature, or "
-    "its T.Limit).",
+    "its slowdown T.Limit).",
 )
 @click.option("--devices", metavar="0,1|UUIDs|cpu,cpu", help="Use only these GPUs, or CPU processes.")
 @click.option("--allow-busy-gpus", is_flag=True, help="Compute on GPUs in use. A low rate is then at most WARN.")

@@ -26,7 +26,7 @@ class Limits(NamedTuple):
     """temperature_c: by index, None where nothing is known. configured: it was given as --max-temperature.
 
     memory_c: by index, at which a GPU slows down for its memory; only where NVML reports it.
-    by_margin: GPUs that report the margin to their limit instead of a temperature to stop at: Ada and newer.
+    by_margin: GPUs that report the margin to their slowdown instead of a temperature to stop at: Ada and newer.
     """
 
     temperature_c: dict[int, float | None]
@@ -47,7 +47,7 @@ class Limits(NamedTuple):
         return (
             *((f"temperature of a GPU: {degrees} (source: {source})",) if known else ()),
             *((f"temperature of the memory: {memory} (source: NVML's limit of that memory)",) if memory else ()),
-            *(("temperature margin of a GPU: 0 C (source: NVML's T.Limit of that GPU)",) if self.by_margin else ()),
+            *(("margin of a GPU to its slowdown: 0 C (source: NVML's T.Limit of that GPU)",) if self.by_margin else ()),
             f"errors: any of {', '.join(FATAL)} (source: NVML's counters, while gpucheck computes)",
         )
 
@@ -58,7 +58,7 @@ class Limits(NamedTuple):
             return f"errors: GPU {index} counted {', '.join(rose)}"
         left = min((s.margin_c for s in samples if s.margin_c is not None), default=None)
         if index in self.by_margin and left is not None and left <= 0:
-            return f"temperature: GPU {index} reached its T.Limit (margin {left:g} C), at which it slows down"
+            return f"temperature: GPU {index} reached its slowdown T.Limit (margin {left:g} C)"
         source = "--max-temperature" if self.configured else f"{BELOW_SHUTDOWN_C} below its {SHUTDOWN}"
         for what, limit, found, why in (
             ("", self.temperature_c.get(index), [s.temperature_c for s in samples], source),

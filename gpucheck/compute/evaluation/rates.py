@@ -8,13 +8,24 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from gpucheck.compute.evaluation.groups import SURE, about, gpus, losses, models, others, spread_of_others
+from gpucheck.compute.evaluation.groups import (
+    LICENCE,
+    NO_LICENCE,
+    SURE,
+    UNLICENSED,
+    about,
+    gpus,
+    losses,
+    models,
+    others,
+    spread_of_others,
+)
 from gpucheck.compute.plan import ALONE_S, TYPES, WAYS
 from gpucheck.compute.values import Step
-from gpucheck.knowledge.compute import board_class, compute_table
+from gpucheck.knowledge.compute import compute_table, operations_per_clock
 from gpucheck.model import Finding
 from gpucheck.model.compute import ComputeDevice, Rate
-from gpucheck.model.finding.about import About
+from gpucheck.model.finding.about import About, Confidence
 
 MATRIX, MEMORY = "compute-matrix", "compute-memory"
 CAUSE = {MATRIX: "slow-compute", MEMORY: "slow-memory"}
@@ -46,9 +57,20 @@ class Loss(NamedTuple):
     alone: float | None
 
 
+def _cause(check: str, device: ComputeDevice) -> str:
+    return UNLICENSED if device.licensed is False else CAUSE[check]
+
+
+def _why(text: str, device: ComputeDevice) -> str:
+    return f"{text}; {NO_LICENCE}" if device.licensed is False else text
+
+
 def _fix(check: str, device: ComputeDevice) -> str:
-    """Return the steps; a board whose rates are not known is not suspected itself."""
-    return FIX[check] + ("; if it stays slow, have the board replaced" if board_class(device.name) else "")
+    """Return the steps; a board whose rates are not known, or that lacks its licence, is not suspected itself."""
+    if device.licensed is False:
+        return f"{LICENCE}; {AGAIN}"
+    known = operations_per_clock(device.capability, device.name)
+    return FIX[check] + ("; if it stays slow, have the board replaced" if known else "")
 
 
 def rates(devices: Sequence[ComputeDevice]) -> Iterator[Finding]:
@@ -153,6 +175,8 @@ def _slower(check: str, device: ComputeDevice, low: Sequence[Loss], count: int) 
         f"{loss.loss:.1%} less" + (f"; {loss.alone:.1%} less alone" if loss.alone is not None else "")
         for loss in low
     ]
+    if device.gsp_firmware is not None:
+        evidence.append(f"GSP firmware {device.gsp_firmware}")
     made = about(check, device, *evidence, unit=unit)
     kind = "matrix products" if check == MATRIX else "memory"
     why = f"{kind} ({worst.what}) {worst.loss:.0%} slower{clock} than the {others(count)}"
@@ -163,10 +187,10 @@ def _slower(check: str, device: ComputeDevice, low: Sequence[Loss], count: int) 
         fix = "compare power and cooling of this slot with the others: nvidia-smi -q -d POWER,TEMPERATURE,PERFORMANCE"
         return made.warns(shown, wanted, why, fix, None)
     if worst.loss >= limits.fail_loss and worst.alone is not None:
-        return made.fails(shown, wanted, f"{why}, and alone", _fix(check, device), CAUSE[check], "likely")
-    return made.warns(
-        shown, wanted, why, _fix(check, device), CAUSE[check], "likely" if worst.alone is not None else "possible"
-    )
+        found = _why(f"{why}, and alone", device)
+        return made.fails(shown, wanted, found, _fix(check, device), _cause(check, device), "likely")
+    sure: Confidence = "likely" if worst.alone is not None else "possible"
+    return made.warns(shown, wanted, _why(why, device), _fix(check, device), _cause(check, device), sure)
 
 
 def _below_ceiling(check: str, device: ComputeDevice) -> Iterator[Finding]:
@@ -179,8 +203,9 @@ def _below_ceiling(check: str, device: ComputeDevice) -> Iterator[Finding]:
     if low:
         part, least, what = min(low)
         made = about(check, device, *(f"{name}: {found:.0%} of its ceiling" for found, _, name in low))
-        why = f"{what} reaches {part:.0%} of the ceiling of this GPU at the clock that it ran at"
-        yield made.warns(f"{part:.0%}", f"{least:.0%} or more", why, _fix(check, device), CAUSE[check], "possible")
+        why = _why(f"{what} reaches {part:.0%} of the ceiling of this GPU at the clock that it ran at", device)
+        wanted = f"{least:.0%} or more"
+        yield made.warns(f"{part:.0%}", wanted, why, _fix(check, device), _cause(check, device), "possible")
 
 
 def _no_outlier(check: str, group: Sequence[ComputeDevice]) -> Finding:

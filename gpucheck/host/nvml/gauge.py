@@ -52,7 +52,7 @@ class Gauge:
         """Return clocks, watts, degrees and the reasons that hold the clock; None for what is not reported."""
         import pynvml
 
-        from gpucheck.host.nvml.health import margin_c
+        from gpucheck.host.nvml.health import SLOWDOWN_MARGIN, margin_c
 
         subject = self._bus_id
 
@@ -61,14 +61,14 @@ class Gauge:
 
         milliwatts = query("nvmlDeviceGetPowerUsage")
         celsius = query("nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU)
-        fields = self._calls.fields(subject, self._handle, (MEMORY_TEMPERATURE,))
+        fields = self._calls.fields(subject, self._handle, (MEMORY_TEMPERATURE, SLOWDOWN_MARGIN))
         sample = Sample(
             at=0.0,
             sm_clock_mhz=query("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_SM),
             memory_clock_mhz=query("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_MEM),
             power_w=None if milliwatts is None else milliwatts / 1000,
             temperature_c=celsius,
-            margin_c=margin_c(query, celsius),
+            margin_c=margin_c(query, celsius, fields[SLOWDOWN_MARGIN]),
             memory_temperature_c=fields[MEMORY_TEMPERATURE] or None,
             reasons=self._reasons(),
         )

@@ -50,6 +50,7 @@ RECOVERY_ACTIONS = {
 REASON_CALLS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
 ADDRESSING_MODES = {0: "none", 1: "hmm", 2: "ats"}
 THRESHOLD, MARGIN = "nvmlDeviceGetTemperatureThreshold", "nvmlDeviceGetMarginTemperature"
+SLOWDOWN_MARGIN = "NVML_FI_DEV_TEMPERATURE_SLOWDOWN_TLIMIT"
 LINK_RECOVERIES = "NVML_FI_DEV_PCIE_L0_TO_RECOVERY_COUNTER"
 RECOVERY_ACTION = "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION"
 PCIE_FIELDS = tuple(
@@ -64,7 +65,7 @@ def read_health(calls: Calls, subject: str, handle: Any, memory_used: int | None
     def query(call: str, *arguments: Any) -> Any:
         return calls.query(call, subject, handle, *arguments)
 
-    fields = calls.fields(subject, handle, (*PCIE_FIELDS, LINK_RECOVERIES, RECOVERY_ACTION, C2C_LINKS))
+    fields = calls.fields(subject, handle, (*PCIE_FIELDS, LINK_RECOVERIES, RECOVERY_ACTION, C2C_LINKS, SLOWDOWN_MARGIN))
     correctable, non_fatal, fatal = (fields[name] for name in PCIE_FIELDS)
     serial, vbios = query("nvmlDeviceGetSerial"), query("nvmlDeviceGetVbiosVersion")
     mig, mig_pending = _two(query("nvmlDeviceGetMigMode"))
@@ -109,7 +110,7 @@ def read_health(calls: Calls, subject: str, handle: Any, memory_used: int | None
         temperature_c=celsius,
         temperature_slowdown_c=query(THRESHOLD, pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN),
         temperature_shutdown_c=query(THRESHOLD, pynvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN),
-        temperature_margin_c=margin_c(query, celsius),
+        temperature_margin_c=margin_c(query, celsius, fields[SLOWDOWN_MARGIN]),
         power_w=_watts(query("nvmlDeviceGetPowerUsage")),
         power_limit_w=_watts(query("nvmlDeviceGetPowerManagementLimit")),
         power_default_w=_watts(query("nvmlDeviceGetPowerManagementDefaultLimit")),
@@ -122,17 +123,25 @@ def read_health(calls: Calls, subject: str, handle: Any, memory_used: int | None
     )
 
 
-def margin_c(query: Query, celsius: int | None) -> int | None:
+def margin_c(query: Query, celsius: int | None, slowdown: int | None) -> int | None:
     """Return the degrees that are left until the hardware slows the GPU down, 0 or less from there on; None if unknown.
 
-    query: makes a call about one GPU, as (call, *arguments). celsius: its temperature now. Ada and newer report the
-    margin itself and may not report the limit, older boards report only the limit (NVIDIA nvml.h, API 13).
+    query: makes a call about one GPU, as (call, *arguments). celsius: its temperature now. slowdown: its field
+    SLOWDOWN_MARGIN. Ada and newer report a margin and may not report the limit, older boards report only the limit
+    (NVIDIA nvml.h, API 13). The margin counts to the highest operating temperature, where software may begin to lower
+    clocks; the hardware does so at the slowdown margin, such as -2 (nvidia-smi manual; NVSentinel ADR-042). Without it
+    the margin itself is the most that is known to be left.
     """
     margin: int | None = query(MARGIN)
     if margin is not None:
-        return margin
+        return margin - min(0, signed(slowdown or 0))
     limit: int | None = query(THRESHOLD, pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN)
     return limit - celsius if limit and celsius is not None else None
+
+
+def signed(value: int) -> int:
+    """Return a number of 32 bits whose answer has a type without a sign."""
+    return value - (1 << 32) if value >= 1 << 31 else value
 
 
 def _ecc_counts(query: Query) -> EccCounts:

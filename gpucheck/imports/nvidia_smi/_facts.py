@@ -161,9 +161,12 @@ def _health(facts: Facts) -> Health:
 
 def _margin(facts: Facts) -> int | None:
     margin = v.whole(facts.get("temperature/gpu_t_limit_temp", "gpu_temp_tlimit"))
+    slowdown = v.whole(facts.get("temperature/gpu_slowdown_t_limit_temp", "gpu_temp_slow_tlimit_threshold"))
     limit = v.whole(facts.get("temperature/gpu_slowdown_temp", "gpu_temp_slow_threshold"))
     celsius = v.whole(facts.get("temperature/gpu_current_temp", "temperature/gpu_temp", "gpu_temp"))
-    return margin if margin is not None or not limit or celsius is None else limit - celsius
+    if margin is not None:
+        return margin - min(0, slowdown or 0)
+    return limit - celsius if limit and celsius is not None else None
 
 
 def _errors(facts: Facts, since: str, bits: str, kind: str) -> int | None:

@@ -4,7 +4,9 @@ A multicast group in the log does not mean that NCCL uses it: it may still choos
 second run without NVLS show which algorithm ran.
 """
 
+import os
 import re
+import sys
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -26,6 +28,7 @@ ALGORITHM = {
     "6": "PAT",
 }
 MOST_CHARACTERS = 20_000_000
+SHOW = "GPUCHECK_NCCL_LOG"  # set: the text goes to stderr as well, for a recording
 
 
 class Taken(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +63,8 @@ def read(directory: Path) -> Taken:
     for file in sorted(directory.glob("nccl.*")):
         with suppress(OSError):
             text += file.read_text(encoding="utf-8", errors="replace")
+    if os.environ.get(SHOW):
+        print(text, file=sys.stderr)
     return parse(text)
 
 

@@ -15,7 +15,7 @@ from gpucheck.train import mig_instances, whole_gpus
 if TYPE_CHECKING:
     from gpucheck.compute.burnin.measure import BurnInOptions
     from gpucheck.compute.burnin.run import Shown
-    from gpucheck.compute.measure import Options
+    from gpucheck.compute.measure import Answered, Options
     from gpucheck.compute.running.run import OnStep
     from gpucheck.model.compute import ComputeReport
 
@@ -38,11 +38,13 @@ def compute_step() -> Step:
     return Step(NAME, frozenset({"measure", "compute"}), _compute, DEADLINE_S, TYPICAL_S, ABOUT, CHECKS)
 
 
-def compute(host: Host, options: "Options", on_step: "OnStep" = lambda *_: None) -> "ComputeReport":
+def compute(
+    host: Host, options: "Options", on_step: "OnStep" = lambda *_: None, answered: "Answered" = lambda *_: None
+) -> "ComputeReport":
     """Compute and evaluate. Raises gpucheck.measure.planning.selection.Unmeasurable, as ``measure`` does."""
     from gpucheck.compute.measure import measure
 
-    return _named(host, measure(host, options, on_step))
+    return _named(host, measure(host, options, on_step, answered))
 
 
 def burn_in(

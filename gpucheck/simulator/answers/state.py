@@ -66,8 +66,10 @@ def _heat(gpu: SimulatedGpu) -> Iterator[tuple[str, object]]:
     if limits.memory is not None:
         yield from (("temperature.memory", CELSIUS + 4), ("temperature.memory.load", CELSIUS_BUSY + 8))
     if gpu.model.architecture >= ADA and limits.slowdown is not None:
-        yield "temperature.margin", limits.slowdown - CELSIUS
-        yield "temperature.margin.load", limits.slowdown - CELSIUS_BUSY
+        operating = limits.operating or limits.slowdown
+        yield "temperature.margin", operating - CELSIUS
+        yield "temperature.margin.load", operating - CELSIUS_BUSY
+        yield "temperature.slowdown_margin", operating - limits.slowdown
     if gpu.model.fan:
         yield from (("fan_speed", 30), ("fan_speed.load", 55), ("fans", 1))
 

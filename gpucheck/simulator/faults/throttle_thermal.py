@@ -22,7 +22,7 @@ def _apply(machine: Machine, gpu: str = "all", by: str = "hardware", when: str =
         if limit is not None:
             hot.answer({"temperature.0": limit + 1}, when)
         if limit is not None and hot.model.architecture >= ADA:
-            hot.answer({"temperature.margin": -1}, when)
+            hot.answer({"temperature.margin": (limits.operating or limit) - (limit + 1)}, when)
 
 
 FAULT = Fault("throttle-thermal", "a GPU is too hot and its clocks are held down", _apply)

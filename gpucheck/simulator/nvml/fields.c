@@ -10,7 +10,7 @@
 
 #include "simulator.h"
 
-enum { UNSIGNED_INT = 1, UNSIGNED_LONG_LONG = 3 };
+enum { UNSIGNED_INT = 1, UNSIGNED_LONG_LONG = 3, SIGNED_INT = 5 };
 
 typedef struct {
     unsigned int fieldId, scopeId;
@@ -47,6 +47,7 @@ static const struct { unsigned int id, type; const char *key; } of_gpu[] = {
     {189, UNSIGNED_INT, "power.default_limit_mw"},
     {190, UNSIGNED_INT, "power.enforced_limit_mw"},
     {192, UNSIGNED_INT, "power.limit_mw"},
+    {194, SIGNED_INT, "temperature.slowdown_margin"},
     {230, UNSIGNED_INT, "recovery_action"},
 };
 

@@ -5,11 +5,15 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from gpucheck.checks.pcie import iommu
+from gpucheck.checks.pcie import acs, bar1, iommu, link, path
+from gpucheck.render.findings.groups import group_equal
+from tests.checks.gpu import hosts as gpu_hosts
 from tests.checks.judging import PASS, SKIP, UNKNOWN, WARN, judge
 from tests.checks.pcie.trees import host, tree
 from tests.fakes import SYSTEM
+from tests.machines import h100
 
+NARROW = msgspec.structs.replace(h100(0).pcie, width=8)
 NO_GROUP = {"iommu_group": None, "iommu_type": None}
 
 
@@ -29,6 +33,17 @@ def test_translating_iommu_is_a_fault_on_bare_metal(group, virtual, verdict):
     (finding,) = judge(iommu, host(tree(gpu0=group, gpu1=group), virtual=virtual))
 
     assert (finding.verdict, finding.cause) == (verdict, "iommu-translation" if verdict is WARN else None)
+
+
+def test_a_virtual_machine_says_once_what_its_host_hides():
+    guest = host(tree(), virtual="kvm")
+    skipped = [finding for check in (path, acs, iommu) for finding in judge(check, guest)]
+    narrow = gpu_hosts.host(msgspec.structs.replace(h100(0), pcie=NARROW, bar1_bytes=256 << 20), virtual="kvm")
+    skipped += [finding for check in (link, bar1) for finding in judge(check, narrow)]
+    (group,) = group_equal(skipped)
+
+    assert group.checks == ("pcie-path", "acs", "iommu", "pcie-link", "bar1")
+    assert "the host of this kvm virtual machine" in group.seen
 
 
 def test_translating_iommu_of_a_power_host_is_no_fault():

@@ -26,6 +26,7 @@ FIELDS = {
     pynvml.NVML_FI_DEV_PCIE_COUNT_FATAL_ERROR: 0,
     pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION: 4,
     pynvml.NVML_FI_DEV_PCIE_L0_TO_RECOVERY_COUNTER: 5,
+    pynvml.NVML_FI_DEV_TEMPERATURE_SLOWDOWN_TLIMIT: 0,
 }
 
 
@@ -174,21 +175,24 @@ def test_a_refused_call_costs_only_its_own_value(health, call):
 
 
 @pytest.mark.parametrize(
-    ("margin", "limit", "celsius", "left"),
+    ("margin", "slowdown", "limit", "celsius", "left"),
     [
-        (28, None, 61, 28),  # Ada and newer: the limit is refused
-        (-1, 92, 61, -1),
-        (None, 92, 61, 31),  # Ampere and older
-        (None, 92, 95, -3),
-        (None, 92, None, None),
-        (None, None, 61, None),
-        (None, 0, 61, None),  # of a board without the limit
+        (59, -2, None, 28, 61),  # H200, which refuses the limit: nvidia-smi-q-h200-idle.yml
+        (28, None, None, 61, 28),  # a driver that does not report the slowdown margin
+        (28, 2**32 - 3, None, 61, 31),  # one that reports it without a sign
+        (-1, -2, 92, 61, 1),  # software may lower the clocks, the hardware does not yet
+        (-2, -2, 92, 61, 0),
+        (None, None, 92, 61, 31),  # Ampere and older
+        (None, None, 92, 95, -3),
+        (None, None, 92, None, None),
+        (None, None, None, 61, None),
+        (None, None, 0, 61, None),  # of a board without the limit
     ],
 )
-def test_degrees_that_are_left(margin, limit, celsius, left):
+def test_degrees_that_are_left(margin, slowdown, limit, celsius, left):
     answers = {MARGIN: margin, THRESHOLD: limit}
 
-    assert margin_c(lambda call, *_: answers[call], celsius) == left
+    assert margin_c(lambda call, *_: answers[call], celsius, slowdown) == left
 
 
 def test_a_field_that_is_not_supported_is_a_gap_of_its_own(health, monkeypatch):

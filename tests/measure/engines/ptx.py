@@ -1,7 +1,7 @@
 """A small interpreter of PTX: the instructions of kernels.ptx, with registers of the declared width, thread by thread.
 
 Anything else raises ValueError: an unknown instruction, a register that is not declared or of another width, memory
-outside of what was allocated. Threads run one after the other, so it finds no race.
+outside of what was allocated. Threads run one after the other, so it finds no race. %globaltimer counts instructions.
 """
 
 import operator
@@ -20,7 +20,7 @@ SIMPLE = {
     "shl.b64": operator.lshift,
     "mad.lo.u64": lambda a, b, c: a * b + c,
 }
-COMPARE = {"setp.ge.u64": operator.ge, "setp.eq.u64": operator.eq}
+COMPARE = {"setp.ge.u64": operator.ge, "setp.eq.u64": operator.eq, "setp.lt.u64": operator.lt}
 ATOMIC = {"atom.global.add.u64": operator.add, "atom.global.min.u64": min, "atom.global.max.u64": max}
 LOADS = ("ld.volatile.global.u64", "ld.volatile.global.v2.u64")
 STORES = ("st.global.u64", "st.global.v2.u64")
@@ -144,6 +144,7 @@ class Run:
         narrow = {
             "ld.param.u64": (64, lambda: registers[words[1].strip("[]")]),
             "mov.u32": (32, lambda: special[words[1]]),
+            "mov.u64": (64, lambda: {"%globaltimer": self.steps}[words[1]]),
             "cvt.u64.u32": (64, lambda: get(words[1], 32)),
             "mul.wide.u32": (64, lambda: get(words[1], 32) * get(words[2], 32)),
         }

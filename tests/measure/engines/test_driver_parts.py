@@ -12,13 +12,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from gpucheck.measure.engines.driver import gate
+from gpucheck.measure.engines.driver import gate, opening
 from gpucheck.measure.engines.driver.calls import Calls, CudaError, MissingCall
 from gpucheck.measure.engines.driver.gate import Gate, Lane, SpinGate
 from gpucheck.measure.engines.driver.gpu import KERNELS, PTX
 from gpucheck.measure.engines.driver.opening import REASONS, missing, not_opened
 from gpucheck.measure.engines.driver.peers import Peers
 from gpucheck.measure.engines.protocol import NotTimed
+from gpucheck.model import Confidential, NvmlReading
 
 MOST_PEERS = 8  # of a GPU without NVSwitch
 ARCHITECTURES = ("60", "70", "75", "80", "86", "89", "90", "100", "103", "120", "121")
@@ -212,6 +213,25 @@ def test_every_reason_says_what_is_wrong_and_what_to_do(code):
     assert f"CUDA error {code}" in str(error)
     assert "cuDevicePrimaryCtxRetain" in str(error)
     assert error.fix
+
+
+@pytest.mark.parametrize(
+    ("state", "named"),
+    [
+        (Confidential(enabled=True, ready=False), "confidential computing is on and the GPUs are not set to ready"),
+        (Confidential(enabled=True, ready=True), "NVSwitch or NVLink is not initialized yet"),
+        (Confidential(enabled=True, ready=None), "NVSwitch or NVLink is not initialized yet"),
+        (Confidential(enabled=False, ready=None), "NVSwitch or NVLink is not initialized yet"),
+        (None, "NVSwitch or NVLink is not initialized yet"),
+    ],
+)
+def test_not_ready_is_the_fabric_unless_confidential_computing_is_not_ready(state, named, monkeypatch):
+    reading = NvmlReading(driver_version="580.1", nvml_version=None, cuda_version=None, gpus=(), confidential=state)
+    monkeypatch.setattr(opening, "query_child", lambda *_, **__: reading)
+    error = not_opened(CudaError("cuInit", 802), "")
+
+    assert str(error).startswith(named)
+    assert ("conf-compute -srs 1" in error.fix) == named.startswith("confidential")
 
 
 @pytest.mark.parametrize("code", [100, 304, 999])

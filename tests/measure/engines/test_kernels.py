@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpucheck.measure.engines.driver.gpu import PTX, THREADS
+from gpucheck.measure.engines.driver.gpu import KERNELS, PTX, THREADS
 from gpucheck.measure.engines.pattern import MASK, words_at
 from tests.measure.engines.ptx import Memory, Run, parse
 
@@ -22,7 +22,10 @@ class Gpu:
         return self.memory.allocate([GUARD, GUARD, *words, GUARD, GUARD]) + 16
 
     def launch(self, name, blocks, *arguments, threads=THREADS):
-        Run(self.functions, self.memory).launch(name, blocks, threads, *arguments)
+        """Return the instructions that ran."""
+        run = Run(self.functions, self.memory)
+        run.launch(name, blocks, threads, *arguments)
+        return run.steps
 
     def read(self, address, count):
         """The words, whose surroundings are whole."""
@@ -46,8 +49,9 @@ class Gpu:
         )
 
 
-def test_all_six_kernels_and_nothing_else_is_there():
-    assert {"fill", "poison", "compare", "copy", "chain", "chase"} == set(parse(TEXT)) - {"mix", "thread", "threads"}
+def test_all_seven_kernels_and_nothing_else_is_there():
+    kernels = set(parse(TEXT)) - {"mix", "thread", "threads"}
+    assert kernels == {"fill", "poison", "compare", "copy", "chain", "chase", "spin"} == set(KERNELS)
 
 
 @pytest.mark.parametrize("blocks", [1, 2, 3])
@@ -98,6 +102,23 @@ def test_chase_follows_the_chain_round_and_round(links, stride, steps):
     gpu.launch("chase", 1, address, steps, out, threads=1)
 
     assert gpu.read(out, 1) == [address + steps % links * stride]
+
+
+@pytest.mark.parametrize("ns", [0, 1, 100, 5000])
+def test_spin_ends_when_the_time_is_over(ns):
+    """The clock of the interpreter counts instructions, so they are the time that has passed."""
+    steps = Gpu().launch("spin", 1, ns, threads=1)
+
+    assert ns <= steps <= ns + 10
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [("setp.lt.u64 q, now, left", "setp.ge.u64 q, now, left"), ("sub.u64 now, now, start", "sub.u64 now, start, now")],
+)
+def test_an_error_in_the_text_of_spin_is_seen(right, wrong):
+    assert right in TEXT
+    assert Gpu(TEXT.replace(right, wrong)).launch("spin", 1, 100, threads=1) < 100
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+from gpucheck.host.nvml.supervisor import query_child
 from gpucheck.measure.engines.driver.calls import CudaError, MissingCall
 from gpucheck.measure.engines.protocol import NotOpened
 from gpucheck.measure.values import Device
+from gpucheck.model import NvmlReading
 
 UVM, WSL = Path("/dev/nvidia-uvm"), Path("/dev/dxg")
 COMPUTE_MODE = "nvidia-smi -q -d COMPUTE shows the mode; sudo nvidia-smi -c DEFAULT lets several processes use the GPU"
@@ -16,6 +18,12 @@ FABRIC = (
     "systemctl status nvidia-fabricmanager; nvidia-smi -q | grep -A 3 Fabric; in a virtual machine the provider starts "
     "the fabric manager on its host"
 )
+NOT_READY = 802
+CONFIDENTIAL = (
+    "confidential computing is on and the GPUs are not set to ready",
+    "attest the GPUs, then: sudo nvidia-smi conf-compute -srs 1; gpucheck verify --only confidential-computing",
+)
+NVML_S = 20.0
 # By CUresult: its meaning during context creation, and the fix.
 REASONS = {
     2: ("a GPU or the host has too little free memory", "nvidia-smi and free -h show what uses the memory; end it"),
@@ -34,7 +42,7 @@ REASONS = {
         "compiling kernels is disabled for this process, and gpucheck has its kernels as PTX",
         "remove CUDA_DISABLE_PTX_JIT and CUDA_DISABLE_JIT from the configuration of the container or of MPS",
     ),
-    802: ("NVSwitch or NVLink is not initialized yet", FABRIC),
+    NOT_READY: ("NVSwitch or NVLink is not initialized yet", FABRIC),
     803: ("libcuda.so.1 and the loaded kernel module have different versions", "reboot, or reload the nvidia modules"),
     804: ("the forward compatibility package does not support this GPU", "remove cuda-compat from LD_LIBRARY_PATH"),
     805: ("the MPS control daemon cannot be reached", MPS),
@@ -56,7 +64,16 @@ def not_opened(error: CudaError, where: str, uvm: Path = UVM) -> NotOpened:
     # Without the device node cuInit ends with 999 (unknown error), 100 or 304, by driver version.
     if error.call == "cuInit" and error.code in (100, 304, 999) and not uvm.exists() and not WSL.exists():
         why, fix = UVM_MISSING
+    if error.code == NOT_READY and _awaits_attestation():
+        why, fix = CONFIDENTIAL
     return NotOpened(f"{where + ': ' if where else ''}{why} ({error})", fix)
+
+
+def _awaits_attestation() -> bool:
+    """Ask NVML, in a child process, because a driver that is not ready may not answer."""
+    reading = query_child(NVML_S, health=False)
+    state = reading.confidential if isinstance(reading, NvmlReading) else None
+    return state is not None and state.enabled and state.ready is False
 
 
 def missing(error: MissingCall, driver: str | None, bindings: str | None) -> NotOpened:

@@ -5,14 +5,14 @@ One JSON line a result, written at once. Nothing is evaluated here, but a kernel
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import pairwise, product
+from itertools import cycle, pairwise, product
 from typing import Any
 
 from gpucheck.measure.engines.driver.calls import CudaError, MissingCall
 from gpucheck.measure.engines.driver.engine import LINK_STRIDE, DriverEngine
-from gpucheck.measure.engines.driver.gate import Lane
+from gpucheck.measure.engines.driver.gate import Gate, Lane, SpinGate, ungated
 from gpucheck.measure.engines.driver.gpu import Gpu
 from gpucheck.measure.engines.pattern import MASK, words_at
 from gpucheck.measure.engines.protocol import NotTimed
@@ -20,12 +20,20 @@ from gpucheck.measure.values import MIB, Device, Setup
 
 WORDS = (0, 1, 27, 1027, 300_001)  # none, one, less than a block, several blocks, more than the threads of a GPU
 KEY = 0x0123456789ABCDEF
+PIECES_MIB = (16, 32, 64)
 COPIED_MIB = (1, 16, 64, 256, 512)
 QUEUED = (100, 500, 1000, 1023, 1024, 2000, 5000, 10_000)
 EVENTS = 400
 BUFFER = max(COPIED_MIB) * MIB
 SAMPLES = 7
 Line = dict[str, Any]
+Way = Callable[[Sequence[Lane], Sequence[int]], tuple[float, ...]]
+
+
+def ways(engine: DriverEngine) -> dict[str, Way]:
+    """Each way to time copies that this driver offers: what the engine chose, the spin kernel, events alone."""
+    word = {"gate": engine.gate.timed} if isinstance(engine.gate, Gate) else {}
+    return {**word, "spin": SpinGate(engine.calls).timed, "events": partial(ungated, engine.calls)}
 
 
 def kernels(gpu: Gpu) -> Iterator[Line]:
@@ -66,18 +74,35 @@ def _compared(gpu: Gpu, words: int) -> list[int]:
 
 
 def ways_to_time(engine: DriverEngine) -> Iterator[Line]:
-    """The same copies within one GPU behind the gate and without it, and where the queue behind the gate ends."""
-    gpu = engine.gpus[0]
+    """The same copies within one GPU in each way, and where the queue behind a gate ends."""
+    gpu, offered = engine.gpus[0], ways(engine)
 
     def copies(size: int) -> Callable[[], Any]:
         return partial(engine.calls, "cuMemcpyDtoDAsync", gpu.target, gpu.source, size, gpu.line().stream)
 
-    for mib, gate in product(COPIED_MIB, (True, False)):
+    for mib, (way, timed) in product(COPIED_MIB, offered.items()):
         count = min(256, max(1, 1024 // mib))
-        yield {"copy_mib": mib, **_timed(engine, gpu, copies(mib * MIB), count, gate=gate, bytes_=mib * MIB)}
-    for count in QUEUED:
-        yield {"queued": count, **_timed(engine, gpu, copies(16), count, gate=True, bytes_=16)}
-    yield {"queued": QUEUED[-1], **_timed(engine, gpu, copies(16), QUEUED[-1], gate=False, bytes_=16)}
+        yield {"copy_mib": mib, "way": way, **_timed(timed, gpu, copies(mib * MIB), count, mib * MIB)}
+    for (way, timed), count in product(offered.items(), QUEUED):
+        yield {"queued": count, "way": way, **_timed(timed, gpu, copies(16), count, 16)}
+
+
+def host_pieces(engine: DriverEngine) -> Iterator[Line]:
+    """Host copies of 512 MiB in two pieces of pinned memory in turn, by the size of a piece."""
+    gpu = engine.gpus[0]
+    for mib in PIECES_MIB:
+        size, count = mib * MIB, BUFFER // (mib * MIB)
+        first = gpu.pinned(None, 2 * size)
+        for to in ("device", "host"):
+            turn = cycle((first, first + size))
+
+            def queue(size: int = size, turn: Iterator[int] = turn, to: str = to) -> None:
+                if to == "device":
+                    engine.calls("cuMemcpyHtoDAsync", gpu.target, next(turn), size, gpu.line().stream)
+                else:
+                    engine.calls("cuMemcpyDtoHAsync", next(turn), gpu.source, size, gpu.line().stream)
+
+            yield {"pinned_mib": mib, "to": to, **_timed(engine.gate.timed, gpu, queue, count, size)}
 
 
 def event_steps(engine: DriverEngine) -> Iterator[Line]:
@@ -96,37 +121,22 @@ def event_steps(engine: DriverEngine) -> Iterator[Line]:
 
 
 def without_peer_access(engine: DriverEngine) -> Iterator[Line]:
-    """Whether a copy between two GPUs waits for a gate that is shut, if the driver has to stage it."""
+    """Whether a copy between two GPUs that the driver has to stage waits for a gate that is shut."""
     one, other = engine.gpus[:2]
     engine.peers.only(())
-    for mib, gate in product((1, 64), (True, False)):
+    for mib, (way, timed) in product((1, 64), ways(engine).items()):
         ends = (other.target, other.context, one.source, one.context)
         queue = partial(engine.calls, "cuMemcpyPeerAsync", *ends, mib * MIB, one.line().stream)
-        yield {"staged_mib": mib, **_timed(engine, one, queue, 1, gate=gate, bytes_=mib * MIB)}
+        yield {"staged_mib": mib, "way": way, **_timed(timed, one, queue, 1, mib * MIB)}
 
 
-def _timed(engine: DriverEngine, gpu: Gpu, queue: Callable[[], Any], count: int, *, gate: bool, bytes_: int) -> Line:
-    """Time rows of copies with the gate, or by events alone. bytes_: of one copy."""
-    about: Line = {"copies": count, "gate": gate}
+def _timed(timed: Way, gpu: Gpu, queue: Callable[[], Any], count: int, bytes_: int) -> Line:
+    """Time rows of copies. bytes_: of one copy."""
     try:
-        if gate:
-            rows = [engine.gate.timed([Lane(gpu, gpu.line(), queue)], [count])[0] for _ in range(SAMPLES)]
-        else:
-            rows = [_plain(engine, gpu, queue, count) for _ in range(SAMPLES)]
+        rows = [timed([Lane(gpu, gpu.line(), queue)], [count])[0] for _ in range(SAMPLES)]
     except NotTimed as error:
-        return {**about, "why": str(error)}
-    return {**about, "gb_s": [round(bytes_ * count / seconds / 1e9, 3) for seconds in rows]}
-
-
-def _plain(engine: DriverEngine, gpu: Gpu, queue: Callable[[], Any], count: int) -> float:
-    line, calls = gpu.line(), engine.calls
-    gpu.use()
-    calls("cuEventRecord", line.start, line.stream)
-    for _ in range(count):
-        queue()
-    calls("cuEventRecord", line.end, line.stream)
-    calls("cuEventSynchronize", line.end)
-    return calls.seconds(line.start, line.end)
+        return {"copies": count, "why": str(error)}
+    return {"copies": count, "gb_s": [round(bytes_ * count / seconds / 1e9, 3) for seconds in rows]}
 
 
 def _print(part: str, do: Callable[[], Iterator[Line]] = lambda: iter(({},))) -> None:
@@ -154,6 +164,7 @@ def main() -> None:
         _print(f"kernels, GPU {gpu.about.index}", partial(kernels, gpu))
     _print("events", partial(event_steps, engine))
     _print("ways to time", partial(ways_to_time, engine))
+    _print("host pieces", partial(host_pieces, engine))
     if len(engine.gpus) > 1:
         _print("without peer access", partial(without_peer_access, engine))
     _print("end")
