@@ -79,7 +79,7 @@ def test_the_traces_are_drawn(run, tmp_path):
 @pytest.mark.slow
 def test_two_cpu_processes_compute_for_real_and_agree(run, monkeypatch):
     monkeypatch.setattr(plan, "CPU_S", 0.01)  # every step has its fewest samples
-    status, text, _ = run("compute", "--engine", "cpu", "--format", "json")
+    status, text, _ = run("compute", "--devices", "cpu,cpu", "--format", "json")
     report = json.loads(text)
 
     assert status == 0, text
@@ -98,7 +98,7 @@ def test_without_torch_the_result_is_unknown_with_a_fix(run, monkeypatch):
     monkeypatch.setattr(
         workers.Workers.__init__, "__kwdefaults__", {"small": False, "command": ("python3", "-c", code)}
     )
-    status, text, _ = run("compute", "--engine", "cpu")
+    status, text, _ = run("compute", "--devices", "cpu,cpu")
 
     assert status == 3
     assert "python -m pip install torch" in " ".join(text.split())

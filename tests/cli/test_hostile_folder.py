@@ -60,7 +60,7 @@ verify {P100} --level quick
 LONG = f"""
 bandwidth --engine cpu
 collectives {P100} --sizes 8K
-compute --engine cpu
+compute --devices cpu,cpu
 compute --level burn-in --duration 10m {P100} --state gpucheck-burn-in.json
 record --full {P100} -o OUT/recording
 smoke --framework torch --steps 10

@@ -51,7 +51,7 @@ COMMANDS = {
     "bandwidth": f"bandwidth {P100}",
     "bandwidth of CPUs": "bandwidth --engine cpu",
     "compute": f"compute {P100}",
-    "compute on CPUs": "compute --engine cpu",
+    "compute on CPUs": "compute --devices cpu,cpu",
     "burn-in": f"compute --level burn-in --duration 10m {P100} --state STATE",
     "collectives": f"collectives {P100} --sizes 8K",
 }
