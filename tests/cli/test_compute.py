@@ -45,7 +45,7 @@ def test_devices_are_chosen(run):
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("--simulate", "no-gpu"), "--engine cpu"),
+        (("--simulate", "no-gpu"), "--devices cpu,cpu"),
         (("--simulate", "a100-mig-x8"), "MIG is on"),
         ((*H100, "--fault", "busy-gpu:gpu=1"), "in use by"),
         ((*H100, "--devices", "9"), "there is no GPU 9"),
