@@ -29,7 +29,7 @@ class Shell:
         return [*words, f"{self.variables['ansible_user']}@{self.addresses[host]}", *command]
 
     def on_all(self, port: int, *command: str) -> list[dict[str, Any]]:
-        """gpucheck on every host at once, which meet at this port of the first (GROUP_RANK): what each reports, as JSON."""
+        """gpucheck on every host at once, which meet at this port of the first: what each reports, as JSON."""
         first, *_ = self.addresses.values()
         meeting = f"GROUP_WORLD_SIZE={len(self.addresses)} MASTER_ADDR={first} MASTER_PORT={port}".split()
         started = [

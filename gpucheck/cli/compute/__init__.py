@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 @click.option("--allow-busy-gpus", is_flag=True, help="Compute on GPUs in use. A low rate is then at most WARN.")
 @strict_option
 @output_options("text", "json")
-@click.option("--svg", type=click.Path(path_type=Path), metavar="FILE", help="Also draw clock, power and temperature.")
 @click.option("-v", "--verbose", is_flag=True, help="Show the method and all evidence.")
 @simulation_options
 def COMMAND(  # noqa: N802 - the name the command walk looks for
@@ -64,7 +63,6 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     strict: bool,
     format_: str,
     output: Path | None,
-    svg: Path | None,
     verbose: bool,
     profile: str | None,
     faults: tuple[str, ...],
@@ -84,7 +82,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     from gpucheck.model.finding.verdict import worst
 
     def write(report: "ComputeReport") -> None:
-        _write(report, format_, output, svg, verbose=verbose)
+        _write(report, format_, output, verbose=verbose)
 
     options = Options(devices=devices, contended=allow_busy_gpus)
     if level == "burn-in":
@@ -95,11 +93,9 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     return EXIT_STATUS[worst((finding.verdict for finding in report.findings), strict=strict)]
 
 
-def _write(report: "ComputeReport", format_: str, output: Path | None, svg: Path | None, *, verbose: bool) -> None:
+def _write(report: "ComputeReport", format_: str, output: Path | None, *, verbose: bool) -> None:
     from gpucheck.render import compute as render
 
-    if svg is not None:
-        write_result(render.to_svg(report), svg)
     as_json = format_ == "json"
     text = render.to_json(report) if as_json else render.to_text(report, verbose=verbose, width=columns(output))
     write_result(text, output)
