@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `gpucheck verify --level quick` on simulated machines of 1 to 72 GPUs: wall time of the whole process (hyperfine), and
+# `gpucheck verify --level quick` on simulated machines of 1 to 16 GPUs: wall time of the whole process (hyperfine), and
 # the most memory that it and its children hold together (shared pages counted once).
 # Wanted: 8 GPUs <= 1.0 s and <= 60 MiB.
 # usage: bench/verify.sh [RUNS]            needs: hyperfine
@@ -12,7 +12,7 @@ out=bench/results/verify-$(date -u +%Y-%m-%d).md
 times=$(mktemp)
 rows=$(mktemp)
 trap 'rm -f "$times" "$rows"' EXIT
-for row in h200-x1:1 p100-pcie-x2:2 hgx-h100-x8:8 dgx2-v100:16 gb200-nvl72:72; do
+for row in h200-x1:1 p100-pcie-x2:2 hgx-h100-x8:8 dgx2-v100:16; do
   command="$bin/gpucheck verify --level quick --simulate ${row%:*}"
   hyperfine --warmup 2 --runs "$runs" --shell none --export-json "$times" "$command" >/dev/null
   read -r mean least cpu < <("$bin/python" -c '

@@ -138,7 +138,7 @@ def test_path_exists(path):
 def test_check_is_one_module(added, capsys):
     added("gpucheck.checks", "demo_count", CHECK)
 
-    assert "demo-count" in run(capsys, "verify", "--list")[1]
+    assert "demo-count" in run(capsys, "explain")[1]
     assert "how many GPUs" in run(capsys, "explain", "demo-count")[1]
     status, out, err = run(capsys, "verify", "--simulate", "p100-pcie-x2", "--only", "demo-count", "-v")
     assert (status, err) == (0, "")

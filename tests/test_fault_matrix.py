@@ -318,8 +318,8 @@ def test_a_healthy_machine_raises_no_voice(name, machine, figures: Figures):
         no_judgement(findings, may={f.check for f in findings} if name == "no-gpu" else set())
 
 
-# Nothing copies inside a GPU cut into instances, and 72 GPUs take a minute.
-MEASURABLE = [name for name in PROFILES if name not in ("no-gpu", "gb200-nvl72")]
+# Nothing copies inside a GPU cut into instances.
+MEASURABLE = [name for name in PROFILES if name != "no-gpu"]
 # For make test, one of a kind: in instances, on NVLink bridges, on a switch, on two sockets, without peer to peer, of
 # several models.
 KINDS = (DIVIDED, "a6000-x4-nvlink", "hgx-h200-x8", "mixed-x4", "p100-pcie-x2-sys", "rtx4090-x2")

@@ -19,7 +19,7 @@ DRIVERS = (
     *("470.256.02", "525.147.05", "535.309.01", "550.163.01", "560.35.05", "570.211.01", "575.64.05"),
     *("580.178.04", "590.48.01", "595.91.07", "610.57.04", "615.71.09"),
 )
-BOARDS = [name for name in simulator.profile_names() if name not in ("no-gpu", "gb200-nvl72")]
+BOARDS = [name for name in simulator.profile_names() if name != "no-gpu"]
 SAMPLE = {("470.256.02", "dgx1-v100"), ("590.48.01", "p100-pcie-x2"), ("615.71.09", "rtx4090-x2")}
 CALLS = ("nvmlDeviceGetApplicationsClock", "nvmlDeviceGetDefaultApplicationsClock")
 DEPRECATED = "Requested functionality has been deprecated"

@@ -16,7 +16,6 @@ TIMED += "print(time.perf_counter() - w, time.process_time() - c)"
 RUNS = 7
 LINES = {
     "driver engine, with its kernels": ("gpucheck/measure/engines/driver", ".py", ".ptx"),
-    "torch engine": ("gpucheck/measure/engines/torch", ".py"),
     "simulated driver library": ("gpucheck/simulator/cuda", ".c", ".h", ".py"),
 }
 

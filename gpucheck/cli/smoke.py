@@ -11,7 +11,6 @@ from gpucheck.cli._shared.common import (
     Progress,
     output_options,
     progress_end,
-    rendezvous_option,
     simulation_options,
     start_simulation,
     usage_errors,
@@ -19,7 +18,7 @@ from gpucheck.cli._shared.common import (
 )
 from gpucheck.model import EXIT_STATUS, NvmlReading
 from gpucheck.model.smoke import SmokeResult
-from gpucheck.processes.ranks.nodes import ENDPOINT, Nodes, nodes_from_options, nodes_from_torchrun
+from gpucheck.processes.ranks.nodes import nodes_from
 from gpucheck.train.models import all_models
 from gpucheck.train.precision import PRECISIONS
 from gpucheck.train.spec import SmokeOptions
@@ -69,31 +68,6 @@ NAMES = [*dict.fromkeys(name for _, name in STRATEGIES), "all"]
     help="Directory with the MNIST idx files, plain or .gz. Default: generated data of the same shape.",
 )
 @click.option(
-    "--workers",
-    type=click.IntRange(min=0, max=64),
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="Data loader processes per rank.",
-)
-@click.option(
-    "--timeline",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the phases of each rank to FILE.json (Chrome trace) and FILE.svg.",
-)
-@click.option(
-    "--nodes", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Hosts that train together."
-)
-@click.option(
-    "--node-rank",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="Number of this host, from 0.",
-)
-@rendezvous_option
-@click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     default=DEFAULTS.timeout_s,
@@ -111,11 +85,6 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     precision: str,
     steps: int | None,
     data: Path | None,
-    workers: int,
-    timeline: Path | None,
-    nodes: int,
-    node_rank: int,
-    rdzv_endpoint: str | None,
     timeout: float,
     format_: str,
     output: Path | None,
@@ -126,7 +95,8 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
     Each device must agree with the others and with a run on a single device. GPUs train with NCCL. With one GPU, two
     ranks share it with Gloo. Without a GPU, two CPU ranks train with Gloo. The report states which. The data is
-    generated; nothing is downloaded.
+    generated; nothing is downloaded. Several hosts: start it on each with torchrun, or with its variables
+    GROUP_WORLD_SIZE, GROUP_RANK, MASTER_ADDR and MASTER_PORT.
     """
     start_simulation(profile, faults)
     from gpucheck.host import live_host
@@ -140,16 +110,14 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     gpus = nvml.gpus if isinstance(nvml, NvmlReading) else ()
     with usage_errors(LookupError, ValueError):
         visible, number = read_devices(devices, [gpu.uuid for gpu in sorted(gpus, key=lambda gpu: gpu.pci_bus_id)])
-        hosts = _nodes(nodes, node_rank, rdzv_endpoint)
+        hosts = nodes_from(os.environ)
         options = SmokeOptions(
             model=model,
             precision=precision,  # type: ignore[arg-type]
             data=str(data.resolve()) if data is not None else None,
-            workers=workers,
             visible_devices=visible,
             world_size=number * (hosts.count if hosts else 1),
             timeout_s=timeout,
-            trace=timeline is not None,
             nodes=hosts,
         )
         capabilities = {gpu.compute_capability for gpu in gpus if visible != "" and gpu.compute_capability}
@@ -157,18 +125,8 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         _check_data(data)
     report, trainings = smoke(host, runs, Progress(len(runs)))
     progress_end()
-    if timeline is not None:
-        _write_timeline(timeline, trainings, simulated=report.simulated)
     write_result(to_json(report) if format_ == "json" else to_text(report, map(_part, trainings)), output)
     return EXIT_STATUS[report.verdict]
-
-
-def _nodes(nodes: int, node_rank: int, endpoint: str | None) -> Nodes | None:
-    if nodes == 1 and endpoint is None:
-        return nodes_from_torchrun(os.environ)
-    if endpoint is None:
-        raise ValueError(f"--nodes {nodes}: add {ENDPOINT} HOST:PORT, an address of host 0 and a free port.")
-    return nodes_from_options(nodes, node_rank, endpoint)
 
 
 def _check_data(folder: Path | None) -> None:
@@ -195,23 +153,3 @@ def _part(training: "Training") -> "Part":
     facts = tuple(describe_facts(outcome)) if isinstance(outcome, SmokeResult) else ()
     variant = f" {outcome.variant}" if outcome is not None and outcome.variant else ""
     return Part(f"{strategy.framework} {strategy.name}{variant}: {strategy.summary}", facts, training.findings)
-
-
-def _write_timeline(file: Path, trainings: "tuple[Training, ...]", *, simulated: bool) -> None:
-    """Write one pair of files per run; with several runs, the file names contain the name of the run."""
-    from gpucheck.render.smoke.timeline import Span, to_chrome_trace, to_svg
-
-    traced = [(s, o) for s, o, *_ in trainings if isinstance(o, SmokeResult) and o.traces]
-    for strategy, outcome in traced:
-        begin = min(span.start for trace in outcome.traces for span in trace)
-        spans = [
-            Span(rank, span.phase, span.step, span.start - begin, span.end - span.start)
-            for rank, trace in enumerate(outcome.traces)
-            for span in trace
-        ]
-        title = f"{strategy.framework} {strategy.name} {outcome.variant}".strip()
-        stem = file.with_suffix("") if file.suffix in (".json", ".svg") else file
-        if len(traced) > 1:
-            stem = stem.with_name(f"{stem.name}-{title.replace(' ', '-')}")
-        write_result(to_chrome_trace(title, spans, simulated=simulated), stem.with_name(f"{stem.name}.json"))
-        write_result(to_svg(title, spans, simulated=simulated), stem.with_name(f"{stem.name}.svg"))

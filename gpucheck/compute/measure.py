@@ -4,18 +4,17 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
-from gpucheck.compute.engines.choice import preferred
 from gpucheck.compute.engines.protocol import Bench
 from gpucheck.compute.engines.simulated import TICK_S, SimulatedBench, SimulatedGpu, read
 from gpucheck.compute.evaluation import checked, doubtful, evaluate
 from gpucheck.compute.running.run import OnStep, run
 from gpucheck.compute.running.workers import Workers
-from gpucheck.compute.values import Answer, Failure, Library, Opened, Step
+from gpucheck.compute.values import Answer, Failure, Step
 from gpucheck.host.simulated import machine_directory
 from gpucheck.measure.planning.selection import Unmeasurable, admit, choose, device
 from gpucheck.measure.values import Device
@@ -23,9 +22,9 @@ from gpucheck.model import Finding, Gpu, Host, NvmlReading, Verdict, worst
 from gpucheck.model.compute import ComputeDevice, ComputeReport
 
 Answered = Callable[[Step, Mapping[int, Answer | Failure]], None]
-CPU_PROCESSES = 2
 NOTHING = (
-    "no usable GPU on this host. Run gpucheck verify for the reason. Without a GPU: --simulate PROFILE, or --engine cpu"
+    "no usable GPU on this host. Run gpucheck verify for the reason. "
+    "Without a GPU: --simulate PROFILE, or --devices cpu,cpu"
 )
 METHOD = (
     "every step runs on all GPUs at the same time; a rate that looks low is measured again alone",
@@ -37,14 +36,12 @@ METHOD = (
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of one run. engine: auto is torch, or JAX where torch is not installed;
-    cpu is auto in CPU processes, as are devices cpu,cpu. contended: use GPUs that other processes use.
+    """Options of one run. devices: cpu,cpu are two CPU processes. contended: use GPUs that other processes use.
 
     tick_s: between the readings of simulated GPUs.
     """
 
     devices: str | None = None
-    engine: Literal["auto", "torch", "jax", "cpu"] = "auto"
     contended: bool = False
     tick_s: float = TICK_S
 
@@ -138,28 +135,26 @@ def report_of(
 
 def chosen_for(host: Host, options: Options) -> Chosen:
     """Choose devices and engine. Raises Unmeasurable."""
-    engine = options.engine
-    library: Library = preferred() if engine == "auto" or engine == "cpu" else engine
     cpus = _cpus(options)
-    return _cpu(library, cpus) if cpus else _gpus(host, options, library)
+    return _cpu(cpus) if cpus else _gpus(host, options)
 
 
 def _cpus(options: Options) -> int:
     """Return the number of CPU processes, 0 for GPUs. Raises Unmeasurable for CPUs and GPUs together."""
     names = [name.strip() for name in options.devices.split(",")] if options.devices is not None else []
     if "cpu" not in names:
-        return CPU_PROCESSES if options.engine == "cpu" else 0
+        return 0
     if set(names) != {"cpu"}:
         raise Unmeasurable(f"--devices {options.devices}: cpu and GPUs cannot be combined", usage=True)
     return len(names)
 
 
-def _cpu(library: Library, count: int) -> Chosen:
+def _cpu(count: int) -> Chosen:
     devices = tuple(Device(index=number, name="CPU process") for number in range(count))
-    return Chosen(Workers(devices, library, small=True), devices, (), f"{library} on the CPU")
+    return Chosen(Workers(devices, small=True), devices, (), "torch on the CPU")
 
 
-def _gpus(host: Host, options: Options, library: Library) -> Chosen:
+def _gpus(host: Host, options: Options) -> Chosen:
     reading = host.nvml()
     if not isinstance(reading, NvmlReading) or not reading.gpus:
         raise Unmeasurable(NOTHING)
@@ -171,7 +166,7 @@ def _gpus(host: Host, options: Options, library: Library) -> Chosen:
     if divided:
         notes = (*notes, f"MIG: on GPU {', '.join(map(str, divided))} only the first instance computes")
     if directory is None:
-        return Chosen(Workers(devices, library), devices, gpus, library, notes)
+        return Chosen(Workers(devices), devices, gpus, "torch", notes)
     try:
         known = {gpu.bus_id: gpu for gpu in read(directory)}
     except ValueError as error:

@@ -7,7 +7,6 @@ import msgspec
 from gpucheck.measure.values import Device
 from gpucheck.model.compute import Sample
 
-Library = Literal["torch", "jax"]
 Kind = Literal["matrix", "memory", "results", "rest"]
 Phase = Literal["cold", "hot", "steps"]
 FailureKind = Literal[
@@ -22,7 +21,6 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     device: Device
     parent_pid: int
     small: bool = False
-    library: Library = "torch"
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True, tag="opened"):

@@ -24,7 +24,7 @@ SETTINGS = ("framework", "strategy", "variant", "model", "precision", "backend",
 COUNTS = {"world_size": "ranks", "batch_per_rank": "samples each", "steps": "steps", "seed": "as seed"}
 # A switch that sums may round in another order: such runs are compared by tolerance only.
 ROUNDED = "nvls"
-SOFTWARE = "compare the versions of torch or JAX, cuBLAS and NCCL with other hosts"
+SOFTWARE = "compare the versions of torch, cuBLAS and NCCL with other hosts"
 FIX = (
     "take the GPU out of service: results of jobs on it are in doubt; "
     "confirm with gpucheck compute, then have the board replaced"

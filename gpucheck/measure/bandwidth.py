@@ -6,12 +6,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from gpucheck.host.nvml.supervisor import query_child
-from gpucheck.measure.engines.choice import choose_engine, kind_text, patience_s
+from gpucheck.measure.engines.choice import EngineName, kind_text, patience_s
 from gpucheck.measure.planning.paths import Path, paths, ports_to_host
 from gpucheck.measure.planning.plan import Depth, Machine, MeasurementRequest, buffer_bytes, plan
 from gpucheck.measure.planning.selection import Unmeasurable, admit, choose, device, room
@@ -31,19 +31,17 @@ from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.topology import of
 
 READING_S = 20.0
-CPU_BYTES, CPU_DEVICES = 16 << 20, 2
+CPUS, CPU_BYTES, CPU_DEVICES = "cpu,cpu", 16 << 20, 2
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of the command line."""
+    """Options of the command line. devices: cpu,cpu are two CPU processes."""
 
     devices: str | None = None
-    engine: Literal["auto", "driver", "torch", "cpu"] = "auto"
     depth: Depth = "default"
     sizes: tuple[int, ...] = ()
     tensor_bytes: int | None = None
     contended: bool = False
-    timeout_s: float | None = None
 
 
 class Planned(NamedTuple):
@@ -99,11 +97,11 @@ def measure(
     with these options.
     """
     started, clock = datetime.now(timezone.utc), time.monotonic()
-    engine = choose_engine(host, options.engine)
+    engine: EngineName = "cpu" if options.devices == CPUS else "driver"
     simulation = host.simulation() if engine != "cpu" else None
     simulated = simulation is not None
-    patience = options.timeout_s or patience_s(engine, simulated=simulated)
-    place = _cpu_place(options) if engine == "cpu" else _gpu_place(host, options)
+    patience = patience_s(engine, simulated=simulated)
+    place = _cpu_place() if engine == "cpu" else _gpu_place(host, options)
     request = MeasurementRequest(
         depth=options.depth,
         sizes=options.sizes,
@@ -195,9 +193,7 @@ def measure(
     )
 
 
-def _cpu_place(options: Options) -> _Place:
-    if options.devices is not None:
-        raise Unmeasurable("--devices names GPUs, and --engine cpu copies between two CPU processes.", usage=True)
+def _cpu_place() -> _Place:
     devices = tuple(Device(index=i, name="CPU process") for i in range(CPU_DEVICES))
     between = {(a, b): Path(cls="CPU", resources=()) for a in range(CPU_DEVICES) for b in range(CPU_DEVICES) if a != b}
     machine = Machine(devices=devices, between=between, to_host=((),) * CPU_DEVICES)
@@ -222,7 +218,7 @@ def _gpu_place(host: Host, options: Options) -> _Place:
 def _no_gpus(host: Host, reading: NvmlReading | NvmlFailure) -> Unmeasurable:
     why = f"{reading.call} ended with {reading.name}" if isinstance(reading, NvmlFailure) else "NVML lists no GPU"
     shown = sum(d.is_nvidia_gpu for d in host.pci())
-    fix = "gpucheck verify --only driver shows why" if shown else "--engine cpu shows the method on CPU processes"
+    fix = "gpucheck verify --only driver shows why" if shown else "--devices cpu,cpu shows the method on CPU processes"
     return Unmeasurable(
         f"no GPU to measure: {why}, {count_text(shown, 'NVIDIA GPU')} on the PCI bus. {fix}. Without a GPU: "
         "gpucheck bandwidth --simulate hgx-h100-x8",

@@ -70,15 +70,6 @@ class Repeat(msgspec.Struct, frozen=True, kw_only=True):
     second: str
 
 
-class Span(msgspec.Struct, frozen=True, array_like=True):
-    """A phase on the clock that all processes of one host share (time.monotonic). step None: outside the steps."""
-
-    phase: str
-    step: int | None
-    start: float
-    end: float
-
-
 class Copy(msgspec.Struct, frozen=True, kw_only=True):
     """One checked copy of a transfer test. wrong: bytes that differ from what was sent, first_wrong the first of them.
 
@@ -198,7 +189,6 @@ class SmokeResult(msgspec.Struct, frozen=True, kw_only=True, tag="result"):
     performance: Performance | None = None
     seconds: dict[str, float]
     rank_seconds: tuple[dict[str, float], ...]
-    traces: tuple[tuple[Span, ...], ...] = ()
     versions: dict[str, str | None]
     environment_removed: tuple[str, ...] = ()
     transports: dict[str, int] = {}
@@ -245,7 +235,7 @@ class SmokeFailure(msgspec.Struct, frozen=True, kw_only=True, tag="failure"):
 
 
 class SmokeReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of the command. outcomes: of the trainings that were started, without traces."""
+    """One run of the command. outcomes: of the trainings that were started."""
 
     schema: str = SCHEMA
     host: str

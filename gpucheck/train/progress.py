@@ -9,7 +9,6 @@ from pathlib import Path
 
 import msgspec
 
-from gpucheck.model.smoke import Span
 from gpucheck.processes.ranks.run_directory import ProgressFile
 
 # In the order in which a rank goes through them; the second group repeats at every step. init is the rendezvous, device
@@ -72,28 +71,18 @@ class Progress:
     for a CPU that others had (waited).
 
     on_enter is called after the phase is on record: the hook by which tests make a rank fail at a known place.
-    trace: keep every phase with its begin and end.
     """
 
-    def __init__(
-        self, path: Path, on_enter: Callable[[str, int | None], None] | None = None, *, trace: bool = False
-    ) -> None:
+    def __init__(self, path: Path, on_enter: Callable[[str, int | None], None] | None = None) -> None:
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self.waited: defaultdict[str, float] = defaultdict(float)
         self._queue = CpuQueue()
-        self._trace: list[Span] | None = [] if trace else None
         self._file = ProgressFile(path)
         self._on_enter = on_enter
         self._device: str | None = None
         self._bus_id: str | None = None
         self._phase = "start"
-        self._step: int | None = None
         self._entered = time.monotonic()
-
-    @property
-    def trace(self) -> tuple[Span, ...]:
-        """The phases that are over; empty unless they were to be kept."""
-        return tuple(self._trace or ())
 
     def on_device(self, device: str, bus_id: str | None) -> None:
         """Name the rank's device in every position from the next phase on."""
@@ -115,9 +104,7 @@ class Progress:
         now = time.monotonic()
         self.seconds[self._phase] += now - self._entered
         self.waited[self._phase] += self._queue.since_last()
-        if self._trace is not None:
-            self._trace.append(Span(self._phase, self._step, self._entered, now))
-        self._phase, self._step, self._entered = phase, step, now
+        self._phase, self._entered = phase, now
         position = Position(phase=phase, step=step, device=self._device, bus_id=self._bus_id, entered=now)
         self._file.write(msgspec.json.encode(position))
         if self._on_enter is not None:

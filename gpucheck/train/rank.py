@@ -28,7 +28,7 @@ def main(program: str, path: str, number: str) -> None:
         on_enter = _hook(fault_of(spec.options, spec.rank), directory.report(spec.rank))
         if spec.options.mig_uuids:
             os.environ["CUDA_VISIBLE_DEVICES"] = spec.options.mig_uuids[spec.local_rank % len(spec.options.mig_uuids)]
-        progress = Progress(directory.progress(spec.rank), on_enter, trace=spec.options.trace)
+        progress = Progress(directory.progress(spec.rank), on_enter)
         report: RankReport = import_module(program).run(spec, directory, progress)
         progress.enter("done")
         return report

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from gpucheck.model.smoke import Checkpoint, Copy, Placement, Reference, Repeat, Span
+from gpucheck.model.smoke import Checkpoint, Copy, Placement, Reference, Repeat
 
 # Key of versions: the wheels with CUDA's libraries that tensorflow[and-cuda] installs. tensorflow alone is built for
 # CUDA, does not install them, and then computes on the CPU.
@@ -68,5 +68,4 @@ class RankReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     seconds: dict[str, float]
     samples: int = 0
     samples_seconds: float = 0.0
-    trace: tuple[Span, ...] = ()
     versions: dict[str, str | None]

@@ -56,12 +56,11 @@ class SmokeOptions(msgspec.Struct, frozen=True, kw_only=True):
     visible_devices: CUDA_VISIBLE_DEVICES of the ranks, None leaves the caller's; empty keeps the run on the CPU.
     mig_uuids: the MIG instance of each rank of this host; CUDA shows a process one of them.
     steps: optimizer steps, 10 or more (fewer cannot show that the loss falls).
-    data: a directory with the MNIST idx files, None for the synthetic set. workers: data loader processes a rank.
+    data: a directory with the MNIST idx files, None for the synthetic set.
     timeout_s: from the moment at which every rank has its first step behind it; enforced from outside the ranks.
     start_s: added before that, for imports, contexts and kernels that the driver compiles; 0 counts the start too.
     stall_s: once every rank trains, the longest that all of them together may go without entering a new phase.
     check_every: parameters and optimizer state are compared across ranks after every that many steps, and at the end.
-    trace: keep when each phase began and ended.
     """
 
     framework: str = "torch"
@@ -77,12 +76,10 @@ class SmokeOptions(msgspec.Struct, frozen=True, kw_only=True):
     micro_batches: int = 4
     seed: int = 20240229
     data: str | None = None
-    workers: int = 0
     check_every: int = 5
     timeout_s: float = 60.0
     start_s: float = 0.0
     stall_s: float = 30.0
-    trace: bool = False
     nodes: Nodes | None = None
     limits: Limits = Limits()
     fault: Fault | None = None

@@ -112,14 +112,12 @@ def test_the_exit_status_is_the_verdict(fault, status, check):
 
 
 def test_a_stuck_pair_is_named_and_the_run_ends():
-    done = measured(
-        "--simulate", "p100-pcie-x2", "--fault", "p2p-stuck:pair=0-1", "--timeout", "0.5", "--format", "json"
-    )
+    done = measured("--simulate", "p100-pcie-x2", "--fault", "p2p-stuck:pair=0-1", "--format", "json")
     (stuck,) = [f for f in json.loads(done.stdout)["findings"] if f["check"] == "p2p-copies"]
 
     assert done.returncode == 2
     assert (stuck["subject"], stuck["cause"]) == ("pair:0000:04:00.0-0000:05:00.0", "false-p2p-grant")
-    assert stuck["seen"] == "copy GPU 0 -> 1 hung (no progress for 0.5 s)"
+    assert stuck["seen"] == "copy GPU 0 -> 1 hung (no progress for 5 s)"
 
 
 def test_one_gpu_measures_inside_itself_and_says_so():
@@ -145,7 +143,7 @@ def test_the_guides_one_liner_is_timed_and_verified():
 
 
 def test_cpu_numbers_are_never_judged_as_gpu_numbers():
-    done = measured("--engine", "cpu", "--level", "quick", "--format", "json")
+    done = measured("--devices", "cpu,cpu", "--level", "quick", "--format", "json")
     report = json.loads(done.stdout)
 
     assert done.returncode == 0
@@ -177,8 +175,6 @@ def refused(monkeypatch, run, activate):
         (("--sizes", "1M,NaN"), 64, "'NaN' is not a size"),
         (("--tensor", "10000"), 64, "Write ROWSxCOLUMNS, for example 10000x10000"),
         (("--svg", "plot.svg"), 64, "Add --sizes all"),
-        (("--engine", "torch"), 64, "those of this machine are simulated"),
-        (("--engine", "cpu", "--devices", "0"), 64, "--devices names GPUs"),
         (("--fault", "p2p-slow:pair=0-0"), 64, "two different GPUs"),
         (("--fault", "p2p-slow:pair=0-5"), 64, "there is no GPU 5"),
         (("--fault", "p2p-slow:pair=0-1,percent=100"), 64, "choose 1 to 99"),

@@ -23,7 +23,7 @@ WRITING = [
     "--help",
     "--version",
     "verify --help",
-    "verify --list",
+    "explain",
     "profiles",
     "explain acs-redirect",
     "diagnose --kinds",

@@ -58,9 +58,9 @@ verify {P100} --level quick
 """
 # Those that copy, compute or train.
 LONG = f"""
-bandwidth --engine cpu
+bandwidth --devices cpu,cpu
 collectives {P100} --sizes 8K
-compute --engine cpu
+compute --devices cpu,cpu
 compute --level burn-in --duration 10m {P100} --state gpucheck-burn-in.json
 record --full {P100} -o OUT/recording
 smoke --framework torch --steps 10

@@ -32,7 +32,7 @@ def test_stdout_has_its_names(tmp_path, name):
 @pytest.mark.parametrize(
     "arguments",
     [
-        "verify --list -o -", "topo --simulate p100-pcie-x2 -o -", "profiles -o -", "diagnose --kinds -o -",
+        "topo --simulate p100-pcie-x2 -o -", "profiles -o -", "diagnose --kinds -o -",
         "image --level quick -o -", "stack rules -o -", "bandwidth --simulate p100-pcie-x2 --level quick -o -",
         "topo --simulate p100-pcie-x2 --svg -", "bandwidth --simulate p100-pcie-x2 --level quick --sizes 4K --svg -",
     ],

@@ -1,7 +1,5 @@
 """Pages and rig cards of whole simulated runs: short, marked, and with the explanations where links were measured."""
 
-import os
-
 import pytest
 from lxml import html
 
@@ -53,16 +51,3 @@ def test_the_bandwidth_page_has_matrices_and_findings():
     assert "pcie-width-reduced" in tree.xpath("//section[@id='findings']")[0].text_content()
     assert tree.xpath("//section[@id='copies']//table")
     assert "default-src 'none'" in done.stdout or "default-src &#39;none&#39;" in done.stdout
-
-
-def test_no_redact_is_refused_where_nothing_is_redacted():
-    done = verify("p100-pcie-x2", (), "--only", "driver", "--no-redact")
-
-    assert done.returncode == 64
-    assert "--no-redact needs --format markdown or all" in done.stderr
-
-
-def test_no_redact_names_the_host():
-    done = verify("p100-pcie-x2", (), "--only", "driver", "--format", "markdown", "--no-redact")
-
-    assert f"| host | {os.uname().nodename.split('.')[0]}" in done.stdout.replace("\\", "")

@@ -45,7 +45,6 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
     "compute": [("compute", *TWO), ("compute", *TWO, "--fault", "sdc:gpu=1")],
     "diagnosis": [("diagnose", str(ROOT / "tests/data/topo/{topo}")), ("diagnose", "--observations", "{observations}")],
     "smoke": [("smoke", *TWO, "--framework", "torch", "--steps", "10")],
-    "steps": [("verify", "--list")],
     "stack": [
         ("stack", "resolve", "--gpu", "H100", "--os", "ubuntu-22.04"),
         ("stack", "resolve", *TWO),

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpucheck.model import Finding, Verdict
-from gpucheck.model.smoke import SmokeReport, Span
+from gpucheck.model.smoke import SmokeReport
 from gpucheck.render.smoke import Part, to_text
 from gpucheck.run.steps import train
 from tests.forked import gpucheck
@@ -158,8 +158,6 @@ def test_the_report_goes_to_a_file(smoke, tmp_path):
         (["--devices", "0,1"], "this host has no GPU. Use --devices cpu,cpu"),
         (["--devices", "cpu"], "needs two devices"),
         (["--model", "cnn", "--steps", "20"], "cnn needs 40 steps"),
-        (["--nodes", "2"], "--rdzv-endpoint HOST:PORT"),
-        (["--nodes", "2", "--rdzv-endpoint", "node01"], "expected HOST:PORT"),
     ],
 )
 def test_wrong_usage_is_64_and_says_what_is_right(smoke, arguments, word):
@@ -180,18 +178,6 @@ def test_the_whole_command_trains_for_real():
     assert {f["verdict"] for f in answer["findings"] if f["check"] == "smoke-ddp"} == {"pass"}
     missing = [f["seen"] for f in answer["findings"] if f["check"] not in ("smoke-ddp", "smoke-placement")]
     assert missing == ["package tensorflow is not installed", "package cupy is not installed"]
-
-
-def test_a_timeline_is_written_beside_the_report(smoke, tmp_path):
-    span = Span("forward", 1, 10.0, 10.5)
-    traced = replace(ON_CPU, traces=((Span("import", None, 9.0, 10.0), span), (span,)))
-
-    status, out, _, (asked,) = smoke(traced, "--timeline", str(tmp_path / "run.svg"), "--format", "json")
-
-    assert (status, asked.trace) == (0, True)
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["run.json", "run.svg"]
-    assert len(json.loads((tmp_path / "run.json").read_text())["traceEvents"]) == 3 + 3
-    assert "traces" not in out or json.loads(out)["outcomes"][0]["traces"] == [], "the report stays readable"
 
 
 def test_a_precision_that_the_gpus_lack_is_refused_with_those_they_have(smoke, monkeypatch):

@@ -17,7 +17,7 @@ LONG = {
     "collectives": (["collectives", "--sizes", "64M", "--timeout", "600"], "gpucheck-*/collectives-*/pid-1"),
     "smoke": (["smoke", "--steps", "1000000"], "gpucheck-*/smoke-*/progress-1.json"),
     "verify": (["verify", "--only", "smoke-ddp"], "gpucheck-*/smoke-*/progress-1.json"),
-    "bandwidth": (["bandwidth", "--simulate", "p100-pcie-x2", "--fault", "p2p-stuck:pair=0-1", "--timeout", "100"], ""),
+    "bandwidth": (["bandwidth", "--simulate", "p100-pcie-x2", "--fault", "p2p-stuck:pair=0-1"], ""),
 }
 
 

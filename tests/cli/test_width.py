@@ -76,7 +76,7 @@ def test_a_markdown_table_is_printed_as_records():
     assert table(rows, 40) == "torch\n  serves   Pascal, Volta, Turing,\n           Ampere, Ada, Hopper"
 
 
-@pytest.mark.parametrize("words", [["profiles"], ["verify", "--list"], ["image", "list"]], ids=" ".join)
+@pytest.mark.parametrize("words", [["profiles"], ["explain"], ["image", "list"]], ids=" ".join)
 def test_lists_fit_the_terminal(words):
     """All but names, which are not broken, and no word is lost."""
     status, text = on_a_terminal(*words, COLUMNS="70", TERM="dumb")

@@ -1,17 +1,15 @@
-"""The engines on the CPU, in this process: the same code as on a GPU. JAX is tested where it is installed."""
+"""The engines on the CPU, in this process: the same code as on a GPU."""
 
 import os
 
 import pytest
 
-from gpucheck.compute.engines import choice
-from gpucheck.compute.engines.base import LINKS
+from gpucheck.compute.engines.torch import LINKS, TorchEngine
 from gpucheck.compute.evaluation import doubtful, evaluate
 from gpucheck.compute.measure import Options, chosen_for
 from gpucheck.compute.running.child import failure_of
 from gpucheck.compute.running.run import run
-from gpucheck.compute.running.workers import Workers
-from gpucheck.compute.values import Failure, Setup, Step
+from gpucheck.compute.values import Setup, Step
 from gpucheck.measure.planning.selection import Unmeasurable
 from gpucheck.measure.values import Device
 from gpucheck.model import Verdict
@@ -19,20 +17,16 @@ from gpucheck.model import Verdict
 SETUP = Setup(device=Device(index=0, name="CPU process"), parent_pid=os.getpid(), small=True)
 
 
-def opened(library):
-    made = choice.engine_of(library)
+def opened():
+    pytest.importorskip("torch")
+    made = TorchEngine()
     made.open(SETUP)
     return made
 
 
-@pytest.fixture(scope="module", params=["torch", "jax"])
-def engine(request):
-    pytest.importorskip(request.param)
-    return opened(request.param)
-
-
-def library_of(engine):
-    return type(engine).__module__.rpartition(".")[2]
+@pytest.fixture(scope="module")
+def engine():
+    return opened()
 
 
 def repeated(what, phase="hot"):
@@ -41,13 +35,9 @@ def repeated(what, phase="hot"):
 
 def with_flipped_bit(engine, array, place, bit):
     """A copy of an array of two-byte values in which one bit differs."""
-    if library_of(engine) == "torch":
-        made = array.clone()
-        made.view(engine.torch.int16).view(-1)[place] ^= 1 << bit if bit < 15 else -(1 << 15)
-        return made
-    bits = engine.lax.bitcast_convert_type(array, engine.np.uint16).reshape(-1)
-    bits = bits.at[place].set(bits[place] ^ (1 << bit))
-    return engine.lax.bitcast_convert_type(bits, array.dtype).reshape(array.shape)
+    made = array.clone()
+    made.view(engine.torch.int16).view(-1)[place] ^= 1 << bit if bit < 15 else -(1 << 15)
+    return made
 
 
 OPERATIONS = ["matrix-fp32", "matrix-bf16", "reduction-fp32", "attention-bf16"]
@@ -57,7 +47,7 @@ OPERATIONS = ["matrix-fp32", "matrix-bf16", "reduction-fp32", "attention-bf16"]
 def test_repeats_are_equal_in_every_phase_and_in_another_engine(engine, what):
     found = {
         digest
-        for one in (engine, opened(library_of(engine)))
+        for one in (engine, opened())
         for phase in ("cold", "steps")
         for digest in one.run(repeated(what, phase)).digests
     }
@@ -119,14 +109,6 @@ def test_rates_have_samples(engine, step):
     assert answer.samples == ()
 
 
-def test_operands_are_equal_in_both_libraries():
-    torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
-    theirs, ours = (opened(name).numbers(37, 41, 3) for name in ("jax", "torch"))
-
-    assert (jax.device_get(theirs) == ours.numpy()).all()
-    assert torch.equal(ours, ours.round())
-
-
 REFUSED = "CUDA error: no kernel image is available for execution on the device\nCUDA kernel errors might be"
 
 
@@ -138,7 +120,7 @@ def test_a_build_without_code_for_the_gpus_is_one_finding_with_the_wheel_that_ha
     monkeypatch, capability, types, build
 ):
     """P100 and V100 with the default wheel of torch: CUDA 12.8 and newer builds hold no code for sm_60 and sm_70."""
-    engine = opened("torch")
+    engine = opened()
 
     def multiply(*_):
         raise RuntimeError(REFUSED)
@@ -166,45 +148,10 @@ class Refusing:
         return [self.failure, self.failure]
 
 
-def test_jax_omits_types_that_it_may_widen():
-    pytest.importorskip("jax")
-    types, rejected = opened("jax").usable("9.0", "jax 1")
+def test_cpu_processes_are_chosen_by_device():
+    chosen = chosen_for(None, Options(devices="cpu,cpu,cpu"))
 
-    assert {"fp8", "int8"} <= set(rejected)
-    assert {"fp32", "bf16", "fp16"} <= set(types)
-
-
-@pytest.mark.parametrize(
-    ("installed", "expected"), [({"torch"}, "torch"), ({"jax"}, "jax"), ({"torch", "jax"}, "torch"), (set(), "torch")]
-)
-def test_jax_is_chosen_only_without_torch(installed, expected, monkeypatch):
-    monkeypatch.setattr(choice, "find_spec", lambda name: name if name in installed else None)
-
-    assert choice.preferred() == expected
-
-
-def test_settings_of_jax_do_not_reach_a_child():
-    made = choice.environment_for("jax", {"JAX_PLATFORMS": "tpu", "XLA_FLAGS": "--other", "PATH": "/bin"})
-
-    assert "JAX_PLATFORMS" not in made
-    assert "--other" not in made["XLA_FLAGS"]
-    assert "autotune_level=0" in made["XLA_FLAGS"]
-    assert made["PATH"] == "/bin"
-
-
-@pytest.mark.parametrize(
-    ("engine_name", "devices", "count", "shown"),
-    [
-        ("cpu", None, 2, "torch on the CPU"),
-        ("torch", "cpu,cpu,cpu", 3, "torch on the CPU"),
-        ("jax", "cpu", 1, "jax on the CPU"),
-    ],
-)
-def test_cpu_processes_are_chosen_by_engine_or_by_device(engine_name, devices, count, shown, monkeypatch):
-    monkeypatch.setattr(choice, "find_spec", lambda name: name)
-    chosen = chosen_for(None, Options(engine=engine_name, devices=devices))
-
-    assert (len(chosen.devices), chosen.engine) == (count, shown)
+    assert (len(chosen.devices), chosen.engine) == (3, "torch on the CPU")
 
 
 def test_cpus_and_gpus_are_not_combined():
@@ -212,17 +159,3 @@ def test_cpus_and_gpus_are_not_combined():
         chosen_for(None, Options(devices="cpu,0"))
 
     assert raised.value.usage
-
-
-def test_jax_without_cuda_is_a_reason_and_no_crash():
-    pytest.importorskip("jax")
-    gpu = Device(index=0, name="GPU", bus_id="0000:01:00.0", uuid="GPU-00000000-0000-0000-0000-000000000000")
-    bench = Workers((gpu,), "jax")
-    try:
-        (first,) = bench.open()
-    finally:
-        bench.close()
-
-    assert isinstance(first, Failure)
-    assert first.kind == "not-started"
-    assert "cannot use 0000:01:00.0 (for CUDA: jax[cuda12] or jax[cuda13])" in first.detail

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpucheck.cli.smoke import COMMAND
 from tests.train.conftest import free_port
 
 PAGES = Path(__file__).parents[2] / "docs" / "integrations"
@@ -50,19 +49,17 @@ def test_the_nodes_of_a_slurm_job_train_as_one(tmp_path):
     assert len(re.findall(r"^PASS ", done.stdout, re.M)) >= 2, "each node reports"
 
 
-def test_the_pods_of_the_job_meet_at_index_0_and_use_options_that_there_are():
+def test_the_pods_of_the_job_meet_at_index_0():
     service, job = yaml.safe_load_all((PAGES / "kubernetes/smoke-nodes.yaml").read_text(encoding="utf-8"))
     pod = job["spec"]["template"]["spec"]
     (container,) = pod["containers"]
-    program, command, *options = container["args"]
-    words = dict(zip(options[::2], options[1::2], strict=True))
+    words = {variable["name"]: variable["value"] for variable in container["env"]}
 
-    assert (program, command) == ("gpucheck", "smoke")
-    assert set(words) <= {name for parameter in COMMAND.params for name in parameter.opts}
-    assert int(words["--nodes"]) == job["spec"]["completions"] == job["spec"]["parallelism"]
+    assert container["args"] == ["gpucheck", "smoke"]
+    assert int(words["GROUP_WORLD_SIZE"]) == job["spec"]["completions"] == job["spec"]["parallelism"]
     assert job["spec"]["completionMode"] == "Indexed"
-    assert words["--node-rank"] == "$(JOB_COMPLETION_INDEX)"
-    assert words["--rdzv-endpoint"].startswith(f"{job['metadata']['name']}-0.{service['metadata']['name']}:")
+    assert words["GROUP_RANK"] == "$(JOB_COMPLETION_INDEX)"
+    assert words["MASTER_ADDR"] == f"{job['metadata']['name']}-0.{service['metadata']['name']}"
     assert pod["subdomain"] == service["metadata"]["name"]
     assert service["spec"]["selector"]["job-name"] == job["metadata"]["name"]
     assert {m["name"] for m in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}

@@ -28,11 +28,13 @@ class Shell:
         words = ["ssh", "-i", self.variables["ansible_ssh_private_key_file"], *options.split(), "-o", "BatchMode=yes"]
         return [*words, f"{self.variables['ansible_user']}@{self.addresses[host]}", *command]
 
-    def on_all(self, *command: str) -> list[dict[str, Any]]:
-        """gpucheck on every host at once, each told which one it is (--node-rank): what each reports, as JSON."""
+    def on_all(self, port: int, *command: str) -> list[dict[str, Any]]:
+        """gpucheck on every host at once, which meet at this port of the first: what each reports, as JSON."""
+        first, *_ = self.addresses.values()
+        meeting = f"GROUP_WORLD_SIZE={len(self.addresses)} MASTER_ADDR={first} MASTER_PORT={port}".split()
         started = [
             subprocess.Popen(
-                self.words(host, "timeout", "120", GPUCHECK, *command, "--node-rank", str(rank)),
+                self.words(host, "env", *meeting, f"GROUP_RANK={rank}", "timeout", "120", GPUCHECK, *command),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,

@@ -16,8 +16,8 @@ def shell(first):
 
 def test_both_hosts_train_as_one(shell):
     """Four ranks over the network between the hosts; each host reports all of them, and the same of them."""
-    smoke = "smoke --framework torch --steps 10 --format json --nodes 2 --rdzv-endpoint"
-    answers = shell.on_all(*smoke.split(), f"{shell.addresses[HOSTS[0]]}:29500")
+    smoke = "smoke --framework torch --steps 10 --format json"
+    answers = shell.on_all(29500, *smoke.split())
 
     assert [answer["host"] for answer in answers] == list(HOSTS)
     one, other = (answer["outcomes"][0] for answer in answers)
@@ -30,8 +30,8 @@ def test_both_hosts_train_as_one(shell):
 
 
 def test_collectives_over_both_hosts_are_exact(shell):
-    collectives = "collectives --sizes 64K --format json --nodes 2 --rdzv-endpoint"
-    answers = shell.on_all(*collectives.split(), f"{shell.addresses[HOSTS[0]]}:29501")
+    collectives = "collectives --sizes 64K --format json"
+    answers = shell.on_all(29501, *collectives.split())
 
     assert [answer["host"] for answer in answers] == list(HOSTS)
     assert all((answer["ranks"], answer["nodes"], answer["verdict"]) == (4, 2, "pass") for answer in answers)

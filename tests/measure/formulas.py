@@ -14,7 +14,7 @@ from random import Random
 
 import msgspec
 
-from gpucheck.measure.engines.cuda.errors import error_text
+from gpucheck.measure.engines.cuda_errors import error_text
 from gpucheck.measure.engines.pattern import WORD, word_at, words_at
 from gpucheck.measure.planning.paths import Path, flow_resources
 from gpucheck.measure.values import HOST, Comparison, Flow, Opened, Region, Setup, TimingWay, Wrong

@@ -21,18 +21,13 @@ AT_WORK = {
     "nvml": ([*QUICK, "nvml-hang"], 2, b"nvml.child"),
     "nvml in state D": ([*QUICK, "nvml-hang:state=uninterruptible"], 3, b"nvml.child"),
     "copies": (
-        ["bandwidth", "--simulate", "p100-pcie-x2", "--fault", "p2p-stuck:pair=0-1", "--timeout", "100"],
+        ["bandwidth", "--simulate", "p100-pcie-x2", "--fault", "p2p-stuck:pair=0-1"],
         2,
         b"gpucheck.measure.running.child",
     ),
-    "copies on CPUs": (["bandwidth", "--engine", "cpu", "--timeout", "100"], 4, b"gpucheck.measure.running.child"),
+    "copies on CPUs": (["bandwidth", "--devices", "cpu,cpu"], 4, b"gpucheck.measure.running.child"),
     "collectives": (["collectives", "--sizes", "64M", "--timeout", "600"], 3, b"gpucheck.measure.collectives.rank"),
     "training": (["smoke", "--framework", "torch", "--steps", "1000000"], 3, b"gpucheck.train.rank"),
-    "training with loaders": (
-        ["smoke", "--framework", "torch", "--steps", "1000000", "--workers", "2"],
-        7,
-        b"gpucheck.train.rank",
-    ),
 }
 
 

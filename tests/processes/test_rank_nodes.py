@@ -4,41 +4,53 @@ import socket
 
 import pytest
 
-from gpucheck.processes.ranks.nodes import nodes_from_options, nodes_from_torchrun
+from gpucheck.processes.ranks.nodes import Nodes, nodes_from
 
-NO_ENDPOINTS = ("", ":1", "node", "node:", "node:x", "node:0", "node:65536", "node:\u0663")
+
+def variables(count: object, rank: object, host: str, port: object) -> dict[str, str]:
+    names = ("GROUP_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT")
+    return dict(zip(names, map(str, (count, rank, host, port)), strict=True))
+
+
+def nodes(*values: object) -> Nodes:
+    found = nodes_from(variables(*values))
+    assert found is not None
+    return found
 
 
 @pytest.mark.parametrize(
-    ("count", "rank", "endpoint", "words"),
+    ("values", "words"),
     [
-        *((2, 0, text, "--rdzv-endpoint .*: expected HOST:PORT") for text in NO_ENDPOINTS),
-        (2, 2, "127.0.0.1:29500", "the hosts are 0 to 1"),
-        (2, 1, "no-such-host.invalid:29500", "has no address here"),
-        (2, 0, "192.0.2.1:29500", "not one of its own"),
+        *(((2, 0, "node", port), "MASTER_PORT") for port in ("", "x", "0", "65536", "\u0663", "-1")),
+        ((2, 0, "", 29500), "MASTER_ADDR and MASTER_PORT: set"),
+        ((2, "", "node", 29500), "GROUP_RANK '': expected a number"),
+        (("two", 0, "node", 29500), "GROUP_WORLD_SIZE 'two': expected a number"),
+        ((2, 2, "127.0.0.1", 29500), "the hosts are 0 to 1"),
+        ((2, 1, "no-such-host.invalid", 29500), "has no address here"),
+        ((2, 0, "192.0.2.1", 29500), "not one of its own"),
     ],
 )
-def test_invalid_rendezvous_is_rejected(count, rank, endpoint, words):
+def test_invalid_rendezvous_is_rejected(values, words):
     with pytest.raises(ValueError, match=words):
-        nodes_from_options(count, rank, endpoint)
+        nodes(*values)
 
 
 def test_port_in_use_is_rejected_on_the_listening_host():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        place = f"127.0.0.1:{taken.getsockname()[1]}"
+        port = taken.getsockname()[1]
 
         with pytest.raises(ValueError, match="the port is in use: choose another"):
-            nodes_from_options(2, 0, place)
-        assert nodes_from_options(2, 1, place).rank == 1, "the other hosts are to connect to it"
+            nodes(2, 0, "127.0.0.1", port)
+        assert nodes(2, 1, "127.0.0.1", port).rank == 1, "the other hosts are to connect to it"
 
 
 def test_interface_leads_to_the_rendezvous():
     """IPv6 leaves the interface to the library."""
-    v6 = nodes_from_options(2, 1, "[::1]:29500")
+    v6 = nodes(2, 1, "::1", 29500)
 
-    assert nodes_from_options(2, 1, "127.0.0.1:29500").interface == "lo"
+    assert nodes(2, 1, "127.0.0.1", 29500).interface == "lo"
     assert (v6.host, v6.port, v6.interface) == ("::1", 29500, None)
 
 
@@ -53,10 +65,10 @@ def test_torchrun_environment_gives_the_nodes():
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": "29400",
     }
-    nodes = nodes_from_torchrun(environment)
+    found = nodes_from(environment)
 
-    assert nodes is not None
-    assert (nodes.count, nodes.rank, nodes.port, nodes.hosted) == (2, 1, 29400, True)
-    assert nodes_from_torchrun({}) is None
+    assert found is not None
+    assert (found.count, found.rank, found.port, found.hosted) == (2, 1, 29400, True)
+    assert nodes_from({}) is None
     with pytest.raises(ValueError, match="--nproc-per-node 1"):
-        nodes_from_torchrun(environment | {"LOCAL_WORLD_SIZE": "2"})
+        nodes_from(environment | {"LOCAL_WORLD_SIZE": "2"})

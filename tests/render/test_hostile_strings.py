@@ -16,7 +16,6 @@ from gpucheck.model.finding import Finding
 from gpucheck.model.smoke import SmokeReport
 from gpucheck.render import formats, junit
 from gpucheck.render.smoke import Part
-from gpucheck.render.smoke.timeline import Span
 from tests.render.hostile import EVIL, FORGED, hostile
 from tests.render.reports import INTEGRITY
 
@@ -37,10 +36,9 @@ IMAGE = {
 OTHERS = {
     "image": (IMAGE,),
     "smoke": (hostile(SmokeReport), [Part(EVIL, (EVIL,), (hostile(Finding),))]),
-    "smoke.timeline": (EVIL, [Span(0, EVIL, 1, 0.0, 1.0)]),
 }
 # No text: the values as they are, or another file format.
-NO_TEXT = {"to_json", "to_ctrf", "to_chrome_trace"}
+NO_TEXT = {"to_json", "to_ctrf"}
 
 
 def views():
@@ -55,9 +53,8 @@ def views():
 
 def arguments(module, view):
     """Hostile arguments of a view, from the type of its first one."""
-    options = {"simulated": True} if module == "smoke.timeline" else {}
     parameters = inspect.signature(view).parameters
-    options |= {name: EVIL for name in ("about", "mark") if name in parameters}
+    options = {name: EVIL for name in ("about", "mark") if name in parameters}
     options |= {"verbose": True} if "verbose" in parameters else {}
     if module in OTHERS:
         return OTHERS[module], options

@@ -8,7 +8,7 @@ import pytest
 from gpucheck import run
 from gpucheck.model import Health, NvmlGap, Simulation, Verdict
 from gpucheck.render import report as render
-from gpucheck.run.listing import listing, to_json, to_text
+from gpucheck.run.listing import to_text
 from tests.fakes import FakeHost
 from tests.machines import LOADED, on_bus, p100, reading, whole_host
 
@@ -157,17 +157,14 @@ def test_a_host_without_gpus_is_not_measured_and_says_why():
 
 
 def test_the_list_names_every_step_with_level_tags_and_cost():
-    found = {step.name: step for step in listing(run.all_steps()).steps}
+    lines = [line.split() for line in to_text(run.all_steps()).splitlines()]
+    found = {line[0]: line[1:] for line in lines[1:]}
 
     assert set(found) == {step.name for step in run.all_steps()}
-    assert (found["driver"].level, found["driver"].at_most_s) == ("quick", 20.0)
-    assert (found["p2p"].level, found["p2p"].at_most_s, found["p2p"].tags) == ("standard", 600.0, ("measure",))
-    assert all(0 < step.typical_s < step.at_most_s for step in found.values())
-    assert found["smoke-fsdp"].level == "full"
-    lines = to_text(listing(run.all_steps())).splitlines()
-    assert len(lines) == len(found) + 1
-    assert any(line.split()[:6] == ["driver", "quick", "0.005", "s", "20", "s"] for line in lines)
-    assert json.loads(to_json(listing(run.all_steps())))["schema"] == "gpucheck.steps/1"
+    assert found["driver"][:5] == ["quick", "0.005", "s", "20", "s"]
+    assert (found["p2p"][0], found["p2p"][3], found["p2p"][5:]) == ("standard", "600", ["measure"])
+    assert all(0 < float(typical) < float(most) for _, typical, _, most, *_ in found.values())
+    assert found["smoke-fsdp"][0] == "full"
 
 
 def test_gpu_without_any_counter_is_not_recorded_as_counted():

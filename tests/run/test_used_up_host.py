@@ -49,9 +49,9 @@ COMMANDS = {
     "verify": f"verify {P100}",
     "smoke": "smoke --framework torch --steps 10",
     "bandwidth": f"bandwidth {P100}",
-    "bandwidth of CPUs": "bandwidth --engine cpu",
+    "bandwidth of CPUs": "bandwidth --devices cpu,cpu",
     "compute": f"compute {P100}",
-    "compute on CPUs": "compute --engine cpu",
+    "compute on CPUs": "compute --devices cpu,cpu",
     "burn-in": f"compute --level burn-in --duration 10m {P100} --state STATE",
     "collectives": f"collectives {P100} --sizes 8K",
 }

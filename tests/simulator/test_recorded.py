@@ -11,8 +11,8 @@ from gpucheck.simulator.machine import build
 from gpucheck.topology import build as topology
 
 SYSTEM = System(hostname="h", os_id="ubuntu", os_version="22.04", os_name="Ubuntu", arch="x86_64", kernel="6.8.0")
-# Those with a driver; the rack of 72 would only be slower, its trays are gb200-x4
-NAMES = [name for name in simulator.profile_names() if name not in ("gb200-nvl72", "no-gpu")]
+# Those with a driver
+NAMES = [name for name in simulator.profile_names() if name != "no-gpu"]
 BRIDGES = ("root-port", "switch-upstream", "switch-downstream")
 
 

@@ -26,7 +26,7 @@ def run(spec: RankSpec, directory: RunDirectory, progress: Progress) -> RankRepo
         gc.freeze()  # each training collects twice: not all of torch, again and again
         own_directory = RunDirectory(directory.path / f"run-{name}")
         own_directory.path.mkdir(exist_ok=True)
-        own = Progress(directory.progress(spec.rank), trace=options.trace)
+        own = Progress(directory.progress(spec.rank))
         program = import_module(all_strategies()[options.framework, options.strategy].program)
         report = program.run(replace(spec, options=options), own_directory, own)
         if dist.is_initialized():

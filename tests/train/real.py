@@ -44,7 +44,7 @@ TWO_RANKS = {
     "gpt": planned(model="gpt"),
     "bf16": planned(precision="bf16"),
     "fp16": planned(precision="fp16"),
-    "workers": planned(workers=1, trace=True),
+    "again": planned(),
     "fsdp": planned("fsdp"),
     "clean": planned(seed=100, steps=40),
 }

@@ -108,7 +108,7 @@ sys.stdin.read()
 
 def test_one_instance_of_each_gpu_computes(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    chosen = chosen_for(host(divided(0, *UUIDS[:3]), divided(1, UUIDS[3]), h100(2)), Options(engine="torch"))
+    chosen = chosen_for(host(divided(0, *UUIDS[:3]), divided(1, UUIDS[3]), h100(2)), Options())
 
     assert chosen.notes == ("MIG: on GPU 0, 1 only the first instance computes",)
     assert [device.is_mig for device in chosen.devices] == [True, True, False]

@@ -17,18 +17,17 @@ pytestmark = [pytest.mark.slow, pytest.mark.more]
 @pytest.fixture(scope="module")
 def two_hosts() -> list[dict[str, Any]]:
     """Two node agents on this machine, meeting over loopback: each starts its own two ranks."""
-    place = f"127.0.0.1:{free_port()}"
     environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT)}
+    environment |= {"GROUP_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     agents = [
         subprocess.Popen(
             [
                 *(sys.executable, "-m", "gpucheck", "smoke", "--framework", "torch", "--steps", "10"),
                 *("--format", "json", "--timeout", "120"),
-                *("--nodes", "2", "--node-rank", str(rank), "--rdzv-endpoint", place),
             ],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=environment,
+            env=environment | {"GROUP_RANK": str(rank)},
         )
         for rank in (1, 0)
     ]

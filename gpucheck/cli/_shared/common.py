@@ -33,7 +33,6 @@ __all__ = [
     "output_options",
     "progress_end",
     "recording_option",
-    "rendezvous_option",
     "replay_mark",
     "separated",
     "simulation_options",
@@ -96,13 +95,6 @@ recording_option = click.option(
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="Read a recording instead of this host.",
-)
-
-
-rendezvous_option = click.option(
-    "--rdzv-endpoint",
-    metavar="HOST:PORT",
-    help="Rendezvous of the hosts: address of host 0 and a free port. The same on every host.",
 )
 
 

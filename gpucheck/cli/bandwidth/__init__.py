@@ -34,7 +34,11 @@ SWEEP = "4K,16K,64K,256K,1M,4M,16M,64M,256M"
 
 
 @click.command()
-@click.option("--devices", metavar="0,1|UUIDs", help="Measure only these GPUs, in this order. 0,0 copies within GPU 0.")
+@click.option(
+    "--devices",
+    metavar="0,1|UUIDs|cpu,cpu",
+    help="Measure only these GPUs, in this order. 0,0 copies within GPU 0, cpu,cpu between two CPU processes.",
+)
 @click.option(
     "--sizes", metavar="LIST", help=f"Also measure sizes (4K,1M) on one pair of each path class. all: {SWEEP}."
 )
@@ -46,14 +50,6 @@ SWEEP = "4K,16K,64K,256K,1M,4M,16M,64M,256M"
 )
 @click.option("--allow-busy-gpus", is_flag=True, help="Measure GPUs in use. Low bandwidth is then at most WARN.")
 @click.option(
-    "--engine",
-    type=click.Choice(["auto", "driver", "torch", "cpu"]),
-    default="auto",
-    show_default=True,
-    help="Copy engine. driver: the CUDA driver API, the default on GPUs. torch: copies as a torch job sees them. "
-    "cpu: copies between two CPU processes, without a GPU.",
-)
-@click.option(
     "--level",
     type=click.Choice(["quick", "standard", "full"]),
     default="standard",
@@ -61,7 +57,6 @@ SWEEP = "4K,16K,64K,256K,1M,4M,16M,64M,256M"
     help="Extent of the run. quick: integrity and one direction. full: every copy method and staged copies.",
 )
 @strict_option
-@click.option("--timeout", type=click.FloatRange(min=0.1), metavar="SECONDS", help="Time limit for one step.")
 @click.option("-v", "--verbose", is_flag=True, help="Show the method.")
 @output_options("text", "json", "html")
 @simulation_options
@@ -71,10 +66,8 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     svg: Path | None,
     tensor: str | None,
     allow_busy_gpus: bool,
-    engine: str,
     level: str,
     strict: bool,
-    timeout: float | None,
     verbose: bool,
     format_: str,
     output: Path | None,
@@ -83,7 +76,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 ) -> int:
     """Measure data integrity, bandwidth and latency of every GPU pair against expected values.
 
-    Data integrity is checked before bandwidth is measured. Without a GPU: --simulate hgx-h100-x8, or --engine cpu.
+    Data integrity is checked before bandwidth is measured. Without a GPU: --simulate hgx-h100-x8, or --devices cpu,cpu.
     """
     swept, tensor_bytes = parse_sizes(sizes), parse_tensor(tensor)
     if svg is not None and not swept:
@@ -97,12 +90,10 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     report = _measured(
         Options(
             devices=devices,
-            engine=engine,  # type: ignore[arg-type]  # click allows no other words
             depth="default" if level == "standard" else level,  # type: ignore[arg-type]
             sizes=swept,
             tensor_bytes=tensor_bytes,
             contended=allow_busy_gpus,
-            timeout_s=timeout,
         )
     )
     if svg is not None:

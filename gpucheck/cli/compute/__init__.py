@@ -49,16 +49,8 @@ if TYPE_CHECKING:
 )
 @click.option("--devices", metavar="0,1|UUIDs|cpu,cpu", help="Use only these GPUs, or CPU processes.")
 @click.option("--allow-busy-gpus", is_flag=True, help="Compute on GPUs in use. A low rate is then at most WARN.")
-@click.option(
-    "--engine",
-    type=click.Choice(["auto", "torch", "jax", "cpu"]),
-    default="auto",
-    show_default=True,
-    help="Compute engine. auto: PyTorch, or JAX if only that is installed. cpu: auto in two CPU processes.",
-)
 @strict_option
 @output_options("text", "json")
-@click.option("--svg", type=click.Path(path_type=Path), metavar="FILE", help="Also draw clock, power and temperature.")
 @click.option("-v", "--verbose", is_flag=True, help="Show the method and all evidence.")
 @simulation_options
 def COMMAND(  # noqa: N802 - the name the command walk looks for
@@ -68,11 +60,9 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     max_temperature: float | None,
     devices: str | None,
     allow_busy_gpus: bool,
-    engine: str,
     strict: bool,
     format_: str,
     output: Path | None,
-    svg: Path | None,
     verbose: bool,
     profile: str | None,
     faults: tuple[str, ...],
@@ -81,8 +71,8 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
     Matrix products in every type that a GPU has, memory read, write and copy; operations on equal data, whose results
     must be equal on every repeat and on every GPU of one model; and what holds the clocks under load. A GPU that looks
-    slow is measured again alone. Level burn-in repeats this for minutes to days. It needs PyTorch or JAX.
-    Without a GPU: --simulate hgx-h100-x8, or --engine cpu.
+    slow is measured again alone. Level burn-in repeats this for minutes to days. It needs PyTorch.
+    Without a GPU: --simulate hgx-h100-x8, or --devices cpu,cpu.
     """
     if level != "burn-in" and (duration, state, max_temperature) != (None, None, None):
         raise Problem("--duration, --state and --max-temperature require --level burn-in.")
@@ -92,9 +82,9 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     from gpucheck.model.finding.verdict import worst
 
     def write(report: "ComputeReport") -> None:
-        _write(report, format_, output, svg, verbose=verbose)
+        _write(report, format_, output, verbose=verbose)
 
-    options = Options(devices=devices, engine=engine, contended=allow_busy_gpus)  # type: ignore[arg-type]
+    options = Options(devices=devices, contended=allow_busy_gpus)
     if level == "burn-in":
         report = burnt_in(options, seconds, state or default_state(), max_temperature, write)
     else:
@@ -103,11 +93,9 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     return EXIT_STATUS[worst((finding.verdict for finding in report.findings), strict=strict)]
 
 
-def _write(report: "ComputeReport", format_: str, output: Path | None, svg: Path | None, *, verbose: bool) -> None:
+def _write(report: "ComputeReport", format_: str, output: Path | None, *, verbose: bool) -> None:
     from gpucheck.render import compute as render
 
-    if svg is not None:
-        write_result(render.to_svg(report), svg)
     as_json = format_ == "json"
     text = render.to_json(report) if as_json else render.to_text(report, verbose=verbose, width=columns(output))
     write_result(text, output)

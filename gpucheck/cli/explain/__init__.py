@@ -29,7 +29,7 @@ DETAIL = {
 
 
 @click.command()
-@click.argument("what", nargs=-1, required=True, shell_complete=EXPLAINED, metavar="CAUSE|CHECK|CODE|LINE")
+@click.argument("what", nargs=-1, shell_complete=EXPLAINED, metavar="[CAUSE|CHECK|CODE|LINE]")
 def COMMAND(what: tuple[str, ...]) -> None:  # noqa: N802 - the name the command walk looks for
     """Describe a cause, a check, an error code, or a message of NCCL, CUDA or the kernel.
 
@@ -41,7 +41,16 @@ def COMMAND(what: tuple[str, ...]) -> None:  # noqa: N802 - the name the command
     gpucheck explain nvml:15
     gpucheck explain cudaErrorSystemNotReady
     gpucheck explain "CUDA error: system not yet initialized"
+
+    Without an argument: every step of verify with its level, tags and cost.
     """
+    if not what:
+        from gpucheck.cli._shared.width import columns, table
+        from gpucheck.run import all_steps
+        from gpucheck.run.listing import to_text
+
+        click.echo(table(to_text(all_steps()), columns(None)))
+        return
     explain = _kind(" ".join(what))
     click.echo("\n".join(explain))
 
@@ -99,7 +108,7 @@ def _unknown(what: str, names: list[str], prefix: str) -> str:
     if prefix in ("xid", "sxid", "cuda", "nvml"):
         return f"{shown}: not in the table.{hint} Write a number: xid:79, sxid:20034, cuda:802 or nvml:15."
     return (
-        f"{shown}: unknown cause, check, error code or message.{hint} List the checks: gpucheck verify --list. "
+        f"{shown}: unknown cause, check, error code or message.{hint} List the checks: gpucheck explain. "
         "Codes: xid:79, sxid:20034, cuda:802, nvml:15."
     )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpucheck.cli._shared.common import (
+    NVML_SECONDS,
     Problem,
     Progress,
     open_host,
@@ -17,12 +18,8 @@ from gpucheck.cli._shared.common import (
     separated,
     simulation_options,
     strict_option,
-    timeout_option,
-    write_result,
 )
 from gpucheck.cli._shared.completion import STEP
-from gpucheck.cli._shared.redaction import NO_REDACT
-from gpucheck.cli._shared.width import columns, table
 from gpucheck.model import EXIT_STATUS
 from gpucheck.model.record import RECORD
 
@@ -46,7 +43,7 @@ if TYPE_CHECKING:
     callback=separated,
     shell_complete=STEP,
     metavar="NAME|TAG,...",
-    help="Run only these steps. Repeatable.",
+    help="Run only these steps (list: gpucheck explain). Repeatable.",
 )
 @click.option(
     "--skip",
@@ -66,8 +63,6 @@ if TYPE_CHECKING:
     help="Compare the host with an earlier JSON report of its own: regressions, bandwidth, error rates.",
 )
 @strict_option
-@timeout_option
-@click.option("--list", "listed", is_flag=True, help="List all steps with tags, level and cost.")
 @click.option("-v", "--verbose", is_flag=True, help="Show each PASS and all evidence.")
 @output_options(
     "text",
@@ -83,7 +78,6 @@ if TYPE_CHECKING:
     "all",
     folder=True,
 )
-@NO_REDACT
 @recording_option
 @simulation_options
 def COMMAND(  # noqa: N802 - the name the command walk looks for
@@ -93,10 +87,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     expect: Path | None,
     baseline: Path | None,
     strict: bool,
-    timeout: float,
-    listed: bool,
     verbose: bool,
-    no_redact: bool,
     format_: str,
     output: Path | None,
     profile: str | None,
@@ -108,12 +99,10 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     Each finding states the observed and the expected value, the reason and the fix. The host is not changed.
     --format markdown prints a redacted summary of at most 60 lines for an issue.
     """
-    if listed:
-        return _list(format_, output)
     from gpucheck.cli.verify.output import refuse, write_report
 
-    refuse(format_, output, redact=not no_redact)
-    host = open_host(profile, faults, recording, deadline_s=timeout)
+    refuse(format_, output)
+    host = open_host(profile, faults, recording, deadline_s=NVML_SECONDS)
     from gpucheck import run
     from gpucheck.cli.verify.comparison import comparisons
 
@@ -131,7 +120,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
     def write(report: "Report") -> None:
         progress_end()
-        write_report(report, format_, output, mark=replay_mark(host), verbose=verbose, redact=not no_redact)
+        write_report(report, format_, output, mark=replay_mark(host), verbose=verbose)
 
     report = run.verify(
         host,
@@ -144,18 +133,6 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     )
     write(report)
     return EXIT_STATUS[report.verdict]
-
-
-def _list(format_: str, output: Path | None) -> int:
-    from gpucheck import run
-    from gpucheck.run import listing
-
-    if format_ not in ("text", "json"):
-        raise Problem(f"--list cannot be printed as {format_}. Use --format text or json.")
-    found = listing.listing(run.all_steps())
-    text = table(listing.to_text(found), columns(output))
-    write_result(listing.to_json(found) if format_ == "json" else text, output)
-    return 0
 
 
 def _unknown_step(word: str, steps: tuple[object, ...]) -> str:

@@ -24,20 +24,16 @@ ALL = "all"
 MARKDOWN = "markdown"
 
 
-def refuse(format_: str, output: Path | None, *, redact: bool = True) -> None:
-    """Raises Problem for an -o that could not be written, before anything is measured, and for a lone --no-redact."""
-    if not redact and format_ not in (MARKDOWN, ALL):
-        raise Problem(f"--no-redact needs --format {MARKDOWN} or {ALL}: no other format is redacted.")
+def refuse(format_: str, output: Path | None) -> None:
+    """Raises Problem for an -o that could not be written, before anything is measured."""
     if format_ == ALL:
         refuse_folder(output, formats.FILES.values())
     elif output is not None and output.is_dir():
         raise Problem(f"{output}: is a directory, and --format {format_} writes a file. Name a file with -o.")
 
 
-def write_report(
-    report: Report, format_: str, output: Path | None, *, mark: str, verbose: bool, redact: bool = True
-) -> None:
-    """mark: the line that a report about a recording starts with. redact: the Markdown. Raises Problem.
+def write_report(report: Report, format_: str, output: Path | None, *, mark: str, verbose: bool) -> None:
+    """mark: the line that a report about a recording starts with. Markdown is redacted. Raises Problem.
 
     A file keeps the last complete report, which may be a baseline or what a monitor reads: the part that an interrupted
     run has goes to stderr then, as text.
@@ -47,7 +43,7 @@ def write_report(
         text = formats.render(report, "text", mark=mark, verbose=verbose)
         click.echo(f"{text}{report.findings[-1].seen}\n{one_line(kept)}", err=True)
         return
-    change = of_report(report) if redact and format_ in (MARKDOWN, ALL) else unchanged
+    change = of_report(report) if format_ in (MARKDOWN, ALL) else unchanged
     if format_ == ALL and output is not None:
         rendered = formats.render_all(report, mark=mark, verbose=verbose, change=change, conditions=_conditions())
         write_folder(rendered, output)

@@ -1,19 +1,9 @@
-"""What an engine is, and what a bench of several devices is."""
+"""What a bench of several devices is."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from gpucheck.compute.values import Answer, Failure, Opened, Setup, Step
-
-
-class ComputeEngine(Protocol):
-    """Computes on one device, in the process that opened it."""
-
-    def open(self, setup: Setup) -> Opened:
-        """Find the device by its bus id and prepare it. Raises what the framework raises."""
-
-    def run(self, step: Step) -> Answer:
-        """Run one step. Raises what the framework raises."""
+from gpucheck.compute.values import Answer, Failure, Opened, Step
 
 
 class Bench(Protocol):

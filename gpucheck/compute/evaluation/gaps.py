@@ -13,10 +13,7 @@ from gpucheck.model.finding.about import About
 NAME = "compute"
 # CUDA error 209 (cudaErrorNoKernelImageForDevice), and how the engine names the GPU that has it.
 NO_CODE, CAPABILITY = "no kernel image is available", re.compile(r"compute capability (\d+\.\d+)")
-LIBRARY = {
-    "torch": "install torch where gpucheck runs: python -m pip install torch (gpucheck stack resolve names the build)",
-    "jax": "install JAX where gpucheck runs: python -m pip install 'jax[cuda12]', or use torch: --engine torch",
-}
+TORCH = "install torch where gpucheck runs: python -m pip install torch (gpucheck stack resolve names the build)"
 REPORT = "report it with the output of: gpucheck compute --format json"
 MEMORY = "nvidia-smi shows the processes that use the memory; end them, or omit the GPU with --devices"
 RESOURCES = "df -h /tmp /dev/shm; free -h; ulimit -a; free or raise what is used up, then: gpucheck compute"
@@ -32,9 +29,9 @@ def gaps(devices: Sequence[ComputeDevice]) -> Iterator[Finding]:
         package = missing[0].failure
         yield About(check=NAME).unknown(
             f"the Python environment of gpucheck lacks {package}",
-            f"{LIBRARY.get(package, LIBRARY['torch'])}\nOr omit it: gpucheck verify --skip compute",
+            f"{TORCH}\nOr omit it: gpucheck verify --skip compute",
             f"compute unknown: package {package} is not installed",
-            wanted="a run with torch or JAX",
+            wanted="a run with torch",
         )
     without_code = [device for device in failed if NO_CODE in device.failure and device.failed == "not-started"]
     if without_code:
@@ -78,7 +75,7 @@ def _failed(device: ComputeDevice) -> Finding:
         return made.unknown(why, f"{XID}; dmesg also names processes that were killed for memory", "process ended")
     why, fix = {
         "no-memory": ("the GPU has too little free memory: 4 GiB are needed", MEMORY),
-        "not-started": ("torch or JAX could not use the GPU", "gpucheck verify --only stack states which build fits"),
+        "not-started": ("torch could not use the GPU", "gpucheck verify --only stack states which build fits"),
         "no-process": ("the operating system started no process", "free memory or raise the limit: ulimit -a"),
         "no-resources": ("the host has no space, memory, processes or open files left for it", RESOURCES),
     }.get(device.failed or "", ("gpucheck or its engine failed, which is no result about the GPU", REPORT))

@@ -9,13 +9,12 @@ from typing import BinaryIO
 
 import msgspec
 
-from gpucheck.compute.engines.choice import engine_of
-from gpucheck.compute.engines.protocol import ComputeEngine
+from gpucheck.compute.engines.torch import TorchEngine
 from gpucheck.compute.values import Answer, Failure, FailureKind, Opened, Setup, Step
 from gpucheck.processes.exhausted import exhausted
 from gpucheck.processes.lifeline import end_with_parent, first_line, located, reply
 
-MEMORY, CUDA = ("out of memory", "RESOURCE_EXHAUSTED"), ("CUDA error", "CUBLAS_STATUS", "cuBLAS", "CUDA_ERROR")
+MEMORY, CUDA = "out of memory", ("CUDA error", "CUBLAS_STATUS", "cuBLAS", "CUDA_ERROR")
 
 
 def failure_of(error: Exception, step: str = "") -> Failure:
@@ -24,7 +23,7 @@ def failure_of(error: Exception, step: str = "") -> Failure:
         return Failure(kind="missing-package", detail=str(error.name), step=step)
     first = first_line(error)
     kind: FailureKind = "defect"
-    if any(words in first for words in MEMORY):  # of the GPU
+    if MEMORY in first:  # of the GPU
         kind = "no-memory"
     elif exhausted(error):
         kind = "no-resources"
@@ -35,7 +34,7 @@ def failure_of(error: Exception, step: str = "") -> Failure:
     return Failure(kind=kind, detail=located(error) if kind == "defect" else first, step=step)
 
 
-def opened(engine: ComputeEngine, setup: Setup) -> Opened | Failure:
+def opened(engine: TorchEngine, setup: Setup) -> Opened | Failure:
     """Open the engine, or return why that failed."""
     try:
         return engine.open(setup)
@@ -43,7 +42,7 @@ def opened(engine: ComputeEngine, setup: Setup) -> Opened | Failure:
         return failure_of(error)
 
 
-def answer(engine: ComputeEngine, step: Step) -> Answer | Failure:
+def answer(engine: TorchEngine, step: Step) -> Answer | Failure:
     """Run one step, or return why that failed."""
     try:
         return engine.run(step)
@@ -55,7 +54,7 @@ def main(descriptor: int, requests: BinaryIO) -> None:
     """Run requests until stdin closes."""
     setup = msgspec.json.decode(requests.readline(), type=Setup)
     end_with_parent(setup.parent_pid)
-    engine = engine_of(setup.library)
+    engine = TorchEngine()
     first = opened(engine, setup)
     reply(descriptor, first)
     if isinstance(first, Failure):

@@ -9,8 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
-from gpucheck.compute.engines.choice import environment_for
-from gpucheck.compute.values import Answer, Failure, FailureKind, Library, Opened, Setup, Step
+from gpucheck.compute.values import Answer, Failure, FailureKind, Opened, Setup, Step
 from gpucheck.measure.values import Device
 from gpucheck.processes.child import GRACE_S, Child
 from gpucheck.processes.environment import copying_environment
@@ -19,8 +18,10 @@ from gpucheck.processes.python import python_module
 from gpucheck.processes.signals import in_a_hurry
 from gpucheck.processes.temporary import private_environment, temporary_folder
 
+# Bit-equal repeats need a fixed cuBLAS workspace.
+SETTINGS = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "OMP_NUM_THREADS": "1"}
 CHILD = python_module("gpucheck.compute.running.child")
-OPEN_S = 180.0  # eight imports of a library from a cold disk, contexts, and kernels that the driver compiles
+OPEN_S = 180.0  # eight imports of torch from a cold disk, contexts, and kernels that the driver compiles
 # Around the time of a step: the first product loads its kernels, a slow GPU takes seconds for seven samples.
 SLACK_S = 60.0
 Shape = TypeVar("Shape")
@@ -32,16 +33,14 @@ class Workers:
     def __init__(
         self,
         devices: Sequence[Device],
-        library: Library = "torch",
         *,
         small: bool = False,
         command: Sequence[str] = CHILD,
     ) -> None:
         self.devices = tuple(devices)
-        self.library: Library = library
         self.small = small
         self.command = command
-        self.environment = environment_for(library, copying_environment(os.environ)[0])
+        self.environment = copying_environment(os.environ)[0] | SETTINGS
         self._folders = ExitStack()
         self._children: dict[int, Child] = {}
 
@@ -60,7 +59,7 @@ class Workers:
                 failed[place] = Failure(kind="no-process", detail=f"no child process: {error}")
                 continue
             self._children[place] = child
-            setup = Setup(device=device, parent_pid=os.getpid(), small=self.small, library=self.library)
+            setup = Setup(device=device, parent_pid=os.getpid(), small=self.small)
             child.send(msgspec.json.encode(setup))
         deadline = time.monotonic() + OPEN_S
         answers: list[Opened | Failure] = []

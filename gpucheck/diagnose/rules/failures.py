@@ -58,7 +58,7 @@ def _failed(case: Case, failure: CopyFailure) -> Finding:
             subject=subject,
             seen=f"the measuring process crashed in {copy} ({failure.detail})",
             why="Native code (the driver, CUDA or the copy engine's library) ended the process while it copied.",
-            fix=f"dmesg | grep -e Xid -e NVRM -e segfault; try another --engine; {AGAIN}",
+            fix=f"dmesg | grep -e Xid -e NVRM -e segfault; {AGAIN}",
             evidence=evidence,
         )
     granted = bool(pairs) and not any(m.access[pair] is False for pair in pairs)

@@ -1,5 +1,6 @@
 """One rank: ``python -m gpucheck.measure.collectives.rank DIR RANK``, started by ``launch``."""
 
+import ctypes
 import sys
 import time
 from collections.abc import Callable
@@ -9,7 +10,6 @@ from typing import Any
 from gpucheck.measure.collectives.definitions import elements
 from gpucheck.measure.collectives.values import ErrorKind, Measured, RankOptions, RankReport, RankSpec
 from gpucheck.measure.engines.protocol import MISTAKES
-from gpucheck.measure.engines.torch.runtime import library, ordinal
 from gpucheck.measure.values import Device
 from gpucheck.processes.exhausted import exhausted
 from gpucheck.processes.ranks.nodes import leave_store, open_store
@@ -176,6 +176,38 @@ class Rank:
     def note(self, step: str) -> None:
         """Record the current step, for the report of a rank that hangs."""
         self.progress.write(step.encode())
+
+
+def library(torch: Any) -> Any:
+    """Return the CUDA runtime that torch has loaded, None if it is not found by name."""
+    major = (torch.version.cuda or "").partition(".")[0]
+    try:
+        return ctypes.CDLL(f"libcudart.so.{major}")
+    except OSError:
+        return None
+
+
+def ordinal(torch: Any, device: Device, runtime: Any) -> int:
+    """Return the CUDA device with this bus id. Raises LookupError if this process cannot use it.
+
+    Older builds of torch report neither bus id nor UUID; then the CUDA runtime is queried.
+    """
+    count = torch.cuda.device_count()
+    for number in range(count):
+        properties = torch.cuda.get_device_properties(number)
+        domain, bus = getattr(properties, "pci_domain_id", 0), getattr(properties, "pci_bus_id", None)
+        if bus is not None and f"{domain:04x}:{bus:02x}:{properties.pci_device_id:02x}.0" == device.bus_id:
+            return number
+        if device.uuid and f"GPU-{getattr(properties, 'uuid', '')}" == device.uuid:
+            return number
+    queried = ctypes.c_int(-1)
+    call = getattr(runtime, "cudaDeviceGetByPCIBusId", None)
+    if call is not None and call(ctypes.byref(queried), (device.bus_id or "").encode()) == 0:
+        return queried.value
+    raise LookupError(
+        f"GPU {device.index} ({device.bus_id}) is not among the {count} that torch finds. Unset CUDA_VISIBLE_DEVICES, "
+        "or omit the GPU with --devices"
+    )
 
 
 def main(path: str, number: str) -> None:

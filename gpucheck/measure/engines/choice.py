@@ -1,33 +1,20 @@
-"""Choose the copy engine of a host, with its description and the minimum time limit of a step."""
+"""The copy engine of a host: its description and the minimum time limit of a step."""
 
 from typing import Literal
 
-from gpucheck.measure.planning.selection import Unmeasurable
-from gpucheck.model import Host
-
-EngineName = Literal["driver", "torch", "cpu"]
+EngineName = Literal["driver", "cpu"]
 # Minimum time limit of a step, without the time that it waits for a processor (processes.contention). A simulated copy
 # takes no time of its own: its step is a fraction of a second of CPU time.
 PATIENCE_S, SIMULATED_PATIENCE_S = 20.0, 5.0
 KIND = {
     "driver": "GPU copies by the CUDA driver API",
-    "torch": "GPU copies by torch (CUDA), as in a torch job",
     "cpu": "CPU processes through shared memory: no GPU was measured",
 }
 SIMULATED = {"driver": "SIMULATED copies by the CUDA driver API on a simulated driver library: no GPU was measured"}
 
 
-def choose_engine(host: Host, wanted: str) -> EngineName:
-    """Return the engine; ``auto`` is the CUDA driver's, on a simulated machine as well. Raises Unmeasurable."""
-    if wanted == "torch" and host.simulation() is not None:
-        raise Unmeasurable(
-            "--engine torch copies on real GPUs, and those of this machine are simulated. Omit --engine.", usage=True
-        )
-    return "driver" if wanted == "auto" else wanted  # type: ignore[return-value]  # click allows no other values
-
-
 def patience_s(engine: EngineName, *, simulated: bool) -> float:
-    """Return the minimum time limit of a step in seconds, unless --timeout sets another."""
+    """Return the minimum time limit of a step in seconds."""
     return SIMULATED_PATIENCE_S if simulated and engine == "driver" else PATIENCE_S
 
 

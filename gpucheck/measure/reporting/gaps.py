@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from gpucheck.measure.engines.cuda.errors import PEERS_USED_UP, error_text
+from gpucheck.measure.engines.cuda_errors import PEERS_USED_UP, error_text
 from gpucheck.measure.reporting.text import bytes_text, copied_pairs, count_text, pair_subject, pairs_text, where_copied
 from gpucheck.measure.running.results import Results
 from gpucheck.measure.values import Check, Device, Failure, FailureKind
@@ -26,7 +26,7 @@ class Reason(NamedTuple):
     cause: str | None = None
 
 
-DEFECT_FIX = f"Report it with the output of: {AGAIN} --format json. Another --engine may work."
+DEFECT_FIX = f"Report it with the output of: {AGAIN} --format json."
 # None of these is related to a link, a GPU or the driver.
 UNKNOWN: dict[FailureKind, Reason] = {
     "not-timed": Reason(
@@ -127,7 +127,7 @@ def _failures(results: Results, reasons: dict[FailureKind, Reason]) -> Iterator[
         if failure.kind == "missing-package":
             package = PACKAGE.get(failure.detail, failure.detail)
             yield COPIES.skips(
-                f"the copy engine needs it: pip install {package}, or choose another with --engine",
+                f"the copy engine needs it: pip install {package}",
                 f"not run: Python package {failure.detail} is not installed",
             )
     for kind, reason in reasons.items():

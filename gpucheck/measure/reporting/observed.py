@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from gpucheck.measure.engines.cuda.errors import error_text
+from gpucheck.measure.engines.cuda_errors import error_text
 from gpucheck.measure.planning.plan import Machine
 from gpucheck.measure.reporting.scene import Scene
 from gpucheck.measure.reporting.surroundings import ecc_lines, square, surroundings, under_load

@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from gpucheck.measure.engines.cuda.errors import error_text, kind_of
+from gpucheck.measure.engines.cuda_errors import error_text, kind_of
 from gpucheck.measure.engines.protocol import MISTAKES, CopyEngine, NotOpened, NotTimed
 from gpucheck.measure.running.execute import execute
 from gpucheck.measure.values import Answer, Failure, FailureKind, Opened, Setup, Step
@@ -23,10 +23,6 @@ def engine_of(name: str) -> CopyEngine:
         from gpucheck.measure.engines.cpu import CpuEngine
 
         return CpuEngine()
-    if name == "torch":
-        from gpucheck.measure.engines.torch.engine import TorchEngine
-
-        return TorchEngine()
     from gpucheck.measure.engines.driver.engine import DriverEngine
 
     return DriverEngine()

@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 
-ENDPOINT = "--rdzv-endpoint"
 SIOCGIFADDR = 0x8915  # <linux/sockios.h>
 
 
@@ -32,54 +31,53 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True):
     run: str = "gpucheck"
 
 
-def nodes_from_options(count: int, rank: int, endpoint: str) -> Nodes:
-    """Return the nodes that the options describe. Raises ValueError if they are invalid.
+def nodes_from(environment: Mapping[str, str]) -> Nodes | None:
+    """Return the nodes that GROUP_WORLD_SIZE, GROUP_RANK, MASTER_ADDR and MASTER_PORT name; None without the first.
 
-    endpoint: ``HOST:PORT`` or ``[IPV6]:PORT``. On host 0 the port must be free; this is tested by binding it.
+    Raises ValueError if they are invalid, and for several processes per host: gpucheck starts the ranks. On host 0 the
+    port must be free; this is tested by binding it. Source of the names: torchrun, "Environment Variables". Its agent
+    may keep the store at that address already.
     """
-    if not 0 <= rank < count:
-        raise ValueError(f"--node-rank {rank}: with --nodes {count} the hosts are 0 to {count - 1}.")
-    option = f"{ENDPOINT} {endpoint}"
-    host, _, port = endpoint.rpartition(":")
-    if not host or not (port.isascii() and port.isdecimal()) or not 0 < int(port) < 1 << 16:
-        raise ValueError(f"{option}: expected HOST:PORT of the first host, for example node01:29500.")
-    host = host.removeprefix("[").removesuffix("]")
-    try:
-        family, _, _, _, address = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0]
-    except OSError as error:
-        raise ValueError(f"{option}: {host} has no address here: {error.strerror}.") from error
-    if rank == 0:
-        _try_port(family, address, option)
-    return Nodes(count=count, rank=rank, host=host, port=int(port), interface=_interface_towards(family, address))
-
-
-def nodes_from_torchrun(environment: Mapping[str, str]) -> Nodes | None:
-    """Return the nodes of a run that torchrun started, one process per host; None without torchrun.
-
-    Raises ValueError for several processes per host: gpucheck starts the ranks. Source: torchrun, "Environment
-    Variables"; its agent keeps the store that MASTER_ADDR and MASTER_PORT name.
-    """
-    if "TORCHELASTIC_RUN_ID" not in environment or "GROUP_WORLD_SIZE" not in environment:
+    if "GROUP_WORLD_SIZE" not in environment:
         return None
     if environment.get("LOCAL_WORLD_SIZE", "1") != "1":
         raise ValueError(
             "torchrun starts several processes per host. Use --nproc-per-node 1: gpucheck starts the ranks."
         )
-    host, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
-    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    count, rank, port = (_number(environment, name) for name in ("GROUP_WORLD_SIZE", "GROUP_RANK", "MASTER_PORT"))
+    host = environment.get("MASTER_ADDR", "")
+    if rank >= count:
+        raise ValueError(f"GROUP_RANK {rank}: with GROUP_WORLD_SIZE {count} the hosts are 0 to {count - 1}.")
+    if not host or not 0 < port < 1 << 16:
+        raise ValueError("MASTER_ADDR and MASTER_PORT: set an address of host 0 and a free port, 1 to 65535.")
+    place = f"MASTER_ADDR {host}, MASTER_PORT {port}"
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except (OSError, UnicodeError) as error:
+        raise ValueError(f"{place}: {host} has no address here: {getattr(error, 'strerror', error)}.") from error
+    hosted = environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    if rank == 0 and not hosted:
+        _try_port(family, address, place)
     attempt = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
     return Nodes(
-        count=int(environment["GROUP_WORLD_SIZE"]),
-        rank=int(environment["GROUP_RANK"]),
+        count=count,
+        rank=rank,
         host=host,
         port=port,
-        hosted=environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
+        hosted=hosted,
         interface=_interface_towards(family, address),
-        run=f"gpucheck-{environment['TORCHELASTIC_RUN_ID']}-{attempt}",
+        run=f"gpucheck-{environment.get('TORCHELASTIC_RUN_ID', 'none')}-{attempt}",
     )
 
 
-def _try_port(family: int, address: tuple[object, ...], option: str) -> None:
+def _number(environment: Mapping[str, str], name: str) -> int:
+    text = environment.get(name, "")
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise ValueError(f"{name} {text!r}: expected a number, as torchrun sets it on every host.")
+    return int(text)
+
+
+def _try_port(family: int, address: tuple[object, ...], place: str) -> None:
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -91,7 +89,7 @@ def _try_port(family: int, address: tuple[object, ...], option: str) -> None:
                 why = "this is host 0, and the address is not one of its own"
             else:
                 why = f"cannot listen there: {error.strerror}"
-            raise ValueError(f"{option}: {why}.") from error
+            raise ValueError(f"{place}: {why}.") from error
 
 
 def _interface_towards(family: int, address: tuple[object, ...]) -> str | None:

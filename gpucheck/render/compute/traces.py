@@ -3,10 +3,9 @@
 from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean, median
 
-from gpucheck.model.compute import ComputeDevice, ComputeReport, Sample
-from gpucheck.printable import of_printable
-from gpucheck.render.chart import LIGHT, STYLE, Plot, Scale, from_zero, line_class
-from gpucheck.render.svg import Point, document, element, text
+from gpucheck.model.compute import ComputeDevice, Sample
+from gpucheck.render.chart import LIGHT, Plot, Scale, from_zero, line_class
+from gpucheck.render.svg import Point, element, text
 
 WIDTH, LEFT, RIGHT, TOP, EACH, GAP = 760, 70, 130, 60, 120, 46
 PLOTS = (
@@ -25,14 +24,6 @@ HOUR, MINUTE = 3600.0, 60.0
 # Shorter runs are drawn in the smaller unit.
 LEAST = 4
 REST = "line rest"
-
-
-@of_printable
-def to_svg(report: ComputeReport) -> str:
-    """Return a standalone SVG. The time under load is the x axis of all plots."""
-    title = f"GPUs under load, {report.host}" + (" - SIMULATED" if report.simulated else "")
-    heading = text(title, Point(LEFT, 24), 16, bold=True, room=WIDTH - LEFT)
-    return document(WIDTH, height(report.gpus), title, heading, *drawn(report.gpus), style=STYLE)
 
 
 def height(gpus: Sequence[ComputeDevice]) -> float:

@@ -28,7 +28,7 @@ DEADLINE_S = 600.0
 TYPICAL_S = 50.0
 ABOUT = """Compute: does every GPU compute right, and as fast as its peers and its clock allow?
 
-Source: torch or JAX in one child process a GPU, all at the same time: products of matrices in each type, memory, and
+Source: torch in one child process a GPU, all at the same time: products of matrices in each type, memory, and
 operations on equal data that are repeated and must agree, between repeats and between GPUs; NVML is read meanwhile.
 How it is evaluated: docs/compute.md. By itself: gpucheck compute."""
 

@@ -145,7 +145,7 @@ def smoke(
         verdict=verdict,
         counts=counts,
         findings=findings,
-        outcomes=tuple(replace(o, traces=()) if isinstance(o, SmokeResult) else o for o in outcomes),
+        outcomes=tuple(outcomes),
     )
     return report, trainings
 

@@ -71,7 +71,6 @@ def merge(
         performance=performance(reports, len(devices)) if losses else None,
         seconds={**slowest, "total": round(seconds, 3)},
         rank_seconds=tuple({phase: round(s, 4) for phase, s in report.seconds.items()} for report in reports),
-        traces=tuple(report.trace for report in reports if report.trace),
         versions=first.versions,
         environment_removed=removed,
         transports=taken.transports,

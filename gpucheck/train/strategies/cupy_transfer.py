@@ -63,7 +63,6 @@ def run(spec: RankSpec, _: RunDirectory, progress: Progress) -> RankReport:
         devices=described,
         copies=made,
         seconds=dict(progress.seconds),
-        trace=progress.trace,
         versions={
             "python": platform.python_version(),
             "cupy": cupy.__version__,

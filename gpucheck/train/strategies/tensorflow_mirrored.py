@@ -106,7 +106,6 @@ def run(spec: RankSpec, _: RunDirectory, progress: Progress) -> RankReport:
         seconds=dict(progress.seconds),
         samples=(options.steps - 1) * options.batch_per_rank * len(where.devices),
         samples_seconds=trained.seconds,
-        trace=progress.trace,
         versions=_versions(tf),
     )
 

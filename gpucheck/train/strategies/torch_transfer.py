@@ -44,7 +44,6 @@ def run(spec: RankSpec, directory: RunDirectory, progress: Progress) -> RankRepo
         devices=rank.described,
         copies=made,
         seconds=dict(progress.seconds),
-        trace=progress.trace,
         versions=common.versions(rank.torch),
     )
 

@@ -1,12 +1,9 @@
-"""Batches for a rank: torch's own loader over the planned samples, with workers and pinned memory if requested."""
+"""Batches for a rank: torch's own loader over the planned samples, in pinned memory for a GPU."""
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
-from gpucheck.processes.lifeline import end_with_parent
 from gpucheck.train.data.idx import DataSet
-from gpucheck.train.spec import SmokeOptions
 
 
 class Samples:
@@ -24,7 +21,7 @@ class Samples:
 
 
 class Together:
-    """Turn a batch of numpy arrays into tensors, in the worker. A class, so that it needs no torch to be imported."""
+    """Turn a batch of numpy arrays into tensors,"""
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
@@ -34,20 +31,14 @@ class Together:
         return self._torch.from_numpy(batch[0]), self._torch.from_numpy(batch[1])
 
 
-def batches(
-    torch: Any, options: SmokeOptions, samples: DataSet, plan: list[Any], device: Any
-) -> Iterator[tuple[Any, Any]]:
+def batches(torch: Any, samples: DataSet, plan: list[Any], device: Any) -> Iterator[tuple[Any, Any]]:
     """(images, labels) on the device for each step of the plan, a list of arrays of sample numbers."""
     on_gpu = device.type == "cuda"
-    rank = os.getpid()
     loader = torch.utils.data.DataLoader(
         Samples(samples),
         batch_sampler=plan,
-        num_workers=options.workers,
-        multiprocessing_context="fork" if options.workers else None,
         collate_fn=Together(torch),
         pin_memory=on_gpu,
-        worker_init_fn=lambda _number: end_with_parent(rank),
     )
     for images, labels in loader:
         yield images.to(device, non_blocking=on_gpu), labels.to(device, non_blocking=on_gpu)

@@ -77,7 +77,7 @@ def open_rank(spec: RankSpec, directory: RunDirectory, progress: Progress, *, gr
     for device in reversed(devices):  # the first one stays the current device
         _refuse(torch, device, options.precision)
         common.open_device(torch, device)
-    if where.backend == "nccl" or options.workers:
+    if where.backend == "nccl":
         _room_for_shared_memory()
     progress.enter("connect")
     if options.variant == NVLS and where.backend == "nccl":
@@ -116,7 +116,7 @@ def _refuse(torch: Any, device: Any, precision: str) -> None:
 
 
 def _room_for_shared_memory(path: str = SHARED_MEMORY, wanted: int = SHARED_MEMORY_BYTES) -> None:
-    """Raises OSError where shared memory is short, which NCCL and loaders meet as a bus error."""
+    """Raises OSError where shared memory is short, which NCCL meets as a bus error."""
     state = os.statvfs(path)
     free = state.f_bavail * state.f_frsize
     if free < wanted:

@@ -34,7 +34,7 @@ def train_alone(rank: Rank, initial: list[Any], steps: int, parts: int) -> Singl
     scale = FP16_SCALE if options.precision == "fp16" else 1.0
     loss, busy = math.nan, 0.0
     whole = [order.batch(step) for step in range(1, steps + 1)]
-    feed = batches(torch, options, rank.samples, whole, device)
+    feed = batches(torch, rank.samples, whole, device)
     for step in range(1, steps + 1):
         rank.progress.enter("reference", step)
         began = time.monotonic()

@@ -66,7 +66,6 @@ def report(
         communication=communication,
         seconds=dict(progress.seconds),
         samples=(options.steps - 1) * options.batch_per_rank * (options.world_size // rank.spec.processes),
-        trace=progress.trace,
         versions=common.versions(rank.torch),
         **kept,
     )
@@ -105,4 +104,4 @@ def _feed(rank: Rank, steps: int, parts: int) -> Iterator[tuple[Any, Any]]:
     seed = options.seed + (1 if fault is not None and fault.kind == "data-order" else 0)
     order = reference.global_order(rank, seed)
     plan = [order.shard(step, rank.spec.rank if parts > 1 else 0, parts) for step in range(1, steps + 1)]
-    return batches(rank.torch, options, rank.samples, plan, rank.device)
+    return batches(rank.torch, rank.samples, plan, rank.device)

@@ -1,4 +1,4 @@
-"""The CPU engine for real, the queue of the CUDA engines on a fake of CUDA, and what is missing named."""
+"""The CPU engine for real, an engine with a short queue, and what is missing named."""
 
 import builtins
 import os
@@ -7,7 +7,6 @@ import pytest
 from msgspec.structs import replace
 
 from gpucheck.measure.engines.cpu import CpuEngine
-from gpucheck.measure.engines.cuda.queue import CYCLES_PER_S, LEAST_S, MOST_S, TRIES, Gate, Lane, timed
 from gpucheck.measure.engines.protocol import NotTimed
 from gpucheck.measure.running.child import engine_of, open_engine
 from gpucheck.measure.running.execute import execute
@@ -157,108 +156,20 @@ def test_latency_is_of_one_copy(cpu):
     assert timing.min_s > 0
 
 
-class FakeCuda:
-    """Streams are names, time is a number: a gate opens when the cycles it was held for have passed.
-
-    queue_s: what queueing one copy takes. room: copies that fit the queue; one more waits until the gate opens.
-    """
-
-    def __init__(self, queue_s=0.0, room=None):
-        self.now = self.opens = 0.0
-        self.queue_s = queue_s
-        self.room = room
-        self.log = []
-        self.held = []
-
-    def event(self, stream):
-        return {"stream": stream}
-
-    def record(self, event, stream):
-        event["at"] = (
-            self.opens if stream == "gate" else self.opens + sum(1 for entry in self.log if entry == stream) * 1e-3
-        )
-
-    def wait(self, stream, event):
-        self.log.append(("wait", stream))
-
-    def done(self, event):
-        return self.now >= self.opens
-
-    def synchronize(self, event):
-        self.now = max(self.now, event["at"])
-
-    def seconds(self, start, end):
-        assert start["stream"] == end["stream"], "events of two devices cannot be compared"
-        return end["at"] - start["at"]
-
-    def hold(self, stream, cycles):
-        self.held.append(cycles / CYCLES_PER_S)
-        self.opens = self.now + cycles / CYCLES_PER_S
-        self.log = []
-
-    def copy(self, stream):
-        def go():
-            self.now += self.queue_s
-            if self.room is not None and self.log.count(stream) >= self.room:
-                self.now = max(self.now, self.opens)
-            self.log.append(stream)
-
-        return go
-
-    def timed(self, gate, counts):
-        lane = Lane(first="a", last="a", copy=self.copy("a"))
-        return timed(self, gate, [lane], counts, clock=lambda: self.now)
-
-
-def test_all_lanes_wait_for_one_gate_and_are_timed_by_their_own_events():
-    cuda = FakeCuda()
-    lanes = [Lane(first=name, last=name, copy=cuda.copy(name)) for name in ("a", "b")]
-
-    assert timed(cuda, Gate("gate"), lanes, [3, 5]) == pytest.approx((3e-3, 5e-3))
-    assert [entry for entry in cuda.log if entry[0] == "wait"] == [("wait", "a"), ("wait", "b")]
-
-
-def test_a_gate_that_opened_too_early_is_held_as_long_as_queueing_took_and_longer():
-    cuda = FakeCuda(queue_s=LEAST_S)
-
-    assert cuda.timed(Gate("gate"), [3]) == pytest.approx((3e-3,))
-    assert cuda.held == pytest.approx([LEAST_S, 6 * LEAST_S])
-
-
-def test_a_gate_remembers_from_call_to_call_how_long_queueing_takes():
-    cuda, gate = FakeCuda(queue_s=LEAST_S), Gate("gate")
-    for _ in range(4):
-        cuda.timed(gate, [3])
-
-    assert len(cuda.held) == 5, "a second try in the first call only"
-    cuda.queue_s = 0.0
-    for _ in range(2):
-        cuda.timed(gate, [3])
-    assert cuda.held[-1] == LEAST_S, "and it is no longer than it must be"
-
-
-def test_a_host_that_is_never_fast_enough_gives_no_number():
-    cuda = FakeCuda(queue_s=1e6)
-
-    with pytest.raises(NotTimed, match="1 copy was not queued before the first one began"):
-        cuda.timed(Gate("gate"), [1])
-    assert len(cuda.held) == TRIES
-    assert max(cuda.held) <= MOST_S
-
-
 class Queued(CpuEngine):
-    """Times through a fake of CUDA whose queue has room for so many copies."""
+    """An engine whose launch queue has room for so many copies, of a millisecond each."""
 
     def __init__(self, room):
-        self.cuda, self.gate, self.busy, self.asked = FakeCuda(room=room), Gate("gate"), 0.0, []
+        self.room, self.busy, self.asked = room, 0.0, []
 
     def time(self, flows, size, repeats):
         self.asked.append(tuple(repeats))
-        return self.cuda.timed(self.gate, repeats)
+        if sum(repeats) > self.room:
+            raise NotTimed("copies were not queued")
+        return tuple(count * 1e-3 for count in repeats)
 
     def latency(self, flow, repeats):
-        self.asked.append((repeats,))
-        return self.cuda.timed(self.gate, [repeats])[0] / repeats
+        return self.time([flow], 16, [repeats])[0] / repeats
 
 
 @pytest.mark.parametrize("operation", ["bandwidth", "latency"])
@@ -278,15 +189,7 @@ def test_a_queue_without_room_for_one_copy_is_no_number():
         execute(Queued(room=0), Step(operation="bandwidth", purpose="x", flows=(Flow(src=0, dst=1),), size=MIB))
 
 
-def test_a_lane_over_two_devices_takes_the_hosts_clock():
-    cuda = FakeCuda()
-    ticks = iter([0.0, 0.0, 10.0, 10.5])
-    lane = Lane(first="a", last="b", copy=cuda.copy("a"))
-
-    assert timed(cuda, Gate("gate"), [lane], [1], clock=lambda: next(ticks)) == (0.5,)
-
-
-@pytest.mark.parametrize(("name", "package"), [("torch", "torch"), ("driver", "cuda"), ("cpu", "numpy")])
+@pytest.mark.parametrize(("name", "package"), [("driver", "cuda"), ("cpu", "numpy")])
 def test_a_missing_package_is_named(monkeypatch, name, package):
     real = builtins.__import__
 
@@ -300,10 +203,3 @@ def test_a_missing_package_is_named(monkeypatch, name, package):
 
     assert isinstance(answer, Failure)
     assert (answer.kind, answer.detail) == ("missing-package", package)
-
-
-def test_torch_without_cuda_says_so():
-    answer = open_engine(engine_of("torch"), setup("torch"))
-
-    assert isinstance(answer, Failure)
-    assert (answer.kind, "finds no CUDA device" in answer.detail) == ("not-started", True)

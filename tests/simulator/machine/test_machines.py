@@ -39,7 +39,6 @@ KNOWN = {
     "hgx-b200-x8": {"NV18": 28},
     "h100-nvl-x2": {"NV12": 1},
     "gb200-x4": {"NV18": 6},
-    "gb200-nvl72": {"NV18": 2556},
     "a6000-x4-nvlink": {"NV4": 2, "NODE": 4},
     "l40s-x4": {"NODE": 2, "SYS": 4},
     "mixed-x4": {"NV4": 1, "NODE": 5},

@@ -11,7 +11,7 @@ cuMemcpyHtoDAsync, cuMemcpyDtoHAsync, cuModuleLoadData, cuModuleGetFunction, cuL
 import ctypes
 from typing import Any
 
-from gpucheck.measure.engines.cuda.errors import error_text
+from gpucheck.measure.engines.cuda_errors import error_text
 
 
 class CudaError(Exception):

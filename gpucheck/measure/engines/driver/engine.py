@@ -13,7 +13,7 @@ from functools import partial
 from itertools import cycle
 
 from gpucheck.host.simulated import preload
-from gpucheck.measure.engines.cuda.errors import OUT_OF_MEMORY
+from gpucheck.measure.engines.cuda_errors import OUT_OF_MEMORY
 from gpucheck.measure.engines.driver.calls import Calls, CudaError, MissingCall
 from gpucheck.measure.engines.driver.gate import Gate, Lane, SpinGate
 from gpucheck.measure.engines.driver.gate import ungated as timed_by_events

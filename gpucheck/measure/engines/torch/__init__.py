@@ -1,1 +1,0 @@
-"""The copy engine of torch on CUDA."""
