@@ -118,12 +118,15 @@ def look(directory: Path, steps: tuple[run.Step, ...], *, child: bool = False) -
     return findings
 
 
+FEWER = {"nvlsm-missing": 2}  # NVLSM manages the switches of HGX B200 and B300 alone
+
+
 def test_every_fault_has_its_row_on_at_least_three_machines():
     tried: dict[str, set[str]] = {fault.name: set() for fault in all_faults()}
     for row in ROWS:
         tried[row["fault"].partition(":")[0]] |= set(row["profiles"])
 
-    assert not [name for name, profiles in tried.items() if len(profiles) < 3]
+    assert not [name for name, profiles in tried.items() if len(profiles) < FEWER.get(name, 3)]
     assert {name for row in ROWS for name in row["profiles"]} <= set(PROFILES)
 
 

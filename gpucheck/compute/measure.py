@@ -14,7 +14,7 @@ from gpucheck.compute.engines.simulated import TICK_S, SimulatedBench, Simulated
 from gpucheck.compute.evaluation import checked, doubtful, evaluate
 from gpucheck.compute.running.run import OnStep, run
 from gpucheck.compute.running.workers import Workers
-from gpucheck.compute.values import Answer, Failure, Step
+from gpucheck.compute.values import Answer, Failure, Opened, Step
 from gpucheck.host.simulated import machine_directory
 from gpucheck.measure.planning.selection import Unmeasurable, admit, choose, device
 from gpucheck.measure.values import Device

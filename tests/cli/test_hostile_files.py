@@ -8,7 +8,7 @@ import pytest
 from tests.forked import gpucheck
 from tests.shared import sampled
 
-READ = ("stack", "check-repositories", "--lock", "lock.yml", "--timeout", "1")
+READ = ("stack", "check-repositories", "--lock", "lock.yml")
 COMMANDS = {
     "topo --import": ("topo", "--import", "FILE"),
     "topo --from": ("topo", "--from", "FILE"),

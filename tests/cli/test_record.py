@@ -51,7 +51,6 @@ def recording(tmp_path_factory, cache):
         ("topo", "--format", "json"),
         ("stack", "check", "--format", "json"),
         ("stack", "resolve", "--format", "json"),
-        ("stack", "explain", "nccl", "--format", "json"),
         ("stack", "resolve", "--gpu", "8xH200", "--format", "json"),
     ],
     ids=" ".join,
@@ -65,9 +64,7 @@ def test_a_replay_comes_to_the_same_report(run, recording, monkeypatch, command)
     assert json.dumps(timeless(replayed[1])) == json.dumps(timeless(live[1]))
 
 
-@pytest.mark.parametrize(
-    "command", [("verify",), ("topo",), ("stack", "check"), ("stack", "resolve"), ("stack", "explain")]
-)
+@pytest.mark.parametrize("command", [("verify",), ("topo",), ("stack", "check"), ("stack", "resolve")])
 def test_the_text_of_a_replay_says_when_it_was_recorded(run, recording, command):
     """First, so that nobody takes it for the state of this moment or of this host; and that it was simulated."""
     first = run(*command, "--from", recording)[1].splitlines()[0]

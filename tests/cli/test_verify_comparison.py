@@ -34,7 +34,7 @@ def test_the_report_keeps_the_counters_of_every_gpu_and_port(earlier):
     assert kept["uptime_hours"] > 0
     assert len(kept["gpus"]) == 8
     first = kept["gpus"][0]
-    assert set(first["pcie_errors"]) == {"replays", "correctable", "non_fatal", "fatal"}
+    assert set(first["pcie_errors"]) == {"replays", "recoveries", "correctable", "non_fatal", "fatal"}
     assert first["ecc_errors"]["volatile_uncorrected"] == 0
     assert [link["link"] for link in first["nvlinks"]] == list(range(18))
     assert {"replay_errors", "recovery_errors", "crc_errors"} <= set(first["nvlinks"][0])

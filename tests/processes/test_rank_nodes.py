@@ -12,8 +12,8 @@ def variables(count: object, rank: object, host: str, port: object) -> dict[str,
     return dict(zip(names, map(str, (count, rank, host, port)), strict=True))
 
 
-def nodes(*values: object) -> Nodes:
-    found = nodes_from(variables(*values))
+def nodes(count: object, rank: object, host: str, port: object) -> Nodes:
+    found = nodes_from(variables(count, rank, host, port))
     assert found is not None
     return found
 

@@ -16,7 +16,7 @@ from tests.simulator.helpers import answering, code_of
 
 MODELS = sorted(path.stem for path in (HERE / "gpus").glob("*.yml"))
 NOT_SUPPORTED = 3
-TURING, AMPERE, HOPPER = 6, 7, 9
+TURING, AMPERE, ADA, HOPPER = 6, 7, 8, 9
 GEFORCE = 5
 
 
@@ -58,7 +58,7 @@ def test_what_the_architecture_has_is_supported_and_nothing_else(gpu):
     assert supported("nvmlDeviceGetMigMode", handle) == model.mig
     assert supported("nvmlDeviceGetFanSpeed", handle) == model.fan
     assert supported("nvmlDeviceGetSerial", handle) == (model.brand != GEFORCE)
-    assert supported("nvmlDeviceGetMarginTemperature", handle) == (model.architecture >= HOPPER)
+    assert supported("nvmlDeviceGetMarginTemperature", handle) == (model.architecture >= ADA)
     assert supported("nvmlDeviceGetRepairStatus", handle) == (model.architecture >= HOPPER)
 
 
