@@ -57,7 +57,7 @@ class Chosen(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """A bench whose answers are told as they arise, by the place of the device."""
+    """A bench whose answers are reported as they arise, by the place of the device."""
 
     bench: Bench
     answered: Answered

@@ -6,6 +6,7 @@ what NCCL logs while it trains. Only the output of the copies is evaluated.
 """
 
 import os
+import runpy
 import shutil
 import sys
 import time
@@ -205,11 +206,10 @@ def main() -> None:
 
 def train(words: list[str]) -> None:
     """Run gpucheck with these words, and NCCL's log on stderr."""
-    from gpucheck.cli import main as gpucheck
     from gpucheck.processes.ranks.nccl_log import SHOW
 
     os.environ[SHOW], sys.argv = "1", ["gpucheck", *words]
-    gpucheck()
+    runpy.run_module("gpucheck", run_name="__main__")
 
 
 def compute() -> None:
