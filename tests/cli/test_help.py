@@ -71,3 +71,10 @@ def test_list_of_commands_has_short_lines_without_a_period():
         line = source.read_text(encoding="utf-8").splitlines()[0].strip('"')
         assert len(line) <= WIDEST_LINE, line
         assert re.match(r"[A-Z].*[^.]$", line), line
+
+
+def test_no_command_has_more_than_twelve_options():
+    """--color, which every command has, is not counted."""
+    names = [name.rpartition(" ")[0] for name, option in OPTIONS.items() if "--color" not in option.opts]
+
+    assert {name for name in names if names.count(name) > 12} == set()

@@ -7,7 +7,7 @@ import pytest
 from gpucheck.processes.ranks.nodes import Nodes, nodes_from
 
 
-def variables(count: object, rank: object, host: str, port: object) -> dict[str, str]:
+def variables(count: object, rank: object, host: object, port: object) -> dict[str, str]:
     names = ("GROUP_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT")
     return dict(zip(names, map(str, (count, rank, host, port)), strict=True))
 
