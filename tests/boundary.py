@@ -36,6 +36,7 @@ MUST = {"nvmlSystemGetDriverVersion", "nvmlDeviceGetNvLinkState"}
 # The calls and fields that a check's PASS rests on: where one of them fails, it has not looked.
 RESTS_ON: dict[str, set[str]] = {
     "bar1": {"nvmlDeviceGetBAR1MemoryInfo"},
+    "c2c": {"NVML_FI_DEV_C2C_LINK_COUNT", "NVML_FI_DEV_C2C_LINK_GET_STATUS"},
     "clock-limit": {"nvmlDeviceGetApplicationsClock", "nvmlDeviceGetDefaultApplicationsClock"},
     "compute-mode": {"nvmlDeviceGetComputeMode"},
     "driver": {"nvmlSystemGetDriverVersion"},

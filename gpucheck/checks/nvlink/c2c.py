@@ -5,13 +5,14 @@ nvidia-smi c2c -s and -e print them. Copies between host and GPU, and NCCL, use 
 low-power state is active.
 """
 
-from gpucheck.checks._nvml import evaluate_each_gpu, not_reported, query_nvml
+from gpucheck.checks._nvml import evaluate_each_gpu, gaps_of, not_reported, query_nvml
 from gpucheck.model import C2cLink, Check, Finding, Gpu, NvmlFailure, NvmlReading
 from gpucheck.model.finding.about import About
 
 NAME = "c2c"
 # Replays of one link since the driver was loaded that are no reason to look, as for NVLink.
 TOLERATED = 100
+COUNT_FIELD, INVALID_ARGUMENT = "NVML_FI_DEV_C2C_LINK_COUNT", 2
 STATE_FIELDS = ("NVML_FI_DEV_C2C_LINK_GET_STATUS", "nvmlDeviceGetFieldValues")
 STATUS = "nvidia-smi c2c -s"
 ERRORS = (
@@ -25,7 +26,9 @@ def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     """One finding a GPU with NVLink-C2C."""
     links = gpu.health.c2c
     if not links:
-        return None
+        # Drivers and boards without NVLink-C2C do not know the field, which is no gap.
+        refused = any(not (gap.absent or gap.code == INVALID_ARGUMENT) for gap in gaps_of(nvml, gpu, COUNT_FIELD))
+        return not_reported(NAME, nvml, gpu, COUNT_FIELD, what="number of C2C links") if refused else None
     about = About(check=NAME, subject=f"gpu:{gpu.pci_bus_id}", evidence=tuple(map(_line, links)))
     up = sum(link.active is True for link in links)
     down = ", ".join(str(link.link) for link in links if link.active is False)

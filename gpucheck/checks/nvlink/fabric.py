@@ -119,7 +119,7 @@ def evaluate(values: Values) -> Iterator[Finding]:
     unread = [gpu for gpu in nvml.gpus if gpu.fabric is None and _refused(nvml, gpu)]
     lost = [gpu for gpu in nvml.gpus if lost_gaps(nvml, gpu)]  # what they answered before is not their state any more
     members = [gpu for gpu in nvml.gpus if gpu.fabric and gpu.fabric.state != "not-supported" and gpu not in lost]
-    outside = [gpu for gpu in nvml.gpus if gpu.fabric is not None and gpu not in members and is_tray_gpu(gpu)]
+    outside = [gpu for gpu in nvml.gpus if gpu.fabric and gpu not in (*members, *lost) and is_tray_gpu(gpu)]
     nvlinks = NvLinks(nvml.gpus, values.pci)
     switched = values.switches or any(nvlinks.switches(place) for place in range(len(nvml.gpus)))
     for gpu in (*unread, *(gpu for gpu in lost if gpu not in unread and gpu.fabric)):
