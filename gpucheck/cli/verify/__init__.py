@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import click
 
 from gpucheck.cli._shared.common import (
-    NVML_SECONDS,
     Problem,
     Progress,
     open_host,
@@ -18,6 +17,7 @@ from gpucheck.cli._shared.common import (
     separated,
     simulation_options,
     strict_option,
+    timeout_option,
 )
 from gpucheck.cli._shared.completion import STEP
 from gpucheck.model import EXIT_STATUS
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     help="Compare the host with an earlier JSON report of its own: regressions, bandwidth, error rates.",
 )
 @strict_option
+@timeout_option
 @click.option("-v", "--verbose", is_flag=True, help="Show each PASS and all evidence.")
 @output_options(
     "text",
@@ -87,6 +88,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     expect: Path | None,
     baseline: Path | None,
     strict: bool,
+    timeout: float,
     verbose: bool,
     format_: str,
     output: Path | None,
@@ -102,7 +104,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     from gpucheck.cli.verify.output import refuse, write_report
 
     refuse(format_, output)
-    host = open_host(profile, faults, recording, deadline_s=NVML_SECONDS)
+    host = open_host(profile, faults, recording, deadline_s=timeout)
     from gpucheck import run
     from gpucheck.cli.verify.comparison import comparisons
 
