@@ -17,12 +17,13 @@ ERRNOS = (
     *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM, errno.EAGAIN),
     *(errno.EMFILE, errno.ENFILE),
 )
-# As strerror(3), Python, the loader, torch's allocator for CPUs and OpenMP put it.
+# As strerror(3), Python, the loader, torch's allocator for CPUs and OpenMP put it. "error return without exception set"
+# is how Python 3.11 ends an import of torch for which memory runs out in the compiler.
 WORDS = re.compile(
     r"No space left on device|Disk quota exceeded|File too large|\bMemoryError|[Cc]annot allocate memory"
     r"|can't allocate memory|failed to map segment from shared object|can't start new thread"
     r"|Resource temporarily unavailable|Thread creation failed|Too many open files|std::bad_alloc"
-    r"|No usable temporary directory"
+    r"|No usable temporary directory|SystemError: error return without exception set"
 )
 
 

@@ -15,6 +15,7 @@ from gpucheck.processes.exhausted import exhausted
         OSError(errno.EMFILE, "x"),
         BlockingIOError(errno.EAGAIN, "x"),
         MemoryError(),
+        SystemError("error return without exception set"),
         RuntimeError("can't start new thread"),
         RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 64 vs 0: No space left on device"),
         "OSError: [Errno 27] File too large",
