@@ -10,6 +10,7 @@ from pathlib import Path
 PROC = Path("/proc")
 # Of a rank with torch on CPUs: intra-op threads are limited to one, the rest is communication and watchdogs.
 THREADS_OF_RANK = 24
+ADDRESS_SPACE_OF_RANK = 4 << 30  # bytes; torch for CPUs maps 0.7 GB when it is imported, and more for its threads
 THREADS = re.compile(r"^Threads:\s*(\d+)", re.MULTILINE)
 
 # Of open, write, mmap, fork and clone.
@@ -36,11 +37,19 @@ def exhausted(error: BaseException | str) -> bool:
     return isinstance(error, MemoryError) or exhausted(f"{type(error).__name__}: {error}")
 
 
-def too_few_threads(ranks: int) -> str | None:
-    """Return a line of evidence if this user cannot start the threads of so many ranks, None if it can.
+def limit_in_force(ranks: int) -> str | None:
+    """Return a line of evidence if a limit leaves so many ranks no memory or no threads, None without one.
 
-    Native code that gets no thread may abort or wait for ever without a message. Root has no such limit.
+    Native code that gets none may crash or wait for ever without a message.
     """
+    space, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if space != resource.RLIM_INFINITY and space < ADDRESS_SPACE_OF_RANK:
+        return f"a process may map {space / 1e6:.0f} MB (ulimit -v): {os.strerror(errno.ENOMEM)}"
+    return _too_few_threads(ranks)
+
+
+def _too_few_threads(ranks: int) -> str | None:
+    """Root has no such limit."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     if os.geteuid() == 0 or limit == resource.RLIM_INFINITY:
         return None

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from gpucheck.model import Host, NvmlReading
 from gpucheck.model.smoke import SmokeFailure, SmokeResult
 from gpucheck.processes.environment import rank_environment as clean_environment
-from gpucheck.processes.exhausted import too_few_threads
+from gpucheck.processes.exhausted import limit_in_force
 from gpucheck.processes.ranks.run_directory import run_directory
 from gpucheck.processes.ranks.supervisor import Ending, rank_specs, supervise
 from gpucheck.train.evaluation.root_cause import find_failing_rank
@@ -108,7 +108,7 @@ def conclude(ending: Ending[RankReport], options: SmokeOptions, removed: tuple[s
     """Return the result of a run that finished, or the failure of one that did not."""
     if ending.reason != "finished":
         failure = find_failing_rank(ending, options, removed)
-        shortage = too_few_threads(len(ending.ranks))
+        shortage = limit_in_force(len(ending.ranks))
         return replace(failure, evidence=(*failure.evidence, shortage)) if shortage else failure
     reports = (*(end.report for end in ending.ranks if end.report is not None), *ending.shared)
     return merge(tuple(sorted(reports, key=lambda report: report.rank)), options, ending.seconds, removed, ending.taken)

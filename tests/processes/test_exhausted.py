@@ -1,10 +1,11 @@
 """What an error says about the host: a resource is used up, or not."""
 
 import errno
+import resource
 
 import pytest
 
-from gpucheck.processes.exhausted import exhausted
+from gpucheck.processes.exhausted import exhausted, limit_in_force
 
 
 @pytest.mark.parametrize(
@@ -39,3 +40,15 @@ def test_a_used_up_resource_is_known(error):
 )
 def test_a_fault_of_hardware_is_not_one(error):
     assert not exhausted(error)
+
+
+@pytest.mark.parametrize(("limit", "named"), [(600_000_000, True), (resource.RLIM_INFINITY, False), (1 << 40, False)])
+def test_a_limit_of_the_address_space_is_named(monkeypatch, limit, named):
+    limits = {resource.RLIMIT_AS: (limit, limit)}
+    unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: limits.get(kind, unlimited))
+
+    line = limit_in_force(2)
+
+    assert (line is not None) == named
+    assert line is None or exhausted(line)

@@ -9,7 +9,7 @@ import msgspec
 
 from gpucheck.measure.collectives.values import RankOptions, RankReport
 from gpucheck.processes.environment import nccl_files, rank_environment
-from gpucheck.processes.exhausted import too_few_threads
+from gpucheck.processes.exhausted import limit_in_force
 from gpucheck.processes.ranks.nccl_log import Taken
 from gpucheck.processes.ranks.nodes import Nodes
 from gpucheck.processes.ranks.run_directory import RankError, run_directory
@@ -59,7 +59,7 @@ def launch(options: RankOptions, here: int, deadline_s: float, **extra: str) -> 
         ending = supervise(directory, PROGRAM, specs, RankReport, environment | extra, deadline_s)
     ends = ending.ranks
     printed = "\n".join(line for end in ends for line in end.output)[-OUTPUT_CHARACTERS:]
-    shortage = None if ending.reason == "finished" else too_few_threads(here)
+    shortage = None if ending.reason == "finished" else limit_in_force(here)
     return Ended(
         reason=REASONS[ending.reason],
         seconds=ending.seconds,
