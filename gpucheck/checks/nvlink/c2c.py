@@ -10,9 +10,10 @@ from gpucheck.model import C2cLink, Check, Finding, Gpu, NvmlFailure, NvmlReadin
 from gpucheck.model.finding.about import About
 
 NAME = "c2c"
+UNKNOWN_FIELD = 2  # NVML: invalid argument
 # Replays of one link since the driver was loaded that are no reason to look, as for NVLink.
 TOLERATED = 100
-COUNT_FIELD, INVALID_ARGUMENT = "NVML_FI_DEV_C2C_LINK_COUNT", 2
+COUNT_FIELD = "NVML_FI_DEV_C2C_LINK_COUNT"
 STATE_FIELDS = ("NVML_FI_DEV_C2C_LINK_GET_STATUS", "nvmlDeviceGetFieldValues")
 STATUS = "nvidia-smi c2c -s"
 ERRORS = (
@@ -27,7 +28,7 @@ def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     links = gpu.health.c2c
     if not links:
         # Drivers and boards without NVLink-C2C do not know the field, which is no gap.
-        refused = any(not (gap.absent or gap.code == INVALID_ARGUMENT) for gap in gaps_of(nvml, gpu, COUNT_FIELD))
+        refused = any(not (gap.absent or gap.code == UNKNOWN_FIELD) for gap in gaps_of(nvml, gpu, COUNT_FIELD))
         return not_reported(NAME, nvml, gpu, COUNT_FIELD, what="number of C2C links") if refused else None
     about = About(check=NAME, subject=f"gpu:{gpu.pci_bus_id}", evidence=tuple(map(_line, links)))
     up = sum(link.active is True for link in links)

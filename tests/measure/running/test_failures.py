@@ -6,7 +6,7 @@ import sys
 import msgspec
 import pytest
 
-from gpucheck.measure.bandwidth import Options, _cpu_place
+from gpucheck.measure.bandwidth import _cpu_place
 from gpucheck.measure.planning.plan import MeasurementRequest, plan
 from gpucheck.measure.reporting.gaps import gaps
 from gpucheck.measure.reporting.report import measured_pairs
@@ -43,7 +43,7 @@ child.main(int(sys.argv[1]), sys.stdin.buffer)
 
 def measured(error, place="Broken.time", depth="quick"):
     """A run of two CPU processes in which this is raised there; the results, and how many children it took."""
-    machine = _cpu_place(Options()).machine
+    machine = _cpu_place().machine
     setup = Setup(engine="cpu", devices=machine.devices, buffer_bytes=1 << 20, parent_pid=os.getpid())
     results = Results(devices=machine.devices)
     request = MeasurementRequest(depth=depth, methods=("ce-write",), buffer_bytes=1 << 20)
