@@ -1,5 +1,6 @@
 """What the whole test run shares: the figures of the fault matrix and of the NVML boundary, shown at its end."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import chain
@@ -70,6 +71,14 @@ def figures(request: pytest.FixtureRequest) -> Iterator[Figures]:
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The cache directory of the test run. All its processes share it, so that libraries are compiled once."""
     return made_once(tmp_path_factory, "cache", lambda folder: None)
+
+
+@pytest.fixture(autouse=True)
+def _leaves_no_simulated_machine() -> Iterator[None]:
+    """A command with --simulate that runs in this process sets it: the next test must not meet that machine."""
+    before = os.environ.get("GPUCHECK_SIMULATOR", "")
+    yield
+    os.environ["GPUCHECK_SIMULATOR"] = before
 
 
 @pytest.fixture

@@ -117,7 +117,7 @@ class PeerAccess(msgspec.Struct, frozen=True, kw_only=True):
 class ContentionResult(msgspec.Struct, frozen=True, kw_only=True):
     """Many copies at once. slowest_gb_s: the worst of them.
 
-    alone_gb_s: the sum of the same copies one after the other. reason: why less, if it is.
+    alone_gb_s: what the GPUs at their ends carry with one copy at a time. reason: why less, if it is.
     """
 
     name: str

@@ -293,7 +293,10 @@ def test_many_copies_at_once_are_compared_with_the_same_copies_alone():
     assert found["all from host"].reason == "", "each GPU has a root port of its own"
     both = found["host both ways 3"]
     assert both.total_gb_s == pytest.approx(0.97 * both.alone_gb_s, rel=0.02), "PCIe both ways at once"
-    assert "share" in found["one to all 0"].reason
+    one = found["one to all 0"]
+    assert one.alone_gb_s == pytest.approx(24.6, rel=0.02), "GPU 0 sends through one link"
+    assert 0.8 * one.alone_gb_s < one.total_gb_s < one.alone_gb_s, "copies to the other socket are slower"
+    assert "share" in one.reason
 
 
 def test_copies_that_share_an_uplink_name_it_and_slower_ones_name_what_else_it_may_be():

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import click
 
 from gpucheck.model import Verdict
-from gpucheck.model.bandwidth import BandwidthReport, HostLink, Measured, MeasuredPair
+from gpucheck.model.bandwidth import BandwidthReport, Measured, MeasuredPair
 from gpucheck.printable import of_printable
 from gpucheck.render.copies.cells import (
     LOW,
@@ -19,7 +19,7 @@ from gpucheck.render.copies.cells import (
     used,
     verdicts,
 )
-from gpucheck.render.copies.measured import peer_words
+from gpucheck.render.copies.measured import copies_of, peer_words, span
 from gpucheck.render.findings.text import TROUBLE, blocks
 from gpucheck.render.words import (
     describe_simulation,
@@ -39,7 +39,6 @@ HEAT: dict[Verdict, tuple[tuple[int, int, int], str]] = {
     Verdict.PASS: ((226, 245, 233), "black"),
 }
 MIB = 1 << 20
-HOST_BOTH = "host both ways"
 NOTHING = "-"
 
 
@@ -168,10 +167,10 @@ def _pairs(pairs: Sequence[MeasuredPair], width: int | None) -> Iterator[str]:
             [
                 str(cls or "?"),
                 str(len(members)),
-                _span(rates, ".1f"),
+                span(rates, ".1f"),
                 f"{max(m.mad_percent for _, m in members):.1f} %",
                 _range(members[0][0]),
-                _span(ratios, ".0%") if ratios else NOTHING,
+                span(ratios, ".0%") if ratios else NOTHING,
                 str(basis or "no expectation: the path or its links are not known, or peer access is off"),
             ]
         )
@@ -193,17 +192,12 @@ def _both_ways(pairs: Sequence[MeasuredPair]) -> Iterator[list[str]]:
         yield [
             f"{pairs[0].cls} both ways",
             str(len(sums)),
-            _span(sums, ".1f"),
+            span(sums, ".1f"),
             NOTHING,
             f"{wanted:.1f} ({low:.1f} to {2 * high:.1f})",
-            _span(ratios, ".0%"),
+            span(ratios, ".0%"),
             "twice one direction; the low end allows for what both share",
         ]
-
-
-def _span(ordered: Sequence[float], form: str) -> str:
-    """``10.9 to 18.2``, and one number where both ends read the same."""
-    return " to ".join(dict.fromkeys((format(ordered[0], form), format(ordered[-1], form))))
 
 
 def _range(pair: MeasuredPair) -> str:
@@ -213,7 +207,7 @@ def _range(pair: MeasuredPair) -> str:
 
 
 def _rest(report: BandwidthReport) -> Iterator[str]:
-    names = [str(device.index) for device in report.devices]
+    names, found = [str(device.index) for device in report.devices], copies_of(report)
     if report.tensor:
         yield from (f"tensor {_tensor(name, value)}" for name, value in report.tensor.items())
     for name, rate in zip(names, report.local_gb_s, strict=False):
@@ -222,36 +216,15 @@ def _rest(report: BandwidthReport) -> Iterator[str]:
     if report.host_device:
         yield from table(
             ("device", "from host GB/s", "to host GB/s"),
-            (
-                [name, _number(h2d), _number(d2h)]
-                for link in report.host_device
-                for name, h2d, d2h in _host_ways(names[link.device], link)
-            ),
+            ([name, _number(h2d), _number(d2h)] for name, h2d, d2h in found.host_rows),
         )
-    both = sorted(result.total_gb_s for result in report.crowds if result.name.startswith(HOST_BOTH))
-    if both:
-        yield f"from and to host at once, one device at a time: {_span(both, '.1f')} GB/s together"
-    for result in report.crowds:
-        if not result.name.startswith(HOST_BOTH):
-            alone = f" ({result.alone_gb_s:.1f} if alone)" if result.alone_gb_s is not None else ""
-            yield (
-                f"contention, {result.name}: {result.copies} simultaneous copies, {result.total_gb_s:.1f} GB/s together"
-                f"{alone}, the slowest {result.slowest_gb_s:.1f} GB/s{': ' if result.reason else ''}{result.reason}"
-            )
+    yield from found.crowd_lines
     if report.integrity:
         i = report.integrity
         yield (
             f"data: {i['bytes_verified'] / MIB:.0f} MiB compared in {i['rounds']} rounds, "
             f"{i['bytes_verified_under_load'] / MIB:.0f} MiB of them under load, {i['wrong_words']} wrong words"
         )
-
-
-def _host_ways(name: str, link: HostLink) -> Iterator[tuple[str, float | None, float | None]]:
-    """The device's own NUMA node, then every one that was measured."""
-    yield name, link.h2d_gb_s, link.d2h_gb_s
-    if link.h2d_kernel_gb_s or link.d2h_kernel_gb_s:
-        yield f"{name} by kernel", link.h2d_kernel_gb_s, link.d2h_kernel_gb_s
-    yield from ((f"{name}, NUMA node {node.node}", node.h2d_gb_s, node.d2h_gb_s) for node in link.by_node)
 
 
 def _tensor(name: str, value: float) -> str:

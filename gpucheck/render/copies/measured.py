@@ -1,6 +1,6 @@
 """What a report's measurements hold, as values: copies between GPUs, and training runs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from gpucheck.model.bandwidth import (
 from gpucheck.model.diagnosis.observations import Observations
 
 COPIES = "p2p"
+HOST_BOTH = "host both ways"  # and the number of the GPU: name of its copies from and to host memory at once
 
 
 class Copies(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +36,31 @@ class Copies(msgspec.Struct, frozen=True, kw_only=True):
     method: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     observations: Observations = Observations()
+
+    @property
+    def host_rows(self) -> Iterator[tuple[str, float | None, float | None]]:
+        """A label with GB/s from and to host memory: of each GPU's own NUMA node, by kernel, of each node measured."""
+        for link in self.host_device:
+            name = str(self.devices[link.device].index)
+            yield name, link.h2d_gb_s, link.d2h_gb_s
+            if link.h2d_kernel_gb_s or link.d2h_kernel_gb_s:
+                yield f"{name} by kernel", link.h2d_kernel_gb_s, link.d2h_kernel_gb_s
+            yield from ((f"{name}, NUMA node {node.node}", node.h2d_gb_s, node.d2h_gb_s) for node in link.by_node)
+
+    @property
+    def crowd_lines(self) -> Iterator[str]:
+        """A line for each set of copies at the same time; GPUs with copies from and to host memory share one."""
+        both = sorted(result.total_gb_s for result in self.crowds if result.name.startswith(HOST_BOTH))
+        if both:
+            yield f"from and to host at once, one device at a time: {span(both, '.1f')} GB/s together"
+        for result in self.crowds:
+            if not result.name.startswith(HOST_BOTH):
+                alone = f" (with one copy at a time {result.alone_gb_s:.1f})" if result.alone_gb_s is not None else ""
+                yield (
+                    f"contention, {result.name}: {result.copies} simultaneous copies, {result.total_gb_s:.1f} GB/s "
+                    f"together{alone}, the slowest {result.slowest_gb_s:.1f} GB/s"
+                    f"{': ' if result.reason else ''}{result.reason}"
+                )
 
 
 class ClassRates(NamedTuple):
@@ -110,6 +136,11 @@ def _rates(cls: str, members: list[tuple[MeasuredPair, float]]) -> ClassRates:
         high=pair.high_gb_s,
         basis=pair.basis,
     )
+
+
+def span(ordered: Sequence[float], form: str) -> str:
+    """``10.9 to 18.2``, and one number where both ends read the same."""
+    return " to ".join(dict.fromkeys((format(ordered[0], form), format(ordered[-1], form))))
 
 
 def trainings(report: Report) -> list[Training]:

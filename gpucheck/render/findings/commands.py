@@ -47,7 +47,9 @@ class Program(NamedTuple):
 
 PROGRAMS = {
     "gpucheck": Program(f"{'|'.join(GPUCHECK)}|{OPTION}", valued="-[aefo]"),
-    "nvidia-smi": Program(f"{OPTION}|topo|nvlink|mig|conf-compute|vgpu|{SHELL}", r"[anprw]{1,2}", "-[di]", alone=True),
+    "nvidia-smi": Program(
+        f"{OPTION}|topo|nvlink|c2c|mig|conf-compute|vgpu|{SHELL}", r"[anprw]{1,2}", "-[di]", alone=True
+    ),
     "nvidia-ctk": Program(f"{OPTION}|cdi|config|info|runtime|system", "configure|generate|list|create-device-nodes"),
     "nvidia-modprobe": Program(OPTION),
     "dmesg": Program(f"{OPTION}|{SHELL}"),

@@ -17,6 +17,7 @@ from gpucheck.render.findings.commands import GPUCHECK, parts
         ("gpucheck verify --only driver says why", ["gpucheck verify --only driver"]),
         ("read the log (dmesg | grep -i xid), then reboot", ["dmesg | grep -i xid"]),
         ("nvidia-smi nvlink -s and -e; reset the GPUs", ["nvidia-smi nvlink -s"]),
+        ("see nvidia-smi c2c -s, then dmesg", ["nvidia-smi c2c -s"]),
         ("compare gpucheck topo with nvidia-smi topo -m and reboot", ["gpucheck topo", "nvidia-smi topo -m"]),
         ("systemctl status x; journalctl -u x; start it", ["systemctl status x", "journalctl -u x"]),
         ("python -c 'import torch, sys' in the same environment", ["python -c 'import torch, sys'"]),
