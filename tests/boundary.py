@@ -9,11 +9,12 @@ from typing import NamedTuple
 
 import pynvml
 
-from gpucheck import run, simulator
+from gpucheck import simulator
 from gpucheck.host.live import LiveHost
 from gpucheck.host.nvml.links import NVLINK_5_COUNTERS
 from gpucheck.host.nvml.reading import read_nvml
 from gpucheck.model import Finding, NvmlReading, Verdict
+from gpucheck.run import verification as run
 from gpucheck.simulator.answers import answers
 from gpucheck.simulator.faults import apply
 from gpucheck.simulator.faults.nvml_text import CALLS

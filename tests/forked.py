@@ -101,7 +101,7 @@ def _import_everything() -> None:
     import click
 
     from gpucheck.cli import cli
-    from gpucheck.run import all_steps
+    from gpucheck.run.verification import all_steps
 
     for name in cli.list_commands(click.Context(cli)):
         import_module(f"gpucheck.cli.{name}")

@@ -17,12 +17,13 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from gpucheck import comparison, imports, run, simulator
+from gpucheck import comparison, imports, simulator
 from gpucheck.diagnose import diagnose, read
 from gpucheck.host.live import LiveHost
 from gpucheck.host.recording import RecordingHost, ReplayHost
 from gpucheck.knowledge import root_causes
 from gpucheck.model import Finding, Report, Verdict, follows
+from gpucheck.run import verification as run
 from gpucheck.run.steps import train
 from gpucheck.simulator.faults import all_faults
 from tests.conftest import Figures

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from gpucheck import run
 from gpucheck.host.recording import ReplayHost
 from gpucheck.host.recording.file import read_recording
 from gpucheck.model import Finding, NvmlReading, Report, Verdict
+from gpucheck.run import verification as run
 
 DATA = Path(__file__).parent / "data" / "foreign_nvml"
 QUICK = run.select(run.all_steps(), level="quick", only=(), skip=())

@@ -8,9 +8,10 @@ from typing import NamedTuple
 import pytest
 from msgspec.structs import replace
 
-from gpucheck import run, simulator
+from gpucheck import simulator
 from gpucheck.host.live import LiveHost
 from gpucheck.model import Finding, NvmlReading, Verdict
+from gpucheck.run import verification as run
 from tests import captures
 from tests.shared import from_yaml, sampled
 

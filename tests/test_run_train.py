@@ -5,9 +5,10 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from gpucheck import run, simulator
+from gpucheck import simulator
 from gpucheck.model import DriverState, Verdict
 from gpucheck.model.smoke import SmokeFailure
+from gpucheck.run import verification as run
 from gpucheck.run.steps import train
 from gpucheck.run.steps.versions import NAME, refused, version_consistency
 from gpucheck.simulator.faults import all_faults

@@ -199,7 +199,7 @@ def _plural(kind: str) -> str:
 
 def _query_all(host: Host) -> None:
     """Whatever the commands that replay will ask: each of them asks here once, and its answer is thrown away."""
-    from gpucheck import run
+    from gpucheck.run import verification as run
     from gpucheck.run.topology import examine
 
     steps = [step for step in run.all_steps() if not step.tags & run.NEEDS_HARDWARE]

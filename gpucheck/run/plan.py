@@ -10,7 +10,7 @@ from gpucheck.checks.software import stack
 from gpucheck.checks.software._wheels import Imported
 from gpucheck.model import Host, Report
 from gpucheck.processes.capture import HostResources, capture
-from gpucheck.run import CHECK_S, Outcome, Step, verify
+from gpucheck.run.verification import CHECK_S, Outcome, Step, verify
 
 if TYPE_CHECKING:
     from gpucheck.stack.plan import Plan

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from gpucheck import run, simulator
+from gpucheck import simulator
 from gpucheck.checks._wsl import ABSENT
 from gpucheck.host.live import LiveHost
 from gpucheck.measure.engines.driver import opening
 from gpucheck.measure.engines.driver.calls import CudaError
 from gpucheck.model import Verdict
+from gpucheck.run import verification as run
 
 QUICK = run.select(run.all_steps(), level="quick", only=(), skip=())
 # NVML in WSL lists no processes and offers no peer-to-peer access (CUDA on WSL user guide, known limitations).

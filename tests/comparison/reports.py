@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import msgspec
 
-from gpucheck import run
 from gpucheck.model import Finding, Gpu, Report, Verdict
+from gpucheck.run import verification as run
 from gpucheck.run.steps.health import record_step
 from tests.machines import h100, whole_host
 from tests.render.reports import copies

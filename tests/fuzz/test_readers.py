@@ -131,7 +131,7 @@ def test_a_verdict_that_is_better_than_a_finding_is_wrong():
 
 def test_a_check_that_broke_is_a_failure():
     """Such a report is well-formed: it is UNKNOWN and says why, so only this rule sees it."""
-    from gpucheck.run import Step, verify
+    from gpucheck.run.verification import Step, verify
     from tests.fakes import FakeHost
 
     def broken(host):

@@ -9,10 +9,11 @@ import msgspec
 import pytest
 from lxml import html
 
-from gpucheck import run, simulator
+from gpucheck import simulator
 from gpucheck.host.live import LiveHost
 from gpucheck.model import Verdict
 from gpucheck.render import formats
+from gpucheck.run import verification as run
 from gpucheck.run.report import with_findings
 from tests.shared import from_yaml, sampled
 

@@ -5,12 +5,12 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from gpucheck import run
 from gpucheck.cli import cli
 from gpucheck.measure.collectives.launch import Ended
 from gpucheck.measure.collectives.values import Measured, RankReport
 from gpucheck.model import Verdict
 from gpucheck.processes.ranks.nccl_log import Taken
+from gpucheck.run import verification as run
 from gpucheck.run.steps import collectives
 from tests.fakes import FakeHost
 from tests.machines import h100, on_bus, p100, whole_host

@@ -4,10 +4,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from gpucheck import run
 from gpucheck.knowledge import causes, root_causes
 from gpucheck.model import Finding, TopologyGpu, Verdict, by_root, counted
 from gpucheck.model.host.wiring import WiredFunction, Wiring
+from gpucheck.run import verification as run
 from gpucheck.run.conclusion import conclude, joined
 
 BUS = tuple(f"0000:{n:02x}:00.0" for n in range(0x10, 0x18))

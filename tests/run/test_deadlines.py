@@ -10,12 +10,12 @@ from functools import partial
 
 import pytest
 
-from gpucheck import run
 from gpucheck.measure import bandwidth
 from gpucheck.measure.running import supervisor
 from gpucheck.model import Check, Finding, Verdict
 from gpucheck.run import guard
 from gpucheck.run import report as report_module
+from gpucheck.run import verification as run
 from gpucheck.run.steps import train
 from gpucheck.run.steps.measure import measurement_steps
 from tests.fakes import FakeHost

@@ -9,12 +9,12 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from gpucheck import run
 from gpucheck.checks.software._plan import PLAN
 from gpucheck.cli.stack.common import as_json
 from gpucheck.measure.planning.selection import Unmeasurable
 from gpucheck.model import Simulation, Verdict
 from gpucheck.render import report as render
+from gpucheck.run import verification as run
 from gpucheck.run.proof import not_required, planned_frameworks
 from gpucheck.run.steps import train
 from gpucheck.stack import StackSpec

@@ -5,9 +5,9 @@ import click
 import msgspec
 import pytest
 
-from gpucheck import run
 from gpucheck.model import Health, NvmlGap, Simulation, Verdict
 from gpucheck.render import report as render
+from gpucheck.run import verification as run
 from gpucheck.run.listing import to_text
 from tests.fakes import FakeHost
 from tests.machines import LOADED, on_bus, p100, reading, whole_host

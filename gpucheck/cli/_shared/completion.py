@@ -40,7 +40,7 @@ def _fault(incomplete: str) -> Iterable[CompletionItem]:
 
 def _step(incomplete: str) -> Iterable[CompletionItem]:
     """Names and tags."""
-    from gpucheck import run
+    from gpucheck.run import verification as run
 
     steps = run.all_steps()
     names = {tag: "" for step in steps for tag in sorted(step.tags)} | {step.name: step.about for step in steps}
@@ -48,8 +48,8 @@ def _step(incomplete: str) -> Iterable[CompletionItem]:
 
 
 def _explained(incomplete: str) -> Iterable[CompletionItem]:
-    from gpucheck import run
     from gpucheck.knowledge import causes
+    from gpucheck.run import verification as run
 
     checks = {step.name: step.about for step in run.all_steps()}
     return matching(sorted({**checks, **{name: cause.meaning for name, cause in causes().items()}}.items()), incomplete)

@@ -102,7 +102,7 @@ def _write(report: "ComputeReport", format_: str, output: Path | None, *, verbos
 
 
 def _computed(options: "Options") -> "ComputeReport":
-    from gpucheck.run import compute
+    from gpucheck.run.steps.compute import compute
 
     with bar(sys.stderr) as shown, measured_host() as host:
         return compute(host, options, lambda step, number, count: shown(f"{step.label}", number, count))

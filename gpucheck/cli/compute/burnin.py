@@ -45,7 +45,7 @@ def burnt_in(
     from gpucheck.compute.burnin.plan import span
     from gpucheck.compute.burnin.run import Shown
     from gpucheck.compute.burnin.state import StateError
-    from gpucheck.run import burn_in
+    from gpucheck.run.steps.compute import burn_in
 
     burn_in_options = BurnInOptions(seconds=seconds, state=state, options=options, max_temperature_c=max_temperature)
     begun = "continued" if os.path.lexists(state) else "begun"

@@ -46,8 +46,8 @@ def COMMAND(what: tuple[str, ...]) -> None:  # noqa: N802 - the name the command
     """
     if not what:
         from gpucheck.cli._shared.width import columns, table
-        from gpucheck.run import all_steps
         from gpucheck.run.listing import to_text
+        from gpucheck.run.verification import all_steps
 
         click.echo(table(to_text(all_steps()), columns(None)))
         return
@@ -136,7 +136,8 @@ def _action_text(cause: "Cause") -> str:
 
 def _checks() -> dict[str, list[str]]:
     """Return the description of every check: the steps of a run, and the comparisons of its report."""
-    from gpucheck import comparison, run
+    from gpucheck import comparison
+    from gpucheck.run import verification as run
 
     # A step's own name is its own, also where findings of another step may have it.
     named = {name: step for step in run.all_steps() for name in step.also}

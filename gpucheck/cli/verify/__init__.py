@@ -25,7 +25,7 @@ from gpucheck.model.record import RECORD
 
 if TYPE_CHECKING:
     from gpucheck.model import Report
-    from gpucheck.run import Level
+    from gpucheck.run.verification import Level
 
 
 @click.command()
@@ -105,8 +105,8 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
     refuse(format_, output)
     host = open_host(profile, faults, recording, deadline_s=timeout)
-    from gpucheck import run
     from gpucheck.cli.verify.comparison import comparisons
+    from gpucheck.run import verification as run
 
     compared = comparisons(expect, baseline, host)
     steps = run.all_steps()

@@ -44,7 +44,8 @@ def _expectations(path: Path) -> "Comparison":
 
 
 def _baseline(path: Path, host: "Host") -> "Comparison":
-    from gpucheck import comparison, run
+    from gpucheck import comparison
+    from gpucheck.processes.deadline import StuckError, in_time
 
     if os.geteuid() == 0 and (reason := _forged(path)) is not None:
         raise Problem(
@@ -53,8 +54,8 @@ def _baseline(path: Path, host: "Host") -> "Comparison":
         )
     before = read_report(path)
     try:
-        name = run.in_time("host name", lambda: host.system().hostname, HOST_S)
-    except run.StuckError:
+        name = in_time("host name", lambda: host.system().hostname, HOST_S)
+    except StuckError:
         name = before.host  # the report names the read that hangs
     reason = comparison.not_comparable(before, name, simulated=host.simulation() is not None)
     if reason is not None:

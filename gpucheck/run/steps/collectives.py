@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from gpucheck.model import Finding, Host, NvmlReading
 from gpucheck.model.finding.about import About
-from gpucheck.run.links import collectives
 from gpucheck.run.proof import REQUIRED, not_required
 from gpucheck.run.step import Outcome, Step, numbers_of
 from gpucheck.run.steps.versions import NAME as VERSIONS
@@ -46,6 +45,7 @@ def collectives_step() -> Step:
 def _collectives(host: Host) -> Outcome:
     from gpucheck.measure.collectives.run import Options
     from gpucheck.measure.planning.selection import Unmeasurable
+    from gpucheck.run.links import collectives
 
     why_not = _prevented(host)
     if why_not is not None:

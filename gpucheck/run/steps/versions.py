@@ -5,6 +5,7 @@ check; here it carries the build to install, which the resolver names for this v
 """
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -12,7 +13,9 @@ from gpucheck.checks.software import stack as stack_check
 from gpucheck.checks.software._wheel_findings import evaluate_wheels
 from gpucheck.knowledge import gpu_by_pci_id
 from gpucheck.model import Finding, Host, Verdict
-from gpucheck.stack import StackSet, UnknownInput, resolve
+
+if TYPE_CHECKING:
+    from gpucheck.stack import StackSet
 
 NAME = "smoke-versions"
 
@@ -44,6 +47,8 @@ def refused(findings: tuple[Finding, ...]) -> dict[str, Finding]:
 
 def builds_for(host: Host) -> dict[str, str]:
     """Return framework -> the build that the resolver chooses for this host, as text; empty if it cannot choose."""
+    from gpucheck.stack import StackSet, UnknownInput, resolve
+
     system = host.system()
     gpus = [device.device_id for device in host.pci() if device.is_nvidia_gpu and gpu_by_pci_id(device.device_id)]
     try:
@@ -53,7 +58,7 @@ def builds_for(host: Host) -> dict[str, str]:
     return dict(_builds(chosen)) if isinstance(chosen, StackSet) else {}
 
 
-def _builds(chosen: StackSet) -> Iterator[tuple[str, str]]:
+def _builds(chosen: "StackSet") -> Iterator[tuple[str, str]]:
     driver = f"with driver {chosen.driver.version}"
     if chosen.torch is not None:
         yield "torch", f"torch {chosen.torch.version}+{chosen.torch.build} {driver}"

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import msgspec
 
-from gpucheck import fleet, run
+from gpucheck import fleet
 from gpucheck.host.recording import Recording, RecordingHost, ReplayHost
 from gpucheck.model import FleetReport, NvmlReading, Report
+from gpucheck.run import verification as run
 from gpucheck.stack.lock import Lock, lock, write_lock
 from gpucheck.stack.plan import plan
 from gpucheck.stack.spec import StackSpec

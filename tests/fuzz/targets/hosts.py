@@ -4,10 +4,10 @@ from functools import cache
 
 import msgspec
 
-from gpucheck import run
 from gpucheck.host.recording import ReplayHost
 from gpucheck.host.recording.file import decode
 from gpucheck.model import NvmlReading, Report
+from gpucheck.run import verification as run
 from gpucheck.run.report import with_findings
 from tests.fuzz.oracles import Wrong, no_defect, refusing
 from tests.fuzz.seeds import own

@@ -1,0 +1,127 @@
+"""Run ``verify`` on one host: select the steps, run each with a deadline, build one report."""
+
+import sys
+import time
+from collections.abc import Callable, Iterable
+from datetime import datetime, timezone
+from typing import Any, Literal
+
+import msgspec
+
+from gpucheck.checks import all_checks
+from gpucheck.checks._session import judged
+from gpucheck.checks._wsl import absent
+from gpucheck.model import AnyCheck, Finding, Host, Report
+from gpucheck.processes.signals import TerminatedError
+from gpucheck.run.guard import NEEDS_HARDWARE, Guard
+from gpucheck.run.proof import left_out
+from gpucheck.run.report import cut_short, with_findings
+from gpucheck.run.report import report as build_report
+from gpucheck.run.step import Outcome, Step
+from gpucheck.run.steps.collectives import collectives_step
+from gpucheck.run.steps.compute import compute_step
+from gpucheck.run.steps.health import record_step
+from gpucheck.run.steps.measure import measurement_steps
+from gpucheck.run.steps.train import training_steps
+
+__all__ = ["NEEDS_HARDWARE", "Outcome", "Step", "all_steps", "left_out", "select", "verify"]
+
+Progress = Callable[[str], None]
+Comparison = Callable[[Report], Iterable[Finding]]
+"""Compares a complete report with expectations, or with an earlier report of the host."""
+
+Level = Literal["quick", "standard", "full"]
+# A check is one question to NVML or sysfs; measured on a simulated machine of 8 GPUs, NVML's answer included.
+CHECK_S = 0.005
+
+
+def all_steps() -> tuple[Step, ...]:
+    """Return every check as a step, then the measurements: cheap steps first, so that a hang loses few results."""
+    checks = (_check_step(check) for check in all_checks())
+    return (*checks, record_step(), *measurement_steps(), collectives_step(), compute_step(), *training_steps())
+
+
+def select(
+    steps: Iterable[Step], *, level: Level, only: Iterable[str], skip: Iterable[str], always: Iterable[str] = ()
+) -> tuple[Step, ...]:
+    """Return the steps of a level that --only and --skip select. Raises LookupError with the unknown name.
+
+    Tags decide: ``quick`` takes what is tagged so, ``standard`` all but what is tagged ``full``, ``full`` everything.
+    What --only names is run whatever the level. always: names of steps that something else in the run needs.
+    """
+    steps = tuple(steps)
+    known = {step.name for step in steps} | {tag for step in steps for tag in step.tags}
+    only, skip, always = set(only), set(skip), set(always)
+    for word in sorted(only | skip):
+        if word not in known:
+            raise LookupError(word)
+
+    def wanted(step: Step) -> bool:
+        words = {step.name, *step.tags}
+        if step.name in always:
+            return True
+        if only:
+            return bool(words & only) and not words & skip
+        belongs = "quick" in step.tags if level == "quick" else level == "full" or "full" not in step.tags
+        return not words & skip and belongs
+
+    return tuple(step for step in steps if wanted(step))
+
+
+def verify(
+    host: Host,
+    steps: Iterable[Step],
+    *,
+    strict: bool = False,
+    progress: Progress = lambda _: None,
+    comparisons: Iterable[Comparison] = (),
+    interrupted: Callable[[Report], None] | None = None,
+    excluded: Iterable[str] = (),
+) -> Report:
+    """Run the steps on the host and return the report, with the findings of the comparisons.
+
+    excluded: what the caller removed from the level, each with the reason, for the report.
+    Where an exception ends it, Ctrl-C too, what the running step started is ended first.
+    interrupted: gets the report of what was found so far when a signal ends the run, before its exception goes on.
+    """
+    started, clock = datetime.now(timezone.utc), time.monotonic()
+    findings: list[Finding] = []
+    measurements: dict[str, dict[str, Any]] = {}
+    not_proven = [*excluded]
+    guard = Guard(host)
+    steps, done = tuple(steps), 0
+    try:
+        for step in steps:
+            progress(step.name)
+            outcome = guard.run(step)
+            findings += outcome.findings
+            not_proven += outcome.not_proven
+            if outcome.measurements:
+                measurements[step.name] = outcome.measurements
+            done += 1
+        seconds = time.monotonic() - clock
+        whole = build_report(host, findings, measurements, started, seconds, strict=strict, hurry=guard.stuck > 0)
+        whole = msgspec.structs.replace(whole, not_proven=tuple(dict.fromkeys(not_proven)))
+    except (KeyboardInterrupt, TerminatedError):
+        if interrupted is not None:
+            cut = cut_short([step.name for step in steps], done)
+            seconds = time.monotonic() - clock
+            interrupted(
+                build_report(host, findings, measurements, started, seconds, strict=strict, hurry=True, interrupted=cut)
+            )
+        raise
+    for compare in comparisons:
+        found = tuple(compare(whole))
+        if whole.partial is not None:
+            found = judged(found, whole.partial, host.pci())
+        whole = with_findings(whole, (*whole.findings, *found), strict=strict)
+    return whole
+
+
+def _check_step(check: AnyCheck) -> Step:
+    def run(host: Host) -> Outcome:
+        skipped = absent(check.name, host.system().virtual)
+        return Outcome((skipped,) if skipped else tuple(check.evaluate(check.probe(host))), {})
+
+    about = sys.modules[check.evaluate.__module__].__doc__ or ""
+    return Step(check.name, check.tags, run, check.seconds, CHECK_S, about)
