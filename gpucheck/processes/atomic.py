@@ -2,7 +2,6 @@
 
 import errno
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,7 +29,7 @@ def replacing(path: Path, *, mode: int = PRIVATE, durable: bool = True) -> Itera
     can be made again does not wait for that. Raises OSError; what was there is then untouched and nothing is left.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.parent / f".gpucheck.{secrets.token_hex(8)}"
+    partial = path.parent / f".gpucheck.{os.urandom(8).hex()}"
     # The kernel takes the umask off; a name that exists, a planted link too, is rejected.
     handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:

@@ -28,6 +28,13 @@ def test_a_real_result_never_says_simulated(form):
     assert "simulated" not in re.sub(r"<style>.*?</style>", "", text, flags=re.S).lower()
 
 
+def test_json_has_a_line_for_each_finding():
+    lines = render(SICK, "json").splitlines()
+    findings = [json.loads(line.strip().removesuffix(",")) for line in lines if line.strip().startswith('{"check"')]
+
+    assert findings == json.loads("\n".join(lines))["findings"]
+
+
 def test_json_gives_back_what_the_host_said():
     assert json.loads(render(HOSTILE, "json"))["host"] == HOSTILE.host
 

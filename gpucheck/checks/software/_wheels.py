@@ -9,7 +9,6 @@ import sysconfig
 from collections.abc import Iterator
 
 import msgspec
-from packaging.requirements import InvalidRequirement, Requirement
 
 from gpucheck.knowledge import tables
 from gpucheck.model import Host
@@ -151,6 +150,8 @@ def _pins(metadata: str | None) -> dict[str, str]:
 
 
 def _requirements(metadata: str) -> Iterator[tuple[str, str]]:
+    from packaging.requirements import InvalidRequirement, Requirement
+
     for line in metadata.splitlines():
         if not line:
             return  # the description begins

@@ -7,7 +7,7 @@ import msgspec
 from gpucheck.model import FleetReport
 from gpucheck.render import imported_later
 from gpucheck.render.fleet.text import to_text
-from gpucheck.render.json import to_json as indented
+from gpucheck.render.json import to_json as laid_out
 
 __all__ = ["WRITERS", "json_pieces", "to_csv", "to_html", "to_json", "to_junit", "to_prometheus", "to_text"]
 
@@ -15,19 +15,18 @@ Writer = Callable[[FleetReport], str]
 
 
 def to_json(fleet: FleetReport) -> str:
-    """Return the published contract ``gpucheck.fleet/1``, indented."""
+    """Return the published contract ``gpucheck.fleet/1``."""
     return b"".join(json_pieces(fleet)).decode()
 
 
 def json_pieces(fleet: FleetReport) -> Iterator[bytes]:
     """Yield the same one host at a time: as one text, a large fleet needs more memory than its report does."""
-    around = indented(msgspec.structs.replace(fleet, hosts=()))
+    around = laid_out(msgspec.structs.replace(fleet, hosts=()))
     before, hosts, after = around.partition('\n  "hosts": []')
     yield before.encode()
     begin = hosts.removesuffix("]")
     for row in fleet.hosts:
-        # No string in JSON contains a line break: each of them belongs to the layout.
-        yield (begin + "\n    " + indented(row).replace("\n", "\n    ")).encode()
+        yield begin.encode() + b"\n    " + msgspec.json.encode(row)
         begin = ","
     yield ("\n  ]" if fleet.hosts else hosts).encode()
     yield (after + "\n").encode()

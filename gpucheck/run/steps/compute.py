@@ -1,13 +1,15 @@
 """The computing step of a run, and the run of ``gpucheck compute``: on all GPUs, in children of their own."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from gpucheck.compute.evaluation import CHECKS
 from gpucheck.model import Host, NvmlReading, Verdict
+from gpucheck.model.compute import Sample
 from gpucheck.run.conclusion import conclude
 from gpucheck.run.step import Outcome, Step, nothing_measured, numbers_of
 from gpucheck.train import mig_instances, whole_gpus
@@ -26,6 +28,8 @@ FIX = "gpucheck verify --only inventory,driver"
 DEADLINE_S = 600.0
 # The plan: 36 s of load on a GPU with six types, on all GPUs at the same time, and the start of torch.
 TYPICAL_S = 50.0
+# Of the readings of one GPU, which are ten a second: the report of a host stays small, a recording has all of them.
+MOST_READINGS = 40
 ABOUT = """Compute: does every GPU compute right, and as fast as its peers and its clock allow?
 
 Source: torch in one child process a GPU, all at the same time: products of matrices in each type, memory, and
@@ -84,6 +88,35 @@ def _compute(host: Host) -> Outcome:
 def _numbers(report: "ComputeReport") -> dict[str, Any]:
     """Return the report without what the report of the run has itself; ``gpu`` places the numbers of a GPU."""
     # load_seconds follows from what was measured twice, which is no property of a host.
-    numbers = numbers_of(report, "load_seconds")
+    short = replace(report, gpus=tuple(replace(device, traces=shortened(device.traces)) for device in report.gpus))
+    numbers = numbers_of(short, "load_seconds")
     numbers["gpus"] = [{"gpu": device["index"], **device} for device in numbers["gpus"]]
     return numbers
+
+
+def shortened(samples: Sequence[Sample]) -> tuple[Sample, ...]:
+    """Return at most MOST_READINGS, each for several in a row: their mean clocks and power, and the worst of the rest.
+
+    A reason is kept if at least half of them have it, so that a part of the time stays about the same part.
+    """
+    each = -(-len(samples) // MOST_READINGS)
+    return tuple(_together(samples[at : at + each]) for at in range(0, len(samples), each)) if each > 1 else (*samples,)
+
+
+def _together(samples: Sequence[Sample]) -> Sample:
+    def over(take: Callable[[Iterable[float]], float], name: str) -> float | None:
+        values = [value for sample in samples if (value := getattr(sample, name)) is not None]
+        return round(take(values), 1) if values else None
+
+    reported = [sample.reasons for sample in samples if sample.reasons is not None]
+    counts = Counter(reason for reasons in reported for reason in reasons)
+    return Sample(
+        at=samples[-1].at,
+        sm_clock_mhz=over(fmean, "sm_clock_mhz"),
+        memory_clock_mhz=over(fmean, "memory_clock_mhz"),
+        power_w=over(fmean, "power_w"),
+        temperature_c=over(max, "temperature_c"),
+        margin_c=over(min, "margin_c"),
+        memory_temperature_c=over(max, "memory_temperature_c"),
+        reasons=tuple(reason for reason in counts if 2 * counts[reason] >= len(reported)) if reported else None,
+    )

@@ -1,0 +1,49 @@
+"""What verify keeps of a computing run."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucheck.model.compute import Sample
+from gpucheck.run.steps.compute import MOST_READINGS, shortened
+
+REASONS = ("sw-power-cap", "hw-thermal")
+number = st.none() | st.floats(0, 2000)
+samples = st.lists(
+    st.builds(
+        Sample,
+        at=st.floats(0, 100),
+        sm_clock_mhz=number,
+        temperature_c=number,
+        margin_c=number,
+        reasons=st.none() | st.sets(st.sampled_from(REASONS)).map(lambda found: tuple(sorted(found))),
+    ),
+    max_size=200,
+).map(lambda made: sorted(made, key=lambda sample: sample.at))
+
+
+def known(readings, name):
+    return [value for reading in readings if (value := getattr(reading, name)) is not None]
+
+
+@given(samples)
+def test_shortened_traces_keep_the_extremes_the_span_and_what_was_not_reported(whole):
+    short = shortened(whole)
+
+    assert len(short) <= MOST_READINGS
+    assert [reading.at for reading in short[-1:]] == [reading.at for reading in whole[-1:]]
+    for name, extreme in (("temperature_c", max), ("margin_c", min)):
+        assert bool(known(short, name)) == bool(known(whole, name))
+        if known(whole, name):
+            assert abs(extreme(known(short, name)) - extreme(known(whole, name))) <= 0.05
+    clocks = known(whole, "sm_clock_mhz")
+    assert all(min(clocks) - 0.05 <= clock <= max(clocks) + 0.05 for clock in known(short, "sm_clock_mhz"))
+    assert {*sum(known(short, "reasons"), ())} <= {*sum(known(whole, "reasons"), ())}
+
+
+def test_a_reason_that_holds_the_clock_half_of_the_time_still_does_and_a_short_one_is_left_out():
+    readings = [Sample(at=at / 10, reasons=("hw-thermal",) if at >= 400 else ()) for at in range(800)]
+    part = [bool(reading.reasons) for reading in shortened(readings)]
+    assert sum(part) / len(part) == 0.5
+
+    blips = [Sample(at=at / 10, reasons=("hw-thermal",) if at % 20 == 0 else ()) for at in range(800)]
+    assert not any(reading.reasons for reading in shortened(blips))
