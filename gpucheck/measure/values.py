@@ -174,8 +174,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, tag="failure"):
 
     Values of kind: ``refused``: CUDA returned an error for a copy. stuck: the deadline passed. crashed: the child
     failed in native code; killed: by a signal from outside. no-peers-left: the GPU maps no further peer.
-    not-timed, not-shared: see NotTimed, NotShared. no-memory: GPU or host had too little. no-resources: of the host: space, processes, files.
-    defect: gpucheck, or a package that it uses, failed.
+    not-timed, not-shared: see NotTimed, NotShared. no-memory: GPU or host had too little. no-resources: of the host:
+    space, processes, files. defect: gpucheck, or a package that it uses, failed.
     fix: what to do, if the engine knows.
     """
 

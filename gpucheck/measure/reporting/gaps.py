@@ -221,7 +221,9 @@ def _fabric(results: Results, *, channels: bool) -> Iterator[Finding]:
     """Yield a finding on memory shared by fabric handles. Wrong data is that of other copies: see p2p-integrity."""
     for failure in (failure for failure in results.failures if failure.kind == "not-shared"):
         if failure.code == NOT_PERMITTED and not channels:
-            why = f"{SHARED} Where Slurm or Kubernetes provide the channel for each job, this is the state between jobs."
+            why = (
+                f"{SHARED} Where Slurm or Kubernetes provide the channel for each job, this is the state between jobs."
+            )
             yield FABRIC.skips(why, f"not run: no IMEX channel in {CHANNELS}", fix=FIND_CHANNEL)
             continue
         yield FABRIC.warns(

@@ -50,8 +50,7 @@ def answer(engine: CopyEngine, step: Step) -> Answer | Failure:
     except NotTimed as error:
         return Failure(kind="not-timed", purpose=step.purpose, flows=step.flows, detail=str(error))
     except NotShared as error:
-        detail, code = str(error), error.code
-        return Failure(kind="not-shared", purpose=step.purpose, flows=step.flows, detail=detail, code=code)
+        return Failure(kind="not-shared", purpose=step.purpose, flows=step.flows, detail=str(error), code=error.code)
     except Exception as error:
         code = engine.error_code(error)
         if code is not None:

@@ -1,7 +1,7 @@
 /* cuMemcpy* and cuMemset*: checked and queued. */
 #include "driver.h"
 
-/* Memory of cuMemCreate is reached as cuMemSetAccess says, with peer access and without. */
+/* Memory of cuMemCreate: cuMemSetAccess decides which GPUs reach it, whatever the peer access is. */
 static bool shared(CUdeviceptr address)
 {
     const struct allocation *allocation = allocation_of(address, 1);
@@ -30,7 +30,8 @@ static CUresult copy(CUcontext context, CUdeviceptr dst, CUdeviceptr src, size_t
     if (!reaches(stream->context->gpu, dst) || !reaches(stream->context->gpu, src))
         return INVALID_VALUE;
     pair = pair_of(made.from, made.to);
-    made.direct = pair == NULL || shared(dst) || shared(src) || (stream->context->gpu == made.from && may_access(stream->context, made.to)) ||
+    made.direct = pair == NULL || shared(dst) || shared(src) ||
+                  (stream->context->gpu == made.from && may_access(stream->context, made.to)) ||
                   (stream->context->gpu == made.to && may_access(stream->context, made.from));
     if (pair != NULL && made.direct) {
         if (stream->head == NULL) /* a row of copies reads the machine once: its files are searched each time */

@@ -247,6 +247,9 @@ int owner_of(unsigned long long address, unsigned long long size); /* GPU, HOST,
 void storage_release(CUcontext context);
 unsigned long long available(int gpu); /* bytes */
 
+/* shared.c */
+bool is_reserved(unsigned long long address);
+
 /* pinned.c */
 void host_to_device(unsigned long long to, const char *from, unsigned long long size);
 void device_to_host(char *to, unsigned long long from, unsigned long long size);

@@ -37,6 +37,14 @@ static struct range **range_link(CUdeviceptr base, size_t size)
     return link;
 }
 
+bool is_reserved(unsigned long long address)
+{
+    const struct range *one = ranges;
+    while (one != NULL && (address < one->base || address - one->base >= one->size))
+        one = one->next;
+    return one != NULL;
+}
+
 static void let_go(struct physical **link)
 {
     struct physical *gone = *link;

@@ -1,7 +1,7 @@
 """Memory of one GPU that another one imports by a fabric handle, as GPUs of other hosts of the NVLink domain do.
 
-Source: Virtual Memory Management of the CUDA driver API. A fabric handle needs an IMEX channel of this user, also within
-one process: without one cuMemCreate returns 800. NCCL does the same before it uses the NVLinks between hosts.
+Source: Virtual Memory Management of the CUDA driver API. A fabric handle needs an IMEX channel of this user, also
+within one process: without one cuMemCreate returns 800. NCCL makes the same calls before it uses NVLink between hosts.
 """
 
 from collections.abc import Iterator
