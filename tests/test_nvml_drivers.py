@@ -21,6 +21,7 @@ DRIVERS = (
     *("580.178.04", "590.48.01", "595.91.07", "610.57.04", "615.71.09"),
 )
 BOARDS = [name for name in simulator.profile_names() if name != "no-gpu"]
+DIVIDED = "a100-mig-x8"  # a warning of each GPU is right there: it is divided
 SAMPLE = {("470.256.02", "dgx1-v100"), ("590.48.01", "p100-pcie-x2"), ("615.71.09", "rtx4090-x2")}
 CALLS = ("nvmlDeviceGetApplicationsClock", "nvmlDeviceGetDefaultApplicationsClock")
 DEPRECATED = "Requested functionality has been deprecated"
@@ -56,7 +57,8 @@ def false_words(findings: list[Finding], driver: str) -> list[str]:
 def test_no_driver_makes_a_healthy_board_look_ill(driver, name, tmp_path, activate):
     reading, findings = look(name, driver, tmp_path / "machine")
 
-    assert false_words(findings, driver) == []
+    words = false_words(findings, driver)
+    assert [word for word in words if not (name == DIVIDED and word.startswith("mig warn mig-enabled"))] == []
     codes = {gap.code for gap in reading.gaps if gap.call in CALLS}
     assert (26 in codes) is (int(driver.partition(".")[0]) >= 590)
 

@@ -176,7 +176,7 @@ def _gpus(host: Host, options: Options) -> Chosen:
 
 
 def with_settings(devices: tuple[ComputeDevice, ...], gpus: tuple[Gpu, ...]) -> tuple[ComputeDevice, ...]:
-    """Add what NVML reports about limits, licence and firmware, which explains a clock or a rate."""
+    """Add what NVML reports about limits, license and firmware, which explains a clock or a rate."""
     if not gpus:
         return devices
     return tuple(

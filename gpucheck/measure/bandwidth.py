@@ -16,7 +16,7 @@ from gpucheck.measure.planning.paths import Path, paths, ports_to_host
 from gpucheck.measure.planning.plan import Depth, Machine, MeasurementRequest, buffer_bytes, plan
 from gpucheck.measure.planning.selection import Unmeasurable, admit, choose, device, room
 from gpucheck.measure.reporting import report
-from gpucheck.measure.reporting.gaps import gaps, lost
+from gpucheck.measure.reporting.gaps import CHANNELS, gaps, lost
 from gpucheck.measure.reporting.observed import observations
 from gpucheck.measure.reporting.scene import Scene
 from gpucheck.measure.reporting.text import count_text
@@ -24,7 +24,7 @@ from gpucheck.measure.running.results import Results
 from gpucheck.measure.running.runner import Doubts, again, run
 from gpucheck.measure.running.sampler import Sampler
 from gpucheck.measure.running.supervisor import Supervised
-from gpucheck.measure.values import Answer, Device, Failure, Flow, Setup, Step
+from gpucheck.measure.values import Answer, Device, Failure, Flow, Opened, Setup, Step
 from gpucheck.model import Finding, Host, NvmlFailure, NvmlReading, Verdict, named, worst
 from gpucheck.model.bandwidth import BandwidthReport
 from gpucheck.model.diagnosis.observations import Observations
@@ -135,6 +135,7 @@ def measure(
                 buffer_bytes=opened.buffer_bytes,
                 peer_access=opened.peer_access,
                 numa_nodes=opened.numa_nodes,
+                fabric=_shares(scene, opened),
             )
             steps = plan(place.machine, request)
             planned_s = sum(step.planned_s for step in steps)
@@ -156,7 +157,8 @@ def measure(
     if scene is not None and isinstance(after, NvmlReading):
         scene = msgspec.structs.replace(scene, after=after)
     seen = observations(results, place.machine, scene) if scene is not None else Observations()
-    findings = gaps(results, gpus=scene is not None, loaded=bool(seen.measured.under_load))
+    channels = bool(host.list_names(CHANNELS))
+    findings = gaps(results, gpus=scene is not None, loaded=bool(seen.measured.under_load), channels=channels)
     if after is not None and results.failures:
         findings = (*lost(results.devices, after), *findings)
     findings = named(findings, scene.gpus if scene is not None else ())
@@ -213,6 +215,14 @@ def _gpu_place(host: Host, options: Options) -> _Place:
         to_host=ports_to_host(chosen.gpus, pci),
     )
     return _Place(machine, Scene.of(host, chosen.gpus, reading, topology), chosen.local, notes)
+
+
+def _shares(scene: Scene | None, opened: Opened) -> tuple[int, ...]:
+    """Return the GPUs by position that are in an NVLink domain of several hosts, and offer their memory there."""
+    fabrics = (gpu.fabric for gpu in scene.gpus) if scene is not None else ()
+    ready = (fabric is not None and fabric.state == "completed" and fabric.spans_hosts for fabric in fabrics)
+    offered = zip(ready, opened.fabric_handles, strict=False)
+    return tuple(place for place, both in enumerate(offered) if all(both))
 
 
 def _no_gpus(host: Host, reading: NvmlReading | NvmlFailure) -> Unmeasurable:

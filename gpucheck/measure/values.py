@@ -9,8 +9,8 @@ KIB, MIB = 1 << 10, 1 << 20
 HOST = -1  # in place of a device's position: the host's pinned memory
 
 # write: launched by the source, read: launched by the destination. ce: copy engine, sm: a kernel's loads and stores.
-# staged: through host memory, as copies without peer access do.
-Method = Literal["ce-write", "ce-read", "sm-write", "sm-read", "staged"]
+# staged: through host memory, as copies without peer access do. fabric: through memory shared by a fabric handle.
+Method = Literal["ce-write", "ce-read", "sm-write", "sm-read", "staged", "fabric"]
 Operation = Literal["integrity", "bandwidth", "latency"]
 # What let copies start together: a stream waits for a word of host memory, or for a kernel that spins; events: nothing,
 # so that the first copies run while later ones are queued.
@@ -164,8 +164,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, tag="answer"):
 
 
 FailureKind = Literal[
-    "refused", "stuck", "crashed", "killed", "no-peers-left", "not-timed", "no-memory", "no-process", "no-resources",
-    "defect", "not-started", "missing-package",
+    "refused", "stuck", "crashed", "killed", "no-peers-left", "not-timed", "not-shared", "no-memory", "no-process",
+    "no-resources", "defect", "not-started", "missing-package",
 ]  # fmt: skip
 
 
@@ -174,8 +174,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, tag="failure"):
 
     Values of kind: ``refused``: CUDA returned an error for a copy. stuck: the deadline passed. crashed: the child
     failed in native code; killed: by a signal from outside. no-peers-left: the GPU maps no further peer.
-    not-timed: see NotTimed. no-memory: GPU or host had too little. no-resources: of the host: space, processes, files.
-    defect: gpucheck, or a package that it uses, failed.
+    not-timed, not-shared: see NotTimed, NotShared. no-memory: GPU or host had too little. no-resources: of the host:
+    space, processes, files. defect: gpucheck, or a package that it uses, failed.
     fix: what to do, if the engine knows.
     """
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from gpucheck.model.finding import Finding
 from gpucheck.model.finding.about import About
-from gpucheck.topology.view import View
+from gpucheck.topology.view import NOT_OFFERED, View
 
 CHECK = "topology"
 SHOWN = 12
@@ -51,6 +51,8 @@ def _finding(view: View, kind: str, one: str, other: str, pairs: Pairs) -> Findi
         return about.unknown(why, "gpucheck verify --only inventory --verbose")
     if kind == "links":
         why = f"NVLinks unknown{of}: {one}, so the class shown may be wrong"
+        if one == NOT_OFFERED:
+            return about.skips(f"not run: {why}")
         return about.unknown(why, "gpucheck verify --only nvlink", because_of="nvlink")
     if kind == "contradiction":
         seen = f"NVML reports {one} one way and {other} the other{of}"

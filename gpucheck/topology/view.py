@@ -8,6 +8,7 @@ from gpucheck.topology.nvlink import Joint, NvLinks
 from gpucheck.topology.nvlink.ports import PAST, STATE_CALL, ports_of
 from gpucheck.topology.pcie.classify import classify
 
+NOT_OFFERED = "this driver does not offer which GPU is at the far end of a link"
 FAR_END = ("nvmlDeviceGetNvLinkRemotePciInfo", "nvmlDeviceGetNvLinkRemoteDeviceType")
 DISTANCE = {"PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5}
 
@@ -77,7 +78,8 @@ class View:
         if refused:
             return f"NVML call failed: {refused[0].call} (code {refused[0].code})"
         if any(link.remote_kind == "gpu" for link in nameless):
-            return "NVML did not report which GPU is at the far end of a link"
+            absent = any(gap.call in FAR_END and gap.subject in names for gap in own)
+            return NOT_OFFERED if absent else "NVML did not report which GPU is at the far end of a link"
         return None
 
     def p2p(self, i: int, j: int) -> str | None:

@@ -67,7 +67,7 @@ def test_matrix_rate_has_the_verdict_that_peers_and_ceiling_allow(devices, verdi
 
 
 @pytest.mark.parametrize("found", [[device(0, tflops=300.0)], slow_by(595.0)])
-def test_a_virtual_gpu_without_its_licence_is_no_slow_board(found):
+def test_a_virtual_gpu_without_its_license_is_no_slow_board(found):
     def matrix(licensed):
         first = replace(found[0], licensed=licensed, gsp_firmware="off")
         (finding,) = (f for f in about([first, *found[1:]], "compute-matrix") if f.verdict is not Verdict.PASS)
@@ -75,7 +75,7 @@ def test_a_virtual_gpu_without_its_licence_is_no_slow_board(found):
 
     unlicensed, licensed = matrix(licensed=False), matrix(licensed=True)
     assert (unlicensed.cause, licensed.cause) == ("vgpu-unlicensed", "slow-compute")
-    assert "no licence" in unlicensed.why
+    assert "no license" in unlicensed.why
     assert "board" in licensed.fix
     assert "board" not in unlicensed.fix
     assert "nvidia-gridd" in unlicensed.fix

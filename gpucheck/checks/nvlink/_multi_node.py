@@ -7,7 +7,6 @@ IMEX on the compute trays shares memory between them.
 from gpucheck.knowledge import GpuModel, find_gpu, gpu_by_pci_id
 from gpucheck.model import Gpu
 
-NO_CLUSTER = "00000000-0000-0000-0000-000000000000"
 SWITCH_TRAYS = (
     "nvidia-smi -q | grep -A 12 Fabric\n"
     "On the switch trays of the rack: check the NVLink control plane (NMX Controller) and the partition of this tray.\n"
@@ -38,4 +37,4 @@ def is_nvlink5_board(gpu: Gpu) -> bool:
 
 def in_cluster(gpu: Gpu) -> bool:
     """Whether the driver reports a cluster that the GPU shares with other hosts."""
-    return gpu.fabric is not None and (gpu.fabric.cluster_uuid or NO_CLUSTER) != NO_CLUSTER
+    return gpu.fabric is not None and gpu.fabric.spans_hosts

@@ -37,10 +37,10 @@ def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     if down:
         why = f"Copies between GPU and host have only the other links. Inactive: {down}."
         fix = f"{STATUS}; power the tray off and on; if the link stays inactive, replace the board"
-        return about.fails(f"{up} of {len(links)} C2C links active", f"{len(links)} active", why, fix, None)
+        return about.fails(f"{up} of {len(links)} C2C links active", f"{len(links)} active", why, fix, "c2c-down")
     if noisy:
         why = "The link repeats transfers or reports errors, which costs bandwidth and announces a failing link."
-        return about.warns("; ".join(noisy), f"at most {TOLERATED} replays, nothing else", why, ERRORS, None)
+        return about.warns("; ".join(noisy), f"at most {TOLERATED} replays, nothing else", why, ERRORS, "c2c-errors")
     if up < len(links):
         return not_reported(NAME, nvml, gpu, *STATE_FIELDS, what="state of C2C links")
     return about.passes(f"{up} of {len(links)} C2C links active")

@@ -248,7 +248,8 @@ def _without_state(values: Values, nvml: NvmlReading, nvlinks: NvLinks) -> Itera
         why = f"fabric manager state unknown: {NOT_QUERIED if not values.queried else 'it does not run in this guest'}"
         yield about.unknown(why, ELSEWHERE, because_of="p2p-status")
     else:
-        yield about.unknown(f"fabric state unknown: {unreported}, and {p2p}", ELSEWHERE)
+        why = f"{unreported}, and {p2p}"
+        yield about.unknown(f"fabric state unknown: {why}", ELSEWHERE) if pairs else about.skips(f"not run: {why}")
 
 
 def _no_call(nvml: NvmlReading) -> bool:

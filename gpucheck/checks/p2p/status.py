@@ -76,7 +76,7 @@ def _at(nvml: NvmlReading, kind: str, i: int, j: int) -> str | None:
 def _why_not(nvml: NvmlReading, pair: Place, virtual: str | None, *, linked: bool) -> str | None:
     """Return the cause by which a pair may lack peer-to-peer without anything being broken."""
     a, b = (nvml.gpus[place] for place in pair)
-    if a.health.mig or b.health.mig:
+    if _divided(a) or _divided(b):
         return "mig-enabled"
     if virtual is not None:
         return "vm-no-p2p"
@@ -86,9 +86,14 @@ def _why_not(nvml: NvmlReading, pair: Place, virtual: str | None, *, linked: boo
     return "geforce-p2p-disabled" if model is not None and model.cls == "geforce" and not linked else None
 
 
+def _divided(gpu: Gpu) -> bool:
+    """Whether MIG is on; a GPU with instances has it, also where NVML offers no mode."""
+    return bool(gpu.health.mig or gpu.mig_uuids)
+
+
 def _mig_refused(nvml: NvmlReading, pair: Place) -> bool:
     """Whether a GPU may be divided, which would explain that it has no peers."""
-    gpus = [nvml.gpus[place] for place in pair]
+    gpus = [nvml.gpus[place] for place in pair if not _divided(nvml.gpus[place])]
     refused = (gap for gpu in gpus if gpu.health.mig is None for gap in gaps_of(nvml, gpu, "nvmlDeviceGetMigMode"))
     return any(not gap.absent for gap in refused)
 
@@ -151,7 +156,7 @@ def _links_without_p2p(nvml: NvmlReading, nvlinks: NvLinks) -> Iterator[Finding]
     ]
     if any(_mig_refused(nvml, pair) for pair in dead):
         return
-    if dead and not any(nvml.gpus[place].health.mig for pair in dead for place in pair):
+    if dead and not any(_divided(nvml.gpus[place]) for pair in dead for place in pair):
         switched = any(nvlinks.switches(place) for pair in dead for place in pair)
         cause = "fabric-manager-down" if switched else "nvlink-down"
         why = "the NVLinks are active, but the driver does not use them" + (

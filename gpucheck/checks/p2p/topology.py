@@ -43,7 +43,8 @@ def evaluate(values: Values) -> Iterator[Finding]:
     # Missing NVLinks and ACS are part of a topology as well, and the finding of a check of their own.
     own = [finding for finding in topology.findings if finding.check == NAME]
     yield from own
-    if any(finding.verdict in (Verdict.WARN, Verdict.FAIL, Verdict.UNKNOWN) for finding in own):
+    # A SKIP of copies through host memory has a value; one without a value leaves the class unknown.
+    if any(finding.verdict in (Verdict.WARN, Verdict.FAIL, Verdict.UNKNOWN) or finding.seen is None for finding in own):
         return
     if not topology.pairs:
         yield About(check=NAME).skips("not applicable: a single GPU has no pair", "1 GPU")

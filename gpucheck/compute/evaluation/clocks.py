@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from gpucheck.compute.evaluation.groups import LICENCE, NO_LICENCE, UNLICENSED, about, gpus, losses, models, others
+from gpucheck.compute.evaluation.groups import LICENSE, NO_LICENSE, UNLICENSED, about, gpus, losses, models, others
 from gpucheck.knowledge.compute import compute_table
 from gpucheck.model import Finding
 from gpucheck.model.compute import ComputeDevice
@@ -75,8 +75,8 @@ def _held(
             seen, wanted, why, f"nvidia-smi -i {device.bus_id} -rac, if it is not intentional", "clock-limited"
         )
     if loss > limit and device.licensed is False:
-        why = f"the clock under load is {loss:.0%} below that of the {others(len(group))}; {NO_LICENCE}"
-        return made.warns(seen, wanted, why, LICENCE, UNLICENSED, "likely")
+        why = f"the clock under load is {loss:.0%} below that of the {others(len(group))}; {NO_LICENSE}"
+        return made.warns(seen, wanted, why, LICENSE, UNLICENSED, "likely")
     if loss > limit:
         power = ", at its power limit: it needs more power for the same clock" if capped else ""
         why = f"the clock under load is {loss:.0%} below that of the {others(len(group))}{power}"

@@ -8,8 +8,8 @@ from gpucheck.model.finding.about import About
 
 MAD_TO_DEVIATION = 1.4826
 UNLICENSED = "vgpu-unlicensed"
-NO_LICENCE = "this virtual GPU has no licence, and without it the driver lowers its clocks"
-LICENCE = "systemctl status nvidia-gridd; nvidia-smi -q | grep -i license; then: gpucheck verify --only vgpu-license"
+NO_LICENSE = "this virtual GPU has no license, and without it the driver lowers its clocks"
+LICENSE = "systemctl status nvidia-gridd; nvidia-smi -q | grep -i license; then: gpucheck verify --only vgpu-license"
 SURE = 4.0  # standard deviations: once in 16,000 comparisons of healthy GPUs
 
 

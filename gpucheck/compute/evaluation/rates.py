@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from gpucheck.compute.evaluation.groups import (
-    LICENCE,
-    NO_LICENCE,
+    LICENSE,
+    NO_LICENSE,
     SURE,
     UNLICENSED,
     about,
@@ -62,13 +62,13 @@ def _cause(check: str, device: ComputeDevice) -> str:
 
 
 def _why(text: str, device: ComputeDevice) -> str:
-    return f"{text}; {NO_LICENCE}" if device.licensed is False else text
+    return f"{text}; {NO_LICENSE}" if device.licensed is False else text
 
 
 def _fix(check: str, device: ComputeDevice) -> str:
-    """Return the steps; a board whose rates are not known, or that lacks its licence, is not suspected itself."""
+    """Return the steps; a board whose rates are not known, or that lacks its license, is not suspected itself."""
     if device.licensed is False:
-        return f"{LICENCE}; {AGAIN}"
+        return f"{LICENSE}; {AGAIN}"
     known = operations_per_clock(device.capability, device.name)
     return FIX[check] + ("; if it stays slow, have the board replaced" if known else "")
 

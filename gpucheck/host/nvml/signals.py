@@ -1,4 +1,4 @@
-"""What the service of a GPU asks for first: its SRAM, its spare rows, its place in a rack, licence and firmware.
+"""What the service of a GPU asks for first: its SRAM, its spare rows, its place in a rack, license and firmware.
 
 Structures and values: NVIDIA nvml.h (API 13).
 """
@@ -70,7 +70,7 @@ def rack_place(query: Query) -> RackPlace | None:
 
 
 def licensed(query: Query, virtualization: str | None) -> bool | None:
-    """Return whether a virtual GPU has its licence; None for other GPUs, and where nothing needs one."""
+    """Return whether a virtual GPU has its license; None for other GPUs, and where nothing needs one."""
     seen = query("nvmlDeviceGetGridLicensableFeatures") if virtualization == "vgpu" else None
     if seen is None or not seen.isGridLicenseSupported:
         return None

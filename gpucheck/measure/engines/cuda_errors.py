@@ -22,6 +22,7 @@ NAMES = {
     711: "cudaErrorTooManyPeers",
     714: "cudaErrorHardwareStackError",
     719: "cudaErrorLaunchFailure",
+    800: "cudaErrorNotPermitted",
     801: "cudaErrorNotSupported",
     802: "cudaErrorSystemNotReady",
     803: "cudaErrorSystemDriverMismatch",

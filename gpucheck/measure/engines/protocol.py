@@ -21,6 +21,14 @@ class NotTimed(Exception):
     """Copies began before all of them were queued, so their time would include the queueing. Data is not affected."""
 
 
+class NotShared(Exception):
+    """The driver gives out no memory by a fabric handle. code: of the call, cudaError_t."""
+
+    def __init__(self, why: str, code: int) -> None:
+        super().__init__(why)
+        self.code = code
+
+
 class CopyEngine(Protocol):
     """Copies between devices. Each device has two buffers of equal size: a source and a destination.
 
@@ -56,7 +64,10 @@ class CopyEngine(Protocol):
         """Fill the region of the destination buffer with one word."""
 
     def copy(self, flows: Sequence[Flow], region: Region, bursts: int) -> None:
-        """Copy the region from source to destination buffers, all flows together, ``bursts`` times each."""
+        """Copy the region from source to destination buffers, all flows together, ``bursts`` times each.
+
+        Raises NotShared.
+        """
 
     def compare(self, device: int, key: int, region: Region) -> Comparison:
         """Compare the destination buffer with the pattern of this key, on its device."""

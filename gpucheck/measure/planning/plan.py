@@ -15,7 +15,7 @@ from gpucheck.measure.values import HOST, KIB, MIB, Device, Flow, Method, Region
 Depth = Literal["quick", "default", "full"]
 DIRECT: tuple[Method, ...] = ("ce-write", "ce-read", "sm-write", "sm-read")
 PAGE = 4 * KIB
-PCIE_BYTES, NVLINK_BYTES = 64 * MIB, 256 * MIB
+PCIE_BYTES, NVLINK_BYTES, FABRIC_BYTES = 64 * MIB, 256 * MIB, 16 * MIB
 SAMPLES: dict[Depth, tuple[int, int]] = {"quick": (7, 7), "default": (7, 21), "full": (15, 41)}
 SWEEP_SAMPLES = (7, 9)
 UNKNOWN_GB_S = 10.0
@@ -36,7 +36,7 @@ class MeasurementRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The requested measurements. sizes: of the sweep, in bytes. tensor_bytes: of the tensor copied to and from a GPU.
 
     local: copies inside one device instead of between devices.
-    peer_access, numa_nodes: as in Opened.
+    peer_access, numa_nodes: as in Opened. fabric: GPUs of an NVLink domain of several hosts that offer fabric handles.
     """
 
     depth: Depth = "default"
@@ -48,6 +48,7 @@ class MeasurementRequest(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
     peer_access: tuple[tuple[bool | None, ...], ...] = ()
     numa_nodes: tuple[int, ...] = ()
+    fabric: tuple[int, ...] = ()
 
 
 def buffer_bytes(machine: Machine, request: MeasurementRequest) -> int:
@@ -67,7 +68,8 @@ def plan(machine: Machine, request: MeasurementRequest) -> tuple[Step, ...]:
     if request.depth != "quick":
         steps += [*_bidirectional(machine, request), *_latencies(machine, request), *_staged(machine, request)]
         steps += [*_host(machine, request), *_contention(machine, request)]
-    return (*steps, *_sizes(machine, request, _one_of_each_class(machine)))
+    # Last: a handle whose import hangs takes no other copy along.
+    return (*steps, *_sizes(machine, request, _one_of_each_class(machine)), *_fabric(machine, request))
 
 
 def in_rounds(
@@ -116,6 +118,15 @@ def _integrity(machine: Machine, request: MeasurementRequest) -> Iterator[Step]:
             (Region(offset=0, size=min(request.buffer_bytes - PAGE, 2 * MIB)),) if many else _regions(request)[-1:]
         )
         yield _checked(machine, request, "integrity under load", (*flows, *load), largest, 1 if quick else 3, 4)
+
+
+def _fabric(machine: Machine, request: MeasurementRequest) -> Iterator[Step]:
+    """Plan one copy through memory that was exported and imported, of each GPU to the next."""
+    ring = zip(request.fabric, (*request.fabric[1:], *request.fabric[:1]), strict=True)
+    if len(request.fabric) > 1 and "fabric" in request.methods:
+        flows = tuple(Flow(src=a, dst=b, method="fabric") for a, b in ring)
+        region = Region(offset=0, size=min(request.buffer_bytes - PAGE, FABRIC_BYTES))
+        yield _checked(machine, request, "fabric memory", flows, (region,), 1, 1)
 
 
 def _regions(request: MeasurementRequest) -> tuple[Region, ...]:

@@ -10,11 +10,18 @@ from gpucheck.measure.values import Check, Device, Failure, FailureKind
 from gpucheck.model import Finding, NvmlFailure, NvmlReading
 from gpucheck.model.finding.about import About
 
-COPIES = About(check="p2p-copies")
+COPIES, FABRIC = About(check="p2p-copies"), About(check="fabric-memory")
 PACKAGE = {"cuda": "cuda-bindings", "cuda.bindings": "cuda-bindings"}
 AGAIN = "gpucheck bandwidth"
 SHOWN = 8
 GPU_IS_LOST = 15  # nvmlReturn_t
+NOT_PERMITTED = 800
+CHANNELS = "/dev/nvidia-caps-imex-channels"
+SHARED = (
+    "Copies between hosts of this NVLink domain need such memory; NCCL makes the same calls, and uses the network or "
+    "fails without it."
+)
+FIND_CHANNEL = f"ls -l {CHANNELS}\nnvidia-imex-ctl -N\ngpucheck verify --only imex"
 
 
 class Reason(NamedTuple):
@@ -76,12 +83,15 @@ OF_PROCESSES: dict[FailureKind, Reason] = {
 }
 
 
-def gaps(results: Results, *, gpus: bool, loaded: bool) -> tuple[Finding, ...]:
-    """Return findings about what was not measured. gpus: False for CPU processes. loaded: NVML was read meanwhile."""
+def gaps(results: Results, *, gpus: bool, loaded: bool, channels: bool = False) -> tuple[Finding, ...]:
+    """Return findings about what was not measured, and on data of copies without a link.
+
+    gpus: False for CPU processes. loaded: NVML was read meanwhile. channels: the host has an IMEX channel.
+    """
     found = [*_failures(results, UNKNOWN if gpus else UNKNOWN | OF_PROCESSES)]
     if results.opened is None:
         return tuple(found)
-    found += _data(results, gpus=gpus)
+    found += [*_data(results, gpus=gpus), *_fabric(results, channels=channels)]
     if not gpus:
         found.append(_processes(results))
     elif not loaded:
@@ -205,6 +215,29 @@ def _wrong(bad: Sequence[Check], results: Results, *, gpus: bool) -> Finding:
         "dmesg | grep -e Xid -e AER -e EDAC; if it happens again, replace the component",
         "data-corruption" if gpus else None,
     )
+
+
+def _fabric(results: Results, *, channels: bool) -> Iterator[Finding]:
+    """Yield a finding on memory shared by fabric handles. Wrong data is that of other copies: see p2p-integrity."""
+    for failure in (failure for failure in results.failures if failure.kind == "not-shared"):
+        if failure.code == NOT_PERMITTED and not channels:
+            why = (
+                f"{SHARED} Where Slurm or Kubernetes provide the channel for each job, this is the state between jobs."
+            )
+            yield FABRIC.skips(why, f"not run: no IMEX channel in {CHANNELS}", fix=FIND_CHANNEL)
+            continue
+        yield FABRIC.warns(
+            f"the driver shares no memory by fabric handles: {failure.detail}",
+            "memory that GPUs of other hosts can import",
+            f"{SHARED} Copies within this host do not need it.",
+            FIND_CHANNEL,
+            "imex-down",
+            "likely" if failure.code == NOT_PERMITTED else "possible",
+        )
+    checks = [check for _, check in results.checks if check.flow.method == "fabric"]
+    if checks and not any(check.mismatches for check in checks):
+        compared = bytes_text(sum(check.bytes_verified for check in checks))
+        yield FABRIC.passes(f"{compared} copied through memory imported by fabric handles on this host, no wrong word")
 
 
 def _processes(results: Results) -> Finding:

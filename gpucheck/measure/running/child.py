@@ -10,7 +10,7 @@ from typing import BinaryIO
 import msgspec
 
 from gpucheck.measure.engines.cuda_errors import error_text, kind_of
-from gpucheck.measure.engines.protocol import MISTAKES, CopyEngine, NotOpened, NotTimed
+from gpucheck.measure.engines.protocol import MISTAKES, CopyEngine, NotOpened, NotShared, NotTimed
 from gpucheck.measure.running.execute import execute
 from gpucheck.measure.values import Answer, Failure, FailureKind, Opened, Setup, Step
 from gpucheck.processes.exhausted import exhausted
@@ -49,6 +49,8 @@ def answer(engine: CopyEngine, step: Step) -> Answer | Failure:
         return execute(engine, step)
     except NotTimed as error:
         return Failure(kind="not-timed", purpose=step.purpose, flows=step.flows, detail=str(error))
+    except NotShared as error:
+        return Failure(kind="not-shared", purpose=step.purpose, flows=step.flows, detail=str(error), code=error.code)
     except Exception as error:
         code = engine.error_code(error)
         if code is not None:

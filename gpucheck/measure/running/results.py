@@ -68,7 +68,7 @@ class Results:
     def take(self, step: Step, timings: tuple[Timing, ...], checks: tuple[Check, ...]) -> None:
         """Store the result of a step."""
         if step.operation == "integrity":
-            self.checks += [(step.purpose != "integrity", check) for check in checks]
+            self.checks += [(step.purpose == "integrity under load", check) for check in checks]
         elif step.operation == "latency":
             self.latency.update({t.flow: t for t in timings})
         elif step.purpose == "alone":

@@ -154,6 +154,11 @@ class Fabric(msgspec.Struct, frozen=True, kw_only=True):
     health_mask: int | None = None
     health_summary: Literal["healthy", "unhealthy", "limited-capacity"] | None = None
 
+    @property
+    def spans_hosts(self) -> bool:
+        """Whether the driver reports a cluster, which the GPU shares with other hosts."""
+        return bool((self.cluster_uuid or "").strip("0-"))
+
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     """One GPU as NVML shows it. cpu_affinity is a Linux CPU list, ``0-15,32-47``. mig_uuids: of its MIG devices."""

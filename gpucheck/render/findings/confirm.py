@@ -35,6 +35,8 @@ BY_CAUSE = {
     "module-not-built": "dkms status",
     "narrow-by-design": "nvidia-smi -q -d PCIE",
     "nouveau-loaded": "ls -d /sys/module/nouveau",
+    "c2c-down": "nvidia-smi c2c -s",
+    "c2c-errors": "nvidia-smi c2c -e",
     "nvlink-down": "nvidia-smi nvlink -s",
     "nvlink-errors": "nvidia-smi nvlink -e",
     "nvlink-bandwidth-mode": "nvidia-smi nvlink -s",

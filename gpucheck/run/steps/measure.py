@@ -15,6 +15,7 @@ CLAIM = "copies between GPUs"
 FINDINGS = (
     "p2p-copies",
     "p2p-integrity",
+    "fabric-memory",
     "p2p-bandwidth",
     "p2p-both-ways",
     "p2p-latency",

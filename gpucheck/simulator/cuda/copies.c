@@ -1,6 +1,18 @@
 /* cuMemcpy* and cuMemset*: checked and queued. */
 #include "driver.h"
 
+/* Memory of cuMemCreate: cuMemSetAccess decides which GPUs reach it, whatever the peer access is. */
+static bool shared(CUdeviceptr address)
+{
+    const struct allocation *allocation = allocation_of(address, 1);
+    return allocation != NULL && allocation->shared;
+}
+
+static bool reaches(int gpu, CUdeviceptr address)
+{
+    return !shared(address) || allocation_of(address, 1)->reach[gpu];
+}
+
 /* The context's copy of `size` bytes. Without peer access between the two GPUs it leads through host memory. */
 static CUresult copy(CUcontext context, CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream, bool blocking)
 {
@@ -15,8 +27,11 @@ static CUresult copy(CUcontext context, CUdeviceptr dst, CUdeviceptr src, size_t
     made.from = owner_of(src, size);
     if (made.to == NO_OWNER || made.from == NO_OWNER)
         return INVALID_VALUE;
+    if (!reaches(stream->context->gpu, dst) || !reaches(stream->context->gpu, src))
+        return INVALID_VALUE;
     pair = pair_of(made.from, made.to);
-    made.direct = pair == NULL || (stream->context->gpu == made.from && may_access(stream->context, made.to)) ||
+    made.direct = pair == NULL || shared(dst) || shared(src) ||
+                  (stream->context->gpu == made.from && may_access(stream->context, made.to)) ||
                   (stream->context->gpu == made.to && may_access(stream->context, made.from));
     if (pair != NULL && made.direct) {
         if (stream->head == NULL) /* a row of copies reads the machine once: its files are searched each time */

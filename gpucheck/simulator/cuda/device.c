@@ -149,7 +149,7 @@ EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 }
 
 /* NVML reports a cluster for a GPU of a multi-host domain, and zeros for one behind the NVSwitches of a single host. */
-static bool offers_fabric_handles(int number)
+bool offers_fabric_handles(int number)
 {
     const char *cluster = machine_text("gpu.%d.fabric.cluster", number);
     const char *state = machine_text("gpu.%d.fabric.state", number);

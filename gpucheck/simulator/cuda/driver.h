@@ -9,6 +9,7 @@
  *   context.c   contexts                            schedule.c  simulated time: queues, gates, shared links
  *   peers.c     peer access                         streams.c   streams and waits      events.c  events
  *   entry.c     cuGetProcAddress and its table      errors.c    names of errors
+ *   shared.c    cuMemCreate, fabric handles, mappings
  *
  * The machine is a directory D, as for the simulated NVML library, whose table.c is compiled in:
  *   D/machine.txt    what the GPUs are (see nvml/simulator.h)
@@ -63,6 +64,7 @@ typedef enum {
     HOST_MEMORY_NOT_REGISTERED = 713,
     MISALIGNED_ADDRESS = 716,
     LAUNCH_FAILED = 719,
+    NOT_PERMITTED = 800,
     NOT_SUPPORTED = 801,
     SYSTEM_NOT_READY = 802,
     SYSTEM_DRIVER_MISMATCH = 803,
@@ -181,10 +183,11 @@ bool routes_read(void);
 struct route route_of(const struct operation *operation);
 double chase_seconds(int gpu, int owner);
 
-/* visible.c */
+/* visible.c, device.c */
 extern struct gpu gpus[MAX_GPUS];
 extern int gpu_count;
 CUresult visible_read(void);
+bool offers_fabric_handles(int number);
 
 /* session.c */
 void *lock_session(void);
@@ -208,6 +211,7 @@ struct allocation {
     unsigned long long base, size, reserved;
     CUcontext context;
     struct piece **pieces; /* NULL: zeros */
+    bool shared, reach[MAX_GPUS]; /* of cuMemCreate; the GPUs that cuMemSetAccess named */
 };
 enum { PIECE = 65536, WORDS = PIECE / 8 };
 extern struct allocation *allocations;
@@ -241,6 +245,10 @@ struct host_range *host_range_of(const void *address);
 int owner_of(unsigned long long address, unsigned long long size); /* GPU, HOST, or -2: neither */
 #define NO_OWNER (-2)
 void storage_release(CUcontext context);
+unsigned long long available(int gpu); /* bytes */
+
+/* shared.c */
+bool is_reserved(unsigned long long address);
 
 /* pinned.c */
 void host_to_device(unsigned long long to, const char *from, unsigned long long size);

@@ -35,6 +35,7 @@ static const struct row { CUresult code; const char *name, *text; } ERRORS[] = {
     {715, "CUDA_ERROR_ILLEGAL_INSTRUCTION", "an illegal instruction was encountered"},
     ERROR(MISALIGNED_ADDRESS, "misaligned address"),
     ERROR(LAUNCH_FAILED, "unspecified launch failure"),
+    ERROR(NOT_PERMITTED, "operation not permitted"),
     ERROR(NOT_SUPPORTED, "operation not supported"),
     ERROR(SYSTEM_NOT_READY, "system not yet initialized"),
     ERROR(SYSTEM_DRIVER_MISMATCH, "system has unsupported display driver / cuda driver combination"),

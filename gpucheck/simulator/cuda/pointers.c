@@ -9,7 +9,8 @@ int owner_of(unsigned long long address, unsigned long long size)
     const struct allocation *begin = allocation_of(address, 1);
     if (allocation != NULL)
         return allocation->context->gpu;
-    return begin != NULL ? NO_OWNER : HOST; /* beyond the end of an allocation; everything else may be the host's */
+    /* beyond the end of an allocation, or nothing is mapped there; everything else may be the host's */
+    return begin != NULL || is_reserved(address) ? NO_OWNER : HOST;
 }
 
 static CUresult pointer_attribute(void *out, int attribute, CUdeviceptr address)

@@ -37,7 +37,7 @@ static unsigned long long in_use(int gpu)
     return sum + whole(small, GRAIN);
 }
 
-static unsigned long long available(int gpu)
+unsigned long long available(int gpu)
 {
     const unsigned long long used = in_use(gpu);
     return used < gpus[gpu].memory ? gpus[gpu].memory - used : 0;
@@ -107,7 +107,7 @@ EXPORT CUresult cuMemFree_v2(CUdeviceptr address)
         return result;
     for (link = &allocations; *link != NULL && (*link)->base != address; link = &(*link)->next)
         ;
-    if (*link == NULL)
+    if (*link == NULL || (*link)->shared)
         return INVALID_VALUE;
     wait_for_context((*link)->context);
     for (link = &allocations; *link != NULL && (*link)->base != address; link = &(*link)->next)
@@ -122,7 +122,7 @@ void storage_release(CUcontext context)
 {
     struct allocation **link = &allocations;
     while (*link != NULL)
-        if ((*link)->context == context)
+        if ((*link)->context == context && !(*link)->shared)
             forget(link);
         else
             link = &(*link)->next;

@@ -3,11 +3,13 @@
 from gpucheck.simulator.faults import Fault, check_choice
 from gpucheck.simulator.machine import Machine
 
+CHANNEL = "nvidia-caps-imex-channels/channel0"  # of machines with IMEX
 NODES = ("nvidia-uvm", "nvidia-uvm-tools", "nvidiactl", "nvidia-modeset")
 
 
 def _apply(machine: Machine, node: str = "nvidia-uvm") -> None:
     nodes = (*NODES, *(f"nvidia{number}" for number in range(len(machine.gpus))))
+    nodes += (CHANNEL,) if "nvidia-imex" in machine.services else ()
     machine.require_driver()
     check_choice("node", node, nodes)
     machine.missing_nodes.add(node)

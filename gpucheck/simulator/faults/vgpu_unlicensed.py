@@ -1,4 +1,4 @@
-"""Virtual GPUs without a licence."""
+"""Virtual GPUs without a license."""
 
 from gpucheck.simulator.faults import Fault
 from gpucheck.simulator.machine import Machine
@@ -12,4 +12,4 @@ def _apply(machine: Machine, licensed: int = 0) -> None:
         gpu.answer({"virtualization": VGPU, "license.supported": 1, "license.state": licensed})
 
 
-FAULT = Fault("vgpu-unlicensed", "the GPUs are virtual ones without a licence", _apply)
+FAULT = Fault("vgpu-unlicensed", "the GPUs are virtual ones without a license", _apply)

@@ -68,7 +68,7 @@ def test_confidential_computing(reading, ready):
 
 
 @pytest.mark.parametrize("licensed", [0, 1])
-def test_the_licence_of_a_virtual_gpu(reading, licensed):
+def test_the_license_of_a_virtual_gpu(reading, licensed):
     health = reading("t4-vm-x1", f"vgpu-unlicensed:licensed={licensed}").gpus[0].health
 
     assert (health.virtualization, health.licensed) == ("vgpu", bool(licensed))

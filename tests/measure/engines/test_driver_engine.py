@@ -13,6 +13,7 @@ from gpucheck.measure.running.results import Results
 from gpucheck.measure.values import HOST, Device, Flow, Opened, Timing
 
 PAIR = "p100-pcie-x2"
+CHANNEL = "nvidia-caps-imex-channels/channel0"
 
 
 def run(profile, *faults, level="quick", before="", **environment):
@@ -28,6 +29,10 @@ def run(profile, *faults, level="quick", before="", **environment):
 
 def copies(report):
     return next(finding for finding in report["findings"] if finding["check"] == "p2p-copies")
+
+
+def is_fabric(finding):
+    return finding["check"] == "fabric-memory"
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +56,32 @@ def test_peer_access_by_cuda_stands_beside_nvmls_status(full):
 
 @pytest.mark.parametrize(("profile", "offered"), [(PAIR, False), ("gb200-x4", True)])
 def test_fabric_handles_are_reported_for_each_gpu(profile, offered):
-    assert {device["fabric_handles"] for device in run(profile)["devices"]} == {offered}
+    report = run(profile)
+
+    assert {device["fabric_handles"] for device in report["devices"]} == {offered}
+    shared = [(finding["verdict"], finding["seen"]) for finding in report["findings"] if is_fabric(finding)]
+    passed = "67.1 MB copied through memory imported by fabric handles on this host, no wrong word"
+    assert shared == [("pass", passed)] * offered
+
+
+@pytest.mark.parametrize(
+    ("faults", "error", "verdict", "cause", "seen"),
+    [
+        ([f"node-missing:node={CHANNEL}"], "", "skip", None, "no IMEX channel"),
+        ([], "cuMemCreate=800", "warn", "imex-down", "800 (cudaErrorNotPermitted) from cuMemCreate"),
+        ([], "cuMemImportFromShareableHandle=801", "warn", "imex-down", "from cuMemImportFromShareableHandle"),
+        ([], "cuMemCreate=2", None, None, ""),
+    ],
+)
+def test_memory_that_hosts_cannot_share_is_reported_and_no_copy_is_blamed(faults, error, verdict, cause, seen):
+    report = run("gb200-x4", *faults, GPUCHECK_CUDA_ERROR=error)
+
+    shared = [finding for finding in report["findings"] if is_fabric(finding)]
+    assert [(finding["verdict"], finding["cause"]) for finding in shared] == [(verdict, cause)] * bool(verdict)
+    assert all(seen in finding["seen"] for finding in shared)
+    others = {finding["check"]: finding["verdict"] for finding in report["findings"] if not is_fabric(finding)}
+    assert others.pop("p2p-copies", "unknown") == "unknown"
+    assert set(others.values()) == {"pass"}
 
 
 def test_gpus_without_peer_access_are_copied_through_the_host_and_no_kernel_touches_their_memory():

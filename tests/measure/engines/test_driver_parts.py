@@ -11,14 +11,17 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from cuda.bindings import driver
 
 from gpucheck.measure.engines.driver import gate, opening
 from gpucheck.measure.engines.driver.calls import Calls, CudaError, MissingCall
+from gpucheck.measure.engines.driver.fabric import imported
 from gpucheck.measure.engines.driver.gate import Gate, Lane, SpinGate
 from gpucheck.measure.engines.driver.gpu import KERNELS, PTX
 from gpucheck.measure.engines.driver.opening import REASONS, missing, not_opened
 from gpucheck.measure.engines.driver.peers import Peers
-from gpucheck.measure.engines.protocol import NotTimed
+from gpucheck.measure.engines.protocol import NotShared, NotTimed
+from gpucheck.measure.values import MIB
 from gpucheck.model import Confidential, NvmlReading
 
 MOST_PEERS = 8  # of a GPU without NVSwitch
@@ -308,3 +311,46 @@ def test_ptxas_assembles_the_kernels_without_a_warning(tmp_path, architecture):
     )
 
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+RELEASED_BY = {
+    "cuMemCreate": ("cuMemRelease", 1),
+    "cuMemImportFromShareableHandle": ("cuMemRelease", 2),
+    "cuMemAddressReserve": ("cuMemAddressFree", 4096),
+    "cuMemMap": ("cuMemUnmap", 4096),
+}
+ANSWERS = {"cuMemGetAllocationGranularity": MIB, "cuMemExportToShareableHandle": driver.CUmemFabricHandle()}
+
+
+class Sharing:
+    """The calls of fabric memory, of which one may fail. left: what was made and not released."""
+
+    def __init__(self, fails, code):
+        self.names, self.fails, self.code = driver, fails, code
+        self.left: list[tuple] = []
+
+    def __call__(self, name, *arguments):
+        if name == self.fails:
+            raise CudaError(name, self.code)
+        if name in RELEASED_BY:
+            self.left.append(RELEASED_BY[name])
+            return RELEASED_BY[name][1]
+        if name in ("cuMemRelease", "cuMemAddressFree", "cuMemUnmap"):
+            assert self.left.pop() == (name, arguments[0])
+        return ANSWERS.get(name)
+
+
+@pytest.mark.parametrize("fails", [*RELEASED_BY, "cuMemExportToShareableHandle", "cuMemSetAccess", "cuMemcpyAsync"])
+@pytest.mark.parametrize(("code", "error"), [(800, NotShared), (2, CudaError), (1, CudaError)])
+def test_shared_memory_is_released_whatever_fails(fails, code, error):
+    """A rejected call is a driver that shares no memory; too little memory and a call that is wrong are not."""
+    calls, gpus = Sharing(fails, code), [SimpleNamespace(device=number) for number in (0, 1)]
+
+    def copy():
+        with imported(calls, *gpus, 5):
+            assert len(calls.left) == len(RELEASED_BY)
+            calls("cuMemcpyAsync")
+
+    with pytest.raises(CudaError if fails == "cuMemcpyAsync" else error):
+        copy()
+    assert calls.left == []

@@ -201,3 +201,65 @@ print([read(buffers[place][1] + 800, 1)[0] == word_at((place - 1) % 8, 100) for 
 
     assert int(right) == 8
     assert int(mib) < 200
+
+
+SHARING = """
+def wanted(gpu, kinds=8):
+    made = cu.CUmemAllocationProp()
+    made.type, made.requestedHandleTypes = cu.CUmemAllocationType(1), cu.CUmemAllocationHandleType(kinds)
+    made.location = place(gpu)
+    return made
+def place(gpu):
+    made = cu.CUmemLocation()
+    made.type, made.id = cu.CUmemLocationType(1), gpu
+    return made
+def access(*gpus):
+    made = [cu.CUmemAccessDesc() for _ in gpus]
+    for one, gpu in zip(made, gpus):
+        one.location, one.flags = place(gpu), cu.CUmemAccess_flags(3)
+    return made
+FABRIC = cu.CUmemAllocationHandleType(8)
+a, b, *_ = contexts()
+"""
+SHARED = (
+    SHARING
+    + """
+size = 4 * MIB
+own = ok("cuMemCreate", size, wanted(1), 0)
+there = ok("cuMemImportFromShareableHandle", bytes(ok("cuMemExportToShareableHandle", own, FABRIC, 0).data), FABRIC)
+print(code("cuMemImportFromShareableHandle", bytes(64), FABRIC), code("cuMemCreate", 5, wanted(1), 0), end=" ")
+address = int(ok("cuMemAddressReserve", size, 0, 0, 0))
+here, back = alloc(a, size), alloc(a, size)
+ok("cuCtxSetCurrent", a)
+launch("fill", here, 3, size // 8)
+print(code("cuMemcpyAsync", address, here, size, 0), code("cuMemMap", address, MIB, 0, there, 0), end=" ")
+ok("cuMemMap", address, size, 0, there, 0)
+ok("cuMemSetAccess", address, size, access(1), 1)
+print(code("cuMemcpyAsync", address, here, size, 0), code("cuMemAddressFree", address, size), end=" ")
+ok("cuMemSetAccess", address, size, access(0, 1), 2)
+ok("cuMemcpyAsync", address, here, size, 0)
+ok("cuMemcpyAsync", back, address, size, 0)
+ok("cuCtxSynchronize")
+print(read(back + 8 * 9999, 1) == [word_at(3, 9999)], end=" ")
+print(code("cuMemFree", address), code("cuMemUnmap", address, size), code("cuMemUnmap", address, size), end=" ")
+print(code("cuMemcpyAsync", address, here, size, 0), code("cuMemAddressFree", address, size), end=" ")
+print(code("cuMemRelease", own), code("cuMemRelease", there), code("cuMemRelease", there))
+"""
+)
+
+
+def test_memory_is_shared_by_a_fabric_handle(run):
+    assert run("gb200-x4", SHARED) == "1 1 1 1 1 1 True 1 0 1 1 0 0 0 1"
+
+
+@pytest.mark.parametrize(
+    ("profile", "fault", "status"),
+    [
+        (TWO, (), 801),
+        ("gb200-x4", ("node-missing:node=nvidia-caps-imex-channels/channel0",), 800),
+    ],
+)
+def test_fabric_handles_need_a_domain_of_several_hosts_and_a_channel(run, profile, fault, status):
+    code = SHARING + "print(code('cuMemCreate', 2 * MIB, wanted(0), 0), code('cuMemCreate', 2 * MIB, wanted(0, 0), 0))"
+
+    assert run(profile, code, *fault) == f"{status} 0"

@@ -3,6 +3,7 @@
 ce-write, ce-read: cuMemcpyPeerAsync on a stream of the source or destination, with bidirectional peer access.
 sm-write, sm-read: the kernel ``copy`` on the source or destination, 16 bytes a thread.
 staged: cuMemcpyPeerAsync without peer access in either direction: the driver copies through host memory.
+fabric: the source writes to memory of the destination that it imported by a fabric handle, and reads it back.
 """
 
 import os
@@ -15,6 +16,7 @@ from itertools import cycle
 from gpucheck.host.simulated import preload
 from gpucheck.measure.engines.cuda_errors import OUT_OF_MEMORY
 from gpucheck.measure.engines.driver.calls import Calls, CudaError, MissingCall
+from gpucheck.measure.engines.driver.fabric import imported
 from gpucheck.measure.engines.driver.gate import Gate, Lane, SpinGate
 from gpucheck.measure.engines.driver.gate import ungated as timed_by_events
 from gpucheck.measure.engines.driver.gpu import HOST_PIECE, HOST_PIECES, NOTE_WORDS, Gpu
@@ -62,7 +64,7 @@ class DriverEngine:
         places = range(len(self.gpus))
         return Opened(
             buffer_bytes=size,
-            methods=("ce-write", "ce-read", "sm-write", "sm-read", "staged"),
+            methods=("ce-write", "ce-read", "sm-write", "sm-read", "staged", "fabric"),
             clock="CUDA events of the GPU that runs the copy",
             versions={"cuda driver": version, "cuda-bindings": bindings.__version__},
             notes=notes,
@@ -112,8 +114,23 @@ class DriverEngine:
         self._run([Lane(gpu, gpu.line(), poison)])
 
     def copy(self, flows: Sequence[Flow], region: Region, bursts: int) -> None:
-        """Queue everything, then wait for every device."""
-        self._run(self._lanes(flows, region), bursts)
+        """Queue everything, then wait for every device. By fabric handles one flow after the other."""
+        for flow in flows if flows[0].method == "fabric" else ():
+            self._copy_by_handle(flow, region)
+        if flows[0].method != "fabric":
+            self._run(self._lanes(flows, region), bursts)
+
+    def _copy_by_handle(self, flow: Flow, region: Region) -> None:
+        src, dst = self.gpus[flow.src], self.gpus[flow.dst]
+        self._allow([flow])
+        with imported(self.calls, dst, src, region.size) as shared:
+            line, ends = src.line(), ((shared, src.source + region.offset), (dst.target + region.offset, shared))
+
+            def there_and_back() -> None:
+                for end in ends:
+                    self.calls("cuMemcpyAsync", *end, region.size, line.stream)
+
+            self._run([Lane(src, line, there_and_back)])
 
     def compare(self, device: int, key: int, region: Region) -> Comparison:
         """Compare on the destination, in its own memory."""
