@@ -3,6 +3,7 @@
 ``make fuzz`` goes on with inputs that no run has seen before.
 """
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 
 from gpucheck.model import Finding, Verdict
 from tests.fuzz import formats, hostile, product
+from tests.fuzz.__main__ import EXAMPLES as TURN
 from tests.fuzz.__main__ import survives
 from tests.fuzz.oracles import Wrong, message, no_better, no_defect, refusing, simulated, terminal
 from tests.fuzz.strategies import inputs
@@ -64,13 +66,16 @@ def test_a_planted_defect_is_found_made_small_and_kept(planted, tmp_path, capsys
     monkeypatch.setattr("tests.fuzz.strategies.PIECES", (b"KEY",))
     target = Target("planted", planted, lambda: (b"some text\nof two lines",), "text")
 
-    assert not survives(target, 1, tmp_path)
+    assert not survives(target, 1, tmp_path, Counter())
     assert (tmp_path / "planted.input").read_bytes().count(b"KEY") == 1
     assert "planted.input" in capsys.readouterr().err
 
 
 def test_a_sound_reader_is_not_blamed(tmp_path):
-    assert survives(Target("sound", lambda data: None, lambda: (b"{}",), "json"), 1, tmp_path)
+    ran = Counter()
+
+    assert survives(Target("sound", lambda data: None, lambda: (b"{}",), "json"), 1, tmp_path, ran)
+    assert ran["sound"] == TURN
     assert not (tmp_path / "sound.input").exists()
 
 
