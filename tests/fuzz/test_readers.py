@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from gpucheck.model import Finding, Verdict
-from tests.fuzz import formats, hostile, product
+from tests.fuzz import formats, hostile, product, strategies
 from tests.fuzz.__main__ import EXAMPLES as TURN
 from tests.fuzz.__main__ import survives
 from tests.fuzz.oracles import Wrong, message, no_better, no_defect, refusing, simulated, terminal
@@ -63,7 +64,8 @@ def ends(data):
 
 @pytest.mark.parametrize("planted", [breaks, ends])
 def test_a_planted_defect_is_found_made_small_and_kept(planted, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("tests.fuzz.strategies.PIECES", (b"KEY",))
+    key = st.builds(strategies.Edit, strategies.PLACES, strategies.PLACES, st.integers(0, 64), st.just(b"KEY"))
+    monkeypatch.setattr(strategies, "EDITS", st.lists(key, max_size=6))
     target = Target("planted", planted, lambda: (b"some text\nof two lines",), "text")
 
     assert not survives(target, 1, tmp_path, Counter())
