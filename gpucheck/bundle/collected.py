@@ -10,7 +10,7 @@ from gpucheck.bundle.manifest import BundleError, Digest, PlainName
 
 LARGEST_RESPONSE_BYTES = 16 << 20
 MOST_PACKAGES = 10_000
-MOST_BYTES = 64 << 30
+MOST_BYTES = 32 << 30
 
 PackageFile = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+~^%:-]{0,245}\.(deb|rpm)\Z")]
 ModuleFile = Annotated[str, msgspec.Meta(pattern=r"^modules/[A-Za-z0-9_][A-Za-z0-9_.+~^%:-]{0,230}-modules\.yaml\Z")]

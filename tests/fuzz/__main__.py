@@ -5,6 +5,7 @@ import random
 import sys
 import time
 import traceback
+from collections import Counter
 from pathlib import Path
 
 from hypothesis import HealthCheck, given, seed, settings
@@ -35,22 +36,26 @@ def main() -> int:
     print(f"fuzz: seed {first}, {len(targets)} targets; failing inputs go to {output}", file=sys.stderr)
     ends, turn = time.monotonic() + options.seconds, first
     failed: set[str] = set()
+    ran: Counter[str] = Counter()
     with product.prepared(), bounded_memory():
         while time.monotonic() < ends and len(failed) < len(targets):
             for one in targets:
-                if one.name not in failed and time.monotonic() < ends and not survives(one, turn, output):
+                if one.name not in failed and time.monotonic() < ends and not survives(one, turn, output, ran):
                     failed.add(one.name)
             turn += 1
-    print(f"fuzz: {len(failed)} of {len(targets)} targets failed")
+    for name, count in ran.items():
+        print(f"fuzz: {count:9,} inputs  {name}")
+    print(f"fuzz: {ran.total():,} inputs, {len(failed)} of {len(targets)} targets failed")
     return int(bool(failed))
 
 
-def survives(one: Target, number: int, output: Path) -> bool:
-    """Run inputs of a target. A failing one is made small, printed and kept, and is run first the next time."""
+def survives(one: Target, number: int, output: Path, ran: Counter[str]) -> bool:
+    """Run and count inputs of a target. A failing one is made small, printed and kept: the next run begins with it."""
     failing = b""
 
     def check(data: bytes) -> None:
         nonlocal failing
+        ran[one.name] += 1
         try:
             run(one, data)
         except Exception:

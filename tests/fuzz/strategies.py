@@ -4,7 +4,7 @@ import gzip
 import json
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 from hypothesis import strategies as st
@@ -24,6 +24,32 @@ INTEGERS = st.one_of(st.sampled_from((0, -1, 1, 64, 65536, 2**31, 2**53, 2**63, 
 FLOATS = st.one_of(st.sampled_from((0.0, -0.0, 1e-320, 5e-324, 1e18, 1.7e308)), st.floats(allow_nan=False))
 FINITE = FLOATS.filter(math.isfinite)
 SCALARS = st.one_of(st.none(), st.booleans(), INTEGERS, FLOATS, st.sampled_from((float("nan"), float("inf"))), TEXTS)
+MOST = 65535
+PLACES = st.integers(0, MOST)
+"""A place in data of any length, as a part of it."""
+
+
+class Tail(NamedTuple):
+    """The end of a seed."""
+
+    seed: int
+    start: int
+
+
+class Edit(NamedTuple):
+    """A span of so many parts is replaced: by nothing, by itself so often, by the end of a seed, or by a piece."""
+
+    separator: int
+    start: int
+    length: int
+    instead: bytes | int | Tail | None
+
+
+# Made once: most of the time of an input went into making strategies.
+PIECE = st.one_of(
+    st.sampled_from(PIECES), LONG.map(str.encode), TIMES, st.builds(Tail, PLACES, PLACES), st.binary(max_size=8)
+)
+EDITS = st.lists(st.builds(Edit, PLACES, PLACES, st.integers(0, 64), st.none() | PIECE), max_size=6)
 VALUES = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3), max_leaves=5
 )
@@ -56,30 +82,34 @@ def _encoded(tree: Any) -> bytes:
     return json.dumps(tree, default=str).encode()
 
 
-@st.composite
-def _edited(draw: st.DrawFn, seeds: Sequence[bytes], separators: Sequence[bytes]) -> bytes:
+def _edited(seeds: Sequence[bytes], separators: Sequence[bytes]) -> st.SearchStrategy[bytes]:
     """A seed of which up to six spans are left out, repeated, or replaced by hostile pieces or by parts of a seed."""
-    data = draw(st.sampled_from(seeds))
-    for _ in range(draw(st.integers(0, 6))):
-        separator = draw(st.sampled_from(separators))
-        parts = data.split(separator) if separator else [data[at : at + 1] for at in range(len(data))]
-        start = draw(st.integers(0, len(parts)))
-        end = draw(st.integers(start, min(len(parts), start + 64)))
-        middle = draw(_instead(separator.join(parts[start:end]), separator, draw(st.sampled_from(seeds))))
-        data = separator.join([*parts[:start], *middle, *parts[end:]])[:MOST_BYTES]
+    return st.builds(lambda data, edits: _applied(data, edits, seeds, separators), st.sampled_from(seeds), EDITS)
+
+
+def _applied(data: bytes, edits: Sequence[Edit], seeds: Sequence[bytes], separators: Sequence[bytes]) -> bytes:
+    for edit in edits:
+        separator = separators[edit.separator % len(separators)]
+        parts = data.split(separator) if separator else data
+        start = edit.start * len(parts) // MOST
+        end = min(len(parts), start + edit.length)
+        if isinstance(parts, bytes):
+            data = parts[:start] + _instead(edit.instead, parts[start:end], separator, seeds) + parts[end:]
+        else:
+            middle = _instead(edit.instead, separator.join(parts[start:end]), separator, seeds)
+            data = separator.join([*parts[:start], *([middle] if edit.instead is not None else []), *parts[end:]])
+        data = data[:MOST_BYTES]
     return data
 
 
-def _instead(span: bytes, separator: bytes, other: bytes) -> st.SearchStrategy[list[bytes]]:
-    """What takes the place of a span. other: a seed."""
-    pieces = (
-        st.sampled_from(PIECES),
-        LONG.map(str.encode),
-        TIMES.map(lambda times: separator.join([span] * times)),
-        st.integers(0, len(other)).map(lambda at: other[at:]),
-        st.binary(max_size=8),
-    )
-    return st.just([]) | st.one_of(pieces).map(lambda piece: [piece])
+def _instead(chosen: bytes | int | Tail | None, span: bytes, separator: bytes, seeds: Sequence[bytes]) -> bytes:
+    """What takes the place of a span."""
+    if isinstance(chosen, Tail):
+        other = seeds[chosen.seed % len(seeds)]
+        return other[chosen.start * len(other) // MOST :]
+    if isinstance(chosen, int):
+        return separator.join([span] * chosen)
+    return chosen or b""
 
 
 @st.composite

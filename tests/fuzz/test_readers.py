@@ -3,13 +3,16 @@
 ``make fuzz`` goes on with inputs that no run has seen before.
 """
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from gpucheck.model import Finding, Verdict
-from tests.fuzz import formats, hostile, product
+from tests.fuzz import formats, hostile, product, strategies
+from tests.fuzz.__main__ import EXAMPLES as TURN
 from tests.fuzz.__main__ import survives
 from tests.fuzz.oracles import Wrong, message, no_better, no_defect, refusing, simulated, terminal
 from tests.fuzz.strategies import inputs
@@ -61,16 +64,20 @@ def ends(data):
 
 @pytest.mark.parametrize("planted", [breaks, ends])
 def test_a_planted_defect_is_found_made_small_and_kept(planted, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("tests.fuzz.strategies.PIECES", (b"KEY",))
+    key = st.builds(strategies.Edit, strategies.PLACES, strategies.PLACES, st.integers(0, 64), st.just(b"KEY"))
+    monkeypatch.setattr(strategies, "EDITS", st.lists(key, max_size=6))
     target = Target("planted", planted, lambda: (b"some text\nof two lines",), "text")
 
-    assert not survives(target, 1, tmp_path)
+    assert not survives(target, 1, tmp_path, Counter())
     assert (tmp_path / "planted.input").read_bytes().count(b"KEY") == 1
     assert "planted.input" in capsys.readouterr().err
 
 
 def test_a_sound_reader_is_not_blamed(tmp_path):
-    assert survives(Target("sound", lambda data: None, lambda: (b"{}",), "json"), 1, tmp_path)
+    ran = Counter()
+
+    assert survives(Target("sound", lambda data: None, lambda: (b"{}",), "json"), 1, tmp_path, ran)
+    assert ran["sound"] == TURN
     assert not (tmp_path / "sound.input").exists()
 
 

@@ -68,6 +68,7 @@ def fetch(tmp_path, monkeypatch):
         one = object.__new__(plugin.ActionModule)
         one._connection = connection or Connection()
         arguments = {"src": "/var/tmp/x", "dest": str(tmp_path / "dest"), "files": files, "largest_bytes": 1 << 20}
+        arguments["sizes"] = {}
         one.validate_argument_spec = lambda spec: (None, {**arguments, **more})
         return one.run(), one._connection
 
@@ -150,17 +151,71 @@ def test_a_symbolic_link_in_the_way_is_refused(fetch, tmp_path):
         assert connection.fetched == []
 
 
-def test_a_host_that_sends_too_much_is_cut_off_and_the_limit_goes_again(fetch, tmp_path):
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"largest_bytes": 1000}, "larger than 300 bytes, the limit for all files"),
+        ({"sizes": {"a.deb": 700, "b.deb": 3}}, "larger than 3 bytes, what the host stated"),
+        ({"sizes": {"b.deb": 0}}, "larger than 0 bytes, what the host stated"),
+    ],
+)
+def test_a_host_that_sends_too_much_is_cut_off_and_the_limits_go_again(fetch, tmp_path, more, words):
     connection = Connection()
     connection.content = b"x" * 700
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = [resource.getrlimit(which) for which in (resource.RLIMIT_FSIZE, resource.RLIMIT_AS)]
 
-    answer, _ = fetch(["a.deb", "b.deb"], connection, largest_bytes=1000)
+    answer, _ = fetch(["a.deb", "b.deb"], connection, **more)
 
     assert answer["failed"] is True
-    assert "b.deb" in answer["msg"]
-    assert sum(path.stat().st_size for path in (tmp_path / "dest").iterdir()) <= 1000
-    assert resource.getrlimit(resource.RLIMIT_FSIZE) == before
+    assert answer["msg"] == f"b.deb cannot be fetched: {words}"
+    assert [path.name for path in (tmp_path / "dest").iterdir()] == ["a.deb"]
+    assert [resource.getrlimit(which) for which in (resource.RLIMIT_FSIZE, resource.RLIMIT_AS)] == before
+
+
+def test_a_gib_of_the_controllers_disk_stays_free(fetch, monkeypatch, tmp_path):
+    monkeypatch.setattr(plugin.shutil, "disk_usage", lambda _: SimpleNamespace(free=plugin.RESERVE_BYTES + 2))
+    connection = Connection()
+    connection.content = b"deb"
+
+    answer, _ = fetch(["a.deb"], connection, sizes={"a.deb": 3})
+
+    assert answer["msg"] == "a.deb cannot be fetched: larger than 2 bytes, what the controller has free"
+    assert list((tmp_path / "dest").iterdir()) == []
+
+
+class InMemory(Connection):
+    """As Ansible's piped transfer: the whole file, then the disk."""
+
+    def fetch_file(self, source, target):
+        Path(target).write_bytes(bytes(plugin.MEMORY_BYTES * 2))
+
+
+def test_a_host_cannot_fill_the_memory_of_the_controller(fetch, tmp_path):
+    answer, _ = fetch(["a.deb"], InMemory(), sizes={"a.deb": 3})
+
+    assert answer["msg"] == "a.deb cannot be fetched: larger than 3 bytes, what the host stated"
+    assert list((tmp_path / "dest").iterdir()) == []
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o200])
+def test_a_host_does_not_choose_the_mode_of_a_file(fetch, tmp_path, mode):
+    """sftp and scp take it from the host."""
+
+    class Modes(Connection):
+        def fetch_file(self, source, target):
+            super().fetch_file(source, target)
+            Path(target).chmod(mode)
+
+    assert fetch(["a.deb"], Modes())[0] == {"changed": False}
+    assert (tmp_path / "dest/a.deb").stat().st_mode & 0o7777 == 0o644
+
+
+@pytest.mark.parametrize("size", [-1, "3", 1.5, True, [3]])
+def test_what_is_no_size_is_refused_before_anything_is_fetched(fetch, size):
+    answer, connection = fetch(["a.deb"], sizes={"a.deb": size})
+
+    assert "is not a size" in answer["msg"]
+    assert connection.fetched == []
 
 
 def test_too_many_names_are_refused(fetch):
@@ -194,7 +249,7 @@ def test_no_name_resolves_outside(tmp_path_factory, name):
 
 def test_the_local_connection_of_ansible_is_held_to_the_limit_too(tmp_path):
     """It copies in this process; the limit of the operating system holds there as well."""
-    (tmp_path / "big").write_bytes(b"x" * 5000)
-    with plugin.no_file_beyond(1000), pytest.raises(OSError, match="File too large"):
+    (tmp_path / "big").write_bytes(bytes(plugin.SMALL_BYTES * 5))
+    with plugin.nothing_beyond(1000), pytest.raises(OSError, match="File too large"):
         shutil.copyfile(tmp_path / "big", tmp_path / "copy")
-    assert (tmp_path / "copy").stat().st_size <= 1000
+    assert (tmp_path / "copy").stat().st_size <= plugin.SMALL_BYTES

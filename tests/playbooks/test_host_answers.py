@@ -24,6 +24,7 @@ KEYWORDS = ("delegate_to", "environment", "module_defaults", "hosts", "become_us
 
 NAMED_HERE = "the action plugin chose it on the controller, whatever the host answers"
 CHECKED = "files.inside and files.plain check each name before the first transfer"
+SIZES = "numbers by checked names: a transfer ends there"
 FILE_NAME = "a group of a plan: gpucheck named it, and from a host's record stack_plans takes only a plain file name"
 PLAN_FILE = "stack_plans made the path from the inventory's name of the host"
 CHOSEN = "results only decide which of the inventory's hosts are in a list"
@@ -32,6 +33,7 @@ TWO = "results only decide between two fixed values; host_lock's run is the acti
 ALLOWED: dict[tuple[str, str], tuple[set[str] | None, str]] = {
     ("tasks/bundle_collect.yml", "fetch_files.src"): ({"transfer_folder"}, NAMED_HERE),
     ("tasks/bundle_collect.yml", "fetch_files.files"): ({"bundle_packages"}, CHECKED),
+    ("tasks/bundle_collect.yml", "fetch_files.sizes"): ({"bundle_packages"}, SIZES),
     ("tasks/bundle_send.yml", "send_files.dest"): ({"transfer_folder"}, NAMED_HERE),
     ("tasks/bundle_send.yml", "send_files.files"): ({"bundle_folder", "stack_plans", "kernel_upgrade"}, CHECKED),
     ("playbooks/vars/controller.yml", "lookup"): ({"stack_plans", "kernel_upgrade"}, FILE_NAME),

@@ -2,7 +2,8 @@
 
 import os
 import resource
-from contextlib import contextmanager
+import shutil
+from contextlib import contextmanager, suppress
 
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
@@ -10,18 +11,30 @@ from ansible_collections.gpucheck.provision.plugins.plugin_utils import node_res
 from ansible_collections.gpucheck.provision.plugins.plugin_utils.files import Outside, inside, remote
 
 MOST_FILES = 20_000
+# The controller keeps so much disk, whatever hosts send.
+RESERVE_BYTES = 1 << 30
+# Ansible's piped transfer has a file in memory, with a copy of it. Other files that this process writes are smaller.
+COPIES, MEMORY_BYTES, SMALL_BYTES = 3, 64 << 20, 1 << 20
 
 
 @contextmanager
-def no_file_beyond(size):
-    """Let neither this process nor the transfer program that it starts write a file larger than this."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    hard = before[1]
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size if hard == resource.RLIM_INFINITY else min(size, hard), hard))
+def nothing_beyond(size):
+    """Let neither this process nor the transfer program that it starts write or hold a file larger than this."""
+    limits = {resource.RLIMIT_FSIZE: max(size, SMALL_BYTES)}
+    # No /proc: not Linux, which may not limit memory so.
+    with suppress(OSError), open("/proc/self/statm", encoding="ascii") as file:
+        mapped = int(file.read().split()[0]) * resource.getpagesize()
+        limits[resource.RLIMIT_AS] = mapped + COPIES * size + MEMORY_BYTES
+    before = {which: resource.getrlimit(which) for which in limits}
+    for which, limit in limits.items():
+        soft, hard = before[which]
+        known = [one for one in (soft, hard) if one != resource.RLIM_INFINITY]
+        resource.setrlimit(which, (min([limit, *known]), hard))
     try:
         yield
     finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        for which, limit in before.items():
+            resource.setrlimit(which, limit)
 
 
 class ActionModule(ActionBase):
@@ -44,7 +57,8 @@ class ActionModule(ActionBase):
             source = remote(arguments["src"])
             os.makedirs(arguments["dest"], exist_ok=True)
             targets = {name: inside(arguments["dest"], name) for name in names}
-            self.fetch(targets, source, arguments["largest_bytes"])
+            sizes = {name: stated(arguments["sizes"], name) for name in names}
+            self.fetch(targets, source, arguments["largest_bytes"], sizes)
         except Outside as error:
             hint = "The host returned this name: nothing was fetched. The host may be compromised: inspect it."
             result.update(failed=True, msg=f"{error}. {hint}")
@@ -55,15 +69,39 @@ class ActionModule(ActionBase):
         result["changed"] = False
         return result
 
-    def fetch(self, targets, source, left):
-        """Fetch the files, all of them together no larger than ``left`` bytes. Raises AnsibleError, OSError."""
+    def fetch(self, targets, source, left, sizes):
+        """Fetch the files, none larger than its size and all together no larger than ``left``: bytes, None for any.
+
+        One that is too large is removed. Raises AnsibleError, OSError.
+        """
         for name, target in targets.items():
             os.makedirs(os.path.dirname(target), exist_ok=True)
-            with no_file_beyond(max(left, 1)):
-                try:
+            free = shutil.disk_usage(os.path.dirname(target)).free - RESERVE_BYTES
+            limits = {left: "the limit for all files", free: "what the controller has free"}
+            if sizes[name] is not None:
+                limits[sizes[name]] = "what the host stated"
+            most = max(min(limits), 0)
+            try:
+                with nothing_beyond(most):
                     self._connection.fetch_file(self._connection._shell.join_path(source, name), target)
-                except (AnsibleError, OSError) as error:
-                    there = os.path.getsize(target) if os.path.isfile(target) else 0
-                    why = f"more than {there} bytes would pass the limit" if there >= left else error
-                    raise AnsibleError(f"{name} cannot be fetched: {why}") from error
+                if os.path.getsize(target) > most:
+                    raise AnsibleError(f"larger than {most} bytes, {limits[min(limits)]}")
+                # The transfer takes them from the host.
+                os.chmod(target, 0o644)
+            except (AnsibleError, OSError, MemoryError) as error:
+                there = os.path.getsize(target) if os.path.isfile(target) else 0
+                why = error
+                if isinstance(error, MemoryError) or there >= max(most, SMALL_BYTES):
+                    why = f"larger than {most} bytes, {limits[min(limits)]}"
+                with suppress(OSError):
+                    os.unlink(target)
+                raise AnsibleError(f"{name} cannot be fetched: {why}") from error
             left -= os.path.getsize(target)
+
+
+def stated(sizes, name):
+    """The size of a file as the host stated it, None without one. Raises Outside for what is no size."""
+    size = sizes.get(name)
+    if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 0):
+        raise Outside(f"{name}: {size!a:.40} is not a size")
+    return size

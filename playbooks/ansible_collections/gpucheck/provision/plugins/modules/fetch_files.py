@@ -24,9 +24,15 @@ options:
     elements: str
     required: true
   largest_bytes:
-    description: Size in bytes that all files together may have. The default is 64 GiB.
+    description:
+      - Size in bytes that all files together may have. The default is 32 GiB. 1 GiB of the controller's file system
+        stays free, whatever this is.
     type: int
-    default: 68719476736
+    default: 34359738368
+  sizes:
+    description: Size in bytes by path, as the host stated it. A file that is larger is cut off and removed.
+    type: dict
+    default: {}
 attributes:
   check_mode:
     description: Does nothing in check mode.
