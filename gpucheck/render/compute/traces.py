@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean, median
 
 from gpucheck.model.compute import ComputeDevice, Sample
-from gpucheck.render.chart import LIGHT, Plot, Scale, from_zero, line_class
+from gpucheck.render.chart import Plot, Scale, from_zero
 from gpucheck.render.svg import Point, element, text
 
 WIDTH, LEFT, RIGHT, TOP, EACH, GAP = 760, 70, 130, 60, 120, 46
@@ -19,7 +19,7 @@ PLOTS = (
 # Reasons that show a fault of cooling or power. Healthy GPUs reach their power limit under load.
 HELD = frozenset({"hw-power-brake", "hw-slowdown", "hw-thermal", "sw-thermal"})
 # Of more GPUs than there are colors, those that differ most have one; the rest is gray.
-COLORED = len(LIGHT)
+COLORED = 6
 HOUR, MINUTE = 3600.0, 60.0
 # Shorter runs are drawn in the smaller unit.
 LEAST = 4
@@ -57,8 +57,8 @@ def drawn(gpus: Sequence[ComputeDevice]) -> list[str]:
         highest = max((value for _, line in lines for _, value in line), default=0.0)
         plot = Plot(LEFT, top, WIDTH - RIGHT, top + EACH, across, from_zero(highest))
         parts += [text(label, Point(LEFT, top - 8), 13), *plot.rows(lambda value: f"{value:g}")]
-        parts += plot.columns(across.ticks(), lambda value: f"{value:g} {unit}", WIDTH)
-        parts += [plot.line(line, class_=class_) for class_, line in lines if line]
+        parts += plot.columns(lambda value: f"{value:g} {unit}", WIDTH)
+        parts += [plot.line(line, class_) for class_, line in lines if line]
     bottom = Point((LEFT + WIDTH - RIGHT) / 2, height(traced) - 14)
     parts.append(text("time under load", bottom, 13, class_="dim", text_anchor="middle"))
     for place, (class_, words) in enumerate(_legend(traced, colors)):
@@ -79,7 +79,7 @@ def _legend(traced: Sequence[ComputeDevice], colors: dict[int, str]) -> Iterator
 def _colors(traced: Sequence[ComputeDevice]) -> dict[int, str]:
     """Return the class of the line of each GPU that has a color of its own, by index."""
     chosen = sorted(sorted(traced, key=_distance(traced), reverse=True)[:COLORED], key=lambda gpu: gpu.index)
-    return {gpu.index: line_class(series) for series, gpu in enumerate(chosen)}
+    return {gpu.index: f"line line{series}" for series, gpu in enumerate(chosen)}
 
 
 def _distance(traced: Sequence[ComputeDevice]) -> Callable[[ComputeDevice], float]:

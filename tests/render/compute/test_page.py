@@ -1,12 +1,15 @@
 """The section of a load in a real browser: drawn in color, and no wider than paper."""
 
+import re
+
 import pytest
 
-from gpucheck.render.chart import DARK, LIGHT
+from gpucheck.render.html import PAGES as FILES
 from tests.browser import find
 from tests.render.pages import PAGES
 
 pytestmark = pytest.mark.browser
+LINES = re.findall(r"light-dark\((#\w+), (#\w+)\)", (FILES / "chart.css").read_text(encoding="utf-8"))
 PAPER = 794  # CSS pixels of A4
 STROKE = "return getComputedStyle(document.querySelector('#compute polyline')).stroke"
 
@@ -22,8 +25,8 @@ def test_lines_have_the_colors_of_the_theme(show):
     page.execute_script("document.documentElement.dataset.theme = 'dark'")
     dark = page.execute_script(STROKE)
 
-    assert light in [*map(rgb, LIGHT), rgb("#8a94a3")]
-    assert dark in [*map(rgb, DARK), rgb("#6b7788")]
+    assert light in [rgb(color) for color, _ in LINES]
+    assert dark in [rgb(color) for _, color in LINES]
 
 
 def test_the_drawing_is_as_wide_as_paper(show):
