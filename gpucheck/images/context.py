@@ -69,7 +69,7 @@ class Plan:
         return fingerprint([self.folder, json.dumps(self.arguments(), sort_keys=True), self.tag])
 
     def labels(self, updates: str = "") -> dict[str, str]:
-        """Return every label of the image. updates: the state of the base's package archive for this build.
+        """Return every label of the image. updates: when the packages of the base were last updated.
 
         ``created`` is the time of the build, or SOURCE_DATE_EPOCH for reproducible labels.
         """
