@@ -48,7 +48,7 @@ class GpuModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     power_range_w: the lowest and the highest limit that may be set. retired_pages: ECC counts pages, not rows.
     ecc_enabled: as it comes from the factory. mig_slices: its known MIG profiles, by name.
-    coherent: joined to a Grace CPU by NVLink-C2C. multiprocessors, memory_bus_bits: None in a recorded machine.
+    coherent: joined to a Grace CPU by NVLink-C2C. multiprocessors, memory_bus_bits: None if unknown.
     unsourced: values from general knowledge of the product, without a source or a capture.
     """
 

@@ -64,15 +64,12 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     boards: the same for machines whose GPUs do not all reach every switch.
     hidden_switch_links: links of each GPU to switches that are not on this machine's PCI bus: a virtual machine, or a
     switch of NVLink 5, which is not a PCI device.
-    ports: single links by number, where counting would lose something: (GPU, link, far end). The far end is a bus id,
-    ``switch`` where it is hidden, or the GPU and link of a cable, ``gpu 1 link 3``.
     """
 
     pairs: tuple[tuple[int, int, int], ...] = ()
     switches: dict[str, int] = msgspec.field(default_factory=dict)
     boards: tuple[Baseboard, ...] = ()
     hidden_switch_links: int = 0
-    ports: tuple[tuple[int, int, str], ...] = ()
 
 
 class Clique(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -130,7 +127,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     iommu: ``identity`` passes addresses through (iommu=pt), ``translating`` maps them, ``off``: no IOMMU.
     virtual: a guest, which sees neither its host's bridges nor error reporting nor clocks.
     services: units that run in addition to nvidia-persistenced, each from the package of its name.
-    models, parts: products that only this profile has, as in a profile made from a recording.
+    models, parts: products that only this profile has.
     """
 
     summary: str
