@@ -7,7 +7,6 @@ from typing import Literal
 import msgspec
 
 from gpucheck.fleet.computed import as_host_report
-from gpucheck.fleet.files import MAX_BYTES
 from gpucheck.fleet.identity import MAX_HOST_NAME, bare, known_as
 from gpucheck.fleet.remedies import AGAIN, REPORTS, VERSION, WAY
 from gpucheck.fleet.row import problem, row
@@ -18,6 +17,8 @@ from gpucheck.model.report import SCHEMA as REPORT_SCHEMA
 # Written by provisioning next to the reports: what it did to each host, without a verdict.
 PROVISION_SCHEMA = "gpucheck.provision/1"
 PROVISION = "provision"
+# A report of an 8-GPU host is about 60 kB; anything near this is not one.
+MAX_BYTES = 16 * 1024 * 1024
 # 72 GPUs with a finding a pair have 3,000; beyond this a document only costs time.
 MAX_FINDINGS = 20_000
 MAX_GPUS = 1024

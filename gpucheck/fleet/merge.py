@@ -12,7 +12,6 @@ from gpucheck.fleet.causes import common_causes
 from gpucheck.fleet.compare import changes
 from gpucheck.fleet.digests import with_votes
 from gpucheck.fleet.drift import drift
-from gpucheck.fleet.earlier import since_previous
 from gpucheck.fleet.identity import origin
 from gpucheck.fleet.interning import Interner
 from gpucheck.fleet.labels import Labels, labelled
@@ -59,8 +58,6 @@ def merge(
     del hosts  # a second table of attributes for every host
     problems += _shared_gpus(named)
     metrics, outliers = find_outliers(named)
-    if previous is not None:
-        outliers = (*outliers, *since_previous(named, previous, outliers))
     named, agreements = with_votes(with_outliers(named, outliers))
     verdicts = [row.verdict for row in named]
     return FleetReport(

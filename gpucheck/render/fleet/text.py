@@ -92,7 +92,7 @@ def _outliers(fleet: FleetReport, *, many: bool) -> Iterator[str]:
             one_line(place(o, hosts[o.host])),
             f"{o.value:.4g}",
             _off(o),
-            f"{'at least' if o.z is None else 'as before' if o.since is not None else 'normal'} {o.normal:.4g}",
+            f"{'at least' if o.z is None else 'normal'} {o.normal:.4g}",
             one_line(o.group),
         )
         for o in shown
