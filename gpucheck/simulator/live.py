@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from gpucheck.simulator.cache_place import cache_folder
+from gpucheck.simulator.cache import cache_folder
 from gpucheck.simulator.machine import Machine
 from gpucheck.simulator.machine.profile import Profile
 from gpucheck.simulator.writer import RECIPE, Recipe, write_machine, write_recipe
