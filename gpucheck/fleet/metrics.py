@@ -134,7 +134,6 @@ class _Walk:
                 self.node(name if listing else f"{name}.{key}", value, where, depth + 1)
 
     def values(self, name: str, entry: dict[str, Any], layout: Layout, where: Where) -> None:
-        """The numbers of one entry."""
         place, words = where.place, where.suffix if layout.numbers else ""
         for key in layout.numbers:
             value = entry[key]

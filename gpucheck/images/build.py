@@ -101,7 +101,6 @@ def old_labels(client: "DockerClient", plan: Plan) -> dict[str, str]:
 
 
 def image_id(client: "DockerClient", tag: str) -> str | None:
-    """Return the id of the image with this tag."""
     import docker.errors
 
     try:

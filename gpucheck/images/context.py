@@ -43,16 +43,13 @@ class Plan:
 
     @property
     def folder(self) -> Path:
-        """Return the directory of the context."""
         return self.root / "build/images" / self.name
 
     @property
     def sbom(self) -> Path:
-        """Return the path of the image's SBOM."""
         return self.root / "build/images" / f"{self.name}.cdx.json"
 
     def arguments(self) -> dict[str, str]:
-        """Return the build arguments."""
         variant, cuda = self.variant, self.variant.filled.cuda is not None
         packages = (*(RDMA if cuda else ()), *variant.compiler, *((CPP,) if variant.compiler else ()))
         found = {

@@ -87,7 +87,6 @@ def create(
 
 
 def start(container: "Container") -> None:
-    """Start a container."""
     with engine_errors(f"starting the container {container.name}"):
         container.start()
 

@@ -190,7 +190,6 @@ def import_tree(client: "DockerClient", tar: list[str], tag: str) -> None:
 
 
 def build_all(client: "DockerClient", context: Path, some: list[Recipe], ca_url: str) -> None:
-    """Build images one after the other."""
     for recipe in some:
         build(client, context, recipe, ca_url)
 

@@ -67,11 +67,9 @@ class Lab:
 
     @property
     def mirror_ip(self) -> IPv4Address:
-        """The mirror's address."""
         return self.subnet[MIRROR_OFFSET]
 
     def ip(self, host: HostSpec) -> IPv4Address:
-        """A host's address."""
         return self.subnet[host.offset]
 
     def container(self, role: str) -> str:

@@ -69,7 +69,6 @@ class _Heard(NamedTuple):
     answered: Callable[[Step, Answer], None]
 
     def run_step(self, step: Step) -> Answer | Failure:
-        """Run one step."""
         answer = self.child.run_step(step)
         if isinstance(answer, Answer):
             self.answered(step, answer)

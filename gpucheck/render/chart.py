@@ -82,6 +82,5 @@ class Plot(NamedTuple):
         return parts
 
     def line(self, values: Iterable[tuple[float, float]], class_: str) -> str:
-        """Return a line through pairs of values."""
         points = " ".join(f"{at.x:.1f},{at.y:.1f}" for at in (self.at(x, y) for x, y in values))
         return element("polyline", points=points, class_=class_)

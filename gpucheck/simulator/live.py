@@ -100,7 +100,6 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def _prune(folder: Path, top: Path) -> None:
-    """Folders that nothing is left in."""
     while folder != top and not any(folder.iterdir()):
         folder.rmdir()
         folder = folder.parent

@@ -261,7 +261,6 @@ class TorchEngine:
         return product.to(self.torch.float8_e4m3fn) if type_ == "fp8" else product
 
     def memory(self, way: str, size: int) -> Callable[[], object]:
-        """Return what moves size bytes."""
         here = self.torch.ones(size // 4, dtype=self.torch.float32, device=self.device)
         if way == "read":
             return lambda: here.sum()

@@ -51,7 +51,6 @@ class MeasurementRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def buffer_bytes(machine: Machine, request: MeasurementRequest) -> int:
-    """Return the size of each buffer in bytes."""
     fast = any((path.cls or "").startswith("NV") for path in machine.between.values()) or request.local
     most = max((*request.sizes, request.tensor_bytes or 0, NVLINK_BYTES if fast else PCIE_BYTES))
     return -(-most // PAGE) * PAGE
@@ -92,7 +91,6 @@ def alone(machine: Machine, request: MeasurementRequest, flows: tuple[Flow, ...]
 
 
 def pairs(machine: Machine) -> list[tuple[int, int]]:
-    """Return every ordered pair of positions."""
     return list(permutations(range(len(machine.devices)), 2))
 
 
@@ -202,7 +200,6 @@ def _contention(machine: Machine, request: MeasurementRequest) -> Iterator[Step]
 
 
 def _sizes(machine: Machine, request: MeasurementRequest, chosen: Sequence[tuple[int, int]]) -> Iterator[Step]:
-    """Plan the requested sizes."""
     for size in request.sizes:
         for a, b in chosen:
             step = _timed(machine, request, "sizes", (Flow(src=a, dst=b),), size)

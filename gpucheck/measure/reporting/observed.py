@@ -85,7 +85,6 @@ def _digits(number: float) -> float:
 
 
 def _part(number: float) -> float:
-    """Return a fraction from 0 to 1."""
     return min(number, 1.0) if number >= LEAST else 0.0
 
 

@@ -60,7 +60,6 @@ def measured(timing: Timing) -> Measured:
 
 
 def measured_pairs(results: Results, machine: Machine) -> tuple[MeasuredPair, ...]:
-    """Return every ordered pair, measured or not."""
     verified: dict[tuple[int, int], int] = {}
     for _, check in results.checks:
         ends = check.flow.src, check.flow.dst
@@ -212,7 +211,6 @@ def _reason(rates: Mapping[Flow, float], together: float, machine: Machine) -> s
 
 
 def sizes(results: Results, machine: Machine) -> tuple[SizePoint, ...]:
-    """Return the results of the sweep."""
     return tuple(
         SizePoint(
             src=t.flow.src,

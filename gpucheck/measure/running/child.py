@@ -29,7 +29,6 @@ def engine_of(name: str) -> CopyEngine:
 
 
 def open_engine(engine: CopyEngine, setup: Setup) -> Opened | Failure:
-    """Open the engine, or return why that failed."""
     try:
         return engine.open(setup)
     except ModuleNotFoundError as error:

@@ -134,7 +134,6 @@ def _compare(engine: CopyEngine, tally: _Tally, region: Region, key: int, at: _R
 
 
 def _guarded(region: Region, guard: int) -> Region:
-    """Return the region with its guards."""
     before = guard if region.offset >= guard else 0
     return Region(offset=region.offset - before, size=before + region.size + guard)
 

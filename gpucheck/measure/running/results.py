@@ -41,7 +41,6 @@ class Results:
         return self.alone.get(flow) or self.together.get(flow)
 
     def measured(self) -> Iterator[tuple[Pair, Timing]]:
-        """Yield every ordered pair with its timing."""
         for flow in self.together:
             if flow.method == "ce-write" and HOST not in (flow.src, flow.dst) and flow.src != flow.dst:
                 timing = self.one_way(flow.src, flow.dst)
@@ -66,7 +65,6 @@ class Results:
         return self.both | self.both_alone
 
     def take(self, step: Step, timings: tuple[Timing, ...], checks: tuple[Check, ...]) -> None:
-        """Store the result of a step."""
         if step.operation == "integrity":
             self.checks += [(step.purpose != "integrity", check) for check in checks]
         elif step.operation == "latency":

@@ -41,7 +41,6 @@ def _plots(gpus: Sequence[ComputeDevice]) -> list[tuple[str, str]]:
 
 
 def drawn(gpus: Sequence[ComputeDevice]) -> list[str]:
-    """Return the plots and the legend."""
     traced = [gpu for gpu in gpus if gpu.traces]
     if not traced:
         return [text("no readings: NVML was not read during the run", Point(LEFT, TOP), 13, class_="dim")]

@@ -31,7 +31,6 @@ class Problem(NamedTuple):
 
     @property
     def first(self) -> Finding:
-        """The one that stands for all."""
         return next(iter(self.hosts.values()))[0]
 
 

@@ -14,7 +14,6 @@ from gpucheck.render.words import count_models, describe_simulation, headline
 
 @of_printable
 def to_junit(report: Report) -> str:
-    """Write the report."""
     name = "gpucheck verify (SIMULATED)" if report.simulated else "gpucheck verify"
     cases = (*_cases(report), *_unproven(report))
     suite = Suite(report.host, cases, report.host, report.started, tuple(_properties(report)))

@@ -21,7 +21,6 @@ VIOLATIONS = range(5)  # nvmlPerfPolicyType_t: power, thermal, sync boost, board
 
 
 def state(machine: Machine, gpu: SimulatedGpu) -> Iterator[tuple[str, object]]:
-    """Keys and values of a GPU."""
     yield from (("persistence", int(machine.persistence)), ("compute_mode", 0), ("performance_state", 0))
     yield from (("display_mode", int(gpu.model.display)), ("display_active", 0))
     yield from (("clocks_event_reasons", IDLE), ("clocks_event_reasons.load", 0))

@@ -169,5 +169,4 @@ def cuda_versions() -> dict[int, int]:
 
 @cache
 def cpus() -> dict[str, Cpu]:
-    """Every CPU of cpus.yml by name."""
     return read(HERE / "cpus.yml", dict[str, Cpu])

@@ -10,7 +10,6 @@ PATCHES = ACROSS * ACROSS
 
 
 def patches(torch: Any) -> Any:
-    """Return the layer that embeds patches."""
     nn = torch.nn
 
     class Patches(nn.Module):  # type: ignore[misc, name-defined]  # torch is handed in

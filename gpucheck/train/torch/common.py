@@ -105,7 +105,6 @@ def build_layers(torch: Any, name: str, seed: int) -> list[Any]:
 
 
 def build_model(torch: Any, name: str, seed: int, device: Any) -> Any:
-    """The model on one device."""
     return torch.nn.Sequential(*build_layers(torch, name, seed)).to(device)
 
 
