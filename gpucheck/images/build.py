@@ -14,10 +14,17 @@ from gpucheck.images.context import Plan, assemble, build_time
 from gpucheck.images.platforms import require_platform
 from gpucheck.images.versions import CUSTOM, LABEL, Base, Versions, read_versions
 from gpucheck.images.wheels import ensure_wheels
-from gpucheck.lab.archive import debian_archive, read_sources, security_archive
-from gpucheck.lab.errors import LabError
-from gpucheck.lab.images import PROXIES, ensure_base, private_certificates, registry_answers, served
-from gpucheck.lab.system import failed, say
+from gpucheck.lab.images import (
+    PROXIES,
+    debian_archive,
+    ensure_base,
+    private_certificates,
+    read_sources,
+    registry_answers,
+    security_archive,
+    served,
+)
+from gpucheck.lab.system import LabError, failed, say
 
 if TYPE_CHECKING:
     from docker import DockerClient

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from gpucheck.images.fill import lock_path
 from gpucheck.images.versions import Base, Variant, Versions, image_manifest, labels, tag, version_text
-from gpucheck.lab.errors import LabError
 from gpucheck.lab.model import fingerprint
+from gpucheck.lab.system import LabError
 from gpucheck.lab.wheelhouse import OWN_WHEEL, own_wheel
 
 # Libraries that NCCL loads at run time for InfiniBand and RoCE; without them, it uses TCP and reports no error.

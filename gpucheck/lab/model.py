@@ -8,7 +8,7 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
 import gpucheck
-from gpucheck.lab.errors import LabError, LabUsageError
+from gpucheck.lab.system import LabError, LabUsageError
 
 DEFAULT_NAME = "gpucheck-lab"
 DEFAULT_SUBNET = "10.213.41.0/24"

@@ -106,12 +106,12 @@ def evict() -> None:
                 elif found.stat(follow_symlinks=False).st_mtime < idle:
                     shutil.rmtree(path, ignore_errors=True)
     whole = sum(size for _, size, _ in entries)
-    for used, size, path in sorted(entries):
+    for used, taken, path in sorted(entries):
         if whole <= LIMIT_BYTES or used > idle:
             break
         with suppress(OSError):
             _discard(path)
-            whole -= size
+            whole -= taken
 
 
 def _discard(entry: Path) -> None:

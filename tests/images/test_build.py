@@ -11,7 +11,7 @@ from gpucheck.images import wheels
 from gpucheck.images.build import Options, build, plan_of
 from gpucheck.images.context import assemble, command_line
 from gpucheck.images.wheels import ensure_wheels, index_options
-from gpucheck.lab.errors import LabError
+from gpucheck.lab.system import LabError
 from tests.images.fake_builds import fake_engine
 from tests.images.test_versions import VERSIONS
 

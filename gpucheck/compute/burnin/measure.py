@@ -110,7 +110,7 @@ def _report(host: Host, chosen: Chosen, session: Session) -> ComputeReport:
         hottest={
             str(device.index): max(degrees)
             for place, device in enumerate(devices)
-            if (degrees := [one.gpus[place].hottest for one in state.rounds if one.gpus[place].hottest is not None])
+            if (degrees := [c for one in state.rounds if (c := one.gpus[place].hottest) is not None])
         },
         state=str(session.path),
     )

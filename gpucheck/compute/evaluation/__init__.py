@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from itertools import chain
 
 from gpucheck.compute.evaluation.clocks import clocks
-from gpucheck.compute.evaluation.counters import counters
 from gpucheck.compute.evaluation.gaps import gaps
+from gpucheck.compute.evaluation.groups import counters
 from gpucheck.compute.evaluation.rates import doubtful, rates
 from gpucheck.compute.evaluation.results import checked, results
 from gpucheck.model import Finding

@@ -9,8 +9,7 @@ from gpucheck.measure.planning.paths import flow_resources
 from gpucheck.measure.planning.plan import Machine, pairs
 from gpucheck.measure.reporting.scene import Scene
 from gpucheck.measure.reporting.surroundings import nvml_status
-from gpucheck.measure.running.results import Results
-from gpucheck.measure.running.runner import total
+from gpucheck.measure.running.runner import Results, total
 from gpucheck.measure.values import HOST, Flow, Timing
 from gpucheck.model.bandwidth import (
     ContentionResult,

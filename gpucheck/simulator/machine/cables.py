@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpucheck.simulator.machine.devices import gpus_of, models_of, part_of
-from gpucheck.simulator.machine.profile import Part, Profile
+from gpucheck.simulator.machine.profile import Part, Profile, gpus_of, models_of, part_of
 
 # NVML: nvmlIntNvLinkDeviceType_t
 REMOTE_GPU, REMOTE_SWITCH = 0, 2

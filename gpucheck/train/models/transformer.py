@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gpucheck.train.data.idx import CLASSES
+from gpucheck.train.data import CLASSES
 from gpucheck.train.models import Model
 
 PATCH, ACROSS, WIDTH, HEADS = 7, 4, 64, 4

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpucheck.train.data.idx import DataSet
+from gpucheck.train.data import DataSet
 from gpucheck.train.models import model_named
 from gpucheck.train.report import Device
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from gpucheck.train.data.idx import DataSet
+from gpucheck.train.data import DataSet
 
 
 class Samples:

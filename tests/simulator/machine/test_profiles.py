@@ -6,8 +6,8 @@ import yaml
 from gpucheck import simulator
 from gpucheck.simulator.data import HERE, read
 from gpucheck.simulator.machine import profile as profiles
-from gpucheck.simulator.machine.gpu_model import GpuModel, gpu_model
 from gpucheck.simulator.machine.loading import check
+from gpucheck.simulator.machine.profile import GpuModel, gpu_model
 
 GOOD = """
 summary: one P100 behind a root port
