@@ -78,9 +78,9 @@ def together(known: ComputeDevice, parts: Sequence[OfGpu]) -> ComputeDevice:
         errors.update(part.errors)
     common = {what: found.most_common(1)[0] for what, found in digests.items()}
     whole = {what: found.total() + differing[what] for what, found in digests.items()}
-    failed = known.failed, known.failure
-    if known.failed is None:
-        failed = next(((part.failed, part.failure) for part in parts if part.failed is not None), failed)
+    ends: list[tuple[FailureKind | None, str]] = [(known.failed, known.failure)]
+    ends += [(part.failed, part.failure) for part in parts]
+    failed, failure = next((end for end in ends if end[0] is not None), (None, ""))
     middle = {name: _middle(found) for name, found in rates.items()}
     return replace(
         known,
@@ -100,8 +100,8 @@ def together(known: ComputeDevice, parts: Sequence[OfGpu]) -> ComputeDevice:
         },
         traces=tuple(sample for part in parts for sample in part.traces),
         errors=dict(errors),
-        failed=failed[0],
-        failure=failed[1],
+        failed=failed,
+        failure=failure,
     )
 
 
