@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gpucheck.simulator.cuda import library as cuda
 from gpucheck.simulator.nvml import library as nvml
-from gpucheck.simulator.nvml.exports import Export, all_exports, exports
+from gpucheck.simulator.nvml.library import Export, all_exports, exports
 from release.problem import ReleaseError
 from release.vendored import GLIBC
 

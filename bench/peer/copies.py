@@ -75,7 +75,7 @@ def main(profile: str | None) -> None:
     from gpucheck.host import live_host
     from gpucheck.measure.engines.driver.engine import DriverEngine
     from gpucheck.measure.planning.selection import device
-    from gpucheck.measure.running.execute import execute
+    from gpucheck.measure.running.child import execute
     from gpucheck.measure.values import Flow, Setup, Step
     from gpucheck.model import NvmlReading
 

@@ -25,7 +25,6 @@ class Commands(click.Group):
     """A group whose commands are the modules and packages of this package."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Every command module, by name."""
         return sorted(m.name for m in iter_modules(__path__) if not m.name.startswith("_"))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:

@@ -60,8 +60,8 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     GROUP_RANK, MASTER_ADDR and MASTER_PORT. Each host prints the same numbers.
     """
     start_simulation(profile, faults)
-    from gpucheck.measure.collectives.definitions import ALL
     from gpucheck.measure.collectives.run import Options
+    from gpucheck.measure.collectives.values import ALL
     from gpucheck.processes.ranks.nodes import nodes_from
     from gpucheck.render import collectives as render
     from gpucheck.run.links import collectives

@@ -153,7 +153,7 @@ def versions_command(update: bool, indexes: tuple[str, ...], find_links: tuple[s
 @base_option
 @index_option
 @wheels_option
-@click.option("--fresh", is_flag=True, help="List pending updates of the base's packages, and rebuild to install them.")
+@click.option("--fresh", is_flag=True, help="Rebuild with the current updates of the base's packages.")
 def build_command(
     variants: tuple[str, ...], base: str | None, indexes: tuple[str, ...], find_links: tuple[str, ...], fresh: bool
 ) -> None:

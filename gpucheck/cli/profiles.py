@@ -8,49 +8,19 @@ import msgspec
 
 from gpucheck.cli._shared.common import Problem, output_options, write_result
 from gpucheck.cli._shared.width import columns, table
-from gpucheck.processes.atomic import SHARED
 
 SCHEMA = "gpucheck.profiles/1"
 
 
 @click.command()
-@click.option(
-    "--from",
-    "recording",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Convert a recording of gpucheck record to a profile. Write it with -o FILE.yml.",
-)
 @output_options("text", "json")
-def COMMAND(recording: Path | None, format_: str, output: Path | None) -> None:  # noqa: N802 - the name walked for
-    """List simulated machines (--simulate) and faults (--fault).
-
-    \b
-    gpucheck profiles --from host.recording -o host.yml
-    gpucheck verify --simulate host.yml --fault gpu-lost:gpu=1
-    """
-    if recording is not None:
-        if format_ == "json":
-            raise Problem("--from cannot be combined with --format json: a profile is YAML.")
-        write_result(_recorded(recording), output, mode=SHARED)
-        return
+def COMMAND(format_: str, output: Path | None) -> None:  # noqa: N802 - the name the command walk looks for
+    """List simulated machines (--simulate) and faults (--fault)."""
     listing = _listing()
     if format_ == "json":
         write_result(msgspec.json.format(msgspec.json.encode(listing), indent=2).decode(), output)
     else:
         write_result(table(_text(listing), columns(output)), output)
-
-
-def _recorded(recording: Path) -> str:
-    """The profile of the recorded machine, as YAML. Raises Problem."""
-    from gpucheck.host.recording.file import read_recording
-    from gpucheck.simulator import from_recording, to_yaml
-
-    content = read_recording(recording)
-    try:
-        return to_yaml(from_recording(content, recording.name.partition(".")[0]))
-    except (LookupError, ValueError) as error:
-        raise Problem(f"{recording}: {error.args[0]}") from error
 
 
 def _listing() -> dict[str, Any]:

@@ -188,7 +188,6 @@ def _clean(recording: "Recording", redaction: "Redaction | None") -> "Recording"
 
 
 def _counted(counts: dict[str, int]) -> str:
-    """What was replaced, by kind."""
     kinds = (f"{number} {_plural(kind) if number != 1 else kind}" for kind, number in counts.items())
     return f"redacted: {', '.join(kinds) or 'nothing found'}; check it before you publish it"
 

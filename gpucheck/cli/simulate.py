@@ -20,14 +20,12 @@ NOT_FOUND, NOT_RUNNABLE = 127, 126  # as a shell exits
     "-o", "--output", "directory", metavar="DIR", help="Create a private machine in DIR instead of using the cache."
 )
 @click.option("--update", metavar="DIR", help="Replace the faults of the machine in DIR, or remove them.")
-@click.option("--clear-cache", is_flag=True, help="Remove all cached machines that no process uses.")
 @click.argument("profile", required=False, shell_complete=PROFILE)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def COMMAND(  # noqa: N802 - the name the command walk looks for
     faults: tuple[str, ...],
     directory: str | None,
     update: str | None,
-    clear_cache: bool,
     profile: str | None,
     command: tuple[str, ...],
 ) -> None:
@@ -49,13 +47,8 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     gpucheck simulate --update /srv/machine --fault nvlink-down:gpu=2,link=3
 
     Other machines are cached in $XDG_CACHE_HOME/gpucheck (default: ~/.cache/gpucheck; root: /var/cache/gpucheck). If
-    the cache exceeds GPUCHECK_CACHE_MIB (default: 512 MiB), the least recently used are removed.
+    the cache exceeds 512 MiB, machines that were not used for an hour are removed, the oldest first.
     """
-    if clear_cache:
-        if profile is not None or directory is not None or update is not None or faults:
-            raise Problem("--clear-cache cannot be combined with other arguments.")
-        _clear()
-        return
     if update is not None:
         if profile is not None or directory is not None:
             raise Problem("--update accepts only --fault: gpucheck simulate --update DIR --fault NAME")
@@ -117,19 +110,6 @@ def _switch(directory: Path, faults: Iterable[str]) -> None:
         raise _problem(error, directory) from error
     state = ", ".join(chosen) or "healthy"
     note(f"gpucheck: SIMULATED hardware: {directory} is now {state}")
-
-
-def _clear() -> None:
-    from gpucheck.simulator import cache
-
-    try:
-        removed = cache.clear()
-    except OSError as error:
-        where = error.filename or "the cache of simulated machines"
-        raise Problem(f"{where}: {error.strerror or error}. Set XDG_CACHE_HOME to a writable directory.") from error
-    kept = f", {removed.in_use} in use remain" if removed.in_use else ""
-    noun = "entry" if removed.entries == 1 else "entries"
-    click.echo(f"{removed.entries} {noun} removed, {removed.bytes / 2**20:.1f} MiB{kept}")
 
 
 def _problem(error: Exception, directory: Path) -> Problem:

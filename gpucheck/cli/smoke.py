@@ -20,8 +20,7 @@ from gpucheck.model import EXIT_STATUS, NvmlReading
 from gpucheck.model.smoke import SmokeResult
 from gpucheck.processes.ranks.nodes import nodes_from
 from gpucheck.train.models import all_models
-from gpucheck.train.precision import PRECISIONS
-from gpucheck.train.spec import SmokeOptions
+from gpucheck.train.spec import PRECISIONS, SmokeOptions
 from gpucheck.train.strategies import all_strategies
 
 if TYPE_CHECKING:
@@ -135,7 +134,7 @@ def _check_data(folder: Path | None) -> None:
         return
     from importlib.util import find_spec
 
-    from gpucheck.train.data.idx import read
+    from gpucheck.train.data import read
 
     if find_spec("numpy") is None:
         return  # the runs are skipped for its absence

@@ -63,17 +63,14 @@ class Heard(NamedTuple):
     answered: Answered
 
     def open(self) -> Sequence[Opened | Failure]:
-        """As in Bench."""
         return self.bench.open()
 
     def run(self, step: Step, places: Sequence[int]) -> Mapping[int, Answer | Failure]:
-        """As in Bench."""
         answers = self.bench.run(step, places)
         self.answered(step, answers)
         return answers
 
     def close(self) -> None:
-        """As in Bench."""
         self.bench.close()
 
 
@@ -102,7 +99,6 @@ def measure(
 
 
 def findings_of(devices: tuple[ComputeDevice, ...], chosen: Chosen) -> tuple[Finding, ...]:
-    """Evaluate what the devices measured."""
     return tuple(_cannot_fail(f) if chosen.notes else f for f in evaluate(devices))
 
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.fleet.files import opened, read_most
+from gpucheck.foreign import read_bytes
 from gpucheck.model import Change, Finding, FleetReport, FleetRow, Verdict, by_root, where
 from gpucheck.model.finding.verdict import RANK
 from gpucheck.model.fleet import SCHEMA
@@ -17,8 +17,7 @@ ANOTHER = "Make one: gpucheck fleet report --format json -o FILE"
 
 def read_previous(path: Path) -> FleetReport:
     """A merged report from an earlier run. Raises UnreadableInput, or ValueError with a whole sentence."""
-    with opened(path, MAX_PREVIOUS_BYTES, ANOTHER) as file:
-        content = read_most(file, MAX_PREVIOUS_BYTES)
+    content = read_bytes(path, MAX_PREVIOUS_BYTES, ANOTHER)
     try:
         report = msgspec.json.decode(content, type=FleetReport)
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError) as error:

@@ -2,22 +2,56 @@
 
 import hashlib
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
-from gpucheck.fleet.computed import as_host_report
-from gpucheck.fleet.files import MAX_BYTES
 from gpucheck.fleet.identity import MAX_HOST_NAME, bare, known_as
 from gpucheck.fleet.remedies import AGAIN, REPORTS, VERSION, WAY
 from gpucheck.fleet.row import problem, row
-from gpucheck.model import FleetRow, Report, Verdict
+from gpucheck.model import FleetRow, Report, System, Topology, TopologyGpu, Verdict
+from gpucheck.model.compute import SCHEMA, ComputeReport
 from gpucheck.model.fleet import SCHEMA as FLEET_SCHEMA
 from gpucheck.model.report import SCHEMA as REPORT_SCHEMA
+
+STEP = "compute"
+_COMPUTED = msgspec.json.Decoder(ComputeReport)
+
+
+def as_host_report(document: bytes) -> Report | None:
+    """Return the report, None for a document that is not one of ``gpucheck compute``."""
+    try:
+        found = _COMPUTED.decode(document)
+    except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError):
+        return None
+    if found.schema != SCHEMA:
+        return None
+    # As read, like the measurements of a report: a list is a list.
+    numbers: dict[str, Any] = msgspec.json.decode(document)
+    gpus = [gpu for gpu in found.gpus if gpu.is_gpu]
+    devices = [{"gpu": gpu["index"], **gpu} for gpu in numbers["gpus"]]
+    nodes = tuple(TopologyGpu(index=g.index, name=g.name, uuid=g.uuid, pci_bus_id=g.bus_id) for g in gpus)
+    return Report(
+        host=found.host,
+        simulated=found.simulated,
+        simulation=found.simulation,
+        system=System(hostname=found.host, os_id="", os_version="", os_name="", arch="", kernel=""),
+        started=found.started,
+        seconds=found.seconds,
+        versions=found.versions,
+        verdict=found.verdict,
+        findings=found.findings,
+        measurements={STEP: {"engine": found.engine, "versions": found.versions, "gpus": devices}},
+        topology=Topology(simulated=found.simulated, source=STEP, gpus=nodes, matrix=()),
+        counts=found.counts,
+    )
+
 
 # Written by provisioning next to the reports: what it did to each host, without a verdict.
 PROVISION_SCHEMA = "gpucheck.provision/1"
 PROVISION = "provision"
+# A report of an 8-GPU host is about 60 kB; anything near this is not one.
+MAX_BYTES = 16 * 1024 * 1024
 # 72 GPUs with a finding a pair have 3,000; beyond this a document only costs time.
 MAX_FINDINGS = 20_000
 MAX_GPUS = 1024

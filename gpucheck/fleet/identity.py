@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 MAX_HOST_NAME = 253
-ENDINGS = (".gz", ".zst", ".json", ".ndjson", ".jsonl")
+PACKED = (".gz", ".zst")
+ENDINGS = (*PACKED, ".json", ".ndjson", ".jsonl")
 # One host's reports over time: node01-2026-11-21.json, 2026-11-21/node01.json, node01/20261121T0300Z.json.
 DATE = re.compile(r"(?:^|(?<=/)|[-_.@])\d{4}-?\d\d-?\d\d(?:[-_.T]?\d\d[-:.]?\d\d(?:[-:.]?\d\d)?Z?)?(?=/|$)")
 # The file of verify --format all, whose directory is named after the host.

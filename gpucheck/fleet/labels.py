@@ -25,7 +25,6 @@ def read_labels(path: Path) -> Labels:
 
 
 def labelled(rows: Sequence[FleetRow], labels: Labels) -> list[FleetRow]:
-    """The rows with their labels as attributes."""
     out = []
     for row in rows:
         more = labels.get(row.host) or labels.get(row.host.partition(".")[0]) or {}

@@ -1,27 +1,160 @@
 """Many rows as one fleet. What is missing, stands twice or disagrees with itself is named, never left out."""
 
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable
+from collections.abc import Container, Hashable, Iterable, Sequence
 from datetime import datetime, timedelta, timezone
 from itertools import count
-from typing import Literal
+from typing import Literal, TypeVar, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from gpucheck.fleet.causes import common_causes
 from gpucheck.fleet.compare import changes
 from gpucheck.fleet.digests import with_votes
-from gpucheck.fleet.drift import drift
-from gpucheck.fleet.earlier import since_previous
 from gpucheck.fleet.identity import origin
-from gpucheck.fleet.interning import Interner
 from gpucheck.fleet.labels import Labels, labelled
 from gpucheck.fleet.outliers import find_outliers, with_outliers
-from gpucheck.fleet.partial import about_partial, about_share
 from gpucheck.fleet.remedies import AGAIN
 from gpucheck.fleet.row import problem
-from gpucheck.model import FleetProblem, FleetReport, FleetRow, Verdict, worst
+from gpucheck.model import Drift, DriftValue, Finding, FleetProblem, FleetReport, FleetRow, HostMetric, Verdict, worst
 from gpucheck.model.finding.verdict import RANK
+
+# Shared values appear early and often. Beyond this limit values are kept per host: to remember them costs memory.
+MAX_KNOWN = 50_000
+Same = TypeVar("Same", bound=Hashable)
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+
+
+class Interner:
+    """Hands out one object for all that are equal. Rows come out equal to what went in."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, Hashable] = {}
+        self._counts: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
+        self._indexes: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
+
+    def row(self, row: FleetRow) -> FleetRow:
+        """Return the row; what is identical in earlier rows is shared with them."""
+        return replace(
+            row,
+            simulation=self._one(row.simulation),
+            system=self._one(row.system),
+            driver=self._one(row.driver),
+            gpus=self._one(row.gpus),
+            training=self._one(row.training),
+            group=self._one(row.group),
+            counts=_known(self._counts, tuple(row.counts.items()), row.counts),
+            problems=tuple(map(self._finding, row.problems)),
+            gpu_index=_known(self._indexes, tuple(row.gpu_index.items()), row.gpu_index),
+            stand_ins=self._words(row.stand_ins),
+            attributes={self._one(name): self._words(found) for name, found in row.attributes.items()},
+            metrics={self._one(name): self._metric(metric) for name, metric in row.metrics.items()},
+        )
+
+    def _one(self, value: Same) -> Same:
+        return cast("Same", _known(self._known, value, value))
+
+    def _words(self, words: tuple[str, ...]) -> tuple[str, ...]:
+        """Words may differ by one among many, as the GPUs of a host do: each is shared, and the whole."""
+        known = self._known.get(words)
+        return self._one(tuple(map(self._one, words))) if known is None else cast("tuple[str, ...]", known)
+
+    def _metric(self, metric: HostMetric) -> HostMetric:
+        """Most are settings, the same on every host; of measurements at least the places are identical."""
+        known = self._known.get(metric)
+        if known is not None:
+            return cast("HostMetric", known)
+        if metric.gpu_at is None and metric.pair_at is None:
+            return self._one(metric)
+        gpu_at, pair_at, low = self._one(metric.gpu_at), self._one(metric.pair_at), self._one(metric.low)
+        return self._one(replace(metric, gpu_at=gpu_at, pair_at=pair_at, low=low))
+
+    def _finding(self, finding: Finding) -> Finding:
+        """Its texts. Not the whole, nor what was seen: to Python 8, 8.0 and True are one, to a reader they are not."""
+        return replace(
+            finding,
+            check=self._one(finding.check),
+            subject=self._one(finding.subject),
+            because_of=self._one(finding.because_of),
+            because_of_subject=self._one(finding.because_of_subject),
+            unit=self._one(finding.unit),
+            cause=self._one(finding.cause),
+            why=self._one(finding.why),
+            fix=self._one(finding.fix),
+        )
+
+
+def _known(table: dict[Key, Value], key: Key, value: Value) -> Value:
+    """What the table holds for the key; the value itself, from now on, where that is nothing yet and there is room."""
+    return table.setdefault(key, value) if len(table) < MAX_KNOWN else table.get(key, value)
+
+
+# What follows from the GPUs is compared among hosts with the same GPUs, the rest among those with the same system.
+BY_GPU = ("vbios", "bios", "board", "driver", "module", "cuda")
+# These differ by design: they place a host. uplink is looked at for common causes only.
+PLACES = ("rack", "system", "uplink")
+UNKNOWN = "unknown"
+NAMES = 20
+
+
+def drift(rows: Sequence[FleetRow]) -> tuple[Drift, ...]:
+    """One entry an attribute and scope where hosts differ; a value that one host lacks is a value too."""
+    scopes: dict[tuple[str, str], list[FleetRow]] = defaultdict(list)
+    names = sorted({name for row in rows for name in row.attributes if not _is_place(name)})
+    with_attributes = [row for row in rows if row.attributes]
+    for name in names:
+        for row in with_attributes:
+            scope = row.group and _models(row.group) if name in BY_GPU else row.system
+            if scope:
+                scopes[name, scope].append(row)
+    found = (_entry(name, scope, members) for (name, scope), members in scopes.items())
+    return tuple(entry for entry in found if entry is not None)
+
+
+def _entry(name: str, scope: str, members: list[FleetRow]) -> Drift | None:
+    hosts: dict[str, list[str]] = defaultdict(list)
+    for row in members:
+        hosts[", ".join(row.attributes.get(name, ())) or UNKNOWN].append(row.host)
+    if len(hosts) < 2 or len(hosts) > max(3, len(members) // 2):
+        # Identical, or nearly every host has its own value: a serial number does not drift.
+        return None
+    values = sorted(hosts.items(), key=lambda item: (-len(item[1]), item[0]))
+    return Drift(
+        attribute=name,
+        scope=scope,
+        values=tuple(DriftValue(value=v, hosts=len(n), names=tuple(sorted(n)[:NAMES])) for v, n in values[:NAMES]),
+    )
+
+
+def _is_place(name: str) -> bool:
+    return name in PLACES or name.startswith("label ")
+
+
+def _models(group: str) -> str:
+    return group.rpartition(", driver ")[0]
+
+
+def about_share(row: FleetRow) -> list[FleetProblem]:
+    """Name a host of which there is only such a report."""
+    if not row.partial:
+        return []
+    text = f"{row.host}: its report covers {row.gpus or 'no GPU'}: run verify outside jobs and containers."
+    return [FleetProblem(kind="partial", subject=row.host, text=text)]
+
+
+def about_partial(other: FleetRow, winner: FleetRow, report: str) -> tuple[Literal["duplicate", "conflict"], str]:
+    """Return the kind and text of a report that does not count. What it found later, or of other GPUs, is kept.
+
+    report: its name, time and verdict. The start times of reports are ISO 8601 in UTC, so they compare as text.
+    """
+    others = not winner.partial or set(other.gpu_uuids) <= set(winner.gpu_uuids)
+    old = others and (other.started or "") <= (winner.started or "")
+    if old or worst([winner.verdict, other.verdict]) is winner.verdict:
+        return "duplicate", f"{report} covers some GPUs only, and does not count."
+    return "conflict", f"{report} covers some GPUs only, and is worse than {winner.source}. Run verify on the host."
+
 
 # Clocks of a healthy fleet agree to a second; reports travel for minutes.
 SKEW = timedelta(minutes=5)
@@ -59,8 +192,6 @@ def merge(
     del hosts  # a second table of attributes for every host
     problems += _shared_gpus(named)
     metrics, outliers = find_outliers(named)
-    if previous is not None:
-        outliers = (*outliers, *since_previous(named, previous, outliers))
     named, agreements = with_votes(with_outliers(named, outliers))
     verdicts = [row.verdict for row in named]
     return FleetReport(

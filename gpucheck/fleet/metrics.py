@@ -10,11 +10,193 @@ matrix under a unit key (row = source GPU) is placed by row and column.
 """
 
 import math
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, NamedTuple, TypeGuard
 
-from gpucheck.fleet.layout import RATES, Layout, ends_in, layout_of
-from gpucheck.fleet.load import UNDER_LOAD, load_numbers
 from gpucheck.model import Finding, HostMetric, Report, Topology, Verdict
+
+UNITS = ("gb_s", "us", "ms", "seconds", "s", "percent", "ratio", "w", "c", "mhz", "bytes", "count", "per_second")
+# Keys that are a unit themselves.
+RATES = ("tflops",)
+QUALIFIERS = ("class", "op", "operation", "transport", "bytes", "engine", "direction", "size_bytes")
+# These also hold for what is inside the entry: a training is compared with one of the same model, precision and ranks.
+SETTINGS = ("model", "precision", "ranks", "world_size", "variant", "placement")
+# Values that add nothing to a name: the usual variant and placement.
+USUAL = ("", "as is", "gpus")
+SIZES = ("bytes", "size_bytes")
+COUNTS = ("ranks", "world_size")
+# Ranks and copies on the processors of a host state nothing about its GPUs.
+OF_PROCESSORS = {"backend": ("gloo",), "placement": ("cpu",), "engine": ("cpu", "torch on the CPU")}
+PLACES = (("a", "b"), ("source", "destination"), ("gpu",))
+# Beginnings of keys. An expected value, a setting, or the confidence of a number is not a measurement of its own; the
+# same number in another form (time and algorithm bandwidth of a collective, the observations) is not one either.
+NOT_MEASURED = (
+    "expected",
+    "wanted",
+    "both_ways_expected",
+    "both_ways_low",
+    "low_",
+    "high_",
+    "fastest",
+    "slowest",
+    "planned",
+    "device_s",
+    "spread",
+    "mad",
+    "deadline",
+    "timeout",
+    "started",
+    "samples",
+    "min",
+    "max",
+    "ceiling",
+    "alone",
+    "limits",
+    "memory_kept",
+    "power_default",
+    "application_clock",
+    "default_application_clock",
+    "temperature_slowdown",
+    "algbw",
+    "time_us",
+    "observations",
+    "traces",
+)
+MAX_KNOWN = 10_000
+MAX_WORD = 64
+LARGEST_SIZE = 1 << 60
+
+_known: dict[tuple[str, ...], "Layout"] = {}
+
+
+class Layout(NamedTuple):
+    """The keys of an entry by meaning. numbers may also hold a matrix or vector; others may hold more entries.
+
+    deciding: keys that may show that the entry is not about GPUs. is_run: its settings replace those around it.
+    """
+
+    place: tuple[str, ...]
+    qualifiers: tuple[str, ...]
+    settings: tuple[str, ...]
+    numbers: tuple[str, ...]
+    others: tuple[str, ...]
+    deciding: tuple[str, ...]
+    is_run: bool
+
+    def place_of(self, entry: dict[str, Any]) -> tuple[str, ...] | None:
+        """Return the GPU or GPUs that the entry is about, None if unknown."""
+        words = []
+        for key in self.place:
+            word = entry[key]
+            if type(word) is not int and type(word) is not str:
+                return None
+            words.append(str(word)[:MAX_WORD])
+        return tuple(words) or None
+
+    def qualifier_of(self, entry: dict[str, Any]) -> str:
+        """Return ``NV18``, ``all_reduce 1 MiB``, or nothing."""
+        return _words(entry, self.qualifiers)
+
+    def settings_of(self, entry: dict[str, Any]) -> str:
+        """Return ``mlp fp32 8 ranks``, or nothing."""
+        return _words(entry, self.settings)
+
+    def of_processors(self, entry: dict[str, Any]) -> bool:
+        """Return whether the entry is about processors, not GPUs."""
+        return any(entry[key] in OF_PROCESSORS[key] for key in self.deciding)
+
+
+def layout_of(entry: dict[str, Any]) -> Layout:
+    """Remembered: a fleet has a million entries and a dozen layouts."""
+    keys = tuple(entry)
+    layout = _known.get(keys)
+    if layout is None:
+        layout = _layout(keys)
+        if len(_known) < MAX_KNOWN:
+            _known[keys] = layout
+    return layout
+
+
+def ends_in(key: str, units: tuple[str, ...]) -> bool:
+    """Whether the key ends in one of the units."""
+    return any(key.endswith(f"_{unit}") for unit in units)
+
+
+def _words(entry: dict[str, Any], keys: tuple[str, ...]) -> str:
+    words = []
+    for key in keys:
+        word = entry[key]
+        if type(word) is int:
+            words.append(f"{word} ranks" if key in COUNTS else _size(word) if key in SIZES else str(word)[:MAX_WORD])
+        elif type(word) is str and word not in USUAL:
+            words.append(word[:MAX_WORD])
+    return " ".join(words)
+
+
+def _size(size: int) -> str:
+    """Return ``1 MiB``; bytes where it is not a whole number of a larger unit."""
+    for shift, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if 0 < size < LARGEST_SIZE and size % (1 << shift) == 0:
+            return f"{size >> shift} {unit}"
+    return f"{size} B"[:MAX_WORD]
+
+
+def _layout(keys: tuple[str, ...]) -> Layout:
+    named = (*QUALIFIERS, *SETTINGS)
+    measured = [key for key in keys if not key.startswith(NOT_MEASURED) and key not in named]
+    numbers = tuple(key for key in measured if key in RATES or ends_in(key, UNITS))
+    return Layout(
+        place=next((place for place in PLACES if all(key in keys for key in place)), ()),
+        qualifiers=tuple(key for key in QUALIFIERS if key in keys),
+        settings=tuple(key for key in SETTINGS if key in keys),
+        numbers=numbers,
+        others=tuple(key for key in measured if key not in numbers),
+        deciding=tuple(key for key in OF_PROCESSORS if key in keys),
+        is_run=any(key in keys for key in COUNTS),
+    )
+
+
+STEP = "compute"
+HOTTEST = {"temperature_c": "compute.temperature_c", "memory_temperature_c": "compute.memory_temperature_c"}
+# Reasons that show a fault of cooling or power. Healthy GPUs reach their power limit under load.
+REASONS = ("hw-power-brake", "hw-slowdown", "hw-thermal", "sw-thermal")
+THROTTLED, ERRORS = "compute.throttled_percent", "compute.errors_count"
+UNDER_LOAD = frozenset({*HOTTEST.values(), THROTTLED, ERRORS})
+MAX_GPUS, MAX_READINGS = 64, 100_000
+
+
+def load_numbers(measurements: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...], float]]:
+    """Yield metric, GPU and value. What has not the form of the step is left out."""
+    step = measurements.get(STEP)
+    gpus = step.get("gpus") if isinstance(step, dict) else None
+    for gpu in gpus[:MAX_GPUS] if isinstance(gpus, list) else ():
+        place = gpu.get("gpu") if isinstance(gpu, dict) else None
+        if type(place) is int and isinstance(gpu.get("bus_id"), str):
+            for metric, value in _load_of(gpu):
+                yield metric, (str(place),), value
+
+
+def _load_of(gpu: dict[str, Any]) -> Iterator[tuple[str, float]]:
+    traces, errors = gpu.get("traces"), gpu.get("errors")
+    if not isinstance(traces, list) or not traces:
+        return
+    readings = [reading for reading in traces[:MAX_READINGS] if isinstance(reading, dict)]
+    for key, metric in HOTTEST.items():
+        degrees = [float(value) for reading in readings if _is_number(value := reading.get(key))]
+        if degrees and -300 < max(degrees) < 1000:
+            yield metric, max(degrees)
+    reported = [reasons for reading in readings if isinstance(reasons := reading.get("reasons"), list)]
+    if reported:
+        for reason in REASONS:
+            yield f"{THROTTLED}[{reason}]", 100 * sum(reason in reasons for reasons in reported) / len(reported)
+    if isinstance(errors, dict):
+        counts = [value for value in errors.values() if type(value) is int and 0 < value < 2**63]
+        yield ERRORS, float(sum(counts))
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return type(value) is float or (type(value) is int and abs(value) < 2**63)
+
 
 LOWER_IS_WORSE = ("gb_s", "per_second", "per_s")
 HIGHER_IS_WORSE = ("us", "ms", "seconds", "s")
@@ -134,7 +316,6 @@ class _Walk:
                 self.node(name if listing else f"{name}.{key}", value, where, depth + 1)
 
     def values(self, name: str, entry: dict[str, Any], layout: Layout, where: Where) -> None:
-        """The numbers of one entry."""
         place, words = where.place, where.suffix if layout.numbers else ""
         for key in layout.numbers:
             value = entry[key]

@@ -103,11 +103,9 @@ def _finding(outlier: Outlier) -> Finding:
         (unit for suffix, unit in UNIT_WORDS.items() if outlier.metric.partition("[")[0].endswith(suffix)), None
     )
     off = outlier.value - outlier.normal
-    size = f"{abs(off):.3g} {unit or ''}".strip() if absolute(outlier.metric) else f"{abs(outlier.percent):g} %"
+    size = f"{abs(off):.3g} {unit or ''}".strip() if _absolute(outlier.metric) else f"{abs(outlier.percent):g} %"
     deviation = f"{size} {'below' if off < 0 else 'above'}"
     among = f"the normal of {outlier.group}" if outlier.z is not None else "the expected value of the host"
-    if outlier.since is not None:
-        among = f"its own value of {outlier.since}, adjusted for the change of {outlier.group}"
     return Finding(
         check="fleet",
         verdict=Verdict.WARN,
@@ -153,36 +151,36 @@ def _compared(group: str, name: str, members: list[_Sample]) -> Iterator[Outlier
         normal = middle_of([v for _, v in having], LIMITS[level])
         limit = widened(LIMITS[level], normal.n)
         for member, value in having:
-            if is_outlier(name, value, normal, limit):
+            if _is_outlier(name, value, normal, limit):
                 found = _outlier(group, name, member, level, value, normal.median, normal.sigma)
                 wider = named.get(found.host)
-                if wider is None or relative_offset(found) > PULLS * relative_offset(wider):
+                if wider is None or _relative_offset(found) > PULLS * _relative_offset(wider):
                     named[found.host] = found
     yield from named.values()
 
 
-def relative_offset(outlier: Outlier) -> float:
+def _relative_offset(outlier: Outlier) -> float:
     """Return how far off it is, as a part of the normal value, or in its unit."""
     off = abs(outlier.value - outlier.normal)
-    return off if absolute(outlier.metric) is not None else off / (abs(outlier.normal) or 1.0)
+    return off if _absolute(outlier.metric) is not None else off / (abs(outlier.normal) or 1.0)
 
 
-def is_outlier(name: str, value: float, normal: Middle, limit: float) -> bool:
+def _is_outlier(name: str, value: float, normal: Middle, limit: float) -> bool:
     """Return whether the value is on the unhealthy side, farther off than noise explains and far enough to matter."""
     off = value - normal.median
     side = worse(name)
     if (side == "lower" and off > 0) or (side == "higher" and off < 0):
         return False
-    least = absolute(name)
+    least = _absolute(name)
     return abs(off) > limit * normal.sigma and abs(off) > (MATTERS * abs(normal.median) if least is None else least)
 
 
-def place_of(metric: HostMetric, level: Level) -> str | None:
+def _place_of(metric: HostMetric, level: Level) -> str | None:
     """Return the GPU or pair of a value; None for the host."""
     return {"host": None, "gpu": metric.gpu_at, "pair": metric.pair_at}[level]
 
 
-def absolute(name: str) -> float | None:
+def _absolute(name: str) -> float | None:
     """Return the smallest difference that is named, for units whose zero means nothing; None for other units."""
     key = name.partition("[")[0]
     return next((least for unit, least in LEAST.items() if key.endswith(unit)), None)
@@ -208,7 +206,7 @@ def _outlier(
         group=group,
         metric=name,
         level=level,
-        at=place_of(member.metric, level),
+        at=_place_of(member.metric, level),
         value=value,
         normal=normal,
         percent=round(100 * off / abs(normal), 1) if normal else 0.0,

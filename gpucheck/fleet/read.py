@@ -10,12 +10,11 @@ from typing import IO
 
 import msgspec
 
-from gpucheck.fleet.decode import rows_of, unreadable
-from gpucheck.fleet.files import MAX_BYTES, PACKED, TooLargeError, opened, read_most
-from gpucheck.fleet.identity import HOST_NAME, bare, known_as, names_of
-from gpucheck.fleet.remedies import AGAIN, LOOK
+from gpucheck.fleet.decode import MAX_BYTES, rows_of, unreadable
+from gpucheck.fleet.identity import HOST_NAME, PACKED, bare, known_as, names_of
+from gpucheck.fleet.remedies import AGAIN, LOOK, UNPACK
 from gpucheck.fleet.stream import Found, documents
-from gpucheck.foreign import UnreadableInput
+from gpucheck.foreign import UnreadableInput, opened
 from gpucheck.model import FleetRow
 
 ENDINGS = (".json", ".ndjson", ".jsonl")
@@ -31,7 +30,7 @@ _ROWS = msgspec.msgpack.Decoder(list[FleetRow])
 
 
 def report_files(folder: Path) -> list[Path]:
-    """The report files in a directory, by name: ``*.json``, packed or not; hidden ones are being written.
+    """The report files in a directory, by name: ``*.json``, also packed ones; hidden ones are being written.
 
     Names that are not files (a FIFO, a directory, a broken link) are included: their rows state what they are.
     """
@@ -67,34 +66,32 @@ def read_stream(stream: IO[bytes], name: str = "stdin") -> Iterator[FleetRow]:
 def read_file(path: Path) -> Sequence[FleetRow]:
     """Rows of one file: a report, or a stream that was saved."""
     names = names_of(path)
+    if path.suffix in PACKED:
+        return (unreadable(path.name, "is packed", host=names[0], fix=UNPACK),)
     try:
         return _rows(path, names)
     except UnreadableInput as error:
-        larger = isinstance(error, TooLargeError)
-        reason = f"{error.what}, so it is not a host report" if larger else error.what
-        return (unreadable(path.name, reason, host=names[0], fix=LOOK if larger else AGAIN),)
+        return (unreadable(path.name, error.what, host=names[0]),)
 
 
 def _rows(path: Path, names: Sequence[str]) -> Sequence[FleetRow]:
     """One report is held as a whole; a saved stream of any size is read a document at a time."""
-    with opened(path, MAX_STREAM_BYTES, AGAIN) as file:
-        first = file.peek(PEEK)[:PEEK]
-        is_text = b"\0" not in first
-        if is_text or path.suffix in PACKED or path.stat().st_size <= MAX_BYTES:
-            content = read_most(file, MAX_BYTES + 1)
-            if len(content) <= MAX_BYTES:
-                return _content(content, path, names)
-    reason = f"larger than {MAX_BYTES // 2**20} MiB, so it is not a host report"
-    larger = (unreadable(path.name, reason, host=names[0], fix=LOOK),)
-    if not is_text:
-        return larger
-    del content
-    with opened(path, MAX_STREAM_BYTES, AGAIN) as file:
+    with opened(path, AGAIN) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size <= MAX_BYTES:
+            return _content(file.read(MAX_BYTES + 1), path, names)
+        is_text = b"\0" not in file.read(PEEK)
+        most = MAX_STREAM_BYTES if is_text else MAX_BYTES
+        reason = f"larger than {most // 2**20} MiB, so it is not a host report"
+        if size > most:
+            return (unreadable(path.name, reason, host=names[0], fix=LOOK),)
+        file.seek(0)
         found = documents(_lines(file))
         start = next(found, None)
         # One document that is too large: what is inside it are no documents of their own.
         if start is None or start.document is None:
-            return larger
+            reason = f"larger than {MAX_BYTES // 2**20} MiB, so it is not a host report"
+            return (unreadable(path.name, reason, host=names[0], fix=LOOK),)
         return [row for each in (start, *found) for row in _found(each, path.name, names)]
 
 

@@ -10,12 +10,13 @@ from gpucheck.model import Finding
 
 AGAIN = "run gpucheck verify --format json on the host again"
 LOOK = "check which program wrote this file"
+UNPACK = "unpack it, or give a stream: zcat FILE | gpucheck fleet report -"
 REPORTS = "give the hosts' reports, and this file with --baseline"
 WAY = "repair the connection to the host, then run gpucheck verify again"
 VERSION = "use the same version of gpucheck on all hosts and for the merge"
 OWN_REPORT = "read the host's own report"
 DISTRUST = "run gpucheck verify on the host again; if the new report contradicts itself too, find what changed it"
-OWN_ADVICE = frozenset({AGAIN, LOOK, REPORTS, WAY, VERSION, OWN_REPORT, DISTRUST})
+OWN_ADVICE = frozenset({AGAIN, LOOK, UNPACK, REPORTS, WAY, VERSION, OWN_REPORT, DISTRUST})
 QUOTED = "the host's report states: "
 LONGEST = 300
 

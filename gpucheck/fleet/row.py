@@ -1,15 +1,61 @@
 """What the fleet keeps of one host's report."""
 
+from collections.abc import Sequence
 from typing import overload
 
 import msgspec
+from msgspec.structs import replace
 
 from gpucheck.fleet.digests import digests_of
-from gpucheck.fleet.evidence import contradictions, doubted, is_simulated
 from gpucheck.fleet.metrics import host_metrics
-from gpucheck.fleet.remedies import OWN_REPORT, advised
+from gpucheck.fleet.remedies import DISTRUST, OWN_REPORT, advised
 from gpucheck.knowledge import causes
-from gpucheck.model import Finding, FleetRow, Report, Verdict, follows, named, with_actions, worst
+from gpucheck.model import Finding, FleetRow, Report, Verdict, counted, follows, named, with_actions, worst
+
+WHY = "a report that contradicts itself was damaged or changed after it was made"
+
+
+def is_simulated(report: Report) -> bool:
+    """Return whether any part of the report is marked as simulated: a simulated result must never look real."""
+    return any(_simulated(report))
+
+
+def contradictions(report: Report) -> list[str]:
+    """Return what in the report cannot be true together, each as the end of a sentence."""
+    verdicts = [finding.verdict for finding in report.findings]
+    listed = {Verdict(name): count for name, count in counted(report.findings).items()}
+    found = []
+    if report.verdict not in (worst(verdicts), worst(verdicts, strict=True)):
+        found.append(f"its verdict is {report.verdict.name}, and its findings are {_counted(listed)}")
+    if any(report.counts.get(verdict.value, 0) != count for verdict, count in listed.items()):
+        counts = {verdict: report.counts.get(verdict.value, 0) for verdict in Verdict}
+        found.append(f"it counts {_counted(counts)}, and its findings are {_counted(listed)}")
+    if report.interrupted and Verdict.UNKNOWN not in verdicts:
+        found.append("it was interrupted, and no finding is UNKNOWN")
+    if len(set(_simulated(report))) > 1:
+        found.append("its parts contradict each other about whether the hardware is simulated")
+    return found
+
+
+def doubted(row: FleetRow, found: Sequence[str]) -> FleetRow:
+    """Return the row as it is, or UNKNOWN at best with a problem that names each contradiction."""
+    if not found:
+        return row
+    seen = f"{row.source or row.host}: {'; '.join(found)}"
+    doubt = Finding(check="report", verdict=Verdict.UNKNOWN, subject="host", seen=seen, why=WHY, fix=DISTRUST)
+    problems = (*row.problems, doubt)
+    verdict = worst([row.verdict, *(finding.verdict for finding in problems)])
+    return replace(row, verdict=verdict, problems=problems)
+
+
+def _simulated(report: Report) -> list[bool]:
+    parts = [report.simulated, report.simulation is not None]
+    return parts if report.topology is None else [*parts, report.topology.simulated]
+
+
+def _counted(counts: dict[Verdict, int]) -> str:
+    return ", ".join(f"{count} {verdict.name}" for verdict, count in counts.items() if count) or "none"
+
 
 RANK = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN)
 # A host with more findings than this is unhealthy enough: 10,000 like it must still fit into a merge.

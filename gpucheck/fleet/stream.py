@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from gpucheck.fleet.files import MAX_BYTES
+from gpucheck.fleet.decode import MAX_BYTES
 
 SRUN = re.compile(rb"^ *(\d{1,7}): ?")
 KUBECTL = re.compile(rb"^\[(?:pod/)?([^\]\s]{1,253})\] ?")

@@ -10,16 +10,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpucheck.images.context import Plan, assemble
+from gpucheck.images.context import Plan, assemble, build_time
 from gpucheck.images.platforms import require_platform
-from gpucheck.images.size import largest
-from gpucheck.images.updates import state_of_archive
 from gpucheck.images.versions import CUSTOM, LABEL, Base, Versions, read_versions
 from gpucheck.images.wheels import ensure_wheels
-from gpucheck.lab.archive import debian_archive, read_sources, security_archive
-from gpucheck.lab.errors import LabError
-from gpucheck.lab.images import PROXIES, ensure_base, private_certificates, registry_answers, served
-from gpucheck.lab.system import failed, say
+from gpucheck.lab.images import (
+    PROXIES,
+    debian_archive,
+    ensure_base,
+    private_certificates,
+    read_sources,
+    registry_answers,
+    security_archive,
+    served,
+)
+from gpucheck.lab.system import LabError, failed, say
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -36,7 +41,7 @@ PORTS = range(42000, 48000)
 class Options:
     """Options of a build. places: pip options that name the sources of wheels.
 
-    fresh: rebuild also if the base's package archive has updates that the image lacks.
+    fresh: rebuild with the packages that the base's archive has now.
     """
 
     base: str | None = None
@@ -61,14 +66,13 @@ def build(client: "DockerClient", root: Path, name: str, options: Options) -> Bu
     require_platform(client, versions, name)
     plan = plan_of(client, root, versions, name, options.base)
     folder = assemble(plan)
-    # The archive's state of the last build: with another state, the builder's cache would give older packages.
-    before, updates = old_labels(client, plan).get(f"{LABEL}.updates", ""), ""
-    if options.fresh:
-        updates = state_of_archive(client, plan, before, proxies())
-    if existing(client, plan) and updates in ("", before):
+    if not options.fresh and existing(client, plan):
         say(f"{plan.tag}: up to date")
         return Built(plan.tag, size_of(client, plan.tag), built=False, sbom=plan.sbom)
-    updates, replaced = updates or before, image_id(client, plan.tag)
+    # The time of the last fresh build: with another value, the builder's cache would give older packages.
+    before = old_labels(client, plan).get(f"{LABEL}.updates", "")
+    updates = f"{build_time():%Y%m%d%H%M%S}" if options.fresh else before
+    replaced = image_id(client, plan.tag)
     with files_for_build(client, plan, options) as arguments:
         say(f"building {plan.tag} on {plan.base_image}")
         wanted = {**plan.arguments(), **arguments, **proxies(), **({"UPDATES": updates} if updates else {})}
@@ -104,7 +108,6 @@ def old_labels(client: "DockerClient", plan: Plan) -> dict[str, str]:
 
 
 def image_id(client: "DockerClient", tag: str) -> str | None:
-    """Return the id of the image with this tag."""
     import docker.errors
 
     try:
@@ -265,19 +268,12 @@ def size_of(client: "DockerClient", tag: str) -> int:
 
 
 def hold_budget(client: "DockerClient", plan: Plan) -> None:
-    """Raise LabError with the ten largest directories if the image exceeds its budget."""
+    """Raise LabError if the image exceeds its budget."""
     size, budget = size_of(client, plan.tag), plan.variant.size_budget_mb * MEGABYTE
     if size <= budget:
         return
-    rows = "\n".join(f"  | {count / MEGABYTE:8.0f} MB  {folder}" for folder, count in folders(client, plan.tag))
     raise LabError(
         f"{plan.tag} has {size / MEGABYTE:.0f} MB; its budget in images/versions.yml is {budget / MEGABYTE:.0f} MB\n"
-        f"{rows}\ndo: remove what the framework does not need, or raise size_budget_mb with a reason in the commit"
+        f"do: see what takes the space (docker run --rm --user 0 {plan.tag} du -xm --max-depth=8 / | sort -n | tail), "
+        "remove what the framework does not need, or raise size_budget_mb with a reason in the commit"
     )
-
-
-def folders(client: "DockerClient", tag: str) -> list[tuple[str, int]]:
-    """Return the ten largest directories of an image, with their bytes."""
-    words = ["du", "-x", "--block-size=1", "--max-depth=8", "/"]
-    output = client.containers.run(tag, words, remove=True, user="0", network_mode="none", labels={LABEL: "size"})
-    return largest(output.decode(errors="replace"))

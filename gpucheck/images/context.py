@@ -9,8 +9,8 @@ from pathlib import Path
 
 from gpucheck.images.fill import lock_path
 from gpucheck.images.versions import Base, Variant, Versions, image_manifest, labels, tag, version_text
-from gpucheck.lab.errors import LabError
 from gpucheck.lab.model import fingerprint
+from gpucheck.lab.system import LabError
 from gpucheck.lab.wheelhouse import OWN_WHEEL, own_wheel
 
 # Libraries that NCCL loads at run time for InfiniBand and RoCE; without them, it uses TCP and reports no error.
@@ -43,16 +43,13 @@ class Plan:
 
     @property
     def folder(self) -> Path:
-        """Return the directory of the context."""
         return self.root / "build/images" / self.name
 
     @property
     def sbom(self) -> Path:
-        """Return the path of the image's SBOM."""
         return self.root / "build/images" / f"{self.name}.cdx.json"
 
     def arguments(self) -> dict[str, str]:
-        """Return the build arguments."""
         variant, cuda = self.variant, self.variant.filled.cuda is not None
         packages = (*(RDMA if cuda else ()), *variant.compiler, *((CPP,) if variant.compiler else ()))
         found = {
@@ -69,7 +66,7 @@ class Plan:
         return fingerprint([self.folder, json.dumps(self.arguments(), sort_keys=True), self.tag])
 
     def labels(self, updates: str = "") -> dict[str, str]:
-        """Return every label of the image. updates: the state of the base's package archive for this build.
+        """Return every label of the image. updates: when the packages of the base were last updated.
 
         ``created`` is the time of the build, or SOURCE_DATE_EPOCH for reproducible labels.
         """

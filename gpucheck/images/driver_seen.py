@@ -5,10 +5,32 @@ from typing import Any
 from packaging.version import InvalidVersion, Version
 
 from gpucheck.checks.software import driver
-from gpucheck.images._finding import finding
 from gpucheck.images.probe import UNMAPPED, ImageManifest, Values
 from gpucheck.knowledge import code_runs
 from gpucheck.model import Finding, NvmlFailure, NvmlReading, Verdict
+
+NAME = "image"
+
+
+def finding(verdict: Verdict, seen: str, wanted: str, **more: Any) -> Finding:
+    """Return a finding of this check. A cause is certain unless stated otherwise, as it was observed directly.
+
+    Without a cause on the host, the remedy is another image or another start of the container.
+    """
+    subject = more.pop("subject", "host")
+    confidence = more.pop("confidence", "certain")
+    if verdict in (Verdict.WARN, Verdict.FAIL) and not more.get("cause"):
+        more = {"action": "change-setting", "owner": "user", **more}
+    return Finding(
+        check=NAME,
+        verdict=verdict,
+        subject=subject,
+        seen=seen,
+        wanted=wanted,
+        confidence=confidence if more.get("cause") else None,
+        **more,
+    )
+
 
 WANTED = "a GPU and its driver"
 GIVE = "docker run --gpus all, podman run --device nvidia.com/gpu=all, or nvidia.com/gpu in the pod's limits"

@@ -3,13 +3,11 @@
 import re
 from pathlib import Path
 
-from gpucheck.images.fill import lock_path
-from gpucheck.images.hashes import FILE, add_known, known_wheels, without_hash
+from gpucheck.images.fill import KNOWN_WHEELS, add_known, known_wheels, lock_path, without_hash
 from gpucheck.images.platforms import check_lock
 from gpucheck.images.versions import Variant, Versions
 from gpucheck.knowledge import tables
-from gpucheck.lab.errors import LabError
-from gpucheck.lab.system import run, say
+from gpucheck.lab.system import LabError, run, say
 from gpucheck.processes.python import python_module
 from gpucheck.processes.temporary import temporary_folder
 
@@ -18,7 +16,7 @@ TOOLS = "cyclonedx-bom"
 ADDITIONAL = {"torch": ("numpy",), "tensorflow": ()}
 # The substitute base has this version, the pinned base a newer one.
 OLDEST_PYTHON = "3.11"
-HASH_HINT = f"add the wheel's sha256 to {FILE}, or name an index that states hashes"
+HASH_HINT = f"add the wheel's sha256 to {KNOWN_WHEELS}, or name an index that states hashes"
 HINT = "name the index that has the wheels with --index URL, or a directory of them with --find-links DIR"
 
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from gpucheck.images.versions import Variant, Versions
 from gpucheck.knowledge import tables
-from gpucheck.lab.errors import LabError
-from gpucheck.lab.system import run
+from gpucheck.lab.system import LabError, run
 from gpucheck.processes.python import python_module
 from gpucheck.processes.temporary import temporary_folder
 

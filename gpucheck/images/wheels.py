@@ -3,9 +3,8 @@
 from pathlib import Path
 
 from gpucheck.images.fill import lock_path
-from gpucheck.lab.errors import LabError
 from gpucheck.lab.model import fingerprint
-from gpucheck.lab.system import run, say
+from gpucheck.lab.system import LabError, run, say
 from gpucheck.lab.wheelhouse import pip
 
 

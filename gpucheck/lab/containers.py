@@ -9,9 +9,8 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpucheck.lab.errors import LabError, LabUsageError
 from gpucheck.lab.model import LABEL, Lab
-from gpucheck.lab.system import failed
+from gpucheck.lab.system import LabError, LabUsageError, failed
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -87,7 +86,6 @@ def create(
 
 
 def start(container: "Container") -> None:
-    """Start a container."""
     with engine_errors(f"starting the container {container.name}"):
         container.start()
 

@@ -7,8 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpucheck.lab.errors import LabError
-from gpucheck.lab.system import failed, install, root_prefix, run, say
+from gpucheck.lab.system import LabError, failed, install, root_prefix, run, say
 from gpucheck.processes.children import spare
 
 if TYPE_CHECKING:

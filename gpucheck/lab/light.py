@@ -9,11 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from gpucheck.lab.containers import checked_output, create, lab_containers, put, put_archive, start, wait_for
-from gpucheck.lab.errors import LabUsageError
 from gpucheck.lab.hosts import connect_host, machine_archive
 from gpucheck.lab.images import Flavour
 from gpucheck.lab.model import IMAGES, LABEL_FLAVOUR, LABEL_STAMP, HostSpec, Lab, fingerprint
-from gpucheck.lab.system import say
+from gpucheck.lab.system import LabUsageError, say
 
 if TYPE_CHECKING:
     from docker import DockerClient

@@ -8,7 +8,7 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
 import gpucheck
-from gpucheck.lab.errors import LabError, LabUsageError
+from gpucheck.lab.system import LabError, LabUsageError
 
 DEFAULT_NAME = "gpucheck-lab"
 DEFAULT_SUBNET = "10.213.41.0/24"
@@ -67,11 +67,9 @@ class Lab:
 
     @property
     def mirror_ip(self) -> IPv4Address:
-        """The mirror's address."""
         return self.subnet[MIRROR_OFFSET]
 
     def ip(self, host: HostSpec) -> IPv4Address:
-        """A host's address."""
         return self.subnet[host.offset]
 
     def container(self, role: str) -> str:

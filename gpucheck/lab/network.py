@@ -7,8 +7,8 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpucheck.lab.errors import LabUsageError
 from gpucheck.lab.model import LABEL, SUBNET_VARIABLE, Lab
+from gpucheck.lab.system import LabUsageError
 
 if TYPE_CHECKING:
     from docker import DockerClient

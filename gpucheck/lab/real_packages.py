@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from gpucheck.lab import containers
 from gpucheck.lab import inventory as files
-from gpucheck.lab.archive import DEFAULT_KEYRING, SUITE, Source, debian_archive, read_sources
 from gpucheck.lab.containers import (
     checked_output,
     create,
@@ -24,13 +23,23 @@ from gpucheck.lab.containers import (
     wait_for,
 )
 from gpucheck.lab.engine import engine
-from gpucheck.lab.errors import LabError
 from gpucheck.lab.hosts import KERNEL_RELEASE, MACHINE, host_options
-from gpucheck.lab.images import Recipe, build_all, certificates, ensure_base, private_certificates
+from gpucheck.lab.images import (
+    DEFAULT_KEYRING,
+    SUITE,
+    Recipe,
+    Source,
+    build_all,
+    certificates,
+    debian_archive,
+    ensure_base,
+    private_certificates,
+    read_sources,
+)
 from gpucheck.lab.lifecycle import login_key, one_at_a_time, write_down
 from gpucheck.lab.model import HostSpec, Lab
 from gpucheck.lab.network import check_network, ensure_network
-from gpucheck.lab.system import failed, say
+from gpucheck.lab.system import LabError, failed, say
 from gpucheck.lab.wheelhouse import ensure_wheelhouse
 from gpucheck.processes.temporary import temporary_folder
 

@@ -8,8 +8,22 @@ from pathlib import Path
 
 import click
 
-from gpucheck.lab.errors import LabError
+from gpucheck.model.finding.verdict import EXIT_STATUS, EXIT_USAGE, Verdict
 from gpucheck.printable import indented
+
+
+class LabError(click.ClickException):
+    """The lab or an image could not be made: something that it needs is missing here, or failed. Exit status 3."""
+
+    exit_code = EXIT_STATUS[Verdict.UNKNOWN]
+    several_lines = True  # the end of a program's output, and what to do, on lines of their own
+
+
+class LabUsageError(LabError):
+    """What was asked for cannot be: a taken subnet, a bad name. Exit status 64."""
+
+    exit_code = EXIT_USAGE
+
 
 TAIL_LINES = 12
 

@@ -6,9 +6,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpucheck.lab.errors import LabError
 from gpucheck.lab.model import fingerprint
-from gpucheck.lab.system import run, say
+from gpucheck.lab.system import LabError, run, say
 from gpucheck.processes.python import python_module
 from gpucheck.processes.temporary import temporary_folder
 

@@ -6,12 +6,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from gpucheck.host.nvml.supervisor import query_child
-from gpucheck.measure.engines.choice import EngineName, kind_text, patience_s
 from gpucheck.measure.planning.paths import Path, paths, ports_to_host
 from gpucheck.measure.planning.plan import Depth, Machine, MeasurementRequest, buffer_bytes, plan
 from gpucheck.measure.planning.selection import Unmeasurable, admit, choose, device, room
@@ -20,8 +19,7 @@ from gpucheck.measure.reporting.gaps import CHANNELS, gaps, lost
 from gpucheck.measure.reporting.observed import observations
 from gpucheck.measure.reporting.scene import Scene
 from gpucheck.measure.reporting.text import count_text
-from gpucheck.measure.running.results import Results
-from gpucheck.measure.running.runner import Doubts, again, run
+from gpucheck.measure.running.runner import Doubts, Results, again, run
 from gpucheck.measure.running.sampler import Sampler
 from gpucheck.measure.running.supervisor import Supervised
 from gpucheck.measure.values import Answer, Device, Failure, Flow, Opened, Setup, Step
@@ -29,6 +27,27 @@ from gpucheck.model import Finding, Host, NvmlFailure, NvmlReading, Verdict, nam
 from gpucheck.model.bandwidth import BandwidthReport
 from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.topology import of
+
+EngineName = Literal["driver", "cpu"]
+# Minimum time limit of a step, without the time that it waits for a processor (processes.contention). A simulated copy
+# takes no time of its own: its step is a fraction of a second of CPU time.
+PATIENCE_S, SIMULATED_PATIENCE_S = 20.0, 5.0
+KIND = {
+    "driver": "GPU copies by the CUDA driver API",
+    "cpu": "CPU processes through shared memory: no GPU was measured",
+}
+SIMULATED = {"driver": "SIMULATED copies by the CUDA driver API on a simulated driver library: no GPU was measured"}
+
+
+def patience_s(engine: EngineName, *, simulated: bool) -> float:
+    """Return the minimum time limit of a step in seconds."""
+    return SIMULATED_PATIENCE_S if simulated and engine == "driver" else PATIENCE_S
+
+
+def kind_text(engine: EngineName, *, simulated: bool) -> str:
+    """Return the description of the engine for the header of a report."""
+    return SIMULATED[engine] if simulated and engine in SIMULATED else KIND[engine]
+
 
 READING_S = 20.0
 CPUS, CPU_BYTES, CPU_DEVICES = "cpu,cpu", 16 << 20, 2
@@ -69,7 +88,6 @@ class _Heard(NamedTuple):
     answered: Callable[[Step, Answer], None]
 
     def run_step(self, step: Step) -> Answer | Failure:
-        """Run one step."""
         answer = self.child.run_step(step)
         if isinstance(answer, Answer):
             self.answered(step, answer)

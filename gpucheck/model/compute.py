@@ -101,7 +101,17 @@ class ComputeDevice(msgspec.Struct, frozen=True, kw_only=True):
     traces: tuple[Sample, ...] = ()
     errors: dict[str, int] = msgspec.field(default_factory=dict)
     failed: (
-        Literal["missing-package", "not-started", "no-process", "no-memory", "stuck", "crashed", "cuda-error", "defect"]
+        Literal[
+            "missing-package",
+            "not-started",
+            "no-process",
+            "no-memory",
+            "no-resources",
+            "stuck",
+            "crashed",
+            "cuda-error",
+            "defect",
+        ]
         | None
     ) = None
     failure: str = ""

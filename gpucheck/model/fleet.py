@@ -101,8 +101,7 @@ class Outlier(msgspec.Struct, frozen=True, kw_only=True):
     """An outlier: a host and its metric. at: the GPU or pair that differs, None for the entire host.
 
     normal: what the group has at the same level. percent: how far off, negative is below. z: in robust deviations,
-    None where it was compared with the model of the machine. since: of the earlier merge if normal is what the host
-    itself had then, changed as the group has.
+    None where it was compared with the model of the machine.
     """
 
     host: str
@@ -114,7 +113,6 @@ class Outlier(msgspec.Struct, frozen=True, kw_only=True):
     normal: float
     percent: float
     z: float | None
-    since: str | None = None
 
 
 class Agreement(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     parameter_tolerance: largest absolute difference between any parameter and its twin in the single-process reference.
     Two ranks sum the gradient of a batch in another order than one process does, which float32 rounding turns into
     1e-7 on CPUs, after 40 steps and after 2000; one rank that trains on other samples ends 0.1 away. Lower precisions
-    round more: see ``gpucheck.train.precision``.
+    round more: see ``gpucheck.train.spec``.
     straggler_ratio_max: compute time of the slowest rank over the fastest, in a fast step of each.
     memory_kept_max_bytes: how much more memory a second training may leave than the first.
     """

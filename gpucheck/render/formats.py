@@ -18,7 +18,6 @@ FILES = {
     "text": "report.txt",
     "json": "report.json",
     "junit": "report.xml",
-    "ctrf": "report.ctrf.json",
     "nagios": "report.nagios",
     "slurm": "report.slurm",
     "kubernetes": "report.kubernetes",

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from gpucheck.simulator.live import make, switch
     from gpucheck.simulator.machine.loading import load, profile_names
     from gpucheck.simulator.nvml.library import build_library
-    from gpucheck.simulator.recorded import from_recording, to_yaml
     from gpucheck.simulator.writer import write_machine
 
 __all__ = [
@@ -34,12 +33,10 @@ __all__ = [
     "all_faults",
     "build_cuda_library",
     "build_library",
-    "from_recording",
     "load",
     "make",
     "profile_names",
     "switch",
-    "to_yaml",
     "write_machine",
 ]
 
@@ -47,12 +44,10 @@ _HOME = {
     "all_faults": "faults",
     "build_cuda_library": "cuda.library",
     "build_library": "nvml.library",
-    "from_recording": "recorded",
     "load": "machine.loading",
     "make": "live",
     "profile_names": "machine.loading",
     "switch": "live",
-    "to_yaml": "recorded",
     "write_machine": "writer",
 }
 

@@ -7,14 +7,11 @@ import platform
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from gpucheck.simulator.cache import evict, limit_bytes, publish, use
-from gpucheck.simulator.cache_place import cache_folder
+from gpucheck.simulator.cache import cache_folder, evict, publish, use
 from gpucheck.simulator.files import is_file, profile_text
 
 SOURCES = (".py", ".yml", ".c", ".h", ".txt", ".sh")
 TRIES = 10
-# The descriptor of the machine that this process has now.
-_held: list[int] = []
 STAND_INS = (
     "NVML library",
     "CUDA driver library",
@@ -30,40 +27,30 @@ def activate(name: str, faults: Iterable[str] = ()) -> Path:
     ``CDLL("libnvidia-ml.so.1")`` finds one by its soname, and cuda.bindings the other. A cached directory is shared:
     never write into it.
 
-    Raises LookupError for an unknown profile or fault, ValueError for a fault that does not fit the machine, a broken
-    profile or a broken limit of the cache, OSError when there is no C compiler or no place to write; each with the
-    whole message in args[0].
+    Raises LookupError for an unknown profile or fault, ValueError for a fault that does not fit the machine or a broken
+    profile, OSError when there is no C compiler or no place to write; each with the whole message in args[0].
     """
-    faults, limit = tuple(faults), limit_bytes()
+    faults = tuple(faults)
     directory = cache_folder("machines") / f"{_key(name, faults)}"
     try:
-        descriptor = _used_or_made(directory, lambda partial: _make(name, faults, partial), limit)
+        _use_or_make(directory, lambda partial: _make(name, faults, partial))
     except OSError as error:
         where = f"{error.filename or directory}: {error.strerror}" if error.strerror else str(error)
         raise OSError(f"the simulated machine could not be made: {where}") from error
-    _hold(descriptor)
     os.environ["GPUCHECK_SIMULATOR"] = str(directory)
     for library in ("libnvidia-ml.so.1", "libcuda.so.1"):
         ctypes.CDLL(str(directory / "lib" / library))
     return directory
 
 
-def _used_or_made(directory: Path, make: Callable[[Path], None], limit: int) -> int:
-    """The descriptor that keeps the machine. Raises OSError where it cannot be made, or never is this user's alone."""
+def _use_or_make(directory: Path, make: Callable[[Path], None]) -> None:
+    """Raises OSError where it cannot be made, or never is this user's alone."""
     for _ in range(TRIES):  # another process may remove it as soon as it is made
-        descriptor = use(directory)
-        if descriptor is not None:
-            return descriptor
+        if use(directory):
+            return
         publish(directory, make)
-        evict(limit, keep=directory)
+        evict()
     raise OSError(f"{directory}: other users can change what is made there. Set XDG_CACHE_HOME to your own.")
-
-
-def _hold(descriptor: int) -> None:
-    """Keep this process's machine in the cache until it ends, or has another machine."""
-    if _held:
-        os.close(_held.pop())
-    _held.append(descriptor)
 
 
 def _make(name: str, faults: tuple[str, ...], directory: Path) -> None:

@@ -1,48 +1,71 @@
-"""The cache of simulated machines and compiled libraries: how entries get there, and when they are removed.
+"""The cache of simulated machines and compiled libraries, where no other user can put a library that is then loaded.
 
-An entry is a directory named by its key. It is published complete, by a rename. Its file LOCK holds its size in bytes;
-the file's time of change is the last use, and a process that uses the entry keeps a shared lock on it.
+An entry is a directory named by its key. It is published complete, by a rename. Its file STAMP holds its size in bytes;
+the file's time of change is the last use.
 """
 
-import fcntl
 import os
+import pwd
 import re
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
-from gpucheck.processes.trust import others_may_change
-from gpucheck.simulator.cache_place import cache_folder
+from gpucheck.processes.trust import distrust, others_may_change
 
+SYSTEM_CACHE = Path("/var/cache")
 KINDS = ("machines", "libraries")
 KEY = re.compile(r"[0-9a-f]{24}")
 # What a process that was killed while it published or removed an entry leaves behind.
 LEFTOVER = re.compile(r"\.[0-9a-f]{24}\.\w+")
-LOCK = "entry.lock"
-LIMIT_MIB = 512
-LIMIT_VARIABLE = "GPUCHECK_CACHE_MIB"
-# Children of a process that ended may still read the machine, and hold no lock.
-IN_USE_S = 60.0
-# Entries without a lock file are from an earlier version, which may still run.
-OUTDATED_S = 86400.0
-OUTDATED_CLEAR_S = 3600.0
+STAMP = "entry.size"
+LIMIT_BYTES = 512 << 20
+# A machine that was used since then may still be read.
+IN_USE_S = 3600.0
 SMALL_BYTES = 4096
 
 
-def whole(entry: Path) -> bool:
-    """Whether the entry is complete, and no other user made or may change what code is loaded from."""
+def cache_folder(kind: str) -> Path:
+    """Return ``gpucheck/<kind>`` in the first of these that code may be loaded from, made if needed.
+
+    $XDG_CACHE_HOME; for root /var/cache, for others ~/.cache; without such a folder a private one in the temporary
+    directory. A folder of another user, or one that others may write, is passed over with a line on stderr.
+    Raises OSError when none can be used.
+    """
+    for base in _bases():
+        folder = base / "gpucheck" / kind
+        try:
+            reason = _made(folder)
+        except OSError:  # it cannot be made here
+            continue
+        if reason is not None:
+            _say(f"gpucheck: the cache {base} is not used: {reason}\n")
+        elif os.access(folder, os.W_OK):
+            return folder
+    folder = Path(tempfile.gettempdir()) / f"gpucheck-{os.geteuid()}" / kind
+    reason = _made(folder)
+    if reason is not None:
+        raise OSError(f"{reason}, so nothing is loaded from it. Set XDG_CACHE_HOME to a writable folder of your own.")
+    return folder
+
+
+def use(entry: Path) -> bool:
+    """Note a use of the entry. False if it is not complete, or another user made or may change what code it has."""
     try:
-        if others_may_change(os.fspath(entry)) or not (entry / LOCK).is_file():
+        if others_may_change(os.fspath(entry)) or not (entry / STAMP).is_file():
             return False
         folders = [entry, *(folder for folder in (entry / "lib",) if folder.is_dir())]
-        paths = [item.path for folder in folders for item in os.scandir(folder)]
-        return not any(others_may_change(path) for path in paths)
+        if any(others_may_change(item.path) for folder in folders for item in os.scandir(folder)):
+            return False
+        os.utime(entry / STAMP)
     except FileNotFoundError:
         return False
+    return True
 
 
 def publish(target: Path, make: Callable[[Path], object]) -> None:
@@ -51,130 +74,44 @@ def publish(target: Path, make: Callable[[Path], object]) -> None:
     partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
         make(partial)
-        (partial / LOCK).write_text(f"{_share_equal_files(partial)}\n")
-        (partial / LOCK).chmod(0o644)
+        (partial / STAMP).write_text(f"{_share_equal_files(partial)}\n")
+        (partial / STAMP).chmod(0o644)
         partial.chmod(0o755)
-        if target.is_dir() and not whole(target):
+        if target.is_dir() and not use(target):
             _discard(target)  # of an earlier version, damaged, or of another user
         partial.rename(target)
     except OSError:
-        if not whole(target):
+        if not use(target):
             raise
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def use(entry: Path) -> int | None:
-    """Note a use of the entry and return a descriptor that keeps it until it is closed; None without a whole entry.
+def evict() -> None:
+    """Remove what was not used for longest until the rest fits the limit, and what killed writers left.
 
-    Programs that take the place of this process inherit the descriptor; children do not.
+    Entries that were used within the hour stay, whatever their size. What is not named as an entry is never touched.
     """
-    while True:
-        try:
-            held = os.open(entry / LOCK, os.O_RDONLY | os.O_NOFOLLOW)
-        except FileNotFoundError:
-            return None
-        with suppress(OSError):  # file systems without locks: the time of the last use protects it for a minute
-            fcntl.flock(held, fcntl.LOCK_SH)
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(held), (entry / LOCK).stat()):
-                if not whole(entry):
-                    os.close(held)
-                    return None
-                os.utime(held)
-                os.set_inheritable(held, True)
-                return held
-        os.close(held)  # removed between the two: try again
-
-
-def limit_bytes() -> int:
-    """Return the size that the cache is kept to. Raises ValueError for a limit that is not a number."""
-    text = os.environ.get(LIMIT_VARIABLE) or str(LIMIT_MIB)
-    if not (text.isascii() and text.isdigit()):
-        raise ValueError(f"{LIMIT_VARIABLE}={text}: not a whole number of MiB. Example: {LIMIT_VARIABLE}={LIMIT_MIB}")
-    return int(text) << 20
-
-
-class Removed(NamedTuple):
-    """What was removed from the cache, and how many entries were kept because a process uses them."""
-
-    entries: int
-    bytes: int
-    in_use: int
-
-
-class _Entry(NamedTuple):
-    path: Path
-    bytes: int
-    used: float
-
-
-def evict(limit: int, keep: Path) -> Removed:
-    """Remove the entries that were not used for longest until the others fit the limit, and what killed writers left.
-
-    Entries in use stay, whatever their size, and so does the entry ``keep``.
-    """
-    entries = sorted(_entries(OUTDATED_S), key=lambda entry: entry.used)
-    whole, removed, freed, in_use = sum(entry.bytes for entry in entries), 0, 0, 0
-    for entry in entries:
-        if whole - freed <= limit:
-            break
-        if entry.path != keep and _remove(entry.path, IN_USE_S):
-            removed, freed = removed + 1, freed + entry.bytes
-        else:
-            in_use += 1
-    return Removed(removed, freed, in_use)
-
-
-def clear() -> Removed:
-    """Remove every entry that no process holds."""
-    removed, freed, in_use = 0, 0, 0
-    for entry in _entries(OUTDATED_CLEAR_S):
-        if _remove(entry.path, 0.0):
-            removed, freed = removed + 1, freed + entry.bytes
-        else:
-            in_use += 1
-    return Removed(removed, freed, in_use)
-
-
-def _entries(outdated_s: float) -> Iterator[_Entry]:
-    """Every entry; older leftovers are removed on the way. What is not named as one of these is never touched."""
-    now = time.time()
+    entries: list[tuple[float, int, Path]] = []
+    idle = time.time() - IN_USE_S
     for kind in KINDS:
         for found in list(os.scandir(cache_folder(kind))):
-            if not found.is_dir(follow_symlinks=False):
+            path, own = Path(found.path), KEY.fullmatch(found.name)
+            if not found.is_dir(follow_symlinks=False) or not (own or LEFTOVER.fullmatch(found.name)):
                 continue
-            path = Path(found.path)
             with suppress(FileNotFoundError):  # another process removed it
-                if KEY.fullmatch(found.name) and (path / LOCK).is_file():
-                    yield _Entry(path, _size(path / LOCK), (path / LOCK).stat().st_mtime)
-                elif (KEY.fullmatch(found.name) or LEFTOVER.fullmatch(found.name)) and (
-                    now - found.stat(follow_symlinks=False).st_mtime > outdated_s
-                ):
+                if own and (path / STAMP).is_file():
+                    size = (path / STAMP).read_text(errors="replace").strip()
+                    entries.append(((path / STAMP).stat().st_mtime, int(size) if size.isdecimal() else 0, path))
+                elif found.stat(follow_symlinks=False).st_mtime < idle:
                     shutil.rmtree(path, ignore_errors=True)
-
-
-def _size(lock: Path) -> int:
-    text = lock.read_text(errors="replace").strip()
-    return int(text) if text.isascii() and text.isdigit() else 0
-
-
-def _remove(entry: Path, idle_s: float) -> bool:
-    """Remove the entry, unless a process holds it or used it within so many seconds."""
-    try:
-        held = os.open(entry / LOCK, os.O_RDWR | os.O_NOFOLLOW)
-    except OSError:  # gone, or another user's
-        return False
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if time.time() - os.fstat(held).st_mtime < idle_s:
-            return False
-        _discard(entry)
-    except OSError:  # held, no locks on this file system, or removed by another process
-        return False
-    finally:
-        os.close(held)
-    return True
+    whole = sum(size for _, size, _ in entries)
+    for used, taken, path in sorted(entries):
+        if whole <= LIMIT_BYTES or used > idle:
+            break
+        with suppress(OSError):
+            _discard(path)
+            whole -= taken
 
 
 def _discard(entry: Path) -> None:
@@ -222,3 +159,49 @@ def _link(existing: str, path: str) -> bool:
         return False
     os.replace(spare, path)  # noqa: PTH105
     return True
+
+
+def _made(folder: Path) -> str | None:
+    """Make the folder, for this user alone to write; return why no code may be loaded from it, None if it may be."""
+    above = folder
+    while not os.path.lexists(above):
+        above = above.parent
+    if above != folder:
+        # Before anything is made: nothing of this user belongs into another user's home.
+        reason = distrust(above, own=False)
+        if reason is not None:
+            return reason
+        parts = (folder, *folder.parents)
+        for part in reversed(parts[: parts.index(above)]):
+            part.mkdir(mode=0o700, exist_ok=True)
+    return distrust(folder)
+
+
+@cache
+def _say(line: str) -> None:
+    """Once, however often the cache is looked for."""
+    sys.stderr.write(line)
+
+
+def _bases() -> Iterator[Path]:
+    """The cache directory that the caller names, then the user's own: no home is ever made."""
+    named = os.environ.get("XDG_CACHE_HOME", "")
+    if Path(named).is_absolute():
+        yield Path(named)
+    if _is_root():
+        yield SYSTEM_CACHE
+        return
+    for home in _homes():
+        if Path(home).is_absolute() and home != "/" and Path(home).is_dir():
+            yield Path(home) / ".cache"
+
+
+def _is_root() -> bool:
+    return os.geteuid() == 0
+
+
+def _homes() -> Iterator[str]:
+    """Of the environment, then of the user database: a systemd unit has no HOME."""
+    yield os.environ.get("HOME", "")
+    with suppress(KeyError):  # a container may run as a user without an entry
+        yield pwd.getpwuid(os.geteuid()).pw_dir

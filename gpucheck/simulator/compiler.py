@@ -1,14 +1,12 @@
 """The simulator's libraries: contained in this installation, or compiled by the system's C compiler and cached."""
 
 import hashlib
-import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from gpucheck.simulator.cache import publish, use
-from gpucheck.simulator.cache_place import cache_folder
+from gpucheck.simulator.cache import cache_folder, publish, use
 
 # <key>/<library>, in wheels for a platform and in our container images: no compiler is needed there.
 SHIPPED = Path(__file__).parent / "libraries"
@@ -65,11 +63,8 @@ def compiled(key: str, name: str, build: Callable[[Path], object]) -> Path:
     if shipped.exists():
         return shipped
     folder = cache_folder("libraries") / key
-    descriptor = use(folder)
-    if descriptor is None:
+    if not use(folder):
         publish(folder, build)
-    else:
-        os.close(descriptor)  # used a moment ago, which keeps it long enough to be copied
     return folder / name
 
 

@@ -12,4 +12,4 @@ def is_file(name: str) -> bool:
 
 def profile_text(name: str) -> str:
     """Return the text of the file. Raises UnreadableInput."""
-    return read_text(name, MOST_BYTES, "Give a profile that gpucheck profiles --from wrote")
+    return read_text(name, MOST_BYTES, "Give a profile like those of gpucheck/simulator/profiles")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from gpucheck.simulator.cache_place import cache_folder
+from gpucheck.simulator.cache import cache_folder
 from gpucheck.simulator.machine import Machine
 from gpucheck.simulator.machine.profile import Profile
 from gpucheck.simulator.writer import RECIPE, Recipe, write_machine, write_recipe
@@ -100,7 +100,6 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def _prune(folder: Path, top: Path) -> None:
-    """Folders that nothing is left in."""
     while folder != top and not any(folder.iterdir()):
         folder.rmdir()
         folder = folder.parent

@@ -18,7 +18,6 @@ class Texts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def texts() -> Texts:
-    """The whole table."""
     return read(HERE / "xids.yml", Texts)
 
 

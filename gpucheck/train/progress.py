@@ -54,7 +54,6 @@ class CpuQueue:
         self._before = self._now()
 
     def since_last(self) -> float:
-        """Return the seconds since the last call."""
         now = self._now()
         waited, self._before = now - self._before, now
         return waited

@@ -8,8 +8,7 @@ from msgspec.structs import replace
 from gpucheck.model.smoke import Limits
 from gpucheck.printable import counted
 from gpucheck.train.models import all_models, model_named
-from gpucheck.train.precision import TOLERANCE, unsupported
-from gpucheck.train.spec import MIN_STEPS, NVLS, SmokeOptions
+from gpucheck.train.spec import MIN_STEPS, NVLS, TOLERANCE, SmokeOptions, unsupported
 from gpucheck.train.strategies import Strategy, choose
 
 # MNIST's digits overlap as the synthetic classes do not: more steps, and a level that a small network reaches in them.

@@ -1,7 +1,6 @@
 """``gpucheck bandwidth``: the contract, exit statuses, what is refused, and that nothing simulated looks real."""
 
 import json
-from xml.etree import ElementTree
 
 import click
 import pytest
@@ -52,17 +51,14 @@ def test_the_planned_time_is_told_before_and_apart_from_the_report(healthy):
     assert report["device_s"] <= report["planned_s"] * 1.5
 
 
-def test_the_text_is_marked_simulated_first_and_last_and_shows_measured_beside_expected(tmp_path):
-    plot = tmp_path / "sizes.svg"
-    done = measured("--simulate", "p100-pcie-x2", "--sizes", "64K,64M", "--svg", str(plot), "--level", "quick")
+def test_the_text_is_marked_simulated_first_and_last_and_shows_measured_beside_expected():
+    done = measured("--simulate", "p100-pcie-x2", "--sizes", "64K,64M", "--level", "quick")
     lines = click.unstyle(done.stdout).splitlines()
 
     assert "SIMULATED" in lines[0]
     assert "SIMULATED" in lines[-1]
     assert any(line.startswith("PIX") and "13.4 (12.2 to 15.8)" in line and "100%" in line for line in lines)
-    text = "".join(ElementTree.fromstring(plot.read_text()).itertext())  # noqa: S314 - we wrote it
-    assert "SIMULATED" in text
-    assert "64 KiB" in text
+    assert any(line.startswith("64 KiB") for line in lines)
 
 
 def test_what_is_wrong_stands_before_the_matrices_and_its_cells_are_marked():
@@ -174,7 +170,6 @@ def refused(monkeypatch, run, activate):
         (("--sizes", "12Q"), 64, "'12Q' is not a size"),
         (("--sizes", "1M,NaN"), 64, "'NaN' is not a size"),
         (("--tensor", "10000"), 64, "Write ROWSxCOLUMNS, for example 10000x10000"),
-        (("--svg", "plot.svg"), 64, "Add --sizes all"),
         (("--fault", "p2p-slow:pair=0-0"), 64, "two different GPUs"),
         (("--fault", "p2p-slow:pair=0-5"), 64, "there is no GPU 5"),
         (("--fault", "p2p-slow:pair=0-1,percent=100"), 64, "choose 1 to 99"),

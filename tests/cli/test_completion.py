@@ -53,7 +53,7 @@ def test_steps_and_tags():
         ("explain shared-m", "shared-memory"),
         ("explain acs-redirect iommu-t", "iommu-translation"),
         ("simulate hgx-h1", "hgx-h100-x8"),
-        ("simulate --clear-cache hgx-h1", "hgx-h100-x8"),
+        ("simulate --fault gpu-lost:gpu=1 hgx-h1", "hgx-h100-x8"),
         ("schema fle", "fleet"),
         ("image build torch-c", "torch-cpu"),
     ],

@@ -168,7 +168,7 @@ def test_what_the_operating_system_refuses_is_no_defect_and_no_finding():
 @pytest.mark.parametrize(
     "arguments",
     [
-        "topo --import {x}", "topo --from {x}", "verify --from {x}", "stack check --from {x}", "profiles --from {x}",
+        "topo --import {x}", "topo --from {x}", "verify --from {x}", "stack check --from {x}",
         "diagnose {x}", "diagnose --observations {x}",
         "verify --expect {x}", "verify --baseline {x}", "verify --simulate {x}.yml", "simulate {x}.yml -- true",
     ],

@@ -1,6 +1,5 @@
 """gpucheck fleet with input that is damaged, hostile or no file: one line, no traceback, nothing selected."""
 
-import gzip
 import json
 import os
 import subprocess
@@ -11,9 +10,8 @@ import pytest
 from tests.fleet.reports import encoded, report
 
 DAMAGED = {
-    "cut.json.gz": gzip.compress(b'{"schema": "gpucheck.fleet/1"}' * 100)[:-12],
-    "text.json.gz": b"no archive",
-    "bits.json.gz": gzip.compress(bytes(1000), mtime=0)[:10] + b"\xff" * 30,
+    "cut.json": b'{"schema": "gpucheck.fleet/1"',
+    "bits.json": b"\xff" * 30,
     "list.json": b"[]",
     "empty.json": b"",
 }
@@ -31,19 +29,7 @@ def test_a_damaged_earlier_merge_is_one_line(fleet, folder, tmp_path, name):
     assert message.startswith(f"Error: {path}: ")
 
 
-def test_what_an_earlier_merge_claims_to_be_is_not_allocated(folder, tmp_path):
-    """A few kB that unpack to more than any merge of their size."""
-    path = tmp_path / "before.json.gz"
-    path.write_bytes(gzip.compress(bytes(128 << 20)))
-    command = f"ulimit -v 900000; {sys.executable} -m gpucheck fleet report {folder} --baseline {path}"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
-
-    assert (done.returncode, done.stdout) == (64, "")
-    assert done.stderr.startswith(f"Error: {path}: ")
-    assert "unpacks to more than" in done.stderr
-
-
-@pytest.mark.parametrize("name", ["labels.yml", "labels.csv", "before.json", "before.json.gz"])
+@pytest.mark.parametrize("name", ["labels.yml", "labels.csv", "before.json"])
 def test_a_fifo_is_not_waited_for(fleet, folder, tmp_path, name):
     os.mkfifo(tmp_path / name)
 

@@ -19,7 +19,6 @@ COMMANDS = {
     "verify --from": ("verify", "--only", "driver", "--from", "FILE"),
     "verify --simulate": ("verify", "--only", "driver", "--simulate", "./FILE"),
     "simulate": ("simulate", "./FILE", "--", "true"),
-    "profiles --from": ("profiles", "--from", "FILE"),
     "stack resolve --from": ("stack", "resolve", "--from", "FILE"),
     "stack lock --spec": ("stack", "lock", "--spec", "FILE", "--facts", "facts.json", "-o", "-"),
     "stack lock --facts": ("stack", "lock", "--spec", "stack.yml", "--facts", "FILE", "-o", "-"),

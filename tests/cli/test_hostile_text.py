@@ -71,7 +71,6 @@ stack plan --lock {lock} --host P
 simulate P -- true
 simulate --update P
 simulate --update {folder} --fault P
-profiles --from P
 fleet report P
 fleet report {reports} --labels P
 fleet report {reports} --baseline P
@@ -99,7 +98,6 @@ verify --from {recording} --format html
 topo --from {recording}
 topo --from {recording} --svg -
 stack resolve --from {recording}
-profiles --from {recording}
 verify --from {damaged}
 topo --import {dump}
 topo --import {xml}

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from gpucheck.images import build as building
 from gpucheck.images import fill, probe
 from gpucheck.lab import engine
-from gpucheck.lab.errors import LabError
+from gpucheck.lab.system import LabError
 from tests.images.inside import CPU_IMAGE, MANIFEST, ON_A_LAPTOP, ON_P100
 
 

@@ -34,7 +34,7 @@ def test_stdout_has_its_names(tmp_path, name):
     [
         "topo --simulate p100-pcie-x2 -o -", "profiles -o -", "diagnose --kinds -o -",
         "image --level quick -o -", "stack rules -o -", "bandwidth --simulate p100-pcie-x2 --level quick -o -",
-        "topo --simulate p100-pcie-x2 --svg -", "bandwidth --simulate p100-pcie-x2 --level quick --sizes 4K --svg -",
+        "topo --simulate p100-pcie-x2 --svg -",
     ],
 )  # fmt: skip
 def test_a_dash_is_stdout_wherever_there_is_an_o(tmp_path, arguments):

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from gpucheck.cli import cli
 from gpucheck.cli.schema.documents import DOCUMENTS, schema_of
-from gpucheck.measure.collectives.launch import Ended
+from gpucheck.measure.collectives.run import Ended
 from gpucheck.run.steps import train
 from tests.cli.documents import follows
 from tests.cli.test_help import ALL

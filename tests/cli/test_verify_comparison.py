@@ -1,6 +1,5 @@
 """verify --expect and --baseline on the command line: both files are refused before anything is measured."""
 
-import gzip
 import json
 import os
 
@@ -41,10 +40,8 @@ def test_the_report_keeps_the_counters_of_every_gpu_and_port(earlier):
     assert {"correctable", "non_fatal", "fatal"} == set(kept["ports"][0]["aer"])
 
 
-def test_a_host_is_held_against_its_earlier_report(run, earlier, tmp_path):
-    packed = tmp_path / "report.json.gz"
-    packed.write_bytes(gzip.compress(earlier.read_bytes()))
-    status, out, _ = run(*QUICK, "--baseline", str(packed))
+def test_a_host_is_held_against_its_earlier_report(run, earlier):
+    status, out, _ = run(*QUICK, "--baseline", str(earlier))
     assert (status, "baseline" in out) == (0, True)
 
     status, out, _ = run(*QUICK, "--baseline", str(earlier), "--fault", "replay-rising:gpu=0", "--format", "json")

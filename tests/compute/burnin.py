@@ -7,7 +7,6 @@ from gpucheck.compute.burnin.limits import Limits
 from gpucheck.compute.burnin.plan import plan
 from gpucheck.compute.burnin.run import Session, Shown
 from gpucheck.compute.burnin.state import Identity, State, read
-from gpucheck.compute.burnin.totals import Totals
 from gpucheck.compute.engines.simulated import SimulatedBench
 from gpucheck.compute.evaluation import evaluate
 from gpucheck.measure.values import Device
@@ -42,7 +41,7 @@ class Cut(SimulatedBench):
 def begun(gpus, seconds: float) -> State:
     ids = tuple(gpu.bus_id for gpu in gpus)
     identity = Identity(host="host", gpucheck="1", driver="1", gpus=ids, engine="simulated", versions={})
-    return State(identity=identity, plan=plan(seconds), started="2026-11-23", gpus=[Totals() for _ in gpus])
+    return State(identity=identity, plan=plan(seconds), started="2026-11-23")
 
 
 def session(
@@ -54,8 +53,7 @@ def session(
     bench = Cut(gpus, cut)
     places = range(len(gpus))
     limited = Limits(dict.fromkeys(places, limit), False, dict.fromkeys(places, memory) if memory else {})
-    made = Session(bench, devices, state, path, limited)
-    made.begin(bench.open())
+    made = Session(bench, devices, bench.open(), state, path, limited)
     notes: list[str] = []
     try:
         made.run(evaluate, Shown(step=lambda *_: None, note=notes.append))

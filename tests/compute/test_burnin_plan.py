@@ -1,12 +1,11 @@
 """The plan of a burn-in: its time, its steps, its round; and sizes that stay bounded."""
 
-import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucheck.compute.burnin.plan import LEAST_S, LONGEST_S, MOST_S, duration, plan, round_steps, span
-from gpucheck.compute.burnin.totals import MOST_DIGESTS, MOST_ROUNDS, MOST_SAMPLES, Totals
+from gpucheck.compute.burnin.rounds import READINGS, of_gpu, together
 from gpucheck.compute.plan import TYPES
 from gpucheck.model.compute import Sample
 from tests.compute.machines import device
@@ -51,33 +50,24 @@ def test_a_span_is_short(seconds, text):
     assert span(seconds) == text
 
 
-@settings(max_examples=20, deadline=None)
-@given(st.integers(1, 400), st.integers(1, 60), st.integers(0, 2**32))
-def test_what_is_kept_of_a_gpu_is_bounded_and_spread_over_the_run(rounds, readings, seed):
-    totals = Totals()
-    for number in range(rounds):
-        at = [600.0 * number + 600 * n / readings + seed % 7 for n in range(readings)]
-        made = device(
-            digest=f"{seed + number:x}", traces=tuple(Sample(at=one, temperature_c=60 + one % 7) for one in at)
-        )
-        totals.add(made, number, {})
+@given(st.integers(1, 400), st.integers(1, 3000), st.integers(0, 2**32))
+def test_some_readings_of_a_round_are_kept_from_all_its_parts_and_the_hottest(rounds, readings, number):
+    at = [600 * n / readings for n in range(readings)]
+    traces = tuple(Sample(at=one, temperature_c=60 + one % 7) for one in at)
+    kept = of_gpu(device(traces=traces), number, rounds)
 
-    assert len(totals.traces) <= MOST_SAMPLES
-    assert len(msgspec.json.encode(totals)) < 128 << 10
-    assert all(len(kept) <= MOST_ROUNDS for kept in totals.rates.values())
-    assert all(len(found) <= MOST_DIGESTS + 1 for found in totals.digests.values())
-    assert totals.device(device()).repeats["matrix-bf16"].repeats == 20 * rounds
-    if rounds * readings > 4 * MOST_SAMPLES:
-        halves = sum(sample.at < 300 * rounds for sample in totals.traces) / len(totals.traces)
-        assert 0.3 < halves < 0.7
+    assert len(kept.traces) == min(readings, max(1, READINGS // rounds))
+    assert set(kept.traces) <= set(traces)
+    assert kept.hottest == max(sample.temperature_c for sample in traces)
+    if len(kept.traces) >= 100:
+        assert 0.3 < sum(sample.at < 300 for sample in kept.traces) / len(kept.traces) < 0.7
 
 
-def test_the_hottest_reading_is_known_even_if_it_is_not_kept():
-    totals = Totals()
-    for number in range(200):
-        hot = 99.0 if number == 77 else 60.0
-        totals.add(
-            device(traces=tuple(Sample(at=600.0 * number + n, temperature_c=hot) for n in range(60))), number, {}
-        )
+def test_rounds_together_are_the_medians_of_rates_and_the_sums_of_counts():
+    parts = [of_gpu(device(digest=digest, errors={"ecc": 1}), 0, 4) for digest in ("a", "a", "b")]
+    whole = together(device(), parts)
 
-    assert totals.hottest == (99.0, 600.0 * 77)
+    assert whole.digests["matrix-bf16"] == "a"
+    assert (whole.repeats["matrix-bf16"].repeats, whole.repeats["matrix-bf16"].differing) == (60, 20)
+    assert whole.errors == {"ecc": 3}
+    assert whole.gemm["bf16"].tflops == device().gemm["bf16"].tflops

@@ -3,7 +3,7 @@
 import msgspec
 
 from gpucheck.model import PackageVersion, PciDevice, PcieLink
-from gpucheck.run.attributes import attributes
+from gpucheck.run.report import attributes
 from tests.fakes import FakeHost
 from tests.machines import LOADED, on_bus, p100, reading
 
@@ -35,7 +35,7 @@ def test_the_ports_above_a_gpu_are_told_with_their_link():
 
 
 def test_held_driver_packages_are_told():
-    from gpucheck.run.attributes import _names
+    from gpucheck.run.report import _names
 
     name = sorted(_names(host().nvml_))[0]
     packages = (PackageVersion(name=name, version="1", held=True), PackageVersion(name="other", version="1", held=True))

@@ -1,6 +1,5 @@
 """A host is what its file or the inventory calls it; reports never hide one another."""
 
-import gzip
 import io
 import json
 
@@ -160,7 +159,7 @@ def test_an_unreadable_report_beside_a_good_one_is_told(tmp_path):
 
 
 def test_names_that_dates_and_folders_hide(tmp_path):
-    assert names_of(tmp_path / "node01" / "2026-11-21.json.gz")[0] == "node01"
+    assert names_of(tmp_path / "node01" / "2026-11-21.json")[0] == "node01"
     assert names_of(tmp_path / "vm-20261121.json")[:2] == ("vm", "vm-20261121")
     assert known_as("vm-20261121", names_of(tmp_path / "vm-20261121.json")) == ("vm-20261121", None)
     assert origin("n1/20261121T030000Z.json") == origin("n1/2026-11-22.json") != origin("n2/2026-11-22.json")
@@ -168,8 +167,8 @@ def test_names_that_dates_and_folders_hide(tmp_path):
 
 def test_the_reason_of_a_missing_report_is_the_inventorys(tmp_path):
     """What the playbook writes in place of a report that did not come."""
-    path = tmp_path / "n1.json.gz"
-    path.write_bytes(gzip.compress(b'{"host": "n9", "unreachable": true, "msg": "no route to host"}'))
+    path = tmp_path / "n1.json"
+    path.write_bytes(b'{"host": "n9", "unreachable": true, "msg": "no route to host"}')
 
     (row,) = fleet.read_file(path)
 

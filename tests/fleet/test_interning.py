@@ -7,8 +7,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucheck.fleet import interning
-from gpucheck.fleet.interning import Interner
+from gpucheck.fleet import merge as merging
+from gpucheck.fleet.merge import Interner
 from gpucheck.model import Finding, FleetRow, HostMetric, Verdict
 
 WORDS = st.sampled_from(["a", "b", "0-1", "nvlink"])
@@ -89,7 +89,7 @@ def test_a_large_fleet_takes_a_quarter_of_the_room():
 
 
 def test_what_is_each_hosts_own_is_not_remembered_for_ever(monkeypatch):
-    monkeypatch.setattr(interning, "MAX_KNOWN", 10)
+    monkeypatch.setattr(merging, "MAX_KNOWN", 10)
     shared = Interner()
     rows = [FleetRow(host="n", verdict=Verdict.PASS, attributes={f"serial {n}": (str(n),)}) for n in range(50)]
 

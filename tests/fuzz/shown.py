@@ -22,7 +22,6 @@ CHECKS: dict[str, Callable[[str, str], None]] = {
     "html": formats.html,
     "markdown": formats.markdown,
     "csv": formats.strict_csv,
-    "ctrf": formats.strict_json,
     "slurm": formats.slurm,
     "kubernetes": formats.kubernetes,
 }

@@ -9,7 +9,7 @@ from statistics import median
 
 import pytest
 
-from gpucheck.measure.running.execute import execute
+from gpucheck.measure.running.child import execute
 from gpucheck.measure.running.integrity import verify
 from gpucheck.measure.values import HOST, Flow, Region, Step
 

@@ -6,9 +6,8 @@ from msgspec.structs import replace
 from gpucheck.model import Verdict
 from gpucheck.model.smoke import SmokeResult
 from gpucheck.train import evaluate, run_smoke
-from gpucheck.train.precision import unsupported
 from gpucheck.train.run_plan import on_all_gpus, plan
-from gpucheck.train.spec import Fault, SmokeOptions
+from gpucheck.train.spec import Fault, SmokeOptions, unsupported
 from gpucheck.train.strategies import all_strategies
 
 pytestmark = pytest.mark.gpu

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from gpucheck.measure.running.execute import execute
+from gpucheck.measure.running.child import execute
 from gpucheck.measure.running.integrity import verify
 from gpucheck.measure.values import Flow, Region, Step
 

@@ -8,7 +8,7 @@ import pytest
 
 from gpucheck.images import context
 from gpucheck.images.context import commit
-from gpucheck.lab.errors import LabError
+from gpucheck.lab.system import LabError
 
 
 def test_an_origin_with_a_login_or_a_path_is_not_published(tmp_path, monkeypatch):

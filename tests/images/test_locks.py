@@ -4,11 +4,10 @@ import pytest
 
 from gpucheck.images import locks
 from gpucheck.images.context import Plan, assemble
-from gpucheck.images.fill import lock_path
-from gpucheck.images.hashes import FILE, add_known, known_wheels, wheels_of, without_hash
+from gpucheck.images.fill import KNOWN_WHEELS, add_known, known_wheels, lock_path, wheels_of, without_hash
 from gpucheck.images.platforms import check_lock
 from gpucheck.images.versions import VersionsError
-from gpucheck.lab.errors import LabError
+from gpucheck.lab.system import LabError
 from tests.images.test_versions import NAMES, ROOT, VERSIONS
 
 A, B, C = (letter * 64 for letter in "abc")
@@ -64,8 +63,8 @@ def test_the_cpu_torch_has_the_hashes_of_both_pythons_on_both_platforms():
 
 @pytest.mark.parametrize("line", ["abc  torch.whl", f"{A} torch-1.whl", f"{A}  torch.tar.gz"])
 def test_a_damaged_list_of_hashes_is_one_message_with_its_line(tmp_path, line):
-    (tmp_path / FILE).parent.mkdir()
-    (tmp_path / FILE).write_text(f"# hashes\n{line}\n")
+    (tmp_path / KNOWN_WHEELS).parent.mkdir()
+    (tmp_path / KNOWN_WHEELS).write_text(f"# hashes\n{line}\n")
 
     with pytest.raises(VersionsError, match=r"known-wheels.txt:2: .* is not an sha256sum line"):
         known_wheels(tmp_path)
@@ -88,8 +87,8 @@ def compiled(monkeypatch, tmp_path, text):
 
 
 def test_a_lock_is_written_with_the_known_hashes(monkeypatch, tmp_path):
-    (tmp_path / FILE).parent.mkdir()
-    (tmp_path / FILE).write_text(f"{A}  torch-2.13.0+cpu-cp312-cp312-manylinux_2_28_x86_64.whl\n")
+    (tmp_path / KNOWN_WHEELS).parent.mkdir()
+    (tmp_path / KNOWN_WHEELS).write_text(f"{A}  torch-2.13.0+cpu-cp312-cp312-manylinux_2_28_x86_64.whl\n")
 
     assert compiled(monkeypatch, tmp_path, "torch==2.13.0+cpu\n").read_text() == (
         f"torch==2.13.0+cpu \\\n    --hash=sha256:{A}\n"

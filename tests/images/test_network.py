@@ -3,8 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from gpucheck.images.judge import evaluate
-from gpucheck.images.network import evaluate_network
+from gpucheck.images.judge import evaluate, evaluate_network
 from gpucheck.model import Verdict
 from tests.images.inside import CPU_IMAGE, ON_P100, OWN
 

@@ -5,7 +5,7 @@ import pytest
 from gpucheck.images import build, platforms
 from gpucheck.images.build import Options
 from gpucheck.images.platforms import require_platform, why_not
-from gpucheck.lab.errors import LabError
+from gpucheck.lab.system import LabError
 from tests.images.test_versions import NAMES, ROOT, VERSIONS
 
 

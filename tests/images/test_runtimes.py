@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpucheck import simulator
-from gpucheck.lab.archive import debian_archive, read_sources
+from gpucheck.lab.images import debian_archive, read_sources
 from tests.images.containers import ASKED, ROOT, Image, carry
 
 pytestmark = pytest.mark.images

@@ -6,8 +6,7 @@ import pytest
 from msgspec.structs import replace
 from packaging.version import Version
 
-from gpucheck.images.fill import fill, lock_path, out_of_step, read_lock, to_text
-from gpucheck.images.hashes import without_hash
+from gpucheck.images.fill import fill, lock_path, out_of_step, read_lock, to_text, without_hash
 from gpucheck.images.locks import constraints, requirements
 from gpucheck.images.page import PAGE, fill_page, purpose, served, table
 from gpucheck.images.versions import (

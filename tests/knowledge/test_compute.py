@@ -10,7 +10,7 @@ from gpucheck.knowledge.compute import (
     operations_row,
 )
 from gpucheck.simulator.data import HERE
-from gpucheck.simulator.machine.gpu_model import gpu_model
+from gpucheck.simulator.machine.profile import gpu_model
 
 TABLE = compute_table()
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpucheck.lab.archive import (
+from gpucheck.lab.images import (
     Source,
     deb822_sources,
     debian_archive,

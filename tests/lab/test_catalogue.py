@@ -11,7 +11,7 @@ from gpucheck.lab import catalogue
 from gpucheck.lab.catalogue import Package
 from gpucheck.lab.model import BARE_METAL_HOSTS, HOSTS
 from gpucheck.simulator import load
-from gpucheck.simulator.machine.gpu_model import gpu_model
+from gpucheck.simulator.machine.profile import gpu_model
 from gpucheck.stack.facts import HostFacts
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import Plan, plan

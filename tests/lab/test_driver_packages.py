@@ -12,7 +12,7 @@ import pytest
 
 from gpucheck import simulator
 from gpucheck.lab import catalogue
-from gpucheck.lab.mirror import library_files
+from gpucheck.lab.lifecycle import library_files
 from gpucheck.simulator.activation import STAND_INS
 
 MIRROR = Path(__file__).parents[2] / "images/lab/mirror"

@@ -3,8 +3,7 @@
 import pytest
 
 from gpucheck.lab import engine, system
-from gpucheck.lab.errors import LabError
-from gpucheck.lab.system import failed, root_prefix, run
+from gpucheck.lab.system import LabError, failed, root_prefix, run
 
 DEAD = """time="2026-11-20T10:00:00" level=info msg="Starting up"
 time="2026-11-20T10:00:01" level=warning msg="old kernel"

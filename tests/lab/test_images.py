@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpucheck.lab import images
-from gpucheck.lab.archive import Source
-from gpucheck.lab.images import certificates, ensure_images, private_certificates, pulled, recipes
+from gpucheck.lab.images import Source, certificates, ensure_images, private_certificates, pulled, recipes
 from gpucheck.lab.model import LABEL
 from tests.lab.fake_docker import FakeContainer, FakeNetwork, fake_docker
 

@@ -8,9 +8,9 @@ import gpucheck
 from gpucheck.cli import main
 from gpucheck.lab import lifecycle
 from gpucheck.lab.containers import create
-from gpucheck.lab.errors import LabError, LabUsageError
 from gpucheck.lab.lifecycle import down, known_flavour, login_key, status
 from gpucheck.lab.model import LABEL, LABEL_FLAVOUR, checkout, make_lab
+from gpucheck.lab.system import LabError, LabUsageError
 from tests.cli.documents import follows
 from tests.lab.fake_docker import FakeContainer, FakeNetwork, fake_docker
 

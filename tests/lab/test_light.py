@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from gpucheck.lab import lifecycle, light
-from gpucheck.lab.errors import LabUsageError
 from gpucheck.lab.inventory import dump, inventory
 from gpucheck.lab.lifecycle import down, refuse_kind
 from gpucheck.lab.model import LABEL, make_lab
+from gpucheck.lab.system import LabUsageError
 from gpucheck.stack.plan.services import SIMULATED_ROOT, drop_ins
 from gpucheck.stack.systems import find_os
 from tests.lab.fake_docker import FakeContainer, fake_docker

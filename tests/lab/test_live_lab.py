@@ -217,7 +217,7 @@ def test_nothing_newer_than_planned_came_along(driven):
 
 
 def test_a_second_lab_on_the_same_subnet_is_refused(live):
-    from gpucheck.lab.errors import LabUsageError
+    from gpucheck.lab.system import LabUsageError
 
     with pytest.raises(LabUsageError, match="the Docker network gpucheck-try has"):
         up(make_lab("gpucheck-clash", str(live.lab.subnet)))

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from gpucheck.lab.errors import LabUsageError
 from gpucheck.lab.model import LABEL, Lab, make_lab, parse_subnet
 from gpucheck.lab.network import ensure_network, refuse_taken, routes
+from gpucheck.lab.system import LabUsageError
 from gpucheck.model.finding.verdict import EXIT_USAGE
 from tests.lab.fake_docker import FakeNetwork, fake_docker
 

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from gpucheck.lab import real_packages
-from gpucheck.lab.archive import Source
-from gpucheck.lab.errors import LabError
-from gpucheck.lab.images import Recipe
+from gpucheck.lab.images import Recipe, Source
 from gpucheck.lab.model import Lab
+from gpucheck.lab.system import LabError
 from gpucheck.stack import parse_spec
 
 ROOT = Path(__file__).parents[2]

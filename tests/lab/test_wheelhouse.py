@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gpucheck.lab import wheelhouse
-from gpucheck.lab.errors import LabError
+from gpucheck.lab.system import LabError
 from gpucheck.lab.wheelhouse import dependencies, ensure_wheelhouse, own_wheel, torch_version
 
 TORCH_WHEEL = f"torch-{wheelhouse.TORCH}+cpu-cp311-cp311-manylinux_2_28_x86_64.whl"

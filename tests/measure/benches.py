@@ -15,8 +15,7 @@ from gpucheck.measure.reporting.gaps import gaps
 from gpucheck.measure.reporting.observed import observations
 from gpucheck.measure.reporting.scene import Scene
 from gpucheck.measure.running.child import answer, open_engine
-from gpucheck.measure.running.results import Results
-from gpucheck.measure.running.runner import StepRunner, again, run
+from gpucheck.measure.running.runner import Results, StepRunner, again, run
 from gpucheck.measure.values import Answer, Failure, Opened, Setup, Step
 from gpucheck.model import Finding, Gpu, NvmlReading, PciDevice, PcieLink
 from gpucheck.model.diagnosis.observations import Observations

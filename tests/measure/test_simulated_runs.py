@@ -10,7 +10,7 @@ from gpucheck.diagnose import diagnose, read
 from gpucheck.measure.planning.plan import plan
 from gpucheck.measure.reporting.report import crowds
 from gpucheck.measure.reporting.surroundings import surroundings, under_load
-from gpucheck.measure.running.results import Results
+from gpucheck.measure.running.runner import Results
 from gpucheck.measure.values import HOST, Check, Flow, Timing
 from gpucheck.model import AcsControl, EccCounts, Verdict
 from gpucheck.model.diagnosis.observations import Observations

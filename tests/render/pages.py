@@ -15,7 +15,7 @@ from gpucheck.render.report.html import to_html as report_page
 from tests.fleet.reports import bad, merged, steady
 from tests.fleet.reports import report as fleet_host
 from tests.render import diagnosed, reports
-from tests.render.compute.test_traces import gpu
+from tests.render.compute.test_html import gpu
 from tests.render.hostile import hostile
 
 # Counts of the widest tiles.

@@ -38,7 +38,7 @@ OTHERS = {
     "smoke": (hostile(SmokeReport), [Part(EVIL, (EVIL,), (hostile(Finding),))]),
 }
 # No text: the values as they are, or another file format.
-NO_TEXT = {"to_json", "to_ctrf"}
+NO_TEXT = {"to_json"}
 
 
 def views():
@@ -93,8 +93,6 @@ def test_every_format_of_a_hostile_report_is_well_formed(form):
         assert ElementTree.fromstring(text).tag == "testsuites"  # noqa: S314 - our own
     elif form == "json":
         assert json.loads(text)["host"] == EVIL
-    elif form == "ctrf":
-        assert json.loads(text)["results"]["tests"]
     else:
         assert RAW.findall(COLOR.sub("", text)) == []
 

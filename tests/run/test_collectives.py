@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from gpucheck.cli import cli
-from gpucheck.measure.collectives.launch import Ended
+from gpucheck.measure.collectives.run import Ended
 from gpucheck.measure.collectives.values import Measured, RankReport
 from gpucheck.model import Verdict
 from gpucheck.processes.ranks.nccl_log import Taken

@@ -9,8 +9,8 @@ import pytest
 
 from gpucheck import simulator
 from gpucheck.processes.trust import distrust
-from gpucheck.simulator import cache_place
-from gpucheck.simulator.cache_place import cache_folder
+from gpucheck.simulator import cache
+from gpucheck.simulator.cache import cache_folder
 from tests.shared import sampled
 
 OTHER_USER = 65534
@@ -23,7 +23,7 @@ def homes(monkeypatch, tmp_path):
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
-    monkeypatch.setattr(cache_place, "_is_root", lambda: False)
+    monkeypatch.setattr(cache, "_is_root", lambda: False)
 
     def set_homes(home, database):
         if home is None:
@@ -36,7 +36,7 @@ def homes(monkeypatch, tmp_path):
                 raise KeyError(uid)
             return SimpleNamespace(pw_dir=str(database))
 
-        monkeypatch.setattr(cache_place, "pwd", SimpleNamespace(getpwuid=getpwuid))
+        monkeypatch.setattr(cache, "pwd", SimpleNamespace(getpwuid=getpwuid))
 
     return set_homes
 
@@ -82,9 +82,9 @@ def system(monkeypatch, tmp_path):
     """/var/cache is a folder of the test; without XDG_CACHE_HOME and GPUCHECK_SIMULATOR."""
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("GPUCHECK_SIMULATOR", "")
-    monkeypatch.setattr(cache_place, "SYSTEM_CACHE", tmp_path / "var-cache")
+    monkeypatch.setattr(cache, "SYSTEM_CACHE", tmp_path / "var-cache")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
-    cache_place._say.cache_clear()
+    cache._say.cache_clear()
     (tmp_path / "var-cache").mkdir()
     (tmp_path / "tmp").mkdir()
     tmp_path.parent.chmod(0o711)

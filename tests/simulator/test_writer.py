@@ -204,11 +204,11 @@ def test_compiler_that_fails_is_quoted(monkeypatch, tmp_path):
 
 def test_cache_that_cannot_be_written_is_replaced_by_our_own_folder(monkeypatch, tmp_path):
     """A home that is a file, or read-only, as in many containers."""
-    from gpucheck.simulator import cache_place
-    from gpucheck.simulator.cache_place import cache_folder
+    from gpucheck.simulator import cache
+    from gpucheck.simulator.cache import cache_folder
 
-    monkeypatch.setattr(cache_place, "SYSTEM_CACHE", tmp_path / "file")
-    monkeypatch.setattr(cache_place, "_homes", lambda: iter(()))
+    monkeypatch.setattr(cache, "SYSTEM_CACHE", tmp_path / "file")
+    monkeypatch.setattr(cache, "_homes", lambda: iter(()))
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))

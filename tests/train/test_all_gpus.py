@@ -7,8 +7,7 @@ from gpucheck.model import Simulation, Verdict
 from gpucheck.model.smoke import Repeat, SmokeFailure
 from gpucheck.train.evaluation import evaluate
 from gpucheck.train.report import RankReport
-from gpucheck.train.results.merge import merge
-from gpucheck.train.results.performance import performance
+from gpucheck.train.results.merge import merge, performance
 from gpucheck.train.run_plan import on_all_gpus, plan
 from gpucheck.train.smoke import gpus_to_train_on, has_switch, rank_environment
 from gpucheck.train.spec import SmokeOptions

@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucheck.processes.ranks.nodes import Nodes
-from gpucheck.train.precision import PRECISIONS, unsupported
 from gpucheck.train.run_plan import plan, read_devices
-from gpucheck.train.spec import SmokeOptions
+from gpucheck.train.spec import PRECISIONS, SmokeOptions, unsupported
 from gpucheck.train.strategies import all_strategies, choose
 
 UUIDS = ("GPU-8d1b6a40-aaaa", "GPU-8d1b6a41-bbbb", "GPU-77777777-cccc")

@@ -73,7 +73,6 @@ def fault_option(
     help: str = "Inject a fault. Requires --simulate. Repeatable.",  # noqa: A002 - as click calls it
     metavar: str = "NAME[:KEY=VALUE,...]",
 ) -> Callable[[F], F]:
-    """Add --fault."""
     return click.option("--fault", "faults", multiple=True, shell_complete=FAULT, metavar=metavar, help=help)
 
 

@@ -91,7 +91,6 @@ def descriptor(output: Path) -> int | None:
 
 
 def is_stdout(output: Path) -> bool:
-    """Whether the name means stdout."""
     return output == STDOUT or descriptor(output) == NUMBERS["stdout"]
 
 

@@ -19,14 +19,12 @@ NO_REDACT = click.option(
 
 
 def of_report(report: "Report") -> Callable[[str], str]:
-    """Return the redaction for texts of this report."""
     gpus = report.topology.gpus if report.topology else ()
     uuids = tuple(gpu.uuid for gpu in gpus if gpu.uuid)
     return _redaction((report.host,), (report.findings, report.system, report.not_proven), uuids)
 
 
 def of_diagnosis(diagnosis: "Diagnosis") -> Callable[[str], str]:
-    """Return the redaction for texts of this diagnosis."""
     hosts = [one.machine for one in (diagnosis, *diagnosis.machines) if one.machine]
     return _redaction(hosts, diagnosis, ())
 

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpucheck.cli._shared.common import (
-    OutputFile,
     Problem,
-    drawing_only,
     measured_host,
     output_options,
     simulation_options,
@@ -43,9 +41,6 @@ SWEEP = "4K,16K,64K,256K,1M,4M,16M,64M,256M"
     "--sizes", metavar="LIST", help=f"Also measure sizes (4K,1M) on one pair of each path class. all: {SWEEP}."
 )
 @click.option(
-    "--svg", type=OutputFile(), help="Also plot the sizes (- is stdout, instead of the text). Requires --sizes."
-)
-@click.option(
     "--tensor", metavar="RxC", help="Copy only a float32 tensor of this shape, in both directions (10000x10000)."
 )
 @click.option("--allow-busy-gpus", is_flag=True, help="Measure GPUs in use. Low bandwidth is then at most WARN.")
@@ -63,7 +58,6 @@ SWEEP = "4K,16K,64K,256K,1M,4M,16M,64M,256M"
 def COMMAND(  # noqa: N802 - the name the command walk looks for
     devices: str | None,
     sizes: str | None,
-    svg: Path | None,
     tensor: str | None,
     allow_busy_gpus: bool,
     level: str,
@@ -79,9 +73,6 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     Data integrity is checked before bandwidth is measured. Without a GPU: --simulate hgx-h100-x8, or --devices cpu,cpu.
     """
     swept, tensor_bytes = parse_sizes(sizes), parse_tensor(tensor)
-    if svg is not None and not swept:
-        raise Problem("--svg plots a sweep over sizes. Add --sizes all, or a list such as --sizes 4K,1M,256M.")
-    only_drawing = drawing_only(svg, output)
     start_simulation(profile, faults)
     from gpucheck.measure.bandwidth import Options
     from gpucheck.model.finding.verdict import worst
@@ -96,18 +87,12 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
             contended=allow_busy_gpus,
         )
     )
-    if svg is not None:
-        from gpucheck.render.bandwidth.plot import to_svg
-
-        write_result(to_svg(report), svg)
-    if not only_drawing:
-        to_text = functools.partial(render.to_text, verbose=verbose, width=columns(output))
-        writers: dict[str, Callable[[BandwidthReport], str]] = {
-            "text": to_text,
-            "json": render.to_json,
-            "html": render.to_html,
-        }
-        write_result(writers[format_](report), output)
+    writers: dict[str, Callable[[BandwidthReport], str]] = {
+        "text": functools.partial(render.to_text, verbose=verbose, width=columns(output)),
+        "json": render.to_json,
+        "html": render.to_html,
+    }
+    write_result(writers[format_](report), output)
     return EXIT_STATUS[worst((finding.verdict for finding in report.findings), strict=strict)]
 
 

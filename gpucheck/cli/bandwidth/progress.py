@@ -65,7 +65,6 @@ class Display:
         self._shown = self._stack.enter_context(bar(self.stream))
 
     def step(self, step: "Step", number: int) -> None:
-        """Name the step and its pairs."""
         self._shown(f"{step.purpose}: {_pairs(step.flows)}", number, self._count)
 
 

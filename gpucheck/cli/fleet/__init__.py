@@ -53,7 +53,7 @@ def COMMAND() -> None:  # noqa: N802 - the name the command walk looks for
 def report_command(sources: tuple[Path, ...], **options: object) -> int:
     """Merge SOURCES into one report and verdict.
 
-    SOURCES are report files (.json, also .gz and .zst), directories of them, or - for a stream as printed by
+    SOURCES are report files (.json), directories of them, or - for a stream as printed by
     ansible, kubectl or srun. The exit status is the verdict of the fleet.
     """
     from gpucheck.cli.fleet.report import Options, run

@@ -35,7 +35,6 @@ class _ExistingFile(click.Path):
     """A file that must exist. A missing lock file is reported with the command that creates it."""
 
     def fail(self, message: str, param: click.Parameter | None = None, ctx: click.Context | None = None) -> NoReturn:
-        """Raise BadParameter."""
         super().fail(message + (MAKE_LOCK if param and "--lock" in param.opts else ""), param, ctx)
 
 

@@ -69,7 +69,6 @@ if TYPE_CHECKING:
     "text",
     "json",
     "junit",
-    "ctrf",
     "nagios",
     "slurm",
     "kubernetes",

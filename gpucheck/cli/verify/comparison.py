@@ -75,9 +75,10 @@ def _forged(path: Path) -> str | None:
 
 
 def read_report(path: Path) -> "Report":
-    """The one host report in a file, packed (.gz, .zst) or not. Raises Problem."""
-    from gpucheck.fleet.files import MAX_BYTES, opened
+    """The one host report in a file. Raises Problem."""
+    from gpucheck.fleet.decode import MAX_BYTES
     from gpucheck.fleet.read import read_file
+    from gpucheck.foreign import read_bytes
     from gpucheck.model import Report
 
     advice = "Give the JSON report of one host with --baseline: gpucheck verify --format json -o FILE"
@@ -88,5 +89,4 @@ def read_report(path: Path) -> "Report":
         seen = rows[0].problems[0].seen if rows[0].problems else "not a host report"
         reason = str(seen).removeprefix(f"{path.name}: ")
         raise Problem(f"{path}: {reason}. {advice}.")
-    with opened(path, MAX_BYTES, advice) as file:
-        return msgspec.json.decode(file.read(), type=Report)
+    return msgspec.json.decode(read_bytes(path, MAX_BYTES, advice), type=Report)

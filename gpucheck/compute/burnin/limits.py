@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from gpucheck.compute.burnin.plan import span
-from gpucheck.compute.evaluation.counters import KINDS
-from gpucheck.compute.evaluation.groups import about
+from gpucheck.compute.evaluation.groups import KINDS, about
 from gpucheck.compute.values import Failure, Opened
 from gpucheck.measure.planning.selection import Unmeasurable
 from gpucheck.model import Finding, Gpu

@@ -14,7 +14,6 @@ from gpucheck.compute.burnin.limits import ending, limits
 from gpucheck.compute.burnin.plan import Plan, plan
 from gpucheck.compute.burnin.run import Session, Shown
 from gpucheck.compute.burnin.state import Identity, State, fits, held, read, write
-from gpucheck.compute.burnin.totals import Totals
 from gpucheck.compute.measure import METHOD, Chosen, Options, chosen_for, findings_of, report_of, with_settings
 from gpucheck.compute.values import Opened
 from gpucheck.model import Host, NvmlReading, worst
@@ -25,7 +24,7 @@ SIMULATED_TICK_S = 3.0
 ROUNDS = (
     "each round rests, computes cold, loads memory and matrices, computes hot, then with pauses that make the power "
     "step; digests are compared within a round, between rounds and between GPUs",
-    "rates are medians over the rounds; of the readings a part without a rhythm is kept",
+    "rates are medians over the rounds; of the readings some of each round are kept",
 )
 
 
@@ -56,8 +55,7 @@ def burn_in(
         identity, planned = _identity(host, chosen, versions), plan(options.seconds, small=not chosen.gpus)
         state = _state(options.state, before, identity, planned)
         limited = limits(chosen.gpus, opened, options.max_temperature_c)
-        session = Session(chosen.bench, chosen.devices, state, options.state, limited)
-        session.begin(opened)
+        session = Session(chosen.bench, chosen.devices, opened, state, options.state, limited)
         write(options.state, state)  # what cannot be kept is known before hours of load
 
         def report() -> ComputeReport:
@@ -77,7 +75,7 @@ def _state(path: Path, before: State | None, identity: Identity, planned: Plan) 
         fits(path, before, identity, planned)
         return before
     started = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    return State(identity=identity, plan=planned, started=started, gpus=[Totals() for _ in identity.gpus])
+    return State(identity=identity, plan=planned, started=started)
 
 
 def _identity(host: Host, chosen: Chosen, versions: dict[str, str | None]) -> Identity:
@@ -103,16 +101,16 @@ def _report(host: Host, chosen: Chosen, session: Session) -> ComputeReport:
         planned_seconds=state.plan.seconds,
         seconds=round(state.seconds, 1),
         planned_rounds=state.plan.rounds,
-        rounds=state.rounds,
+        rounds=state.done,
         sessions=state.sessions,
         ended=state.ended or "interrupted",
         reason=state.reason,
         limits=session.limits.words() if chosen.gpus else (),
         noticed=tuple(state.noticed),
         hottest={
-            str(device.index): totals.hottest[0]
-            for device, totals in zip(devices, state.gpus, strict=True)
-            if totals.hottest is not None
+            str(device.index): max(degrees)
+            for place, device in enumerate(devices)
+            if (degrees := [c for one in state.rounds if (c := one.gpus[place].hottest) is not None])
         },
         state=str(session.path),
     )

@@ -12,13 +12,13 @@ from typing import Annotated, Literal
 import msgspec
 
 from gpucheck.compute.burnin.plan import Plan
-from gpucheck.compute.burnin.totals import Totals
+from gpucheck.compute.burnin.rounds import Round
 from gpucheck.model.compute import Noticed
 from gpucheck.processes.atomic import PRIVATE, write_atomic
 from gpucheck.processes.trust import DistrustedError, open_own
 
 SCHEMA = "gpucheck.burn-in/1"
-MOST_BYTES = 16 << 20  # 128 GPUs have less than 15 MB
+MOST_BYTES = 128 << 20  # 128 GPUs have less than 100 MB after 48 hours
 MOST_NOTICED = 100
 OWN = "Remove it, or name a file in a directory of your own with --state FILE"
 ANOTHER = "Name another file with --state FILE, or rename this one"
@@ -41,21 +41,26 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class State(msgspec.Struct, kw_only=True):
-    """rounds: complete ones. seconds: of load and rest. sessions: starts of gpucheck.
-
-    gpus: in the order of identity.
-    """
+    """sessions: starts of gpucheck. rounds: the devices of each in the order of identity."""
 
     identity: Identity
     plan: Plan
     started: str
-    rounds: Annotated[int, msgspec.Meta(ge=0)] = 0
-    seconds: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     sessions: Annotated[int, msgspec.Meta(ge=0)] = 0
     ended: Literal["complete", "limit", "no-device"] | None = None
     reason: str = ""
     noticed: list[Noticed] = msgspec.field(default_factory=list)
-    gpus: list[Totals]
+    rounds: list[Round] = msgspec.field(default_factory=list)
+
+    @property
+    def done(self) -> int:
+        """Return how many rounds are whole."""
+        return sum(one.whole for one in self.rounds)
+
+    @property
+    def seconds(self) -> float:
+        """Return the seconds of load and rest."""
+        return sum(one.seconds for one in self.rounds)
 
 
 class _File(msgspec.Struct, kw_only=True, rename={"schema_": "schema"}):
@@ -138,8 +143,9 @@ def read(path: Path) -> State | None:
         state = msgspec.json.decode(file_.state, type=State)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise StateError(f"{path}: no state of a burn-in of this gpucheck ({error}). {lost}") from error
-    if len(state.gpus) != len(state.identity.gpus):
-        raise StateError(f"{path}: {len(state.gpus)} results for {len(state.identity.gpus)} GPUs. {lost}")
+    for one in state.rounds:
+        if len(one.gpus) != len(state.identity.gpus):
+            raise StateError(f"{path}: {len(one.gpus)} results for {len(state.identity.gpus)} GPUs. {lost}")
     return state
 
 

@@ -4,13 +4,61 @@ The operands are made of integers by arithmetic that is exact in every type, so 
 """
 
 import ctypes
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import TracebackType
 from typing import Any
 
-from gpucheck.compute.engines.nvml_samples import Readings
+import msgspec
+
 from gpucheck.compute.plan import REDUCTION, TYPES
 from gpucheck.compute.values import Answer, Opened, Setup, Step
+from gpucheck.host.nvml.gauge import Gauge
+from gpucheck.model.compute import Sample
+
+READ_PAUSE_S = 0.1
+MOST = 2000
+
+
+class Readings:
+    """A context manager around a step. Without a GPU, or without NVML, nothing is read."""
+
+    def __init__(self, bus_id: str | None) -> None:
+        self._gauge = Gauge.of(bus_id) if bus_id is not None else None
+        self._samples: list[Sample] = []
+        self._stop = threading.Event()
+
+    def __enter__(self) -> None:
+        self._samples, self._stop = [], threading.Event()
+        if self._gauge is not None:
+            threading.Thread(target=self._read, args=(self._gauge, self._samples, self._stop), daemon=True).start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+
+    def samples(self) -> tuple[Sample, ...]:
+        """Return what was read during the last step."""
+        return tuple(self._samples)
+
+    def errors(self) -> dict[str, int]:
+        """Return the error counters that the GPU reports now."""
+        return self._gauge.errors() if self._gauge is not None else {}
+
+    def memory_limit_c(self) -> float | None:
+        """Return the temperature of its memory at which the GPU slows down."""
+        return self._gauge.memory_limit_c() if self._gauge is not None else None
+
+    @staticmethod
+    def _read(gauge: Gauge, samples: list[Sample], stop: threading.Event) -> None:
+        began = time.monotonic()
+        while not stop.wait(READ_PAUSE_S) and len(samples) < MOST:
+            sample = gauge.read()
+            if not stop.is_set():  # a reading that ended after the load shows an idle GPU
+                samples.append(msgspec.structs.replace(sample, at=round(time.monotonic() - began, 3)))
+
 
 # Sizes on a GPU and on a CPU. A square product; the chain that is repeated, rows x depth by depth x depth.
 SIDE, ROWS, DEPTH, HEADS = 8192, 32768, 1024, 32
@@ -261,7 +309,6 @@ class TorchEngine:
         return product.to(self.torch.float8_e4m3fn) if type_ == "fp8" else product
 
     def memory(self, way: str, size: int) -> Callable[[], object]:
-        """Return what moves size bytes."""
         here = self.torch.ones(size // 4, dtype=self.torch.float32, device=self.device)
         if way == "read":
             return lambda: here.sum()

@@ -92,7 +92,6 @@ class Collected:
         self.made = replace(self.made, memory=made)
 
     def result(self) -> ComputeDevice:
-        """Return the device with its digests counted."""
         common = {what: Counter(found).most_common(1)[0] for what, found in self.digests.items()}
         repeats = {
             what: Repeats(repeats=len(found), differing=len(found) - common[what][1], values=self.values[what])

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from gpucheck.measure.collectives.definitions import elements
-from gpucheck.measure.collectives.values import ErrorKind, Measured, RankOptions, RankReport, RankSpec
+from gpucheck.measure.collectives.values import ErrorKind, Measured, RankOptions, RankReport, RankSpec, elements
 from gpucheck.measure.engines.protocol import MISTAKES
 from gpucheck.measure.values import Device
 from gpucheck.processes.exhausted import exhausted

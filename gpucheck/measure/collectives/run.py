@@ -1,15 +1,16 @@
 """Run collectives on this host: choose ranks, launch, run again without NVLS if NCCL chose it, report."""
 
+import os
 import time
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
+from pathlib import Path
+from typing import Literal
 
 import msgspec
 
-from gpucheck.measure.collectives.definitions import ALL, bus_factor
-from gpucheck.measure.collectives.gaps import gaps, measured
-from gpucheck.measure.collectives.launch import Ended, launch
-from gpucheck.measure.collectives.values import Measured, RankOptions
+from gpucheck.measure.collectives.values import ALL, ErrorKind, Measured, RankOptions, RankReport, bus_factor
 from gpucheck.measure.planning.selection import Unmeasurable, admit, choose
 from gpucheck.measure.reporting.scene import Scene
 from gpucheck.measure.reporting.surroundings import surroundings
@@ -17,10 +18,236 @@ from gpucheck.measure.reporting.text import count_text
 from gpucheck.measure.statistics import spread
 from gpucheck.model import Finding, Gpu, Host, NvmlReading, Verdict, worst
 from gpucheck.model.collectives import CollectiveResult, CollectivesReport
-from gpucheck.model.diagnosis.observations import Observations
+from gpucheck.model.diagnosis import observations
+from gpucheck.model.diagnosis.observations import Collective, Hang, Observations
 from gpucheck.model.finding.about import About
+from gpucheck.processes.environment import nccl_files, rank_environment
+from gpucheck.processes.exhausted import exhausted, limit_in_force
+from gpucheck.processes.ranks.nccl_log import Taken, error_text
 from gpucheck.processes.ranks.nodes import Nodes
+from gpucheck.processes.ranks.run_directory import RankError, run_directory
+from gpucheck.processes.ranks.supervisor import Reason, rank_specs, supervise
+from gpucheck.processes.signals import FAULTS, signal_name
 from gpucheck.topology import of
+
+PROGRAM = ("gpucheck.measure.collectives.rank",)
+OUTPUT_CHARACTERS = 400
+# No rank is found stalled: the options carry no limit for a single collective.
+REASONS: dict[Reason, Literal["finished", "failed", "deadline"]] = {
+    "finished": "finished",
+    "broken": "failed",
+    "deadline": "deadline",
+}
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run ended. where: by rank, its last progress. notes: what was changed in the environment of the ranks.
+
+    signals: signal number of each terminated rank. stacks: calls of each rank that hung, innermost first.
+    """
+
+    reason: Literal["finished", "failed", "deadline"]
+    seconds: float
+    ranks: int
+    reports: tuple[RankReport, ...] = ()
+    errors: dict[int, RankError] = msgspec.field(default_factory=dict)
+    where: dict[int, str] = msgspec.field(default_factory=dict)
+    signals: dict[int, int] = msgspec.field(default_factory=dict)
+    stacks: dict[int, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    taken: Taken = Taken()
+    notes: tuple[str, ...] = ()
+    output: str = ""
+
+
+def launch(options: RankOptions, here: int, deadline_s: float, **extra: str) -> Ended:
+    """Run the ranks of this host. here: ranks on each host. extra: environment of the ranks.
+
+    No process and no file is left. Raises OSError if no process can be started.
+    """
+    nodes = options.nodes
+    with run_directory("collectives") as directory:
+        environment, removed = ranks_environment(os.environ, nodes)
+        home = Path(environment.get("HOME", "/"))
+        settings = nccl_files(home, several_hosts=_several(nodes)) if options.backend == "nccl" else ()
+        processes = here * (nodes.count if nodes else 1)
+        specs = tuple(rank_specs(processes, nodes, options))
+        ending = supervise(directory, PROGRAM, specs, RankReport, environment | extra, deadline_s)
+    ends = ending.ranks
+    printed = "\n".join(line for end in ends for line in end.output)[-OUTPUT_CHARACTERS:]
+    shortage = None if ending.reason == "finished" else limit_in_force(here)
+    return Ended(
+        reason=REASONS[ending.reason],
+        seconds=ending.seconds,
+        ranks=processes,
+        reports=tuple(end.report for end in ends if end.report is not None),
+        errors={end.rank: end.error for end in ends if end.error is not None},
+        where={end.rank: end.progress.decode(errors="replace") or "start" for end in ends},
+        signals={end.rank: -end.status for end in ends if end.status is not None and end.status < 0},
+        stacks={end.rank: end.stack for end in ends if end.stack} if ending.reason == "deadline" else {},
+        taken=ending.taken,
+        notes=(
+            *(f"environment variable removed for the ranks: {pair}" for pair in removed),
+            *(f"NCCL setting that the ranks follow, from {setting}" for setting in settings),
+        ),
+        output="\n".join(filter(None, (printed, shortage))),
+    )
+
+
+def ranks_environment(caller: Mapping[str, str], nodes: Nodes | None) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return the environment of the ranks, and ``NAME=value`` of each variable of the caller that was removed."""
+    # On one host loopback always resolves, the host's own name often does not.
+    interface = "lo" if nodes is None else nodes.interface
+    return rank_environment(caller, interface=interface, several_hosts=_several(nodes))
+
+
+def _several(nodes: Nodes | None) -> bool:
+    """Return whether the network between hosts is used, which users configure."""
+    return nodes is not None and nodes.interface != "lo"
+
+
+# Why and fix of errors that are unrelated to links and NCCL.
+UNKNOWN: Mapping[ErrorKind | str, tuple[str, str]] = {
+    "defect": (
+        "a defect of gpucheck or of a Python package that it uses, unrelated to GPUs, links and NCCL",
+        "report it with the output of: gpucheck collectives --format json",
+    ),
+    "no-resources": (
+        "a GPU or the host had no memory, disk space, processes or file handles left",
+        "nvidia-smi, free -h, df -h /tmp and ulimit -a show what is used; smaller buffers: --sizes 8K,1M",
+    ),
+    "no-device": (
+        "torch in this rank cannot use the GPU, so no collective was run",
+        "unset CUDA_VISIBLE_DEVICES; python -c 'import torch; torch.cuda.init()' shows more; gpucheck verify",
+    ),
+}
+PACKAGE_FIX = "python -m pip install torch numpy"
+
+
+def gaps(runs: Mapping[str, Ended], results: Sequence[CollectiveResult], *, gpus: bool) -> tuple[Finding, ...]:
+    """Return findings on ranks that ended early, and on what was compared. gpus: False for ranks on CPUs."""
+    findings = [finding for ended in runs.values() for finding in _ending(ended)]
+    ranks = next((ended.ranks for ended in runs.values()), 0)
+    return (*findings, *_correctness(results, count_text(ranks, "GPU" if gpus else "CPU rank"), gpus=gpus))
+
+
+def _ending(ended: Ended) -> Iterator[Finding]:
+    missing = next((error.missing for error in ended.errors.values() if error.missing), None)
+    if missing is not None:
+        yield About(check="collectives").skips(
+            f"the ranks need it: {PACKAGE_FIX}", f"not run: Python package {missing} is not installed"
+        )
+    elif ended.reason == "deadline" and exhausted(ended.output):
+        about = About(check="collectives", evidence=(ended.output,))
+        seen = f"the remaining collectives unknown: no end after {ended.seconds:.0f} s"
+        yield about.unknown(*UNKNOWN["no-resources"], seen, cause="host-resources")
+    elif ended.reason == "deadline":
+        places = "; ".join(f"rank {rank}: {step}" for rank, step in sorted(ended.where.items()))
+        calls = (f"rank {rank} is in {frame}" for rank, stack in sorted(ended.stacks.items()) for frame in stack[:3])
+        yield About(check="collectives", evidence=(*calls, *([ended.output] if ended.output else []))).unknown(
+            "the ranks wait for each other: one rank, or the path between two ranks, does not respond",
+            "gpucheck bandwidth finds a pair that does not copy; try again with NCCL_P2P_DISABLE=1",
+            f"the remaining collectives unknown: no end after {ended.seconds:.0f} s: {places}",
+        )
+    elif ended.reason == "failed":
+        yield _failed(ended)
+
+
+def _failed(ended: Ended) -> Finding:
+    """Return the finding on the rank that failed first; the others raise because its connections closed."""
+    errors = sorted(ended.errors.items(), key=lambda item: item[1].raised)
+    lines = [f"rank {rank} was terminated by {signal_name(number)}" for rank, number in ended.signals.items()]
+    lines += [f"rank {rank} failed: {error_text(e.message)} [{e.type}]" for rank, e in errors]
+    first = lines[0] if lines else "a rank ended without reporting an error"
+    places = tuple(f"rank {rank} was at: {at}" for rank, at in sorted(ended.where.items()))
+    about = About(
+        check="collectives",
+        evidence=(*lines[1:], *places, *ended.taken.warnings, *([ended.output] if ended.output else [])),
+    )
+    if any(number not in FAULTS for number in ended.signals.values()):
+        return about.unknown(
+            "something outside gpucheck sent it the signal; if host memory is short, that is the kernel's OOM killer",
+            "dmesg | grep -i -e oom -e 'killed process'; free -h; then: gpucheck collectives",
+            f"collectives unknown: {first}",
+        )
+    kind = errors[0][1].kind if errors and not ended.signals else "collective"
+    if kind == "collective" and exhausted(ended.output):
+        kind = "no-resources"
+    if kind in UNKNOWN:
+        cause = "host-resources" if kind == "no-resources" else None
+        return about.unknown(*UNKNOWN[kind], f"collectives unknown: {first}", cause=cause)
+    return about.fails(
+        first,
+        None,
+        "one rank failed, and a collective needs all of them",
+        "gpucheck bandwidth checks the links without NCCL; dmesg | grep -e Xid; the evidence has NCCL's warnings",
+        cause=None,
+    )
+
+
+def _correctness(results: Sequence[CollectiveResult], where: str, *, gpus: bool) -> Iterator[Finding]:
+    """Wrong elements of GPU ranks are observations, which ``diagnose`` evaluates."""
+    wrong = [result for result in results if result.wrong]
+    checked = sum(result.checked for result in results)
+    about = About(
+        check="collectives-results",
+        evidence=tuple(f"{r.operation} {r.size_bytes} bytes ({r.variant}): {r.wrong} wrong" for r in wrong),
+    )
+    if wrong and not gpus:
+        yield about.fails(
+            f"{count_text(sum(result.wrong for result in wrong), 'element')} wrong between CPU ranks",
+            0,
+            "ranks ended with other numbers than were sent; no GPU was used, so it is the host's memory or network",
+            "dmesg | grep -e EDAC -e 'Hardware Error'; run gpucheck collectives again",
+            cause=None,
+        )
+    elif checked and not wrong:
+        yield about.passes(f"{count_text(checked, 'collective')} exact on {where}, every element of every rank")
+    elif not checked:
+        yield about.unknown(
+            "no collective completed",
+            "resolve the other findings, which name what prevented it, then: gpucheck collectives",
+            "results of collectives unknown: 0 checked",
+        )
+
+
+def measured(
+    runs: Mapping[str, Ended], results: Sequence[CollectiveResult], gpus: int, *, several_hosts: bool
+) -> observations.Measured:
+    """Return a row for each result. gpus: GPUs of this host, one per rank.
+
+    Only the largest size has a bandwidth, and only if the network between hosts was not used.
+    """
+    largest = max((result.size_bytes for result in results), default=0)
+    rows = tuple(
+        Collective(
+            op=result.operation,
+            ranks=runs[result.variant].ranks,
+            bytes=result.size_bytes,
+            busbw_gb_s=result.busbw_gb_s if result.size_bytes == largest and not several_hosts else None,
+            transport=_transport(runs[result.variant], result),
+            wrong=result.wrong if result.checked else None,
+        )
+        for result in results
+    )
+    hung = next((ended for ended in runs.values() if ended.reason == "deadline"), None)
+    hang = Hang(op=_stuck_in(hung), gpus=tuple(range(gpus))) if hung is not None else None
+    return observations.Measured(collectives=rows, hang=hang)
+
+
+def _transport(ended: Ended, result: CollectiveResult) -> str | None:
+    """Return the slowest transport of NCCL's channels; NVLS if a switch reduced the all_reduce."""
+    chosen = ended.taken.chosen("AllReduce")
+    if result.operation == "all_reduce" and any(algorithm.startswith("NVLS") for algorithm in chosen):
+        return "NVLS"
+    kinds = sorted(ended.taken.transports)
+    return next((kind for start in ("NET", "SHM", "P2P") for kind in kinds if kind.startswith(start)), None)
+
+
+def _stuck_in(ended: Ended) -> str | None:
+    """Return the collective that the first rank was in."""
+    names = [step.split()[0] for _, step in sorted(ended.where.items()) if step.split()]
+    return next((name for name in names if name in ALL), None)
+
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 # A large size shows bandwidth (below 1 GiB NVLink is not filled), a small one latency; their average is meaningless.

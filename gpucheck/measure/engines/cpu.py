@@ -97,7 +97,6 @@ class CpuEngine:
         return self.busy
 
     def close(self) -> None:
-        """End the processes."""
         for process, pipe in self.workers:
             pipe.close()
             process.kill()

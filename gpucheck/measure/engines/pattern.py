@@ -55,7 +55,6 @@ def _unshift(word: int, bits: int) -> int:
 
 
 def word_at(key: int, index: int) -> int:
-    """Return word ``index`` of the pattern."""
     return mix((key + index * STRIDE) & MASK)
 
 

@@ -2,15 +2,48 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import combinations, permutations
 from typing import Literal
 
 import msgspec
 
 from gpucheck.measure.planning.paths import Path, flow_resources
-from gpucheck.measure.planning.schedule import rounds
 from gpucheck.measure.statistics import LATENCY_REPEATS, SAMPLE_S, WARM_UP_S
 from gpucheck.measure.values import HOST, KIB, MIB, Device, Flow, Method, Region, Step
+
+
+def rounds(
+    items: Sequence[AbstractSet[str]], pairs: Sequence[tuple[int, int]], *, ring: bool = False
+) -> tuple[tuple[int, ...], ...]:
+    """Positions of ``items`` by round: each item joins the first round in which its resources are free.
+
+    items: the resources of each copy. pairs: the (source, destination) of each copy. ring: a device may send and
+    receive in one round; else it is in one pair. Both orders give the fewest rounds if all paths are identical, as
+    with NVSwitch.
+    """
+    count = max(map(max, pairs), default=0) + 1
+    if not ring:
+        items = [item | {f"device:{end}" for end in pair} for item, pair in zip(items, pairs, strict=True)]
+    taken: list[set[str]] = []
+    members: list[list[int]] = []
+    for i in sorted(range(len(items)), key=lambda i: (*_turn(*pairs[i], count, ring=ring), pairs[i])):
+        place = next((n for n, resources in enumerate(taken) if resources.isdisjoint(items[i])), len(taken))
+        if place == len(taken):
+            taken.append(set())
+            members.append([])
+        taken[place] |= items[i]
+        members[place].append(i)
+    return tuple(tuple(sorted(round_)) for round_ in members)
+
+
+def _turn(a: int, b: int, count: int, *, ring: bool) -> tuple[bool, int]:
+    """Return the distance around the circle; without ring the direction, and its round of a round-robin tournament."""
+    if ring:
+        return False, (b - a) % count
+    days = count - 1 + count % 2
+    return a > b, (2 * min(a, b) if max(a, b) == days else a + b) % days
+
 
 Depth = Literal["quick", "default", "full"]
 DIRECT: tuple[Method, ...] = ("ce-write", "ce-read", "sm-write", "sm-read")
@@ -52,7 +85,6 @@ class MeasurementRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def buffer_bytes(machine: Machine, request: MeasurementRequest) -> int:
-    """Return the size of each buffer in bytes."""
     fast = any((path.cls or "").startswith("NV") for path in machine.between.values()) or request.local
     most = max((*request.sizes, request.tensor_bytes or 0, NVLINK_BYTES if fast else PCIE_BYTES))
     return -(-most // PAGE) * PAGE
@@ -94,7 +126,6 @@ def alone(machine: Machine, request: MeasurementRequest, flows: tuple[Flow, ...]
 
 
 def pairs(machine: Machine) -> list[tuple[int, int]]:
-    """Return every ordered pair of positions."""
     return list(permutations(range(len(machine.devices)), 2))
 
 
@@ -213,7 +244,6 @@ def _contention(machine: Machine, request: MeasurementRequest) -> Iterator[Step]
 
 
 def _sizes(machine: Machine, request: MeasurementRequest, chosen: Sequence[tuple[int, int]]) -> Iterator[Step]:
-    """Plan the requested sizes."""
     for size in request.sizes:
         for a, b in chosen:
             step = _timed(machine, request, "sizes", (Flow(src=a, dst=b),), size)

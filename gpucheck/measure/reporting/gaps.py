@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from gpucheck.measure.engines.cuda_errors import PEERS_USED_UP, error_text
 from gpucheck.measure.reporting.text import bytes_text, copied_pairs, count_text, pair_subject, pairs_text, where_copied
-from gpucheck.measure.running.results import Results
+from gpucheck.measure.running.runner import Results
 from gpucheck.measure.values import Check, Device, Failure, FailureKind
 from gpucheck.model import Finding, NvmlFailure, NvmlReading
 from gpucheck.model.finding.about import About

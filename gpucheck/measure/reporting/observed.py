@@ -13,8 +13,7 @@ from gpucheck.measure.planning.plan import Machine
 from gpucheck.measure.reporting.scene import Scene
 from gpucheck.measure.reporting.surroundings import ecc_lines, square, surroundings, under_load
 from gpucheck.measure.reporting.text import copied_pairs, where_copied
-from gpucheck.measure.running.results import Pair, Results
-from gpucheck.measure.running.runner import total
+from gpucheck.measure.running.runner import Pair, Results, total
 from gpucheck.measure.values import HOST, Check, Failure, Flow, Timing
 from gpucheck.model.diagnosis.observations import (
     CopyFailure,
@@ -85,7 +84,6 @@ def _digits(number: float) -> float:
 
 
 def _part(number: float) -> float:
-    """Return a fraction from 0 to 1."""
     return min(number, 1.0) if number >= LEAST else 0.0
 
 

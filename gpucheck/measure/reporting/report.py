@@ -9,8 +9,7 @@ from gpucheck.measure.planning.paths import flow_resources
 from gpucheck.measure.planning.plan import Machine, pairs
 from gpucheck.measure.reporting.scene import Scene
 from gpucheck.measure.reporting.surroundings import nvml_status
-from gpucheck.measure.running.results import Results
-from gpucheck.measure.running.runner import total
+from gpucheck.measure.running.runner import Results, total
 from gpucheck.measure.values import HOST, Flow, Timing
 from gpucheck.model.bandwidth import (
     ContentionResult,
@@ -60,7 +59,6 @@ def measured(timing: Timing) -> Measured:
 
 
 def measured_pairs(results: Results, machine: Machine) -> tuple[MeasuredPair, ...]:
-    """Return every ordered pair, measured or not."""
     verified: dict[tuple[int, int], int] = {}
     for _, check in results.checks:
         ends = check.flow.src, check.flow.dst
@@ -212,7 +210,6 @@ def _reason(rates: Mapping[Flow, float], together: float, machine: Machine) -> s
 
 
 def sizes(results: Results, machine: Machine) -> tuple[SizePoint, ...]:
-    """Return the results of the sweep."""
     return tuple(
         SizePoint(
             src=t.flow.src,

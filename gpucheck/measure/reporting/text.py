@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from gpucheck.measure.running.results import Pair, Results
+from gpucheck.measure.running.runner import Pair, Results
 from gpucheck.measure.values import HOST, Failure, is_crowd
 
 NAMED = 4

@@ -5,16 +5,108 @@ Failure). Other output is kept for the report if it exits early, and is not read
 """
 
 import sys
-from typing import BinaryIO
+from collections.abc import Callable, Sequence
+from typing import BinaryIO, TypeVar
 
 import msgspec
 
 from gpucheck.measure.engines.cuda_errors import error_text, kind_of
 from gpucheck.measure.engines.protocol import MISTAKES, CopyEngine, NotOpened, NotShared, NotTimed
-from gpucheck.measure.running.execute import execute
-from gpucheck.measure.values import Answer, Failure, FailureKind, Opened, Setup, Step
+from gpucheck.measure.running.integrity import verify
+from gpucheck.measure.statistics import (
+    LATENCY_BYTES,
+    LATENCY_REPEATS,
+    MAX_REPEATS,
+    WARM_UP_S,
+    adaptive,
+    repeats_together,
+    spread,
+)
+from gpucheck.measure.values import Answer, Failure, FailureKind, Flow, Opened, Setup, Step, Timing, TimingWay
 from gpucheck.processes.exhausted import exhausted
 from gpucheck.processes.lifeline import end_with_parent, first_line, located, reply
+
+Shape = TypeVar("Shape")
+
+
+def execute(engine: CopyEngine, step: Step) -> Answer:
+    """Run a step. Raises NotTimed, ValueError for an invalid step."""
+    before = engine.device_seconds()
+    if step.operation == "integrity":
+        checks = verify(engine, step)
+        return Answer(checks=checks, device_s=engine.device_seconds() - before)
+    timings = _latency(engine, step) if step.operation == "latency" else _bandwidth(engine, step)
+    return Answer(timings=timings, device_s=engine.device_seconds() - before)
+
+
+def _bandwidth(engine: CopyEngine, step: Step) -> tuple[Timing, ...]:
+    """Time all flows simultaneously, each repeated until its sample is long enough."""
+    row = _Row(engine, step.flows, step.size)
+    row.repeats = repeats_together(row.sample())
+    warm = 0.0
+    while warm < WARM_UP_S:
+        each = row.sample()
+        warm += max(s * r for s, r in zip(each, row.repeats, strict=True))
+        # The first copy of a run maps the peer's memory, so its time does not apply to later ones.
+        row.repeats = tuple(min(row.most, r) for r in repeats_together(each))
+    columns = adaptive(row.sample, *step.samples)
+    rows = zip(step.flows, row.repeats, columns, strict=True)
+    return tuple(_timing(f, step.size, r, c, engine.way) for f, r, c in rows)
+
+
+def _latency(engine: CopyEngine, step: Step) -> tuple[Timing, ...]:
+    """Time one flow after the other: simultaneous small copies would affect each other."""
+    timings = []
+    for flow in step.flows:
+        row = _Row(engine, (flow,), LATENCY_BYTES, LATENCY_REPEATS)
+        row.latency()
+        columns = adaptive(row.latency, *step.samples)
+        timings.append(_timing(flow, LATENCY_BYTES, row.repeats[0], columns[0], engine.way))
+    return tuple(timings)
+
+
+class _Row:
+    """Consecutive copies: how many of each flow, and the maximum that the host can queue in time."""
+
+    def __init__(self, engine: CopyEngine, flows: Sequence[Flow], size: int, repeats: int = 1) -> None:
+        self.engine, self.flows, self.size = engine, flows, size
+        self.repeats = (repeats,) * len(flows)
+        self.most = MAX_REPEATS
+
+    def sample(self) -> tuple[float, ...]:
+        """Return seconds of one copy of each flow. Raises NotTimed if not even one copy each is queued in time."""
+        seconds = self._queued(lambda repeats: self.engine.time(self.flows, self.size, repeats))
+        return tuple(s / r for s, r in zip(seconds, self.repeats, strict=True))
+
+    def latency(self) -> tuple[float]:
+        """Return seconds of one small copy of the only flow. Raises NotTimed as ``sample`` does."""
+        return (self._queued(lambda repeats: self.engine.latency(self.flows[0], repeats[0])),)
+
+    def _queued(self, measure: Callable[[tuple[int, ...]], Shape]) -> Shape:
+        """Halve the number of copies after each NotTimed: a full queue or a slow host accepts fewer."""
+        try:
+            return measure(self.repeats)
+        except NotTimed:
+            if max(self.repeats) == 1:
+                raise
+            self.repeats = tuple(max(1, r // 2) for r in self.repeats)
+            self.most = max(self.repeats)
+        return self._queued(measure)
+
+
+def _timing(flow: Flow, size: int, repeats: int, samples: tuple[float, ...], way: TimingWay) -> Timing:
+    s = spread(samples)
+    return Timing(
+        flow=flow,
+        size=size,
+        repeats=repeats,
+        samples=s.samples,
+        median_s=s.median,
+        mad_s=s.mad,
+        min_s=s.least,
+        max_s=s.greatest,
+        way=way,
+    )
 
 
 def engine_of(name: str) -> CopyEngine:
@@ -29,7 +121,6 @@ def engine_of(name: str) -> CopyEngine:
 
 
 def open_engine(engine: CopyEngine, setup: Setup) -> Opened | Failure:
-    """Open the engine, or return why that failed."""
     try:
         return engine.open(setup)
     except ModuleNotFoundError as error:

@@ -58,7 +58,6 @@ class Sampler:
             self._child.kill()
 
     def readings(self) -> tuple[LinkReading, ...]:
-        """Return what was read while it was open."""
         return tuple(self._readings)
 
     def _listen(self) -> None:

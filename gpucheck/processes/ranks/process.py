@@ -114,7 +114,6 @@ class RankProcess(Generic[Report]):
         return stack_of(self._directory.with_real_paths(_text(self._directory.stack(self.rank))), STACK_MARK)
 
     def end(self) -> RankEnd[Report]:
-        """Return the present state."""
         self.drain()
         status = self.status()
         report, unreadable = self._report() if status == 0 else (None, None)

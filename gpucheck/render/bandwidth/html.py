@@ -10,7 +10,6 @@ from gpucheck.render.words import list_versions, plural
 
 @of_printable
 def to_html(report: BandwidthReport) -> str:
-    """The page."""
     found = copies_of(report)
     return findings_page(
         "bandwidth.html.j2",

@@ -1,17 +1,14 @@
-"""What the page of a host shows of the step ``compute``: the rates as a table, the traces as a drawing."""
+"""What the page of a host shows of the step ``compute``: the rates and the traces as tables."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
 import msgspec
-from markupsafe import Markup
 
 from gpucheck.model import Finding, Report, Verdict
 from gpucheck.model.compute import ComputeDevice
 from gpucheck.model.finding.naming import bus_ids
-from gpucheck.render.compute.text import WAYS, rates, used_types
-from gpucheck.render.compute.traces import WIDTH, drawn, height
-from gpucheck.render.svg import document
+from gpucheck.render.compute.text import WAYS, rates, trace_table, used_types
 
 STEP = "compute"
 BAD = (Verdict.FAIL, Verdict.WARN)
@@ -28,14 +25,12 @@ class Row(NamedTuple):
 
 
 class Computed(NamedTuple):
-    """columns: what each rate is, and its unit. model: the name of all GPUs if it is one. drawing: None without
-    readings.
-    """
+    """columns: what each rate is, and its unit. model: the name of all GPUs if it is one. traces: header and rows."""
 
     columns: list[tuple[str, str]]
     rows: list[Row]
     model: str
-    drawing: Markup | None
+    traces: tuple[tuple[str, ...], list[list[str]]]
 
 
 def view(report: Report) -> Computed | None:
@@ -54,17 +49,9 @@ def view(report: Report) -> Computed | None:
         Row(gpu.index, gpu.name, gpu.bus_id or "", _worst(gpu, report.findings), list(rates(gpu, types)))
         for gpu in gpus
     ]
-    return Computed(columns, rows, names.pop() if len(names) == 1 else "", _drawing(gpus))
+    return Computed(columns, rows, names.pop() if len(names) == 1 else "", trace_table(gpus))
 
 
 def _worst(gpu: ComputeDevice, findings: Iterable[Finding]) -> Verdict | None:
     found = (f.verdict for f in findings if f.check.startswith(f"{STEP}-") and gpu.bus_id in bus_ids(f.subject))
     return min((verdict for verdict in found if verdict in BAD), key=BAD.index, default=None)
-
-
-def _drawing(gpus: tuple[ComputeDevice, ...]) -> Markup | None:
-    """Our own SVG, whose strings are escaped where it is made; its rules are in chart.css."""
-    if not any(gpu.traces for gpu in gpus):
-        return None
-    title = "Clock, power and temperature of the GPUs under load"
-    return Markup(document(WIDTH, height(gpus), title, *drawn(gpus)))  # noqa: S704

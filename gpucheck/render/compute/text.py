@@ -139,9 +139,13 @@ def _part(part: float | None) -> str:
 
 
 def _traces(gpus: Sequence[ComputeDevice], width: int | None) -> Iterator[str]:
+    header, rows = trace_table(gpus)
+    yield from table(header, rows, width) if rows else ()
+
+
+def trace_table(gpus: Sequence[ComputeDevice]) -> tuple[tuple[str, ...], list[list[str]]]:
+    """Return header and rows: what was read under load, as bars; no row without readings."""
     traced = [gpu for gpu in gpus if gpu.traces]
-    if not traced:
-        return
     columns = ("sm_clock_mhz", "power_w", "temperature_c")
     values = {(gpu.index, name): _values(gpu.traces, name) for gpu in traced for name in columns}
     most = {name: max((v for gpu in traced for v in values[gpu.index, name]), default=0.0) for name in columns}
@@ -150,7 +154,7 @@ def _traces(gpus: Sequence[ComputeDevice], width: int | None) -> Iterator[str]:
         reasons = dict.fromkeys(reason for sample in gpu.traces for reason in sample.reasons or ())
         cells = [_course(values[gpu.index, name], most[name]) for name in columns]
         rows.append([str(gpu.index), *cells, ", ".join(reasons) or NOTHING])
-    yield from table(("GPU", "MHz under load", "W", "C", "clock held by"), rows, width)
+    return ("GPU", "MHz under load", "W", "C", "clock held by"), rows
 
 
 def _course(values: Sequence[float], most: float) -> str:

@@ -9,7 +9,6 @@ from gpucheck.render.words import plural
 
 @of_printable
 def to_html(diagnosis: Diagnosis) -> str:
-    """The page."""
     # Output that names no GPU can be about some.
     known = plural(diagnosis.gpus, "GPU") if diagnosis.gpus else ""
     return findings_page(

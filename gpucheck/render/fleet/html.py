@@ -9,8 +9,7 @@ from gpucheck.model import FleetReport, FleetRow, Verdict, by_root, metric_title
 from gpucheck.render import html
 from gpucheck.render.findings.html import SHAPE
 from gpucheck.render.findings.text import not_run
-from gpucheck.render.fleet.problems import by_cause, place
-from gpucheck.render.fleet.results import results
+from gpucheck.render.fleet.problems import by_cause, place, results
 from gpucheck.render.words import headline, observed
 
 STYLES = ("tokens.css", "parts.css", "fleet.css")

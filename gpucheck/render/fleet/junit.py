@@ -6,7 +6,6 @@ from gpucheck.render.junit import Case, Suite
 
 
 def to_junit(fleet: FleetReport) -> str:
-    """Write the report."""
     name = "gpucheck fleet (SIMULATED)" if fleet.simulated else "gpucheck fleet"
     return junit.write(name, map(_suite, fleet.hosts))
 

@@ -7,8 +7,7 @@ import click
 
 from gpucheck.model import FleetReport, FleetRow, Outlier, Verdict, metric_title
 from gpucheck.printable import one_line
-from gpucheck.render.fleet.problems import lines, names, place, summary
-from gpucheck.render.fleet.results import results
+from gpucheck.render.fleet.problems import lines, names, place, results, summary
 from gpucheck.render.words import WORST_FIRST, counts_line, paragraphs, plural, simulated_mark, table, verdict_word
 
 # A terminal shows this many hosts; of more, those that pass are counted.
@@ -92,7 +91,7 @@ def _outliers(fleet: FleetReport, *, many: bool) -> Iterator[str]:
             one_line(place(o, hosts[o.host])),
             f"{o.value:.4g}",
             _off(o),
-            f"{'at least' if o.z is None else 'as before' if o.since is not None else 'normal'} {o.normal:.4g}",
+            f"{'at least' if o.z is None else 'normal'} {o.normal:.4g}",
             one_line(o.group),
         )
         for o in shown

@@ -56,9 +56,8 @@ function away(outlier) {
 }
 
 function outlierLine(outlier) {
-  const since = outlier.since === null || outlier.since === undefined ? "" : ", since " + outlier.since;
   const values = (outlier.at || "entire host") + ": " + short(outlier.value) + ", others " + short(outlier.normal);
-  return make("li", {}, hostLink(outlier.host), make("span.soft", {}, values), make("span.off", {}, away(outlier) + since));
+  return make("li", {}, hostLink(outlier.host), make("span.soft", {}, values), make("span.off", {}, away(outlier)));
 }
 
 function hostLink(name) {

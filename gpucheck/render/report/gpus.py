@@ -8,8 +8,7 @@ import msgspec
 from gpucheck.model import Finding, Report, TopologyGpu, Verdict
 from gpucheck.model.finding.naming import bus_ids
 from gpucheck.model.record import RECORD, GpuRecord, HealthRecord
-from gpucheck.render.topology.boxes import describe_link
-from gpucheck.render.topology.faults import absent
+from gpucheck.render.topology.boxes import absent, describe_link
 from gpucheck.render.words import number, plural
 
 # More processes of one GPU than this are counted.

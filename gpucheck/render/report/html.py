@@ -23,12 +23,11 @@ from gpucheck.render.topology.boxes import (
     link_words,
     switch_links,
 )
-from gpucheck.render.topology.matrix import between, kind_of, like_gpus
 from gpucheck.render.topology.svg import to_svg
-from gpucheck.render.topology.text import MEANING
+from gpucheck.render.topology.text import MEANING, between, kind_of, like_gpus
 from gpucheck.render.words import WORST_FIRST, count_models, plural, ranges
 
-STYLES = ("tokens.css", "parts.css", "drawing.css", "chart.css", "report.css")
+STYLES = ("tokens.css", "parts.css", "drawing.css", "report.css")
 SCRIPTS = ("page.js", "report.js")
 # Of more GPUs than this, equal rows are one.
 WHOLE = 16

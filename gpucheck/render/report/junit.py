@@ -14,14 +14,13 @@ from gpucheck.render.words import count_models, describe_simulation, headline
 
 @of_printable
 def to_junit(report: Report) -> str:
-    """Write the report."""
     name = "gpucheck verify (SIMULATED)" if report.simulated else "gpucheck verify"
     cases = (*_cases(report), *_unproven(report))
     suite = Suite(report.host, cases, report.host, report.started, tuple(_properties(report)))
     return junit.write(name, [suite])
 
 
-def with_time_and_root(report: Report) -> Iterator[tuple[Finding, float, str | None]]:
+def _with_time_and_root(report: Report) -> Iterator[tuple[Finding, float, str | None]]:
     """Yield each finding with its seconds, and where it follows from another one, which and why, as text.
 
     Findings of one step follow each other and bear the time of all of it: each gets its share, so that the sum is true.
@@ -43,7 +42,7 @@ def _part(finding: Finding, lead: Finding) -> str:
 def _cases(report: Report) -> Iterator[Case]:
     """A name stands once in its class, or CI would merge the two."""
     seen: Counter[tuple[str, str]] = Counter()
-    for finding, seconds, root in with_time_and_root(report):
+    for finding, seconds, root in _with_time_and_root(report):
         key = finding.check, finding.subject
         seen[key] += 1
         name = finding.subject if seen[key] == 1 else f"{finding.subject} ({seen[key]})"

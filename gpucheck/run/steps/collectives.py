@@ -37,7 +37,6 @@ STAGED = ("NET", "SHM")
 
 
 def collectives_step() -> Step:
-    """Return the step of ``verify``."""
     # Where training is excluded because the host has no torch, so are the collectives.
     return Step(NAME, frozenset({"measure", "training"}), _collectives, DEADLINE_S, TYPICAL_S, ABOUT, FINDINGS)
 

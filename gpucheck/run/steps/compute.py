@@ -38,7 +38,6 @@ How it is evaluated: docs/compute.md. By itself: gpucheck compute."""
 
 
 def compute_step() -> Step:
-    """Return the step of ``verify``."""
     return Step(NAME, frozenset({"measure", "compute"}), _compute, DEADLINE_S, TYPICAL_S, ABOUT, CHECKS)
 
 

@@ -21,7 +21,6 @@ they are stored in the report under measurements, and verify --baseline REPORT e
 
 
 def record_step() -> Step:
-    """The one step that stores the record."""
     return Step(RECORD, frozenset({"hardware", "quick"}), _run, DEADLINE_S, TYPICAL_S, ABOUT)
 
 

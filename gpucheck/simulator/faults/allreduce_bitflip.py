@@ -1,8 +1,7 @@
 """One bit of one rank's averaged gradients arrives flipped: far below any tolerance, and still damage."""
 
-from gpucheck.simulator.faults import Fault
+from gpucheck.simulator.faults import Fault, break_training, one_of_the_first_steps
 from gpucheck.simulator.machine import Machine
-from gpucheck.simulator.training import break_training, one_of_the_first_steps
 
 
 def _apply(machine: Machine, rank: int = 1, step: int = 6) -> None:

@@ -2,7 +2,7 @@
 
 from gpucheck.simulator.faults import Fault
 from gpucheck.simulator.machine import Machine
-from gpucheck.simulator.nvml.exports import called
+from gpucheck.simulator.nvml.library import called
 
 
 def _apply(machine: Machine, call: str = "nvmlDeviceGetName") -> None:

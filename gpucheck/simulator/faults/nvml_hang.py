@@ -2,7 +2,7 @@
 
 from gpucheck.simulator.faults import Fault, check_choice
 from gpucheck.simulator.machine import Machine
-from gpucheck.simulator.nvml.exports import called
+from gpucheck.simulator.nvml.library import called
 
 OUTCOMES = {"sleeping": "hang", "uninterruptible": "hang-uninterruptible"}
 

@@ -4,7 +4,7 @@ import pynvml
 
 from gpucheck.simulator.faults import Fault
 from gpucheck.simulator.machine import Machine
-from gpucheck.simulator.nvml.exports import called
+from gpucheck.simulator.nvml.library import called
 
 ENTRY_POINTS = ("nvmlInit", "nvmlInitWithFlags")
 FIELD = "NVML_FI_DEV_"

@@ -2,7 +2,7 @@
 
 from gpucheck.simulator.faults import Fault
 from gpucheck.simulator.machine import Machine
-from gpucheck.simulator.nvml.exports import all_exports
+from gpucheck.simulator.nvml.library import all_exports
 
 
 def _apply(machine: Machine, branch: int) -> None:

@@ -2,7 +2,7 @@
 
 from gpucheck.simulator.faults import Fault, check_choice
 from gpucheck.simulator.machine import Machine
-from gpucheck.simulator.nvml.exports import base_name, called
+from gpucheck.simulator.nvml.library import base_name, called
 
 KINDS = ("latin1", "empty", "garbage")
 CALLS = (

@@ -1,8 +1,7 @@
 """A rank that is killed in the middle of an all-reduce, as the kernel does when memory runs out."""
 
-from gpucheck.simulator.faults import Fault
+from gpucheck.simulator.faults import Fault, break_training, one_of_the_first_steps
 from gpucheck.simulator.machine import Machine
-from gpucheck.simulator.training import break_training, one_of_the_first_steps
 
 
 def _apply(machine: Machine, rank: int = 1, step: int = 3) -> None:

@@ -1,8 +1,7 @@
 """A rank that computes more slowly than the others, which then all wait for it."""
 
-from gpucheck.simulator.faults import Fault
+from gpucheck.simulator.faults import Fault, break_training
 from gpucheck.simulator.machine import Machine
-from gpucheck.simulator.training import break_training
 
 
 def _apply(machine: Machine, rank: int = 1, factor: int = 2) -> None:

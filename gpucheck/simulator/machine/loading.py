@@ -11,8 +11,7 @@ from gpucheck.foreign.documents import parse
 from gpucheck.simulator.data import HERE, read, unknown
 from gpucheck.simulator.files import is_file, profile_text
 from gpucheck.simulator.machine.cables import check_nvlinks
-from gpucheck.simulator.machine.devices import part_of
-from gpucheck.simulator.machine.profile import BUS_ID, Device, Part, Profile, cpus
+from gpucheck.simulator.machine.profile import BUS_ID, Device, Part, Profile, cpus, part_of
 
 
 def profile_names() -> tuple[str, ...]:

@@ -9,9 +9,7 @@ from msgspec.structs import replace
 
 from gpucheck.model import DriverState
 from gpucheck.simulator.machine.cables import Link, links_of
-from gpucheck.simulator.machine.devices import gpus_of, models_of, part_of
-from gpucheck.simulator.machine.gpu_model import GpuModel
-from gpucheck.simulator.machine.profile import Cpu, Device, Part, Profile, cpus
+from gpucheck.simulator.machine.profile import Cpu, Device, GpuModel, Part, Profile, cpus, gpus_of, models_of, part_of
 
 NO_APPLICATION_CLOCKS = 590
 UPTIME_S = 432_000  # five days: long enough that an error can be old

@@ -7,8 +7,99 @@ from typing import Literal
 import msgspec
 
 from gpucheck.model import DriverState
-from gpucheck.simulator.data import HERE, read
-from gpucheck.simulator.machine.gpu_model import GpuModel
+from gpucheck.simulator.data import HERE, read, unknown
+
+
+class NvLinkPorts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The NVLink ports of a GPU model. version: NVML's enum (6 = 4.0). speed_mb_s: raw signalling speed, one link."""
+
+    links: int
+    version: int
+    speed_mb_s: int
+
+
+class Fabric(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Present where the GPU reports NVSwitch fabric registration (Hopper and newer)."""
+
+    health_mask: int
+
+
+class Thermal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Limits in degrees Celsius. None: not reported by the driver for this product."""
+
+    shutdown: int | None = None
+    slowdown: int | None = None
+    memory: int | None = None
+    operating: int | None = None
+
+
+class MigSlice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a GPU instance of one MIG profile has, as ``nvidia-smi mig -lgip`` lists it. slices: of seven."""
+
+    slices: int
+    memory_mib: int
+    multiprocessors: int
+    copy_engines: int
+    decoders: int = 0
+    jpeg: int = 0
+    ofa: int = 0
+
+
+class GpuModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One GPU product. pcie_p2p: NVML's P2P status between two of them over PCIe (0 OK, 1 CNS, 2 GNS).
+
+    power_range_w: the lowest and the highest limit that may be set. retired_pages: ECC counts pages, not rows.
+    ecc_enabled: as it comes from the factory. mig_slices: its known MIG profiles, by name.
+    coherent: joined to a Grace CPU by NVLink-C2C. multiprocessors, memory_bus_bits: None if unknown.
+    unsourced: values from general knowledge of the product, without a source or a capture.
+    """
+
+    name: str
+    device_id: str
+    subsystem_id: str
+    class_id: Literal["030000", "030200"]
+    compute_capability: str
+    architecture: int
+    brand: int
+    memory_mib: int
+    bar1_mib: int
+    generation: int
+    width: int = 16
+    power_limit_w: int
+    power_range_w: tuple[int, int]
+    thermal: Thermal
+    clocks_mhz: tuple[int, int]
+    multiprocessors: int | None = None
+    memory_bus_bits: int | None = None
+    nvlink: NvLinkPorts | None = None
+    fabric: Fabric | None = None
+    ecc: bool = True
+    ecc_enabled: bool = True
+    mig: bool = False
+    mig_slices: dict[str, MigSlice] = msgspec.field(default_factory=dict)
+    coherent: bool = False
+    row_remap: bool = False
+    retired_pages: bool = False
+    display: bool = False
+    fan: bool = False
+    pcie_p2p: int = 0
+    source: str
+    unsourced: tuple[str, ...] = ()
+
+    @property
+    def application_clocks(self) -> bool:
+        """Those without a display have them (PCI class 3D controller); GeForce boards do not."""
+        return self.class_id == "030200"
+
+
+@cache
+def gpu_model(name: str) -> GpuModel:
+    """One GPU product. Raises LookupError or ValueError as ``load`` does."""
+    names = tuple(sorted(path.stem for path in (HERE / "gpus").glob("*.yml")))
+    if name not in names:
+        raise LookupError(unknown("GPU model", name, names))
+    return read(HERE / "gpus" / f"{name}.yml", GpuModel)
+
 
 BUS_ID = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
 
@@ -64,15 +155,12 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     boards: the same for machines whose GPUs do not all reach every switch.
     hidden_switch_links: links of each GPU to switches that are not on this machine's PCI bus: a virtual machine, or a
     switch of NVLink 5, which is not a PCI device.
-    ports: single links by number, where counting would lose something: (GPU, link, far end). The far end is a bus id,
-    ``switch`` where it is hidden, or the GPU and link of a cable, ``gpu 1 link 3``.
     """
 
     pairs: tuple[tuple[int, int, int], ...] = ()
     switches: dict[str, int] = msgspec.field(default_factory=dict)
     boards: tuple[Baseboard, ...] = ()
     hidden_switch_links: int = 0
-    ports: tuple[tuple[int, int, str], ...] = ()
 
 
 class Clique(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -130,7 +218,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     iommu: ``identity`` passes addresses through (iommu=pt), ``translating`` maps them, ``off``: no IOMMU.
     virtual: a guest, which sees neither its host's bridges nor error reporting nor clocks.
     services: units that run in addition to nvidia-persistenced, each from the package of its name.
-    models, parts: products that only this profile has, as in a profile made from a recording.
+    models, parts: products that only this profile has.
     """
 
     summary: str
@@ -172,5 +260,26 @@ def cuda_versions() -> dict[int, int]:
 
 @cache
 def cpus() -> dict[str, Cpu]:
-    """Every CPU of cpus.yml by name."""
     return read(HERE / "cpus.yml", dict[str, Cpu])
+
+
+def part_of(device: Device, profile: Profile) -> Part | GpuModel:
+    """The part or the GPU model that a device is. Raises LookupError or ValueError if it is neither or both."""
+    if (device.part is None) == (device.gpu is None):
+        raise ValueError(f"devices {device.bus_id}: exactly one of `part` and `gpu` is needed")
+    if device.gpu is not None:
+        return profile.models.get(device.gpu) or gpu_model(device.gpu)
+    known = profile.parts | parts()
+    if device.part not in known:
+        raise LookupError(f"devices {device.bus_id}: {unknown('part', str(device.part), tuple(sorted(known)))}")
+    return known[device.part]
+
+
+def models_of(profile: Profile) -> list[GpuModel]:
+    """The model of each GPU, in NVML's order."""
+    return [part for part in (part_of(device, profile) for device in gpus_of(profile)) if isinstance(part, GpuModel)]
+
+
+def gpus_of(profile: Profile) -> tuple[Device, ...]:
+    """The GPUs in NVML's order, which is the order of their bus ids."""
+    return tuple(sorted((d for d in profile.devices if d.gpu is not None), key=lambda d: d.bus_id))

@@ -60,7 +60,6 @@ def iommu_groups(machine: Machine) -> dict[str, int]:
 
 
 def driver_of(machine: Machine, function: Function) -> str | None:
-    """The kernel driver that holds the function."""
     if function.kind in BRIDGES:
         return "pcieport"
     if function.kind == "nic":

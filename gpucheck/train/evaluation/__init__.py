@@ -11,9 +11,14 @@ from gpucheck.model.smoke import SmokeFailure, SmokeResult
 from gpucheck.printable import counted
 from gpucheck.train.evaluation.failure import evaluate_failure
 from gpucheck.train.evaluation.finding_text import PLACEMENT, describe_ranks, install, subject_of
-from gpucheck.train.evaluation.performance import evaluate_performance
-from gpucheck.train.evaluation.training import NO_ALGORITHM, by_the_switch, evaluate_training, not_by_the_switch
-from gpucheck.train.evaluation.transfer import evaluate_transfer
+from gpucheck.train.evaluation.training import (
+    NO_ALGORITHM,
+    by_the_switch,
+    evaluate_performance,
+    evaluate_training,
+    evaluate_transfer,
+    not_by_the_switch,
+)
 from gpucheck.train.report import CUDA_WHEELS
 from gpucheck.train.spec import NVLS
 

@@ -6,16 +6,113 @@ from msgspec.structs import replace
 
 from gpucheck.model import Finding, Verdict
 from gpucheck.model.finding.about import About
-from gpucheck.model.smoke import Reference, SmokeFailure, SmokeResult
+from gpucheck.model.smoke import Copy, Performance, Reference, SmokeFailure, SmokeResult
 from gpucheck.train.evaluation.finding_text import (
     REPEAT,
     check_of,
+    describe_performance,
     describe_placement,
     finding,
     hashes,
     remedy,
 )
 from gpucheck.train.spec import NVLS
+
+
+def evaluate_performance(result: SmokeResult) -> Iterator[Finding]:
+    """Yield findings on a slow rank and on memory that a second training does not release."""
+    if result.performance is not None and result.performance.straggler_ratio is not None:
+        yield _pace(result, result.performance)
+    if result.memory_kept_bytes:
+        yield _memory(result)
+
+
+def _pace(result: SmokeResult, measured: Performance) -> Finding:
+    ratio, limit = measured.straggler_ratio or 0.0, result.limits.straggler_ratio_max
+    slow = ratio > limit
+    rank = measured.slowest_rank or 0
+    bus_id = result.bus_ids[rank] if rank < len(result.bus_ids) else None
+    return finding(
+        result,
+        f"rank {rank} on {result.devices[rank]} computes {ratio:.2f} times as long as the fastest"
+        if slow
+        else f"ranks compute equally fast: the slowest takes {ratio:.2f} times as long as the fastest",
+        f"{limit:.3g} times or less",
+        wrong="all ranks wait for the slowest in every step: a throttled or shared GPU, a starved CPU, a narrow link"
+        if slow
+        else "",
+        fix="look for other processes (top, nvidia-smi), heat and power (gpucheck verify --level quick), and the "
+        "rank's CPU binding; then repeat with: gpucheck smoke",
+        cause="slow-rank",
+        confidence="likely",
+        verdict=Verdict.WARN,
+        subject=f"gpu:{bus_id}" if slow and bus_id else None,
+        evidence=tuple(describe_performance(measured)),
+    )
+
+
+def _memory(result: SmokeResult) -> Finding:
+    kept, limit = max(result.memory_kept_bytes), result.limits.memory_kept_max_bytes
+    much = kept > limit
+    rank = result.memory_kept_bytes.index(kept)
+    return finding(
+        result,
+        f"memory returned: a second training left {max(kept, 0) / 2**20:.1f} MiB more than the first"
+        if not much
+        else f"rank {rank} keeps {kept / 2**20:.1f} MiB more after a second training",
+        f"{limit >> 20} MiB or less",
+        wrong="memory that is not given back adds up until a long job runs out of it" if much else "",
+        fix="repeat with: gpucheck smoke --steps 200; if it grows with the steps, move to the torch build that "
+        "gpucheck stack resolve names",
+        verdict=Verdict.WARN,
+    )
+
+
+DAMAGE = {
+    "untouched": "nothing arrived, although the copy was reported done",
+    "zeros": "zeros arrived, which is how translated addresses look (IOMMU)",
+    "other": "other data arrived than was sent",
+}
+
+
+def evaluate_transfer(result: SmokeResult) -> Iterator[Finding]:
+    """Yield one finding per direction; a wrong byte in any of its copies fails it."""
+    for source, target in dict.fromkeys((copy.source, copy.target) for copy in result.copies):
+        copies = [copy for copy in result.copies if (copy.source, copy.target) == (source, target)]
+        yield _direction(result, source, target, copies)
+
+
+def _direction(result: SmokeResult, source: str, target: str, copies: list[Copy]) -> Finding:
+    wrong = next((copy for copy in copies if copy.wrong), None)
+    evidence = tuple(_describe(copy) for copy in copies)
+    if wrong is None:
+        whole = sum(copy.bytes for copy in copies)
+        best = max((copy.gb_s for copy in copies if copy.gb_s is not None), default=None)
+        rate = f", up to {best:.3g} GB/s" if best is not None else ""
+        who = " and ".join(copies[0].checked_by)
+        path = {"peer access": ", by peer access", "host memory": ", through host memory", None: ""}[copies[0].path]
+        seen = f"{source} to {target}: {len(copies)} copies of {whole / 2**20:.3g} MiB together right{path}{rate}"
+        return finding(result, seen, f"every byte as sent, checked by {who}", evidence=evidence)
+    on_cpu = result.placement == "cpu"
+    return finding(
+        result,
+        f"{source} to {target}: {wrong.wrong} of {wrong.bytes} bytes wrong, the first at {wrong.first_wrong}",
+        "every byte as sent",
+        wrong=DAMAGE.get(wrong.damage, DAMAGE["other"]),
+        fix="suspect the host's memory: run a memory test"
+        if on_cpu
+        else "look at IOMMU and ACS with: gpucheck verify; until then forbid P2P (NCCL_P2P_DISABLE=1 covers NCCL only)",
+        cause="data-corruption",
+        confidence="certain",
+        evidence=evidence,
+    )
+
+
+def _describe(copy: Copy) -> str:
+    rate = f", {copy.gb_s:.3g} GB/s" if copy.gb_s is not None else ""
+    state = f"{copy.wrong} wrong" if copy.wrong else "right"
+    return f"{copy.source} to {copy.target}: {copy.bytes} bytes {state}{rate}"
+
 
 # NCCL's error where NCCL_ALGO allows only what these GPUs or their switch do not have (src/enqueue.cc).
 NO_ALGORITHM = "no algorithm/protocol available"

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from gpucheck.train.data.idx import CLASSES
+from gpucheck.train.data import CLASSES
 from gpucheck.train.models import Model
 
 CHANNELS = (16, 32)

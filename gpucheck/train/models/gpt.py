@@ -6,7 +6,7 @@ of some torch versions do not.
 
 from typing import Any
 
-from gpucheck.train.data.idx import CLASSES
+from gpucheck.train.data import CLASSES
 from gpucheck.train.models import Model
 from gpucheck.train.models.transformer import HEADS, PATCHES, WIDTH, patches
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from gpucheck.train.data.idx import CLASSES, PIXELS
+from gpucheck.train.data import CLASSES, PIXELS
 from gpucheck.train.models import Model
 
 HIDDEN = 128

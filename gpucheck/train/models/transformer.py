@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gpucheck.train.data.idx import CLASSES
+from gpucheck.train.data import CLASSES
 from gpucheck.train.models import Model
 
 PATCH, ACROSS, WIDTH, HEADS = 7, 4, 64, 4
@@ -10,7 +10,6 @@ PATCHES = ACROSS * ACROSS
 
 
 def patches(torch: Any) -> Any:
-    """Return the layer that embeds patches."""
     nn = torch.nn
 
     class Patches(nn.Module):  # type: ignore[misc, name-defined]  # torch is handed in

@@ -1,14 +1,166 @@
-"""Merge the reports of all ranks into one result. Pure."""
+"""Merge the reports of all ranks into one result. Pure.
+
+Was every all-reduce the average of what the ranks sent? Each rank keeps, by step, sums with fixed random signs over its
+own gradients and over the averaged ones. Sums are linear, so the average of the ranks' sums is the sum of the average,
+up to rounding. What breaks that names itself: the result without one rank's part is a contribution dropped, the result
+with that rank's part of the step before is stale.
+"""
 
 import hashlib
-from statistics import fmean
+import math
+from collections.abc import Sequence
+from statistics import fmean, median
+from typing import Literal
 
-from gpucheck.model.smoke import Divergence, SmokeResult
+from gpucheck.model.smoke import Divergence, Miscommunication, Performance, SmokeResult
 from gpucheck.processes.ranks.nccl_log import Taken
-from gpucheck.train.report import RankReport
-from gpucheck.train.results.communication import first_miscommunication
-from gpucheck.train.results.performance import performance
+from gpucheck.train.report import RankReport, Sums
 from gpucheck.train.spec import SmokeOptions
+
+# Share of the step -> the phases that belong to it.
+SHARES = {
+    "data": ("load",),
+    "forward": ("forward",),
+    "backward": ("backward",),
+    "compiled step": ("step",),
+    "communication": ("allreduce",),
+    "optimizer": ("optimizer",),
+}
+LEAST_STEPS = 5  # for a spread
+FEWEST_STEPS = 20  # with fewer, other work on the host may have slowed every step of one rank
+
+
+def performance(reports: Sequence[RankReport], devices: int) -> Performance:
+    """Reports in rank order, of a run with at least two steps; devices: how many took part."""
+    rates = tuple(round(r.samples / r.samples_seconds, 1) if r.samples_seconds else 0.0 for r in reports)
+    alone = next((ref.samples_per_s for r in reports for ref in r.references if ref.samples_per_s), None)
+    # Two ranks that share a GPU take turns on it, and MIG instances differ in size: neither shows a slow device.
+    shared = reports[0].placement in ("shared-gpu", "mig")
+    ratio, slowest = straggler([] if shared else [report.compute_seconds for report in reports])
+    slowest_s = max((r.samples_seconds for r in reports), default=0.0)
+    overlaps = [report.overlap for report in reports if report.overlap is not None]
+    return Performance(
+        samples_per_s=rates,
+        steps_per_s=round((len(reports[0].losses) - 1) / slowest_s, 2) if slowest_s else None,
+        steps_mad_percent=_spread([report.compute_seconds for report in reports]),
+        single_samples_per_s=alone,
+        scaling_efficiency=round(sum(rates) / (alone * devices), 3) if alone else None,
+        shares=shares([report.seconds for report in reports]),
+        straggler_ratio=round(ratio, 3) if ratio is not None else None,
+        slowest_rank=slowest,
+        overlap=round(fmean(overlaps), 3) if overlaps else None,
+        communication=reports[0].communication,
+    )
+
+
+def _deviation(steps: Sequence[float]) -> float:
+    middle = median(steps)
+    return median(abs(step - middle) for step in steps) / middle
+
+
+def _spread(by_rank: Sequence[Sequence[float]]) -> float | None:
+    """Return the largest spread of the steps of a rank, in percent, the first step left out; None with few steps."""
+    rest = [seconds[1:] for seconds in by_rank if len(seconds) > LEAST_STEPS]
+    spreads = [_deviation(steps) for steps in rest if min(steps) > 0]
+    return round(100 * max(spreads), 2) if spreads and len(spreads) == len(by_rank) else None
+
+
+def shares(seconds: Sequence[dict[str, float]]) -> dict[str, float]:
+    """What part of the time in steps went where, over all ranks; empty where no step was made.
+
+    A phase without booked time is omitted: communication that was not measured apart is not communication of 0 %.
+    """
+    booked = {
+        share: sum(rank.get(phase, 0.0) for rank in seconds for phase in phases)
+        for share, phases in SHARES.items()
+        if any(phase in rank for rank in seconds for phase in phases)
+    }
+    whole = sum(booked.values())
+    return {share: round(value / whole, 4) for share, value in booked.items()} if whole > 0 else {}
+
+
+def straggler(by_rank: Sequence[Sequence[float]]) -> tuple[float | None, int | None]:
+    """Compute time of the slowest rank over the fastest, and which is the slowest; None with one rank or few steps.
+
+    Of each rank one of its fastest steps (a tenth of them are faster), the first step left out: other work on the host
+    makes some steps of any rank longer, a slow device makes all of one rank's.
+    """
+    if len(by_rank) < 2 or min(map(len, by_rank)) <= FEWEST_STEPS:
+        return None, None
+    typical = [sorted(steps[1:])[len(steps) // 10] for steps in by_rank]
+    if min(typical) <= 0:
+        return None, None
+    return max(typical) / min(typical), typical.index(max(typical))
+
+
+# Of the norm of what was sent. float32 addition over two to eight ranks stays below 1e-7 of it; one lost contribution
+# is about half of it.
+TOLERANCE = 1e-4
+
+
+def first_miscommunication(by_rank: Sequence[Sequence[Sums]]) -> Miscommunication | None:
+    """The first step and rank whose average is not that of what all ranks sent; by_rank[rank][step - 1]."""
+    for index, row in enumerate(zip(*by_rank, strict=True)):
+        before = [sums[index - 1] for sums in by_rank] if index else None
+        found = _step(index + 1, row, before)
+        if found is not None:
+            return found
+    return None
+
+
+def _step(step: int, row: Sequence[Sums], before: Sequence[Sums] | None) -> Miscommunication | None:
+    sent = [_numbers(sums.sent) for sums in row]
+    scale = math.hypot(*(sums.norm if sums.norm is not None else math.nan for sums in row))
+    if not math.isfinite(scale) or any(value is None for value in sent):
+        return None  # a gradient that is NaN or infinite is the loss's finding, and nothing can be compared
+    for rank, sums in enumerate(row):
+        received = _numbers(sums.received)
+        error = _apart(received, _mean_of(sent)) if received is not None else math.inf
+        if error <= TOLERANCE * scale:
+            continue
+        kind, guilty = _explain(received, sent, before, TOLERANCE * scale, rank)
+        relative = error / scale if scale else math.inf
+        return Miscommunication(step=step, kind=kind, rank=guilty, error=relative if math.isfinite(relative) else None)
+    return None
+
+
+def _explain(
+    received: list[float] | None,
+    sent: list[list[float] | None],
+    before: Sequence[Sums] | None,
+    allowed: float,
+    receiver: int,
+) -> tuple[Literal["dropped", "stale", "wrong"], int]:
+    if received is None:
+        return "wrong", receiver
+    for rank in range(len(sent)):
+        without: list[list[float] | None] = [*sent]
+        without[rank] = [0.0] * len(received)
+        if _apart(received, _mean_of(without)) <= allowed:
+            return "dropped", rank
+        earlier = _numbers(before[rank].sent) if before else None
+        if earlier is not None:
+            without[rank] = earlier
+            if _apart(received, _mean_of(without)) <= allowed:
+                return "stale", rank
+    old = _numbers(before[receiver].received) if before else None
+    if old is not None and _apart(received, old) <= allowed:
+        return "stale", receiver
+    return "wrong", receiver
+
+
+def _numbers(values: Sequence[float | None]) -> list[float] | None:
+    """Return the values, None if one of them is NaN or infinite."""
+    return None if any(value is None for value in values) else [value for value in values if value is not None]
+
+
+def _mean_of(rows: Sequence[list[float] | None]) -> list[float]:
+    known = [row for row in rows if row is not None]
+    return [sum(column) / len(rows) for column in zip(*known, strict=True)]
+
+
+def _apart(some: Sequence[float], others: Sequence[float]) -> float:
+    return max((abs(a - b) for a, b in zip(some, others, strict=True)), default=0.0)
 
 
 def merge(

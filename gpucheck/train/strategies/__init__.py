@@ -34,7 +34,6 @@ class Strategy(NamedTuple):
 
     @property
     def program(self) -> str:
-        """Its module."""
         return f"{__name__}.{self.framework}_{self.name.replace('-', '_')}"
 
 

@@ -17,7 +17,7 @@ from gpucheck.model.smoke import Checkpoint, Placement, Reference, Repeat
 from gpucheck.printable import counted
 from gpucheck.processes.ranks.run_directory import RunDirectory
 from gpucheck.train import data
-from gpucheck.train.data.idx import DataSet
+from gpucheck.train.data import DataSet
 from gpucheck.train.models import model_named
 from gpucheck.train.placement import devices_used
 from gpucheck.train.progress import Aside, Progress

@@ -1,7 +1,7 @@
 """DDP's averaging all-reduce as a communication hook, which keeps sums of what goes in and what comes out.
 
 The sums have fixed random signs and are taken in float64. They are linear, so those of the average must be the average
-of the ranks' own, whatever carried the data: ``gpucheck.train.results.communication`` compares them.
+of the ranks' own, whatever carried the data: ``gpucheck.train.results.merge`` compares them.
 """
 
 import time

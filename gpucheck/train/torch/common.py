@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpucheck.train.data.idx import DataSet
+from gpucheck.train.data import DataSet
 from gpucheck.train.models import model_named
 from gpucheck.train.report import Device
 
@@ -105,7 +105,6 @@ def build_layers(torch: Any, name: str, seed: int) -> list[Any]:
 
 
 def build_model(torch: Any, name: str, seed: int, device: Any) -> Any:
-    """The model on one device."""
     return torch.nn.Sequential(*build_layers(torch, name, seed)).to(device)
 
 

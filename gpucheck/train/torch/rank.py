@@ -9,12 +9,11 @@ import msgspec
 from gpucheck.processes.ranks.nodes import leave_store, open_store
 from gpucheck.processes.ranks.run_directory import RunDirectory
 from gpucheck.train import data
-from gpucheck.train.data.idx import DataSet
+from gpucheck.train.data import DataSet
 from gpucheck.train.placement import Plan, plan
-from gpucheck.train.precision import unsupported
 from gpucheck.train.progress import Progress
 from gpucheck.train.report import Device, RankReport
-from gpucheck.train.spec import NVLS, RankSpec, SmokeOptions
+from gpucheck.train.spec import NVLS, RankSpec, SmokeOptions, unsupported
 from gpucheck.train.torch import common
 
 # Added to the supervisor's deadline: it must be the shorter one, so that stacks are taken before a rank times out.

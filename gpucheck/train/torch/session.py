@@ -1,17 +1,136 @@
 """From a strategy's training to its report: train, compare with one device, train again, look at the memory."""
 
+import hashlib
+import math
+import time
 from collections.abc import Callable, Iterator
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpucheck.model.smoke import Reference, Repeat
+from gpucheck.train import data
+from gpucheck.train.data import DataSet
 from gpucheck.train.progress import Aside, Progress
 from gpucheck.train.report import RankReport
 from gpucheck.train.spec import fault_of
-from gpucheck.train.torch import common, reference
-from gpucheck.train.torch.loader import batches
+from gpucheck.train.torch import common
+from gpucheck.train.torch.common import number, raw
 from gpucheck.train.torch.rank import Rank
-from gpucheck.train.torch.training import Training
+from gpucheck.train.torch.training import FP16_SCALE, Training
+
+
+class Samples:
+    """The training set as torch's loader wants it; a whole batch at a time."""
+
+    def __init__(self, samples: DataSet) -> None:
+        self._samples = samples
+
+    def __len__(self) -> int:
+        return len(self._samples.labels)
+
+    def __getitems__(self, chosen: list[int]) -> tuple[Any, Any]:
+        """The batch of these sample numbers."""
+        return self._samples.images[chosen], self._samples.labels[chosen]
+
+
+class Together:
+    """Turn a batch of numpy arrays into tensors,"""
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+
+    def __call__(self, batch: tuple[Any, Any]) -> tuple[Any, Any]:
+        """(images, labels)."""
+        return self._torch.from_numpy(batch[0]), self._torch.from_numpy(batch[1])
+
+
+def batches(torch: Any, samples: DataSet, plan: list[Any], device: Any) -> Iterator[tuple[Any, Any]]:
+    """(images, labels) on the device for each step of the plan, a list of arrays of sample numbers."""
+    on_gpu = device.type == "cuda"
+    loader = torch.utils.data.DataLoader(
+        Samples(samples),
+        batch_sampler=plan,
+        collate_fn=Together(torch),
+        pin_memory=on_gpu,
+    )
+    for images, labels in loader:
+        yield images.to(device, non_blocking=on_gpu), labels.to(device, non_blocking=on_gpu)
+
+
+class Single(NamedTuple):
+    """Training on one device: the parameters before and after, the last loss, what each rank should have been fed."""
+
+    initial: list[Any]
+    reached: list[Any]
+    loss_last: float
+    data_hashes: tuple[str, ...]
+    samples_per_s: float
+
+
+def train_alone(rank: Rank, initial: list[Any], steps: int, parts: int) -> Single:
+    """Train from the same start in this process, on its first device. parts: ranks that the batches were split over."""
+    torch, options, device = rank.torch, rank.options, rank.device
+    model = common.load(torch, common.build_model(torch, options.model, options.seed, device), initial)
+    optimizer = common.build_optimizer(torch, model.parameters(), options.model)
+    order = global_order(rank, options.seed)
+    fed = [hashlib.sha256() for _ in range(parts)]
+    scale = FP16_SCALE if options.precision == "fp16" else 1.0
+    loss, busy = math.nan, 0.0
+    whole = [order.batch(step) for step in range(1, steps + 1)]
+    feed = batches(torch, rank.samples, whole, device)
+    for step in range(1, steps + 1):
+        rank.progress.enter("reference", step)
+        began = time.monotonic()
+        batch, wanted = next(feed)
+        optimizer.zero_grad()
+        with common.autocast(torch, device, options.precision):
+            error = torch.nn.functional.cross_entropy(model(batch), wanted)
+        (error * scale).backward()
+        for parameter in model.parameters() if scale != 1.0 else ():
+            parameter.grad.div_(scale)
+        optimizer.step()
+        loss = error.item()
+        busy += time.monotonic() - began if step > 1 else 0.0
+        for part, sha in enumerate(fed):
+            sha.update(raw(batch[part::parts]))
+            sha.update(raw(wanted[part::parts]))
+    return Single(
+        initial=initial,
+        reached=[parameter.detach() for parameter in model.parameters()],
+        loss_last=loss,
+        data_hashes=tuple(sha.hexdigest() for sha in fed),
+        samples_per_s=(steps - 1) * len(whole[0]) / busy,
+    )
+
+
+def global_order(rank: Rank, seed: int) -> data.Order:
+    """The plan of samples that all ranks share."""
+    options = rank.options
+    return data.Order(seed, len(rank.samples.labels), options.batch_per_rank * options.world_size)
+
+
+def compare(single: Single, final: list[Any], name: str) -> Reference:
+    """Compare the distributed run's parameters with those of the single device."""
+    final = [value.to(other.device) for value, other in zip(final, single.reached, strict=True)]
+    apart = _largest_difference(final, single.reached)
+    travelled = _largest_difference(
+        [v.to(o.device) for v, o in zip(single.initial, final, strict=True)], single.reached
+    )
+    return Reference(
+        name=name,
+        max_abs_difference=number(apart),
+        max_relative_difference=number(apart / travelled) if travelled else None,
+        loss_last=number(single.loss_last),
+        data_hashes=single.data_hashes,
+        samples_per_s=round(single.samples_per_s, 1),
+    )
+
+
+def _largest_difference(some: list[Any], others: list[Any]) -> float:
+    """Largest absolute difference; NaN if there is one anywhere (max() would drop a NaN that does not come first)."""
+    apart = [float((a - b).detach().abs().max()) for a, b in zip(some, others, strict=True)]
+    return math.nan if any(map(math.isnan, apart)) else max(apart)
+
 
 # (progress, batches, name of the run) -> a training that is ready to run
 Make = Callable[[Progress, Iterator[tuple[Any, Any]], str], Training]
@@ -39,8 +158,8 @@ def report(
     references: tuple[Reference, ...] = ()
     accuracy = None
     if rank.spec.rank == 0:
-        single = reference.train_alone(rank, initial, options.steps, parts)
-        references = tuple(reference.compare(single, final, name) for name, final in finals.items())
+        single = train_alone(rank, initial, options.steps, parts)
+        references = tuple(compare(single, final, name) for name, final in finals.items())
         model = common.build_model(rank.torch, options.model, options.seed, rank.device)
         common.load(rank.torch, model, finals[first])
         accuracy = common.accuracy(rank.torch, model, rank.samples, rank.device)
@@ -89,8 +208,8 @@ def _again(rank: Rank, make: Make, parts: int, checkpoints: Any) -> tuple[Repeat
     """Train the first steps twice more: the parameters must be those of the first time, and no memory may be lost."""
     checkpoint, own = checkpoints[1], rank.spec.rank if rank.spec.processes > 1 else 0
     step, in_use, reached = checkpoint.step, [], ""
-    for number in (1, 2):
-        training = make(Aside(rank.progress, "repeat"), _feed(rank, step, parts), f"repeat-{number}")
+    for nth in (1, 2):
+        training = make(Aside(rank.progress, "repeat"), _feed(rank, step, parts), f"repeat-{nth}")
         training.run(step)
         reached = training.checkpoints[-1].parameters[own]
         del training
@@ -102,6 +221,6 @@ def _feed(rank: Rank, steps: int, parts: int) -> Iterator[tuple[Any, Any]]:
     """This rank's part of every batch. A rank that is to have another order has another seed."""
     options, fault = rank.options, fault_of(rank.options, rank.spec.rank)
     seed = options.seed + (1 if fault is not None and fault.kind == "data-order" else 0)
-    order = reference.global_order(rank, seed)
+    order = global_order(rank, seed)
     plan = [order.shard(step, rank.spec.rank if parts > 1 else 0, parts) for step in range(1, steps + 1)]
     return batches(rank.torch, rank.samples, plan, rank.device)

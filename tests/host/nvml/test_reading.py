@@ -7,7 +7,7 @@ from gpucheck.host import live_host
 from gpucheck.host.nvml import notation
 from gpucheck.host.nvml.reading import read_nvml
 from gpucheck.model import Health, NvmlFailure, NvmlReading
-from gpucheck.simulator.machine.devices import gpus_of
+from gpucheck.simulator.machine.profile import gpus_of
 
 
 @pytest.mark.parametrize("name", [n for n in simulator.profile_names() if n != "no-gpu"])

@@ -1,7 +1,6 @@
 """Results, endings and messages that the tests of collectives share."""
 
-from gpucheck.measure.collectives.gaps import gaps
-from gpucheck.measure.collectives.launch import Ended
+from gpucheck.measure.collectives.run import Ended, gaps
 from gpucheck.model.collectives import CollectiveResult
 from gpucheck.processes.ranks.nccl_log import Taken
 from tests.measure.benches import by_check

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from gpucheck.measure.collectives.definitions import ALL
+from gpucheck.measure.collectives.values import ALL
 from tests.train.conftest import Marked, free_port, wait_until
 
 pytestmark = pytest.mark.slow

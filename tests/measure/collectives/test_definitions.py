@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucheck.measure.collectives.definitions import bus_factor, elements
+from gpucheck.measure.collectives.values import bus_factor, elements
 
 
 @pytest.mark.parametrize(

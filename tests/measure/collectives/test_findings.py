@@ -2,9 +2,7 @@
 
 import pytest
 
-from gpucheck.measure.collectives.gaps import measured
-from gpucheck.measure.collectives.launch import Ended
-from gpucheck.measure.collectives.run import Options, measure
+from gpucheck.measure.collectives.run import Ended, Options, measure, measured
 from gpucheck.model import EXIT_STATUS, Verdict
 from gpucheck.model.collectives import CollectiveResult
 from gpucheck.model.diagnosis.observations import Hang

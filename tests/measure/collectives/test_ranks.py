@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpucheck.measure.collectives.launch import launch, ranks_environment
+from gpucheck.measure.collectives.run import launch, ranks_environment
 from gpucheck.measure.collectives.values import RankOptions
 from gpucheck.model import Verdict
 from gpucheck.processes.ranks.nodes import Nodes

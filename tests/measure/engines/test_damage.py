@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpucheck.measure.engines.damage import Suspects, classify
 from gpucheck.measure.engines.pattern import POISON, Origin, word_at
+from gpucheck.measure.running.integrity import Suspects, classify
 from gpucheck.measure.values import Wrong
 
 WORDS = 4096

@@ -9,7 +9,7 @@ import pytest
 
 from gpucheck.measure.planning.plan import Machine, MeasurementRequest, plan
 from gpucheck.measure.reporting.report import host_links
-from gpucheck.measure.running.results import Results
+from gpucheck.measure.running.runner import Results
 from gpucheck.measure.values import HOST, Device, Flow, Opened, Timing
 
 PAIR = "p100-pcie-x2"

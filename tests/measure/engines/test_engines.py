@@ -8,8 +8,7 @@ from msgspec.structs import replace
 
 from gpucheck.measure.engines.cpu import CpuEngine
 from gpucheck.measure.engines.protocol import NotTimed
-from gpucheck.measure.running.child import engine_of, open_engine
-from gpucheck.measure.running.execute import execute
+from gpucheck.measure.running.child import engine_of, execute, open_engine
 from gpucheck.measure.running.integrity import verify
 from gpucheck.measure.values import HOST, Device, Failure, Flow, Opened, Region, Setup, Step
 

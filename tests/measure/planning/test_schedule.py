@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gpucheck import simulator
 from gpucheck.host import live_host
 from gpucheck.measure.planning.paths import flow_resources, paths, ports_to_host
-from gpucheck.measure.planning.schedule import rounds
+from gpucheck.measure.planning.plan import rounds
 from gpucheck.measure.values import Flow
 from gpucheck.simulator.machine import build as machine
 from gpucheck.topology import build

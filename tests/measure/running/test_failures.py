@@ -10,8 +10,7 @@ from gpucheck.measure.bandwidth import _cpu_place
 from gpucheck.measure.planning.plan import MeasurementRequest, plan
 from gpucheck.measure.reporting.gaps import gaps
 from gpucheck.measure.reporting.report import measured_pairs
-from gpucheck.measure.running.results import Results
-from gpucheck.measure.running.runner import MOST_LOST, run
+from gpucheck.measure.running.runner import MOST_LOST, Results, run
 from gpucheck.measure.running.supervisor import Supervised
 from gpucheck.measure.values import HOST, Check, Failure, Flow, Opened, Setup
 from gpucheck.model import Verdict

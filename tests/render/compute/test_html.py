@@ -7,9 +7,8 @@ import pytest
 
 from gpucheck.model import Verdict
 from gpucheck.model.collectives import CollectiveResult
-from gpucheck.model.compute import ComputeDevice, MatrixRate, MemoryRates
+from gpucheck.model.compute import ComputeDevice, MatrixRate, MemoryRates, Sample
 from gpucheck.render.report.html import to_html
-from tests.render.compute.test_traces import gpu
 from tests.render.reports import finding, passed, report
 
 BUS = "0000:10:00.0"
@@ -17,6 +16,13 @@ RATES = {
     "fp32": MatrixRate(tflops=59.9, of_ceiling=0.9, samples=9),
     "int8": MatrixRate(tflops=1242.0, of_ceiling=0.6, samples=9),
 }
+
+
+def gpu(index, degrees=65.0, seconds=30.0):
+    samples = tuple(
+        Sample(at=seconds * n / 10, sm_clock_mhz=1980.0, power_w=700.0, temperature_c=degrees) for n in range(11)
+    )
+    return ComputeDevice(index=index, name="H100", traces=samples)
 
 
 def computed(*findings):
@@ -37,11 +43,11 @@ def test_rates_have_units_and_the_row_has_the_verdict_of_its_findings():
     assert "WARN" not in computed()
 
 
-def test_no_part_of_a_page_needs_a_style_that_the_browser_refuses():
-    """The policy of the page allows its one style element; a drawing with another one would be black."""
+def test_clock_power_and_temperature_under_load_are_bars():
     page = computed()
+    plain = re.sub(r"<[^>]+>", " ", page)
 
-    assert "<polyline" in page
+    assert re.search("1980 to 1980 +\u2588+ +700 to 700 +\u2588+ +65 to 65 +\u2588+", plain)
     assert "<style" not in page
     assert " style=" not in page
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 
 from gpucheck import imports
-from gpucheck.render.topology.matrix import like_gpus, matrix
+from gpucheck.render.topology.text import like_gpus, matrix
 from gpucheck.render.words import ranges
 from tests.imports import nccl
 from tests.topology.servers import topology

@@ -9,7 +9,7 @@ import pynvml
 import pytest
 
 from gpucheck import simulator
-from gpucheck.simulator.nvml.exports import all_exports, exports
+from gpucheck.simulator.nvml.library import all_exports, exports
 from tests.simulator.helpers import DRIVER, code_of, handle, library_of, write
 
 NO_PERMISSION, LOST, UNKNOWN, UNHEARD_OF = 4, 15, 999, 4242

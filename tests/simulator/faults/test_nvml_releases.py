@@ -7,7 +7,7 @@ import pytest
 
 from gpucheck import simulator
 from gpucheck.simulator.activation import STAND_INS
-from gpucheck.simulator.nvml.exports import OWN, exports
+from gpucheck.simulator.nvml.library import OWN, exports
 from tests.simulator.helpers import DRIVER, exported, python, write
 
 

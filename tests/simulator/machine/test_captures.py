@@ -3,7 +3,7 @@
 import pytest
 
 from gpucheck.simulator.data import HERE
-from gpucheck.simulator.machine.gpu_model import gpu_model
+from gpucheck.simulator.machine.profile import gpu_model
 from tests.captures import NAMES, gpus
 
 MODELS = {gpu_model(path.stem).name: gpu_model(path.stem) for path in sorted((HERE / "gpus").glob("*.yml"))}

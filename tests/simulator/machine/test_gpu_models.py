@@ -11,7 +11,7 @@ from gpucheck.model import NvmlReading
 from gpucheck.simulator.answers import answers
 from gpucheck.simulator.data import HERE
 from gpucheck.simulator.machine import Link, build
-from gpucheck.simulator.machine.gpu_model import gpu_model
+from gpucheck.simulator.machine.profile import gpu_model
 from tests.simulator.helpers import answering, code_of
 
 MODELS = sorted(path.stem for path in (HERE / "gpus").glob("*.yml"))

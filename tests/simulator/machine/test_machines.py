@@ -11,7 +11,7 @@ import yaml
 
 from gpucheck import simulator
 from gpucheck.host import live_host
-from gpucheck.model import DriverState, PciDevice
+from gpucheck.model import DriverState, PciDevice, PcieLink
 from gpucheck.model.finding.verdict import Verdict
 from gpucheck.simulator.machine import build
 from gpucheck.simulator.machine.paths import common_ancestor
@@ -19,7 +19,6 @@ from gpucheck.simulator.sysfs.platform import cpu_numbers
 from gpucheck.topology import build as topology
 from gpucheck.topology import classify, identify
 from tests.simulator.helpers import write
-from tests.simulator.test_recorded import pci
 
 CASES = Path(__file__).parents[2] / "data/topo"
 LEVELS = {10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
@@ -54,6 +53,36 @@ KNOWN = {
     "a100-pcie-x2-nvlink": {"NV12": 1},
     "a100-pcie-x8": {"PIX": 4, "NODE": 8, "SYS": 16},
 }
+
+BRIDGES = ("root-port", "switch-upstream", "switch-downstream")
+
+
+def pci(name):
+    """The functions of a profile as gpucheck.host reads them."""
+    machine = build(simulator.load(name), DriverState())
+    return [
+        PciDevice(
+            bus_id=one.bus_id,
+            vendor_id=one.ids[:4],
+            device_id=one.ids[5:],
+            class_id=one.class_id,
+            numa_node=one.numa_node,
+            path=tuple(bridge.bus_id for bridge in machine.chain(one.bus_id)),
+            root=one.root,
+            link=PcieLink(
+                generation=one.generation,
+                width=one.width,
+                max_generation=one.max_generation,
+                max_width=one.max_width,
+                device_max_generation=one.max_generation,
+            ),
+            kind=one.kind if one.kind in BRIDGES else None,
+            iommu_type=None if machine.iommu == "off" else machine.iommu,
+            net_names=one.net,
+            infiniband_names=one.infiniband,
+        )
+        for one in machine.functions.values()
+    ]
 
 
 @cache

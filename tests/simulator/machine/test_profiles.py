@@ -1,14 +1,13 @@
 """Profiles are data, read strictly: what could not be built is refused with file, key and reason."""
 
-import msgspec
 import pytest
 import yaml
 
 from gpucheck import simulator
 from gpucheck.simulator.data import HERE, read
 from gpucheck.simulator.machine import profile as profiles
-from gpucheck.simulator.machine.gpu_model import GpuModel, gpu_model
 from gpucheck.simulator.machine.loading import check
+from gpucheck.simulator.machine.profile import GpuModel, gpu_model
 
 GOOD = """
 summary: one P100 behind a root port
@@ -90,8 +89,6 @@ def test_a_good_profile_is_accepted(load):
             "nvlink: {boards: [{gpus: [1], switches: {}}]}\ndevices:",
             "there is no GPU 1; there are GPUs 0 to 0",
         ),
-        ("devices:", "nvlink: {ports: [[0, 0, switch]]}\ndevices:", "GPU 0 has no free link 0"),
-        ("devices:", "nvlink: {ports: [[0, 0, moon]]}\ndevices:", "the far end is a bus id of this machine"),
     ],
 )
 def test_what_could_not_be_built_is_refused(load, old, new, reason):
@@ -142,15 +139,3 @@ def test_file_that_is_no_profile_ends_in_one_line(tmp_path, content):
         simulator.load(str(path))
 
     assert "\n" not in str(caught.value)
-
-
-def test_ports_told_one_by_one_are_where_they_were_told(load):
-    """A cable takes the port at its other end too; the rest are counted from the first free one."""
-    from gpucheck.simulator.machine.cables import links_of
-
-    own = (simulator.load("rtx3090-x2-nvlink"), ((0, 3, "gpu 1 link 1"), (0, 0, "switch")))
-    profile = msgspec.structs.replace(own[0], nvlink=profiles.Wiring(ports=own[1]))
-    links = links_of(profile)
-
-    assert [[link.active for link in row] for row in links] == [[True, False, False, True], [False, True, False, False]]
-    assert (links[0][3].peer, links[1][1].peer, links[0][0].bus_id) == ((1, 1), (0, 3), None)

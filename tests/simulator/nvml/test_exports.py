@@ -8,7 +8,7 @@ import pynvml
 import pytest
 
 from gpucheck import simulator
-from gpucheck.simulator.nvml.exports import OWN, all_exports, exports
+from gpucheck.simulator.nvml.library import OWN, all_exports, exports
 from tests.shared import sampled
 from tests.simulator.helpers import exported, handle, library_of
 

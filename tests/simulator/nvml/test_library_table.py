@@ -7,8 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpucheck.simulator.nvml.exports import exports
-from gpucheck.simulator.nvml.library import compile_library
+from gpucheck.simulator.nvml.library import compile_library, exports
 from tests.simulator.helpers import DRIVER, SANITIZED, handle, library_of, run_sanitized, sanitizer
 
 SUCCESS, NOT_SUPPORTED, UNKNOWN = 0, 3, 999

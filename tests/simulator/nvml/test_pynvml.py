@@ -6,8 +6,7 @@ import pynvml
 import pytest
 
 from gpucheck import simulator
-from gpucheck.simulator.machine.devices import gpus_of
-from gpucheck.simulator.machine.gpu_model import gpu_model
+from gpucheck.simulator.machine.profile import gpu_model, gpus_of
 
 PROFILES = [name for name in simulator.profile_names() if name != "no-gpu"]
 SINGLE, MULTIPLE, NODE, SYSTEM = 10, 20, 40, 50

@@ -5,7 +5,7 @@ import gzip
 import numpy as np
 import pytest
 
-from gpucheck.train.data import idx
+from gpucheck.train import data
 
 
 def content(array: np.ndarray, *, magic: bytes | None = None) -> bytes:
@@ -27,7 +27,7 @@ def write_set(folder, *, packed=False, train=20, held_out=10):
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_set_is_read_scaled_and_flat(tmp_path, packed):
-    samples = idx.read(write_set(tmp_path, packed=packed))
+    samples = data.read(write_set(tmp_path, packed=packed))
 
     assert samples.images.shape == (20, 784)
     assert (samples.images.dtype, samples.labels.dtype) == (np.float32, np.int64)
@@ -62,7 +62,7 @@ def test_a_damaged_file_is_named(tmp_path, file, damage, words):
         (tmp_path / file).write_bytes(broken)
 
     with pytest.raises(ValueError, match=words) as problem:
-        idx.read(tmp_path)
+        data.read(tmp_path)
     assert str(tmp_path) in str(problem.value)
 
 
@@ -75,9 +75,9 @@ def test_a_damaged_gzip_file_is_named(tmp_path, damage):
     file.write_bytes(damage(file.read_bytes()))
 
     with pytest.raises(ValueError, match="damaged gzip file"):
-        idx.read(tmp_path)
+        data.read(tmp_path)
 
 
 def test_an_empty_set_is_no_set(tmp_path):
     with pytest.raises(ValueError, match="contains no image"):
-        idx.read(write_set(tmp_path, train=0))
+        data.read(write_set(tmp_path, train=0))

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucheck.train.results.performance import FEWEST_STEPS, shares, straggler
+from gpucheck.train.results.merge import FEWEST_STEPS, shares, straggler
 
 STEPS = 40
 
