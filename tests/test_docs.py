@@ -11,6 +11,7 @@ PAGES = [*sorted(DOCS.rglob("*.md")), *(ROOT / name for name in ("README.md", "C
 # Written by the program from texts of the code, which are held to the same words where they are written.
 GENERATED = {"checks.md", "diagnose-figures.md", "stack-rules.md"}
 BANNED = {
+    r"\blicences?\b": "license",
     r"\btold\b|\btells?\b": "reported, known, distinguished",
     r"\b(a|the|this|that|no|their|your|its|stated|site's) wish(es)?\b|\bwishes\b": "specification",
     r"\bbeside the\b": "in addition to, next to",

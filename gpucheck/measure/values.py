@@ -65,7 +65,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     """One request to the child: simultaneous flows.
 
     purpose: the part of the run, as text for progress and results.
-    size: bytes of one copy. rounds: of an integrity step, copies of new data; bursts: consecutive copies in each.
+    size: bytes of one copy. rounds: of an integrity step, copies of new data.
     regions: of an integrity step, the data copied and checked. guard: bytes after a region, and before it where there
     are as many, that copies must leave as they are. devices: the number of devices of the run.
     samples: minimum and maximum number. planned_s: estimated device time.
@@ -77,7 +77,6 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     size: int = 0
     regions: tuple[Region, ...] = ()
     rounds: int = 1
-    bursts: int = 1
     guard: int = 0
     seed: int = 0
     devices: int = 0

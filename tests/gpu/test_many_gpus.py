@@ -38,9 +38,7 @@ def test_every_pair_delivers_every_word(engine, devices):
 def test_a_ring_keeps_every_word_under_load(engine, devices):
     flows = tuple(Flow(src=a, dst=(a + 1) % len(devices)) for a in range(len(devices)))
     region = Region(offset=0, size=SIZE)
-    step = Step(
-        operation="integrity", purpose="x", flows=flows, regions=(region,), rounds=2, bursts=4, devices=len(devices)
-    )
+    step = Step(operation="integrity", purpose="x", flows=flows, regions=(region,), rounds=2, devices=len(devices))
 
     assert [check.bad_rounds for check in verify(engine, step)] == [0] * len(devices)
 

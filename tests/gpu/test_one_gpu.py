@@ -142,7 +142,7 @@ def test_every_word_of_a_large_copy_is_compared(engine):
 def test_a_flipped_bit_on_the_gpu_is_found(engine):
     region = Region(offset=0, size=MIB)
     engine.fill(0, 99, region)
-    engine.copy([LOCAL], region, 1)
+    engine.copy([LOCAL], region)
     gpu = engine.gpus[0]
     (word,) = gpu.read(gpu.target + 8 * 4321, 1)
     gpu.write(gpu.target + 8 * 4321, [word ^ 1 << 20])

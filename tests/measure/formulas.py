@@ -102,9 +102,9 @@ class FormulaEngine:
         self.memory[device] = (region, lambda _: value)
         self._touch(region)
 
-    def copy(self, flows: Sequence[Flow], region: Region, bursts: int) -> None:
+    def copy(self, flows: Sequence[Flow], region: Region) -> None:
         """Let every destination hold what its source holds, or what the fault makes of it."""
-        self.time(flows, region.size, [bursts] * len(flows))
+        self.time(flows, region.size, [1] * len(flows))
         for flow in (flow for flow in flows if flow.dst != HOST):
             self.memory[flow.dst] = (region, self._arrived(flow, region))
 

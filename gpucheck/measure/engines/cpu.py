@@ -77,9 +77,9 @@ class CpuEngine:
         """Run in the process that owns the buffer."""
         self._request(device, ("poison", value, region))
 
-    def copy(self, flows: Sequence[Flow], region: Region, bursts: int) -> None:
+    def copy(self, flows: Sequence[Flow], region: Region) -> None:
         """Copy all flows simultaneously; a process with several flows copies them one after the other."""
-        self._all([(self._copier(flow), ("copy", flow, region, bursts, 0.0)) for flow in flows])
+        self._all([(self._copier(flow), ("copy", flow, region, 1, 0.0)) for flow in flows])
 
     def compare(self, device: int, key: int, region: Region) -> Comparison:
         """Run in the process that owns the buffer."""

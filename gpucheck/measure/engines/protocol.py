@@ -63,11 +63,8 @@ class CopyEngine(Protocol):
     def poison(self, device: int, value: int, region: Region) -> None:
         """Fill the region of the destination buffer with one word."""
 
-    def copy(self, flows: Sequence[Flow], region: Region, bursts: int) -> None:
-        """Copy the region from source to destination buffers, all flows together, ``bursts`` times each.
-
-        Raises NotShared.
-        """
+    def copy(self, flows: Sequence[Flow], region: Region) -> None:
+        """Copy the region from source to destination buffers, all flows together. Raises NotShared."""
 
     def compare(self, device: int, key: int, region: Region) -> Comparison:
         """Compare the destination buffer with the pattern of this key, on its device."""

@@ -54,7 +54,7 @@ SWEEP_SAMPLES = (7, 9)
 UNKNOWN_GB_S = 10.0
 TOUCH_GB_S = 100.0  # rate of filling and comparing on the slowest supported GPU
 LATENCY_S = 20e-6
-MANY_PAIRS = 1000  # a quick run of more does not check each of them by every method
+MANY_PAIRS, MANY_PAIRS_BYTES = 1000, 8 * MIB  # a quick run of more does not check each of them by every method
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,19 +136,19 @@ def _integrity(machine: Machine, request: MeasurementRequest) -> Iterator[Step]:
         flows = tuple(_flows(request, a, b, DIRECT))
         if many and flows:  # each pair by one method, in turn, and its buffer as one region
             whole = Region(offset=0, size=sum(region.size for region in _regions(request)))
-            yield _checked(machine, request, "integrity", (flows[number % len(flows)],), (whole,), 1, 1)
+            yield _checked(machine, request, "integrity", (flows[number % len(flows)],), (whole,), 1)
             continue
         for flow in flows:
             count = 1 if quick or flow.method != "ce-write" else 3
-            yield _checked(machine, request, "integrity", (flow,), _regions(request), count, 1)
+            yield _checked(machine, request, "integrity", (flow,), _regions(request), count)
     groups = [(Flow(src=a, dst=b),) for a, b in pairs(machine)]
     for flows in in_rounds(machine, groups, ring=True):
         # Entire rounds simultaneously, while the host reads the sources too: the traffic of other pairs is the load.
         load = tuple(Flow(src=flow.src, dst=HOST) for flow in flows)
-        largest = (
-            (Region(offset=0, size=min(request.buffer_bytes - PAGE, 2 * MIB)),) if many else _regions(request)[-1:]
-        )
-        yield _checked(machine, request, "integrity under load", (*flows, *load), largest, 1 if quick else 3, 4)
+        # One long copy: consecutive ones of a region would hide what the last one overwrites.
+        most = MANY_PAIRS_BYTES if many else PCIE_BYTES if quick else NVLINK_BYTES
+        region = Region(offset=0, size=min(request.buffer_bytes - PAGE, most))
+        yield _checked(machine, request, "integrity under load", (*flows, *load), (region,), 1 if quick else 3)
 
 
 def _fabric(machine: Machine, request: MeasurementRequest) -> Iterator[Step]:
@@ -157,7 +157,7 @@ def _fabric(machine: Machine, request: MeasurementRequest) -> Iterator[Step]:
     if len(request.fabric) > 1 and "fabric" in request.methods:
         flows = tuple(Flow(src=a, dst=b, method="fabric") for a, b in ring)
         region = Region(offset=0, size=min(request.buffer_bytes - PAGE, FABRIC_BYTES))
-        yield _checked(machine, request, "fabric memory", flows, (region,), 1, 1)
+        yield _checked(machine, request, "fabric memory", flows, (region,), 1)
 
 
 def _regions(request: MeasurementRequest) -> tuple[Region, ...]:
@@ -261,7 +261,7 @@ def _one_of_each_class(machine: Machine) -> list[tuple[int, int]]:
 def _local(machine: Machine, request: MeasurementRequest) -> Iterator[Step]:
     for device in range(len(machine.devices)):
         flow = Flow(src=device, dst=device)
-        yield _checked(machine, request, "integrity", (flow,), _regions(request), 3, 1)
+        yield _checked(machine, request, "integrity", (flow,), _regions(request), 3)
         yield _timed(machine, request, "inside one device", (flow,))
         yield _latency(request, (flow,))
     yield from _host(machine, request)
@@ -275,7 +275,7 @@ def _tensor(machine: Machine, request: MeasurementRequest) -> Iterator[Step]:
     ways = ((0, 1), (1, 0)) if len(machine.devices) > 1 else ((0, 0),)
     for src, dst in ways:
         flow = Flow(src=src, dst=dst)
-        yield _checked(machine, request, "integrity", (flow,), (Region(offset=0, size=size // 8 * 8),), 1, 1)
+        yield _checked(machine, request, "integrity", (flow,), (Region(offset=0, size=size // 8 * 8),), 1)
         yield _timed(machine, request, "tensor", (flow,), size)
 
 
@@ -315,7 +315,6 @@ def _checked(
     flows: tuple[Flow, ...],
     regions: tuple[Region, ...],
     count: int,
-    bursts: int,
 ) -> Step:
     rate = min(_rates(machine, flows))
     size = sum(region.size for region in regions)
@@ -326,11 +325,10 @@ def _checked(
         flows=flows,
         regions=regions,
         rounds=count,
-        bursts=bursts,
         guard=PAGE if room >= PAGE else 0,
         seed=request.seed,
         devices=len(machine.devices),
-        planned_s=count * (size * bursts / rate + 3 * size * len(flows) / TOUCH_GB_S) / 1e9,
+        planned_s=count * (size / rate + 3 * size * len(flows) / TOUCH_GB_S) / 1e9,
     )
 
 

@@ -254,7 +254,7 @@ def method(results: Results) -> tuple[str, ...]:
         lines.append("pairs that share no link are measured at the same time; low pairs are measured again alone")
     if _in_turn(results):
         lines.append(
-            "many pairs: the data of each is compared by one copy method, in turn, and 2 MiB of it under load; level "
+            "many pairs: the data of each is compared by one copy method, in turn, and 8 MiB of it under load; level "
             "standard compares by every method"
         )
     return tuple(lines)

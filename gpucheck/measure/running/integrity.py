@@ -124,7 +124,7 @@ def verify(engine: CopyEngine, step: Step) -> tuple[Check, ...]:
             for flow, key in keys.items():
                 engine.fill(flow.src, key, region)
                 engine.poison(flow.dst, poison, _guarded(region, step.guard))
-            engine.copy(step.flows, region, step.bursts)
+            engine.copy(step.flows, region)
             for tally in tallies:
                 _compare(engine, tally, region, keys[tally.flow], _Round(step, number, poison))
     return tuple(tally.check() for tally in tallies)

@@ -36,7 +36,6 @@ CHECK = Step(
     flows=(Flow(src=0, dst=1), Flow(src=1, dst=0), Flow(src=0, dst=HOST)),
     regions=(Region(offset=0, size=4096), Region(offset=4096, size=MIB // 2)),
     rounds=2,
-    bursts=2,
     seed=9,
     devices=2,
 )
@@ -54,8 +53,8 @@ def test_one_flipped_bit_in_shared_memory_is_found_and_placed(cpu, monkeypatch):
     """Broken for real: between copy and comparison a bit of the destination changes."""
     copy = cpu.copy
 
-    def copy_and_flip(flows, region, bursts):
-        copy(flows, region, bursts)
+    def copy_and_flip(flows, region):
+        copy(flows, region)
         at = cpu.size + region.offset + 8 * 77 + 2
         cpu.maps[1][at] ^= 0x10
 
@@ -96,8 +95,8 @@ def test_a_copy_that_writes_outside_its_region_is_found(cpu, monkeypatch, region
     """The words of the region are right, so only the guards around it show it."""
     copy = cpu.copy
 
-    def copy_more(flows, part, bursts):
-        copy(flows, part, bursts)
+    def copy_more(flows, part):
+        copy(flows, part)
         for at in range(*written):
             cpu.maps[1][cpu.size + at] = 0x5A
 
@@ -112,7 +111,7 @@ def test_a_copy_that_writes_outside_its_region_is_found(cpu, monkeypatch, region
 
 
 def test_a_copy_that_does_not_happen_is_untouched(cpu, monkeypatch):
-    monkeypatch.setattr(cpu, "copy", lambda flows, region, bursts: None)
+    monkeypatch.setattr(cpu, "copy", lambda flows, region: None)
 
     assert [check.damage for check in verify(cpu, CHECK)] == ["untouched", "untouched"]
 
@@ -120,7 +119,7 @@ def test_a_copy_that_does_not_happen_is_untouched(cpu, monkeypatch):
 def test_a_receiver_that_calls_wrong_data_right_is_caught_by_the_host(cpu, monkeypatch):
     """A GPU that cannot be trusted to copy cannot be trusted to compare."""
     compare = cpu.compare
-    monkeypatch.setattr(cpu, "copy", lambda flows, region, bursts: None)
+    monkeypatch.setattr(cpu, "copy", lambda flows, region: None)
     monkeypatch.setattr(cpu, "compare", lambda *a: compare(*a).__class__(words=a[2].size // 8, mismatches=0))
     check, _ = verify(cpu, CHECK)
 

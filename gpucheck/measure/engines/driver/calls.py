@@ -6,7 +6,7 @@ cuDevicePrimaryCtxRetain, cuCtxSetCurrent, cuCtxEnablePeerAccess, cuCtxDisablePe
 cuMemFree, cuMemHostAlloc, cuMemHostGetDevicePointer, cuStreamCreate, cuStreamSynchronize, cuStreamWaitValue32,
 cuStreamWaitEvent, cuEventCreate, cuEventRecord, cuEventSynchronize, cuEventElapsedTime, cuMemcpyPeerAsync,
 cuMemcpyHtoDAsync, cuMemcpyDtoHAsync, cuModuleLoadData, cuModuleGetFunction, cuLaunchKernel.
-For fabric handles, since driver 535: those of fabric.py, and cuMemcpyAsync.
+For fabric handles, since driver 545: those of fabric.py, and cuMemcpyAsync.
 """
 
 import ctypes

@@ -113,12 +113,12 @@ class DriverEngine:
         poison = partial(gpu.launch, "poison", words, gpu.target + region.offset, value, words)
         self._run([Lane(gpu, gpu.line(), poison)])
 
-    def copy(self, flows: Sequence[Flow], region: Region, bursts: int) -> None:
+    def copy(self, flows: Sequence[Flow], region: Region) -> None:
         """Queue everything, then wait for every device. By fabric handles one flow after the other."""
         for flow in flows if flows[0].method == "fabric" else ():
             self._copy_by_handle(flow, region)
         if flows[0].method != "fabric":
-            self._run(self._lanes(flows, region), bursts)
+            self._run(self._lanes(flows, region))
 
     def _copy_by_handle(self, flow: Flow, region: Region) -> None:
         src, dst = self.gpus[flow.src], self.gpus[flow.dst]
@@ -206,9 +206,9 @@ class DriverEngine:
         self.busy += max(seconds)
         return seconds
 
-    def _run(self, lanes: Sequence[Lane], bursts: int = 1) -> None:
+    def _run(self, lanes: Sequence[Lane]) -> None:
         """Queue all copies without a gate, and wait for them."""
-        self.busy += max(timed_by_events(self.calls, lanes, [bursts] * len(lanes)))
+        self.busy += max(timed_by_events(self.calls, lanes, [1] * len(lanes)))
 
     def _allow(self, flows: Sequence[Flow]) -> None:
         """Enable peer access for exactly the pairs of these flows that copy directly.
