@@ -31,9 +31,11 @@ UNLISTED = (MANIFEST, SIGNATURE)
 PIECE_BYTES = 1 << 20
 # 20,000 files take 4 MiB.
 MOST_MANIFEST, MOST_SIGNATURE = 64 << 20, 1 << 20
+MOST_ENTRIES, DEEPEST = 200_000, 16
 FEW = 3
 # Below the directory of a site: what is used on this machine, copies of all files by digest, and what was taken before.
-BUNDLE, FILES, TAKEN = "bundle", "files", "taken.json"
+# The last is not the name of a group.
+BUNDLE, FILES, TAKEN = "bundle", "files", ".taken.json"
 MOST_TAKEN = 1 << 20
 
 
@@ -45,12 +47,24 @@ class Signed(NamedTuple):
 
 
 def files_below(folder: Path) -> Iterator[str]:
-    """Every entry below the directory that is not a directory, as paths with slashes, ordered."""
-    for place, names, files in os.walk(folder):
-        names.sort()
-        links = [name for name in names if Path(place, name).is_symlink()]
-        for name in sorted(files + links):
-            yield Path(place, name).relative_to(folder).as_posix()
+    """Every entry below the directory that is not a directory, as paths with slashes, ordered.
+
+    Raises BundleDamaged for more, or deeper, than a bundle has.
+    """
+    places, count = [""], 0
+    while places:
+        place = places.pop()
+        if place.count("/") > DEEPEST:
+            raise BundleDamaged(f"{folder}: has directories of more than {DEEPEST} levels, which no bundle has.")
+        with os.scandir(folder / place) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
+        count += len(found)
+        if count > MOST_ENTRIES:
+            raise BundleDamaged(f"{folder}: contains more than {MOST_ENTRIES} files, which no bundle does.")
+        for entry in found:
+            if not entry.is_dir(follow_symlinks=False):
+                yield place + entry.name
+        places += [f"{place}{entry.name}/" for entry in reversed(found) if entry.is_dir(follow_symlinks=False)]
 
 
 def described(path: Path) -> BundledFile:
@@ -104,13 +118,22 @@ def _compared(path: Path, listed: BundledFile, copies: Path | None) -> str:
             return "is not a regular file"
         if status.st_size != listed.bytes:
             return "was changed"
-        if copies is None or (copies / listed.sha256).exists():
+        if copies is None or _is_copied(copies / listed.sha256, listed):
             return "" if _digested(file, None, listed.bytes) == listed else "was changed"
         with suppress(_ChangedError), replacing(copies / listed.sha256, durable=False) as copy:
             if _digested(file, copy, listed.bytes) == listed:
                 return ""
             raise _ChangedError
     return "was changed"
+
+
+def _is_copied(path: Path, listed: BundledFile) -> bool:
+    """Whether an earlier run has left a good copy: a loss of power leaves others too."""
+    try:
+        with path.open("rb") as file:
+            return _digested(file, None, listed.bytes) == listed
+    except FileNotFoundError:
+        return False
 
 
 class _ChangedError(Exception):
@@ -175,8 +198,11 @@ def take(folder: Path, site: Path, fingerprint: str = "", *, accept_older: bool 
     """
     copies = (site / FILES).absolute()
     copies.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _refuse_foreign(site, copies)
     manifest, proof = verify(folder, fingerprint, copies)
     newest = _newest(site / TAKEN, manifest, accept_older=accept_older)
+    (site / BUNDLE).mkdir(exist_ok=True)
+    _refuse_foreign(site / BUNDLE)
     here = {Path(name).name: copies / manifest.files[name].sha256 for name in _used_here(manifest)}
     for name, content in {**proof, **{name: path.read_bytes() for name, path in here.items()}}.items():
         write_atomic(site / BUNDLE / name, content, mode=SHARED)
@@ -195,6 +221,17 @@ def take(folder: Path, site: Path, fingerprint: str = "", *, accept_older: bool 
     return manifest
 
 
+def _refuse_foreign(*places: Path) -> None:
+    """Raise BundleError for a directory in which another user could have left copies, or a link in its place."""
+    for place in places:
+        seen = place.lstat()
+        if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.geteuid() or seen.st_mode & 0o002:
+            raise BundleError(
+                f"{place}: is not a directory of this user that only this user or group may write, and verified files "
+                "are kept there. Set another build_dir (--output)."
+            )
+
+
 def _used_here(manifest: Manifest) -> list[str]:
     """Files of the bundle that are used on this machine, by their paths in it."""
     wheels = [f"{system.wheels}/{manifest.wheel.name}" for system in manifest.systems.values()]
@@ -207,8 +244,9 @@ def _newest(record: Path, manifest: Manifest, *, accept_older: bool) -> dict[str
     try:
         if record.exists():
             taken = msgspec.json.decode(read_bytes(record, MOST_TAKEN), type=dict[str, str])
-    except (UnreadableInput, msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BundleError(f"{record}: not a record of bundles: {error}. Remove it.") from error
+    except (UnreadableInput, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        what = error.what if isinstance(error, UnreadableInput) else error
+        raise BundleError(f"{record}: not a record of bundles: {what}. Remove it.") from error
     later = {group: taken[group] for group in manifest.groups if taken.get(group, "") > manifest.made}
     if later and not accept_older:
         group, made = next(iter(later.items()))

@@ -66,10 +66,14 @@ def read_release(text: str, now: datetime, suite: str = "") -> Release:
         )
     files: dict[str, Listed] = {}
     for algorithm in ALGORITHMS:
+        listed: dict[str, Listed] = {}
         for line in fields.get(algorithm, "").splitlines():
             row = line.split()
             if len(row) == 3 and (size := number(row[1])):
-                files.setdefault(row[2], Listed(row[2], Checksum(algorithm, row[0].lower()), size))
+                one = Listed(row[2], Checksum(algorithm, row[0].lower()), size)
+                if listed.setdefault(one.name, one) != one:
+                    raise UnusableIndex(f"the release file lists {excerpt(one.name, 80)} twice, differently", DISTRUST)
+        files = {**listed, **files}
     if not files:
         raise UnusableIndex(
             "the release file lists no file with a SHA-256 or SHA-512", "Check the address of the repository"

@@ -26,6 +26,8 @@ from gpucheck.stack.components import BY_NAME
 from gpucheck.stack.plan import Plan
 
 NEAREST = 3
+# What decides what is read of a repository, and how it is verified.
+READ_BY = ("kind", "url", "key_url", "key_fingerprint", "suite", "components", "signed")
 # Names that are compared with a missing one, which takes a second for every 20,000.
 MOST_LOOKED_AT = 20_000
 PCI_TOOLS = "pciutils"
@@ -43,7 +45,8 @@ def check_plans(
     for plan in plans:
         found = []
         for row in _rows(plan):
-            key = (row["kind"], row["url"], row["key_fingerprint"], plan.arch)
+            # Two repositories may have one address: suites of one archive, or one that is signed in one group alone.
+            key = (*(row.get(field) for field in READ_BY), plan.arch)
             if key not in read:
                 read[key] = _read(row, plan.arch, fetcher, now)
             found.append((row, *read[key]))

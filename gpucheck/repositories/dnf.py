@@ -106,15 +106,23 @@ class _Repomd(_Xml):
         super().__init__()
         self.kind, self.checksum_kind = "", ""
         self.rows: dict[str, dict[str, str]] = {}
-        self.revision = ""
+        self.stated: set[str] = set()
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         if name == "data":
             self.kind = attributes.get("type", "")
+            self._once(self.kind)
         elif name == "checksum":
+            self._once(f"{self.kind} checksum")
             self.checksum_kind = attributes.get("type", "")
         elif name == "location":
+            self._once(f"{self.kind} location")
             self.rows.setdefault(self.kind, {})["location"] = attributes.get("href", "")
+
+    def _once(self, name: str) -> None:
+        if name in self.stated and name.startswith("primary"):
+            raise UnusableIndex(f"repomd.xml states {name} twice", DISTRUST)
+        self.stated.add(name)
 
     def end(self, name: str, text: str) -> None:
         if name == "checksum" and self.checksum_kind in ALGORITHMS:
@@ -148,6 +156,7 @@ class _PrimaryList(_Xml):
     def __init__(self) -> None:
         super().__init__()
         self.packages: dict[str, list[Package]] = {}
+        self.inside = False
         self.begin()
 
     def begin(self) -> None:
@@ -158,8 +167,12 @@ class _PrimaryList(_Xml):
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         if name == "package":
+            # One in another one would leave open to which of them an element belongs.
+            self._once(not self.inside, name)
             self.begin()
+            self.inside = True
         elif name == "version":
+            self._once(not self.version, name)
             self.version = _version(attributes)
         elif name == "size":
             self.size = number(attributes.get("package", ""))
@@ -184,14 +197,22 @@ class _PrimaryList(_Xml):
     def end(self, name: str, text: str) -> None:
         if name in ("requires", "provides"):
             self.section = ""
-        elif name == "name" and not self.name:
+        elif name == "name":
+            self._once(not self.name, name)
             self.name = text
-        elif name == "arch" and not self.arch:
+        elif name == "arch":
+            self._once(not self.arch, name)
             self.arch = text
-        elif name == "package" and self.name and self.arch and self.version and self.arch != "src":
-            self.bounds.count("packages")
-            row = (self.name, self.version, self.arch, self.size, tuple(self.requires), tuple(self.provides))
-            self.packages.setdefault(self.name, []).append(Package(*row))
+        elif name == "package":
+            self.inside = False
+            if self.name and self.arch and self.version and self.arch != "src":
+                self.bounds.count("packages")
+                row = (self.name, self.version, self.arch, self.size, tuple(self.requires), tuple(self.provides))
+                self.packages.setdefault(self.name, []).append(Package(*row))
+
+    def _once(self, first: bool, name: str) -> None:
+        if not first:
+            raise UnusableIndex(f"a package of the primary list states {name} twice", DISTRUST)
 
 
 def read_primary(content: Iterable[bytes]) -> dict[str, tuple[Package, ...]]:

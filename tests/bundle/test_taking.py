@@ -4,10 +4,12 @@ import ctypes
 import json
 import os
 import threading
+from pathlib import Path
 
 import msgspec
 import pytest
 
+from gpucheck.bundle import folder
 from gpucheck.bundle.folder import described, signed, take, verify
 from gpucheck.bundle.manifest import (
     KEY,
@@ -262,3 +264,56 @@ def test_a_bundle_for_a_key_of_its_own_is_refused_where_another_is_expected(key,
     with pytest.raises(BundleDamaged, match=f"signed with key {fingerprint}, expected {key.fingerprint}"):
         take(tmp_path / "other", tmp_path / "site", key.fingerprint)
     assert not (tmp_path / "site/bundle").exists()
+
+
+@pytest.mark.parametrize("place", [".", "files", "bundle"])
+@pytest.mark.parametrize("kind", ["another user's", "a link", "everybody's"])
+def test_copies_are_kept_only_where_no_other_user_may_leave_some(key, tmp_path, place, kind):
+    """A copy that exists is not written again, and what is not part of the bundle is removed."""
+    medium, site = bundle(tmp_path / "medium", key), tmp_path / "site"
+    take(medium, site, key.fingerprint)
+    victim = tmp_path / "victim"
+    if kind == "another user's":
+        if os.geteuid() != 0:
+            pytest.skip("only root can make it")
+        os.chown(site / place, 65534, 65534)
+    elif kind == "everybody's":
+        (site / place).chmod(0o777)
+    else:
+        victim.mkdir()
+        (victim / "precious").touch()
+        (site / place).rename(tmp_path / "aside")
+        (site / place).symlink_to(victim)
+
+    with pytest.raises(BundleError, match="is not a directory of this user"):
+        take(medium, site, key.fingerprint)
+    assert kind != "a link" or (victim / "precious").exists()
+
+
+@pytest.mark.parametrize("damage", [b"", b"EVIL-package", b"pakcage"])
+def test_a_copy_that_a_loss_of_power_damaged_is_made_again(key, tmp_path, damage):
+    medium, site = bundle(tmp_path / "medium", key), tmp_path / "site"
+    take(medium, site, key.fingerprint)
+    package = json.loads((site / f"{APT}.json").read_text())["packages/a.deb"]["source"]
+    Path(package).write_bytes(damage)
+
+    take(medium, site, key.fingerprint)
+
+    assert Path(package).read_bytes() == b"package"
+
+
+def test_a_medium_with_more_or_deeper_directories_than_a_bundle_ends_in_one_line(key, tmp_path, monkeypatch):
+    deep, many = (bundle(tmp_path / name, key) for name in ("deep", "many"))
+    (deep / "/".join("d" * 20)).mkdir(parents=True)
+    with pytest.raises(BundleDamaged, match="more than 16 levels"):
+        verify(deep)
+    monkeypatch.setattr(folder, "MOST_ENTRIES", 5)
+    with pytest.raises(BundleDamaged, match="more than 5 files"):
+        verify(many)
+
+
+def test_the_record_of_what_was_taken_has_the_name_of_no_group(key, tmp_path):
+    groups = {"taken": next(iter(manifest("lab-apt").groups.values()))}
+    take(bundle(tmp_path / "medium", key, groups=groups), tmp_path / "site", key.fingerprint)
+
+    assert "packages/a.deb" in json.loads((tmp_path / "site/taken.json").read_text())

@@ -1,5 +1,6 @@
 """docs/integrations/slurm: one policy file decides what is done to a node, and how many nodes at most."""
 
+import os
 import re
 import subprocess
 
@@ -171,6 +172,7 @@ OURS = f"State=IDLE+DRAIN Reason=gpucheck:nvlink-down g2 17/18 reset-gpu{TIMED}"
         ("State=IDLE+DRAIN Reason=broken fan", POLICY, ""),
         ("State=IDLE+DRAIN Reason=see gpucheck:nvlink-down", POLICY, ""),
         ("State=DOWN Reason=Not responding", POLICY, ""),
+        (f"State=IDLE+DRAIN Reason=broken fan{TIMED} Comment=was Reason=gpucheck:nvlink-down", POLICY, ""),
     ],
 )
 def test_a_healthy_node_is_resumed_as_the_policy_has_it(slurm, node, policy, changes):
@@ -261,3 +263,26 @@ def test_without_a_policy_nothing_is_done(slurm):
 
     assert (done.returncode, changes) == (0, "")
     assert "left as it is: no policy /nowhere" in done.stderr
+
+
+@pytest.mark.parametrize("kind", ["another user's", "everybody's", "FIFO", "link to another user's"])
+@pytest.mark.parametrize("script", ["gpucheck-health", "gpucheck-prolog", "gpucheck-epilog"])
+def test_a_policy_that_others_may_write_changes_no_node(slurm, tmp_path, script, kind):
+    policy = tmp_path / "theirs"
+    if kind == "FIFO":
+        os.mkfifo(policy)
+    else:
+        policy.write_text(POLICY)
+        policy.chmod(0o646 if kind == "everybody's" else 0o644)
+    if "another" in kind:
+        if os.geteuid() != 0:
+            pytest.skip("only root can make it")
+        os.chown(policy, 65534, 65534)
+    if "link" in kind:
+        policy = tmp_path / "link"
+        policy.symlink_to("theirs")
+
+    done, changes = slurm(script, finding(), GPUCHECK_SLURM_POLICY=str(policy))
+
+    assert (done.returncode, changes) == (0, "")
+    assert f"left as it is: {policy} is not a file of root" in done.stderr

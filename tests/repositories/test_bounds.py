@@ -107,6 +107,49 @@ def test_a_field_that_is_stated_twice_is_rejected(again):
         apt.read_release(f"{first}\n{LISTED}\n{again}: Sat, 01 Nov 2035 10:00:00 UTC\n", NOW)
 
 
+@pytest.mark.parametrize("other", [f" {'1' * 64} 1 Packages", f" {'0' * 64} 2 Packages"])
+def test_a_list_that_a_release_file_names_twice_is_rejected_unless_both_are_equal(other):
+    assert apt.read_release(f"{LISTED}\n {'0' * 64} 1 Packages\n", NOW).files
+    with pytest.raises(UnusableIndex, match="lists Packages twice, differently"):
+        apt.read_release(f"{LISTED}\n{other}\n", NOW)
+
+
+CHECKSUM = f"<checksum type='sha256'>{'0' * 64}</checksum>"
+PLACE = "<location href='repodata/a.xml'/>"
+PRIMARY = f"<data type='primary'>{CHECKSUM}{PLACE}</data>"
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (PRIMARY + PRIMARY, "primary"),
+        (f"<x:data xmlns:x='x' type='primary'>{PLACE}</x:data>{PRIMARY}", "primary"),
+        (f"<data type='primary'>{CHECKSUM}{CHECKSUM}{PLACE}</data>", "primary checksum"),
+        (f"<data type='primary'>{CHECKSUM}{PLACE}{PLACE}</data>", "primary location"),
+    ],
+)
+def test_an_element_of_repomd_that_is_stated_twice_is_rejected(text, what):
+    assert dnf.read_repomd(f"<repomd>{PRIMARY}</repomd>".encode()).location == "repodata/a.xml"
+    with pytest.raises(UnusableIndex, match=f"states {what} twice"):
+        dnf.read_repomd(f"<repomd>{text}</repomd>".encode())
+
+
+@pytest.mark.parametrize(
+    ("again", "what"),
+    [
+        (b"<name>b</name>", "name"),
+        (b"<arch>noarch</arch>", "arch"),
+        (b"<version ver='9' rel='9'/>", "version"),
+        (b"<package><name>b</name></package>", "package"),
+    ],
+)
+def test_an_element_of_a_package_that_is_stated_twice_is_rejected(again, what):
+    row = ROW.replace(b"</package>", again + b"</package>")
+    assert dnf.read_primary([b"<metadata>", ROW, ROW, b"</metadata>"])["a"]
+    with pytest.raises(UnusableIndex, match=f"states {what} twice"):
+        dnf.read_primary([b"<metadata>", row, b"</metadata>"])
+
+
 @pytest.mark.parametrize(
     ("stated", "right"),
     [

@@ -75,6 +75,21 @@ def test_everything_there_passes(site):
     assert f"{len(specs(site.found))} of {len(specs(site.found))} planned packages are there" in to_text(report)
 
 
+def test_an_address_that_one_group_takes_unsigned_is_verified_for_the_group_that_does_not(tmp_path, publisher):
+    """What was read of an address once was taken for every repository with that address."""
+    site = Site(tmp_path, publisher, planned("rocky-9"))
+    mirror.dnf(tmp_path / "all", publisher, list(site.packages.values()))
+    (tmp_path / "all/repodata/repomd.xml.asc").unlink()
+    rows = [tuple(dict(row) | publisher.row(tmp_path / "all", "dnf", name=row["name"], signed=signed)
+                  for row in site.found.repositories) for signed in ("packages", "both")]  # fmt: skip
+    plans = [msgspec.structs.replace(site.found, repositories=one, dkms_source=msgspec.UNSET) for one in rows]
+
+    report = check_plans(plans, Network(Access(seconds=60)), NOW)
+
+    assert [one.state for one in report.repositories] == ["read", "rejected"]
+    assert report.verdict == "fail"
+
+
 def test_planned_packages_of_the_system_are_not_looked_for_at_nvidias(site):
     tools = {"packages": [{"name": "pciutils", "version": None, "spec": "pciutils"}]}
     site.found = msgspec.structs.replace(site.found, components={**site.found.components, "acs": tools})

@@ -22,12 +22,21 @@ tell() {
     printf '%s: %s: %s\n' "$me" "$node" "$(printf '%s' "$1" | LC_ALL=C tr -c '\040-\176' '?' | cut -c 1-200)" >&2
 }
 
+# Whether this is a file of root, or of the user who runs, that not everybody may write.
+is_private() {
+    [ -n "$(find -L "$1" -prune -type f ! -perm -002 \( -user 0 -o -user "$(id -u)" \) 2>/dev/null)" ]
+}
+
 # Runs gpucheck and applies the policy: sets verdict, unknowns, what (drain, down, comment, nothing), reason, undrain,
 # never and percent. Returns 1 without a complete result or a complete policy. At most 64 KiB of the result are read;
 # the exit status is appended, so that a truncated line is detected.
 check_node() {
     if ! [ -r "$policy" ]; then
         tell "left as it is: no policy $policy"
+        return 1
+    fi
+    if ! is_private "$policy"; then
+        tell "left as it is: $policy is not a file of root that others may not write"
         return 1
     fi
     answer=$({ timeout --kill-after=5 50 gpucheck verify --level quick --format slurm "$@"; printf 'status %s\n' "$?"; } | head -c 65536)
@@ -104,6 +113,8 @@ read_node() {
     *DRAIN*) case $why in gpucheck:*) drained=here ;; *) drained=elsewhere ;; esac ;;
     *DOWN*) case $why in gpucheck:*) drained=here ;; esac ;;
     esac
+    # One of them is words in a comment, and which one is not known.
+    case $shown in *' Reason='*' Reason='*) drained=unknown ;; esac
 }
 
 # Whether this node may be among those that gpucheck drains; $1 is "before" or "after" it was drained.
