@@ -234,15 +234,9 @@ def test_image_is_one_row(tmp_path):
     assert "sm_60" in filled.code
 
 
-def module(name):
-    """The only module of that name in the simulator."""
-    (source,) = (ROOT / "gpucheck/simulator").rglob(f"{name}.py")
-    return import_module(".".join(source.relative_to(ROOT).with_suffix("").parts))
-
-
 def test_nvml_release_is_rows_of_a_table(tmp_path, monkeypatch):
     """A new function needs no C code: the library exports it and responds as the row states."""
-    exports = module("exports")
+    exports = import_module("gpucheck.simulator.nvml.library")
     table = tmp_path / "exports.txt"
     table.write_text(exports.TABLE.read_text(encoding="utf-8") + "nvmlDeviceGetDemo 999 device\n", encoding="utf-8")
     monkeypatch.setattr(exports, "TABLE", table)

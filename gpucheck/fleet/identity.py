@@ -12,7 +12,7 @@ PACKED = (".gz", ".zst")
 ENDINGS = (*PACKED, ".json", ".ndjson", ".jsonl")
 # One host's reports over time: node01-2026-11-21.json, 2026-11-21/node01.json, node01/20261121T0300Z.json.
 DATE = re.compile(r"(?:^|(?<=/)|[-_.@])\d{4}-?\d\d-?\d\d(?:[-_.T]?\d\d[-:.]?\d\d(?:[-:.]?\d\d)?Z?)?(?=/|$)")
-# The file of verify --format all, whose directory is named after the host.
+# A file whose directory is named after the host.
 OUR_FILE = "report"
 # What may be a name of an inventory: the label of a stream that is one is the host's name.
 HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?")

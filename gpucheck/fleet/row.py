@@ -71,7 +71,6 @@ OWN_CHECKS = ("fleet", "report")
 
 
 def problem(seen: str, why: str, fix: str) -> Finding:
-    """Return a finding about the report itself."""
     return Finding(check="report", verdict=Verdict.UNKNOWN, subject="host", seen=seen[:500], why=why, fix=fix)
 
 

@@ -37,7 +37,6 @@ def known_wheels(root: Path) -> dict[str, str]:
 
 
 def wheels_of(known: dict[str, str], name: str, version: str) -> dict[str, str]:
-    """Return the known wheels of one exact version, with its local part."""
     return {
         wheel: digest for wheel, digest in known.items() if wheel.split("-")[:2] == [name.replace("-", "_"), version]
     }
@@ -103,7 +102,6 @@ def fill(versions: Versions, root: Path) -> Versions:
 
 
 def fill_one(name: str, row: Variant, os: str, root: Path) -> Variant:
-    """Return one row. Raises VersionsError."""
     spec = msgspec.convert({row.framework: row.spec.version}, StackSpec)
     try:
         answer = resolve(row.spec.gpus or (ANY_GPU,), os, "x86_64", spec)

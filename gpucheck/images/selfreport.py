@@ -129,7 +129,6 @@ def shadowing(search_path: str) -> dict[str, list[str]]:
 
 
 def rdma_devices(folder: str = RDMA_DEVICES) -> list[str]:
-    """Return the InfiniBand and RoCE devices of this container."""
     try:
         return sorted(name for name in os.listdir(folder) if name.startswith("uverbs"))  # noqa: PTH208 - as above
     except OSError:

@@ -33,7 +33,6 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def digest(self) -> str | None:
-        """Return the digest in the reference."""
         return self.image.partition("@")[2] or None if self.image else None
 
 

@@ -44,7 +44,6 @@ def engine_errors(what: str) -> Iterator[None]:
 
 
 def lab_containers(client: "DockerClient", lab_name: str) -> dict[str, "Container"]:
-    """Every container of a lab, running or not, by name."""
     found = client.containers.list(all=True, filters={"label": f"{LABEL}={lab_name}"}, ignore_removed=True)
     return {str(container.name): container for container in found}
 
@@ -124,7 +123,6 @@ def put(container: "Container", folder: str, files: Mapping[str, bytes | Path]) 
 
 
 def put_archive(container: "Container", folder: str, tar: bytes) -> None:
-    """Unpack a tar in a folder of a container that need not run."""
     with engine_errors(f"copying files into {container.name}"):
         if not container.put_archive(folder, tar):
             raise LabError(f"copying files into {container.name}:{folder} failed")

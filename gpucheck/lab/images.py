@@ -174,7 +174,6 @@ def ensure_images(client: "DockerClient", root: Path, known: Flavour | None) -> 
 
 
 def base_tag(source: Source | None) -> str:
-    """The name of the base that an archive gives."""
     return f"{IMAGES}/base:{fingerprint([BASE_RECIPE, SUITE, source.uri if source else ''])}"
 
 

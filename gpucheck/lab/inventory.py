@@ -73,7 +73,6 @@ def stack_spec(lab: Lab, key_fingerprint: str, torch_version: str) -> dict[str, 
 
 
 def known_hosts(keys: Mapping[str, str]) -> str:
-    """known_hosts lines. keys: public host key by address."""
     return "".join(f"{address} {key}\n" for address, key in sorted(keys.items()))
 
 

@@ -89,7 +89,6 @@ def ensure_fleet(
 
 
 def make_host(client: "DockerClient", lab: Lab, host: HostSpec, image: str, labels: dict[str, str]) -> "Container":
-    """Create a light host, not started."""
     return create(
         client,
         lab,

@@ -45,7 +45,6 @@ def patience_s(engine: EngineName, *, simulated: bool) -> float:
 
 
 def kind_text(engine: EngineName, *, simulated: bool) -> str:
-    """Return the description of the engine for the header of a report."""
     return SIMULATED[engine] if simulated and engine in SIMULATED else KIND[engine]
 
 

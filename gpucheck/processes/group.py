@@ -67,7 +67,6 @@ class Group:
         self.close()
 
     def close(self) -> None:
-        """Close our ends of its pipes."""
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
             if pipe is not None:
                 with suppress(BrokenPipeError):  # what was still to be written has no reader any more

@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from gpucheck.model import Report
 from gpucheck.render import imported_later
 from gpucheck.render import report as _report
@@ -13,24 +11,13 @@ from gpucheck.render.markdown import Change, unchanged
 if TYPE_CHECKING:
     from gpucheck.render.report.kubernetes import Conditions
 
-# Format -> its file in a directory of all.
-FILES = {
-    "text": "report.txt",
-    "json": "report.json",
-    "junit": "report.xml",
-    "nagios": "report.nagios",
-    "slurm": "report.slurm",
-    "kubernetes": "report.kubernetes",
-    "prometheus": "report.prom",
-    "html": "report.html",
-    "markdown": "report.md",
-}
+FORMATS = ("text", "json", "junit", "nagios", "slurm", "kubernetes", "prometheus", "html", "markdown")
 
 
 # What these need (XML, Jinja2) is loaded when they are called.
 WRITERS: dict[str, Callable[..., str]] = {
     "json": _report.to_json,
-    **{name: imported_later(f"report.{name}", f"to_{name}") for name in FILES if name not in ("text", "json")},
+    **{name: imported_later(f"report.{name}", f"to_{name}") for name in FORMATS if name not in ("text", "json")},
 }
 
 
@@ -43,7 +30,7 @@ def render(
     change: Change = unchanged,
     conditions: "Conditions | None" = None,
 ) -> str:
-    """The report in one format, a name of FILES. mark: the line that a report about a recording starts with.
+    """The report in one format, a name of FORMATS. mark: the line that a report about a recording starts with.
 
     The formats for programs have no place for the mark. verbose: passes and all evidence in the text.
     change: redaction of the Markdown, which is made to be published; the other formats are never redacted.
@@ -57,20 +44,3 @@ def render(
     if format_ == "text":
         return mark + _report.to_text(report, verbose=verbose)
     return WRITERS[format_](report, **options.get(format_, {}))
-
-
-def render_all(
-    report: Report,
-    *,
-    mark: str = "",
-    verbose: bool = False,
-    change: Change = unchanged,
-    conditions: "Conditions | None" = None,
-) -> dict[str, str]:
-    """File name -> content, in every format, without terminal colours."""
-    texts = {
-        file: render(report, name, mark=mark, verbose=verbose, change=change, conditions=conditions)
-        for name, file in FILES.items()
-    }
-    texts[FILES["text"]] = click.unstyle(texts[FILES["text"]])
-    return {file: text if text.endswith("\n") else f"{text}\n" for file, text in texts.items()}

@@ -53,7 +53,6 @@ class Guard:
 
 
 def stuck(name: str, error: StuckError) -> Finding:
-    """Return the finding for a call that did not return."""
     return Finding(
         check=name,
         verdict=Verdict.UNKNOWN,

@@ -114,7 +114,6 @@ class SmokeOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fault_of(options: SmokeOptions, rank: int) -> Fault | None:
-    """The fault that this rank is to have."""
     fault = options.fault
     return fault if fault is not None and fault.rank in (None, rank) else None
 

@@ -124,7 +124,6 @@ def test_a_file_that_fails_while_it_is_written_is_74_and_the_old_one_stays(tmp_p
     [
         ((*QUICK, "--format", "json"), {"": 0o640}),
         ((*QUICK, "--format", "prometheus"), {"": 0o644}),
-        ((*QUICK, "--format", "all"), {"report.json": 0o640, "report.prom": 0o644}),
         (("record", "--simulate", "p100-pcie-x2"), {"": 0o640}),
     ],
 )

@@ -31,7 +31,7 @@ def shown_report(report: Report) -> None:
     """Every format, and what a report says of itself."""
     no_better(report.verdict, report.findings, "a report")
     no_defect(report.findings)
-    for name in report_formats.FILES:
+    for name in report_formats.FORMATS:
         text = report_formats.render(report, name, verbose=name == "text")
         CHECKS[name](text, f"verify's {name}")
         if report.simulated and name in MARKED:

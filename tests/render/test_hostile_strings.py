@@ -80,7 +80,7 @@ def test_no_view_prints_foreign_text_raw(module, view):
     assert r"\u202e" in text or "prometheus" in module or view.__name__ in ("to_slurm", "to_kubernetes")
 
 
-@pytest.mark.parametrize("form", formats.FILES)
+@pytest.mark.parametrize("form", formats.FORMATS)
 def test_every_format_of_a_hostile_report_is_well_formed(form):
     """One line for Nagios, XML and JSON that parse; JSON keeps the strings as they were."""
     from gpucheck.model import Report

@@ -124,25 +124,3 @@ def test_machine_of_ones_own_is_kept_and_switched(gpucheck, tmp_path):
     refused = gpucheck("simulate", "--update", str(machine), "--fault", "gpu-lots:gpu=1")
     assert (refused.returncode, "Did you mean gpu-lost?" in refused.stderr) == (64, True)
     assert "gpu.count = 1\n" in (machine / "machine.txt").read_text()
-
-
-def test_recording_becomes_a_profile_for_every_command(gpucheck, tmp_path):
-    """From a recording to a simulated machine with a fault."""
-    recording, own = tmp_path / "host.recording", tmp_path / "host.yml"
-    recorded = gpucheck("record", "--simulate", "p100-pcie-x2", "-o", str(recording))
-    made = gpucheck("profiles", "--from", str(recording), "-o", str(own))
-    topo = gpucheck("topo", "--simulate", str(own), "--fault", "xid:gpu=0,code=79", "--format", "json")
-
-    assert recorded.returncode == 0
-    assert (made.returncode, made.stderr) == (0, "")
-    assert json.loads(topo.stdout)["matrix"] == [["X", "PIX"], ["PIX", "X"]]
-
-
-@pytest.mark.parametrize("content", [b"", b"{}", b"\x1f\x8b", b"\x1f\x8b" + bytes(40), b"[1]", b"\xff\xfe"])
-def test_file_that_is_no_recording_ends_in_one_line(gpucheck, tmp_path, content):
-    (tmp_path / "file").write_bytes(content)
-    done = gpucheck("profiles", "--from", str(tmp_path / "file"), "-o", str(tmp_path / "out.yml"))
-
-    assert done.returncode == 64
-    assert len(done.stderr.splitlines()) == 1
-    assert not (tmp_path / "out.yml").exists()

@@ -97,17 +97,16 @@ recording_option = click.option(
 )
 
 
-def output_options(*formats: str, folder: bool = False) -> Callable[[F], F]:
-    """Add --format, as format_option does, and -o. folder: one of the formats writes a directory."""
+def output_options(*formats: str) -> Callable[[F], F]:
+    """Add --format, as format_option does, and -o."""
 
     def decorate(command: F) -> F:
         command = click.option(
             "-o",
             "--output",
-            type=OutputFile(folder=folder),
-            metavar="FILE|DIR" if folder else "FILE",
-            help="Write the report to FILE (atomically) instead of stdout (-)."
-            + (" With --format all: to the directory DIR." if folder else ""),
+            type=OutputFile(),
+            metavar="FILE",
+            help="Write the report to FILE (atomically) instead of stdout (-).",
         )(command)
         return format_option(*formats)(command)
 

@@ -46,17 +46,17 @@ def usage_errors(*kinds: type[Exception]) -> Iterator[None]:
 class OutputFile(click.Path):
     """The value of -o and similar options: rejected before any work if it cannot be written."""
 
-    def __init__(self, *, folder: bool = False) -> None:
-        super().__init__(dir_okay=folder, allow_dash=True, path_type=Path)
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False, allow_dash=True, path_type=Path)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The path. Raises Problem (64)."""
         output: Path = super().convert(value, param, ctx)  # type: ignore[assignment]  # by path_type
-        refuse_unwritable(output)
+        _refuse_unwritable(output)
         return output
 
 
-def refuse_unwritable(output: Path) -> None:
+def _refuse_unwritable(output: Path) -> None:
     """Raise Problem for a file that cannot be written, before any work."""
     if output == STDOUT:
         return
@@ -147,18 +147,13 @@ def _new_file(output: Path, mode: int) -> Iterator[IO[bytes]]:
             with replacing(output, mode=mode) as file:
                 yield file
     except OSError as error:
-        raise not_written(output, error) from error
+        raise Problem(
+            f"{output}: the report could not be written: {error.strerror or error}. Free space there, or choose "
+            "another place with -o.",
+            EXIT_NOT_WRITTEN,
+        ) from error
 
 
 def _is_special(output: Path) -> bool:
     """A pipe, a socket or a device. Raises OSError for a name that no file can have."""
     return output.exists() and not output.is_file() and not output.is_dir()
-
-
-def not_written(output: Path, error: OSError) -> Problem:
-    """Return the error of a report that could not be written, whatever its verdict was."""
-    return Problem(
-        f"{output}: the report could not be written: {error.strerror or error}. Free space there, or choose another "
-        "place with -o.",
-        EXIT_NOT_WRITTEN,
-    )

@@ -75,8 +75,6 @@ if TYPE_CHECKING:
     "prometheus",
     "html",
     "markdown",
-    "all",
-    folder=True,
 )
 @recording_option
 @simulation_options
@@ -100,9 +98,8 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     Each finding states the observed and the expected value, the reason and the fix. The host is not changed.
     --format markdown prints a redacted summary of at most 60 lines for an issue.
     """
-    from gpucheck.cli.verify.output import refuse, write_report
+    from gpucheck.cli.verify.output import write_report
 
-    refuse(format_, output)
     host = open_host(profile, faults, recording, deadline_s=timeout)
     from gpucheck.cli.verify.comparison import comparisons
     from gpucheck.run import verification as run

@@ -18,7 +18,7 @@ from gpucheck.processes.atomic import PRIVATE, write_atomic
 from gpucheck.processes.trust import DistrustedError, open_own
 
 SCHEMA = "gpucheck.burn-in/1"
-MOST_BYTES = 128 << 20  # 128 GPUs have less than 100 MB after 48 hours
+MOST_BYTES = 128 << 20  # 128 GPUs have about 70 MB after 48 hours
 MOST_NOTICED = 100
 OWN = "Remove it, or name a file in a directory of your own with --state FILE"
 ANOTHER = "Name another file with --state FILE, or rename this one"

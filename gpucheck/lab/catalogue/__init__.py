@@ -115,14 +115,12 @@ def _read(path: Path, kind: type[Any]) -> Any:
 
 @cache
 def repositories() -> dict[str, Repository]:
-    """Every repository of the mirror, by name."""
     found: dict[str, Repository] = _read(HERE / "repositories.yml", dict[str, Repository])
     return found
 
 
 @cache
 def modules() -> Modules:
-    """The module streams of the rpm repository."""
     found: Modules = _read(HERE / "modules.yml", Modules)
     return found
 

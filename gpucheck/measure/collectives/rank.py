@@ -59,7 +59,6 @@ class Rank:
         return self.report(tuple(measured))
 
     def report(self, measured: tuple[Measured, ...]) -> RankReport:
-        """Return the results, which are the same in all ranks, and the device of this rank."""
         torch, gpu = self.torch, self.device.type == "cuda"
         nccl = ".".join(map(str, torch.cuda.nccl.version())) if gpu else None
         return RankReport(
@@ -161,13 +160,11 @@ class Rank:
             request.wait()
 
     def slowest(self, seconds: list[float]) -> list[float]:
-        """Return the time of the slowest rank for each sample."""
         together = self.torch.tensor(seconds, dtype=self.torch.float64, device=self.device)
         self.torch.distributed.all_reduce(together, op=self.torch.distributed.ReduceOp.MAX)
         return [float(value) for value in together.cpu()]
 
     def total(self, count: int) -> int:
-        """Return the sum over the ranks."""
         together = self.torch.tensor([count], dtype=self.torch.int64, device=self.device)
         self.torch.distributed.all_reduce(together)
         return int(together.item())

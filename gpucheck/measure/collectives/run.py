@@ -244,7 +244,6 @@ def _transport(ended: Ended, result: CollectiveResult) -> str | None:
 
 
 def _stuck_in(ended: Ended) -> str | None:
-    """Return the collective that the first rank was in."""
     names = [step.split()[0] for _, step in sorted(ended.where.items()) if step.split()]
     return next((name for name in names if name in ALL), None)
 

@@ -87,13 +87,11 @@ class CpuEngine:
         return answer
 
     def words(self, device: int, region: Region, *, source: bool = False) -> tuple[int, ...]:
-        """Return the words as this process reads them."""
         start = (0 if source else self.size) + region.offset
         view = memoryview(self.maps[device])[start : start + region.size].cast("q")
         return tuple(word & MASK for word in view)
 
     def device_seconds(self) -> float:
-        """Return the time spent in timed copies."""
         return self.busy
 
     def close(self) -> None:

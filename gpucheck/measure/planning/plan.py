@@ -251,7 +251,6 @@ def _sizes(machine: Machine, request: MeasurementRequest, chosen: Sequence[tuple
 
 
 def _one_of_each_class(machine: Machine) -> list[tuple[int, int]]:
-    """Return the first pair of each path class."""
     first: dict[str | None, tuple[int, int]] = {}
     for pair in pairs(machine):
         first.setdefault(machine.between[pair].cls if pair in machine.between else None, pair)

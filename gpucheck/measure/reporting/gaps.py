@@ -178,7 +178,6 @@ def _unknown(failures: Sequence[Failure], reason: Reason, results: Results) -> F
 
 
 def _copy(failure: Failure, results: Results) -> str:
-    """Return the failed operation as text."""
     if failure.purpose == "open":
         return "opening the copy engine"
     if pairs := copied_pairs([failure]):

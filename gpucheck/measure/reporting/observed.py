@@ -97,7 +97,6 @@ def _flags(count: int, cells: dict[Pair, bool]) -> Flags | None:
 
 
 def _each_way(cells: dict[Pair, Cell]) -> dict[Pair, Cell]:
-    """Return both cells of unordered pairs."""
     return cells | {(b, a): value for (a, b), value in cells.items()}
 
 

@@ -187,7 +187,6 @@ def nvml_status(scene: Scene) -> Words | None:
 
 
 def _access(scene: Scene) -> Flags | None:
-    """Return the peer access that the driver allows."""
     words = nvml_status(scene)
     return square(len(scene.gpus), lambda i, j: words[i][j] == "OK" if words[i][j] else None) if words else None
 

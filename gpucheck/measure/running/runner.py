@@ -58,7 +58,6 @@ class Results:
         return {(flow.src, flow.dst): t.gb_s for flow, t in found.items() if flow.method == "staged"}
 
     def latencies(self, method: Method) -> dict[Pair, float]:
-        """Return the latency of each ordered pair in microseconds."""
         return {
             (flow.src, flow.dst): timing.median_s * 1e6
             for flow, timing in self.latency.items()

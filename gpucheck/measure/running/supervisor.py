@@ -57,7 +57,6 @@ class Supervised:
         self._folders.close()
 
     def open(self) -> Opened | Failure:
-        """Start the child and open its engine."""
         try:
             self._child = Child(self.command, self.environment, stdin=subprocess.PIPE)
         except OSError as error:

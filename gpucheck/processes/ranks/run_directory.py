@@ -56,7 +56,6 @@ class RunDirectory(NamedTuple):
         return self.path / "store"
 
     def spec(self, rank: int) -> Path:
-        """RankSpec, written by the supervisor."""
         return self.path / f"spec-{rank}.json"
 
     def pid(self, rank: int) -> Path:
@@ -72,7 +71,6 @@ class RunDirectory(NamedTuple):
         return self.path / f"stack-{rank}.txt"
 
     def error(self, rank: int) -> Path:
-        """RankError of a rank that raised."""
         return self.path / f"error-{rank}.json"
 
     def report(self, rank: int) -> Path:

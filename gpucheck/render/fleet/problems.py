@@ -113,7 +113,6 @@ def problems(rows: Sequence[FleetRow]) -> list[Problem]:
 
 
 def lines(rows: Sequence[FleetRow]) -> Iterator[str]:
-    """Yield the problems as text."""
     for problem in problems(rows):
         first = problem.first
         findings = [finding for found in problem.hosts.values() for finding in found]

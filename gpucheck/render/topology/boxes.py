@@ -169,7 +169,6 @@ def describe_link(generation: int | None, width: int | None) -> str:
 
 
 def direct_links(wiring: Wiring) -> list[NvLinkBundle]:
-    """Bundles between two GPUs."""
     return [bundle for bundle in wiring.nvlinks if bundle.b.startswith("GPU")]
 
 

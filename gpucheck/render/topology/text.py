@@ -139,7 +139,6 @@ def _colored(cell: str) -> str:
 
 
 def used_kinds(topology: Topology) -> Iterator[str]:
-    """Every kind of class that the matrix shows."""
     for row in topology.matrix:
         yield from map(kind_of, row)
     for nic in topology.nics:

@@ -152,7 +152,6 @@ def _machines(host: HostParts, given: Observations, model: str | None) -> Iterat
 def _answer(
     parts: Sequence[Part], found: Merged, name: str | None, sources: tuple[str, ...], *, strict: bool
 ) -> Diagnosis:
-    """Evaluate the parts of one machine."""
     seen = found.seen
     # ECC, row remapping, throttling, MIG, limits: what nvidia-smi reports of each GPU, evaluated as on a live host.
     state = (*pasted_host.findings(parts), *pasted_host.dark_links(seen))

@@ -58,11 +58,9 @@ class PastedHost:
         return self._nvml
 
     def pci(self) -> tuple[PciDevice, ...]:
-        """The functions that the text lists."""
         return _held(self._pci or None, "PCI functions")
 
     def kernel_log(self) -> KernelLog:
-        """The kernel lines of the text."""
         return _held(self._log, "kernel messages")
 
     def __getattr__(self, name: str) -> Any:

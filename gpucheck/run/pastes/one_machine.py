@@ -88,7 +88,6 @@ def _with_first(part: Part, parts: Sequence[Part], given: Observations, most: in
 
 
 def _added(seen: Observations, part: Part, most: int) -> Observations:
-    """With a part if it fits."""
     try:
         new = _placed(part, seen.gpus, most)
         return seen if contradictions(seen, new) else together(seen, new)

@@ -1,9 +1,9 @@
 """A GPU that cools badly: healthy while it is idle, throttled after seconds of load."""
 
 from gpucheck.compute.engines.simulated import AIR_C, HEALTHY_RISE_C
+from gpucheck.simulator.compute import slowdown_c
 from gpucheck.simulator.faults import Fault, check_choice
 from gpucheck.simulator.machine import Machine
-from gpucheck.simulator.writer import slowdown_c
 
 # Degrees above its limit that the GPU would reach at full power.
 ABOVE_C = {"paste": 12.0, "fan": 60.0}

@@ -169,7 +169,6 @@ class Machine:
         return [self.gpu(int(words) if words != "all" else 0)]
 
     def by_minor(self) -> list[SimulatedGpu]:
-        """In the order of their device minors."""
         return sorted(self.gpus, key=lambda gpu: gpu.function.bus_id)
 
     def chain(self, bus_id: str) -> list[Function]:
@@ -200,7 +199,6 @@ class Machine:
         return [function for function in self.functions.values() if function.acs_capability is not None]
 
     def require_driver(self) -> None:
-        """Raise ValueError if no driver is loaded."""
         if self.driver.loaded_version is None:
             raise ValueError("no driver is loaded on this machine")
 

@@ -200,7 +200,6 @@ class Driver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     present: bool = True
 
     def state(self) -> DriverState:
-        """As the kernel would show it."""
         if not self.present:
             return DriverState()
         return DriverState(
@@ -276,7 +275,6 @@ def part_of(device: Device, profile: Profile) -> Part | GpuModel:
 
 
 def models_of(profile: Profile) -> list[GpuModel]:
-    """The model of each GPU, in NVML's order."""
     return [part for part in (part_of(device, profile) for device in gpus_of(profile)) if isinstance(part, GpuModel)]
 
 

@@ -32,7 +32,6 @@ class Export(NamedTuple):
 
 @cache
 def all_exports() -> tuple[Export, ...]:
-    """Every function of every branch."""
     lines = TABLE.read_text(encoding="utf-8").splitlines()
     rows = (line.split() for line in lines if line and not line.startswith("#"))
     return tuple(_export(*row) for row in rows)
@@ -79,7 +78,6 @@ def called(call: str) -> tuple[Export, ...]:
 
 
 def base_name(name: str) -> str:
-    """The name without the version at its end."""
     return re.sub(r"_v\d$", "", name)
 
 

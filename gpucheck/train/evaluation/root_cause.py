@@ -28,7 +28,6 @@ Rank = RankEnd[RankReport]
 
 
 def find_failing_rank(ending: Ending[RankReport], options: SmokeOptions, removed: tuple[str, ...]) -> SmokeFailure:
-    """Return the failure of a run that did not finish."""
     kind, failing, detail = _verdict(ending, options)
     position = _at(failing) if failing else min((_at(e) for e in ending.ranks), key=lambda p: p.order())
     status = failing.status or 0 if failing else 0

@@ -32,7 +32,6 @@ def all_models() -> dict[str, Model]:
 
 
 def model_named(name: str) -> Model:
-    """The model. Raises LookupError with the names that there are."""
     models = all_models()
     if name not in models:
         raise LookupError(f"unknown model {name}. Available: {', '.join(models)}")

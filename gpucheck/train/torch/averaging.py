@@ -43,7 +43,6 @@ class Averaging:
         self._backward: list[Any] = []
 
     def begin(self, step: int) -> None:
-        """A new step is about to start."""
         self._clear()
         self._step, self._began = step, time.monotonic()
 

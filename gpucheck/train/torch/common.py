@@ -115,7 +115,6 @@ def build_optimizer(torch: Any, parameters: Any, name: str, *, frozen: bool = Fa
 
 
 def autocast(torch: Any, device: Any, precision: str) -> Any:
-    """The context of the forward pass in this precision."""
     low = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision)
     return torch.autocast(device.type, dtype=low, enabled=low is not None)
 
@@ -161,7 +160,6 @@ def whole(tensor: Any) -> Any:
 
 
 def raw(tensor: Any) -> Any:
-    """The tensor's bytes, on the host."""
     return memoryview(tensor.detach().cpu().contiguous().numpy()).cast("B")
 
 

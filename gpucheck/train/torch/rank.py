@@ -37,12 +37,10 @@ class Rank(NamedTuple):
 
     @property
     def options(self) -> SmokeOptions:
-        """Options of the run."""
         return self.spec.options
 
     @property
     def device(self) -> Any:
-        """Its first device."""
         return self.devices[0]
 
 

@@ -78,7 +78,6 @@ class Training:
             _leaked.append(self._rank.torch.ones(16 << 20))
 
     def final(self) -> list[Any]:
-        """The parameters, whole, as they are now."""
         return [whole(parameter).detach().clone() for parameter in self.parameters]
 
     def _train(self, step: int) -> None:

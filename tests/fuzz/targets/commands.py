@@ -120,11 +120,11 @@ def from_file(data: bytes) -> None:
         _looked_at(product.command(words))
 
 
-@target(seeds=own.merges, format="json.gz")
+@target(seeds=own.merges, format="json")
 def previous_file(data: bytes) -> None:
     """fleet report --baseline."""
     _ready()
-    path = product.file(data, "earlier.json.gz")
+    path = product.file(data, "earlier.json")
     _looked_at(product.command(["fleet", "report", "node01.json", "--baseline", str(path)]))
 
 

@@ -28,21 +28,13 @@ def fleet_stream(data: bytes) -> None:
     _merged([*fleet.read_stream(io.BytesIO(data)), *_good()])
 
 
-@target(seeds=own.merges, format="json.gz")
-def fleet_packed(data: bytes) -> None:
-    """A packed file in a folder of reports."""
-    rows = fleet.read_file(product.file(data, "hostile.json.gz"))
-    for row in rows:
-        _row(row)
-
-
-@target(seeds=own.merges, format="json.gz")
+@target(seeds=own.merges, format="json")
 def fleet_previous(data: bytes) -> None:
     """fleet report --baseline."""
     from gpucheck.fleet.compare import read_previous
 
     with refusing(ValueError, OSError):
-        previous = read_previous(product.file(data, "earlier.json.gz"))
+        previous = read_previous(product.file(data, "earlier.json"))
         _shown(fleet.merge(_good(), previous=previous, now=NOW))
 
 
