@@ -58,14 +58,10 @@ class LockedGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lock(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
-    """The lock, ordered by group and host name. tables: the date of the tables that it was made from.
-
-    common: every group has the same versions.
-    """
+    """The lock, ordered by group and host name. tables: the date of the tables that it was made from."""
 
     schema_: Literal["gpucheck.lock/1"] = "gpucheck.lock/1"
     tables: str
-    common: bool = False
     spec: StackSpec
     groups: dict[str, LockedGroup]
     refused: dict[str, RefusedHost]
@@ -166,7 +162,7 @@ def still_valid(target: Target, stack: StackSet, spec: StackSpec) -> tuple[Confl
 
 
 def _kept(previous: Lock | None, name: str, spec: StackSpec, target: Target) -> StackSet | None:
-    if previous is None or previous.common or name not in previous.groups:
+    if previous is None or name not in previous.groups:
         return None
     stack = previous.groups[name].stack
     if not same_spec(previous, spec) or still_valid(target, stack, spec):

@@ -129,8 +129,6 @@ def lock_changes(previous: Lock | None, made: Lock) -> Iterator[str]:
             yield f"{name}: new, {_brief(new)}"
         else:
             yield from (f"{name}: {change}" for change in _differences(old, new))
-    if previous and previous.common != made.common:
-        yield "one set for all groups now" if made.common else "a set for each group now"
     if previous and previous.spec != made.spec:
         yield "the specification changed"
     if previous and previous.refused != made.refused:

@@ -84,9 +84,6 @@ class Dcgm(Component):
     default = "none"
     optional = True
 
-    def versions(self) -> tuple[str, ...]:
-        return tuple(row.version for row in options().dcgm.versions)
-
     def choose(self, choice: Choice) -> Any:
         """Choose the newest confirmed version, or the stated one."""
         wanted = choice.spec.dcgm

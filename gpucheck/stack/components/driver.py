@@ -137,19 +137,11 @@ class Driver(Component):
     nvidia = SYSTEM
     in_archive = ("debian", "ubuntu")
     default = "auto"
-    required = True
 
     def check(self, value: str) -> None:
         if value == "none":
             raise ValueError("'none' is not possible: a GPU host needs a driver. State auto, a branch or a version.")
         request(value)
-
-    def versions(self) -> tuple[str, ...]:
-        return tuple(branch.last for branch in tables.drivers().branches if branch.last)
-
-    def newest_first(self, requested: str) -> tuple[str, ...]:
-        """Return the versions; a stated release may be missing from the tables."""
-        return (requested,) if len(request(requested).prefix) > 1 else super().newest_first(requested)
 
     def host_clashes(self, target: Target, spec: StackSpec, archive: Archive | None) -> Iterator[Clash]:
         """Check the system, the architecture, GPUs whose last branch has ended, kernel modules and the archive."""

@@ -61,7 +61,6 @@ class FabricManager(Component):
     place, turn = 20, 90
     nvidia = SYSTEM
     in_archive = ("ubuntu",)
-    follows = "the driver"
 
     def host_clashes(self, target: Target, spec: StackSpec, archive: Archive | None) -> Iterator[Clash]:
         fabric, reasons = r17_fabric(target)

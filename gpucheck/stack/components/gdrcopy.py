@@ -72,7 +72,6 @@ class Gdrcopy(Component):
     place, turn = 80, 80
     default = "none"
     optional = True
-    follows = "your own repository"
 
     def contradictions(self, spec: StackSpec) -> Iterator[tuple[tuple[str, str], str]]:
         """DKMS builds its module with headers, which a driver with modules from Ubuntu's archive does not bring."""

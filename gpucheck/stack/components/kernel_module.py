@@ -66,7 +66,6 @@ class KernelModule(Component):
     place = 15
     default = "auto"
     choices = ("auto", "open", "proprietary")
-    follows = "the GPUs"
 
     def fields(self, chosen: Any) -> dict[str, Any]:
         return {}

@@ -129,14 +129,6 @@ class Nccl(Component):
             text = f"cuda is {spec.cuda}, and this build is for {build}. Both must be of one CUDA major."
             yield ("cuda", self.name), text
 
-    def versions(self) -> tuple[str, ...]:
-        pairs = sorted(packages().nccl.builds, key=lambda pair: (parse(pair.version), parse(pair.cuda)))
-        return tuple(f"{pair.version}+cuda{pair.cuda}" for pair in pairs)
-
-    def newest_first(self, requested: str) -> tuple[str, ...]:
-        found, build = super().newest_first(requested), request(requested).build
-        return tuple(text for text in found if text.endswith(f"+{build}")) if build else found
-
     def choose(self, choice: Choice) -> Any:
         """Choose that of the torch build, else the newest for the CUDA major."""
         toolkit, spec, archive = choice.chosen["cuda"], choice.spec, choice.archive

@@ -20,7 +20,6 @@ class NvidiaModprobe(Component):
     nvidia = SYSTEM
     default = "none"
     optional = True
-    follows = "the driver"
 
     def choose(self, choice: Choice) -> Any:
         """Choose the driver's version; reject any other, and archives that are not known to have the package."""
