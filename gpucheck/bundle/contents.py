@@ -10,7 +10,7 @@ from gpucheck.bundle.manifest import BundledGroup, BundledSystem, BundleError, M
 from gpucheck.stack.facts import HostFacts
 from gpucheck.stack.lock import Lock
 from gpucheck.stack.plan import Plan
-from gpucheck.stack.systems import normal_arch, os_of_facts
+from gpucheck.stack.targets import normal_arch, os_of_facts
 from gpucheck.stack.types import Conflict, Fact, Refusal
 
 # Where a host keeps its share of the bundle; the roles know the same place.

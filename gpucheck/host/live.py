@@ -183,34 +183,34 @@ class LiveHost:
 
     def limits(self) -> Limits:
         """Shared memory and resource limits of this process."""
-        from gpucheck.host.process import read_limits
+        from gpucheck.host.system import read_limits
 
         made = self._surroundings()
         return self._once("limits", lambda: read_limits() if made is None else made.limits)
 
     def environment(self) -> dict[str, str]:
         """The variables of this process that steer CUDA, NCCL, the loader and the frameworks."""
-        from gpucheck.host.process import steering
+        from gpucheck.host.system import steering
 
         made = self._surroundings()
         return steering(os.environ if made is None else made.environment)
 
     def kernels(self) -> tuple[InstalledKernel, ...]:
         """Every kernel below /lib/modules."""
-        from gpucheck.host.boot import read_kernels
+        from gpucheck.host.driver import read_kernels
 
         running = self.system().kernel
         return self._once("kernels", lambda: read_kernels(self.root, running, simulated=self.machine is not None))
 
     def dkms(self) -> tuple[DkmsModule, ...]:
         """The state of each DKMS module for each kernel."""
-        from gpucheck.host.boot import read_dkms
+        from gpucheck.host.driver import read_dkms
 
         return self._once("dkms", lambda: read_dkms(self.root))
 
     def secure_boot(self) -> bool | None:
         """Return whether the firmware enforces signatures; False for a simulated machine without that information."""
-        from gpucheck.host.boot import read_secure_boot
+        from gpucheck.host.driver import read_secure_boot
 
         made = self._surroundings()
         if made is not None and made.secure_boot is not None:
@@ -220,7 +220,7 @@ class LiveHost:
 
     def loader_libraries(self, names: Iterable[str]) -> tuple[LoaderLibrary, ...] | None:
         """What the dynamic loader would find; None where its cache cannot be listed."""
-        from gpucheck.host.process import belongs, read_libraries
+        from gpucheck.host.system import belongs, read_libraries
 
         wanted = tuple(names)
         made = self._surroundings()

@@ -10,7 +10,7 @@ from gpucheck.knowledge.tables import sources
 from gpucheck.printable import of_printable
 from gpucheck.stack.components import COMPONENTS
 from gpucheck.stack.lock import Lock, LockedGroup
-from gpucheck.stack.plan.unconfirmed import reasons as unconfirmed_reasons
+from gpucheck.stack.plan.parts import reasons as unconfirmed_reasons
 from gpucheck.stack.resolve import counted
 from gpucheck.stack.stack_set import StackSet
 from gpucheck.stack.types import Conflict, Reason, Refusal

@@ -9,8 +9,7 @@ import pytest
 import yaml
 
 from gpucheck.knowledge import tables
-from gpucheck.knowledge.options import options
-from gpucheck.knowledge.packages import packages
+from gpucheck.knowledge.packages import options, packages
 from gpucheck.stack import Refusal, StackSpec
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import Plan, plan

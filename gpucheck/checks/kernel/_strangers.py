@@ -9,7 +9,7 @@ from functools import cache
 from typing import NamedTuple
 
 from gpucheck.checks.kernel._text import BUS, LogMessage, bus_id
-from gpucheck.knowledge.kernel_lines import Family, Harmless, families, trouble
+from gpucheck.knowledge.kernel_messages import Family, Harmless, families, trouble
 from gpucheck.model import Finding, Verdict
 from gpucheck.model.finding.about import About
 from gpucheck.printable import counted

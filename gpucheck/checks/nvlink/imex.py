@@ -14,7 +14,7 @@ import msgspec
 
 from gpucheck.checks._nvml import reading_with_gpus
 from gpucheck.checks._services import NOT_QUERIED, unit_state
-from gpucheck.checks.nvlink._multi_node import in_cluster, is_tray_gpu
+from gpucheck.checks.nvlink._fabric_health import in_cluster, is_tray_gpu
 from gpucheck.model import Check, Finding, Host, NvmlFailure, NvmlReading, PackageVersion
 from gpucheck.model.finding.about import About
 

@@ -62,7 +62,7 @@ def resolve_command(wanted: tuple[str, ...], prefer: str, format_: str, **kind: 
     With --want, also why a version is not possible, and the nearest change that is.
     """
     from gpucheck import stack
-    from gpucheck.stack.plan.unconfirmed import with_unconfirmed
+    from gpucheck.stack.plan.parts import with_unconfirmed
     from gpucheck.stack.text import stack_text
 
     def work() -> Any:

@@ -24,8 +24,7 @@ def made_lock(spec: Path, facts: tuple[Path, ...], previous: "Lock | None") -> "
     """
     from gpucheck import stack
     from gpucheck.stack.facts import read_files
-    from gpucheck.stack.lock import lock
-    from gpucheck.stack.refused import unreadable
+    from gpucheck.stack.lock import lock, unreadable
 
     hosts, bad = read_files(facts)
     made = lock(stack.read_spec(spec), hosts, previous)

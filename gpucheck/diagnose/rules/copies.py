@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from statistics import median
 from typing import NamedTuple
 
-from gpucheck.diagnose._case import Case
-from gpucheck.diagnose._claim import Claim, Confidence
+from gpucheck.diagnose._case import Case, Claim, Confidence, listed, percent, span
 from gpucheck.diagnose.healthy import OVER, Level, direct, level, levels, staged, verdict_of
 from gpucheck.diagnose.machine import NEAR, Machine, Pair, link_of
 from gpucheck.diagnose.suspects import (
@@ -23,7 +22,6 @@ from gpucheck.diagnose.suspects import (
     reading,
     suspects,
 )
-from gpucheck.diagnose.words import listed, percent, span
 from gpucheck.knowledge import causes
 from gpucheck.model.finding import Finding
 from gpucheck.model.finding.verdict import Verdict, worst

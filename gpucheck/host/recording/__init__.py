@@ -7,7 +7,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from gpucheck.host.process import belongs
+from gpucheck.host.system import belongs
 from gpucheck.model import (
     DeviceFile,
     DkmsModule,

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
 from gpucheck.imports.nvidia_smi import _values as v
-from gpucheck.imports.nvidia_smi._facts import REASONS, Facts, Path, gpu
-from gpucheck.imports.nvidia_smi._part import part
+from gpucheck.imports.nvidia_smi._facts import REASONS, Facts, Path, gpu, part
 from gpucheck.imports.nvidia_smi.query import NAME
 from gpucheck.model.diagnosis.paste import Part
 from gpucheck.model.host.hardware import Gpu

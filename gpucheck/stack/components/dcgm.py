@@ -4,7 +4,7 @@ from typing import Any
 
 from gpucheck.knowledge import tables
 from gpucheck.knowledge.archives import Archive
-from gpucheck.knowledge.options import OptionVersion, options
+from gpucheck.knowledge.packages import OptionVersion, options
 from gpucheck.stack.components.base import SYSTEM, Choice, Component
 from gpucheck.stack.packages import component, package, started
 from gpucheck.stack.rules.driver import is_a

@@ -16,9 +16,8 @@ from gpucheck.stack.packages import Package, at_driver_version, component, drive
 from gpucheck.stack.rules import archive as archive_rules
 from gpucheck.stack.rules import driver as rules
 from gpucheck.stack.rules import ubuntu as ubuntu_rules
-from gpucheck.stack.rules.folders import r24_branch
-from gpucheck.stack.settings import module_options, mok
-from gpucheck.stack.settings.driver_extra import extra_packages
+from gpucheck.stack.rules.driver import r24_branch
+from gpucheck.stack.settings.driver import MODULE_OPTIONS, MOK, extra_packages, mok_file, options_line
 from gpucheck.stack.types import Clash, DriverChoice, Fact, PlanInput, Reason, Reasons, StackSet, StackSpec, Target
 from gpucheck.stack.versions import request
 
@@ -208,10 +207,10 @@ class Driver(Component):
         """Yield files that block nouveau, set module options, and keep the driver at its version."""
         yield file("/etc/modprobe.d/gpucheck-nouveau.conf", NOUVEAU, initramfs=True)
         if plan.spec.module_options:
-            content = module_options.options_line(plan.spec.module_options)
-            yield file(module_options.PATH, content, initramfs=True)
+            content = options_line(plan.spec.module_options)
+            yield file(MODULE_OPTIONS, content, initramfs=True)
         if plan.spec.mok.key:
-            yield file(mok.PATH, mok.mok_file(plan.spec.mok))
+            yield file(MOK, mok_file(plan.spec.mok))
         if plan.apt:
             yield file("/etc/apt/apt.conf.d/51gpucheck-nvidia", UNATTENDED)
             yield file("/etc/apt/preferences.d/gpucheck-nvidia", PIN.format(version=plan.stack.driver.version))

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gpucheck.knowledge.options import options
+from gpucheck.knowledge.packages import options
 from gpucheck.stack.components.base import SYSTEM, Choice, Component
 from gpucheck.stack.components.driver import COMPONENT as DRIVER
 from gpucheck.stack.packages import at_driver_version, component

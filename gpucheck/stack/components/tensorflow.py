@@ -5,9 +5,16 @@ from typing import Any
 from gpucheck.knowledge import tables
 from gpucheck.knowledge.tables import TensorflowRelease
 from gpucheck.stack.components.base import Choice, Component
-from gpucheck.stack.rules.code import r3_ptx_needs_full_driver, r5_runs, r6_wheel_driver
 from gpucheck.stack.rules.driver import is_a
-from gpucheck.stack.rules.wheels import glibc_clash, not_known, r16_python, r16_unconfirmed
+from gpucheck.stack.rules.wheels import (
+    glibc_clash,
+    not_known,
+    r3_ptx_needs_full_driver,
+    r5_runs,
+    r6_wheel_driver,
+    r16_python,
+    r16_unconfirmed,
+)
 from gpucheck.stack.types import Clash, Fact, Reason, Reasons, StackSet, Target, TensorflowChoice, TorchChoice
 from gpucheck.stack.versions import cc, request, sm
 

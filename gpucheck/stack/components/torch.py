@@ -6,9 +6,15 @@ from typing import Any, NamedTuple
 from gpucheck.knowledge import GpuModel, tables
 from gpucheck.knowledge.tables import TorchBuild, TorchRelease
 from gpucheck.stack.components.base import Choice, Component
-from gpucheck.stack.rules.code import r3_ptx_needs_full_driver, r5_runs, r6_wheel_driver
 from gpucheck.stack.rules.driver import is_a
-from gpucheck.stack.rules.wheels import glibc_clash, not_known, r16_python
+from gpucheck.stack.rules.wheels import (
+    glibc_clash,
+    not_known,
+    r3_ptx_needs_full_driver,
+    r5_runs,
+    r6_wheel_driver,
+    r16_python,
+)
 from gpucheck.stack.types import Clash, Fact, Reason, Reasons, StackSet, Target, TorchChoice
 from gpucheck.stack.versions import cc, major, request, sm
 

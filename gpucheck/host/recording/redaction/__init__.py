@@ -13,9 +13,8 @@ import msgspec
 
 from gpucheck.host.recording import Recording
 from gpucheck.host.recording.redaction import _identifiers as identifiers
-from gpucheck.host.recording.redaction._hosts import host, in_variable
-from gpucheck.host.recording.redaction._names import Names
-from gpucheck.host.recording.redaction._pseudonyms import Pseudonyms
+from gpucheck.host.recording.redaction._names import Names, host, in_variable
+from gpucheck.host.recording.redaction._rules import Pseudonyms
 from gpucheck.host.recording.redaction._secrets import value_of, without_secrets
 from gpucheck.model import Gpu, NvmlReading
 from gpucheck.model.bandwidth import BandwidthReport

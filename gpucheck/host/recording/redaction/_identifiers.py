@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 
-from gpucheck.host.recording.redaction._pseudonyms import (
+from gpucheck.host.recording.redaction._rules import (
     ADDRESS,
     FOLDER,
     HARDWARE,
@@ -12,8 +12,10 @@ from gpucheck.host.recording.redaction._pseudonyms import (
     USER,
     UUIDS,
     Pseudonyms,
+    applied,
+    rule,
+    words,
 )
-from gpucheck.host.recording.redaction._rules import applied, rule, words
 
 UUID = rule(
     "-",
