@@ -348,7 +348,7 @@ class DriverExtra(Row, frozen=True, kw_only=True):
 class OptionTable(Table, frozen=True, kw_only=True):
     """options.yml. with_driver: by component. driver_extra: by the word of stack.yml."""
 
-    schema_: Literal["gpucheck.knowledge.packages/1"]
+    schema_: Literal["gpucheck.knowledge.options/1"]
     dcgm: DcgmPackages
     gdrcopy: GdrcopyPackages
     with_driver: dict[str, WithDriver] = msgspec.field(default_factory=dict)

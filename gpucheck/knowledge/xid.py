@@ -132,7 +132,7 @@ class NvmlError(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Codes(Table, frozen=True, kw_only=True):
-    schema_: Literal["gpucheck.knowledge.xid/1"]
+    schema_: Literal["gpucheck.knowledge.error_codes/1"]
     cuda: tuple[CudaError, ...]
     nvml: tuple[NvmlError, ...]
 
