@@ -121,7 +121,6 @@ def _manifest(
     fingerprint: str,
     staged: Path,
 ) -> Manifest:
-    """What the finished directory holds."""
     groups = {p.group: contents.bundled_group(p, systems[contents.system_of(p)].versions) for p in plans}
     own = msgspec.structs.replace(wheel, sha256=described(next(staged.glob(f"*/wheels/{wheel.name}"))).sha256)
     return Manifest(

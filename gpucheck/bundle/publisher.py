@@ -194,7 +194,6 @@ def published(keys: Path, folder: Path, metadata: Iterable[str]) -> list[tuple[s
 
 
 def file_digests(path: Path) -> list[str]:
-    """Return the SHA-256 and the SHA-512 of a file."""
     with path.open("rb") as file:
         digests = [hashlib.new(name) for name in ALGORITHMS]
         while piece := file.read(1 << 20):

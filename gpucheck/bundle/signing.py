@@ -22,15 +22,12 @@ class Signer:
     fingerprint: str
 
     def sign(self, *arguments: str | Path) -> None:
-        """Run gpg with this key."""
         gpg(self.home, "--local-user", self.fingerprint, *arguments)
 
     def public(self, path: Path) -> None:
-        """Write the public half, armored."""
         path.write_text(gpg(self.home, "--armor", "--export", self.fingerprint), encoding="ascii")
 
     def detached(self, path: Path, signature: Path) -> None:
-        """Sign a file into another, armored."""
         self.sign("--armor", "--detach-sign", "--output", signature, path)
 
 

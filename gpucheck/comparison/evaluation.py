@@ -30,7 +30,6 @@ class Stated:
         self.expected = expected
 
     def met(self, at: str, seen: Value, wanted: Value, *, unit: str | None = None) -> Finding:
-        """Return PASS."""
         return self._about(at, "host", unit).passes(seen, wanted)
 
     def unmet(
@@ -47,7 +46,6 @@ class Stated:
         confidence: Confidence = "certain",
         also: tuple[str, ...] = (),
     ) -> Finding:
-        """Return FAIL. also: evidence in addition to the line of the file."""
         return self._about(at, subject, unit, also).fails(seen, wanted, f"{at}: {why}", fix, cause, confidence)
 
     def not_reported(self, at: str, wanted: Value, why: str, *, subject: str = "host") -> Finding:

@@ -26,7 +26,6 @@ class Level(NamedTuple):
 
     @property
     def part(self) -> float:
-        """Part of the healthy median."""
         return self.value / self.usual.gb_s
 
     @property

@@ -69,12 +69,10 @@ class Value:
 
     @property
     def is_list(self) -> bool:
-        """Whether this is a list."""
         return isinstance(self.node, yaml.SequenceNode)
 
     @property
     def is_mapping(self) -> bool:
-        """Whether this is ``key: value`` lines."""
         return isinstance(self.node, yaml.MappingNode)
 
     def text(self) -> str:
@@ -165,7 +163,6 @@ class Value:
         raise self.problem(f"{_shown(word)} is neither true nor false. Write unknown where it was not looked at")
 
     def word(self, *known: str) -> str:
-        """One of the known words."""
         word = self.text().strip()
         if word.lower() in known:
             return word.lower()

@@ -248,7 +248,6 @@ def tensorflow() -> TensorflowTable:
 
 
 def operating_systems() -> OsTable:
-    """Operating systems."""
     return table("os.yml", OsTable)
 
 

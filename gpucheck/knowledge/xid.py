@@ -143,5 +143,4 @@ def cuda_errors() -> dict[int, CudaError]:
 
 
 def nvml_errors() -> dict[int, NvmlError]:
-    """Every error of NVML by its number."""
     return {row.code: row for row in table("error_codes.yml", _Codes).nvml}

@@ -110,13 +110,11 @@ def compared(
 
 
 def verdict_of(groups: Sequence[Group]) -> Literal["pass", "fail", "unknown"]:
-    """Return the worst of all: fail, unknown, pass. Nothing compared is unknown."""
     verdicts = {group.verdict for group in groups}
     return "fail" if "fail" in verdicts else "unknown" if "unknown" in verdicts or not groups else "pass"
 
 
 def to_text(report: RepositoryReport) -> str:
-    """Return the report for a terminal."""
     lines = ["Repositories"]
     for row in report.repositories:
         lines.append(f"  {row.state:<12}{row.name}  {row.url}")

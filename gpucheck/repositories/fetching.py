@@ -160,7 +160,6 @@ class Saved:
         self.directory = directory
 
     def get(self, url: str, most: int) -> bytes:
-        """Return what was saved of a URL."""
         place = self.directory / place_of(url)
         if not place.is_file():
             raise NotThere(f"{place}: not saved", "Save the index again with --save", rejected=False)
@@ -195,7 +194,6 @@ def place_of(url: str) -> Path:
 
 
 def without_credentials(url: str) -> str:
-    """Return a URL without user name and password."""
     parts = urllib.parse.urlsplit(url)
     return urllib.parse.urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
@@ -296,7 +294,6 @@ def _extend(known: list[str], versions: Iterable[str]) -> None:
 
 
 def record_text(folders: Folders, now: datetime) -> str:
-    """The file."""
     rows = {"schema": "gpucheck.knowledge.recorded/1", "as_of": now.date().isoformat(), "folders": folders}
     body: str = yaml.safe_dump(rows, sort_keys=True, width=120)
     return HEAD + body

@@ -69,7 +69,6 @@ class Checksum(NamedTuple):
     digest: str
 
     def matches(self, content: bytes) -> bool:
-        """Whether it is the checksum of this content."""
         return hashlib.new(self.algorithm, content).hexdigest() == self.digest
 
 
@@ -243,7 +242,6 @@ def _rpm_order(a: str, b: str) -> int:
 
 
 def deb_compare(a: str, b: str) -> int:
-    """Compare two Debian versions: negative, 0 or positive."""
     left, right = deb_key(a), deb_key(b)
     return (left > right) - (left < right)
 
@@ -254,5 +252,4 @@ def compare_of(kind: str) -> Callable[[str, str], int]:
 
 
 def newest_first(versions: set[str], kind: str) -> list[str]:
-    """Sort versions, the newest first."""
     return sorted(versions, key=cmp_to_key(compare_of(kind)), reverse=True)

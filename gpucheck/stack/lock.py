@@ -47,7 +47,6 @@ def unknown_gpu(host: str, device: str) -> str:
 
 
 def unknown(host: HostFacts, message: str) -> RefusedHost:
-    """Return a host whose GPU or system is not in the tables."""
     fact = Fact(f"{host.host} runs {host.os.name or host.os.id + ' ' + host.os.version} on {host.arch}", "its facts")
     between = (fact, Fact(message, "the tables"))
     try_ = "remove the host from the inventory, or extend the tables"
@@ -64,14 +63,12 @@ def unreadable(host: str, message: str) -> RefusedHost:
 
 
 def no_gpu(host: HostFacts) -> RefusedHost:
-    """Return a host without an NVIDIA GPU."""
     because = f"no NVIDIA GPU found on {host.host}: its PCI bus shows no NVIDIA display or 3D controller"
     try_ = "remove the host from the inventory; or check why the GPU is not detected: power, riser, slot, BIOS"
     return _impossible(host, because, f"{host.host} shows no NVIDIA GPU on its PCI bus", try_)
 
 
 def vgpu_guest(host: HostFacts) -> RefusedHost:
-    """Return a virtual machine with a vGPU."""
     because = "the driver of a vGPU guest has to match the hypervisor's, and NVIDIA's repositories do not carry it"
     seen = f"{host.host} runs on a vGPU: its PCI configuration has the vGPU mark"
     try_ = "install the guest driver from the administrator of the hypervisor, and remove the host from group gpu"

@@ -70,7 +70,6 @@ def asymmetries(topology: Topology) -> tuple[str, ...]:
 
 
 def links_of(topology: Topology, i: int, j: int) -> int:
-    """Return how many NVLinks join two positions."""
     return nvlinks_of(topology.matrix[i][j])
 
 

@@ -44,7 +44,6 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def probe(host: Host) -> Values:
-    """Ask the kernel log and the PCI bus."""
     gpus = [device for device in host.pci() if device.is_nvidia_gpu]
     switches = [device for device in host.pci() if (device.vendor_id, device.class_id[:4]) == NVSWITCH]
     above: dict[str, tuple[str, ...]] = {}

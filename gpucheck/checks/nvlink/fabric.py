@@ -93,7 +93,6 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def probe(host: Host) -> Values:
-    """Query NVML, the PCI bus, systemd and the package database."""
     service, queried = unit_state(host, UNIT)
     system, nvml = host.system(), host.nvml()
     return Values(

@@ -52,7 +52,6 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def probe(host: Host) -> Values:
-    """Query NVML, systemd and the package database, and read the configuration."""
     service, queried = unit_state(host, UNIT)
     text, names = host.read_text(NODES), host.list_names(CHANNELS)
     lines = None if text is None else (line.partition("#")[0].strip() for line in text.splitlines())

@@ -60,7 +60,6 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def probe(host: Host) -> Values:
-    """Query NVML, the kernel, the PCI bus and /dev."""
     gpus = [device for device in host.pci() if device.is_nvidia_gpu]
     nvml, names = host.nvml(), host.list_names("/dev")
     return Values(

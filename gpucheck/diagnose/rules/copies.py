@@ -370,7 +370,6 @@ def _slow_to_host(m: Machine, low: dict[Pair, Level]) -> list[int]:
 
 
 def lower_still(low: Collection[Pair], rows: dict[Pair, Level]) -> list[int]:
-    """Return the one GPU that is lower than the others if all pairs are low."""
     if len(low) < len(rows) or len(rows) < 3:
         return []
     middle = median(row.part for row in rows.values())

@@ -36,7 +36,6 @@ class Element:
         return self.attributes.get(name, "").strip()
 
     def all(self, tag: str) -> list["Element"]:
-        """The direct children of that name."""
         return [child for child in self.children if child.tag == tag]
 
 
@@ -145,7 +144,6 @@ class System:
     oddities: list[str] = field(default_factory=list)
 
     def node_of(self, leaf: Leaf) -> NumaNode | None:
-        """The NUMA node that a leaf is on."""
         return next((node for node in self.nodes if node.index == leaf.numa_node), None)
 
 

@@ -101,7 +101,6 @@ class Format(NamedTuple):
 
 
 def ports(lines: Sequence[str], form: Format) -> list[Port]:
-    """Every port in order."""
     found: list[Port] = []
     card, values = "", dict[str, str]()
     now: Port | None = None
@@ -133,8 +132,6 @@ def _set(port: Port, field: str, value: str) -> None:
 def kind(
     name: str, title: str, form: Format, inside: re.Pattern[str], hints: tuple[str, ...], begin: re.Pattern[str]
 ) -> Kind:
-    """The kind of one tool."""
-
     def parse(lines: list[str]) -> Part:
         found = ports(lines, form)
         if not found:

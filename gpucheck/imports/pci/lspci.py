@@ -40,7 +40,6 @@ class _Bus(NamedTuple):
 
 
 def is_tree(line: str) -> bool:
-    """Whether a line is one of such a tree."""
     return ROOT.match(line) is not None or BRANCH.match(line) is not None
 
 

@@ -150,7 +150,6 @@ class Cuda(Component):
     default = "auto"
 
     def choose(self, choice: Choice) -> Any:
-        """Choose the newest toolkit that every GPU and the driver allow."""
         spec, archive = choice.spec, choice.archive
         if request(spec.cuda).none:
             return None
@@ -167,7 +166,6 @@ class Cuda(Component):
         return toolkit.version
 
     def packages(self, plan: PlanInput) -> dict[str, Any]:
-        """Return the toolkit's metapackage, or the packages of the archive."""
         cuda, system = plan.stack.cuda, plan.system
         if plan.archive:
             rows = plan.archive.cuda_packages if cuda else ()

@@ -92,7 +92,6 @@ class Cudnn(Component):
         yield from without_toolkit(self.name, spec)
 
     def choose(self, choice: Choice) -> Any:
-        """Choose that of the torch build, else the newest for the CUDA major."""
         toolkit, spec, archive = choice.chosen["cuda"], choice.spec, choice.archive
         if toolkit is None:
             return no_toolkit(self.name, spec)

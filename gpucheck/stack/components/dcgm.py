@@ -85,7 +85,6 @@ class Dcgm(Component):
     optional = True
 
     def choose(self, choice: Choice) -> Any:
-        """Choose the newest confirmed version, or the stated one."""
         wanted = choice.spec.dcgm
         return choice.settle(choose_dcgm(choice.target, choice.driver, wanted, choice.archive), wanted)
 

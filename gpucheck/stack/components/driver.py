@@ -119,7 +119,6 @@ def _driver_reasons(target: Target, branch: Branch, choice: DriverChoice) -> Ite
 
 
 def no_branch(wanted: str) -> Clash:
-    """Return the clash of a request that no branch matches."""
     known = ", ".join(b.branch for b in tables.drivers().branches if b.state == "supported" and b.last)
     between = (
         Fact(f"driver {wanted} is requested", "the specification"),
@@ -143,7 +142,6 @@ class Driver(Component):
         request(value)
 
     def host_clashes(self, target: Target, spec: StackSpec, archive: Archive | None) -> Iterator[Clash]:
-        """Check the system, the architecture, GPUs whose last branch has ended, kernel modules and the archive."""
         old = rules.end_of_life(target.os, tables.operating_systems().as_of)
         if old and spec.end_of_life_os == "refuse":
             yield old
@@ -173,7 +171,6 @@ class Driver(Component):
         return stack.driver.version
 
     def exact(self, stack: StackSet) -> str:
-        """Return the version, with its package revision if that is stated."""
         return _exact(stack.driver)
 
     def label(self, stack: StackSet) -> str:
@@ -182,7 +179,6 @@ class Driver(Component):
         return f"{_exact(driver)}  {driver.kernel_module} kernel modules, branch {driver.branch}{origin}"
 
     def advice(self, rule: str, target: Target, spec: StackSpec, works: Works) -> str | None:
-        """Suggest a branch that has ended, for an old kernel."""
         ended = (b.branch for b in reversed(tables.drivers().branches) if b.state == "eol") if rule == "R15" else ()
         for branch in ended:
             if works(target, msgspec.structs.replace(spec, driver=branch)):
@@ -190,7 +186,6 @@ class Driver(Component):
         return None
 
     def packages(self, plan: PlanInput) -> dict[str, Any]:
-        """Return the compute-only packages, all at the driver's version."""
         system, stack = plan.system, plan.stack
         held = archived.archive_packages(plan)
         if held is not None:

@@ -79,11 +79,9 @@ class Gdrcopy(Component):
             yield ("source", self.name), text
 
     def host_clashes(self, target: Target, spec: StackSpec, archive: Archive | None) -> Iterator[Clash]:
-        """Check that the specification names your own repository."""
         yield from r23_gdrcopy(spec)
 
     def choose(self, choice: Choice) -> Any:
-        """Choose the stated version, or the newest of the repository."""
         return choose_gdrcopy(choice.spec, choice.archive, choice.reasons)
 
     def exact(self, stack: StackSet) -> str:
@@ -119,7 +117,6 @@ class Gdrcopy(Component):
         return repository("gdrcopy", "", ("", None), keyring, packages().repositories.signed)
 
     def notes(self, plan: PlanInput) -> Iterator[Reason]:
-        """Note that a revision is assumed if none is stated."""
         wanted = plan.stack.gdrcopy
         if wanted and wanted != NEWEST and not request(wanted).package_revision:
             table = options().gdrcopy

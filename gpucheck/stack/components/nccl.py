@@ -122,7 +122,6 @@ class Nccl(Component):
     built_for = "cuda"
 
     def contradictions(self, spec: StackSpec) -> Iterator[tuple[tuple[str, str], str]]:
-        """Yield contradictions: NCCL without a toolkit, or with one of another CUDA major."""
         yield from without_toolkit(self.name, spec)
         toolkit, build = request(spec.cuda).prefix, request(spec.nccl).build
         if toolkit and build.startswith("cuda") and build[4:].partition(".")[0] != str(toolkit[0]):
@@ -130,7 +129,6 @@ class Nccl(Component):
             yield ("cuda", self.name), text
 
     def choose(self, choice: Choice) -> Any:
-        """Choose that of the torch build, else the newest for the CUDA major."""
         toolkit, spec, archive = choice.chosen["cuda"], choice.spec, choice.archive
         if toolkit is None:
             return no_toolkit(self.name, spec)

@@ -99,7 +99,6 @@ class Tensorflow(Component):
     default = "auto"
 
     def choose(self, choice: Choice) -> Any:
-        """Choose the newest release for every GPU, and whether it shares an environment with torch."""
         spec, target, torch = choice.spec, choice.target, choice.chosen["torch"]
         found = choice.settle(choose_tensorflow(target, choice.driver.version, spec.tensorflow), spec.tensorflow)
         if not isinstance(found, Clash):

@@ -183,7 +183,6 @@ class Torch(Component):
     default = "auto"
 
     def choose(self, choice: Choice) -> Any:
-        """Choose the newest build that runs on every GPU and on this driver."""
         spec = choice.spec
         found = choose_torch(choice.target, choice.driver.version, spec.torch, spec.torch_origin)
         return choice.settle(found, spec.torch)

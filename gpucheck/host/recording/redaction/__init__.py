@@ -146,7 +146,6 @@ class _TextRules:
         return self.names.changed(text, self._shapes)
 
     def text(self, text: str, *, addresses: bool = True) -> str:
-        """Free text."""
         return self.names.changed(
             text, lambda it: self._free(without_secrets(it, self.names.secret), addresses=addresses)
         )
@@ -180,7 +179,6 @@ class _Rules(_TextRules):
         )
 
     def file(self, path: str, text: str) -> str:
-        """A file's content."""
         if PLAIN.match(path):
             return self.structured(text)
         return self.text(text, addresses=not VERSIONS.match(path))
@@ -215,7 +213,6 @@ class _Rules(_TextRules):
         return self.text(text, addresses=False)
 
     def variable(self, name: str, value: str) -> str:
-        """A variable's value, by its name first."""
         addresses = not VERSION_VARIABLE.search(name)
 
         def rules(text: str) -> str:
@@ -263,5 +260,4 @@ def of_texts(
 
 
 def _serials(gpu: Gpu) -> tuple[str | None, ...]:
-    """Of the board and of the rack."""
     return gpu.health.serial, gpu.health.rack.chassis_serial if gpu.health.rack else None

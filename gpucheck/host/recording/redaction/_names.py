@@ -55,7 +55,6 @@ def user(name: str, names: Pseudonyms) -> str:
 
 
 def in_variable(name: str, value: str, names: Pseudonyms) -> str:
-    """The value of a variable that holds names of hosts."""
     return listed(value, names) if HOST_VARIABLE.fullmatch(name.upper()) else value
 
 

@@ -26,11 +26,9 @@ class Rule(NamedTuple):
     pattern: re.Pattern[str]
 
     def found(self, text: str) -> Iterator[re.Match[str]]:
-        """Every match."""
         return self.pattern.finditer(text) if self._possible(text) else iter(())
 
     def replaced(self, text: str, change: Callable[[re.Match[str]], str]) -> str:
-        """The text with every match changed."""
         return self.pattern.sub(change, text) if self._possible(text) else text
 
     def _possible(self, text: str) -> bool:
@@ -39,13 +37,11 @@ class Rule(NamedTuple):
 
 
 def rule(words: str, pattern: str) -> Rule:
-    """words: separated by spaces."""
     return Rule(tuple(words.split(" ")), re.compile(pattern))
 
 
 @cache
 def rules(section: Section) -> tuple[Rule, ...]:
-    """The rules of a section of the table."""
     parts = redaction().parts
 
     def complete(pattern: str) -> str:
