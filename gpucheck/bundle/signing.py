@@ -149,7 +149,6 @@ def run(
 
 
 def index_apt(folder: Path, signer: Signer) -> None:
-    """A flat apt repository: Packages, Release, InRelease."""
     what = "writing the list of the packages"
     (folder / "Packages").write_bytes(run(["apt-ftparchive", "packages", "."], what=what, cwd=folder))
     facts = {"Origin": "gpucheck-bundle", "Label": "gpucheck-bundle", "Description": "made by gpucheck bundle"}

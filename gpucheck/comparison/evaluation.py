@@ -85,11 +85,9 @@ class Trait(NamedTuple):
     tolerance: float = 0.0
 
     def seen(self, gpu: GpuRecord) -> Any:
-        """Return the value of a GPU, None if it is not reported."""
         return attrgetter(self.place)(gpu)
 
     def matches(self, seen: Any, wanted: Any) -> bool:
-        """Whether a reported value is the expected one."""
         return bool(seen >= wanted - self.tolerance if self.at_least else seen == wanted)
 
 
@@ -253,7 +251,6 @@ def _trait(health: HealthRecord, trait: Trait, wanted: Any, stated: Stated) -> I
 
 
 def _pairs(report: Report, stated: Stated) -> Iterator[Finding]:
-    """Compare the number of pairs of each path class."""
     for cls, wanted in stated.expected.pairs.items():
         at = f"pairs.{cls}"
         if report.partial is not None:

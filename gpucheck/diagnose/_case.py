@@ -26,7 +26,6 @@ class Case:
 
     @property
     def causes(self) -> set[str]:
-        """Causes of what is wrong or suspected."""
         return {one.cause for one in self.findings if one.cause and one.verdict is not Verdict.PASS}
 
     @property

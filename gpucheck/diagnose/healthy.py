@@ -35,7 +35,6 @@ class Level(NamedTuple):
 
     @property
     def is_healthy(self) -> bool:
-        """Whether the number is in the healthy range."""
         return self.z >= HEALTHY
 
 

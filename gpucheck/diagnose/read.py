@@ -112,8 +112,6 @@ def matrix(cell: Callable[[Value], Any]) -> Callable[[Value], tuple[tuple[Any, .
 
 
 def required(build: Callable[[Value], T], *names: str) -> Callable[[Value], T]:
-    """Reject an entry that lacks one of these keys."""
-
     def read_entry(value: Value) -> T:
         known = {name for name, cell in value.pairs() if cell.is_known}
         missing = [name for name in names if name not in known]

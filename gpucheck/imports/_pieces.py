@@ -213,7 +213,6 @@ MENTION = re.compile(r"\b(?:Xid|XID)\b[ :#(]{0,3}(\d{1,3})\b")
 
 
 def read_pieces(lines: Lines, source: str, kinds: Sequence[Kind], as_: str | None) -> Reading:
-    """See gpucheck.imports.read_all."""
     if as_ is not None:
         return _forced(lines.text, source, [kind for kind in kinds if kind.name == as_], as_)
     taken = taken_apart(lines, kinds)

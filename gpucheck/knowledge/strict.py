@@ -54,7 +54,6 @@ class Value:
         self.path = path
 
     def problem(self, what: str) -> InputProblem:
-        """The error to raise about this value."""
         return InputProblem(what, self.line, self.path)
 
     @property

@@ -102,7 +102,6 @@ def nvlink5(code: int, unit: str, sub: int, status: int) -> Nvlink5Rule | None:
 
 @cache
 def sxids() -> dict[int, Sxid]:
-    """Every known code of an NVSwitch."""
     return {code: row for row in table("sxid.yml", _Sxids).codes for code in row.sxid}
 
 

@@ -155,7 +155,6 @@ class Catalog:
         return bool(version) and HOLDS[relation.operator](self.compare(version, relation.version))
 
     def candidates(self, relation: Relation) -> list[Package]:
-        """Packages that satisfy a dependency."""
         own = [row for row in self.packages.get(relation.name, ()) if self.fits(row.version, relation)]
         return own + [row for row, version in self.provided.get(relation.name, ()) if self.fits(version, relation)]
 

@@ -55,7 +55,6 @@ def unknown(host: HostFacts, message: str) -> RefusedHost:
 
 
 def unreadable(host: str, message: str) -> RefusedHost:
-    """Return a host whose facts cannot be read."""
     between = (Fact(f"{host} is in the inventory of GPU hosts", "the inventory"), Fact(message, "its facts"))
     try_ = "read the facts again; if they stay invalid, check the host, which writes them"
     conflict = Conflict(between=between, because=f"the facts of {host} cannot be read", source="its facts", try_=try_)
@@ -286,7 +285,6 @@ def read_lock_file(path: Path) -> Lock:
 
 
 def read_lock_text(path: Path) -> str:
-    """Return the text of a lock file. Raises UnreadableInput."""
     return read_text(path, MOST_BYTES, "Make a lock: gpucheck stack lock --spec stack.yml --facts FILE")
 
 

@@ -111,7 +111,6 @@ def conflict_lines(conflict: Conflict, subject: str = "CONFLICT") -> Iterator[st
 
 @of_printable
 def refused_text(lock: Lock) -> Iterator[str]:
-    """Yield every unsupported host with its first conflict."""
     for host, refused in lock.refused.items():
         for conflict in refused.conflicts:
             yield from conflict_lines(conflict, f"UNSUPPORTED {host}")
@@ -158,7 +157,6 @@ def _differences(old: LockedGroup, new: LockedGroup) -> Iterator[str]:
 
 @of_printable
 def plan_text(plan: "Plan") -> str:
-    """Return the plan by component."""
     lines = [f"{plan.group}: {', '.join(plan.hosts)}", ""]
     own = ("  those of the hosts; none are added",) if plan.sources else ()
     lines += ["repositories", *own, *(f"  {r['name']}  {r['url']}" for r in plan.repositories)]

@@ -282,7 +282,6 @@ def _rate_of(gpu: TopologyGpu) -> NvLinkRate | None:
 
 
 def _cpu(wiring: Wiring | None) -> Cpu | None:
-    """The CPU that all NUMA nodes are of."""
     nodes = wiring.nodes if wiring else ()
     kinds = {known(node.vendor) for node in nodes}
     return kinds.pop() if len(kinds) == 1 else None

@@ -83,7 +83,6 @@ def _is_harmless(message: LogMessage, of: _Compiled, known: frozenset[str]) -> b
 
 
 def _subject(text: str, gpus: frozenset[str]) -> str:
-    """The GPU that the line names, else the host."""
     named = {bus_id(match["bus"]) for match in BUS_ID.finditer(text)} & gpus
     return f"gpu:{named.pop()}" if len(named) == 1 else "host"
 

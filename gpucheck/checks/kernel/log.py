@@ -88,7 +88,6 @@ def _machine(values: Values, found: list[LogMessage]) -> Machine:
 
 
 def gpus_named(log: KernelLog) -> frozenset[str]:
-    """The bus ids of the GPUs that a log names."""
     return named(messages(log.lines)).gpus
 
 
@@ -109,16 +108,13 @@ class _Group:
 
     @property
     def rank(self) -> int:
-        """How grave it is."""
         return RANK.index(self.meaning.verdict)
 
     @property
     def start(self) -> int:
-        """Its first place in the log."""
         return self.events[0].message.number
 
     def text(self) -> str:
-        """Return the text, and how often it occurs."""
         return _often(self.meaning.summary, len(self.events))
 
 

@@ -44,7 +44,6 @@ HGX_FIX = (
 
 
 def health_findings(gpus: Sequence[Gpu]) -> Iterator[Finding]:
-    """Yield the gravest problem of each GPU."""
     for gpu in gpus:
         if gpu.fabric is not None and gpu.fabric.state == "completed":
             found = list(_evaluate(gpu, gpu.fabric.health_mask)) if gpu.fabric.health_mask else []

@@ -78,7 +78,6 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def switches(self) -> int:
-        """How many NVSwitch chips the PCI bus shows."""
         return sum(device.is_nvswitch for device in self.pci)
 
     @property

@@ -81,7 +81,6 @@ def rule(case: Case) -> Iterator[Finding]:
 
 
 def healthy(m: Machine, rows: dict[Pair, Level]) -> Iterator[Finding]:
-    """One PASS for each kind of healthy pairs."""
     kinds: dict[tuple[str | None, str], list[Pair]] = {}
     for pair, row in rows.items():
         kinds.setdefault((m.classes[pair], row.usual.basis), []).append(pair)
@@ -332,7 +331,6 @@ def _unsure(m: Machine, rows: dict[Pair, Level]) -> Finding:
 
 
 def _pattern(m: Machine, low: dict[Pair, Level], rows: dict[Pair, Level]) -> Slow:
-    """Return the first pattern that fits, with its pairs."""
     if gpus := gpus_of(low, rows) or lower_still(low, rows) or _slow_to_host(m, low):
         mine = [pair for pair in low if gpus[0] in pair]
         quarter = median(rows[pair].part for pair in mine) < QUARTER

@@ -176,7 +176,6 @@ def _records(lines: Sequence[str]) -> Iterator[_Line]:
 
 
 def _stripped(line: str) -> _Line:
-    """Take off what stands before the message."""
     text = line.lstrip()
     reported: dict[str, str] = {}
     for _ in range(MOST_PIECES):

@@ -52,7 +52,6 @@ MARKS = (MARK, "(NVLS)", "Fabric Manager or NVSwitches", "/dev/shm/nccl-", "NCCL
 
 
 def is_line(line: str) -> bool:
-    """Whether a line is of NCCL's log."""
     if MARK not in line:
         return REST.search(line) is not None
     if USUAL.search(line) is not None:
@@ -114,7 +113,6 @@ class Seat(NamedTuple):
 
 
 def channel_in(text: str) -> Channel | None:
-    """The connection that a message reports."""
     match = CHANNEL.search(text)
     if match is None:
         return None
@@ -214,7 +212,6 @@ class _Log:
             self.messages.append(message)
 
     def part(self) -> Part:
-        """All of it as one part of a paste."""
         hosts = self.hosts | {host for host, *_ in self.usual}
         channels = self.channels | {Channel(int(one), int(other), way) for _, one, other, way in self.usual}
         way = slowest(channel.way for channel in channels)

@@ -35,12 +35,10 @@ class Port:
 
     @property
     def is_up(self) -> bool:
-        """Traffic passes."""
         return self.state in UP
 
     @property
     def is_down(self) -> bool:
-        """No traffic passes."""
         return self.state in ("down", "disabled")
 
     def __str__(self) -> str:
@@ -51,7 +49,6 @@ class Port:
 
 
 def part_of(ports: Sequence[Port]) -> Part:
-    """Return messages about the states of these ports."""
     up = sum(port.is_up for port in ports)
     count = f"{counted(len(ports), 'RDMA port')}, of which {up} {'is' if up == 1 else 'are'} active"
     return Part(messages=tuple(_messages(ports)), looked_at=(count,))

@@ -255,7 +255,6 @@ def part(
 
 
 def _looked_at(gpus: Sequence[Gpu]) -> list[str]:
-    """Describe what the text contains, and of how many GPUs."""
     counts = {
         "ECC error counters": sum(gpu.health.ecc_counts.volatile_uncorrected is not None for gpu in gpus),
         "row remapping": sum(gpu.health.row_remap is not None for gpu in gpus),

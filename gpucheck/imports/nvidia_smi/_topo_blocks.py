@@ -181,7 +181,6 @@ class Header:
 
     @property
     def width(self) -> int:
-        """All columns."""
         return len(self.labels) + len(self.affinities)
 
 

@@ -119,7 +119,6 @@ def parse(lines: list[str]) -> Part:
 
 
 def _take(line: str, gpu: _Links) -> None:
-    """Add what the line reports of a link."""
     if DARK.match(line):
         gpu.is_dark = True
     elif match := STATE.match(line):

@@ -130,7 +130,6 @@ def _rows(row: dict[str, str]) -> Iterator[tuple[Path, str]]:
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """A header line and the rows below it."""
     at = 0
     while at < len(lines):
         columns = _columns(lines[at]) if "," in lines[at] else []

@@ -116,7 +116,6 @@ def gpu_of(gpu: Device, every: Mapping[str, Device], tree: Mapping[str, Node]) -
 
 
 def _both(own: int | None, slot: int | None) -> int | None:
-    """What a device and its slot can do together."""
     return own if own is None or slot is None else min(own, slot)
 
 

@@ -123,5 +123,4 @@ def _no_path(value: Value, text: str) -> InputProblem:
 
 
 def mok_file(mok: Mok) -> str:
-    """Return the settings file of DKMS."""
     return f"mok_signing_key={mok.key}\nmok_certificate={mok.certificate}\n"

@@ -80,7 +80,6 @@ def hosts_in(value: str, *, lists: bool = True) -> Iterator[str]:
 
 
 def _in_json(value: Any) -> Iterator[str]:
-    """Every host:port of a cluster's description."""
     if isinstance(value, dict):
         for item in value.values():
             yield from _in_json(item)
@@ -194,7 +193,6 @@ class Names:
                 self.domains.add(domain)
 
     def freeze(self) -> None:
-        """After the last text was learnt from."""
         hosts = {name for name in self.hosts if len(name) >= SHORTEST_NAME and not _is_word(name)}
         # GPU7 in a message of the driver is not a host named gpu7.
         alternatives = [
@@ -212,8 +210,6 @@ class Names:
         self._resources = _any(filter(_is_own, resources), r"(?<![A-Za-z0-9])", r"(?![A-Za-z0-9])")
 
     def replaced(self, text: str, names: Pseudonyms) -> str:
-        """Hosts, users and resources in free text."""
-
         def change(kind: str, found: str) -> str:
             return FORMS[kind](found, names)
 
@@ -233,7 +229,6 @@ def _public_or(name: str, names: Pseudonyms) -> str:
 
 
 def _is_own(name: str) -> bool:
-    """Whether a name is not one that every system has."""
     return not words("accounts").fullmatch(name) and not _is_word(name)
 
 

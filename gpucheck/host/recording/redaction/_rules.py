@@ -74,7 +74,6 @@ def parts(section: Section, text: str) -> Iterator[tuple[str, str]]:
 
 
 def parts_replaced(found: re.Match[str], change: Change) -> str:
-    """The match with each of its named groups changed."""
     begin, done, place = found.start(), [], 0
     for kind in sorted(found.re.groupindex, key=found.start):
         if found[kind]:
@@ -127,7 +126,6 @@ class Pseudonyms:
         return dict(sorted(Counter(kind for kind, _ in self._seen).items()))
 
     def changed(self, text: str, rules: Callable[[str], str]) -> str:
-        """The text after all rules."""
         if not text.isascii():
             text = PRIVATE.sub("\N{REPLACEMENT CHARACTER}", text)
         return self._written(rules(text))
