@@ -1,4 +1,7 @@
-"""Additional driver components from the specification: NVENC, MPS, OpenGL and others, at the driver's version."""
+"""What the specification adds to the driver: its components (NVENC, MPS, OpenGL and others), options and MOK.
+
+The components are of the driver's version. MOK: the key that signs the module where secure boot is on.
+"""
 
 import re
 

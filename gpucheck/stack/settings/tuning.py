@@ -39,7 +39,7 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """stack.yml's ``tuning``; leave = unmanaged.
 
     hugepages: number of 2 MiB pages reserved at boot. nofile: open files of a process. sysctl: additional keys.
-    iommu, acs: see ``isolation``; acs is a component of the plan.
+    acs is a component of the plan.
     """
 
     numa_balancing: Literal["leave", "off"] = "leave"
