@@ -7,11 +7,53 @@ import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import msgspec
 from yaml.nodes import ScalarNode
 
 from gpucheck.knowledge.strict import FALSE, TRUE, Value, document
 from gpucheck.model.diagnosis import observations as model
 from gpucheck.model.diagnosis.observations import Hang, Observations, ObservedGpu
+
+T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
+
+MOST_GPUS = 128  # of one NVLink domain there are 72; the time that rules take grows with the square
+MOST_NAME = 200
+MOST_ROWS = 1024
+MOST_COUNT = 1 << 60
+CLASS = re.compile(r"X|PIX|PXB|PHB|NODE|SYS|SOC|NV\d{1,2}")
+STATUS = ("OK", "CNS", "GNS", "TNS", "DR", "NS", "U")
+DIAGONAL = {"x", "-", ""}
+DAMAGE = ("untouched", "zeros", "stale", "other-pair", "shifted", "bit-flip")
+MATRICES = (
+    "p2p_uni_gb_s", "p2p_bidir_gb_s", "staged_uni_gb_s", "staged_bidir_gb_s", "p2p_latency_us", "staged_latency_us",
+    "p2p_uni_error", "p2p_uni_alone", "p2p_bidir_error", "p2p_bidir_alone",
+)  # fmt: skip
+MAX_BYTES = 1 << 20
+"""Six matrices of 128 GPUs are 600 kB; a larger input is not a set of observations."""
+
+
+def read(data: bytes | str) -> Observations:
+    """The observations in a YAML document, or in a JSON report of gpucheck that carries them.
+
+    Raises ObservationProblem, and nothing else, for any input.
+    """
+    root = _inside_a_report(
+        document(data, shape="Observations are a few levels deep", example="Write at least gpus, matrix and measured")
+    )
+    return sized(Observations(**root.fields(OBSERVATIONS)), root)
+
+
+def _inside_a_report(root: Value) -> Value:
+    """The ``observations`` of a report of ``gpucheck bandwidth`` or ``collectives``."""
+    if not root.is_mapping:
+        return root
+    keys = {key.value: node for key, node in root.node.value if isinstance(key, ScalarNode)}
+    if "schema" not in keys:
+        return root
+    if "observations" not in keys:
+        raise root.problem("this report of gpucheck has no observations. Give that of bandwidth or collectives")
+    return Value(keys["observations"], "observations")
 
 
 def sized(seen: Observations, root: Value) -> Observations:
@@ -37,12 +79,6 @@ def sized(seen: Observations, root: Value) -> Observations:
     return Observations(gpus=tuple(ObservedGpu() for _ in range(count or named[-1] + 1)), **fields)
 
 
-MATRICES = (
-    "p2p_uni_gb_s", "p2p_bidir_gb_s", "staged_uni_gb_s", "staged_bidir_gb_s", "p2p_latency_us", "staged_latency_us",
-    "p2p_uni_error", "p2p_uni_alone", "p2p_bidir_error", "p2p_bidir_alone",
-)  # fmt: skip
-
-
 def _indexes(seen: Observations) -> list[int]:
     measured = seen.measured
     pairs = [
@@ -61,19 +97,16 @@ def _indexes(seen: Observations) -> list[int]:
     ]
 
 
-T = TypeVar("T")
+def struct(type_: type[S], **readers: Callable[[Value], Any]) -> Callable[[Value], S]:
+    """A struct's reader: each field by its own; those without a default must be known."""
+    needed = [field.name for field in msgspec.structs.fields(type_) if field.required]
 
-MOST_GPUS = 128  # of one NVLink domain there are 72; the time that rules take grows with the square
-MOST_NAME = 200
-MOST_ROWS = 1024
-MOST_COUNT = 1 << 60
-CLASS = re.compile(r"X|PIX|PXB|PHB|NODE|SYS|SOC|NV\d{1,2}")
-STATUS = ("OK", "CNS", "GNS", "TNS", "DR", "NS", "U")
-DIAGONAL = {"x", "-", ""}
-
-
-def struct(type_: type[T], **readers: Callable[[Value], Any]) -> Callable[[Value], T]:
-    def build(value: Value) -> T:
+    def build(value: Value) -> S:
+        if needed:
+            known = {name for name, cell in value.pairs() if cell.is_known}
+            missing = [name for name in needed if name not in known]
+            if missing:
+                raise value.problem(f"needs {' and '.join(missing)}")
         return type_(**value.fields(readers))
 
     return build
@@ -109,17 +142,6 @@ def matrix(cell: Callable[[Value], Any]) -> Callable[[Value], tuple[tuple[Any, .
         )
 
     return read_matrix
-
-
-def required(build: Callable[[Value], T], *names: str) -> Callable[[Value], T]:
-    def read_entry(value: Value) -> T:
-        known = {name for name, cell in value.pairs() if cell.is_known}
-        missing = [name for name in names if name not in known]
-        if missing:
-            raise value.problem(f"needs {' and '.join(missing)}")
-        return build(value)
-
-    return read_entry
 
 
 def product_name(value: Value) -> str:
@@ -181,45 +203,17 @@ def counters(value: Value) -> dict[str, int]:
     return {name: cell.integer(0, MOST_COUNT) for name, cell in value.pairs() if cell.is_known}
 
 
-MAX_BYTES = 1 << 20
-"""Six matrices of 128 GPUs are 600 kB; a larger input is not a set of observations."""
-DAMAGE = ("untouched", "zeros", "stale", "other-pair", "shifted", "bit-flip")
-
-
-def read(data: bytes | str) -> model.Observations:
-    """The observations in a YAML document, or in a JSON report of gpucheck that carries them.
-
-    Raises ObservationProblem, and nothing else, for any input.
-    """
-    root = _inside_a_report(
-        document(data, shape="Observations are a few levels deep", example="Write at least gpus, matrix and measured")
-    )
-    return sized(model.Observations(**root.fields(OBSERVATIONS)), root)
-
-
-def _inside_a_report(root: Value) -> Value:
-    """The ``observations`` of a report of ``gpucheck bandwidth`` or ``collectives``."""
-    if not root.is_mapping:
-        return root
-    keys = {key.value: node for key, node in root.node.value if isinstance(key, ScalarNode)}
-    if "schema" not in keys:
-        return root
-    if "observations" not in keys:
-        raise root.problem("this report of gpucheck has no observations. Give that of bandwidth or collectives")
-    return Value(keys["observations"], "observations")
-
-
 def _access(value: Value) -> Any:
     if value.is_list:
         return matrix(flag_cell)(value)
     return value.word("all", "none") == "all"
 
 
-def _gpus(value: Value) -> tuple[model.ObservedGpu, ...]:
+def _gpus(value: Value) -> tuple[ObservedGpu, ...]:
     if value.is_list:
-        return tuple(GPU(item) if item.is_known else model.ObservedGpu() for item in value.items(MOST_GPUS))
+        return tuple(GPU(item) if item.is_known else ObservedGpu() for item in value.items(MOST_GPUS))
     fields = value.fields({"count": whole(0, MOST_GPUS), "model": product_name})
-    return tuple(model.ObservedGpu(model=fields.get("model")) for _ in range(fields.get("count", 0)))
+    return tuple(ObservedGpu(model=fields.get("model")) for _ in range(fields.get("count", 0)))
 
 
 def _iommu(value: Value) -> str:
@@ -264,7 +258,7 @@ def _by_class(value: Value) -> dict[str, tuple[float, float]]:
     return found
 
 
-def _hang(value: Value) -> model.Hang | bool:
+def _hang(value: Value) -> Hang | bool:
     return HANG(value) if value.is_mapping else value.flag()
 
 
@@ -277,9 +271,9 @@ READ, BRIDGE = one_of("idle", "load"), one_of("root-port", "switch", "chipset")
 RATES: dict[str, Callable[[Value], Any]] = {
     "gen": GENERATION, "width": LANES, "max_gen": GENERATION, "max_width": LANES, "read": READ
 }  # fmt: skip
-HANG = struct(model.Hang, op=Value.text, gpus=list_of(INDEX, MOST_GPUS), with_p2p_off=Value.flag)
+HANG = struct(Hang, op=Value.text, gpus=list_of(INDEX, MOST_GPUS), with_p2p_off=Value.flag)
 GPU = struct(
-    model.ObservedGpu,
+    ObservedGpu,
     model=product_name,
     bus_id=Value.text,
     numa_node=_node,
@@ -293,52 +287,40 @@ HOST = struct(
     virtual=_virtual,
     iommu=_iommu,
     acs_redirect=_redirect,
-    acs=list_of(required(struct(model.AcsReading, bus_id=Value.text, control=whole(0, 0xFFFF)), "bus_id", "control")),
+    acs=list_of(struct(model.AcsReading, bus_id=Value.text, control=whole(0, 0xFFFF))),
     sockets=whole(1, 64),
     cpu=product_name,
     rebar=Value.flag,
     driver=Value.text,
 )
-HOST_DEVICE = required(
-    struct(model.HostDevice, gpu=INDEX, numa_node=_node, h2d_gb_s=measured_cell, d2h_gb_s=measured_cell), "gpu"
+HOST_DEVICE = struct(model.HostDevice, gpu=INDEX, numa_node=_node, h2d_gb_s=measured_cell, d2h_gb_s=measured_cell)
+FLOW = struct(model.Flow, pairs=list_of(gpu_pair), total_gb_s=Value.number)
+UNDER_LOAD = struct(
+    model.UnderLoad,
+    gpu=INDEX,
+    **{name: reader for name, reader in RATES.items() if name != "read"},
+    throttled=list_of(product_name, 32),
+    errors=counters,
+    readings=whole(1, MOST_COUNT),
 )
-FLOW = required(struct(model.Flow, pairs=list_of(gpu_pair), total_gb_s=Value.number), "pairs", "total_gb_s")
-UNDER_LOAD = required(
-    struct(
-        model.UnderLoad,
-        gpu=INDEX,
-        **{name: reader for name, reader in RATES.items() if name != "read"},
-        throttled=list_of(product_name, 32),
-        errors=counters,
-        readings=whole(1, MOST_COUNT),
-    ),
-    "gpu",
+DAMAGED = struct(
+    model.Damaged,
+    pairs=list_of(gpu_pair, MOST_GPUS * MOST_GPUS),
+    damage=one_of(*DAMAGE, "mixed"),
+    wrong=whole(0, MOST_COUNT),
+    words=whole(0, MOST_COUNT),
+    loaded_only=Value.flag,
+    host_only=Value.flag,
+    at_source=Value.flag,
+    evidence=list_of(Value.text),
 )
-DAMAGED = required(
-    struct(
-        model.Damaged,
-        pairs=list_of(gpu_pair, MOST_GPUS * MOST_GPUS),
-        damage=one_of(*DAMAGE, "mixed"),
-        wrong=whole(0, MOST_COUNT),
-        words=whole(0, MOST_COUNT),
-        loaded_only=Value.flag,
-        host_only=Value.flag,
-        at_source=Value.flag,
-        evidence=list_of(Value.text),
-    ),
-    "pairs",
-)
-FAILURE = required(
-    struct(
-        model.CopyFailure,
-        kind=one_of("stuck", "crashed", "error"),
-        step=Value.text,
-        pairs=list_of(gpu_pair, MOST_GPUS * MOST_GPUS),
-        code=whole(0, 1 << 31),
-        detail=Value.text,
-    ),
-    "kind",
-    "step",
+FAILURE = struct(
+    model.CopyFailure,
+    kind=one_of("stuck", "crashed", "error"),
+    step=Value.text,
+    pairs=list_of(gpu_pair, MOST_GPUS * MOST_GPUS),
+    code=whole(0, 1 << 31),
+    detail=Value.text,
 )
 MEASURED = struct(
     model.Measured,
