@@ -10,7 +10,7 @@ from gpucheck.bundle.manifest import BundledGroup, BundledSystem, BundleError, M
 from gpucheck.stack.facts import HostFacts
 from gpucheck.stack.lock import Lock
 from gpucheck.stack.plan import Plan
-from gpucheck.stack.systems import normal_arch, os_of_facts
+from gpucheck.stack.targets import normal_arch, os_of_facts
 from gpucheck.stack.types import Conflict, Fact, Refusal
 
 # Where a host keeps its share of the bundle; the roles know the same place.
@@ -91,7 +91,6 @@ def collector(plan: Plan, answering: Mapping[str, str]) -> str:
 
 
 def planned(plan: Plan) -> list[dict[str, Any]]:
-    """The packages of all components."""
     return [package for component in plan.components.values() for package in component["packages"]]
 
 
@@ -114,7 +113,6 @@ def for_kernels(plan: Plan) -> tuple[str, ...]:
 
 
 def has(versions: dict[str, tuple[str, ...]], name: str, version: str | None) -> bool:
-    """Whether a package is there, in this version where one is given."""
     return name in versions and (version is None or version in versions[name])
 
 

@@ -68,7 +68,6 @@ def files_below(folder: Path) -> Iterator[str]:
 
 
 def described(path: Path) -> BundledFile:
-    """Digest and size of a file."""
     with path.open("rb") as file:
         return _digested(file, None)
 

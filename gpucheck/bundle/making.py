@@ -14,8 +14,7 @@ from typing import Any
 
 import msgspec
 
-from gpucheck.bundle import contents, programs, publisher, wheels
-from gpucheck.bundle.collected import Collected, CollectedPackage, read_collected, regular_file
+from gpucheck.bundle import contents, publisher, wheels
 from gpucheck.bundle.folder import described, inventory
 from gpucheck.bundle.manifest import (
     KEY,
@@ -31,8 +30,8 @@ from gpucheck.bundle.manifest import (
     Verified,
     write_manifest,
 )
-from gpucheck.bundle.publisher import file_digests
-from gpucheck.bundle.signing import Signer, signer
+from gpucheck.bundle.publisher import Collected, CollectedPackage, file_digests, read_collected, regular_file
+from gpucheck.bundle.signing import Signer, index_apt, index_dnf, signer
 from gpucheck.processes.gnupg import homes
 from gpucheck.stack.lock import Lock, read_lock_file
 from gpucheck.stack.plan import Plan, plan
@@ -122,7 +121,6 @@ def _manifest(
     fingerprint: str,
     staged: Path,
 ) -> Manifest:
-    """What the finished directory holds."""
     groups = {p.group: contents.bundled_group(p, systems[contents.system_of(p)].versions) for p in plans}
     own = msgspec.structs.replace(wheel, sha256=described(next(staged.glob(f"*/wheels/{wheel.name}"))).sha256)
     return Manifest(
@@ -180,9 +178,9 @@ def _system(
     verified = verify_packages(answers, [collected / answer.order.group for answer in answers], packages, trust)
     say(f"{name}: {sum(map(len, versions.values()))} packages; writing and signing their list")
     if order.package_manager == "apt":
-        programs.index_apt(packages, signing)
+        index_apt(packages, signing)
     else:
-        programs.index_dnf(packages, signing, modules.values())
+        index_dnf(packages, signing, modules.values())
     for answer in answers:
         say(f"{name}: downloading the wheels for Python {answer.python.version}")
         lock = wheels.download(answer.requirements, answer.torch, answer.python, answer.pip_args, wheel_folder)

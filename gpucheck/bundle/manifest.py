@@ -152,7 +152,6 @@ def manifest_text(manifest: Manifest) -> str:
 
 
 def folder_bytes(manifest: Manifest, folder: str) -> int:
-    """Bytes of the files below a directory of the bundle."""
     return sum(file.bytes for path, file in manifest.files.items() if path.startswith(f"{folder}/"))
 
 

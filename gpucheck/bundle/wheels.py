@@ -12,7 +12,7 @@ import msgspec
 
 from gpucheck.bundle.folder import described
 from gpucheck.bundle.manifest import PIP_LOCK, BundleError
-from gpucheck.bundle.programs import run
+from gpucheck.bundle.signing import run
 from gpucheck.processes.python import python_module
 
 # The C libraries that uv distinguishes; the newest that is not newer than the host's is used.

@@ -49,17 +49,14 @@ class Hardware(Bus, frozen=True, kw_only=True):
 
 
 def query_nvml(host: Host) -> Nvml:
-    """Query NVML alone."""
     return host.nvml()
 
 
 def query_bus(host: Host) -> Bus:
-    """Query sysfs, and whether this is a virtual machine."""
     return Bus(pci=host.pci(), virtual=host.system().virtual)
 
 
 def query_hardware(host: Host) -> Hardware:
-    """Query NVML, sysfs, and whether this is a virtual machine."""
     return Hardware(nvml=host.nvml(), pci=host.pci(), virtual=host.system().virtual)
 
 
@@ -176,7 +173,6 @@ def not_reported(check: str, nvml: Nvml, gpu: Gpu, *calls: str, what: str = "the
 
 
 def evidence(gap: NvmlGap) -> str:
-    """Return a failed call as a line of evidence."""
     return f"{gap.call} {gap.subject}: {gap.name if gap.code == DEFECT else f'{gap.code} {gap.name}'}"
 
 

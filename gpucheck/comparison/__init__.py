@@ -6,9 +6,9 @@ Pure functions of reports; no access to a host.
 from gpucheck.comparison import baseline, evaluation
 from gpucheck.comparison.baseline import compare, not_comparable
 from gpucheck.comparison.counters import NAME as BASELINE
+from gpucheck.comparison.evaluation import NAME as EXPECTATIONS
 from gpucheck.comparison.evaluation import evaluate
 from gpucheck.comparison.expectations import MAX_BYTES, Expectations, read
-from gpucheck.comparison.findings import NAME as EXPECTATIONS
 
 ABOUT = {EXPECTATIONS: evaluation.__doc__ or "", BASELINE: baseline.__doc__ or ""}
 """What findings are named, and how they are decided, in the form of a check's docstring."""

@@ -53,7 +53,6 @@ class Drop(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """Return the rate now as a share of the rate before."""
         return self.now / self.before
 
 

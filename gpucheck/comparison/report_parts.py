@@ -85,7 +85,6 @@ def copies_of(report: Report) -> Copies | None:
 
 
 def computed_of(report: Report) -> Computed | None:
-    """Return what GPUs computed, None if none did."""
     found = _part(report, COMPUTE, Computed)
     return None if found is None or not any(gpu.is_gpu for gpu in found.gpus) else found
 
@@ -97,7 +96,6 @@ def gathered_of(report: Report) -> Gathered | None:
 
 
 def trained_of(report: Report) -> dict[str, Trained]:
-    """Return the trainings on GPUs by step and variant."""
     found: dict[str, Trained] = {}
     for step in report.measurements:
         first = _part(report, step, Trained) if step.startswith(TRAINING) else None

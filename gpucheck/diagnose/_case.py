@@ -1,9 +1,12 @@
 """A machine, and what the rules before the present one found."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
 
 from gpucheck.diagnose.machine import Machine
-from gpucheck.model.finding import Finding
+from gpucheck.knowledge import causes
+from gpucheck.model.finding import Alternative, Finding, Value
 from gpucheck.model.finding.verdict import Verdict
 
 FAULTS = (Verdict.FAIL, Verdict.WARN)
@@ -23,7 +26,6 @@ class Case:
 
     @property
     def causes(self) -> set[str]:
-        """Causes of what is wrong or suspected."""
         return {one.cause for one in self.findings if one.cause and one.verdict is not Verdict.PASS}
 
     @property
@@ -36,3 +38,75 @@ class Case:
     def has_failed(self) -> bool:
         """Whether a cause was found that explains slow collectives."""
         return any(one.verdict is Verdict.FAIL and one.cause for one in self.findings)
+
+
+Confidence = Literal["certain", "likely", "possible"]
+
+
+class Claim(NamedTuple):
+    """The result of a rule. others: causes that fit as well, in order."""
+
+    check: str
+    verdict: Verdict
+    cause: str | None = None
+    confidence: Confidence | None = None
+    others: tuple[str, ...] = ()
+
+    def finding(
+        self,
+        *,
+        subject: str = "host",
+        seen: Value,
+        wanted: Value = None,
+        unit: str | None = None,
+        why: str = "",
+        fix: str = "",
+        evidence: Iterable[str] = (),
+    ) -> Finding:
+        """Return the finding; the remedy of the cause comes after the advice of the rule itself."""
+        known = causes()
+        remedy = known[self.cause].remedy if self.cause else ""
+        number = isinstance(seen, float) or isinstance(wanted, float)
+        advice = "; ".join(part for part in (fix, remedy if remedy != "none" else "") if part) or "nothing to do"
+        return Finding(
+            check=self.check,
+            verdict=self.verdict,
+            subject=subject,
+            seen=round(seen, 2) if isinstance(seen, float) else seen,
+            wanted=round(wanted, 2) if isinstance(wanted, float) else wanted,
+            unit=unit or ("GB/s" if number else None),
+            cause=self.cause,
+            confidence=self.confidence,
+            alternatives=tuple(Alternative(cause=key, would_show=known[key].confirm) for key in self.others),
+            why=why,
+            fix="" if self.verdict in (Verdict.PASS, Verdict.SKIP) else advice,
+            evidence=tuple(evidence),
+        )
+
+
+NAMED = 6
+
+
+def listed(pairs: Iterable[tuple[int, int]]) -> str:
+    """``0-1, 0-2 and 4 more``."""
+    words = [f"{i}-{j}" for i, j in pairs]
+    more = f" and {len(words) - NAMED} more" if len(words) > NAMED else ""
+    return ", ".join(words[:NAMED]) + more
+
+
+def percent(parts: Iterable[float]) -> str:
+    """``100 %`` or ``87 % to 101 %``."""
+    return _from_to([100 * part for part in parts], ".0f", " %")
+
+
+def span(values: Iterable[float]) -> str:
+    """``9.5`` or ``9.5 to 12.1``."""
+    return _from_to(values, ".3g", "")
+
+
+def _from_to(values: Iterable[float], form: str, unit: str) -> str:
+    ordered = sorted(values)
+    if not ordered:
+        return "nothing"
+    low, high = (f"{value:{form}}{unit}" for value in (ordered[0], ordered[-1]))
+    return low if low == high else f"{low} to {high}"

@@ -29,7 +29,6 @@ BOARDS = (
 
 @lru_cache(maxsize=256)
 def known_model(name: str | None) -> GpuModel | None:
-    """The GPU table's row, None where the name is not known."""
     return find_gpu(name) if name else None
 
 

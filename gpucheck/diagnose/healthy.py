@@ -26,7 +26,6 @@ class Level(NamedTuple):
 
     @property
     def part(self) -> float:
-        """Part of the healthy median."""
         return self.value / self.usual.gb_s
 
     @property
@@ -36,7 +35,6 @@ class Level(NamedTuple):
 
     @property
     def is_healthy(self) -> bool:
-        """Whether the number is in the healthy range."""
         return self.z >= HEALTHY
 
 

@@ -7,8 +7,7 @@ PASS needs the healthy range, or a reading that explains the number.
 
 from collections.abc import Callable, Iterable
 
-from gpucheck.diagnose._case import Case
-from gpucheck.diagnose._claim import Claim
+from gpucheck.diagnose._case import Case, Claim
 from gpucheck.diagnose.machine import Machine
 from gpucheck.diagnose.rules import (
     access,

@@ -42,7 +42,6 @@ class Machine:
         self.intel = bool(self.host.cpu and "intel" in self.host.cpu.lower())
 
     def gpu(self, i: int) -> ObservedGpu:
-        """What is known of one GPU."""
         return self.seen.gpus[i]
 
     def products(self, pair: Pair) -> tuple[str, ...]:
@@ -57,7 +56,6 @@ class Machine:
         return self.gpu(i).bus_id or f"GPU{i}"
 
     def gpu_label(self, i: int) -> str:
-        """A GPU as the subject of a finding."""
         return f"gpu:{self.label(i)}"
 
     def subject(self, pairs: list[Pair]) -> str:
@@ -91,7 +89,6 @@ class Machine:
 
     @cached_property
     def granted(self) -> tuple[Pair, ...]:
-        """Pairs with peer access."""
         return tuple(pair for pair, access in self.access.items() if access)
 
     def status(self, pair: Pair) -> str | None:
@@ -113,7 +110,6 @@ class Machine:
         return self.classes[pair] in NEAR or bool(self.above[pair[0]] & self.above[pair[1]])
 
     def crosses(self, pair: Pair) -> bool | None:
-        """Whether the path leaves a NUMA node."""
         one, other = (self.gpu(i).numa_node for i in pair)
         if one is not None and other is not None:
             return one != other
@@ -144,7 +140,6 @@ class Machine:
         return None if self.classes[pair] is None or self.links(pair) else False
 
     def own_ports(self, i: int) -> list[Port]:
-        """Ports above one GPU alone."""
         return [
             p for p in self.gpu(i).path if p.kind != "chipset" and sum(p.bus_id in above for above in self.above) <= 1
         ]
@@ -348,7 +343,6 @@ class Machine:
 
     @property
     def acs_bridges(self) -> tuple[str, ...]:
-        """The bridges that redirect, if they are named."""
         reported = self.host.acs_redirect
         named = reported if isinstance(reported, tuple) else ()
         return tuple(row.bus_id for row in self.host.acs if row.control & REDIRECT) or named

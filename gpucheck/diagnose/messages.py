@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from gpucheck.diagnose._claim import Claim
+from gpucheck.diagnose._case import Claim
 from gpucheck.knowledge.messages import row
 from gpucheck.model.diagnosis.paste import Message
 from gpucheck.model.finding import Finding

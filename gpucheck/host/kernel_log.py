@@ -132,7 +132,6 @@ def _records(descriptor: int) -> Iterator[bytes]:
 
 
 def _journal() -> tuple[tuple[KernelLine, ...], str]:
-    """Return the lines, or the reason why they are missing."""
     try:
         done = subprocess.run(
             JOURNAL, capture_output=True, text=True, check=False, timeout=JOURNAL_SECONDS, errors="replace"

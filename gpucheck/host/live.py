@@ -93,7 +93,6 @@ class LiveHost:
             self._child = NvmlChild(self.deadline_s, health=self.health)
 
     def system(self) -> System:
-        """The operating system and the machine."""
         from gpucheck.host.system import read_system
 
         return self._once("system", lambda: read_system(self.root, self.system_root))
@@ -103,20 +102,17 @@ class LiveHost:
         return self._once("simulation", self._simulation)
 
     def driver(self) -> DriverState:
-        """The driver's kernel side."""
         from gpucheck.host.driver import read_driver
 
         kernel = self.system().kernel
         return self._once("driver", lambda: read_driver(self.root, kernel, simulated=self.machine is not None))
 
     def pci(self) -> tuple[PciDevice, ...]:
-        """Every NVIDIA function, every bridge and every network card, ordered by bus id."""
         from gpucheck.host.pci import read_pci
 
         return self._once("pci", lambda: read_pci(self.root))
 
     def nvml(self) -> NvmlReading | NvmlFailure:
-        """One pass over NVML."""
         return self._once("nvml", self._nvml)
 
     @property
@@ -125,7 +121,6 @@ class LiveHost:
         return "nvml" in self._answers
 
     def packages(self, names: Iterable[str]) -> tuple[PackageVersion, ...] | None:
-        """The installed ones among these names; None where the package database cannot be read."""
         wanted = frozenset(names)
         made = simulated.software(self.machine)
         if made is not None:
@@ -138,7 +133,6 @@ class LiveHost:
         return self._once(("packages", wanted), lambda: read_packages(release, self.system_root, wanted))
 
     def python_packages(self, names: Iterable[str]) -> dict[str, str | None]:
-        """Versions of these distributions in the running interpreter's environment."""
         from gpucheck.host.packages import read_python_packages
 
         wanted = tuple(names)
@@ -147,7 +141,6 @@ class LiveHost:
         return found if made is None else found | {name: made.python[name] for name in wanted if name in made.python}
 
     def services(self, names: Iterable[str]) -> dict[str, str | None]:
-        """systemd's ActiveState of each unit, "not-found" for an unknown unit, None without systemd."""
         wanted = tuple(names)
         made = simulated.software(self.machine)
         if made is not None:
@@ -157,7 +150,6 @@ class LiveHost:
         return dict(self._once(("services", wanted), lambda: read_services(wanted)))
 
     def read_text(self, path: str) -> str | None:
-        """A text file by absolute path."""
         made = self._surroundings()
         wheel = made.wheel_file(path) if made is not None else None
         if wheel is not None:
@@ -168,49 +160,42 @@ class LiveHost:
             return None
 
     def list_names(self, path: str) -> tuple[str, ...] | None:
-        """The sorted names in a directory by absolute path."""
         return folder_names(self._place(path))
 
     def device_files(self) -> tuple[DeviceFile, ...]:
-        """The driver's files below /dev, with what NVML does not list opened."""
         return self._once("device-files", self._device_files)
 
     def kernel_log(self) -> KernelLog:
-        """The kernel's messages about GPUs, switches, PCI and the IOMMU."""
         from gpucheck.host.kernel_log import read_kernel_log
 
         return self._once("kernel-log", lambda: read_kernel_log(self.root, simulated=self.machine is not None))
 
     def limits(self) -> Limits:
-        """Shared memory and resource limits of this process."""
-        from gpucheck.host.process import read_limits
+        from gpucheck.host.system import read_limits
 
         made = self._surroundings()
         return self._once("limits", lambda: read_limits() if made is None else made.limits)
 
     def environment(self) -> dict[str, str]:
-        """The variables of this process that steer CUDA, NCCL, the loader and the frameworks."""
-        from gpucheck.host.process import steering
+        from gpucheck.host.system import steering
 
         made = self._surroundings()
         return steering(os.environ if made is None else made.environment)
 
     def kernels(self) -> tuple[InstalledKernel, ...]:
-        """Every kernel below /lib/modules."""
-        from gpucheck.host.boot import read_kernels
+        from gpucheck.host.driver import read_kernels
 
         running = self.system().kernel
         return self._once("kernels", lambda: read_kernels(self.root, running, simulated=self.machine is not None))
 
     def dkms(self) -> tuple[DkmsModule, ...]:
-        """The state of each DKMS module for each kernel."""
-        from gpucheck.host.boot import read_dkms
+        from gpucheck.host.driver import read_dkms
 
         return self._once("dkms", lambda: read_dkms(self.root))
 
     def secure_boot(self) -> bool | None:
         """Return whether the firmware enforces signatures; False for a simulated machine without that information."""
-        from gpucheck.host.boot import read_secure_boot
+        from gpucheck.host.driver import read_secure_boot
 
         made = self._surroundings()
         if made is not None and made.secure_boot is not None:
@@ -219,8 +204,7 @@ class LiveHost:
         return state if made is None else bool(state)
 
     def loader_libraries(self, names: Iterable[str]) -> tuple[LoaderLibrary, ...] | None:
-        """What the dynamic loader would find; None where its cache cannot be listed."""
-        from gpucheck.host.process import belongs, read_libraries
+        from gpucheck.host.system import belongs, read_libraries
 
         wanted = tuple(names)
         made = self._surroundings()

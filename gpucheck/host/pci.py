@@ -164,7 +164,6 @@ def _interfaces(folder: str) -> tuple[str, ...]:
 
 
 def _target(link: str) -> str | None:
-    """The last name of what a symbolic link points to."""
     try:
         return os.readlink(link).rpartition("/")[2]  # noqa: PTH115 - 300 of them are read in a large machine
     except OSError:

@@ -9,9 +9,8 @@ from importlib import import_module
 from pkgutil import walk_packages
 
 from gpucheck.imports._kind import TOPOLOGY, Kind
-from gpucheck.imports._pieces import read_pieces
+from gpucheck.imports._pieces import read_pieces, taken_apart
 from gpucheck.imports._problem import ImportProblem, absent
-from gpucheck.imports._sections import taken_apart
 from gpucheck.imports._text import MAX_BYTES, decode, first_line, lines_of, quoted
 from gpucheck.imports._unwrap import Lines, unwrapped
 from gpucheck.model.diagnosis.paste import Reading

@@ -165,7 +165,6 @@ def square(grid: Grid) -> Grid:
 
 
 def transposed(matrix: Matrix) -> Matrix:
-    """Rows and columns swapped."""
     return tuple(zip(*matrix, strict=True))
 
 

@@ -1,14 +1,16 @@
 """From a text of several tools' output to its parts, each read by its own kind, and the lines that nothing read."""
 
 import re
+from bisect import bisect
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import cached_property
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from gpucheck.imports._kind import Found, Kind
+from gpucheck.imports._kind import AnyCase, Found, Kind
 from gpucheck.imports._problem import WHOLE, ImportProblem, left_out
-from gpucheck.imports._sections import Section, taken_apart
 from gpucheck.imports._text import QUOTE_LIMIT, first_line, quoted
 from gpucheck.imports._unwrap import Lines
 from gpucheck.model.diagnosis.observations import Observations
@@ -18,13 +20,199 @@ from gpucheck.model.host.readings import KernelLog
 from gpucheck.model.topology import Topology
 from gpucheck.printable import counted, excerpt
 
+Mark = str | re.Pattern[str]
+
+LONGEST_PROMPT = 600
+# A shell prompt and the command after it. The host is that of user@host.
+PROMPT = re.compile(
+    r"\s{0,8}(?:\([\w.-]{1,40}\) ?)?(?:"
+    r"\[?[\w.-]{1,40}@(?P<host>[\w.-]{1,80})[: ][^$#%>]{0,200}[$#%>]|\$|(?:PS )?[A-Za-z]:\\[^>]{0,200}>"
+    r"|[\u276f\u279c])(?:\s+(?P<command>\S.*)|\s*$)"
+)
+# A bare prompt of root, or a command that was pasted with nothing before it.
+BARE = re.compile(
+    r"\s{0,8}(?:[#%>]\s+)?(?:sudo\s+)?(?:\./|/\S{1,200}/)?(?:nvidia-smi|lspci|dmesg|journalctl|dcgmi|nvbandwidth|"
+    r"\w{2,20}_perf|p2pBandwidthLatencyTest|bandwidthTest|simpleP2P|ibstat|ibv_devinfo|rdma|mpirun|srun|nvcc|"
+    r"modprobe|dkms|ib_\w{2,20}|cat|uname|docker|kubectl)\b[^:|=]{0,300}$"
+)
+# Names that do not identify the host: those of containers.
+NO_NAME = re.compile(r"[0-9a-f]{12}|localhost|docker|container|pod", re.IGNORECASE)
+
+
+class Section(NamedTuple):
+    """Lines of one kind. at: their indices in the text, in order; host: the machine that printed them, if known."""
+
+    kind: Kind
+    at: list[int]
+    host: str | None = None
+
+
+class Taken(NamedTuple):
+    """All sections of a text in order, and the indices of lines that belong to none."""
+
+    sections: list[Section]
+    left: list[int]
+
+
+LARGE = 1 << 21
+NO_DIGITS = str.maketrans("", "", "0123456789")
+
+
+class _Whole:
+    """The text in one piece, for a look at what can be in it; each look is taken once.
+
+    Lines of large logs differ in little but numbers: their digits are left out, and equal lines are looked at once.
+    """
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self.lines = lines
+        self.text = "\n".join(lines)
+        self.reported: dict[Mark, bool] = {}
+
+    def holds(self, mark: Mark) -> bool:
+        """Whether it may stand anywhere: never False where it does."""
+        if mark not in self.reported:
+            if isinstance(mark, re.Pattern):
+                self.reported[mark] = mark.search(self.text) is not None
+            else:
+                letters = mark.translate(NO_DIGITS) if len(self.text) > LARGE else mark
+                self.reported[mark] = letters in (self.lower if isinstance(mark, AnyCase) else self.gist)
+        return self.reported[mark]
+
+    @cached_property
+    def gist(self) -> str:
+        """The text, or what is left of a large one."""
+        if len(self.text) <= LARGE:
+            return self.text
+        return "\n".join(dict.fromkeys(line.translate(NO_DIGITS) for line in self.lines))
+
+    @cached_property
+    def lower(self) -> str:
+        """The same in lower case."""
+        return self.gist.lower()
+
+
+def taken_apart(lines: Lines, kinds: Sequence[Kind]) -> Taken:
+    """Every line goes to one kind at most, strict kinds first."""
+    whole = _Whole(lines.text)
+    here = [kind for kind in kinds if not kind.hints or any(map(whole.holds, kind.hints))]
+    free = [bool(line) and not line.isspace() for line in lines.text]
+    _take(free, lines.wrapping)
+    sections: list[Section] = []
+    for kind in here:
+        if kind.line is not None:
+            for section in _of_lines(kind, lines, free, whole):
+                sections.append(section)
+                _take(free, section.at)
+    for kind in here:
+        if kind.blocks is not None:
+            for section in _of_blocks(kind, lines, free):
+                sections.append(section)
+                _take(free, section.at)
+    left = [i for i, is_free in enumerate(free) if is_free]
+    typed = _prompts(lines.text, left) if sections else {}
+    _take(free, typed)
+    return Taken(_with_hosts(sections, typed), [i for i in left if free[i]])
+
+
+def _take(free: list[bool], at: Iterable[int]) -> None:
+    for i in at:
+        free[i] = False
+
+
+def _of_lines(kind: Kind, lines: Lines, free: list[bool], whole: _Whole) -> list[Section]:
+    """All lines together, those of each host by themselves where a launcher named the hosts."""
+    assert kind.line is not None  # noqa: S101 - for the type checker
+    places: Iterable[int] = range(len(free))
+    if kind.marks:
+        places = _holding(lines.text, (mark for mark in kind.marks if whole.holds(mark)), sum(free))
+    at = [i for i in places if free[i] and kind.line(lines.text[i])]
+    of: dict[str | None, list[int]] = {None: at} if at else {}
+    if lines.hosts:
+        of = {}
+        for i in at:
+            of.setdefault(lines.hosts.get(i), []).append(i)
+    return [Section(kind, found, host) for host, found in of.items()]
+
+
+def _holding(text: list[str], marks: Iterable[Mark], most: int) -> list[int]:
+    """Indices of the lines that hold one of the marks, in order. most: how many lines there are."""
+    found: set[int] = set()
+    for mark in marks:
+        if len(found) >= most:
+            break
+        if isinstance(mark, AnyCase):
+            found.update([i for i, line in enumerate(text) if mark in line.lower()])
+        elif isinstance(mark, str):
+            found.update([i for i, line in enumerate(text) if mark in line])
+        else:
+            found.update([i for i, line in enumerate(text) if mark.search(line)])
+    return sorted(found)
+
+
+def _of_blocks(kind: Kind, lines: Lines, free: list[bool]) -> Iterator[Section]:
+    assert kind.blocks is not None  # noqa: S101 - for the type checker
+    for stream in _streams(lines.labels, free):
+        # Blank lines stay between the lines of a stream: they part blocks.
+        for first, last in kind.blocks([lines.text[i] if free[i] else "" for i in stream]):
+            yield Section(kind, list(stream[first : last + 1]), lines.hosts.get(stream[first]))
+
+
+def _streams(labels: dict[int, str], free: list[bool]) -> list[Sequence[int]]:
+    """The indices of every stream that has free lines; lines without a label are one more stream."""
+    if not labels:
+        return [range(len(free))]
+    found: dict[str | None, list[int]] = {}
+    for i in range(len(free)):
+        found.setdefault(labels.get(i), []).append(i)
+    return [stream for stream in found.values() if any(free[i] for i in stream)]
+
+
+def _with_hosts(sections: list[Section], typed: dict[int, str | None]) -> list[Section]:
+    """In order; if the text contains prompts of several hosts, each section is of the host of the prompt before it.
+
+    A single host proves nothing: tools are often called through a login node or from a container.
+    """
+    named = sorted((i, host) for i, host in typed.items() if host)
+    found = sections
+    if len({host for _, host in named}) > 1:
+        places = [i for i, _ in named]
+        found = []
+        for section in sections:
+            of: dict[str | None, list[int]] = {}
+            whole = section.at[:1] * len(section.at) if section.kind.line is None else section.at
+            for i, place in zip(section.at, whole, strict=True):
+                before = bisect(places, place)
+                of.setdefault(named[before - 1][1] if before else None, []).append(i)
+            found += [Section(section.kind, at, section.host or host) for host, at in of.items()]
+    return sorted(found, key=lambda section: section.at[0])
+
+
+def _prompts(text: list[str], at: list[int]) -> dict[int, str | None]:
+    """Find the lines that are typed commands, with the host that the prompt names."""
+    found: dict[int, str | None] = {}
+    for i in at:
+        line = text[i]
+        if len(line) < LONGEST_PROMPT:
+            if match := PROMPT.match(line):
+                found[i] = _machine(match["host"])
+            elif BARE.match(line):
+                found[i] = None
+    return found
+
+
+def _machine(host: str | None) -> str | None:
+    if host is None or NO_NAME.fullmatch(host):
+        return None
+    return host.partition(".")[0]
+
+
 LINE = re.compile(r"\bline (\d{1,9})\b")
 MOST_MENTIONS = 2000  # lines that are searched for words of people about an Xid
 MENTION = re.compile(r"\b(?:Xid|XID)\b[ :#(]{0,3}(\d{1,3})\b")
 
 
 def read_pieces(lines: Lines, source: str, kinds: Sequence[Kind], as_: str | None) -> Reading:
-    """See gpucheck.imports.read_all."""
     if as_ is not None:
         return _forced(lines.text, source, [kind for kind in kinds if kind.name == as_], as_)
     taken = taken_apart(lines, kinds)

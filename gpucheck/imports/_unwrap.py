@@ -126,7 +126,6 @@ def _without_markup(line: str) -> tuple[str, bool]:
 
 
 def _in_use(lines: list[str]) -> list[_Prefix]:
-    """The prefixes that lines of this text have."""
     filled = [line for line in lines if line.strip()]
     sample = filled[:: max(1, len(filled) // MOST_SAMPLED)]
     found = []

@@ -54,7 +54,6 @@ class Value:
         self.path = path
 
     def problem(self, what: str) -> InputProblem:
-        """The error to raise about this value."""
         return InputProblem(what, self.line, self.path)
 
     @property
@@ -69,12 +68,10 @@ class Value:
 
     @property
     def is_list(self) -> bool:
-        """Whether this is a list."""
         return isinstance(self.node, yaml.SequenceNode)
 
     @property
     def is_mapping(self) -> bool:
-        """Whether this is ``key: value`` lines."""
         return isinstance(self.node, yaml.MappingNode)
 
     def text(self) -> str:
@@ -165,7 +162,6 @@ class Value:
         raise self.problem(f"{_shown(word)} is neither true nor false. Write unknown where it was not looked at")
 
     def word(self, *known: str) -> str:
-        """One of the known words."""
         word = self.text().strip()
         if word.lower() in known:
             return word.lower()

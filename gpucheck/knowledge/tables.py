@@ -171,7 +171,6 @@ class SameEnvironment(Row, frozen=True, kw_only=True):
     result: Literal["works", "conflict", "clobber"]
     because: str
     python: str | None = None
-    oldest_cc: str | None = None
 
 
 class TensorflowTable(Table, frozen=True, kw_only=True):
@@ -199,7 +198,6 @@ class OperatingSystem(Row, frozen=True, kw_only=True):
     eol_extended: str | None = None
     repository: str | None = None
     max_driver_branch: str | None = None
-    driver_guides: tuple[str, ...] = ()
     unconfirmed: tuple[str, ...] = ()
     explicit_only: str | None = None
     note: str | None = None
@@ -248,7 +246,6 @@ def tensorflow() -> TensorflowTable:
 
 
 def operating_systems() -> OsTable:
-    """Operating systems."""
     return table("os.yml", OsTable)
 
 

@@ -1,6 +1,5 @@
 """Data types that all packages share: GPU, link, topology, observation, finding, verdict, report."""
 
-from gpucheck.model.advice import Advice
 from gpucheck.model.check import AnyCheck, Check
 from gpucheck.model.finding import Finding
 from gpucheck.model.finding.action import with_actions
@@ -74,7 +73,7 @@ from gpucheck.model.host.readings import (
 from gpucheck.model.host.wiring import NVSWITCH, NvLinkBundle, WiredFunction, Wiring
 from gpucheck.model.metric_title import metric_title
 from gpucheck.model.report import Partial, Report
-from gpucheck.model.topology import Topology
+from gpucheck.model.topology import Advice, Topology
 
 __all__ = [
     "CRASHED",

@@ -50,7 +50,6 @@ class GpuRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def active_nvlinks(self) -> int:
-        """How many NVLink ports are up."""
         return sum(link.active for link in self.nvlinks)
 
 

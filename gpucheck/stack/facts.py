@@ -92,7 +92,6 @@ class HostFacts(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "s
     packages: dict[str, str] = msgspec.field(default_factory=dict)
     holds: tuple[str, ...] = ()
     python3: str | None = None
-    reboot_count: int | None = None
 
 
 def read_facts_file(path: Path) -> tuple[HostFacts, ...]:

@@ -14,16 +14,71 @@ import yaml
 
 from gpucheck.foreign import read_text
 from gpucheck.foreign.documents import DocumentProblem, bounded, compose, load, parse
-from gpucheck.knowledge import gpu_by_pci_id, tables
+from gpucheck.knowledge import generation_of, gpu_by_pci_id, tables
 from gpucheck.stack.components import COMPONENTS, exact_spec
 from gpucheck.stack.facts import HostFacts
 from gpucheck.stack.rdma import Rdma, rdma_of_facts
-from gpucheck.stack.refused import RefusedHost, no_gpu, unknown, unknown_gpu, vgpu_guest
 from gpucheck.stack.resolve import resolve_target
 from gpucheck.stack.spec import StackSpec, check_value
 from gpucheck.stack.stack_set import StackSet
-from gpucheck.stack.systems import normal_arch, os_of_facts
-from gpucheck.stack.types import Conflict, Refusal, Target, UnknownInput
+from gpucheck.stack.targets import normal_arch, os_of_facts
+from gpucheck.stack.types import Conflict, Fact, Refusal, Target, UnknownInput
+
+
+class RefusedHost(msgspec.Struct, frozen=True, kw_only=True):
+    """A host without a set. kind: impossible = facts conflict; unknown = its GPU or system is not in the tables."""
+
+    kind: Literal["impossible", "unknown"]
+    conflicts: tuple[Conflict, ...]
+
+
+def unknown_gpu(host: str, device: str) -> str:
+    """Return the message about a GPU that is not in the tables. host: the host with this GPU."""
+    generation = None
+    if len(device) == 4 and all(letter in "0123456789abcdef" for letter in device):
+        generation = generation_of(device)
+    looks = f"; its id is in the range of {generation.name}" if generation else ""
+    last = generation.last_driver_branch if generation else None
+    ends = f", which ends at driver branch {last}" if last else ""
+    return (
+        f"{host} has a GPU with PCI id 10de:{device}, which is not in the tables{looks}{ends}. "
+        "Add it to gpucheck/knowledge/gpus.yml with its source, or remove the host from the inventory."
+    )
+
+
+def unknown(host: HostFacts, message: str) -> RefusedHost:
+    fact = Fact(f"{host.host} runs {host.os.name or host.os.id + ' ' + host.os.version} on {host.arch}", "its facts")
+    between = (fact, Fact(message, "the tables"))
+    try_ = "remove the host from the inventory, or extend the tables"
+    conflict = Conflict(between=between, because=message, source="the tables", try_=try_)
+    return RefusedHost(kind="unknown", conflicts=(conflict,))
+
+
+def unreadable(host: str, message: str) -> RefusedHost:
+    between = (Fact(f"{host} is in the inventory of GPU hosts", "the inventory"), Fact(message, "its facts"))
+    try_ = "read the facts again; if they stay invalid, check the host, which writes them"
+    conflict = Conflict(between=between, because=f"the facts of {host} cannot be read", source="its facts", try_=try_)
+    return RefusedHost(kind="unknown", conflicts=(conflict,))
+
+
+def no_gpu(host: HostFacts) -> RefusedHost:
+    because = f"no NVIDIA GPU found on {host.host}: its PCI bus shows no NVIDIA display or 3D controller"
+    try_ = "remove the host from the inventory; or check why the GPU is not detected: power, riser, slot, BIOS"
+    return _impossible(host, because, f"{host.host} shows no NVIDIA GPU on its PCI bus", try_)
+
+
+def vgpu_guest(host: HostFacts) -> RefusedHost:
+    because = "the driver of a vGPU guest has to match the hypervisor's, and NVIDIA's repositories do not carry it"
+    seen = f"{host.host} runs on a vGPU: its PCI configuration has the vGPU mark"
+    try_ = "install the guest driver from the administrator of the hypervisor, and remove the host from group gpu"
+    return _impossible(host, because, seen, try_)
+
+
+def _impossible(host: HostFacts, because: str, seen: str, try_: str) -> RefusedHost:
+    between = (Fact(f"{host.host} is in the inventory of GPU hosts", "the inventory"), Fact(seen, "its facts"))
+    conflict = Conflict(between=between, because=because, source="its facts", try_=try_)
+    return RefusedHost(kind="impossible", conflicts=(conflict,))
+
 
 MOST_GPUS = 64
 MOST_BYTES = 64 << 20
@@ -58,14 +113,10 @@ class LockedGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lock(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
-    """The lock, ordered by group and host name. tables: the date of the tables that it was made from.
-
-    common: every group has the same versions.
-    """
+    """The lock, ordered by group and host name. tables: the date of the tables that it was made from."""
 
     schema_: Literal["gpucheck.lock/1"] = "gpucheck.lock/1"
     tables: str
-    common: bool = False
     spec: StackSpec
     groups: dict[str, LockedGroup]
     refused: dict[str, RefusedHost]
@@ -166,7 +217,7 @@ def still_valid(target: Target, stack: StackSet, spec: StackSpec) -> tuple[Confl
 
 
 def _kept(previous: Lock | None, name: str, spec: StackSpec, target: Target) -> StackSet | None:
-    if previous is None or previous.common or name not in previous.groups:
+    if previous is None or name not in previous.groups:
         return None
     stack = previous.groups[name].stack
     if not same_spec(previous, spec) or still_valid(target, stack, spec):
@@ -234,7 +285,6 @@ def read_lock_file(path: Path) -> Lock:
 
 
 def read_lock_text(path: Path) -> str:
-    """Return the text of a lock file. Raises UnreadableInput."""
     return read_text(path, MOST_BYTES, "Make a lock: gpucheck stack lock --spec stack.yml --facts FILE")
 
 

@@ -4,20 +4,21 @@ The domain is small (a few branches, some dozen releases of each component), so 
 tried best first, and every other component is chosen to fit the driver. No host is accessed.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations
 
 import msgspec
 
-from gpucheck.knowledge import site_tables
-from gpucheck.stack.advice import conflicts
-from gpucheck.stack.components import BY_TURN, COMPONENTS, driver
+from gpucheck.knowledge import site_tables, tables
+from gpucheck.stack.components import BY_NAME, BY_TURN, COMPONENTS, VERSIONED, driver, exact_spec
 from gpucheck.stack.components.base import Choice
 from gpucheck.stack.rules.archive import archive_of
-from gpucheck.stack.rules.driver import is_a
+from gpucheck.stack.rules.driver import folder_of, is_a, r13_forward_compatibility
 from gpucheck.stack.spec import StackSpec
 from gpucheck.stack.stack_set import StackSet
 from gpucheck.stack.targets import target_of
-from gpucheck.stack.types import Clash, DriverChoice, Reason, Reasons, Refusal, Target
+from gpucheck.stack.types import Clash, Conflict, DriverChoice, Reason, Reasons, Refusal, Target
+from gpucheck.stack.versions import parse, request
 
 
 def resolve(
@@ -108,3 +109,103 @@ def _complete(
 def counted(gpus: Sequence[str]) -> str:
     """Return ``2 x Tesla P100-PCIE``, in order of first appearance."""
     return " + ".join(f"{list(gpus).count(name)} x {name}" for name in dict.fromkeys(gpus))
+
+
+Search = Callable[[Target, StackSpec], StackSet | tuple[Clash, ...]]
+
+
+def conflicts(target: Target, spec: StackSpec, clashes: tuple[Clash, ...], search: Search) -> tuple[Conflict, ...]:
+    """Return the clashes as conflicts without duplicates, the first with the change that resolves it."""
+    change = nearest_spec(target, spec, clashes, search)
+    seen: dict[str, Conflict] = {}
+    for clash in clashes:
+        seen.setdefault(clash.because, _conflict(target, spec, clash, change, search))
+    return tuple(seen.values())
+
+
+def _conflict(target: Target, spec: StackSpec, clash: Clash, change: dict[str, str] | None, search: Search) -> Conflict:
+    if change:
+        words = ", ".join(f"{key} {value}" for key, value in change.items())
+        now = ", ".join(f"{key} {getattr(spec, key)}" for key in change)
+        advice = f"{words} instead of {now}"
+    elif clash.rule == "R24":
+        advice = _with_that_branch(target, spec, search)
+    else:
+        advice = _other_hosts(target, spec, clash, search)
+    if clash.way:
+        advice = f"{clash.way}; or {advice}" if change else clash.way
+    if clash.rule == "R1":
+        advice = f"{advice}; {r13_forward_compatibility(target)}"
+    return Conflict(
+        between=clash.between,
+        because=clash.because,
+        source="; ".join(dict.fromkeys(fact.source for fact in clash.between)),
+        rule=clash.rule,
+        try_=advice,
+        change=change or {},
+    )
+
+
+def nearest_spec(target: Target, spec: StackSpec, clashes: tuple[Clash, ...], search: Search) -> dict[str, str] | None:
+    """Return the fewest values to change so that a set exists, with the new values; None if no value helps."""
+    for released in _relaxations(spec, clashes):
+        # A revision of Ubuntu's archive does not exist in NVIDIA's repositories.
+        revised = spec.source == "ubuntu" and "source" in released and request(spec.driver).package_revision
+        keys = tuple(dict.fromkeys((*released, "driver"))) if revised else released
+        relaxed = msgspec.structs.replace(spec, **dict.fromkeys(keys, "auto"))
+        found = search(target, relaxed)
+        if isinstance(found, StackSet):
+            values = {**exact_spec(found), "source": found.source or "nvidia", "torch_origin": "auto"}
+            return {key: values[key] for key in keys}
+    return None
+
+
+def _relaxations(spec: StackSpec, clashes: tuple[Clash, ...]) -> Iterator[tuple[str, ...]]:
+    """Yield the stated values to set to auto: the one that clashes first, then each, then pairs, then all."""
+    stated = [row.name for row in VERSIONED if request(getattr(spec, row.name)).explicit]
+    stated += [row.name for row in COMPONENTS if row.choices and getattr(spec, row.name) != "auto"]
+    if spec.source in ("debian", "ubuntu"):
+        stated.append("source")
+    if spec.torch_origin == "pypi":
+        stated.append("torch_origin")
+    named = [clash.component for clash in clashes]
+    stated.sort(key=lambda key: named.index(key) if key in named else len(named))
+    for count in range(1, len(stated) + 1):
+        yield from combinations(stated, count)
+
+
+def _other_hosts(target: Target, spec: StackSpec, clash: Clash, search: Search) -> str:
+    """Return the advice if no version helps: other hosts, another system, other hardware."""
+
+    def works(other: Target, other_spec: StackSpec) -> bool:
+        return isinstance(search(other, other_spec), StackSet)
+
+    component = BY_NAME.get(clash.component)
+    own = component.advice(clash.rule, target, spec, works) if component else None
+    if own:
+        return own
+    if clash.component == "arch":
+        return "--arch sbsa, the architecture of the host of this GPU"
+    if clash.component == "os":
+        if target.os.explicit_only:
+            return "a newer release of the system, or state driver and cuda in stack.yml"
+        return "a newer release, such as rocky-9; or end_of_life_os: allow in stack.yml, at your own risk"
+    if clash.rule == "R9" and target.models:
+        return "replace the GPU: Turing and newer are supported by every current component"
+    return "change the hardware or the operating system: no version of any component helps"
+
+
+def _with_that_branch(target: Target, spec: StackSpec, search: Search) -> str:
+    """Return systems of the same distribution, then of the same family, whose repository has the missing version."""
+    systems = [row for row in tables.operating_systems().systems if row.id != target.os.id and not row.explicit_only]
+    newest_first = sorted(systems, key=lambda row: parse(row.version), reverse=True)
+    near = sorted(newest_first, key=lambda row: row.os_id != target.os.os_id)
+    works = [
+        row.name
+        for row in near
+        if row.family == target.os.family
+        and isinstance(search(msgspec.structs.replace(target, os=row), spec), StackSet)
+    ]
+    ways = [f"{works[0]}, whose repository has it"] if works else []
+    ways += [otherwise] if (otherwise := folder_of(target).otherwise) else []
+    return "; or ".join([*ways, "other GPUs: Turing and newer are supported by every current component"])

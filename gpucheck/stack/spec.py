@@ -11,10 +11,8 @@ from gpucheck.foreign import read_text
 from gpucheck.knowledge.strict import EmptyDocument, InputProblem, Value, did_you_mean, document
 from gpucheck.stack.components import COMPONENTS, VERSIONED
 from gpucheck.stack.components.base import MANAGED
-from gpucheck.stack.settings.driver_extra import read_driver_extra
+from gpucheck.stack.settings.driver import Mok, host_path, read_driver_extra, read_module_options, read_mok
 from gpucheck.stack.settings.imex import Imex, read_imex
-from gpucheck.stack.settings.module_options import read_module_options
-from gpucheck.stack.settings.mok import Mok, host_path, read_mok
 from gpucheck.stack.settings.tuning import Tuning, read_tuning
 
 SCHEMA = "gpucheck.spec/1"

@@ -10,7 +10,7 @@ from gpucheck.knowledge.tables import sources
 from gpucheck.printable import of_printable
 from gpucheck.stack.components import COMPONENTS
 from gpucheck.stack.lock import Lock, LockedGroup
-from gpucheck.stack.plan.unconfirmed import reasons as unconfirmed_reasons
+from gpucheck.stack.plan.parts import reasons as unconfirmed_reasons
 from gpucheck.stack.resolve import counted
 from gpucheck.stack.stack_set import StackSet
 from gpucheck.stack.types import Conflict, Reason, Refusal
@@ -111,7 +111,6 @@ def conflict_lines(conflict: Conflict, subject: str = "CONFLICT") -> Iterator[st
 
 @of_printable
 def refused_text(lock: Lock) -> Iterator[str]:
-    """Yield every unsupported host with its first conflict."""
     for host, refused in lock.refused.items():
         for conflict in refused.conflicts:
             yield from conflict_lines(conflict, f"UNSUPPORTED {host}")
@@ -129,8 +128,6 @@ def lock_changes(previous: Lock | None, made: Lock) -> Iterator[str]:
             yield f"{name}: new, {_brief(new)}"
         else:
             yield from (f"{name}: {change}" for change in _differences(old, new))
-    if previous and previous.common != made.common:
-        yield "one set for all groups now" if made.common else "a set for each group now"
     if previous and previous.spec != made.spec:
         yield "the specification changed"
     if previous and previous.refused != made.refused:
@@ -160,7 +157,6 @@ def _differences(old: LockedGroup, new: LockedGroup) -> Iterator[str]:
 
 @of_printable
 def plan_text(plan: "Plan") -> str:
-    """Return the plan by component."""
     lines = [f"{plan.group}: {', '.join(plan.hosts)}", ""]
     own = ("  those of the hosts; none are added",) if plan.sources else ()
     lines += ["repositories", *own, *(f"  {r['name']}  {r['url']}" for r in plan.repositories)]

@@ -30,7 +30,6 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def models(self) -> tuple[GpuModel, ...]:
-        """Return each model once, in order."""
         return tuple(dict.fromkeys(self.gpus))
 
 
@@ -160,10 +159,8 @@ class PlanInput(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def system(self) -> OperatingSystem:
-        """Return the operating system of the hosts."""
         return self.target.os
 
     @property
     def apt(self) -> bool:
-        """Return whether apt installs the packages; else dnf does."""
         return self.target.os.family == "debian"

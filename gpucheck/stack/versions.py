@@ -28,7 +28,6 @@ def sm(arch: int) -> tuple[int, int]:
 
 
 def major(version: str) -> int:
-    """Return the first number of a version."""
     return parse(version).major
 
 
@@ -53,17 +52,14 @@ class Request(msgspec.Struct, frozen=True):
 
     @property
     def auto(self) -> bool:
-        """Return whether the resolver chooses the version."""
         return self.text == "auto"
 
     @property
     def none(self) -> bool:
-        """Return whether the component is excluded."""
         return self.text == "none"
 
     @property
     def explicit(self) -> bool:
-        """Return whether a version or a range was requested."""
         return not self.auto and not self.none
 
     @property

@@ -1,13 +1,12 @@
 """Classify how GPUs are connected and compute the expected bandwidth. Pure functions of host data."""
 
 from gpucheck.topology.advice import with_advice
-from gpucheck.topology.build import build, cpu_of, of
+from gpucheck.topology.build import build, cpu_of, of, with_expectations
 from gpucheck.topology.expected import Hop, expected, nvlink_expected
-from gpucheck.topology.named import with_expectations
 from gpucheck.topology.nvlink import NvLinks
 from gpucheck.topology.pcie.classify import classify
 from gpucheck.topology.pcie.cpu import Cpu, identify
-from gpucheck.topology.wiring.inferred import infer_wiring
+from gpucheck.topology.wiring import infer_wiring
 
 __all__ = [
     "Cpu",

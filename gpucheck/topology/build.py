@@ -1,16 +1,24 @@
 """The topology of a host: NVML's view, compared with the bridge chains in sysfs."""
 
+import re
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from gpucheck.knowledge import NvLinkRate
+from gpucheck.model.finding import Finding
+from gpucheck.model.finding.about import About
 from gpucheck.model.host import Host, NotRecorded
-from gpucheck.model.host.hardware import Gpu, Pair, PciDevice, TopologyGpu
+from gpucheck.model.host.hardware import Expected, Gpu, Nic, Pair, PciDevice, TopologyGpu
 from gpucheck.model.host.readings import NvmlFailure, NvmlReading
+from gpucheck.model.host.wiring import Wiring
 from gpucheck.model.topology import Topology
-from gpucheck.topology.expected import expected, narrowest
+from gpucheck.topology.expected import expected, gpu_nvlink, narrowest, nvlink_expected, pcie_expected, slower
 from gpucheck.topology.nvlink.ports import reduced_findings as reduced_nvlinks
-from gpucheck.topology.pair_findings import pair_findings
 from gpucheck.topology.pcie.acs import bridges_between, redirect_finding
-from gpucheck.topology.pcie.cpu import Cpu, identify
-from gpucheck.topology.pcie.nics import network_cards
-from gpucheck.topology.view import DISTANCE, View
+from gpucheck.topology.pcie.classify import classify
+from gpucheck.topology.pcie.cpu import Cpu, identify, known
+from gpucheck.topology.view import DISTANCE, NOT_OFFERED, View
 from gpucheck.topology.wiring import Paths, reduced_findings, wire
 
 
@@ -103,3 +111,179 @@ def _named(gpu: Gpu, devices: dict[str, PciDevice]) -> TopologyGpu:
         cpu_affinity=gpu.cpu_affinity,
         numa_affinity=None if numa is None else str(numa),
     )
+
+
+MELLANOX = "15b3"
+
+
+def network_cards(gpus: tuple[Gpu, ...], devices: dict[str, PciDevice]) -> tuple[Nic, ...]:
+    """NIC0, NIC1, ... in the order of their names: one for each RDMA device.
+
+    A Mellanox function counts without one too: a container may hide /sys/class/infiniband. Then its network interface
+    names it, or its bus id.
+    """
+    cards = [
+        (name, device)
+        for device in devices.values()
+        if device.is_network_card and (device.infiniband_names or device.vendor_id == MELLANOX)
+        for name in device.infiniband_names or device.net_names[:1] or (device.bus_id,)
+    ]
+    cards.sort(key=lambda card: (_natural(card[0]), card[1].bus_id))
+    near = [devices.get(gpu.pci_bus_id.lower()) for gpu in gpus]
+    return tuple(
+        Nic(
+            label=f"NIC{i}",
+            name=name,
+            classes=tuple(classify(gpu, card) if gpu else None for gpu in near),
+            peers=tuple("X" if i == j else _between(card, other) for j, (_, other) in enumerate(cards)),
+            pci_bus_id=card.bus_id,
+            numa_node=card.numa_node,
+        )
+        for i, (name, card) in enumerate(cards)
+    )
+
+
+def _between(a: PciDevice, b: PciDevice) -> str | None:
+    """Two RDMA devices of one function are as near as can be."""
+    cls = classify(a, b)
+    return "PIX" if cls == "X" else cls
+
+
+def _natural(name: str) -> tuple[tuple[bool, int, str], ...]:
+    """mlx5_10 after mlx5_9."""
+    parts = re.findall(r"\d+|\D+", name)
+    return tuple((not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts)
+
+
+CHECK = "topology"
+SHOWN = 12
+Pairs = Sequence[tuple[int, int]]
+DISAGREE = "A virtual machine's PCI tree is made up, or the firmware reports wrong NUMA nodes."
+COMPARE = (
+    "Compare lspci -tv and /sys/bus/pci/devices/*/numa_node with nvidia-smi topo -m.\nTrust the measured bandwidth."
+)
+
+
+def pair_findings(view: View) -> Iterator[Finding]:
+    """Yield at most one finding for each kind of problem and each combination of values."""
+    groups: dict[tuple[str, str, str], list[tuple[int, int]]] = {}
+    for pair in view.pairs:
+        for problem in _problems(view, pair):
+            groups.setdefault(problem, []).append(pair)
+    for (kind, one, other), pairs in groups.items():
+        yield _finding(view, kind, one, other, pairs)
+    yield from _staged(view)
+
+
+def _problems(view: View, pair: tuple[int, int]) -> Iterator[tuple[str, str, str]]:
+    (nvml, back), sysfs = view.ancestors(*pair), view.sysfs(*pair)
+    if view.cell(*pair) is None:
+        yield "unknown", "", ""
+    if nvml and back and nvml != back:
+        yield "contradiction", nvml, back
+    elif nvml and sysfs and nvml != sysfs:
+        yield "sources", nvml, sysfs
+    unknown = view.unknown_links(*pair)
+    if unknown is not None:
+        yield "links", unknown, ""
+        return
+    ends = view.joint(*pair).ends
+    if ends[0] != ends[1]:
+        yield "ends", str(min(ends)), str(max(ends))
+
+
+def _finding(view: View, kind: str, one: str, other: str, pairs: Pairs) -> Finding:
+    of = f" for {len(pairs)} pairs" if len(pairs) > 1 else ""
+    about = _about(view, pairs)
+    if kind == "unknown":
+        why = f"path class unknown{of}: NVML reports none, and sysfs shows neither a shared bridge nor NUMA nodes"
+        return about.unknown(why, "gpucheck verify --only inventory --verbose")
+    if kind == "links":
+        why = f"NVLinks unknown{of}: {one}, so the class shown may be wrong"
+        if one == NOT_OFFERED:
+            return about.skips(f"not run: {why}")
+        return about.unknown(why, "gpucheck verify --only nvlink", because_of="nvlink")
+    if kind == "contradiction":
+        seen = f"NVML reports {one} one way and {other} the other{of}"
+        return about.warns(seen, "one class", DISAGREE, COMPARE, None)
+    if kind == "sources":
+        seen = f"NVML reports {one}, the bridge chain in sysfs is {other}{of}"
+        return about.warns(seen, "one class", DISAGREE, COMPARE, None)
+    why = "The two GPUs report different numbers of active NVLinks between them; NCCL plans with one of the two."
+    fix = "nvidia-smi nvlink -s\nReseat the bridge, or reset both GPUs."
+    return about.warns(f"{one} NVLinks at one end, {other} at the other{of}", "the same number", why, fix, None)
+
+
+def _staged(view: View) -> Iterator[Finding]:
+    staged = [pair for pair in view.pairs if view.refused(*pair, view.cell(*pair))]
+    if staged:
+        status = ", ".join(dict.fromkeys(str(view.p2p(*pair)) for pair in staged))
+        why = (
+            "not applicable: copies between these GPUs are staged through host memory, so no peer bandwidth is expected"
+        )
+        seen = f"P2P status {status} on {len(staged)} of {len(view.pairs)} pairs"
+        yield _about(view, staged, subject="host").skips(why, seen)
+
+
+def _about(view: View, pairs: Pairs, *, subject: str | None = None) -> About:
+    names = [view.subject(*pair) for pair in pairs]
+    lines = [
+        f"{name}: NVML {view.ancestor(*pair) or 'not reported'}, sysfs {view.sysfs(*pair) or 'not visible'}, "
+        f"NVLinks {'/'.join(map(str, view.joint(*pair).ends))}, P2P {view.p2p(*pair) or 'not reported'}"
+        for name, pair in zip(names[:SHOWN], pairs[:SHOWN], strict=True)
+    ]
+    more = [f"and {len(names) - SHOWN} more pairs"] if len(names) > SHOWN else []
+    return About(check=CHECK, subject=subject or (names[0] if len(names) == 1 else "host"), evidence=(*lines, *more))
+
+
+MATRIX_ONLY = "a pasted matrix contains neither PCIe link speeds nor, without nvidia-smi -L, the GPU model"
+LINKS_MISSING = "the dump lacks PCIe links on their paths, or the compute capability of the GPU"
+NVLINKS_MISSING = "the file does not list NVLinks, which may join these GPUs"
+
+
+def with_expectations(topology: Topology) -> Topology:
+    """Return the topology with expected bandwidth: NVLink by GPU model, PCIe by the reported links.
+
+    A SKIP finding gives the reason for pairs without an expectation.
+    """
+    gpus = {gpu.index: gpu for gpu in topology.gpus}
+    paths, cpu = _Known(topology.wiring), _cpu(topology.wiring)
+    pairs = tuple(_expect(pair, gpus, paths, cpu) for pair in topology.pairs)
+    without = sum(pair.expected is None for pair in pairs)
+    if not without:
+        return msgspec.structs.replace(topology, pairs=pairs)
+    seen = f"{without} of {len(pairs)} pairs without an expected bandwidth"
+    reason = About(check="topology").skips(paths.why, seen)
+    return msgspec.structs.replace(topology, pairs=pairs, findings=(*topology.findings, reason))
+
+
+class _Known:
+    """The paths of a dump that names its PCI functions; otherwise None."""
+
+    def __init__(self, wiring: Wiring | None) -> None:
+        reported = wiring if wiring is not None and wiring.told else None
+        self.paths = Paths(reported) if reported is not None and reported.nvlinks_known else None
+        self.why = MATRIX_ONLY if reported is None else LINKS_MISSING if reported.nvlinks_known else NVLINKS_MISSING
+
+
+def _expect(pair: Pair, gpus: dict[int, TopologyGpu], known_: _Known, cpu: Cpu | None) -> Pair:
+    if pair.cls is None:
+        return pair
+    if pair.cls.startswith("NV"):
+        rate = slower(_rate_of(gpus[pair.a]), _rate_of(gpus[pair.b]))
+        return msgspec.structs.replace(pair, expected=nvlink_expected(int(pair.cls[2:]), rate))
+    if known_.paths is None:
+        return pair
+    hops = known_.paths.between(f"GPU{pair.a}", f"GPU{pair.b}")
+    answer: Expected | None = pcie_expected(pair.cls, list(hops), cpu)
+    return msgspec.structs.replace(pair, expected=answer, narrowest=narrowest(hops))
+
+
+def _rate_of(gpu: TopologyGpu) -> NvLinkRate | None:
+    return gpu_nvlink(gpu.name) or gpu_nvlink(gpu.compute_capability)
+
+
+def _cpu(wiring: Wiring | None) -> Cpu | None:
+    nodes = wiring.nodes if wiring else ()
+    kinds = {known(node.vendor) for node in nodes}
+    return kinds.pop() if len(kinds) == 1 else None

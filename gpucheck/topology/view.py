@@ -24,20 +24,16 @@ class View:
         self.pairs = tuple(combinations(range(len(reading.gpus)), 2))
 
     def gpus(self, i: int, j: int) -> tuple[Gpu, Gpu]:
-        """Return both GPUs."""
         return self.reading.gpus[i], self.reading.gpus[j]
 
     def subject(self, i: int, j: int) -> str:
-        """Return the pair as a finding names it."""
         a, b = self.gpus(i, j)
         return f"pair:{a.pci_bus_id}-{b.pci_bus_id}"
 
     def device(self, i: int) -> PciDevice | None:
-        """Return the PCI function of a GPU."""
         return self.devices.get(self.reading.gpus[i].pci_bus_id.lower())
 
     def ancestors(self, i: int, j: int) -> tuple[str | None, str | None]:
-        """Return NVML's class, both ways."""
         return _at(self.reading.ancestors, i, j), _at(self.reading.ancestors, j, i)
 
     def ancestor(self, i: int, j: int) -> str | None:
@@ -51,12 +47,10 @@ class View:
         return classify(a, b) if a and b else None
 
     def cell(self, i: int, j: int) -> str | None:
-        """Return what nvidia-smi topo -m prints."""
         links = self.joint(i, j).links
         return f"NV{links}" if links else self.ancestor(i, j) or self.sysfs(i, j)
 
     def joint(self, i: int, j: int) -> Joint:
-        """Return the NVLinks between them."""
         return self.nvlinks.between(i, j)
 
     def unknown_links(self, i: int, j: int) -> str | None:

@@ -85,8 +85,7 @@ def test_half_a_collection_makes_no_bundle(made, damage, words):
 @pytest.mark.skipif(not shutil.which("createrepo_c"), reason="createrepo_c is not installed")
 def test_module_metadata_goes_into_a_dnf_repository(tmp_path):
     """Without it dnf knows no stream, and refuses the packages of one."""
-    from gpucheck.bundle.programs import index_dnf
-    from gpucheck.bundle.signing import signer
+    from gpucheck.bundle.signing import index_dnf, signer
 
     folder, modules = tmp_path / "packages", tmp_path / "modules.yaml"
     folder.mkdir()

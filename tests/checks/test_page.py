@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from gpucheck.checks import all_checks
-from gpucheck.checks._page import page, reached
 from gpucheck.knowledge import causes
 from gpucheck.model import Verdict
+from tests.checks_page import page, reached
 from tests.shared import from_yaml
 
 ROOT = Path(__file__).parents[2]
@@ -20,7 +20,7 @@ EXPECTED = {
 
 
 def test_the_page_is_current():
-    """After a change of a check: python -m gpucheck.checks._page > docs/checks.md"""
+    """After a change of a check: python -m tests.checks_page > docs/checks.md"""
     assert (ROOT / "docs" / "checks.md").read_text(encoding="utf-8") == page()
 
 

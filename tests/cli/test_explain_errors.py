@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from gpucheck.cli import cli
 from gpucheck.cli.explain.errors import by_name
 from gpucheck.knowledge import causes
-from gpucheck.knowledge.error_codes import cuda_errors, nvml_errors
 from gpucheck.knowledge.messages import kinds, meaning, rows
+from gpucheck.knowledge.xid import cuda_errors, nvml_errors
 
 
 @pytest.mark.parametrize("what", [["XID", "79"], ["XID 79"], ["79"], ["xid79"], ["xid:79"]])

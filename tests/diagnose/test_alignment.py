@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpucheck.diagnose.alignment import aligned
+from gpucheck.diagnose.combine import aligned
 from gpucheck.model.diagnosis.observations import ObservedGpu
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpucheck.host.boot import read_dkms, read_kernels, read_secure_boot
+from gpucheck.host.driver import read_dkms, read_kernels, read_secure_boot
 from gpucheck.model import DkmsModule, InstalledKernel
 
 OLD, NEW = "5.15.0-97-generic", "5.15.0-113-generic"

@@ -3,8 +3,8 @@
 import platform
 import resource
 
-from gpucheck.host import process
-from gpucheck.host.process import belongs, cache_entries, read_libraries, read_limits, steering
+from gpucheck.host import system
+from gpucheck.host.system import belongs, cache_entries, read_libraries, read_limits, steering
 from gpucheck.model import LoaderLibrary
 
 CACHE = """3 libs found in cache `/etc/ld.so.cache'
@@ -23,7 +23,7 @@ def test_limits_of_this_process(monkeypatch):
 
 
 def test_missing_shared_memory_is_not_zero(monkeypatch, tmp_path):
-    monkeypatch.setattr(process, "SHARED_MEMORY", str(tmp_path / "none"))
+    monkeypatch.setattr(system, "SHARED_MEMORY", str(tmp_path / "none"))
 
     assert read_limits().shm_bytes is None
 
@@ -54,7 +54,7 @@ def test_search_path_comes_before_the_cache(tmp_path, monkeypatch):
     """In the loader's own order: what stands first is what a program gets."""
     (tmp_path / "libnccl.so.2.27.3").touch()
     (tmp_path / "libnccl_static.a").touch()
-    monkeypatch.setattr(process, "output", lambda _: CACHE)
+    monkeypatch.setattr(system, "output", lambda _: CACHE)
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
 
     assert read_libraries(["libnccl"], f"{tmp_path}:/nonexistent") == (
@@ -66,7 +66,7 @@ def test_search_path_comes_before_the_cache(tmp_path, monkeypatch):
 def test_loader_cache_that_cannot_be_listed_is_not_empty(monkeypatch, tmp_path):
     """A folder on LD_LIBRARY_PATH is only half of what the loader searches."""
     (tmp_path / "libnccl.so.2").touch()
-    monkeypatch.setattr(process, "output", lambda command: None)
+    monkeypatch.setattr(system, "output", lambda command: None)
 
     assert read_libraries(["libnccl"], str(tmp_path)) is None
 

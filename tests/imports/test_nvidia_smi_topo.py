@@ -5,7 +5,7 @@ import re
 import pytest
 
 from gpucheck.imports import read
-from gpucheck.imports.nvidia_smi._topo_cells import scan
+from gpucheck.imports.nvidia_smi._topo_blocks import scan
 from gpucheck.model import Verdict
 from tests.imports.corpus import HGX, MESH, PAIR, by_id
 

@@ -13,7 +13,7 @@ from gpucheck.lab.lifecycle import down, refuse_kind
 from gpucheck.lab.model import LABEL, make_lab
 from gpucheck.lab.system import LabUsageError
 from gpucheck.stack.plan.services import SIMULATED_ROOT, drop_ins
-from gpucheck.stack.systems import find_os
+from gpucheck.stack.targets import find_os
 from tests.lab.fake_docker import FakeContainer, fake_docker
 
 ROOT = Path(__file__).parents[2]

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from gpucheck.repositories import check_plans
+from gpucheck.repositories.comparison import to_text
 from gpucheck.repositories.fetching import Access, Network, Saved, place_of
-from gpucheck.repositories.report import to_text
 from gpucheck.stack import StackSpec
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import plan

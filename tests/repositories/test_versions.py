@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucheck.repositories.versions import compare_of, deb_compare, newest_first, rpm_compare
+from gpucheck.repositories.index import compare_of, deb_compare, newest_first, rpm_compare
 
 RECORDED = Path(__file__).parent.parent / "data/rpmvercmp.tsv"
 RPM = [line.split("\t") for line in RECORDED.read_text().splitlines() if not line.startswith("#")]

@@ -1,9 +1,8 @@
-"""gpucheck stack diff and lock --common: what would move, and one set for all."""
+"""gpucheck stack lock and diff: what would move, and where an edited lock is wrong."""
 
 import json
 
 import msgspec
-import yaml
 
 from tests.stack.cli_words import lock_words, run, site
 from tests.stack.hosts import host
@@ -48,38 +47,6 @@ def test_diff_names_hosts_that_joined_and_groups_that_are_new(site):
 
     assert result.exit_code == 1
     assert result.stdout.startswith("rocky-9-x86_64-2330x8: new, 1 host")
-
-
-def test_lock_common_with_a_package_revision_resolves(site):
-    """The revision is no part of the version that a toolkit needs."""
-    (site / "stack.yml").write_text("driver: 580.95.05-0ubuntu1\n")
-    result = run("lock", "--common", "--spec", site / "stack.yml", "--facts", site / "lab-apt.json", "-o", "-")
-
-    assert result.exit_code == 0
-    (group,) = yaml.safe_load(result.stdout)["groups"].values()
-    assert (group["stack"]["driver"]["version"], group["stack"]["driver"]["revision"]) == ("580.95.05", "0ubuntu1")
-
-
-def test_lock_common_gives_every_group_the_same_versions(site):
-    result = run(*lock_words(site, "--common"))
-    text = (site / "stack.lock.yml").read_text()
-    groups = yaml.safe_load(text)["groups"]
-
-    assert result.exit_code == 0
-    assert {group["stack"]["cuda"] for group in groups.values()} == {"12.9.1"}
-    assert run(*diff_words(site)).exit_code == 0
-    assert run(*lock_words(site, "--common")).exit_code == 0
-    assert (site / "stack.lock.yml").read_text() == text
-    assert "a set for each group now" in run(*lock_words(site)).stderr
-
-
-def test_lock_common_without_an_answer_names_the_clash_and_writes_nothing(site):
-    (site / "lab-dnf.json").write_bytes(msgspec.json.encode(host("rocky-9", "b200-x8", "lab-dnf")))
-    result = run(*lock_words(site, "--common"))
-
-    assert result.exit_code == 2
-    assert result.stdout.startswith("CONFLICT  no torch works for both rocky-9-x86_64-2901x8")
-    assert not (site / "stack.lock.yml").exists()
 
 
 def test_a_lock_with_a_wrong_type_names_the_line_inside_its_group(site):

@@ -9,9 +9,8 @@ import pytest
 import yaml
 
 from gpucheck.knowledge import tables
-from gpucheck.knowledge.packages import packages
+from gpucheck.knowledge.packages import options, packages
 from gpucheck.stack import Refusal, StackSpec
-from gpucheck.stack.components import BY_NAME
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import Plan, plan
 from gpucheck.stack.spec import Repository
@@ -24,6 +23,13 @@ PLANNED = [name for name in SYSTEMS if name not in ("centos-7", "centos-stream-8
 # The fingerprint of NVIDIA's key for EL 10 was not read.
 STATED = {"nvidia-cuda": Repository(key_fingerprint="0123456789" * 4)}
 # A machine of each kind of fabric and of each first branch, for every release of every part.
+VERSIONS = {
+    "cuda": [row.version for row in tables.cuda().toolkits],
+    "cudnn": [row.version for row in tables.cudnn().releases],
+    "nccl": [f"{row.version}+cuda{row.cuda}" for row in packages().nccl.builds],
+    "container_toolkit": packages().container_toolkit.versions,
+    "dcgm": [row.version for row in options().dcgm.versions],
+}
 FEW = ("v100-sxm2-x8", "t4-x1", "h100-sxm5-x8", "b200-x8", "gb200-x4")
 
 
@@ -35,8 +41,8 @@ def specs(gpus: str) -> Iterator[dict[str, str]]:
         if int(driver.partition(".")[0]) >= 575:
             yield {"driver": driver}
     if gpus in FEW:
-        for part in ("cuda", "cudnn", "nccl", "container_toolkit", "dcgm"):
-            yield from ({part: version} for version in BY_NAME[part].versions())
+        for part, versions in VERSIONS.items():
+            yield from ({part: version} for version in versions)
 
 
 def plans(system: str, *, only_auto: bool = False) -> Iterator[Plan]:

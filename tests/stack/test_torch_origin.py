@@ -4,8 +4,7 @@ import msgspec
 import pytest
 
 from gpucheck.stack import StackSet, StackSpec
-from gpucheck.stack.common import lock_common
-from gpucheck.stack.lock import Lock, lock
+from gpucheck.stack.lock import lock
 from tests.stack.asked import answer, refusal
 from tests.stack.hosts import host
 
@@ -83,16 +82,6 @@ def test_an_older_torch_brings_the_next_newer_system_nccl():
 
     assert found.nccl == "2.27.5+cuda12.9"
     assert any(r.component == "nccl" and "next newer system build" in r.because for r in found.reasons)
-
-
-def test_a_common_set_prefers_pypi_too():
-    facts = [host("ubuntu-22.04", "v100-sxm2-x8", "a"), host("ubuntu-22.04", "h100-sxm5-x8", "b")]
-    own, whatever = (lock_common(StackSpec(torch_origin=origin), facts) for origin in ("auto", "any"))
-
-    assert isinstance(own, Lock)
-    assert isinstance(whatever, Lock)
-    assert {g.stack.torch and g.stack.torch.version for g in own.groups.values()} == {"2.10.0"}
-    assert {g.stack.torch and g.stack.torch.version for g in whatever.groups.values()} == {"2.14.1"}
 
 
 def test_a_lock_from_before_keeps_its_torch():

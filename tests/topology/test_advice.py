@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpucheck import imports
 from gpucheck.topology import with_advice, with_expectations
-from gpucheck.topology.advice.groups import best_group, nearness
+from gpucheck.topology.advice import best_group, nearness
 from tests.imports import nccl
 from tests.imports.corpus import by_id
 from tests.machines import GEN5_X16

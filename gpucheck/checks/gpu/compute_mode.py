@@ -17,7 +17,6 @@ EXCLUSIVE = (
 
 @evaluate_each_gpu(NAME, nothing="no GPU of this host has compute modes")
 def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
-    """One finding a GPU."""
     mode = gpu.health.compute_mode
     if mode is None:
         return not_reported(NAME, nvml, gpu, "nvmlDeviceGetComputeMode", what="compute mode")

@@ -16,7 +16,6 @@ FIX = "attest the GPUs, then: sudo nvidia-smi conf-compute -srs 1; its state: nv
 
 
 def evaluate(values: NvmlReading | NvmlFailure) -> Iterator[Finding]:
-    """One finding for the host."""
     nvml = reading_with_gpus(NAME, values)
     if isinstance(nvml, Finding):
         yield nvml

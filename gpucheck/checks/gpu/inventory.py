@@ -57,7 +57,6 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def probe(host: Host) -> Values:
-    """Query NVML, sysfs, /dev and the environment."""
     return Values(
         nvml=host.nvml(),
         pci=tuple(device for device in host.pci() if device.is_nvidia_gpu),

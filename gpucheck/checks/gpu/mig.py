@@ -15,7 +15,6 @@ PENDING = "The mode was changed and takes effect at the next reset of the GPU."
 
 @evaluate_each_gpu(NAME, nothing="no GPU of this host has MIG")
 def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
-    """One finding for each GPU that has MIG."""
     on, pending = gpu.health.mig, gpu.health.mig_pending
     if on is None:
         return not_reported(NAME, nvml, gpu, "nvmlDeviceGetMigMode", what="MIG mode")

@@ -18,7 +18,6 @@ FIX = "on the host: systemctl enable --now nvidia-persistenced (or until the nex
 
 @evaluate_each_gpu(NAME, nothing="no GPU of this host has persistence mode")
 def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
-    """One finding a GPU."""
     if gpu.health.persistence is None:
         return not_reported(NAME, nvml, gpu, "nvmlDeviceGetPersistenceMode", what="persistence mode")
     about = About(check=NAME, subject=f"gpu:{gpu.pci_bus_id}")

@@ -16,7 +16,6 @@ TOLERANCE_W = 1.0
 
 @evaluate_each_gpu(NAME, nothing="no GPU of this host has a power limit")
 def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
-    """One finding a GPU."""
     limit, default = gpu.health.power_limit_w, gpu.health.power_default_w
     if limit is None or default is None:
         return not_reported(NAME, nvml, gpu, *CALLS, what="power limit")

@@ -30,12 +30,10 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def probe(host: Host) -> Values:
-    """Query NVML."""
     return Values(nvml=host.nvml(), container=host.system().container)
 
 
 def evaluate(values: Values) -> Iterator[Finding]:
-    """One finding a GPU."""
     nothing = "no GPU of this host lists its processes"
     yield from each_gpu(NAME, values.nvml, lambda gpu: _evaluate(values, gpu), nothing=nothing)
 

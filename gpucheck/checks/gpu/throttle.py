@@ -35,7 +35,6 @@ HARDWARE = {
 
 @evaluate_each_gpu(NAME, nothing="no GPU of this host reports clock event reasons")
 def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
-    """One finding a GPU."""
     health = gpu.health
     if health.clocks_event_reasons is None:
         return not_reported(NAME, nvml, gpu, *CALLS, what="clock event reasons")

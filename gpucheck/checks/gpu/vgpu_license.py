@@ -15,7 +15,6 @@ FIX = "systemctl status nvidia-gridd; journalctl -u nvidia-gridd; check ServerAd
 
 @evaluate_each_gpu(NAME, nothing="no GPU of this host is a virtual GPU that needs a license")
 def evaluate(_: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
-    """One finding for each virtual GPU."""
     about = About(check=NAME, subject=f"gpu:{gpu.pci_bus_id}")
     if gpu.health.licensed is None:
         return None

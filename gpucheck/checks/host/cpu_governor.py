@@ -30,14 +30,12 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def probe(host: Host) -> Values:
-    """Query sysfs."""
     governor, driver = ((host.read_text(f"{FOLDER}/scaling_{name}") or "").strip() for name in ("governor", "driver"))
     readable = bool(governor) or bool(host.list_names(CPUS))
     return Values(governor=governor or None, driver=driver or None, readable=readable)
 
 
 def evaluate(values: Values) -> Iterator[Finding]:
-    """One finding for the host."""
     governor, driver = values.governor, values.driver
     evidence = f"{FOLDER}: governor {governor or 'not reported'}, driver {driver or 'not reported'}"
     about = About(check=NAME, evidence=(evidence,))

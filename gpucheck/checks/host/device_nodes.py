@@ -31,7 +31,6 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def probe(host: Host) -> Values:
-    """List /dev and query NVML."""
     names = host.list_names("/dev")
     return Values(
         names=None if names is None else tuple(name for name in names if name.startswith("nvidia")),
@@ -42,7 +41,6 @@ def probe(host: Host) -> Values:
 
 
 def evaluate(values: Values) -> Iterator[Finding]:
-    """One finding for the host."""
     about = About(check=NAME, evidence=(f"/dev: {' '.join(values.names or ()) or 'no nvidia file'}",))
     if isinstance(values.nvml, NvmlFailure):
         yield not_looked(NAME, values.nvml)

@@ -32,7 +32,6 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def probe(host: Host) -> Values:
-    """Read the variables and the files."""
     files = {path: _settings(host.read_text(str(Path(path).expanduser()))) for path in FILES}
     found = {"environment": host.environment(), **files}
     if VISIBLE not in found["environment"]:

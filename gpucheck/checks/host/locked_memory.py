@@ -29,14 +29,12 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def probe(host: Host) -> Values:
-    """Query the kernel and the PCI bus."""
     pci = host.pci()
     names = tuple(name for device in pci for name in device.infiniband_names)
     return Values(memlock_bytes=host.limits().memlock_bytes, rdma=names if pci else None)
 
 
 def evaluate(values: Values) -> Iterator[Finding]:
-    """One finding for the host."""
     limit = values.memlock_bytes
     devices = "not visible" if values.rdma is None else ", ".join(values.rdma) or "none"
     about = About(check=NAME, evidence=(f"RLIMIT_MEMLOCK: {_size(limit)}", f"RDMA devices: {devices}"))

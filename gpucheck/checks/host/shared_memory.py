@@ -28,12 +28,10 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def probe(host: Host) -> Values:
-    """Query the kernel."""
     return Values(limits=host.limits(), container=host.system().container)
 
 
 def evaluate(values: Values) -> Iterator[Finding]:
-    """One finding for the host."""
     size, free = values.limits.shm_bytes, values.limits.shm_free_bytes
     if size is None or free is None:
         why = "shared memory size unknown: /dev/shm is missing or cannot be read"

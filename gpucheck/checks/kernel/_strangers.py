@@ -9,7 +9,7 @@ from functools import cache
 from typing import NamedTuple
 
 from gpucheck.checks.kernel._text import BUS, LogMessage, bus_id
-from gpucheck.knowledge.kernel_lines import Family, Harmless, families, trouble
+from gpucheck.knowledge.kernel_messages import Family, Harmless, families, trouble
 from gpucheck.model import Finding, Verdict
 from gpucheck.model.finding.about import About
 from gpucheck.printable import counted
@@ -83,7 +83,6 @@ def _is_harmless(message: LogMessage, of: _Compiled, known: frozenset[str]) -> b
 
 
 def _subject(text: str, gpus: frozenset[str]) -> str:
-    """The GPU that the line names, else the host."""
     named = {bus_id(match["bus"]) for match in BUS_ID.finditer(text)} & gpus
     return f"gpu:{named.pop()}" if len(named) == 1 else "host"
 

@@ -55,7 +55,6 @@ class Named(NamedTuple):
 
 
 def messages(lines: Iterable[KernelLine]) -> list[LogMessage]:
-    """The messages in order, those of several lines joined."""
     flat = [(part[:MAX_LINE], line) for line in lines for part in line.text.split("\n")]
     found: list[LogMessage] = []
     at = 0

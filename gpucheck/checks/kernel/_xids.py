@@ -46,7 +46,6 @@ class Code(NamedTuple):
 
 
 def xid(text: str) -> Code | None:
-    """The Xid of a message."""
     match = XID.search(text)
     return of_xid(int(match["code"]), _place(match["where"]), match["text"]) if match else None
 
@@ -63,7 +62,6 @@ def _place(where: str | None) -> str | None:
 
 
 def of_xid(code: int, bus: str | None, text: str = "") -> Code:
-    """What a code means with the text behind it."""
     row = xids().get(code)
     after = frozenset({"any" if row.follows == "any" else f"xid:{row.follows}"}) if row and row.follows else frozenset()
     return Code(f"xid:{code}", bus, _xid_meaning(code, row, text), after)

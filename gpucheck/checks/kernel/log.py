@@ -44,7 +44,6 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def probe(host: Host) -> Values:
-    """Ask the kernel log and the PCI bus."""
     gpus = [device for device in host.pci() if device.is_nvidia_gpu]
     switches = [device for device in host.pci() if (device.vendor_id, device.class_id[:4]) == NVSWITCH]
     above: dict[str, tuple[str, ...]] = {}
@@ -89,7 +88,6 @@ def _machine(values: Values, found: list[LogMessage]) -> Machine:
 
 
 def gpus_named(log: KernelLog) -> frozenset[str]:
-    """The bus ids of the GPUs that a log names."""
     return named(messages(log.lines)).gpus
 
 
@@ -110,16 +108,13 @@ class _Group:
 
     @property
     def rank(self) -> int:
-        """How grave it is."""
         return RANK.index(self.meaning.verdict)
 
     @property
     def start(self) -> int:
-        """Its first place in the log."""
         return self.events[0].message.number
 
     def text(self) -> str:
-        """Return the text, and how often it occurs."""
         return _often(self.meaning.summary, len(self.events))
 
 

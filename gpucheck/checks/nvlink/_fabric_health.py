@@ -3,12 +3,15 @@
 Fields of the mask as in nvml.h (NVML_GPU_FABRIC_HEALTH_MASK_*). 0 is "not reported" in all of them, as on drivers that
 have the call and no health (gpud#1106: a healthy GB200 reports 0 throughout). The driver's summary of them
 (NVML_GPU_FABRIC_HEALTH_SUMMARY_*) counts where the mask shows nothing.
+
+Nothing on such a host manages the fabric: the NVLink switches are registered and partitioned on the switch trays, and
+IMEX on the compute trays shares memory between them.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from gpucheck.checks.nvlink._multi_node import SWITCH_TRAYS, is_tray_gpu
+from gpucheck.knowledge import GpuModel, find_gpu, gpu_by_pci_id
 from gpucheck.model import Fabric, Finding, Gpu
 from gpucheck.model.finding.about import About
 
@@ -41,7 +44,6 @@ HGX_FIX = (
 
 
 def health_findings(gpus: Sequence[Gpu]) -> Iterator[Finding]:
-    """Yield the gravest problem of each GPU."""
     for gpu in gpus:
         if gpu.fabric is not None and gpu.fabric.state == "completed":
             found = list(_evaluate(gpu, gpu.fabric.health_mask)) if gpu.fabric.health_mask else []
@@ -102,3 +104,36 @@ def clique_finding(gpus: Sequence[Gpu]) -> Finding | None:
     fix = SWITCH_TRAYS if any(map(is_tray_gpu, gpus)) else HGX_FIX
     about = About(check=NAME, evidence=lines)
     return about.warns(f"GPUs in {', '.join(parts)}", "one clique", why, fix, "fabric-degraded", "likely")
+
+
+SWITCH_TRAYS = (
+    "nvidia-smi -q | grep -A 12 Fabric\n"
+    "On the switch trays of the rack: check the NVLink control plane (NMX Controller) and the partition of this tray.\n"
+    "On this tray: gpucheck verify --only nvlink,imex"
+)
+
+
+def model_of(gpu: Gpu) -> GpuModel | None:
+    """Return the row of the GPU table: by what the driver calls the GPU, which knows ids that are not in the table."""
+    return find_gpu(gpu.name) or gpu_by_pci_id(gpu.device_id)
+
+
+def is_tray_gpu(gpu: Gpu) -> bool:
+    """Whether the GPU belongs to a rack's fabric: by its name, else by its cluster, else by its PCI id."""
+    named, numbered = find_gpu(gpu.name), gpu_by_pci_id(gpu.device_id)
+    if named is not None:
+        return named.fabric == "imex"
+    return in_cluster(gpu) or (numbered is not None and numbered.fabric == "imex")
+
+
+def is_nvlink5_board(gpu: Gpu) -> bool:
+    """Whether the GPU is one of an HGX B200 or B300, whose switches no PCI device shows: they are managed through the
+    InfiniBand functions of the board, by fabric manager and NVLSM.
+    """
+    model = model_of(gpu)
+    return model is not None and model.fabric == "nvlink5"
+
+
+def in_cluster(gpu: Gpu) -> bool:
+    """Whether the driver reports a cluster that the GPU shares with other hosts."""
+    return gpu.fabric is not None and gpu.fabric.spans_hosts

@@ -24,7 +24,6 @@ ERRORS = (
 
 @evaluate_each_gpu(NAME, nothing="no GPU of this host reports NVLink-C2C")
 def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
-    """One finding a GPU with NVLink-C2C."""
     links = gpu.health.c2c
     if not links:
         # Drivers and boards without NVLink-C2C do not know the field, which is no gap.

@@ -17,8 +17,14 @@ import msgspec
 
 from gpucheck.checks._nvml import evidence, gaps_of, lost_gaps, not_reported, reading_with_gpus, reason
 from gpucheck.checks._services import NOT_QUERIED, unit_state
-from gpucheck.checks.nvlink._fabric_health import NAME, clique_finding, health_findings
-from gpucheck.checks.nvlink._multi_node import SWITCH_TRAYS, is_nvlink5_board, is_tray_gpu
+from gpucheck.checks.nvlink._fabric_health import (
+    NAME,
+    SWITCH_TRAYS,
+    clique_finding,
+    health_findings,
+    is_nvlink5_board,
+    is_tray_gpu,
+)
 from gpucheck.checks.p2p.status import p2p_status
 from gpucheck.model import (
     NOT_IN_LIBRARY,
@@ -72,7 +78,6 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def switches(self) -> int:
-        """How many NVSwitch chips the PCI bus shows."""
         return sum(device.is_nvswitch for device in self.pci)
 
     @property
@@ -87,7 +92,6 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def probe(host: Host) -> Values:
-    """Query NVML, the PCI bus, systemd and the package database."""
     service, queried = unit_state(host, UNIT)
     system, nvml = host.system(), host.nvml()
     return Values(

@@ -14,7 +14,7 @@ import msgspec
 
 from gpucheck.checks._nvml import reading_with_gpus
 from gpucheck.checks._services import NOT_QUERIED, unit_state
-from gpucheck.checks.nvlink._multi_node import in_cluster, is_tray_gpu
+from gpucheck.checks.nvlink._fabric_health import in_cluster, is_tray_gpu
 from gpucheck.model import Check, Finding, Host, NvmlFailure, NvmlReading, PackageVersion
 from gpucheck.model.finding.about import About
 
@@ -52,7 +52,6 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def probe(host: Host) -> Values:
-    """Query NVML, systemd and the package database, and read the configuration."""
     service, queried = unit_state(host, UNIT)
     text, names = host.read_text(NODES), host.list_names(CHANNELS)
     lines = None if text is None else (line.partition("#")[0].strip() for line in text.splitlines())

@@ -38,7 +38,6 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def probe(host: Host) -> Values:
-    """Query NVML, and read the driver's options."""
     text = host.read_text(PARAMS)
     options = dict(re.findall(r"^(\w+): *(\d+)$", text or "", re.MULTILINE))
     return Values(

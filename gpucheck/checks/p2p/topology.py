@@ -27,7 +27,6 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def probe(host: Host) -> Values:
-    """Read NVML and sysfs."""
     return Values(nvml=host.nvml(), pci=host.pci(), topology=of(host))
 
 

@@ -25,7 +25,6 @@ FIX = (
 
 
 def evaluate(values: Hardware) -> Iterator[Finding]:
-    """One finding a GPU."""
     yield from each_gpu(NAME, values.nvml, lambda gpu: _evaluate(values, gpu), nothing="no BAR1")
 
 

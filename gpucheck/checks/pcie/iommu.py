@@ -31,7 +31,6 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def probe(host: Host) -> Values:
-    """Query sysfs and procfs."""
     return Values(
         gpus=tuple(device for device in host.pci() if device.is_nvidia_gpu),
         command_line=host.read_text("/proc/cmdline"),

@@ -16,7 +16,6 @@ CALLS = ("nvmlDeviceGetCurrPcieLinkWidth", "nvmlDeviceGetMaxPcieLinkWidth")
 
 
 def evaluate(values: Hardware) -> Iterator[Finding]:
-    """One finding a GPU."""
     nothing = "no GPU of this host has a PCIe link width"
     yield from each_gpu(NAME, values.nvml, lambda gpu: _evaluate(values, gpu), nothing=nothing)
 

@@ -31,7 +31,6 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def probe(host: Host) -> Values:
-    """Query NVML and sysfs."""
     return Values(
         nvml=host.nvml(),
         kernel={device.bus_id: device.numa_node for device in host.pci() if device.is_nvidia_gpu},

@@ -1,8 +1,13 @@
 """The plan that provisioning writes to a host, ``gpucheck.plan/1``: the parts that are compared with the host."""
 
+from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
+
+from gpucheck.checks.software._wheels import FRAMEWORKS
+from gpucheck.model import DriverState, Finding, PackageVersion
+from gpucheck.model.finding.about import About
 
 PLAN = "/etc/gpucheck/stack.json"
 
@@ -72,3 +77,130 @@ def read_plan(text: str) -> Plan:
         return msgspec.json.decode(text, type=Plan)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         raise Unreadable(str(error)) from error
+
+
+HOST = About(check="stack")
+FABRIC_MANAGER = "nvidia-fabricmanager"
+PROVISION = "in a gpucheck checkout: make provision INVENTORY=..."
+
+
+def evaluate_plan(
+    plan: Plan, packages: tuple[PackageVersion, ...] | None, driver: DriverState, python: dict[str, str]
+) -> Iterator[Finding]:
+    """Yield all findings about the plan.
+
+    packages: those installed, None if the package database cannot be read. python: versions of the frameworks.
+    """
+    if packages is None:
+        why = "installed packages unknown: the package database cannot be read"
+        yield HOST.unknown(why, "dpkg-query --list or rpm --query --all shows the error")
+    else:
+        yield from _components(plan, packages)
+    yield from _module(plan, driver)
+    yield from _fabric_manager(plan, packages, driver.loaded_version)
+    yield from _frameworks(plan, python)
+
+
+def _components(plan: Plan, packages: tuple[PackageVersion, ...]) -> Iterator[Finding]:
+    installed = {package.name: package for package in packages}
+    for name, component in plan.components.items():
+        if not component.packages:
+            continue
+        wrong, loose = [], []
+        unconfirmed = [
+            f"unconfirmed when planned: {row.spec}: {row.because}" for row in plan.unconfirmed if row.component == name
+        ]
+        for row in component.packages:
+            found = installed.get(row.name)
+            # A plan without a version takes the newest of its repository and holds it.
+            if found is None or row.version not in (None, found.version):
+                planned = row.version or "any version"
+                wrong.append(f"{row.name}: {found.version if found else 'not installed'}, planned {planned}")
+            elif row.name in component.holds and not found.held:
+                loose.append(f"{row.name} {found.version} is not held")
+        yield _component(name, component.packages, wrong, loose, unconfirmed)
+
+
+def _component(
+    component: str, rows: tuple[Package, ...], wrong: list[str], loose: list[str], unconfirmed: list[str]
+) -> Finding:
+    wanted = f"{len(rows)} packages as planned, held"
+    if wrong:
+        seen = f"{component}: {len(wrong)} of {len(rows)} packages differ"
+        fix = f"install the planned versions again: {PROVISION}"
+        return HOST.with_evidence(*wrong, *unconfirmed).fails(seen, wanted, "; ".join(wrong), fix, "library-mismatch")
+    if loose:
+        seen = f"{component}: {len(loose)} packages can be upgraded by themselves"
+        fix = f"apt-mark hold or dnf versionlock add; {PROVISION}"
+        return HOST.with_evidence(*loose, *unconfirmed).warns(seen, wanted, "; ".join(loose), fix, None)
+    about = HOST.with_evidence(*(f"{row.name} {row.version}" for row in rows), *unconfirmed)
+    return about.passes(f"{component}: {', '.join(sorted({row.version or 'newest' for row in rows}))}", wanted)
+
+
+def _module(plan: Plan, driver: DriverState) -> Iterator[Finding]:
+    expected = plan.expected or Expected()
+    version, flavour = expected.driver_version, expected.kernel_module
+    if version is None:
+        return
+    seen = f"kernel module {driver.loaded_version or 'not loaded'} {driver.loaded_flavour or ''}".rstrip()
+    wanted = f"kernel module {version} {flavour}"
+    installed = f"{driver.installed_version or 'not found'} {driver.installed_flavour or ''}".rstrip()
+    about = HOST.with_evidence(f"installed module: {installed}")
+    if driver.loaded_version != version:
+        cause, why = "driver-mismatch", "The planned kernel module is not the loaded one."
+        fix = f"reboot; then {PROVISION}"
+    elif flavour is not None and driver.loaded_flavour not in (None, flavour):
+        cause, why = "module-flavour-wrong", "The other flavor of the kernel module is loaded."
+        fix = f"install the planned flavor and reboot: {PROVISION}"
+    elif driver.installed_version not in (None, version) or (
+        flavour and driver.installed_flavour not in (None, flavour)
+    ):
+        cause = "driver-mismatch"
+        why = f"The next boot loads {installed}."
+        fix = f"install the planned module before the host reboots: {PROVISION}"
+    else:
+        yield about.passes(seen, wanted)
+        return
+    yield about.fails(seen, wanted, why, fix, cause)
+
+
+def _fabric_manager(plan: Plan, packages: tuple[PackageVersion, ...] | None, loaded: str | None) -> Iterator[Finding]:
+    """Compared with the loaded module, not with the plan: it does not start at any other version."""
+    if packages is None:
+        return  # reported with the packages
+    installed = next((p.version for p in packages if p.name == FABRIC_MANAGER), None)
+    planned = (plan.expected or Expected()).fabric_manager_version
+    if (installed is None and planned is None) or loaded is None:
+        return  # a missing package is reported with its component, a missing module by itself
+    plain = (installed or "not installed").rpartition(":")[2].partition("-")[0]
+    seen, wanted = f"fabric manager {plain}", f"fabric manager {loaded}, the loaded driver's version"
+    if plain == loaded:
+        yield HOST.passes(seen, wanted)
+        return
+    about = HOST.with_evidence(f"package: {installed or 'not installed'}", f"planned: {planned or 'not in the plan'}")
+    why = "Fabric manager works only at exactly the loaded driver's version."
+    fix = f"install both at the planned version and reboot: {PROVISION}"
+    yield about.fails(seen, wanted, why, fix, "fabric-version-mismatch")
+
+
+def _frameworks(plan: Plan, python: dict[str, str]) -> Iterator[Finding]:
+    for name in FRAMEWORKS:
+        planned: Framework | None = getattr(plan.stack, name, None)
+        if planned is None or planned.version is None:
+            continue
+        wanted = planned.version
+        # Only wheels of PyTorch's own index carry the build in their version.
+        if planned.origin == "index" and "+" not in wanted:
+            wanted = f"{wanted}+{planned.build}"
+        seen = python.get(name)
+        if seen is None:
+            why = f"not run: {name} is not installed in the Python environment of gpucheck"
+            fix = f"run gpucheck from the environment that contains {name}"
+            yield HOST.skips(why, f"{name} not in this environment", wanted=f"{name} {wanted}", fix=fix)
+            continue
+        same = seen.split("+")[0] == wanted.split("+")[0] and ("+" not in wanted or seen == wanted)
+        if same:
+            yield HOST.passes(f"{name} {seen}", f"{name} {wanted}")
+            continue
+        why, fix = f"The installed build of {name} is not the planned one.", f"install the planned build: {PROVISION}"
+        yield HOST.warns(f"{name} {seen}", f"{name} {wanted}", why, fix, "library-mismatch")

@@ -7,11 +7,15 @@ knowledge tables by version and build. What torch itself reports is used if it w
 import re
 import sysconfig
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 
 import msgspec
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
-from gpucheck.knowledge import tables
-from gpucheck.model import Host
+from gpucheck.knowledge import code_runs, tables
+from gpucheck.model import Finding, Host
+from gpucheck.model.finding.about import About, Confidence
 
 # Frameworks, and the wheels that bring cuDNN and NCCL for each CUDA major.
 FRAMEWORKS = ("torch", "tensorflow")
@@ -164,3 +168,184 @@ def _requirements(metadata: str) -> Iterator[tuple[str, str]]:
             continue  # one odd line hides no other
         if requirement.name in LIBRARIES and str(requirement.specifier):
             yield requirement.name, str(requirement.specifier)
+
+
+HOST = About(check="stack")
+VERSION = re.compile(r"\d+(\.\d+)+")
+RESOLVE = "install the set that this prints: gpucheck stack resolve"
+OWN_ENVIRONMENT = "create a new environment with pip only, one per framework"
+IMPORT = "query torch itself: gpucheck stack check --import-torch"
+
+
+def evaluate_wheels(
+    wheels: tuple[Wheel, ...],
+    libraries: dict[str, str],
+    capabilities: dict[str, str | None],
+    driver: str | None,
+    arch: str,
+    imported: Imported | None,
+) -> Iterator[Finding]:
+    """All findings about the wheels. capabilities: compute capability by GPU bus id, None where not known."""
+    for wheel in wheels:
+        built = built_for(wheel, arch)
+        if wheel.name == "torch" and imported is not None:
+            yield from _imported(imported)
+            built = _corrected(built, imported)
+        if built is None:
+            why = "CUDA version of the build unknown: neither its files nor the tables contain it"
+            seen = f"{wheel.name} {wheel.version}"
+            yield HOST.unknown(why, IMPORT, seen, wanted="a build that the tables know")
+        elif wheel.name == "tensorflow" and built.pins and not built.pins.keys() & libraries.keys():
+            yield _without_cuda(wheel, built)
+        elif built.cuda is not None:
+            yield from _driver_floor(wheel, built, driver)
+            yield from _code(wheel, built, capabilities)
+            yield from _libraries(wheel, built, libraries, capabilities)
+    yield from _families(libraries)
+
+
+def _without_cuda(wheel: Wheel, built: Built) -> Finding:
+    """TensorFlow's wheel is built for CUDA and pip leaves the libraries out, unless the extra is asked for."""
+    seen = f"{wheel.name} {wheel.version} without its CUDA packages"
+    wanted = ", ".join(f"{name} {spec}" for name, spec in built.pins.items())
+    why = f"{wheel.name} then computes on the CPU, unless the loader finds matching CUDA libraries of the host."
+    fix = f"to use the GPUs: pip install '{wheel.name}[and-cuda]=={wheel.version}'"
+    return HOST.with_evidence(*built.evidence).warns(seen, wanted, why, fix, "library-mismatch", "likely")
+
+
+def _driver_floor(wheel: Wheel, built: Built, driver: str | None) -> Iterator[Finding]:
+    """R1: a wheel takes nothing but the driver from the host."""
+    floor = tables.drivers().minor_compat_floor.get(str(built.cuda).partition(".")[0])
+    if floor is None or driver is None or not VERSION.fullmatch(driver):
+        return  # without a driver the driver check fails; there is no floor to compare with
+    seen = f"{wheel.name} {wheel.version} (CUDA {built.cuda}) on driver {driver}"
+    wanted = f"driver {floor} or newer"
+    about = HOST.with_evidence(*built.evidence)
+    if Version(driver) >= Version(floor):
+        yield about.passes(seen, wanted)
+        return
+    why = f"programs built with this CUDA major run from driver {floor}"
+    fix = "install a newer driver, or a build for an older CUDA: gpucheck stack resolve"
+    yield about.fails(seen, wanted, why, fix, "library-mismatch")
+
+
+def _code(wheel: Wheel, built: Built, capabilities: dict[str, str | None]) -> Iterator[Finding]:
+    about, name, wanted = (
+        HOST.with_evidence(*built.evidence),
+        f"{wheel.name} {wheel.version}",
+        "machine code for every GPU",
+    )
+    if built.archs is None:
+        why = f"architectures of {name} unknown: the tables contain no confirmed list"
+        yield about.unknown(why, IMPORT, name, wanted=wanted)
+        return
+    code = " ".join(str(arch) for arch in built.archs)
+    covered = []
+    for bus_id, capability in capabilities.items():
+        if capability is None:
+            why = "compute capability unknown: this PCI id is not in the tables, and NVML did not report it"
+            fix = "install the driver; or add the GPU to gpucheck/knowledge/gpus.yml with its source"
+            gpu = About(check=HOST.check, subject=f"gpu:{bus_id}")
+            yield gpu.unknown(why, fix, "compute capability unknown", wanted=f"one of sm {code}")
+        elif code_runs(capability, built.archs) or _translated(capability, built.ptx):
+            covered.append(bus_id)
+        else:
+            gpu = About(check=HOST.check, subject=f"gpu:{bus_id}", evidence=built.evidence)
+            seen, why = (
+                f"compute capability {capability}",
+                f"{name} holds no code for this GPU: 'no kernel image is available'",
+            )
+            yield gpu.fails(seen, f"one of sm {code}", why, RESOLVE, "arch-not-in-build")
+    if covered:
+        yield about.passes(f"{name} has code for {len(covered)} GPUs", wanted)
+
+
+def _translated(capability: str, ptx: int | None) -> bool:
+    """Whether the driver translates PTX for this GPU. Official wheels were seen to fail at it on Blackwell."""
+    if ptx is None:
+        return False
+    return Version(f"{ptx // 10}.{ptx % 10}") < Version(capability) < Version("10.0")
+
+
+def _libraries(
+    wheel: Wheel, built: Built, libraries: dict[str, str], capabilities: dict[str, str | None]
+) -> Iterator[Finding]:
+    for name, spec in built.pins.items():
+        have = libraries.get(name)
+        wanted = f"{name} {spec}"
+        old = _too_old_for(name, have, capabilities) if have else None
+        if old is not None:
+            yield old
+        elif have is None or have not in SpecifierSet(spec, prereleases=True):
+            seen = f"{wheel.name} {wheel.version} with {name} {have or 'not installed'}"
+            why = f"{wheel.name} was built and tested with another version than the one that it would load."
+            fix = f"pip install '{name}{spec}', or {OWN_ENVIRONMENT}"
+            confidence: Confidence = "certain" if have else "possible"
+            about = HOST.with_evidence(*built.evidence)
+            yield about.warns(seen, wanted, why, fix, "library-mismatch", confidence)
+        else:
+            yield HOST.passes(f"{wheel.name} {wheel.version} with {name} {have}", wanted)
+
+
+def _too_old_for(name: str, have: str, capabilities: dict[str, str | None]) -> Finding | None:
+    """R7: pip fills a range with the newest cuDNN, and newer ones left old GPUs behind."""
+    if "cudnn" not in name:
+        return None
+    release = next((r for r in reversed(tables.cudnn().releases) if Version(r.version) <= Version(have)), None)
+    if release is None or release.min_cc is None:
+        return None
+    for bus_id, capability in capabilities.items():
+        if capability is not None and Version(capability) < Version(release.min_cc):
+            line = f"tables: cuDNN {release.version} from compute capability {release.min_cc} ({release.basis})"
+            about = About(check=HOST.check, subject=f"gpu:{bus_id}", evidence=(line,))
+            why = f"cuDNN {have} has no code below compute capability {release.min_cc}; this GPU is {capability}"
+            fix = f"pip install '{name}==9.10.2.21', the last version with code for it"
+            return about.fails(f"{name} {have}", "a cuDNN with code for this GPU", why, fix, "arch-not-in-build")
+    return None
+
+
+def _families(libraries: dict[str, str]) -> Iterator[Finding]:
+    """R19: the cu12 and cu13 wheels of one library write the same files."""
+    for library in ("cudnn", "nccl"):
+        both = [f"nvidia-{library}-{family}" for family in FAMILIES if f"nvidia-{library}-{family}" in libraries]
+        if len(both) > 1:
+            seen = " and ".join(f"{name} {libraries[name]}" for name in both)
+            why = "These wheels write the same files, so one has overwritten the other."
+            yield HOST.fails(seen, f"one wheel of {library}", why, OWN_ENVIRONMENT, "library-mismatch")
+
+
+def _corrected(built: Built | None, imported: Imported) -> Built | None:
+    """What torch reports outranks files and tables."""
+    if imported.error is not None or imported.cuda is None:
+        return built
+    archs = tuple(int(digits) for name in imported.arch_list if (digits := name.partition("_")[2].rstrip("af")))
+    evidence = (f"torch.version.cuda: {imported.cuda}", f"torch.cuda.get_arch_list(): {' '.join(imported.arch_list)}")
+    return Built(
+        cuda=imported.cuda,
+        archs=archs or (built.archs if built else None),
+        pins=built.pins if built else {},
+        evidence=evidence,
+    )
+
+
+def _imported(imported: Imported) -> Iterator[Finding]:
+    if imported.error is not None:
+        fix = "python -c 'import torch' in the same environment shows the entire error"
+        yield HOST.unknown(f"torch versions unknown: {imported.error}", fix, imported.error, wanted="torch imports")
+        return
+    if imported.cuda is None:
+        why = "not applicable: a CPU build of torch has no CUDA libraries"
+        yield HOST.skips(why, f"torch {imported.version}", wanted="a CUDA build")
+        return
+    parts = (("CUDA", imported.cuda), ("cuDNN", imported.cudnn), ("NCCL", imported.nccl))
+    libraries = ", ".join(f"{name} {version or 'not reported'}" for name, version in parts)
+    seen = f"torch {imported.version}: {libraries}"
+    outside = [path for path in imported.mapped if not PurePosixPath(path).is_relative_to(imported.folder)]
+    if outside:
+        seen = f"{seen}; {len(outside)} of its libraries come from elsewhere"
+        why = "A library of the host is loaded instead of the wheel's own: LD_LIBRARY_PATH or ld.so.conf."
+        fix = "unset LD_LIBRARY_PATH, then: gpucheck stack check --import-torch"
+        about, wanted = HOST.with_evidence(*outside), f"libraries below {imported.folder}"
+        yield about.warns(seen, wanted, why, fix, "library-mismatch", "likely")
+    else:
+        yield HOST.with_evidence(*imported.mapped).passes(seen, "its own libraries")

@@ -39,7 +39,6 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def probe(host: Host) -> Values:
-    """Query the package database and read the configuration."""
     packages, daemon = host.packages([TOOLKIT, *ENGINES]), host.read_text(DAEMON)
     names = {package.name for package in packages or ()}
     alone = "containerd.io" in names and not names & set(DOCKER)
@@ -57,7 +56,6 @@ def probe(host: Host) -> Values:
 
 
 def evaluate(values: Values) -> Iterator[Finding]:
-    """One finding for the host."""
     if values.container is not None:
         why = f"not applicable: this {values.container} container does not show the engines of its host"
         yield About(check=NAME).skips(why)

@@ -60,7 +60,6 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def probe(host: Host) -> Values:
-    """Query NVML, the kernel, the PCI bus and /dev."""
     gpus = [device for device in host.pci() if device.is_nvidia_gpu]
     nvml, names = host.nvml(), host.list_names("/dev")
     return Values(
@@ -149,7 +148,6 @@ class Meaning(NamedTuple):
 
 
 def meaning(failure: NvmlFailure, values: Values) -> Meaning:
-    """Return what one failure of NVML means on this host."""
     if values.denied and failure.code in (*FORBIDDEN, DRIVER_NOT_LOADED, OF_ANY_KIND):
         # runc#3708: a reload of systemd resets the device rules of a running container.
         why = f"A device cgroup denies access to /dev/nvidiactl, whatever the driver's state is. {ADOPTED}"

@@ -27,7 +27,6 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def probe(host: Host) -> Values:
-    """Query the loader."""
     installed = host.python_packages(["torch", "tensorflow"])
     return Values(
         found=host.loader_libraries(LIBRARIES),

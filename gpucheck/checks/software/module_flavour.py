@@ -25,7 +25,6 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def probe(host: Host) -> Values:
-    """Query the PCI bus and the kernel."""
     return Values(gpus=tuple(device for device in host.pci() if device.is_nvidia_gpu), driver=host.driver())
 
 

@@ -28,7 +28,6 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def probe(host: Host) -> Values:
-    """Query kernels, DKMS, the driver and the firmware."""
     return Values(
         kernels=host.kernels(),
         dkms=tuple(module for module in host.dkms() if module.name.startswith("nvidia")),

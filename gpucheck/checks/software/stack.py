@@ -9,10 +9,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gpucheck.checks.software._plan import PLAN, Unreadable, read_plan
-from gpucheck.checks.software._plan_findings import FABRIC_MANAGER, HOST, PROVISION, evaluate_plan
-from gpucheck.checks.software._wheel_findings import evaluate_wheels
-from gpucheck.checks.software._wheels import Imported, Wheel, read_wheels
+from gpucheck.checks.software._plan import FABRIC_MANAGER, HOST, PLAN, PROVISION, Unreadable, evaluate_plan, read_plan
+from gpucheck.checks.software._wheels import Imported, Wheel, evaluate_wheels, read_wheels
 from gpucheck.knowledge import gpu_by_pci_id
 from gpucheck.model import Check, DriverState, Finding, Host, NvmlReading, PackageVersion
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import click
 
 from gpucheck.cli._shared.common import Problem
-from gpucheck.knowledge.error_codes import CudaError, NvmlError, cuda_errors, nvml_errors
+from gpucheck.knowledge.xid import CudaError, NvmlError, cuda_errors, nvml_errors
 
 Part = Callable[[str, str], list[str]]
 XID = re.compile(r"\bXid \([^)\n]{0,60}\): (?P<code>\d{1,9})\b")

@@ -47,7 +47,7 @@ DOCUMENTS = {
     "plan": Document("gpucheck.plan/1", ("gpucheck.stack.plan:Plan",), "stack plan --format json", promised=True),
     "repositories": Document(
         "gpucheck.repositories/1",
-        ("gpucheck.repositories.report:RepositoryReport",),
+        ("gpucheck.repositories.comparison:RepositoryReport",),
         "stack check-repositories --format json",
     ),
     "stack-diff": Document(

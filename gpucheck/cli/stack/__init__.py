@@ -62,7 +62,7 @@ def resolve_command(wanted: tuple[str, ...], prefer: str, format_: str, **kind: 
     With --want, also why a version is not possible, and the nearest change that is.
     """
     from gpucheck import stack
-    from gpucheck.stack.plan.unconfirmed import with_unconfirmed
+    from gpucheck.stack.plan.parts import with_unconfirmed
     from gpucheck.stack.text import stack_text
 
     def work() -> Any:
@@ -92,9 +92,6 @@ def resolve_command(wanted: tuple[str, ...], prefer: str, format_: str, **kind: 
     help="Lock file to write; - for stdout.",
 )
 @click.option("--upgrade", is_flag=True, help="Resolve again even if the present lock is still valid.")
-@click.option(
-    "--common", is_flag=True, help="Use the newest versions that suit all groups, or report why there are none."
-)
 @all_hosts_option
 @bundle_option
 def lock_command(
@@ -102,7 +99,6 @@ def lock_command(
     facts: tuple[Path, ...],
     output: Path,
     upgrade: bool,
-    common: bool,
     all_hosts: Path | None,
     bundle: Path | None,
 ) -> None:
@@ -111,7 +107,6 @@ def lock_command(
     An unchanged lock is not written. A host without compatible versions is reported on stderr; the lock is written for
     the other hosts, and the exit status is 2 (no compatible versions) or 3 (only unknown GPUs, systems or versions).
     """
-    from gpucheck import stack
     from gpucheck.cli.stack.lock import echo_plans, made_lock
     from gpucheck.stack.lock import read_lock_file, write_lock
     from gpucheck.stack.text import lock_changes, refused_text
@@ -126,11 +121,9 @@ def lock_command(
     def work() -> Any:
         # A damaged lock is replaced only on request: it may list the versions that the hosts run today.
         previous = read_lock_file(output) if present and not upgrade else None
-        return previous, made_lock(spec, facts, previous, common=common)
+        return previous, made_lock(spec, facts, previous)
 
     previous, made = guarded(work)
-    if isinstance(made, stack.Refusal):
-        refuse(made, "text")
     text = write_lock(made)
     if present and output.read_text(encoding="utf-8") == text:
         note(f"{output}: unchanged")
@@ -157,18 +150,15 @@ def diff_command(spec: Path, facts: tuple[Path, ...], lock_file: Path, format_: 
 
     Writes nothing. Exit status: 1 if versions would change.
     """
-    from gpucheck import stack
     from gpucheck.cli.stack.lock import made_lock
     from gpucheck.stack.lock import read_lock_file
     from gpucheck.stack.text import lock_changes
 
     def work() -> Any:
         present = read_lock_file(lock_file)
-        return present, made_lock(spec, facts, None, common=present.common)
+        return present, made_lock(spec, facts, None)
 
     present, made = guarded(work)
-    if isinstance(made, stack.Refusal):
-        refuse(made, format_)
     changes = list(lock_changes(present, made))
     if format_ == "json":
         click.echo(as_json({"schema": "gpucheck.stack-diff/1", "lock": str(lock_file), "changes": changes}))

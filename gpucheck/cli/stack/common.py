@@ -170,7 +170,7 @@ def _of_this_host(
     from gpucheck.stack import target_of
     from gpucheck.stack.facts import OsFacts, facts_of
     from gpucheck.stack.lock import target_of_facts
-    from gpucheck.stack.systems import find_os
+    from gpucheck.stack.targets import find_os
 
     facts, marks = facts_of(host), (host.simulation(), replay_mark(host))
     if gpus:

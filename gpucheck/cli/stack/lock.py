@@ -17,21 +17,17 @@ if TYPE_CHECKING:
     from gpucheck.stack.plan import Plan
 
 
-def made_lock(spec: Path, facts: tuple[Path, ...], previous: "Lock | None", *, common: bool) -> "Lock | Refusal":
+def made_lock(spec: Path, facts: tuple[Path, ...], previous: "Lock | None") -> "Lock":
     """Return the lock of a specification and facts. Raises SpecError, FactsError and LockError.
 
     An unreadable facts file blocks only the host that it is named after.
     """
     from gpucheck import stack
-    from gpucheck.stack.common import lock_common
     from gpucheck.stack.facts import read_files
-    from gpucheck.stack.lock import lock
-    from gpucheck.stack.refused import unreadable
+    from gpucheck.stack.lock import lock, unreadable
 
     hosts, bad = read_files(facts)
-    made = (lock_common if common else lock)(stack.read_spec(spec), hosts, previous)
-    if isinstance(made, stack.Refusal):
-        return made
+    made = lock(stack.read_spec(spec), hosts, previous)
     known = {host.host for host in hosts}
     refused = {name: unreadable(name, str(error)) for name, error in bad.items() if name not in known}
     return msgspec.structs.replace(made, refused=dict(sorted({**made.refused, **refused}.items())))

@@ -11,8 +11,7 @@ from gpucheck.cli.stack.common import EXIT_IMPOSSIBLE, EXIT_UNKNOWN, ExistingFil
 from gpucheck.processes.atomic import SHARED
 
 if TYPE_CHECKING:
-    from gpucheck.repositories.fetching import Fetcher
-    from gpucheck.repositories.recording import Folders
+    from gpucheck.repositories.fetching import Fetcher, Folders
     from gpucheck.stack.plan import Plan
 
 EXIT_STATUS = {"pass": 0, "fail": EXIT_IMPOSSIBLE, "unknown": EXIT_UNKNOWN}
@@ -72,9 +71,8 @@ def check_repositories(
     from datetime import datetime, timezone
 
     from gpucheck.repositories import check_plans
-    from gpucheck.repositories.fetching import Access, Network, Saved, Saving
-    from gpucheck.repositories.recording import record_text
-    from gpucheck.repositories.report import to_text
+    from gpucheck.repositories.comparison import to_text
+    from gpucheck.repositories.fetching import Access, Network, Saved, Saving, record_text
 
     if client_key is not None and client_cert is None:
         raise Problem("--client-key requires --client-cert.")

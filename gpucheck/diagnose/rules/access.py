@@ -2,13 +2,11 @@
 
 from collections.abc import Iterator
 
-from gpucheck.diagnose._case import Case
-from gpucheck.diagnose._claim import Claim
+from gpucheck.diagnose._case import Case, Claim, listed, span
 from gpucheck.diagnose._names import is_geforce_without_p2p, nvlink_of
 from gpucheck.diagnose.healthy import staged
 from gpucheck.diagnose.machine import Machine, Pair
 from gpucheck.diagnose.rules.nvlinks import is_joined
-from gpucheck.diagnose.words import listed, span
 from gpucheck.model.finding import Finding
 from gpucheck.model.finding.verdict import Verdict
 

@@ -4,15 +4,13 @@ from collections.abc import Iterator
 from statistics import median
 from typing import NamedTuple
 
-from gpucheck.diagnose._case import Case
-from gpucheck.diagnose._claim import Claim, Confidence
+from gpucheck.diagnose._case import Case, Claim, Confidence, listed
 from gpucheck.diagnose._names import nvlink_of
 from gpucheck.diagnose.healthy import direct, level
 from gpucheck.diagnose.machine import Machine, Pair
 from gpucheck.diagnose.rules.copies import NO_PATH
 from gpucheck.diagnose.rules.environment import slows_collectives
 from gpucheck.diagnose.suspects import hang_of
-from gpucheck.diagnose.words import listed
 from gpucheck.knowledge import nvlink_factor
 from gpucheck.model.diagnosis.observations import Collective
 from gpucheck.model.finding import Finding

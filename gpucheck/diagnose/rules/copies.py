@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from statistics import median
 from typing import NamedTuple
 
-from gpucheck.diagnose._case import Case
-from gpucheck.diagnose._claim import Claim, Confidence
+from gpucheck.diagnose._case import Case, Claim, Confidence, listed, percent, span
 from gpucheck.diagnose.healthy import OVER, Level, direct, level, levels, staged, verdict_of
 from gpucheck.diagnose.machine import NEAR, Machine, Pair, link_of
 from gpucheck.diagnose.suspects import (
@@ -23,7 +22,6 @@ from gpucheck.diagnose.suspects import (
     reading,
     suspects,
 )
-from gpucheck.diagnose.words import listed, percent, span
 from gpucheck.knowledge import causes
 from gpucheck.model.finding import Finding
 from gpucheck.model.finding.verdict import Verdict, worst
@@ -83,7 +81,6 @@ def rule(case: Case) -> Iterator[Finding]:
 
 
 def healthy(m: Machine, rows: dict[Pair, Level]) -> Iterator[Finding]:
-    """One PASS for each kind of healthy pairs."""
     kinds: dict[tuple[str | None, str], list[Pair]] = {}
     for pair, row in rows.items():
         kinds.setdefault((m.classes[pair], row.usual.basis), []).append(pair)
@@ -334,7 +331,6 @@ def _unsure(m: Machine, rows: dict[Pair, Level]) -> Finding:
 
 
 def _pattern(m: Machine, low: dict[Pair, Level], rows: dict[Pair, Level]) -> Slow:
-    """Return the first pattern that fits, with its pairs."""
     if gpus := gpus_of(low, rows) or lower_still(low, rows) or _slow_to_host(m, low):
         mine = [pair for pair in low if gpus[0] in pair]
         quarter = median(rows[pair].part for pair in mine) < QUARTER
@@ -372,7 +368,6 @@ def _slow_to_host(m: Machine, low: dict[Pair, Level]) -> list[int]:
 
 
 def lower_still(low: Collection[Pair], rows: dict[Pair, Level]) -> list[int]:
-    """Return the one GPU that is lower than the others if all pairs are low."""
     if len(low) < len(rows) or len(rows) < 3:
         return []
     middle = median(row.part for row in rows.values())

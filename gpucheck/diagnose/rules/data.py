@@ -2,11 +2,9 @@
 
 from collections.abc import Iterator
 
-from gpucheck.diagnose._case import Case
-from gpucheck.diagnose._claim import Claim
+from gpucheck.diagnose._case import Case, Claim, listed
 from gpucheck.diagnose.machine import Machine
 from gpucheck.diagnose.suspects import Suspect, bad_pairs, suspects
-from gpucheck.diagnose.words import listed
 from gpucheck.knowledge import causes
 from gpucheck.model.finding import Finding
 from gpucheck.model.finding.verdict import Verdict

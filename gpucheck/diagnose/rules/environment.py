@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from gpucheck.diagnose._case import Case
-from gpucheck.diagnose._claim import Claim
+from gpucheck.diagnose._case import Case, Claim
 from gpucheck.diagnose.machine import Machine
 from gpucheck.model.finding import Finding
 from gpucheck.model.finding.verdict import Verdict

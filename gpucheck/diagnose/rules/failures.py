@@ -2,11 +2,9 @@
 
 from collections.abc import Iterator
 
-from gpucheck.diagnose._case import Case
-from gpucheck.diagnose._claim import Claim, Confidence
+from gpucheck.diagnose._case import Case, Claim, Confidence, listed
 from gpucheck.diagnose._names import nvlink_of
 from gpucheck.diagnose.machine import Machine
-from gpucheck.diagnose.words import listed
 from gpucheck.model.diagnosis.observations import CopyFailure
 from gpucheck.model.finding import Finding
 from gpucheck.model.finding.verdict import Verdict

@@ -4,11 +4,9 @@ from collections import Counter
 from collections.abc import Iterator
 from statistics import median
 
-from gpucheck.diagnose._case import Case
-from gpucheck.diagnose._claim import Claim
+from gpucheck.diagnose._case import Case, Claim, listed
 from gpucheck.diagnose.healthy import direct
 from gpucheck.diagnose.machine import Pair
-from gpucheck.diagnose.words import listed
 from gpucheck.model.diagnosis.observations import Flow
 from gpucheck.model.finding import Finding
 from gpucheck.model.finding.verdict import Verdict

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from gpucheck.diagnose._case import Case
-from gpucheck.diagnose._claim import Claim
+from gpucheck.diagnose._case import Case, Claim
 from gpucheck.diagnose.suspects import hang_of, suspects
 from gpucheck.knowledge import causes
 from gpucheck.model.finding import Finding

@@ -2,13 +2,11 @@
 
 from collections.abc import Iterator
 
-from gpucheck.diagnose._case import Case
-from gpucheck.diagnose._claim import Claim, Confidence
+from gpucheck.diagnose._case import Case, Claim, Confidence, percent, span
 from gpucheck.diagnose.healthy import Level, host_copy, level
 from gpucheck.diagnose.machine import FASTEST_SLOT, Machine
 from gpucheck.diagnose.rules.copies import fits_half
 from gpucheck.diagnose.suspects import low_uplinks, suspects
-from gpucheck.diagnose.words import percent, span
 from gpucheck.knowledge import causes
 from gpucheck.model.diagnosis.observations import HostDevice
 from gpucheck.model.finding import Finding

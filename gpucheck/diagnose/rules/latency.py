@@ -3,9 +3,7 @@
 from collections.abc import Iterator
 from statistics import median
 
-from gpucheck.diagnose._case import Case
-from gpucheck.diagnose._claim import Claim
-from gpucheck.diagnose.words import listed, span
+from gpucheck.diagnose._case import Case, Claim, listed, span
 from gpucheck.model.finding import Finding
 from gpucheck.model.finding.verdict import Verdict
 from gpucheck.printable import counted

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from gpucheck.diagnose._case import Case
-from gpucheck.diagnose._claim import Claim
+from gpucheck.diagnose._case import Case, Claim
 from gpucheck.diagnose.machine import Machine, link_of
 from gpucheck.diagnose.suspects import low_link, low_uplinks, may_be_chipset, with_limits
 from gpucheck.knowledge import causes

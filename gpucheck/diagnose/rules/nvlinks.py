@@ -2,10 +2,8 @@
 
 from collections.abc import Iterator
 
-from gpucheck.diagnose._case import Case
-from gpucheck.diagnose._claim import Claim, Confidence
+from gpucheck.diagnose._case import Case, Claim, Confidence, listed
 from gpucheck.diagnose.machine import FASTEST_SLOT, Machine, Pair
-from gpucheck.diagnose.words import listed
 from gpucheck.knowledge import causes
 from gpucheck.model.finding import Finding
 from gpucheck.model.finding.verdict import Verdict

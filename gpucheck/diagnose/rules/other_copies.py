@@ -4,12 +4,10 @@ from collections.abc import Iterator
 from math import exp
 from statistics import median
 
-from gpucheck.diagnose._case import Case
-from gpucheck.diagnose._claim import Claim
+from gpucheck.diagnose._case import Case, Claim, listed, percent, span
 from gpucheck.diagnose.healthy import Level, direct, levels
 from gpucheck.diagnose.machine import Pair
 from gpucheck.diagnose.rules.copies import Slow, accuse, gpus_of, is_explained, lower_still, without_rate
-from gpucheck.diagnose.words import listed, percent, span
 from gpucheck.knowledge import healthy_rates
 from gpucheck.model.finding import Finding
 from gpucheck.model.finding.verdict import Verdict

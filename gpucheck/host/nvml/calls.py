@@ -122,7 +122,6 @@ class Calls:
 
 
 def gap(call: str, subject: str, error: Any) -> NvmlGap:
-    """Return a failed call. error: an NVMLError."""
     return NvmlGap(call=call, subject=subject, code=error.value, name=type(error).__name__)
 
 

@@ -82,7 +82,6 @@ def _calls(nvml: Any, handle: Any) -> Iterator[Call]:
 
 
 def _filled(call: Callable[[Any], Any], structure: ctypes.Structure) -> Any:
-    """Return what the call returns, and the structure that it filled."""
     return call(ctypes.byref(structure)), structure
 
 
@@ -135,7 +134,6 @@ class _Printer:
 
 
 def main() -> None:
-    """Print the lines."""
     import pynvml
 
     preload()

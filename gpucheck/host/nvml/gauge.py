@@ -76,7 +76,6 @@ class Gauge:
         return sample
 
     def link(self) -> LinkReading:
-        """Return what copies depend on."""
         reading = LinkReading(
             bus_id=self._bus_id,
             generation=self._calls.query("nvmlDeviceGetCurrPcieLinkGeneration", self._bus_id, self._handle),
@@ -125,6 +124,5 @@ _PCIE = ("correctable", "non_fatal", "fatal")
 
 
 def _sum(counts: Any) -> int | None:
-    """Return the sum of the counters that are reported, None if no link reports one."""
     known = [count for count in counts if count is not None]
     return sum(known) if known else None

@@ -138,7 +138,7 @@ def _health(calls: Calls, subject: str, handle: Any, memory_used: int | None) ->
 
 
 def _confidential(calls: Calls) -> Confidential | None:
-    from gpucheck.host.nvml.signals import confidential
+    from gpucheck.host.nvml.health import confidential
 
     return confidential(calls, COMMON_SUBJECT)
 

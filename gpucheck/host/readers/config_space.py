@@ -1,7 +1,5 @@
 """The two lists of capabilities in a PCI function's configuration space.
 
-from typing import Callable, Optional, Set, Tuple
-
 Source: PCI Express base specification, 7.5.3.2 (port type), 7.6.3 (extended capabilities), 7.7.7 (ACS); the offsets are
 those of Linux' include/uapi/linux/pci_regs.h.
 """

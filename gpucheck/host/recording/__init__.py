@@ -7,7 +7,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from gpucheck.host.process import belongs
+from gpucheck.host.system import belongs
 from gpucheck.model import (
     DeviceFile,
     DkmsModule,
@@ -87,27 +87,21 @@ class RecordingHost:
         self.device_files = host.device_files
 
     def packages(self, names: Iterable[str]) -> tuple[PackageVersion, ...] | None:
-        """Remembered by name."""
         return self._host.packages(_noted(names, self._packages))
 
     def python_packages(self, names: Iterable[str]) -> dict[str, str | None]:
-        """Remembered by name."""
         return self._host.python_packages(_noted(names, self._python))
 
     def services(self, names: Iterable[str]) -> dict[str, str | None]:
-        """Remembered by name."""
         return self._host.services(_noted(names, self._services))
 
     def loader_libraries(self, names: Iterable[str]) -> tuple[LoaderLibrary, ...] | None:
-        """Remembered by name."""
         return self._host.loader_libraries(_noted(names, self._libraries))
 
     def read_text(self, path: str) -> str | None:
-        """Remembered with its answer."""
         return self._texts.setdefault(portable(path), self._host.read_text(path))
 
     def list_names(self, path: str) -> tuple[str, ...] | None:
-        """Remembered with its answer."""
         return self._folders.setdefault(portable(path), self._host.list_names(path))
 
     def recording(self, *, version: str, now: str) -> Recording:
@@ -162,7 +156,6 @@ class ReplayHost:
         self.device_files = lambda: recording.device_files
 
     def packages(self, names: Iterable[str]) -> tuple[PackageVersion, ...] | None:
-        """The installed ones. Raises NotRecorded."""
         recorded = self.recording.packages
         if recorded is None:
             return None
@@ -170,15 +163,12 @@ class ReplayHost:
         return tuple(package for package in answers if package is not None)
 
     def python_packages(self, names: Iterable[str]) -> dict[str, str | None]:
-        """Versions by name. Raises NotRecorded."""
         return {name: self._answer(self.recording.python_packages, name, "Python package") for name in names}
 
     def services(self, names: Iterable[str]) -> dict[str, str | None]:
-        """States by name. Raises NotRecorded."""
         return {name: self._answer(self.recording.services, name, "service") for name in names}
 
     def loader_libraries(self, names: Iterable[str]) -> tuple[LoaderLibrary, ...] | None:
-        """In the loader's order. Raises NotRecorded."""
         wanted = tuple(names)
         recorded = dict.fromkeys(self.recording.library_names)
         for name in wanted:
@@ -187,11 +177,9 @@ class ReplayHost:
         return None if libraries is None else tuple(one for one in libraries if belongs(one.soname, wanted))
 
     def read_text(self, path: str) -> str | None:
-        """Raises NotRecorded."""
         return self._answer(self.recording.texts, portable(path), "file")
 
     def list_names(self, path: str) -> tuple[str, ...] | None:
-        """Raises NotRecorded."""
         return self._answer(self.recording.folders, portable(path), "directory")
 
     def _answer(self, answers: dict[str, Value], name: str, kind: str) -> Value:

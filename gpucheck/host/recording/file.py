@@ -29,7 +29,6 @@ def encode(recording: Recording) -> bytes:
 
 
 def read_recording(path: Path) -> Recording:
-    """The recording in a file. Raises UnreadableInput."""
     return decode(read_bytes(path, MOST_COMPRESSED, ADVICE), str(path))
 
 

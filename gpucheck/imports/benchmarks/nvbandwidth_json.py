@@ -40,7 +40,6 @@ def parse(lines: list[str]) -> Found:
 
 
 def _was_waived(row: dict[str, Any]) -> bool:
-    """Whether it is a test between GPUs that was waived."""
     between = of_one_host(text_of(row.get("name"))).startswith("device_to_device")
     return between and text_of(row.get("status")).lower() == "waived"
 

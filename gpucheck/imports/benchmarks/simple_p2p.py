@@ -33,7 +33,6 @@ INSIDE = re.compile(
 
 
 def parse(lines: list[str]) -> Part:
-    """Raises ImportProblem, and nothing else."""
     access = {(int(m[2]), int(m[4])): m[5] == "Yes" for line in lines if (m := ACCESS.match(line))}
     copy = next((m for line in lines if (m := COPY.search(line))), None)
     wrong = [m for line in lines if (m := WRONG.match(line))]

@@ -53,7 +53,6 @@ def _links(text: str, where: str, line: int) -> Iterator[Message]:
 
 
 def first_gpu(text: str) -> str | None:
-    """The GPU that a text begins with."""
     match = GPU.search(text[:80])
     return match[1] if match else None
 

@@ -47,7 +47,6 @@ def parse(lines: list[str]) -> Part:
 
 
 def looked_at(tests: int, passed: int) -> tuple[str, ...]:
-    """Return the result as text."""
     return (f"{counted(tests, 'test')} of dcgmi diag, of which {passed} passed",)
 
 
@@ -74,7 +73,6 @@ def _reported(test: Row, row: Row) -> list[Message]:
 
 
 def _failed(test: Row, status: str, details: list[Row]) -> Message:
-    """A test that failed, and for no reason that is known."""
     reported = next((row for row in details if TEXT.match(row.label) and not row.label.startswith("Info")), None)
     gpus = [match["gpu"] for row in details if (match := OF_GPU.match(row.text)) and match["status"].lower() != "pass"]
     shown = f"{test.label}: {test.text}" + (f": {' '.join(reported.text.split())[:300]}" if reported else "")

@@ -12,7 +12,7 @@ from gpucheck.imports._kind import Kind
 from gpucheck.imports._messages import messages_in
 from gpucheck.imports._problem import absent
 from gpucheck.imports.nccl._tests import leftovers
-from gpucheck.imports.nvidia_smi._part import part
+from gpucheck.imports.nvidia_smi._facts import part
 from gpucheck.model.diagnosis.observations import Observations, ObservedHost
 from gpucheck.model.diagnosis.paste import Part
 from gpucheck.model.host.hardware import Gpu

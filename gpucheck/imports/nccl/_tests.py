@@ -114,7 +114,6 @@ def _guess(row: Row, ranks: int) -> str | None:
 
 
 def transport_in(text: str) -> str | None:
-    """Return the slowest transport that NCCL's log names."""
     return slowest(VIA.findall(text))
 
 
@@ -125,13 +124,11 @@ def slowest(transports: Iterable[str]) -> str | None:
 
 
 def set_by_environment(text: str) -> list[tuple[str, str]]:
-    """The variables that NCCL's log names, with their values."""
     found = ((name, value.rstrip().removesuffix(".")) for name, value in SET_BY_ENVIRONMENT.findall(text))
     return [(name, value) for name, value in found if len(value) <= LONGEST_VALUE]
 
 
 def leftovers(pairs: list[tuple[str, str]]) -> dict[str, str]:
-    """The variables that change what NCCL or CUDA does."""
     return {name: value for name, value in pairs if name not in NO_LEFTOVER}
 
 

@@ -70,7 +70,6 @@ def _decoded(text: str) -> dict[str, Any] | None:
 
 
 def _name(lines: Sequence[str], first: int, before: int) -> str:
-    """The rank that the lines above a dump name."""
     for at in range(first - 1, max(-1, first - 1 - APART), -1):
         if match := RANK.search(lines[at][:500]):
             return f"rank {int(next(group for group in match.groups() if group))}"

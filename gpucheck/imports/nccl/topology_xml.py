@@ -17,7 +17,7 @@ from gpucheck.imports._kind import TOPOLOGY, Kind
 from gpucheck.imports._problem import ImportProblem, absent
 from gpucheck.imports._text import quoted
 from gpucheck.imports.nccl._topology_tree import Leaf, System, read_system
-from gpucheck.imports.nccl._xml import parse as parse_xml
+from gpucheck.imports.nccl._topology_tree import parse as parse_xml
 from gpucheck.model.finding import Finding
 from gpucheck.model.finding.about import About
 from gpucheck.model.host.hardware import Nic, Pair, TopologyGpu

@@ -1,8 +1,13 @@
 """Ports of RDMA cards: their state, independent of the tool that printed it, and its meaning."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from gpucheck.imports._blocks import spans
+from gpucheck.imports._kind import Kind
+from gpucheck.imports._problem import ImportProblem
 from gpucheck.model.diagnosis.paste import Message, Part
 from gpucheck.printable import counted
 
@@ -30,12 +35,10 @@ class Port:
 
     @property
     def is_up(self) -> bool:
-        """Traffic passes."""
         return self.state in UP
 
     @property
     def is_down(self) -> bool:
-        """No traffic passes."""
         return self.state in ("down", "disabled")
 
     def __str__(self) -> str:
@@ -46,7 +49,6 @@ class Port:
 
 
 def part_of(ports: Sequence[Port]) -> Part:
-    """Return messages about the states of these ports."""
     up = sum(port.is_up for port in ports)
     count = f"{counted(len(ports), 'RDMA port')}, of which {up} {'is' if up == 1 else 'are'} active"
     return Part(messages=tuple(_messages(ports)), looked_at=(count,))
@@ -81,3 +83,58 @@ def _rate(port: Port, ports: Sequence[Port]) -> str | None:
     count = sum(1 for o in ports if o is not port and o.is_up and o.card == port.card and o.layer == port.layer)
     best = next(iter(others)) if len(others) == 1 else None
     return "slower" if best is not None and count >= ENOUGH_SAME_CARD and port.rate < best else None
+
+
+NUMBER = re.compile(r"^(\d{1,4}(?:\.\d{1,2})?)")
+STATE = re.compile(r"^(?:\d: )?(?:PORT_)?([A-Za-z]\w{1,20})")
+
+
+class Format(NamedTuple):
+    """One tool's form. card: begins a card, port: begins a port (its group is the number); fields: name -> field."""
+
+    card: re.Pattern[str]
+    port: re.Pattern[str]
+    fields: dict[str, str]
+
+
+def ports(lines: Sequence[str], form: Format) -> list[Port]:
+    found: list[Port] = []
+    card, values = "", dict[str, str]()
+    now: Port | None = None
+    for number, line in enumerate(lines, start=1):
+        if match := form.card.match(line):
+            card, values, now = match[1], {}, None
+        is_port = form.port.match(line)
+        if is_port:
+            now = Port(f"{card} port {is_port[1]}", number, card=values.get("card"), board=values.get("board"))
+            found.append(now)
+            continue
+        name, _, value = (text.strip() for text in line.partition(":"))
+        field = form.fields.get(name.lower())
+        if field in ("card", "board"):
+            values[field] = value[:60]
+        elif field and now is not None:
+            _set(now, field, value)
+    return found
+
+
+def _set(port: Port, field: str, value: str) -> None:
+    if field == "rate":
+        match = NUMBER.match(value)
+        port.rate = float(match[1]) if match else None
+    elif match := STATE.match(value):
+        setattr(port, field, match[1].lower())
+
+
+def kind(
+    name: str, title: str, form: Format, inside: re.Pattern[str], hints: tuple[str, ...], begin: re.Pattern[str]
+) -> Kind:
+    def parse(lines: list[str]) -> Part:
+        found = ports(lines, form)
+        if not found:
+            raise ImportProblem(
+                f"no port in {title}", why="no line begins a port of a card", do="Give the complete output"
+            )
+        return part_of(found)
+
+    return Kind(name=name, title=title, parse=parse, hints=hints, blocks=lambda lines: spans(lines, begin, inside))

@@ -2,7 +2,7 @@
 
 import re
 
-from gpucheck.imports.network._tables import Format, kind
+from gpucheck.imports.network._ports import Format, kind
 
 CARD = re.compile(r"^\s{0,12}Infiniband device '([\w.-]{1,60})' port \d{1,3} status:")
 FORM = Format(

@@ -2,7 +2,7 @@
 
 import re
 
-from gpucheck.imports.network._tables import Format, kind
+from gpucheck.imports.network._ports import Format, kind
 
 CARD = re.compile(r"^\s{0,12}hca_id:\s{1,16}([\w.-]{1,60})")
 FORM = Format(

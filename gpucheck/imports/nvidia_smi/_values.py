@@ -29,7 +29,6 @@ def number(text: str | None) -> float | None:
 
 
 def whole(text: str | None) -> int | None:
-    """The same, whole."""
     value = number(text)
     return None if value is None else int(value)
 

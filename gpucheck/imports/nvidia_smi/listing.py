@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
-from gpucheck.imports.nvidia_smi._part import part
+from gpucheck.imports.nvidia_smi._facts import part
 from gpucheck.model.diagnosis.paste import Part
 from gpucheck.model.host.hardware import Gpu
 from gpucheck.model.host.health import Health

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent, left_out
-from gpucheck.imports.nvidia_smi._part import part
+from gpucheck.imports.nvidia_smi._facts import part
 from gpucheck.model.diagnosis.observations import NvLinkCount
 from gpucheck.model.diagnosis.paste import Part
 from gpucheck.model.host.hardware import Gpu, NvLink, NvLink5Counts
@@ -119,7 +119,6 @@ def parse(lines: list[str]) -> Part:
 
 
 def _take(line: str, gpu: _Links) -> None:
-    """Add what the line reports of a link."""
     if DARK.match(line):
         gpu.is_dark = True
     elif match := STATE.match(line):

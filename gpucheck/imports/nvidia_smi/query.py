@@ -8,8 +8,7 @@ from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
 from gpucheck.imports.nvidia_smi import _values as v
-from gpucheck.imports.nvidia_smi._facts import Facts, Path, gpu, name_of
-from gpucheck.imports.nvidia_smi._part import part
+from gpucheck.imports.nvidia_smi._facts import Facts, Path, gpu, name_of, part
 from gpucheck.model.diagnosis.paste import Message, Part
 
 NAME = "nvidia-smi-q"

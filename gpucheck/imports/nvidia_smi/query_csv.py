@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
 from gpucheck.imports.nvidia_smi import _values as v
-from gpucheck.imports.nvidia_smi._facts import REASONS, Facts, Path, gpu
-from gpucheck.imports.nvidia_smi._part import part
+from gpucheck.imports.nvidia_smi._facts import REASONS, Facts, Path, gpu, part
 from gpucheck.imports.nvidia_smi.query import NAME
 from gpucheck.model.diagnosis.paste import Part
 from gpucheck.model.host.hardware import Gpu
@@ -131,7 +130,6 @@ def _rows(row: dict[str, str]) -> Iterator[tuple[Path, str]]:
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """A header line and the rows below it."""
     at = 0
     while at < len(lines):
         columns = _columns(lines[at]) if "," in lines[at] else []

@@ -8,7 +8,7 @@ from gpucheck.imports._blocks import spans, with_lines_above
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
 from gpucheck.imports.nvidia_smi import _values as v
-from gpucheck.imports.nvidia_smi._part import part
+from gpucheck.imports.nvidia_smi._facts import part
 from gpucheck.model.diagnosis.paste import Message, Part
 from gpucheck.model.host.hardware import Gpu
 from gpucheck.model.host.health import EccCounts, GpuProcess, Health

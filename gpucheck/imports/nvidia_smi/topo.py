@@ -8,8 +8,16 @@ from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import TOPOLOGY, Kind
 from gpucheck.imports._problem import ImportProblem
 from gpucheck.imports._text import first_line, quoted
-from gpucheck.imports.nvidia_smi._topo_blocks import GPU_ROW, Block, Row, blocks, is_whole, lone_header, lone_row
-from gpucheck.imports.nvidia_smi._topo_cells import affinity
+from gpucheck.imports.nvidia_smi._topo_blocks import (
+    GPU_ROW,
+    Block,
+    Row,
+    affinity,
+    blocks,
+    is_whole,
+    lone_header,
+    lone_row,
+)
 from gpucheck.model.finding import Finding
 from gpucheck.model.finding.about import About
 from gpucheck.model.finding.verdict import Verdict

@@ -55,7 +55,6 @@ class Device:
 
     @property
     def is_of_chipset(self) -> bool:
-        """A port of the chipset."""
         return CHIPSET.search(self.name) is not None
 
     @property

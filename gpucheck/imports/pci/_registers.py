@@ -72,7 +72,6 @@ class Registers:
         return max(self.bars_mib, default=None)
 
     def take(self, line: str) -> None:
-        """Add what one line reports."""
         for pattern, use in _READERS:
             if match := pattern.search(line):
                 use(self, match)

@@ -5,18 +5,208 @@ driver does not. So its part is marked as partial.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
 from gpucheck.imports.pci._devices import HEAD, Device, devices, merged
-from gpucheck.imports.pci._observed import acs_of, functions, gpu_of, redirected_cards
 from gpucheck.imports.pci._registers import ACS, LINK, REDIRECTS, acs_value
-from gpucheck.imports.pci._tree import BRANCH, ROOT, Node, nodes
-from gpucheck.model.diagnosis.observations import Observations, ObservedHost
+from gpucheck.model.diagnosis.observations import AcsReading, Observations, ObservedGpu, ObservedHost, Port
 from gpucheck.model.diagnosis.paste import Message, Part
+from gpucheck.model.host.hardware import AcsControl, PciDevice, PcieLink
 from gpucheck.printable import counted
+
+ROOT = re.compile(r"^\s{0,8}(?:-\+?-?|[+\\]-)\[(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}(?:-[0-9a-f]{2})?\]")
+BRANCH = re.compile(r"^[ |]{0,200}[+\\]-")
+TOKEN = re.compile(
+    r"\[(?:(?P<domain>[0-9a-f]{4,8}):)?(?P<bus>[0-9a-f]{2})(?:-[0-9a-f]{2})?\]|(?P<device>[01][0-9a-f]\.[0-7])|(?P<fork>[+\\])"
+)
+LONGEST = 2000
+
+
+class Node(NamedTuple):
+    """A device of the tree. path: bus ids of the bridges above it, from the root down. name: with lspci -tv."""
+
+    path: tuple[str, ...]
+    name: str
+
+
+class _Bus(NamedTuple):
+    domain: str
+    number: str
+    path: tuple[str, ...]
+
+
+def is_tree(line: str) -> bool:
+    return ROOT.match(line) is not None or BRANCH.match(line) is not None
+
+
+def nodes(lines: Iterable[str]) -> dict[str, Node]:
+    """Every device of all trees in these lines, by its bus id."""
+    found: dict[str, Node] = {}
+    forks: dict[int, _Bus] = {}
+    for line in lines:
+        if ROOT.match(line) and line.lstrip().startswith("-"):
+            forks = {}
+        if is_tree(line):
+            _line(line[:LONGEST].rstrip(), forks, found)
+    return found
+
+
+def _line(line: str, forks: dict[int, _Bus], found: dict[str, Node]) -> None:
+    """One line. forks: column of a fork -> the bus whose devices it joins."""
+    bus: _Bus | None = None
+    last: str | None = None
+    at, first = 0, True
+    while (token := TOKEN.search(line, at)) is not None:
+        at = token.end()
+        if token["fork"]:
+            if first:
+                bus = forks.get(token.start())
+            elif bus is not None:
+                forks[token.start()] = bus
+            first = False
+        elif token["device"]:
+            first = False
+            if bus is None:
+                return
+            last = f"{bus.domain}:{bus.number}:{token['device']}"
+            name = line[at:]
+            is_named = name.startswith("  ")
+            found[last] = Node(bus.path, name.strip() if is_named else "")
+            if is_named:
+                return
+        else:
+            domain = token["domain"] or (bus.domain if bus else "0000")
+            is_root = token["domain"] is not None or bus is None or last is None
+            path = () if is_root or bus is None or last is None else (*bus.path, last)
+            bus, last, first = (
+                _Bus(domain[-4:] if domain.startswith("0000") else domain, token["bus"], path),
+                None,
+                False,
+            )
+
+
+RDMA_CARD = re.compile(r"Mellanox|ConnectX|BlueField|NetXtreme-E|Ethernet Controller E810", re.IGNORECASE)
+CARD_CLASS = re.compile(r"^(?:Ethernet|Infiniband) controller")
+
+
+def gpu_of(gpu: Device, every: Mapping[str, Device], tree: Mapping[str, Node]) -> ObservedGpu:
+    """One GPU. Links are read at an unknown load, so `read` stays empty."""
+    path = path_of(gpu, every, tree)
+    seen, slot = gpu.seen, every.get(path[-1]) if path else None
+    known = not gpu.is_gone
+    return ObservedGpu(
+        model=gpu.model,
+        bus_id=gpu.bus_id,
+        numa_node=seen.numa,
+        pcie=Port(
+            gen=seen.sta_gen,
+            width=seen.sta_width,
+            max_gen=_both(seen.cap_gen, slot.seen.cap_gen if slot else None),
+            max_width=_both(seen.cap_width, slot.seen.cap_width if slot else None),
+        )
+        if known
+        else Port(),
+        path=tuple(_port(bus_id, every.get(bus_id)) for bus_id in path),
+        bar1_mib=seen.bar1_mib if known else None,
+    )
+
+
+def _both(own: int | None, slot: int | None) -> int | None:
+    return own if own is None or slot is None else min(own, slot)
+
+
+def _port(bus_id: str, bridge: Device | None) -> Port:
+    if bridge is None:
+        return Port(bus_id=bus_id)
+    seen = bridge.seen
+    switch = "switch" if seen.port in ("switch-upstream", "switch-downstream") else None
+    root = "root-port" if seen.port == "root-port" else switch
+    return Port(
+        bus_id=bus_id,
+        kind="chipset" if bridge.is_of_chipset else root,  # type: ignore[arg-type]
+        gen=seen.sta_gen,
+        width=seen.sta_width,
+        max_gen=seen.cap_gen,
+        max_width=seen.cap_width,
+    )
+
+
+def path_of(device: Device, every: Mapping[str, Device], tree: Mapping[str, Node]) -> tuple[str, ...]:
+    """The bridges above a function from the root down: of the tree, of lspci -PP, or by the bus numbers of bridges."""
+    if device.bus_id in tree:
+        return tree[device.bus_id].path
+    if device.path:
+        return device.path
+    domain, bus, _ = device.bus_id.split(":")
+    by_secondary = {
+        (bridge.bus_id.split(":")[0], bridge.seen.buses[0]): bridge.bus_id
+        for bridge in every.values()
+        if bridge.seen.buses is not None
+    }
+    path: list[str] = []
+    number = int(bus, 16)
+    while (above := by_secondary.get((domain, number))) is not None and above not in path:
+        path.insert(0, above)
+        number = int(above.split(":")[1], 16)
+    return tuple(path)
+
+
+def acs_of(every: Iterable[Device]) -> tuple[AcsReading, ...]:
+    """The registers of bridges; those of other functions redirect nothing of others."""
+    return tuple(
+        AcsReading(bus_id=device.bus_id, control=device.seen.acs_ctl)
+        for device in sorted(every, key=lambda device: device.bus_id)
+        if device.seen.acs_ctl is not None and (device.is_bridge or (not device.kind and not device.is_gpu))
+    )
+
+
+def redirected_cards(
+    gpu: Device, every: Mapping[str, Device], tree: Mapping[str, Node]
+) -> Iterator[tuple[Device, list[str]]]:
+    """Network cards below the same switch as a GPU, each with the bridges between them that redirect."""
+    above = set(path_of(gpu, every, tree))
+    for card in every.values():
+        if not RDMA_CARD.search(card.name) or not CARD_CLASS.match(card.kind):
+            continue
+        other = set(path_of(card, every, tree))
+        between = sorted(above ^ other) if above & other else []
+        found = [bus_id for bus_id in between if bus_id in every and (every[bus_id].seen.acs_ctl or 0) & REDIRECTS]
+        if found:
+            yield card, found
+
+
+def functions(found: Iterable[Device], every: Mapping[str, Device], tree: Mapping[str, Node]) -> tuple[PciDevice, ...]:
+    """The functions whose ids were printed (-nn, -n)."""
+    return tuple(_function(one, path_of(one, every, tree)) for one in found if one.ids and one.class_id)
+
+
+def _function(device: Device, path: tuple[str, ...]) -> PciDevice:
+    seen = device.seen
+    vendor, number = device.ids or ("", "")
+    bridge = seen.port or ("bridge" if device.is_bridge else None)
+    control, capability = seen.acs_ctl, seen.acs_cap
+    return PciDevice(
+        bus_id=device.bus_id,
+        vendor_id=vendor,
+        device_id=number,
+        class_id=f"{device.class_id}00",
+        numa_node=seen.numa,
+        path=path,
+        link=PcieLink(
+            generation=seen.sta_gen, width=seen.sta_width, max_generation=seen.cap_gen, max_width=seen.cap_width
+        ),
+        driver=seen.driver,
+        kind=bridge if device.is_bridge else None,  # type: ignore[arg-type]
+        config_readable=seen.sta_width is not None and not seen.denied,
+        acs=None if control is None or capability is None else AcsControl(capability=capability, control=control),
+        iommu_group=seen.group,
+        bar1_bytes=None if seen.bar1_mib is None or not device.is_gpu else int(seen.bar1_mib * (1 << 20)),
+    )
+
 
 WORDS = (
     r"Subsystem|Control|Status|Latency|Interrupt|NUMA node|IOMMU group|Region \d|Expansion ROM|Capabilities|Bus:|"

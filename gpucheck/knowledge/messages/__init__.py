@@ -57,7 +57,6 @@ def rows(kind: str) -> tuple[Row, ...]:
 
 @cache
 def kinds() -> tuple[str, ...]:
-    """Every kind that has messages."""
     return tuple(sorted(path.stem for path in FOLDER.glob("*.yml")))
 
 

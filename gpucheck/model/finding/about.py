@@ -65,7 +65,6 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     def fails(
         self, seen: Value, wanted: Value, why: str, fix: str, cause: str | None, confidence: Confidence = "certain"
     ) -> Finding:
-        """Return FAIL."""
         return self.finding(
             Verdict.FAIL, seen=seen, wanted=wanted, why=why, fix=fix, cause=cause, confidence=confidence
         )

@@ -6,8 +6,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from gpucheck.diagnose import ObservationProblem, together
-from gpucheck.diagnose.alignment import aligned, have_bus_ids
-from gpucheck.diagnose.combine import contradictions, joined, listed
+from gpucheck.diagnose.combine import aligned, contradictions, have_bus_ids, joined, listed
 from gpucheck.model import Finding, Gpu, NvmlReading
 from gpucheck.model.diagnosis.observations import Measured, Method, Observations, ObservedGpu
 from gpucheck.model.diagnosis.paste import Part

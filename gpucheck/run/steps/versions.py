@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpucheck.checks.software import stack as stack_check
-from gpucheck.checks.software._wheel_findings import evaluate_wheels
+from gpucheck.checks.software._wheels import evaluate_wheels
 from gpucheck.knowledge import gpu_by_pci_id
 from gpucheck.model import Finding, Host, Verdict
 

@@ -20,14 +20,6 @@ BY_NAME = {row.name: row for row in COMPONENTS}
 BY_TURN = tuple(sorted(COMPONENTS, key=lambda row: row.turn))
 # Keys of stack.yml that name a version.
 VERSIONED = tuple(row for row in COMPONENTS if row.default is not None and not row.choices)
-# Components with versions in the tables, in the order of choice: each is chosen to fit those before it.
-LISTED = tuple(row for row in BY_TURN if row.default is not None and not row.follows)
-
-
-def given(component: Component, stack: StackSet) -> dict[str, str]:
-    """Return what to request together with a version of a component: the component that it is built for."""
-    value = BY_NAME[component.built_for].value(stack) if component.built_for else None
-    return {component.built_for: value} if value else {}
 
 
 def exact_spec(stack: StackSet) -> dict[str, str]:

@@ -66,10 +66,8 @@ class Component:
     name: its key in stack.yml, the set and the plan. title: as text. place: its position in lists of components.
     turn: its position in the order of choice, after what it depends on; its services and files keep that order.
     default: of its key in stack.yml, None = no key. choices: the only values of that key, empty = versions.
-    optional: in a set and a plan only if requested. required: no set without it.
-    built_for: the component for whose major version it is built.
-    partial: an older driver runs it with fewer functions. follows: what determines the version of a component that
-    has none in the tables. part: the component of the plan with its packages, empty = no packages.
+    optional: in a set and a plan only if requested. built_for: the component for whose major version it is built.
+    part: the component of the plan with its packages, empty = no packages.
     nvidia: the directory of NVIDIA's repositories with these packages, SYSTEM for that of the host's system.
     in_archive: the archives of distributions that have the packages too; a set from one of them uses them.
     """
@@ -81,10 +79,7 @@ class Component:
     default: str | None = None
     choices: tuple[str, ...] = ()
     optional = False
-    required = False
     built_for = ""
-    partial = False
-    follows = ""
     part = ""
     nvidia = ""
     in_archive: tuple[str, ...] = ()
@@ -98,25 +93,6 @@ class Component:
     def contradictions(self, spec: StackSpec) -> Iterator[tuple[tuple[str, str], str]]:
         """Yield contradictions of the specification that hold on every host: the two keys, and why."""
         yield from ()
-
-    # Versions.
-
-    def versions(self) -> tuple[str, ...]:
-        """Return every version in the tables as the specification names it, oldest first."""
-        return ()
-
-    def newest_first(self, requested: str) -> tuple[str, ...]:
-        """Return the versions that a request allows, newest first."""
-        parsed = request(requested)
-        return tuple(text for text in reversed(self.versions()) if parsed.matches(plain(text)))
-
-    def in_order(self, requested: str, spec: StackSpec) -> tuple[str, ...]:
-        """Return the same versions, those that the specification prefers first."""
-        return self.newest_first(requested)
-
-    def in_full(self, version: str, driver: str) -> bool:
-        """Return whether a driver supports all functions of a version."""
-        return True
 
     # The choice.
 
@@ -140,10 +116,6 @@ class Component:
     def exact(self, stack: StackSet) -> str:
         """Return the value of the specification that names exactly the version of a set."""
         return self.value(stack) or "none"
-
-    def pinned(self, spec: StackSpec) -> bool:
-        """Return whether a common set of several groups pins its version."""
-        return True
 
     # The lock.
 
@@ -204,8 +176,3 @@ class Component:
     def container_engines(self, plan: PlanInput) -> tuple[dict[str, Any], ...]:
         """Return container engines to configure for the NVIDIA runtime if they are installed."""
         return ()
-
-
-def plain(text: str) -> str:
-    """Return the version without its build: ``2.29.3+cuda12.9`` -> ``2.29.3``."""
-    return text.partition("+")[0]

@@ -10,7 +10,7 @@ from gpucheck.stack.components.base import Choice, Component
 from gpucheck.stack.packages import component, package, repository, uname_arch
 from gpucheck.stack.rules.archive import r22_absent
 from gpucheck.stack.seen import seen_reason
-from gpucheck.stack.types import Clash, Fact, PlanInput, Reason, Reasons, StackSpec
+from gpucheck.stack.types import Clash, Fact, PlanInput, Reason, Reasons
 from gpucheck.stack.versions import request
 
 TITLE = "container toolkit"
@@ -25,17 +25,11 @@ class ContainerToolkit(Component):
     nvidia = TOOLKIT
     default = "auto"
 
-    def versions(self) -> tuple[str, ...]:
-        return packages().container_toolkit.versions
-
     def choose(self, choice: Choice) -> Any:
         """Choose the version; with an archive, only a stated version comes from NVIDIA's repository."""
         wanted = choice.spec.container_toolkit
         absent = r22_absent(choice.archive, self.name, TITLE, wanted) if request(wanted).auto else None
         return choice.settle(absent or choose_container_toolkit(wanted), wanted)
-
-    def pinned(self, spec: StackSpec) -> bool:
-        return not (request(spec.container_toolkit).auto and spec.source == "debian")
 
     def packages(self, plan: PlanInput) -> dict[str, Any]:
         version, table = plan.stack.container_toolkit, packages().container_toolkit

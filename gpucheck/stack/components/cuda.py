@@ -11,10 +11,9 @@ from gpucheck.knowledge.tables import Toolkit
 from gpucheck.stack.components.base import SYSTEM, Choice, Component
 from gpucheck.stack.packages import component, file, package
 from gpucheck.stack.rules.archive import r22_cuda
-from gpucheck.stack.rules.driver import is_a, r1_driver_floor, r2_full_function
-from gpucheck.stack.rules.folders import r24_cuda
+from gpucheck.stack.rules.driver import is_a, r1_driver_floor, r2_full_function, r24_cuda
 from gpucheck.stack.seen import seen_reason, seen_version
-from gpucheck.stack.types import Clash, Fact, PlanInput, Reason, Reasons, StackSpec, Target, UnknownInput
+from gpucheck.stack.types import Clash, Fact, PlanInput, Reason, Reasons, StackSpec, Target
 from gpucheck.stack.versions import cc, major, minor, parse, request
 
 PROFILE = 'export PATH="/usr/local/cuda/bin${PATH:+:${PATH}}"\n'
@@ -149,22 +148,8 @@ class Cuda(Component):
     nvidia = SYSTEM
     in_archive = ("debian",)
     default = "auto"
-    partial = True
-
-    def versions(self) -> tuple[str, ...]:
-        return tuple(toolkit.version for toolkit in tables.cuda().toolkits)
-
-    def newest_first(self, requested: str) -> tuple[str, ...]:
-        """Return the versions; toolkits with known wrong results only if stated exactly."""
-        found = super().newest_first(requested)
-        exact = len(request(requested).prefix) >= 3
-        return found if exact else tuple(version for version in found if version not in KNOWN_BAD_CUDA)
-
-    def in_full(self, version: str, driver: str) -> bool:
-        return r2_full_function(_toolkit(version), driver) is None
 
     def choose(self, choice: Choice) -> Any:
-        """Choose the newest toolkit that every GPU and the driver allow."""
         spec, archive = choice.spec, choice.archive
         if request(spec.cuda).none:
             return None
@@ -181,7 +166,6 @@ class Cuda(Component):
         return toolkit.version
 
     def packages(self, plan: PlanInput) -> dict[str, Any]:
-        """Return the toolkit's metapackage, or the packages of the archive."""
         cuda, system = plan.stack.cuda, plan.system
         if plan.archive:
             rows = plan.archive.cuda_packages if cuda else ()
@@ -203,13 +187,6 @@ class Cuda(Component):
         """Yield the profile with the path of its programs; a distribution's nvcc is in the path already."""
         if plan.stack.cuda and not plan.archive:
             yield file("/etc/profile.d/gpucheck-cuda.sh", PROFILE)
-
-
-def _toolkit(version: str) -> Toolkit:
-    known = next((t for t in tables.cuda().toolkits if t.version == version), None) or _derived(version)
-    if known is None:
-        raise UnknownInput(f"CUDA toolkit {version} is not known")
-    return known
 
 
 def _stated(spec: StackSpec) -> bool:

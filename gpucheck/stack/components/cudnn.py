@@ -52,7 +52,7 @@ def choose_cudnn(
     return (
         first
         or _seen_cudnn(target, cuda_major, wanted)
-        or no_release("cudnn", "cuDNN", "R7", wanted, cuda_major, COMPONENT.versions())
+        or no_release("cudnn", "cuDNN", "R7", wanted, cuda_major, tuple(row.version for row in tables.cudnn().releases))
     )
 
 
@@ -91,11 +91,7 @@ class Cudnn(Component):
     def contradictions(self, spec: StackSpec) -> Iterator[tuple[tuple[str, str], str]]:
         yield from without_toolkit(self.name, spec)
 
-    def versions(self) -> tuple[str, ...]:
-        return tuple(release.version for release in tables.cudnn().releases)
-
     def choose(self, choice: Choice) -> Any:
-        """Choose that of the torch build, else the newest for the CUDA major."""
         toolkit, spec, archive = choice.chosen["cuda"], choice.spec, choice.archive
         if toolkit is None:
             return no_toolkit(self.name, spec)

@@ -4,7 +4,7 @@ from typing import Any
 
 from gpucheck.knowledge import tables
 from gpucheck.knowledge.archives import Archive
-from gpucheck.knowledge.options import OptionVersion, options
+from gpucheck.knowledge.packages import OptionVersion, options
 from gpucheck.stack.components.base import SYSTEM, Choice, Component
 from gpucheck.stack.packages import component, package, started
 from gpucheck.stack.rules.driver import is_a
@@ -84,11 +84,7 @@ class Dcgm(Component):
     default = "none"
     optional = True
 
-    def versions(self) -> tuple[str, ...]:
-        return tuple(row.version for row in options().dcgm.versions)
-
     def choose(self, choice: Choice) -> Any:
-        """Choose the newest confirmed version, or the stated one."""
         wanted = choice.spec.dcgm
         return choice.settle(choose_dcgm(choice.target, choice.driver, wanted, choice.archive), wanted)
 

@@ -16,9 +16,8 @@ from gpucheck.stack.packages import Package, at_driver_version, component, drive
 from gpucheck.stack.rules import archive as archive_rules
 from gpucheck.stack.rules import driver as rules
 from gpucheck.stack.rules import ubuntu as ubuntu_rules
-from gpucheck.stack.rules.folders import r24_branch
-from gpucheck.stack.settings import module_options, mok
-from gpucheck.stack.settings.driver_extra import extra_packages
+from gpucheck.stack.rules.driver import r24_branch
+from gpucheck.stack.settings.driver import MODULE_OPTIONS, MOK, extra_packages, mok_file, options_line
 from gpucheck.stack.types import Clash, DriverChoice, Fact, PlanInput, Reason, Reasons, StackSet, StackSpec, Target
 from gpucheck.stack.versions import request
 
@@ -120,7 +119,6 @@ def _driver_reasons(target: Target, branch: Branch, choice: DriverChoice) -> Ite
 
 
 def no_branch(wanted: str) -> Clash:
-    """Return the clash of a request that no branch matches."""
     known = ", ".join(b.branch for b in tables.drivers().branches if b.state == "supported" and b.last)
     between = (
         Fact(f"driver {wanted} is requested", "the specification"),
@@ -137,22 +135,13 @@ class Driver(Component):
     nvidia = SYSTEM
     in_archive = ("debian", "ubuntu")
     default = "auto"
-    required = True
 
     def check(self, value: str) -> None:
         if value == "none":
             raise ValueError("'none' is not possible: a GPU host needs a driver. State auto, a branch or a version.")
         request(value)
 
-    def versions(self) -> tuple[str, ...]:
-        return tuple(branch.last for branch in tables.drivers().branches if branch.last)
-
-    def newest_first(self, requested: str) -> tuple[str, ...]:
-        """Return the versions; a stated release may be missing from the tables."""
-        return (requested,) if len(request(requested).prefix) > 1 else super().newest_first(requested)
-
     def host_clashes(self, target: Target, spec: StackSpec, archive: Archive | None) -> Iterator[Clash]:
-        """Check the system, the architecture, GPUs whose last branch has ended, kernel modules and the archive."""
         old = rules.end_of_life(target.os, tables.operating_systems().as_of)
         if old and spec.end_of_life_os == "refuse":
             yield old
@@ -182,7 +171,6 @@ class Driver(Component):
         return stack.driver.version
 
     def exact(self, stack: StackSet) -> str:
-        """Return the version, with its package revision if that is stated."""
         return _exact(stack.driver)
 
     def label(self, stack: StackSet) -> str:
@@ -191,7 +179,6 @@ class Driver(Component):
         return f"{_exact(driver)}  {driver.kernel_module} kernel modules, branch {driver.branch}{origin}"
 
     def advice(self, rule: str, target: Target, spec: StackSpec, works: Works) -> str | None:
-        """Suggest a branch that has ended, for an old kernel."""
         ended = (b.branch for b in reversed(tables.drivers().branches) if b.state == "eol") if rule == "R15" else ()
         for branch in ended:
             if works(target, msgspec.structs.replace(spec, driver=branch)):
@@ -199,7 +186,6 @@ class Driver(Component):
         return None
 
     def packages(self, plan: PlanInput) -> dict[str, Any]:
-        """Return the compute-only packages, all at the driver's version."""
         system, stack = plan.system, plan.stack
         held = archived.archive_packages(plan)
         if held is not None:
@@ -216,10 +202,10 @@ class Driver(Component):
         """Yield files that block nouveau, set module options, and keep the driver at its version."""
         yield file("/etc/modprobe.d/gpucheck-nouveau.conf", NOUVEAU, initramfs=True)
         if plan.spec.module_options:
-            content = module_options.options_line(plan.spec.module_options)
-            yield file(module_options.PATH, content, initramfs=True)
+            content = options_line(plan.spec.module_options)
+            yield file(MODULE_OPTIONS, content, initramfs=True)
         if plan.spec.mok.key:
-            yield file(mok.PATH, mok.mok_file(plan.spec.mok))
+            yield file(MOK, mok_file(plan.spec.mok))
         if plan.apt:
             yield file("/etc/apt/apt.conf.d/51gpucheck-nvidia", UNATTENDED)
             yield file("/etc/apt/preferences.d/gpucheck-nvidia", PIN.format(version=plan.stack.driver.version))

@@ -61,7 +61,6 @@ class FabricManager(Component):
     place, turn = 20, 90
     nvidia = SYSTEM
     in_archive = ("ubuntu",)
-    follows = "the driver"
 
     def host_clashes(self, target: Target, spec: StackSpec, archive: Archive | None) -> Iterator[Clash]:
         fabric, reasons = r17_fabric(target)
@@ -78,7 +77,6 @@ class FabricManager(Component):
         return (choice.driver.version, fabric.subnet_manager) if fabric.fabric_manager else None
 
     def fields(self, chosen: Any) -> dict[str, Any]:
-        """Return its version, and whether the subnet manager is needed too."""
         version, subnet_manager = chosen or (None, False)
         return {self.name: version, "subnet_manager": subnet_manager}
 
@@ -87,7 +85,6 @@ class FabricManager(Component):
         return f"{stack.fabric_manager}{extra}" if stack.fabric_manager else None
 
     def edited(self, locked: StackSet, found: StackSet) -> Conflict | None:
-        """Return the conflict of a lock whose fabric differs from that of the board."""
         fabric = (found.fabric_manager, found.subnet_manager, found.imex)
         if fabric == (locked.fabric_manager, locked.subnet_manager, locked.imex):
             return None
@@ -127,7 +124,6 @@ class FabricManager(Component):
             yield file("/etc/modules-load.d/gpucheck-ib_umad.conf", packages().fabric.boot_module + "\n")
 
     def notes(self, plan: PlanInput) -> Iterator[Reason]:
-        """Note that the version of the subnet manager is not known."""
         if plan.stack.subnet_manager and not plan.archive:
             text = "the version of nvlsm is not known: the newest is installed, then held"
             yield Reason(component=self.name, because=text, source="cuda-repo", confirmed=False)

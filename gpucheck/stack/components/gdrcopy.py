@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpucheck.knowledge.archives import Archive
-from gpucheck.knowledge.options import options
-from gpucheck.knowledge.packages import packages
+from gpucheck.knowledge.packages import options, packages
 from gpucheck.stack.components.base import MANAGED, Choice, Component, Works
 from gpucheck.stack.packages import component, package, repository, started
 from gpucheck.stack.types import Clash, Fact, PlanInput, Reason, StackSet, StackSpec, Target
@@ -72,7 +71,6 @@ class Gdrcopy(Component):
     place, turn = 80, 80
     default = "none"
     optional = True
-    follows = "your own repository"
 
     def contradictions(self, spec: StackSpec) -> Iterator[tuple[tuple[str, str], str]]:
         """DKMS builds its module with headers, which a driver with modules from Ubuntu's archive does not bring."""
@@ -81,11 +79,9 @@ class Gdrcopy(Component):
             yield ("source", self.name), text
 
     def host_clashes(self, target: Target, spec: StackSpec, archive: Archive | None) -> Iterator[Clash]:
-        """Check that the specification names your own repository."""
         yield from r23_gdrcopy(spec)
 
     def choose(self, choice: Choice) -> Any:
-        """Choose the stated version, or the newest of the repository."""
         return choose_gdrcopy(choice.spec, choice.archive, choice.reasons)
 
     def exact(self, stack: StackSet) -> str:
@@ -121,7 +117,6 @@ class Gdrcopy(Component):
         return repository("gdrcopy", "", ("", None), keyring, packages().repositories.signed)
 
     def notes(self, plan: PlanInput) -> Iterator[Reason]:
-        """Note that a revision is assumed if none is stated."""
         wanted = plan.stack.gdrcopy
         if wanted and wanted != NEWEST and not request(wanted).package_revision:
             table = options().gdrcopy

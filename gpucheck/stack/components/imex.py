@@ -22,7 +22,6 @@ class Imex(Component):
     part = "fabric_manager"
     place, turn = 25, 91
     nvidia = SYSTEM
-    follows = "the driver"
 
     def host_clashes(self, target: Target, spec: StackSpec, archive: Archive | None) -> Iterator[Clash]:
         fabric, reasons = r17_fabric(target)

@@ -66,7 +66,6 @@ class KernelModule(Component):
     place = 15
     default = "auto"
     choices = ("auto", "open", "proprietary")
-    follows = "the GPUs"
 
     def fields(self, chosen: Any) -> dict[str, Any]:
         return {}
@@ -78,7 +77,6 @@ class KernelModule(Component):
         """Return None: the line of the driver includes it."""
 
     def advice(self, rule: str, target: Target, spec: StackSpec, works: Works) -> str | None:
-        """Suggest separate hosts, if each GPU alone has a set."""
         if len(target.models) < 2:
             return None
         each = [msgspec.structs.replace(target, gpus=(gpu,), nvswitches=None) for gpu in target.models]

@@ -10,9 +10,9 @@ from gpucheck.stack.components.base import SYSTEM, Choice, Component
 from gpucheck.stack.components.torch import Reference, reference_torch
 from gpucheck.stack.packages import component, package
 from gpucheck.stack.rules.archive import r22_absent
-from gpucheck.stack.rules.code import r5_runs
 from gpucheck.stack.rules.driver import is_a
 from gpucheck.stack.rules.libraries import no_release, no_toolkit, numeric, without_toolkit
+from gpucheck.stack.rules.wheels import r5_runs
 from gpucheck.stack.seen import seen_reason, seen_version
 from gpucheck.stack.types import Clash, Fact, PlanInput, Reason, Reasons, StackSpec, Target
 from gpucheck.stack.versions import major, minor, parse, request
@@ -122,23 +122,13 @@ class Nccl(Component):
     built_for = "cuda"
 
     def contradictions(self, spec: StackSpec) -> Iterator[tuple[tuple[str, str], str]]:
-        """Yield contradictions: NCCL without a toolkit, or with one of another CUDA major."""
         yield from without_toolkit(self.name, spec)
         toolkit, build = request(spec.cuda).prefix, request(spec.nccl).build
         if toolkit and build.startswith("cuda") and build[4:].partition(".")[0] != str(toolkit[0]):
             text = f"cuda is {spec.cuda}, and this build is for {build}. Both must be of one CUDA major."
             yield ("cuda", self.name), text
 
-    def versions(self) -> tuple[str, ...]:
-        pairs = sorted(packages().nccl.builds, key=lambda pair: (parse(pair.version), parse(pair.cuda)))
-        return tuple(f"{pair.version}+cuda{pair.cuda}" for pair in pairs)
-
-    def newest_first(self, requested: str) -> tuple[str, ...]:
-        found, build = super().newest_first(requested), request(requested).build
-        return tuple(text for text in found if text.endswith(f"+{build}")) if build else found
-
     def choose(self, choice: Choice) -> Any:
-        """Choose that of the torch build, else the newest for the CUDA major."""
         toolkit, spec, archive = choice.chosen["cuda"], choice.spec, choice.archive
         if toolkit is None:
             return no_toolkit(self.name, spec)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gpucheck.knowledge.options import options
+from gpucheck.knowledge.packages import options
 from gpucheck.stack.components.base import SYSTEM, Choice, Component
 from gpucheck.stack.components.driver import COMPONENT as DRIVER
 from gpucheck.stack.packages import at_driver_version, component
@@ -20,7 +20,6 @@ class NvidiaModprobe(Component):
     nvidia = SYSTEM
     default = "none"
     optional = True
-    follows = "the driver"
 
     def choose(self, choice: Choice) -> Any:
         """Choose the driver's version; reject any other, and archives that are not known to have the package."""

@@ -5,11 +5,18 @@ from typing import Any
 from gpucheck.knowledge import tables
 from gpucheck.knowledge.tables import TensorflowRelease
 from gpucheck.stack.components.base import Choice, Component
-from gpucheck.stack.rules.code import r3_ptx_needs_full_driver, r5_runs, r6_wheel_driver
 from gpucheck.stack.rules.driver import is_a
-from gpucheck.stack.rules.wheels import glibc_clash, not_known, r16_python, r16_unconfirmed
+from gpucheck.stack.rules.wheels import (
+    glibc_clash,
+    not_known,
+    r3_ptx_needs_full_driver,
+    r5_runs,
+    r6_wheel_driver,
+    r16_python,
+    r16_unconfirmed,
+)
 from gpucheck.stack.types import Clash, Fact, Reason, Reasons, StackSet, Target, TensorflowChoice, TorchChoice
-from gpucheck.stack.versions import cc, parse, request, sm
+from gpucheck.stack.versions import cc, request, sm
 
 OLD_CUDNN = "9.10.2.21"
 
@@ -91,11 +98,7 @@ class Tensorflow(Component):
     place, turn = 100, 20
     default = "auto"
 
-    def versions(self) -> tuple[str, ...]:
-        return tuple(r.version for r in tables.tensorflow().releases if not parse(r.version).is_prerelease)
-
     def choose(self, choice: Choice) -> Any:
-        """Choose the newest release for every GPU, and whether it shares an environment with torch."""
         spec, target, torch = choice.spec, choice.target, choice.chosen["torch"]
         found = choice.settle(choose_tensorflow(target, choice.driver.version, spec.tensorflow), spec.tensorflow)
         if not isinstance(found, Clash):

@@ -5,11 +5,17 @@ from typing import Any, NamedTuple
 
 from gpucheck.knowledge import GpuModel, tables
 from gpucheck.knowledge.tables import TorchBuild, TorchRelease
-from gpucheck.stack.components.base import Choice, Component, plain
-from gpucheck.stack.rules.code import r3_ptx_needs_full_driver, r5_runs, r6_wheel_driver
+from gpucheck.stack.components.base import Choice, Component
 from gpucheck.stack.rules.driver import is_a
-from gpucheck.stack.rules.wheels import glibc_clash, not_known, r16_python
-from gpucheck.stack.types import Clash, Fact, Reason, Reasons, StackSet, StackSpec, Target, TorchChoice
+from gpucheck.stack.rules.wheels import (
+    glibc_clash,
+    not_known,
+    r3_ptx_needs_full_driver,
+    r5_runs,
+    r6_wheel_driver,
+    r16_python,
+)
+from gpucheck.stack.types import Clash, Fact, Reason, Reasons, StackSet, Target, TorchChoice
 from gpucheck.stack.versions import cc, major, request, sm
 
 
@@ -175,24 +181,8 @@ class Torch(Component):
     name = title = "torch"
     place, turn = 90, 10
     default = "auto"
-    required = True
-
-    def versions(self) -> tuple[str, ...]:
-        return _known()
-
-    def newest_first(self, requested: str) -> tuple[str, ...]:
-        parsed = request(requested)
-        if parsed.none:
-            return ()
-        return (requested,) if parsed.build else tuple(t for t in builds() if parsed.matches(plain(t)))
-
-    def in_order(self, requested: str, spec: StackSpec) -> tuple[str, ...]:
-        """Return PyPI's builds first, unless the origin may be any."""
-        known = self.newest_first(requested)
-        return known if spec.torch_origin == "any" else tuple(sorted(known, key=lambda text: text not in _on_pypi()))
 
     def choose(self, choice: Choice) -> Any:
-        """Choose the newest build that runs on every GPU and on this driver."""
         spec = choice.spec
         found = choose_torch(choice.target, choice.driver.version, spec.torch, spec.torch_origin)
         return choice.settle(found, spec.torch)
@@ -203,19 +193,6 @@ class Torch(Component):
     def label(self, stack: StackSet) -> str:
         torch = stack.torch
         return f"{torch.version}+{torch.build} on Python {torch.python}" if torch else "none"
-
-
-def builds() -> tuple[str, ...]:
-    """Return ``2.14.1+cu126`` for every build with a known architecture list: newest first, the plain wheel first."""
-    found = []
-    for release in reversed(tables.torch().releases):
-        usable = [b for b in release.builds if b.archs and b.cudnn and not b.experimental]
-        usable.sort(key=lambda build: (build.origin != "pypi", -int(build.build[2:])))
-        found += [f"{release.version}+{build.build}" for build in usable]
-        arm = f"{release.version}+{release.aarch64.build}"
-        if release.aarch64.archs and arm not in found:
-            found.append(arm)
-    return tuple(found)
 
 
 class Reference(NamedTuple):
@@ -245,11 +222,6 @@ def reference_torch(choice: Choice, cuda_major: int) -> Reference | None:
         return Reference(torch, own=True)
     found = choose_torch(target, driver, "auto", "any")
     return None if isinstance(found, Clash) else Reference(found[0], own=found[0] == torch)
-
-
-def _on_pypi() -> frozenset[str]:
-    releases = tables.torch().releases
-    return frozenset(f"{r.version}+{b.build}" for r in releases for b in r.builds if b.origin == "pypi")
 
 
 def _known() -> tuple[str, ...]:

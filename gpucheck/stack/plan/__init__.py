@@ -13,16 +13,28 @@ from gpucheck.knowledge.tables import OperatingSystem
 from gpucheck.stack.archived import kernel_modules
 from gpucheck.stack.components import BY_TURN, COMPONENTS
 from gpucheck.stack.components.base import MANAGED
-from gpucheck.stack.lock import Lock, LockedGroup, LockedHost, still_valid, target_of_group
+from gpucheck.stack.lock import Lock, LockedGroup, LockedHost, RefusedHost, still_valid, target_of_group
 from gpucheck.stack.packages import PlanGap, file, repository
-from gpucheck.stack.plan.kernel import compilers, header_metapackage, headers
-from gpucheck.stack.plan.parts import archive_of_set, host_sources, module_stream, planned_components, roles
+from gpucheck.stack.plan.parts import (
+    archive_of_set,
+    host_sources,
+    module_stream,
+    planned_components,
+    roles,
+    unconfirmed,
+)
+from gpucheck.stack.plan.parts import reasons as unconfirmed_reasons
 from gpucheck.stack.plan.services import drop_ins, services
-from gpucheck.stack.plan.system import epel_row, python, release_packages, system_repositories
-from gpucheck.stack.plan.unconfirmed import reasons as unconfirmed_reasons
-from gpucheck.stack.plan.unconfirmed import unconfirmed
+from gpucheck.stack.plan.system import (
+    compilers,
+    epel_row,
+    header_metapackage,
+    headers,
+    python,
+    release_packages,
+    system_repositories,
+)
 from gpucheck.stack.rdma import rdma_plan
-from gpucheck.stack.refused import RefusedHost
 from gpucheck.stack.settings.tuning import tuning_plan
 from gpucheck.stack.spec import Repository, StackSpec, managed
 from gpucheck.stack.stack_set import StackSet

@@ -1,17 +1,22 @@
 """The components of a plan, the roles that apply them, and the sources that it needs: archive, module stream."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
+
+import msgspec
 
 from gpucheck.knowledge.archives import Archive, ubuntu
 from gpucheck.knowledge.packages import packages
+from gpucheck.knowledge.recorded import is_recorded, nearest, recorded
 from gpucheck.knowledge.tables import OperatingSystem
+from gpucheck.stack.archived import unrecorded
 from gpucheck.stack.components import BY_NAME, COMPONENTS
 from gpucheck.stack.packages import PlanGap
 from gpucheck.stack.rules.archive import SOURCE, archive_of
 from gpucheck.stack.rules.ubuntu import UBUNTU, ubuntu_system
+from gpucheck.stack.spec import StackSpec
 from gpucheck.stack.stack_set import StackSet
-from gpucheck.stack.types import PlanInput
+from gpucheck.stack.types import PlanInput, Reason, Target, Unconfirmed
 
 
 def planned_components(plan: PlanInput) -> dict[str, dict[str, Any]]:
@@ -64,3 +69,64 @@ def host_sources(system: OperatingSystem, stack: StackSet, archive: Archive | No
     if row is None:
         return None
     return {"suite": row.suite, "components": list(ubuntu().components), "distribution": UBUNTU}
+
+
+def unconfirmed(plan: PlanInput) -> tuple[Unconfirmed, ...]:
+    """Return the repository directory, module stream and packages without a record. Raises PlanGap."""
+    system, stack, folder = plan.system, plan.stack, plan.system.repository or ""
+    found = [] if plan.archive else [*_folder(folder, stack.arch), *_stream(system, folder, stack)]
+    for row in COMPONENTS:
+        part, where = row.packages(plan), row.folder(plan)
+        if part is not None and stack.source == UBUNTU and UBUNTU in row.in_archive:
+            found += unrecorded(row.part, stack, part["packages"])
+        if part is None or where is None:
+            continue
+        for package in part["packages"]:
+            name, version = package["name"], package["version"]
+            # Packages that are not held belong to the system.
+            if name in part["holds"] and not is_recorded(where, stack.arch, name, version):
+                because = _because(where, stack.arch, name, version)
+                found.append(Unconfirmed(component=row.part, spec=package["spec"], because=because))
+    return tuple(found)
+
+
+def with_unconfirmed(target: Target, stack: StackSet, spec: StackSpec) -> StackSet:
+    """Return the set with the unconfirmed rows of its plan; a gap in the tables is one of them."""
+    archive = archive_of_set(target.os, stack)
+    try:
+        rows = unconfirmed(PlanInput(target=target, stack=stack, spec=spec, archive=archive))
+    except PlanGap as gap:
+        rows = (Unconfirmed(component="driver", spec=stack.driver.version, because=f"{gap}: {gap.advice}"),)
+    return msgspec.structs.replace(stack, unconfirmed=rows)
+
+
+def reasons(rows: tuple[Unconfirmed, ...]) -> tuple[Reason, ...]:
+    """Return the same as reasons, one for each component and source."""
+    by_part: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        by_part.setdefault((row.component, row.source), []).append(row.spec)
+    return tuple(
+        Reason(
+            component=part, because=f"unconfirmed, no record shows {', '.join(specs)}", source=source, confirmed=False
+        )
+        for (part, source), specs in by_part.items()
+    )
+
+
+def _folder(folder: str, arch: str) -> Iterator[Unconfirmed]:
+    if arch not in recorded().folders.get(folder, {}) and arch not in packages().folders.get(folder, {}):
+        because = "no record shows this directory for this architecture"
+        yield Unconfirmed(component="repositories", spec=f"directory {folder}/{arch}", because=because)
+
+
+def _stream(system: OperatingSystem, folder: str, stack: StackSet) -> Iterator[Unconfirmed]:
+    stream = module_stream(system, stack)
+    if stream and stream["stream"] not in recorded().streams.get(folder, ()):
+        because = f"no record shows this module stream in {folder}"
+        yield Unconfirmed(component="driver", spec=f"{stream['module']}:{stream['stream']}", because=because)
+
+
+def _because(folder: str, arch: str, name: str, version: str | None) -> str:
+    text = f"no record shows it in {folder} for {arch}"
+    near = nearest(folder, arch, name, version) if version else ""
+    return f"{text}; recorded in {near}" if near else text

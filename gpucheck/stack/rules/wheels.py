@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable
 
+from gpucheck.knowledge import code_runs, tables
 from gpucheck.knowledge.tables import OperatingSystem
+from gpucheck.stack.rules.driver import r1_driver_floor
 from gpucheck.stack.types import Clash, Fact, Reason, Reasons, Target
-from gpucheck.stack.versions import parse, request
+from gpucheck.stack.versions import major, minor, parse, request
 
 # Both frameworks have wheels for it, and it is supported until late 2028.
 ADDED_PYTHON = "3.12"
@@ -53,3 +55,26 @@ def not_known(component: str, wanted: str, source: str, target: Target, known: I
         because=f"no {component} {wanted} with GPU support for {target.arch} is known",
         unknown=not any(request(wanted).matches(version) for version in known),
     )
+
+
+def r3_ptx_needs_full_driver(cuda: str, driver: str, component: str, what: str) -> Clash | None:
+    """R3: a GPU for which a program has only PTX needs a driver as new as the toolkit that built it."""
+    full = next((t.driver_full for t in reversed(tables.cuda().toolkits) if minor(t.version) == minor(cuda)), None)
+    if full is not None and parse(driver) >= parse(full):
+        return None
+    between = (
+        Fact(f"{what} has only PTX of CUDA {cuda} for this GPU, which the driver must translate", "wheel-bytes"),
+        Fact(f"PTX translation needs driver {full or '(not known)'}, the driver is {driver}", "cuda-compat, cuda-rn"),
+    )
+    because = f"driver {driver} cannot translate the PTX in {what}"
+    return Clash(component=component, rule="R3", between=between, because=because)
+
+
+def r6_wheel_driver(cuda: str, driver: str, component: str, what: str) -> Clash | None:
+    """R6: a wheel uses only the driver of the host, so R1 applies with the wheel's own CUDA major."""
+    return r1_driver_floor(major(cuda), driver, component, what)
+
+
+def r5_runs(capability: str, archs: tuple[int, ...]) -> bool:
+    """R5: machine code for X.Y runs on X.Z with Z >= Y, and never on another X."""
+    return code_runs(capability, archs)

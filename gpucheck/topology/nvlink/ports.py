@@ -43,7 +43,6 @@ class Ports(NamedTuple):
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """Return the states as one line."""
         asleep = f", asleep: {_numbers(self.asleep)}" if self.asleep else ""
         counts = f"{self.up} of {len(self.gpu.nvlinks)} ports active, inactive: {_numbers(self.down) or 'none'}{asleep}"
         return (f"{STATE_CALL}: {counts}",)
@@ -54,7 +53,6 @@ class Ports(NamedTuple):
         return f"NVLink{'s' * (len(self.down) != 1)} {_numbers(self.down)}"
 
     def about(self) -> About:
-        """Return what all findings about these ports share."""
         return About(check=CHECK, subject=f"gpu:{self.gpu.pci_bus_id}", unit="NVLinks", evidence=self.evidence)
 
 

@@ -29,7 +29,6 @@ class Bridges(NamedTuple):
 
     @property
     def every(self) -> tuple[PciDevice, ...]:
-        """Return all of them, each once."""
         return tuple({bridge.bus_id: bridge for bridge in (*self.gpus, *self.rdma)}.values())
 
 

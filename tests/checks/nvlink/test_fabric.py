@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace as changed
 
 from gpucheck.checks.nvlink import fabric, imex
-from gpucheck.checks.nvlink._multi_node import is_tray_gpu
+from gpucheck.checks.nvlink._fabric_health import is_tray_gpu
 from gpucheck.checks.p2p import status as p2p_status
 from gpucheck.model import Fabric, NvmlGap, PackageVersion
 from tests.checks.judging import FAIL, PASS, SKIP, UNKNOWN, WARN, judge

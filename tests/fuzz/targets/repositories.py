@@ -8,8 +8,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from gpucheck.repositories import apt, dnf
-from gpucheck.repositories.index import Catalog, Index, Kind, Package, UnusableIndex
-from gpucheck.repositories.versions import newest_first
+from gpucheck.repositories.index import Catalog, Index, Kind, Package, UnusableIndex, newest_first
 from tests.fuzz.oracles import Wrong
 from tests.fuzz.target import target
 

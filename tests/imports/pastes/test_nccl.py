@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 from gpucheck.imports import ImportProblem
-from gpucheck.imports.nccl._line import channel_in, is_line, records, seat_in
+from gpucheck.imports.nccl.log import channel_in, is_line, records, seat_in
 from gpucheck.model import Verdict
 from tests.imports.pastes.reading import BANDWIDTH, diagnosed, keys, messages, read
 

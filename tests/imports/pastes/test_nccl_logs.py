@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucheck.imports.nccl._line import LIBRARY, channel_in, records
+from gpucheck.imports.nccl.log import LIBRARY, channel_in, records
 from gpucheck.model import Verdict
 from tests.imports.pastes.reading import diagnosed, keys, messages
 from tests.shared import from_yaml

@@ -3,7 +3,7 @@
 import pytest
 
 from gpucheck.imports.pci._registers import acs_value
-from gpucheck.imports.pci._tree import nodes
+from gpucheck.imports.pci.lspci import nodes
 from gpucheck.knowledge import causes
 from gpucheck.knowledge.messages import rows
 from gpucheck.model import Verdict

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from gpucheck.knowledge import gpus, tables
 from gpucheck.stack import Refusal, StackSpec
-from gpucheck.stack.common import lock_common
 from gpucheck.stack.components.dcgm import r23_cuda_majors
-from gpucheck.stack.lock import Lock, lock, read_lock, write_lock
+from gpucheck.stack.lock import lock, read_lock, write_lock
 from gpucheck.stack.plan import Plan, plan
 from gpucheck.stack.targets import target_of
 from gpucheck.stack.text import plan_text, stack_text
@@ -181,7 +180,6 @@ def test_a_lock_with_gdrcopy_still_holds_when_it_is_read_again():
 
         assert write_lock(lock(spec, facts, previous=made)) == write_lock(made)
         assert isinstance(plan(read_lock(write_lock(made), "lock"), host="b"), Plan)
-        assert isinstance(lock_common(spec, facts), Lock)
 
 
 @settings(max_examples=40, deadline=None)

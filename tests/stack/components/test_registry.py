@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gpucheck.stack import components
-from gpucheck.stack.components import BY_NAME, COMPONENTS, LISTED
+from gpucheck.stack.components import BY_NAME, COMPONENTS
 from gpucheck.stack.components.base import Component
 from gpucheck.stack.spec import SpecFields, StackSpec
 from gpucheck.stack.stack_set import SetFields, StackSet
@@ -77,7 +77,3 @@ def test_places_and_turns_are_unique():
 @pytest.mark.parametrize("row", COMPONENTS, ids=lambda row: row.name)
 def test_default_in_the_specification_is_the_one_of_the_component(row):
     assert getattr(StackSpec(), row.name, None) == row.default or row.default is None
-
-
-def test_listed_component_has_versions():
-    assert all(row.versions() for row in LISTED)

@@ -3,7 +3,7 @@
 import json
 
 from gpucheck.stack import StackSpec, resolve_target, target_of
-from gpucheck.stack.plan.unconfirmed import with_unconfirmed
+from gpucheck.stack.plan.parts import with_unconfirmed
 from gpucheck.stack.stack_set import StackSet
 from gpucheck.stack.text import plan_text, stack_text
 from tests.stack.asked import rejected

@@ -4,8 +4,7 @@ import pytest
 
 from gpucheck.knowledge.archives import archives, ubuntu
 from gpucheck.stack import StackSpec
-from gpucheck.stack.common import lock_common
-from gpucheck.stack.lock import Lock, lock, write_lock
+from gpucheck.stack.lock import lock, write_lock
 from gpucheck.stack.plan import plan
 from gpucheck.stack.text import plan_text
 from tests.stack import asked
@@ -239,17 +238,6 @@ def test_component_that_ubuntus_archive_is_not_known_to_hold_is_omitted():
     found = answer(["T4"], "ubuntu-24.04", spec=of_ubuntu(nvidia_modprobe="auto"))
 
     assert any("nvidia-modprobe" in row.because and "omitted" in row.because for row in found.reasons)
-
-
-def test_common_set_of_several_groups_is_the_archives():
-    groups = (
-        (of_debian(), "debian-12", ("rtx3090-x2", "t4-x1"), DEBIAN_12.driver),
-        (of_ubuntu(), "ubuntu-24.04", ("h100-pcie-x2", "t4-x1"), "580.95.05"),
-    )
-    for spec, system, sets, driver in groups:
-        made = lock_common(spec, [host(system, gpus, gpus) for gpus in sets])
-        assert isinstance(made, Lock), made
-        assert {group.stack.driver.version for group in made.groups.values()} == {driver}
 
 
 def test_lock_keeps_the_source_and_gives_the_same_plan():

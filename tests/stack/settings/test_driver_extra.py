@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpucheck.knowledge.options import options
+from gpucheck.knowledge.packages import options
 from gpucheck.stack import Refusal, StackSpec, parse_spec
 from gpucheck.stack.lock import lock, read_lock, write_lock
 from gpucheck.stack.plan import plan

@@ -8,8 +8,7 @@ import pytest
 
 from gpucheck.stack import StackSpec
 from gpucheck.stack.plan import Plan
-from gpucheck.stack.settings.isolation import GRUB, PROGRAM, SCRIPT, kernel_arguments
-from gpucheck.stack.settings.tuning import RECOMMENDED, Tuning
+from gpucheck.stack.settings.tuning import GRUB, PROGRAM, RECOMMENDED, SCRIPT, Tuning, kernel_arguments
 from gpucheck.stack.text import plan_text
 from tests.stack import asked
 

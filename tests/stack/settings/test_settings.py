@@ -2,10 +2,8 @@
 
 import pytest
 
+from gpucheck.stack.settings.driver import MODULE_OPTIONS, MOK, options_line
 from gpucheck.stack.settings.imex import NODES
-from gpucheck.stack.settings.module_options import PATH as MODULE_OPTIONS
-from gpucheck.stack.settings.module_options import options_line
-from gpucheck.stack.settings.mok import PATH as MOK
 from gpucheck.stack.text import plan_text
 from tests.stack.asked import planned
 

@@ -13,9 +13,8 @@ import msgspec
 
 from gpucheck.host.recording import Recording
 from gpucheck.host.recording.redaction import _identifiers as identifiers
-from gpucheck.host.recording.redaction._hosts import host, in_variable
-from gpucheck.host.recording.redaction._names import Names
-from gpucheck.host.recording.redaction._pseudonyms import Pseudonyms
+from gpucheck.host.recording.redaction._names import Names, host, in_variable
+from gpucheck.host.recording.redaction._rules import Pseudonyms
 from gpucheck.host.recording.redaction._secrets import value_of, without_secrets
 from gpucheck.model import Gpu, NvmlReading
 from gpucheck.model.bandwidth import BandwidthReport
@@ -147,7 +146,6 @@ class _TextRules:
         return self.names.changed(text, self._shapes)
 
     def text(self, text: str, *, addresses: bool = True) -> str:
-        """Free text."""
         return self.names.changed(
             text, lambda it: self._free(without_secrets(it, self.names.secret), addresses=addresses)
         )
@@ -181,7 +179,6 @@ class _Rules(_TextRules):
         )
 
     def file(self, path: str, text: str) -> str:
-        """A file's content."""
         if PLAIN.match(path):
             return self.structured(text)
         return self.text(text, addresses=not VERSIONS.match(path))
@@ -216,7 +213,6 @@ class _Rules(_TextRules):
         return self.text(text, addresses=False)
 
     def variable(self, name: str, value: str) -> str:
-        """A variable's value, by its name first."""
         addresses = not VERSION_VARIABLE.search(name)
 
         def rules(text: str) -> str:
@@ -264,5 +260,4 @@ def of_texts(
 
 
 def _serials(gpu: Gpu) -> tuple[str | None, ...]:
-    """Of the board and of the rack."""
     return gpu.health.serial, gpu.health.rack.chassis_serial if gpu.health.rack else None

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 
-from gpucheck.host.recording.redaction._pseudonyms import (
+from gpucheck.host.recording.redaction._rules import (
     ADDRESS,
     FOLDER,
     HARDWARE,
@@ -12,8 +12,10 @@ from gpucheck.host.recording.redaction._pseudonyms import (
     USER,
     UUIDS,
     Pseudonyms,
+    applied,
+    rule,
+    words,
 )
-from gpucheck.host.recording.redaction._rules import applied, rule, words
 
 UUID = rule(
     "-",
@@ -63,12 +65,10 @@ def by_shape(text: str, names: Pseudonyms, uuids: frozenset[str]) -> str:
 
 
 def mails(text: str, names: Pseudonyms) -> str:
-    """E-mail addresses."""
     return E_MAIL.replaced(text, lambda found: names.named(MAIL, found[0], "mail"))
 
 
 def addresses(text: str, names: Pseudonyms) -> str:
-    """IP addresses; not versions of four numbers."""
     text = IPV4.replaced(text, lambda found: found[0] if _is_version(found) else names.named(ADDRESS, found[0], "ip"))
     return IPV6.replaced(text, lambda found: names.named(ADDRESS, found[0], "ip"))
 

@@ -1,25 +1,110 @@
 """Names of hosts, domains, users and resources: learned from places with a known meaning, replaced everywhere."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import cache
+from itertools import islice
+from typing import Any
 
-from gpucheck.host.recording.redaction._hosts import (
-    HOST_VARIABLE,
-    LABEL,
-    NAME,
-    OF_HOSTS,
-    host,
-    hosts_in,
-    in_variable,
-    listed,
-    user,
-)
+import msgspec
+
 from gpucheck.host.recording.redaction._identifiers import hexadecimal_address
-from gpucheck.host.recording.redaction._pseudonyms import PROGRAM, RESOURCE, Pseudonyms
-from gpucheck.host.recording.redaction._rules import applied, parts, parts_replaced, rule, words
+from gpucheck.host.recording.redaction._rules import (
+    HOST,
+    PROGRAM,
+    RESOURCE,
+    USER,
+    Pseudonyms,
+    applied,
+    parts,
+    parts_replaced,
+    rule,
+    words,
+)
 from gpucheck.knowledge.kernel_messages import messages
 from gpucheck.knowledge.redaction import redaction
+
+MOST_IN_A_LIST = 4096
+LABEL = r"[A-Za-z0-9](?:[\w-]{0,61}[A-Za-z0-9])?"
+NAME = rf"{LABEL}(?:\.{LABEL})*"
+OF_HOSTS = (
+    r"(?:ADDR|ADDRESS|HOST|HOSTNAME|HOSTID|NODELIST|NODE_LIST|NODENAME|NODES|SERVERS?|MASTER|COORDINATOR|ENDPOINT|COMM_ID"
+    r"|PEERS|WORKERS|HOSTS|SEARCH|DOMAIN|DOMAINNAME|TF_CONFIG|SSH_CLIENT|SSH_CONNECTION)"
+)
+HOST_VARIABLE = re.compile(rf"(?:\w+_)?{OF_HOSTS}")
+LIST = re.compile(r"(?P<stem>[A-Za-z][\w.-]*)\[(?P<numbers>[\d,-]+)\](?P<end>[\w.-]*)")
+
+
+def host(name: str, names: Pseudonyms) -> str:
+    """Only the part behind the first dot distinguishes the short name of a host from its full one."""
+    if not re.search(r"[A-Za-z]", name) or re.match(r"(?i)0x[0-9a-f]*$|localhost\b|none$", name):
+        return name
+    return " ".join(_one_host(one, names) for one in name.split(" "))
+
+
+def _one_host(name: str, names: Pseudonyms) -> str:
+    short, _, domain = name.partition(".")
+    under = f".{names.named(HOST, domain, 'domain')}" if domain else ""
+    return names.named(HOST, short, "host") + under
+
+
+def user(name: str, names: Pseudonyms) -> str:
+    """A user's name; accounts that every system has are kept."""
+    return name if words("accounts").fullmatch(name) else names.named(USER, name, "user")
+
+
+def in_variable(name: str, value: str, names: Pseudonyms) -> str:
+    return listed(value, names) if HOST_VARIABLE.fullmatch(name.upper()) else value
+
+
+def listed(value: str, names: Pseudonyms) -> str:
+    """The hosts of a list, in any form of hosts_in."""
+    for one in sorted(set(hosts_in(value, lists=False)), key=lambda text: (-len(text), text)):
+        value = re.sub(rf"(?<![\w.-]){re.escape(one)}(?![\w-]|\.\w)", lambda found: host(found[0], names), value)
+    return LIST.sub(lambda found: ",".join(host(one, names) for one in expanded(found)), value)
+
+
+def hosts_in(value: str, *, lists: bool = True) -> Iterator[str]:
+    """Names in the value of a variable that holds hosts: JSON, host:port, lists with commas, Slurm's brackets."""
+    if value.lstrip()[:1] in ("{", "["):
+        with suppress(msgspec.DecodeError, UnicodeEncodeError):
+            yield from _in_json(msgspec.json.decode(value))
+            return
+    for found in LIST.finditer(value) if lists else ():
+        yield from expanded(found)
+    for part in re.split(r"[\s,;|]+", LIST.sub("", value)):
+        whole = re.fullmatch(rf"(?:\w+://)?(?:[^@/]*@)?({NAME})(?::\d+)?(?:/.*)?", part)
+        if whole and re.search(r"[A-Za-z]", whole[1]) and not re.match(r"(?i)0x|localhost|none$", whole[1]):
+            yield whole[1]
+
+
+def _in_json(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for item in value.values():
+            yield from _in_json(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _in_json(item)
+    elif isinstance(value, str):
+        whole = re.fullmatch(rf"(?:\w+://)?({NAME}):\d+", value)
+        if whole and re.search(r"[A-Za-z]", whole[1]):
+            yield whole[1]
+
+
+def expanded(found: re.Match[str]) -> list[str]:
+    """node[01-03,7] as node01, node02, node03, node7."""
+    return list(islice(_expanded(found), MOST_IN_A_LIST))
+
+
+def _expanded(found: re.Match[str]) -> Iterator[str]:
+    for part in filter(None, found["numbers"].split(",")):
+        first, _, last = part.partition("-")
+        if not first.isdigit() or (last and not last.isdigit()) or len(part) > 20:
+            continue
+        for number in range(int(first), int(last or first) + 1):
+            yield f"{found['stem']}{number:0{len(first)}d}{found['end']}"
+
 
 SHORTEST_NAME = 4  # a host that is called "gpu" would take every "gpu" in the log with it
 SHORTEST_USER = 3
@@ -108,7 +193,6 @@ class Names:
                 self.domains.add(domain)
 
     def freeze(self) -> None:
-        """After the last text was learnt from."""
         hosts = {name for name in self.hosts if len(name) >= SHORTEST_NAME and not _is_word(name)}
         # GPU7 in a message of the driver is not a host named gpu7.
         alternatives = [
@@ -126,8 +210,6 @@ class Names:
         self._resources = _any(filter(_is_own, resources), r"(?<![A-Za-z0-9])", r"(?![A-Za-z0-9])")
 
     def replaced(self, text: str, names: Pseudonyms) -> str:
-        """Hosts, users and resources in free text."""
-
         def change(kind: str, found: str) -> str:
             return FORMS[kind](found, names)
 
@@ -147,7 +229,6 @@ def _public_or(name: str, names: Pseudonyms) -> str:
 
 
 def _is_own(name: str) -> bool:
-    """Whether a name is not one that every system has."""
     return not words("accounts").fullmatch(name) and not _is_word(name)
 
 

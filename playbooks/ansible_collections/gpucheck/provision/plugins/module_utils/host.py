@@ -207,7 +207,6 @@ def read_facts(host, simulator=SIMULATOR):
         "packages": {name: everything[name] for name in sorted(everything) if OF_INTEREST.search(name)},
         "holds": holds,
         "python3": python3(),
-        "reboot_count": None,
     }
     extras = {"packages": everything, "keys": keys, "unfinished": unfinished, "locks": locks, "family": family}
     extras.update(doubled=doubled, kernels=kernels, modules=rdma.loaded_modules(root))

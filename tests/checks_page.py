@@ -1,6 +1,6 @@
 """The checks as a Markdown page, made from their docstrings, constants and code: docs/checks.md.
 
-``python -m gpucheck.checks._page`` prints it. Verdicts and causes are those that the code reachable from a check's
+``python -m tests.checks_page`` prints it. Verdicts and causes are those that the code reachable from a check's
 ``evaluate`` can report; a cause that comes from a table is not among them.
 """
 
@@ -17,7 +17,7 @@ from gpucheck.checks import all_checks
 from gpucheck.knowledge import causes as cause_table
 from gpucheck.model import AnyCheck, Verdict
 
-HEAD = """<!-- Made by: python -m gpucheck.checks._page > docs/checks.md -->
+HEAD = """<!-- Made by: python -m tests.checks_page > docs/checks.md -->
 # Checks
 
 `gpucheck verify` runs every check below; `gpucheck verify --only NAME` runs one. A check reads values of the host and
