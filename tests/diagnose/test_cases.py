@@ -1,10 +1,13 @@
 """Every real machine comes out as its owner found: verdict, causes that are said, and nothing falsely accused."""
 
+from pathlib import Path
+
 import pytest
 
 from gpucheck.imports import ImportProblem
 from gpucheck.knowledge import causes
 from gpucheck.model import Verdict
+from tests.diagnose import figures
 from tests.diagnose.cases import (
     HELD_OUT,
     HELD_OUT_MISSES,
@@ -100,3 +103,9 @@ def test_there_are_enough_cases_of_every_state() -> None:
 
     assert all(states.count(state) >= 30 for state in STATES)
     assert len({case(name)["id"] for name in NAMES}) == len(NAMES) >= 170
+
+
+def test_page_of_figures_states_what_public_machines_give():
+    page = (Path(__file__).parents[2] / "docs" / "diagnose-figures.md").read_text(encoding="utf-8")
+
+    assert figures.public() in page
