@@ -14,7 +14,6 @@ from gpucheck.run.guard import Guard
 from tests import forked
 from tests.fakes import FakeHost
 
-COMMANDS = (("verify",), ("topo",), ("stack", "resolve"), ("stack", "check"))
 FAULTS = ("--fault", "pcie-width:gpu=1,width=8", "--fault", "nvlink-down:gpu=0,link=3")
 
 
@@ -165,19 +164,6 @@ def test_a_recording_that_lacks_what_a_command_needs_is_64(run, recording, monke
     assert (status, out) == (64, "")
     assert err.startswith("Error: the recording (recorded on ")
     assert err.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"\x00" * 64, "{}".encode("utf-16"), b'{"schema": "gpucheck.report/1"}', b"\x1f\x8b\x08"]
-)
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_file_that_is_no_recording_is_one_clear_line(run, tmp_path, command, content):
-    (tmp_path / "x").write_bytes(content)
-    seen = run(*command, "--from", tmp_path / "x")
-
-    assert (seen[0], seen[1]) == (64, "")
-    assert seen[2].startswith(f"Error: {tmp_path / 'x'}: ")
-    assert seen[2].count("\n") == 1
 
 
 def test_a_folder_that_cannot_be_written_is_refused_before_the_work(run, tmp_path, monkeypatch):

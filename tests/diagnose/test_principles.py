@@ -223,7 +223,7 @@ def _unknown(count: int, slow: int, noise: float, scale: float) -> tuple[Finding
 
 def test_lost_lanes_that_only_the_other_gpus_show_do_not_pass():
     """The link is read as the fault made it, and the copies over it are healthy for that."""
-    seen = slow_device(shape((8, 8, 1, 4)), "width")
+    seen = slow_device(shape((8, 4, 1, 5)), "width")
     seen["gpus"][1]["pcie"]["max_width"] = 4
     del seen["measured"]["host_device"]
 
