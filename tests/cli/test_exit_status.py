@@ -198,14 +198,6 @@ def test_every_status_is_in_the_help():
     assert {"129", "143"} <= set(out.split())
 
 
-def test_a_command_that_is_almost_right_gets_a_suggestion():
-    status, _, err = shell("$G verfy")
-
-    assert (status, "Did you mean verify?" in err) == (64, True)
-    assert "Did you mean" not in shell("$G zzz")[2]
-    assert shell("$G -V") == shell("$G --version")
-
-
 def test_a_broken_package_is_70_and_one_line(tmp_path):
     """Also where the module that prints errors cannot be imported: Python's own 1 would be WARN."""
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['msgspec'] = None\n")

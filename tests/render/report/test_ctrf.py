@@ -57,14 +57,6 @@ def test_a_failure_has_where_what_why_and_what_to_do():
     assert test["extra"] == {"cause": "nvlink-down", "action": "reset-gpu", "owner": "node", "gpu_index": 0}
 
 
-def test_what_follows_from_a_root_cause_is_skipped():
-    unknown = finding(check="acs", verdict=Verdict.UNKNOWN, because_of="nvlink", subject="host")
-    tests = results(finding(), unknown)["tests"]
-
-    assert [test["status"] for test in tests] == ["failed", "skipped"]
-    assert tests[1]["message"] == "not run: see the findings of nvlink"
-
-
 def test_a_simulated_machine_and_what_was_not_proven_are_told():
     found = results(passed(), skipped(), simulated=True, not_proven=("training: torch is not installed",))
 
