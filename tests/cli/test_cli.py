@@ -5,14 +5,6 @@ import json
 import pytest
 
 
-def test_help_names_every_command_with_a_line(run):
-    status, out, _ = run("--help")
-
-    assert status == 0
-    for command in ("verify", "topo", "fleet", "stack", "lab", "smoke", "profiles", "simulate"):
-        assert f"\n  {command} " in out
-
-
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -36,11 +36,6 @@ def test_the_line_names_the_worst_findings_and_counts_the_rest():
     assert "and 2 more | fail=5;;0;0 warn=1;0;;0" in line
 
 
-def test_a_simulated_result_says_so():
-    """In every format."""
-    assert "- SIMULATED " in line_of(simulated=True)
-
-
 def test_an_ok_says_what_it_does_not_cover():
     """The text has it in its last line; a monitoring system shows this line only."""
     line = line_of(verdict=Verdict.PASS, not_proven=("training, torch is not installed", "x|y=1\nz"))
