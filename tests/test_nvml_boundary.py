@@ -10,7 +10,6 @@ from collections import defaultdict
 from itertools import groupby, product
 from operator import attrgetter
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -126,33 +125,6 @@ def finding(check: str, verdict: str, subject: str = "host", **more: Any) -> Fin
 
 def gpu(number: int) -> str:
     return f"gpu:{GPUS[number]}"
-
-
-@pytest.mark.parametrize(
-    ("call", "how", "which", "now", "rule"),
-    [
-        ("nvmlDeviceGetMigMode", 4, None, [finding("driver", "fail", cause="wedged-driver")], "wedged-driver without"),
-        ("nvmlInit", 9, None, [finding("driver", "fail", cause="driver-not-loaded", confidence="certain")], "certain"),
-        ("nvmlDeviceGetMigMode", 4, 0, [finding("p2p-status", "warn", confidence="likely")], "accuses"),
-        ("nvmlDeviceGetMigMode", 4, 0, [finding("mig", "pass", gpu(0))], "PASS although refused"),
-        ("nvmlDeviceGetMigMode", 4, None, [finding("mig", "skip")], "SKIP as not applicable"),
-        ("nvmlDeviceGetMigMode", 4, 0, [finding("mig", "unknown", gpu(1))], "for a GPU that answered"),
-        ("nvmlDeviceGetName", 4, 0, [finding("mig", "unknown", gpu(0))], "although it never asked"),
-        ("nvmlDeviceGetName", 15, 0, [], "a lost GPU is reported nowhere"),
-        ("nvmlDeviceGetName", 4, 0, [finding("topology", "pass", seen="1 x SYS")], "with other classes"),
-    ],
-)
-def test_each_rule_can_be_broken(call, how, which, now, rule):
-    healthy = [finding("topology", "pass", seen="1 x NV4"), *(finding("mig", "pass", gpu(n)) for n in (0, 1))]
-    machine: Any = SimpleNamespace(healthy=tuple(healthy), bus_ids=GPUS, refuses=set(), made={call})
-    checks = {(f.check, f.subject) for f in now}
-    if any(f.check == "mig" and f.subject == "host" for f in now):
-        checks |= {("mig", gpu(n)) for n in (0, 1)}
-    report = (*now, *(f for f in healthy if (f.check, f.subject) not in checks))
-    broken = broken_rules(Case("any", call, how, which), machine, report)
-
-    assert [name for _, name in broken if rule in name]
-    assert broken_rules(Case("any", call, 4, which), machine, tuple(healthy)) <= {("mig", "PASS although refused")}
 
 
 # ---- with the child: what ends it, what delays it, what it lacks ----

@@ -5,14 +5,6 @@ import json
 import pytest
 
 
-def test_help_names_every_command_with_a_line(run):
-    status, out, _ = run("--help")
-
-    assert status == 0
-    for command in ("verify", "topo", "fleet", "stack", "lab", "smoke", "profiles", "simulate"):
-        assert f"\n  {command} " in out
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -86,23 +78,3 @@ def test_the_verdict_is_the_exit_status_and_the_file_is_whole(run, tmp_path):
     assert (status, out) == (0, "")
     assert json.loads(output.read_text())["verdict"] == "pass"
     assert list(output.parent.iterdir()) == [output]
-
-
-@pytest.mark.parametrize(
-    ("profile", "fault", "status", "word"),
-    [
-        ("p100-pcie-x2", "driver-mismatch", 2, "driver-mismatch"),
-        ("p100-pcie-x2", "driver-not-loaded", 2, "driver-not-loaded"),
-        ("p100-pcie-x2", "gpu-missing:gpu=1", 2, "gpu-lost"),
-        ("p100-pcie-x2", "pcie-width:gpu=1,width=8", 2, "pcie-width-reduced"),
-        ("hgx-h100-x8", "nvlink-down:gpu=2,link=3", 2, "nvlink-down"),
-        ("hgx-h100-x8", "fabric-in-progress", 1, "still training"),
-    ],
-)
-def test_a_broken_simulated_machine_is_caught_from_the_command_line(run, profile, fault, status, word):
-    """From the flag to the exit status, through the real pynvml."""
-    answer, out, _ = run("verify", "--simulate", profile, "--level", "quick", "--fault", fault)
-
-    assert word in out
-    assert "SIMULATED" in out
-    assert answer == status

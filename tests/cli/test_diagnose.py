@@ -56,37 +56,6 @@ def test_the_text_names_cause_reason_and_remedy(diagnose, tmp_path):
     assert "fix       lspci -vv -s 0000:20:01.1" in text
 
 
-def test_pasted_output_of_three_tools_is_one_machine(diagnose, tmp_path):
-    topo = tmp_path / "topo.txt"
-    topo.write_text(TOPO, encoding="utf-8")
-    code, text = diagnose(
-        topo,
-        PASTES / "nvbandwidth.txt",
-        PASTES / "nccl-tests.json",
-        "--format",
-        "json",
-    )
-    answer = json.loads(text)
-
-    assert code == 1  # NCCL_ALGO is set
-    assert answer["gpus"] == 2
-    assert {row["cause"] for row in answer["findings"]} == {"leftover-environment", None}
-    assert any("18 NVLinks x 25 GB/s" in row["why"] for row in answer["findings"])
-
-
-def test_p2p_below_staged_names_both_suspects(diagnose):
-    code, text = diagnose(PASTES / "p2p-bandwidth-latency.txt", "--format", "json")
-
-    found = json.loads(text)["findings"][0]
-
-    assert code == 2
-    assert {found["cause"], *(other["cause"] for other in found["alternatives"])} == {
-        "acs-redirect",
-        "iommu-translation",
-    }
-    assert found["probability"] is None
-
-
 def test_observations_add_what_no_tool_prints(diagnose, tmp_path):
     extra = tmp_path / "host.yml"
     extra.write_text("host: {iommu: off, acs_redirect: true}\n", encoding="utf-8")
@@ -100,28 +69,6 @@ def test_stdin_is_read_once_only(diagnose):
     assert diagnose("-", "-", given=TOPO)[0] == 64
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("host: {iomu: off}\n", "line 1: host.iomu: no such key. Did you mean iommu?"),
-        ("measured:\n  p2p_uni_gb_s: [[x, .nan], [1, x]]\n", "line 2: measured.p2p_uni_gb_s[0][1]: .nan"),
-        ("measured:\n  p2p_uni_gb_s: [[x, 24 GiB/s], [1, x]]\n", "GiB"),
-        ("measured:\n  p2p_uni_gib_s: [[x, 24], [1, x]]\n", "multiply GiB/s by 1.0737"),
-        ("measured:\n  p2p_uni_gb_s: [[x, 1, 2], [1, x]]\n", "must be square"),
-        ("gpus: {count: 2}\nmatrix: [[X, PI", "not YAML"),
-        ("", "there is nothing in it"),
-    ],
-)
-def test_bad_observations_are_one_line_and_exit_64(diagnose, tmp_path, text, words):
-    path = tmp_path / "bad.yml"
-    path.write_text(text, encoding="utf-8")
-    code, message = diagnose("--observations", path)
-
-    assert code == 64
-    assert words in message
-    assert "\n" not in message
-
-
 def test_more_gpus_than_a_machine_has_are_not_evaluated(diagnose, tmp_path):
     """Each rule would take time that grows with the cube."""
     count = 129
@@ -132,13 +79,6 @@ def test_more_gpus_than_a_machine_has_are_not_evaluated(diagnose, tmp_path):
 
     assert code == 3
     assert "more than 128 GPUs" in message
-
-
-def test_a_missing_file_and_no_input_say_so(diagnose):
-    assert diagnose("--observations", "/nonexistent.yml") == (
-        64, "/nonexistent.yml: cannot be read: No such file or directory. Give a file, or - for stdin.",
-    )  # fmt: skip
-    assert diagnose()[0] == 64
 
 
 @pytest.fixture

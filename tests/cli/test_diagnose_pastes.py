@@ -58,15 +58,6 @@ def test_a_kind_that_the_user_names_is_read_as_that(diagnose, kind):
     )
 
 
-@pytest.mark.parametrize("kind", sorted({kind.name for kind in all_kinds()} - {"kernel-log"}))
-def test_a_wrong_kind_is_wrong_usage(diagnose, kind):
-    assert "0.txt: " in refused(diagnose("--as", kind, texts=["hello world\nnothing here\n"]))
-
-
-def test_a_kind_that_does_not_exist_is_wrong_usage(diagnose):
-    assert 'unknown kind "nvtop"' in refused(diagnose("--as", "nvtop", texts=[MATRIX]))
-
-
 @pytest.mark.parametrize(
     ("content", "words"),
     [

@@ -165,27 +165,6 @@ def test_what_the_operating_system_refuses_is_no_defect_and_no_finding():
     assert "not a fault of the GPUs. Check free space" in err
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        "topo --import {x}", "topo --from {x}", "verify --from {x}", "stack check --from {x}",
-        "diagnose {x}", "diagnose --observations {x}",
-        "verify --expect {x}", "verify --baseline {x}", "verify --simulate {x}.yml", "simulate {x}.yml -- true",
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("content", [None, b"", b"\x7fELF\x00\xff"], ids=["missing", "empty", "binary"])
-def test_input_that_cannot_be_read_is_64_everywhere(tmp_path, arguments, content):
-    file = tmp_path / "input"
-    if content is not None:
-        file.write_bytes(content)
-        (tmp_path / "input.yml").write_bytes(content)
-    done = forked.gpucheck(*arguments.format(x=file).split())
-
-    assert (done.returncode, done.stdout) == (64, "")
-    assert "Error: " in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 def test_a_missing_program_is_3_everywhere(tmp_path):
     """The simulator without a compiler, the lab and the images without a checkout or Docker."""
     empty = {"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
@@ -217,14 +196,6 @@ def test_every_status_is_in_the_help():
 
     assert set(known) <= {int(line.split()[0]) for line in out.splitlines() if line.strip()[:1].isdigit()}
     assert {"129", "143"} <= set(out.split())
-
-
-def test_a_command_that_is_almost_right_gets_a_suggestion():
-    status, _, err = shell("$G verfy")
-
-    assert (status, "Did you mean verify?" in err) == (64, True)
-    assert "Did you mean" not in shell("$G zzz")[2]
-    assert shell("$G -V") == shell("$G --version")
 
 
 def test_a_broken_package_is_70_and_one_line(tmp_path):

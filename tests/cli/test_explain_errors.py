@@ -1,11 +1,7 @@
 """gpucheck explain: errors of CUDA and NVML, printed lines."""
 
 import pytest
-from click.testing import CliRunner
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from gpucheck.cli import cli
 from gpucheck.cli.explain.errors import by_name
 from gpucheck.knowledge import causes
 from gpucheck.knowledge.messages import kinds, meaning, rows
@@ -105,15 +101,6 @@ def test_a_name_that_is_close_is_suggested(refused, what, meant):
 @pytest.mark.parametrize("what", ["cuda:12345", "nvml:998", "cuda:", "nvml:x"])
 def test_a_code_that_does_not_exist(refused, what):
     assert "not in the table" in refused(what)
-
-
-@settings(max_examples=50)
-@given(st.lists(st.text(min_size=1, max_size=60), min_size=1, max_size=3))
-def test_nothing_that_is_asked_gives_a_traceback(words):
-    result = CliRunner().invoke(cli, ["explain", "--", *words])
-
-    assert result.exit_code in (0, 64)
-    assert result.exception is None or isinstance(result.exception, SystemExit)
 
 
 @pytest.mark.parametrize("kind", kinds())

@@ -2,8 +2,6 @@ import json
 import subprocess
 import sys
 
-import pytest
-
 from gpucheck.model import Verdict
 from tests.fleet.reports import bad, encoded, report, write
 
@@ -35,26 +33,6 @@ def test_labels_place_the_hosts(fleet, folder, tmp_path):
     _, out, _ = fleet("report", folder, "--labels", tmp_path / "labels.csv", "--format", "json")
 
     assert {row["host"]: row["attributes"].get("rack") for row in json.loads(out)["hosts"]}["slow"] == ["r9"]
-
-
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("l.csv", "rack\nr1\n"),
-        ("l.csv", ""),
-        ("l.yml", "- a\n"),
-        ("l.yml", "a: {b: [1]}\n"),
-        ("l.yml", "a: {b"),
-        ("l.csv", "\xff"),
-    ],
-)
-def test_labels_that_are_none_are_a_clear_message(fleet, folder, tmp_path, name, content):
-    (tmp_path / name).write_bytes(content.encode("latin-1"))
-
-    status, _, message = fleet("report", folder, "--labels", tmp_path / name)
-
-    assert status == 64
-    assert name in message
 
 
 def test_what_changed_since_the_previous_merge_is_told(fleet, folder, tmp_path):

@@ -1,4 +1,4 @@
-"""Every option that takes a file x hostile files: one line and an exit status, in time, whatever the file is."""
+"""Every option that takes a file x what is no file: one line and an exit status, in time. For content: tests/fuzz."""
 
 import os
 from pathlib import Path
@@ -35,33 +35,7 @@ COMMANDS = {
     "fleet report --labels": ("fleet", "report", "reports", "--labels", "FILE"),
     "fleet report --baseline": ("fleet", "report", "reports", "--baseline", "FILE"),
 }
-CONTENT = {
-    "empty": b"",
-    "nul": b"a\0b" * 100,
-    "deep-json": b'{"a":' * 50_000,
-    "deep-array": b"[" * 100_000,
-    "deep-yaml": b"- " * 50_000,
-    "aliases": b"a0: &a [x,x]\n" + b"".join(b"a%d: &b%d [*a,*a]\n" % (n, n) for n in range(99)),
-    "tags": b'a: !!timestamp x\nb: !!float ""\nc: !!int ""\nd: !!bool x\n',
-    "python-tag": b"!!python/object/apply:os.abort []\n",
-    "huge-integer": b'{"schema": ' + b"9" * 100_000 + b"}",
-    "huge-hex": b"gpus: {count: 0x" + b"f" * 100_000 + b"}",
-    "infinity": b'{"schema": NaN, "gpus": Infinity, "a": -.inf, "b": 1e999}',
-    "surrogates": b'{"schema": "\\ud800", "host": "\\udfff"}',
-    "raw-surrogates": b"\xed\xa0\x80\xed\xbf\xbf: 1\n",
-    "not-utf-8": b"\xff\xfe\xfd\xfc" * 100,
-    "utf-16": "schema: gpucheck.spec/1\n".encode("utf-16"),
-    "utf-16-unmarked": "schema: gpucheck.spec/1\n".encode("utf-16-le"),
-    "bom": b"\xef\xbb\xbfschema: 5\n",
-    "crlf": b"schema: 5\r\ngpus:\r\n- x\r\n",
-    "bidi": "‮schema‬: ‏5\n".encode(),
-    "escapes": b'{"schema": "\\u001b]0;owned\\u0007\\u001b[2J"}',
-    "long-key": b"k" * 100_000 + b": 1\n",
-    "long-word": b"schema: " + b"w" * 100_000,
-    "date": b"schema: 2001-13-40\n",
-    "gzip-cut": b"\x1f\x8b\x08\x00\x00\x00",
-}
-PLACES = ("fifo", "folder", "loop", "missing", "unreadable", "/dev/zero", "/dev/null")
+KINDS = ("fifo", "folder", "loop", "missing", "empty", "unreadable", "/dev/zero", "/dev/null")
 
 
 @pytest.fixture(scope="module")
@@ -99,32 +73,29 @@ def hostile(folder, kind):
     elif kind == "unreadable":
         # Readable in no way, also for root: the memory of a process, at address 0.
         path.symlink_to("/proc/self/mem")
-    elif kind != "missing":
-        path.write_bytes(CONTENT[kind])
+    elif kind == "empty":
+        path.touch()
     return path.name
 
 
-KINDS = (*PLACES, *CONTENT)
 PAIRS = [(command, kind) for command in COMMANDS for kind in KINDS]
 
 
 def in_sample(number, _):
-    """Every command with each fifth kind, the next command with the kinds after them. All pairs are tried at night."""
+    """Every command with each fourth kind, the next command with the kinds after them. All pairs are tried at night."""
     row, column = divmod(number, len(KINDS))
-    return (row + column) % 5 == 0
+    return (row + column) % 4 == 0
 
 
 @pytest.mark.parametrize(("command", "kind"), sampled(PAIRS, in_sample))
 def test_a_hostile_file_ends_in_one_line(place, command, kind):
-    """What is no file at all is wrong usage; of a file's content it depends."""
     if (command, kind) == ("stack lock -o", "fifo"):
         pytest.skip("not applicable: an output waits for the reader of its FIFO, as every program's does")
     name = hostile(place, kind)
     done = gpucheck(*(word.replace("FILE", name) for word in COMMANDS[command]), cwd=place, timeout_s=60)
     error = done.stderr
 
-    allowed = (64,) if kind in PLACES and command != "stack lock -o" else (0, 1, 2, 3, 64)
-    assert done.returncode in allowed, (done.stdout, error)
+    assert done.returncode == 64 or (done.returncode in (0, 2) and command == "stack lock -o"), (done.stdout, error)
     assert "Traceback" not in error + done.stdout
     assert len(error) < 1500
     if done.returncode == 64:

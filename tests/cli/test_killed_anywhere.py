@@ -1,6 +1,5 @@
 """Signals at random moments: the old output stays whole, and no process, shared memory or temporary folder is left."""
 
-import os
 import random
 import re
 import signal
@@ -11,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from gpucheck.processes.temporary import temporary_folder
-from tests import forked
 from tests.cli.commands import GPUCHECK
 from tests.shared import sampled
 from tests.train.conftest import heed_interrupts, hidden_gpus, wait_until
@@ -79,25 +77,3 @@ def _abandoned(path):
     """Shared memory of torch whose process has ended; other programs of this machine have theirs there too."""
     owner = re.match(r"torch_(\d+)_", path.name)
     return owner is not None and not Path(f"/proc/{owner[1]}").exists()
-
-
-FULL = [(limit, command) for limit in ("fsize", "/dev/full") for command in ("verify", "smoke", "bandwidth", "record")]
-
-
-@pytest.mark.parametrize(("limit", "command"), sampled(FULL, (0, 7)))
-def test_a_full_disk_keeps_the_old_file(tmp_path, cache, command, limit):
-    """A file that may not grow, as a full disk; and a device that is full."""
-    output = tmp_path / "report"
-    output.write_text(OLD)
-    words = " ".join([*GPUCHECK, *COMMANDS[command][0]])
-    script = f"ulimit -f 0; {words} {output}" if limit == "fsize" else f"{words} /dev/full"
-    environment = {key: text for key, text in os.environ.items() if key != "GPUCHECK_SIMULATOR"}
-    environment |= {"CUDA_VISIBLE_DEVICES": "", "XDG_CACHE_HOME": str(cache), "PYTHONDONTWRITEBYTECODE": "1"}
-    if command != "smoke":  # the machine is in the cache before the disk is full
-        forked.gpucheck("verify", *SIMULATE, "--level", "quick", env=environment)
-    done = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True, check=False)
-
-    assert done.returncode not in (0, 1, 2), done.stderr
-    assert "Traceback" not in done.stderr
-    assert output.read_text() == OLD
-    assert [path.name for path in tmp_path.iterdir()] == ["report"]

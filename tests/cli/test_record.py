@@ -14,7 +14,6 @@ from gpucheck.run.guard import Guard
 from tests import forked
 from tests.fakes import FakeHost
 
-COMMANDS = (("verify",), ("topo",), ("stack", "resolve"), ("stack", "check"))
 FAULTS = ("--fault", "pcie-width:gpu=1,width=8", "--fault", "nvlink-down:gpu=0,link=3")
 
 
@@ -165,39 +164,3 @@ def test_a_recording_that_lacks_what_a_command_needs_is_64(run, recording, monke
     assert (status, out) == (64, "")
     assert err.startswith("Error: the recording (recorded on ")
     assert err.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"\x00" * 64, "{}".encode("utf-16"), b'{"schema": "gpucheck.report/1"}', b"\x1f\x8b\x08"]
-)
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_file_that_is_no_recording_is_one_clear_line(run, tmp_path, command, content):
-    (tmp_path / "x").write_bytes(content)
-    seen = run(*command, "--from", tmp_path / "x")
-
-    assert (seen[0], seen[1]) == (64, "")
-    assert seen[2].startswith(f"Error: {tmp_path / 'x'}: ")
-    assert seen[2].count("\n") == 1
-
-
-def test_a_folder_that_cannot_be_written_is_refused_before_the_work(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("gpucheck.cli.record.open_host", lambda *_, **__: pytest.fail("the host was asked"))
-    (tmp_path / "file").write_text("")
-    status, _, err = run("record", "-o", tmp_path / "file/x")
-
-    assert status == 64
-    assert f"{tmp_path / 'file/x'}: cannot write the file: " in err
-
-
-def test_an_interrupted_recording_leaves_the_old_file(run, tmp_path, monkeypatch):
-    def interrupted(*_, **__):
-        raise KeyboardInterrupt
-
-    recording = tmp_path / "r"
-    recording.write_bytes(b"old")
-    monkeypatch.setattr("gpucheck.cli.record.open_host", interrupted)
-    status, _, _ = run("record", "-o", recording)
-
-    assert status == 130
-    assert recording.read_bytes() == b"old"
-    assert [path.name for path in tmp_path.iterdir()] == [recording.name]

@@ -6,11 +6,8 @@ import msgspec
 import pytest
 
 from gpucheck.model import NvmlFailure, Simulation
-from gpucheck.simulator import profile_names
 from tests.fakes import SYSTEM, FakeHost
-from tests.forked import gpucheck
 from tests.machines import h100, on_bus, p100, reading
-from tests.shared import sampled
 
 P100S = (p100(0), p100(1))
 NOT_LOADED = NvmlFailure(call="nvmlInit_v2", code=9, name="NVML_ERROR_DRIVER_NOT_LOADED")
@@ -103,30 +100,3 @@ def test_no_driver_has_its_cause_in_json(on):
 
     assert (status, answer["gpus"], answer["matrix"]) == (2, [], [])
     assert answer["findings"][0]["cause"] == "driver-not-loaded"
-
-
-@pytest.mark.parametrize(
-    ("profile", "count", "cls"),
-    [("hgx-h100-x8", 8, "NV18"), ("p100-pcie-x2", 2, "PIX"), ("p100-pcie-x2-sys", 2, "SYS")],
-)
-def test_a_simulated_machine_through_the_real_nvml_binding(profile, count, cls):
-    """In a process of its own: one process loads one NVML library."""
-    done = gpucheck("topo", "--simulate", profile, "--format", "json")
-    answer = json.loads(done.stdout)
-
-    assert (done.returncode, done.stderr) == (0, "")
-    assert answer["simulated"] is True
-    assert len(answer["gpus"]) == count
-    assert {pair["class"] for pair in answer["pairs"]} == {cls}
-    assert all(pair["expected"]["unidirectional_gb_s"] > 0 for pair in answer["pairs"])
-
-
-@pytest.mark.parametrize(
-    "profile", sampled(sorted(set(profile_names()) - {"no-gpu"}), lambda number, _: number % 4 == 0)
-)
-def test_nvml_and_sysfs_agree_on_every_simulated_machine(profile):
-    """Two independent witnesses: a disagreement would be a WARN and exit status 1."""
-    done = gpucheck("topo", "--simulate", profile)
-
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith(f"SIMULATED {profile}: ")

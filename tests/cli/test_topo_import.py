@@ -6,7 +6,6 @@ import sys
 
 import pytest
 
-from gpucheck.imports import Kind
 from tests.imports import nccl
 from tests.imports.corpus import by_id
 
@@ -64,28 +63,6 @@ def test_strict_lets_not_knowing_outrank_a_warning(topo, paste):
     assert topo("--import", file, "--strict")[0] == 3
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "The -i command line argument must be used in conjunction with -n or -p.",
-        "\tGPU0\tGPU1\tCPU Aff",
-        "\tGPU0\tGPU1\tCPU Affinity\n",
-        PAIR.encode("utf-16-le"),
-        b"\x7fELF\0\0",
-        b"\xff\xfe\xfd" * 100,
-    ],
-)
-def test_unreadable_input_is_64_and_one_clear_line(topo, paste, text):
-    file = paste(text)
-    status, out, err = topo("--import", file)
-
-    assert (status, out) == (64, "")
-    assert err.count("\n") == 1
-    assert err.startswith(f"Error: {file}: ")
-    assert "Traceback" not in err
-
-
 def test_nccl_xml_is_recognised(topo, paste):
     status, out, _ = topo("--import", paste(nccl.hgx()), "--format", "json")
     answer = json.loads(out)
@@ -93,23 +70,6 @@ def test_nccl_xml_is_recognised(topo, paste):
     assert (status, answer["source"]) == (0, "nccl-xml")
     assert answer["pairs"][0]["class"] == "NV18"
     assert answer["nics"][0]["classes"][:2] == ["PIX", "NODE"]
-
-
-def test_a_dump_of_another_kind_is_64_and_names_the_command_that_reads_it(topo, paste, monkeypatch):
-    kind = Kind(
-        "nvbandwidth",
-        "the output of nvbandwidth",
-        lambda text: None,
-        line=lambda line: "memcpy CE" in line,
-        holds="bandwidth",
-        command="gpucheck diagnose FILE",
-    )
-    monkeypatch.setattr("gpucheck.imports.all_kinds", lambda: (kind,))
-    status, out, err = topo("--import", paste("memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)"))
-
-    assert (status, out, err.count("\n")) == (64, "", 1)
-    assert "the output of nvbandwidth, which contains bandwidth" in err
-    assert "gpucheck diagnose FILE" in err
 
 
 def test_best_shows_the_gpus_of_a_job_and_how_to_start_it(topo, paste):
@@ -151,14 +111,6 @@ def test_the_drawing_is_written_beside_the_report(topo, paste, tmp_path):
     assert file.read_text().startswith("<svg ")
 
 
-def test_a_drawing_that_cannot_be_written_is_64_with_the_reason(topo, paste, tmp_path):
-    (tmp_path / "file").write_text("")
-    status, out, err = topo("--import", paste(PAIR), "--svg", str(tmp_path / "file" / "x.svg"))
-
-    assert (status, out, err.count("\n")) == (64, "", 1)
-    assert "cannot write" in err
-
-
 def test_a_narrow_terminal_gets_a_folded_matrix_and_a_pipe_a_whole_one(topo, paste, monkeypatch):
     file = paste(nccl.hgx())
     whole = topo("--import", file)[1]
@@ -167,14 +119,6 @@ def test_a_narrow_terminal_gets_a_folded_matrix_and_a_pipe_a_whole_one(topo, pas
 
     assert max(map(len, whole.splitlines())) > 100
     assert "share a row" in folded
-
-
-@pytest.mark.parametrize(("name", "words"), [("does-not-exist.txt", "cannot be read"), (".", "is a directory")])
-def test_a_file_that_cannot_be_opened_is_64(topo, tmp_path, name, words):
-    status, _, err = topo("--import", str(tmp_path / name))
-
-    assert status == 64
-    assert words in err
 
 
 def test_unreadable_input_leaves_the_old_output_alone(topo, paste, tmp_path):

@@ -1,10 +1,13 @@
 """Every real machine comes out as its owner found: verdict, causes that are said, and nothing falsely accused."""
 
+from pathlib import Path
+
 import pytest
 
 from gpucheck.imports import ImportProblem
 from gpucheck.knowledge import causes
 from gpucheck.model import Verdict
+from tests.diagnose import figures
 from tests.diagnose.cases import (
     HELD_OUT,
     HELD_OUT_MISSES,
@@ -21,9 +24,6 @@ from tests.diagnose.cases import (
 )
 
 WHY_UNREAD = dict(UNREAD)
-# Held-out machines are judged one by one; the sums are of those that priors and spreads were tuned on.
-READABLE = [name for name in NAMES if name not in WHY_UNREAD and not held_out(name)]
-RECALL = 0.95
 JUDGED = [
     pytest.param(name, marks=pytest.mark.xfail(strict=True, raises=AssertionError, reason=MISSES[name]))
     if name in MISSES
@@ -41,16 +41,6 @@ def test_a_real_machine_is_diagnosed_as_its_owner_found(name: str) -> None:
     assert said.verdict in case(name)["expect"]["verdict"], str(said)
     assert not said.missed, str(said)
     assert not said.accused, str(said)
-
-
-def test_causes_are_found_and_nothing_is_falsely_accused() -> None:
-    """Over all cases: the part of the expected causes that is said, and how many machines hear a wrong accusation."""
-    wanted = sum(len(case(name)["expect"]["causes_any"]) for name in READABLE)
-    missed = {name: said.missed for name in READABLE if (said := answer(name)).missed}
-    accused = {name: said.accused for name in READABLE if (said := answer(name)).accused}
-
-    assert 1 - sum(map(len, missed.values())) / wanted >= RECALL, missed
-    assert not accused
 
 
 @pytest.mark.parametrize("name", sorted(WHY_UNREAD))
@@ -100,3 +90,9 @@ def test_there_are_enough_cases_of_every_state() -> None:
 
     assert all(states.count(state) >= 30 for state in STATES)
     assert len({case(name)["id"] for name in NAMES}) == len(NAMES) >= 170
+
+
+def test_page_of_figures_states_what_public_machines_give():
+    page = (Path(__file__).parents[2] / "docs" / "diagnose-figures.md").read_text(encoding="utf-8")
+
+    assert figures.public() in page

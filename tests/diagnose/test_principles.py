@@ -2,12 +2,10 @@
 
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucheck.model import Finding, Verdict
-from tests.diagnose import generator
 from tests.diagnose.faulty import FAULTS, SHAPES, shape
 from tests.diagnose.machines import Shape, healthy, permuted, redirected, slow_device, translated
 from tests.diagnose.results import BAD, accused, diagnosed, named, verdict
@@ -223,10 +221,10 @@ def _unknown(count: int, slow: int, noise: float, scale: float) -> tuple[Finding
     )
 
 
-@pytest.mark.parametrize("seed", [177, 257, 262, 288, 564])
-def test_lost_lanes_that_only_the_other_gpus_show_do_not_pass(seed):
+def test_lost_lanes_that_only_the_other_gpus_show_do_not_pass():
     """The link is read as the fault made it, and the copies over it are healthy for that."""
-    one = generator.machine(seed)
+    seen = slow_device(shape((8, 4, 1, 5)), "width")
+    seen["gpus"][1]["pcie"]["max_width"] = 4
+    del seen["measured"]["host_device"]
 
-    assert one.faults & LINK_FAULTS
-    assert verdict(diagnosed(one.observations)) is not Verdict.PASS
+    assert verdict(diagnosed(seen)) is not Verdict.PASS

@@ -64,24 +64,6 @@ def test_device_on_the_root_bus_has_no_path(host):
     assert (device.path, device.root) == ((), "0000:00")
 
 
-def test_nvswitches_are_among_the_functions(host):
-    assert sum(device.is_nvswitch for device in host("hgx-h100-x8").pci()) == 4
-    assert sum(device.is_nvswitch for device in host("hgx-a100-x8").pci()) == 6
-
-
-def test_narrowed_link_shows_in_sysfs_too(host):
-    links = [device.link for device in gpus(host("p100-pcie-x2", "pcie-width:gpu=1,width=4"))]
-
-    assert [(link.width, link.max_width) for link in links] == [(16, 16), (4, 16)]
-
-
-def test_missing_gpu_is_still_on_the_bus(host):
-    machine = host("p100-pcie-x2", "gpu-missing:gpu=0")
-
-    assert len(gpus(machine)) == 2
-    assert len(machine.nvml().gpus) == 1
-
-
 @pytest.mark.parametrize(
     ("speed", "generation"),
     [("2.5 GT/s PCIe", 1), ("8 GT/s", 3), ("16.0 GT/s PCIe", 4), ("64.0 GT/s PCIe", 6), ("Unknown", None), ("", None)],

@@ -267,19 +267,6 @@ def test_level_standard_without_torch_ends_with_exit_status_3():
     )
 
 
-def test_training_that_the_caller_skips_leaves_a_pass_that_says_so():
-    status, text = verify("--skip", "training", absent="torch")
-
-    assert (status, text.splitlines()[-1].split("  ")[0]) == (0, "PASS (not proven: training, excluded by --skip)")
-
-
-def test_the_json_report_of_a_caller_that_skips_training_says_so():
-    status, text = verify("--skip", "training", "--format", "json")
-    report = json.loads(text)
-
-    assert (status, report["verdict"], report["not_proven"]) == (0, "pass", ["training, excluded by --skip"])
-
-
 def test_a_report_without_the_key_is_still_read():
     report = msgspec.to_builtins(verified(FakeHost(), "inventory"))
     del report["not_proven"]

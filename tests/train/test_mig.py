@@ -13,7 +13,7 @@ from gpucheck.model import NvmlReading, Simulation, Verdict
 from gpucheck.run.steps.compute import compute_step
 from gpucheck.train.evaluation import evaluate
 from gpucheck.train.placement import plan
-from gpucheck.train.smoke import gpus_to_train_on, mig_instances, rank_environment, run_smoke, train_in_ranks
+from gpucheck.train.smoke import gpus_to_train_on, mig_instances, rank_environment, train_in_ranks
 from gpucheck.train.spec import SmokeOptions
 from tests.fakes import FakeHost
 from tests.machines import h100, on_bus, reading
@@ -85,16 +85,6 @@ def test_training_on_instances_passes_and_states_what_it_does_not_prove(gpus):
     assert {finding.verdict for finding in made} == {Verdict.PASS}
     assert (said.check, said.verdict) == ("smoke-placement", Verdict.SKIP)
     assert str(said.seen).startswith("2 ranks on MIG instances, gloo: this tests the MIG instances")
-
-
-@pytest.mark.slow
-def test_ranks_with_instances_train_for_real_where_torch_has_no_cuda():
-    """The way through the whole program; a build for CPUs sees no instance and states that."""
-    pytest.importorskip("torch")
-    options = SmokeOptions(steps=10, mig_uuids=UUIDS[:2], timeout_s=300)
-    outcome = run_smoke(options, os.environ | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""})
-
-    assert {finding.verdict for finding in evaluate(outcome)} <= {Verdict.PASS, Verdict.SKIP}
 
 
 SHOW = """

@@ -9,14 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpucheck.model import PciDevice, Simulation
 from gpucheck.processes.ranks.run_directory import read_progress
-from gpucheck.train import data, real_gpus
+from gpucheck.train import data
 from gpucheck.train.placement import plan
 from gpucheck.train.progress import AFTER, BEFORE, START, STEP, Position, Progress, position_of
 from gpucheck.train.smoke import rank_environment
 from gpucheck.train.spec import SmokeOptions
-from tests.fakes import FakeHost
 
 
 def recorded(path: Path) -> Position:
@@ -148,16 +146,6 @@ def test_a_torn_or_foreign_progress_file_counts_as_not_started(tmp_path):
     path.write_bytes(b'{"phase": "forw')
 
     assert recorded(path) == START
-
-
-GPU = PciDevice(bus_id="0000:3b:00.0", vendor_id="10de", device_id="15f8", class_id="030200")
-AUDIO = PciDevice(bus_id="0000:3b:00.1", vendor_id="10de", device_id="0fb0", class_id="040300")
-
-
-def test_gpus_count_only_where_the_framework_could_use_them():
-    assert real_gpus(FakeHost(pci_=(GPU, AUDIO)), {}) == 1
-    assert real_gpus(FakeHost(pci_=(GPU,), simulation_=Simulation(profile="p100-pcie-x2")), {}) is None
-    assert real_gpus(FakeHost(pci_=(GPU,)), {"CUDA_VISIBLE_DEVICES": ""}) is None
 
 
 def test_waiting_for_a_cpu_that_others_have_is_kept_apart(tmp_path):

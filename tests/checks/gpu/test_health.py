@@ -18,9 +18,8 @@ from gpucheck.checks.p2p import status as p2p_status
 from gpucheck.checks.pcie import bar1
 from gpucheck.model import EccCounts, GpuProcess, NvmlGap, RetiredPages, RowRemap
 from tests.checks.gpu.hosts import host
-from tests.checks.judging import FAIL, PASS, SKIP, UNKNOWN, WARN, judge, with_health
-from tests.fakes import FakeHost
-from tests.machines import h100, p100, reading
+from tests.checks.judging import FAIL, PASS, SKIP, WARN, judge, with_health
+from tests.machines import h100, p100
 
 CHECKS = (
     bar1,
@@ -100,18 +99,6 @@ def test_what_is_normal_under_load_is_no_throttling(reasons):
     (finding,) = judge(throttle, host(with_health(h100(0), clocks_event_reasons=reasons)))
 
     assert finding.verdict is PASS
-
-
-@pytest.mark.parametrize(("code", "verdict"), [(3, SKIP), (13, SKIP), (4, UNKNOWN), (999, UNKNOWN)])
-def test_what_nvml_refuses_is_a_skip_only_where_the_gpu_does_not_have_it(code, verdict):
-    """Not supported and not known are two things, and neither is a pass."""
-    gap = NvmlGap(call="nvmlDeviceGetPersistenceMode", subject="gpu:0000:1b:00.0", code=code, name="Refused")
-    told = msgspec.structs.replace(reading(with_health(h100(0), persistence=None)), gaps=(gap,))
-
-    (finding,) = judge(persistence, FakeHost(nvml_=told))
-
-    assert finding.verdict is verdict
-    assert verdict is SKIP or "Refused" in finding.evidence[0]
 
 
 def test_pass_of_memory_errors_names_only_what_was_reported():

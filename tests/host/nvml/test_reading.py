@@ -6,7 +6,7 @@ from gpucheck import simulator
 from gpucheck.host import live_host
 from gpucheck.host.nvml import notation
 from gpucheck.host.nvml.reading import read_nvml
-from gpucheck.model import Health, NvmlFailure, NvmlReading
+from gpucheck.model import Health, NvmlReading
 from gpucheck.simulator.machine.profile import gpus_of
 
 
@@ -55,13 +55,6 @@ def test_links_and_fabric_of_h100(reading):
     assert first.fabric.cluster_uuid == "00000000-0000-0000-0000-000000000000"
 
 
-def test_link_that_is_down_is_kept(reading):
-    links = reading("hgx-h100-x8", "nvlink-down:gpu=0,link=3").gpus[0].nvlinks
-
-    assert len(links) == 18
-    assert (links[3].link, links[3].active, links[3].remote_kind, links[3].speed_mb_s) == (3, False, None, None)
-
-
 def test_switch_that_a_vm_cannot_see_is_a_gap(reading):
     seen = reading("h200-x1")
 
@@ -93,22 +86,6 @@ def test_lost_gpu_is_a_gap_and_the_others_are_read(reading):
     assert [len(row) for row in seen.ancestors] == [7] * 7
     (gap,) = (gap for gap in seen.gaps if gap.code == 15)
     assert (gap.call, gap.subject) == ("nvmlDeviceGetHandleByIndex", "gpu index 2")
-
-
-@pytest.mark.parametrize(
-    ("fault", "code", "name"),
-    [
-        ("driver-mismatch", 18, "NVMLError_LibRmVersionMismatch"),
-        ("driver-not-loaded", 9, "NVMLError_DriverNotLoaded"),
-        ("nouveau", 9, "NVMLError_DriverNotLoaded"),
-    ],
-)
-def test_init_that_fails_is_a_failure(reading, fault, code, name):
-    seen = reading("p100-pcie-x2", fault)
-
-    assert isinstance(seen, NvmlFailure)
-    assert (seen.call, seen.code, seen.name) == ("nvmlInit", code, name)
-    assert seen.detail
 
 
 def test_unsupported_values_are_none(changed):

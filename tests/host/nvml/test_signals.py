@@ -5,7 +5,7 @@ import pytest
 
 from gpucheck.host.nvml.calls import Calls
 from gpucheck.host.nvml.links import fabric
-from gpucheck.model import C2cLink, Confidential, RackPlace, SpareRows
+from gpucheck.model import Confidential, RackPlace, SpareRows
 
 
 def test_a_healthy_tray(reading):
@@ -28,50 +28,12 @@ def test_a_healthy_tray(reading):
     assert seen.confidential == Confidential(enabled=False)
 
 
-def test_the_links_to_the_cpu(reading):
-    up = {"active": True, "speed_mb_s": 44712, "interrupts": 0, "replays_in_a_row": 0, "low_power": False}
-    gpu = reading("gb200-x4", "c2c-link:gpu=1,link=2,kind=replay", "c2c-link:gpu=1,link=3").gpus[1]
-    expected = [C2cLink(link=link, replays=500 if link == 2 else 0, **up) for link in range(5)]
-    expected[3] = C2cLink(link=3, replays=0, **up | {"active": False, "speed_mb_s": 0})
-
-    assert gpu.health.c2c == tuple(expected)
-    assert reading("hgx-h100-x8").gpus[0].health.c2c == ()
-
-
 def test_a_board_without_them_has_none(reading):
     seen = reading("p100-pcie-x2")
     health = seen.gpus[0].health
 
     assert (health.sram, health.spare_rows, health.rack, health.gsp_firmware) == (None, None, None, None)
     assert (health.nvlink_bandwidth, health.licensed, seen.confidential) == (None, None, None)
-
-
-@pytest.mark.parametrize(("kind", "counts"), [("parity", (0, 3, 0)), ("sec_ded", (0, 0, 3)), ("corrected", (3, 0, 0))])
-def test_errors_of_the_sram_by_kind(reading, kind, counts):
-    sram = reading("hgx-h100-x8", f"sram-errors:gpu=1,kind={kind},count=3,threshold=1").gpus[1].health.sram
-
-    assert (sram.volatile_corrected, sram.volatile_parity, sram.volatile_sec_ded) == counts
-    assert (sram.aggregate_corrected, sram.aggregate_parity, sram.aggregate_sec_ded) == counts
-    assert sram.threshold_exceeded
-
-
-@pytest.mark.parametrize(("profile", "mode"), [("hgx-h100-x8", "half"), ("hgx-b200-x8", "reduced (3)")])
-def test_the_bandwidth_mode_of_the_system_and_that_of_the_gpu(reading, profile, mode):
-    assert {gpu.health.nvlink_bandwidth for gpu in reading(profile, "nvlink-bandwidth-mode").gpus} == {mode}
-
-
-@pytest.mark.parametrize("ready", [0, 1])
-def test_confidential_computing(reading, ready):
-    assert reading("h200-x1", f"confidential-not-ready:ready={ready}").confidential == Confidential(
-        enabled=True, ready=bool(ready)
-    )
-
-
-@pytest.mark.parametrize("licensed", [0, 1])
-def test_the_license_of_a_virtual_gpu(reading, licensed):
-    health = reading("t4-vm-x1", f"vgpu-unlicensed:licensed={licensed}").gpus[0].health
-
-    assert (health.virtualization, health.licensed) == ("vgpu", bool(licensed))
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,11 @@
 import gzip
 import os
 import tracemalloc
-from contextlib import suppress
 
 import msgspec
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 from gpucheck.foreign import UnreadableInput
-from gpucheck.host.recording import Recording
 from gpucheck.host.recording import file as recording_file
 from gpucheck.host.recording.file import decode, encode, read_recording
 from tests.host.recording.test_recording import replay
@@ -110,19 +106,3 @@ def test_what_is_no_file_is_refused(tmp_path, kind):
         read_recording(path)
 
     assert str(path) in str(problem.value)
-
-
-@given(st.binary(max_size=300) | st.binary(max_size=300).map(gzip.compress))
-@example(b"\x1f\x8b")
-def test_any_bytes_end_in_a_sentence(content):
-    with pytest.raises(UnreadableInput, match="x: "):
-        decode(content, "x")
-
-
-@given(st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=5))
-def test_a_recording_with_flipped_bytes_is_read_or_refused(changes):
-    content = bytearray(gzip.decompress(WHOLE))
-    for place, value in changes:
-        content[place % len(content)] = value
-    with suppress(UnreadableInput):
-        assert isinstance(decode(bytes(content), "x"), Recording)

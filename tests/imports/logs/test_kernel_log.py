@@ -5,8 +5,6 @@ import time
 from datetime import datetime, timezone
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gpucheck import imports
 from gpucheck.checks.kernel import log as check
@@ -263,24 +261,3 @@ def test_a_megabyte_of_one_message_is_read_in_linear_time(line):
     findings(b"[    1.000000] Linux\n" + body)
 
     assert time.process_time() - start < 20, "quadratic work would take minutes"
-
-
-@given(st.binary(max_size=400) | st.text(max_size=400).map(lambda text: text.encode("utf-8", "replace")))
-def test_any_bytes_give_a_log_or_one_clear_line(data):
-    try:
-        found, message = findings(data), ""
-    except ImportProblem as problem:
-        found, message = [], str(problem)
-
-    assert found or message
-    assert "\n" not in message
-
-
-@given(st.lists(st.sampled_from([*FORMS.values()]), min_size=1, max_size=4), st.text(max_size=60))
-def test_forms_may_be_mixed_and_cut(forms, noise):
-    """A paste of several files, with something else between them."""
-    text = "[    1.000000] Linux\n" + noise.join(form(LINES) for form in forms)
-    data = text.encode("utf-8", "replace")
-
-    for cut in (len(data), len(data) // 2, len(data) // 3):
-        assert findings(data[: max(cut, 24)])

@@ -1,22 +1,13 @@
-"""Each fault shows where a reader would find it, and nowhere else."""
+"""Every fault is one file with its own name; what each does is held by the fault matrix."""
 
 import re
 
-import pynvml
 import pytest
 
 from gpucheck import simulator
-from gpucheck.simulator.faults import apply
-from gpucheck.simulator.machine import Machine, build
-from gpucheck.simulator.machine.paths import p2p_status
-
-
-def broken(profile_name: str, *faults: str) -> Machine:
-    profile = simulator.load(profile_name)
-    machine = build(profile, profile.driver.state())
-    machine.faults = faults
-    apply(machine)
-    return machine
+from gpucheck.simulator.machine import UPTIME_S
+from gpucheck.simulator.xids import texts, xid_line
+from tests.simulator.helpers import write
 
 
 @pytest.mark.parametrize("fault", simulator.all_faults(), ids=lambda fault: fault.name)
@@ -29,47 +20,6 @@ def test_a_fault_is_one_file_with_its_own_name(fault):
     assert fault.summary
 
 
-def test_missing_gpu_is_not_counted_and_leaves_no_gap(nvml):
-    """The driver numbers those that it has; the links of the others to it are what they were."""
-    names = [pynvml.nvmlDeviceGetPciInfo(gpu).busId for gpu in nvml("dgx1-v100", "gpu-missing:gpu=2")]
-
-    assert len(names) == 7
-    assert "00000000:3D:00.0" not in names
-
-
-def test_cable_is_down_at_both_ends():
-    machine = broken("rtx3090-x2-nvlink", "nvlink-down:gpu=0,link=3")
-
-    assert [[link.active for link in gpu.links] for gpu in machine.gpus] == [[True, True, True, False]] * 2
-
-
-def test_switch_link_is_down_at_one_gpu_and_the_path_stays():
-    machine = broken("hgx-h100-x8", "nvlink-down:gpu=0,link=3")
-
-    assert [sum(link.active for link in gpu.links) for gpu in machine.gpus] == [17, 18, 18, 18, 18, 18, 18, 18]
-    assert p2p_status(machine.gpus[0], machine.gpus[1], 2) == 0
-
-
-def test_without_the_fabric_there_is_no_nvlink_path(nvml):
-    """The links are up all the same: state of a port proves nothing on an NVSwitch machine."""
-    a, b, *_ = nvml("hgx-h100-x8", "fabric-in-progress")
-    info = pynvml.c_nvmlGpuFabricInfo_v2_t()
-    pynvml.nvmlDeviceGetGpuFabricInfoV(a, pynvml.byref(info))
-
-    assert info.state == pynvml.NVML_GPU_FABRIC_STATE_IN_PROGRESS
-    assert pynvml.nvmlDeviceGetNvLinkState(a, 0) == 1
-    assert (
-        pynvml.nvmlDeviceGetP2PStatus(a, b, pynvml.NVML_P2P_CAPS_INDEX_NVLINK) == pynvml.NVML_P2P_STATUS_NOT_SUPPORTED
-    )
-
-
-def test_faults_add_up():
-    machine = broken("hgx-h100-x8", "nvlink-down:gpu=0,link=0", "nvlink-down:gpu=0,link=1", "pcie-width:gpu=0,width=4")
-
-    assert sum(link.active for link in machine.gpus[0].links) == 16
-    assert machine.gpus[0].function.width == 4
-
-
 def test_rejected_fault_leaves_no_machine_behind(activate, monkeypatch, tmp_path):
     """A second try must fail as the first did, not find a half-made directory."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -78,3 +28,24 @@ def test_rejected_fault_leaves_no_machine_behind(activate, monkeypatch, tmp_path
             activate("p100-pcie-x2", ["pcie-width:gpu=0"])
 
     assert list((tmp_path / "gpucheck/machines").iterdir()) == []
+
+
+def test_age_and_count_place_the_lines_in_the_log(tmp_path):
+    """The log is in order of time, the newest line last, as many seconds before now as it was said."""
+    folder = write(tmp_path, faults=("xid:gpu=0,code=79,age=5", "xid:gpu=1,code=31,age=100,count=3"))
+    log = (folder / "root/dev/kmsg").read_text().splitlines()
+    heads = [line.partition(";")[0].split(",") for line in log]
+
+    assert [sum("Xid" in line and f": {code}," in line for line in log) for code in (79, 31)] == [1, 3]
+    assert "Xid (PCI:0000:04:00): 79," in log[-1]
+    assert int(heads[-1][2]) == (UPTIME_S - 5) * 10**6
+    assert [int(head[1]) for head in heads] == list(range(len(heads)))
+    assert [int(head[2]) for head in heads] == sorted(int(head[2]) for head in heads)
+
+
+def test_every_xid_has_a_line_in_the_drivers_form():
+    for code in texts().xid:
+        line = xid_line("0000:19:00.0", code)
+
+        assert re.fullmatch(rf"NVRM: Xid \(PCI:0000:19:00\): {code}, \S.*", line)
+        assert "{" not in line

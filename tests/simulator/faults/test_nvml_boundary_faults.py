@@ -1,9 +1,7 @@
 """Refusals and slow answers: what the real pynvml makes of each, call by call."""
 
 import ctypes
-import os
 import time
-from pathlib import Path
 
 import pynvml
 import pytest
@@ -69,72 +67,6 @@ def test_a_code_that_no_header_names_reaches_the_caller(nvml):
     gpu, _ = nvml("p100-pcie-x2", f"nvml-refuse:call=nvmlDeviceGetName,code={UNHEARD_OF}")
 
     assert code_of(pynvml.nvmlDeviceGetName, gpu) == UNHEARD_OF
-
-
-@pytest.mark.parametrize(
-    "find", ["nvmlDeviceGetHandleByIndex", "nvmlDeviceGetHandleByUUID", "nvmlDeviceGetHandleByPciBusId"]
-)
-def test_a_handle_is_refused_for_one_gpu(activate, find):
-    activate("p100-pcie-x2", [f"nvml-refuse:call={find},code=15,gpu=1"])
-    machine = simulator.load("p100-pcie-x2")
-    bus_ids = [device.bus_id for device in machine.devices if device.gpu]
-    pynvml.nvmlInit()
-    try:
-        words = {
-            "nvmlDeviceGetHandleByIndex": [0, 1],
-            "nvmlDeviceGetHandleByPciBusId": [bus_id.encode() for bus_id in bus_ids],
-            "nvmlDeviceGetHandleByUUID": [line.partition(" = ")[2].encode() for line in uuids()],
-        }[find]
-        assert [code_of(getattr(pynvml, find), word) for word in words] == [0, LOST]
-    finally:
-        pynvml.nvmlShutdown()
-
-
-def uuids() -> list[str]:
-    text = Path(os.environ["GPUCHECK_SIMULATOR"], "machine.txt").read_text()
-    return sorted(line for line in text.splitlines() if line.partition(" = ")[0].endswith(".uuid"))
-
-
-@pytest.mark.parametrize("name", ["NVML_FI_DEV_PCIE_REPLAY_COUNTER", "94"])
-def test_a_field_is_refused_by_name_and_by_number(nvml, name):
-    first, second = nvml("p100-pcie-x2", f"nvml-refuse:call={name},code=999,gpu=1")
-    wanted = [pynvml.NVML_FI_DEV_PCIE_REPLAY_COUNTER, pynvml.NVML_FI_DEV_POWER_INSTANT]
-
-    assert [value.nvmlReturn for value in pynvml.nvmlDeviceGetFieldValues(first, wanted)] == [0, 0]
-    assert [value.nvmlReturn for value in pynvml.nvmlDeviceGetFieldValues(second, wanted)] == [UNKNOWN, 0]
-
-
-def test_a_field_of_a_link_is_refused_for_every_link(nvml):
-    gpus = nvml("dgx1-v100", "nvml-refuse:call=NVML_FI_DEV_NVLINK_GET_SPEED,code=4")
-    wanted = [(pynvml.NVML_FI_DEV_NVLINK_GET_SPEED, link) for link in range(6)]
-
-    assert {value.nvmlReturn for gpu in gpus for value in pynvml.nvmlDeviceGetFieldValues(gpu, wanted)} == {
-        NO_PERMISSION
-    }
-
-
-def test_a_pair_is_refused_where_one_of_it_is(nvml):
-    gpus = nvml("l40s-x4", "nvml-refuse:call=nvmlDeviceGetP2PStatus,code=4,gpu=2")
-
-    refused = {
-        (a, b)
-        for a in range(4)
-        for b in range(4)
-        if a != b and code_of(pynvml.nvmlDeviceGetP2PStatus, gpus[a], gpus[b], 0) == NO_PERMISSION
-    }
-    assert refused == {(a, b) for a in range(4) for b in range(4) if a != b and 2 in (a, b)}
-
-
-@pytest.mark.parametrize("name", ["nvmlInit", "nvmlInit_v2", "nvmlInitWithFlags"])
-@pytest.mark.parametrize("code", [9, 18, UNKNOWN])
-def test_nvml_does_not_start(activate, name, code):
-    library = ctypes.CDLL(
-        str(activate("p100-pcie-x2", [f"nvml-refuse:call={name},code={code}"]) / "lib/libnvidia-ml.so.1")
-    )
-
-    function = getattr(library, name)
-    assert function(0) == code
-    assert library.nvmlDeviceGetCount_v2(ctypes.byref(ctypes.c_uint())) == pynvml.NVML_ERROR_UNINITIALIZED
 
 
 def test_nvml_does_not_end(tmp_path, monkeypatch, cache):

@@ -129,13 +129,3 @@ def test_every_gpu_model_says_where_it_comes_from_and_what_is_unsourced(name):
     assert set(model.unsourced) <= set(GpuModel.__struct_fields__)
     assert model.power_range_w[0] <= model.power_limit_w <= model.power_range_w[1]
     assert not (model.row_remap and model.retired_pages)
-
-
-@pytest.mark.parametrize("content", [b"", b"summary: x", b"\xff\xfe\x00", b"[" * 5000, b"&a [*a]", b"- 1"])
-def test_file_that_is_no_profile_ends_in_one_line(tmp_path, content):
-    path = tmp_path / "own.yml"
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"own\.yml:(\d+:)? ") as caught:
-        simulator.load(str(path))
-
-    assert "\n" not in str(caught.value)

@@ -153,20 +153,6 @@ def fail(fault: Fault, environment: dict[str, str] | None = None, **options: Any
     return outcome
 
 
-def test_a_rank_that_never_enters_the_all_reduce_is_named_with_its_stack():
-    outcome = fail(Fault(kind="hang", phase="backward", step=3), stall_s=3)
-
-    assert (outcome.kind, outcome.rank, outcome.device, outcome.step, outcome.phase) == (
-        "hang",
-        1,
-        "cpu",
-        3,
-        "backward",
-    )
-    assert "in _act" in outcome.stack[0]
-    assert any(line.startswith("rank 0 (cpu): step 3 of 10, ") for line in outcome.evidence)
-
-
 def test_a_killed_rank_is_named_although_its_peer_raised_and_nothing_of_it_is_left():
     marked = Marked()
     shared = set(Path("/dev/shm").glob("torch_*"))

@@ -1,6 +1,6 @@
 """Machines from first principles: links with a capacity, and copies as flows that share them fairly.
 
-No rate of a copy is drawn, unlike in the generator directory. Drawn are the capacities of one machine's links: the rate
+No rate of a copy is drawn. Drawn are the capacities of one machine's links: the rate
 of the standard times an efficiency. A copy is a flow over its route; both directions, rings and pairs at the same time
 come out of max-min fair sharing. A fault changes a link, a route, the access or the data, and its effect follows.
 
