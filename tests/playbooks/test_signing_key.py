@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from tests.playbooks.modules import answer_of, module, shared
+from tests.playbooks.modules import Ended, Module, answer_of, module, shared
 from tests.playbooks.signing_keys import BEGIN, DATA, EDDSA, EDDSA_PACKETS, END, KEYS, RSA, RSA_PACKETS, openpgp, packet
 from tests.playbooks.test_runs import BIN, run
 from tests.repositories.test_hostile_servers import Server, forever
@@ -156,14 +156,7 @@ def test_a_key_server_that_does_not_end_costs_one_task(monkeypatch):
     opened = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
     monkeypatch.setattr(signing_keys, "fetch_url", lambda _, url, timeout: (opened(url), {"status": 200, "msg": "OK"}))
 
-    class Failed(Exception):
-        """What fail_json ends a module with."""
-
-    class Module:
-        def fail_json(self, msg):
-            raise Failed(msg)
-
-    with pytest.raises(Failed, match=r"key http://.* cannot be fetched: not complete after 1 s\. Check that the host"):
-        signing_keys.fetch(Module(), f"http://{server.address}/key.asc")
+    with pytest.raises(Ended, match=r"key http://.* cannot be fetched: not complete after 1 s\. Check that the host"):
+        signing_keys.fetch(Module({}), f"http://{server.address}/key.asc")
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
     assert signal.getsignal(signal.SIGALRM) != signing_keys.late
