@@ -59,21 +59,25 @@ def test_the_reason_is_said(name, reason):
     assert why_not(VERSIONS.variants[name], "arm64").startswith(reason)
 
 
-def test_what_can_be_built_there_is_named(machine):
-    machine("aarch64")
+@pytest.mark.parametrize(
+    ("host", "engine", "name", "words"),
+    [
+        ("aarch64", "arm64", "torch-cu126", "or build here one of: torch-cpu, torch-cu132, tensorflow-cpu"),
+        # A remote engine: pip of this machine would download wheels that do not run there.
+        (
+            "x86_64",
+            "arm64",
+            "torch-cu132",
+            "(?s)engine is linux/arm64 and this host linux/amd64.*image context torch-cu132",
+        ),
+        ("ppc64le", "ppc64le", "torch-cu132", "linux/ppc64le: no ppc64le wheel (?s:.*)one of: none"),
+    ],
+)
+def test_what_cannot_be_built_there_is_refused_with_what_can(machine, host, engine, name, words):
+    machine(host)
 
-    with pytest.raises(LabError, match="or build here one of: torch-cpu, torch-cu132, tensorflow-cpu"):
-        require_platform(Engine("arm64"), VERSIONS, "torch-cu126")
-
-
-def test_an_engine_of_another_architecture_is_refused(machine):
-    """A remote engine: pip of this machine would download wheels that do not run there."""
-    machine("x86_64")
-
-    with pytest.raises(
-        LabError, match=r"(?s)engine is linux/arm64 and this host linux/amd64.*image context torch-cu132"
-    ):
-        require_platform(Engine("arm64"), VERSIONS, "torch-cu132")
+    with pytest.raises(LabError, match=words):
+        require_platform(Engine(engine), VERSIONS, name)
 
 
 def test_an_engine_that_states_no_architecture_is_this_machines(machine):
@@ -82,13 +86,6 @@ def test_an_engine_that_states_no_architecture_is_this_machines(machine):
     require_platform(Engine(None), VERSIONS, "torch-cu132")
     with pytest.raises(LabError, match="linux/arm64"):
         require_platform(Engine(None), VERSIONS, "torch-cu126")
-
-
-def test_an_architecture_without_any_wheel_is_refused(machine):
-    machine("ppc64le")
-
-    with pytest.raises(LabError, match=r"linux/ppc64le: no ppc64le wheel (?s:.*)one of: none"):
-        require_platform(Engine("ppc64le"), VERSIONS, "torch-cu132")
 
 
 def test_a_build_asks_before_anything_else(machine, monkeypatch):

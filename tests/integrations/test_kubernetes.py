@@ -28,14 +28,6 @@ def test_a_manifest_holds_to_the_schema(path, release):
         kubernetes_validate.validate(document, release, strict=True)
 
 
-def test_the_schema_refuses_an_unknown_key():
-    job = documents(JOB)[-1]
-    job["spec"]["backofLimit"] = 0
-
-    with pytest.raises(kubernetes_validate.ValidationError, match="backofLimit"):
-        kubernetes_validate.validate(job, RELEASES[-1], strict=True)
-
-
 def test_the_job_passes_strict_policies():
     """Pod Security "restricted" demands each of these; OpenShift refuses ids outside of a namespace's range."""
     pod = pod_of(JOB)

@@ -46,7 +46,8 @@ def slurm(status: int) -> str:
 # What is printed with a status and is no verdict: cut at the end or in the middle, of another status, of another tool.
 def broken(status: int) -> list[str]:
     text = slurm(status)
-    return ["", text.removesuffix(r"\n"), text[:14], slurm((status + 1) % 4), r"Traceback (most recent call last):\n"]
+    cut = ["", text.removesuffix(r"\n"), text[:14], text.replace(r"end\n", r"en\n")]
+    return [*cut, slurm((status + 1) % 4), r"Traceback (most recent call last):\n"]
 
 
 # The last two are answers of another format.

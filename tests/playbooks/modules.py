@@ -43,7 +43,7 @@ def controller() -> ModuleType:
 
 
 class Ended(BaseException):
-    """The module has answered; like the end of its process, nothing of it catches this."""
+    """The module has answered, with this message if it failed; nothing of it catches this, as the process ends."""
 
 
 class Module:
@@ -59,7 +59,7 @@ class Module:
 
     def fail_json(self, **answer: Any) -> None:
         self.answer = {"failed": True, "changed": False, **answer}
-        raise Ended
+        raise Ended(answer["msg"])
 
     def atomic_move(self, source: str, target: str) -> None:
         Path(source).replace(target)

@@ -191,3 +191,6 @@ def test_adopting_is_a_difference_and_no_reason_to_refuse(machine):
     assert answer["differences"]["repository"] == [
         f"{path} names the same repository, and is replaced by the planned file"
     ]
+
+    path.rename(path.with_suffix(".sources")).write_text("URIs: https://mirror.example.org/ubuntu2204/x86_64\n")
+    assert len(machine.compare()["host"]["rivals"]) == 1

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpucheck.knowledge.packages import packages
-from tests.playbooks.modules import module, shared
+from tests.playbooks.modules import Ended, Module, module, shared
 
 engines = shared("engines")
 task = module("container_engine")
@@ -17,21 +17,13 @@ CTK = Path(__file__).parents[2] / "images/lab/payload/nvidia-ctk"
 ROWS = {str(row.name): row for row in packages().container_toolkit.engines}
 
 
-class Failed(Exception):
-    """What fail_json does: the module ends."""
+class Host(Module):
+    """Programs are run, nvidia-ctk is the lab's stand-in."""
 
-
-class Module:
-    """Ansible's module object, as far as the code asks: programs are run, nvidia-ctk is the lab's stand-in."""
-
-    check_mode = False
-
-    def __init__(self, running: tuple[str, ...] = ()) -> None:
+    def __init__(self, running: tuple[str, ...] = (), check_mode: bool = False) -> None:
+        super().__init__({}, check_mode)
         self.running = running
         self.asked: list[list[str]] = []
-
-    def atomic_move(self, source: str, target: str) -> None:
-        Path(source).replace(target)
 
     def run_command(self, argv: list[str]) -> tuple[int, str, str]:
         self.asked.append(argv)
@@ -39,9 +31,6 @@ class Module:
             return (0 if argv[-1] in self.running else 3), "", ""
         done = subprocess.run([sys.executable, str(CTK), *argv[1:]], capture_output=True, text=True, check=False)
         return done.returncode, done.stdout, done.stderr
-
-    def fail_json(self, msg: str) -> None:
-        raise Failed(msg)
 
 
 @pytest.fixture
@@ -83,7 +72,7 @@ def test_an_engine_that_is_not_there_is_left_out(host, monkeypatch):
 
 
 def test_an_engine_without_the_runtime_is_a_difference_and_is_configured_once(host, docker):
-    wanted, ansible = plan(host), Module(running=("docker",))
+    wanted, ansible = plan(host), Host(running=("docker",))
     assert engines.differences(wanted) == [
         "docker is not configured for the runtime nvidia",
         "containerd is not configured for the runtime nvidia",
@@ -100,7 +89,7 @@ def test_an_engine_without_the_runtime_is_a_difference_and_is_configured_once(ho
     assert list(content["runtimes"]) == ["kata", "nvidia"]
     assert "conf.d/*.toml" in (host / "etc/containerd/config.toml").read_text()
 
-    again = Module(running=("docker", "containerd"))
+    again = Host(running=("docker", "containerd"))
     assert engines.differences(wanted) == []
     assert task.make_present(again, wanted) == ([], [], [])
     assert again.asked == []
@@ -110,22 +99,22 @@ def test_what_the_site_configured_itself_is_neither_written_nor_taken_back(host,
     docker.write_text('{"runtimes": {"nvidia": {"path": "/opt/site/nvidia-container-runtime"}}}')
     before = docker.read_bytes()
 
-    assert task.make_present(Module(), plan(host, "docker")) == ([], [], [])
-    assert task.make_absent(Module(), {}) == ([], [], [])
+    assert task.make_present(Host(), plan(host, "docker")) == ([], [], [])
+    assert task.make_absent(Host(), {}) == ([], [], [])
     assert docker.read_bytes() == before
 
 
 def test_without_the_plan_the_files_are_what_they_were(host, docker):
     """Content and mode of the file that was there; the files that were not there are gone."""
     before = docker.read_bytes()
-    task.make_present(Module(), plan(host))
+    task.make_present(Host(), plan(host))
     assert engines.left({}) == [
         f"{host / path} contains the runtime nvidia, which is no longer planned"
         for path in ("etc/containerd/conf.d/99-nvidia.toml", "etc/containerd/config.toml", "etc/docker/daemon.json")
     ]
     assert engines.left(plan(host)) == []
 
-    written, services, left = task.make_absent(Module(running=("docker", "containerd")), {})
+    written, services, left = task.make_absent(Host(running=("docker", "containerd")), {})
 
     assert len(written) == 3
     assert left == []
@@ -140,11 +129,11 @@ def test_without_the_plan_the_files_are_what_they_were(host, docker):
 
 
 def test_from_a_file_that_was_changed_since_only_the_runtime_goes(host, docker):
-    task.make_present(Module(), plan(host, "docker"))
+    task.make_present(Host(), plan(host, "docker"))
     content = json.loads(docker.read_text())
     docker.write_text(json.dumps({**content, "default-runtime": "nvidia", "debug": True}))
 
-    assert task.make_absent(Module(), {})[2] == []
+    assert task.make_absent(Host(), {})[2] == []
 
     assert json.loads(docker.read_text()) == {
         "log-driver": "journald",
@@ -154,11 +143,11 @@ def test_from_a_file_that_was_changed_since_only_the_runtime_goes(host, docker):
 
 
 def test_a_changed_toml_is_left_to_a_person_and_said_once(host):
-    task.make_present(Module(), plan(host, "containerd"))
+    task.make_present(Host(), plan(host, "containerd"))
     main = host / "etc/containerd/config.toml"
     main.write_text(main.read_text() + "# the site's\n")
 
-    _, _, left = task.make_absent(Module(), {})
+    _, _, left = task.make_absent(Host(), {})
 
     assert left == [f"{main} was changed since: remove the runtime nvidia by hand"]
     assert not (host / "etc/containerd/conf.d/99-nvidia.toml").exists()
@@ -167,18 +156,18 @@ def test_a_changed_toml_is_left_to_a_person_and_said_once(host):
 
 def test_a_run_that_is_cut_off_after_the_tool_still_knows_the_way_back(host, docker, monkeypatch):
     """The power goes between nvidia-ctk and the note of what it wrote: the runtime goes, the site's settings stay."""
-    ansible, before = Module(), json.loads(docker.read_text())
+    ansible, before = Host(), json.loads(docker.read_text())
 
     def power_cut(path):
-        raise Failed
+        raise Ended
 
     with monkeypatch.context() as patch:
         patch.setattr(engines, "digest", power_cut)
-        with pytest.raises(Failed):
+        with pytest.raises(Ended):
             task.make_present(ansible, plan(host, "docker"))
     assert engines.differences(plan(host, "docker")) == []
 
-    task.make_absent(Module(), {})
+    task.make_absent(Host(), {})
 
     assert json.loads(docker.read_text()) == before
 
@@ -192,7 +181,7 @@ def test_a_configuration_that_is_no_json_is_said_and_not_touched(host, docker, c
     assert broken.startswith(f"{docker}: ")
     assert engines.differences(wanted) == [f"{broken} cannot be read"]
     assert engines.refusals(wanted)[0].startswith(f"{broken}: the engine does not start with this file")
-    assert task.make_present(Module(), wanted) == ([], [], [])
+    assert task.make_present(Host(), wanted) == ([], [], [])
     assert docker.read_text() == content
 
 
@@ -216,25 +205,23 @@ def test_containerd_knows_the_runtime_where_its_configuration_reaches_it(host, m
     assert engines.knows_runtime(row) is known
 
 
-def test_the_tools_own_words_are_said_where_it_fails(host, docker, monkeypatch):
-    ansible = Module()
-    monkeypatch.setattr(ansible, "run_command", lambda argv: (1, "", "no\nspace left"))
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ((1, "", "no\nspace left"), "nvidia-ctk runtime configure --runtime docker: exit 1: no space left"),
+        ((0, "", ""), "still does not name the runtime nvidia"),
+    ],
+)
+def test_a_tool_that_fails_or_wrote_nothing_is_reported(host, docker, monkeypatch, answer, words):
+    ansible = Host()
+    monkeypatch.setattr(ansible, "run_command", lambda argv: answer)
 
-    with pytest.raises(Failed, match="nvidia-ctk runtime configure --runtime docker: exit 1: no space left"):
-        task.make_present(ansible, plan(host, "docker"))
-
-
-def test_a_tool_that_reports_success_and_wrote_nothing_is_caught(host, docker, monkeypatch):
-    ansible = Module()
-    monkeypatch.setattr(ansible, "run_command", lambda argv: (0, "", ""))
-
-    with pytest.raises(Failed, match="still does not name the runtime nvidia"):
+    with pytest.raises(Ended, match=words):
         task.make_present(ansible, plan(host, "docker"))
 
 
 def test_check_mode_says_what_it_would_write(host, docker):
-    ansible, before = Module(), docker.read_bytes()
-    ansible.check_mode = True
+    before = docker.read_bytes()
 
-    assert task.make_present(ansible, plan(host, "docker"))[0] == [str(docker)]
+    assert task.make_present(Host(check_mode=True), plan(host, "docker"))[0] == [str(docker)]
     assert docker.read_bytes() == before

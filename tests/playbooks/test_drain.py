@@ -47,8 +47,11 @@ def test_slurm_is_asked_drained_waited_for_and_resumed(case):
     ]
 
 
-@on(Case("IDLE+DRAIN Reason=bad fan", drain_with="slurm"))
-def test_a_node_that_a_person_has_drained_stays_drained(case):
+NOT_OURS = ["IDLE+DRAIN Reason=bad fan", "DOWN*+NOT_RESPONDING Reason=Not responding"]
+
+
+@on(*sampled([Case(state, drain_with="slurm") for state in NOT_OURS], (0,)))
+def test_a_node_that_is_drained_or_down_for_another_reason_stays_so(case):
     assert not case.failed
     assert case.calls
     assert not any("update" in call for call in case.calls)
@@ -103,14 +106,6 @@ def test_slurm_node_that_an_earlier_run_drained_comes_back(case):
     assert case.calls[-1] == f"scontrol update nodename={case.host} state=resume"
     # A node that is down comes back by itself once slurmd answers, unless it is drained.
     assert any("state=drain" in call for call in case.calls) is ("DOWN" in case.states[0])
-
-
-@pytest.mark.more
-@on(Case("DOWN*+NOT_RESPONDING Reason=Not responding", drain_with="slurm"))
-def test_slurm_node_that_is_down_for_another_reason_stays_down(case):
-    assert not case.failed
-    assert case.calls
-    assert not any("update" in call for call in case.calls)
 
 
 def looks(*states, busy, due=True):

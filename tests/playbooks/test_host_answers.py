@@ -6,7 +6,6 @@ itself. Everywhere else it has to be in the table below, with the reason why it 
 
 import pytest
 
-from tests.playbooks import task_walk
 from tests.playbooks.task_walk import Task, included, looked_up, modules_behind, names, tasks
 
 # Python warns of the regular expressions in templates.
@@ -74,13 +73,6 @@ def flows(task: Task) -> set[tuple[str, str]]:
     return found
 
 
-def test_the_walk_sees_every_task_and_knows_where_it_runs():
-    assert len([task for task in tasks() if task.module]) > 300
-    here = {task.file for task in tasks() if task.here}
-    assert {"tasks/plan.yml", "tasks/bundle_make.yml", "tasks/merge.yml", "drain/tasks/slurm-ask.yml"} <= here
-    assert not {"tasks/apply.yml", "tasks/bundle_send.yml", "driver/tasks/build.yml"} & here
-
-
 ANSWER = "{{ gpu_facts_read.facts.kernel }}"
 
 
@@ -104,13 +96,6 @@ def test_an_answer_that_reaches_the_controller_is_found(row, argument):
 
     assert (argument, "gpu_facts") in flows(task)
     assert not allowed(task, argument, "gpu_facts")
-
-
-def test_a_folder_that_the_host_names_would_be_found(monkeypatch):
-    monkeypatch.setattr(task_walk, "origins", lambda: {"bundle_collecting": {"tempfile"}})
-    found = [flow for task in tasks() if task.file == "tasks/bundle_collect.yml" for flow in flows(task)]
-
-    assert ("fetch_files.src", "tempfile") in found
 
 
 def allowed(task: Task, argument: str, module: str) -> bool:

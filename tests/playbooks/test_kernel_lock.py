@@ -1,13 +1,12 @@
 """The lock of the kernel: what it holds, what of it is ours, and that no hold of anybody else is ever touched."""
 
 import json
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.playbooks.modules import module, shared
+from tests.playbooks.modules import Ended, Module, module, shared
 
 kernel = shared("kernel")
 lock = module("kernel_lock")
@@ -80,10 +79,11 @@ def test_headers_follow_the_kernel_of_their_own_flavour():
     assert [entry for entry in found if "devel" in entry] == ["kernel-uek-devel-5.15-0.*", "kernel-uek-devel-5.15-1.*"]
 
 
-class Host:
+class Host(Module):
     """A host's package manager, as the module drives it: apt-mark and dnf versionlock, and what they hold."""
 
     def __init__(self, manager, installed, held=()):
+        super().__init__({})
         self.manager, self.installed, self.held = manager, installed, list(held)
         self.calls = 0
 
@@ -98,9 +98,6 @@ class Host:
             else:
                 self.held.remove(name)
         return 0, "", ""
-
-    def atomic_move(self, source, target):
-        Path(source).replace(target)
 
     def state(self, spec):
         plan = {"package_manager": self.manager, **spec}
@@ -243,17 +240,11 @@ def test_a_kernel_that_comes_later_is_held_too_and_one_that_goes_is_forgotten(no
 
 
 def test_a_package_manager_that_fails_is_said_with_its_words():
-    class Failed(Exception):
-        pass
-
     class Broken(Host):
         def run_command(self, argv, **_):
             return 100, "", "E: Could not get lock\n"
 
-        def fail_json(self, msg):
-            raise Failed(msg)
-
-    with pytest.raises(Failed, match=r"apt-mark hold .*exit 100: E: Could not get lock\. Repair that"):
+    with pytest.raises(Ended, match=r"apt-mark hold .*exit 100: E: Could not get lock\. Repair that"):
         Broken("apt", {"linux-generic": "1"}).provision(HOLD)
 
 

@@ -109,6 +109,16 @@ def test_dnf_checks_what_the_publisher_signs(host, signed, checks):
     assert f"repo_gpgcheck = {checks[2]}" in lines
     assert f"gpgkey = file://{host.folder}/RPM_KEYS/RPM-GPG-KEY-cuda" in lines
 
+    def said(trusted):
+        return repository_code.differences({"repositories": [row]}, trusted)
+
+    assert said([RSA]) == []
+    # Another key with the same last eight digits is another key.
+    assert said(["0" * 32 + RSA[-8:]]) == ["cuda: its key is not imported into rpm"]
+    path = host.folder / "YUM_REPOS/cuda.repo"
+    path.write_text(path.read_text().replace("repo_gpgcheck = ", "repo_gpgcheck = 1"))
+    assert said([RSA]) == [f"cuda: {path} is missing or different"]
+
 
 def test_components_of_the_archive_are_named_and_taken_away_again(host):
     path = str(host.folder / "APT_LISTS/gpucheck-archive.sources")

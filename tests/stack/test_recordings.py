@@ -1,12 +1,10 @@
 """Every name, version, folder and key that a plan can name, against what public documents show of the real folders."""
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 
 import pytest
-import yaml
 
 from gpucheck.knowledge import tables
 from gpucheck.knowledge.packages import options, packages
@@ -18,7 +16,6 @@ from tests.shared import sampled
 from tests.stack import recordings
 from tests.stack.hosts import GPU_SETS, SYSTEMS, host
 
-COVERAGE = recordings.DATA / "coverage.yml"
 PLANNED = [name for name in SYSTEMS if name not in ("centos-7", "centos-stream-8")]
 # The fingerprint of NVIDIA's key for EL 10 was not read.
 STATED = {"nvidia-cuda": Repository(key_fingerprint="0123456789" * 4)}
@@ -45,12 +42,12 @@ def specs(gpus: str) -> Iterator[dict[str, str]]:
             yield from ({part: version} for version in versions)
 
 
-def plans(system: str, *, only_auto: bool = False) -> Iterator[Plan]:
+def plans(system: str) -> Iterator[Plan]:
     """Every plan for this system that is not refused."""
     keys = STATED if system.endswith("-10") else {}
     driver = {"driver": "580", "cuda": "12.9"} if system == "ubuntu-20.04" else {}
     for gpus in GPU_SETS:
-        for stated in [{}] if only_auto else specs(gpus):
+        for stated in specs(gpus):
             spec = StackSpec(repositories=keys, **{**driver, **stated})  # type: ignore[arg-type]
             found = plan(lock(spec, [host(system, gpus)]), host="node01")
             if not isinstance(found, Refusal):
@@ -61,12 +58,12 @@ Spec = tuple[str, str, str, str | None]
 
 
 @lru_cache(maxsize=64)
-def named(system: str, *, only_auto: bool = False) -> dict[Spec, bool]:
+def named(system: str) -> dict[Spec, bool]:
     """(folder, architecture, name, version) of every package, and whether each plan with it says unconfirmed."""
     folder = next(row.repository for row in tables.operating_systems().systems if row.id == _id(system))
     assert folder
     found: dict[Spec, bool] = {}
-    for one in plans(system, only_auto=only_auto):
+    for one in plans(system):
         arch = one.arch
         said = {row.spec for row in one.unconfirmed}
         for part, component in one.components.items():
@@ -81,10 +78,6 @@ def named(system: str, *, only_auto: bool = False) -> dict[Spec, bool]:
 
 def _id(system: str) -> str:
     return system.replace("almalinux", "alma")
-
-
-# Rebuilds of Enterprise Linux have the folders and names of Red Hat's own.
-DISTINCT = [system for system in PLANNED if not system.startswith(("almalinux", "oracle", "centos-stream"))]
 
 
 # Of the package managers and archive layouts, one each.
@@ -171,39 +164,3 @@ def test_the_recordings_cite_a_source_for_every_line():
             assert row.arch in ("x86_64", "sbsa")
             assert row.kind in ("listing", "lock", "installer", "log")
             assert re.fullmatch(r"(\d{4}-\d\d-\d\d)?", row.seen)
-
-
-def coverage(systems: Iterable[str]) -> dict[str, dict[str, int]]:
-    """Packages named by all plans of a system: checked against the recordings, wrong, and said to be unconfirmed.
-
-    auto: of these, what plans name for a site that requests nothing in particular.
-    """
-    found = {}
-    for system in systems:
-        verdicts = Counter(recordings.judge(*spec)[0] for spec in named(system))
-        found[system] = {
-            "checked": sum(verdicts.values()),
-            "seen": verdicts["seen"],
-            "wrong": verdicts["wrong"],
-            "unconfirmed": sum(named(system).values()),
-            "auto": len(named(system, only_auto=True)),
-            "auto_unconfirmed": sum(named(system, only_auto=True).values()),
-        }
-    return found
-
-
-@pytest.mark.parametrize("systems", sampled([FIRST, DISTINCT, PLANNED], (0,)), ids=["first", "distinct", "all"])
-def test_how_much_is_unconfirmed_is_written_down(systems):
-    """A change of these counts is a decision: python -m tests.stack.test_recordings"""
-    written = yaml.safe_load(COVERAGE.read_text(encoding="utf-8"))
-
-    assert list(written) == PLANNED
-    assert {system: written[system] for system in systems} == coverage(systems)
-
-
-if __name__ == "__main__":
-    COVERAGE.write_text(
-        "# Made by: python -m tests.stack.test_recordings. Packages that plans of each system can name.\n"
-        + yaml.safe_dump(coverage(PLANNED), sort_keys=False),
-        encoding="utf-8",
-    )

@@ -1,7 +1,5 @@
 """The command line itself: hostile arguments, and files through whole commands as a person sees them."""
 
-from pathlib import Path
-
 from tests.fuzz import product
 from tests.fuzz.oracles import Wrong
 from tests.fuzz.seeds import documents, own, pastes
@@ -18,16 +16,12 @@ NOT_THESE = (
 STATUSES = (0, 1, 2, 3, 64)
 
 
-def _expectations() -> tuple[bytes, ...]:
-    return (documents.EXPECTATIONS,)
-
-
 FILES: dict[str, Seeds] = {
     "topo.txt": pastes.matrices,
     "p2p.txt": lambda: pastes.measurements()[-1:],
     "dmesg.txt": pastes.kernel_logs,
     "machine.yml": documents.observations,
-    "site.yml": _expectations,
+    "site.yml": lambda: (documents.EXPECTATIONS,),
     "host.rec": own.packed_recordings,
     "node01.json": own.reports,
     "stack.yml": documents.specs,
@@ -93,13 +87,6 @@ def diagnose_file(data: bytes) -> None:
     _looked_at(product.command(["diagnose", "--observations", str(product.file(data, "seen.yml"))]))
 
 
-@target(seeds=_expectations, format="yaml")
-def expect_file(data: bytes) -> None:
-    """verify --expect against a recording."""
-    _ready()
-    _verify("host.rec", "--expect", str(product.file(data, "expect.yml")))
-
-
 @target(seeds=own.reports, format="json")
 def baseline_file(data: bytes) -> None:
     """verify --baseline against a recording."""
@@ -118,32 +105,6 @@ def from_file(data: bytes) -> None:
     _verify(path)
     for words in (["topo", "--from", path], ["stack", "resolve", "--from", path]):
         _looked_at(product.command(words))
-
-
-@target(seeds=own.merges, format="json")
-def previous_file(data: bytes) -> None:
-    """fleet report --baseline."""
-    _ready()
-    path = product.file(data, "earlier.json")
-    _looked_at(product.command(["fleet", "report", "node01.json", "--baseline", str(path)]))
-
-
-@target(seeds=own.facts, format="json")
-def facts_file(data: bytes) -> None:
-    """stack diff with hostile facts."""
-    _stack_diff("stack.yml", product.file(data, "f.json"))
-
-
-@target(seeds=documents.specs, format="yaml")
-def spec_file(data: bytes) -> None:
-    """stack diff with a hostile specification."""
-    _stack_diff(product.file(data, "w.yml"), "facts.json")
-
-
-def _stack_diff(spec: Path | str, facts: Path | str) -> None:
-    _ready()
-    words = ["stack", "diff", "--lock", "stack.lock.yml", "--spec", str(spec), "--facts", str(facts)]
-    _looked_at(product.command(words))
 
 
 def _looked_at(ended: product.Ended) -> None:
