@@ -95,7 +95,7 @@ def _read(path):
 def _write(path, run, lease_s):
     lease = {"run": run, "boot": text(BOOT_ID), "until": _uptime() + lease_s, "lease_s": lease_s}
     partial = path + ".partial"
-    # What is there is of a run that was killed, or of somebody who put a link there.
+    # A run that was killed leaves one, and another user may have put a link there.
     with contextlib.suppress(FileNotFoundError):
         os.unlink(partial)
     with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), "w") as file:
