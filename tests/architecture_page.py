@@ -44,8 +44,8 @@ WALKS = """\
 
 1. `gpucheck.cli.verify` parses the options. With `--simulate`, `gpucheck.simulator` first creates a machine directory;
    with `--from`, a recording replaces the host. The checks see no difference: all three provide `gpucheck.model.Host`.
-2. `gpucheck.run.select` chooses from `gpucheck.run.all_steps` by level, `--only` and `--skip`.
-3. `gpucheck.run.verify` runs each step with a deadline. A check is one step: `probe(host)` reads through
+2. `gpucheck.run.verification.select` chooses from `gpucheck.run.verification.all_steps` by level, `--only` and `--skip`.
+3. `gpucheck.run.verification.verify` runs each step with a deadline. A check is one step: `probe(host)` reads through
    `gpucheck.host` (NVML in a child process), `evaluate(values)` returns findings.
 4. The step `p2p` calls `gpucheck.run.links.bandwidth`: `gpucheck.measure.bandwidth.measure` plans and runs the copies
    in child processes and returns observations; `gpucheck.diagnose.diagnose` turns them into findings with causes.

@@ -2,11 +2,13 @@
 
 import msgspec
 
+from gpucheck.printable import for_terminal
+
 DEPTH = 2
 
 
 def to_json(report: object) -> str:
-    """Return a struct or a mapping as JSON, without escaping and redaction.
+    """Return a struct or a mapping as JSON, without redaction. Strings are as they were once it is read.
 
     The entries of the two outermost levels have a line each: grep finds a finding, and a line has all of it.
     """
@@ -16,12 +18,18 @@ def to_json(report: object) -> str:
 def _laid_out(value: object, depth: int, indent: str) -> str:
     inner = indent + "  "
     if depth and isinstance(value, dict) and value:
-        entries = [f"{_line(key)}: {_laid_out(entry, depth - 1, inner)}" for key, entry in value.items()]
+        entries = [f"{line(key)}: {_laid_out(entry, depth - 1, inner)}" for key, entry in value.items()]
         return "{\n" + ",\n".join(inner + entry for entry in entries) + f"\n{indent}}}"
     if depth and isinstance(value, list | tuple) and value and isinstance(value[0], dict | list | tuple):
-        return "[\n" + ",\n".join(inner + _laid_out(entry, 0, inner) for entry in value) + f"\n{indent}]"
-    return _line(value)
+        return "[\n" + ",\n".join(inner + line(entry) for entry in value) + f"\n{indent}]"
+    return line(value)
 
 
-def _line(value: object) -> str:
-    return msgspec.json.encode(value).decode()
+def line(value: object) -> str:
+    """Return a value as JSON in one line.
+
+    What a terminal or an editor would act on, or not show, is escaped: a file may be printed with other programs.
+    """
+    text = msgspec.json.encode(value).decode()
+    # Of ASCII, JSON leaves nothing but this one unescaped.
+    return text if text.isascii() and "\x7f" not in text else for_terminal(text)

@@ -108,7 +108,7 @@ def _instead(chosen: bytes | int | Tail | None, span: bytes, separator: bytes, s
         other = seeds[chosen.seed % len(seeds)]
         return other[chosen.start * len(other) // MOST :]
     if isinstance(chosen, int):
-        return separator.join([span] * chosen)
+        return separator.join([span] * min(chosen, 1 + MOST_BYTES // (len(span) + 1)))
     return chosen or b""
 
 

@@ -1,5 +1,6 @@
 """One run at a time on a host: a lease that names its holder, lives through reboots and ends with its run."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -84,12 +85,24 @@ def test_a_run_that_is_known_to_be_dead_is_replaced(clock):
     assert clock.take(a_run("b"), dead="a") is None
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"run": {}}', '{"run": 1}'])
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"run": {}}', '{"run": 1}', "[" * 100_000])
 def test_a_damaged_lease_is_none(clock, content):
     Path(clock.folder).mkdir()
     (Path(clock.folder) / "run.lock").write_text(content)
 
     assert clock.take(a_run("b")) is None
+
+
+@pytest.mark.parametrize("name", ["run.lock", "run.lock.partial", ".run.guard"])
+def test_a_link_in_the_place_of_a_lease_is_not_written_through(clock, tmp_path, name):
+    """Where a site has chosen a folder in which others may write."""
+    Path(clock.folder).mkdir()
+    (tmp_path / "victim").write_text("precious")
+    (Path(clock.folder) / name).symlink_to(tmp_path / "victim")
+
+    with contextlib.suppress(OSError):
+        clock.take(a_run("a"))
+    assert (tmp_path / "victim").read_text() == "precious"
 
 
 def test_a_step_whose_run_lost_the_host_changes_nothing(clock, monkeypatch):

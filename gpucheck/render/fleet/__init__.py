@@ -7,6 +7,7 @@ import msgspec
 from gpucheck.model import FleetReport
 from gpucheck.render import imported_later
 from gpucheck.render.fleet.text import to_text
+from gpucheck.render.json import line
 from gpucheck.render.json import to_json as laid_out
 
 __all__ = ["WRITERS", "json_pieces", "to_csv", "to_html", "to_json", "to_junit", "to_prometheus", "to_text"]
@@ -26,7 +27,7 @@ def json_pieces(fleet: FleetReport) -> Iterator[bytes]:
     yield before.encode()
     begin = hosts.removesuffix("]")
     for row in fleet.hosts:
-        yield begin.encode() + b"\n    " + msgspec.json.encode(row)
+        yield f"{begin}\n    {line(row)}".encode()
         begin = ","
     yield ("\n  ]" if fleet.hosts else hosts).encode()
     yield (after + "\n").encode()

@@ -26,6 +26,12 @@ def fleet():
     return merged(*steady(), report("slow", 340.0), sick)
 
 
+@pytest.fixture(scope="module")
+def evil():
+    host = report(EVIL, verdict=Verdict.FAIL, findings=(bad(seen=EVIL, subject=EVIL),), attributes={EVIL: (EVIL,)})
+    return merged(host, report("b", versions={"driver": EVIL}), report("c"))
+
+
 def test_the_text_tells_what_stands_out_once(fleet):
     text = click.unstyle(render.to_text(fleet))
 
@@ -102,6 +108,20 @@ def test_junit_counts_what_is_wrong(fleet):
     assert set(sick.attrib) <= {"name", "tests", "failures", "errors", "skipped", "time", "hostname", "timestamp"}
 
 
+@pytest.mark.parametrize("form", sorted(render.WRITERS))
+def test_no_host_can_speak_for_us_in_any_format(evil, form):
+    """Neither markup, nor escape sequences, nor a direction override, nor a line of its own."""
+    text = render.WRITERS[form](evil)
+
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    if form == "html":
+        assert "<img" not in text
+        assert text.count("</script>") == 2
+    if form == "junit":
+        ElementTree.fromstring(text)  # noqa: S314 - our own
+
+
 @pytest.mark.parametrize("hosts", [0, 1, 3])
 def test_json_in_pieces_is_the_whole_contract(hosts):
     """Also where a host is called what the pieces are put together by."""
@@ -110,7 +130,7 @@ def test_json_in_pieces_is_the_whole_contract(hosts):
     )
     pieces = list(render.json_pieces(fleet))
 
-    assert json.loads(b"".join(pieces)) == json.loads(msgspec.json.encode(fleet))
+    assert msgspec.json.decode(b"".join(pieces), type=type(fleet)) == fleet
     assert sum(line.startswith(b'    {"host":') for line in b"".join(pieces).splitlines()) == hosts
     assert len(pieces) == hosts + 3
 

@@ -68,7 +68,8 @@ def _path(folder):
 def _alone(folder):
     """The path of the lease, while no other process reads or writes it."""
     os.makedirs(folder, exist_ok=True)
-    descriptor = os.open(os.path.join(folder, ".run.guard"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(os.path.join(folder, ".run.guard"), flags, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield _path(folder)
@@ -87,14 +88,17 @@ def _read(path):
     try:
         found = json.loads(text(path) or "null")
         return found if found and found["run"]["id"] and found["boot"] and found["until"] + found["lease_s"] else None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
 def _write(path, run, lease_s):
     lease = {"run": run, "boot": text(BOOT_ID), "until": _uptime() + lease_s, "lease_s": lease_s}
     partial = path + ".partial"
-    with open(partial, "w") as file:
+    # A run that was killed leaves one, and another user may have put a link there.
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(partial)
+    with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), "w") as file:
         json.dump(lease, file)
         file.flush()
         os.fsync(file.fileno())
