@@ -3,10 +3,12 @@
 import re
 
 import msgspec
+import pytest
 from lxml import html
 from msgspec.structs import replace
 
 from gpucheck.model import Verdict
+from gpucheck.render.findings.html import blocks
 from gpucheck.render.report.html import to_html
 from tests.render.reports import copies, finding, healthy, passed, report, sick
 from tests.topology.servers import topology
@@ -93,6 +95,22 @@ def test_like_gpus_of_a_rack_share_a_row_of_paths_and_links():
     assert "GPU0-71" in page
     assert "GPUs with equal paths share a row" in page
     assert "share a row" not in body(to_html(sick()))
+
+
+@pytest.mark.parametrize(
+    ("fix", "lines"),
+    [
+        ("dmesg | grep -e Xid; reseat the board; reboot", ["dmesg | grep -e Xid", "reseat the board", "reboot"]),
+        (
+            "check the riser (loose; dusty), then: gpucheck topo",
+            ["check the riser (loose; dusty), then: gpucheck topo"],
+        ),
+    ],
+)
+def test_each_step_of_a_fix_is_a_line(fix, lines):
+    found = blocks([finding(fix=fix)])[Verdict.FAIL][0].advice
+
+    assert "".join(part.text for part in found).splitlines() == lines
 
 
 def test_equal_peer_access_is_one_sentence():

@@ -42,6 +42,14 @@ def test_flipped_bits_are_counted_from_the_beginning_of_the_copy(run, first):
     assert eval(run(TWO, code, "p2p-corrupt:pair=0-1,kind=bit-flip")) == list(range(100, count, 4096))  # noqa: S307
 
 
+def test_shifted_data(run):
+    code = PAIR + (
+        "fill(1)\nassert copy() == 0\n"
+        "print(all(w == word_at(1, (i + 512) % words) for i, w in enumerate(read(there, words))))\n"
+    )
+    assert run(TWO, code, "p2p-corrupt:pair=0-1,kind=shifted") == "True"
+
+
 def test_stale_data_is_that_of_the_copy_before(run):
     code = PAIR + (
         "for key in (1, 2, 3):\n"
@@ -87,6 +95,13 @@ def test_a_translating_iommu_loses_data_that_passes_the_root(run):
     assert run("p100-pcie-x2-sys", code, "iommu-translating") == "0 [0]"
 
 
+def test_an_error_that_is_no_sticky_one_comes_from_the_copy(run):
+    code = PAIR + (
+        "print(copy(), copy(), code('cuMemAlloc', 8), launch('copy', there, here, 8), launch('fill', here, 1, 8))\n"
+    )
+    assert run(TWO, code, "p2p-error:pair=0-1,code=217") == "217 217 0 217 0"
+
+
 @pytest.mark.parametrize("number", [214, 220, 700, 719, 999])
 def test_a_sticky_error_comes_when_the_copy_runs_and_stays(run, number):
     code = PAIR + (
@@ -128,6 +143,13 @@ def test_noise_is_as_large_as_asked_and_never_zero(run):
     """A healthy machine has the spread of a quiet GPU: a spread of zero would look like perfect knowledge."""
     assert 0.03 < float(run(TWO, NOISE, "copy-noise:percent=5").split()[0]) < 0.07
     assert 0.0005 < float(run(TWO, NOISE, spread=True).split()[0]) < 0.002
+
+
+def test_noise_follows_its_seed(run):
+    first, again, other = (run(TWO, NOISE, f"copy-noise:percent=5,seed={seed}") for seed in (7, 7, 8))
+
+    assert first == again
+    assert first != other
 
 
 def test_faults_can_change_while_a_program_runs(run, tmp_path):
