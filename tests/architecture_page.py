@@ -44,7 +44,7 @@ WALKS = """\
 
 1. `gpucheck.cli.verify` parses the options. With `--simulate`, `gpucheck.simulator` first creates a machine directory;
    with `--from`, a recording replaces the host. The checks see no difference: all three provide `gpucheck.model.Host`.
-2. `gpucheck.run.verification.select` chooses from `gpucheck.run.verification.all_steps` by level, `--only` and `--skip`.
+2. `gpucheck.run.verification.select` chooses from `gpucheck.run.verification.all_steps` by level, `--only`, `--skip`.
 3. `gpucheck.run.verification.verify` runs each step with a deadline. A check is one step: `probe(host)` reads through
    `gpucheck.host` (NVML in a child process), `evaluate(values)` returns findings.
 4. The step `p2p` calls `gpucheck.run.links.bandwidth`: `gpucheck.measure.bandwidth.measure` plans and runs the copies
