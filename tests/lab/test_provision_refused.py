@@ -107,27 +107,6 @@ def test_the_next_run_with_the_right_source_converges_and_one_more_changes_nothi
     assert all(again.recap(host)["changed"] == 0 for host in HOSTS), again.text
 
 
-FORMER = """
-cd /opt/gpucheck/venv/lib/python3*/site-packages && mkdir gpucheck-0.1.0.dist-info && touch gpucheck_former.py
-printf 'Metadata-Version: 2.1\nName: gpucheck\nVersion: 0.1.0\n' >gpucheck-0.1.0.dist-info/METADATA
-printf '%s,,\n' gpucheck_former.py gpucheck-0.1.0.dist-info/METADATA gpucheck-0.1.0.dist-info/RECORD \
-    >gpucheck-0.1.0.dist-info/RECORD
-rm /opt/gpucheck/requirements.sha256
-"""
-
-
-def test_gpucheck_under_its_former_distribution_name_is_uninstalled(first, reports):
-    on_host("lab-apt", "sh", "-c", FORMER)
-
-    run = make("provision", reports, inventory=INVENTORY, args="--skip-tags verify", LIMIT="lab-apt")
-
-    assert run.status == 0, run.text
-    left = on_host("lab-apt", "sh", "-c", "ls /opt/gpucheck/venv/lib/python3*/site-packages | grep -i gpucheck")
-    assert "former" not in left
-    assert "gpucheck-0.1.0" not in left
-    assert on_host("lab-apt", "/opt/gpucheck/bin/gpucheck", "--version").startswith("gpucheck, version")
-
-
 def test_a_malformed_spec_is_one_message_before_any_host_is_changed(first, reports, spec):
     spec.write_text(spec.read_text() + "cudda: auto\n")
 
