@@ -109,5 +109,5 @@ def test_ranks_that_never_meet_end_at_the_deadline():
     ended = launch(options, 1, 2.0)
 
     assert ended.reason == "deadline"
-    assert ended.seconds < 6.0
+    assert ended.seconds < options.timeout_s, "not by the limit of the collective itself"
     assert ended.where in ({0: "start"}, {0: "rendezvous"}), "as far as a rank comes alone"
