@@ -73,7 +73,9 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def made(bare, reports, folder):
     """The bundle of both groups, and one of the dnf host's alone, collected by hosts that are none of the cluster's."""
-    # Of two bundles of a group the older one is rejected: the whole one is used last.
+    # Of two bundles of a group the older one is rejected: the whole one is used last. Both are made from one lock.
+    planned = with_spec(reports, "plan")
+    assert planned.status == 0, planned.text
     staged = make("bundle", reports, inventory=staging(folder), BUNDLE=str(folder / "part"), GROUPS="rocky-*")
     whole = with_spec(reports, "bundle", BUNDLE=str(folder / "whole"))
     return whole, staged
