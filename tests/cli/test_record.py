@@ -7,9 +7,9 @@ import re
 
 import pytest
 
-from gpucheck import run as runs
 from gpucheck.host.recording import RecordingHost, ReplayHost
 from gpucheck.model import Check, Finding, Verdict
+from gpucheck.run import verification as runs
 from gpucheck.run.guard import Guard
 from tests import forked
 from tests.fakes import FakeHost

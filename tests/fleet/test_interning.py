@@ -2,12 +2,12 @@
 
 import gc
 import tracemalloc
+from importlib import import_module
 
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucheck.fleet import merge as merging
 from gpucheck.fleet.merge import Interner
 from gpucheck.model import Finding, FleetRow, HostMetric, Verdict
 
@@ -89,7 +89,7 @@ def test_a_large_fleet_takes_a_quarter_of_the_room():
 
 
 def test_what_is_each_hosts_own_is_not_remembered_for_ever(monkeypatch):
-    monkeypatch.setattr(merging, "MAX_KNOWN", 10)
+    monkeypatch.setattr(import_module("gpucheck.fleet.merge"), "MAX_KNOWN", 10)  # the package exports the function
     shared = Interner()
     rows = [FleetRow(host="n", verdict=Verdict.PASS, attributes={f"serial {n}": (str(n),)}) for n in range(50)]
 

@@ -80,8 +80,8 @@ def test_a_link_is_replaced_and_its_target_is_not(tmp_path):
 
 def test_a_planted_name_is_not_written_through(tmp_path, monkeypatch):
     """The partial file's name is not to be guessed, and is refused where it exists all the same."""
-    monkeypatch.setattr(atomic.secrets, "token_hex", lambda _: "guessed")
-    (tmp_path / ".gpucheck.guessed").symlink_to(tmp_path / "victim")
+    monkeypatch.setattr(atomic.os, "urandom", lambda _: b"guessed!")
+    (tmp_path / f".gpucheck.{b'guessed!'.hex()}").symlink_to(tmp_path / "victim")
 
     with pytest.raises(FileExistsError):
         write_atomic(tmp_path / "a", b"x")
