@@ -167,6 +167,7 @@ def measure(
             with Sampler((*bus_ids,), simulated=simulated) as sampler:
                 runner = _Heard(child, watch.answered)
                 run(steps, runner, results, machine=place.machine, request=request, low=low, progress=watch.step)
+            results.unread = sampler.rejected
             if scene is not None:
                 scene = msgspec.structs.replace(scene, during=sampler.readings())
             notes += opened.notes

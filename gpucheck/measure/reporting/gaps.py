@@ -95,13 +95,7 @@ def gaps(results: Results, *, gpus: bool, loaded: bool, channels: bool = False) 
     if not gpus:
         found.append(_processes(results))
     elif not loaded:
-        found.append(
-            About(check="links-under-load").unknown(
-                "NVML did not respond in time, or the copies finished too early",
-                "gpucheck bandwidth --level full takes longer and reads NVML more often",
-                "link state under load unknown: no NVML reading while copies ran",
-            )
-        )
+        found.append(_not_read(results.unread))
     if gpus and len(results.devices) == 1:
         found.append(
             About(check="p2p-bandwidth").skips(
@@ -110,6 +104,15 @@ def gaps(results: Results, *, gpus: bool, loaded: bool, channels: bool = False) 
             )
         )
     return tuple(found)
+
+
+def _not_read(rejected: str) -> Finding:
+    about, seen = About(check="links-under-load"), "link state under load unknown: no NVML reading while copies ran"
+    if rejected:
+        reason = UNKNOWN["no-resources"]
+        return about.with_evidence(rejected).unknown(reason.why, reason.fix, seen, cause=reason.cause)
+    why = "NVML did not respond in time, or the copies finished too early"
+    return about.unknown(why, "gpucheck bandwidth --level full takes longer and reads NVML more often", seen)
 
 
 def lost(devices: Sequence[Device], after: NvmlReading | NvmlFailure) -> tuple[Finding, ...]:

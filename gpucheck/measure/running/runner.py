@@ -20,6 +20,7 @@ class Results:
     together: unidirectional timings of rounds with other pairs. alone: repeated alone; these replace the former.
     both: the two directions of an unordered pair simultaneously; both_alone: repeated without other copies.
     broken: pairs that are not measured any further. lost: children that were terminated or crashed.
+    unread: why the operating system let nothing read NVML meanwhile.
     """
 
     devices: tuple[Device, ...]
@@ -37,6 +38,7 @@ class Results:
     broken: set[frozenset[int]] = field(default_factory=set)
     lost: int = 0
     gave_up: str | None = None
+    unread: str = ""
     rounds: int = 0
     device_s: float = 0.0
 

@@ -16,6 +16,7 @@ import msgspec
 from gpucheck.host.nvml.gauge import Gauge, LinkReading
 from gpucheck.host.simulated import preload
 from gpucheck.processes.child import Child
+from gpucheck.processes.exhausted import exhausted
 from gpucheck.processes.lifeline import end_with_parent
 from gpucheck.processes.python import python_module
 
@@ -37,15 +38,20 @@ class Sampler:
         self._readings: list[LinkReading] = []
         self._stopped = False
         self._child: Child | None = None
+        self.rejected = ""  # the operating system's words, where it started no process or thread for the readings
         arguments = (str(os.getpid()), str(1 if simulated else MOST), *bus_ids)
-        with suppress(OSError):  # no process or no thread left for this user: copies are measured without readings
+        try:
             if bus_ids:
                 self._child = Child(command, {**os.environ, **(BUSY if simulated else {})}, *arguments)
+        except OSError as error:  # copies are measured without readings
+            self.rejected = str(error)
         self._thread = threading.Thread(target=self._listen, daemon=True)
 
     def __enter__(self) -> "Sampler":  # noqa: PYI034 - Self needs Python 3.11
-        with suppress(RuntimeError):
+        try:
             self._thread.start()
+        except RuntimeError as error:
+            self.rejected = str(error)
         return self
 
     def __exit__(
@@ -69,6 +75,8 @@ class Sampler:
                 # A reading that ended after the copies may show idle links.
                 if not self._stopped:
                     self._readings.append(msgspec.json.decode(line, type=LinkReading))
+        last_line = self._child.how_it_ended().last_line
+        self.rejected = last_line if exhausted(last_line) else self.rejected
         self._child.end()
 
 

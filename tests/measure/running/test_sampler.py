@@ -35,6 +35,26 @@ def test_what_the_child_wrote_counts(body, readings):
     assert sampler.readings() == readings
 
 
+NO_THREAD = 'import sys\nsys.exit("RuntimeError: can\'t start new thread")'
+
+
+@pytest.mark.parametrize(
+    ("command", "rejected"),
+    [
+        (("/nowhere/python",), "No such file"),
+        (child(NO_THREAD), "can't start new thread"),
+        (child("sys.exit('no NVML')"), ""),
+        (child("send()"), ""),
+    ],
+)
+def test_what_the_operating_system_did_not_start_is_stated(command, rejected):
+    with Sampler(("0000:07:00.0",), simulated=True, command=command) as sampler:
+        pass
+
+    assert rejected in sampler.rejected
+    assert bool(rejected) == bool(sampler.rejected)
+
+
 def test_a_reading_that_ends_after_the_copies_is_not_taken_nor_waited_for():
     with Sampler(("0000:07:00.0",), simulated=False, command=child("time.sleep(600)\nsend()")) as sampler:
         pass
