@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "stack": {"model", "knowledge", "foreign"},
     "repositories": {"knowledge", "foreign", "processes", "stack"},
     "bundle": {"model", "knowledge", "foreign", "processes", "stack"},
-    "train": {"model", "processes"},
+    "train": {"model", "knowledge", "processes"},
     "measure": {"model", "knowledge", "processes", "topology", "host"},
     "compute": {"model", "knowledge", "processes", "host", "measure"},
     "diagnose": {"model", "knowledge", "topology"},
@@ -41,7 +41,7 @@ MAY_IMPORT = {
         *("model", "knowledge", "processes", "host", "imports", "topology", "stack", "train", "measure"),
         *("diagnose", "checks", "compute"),
     },
-    "render": {"model"},
+    "render": {"model", "knowledge"},
 }
 # Below all of them: what no output may do without.
 BELOW_ALL = {"printable"}

@@ -10,20 +10,44 @@ from gpucheck.model.finding import Action, Owner
 Domain = Literal["gpu", "nvlink", "pcie", "network", "driver", "host", "job"]
 
 
-class Cause(msgspec.Struct, frozen=True, kw_only=True):
-    """One cause. meaning: one line; confirm: how to make sure; remedy: what to do; source: who reported it.
+class Advice(Row, frozen=True, kw_only=True):
+    """One step: do or look are words, change or run a command. do and change alter the host, look and run do not."""
 
-    action: the first step of the remedy that changes anything, for programs. owner: who carries it out. domain: what
+    do: str | None = None
+    look: str | None = None
+    change: str | None = None
+    run: str | None = None
+
+    def __post_init__(self) -> None:
+        if sum(text is not None for text in (self.do, self.look, self.change, self.run)) != 1:
+            raise ValueError("a step has one of the keys do, look, change, run")
+
+    @property
+    def text(self) -> str:
+        return self.do or self.look or self.change or self.run or ""
+
+
+class Cause(msgspec.Struct, frozen=True, kw_only=True):
+    """One cause. meaning: one line; confirm: how to make sure; steps: what to do; source: who reported it.
+
+    decide: a command that shows it and changes nothing.
+    action: the first of the steps that changes anything, for programs. owner: who carries it out. domain: what
     is affected.
     """
 
     meaning: str
     confirm: str
-    remedy: str
+    steps: tuple[Advice, ...]
     action: Action
     owner: Owner
     domain: Domain
     source: str
+    decide: str | None = None
+
+    @property
+    def remedy(self) -> str:
+        """The steps as one line of text; "none" without any."""
+        return "; ".join(step.text for step in self.steps) or "none"
 
 
 class _Causes(Table, frozen=True, kw_only=True):

@@ -5,8 +5,8 @@ rank of a job wait.
 """
 
 from gpucheck.checks._nvml import evaluate_each_gpu, not_reported, query_nvml
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Gpu, Health, NvmlFailure, NvmlReading
-from gpucheck.model.finding.about import About
 
 NAME = "power-limit"
 CALLS = ("nvmlDeviceGetPowerManagementLimit", "nvmlDeviceGetPowerManagementDefaultLimit")
@@ -20,15 +20,13 @@ def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     if limit is None or default is None:
         return not_reported(NAME, nvml, gpu, *CALLS, what="power limit")
     evidence = f"limit {limit:g} W, default {default:g} W, {_range(gpu.health)}"
-    about = About(check=NAME, subject=f"gpu:{gpu.pci_bus_id}", unit="W", evidence=(evidence,))
+    subject = Subject(check=NAME, name=f"gpu:{gpu.pci_bus_id}", unit="W", evidence=(evidence,))
     if limit <= 0 or default <= 0:
-        why = f"power limit unknown: NVML reported {limit:g} W, default {default:g} W"
-        return about.unknown(why, f"nvidia-smi -i {gpu.pci_bus_id} -q -d POWER")
+        return subject.unknown("gpu.power-limit-unknown", limit_w=limit, default_w=default)
     if limit >= default - TOLERANCE_W:
-        return about.passes(limit)
-    why = f"The power limit is at {limit / default:.0%} of its default, which lowers the clocks under load."
-    fix = f"nvidia-smi -i {gpu.pci_bus_id} -pl {default:g}, if the limit is not intentional"
-    return about.warns(limit, default, why, fix, "power-limit-lowered")
+        return subject.passes(limit)
+    percent = round(100 * limit / default)
+    return subject.warns("gpu.power-limit-lowered", limit, default, percent=percent, default_w=default)
 
 
 def _range(health: Health) -> str:

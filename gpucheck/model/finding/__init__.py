@@ -7,6 +7,8 @@ import msgspec
 from gpucheck.model.finding.verdict import Verdict
 
 Value = str | int | float | bool | None
+Values = Value | tuple[Value, ...]
+Confidence = Literal["certain", "likely", "possible"]
 # The mildest first.
 Action = Literal[
     "none",
@@ -30,6 +32,14 @@ class Alternative(msgspec.Struct, frozen=True, kw_only=True):
     would_show: str
 
 
+class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thing to do: text as text, or a command for a shell. changes: whether it alters the host."""
+
+    changes: bool
+    text: str | None = None
+    command: str | None = None
+
+
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """A verdict about one subject.
 
@@ -38,6 +48,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     gpu_index, gpu_uuid: NVML's index and UUID of the GPU in the subject, None where it is not about one or NVML does
     not list it. peer_index, peer_uuid: of the second GPU of a pair. model.naming fills them in for a whole report.
     unit: unit of seen and wanted when they are numbers.
+    code: what was found, a key of the catalogue (``pcie.width-reduced``); None for PASS. values: what identifies the
+    fault besides subject and code, by name. why, steps and fix are the words of the code with these values.
     cause: a key of the knowledge room's causes, or None.
     confidence: how sure the cause is. alternatives: other causes that fit, in order.
     probability: of a cause, 0 to 1; None unless a measured frequency stands behind it.
@@ -56,6 +68,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     check: str
     verdict: Verdict
     subject: str
+    code: str | None = None
+    values: dict[str, Values] = {}
     gpu_index: int | None = None
     gpu_uuid: str | None = None
     peer_index: int | None = None
@@ -66,13 +80,14 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     wanted: Value = None
     unit: str | None = None
     cause: str | None = None
-    confidence: Literal["certain", "likely", "possible"] | None = None
+    confidence: Confidence | None = None
     probability: float | None = None
     alternatives: tuple[Alternative, ...] = ()
     action: Action | None = None
     owner: Owner | None = None
     why: str = ""
     fix: str = ""
+    steps: tuple[Step, ...] = ()
     evidence: tuple[str, ...] = ()
     seconds: float | None = None
 

@@ -1,0 +1,245 @@
+"""The catalogue of codes (codes/*.yml): what each finding means, and what to do about it.
+
+A finding is a code with values. Its sentences are written here and nowhere else, so two findings are equal if their
+codes and values are. The part of a code before the dot is the name of its file: ``pcie.width-reduced``.
+"""
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from string import Formatter
+from typing import Any, Literal
+
+import msgspec
+
+from gpucheck.knowledge._load import FOLDER, Row, table
+from gpucheck.knowledge.causes import Advice, causes
+from gpucheck.model.finding import Action, Alternative, Confidence, Finding, Owner, Step, Value, Values
+from gpucheck.model.finding.naming import bus_ids
+from gpucheck.model.finding.verdict import Verdict
+
+# An option of nvidia-smi that takes several GPUs, and is left out where all are meant.
+OF_GPUS = re.compile(r" (?:-i |--id=)\{gpu\}")
+# Where a command takes one GPU and several have the same finding.
+ONE_OF_SEVERAL = "BUS_ID"
+
+
+class Code(Row, frozen=True, kw_only=True):
+    """The words of one code; values are in braces, ``{gpu}`` and ``{peer}`` are the GPUs of the subject.
+
+    cause, confidence, action, owner: of its findings, where the rule does not state another. then_cause: the steps of
+    the cause follow; without steps of its own a code has those of its cause.
+    """
+
+    why: str
+    steps: tuple[Advice, ...] = ()
+    then_cause: bool = False
+    cause: str | None = None
+    confidence: Confidence = "certain"
+    action: Action | None = None
+    owner: Owner | None = None
+
+
+class _Codes(Row, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+    schema_: Literal["gpucheck.knowledge.codes/1"]
+    codes: dict[str, Code]
+
+
+def groups() -> tuple[str, ...]:
+    """Return the names of the files of the catalogue."""
+    return tuple(sorted(path.stem for path in (FOLDER / "codes").glob("*.yml")))
+
+
+def codes(group: str) -> dict[str, Code]:
+    """Return the codes of one file, without its name. Raises KnowledgeError."""
+    return table(f"codes/{group}.yml", _Codes).codes
+
+
+def code_of(name: str) -> Code:
+    """Return the row of ``pcie.width-reduced``. Raises KeyError if there is none."""
+    group, _, rest = name.partition(".")
+    return codes(group)[rest]
+
+
+def known(name: str | None) -> bool:
+    """Return whether the catalogue of this version has the code; a report of another one may name others."""
+    group, _, rest = (name or "").partition(".")
+    return group in groups() and rest in codes(group)
+
+
+class _Words(Formatter):
+    """Values in a sentence: a list with commas, an unknown value as the word."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        if isinstance(value, list | tuple):
+            return ", ".join(super(_Words, self).format_field(one, format_spec) for one in value)
+        if value is None:
+            return "unknown"
+        return str(super().format_field(value, format_spec))
+
+
+class _Shell(_Words):
+    """Values in a command: a text from elsewhere cannot become a second command."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        text = super().format_field(value, format_spec)
+        return text if isinstance(value, int | float) else shlex.quote(text) if text else "''"
+
+
+WORDS, SHELL = _Words(), _Shell()
+
+
+def steps_of(name: str, values: Mapping[str, Any], *, cause: str | None) -> tuple[Step, ...]:
+    """Return the steps of a code, and those of the cause where the code asks for them."""
+    return tuple(_step(one, values) for one in _advice(code_of(name), cause))
+
+
+def _advice(row: Code, cause: str | None) -> tuple[Advice, ...]:
+    if cause is not None and (row.then_cause or not row.steps):
+        return (*row.steps, *causes()[cause].steps)
+    return row.steps
+
+
+def _step(advice: Advice, values: Mapping[str, Any]) -> Step:
+    changes = advice.do is not None or advice.change is not None
+    if advice.do is not None or advice.look is not None:
+        return Step(text=WORDS.vformat(advice.text, (), values), changes=changes)
+    return Step(command=SHELL.vformat(advice.text, (), values), changes=changes)
+
+
+def fix_of(steps: Iterable[Step]) -> str:
+    """Return the steps as one text: a step that ends with a colon introduces the next."""
+    text = ""
+    for step in steps:
+        between = " " if text.endswith(":") else "; " if text else ""
+        text += between + (step.command or step.text or "")
+    return text
+
+
+def of_several(finding: Finding, ids: Sequence[str], *, every_gpu: bool) -> tuple[str, tuple[Step, ...]]:
+    """Return why and steps for several GPUs with equal findings.
+
+    ids: the GPUs as nvidia-smi -i takes them. every_gpu: these are all GPUs of the host.
+    """
+    if finding.code is None or not known(finding.code):  # of another version
+        return finding.why, finding.steps
+    one = {"gpu": ONE_OF_SEVERAL, "peer": ONE_OF_SEVERAL}
+    row, steps = code_of(finding.code), []
+    try:
+        for advice in _advice(row, finding.cause):
+            listed = OF_GPUS.search(advice.text) is not None
+            if listed and every_gpu:
+                advice = _without_option(advice)
+            steps.append(_step(advice, {**finding.values, **one, **({"gpu": ",".join(ids)} if listed else {})}))
+        return WORDS.vformat(row.why, (), {**finding.values, **one, "gpu": "each GPU"}), tuple(steps)
+    except (KeyError, ValueError, TypeError):
+        return finding.why, finding.steps
+
+
+def _without_option(advice: Advice) -> Advice:
+    texts = {name: OF_GPUS.sub("", text) for name, text in msgspec.structs.asdict(advice).items() if text is not None}
+    return Advice(**texts)
+
+
+class Subject(msgspec.Struct, frozen=True, kw_only=True):
+    """Builder of the findings of one check about one subject. name: as Finding.subject.
+
+    Values are what a finding's sentences and programs need besides its subject: they identify the fault. Numbers that
+    differ with each reading belong into seen, wanted and evidence.
+    """
+
+    check: str
+    name: str = "host"
+    unit: str | None = None
+    evidence: tuple[str, ...] = ()
+
+    def with_evidence(self, *lines: str) -> "Subject":
+        """Return the same check and subject with these lines of evidence."""
+        return msgspec.structs.replace(self, evidence=lines)
+
+    def passes(self, seen: Value, wanted: Value = None) -> Finding:
+        return self._finding(Verdict.PASS, seen=seen, wanted=wanted)
+
+    def skips(self, code: str, seen: Value = None, wanted: Value = None, **values: Any) -> Finding:
+        """Return SKIP: it does not apply here, or was not run."""
+        return self.finding(Verdict.SKIP, code, seen, wanted, **values)
+
+    def unknown(
+        self, code: str, seen: Value = None, wanted: Value = None, *, because_of: str | None = None, **values: Any
+    ) -> Finding:
+        """Return UNKNOWN. because_of: the check whose finding is the reason."""
+        return self.finding(Verdict.UNKNOWN, code, seen, wanted, because_of=because_of, **values)
+
+    def warns(self, code: str, seen: Value, wanted: Value = None, **values: Any) -> Finding:
+        """Return WARN: it works, with a risk or a loss."""
+        return self.finding(Verdict.WARN, code, seen, wanted, **values)
+
+    def fails(self, code: str, seen: Value, wanted: Value = None, **values: Any) -> Finding:
+        return self.finding(Verdict.FAIL, code, seen, wanted, **values)
+
+    def finding(
+        self,
+        verdict: Verdict,
+        code: str,
+        seen: Value = None,
+        wanted: Value = None,
+        *,
+        cause: str | msgspec.UnsetType | None = msgspec.UNSET,
+        confidence: Confidence | None = None,
+        alternatives: tuple[Alternative, ...] = (),
+        action: Action | None = None,
+        owner: Owner | None = None,
+        because_of: str | None = None,
+        **values: Any,
+    ) -> Finding:
+        """Return a finding with the words of its code. What is stated here replaces what the code states.
+
+        Raises KeyError for an unknown code, and for a value that its sentences need and that is not there.
+        """
+        row = code_of(code)
+        cause = row.cause if cause is msgspec.UNSET else cause
+        words = {**dict(zip(("gpu", "peer"), map(_option, bus_ids(self.name)), strict=False)), **values}
+        steps = steps_of(code, words, cause=cause)
+        return self._finding(
+            verdict,
+            code=code,
+            values={name: _plain(value) for name, value in values.items()},
+            seen=seen,
+            wanted=wanted,
+            cause=cause,
+            confidence=(confidence or row.confidence) if cause else None,
+            alternatives=alternatives,
+            action=action or row.action,
+            owner=owner or row.owner,
+            because_of=because_of,
+            why=WORDS.vformat(row.why, (), words),
+            steps=steps,
+            fix=fix_of(steps),
+        )
+
+    def _finding(self, verdict: Verdict, **fields: Any) -> Finding:
+        return Finding(
+            check=self.check, verdict=verdict, subject=self.name, unit=self.unit, evidence=self.evidence, **fields
+        )
+
+
+def _option(name: str) -> str:
+    """A GPU as nvidia-smi -i takes it: its bus id, or the index where only that is known (``GPU3``)."""
+    number = name.removeprefix("GPU")
+    return name if number == name else number.rstrip("?") or "INDEX"
+
+
+def _plain(value: Any) -> Values:
+    return tuple(value) if isinstance(value, list | tuple | set | frozenset) else value
+
+
+def would_show(names: Iterable[str]) -> tuple[Alternative, ...]:
+    """Return other causes that fit, each with the reading that would show it."""
+    return tuple(Alternative(cause=name, would_show=causes()[name].confirm) for name in names)
+
+
+def rows() -> Iterator[tuple[str, Code]]:
+    """Yield every code of the catalogue with its full name."""
+    for group in groups():
+        for name, row in codes(group).items():
+            yield f"{group}.{name}", row
