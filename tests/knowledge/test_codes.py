@@ -48,7 +48,7 @@ def calls() -> Iterator[tuple[str, set[str]]]:
             names = {keyword.arg or "" for keyword in node.keywords} - OWN
             for argument in node.args[:2]:
                 if isinstance(argument, ast.Constant) and CODE.fullmatch(str(argument.value)):
-                    yield argument.value, names
+                    yield str(argument.value), names
 
 
 def places(code: str) -> set[str]:
