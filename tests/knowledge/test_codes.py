@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from gpucheck.knowledge import causes
 from gpucheck.knowledge.codes import Subject, code_of, fix_of, groups, known, of_several, rows
-from gpucheck.model.finding import Step, Verdict
+from gpucheck.model.finding import Step
+from gpucheck.model.finding.verdict import Verdict
 
 PACKAGE = Path(__file__).parents[2] / "gpucheck"
 CODE = re.compile(rf"(?:{'|'.join(groups())})\.[a-z0-9]+(?:-[a-z0-9]+)+")
