@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from gpucheck.model import (
     DeviceFile,
@@ -19,6 +20,7 @@ from gpucheck.model import (
     Simulation,
     System,
 )
+from gpucheck.model.facts import Facts
 
 SYSTEM = System(
     hostname="node07",
@@ -121,3 +123,58 @@ class FakeHost:
 
     def device_files(self) -> tuple[DeviceFile, ...]:
         return self.device_files_
+
+
+class Everything(dict[str, Any]):
+    """Answers by name: every name was asked, and what is not here is not there."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __missing__(self, name: str) -> None:
+        return None
+
+
+def facts(
+    *,
+    system: System = SYSTEM,
+    simulation: Simulation | None = None,
+    driver: DriverState = DriverState(),  # noqa: B008 - frozen
+    pci: tuple[PciDevice, ...] = (),
+    nvml: NvmlReading | NvmlFailure = NO_DRIVER,
+    packages: Iterable[PackageVersion] | None = (),
+    python: dict[str, str] | None = None,
+    services: dict[str, str] | None = None,
+    files: dict[str, str] | None = None,
+    kernel_log: KernelLog = QUIET_LOG,
+    limits: Limits = LIMITS,
+    environment: dict[str, str] | None = None,
+    kernels: tuple[InstalledKernel, ...] = (),
+    dkms: tuple[DkmsModule, ...] = (),
+    secure_boot: bool | None = False,
+    libraries: tuple[LoaderLibrary, ...] | None = (),
+    folders: dict[str, tuple[str, ...]] | None = None,
+    device_files: tuple[DeviceFile, ...] = (),
+) -> Facts:
+    """A host without anything, until told otherwise; every question was asked."""
+    return Facts(
+        system=system,
+        simulation=simulation,
+        driver=driver,
+        pci=pci,
+        nvml=nvml,
+        kernel_log=kernel_log,
+        limits=limits,
+        environment=environment or {},
+        kernels=kernels,
+        dkms=dkms,
+        secure_boot=secure_boot,
+        packages=None if packages is None else Everything({package.name: package for package in packages}),
+        python_packages=Everything(python or {}),
+        services=Everything(services or {}),
+        texts=Everything(files or {}),
+        folders=Everything(folders or {}),
+        library_names=Everything(),  # type: ignore[arg-type]
+        libraries=libraries,
+        device_files=device_files,
+    )

@@ -1,4 +1,4 @@
-"""Text on a terminal: findings are wrapped below their beginning, rows below their last column; commands stay whole."""
+"""Text on a terminal: findings are wrapped below their beginning, rows below their last column; commands are not."""
 
 import re
 import sys
@@ -9,8 +9,6 @@ from shutil import get_terminal_size
 
 import click
 
-from gpucheck.render.findings.commands import parts
-
 # "FAIL    nvlink  GPU 2 ..." is continued below the name of the check, "        why       NVLink 3 ..." below its text.
 ESCAPE = r"(?:\x1b\[[0-9;]*m)*"
 PROSE = re.compile(
@@ -20,8 +18,8 @@ PROSE = re.compile(
 # A sentence or a heading without columns: not a key of YAML, a metric, Markdown or JSON.
 SENTENCE = re.compile(rf"{ESCAPE}(?:gpucheck \w+  (?:\S+  )?)?{ESCAPE}[A-Za-z](?![\w.-]*: )(?:(?!  |[|{{}}\"=`]).)*$")
 HANGING = 2
-# A space inside a command: where one is broken it cannot be copied.
-GLUE = "\ue010"
+# A step that is a command (render.findings.text): broken, it could not be copied.
+COMMAND = re.compile(rf"{ESCAPE} {{8}}(?:fix {{9}}| {{12}})(?=\S)")
 LAST_COLUMN = re.compile(r".*\S {2,}(?=\S)")
 NEXT_LINE = 6
 LEAST = 40  # columns; in less, the lines of a terminal are no worse
@@ -42,11 +40,10 @@ def fitted(text: str, width: int | None) -> str:
 def _wrapped(line: str, width: int) -> str:
     begin = PROSE.match(line)
     plain = click.unstyle(line)
-    if len(plain) <= width or (begin is None and not SENTENCE.match(plain)):
+    if len(plain) <= width or COMMAND.match(line) or (begin is None and not SENTENCE.match(plain)):
         return line
     prefix, rest = (line[: begin.end()], line[begin.end() :]) if begin else ("", line)
     indent = len(click.unstyle(prefix)) if begin else HANGING
-    rest = "".join(part.text.replace(" ", GLUE) if part.is_command else part.text for part in parts(rest))
     lines = textwrap.wrap(
         rest,
         width - (0 if begin is None else indent),
@@ -55,7 +52,7 @@ def _wrapped(line: str, width: int) -> str:
         break_on_hyphens=False,
         replace_whitespace=False,
     )
-    return prefix + (f"\n{' ' * indent}" if begin else "\n").join(lines).replace(GLUE, " ")
+    return prefix + (f"\n{' ' * indent}" if begin else "\n").join(lines)
 
 
 def table(text: str, width: int | None) -> str:

@@ -7,9 +7,8 @@ from gpucheck.model import Verdict
 from gpucheck.model.diagnosis import Diagnosis
 from gpucheck.printable import of_printable
 from gpucheck.render.diagnosis.text import MOST_SPANS, list_spans, machine_title, places_read, span
-from gpucheck.render.findings import confirm
 from gpucheck.render.findings.groups import Group
-from gpucheck.render.findings.text import TROUBLE, how_sure, others, worst_first
+from gpucheck.render.findings.text import TROUBLE, deciding, how_sure, others, worst_first
 from gpucheck.render.markdown import Change, Markdown, table, unchanged
 from gpucheck.render.words import counts_line, plural
 
@@ -44,12 +43,15 @@ def _finding(verdict: Verdict, group: Group, page: Markdown) -> Iterator[str]:
     if verdict not in TROUBLE and not cause:
         return
     yield ""
-    yield from (f"- {label}: {page.text(text)}" for label, text in (("why", basis), ("fix", group.fix)) if text)
+    if basis:
+        yield f"- why: {page.text(basis)}"
+    for step in group.steps:
+        yield f"- fix: {page.code(step.command, in_table=False) if step.command else page.text(step.text or '')}"
     if cause:
         yield f"- cause: {page.text(cause)} ({how_sure(group)})"
     for one in others(group):
         yield f"- or: {page.text(one.cause)}: {page.text(one.would_show)}"
-    command = confirm.command(group.findings, rerun=False)
+    command = deciding(group, rerun=False)
     if command:
         yield f"- confirm: {page.code(command, in_table=False)}"
 

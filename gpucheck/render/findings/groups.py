@@ -1,15 +1,12 @@
-"""Equal findings of several GPUs, grouped: one cause is one block, not 72.
+"""Equal findings as one: one text for the GPUs and pairs that have them."""
 
-A text that differs only by the GPU that it is about is the same text: the bus id and the name of a finding's own GPU
-are replaced before findings are compared.
-"""
-
-import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from gpucheck.knowledge.codes import fix_of, of_several
 from gpucheck.model import Finding, Verdict, where
-from gpucheck.model.finding.naming import BUS_ID, bus_ids
+from gpucheck.model.finding import Step
+from gpucheck.model.finding.naming import bus_ids
 from gpucheck.model.finding.root_cause import Fault
 from gpucheck.render.words import observed, ranges
 
@@ -17,16 +14,11 @@ from gpucheck.render.words import observed, ranges
 NAMED = 8
 # So few GPUs that are well are named instead of the many that are not.
 FEW = 3
-# Places of a GPU's bus id and name in a compared text; private characters, which no host's text keeps when printed.
-OWN_ID, OWN_NAME = ("\ue000", "\ue001"), ("\ue002", "\ue003")
-ANY_ID, ANY_NAME = "[\ue000\ue001]", "[\ue002\ue003]"
-OPTION = re.compile(rf"(nvidia-smi\b[^;|\n]*?) (-i|--id)([ =]){ANY_ID}")
 
 
 class Group(NamedTuple):
-    """Equal findings. where: the GPUs. seen: the first line, with what was expected.
+    """Equal findings. where: the GPUs. seen: the first line, with what was expected. evidence: of all of them.
 
-    evidence: what differs only by the GPU is one line. all_evidence: every line.
     also: what other checks found of the same fault.
     """
 
@@ -35,15 +27,19 @@ class Group(NamedTuple):
     where: str
     seen: str
     why: str
-    fix: str
+    steps: tuple[Step, ...]
     evidence: tuple[str, ...]
-    all_evidence: tuple[str, ...]
     also: tuple["Group", ...] = ()
 
     @property
     def first(self) -> Finding:
-        """The one that stands for all: verdict, cause and confidence are the same."""
+        """The one that stands for all: verdict, code, values, cause and confidence are the same."""
         return self.findings[0]
+
+    @property
+    def fix(self) -> str:
+        """The steps as one text."""
+        return fix_of(self.steps)
 
     @property
     def headline(self) -> str:
@@ -71,51 +67,49 @@ def group_equal(findings: Iterable[Finding], gpus: Iterable[str] = ()) -> list[G
     """Return the groups in the order of their first findings. gpus: bus ids of all GPUs of the host."""
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for finding in findings:
-        # Two passed checks are two results, even with equal text.
+        # Two passed checks are two results, even if they are equal.
         check = finding.check if finding.verdict is Verdict.PASS else ""
-        groups.setdefault((check, *same_text(finding)), []).append(finding)
+        groups.setdefault((check, *identity(finding)), []).append(finding)
     everyone = frozenset(gpus)
     return [_group(members, everyone) for members in groups.values()]
 
 
-def same_text(finding: Finding) -> tuple[object, ...]:
-    """Return what two findings must have in common to be one block."""
-    texts = (finding.seen, finding.wanted, finding.why, finding.fix)
+def identity(finding: Finding) -> tuple[object, ...]:
+    """Return what two findings must have in common to be one block. Without a code, that is also their text."""
     return (
         finding.verdict,
+        finding.code or (finding.why, finding.fix),
+        tuple(sorted(finding.values.items())),
         finding.cause,
         finding.confidence,
         finding.action,
         finding.owner,
         finding.unit,
-        *(_without_gpu(text, finding) if isinstance(text, str) else (type(text), text) for text in texts),
+        *((type(value), value) for value in (finding.seen, finding.wanted)),
     )
 
 
 def _group(findings: list[Finding], everyone: frozenset[str]) -> Group:
+    first = findings[0]
     is_all = len(everyone) > 1 and {f.subject for f in findings} == {f"gpu:{bus_id}" for bus_id in everyone}
-
-    option = "" if is_all else _listed(findings)
-
-    def combined(texts: Sequence[str]) -> str:
-        return _shared(texts, findings, option)
-
-    all_evidence = {line: finding for finding in findings for line in finding.evidence}
-    lines: dict[str, list[str]] = {}
-    for line, finding in all_evidence.items():
-        lines.setdefault(_without_gpu(line, finding), []).append(line)
+    why, steps = words_of(findings, is_all=is_all)
     return Group(
         findings=tuple(findings),
         checks=tuple(dict.fromkeys(finding.check for finding in findings)),
         where=where_all(findings, everyone),
-        seen=combined([observed(finding) for finding in findings]),
-        why="" if findings[0].why == observed(findings[0]) else combined([finding.why for finding in findings]),
-        fix=combined([finding.fix for finding in findings]),
-        evidence=tuple(
-            originals[0] if len(originals) == 1 else _of_all(line, option) for line, originals in lines.items()
-        ),
-        all_evidence=tuple(all_evidence),
+        seen=observed(first) if observed(first) != first.why else why,
+        why=why if observed(first) != first.why else "",
+        steps=steps,
+        evidence=tuple(dict.fromkeys(line for finding in findings for line in finding.evidence)),
     )
+
+
+def words_of(findings: Sequence[Finding], *, is_all: bool) -> tuple[str, tuple[Step, ...]]:
+    """Return why and steps of equal findings. is_all: of all GPUs of each host."""
+    first = findings[0]
+    if len({finding.subject for finding in findings}) > 1:
+        return of_several(first, _listed(findings), every_gpu=is_all)
+    return first.why, first.steps or ((Step(text=first.fix, changes=False),) if first.fix else ())
 
 
 def where_all(findings: Sequence[Finding], everyone: frozenset[str] = frozenset()) -> str:
@@ -147,34 +141,8 @@ def _gpus(findings: list[Finding], everyone: frozenset[str]) -> str:
     return ", ".join(list(found)[:NAMED]) + f" and {len(found) - NAMED} more"
 
 
-def _without_gpu(text: str, finding: Finding) -> str:
-    """The text with the finding's own GPUs taken out."""
-    indexes = finding.gpu_index, finding.peer_index
-    for bus_id, index, own_id, own_name in zip(bus_ids(finding.subject), indexes, OWN_ID, OWN_NAME, strict=False):
-        if BUS_ID.fullmatch(bus_id):
-            text = text.replace(f"GPU {index} ({bus_id})", own_name).replace(bus_id, own_id)
-        if index is not None:
-            text = re.sub(rf"\bGPU {index}\b", own_name, text)
-    return text
-
-
-def across_hosts(findings: Sequence[Finding], texts: Sequence[str], *, is_all: bool) -> str:
-    """Return one text for findings of several hosts, where bus ids differ. is_all: each host has it on all GPUs."""
-    return _shared(texts, findings, "" if is_all else "BUS_ID")
-
-
-def _shared(texts: Sequence[str], findings: Sequence[Finding], option: str) -> str:
-    return texts[0] if len(set(texts)) == 1 else _of_all(_without_gpu(texts[0], findings[0]), option)
-
-
-def _of_all(text: str, option: str) -> str:
-    """Return the text of one finding for all GPUs. option: value of nvidia-smi -i; empty for all GPUs (no option)."""
-    text = OPTION.sub(lambda found: f"{found[1]} {found[2]}{found[3]}{option}" if option else found[1], text)
-    return re.sub(ANY_NAME, "each GPU", re.sub(ANY_ID, "BUS_ID", text))
-
-
-def _listed(findings: Sequence[Finding]) -> str:
+def _listed(findings: Sequence[Finding]) -> list[str]:
     """The GPUs as ``nvidia-smi -i`` takes them."""
     ids = dict.fromkeys(bus_ids(finding.subject)[0] for finding in findings if bus_ids(finding.subject))
     indexes = [finding.gpu_index for finding in findings if finding.gpu_index is not None]
-    return ",".join(map(str, indexes) if len(ids) > NAMED and len(indexes) == len(findings) else ids)
+    return list(map(str, indexes)) if len(ids) > NAMED and len(indexes) == len(findings) else list(ids)

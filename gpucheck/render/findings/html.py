@@ -8,7 +8,6 @@ from gpucheck.model import Finding, Verdict, where
 from gpucheck.model.finding import Alternative
 from gpucheck.model.finding.naming import bus_ids
 from gpucheck.render import html
-from gpucheck.render.findings.commands import Part, parts
 from gpucheck.render.findings.groups import Group
 from gpucheck.render.findings.text import (
     TROUBLE,
@@ -26,11 +25,10 @@ SHAPE = {Verdict.PASS: "\u00b7", Verdict.WARN: "!", Verdict.FAIL: "\u00d7", Verd
 # Evidence of all subjects of a block; one fault of 72 GPUs must not fill the page.
 EVIDENCE = 40
 MOST_OF_AN_ANCHOR = 60
-BETWEEN = re.compile(r"; (?![^(]*\))")
 
 
 class Block(NamedTuple):
-    """A group of findings. advice: its fix with commands marked. left: lines of evidence that are not shown.
+    """A group of findings. left: lines of evidence that are not shown.
 
     follow: what was not run because of it. action: its action and owner. sure: how sure its cause is. others: other
     causes, in order. also: what other checks found of it; reasons: the same with why and fix.
@@ -38,7 +36,6 @@ class Block(NamedTuple):
     """
 
     group: Group
-    advice: tuple[Part, ...]
     evidence: tuple[str, ...]
     left: int
     follow: str
@@ -100,13 +97,6 @@ def anchors(found: Iterable[Block]) -> dict[str, str]:
     return anchors
 
 
-def _steps(advice: Iterable[Part]) -> Iterator[Part]:
-    """Each step on a line of its own: what a semicolon separates, outside of brackets."""
-    for part in advice:
-        text = part.text if part.is_command else BETWEEN.sub("\n", part.text)
-        yield part._replace(text=text)
-
-
 def _anchor(group: Group, taken: dict[str, int]) -> str:
     finding = group.first
     place = finding.subject if finding.gpu_index is None else f"gpu{finding.gpu_index}"
@@ -129,7 +119,6 @@ def _blocks(groups: list[Group], follow: dict[str, list[str]], taken: dict[str, 
         evidence = every_evidence(group)
         yield Block(
             group=group,
-            advice=tuple(_steps(parts(group.fix))),
             evidence=evidence[:EVIDENCE],
             left=max(0, len(evidence) - EVIDENCE),
             follow=not_run(checks) if checks else "",

@@ -1,22 +1,28 @@
 """Findings for a terminal, as every command prints them: worst first, a root cause with what follows from it."""
 
+import re
 from collections.abc import Iterable, Iterator
 
 import click
 
+from gpucheck.knowledge import causes
 from gpucheck.model import Finding, Verdict, by_root
-from gpucheck.model.finding import Alternative
+from gpucheck.model.finding import Alternative, Step
 from gpucheck.printable import indented
-from gpucheck.render.findings.groups import Group, across_hosts, group_faults
+from gpucheck.render.findings.groups import Group, group_faults
 from gpucheck.render.words import WORST_FIRST, plural, verdict_word
 
 INDENT = " " * 8
 LABEL = 10
+COMMAND = "  "
 # Lines of evidence of one block; -v shows all.
 EVIDENCE = 12
 # Findings of other checks about the same fault; -v shows all.
 ALSO = 4
 ALTERNATIVES = 3  # of the other causes that fit
+KEY = re.compile(r"[a-z][a-z0-9-]*")
+# What the programs of the check would do again.
+LINKS = re.compile(r"p2p|host-copies|links-under-load|simultaneous-copies|shared-uplink|cross-socket|pcie-lanes")
 TROUBLE = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN)
 
 
@@ -76,8 +82,8 @@ def block(group: Group, *, verbose: bool = False, check: bool = True) -> Iterato
     yield f"{verdict_word(finding.verdict)} {checks}{indented(group.headline, 8)}"
     if group.why:
         yield _line("why", group.why)
-    if group.fix and finding.verdict in TROUBLE:
-        yield _line("fix", group.fix)
+    if group.steps and finding.verdict in TROUBLE:
+        yield _line("fix", "\n".join(map(_step, group.steps)))
     if action := action_text(group):
         yield _line("action", action)
     if finding.cause:
@@ -87,7 +93,7 @@ def block(group: Group, *, verbose: bool = False, check: bool = True) -> Iterato
     if verbose:
         yield from (_line("evidence", line) for line in every_evidence(group))
     elif finding.verdict in TROUBLE:
-        lines = tuple(dict.fromkeys(line for one in (group, *group.also) for line in one.evidence))
+        lines = every_evidence(group)
         yield from (_line("evidence", line) for line in lines[:EVIDENCE])
         if len(lines) > EVIDENCE:
             yield _line("evidence", f"and {plural(len(lines) - EVIDENCE, 'more line')}")
@@ -95,7 +101,12 @@ def block(group: Group, *, verbose: bool = False, check: bool = True) -> Iterato
 
 def every_evidence(group: Group) -> tuple[str, ...]:
     """Return all lines of evidence for a fault, each once."""
-    return tuple(dict.fromkeys(line for one in (group, *group.also) for line in one.all_evidence))
+    return tuple(dict.fromkeys(line for one in (group, *group.also) for line in one.evidence))
+
+
+def _step(step: Step) -> str:
+    """A step on a line of its own; a command is indented, and so stays in one piece (cli._shared.width)."""
+    return f"{COMMAND}{step.command}" if step.command else step.text or ""
 
 
 def also(group: Group, *, verbose: bool = False) -> Iterator[str]:
@@ -125,20 +136,27 @@ def action_text(group: Group) -> str:
 
 def others(group: Group) -> list[Alternative]:
     """Return the other causes that a block names: the first few."""
-    found: dict[str, list[tuple[Finding, Alternative]]] = {}
-    for finding in group.findings:
-        for one in finding.alternatives:
-            found.setdefault(one.cause, []).append((finding, one))
-    merged = [
-        Alternative(
-            cause=cause,
-            would_show=across_hosts(
-                [finding for finding, _ in members], [one.would_show for _, one in members], is_all=False
-            ),
-        )
-        for cause, members in found.items()
-    ]
-    return merged[:ALTERNATIVES]
+    found = {one.cause: one for finding in group.findings for one in finding.alternatives}
+    return list(found.values())[:ALTERNATIVES]
+
+
+def deciding(group: Group, *, rerun: bool = True) -> str:
+    """Return the command that confirms a finding and changes nothing; empty if none is known.
+
+    rerun: gpucheck ran on the same host. A report from elsewhere may hold any text as cause or check.
+    """
+    first = group.first
+    known = causes().get(first.cause or "")
+    own = next((step.command for step in group.steps if step.command and not step.changes), "")
+    if own and not (own.startswith("gpucheck") and known and known.decide):
+        return own
+    if known and known.decide:
+        return known.decide
+    if KEY.fullmatch(first.cause or ""):
+        return f"gpucheck explain {first.cause}"
+    if not rerun or not KEY.fullmatch(first.check):
+        return ""
+    return "gpucheck bandwidth -v" if LINKS.match(first.check) else f"gpucheck verify --only {first.check} -v"
 
 
 def not_run(checks: list[str]) -> str:

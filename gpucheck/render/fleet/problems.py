@@ -5,10 +5,11 @@ from typing import NamedTuple
 
 import click
 
+from gpucheck.knowledge.codes import fix_of, of_several
 from gpucheck.model import Agreement, Finding, FleetReport, FleetRow, Outlier, Verdict, by_root
 from gpucheck.model.finding.naming import gpu_name
 from gpucheck.printable import folded, one_line
-from gpucheck.render.findings.groups import across_hosts, same_text, where_all
+from gpucheck.render.findings.groups import identity, where_all
 from gpucheck.render.findings.text import not_run
 from gpucheck.render.words import WORST_FIRST, observed, plural, ranges, simulated_mark, verdict_word
 
@@ -100,7 +101,7 @@ def problems(rows: Sequence[FleetRow]) -> list[Problem]:
     for row in rows:
         own, after = by_root(finding for finding in row.problems if finding.check != OWN or finding.cause)
         for finding, others in own:
-            key = (finding.check, *same_text(finding))
+            key = (finding.check, *identity(finding))
             of, hosts, *_ = found.setdefault(key, Problem({}, {}, (), ()))
             of[row.host] = row
             hosts.setdefault(row.host, []).append(finding)
@@ -117,10 +118,10 @@ def lines(rows: Sequence[FleetRow]) -> Iterator[str]:
         first = problem.first
         findings = [finding for found in problem.hosts.values() for finding in found]
         whole = all(is_whole(found, problem.rows[host]) for host, found in problem.hosts.items())
-        seen, why, fix = (
-            across_hosts(findings, texts, is_all=whole)
-            for texts in ([observed(f) for f in findings], [f.why for f in findings], [f.fix for f in findings])
-        )
+        seen, why, fix = observed(first), first.why, first.fix
+        if len({finding.subject for finding in findings}) > 1:
+            why, steps = of_several(first, ["BUS_ID"], every_gpu=whole)
+            fix = fix_of(steps) or fix
         mark = f"  {simulated_mark()}" if any(row.simulated for row in problem.rows.values()) else ""
         where = names([_host(host, found, problem.rows[host]) for host, found in problem.hosts.items()])
         yield f"{verdict_word(first.verdict)} {one_line(f'{first.check}: {seen}  on {where}')}{mark}"

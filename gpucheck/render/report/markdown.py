@@ -10,9 +10,8 @@ from gpucheck.model.finding import Finding
 from gpucheck.model.record import GpuRecord
 from gpucheck.printable import of_printable
 from gpucheck.render.copies.measured import Copies, copies
-from gpucheck.render.findings import confirm
 from gpucheck.render.findings.groups import Group, group_equal
-from gpucheck.render.findings.text import TROUBLE, how_sure, others, worst_first
+from gpucheck.render.findings.text import TROUBLE, deciding, how_sure, others, worst_first
 from gpucheck.render.markdown import Change, Markdown, table, unchanged
 from gpucheck.render.report.gpus import memory_errors, record
 from gpucheck.render.report.text import bus_ids
@@ -347,7 +346,7 @@ def _findings(report: Report, page: Markdown) -> Iterator[str]:
 
 def _finding(group: Group, page: Markdown) -> list[str]:
     first = group.first
-    command = confirm.command(group.findings)
+    command = deciding(group)
     return [
         f"**{first.verdict.name}**",
         page.text(_short(f"{', '.join(group.checks)}: {group.headline}")),

@@ -1,0 +1,111 @@
+"""The facts of one host: one frozen document that readers fill and rules evaluate; its JSON is a recording.
+
+A need names one of its parts, or an entry of one: ``nvml``, ``package:nvidia-imex-580``, ``text:/proc/cmdline``.
+What was not asked is not there; what was asked and did not come back is a gap.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import msgspec
+
+from gpucheck.model.host.hardware import PciDevice
+from gpucheck.model.host.readings import (
+    DeviceFile,
+    DkmsModule,
+    DriverState,
+    InstalledKernel,
+    KernelLog,
+    Limits,
+    LoaderLibrary,
+    NvmlFailure,
+    NvmlReading,
+    PackageVersion,
+    Simulation,
+    System,
+)
+
+T = TypeVar("T")
+
+if TYPE_CHECKING:
+    Part = Annotated[T, "asked"]
+else:
+
+    class Part:
+        """A field that is UNSET until it is asked for. A rule only runs if all that it needs was asked."""
+
+        def __class_getitem__(cls, kind: Any) -> Any:
+            return kind | msgspec.UnsetType
+
+
+NOT_ASKED: Any = msgspec.UNSET
+# Kinds of needs with a name, and the part that holds their answers by name.
+BY_NAME = {
+    "package": "packages",
+    "python": "python_packages",
+    "service": "services",
+    "text": "texts",
+    "folder": "folders",
+    "library": "library_names",
+}
+
+
+class Gap(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a need has no answer. error: its type and text. place: the calls on the way there, the innermost last.
+
+    seconds: how long it was waited for, None if it did not hang. resources: the host had none left (files, memory).
+    """
+
+    error: str
+    place: tuple[str, ...] = ()
+    seconds: float | None = None
+    resources: bool = False
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What one host answered, by question; None or an empty value is an answer.
+
+    packages, libraries: None where the host could not read its package database or the loader's cache.
+    texts, folders: by absolute path; a path below the interpreter's packages or the user's home starts with
+    ``{purelib}`` or ``{home}``, because these lie elsewhere where a recording is evaluated.
+    gaps: by need.
+    """
+
+    system: Part[System] = NOT_ASKED
+    simulation: Part[Simulation | None] = NOT_ASKED
+    driver: Part[DriverState] = NOT_ASKED
+    pci: Part[tuple[PciDevice, ...]] = NOT_ASKED
+    nvml: Part[NvmlReading | NvmlFailure] = NOT_ASKED
+    kernel_log: Part[KernelLog] = NOT_ASKED
+    limits: Part[Limits] = NOT_ASKED
+    environment: Part[dict[str, str]] = NOT_ASKED
+    kernels: Part[tuple[InstalledKernel, ...]] = NOT_ASKED
+    dkms: Part[tuple[DkmsModule, ...]] = NOT_ASKED
+    secure_boot: Part[bool | None] = NOT_ASKED
+    packages: dict[str, PackageVersion | None] | None = {}
+    python_packages: dict[str, str | None] = {}
+    services: dict[str, str | None] = {}
+    texts: dict[str, str | None] = {}
+    folders: dict[str, tuple[str, ...] | None] = {}
+    library_names: tuple[str, ...] = ()
+    libraries: tuple[LoaderLibrary, ...] | None = ()
+    device_files: Part[tuple[DeviceFile, ...]] = NOT_ASKED
+    gaps: dict[str, Gap] = {}
+
+    def missing(self, needs: Iterable[str]) -> list[str]:
+        """Return the needs that have no answer."""
+        return [need for need in needs if not self._answered(need)]
+
+    def _answered(self, need: str) -> bool:
+        kind, colon, name = need.partition(":")
+        answers = getattr(self, BY_NAME[kind] if colon else kind)
+        return answers is None or name in answers if colon else answers is not msgspec.UNSET
+
+    def installed(self, names: Iterable[str]) -> tuple[PackageVersion, ...]:
+        """Return the installed ones of these packages; none where the package database could not be read."""
+        found = (self.packages or {}).get
+        return tuple(package for name in names if (package := found(name)) is not None)
+
+    def read(self, *_needs: str) -> "Facts":
+        """Return the facts: those of a recording or of a text are all that there are."""
+        return self
