@@ -1,4 +1,4 @@
-"""Facts of the live host, read when a rule or a measurement needs them: each once, each with a deadline."""
+"""Facts of a host, read when a rule or a measurement needs them: each once, each with a deadline."""
 
 from collections.abc import Callable
 from functools import partial
@@ -8,61 +8,64 @@ from typing import Any
 
 import msgspec
 
-from gpucheck.host.live import LiveHost
-from gpucheck.model.facts import BY_NAME, Facts, Gap
+from gpucheck.model.facts import BY_NAME, Facts
+from gpucheck.model.host import Host, NotRecorded
 from gpucheck.processes.deadline import StuckError, in_time
-from gpucheck.processes.exhausted import exhausted
 
 READ_S = 20.0
 # After one read got stuck the next ones probably wait for the same thing: 30 of them must not take 30 deadlines.
 AFTER_STUCK_S = 2.0
 
 
-class LiveSource:
-    """The facts of this machine so far. stuck: how many reads were left behind."""
+class HostSource:
+    """facts: of this host so far. errors: how the read of a need ended that has no answer. stuck: reads left behind."""
 
-    def __init__(self, host: LiveHost) -> None:
+    def __init__(self, host: Host) -> None:
         self.host = host
         self.facts = Facts()
+        self.errors: dict[str, Exception] = {}
         self.stuck = 0
 
     def read(self, *needs: str) -> Facts:
-        """Return the facts with these needs: what has no answer in time is a gap."""
-        left = [need for need in self.facts.missing(needs) if need not in self.facts.gaps]
-        parts = [need for need in left if ":" not in need]
-        for need in parts:
-            self._try(need, [need], partial(self._part, need))
-        for kind, field in BY_NAME.items():
-            mine = [need for need in left if need.startswith(f"{kind}:")]
-            if mine:
-                names = [need.partition(":")[2] for need in mine]
-                self._try(mine[0], mine, partial(self._by_name, kind, field, names))
+        """Return the facts with these needs. Raises what the read of one raised, each time that it is needed."""
+        left = [need for need in self.facts.missing(needs) if need not in self.errors]
+        for need in left:
+            if ":" not in need:
+                self._read([need], partial(self._part, need))
+        for kind in BY_NAME:
+            names = [need.partition(":")[2] for need in left if need.startswith(f"{kind}:")]
+            if names and not self._read([f"{kind}:{name}" for name in names], partial(self._by_name, kind, names)):
+                for name in names if len(names) > 1 else ():
+                    self._read([f"{kind}:{name}"], partial(self._by_name, kind, [name]))
+        for need in needs:
+            if need in self.errors:
+                raise self.errors[need]
         return self.facts
 
-    def _try(self, what: str, needs: list[str], call: Callable[[], dict[str, Any]]) -> None:
-        """Add what the call answers, or the gap for these needs."""
-        seconds = READ_S + (self.host.patience_s if what in ("nvml", "device_files") else 0.0)
-        if self.stuck:
-            seconds = min(AFTER_STUCK_S, seconds)
+    def _read(self, needs: list[str], call: Callable[[], dict[str, Any]]) -> bool:
+        """Add what the call answers, or keep how it ended. Return False where names are to be read one by one."""
+        seconds = READ_S + float(getattr(self.host, "patience_s", 0.0))
         try:
-            answers = in_time(f"reading {what}", call, seconds)
+            answers = in_time(f"reading {needs[0]}", call, min(AFTER_STUCK_S, seconds) if self.stuck else seconds)
+        except NotRecorded as error:
+            if len(needs) > 1:
+                return False
+            self.errors[needs[0]] = error
         except StuckError as error:
             self.stuck += 1
-            gap = Gap(error=str(error), place=error.stack, seconds=error.seconds)
+            self.errors.update(dict.fromkeys(needs, error))
         except Exception as error:  # one broken reader must not lose all that the others read
-            named = f": {error.filename}" if isinstance(error, OSError) and error.filename else ""
-            gap = Gap(error=f"{type(error).__name__}: {error}{named}", place=_place(error), resources=exhausted(error))
+            self.errors.update(dict.fromkeys(needs, error))
         else:
             self.facts = msgspec.structs.replace(self.facts, **answers)
-            return
-        gaps = {**self.facts.gaps, **dict.fromkeys(needs, gap)}
-        self.facts = msgspec.structs.replace(self.facts, gaps=gaps)
+        return True
 
     def _part(self, name: str) -> dict[str, Any]:
         return {name: getattr(self.host, name)()}
 
-    def _by_name(self, kind: str, field: str, names: list[str]) -> dict[str, Any]:
-        host, known = self.host, getattr(self.facts, field)
+    def _by_name(self, kind: str, names: list[str]) -> dict[str, Any]:
+        host, field = self.host, BY_NAME[kind]
+        known = getattr(self.facts, field)
         if kind == "package":
             found = host.packages(names)
             installed = {package.name: package for package in found or ()}
@@ -71,22 +74,12 @@ class LiveSource:
             every = (*known, *names)
             return {field: every, "libraries": host.loader_libraries(every)}
         if kind in ("text", "folder"):
-            query = host.read_text if kind == "text" else host.list_names
+            query: Callable[[str], Any] = host.read_text if kind == "text" else host.list_names
             return {field: {**known, **{name: query(real_path(name)) for name in names}}}
-        query_all = host.python_packages if kind == "python" else host.services
-        return {field: {**known, **query_all(names)}}
+        answer = host.python_packages(names) if kind == "python" else host.services(names)
+        return {field: {**known, **answer}}
 
 
 def real_path(path: str) -> str:
     """Return the path of this interpreter and user for one that begins with ``{purelib}`` or ``{home}``."""
     return path.replace("{purelib}", get_path("purelib"), 1).replace("{home}", str(Path.home()), 1)
-
-
-def _place(error: Exception) -> tuple[str, ...]:
-    found: list[str] = []
-    trace = error.__traceback__
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        found.append(f"{code.co_filename}:{trace.tb_lineno} in {code.co_name}")
-        trace = trace.tb_next
-    return tuple(found)

@@ -1,27 +1,32 @@
-"""A check: a name, tags, one read of the host, and one pure evaluation of what was read."""
+"""A check: a name, tags, the facts that it needs, and a pure function from facts to findings."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
+from gpucheck.model.facts import Facts
 from gpucheck.model.finding import Finding
 from gpucheck.model.host import Host
 
-V = TypeVar("V")
+
+def _nothing_more(_facts: Facts) -> tuple[str, ...]:
+    return ()
 
 
 @dataclass(frozen=True)
-class Check(Generic[V]):
-    """probe is the only part that touches the host; evaluate is a pure function of what probe returned.
+class Check:
+    """needs: as in gpucheck.model.facts; if one has no answer, that alone decides, and evaluate is not called.
 
-    seconds: time limit of the entire check, after which its child process is terminated.
+    more: further needs that depend on the first answers, such as the packages that a file names.
     """
 
     name: str
     tags: frozenset[str]
-    probe: Callable[[Host], V]
-    evaluate: Callable[[V], Iterable[Finding]]
+    probe: Callable[[Host], Any] | None = None
+    evaluate: Callable[[Any], Iterable[Finding]] = tuple
     seconds: float = 20.0
+    needs: tuple[str, ...] = ()
+    more: Callable[[Facts], Iterable[str]] = _nothing_more
 
 
-AnyCheck = Check[Any]
+AnyCheck = Check

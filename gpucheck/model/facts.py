@@ -1,14 +1,15 @@
 """The facts of one host: one frozen document that readers fill and rules evaluate; its JSON is a recording.
 
 A need names one of its parts, or an entry of one: ``nvml``, ``package:nvidia-imex-580``, ``text:/proc/cmdline``.
-What was not asked is not there; what was asked and did not come back is a gap.
+What was not asked is not there; what was asked and is not on the host is None or empty.
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 import msgspec
 
+from gpucheck.model.host import NotRecorded
 from gpucheck.model.host.hardware import PciDevice
 from gpucheck.model.host.readings import (
     DeviceFile,
@@ -48,18 +49,14 @@ BY_NAME = {
     "folder": "folders",
     "library": "library_names",
 }
-
-
-class Gap(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a need has no answer. error: its type and text. place: the calls on the way there, the innermost last.
-
-    seconds: how long it was waited for, None if it did not hang. resources: the host had none left (files, memory).
-    """
-
-    error: str
-    place: tuple[str, ...] = ()
-    seconds: float | None = None
-    resources: bool = False
+KINDS = {
+    "package": "package",
+    "python": "Python package",
+    "service": "service",
+    "text": "file",
+    "folder": "directory",
+    "library": "library",
+}
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +65,6 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     packages, libraries: None where the host could not read its package database or the loader's cache.
     texts, folders: by absolute path; a path below the interpreter's packages or the user's home starts with
     ``{purelib}`` or ``{home}``, because these lie elsewhere where a recording is evaluated.
-    gaps: by need.
     """
 
     system: Part[System] = NOT_ASKED
@@ -90,7 +86,6 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     library_names: tuple[str, ...] = ()
     libraries: tuple[LoaderLibrary, ...] | None = ()
     device_files: Part[tuple[DeviceFile, ...]] = NOT_ASKED
-    gaps: dict[str, Gap] = {}
 
     def missing(self, needs: Iterable[str]) -> list[str]:
         """Return the needs that have no answer."""
@@ -106,6 +101,19 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         found = (self.packages or {}).get
         return tuple(package for name in names if (package := found(name)) is not None)
 
-    def read(self, *_needs: str) -> "Facts":
-        """Return the facts: those of a recording or of a text are all that there are."""
+    def read(self, *needs: str) -> "Facts":
+        """Return these facts: what a recording or a text contains is all that there is. Raises NotRecorded."""
+        for need in self.missing(needs):
+            kind, _, name = need.rpartition(":")
+            raise NotRecorded(f"the recording does not contain {KINDS.get(kind, kind)} {name}".replace("  ", " "))
         return self
+
+
+class Source(Protocol):
+    """Where facts come from: the live host reads them when they are needed."""
+
+    def read(self, *needs: str) -> Facts:
+        """Return the facts so far, with at least these needs.
+
+        Raises NotRecorded for what a recording lacks; StuckError and others as the read of a live host ended.
+        """

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 import msgspec
 
 from gpucheck.host.recording import ReplayHost
+from gpucheck.host.source import HostSource
 from gpucheck.model import Finding, Host, NotRecorded, Verdict
 from gpucheck.processes.deadline import StuckError, in_time
 from gpucheck.processes.exhausted import exhausted
@@ -24,7 +25,13 @@ class Guard:
 
     def __init__(self, host: Host) -> None:
         self.host = host
+        self.source = HostSource(host)
         self.stuck = 0
+
+    @property
+    def hurry(self) -> bool:
+        """Whether something hangs, so that deadlines are short."""
+        return bool(self.stuck or self.source.stuck)
 
     def run(self, step: Step) -> Outcome:
         """Return the outcome of a step, or findings with the reason why it has none; each with its duration."""
@@ -33,7 +40,10 @@ class Guard:
             return Outcome((_not_on_a_replay(step),), {}, (f"{what}, not possible on a recording",))
         clock = time.monotonic()
         try:
-            outcome = in_time(step.name, lambda: step.run(self.host), self._patience_s(step))
+            if step.needs is None:
+                outcome = in_time(step.name, lambda: step.run(self.host), self._patience_s(step))
+            else:
+                outcome = step.run(self.source)
         except StuckError as error:
             self.stuck += 1
             outcome = Outcome((stuck(step.name, error),), {})
@@ -46,7 +56,7 @@ class Guard:
         return outcome._replace(findings=findings)
 
     def _patience_s(self, step: Step) -> float:
-        if self.stuck and not step.tags & NEEDS_HARDWARE:
+        if self.hurry and not step.tags & NEEDS_HARDWARE:
             return min(AFTER_STUCK_S, step.seconds)
         # What NVML may take by its own deadline: a check that waits for it is not stuck.
         return step.seconds + float(getattr(self.host, "patience_s", 0.0))

@@ -32,11 +32,12 @@ class Step(NamedTuple):
 
     name: str
     tags: frozenset[str]
-    run: Callable[[Host], Outcome]
+    run: Callable[[Any], Outcome]
     seconds: float
     typical_s: float
     about: str = ""
     also: tuple[str, ...] = ()
+    needs: tuple[str, ...] | None = None
 
 
 def numbers_of(report: msgspec.Struct, *omitted: str) -> dict[str, Any]:

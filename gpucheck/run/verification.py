@@ -12,6 +12,7 @@ from gpucheck.checks import all_checks
 from gpucheck.checks._session import judged
 from gpucheck.checks._wsl import absent
 from gpucheck.model import AnyCheck, Finding, Host, Report
+from gpucheck.model.facts import Source
 from gpucheck.processes.signals import TerminatedError
 from gpucheck.run.guard import NEEDS_HARDWARE, Guard
 from gpucheck.run.proof import left_out
@@ -100,7 +101,7 @@ def verify(
                 measurements[step.name] = outcome.measurements
             done += 1
         seconds = time.monotonic() - clock
-        whole = build_report(host, findings, measurements, started, seconds, strict=strict, hurry=guard.stuck > 0)
+        whole = build_report(host, findings, measurements, started, seconds, strict=strict, hurry=guard.hurry)
         whole = msgspec.structs.replace(whole, not_proven=tuple(dict.fromkeys(not_proven)))
     except (KeyboardInterrupt, TerminatedError):
         if interrupted is not None:
@@ -119,9 +120,21 @@ def verify(
 
 
 def _check_step(check: AnyCheck) -> Step:
-    def run(host: Host) -> Outcome:
-        skipped = absent(check.name, host.system().virtual)
-        return Outcome((skipped,) if skipped else tuple(check.evaluate(check.probe(host))), {})
+    def run(host: Any) -> Outcome:
+        if check.probe is not None:
+            skipped = absent(check.name, host.system().virtual)
+            return Outcome((skipped,) if skipped else tuple(check.evaluate(check.probe(host))), {})
+        return Outcome(tuple(evaluated(check, host)), {})
 
     about = sys.modules[check.evaluate.__module__].__doc__ or ""
-    return Step(check.name, check.tags, run, check.seconds, CHECK_S, about)
+    needs = None if check.probe is not None else check.needs
+    return Step(check.name, check.tags, run, check.seconds, CHECK_S, about, needs=needs)
+
+
+def evaluated(check: AnyCheck, source: Source) -> Iterable[Finding]:
+    """Return the findings of a check. Raises what the read of a need raised that has no answer."""
+    skipped = absent(check.name, source.read("system").system.virtual)
+    if skipped:
+        return (skipped,)
+    facts = source.read(*check.needs)
+    return check.evaluate(source.read(*check.more(facts)))
