@@ -9,8 +9,10 @@ RECORD = "gpu-health"
 """The step that takes the record, and its place in a report's measurements."""
 
 
-class LinkRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One NVLink port. Errors are counted since the driver was loaded; None if not reported."""
+class LinkRecord(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """One NVLink port, in JSON a list: eight GPUs have 144. Errors are counted since the driver was loaded, None if not
+    reported.
+    """
 
     link: int
     active: bool
@@ -19,7 +21,7 @@ class LinkRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     crc_errors: int | None = None
 
 
-class GpuRecord(msgspec.Struct, frozen=True, kw_only=True):
+class GpuRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One GPU: what it is, how it is set, its counters, and its state at that moment. Fields as in Gpu and Health."""
 
     bus_id: str
@@ -53,7 +55,7 @@ class GpuRecord(msgspec.Struct, frozen=True, kw_only=True):
         return sum(link.active for link in self.nvlinks)
 
 
-class PortRecord(msgspec.Struct, frozen=True, kw_only=True):
+class PortRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A GPU's own PCI function, or a bridge above one. aer: since boot, None where the kernel does not count."""
 
     bus_id: str

@@ -5,6 +5,8 @@ import msgspec
 from gpucheck.printable import for_terminal
 
 DEPTH = 2
+# Of a finding, where they are null: most findings are about one GPU, and no part of another fault.
+LEFT_OUT = ("peer_index", "peer_uuid", "because_of", "because_of_subject")
 
 
 def to_json(report: object) -> str:
@@ -30,6 +32,8 @@ def line(value: object) -> str:
 
     What a terminal or an editor would act on, or not show, is escaped: a file may be printed with other programs.
     """
+    if isinstance(value, dict) and "verdict" in value:
+        value = {key: entry for key, entry in value.items() if entry is not None or key not in LEFT_OUT}
     text = msgspec.json.encode(value).decode()
     # Of ASCII, JSON leaves nothing but this one unescaped.
     return text if text.isascii() and "\x7f" not in text else for_terminal(text)

@@ -1,7 +1,7 @@
 """Findings of a diagnosis as values: a healthy machine, a narrow link with other suspects, several causes, a rack."""
 
 from gpucheck.model import Finding, Verdict
-from gpucheck.model.finding import Alternative
+from gpucheck.model.finding import Alternative, Step
 
 WIDTH = "pcie-width-reduced"
 SHOWS = "lspci -vv of the port above GPU 3 under load: LnkSta names the width and the speed of the link"
@@ -32,6 +32,11 @@ def finding(**fields):
         ),
         "why": "Every copy with GPU 3 is half as fast as its link allows; all other pairs are as expected.",
         "fix": "lspci -vv -s 0000:13:00.0; reseat the card, then: gpucheck bandwidth --devices 3,4",
+        "steps": (
+            Step(command="lspci -vv -s 0000:13:00.0", changes=False),
+            Step(text="reseat the card, then:", changes=True),
+            Step(command="gpucheck bandwidth --devices 3,4", changes=False),
+        ),
         "evidence": ("14 of 56 copies at 12.1 to 12.7 GB/s",),
     }
     return Finding(**{**told, **fields})

@@ -4,6 +4,7 @@ import msgspec
 
 from gpucheck.model import Finding, Report, Simulation, System, Verdict, worst
 from gpucheck.model.bandwidth import ContentionResult, HostLink, Measured, MeasuredDevice, MeasuredPair
+from gpucheck.model.finding import Step
 from tests.imports import nccl
 from tests.machines import GEN5_X16
 from tests.topology.servers import narrowed, topology
@@ -39,6 +40,13 @@ TRAINING = {
 }
 
 
+STEPS = (
+    Step(command="dmesg | grep -e Xid", changes=False),
+    Step(text="reseat the board, then:", changes=True),
+    Step(command="gpucheck verify --only nvlink", changes=False),
+)
+
+
 def finding(check="nvlink", subject="gpu:0000:01:00.0", verdict=Verdict.FAIL, **fields):
     told = {
         "seen": 17,
@@ -51,6 +59,8 @@ def finding(check="nvlink", subject="gpu:0000:01:00.0", verdict=Verdict.FAIL, **
         "evidence": ("nvmlDeviceGetNvLinkState: 17 of 18 ports up",),
         "seconds": 0.25,
     }
+    if not {"fix", "steps"} & fields.keys():
+        told["steps"] = STEPS
     return Finding(check=check, subject=subject, verdict=verdict, **{**told, **fields})
 
 

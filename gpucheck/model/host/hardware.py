@@ -10,7 +10,7 @@ import msgspec
 from gpucheck.model.host.health import Health
 
 
-class PcieLink(msgspec.Struct, frozen=True, kw_only=True):
+class PcieLink(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One PCIe link as trained now and as its two ends allow. None means not reported.
 
     max_generation, max_width: what the device and its slot can do together (for NVML readings).

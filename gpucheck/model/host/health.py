@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 
-class EccCounts(msgspec.Struct, frozen=True, kw_only=True):
+class EccCounts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """ECC errors. volatile: since the driver was loaded. aggregate: over the life of the board."""
 
     volatile_corrected: int | None = None
@@ -107,7 +107,7 @@ class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
     name: str | None = None
 
 
-class PcieErrors(msgspec.Struct, frozen=True, kw_only=True):
+class PcieErrors(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Cumulative PCIe error counters of the GPU itself: evaluate differences, not values.
 
     recoveries: of the link, from its active state; changes of speed are among them (NVML field 169).

@@ -10,7 +10,7 @@ NVSWITCH = "nvswitch"
 """The far end of NVLinks to switches that the source does not distinguish."""
 
 
-class NumaNode(msgspec.Struct, frozen=True, kw_only=True):
+class NumaNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A NUMA node and the CPU it belongs to.
 
     index: None if the source has none. cpus: a Linux CPU list. vendor: as /proc/cpuinfo writes it
@@ -25,7 +25,7 @@ class NumaNode(msgspec.Struct, frozen=True, kw_only=True):
     cpu_model: int | None = None
 
 
-class WiredFunction(msgspec.Struct, frozen=True, kw_only=True):
+class WiredFunction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A GPU, a network card, or a bridge on the way to one.
 
     label: ``GPU0``, ``NIC0``, empty for a bridge. above: bus id of the next bridge towards the CPU, None at the top.

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from gpucheck.fleet.compare import changes
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, Verdict
 from gpucheck.render import fleet as render
 from gpucheck.render.fleet.html import to_html
@@ -22,14 +23,8 @@ FOLLOWS = tuple(
 
 def limited(*gpus):
     return tuple(
-        Finding(
-            check="power-limit",
-            verdict=Verdict.WARN,
-            subject=f"gpu:{BUS[n]}",
-            seen="300 W",
-            cause="power-limit-lowered",
-            why="a limit is set",
-            fix=f"nvidia-smi -i {BUS[n]} -pl 700",
+        Subject(check="power-limit", name=f"gpu:{BUS[n]}").warns(
+            "gpu.power-limit-lowered", "300 W", percent=43, default_w=700.0
         )
         for n in gpus
     )
@@ -79,14 +74,14 @@ def test_a_remedy_for_several_hosts_names_no_bus_id_of_one_of_them(lines):
     at = lines.index(starting(lines, "WARN    power-limit: "))
 
     assert "  on link2 GPU 3, low (all 4 GPUs)" in lines[at]
-    assert lines[at + 2].endswith('(the host\'s report states: "nvidia-smi -i BUS_ID -pl 700")')
+    assert lines[at + 2].endswith("sudo nvidia-smi -i BUS_ID -pl 700")
 
 
 def test_what_all_gpus_of_all_its_hosts_have_needs_no_gpu():
     text = click.unstyle(render.to_text(merged(*(report(n, findings=limited(0, 1, 2, 3)) for n in ("a", "b")))))
 
     assert "on a (all 4 GPUs), b (all 4 GPUs)" in text
-    assert 'the host\'s report states: "nvidia-smi -pl 700"' in text
+    assert "sudo nvidia-smi -pl 700" in text
 
 
 def test_what_unhealthy_hosts_share_stands_before_the_lists():

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from gpucheck.cli._shared.redaction import of_report
 from gpucheck.model import System, Verdict
+from gpucheck.model.finding import Step
 from gpucheck.model.host.hardware import PcieLink
 from gpucheck.model.record import GpuRecord, HealthRecord
 from gpucheck.render.formats import render
@@ -56,6 +57,10 @@ def test_no_text_of_a_host_has_a_meaning_in_markdown():
     assert kinds <= {"text", "text_special", "strong_open", "strong_close", "code_inline", "softbreak"}
 
 
+POWER = Step(command="nvidia-smi -i 0000:01:00.0 -pl 700", changes=True)
+RESET = Step(command="nvidia-smi --gpu-reset -i 0", changes=True)
+
+
 def test_findings_come_with_cause_and_a_command_that_only_reads():
     (row,) = [row for row in tables(to_markdown(sick()))[0] if "nvlink:" in row[1]][:1]
 
@@ -67,11 +72,11 @@ def test_findings_come_with_cause_and_a_command_that_only_reads():
 @pytest.mark.parametrize(
     ("fields", "command"),
     [
-        ({"cause": "power-limit-lowered", "fix": "nvidia-smi -i 0000:01:00.0 -pl 700"}, "nvidia-smi -q -d POWER"),
-        ({"cause": "gpu-lost", "fix": "nvidia-smi --gpu-reset -i 0"}, "nvidia-smi -L; dmesg | grep -e RmInitAdapter"),
+        ({"cause": "power-limit-lowered", "steps": (POWER,)}, "nvidia-smi -q -d POWER"),
+        ({"cause": "gpu-lost", "steps": (RESET,)}, "nvidia-smi -L; dmesg | grep -e RmInitAdapter"),
         ({"cause": "driver-bug", "fix": "update"}, "gpucheck explain driver-bug"),
         ({"cause": None, "confidence": None, "fix": "update"}, "gpucheck verify --only nvlink -v"),
-        ({"cause": None, "confidence": None, "fix": "gpucheck verify --simulate x"}, "gpucheck verify --only nvlink"),
+        ({"cause": None, "confidence": None, "steps": (RESET,)}, "gpucheck verify --only nvlink"),
         ({"check": "p2p-latency", "cause": None, "confidence": None, "fix": "look"}, "gpucheck bandwidth -v"),
         ({"cause": "x; reboot", "fix": "look"}, "gpucheck verify --only nvlink -v"),
     ],
