@@ -9,8 +9,8 @@ from tests.fakes import SYSTEM, FakeHost
 from tests.machines import LOADED, on_bus, p100, reading
 
 CARDS = on_bus(p100(0), p100(1))
-NODES = ("nvidia0", "nvidia1", "nvidiactl")
-IN_DOCKER = msgspec.structs.replace(SYSTEM, container="docker")
+FILES = {"folders": {"/dev": ("nvidia0", "nvidia1", "nvidiactl")}}
+DOCKER = {"system_": msgspec.structs.replace(SYSTEM, container="docker")}
 
 
 def test_loaded_and_equal_passes():
@@ -23,54 +23,43 @@ OPEN = DriverState(installed_version="580.178.04", installed_flavour="open")
 
 
 @pytest.mark.parametrize(
-    ("returned", "state", "inside", "verdict", "code", "cause", "confidence"),
+    ("returned", "state", "host", "verdict", "code", "cause", "confidence"),
     [
-        (9, DriverState(), False, "fail", "module-not-loaded", "driver-not-loaded", "certain"),
-        (9, DriverState(nouveau_loaded=True), False, "fail", "nouveau-bound", "nouveau-loaded", "certain"),
-        (9, OPEN, False, "fail", "installed-flavour-wrong", "module-flavour-wrong", "certain"),
-        (9, LOADED, False, "fail", "control-device-missing", "device-node-missing", "certain"),
-        (9, LOADED, True, "fail", "control-device-missing-in-container", "device-node-missing", "certain"),
-        (12, DriverState(), False, "fail", "library-and-module-missing", "driver-not-loaded", "certain"),
-        (12, DriverState(), True, "fail", "library-and-module-missing-in-container", "driver-not-loaded", "certain"),
-        (12, LOADED, False, "fail", "library-missing", None, None),
-        (12, LOADED, True, "fail", "library-missing-in-container", "container-runtime", "likely"),
-        (18, LOADED, False, "fail", "driver-versions-differ", "driver-mismatch", "certain"),
-        (18, LOADED, True, "fail", "driver-versions-differ-in-container", "driver-mismatch", "certain"),
-        (15, LOADED, False, "fail", "nvml-gpu-lost", "gpu-lost", "certain"),
-        (8, LOADED, False, "fail", "power-cable-detached", None, None),
-        (10, LOADED, False, "fail", "interrupts-not-assigned", None, None),
-        (CRASHED, LOADED, False, "fail", "nvml-crashed", "wedged-driver", "possible"),
-        (LATE, LOADED, False, "fail", "nvml-unresponsive", "wedged-driver", "likely"),
-        (DEFECT, LOADED, False, "unknown", "nvml-query-defect", None, None),
-        (NOT_STARTED, LOADED, False, "unknown", "nvml-query-not-started", "host-resources", "likely"),
-        (-99, LOADED, False, "unknown", "nvml-failure-undefined", None, None),
-        (4, LOADED, False, "unknown", "device-files-denied", None, None),
-        (999, LOADED, False, "unknown", "nvml-failure-unexplained", None, None),
+        (9, DriverState(), {}, "fail", "module-not-loaded", "driver-not-loaded", "certain"),
+        (9, DriverState(nouveau_loaded=True), {}, "fail", "nouveau-bound", "nouveau-loaded", "certain"),
+        (9, OPEN, {}, "fail", "installed-flavour-wrong", "module-flavour-wrong", "certain"),
+        (9, LOADED, {}, "fail", "control-device-missing", "device-node-missing", "certain"),
+        (9, LOADED, DOCKER, "fail", "control-device-missing-in-container", "device-node-missing", "certain"),
+        (9, LOADED, FILES, "fail", "driver-unreachable", "device-node-missing", "likely"),
+        (9, LOADED, DOCKER | FILES, "fail", "driver-unreachable-in-container", "device-node-missing", "likely"),
+        (12, DriverState(), {}, "fail", "library-and-module-missing", "driver-not-loaded", "certain"),
+        (12, DriverState(), DOCKER, "fail", "library-and-module-missing-in-container", "driver-not-loaded", "certain"),
+        (12, LOADED, {}, "fail", "library-missing", None, None),
+        (12, LOADED, DOCKER, "fail", "library-missing-in-container", "container-runtime", "likely"),
+        (18, LOADED, {}, "fail", "driver-versions-differ", "driver-mismatch", "certain"),
+        (18, LOADED, DOCKER, "fail", "driver-versions-differ-in-container", "driver-mismatch", "certain"),
+        (15, LOADED, {}, "fail", "nvml-gpu-lost", "gpu-lost", "certain"),
+        (8, LOADED, {}, "fail", "power-cable-detached", None, None),
+        (10, LOADED, {}, "fail", "interrupts-not-assigned", None, None),
+        (CRASHED, LOADED, {}, "fail", "nvml-crashed", "wedged-driver", "possible"),
+        (LATE, LOADED, {}, "fail", "nvml-unresponsive", "wedged-driver", "likely"),
+        (DEFECT, LOADED, {}, "unknown", "nvml-query-defect", None, None),
+        (NOT_STARTED, LOADED, {}, "unknown", "nvml-query-not-started", "host-resources", "likely"),
+        (-99, LOADED, {}, "unknown", "nvml-failure-undefined", None, None),
+        (4, LOADED, {}, "unknown", "device-files-denied", None, None),
+        (999, LOADED, {}, "unknown", "nvml-failure-unexplained", None, None),
     ],
 )
-def test_each_way_that_nvml_fails_has_its_own_code(returned, state, inside, verdict, code, cause, confidence):
-    """The same "NVML does not work" needs many different remedies."""
+def test_each_way_that_nvml_fails_has_its_own_code(returned, state, host, verdict, code, cause, confidence):
+    """NVML answers 9 in a container without device files too; the kernel shows whether the module is loaded."""
     failure = NvmlFailure(call="nvmlInit", code=returned, name=f"NVMLError_{returned}")
-    system = IN_DOCKER if inside else SYSTEM
 
-    (finding,) = judge(driver, FakeHost(nvml_=failure, driver_=state, pci_=CARDS, system_=system, folders={"/dev": ()}))
+    (finding,) = judge(driver, FakeHost(nvml_=failure, driver_=state, pci_=CARDS, **{"folders": {"/dev": ()}} | host))
 
     assert (finding.verdict.value, finding.code) == (verdict, f"software.{code}")
     assert (finding.cause, finding.confidence) == (cause, confidence)
     assert f"nvmlInit: {returned}" in finding.evidence[0]
     assert "None" not in " ".join((*finding.evidence, finding.why, finding.fix, str(finding.seen)))
-
-
-@pytest.mark.parametrize(
-    ("system", "code"), [(SYSTEM, "driver-unreachable"), (IN_DOCKER, "driver-unreachable-in-container")]
-)
-def test_a_module_that_is_loaded_is_not_called_unloaded(system, code):
-    """NVML answers 9 in a container without device files too; the kernel knows better."""
-    failure = NvmlFailure(call="nvmlInit", code=9, name="NVMLError_DriverNotLoaded")
-    host = FakeHost(nvml_=failure, driver_=LOADED, pci_=CARDS, system_=system, folders={"/dev": NODES})
-    (finding,) = judge(driver, host)
-
-    assert (finding.code, finding.cause, finding.confidence) == (f"software.{code}", "device-node-missing", "likely")
 
 
 def test_a_machine_without_gpus_is_not_broken_but_unknown():

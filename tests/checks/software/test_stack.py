@@ -133,11 +133,7 @@ def test_a_package_without_its_hold_can_move_by_itself():
     ("driver", "code", "cause"),
     [
         (DriverState(installed_version="580.178.04"), "module-not-planned", "driver-mismatch"),
-        (
-            DriverState(loaded_version="580.178.04", loaded_flavour="open"),
-            "loaded-flavour-not-planned",
-            "module-flavour-wrong",
-        ),
+        (msgspec.structs.replace(LOADED, loaded_flavour="open"), "loaded-flavour-not-planned", "module-flavour-wrong"),
         (msgspec.structs.replace(LOADED, installed_version="580.95.05"), "next-module-not-planned", "driver-mismatch"),
         (msgspec.structs.replace(LOADED, installed_flavour="open"), "next-module-not-planned", "driver-mismatch"),
     ],
