@@ -151,7 +151,7 @@ def test_everything_but_the_loading_is_there_and_gpucheck_judges_the_host(make, 
     assert report["verdict"] == "fail"
     (finding,) = [row for row in report["findings"] if row["check"] == "driver"]
     assert (finding["verdict"], finding["cause"]) == ("fail", "driver-not-loaded")
-    assert "modprobe nvidia, then read dmesg and dkms status" in finding["fix"]
+    assert finding["code"] == "software.module-not-loaded"
     assert any(f"installed module: {DRIVER} proprietary" in row for row in finding["evidence"])
 
 

@@ -5,9 +5,8 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.checks.software._wheels import FRAMEWORKS
+from gpucheck.checks.software._wheels import FRAMEWORKS, HOST
 from gpucheck.model import DriverState, Finding, PackageVersion
-from gpucheck.model.finding.about import About
 
 PLAN = "/etc/gpucheck/stack.json"
 
@@ -79,9 +78,7 @@ def read_plan(text: str) -> Plan:
         raise Unreadable(str(error)) from error
 
 
-HOST = About(check="stack")
 FABRIC_MANAGER = "nvidia-fabricmanager"
-PROVISION = "in a gpucheck checkout: make provision INVENTORY=..."
 
 
 def evaluate_plan(
@@ -92,8 +89,7 @@ def evaluate_plan(
     packages: those installed, None if the package database cannot be read. python: versions of the frameworks.
     """
     if packages is None:
-        why = "installed packages unknown: the package database cannot be read"
-        yield HOST.unknown(why, "dpkg-query --list or rpm --query --all shows the error")
+        yield HOST.unknown("software.packages-unreadable")
     else:
         yield from _components(plan, packages)
     yield from _module(plan, driver)
@@ -107,34 +103,46 @@ def _components(plan: Plan, packages: tuple[PackageVersion, ...]) -> Iterator[Fi
         if not component.packages:
             continue
         wrong, loose = [], []
-        unconfirmed = [
-            f"unconfirmed when planned: {row.spec}: {row.because}" for row in plan.unconfirmed if row.component == name
-        ]
         for row in component.packages:
             found = installed.get(row.name)
             # A plan without a version takes the newest of its repository and holds it.
             if found is None or row.version not in (None, found.version):
-                planned = row.version or "any version"
-                wrong.append(f"{row.name}: {found.version if found else 'not installed'}, planned {planned}")
+                wrong.append((row, found.version if found else None))
             elif row.name in component.holds and not found.held:
-                loose.append(f"{row.name} {found.version} is not held")
+                loose.append(f"{row.name} {found.version}")
+        unconfirmed = [
+            f"unconfirmed when planned: {row.spec}: {row.because}" for row in plan.unconfirmed if row.component == name
+        ]
         yield _component(name, component.packages, wrong, loose, unconfirmed)
 
 
 def _component(
-    component: str, rows: tuple[Package, ...], wrong: list[str], loose: list[str], unconfirmed: list[str]
+    component: str,
+    rows: tuple[Package, ...],
+    wrong: list[tuple[Package, str | None]],
+    loose: list[str],
+    unconfirmed: list[str],
 ) -> Finding:
+    """wrong: what is installed in place of a planned package, None for nothing. loose: packages that are not held."""
     wanted = f"{len(rows)} packages as planned, held"
     if wrong:
+        lines = (
+            f"{row.name}: {version or 'not installed'}, planned {row.version or 'any version'}"
+            for row, version in wrong
+        )
+        subject = HOST.with_evidence(*lines, *unconfirmed)
         seen = f"{component}: {len(wrong)} of {len(rows)} packages differ"
-        fix = f"install the planned versions again: {PROVISION}"
-        return HOST.with_evidence(*wrong, *unconfirmed).fails(seen, wanted, "; ".join(wrong), fix, "library-mismatch")
+        planned = [f"{row.name} {row.version or ''}".rstrip() for row, _ in wrong]
+        installed = [f"{row.name} {version}" for row, version in wrong if version]
+        if installed:
+            return subject.fails("software.packages-differ", seen, wanted, planned=planned, installed=installed)
+        return subject.fails("software.packages-missing", seen, wanted, planned=planned)
     if loose:
+        subject = HOST.with_evidence(*(f"{package} is not held" for package in loose), *unconfirmed)
         seen = f"{component}: {len(loose)} packages can be upgraded by themselves"
-        fix = f"apt-mark hold or dnf versionlock add; {PROVISION}"
-        return HOST.with_evidence(*loose, *unconfirmed).warns(seen, wanted, "; ".join(loose), fix, None)
-    about = HOST.with_evidence(*(f"{row.name} {row.version}" for row in rows), *unconfirmed)
-    return about.passes(f"{component}: {', '.join(sorted({row.version or 'newest' for row in rows}))}", wanted)
+        return subject.warns("software.packages-not-held", seen, wanted, packages=loose)
+    subject = HOST.with_evidence(*(f"{row.name} {row.version}" for row in rows), *unconfirmed)
+    return subject.passes(f"{component}: {', '.join(sorted({row.version or 'newest' for row in rows}))}", wanted)
 
 
 def _module(plan: Plan, driver: DriverState) -> Iterator[Finding]:
@@ -145,23 +153,17 @@ def _module(plan: Plan, driver: DriverState) -> Iterator[Finding]:
     seen = f"kernel module {driver.loaded_version or 'not loaded'} {driver.loaded_flavour or ''}".rstrip()
     wanted = f"kernel module {version} {flavour}"
     installed = f"{driver.installed_version or 'not found'} {driver.installed_flavour or ''}".rstrip()
-    about = HOST.with_evidence(f"installed module: {installed}")
+    subject = HOST.with_evidence(f"installed module: {installed}")
     if driver.loaded_version != version:
-        cause, why = "driver-mismatch", "The planned kernel module is not the loaded one."
-        fix = f"reboot; then {PROVISION}"
+        yield subject.fails("software.module-not-planned", seen, wanted)
     elif flavour is not None and driver.loaded_flavour not in (None, flavour):
-        cause, why = "module-flavour-wrong", "The other flavor of the kernel module is loaded."
-        fix = f"install the planned flavor and reboot: {PROVISION}"
+        yield subject.fails("software.loaded-flavour-not-planned", seen, wanted)
     elif driver.installed_version not in (None, version) or (
         flavour and driver.installed_flavour not in (None, flavour)
     ):
-        cause = "driver-mismatch"
-        why = f"The next boot loads {installed}."
-        fix = f"install the planned module before the host reboots: {PROVISION}"
+        yield subject.fails("software.next-module-not-planned", seen, wanted, installed=installed)
     else:
-        yield about.passes(seen, wanted)
-        return
-    yield about.fails(seen, wanted, why, fix, cause)
+        yield subject.passes(seen, wanted)
 
 
 def _fabric_manager(plan: Plan, packages: tuple[PackageVersion, ...] | None, loaded: str | None) -> Iterator[Finding]:
@@ -177,10 +179,8 @@ def _fabric_manager(plan: Plan, packages: tuple[PackageVersion, ...] | None, loa
     if plain == loaded:
         yield HOST.passes(seen, wanted)
         return
-    about = HOST.with_evidence(f"package: {installed or 'not installed'}", f"planned: {planned or 'not in the plan'}")
-    why = "Fabric manager works only at exactly the loaded driver's version."
-    fix = f"install both at the planned version and reboot: {PROVISION}"
-    yield about.fails(seen, wanted, why, fix, "fabric-version-mismatch")
+    subject = HOST.with_evidence(f"package: {installed or 'not installed'}", f"planned: {planned or 'not in the plan'}")
+    yield subject.fails("software.fabric-manager-differs", seen, wanted)
 
 
 def _frameworks(plan: Plan, python: dict[str, str]) -> Iterator[Finding]:
@@ -194,13 +194,11 @@ def _frameworks(plan: Plan, python: dict[str, str]) -> Iterator[Finding]:
             wanted = f"{wanted}+{planned.build}"
         seen = python.get(name)
         if seen is None:
-            why = f"not run: {name} is not installed in the Python environment of gpucheck"
-            fix = f"run gpucheck from the environment that contains {name}"
-            yield HOST.skips(why, f"{name} not in this environment", wanted=f"{name} {wanted}", fix=fix)
+            code, absent = "software.framework-not-installed", f"{name} not in this environment"
+            yield HOST.skips(code, absent, f"{name} {wanted}", framework=name)
             continue
         same = seen.split("+")[0] == wanted.split("+")[0] and ("+" not in wanted or seen == wanted)
         if same:
             yield HOST.passes(f"{name} {seen}", f"{name} {wanted}")
             continue
-        why, fix = f"The installed build of {name} is not the planned one.", f"install the planned build: {PROVISION}"
-        yield HOST.warns(f"{name} {seen}", f"{name} {wanted}", why, fix, "library-mismatch")
+        yield HOST.warns("software.framework-not-planned", f"{name} {seen}", f"{name} {wanted}", framework=name)

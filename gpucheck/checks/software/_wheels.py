@@ -14,8 +14,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from gpucheck.knowledge import code_runs, tables
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, Host
-from gpucheck.model.finding.about import About, Confidence
 
 # Frameworks, and the wheels that bring cuDNN and NCCL for each CUDA major.
 FRAMEWORKS = ("torch", "tensorflow")
@@ -170,11 +170,8 @@ def _requirements(metadata: str) -> Iterator[tuple[str, str]]:
             yield requirement.name, str(requirement.specifier)
 
 
-HOST = About(check="stack")
+HOST = Subject(check="stack")
 VERSION = re.compile(r"\d+(\.\d+)+")
-RESOLVE = "install the set that this prints: gpucheck stack resolve"
-OWN_ENVIRONMENT = "create a new environment with pip only, one per framework"
-IMPORT = "query torch itself: gpucheck stack check --import-torch"
 
 
 def evaluate_wheels(
@@ -192,9 +189,8 @@ def evaluate_wheels(
             yield from _imported(imported)
             built = _corrected(built, imported)
         if built is None:
-            why = "CUDA version of the build unknown: neither its files nor the tables contain it"
             seen = f"{wheel.name} {wheel.version}"
-            yield HOST.unknown(why, IMPORT, seen, wanted="a build that the tables know")
+            yield HOST.unknown("software.build-unknown", seen, "a build that the tables know", framework=wheel.name)
         elif wheel.name == "tensorflow" and built.pins and not built.pins.keys() & libraries.keys():
             yield _without_cuda(wheel, built)
         elif built.cuda is not None:
@@ -208,9 +204,11 @@ def _without_cuda(wheel: Wheel, built: Built) -> Finding:
     """TensorFlow's wheel is built for CUDA and pip leaves the libraries out, unless the extra is asked for."""
     seen = f"{wheel.name} {wheel.version} without its CUDA packages"
     wanted = ", ".join(f"{name} {spec}" for name, spec in built.pins.items())
-    why = f"{wheel.name} then computes on the CPU, unless the loader finds matching CUDA libraries of the host."
-    fix = f"to use the GPUs: pip install '{wheel.name}[and-cuda]=={wheel.version}'"
-    return HOST.with_evidence(*built.evidence).warns(seen, wanted, why, fix, "library-mismatch", "likely")
+    requirement = f"{wheel.name}[and-cuda]=={wheel.version}"
+    subject = HOST.with_evidence(*built.evidence)
+    return subject.warns(
+        "software.tensorflow-without-cuda", seen, wanted, framework=wheel.name, requirement=requirement
+    )
 
 
 def _driver_floor(wheel: Wheel, built: Built, driver: str | None) -> Iterator[Finding]:
@@ -220,44 +218,34 @@ def _driver_floor(wheel: Wheel, built: Built, driver: str | None) -> Iterator[Fi
         return  # without a driver the driver check fails; there is no floor to compare with
     seen = f"{wheel.name} {wheel.version} (CUDA {built.cuda}) on driver {driver}"
     wanted = f"driver {floor} or newer"
-    about = HOST.with_evidence(*built.evidence)
+    subject = HOST.with_evidence(*built.evidence)
     if Version(driver) >= Version(floor):
-        yield about.passes(seen, wanted)
-        return
-    why = f"programs built with this CUDA major run from driver {floor}"
-    fix = "install a newer driver, or a build for an older CUDA: gpucheck stack resolve"
-    yield about.fails(seen, wanted, why, fix, "library-mismatch")
+        yield subject.passes(seen, wanted)
+    else:
+        yield subject.fails("software.driver-below-floor", seen, wanted, framework=wheel.name, floor=floor)
 
 
 def _code(wheel: Wheel, built: Built, capabilities: dict[str, str | None]) -> Iterator[Finding]:
-    about, name, wanted = (
-        HOST.with_evidence(*built.evidence),
-        f"{wheel.name} {wheel.version}",
-        "machine code for every GPU",
-    )
+    host, build = HOST.with_evidence(*built.evidence), f"{wheel.name} {wheel.version}"
+    wanted = "machine code for every GPU"
     if built.archs is None:
-        why = f"architectures of {name} unknown: the tables contain no confirmed list"
-        yield about.unknown(why, IMPORT, name, wanted=wanted)
+        code = "software.code-list-unknown"
+        yield host.unknown(code, build, wanted, framework=wheel.name, version=wheel.version)
         return
-    code = " ".join(str(arch) for arch in built.archs)
+    one_of = f"one of sm {' '.join(str(arch) for arch in built.archs)}"
     covered = []
     for bus_id, capability in capabilities.items():
         if capability is None:
-            why = "compute capability unknown: this PCI id is not in the tables, and NVML did not report it"
-            fix = "install the driver; or add the GPU to gpucheck/knowledge/gpus.yml with its source"
-            gpu = About(check=HOST.check, subject=f"gpu:{bus_id}")
-            yield gpu.unknown(why, fix, "compute capability unknown", wanted=f"one of sm {code}")
+            gpu = Subject(check=HOST.check, name=f"gpu:{bus_id}")
+            yield gpu.unknown("software.capability-unknown", "compute capability unknown", one_of)
         elif code_runs(capability, built.archs) or _translated(capability, built.ptx):
             covered.append(bus_id)
         else:
-            gpu = About(check=HOST.check, subject=f"gpu:{bus_id}", evidence=built.evidence)
-            seen, why = (
-                f"compute capability {capability}",
-                f"{name} holds no code for this GPU: 'no kernel image is available'",
-            )
-            yield gpu.fails(seen, f"one of sm {code}", why, RESOLVE, "arch-not-in-build")
+            gpu, seen = msgspec.structs.replace(host, name=f"gpu:{bus_id}"), f"compute capability {capability}"
+            code = "software.no-code-for-gpu"
+            yield gpu.fails(code, seen, one_of, framework=wheel.name, version=wheel.version)
     if covered:
-        yield about.passes(f"{name} has code for {len(covered)} GPUs", wanted)
+        yield host.passes(f"{build} has code for {len(covered)} GPUs", wanted)
 
 
 def _translated(capability: str, ptx: int | None) -> bool:
@@ -278,11 +266,9 @@ def _libraries(
             yield old
         elif have is None or have not in SpecifierSet(spec, prereleases=True):
             seen = f"{wheel.name} {wheel.version} with {name} {have or 'not installed'}"
-            why = f"{wheel.name} was built and tested with another version than the one that it would load."
-            fix = f"pip install '{name}{spec}', or {OWN_ENVIRONMENT}"
-            confidence: Confidence = "certain" if have else "possible"
-            about = HOST.with_evidence(*built.evidence)
-            yield about.warns(seen, wanted, why, fix, "library-mismatch", confidence)
+            code = "software.library-version-differs" if have else "software.library-not-installed"
+            subject = HOST.with_evidence(*built.evidence)
+            yield subject.warns(code, seen, wanted, framework=wheel.name, requirement=f"{name}{spec}")
         else:
             yield HOST.passes(f"{wheel.name} {wheel.version} with {name} {have}", wanted)
 
@@ -297,10 +283,15 @@ def _too_old_for(name: str, have: str, capabilities: dict[str, str | None]) -> F
     for bus_id, capability in capabilities.items():
         if capability is not None and Version(capability) < Version(release.min_cc):
             line = f"tables: cuDNN {release.version} from compute capability {release.min_cc} ({release.basis})"
-            about = About(check=HOST.check, subject=f"gpu:{bus_id}", evidence=(line,))
-            why = f"cuDNN {have} has no code below compute capability {release.min_cc}; this GPU is {capability}"
-            fix = f"pip install '{name}==9.10.2.21', the last version with code for it"
-            return about.fails(f"{name} {have}", "a cuDNN with code for this GPU", why, fix, "arch-not-in-build")
+            return Subject(check=HOST.check, name=f"gpu:{bus_id}", evidence=(line,)).fails(
+                "software.cudnn-too-new",
+                f"{name} {have}",
+                "a cuDNN with code for this GPU",
+                library=name,
+                version=have,
+                minimum=release.min_cc,
+                capability=capability,
+            )
     return None
 
 
@@ -310,8 +301,7 @@ def _families(libraries: dict[str, str]) -> Iterator[Finding]:
         both = [f"nvidia-{library}-{family}" for family in FAMILIES if f"nvidia-{library}-{family}" in libraries]
         if len(both) > 1:
             seen = " and ".join(f"{name} {libraries[name]}" for name in both)
-            why = "These wheels write the same files, so one has overwritten the other."
-            yield HOST.fails(seen, f"one wheel of {library}", why, OWN_ENVIRONMENT, "library-mismatch")
+            yield HOST.fails("software.wheels-overwritten", seen, f"one wheel of {library}")
 
 
 def _corrected(built: Built | None, imported: Imported) -> Built | None:
@@ -330,12 +320,10 @@ def _corrected(built: Built | None, imported: Imported) -> Built | None:
 
 def _imported(imported: Imported) -> Iterator[Finding]:
     if imported.error is not None:
-        fix = "python -c 'import torch' in the same environment shows the entire error"
-        yield HOST.unknown(f"torch versions unknown: {imported.error}", fix, imported.error, wanted="torch imports")
+        yield HOST.unknown("software.torch-not-imported", imported.error, "torch imports", problem=imported.error)
         return
     if imported.cuda is None:
-        why = "not applicable: a CPU build of torch has no CUDA libraries"
-        yield HOST.skips(why, f"torch {imported.version}", wanted="a CUDA build")
+        yield HOST.skips("software.torch-without-cuda", f"torch {imported.version}", "a CUDA build")
         return
     parts = (("CUDA", imported.cuda), ("cuDNN", imported.cudnn), ("NCCL", imported.nccl))
     libraries = ", ".join(f"{name} {version or 'not reported'}" for name, version in parts)
@@ -343,9 +331,7 @@ def _imported(imported: Imported) -> Iterator[Finding]:
     outside = [path for path in imported.mapped if not PurePosixPath(path).is_relative_to(imported.folder)]
     if outside:
         seen = f"{seen}; {len(outside)} of its libraries come from elsewhere"
-        why = "A library of the host is loaded instead of the wheel's own: LD_LIBRARY_PATH or ld.so.conf."
-        fix = "unset LD_LIBRARY_PATH, then: gpucheck stack check --import-torch"
-        about, wanted = HOST.with_evidence(*outside), f"libraries below {imported.folder}"
-        yield about.warns(seen, wanted, why, fix, "library-mismatch", "likely")
+        wanted = f"libraries below {imported.folder}"
+        yield HOST.with_evidence(*outside).warns("software.torch-libraries-overridden", seen, wanted)
     else:
         yield HOST.with_evidence(*imported.mapped).passes(seen, "its own libraries")

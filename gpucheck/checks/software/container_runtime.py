@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import msgspec
 
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Host, PackageVersion
-from gpucheck.model.finding.about import About
 
 NAME = "container-runtime"
 TOOLKIT = "nvidia-container-toolkit"
@@ -20,8 +20,6 @@ CONTAINERD = "/etc/containerd/config.toml"
 # nvidia-ctk 1.18 and newer write a file of their own here, which the main file imports.
 CONTAINERD_PARTS = "/etc/containerd/conf.d"
 CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
-CONFIGURE = "nvidia-ctk runtime configure --runtime={0} && systemctl restart {0}"
-CDI = "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,17 +55,15 @@ def probe(host: Host) -> Values:
 
 def evaluate(values: Values) -> Iterator[Finding]:
     if values.container is not None:
-        why = f"not applicable: this {values.container} container does not show the engines of its host"
-        yield About(check=NAME).skips(why)
+        yield Subject(check=NAME).skips("software.engines-outside-container", container=values.container)
         return
     if values.packages is None:
-        why = "container engines unknown: the package database cannot be read"
-        yield About(check=NAME).unknown(why, "dpkg-query --list or rpm --query --all shows the error")
+        yield Subject(check=NAME).unknown("software.packages-unreadable")
         return
     engines = [package.name for package in values.packages if package.name in ENGINES]
     toolkit = next((package for package in values.packages if package.name == TOOLKIT), None)
     runtimes = _runtimes(values.daemon)
-    about = About(
+    subject = Subject(
         check=NAME,
         evidence=(
             f"engines: {', '.join(engines) or 'none'}; {TOOLKIT}: {toolkit.version if toolkit else 'not installed'}",
@@ -78,24 +74,19 @@ def evaluate(values: Values) -> Iterator[Finding]:
     cdi = any("nvidia" in name for name in values.cdi)
     configured = cdi or "nvidia" in (runtimes or ()) or "nvidia" in (values.containerd or "")
     if runtimes is None:
-        fix = f"correct {DAEMON}: Docker does not start with it (python3 -m json.tool {DAEMON})"
-        why = "Docker rejects a configuration that is not JSON."
-        yield about.fails(f"{DAEMON} is not JSON", None, why, fix, "container-runtime")
+        yield subject.fails("software.docker-config-invalid", f"{DAEMON} is not JSON", path=DAEMON)
     elif not engines:
-        yield about.skips("not applicable: no container engine is installed")
+        yield subject.skips("software.no-container-engine")
     elif toolkit is None:
-        yield about.skips(f"not applicable: {TOOLKIT} is not installed")
+        yield subject.skips("software.no-container-toolkit")
     elif configured:
-        yield about.passes("CDI specification for NVIDIA GPUs" if cdi else "NVIDIA runtime configured")
+        yield subject.passes("CDI specification for NVIDIA GPUs" if cdi else "NVIDIA runtime configured")
     elif values.unreadable:
-        why = f"container runtime unknown: {values.unreadable} cannot be read"
-        yield about.unknown(why, f"sudo gpucheck verify --only {NAME}")
+        yield subject.unknown("software.docker-config-unreadable", path=values.unreadable)
     else:
-        why = f"{TOOLKIT} is installed, and no engine is configured for it: containers start without GPUs."
-        engine = "docker" if set(engines) & set(DOCKER) else "containerd" if "containerd.io" in engines else None
-        fix = f"{CONFIGURE.format(engine)} (or: {CDI})" if engine else CDI
-        seen = "container engines not configured for NVIDIA GPUs"
-        yield about.warns(seen, None, why, fix, "container-runtime")
+        engine = "docker" if set(engines) & set(DOCKER) else "containerd" if "containerd.io" in engines else "podman"
+        code = "software.engine-without-cdi" if engine == "podman" else "software.engine-not-configured"
+        yield subject.warns(code, "container engines not configured for NVIDIA GPUs", engine=engine)
 
 
 def _described(values: Values, runtimes: tuple[str, ...] | None) -> str:

@@ -11,8 +11,8 @@ from pathlib import PurePosixPath
 
 import msgspec
 
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Host, LoaderLibrary
-from gpucheck.model.finding.about import About
 
 NAME = "loader"
 LIBRARIES = ("libcudart", "libcublas", "libcudnn", "libnccl", "libcuda", "libnvidia-ml")
@@ -37,8 +37,7 @@ def probe(host: Host) -> Values:
 def evaluate(values: Values) -> Iterator[Finding]:
     """One finding for each library with two copies, one for libraries that override a framework's, else one."""
     if values.found is None:
-        why = "copies of the CUDA libraries unknown: the loader's cache cannot be listed"
-        yield About(check=NAME).unknown(why, "ldconfig -p; install it (package libc-bin, or glibc) if it is missing")
+        yield Subject(check=NAME).unknown("software.loader-cache-unreadable")
         return
     copies = defaultdict(list)
     for library in values.found:
@@ -52,11 +51,11 @@ def evaluate(values: Values) -> Iterator[Finding]:
     if overruling and values.frameworks:
         yield _overruled(overruling, values.frameworks)
     if not twice and not (overruling and values.frameworks):
-        about = About(check=NAME, evidence=tuple(f"{library.soname}: {library.path}" for library in values.found))
+        subject = Subject(check=NAME, evidence=tuple(f"{library.soname}: {library.path}" for library in values.found))
         if values.found:
-            yield about.passes(f"{len(copies)} CUDA librar{'y' if len(copies) == 1 else 'ies'}, one copy each")
+            yield subject.passes(f"{len(copies)} CUDA librar{'y' if len(copies) == 1 else 'ies'}, one copy each")
         else:
-            yield about.skips("not applicable: the loader finds no CUDA library (frameworks contain their own)")
+            yield subject.skips("software.no-cuda-libraries")
 
 
 def _folders(places: list[LoaderLibrary]) -> set[str]:
@@ -64,18 +63,18 @@ def _folders(places: list[LoaderLibrary]) -> set[str]:
 
 
 def _twice(soname: str, places: list[LoaderLibrary]) -> Finding:
-    about = About(check=NAME, evidence=tuple(f"{library.source}: {library.path}" for library in places))
-    why = "The copy that a program loads depends on how the program was started."
-    fix = "remove the older package, or its directory from LD_LIBRARY_PATH and /etc/ld.so.conf.d, then run ldconfig"
-    return about.warns(f"{len(places)} copies of {soname}", "1 copy", why, fix, "library-mismatch", "likely")
+    seen = f"{len(places)} copies of {soname}"
+    return _subject(places).warns("software.library-copies", seen, "1 copy", library=soname)
 
 
 def _overruled(libraries: list[LoaderLibrary], frameworks: tuple[str, ...]) -> Finding:
-    about = About(check=NAME, evidence=tuple(f"{library.source}: {library.path}" for library in libraries))
-    names = ", ".join(sorted({library.soname for library in libraries}))
-    why = f"LD_LIBRARY_PATH overrides the libraries of {' and '.join(frameworks)}."
-    seen = f"LD_LIBRARY_PATH contains {names}"
-    return about.warns(seen, None, why, "unset LD_LIBRARY_PATH", "library-mismatch", "likely")
+    names = sorted({library.soname for library in libraries})
+    seen = f"LD_LIBRARY_PATH contains {', '.join(names)}"
+    return _subject(libraries).warns("software.library-path-overrides", seen, libraries=names, frameworks=frameworks)
+
+
+def _subject(libraries: list[LoaderLibrary]) -> Subject:
+    return Subject(check=NAME, evidence=tuple(f"{library.source}: {library.path}" for library in libraries))
 
 
 CHECK = Check(NAME, frozenset({"software", "quick"}), probe, evaluate)

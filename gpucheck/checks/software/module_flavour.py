@@ -11,8 +11,8 @@ import msgspec
 
 from gpucheck.checks._nvml import no_gpu_on_the_bus
 from gpucheck.knowledge import generation_of, gpu_by_pci_id
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, DriverState, Finding, Host, PciDevice
-from gpucheck.model.finding.about import About
 
 NAME = "module-flavour"
 
@@ -32,7 +32,7 @@ def evaluate(values: Values) -> Iterator[Finding]:
     """One finding for each GPU that the flavor does not serve, else one for the host."""
     driver = values.driver
     flavour = _flavour(driver)
-    about = About(
+    host = Subject(
         check=NAME,
         evidence=(
             f"loaded: {_module(driver.loaded_version, driver.loaded_flavour)}",
@@ -43,20 +43,18 @@ def evaluate(values: Values) -> Iterator[Finding]:
         yield no_gpu_on_the_bus(NAME)
         return
     if flavour is None and not driver.loaded_version and not driver.installed_version:
-        yield about.skips("not run: no NVIDIA kernel module is loaded or installed (see the driver check)")
+        yield host.skips("software.no-driver-module")
         return
     if flavour is None:
-        why = "kernel module flavor unknown: /proc/driver/nvidia/version and the license of the module cannot be read"
-        yield about.unknown(why, "cat /proc/driver/nvidia/version; modinfo -F license nvidia")
+        yield host.unknown("software.module-flavour-unknown")
         return
     wrong = [(gpu, needed) for gpu in values.gpus if (needed := needed_flavour(gpu)) not in ("either", flavour)]
     for gpu, needed in wrong:
-        finding = About(check=NAME, subject=f"gpu:{gpu.bus_id}", evidence=about.evidence)
-        why = f"This GPU generation needs the {needed} kernel modules: the {flavour} ones load and do not bind it."
-        fix = f"install the {needed} packages of the same branch (listed by gpucheck stack plan) and reboot"
-        yield finding.fails(f"{flavour} kernel modules", needed, why, fix, "module-flavour-wrong")
+        subject = Subject(check=NAME, name=f"gpu:{gpu.bus_id}", evidence=host.evidence)
+        seen = f"{flavour} kernel modules"
+        yield subject.fails("software.module-flavour-wrong", seen, needed, flavour=flavour, needed=needed)
     if not wrong:
-        yield about.passes(f"{flavour} kernel modules")
+        yield host.passes(f"{flavour} kernel modules")
 
 
 def _flavour(driver: DriverState) -> str | None:

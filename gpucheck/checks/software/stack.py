@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gpucheck.checks.software._plan import FABRIC_MANAGER, HOST, PLAN, PROVISION, Unreadable, evaluate_plan, read_plan
-from gpucheck.checks.software._wheels import Imported, Wheel, evaluate_wheels, read_wheels
+from gpucheck.checks.software._plan import FABRIC_MANAGER, PLAN, Unreadable, evaluate_plan, read_plan
+from gpucheck.checks.software._wheels import HOST, Imported, Wheel, evaluate_wheels, read_wheels
 from gpucheck.knowledge import gpu_by_pci_id
 from gpucheck.model import Check, DriverState, Finding, Host, NvmlReading, PackageVersion
 
@@ -87,14 +87,12 @@ def evaluate(values: Values) -> Iterator[Finding]:
 
 def _planned(values: Values) -> Iterator[Finding]:
     if values.plan is None:
-        why = f"not applicable: {values.where} does not exist, this host was not provisioned from a lock"
-        yield HOST.skips(why, "no plan")
+        yield HOST.skips("software.no-plan", "no plan", path=values.where)
         return
     try:
         plan = read_plan(values.plan)
     except Unreadable as problem:
-        why = f"{values.where} cannot be read as a gpucheck.plan/1 document: {problem}"
-        yield HOST.unknown(why, f"write it again: {PROVISION}")
+        yield HOST.unknown("software.plan-unreadable", path=values.where, problem=str(problem))
         return
     python = {wheel.name: wheel.version for wheel in values.wheels}
     yield from evaluate_plan(plan, values.packages, values.driver, python)

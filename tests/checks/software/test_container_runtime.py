@@ -10,53 +10,59 @@ from tests.fakes import SYSTEM, FakeHost
 
 TOOLKIT = PackageVersion(name="nvidia-container-toolkit", version="1.18.1-1")
 DOCKER = PackageVersion(name="docker-ce", version="28.2.2")
+PODMAN = PackageVersion(name="podman", version="5.4.2")
 
 
 @pytest.mark.parametrize(
-    ("packages", "daemon", "cdi", "verdict"),
+    ("packages", "daemon", "cdi", "verdict", "code"),
     [
-        ((), None, (), SKIP),
-        ((DOCKER,), None, (), SKIP),
-        ((TOOLKIT,), None, (), SKIP),
-        ((DOCKER, TOOLKIT), None, (), WARN),
-        ((DOCKER, TOOLKIT), '{"runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}}', (), PASS),
-        ((DOCKER, TOOLKIT), "{}", ("nvidia.yaml",), PASS),
-        ((DOCKER, TOOLKIT), "{", (), FAIL),
-        ((DOCKER, TOOLKIT), "[]", (), WARN),
+        ((), None, (), SKIP, "no-container-engine"),
+        ((DOCKER,), None, (), SKIP, "no-container-toolkit"),
+        ((TOOLKIT,), None, (), SKIP, "no-container-engine"),
+        ((DOCKER, TOOLKIT), None, (), WARN, "engine-not-configured"),
+        ((PODMAN, TOOLKIT), None, (), WARN, "engine-without-cdi"),
+        ((DOCKER, TOOLKIT), '{"runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}}', (), PASS, None),
+        ((DOCKER, TOOLKIT), "{}", ("nvidia.yaml",), PASS, None),
+        ((DOCKER, TOOLKIT), "{", (), FAIL, "docker-config-invalid"),
+        ((DOCKER, TOOLKIT), "[]", (), WARN, "engine-not-configured"),
     ],
 )
-def test_an_engine_that_was_never_told_of_the_toolkit_is_named(packages, daemon, cdi, verdict):
+def test_an_engine_that_was_never_told_of_the_toolkit_is_named(packages, daemon, cdi, verdict, code):
     """And a configuration that Docker cannot read fails."""
     files = {} if daemon is None else {"/etc/docker/daemon.json": daemon}
 
     (finding,) = judge(container_runtime, FakeHost(packages_=packages, files=files, folders={"/etc/cdi": cdi}))
 
-    assert finding.verdict is verdict
+    assert (finding.verdict, finding.code) == (verdict, code and f"software.{code}")
 
 
 CONTAINERD = PackageVersion(name="containerd.io", version="2.1")
+DAEMON_FILE = {"/etc/docker": ("daemon.json",)}
 CONTAINERD_FILE = {"/etc/containerd/config.toml": '[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.nvidia]'}
 
 
 @pytest.mark.parametrize(
-    ("changes", "verdict", "words"),
+    ("changes", "verdict", "code"),
     [
-        ({"packages_": None}, UNKNOWN, "package database"),
-        ({"system_": msgspec.structs.replace(SYSTEM, container="docker")}, SKIP, "docker container"),
-        ({"packages_": (DOCKER, TOOLKIT), "folders": {"/etc/docker": ("daemon.json",)}}, UNKNOWN, "cannot be read"),
-        ({"packages_": (CONTAINERD, TOOLKIT)}, WARN, "no engine"),
-        ({"packages_": (CONTAINERD, TOOLKIT), "files": CONTAINERD_FILE}, PASS, ""),
+        ({"packages_": None}, UNKNOWN, "packages-unreadable"),
+        ({"system_": msgspec.structs.replace(SYSTEM, container="docker")}, SKIP, "engines-outside-container"),
+        (
+            {"packages_": (DOCKER, TOOLKIT), "folders": {"/etc/docker": ("daemon.json",)}},
+            UNKNOWN,
+            "docker-config-unreadable",
+        ),
+        ({"packages_": (CONTAINERD, TOOLKIT)}, WARN, "engine-not-configured"),
+        ({"packages_": (CONTAINERD, TOOLKIT), "files": CONTAINERD_FILE}, PASS, None),
         (
             {"packages_": (CONTAINERD, TOOLKIT), "folders": {"/etc/containerd/conf.d": ("99-nvidia.toml",)}},
             PASS,
-            "",
+            None,
         ),
-        ({"packages_": (DOCKER, CONTAINERD, TOOLKIT), "files": CONTAINERD_FILE}, WARN, "no engine"),
+        ({"packages_": (DOCKER, CONTAINERD, TOOLKIT), "files": CONTAINERD_FILE}, WARN, "engine-not-configured"),
     ],
 )
-def test_engines_that_cannot_be_looked_up_are_not_absent(changes, verdict, words):
+def test_engines_that_cannot_be_looked_up_are_not_absent(changes, verdict, code):
     """The engines of a container's host, an unreadable file, and containerd without Docker."""
     (finding,) = judge(container_runtime, FakeHost(**changes))
 
-    assert finding.verdict is verdict
-    assert words in finding.why
+    assert (finding.verdict, finding.code) == (verdict, code and f"software.{code}")

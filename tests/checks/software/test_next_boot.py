@@ -11,32 +11,30 @@ from tests.machines import LOADED
 
 RUNNING = InstalledKernel(release="5.15.0-97", running=True, headers=True, nvidia="580.178.04")
 NEXT = InstalledKernel(release="5.15.0-113", running=False, headers=False)
+ADDED = DkmsModule(name="nvidia", version="580.178.04", state="added")
+INSTALLED = msgspec.structs.replace(ADDED, state="installed")
 
 
 @pytest.mark.parametrize(
-    ("kernels", "dkms", "verdict", "words"),
+    ("kernels", "dkms", "verdict", "code", "kernel"),
     [
-        ((RUNNING,), (), PASS, ""),
-        ((RUNNING, NEXT), (), WARN, "linux-headers-5.15.0-113"),
-        ((RUNNING, msgspec.structs.replace(NEXT, headers=True)), (), WARN, "dkms autoinstall -k 5.15.0-113"),
-        (
-            (RUNNING,),
-            (DkmsModule(name="nvidia", version="580.178.04", state="added"),),
-            WARN,
-            "linux-headers-5.15.0-97",
-        ),
-        ((RUNNING,), (DkmsModule(name="zfs", version="2.2", state="added"),), PASS, ""),
-        ((), (), SKIP, ""),
+        ((RUNNING,), (), PASS, None, None),
+        ((RUNNING, NEXT), (), WARN, "kernel-without-headers", "5.15.0-113"),
+        ((RUNNING, msgspec.structs.replace(NEXT, headers=True)), (), WARN, "kernel-without-module", "5.15.0-113"),
+        ((RUNNING,), (ADDED,), WARN, "dkms-not-installed", "5.15.0-97"),
+        ((msgspec.structs.replace(RUNNING, headers=False),), (INSTALLED,), WARN, "headers-not-installed", "5.15.0-97"),
+        ((RUNNING,), (DkmsModule(name="zfs", version="2.2", state="added"),), PASS, None, None),
+        ((), (), SKIP, "no-kernels-listed", None),
     ],
 )
-def test_a_kernel_without_the_module_is_named_before_the_reboot(kernels, dkms, verdict, words):
+def test_a_kernel_without_the_module_is_named_before_the_reboot(kernels, dkms, verdict, code, kernel):
     """Afterwards it is too late."""
     host = FakeHost(kernels_=kernels, dkms_=dkms, driver_=LOADED, secure_boot_=None)
 
     (finding,) = judge(next_boot, host)
 
-    assert finding.verdict is verdict
-    assert words in finding.fix
+    assert (finding.verdict, finding.code) == (verdict, code and f"software.{code}")
+    assert finding.values.get("kernel") == kernel
 
 
 @pytest.mark.parametrize(

@@ -50,8 +50,7 @@ def judge(plan=PLAN, *, packages=(DRIVER_PACKAGE, NCCL_PACKAGE), driver=LOADED, 
 def test_damaged_plan_is_unknown(plan):
     (found,) = judge(plan, torch=None).values()
 
-    assert found.verdict is Verdict.UNKNOWN
-    assert "cannot be read as a gpucheck.plan/1 document" in found.why
+    assert (found.verdict, found.code) == (Verdict.UNKNOWN, "software.plan-unreadable")
 
 
 @pytest.mark.parametrize("system", ["ubuntu-22.04", "rocky-9"])
@@ -94,7 +93,7 @@ def test_an_nccl_that_moved_to_cuda_13_is_named():
     finding = judge(packages=(DRIVER_PACKAGE, moved))["nccl"]
 
     assert (finding.verdict, finding.cause) == (Verdict.FAIL, "library-mismatch")
-    assert "2.32.3-1+cuda13.4, planned 2.29.3-1+cuda12.9" in finding.why
+    assert (finding.code, finding.values["installed"]) == ("software.packages-differ", ("libnccl2 2.32.3-1+cuda13.4",))
 
 
 def test_packages_that_cannot_be_looked_up_are_not_missing():
@@ -105,7 +104,9 @@ def test_packages_that_cannot_be_looked_up_are_not_missing():
 
 
 def test_a_missing_package_fails():
-    assert "not installed" in judge(packages=(NCCL_PACKAGE,))["driver"].why
+    found = judge(packages=(NCCL_PACKAGE,))["driver"]
+
+    assert (found.verdict, found.code) == (Verdict.FAIL, "software.packages-missing")
 
 
 def test_a_package_planned_without_a_version_only_has_to_be_there():
@@ -123,23 +124,25 @@ def test_a_package_planned_without_a_version_only_has_to_be_there():
 def test_a_package_without_its_hold_can_move_by_itself():
     loose = PackageVersion(name="libnccl2", version="2.29.3-1+cuda12.9")
 
-    assert judge(packages=(DRIVER_PACKAGE, loose))["nccl"].verdict is Verdict.WARN
+    finding = judge(packages=(DRIVER_PACKAGE, loose))["nccl"]
+
+    assert (finding.verdict, finding.code) == (Verdict.WARN, "software.packages-not-held")
 
 
 @pytest.mark.parametrize(
-    ("driver", "cause"),
+    ("driver", "code", "cause"),
     [
-        (DriverState(installed_version="580.178.04"), "driver-mismatch"),
-        (DriverState(loaded_version="580.178.04", loaded_flavour="open"), "module-flavour-wrong"),
-        (msgspec.structs.replace(LOADED, installed_version="580.95.05"), "driver-mismatch"),
-        (msgspec.structs.replace(LOADED, installed_flavour="open"), "driver-mismatch"),
+        (DriverState(installed_version="580.178.04"), "module-not-planned", "driver-mismatch"),
+        (msgspec.structs.replace(LOADED, loaded_flavour="open"), "loaded-flavour-not-planned", "module-flavour-wrong"),
+        (msgspec.structs.replace(LOADED, installed_version="580.95.05"), "next-module-not-planned", "driver-mismatch"),
+        (msgspec.structs.replace(LOADED, installed_flavour="open"), "next-module-not-planned", "driver-mismatch"),
     ],
 )
-def test_the_module_in_force_is_judged_not_the_package(driver, cause):
+def test_the_module_in_force_is_judged_not_the_package(driver, code, cause):
     """Installed is not loaded, and the open flavour of the right version binds no Pascal card."""
     (finding,) = [f for f in judge(driver=driver).values() if f.verdict is Verdict.FAIL]
 
-    assert finding.cause == cause
+    assert (finding.code, finding.cause) == (f"software.{code}", cause)
 
 
 @pytest.mark.parametrize(
@@ -165,8 +168,7 @@ def test_a_wheel_of_torchs_own_index_must_be_the_planned_build():
 def test_a_host_without_a_plan_is_skipped_with_the_reason():
     (finding,) = stack.evaluate(stack.probe(FakeHost()))
 
-    assert finding.verdict is Verdict.SKIP
-    assert stack.PLAN in finding.why
+    assert (finding.verdict, finding.values) == (Verdict.SKIP, {"path": stack.PLAN})
 
 
 @pytest.mark.parametrize(
@@ -202,4 +204,4 @@ def test_another_plan_than_the_hosts_own_can_be_compared():
     broken = list(stack.evaluate(stack.probe(host, plan="{", where="stack.lock.yml")))
 
     assert given[0].verdict is Verdict.PASS
-    assert broken[0].why.startswith("stack.lock.yml cannot be read")
+    assert (broken[0].code, broken[0].values["path"]) == ("software.plan-unreadable", "stack.lock.yml")
