@@ -8,7 +8,8 @@ from msgspec.structs import replace as changed
 from gpucheck.checks.nvlink import fabric, imex
 from gpucheck.checks.nvlink._fabric_health import is_tray_gpu
 from gpucheck.checks.p2p import status as p2p_status
-from gpucheck.model import Fabric, NvmlGap, PackageVersion
+from gpucheck.model import DEFECT, Fabric, NvmlGap, PackageVersion
+from gpucheck.topology.view import FAR_END
 from tests.checks.judging import FAIL, PASS, SKIP, UNKNOWN, WARN, judge
 from tests.fakes import SYSTEM, FakeHost
 from tests.machines import DRIVER, h100, nvswitches, on_bus, reading
@@ -223,6 +224,23 @@ def test_links_to_switches_are_a_fabric_without_any_pci_bus():
     (finding,) = judge(fabric, host)
 
     assert finding.verdict is UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("refusal", "verdict", "code"),
+    [
+        (13, SKIP, "nvlink.far-end-not-offered"),
+        (999, UNKNOWN, "nvlink.far-end-unknown"),
+        (DEFECT, UNKNOWN, "nvlink.far-end-unreadable"),
+    ],
+)
+def test_links_whose_far_end_was_not_reported_prove_no_fabric(refusal, verdict, code):
+    bare = [changed(a, nvlinks=tuple(changed(link, remote_kind=None) for link in a.nvlinks)) for a in A100S]
+    gap = NvmlGap(call=FAR_END[0], subject=f"link:{bare[0].pci_bus_id}/0", code=refusal, name="NVMLError_Unknown")
+    host = replace(hgx(*bare, service=None, packages=False, container="docker", p2p=REFUSED, gaps=(gap,)), pci_=())
+    (finding,) = judge(fabric, host)
+
+    assert (finding.verdict, finding.code) == (verdict, code)
 
 
 @pytest.mark.parametrize(
