@@ -12,18 +12,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from gpucheck.knowledge import GpuModel, find_gpu, gpu_by_pci_id
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Fabric, Finding, Gpu
-from gpucheck.model.finding.about import About
 
 NAME = "fabric"
 TRUE = 1
-# Field -> shift of a two-bit field, and what it means to traffic. NVML's 1 is true, 2 false.
-FAULTS = {"route unhealthy": (4, "Some routes of this GPU through the NVSwitches do not work.")}
-LIMITS = {
-    "degraded bandwidth": (0, "The fabric gives this GPU less than its full NVLink bandwidth."),
-    "route recovery in progress": (2, "The fabric is rerouting traffic around a failure."),
-    "access timeout recovery in progress": (6, "The fabric is recovering from accesses that timed out."),
-}
+# Shifts of two-bit fields. NVML's 1 is true, 2 false.
+ROUTE_UNHEALTHY = 4
+LIMITS = {"degraded bandwidth": 0, "route recovery in progress": 2, "access timeout recovery in progress": 6}
 RECORDED = {"partition assigned": 12, "fabric manager connection": 14}
 CONFIGURATION_SHIFT, FINE = 8, (0, 1)
 CONFIGURATION = {
@@ -36,53 +32,49 @@ CONFIGURATION = {
     8: "invalid GPU state",
 }
 INSUFFICIENT_NVLINKS = 5
-HGX_FIX = (
-    "nvidia-smi -q | grep -A 12 Fabric\n"
-    "journalctl -u nvidia-fabricmanager; dmesg | grep -e SXid -e Xid\n"
-    "Reset all GPUs of the board together: nvidia-smi --gpu-reset"
-)
 
 
 def health_findings(gpus: Sequence[Gpu]) -> Iterator[Finding]:
     for gpu in gpus:
         if gpu.fabric is not None and gpu.fabric.state == "completed":
-            found = list(_evaluate(gpu, gpu.fabric.health_mask)) if gpu.fabric.health_mask else []
-            yield from found or _summary(gpu, gpu.fabric)
+            found = _evaluate(gpu, gpu.fabric.health_mask) if gpu.fabric.health_mask else None
+            yield from filter(None, [found or _summary(gpu, gpu.fabric)])
 
 
-def _evaluate(gpu: Gpu, mask: int) -> Iterator[Finding]:
-    states = [f"{name}: {mask >> shift & 3}" for name, (shift, _) in (FAULTS | LIMITS).items()]
+def _evaluate(gpu: Gpu, mask: int) -> Finding | None:
+    states = [f"{name}: {mask >> shift & 3}" for name, shift in ({"route unhealthy": ROUTE_UNHEALTHY} | LIMITS).items()]
     states += [f"{name}: {mask >> shift & 3}" for name, shift in RECORDED.items() if mask >> shift & 3]
     configuration = mask >> CONFIGURATION_SHIFT & 0xF
     line = f"fabric health mask 0x{mask:x} (1 = true, 2 = false): {', '.join(states)}, configuration: {configuration}"
-    about = About(check=NAME, subject=f"gpu:{gpu.pci_bus_id}", evidence=(line,))
-    fix = SWITCH_TRAYS if is_tray_gpu(gpu) else HGX_FIX
+    subject = Subject(check=NAME, name=f"gpu:{gpu.pci_bus_id}", evidence=(line,))
+    tray = is_tray_gpu(gpu)
     if configuration not in FINE:
-        what = CONFIGURATION.get(configuration, f"code {configuration}")
+        seen = f"incorrect fabric configuration: {CONFIGURATION.get(configuration, f'code {configuration}')}"
+        code = "nvlink.tray-configuration-rejected" if tray else "nvlink.configuration-rejected"
         cause = "nvlink-down" if configuration == INSUFFICIENT_NVLINKS else "fabric-degraded"
-        why = "The fabric rejects the configuration of this GPU, which then cannot use its NVLinks in full."
-        yield about.fails(f"incorrect fabric configuration: {what}", "none", why, fix, cause)
-        return
-    for name, (shift, why) in FAULTS.items():
-        if mask >> shift & 3 == TRUE:
-            yield about.fails(f"fabric {name}", "healthy", why, fix, "fabric-degraded")
-            return
-    limited = {name: why for name, (shift, why) in LIMITS.items() if mask >> shift & 3 == TRUE}
-    if limited:
-        seen = f"fabric with {', '.join(limited)}"
-        yield about.warns(seen, "full bandwidth", " ".join(limited.values()), fix, "fabric-degraded")
+        return subject.fails(code, seen, "none", cause=cause)
+    if mask >> ROUTE_UNHEALTHY & 3 == TRUE:
+        code = "nvlink.tray-route-unhealthy" if tray else "nvlink.route-unhealthy"
+        return subject.fails(code, "fabric route unhealthy", "healthy")
+    limits = tuple(name for name, shift in LIMITS.items() if mask >> shift & 3 == TRUE)
+    return _limited(subject, f"fabric with {', '.join(limits)}", limits, tray=tray) if limits else None
 
 
-def _summary(gpu: Gpu, fabric: Fabric) -> Iterator[Finding]:
+def _limited(subject: Subject, seen: str, limits: tuple[str, ...], *, tray: bool) -> Finding:
+    code = "nvlink.tray-fabric-limited" if tray else "nvlink.fabric-limited"
+    return subject.warns(code, seen, "full bandwidth", limits=limits)
+
+
+def _summary(gpu: Gpu, fabric: Fabric) -> Finding | None:
     """The driver's own verdict, where no bit of the mask shows more."""
-    about = About(check=NAME, subject=f"gpu:{gpu.pci_bus_id}", evidence=(f"fabric health: {fabric.health_summary}",))
-    fix = SWITCH_TRAYS if is_tray_gpu(gpu) else HGX_FIX
+    line = f"fabric health: {fabric.health_summary}"
+    subject, tray = Subject(check=NAME, name=f"gpu:{gpu.pci_bus_id}", evidence=(line,)), is_tray_gpu(gpu)
     if fabric.health_summary == "unhealthy":
-        why = "The driver reports the fabric of this GPU as unhealthy: GPU to GPU traffic may fail."
-        yield about.fails("fabric unhealthy", "healthy", why, fix, "fabric-degraded")
+        code = "nvlink.tray-fabric-unhealthy" if tray else "nvlink.fabric-unhealthy"
+        return subject.fails(code, "fabric unhealthy", "healthy")
     if fabric.health_summary == "limited-capacity":
-        why = LIMITS["degraded bandwidth"][1]
-        yield about.warns("fabric with limited capacity", "full bandwidth", why, fix, "fabric-degraded")
+        return _limited(subject, "fabric with limited capacity", ("limited capacity",), tray=tray)
+    return None
 
 
 def clique_finding(gpus: Sequence[Gpu]) -> Finding | None:
@@ -100,17 +92,8 @@ def clique_finding(gpus: Sequence[Gpu]) -> Finding | None:
         for gpu in gpus
         if gpu.fabric is not None
     )
-    why = "Only GPUs of one clique reach each other over NVLink; a rack's partitions are drawn on its switch trays."
-    fix = SWITCH_TRAYS if any(map(is_tray_gpu, gpus)) else HGX_FIX
-    about = About(check=NAME, evidence=lines)
-    return about.warns(f"GPUs in {', '.join(parts)}", "one clique", why, fix, "fabric-degraded", "likely")
-
-
-SWITCH_TRAYS = (
-    "nvidia-smi -q | grep -A 12 Fabric\n"
-    "On the switch trays of the rack: check the NVLink control plane (NMX Controller) and the partition of this tray.\n"
-    "On this tray: gpucheck verify --only nvlink,imex"
-)
+    code = "nvlink.tray-fabric-divided" if any(map(is_tray_gpu, gpus)) else "nvlink.fabric-divided"
+    return Subject(check=NAME, evidence=lines).warns(code, f"GPUs in {', '.join(parts)}", "one clique")
 
 
 def model_of(gpu: Gpu) -> GpuModel | None:

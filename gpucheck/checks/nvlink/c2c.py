@@ -6,8 +6,8 @@ low-power state is active.
 """
 
 from gpucheck.checks._nvml import evaluate_each_gpu, gaps_of, not_reported, query_nvml
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import C2cLink, Check, Finding, Gpu, NvmlFailure, NvmlReading
-from gpucheck.model.finding.about import About
 
 NAME = "c2c"
 UNKNOWN_FIELD = 2  # NVML: invalid argument
@@ -15,34 +15,27 @@ UNKNOWN_FIELD = 2  # NVML: invalid argument
 TOLERATED = 100
 COUNT_FIELD = "NVML_FI_DEV_C2C_LINK_COUNT"
 STATE_FIELDS = ("NVML_FI_DEV_C2C_LINK_GET_STATUS", "nvmlDeviceGetFieldValues")
-STATUS = "nvidia-smi c2c -s"
-ERRORS = (
-    "nvidia-smi c2c -e, twice with copies between host and GPU in between\n"
-    "If the counters rise: power the tray off and on, then replace the board."
-)
 
 
-@evaluate_each_gpu(NAME, nothing="no GPU of this host reports NVLink-C2C")
+@evaluate_each_gpu(NAME, nothing="nvlink.no-c2c")
 def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     links = gpu.health.c2c
     if not links:
         # Drivers and boards without NVLink-C2C do not know the field, which is no gap.
         refused = any(not (gap.absent or gap.code == UNKNOWN_FIELD) for gap in gaps_of(nvml, gpu, COUNT_FIELD))
         return not_reported(NAME, nvml, gpu, COUNT_FIELD, what="number of C2C links") if refused else None
-    about = About(check=NAME, subject=f"gpu:{gpu.pci_bus_id}", evidence=tuple(map(_line, links)))
+    subject = Subject(check=NAME, name=f"gpu:{gpu.pci_bus_id}", evidence=tuple(map(_line, links)))
     up = sum(link.active is True for link in links)
-    down = ", ".join(str(link.link) for link in links if link.active is False)
+    down = tuple(link.link for link in links if link.active is False)
     noisy = [f"C2C link {link.link}: {_errors(link)}" for link in links if _is_noisy(link)]
     if down:
-        why = f"Copies between GPU and host have only the other links. Inactive: {down}."
-        fix = f"{STATUS}; power the tray off and on; if the link stays inactive, replace the board"
-        return about.fails(f"{up} of {len(links)} C2C links active", f"{len(links)} active", why, fix, "c2c-down")
+        seen, wanted = f"{up} of {len(links)} C2C links active", f"{len(links)} active"
+        return subject.fails("nvlink.c2c-down", seen, wanted, links=down)
     if noisy:
-        why = "The link repeats transfers or reports errors, which costs bandwidth and announces a failing link."
-        return about.warns("; ".join(noisy), f"at most {TOLERATED} replays, nothing else", why, ERRORS, "c2c-errors")
+        return subject.warns("nvlink.c2c-errors", "; ".join(noisy), f"at most {TOLERATED} replays, nothing else")
     if up < len(links):
         return not_reported(NAME, nvml, gpu, *STATE_FIELDS, what="state of C2C links")
-    return about.passes(f"{up} of {len(links)} C2C links active")
+    return subject.passes(f"{up} of {len(links)} C2C links active")
 
 
 def _is_noisy(link: C2cLink) -> bool:

@@ -9,16 +9,12 @@ mantissa x 10^-exponent (nvml.h), and no limit for them is published. 15e-255 st
 """
 
 from gpucheck.checks._nvml import evaluate_each_gpu, not_reported, query_nvml
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Gpu, NvLink, NvLink5Counts, NvmlFailure, NvmlReading, Verdict
-from gpucheck.model.finding.about import About
 
 NAME = "nvlink-errors"
 # Corrected errors of one link since the driver was loaded that are no reason to look: a retrained link leaves some.
 TOLERATED = 100
-FIX = (
-    "nvidia-smi nvlink -e, twice with traffic between\n"
-    "If they rise: reset the GPU, reseat the bridge or baseboard, then replace the part."
-)
 UP_TO_HOPPER = {"replay_errors": "replays", "crc_errors": "CRC errors"}
 NVLINK_5 = {
     "malformed_packets": "malformed packets",
@@ -35,7 +31,7 @@ RECOVERIES = ("recoveries", "recoveries_succeeded", "recoveries_failed")
 CALLS = ("nvmlDeviceGetNvLinkState", "nvmlDeviceGetNvLinkErrorCounter", "nvmlDeviceGetFieldValues")
 
 
-@evaluate_each_gpu(NAME, nothing="no active NVLink of this host has error counters")
+@evaluate_each_gpu(NAME, nothing="nvlink.no-error-counters")
 def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     """One finding a GPU whose links count their errors."""
     found = _evaluate(gpu)
@@ -63,21 +59,19 @@ def _evaluate(gpu: Gpu) -> Finding | None:
     links = [link for link in gpu.nvlinks if link.active and _reported(link)]
     if not links:
         return None
-    about = About(
+    subject = Subject(
         check=NAME,
-        subject=f"gpu:{gpu.pci_bus_id}",
+        name=f"gpu:{gpu.pci_bus_id}",
         evidence=tuple(_line(link) for link in links if _errors(link) or _recoveries(link)),
     )
     recovered = [f"NVLink {link.link}: {_times(_recoveries(link))}" for link in links if _recoveries(link)]
     noisy = [f"NVLink {link.link}: {_worst(link)}" for link in links if sum(_errors(link).values()) > TOLERATED]
     if recovered:
-        why = "A recovery means that the link was down for a moment; links that recover often fail soon."
-        return about.warns("; ".join(recovered), "0 recoveries", why, FIX, "nvlink-errors")
+        return subject.warns("nvlink.link-recovered", "; ".join(recovered), "0 recoveries")
     if noisy:
-        why = "The link repeats packets, which costs bandwidth and announces a failing link."
-        return about.warns("; ".join(noisy), f"at most {TOLERATED} a link", why, FIX, "nvlink-errors")
+        return subject.warns("nvlink.packets-repeated", "; ".join(noisy), f"at most {TOLERATED} a link")
     total = sum(sum(_errors(link).values()) for link in links)
-    return about.passes(f"{total:,} errors on {len(links)} NVLinks")
+    return subject.passes(f"{total:,} errors on {len(links)} NVLinks")
 
 
 def _reported(link: NvLink) -> bool:

@@ -15,18 +15,19 @@ from itertools import combinations
 
 import msgspec
 
-from gpucheck.checks._nvml import evidence, gaps_of, lost_gaps, not_reported, reading_with_gpus, reason
+from gpucheck.checks._nvml import evidence, gaps_of, lost_gaps, not_reported, reading_with_gpus
 from gpucheck.checks._services import NOT_QUERIED, unit_state
 from gpucheck.checks.nvlink._fabric_health import (
     NAME,
-    SWITCH_TRAYS,
     clique_finding,
     health_findings,
     is_nvlink5_board,
     is_tray_gpu,
 )
 from gpucheck.checks.p2p.status import p2p_status
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import (
+    DEFECT,
     NOT_IN_LIBRARY,
     Check,
     Finding,
@@ -40,24 +41,15 @@ from gpucheck.model import (
     PciDevice,
     Verdict,
 )
-from gpucheck.model.finding.about import About, Confidence
 from gpucheck.topology import NvLinks
 from gpucheck.topology.view import FAR_END
 
 UNIT = "nvidia-fabricmanager"
 # The package's name on deb and rpm systems, before and since branch 580; the Ubuntu archive keeps a branch suffix.
 PACKAGES = ("nvidia-fabricmanager", "nvidia-fabric-manager", "nvidia-fabricmanager-580")
-NVLSM, NVLINK = "nvlsm", "gpucheck verify --only nvlink,topology"
+NVLSM = "nvlsm"
 CALLS = ("nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetGpuFabricInfo")
 STATUS = {3: "not supported", 23: "insufficient resources", 999: "unknown error"}  # NVML return codes
-START = (
-    f"systemctl status {UNIT}; journalctl -u {UNIT}\n"
-    f"If its version is not the driver's, install that version, then: systemctl restart {UNIT}"
-)
-ELSEWHERE = (
-    "Fabric manager is not visible from here: check it on the host of this guest or container, or in the service VM."
-)
-NOT_READY = "GPUs that are not registered in the NVSwitch fabric fail CUDA with error 802 (system not ready)."
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,8 +129,7 @@ def evaluate(values: Values) -> Iterator[Finding]:
     elif switched:
         yield from _without_state(values, nvml, nvlinks)
     else:
-        bus = "the PCI bus shows no NVSwitch" if values.pci else "/sys shows no PCI bus"
-        yield About(check=NAME).skips(f"not applicable: no GPU reports a fabric, no NVLink leads to one, and {bus}")
+        yield Subject(check=NAME).skips("nvlink.no-fabric" if values.pci else "nvlink.no-fabric-or-bus")
 
 
 def _registered(values: Values, nvml: NvmlReading, members: list[Gpu]) -> Iterator[Finding]:
@@ -166,23 +157,21 @@ def _state(values: Values, members: list[Gpu]) -> Finding:
     training = sum(fabric.state == "in-progress" for _, fabric in states)
     tray = any(map(is_tray_gpu, members))
     lines = tuple(f"{bus_id}: {fabric.state}{_status(fabric.state, fabric.status)}" for bus_id, fabric in states)
-    about = About(check=NAME, evidence=lines if tray else (*lines, *_service_lines(values)))
+    host = Subject(check=NAME, evidence=lines if tray else (*lines, *_service_lines(values)))
     seen, wanted = f"{ready} of {len(members)} GPUs registered", "all registered"
     if ready == len(members):
-        return about.passes(seen)
+        return host.passes(seen)
     if tray:
-        why = f"{NOT_READY} The fabric of this rack is managed on its switch trays."
-        return about.fails(seen, wanted, why, SWITCH_TRAYS, "fabric-unregistered")
+        return host.fails("nvlink.tray-unregistered", seen, wanted)
     if training and not values.down:
-        why = "The fabric is still training its links; this takes 30 to 90 s after fabric manager starts."
-        fix = f"wait two minutes, then: gpucheck verify --only {NAME}\n{ELSEWHERE if values.service is None else START}"
-        return about.warns(f"{seen}, {training} in progress", wanted, why, fix, None)
-    confidence: Confidence = "certain" if values.down and values.service is not None else "likely"
-    cause = "fabric-version-mismatch" if _mismatched(values) else "fabric-manager-down"
-    fix = ELSEWHERE if values.service is None and values.elsewhere else START
+        code = "nvlink.fabric-training-elsewhere" if values.service is None else "nvlink.fabric-training"
+        return host.warns(code, f"{seen}, {training} in progress", wanted)
+    sure = "certain" if values.down and values.service is not None else "likely"
     if values.packages and values.nvlsm is False and any(map(is_nvlink5_board, members)):
-        cause, fix = "nvlsm-missing", f"install nvlsm; modprobe ib_umad, also at boot; systemctl restart {UNIT}"
-    return about.fails(seen, wanted, NOT_READY, fix, cause, confidence)
+        return host.fails("nvlink.subnet-manager-missing", seen, wanted, confidence=sure)
+    hidden = values.service is None and values.elsewhere
+    code = "nvlink.fabric-not-ready-elsewhere" if hidden else "nvlink.fabric-not-ready"
+    return host.fails(code, seen, wanted, cause=_manager_cause(values), confidence=sure)
 
 
 def _status(state: str, status: int | None) -> str:
@@ -198,12 +187,12 @@ def _service_lines(values: Values) -> tuple[str, ...]:
     return (f"{UNIT}.service: {service}", *packages)
 
 
-def _mismatched(values: Values) -> bool:
-    """Whether fabric manager is of another version than the driver, on which it does not start."""
+def _manager_cause(values: Values) -> str:
+    """Return why fabric manager is down: it does not start on a driver of another version than its own."""
     driver = values.nvml.driver_version if isinstance(values.nvml, NvmlReading) else None
-    if driver is None or values.container:  # not reported, or packages of the container
-        return False
-    return any(_release(package) != driver for package in values.packages)
+    known = driver is not None and not values.container  # not reported, or packages of the container
+    mismatched = known and any(_release(package) != driver for package in values.packages)
+    return "fabric-version-mismatch" if mismatched else "fabric-manager-down"
 
 
 def _release(package: PackageVersion) -> str:
@@ -214,46 +203,49 @@ def _release(package: PackageVersion) -> str:
 def _no_state(outside: list[Gpu]) -> Finding:
     """Seen on GB200 trays whose switch trays were not set up (gpud#1108)."""
     lines = tuple(f"{gpu.pci_bus_id}: state not-supported, {gpu.active_nvlinks} NVLinks active" for gpu in outside)
-    why = "The NVLinks are up and the driver reports no fabric for them: the GPUs are in no partition of the rack."
-    seen = f"0 of {len(outside)} GPUs registered"
-    about = About(check=NAME, evidence=lines)
-    return about.warns(seen, "all registered", why, SWITCH_TRAYS, "fabric-unregistered", "likely")
+    host = Subject(check=NAME, evidence=lines)
+    return host.warns("nvlink.tray-outside-fabric", f"0 of {len(outside)} GPUs registered", "all registered")
 
 
 def _without_state(values: Values, nvml: NvmlReading, nvlinks: NvLinks) -> Iterator[Finding]:
     """GPUs before Hopper, and libraries before 525, report no registration: P2P status and the service have to do."""
     if not values.switches and (refusal := _far_end_refused(nvml)):
         # Links without a far end count as links to a switch that is hidden; these have one that was not reported.
-        about = About(check=NAME, evidence=(evidence(refusal),))
-        why = f"fabric unknown: {reason(refusal)}"
-        yield about.skips(f"not run: {why}") if refusal.absent else about.unknown(why, NVLINK)
+        yield _without_far_end(refusal)
         return
     if any(map(is_tray_gpu, nvml.gpus)):
-        why = "not run: this driver reports no fabric state, and the fabric of a rack is managed on its switch trays"
-        yield About(check=NAME).skips(why)
+        yield Subject(check=NAME).skips("nvlink.tray-state-not-reported")
         return
     pairs = [pair for pair in combinations(range(len(nvml.gpus)), 2) if nvlinks.between(*pair).links]
     status = [p2p_status(nvml, pair, ("nvlink",)) for pair in pairs]
     proven = bool(pairs) and all(one == "OK" for one in status)
     unreported = "this NVML has no fabric call" if _no_call(nvml) else "no GPU reports a registration (before Hopper)"
     p2p = f"P2P status over NVLink OK for {status.count('OK')} of {len(pairs)} pairs"
-    about = About(check=NAME, evidence=(*_service_lines(values), unreported, p2p))
-    fails = "Without fabric manager the NVSwitches carry nothing, and CUDA fails with error 802 (system not ready)."
+    host = Subject(check=NAME, evidence=(*_service_lines(values), unreported, p2p))
     if values.service == "active" or (proven and not (values.down and values.service)):
-        state = about.passes("fabric manager active" if values.service == "active" else p2p)
+        state = host.passes("fabric manager active" if values.service == "active" else p2p)
         yield state
         yield from _manager(values, nvml, state)
     elif values.down:
-        cause = "fabric-version-mismatch" if _mismatched(values) else "fabric-manager-down"
-        confidence: Confidence = "certain" if values.service and not proven else "likely"
+        sure = "certain" if values.service and not proven else "likely"
         seen = f"fabric manager {values.service or 'not installed'}"
-        yield about.fails(seen, "active", fails, START, cause, confidence)
+        yield host.fails("nvlink.manager-down", seen, "active", cause=_manager_cause(values), confidence=sure)
     elif any(one not in ("OK", None) for one in status):
-        why = f"fabric manager state unknown: {NOT_QUERIED if not values.queried else 'it does not run in this guest'}"
-        yield about.unknown(why, ELSEWHERE, because_of="p2p-status")
+        code = "nvlink.manager-not-in-guest" if values.queried else "nvlink.manager-not-queried"
+        yield host.unknown(code, because_of="p2p-status")
+    elif pairs:
+        yield host.unknown("nvlink.fabric-unproven", ok=status.count("OK"), pairs=len(pairs))
     else:
-        why = f"{unreported}, and {p2p}"
-        yield about.unknown(f"fabric state unknown: {why}", ELSEWHERE) if pairs else about.skips(f"not run: {why}")
+        yield host.skips("nvlink.fabric-without-pairs")
+
+
+def _without_far_end(gap: NvmlGap) -> Finding:
+    host = Subject(check=NAME, evidence=(evidence(gap),))
+    if gap.absent:
+        return host.skips("nvlink.far-end-not-offered", call=gap.call, nvml_code=gap.code)
+    if gap.code == DEFECT:
+        return host.unknown("nvlink.far-end-unreadable", call=gap.call, error=gap.name)
+    return host.unknown("nvlink.far-end-unknown", call=gap.call, nvml_code=gap.code, error=gap.name)
 
 
 def _no_call(nvml: NvmlReading) -> bool:
@@ -262,21 +254,18 @@ def _no_call(nvml: NvmlReading) -> bool:
 
 def _manager(values: Values, nvml: NvmlReading, state: Finding) -> Iterator[Finding]:
     """One finding a package. state: the finding about the fabric, which may have the mismatch already."""
-    driver = nvml.driver_version
+    host, driver = Subject(check=NAME), nvml.driver_version
     managed = values.switches or any(map(is_nvlink5_board, nvml.gpus))
     if not managed or values.container or driver is None:  # nothing to manage here, or to compare with
         return
     if not values.packages and state.verdict is Verdict.PASS:
-        where = "it runs elsewhere, as in a driver container or a service VM"
-        yield About(check=NAME).skips(f"not applicable: dpkg and rpm know no package of fabric manager: {where}")
+        yield host.skips("nvlink.manager-elsewhere")
     for package in values.packages:
         seen = f"{package.name} {package.version}"
         if _release(package) == driver:
-            yield About(check=NAME).passes(seen)
+            yield host.passes(seen)
         elif state.cause != "fabric-version-mismatch":
-            why = "Fabric manager works only at exactly the loaded driver's version."
-            fix = f"install {package.name} {driver}, hold it, and restart {UNIT}"
-            yield About(check=NAME).fails(seen, driver, why, fix, "fabric-version-mismatch")
+            yield host.fails("nvlink.manager-version", seen, driver, package=package.name, driver_version=driver)
 
 
 CHECK = Check(NAME, frozenset({"hardware", "software", "nvlink", "quick"}), probe, evaluate)

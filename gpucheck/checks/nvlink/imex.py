@@ -15,23 +15,16 @@ import msgspec
 from gpucheck.checks._nvml import reading_with_gpus
 from gpucheck.checks._services import NOT_QUERIED, unit_state
 from gpucheck.checks.nvlink._fabric_health import in_cluster, is_tray_gpu
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Host, NvmlFailure, NvmlReading, PackageVersion
-from gpucheck.model.finding.about import About
 
 NAME = "imex"
-CAUSE = "imex-down"
 UNIT = "nvidia-imex"
 PACKAGES = (UNIT,)
 NODES = "/etc/nvidia-imex/nodes_config.cfg"
 CHANNELS = "/dev/nvidia-caps-imex-channels"
 # systemctl mask links the unit to /dev/null, so the file is there and empty.
 MASKS = (f"/etc/systemd/system/{UNIT}.service", f"/run/systemd/system/{UNIT}.service")
-START = f"systemctl status {UNIT}; journalctl -u {UNIT}\nsystemctl enable --now {UNIT}\nnvidia-imex-ctl -N"
-CHANNEL = (
-    "Boot with the driver option NVreg_CreateImexChannel0=1, or create the channel: "
-    f"mkdir -p {CHANNELS}; mknod {CHANNELS}/channel0 c $(awk '/imex-channels/ {{print $1}}' /proc/devices) 0"
-)
-PER_JOB = "Where Slurm or Kubernetes provide it for each job, this is their state between jobs."
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,52 +67,42 @@ def evaluate(values: Values) -> Iterator[Finding]:
     if isinstance(nvml, Finding):
         yield nvml
     elif not any(map(is_tray_gpu, nvml.gpus)) and not (installed and any(map(in_cluster, nvml.gpus))):
-        yield About(check=NAME).skips("not applicable: no GPU belongs to an NVLink domain of several hosts")
+        yield Subject(check=NAME).skips("nvlink.no-domain")
     elif all(gpu.fabric is not None and not in_cluster(gpu) for gpu in nvml.gpus) and values.service != "failed":
-        why = "not applicable: the driver reports no NVLink domain that these GPUs share with other hosts"
-        yield _about(values).skips(why)
+        yield _host(values).skips("nvlink.domain-not-shared")
     elif values.masked:
-        why = f"not applicable: {UNIT}.service is masked, as where Kubernetes runs IMEX for each ComputeDomain"
-        yield _about(values).skips(why)
+        yield _host(values).skips("nvlink.imex-masked")
     elif values.service is None and (values.container or not values.queried):
-        yield _about(values).skips(f"not run: {NOT_QUERIED}; IMEX is a service of the host")
+        yield _host(values).skips("nvlink.imex-not-queried")
     else:
         yield _service(values)
         if values.service == "active" and not values.channels:
-            yield _no_channel(values)
+            yield _host(values).warns("nvlink.imex-no-channel", f"no IMEX channel in {CHANNELS}", "channel0")
 
 
 def _service(values: Values) -> Finding:
-    about, service = _about(values), values.service
-    local = "GPUs of this tray reach each other; memory of other trays cannot be imported over NVLink."
+    host, service = _host(values), values.service
     if service == "active" and values.nodes == ():
-        seen, fix = f"no node listed in {NODES}", f"list the addresses of all nodes of the domain in {NODES}\n{START}"
-        return about.warns(seen, "all nodes of the domain", local, fix, CAUSE, "likely")
+        return host.warns("nvlink.imex-without-nodes", f"no node listed in {NODES}", "all nodes of the domain")
     if service == "active":
         nodes = f", {len(values.nodes)} node{'s' * (len(values.nodes) != 1)} configured" if values.nodes else ""
-        return about.passes(f"{UNIT} active{nodes}")
+        return host.passes(f"{UNIT} active{nodes}")
     if service == "failed":
-        return about.fails(f"{UNIT} failed", "active", local, START, CAUSE)
+        return host.fails("nvlink.imex-failed", f"{UNIT} failed", "active")
     if service in ("activating", "reloading"):
-        why = f"{local} IMEX waits for the other nodes of its domain while it starts."
-        return about.warns(f"{UNIT} {service}", "active", why, START, CAUSE, "likely")
-    seen = f"{UNIT} {service}" if service else f"{UNIT} not installed"
-    fix = START if service else f"install {UNIT} at exactly the driver's version\n{START}"
-    return about.warns(seen, "active", f"{local} {PER_JOB}", fix, CAUSE, "likely")
+        return host.warns("nvlink.imex-starting", f"{UNIT} {service}", "active")
+    if service:
+        return host.warns("nvlink.imex-stopped", f"{UNIT} {service}", "active")
+    return host.warns("nvlink.imex-not-installed", f"{UNIT} not installed", "active")
 
 
-def _no_channel(values: Values) -> Finding:
-    why = f"CUDA cannot import memory of other hosts without an IMEX channel. {PER_JOB}"
-    return _about(values).warns(f"no IMEX channel in {CHANNELS}", "channel0", why, CHANNEL, CAUSE, "possible")
-
-
-def _about(values: Values) -> About:
+def _host(values: Values) -> Subject:
     service = values.service or ("no such unit" if values.queried else NOT_QUERIED)
     nodes = "not there" if values.nodes is None else f"{len(values.nodes)} nodes"
     channels = "not there" if values.channels is None else ", ".join(values.channels) or "empty"
     packages = tuple(f"package {package.name} {package.version}" for package in values.packages)
     lines = (f"{UNIT}.service: {service}", *packages, f"{NODES}: {nodes}", f"{CHANNELS}: {channels}")
-    return About(check=NAME, evidence=lines)
+    return Subject(check=NAME, evidence=lines)
 
 
 CHECK = Check(NAME, frozenset({"software", "nvlink", "quick"}), probe, evaluate)

@@ -10,19 +10,17 @@ are all missing are a fault only where the host has a peer to reach and no hyper
 
 import re
 from collections.abc import Iterator
-from typing import Literal
 
 import msgspec
 
-from gpucheck.checks._nvml import evidence, gaps_of, not_reported, reading_with_gpus, reason
+from gpucheck.checks._nvml import evidence, gaps_of, not_reported, reading_with_gpus
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import DEPRECATED, NOT_IN_LIBRARY, Check, Finding, Host, NvmlFailure, NvmlReading
-from gpucheck.model.finding.about import About
 from gpucheck.topology.nvlink.ports import CHECK as NAME
-from gpucheck.topology.nvlink.ports import FIX, PAST, STATE_CALL, Ports, inactive_finding, one_per_link, ports_of
+from gpucheck.topology.nvlink.ports import PAST, STATE_CALL, Ports, inactive_finding, one_per_link, ports_of
 
 PARAMS = "/proc/driver/nvidia/params"
 SWITCHED_OFF = "NvLinkDisable: 1"
-NO_LINK = "not applicable: no GPU of this host has NVLink"
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,10 +55,9 @@ def evaluate(values: Values) -> Iterator[Finding]:
     every = [ports_of(gpu, values.limit) for gpu in nvml.gpus]
     linked = [ports for ports in every if ports.up or ports.wanted or (ports.wanted is None and ports.gpu.nvlinks)]
     if not linked:
-        yield About(check=NAME).skips(NO_LINK)
+        yield Subject(check=NAME).skips("nvlink.no-nvlink")
     elif values.disabled and not any(ports.up for ports in linked):
-        why = "not applicable: the driver option NVreg_NvLinkDisable=1 switches NVLink off"
-        yield About(check=NAME, evidence=(f"{PARAMS}: {SWITCHED_OFF}",)).skips(why)
+        yield Subject(check=NAME, evidence=(f"{PARAMS}: {SWITCHED_OFF}",)).skips("nvlink.switched-off")
     else:
         yield from one_per_link([(ports, _evaluate(ports, values, nvml, linked)) for ports in linked])
 
@@ -72,16 +69,19 @@ def _evaluate(ports: Ports, values: Values, nvml: NvmlReading, linked: list[Port
     if ports.wanted is None:
         return _unknown_model(ports)
     if ports.up >= ports.wanted:
-        return _mode(ports) or ports.about().passes(ports.up)
+        return _mode(ports) or _gpu(ports).passes(ports.up)
     if ports.up == 0 and ports.bridged:
-        why = "not applicable: this model has NVLink only through a bridge, and none of its links is active"
-        return ports.about().skips(why, 0, wanted=ports.wanted)
+        return _gpu(ports).skips("nvlink.no-bridge", 0, ports.wanted)
     if ports.up == 0:
         return _none_up(ports, values, nvml, linked)
     if ports.asleep and ports.up + len(ports.asleep) >= ports.wanted:
-        return _asleep(ports)
+        return _gpu(ports).warns("nvlink.links-asleep", ports.up, ports.wanted, asleep=ports.asleep)
     others = any(other.up >= (other.wanted or 0) > 0 for other in linked if other is not ports)
     return inactive_finding(ports, certain=values.virtual is None or others)
+
+
+def _gpu(ports: Ports) -> Subject:
+    return Subject(check=NAME, name=f"gpu:{ports.gpu.pci_bus_id}", unit="NVLinks", evidence=ports.evidence)
 
 
 def _refused(ports: Ports, nvml: NvmlReading) -> Finding | None:
@@ -89,31 +89,26 @@ def _refused(ports: Ports, nvml: NvmlReading) -> Finding | None:
     gaps = [gap for gap in gaps_of(nvml, ports.gpu, STATE_CALL) if gap.code not in PAST]
     if not gaps or ports.up >= (ports.wanted or ports.up + 1):
         return None
-    if gaps[0].code in (NOT_IN_LIBRARY, DEPRECATED):  # the model has NVLink, so a missing call does not justify a SKIP
-        about = About(check=NAME, subject=f"gpu:{ports.gpu.pci_bus_id}", evidence=(evidence(gaps[0]),))
-        return about.unknown(f"NVLink state unknown: {reason(gaps[0])}", "nvidia-smi nvlink -s; update the driver")
+    gap = gaps[0]
+    if gap.code in (NOT_IN_LIBRARY, DEPRECATED):  # the model has NVLink, so a missing call does not justify a SKIP
+        subject = Subject(check=NAME, name=f"gpu:{ports.gpu.pci_bus_id}", evidence=(evidence(gap),))
+        return subject.unknown("nvlink.state-not-offered", call=gap.call, nvml_code=gap.code)
     return not_reported(NAME, nvml, ports.gpu, STATE_CALL, what="NVLink state")
 
 
 def _none_up(ports: Ports, values: Values, nvml: NvmlReading, linked: list[Ports]) -> Finding:
     """No link at all: switched off on purpose, or broken, by what else there is."""
-    state = f"all {len(ports.gpu.nvlinks)} NVLinks are inactive" if ports.gpu.nvlinks else "NVML reports no NVLink"
-    name = ports.model.name if ports.model else ports.gpu.name
+    subject, listed = _gpu(ports), len(ports.gpu.nvlinks)
     if len(nvml.gpus) == 1:
-        off = "NVLink is switched off, as providers do for guests with one GPU, or not connected"
-        return ports.about().skips(f"not applicable: one GPU has no peer ({state}: {off})", 0)
-    others = any(other.up for other in linked)
-    if values.virtual and not others:
-        why = f"not applicable: {state} on any GPU of this {values.virtual} guest: its provider switched NVLink off"
-        if ports.gpu.nvlinks:  # seen on a guest that was to have them, and had them after a reboot (azhpc-images#443)
-            why = f"{why}, or it was not set up when the guest started; then a reboot of the guest restores it"
-        return ports.about().skips(why, 0)
-    confidence: Literal["certain", "likely"] = "likely"
-    if ports.gpu.nvlinks and (values.virtual is None or others):
-        confidence = "certain"
-    cause = "nvlink-down" if ports.gpu.nvlinks else "nvlink-missing"
-    why = f"{state[0].upper()}{state[1:]}, and {name} has {ports.wanted}: GPU to GPU traffic takes PCIe."
-    return ports.about().fails(0, ports.wanted, why, FIX, cause, confidence)
+        return subject.skips("nvlink.one-gpu", 0, ports=listed)
+    if values.virtual and not any(other.up for other in linked):
+        if listed:  # seen on a guest that was to have them, and had them after a reboot (azhpc-images#443)
+            return subject.skips("nvlink.guest-without-active", 0, ports=listed, virtual=values.virtual)
+        return subject.skips("nvlink.guest-without-nvlink", 0, virtual=values.virtual)
+    model = ports.model.name if ports.model else ports.gpu.name
+    if listed:
+        return subject.fails("nvlink.none-active", 0, ports.wanted, ports=listed, model=model, links=ports.wanted)
+    return subject.fails("nvlink.none-listed", 0, ports.wanted, model=model, links=ports.wanted)
 
 
 def _mode(ports: Ports) -> Finding | None:
@@ -121,23 +116,13 @@ def _mode(ports: Ports) -> Finding | None:
     mode = ports.gpu.health.nvlink_bandwidth
     if mode in (None, "full"):
         return None
-    why = "All NVLinks are up, and the driver limits their bandwidth to save power."
-    fix = "nvidia-smi nvlink --help shows the options of the bandwidth mode; set it to FULL, if it is not intentional"
-    return ports.about().warns(f"NVLink bandwidth mode {mode}", "full", why, fix, "nvlink-bandwidth-mode")
-
-
-def _asleep(ports: Ports) -> Finding:
-    why = "Links in their low-power state are not used by NCCL, which takes links in state active only."
-    fix = "nvidia-smi nvlink -s; run a GPU program, then: gpucheck verify --only nvlink"
-    return ports.about().warns(ports.up, ports.wanted, f"{why} {len(ports.asleep)} links sleep.", fix, None)
+    return _gpu(ports).warns("nvlink.bandwidth-limited", f"NVLink bandwidth mode {mode}", "full")
 
 
 def _unknown_model(ports: Ports) -> Finding:
     if ports.up == len(ports.gpu.nvlinks):
-        return ports.about().passes(ports.up)
-    why = f"expected number of NVLinks unknown: {ports.gpu.name} is not in the GPU table"
-    fix = "compare with the other GPUs of this model and the vendor's data sheet"
-    return ports.about().unknown(why, fix, ports.up)
+        return _gpu(ports).passes(ports.up)
+    return _gpu(ports).unknown("nvlink.model-unknown", ports.up, model=ports.gpu.name)
 
 
 CHECK = Check(NAME, frozenset({"hardware", "nvlink", "quick"}), probe, evaluate)

@@ -7,15 +7,15 @@ redirection is GPU peer copies between two GPUs, and GPUDirect RDMA between a GP
 from collections.abc import Iterator
 
 from gpucheck.checks._nvml import Bus, no_gpu_on_the_bus, query_bus, set_by_the_host
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding
-from gpucheck.model.finding.about import About
 from gpucheck.topology.pcie.acs import CHECK as NAME
 from gpucheck.topology.pcie.acs import bridges_between, redirect_finding, registers
 
 
 def evaluate(values: Bus) -> Iterator[Finding]:
     """One finding for all redirecting bridges, or one for the host."""
-    about = About(check=NAME)
+    host = Subject(check=NAME)
     between = bridges_between(values.pci)
     redirecting = redirect_finding(between)
     unread = [bridge.bus_id for bridge in between.every if not bridge.config_readable]
@@ -24,16 +24,15 @@ def evaluate(values: Bus) -> Iterator[Finding]:
     elif values.virtual is not None:
         yield set_by_the_host(NAME, values.virtual)
     elif not between.every:
-        yield about.skips("not applicable: no GPU shares a PCIe switch with another GPU or with an RDMA network card")
+        yield host.skips("pcie.acs-no-shared-switch")
     elif redirecting is not None:
         yield redirecting
     elif unread:
-        why = f"ACS state unknown: reading the registers of {len(unread)} PCIe bridges needs root"
-        yield about.unknown(why, f"sudo gpucheck verify --only {NAME}", wanted="off")
+        yield host.unknown("pcie.acs-needs-root", wanted="off", unread=len(unread), bridges=len(between.every))
     else:
         count = len(between.every)
-        about = About(check=NAME, evidence=registers(between.every))
-        yield about.passes(f"ACS redirect off at {count} PCIe bridge{'s' * (count > 1)}")
+        read = host.with_evidence(*registers(between.every))
+        yield read.passes(f"ACS redirect off at {count} PCIe bridge{'s' * (count > 1)}")
 
 
 CHECK = Check(NAME, frozenset({"hardware", "pcie", "quick"}), query_bus, evaluate)

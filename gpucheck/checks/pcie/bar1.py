@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from gpucheck.checks._nvml import Hardware, each_gpu, not_reported, query_hardware, set_by_the_host
 from gpucheck.knowledge import gpu_by_pci_id
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Gpu, NvmlReading, PciDevice
-from gpucheck.model.finding.about import About
 from gpucheck.topology import NvLinks
 
 NAME = "bar1"
@@ -19,44 +19,40 @@ SMALL = 256 << 20
 # Compute capability from which a card of each class needs a large window for its peers. GeForce and workstation cards
 # of Ampere come with 256 MiB and copy through mailboxes (general knowledge).
 LARGE_FROM = {"datacenter": (8, 0), "geforce": (8, 9), "workstation": (8, 9)}
-FIX = (
-    "enable Above 4G Decoding and Resizable BAR in the BIOS, update the card's VBIOS, then: gpucheck verify --only bar1"
-)
 
 
 def evaluate(values: Hardware) -> Iterator[Finding]:
-    yield from each_gpu(NAME, values.nvml, lambda gpu: _evaluate(values, gpu), nothing="no BAR1")
+    yield from each_gpu(NAME, values.nvml, lambda gpu: _evaluate(values, gpu), nothing="pcie.no-bar1")
 
 
 def _evaluate(values: Hardware, gpu: Gpu) -> Finding | None:
     nvml = values.nvml
     if gpu.bar1_bytes is None:
         return not_reported(NAME, nvml, gpu, "nvmlDeviceGetBAR1MemoryInfo", what="BAR1 size")
-    about = About(check=NAME, subject=f"gpu:{gpu.pci_bus_id}", unit="MiB")
+    subject = Subject(check=NAME, name=f"gpu:{gpu.pci_bus_id}", unit="MiB")
     seen = gpu.bar1_bytes >> 20
     if seen == 0:
-        return about.unknown("BAR1 size unknown: NVML reported 0 MiB", "nvidia-smi -q -d MEMORY")
+        return subject.unknown("pcie.bar1-unknown")
     if gpu.bar1_bytes > SMALL:
-        return about.passes(seen)
+        return subject.passes(seen)
     model = gpu_by_pci_id(gpu.device_id)
     capability = gpu.compute_capability or (model.compute_capability if model is not None else None)
     if capability is None:
         missing = not_reported(NAME, nvml, gpu, "nvmlDeviceGetCudaComputeCapability", what="required BAR1 size")
-        return missing or about.skips("not applicable: this GPU has no compute capability", seen)
+        return missing or subject.skips("pcie.bar1-no-capability", seen)
     if _number(capability) < LARGE_FROM[model.cls if model is not None else "geforce"]:
-        return about.skips("not applicable: cards of this class and generation come with a small BAR1", seen)
+        return subject.skips("pcie.bar1-small-by-design", seen)
     if values.virtual is not None:
-        return set_by_the_host(NAME, values.virtual, about.subject, (f"BAR1 {seen} MiB",))
+        return set_by_the_host(NAME, values.virtual, subject.name, (f"BAR1 {seen} MiB",))
     if model is not None and model.cls == "geforce" and isinstance(nvml, NvmlReading):
         peer = _has_pcie_peer(nvml, values.pci, gpu)
         if peer is None:
             missing = not_reported(NAME, nvml, gpu, "nvmlDeviceGetP2PStatus", what="PCIe peers of this GPU")
-            return missing or about.skips("not applicable: this GPU has no peer-to-peer access", seen)
+            return missing or subject.skips("pcie.bar1-no-peer-access", seen)
         if not peer:
-            return about.skips("not applicable: no other GPU reaches this one over PCIe", seen)
-    why = "Peers reach the GPU's memory through a small window that has to be moved: peer copies are slow or rejected."
+            return subject.skips("pcie.bar1-no-pcie-peer", seen)
     wanted = gpu.memory_bytes >> 20 if gpu.memory_bytes else "the size of the GPU memory"
-    return about.warns(seen, wanted, why, FIX, "rebar-off")
+    return subject.warns("pcie.bar1-small", seen, wanted)
 
 
 def _has_pcie_peer(nvml: NvmlReading, pci: tuple[PciDevice, ...], gpu: Gpu) -> bool | None:

@@ -11,8 +11,8 @@ import msgspec
 
 from gpucheck.checks._nvml import lost_gaps, no_gpu_on_the_bus, not_looked, not_reported
 from gpucheck.checks._uptime import up_hours
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading, PciDevice
-from gpucheck.model.finding.about import About
 
 NAME = "pcie-errors"
 # Corrected errors an hour, above which a link is worth a look. The specification allows a bit error rate of 1e-12,
@@ -48,7 +48,7 @@ def evaluate(values: Values) -> Iterator[Finding]:
     """One finding for each function with errors and each GPU without a count, else one for the host."""
     gpus = {gpu.pci_bus_id: gpu for gpu in (values.nvml.gpus if isinstance(values.nvml, NvmlReading) else ())}
     counted = [device for device in values.pci if device.aer is not None or _counts(gpus.get(device.bus_id))]
-    about = About(check=NAME, evidence=(f"PCI functions on the paths of the GPUs with counters: {len(counted)}",))
+    host = Subject(check=NAME, evidence=(f"PCI functions on the paths of the GPUs with counters: {len(counted)}",))
     if not values.pci:
         yield no_gpu_on_the_bus(NAME)
         return
@@ -59,9 +59,9 @@ def evaluate(values: Values) -> Iterator[Finding]:
     found += _uncounted(values, gpus, counted)
     yield from found
     if not counted and not found:
-        yield about.skips("not applicable: neither the kernel nor NVML counts PCIe errors on this host")
+        yield host.skips("pcie.errors-not-counted")
     elif not found:
-        yield about.passes(f"no uncorrected PCIe errors, corrected ones below {PER_HOUR:.0f} an hour")
+        yield host.passes(f"no uncorrected PCIe errors, corrected ones below {PER_HOUR:.0f} an hour")
 
 
 def _counts(gpu: Gpu | None) -> bool:
@@ -89,9 +89,9 @@ def _evaluate(device: PciDevice, gpu: Gpu | None, up_hours: float | None) -> Fin
     corrected = max(aer.correctable if aer else 0, own.correctable or 0 if own else 0)
     replays = own.replays or 0 if own else 0
     recoveries = own.recoveries if own else None
-    about = About(
+    subject = Subject(
         check=NAME,
-        subject=f"{'gpu' if device.is_nvidia_gpu else 'link'}:{device.bus_id}",
+        name=f"{'gpu' if device.is_nvidia_gpu else 'link'}:{device.bus_id}",
         evidence=(
             f"{device.bus_id}: {corrected} corrected, {non_fatal} non-fatal, {fatal} fatal, {replays} replays",
             *((f"link recoveries, changes of speed included (NVML field 169): {recoveries}",) if recoveries else ()),
@@ -99,18 +99,14 @@ def _evaluate(device: PciDevice, gpu: Gpu | None, up_hours: float | None) -> Fin
         ),
     )
     if fatal or non_fatal:
-        why = "Packets were lost on this PCIe link."
-        seen = f"{fatal} fatal and {non_fatal} non-fatal PCIe errors"
-        return about.fails(seen, 0, why, RETRAIN, "pcie-errors")
+        return subject.fails("pcie.packets-lost", f"{fatal} fatal and {non_fatal} non-fatal PCIe errors", 0)
     total = max(corrected, replays)
     if up_hours is None:
-        why = f"rate of the {total} corrected PCIe errors unknown: /proc/uptime cannot be read"
-        return about.unknown(why, "compare later: gpucheck verify --baseline REPORT") if total > PER_HOUR else None
+        return subject.unknown("pcie.error-rate-unknown") if total > PER_HOUR else None
     rate = total / max(up_hours, 1.0)
     if rate > PER_HOUR:
-        why = "The PCIe link repeats packets, which costs bandwidth, and may fail later."
         seen = f"{rate:.0f} corrected PCIe errors an hour"
-        return about.warns(seen, f"below {PER_HOUR:.0f} an hour", why, RETRAIN, "pcie-errors")
+        return subject.warns("pcie.packets-repeated", seen, f"below {PER_HOUR:.0f} an hour")
     return None
 
 

@@ -11,11 +11,10 @@ import msgspec
 
 from gpucheck.checks._nvml import no_gpu_on_the_bus, set_by_the_host
 from gpucheck.knowledge.causes import translates_by_design
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Host, PciDevice
-from gpucheck.model.finding.about import About
 
 NAME = "iommu"
-FIX = "boot with iommu=pt (and intel_iommu=on or amd_iommu=on), or turn the IOMMU off in the BIOS"
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +40,7 @@ def probe(host: Host) -> Values:
 
 def evaluate(values: Values) -> Iterator[Finding]:
     """One finding for the host: all GPUs share the boot option."""
-    about = About(check=NAME, evidence=_evidence(values))
+    host = Subject(check=NAME, evidence=_evidence(values))
     if not values.gpus:
         yield no_gpu_on_the_bus(NAME)
         return
@@ -49,20 +48,18 @@ def evaluate(values: Values) -> Iterator[Finding]:
     translating = [gpu for gpu in values.gpus if (gpu.iommu_type or "").startswith("DMA")]
     unread = [gpu for gpu in values.gpus if gpu.iommu_group is not None and gpu.iommu_type is None]
     if values.virtual is not None:
-        yield set_by_the_host(NAME, values.virtual, evidence=about.evidence)
+        yield set_by_the_host(NAME, values.virtual, evidence=host.evidence)
     elif len(values.gpus) < 2:
-        yield about.skips("not applicable: a single GPU has no peer to copy to", types or "no IOMMU group")
-    elif translating and (by_design := translates_by_design(values.arch)):
-        yield about.skips(f"not applicable: {by_design}", types)
+        yield host.skips("pcie.iommu-one-gpu", types or "no IOMMU group")
+    elif translating and translates_by_design(values.arch):
+        yield host.skips("pcie.iommu-by-design", types, arch=values.arch)
     elif translating:
-        why = "Peer copies through a translating IOMMU are slow, hang, or lose data while the call reports success."
         seen = f"IOMMU type {types} for {len(translating)} of {len(values.gpus)} GPUs"
-        yield about.warns(seen, "identity, or no IOMMU", why, FIX, "iommu-translation")
+        yield host.warns("pcie.iommu-translates", seen, "identity, or no IOMMU")
     elif unread:
-        why = f"IOMMU type unknown: the group type of {len(unread)} of {len(values.gpus)} GPUs cannot be read"
-        yield about.unknown(why, "sudo cat /sys/kernel/iommu_groups/*/type")
+        yield host.unknown("pcie.iommu-type-unknown", unread=len(unread), gpus=len(values.gpus))
     else:
-        yield about.passes(f"IOMMU type {types}" if types else "no IOMMU group")
+        yield host.passes(f"IOMMU type {types}" if types else "no IOMMU group")
 
 
 def _evidence(values: Values) -> tuple[str, ...]:

@@ -8,25 +8,24 @@ something only while copying.
 from collections.abc import Iterator
 
 from gpucheck.checks._nvml import Hardware, each_gpu, not_reported, query_hardware, set_by_the_host
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Gpu
-from gpucheck.model.finding.about import About
 
 NAME = "pcie-link"
 CALLS = ("nvmlDeviceGetCurrPcieLinkWidth", "nvmlDeviceGetMaxPcieLinkWidth")
 
 
 def evaluate(values: Hardware) -> Iterator[Finding]:
-    nothing = "no GPU of this host has a PCIe link width"
-    yield from each_gpu(NAME, values.nvml, lambda gpu: _evaluate(values, gpu), nothing=nothing)
+    yield from each_gpu(NAME, values.nvml, lambda gpu: _evaluate(values, gpu), nothing="pcie.no-link-width")
 
 
 def _evaluate(values: Hardware, gpu: Gpu) -> Finding | None:
     link = gpu.pcie
     if link.width is None or link.max_width is None:
         return not_reported(NAME, values.nvml, gpu, *CALLS, what="PCIe link width")
-    about = About(
+    subject = Subject(
         check=NAME,
-        subject=f"gpu:{gpu.pci_bus_id}",
+        name=f"gpu:{gpu.pci_bus_id}",
         unit="lanes",
         evidence=(
             f"current {_words(link.generation, link.width)}",
@@ -35,16 +34,13 @@ def _evaluate(values: Hardware, gpu: Gpu) -> Finding | None:
         ),
     )
     if link.width <= 0 or link.max_width <= 0:
-        why = f"PCIe link width unknown: NVML reported {link.width} lanes, maximum {link.max_width}"
-        return about.unknown(why, f"sudo lspci -vv -s {gpu.pci_bus_id} | grep -e LnkCap -e LnkSta")
+        return subject.unknown("pcie.link-width-unknown", width=link.width, max_width=link.max_width)
     if link.width >= link.max_width:
-        return about.passes(link.width)
+        return subject.passes(link.width)
     if values.virtual is not None:
         # Real captures of L40S and T4 cloud machines show x8 of x16 by design: the guest does not see the real slot.
-        return set_by_the_host(NAME, values.virtual, about.subject, about.evidence)
-    why = "The link has fewer PCIe lanes than card and slot can use: loose card, riser, or slot split in the BIOS."
-    fix = f"reseat the card, check slot bifurcation in the BIOS, then: gpucheck verify --only {NAME}"
-    return about.fails(link.width, link.max_width, why, fix, "pcie-width-reduced")
+        return set_by_the_host(NAME, values.virtual, subject.name, subject.evidence)
+    return subject.fails("pcie.width-reduced", link.width, link.max_width)
 
 
 def _words(generation: int | None, width: int | None) -> str:

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import msgspec
 
 from gpucheck.checks._nvml import each_gpu, gaps_of, not_reported
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading
-from gpucheck.model.finding.about import About
 
 NAME = "numa"
 SYSTEM, NODES = "/sys/devices/system", "/sys/devices/system/node"
@@ -53,20 +53,19 @@ def _nodes(host: Host) -> dict[int, str] | None:
 def evaluate(values: Values) -> Iterator[Finding]:
     """One finding a GPU; a host with one node has no placement to check."""
     if isinstance(values.nvml, NvmlReading) and values.nvml.gpus and values.nodes is None:
-        why = f"NUMA nodes unknown: {NODES} cannot be read"
-        yield About(check=NAME).unknown(why, "run on the host, or mount /sys read-only into the container")
+        yield Subject(check=NAME).unknown("pcie.numa-nodes-unknown")
     elif isinstance(values.nvml, NvmlReading) and values.nvml.gpus and len(values.nodes or ()) < 2:
-        yield About(check=NAME).skips("not applicable: this host has one NUMA node")
+        yield Subject(check=NAME).skips("pcie.one-numa-node")
     else:
-        yield from each_gpu(NAME, values.nvml, lambda gpu: _evaluate(values, gpu), nothing="no GPU has a NUMA node")
+        yield from each_gpu(NAME, values.nvml, lambda gpu: _evaluate(values, gpu), nothing="pcie.no-numa-node")
 
 
 def _evaluate(values: Values, gpu: Gpu) -> Finding:
     nodes = values.nodes or {}
     node = values.kernel.get(gpu.pci_bus_id)
-    about = About(
+    subject = Subject(
         check=NAME,
-        subject=f"gpu:{gpu.pci_bus_id}",
+        name=f"gpu:{gpu.pci_bus_id}",
         evidence=(
             f"sysfs numa_node: {'not reported' if node is None else node}",
             f"{AFFINITY}: {gpu.cpu_affinity or 'not reported'}",
@@ -74,21 +73,16 @@ def _evaluate(values: Values, gpu: Gpu) -> Finding:
         ),
     )
     if gpu.pci_bus_id not in values.kernel:
-        why = "NUMA node unknown: sysfs does not show this GPU"
-        return about.unknown(why, "run on the host, or mount /sys read-only into the container")
+        return subject.unknown("pcie.gpu-not-in-sysfs")
     if node is None:
-        why = "The firmware does not report the NUMA node of this GPU, so ranks cannot be placed near it."
-        fix = "update the BIOS and set NUMA nodes per socket to Auto; until then measure with gpucheck bandwidth"
-        return about.warns("NUMA node not reported", "a node", why, fix, "wrong-numa-placement", "possible")
+        return subject.warns("pcie.numa-not-reported", "NUMA node not reported", "a node")
     own = nodes.get(node)
     if gpu.cpu_affinity is not None and own is not None and not _cpus(gpu.cpu_affinity) & _cpus(own):
-        why = "NVML and the kernel report different CPUs for this GPU: tools that pin by one of them pin wrong."
-        fix = "compare nvidia-smi topo -m with lscpu; in a container make all CPUs of the node available"
-        seen = f"CPUs {gpu.cpu_affinity} by NVML"
-        return about.warns(seen, f"CPUs {own} of node {node}", why, fix, "wrong-numa-placement", "possible")
+        seen, wanted = f"CPUs {gpu.cpu_affinity} by NVML", f"CPUs {own} of node {node}"
+        return subject.warns("pcie.numa-disagreement", seen, wanted)
     refused = gpu.cpu_affinity is None and any(not gap.absent for gap in gaps_of(values.nvml, gpu, AFFINITY))
     missing = not_reported(NAME, values.nvml, gpu, AFFINITY, what="CPU affinity by NVML") if refused else None
-    return missing or about.passes(f"NUMA node {node}")
+    return missing or subject.passes(f"NUMA node {node}")
 
 
 def _cpus(text: str) -> set[int]:

@@ -8,16 +8,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from gpucheck.checks._nvml import Bus, no_gpu_on_the_bus, query_bus, set_by_the_host
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, PciDevice, PcieLink
-from gpucheck.model.finding.about import About, Confidence
 
 NAME = "pcie-path"
-FIX = "reseat the switch card or riser, set the slot to Auto in the BIOS, then: gpucheck verify --only pcie-path"
 
 
 def evaluate(values: Bus) -> Iterator[Finding]:
     """One finding for each reduced link with the GPUs behind it, else one for the host."""
-    about = About(check=NAME)
     gpus = [device for device in values.pci if device.is_nvidia_gpu]
     if not gpus:
         yield no_gpu_on_the_bus(NAME)
@@ -28,7 +26,7 @@ def evaluate(values: Bus) -> Iterator[Finding]:
     hops = {device.bus_id: device for device in values.pci}
     behind = _gpus_behind(gpus, hops)
     if not behind:
-        yield about.skips("not applicable: no GPU is behind a PCIe switch, its own link is the entire path")
+        yield Subject(check=NAME).skips("pcie.no-switch-above")
         return
     reduced = {bus_id: below for bus_id, below in behind.items() if _reduced(hops[bus_id].link)}
     for bus_id, below in reduced.items():
@@ -65,30 +63,26 @@ def _narrow(hop: PciDevice, gpus: list[str]) -> Finding:
     link = hop.link
     seen = f"Gen{link.generation or '?'} x{link.width or '?'}"
     wanted = f"Gen{link.max_generation or '?'} x{link.max_width or '?'}"
-    about = About(
+    subject = Subject(
         check=NAME,
-        subject=f"link:{hop.bus_id}",
+        name=f"link:{hop.bus_id}",
         evidence=(
             f"sysfs {hop.bus_id} ({hop.kind or 'bridge'}): {seen}, both ends support {wanted}",
             f"behind it: {', '.join(gpus)}",
         ),
     )
-    shared = f"{len(gpus)} GPU{'s' * (len(gpus) > 1)}"
-    why = f"All traffic of {shared} to the CPU passes this link, which runs below what its two ends support."
     # An idle link may lower its speed, never its lanes.
     narrow = None not in (link.width, link.max_width) and link.width != link.max_width
-    sure: Confidence = "certain" if narrow else "likely"
-    return about.fails(f"PCIe uplink {seen}", wanted, why, FIX, "uplink-downgraded", sure)
+    sure = "certain" if narrow else "likely"
+    return subject.fails("pcie.uplink-reduced", f"PCIe uplink {seen}", wanted, confidence=sure, gpus=len(gpus))
 
 
 def _whole(gpus: list[PciDevice], hops: list[PciDevice]) -> Finding:
     unknown = [hop for hop in hops if not _is_known(hop.link)]
-    about = About(check=NAME, evidence=tuple(f"sysfs {hop.bus_id}: {_words(hop.link)}" for hop in hops))
+    host = Subject(check=NAME, evidence=tuple(f"sysfs {hop.bus_id}: {_words(hop.link)}" for hop in hops))
     if unknown:
-        why = f"state of {len(unknown)} of {len(hops)} PCIe links above the GPUs unknown: sysfs does not report it"
-        fix = "cat /sys/bus/pci/devices/*/current_link_width; kernels before 4.13 show it to root only, in lspci -vv"
-        return about.unknown(why, fix)
-    return about.passes(f"{len(hops)} PCIe links above {len(gpus)} GPUs at full speed and width")
+        return host.unknown("pcie.uplinks-unknown", unknown=len(unknown), links=len(hops))
+    return host.passes(f"{len(hops)} PCIe links above {len(gpus)} GPUs at full speed and width")
 
 
 def _is_known(link: PcieLink) -> bool:

@@ -4,6 +4,7 @@ import pytest
 
 from gpucheck.checks.pcie import acs
 from gpucheck.model import AcsControl, PciDevice
+from gpucheck.topology.pcie.acs import bridges_between, redirects
 from tests.checks.judging import PASS, SKIP, UNKNOWN, WARN, judge
 from tests.checks.pcie.trees import DOWN0, DOWN1, ROOT, UP, host, tree
 
@@ -16,7 +17,7 @@ def test_only_bits_that_redirect_count(control, verdict):
     (finding,) = judge(acs, host(tree(down1={"acs": AcsControl(capability=0x7F, control=control)})))
 
     assert finding.verdict is verdict
-    assert (finding.cause, DOWN1 in finding.fix) == (("acs-redirect", True) if verdict is WARN else (None, False))
+    assert finding.cause == ("acs-redirect" if verdict is WARN else None)
 
 
 def card(bus_id, down, **more):
@@ -35,28 +36,32 @@ def gpu_and_card(**more):
     return root, up, down0, down1, one, card("0000:04:00.0", DOWN1, **more)
 
 
-def test_acs_redirection_between_a_gpu_and_its_network_card_costs_gpudirect_rdma():
-    (finding,) = judge(acs, host(gpu_and_card()))
+BOTH = (*tree(down0={"acs": REDIRECTING}, down1={"acs": REDIRECTING}), card("0000:05:00.0", DOWN1))
 
-    assert (finding.verdict, finding.cause) == (WARN, "acs-redirect")
-    assert finding.seen == "ACS redirect on at 1 PCIe bridge"
-    assert "GPUDirect RDMA" in finding.why
-    assert "GPU peer copies" not in finding.why
+
+@pytest.mark.parametrize(
+    ("pci", "seen", "peers", "rdma"),
+    [
+        (gpu_and_card(), "ACS redirect on at 1 PCIe bridge", [], [DOWN0]),
+        (BOTH, "ACS redirect on at 2 PCIe bridges", [DOWN0, DOWN1], [DOWN0, DOWN1]),
+    ],
+    ids=["network-card", "both"],
+)
+def test_acs_redirection_costs_peer_copies_or_gpudirect_rdma(pci, seen, peers, rdma):
+    """One finding for all traffic, whose command has every redirecting bridge."""
+    between = bridges_between(pci)
+    (finding,) = judge(acs, host(pci))
+
+    assert (finding.verdict, finding.cause, finding.seen) == (WARN, "acs-redirect", seen)
+    assert [bridge.bus_id for bridge in between.gpus if redirects(bridge)] == peers
+    assert [bridge.bus_id for bridge in between.rdma if redirects(bridge)] == rdma
+    assert f"pci=disable_acs_redir={';'.join(rdma)}" in finding.fix
 
 
 def test_network_card_without_rdma_is_no_peer_of_a_gpu():
     (finding,) = judge(acs, host(gpu_and_card(infiniband_names=())))
 
     assert (finding.verdict, finding.cause) == (SKIP, None)
-
-
-def test_acs_redirection_of_both_kinds_of_traffic_is_one_finding():
-    pci = (*tree(down0={"acs": REDIRECTING}, down1={"acs": REDIRECTING}), card("0000:05:00.0", DOWN1))
-    (finding,) = judge(acs, host(pci))
-
-    assert finding.seen == "ACS redirect on at 2 PCIe bridges"
-    assert "GPU peer copies and GPUDirect RDMA" in finding.why
-    assert f"'pci=disable_acs_redir={DOWN0};{DOWN1}'" in finding.fix
 
 
 def test_acs_above_the_shared_switch_does_not_concern_the_pair():
@@ -67,8 +72,7 @@ def test_acs_above_the_shared_switch_does_not_concern_the_pair():
 
 
 def test_registers_that_only_root_may_read_are_unknown():
-    """With the command that tells."""
     hidden = {"acs": None, "config_readable": False}
     (finding,) = judge(acs, host(tree(down0=hidden, down1=hidden)))
 
-    assert (finding.verdict, finding.fix) == (UNKNOWN, "sudo gpucheck verify --only acs")
+    assert (finding.verdict, finding.code) == (UNKNOWN, "pcie.acs-needs-root")
