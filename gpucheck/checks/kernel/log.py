@@ -17,7 +17,7 @@ from gpucheck.checks.kernel._text import LogMessage, messages, named
 from gpucheck.checks.kernel._xids import Meaning
 from gpucheck.knowledge.actions import of_step
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding, Host, KernelLine, KernelLog, Verdict
+from gpucheck.model import Check, Finding, Host, KernelLine, KernelLog
 
 NAME = "kernel-log"
 NVSWITCH = ("10de", "0680")
@@ -184,8 +184,8 @@ def _finding(root: _Group, above: Container[str]) -> Iterator[Finding]:
     # A code has steps of its own, which may differ from those of its cause.
     first = meaning.steps[0].text if meaning.steps and root.key.startswith(CODES) else ""
     action, owner = of_step(first) or (None, None)
-    yield Subject(check=NAME, name=_subject(root, above), evidence=evidence).finding(
-        Verdict(meaning.verdict),
+    subject = Subject(check=NAME, name=_subject(root, above), evidence=evidence)
+    yield (subject.fails if meaning.verdict == "fail" else subject.warns)(
         meaning.code,
         root.text(),
         cause=meaning.cause,
