@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from gpucheck.checks import all_checks
 from gpucheck.knowledge import causes as cause_table
+from gpucheck.knowledge.codes import code_of, known
 from gpucheck.model import AnyCheck, Verdict
 
 HEAD = """<!-- Made by: python -m tests.checks_page > docs/checks.md -->
@@ -78,8 +79,9 @@ def reached(check: AnyCheck) -> Reached:
     thresholds: dict[str, tuple[str, str, str]] = {}
     for source, name, node in nodes:
         verdicts |= set(_verdicts(node))
-        constants = (n.value for n in ast.walk(node) if isinstance(n, ast.Constant))
-        named |= {value for value in constants if isinstance(value, str) and value in causes}
+        constants = [n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+        named |= {value for value in constants if value in causes}
+        named |= {cause for value in constants if known(value) and (cause := code_of(value).cause)}
         comment = _comment(source, node)
         value = _number(getattr(import_module(source.name), name, None))
         if isinstance(node, ast.Assign) and value and comment and not CODES.search(comment):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from gpucheck.diagnose._case import Claim
+from gpucheck.knowledge.codes import Subject
 from gpucheck.knowledge.messages import row
 from gpucheck.model.diagnosis.paste import Message
 from gpucheck.model.finding import Finding
@@ -32,13 +32,19 @@ def of_messages(messages: Iterable[Message]) -> Iterator[Finding]:
         known = row(key)
         lines = list(dict.fromkeys(_short(message.text) for message in found))
         more = len(lines) - MOST_SHOWN
-        claim = Claim(_program(key), Verdict(known.verdict), known.cause, known.confidence)
-        yield claim.finding(
-            subject="host" if gpu is None else f"gpu:{gpu}",
-            seen=known.says,
-            why=known.why or known.says,
-            fix=known.fix,
+        yield Subject(
+            check=_program(key),
+            name="host" if gpu is None else f"gpu:{gpu}",
             evidence=(*lines[:MOST_SHOWN], *((f"and {more} more",) if more > 0 else ())),
+        ).finding(
+            Verdict(known.verdict),
+            "message.known-line",
+            known.says,
+            cause=known.cause,
+            confidence=known.confidence,
+            advice=known.steps,
+            message=key,
+            meaning=known.why or known.says,
         )
 
 

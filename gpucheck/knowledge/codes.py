@@ -28,12 +28,14 @@ class Code(Row, frozen=True, kw_only=True):
     """The words of one code; values are in braces, ``{gpu}`` and ``{peer}`` are the GPUs of the subject.
 
     cause, confidence, action, owner: of its findings, where the rule does not state another. then_cause: the steps of
-    the cause follow; without steps of its own a code has those of its cause.
+    the cause follow; without steps of its own a code has those of its cause. of_table: the row of a
+    table that a rule passes has steps, which follow.
     """
 
     why: str
     steps: tuple[Advice, ...] = ()
     then_cause: bool = False
+    of_table: bool = False
     cause: str | None = None
     confidence: Confidence = "certain"
     action: Action | None = None
@@ -89,15 +91,18 @@ class _Shell(_Words):
 WORDS, SHELL = _Words(), _Shell()
 
 
-def steps_of(name: str, values: Mapping[str, Any], *, cause: str | None) -> tuple[Step, ...]:
-    """Return the steps of a code, and those of the cause where the code asks for them."""
-    return tuple(_step(one, values) for one in _advice(code_of(name), cause))
+def steps_of(
+    name: str, values: Mapping[str, Any], *, cause: str | None, advice: tuple[Advice, ...] = ()
+) -> tuple[Step, ...]:
+    """Return the steps of a code, then those of a table's row, then those of the cause if the code asks for them."""
+    return tuple(_step(one, values) for one in _advice(code_of(name), cause, advice))
 
 
-def _advice(row: Code, cause: str | None) -> tuple[Advice, ...]:
-    if cause is not None and (row.then_cause or not row.steps):
-        return (*row.steps, *causes()[cause].steps)
-    return row.steps
+def _advice(row: Code, cause: str | None, advice: tuple[Advice, ...] = ()) -> tuple[Advice, ...]:
+    own = (*row.steps, *advice)
+    if cause is not None and (row.then_cause or not own):
+        return (*own, *causes()[cause].steps)
+    return own
 
 
 def _step(advice: Advice, values: Mapping[str, Any]) -> Step:
@@ -125,6 +130,8 @@ def of_several(finding: Finding, ids: Sequence[str], *, every_gpu: bool) -> tupl
         return finding.why, finding.steps
     one = {"gpu": ONE_OF_SEVERAL, "peer": ONE_OF_SEVERAL}
     row, steps = code_of(finding.code), []
+    if row.of_table:
+        return finding.why, finding.steps
     try:
         for advice in _advice(row, finding.cause):
             listed = OF_GPUS.search(advice.text) is not None
@@ -190,16 +197,19 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         action: Action | None = None,
         owner: Owner | None = None,
         because_of: str | None = None,
+        advice: tuple[Advice, ...] = (),
         **values: Any,
     ) -> Finding:
         """Return a finding with the words of its code. What is stated here replaces what the code states.
+
+        advice: steps of a table's row.
 
         Raises KeyError for an unknown code, and for a value that its sentences need and that is not there.
         """
         row = code_of(code)
         cause = row.cause if cause is msgspec.UNSET else cause
         words = {**dict(zip(("gpu", "peer"), map(_option, bus_ids(self.name)), strict=False)), **values}
-        steps = steps_of(code, words, cause=cause)
+        steps = steps_of(code, words, cause=cause, advice=advice)
         return self._finding(
             verdict,
             code=code,

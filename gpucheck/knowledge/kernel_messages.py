@@ -6,6 +6,7 @@ from typing import Literal
 import msgspec
 
 from gpucheck.knowledge._load import Row, Table, table
+from gpucheck.knowledge.causes import Advice
 
 Verdict = Literal["note", "warn", "fail"]
 Confidence = Literal["certain", "likely", "possible"]
@@ -22,7 +23,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     source: str
     about: Literal["gpu", "device", "port", "switch", "host"] = "host"
     why: str = ""
-    fix: str = ""
+    steps: tuple[Advice, ...] = ()
     cause: str | None = None
     confidence: Confidence = "certain"
     follows: tuple[str, ...] = ()
@@ -30,7 +31,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class _Messages(Table, frozen=True, kw_only=True):
-    schema_: Literal["gpucheck.knowledge.kernel-messages/1"]
+    schema_: Literal["gpucheck.knowledge.kernel-messages/2"]
     start: tuple[str, ...]
     messages: tuple[Message, ...]
 
@@ -68,12 +69,12 @@ class Family(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
     title: str
     words: tuple[str, ...]
     patterns: tuple[str, ...]
-    fix: str
+    steps: tuple[Advice, ...]
     harmless: tuple[Harmless, ...]
 
 
 class _Lines(Table, frozen=True, kw_only=True):
-    schema_: Literal["gpucheck.knowledge.kernel-lines/1"]
+    schema_: Literal["gpucheck.knowledge.kernel-lines/2"]
     trouble: str
     families: tuple[Family, ...]
 

@@ -6,12 +6,24 @@ from typing import Literal
 import msgspec
 
 from gpucheck.knowledge._load import Table, table
+from gpucheck.knowledge.causes import Advice
 
 Verdict = Literal["note", "warn", "fail"]
 
 
-class Xid(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The meaning of some codes. verdict: note = nothing to do. immediate, later: the catalogue's two actions.
+class _Catalogued(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to do: the two actions of NVIDIA's catalogue."""
+
+    immediate: Advice | None = None
+    later: Advice | None = None
+
+    @property
+    def steps(self) -> tuple[Advice, ...]:
+        return tuple(step for step in (self.immediate, self.later) if step)
+
+
+class Xid(_Catalogued, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The meaning of some codes. verdict: note = nothing to do.
 
     detail: which part of the line decides about the action. follows: the Xid, or ``any``, that this one is part of.
     """
@@ -19,62 +31,55 @@ class Xid(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     xid: tuple[int, ...]
     reading: str
     verdict: Verdict
-    immediate: str
-    later: str = ""
     cause: str | None = None
     detail: Literal["recovery-action", "nvlink5"] | None = None
     follows: str | None = None
 
 
-class RecoveryAction(msgspec.Struct, frozen=True, kw_only=True):
+class RecoveryAction(_Catalogued, frozen=True, kw_only=True):
     """What an Xid 154 asks for. names: as the driver versions write it."""
 
     number: int
     names: tuple[str, ...]
     verdict: Verdict
     does: str
-    immediate: str
 
 
 class _Xids(Table, frozen=True, kw_only=True):
-    schema_: Literal["gpucheck.knowledge.xid/2"]
+    schema_: Literal["gpucheck.knowledge.xid/3"]
     recovery_actions: tuple[RecoveryAction, ...]
     codes: tuple[Xid, ...]
 
 
-class Nvlink5Rule(msgspec.Struct, frozen=True, kw_only=True):
+class Nvlink5Rule(_Catalogued, frozen=True, kw_only=True):
     """One row of the catalogue's decode table. unit: the names of one unit. sub, status: the values of the row."""
 
     xid: int
     unit: tuple[str, ...]
     verdict: Verdict
-    immediate: str
-    later: str = ""
     sub: tuple[int, ...] = (0,)
     status: tuple[int, ...] = (0,)
 
 
 class _Nvlink5(Table, frozen=True, kw_only=True):
-    schema_: Literal["gpucheck.knowledge.nvlink5/1"]
+    schema_: Literal["gpucheck.knowledge.nvlink5/2"]
     rules: tuple[Nvlink5Rule, ...]
 
 
 SXID_CAUSE = "nvswitch-error"  # of every code without one of its own
 
 
-class Sxid(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Sxid(_Catalogued, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The meaning of some codes of an NVSwitch. verdict: of a line that names no severity."""
 
     sxid: tuple[int, ...]
     reading: str
     verdict: Verdict
-    immediate: str
-    later: str = ""
     cause: str = SXID_CAUSE
 
 
 class _Sxids(Table, frozen=True, kw_only=True):
-    schema_: Literal["gpucheck.knowledge.sxid/1"]
+    schema_: Literal["gpucheck.knowledge.sxid/2"]
     codes: tuple[Sxid, ...]
     families: dict[int, str]
 

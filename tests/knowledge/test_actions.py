@@ -64,10 +64,9 @@ def test_hardware_is_not_the_users():
 
 
 def steps():
-    for row in {id(row): row for row in (*codes.xids().values(), *codes.sxids().values())}.values():
-        yield row.immediate
-    yield from (row.immediate for row in table("nvlink5.yml", codes._Nvlink5).rules)
-    yield from (row.immediate for row in table("xid.yml", codes._Xids).recovery_actions)
+    rules, actions = table("nvlink5.yml", codes._Nvlink5).rules, table("xid.yml", codes._Xids).recovery_actions
+    for row in (*codes.xids().values(), *codes.sxids().values(), *rules, *actions):
+        yield from (step.text for step in row.steps[:1])
 
 
 @pytest.mark.parametrize("text", sorted(set(steps())))
@@ -78,14 +77,12 @@ def test_every_step_of_the_xid_catalogue_has_an_action(text):
 @pytest.mark.parametrize(
     ("text", "action"),
     [
-        ("reset the GPU; then contact support", "reset-gpu"),
-        ("reboot the host; then check power, riser and slot; contact support", "reboot"),
-        ("restart the application; then check the application", "none"),
-        ("check the power cables of the board; then contact support", "power-cycle"),
+        ("reset the GPU", "reset-gpu"),
+        ("check the power cables of the board", "power-cycle"),
         ("restart the application, in a guest its virtual machine", "none"),
     ],
 )
-def test_the_first_step_decides(text, action):
+def test_a_step_has_the_action_of_its_first_words(text, action):
     assert of_step(text)[0] == action
 
 

@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpucheck.knowledge import causes
+from gpucheck.knowledge.causes import Advice
 from gpucheck.knowledge.codes import Subject, code_of, fix_of, groups, known, of_several, rows
 from gpucheck.model.finding import Step
 from gpucheck.model.finding.verdict import Verdict
@@ -20,7 +21,7 @@ PACKAGE = Path(__file__).parents[2] / "gpucheck"
 CODE = re.compile(rf"(?:{'|'.join(groups())})\.[a-z0-9]+(?:-[a-z0-9]+)+")
 BUILDERS = {"skips", "unknown", "warns", "fails", "finding"}
 # Parameters of the builders, which are no values.
-OWN = {"seen", "wanted", "cause", "confidence", "alternatives", "action", "owner", "because_of", "others"}
+OWN = {"seen", "wanted", "cause", "confidence", "alternatives", "action", "owner", "because_of", "others", "advice"}
 OF_SUBJECT = {"gpu", "peer"}
 EVERY = dict(rows())
 
@@ -101,6 +102,19 @@ def test_several_gpus_have_one_text():
 
     assert two[-1].command == "sudo nvidia-smi -i 0,1 -pl 400"
     assert all_gpus[-1].command == "sudo nvidia-smi -pl 400"
+
+
+def test_steps_of_a_tables_row_are_kept_for_several_gpus():
+    """They come after those of the code, and before those of the cause."""
+    gpu = Subject(check="nvidia-smi", name="gpu:0000:4c:00.0")
+    advice = (Advice(run="nvidia-smi -q"),)
+    values = {"message": "nvidia-smi.gpu-lost", "meaning": "the GPU does not respond"}
+
+    finding = gpu.fails("message.known-line", 1, cause="gpu-lost", advice=advice, **values)
+
+    assert finding.steps[0] == Step(command="nvidia-smi -q", changes=False)
+    assert len(finding.steps) == 1 + len(causes()["gpu-lost"].steps)
+    assert of_several(finding, ["0", "1"], every_gpu=False) == (finding.why, finding.steps)
 
 
 @pytest.mark.parametrize("text", ["a; rm -rf /", "$(reboot)", "", "two words"])

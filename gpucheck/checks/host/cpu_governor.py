@@ -8,14 +8,13 @@ from collections.abc import Iterator
 
 import msgspec
 
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Host
-from gpucheck.model.finding.about import About
 
 NAME = "cpu-governor"
 CPUS = "/sys/devices/system/cpu"
 FOLDER = f"{CPUS}/cpu0/cpufreq"
 SCALE_THEMSELVES = ("intel_pstate", "amd-pstate-epp")
-FIX = "cpupower frequency-set -g performance (permanently: the tuned profile accelerator-performance)"
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,20 +37,17 @@ def probe(host: Host) -> Values:
 def evaluate(values: Values) -> Iterator[Finding]:
     governor, driver = values.governor, values.driver
     evidence = f"{FOLDER}: governor {governor or 'not reported'}, driver {driver or 'not reported'}"
-    about = About(check=NAME, evidence=(evidence,))
+    subject = Subject(check=NAME, evidence=(evidence,))
     if not values.readable:
-        why = f"CPU governor unknown: {CPUS} cannot be read"
-        yield about.unknown(why, "run on the host, or mount /sys read-only into the container")
+        yield subject.unknown("host.cpus-unreadable", path=CPUS)
     elif governor is None:
-        yield about.skips("not applicable: the kernel does not scale the CPU clock (virtual machine or firmware)")
+        yield subject.skips("host.cpu-clock-fixed")
     elif governor == "powersave" and driver is None:
-        why = f"effect of the CPU governor powersave unknown: {FOLDER}/scaling_driver cannot be read"
-        yield about.unknown(why, f"cat {FOLDER}/scaling_driver")
+        yield subject.unknown("host.cpu-driver-unreadable", path=f"{FOLDER}/scaling_driver")
     elif governor == "powersave" and driver not in SCALE_THEMSELVES:
-        why = "The CPUs stay at their lowest clock: kernel launches, data loading and host copies are slow."
-        yield about.warns(f"CPU governor {governor}", "performance or schedutil", why, FIX, "cpu-clock-low")
+        yield subject.warns("host.cpu-clock-low", f"CPU governor {governor}", "performance or schedutil")
     else:
-        yield about.passes(f"CPU governor {governor} ({driver})" if driver else f"CPU governor {governor}")
+        yield subject.passes(f"CPU governor {governor} ({driver})" if driver else f"CPU governor {governor}")
 
 
 CHECK = Check(NAME, frozenset({"software", "settings", "quick"}), probe, evaluate)

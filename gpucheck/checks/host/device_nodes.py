@@ -10,9 +10,8 @@ from collections.abc import Iterator
 import msgspec
 
 from gpucheck.checks._nvml import no_gpus, not_looked
-from gpucheck.checks._session import OUTSIDE
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Host, NvmlFailure, NvmlReading
-from gpucheck.model.finding.about import About
 
 NAME = "device-nodes"
 GPU_NODE = re.compile(r"nvidia\d+")
@@ -41,12 +40,12 @@ def probe(host: Host) -> Values:
 
 
 def evaluate(values: Values) -> Iterator[Finding]:
-    about = About(check=NAME, evidence=(f"/dev: {' '.join(values.names or ()) or 'no nvidia file'}",))
+    subject = Subject(check=NAME, evidence=(f"/dev: {' '.join(values.names or ()) or 'no nvidia file'}",))
     if isinstance(values.nvml, NvmlFailure):
         yield not_looked(NAME, values.nvml)
         return
     if values.names is None:
-        yield About(check=NAME).unknown("device files unknown: /dev cannot be listed", "ls -l /dev/nvidia*")
+        yield Subject(check=NAME).unknown("host.device-files-unknown")
         return
     gpus = len(values.nvml.gpus)
     if not gpus:
@@ -57,24 +56,18 @@ def evaluate(values: Values) -> Iterator[Finding]:
     if len(nodes) < gpus:
         missing.append(f"{gpus - len(nodes)} of {gpus} GPU files")
     if not missing and values.denied:
-        why = "A device cgroup denies /dev/nvidia-uvm, so CUDA cannot initialize in this session."
-        yield about.unknown(why, f"permit it in the cgroup, or leave it: {OUTSIDE}", "no access to /dev/nvidia-uvm")
+        yield subject.unknown("host.device-file-denied", "no access to /dev/nvidia-uvm")
         return
     if not missing:
-        yield about.passes(f"{len(nodes)} GPU files, nvidiactl, nvidia-uvm")
+        yield subject.passes(f"{len(nodes)} GPU files, nvidiactl, nvidia-uvm")
         return
-    why = "CUDA cannot initialize without these device files, although NVML works."
-    fix = (
-        "start the container with --gpus all, or with the CDI device nvidia.com/gpu=all"
-        if values.container
-        else "nvidia-modprobe -c0 -u, and enable nvidia-persistenced, which creates them at boot"
-    )
     seen = f"missing in /dev: {', '.join(missing)}"
-    if missing == ["nvidia-uvm"] and not values.container:
-        why = "The first CUDA program creates this device file, if it has the permission."
-        yield about.warns(seen, None, why, fix, "device-node-missing")
+    if values.container:
+        yield subject.fails("host.device-files-not-passed", seen)
+    elif missing == ["nvidia-uvm"]:
+        yield subject.warns("host.device-file-not-created", seen)
     else:
-        yield about.fails(seen, None, why, fix, "device-node-missing")
+        yield subject.fails("host.device-files-missing", seen)
 
 
 CHECK = Check(NAME, frozenset({"software", "quick"}), probe, evaluate)

@@ -11,9 +11,9 @@ from pathlib import Path
 import msgspec
 
 from gpucheck.checks._nvml import not_looked
+from gpucheck.knowledge.codes import Subject
 from gpucheck.knowledge.environment import variables
 from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure
-from gpucheck.model.finding.about import About
 
 NAME = "environment"
 FILES = ("/etc/nccl.conf", "~/.nccl.conf")
@@ -57,17 +57,19 @@ def evaluate(values: Values) -> Iterator[Finding]:
         if name in known and value not in known[name].harmless
     ]
     for place, variable, value in steering:
-        about = About(check=NAME, evidence=(f"{place}: {variable.name}={value}",))
-        fix = f"unset {variable.name}" if place == "environment" else f"remove the line from {place}"
-        seen, fix = f"{variable.name}={value}", f"{fix}, if it is not intentional"
-        yield about.warns(seen, None, variable.effect, fix, "leftover-environment")
+        seen, line = f"{variable.name}={value}", f"{place}: {variable.name}={value}"
+        subject = Subject(check=NAME, evidence=(line,))
+        if place == "environment":
+            yield subject.warns("host.variable-set", seen, variable=variable.name, effect=variable.effect)
+        else:
+            yield subject.warns("host.variable-in-file", seen, path=place, effect=variable.effect)
     hidden = _hidden(values)
     if hidden is not None:
         yield hidden
     if not steering and hidden is None:
         names = ", ".join(sorted(values.found["environment"])) or "none"
         evidence = (f"variables of CUDA, NCCL and the frameworks that are set: {names}",)
-        yield About(check=NAME, evidence=evidence).passes("no variable that changes CUDA or NCCL")
+        yield Subject(check=NAME, evidence=evidence).passes("no variable that changes CUDA or NCCL")
 
 
 def _hidden(values: Values) -> Finding | None:
@@ -82,10 +84,9 @@ def _hidden(values: Values) -> Finding | None:
     if len(visible) == len(values.gpus):
         return None
     names = ", ".join(gpu.pci_bus_id for gpu in values.gpus if gpu not in visible)
-    about = About(check=NAME, evidence=(f"environment: {VISIBLE}={chosen}", f"hidden: {names}"))
-    why = f"CUDA programs started from here see {len(visible)} of {len(values.gpus)} GPUs"
-    fix = f"unset {VISIBLE}, if it is not intentional"
-    return about.warns(f"{VISIBLE}={chosen}", None, why, fix, "leftover-environment")
+    subject = Subject(check=NAME, evidence=(f"environment: {VISIBLE}={chosen}", f"hidden: {names}"))
+    seen, total = f"{VISIBLE}={chosen}", len(values.gpus)
+    return subject.warns("host.gpus-hidden", seen, variable=VISIBLE, visible=len(visible), total=total)
 
 
 def _visible(chosen: str, gpus: tuple[Gpu, ...]) -> list[Gpu]:

@@ -8,17 +8,13 @@ from collections.abc import Iterator
 
 import msgspec
 
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Host
-from gpucheck.model.finding.about import About
 
 NAME = "locked-memory"
 UNLIMITED = -1
 # An assumption of gpucheck: no published source gives a sufficient limit below "unlimited".
 ENOUGH_MIB = 65536
-FIX = (
-    "memlock unlimited in /etc/security/limits.d for users, LimitMEMLOCK=infinity for services, "
-    "--ulimit memlock=-1 for containers"
-)
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,19 +33,17 @@ def probe(host: Host) -> Values:
 def evaluate(values: Values) -> Iterator[Finding]:
     limit = values.memlock_bytes
     devices = "not visible" if values.rdma is None else ", ".join(values.rdma) or "none"
-    about = About(check=NAME, evidence=(f"RLIMIT_MEMLOCK: {_size(limit)}", f"RDMA devices: {devices}"))
+    subject = Subject(check=NAME, evidence=(f"RLIMIT_MEMLOCK: {_size(limit)}", f"RDMA devices: {devices}"))
     if limit is None:
-        yield about.unknown("locked memory limit unknown: RLIMIT_MEMLOCK cannot be read", "ulimit -l")
+        yield subject.unknown("host.memlock-unreadable")
     elif limit == UNLIMITED or limit >> 20 >= ENOUGH_MIB:
-        yield about.passes(_size(limit))
+        yield subject.passes(_size(limit))
     elif values.rdma is None:
-        why = f"required locked memory unknown: sysfs shows no PCI devices (the limit is {_size(limit)})"
-        yield about.unknown(why, "run on the host, or mount /sys read-only into the container")
+        yield subject.unknown("host.memlock-need-unknown", limit=_size(limit))
     elif not values.rdma:
-        yield about.skips("not applicable: no RDMA device, and CUDA pins memory through its driver", _size(limit))
+        yield subject.skips("host.memlock-not-needed", _size(limit))
     else:
-        why = "RDMA registers its buffers as locked memory: NCCL over InfiniBand or RoCE fails with ENOMEM."
-        yield about.warns(_size(limit), "unlimited", why, FIX, "memlock-too-small")
+        yield subject.warns("host.memlock-too-small", _size(limit), "unlimited")
 
 
 def _size(count: int | None) -> str:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import msgspec
 
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Host, Limits
-from gpucheck.model.finding.about import About
 
 NAME = "shared-memory"
 MIB = 1 << 20
@@ -34,27 +34,19 @@ def probe(host: Host) -> Values:
 def evaluate(values: Values) -> Iterator[Finding]:
     size, free = values.limits.shm_bytes, values.limits.shm_free_bytes
     if size is None or free is None:
-        why = "shared memory size unknown: /dev/shm is missing or cannot be read"
-        yield About(check=NAME).unknown(why, "df /dev/shm; if it is missing: mount -t tmpfs tmpfs /dev/shm")
+        yield Subject(check=NAME).unknown("host.shm-unreadable")
         return
-    about = About(check=NAME, unit="MiB", evidence=(f"statvfs /dev/shm: {size} bytes, {free} free",))
-    remedy = (
-        "run the container with --shm-size=1g or --ipc=host"
-        if values.container
-        else "mount -o remount,size=50% /dev/shm"
-    )
+    subject = Subject(check=NAME, unit="MiB", evidence=(f"statvfs /dev/shm: {size} bytes, {free} free",))
     if size < TOO_SMALL:
-        why = "Shared memory is too small: NCCL cannot extend its segments, and data loaders end with SIGBUS."
-        yield about.fails(size // MIB, ENOUGH // MIB, why, remedy, "shm-too-small")
+        code = "host.shm-too-small-container" if values.container else "host.shm-too-small"
+        yield subject.fails(code, size // MIB, ENOUGH // MIB)
     elif size < ENOUGH:
-        why = "Shared memory is large enough for two ranks, and too small for eight with data loaders."
-        yield about.warns(size // MIB, ENOUGH // MIB, why, remedy, "shm-too-small")
+        code = "host.shm-for-two-ranks-container" if values.container else "host.shm-for-two-ranks"
+        yield subject.warns(code, size // MIB, ENOUGH // MIB)
     elif free < FREE:
-        why = "Shared memory is almost full: leftover segments leave no space for the next job."
-        fix = "ls -lS /dev/shm, and remove the files that no process uses"
-        yield about.warns(f"{free // MIB} MiB free", f"{FREE // MIB} MiB", why, fix, "shm-too-small", "likely")
+        yield subject.warns("host.shm-almost-full", f"{free // MIB} MiB free", f"{FREE // MIB} MiB")
     else:
-        yield about.passes(size // MIB)
+        yield subject.passes(size // MIB)
 
 
 CHECK = Check(NAME, frozenset({"software", "limits", "quick"}), probe, evaluate)

@@ -87,7 +87,8 @@ def _coded(code: Code, kind: str, message: LogMessage) -> Event:
 
 
 def _message(row: Message, bus: str | None, message: LogMessage, machine: Machine) -> Event | None:
-    meaning = Meaning(row.verdict, row.says, row.why, row.fix, row.cause, row.confidence)
+    values = {"message": row.key, "meaning": row.why}
+    meaning = Meaning(row.verdict, row.says, "kernel.known-message", values, row.steps, row.cause, row.confidence)
     subject, place = "host", ""
     if row.about == "gpu" and bus:
         subject = f"gpu:{bus}"
@@ -110,8 +111,8 @@ def _message(row: Message, bus: str | None, message: LogMessage, machine: Machin
             meaning = meaning._replace(
                 verdict="warn",
                 summary=f"{row.says} at {bus}",
-                why=f"{row.why}; the log does not show whether a GPU is behind {bus}",
-                fix=f"lspci -tvnn shows what is behind {bus}; if it is a GPU: {row.fix}",
+                code="kernel.unknown-device",
+                values={**values, "device": bus},
                 confidence="possible",
             )
     after = follows(row.key)

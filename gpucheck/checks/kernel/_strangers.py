@@ -9,9 +9,9 @@ from functools import cache
 from typing import NamedTuple
 
 from gpucheck.checks.kernel._text import BUS, LogMessage, bus_id
+from gpucheck.knowledge.codes import Subject
 from gpucheck.knowledge.kernel_messages import Family, Harmless, families, trouble
 from gpucheck.model import Finding, Verdict
-from gpucheck.model.finding.about import About
 from gpucheck.printable import counted
 
 CHECK = "kernel-log"
@@ -54,15 +54,11 @@ def _finding(family: Family, verdict: Verdict, subject: str, found: list[LogMess
         distinct.setdefault(NUMBER.sub("0", message.text[:QUOTE]), message)
     quotes = [message.text[:QUOTE] for message in distinct.values()][:SHOWN]
     more = len(found) - len(quotes)
-    about = About(
-        check=CHECK, subject=subject, evidence=(*quotes, *((f"and {counted(more, 'line')} more",) if more else ()))
-    )
+    evidence = (*quotes, *((f"and {counted(more, 'line')} more",) if more else ()))
+    of = Subject(check=CHECK, name=subject, evidence=evidence)
     seen = f"{counted(len(found), 'line')} about {family.title} not recognized"
-    if verdict is Verdict.WARN:
-        why = "the words speak of trouble, and gpucheck does not know the message"
-        return about.warns(seen, None, why, family.fix, None)
-    why = "gpucheck does not know the message, so whether it is harmless is unknown"
-    return about.unknown(why, family.fix, seen)
+    code = "kernel.line-of-trouble" if verdict is Verdict.WARN else "kernel.line-not-known"
+    return of.finding(verdict, code, seen, advice=family.steps, family=family.key)
 
 
 def _family(text: str) -> _Compiled | None:

@@ -1,11 +1,12 @@
 """Meaning of an Xid or SXid line: by its code, and for some codes by the rest of the line."""
 
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gpucheck.checks.kernel._text import BUS, bus_id
+from gpucheck.knowledge.causes import Advice
 from gpucheck.knowledge.kernel_messages import Confidence, Verdict
-from gpucheck.knowledge.xid import Sxid, Xid, nvlink5, recovery_action, sxid_family, sxids, xids
+from gpucheck.knowledge.xid import SXID_CAUSE, Xid, nvlink5, recovery_action, sxid_family, sxids, xids
 
 XID = re.compile(r"NVRM: Xid:? ?(?:\((?P<where>[^()]{0,80})\):?)? ?(?P<code>\d{1,5})(?![\w.])(?P<text>.*)")
 SXID = re.compile(r"nvidia-nvswitch\d{0,3}: SXid \((?P<where>[^()]{0,80})\): (?P<code>\d{1,6})(?!\w)(?P<text>.*)")
@@ -26,12 +27,13 @@ CAUSED_BY = re.compile(r"caused by previous Xid (?P<code>\d{1,5})")
 
 
 class Meaning(NamedTuple):
-    """The text of one kind of message, its severity, and what to do."""
+    """One kind of message: its severity, a summary, its code with values, and the steps of its row."""
 
     verdict: Verdict
     summary: str
-    why: str
-    fix: str
+    code: str
+    values: dict[str, Any]
+    steps: tuple[Advice, ...] = ()
     cause: str | None = None
     confidence: Confidence = "certain"
 
@@ -69,21 +71,19 @@ def of_xid(code: int, bus: str | None, text: str = "") -> Code:
 
 def _xid_meaning(code: int, row: Xid | None, text: str) -> Meaning:
     if row is None:
-        why = "this Xid is not in the table, so what it means is not known here"
-        fix = "look it up in NVIDIA's Xid catalogue, and follow its action"
-        return Meaning("warn", f"Xid {code}", why, fix, "xid", "possible")
-    why = f"the driver reported this error of the GPU (gpucheck explain xid:{code})"
-    meaning = Meaning(
-        row.verdict, f"Xid {code}: {row.reading}", why, _steps(row.immediate, row.later), row.cause or "xid"
-    )
+        return Meaning("warn", f"Xid {code}", "kernel.xid-not-known", {"xid": code}, (), "xid", "possible")
+    summary, cause = f"Xid {code}: {row.reading}", row.cause or "xid"
+    meaning = Meaning(row.verdict, summary, "kernel.xid-event", {"xid": code}, row.steps, cause)
     if row.detail == "recovery-action" and (match := ACTION.search(text)):
         action = recovery_action(match["name"].strip(), int(match["number"], 16) if match["number"] else None)
         if action is not None:
+            name = match["name"].strip()
             return meaning._replace(
                 verdict=action.verdict,
-                summary=f"Xid 154: {action.does} ({match['name'].strip()})",
-                why="after an earlier error the driver reports the recovery action that the GPU requires",
-                fix=action.immediate,
+                summary=f"Xid 154: {action.does} ({name})",
+                code="kernel.recovery-action",
+                values={"xid": code, "required": name},
+                steps=action.steps,
             )
     if row.detail == "nvlink5" and (match := NVLINK5.search(text)):
         return _nvlink5_meaning(code, meaning, match)
@@ -106,7 +106,7 @@ def _nvlink5_meaning(code: int, meaning: Meaning, match: re.Match[str]) -> Meani
     if rule is None:
         return meaning
     verdict: Verdict = "warn" if rule.verdict == "fail" and not fatal else rule.verdict
-    return meaning._replace(verdict=verdict, fix=_steps(rule.immediate, rule.later))
+    return meaning._replace(verdict=verdict, steps=rule.steps)
 
 
 def _of_sxid(code: int, bus: str | None, text: str) -> Code:
@@ -116,14 +116,7 @@ def _of_sxid(code: int, bus: str | None, text: str) -> Code:
     verdict: Verdict = row.verdict if row else "warn"
     if severity:
         verdict = "fail" if not severity["non"] else "warn" if verdict == "fail" else verdict
-    fix = "reset all GPUs of the board together, restart fabric manager; contact support if it returns"
-    row = row or Sxid(sxid=(code,), reading=reading, verdict=verdict, immediate=fix)
-    why = f"an NVSwitch reported an error on its links or inside (gpucheck explain sxid:{code})"
-    meaning = Meaning(verdict, f"SXid {code}: {reading}", why, _steps(row.immediate, row.later), row.cause)
+    steps, cause = (row.steps, row.cause) if row else ((), SXID_CAUSE)
+    found = "kernel.sxid-event" if steps else "kernel.sxid-without-action" if row else "kernel.sxid-not-known"
+    meaning = Meaning(verdict, f"SXid {code}: {reading}", found, {"sxid": code}, steps, cause)
     return Code(f"sxid:{code}", bus, meaning)
-
-
-def _steps(immediate: str, later: str) -> str:
-    if immediate == "none":
-        return later or "nothing to do"
-    return f"{immediate}; then {later}" if later else immediate

@@ -16,8 +16,8 @@ from gpucheck.checks.kernel._strangers import strangers
 from gpucheck.checks.kernel._text import LogMessage, messages, named
 from gpucheck.checks.kernel._xids import Meaning
 from gpucheck.knowledge.actions import of_step
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Host, KernelLine, KernelLog
-from gpucheck.model.finding.about import About
 
 NAME = "kernel-log"
 NVSWITCH = ("10de", "0680")
@@ -64,8 +64,7 @@ def evaluate(values: Values) -> Iterator[Finding]:
     """One finding for each error and GPU, switch or host, else one for the host."""
     log = values.log
     if log.source is None:
-        why = f"errors since boot unknown: the kernel log could not be read: {log.denied}"
-        yield About(check=NAME).unknown(why, "sudo gpucheck verify --only kernel-log")
+        yield Subject(check=NAME).unknown("kernel.log-unreadable", error=log.denied)
         return
     said = messages(log.lines)
     machine = _machine(values, said)
@@ -76,8 +75,8 @@ def evaluate(values: Values) -> Iterator[Finding]:
     yield from found
     if not found:
         harmless = tuple(f"needs no action: {root.text()}, {root.subject}" for root in roots)
-        about = About(check=NAME, evidence=(f"{log.source}: {len(log.lines)} lines", *harmless))
-        yield about.passes("no error of a GPU, switch or link")
+        subject = Subject(check=NAME, evidence=(f"{log.source}: {len(log.lines)} lines", *harmless))
+        yield subject.passes("no error of a GPU, switch or link")
 
 
 def _machine(values: Values, found: list[LogMessage]) -> Machine:
@@ -182,12 +181,20 @@ def _finding(root: _Group, above: Container[str]) -> Iterator[Finding]:
         return
     also = dict.fromkeys(f"also logged: {part.text()}" for part in root.with_it)
     evidence = (*_quoted([event.message for event in root.events]), *also)
-    about = About(check=NAME, subject=_subject(root, above), evidence=evidence)
-    report = about.fails if meaning.verdict == "fail" else about.warns
-    found = report(root.text(), None, meaning.why, meaning.fix, meaning.cause, meaning.confidence)
     # A code has steps of its own, which may differ from those of its cause.
-    step = of_step(meaning.fix) if root.key.startswith(CODES) else None
-    yield found if step is None else msgspec.structs.replace(found, action=step[0], owner=step[1])
+    first = meaning.steps[0].text if meaning.steps and root.key.startswith(CODES) else ""
+    action, owner = of_step(first) or (None, None)
+    subject = Subject(check=NAME, name=_subject(root, above), evidence=evidence)
+    yield (subject.fails if meaning.verdict == "fail" else subject.warns)(
+        meaning.code,
+        root.text(),
+        cause=meaning.cause,
+        confidence=meaning.confidence,
+        action=action,
+        owner=owner,
+        advice=meaning.steps,
+        **meaning.values,
+    )
 
 
 def _subject(root: _Group, above: Container[str]) -> str:

@@ -9,20 +9,28 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from gpucheck.checks._nvml import LOST, Hardware, evidence, gaps_of, query_hardware, reading_with_gpus, reason
+import msgspec
+
+from gpucheck.checks._nvml import LOST, Hardware, evidence, gaps_of, query_hardware, reading_with_gpus
 from gpucheck.knowledge import find_gpu, gpu_by_pci_id
-from gpucheck.model import Check, Finding, Gpu, NvmlGap, NvmlReading
-from gpucheck.model.finding.about import About
+from gpucheck.knowledge.codes import Subject
+from gpucheck.model import DEFECT, Check, Finding, Gpu, NvmlGap, NvmlReading, Verdict
 from gpucheck.topology import NvLinks
 
 NAME = "p2p-status"
 CALL = "nvmlDeviceGetP2PStatus"
-MEANING = {
-    "CNS": "the chipset does not support it",
-    "GNS": "the GPU does not support it",
-    "TNS": "the path between the two I/O hubs does not support it",
-    "DR": "it is disabled by a registry key of the driver",
-    "NS": "it is not supported",
+CODES = {
+    "CNS": "p2p.chipset-unsupported",
+    "GNS": "p2p.gpu-unsupported",
+    "TNS": "p2p.path-unsupported",
+    "DR": "p2p.disabled-by-driver",
+    "NS": "p2p.not-supported",
+}
+BY_DESIGN = {
+    "mig-enabled": "p2p.none-with-mig",
+    "vm-no-p2p": "p2p.none-in-vm",
+    "p2p-unsupported-pair": "p2p.none-between-models",
+    "geforce-p2p-disabled": "p2p.none-on-geforce",
 }
 SHOWN = 12
 Place = tuple[int, int]
@@ -35,7 +43,7 @@ def evaluate(values: Hardware) -> Iterator[Finding]:
         yield nvml
         return
     if len(nvml.gpus) == 1:
-        yield About(check=NAME).skips("not applicable: a single GPU has no pair", "1 GPU")
+        yield Subject(check=NAME).skips("p2p.single-gpu", "1 GPU")
         return
     nvlinks = NvLinks(nvml.gpus, values.pci)
     groups: dict[tuple[str | None, str | None], list[Place]] = defaultdict(list)
@@ -52,8 +60,7 @@ def evaluate(values: Hardware) -> Iterator[Finding]:
         if status is not None:
             yield _evaluate(nvml, status, by_design, pairs)
     if divided:
-        why = "reason of the missing peer-to-peer access unknown: NVML did not return the MIG mode of a GPU"
-        yield _about(nvml, divided, "not OK").unknown(why, "gpucheck verify --only mig", because_of="mig")
+        yield _subject(nvml, divided, "not OK").unknown("p2p.mig-mode-unknown", because_of="mig")
     yield from _unread(nvml, unread)
     yield from _links_without_p2p(nvml, nvlinks)
 
@@ -99,40 +106,40 @@ def _mig_refused(nvml: NvmlReading, pair: Place) -> bool:
 
 
 def _evaluate(nvml: NvmlReading, status: str, by_design: str | None, pairs: list[Place]) -> Finding:
-    about = _about(nvml, pairs, status)
+    subject = _subject(nvml, pairs, status)
     seen = f"{status} for {len(pairs)} pair{'s' * (len(pairs) > 1)}"
     if status == "OK":
-        return about.passes(seen)
-    why = f"the driver offers no peer-to-peer here: {MEANING.get(status, status)}"
+        return subject.passes(seen)
     if by_design is not None:
-        return about.skips(
-            f"not applicable: {why}; expected for such a pair, copies go through host memory",
-            seen,
-            wanted="OK",
-            cause=by_design,
-        )
-    fix = "nvidia-smi topo -p2p r; check BIOS, IOMMU and the driver's module options (NVreg_RegistryDwords)"
-    if status in ("CNS", "TNS"):
-        return about.warns(seen, "OK", why, fix, "p2p-unsupported-pair")
-    return about.fails(seen, "OK", why, fix, "p2p-unsupported-pair")
+        # Nothing is to be done about a cause that is by design: it has no steps here.
+        expected = subject.skips(BY_DESIGN[by_design], seen, "OK", status=status)
+        return msgspec.structs.replace(expected, cause=by_design)
+    verdict = Verdict.WARN if status in ("CNS", "TNS") else Verdict.FAIL
+    return subject.finding(verdict, CODES.get(status, "p2p.status-not-ok"), seen, "OK", status=status)
 
 
 def _unread(nvml: NvmlReading, pairs: list[Place]) -> Iterator[Finding]:
     """Yield one finding for each reason why NVML did not report a pair; a lost GPU is the inventory's."""
-    groups: dict[str, list[tuple[Place, NvmlGap | None]]] = defaultdict(list)
+    groups: dict[tuple[int, str] | None, list[tuple[Place, NvmlGap | None]]] = defaultdict(list)
     for pair in pairs:
         gap = _gap(nvml, *(nvml.gpus[place] for place in pair))
-        groups[reason(gap) if gap else f"NVML did not respond to {CALL}"].append((pair, gap))
-    for why, members in groups.items():
-        gaps = [gap for _, gap in members if gap]
-        about = _about(nvml, [pair for pair, _ in members], "not reported", tuple(map(evidence, gaps[:1])))
-        lost = any(gap.code in LOST for gap in gaps)
-        of = f"of {len(members)} pair{'s' * (len(members) > 1)} "
-        if gaps and all(gap.absent for gap in gaps):
-            yield about.skips(f"not run: P2P status {of}not reported: {why}")
+        groups[(gap.code, gap.name) if gap else None].append((pair, gap))
+    for members in groups.values():
+        gap, count = members[0][1], len(members)
+        lines = (evidence(gap),) if gap else ()
+        subject = _subject(nvml, [pair for pair, _ in members], "not reported", lines)
+        if gap is None:
+            yield subject.unknown("p2p.status-not-reported", pairs=count)
             continue
-        fix = "gpucheck verify --only inventory" if lost else "nvidia-smi topo -p2p r; read dmesg for NVRM lines"
-        yield about.unknown(f"P2P status {of}unknown: {why}", fix, because_of="inventory" if lost else None)
+        error = gap.name.removeprefix("NVMLError_")
+        if gap.absent:
+            yield subject.skips("p2p.status-not-offered", pairs=count, error=error, number=gap.code)
+        elif gap.code in LOST:
+            yield subject.unknown("p2p.gpu-lost", pairs=count, number=gap.code, because_of="inventory")
+        elif gap.code == DEFECT:
+            yield subject.unknown("p2p.status-unreadable", pairs=count, error=error)
+        else:
+            yield subject.unknown("p2p.status-failed", pairs=count, error=error, number=gap.code)
 
 
 def _gap(nvml: NvmlReading, a: Gpu, b: Gpu) -> NvmlGap | None:
@@ -158,24 +165,19 @@ def _links_without_p2p(nvml: NvmlReading, nvlinks: NvLinks) -> Iterator[Finding]
         return
     if dead and not any(_divided(nvml.gpus[place]) for pair in dead for place in pair):
         switched = any(nvlinks.switches(place) for pair in dead for place in pair)
-        cause = "fabric-manager-down" if switched else "nvlink-down"
-        why = "the NVLinks are active, but the driver does not use them" + (
-            ": the fabric is not set up for these GPUs" if switched else ""
-        )
-        fix = "gpucheck verify --only fabric" if switched else "reseat the bridge, then reboot"
-        about = _about(nvml, dead, "NVLink not OK", subject="host")
-        plural = "s" * (len(dead) > 1)
-        yield about.fails(f"{len(dead)} pair{plural} without NVLink P2P", "OK", why, fix, cause, "likely")
+        subject = _subject(nvml, dead, "NVLink not OK", name="host")
+        code = "p2p.fabric-not-set-up" if switched else "p2p.nvlinks-unused"
+        yield subject.fails(code, f"{len(dead)} pair{'s' * (len(dead) > 1)} without NVLink P2P", "OK")
 
 
-def _about(
-    nvml: NvmlReading, pairs: list[Place], status: str, lines: tuple[str, ...] = (), *, subject: str | None = None
-) -> About:
+def _subject(
+    nvml: NvmlReading, pairs: list[Place], status: str, lines: tuple[str, ...] = (), *, name: str | None = None
+) -> Subject:
     names = ["-".join(nvml.gpus[place].pci_bus_id for place in pair) for pair in pairs]
     more = (f"and {len(names) - SHOWN} more pairs",) if len(names) > SHOWN else ()
-    return About(
+    return Subject(
         check=NAME,
-        subject=subject or (f"pair:{names[0]}" if len(names) == 1 else "host"),
+        name=name or (f"pair:{names[0]}" if len(names) == 1 else "host"),
         evidence=(*lines, *(f"{CALL} {name}: {status}" for name in names[:SHOWN]), *more),
     )
 

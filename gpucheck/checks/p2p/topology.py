@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gpucheck.checks._nvml import LOST, no_gpus, not_looked, reason
-from gpucheck.model import Check, Finding, Host, NvmlFailure, NvmlReading, PciDevice, Topology, Verdict
-from gpucheck.model.finding.about import About
+from gpucheck.checks._nvml import LOST, no_gpus, not_looked
+from gpucheck.knowledge.codes import Subject
+from gpucheck.model import DEFECT, Check, Finding, Host, NvmlFailure, NvmlReading, PciDevice, Topology, Verdict
 from gpucheck.topology import of
 from gpucheck.topology.view import View
 
@@ -46,24 +46,26 @@ def evaluate(values: Values) -> Iterator[Finding]:
     if any(finding.verdict in (Verdict.WARN, Verdict.FAIL, Verdict.UNKNOWN) or finding.seen is None for finding in own):
         return
     if not topology.pairs:
-        yield About(check=NAME).skips("not applicable: a single GPU has no pair", "1 GPU")
+        yield Subject(check=NAME).skips("p2p.single-gpu", "1 GPU")
         return
     view = View(values.nvml, {device.bus_id.lower(): device for device in values.pci})
     compared, pairs = view.compared(), len(topology.pairs)
     lines = (f"class by NVML and by sysfs, and the same: {compared} of {pairs} pairs",)
-    about = About(check=NAME, evidence=(*lines, *(f"GPU{pair.a}-GPU{pair.b}: {pair.cls}" for pair in topology.pairs)))
+    subject = Subject(
+        check=NAME, evidence=(*lines, *(f"GPU{pair.a}-GPU{pair.b}: {pair.cls}" for pair in topology.pairs))
+    )
     refused = [gap for gap in values.nvml.gaps if gap.call == ANCESTOR and not gap.absent]
     if refused:
-        why = f"agreement of NVML and sysfs unknown: {reason(refused[0])}"
-        root = "inventory" if refused[0].code in LOST else None
-        yield about.unknown(why, "gpucheck verify --only inventory", _classes(topology), because_of=root)
+        error, number = refused[0].name.removeprefix("NVMLError_"), refused[0].code
+        root = "inventory" if number in LOST else None
+        code = "p2p.ancestor-unreadable" if number == DEFECT else "p2p.agreement-unknown"
+        yield subject.unknown(code, _classes(topology), because_of=root, error=error, number=number)
         return
     if compared:
-        yield about.passes(_classes(topology))
+        yield subject.passes(_classes(topology))
         return
-    source = "NVML" if any(any(view.ancestors(*pair)) for pair in view.pairs) else "sysfs"
-    missing = "sysfs shows no path of these GPUs" if source == "NVML" else "NVML reports no path class"
-    yield about.skips(f"not run: {source} is the only source ({missing})", _classes(topology))
+    by_nvml = any(any(view.ancestors(*pair)) for pair in view.pairs)
+    yield subject.skips("p2p.no-path-in-sysfs" if by_nvml else "p2p.no-class-from-nvml", _classes(topology))
 
 
 def _classes(topology: Topology) -> str:

@@ -10,6 +10,7 @@ import click
 
 if TYPE_CHECKING:
     from gpucheck.knowledge import Cause
+    from gpucheck.knowledge.causes import Advice
 
 from gpucheck.cli._shared.common import Problem
 from gpucheck.cli._shared.completion import EXPLAINED
@@ -168,9 +169,7 @@ def _xid(code: int) -> Iterator[str]:
     yield click.style(f"Xid {code}", bold=True)
     yield from _part("means", row.reading)
     yield from _part("verdict", VERDICT.get(row.verdict, row.verdict.upper()))
-    yield from _part("now", row.immediate)
-    if row.later:
-        yield from _part("then", row.later)
+    yield from _actions(row.immediate, row.later)
     if row.detail is not None:
         yield from _part("detail", DETAIL[row.detail])
     if row.cause:
@@ -188,13 +187,20 @@ def _sxid(code: int) -> Iterator[str]:
     yield click.style(f"SXid {code}", bold=True)
     yield from _part("means", row.reading if row else f"error of the {family}")
     yield from _part("verdict", _sxid_verdict(row.verdict if row else "warn"))
-    yield from _part("now", row.immediate if row else "look at the link that the line names")
-    if row and row.later:
-        yield from _part("then", row.later)
+    if row is None:
+        yield from _part("now", "look at the link that the line names")
+    else:
+        yield from _actions(row.immediate, row.later)
     cause = row.cause if row else SXID_CAUSE
     yield from _part("cause", f"{cause} (gpucheck explain {cause})")
     yield from _part("confirm", f"journalctl -k | grep SXid | grep ': {code},'")
     yield from _part("source", "NVIDIA Fabric Manager user guide, NVSwitch SXid errors")
+
+
+def _actions(immediate: "Advice | None", later: "Advice | None") -> Iterator[str]:
+    yield from _part("now", immediate.text if immediate else "none")
+    if later:
+        yield from _part("then", later.text)
 
 
 def _sxid_verdict(verdict: str) -> str:

@@ -93,8 +93,8 @@ def _message(key: str, part: Part) -> Iterator[str]:
     known = row(key)
     yield from part("means", known.says + (f"; {known.why}" if known.why else ""))
     yield from _evaluated(known.verdict, known.cause, part)
-    for line in known.fix.splitlines():
-        yield from part("fix", line)
+    for step in known.steps:
+        yield from part("fix", step.text)
 
 
 def code_in_line(line: str) -> tuple[str, int] | None:

@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from gpucheck.knowledge._load import table
+from gpucheck.knowledge.causes import Advice
 
 FOLDER = Path(__file__).parent
 NEVER = "(?!)"  # the pattern of a message that a reader finds in other ways
@@ -27,8 +28,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     key: unique over all files, the part before the first dot is the file's name. patterns: regular expressions,
     searched in a line, case-sensitive unless they begin with (?i); a group named ``gpu`` is a bus id or an index.
-    verdict: ``pass`` for a known harmless message. ``says``: its meaning in one phrase. why and fix: as in a
-    finding; where a cause is named its remedy follows the fix. versions: where the wording was seen.
+    verdict: ``pass`` for a known harmless message. ``says``: its meaning in one phrase. why and steps: as in a
+    finding; where a cause is named its steps follow. versions: where the wording was seen.
     """
 
     key: str
@@ -37,14 +38,14 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     says: str
     source: str
     why: str = ""
-    fix: str = ""
+    steps: tuple[Advice, ...] = ()
     cause: str | None = None
     confidence: Literal["certain", "likely", "possible"] | None = None
     versions: str = ""
 
 
 class _Rows(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
-    schema_: Literal["gpucheck.knowledge.messages/1"]
+    schema_: Literal["gpucheck.knowledge.messages/2"]
     as_of: str
     messages: tuple[Row, ...]
 

@@ -33,8 +33,8 @@ def test_the_remedy_for_shared_memory_is_one_that_the_reader_can_carry_out():
     small = Limits(shm_bytes=64 * MIB, shm_free_bytes=64 * MIB)
     in_container = msgspec.structs.replace(SYSTEM, container="docker")
 
-    assert "--shm-size" in judge(shared_memory, FakeHost(limits_=small, system_=in_container))[0].fix
-    assert "remount" in judge(shared_memory, FakeHost(limits_=small))[0].fix
+    assert judge(shared_memory, FakeHost(limits_=small, system_=in_container))[0].code == "host.shm-too-small-container"
+    assert judge(shared_memory, FakeHost(limits_=small))[0].code == "host.shm-too-small"
 
 
 @pytest.mark.parametrize(

@@ -80,10 +80,9 @@ def test_ordinary_lines_are_no_findings(line):
 
 
 def test_a_log_that_may_not_be_read_is_unknown():
-    """With the command that may."""
     (finding,) = judge(check, FakeHost(kernel_log_=KernelLog(denied="/dev/kmsg: Operation not permitted")))
 
-    assert (finding.verdict, finding.fix) == (UNKNOWN, "sudo gpucheck verify --only kernel-log")
+    assert (finding.verdict, finding.code) == (UNKNOWN, "kernel.log-unreadable")
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,14 @@ def test_every_class_of_message_is_recognised_in_a_real_line(row):
     assert row["source"]
     assert row["key"] in {event.key for event in understood(row["raw"])}
     assert [finding.subject, finding.verdict.value, finding.cause] == row["says"]
+    assert finding.values["message"] == row["key"]
+
+
+def test_an_error_of_a_device_that_may_be_no_gpu_is_a_possible_cause():
+    (finding,) = judged("[    1.0] pcieport 0000:00:01.0: DPC: containment event, status:0x1f01 source:0x0000\n")
+
+    assert (finding.verdict, finding.code) == (Verdict.WARN, "kernel.unknown-device")
+    assert (finding.confidence, finding.values["device"]) == ("possible", "0000:00:01.0")
 
 
 def test_no_class_is_without_a_real_line():
@@ -90,7 +98,7 @@ def test_a_class_says_what_to_do(row):
     assert row.source
     if row.verdict != "note":
         assert row.why
-        assert row.fix
+        assert row.steps
     assert row.cause is None or row.cause in causes()
     keys = {other.key for other in classes()} | {"start", "any"}
     assert all(name in keys or name.startswith("xid:") for name in row.follows)

@@ -108,9 +108,10 @@ def test_a_line_of_a_family_that_no_table_has_is_quoted(line, verdict):
     (finding,) = found_in(f"[   12.000000] {line}\n")
 
     assert finding.verdict is verdict
+    assert finding.code == ("kernel.line-of-trouble" if verdict is Verdict.WARN else "kernel.line-not-known")
     assert finding.evidence == (line,)
     assert finding.cause is None
-    assert finding.fix
+    assert finding.steps
 
 
 def test_the_gpu_that_the_line_names_is_the_subject():
@@ -165,7 +166,7 @@ def test_a_family_states_where_its_harmless_lines_were_read(family):
     compiled = next(one for one in _compiled() if one.family.key == family.key)
 
     assert family.title
-    assert family.fix
+    assert family.steps
     assert all(row.source and row.says for row in family.harmless)
     assert not compiled.plain.match("")
     assert "| " not in trouble()

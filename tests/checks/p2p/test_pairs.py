@@ -5,7 +5,7 @@ import pytest
 
 from gpucheck.checks.p2p import status as p2p_status
 from gpucheck.checks.p2p import topology
-from gpucheck.model import NvmlGap
+from gpucheck.model import DEFECT, NvmlGap
 from tests.checks.judging import FAIL, PASS, SKIP, UNKNOWN, WARN, judge
 from tests.fakes import FakeHost
 from tests.machines import h100, on_bus, p100, reading
@@ -28,13 +28,14 @@ def test_peer_access_is_read_by_place():
 
 
 @pytest.mark.parametrize(
-    ("code", "because", "words"),
+    ("code", "because", "found"),
     [
-        (15, "inventory", "P2P status of 1 pair unknown: the GPU is lost (NVML code 15)"),
-        (999, None, "P2P status of 1 pair unknown: nvmlDeviceGetP2PStatus returned Unknown (NVML code 999)"),
+        (15, "inventory", ("p2p.gpu-lost", {"pairs": 1, "number": 15})),
+        (999, None, ("p2p.status-failed", {"pairs": 1, "error": "Unknown", "number": 999})),
+        (DEFECT, None, ("p2p.status-unreadable", {"pairs": 1, "error": "Unknown"})),
     ],
 )
-def test_peer_access_of_one_direction_proves_nothing_of_the_other(code, because, words):
+def test_peer_access_of_one_direction_proves_nothing_of_the_other(code, because, found):
     gap = NvmlGap(
         call="nvmlDeviceGetP2PStatus",
         subject="pair:0000:04:00.0-0000:03:00.0",
@@ -45,7 +46,8 @@ def test_peer_access_of_one_direction_proves_nothing_of_the_other(code, because,
 
     (finding,) = judge(p2p_status, FakeHost(nvml_=nvml))
 
-    assert (finding.verdict, finding.because_of, finding.why) == (UNKNOWN, because, words)
+    assert (finding.verdict, finding.because_of) == (UNKNOWN, because)
+    assert (finding.code, finding.values) == found
 
 
 def test_refused_direction_does_not_hide_a_status_that_is_bad():
@@ -57,20 +59,17 @@ def test_refused_direction_does_not_hide_a_status_that_is_bad():
 
 
 @pytest.mark.parametrize(
-    ("ancestor", "bus", "words"),
-    [
-        ("PIX", False, "not run: NVML is the only source (sysfs shows no path of these GPUs)"),
-        (None, True, "not run: sysfs is the only source (NVML reports no path class)"),
-    ],
+    ("ancestor", "bus", "code"),
+    [("PIX", False, "p2p.no-path-in-sysfs"), (None, True, "p2p.no-class-from-nvml")],
 )
-def test_source_that_was_not_seen_agrees_with_nothing(ancestor, bus, words):
+def test_source_that_was_not_seen_agrees_with_nothing(ancestor, bus, code):
     gpus = (p100(0), p100(1))
     nvml = reading(*gpus, ancestor=ancestor or "")
     nvml = nvml if ancestor else msgspec.structs.replace(nvml, ancestors=())
 
     (finding,) = judge(topology, FakeHost(nvml_=nvml, pci_=on_bus(*gpus) if bus else ()))
 
-    assert (finding.verdict, finding.why) == (SKIP, words)
+    assert (finding.verdict, finding.code) == (SKIP, code)
 
 
 def test_missing_links_and_acs_are_findings_of_their_own_checks():
