@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from gpucheck.checks import all_checks
 from gpucheck.knowledge import causes as cause_table
+from gpucheck.knowledge.codes import rows
 from gpucheck.model import AnyCheck, Verdict
 
 HEAD = """<!-- Made by: python -m tests.checks_page > docs/checks.md -->
@@ -73,13 +74,14 @@ def page() -> str:
 def reached(check: AnyCheck) -> Reached:
     """Follow the code from the check's evaluate function."""
     nodes = list(_follow(_source(check.evaluate.__module__), check.evaluate.__name__, set()))
-    causes, verdicts = cause_table(), set()
+    verdicts = set()
+    causes = {**{name: name for name in cause_table()}, **{code: row.cause for code, row in rows() if row.cause}}
     named: set[str] = set()
     thresholds: dict[str, tuple[str, str, str]] = {}
     for source, name, node in nodes:
         verdicts |= set(_verdicts(node))
         constants = (n.value for n in ast.walk(node) if isinstance(n, ast.Constant))
-        named |= {value for value in constants if isinstance(value, str) and value in causes}
+        named |= {causes[value] for value in constants if isinstance(value, str) and value in causes}
         comment = _comment(source, node)
         value = _number(getattr(import_module(source.name), name, None))
         if isinstance(node, ast.Assign) and value and comment and not CODES.search(comment):
@@ -129,7 +131,7 @@ def _follow(source: Source, name: str, seen: set[tuple[str, str]]) -> Iterator[t
 
 
 def _verdicts(node: ast.AST) -> Iterator[Verdict]:
-    """Yield those of the methods of About, and those that are named outside of comparisons."""
+    """Yield those of the methods of Subject, and those that are named outside of comparisons."""
     if isinstance(node, ast.Compare):
         return
     if isinstance(node, ast.Attribute) and node.attr in METHODS:
