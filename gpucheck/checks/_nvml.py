@@ -35,7 +35,6 @@ LOST = (15, 16)
 WITHOUT_A_GPU = "to try gpucheck without a GPU: gpucheck verify --simulate hgx-h100-x8"
 # What a failed call means; another code is an error of that call.
 REFUSALS = {
-    NOT_SUPPORTED: "nvml.not-supported",
     NOT_IN_LIBRARY: "nvml.call-missing",
     DEPRECATED: "nvml.call-deprecated",
     **dict.fromkeys(FORBIDDEN, "nvml.access-denied"),
