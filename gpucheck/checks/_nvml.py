@@ -6,9 +6,11 @@ caller may not ask, the GPU is gone. Return codes: NVIDIA nvml.h (API 13).
 
 from collections.abc import Callable, Iterator
 from functools import partial, wraps
+from typing import Any
 
 import msgspec
 
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import (
     DEFECT,
     DEPRECATED,
@@ -23,7 +25,6 @@ from gpucheck.model import (
     PciDevice,
     Verdict,
 )
-from gpucheck.model.finding.about import About
 
 Nvml = NvmlReading | NvmlFailure
 OfGpu = Callable[[Nvml, Gpu], Finding | None]
@@ -32,7 +33,15 @@ FORBIDDEN = (4, 17)
 # NVML: the GPU is lost, and it needs a reset.
 LOST = (15, 16)
 WITHOUT_A_GPU = "to try gpucheck without a GPU: gpucheck verify --simulate hgx-h100-x8"
-INVENTORY = "see the inventory check: gpucheck verify --only inventory"
+# What a failed call means; another code is an error of that call.
+REFUSALS = {
+    NOT_IN_LIBRARY: "nvml.call-missing",
+    DEPRECATED: "nvml.call-deprecated",
+    **dict.fromkeys(FORBIDDEN, "nvml.access-denied"),
+    LOST[0]: "nvml.gpu-lost",
+    LOST[1]: "nvml.reset-required",
+    DEFECT: "nvml.result-unreadable",
+}
 
 
 class Bus(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,7 +96,7 @@ def each_gpu(
     *,
     nothing: str,
 ) -> Iterator[Finding]:
-    """Yield the findings of ``evaluate`` for each GPU. nothing: the reason of the host's SKIP without any."""
+    """Yield the findings of ``evaluate`` for each GPU. nothing: the code of the host's SKIP without any."""
     reading = reading_with_gpus(check, nvml)
     if isinstance(reading, Finding):
         yield reading
@@ -96,7 +105,7 @@ def each_gpu(
     found = [finding for finding in results if finding is not None]
     yield from found
     if not found:
-        yield About(check=check).skips(f"not applicable: {nothing}")
+        yield Subject(check=check).skips(nothing)
 
 
 def _unless_lost(check: str, nvml: NvmlReading, gpu: Gpu, finding: Finding | None) -> Finding | None:
@@ -113,8 +122,9 @@ def lost_gaps(nvml: NvmlReading, gpu: Gpu) -> tuple[NvmlGap, ...]:
 
 
 def _of_a_lost_gpu(check: str, gpu: Gpu, gap: NvmlGap, what: str = "GPU state") -> Finding:
-    about = About(check=check, subject=f"gpu:{gpu.pci_bus_id}", evidence=(evidence(gap),))
-    return about.unknown(f"{what} unknown: {reason(gap)}", INVENTORY, because_of="inventory")
+    subject = Subject(check=check, name=f"gpu:{gpu.pci_bus_id}", evidence=(evidence(gap),))
+    code, values = refusal(check, gap, what)
+    return subject.unknown(code, because_of="inventory", **values)
 
 
 def gaps_of(nvml: Nvml, gpu: Gpu, *calls: str) -> tuple[NvmlGap, ...]:
@@ -125,6 +135,69 @@ def gaps_of(nvml: Nvml, gpu: Gpu, *calls: str) -> tuple[NvmlGap, ...]:
         for gap in (nvml.gaps if isinstance(nvml, NvmlReading) else ())
         if (not calls or gap.call in calls) and gap.subject.startswith(subjects)
     )
+
+
+def refusal(check: str, gap: NvmlGap, what: str) -> tuple[str, dict[str, Any]]:
+    """Return the code of a value that a failed call did not give, and the values of that code.
+
+    what: the missing quantity, as a noun. Which call of many shows that a GPU is lost does not matter.
+    """
+    code = REFUSALS.get(gap.code, "nvml.call-failed")
+    values: dict[str, Any] = {"what": what, "nvml_code": gap.code}
+    if gap.code not in LOST:
+        values |= {"check": check, "call": gap.call, "error": gap.name.removeprefix("NVMLError_")}
+    return code, values
+
+
+def not_reported(check: str, nvml: Nvml, gpu: Gpu, *calls: str, what: str = "the value") -> Finding | None:
+    """Return what to report in place of a value that these calls did not give; None where the GPU does not have it.
+
+    what: the missing quantity, as a noun. The gravest failure decides.
+    """
+    gaps = gaps_of(nvml, gpu, *calls)
+    lines = tuple(dict.fromkeys(map(evidence, gaps)))
+    subject = Subject(check=check, name=f"gpu:{gpu.pci_bus_id}", evidence=lines)
+
+    def first(*codes: int) -> NvmlGap | None:
+        return next((gap for gap in gaps if gap.code in codes), None)
+
+    lost = first(*LOST) or next(iter(lost_gaps(nvml, gpu) if isinstance(nvml, NvmlReading) else ()), None)
+    if lost:
+        return _of_a_lost_gpu(check, gpu, lost, what)
+    other = first(*FORBIDDEN) or next((gap for gap in gaps if not gap.absent), None)
+    if failed := other or first(NOT_IN_LIBRARY, DEPRECATED):
+        code, values = refusal(check, failed, what)
+        return subject.unknown(code, **values) if other else subject.skips(code, **values)
+    if gaps:
+        return None
+    return subject.unknown("nvml.no-result", what=what, calls=tuple(dict.fromkeys(calls)))
+
+
+def evidence(gap: NvmlGap) -> str:
+    return f"{gap.call} {gap.subject}: {gap.name if gap.code == DEFECT else f'{gap.code} {gap.name}'}"
+
+
+def not_looked(check: str, failure: NvmlFailure) -> Finding:
+    """Return UNKNOWN: without NVML there is no evidence, and no evidence is not a pass."""
+    line = f"{failure.call}: {failure.code} {failure.name} {failure.detail}".rstrip()
+    return Subject(check=check, evidence=(line,)).unknown(
+        "nvml.not-available", "NVML not available", because_of="driver", call=failure.call, error=failure.name
+    )
+
+
+def no_gpus(check: str) -> Finding:
+    """Return UNKNOWN: NVML works and lists nothing."""
+    return Subject(check=check).unknown("nvml.no-gpus", "0 GPUs", "1 or more", because_of="inventory")
+
+
+def no_gpu_on_the_bus(check: str) -> Finding:
+    """Return UNKNOWN: sysfs shows no NVIDIA GPU. The inventory check compares sysfs with NVML."""
+    return Subject(check=check).unknown("nvml.none-on-the-bus", "0 GPUs", because_of="inventory")
+
+
+def set_by_the_host(check: str, virtual: str, subject: str = "host", evidence: tuple[str, ...] = ()) -> Finding:
+    """Return the SKIP of a check in a virtual machine. One code for all: a report shows it once."""
+    return Subject(check=check, name=subject, evidence=evidence).skips("nvml.set-by-the-host", virtual=virtual)
 
 
 def reason(gap: NvmlGap) -> str:
@@ -142,66 +215,3 @@ def reason(gap: NvmlGap) -> str:
     if gap.code == DEFECT:
         return f"gpucheck could not read the result of {gap.call}: {gap.name}"
     return f"{gap.call} returned {gap.name.removeprefix('NVMLError_')} (NVML code {gap.code})"
-
-
-def not_reported(check: str, nvml: Nvml, gpu: Gpu, *calls: str, what: str = "the value") -> Finding | None:
-    """Return what to report in place of a value that these calls did not give; None where the GPU does not have it.
-
-    what: the missing quantity, as a noun. The gravest failure decides.
-    """
-    gaps = gaps_of(nvml, gpu, *calls)
-    about = About(check=check, subject=f"gpu:{gpu.pci_bus_id}", evidence=tuple(dict.fromkeys(map(evidence, gaps))))
-
-    def first(*codes: int) -> NvmlGap | None:
-        return next((gap for gap in gaps if gap.code in codes), None)
-
-    lost = first(*LOST) or next(iter(lost_gaps(nvml, gpu) if isinstance(nvml, NvmlReading) else ()), None)
-    denied, old = first(*FORBIDDEN), first(NOT_IN_LIBRARY, DEPRECATED)
-    other = next((gap for gap in gaps if not (gap.absent or gap.code in (*LOST, *FORBIDDEN))), None)
-    if lost:
-        return _of_a_lost_gpu(check, gpu, lost, what)
-    if denied:
-        return about.unknown(f"{what} unknown: {reason(denied)}", f"sudo gpucheck verify --only {check}")
-    if other:
-        return about.unknown(f"{what} unknown: {reason(other)}", _next_step(other))
-    if old:
-        return about.skips(f"not run: {reason(old)}")
-    if gaps:
-        return None
-    names = " or ".join(dict.fromkeys(calls))
-    return about.unknown(f"{what} unknown: NVML did not respond to {names}", "nvidia-smi -q; read dmesg for NVRM lines")
-
-
-def evidence(gap: NvmlGap) -> str:
-    return f"{gap.call} {gap.subject}: {gap.name if gap.code == DEFECT else f'{gap.code} {gap.name}'}"
-
-
-def _next_step(gap: NvmlGap) -> str:
-    if gap.code == DEFECT:
-        return "this is a defect of gpucheck, not of the host: report it with the output of gpucheck record"
-    return "read dmesg for NVRM lines, then try again"
-
-
-def not_looked(check: str, failure: NvmlFailure) -> Finding:
-    """Return UNKNOWN: without NVML there is no evidence, and no evidence is not a pass."""
-    about = About(check=check, evidence=(f"{failure.call}: {failure.code} {failure.name} {failure.detail}".rstrip(),))
-    why = f"not run: NVML is not available ({failure.call}: {failure.name})"
-    fix = "resolve the finding of the driver check first: gpucheck verify --only driver"
-    return about.unknown(why, fix, "NVML not available", because_of="driver")
-
-
-def no_gpus(check: str) -> Finding:
-    """Return UNKNOWN: NVML works and lists nothing."""
-    why, fix = "not run: NVML lists no GPU", "gpucheck verify --only inventory"
-    return About(check=check).unknown(why, fix, "0 GPUs", wanted="1 or more", because_of="inventory")
-
-
-def no_gpu_on_the_bus(check: str) -> Finding:
-    """Return UNKNOWN: sysfs shows no NVIDIA GPU. The inventory check compares sysfs with NVML."""
-    return About(check=check).unknown("not run: sysfs shows no NVIDIA GPU", INVENTORY, "0 GPUs", because_of="inventory")
-
-
-def set_by_the_host(check: str, virtual: str, subject: str = "host", evidence: tuple[str, ...] = ()) -> Finding:
-    """Return the SKIP of a check in a virtual machine. One text for all: a report shows it once."""
-    why = f"not applicable: the host of this {virtual} virtual machine sets PCIe links, BAR1 and IOMMU, and hides them"
-    return About(check=check, subject=subject, evidence=evidence).skips(why)

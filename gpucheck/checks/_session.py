@@ -11,8 +11,8 @@ pages; gres.conf, File=). Variables hide nothing: without a cgroup every GPU is 
 from collections.abc import Iterable, Mapping
 
 from gpucheck.checks._nvml import FORBIDDEN, Nvml
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import DeviceFile, Finding, Host, NvmlGap, NvmlReading, Partial, PciDevice, Verdict
-from gpucheck.model.finding.about import About
 from gpucheck.model.finding.naming import bus_ids
 
 # Kernel drivers that hold a device for a virtual machine.
@@ -77,31 +77,24 @@ def refused_handles(nvml: NvmlReading, hidden: int) -> list[NvmlGap]:
 
 
 def session_finding(
-    about: About, share: Partial, files: Iterable[DeviceFile], container: str | None, environment: Mapping[str, str]
+    subject: Subject, share: Partial, files: Iterable[DeviceFile], container: str | None, environment: Mapping[str, str]
 ) -> Finding:
     """Return what this session may use, once for the host: SKIP, or UNKNOWN without a GPU of its own."""
     by_gpu = {file.bus_id: file for file in files if file.bus_id}
     lines = tuple(f"/dev/{by_gpu[one].name} ({one}): {by_gpu[one].error}" for one in share.hidden if one in by_gpu)
-    about = about.with_evidence(*(lines or share.hidden))
+    subject = subject.with_evidence(*(lines or share.hidden))
     usable, total = len(share.usable), len(share.usable) + len(share.hidden)
     if share.by == "device-cgroup":
         if not usable:
-            why = f"A device cgroup hides all {total} GPUs from this session. {ADOPTED}"
-            return about.unknown(why, f"request GPUs (srun --gpus=N), or leave the cgroup: {OUTSIDE}", "0 GPUs")
-        numbers = [str(by_gpu[one].minor) if one in by_gpu else one for one in share.usable]
-        chosen = " and ".join(filter(None, (", ".join(numbers[:-1]), numbers[-1])))
-        why = f"this session may use GPU {chosen} of {total}, a device cgroup hides the others"
-        return about.skips(f"not applicable: {why}")
+            return subject.unknown("session.all-gpus-hidden", "0 GPUs", total=total)
+        numbers = tuple(f"/dev/{by_gpu[one].name}" if one in by_gpu else one for one in share.usable)
+        return subject.skips("session.some-gpus-hidden", usable=numbers, count=usable, total=total)
     if not usable:
-        why = f"This {container} container has none of the {total} GPUs on the PCI bus."
-        fix = "start the container with --gpus all, or with the CDI device nvidia.com/gpu=all"
-        return about.unknown(why, fix, "0 GPUs")
+        return subject.unknown("session.container-without-gpus", "0 GPUs", container=container, total=total)
     requested = _requested(environment, total)
     if requested > usable:
-        why = f"NVIDIA_VISIBLE_DEVICES requests {requested} GPUs; whether the host lost the missing ones is unknown."
-        fix = "on the host: gpucheck verify; then start the container again"
-        return about.unknown(why, fix, f"{usable} GPUs", wanted=f"{requested}")
-    return about.skips(f"not applicable: this {container} container has {usable} of the {total} GPUs of the host")
+        return subject.unknown("session.fewer-than-requested", f"{usable} GPUs", f"{requested}", requested=requested)
+    return subject.skips("session.container-with-some-gpus", container=container, count=usable, total=total)
 
 
 def _requested(environment: Mapping[str, str], total: int) -> int:
@@ -127,6 +120,8 @@ def judged(findings: Iterable[Finding], share: Partial, pci: Iterable[PciDevice]
 def _of_the_node(finding: Finding, share: Partial) -> Finding:
     if finding.verdict in (Verdict.PASS, Verdict.SKIP):
         return finding
-    why = f"not applicable: this session may not use this GPU ({share.by}). On the node: {finding.why}"
-    about = About(check=finding.check, subject=finding.subject, unit=finding.unit, evidence=finding.evidence)
-    return about.skips(why, finding.seen, wanted=finding.wanted, fix=f"on the node: {OUTSIDE}")
+    subject = Subject(check=finding.check, name=finding.subject, unit=finding.unit, evidence=finding.evidence)
+    verdict, found = finding.verdict.name, finding.cause or finding.code
+    return subject.skips(
+        "session.gpu-of-others", finding.seen, finding.wanted, by=share.by, on_the_node=verdict, found=found
+    )

@@ -4,23 +4,24 @@ The GPU belongs to Windows. Programs reach it through /dev/dxg; in Linux there i
 NVIDIA and no PCI device, and NVML lists no processes (NVIDIA CUDA on WSL user guide, known limitations).
 """
 
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding
-from gpucheck.model.finding.about import About
 
 WSL = "wsl"
-MODULE = "the kernel module is that of the Windows driver"
-BUS = "WSL shows no PCI device of the GPU"
+# The code of each.
 ABSENT = {
-    "device-nodes": "programs reach the GPU through /dev/dxg",
-    "module-flavour": MODULE,
-    "next-boot": MODULE,
-    "persistence": "Windows keeps the driver initialized",
-    "processes": "NVML does not list processes in WSL",
-    **dict.fromkeys(("acs", "bar1", "iommu", "numa", "pcie-errors", "pcie-link", "pcie-path"), BUS),
+    "device-nodes": "session.wsl-device-file",
+    "module-flavour": "session.wsl-kernel-module",
+    "next-boot": "session.wsl-kernel-module",
+    "persistence": "session.wsl-persistence",
+    "processes": "session.wsl-processes",
+    **dict.fromkeys(
+        ("acs", "bar1", "iommu", "numa", "pcie-errors", "pcie-link", "pcie-path"), "session.wsl-pci-devices"
+    ),
 }
 
 
 def absent(check: str, virtual: str | None) -> Finding | None:
     """Return the SKIP of a check whose subject does not exist in this kind of virtual machine."""
-    why = ABSENT.get(check) if virtual == WSL else None
-    return About(check=check).skips(f"not applicable: {why}") if why else None
+    code = ABSENT.get(check) if virtual == WSL else None
+    return Subject(check=check).skips(code) if code else None

@@ -162,7 +162,7 @@ def test_a_step_with_two_of_four_gpus_passes_and_is_partial(slurm):
     assert (status, report["verdict"], len(numbers)) == (0, "pass", 2)
     assert of_inventory(report) == [("pass", "host", None), ("skip", "host", None)]
     (skipped,) = [f for f in report["findings"] if f["check"] == "inventory" and f["verdict"] == "skip"]
-    assert f"this session may use GPU {numbers[0]} and {numbers[1]} of 4" in skipped["why"]
+    assert skipped["values"]["usable"] == [f"/dev/nvidia{number}" for number in numbers]
     assert report["partial"]["by"] == "device-cgroup"
     assert (len(report["partial"]["usable"]), len(report["partial"]["hidden"])) == (2, 2)
 

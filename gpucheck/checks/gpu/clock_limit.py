@@ -6,14 +6,14 @@ they show as a low clock under load, with the throttle reasons.
 """
 
 from gpucheck.checks._nvml import evaluate_each_gpu, not_reported, query_nvml
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Gpu, NvmlFailure, NvmlReading
-from gpucheck.model.finding.about import About
 
 NAME = "clock-limit"
 CALLS = ("nvmlDeviceGetApplicationsClock", "nvmlDeviceGetDefaultApplicationsClock")
 
 
-@evaluate_each_gpu(NAME, nothing="no GPU of this host has application clocks")
+@evaluate_each_gpu(NAME, nothing="gpu.no-application-clocks")
 def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     """One finding for each GPU that has application clocks; GeForce boards and newer drivers report none."""
     clock, default = gpu.health.application_clock_mhz, gpu.health.default_application_clock_mhz
@@ -22,20 +22,17 @@ def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
         queried = isinstance(nvml, NvmlReading) and any(gap.call in CALLS for gap in nvml.gaps)
         return not_reported(NAME, nvml, gpu, *CALLS, what="application clock") if queried else None
     most = f"{gpu.health.max_sm_clock_mhz} MHz" if gpu.health.max_sm_clock_mhz else "not reported"
-    about = About(
+    subject = Subject(
         check=NAME,
-        subject=f"gpu:{gpu.pci_bus_id}",
+        name=f"gpu:{gpu.pci_bus_id}",
         unit="MHz",
         evidence=(f"application clock {clock} MHz, default {default} MHz, maximum {most}",),
     )
     if clock <= 0 or default <= 0:
-        why = f"application clock unknown: NVML reported {clock} MHz, default {default} MHz"
-        return about.unknown(why, f"nvidia-smi -i {gpu.pci_bus_id} -q -d CLOCK")
+        return subject.unknown("gpu.clock-unknown", clock_mhz=clock, default_mhz=default)
     if clock >= default:
-        return about.passes(clock)
-    why = f"The application clock is at {clock / default:.0%} of its default, so every kernel takes longer."
-    fix = f"nvidia-smi -i {gpu.pci_bus_id} -rac, if the limit is not intentional"
-    return about.warns(clock, default, why, fix, "clock-limited")
+        return subject.passes(clock)
+    return subject.warns("gpu.clock-limited", clock, default, percent=round(100 * clock / default))
 
 
 CHECK = Check(NAME, frozenset({"hardware", "settings", "quick"}), query_nvml, evaluate)

@@ -8,11 +8,10 @@ guide); CUDA then fails with 802 (system not ready), as it does without an NVSwi
 from collections.abc import Iterator
 
 from gpucheck.checks._nvml import query_nvml, reading_with_gpus
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, NvmlFailure, NvmlReading
-from gpucheck.model.finding.about import About
 
 NAME = "confidential-computing"
-FIX = "attest the GPUs, then: sudo nvidia-smi conf-compute -srs 1; its state: nvidia-smi conf-compute -grs"
 
 
 def evaluate(values: NvmlReading | NvmlFailure) -> Iterator[Finding]:
@@ -21,16 +20,17 @@ def evaluate(values: NvmlReading | NvmlFailure) -> Iterator[Finding]:
         yield nvml
         return
     state = nvml.confidential
-    about = About(check=NAME)
-    if state is None or not state.enabled:
-        yield about.skips(f"not applicable: confidential computing is {'off' if state else 'not reported'}")
+    subject = Subject(check=NAME)
+    if state is None:
+        yield subject.skips("gpu.confidential-computing-not-reported")
+    elif not state.enabled:
+        yield subject.skips("gpu.confidential-computing-off")
     elif state.ready is None:
-        yield about.unknown("readiness of the GPUs unknown: NVML did not report it", "nvidia-smi conf-compute -grs")
+        yield subject.unknown("gpu.confidential-readiness-unknown")
     elif state.ready:
-        yield about.passes("confidential computing on, GPUs ready")
+        yield subject.passes("confidential computing on, GPUs ready")
     else:
-        why = "The GPUs accept no work until they are set to ready: CUDA fails with error 802 (system not ready)."
-        yield about.fails("GPUs not ready", "ready", why, FIX, "confidential-not-ready")
+        yield subject.fails("gpu.confidential-not-ready", "GPUs not ready", "ready")
 
 
 CHECK = Check(NAME, frozenset({"software", "quick"}), query_nvml, evaluate)

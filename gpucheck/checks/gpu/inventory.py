@@ -8,17 +8,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gpucheck.checks._nvml import (
-    FORBIDDEN,
-    LOST,
-    WITHOUT_A_GPU,
-    evidence,
-    lost_gaps,
-    not_looked,
-    reason,
-)
+from gpucheck.checks._nvml import FORBIDDEN, LOST, evidence, lost_gaps, not_looked, refusal
 from gpucheck.checks._session import PASSED_THROUGH, allotted, of_session, refused_handles, session_finding
 from gpucheck.checks._wsl import WSL
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import (
     DEFECT,
     NOT_IN_LIBRARY,
@@ -32,11 +25,12 @@ from gpucheck.model import (
     NvmlReading,
     PciDevice,
 )
-from gpucheck.model.finding.about import About, Confidence
+from gpucheck.model.finding import Confidence
 
 NAME = "inventory"
 POWER_CABLE = 8
-LOST_FIX = "dmesg | grep -e RmInitAdapter -e Xid; check power and seating of {}; reboot"
+# What a handle call means that may not be made, or is not there.
+HANDLE = {**dict.fromkeys(FORBIDDEN, "gpu.handle-denied"), NOT_IN_LIBRARY: "gpu.handle-call-missing"}
 SHOWN = 5
 # What open(2) of a device file fails with if the GPU behind it is gone.
 GONE = ("ENXIO", "EIO", "ENODEV")
@@ -91,13 +85,13 @@ def evaluate(values: Values) -> Iterator[Finding]:
     elif unseen and values.virtual != WSL:
         yield _no_bus(unseen, gpus)
     elif gpus and not bad:
-        yield About(check=NAME, evidence=tuple(map(_what, nvml.gpus))).passes(_models(nvml.gpus))
+        yield Subject(check=NAME, evidence=tuple(map(_what, nvml.gpus))).passes(_models(nvml.gpus))
     yield from bad
     if share:
-        yield session_finding(About(check=NAME), share, values.files, values.container, values.environment)
+        yield session_finding(Subject(check=NAME), share, values.files, values.container, values.environment)
     if elsewhere and gpus:
-        why = f"not applicable: {len(elsewhere)} GPUs are assigned to virtual machines by {elsewhere[0].driver}"
-        yield About(check=NAME, evidence=tuple(_sysfs(device) for device in elsewhere)).skips(why)
+        subject = Subject(check=NAME, evidence=tuple(map(_sysfs, elsewhere)))
+        yield subject.skips("gpu.some-passed-through", count=len(elsewhere), driver=elsewhere[0].driver)
 
 
 def _models(gpus: tuple[Gpu, ...]) -> str:
@@ -124,15 +118,15 @@ def _lost(nvml: NvmlReading) -> Iterator[Finding]:
         gaps = list(lost_gaps(nvml, gpu))
         if gaps:
             accounted.add(gpu.pci_bus_id)
-            state = "lost" if gaps[0].code == LOST[0] else "requires a reset"
-            why = f"NVML reports that the GPU {'is lost' if state == 'lost' else state}: it does not respond."
-            about = About(check=NAME, subject=f"gpu:{gpu.pci_bus_id}", evidence=_some(gaps))
-            yield about.fails(f"GPU {state}", None, why, LOST_FIX.format(gpu.pci_bus_id), "gpu-lost")
+            subject = Subject(check=NAME, name=f"gpu:{gpu.pci_bus_id}", evidence=_some(gaps))
+            if gaps[0].code == LOST[0]:
+                yield subject.fails("gpu.gpu-lost", "GPU lost")
+            else:
+                yield subject.fails("gpu.reset-required", "GPU requires a reset")
     pairs = [g for g in gone if g.subject.startswith("pair:") and not any(bus_id in g.subject for bus_id in accounted)]
     if pairs:
-        why = "NVML reports that a GPU of this pair is lost, while both respond to other calls."
-        about = About(check=NAME, subject=pairs[0].subject, evidence=_some(pairs))
-        yield about.fails("a GPU of the pair lost", None, why, LOST_FIX.format("both"), "gpu-lost", "likely")
+        subject = Subject(check=NAME, name=pairs[0].subject, evidence=_some(pairs))
+        yield subject.fails("gpu.one-of-pair-lost", "a GPU of the pair lost")
 
 
 def _without_a_handle(refused: list[NvmlGap], missing: list[PciDevice]) -> Iterator[Finding]:
@@ -147,39 +141,30 @@ def _without_a_handle(refused: list[NvmlGap], missing: list[PciDevice]) -> Itera
 def _unopened(gap: NvmlGap, device: PciDevice | None, name: str) -> Finding:
     """Return the meaning of a failed handle call. name: of a GPU that the subject does not name."""
     lines = (evidence(gap), *((_sysfs(device),) if device else ()))
-    about = About(check=NAME, subject=f"gpu:{device.bus_id}" if device else "host", evidence=lines)
-    if gap.code in FORBIDDEN:
-        fix = "run as root, or give this user or container access to /dev/nvidia*"
-        return about.unknown(f"{name}state unknown: {reason(gap)}", fix)
-    if gap.code in (NOT_IN_LIBRARY, DEFECT):
-        fix = "report it with the output of gpucheck record: this gpucheck cannot read this NVML library"
-        return about.unknown(f"{name}state unknown: {reason(gap)}", fix)
+    subject = Subject(check=NAME, name=f"gpu:{device.bus_id}" if device else "host", evidence=lines)
+    code, values = refusal(NAME, gap, f"{name}state")
+    if gap.code in (*FORBIDDEN, NOT_IN_LIBRARY, DEFECT):
+        return subject.unknown(HANDLE.get(gap.code, code), **values)
     if gap.code == POWER_CABLE:
-        why = "NVML reports that the external power cables of this GPU are not attached properly."
-        return about.fails(f"{name}power cable missing", None, why, "power off, check its power cables", "gpu-lost")
-    why = f"NVML counts this GPU and cannot open it: {reason(gap)}."
-    fix = LOST_FIX.format(device.bus_id if device else "the GPU that is missing in nvidia-smi -L")
+        return subject.fails("gpu.power-cable-missing", f"{name}power cable missing")
+    values = {"call": gap.call, "error": gap.name.removeprefix("NVMLError_"), "nvml_code": gap.code}
     confidence: Confidence = "certain" if gap.code in LOST else "likely"
-    return about.fails(f"{name}cannot be opened", None, why, fix, "gpu-lost", confidence)
+    return subject.fails("gpu.not-opened", f"{name}cannot be opened", confidence=confidence, **values)
 
 
 def _missing(device: PciDevice, shown: int, present: int, file: DeviceFile | None) -> Finding:
     error = file.error if file else None
     lines = (_sysfs(device), *((f"/dev/{file.name}: {error or 'opened'}",) if file else ()))
-    about = About(check=NAME, subject=f"gpu:{device.bus_id}", evidence=lines)
+    subject = Subject(check=NAME, name=f"gpu:{device.bus_id}", evidence=lines)
     seen, wanted = f"GPU missing from NVML ({shown} listed)", f"{present}"
     if file and error in ("EACCES", "EPERM"):
-        why = f"state unknown: access to /dev/{file.name} was denied ({error})"
-        return about.unknown(why, f"run as root, or permit it: ls -l /dev/{file.name}")
+        return subject.unknown("gpu.device-file-denied", error=error)
     if file and error == "ENOENT":
-        why = f"/dev/{file.name} does not exist, so NVML cannot open this GPU."
-        fix = f"nvidia-modprobe -c {file.minor}, and enable nvidia-persistenced, which creates it at boot"
-        return about.fails(seen, wanted, why, fix, "device-node-missing", "likely")
-    why = "The driver could not initialize this GPU, or it fell off the bus."
+        return subject.fails("gpu.device-file-missing", seen, wanted, file=f"/dev/{file.name}", minor=file.minor)
+    confidence: Confidence = "certain" if error in GONE else "likely"
     if device.driver not in (None, "nvidia"):
-        why = f"The kernel driver {device.driver} is bound to this GPU in place of nvidia."
-    fix = LOST_FIX.format(device.bus_id)
-    return about.fails(seen, wanted, why, fix, "gpu-lost", "certain" if error in GONE else "likely")
+        return subject.fails("gpu.other-kernel-driver", seen, wanted, confidence=confidence, driver=device.driver)
+    return subject.fails("gpu.not-initialized", seen, wanted, confidence=confidence)
 
 
 def _absent(values: Values, nvml: NvmlReading, known: set[str]) -> Iterator[Finding]:
@@ -190,37 +175,30 @@ def _absent(values: Values, nvml: NvmlReading, known: set[str]) -> Iterator[Find
     files = {file.minor: file for file in values.files}
     numbers = allotted(environment)
     lines = tuple(f"{name}={environment[name]}" for name in sorted(environment) if name.startswith("SLURM_"))
-    why = "Slurm allotted this GPU, and neither NVML nor the PCI bus shows it: it fell off the bus."
     for number in sorted(numbers):
         file = files.get(number)
         if (file is None and not values.container) or (file and file.error in GONE and file.bus_id not in known):
             answer = f"/dev/nvidia{number}: {file.error if file else 'ENOENT'}"
-            about = About(check=NAME, evidence=(answer, *lines))
-            fix = LOST_FIX.format(f"/dev/nvidia{number}")
-            yield about.fails(f"GPU of /dev/nvidia{number} gone", None, why, fix, "gpu-lost", "likely")
+            subject = Subject(check=NAME, evidence=(answer, *lines))
+            yield subject.fails("gpu.allotted-gpu-gone", f"GPU of /dev/nvidia{number} gone")
     count = environment.get("SLURM_GPUS_ON_NODE", "")
     if not numbers and count.isdecimal() and int(count) > len(known):
-        seen, fix = f"{len(known)} GPUs on the PCI bus", LOST_FIX.format("every GPU")
-        why = "Slurm allotted more GPUs than the node shows."
-        yield About(check=NAME, evidence=lines).fails(seen, f"{count} or more", why, fix, "gpu-lost", "likely")
+        subject = Subject(check=NAME, evidence=lines)
+        yield subject.fails("gpu.fewer-than-allotted", f"{len(known)} GPUs on the PCI bus", f"{count} or more")
 
 
 def _nothing(elsewhere: list[PciDevice]) -> Finding:
-    about = About(check=NAME, evidence=tuple(_sysfs(device) for device in elsewhere))
+    subject = Subject(check=NAME, evidence=tuple(map(_sysfs, elsewhere)))
     if elsewhere:
-        why = f"All {len(elsewhere)} GPUs of this host are assigned to virtual machines by {elsewhere[0].driver}."
-        return about.unknown(why, "run gpucheck inside the virtual machines", "0 GPUs")
-    why = "Neither NVML nor the PCI bus shows an NVIDIA GPU."
-    fix = f"check seating, power and BIOS, or pass a GPU through to this machine; {WITHOUT_A_GPU}"
-    return about.unknown(why, fix, "0 GPUs")
+        count, driver = len(elsewhere), elsewhere[0].driver
+        return subject.unknown("gpu.all-passed-through", "0 GPUs", count=count, driver=driver)
+    return subject.unknown("gpu.none-found", "0 GPUs")
 
 
 def _no_bus(unseen: list[str], gpus: dict[str, Gpu]) -> Finding:
     lines = tuple(f"nvmlDeviceGetPciInfo: {bus_id} {gpus[bus_id].name}" for bus_id in unseen)
     seen = f"NVML shows {len(gpus)} GPUs, {len(unseen)} of them not visible in /sys"
-    why = "This process cannot see the PCI devices of the GPUs (a container without /sys, usually)."
-    fix = "run on the host, or mount /sys read-only into the container"
-    return About(check=NAME, evidence=lines).unknown(why, fix, seen)
+    return Subject(check=NAME, evidence=lines).unknown("gpu.pci-devices-hidden", seen)
 
 
 def _sysfs(device: PciDevice) -> str:

@@ -8,94 +8,75 @@ action).
 
 from collections.abc import Iterator
 
-from msgspec.structs import replace
-
 from gpucheck.checks._nvml import evaluate_each_gpu, gaps_of, not_reported, query_nvml
 from gpucheck.knowledge.actions import of_recovery_action
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Gpu, Health, NvmlFailure, NvmlReading, SramErrors
-from gpucheck.model.finding.about import About
 
 NAME = "memory-errors"
 ECC, ROWS = "nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetRemappedRows"
 ACTION = "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION"
 PAGES = ("nvmlDeviceGetRetiredPagesPendingStatus", "nvmlDeviceGetRetiredPages")
-RESET = "drain the GPU, then: nvidia-smi --gpu-reset -i {}"
-# NVML's recovery actions and the steps for each.
+# NVML's recovery actions.
 RECOVERY = {
-    "reset": RESET,
-    "reboot": "drain the host and reboot it",
-    "drain-p2p": "start no new peer-to-peer work on {}, end the running jobs, then reset it",
-    "drain-and-reset": RESET,
-    "recover-imex": "recover the IMEX domain of this host, then: gpucheck verify --only memory-errors",
-    "bus-reset": "drain the GPU and reset its PCI slot, or reboot the host",
-    "system-reboot": "drain the host and reboot it",
+    "reset": "gpu.recovery-reset",
+    "reboot": "gpu.recovery-reboot",
+    "drain-p2p": "gpu.recovery-drain-p2p",
+    "drain-and-reset": "gpu.recovery-reset",
+    "recover-imex": "gpu.recovery-imex",
+    "bus-reset": "gpu.recovery-bus-reset",
+    "system-reboot": "gpu.recovery-reboot",
 }
-WATCH = "compare later: gpucheck verify --only memory-errors --baseline REPORT; replace the board if the count rises"
 
 
-@evaluate_each_gpu(NAME, nothing="no GPU of this host counts memory errors (no ECC, row remapping or page retirement)")
+@evaluate_each_gpu(NAME, nothing="gpu.no-memory-error-counts")
 def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     """The worst finding about each GPU that counts its memory errors."""
-    about = About(check=NAME, subject=f"gpu:{gpu.pci_bus_id}", evidence=tuple(_evidence(gpu)))
-    problem = _error(about, gpu) or _missing(nvml, gpu) or _setting(about, gpu)
+    subject = Subject(check=NAME, name=f"gpu:{gpu.pci_bus_id}", evidence=tuple(_evidence(gpu)))
+    problem = _error(subject, gpu) or _missing(nvml, gpu) or _setting(subject, gpu)
     known = ", ".join(_known(gpu))
-    return problem or (about.passes(known) if known else None)
+    return problem or (subject.passes(known) if known else None)
 
 
-def _error(about: About, gpu: Gpu) -> Finding | None:
+def _error(subject: Subject, gpu: Gpu) -> Finding | None:
     """The worst error that was reported, whatever else was not."""
-    return _worn(about, gpu.health) or _current(about, gpu) or _past(about, gpu.health)
+    return _worn(subject, gpu.health) or _current(subject, gpu.health) or _past(subject, gpu.health)
 
 
-def _worn(about: About, health: Health) -> Finding | None:
+def _worn(subject: Subject, health: Health) -> Finding | None:
     """What no reset repairs."""
     if health.row_remap and health.row_remap.failed:
-        seen, cause = "row remapping failed", "row-remap"
-        why = "A bad memory row could not be replaced: the spare rows of its bank are used up."
-    elif health.sram and health.sram.threshold_exceeded:
-        seen, cause = "SRAM error threshold exceeded", "sram-threshold"
-        why = "The driver counts so many errors in the caches and registers that the board needs service."
-    else:
-        return None
-    failed = about.fails(seen, None, why, "take the GPU out of service and replace it", cause)
-    return replace(failed, action="replace", owner="site")
-
-
-def _current(about: About, gpu: Gpu) -> Finding | None:
-    health, reset = gpu.health, RESET.format(gpu.pci_bus_id)
-    sram = health.sram.volatile_uncorrected if health.sram else 0
-    if uncorrected := health.ecc_counts.volatile_uncorrected or sram:
-        where = "The memory" if health.ecc_counts.volatile_uncorrected else "A cache or a register"
-        why = f"{where} returned data that could not be corrected since the driver was loaded."
-        fix = f"{reset}; if it happens again, replace the board"
-        return about.fails(_errors(uncorrected, "volatile"), 0, why, fix, "ecc-uncorrected")
-    if health.row_remap and health.row_remap.pending:
-        why = "A bad memory row is replaced by a spare one at the next reset of the GPU."
-        return about.warns("row remapping pending", None, why, reset, "row-remap")
-    if health.retired_pages and health.retired_pages.pending:
-        why = "A bad memory page is retired when the driver is loaded the next time."
-        return about.warns("page retirement pending", None, why, reset, "row-remap")
-    if health.recovery_action not in (None, "none"):
-        fix = RECOVERY.get(health.recovery_action, "carry out the recovery action of {}").format(gpu.pci_bus_id)
-        why = "The GPU requires a recovery action before further use."
-        required = about.fails(f"recovery action {health.recovery_action}", "none", why, fix, "gpu-reset-required")
-        return replace(required, action=of_recovery_action(health.recovery_action))
+        return subject.fails("gpu.row-remap-failed", "row remapping failed")
+    if health.sram and health.sram.threshold_exceeded:
+        return subject.fails("gpu.sram-threshold-exceeded", "SRAM error threshold exceeded")
     return None
 
 
-def _past(about: About, health: Health) -> Finding | None:
+def _current(subject: Subject, health: Health) -> Finding | None:
+    if uncorrected := health.ecc_counts.volatile_uncorrected:
+        return subject.fails("gpu.memory-uncorrected", _errors(uncorrected, "volatile"), 0)
+    if health.sram and (uncorrected := health.sram.volatile_uncorrected):
+        return subject.fails("gpu.sram-uncorrected", _errors(uncorrected, "volatile"), 0)
+    if health.row_remap and health.row_remap.pending:
+        return subject.warns("gpu.row-remap-pending", "row remapping pending")
+    if health.retired_pages and health.retired_pages.pending:
+        return subject.warns("gpu.page-retirement-pending", "page retirement pending")
+    if health.recovery_action not in (None, "none"):
+        code = RECOVERY.get(health.recovery_action, "gpu.recovery-other")
+        action = of_recovery_action(health.recovery_action)
+        return subject.fails(code, f"recovery action {health.recovery_action}", "none", action=action)
+    return None
+
+
+def _past(subject: Subject, health: Health) -> Finding | None:
     """What may come again."""
     counts, sram = health.ecc_counts, health.sram
     if uncorrected := counts.aggregate_uncorrected or (sram.aggregate_uncorrected if sram else 0):
-        since = "; none since the driver was loaded" if counts.volatile_uncorrected == 0 else ""
-        why = f"The board had uncorrectable memory errors over its life{since}."
-        seen = _errors(uncorrected, "aggregate")
-        return replace(about.warns(seen, 0, why, WATCH, "ecc-uncorrected", "possible"), action="none")
+        code = "gpu.memory-errors-before" if counts.volatile_uncorrected == 0 else "gpu.memory-errors-of-life"
+        return subject.warns(code, _errors(uncorrected, "aggregate"), 0)
     if health.spare_rows and health.spare_rows.none:
         banks = health.spare_rows.none
-        why = "The next bad row in such a bank cannot be replaced, and the GPU then needs service."
-        seen = f"{banks} memory bank{'s' * (banks > 1)} without spare rows"
-        return replace(about.warns(seen, 0, why, WATCH, "row-remap", "likely"), action="none")
+        return subject.warns("gpu.spare-rows-used", f"{banks} memory bank{'s' * (banks > 1)} without spare rows", 0)
     return None
 
 
@@ -131,14 +112,13 @@ def _known(gpu: Gpu) -> Iterator[str]:
         yield "no page retirement pending"
 
 
-def _setting(about: About, gpu: Gpu) -> Finding | None:
+def _setting(subject: Subject, gpu: Gpu) -> Finding | None:
     """ECC that changes at the next reset, which changes the memory size and what is counted."""
     on, pending = gpu.health.ecc, gpu.health.ecc_pending
     if on is None or pending is None or on == pending:
         return None
     seen = f"ECC change pending (now {_word(on)}, {_word(pending)} after reset)"
-    why = "The ECC mode was changed and takes effect at the next reset of the GPU."
-    return replace(about.warns(seen, None, why, RESET.format(gpu.pci_bus_id), None), action="reset-gpu")
+    return subject.warns("gpu.ecc-mode-pending", seen)
 
 
 def _errors(count: int, which: str) -> str:

@@ -5,33 +5,26 @@ because it may be intentional. So is a mode that waits for a reset.
 """
 
 from gpucheck.checks._nvml import evaluate_each_gpu, not_reported, query_nvml
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Gpu, NvmlFailure, NvmlReading
-from gpucheck.model.finding.about import About
 
 NAME = "mig"
-WHY = "MIG instances have no peer-to-peer access to other instances or GPUs: multi-GPU training cannot use this GPU."
-PENDING = "The mode was changed and takes effect at the next reset of the GPU."
 
 
-@evaluate_each_gpu(NAME, nothing="no GPU of this host has MIG")
+@evaluate_each_gpu(NAME, nothing="gpu.no-mig")
 def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     on, pending = gpu.health.mig, gpu.health.mig_pending
     if on is None:
         return not_reported(NAME, nvml, gpu, "nvmlDeviceGetMigMode", what="MIG mode")
     later = "not reported" if pending is None else _word(pending)
     evidence = f"nvmlDeviceGetMigMode: current {_word(on)}, pending {later}"
-    about = About(check=NAME, subject=f"gpu:{gpu.pci_bus_id}", evidence=(evidence,))
+    subject = Subject(check=NAME, name=f"gpu:{gpu.pci_bus_id}", evidence=(evidence,))
     if pending is not None and pending != on:
         seen = f"MIG change pending (now {_word(on)}, {_word(pending)} after reset)"
-        fix = f"drain the GPU, then: nvidia-smi --gpu-reset -i {gpu.pci_bus_id}"
-        return about.warns(seen, None, PENDING, fix, "mig-enabled")
+        return subject.warns("gpu.mig-pending", seen)
     if on:
-        fix = (
-            f"to train on this GPU: drain it, then nvidia-smi -i {gpu.pci_bus_id} -mig 0; "
-            "if MIG is intentional: gpucheck verify --skip mig"
-        )
-        return about.warns("MIG enabled", "disabled", WHY, fix, "mig-enabled")
-    return about.passes("MIG disabled")
+        return subject.warns("gpu.mig-enabled", "MIG enabled", "disabled")
+    return subject.passes("MIG disabled")
 
 
 def _word(on: bool) -> str:

@@ -5,25 +5,20 @@ seconds a GPU, NVIDIA's driver persistence page), and settings such as power lim
 """
 
 from gpucheck.checks._nvml import evaluate_each_gpu, not_reported, query_nvml
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Gpu, NvmlFailure, NvmlReading
-from gpucheck.model.finding.about import About
 
 NAME = "persistence"
-WHY = (
-    "The driver unloads GPU state when the last client exits: the next client waits 1 to 3 seconds per GPU, and "
-    "settings such as power limits are lost."
-)
-FIX = "on the host: systemctl enable --now nvidia-persistenced (or until the next boot: nvidia-smi -pm 1)"
 
 
-@evaluate_each_gpu(NAME, nothing="no GPU of this host has persistence mode")
+@evaluate_each_gpu(NAME, nothing="gpu.no-persistence-mode")
 def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     if gpu.health.persistence is None:
         return not_reported(NAME, nvml, gpu, "nvmlDeviceGetPersistenceMode", what="persistence mode")
-    about = About(check=NAME, subject=f"gpu:{gpu.pci_bus_id}")
+    subject = Subject(check=NAME, name=f"gpu:{gpu.pci_bus_id}")
     if gpu.health.persistence:
-        return about.passes("persistence mode on")
-    return about.warns("persistence mode off", "on", WHY, FIX, "persistence-off")
+        return subject.passes("persistence mode on")
+    return subject.warns("gpu.persistence-off", "persistence mode off", "on")
 
 
 CHECK = Check(NAME, frozenset({"software", "settings", "quick"}), query_nvml, evaluate)

@@ -14,7 +14,7 @@ CALLS = ("nvmlDeviceGetPowerManagementLimit", "nvmlDeviceGetPowerManagementDefau
 TOLERANCE_W = 1.0
 
 
-@evaluate_each_gpu(NAME, nothing="no GPU of this host has a power limit")
+@evaluate_each_gpu(NAME, nothing="gpu.no-power-limit")
 def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     limit, default = gpu.health.power_limit_w, gpu.health.power_default_w
     if limit is None or default is None:

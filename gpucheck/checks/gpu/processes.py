@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import msgspec
 
 from gpucheck.checks._nvml import each_gpu, not_reported
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Gpu, GpuProcess, Host, NvmlFailure, NvmlReading
-from gpucheck.model.finding.about import About
 
 NAME = "processes"
 CALLS = tuple(
@@ -34,42 +34,26 @@ def probe(host: Host) -> Values:
 
 
 def evaluate(values: Values) -> Iterator[Finding]:
-    nothing = "no GPU of this host lists its processes"
-    yield from each_gpu(NAME, values.nvml, lambda gpu: _evaluate(values, gpu), nothing=nothing)
+    yield from each_gpu(NAME, values.nvml, lambda gpu: _evaluate(values, gpu), nothing="gpu.no-process-list")
 
 
 def _evaluate(values: Values, gpu: Gpu) -> Finding | None:
     if gpu.health.processes is None:
         return not_reported(NAME, values.nvml, gpu, *CALLS, what="GPU processes")
     users = [process for process in gpu.health.processes if process.kind == "compute"]
-    about = About(
+    subject = Subject(
         check=NAME,
-        subject=f"gpu:{gpu.pci_bus_id}",
+        name=f"gpu:{gpu.pci_bus_id}",
         unit="processes",
         evidence=(*map(_line, users[:SHOWN]), *_in_use(gpu)),
     )
     if users and all((user.name or "").endswith(MPS_SERVER) for user in users):
-        why = (
-            f"The CUDA MPS server ({MPS_SERVER}) uses this GPU for as long as MPS runs, also without a job: "
-            "gpucheck does not measure on it."
-        )
-        fix = (
-            "to measure, stop MPS: echo quit | nvidia-cuda-mps-control; "
-            "or allow it: gpucheck bandwidth --allow-busy-gpus"
-        )
-        return about.warns(len(users), 0, why, fix, "gpu-busy")
+        return subject.warns("gpu.mps-server-running", len(users), 0)
     if users:
-        pids = ",".join(str(process.pid) for process in users[:SHOWN])
-        why = (
-            "Other processes use this GPU, so measurements are unreliable. On an idle node, they may be left over "
-            "from a job."
-        )
-        fix = f"wait for the job to end; list its processes: ps -o user,pid,etime,args -p {pids}"
-        return about.warns(len(users), 0, why, fix, "gpu-busy")
+        return subject.warns("gpu.processes-running", len(users), 0)
     if values.container:
-        why = f"not run: NVML lists only processes of this {values.container} container, none of the rest of the host"
-        return about.skips(why, 0)
-    return about.passes(0)
+        return subject.skips("gpu.processes-of-the-container", 0, container=values.container)
+    return subject.passes(0)
 
 
 def _line(process: GpuProcess) -> str:

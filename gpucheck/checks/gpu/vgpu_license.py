@@ -5,22 +5,20 @@ clocks of a virtual GPU some time after boot, at first after 20 minutes (NVIDIA 
 """
 
 from gpucheck.checks._nvml import evaluate_each_gpu, query_nvml
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Gpu, NvmlFailure, NvmlReading
-from gpucheck.model.finding.about import About
 
 NAME = "vgpu-license"
-WHY = "Without a license the driver lowers the clocks of a virtual GPU 20 minutes after boot: computing becomes slow."
-FIX = "systemctl status nvidia-gridd; journalctl -u nvidia-gridd; check ServerAddress or the token in /etc/nvidia"
 
 
-@evaluate_each_gpu(NAME, nothing="no GPU of this host is a virtual GPU that needs a license")
+@evaluate_each_gpu(NAME, nothing="gpu.no-licensed-vgpu")
 def evaluate(_: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
-    about = About(check=NAME, subject=f"gpu:{gpu.pci_bus_id}")
+    subject = Subject(check=NAME, name=f"gpu:{gpu.pci_bus_id}")
     if gpu.health.licensed is None:
         return None
     if gpu.health.licensed:
-        return about.passes("licensed")
-    return about.warns("not licensed", "licensed", WHY, FIX, "vgpu-unlicensed")
+        return subject.passes("licensed")
+    return subject.warns("gpu.vgpu-unlicensed", "not licensed", "licensed")
 
 
 CHECK = Check(NAME, frozenset({"software", "quick"}), query_nvml, evaluate)
