@@ -15,7 +15,6 @@ from gpucheck.model import (
     DEFECT,
     DEPRECATED,
     NOT_IN_LIBRARY,
-    NOT_SUPPORTED,
     Finding,
     Gpu,
     Host,
@@ -32,7 +31,6 @@ OfGpu = Callable[[Nvml, Gpu], Finding | None]
 FORBIDDEN = (4, 17)
 # NVML: the GPU is lost, and it needs a reset.
 LOST = (15, 16)
-WITHOUT_A_GPU = "to try gpucheck without a GPU: gpucheck verify --simulate hgx-h100-x8"
 # What a failed call means; another code is an error of that call.
 REFUSALS = {
     NOT_IN_LIBRARY: "nvml.call-missing",
@@ -198,20 +196,3 @@ def no_gpu_on_the_bus(check: str) -> Finding:
 def set_by_the_host(check: str, virtual: str, subject: str = "host", evidence: tuple[str, ...] = ()) -> Finding:
     """Return the SKIP of a check in a virtual machine. One code for all: a report shows it once."""
     return Subject(check=check, name=subject, evidence=evidence).skips("nvml.set-by-the-host", virtual=virtual)
-
-
-def reason(gap: NvmlGap) -> str:
-    """Return why there is no answer, as a clause with the code."""
-    if gap.code == NOT_SUPPORTED:
-        return f"this GPU does not support {gap.call} (NVML code 3)"
-    if gap.code == NOT_IN_LIBRARY:
-        return f"the NVML library of this driver has no {gap.call} (NVML code 13)"
-    if gap.code == DEPRECATED:
-        return f"this driver no longer offers {gap.call} (NVML code 26)"
-    if gap.code in FORBIDDEN:
-        return f"access to {gap.call} was denied (NVML code {gap.code})"
-    if gap.code in LOST:
-        return f"the GPU {'is lost' if gap.code == LOST[0] else 'requires a reset'} (NVML code {gap.code})"
-    if gap.code == DEFECT:
-        return f"gpucheck could not read the result of {gap.call}: {gap.name}"
-    return f"{gap.call} returned {gap.name.removeprefix('NVMLError_')} (NVML code {gap.code})"

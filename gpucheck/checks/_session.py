@@ -17,8 +17,6 @@ from gpucheck.model.finding.naming import bus_ids
 
 # Kernel drivers that hold a device for a virtual machine.
 PASSED_THROUGH = ("vfio-pci", "pci-stub", "pciback", "nvgrace_gpu_vfio_pci", "nvidia_vgpu_vfio")
-ADOPTED = "SSH sessions that Slurm adopts (pam_slurm_adopt) and steps without GPUs are such sessions."
-OUTSIDE = "sudo systemd-run --pipe --wait --quiet gpucheck verify"
 
 
 def partial(host: Host) -> Partial | None:
