@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from gpucheck.diagnose._case import Claim
+from gpucheck.knowledge.causes import causes
 from gpucheck.knowledge.messages import row
 from gpucheck.model.diagnosis.paste import Message
 from gpucheck.model.finding import Finding
@@ -32,12 +32,16 @@ def of_messages(messages: Iterable[Message]) -> Iterator[Finding]:
         known = row(key)
         lines = list(dict.fromkeys(_short(message.text) for message in found))
         more = len(lines) - MOST_SHOWN
-        claim = Claim(_program(key), Verdict(known.verdict), known.cause, known.confidence)
-        yield claim.finding(
+        remedy = causes()[known.cause].remedy if known.cause else ""
+        yield Finding(
+            check=_program(key),
+            verdict=Verdict(known.verdict),
             subject="host" if gpu is None else f"gpu:{gpu}",
             seen=known.says,
+            cause=known.cause,
+            confidence=known.confidence,
             why=known.why or known.says,
-            fix=known.fix,
+            fix="; ".join(text for text in (known.fix, remedy) if text not in ("", "none")) or "nothing to do",
             evidence=(*lines[:MOST_SHOWN], *((f"and {more} more",) if more > 0 else ())),
         )
 
