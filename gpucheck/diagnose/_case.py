@@ -2,11 +2,14 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, NamedTuple
+
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from gpucheck.diagnose.machine import Machine
-from gpucheck.knowledge import causes
-from gpucheck.model.finding import Alternative, Finding, Value
+from gpucheck.knowledge.codes import Subject, would_show
+from gpucheck.model.finding import Confidence, Finding, Value
 from gpucheck.model.finding.verdict import Verdict
 
 FAULTS = (Verdict.FAIL, Verdict.WARN)
@@ -40,11 +43,8 @@ class Case:
         return any(one.verdict is Verdict.FAIL and one.cause for one in self.findings)
 
 
-Confidence = Literal["certain", "likely", "possible"]
-
-
 class Claim(NamedTuple):
-    """The result of a rule. others: causes that fit as well, in order."""
+    """The result of a rule. cause, confidence: what its code leaves open. others: causes that fit as well, in order."""
 
     check: str
     verdict: Verdict
@@ -54,34 +54,30 @@ class Claim(NamedTuple):
 
     def finding(
         self,
+        code: str,
         *,
         subject: str = "host",
         seen: Value,
         wanted: Value = None,
         unit: str | None = None,
-        why: str = "",
-        fix: str = "",
         evidence: Iterable[str] = (),
+        **values: Any,
     ) -> Finding:
-        """Return the finding; the remedy of the cause comes after the advice of the rule itself."""
-        known = causes()
-        remedy = known[self.cause].remedy if self.cause else ""
+        """Return the finding; a number without a unit is GB/s."""
         number = isinstance(seen, float) or isinstance(wanted, float)
-        advice = "; ".join(part for part in (fix, remedy if remedy != "none" else "") if part) or "nothing to do"
-        return Finding(
-            check=self.check,
-            verdict=self.verdict,
-            subject=subject,
-            seen=round(seen, 2) if isinstance(seen, float) else seen,
-            wanted=round(wanted, 2) if isinstance(wanted, float) else wanted,
-            unit=unit or ("GB/s" if number else None),
-            cause=self.cause,
+        unit = unit or ("GB/s" if number else None)
+        found = Subject(check=self.check, name=subject, unit=unit, evidence=tuple(evidence)).finding(
+            self.verdict,
+            code,
+            round(seen, 2) if isinstance(seen, float) else seen,
+            round(wanted, 2) if isinstance(wanted, float) else wanted,
+            cause=self.cause or UNSET,
             confidence=self.confidence,
-            alternatives=tuple(Alternative(cause=key, would_show=known[key].confirm) for key in self.others),
-            why=why,
-            fix="" if self.verdict in (Verdict.PASS, Verdict.SKIP) else advice,
-            evidence=tuple(evidence),
+            alternatives=would_show(self.others),
+            **values,
         )
+        # What a product does not offer has a cause and nothing to do.
+        return replace(found, steps=(), fix="") if self.verdict is Verdict.PASS else found
 
 
 NAMED = 6

@@ -63,15 +63,12 @@ def diagnose(seen: Observations) -> tuple[Finding, ...]:
         case.findings.append(_nothing(case.machine))
     best: dict[tuple[object, ...], Finding] = {}
     for one in sorted(case.findings, key=lambda f: (ORDER.index(f.verdict), SURE.index(f.confidence))):
-        key = (one.cause, one.subject) if one.cause else (one.check, one.subject, one.why, one.seen)
+        key = (one.cause, one.subject) if one.cause else (one.check, one.subject, one.seen, one.code, str(one.values))
         best.setdefault(key, one)
     return tuple(best.values())
 
 
 def _nothing(machine: Machine) -> Finding:
     return Claim("p2p-bandwidth", Verdict.UNKNOWN).finding(
-        seen=f"{machine.count} GPUs, no bandwidth",
-        wanted="measured pairs",
-        why="nothing was measured, so the speed is unknown",
-        fix="gpucheck bandwidth on the host, or add gpus.model, gpus.pcie and matrix to the observations",
+        "copies.nothing-measured", seen=f"{machine.count} GPUs, no bandwidth", wanted="measured pairs"
     )

@@ -11,28 +11,34 @@ from gpucheck.model.finding import Finding
 from gpucheck.model.finding.verdict import Verdict
 
 CHECK = "p2p-status"
-MATRIX = "nvidia-smi topo -p2p rw shows why: CNS chipset, GNS GPU, TNS topology, DR registry, NS not supported"
+# Reasons that are nothing to report where the copies are as fast as those with peer access.
+MAY_COST_NOTHING = (
+    "access.models-differ",
+    "access.status-unexplained",
+    "access.chipset-unexplained",
+    "access.reason-unknown",
+)
 AS_FAST = 0.95  # of the pairs with peer access: then the missing access costs nothing
 
 
 def rule(case: Case) -> Iterator[Finding]:
     """One finding for each reason, and what was granted although the stock driver never grants it."""
     m = case.machine
-    groups: dict[tuple[Claim, str], list[Pair]] = {}
+    groups: dict[tuple[Claim, str, str | None], list[Pair]] = {}
     for pair in m.pairs:
         if m.access[pair] is False and not is_joined(m, pair):
-            groups.setdefault(_reason(m, pair), []).append(pair)
-    for (claim, why), pairs in groups.items():
-        if claim.cause not in (None, "p2p-unsupported-pair") or not _costs_nothing(m, pairs):
-            yield _finding(m, claim, why, pairs)
+            claim, code = _reason(m, pair)
+            status = m.status(pair) if code == "access.status-unexplained" else None
+            groups.setdefault((claim, code, status), []).append(pair)
+    for (claim, code, status), pairs in groups.items():
+        if code not in MAY_COST_NOTHING or not _costs_nothing(m, pairs):
+            yield _finding(m, claim, code, {"status": status} if status else {}, pairs)
     granted = [pair for pair in m.granted if not m.joined(pair)]
     if granted and m.is_geforce and not _compared(m):
-        yield Claim(CHECK, Verdict.UNKNOWN, "false-p2p-grant", "possible").finding(
+        yield Claim(CHECK, Verdict.UNKNOWN).finding(
+            "access.grant-unchecked",
             seen=f"P2P granted on {len(granted)} of {len(m.pairs)} pairs",
             wanted="data that was compared",
-            why="NVIDIA's driver has no P2P over PCIe on this GeForce generation: the driver is patched or the grant "
-            "is false, and no data was compared",
-            fix="gpucheck bandwidth compares every byte that arrives",
         )
 
 
@@ -43,47 +49,38 @@ def _compared(m: Machine) -> bool:
 
 
 def _reason(m: Machine, pair: Pair) -> tuple[Claim, str]:
-    """Return the reason of a pair without peer access, also as text."""
+    """Return the reason of a pair without peer access: verdict and other causes, and the code."""
     status, names = m.status(pair), [m.gpu(i).model for i in pair]
     small = ("rebar-off",) if m.has_small_bar(pair) else ()
+    fine, slow = Claim(CHECK, Verdict.PASS), Claim(CHECK, Verdict.WARN)
     if status == "DR":
-        words = "the registry of the driver disables peer access (NVreg_RegistryDwords or a driver setting)"
-        return Claim(CHECK, Verdict.WARN, "leftover-environment", "likely"), words
+        return slow, "access.registry-forbids"
     if all(map(is_geforce_without_p2p, names)):
-        words = "NVIDIA's driver has no P2P over PCIe on this GeForce generation: copies are staged through the host"
         others = (*(("vm-no-p2p",) if m.host.virtual else ()), *small)
-        return Claim(CHECK, Verdict.PASS, "geforce-p2p-disabled", "certain", others), words
+        return fine._replace(others=others), "access.geforce-staged"
     if m.mesh and not m.mesh[pair]:
-        words = "each GPU of this board has its NVLinks to some of the others, and these two have none: they are staged"
-        return Claim(CHECK, Verdict.PASS, "expected-limit", "likely"), words
-    chipset = (
-        f"; status CNS names the chipset{', here the emulated one' if m.host.virtual else ''}"
-        if status == "CNS"
-        else ""
-    )
+        return fine, "access.mesh-staged"
     if status == "TNS":
-        words = "the path leaves the socket, and the driver offers no P2P across it: copies are staged"
-        return Claim(CHECK, Verdict.PASS, "cross-socket", "likely"), words
+        return fine, "access.socket-staged"
     if m.host.virtual:
-        words = f"the virtual machine hides the PCIe path between these GPUs, so P2P is not offered{chipset}"
         # An instance without P2P on any pair, of cards that are sold without NVLink: its type is made so.
         offer = (
             not any(map(m.links, m.pairs))
             and not any(map(nvlink_of, names))
             and all(a is False for a in m.access.values())
         )
-        return Claim(CHECK, Verdict.PASS if offer else Verdict.WARN, "vm-no-p2p", "likely"), words
+        code = "access.guest-emulates-chipset" if status == "CNS" else "access.guest-hides-path"
+        return fine if offer else slow, code
     if None not in names and names[0] != names[1]:
-        words = "these models differ, and the driver offers no P2P between them"
-        return Claim(CHECK, Verdict.PASS, "p2p-unsupported-pair", "likely"), words
+        return fine, "access.models-differ"
     if _only_far_refused(m, pair):
-        words = "the path leaves the socket, and the driver offers no P2P across it: copies are staged"
-        return Claim(CHECK, Verdict.PASS, "cross-socket", "likely"), words
+        return fine, "access.socket-staged"
     if small:
-        words = "peers see only a 256 MiB window of the memory (Resizable BAR off), and P2P is not offered"
-        return Claim(CHECK, Verdict.WARN, "rebar-off", "likely"), words
-    words = "P2P is not offered, and the reason is not known" + (f" (status {status}{chipset})" if status else "")
-    return Claim(CHECK, Verdict.UNKNOWN if m.host.virtual is None else Verdict.WARN), words
+        return slow, "access.small-window"
+    unexplained = Claim(CHECK, Verdict.UNKNOWN) if m.host.virtual is None else slow
+    if status == "CNS":
+        return unexplained, "access.chipset-unexplained"
+    return unexplained, "access.status-unexplained" if status else "access.reason-unknown"
 
 
 def _only_far_refused(m: Machine, pair: Pair) -> bool:
@@ -104,19 +101,19 @@ def _costs_nothing(m: Machine, pairs: list[Pair]) -> bool:
     return bool(without and having) and max(without) >= AS_FAST * max(having)
 
 
-def _finding(m: Machine, claim: Claim, why: str, pairs: list[Pair]) -> Finding:
-    rates = [min(values) for pair in pairs if (values := m.one_way(pair))]
+def _finding(m: Machine, claim: Claim, code: str, values: dict[str, str], pairs: list[Pair]) -> Finding:
+    rates = [min(ways) for pair in pairs if (ways := m.one_way(pair))]
     usual = [found.gb_s for pair in pairs if (found := staged(m, pair))]
-    through = f"; staged copies reach {span(rates)} GB/s one way" if rates else ""
-    through += f", {span(usual)} is usual" if rates and usual else ""
+    reached = f"staged copies: {span(rates)} GB/s one way{f', usual {span(usual)}' if usual else ''}"
     return claim.finding(
+        code,
         subject="host" if len(pairs) == len(m.pairs) else m.subject(pairs),
         seen=f"no P2P on {len(pairs)} of {len(m.pairs)} pairs",
         wanted=None if claim.verdict is Verdict.PASS else "P2P",
-        why=why + through,
-        fix="" if claim.verdict is Verdict.PASS else MATRIX,
         evidence=(
             f"pairs: {listed(pairs)}",
             *(f"P2P status {word}" for word in sorted({str(m.status(pair)) for pair in pairs} - {"None"})),
+            *((reached,) if rates else ()),
         ),
+        **values,
     )

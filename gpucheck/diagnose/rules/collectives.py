@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from gpucheck.diagnose._case import Case, Claim, Confidence, listed
+from gpucheck.diagnose._case import Case, Claim, listed
 from gpucheck.diagnose._names import nvlink_of
 from gpucheck.diagnose.healthy import direct, level
 from gpucheck.diagnose.machine import Machine, Pair
@@ -12,8 +12,9 @@ from gpucheck.diagnose.rules.copies import NO_PATH
 from gpucheck.diagnose.rules.environment import slows_collectives
 from gpucheck.diagnose.suspects import hang_of
 from gpucheck.knowledge import nvlink_factor
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model.diagnosis.observations import Collective
-from gpucheck.model.finding import Finding
+from gpucheck.model.finding import Confidence, Finding
 from gpucheck.model.finding.verdict import Verdict
 from gpucheck.printable import counted
 from gpucheck.topology.expected import slower
@@ -34,6 +35,13 @@ PCIE_RING, PCIE_NEAR, PCIE_FAR, PCIE_STAGED, PCIE_FAIL = 0.65, 0.50, 0.42, 0.22,
 SM_WARN, SM_FAIL, NEAR_NORMAL = 0.82, 0.70, 0.95
 # NCCL uses fewer channels between two ranks than for a ring: 180 GB/s of 300 is a healthy plateau (nccl-tests#268).
 POINT_TO_POINT = 0.60
+# Below what the links carry, by whether NCCL copied through the host, and whether another finding names the cause.
+BELOW = {
+    (False, False): "collectives.below-links",
+    (False, True): "collectives.below-links-explained",
+    (True, False): "collectives.below-links-staged",
+    (True, True): "collectives.below-links-staged-explained",
+}
 MOST_RANKS = 16  # of one host; what more ranks reach is the network's
 
 
@@ -54,7 +62,7 @@ def rule(case: Case) -> Iterator[Finding]:
         return
     checked = [row.wrong for row in m.measured.collectives if row.wrong is not None]
     if checked and not any(checked):
-        yield Claim("collectives-results", Verdict.PASS).finding(seen=f"{counted(len(checked), 'collective')} exact")
+        yield Subject(check="collectives-results").passes(f"{counted(len(checked), 'collective')} exact")
     policy = list(_policy(case))
     yield from policy
     for row in m.measured.collectives:
@@ -77,13 +85,12 @@ def _policy(case: Case) -> Iterator[Finding]:
     if not pairs:
         return
     classes = sorted({str(m.classes[pair]) for pair in pairs} - {"None"})
-    level = "PHB" if classes == ["PHB"] else "SYS"
-    yield Claim("collectives-transport", Verdict.WARN, "nccl-policy", "likely").finding(
+    yield Claim("collectives-transport", Verdict.WARN).finding(
+        "collectives.p2p-not-chosen",
         seen=f"NCCL uses {rows[0].transport}",
         wanted="P2P",
-        why="plain copies between these GPUs go straight and reach what they should, but NCCL uses P2P only up to PXB "
-        f"by its own rule (here {', '.join(classes) or 'the class is not known'})",
-        fix=f"NCCL_P2P_LEVEL={level}, measure both ways, and keep the faster one",
+        classes=classes or None,
+        level="PHB" if classes == ["PHB"] else "SYS",
         evidence=[f"direct pairs: {listed(pairs)}"],
     )
 
@@ -99,47 +106,30 @@ def _row(case: Case, row: Collective, value: float, *, explained: bool) -> Findi
     m, goal = case.machine, _goal(case.machine, row)
     name = f"{row.op or 'collective'}{f' on {row.ranks} GPUs' if row.ranks else ''}"
     if goal is None:
-        return Claim(CHECK, Verdict.UNKNOWN).finding(
-            seen=value,
-            why=f"{name}: no link rate is known to compare it with",
-            fix="measure 1 GiB, and name the GPU model and the matrix",
-        )
+        return Claim(CHECK, Verdict.UNKNOWN).finding("collectives.rate-unknown", seen=value, collective=name)
     if value >= goal.warn:
         limit: Confidence | None = "likely" if value < NEAR_NORMAL * goal.gb_s else None
-        cause = "expected-limit" if limit else None
-        words = f"{name}: near normal for {goal.basis}"
-        return Claim(CHECK, Verdict.PASS, cause, limit).finding(seen=value, wanted=goal.gb_s, why=words)
-    if row.bytes is not None and row.bytes < (least := _least_bytes(m, row, goal)):
-        return _small(
-            case, row, value, f"{name}: {row.bytes >> 20} MiB is too small to show the links, {least >> 20} MiB is not"
+        return Claim(CHECK, Verdict.PASS, "expected-limit" if limit else None, limit).finding(
+            "collectives.near-normal", seen=value, wanted=goal.gb_s, collective=name, basis=goal.basis
         )
+    if row.bytes is not None and row.bytes < (least := _least_bytes(m, row, goal)):
+        return _small(case, row, value, {"collective": name, "mib": row.bytes >> 20, "least_mib": least >> 20})
     if value >= NO_PATH and _is_staged(m, row):
-        words = f"{name}: without P2P it uses host memory, so it stays below {goal.basis}"
-        if value >= PCIE_STAGED * min((link.gb_s for link in m.raw if link), default=0.0):
-            return Claim(CHECK, Verdict.PASS, "expected-limit", "likely").finding(seen=value, why=words)
-        return Claim(CHECK, Verdict.UNKNOWN).finding(
+        enough = value >= PCIE_STAGED * min((link.gb_s for link in m.raw if link), default=0.0)
+        return Claim(CHECK, Verdict.PASS if enough else Verdict.UNKNOWN).finding(
+            "collectives.through-host" if enough else "collectives.through-host-slow",
             seen=value,
-            why=f"{words}, but most hosts reach more through host memory",
-            fix="compare with gpucheck bandwidth, which measures copies through host memory",
+            collective=name,
+            basis=goal.basis,
         )
     if value >= goal.vague > 0 and not case.has_failed and not explained:
-        return Claim(CHECK, Verdict.UNKNOWN).finding(
-            seen=value,
-            wanted=goal.gb_s,
-            why=f"{name}: below {goal.basis}, as a ring through host memory or across sockets is; the path is unknown",
-            fix="nvidia-smi topo -m shows the path of each pair; NCCL_DEBUG=INFO names the transport",
-        )
-    if explained and value >= NO_PATH:
-        words = f"{name}: below {goal.basis}, with the transport or the setting that is named above"
-        return Claim(CHECK, Verdict.PASS, "expected-limit", "likely").finding(seen=value, wanted=goal.gb_s, why=words)
-    staged = " NCCL used shared memory or the network stack." if _is_shm(row) else ""
-    verdict = Verdict.WARN if case.has_failed or value >= goal.fail else Verdict.FAIL
-    return Claim(CHECK, verdict).finding(
-        seen=value,
-        wanted=goal.gb_s,
-        why=f"{name}: below {goal.basis}.{staged}" + (" The cause is named above." if case.has_failed else ""),
-        fix="NCCL_DEBUG=INFO names the transport; measure the pairs: gpucheck bandwidth",
-    )
+        verdict, code = Verdict.UNKNOWN, "collectives.path-unknown"
+    elif explained and value >= NO_PATH:
+        verdict, code = Verdict.PASS, "collectives.setting-explains"
+    else:
+        verdict = Verdict.WARN if case.has_failed or value >= goal.fail else Verdict.FAIL
+        code = BELOW[_is_shm(row), case.has_failed]
+    return Claim(CHECK, verdict).finding(code, seen=value, wanted=goal.gb_s, collective=name, basis=goal.basis)
 
 
 def _least_bytes(m: Machine, row: Collective, goal: Goal) -> int:
@@ -148,16 +138,19 @@ def _least_bytes(m: Machine, row: Collective, goal: Goal) -> int:
     return max(LEAST_BYTES, int(goal.gb_s * 1e9 * STEP_SECONDS * steps * (1 / STARTING - 1)))
 
 
-def _small(case: Case, row: Collective, value: float, words: str) -> Finding:
+def _small(case: Case, row: Collective, value: float, values: dict[str, Any]) -> Finding:
     """A small message proves nothing of the links; a larger one over as many GPUs may have shown what they carry."""
     for other in case.machine.measured.collectives:
         goal = _goal(case.machine, other) if (other.ranks or 0) >= (row.ranks or 0) else None
         if goal and (other.busbw_gb_s or 0.0) >= goal.warn:
-            why = (
-                f"{words}, and {other.op or 'another collective'} showed {other.busbw_gb_s:g} GB/s over the same links"
+            return Claim(CHECK, Verdict.PASS).finding(
+                "collectives.message-small-links-shown",
+                seen=value,
+                other=other.op or "another collective",
+                other_gb_s=round(other.busbw_gb_s or 0.0, 1),
+                **values,
             )
-            return Claim(CHECK, Verdict.PASS, "expected-limit", "possible").finding(seen=value, why=why)
-    return Claim(CHECK, Verdict.UNKNOWN).finding(seen=value, why=words, fix="measure larger messages: 8 GiB")
+    return Claim(CHECK, Verdict.UNKNOWN).finding("collectives.message-small", seen=value, **values)
 
 
 def _is_staged(m: Machine, row: Collective) -> bool:

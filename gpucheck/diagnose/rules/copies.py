@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from statistics import median
 from typing import NamedTuple
 
-from gpucheck.diagnose._case import Case, Claim, Confidence, listed, percent, span
+from gpucheck.diagnose._case import Case, Claim, listed, percent, span
 from gpucheck.diagnose.healthy import OVER, Level, direct, level, levels, staged, verdict_of
 from gpucheck.diagnose.machine import NEAR, Machine, Pair, link_of
 from gpucheck.diagnose.suspects import (
@@ -22,14 +22,12 @@ from gpucheck.diagnose.suspects import (
     reading,
     suspects,
 )
-from gpucheck.knowledge import causes
-from gpucheck.model.finding import Finding
+from gpucheck.model.finding import Confidence, Finding
 from gpucheck.model.finding.verdict import Verdict, worst
 from gpucheck.printable import counted
 from gpucheck.topology.expected import FAR
 
 CHECK = "p2p-bandwidth"
-MEASURE = "gpucheck bandwidth on the host, or add gpus.model, gpus.pcie and matrix to the observations"
 LIKE, NVLINK_LIKE = 0.80, 0.88  # of the pairs of the same kind on this machine: below it a pair is odd
 QUARTER = 0.35
 AT_MOST_WARN = BY_DESIGN | {"gpu-behind-chipset"}  # a limit of the product, and a slot that was chosen
@@ -38,20 +36,21 @@ ONE_WAY, ONE_WAY_HALF = 0.82, 0.60  # of the other direction
 SLOWER, FAR_SLOWER = 0.90, 0.60  # of copies through host memory
 NO_PATH = 0.5  # GB/s; slower than any healthy path between two GPUs
 
-WORDS = {
-    "all-pairs": "all copies",
-    "one-gpu": "copies of this GPU with every peer",
-    "one-gpu-quarter": "copies of this GPU with every peer",
-    "below-switch": "copies that stay below a switch",
-    "out-of-switch": "copies that leave a switch",
-    "root-ports": "copies between root ports",
-    "across-sockets": "copies across sockets",
-    "not-used": "copies that are as fast as through host memory",
-    "some-pairs": "copies of some pairs",
-    "staged": "copies through host memory",
-    "nvlink-all": "copies over NVLink",
-    "nvlink-one-gpu": "copies of this GPU over NVLink",
-    "nvlink-some-pairs": "copies of some pairs over NVLink",
+# By pattern: with a cause that fits, and without.
+CODES = {
+    "all-pairs": ("copies.all-slow", "copies.all-unexplained"),
+    "one-gpu": ("copies.one-gpu-slow", "copies.one-gpu-unexplained"),
+    "one-gpu-quarter": ("copies.one-gpu-slow", "copies.one-gpu-unexplained"),
+    "below-switch": ("copies.below-switch-slow", "copies.below-switch-unexplained"),
+    "out-of-switch": ("copies.out-of-switch-slow", "copies.out-of-switch-unexplained"),
+    "root-ports": ("copies.root-ports-slow", "copies.root-ports-unexplained"),
+    "across-sockets": ("copies.across-sockets-slow", "copies.across-sockets-unexplained"),
+    "not-used": ("copies.as-staged-slow", "copies.as-staged-unexplained"),
+    "some-pairs": ("copies.some-pairs-slow", "copies.some-pairs-unexplained"),
+    "staged": ("copies.staged-slow", "copies.staged-unexplained"),
+    "nvlink-all": ("copies.nvlink-all-slow", "copies.nvlink-all-unexplained"),
+    "nvlink-one-gpu": ("copies.nvlink-one-gpu-slow", "copies.nvlink-one-gpu-unexplained"),
+    "nvlink-some-pairs": ("copies.nvlink-some-pairs-slow", "copies.nvlink-some-pairs-unexplained"),
 }
 
 
@@ -91,12 +90,12 @@ def healthy(m: Machine, rows: dict[Pair, Level]) -> Iterator[Finding]:
             and m.measured.method.engine != "ce"
             and median(values) < 0.93 * rows[pairs[0]].usual.gb_s
         )
-        yield Claim(
-            CHECK, Verdict.PASS, "expected-limit" if kernels else None, "possible" if kernels else None
-        ).finding(
+        yield Claim(CHECK, Verdict.PASS).finding(
+            "copies.kernels-healthy" if kernels else "copies.pairs-healthy",
             seen=f"{counted(len(pairs), 'GPU pair')}, {percent(rows[pair].part for pair in pairs)} of expected",
-            why=f"healthy: {cls or 'all'} pairs reach {span(values)} GB/s ({basis})"
-            + ("; kernels reach that, copy engines reach more: no link is missing" if kernels else ""),
+            pairs=cls or "all",
+            range=span(values),
+            basis=basis,
             evidence=(f"pairs: {listed(pairs)}",),
         )
 
@@ -157,19 +156,15 @@ def _cause(found: list[Suspect]) -> tuple[str | None, Confidence | None, tuple[s
 
 def _finding(m: Machine, slow: Slow, rows: list[Level], claim: Claim, part: float) -> Finding:
     values, usual = [row.value for row in rows], [row.usual.gb_s for row in rows]
-    known = causes()
-    decide = (
-        f"check: {known[claim.cause].confirm}"
-        if claim.cause
-        else "measure again with nothing else running: gpucheck bandwidth"
-    )
+    suspected, unexplained = CODES[slow.pattern]
     return claim.finding(
+        suspected if claim.cause else unexplained,
         subject=m.subject(slow.pairs) if slow.gpu is None or m.count == 2 else m.gpu_label(slow.gpu),
         seen=f"{span(values)} GB/s",
         wanted=f"about {span(usual)} GB/s",
-        why=f"{WORDS[slow.pattern]} reach {part:.0%} of what a healthy machine reaches ({rows[0].usual.basis})"
-        + (f"; a possible cause: {known[claim.cause].meaning}" if claim.cause else "; no cause is known that fits"),
-        fix=decide,
+        percent=round(100 * part),
+        basis=rows[0].usual.basis,
+        suspect=claim.cause,
         evidence=(f"pairs: {listed(slow.pairs)}, {span(values)} GB/s",),
     )
 
@@ -253,10 +248,9 @@ def _pcie(case: Case, rows: dict[Pair, Level]) -> Iterator[Finding]:
     if nameless:
         unsure = unsure | {pair: rows[pair] for pair in nameless}
         yield Claim(CHECK, Verdict.UNKNOWN).finding(
+            "copies.model-unknown",
             seen=f"{span(rows[pair].value for pair in nameless)} GB/s",
             wanted="a GPU model",
-            why="right for these PCIe links; the GPU model is not known, and boards with NVLink reach far more",
-            fix="nvidia-smi -L names the GPUs; with pasted output: gpucheck diagnose --gpu MODEL",
         )
     yield from healthy(m, {pair: row for pair, row in rows.items() if pair not in low and pair not in unsure})
     case.every_low = bool(low) and len(low) == len(rows)
@@ -301,31 +295,24 @@ def _as_staged(m: Machine, pair: Pair, row: Level) -> bool:
 
 
 def _no_p2p(m: Machine, rows: dict[Pair, Level]) -> Finding:
-    cause = "geforce-p2p-disabled" if m.is_geforce else "vm-no-p2p"
-    small = any(map(m.has_small_bar, rows))
-    verdict = Verdict.UNKNOWN if m.is_geforce else Verdict.WARN
-    others = ("rebar-off",) if small else ()
-    return Claim("p2p-status", verdict, cause, "likely" if m.is_geforce else "possible", others).finding(
+    others = ("rebar-off",) if any(map(m.has_small_bar, rows)) else ()
+    return Claim("p2p-status", Verdict.UNKNOWN if m.is_geforce else Verdict.WARN, others=others).finding(
+        "access.geforce-as-staged" if m.is_geforce else "access.guest-as-staged",
         seen=f"no P2P on {len(rows)} of {len(m.pairs)} pairs",
         wanted="P2P status" if m.is_geforce else "P2P",
-        why=f"{causes()[cause].meaning}: these copies are as fast as copies through host memory are "
-        f"({span(row.value for row in rows.values())} GB/s)"
-        + ("; with a driver that grants P2P they would be slow" if m.is_geforce else ""),
-        fix="nvidia-smi topo -p2p rw shows for each pair whether the driver grants peer access",
+        range=span(row.value for row in rows.values()),
         evidence=(f"pairs: {listed(rows)}",),
     )
 
 
 def _unsure(m: Machine, rows: dict[Pair, Level]) -> Finding:
-    found = suspects(m, "all-pairs", list(rows))
-    first = next(iter(rows.values()))
-    return Claim(CHECK, Verdict.UNKNOWN, *_cause(found)).finding(
+    return Claim(CHECK, Verdict.UNKNOWN, *_cause(suspects(m, "all-pairs", list(rows)))).finding(
+        "copies.path-unknown",
         subject=m.subject(list(rows)),
         seen=f"{span(row.value for row in rows.values())} GB/s",
         wanted=f"about {span(row.usual.gb_s for row in rows.values())} GB/s",
-        why=f"{percent(row.part for row in rows.values())} of expected ({first.usual.basis}): healthy across sockets, "
-        "low on one, and the path is not known",
-        fix="nvidia-smi topo -m shows the path of each pair",
+        part=percent(row.part for row in rows.values()),
+        basis=next(iter(rows.values())).usual.basis,
         evidence=(f"pairs: {listed(rows)}",),
     )
 
@@ -398,12 +385,10 @@ def _one_direction(case: Case, pairs: set[Pair], rows: dict[Pair, Level]) -> Ite
     grant = m.is_geforce and all(m.access[pair] for pair in about)
     case.slow |= set(about)
     yield Claim(CHECK, Verdict.WARN, "false-p2p-grant" if grant else None, "possible" if grant else None).finding(
+        "copies.one-direction-slow",
         subject=m.subject(about),
         seen=f"{span(v for a, b in slow if (v := matrix[a][b]))} GB/s",
         wanted=f"{span(v for a, b in slow if (v := matrix[b][a]))} GB/s as the other way",
-        why="one direction is slow, the other is not: lanes of one direction with errors and retries, or a port with "
-        "too few credits",
-        fix="watch replay and AER counters while copying that way; nvidia-smi nvlink -e",
         evidence=(f"slow ways: {listed(slow)}",),
     )
 
@@ -420,8 +405,11 @@ def _by_class(case: Case) -> Iterator[Finding]:
             yield from without_rate(case, {pairs[0]: median(ends)})
         elif verdict_of(found) is Verdict.PASS:
             yield Claim(CHECK, Verdict.PASS).finding(
+                "copies.pairs-healthy",
                 seen=f"{cls} pairs, {percent(row.part for row in found)} of expected",
-                why=f"healthy: {found[0].usual.basis}",
+                pairs=cls,
+                range=span(row.value for row in found),
+                basis=found[0].usual.basis,
             )
         else:
             pattern = {"PIX": "below-switch", "PXB": "below-switch", "SYS": "across-sockets"}.get(cls, "root-ports")
@@ -438,26 +426,18 @@ def without_rate(case: Case, values: dict[Pair, float], check: str = CHECK) -> I
         mine = [pair for pair in values if i in pair]
         case.slow |= set(mine)
         yield Claim(check, Verdict.WARN, *_cause(suspects(m, "one-gpu", mine))).finding(
+            "copies.one-gpu-unlike",
             subject=m.gpu_label(i),
             seen=f"{span(values[pair] for pair in mine)} GB/s",
             wanted=f"{span(middle[pair] for pair in mine)} GB/s as the other GPUs",
-            why=WORDS["one-gpu"] + " are slower than those of the other GPUs; the rate of their links is not known",
-            fix="nvidia-smi -q -d PCIE while copying",
         )
     if max(values.values()) < NO_PATH:
-        others = ("acs-redirect", "cross-socket")
-        yield Claim(check, Verdict.WARN, "iommu-translation", "possible", others).finding(
-            seen=seen,
-            wanted=f"{NO_PATH:g} GB/s at the very least",
-            why="slower than any healthy path between two GPUs, whatever their model: peer traffic is redirected, "
-            "translated, or crosses something that does not carry it",
-            fix=MEASURE,
+        yield Claim(check, Verdict.WARN, others=("acs-redirect", "cross-socket")).finding(
+            "copies.no-path", seen=seen, wanted=f"{NO_PATH:g} GB/s at the very least"
         )
     elif not gpus:
-        lacks = "the GPU model" if any(gpu.model is None for gpu in m.seen.gpus) else "a link rate of these GPUs"
-        yield Claim(check, Verdict.UNKNOWN).finding(
-            seen=seen, why=f"nothing to compare with: {lacks} is not known", fix=MEASURE
-        )
+        missing = "the GPU model" if any(gpu.model is None for gpu in m.seen.gpus) else "a link rate of these GPUs"
+        yield Claim(check, Verdict.UNKNOWN).finding("copies.rate-unknown", seen=seen, missing=missing)
 
 
 def _too_fast(m: Machine, rows: dict[Pair, Level]) -> Iterator[Finding]:
@@ -465,9 +445,9 @@ def _too_fast(m: Machine, rows: dict[Pair, Level]) -> Iterator[Finding]:
     fast = {pair: row for pair, row in known.items() if max(m.one_way(pair)) > OVER * row.usual.line}
     if fast:
         yield Claim(CHECK, Verdict.WARN).finding(
+            "copies.above-line-rate",
             subject=m.subject(list(fast)),
             seen=round(max(row.value for row in fast.values()), 1),
             wanted=min(row.usual.line for row in fast.values()),
-            why=f"GPU {listed(fast)}: above the line rate of the path: the number or the path is wrong",
-            fix="compare gpucheck topo with nvidia-smi topo -m and nvidia-smi nvlink -s; report it with --format json",
+            pairs=listed(fast),
         )

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from gpucheck.diagnose._case import Case, Claim, listed
 from gpucheck.diagnose.machine import Machine
 from gpucheck.diagnose.suspects import Suspect, bad_pairs, suspects
-from gpucheck.knowledge import causes
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model.finding import Finding
 from gpucheck.model.finding.verdict import Verdict
 
@@ -38,12 +38,12 @@ def _wrong(m: Machine) -> Iterator[Finding]:
     )
     where = f"wrong data on {len(bad)} of {len(m.pairs)} pairs" if bad else f"{elements} wrong elements in collectives"
     yield claim.finding(
+        "data.received-wrong",
         subject=m.subject(pairs) if len(pairs) < max(len(m.pairs), 2) or m.count == 2 else "host",
         seen=where,
         wanted="what was sent",
-        why=f"received data differs from sent data ({', '.join(kinds) or 'how is not known'}); a possible cause: "
-        f"{causes()[first.cause].meaning}",
-        fix=f"check: {causes()[first.cause].confirm}",
+        damage=kinds or None,
+        suspect=first.cause,
         evidence=(f"pairs: {listed(pairs)}", *(line for row in m.measured.damaged for line in row.evidence)),
     )
 
@@ -53,13 +53,11 @@ def _at_source(m: Machine) -> Iterator[Finding]:
     rows = [row for row in m.measured.damaged if row.at_source]
     for gpu in sorted({pair[0] for row in rows for pair in row.pairs}):
         mine = [row for row in rows if any(pair[0] == gpu for pair in row.pairs)]
-        yield Claim(CHECK, Verdict.FAIL, "data-corruption", "likely").finding(
+        yield Claim(CHECK, Verdict.FAIL).finding(
+            "data.changed-at-source",
             subject=m.gpu_label(gpu),
             seen=f"GPU {gpu}: its memory changed data before it was sent",
             wanted="what was written",
-            why="after the copy the source holds the same wrong words as the destination: the memory of this GPU, and "
-            "no link, corrupted them",
-            fix="dmesg | grep -e Xid; gpucheck compute; reset the GPU; if it returns, replace the card",
             evidence=tuple(line for row in mine for line in row.evidence),
         )
 
@@ -67,18 +65,17 @@ def _at_source(m: Machine) -> Iterator[Finding]:
 def _right(m: Machine) -> Iterator[Finding]:
     distrusted = sorted({pair for row in m.measured.damaged if row.host_only for pair in row.pairs})
     if distrusted:
-        yield Claim(CHECK, Verdict.FAIL, "data-corruption", "likely").finding(
+        yield Claim(CHECK, Verdict.FAIL).finding(
+            "data.comparison-wrong",
             subject=m.subject(sorted({(min(p), max(p)) for p in distrusted})),
             seen=f"GPU {listed(distrusted)}: wrong on the host, right on the GPU",
-            why="the GPU that compared, or its path to the host, corrupts data: its own result cannot be trusted",
-            fix="dmesg | grep -e Xid -e AER; reset the GPU; if it returns, replace the card",
         )
     elif any(row.at_source for row in m.measured.damaged):
         return
     elif m.measured.bytes_compared and not bad_pairs(m):
-        yield Claim(CHECK, Verdict.PASS).finding(seen=f"{_bytes(m.measured.bytes_compared)} compared, no wrong word")
+        yield Subject(check=CHECK).passes(f"{_bytes(m.measured.bytes_compared)} compared, no wrong word")
     elif m.measured.integrity_bad_pairs == () and not m.measured.damage and not bad_pairs(m):
-        yield Claim(CHECK, Verdict.PASS).finding(seen="every byte that was compared was right")
+        yield Subject(check=CHECK).passes("every byte that was compared was right")
 
 
 def _bytes(count: int) -> str:

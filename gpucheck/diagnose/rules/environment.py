@@ -10,30 +10,27 @@ from gpucheck.model.finding.verdict import Verdict
 OFF = {"", "0", "false", "no", "off"}
 # Variable -> what it does. Those that only matter when switched on are in SWITCHES, when switched off in ENABLES.
 SWITCHES = {
-    "NCCL_P2P_DISABLE": "NCCL uses no peer-to-peer at all, neither PCIe nor NVLink (plain copies still do)",
-    "NCCL_SHM_DISABLE": "NCCL uses no shared memory: pairs without P2P talk over the network stack",
-    "NCCL_IB_DISABLE": "NCCL uses no InfiniBand or RoCE between hosts",
-    "CUDA_LAUNCH_BLOCKING": "every kernel launch waits, so nothing overlaps",
+    "NCCL_P2P_DISABLE": "collectives.p2p-disabled",
+    "NCCL_SHM_DISABLE": "collectives.shm-disabled",
+    "NCCL_IB_DISABLE": "collectives.ib-disabled",
+    "CUDA_LAUNCH_BLOCKING": "collectives.launches-wait",
 }
-ENABLES = {
-    "NCCL_NVLS_ENABLE": "NVSwitch does not reduce, so all_reduce runs as a ring",
-    "NCCL_CUMEM_ENABLE": "NCCL maps peers the older way",
-}
+ENABLES = {"NCCL_NVLS_ENABLE": "collectives.nvls-disabled", "NCCL_CUMEM_ENABLE": "collectives.cumem-disabled"}
 SETTINGS = {
-    "NCCL_P2P_LEVEL": "limits up to which path class NCCL uses peer-to-peer",
-    "NCCL_TOPO_FILE": "NCCL believes this file instead of the machine",
-    "NCCL_GRAPH_FILE": "NCCL believes this search result instead of its own",
-    "NCCL_ALGO": "forces the algorithm of every collective",
-    "NCCL_PROTO": "forces the protocol of every collective",
-    "NCCL_MAX_NCHANNELS": "limits the number of channels",
-    "NCCL_MAX_CTAS": "limits the number of blocks",
-    "NCCL_NTHREADS": "sets the threads of a block",
-    "NCCL_BUFFSIZE": "sets the buffer of a channel",
-    "NCCL_SOCKET_IFNAME": "limits the network interfaces of the bootstrap",
-    "NCCL_NET_GDR_LEVEL": "limits up to which class GPU memory and network cards talk directly",
-    "CUDA_VISIBLE_DEVICES": "hides GPUs and renumbers the rest",
-    "CUDA_DEVICE_MAX_CONNECTIONS": "limits the work queues of a GPU",
-    "LD_PRELOAD": "loads a library into every program",
+    "NCCL_P2P_LEVEL": "collectives.p2p-level-set",
+    "NCCL_TOPO_FILE": "collectives.topology-file",
+    "NCCL_GRAPH_FILE": "collectives.graph-file",
+    "NCCL_ALGO": "collectives.algorithm-forced",
+    "NCCL_PROTO": "collectives.protocol-forced",
+    "NCCL_MAX_NCHANNELS": "collectives.channels-limited",
+    "NCCL_MAX_CTAS": "collectives.blocks-limited",
+    "NCCL_NTHREADS": "collectives.threads-set",
+    "NCCL_BUFFSIZE": "collectives.buffer-set",
+    "NCCL_SOCKET_IFNAME": "collectives.interfaces-limited",
+    "NCCL_NET_GDR_LEVEL": "collectives.gdr-level-set",
+    "CUDA_VISIBLE_DEVICES": "collectives.gpus-hidden",
+    "CUDA_DEVICE_MAX_CONNECTIONS": "collectives.queues-limited",
+    "LD_PRELOAD": "collectives.library-preloaded",
 }
 NO_P2P_LEVEL = {"LOC", "0"}
 # Only the removal of these paths is visible in the numbers of one host.
@@ -44,19 +41,15 @@ SLOWING |= {"NCCL_ALGO", "NCCL_PROTO", "NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS", "N
 def rule(case: Case) -> Iterator[Finding]:
     """Every active variable that changes paths or counts, the ones that forbid a path first."""
     m = case.machine
-    for name, effect in _in_force(m):
+    measured = tuple(dict.fromkeys(row.op or "a collective" for row in m.measured.collectives))
+    for name, code in _in_force(m):
         value = m.seen.environment[name]
-        explains = name in SLOWING and bool(m.measured.collectives)
-        yield Claim(
-            "environment",
-            Verdict.WARN,
-            "leftover-environment",
-            "likely" if name in ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE") else "possible",
-        ).finding(
+        yield Claim("environment", Verdict.WARN).finding(
+            code,
             seen=f"{name}={value[:80]}",
             wanted="not set",
-            why=effect + (", which the collectives here were measured with" if explains else ""),
-            fix=f"unset {name}; look in /etc/nccl.conf and ~/.nccl.conf too",
+            variable=name,
+            collectives=measured or "none",
             evidence=(f"{name}={value[:200]}",),
         )
 
@@ -81,8 +74,8 @@ def _in_force(m: Machine) -> Iterator[tuple[str, str]]:
         elif name == "NCCL_P2P_LEVEL" and word == "sys":
             continue  # allows every path
         elif name in SETTINGS and word:
-            effect = "NCCL uses no peer-to-peer" if name == "NCCL_P2P_LEVEL" and word.upper() in NO_P2P_LEVEL else ""
-            yield name, effect or SETTINGS[name]
+            none = name == "NCCL_P2P_LEVEL" and word.upper() in NO_P2P_LEVEL
+            yield name, "collectives.p2p-level-none" if none else SETTINGS[name]
 
 
 def _shows_all(value: str, count: int) -> bool:

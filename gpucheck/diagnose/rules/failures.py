@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from gpucheck.diagnose._case import Case, Claim, Confidence, listed
+from gpucheck.diagnose._case import Case, Claim, listed
 from gpucheck.diagnose._names import nvlink_of
 from gpucheck.diagnose.machine import Machine
 from gpucheck.model.diagnosis.observations import CopyFailure
-from gpucheck.model.finding import Finding
+from gpucheck.model.finding import Confidence, Finding
 from gpucheck.model.finding.verdict import Verdict
 
 CHECK = "p2p-copies"
@@ -19,7 +19,6 @@ CODES: dict[int, tuple[str, Confidence]] = {
 STICKY = frozenset({214, 220, 700, 702, 710, *range(714, 720), 999})
 NOT_READY = 802  # "required driver daemons" do not run: on boards with NVSwitch that is the fabric manager
 NVSWITCHES = 2  # the first NVLink generation that came with switches
-AGAIN = "then: gpucheck bandwidth"
 
 
 def rule(case: Case) -> Iterator[Finding]:
@@ -28,10 +27,9 @@ def rule(case: Case) -> Iterator[Finding]:
         if failure.kind != "stuck":
             yield _failed(case, failure)
         elif not failure.pairs:
-            yield Claim(CHECK, Verdict.FAIL, "wedged-driver", "possible").finding(
+            yield Claim(CHECK, Verdict.FAIL).finding(
+                "data.step-hung",
                 seen=f"copies ({failure.step}) hung ({failure.detail})",
-                why="The step started and did not end; no pair of GPUs was involved, and its process was abandoned.",
-                fix=f"dmesg | grep -e Xid -e NVRM; nvidia-smi; reboot, {AGAIN}",
                 evidence=(f"step: {failure.step}", failure.detail),
             )
 
@@ -53,33 +51,23 @@ def _failed(case: Case, failure: CopyFailure) -> Finding:
     acs: tuple[str | None, Confidence | None] = ("acs-redirect", "possible") if m.acs else (None, None)
     if failure.kind == "crashed":
         return Claim(CHECK, Verdict.FAIL, *acs).finding(
+            "data.copy-crashed",
             subject=subject,
             seen=f"the measuring process crashed in {copy} ({failure.detail})",
-            why="Native code (the driver, CUDA or the copy engine's library) ended the process while it copied.",
-            fix=f"dmesg | grep -e Xid -e NVRM -e segfault; {AGAIN}",
             evidence=evidence,
         )
     granted = bool(pairs) and not any(m.access[pair] is False for pair in pairs)
     cause, sure = CODES.get(failure.code or 0, acs)
     if cause == "false-p2p-grant" and not granted:
         cause, sure = None, None
-    why = "CUDA ended the copy with an error."
     if failure.code == NOT_READY and (board := _nvswitch(m)):
-        cause, sure = "fabric-manager-down", board
-        why = (
-            "CUDA reports that the system is not ready: GPUs on a board with NVSwitch cannot be used before the fabric "
-            "manager has configured the switches, and its version must equal that of the driver."
-        )
+        code, cause, sure = "data.system-not-ready", None, board
     elif failure.code in STICKY:
-        why += (
-            " The error is sticky: every later call of the process fails, so a new process measured the other copies."
-        )
+        code = "data.copy-failed-sticky" if cause else "data.copy-failed-sticky-unexplained"
     elif cause == "false-p2p-grant":
-        why = "The driver reports peer access for this pair, but the copy fails because it is missing."
+        code = "data.peer-access-missing"
+    else:
+        code = "data.copy-failed" if cause else "data.copy-failed-unexplained"
     return Claim(CHECK, Verdict.FAIL, cause, sure).finding(
-        subject=subject,
-        seen=f"{copy} failed: {failure.detail}",
-        why=why,
-        fix=f"dmesg | grep -e Xid; {'' if cause else 'update driver and BIOS; '}{AGAIN}",
-        evidence=evidence,
+        code, subject=subject, seen=f"{copy} failed: {failure.detail}", evidence=evidence
     )

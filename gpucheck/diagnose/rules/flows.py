@@ -33,34 +33,30 @@ def _flow(case: Case, flow: Flow, singles: list[float]) -> Iterator[Finding]:
     part = total / shared
     if part < COLLAPSES and crossing and m.measured.method.direction != "read":
         known = bool(m.measured.method.direction)
-        yield Claim(
-            CHECK, Verdict.FAIL if known else Verdict.WARN, "switch-write-collapse", "likely" if known else "possible"
-        ).finding(
+        yield Claim(CHECK, Verdict.FAIL if known else Verdict.WARN).finding(
+            "copies.writes-collapse" if known else "copies.writes-may-collapse",
             seen=total,
             wanted=shared,
-            why=f"{count} simultaneous copies between switches reach {part:.2f} of the shared link's bandwidth: writes "
-            "across these switches collapse" + ("" if known else ", if writes were measured"),
-            fix="measure reads at the same time and compare",
+            count=count,
+            percent=round(100 * part),
             evidence=at_once,
         )
     elif part < COLLAPSES and total < 0.8 * max(singles):
-        yield Claim(CHECK, Verdict.WARN, "shared-uplink", "possible").finding(
+        yield Claim(CHECK, Verdict.WARN).finding(
+            "copies.share-unknown-link",
             seen=total,
             wanted=shared,
-            why=f"{count} simultaneous copies reach {part:.2f} of the sum of their own links: they share a link or "
-            "root complex that is not known",
-            fix="lspci -tv shows what these GPUs have in common",
+            count=count,
+            percent=round(100 * part),
             evidence=at_once,
         )
     elif total < ALONE * sum(singles):
-        above = uplink or part < SHARES
-        yield Claim(
-            CHECK, Verdict.PASS, "shared-uplink" if above else "expected-limit", "likely" if uplink else "possible"
-        ).finding(
+        yield Claim(CHECK, Verdict.PASS, confidence="likely" if uplink else "possible").finding(
+            "copies.share-uplink" if uplink or part < SHARES else "copies.share-link",
             seen=total,
             wanted=shared,
-            why=f"{count} simultaneous copies share one {'uplink' if above else 'link'}: {total:.3g} GB/s together, "
-            f"{median(singles):.3g} GB/s each when alone",
+            count=count,
+            alone=round(median(singles), 1),
             evidence=at_once,
         )
 

@@ -4,12 +4,10 @@ from collections.abc import Iterator
 
 from gpucheck.diagnose._case import Case, Claim
 from gpucheck.diagnose.suspects import hang_of, suspects
-from gpucheck.knowledge import causes
 from gpucheck.model.finding import Finding
 from gpucheck.model.finding.verdict import Verdict
 
 CHECK = "p2p-copies"
-LOOK = "repeat it with P2P off (NCCL_P2P_DISABLE=1 for NCCL); dmesg | grep -e NVRM -e Xid -e SXid; df /dev/shm"
 
 
 def rule(case: Case) -> Iterator[Finding]:
@@ -26,13 +24,13 @@ def rule(case: Case) -> Iterator[Finding]:
     if stuck:
         what = f"copy {', '.join(f'GPU {a} -> {b}' for a, b in stuck.pairs[:4]) or stuck.step}"
     subject = m.subject([(hang.gpus[0], hang.gpus[1])]) if len(hang.gpus) == 2 else "host"
-    claim = Claim(CHECK, Verdict.FAIL, found[0] if found else None, "possible" if found else None, tuple(found[1:]))
+    claim = Claim(CHECK, Verdict.FAIL, found[0], "possible", tuple(found[1:]))
     off = {None: (), True: ("hangs with P2P off too",), False: ("returns with P2P off",)}[hang.with_p2p_off]
     yield claim.finding(
+        "data.copy-hung",
         subject=m.gpu_label(hang.gpus[0]) if len(hang.gpus) == 1 else subject,
         seen=f"{what} hung" + (f" ({stuck.detail})" if stuck and stuck.detail else ""),
         wanted="completion",
-        why="it never returned" + (f"; a possible cause: {causes()[found[0]].meaning}" if found else ""),
-        fix=LOOK,
+        suspect=found[0],
         evidence=off,
     )

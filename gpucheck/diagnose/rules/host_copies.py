@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator
 
-from gpucheck.diagnose._case import Case, Claim, Confidence, percent, span
+from gpucheck.diagnose._case import Case, Claim, percent, span
 from gpucheck.diagnose.healthy import Level, host_copy, level
 from gpucheck.diagnose.machine import FASTEST_SLOT, Machine
 from gpucheck.diagnose.rules.copies import fits_half
 from gpucheck.diagnose.suspects import low_uplinks, suspects
-from gpucheck.knowledge import causes
 from gpucheck.model.diagnosis.observations import HostDevice
-from gpucheck.model.finding import Finding
+from gpucheck.model.finding import Confidence, Finding
 from gpucheck.model.finding.verdict import Verdict
 from gpucheck.printable import counted
 from gpucheck.topology.expected import FAR
@@ -58,15 +57,15 @@ def rule(case: Case) -> Iterator[Finding]:
             )
     if blind:
         yield Claim(CHECK, Verdict.UNKNOWN).finding(
+            "access.host-link-unknown",
             seen=f"{span(blind.values())} GB/s between host memory and {counted(len(blind), 'GPU')}",
-            why="nothing to compare with: the PCIe link of the GPU is not known",
-            fix="nvidia-smi -q shows the model and the maximum of the link",
         )
     if fine and not low and not wrong:
         yield Claim(CHECK, Verdict.PASS).finding(
+            "access.host-healthy",
             seen=f"{span(row.value for row in fine.values())} GB/s between host memory and {counted(len(fine), 'GPU')}"
             f", {percent(row.part for row in fine.values())} of expected",
-            why=f"healthy: {next(iter(fine.values())).usual.basis}",
+            basis=next(iter(fine.values())).usual.basis,
         )
     coherent = {i: row for i, row in low.items() if (model := m.models[i]) and model.c2c}
     yield from _low_c2c(m, coherent)
@@ -79,13 +78,12 @@ def _low_c2c(m: Machine, low: dict[int, Level]) -> Iterator[Finding]:
         far = row.value < row.usual.far
         verdict = Verdict.UNKNOWN if m.host.virtual or (row.usual.vague and not far) else Verdict.WARN
         yield Claim(CHECK, Verdict.FAIL if far and not row.usual.vague else verdict).finding(
+            "access.host-c2c-slow",
             subject=m.gpu_label(i),
             seen=row.value,
             wanted=row.usual.gb_s,
-            why=f"{row.part:.0%} of what copies between this GPU and its Grace CPU reach ({row.usual.basis}): links of "
-            "NVLink-C2C that are down or have errors, or memory of the other CPU",
-            fix="nvidia-smi c2c -s shows the rate of each link and nvidia-smi c2c -e its errors; "
-            "dmesg | grep -e 'Xid.*121' -e 'Xid.*173'",
+            percent=round(100 * row.part),
+            basis=row.usual.basis,
         )
 
 
@@ -101,11 +99,9 @@ def _low(m: Machine, low: dict[int, Level], count: int) -> Iterator[Finding]:
         )
         verdict = Verdict.UNKNOWN if m.host.virtual else verdict
         yield Claim(CHECK, verdict).finding(
+            "access.host-all-slow",
             seen=f"{span(values)} GB/s between host memory and {counted(count, 'GPU')}",
             wanted=f"about {span(row.usual.gb_s for row in low.values())} GB/s",
-            why="every GPU is equally slow: pageable buffers, one memory channel, encryption (confidential computing), "
-            "memory of another NUMA node, or a board with slower slots",
-            fix="measure again with pinned memory of the GPU's own NUMA node: gpucheck bandwidth",
         )
         return
     for i, row in low.items():
@@ -117,38 +113,45 @@ def _low(m: Machine, low: dict[int, Level], count: int) -> Iterator[Finding]:
         verdict = Verdict.UNKNOWN if m.host.virtual else verdict
         sure: Confidence | None = "possible" if found else None
         yield Claim(CHECK, verdict, found[0] if found else None, sure, tuple(found[1:])).finding(
+            "access.host-one-slow" if found else "access.host-one-unexplained",
             subject=m.gpu_label(i),
             seen=row.value,
             wanted=row.usual.gb_s,
-            why=f"{row.part:.0%} of what healthy host copies reach ({row.usual.basis})",
-            fix=f"check: {causes()[found[0]].confirm}"
-            if found
-            else "measure again with pinned memory: gpucheck bandwidth",
+            percent=round(100 * row.part),
+            basis=row.usual.basis,
+            suspect=found[0] if found else None,
         )
 
 
 def _placed(m: Machine, i: int, rows: list[HostDevice]) -> Finding | None:
     """Memory of another NUMA node, by the nodes of the copies and of the GPU."""
-    node, best = m.gpu(i).numa_node, max(rows, key=lambda row: row.slower)
+    claim, node, best = Claim(CHECK, Verdict.WARN), m.gpu(i).numa_node, max(rows, key=lambda row: row.slower)
     own = max((row.slower for row in rows if node is not None and row.numa_node == node), default=None)
     other = [row for row in rows if row.numa_node is not None and node is not None and row.numa_node != node]
     most = max(row.slower for row in m.measured.host_device)
     if own is not None and other and own < SLOWER_NODE * best.slower:
-        words = (
-            f"memory of node {best.numa_node} is nearer to this GPU than that of node {node}, which the firmware names"
+        return claim.finding(
+            "access.host-firmware-node",
+            subject=m.gpu_label(i),
+            seen=own,
+            wanted=best.slower,
+            nearer=best.numa_node,
+            node=node,
         )
-        return _wrong(m, i, own, best.slower, words, "likely")
     raw = m.raw[i]
     if own is None and other and best.slower < (NEAR_PART * raw.gb_s if raw else SLOWER_NODE * most):
-        nodes = ", ".join(map(str, sorted({row.numa_node for row in other if row.numa_node is not None})))
-        words = f"the copies used memory of node {nodes}, and this GPU is at node {node}"
-        return _wrong(m, i, best.slower, NEAR_PART * raw.gb_s if raw else most, words, "likely")
-    if node is None and best.numa_node is not None and m.host.sockets != 1 and _slower_than_others(m, i, best):
-        words = (
-            f"all copies used memory of node {best.numa_node}, other GPUs are fast from there, and this one is fast "
-            "with its peers: it may be at another node"
+        return claim.finding(
+            "access.host-other-node",
+            subject=m.gpu_label(i),
+            seen=best.slower,
+            wanted=NEAR_PART * raw.gb_s if raw else most,
+            nodes=tuple(sorted({row.numa_node for row in other if row.numa_node is not None})),
+            node=node,
         )
-        return _wrong(m, i, best.slower, most, words, "possible")
+    if node is None and best.numa_node is not None and m.host.sockets != 1 and _slower_than_others(m, i, best):
+        return claim.finding(
+            "access.host-node-suspected", subject=m.gpu_label(i), seen=best.slower, wanted=most, node=best.numa_node
+        )
     return None
 
 
@@ -156,9 +159,3 @@ def _slower_than_others(m: Machine, i: int, best: HostDevice) -> bool:
     same = [row for row in m.measured.host_device if row.numa_node == best.numa_node and row.gpu != i]
     rates = [row.slower for row in same if m.gpu(row.gpu).model == m.gpu(i).model]
     return bool(rates) and best.slower < SLOWER_NODE * max(rates) and m.passed[i] > ABOVE_PCIE * best.slower
-
-
-def _wrong(m: Machine, i: int, seen: float, wanted: float, why: str, sure: Confidence) -> Finding:
-    return Claim(CHECK, Verdict.WARN, "wrong-numa-placement", sure).finding(
-        subject=m.gpu_label(i), seen=seen, wanted=wanted, why=why, fix="gpucheck topo shows the NUMA node of each GPU"
-    )

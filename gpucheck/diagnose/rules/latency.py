@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from statistics import median
 
 from gpucheck.diagnose._case import Case, Claim, listed, span
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model.finding import Finding
 from gpucheck.model.finding.verdict import Verdict
 from gpucheck.printable import counted
@@ -29,12 +30,12 @@ def rule(case: Case) -> Iterator[Finding]:
     odd = [pair for pair, us in direct.items() if us > most[m.classes[pair]] and pair not in case.slow]
     if odd:
         yield Claim(CHECK, Verdict.WARN).finding(
+            "copies.latency-odd",
             subject=m.subject(odd),
             seen=round(max(direct[pair] for pair in odd), 1),
             wanted=round(max(most[m.classes[pair]] for pair in odd), 1),
             unit="us",
-            why=f"GPU {listed(odd)}: slower than the other pairs of the same class",
-            fix="nvidia-smi topo -p2p r; compare with gpucheck topo; check power saving of CPU and PCIe in the BIOS",
+            pairs=listed(odd),
         )
     elif not case.slow & set(direct):
-        yield Claim(CHECK, Verdict.PASS).finding(seen=f"{span(direct.values())} us, {counted(len(direct), 'GPU pair')}")
+        yield Subject(check=CHECK).passes(f"{span(direct.values())} us, {counted(len(direct), 'GPU pair')}")

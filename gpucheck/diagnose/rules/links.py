@@ -1,16 +1,21 @@
 """PCIe links as they were read: GPUs, slots, and ways up that GPUs share."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from gpucheck.diagnose._case import Case, Claim
 from gpucheck.diagnose.machine import Machine, link_of
 from gpucheck.diagnose.suspects import low_link, low_uplinks, may_be_chipset, with_limits
-from gpucheck.knowledge import causes
 from gpucheck.model.diagnosis.observations import Port
 from gpucheck.model.finding import Finding
 from gpucheck.model.finding.verdict import Verdict
 
-FIELDS = (("gen", "Gen", "pcie-link-downgraded"), ("width", "x", "pcie-width-reduced"))
+# By field: what is printed before its value, and the codes of a link that was read under load, at another time, and
+# under load although more passed it.
+FIELDS = {
+    "gen": ("Gen", "links.generation-low", "links.generation-low-unloaded", "links.generation-changing"),
+    "width": ("x", "links.width-low", "links.width-low-unloaded", "links.width-changing"),
+}
 MORE_PASSED = 0.98  # of the raw rate of the link that was read: the reading is not what the copies had
 CHIPSET_LANES = 4
 
@@ -19,17 +24,16 @@ def rule(case: Case) -> Iterator[Finding]:
     """Links below their design, lanes that are fewer by design, GPUs on the chipset, ways up below their maximum."""
     m = case.machine
     for i in range(m.count):
-        for field, sign, cause in FIELDS:
+        for field in FIELDS:
             if low_link(m, i, field) and not (m.host.virtual and (field == "gen" or m.is_narrow_by_design(i))):
-                yield from _low(m, i, field, sign, cause)
+                yield from _low(m, i, field)
         if m.is_behind_chipset(i):
             bridge = next(port.bus_id for port in m.gpu(i).path if port.kind == "chipset")
-            yield Claim("pcie-link", Verdict.WARN, "gpu-behind-chipset", "certain").finding(
+            yield Claim("pcie-link", Verdict.WARN).finding(
+                "links.behind-chipset",
                 subject=m.gpu_label(i),
                 seen="its path crosses the chipset",
                 wanted="lanes of the CPU",
-                why=causes()["gpu-behind-chipset"].meaning,
-                fix="lspci -tv shows the path",
                 evidence=(f"path: {bridge or 'chipset'}",),
             )
     yield from _narrow_by_design(m)
@@ -38,7 +42,7 @@ def rule(case: Case) -> Iterator[Finding]:
             yield _uplink(group, port)
 
 
-def _low(m: Machine, i: int, field: str, sign: str, cause: str) -> Iterator[Finding]:
+def _low(m: Machine, i: int, field: str) -> Iterator[Finding]:
     port, now, limit = next(row for row in with_limits(m, i, field) if row[1] < row[2])
     through = link_of(port.gen if field == "gen" else m.design[i][0], port.width or m.design[i][1])
     if through and m.passed[i] > MORE_PASSED * through.gb_s and port.read != "load":
@@ -60,19 +64,16 @@ def _low(m: Machine, i: int, field: str, sign: str, cause: str) -> Iterator[Find
         else Verdict.UNKNOWN
     )
     state = f"Gen{port.gen or '?'} x{port.width or '?'} of Gen{port.max_gen or '?'} x{port.max_width or '?'}"
-    yield Claim("pcie-link", verdict, cause, "certain" if sure else "likely", others).finding(
+    sign, loaded, unloaded, changed = FIELDS[field]
+    passed: dict[str, Any] = {"passed": round(m.passed[i], 1)} if changing else {}
+    yield Claim("pcie-link", verdict, None, "certain" if sure else "likely", others).finding(
+        unloaded if port.read != "load" else changed if changing else loaded,
         subject=m.gpu_label(i),
         seen=f"{sign}{now}",
         wanted=f"{sign}{limit}",
-        why=(f"generation {now} of {limit}" if field == "gen" else f"{now} of {limit} lanes")
-        + f": {causes()[cause].meaning}"
-        + ("" if port.read == "load" else "; it was not read while copying")
-        + (
-            f"; {m.passed[i]:.3g} GB/s passed it, more than such a link carries: the link changes its speed"
-            if changing
-            else ""
-        ),
-        fix="nvidia-smi -q -d PCIE while copying shows the link and its maximum",
+        now=now,
+        limit=limit,
+        **passed,
         evidence=(f"{state}, read {port.read or 'at an unknown time'}",),
     )
 
@@ -83,25 +84,19 @@ def _narrow_by_design(m: Machine) -> Iterator[Finding]:
     halves = [i for i in range(m.count) if i not in narrow and _is_half(m, i)]
     if narrow:
         pcie, above = m.gpu(narrow[0]).pcie, any(port.max_width for i in narrow for port in m.gpu(i).path)
-        if m.host.virtual:
-            why = "inside a virtual machine the width is the provider's choice, not a fault of the link"
-        elif above:
-            why = "the port above has no more lanes than are in use: the board gives this slot that many"
-        else:
-            why = "all cards have the same half of their lanes, as boards that split the slots give them"
-        yield Claim(
-            "pcie-lanes", Verdict.PASS, "narrow-by-design", "likely" if m.host.virtual or above else "possible"
-        ).finding(
+        shared = "links.narrow-slot" if above else "links.narrow-split"
+        yield Claim("pcie-lanes", Verdict.PASS).finding(
+            "links.narrow-in-guest" if m.host.virtual else shared,
             subject="host" if len(narrow) > 1 else m.gpu_label(narrow[0]),
             seen=f"x{pcie.width}",
             wanted=f"x{pcie.max_width}",
-            why=why,
         )
     if len(halves) > 1:
-        yield Claim("pcie-lanes", Verdict.PASS, "narrow-by-design", "possible", ("pcie-width-reduced",)).finding(
+        yield Claim("pcie-lanes", Verdict.PASS, others=("pcie-width-reduced",)).finding(
+            "links.lanes-halved",
             seen=f"x{m.gpu(halves[0]).pcie.width}",
             wanted=f"x{m.design[halves[0]][1]}",
-            why=f"{len(halves)} cards have half of their lanes, as boards that split the slots give them",
+            count=len(halves),
         )
 
 
@@ -112,14 +107,12 @@ def _is_half(m: Machine, i: int) -> bool:
 
 def _uplink(group: frozenset[int], port: Port) -> Finding:
     sure = port.read == "load"
-    return Claim(
-        "uplink", Verdict.FAIL if sure else Verdict.WARN, "uplink-downgraded", "certain" if sure else "likely"
-    ).finding(
+    return Claim("uplink", Verdict.FAIL if sure else Verdict.WARN, None, "certain" if sure else "likely").finding(
+        "links.uplink-low",
         subject=f"link:{port.bus_id}" if port.bus_id else "host",
         seen=f"Gen{port.gen} x{port.width}",
         wanted=f"Gen{port.max_gen} x{port.max_width}",
-        why=f"the way up from GPUs {', '.join(map(str, sorted(group)))} runs below its maximum, and they share the "
-        "loss",
-        fix=f"lspci -vv -s {port.bus_id or 'BUS_ID'} while copying shows speed and width (LnkSta)",
+        gpus=tuple(sorted(group)),
+        port=port.bus_id or "BUS_ID",
         evidence=(f"read {port.read or 'at an unknown time'}",),
     )

@@ -2,15 +2,13 @@
 
 from collections.abc import Iterator
 
-from gpucheck.diagnose._case import Case, Claim, Confidence, listed
+from gpucheck.diagnose._case import Case, Claim, listed
 from gpucheck.diagnose.machine import FASTEST_SLOT, Machine, Pair
-from gpucheck.knowledge import causes
 from gpucheck.model.finding import Finding
 from gpucheck.model.finding.verdict import Verdict
 
 CHECK = "nvlink-links"
 FOUR_WAY = 12  # links of cards that come with a four-way bridge too, half of them to each neighbor
-STATES = "nvidia-smi nvlink -s shows the state of each link, nvidia-smi nvlink -e its errors"
 
 
 def rule(case: Case) -> Iterator[Finding]:
@@ -50,15 +48,14 @@ def _lost(m: Machine, i: int) -> int:
 def _counted(m: Machine, i: int, lost: int) -> Finding:
     gpu, known = m.gpu(i), m.models[i] is not None
     bridge = bool((model := m.models[i]) and model.nvlink and model.nvlink.bridge)
-    sure: Confidence = "certain" if known else "likely"
-    return Claim(
-        CHECK, Verdict.FAIL if known else Verdict.WARN, "nvlink-down", sure, ("nvlink-missing",) if bridge else ()
-    ).finding(
+    verdict = Verdict.FAIL if known else Verdict.WARN
+    return Claim(CHECK, verdict, others=("nvlink-missing",) if bridge else ()).finding(
+        "links.nvlinks-lost" if known else "links.nvlinks-lost-of-ports",
         subject=m.gpu_label(i),
         seen=f"{gpu.nvlinks.active} links",
         wanted=f"{_wanted(m, i)} links",
-        why=f"{lost} of {_wanted(m, i)} NVLinks are not up" + ("" if known else "; the product is not known"),
-        fix=STATES,
+        lost=lost,
+        total=_wanted(m, i),
         evidence=(f"active {gpu.nvlinks.active}, ports {gpu.nvlinks.total}",),
     )
 
@@ -67,11 +64,14 @@ def _by_design(m: Machine) -> Iterator[Finding]:
     for i, gpu in enumerate(m.seen.gpus):
         active, total, wanted = gpu.nvlinks.active, gpu.nvlinks.total, _wanted(m, i)
         if active and total and wanted and wanted <= active < total:
-            yield Claim(CHECK, Verdict.PASS, "narrow-by-design", "certain").finding(
+            yield Claim(CHECK, Verdict.PASS).finding(
+                "links.nvlinks-by-design",
                 seen=active,
                 wanted=wanted,
                 unit="links",
-                why=f"{gpu.model} has {total} ports, of which it uses {active} by design",
+                model=gpu.model,
+                ports=total,
+                active=active,
             )
             break
     bare = [
@@ -80,11 +80,8 @@ def _by_design(m: Machine) -> Iterator[Finding]:
         if m.gpu(i).nvlinks.active == 0 and (n := m.models[i]) and n.nvlink and n.nvlink.bridge
     ]
     if bare and not (m.count == 2 and _is_sold_bridged(m)):
-        yield Claim(CHECK, Verdict.PASS, "narrow-by-design", "possible").finding(
-            subject="host" if len(bare) > 1 else m.gpu_label(bare[0]),
-            seen=0,
-            unit="links",
-            why="no NVLink bridge is installed, so the NVLinks are not used",
+        yield Claim(CHECK, Verdict.PASS).finding(
+            "links.bridge-missing", subject="host" if len(bare) > 1 else m.gpu_label(bare[0]), seen=0, unit="links"
         )
 
 
@@ -137,11 +134,10 @@ def _unused(m: Machine, *, copied: bool) -> Finding:
     cause = "fabric-manager-down" if m.is_nvswitch else "nvlink-down"
     verdict = Verdict.FAIL if copied and not m.host.virtual else Verdict.UNKNOWN
     return Claim(CHECK, verdict, cause, "likely", ("vm-no-p2p", "mig-enabled")).finding(
+        "links.nvlink-unused" if copied else "links.nvlink-unseen",
         seen="no NVLink between any two GPUs",
         wanted="NVLink",
-        why=f"{m.gpu(0).model} is sold on boards with NVLink between its GPUs, and the topology shows PCIe only"
-        + (", at which they copy" if copied else ""),
-        fix=f"{STATES}; nvidia-smi -q | grep -A 2 -e Fabric -e 'MIG Mode'; systemctl status nvidia-fabricmanager",
+        model=m.gpu(0).model,
     )
 
 
@@ -162,11 +158,11 @@ def _fewer(
 ) -> Finding:
     others = {"nvlink-down": ("nvlink-missing",), "nvlink-missing": ("nvlink-down",)}[cause] if len(pairs) == 1 else ()
     return Claim(CHECK, verdict, cause, "likely", others).finding(
+        "links.nvlinks-fewer",
         subject=subject or m.subject(pairs),
         seen=f"{have} links",
         wanted=f"{most} links",
-        why=f"{most - have} NVLinks fewer than the other cards of this model in this machine, or the product, have",
-        fix=STATES,
+        missing=most - have,
     )
 
 
@@ -175,14 +171,11 @@ def _denied(m: Machine) -> Iterator[Finding]:
     denied = [pair for pair in m.pairs if m.access[pair] is False and is_joined(m, pair)]
     if not denied:
         return
-    cause = "fabric-manager-down" if m.is_nvswitch else "p2p-unsupported-pair"
-    others = () if m.is_nvswitch else ("nvlink-down",)
-    yield Claim("p2p-status", Verdict.FAIL, cause, "likely", others).finding(
+    yield Claim("p2p-status", Verdict.FAIL, others=() if m.is_nvswitch else ("nvlink-down",)).finding(
+        "access.nvswitch-denied" if m.is_nvswitch else "access.nvlink-denied",
         subject=m.subject(denied),
         seen=f"no P2P on {len(denied)} of {len(m.pairs)} pairs",
         wanted="copies over NVLink",
-        why=f"NVLink joins these GPUs, and the driver denies peer access: {causes()[cause].meaning}",
-        fix="systemctl status nvidia-fabricmanager; nvidia-smi -q | grep -A 2 Fabric" if m.is_nvswitch else STATES,
         evidence=(
             f"pairs: {listed(denied)}",
             *(f"P2P status {word}" for word in sorted({str(m.status(p)) for p in denied} - {"None"})),

@@ -9,6 +9,7 @@ from gpucheck.diagnose.healthy import Level, direct, levels
 from gpucheck.diagnose.machine import Pair
 from gpucheck.diagnose.rules.copies import Slow, accuse, gpus_of, is_explained, lower_still, without_rate
 from gpucheck.knowledge import healthy_rates
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model.finding import Finding
 from gpucheck.model.finding.verdict import Verdict
 from gpucheck.printable import counted
@@ -51,28 +52,22 @@ def _both_ways(case: Case) -> Iterator[Finding]:
     if slow:
         case.slow |= set(slow)
         yield Claim(BOTH, Verdict.WARN).finding(
+            "copies.both-ways-slow",
             subject=m.subject(list(slow)),
             seen=f"{span(total for total, _ in slow.values())} GB/s both ways",
             wanted=f"about {span(alone for _, alone in slow.values())} GB/s both ways",
-            why="each direction alone is as expected, both at the same time are not: they share bandwidth that "
-            "each should have",
-            fix="measure again with nothing else running: gpucheck bandwidth --level full",
             evidence=(f"pairs: {listed(slow)}",),
         )
     if unsure and not slow:
         yield Claim(BOTH, Verdict.UNKNOWN).finding(
+            "copies.both-ways-unknown",
             subject=m.subject(list(unsure)),
             seen=f"{span(total for total, _ in unsure.values())} GB/s both ways",
             wanted=f"about {span(alone for _, alone in unsure.values())} GB/s both ways",
-            why="both directions at the same time reach far less than each alone, as copies through host memory do; "
-            "whether these GPUs have peer access is not known",
-            fix="nvidia-smi topo -p2p rw shows for each pair whether the driver grants peer access",
             evidence=(f"pairs: {listed(unsure)}",),
         )
     if fine:
-        yield Claim(BOTH, Verdict.PASS).finding(
-            seen=f"{counted(len(fine), 'GPU pair')} both ways, {percent(fine)} of expected"
-        )
+        yield Subject(check=BOTH).passes(f"{counted(len(fine), 'GPU pair')} both ways, {percent(fine)} of expected")
 
 
 def _staged(case: Case) -> Iterator[Finding]:

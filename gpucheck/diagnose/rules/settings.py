@@ -3,38 +3,34 @@
 from collections.abc import Iterator
 
 from gpucheck.diagnose._case import Case, Claim
-from gpucheck.knowledge import causes
 from gpucheck.model.finding import Finding
 from gpucheck.model.finding.verdict import Verdict
 
 
 def rule(case: Case) -> Iterator[Finding]:
     """Nothing about GPUs that NVLink joins: their copies do not pass these bridges."""
-    m, known = case.machine, causes()
+    m = case.machine
     used = [pair for pair in m.granted if not m.joined(pair)]
     if m.translating and used and not m.host.virtual:
-        yield Claim("iommu", Verdict.WARN, "iommu-translation", "likely").finding(
+        yield Claim("iommu", Verdict.WARN).finding(
+            "access.iommu-translates",
             seen="the IOMMU translates, and P2P over PCIe is granted",
             wanted="identity mapping (iommu=pt)",
-            why=known["iommu-translation"].meaning,
         )
     near = [pair for pair in used if m.is_near(pair)]
     near = near or [pair for pair in m.pairs if m.over_pcie(pair) and (m.is_near(pair) or m.classes[pair] is None)]
     if m.acs and near and not any(map(m.one_way, near)):
-        yield Claim("acs", Verdict.WARN, "acs-redirect", "likely").finding(
+        yield Claim("acs", Verdict.WARN).finding(
+            "access.acs-redirects",
             seen=f"ACS redirect is enabled{': ' if m.acs_bridges else ''}{', '.join(m.acs_bridges[:4])}",
             wanted="no redirect between GPUs",
-            why=f"{known['acs-redirect'].meaning}; nothing was measured",
         )
     fresh = bool(m.pairs) and all(m.access[pair] is None for pair in m.pairs)
     if not fresh or not m.is_geforce:
         return
     if not any(map(m.one_way, m.pairs)) and all(gpu.pcie.width for gpu in m.seen.gpus):
-        yield Claim("p2p-status", Verdict.PASS, "geforce-p2p-disabled", "likely").finding(
-            seen="links read, nothing measured", why=known["geforce-p2p-disabled"].meaning
+        yield Claim("p2p-status", Verdict.PASS).finding(
+            "access.geforce-unmeasured", seen="links read, nothing measured"
         )
     if m.has_small_bar(m.pairs[0]):
-        yield Claim("bar1", Verdict.PASS, "rebar-off", "possible").finding(
-            seen="BAR1 256 MiB",
-            why="peers would see only a 256 MiB window of the memory; a driver with P2P needs Resizable BAR here",
-        )
+        yield Claim("bar1", Verdict.PASS).finding("access.bar-small", seen="BAR1 256 MiB")

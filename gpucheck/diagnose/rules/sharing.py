@@ -1,6 +1,6 @@
 """Limits that show in healthy numbers: near pairs slower than far ones when staged, sockets, a slower card."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from statistics import median
 
 from gpucheck.diagnose._case import Case, Claim, listed, span
@@ -41,13 +41,17 @@ def _staged(m: Machine, rates: dict[Pair, float]) -> Iterator[Finding]:
     if not LEAST * high <= low < NEAR_IS_SLOWER * high:
         return
     groups = [group for group in islands(range(m.count), near) if len(group) > 1]
-    names = ", ".join("{" + ", ".join(map(str, sorted(group))) + "}" for group in groups[:4])
-    yield Claim("shared-uplink", Verdict.PASS, "shared-uplink", "likely" if known else "possible").finding(
+    yield Claim("shared-uplink", Verdict.PASS, confidence="likely" if known else "possible").finding(
+        "copies.near-slower",
         seen=f"{span(rates[pair] for pair in near)} GB/s near, {span(rates[pair] for pair in far)} far",
-        why=f"near pairs are slower than far ones because both halves of a staged copy share the uplink of GPUs "
-        f"{names}: up to host memory and down again. P2P would keep them below the switch",
+        groups=_names(groups[:4]),
         evidence=[f"near: {listed(near)}"],
     )
+
+
+def _names(groups: Iterable[frozenset[int]]) -> tuple[str, ...]:
+    """``{0, 1}`` for each group of GPUs."""
+    return tuple("{" + ", ".join(map(str, sorted(group))) + "}" for group in groups)
 
 
 def _slower_cards(m: Machine, rates: dict[Pair, float]) -> Iterator[Finding]:
@@ -59,12 +63,12 @@ def _slower_cards(m: Machine, rates: dict[Pair, float]) -> Iterator[Finding]:
     for i in slower if len(slower) * 2 < m.count else ():
         mine = max(rate for pair, rate in rates.items() if i in pair)
         rest = max(rate for pair, rate in rates.items() if i not in pair)
-        yield Claim("p2p-bandwidth", Verdict.PASS, "expected-limit", "possible").finding(
+        yield Claim("p2p-bandwidth", Verdict.PASS).finding(
+            "copies.card-slower",
             subject=m.gpu_label(i),
             seen=mine,
             wanted=rest,
-            why=f"{1 - mine / rest:.0%} slower with every peer, near and far: a cause of this device (link, root port "
-            "or slot), not of the path; within what healthy cards of one machine differ by",
+            percent=round(100 * (1 - mine / rest)),
         )
 
 
@@ -106,12 +110,10 @@ def _sockets(m: Machine, rates: dict[Pair, float], case: Case) -> Iterator[Findi
     usual, value = median(rates[p] for p in near), median(rates[p] for p in far)
     if not value < SLOWER * usual:
         return
-    names = " and ".join("{" + ", ".join(map(str, sorted(group))) + "}" for group in groups)
-    yield Claim("cross-socket", Verdict.PASS, "cross-socket", "possible" if groups else "likely").finding(
+    yield Claim("cross-socket", Verdict.PASS).finding(
+        "copies.groups-slower" if groups else "copies.sockets-slower",
         seen=f"{span(rates[pair] for pair in far)} GB/s across, {span(rates[pair] for pair in near)} inside",
-        why="pairs that cross the link between sockets are slower than pairs on one socket"
-        + (f" (groups by speed: {names})" if names else "")
-        + ": the expected limit, not a fault",
+        groups=_names(groups),
         evidence=[f"across: {listed(far)}"],
     )
 

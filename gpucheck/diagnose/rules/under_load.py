@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from gpucheck.diagnose._case import Case, Claim
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model.diagnosis.observations import UnderLoad
 from gpucheck.model.finding import Finding
 from gpucheck.model.finding.verdict import Verdict
@@ -10,7 +11,6 @@ from gpucheck.printable import counted
 
 CHECK = "links-under-load"
 BRAKES = ("hw-slowdown", "hw-thermal", "hw-power-brake")
-AGAIN = "then: gpucheck bandwidth"
 SLOW_LINK = ("pcie-width-reduced", "pcie-link-downgraded")
 
 
@@ -22,8 +22,7 @@ def rule(case: Case) -> Iterator[Finding]:
     virtual = bool(case.machine.host.virtual)
     if rows and virtual:
         yield Claim(CHECK, Verdict.SKIP).finding(
-            seen="not applicable: PCIe generation and width in a virtual machine",
-            why="the guest shows the card's maximum and the host's real link, or what the hypervisor makes up",
+            "links.guest-reading", seen="not applicable: PCIe generation and width in a virtual machine"
         )
     slow = any(f.cause in SLOW_LINK for f in case.findings)
     if rows and not found and not slow:
@@ -35,21 +34,19 @@ def _gpu(case: Case, row: UnderLoad) -> Iterator[Finding]:
     brakes = sorted(set(row.throttled or ()) & set(BRAKES))
     if brakes:
         words = ", ".join(brakes)
-        yield Claim(CHECK, Verdict.WARN, "throttled", "certain").finding(
+        yield Claim(CHECK, Verdict.WARN).finding(
+            "links.throttled-copying",
             subject=subject,
             seen=f"throttled while copying: {words}",
-            why="heat, power or an external signal slows the GPU down, so its numbers are lower than its links",
-            fix=f"check airflow, fans, power supplies and cabling; {AGAIN}",
             evidence=(f"nvmlDeviceGetCurrentClocksEventReasons: {words}",),
         )
     if row.errors:
         names = ", ".join(f"{name} +{count}" for name, count in row.errors.items())
         pcie = any(name.startswith("PCIe") for name in row.errors)
-        yield Claim(CHECK, Verdict.WARN, "pcie-errors" if pcie else "nvlink-errors", "certain").finding(
+        yield Claim(CHECK, Verdict.WARN).finding(
+            "links.pcie-errors-new" if pcie else "links.nvlink-errors-new",
             subject=subject,
             seen=f"new errors while copying: {names}",
-            why="the link repeats transfers: it works, and is about to get slower or fail",
-            fix="reseat or clean card, bridge and cables, replace them if the counters go on rising",
             evidence=tuple(f"{name}: +{count} during the copies" for name, count in row.errors.items()),
         )
 
@@ -64,9 +61,7 @@ def _fine(rows: tuple[UnderLoad, ...], *, virtual: bool) -> Finding:
     fine = [words for words, known in read.items() if known]
     count = counted(len(rows), "GPU")
     if fine:
-        return Claim(CHECK, Verdict.PASS).finding(seen=f"{count} {', '.join(fine)}")
+        return Subject(check=CHECK).passes(f"{count} {', '.join(fine)}")
     return Claim(CHECK, Verdict.UNKNOWN).finding(
-        seen="link state under load unknown: NVML does not report it",
-        why="NVML reported neither link rate, throttle reasons nor error counters of these GPUs",
-        fix="nvidia-smi -q -d PCIE,PERFORMANCE shows what the driver reports",
+        "links.load-unread", seen="link state under load unknown: NVML does not report it"
     )

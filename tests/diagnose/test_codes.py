@@ -1,0 +1,26 @@
+"""Rules that choose a code by a table pass the values of every row."""
+
+from itertools import chain
+
+import pytest
+
+from gpucheck.diagnose.rules.collectives import BELOW
+from gpucheck.diagnose.rules.copies import CODES
+from gpucheck.diagnose.rules.environment import ENABLES, SETTINGS, SWITCHES
+from gpucheck.diagnose.rules.links import FIELDS
+from tests.knowledge.test_codes import OF_SUBJECT, places
+
+
+@pytest.mark.parametrize(
+    ("codes", "values"),
+    [
+        (BELOW.values(), {"collective", "basis"}),
+        ((with_cause for with_cause, _ in CODES.values()), {"percent", "basis", "suspect"}),
+        ((without for _, without in CODES.values()), {"percent", "basis"}),
+        (chain(SWITCHES.values(), ENABLES.values(), SETTINGS.values()), {"variable", "collectives"}),
+        ((code for row in FIELDS.values() for code in row[1:3]), {"now", "limit"}),
+        ((row[3] for row in FIELDS.values()), {"now", "limit", "passed"}),
+    ],
+)
+def test_rows_of_a_table_need_the_values_that_its_rule_passes(codes, values):
+    assert {code: places(code) - values - OF_SUBJECT for code in codes if places(code) - values - OF_SUBJECT} == {}
