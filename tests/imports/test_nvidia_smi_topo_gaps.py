@@ -30,8 +30,7 @@ def test_a_missing_row_is_read_from_its_column_and_reported():
     assert topology.matrix == read(HGX).matrix
     assert topology.gpus[3].cpu_affinity is None
     assert (finding.verdict, finding.seen, finding.wanted) == (Verdict.WARN, "7 GPU rows", "8 GPU rows")
-    assert "GPU3" in finding.why
-    assert finding.fix
+    assert (finding.code, finding.values) == ("topology.rows-recovered", {"rows": ("GPU3",)})
 
 
 def test_a_missing_gpu_row_gets_its_nic_classes_from_the_nic_rows():
