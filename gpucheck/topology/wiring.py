@@ -178,7 +178,7 @@ def _reduced_finding(function: WiredFunction, virtual: str | None) -> Finding:
     seen = f"Gen{link.generation if uplink else link.max_generation} x{link.width}"
     wanted = f"Gen{link.max_generation} x{link.max_width}"
     if virtual:
-        return subject.skips("topology.links-simulated", seen, wanted, virtual=virtual)
+        return subject.skips("topology.links-emulated", seen, wanted, virtual=virtual)
     if function.kind == "nic":
         return subject.warns("topology.nic-lanes-reduced", seen, wanted, device=function.bus_id)
     if not uplink:

@@ -128,39 +128,29 @@ def test_another_framework_than_promised_fails(version):
 @pytest.mark.parametrize(
     ("values", "verdict", "cause", "code"),
     [
-        (WITHOUT_GPUS, Verdict.UNKNOWN, None, "images.started-without-gpus"),
-        (ON_A_LAPTOP, Verdict.UNKNOWN, None, "images.host-without-gpu"),
+        (WITHOUT_GPUS, Verdict.UNKNOWN, None, "started-without-gpus"),
+        (ON_A_LAPTOP, Verdict.UNKNOWN, None, "host-without-gpu"),
         (
             replace(WITHOUT_GPUS, environment={"NVIDIA_VISIBLE_DEVICES": "void"}),
             Verdict.UNKNOWN,
             "leftover-environment",
-            "images.gpus-not-requested",
+            "gpus-not-requested",
         ),
-        (replace(WITHOUT_GPUS, own=OWN), Verdict.UNKNOWN, None, "images.libraries-not-given"),
-        (replace(WITHOUT_GPUS, driver=DriverState()), Verdict.FAIL, "driver-not-loaded", "images.module-not-loaded"),
+        (replace(WITHOUT_GPUS, own=OWN), Verdict.UNKNOWN, None, "libraries-not-given"),
+        (replace(WITHOUT_GPUS, driver=DriverState()), Verdict.FAIL, "driver-not-loaded", "module-not-loaded"),
         (
             replace(WITHOUT_GPUS, driver=DriverState(nouveau_loaded=True)),
             Verdict.FAIL,
             "nouveau-loaded",
-            "images.module-not-loaded",
+            "module-not-loaded",
         ),
-        (
-            replace(WITHOUT_GPUS, own=replace(OWN, device="EPERM")),
-            Verdict.FAIL,
-            "gpu-lost",
-            "images.device-denied-by-cgroup",
-        ),
-        (
-            replace(ON_P100, own=replace(OWN, device="EPERM")),
-            Verdict.FAIL,
-            "gpu-lost",
-            "images.device-denied-by-cgroup",
-        ),
+        (replace(WITHOUT_GPUS, own=replace(OWN, device="EPERM")), Verdict.FAIL, "gpu-lost", "device-denied-by-cgroup"),
+        (replace(ON_P100, own=replace(OWN, device="EPERM")), Verdict.FAIL, "gpu-lost", "device-denied-by-cgroup"),
         (
             replace(ON_P100, nvml=NvmlFailure(call="nvmlInit", code=18, name="LibRmVersionMismatch")),
             Verdict.FAIL,
             "driver-mismatch",
-            "images.libraries-mismatch",
+            "libraries-mismatch",
         ),
         (
             # A CDI specification sets "void" so that the runtime hook adds nothing: it hides no GPU.
@@ -171,47 +161,47 @@ def test_another_framework_than_promised_fails(version):
             ),
             Verdict.FAIL,
             "driver-mismatch",
-            "images.libraries-mismatch",
+            "libraries-mismatch",
         ),
         (
             replace(ON_P100, manifest=replace(MANIFEST, driver_floor="580.200.1")),
             Verdict.FAIL,
             "library-mismatch",
-            "images.driver-too-old",
+            "driver-too-old",
         ),
         (
             replace(ON_P100, environment={"CUDA_VISIBLE_DEVICES": ""}),
             Verdict.WARN,
             "leftover-environment",
-            "images.gpus-hidden-from-cuda",
+            "gpus-hidden-from-cuda",
         ),
-        (replace(ON_P100, own=replace(OWN, driver=NO_LIBCUDA)), Verdict.FAIL, None, "images.libcuda-missing"),
+        (replace(ON_P100, own=replace(OWN, driver=NO_LIBCUDA)), Verdict.FAIL, None, "libcuda-missing"),
         (
             replace(ON_P100, own=replace(OWN, driver=NO_LIBCUDA, driver_files=("/usr/lib/wsl/lib/libcuda.so.1",))),
             Verdict.FAIL,
             None,
-            "images.libcuda-not-loading",
+            "libcuda-not-loading",
         ),
         (
             replace(WITHOUT_GPUS, own=replace(OWN, device="EACCES")),
             Verdict.FAIL,
             None,
-            "images.device-denied-by-unknown-group",
+            "device-denied-by-unknown-group",
         ),
-        (replace(ON_P100, own=replace(OWN, driver=None)), Verdict.UNKNOWN, None, "images.libcuda-unknown"),
-        (replace(ON_P100, nvml=reading()), Verdict.UNKNOWN, None, "images.gpus-not-given"),
+        (replace(ON_P100, own=replace(OWN, driver=None)), Verdict.UNKNOWN, None, "libcuda-unknown"),
+        (replace(ON_P100, nvml=reading()), Verdict.UNKNOWN, None, "gpus-not-given"),
         (
             replace(ON_P100, own=replace(OWN, shadowing={"/usr/local/cuda/lib64": ("libcudart.so.12",)})),
             Verdict.WARN,
             "leftover-environment",
-            "images.search-path-shadows",
+            "search-path-shadows",
         ),
     ],
 )
 def test_who_keeps_the_gpu_from_the_container_is_named(values, verdict, cause, code):
     finding = the_one(values, verdict)
 
-    assert (finding.cause, finding.code) == (cause, code)
+    assert (finding.cause, finding.code) == (cause, f"images.{code}")
 
 
 @pytest.mark.parametrize(

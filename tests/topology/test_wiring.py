@@ -32,10 +32,7 @@ def test_only_links_on_the_way_count():
 
 @pytest.mark.parametrize(
     ("link", "seen", "code"),
-    [
-        (LOST_LANES, "Gen5 x4", "topology.uplink-lanes-reduced"),
-        (LOST_SPEED, "Gen2 x16", "topology.uplink-speed-reduced"),
-    ],
+    [(LOST_LANES, "Gen5 x4", "uplink-lanes-reduced"), (LOST_SPEED, "Gen2 x16", "uplink-speed-reduced")],
 )
 def test_a_reduced_uplink_is_one_finding_at_the_switch(link, seen, code):
     """Its root port shows the same link and is not named a second time."""
@@ -48,7 +45,7 @@ def test_a_reduced_uplink_is_one_finding_at_the_switch(link, seen, code):
         "uplink-downgraded",
     )
     assert (finding.seen, finding.wanted) == (seen, "Gen5 x16")
-    assert finding.code == code
+    assert finding.code == f"topology.{code}"
     assert pair(made, 0, 4).reduced == ("0000:21:00.0",)
     assert pair(made, 4, 5).reduced == ()
 
@@ -74,7 +71,7 @@ def test_a_hypervisors_made_up_links_are_not_judged():
     (finding,) = build(nvml, pci, False, cpu=ZEN4, virtual="kvm").findings
 
     assert (finding.verdict, finding.cause) == (Verdict.SKIP, None)
-    assert (finding.code, finding.values) == ("topology.links-simulated", {"virtual": "kvm"})
+    assert (finding.code, finding.values) == ("topology.links-emulated", {"virtual": "kvm"})
 
 
 def test_a_bridge_that_nobody_could_read_is_drawn_and_not_guessed():
