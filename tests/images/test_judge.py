@@ -222,6 +222,8 @@ def test_other_failures_of_nvml_are_judged_as_by_the_driver_check(nvml, verdict,
         (own,) = driver.evaluate(driver.Values(nvml=nvml, driver=state, gpus_on_pci=2, container="docker"))
         assert (finding.check, finding.cause, finding.confidence) == ("image", cause, own.confidence)
         assert (finding.code, finding.steps, finding.fix) == (own.code, own.steps, own.fix)
+        if (verdict, cause) == (Verdict.FAIL, None):
+            assert (finding.action, finding.owner) == ("change-setting", "user")
 
 
 def test_without_a_gpu_an_image_exits_3():

@@ -88,7 +88,10 @@ def test_a_class_that_is_not_known_is_a_gap_and_named():
     topology = read("\tGPU0\tGPU1\tGPU2\nGPU0\tX\tPIX\tFOO\nGPU1\tPIX\tX\tSYS\nGPU2\tFOO\tSYS\tX\n")
 
     assert topology.matrix[0] == ("X", "PIX", None)
-    assert topology.findings[0].verdict is Verdict.UNKNOWN
+    assert (topology.findings[0].code, topology.findings[0].values) == (
+        "topology.rows-lost",
+        {"rows": ("GPU2",), "pairs": 1},
+    )
     assert "FOO" in topology.findings[0].evidence[0]
 
 
