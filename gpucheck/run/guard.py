@@ -2,11 +2,13 @@
 
 import time
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
 from gpucheck.host.recording import ReplayHost
 from gpucheck.host.source import HostSource
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, Host, NotRecorded, Verdict
 from gpucheck.processes.deadline import StuckError, in_time
 from gpucheck.processes.exhausted import exhausted
@@ -63,39 +65,22 @@ class Guard:
 
 
 def stuck(name: str, error: StuckError) -> Finding:
-    return Finding(
-        check=name,
-        verdict=Verdict.UNKNOWN,
-        subject="host",
-        seen=f"no end within {error.seconds:g} s, in {error.call}",
-        wanted="a verdict",
-        why="this call did not return, as happens if the driver or the kernel is unresponsive",
-        fix="look for processes in state D (ps -eo pid,stat,wchan,args) and read dmesg; reboot the host",
-        evidence=error.stack,
-    )
+    seen = f"no end within {error.seconds:g} s, in {error.call}"
+    return Subject(check=name, evidence=error.stack).unknown("run.call-stuck", seen, "a verdict")
 
 
 def broken(name: str, error: Exception) -> Finding:
     """Return the finding for a check that failed: the error and its place."""
-    if isinstance(error, (OSError, MemoryError)):
-        what = f": {error.filename}" if isinstance(error, OSError) and error.filename else ""
-        why = f"the operating system rejected a call of the step{what}"
-        fix = f"free space or raise the limit (df /dev/shm /tmp; ulimit -a), then: gpucheck verify --only {name}"
-    else:
-        why = "the check itself failed: a defect of gpucheck, not a result about the host"
-        fix = f"report it with the output of: gpucheck verify --only {name} --format json"
-    return Finding(
-        check=name,
-        verdict=Verdict.UNKNOWN,
-        subject="host",
-        seen=f"{type(error).__name__}: {error}",
-        wanted="a verdict",
-        why=why,
-        fix=fix,
-        evidence=tuple(_where(error)),
-        cause="host-resources" if exhausted(error) else None,
-        confidence="certain" if exhausted(error) else None,
-    )
+    path = error.filename if isinstance(error, OSError) else None
+    code = "run.check-defect"
+    values: dict[str, Any] = {"step": name}
+    if path:
+        code, values["path"] = "run.file-call-rejected", str(path)
+    elif isinstance(error, (OSError, MemoryError)):
+        code = "run.call-rejected"
+    cause = "host-resources" if exhausted(error) else None
+    subject, seen = Subject(check=name, evidence=tuple(_where(error))), f"{type(error).__name__}: {error}"
+    return subject.finding(Verdict.UNKNOWN, code, seen, "a verdict", cause=cause, **values)
 
 
 def _where(error: Exception) -> Iterable[str]:
@@ -112,23 +97,9 @@ def _recorded(step: Step, host: ReplayHost) -> bool:
 
 
 def _not_on_a_replay(step: Step) -> Finding:
-    return Finding(
-        check=step.name,
-        verdict=Verdict.SKIP,
-        subject="host",
-        seen="a recording",
-        why="the recording contains no results of this step, and no GPUs to copy, compute or train on",
-        fix=f"on the host itself: gpucheck verify --only {step.name}",
-    )
+    return Subject(check=step.name).skips("run.step-not-recorded", "a recording", step=step.name)
 
 
 def _not_recorded(step: Step, error: NotRecorded) -> Finding:
-    return Finding(
-        check=step.name,
-        verdict=Verdict.UNKNOWN,
-        subject="host",
-        seen="not in the recording",
-        wanted="the host's reading",
-        why=str(error.args[0]),
-        fix="record the host again with this gpucheck: gpucheck record -o FILE",
-    )
+    subject = Subject(check=step.name, evidence=(str(error.args[0]),))
+    return subject.unknown("run.reading-not-recorded", "not in the recording", "the host's reading")

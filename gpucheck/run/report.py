@@ -10,6 +10,7 @@ import msgspec
 from gpucheck import __version__
 from gpucheck.checks._session import judged, partial
 from gpucheck.host.recording import ReplayHost
+from gpucheck.knowledge.codes import Subject
 from gpucheck.knowledge.packages import packages
 from gpucheck.model import Finding, Host, NotRecorded, NvmlReading, PciDevice, Report, System, Verdict
 from gpucheck.processes.deadline import StuckError, in_time
@@ -152,15 +153,10 @@ def report(
 
 def cut_short(names: Sequence[str], done: int) -> Finding:
     """Return the finding that keeps an interrupted run from passing. names: of all steps, in order."""
-    left = names[done:]
-    return Finding(
-        check="verify",
-        verdict=Verdict.UNKNOWN,
-        subject="host",
-        seen=f"interrupted after {done} of {len(names)} steps",
-        why=f"a signal ended the run before these steps: {', '.join(left)}" if left else "a signal ended the run",
-        fix="run gpucheck verify again",
-    )
+    seen, verify = f"interrupted after {done} of {len(names)} steps", Subject(check="verify")
+    if done < len(names):
+        return verify.unknown("run.steps-interrupted", seen, steps=tuple(names[done:]))
+    return verify.unknown("run.run-interrupted", seen)
 
 
 def with_findings(report: Report, findings: tuple[Finding, ...], *, strict: bool) -> Report:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from gpucheck.knowledge import NvLinkRate
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model.finding import Finding
-from gpucheck.model.finding.about import About
 from gpucheck.model.host import Host, NotRecorded
 from gpucheck.model.host.hardware import Expected, Gpu, Nic, Pair, PciDevice, TopologyGpu
 from gpucheck.model.host.readings import NvmlFailure, NvmlReading
@@ -18,7 +18,7 @@ from gpucheck.topology.nvlink.ports import reduced_findings as reduced_nvlinks
 from gpucheck.topology.pcie.acs import bridges_between, redirect_finding
 from gpucheck.topology.pcie.classify import classify
 from gpucheck.topology.pcie.cpu import Cpu, identify, known
-from gpucheck.topology.view import DISTANCE, NOT_OFFERED, View
+from gpucheck.topology.view import DISTANCE, Problem, View
 from gpucheck.topology.wiring import Paths, reduced_findings, wire
 
 
@@ -158,74 +158,67 @@ def _natural(name: str) -> tuple[tuple[bool, int, str], ...]:
 CHECK = "topology"
 SHOWN = 12
 Pairs = Sequence[tuple[int, int]]
-DISAGREE = "A virtual machine's PCI tree is made up, or the firmware reports wrong NUMA nodes."
-COMPARE = (
-    "Compare lspci -tv and /sys/bus/pci/devices/*/numa_node with nvidia-smi topo -m.\nTrust the measured bandwidth."
-)
 
 
 def pair_findings(view: View) -> Iterator[Finding]:
     """Yield at most one finding for each kind of problem and each combination of values."""
-    groups: dict[tuple[str, str, str], list[tuple[int, int]]] = {}
+    groups: dict[Problem, list[tuple[int, int]]] = {}
     for pair in view.pairs:
         for problem in _problems(view, pair):
             groups.setdefault(problem, []).append(pair)
-    for (kind, one, other), pairs in groups.items():
-        yield _finding(view, kind, one, other, pairs)
+    for problem, pairs in groups.items():
+        yield _finding(view, problem, pairs)
     yield from _staged(view)
 
 
-def _problems(view: View, pair: tuple[int, int]) -> Iterator[tuple[str, str, str]]:
+def _problems(view: View, pair: tuple[int, int]) -> Iterator[Problem]:
     (nvml, back), sysfs = view.ancestors(*pair), view.sysfs(*pair)
     if view.cell(*pair) is None:
-        yield "unknown", "", ""
+        yield Problem("topology.path-class-unknown")
     if nvml and back and nvml != back:
-        yield "contradiction", nvml, back
+        yield Problem("topology.directions-differ", nvml, back)
     elif nvml and sysfs and nvml != sysfs:
-        yield "sources", nvml, sysfs
+        yield Problem("topology.sources-differ", nvml, sysfs)
     unknown = view.unknown_links(*pair)
     if unknown is not None:
-        yield "links", unknown, ""
+        yield unknown
         return
     ends = view.joint(*pair).ends
     if ends[0] != ends[1]:
-        yield "ends", str(min(ends)), str(max(ends))
+        yield Problem("topology.nvlink-counts-differ", str(min(ends)), str(max(ends)))
 
 
-def _finding(view: View, kind: str, one: str, other: str, pairs: Pairs) -> Finding:
-    of = f" for {len(pairs)} pairs" if len(pairs) > 1 else ""
-    about = _about(view, pairs)
-    if kind == "unknown":
-        why = f"path class unknown{of}: NVML reports none, and sysfs shows neither a shared bridge nor NUMA nodes"
-        return about.unknown(why, "gpucheck verify --only inventory --verbose")
-    if kind == "links":
-        why = f"NVLinks unknown{of}: {one}, so the class shown may be wrong"
-        if one == NOT_OFFERED:
-            return about.skips(f"not run: {why}")
-        return about.unknown(why, "gpucheck verify --only nvlink", because_of="nvlink")
-    if kind == "contradiction":
-        seen = f"NVML reports {one} one way and {other} the other{of}"
-        return about.warns(seen, "one class", DISAGREE, COMPARE, None)
-    if kind == "sources":
-        seen = f"NVML reports {one}, the bridge chain in sysfs is {other}{of}"
-        return about.warns(seen, "one class", DISAGREE, COMPARE, None)
-    why = "The two GPUs report different numbers of active NVLinks between them; NCCL plans with one of the two."
-    fix = "nvidia-smi nvlink -s\nReseat the bridge, or reset both GPUs."
-    return about.warns(f"{one} NVLinks at one end, {other} at the other{of}", "the same number", why, fix, None)
+# By code: what is seen, and what is wanted instead.
+DIFFERING = {
+    "topology.directions-differ": ("NVML reports {} one way and {} the other", "one class"),
+    "topology.sources-differ": ("NVML reports {}, the bridge chain in sysfs is {}", "one class"),
+    "topology.nvlink-counts-differ": ("{} NVLinks at one end, {} at the other", "the same number"),
+}
+
+
+def _finding(view: View, problem: Problem, pairs: Pairs) -> Finding:
+    code, one, other = problem
+    subject, count = _subject(view, pairs), len(pairs)
+    if code in DIFFERING:
+        seen, wanted = DIFFERING[code]
+        state = seen.format(one, other) + (f" for {count} pairs" if count > 1 else "")
+        return subject.warns(code, state, wanted, one=one, other=other)
+    if code == "topology.far-end-not-offered":
+        return subject.skips(code, pairs=count)
+    if code == "topology.link-call-failed":
+        return subject.unknown(code, because_of="nvlink", pairs=count, call=one, return_code=other)
+    return subject.unknown(code, because_of="nvlink" if code == "topology.far-end-not-reported" else None, pairs=count)
 
 
 def _staged(view: View) -> Iterator[Finding]:
     staged = [pair for pair in view.pairs if view.refused(*pair, view.cell(*pair))]
     if staged:
         status = ", ".join(dict.fromkeys(str(view.p2p(*pair)) for pair in staged))
-        why = (
-            "not applicable: copies between these GPUs are staged through host memory, so no peer bandwidth is expected"
-        )
         seen = f"P2P status {status} on {len(staged)} of {len(view.pairs)} pairs"
-        yield _about(view, staged, subject="host").skips(why, seen)
+        yield _subject(view, staged, name="host").skips("topology.copies-staged", seen)
 
 
-def _about(view: View, pairs: Pairs, *, subject: str | None = None) -> About:
+def _subject(view: View, pairs: Pairs, *, name: str | None = None) -> Subject:
     names = [view.subject(*pair) for pair in pairs]
     lines = [
         f"{name}: NVML {view.ancestor(*pair) or 'not reported'}, sysfs {view.sysfs(*pair) or 'not visible'}, "
@@ -233,12 +226,7 @@ def _about(view: View, pairs: Pairs, *, subject: str | None = None) -> About:
         for name, pair in zip(names[:SHOWN], pairs[:SHOWN], strict=True)
     ]
     more = [f"and {len(names) - SHOWN} more pairs"] if len(names) > SHOWN else []
-    return About(check=CHECK, subject=subject or (names[0] if len(names) == 1 else "host"), evidence=(*lines, *more))
-
-
-MATRIX_ONLY = "a pasted matrix contains neither PCIe link speeds nor, without nvidia-smi -L, the GPU model"
-LINKS_MISSING = "the dump lacks PCIe links on their paths, or the compute capability of the GPU"
-NVLINKS_MISSING = "the file does not list NVLinks, which may join these GPUs"
+    return Subject(check=CHECK, name=name or (names[0] if len(names) == 1 else "host"), evidence=(*lines, *more))
 
 
 def with_expectations(topology: Topology) -> Topology:
@@ -253,17 +241,21 @@ def with_expectations(topology: Topology) -> Topology:
     if not without:
         return msgspec.structs.replace(topology, pairs=pairs)
     seen = f"{without} of {len(pairs)} pairs without an expected bandwidth"
-    reason = About(check="topology").skips(paths.why, seen)
+    reason = Subject(check=CHECK).skips(paths.unknown, seen)
     return msgspec.structs.replace(topology, pairs=pairs, findings=(*topology.findings, reason))
 
 
 class _Known:
-    """The paths of a dump that names its PCI functions; otherwise None."""
+    """The paths of a dump that names its PCI functions; otherwise None. unknown: code of why some are not known."""
 
     def __init__(self, wiring: Wiring | None) -> None:
         reported = wiring if wiring is not None and wiring.told else None
         self.paths = Paths(reported) if reported is not None and reported.nvlinks_known else None
-        self.why = MATRIX_ONLY if reported is None else LINKS_MISSING if reported.nvlinks_known else NVLINKS_MISSING
+        if reported is None:
+            self.unknown = "topology.matrix-without-speeds"
+        else:
+            has = reported.nvlinks_known
+            self.unknown = "topology.dump-without-links" if has else "topology.dump-without-nvlinks"
 
 
 def _expect(pair: Pair, gpus: dict[int, TopologyGpu], known_: _Known, cpu: Cpu | None) -> Pair:

@@ -1,6 +1,7 @@
 """What NVML and sysfs report about the pairs of a host, by place in NVML's order."""
 
 from itertools import combinations
+from typing import NamedTuple
 
 from gpucheck.model.host.hardware import Gpu, PciDevice
 from gpucheck.model.host.readings import NvmlReading
@@ -8,9 +9,16 @@ from gpucheck.topology.nvlink import Joint, NvLinks
 from gpucheck.topology.nvlink.ports import PAST, STATE_CALL, ports_of
 from gpucheck.topology.pcie.classify import classify
 
-NOT_OFFERED = "this driver does not offer which GPU is at the far end of a link"
 FAR_END = ("nvmlDeviceGetNvLinkRemotePciInfo", "nvmlDeviceGetNvLinkRemoteDeviceType")
 DISTANCE = {"PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5}
+
+
+class Problem(NamedTuple):
+    """A code about pairs, with the two readings that it compares, or the call and its return code."""
+
+    code: str
+    one: str = ""
+    other: str = ""
 
 
 class View:
@@ -53,11 +61,11 @@ class View:
     def joint(self, i: int, j: int) -> Joint:
         return self.nvlinks.between(i, j)
 
-    def unknown_links(self, i: int, j: int) -> str | None:
+    def unknown_links(self, i: int, j: int) -> Problem | None:
         """Return why the links of a GPU of the pair are not known in full, if it may have any."""
         return self._unknown[i] or self._unknown[j]
 
-    def _why_unknown(self, gpu: Gpu) -> str | None:
+    def _why_unknown(self, gpu: Gpu) -> Problem | None:
         if ports_of(gpu).wanted == 0:
             return None
         start = f"link:{gpu.pci_bus_id}/"
@@ -70,10 +78,10 @@ class View:
         # Not supported, not in this library: what a guest gets whose switches are hidden from it.
         refused += [gap for gap in own if gap.call in FAR_END and not gap.absent and gap.subject in names]
         if refused:
-            return f"NVML call failed: {refused[0].call} (code {refused[0].code})"
+            return Problem("topology.link-call-failed", refused[0].call, str(refused[0].code))
         if any(link.remote_kind == "gpu" for link in nameless):
             absent = any(gap.call in FAR_END and gap.subject in names for gap in own)
-            return NOT_OFFERED if absent else "NVML did not report which GPU is at the far end of a link"
+            return Problem("topology.far-end-not-offered" if absent else "topology.far-end-not-reported")
         return None
 
     def p2p(self, i: int, j: int) -> str | None:

@@ -10,8 +10,8 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model.finding import Finding
-from gpucheck.model.finding.about import About
 from gpucheck.model.host.hardware import Gpu, Nic, PciDevice, PcieLink
 from gpucheck.model.host.wiring import NVSWITCH, NumaNode, NvLinkBundle, WiredFunction, Wiring
 from gpucheck.model.topology import Topology
@@ -170,21 +170,21 @@ def reduced_findings(wiring: Wiring, virtual: str | None) -> Iterator[Finding]:
 
 def _reduced_finding(function: WiredFunction, virtual: str | None) -> Finding:
     link, uplink = function.link, function.kind == "switch-upstream"
-    about = About(
+    subject = Subject(
         check="topology",
-        subject=f"{'link' if uplink else function.kind}:{function.bus_id}",
+        name=f"{'link' if uplink else function.kind}:{function.bus_id}",
         evidence=(f"/sys/bus/pci/devices/{function.bus_id}/current_link_width, current_link_speed",),
     )
     seen = f"Gen{link.generation if uplink else link.max_generation} x{link.width}"
     wanted = f"Gen{link.max_generation} x{link.max_width}"
     if virtual:
-        return about.skips(f"{virtual} makes up the PCI links of this machine", seen, wanted=wanted)
+        return subject.skips("topology.links-emulated", seen, wanted, virtual=virtual)
+    if function.kind == "nic":
+        return subject.warns("topology.nic-lanes-reduced", seen, wanted, device=function.bus_id)
+    if not uplink:
+        return subject.warns("topology.gpu-lanes-reduced", seen, wanted)
     lanes = link.width is not None and link.max_width is not None and link.width < link.max_width
-    what = f"{'this switch' if uplink else 'this device'} trained {'with fewer lanes' if lanes else 'at a lower speed'}"
-    reason = "every GPU below it shares what is left" if uplink else "a loose card, riser, or a slot split in firmware"
-    fix = f"reseat the card or cable, check slot bifurcation: lspci -vv -s {function.bus_id}"
-    cause = "uplink-downgraded" if uplink else "pcie-width-reduced"
-    return about.warns(seen, wanted, f"{what} than both ends have: {reason}", fix, cause, "likely")
+    return subject.warns("topology.uplink-lanes-reduced" if lanes else "topology.uplink-speed-reduced", seen, wanted)
 
 
 MOST_SWITCH_MEMBERS = 5  # fully and evenly joined by direct links, up to here: 12 links over 3 peers, 18 over 3

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from gpucheck.checks.software import driver
 from gpucheck.images.judge import evaluate
 from gpucheck.images.page import served
 from gpucheck.images.probe import Library, SelfReport
@@ -59,7 +60,7 @@ def test_a_whole_image_with_gpus_passes_everything():
 
 def test_a_cpu_image_passes_without_a_gpu():
     assert status(CPU_IMAGE) == 0
-    assert any("CPU build" in f.why for f in found(CPU_IMAGE))
+    assert any("CPU build" in line for f in found(CPU_IMAGE) for line in f.evidence)
 
 
 def test_a_quick_look_at_a_cpu_image_is_healthy():
@@ -71,23 +72,22 @@ def test_a_cpu_image_on_a_gpu_host_says_that_it_cannot_use_them():
     finding = the_one(replace(ON_P100, manifest=CPU, wheels=CPU_IMAGE.wheels, own=SelfReport()), Verdict.WARN)
 
     assert "2 GPUs" in str(finding.seen)
-    assert "CUDA variant" in finding.fix
+    assert (finding.code, finding.action, finding.owner) == ("images.cpu-build-on-gpus", "change-setting", "user")
 
 
 @pytest.mark.parametrize("part", ["cuda", "cudnn", "nccl"])
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "code"),
     [
-        ({"version": "1.2.3"}, "another version"),
-        ({"error": "cannot open shared object file"}, "does not load"),
-        ({"paths": ("/a/x", "/b/x")}, "search path"),
+        ({"version": "1.2.3"}, "images.library-version-differs"),
+        ({"error": "cannot open shared object file"}, "images.library-not-loading"),
+        ({"paths": ("/a/x", "/b/x")}, "images.library-copies"),
     ],
 )
-def test_a_library_that_is_not_as_promised_fails(part, changes, words):
+def test_a_library_that_is_not_as_promised_fails(part, changes, code):
     finding = the_one(library(part, **changes), Verdict.FAIL)
 
-    assert finding.cause == "library-mismatch"
-    assert words in finding.why
+    assert (finding.cause, finding.code) == ("library-mismatch", code)
 
 
 def test_a_promised_library_that_is_missing_fails():
@@ -122,35 +122,35 @@ def test_folders_on_the_search_path_without_libraries_of_the_wheels_pass(path):
 def test_another_framework_than_promised_fails(version):
     wheels = tuple(replace(wheel, version=version) for wheel in ON_P100.wheels) if version else ()
 
-    assert "changed after" in the_one(replace(ON_P100, wheels=wheels), Verdict.FAIL).why
+    assert the_one(replace(ON_P100, wheels=wheels), Verdict.FAIL).code == "images.framework-changed"
 
 
 @pytest.mark.parametrize(
-    ("values", "verdict", "cause", "words"),
+    ("values", "verdict", "cause", "code"),
     [
-        (WITHOUT_GPUS, Verdict.UNKNOWN, None, "started without GPUs, or the toolkit is missing"),
-        (ON_A_LAPTOP, Verdict.UNKNOWN, None, "no NVIDIA GPU and no driver"),
+        (WITHOUT_GPUS, Verdict.UNKNOWN, None, "started-without-gpus"),
+        (ON_A_LAPTOP, Verdict.UNKNOWN, None, "host-without-gpu"),
         (
             replace(WITHOUT_GPUS, environment={"NVIDIA_VISIBLE_DEVICES": "void"}),
             Verdict.UNKNOWN,
             "leftover-environment",
-            "requests none",
+            "gpus-not-requested",
         ),
-        (replace(WITHOUT_GPUS, own=OWN), Verdict.UNKNOWN, None, "not the driver's libraries"),
-        (replace(WITHOUT_GPUS, driver=DriverState()), Verdict.FAIL, "driver-not-loaded", "cannot include one"),
+        (replace(WITHOUT_GPUS, own=OWN), Verdict.UNKNOWN, None, "libraries-not-given"),
+        (replace(WITHOUT_GPUS, driver=DriverState()), Verdict.FAIL, "driver-not-loaded", "module-not-loaded"),
         (
             replace(WITHOUT_GPUS, driver=DriverState(nouveau_loaded=True)),
             Verdict.FAIL,
             "nouveau-loaded",
-            "cannot include one",
+            "module-not-loaded",
         ),
-        (replace(WITHOUT_GPUS, own=replace(OWN, device="EPERM")), Verdict.FAIL, "gpu-lost", "since it started"),
-        (replace(ON_P100, own=replace(OWN, device="EPERM")), Verdict.FAIL, "gpu-lost", "since it started"),
+        (replace(WITHOUT_GPUS, own=replace(OWN, device="EPERM")), Verdict.FAIL, "gpu-lost", "device-denied-by-cgroup"),
+        (replace(ON_P100, own=replace(OWN, device="EPERM")), Verdict.FAIL, "gpu-lost", "device-denied-by-cgroup"),
         (
             replace(ON_P100, nvml=NvmlFailure(call="nvmlInit", code=18, name="LibRmVersionMismatch")),
             Verdict.FAIL,
             "driver-mismatch",
-            "not of the loaded kernel module's version",
+            "libraries-mismatch",
         ),
         (
             # A CDI specification sets "void" so that the runtime hook adds nothing: it hides no GPU.
@@ -161,54 +161,69 @@ def test_another_framework_than_promised_fails(version):
             ),
             Verdict.FAIL,
             "driver-mismatch",
-            "not of the loaded kernel module's version",
+            "libraries-mismatch",
         ),
-        (
-            replace(ON_P100, nvml=NvmlFailure(call="nvmlInit", code=999, name="Unknown")),
-            Verdict.UNKNOWN,
-            None,
-            "no known single cause",
-        ),
-        (replace(ON_P100, nvml=failed(LATE)), Verdict.FAIL, "wedged-driver", "did not return"),
-        (replace(ON_P100, nvml=failed(CRASHED)), Verdict.FAIL, "wedged-driver", "crashed"),
-        (replace(ON_P100, nvml=failed(DEFECT)), Verdict.UNKNOWN, None, "defect of gpucheck"),
-        (replace(ON_P100, nvml=failed(NOT_STARTED)), Verdict.UNKNOWN, "host-resources", "not the driver's doing"),
-        (replace(ON_P100, nvml=failed(DEFECT), driver=DriverState()), Verdict.UNKNOWN, None, "defect of gpucheck"),
         (
             replace(ON_P100, manifest=replace(MANIFEST, driver_floor="580.200.1")),
             Verdict.FAIL,
             "library-mismatch",
-            "older than",
+            "driver-too-old",
         ),
         (
             replace(ON_P100, environment={"CUDA_VISIBLE_DEVICES": ""}),
             Verdict.WARN,
             "leftover-environment",
-            "only the GPUs that",
+            "gpus-hidden-from-cuda",
         ),
-        (replace(ON_P100, own=replace(OWN, driver=NO_LIBCUDA)), Verdict.FAIL, None, "no CUDA driver"),
+        (replace(ON_P100, own=replace(OWN, driver=NO_LIBCUDA)), Verdict.FAIL, None, "libcuda-missing"),
         (
             replace(ON_P100, own=replace(OWN, driver=NO_LIBCUDA, driver_files=("/usr/lib/wsl/lib/libcuda.so.1",))),
             Verdict.FAIL,
             None,
-            "does not search this directory",
+            "libcuda-not-loading",
         ),
-        (replace(WITHOUT_GPUS, own=replace(OWN, device="EACCES")), Verdict.FAIL, None, "no access to the device"),
-        (replace(ON_P100, own=replace(OWN, driver=None)), Verdict.UNKNOWN, None, "ended or hung"),
-        (replace(ON_P100, nvml=reading()), Verdict.UNKNOWN, None, "reports no GPU"),
+        (
+            replace(WITHOUT_GPUS, own=replace(OWN, device="EACCES")),
+            Verdict.FAIL,
+            None,
+            "device-denied-by-unknown-group",
+        ),
+        (replace(ON_P100, own=replace(OWN, driver=None)), Verdict.UNKNOWN, None, "libcuda-unknown"),
+        (replace(ON_P100, nvml=reading()), Verdict.UNKNOWN, None, "gpus-not-given"),
         (
             replace(ON_P100, own=replace(OWN, shadowing={"/usr/local/cuda/lib64": ("libcudart.so.12",)})),
             Verdict.WARN,
             "leftover-environment",
-            "are loaded before",
+            "search-path-shadows",
         ),
     ],
 )
-def test_who_keeps_the_gpu_from_the_container_is_named(values, verdict, cause, words):
+def test_who_keeps_the_gpu_from_the_container_is_named(values, verdict, cause, code):
     finding = the_one(values, verdict)
 
-    assert (finding.cause, words in finding.why) == (cause, True), finding.why
-    assert finding.fix
+    assert (finding.cause, finding.code) == (cause, f"images.{code}")
+
+
+@pytest.mark.parametrize(
+    ("nvml", "verdict", "cause"),
+    [
+        (NvmlFailure(call="nvmlInit", code=999, name="Unknown"), Verdict.UNKNOWN, None),
+        (NvmlFailure(call="nvmlInit", code=8, name="InsufficientPower"), Verdict.FAIL, None),
+        (failed(LATE), Verdict.FAIL, "wedged-driver"),
+        (failed(CRASHED), Verdict.FAIL, "wedged-driver"),
+        (failed(DEFECT), Verdict.UNKNOWN, None),
+        (failed(NOT_STARTED), Verdict.UNKNOWN, "host-resources"),
+    ],
+)
+def test_other_failures_of_nvml_are_judged_as_by_the_driver_check(nvml, verdict, cause):
+    for state in (ON_P100.driver, DriverState()) if nvml.code < 0 else (ON_P100.driver,):
+        finding = the_one(replace(ON_P100, nvml=nvml, driver=state), verdict)
+
+        (own,) = driver.evaluate(driver.Values(nvml=nvml, driver=state, gpus_on_pci=2, container="docker"))
+        assert (finding.check, finding.cause, finding.confidence) == ("image", cause, own.confidence)
+        assert (finding.code, finding.steps, finding.fix) == (own.code, own.steps, own.fix)
+        if (verdict, cause) == (Verdict.FAIL, None):
+            assert (finding.action, finding.owner) == ("change-setting", "user")
 
 
 def test_without_a_gpu_an_image_exits_3():
@@ -252,7 +267,8 @@ def test_shared_memory_counts_where_several_ranks_would_use_it(shm, gpus, verdic
 
     assert finding.verdict is verdict
     if verdict is not Verdict.PASS:
-        assert "--shm-size" in finding.why + finding.fix
+        code = "images.shm-too-small" if verdict is Verdict.WARN else "images.shm-enough-alone"
+        assert finding.code == code
 
 
 def test_a_quick_look_is_about_gpus_and_shared_memory():

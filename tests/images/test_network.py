@@ -25,8 +25,6 @@ def test_what_keeps_nccl_from_the_network_is_told(values, verdict, words):
     (finding,) = evaluate_network(values)
 
     assert (finding.verdict, words in str(finding.seen)) == (verdict, True), finding.seen
-    if verdict in (Verdict.WARN, Verdict.UNKNOWN):
-        assert finding.fix
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,7 @@ def test_a_missing_row_is_read_from_its_column_and_reported():
     assert topology.matrix == read(HGX).matrix
     assert topology.gpus[3].cpu_affinity is None
     assert (finding.verdict, finding.seen, finding.wanted) == (Verdict.WARN, "7 GPU rows", "8 GPU rows")
-    assert "GPU3" in finding.why
-    assert finding.fix
+    assert (finding.code, finding.values) == ("topology.rows-recovered", {"rows": ("GPU3",)})
 
 
 def test_a_missing_gpu_row_gets_its_nic_classes_from_the_nic_rows():
@@ -89,7 +88,10 @@ def test_a_class_that_is_not_known_is_a_gap_and_named():
     topology = read("\tGPU0\tGPU1\tGPU2\nGPU0\tX\tPIX\tFOO\nGPU1\tPIX\tX\tSYS\nGPU2\tFOO\tSYS\tX\n")
 
     assert topology.matrix[0] == ("X", "PIX", None)
-    assert topology.findings[0].verdict is Verdict.UNKNOWN
+    assert (topology.findings[0].code, topology.findings[0].values) == (
+        "topology.rows-lost",
+        {"rows": ("GPU2",), "pairs": 1},
+    )
     assert "FOO" in topology.findings[0].evidence[0]
 
 

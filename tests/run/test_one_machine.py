@@ -42,7 +42,7 @@ def test_listing_with_other_bus_ids_is_another_machine():
 
     assert found.seen == given
     assert [one.observations.gpus[0].bus_id for one in found.others] == ["0000:01:00.0"]
-    assert ["other bus ids" in one.why for one in found.split] == [True]
+    assert [(one.code, "other bus ids" in one.evidence[0]) for one in found.split] == [("pastes.other-machine", True)]
 
 
 def test_bus_ids_by_index_come_from_the_longest_listing():

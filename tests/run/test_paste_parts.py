@@ -118,8 +118,9 @@ def test_text_without_one_of_its_lines_never_passes_if_all_of_it_does_not(name):
 NVB, P2P, NCCL = BANDWIDTH["nvbandwidth.txt"], BANDWIDTH["p2p-bandwidth-latency.txt"], BANDWIDTH["nccl-tests.txt"]
 
 
-def about_paste(found: Diagnosis) -> list[tuple[Verdict, str]]:
-    return [(one.verdict, f"{one.seen} {one.why}") for one in found.findings if one.check == "paste"]
+def about_paste(found: Diagnosis) -> list[tuple[str | None, str]]:
+    assert all(one.verdict is Verdict.UNKNOWN for one in found.findings if one.check == "paste")
+    return [(one.code, str(one.seen)) for one in found.findings if one.check == "paste"]
 
 
 def test_damaged_table_is_a_finding_with_its_lines_and_the_others_are_judged():
@@ -127,10 +128,8 @@ def test_damaged_table_is_a_finding_with_its_lines_and_the_others_are_judged():
     found = diagnosed(NVB.replace(" 1    396.40       N/A\n", " 1    396.4\n"))
 
     assert found.verdict is Verdict.UNKNOWN
-    ((verdict, words),) = about_paste(found)
-    assert verdict is Verdict.UNKNOWN
-    assert "lines 41-44" in words
-    assert "row 1" in words
+    assert about_paste(found) == [("pastes.output-damaged", "0.txt lines 41-44: damaged or incomplete")]
+    assert any("row 1" in line for one in found.findings for line in one.evidence)
     assert found.observations.measured.p2p_uni_gb_s == ((None, None), (396.10, None))
 
 
@@ -141,7 +140,8 @@ def test_second_run_with_other_numbers_is_a_contradiction_and_both_are_judged():
 
         rates = {one.verdict for one in found.findings if one.check == "p2p-bandwidth"}
         assert rates - {Verdict.PASS}, "the slow one is not hidden by the other"
-        assert [words for _, words in about_paste(found) if "1.txt" in words and "contradicts 0.txt" in words]
+        ((code, seen),) = about_paste(found)
+        assert (code, seen[:5], "contradicts 0.txt" in seen) == ("pastes.values-differ", "1.txt", True)
         assert found.machines == ()
 
 
@@ -160,7 +160,7 @@ def test_run_on_some_of_the_gpus_is_placed_by_bus_id_and_named():
     assert found.gpus == 4
     assert found.observations.measured.p2p_uni_gb_s[0] == (None, 9.90, None, 9.91)
     assert [one.bus_id for one in found.observations.gpus] == [f"0000:{bus}:00.0" for bus in ("01", "17", "30", "a1")]
-    assert [words for _, words in about_paste(found) if "3 of 4 GPUs" in words and "the other 1 GPU" in words]
+    assert [words for _, words in about_paste(found) if "3 of 4 GPUs" in words]
 
 
 def test_gpus_in_another_order_are_matched_by_bus_id():

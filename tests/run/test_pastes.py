@@ -128,7 +128,7 @@ def test_a_part_with_other_gpus_is_judged_by_itself_and_its_lines_are_named():
     assert split.seen == (
         "1.txt lines 1-8 (simple-p2p) does not fit 0.txt lines 1-5 (nvidia-smi-topo); evaluated separately"
     )
-    assert "2 GPUs here, 4" in split.why
+    assert "2 GPUs here, 4" in split.evidence[0]
 
 
 def test_one_gpu_s_own_result_fits_a_machine_of_several():

@@ -151,5 +151,5 @@ def test_gpu_without_any_counter_is_not_recorded_as_counted():
     )
 
     (finding,) = report.findings
-    assert (finding.verdict, "1 of 2 GPUs" in finding.why) == (Verdict.UNKNOWN, True)
+    assert (finding.verdict, finding.values) == (Verdict.UNKNOWN, {"gpus": 1, "of_gpus": 2})
     assert finding.evidence == (f"nvmlDeviceGetTotalEccErrors gpu:{silent.pci_bus_id}: 999 Unknown",)

@@ -74,7 +74,7 @@ def test_links_to_a_gpu_without_a_name_are_unknown_and_no_switch():
     (finding,) = (f for f in made.findings if f.because_of == "nvlink")
 
     assert {pair.cls for pair in made.pairs} == {"SYS"}
-    assert "which GPU is at the far end" in finding.why
+    assert finding.code == "topology.far-end-not-reported"
 
 
 def test_links_of_different_gpus_to_different_unseen_ends_lead_to_switches_too():

@@ -18,8 +18,8 @@ from gpucheck.imports._problem import ImportProblem, absent
 from gpucheck.imports._text import quoted
 from gpucheck.imports.nccl._topology_tree import Leaf, System, read_system
 from gpucheck.imports.nccl._topology_tree import parse as parse_xml
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model.finding import Finding
-from gpucheck.model.finding.about import About
 from gpucheck.model.host.hardware import Nic, Pair, TopologyGpu
 from gpucheck.model.host.wiring import NVSWITCH, NvLinkBundle, WiredFunction, Wiring
 from gpucheck.model.topology import Topology
@@ -27,7 +27,7 @@ from gpucheck.model.topology import Topology
 NAME = "nccl-topology"
 SOURCE = "nccl-xml"
 TITLE = "NCCL topology XML"
-ABOUT = About(check="topology")
+SUBJECT = Subject(check="topology")
 BEGIN = re.compile(r"<\?xml|<!DOCTYPE|<system\b")
 SHAPE = re.compile(r"<system\b[^<>]{0,200}>\s*(?:<!--|<cpu\b|<pci\b|<gpu\b|<nic\b|</system|\Z)|<system\s+version\s*=")
 BEGIN_OF_ANY = re.compile(rf"{BEGIN.pattern}|<graphs\s+version")
@@ -173,52 +173,30 @@ def _findings(system: System) -> Iterator[Finding]:
     near = [(a, b) for a, b in combinations(system.gpus, 2) if _cell(a, b) == "NODE"]
     vague = sum(a.bus_id.split(":")[0] == b.bus_id.split(":")[0] for a, b in near)
     if vague:
-        yield ABOUT.skips(
-            "the file names no host bridges, so devices of one NUMA node may share one; the farther class is shown",
-            seen=f"{vague} pairs are NODE that may be PHB",
-        )
+        yield SUBJECT.skips("topology.host-bridges-unnamed", f"{vague} pairs are NODE that may be PHB")
     if not _lists_nvlinks(system):
-        yield ABOUT.skips(
-            "not applicable: this file lists no NVLinks (NCCL queries NVML for them), so the classes are those of"
-            " PCIe paths alone, and GPUs that NVLink joins are nearer than shown",
-            seen="NVLinks not listed",
-        )
+        yield SUBJECT.skips("topology.file-without-nvlinks", "NVLinks not listed")
     unplaced = [gpu for gpu in system.gpus if gpu.numa_node is None]
     if unplaced:
-        yield ABOUT.unknown(
-            "whether such a GPU is near another or across sockets is unknown",
-            "Dump the file on the machine itself: NCCL_TOPO_DUMP_FILE=topo.xml",
-            seen=f"{len(unplaced)} of {len(system.gpus)} GPUs outside any cpu element with a NUMA node",
-            wanted="every GPU below a cpu element",
-        )
+        seen = f"{len(unplaced)} of {len(system.gpus)} GPUs outside any cpu element with a NUMA node"
+        yield SUBJECT.unknown("topology.gpus-without-node", seen, "every GPU below a cpu element")
     yield from _nvlink_findings(system)
     for problem in system.oddities[:8]:
-        why, fix = "what does not fit was left out; the rest was read", "Dump it again: NCCL_TOPO_DUMP_FILE=topo.xml"
-        yield ABOUT.warns(problem, "the file as NCCL writes it", why, fix, None)
+        yield SUBJECT.warns("topology.file-unexpected", problem, "the file as NCCL writes it")
 
 
 def _nvlink_findings(system: System) -> Iterator[Finding]:
     for a, b in combinations(system.gpus, 2):
         ends = a.peers.get(b.bus_id, 0), b.peers.get(a.bus_id, 0)
         if ends[0] != ends[1]:
-            yield _uneven(f"pair:{a.bus_id}-{b.bus_id}", min(ends), max(ends), "its two ends count different NVLinks")
+            pair = Subject(check=SUBJECT.check, name=f"pair:{a.bus_id}-{b.bus_id}", unit="links")
+            yield pair.warns("topology.link-ends-uneven", min(ends), max(ends))
     totals = [sum(gpu.switches.values()) for gpu in system.gpus]
     most = max(totals)
     for gpu, links in zip(system.gpus, totals, strict=True):
         if links < most and sum(totals) > most:
-            yield _uneven(
-                f"gpu:{gpu.bus_id}", links, most, "this GPU has fewer NVLinks to the switches than the others"
-            )
-
-
-def _uneven(subject: str, seen: int, wanted: int, why: str) -> Finding:
-    return About(check=ABOUT.check, subject=subject, unit="links").warns(
-        seen,
-        wanted,
-        f"{why}; NCCL plans with the values of the file",
-        "nvidia-smi nvlink -s on that machine; a link is down, or the fabric manager had not finished",
-        None,
-    )
+            subject = Subject(check=SUBJECT.check, name=f"gpu:{gpu.bus_id}", unit="links")
+            yield subject.warns("topology.switch-links-uneven", links, most)
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:

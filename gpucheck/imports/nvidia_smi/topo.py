@@ -18,14 +18,13 @@ from gpucheck.imports.nvidia_smi._topo_blocks import (
     lone_header,
     lone_row,
 )
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model.finding import Finding
-from gpucheck.model.finding.about import About
-from gpucheck.model.finding.verdict import Verdict
 from gpucheck.model.host.hardware import Nic, Pair, TopologyGpu
 from gpucheck.model.topology import Topology
 
 SOURCE = "nvidia-smi-topo"
-ABOUT = About(check="topology")
+SUBJECT = Subject(check="topology")
 AGAIN = "Paste the complete output again, from the line that names the columns: nvidia-smi topo -m > topo.txt"
 NIC_LEGEND = re.compile(r"(?<!\w)(NIC\d{1,4})\s*:\s*([A-Za-z][\w.\-]{0,63})")
 # In a table of Markdown nothing but a tab is left between the two.
@@ -185,8 +184,7 @@ def _findings(table: _Table, matrix: tuple[tuple[str | None, ...], ...], others:
     if short:
         cut = (f"line {row.line}: {row.label} has {len(row.cells.values)} cells" for row in short)
         seen, wanted = f"{len(short)} GPU rows break off", f"{len(header.labels)} cells in each"
-        why = "the ends of these lines are missing; the other rows were used"
-        yield ABOUT.with_evidence(*cut).warns(seen, wanted, why, AGAIN, None)
+        yield SUBJECT.with_evidence(*cut).warns("topology.rows-cut", seen, wanted)
     differing = [
         f"{a}-{b}: {there} in row {a}, {back} in row {b}"
         for a, b in combinations(header.labels, 2)
@@ -194,16 +192,13 @@ def _findings(table: _Table, matrix: tuple[tuple[str | None, ...], ...], others:
     ]
     if differing:
         seen = f"{len(differing)} cells contradict their mirror image"
-        why = "the paste is damaged, or one end of a link is down; these pairs are counted as the farther class"
-        yield ABOUT.with_evidence(*differing).warns(seen, "a symmetric matrix", why, AGAIN, None)
+        yield SUBJECT.with_evidence(*differing).warns("topology.cells-contradict", seen, "a symmetric matrix")
     present = sum(nic in table.rows for nic in header.nics)
     if present < len(header.nics):
-        why = "the paste ends before the last NIC row; GPU to NIC classes were read from the GPU rows"
-        yield ABOUT.skips(why, f"{present} NIC rows", wanted=f"{len(header.nics)} NIC rows")
+        yield SUBJECT.skips("topology.nic-rows-missing", f"{present} NIC rows", f"{len(header.nics)} NIC rows")
     if others:
-        why = f"only the one at line {table.block.line} was read"
-        about = ABOUT.with_evidence(*(f"line {block.line}: another matrix" for block in others[:8]))
-        yield about.skips(why, f"{len(others) + 1} matrices", wanted="1 matrix")
+        subject = SUBJECT.with_evidence(*(f"line {block.line}: another matrix" for block in others[:8]))
+        yield subject.skips("topology.more-matrices", f"{len(others) + 1} matrices", "1 matrix", line=table.block.line)
 
 
 def _row_findings(table: _Table, matrix: tuple[tuple[str | None, ...], ...]) -> Iterator[Finding]:
@@ -212,23 +207,17 @@ def _row_findings(table: _Table, matrix: tuple[tuple[str | None, ...], ...]) -> 
     holes = sum(cell is None for row in matrix for cell in row) // 2
     unexpected = [row for row in table.rows.values() if row.cells.unexpected]
     wrong = [*table.damaged, *unexpected, *table.twice, *table.block.strangers]
-    about = ABOUT.with_evidence(*(_damage(row, table) for row in wrong[:16]))
-    if missing or holes:
-        listed = ", ".join(missing[:16]) + (", ..." if len(missing) > 16 else "")
-        how = "every class was recovered from the other rows, since the matrix is symmetric"
-        if holes:
-            how = f"{holes} GPU pairs cannot be known from what is left"
-        yield about.finding(
-            Verdict.UNKNOWN if holes else Verdict.WARN,
-            seen=f"{len(gpus) - len(missing)} GPU rows",
-            wanted=f"{len(gpus)} GPU rows",
-            why=f"{len(missing)} GPU rows are missing or unreadable{f' ({listed})' if listed else ''}: {how}",
-            fix=AGAIN,
-        )
+    subject = SUBJECT.with_evidence(*(_damage(row, table) for row in wrong[:16]))
+    seen, wanted = f"{len(gpus) - len(missing)} GPU rows", f"{len(gpus)} GPU rows"
+    if holes and missing:
+        yield subject.unknown("topology.rows-lost", seen, wanted, rows=tuple(missing), pairs=holes)
+    elif holes:
+        yield subject.unknown("topology.cells-lost", seen, wanted, pairs=holes)
+    elif missing:
+        yield subject.warns("topology.rows-recovered", seen, wanted, rows=tuple(missing))
     elif wrong:
         seen, wanted = f"{len(wrong)} damaged or surplus rows", "one row of path classes for each column"
-        why = "cells that do not fit were skipped; the other rows state the rest"
-        yield about.warns(seen, wanted, why, AGAIN, None)
+        yield subject.warns("topology.rows-damaged", seen, wanted)
 
 
 def _damage(row: Row, table: _Table) -> str:

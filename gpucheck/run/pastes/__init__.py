@@ -16,7 +16,7 @@ from gpucheck.model.diagnosis.paste import Part, Reading, UnreadRange
 from gpucheck.model.finding import Finding
 from gpucheck.run.conclusion import conclude
 from gpucheck.run.pastes import host as pasted_host
-from gpucheck.run.pastes.about import damaged, no_host, too_many
+from gpucheck.run.pastes.about import PASTE, damaged, no_host, too_many
 from gpucheck.run.pastes.one_machine import NOTHING, Merged, merged
 
 
@@ -168,7 +168,7 @@ def _answer(
         TopologyGpu(index=numbers.get(gpu.bus_id or "", i), pci_bus_id=gpu.bus_id or f"GPU{i}")
         for i, gpu in enumerate(seen.gpus)
     ]
-    own = (*(findings or (_nothing_evaluated(),)), *found.findings)
+    own = (*(findings or (PASTE.unknown("pastes.no-evidence"),)), *found.findings)
     concluded, verdict, counts = conclude(own, listed, strict=strict)
     return Diagnosis(
         verdict=verdict,
@@ -230,13 +230,3 @@ def _unproven(seen: Observations) -> tuple[str, ...]:
         "a training run": True,
     }
     return tuple(words for words, is_missing in missing.items() if is_missing)
-
-
-def _nothing_evaluated() -> Finding:
-    return Finding(
-        check="paste",
-        verdict=Verdict.UNKNOWN,
-        subject="host",
-        why="the input was read, but contains no evidence of the state of the host",
-        fix="add what was measured, or the kernel log: sudo dmesg",
-    )

@@ -2,15 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding
 from gpucheck.model.diagnosis.paste import Part, UnreadRange
-from gpucheck.model.finding.about import About
 from gpucheck.printable import counted
 
-ABOUT = About(check="paste")
+PASTE = Subject(check="paste")
 MOST_DAMAGED, MOST_LINES = 8, 8
-AGAIN = "Paste the complete output of the tool again"
-ONE_RUN = "Give output of one run on all GPUs, without CUDA_VISIBLE_DEVICES"
 
 
 def place(part: Part) -> str:
@@ -25,14 +23,12 @@ def damaged(unread: Sequence[UnreadRange]) -> Iterator[Finding]:
     """Output of a known tool that could not be read, or not all of it. What it holds may be a fault."""
     rows = [row for row in unread if row.why]
     for row in rows[:MOST_DAMAGED]:
-        yield ABOUT.with_evidence(row.text).unknown(row.why, AGAIN, f"{_lines(row)}: damaged or incomplete")
+        seen = f"{_lines(row)}: damaged or incomplete"
+        yield PASTE.with_evidence(row.text, row.why).unknown("pastes.output-damaged", seen)
     if more := rows[MOST_DAMAGED:]:
-        about = ABOUT.with_evidence(*(f"{_lines(row)}: {row.why}" for row in more[:MOST_LINES]))
-        yield about.unknown(
-            "output of known tools is damaged there",
-            AGAIN,
-            f"{counted(len(more), 'more place')}: damaged or incomplete",
-        )
+        subject = PASTE.with_evidence(*(f"{_lines(row)}: {row.why}" for row in more[:MOST_LINES]))
+        seen = f"{counted(len(more), 'more place')}: damaged or incomplete"
+        yield subject.unknown("pastes.output-damaged", seen)
 
 
 def _lines(row: UnreadRange) -> str:
@@ -42,41 +38,28 @@ def _lines(row: UnreadRange) -> str:
 
 def contradiction(one: str, other: str, differing: Sequence[str]) -> Finding:
     """Two parts of one machine that cannot both be true of one time. Each was evaluated."""
-    about = ABOUT.with_evidence(*differing[:MOST_LINES])
-    return about.unknown(
-        f"{counted(len(differing), 'value')} differ: the two are of different times, settings or hosts",
-        "Give the output that is of the present state alone",
-        f"{one} contradicts {other}; each was evaluated",
-    )
+    subject, seen = PASTE.with_evidence(*differing[:MOST_LINES]), f"{one} contradicts {other}; each was evaluated"
+    return subject.unknown("pastes.values-differ", seen, count=len(differing))
 
 
 def other_machine(one: str, other: str, why: str) -> Finding:
     """A part that cannot be of the machine of the others, and was evaluated by itself."""
-    return ABOUT.unknown(why, f"Give the output of each host alone. If both are of one host: {ONE_RUN}",
-                         f"{one} does not fit {other}; evaluated separately")  # fmt: skip
+    seen = f"{one} does not fit {other}; evaluated separately"
+    return PASTE.with_evidence(why).unknown("pastes.other-machine", seen)
 
 
 def no_host(parts: Sequence[Part]) -> Finding:
     """Parts that name no host, in a text that names several."""
-    return ABOUT.with_evidence(*map(place, parts[:MOST_LINES])).unknown(
-        "the input names several hosts, and these lines name none",
-        "Give the output of each host in a file of its own, or name the host: --machine NAME",
-        f"{place(parts[0])}: host not known; evaluated separately",
-    )
+    seen = f"{place(parts[0])}: host not known; evaluated separately"
+    return PASTE.with_evidence(*map(place, parts[:MOST_LINES])).unknown("pastes.host-not-named", seen)
 
 
 def some_gpus(part: Part, count: int, most: int) -> Finding:
     """A run that used fewer GPUs than the machine has. count: of the run, or of the machine if a list has `most`."""
-    return ABOUT.unknown(
-        f"nothing in it covers the other {counted(most - count, 'GPU')}",
-        ONE_RUN,
-        f"{place(part)}: {count} of {most} GPUs",
-    )
+    return PASTE.unknown("pastes.gpus-not-covered", f"{place(part)}: {count} of {most} GPUs", count=most - count)
 
 
 def too_many(parts: Sequence[Part]) -> Finding:
     """What was left when the limit of machines in one text was reached."""
-    return ABOUT.with_evidence(*map(place, parts[:MOST_LINES])).unknown(
-        "the input has parts of too many different machines", "Give the output of each host in a file of its own",
-        f"{counted(len(parts), 'part')} not evaluated",
-    )  # fmt: skip
+    subject, seen = PASTE.with_evidence(*map(place, parts[:MOST_LINES])), f"{counted(len(parts), 'part')} not evaluated"
+    return subject.unknown("pastes.too-many-machines", seen)

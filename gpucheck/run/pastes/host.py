@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from gpucheck.checks import all_checks
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import (
     Finding,
     Gpu,
@@ -23,7 +24,6 @@ from gpucheck.model import (
 )
 from gpucheck.model.diagnosis.observations import Observations, ObservedHost
 from gpucheck.model.diagnosis.paste import Part
-from gpucheck.model.finding.about import About
 from gpucheck.printable import counted
 from gpucheck.run.pastes.one_machine import bus_ids_by_index, has_bus_id, has_index
 
@@ -118,26 +118,19 @@ def _links_up(gpus: Iterable[Gpu]) -> Iterator[Finding]:
     """Return PASS if every NVLink port is up. Inactive ports are left to gpucheck.diagnose, which has the product."""
     for gpu in gpus:
         if gpu.nvlinks and all(link.active and link.speed_mb_s for link in gpu.nvlinks):
-            yield About(check=LINKS, subject=f"gpu:{gpu.pci_bus_id}").passes(f"{len(gpu.nvlinks)} NVLinks active")
+            yield Subject(check=LINKS, name=f"gpu:{gpu.pci_bus_id}").passes(f"{len(gpu.nvlinks)} NVLinks active")
 
 
 def dark_links(seen: Observations) -> Iterator[Finding]:
     """GPUs of an unknown model without any NVLink up: a fault on a board with NVSwitches, normal without a bridge."""
     dark = [gpu for gpu in seen.gpus if gpu.nvlinks.total and gpu.nvlinks.active == 0 and gpu.model is None]
     if dark:
-        yield About(check=LINKS).finding(
-            Verdict.UNKNOWN,
-            seen=f"0 of {dark[0].nvlinks.total} NVLinks up on {counted(len(dark), 'GPU')}",
-            why="every NVLink is down: on a board with NVSwitches a fault, normal for a card without a bridge; "
-            "the model is not known",
-            fix="gpucheck diagnose --gpu MODEL; on a board with NVSwitches: systemctl status nvidia-fabricmanager",
-            cause="nvlink-down",
-            confidence="possible",
-        )
+        state = f"0 of {dark[0].nvlinks.total} NVLinks up on {counted(len(dark), 'GPU')}"
+        yield Subject(check=LINKS).unknown("pastes.nvlinks-dark", state)
 
 
 def _by_index(finding: Finding) -> Finding:
-    """Commands take an index where the text names no bus id: ``-i GPU3`` is ``-i 3``."""
+    """Commands take an index where the text names no bus id: ``-i GPU3`` is ``-i 3``. Findings with a code do so."""
     return replace(finding, fix=re.sub(r"-i GPU(\d*)\??", lambda index: f"-i {index[1] or 'INDEX'}", finding.fix))
 
 

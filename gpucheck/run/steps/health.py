@@ -6,8 +6,8 @@ import msgspec
 
 from gpucheck.checks._nvml import no_gpus, not_looked
 from gpucheck.checks._uptime import up_hours
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, Gpu, Host, NvmlFailure, NvmlGap, NvmlReading, PciDevice
-from gpucheck.model.finding.about import About
 from gpucheck.model.record import RECORD, GpuRecord, HealthRecord, LinkRecord, PortRecord
 from gpucheck.run.step import Outcome, Step
 
@@ -92,16 +92,13 @@ def _finding(nvml: NvmlReading | NvmlFailure, kept: HealthRecord) -> Finding:
         return no_gpus(RECORD)
     empty = [gpu.bus_id for gpu in kept.gpus if not _counts(gpu)]
     if empty:
-        what = f"counters of {len(empty)} of {len(kept.gpus)} GPUs"
         gaps = [gap for gap in nvml.gaps if _is_of(gap, empty)]
         lines = tuple(f"{gap.call} {gap.subject}: {gap.code} {gap.name}" for gap in gaps)
+        subject = Subject(check=RECORD, evidence=lines[:SHOWN])
         if gaps and all(gap.absent for gap in gaps):
-            why = f"not applicable: {what} are not offered by the driver"
-            return About(check=RECORD, evidence=lines[:SHOWN]).skips(why)
-        why = f"{what} unknown: NVML reported none"
-        fix = "gpucheck verify --only inventory; nvidia-smi -q"
-        return About(check=RECORD, evidence=lines[:SHOWN]).unknown(why, fix)
-    return About(check=RECORD).passes(f"counters of {len(kept.gpus)} GPUs and {len(kept.ports)} PCI functions stored")
+            return subject.skips("run.counters-not-offered", gpus=len(empty), of_gpus=len(kept.gpus))
+        return subject.unknown("run.counters-not-reported", gpus=len(empty), of_gpus=len(kept.gpus))
+    return Subject(check=RECORD).passes(f"counters of {len(kept.gpus)} GPUs and {len(kept.ports)} PCI functions stored")
 
 
 def _counts(gpu: GpuRecord) -> bool:

@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from msgspec.structs import replace
-
 from gpucheck.knowledge import GpuModel, find_gpu, gpu_by_pci_id
-from gpucheck.model.finding import Finding
+from gpucheck.knowledge.codes import Subject
+from gpucheck.model.finding import Confidence, Finding
 from gpucheck.model.finding.about import About
 from gpucheck.model.host.hardware import Gpu
 from gpucheck.model.host.readings import NvmlReading
@@ -18,11 +17,6 @@ FIX = (
     "dmesg | grep -e knvlink -e Xid\n"
     "Reset the GPU, together with the others of its NVSwitch board: nvidia-smi --gpu-reset\n"
     "If it stays: reseat the bridge or baseboard, then reboot."
-)
-BRIDGE_FIX = (
-    "dmesg | grep -e knvlink -e Xid\n"
-    "Reset both GPUs of the bridge: nvidia-smi --gpu-reset\n"
-    "If it stays: power off, reseat or replace the bridge."
 )
 
 
@@ -48,9 +42,8 @@ class Ports(NamedTuple):
         return (f"{STATE_CALL}: {counts}",)
 
     @property
-    def numbered(self) -> str:
-        """Return ``NVLink 3`` or ``NVLinks 3, 4``: the inactive ones."""
-        return f"NVLink{'s' * (len(self.down) != 1)} {_numbers(self.down)}"
+    def subject(self) -> Subject:
+        return Subject(check=CHECK, name=f"gpu:{self.gpu.pci_bus_id}", unit="NVLinks", evidence=self.evidence)
 
     def about(self) -> About:
         return About(check=CHECK, subject=f"gpu:{self.gpu.pci_bus_id}", unit="NVLinks", evidence=self.evidence)
@@ -72,16 +65,13 @@ def inactive_finding(ports: Ports, *, certain: bool) -> Finding:
 
     certain: not where a hypervisor may have taken the links away.
     """
-    name = ports.model.name if ports.model else ports.gpu.name
-    listed = len(ports.gpu.nvlinks)
-    missing = ports.wanted is not None and listed < ports.wanted
-    if missing:
-        why = f"{name} has {ports.wanted} NVLinks, and NVML lists {listed}."
-    else:
-        why = f"{ports.numbered} {'is' if len(ports.down) == 1 else 'are'} inactive on this {name}."
-    cause, sure = ("nvlink-missing", False) if missing else ("nvlink-down", certain)
-    fix = BRIDGE_FIX if ports.bridged else FIX
-    return ports.about().fails(ports.up, ports.wanted, why, fix, cause, "certain" if sure else "likely")
+    model, listed = ports.model.name if ports.model else ports.gpu.name, len(ports.gpu.nvlinks)
+    if ports.wanted is not None and listed < ports.wanted:
+        code = "topology.bridge-nvlinks-not-listed" if ports.bridged else "topology.nvlinks-not-listed"
+        return ports.subject.fails(code, ports.up, ports.wanted, model=model, expected=ports.wanted, listed=listed)
+    code = "topology.bridge-nvlinks-inactive" if ports.bridged else "topology.nvlinks-inactive"
+    sure: Confidence = "certain" if certain else "likely"
+    return ports.subject.fails(code, ports.up, ports.wanted, confidence=sure, model=model, links=ports.down)
 
 
 def one_per_link(found: Sequence[tuple[Ports, Finding]]) -> Iterator[Finding]:
@@ -95,12 +85,18 @@ def one_per_link(found: Sequence[tuple[Ports, Finding]]) -> Iterator[Finding]:
         yield from (finding for _, finding in found)
         return
     (one, first), (other, second) = short
-    link = "one link" if len(one.down) == 1 else "the same links"
-    both = replace(
-        first,
-        subject=f"pair:{one.gpu.pci_bus_id}-{other.gpu.pci_bus_id}",
-        why=f"{one.numbered} of the first GPU and {other.numbered} of the second are inactive: the two ends of {link}.",
+    both = Subject(
+        check=CHECK,
+        name=f"pair:{one.gpu.pci_bus_id}-{other.gpu.pci_bus_id}",
+        unit=first.unit,
         evidence=tuple(dict.fromkeys((*first.evidence, *second.evidence))),
+    ).fails(
+        "topology.bridge-link-ends-inactive" if one.bridged else "topology.link-ends-inactive",
+        first.seen,
+        first.wanted,
+        confidence=first.confidence,
+        links=one.down,
+        peer_links=other.down,
     )
     yield from (both if finding is first else finding for _, finding in found if finding is not second)
 

@@ -8,17 +8,19 @@ from collections.abc import Iterable
 from itertools import combinations, product
 from typing import NamedTuple
 
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model.finding import Finding
-from gpucheck.model.finding.about import About
 from gpucheck.model.host.hardware import PciDevice
 from gpucheck.topology.pcie.classify import shared_bridges
 
 CHECK = "acs"
 REDIRECT = 0x04 | 0x08 | 0x20
-FIX = (
-    "On bare metal disable ACS in the BIOS, or boot with 'pci=disable_acs_redir={}' (quoted: it may contain ;).\n"
-    "Keep ACS on where GPUs are assigned to virtual machines."
-)
+# By what the bridges redirect: traffic between GPUs, to RDMA network cards.
+CODES = {
+    (True, False): "topology.acs-redirects-gpus",
+    (False, True): "topology.acs-redirects-rdma",
+    (True, True): "topology.acs-redirects-both",
+}
 
 
 class Bridges(NamedTuple):
@@ -65,12 +67,7 @@ def redirect_finding(bridges: Bridges) -> Finding | None:
     redirecting = [bridge for bridge in bridges.every if redirects(bridge)]
     if not redirecting:
         return None
-    peers, rdma = any(map(redirects, bridges.gpus)), any(map(redirects, bridges.rdma))
-    traffic = " and ".join(["between GPUs"] * peers + ["between GPUs and RDMA network cards"] * rdma)
-    loss = " and ".join(["GPU peer copies"] * peers + ["GPUDirect RDMA"] * rdma)
-    why = f"Traffic {traffic} of one PCIe switch passes through the CPU. This slows {loss}, and hangs some boards."
-    count = len(redirecting)
-    fix = FIX.format(";".join(bridge.bus_id for bridge in redirecting))
-    return About(check=CHECK, evidence=registers(bridges.every)).warns(
-        f"ACS redirect on at {count} PCIe bridge{'s' * (count > 1)}", "off", why, fix, "acs-redirect"
-    )
+    code = CODES[any(map(redirects, bridges.gpus)), any(map(redirects, bridges.rdma))]
+    seen = f"ACS redirect on at {len(redirecting)} PCIe bridge{'s' * (len(redirecting) > 1)}"
+    subject, ids = Subject(check=CHECK, evidence=registers(bridges.every)), ";".join(one.bus_id for one in redirecting)
+    return subject.warns(code, seen, "off", bridges=ids)
