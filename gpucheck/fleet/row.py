@@ -8,11 +8,13 @@ from msgspec.structs import replace
 
 from gpucheck.fleet.digests import digests_of
 from gpucheck.fleet.metrics import host_metrics
-from gpucheck.fleet.remedies import DISTRUST, OWN_REPORT, advised
+from gpucheck.fleet.remedies import advised
 from gpucheck.knowledge import causes
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, FleetRow, Report, Verdict, counted, follows, named, with_actions, worst
+from gpucheck.model.finding import Values
 
-WHY = "a report that contradicts itself was damaged or changed after it was made"
+REPORT = Subject(check="report")
 
 
 def is_simulated(report: Report) -> bool:
@@ -42,8 +44,7 @@ def doubted(row: FleetRow, found: Sequence[str]) -> FleetRow:
     if not found:
         return row
     seen = f"{row.source or row.host}: {'; '.join(found)}"
-    doubt = Finding(check="report", verdict=Verdict.UNKNOWN, subject="host", seen=seen, why=WHY, fix=DISTRUST)
-    problems = (*row.problems, doubt)
+    problems = (*row.problems, REPORT.unknown("fleet.report-contradictory", seen))
     verdict = worst([row.verdict, *(finding.verdict for finding in problems)])
     return replace(row, verdict=verdict, problems=problems)
 
@@ -68,10 +69,6 @@ LONGEST = 500
 VERSIONS = "smoke-versions"
 # Names of the merge's own findings.
 OWN_CHECKS = ("fleet", "report")
-
-
-def problem(seen: str, why: str, fix: str) -> Finding:
-    return Finding(check="report", verdict=Verdict.UNKNOWN, subject="host", seen=seen[:500], why=why, fix=fix)
 
 
 def row(
@@ -141,24 +138,19 @@ def _bounded(problems: list[Finding]) -> tuple[Finding, ...]:
     left = len(problems) - MAX_PROBLEMS
     if left <= 0:
         return tuple(map(_kept, problems))
-    more = Finding(
-        check="report",
-        verdict=Verdict.UNKNOWN,
-        subject="host",
-        seen=f"{left} more findings",
-        why=f"a fleet shows {MAX_PROBLEMS} findings of a host",
-        fix=OWN_REPORT,
-    )
+    more = REPORT.unknown("fleet.findings-left-out", f"{left} more findings", most=MAX_PROBLEMS)
     return (*map(_kept, problems[:MAX_PROBLEMS]), more)
 
 
 def _kept(finding: Finding) -> Finding:
-    """Return the finding with texts of a bounded length, a remedy of our own, and no name of the merge's own."""
+    """Return the finding with texts of a bounded length, steps of our own, and no name of the merge's own."""
     kept = advised(
         msgspec.structs.replace(
             finding,
             check=f"host's {finding.check}" if finding.check in OWN_CHECKS else _cut(finding.check),
             subject=_cut(finding.subject),
+            code=_cut(finding.code),
+            values=dict(map(_cut_value, list(finding.values.items())[:MAX_VALUES])),
             because_of=_cut(finding.because_of),
             because_of_subject=_cut(finding.because_of_subject),
             seen=_cut(finding.seen) if isinstance(finding.seen, str) else finding.seen,
@@ -178,6 +170,13 @@ def _cut(text: str) -> str: ...
 def _cut(text: str | None) -> str | None: ...
 def _cut(text: str | None) -> str | None:
     return text if text is None or len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
+
+def _cut_value(item: tuple[str, Values]) -> tuple[str, Values]:
+    name, value = item
+    if isinstance(value, tuple):
+        return _cut(name), tuple(_cut(one) if isinstance(one, str) else one for one in value[:MAX_VALUES])
+    return _cut(name), _cut(value) if isinstance(value, str) else value
 
 
 def _attributes(report: Report) -> dict[str, tuple[str, ...]]:

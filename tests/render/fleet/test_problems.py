@@ -79,7 +79,7 @@ def test_a_remedy_for_several_hosts_names_no_bus_id_of_one_of_them(lines):
     at = lines.index(starting(lines, "WARN    power-limit: "))
 
     assert "  on link2 GPU 3, low (all 4 GPUs)" in lines[at]
-    assert lines[at + 2].endswith('(the host\'s report states: "nvidia-smi -i BUS_ID -pl 700")')
+    assert lines[at + 2].endswith('the host\'s report states: "nvidia-smi -i BUS_ID -pl 700"')
 
 
 def test_what_all_gpus_of_all_its_hosts_have_needs_no_gpu():
