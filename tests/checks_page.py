@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from gpucheck.checks import all_checks
 from gpucheck.knowledge import causes as cause_table
+from gpucheck.knowledge.codes import rows as code_rows
 from gpucheck.model import AnyCheck, Verdict
 
 HEAD = """<!-- Made by: python -m tests.checks_page > docs/checks.md -->
@@ -73,13 +74,13 @@ def page() -> str:
 def reached(check: AnyCheck) -> Reached:
     """Follow the code from the check's evaluate function."""
     nodes = list(_follow(_source(check.evaluate.__module__), check.evaluate.__name__, set()))
-    causes, verdicts = cause_table(), set()
+    causes, rows, verdicts = cause_table(), dict(code_rows()), set()
     named: set[str] = set()
     thresholds: dict[str, tuple[str, str, str]] = {}
     for source, name, node in nodes:
         verdicts |= set(_verdicts(node))
-        constants = (n.value for n in ast.walk(node) if isinstance(n, ast.Constant))
-        named |= {value for value in constants if isinstance(value, str) and value in causes}
+        constants = {n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+        named |= constants & causes.keys() | {rows[code].cause or "" for code in constants & rows.keys()} - {""}
         comment = _comment(source, node)
         value = _number(getattr(import_module(source.name), name, None))
         if isinstance(node, ast.Assign) and value and comment and not CODES.search(comment):
