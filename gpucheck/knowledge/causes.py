@@ -58,10 +58,8 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def remedy(self) -> str:
-        """The steps as one text."""
-        from gpucheck.knowledge.codes import fix_of  # which needs the causes
-
-        return fix_of(self.advice)
+        """The steps as one text: a step that ends with a colon introduces the next."""
+        return "; ".join(step.command or step.text or "" for step in self.advice).replace(":; ", ": ")
 
 
 class _Causes(Table, frozen=True, kw_only=True):
