@@ -12,7 +12,6 @@ from gpucheck.fleet.remedies import advised
 from gpucheck.knowledge import causes
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, FleetRow, Report, Verdict, counted, follows, named, with_actions, worst
-from gpucheck.model.finding import Values
 
 REPORT = Subject(check="report")
 
@@ -65,6 +64,8 @@ MAX_VALUES = 64
 MAX_EVIDENCE = 40
 # Characters of one text of a host.
 LONGEST = 500
+# Of all values of a finding.
+MOST_OF_VALUES = 2000
 # Compares versions, and trains nothing.
 VERSIONS = "smoke-versions"
 # Names of the merge's own findings.
@@ -150,7 +151,8 @@ def _kept(finding: Finding) -> Finding:
             check=f"host's {finding.check}" if finding.check in OWN_CHECKS else _cut(finding.check),
             subject=_cut(finding.subject),
             code=_cut(finding.code),
-            values=dict(map(_cut_value, list(finding.values.items())[:MAX_VALUES])),
+            # Without them the words of the code are not known, and what the host reports is quoted.
+            values=finding.values if len(repr(finding.values)) <= MOST_OF_VALUES else {},
             because_of=_cut(finding.because_of),
             because_of_subject=_cut(finding.because_of_subject),
             seen=_cut(finding.seen) if isinstance(finding.seen, str) else finding.seen,
@@ -170,13 +172,6 @@ def _cut(text: str) -> str: ...
 def _cut(text: str | None) -> str | None: ...
 def _cut(text: str | None) -> str | None:
     return text if text is None or len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
-
-
-def _cut_value(item: tuple[str, Values]) -> tuple[str, Values]:
-    name, value = item
-    if isinstance(value, tuple):
-        return _cut(name), tuple(_cut(one) if isinstance(one, str) else one for one in value[:MAX_VALUES])
-    return _cut(name), _cut(value) if isinstance(value, str) else value
 
 
 def _attributes(report: Report) -> dict[str, tuple[str, ...]]:

@@ -156,6 +156,7 @@ def test_a_value_of_a_host_is_one_word_of_a_command():
         ({"values": LOWERED.values | {"default_w": 10**400}}, None),
         ({"cause": "not-known-here", "code": "comparison.pcie-repeats"}, None),
         ({"subject": "gpu:--reset"}, None),
+        ({"values": LOWERED.values | {"more": "x" * 2000}}, None),
         ({"values": LOWERED.values | {"more": ("x", "--reset")}}, None),
     ],
 )
