@@ -13,11 +13,11 @@ from typing import TypeVar
 
 import msgspec
 
-from gpucheck.comparison.counters import NAME, REGRESSION, deltas
+from gpucheck.comparison.counters import NAME, deltas
 from gpucheck.comparison.rates import slower
-from gpucheck.comparison.report_parts import Trained, changed_settings, computed_of, health_of, trained_of
+from gpucheck.comparison.report_parts import Trained, changed_settings, changes, computed_of, health_of, trained_of
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, PcieLink, Report, Verdict
-from gpucheck.model.finding.about import About
 from gpucheck.model.record import GpuRecord, HealthRecord
 
 Key = TypeVar("Key")
@@ -39,16 +39,16 @@ def not_comparable(before: Report, host: str, *, simulated: bool) -> str | None:
 def compare(before: Report, now: Report) -> Iterator[Finding]:
     """Yield findings named ``baseline``; one PASS if nothing is worse."""
     changed = tuple(_changed(before, now))
-    about = About(check=NAME, evidence=(f"baseline: {before.started}", *changed))
+    host = Subject(check=NAME, evidence=(f"baseline: {before.started}", *changed))
     hours = _hours(before.started, now.started)
     if hours is None or hours < 0:
-        why = f"the baseline is of {before.started}, which is not before this run ({now.started})"
-        yield about.unknown(why, "give an earlier report of this host with --baseline", "no time in between")
+        code, seen = "comparison.baseline-not-earlier", "no time in between"
+        yield host.unknown(code, seen, then=before.started, now=now.started)
         return
     then, record = health_of(before), health_of(now)
     found: list[Finding] = []
     if then is None or record is None:
-        found.append(_no_record(about, "baseline" if then is None else "report"))
+        found.append(host.skips("comparison.counters-missing", report="baseline" if then is None else "report"))
     else:
         found += [*_gpus(then, record, before.started), *_links(then, record), *deltas(then, record, hours)]
     found += slower(before, now)
@@ -58,7 +58,7 @@ def compare(before: Report, now: Report) -> Iterator[Finding]:
         loud = finding.verdict in BAD
         yield msgspec.structs.replace(finding, evidence=(*finding.evidence, *changed)) if loud else finding
     if not any(finding.verdict in BAD for finding in found):
-        yield about.passes(f"nothing is worse than {hours:.1f} h ago", f"as on {before.started}")
+        yield host.passes(f"nothing is worse than {hours:.1f} h ago", f"as on {before.started}")
 
 
 def _unreported(regressions: Iterator[Finding], reported: Iterable[Finding]) -> Iterator[Finding]:
@@ -68,11 +68,6 @@ def _unreported(regressions: Iterator[Finding], reported: Iterable[Finding]) -> 
         if (finding.subject, finding.cause) not in known:
             known.add((finding.subject, finding.cause))
             yield finding
-
-
-def _no_record(about: About, which: str) -> Finding:
-    why = f"the {which} holds no counters, so how fast they rise is not known"
-    return about.skips(f"{why}: take the baseline with gpucheck verify --format json -o FILE")
 
 
 def _hours(before: str, now: str) -> float | None:
@@ -123,19 +118,22 @@ def _rank(finding: Finding) -> int:
 
 
 def _worse(finding: Finding, earlier: Finding, started: str) -> Finding:
-    skipped = earlier.verdict is Verdict.SKIP
-    since = f"the baseline skipped it ({earlier.why})" if skipped else "it broke since the baseline"
+    """Return the same fault as a finding of this check: it broke since then, or was skipped."""
+    skipped = (f"skipped then: {earlier.why}",) if earlier.verdict is Verdict.SKIP else ()
     return Finding(
         check=NAME,
         verdict=finding.verdict,
         subject=finding.subject,
+        code=finding.code,
+        values=finding.values,
         seen=f"{finding.check}: {finding.verdict.value}",
         wanted=f"{earlier.verdict.value}, as on {started}",
-        cause=finding.cause or REGRESSION,
+        cause=finding.cause or "regression",
         confidence=finding.confidence or "likely",
-        why=f"{since}: {finding.why}",
+        why=finding.why,
         fix=finding.fix,
-        evidence=finding.evidence,
+        steps=finding.steps,
+        evidence=(*finding.evidence, *skipped),
     )
 
 
@@ -143,20 +141,15 @@ def _gpus(before: HealthRecord, now: HealthRecord, started: str) -> Iterator[Fin
     """Yield missing GPUs and replaced boards. If NVML lists no GPU at all, the driver check reports it."""
     if not now.gpus:
         return
-    uuids, places = {gpu.uuid for gpu in now.gpus}, {gpu.bus_id: gpu for gpu in now.gpus}
+    uuids, places = {gpu.uuid for gpu in now.gpus}, {gpu.bus_id for gpu in now.gpus}
     for gpu in before.gpus:
         if gpu.uuid in uuids:
             continue
-        about = About(check=NAME, subject=f"gpu:{gpu.bus_id}", evidence=(f"then: {gpu.name} {gpu.uuid}",))
-        other = places.get(gpu.bus_id)
-        if other is not None:
-            yield about.skips(
-                f"another board is in this slot since the baseline, so its counters restarted ({other.uuid})"
-            )
-            continue
-        why = "the GPU fell off the bus, lost power, or was removed"
-        fix = f"dmesg | grep -e RmInitAdapter -e Xid; check power and seating of {gpu.bus_id}; reboot"
-        yield about.fails("gone", f"{gpu.name}, as on {started}", why, fix, "gpu-lost", "likely")
+        subject = Subject(check=NAME, name=f"gpu:{gpu.bus_id}", evidence=(f"then: {gpu.name} {gpu.uuid}",))
+        if gpu.bus_id in places:
+            yield subject.skips("comparison.board-replaced")
+        else:
+            yield subject.fails("comparison.gpu-gone", "gone", f"{gpu.name}, as on {started}")
 
 
 def _links(before: HealthRecord, now: HealthRecord) -> Iterator[Finding]:
@@ -173,43 +166,31 @@ def _links(before: HealthRecord, now: HealthRecord) -> Iterator[Finding]:
             yield from _narrower(f"link:{port.bus_id}", ports[port.bus_id], port.link)
 
 
-def _narrower(subject: str, before: PcieLink, now: PcieLink) -> Iterator[Finding]:
+def _narrower(name: str, before: PcieLink, now: PcieLink) -> Iterator[Finding]:
     """Compare lanes and maximum generation: an idle link lowers its current generation."""
-    about = About(
+    subject = Subject(
         check=NAME,
-        subject=subject,
+        name=name,
         evidence=(
             f"then Gen{before.generation} x{before.width}, at most Gen{before.max_generation} x{before.max_width}",
             f"now Gen{now.generation} x{now.width}, at most Gen{now.max_generation} x{now.max_width}",
         ),
     )
-    why = "the link lost {} since the baseline: dirt, a loose card or riser, or a firmware setting"
-    fix = "reseat the card or riser, clean the contacts, compare the BIOS settings, then reboot"
     if before.width and now.width and now.width < before.width:
-        seen, wanted = f"x{now.width}", f"x{before.width}"
-        yield about.fails(seen, wanted, why.format("lanes"), fix, "pcie-width-reduced", "likely")
+        yield subject.fails("comparison.lanes-lost", f"x{now.width}", f"x{before.width}")
     old, new = before.max_generation, now.max_generation
     if old and new and new < old:
-        yield about.fails(f"Gen{new}", f"Gen{old}", why.format("speed"), fix, "pcie-link-downgraded", "likely")
+        yield subject.fails("comparison.generation-lost", f"Gen{new}", f"Gen{old}")
 
 
 def _fewer(before: GpuRecord, now: GpuRecord) -> Iterator[Finding]:
     lost = sorted({n.link for n in before.nvlinks if n.active} - {n.link for n in now.nvlinks if n.active})
     if lost:
-        about = About(
-            check=NAME,
-            subject=f"gpu:{now.bus_id}",
-            unit="links",
-            evidence=(f"down since the baseline: {', '.join(map(str, lost))}",),
-        )
-        why = "NVLinks that were active are inactive"
-        fix = "dmesg | grep -e knvlink -e Xid; reseat the bridge or baseboard, reset the GPU, then reboot"
-        yield about.fails(now.active_nvlinks, before.active_nvlinks, why, fix, "nvlink-down", "certain")
+        evidence = (f"down since the baseline: {', '.join(map(str, lost))}",)
+        subject = Subject(check=NAME, name=f"gpu:{now.bus_id}", unit="links", evidence=evidence)
+        yield subject.fails("comparison.nvlinks-lost", now.active_nvlinks, before.active_nvlinks)
 
 
-CAUSE = "silent-corruption"
-FIX = "confirm with gpucheck compute; if its results differ again, have the board replaced"
-LOSSES = "run gpucheck compute, which compares the results of each GPU; then verify --baseline again"
 SETTINGS = ("model", "precision", "backend", "placement", "world_size", "batch_per_rank", "steps", "seed")
 # A switch that sums may round in another order: such runs are compared by tolerance only.
 ROUNDED = "nvls"
@@ -229,7 +210,7 @@ def _computed(before: Report, now: Report) -> Iterator[Finding]:
     if old is None or new is None:
         return
     if old.versions != new.versions:
-        yield _not_comparable("results of compute", _difference(old.versions, new.versions))
+        yield _not_comparable("results of compute", changes(old.versions, new.versions))
         return
     then = {gpu.bus_id: gpu for gpu in old.gpus if gpu.is_gpu}
     pairs = [(then[gpu.bus_id], gpu) for gpu in new.gpus if gpu.bus_id in then]
@@ -249,13 +230,11 @@ def _computed(before: Report, now: Report) -> Iterator[Finding]:
 
 
 def _other_bits(bus_id: str, evidence: list[str], *, whole: bool) -> Finding:
-    about = About(check=NAME, subject=f"gpu:{bus_id}", evidence=tuple(evidence))
-    why = "the same operations on the same data gave other bits than in the baseline: one of the two runs was wrong"
-    seen = f"{len(evidence)} results differ"
+    subject = Subject(check=NAME, name=f"gpu:{bus_id}", evidence=tuple(evidence))
+    seen, wanted = f"{len(evidence)} results differ", "equal results"
     if whole:
-        why += ", or a library changed, as all GPUs of the host differ"
-        return about.warns(seen, "equal results", why, FIX, CAUSE, "possible")
-    return about.fails(seen, "equal results", why, FIX, CAUSE, "likely")
+        return subject.warns("comparison.all-results-differ", seen, wanted)
+    return subject.fails("comparison.results-differ", seen, wanted)
 
 
 def _losses(name: str, old: Trained, new: Trained) -> Iterator[Finding]:
@@ -263,25 +242,16 @@ def _losses(name: str, old: Trained, new: Trained) -> Iterator[Finding]:
         return
     differ = changed_settings(old, new, SETTINGS)
     if (old.device_names, old.bus_ids) != (new.device_names, new.bus_ids):
-        differ.append("other GPUs")
-    if old.versions != new.versions:
-        differ.append(_difference(old.versions, new.versions))
+        differ += ("GPUs",)
+    differ += changes(old.versions, new.versions)
     if differ:
-        yield _not_comparable(f"losses of {name}", "; ".join(differ))
+        yield _not_comparable(f"losses of {name}", differ)
     elif old.loss_digest != new.loss_digest:
         evidence = (f"digest of the losses: {old.loss_digest[:16]} then, {new.loss_digest[:16]} now",)
-        why = (
-            "a training with equal data, settings, GPUs and versions gave other losses than in the baseline: a GPU or "
-            "a link returned wrong values in one of the two runs"
-        )
-        about = About(check=NAME, evidence=evidence)
-        yield about.warns(f"{name}: the losses differ", "equal losses", why, LOSSES, CAUSE, "possible")
+        seen = f"{name}: the losses differ"
+        yield Subject(check=NAME, evidence=evidence).warns("comparison.losses-differ", seen, "equal losses")
 
 
-def _difference(old: dict[str, str | None], new: dict[str, str | None]) -> str:
-    names = [name for name in sorted({*old, *new}) if old.get(name) != new.get(name)]
-    return "; ".join(f"{name} {old.get(name) or 'none'} then, {new.get(name) or 'none'} now" for name in names)
-
-
-def _not_comparable(what: str, why: str) -> Finding:
-    return About(check=NAME).skips(f"{what} are not comparable with the baseline: {why}", f"{what}: not comparable")
+def _not_comparable(what: str, differ: tuple[str, ...]) -> Finding:
+    seen = f"{what}: not comparable"
+    return Subject(check=NAME).skips("comparison.settings-changed", seen, what=what, changes=differ)

@@ -7,18 +7,14 @@ all that it shows now came after that. The time in between is the reports' dista
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gpucheck.checks.pcie.errors import PER_HOUR, RETRAIN
-from gpucheck.model import Finding
-from gpucheck.model.finding.about import About
+from gpucheck.checks.pcie.errors import PER_HOUR
+from gpucheck.knowledge.codes import Subject
+from gpucheck.model import AerCounts, Finding, PcieErrors, Verdict
 from gpucheck.model.record import GpuRecord, HealthRecord, LinkRecord, PortRecord
 
 NAME = "baseline"
-REGRESSION = "regression"
-"""The cause if no other is more specific."""
 LEAST_HOURS = 1.0
 """Shorter intervals are treated as this long: a few errors must not look like a high rate."""
-DRAIN = "drain the GPU, then: nvidia-smi --gpu-reset -i {}"
-RESEAT = "reseat the bridge or baseboard, reset the GPU, and replace the part if they rise on: nvidia-smi nvlink -e"
 
 
 class Counter(NamedTuple):
@@ -27,9 +23,7 @@ class Counter(NamedTuple):
     name: str
     before: int | None
     now: int | None
-    cause: str
-    why: str
-    fix: str
+    code: str
     fails: bool = False
     per_hour: float = 0.0
 
@@ -53,27 +47,19 @@ def deltas(before: HealthRecord, now: HealthRecord, hours: float) -> Iterator[Fi
 
 def _gpu(before: GpuRecord, now: GpuRecord) -> Iterator[Counter]:
     old, new = before.pcie_errors, now.pcie_errors
-    repeats = "the link repeats packets: it costs bandwidth now, and fails later"
-    lost = "packets were lost on this link, and what was in flight with them"
-    yield Counter("PCIe replays", old.replays, new.replays, "pcie-errors", repeats, RETRAIN, per_hour=PER_HOUR)
-    yield Counter("PCIe corrected", old.correctable, new.correctable, "pcie-errors", repeats, RETRAIN, False, PER_HOUR)
-    yield Counter("PCIe non-fatal", old.non_fatal, new.non_fatal, "pcie-errors", lost, RETRAIN, fails=True)
-    yield Counter("PCIe fatal", old.fatal, new.fatal, "pcie-errors", lost, RETRAIN, fails=True)
-    yield from _memory(before, now)
-
-
-def _memory(before: GpuRecord, now: GpuRecord) -> Iterator[Counter]:
-    reset = DRAIN.format(now.bus_id)
-    lost = "the memory returned data that could not be corrected; the job that used it was killed"
-    often = "the memory corrects errors so often that an uncorrectable one is likely"
-    replaced = "the GPU took memory out of use because of errors"
-    watch = "watch it with the next baseline; replace the board if the rate stays"
-    uncorrected, corrected = _ecc(before, now, "uncorrected"), _ecc(before, now, "corrected")
-    yield Counter("ECC uncorrected", *uncorrected, "ecc-uncorrected", lost, reset, fails=True)
+    yield Counter("PCIe replays", old.replays, new.replays, "comparison.pcie-repeats", per_hour=PER_HOUR)
+    yield from _pcie("PCIe", old, new)
+    yield Counter("ECC uncorrected", *_ecc(before, now, "uncorrected"), "comparison.ecc-uncorrected", fails=True)
     # NVIDIA publishes no limit for corrected ones (Xid 92 is logged when its own is reached): the PCIe limit applies.
-    yield Counter("ECC corrected", *corrected, REGRESSION, often, watch, per_hour=PER_HOUR)
+    yield Counter("ECC corrected", *_ecc(before, now, "corrected"), "comparison.ecc-corrected", per_hour=PER_HOUR)
     for name, was, rows in _replaced(before, now):
-        yield Counter(name, was, rows, "row-remap", replaced, reset)
+        yield Counter(name, was, rows, "comparison.memory-retired")
+
+
+def _pcie(name: str, old: PcieErrors | AerCounts, new: PcieErrors | AerCounts) -> Iterator[Counter]:
+    yield Counter(f"{name} corrected", old.correctable, new.correctable, "comparison.pcie-repeats", False, PER_HOUR)
+    yield Counter(f"{name} non-fatal", old.non_fatal, new.non_fatal, "comparison.pcie-losses", fails=True)
+    yield Counter(f"{name} fatal", old.fatal, new.fatal, "comparison.pcie-losses", fails=True)
 
 
 def _ecc(before: GpuRecord, now: GpuRecord, kind: str) -> tuple[int | None, int | None]:
@@ -95,26 +81,19 @@ def _replaced(before: GpuRecord, now: GpuRecord) -> Iterator[tuple[str, int, int
 
 
 def _nvlinks(before: GpuRecord, now: GpuRecord) -> Iterator[Counter]:
-    then = {link.link: link for link in before.nvlinks}
-    repeats = "this link repeats packets: it costs bandwidth now, and announces a failing link"
+    then, repeats = {link.link: link for link in before.nvlinks}, "comparison.nvlink-repeats"
     for link in now.nvlinks:
         old = then.get(link.link, LinkRecord(link=link.link, active=False))
-        name, cause = f"NVLink {link.link}", "nvlink-errors"
-        yield Counter(f"{name} replays", old.replay_errors, link.replay_errors, cause, repeats, RESEAT, False, PER_HOUR)
-        yield Counter(f"{name} CRC", old.crc_errors, link.crc_errors, cause, repeats, RESEAT, False, PER_HOUR)
-        down = "this link went down and recovered while in use"
-        yield Counter(f"{name} recoveries", old.recovery_errors, link.recovery_errors, cause, down, RESEAT)
+        name = f"NVLink {link.link}"
+        yield Counter(f"{name} replays", old.replay_errors, link.replay_errors, repeats, per_hour=PER_HOUR)
+        yield Counter(f"{name} CRC", old.crc_errors, link.crc_errors, repeats, per_hour=PER_HOUR)
+        recoveries = "comparison.nvlink-recoveries"
+        yield Counter(f"{name} recoveries", old.recovery_errors, link.recovery_errors, recoveries)
 
 
 def _port(before: PortRecord, now: PortRecord) -> Iterator[Counter]:
-    if before.aer is None or now.aer is None:
-        return
-    repeats = "the link below this port repeats packets: it costs bandwidth now, and fails later"
-    lost = "packets were lost on the link of this port, and what was in flight with them"
-    old, new, cause = before.aer, now.aer, "pcie-errors"
-    yield Counter("AER corrected", old.correctable, new.correctable, cause, repeats, RETRAIN, False, PER_HOUR)
-    yield Counter("AER non-fatal", old.non_fatal, new.non_fatal, cause, lost, RETRAIN, fails=True)
-    yield Counter("AER fatal", old.fatal, new.fatal, cause, lost, RETRAIN, fails=True)
+    if before.aer is not None and now.aer is not None:
+        yield from _pcie("AER", before.aer, now.aer)
 
 
 def _evaluated(
@@ -129,16 +108,9 @@ def _evaluated(
         rate = rise / max(over, LEAST_HOURS)
         if rise == 0 or rate <= counter.per_hour:
             continue
-        about = About(
-            check=NAME,
-            subject=subject,
-            evidence=(
-                f"{counter.name}: {counter.before} then, {counter.now} now"
-                + (", set to zero in between" if zeroed else ""),
-                f"{rise} in {over:.2f} h",
-            ),
-        )
+        change = f"{counter.before} then, {counter.now} now{', set to zero in between' if zeroed else ''}"
+        evidence = (f"{counter.name}: {change}", f"{rise} in {over:.2f} h")
         seen = f"{counter.name}: {rise} more, {rate:,.0f} an hour" if rate >= 10 else f"{counter.name}: {rise} more"
         wanted = f"at most {counter.per_hour:g} an hour" if counter.per_hour else "none more"
-        report = about.fails if counter.fails else about.warns
-        yield report(seen, wanted, counter.why, counter.fix, counter.cause, "likely")
+        verdict = Verdict.FAIL if counter.fails else Verdict.WARN
+        yield Subject(check=NAME, name=subject, evidence=evidence).finding(verdict, counter.code, seen, wanted)

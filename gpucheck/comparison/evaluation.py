@@ -12,15 +12,16 @@ from typing import Any, NamedTuple
 from gpucheck.comparison.expectations import ByClass, Expectations, Rates
 from gpucheck.comparison.report_parts import COPIES, Copies, copies_of, health_of
 from gpucheck.knowledge import find_gpu, gpu_by_pci_id, gpus_of_family, similar_gpus
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, Partial, Report, Verdict
 from gpucheck.model.finding import Value
-from gpucheck.model.finding.about import About, Confidence
 from gpucheck.model.record import GpuRecord, HealthRecord
 from gpucheck.stack.versions import request
 
 NAME = "expectations"
-SITE = "site-expectation"
-"""The cause if no other is more specific."""
+POWER_TOLERANCE_W = 1.0
+# As nvidia-smi -c takes it.
+COMPUTE_MODES = {"default": 0, "exclusive-thread": 1, "prohibited": 2, "exclusive-process": 3}
 
 
 class Stated:
@@ -30,56 +31,45 @@ class Stated:
         self.expected = expected
 
     def met(self, at: str, seen: Value, wanted: Value, *, unit: str | None = None) -> Finding:
-        return self._about(at, "host", unit).passes(seen, wanted)
+        return self._subject(at, "host", unit).passes(seen, wanted)
 
     def unmet(
         self,
+        code: str,
         at: str,
         seen: Value,
         wanted: Value,
-        why: str,
-        fix: str,
-        cause: str,
         *,
         subject: str = "host",
         unit: str | None = None,
-        confidence: Confidence = "certain",
         also: tuple[str, ...] = (),
+        **values: Any,
     ) -> Finding:
-        return self._about(at, subject, unit, also).fails(seen, wanted, f"{at}: {why}", fix, cause, confidence)
+        return self._subject(at, subject, unit, also).fails(code, seen, wanted, key=at, **values)
 
-    def not_reported(self, at: str, wanted: Value, why: str, *, subject: str = "host") -> Finding:
+    def not_reported(self, code: str, at: str, wanted: Value, *, subject: str = "host") -> Finding:
         """Return UNKNOWN: no evidence is not a PASS."""
-        fix = "solve what the driver and inventory checks report first: gpucheck verify --level quick"
-        return self._about(at, subject, None).unknown(f"{at}: {why}", fix, "not reported", wanted=wanted)
+        return self._subject(at, subject, None).unknown(code, "not reported", wanted, key=at)
 
-    def not_measured(self, at: str, wanted: Value, why: str) -> Finding:
+    def not_measured(self, code: str, at: str, wanted: Value) -> Finding:
         """Return SKIP: the run did not include this measurement."""
-        return self._about(at, "host", None).skips(f"{at}: {why}", "not measured", wanted=wanted)
+        return self._subject(at, "host", None).skips(code, "not measured", wanted, key=at)
 
-    def _about(self, at: str, subject: str, unit: str | None, also: tuple[str, ...] = ()) -> About:
+    def _subject(self, at: str, name: str, unit: str | None, also: tuple[str, ...] = ()) -> Subject:
         line = self.expected.lines.get(at)
         place = f"{self.expected.name}:{line}: {at}" if line else f"{self.expected.name}: {at}"
-        return About(check=NAME, subject=subject, unit=unit, evidence=(place, *also))
-
-
-POWER_TOLERANCE_W = 1.0
-
-
-HIDDEN = "this session may not use all GPUs of the host"
+        return Subject(check=NAME, name=name, unit=unit, evidence=(place, *also))
 
 
 class Trait(NamedTuple):
-    """One key below ``gpus``, and the finding if a GPU differs.
+    """One key below ``gpus``, and the code if a GPU differs.
 
     place: its value in the record. at_least: more is accepted too, and less by the tolerance.
     """
 
     key: str
     place: str
-    cause: str
-    why: str
-    fix: str
+    code: str
     unit: str | None = None
     at_least: bool = False
     tolerance: float = 0.0
@@ -92,47 +82,17 @@ class Trait(NamedTuple):
 
 
 TRAITS = (
-    Trait(
-        "memory_mib", "memory_mib", SITE, "the GPU has less memory than expected",
-        "nvidia-smi -q -d MEMORY; compare the part number of the board with the order", "MiB", at_least=True,
-    ),
-    Trait(
-        "vbios", "vbios", SITE, "the VBIOS version differs from the expected one",
-        "update it with the vendor's tool, or change the expectations",
-    ),
-    Trait(
-        "ecc", "ecc", SITE, "the ECC mode differs from the expected one", "nvidia-smi -e 1 (or 0), then reset the GPU",
-    ),
-    Trait(
-        "mig", "mig", "mig-enabled", "the MIG mode differs from the expected one",
-        "nvidia-smi -mig 0 (or 1), then reset the GPU",
-    ),
-    Trait(
-        "persistence", "persistence", "persistence-off", "the persistence mode differs from the expected one",
-        "systemctl enable --now nvidia-persistenced",
-    ),
-    Trait(
-        "compute_mode", "compute_mode", "compute-mode-exclusive", "the compute mode differs from the expected one",
-        "nvidia-smi -c MODE (0 is default)",
-    ),
-    Trait(
-        "power_limit_w", "power_limit_w", "power-limit-lowered", "the power limit is below the expected one",
-        "nvidia-smi -pl WATTS", "W", at_least=True, tolerance=POWER_TOLERANCE_W,
-    ),
-    Trait(
-        "nvlinks", "active_nvlinks", "nvlink-down", "fewer NVLinks are active than expected",
-        "gpucheck verify --only nvlink; reseat the bridge or baseboard, reset the GPU", "links", at_least=True,
-    ),
-    Trait(
-        "pcie_generation", "pcie.max_generation", "pcie-link-downgraded",
-        "card and slot support a lower PCIe generation than expected",
-        "set the slot to Auto in the BIOS; try another slot or riser", at_least=True,
-    ),
-    Trait(
-        "pcie_width", "pcie.width", "pcie-width-reduced", "the link has fewer lanes than expected",
-        "reseat the card, check slot bifurcation", "lanes", at_least=True,
-    ),
-)  # fmt: skip
+    Trait("memory_mib", "memory_mib", "comparison.memory-smaller", "MiB", at_least=True),
+    Trait("vbios", "vbios", "comparison.vbios-differs"),
+    Trait("ecc", "ecc", "comparison.ecc-differs"),
+    Trait("mig", "mig", "comparison.mig-differs"),
+    Trait("persistence", "persistence", "comparison.persistence-differs"),
+    Trait("compute_mode", "compute_mode", "comparison.compute-mode-differs"),
+    Trait("power_limit_w", "power_limit_w", "comparison.power-limit-lower", "W", True, POWER_TOLERANCE_W),
+    Trait("nvlinks", "active_nvlinks", "comparison.nvlinks-fewer", "links", at_least=True),
+    Trait("pcie_generation", "pcie.max_generation", "comparison.generation-lower", at_least=True),
+    Trait("pcie_width", "pcie.width", "comparison.lanes-fewer", "lanes", at_least=True),
+)
 
 
 def evaluate(report: Report, expected: Expectations) -> Iterator[Finding]:
@@ -155,20 +115,16 @@ def _versions(report: Report, stated: Stated) -> Iterator[Finding]:
         if seen is not None and request(wanted).matches(seen.partition("+")[0]):
             yield stated.met(at, shown, f"{name} {wanted}")
         else:
-            why = f"the active {name} version differs from the expected one"
-            fix = "make provision installs the planned version; or change the expectations"
-            yield stated.unmet(at, shown, f"{name} {wanted}", why, fix, SITE)
+            yield stated.unmet("comparison.version-differs", at, shown, f"{name} {wanted}", name=name)
     health = health_of(report)
     if versions.kernel_module is not None:
         at, seen = "versions.kernel_module", health.module_flavour if health else None
         if seen is None:
-            yield stated.not_reported(at, versions.kernel_module, "no loaded kernel module reports its flavor")
+            yield stated.not_reported("comparison.flavor-unknown", at, versions.kernel_module)
         elif seen == versions.kernel_module:
             yield stated.met(at, seen, versions.kernel_module)
         else:
-            why = "the other kernel module flavor is loaded"
-            fix = "make provision installs the planned flavor and reboots"
-            yield stated.unmet(at, seen, versions.kernel_module, why, fix, "module-flavour-wrong")
+            yield stated.unmet("comparison.flavor-differs", at, seen, versions.kernel_module)
 
 
 def _gpus(health: HealthRecord | None, stated: Stated, share: Partial | None) -> Iterator[Finding]:
@@ -183,7 +139,7 @@ def _gpus(health: HealthRecord | None, stated: Stated, share: Partial | None) ->
         yield _count(len(health.gpus) + len(share.hidden if share else ()), gpus.count, "gpus.count", "GPUs", stated)
     for name, count in (gpus.models or {}).items():
         if share is not None:
-            yield stated.not_measured(f"gpus.models.{name}", count, HIDDEN)
+            yield stated.not_measured("comparison.share-only", f"gpus.models.{name}", count)
             continue
         there = sum(_is(gpu, name) for gpu in health.gpus)
         yield _count(there, count, f"gpus.models.{name}", f"x {name}", stated)
@@ -199,18 +155,14 @@ def _no_gpus(health: HealthRecord | None, stated: Stated) -> Iterator[Finding]:
         yield stated.met("gpus.count", 0, 0, unit="GPUs")
         return
     wanted = stated.expected.gpus.count
-    yield stated.not_reported("gpus", wanted if wanted is not None else "the expected GPUs", "NVML lists no GPU")
+    yield stated.not_reported("comparison.gpus-unlisted", "gpus", "the expected GPUs" if wanted is None else wanted)
 
 
 def _count(seen: int, wanted: int, at: str, unit: str, stated: Stated) -> Finding:
     if seen == wanted:
         return stated.met(at, seen, wanted, unit=unit)
-    if seen < wanted:
-        why = "GPUs are missing: not seated, not powered, lost, or not assigned to this host"
-        fix = "gpucheck verify --only inventory; dmesg | grep -e RmInitAdapter -e Xid; lspci -d 10de:"
-        return stated.unmet(at, seen, wanted, why, fix, "gpu-lost", unit=unit, confidence="possible")
-    why = "the host has more GPUs than expected: the expectations are for another host type"
-    return stated.unmet(at, seen, wanted, why, "change the expectations", SITE, unit=unit)
+    code = "comparison.gpus-missing" if seen < wanted else "comparison.gpus-surplus"
+    return stated.unmet(code, at, seen, wanted, unit=unit)
 
 
 def _is(gpu: GpuRecord, name: str) -> bool:
@@ -224,13 +176,13 @@ def _is(gpu: GpuRecord, name: str) -> bool:
 
 def _model(health: HealthRecord, name: str, stated: Stated) -> Iterator[Finding]:
     others = [gpu for gpu in health.gpus if not _is(gpu, name)]
-    why = "the GPU model in this slot differs from the expected one"
+    near: tuple[str, ...] = ()
+    code = "comparison.model-differs"
     if find_gpu(name) is None and not gpus_of_family(name):
-        near = similar_gpus(name, 1)
-        why = f"unknown GPU model{f'; did you mean {near[0]}' if near else ''}, and NVML reports another name"
+        near = tuple(similar_gpus(name, 1))
+        code = "comparison.model-misspelled" if near else "comparison.model-unknown"
     for gpu in others:
-        fix = "compare the order with the host, or change the expectations"
-        yield stated.unmet("gpus.model", gpu.name, name, why, fix, SITE, subject=f"gpu:{gpu.bus_id}")
+        yield stated.unmet(code, "gpus.model", gpu.name, name, subject=f"gpu:{gpu.bus_id}", near=near)
     if not others:
         yield stated.met("gpus.model", f"{len(health.gpus)} x {health.gpus[0].name}", name)
 
@@ -240,11 +192,12 @@ def _trait(health: HealthRecord, trait: Trait, wanted: Any, stated: Stated) -> I
     for gpu in health.gpus:
         subject, seen = f"gpu:{gpu.bus_id}", trait.seen(gpu)
         if seen is None:
-            yield stated.not_reported(at, wanted, "the GPU does not report it", subject=subject)
+            yield stated.not_reported("comparison.value-missing", at, wanted, subject=subject)
         elif trait.matches(seen, wanted):
             met += 1
         else:
-            yield stated.unmet(at, seen, wanted, trait.why, trait.fix, trait.cause, subject=subject, unit=trait.unit)
+            option = COMPUTE_MODES.get(wanted, wanted)
+            yield stated.unmet(trait.code, at, seen, wanted, subject=subject, unit=trait.unit, option=option)
     if met == len(health.gpus):
         least = " or more" if trait.at_least else ""
         yield stated.met(at, f"{met} GPUs", f"{wanted}{f' {trait.unit}' if trait.unit else ''}{least}")
@@ -254,18 +207,16 @@ def _pairs(report: Report, stated: Stated) -> Iterator[Finding]:
     for cls, wanted in stated.expected.pairs.items():
         at = f"pairs.{cls}"
         if report.partial is not None:
-            yield stated.not_measured(at, wanted, HIDDEN)
+            yield stated.not_measured("comparison.share-only", at, wanted)
             continue
         if report.topology is None:
-            yield stated.not_reported(at, wanted, "topology unknown")
+            yield stated.not_reported("comparison.topology-unknown", at, wanted)
             continue
         seen = sum(pair.cls == cls for pair in report.topology.pairs)
         if seen == wanted:
             yield stated.met(at, seen, wanted, unit=f"pairs of {cls}")
         else:
-            why = "the GPUs are connected differently than expected"
-            fix = "gpucheck topo shows every pair; compare slots, bridges and NVLinks with a correct host"
-            yield stated.unmet(at, seen, wanted, why, fix, SITE, unit=f"pairs of {cls}")
+            yield stated.unmet("comparison.pairs-differ", at, seen, wanted, unit=f"pairs of {cls}")
 
 
 # Slow pairs that a finding names; one slow switch makes hundreds.
@@ -313,8 +264,8 @@ def _nothing(report: Report, at: str, limit: float, stated: Stated) -> Finding:
     """Return UNKNOWN if the run failed to measure, SKIP if it was not part of the run."""
     tried = [f for f in report.findings if f.check.startswith(COPIES) and f.verdict is not Verdict.SKIP]
     if any(f.check != "p2p-status" for f in tried):
-        return stated.not_reported(at, limit, "the copies returned no values (see the findings named p2p)")
-    return stated.not_measured(at, limit, "no copies were measured in this run; use gpucheck verify --level standard")
+        return stated.not_reported("comparison.copies-failed", at, limit)
+    return stated.not_measured("comparison.copies-skipped", at, limit)
 
 
 def _copies_between(copies: Copies, name: str, cls: str | None) -> Iterator[Number]:
@@ -341,26 +292,23 @@ def _host_links(copies: Copies, name: str) -> Iterator[Number]:
 def _evaluate(numbers: list[Number], at: str, cls: str | None, limit: float, *, least: bool, stated: Stated) -> Finding:
     unit = "us" if at.split(".")[1].endswith("_us") else "GB/s"
     if not numbers and cls is not None:
-        why = f"no pair of class {cls} was measured; gpucheck topo shows the classes of this host"
-        return stated.unmet(at, f"no {cls} pair", limit, why, "compare the host with the expectations", SITE)
+        return stated.unmet("comparison.class-absent", at, f"no {cls} pair", limit, path=cls)
     if not numbers:
-        return stated.not_reported(at, limit, "not measured: one GPU has no pair")
+        return stated.not_reported("comparison.pair-missing", at, limit)
     worst = (min if least else max)(numbers, key=lambda number: number.value)
     bad = sorted((n for n in numbers if (n.value < limit) == least and n.value != limit), key=lambda n: n.value)
     if not bad:
         side = "slowest" if least else "longest"
         return stated.met(at, f"{side} of {len(numbers)}: {worst.value:g} {unit}", f"{limit:g} {unit}")
     more = (f"{len(bad) - SHOWN} more",) if len(bad) > SHOWN else ()
-    why = f"{len(bad)} of {len(numbers)} are {'below the floor' if least else 'above the ceiling'}"
-    fix = "read the p2p findings of this report first; then: gpucheck bandwidth, gpucheck topo, gpucheck diagnose"
     return stated.unmet(
+        "comparison.below-floor" if least else "comparison.above-ceiling",
         at,
         round(worst.value, 2),
         limit,
-        why,
-        fix,
-        SITE,
         subject=worst.subject,
         unit=unit,
         also=(*(f"{number.subject}: {number.value:g} {unit}" for number in bad[:SHOWN]), *more),
+        count=len(bad),
+        of=len(numbers),
     )

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gpucheck.comparison.counters import NAME, REGRESSION
+from gpucheck.comparison.counters import NAME
 from gpucheck.comparison.report_parts import (
     Copies,
     Pace,
@@ -15,9 +15,9 @@ from gpucheck.comparison.report_parts import (
     gathered_of,
     trained_of,
 )
-from gpucheck.model import Finding, Report
+from gpucheck.knowledge.codes import Subject
+from gpucheck.model import Finding, Report, Verdict
 from gpucheck.model.compute import ComputeDevice, MatrixRate
-from gpucheck.model.finding.about import About
 
 # Of copies. One missing NVLink of 18 costs 5.6 %; two runs of a healthy machine differ by less than half of that.
 WARN_BELOW, FAIL_BELOW = 0.95, 0.85
@@ -29,15 +29,12 @@ BETWEEN_RUNS = 0.03
 SHOWN = 12
 SETTINGS = ("model", "precision", "backend", "placement", "world_size", "batch_per_rank")
 WAYS = ("read", "write", "copy")
-LINKS = "gpucheck topo and the findings of this report name the link; compare what changed since; gpucheck bandwidth"
-COOLING = (
-    "compare temperature, power limit and clocks with the baseline: nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER"
-)
-FIX = {
-    "matrix products": f"{COOLING}; gpucheck compute",
-    "memory": "nvidia-smi -q -d ROW_REMAPPER,ECC,CLOCK; gpucheck compute",
-    "training": "the findings on compute, copies and collectives name the part that is slower; gpucheck smoke",
+CODES = {
+    "matrix products": "comparison.products-slower",
+    "memory": "comparison.memory-slower",
+    "training": "comparison.training-slower",
 }
+HOST = Subject(check=NAME)
 
 
 class Drop(NamedTuple):
@@ -61,32 +58,32 @@ def slower(before: Report, now: Report) -> Iterator[Finding]:
     kinds: dict[str, list[Drop]] = defaultdict(list)
     for compare in (_copies, _compute, _collectives, _trainings):
         for found in compare(before, now):
-            if isinstance(found, str):
-                yield About(check=NAME).skips(f"{found}: not comparable")
+            if isinstance(found, Finding):
+                yield found
             elif found.ratio < 1 - found.limit:
                 kinds[found.kind].append(found)
     for kind, drops in kinds.items():
         yield _finding(kind, sorted(drops, key=lambda drop: drop.ratio))
 
 
-def _copies(before: Report, now: Report) -> Iterator[Drop | str]:
+def _copies(before: Report, now: Report) -> Iterator[Drop | Finding]:
     old, new = copies_of(before), copies_of(now)
     if old is None or new is None:
         return
     if old.engine != new.engine:
-        yield f"the baseline was measured with {old.engine}, this run with {new.engine}"
+        yield HOST.skips("comparison.engine-changed", what="copies", then=old.engine, now=new.engine)
         return
     yield from _pairs(old, new)
     yield from _host_links(old, new)
 
 
-def _compute(before: Report, now: Report) -> Iterator[Drop | str]:
+def _compute(before: Report, now: Report) -> Iterator[Drop | Finding]:
     old, new = computed_of(before), computed_of(now)
     if old is None or new is None:
         yield from _missing("compute", old, new)
         return
     if old.engine != new.engine:
-        yield f"compute ran with {old.engine} in the baseline, with {new.engine} now"
+        yield HOST.skips("comparison.engine-changed", what="compute", then=old.engine, now=new.engine)
         return
     then = {gpu.bus_id: gpu for gpu in old.gpus}
     for gpu in new.gpus:
@@ -94,7 +91,7 @@ def _compute(before: Report, now: Report) -> Iterator[Drop | str]:
         if was is None or not gpu.is_gpu:
             continue
         if was.uuid != gpu.uuid:
-            yield f"another board is at {gpu.bus_id} since the baseline, its compute rates"
+            yield HOST.skips("comparison.slot-changed", slot=gpu.bus_id)
         else:
             yield from _of_gpu(was, gpu)
 
@@ -118,13 +115,13 @@ def _both(earlier: MatrixRate, now: MatrixRate) -> bool:
     return earlier.clock_mhz is not None and now.clock_mhz is not None
 
 
-def _collectives(before: Report, now: Report) -> Iterator[Drop | str]:
+def _collectives(before: Report, now: Report) -> Iterator[Drop | Finding]:
     old, new = gathered_of(before), gathered_of(now)
     if old is None or new is None:
         yield from _missing("collectives", old, new)
         return
     if old.ranks != new.ranks:
-        yield f"collectives had {old.ranks} ranks in the baseline, {new.ranks} now"
+        yield HOST.skips("comparison.ranks-changed", then=old.ranks, now=new.ranks)
         return
     then = {(one.operation, one.size_bytes, one.variant): one for one in old.results}
     for one in new.results:
@@ -135,7 +132,7 @@ def _collectives(before: Report, now: Report) -> Iterator[Drop | str]:
             yield Drop("collectives", "host", was.busbw_gb_s, one.busbw_gb_s, limit, "GB/s", what)
 
 
-def _trainings(before: Report, now: Report) -> Iterator[Drop | str]:
+def _trainings(before: Report, now: Report) -> Iterator[Drop | Finding]:
     old, new = trained_of(before), trained_of(now)
     yield from _missing("training on GPUs", old, new)
     for name, run in new.items():
@@ -144,26 +141,27 @@ def _trainings(before: Report, now: Report) -> Iterator[Drop | str]:
             continue
         settings = changed_settings(was, run, SETTINGS)
         if settings:
-            yield f"steps per second of {name}: {', '.join(settings)}"
+            what = f"steps per second of {name}"
+            yield HOST.skips("comparison.settings-changed", what=what, changes=settings)
         elif was.performance is not None and run.performance is not None:
             yield from _pace(name, was.performance, run.performance)
 
 
-def _pace(name: str, was: Pace, run: Pace) -> Iterator[Drop | str]:
+def _pace(name: str, was: Pace, run: Pace) -> Iterator[Drop | Finding]:
     if not was.steps_per_s or run.steps_per_s is None:
         return
     if was.steps_mad_percent is None or run.steps_mad_percent is None:
         which = "baseline" if was.steps_mad_percent is None else "report"
-        yield f"the {which} has no spread of the steps of {name}, so its steps per second"
+        yield HOST.skips("comparison.spread-missing", training=name, report=which)
         return
     limit = _limit(was.steps_mad_percent, run.steps_mad_percent)
     yield Drop("training", "host", was.steps_per_s, run.steps_per_s, limit, "steps/s", name)
 
 
-def _missing(what: str, old: object, new: object) -> Iterator[str]:
-    """Name the run without numbers that the other one has."""
+def _missing(what: str, old: object, new: object) -> Iterator[Finding]:
+    """Name the report without numbers that the other one has."""
     if bool(old) is not bool(new):
-        yield f"{'this run' if old else 'the baseline'} has no numbers of {what}"
+        yield HOST.skips("comparison.numbers-missing", what=what, report="report" if old else "baseline")
 
 
 def _limit(*mad_percents: float | None) -> float:
@@ -207,13 +205,12 @@ def _finding(kind: str, drops: list[Drop]) -> Finding:
     more = (f"{len(drops) - SHOWN} more",) if len(drops) > SHOWN else ()
     # Both directions of one pair are one subject.
     places = {frozenset(drop.subject.partition(":")[2].split("-")) for drop in drops}
-    about = About(
+    subject = Subject(
         check=NAME,
-        subject=worst.subject if len(places) == 1 else "host",
+        name=worst.subject if len(places) == 1 else "host",
         unit=worst.unit,
         evidence=(*map(_line, drops[:SHOWN]), *more),
     )
-    why = f"{kind}: {len(drops)} are slower than in the baseline, the worst by {1 - worst.ratio:.0%}"
-    fix = FIX.get(kind, LINKS)
-    report = about.fails if worst.ratio < FAIL_BELOW else about.warns
-    return report(round(worst.now, 2), round(worst.before, 2), why, fix, REGRESSION, "likely")
+    verdict = Verdict.FAIL if worst.ratio < FAIL_BELOW else Verdict.WARN
+    code, seen, wanted = CODES.get(kind, "comparison.links-slower"), round(worst.now, 2), round(worst.before, 2)
+    return subject.finding(verdict, code, seen, wanted, kind=kind, count=len(drops))

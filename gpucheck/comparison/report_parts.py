@@ -1,6 +1,6 @@
 """The parts of a report that are compared, decoded."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -105,10 +105,19 @@ def trained_of(report: Report) -> dict[str, Trained]:
     return found
 
 
-def changed_settings(then: Trained, now: Trained, keys: Iterable[str]) -> list[str]:
-    """Return the settings that two trainings do not share, as text."""
-    values = ((key, getattr(then, key), getattr(now, key)) for key in keys)
-    return [f"{key} {was} then, {value} now" for key, was, value in values if was != value]
+def changed_settings(then: Trained, now: Trained, keys: Iterable[str]) -> tuple[str, ...]:
+    """Return the settings that two trainings do not share, each with both values."""
+    return changes(*({key: getattr(run, key) for key in keys} for run in (then, now)))
+
+
+def changes(then: Mapping[str, object], now: Mapping[str, object]) -> tuple[str, ...]:
+    """Return what differs, as ``torch 2.9.1 -> 2.10``."""
+    names = (name for name in dict.fromkeys([*then, *now]) if then.get(name) != now.get(name))
+    return tuple(f"{name} {_or_none(then.get(name))} -> {_or_none(now.get(name))}" for name in names)
+
+
+def _or_none(value: object) -> object:
+    return "none" if value in (None, "") else value
 
 
 def _part(report: Report, step: str, kind: type[Kind]) -> Kind | None:

@@ -71,8 +71,8 @@ def _signs(row: FleetRow) -> dict[tuple[str, str], str]:
 
 
 def _sign(finding: Finding) -> tuple[tuple[str, str], str]:
-    if finding.check == "fleet":
-        metric = finding.why.partition(" is ")[0]
+    metric = finding.values.get("metric")
+    if finding.check == "fleet" and isinstance(metric, str):
         return (finding.check, metric), metric
     return (finding.check, finding.subject), " ".join(filter(None, (finding.check, where(finding))))
 

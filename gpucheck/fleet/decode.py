@@ -7,8 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from gpucheck.fleet.identity import MAX_HOST_NAME, bare, known_as
-from gpucheck.fleet.remedies import AGAIN, REPORTS, VERSION, WAY
-from gpucheck.fleet.row import problem, row
+from gpucheck.fleet.row import LONGEST, REPORT, row
 from gpucheck.model import FleetRow, Report, System, Topology, TopologyGpu, Verdict
 from gpucheck.model.compute import SCHEMA, ComputeReport
 from gpucheck.model.fleet import SCHEMA as FLEET_SCHEMA
@@ -105,9 +104,9 @@ def rows_of(document: bytes, name: str, names: Sequence[str] = (), *, folder: st
     return (row(report, host=host, stated=stated, source=source, digest=digest),)
 
 
-def unreadable(name: str, reason: str, *, host: str | None = None, fix: str = AGAIN) -> FleetRow:
+def unreadable(name: str, reason: str, *, host: str | None = None, code: str = "fleet.report-unreadable") -> FleetRow:
     """An UNKNOWN row for a file or stream without a report."""
-    finding = problem(f"{name}: {reason}", "the file contains no report that can be merged", fix)
+    finding = REPORT.unknown(code, f"{name}: {reason}"[:LONGEST])
     known = (host or bare(name))[:MAX_HOST_NAME]
     return FleetRow(host=known, verdict=Verdict.UNKNOWN, problems=(finding,), source=name)
 
@@ -129,13 +128,15 @@ def _no_report(document: bytes, name: str, names: Sequence[str], error: Exceptio
     if len(document) > MAX_BYTES:
         return (unreadable(name, f"larger than {MAX_BYTES // 2**20} MiB, so it is not a host report", host=host),)
     if head.schema == FLEET_SCHEMA:
-        return (unreadable(name, "a merged fleet report, not a host's", host=_host(names), fix=REPORTS),)
+        reason, code = "a merged fleet report, not a host's", "fleet.report-merged"
+        return (unreadable(name, reason, host=_host(names), code=code),)
     if head.schema is None and (head.msg or head.unreachable):
-        return (unreadable(name, f"the host gave no report: {head.msg or 'unreachable'}", host=_host(names), fix=WAY),)
+        reason, code = f"the host gave no report: {head.msg or 'unreachable'}", "fleet.host-unreachable"
+        return (unreadable(name, reason, host=_host(names), code=code),)
     if head.schema != REPORT_SCHEMA:
         found = "no schema" if head.schema is None else f"schema {head.schema!r}"
         reason = f"not a host report: {found}, this gpucheck reads {REPORT_SCHEMA!r}"
-        return (unreadable(name, reason, host=host, fix=VERSION),)
+        return (unreadable(name, reason, host=host, code="fleet.schema-unknown"),)
     if head.host is not None and len(head.host) > MAX_HOST_NAME:
         reason = f"a host name of {len(head.host)} characters, {MAX_HOST_NAME} are allowed"
         return (unreadable(name, reason, host=_host(names)),)

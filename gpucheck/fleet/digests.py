@@ -10,7 +10,8 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from gpucheck.knowledge import causes
-from gpucheck.model import Agreement, Finding, FleetRow, TopologyGpu, Verdict, named, with_actions, worst
+from gpucheck.knowledge.codes import Subject
+from gpucheck.model import Agreement, Finding, FleetRow, TopologyGpu, named, with_actions, worst
 
 STEP, TRAINING = "compute", "smoke-"
 CAUSE = "silent-corruption"
@@ -24,12 +25,6 @@ SETTINGS = ("framework", "strategy", "variant", "model", "precision", "backend",
 COUNTS = {"world_size": "ranks", "batch_per_rank": "samples each", "steps": "steps", "seed": "as seed"}
 # A switch that sums may round in another order: such runs are compared by tolerance only.
 ROUNDED = "nvls"
-SOFTWARE = "compare the versions of torch, cuBLAS and NCCL with other hosts"
-FIX = (
-    "take the GPU out of service: results of jobs on it are in doubt; "
-    "confirm with gpucheck compute, then have the board replaced"
-)
-OF_LOSSES = "run gpucheck compute, which compares the results of each GPU"
 
 
 class _Vote(NamedTuple):
@@ -117,10 +112,10 @@ def with_votes(rows: Sequence[FleetRow]) -> tuple[list[FleetRow], tuple[Agreemen
         known = [f for f in (*row.problems, *found[place]) if f.cause == CAUSE]
         if at == HOST:
             # A GPU whose results are wrong explains the losses.
-            found[place] += [] if known else [_of_losses(row, evidence)]
+            found[place] += [] if known else [_of_losses(evidence)]
         elif not any(f.subject == f"gpu:{at}" for f in known):
             whole = all((place, bus_id) in odd for bus_id in row.digests if bus_id != HOST)
-            found[place].append(_of_gpu(row, at, evidence, whole=whole))
+            found[place].append(_of_gpu(at, evidence, whole=whole))
     return [_with(row, found[place]) if found[place] else row for place, row in enumerate(rows)], tuple(agreements)
 
 
@@ -163,42 +158,21 @@ def _counted(operation: str, cast: Sequence[_Vote], rows: Sequence[FleetRow]) ->
     return _Result(agreement, digest if majority else None, tuple(odd))
 
 
-def _of_gpu(row: FleetRow, bus_id: str, evidence: Sequence[str], *, whole: bool) -> Finding:
+def _of_gpu(bus_id: str, evidence: Sequence[str], *, whole: bool) -> Finding:
     """FAIL if other GPUs of the host agree with the fleet. whole: every GPU of the host is odd, so it may be software.
 
     The digests of one GPU alone do not distinguish the two either.
     """
-    why = f"{len(evidence)} operations on equal data gave other bits than on most GPUs of this model in the fleet"
+    subject = Subject(check="fleet", name=f"gpu:{bus_id}", evidence=tuple(evidence))
+    seen, wanted = f"{len(evidence)} results differ from the fleet", "equal results"
     if whole:
-        why += "; all GPUs of this host differ, as libraries of another build also cause"
-    return Finding(
-        check="fleet",
-        verdict=Verdict.WARN if whole else Verdict.FAIL,
-        subject=f"gpu:{bus_id}",
-        seen=f"{len(evidence)} results differ from the fleet",
-        wanted="equal results",
-        cause=CAUSE,
-        confidence="possible" if whole else "likely",
-        why=why,
-        fix=FIX if not whole else f"on {row.host}: {SOFTWARE}; {FIX}",
-        evidence=tuple(evidence),
-    )
+        return subject.warns("fleet.all-results-differ", seen, wanted, count=len(evidence))
+    return subject.fails("fleet.results-differ", seen, wanted, count=len(evidence))
 
 
-def _of_losses(row: FleetRow, evidence: Sequence[str]) -> Finding:
-    return Finding(
-        check="fleet",
-        verdict=Verdict.WARN,
-        subject="host",
-        seen=f"the losses of {len(evidence)} trainings differ from the fleet",
-        wanted="equal losses",
-        cause=CAUSE,
-        confidence="possible",
-        why="trainings with equal data, settings, GPUs and versions gave other losses than on most hosts: a GPU or a "
-        "link returned wrong values, or a library or the order of the GPUs differs",
-        fix=f"on {row.host}: {OF_LOSSES}; {SOFTWARE}",
-        evidence=tuple(evidence),
-    )
+def _of_losses(evidence: Sequence[str]) -> Finding:
+    seen = f"the losses of {len(evidence)} trainings differ from the fleet"
+    return Subject(check="fleet", evidence=tuple(evidence)).warns("fleet.losses-differ", seen, "equal losses")
 
 
 def _with(row: FleetRow, findings: Sequence[Finding]) -> FleetRow:

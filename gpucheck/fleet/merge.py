@@ -15,9 +15,9 @@ from gpucheck.fleet.digests import with_votes
 from gpucheck.fleet.identity import origin
 from gpucheck.fleet.labels import Labels, labelled
 from gpucheck.fleet.outliers import find_outliers, with_outliers
-from gpucheck.fleet.remedies import AGAIN
-from gpucheck.fleet.row import problem
+from gpucheck.fleet.row import LONGEST, REPORT
 from gpucheck.model import Drift, DriftValue, Finding, FleetProblem, FleetReport, FleetRow, HostMetric, Verdict, worst
+from gpucheck.model.finding import Values
 from gpucheck.model.finding.verdict import RANK
 
 # Shared values appear early and often. Beyond this limit values are kept per host: to remember them costs memory.
@@ -34,6 +34,7 @@ class Interner:
         self._known: dict[Hashable, Hashable] = {}
         self._counts: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
         self._indexes: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
+        self._values: dict[str, dict[str, Values]] = {}
 
     def row(self, row: FleetRow) -> FleetRow:
         """Return the row; what is identical in earlier rows is shared with them."""
@@ -77,12 +78,15 @@ class Interner:
             finding,
             check=self._one(finding.check),
             subject=self._one(finding.subject),
+            code=self._one(finding.code),
+            values=_known(self._values, repr(finding.values), finding.values),
             because_of=self._one(finding.because_of),
             because_of_subject=self._one(finding.because_of_subject),
             unit=self._one(finding.unit),
             cause=self._one(finding.cause),
             why=self._one(finding.why),
             fix=self._one(finding.fix),
+            steps=self._one(finding.steps),
         )
 
 
@@ -383,21 +387,14 @@ def _shared_gpus(rows: Iterable[FleetRow]) -> list[FleetProblem]:
 
 
 def _unsure(row: FleetRow, problems: list[FleetProblem], floor: list[Verdict]) -> FleetRow:
-    findings = tuple(
-        problem(p.text, "the report cannot be trusted as it stands", "set the clock or remove the wrong report")
-        for p in problems
-    )
+    findings = tuple(REPORT.unknown("fleet.report-doubtful", p.text[:LONGEST]) for p in problems)
     return msgspec.structs.replace(
         row, verdict=worst([row.verdict, Verdict.UNKNOWN, *floor]), problems=(*row.problems, *findings)
     )
 
 
 def _missing(host: str) -> FleetRow:
-    finding = problem(
-        "no report",
-        "the host was unreachable, or provisioning or verification stopped before its report was fetched",
-        f"read the run's messages about {host}, repair it, then {AGAIN}",
-    )
+    finding = REPORT.unknown("fleet.report-missing", "no report")
     return FleetRow(host=host, verdict=Verdict.UNKNOWN, problems=(finding,))
 
 

@@ -8,6 +8,7 @@ import msgspec
 
 from gpucheck.fleet.metrics import worse
 from gpucheck.fleet.statistics import ENOUGH, Middle, middle_of, widened
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import (
     Finding,
     FleetRow,
@@ -104,17 +105,12 @@ def _finding(outlier: Outlier) -> Finding:
     )
     off = outlier.value - outlier.normal
     size = f"{abs(off):.3g} {unit or ''}".strip() if _absolute(outlier.metric) else f"{abs(outlier.percent):g} %"
-    deviation = f"{size} {'below' if off < 0 else 'above'}"
-    among = f"the normal of {outlier.group}" if outlier.z is not None else "the expected value of the host"
-    return Finding(
-        check="fleet",
-        verdict=Verdict.WARN,
-        subject=subject,
-        seen=outlier.value,
-        wanted=outlier.normal,
-        unit=unit,
-        why=f"{metric_title(outlier.metric)} is {deviation} {among}",
-        fix=f"on {outlier.host}: gpucheck verify; then compare its slots, cables and firmware with a healthy host's",
+    if outlier.z is not None:
+        code = "fleet.below-peers" if off < 0 else "fleet.above-peers"
+    else:
+        code = "fleet.below-expected" if off < 0 else "fleet.above-expected"
+    return Subject(check="fleet", name=subject, unit=unit).warns(
+        code, outlier.value, outlier.normal, metric=metric_title(outlier.metric), off=size, group=outlier.group
     )
 
 

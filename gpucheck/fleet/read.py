@@ -12,7 +12,6 @@ import msgspec
 
 from gpucheck.fleet.decode import MAX_BYTES, rows_of, unreadable
 from gpucheck.fleet.identity import HOST_NAME, PACKED, bare, known_as, names_of
-from gpucheck.fleet.remedies import AGAIN, LOOK, UNPACK
 from gpucheck.fleet.stream import Found, documents
 from gpucheck.foreign import UnreadableInput, opened
 from gpucheck.model import FleetRow
@@ -24,6 +23,7 @@ MAX_STREAM_BYTES = 1024 * 1024 * 1024
 # Below this many files a second process costs more than it saves.
 PARALLEL = 400
 BATCH = 100
+OVERSIZED = "fleet.report-oversized"
 
 _ENCODER = msgspec.msgpack.Encoder()
 _ROWS = msgspec.msgpack.Decoder(list[FleetRow])
@@ -67,7 +67,7 @@ def read_file(path: Path) -> Sequence[FleetRow]:
     """Rows of one file: a report, or a stream that was saved."""
     names = names_of(path)
     if path.suffix in PACKED:
-        return (unreadable(path.name, "is packed", host=names[0], fix=UNPACK),)
+        return (unreadable(path.name, "is packed", host=names[0], code="fleet.report-packed"),)
     try:
         return _rows(path, names)
     except UnreadableInput as error:
@@ -76,7 +76,7 @@ def read_file(path: Path) -> Sequence[FleetRow]:
 
 def _rows(path: Path, names: Sequence[str]) -> Sequence[FleetRow]:
     """One report is held as a whole; a saved stream of any size is read a document at a time."""
-    with opened(path, AGAIN) as file:
+    with opened(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size <= MAX_BYTES:
             return _content(file.read(MAX_BYTES + 1), path, names)
@@ -84,14 +84,14 @@ def _rows(path: Path, names: Sequence[str]) -> Sequence[FleetRow]:
         most = MAX_STREAM_BYTES if is_text else MAX_BYTES
         reason = f"larger than {most // 2**20} MiB, so it is not a host report"
         if size > most:
-            return (unreadable(path.name, reason, host=names[0], fix=LOOK),)
+            return (unreadable(path.name, reason, host=names[0], code=OVERSIZED),)
         file.seek(0)
         found = documents(_lines(file))
         start = next(found, None)
         # One document that is too large: what is inside it are no documents of their own.
         if start is None or start.document is None:
             reason = f"larger than {MAX_BYTES // 2**20} MiB, so it is not a host report"
-            return (unreadable(path.name, reason, host=names[0], fix=LOOK),)
+            return (unreadable(path.name, reason, host=names[0], code=OVERSIZED),)
         return [row for each in (start, *found) for row in _found(each, path.name, names)]
 
 

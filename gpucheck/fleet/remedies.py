@@ -1,37 +1,59 @@
-"""Advice for a finding, from gpucheck's own tables: commands of a host's report are never shown as advice to paste.
+"""Words of a host's finding, from gpucheck's own tables: commands of a host's report are never shown as such.
 
-A host may be broken or hostile. Its own advice is shown as a quotation only, and where no cause is known.
+A host may be broken or hostile. Of a finding whose code this version has, only the code and its values count. Of
+others the advice is shown as a quotation, after the steps of their cause.
 """
+
+from functools import cache
+from typing import Any
 
 import msgspec
 
 from gpucheck.knowledge import causes
+from gpucheck.knowledge.codes import Subject, fix_of, rows
 from gpucheck.model import Finding
+from gpucheck.model.finding import Step, Values
+from gpucheck.model.finding.naming import bus_ids
 
-AGAIN = "run gpucheck verify --format json on the host again"
-LOOK = "check which program wrote this file"
-UNPACK = "unpack it, or give a stream: zcat FILE | gpucheck fleet report -"
-REPORTS = "give the hosts' reports, and this file with --baseline"
-WAY = "repair the connection to the host, then run gpucheck verify again"
-VERSION = "use the same version of gpucheck on all hosts and for the merge"
-OWN_REPORT = "read the host's own report"
-DISTRUST = "run gpucheck verify on the host again; if the new report contradicts itself too, find what changed it"
-OWN_ADVICE = frozenset({AGAIN, LOOK, UNPACK, REPORTS, WAY, VERSION, OWN_REPORT, DISTRUST})
 QUOTED = "the host's report states: "
 LONGEST = 300
 
 
+@cache
+def _known() -> frozenset[str]:
+    return frozenset(name for name, _ in rows())
+
+
 def advised(finding: Finding) -> Finding:
-    """Return the finding with the remedy of its cause first, and its own advice as a quotation."""
+    """Return the finding with why and steps of its code, or with its own advice as a quotation."""
+    if finding.code not in _known():
+        return _quoted(finding)
+    if not any(map(_is_option, (*finding.values.values(), *bus_ids(finding.subject)))):
+        try:
+            return _of_code(finding)
+        except (LookupError, ValueError, TypeError, OverflowError):
+            pass  # the values are not those that this version has for the code
+    return _quoted(msgspec.structs.replace(finding, code=None, values={}))
+
+
+def _is_option(value: Values) -> bool:
+    """Whether a program would take a value for an option of its own, which quotes do not prevent."""
+    several = value if isinstance(value, tuple) else (value,)
+    return any(isinstance(one, str) and one.startswith("-") for one in several)
+
+
+def _of_code(finding: Finding) -> Finding:
+    subject, values = Subject(check=finding.check, name=finding.subject), dict[str, Any](finding.values)
+    own = subject.finding(finding.verdict, finding.code or "", cause=finding.cause, **values)
+    return msgspec.structs.replace(finding, why=own.why, steps=own.steps, fix=own.fix)
+
+
+def _quoted(finding: Finding) -> Finding:
     cause = causes().get(finding.cause or "")
-    remedy = cause.remedy if cause is not None else ""
-    own = finding.fix.removeprefix(remedy).strip()
-    if not own or own in OWN_ADVICE:
-        fix = remedy or own or (OWN_REPORT if finding.fix else "")
-    else:
-        quoted = f'{QUOTED}"{_quotable(own)}"'
-        fix = f"{remedy} ({quoted})" if remedy else quoted
-    return finding if fix == finding.fix else msgspec.structs.replace(finding, fix=fix)
+    steps = cause.advice if cause is not None else ()
+    if finding.fix != fix_of(steps):
+        steps += (Step(text=f'{QUOTED}"{_quotable(finding.fix)}"', changes=True),)
+    return msgspec.structs.replace(finding, steps=steps, fix=fix_of(steps))
 
 
 def _quotable(text: str) -> str:

@@ -8,11 +8,12 @@ from msgspec.structs import replace
 
 from gpucheck.fleet.digests import digests_of
 from gpucheck.fleet.metrics import host_metrics
-from gpucheck.fleet.remedies import DISTRUST, OWN_REPORT, advised
+from gpucheck.fleet.remedies import advised
 from gpucheck.knowledge import causes
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, FleetRow, Report, Verdict, counted, follows, named, with_actions, worst
 
-WHY = "a report that contradicts itself was damaged or changed after it was made"
+REPORT = Subject(check="report")
 
 
 def is_simulated(report: Report) -> bool:
@@ -42,8 +43,7 @@ def doubted(row: FleetRow, found: Sequence[str]) -> FleetRow:
     if not found:
         return row
     seen = f"{row.source or row.host}: {'; '.join(found)}"
-    doubt = Finding(check="report", verdict=Verdict.UNKNOWN, subject="host", seen=seen, why=WHY, fix=DISTRUST)
-    problems = (*row.problems, doubt)
+    problems = (*row.problems, REPORT.unknown("fleet.report-contradictory", seen))
     verdict = worst([row.verdict, *(finding.verdict for finding in problems)])
     return replace(row, verdict=verdict, problems=problems)
 
@@ -64,14 +64,12 @@ MAX_VALUES = 64
 MAX_EVIDENCE = 40
 # Characters of one text of a host.
 LONGEST = 500
+# Of all values of a finding.
+MOST_OF_VALUES = 2000
 # Compares versions, and trains nothing.
 VERSIONS = "smoke-versions"
 # Names of the merge's own findings.
 OWN_CHECKS = ("fleet", "report")
-
-
-def problem(seen: str, why: str, fix: str) -> Finding:
-    return Finding(check="report", verdict=Verdict.UNKNOWN, subject="host", seen=seen[:500], why=why, fix=fix)
 
 
 def row(
@@ -141,24 +139,20 @@ def _bounded(problems: list[Finding]) -> tuple[Finding, ...]:
     left = len(problems) - MAX_PROBLEMS
     if left <= 0:
         return tuple(map(_kept, problems))
-    more = Finding(
-        check="report",
-        verdict=Verdict.UNKNOWN,
-        subject="host",
-        seen=f"{left} more findings",
-        why=f"a fleet shows {MAX_PROBLEMS} findings of a host",
-        fix=OWN_REPORT,
-    )
+    more = REPORT.unknown("fleet.findings-left-out", f"{left} more findings", most=MAX_PROBLEMS)
     return (*map(_kept, problems[:MAX_PROBLEMS]), more)
 
 
 def _kept(finding: Finding) -> Finding:
-    """Return the finding with texts of a bounded length, a remedy of our own, and no name of the merge's own."""
+    """Return the finding with texts of a bounded length, steps of our own, and no name of the merge's own."""
     kept = advised(
         msgspec.structs.replace(
             finding,
             check=f"host's {finding.check}" if finding.check in OWN_CHECKS else _cut(finding.check),
             subject=_cut(finding.subject),
+            code=_cut(finding.code),
+            # Without them the words of the code are not known, and what the host reports is quoted.
+            values=finding.values if len(repr(finding.values)) <= MOST_OF_VALUES else {},
             because_of=_cut(finding.because_of),
             because_of_subject=_cut(finding.because_of_subject),
             seen=_cut(finding.seen) if isinstance(finding.seen, str) else finding.seen,

@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 from gpucheck.knowledge._load import Row, Table, table
-from gpucheck.model.finding import Action, Owner
+from gpucheck.model.finding import Action, Owner, Step
 
 Domain = Literal["gpu", "nvlink", "pcie", "network", "driver", "host", "job"]
 
@@ -26,6 +26,13 @@ class Advice(Row, frozen=True, kw_only=True):
     def text(self) -> str:
         return self.do or self.look or self.change or self.run or ""
 
+    def as_step(self) -> Step:
+        """Return the step; its text has no values."""
+        text, changes = self.text.format(), self.do is not None or self.change is not None
+        if self.do is not None or self.look is not None:
+            return Step(text=text, changes=changes)
+        return Step(command=text, changes=changes)
+
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
     """One cause. meaning: one line; confirm: how to make sure; steps: what to do; source: who reported it.
@@ -45,9 +52,14 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     decide: str | None = None
 
     @property
+    def advice(self) -> tuple[Step, ...]:
+        """The steps as a finding has them; those of a cause have no values."""
+        return tuple(step.as_step() for step in self.steps)
+
+    @property
     def remedy(self) -> str:
-        """The steps as one line of text; "none" without any."""
-        return "; ".join(step.text for step in self.steps) or "none"
+        """The steps as one text: a step that ends with a colon introduces the next."""
+        return "; ".join(step.command or step.text or "" for step in self.advice).replace(":; ", ": ")
 
 
 class _Causes(Table, frozen=True, kw_only=True):

@@ -51,6 +51,7 @@ def test_steps_and_tags():
     [
         ("explain nvlink-do", "nvlink-down"),
         ("explain shared-m", "shared-memory"),
+        ("explain gpu.power-limit-l", "gpu.power-limit-lowered"),
         ("explain acs-redirect iommu-t", "iommu-translation"),
         ("simulate hgx-h1", "hgx-h100-x8"),
         ("simulate --fault gpu-lost:gpu=1 hgx-h1", "hgx-h100-x8"),

@@ -4,6 +4,7 @@ import pytest
 
 from gpucheck.checks import all_checks
 from gpucheck.knowledge import causes
+from gpucheck.knowledge.codes import rows
 from gpucheck.knowledge.xid import xids
 
 
@@ -13,6 +14,24 @@ def test_every_cause_says_what_it_means_how_to_confirm_and_how_to_fix_it(explain
     output = explain(cause)
 
     assert all(f"  {label} " in output for label in ("means", "confirm", "fix", "source"))
+    commands = [causes()[cause].decide, *(step.change or step.run for step in causes()[cause].steps)]
+    assert {command for command in commands if command} <= {line[8:].strip() for line in output.splitlines()}
+
+
+@pytest.mark.parametrize("code", [code for code, _ in rows()])
+def test_every_code_of_a_finding_is_explained(explain, code):
+    output = explain(code)
+
+    assert output.startswith(f"{code}  (finding)\n  means ")
+    assert not {"{", "}"} & set(output)
+
+
+def test_a_code_has_its_steps_one_a_line_and_the_cause(explain):
+    lines = explain("gpu.power-limit-lowered").splitlines()
+
+    assert "             sudo nvidia-smi -i GPU -pl DEFAULT_W" in lines
+    assert lines[-1] == "  cause    power-limit-lowered, certain (gpucheck explain power-limit-lowered)"
+    assert "reseat the card" in explain("comparison.pcie-repeats")
 
 
 @pytest.mark.parametrize("check", [check.name for check in all_checks()])
@@ -59,6 +78,7 @@ def test_a_code_of_a_switch_without_a_row_says_its_unit(explain):
     [
         ("acs-redirct", "Did you mean acs-redirect"),
         ("kernel-lgo", "Did you mean kernel-log"),
+        ("gpu.power-limit-lowerd", "Did you mean gpu.power-limit-lowered"),
         ("xid:12345", "xid:12345: not in the table"),
         ("xid:", "not in the table"),
         ("xid:\u00b2", "not in the table"),

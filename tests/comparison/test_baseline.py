@@ -134,7 +134,7 @@ def test_a_gpu_that_is_gone_is_a_failure_and_another_board_is_said():
     swapped = replace(GPUS[1], uuid="GPU-new", health=replace(GPUS[1].health, pcie_errors=PcieErrors(replays=10**6)))
     found = list(comparison.compare(BEFORE, report(GPUS[0], swapped)))
     assert [f.verdict for f in found] == [Verdict.SKIP, Verdict.PASS]
-    assert "another board" in found[0].why
+    assert found[0].code == "comparison.board-replaced"
 
 
 def test_without_nvml_no_gpu_is_called_gone():
@@ -193,7 +193,7 @@ def test_another_engine_is_not_compared():
     found = list(comparison.compare(before, report(*GPUS, measured=copied(slow=((0, 1), (1, 0))))))
 
     assert not loud(found)
-    assert any("not comparable" in f.why for f in found)
+    assert [f.values["what"] for f in found if f.code == "comparison.engine-changed"] == ["copies"]
 
 
 def test_a_slower_way_to_the_host_is_told_of_the_gpu():
@@ -207,16 +207,16 @@ def test_a_slower_way_to_the_host_is_told_of_the_gpu():
 
 def test_a_check_that_passed_and_fails_now_is_a_regression_with_its_own_remedy():
     """Also where it passed for the host as a whole, and now names a GPU; not where nobody looked then."""
-    now = finding("nvlink", f"gpu:{BUS[0]}")
+    now = replace(finding("nvlink", f"gpu:{BUS[0]}"), code="nvlink.links-down", values={"down": 1})
     others = (finding("never-run", "host"), finding("sick", "host"), finding("mig", "host", cause="mig-enabled"))
     before = report(*GPUS, started=THEN, findings=(passed("nvlink"), finding("sick", "host"), skipped("mig")))
     found = loud(comparison.compare(before, report(*GPUS, findings=(now, *others))))
 
-    assert [(f.subject, f.verdict, f.cause, f.fix) for f in found] == [
-        (f"gpu:{BUS[0]}", Verdict.FAIL, "nvlink-down", now.fix),
-        ("host", Verdict.FAIL, "mig-enabled", now.fix),
+    assert [(f.subject, f.verdict, f.cause, f.code, f.values, f.fix) for f in found] == [
+        (f"gpu:{BUS[0]}", Verdict.FAIL, "nvlink-down", now.code, now.values, now.fix),
+        ("host", Verdict.FAIL, "mig-enabled", None, {}, now.fix),
     ]
-    assert "the baseline skipped it (no GPU here has MIG)" in found[1].why
+    assert "skipped then: no GPU here has MIG" in found[1].evidence
     assert f"as on {THEN}" in str(found[0].wanted)
 
 
@@ -229,14 +229,14 @@ def test_what_else_changed_stands_beside_what_got_worse():
 
 def test_reports_without_time_or_counters_between_them_say_so():
     (late,) = comparison.compare(report(*GPUS, started=NOW), report(*GPUS, started=THEN))
-    assert (late.verdict, "is not before this run" in late.why) == (Verdict.UNKNOWN, True)
+    assert (late.verdict, late.code) == (Verdict.UNKNOWN, "comparison.baseline-not-earlier")
     (odd,) = comparison.compare(report(*GPUS, started="yesterday"), report(*GPUS))
     assert odd.verdict is Verdict.UNKNOWN
 
     older = replace(BEFORE, measurements={})
     found = list(comparison.compare(older, report(*GPUS)))
     assert [f.verdict for f in found] == [Verdict.SKIP, Verdict.PASS]
-    assert "holds no counters" in found[0].why
+    assert (found[0].code, found[0].values) == ("comparison.counters-missing", {"report": "baseline"})
 
 
 def test_only_the_same_host_is_comparable():

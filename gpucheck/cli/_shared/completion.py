@@ -48,11 +48,15 @@ def _step(incomplete: str) -> Iterable[CompletionItem]:
 
 
 def _explained(incomplete: str) -> Iterable[CompletionItem]:
+    """Checks and causes; codes of findings, which are many, after their first part."""
     from gpucheck.knowledge import causes
+    from gpucheck.knowledge.codes import rows
     from gpucheck.run import verification as run
 
-    checks = {step.name: step.about for step in run.all_steps()}
-    return matching(sorted({**checks, **{name: cause.meaning for name, cause in causes().items()}}.items()), incomplete)
+    names = {step.name: step.about for step in run.all_steps()}
+    names |= {name: cause.meaning for name, cause in causes().items()}
+    names |= {name: row.why for name, row in rows()} if "." in incomplete else {}
+    return matching(sorted(names.items()), incomplete)
 
 
 def _variant(incomplete: str) -> Iterable[CompletionItem]:

@@ -1,9 +1,10 @@
-"""Describe a cause, check or Xid code and how to fix it"""
+"""Describe a cause, check, finding or Xid code and how to fix it"""
 
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
+from string import Formatter
 from typing import TYPE_CHECKING
 
 import click
@@ -32,11 +33,12 @@ DETAIL = {
 @click.command()
 @click.argument("what", nargs=-1, shell_complete=EXPLAINED, metavar="[CAUSE|CHECK|CODE|LINE]")
 def COMMAND(what: tuple[str, ...]) -> None:  # noqa: N802 - the name the command walk looks for
-    """Describe a cause, a check, an error code, or a message of NCCL, CUDA or the kernel.
+    """Describe a cause, a check, the code of a finding or an error, or a message of NCCL, CUDA or the kernel.
 
     \b
     gpucheck explain acs-redirect
     gpucheck explain kernel-log
+    gpucheck explain gpu.power-limit-lowered
     gpucheck explain xid:79
     gpucheck explain sxid:20034
     gpucheck explain nvml:15
@@ -59,6 +61,8 @@ def COMMAND(what: tuple[str, ...]) -> None:  # noqa: N802 - the name the command
 def _kind(what: str) -> Iterator[str]:
     from gpucheck.cli.explain import errors
     from gpucheck.knowledge import causes
+    from gpucheck.knowledge.codes import known as is_code
+    from gpucheck.knowledge.codes import rows
 
     name = what.lower().strip()
     kind, colon, _ = name.partition(":")
@@ -72,13 +76,16 @@ def _kind(what: str) -> Iterator[str]:
         return _cause(name)
     if name in checks:
         return iter(checks[name])
+    if is_code(name):
+        return _code(name)
     if (error := errors.by_name(what)) is not None:
         return errors.explained(error, _part)
     if (found := errors.code_in_line(what)) is not None:
         return _numbered(*found)
     if (line := errors.line(what, _part)) is not None:
         return line
-    raise Problem(_unknown(what, [*known, *checks, *errors.names()], kind if colon else ""))
+    codes = [code for code, _ in rows()] if "." in name else []
+    raise Problem(_unknown(what, [*known, *checks, *errors.names(), *codes], kind if colon else ""))
 
 
 def _numbered(kind: str | None, code: int) -> Iterator[str]:
@@ -121,9 +128,41 @@ def _cause(name: str) -> Iterator[str]:
     yield click.style(f"{name}  (cause)", bold=True)
     yield from _part("means", cause.meaning)
     yield from _part("confirm", cause.confirm)
-    yield from _part("fix", cause.remedy)
+    if cause.decide:
+        yield f"  decide   {cause.decide}"
+    yield from _steps(cause.steps) if cause.steps else _part("fix", "nothing to do")
     yield from _part("action", _action_text(cause))
     yield from _part("source", cause.source)
+
+
+def _code(name: str) -> Iterator[str]:
+    """What a finding with this code means; its values are in capitals."""
+    from gpucheck.knowledge import causes
+    from gpucheck.knowledge.codes import code_of
+
+    row = code_of(name)
+    yield click.style(f"{name}  (finding)", bold=True)
+    yield from _part("means", _shown(row.why))
+    follows = row.cause is not None and (row.then_cause or not row.steps)
+    yield from _steps((*row.steps, *(causes()[row.cause].steps if row.cause and follows else ())))
+    if row.cause:
+        yield from _part("cause", f"{row.cause}, {row.confidence} (gpucheck explain {row.cause})")
+    elif row.then_cause:
+        yield from _part("then", "the steps of the cause that the finding names")
+
+
+def _steps(steps: "Iterable[Advice]") -> Iterator[str]:
+    """One step a line: words are wrapped, a command is not."""
+    label = "fix"
+    for step in steps:
+        text = _shown(step.text)
+        yield from [f"  {label:<8}   {text}"] if step.change or step.run else _part(label, f"- {text}")
+        label = ""
+
+
+def _shown(text: str) -> str:
+    """A text of a table with the names of its values in capitals."""
+    return "".join(plain + (name or "").upper() for plain, name, _, _ in Formatter().parse(text))
 
 
 def _action_text(cause: "Cause") -> str:
