@@ -18,7 +18,6 @@ NAME = "pcie-errors"
 # Corrected errors an hour, above which a link is worth a look. The specification allows a bit error rate of 1e-12,
 # which is one every few seconds on a busy Gen4 x16 link; well-wired links stay two orders below that.
 PER_HOUR = 60.0
-RETRAIN = "reseat the card or riser, clean the contacts, update firmware; test one PCIe generation lower in the BIOS"
 CALLS = (
     "nvmlDeviceGetPcieReplayCounter",
     "nvmlDeviceGetFieldValues",

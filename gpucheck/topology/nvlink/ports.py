@@ -6,18 +6,12 @@ from typing import NamedTuple
 from gpucheck.knowledge import GpuModel, find_gpu, gpu_by_pci_id
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model.finding import Confidence, Finding
-from gpucheck.model.finding.about import About
 from gpucheck.model.host.hardware import Gpu
 from gpucheck.model.host.readings import NvmlReading
 
 CHECK = "nvlink"
 STATE_CALL = "nvmlDeviceGetNvLinkState"
 PAST = (2, 3)  # NVML: invalid argument, not supported: there is no such link
-FIX = (
-    "dmesg | grep -e knvlink -e Xid\n"
-    "Reset the GPU, together with the others of its NVSwitch board: nvidia-smi --gpu-reset\n"
-    "If it stays: reseat the bridge or baseboard, then reboot."
-)
 
 
 class Ports(NamedTuple):
@@ -44,9 +38,6 @@ class Ports(NamedTuple):
     @property
     def subject(self) -> Subject:
         return Subject(check=CHECK, name=f"gpu:{self.gpu.pci_bus_id}", unit="NVLinks", evidence=self.evidence)
-
-    def about(self) -> About:
-        return About(check=CHECK, subject=f"gpu:{self.gpu.pci_bus_id}", unit="NVLinks", evidence=self.evidence)
 
 
 def ports_of(gpu: Gpu, limit: int | None = None) -> Ports:
