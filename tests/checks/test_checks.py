@@ -1,6 +1,7 @@
 """Promises that every check keeps, the ones added tomorrow included."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -45,7 +46,7 @@ def test_no_check_passes_a_host_it_cannot_see(check, host):
         assert finding.verdict is not Verdict.PASS or may_pass
 
 
-class Only(dict):
+class Only(dict[str, Any]):
     """Answers by name of a host that was asked everything, without those that a check does not declare."""
 
     def __init__(self, names, every):
