@@ -145,14 +145,16 @@ def test_a_gpu_without_a_shutdown_temperature_has_its_t_limit():
     assert found.reached(0, [Sample(at=1.0, temperature_c=86, margin_c=1)], {}) is None
     assert found.reached(1, [Sample(at=1.0, temperature_c=86, margin_c=0)], {}) is None
     reached = found.reached(0, [Sample(at=1.0, margin_c=3), Sample(at=2.0, margin_c=-1)], {})
-    assert reached == "temperature: GPU 0 reached its slowdown T.Limit (margin -1 C)"
+    assert reached.text == "temperature: GPU 0 reached its slowdown T.Limit (margin -1 C)"
+    assert (reached.code, reached.values) == ("compute.burn-in-slowdown-limit", {"margin_c": -1})
 
 
 def test_no_limit_of_temperature_is_no_burn_in():
     gpus = (hopper(0), hopper(1, temperature_shutdown_c=None, temperature_margin_c=None))
 
-    with pytest.raises(Unmeasurable, match=r"margin for GPU 1[.] Give a limit of your own: --max-temperature"):
+    with pytest.raises(Unmeasurable) as refused:
         limits(gpus, (), None)
+    assert (refused.value.finding.code, refused.value.finding.values) == ("compute.no-temperature-limit", {"gpus": (1,)})
     assert limits(gpus, (), 80.0).temperature_c == {0: 80.0, 1: 80.0}
 
 
