@@ -154,7 +154,10 @@ def test_no_limit_of_temperature_is_no_burn_in():
 
     with pytest.raises(Unmeasurable) as refused:
         limits(gpus, (), None)
-    assert (refused.value.finding.code, refused.value.finding.values) == ("compute.no-temperature-limit", {"gpus": (1,)})
+    assert (refused.value.finding.code, refused.value.finding.values) == (
+        "compute.no-temperature-limit",
+        {"gpus": (1,)},
+    )
     assert limits(gpus, (), 80.0).temperature_c == {0: 80.0, 1: 80.0}
 
 

@@ -46,7 +46,10 @@ def choose(gpus: Sequence[Gpu], words: str | None) -> Chosen:
     if len(once) < len(found):
         twice = next(gpu for gpu in found if sum(other.index == gpu.index for other in found) > 1)
         raise Unmeasurable(
-            COPIES.unknown("measure.device-named-twice", f"--devices {words}", twice=twice.index), usage=True
+            COPIES.unknown(
+                "measure.device-named-twice", f"--devices {words}", twice=twice.index, bus_id=twice.pci_bus_id
+            ),
+            usage=True,
         )
     return Chosen(tuple(once.values()), local=False)
 
