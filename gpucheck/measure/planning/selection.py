@@ -19,7 +19,7 @@ class Unmeasurable(Exception):
     """The measurement is not possible. finding: the reason. usage: the options are wrong, which no report contains."""
 
     def __init__(self, finding: Finding, *, usage: bool = False) -> None:
-        super().__init__(f"{finding.seen}: {finding.why} Do this: {finding.fix}.")
+        super().__init__(f"{finding.seen}: {finding.why} Do this: {finding.fix}")
         self.finding = finding
         self.usage = usage
 
