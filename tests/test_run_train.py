@@ -99,7 +99,7 @@ def test_variants_are_measured_side_by_side_and_a_missing_package_is_told_once(m
     monkeypatch.setattr(train, "run_smoke", lambda o: missing)
     (finding,) = run.verify(FakeHost(), steps).findings
     assert finding.seen == "package tensorflow is not installed"
-    assert finding.fix == "python -m pip install 'tensorflow[and-cuda]'"
+    assert finding.steps[-1].command == "python -m pip install 'tensorflow[and-cuda]'"
 
 
 @pytest.mark.parametrize(

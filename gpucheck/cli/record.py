@@ -169,7 +169,9 @@ def _note_full(kept: "Recording", full: "FullRecord", output: Path) -> None:
     for why, names in reasons.items():
         note(f"{', '.join(names)}: {why}")
     if isinstance(full.cuda, CudaFailure):
-        note(f"CUDA was not recorded: {full.cuda.why}{'. Do this: ' if full.cuda.fix else ''}{full.cuda.fix}")
+        note(f"CUDA was not recorded: {full.cuda.why}")
+        if full.cuda.fix:
+            note(f"Do this: {full.cuda.fix}")
     if full.not_measured is not None:
         note(f"Copies were not recorded: {full.not_measured}")
     for one in kept.differences:

@@ -11,21 +11,18 @@ from msgspec.structs import replace
 
 from gpucheck.compute.engines.protocol import Bench
 from gpucheck.compute.engines.simulated import TICK_S, SimulatedBench, SimulatedGpu, read
-from gpucheck.compute.evaluation import checked, doubtful, evaluate
+from gpucheck.compute.evaluation import NAME, checked, doubtful, evaluate
 from gpucheck.compute.running.run import OnStep, run
 from gpucheck.compute.running.workers import Workers
 from gpucheck.compute.values import Answer, Failure, Opened, Step
 from gpucheck.host.simulated import machine_directory
+from gpucheck.knowledge.codes import Subject
 from gpucheck.measure.planning.selection import Unmeasurable, admit, choose, device
 from gpucheck.measure.values import Device
 from gpucheck.model import Finding, Gpu, Host, NvmlReading, Verdict, worst
 from gpucheck.model.compute import ComputeDevice, ComputeReport
 
 Answered = Callable[[Step, Mapping[int, Answer | Failure]], None]
-NOTHING = (
-    "no usable GPU on this host. Run gpucheck verify for the reason. "
-    "Without a GPU: --simulate PROFILE, or --devices cpu,cpu"
-)
 METHOD = (
     "every step runs on all GPUs at the same time; a rate that looks low is measured again alone",
     "ceiling of matrices: multiprocessors x operations per clock x SM clock measured meanwhile; of memory: bus width x "
@@ -141,7 +138,8 @@ def _cpus(options: Options) -> int:
     if "cpu" not in names:
         return 0
     if set(names) != {"cpu"}:
-        raise Unmeasurable(f"--devices {options.devices}: cpu and GPUs cannot be combined", usage=True)
+        seen = f"--devices {options.devices}"
+        raise Unmeasurable(Subject(check=NAME).unknown("compute.devices-mixed", seen), usage=True)
     return len(names)
 
 
@@ -153,7 +151,7 @@ def _cpu(count: int) -> Chosen:
 def _gpus(host: Host, options: Options) -> Chosen:
     reading = host.nvml()
     if not isinstance(reading, NvmlReading) or not reading.gpus:
-        raise Unmeasurable(NOTHING)
+        raise Unmeasurable(Subject(check=NAME).unknown("compute.no-usable-gpu", "no usable GPU on this host"))
     gpus = choose(reading.gpus, options.devices).gpus
     directory = machine_directory()
     divided = {gpu.index: gpu.mig_uuids[0] for gpu in gpus if gpu.health.mig and gpu.mig_uuids and not directory}
@@ -166,7 +164,7 @@ def _gpus(host: Host, options: Options) -> Chosen:
     try:
         known = {gpu.bus_id: gpu for gpu in read(directory)}
     except ValueError as error:
-        raise Unmeasurable(str(error)) from error
+        raise Unmeasurable(Subject(check=NAME).unknown("compute.simulation-unreadable", str(error))) from error
     simulated: list[SimulatedGpu] = [known[gpu.pci_bus_id] for gpu in gpus]
     return Chosen(SimulatedBench(simulated, tick_s=options.tick_s), devices, gpus, "simulated", notes)
 
@@ -190,8 +188,7 @@ def with_settings(devices: tuple[ComputeDevice, ...], gpus: tuple[Gpu, ...]) -> 
 
 
 def _cannot_fail(finding: Finding) -> Finding:
-    """With other processes on the GPUs rates and clocks are theirs as well; wrong results are not."""
+    """With other processes on the GPUs rates are theirs as well, as a note states; wrong results are not."""
     if finding.verdict is Verdict.FAIL and finding.check in ("compute-matrix", "compute-memory"):
-        why = f"{finding.why} (or the process that used the GPU meanwhile)"
-        return replace(finding, verdict=Verdict.WARN, why=why, confidence="possible")
+        return replace(finding, verdict=Verdict.WARN, confidence="possible")
     return finding

@@ -13,7 +13,7 @@ import msgspec
 from gpucheck.host.nvml.supervisor import query_child
 from gpucheck.measure.planning.paths import Path, paths, ports_to_host
 from gpucheck.measure.planning.plan import Depth, Machine, MeasurementRequest, buffer_bytes, plan
-from gpucheck.measure.planning.selection import Unmeasurable, admit, choose, device, room
+from gpucheck.measure.planning.selection import COPIES, Unmeasurable, admit, choose, device, room
 from gpucheck.measure.reporting import report
 from gpucheck.measure.reporting.gaps import CHANNELS, gaps, lost
 from gpucheck.measure.reporting.observed import observations
@@ -23,7 +23,7 @@ from gpucheck.measure.running.runner import Doubts, Results, again, run
 from gpucheck.measure.running.sampler import Sampler
 from gpucheck.measure.running.supervisor import Supervised
 from gpucheck.measure.values import Answer, Device, Failure, Flow, Opened, Setup, Step
-from gpucheck.model import Finding, Host, NvmlFailure, NvmlReading, Verdict, named, worst
+from gpucheck.model import Host, NvmlFailure, NvmlReading, Verdict, named, worst
 from gpucheck.model.bandwidth import BandwidthReport
 from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.topology import of
@@ -244,22 +244,12 @@ def _shares(scene: Scene | None, opened: Opened) -> tuple[int, ...]:
 
 
 def _no_gpus(host: Host, reading: NvmlReading | NvmlFailure) -> Unmeasurable:
-    why = f"{reading.call} ended with {reading.name}" if isinstance(reading, NvmlFailure) else "NVML lists no GPU"
-    shown = sum(d.is_nvidia_gpu for d in host.pci())
-    fix = "gpucheck verify --only driver shows why" if shown else "--devices cpu,cpu shows the method on CPU processes"
-    return Unmeasurable(
-        f"no GPU to measure: {why}, {count_text(shown, 'NVIDIA GPU')} on the PCI bus. {fix}. Without a GPU: "
-        "gpucheck bandwidth --simulate hgx-h100-x8",
-        finding=Finding(
-            check="p2p-copies",
-            verdict=Verdict.UNKNOWN,
-            subject="host",
-            seen=f"copies unknown: no GPU to measure, {count_text(shown, 'NVIDIA GPU')} on the PCI bus",
-            because_of="driver" if isinstance(reading, NvmlFailure) else "inventory",
-            why=why,
-            fix=fix,
-        ),
-    )
+    shown = count_text(sum(d.is_nvidia_gpu for d in host.pci()), "NVIDIA GPU")
+    seen = f"copies unknown: no GPU to measure, {shown} on the PCI bus"
+    if not isinstance(reading, NvmlFailure):
+        return Unmeasurable(COPIES.unknown("measure.nvml-lists-no-gpu", seen, because_of="inventory"))
+    found = COPIES.unknown("measure.nvml-failed", seen, because_of="driver", call=reading.call, error=reading.name)
+    return Unmeasurable(found)
 
 
 def _planned(engine: str, machine: Machine, steps: tuple[Step, ...]) -> Planned:

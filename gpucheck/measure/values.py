@@ -5,6 +5,8 @@ from typing import Literal
 
 import msgspec
 
+from gpucheck.model.finding import Values
+
 KIB, MIB = 1 << 10, 1 << 20
 HOST = -1  # in place of a device's position: the host's pinned memory
 
@@ -175,7 +177,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, tag="failure"):
     failed in native code; killed: by a signal from outside. no-peers-left: the GPU maps no further peer.
     not-timed, not-shared: see NotTimed, NotShared. no-memory: GPU or host had too little. no-resources: of the host:
     space, processes, files. defect: gpucheck, or a package that it uses, failed.
-    fix: what to do, if the engine knows.
+    reason: a code of the catalogue with its values, if the engine knows it.
     """
 
     kind: FailureKind
@@ -183,7 +185,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, tag="failure"):
     flows: tuple[Flow, ...] = ()
     detail: str = ""
     code: int | None = None
-    fix: str = ""
+    reason: str | None = None
+    values: dict[str, Values] = {}
 
     @property
     def is_the_copys(self) -> bool:

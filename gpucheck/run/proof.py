@@ -1,6 +1,7 @@
 """What a level has to prove on this host, and what a selection of steps leaves unproven."""
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from gpucheck.checks.software._plan import PLAN, Unreadable, read_plan
 from gpucheck.checks.software._wheels import FRAMEWORKS
@@ -9,6 +10,13 @@ from gpucheck.run.step import Step
 
 # What every level above quick trains with, unless the plan of the host names no framework.
 REQUIRED = "torch"
+
+
+class NotRequired(NamedTuple):
+    """Why no level has to prove a framework. text: for the list of what is not proven. code: of the finding."""
+
+    text: str
+    code: str
 
 
 def planned_frameworks(host: Host) -> frozenset[str] | None:
@@ -23,14 +31,16 @@ def planned_frameworks(host: Host) -> frozenset[str] | None:
     return None if stack is None else frozenset(name for name in FRAMEWORKS if getattr(stack, name))
 
 
-def not_required(host: Host, framework: str, gpus: int) -> str | None:
+def not_required(host: Host, framework: str, gpus: int) -> NotRequired | None:
     """Return why no level has to prove this framework here, None if one has to. gpus: that the host has."""
     if gpus == 0:
-        return "this host has no GPU"
+        return NotRequired("this host has no GPU", "training.host-without-gpu")
     planned = planned_frameworks(host)
     if planned is None:
-        return None if framework == REQUIRED else f"{framework} is not installed, and no plan on this host names it"
-    return None if framework in planned else f"the plan of this host names no {framework}"
+        text = f"{framework} is not installed, and no plan on this host names it"
+        return None if framework == REQUIRED else NotRequired(text, "training.framework-in-no-plan")
+    text = f"the plan of this host names no {framework}"
+    return None if framework in planned else NotRequired(text, "training.framework-not-planned")
 
 
 def left_out(

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from gpucheck.knowledge.codes import fix_of, steps_of
 from gpucheck.model import Finding, Verdict
 
 # What the report of the run has itself.
@@ -48,9 +49,18 @@ def numbers_of(report: msgspec.Struct, *omitted: str) -> dict[str, Any]:
     return numbers
 
 
-def nothing_measured(check: str, why: str, verdict: Verdict, fix: str = "") -> Finding:
-    """Return the finding in place of numbers. why: sentences, of which the first is the line shown, and
-    the others the remedy. fix: the remedy if there is only one sentence.
-    """
-    seen, _, own_fix = why.partition(". ")
-    return Finding(check=check, verdict=verdict, subject="host", seen=seen, why=why, fix=own_fix or fix)
+def in_place_of_a_run(check: str, reason: Finding, seen: str, wanted: str, omitted: str | None = None) -> Finding:
+    """Return UNKNOWN with the words of the reason. omitted: code whose steps run gpucheck without the check."""
+    steps = steps_of(omitted, {}, cause=None) if omitted is not None else ()
+    return Finding(
+        check=check,
+        verdict=Verdict.UNKNOWN,
+        subject=reason.subject,
+        code=reason.code,
+        values=reason.values,
+        seen=seen,
+        wanted=wanted,
+        why=reason.why,
+        steps=(*reason.steps, *steps),
+        fix="; ".join(filter(None, (reason.fix, fix_of(steps)))),
+    )

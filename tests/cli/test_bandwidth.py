@@ -149,7 +149,7 @@ def refused(monkeypatch, run, activate):
     ("arguments", "status", "words"),
     [
         (("--devices", "0,1,0"), 64, "is named twice"),
-        (("--devices", "7"), 64, "there is no GPU 7. This host has GPU 0, 1."),
+        (("--devices", "7"), 64, "--devices: '7': "),
         (("--sizes", "12Q"), 64, "'12Q' is not a size"),
         (("--sizes", "1M,NaN"), 64, "'NaN' is not a size"),
         (("--tensor", "10000"), 64, "Write ROWSxCOLUMNS, for example 10000x10000"),

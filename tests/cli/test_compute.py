@@ -47,7 +47,7 @@ def test_devices_are_chosen(run):
         (("--simulate", "no-gpu"), "--devices cpu,cpu"),
         (("--simulate", "a100-mig-x8"), "MIG is on"),
         ((*H100, "--fault", "busy-gpu:gpu=1"), "in use by"),
-        ((*H100, "--devices", "9"), "there is no GPU 9"),
+        ((*H100, "--devices", "9"), "--devices: '9': "),
     ],
 )
 def test_what_cannot_be_computed_on_has_a_reason(run, words, expected):

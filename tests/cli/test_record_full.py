@@ -129,7 +129,7 @@ def test_a_host_without_libcuda_records_why(run, tmp_path, monkeypatch):
     assert "nvidia-driver-cuda" in full["cuda"]["fix"]
     assert full["bandwidth"] is None
     assert "no GPU to measure" in full["not_measured"]
-    assert "CUDA was not recorded: the CUDA driver library libcuda.so.1 was not found" in err
+    assert "CUDA was not recorded: The CUDA driver library libcuda.so.1 was not found" in err
 
 
 def test_a_recording_without_full_still_copies_nothing(run, tmp_path, elsewhere):

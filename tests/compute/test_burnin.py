@@ -11,16 +11,17 @@ from msgspec.structs import replace
 
 from gpucheck.compute.burnin import run as run_
 from gpucheck.compute.burnin import state as state_
-from gpucheck.compute.burnin.limits import limits
+from gpucheck.compute.burnin.limits import Reached, ending, limits
 from gpucheck.compute.burnin.state import StateError, fits, read, write
 from gpucheck.compute.evaluation import checked
 from gpucheck.compute.evaluation.results import miss_probability
 from gpucheck.compute.plan import operations
 from gpucheck.compute.values import Failure
 from gpucheck.measure.planning.selection import Unmeasurable
-from gpucheck.model.compute import Sample
+from gpucheck.model import Verdict
+from gpucheck.model.compute import BurnIn, Sample
 from tests.compute.burnin import Cut, begun, session
-from tests.compute.machines import computed, loud, simulated
+from tests.compute.machines import computed, device, loud, simulated
 from tests.machines import h100
 from tests.shared import sampled
 
@@ -145,15 +146,40 @@ def test_a_gpu_without_a_shutdown_temperature_has_its_t_limit():
     assert found.reached(0, [Sample(at=1.0, temperature_c=86, margin_c=1)], {}) is None
     assert found.reached(1, [Sample(at=1.0, temperature_c=86, margin_c=0)], {}) is None
     reached = found.reached(0, [Sample(at=1.0, margin_c=3), Sample(at=2.0, margin_c=-1)], {})
-    assert reached == "temperature: GPU 0 reached its slowdown T.Limit (margin -1 C)"
+    assert reached.text == "temperature: GPU 0 reached its slowdown T.Limit (margin -1 C)"
+    assert (reached.code, reached.values) == ("compute.burn-in-slowdown-limit", {"margin_c": -1})
 
 
 def test_no_limit_of_temperature_is_no_burn_in():
     gpus = (hopper(0), hopper(1, temperature_shutdown_c=None, temperature_margin_c=None))
 
-    with pytest.raises(Unmeasurable, match=r"margin for GPU 1[.] Give a limit of your own: --max-temperature"):
+    with pytest.raises(Unmeasurable) as refused:
         limits(gpus, (), None)
+    assert (refused.value.finding.code, refused.value.finding.values) == (
+        "compute.no-temperature-limit",
+        {"gpus": (1,)},
+    )
     assert limits(gpus, (), 80.0).temperature_c == {0: 80.0, 1: 80.0}
+
+
+HOT = {"reached_c": 91, "limit_c": 90, "below_c": 2}
+
+
+@pytest.mark.parametrize(
+    ("ended", "code", "values", "verdict"),
+    [
+        ("interrupted", "compute.burn-in-interrupted", {"state": "file"}, Verdict.UNKNOWN),
+        ("no-device", "compute.burn-in-no-gpu", {}, Verdict.UNKNOWN),
+        ("limit", "compute.burn-in-shutdown-limit", HOT, Verdict.FAIL),
+        ("limit", "compute.burn-in-own-limit", HOT, Verdict.WARN),
+        ("limit", "compute.burn-in-errors", {"errors": ("2 pcie_fatal",)}, Verdict.WARN),
+    ],
+)
+def test_a_run_that_ended_early_has_a_code(ended, code, values, verdict):
+    made = BurnIn(planned_seconds=60, seconds=6, planned_rounds=9, rounds=1, sessions=1, ended=ended, state="file")
+    finding = ending(made, (device(0), Reached("", code, values)) if ended == "limit" else None)
+
+    assert (finding.code, finding.values, finding.verdict) == (code, values, verdict)
 
 
 def test_errors_end_the_run_and_name_the_counter(tmp_path, monkeypatch):

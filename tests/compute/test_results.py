@@ -77,24 +77,22 @@ def empty(number, failed):
 
 
 @pytest.mark.parametrize(
-    ("failed", "verdict", "cause"),
+    ("failed", "verdict", "cause", "code"),
     [
-        ("stuck", Verdict.FAIL, "wedged-driver"),
-        ("cuda-error", Verdict.FAIL, None),
-        ("crashed", Verdict.UNKNOWN, None),
-        ("no-memory", Verdict.UNKNOWN, None),
-        ("not-started", Verdict.UNKNOWN, None),
-        ("no-process", Verdict.UNKNOWN, "host-resources"),
-        ("defect", Verdict.UNKNOWN, None),
-        ("missing-package", Verdict.UNKNOWN, None),
+        ("stuck", Verdict.FAIL, "wedged-driver", "compute.work-stuck"),
+        ("cuda-error", Verdict.FAIL, None, "compute.cuda-error"),
+        ("crashed", Verdict.UNKNOWN, None, "compute.process-crashed"),
+        ("no-memory", Verdict.UNKNOWN, None, "compute.no-memory"),
+        ("not-started", Verdict.UNKNOWN, None, "compute.torch-rejects-gpu"),
+        ("no-process", Verdict.UNKNOWN, "host-resources", "compute.no-process"),
+        ("defect", Verdict.UNKNOWN, None, "compute.engine-failed"),
+        ("missing-package", Verdict.UNKNOWN, None, "compute.torch-missing"),
     ],
 )
-def test_a_device_without_results_is_a_finding_with_a_fix(failed, verdict, cause):
+def test_a_device_without_results_is_a_finding_with_a_code(failed, verdict, cause, code):
     (finding,) = about([empty(0, failed)], "compute")
 
-    assert (finding.verdict, finding.cause) == (verdict, cause)
-    assert finding.fix
-    assert finding.why
+    assert (finding.verdict, finding.cause, finding.code) == (verdict, cause, code)
 
 
 def test_a_missing_package_is_one_finding_for_all():

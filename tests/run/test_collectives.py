@@ -117,7 +117,7 @@ def test_host_memory_instead_of_nvlink_is_a_warning(on_gpus):
 
     assert (finding.verdict, finding.wanted) == (Verdict.WARN, "P2P or NVLS")
     assert "SHM (16 channels)" in finding.seen
-    assert "NCCL_P2P_DISABLE" in finding.fix
+    assert finding.code == "measure.nvlink-not-used"
 
 
 def test_host_memory_between_pcie_gpus_is_no_warning(on_gpus):
@@ -163,8 +163,8 @@ def test_without_torch_they_are_unknown_unless_the_plan_names_no_torch(monkeypat
     (finding,) = verified(host_with()).findings
     assert finding.verdict is Verdict.UNKNOWN
     assert finding.seen == "collectives between GPUs unknown: torch is not installed"
-    assert "python -m pip install torch" in finding.fix
-    assert "--skip collectives" in finding.fix
+    assert finding.code == "measure.ranks-need-torch"
+    assert finding.steps[-1].command == "gpucheck verify --skip collectives"
 
     report = verified(host_with(files={"/etc/gpucheck/stack.json": plan()}))
     assert [f.verdict for f in report.findings] == [Verdict.SKIP]

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from gpucheck.checks.software._plan import PLAN
 from gpucheck.cli.stack.common import as_json
+from gpucheck.knowledge.codes import Subject
 from gpucheck.measure.planning.selection import Unmeasurable
 from gpucheck.model import Simulation, Verdict
 from gpucheck.render import report as render
@@ -32,7 +33,7 @@ def test_a_plan_as_provisioning_writes_it_names_its_frameworks():
     text = as_json(planned("ubuntu-22.04", "p100-pcie-x2", StackSpec(torch="none", tensorflow="none")))
 
     assert planned_frameworks(FakeHost(files={PLAN: text})) == frozenset()
-    assert not_required(FakeHost(files={PLAN: text}), "torch", gpus=2) == "the plan of this host names no torch"
+    assert not_required(FakeHost(files={PLAN: text}), "torch", gpus=2).text == "the plan of this host names no torch"
     with_torch = as_json(planned("ubuntu-22.04", "p100-pcie-x2"))
     assert planned_frameworks(FakeHost(files={PLAN: with_torch})) == {"torch", "tensorflow"}
 
@@ -76,8 +77,7 @@ def test_training_without_torch_on_a_host_with_gpus_is_unknown(gpus):
     for finding in report.findings:
         assert (finding.verdict, finding.cause) == (Verdict.UNKNOWN, None)
         assert finding.seen == "training on GPUs unknown: package torch is not installed"
-        assert "python -m pip install torch" in finding.fix
-        assert "--skip training" in finding.fix
+        assert finding.code == "training.package-needed"
     assert report.not_proven == ("training, torch is not installed",)
     assert last_line(report).startswith("UNKNOWN (not proven: training, torch is not installed)  ")
     assert click.unstyle(render.to_text(report)).count("training on GPUs unknown") == 1, "one block for both steps"
@@ -98,7 +98,7 @@ def test_training_that_the_plan_of_the_host_does_not_name_is_a_skip():
 def test_training_without_a_gpu_is_a_skip():
     report = verified(FakeHost(), "smoke-ddp")
 
-    assert [(f.verdict, f.why) for f in report.findings] == [(Verdict.SKIP, "not run: this host has no GPU")]
+    assert [(f.verdict, f.code) for f in report.findings] == [(Verdict.SKIP, "training.host-without-gpu")]
     assert report.not_proven == ("training, this host has no GPU",)
 
 
@@ -193,7 +193,10 @@ def test_gpus_are_those_of_nvml_and_those_of_the_bus_without_it():
 @pytest.fixture
 def nothing_copies(monkeypatch):
     def bandwidth(host, options):
-        raise Unmeasurable("no engine is installed. python -m pip install torch")
+        finding = Subject(check="p2p-copies").skips(
+            "measure.package-missing", "no engine is installed", package="torch"
+        )
+        raise Unmeasurable(finding)
 
     monkeypatch.setattr("gpucheck.run.links.bandwidth", bandwidth)
 
@@ -213,10 +216,10 @@ def test_copies_that_could_not_be_made_between_two_gpus_are_unknown(gpus, files,
     (finding,) = report.findings
 
     assert (finding.verdict, report.not_proven) == (verdict, not_proven)
-    assert "python -m pip install torch" in finding.fix
+    assert (finding.code, finding.values) == ("measure.package-missing", {"package": "torch"})
     if verdict is Verdict.UNKNOWN:
         assert finding.seen == "copies between GPUs unknown: no engine is installed"
-        assert finding.fix.endswith("gpucheck verify --skip p2p")
+        assert finding.steps[-1].command == "gpucheck verify --skip p2p"
 
 
 @pytest.mark.parametrize(

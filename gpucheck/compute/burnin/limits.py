@@ -4,21 +4,27 @@ A limit is looked at after each step, of at most a minute. The protection of the
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gpucheck.compute.burnin.plan import span
-from gpucheck.compute.evaluation.groups import KINDS, about
+from gpucheck.compute.evaluation.groups import KINDS, subject_of
 from gpucheck.compute.values import Failure, Opened
+from gpucheck.knowledge.codes import Subject
 from gpucheck.measure.planning.selection import Unmeasurable
 from gpucheck.model import Finding, Gpu
 from gpucheck.model.compute import BurnIn, ComputeDevice, Sample
-from gpucheck.model.finding.about import About
 
 NAME = "compute-burn-in"
 BELOW_SHUTDOWN_C = 2
 FATAL = tuple(name for name, kind in KINDS.items() if kind.fails)
-SHUTDOWN, MEMORY = "shutdown temperature", ", memory,"
-HEAT = "check airflow, fans, dust, and the contact of cooler and GPU; then run it again with another --state FILE"
+
+
+class Reached(NamedTuple):
+    """A limit that a GPU reached. text: for the report of the run. values: of the code."""
+
+    text: str
+    code: str
+    values: dict[str, Any]
 
 
 class Limits(NamedTuple):
@@ -50,22 +56,28 @@ class Limits(NamedTuple):
             f"errors: any of {', '.join(FATAL)} (source: NVML's counters, while gpucheck computes)",
         )
 
-    def reached(self, index: int, samples: Sequence[Sample], errors: Mapping[str, int]) -> str | None:
+    def reached(self, index: int, samples: Sequence[Sample], errors: Mapping[str, int]) -> Reached | None:
         """Return which limit a GPU reached, None for none."""
-        rose = [f"{errors[name]} {name}" for name in FATAL if errors.get(name)]
+        rose = tuple(f"{errors[name]} {name}" for name in FATAL if errors.get(name))
         if rose:
-            return f"errors: GPU {index} counted {', '.join(rose)}"
+            text = f"errors: GPU {index} counted {', '.join(rose)}"
+            return Reached(text, "compute.burn-in-errors", {"errors": rose})
         left = min((s.margin_c for s in samples if s.margin_c is not None), default=None)
         if index in self.by_margin and left is not None and left <= 0:
-            return f"temperature: GPU {index} reached its slowdown T.Limit (margin {left:g} C)"
-        source = "--max-temperature" if self.configured else f"{BELOW_SHUTDOWN_C} below its {SHUTDOWN}"
-        for what, limit, found, why in (
-            ("", self.temperature_c.get(index), [s.temperature_c for s in samples], source),
-            (MEMORY, self.memory_c.get(index), [s.memory_temperature_c for s in samples], "at which it slows down"),
+            text = f"temperature: GPU {index} reached its slowdown T.Limit (margin {left:g} C)"
+            return Reached(text, "compute.burn-in-slowdown-limit", {"margin_c": left})
+        own = ("--max-temperature", "compute.burn-in-own-limit")
+        usual = (f"{BELOW_SHUTDOWN_C} below its shutdown temperature", "compute.burn-in-shutdown-limit")
+        of_memory = ("at which it slows down", "compute.burn-in-memory-limit")
+        for what, limit, found, (source, code) in (
+            ("", self.temperature_c.get(index), [s.temperature_c for s in samples], own if self.configured else usual),
+            (", memory,", self.memory_c.get(index), [s.memory_temperature_c for s in samples], of_memory),
         ):
             hottest = max((degrees for degrees in found if degrees is not None), default=None)
             if limit is not None and hottest is not None and hottest >= limit:
-                return f"temperature: GPU {index}{what} reached {hottest:g} C, limit {limit:g} C ({why})"
+                text = f"temperature: GPU {index}{what} reached {hottest:g} C, limit {limit:g} C ({source})"
+                values = {"reached_c": hottest, "limit_c": limit, "below_c": BELOW_SHUTDOWN_C}
+                return Reached(text, code, values)
         return None
 
 
@@ -84,31 +96,24 @@ def limits(gpus: Sequence[Gpu], opened: Sequence[Opened | Failure], limit_c: flo
     margins = (g.index for g in gpus if by_gpu[g.index] is None and g.health.temperature_margin_c is not None)
     found = Limits(by_gpu, limit_c is not None, memory, frozenset(margins))
     if unknown := found.unknown():
-        which = ", ".join(f"GPU {index}" for index in unknown)
-        raise Unmeasurable(
-            f"limit of temperature unknown: NVML reports no shutdown temperature and no margin for {which}. "
-            "Give a limit of your own: --max-temperature 85"
-        )
+        seen = "limit of temperature unknown"
+        raise Unmeasurable(Subject(check=NAME).unknown("compute.no-temperature-limit", seen, gpus=unknown))
     return found
 
 
-def ending(burn_in: BurnIn, stopped_by: ComputeDevice | None) -> Finding:
+def ending(burn_in: BurnIn, stopped_by: tuple[ComputeDevice, Reached] | None) -> Finding:
     """Return the finding about the run as a whole: what was planned and what is proven."""
     done, planned = span(burn_in.seconds), span(burn_in.planned_seconds)
     evidence = (f"{burn_in.rounds} of {burn_in.planned_rounds} rounds", *burn_in.limits)
+    subject = Subject(check=NAME, evidence=evidence)
     if burn_in.ended == "complete":
-        return About(check=NAME, evidence=evidence).passes(f"{done} of cold and hot load, {burn_in.rounds} rounds")
-    seen = f"ended after {done} of {planned}"
+        return subject.passes(f"{done} of cold and hot load, {burn_in.rounds} rounds")
+    seen, wanted = f"ended after {done} of {planned}", f"{planned} of load"
     if burn_in.ended == "interrupted":
-        why = "the run was interrupted; what it found so far holds, the rest is not proven"
-        fix = f"the same command continues it from {burn_in.state}"
-        return About(check=NAME, evidence=evidence).unknown(why, fix, seen, wanted=f"{planned} of load")
+        return subject.unknown("compute.burn-in-interrupted", seen, wanted, state=burn_in.state)
     if burn_in.ended == "no-device" or stopped_by is None:
-        why = "no GPU is left that can compute; see the other findings"
-        return About(check=NAME, evidence=evidence).unknown(why, "", seen, wanted=f"{planned} of load")
-    made = about(NAME, stopped_by, *evidence)
-    why = f"stopped at a limit: {burn_in.reason}"
-    if SHUTDOWN in burn_in.reason:
-        return made.fails(seen, f"{planned} of load", why, HEAT, None)
-    fix = HEAT if burn_in.reason.startswith("temperature") else "repair the GPU, then run it again with another --state"
-    return made.warns(seen, f"{planned} of load", why, fix, None)
+        return subject.unknown("compute.burn-in-no-gpu", seen, wanted)
+    device, limit = stopped_by
+    subject = subject_of(NAME, device, *evidence)
+    fails = limit.code == "compute.burn-in-shutdown-limit"
+    return (subject.fails if fails else subject.warns)(limit.code, seen, wanted, **limit.values)

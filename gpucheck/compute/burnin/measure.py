@@ -114,7 +114,7 @@ def _report(host: Host, chosen: Chosen, session: Session) -> ComputeReport:
         },
         state=str(session.path),
     )
-    stopped_by = devices[session.stopped_by] if session.stopped_by is not None else None
+    stopped_by = (devices[session.stopped_by[0]], session.stopped_by[1]) if session.stopped_by is not None else None
     findings = (ending(made, stopped_by), *findings_of(devices, chosen))
     lost = session.not_written
     return replace(

@@ -5,7 +5,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import NamedTuple
 
-from gpucheck.compute.burnin.limits import Limits
+from gpucheck.compute.burnin.limits import Limits, Reached
 from gpucheck.compute.burnin.plan import round_steps, span
 from gpucheck.compute.burnin.rounds import OfGpu, Round, of_gpu, together
 from gpucheck.compute.burnin.state import MOST_NOTICED, State, write
@@ -44,7 +44,7 @@ class Session:
         self.bench, self.devices, self.opened = bench, devices, opened
         self.state, self.path, self.limits = state, path, limits
         self.errors = [dict(one.errors) if isinstance(one, Opened) else {} for one in opened]
-        self.stopped_by: int | None = None
+        self.stopped_by: tuple[int, Reached] | None = None
         self.not_written: str | None = None
         state.sessions += 1
 
@@ -125,9 +125,9 @@ class Session:
     def _reached(self, collected: Sequence[Collected], able: Sequence[int]) -> bool:
         for place in able:
             made = collected[place].made
-            why = self.limits.reached(made.index, made.traces, made.errors)
-            if why is not None:
-                self.state.ended, self.state.reason, self.stopped_by = "limit", why, place
+            limit = self.limits.reached(made.index, made.traces, made.errors)
+            if limit is not None:
+                self.state.ended, self.state.reason, self.stopped_by = "limit", limit.text, (place, limit)
                 return True
         return False
 

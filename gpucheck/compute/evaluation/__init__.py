@@ -5,24 +5,25 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from gpucheck.compute.evaluation.clocks import clocks
-from gpucheck.compute.evaluation.groups import about, counters
+from gpucheck.compute.evaluation.groups import counters, subject_of
 from gpucheck.compute.evaluation.rates import doubtful, rates
 from gpucheck.compute.evaluation.results import checked, results
+from gpucheck.knowledge.codes import Subject
 from gpucheck.knowledge.gpus import code_runs
 from gpucheck.knowledge.tables import torch
 from gpucheck.model import Finding
 from gpucheck.model.compute import ComputeDevice
-from gpucheck.model.finding.about import About
 
 NAME = "compute"
 # CUDA error 209 (cudaErrorNoKernelImageForDevice), and how the engine names the GPU that has it.
 NO_CODE, CAPABILITY = "no kernel image is available", re.compile(r"compute capability (\d+\.\d+)")
-TORCH = "install torch where gpucheck runs: python -m pip install torch (gpucheck stack resolve names the build)"
-REPORT = "report it with the output of: gpucheck compute --format json"
-MEMORY = "nvidia-smi shows the processes that use the memory; end them, or omit the GPU with --devices"
-RESOURCES = "df -h /tmp /dev/shm; free -h; ulimit -a; free or raise what is used up, then: gpucheck compute"
-STUCK = "look for Xid in dmesg and for processes in state D; then reboot the host"
-XID = "read dmesg for Xid lines of this GPU: gpucheck verify --only kernel-log"
+# Of a device that failed for a reason that is no result about it; another kind is a failure of gpucheck.
+NOT_COMPUTED = {
+    "no-memory": "compute.no-memory",
+    "not-started": "compute.torch-rejects-gpu",
+    "no-process": "compute.no-process",
+    "no-resources": "compute.no-resources",
+}
 
 
 def gaps(devices: Sequence[ComputeDevice]) -> Iterator[Finding]:
@@ -31,12 +32,8 @@ def gaps(devices: Sequence[ComputeDevice]) -> Iterator[Finding]:
     missing = [device for device in failed if device.failed == "missing-package"]
     if missing:
         package = missing[0].failure
-        yield About(check=NAME).unknown(
-            f"the Python environment of gpucheck lacks {package}",
-            f"{TORCH}\nOr omit it: gpucheck verify --skip compute",
-            f"compute unknown: package {package} is not installed",
-            wanted="a run with torch",
-        )
+        seen = f"compute unknown: package {package} is not installed"
+        yield Subject(check=NAME).unknown("compute.torch-missing", seen, "a run with torch", package=package)
     without_code = [device for device in failed if NO_CODE in device.failure and device.failed == "not-started"]
     if without_code:
         yield _without_code(without_code)
@@ -55,36 +52,25 @@ def _without_code(devices: Sequence[ComputeDevice]) -> Finding:
         for build in release.builds
         if build.archs and capabilities and all(code_runs(each, build.archs) for each in capabilities)
     )
-    named = f"torch {build}" if (build := next(builds, None)) else "a build with code for this GPU"
     which = ", ".join(f"GPU {device.index}" for device in devices)
-    return About(check=NAME, evidence=tuple(f"GPU {d.index} ({d.bus_id}): {d.failure}" for d in devices)).unknown(
-        f"{devices[0].name}: {reasons[0]}",
-        f"Install {named} where gpucheck runs; gpucheck stack resolve names what fits the host\n"
-        "Or omit it: gpucheck verify --skip compute",
-        f"compute unknown on {which}: the installed framework has no code for it",
-        wanted="a result",
-        cause="arch-not-in-build",
-    )
+    subject = Subject(check=NAME, evidence=tuple(f"GPU {d.index} ({d.bus_id}): {d.failure}" for d in devices))
+    seen = f"compute unknown on {which}: the installed framework has no code for it"
+    name, reason, build = devices[0].name, reasons[0], next(builds, None)
+    if build is None:
+        return subject.unknown("compute.no-build-for-gpu", seen, "a result", name=name, reason=reason)
+    return subject.unknown("compute.no-code-for-gpu", seen, "a result", name=name, reason=reason, build=build)
 
 
 def _failed(device: ComputeDevice) -> Finding:
-    made = about(NAME, device, device.failure)
+    subject = subject_of(NAME, device, device.failure)
     if device.failed == "stuck":
-        why = "the GPU did not end its work within many times the usual time"
-        return made.fails("no progress", "an end of the work", why, STUCK, "wedged-driver", "likely")
+        return subject.fails("compute.work-stuck", "no progress", "an end of the work")
     if device.failed == "cuda-error":
-        return made.fails(device.failure, "no CUDA error", "CUDA returned an error while computing", XID, None)
+        return subject.fails("compute.cuda-error", device.failure, "no CUDA error")
     if device.failed == "crashed":
-        why = "the process that computed was ended by a signal: by a fault in native code, or from outside"
-        return made.unknown(why, f"{XID}; dmesg also names processes that were killed for memory", "process ended")
-    why, fix = {
-        "no-memory": ("the GPU has too little free memory: 4 GiB are needed", MEMORY),
-        "not-started": ("torch could not use the GPU", "gpucheck verify --only stack states which build fits"),
-        "no-process": ("the operating system started no process", "free memory or raise the limit: ulimit -a"),
-        "no-resources": ("the host has no space, memory, processes or open files left for it", RESOURCES),
-    }.get(device.failed or "", ("gpucheck or its engine failed, which is no result about the GPU", REPORT))
-    cause = "host-resources" if device.failed in ("no-process", "no-resources") else None
-    return made.unknown(why, fix, device.failure, wanted="a result", cause=cause)
+        return subject.unknown("compute.process-crashed", "process ended")
+    code = NOT_COMPUTED.get(device.failed or "", "compute.engine-failed")
+    return subject.unknown(code, device.failure, "a result")
 
 
 __all__ = ["CHECKS", "checked", "doubtful", "evaluate"]

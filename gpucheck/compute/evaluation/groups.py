@@ -4,28 +4,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
+from gpucheck.knowledge.codes import Subject, code_of
 from gpucheck.model import Finding
 from gpucheck.model.compute import ComputeDevice
-from gpucheck.model.finding.about import About
 
 NAME = "compute-errors"
 
 
 class _Kind(NamedTuple):
-    cause: str
-    fails: bool
-    why: str
-    fix: str
+    code: str
+    fails: bool = False
 
 
-ECC = _Kind(
-    "ecc-uncorrected", True, "memory errors that ECC could not correct", "reset the GPU; if they return, replace it"
-)
-PCIE = _Kind(
-    "pcie-errors", False, "errors on the PCIe link during load", "reseat the card or riser; gpucheck bandwidth"
-)
-FATAL = _Kind("pcie-errors", True, "uncorrectable errors on the PCIe link during load", PCIE.fix)
-NVLINK = _Kind("nvlink-errors", False, "errors on NVLinks during load", "reseat bridge or board; gpucheck bandwidth")
+ECC = _Kind("compute.ecc-uncorrected", fails=True)
+PCIE = _Kind("compute.pcie-errors")
+FATAL = _Kind("compute.pcie-uncorrectable", fails=True)
+NVLINK = _Kind("compute.nvlink-errors")
 KINDS = {
     "ecc_uncorrected": ECC,
     "pcie_fatal": FATAL,
@@ -41,21 +35,18 @@ KINDS = {
 def counters(devices: Sequence[ComputeDevice]) -> Iterator[Finding]:
     """Yield one finding for each GPU and cause. Errors that ECC corrected are evidence of no fault by themselves."""
     for device in gpus(devices):
-        found: dict[str, list[str]] = {}
+        found: dict[str | None, list[str]] = {}
         for name in KINDS:
             if device.errors.get(name):
-                found.setdefault(KINDS[name].cause, []).append(name)
+                found.setdefault(code_of(KINDS[name].code).cause, []).append(name)
         for names in found.values():
             kind = KINDS[names[0]]
-            made = about(NAME, device, *(f"{name} rose by {device.errors[name]}" for name in names))
+            subject = subject_of(NAME, device, *(f"{name} rose by {device.errors[name]}" for name in names))
             seen = ", ".join(f"{device.errors[name]} {name}" for name in names)
-            yield (made.fails if kind.fails else made.warns)(seen, "no errors", kind.why, kind.fix, kind.cause)
+            yield (subject.fails if kind.fails else subject.warns)(kind.code, seen, "no errors")
 
 
 MAD_TO_DEVIATION = 1.4826
-UNLICENSED = "vgpu-unlicensed"
-NO_LICENSE = "this virtual GPU has no license, and without it the driver lowers its clocks"
-LICENSE = "systemctl status nvidia-gridd; nvidia-smi -q | grep -i license; then: gpucheck verify --only vgpu-license"
 SURE = 4.0  # standard deviations: once in 16,000 comparisons of healthy GPUs
 
 
@@ -85,17 +76,12 @@ def _without(values: Mapping[int, float], key: int) -> list[float]:
     return [value for other, value in values.items() if other != key]
 
 
-def about(check: str, device: ComputeDevice, *evidence: str, unit: str | None = None) -> About:
+def subject_of(check: str, device: ComputeDevice, *evidence: str, unit: str | None = None) -> Subject:
     """Return the builder of findings of a device; CPU processes are the host."""
-    subject = f"gpu:{device.bus_id}" if device.bus_id else "host"
-    return About(check=check, subject=subject, unit=unit, evidence=evidence)
+    name = f"gpu:{device.bus_id}" if device.bus_id else "host"
+    return Subject(check=check, name=name, unit=unit, evidence=evidence)
 
 
 def gpus(devices: Sequence[ComputeDevice]) -> tuple[ComputeDevice, ...]:
     """Return the GPUs; CPU processes have no ceiling and no clock to compare."""
     return tuple(device for device in devices if device.is_gpu)
-
-
-def others(count: int) -> str:
-    """Return what the other GPUs of a group are called. count: of the whole group."""
-    return "other GPU of this model" if count == 2 else f"other {count - 1} GPUs of this model"

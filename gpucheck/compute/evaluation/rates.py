@@ -8,31 +8,24 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from gpucheck.compute.evaluation.groups import (
-    LICENSE,
-    NO_LICENSE,
-    SURE,
-    UNLICENSED,
-    about,
-    gpus,
-    losses,
-    models,
-    others,
-    spread_of_others,
-)
+from gpucheck.compute.evaluation.groups import SURE, gpus, losses, models, spread_of_others, subject_of
 from gpucheck.compute.plan import ALONE_S, TYPES, WAYS
 from gpucheck.compute.values import Step
+from gpucheck.knowledge.codes import Subject
 from gpucheck.knowledge.compute import compute_table, operations_per_clock
 from gpucheck.model import Finding
 from gpucheck.model.compute import ComputeDevice, Rate
-from gpucheck.model.finding.about import About, Confidence
+from gpucheck.model.finding import Confidence
 
 MATRIX, MEMORY = "compute-matrix", "compute-memory"
-CAUSE = {MATRIX: "slow-compute", MEMORY: "slow-memory"}
-AGAIN = "measure again: gpucheck compute"
-FIX = {
-    MATRIX: f"reset the GPU (nvidia-smi -r), {AGAIN}",
-    MEMORY: f"nvidia-smi -q -d ROW_REMAPPER,ECC,CLOCK; reset the GPU, {AGAIN}",
+# Against its peers and against its own ceiling: where the rates of the model are known, where they are not, unlicensed.
+SLOW = {
+    MATRIX: ("compute.matrix-slow", "compute.matrix-slow-unlisted", "compute.slow-unlicensed"),
+    MEMORY: ("compute.memory-slow", "compute.memory-slow-unlisted", "compute.slow-unlicensed"),
+}
+LOW = {
+    MATRIX: ("compute.matrix-below-ceiling", "compute.matrix-below-ceiling", "compute.slow-unlicensed"),
+    MEMORY: ("compute.memory-below-ceiling", "compute.memory-below-ceiling-unlisted", "compute.slow-unlicensed"),
 }
 
 
@@ -57,20 +50,12 @@ class Loss(NamedTuple):
     alone: float | None
 
 
-def _cause(check: str, device: ComputeDevice) -> str:
-    return UNLICENSED if device.licensed is False else CAUSE[check]
-
-
-def _why(text: str, device: ComputeDevice) -> str:
-    return f"{text}; {NO_LICENSE}" if device.licensed is False else text
-
-
-def _fix(check: str, device: ComputeDevice) -> str:
-    """Return the steps; a board whose rates are not known, or that lacks its license, is not suspected itself."""
+def _code(codes: tuple[str, str, str], device: ComputeDevice) -> str:
+    """A board whose rates are not known, or that lacks its license, is not suspected itself."""
+    listed, unlisted, unlicensed = codes
     if device.licensed is False:
-        return f"{LICENSE}; {AGAIN}"
-    known = operations_per_clock(device.capability, device.name)
-    return FIX[check] + ("; if it stays slow, have the board replaced" if known else "")
+        return unlicensed
+    return listed if operations_per_clock(device.capability, device.name) else unlisted
 
 
 def rates(devices: Sequence[ComputeDevice]) -> Iterator[Finding]:
@@ -158,7 +143,7 @@ def _rates(check: str, group: Sequence[ComputeDevice]) -> Iterator[Finding]:
     found: list[Finding] = []
     for device in group:
         low = slow[device.index]
-        found += [_slower(check, device, low, len(group))] if low else _below_ceiling(check, device)
+        found += [_slower(check, device, low)] if low else _below_ceiling(check, device)
     yield from found
     if len(group) > 1 and not any(slow.values()):
         yield _no_outlier(check, group)
@@ -166,7 +151,7 @@ def _rates(check: str, group: Sequence[ComputeDevice]) -> Iterator[Finding]:
         yield _single(check, group[0])
 
 
-def _slower(check: str, device: ComputeDevice, low: Sequence[Loss], count: int) -> Finding:
+def _slower(check: str, device: ComputeDevice, low: Sequence[Loss]) -> Finding:
     worst, limits = low[0], compute_table().peers
     unit = "TFLOPS" if check == MATRIX else "GB/s"
     clock = " at the same clock" if check == MATRIX else ""
@@ -177,20 +162,14 @@ def _slower(check: str, device: ComputeDevice, low: Sequence[Loss], count: int) 
     ]
     if device.gsp_firmware is not None:
         evidence.append(f"GSP firmware {device.gsp_firmware}")
-    made = about(check, device, *evidence, unit=unit)
-    kind = "matrix products" if check == MATRIX else "memory"
-    why = f"{kind} ({worst.what}) {worst.loss:.0%} slower{clock} than the {others(count)}"
-    wanted = round(worst.peers * (1 - worst.limit), 1)
-    shown = round(worst.shown, 1)
+    subject = subject_of(check, device, *evidence, unit=unit)
+    shown, wanted = round(worst.shown, 1), round(worst.peers * (1 - worst.limit), 1)
     if worst.alone is not None and worst.alone <= worst.limit / 2:
-        why += "; alone it is as fast as they are, so what they share is the cause: power, cooling"
-        fix = "compare power and cooling of this slot with the others: nvidia-smi -q -d POWER,TEMPERATURE,PERFORMANCE"
-        return made.warns(shown, wanted, why, fix, None)
-    if worst.loss >= limits.fail_loss and worst.alone is not None:
-        found = _why(f"{why}, and alone", device)
-        return made.fails(shown, wanted, found, _fix(check, device), _cause(check, device), "likely")
+        return subject.warns("compute.slow-together", shown, wanted, what=worst.what)
+    code = _code(SLOW[check], device)
+    fails = worst.alone is not None and worst.loss >= limits.fail_loss
     sure: Confidence = "likely" if worst.alone is not None else "possible"
-    return made.warns(shown, wanted, _why(why, device), _fix(check, device), _cause(check, device), sure)
+    return (subject.fails if fails else subject.warns)(code, shown, wanted, confidence=sure, what=worst.what)
 
 
 def _below_ceiling(check: str, device: ComputeDevice) -> Iterator[Finding]:
@@ -202,10 +181,9 @@ def _below_ceiling(check: str, device: ComputeDevice) -> Iterator[Finding]:
             low.append((value.of_ceiling, value.least, what))
     if low:
         part, least, what = min(low)
-        made = about(check, device, *(f"{name}: {found:.0%} of its ceiling" for found, _, name in low))
-        why = _why(f"{what} reaches {part:.0%} of the ceiling of this GPU at the clock that it ran at", device)
-        wanted = f"{least:.0%} or more"
-        yield made.warns(f"{part:.0%}", wanted, why, _fix(check, device), _cause(check, device), "possible")
+        subject = subject_of(check, device, *(f"{name}: {found:.0%} of its ceiling" for found, _, name in low))
+        code, wanted = _code(LOW[check], device), f"{least:.0%} or more"
+        yield subject.warns(code, f"{part:.0%}", wanted, confidence="possible", what=what)
 
 
 def _no_outlier(check: str, group: Sequence[ComputeDevice]) -> Finding:
@@ -218,17 +196,16 @@ def _no_outlier(check: str, group: Sequence[ComputeDevice]) -> Finding:
         for index in values
     ]
     visible = max([limits.warn_loss, *seen])
-    made = About(check=check, evidence=tuple(_summary(check, device) for device in group))
+    subject = Subject(check=check, evidence=tuple(_summary(check, device) for device in group))
     count = f"{len(group)} {group[0].name}"
     if visible > 2 * limits.fail_loss:
-        why = f"the GPUs differ so much among themselves that a loss below {visible:.0%} would not be seen"
-        fix = "end other work on the GPUs and measure again: gpucheck compute"
-        return made.unknown(why, fix, f"outliers unknown: {count} differ", wanted="equal GPUs")
-    return made.passes(f"{count}: no GPU more than {visible:.0%} slower than the others")
+        text, percent = f"outliers unknown: {count} differ", round(100 * visible)
+        return subject.unknown("compute.gpus-differ", text, "equal GPUs", visible_percent=percent)
+    return subject.passes(f"{count}: no GPU more than {visible:.0%} slower than the others")
 
 
 def _single(check: str, device: ComputeDevice) -> Finding:
-    return about(check, device).passes(f"{_summary(check, device)}; no other GPU of this model to compare with")
+    return subject_of(check, device).passes(f"{_summary(check, device)}; no other GPU of this model to compare with")
 
 
 def _summary(check: str, device: ComputeDevice) -> str:

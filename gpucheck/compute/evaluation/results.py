@@ -4,16 +4,12 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from gpucheck.compute.evaluation.groups import about, models
+from gpucheck.compute.evaluation.groups import models, subject_of
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding
 from gpucheck.model.compute import ComputeDevice
-from gpucheck.model.finding.about import About
 
 NAME = "compute-results"
-CAUSE = "silent-corruption"
-FIX = (
-    "take the GPU out of service: results of jobs on it since the last pass are in doubt; then have the board replaced"
-)
 # Above this probability of a miss a pass states that little was checked.
 MOST_MISS = 0.05
 RARE = 1e-9
@@ -66,10 +62,8 @@ def _unsteady(device: ComputeDevice) -> Finding | None:
         return None
     evidence = [f"{what}: {found.differing} of {found.repeats} repeats differ" for what, found in wrong.items()]
     differing, repeats = (sum(getattr(found, part) for found in wrong.values()) for part in ("differing", "repeats"))
-    why = "the same operation on the same data gave different bits, and no error was reported: results are wrong"
-    return about(NAME, device, *evidence).fails(
-        f"{differing} of {repeats} repeats differ", "equal repeats", why, FIX, CAUSE
-    )
+    seen = f"{differing} of {repeats} repeats differ"
+    return subject_of(NAME, device, *evidence).fails("compute.repeats-differ", seen, "equal repeats")
 
 
 def _votes(group: Sequence[ComputeDevice], what: str) -> list[tuple[str, int]]:
@@ -89,15 +83,9 @@ def _minority(group: Sequence[ComputeDevice]) -> dict[int, Finding]:
             for device in group:
                 if device.digests.get(what, votes[0][0]) != votes[0][0]:
                     odd.setdefault(device.index, []).append(f"{what}: {device.digests[what]}, others {votes[0][0]}")
-    why = "its results differ from those of the other GPUs of this model each time, and no error was reported"
     return {
-        device.index: about(NAME, device, *odd[device.index]).fails(
-            f"{len(odd[device.index])} operations differ from the other GPUs",
-            "equal results",
-            why,
-            FIX,
-            CAUSE,
-            "likely",
+        device.index: subject_of(NAME, device, *odd[device.index]).fails(
+            "compute.result-differs", f"{len(odd[device.index])} operations differ from the other GPUs", "equal results"
         )
         for device in group
         if device.index in odd
@@ -114,11 +102,8 @@ def _split(group: Sequence[ComputeDevice]) -> Finding | None:
             undecided.append(f"{what}: " + ", ".join(f"{count} of {total} have {digest}" for digest, count in votes))
     if not undecided:
         return None
-    why = "the GPUs differ from each other, each agrees with itself, and no majority names the odd one"
-    fix = "compare with a third GPU of this model: gpucheck fleet report on the reports of several hosts"
-    return About(check=NAME, evidence=tuple(undecided)).unknown(
-        why, fix, f"{len(undecided)} operations differ between GPUs", wanted="equal results"
-    )
+    seen = f"{len(undecided)} operations differ between GPUs"
+    return Subject(check=NAME, evidence=tuple(undecided)).unknown("compute.no-majority", seen, "equal results")
 
 
 def _agree(group: Sequence[ComputeDevice]) -> Finding:
@@ -134,4 +119,4 @@ def _agree(group: Sequence[ComputeDevice]) -> Finding:
     if miss > MOST_MISS:
         bound += ", so little is proven"
     count = f"{len(group)} devices agree" if len(group) > 1 else "all repeats agree"
-    return About(check=NAME, evidence=evidence).passes(f"{count}: {values:.2e} values checked on each; {bound}")
+    return Subject(check=NAME, evidence=evidence).passes(f"{count}: {values:.2e} values checked on each; {bound}")

@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from gpucheck.knowledge.codes import Subject
 from gpucheck.measure.collectives.values import ALL, ErrorKind, Measured, RankOptions, RankReport, bus_factor
 from gpucheck.measure.planning.selection import Unmeasurable, admit, choose
 from gpucheck.measure.reporting.scene import Scene
@@ -20,7 +21,6 @@ from gpucheck.model import Finding, Gpu, Host, NvmlReading, Verdict, worst
 from gpucheck.model.collectives import CollectiveResult, CollectivesReport
 from gpucheck.model.diagnosis import observations
 from gpucheck.model.diagnosis.observations import Collective, Hang, Observations
-from gpucheck.model.finding.about import About
 from gpucheck.processes.environment import nccl_files, rank_environment
 from gpucheck.processes.exhausted import exhausted, limit_in_force
 from gpucheck.processes.ranks.nccl_log import Taken, error_text
@@ -105,22 +105,13 @@ def _several(nodes: Nodes | None) -> bool:
     return nodes is not None and nodes.interface != "lo"
 
 
-# Why and fix of errors that are unrelated to links and NCCL.
-UNKNOWN: Mapping[ErrorKind | str, tuple[str, str]] = {
-    "defect": (
-        "a defect of gpucheck or of a Python package that it uses, unrelated to GPUs, links and NCCL",
-        "report it with the output of: gpucheck collectives --format json",
-    ),
-    "no-resources": (
-        "a GPU or the host had no memory, disk space, processes or file handles left",
-        "nvidia-smi, free -h, df -h /tmp and ulimit -a show what is used; smaller buffers: --sizes 8K,1M",
-    ),
-    "no-device": (
-        "torch in this rank cannot use the GPU, so no collective was run",
-        "unset CUDA_VISIBLE_DEVICES; python -c 'import torch; torch.cuda.init()' shows more; gpucheck verify",
-    ),
+# Errors that are unrelated to links and NCCL.
+UNKNOWN: Mapping[ErrorKind | str, str] = {
+    "defect": "measure.rank-defect",
+    "no-resources": "measure.rank-no-resources",
+    "no-device": "measure.rank-no-device",
 }
-PACKAGE_FIX = "python -m pip install torch numpy"
+RANKS = Subject(check="collectives")
 
 
 def gaps(runs: Mapping[str, Ended], results: Sequence[CollectiveResult], *, gpus: bool) -> tuple[Finding, ...]:
@@ -133,21 +124,16 @@ def gaps(runs: Mapping[str, Ended], results: Sequence[CollectiveResult], *, gpus
 def _ending(ended: Ended) -> Iterator[Finding]:
     missing = next((error.missing for error in ended.errors.values() if error.missing), None)
     if missing is not None:
-        yield About(check="collectives").skips(
-            f"the ranks need it: {PACKAGE_FIX}", f"not run: Python package {missing} is not installed"
-        )
+        yield RANKS.skips("measure.ranks-need-package", f"not run: Python package {missing} is not installed")
     elif ended.reason == "deadline" and exhausted(ended.output):
-        about = About(check="collectives", evidence=(ended.output,))
         seen = f"the remaining collectives unknown: no end after {ended.seconds:.0f} s"
-        yield about.unknown(*UNKNOWN["no-resources"], seen, cause="host-resources")
+        yield RANKS.with_evidence(ended.output).unknown(UNKNOWN["no-resources"], seen)
     elif ended.reason == "deadline":
         places = "; ".join(f"rank {rank}: {step}" for rank, step in sorted(ended.where.items()))
         calls = (f"rank {rank} is in {frame}" for rank, stack in sorted(ended.stacks.items()) for frame in stack[:3])
-        yield About(check="collectives", evidence=(*calls, *([ended.output] if ended.output else []))).unknown(
-            "the ranks wait for each other: one rank, or the path between two ranks, does not respond",
-            "gpucheck bandwidth finds a pair that does not copy; try again with NCCL_P2P_DISABLE=1",
-            f"the remaining collectives unknown: no end after {ended.seconds:.0f} s: {places}",
-        )
+        seen = f"the remaining collectives unknown: no end after {ended.seconds:.0f} s: {places}"
+        evidence = (*calls, *([ended.output] if ended.output else []))
+        yield RANKS.with_evidence(*evidence).unknown("measure.ranks-wait", seen)
     elif ended.reason == "failed":
         yield _failed(ended)
 
@@ -159,55 +145,33 @@ def _failed(ended: Ended) -> Finding:
     lines += [f"rank {rank} failed: {error_text(e.message)} [{e.type}]" for rank, e in errors]
     first = lines[0] if lines else "a rank ended without reporting an error"
     places = tuple(f"rank {rank} was at: {at}" for rank, at in sorted(ended.where.items()))
-    about = About(
-        check="collectives",
-        evidence=(*lines[1:], *places, *ended.taken.warnings, *([ended.output] if ended.output else [])),
-    )
+    printed = (ended.output,) if ended.output else ()
+    subject = RANKS.with_evidence(*lines[1:], *places, *ended.taken.warnings, *printed)
     if any(number not in FAULTS for number in ended.signals.values()):
-        return about.unknown(
-            "something outside gpucheck sent it the signal; if host memory is short, that is the kernel's OOM killer",
-            "dmesg | grep -i -e oom -e 'killed process'; free -h; then: gpucheck collectives",
-            f"collectives unknown: {first}",
-        )
+        return subject.unknown("measure.rank-killed", f"collectives unknown: {first}")
     kind = errors[0][1].kind if errors and not ended.signals else "collective"
     if kind == "collective" and exhausted(ended.output):
         kind = "no-resources"
     if kind in UNKNOWN:
-        cause = "host-resources" if kind == "no-resources" else None
-        return about.unknown(*UNKNOWN[kind], f"collectives unknown: {first}", cause=cause)
-    return about.fails(
-        first,
-        None,
-        "one rank failed, and a collective needs all of them",
-        "gpucheck bandwidth checks the links without NCCL; dmesg | grep -e Xid; the evidence has NCCL's warnings",
-        cause=None,
-    )
+        return subject.unknown(UNKNOWN[kind], f"collectives unknown: {first}")
+    return subject.fails("measure.rank-failed", first)
 
 
 def _correctness(results: Sequence[CollectiveResult], where: str, *, gpus: bool) -> Iterator[Finding]:
     """Wrong elements of GPU ranks are observations, which ``diagnose`` evaluates."""
     wrong = [result for result in results if result.wrong]
     checked = sum(result.checked for result in results)
-    about = About(
+    subject = Subject(
         check="collectives-results",
         evidence=tuple(f"{r.operation} {r.size_bytes} bytes ({r.variant}): {r.wrong} wrong" for r in wrong),
     )
     if wrong and not gpus:
-        yield about.fails(
-            f"{count_text(sum(result.wrong for result in wrong), 'element')} wrong between CPU ranks",
-            0,
-            "ranks ended with other numbers than were sent; no GPU was used, so it is the host's memory or network",
-            "dmesg | grep -e EDAC -e 'Hardware Error'; run gpucheck collectives again",
-            cause=None,
-        )
+        seen = f"{count_text(sum(result.wrong for result in wrong), 'element')} wrong between CPU ranks"
+        yield subject.fails("measure.cpu-ranks-wrong", seen, 0)
     elif checked and not wrong:
-        yield about.passes(f"{count_text(checked, 'collective')} exact on {where}, every element of every rank")
+        yield subject.passes(f"{count_text(checked, 'collective')} exact on {where}, every element of every rank")
     elif not checked:
-        yield about.unknown(
-            "no collective completed",
-            "resolve the other findings, which name what prevented it, then: gpucheck collectives",
-            "results of collectives unknown: 0 checked",
-        )
+        yield subject.unknown("measure.no-collective", "results of collectives unknown: 0 checked")
 
 
 def measured(
@@ -348,18 +312,14 @@ def _runs(options: RankOptions, count: int) -> dict[str, Ended]:
             only = msgspec.structs.replace(options, operations=("all_reduce",), sizes=options.sizes[-1:])
             runs["ring"] = launch(only, count, deadline, NCCL_NVLS_ENABLE="0")
     except OSError as error:
-        raise Unmeasurable(f"no rank could be started: {error}") from error
+        raise Unmeasurable(RANKS.unknown("measure.ranks-not-started", f"no rank could be started: {error}")) from error
     return runs
 
 
 def _one_rank(ranks: _Ranks) -> Finding:
     """Return the finding for one rank, whose collective moves no data: its bandwidth is 0."""
-    return About(
-        check="collectives", evidence=tuple(f"GPU {gpu.index} ({gpu.pci_bus_id})" for gpu in ranks.gpus)
-    ).skips(
-        "a collective needs two ranks, and NCCL accepts one rank on each GPU; several hosts take part with --nodes",
-        "not run: 1 GPU, so nothing could be checked",
-    )
+    subject = RANKS.with_evidence(*(f"GPU {gpu.index} ({gpu.pci_bus_id})" for gpu in ranks.gpus))
+    return subject.skips("measure.one-rank", "not run: 1 GPU, so nothing could be checked")
 
 
 def _ranks(host: Host, options: Options) -> _Ranks:
@@ -368,17 +328,16 @@ def _ranks(host: Host, options: Options) -> _Ranks:
     if simulated or not isinstance(reading, NvmlReading) or topology is None or not reading.gpus:
         why = "the GPUs of this host are simulated" if simulated else "no GPU responds on this host"
         if options.devices is not None:
-            raise Unmeasurable(f"--devices names GPUs, and {why}. Omit it for CPU ranks.", usage=True)
+            code = "measure.ranks-gpus-simulated" if simulated else "measure.ranks-no-gpu"
+            raise Unmeasurable(RANKS.unknown(code, f"--devices {options.devices}"), usage=True)
         count = options.ranks or CPU_RANKS
         reason = f"{count} CPU ranks on this host, gloo: {why}; real traffic, but no GPU"
         return _Ranks(gpus=(), count=count, reason=reason, sizes=SIZES["cpu"])
     gpus = choose(reading.gpus, options.devices).gpus
     admit(gpus, contended=options.contended)
     if options.ranks is not None and options.ranks > len(gpus):
-        raise Unmeasurable(
-            f"--ranks {options.ranks}: the host has {count_text(len(gpus), 'GPU')}, and NCCL rejects two ranks on one.",
-            usage=True,
-        )
+        seen = f"--ranks {options.ranks}"
+        raise Unmeasurable(RANKS.unknown("measure.more-ranks-than-gpus", seen, gpus=len(gpus)), usage=True)
     gpus = gpus[: options.ranks]
     scene = Scene.of(host, gpus, reading, topology)
     ring_gb_s = _ring_gb_s(scene)

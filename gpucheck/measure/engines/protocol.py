@@ -4,17 +4,18 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from gpucheck.measure.values import Comparison, Flow, Opened, Region, Setup, TimingWay
+from gpucheck.model.finding import Finding
 
 # Exceptions of programming errors; engines raise other types if a device is missing.
 MISTAKES = (ArithmeticError, AssertionError, AttributeError, IndexError, KeyError, NameError, TypeError)
 
 
 class NotOpened(Exception):
-    """The engine cannot copy on this host, for a known reason. fix: what to do."""
+    """The engine cannot copy on this host, for a known reason. where: the device, empty for all of them."""
 
-    def __init__(self, why: str, fix: str) -> None:
-        super().__init__(why)
-        self.fix = fix
+    def __init__(self, finding: Finding, where: str = "") -> None:
+        super().__init__(f"{where}: {finding.why}" if where else finding.why)
+        self.finding = finding
 
 
 class NotTimed(Exception):

@@ -2,24 +2,26 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from gpucheck.knowledge.codes import Subject
 from gpucheck.measure.values import MIB, Device
 from gpucheck.model import Finding, Gpu, Verdict
 from gpucheck.model.host.health import GpuProcess
 
 RESERVE_BYTES = 768 * MIB  # a CUDA context, its kernels and the framework's own pool
 LEAST_BYTES = 4 * MIB
+COPIES = Subject(check="p2p-copies")
 MPS_SERVER = "nvidia-cuda-mps-server"
 
 
 class Unmeasurable(Exception):
-    """The measurement is not possible. usage: the options are wrong. finding: the same for a report."""
+    """The measurement is not possible. finding: the reason. usage: the options are wrong, which no report contains."""
 
-    def __init__(self, message: str, *, usage: bool = False, finding: Finding | None = None) -> None:
-        super().__init__(message)
-        self.usage = usage
+    def __init__(self, finding: Finding, *, usage: bool = False) -> None:
+        super().__init__(f"{finding.seen}: {finding.why} Do this: {finding.fix}")
         self.finding = finding
+        self.usage = usage
 
 
 class Chosen(NamedTuple):
@@ -44,56 +46,37 @@ def choose(gpus: Sequence[Gpu], words: str | None) -> Chosen:
     if len(once) < len(found):
         twice = next(gpu for gpu in found if sum(other.index == gpu.index for other in found) > 1)
         raise Unmeasurable(
-            f"--devices {words}: GPU {twice.index} ({twice.pci_bus_id}) is named twice. Name each GPU once, or use "
-            f"--devices {twice.index},{twice.index} for copies inside one GPU.",
+            COPIES.unknown(
+                "measure.device-named-twice", f"--devices {words}", twice=twice.index, bus_id=twice.pci_bus_id
+            ),
             usage=True,
         )
     return Chosen(tuple(once.values()), local=False)
 
 
 def _named(gpus: Sequence[Gpu], token: str) -> Gpu:
-    there = f"This host has GPU {', '.join(str(gpu.index) for gpu in gpus)}." if gpus else "This host has no GPU."
     if token.isascii() and token.isdigit():
-        for gpu in gpus:
-            if gpu.index == int(token):
-                return gpu
-        raise Unmeasurable(f"--devices: there is no GPU {token}. {there}", usage=True)
-    matches = [gpu for gpu in gpus if token and gpu.uuid.lower().startswith(token.lower())]
+        matches = [gpu for gpu in gpus if gpu.index == int(token)]
+    else:
+        matches = [gpu for gpu in gpus if token and gpu.uuid.lower().startswith(token.lower())]
     if len(matches) == 1:
         return matches[0]
-    what = "names more than one GPU" if matches else "is neither the number nor the UUID of a GPU"
-    raise Unmeasurable(f"--devices: {token!r} {what}. {there} nvidia-smi -L lists the UUIDs.", usage=True)
+    code = "measure.device-ambiguous" if matches else "measure.device-not-there"
+    there = tuple(gpu.index for gpu in gpus)
+    raise Unmeasurable(COPIES.unknown(code, f"--devices: {token!r}", there=there), usage=True)
 
 
 def admit(gpus: Sequence[Gpu], *, contended: bool) -> tuple[str, ...]:
     """Notes for the report. Raises Unmeasurable for MIG, for a GPU that accepts no process, and for a busy one."""
     cut = [gpu for gpu in gpus if gpu.health.mig]
     if cut:
-        raise _refuse(
-            cut,
-            "MIG is on",
-            "MIG instances do not support peer access",
-            "turn it off (nvidia-smi -mig 0, then reset the GPU), or omit these GPUs with --devices",
-            cause="mig-enabled",
-            verdict=Verdict.SKIP,
-        )
+        raise _refuse(cut, "measure.mig-on", "MIG is on", verdict=Verdict.SKIP)
     closed = [gpu for gpu in gpus if gpu.health.compute_mode == "prohibited"]
     if closed:
-        raise _refuse(
-            closed,
-            "compute mode is prohibited",
-            "the GPU accepts no compute process",
-            "nvidia-smi -c 0",
-            cause="compute-mode-exclusive",
-        )
+        raise _refuse(closed, "measure.compute-mode-prohibited", "compute mode is prohibited")
     busy = [gpu for gpu in gpus if any(map(_copies_too, gpu.health.processes or ()))]
     if busy and not contended:
-        raise _refuse(
-            busy,
-            f"in use by {_processes(busy)}",
-            "the results would include traffic of the other process, and the copies would slow it down",
-            "wait until it exits, omit the GPU with --devices, or accept results that cannot fail: --allow-busy-gpus",
-        )
+        raise _refuse(busy, "measure.gpu-in-use", f"in use by {_processes(busy)}")
     return (f"contended: {_processes(busy)} ran during the copies, so no result can fail",) if busy else ()
 
 
@@ -108,29 +91,11 @@ def _processes(gpus: Sequence[Gpu]) -> str:
 
 
 def _refuse(
-    gpus: Sequence[Gpu],
-    seen: str,
-    why: str,
-    fix: str,
-    *,
-    cause: str | None = None,
-    verdict: Verdict = Verdict.UNKNOWN,
+    gpus: Sequence[Gpu], code: str, seen: str, *, verdict: Verdict = Verdict.UNKNOWN, **values: Any
 ) -> Unmeasurable:
     numbers = ", ".join(str(gpu.index) for gpu in gpus)
-    subject = f"gpu:{gpus[0].pci_bus_id}" if len(gpus) == 1 else "host"
-    return Unmeasurable(
-        f"GPU {numbers}: {seen}: {why}. Do this: {fix}.",
-        finding=Finding(
-            check="p2p-copies",
-            verdict=verdict,
-            subject=subject,
-            seen=f"GPU {numbers}: {seen}",
-            cause=cause,
-            confidence="certain" if cause else None,
-            why=why,
-            fix=fix,
-        ),
-    )
+    subject = Subject(check=COPIES.check, name=f"gpu:{gpus[0].pci_bus_id}" if len(gpus) == 1 else COPIES.name)
+    return Unmeasurable(subject.finding(verdict, code, f"GPU {numbers}: {seen}", **values))
 
 
 def room(gpus: Sequence[Gpu], wanted_bytes: int) -> tuple[int, str | None]:
@@ -150,12 +115,8 @@ def room(gpus: Sequence[Gpu], wanted_bytes: int) -> tuple[int, str | None]:
     if fits >= wanted_bytes:
         return wanted_bytes, None
     if fits < LEAST_BYTES:
-        raise _refuse(
-            [fullest],
-            f"{least // MIB} MiB free",
-            f"two buffers and a CUDA context need {(RESERVE_BYTES + 2 * LEAST_BYTES) // MIB} MiB",
-            "nvidia-smi shows the processes that use the memory; end them, or omit the GPU with --devices",
-        )
+        needed = (RESERVE_BYTES + 2 * LEAST_BYTES) // MIB
+        raise _refuse([fullest], "measure.memory-short", f"{least // MIB} MiB free", needed_mib=needed)
     shrunk = f"buffers shrunk from {wanted_bytes // MIB} to {fits // MIB} MiB"
     return fits, f"{shrunk}: GPU {fullest.index} has {least // MIB} MiB free"
 

@@ -126,7 +126,8 @@ def open_engine(engine: CopyEngine, setup: Setup) -> Opened | Failure:
     except ModuleNotFoundError as error:
         return Failure(kind="missing-package", purpose="open", detail=str(error.name))
     except NotOpened as error:
-        return Failure(kind="not-started", purpose="open", detail=str(error), fix=error.fix)
+        reason, values = error.finding.code, error.finding.values
+        return Failure(kind="not-started", purpose="open", detail=str(error), reason=reason, values=values)
     except MISTAKES as error:
         return Failure(kind="defect", purpose="open", detail=located(error))
     except Exception as error:

@@ -4,19 +4,22 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, Host, NvmlReading
-from gpucheck.model.finding.about import About
 from gpucheck.run.proof import REQUIRED, not_required
-from gpucheck.run.step import Outcome, Step, numbers_of
+from gpucheck.run.step import Outcome, Step, in_place_of_a_run, numbers_of
 from gpucheck.run.steps.versions import NAME as VERSIONS
 from gpucheck.run.steps.versions import refused, version_consistency
 from gpucheck.train import whole_gpus
-from gpucheck.train.evaluation.finding_text import install
+from gpucheck.train.evaluation.finding_text import distribution
 
 if TYPE_CHECKING:
     from gpucheck.model.collectives import CollectivesReport
 
 NAME = "collectives"
+RANKS = Subject(check=NAME)
 CLAIM = "collectives between GPUs"
 TRANSPORT = "collectives-transport"
 FINDINGS = ("collectives-bandwidth", "collectives-results", TRANSPORT)
@@ -52,10 +55,7 @@ def _collectives(host: Host) -> Outcome:
     try:
         report = collectives(host, Options(operations=USED_BY_TRAINING))
     except Unmeasurable as error:
-        found = error.finding
-        seen = str(error) if found is None else str(found.seen)
-        why, fix = (found.why, found.fix) if found is not None else (str(error), "gpucheck collectives shows more")
-        return _unknown(seen, why, fix)
+        return _unknown(error.finding, str(error.finding.seen))
     findings = (*report.findings, *_transport(report), *_cpu_ranks(report))
     ran = any(result.checked for result in report.results)
     unproven = () if ran else tuple(f"{CLAIM}, {finding.seen}" for finding in findings[:1])
@@ -67,23 +67,29 @@ def _prevented(host: Host) -> Outcome | None:
     gpus = whole_gpus(host)
     if gpus < 2:
         seen = "not run: 1 GPU" if gpus else "not run: no GPU"
-        return Outcome((About(check=NAME).skips("a collective needs two ranks, and NCCL one GPU for each", seen),), {})
+        return Outcome((RANKS.skips("measure.one-rank", seen),), {})
     if not isinstance(host.nvml(), NvmlReading):
-        return _unknown("NVML does not respond", "the ranks are placed by NVML", "gpucheck verify --only driver")
+        return _unknown(RANKS.unknown("measure.ranks-not-placed"), "NVML does not respond")
     if find_spec(REQUIRED) is None:
         reason = not_required(host, REQUIRED, gpus)
         if reason is not None:
-            return Outcome((About(check=NAME).skips(f"not run: {reason}", "not run"),), {}, (f"{CLAIM}, {reason}",))
-        why = f"the Python environment of gpucheck lacks {REQUIRED}, which starts NCCL"
-        fix = f"Install it where gpucheck runs: {install(REQUIRED)} (gpucheck stack resolve names the build)"
-        return _unknown(f"{REQUIRED} is not installed", why, fix)
+            finding = RANKS.skips(reason.code, "not run", framework=REQUIRED, distribution=distribution(REQUIRED))
+            return Outcome((finding,), {}, (f"{CLAIM}, {reason.text}",))
+        found = RANKS.unknown("measure.ranks-need-torch", package=REQUIRED)
+        return _unknown(found, f"{REQUIRED} is not installed")
     stopped = refused(version_consistency(host)).get(REQUIRED)
-    return None if stopped is None else _unknown(f"{VERSIONS} fails", stopped.why, stopped.fix)
+    return None if stopped is None else _unknown(stopped, f"{VERSIONS} fails")
 
 
-def _unknown(seen: str, why: str, fix: str) -> Outcome:
-    fix = f"{fix}\nOr omit collectives: gpucheck verify --skip {NAME}"
-    finding = About(check=NAME).unknown(why, fix, f"{CLAIM} unknown: {seen}", wanted="a run on all GPUs")
+def _unknown(reason: Finding, seen: str) -> Outcome:
+    """Return the outcome without a run, with the code of the reason."""
+    finding = in_place_of_a_run(
+        NAME,
+        replace(reason, subject="host"),
+        f"{CLAIM} unknown: {seen}",
+        "a run on all GPUs",
+        "measure.collectives-left-out",
+    )
     return Outcome((finding,), {}, (f"{CLAIM}, {seen}",))
 
 
@@ -92,13 +98,9 @@ def _transport(report: "CollectivesReport") -> Iterator[Finding]:
     evaluated = any(finding.check == TRANSPORT for finding in report.findings)
     if report.backend != "nccl" or evaluated or not report.results:
         return
-    about = About(check=TRANSPORT)
+    subject = Subject(check=TRANSPORT)
     if not report.transports:
-        yield about.unknown(
-            "NCCL's log has no line that names a transport, as a version that prints other lines would have",
-            "NCCL_DEBUG=INFO with a job of your own shows what NCCL prints",
-            "transport unknown",
-        )
+        yield subject.unknown("measure.transport-not-logged", "transport unknown")
         return
     channels = ", ".join(f"{kind} ({count} channels)" for kind, count in report.transports.items())
     chosen = ", ".join(report.algorithms.get("AllReduce", ()))
@@ -106,21 +108,13 @@ def _transport(report: "CollectivesReport") -> Iterator[Finding]:
     seen = f"NCCL {version}: {channels}".replace("NCCL :", "NCCL:") + (f"; all_reduce {chosen}" if chosen else "")
     joined_by_nvlink = any(result.expected_busbw_gb_s for result in report.results)
     if joined_by_nvlink and any(kind.startswith(STAGED) for kind in report.transports):
-        yield about.warns(
-            seen,
-            "P2P or NVLS",
-            "NVLinks join all of these GPUs, and NCCL moves data through host memory or the network stack",
-            "gpucheck bandwidth shows whether copies are direct; look for NCCL_P2P_DISABLE and NCCL_P2P_LEVEL in the "
-            "environment of jobs, /etc/nccl.conf and ~/.nccl.conf",
-            None,
-        )
+        yield subject.warns("measure.nvlink-not-used", seen, "P2P or NVLS")
     else:
-        yield about.passes(seen)
+        yield subject.passes(seen)
 
 
 def _cpu_ranks(report: "CollectivesReport") -> Iterator[Finding]:
     """Return the SKIP that a run on CPU ranks ends with."""
     if report.backend != "nccl":
         seen = f"{report.ranks} CPU ranks, gloo: no GPU and no link was used"
-        why = "the GPUs of this machine are simulated; the results between CPU ranks are real"
-        yield About(check=NAME).skips(why, seen)
+        yield RANKS.skips("measure.only-cpu-ranks", seen)

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from gpucheck.compute.evaluation import CHECKS
-from gpucheck.model import Host, NvmlReading, Verdict
+from gpucheck.knowledge.codes import Subject
+from gpucheck.model import Host, NvmlReading
 from gpucheck.model.compute import Sample
 from gpucheck.run.conclusion import conclude
-from gpucheck.run.step import Outcome, Step, nothing_measured, numbers_of
+from gpucheck.run.step import Outcome, Step, numbers_of
 from gpucheck.train import mig_instances, whole_gpus
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 NAME = "compute"
 CLAIM = "computing on GPUs"
-FIX = "gpucheck verify --only inventory,driver"
 # Around the deadlines of its children: a start and one step that hangs.
 DEADLINE_S = 600.0
 # The plan: 36 s of load on a GPU with six types, on all GPUs at the same time, and the start of torch.
@@ -71,12 +71,11 @@ def _compute(host: Host) -> Outcome:
     from gpucheck.measure.planning.selection import Unmeasurable
 
     if not (whole_gpus(host) or mig_instances(host)):
-        return Outcome((nothing_measured(NAME, "no GPU", Verdict.SKIP, FIX),), {})
+        return Outcome((Subject(check=NAME).skips("compute.no-gpu", "no GPU"),), {})
     try:
         report = compute(host, Options())
     except Unmeasurable as error:
-        found = error.finding or nothing_measured(NAME, str(error), Verdict.UNKNOWN, FIX)
-        finding = replace(found, check=NAME)
+        finding = replace(error.finding, check=NAME)
         return Outcome((finding,), {}, (f"{CLAIM}, {finding.seen}",))
     verdicts = Counter(finding.verdict for finding in report.findings)
     nothing = not any(device.repeats for device in report.gpus)

@@ -5,8 +5,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from gpucheck.host.recording import ReplayHost
+from gpucheck.knowledge.codes import Subject, fix_of, steps_of
 from gpucheck.model import Finding, Host, Verdict
-from gpucheck.run.step import Outcome, Step, nothing_measured, numbers_of
+from gpucheck.run.step import Outcome, Step, numbers_of
 from gpucheck.train import whole_gpus
 
 NAME = "p2p"
@@ -61,11 +62,11 @@ def _p2p(host: Host) -> Outcome:
     full = host.recording.full if isinstance(host, ReplayHost) else None
     try:
         if full is not None and full.bandwidth is None:
-            raise Unmeasurable(full.not_measured or "the recording contains no copies.")  # noqa: TRY301 - as on the host
+            seen = full.not_measured or "the recording contains no copies"
+            return _held_to_the_level(host, (Subject(check=NAME).skips("measure.copies-not-recorded", seen),), {})
         report = bandwidth(host, Options()) if full is None or full.bandwidth is None else evaluated(full.bandwidth)
     except Unmeasurable as error:
-        found = error.finding or nothing_measured(NAME, str(error), Verdict.SKIP)
-        return _held_to_the_level(host, (found,), {})
+        return _held_to_the_level(host, (error.finding,), {})
     return _held_to_the_level(host, report.findings, numbers_of(report))
 
 
@@ -83,10 +84,12 @@ def _held_to_the_level(host: Host, findings: tuple[Finding, ...], numbers: dict[
 
 
 def _unknown(finding: Finding, gpus: int) -> Finding:
+    steps = steps_of("measure.copies-left-out", {}, cause=None)
     return replace(
         finding,
         verdict=Verdict.UNKNOWN,
         seen=f"{CLAIM} unknown: {finding.seen}",
         wanted=finding.wanted if finding.wanted is not None else f"copies between the {gpus} GPUs of this host",
-        fix="\n".join(filter(None, (finding.fix, f"Or omit the copies: gpucheck verify --skip {NAME}"))),
+        steps=(*finding.steps, *steps),
+        fix="; ".join(filter(None, (finding.fix, fix_of(steps)))),
     )

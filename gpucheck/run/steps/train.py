@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 from gpucheck.host.simulated import machine_directory
 from gpucheck.knowledge import causes
-from gpucheck.model import Finding, Gpu, Host, NvmlReading, Verdict, named, with_actions
-from gpucheck.model.finding.about import About
+from gpucheck.knowledge.codes import Subject
+from gpucheck.model import Finding, Gpu, Host, NvmlReading, named, with_actions
 from gpucheck.model.smoke import SmokeFailure, SmokeReport, SmokeResult
 from gpucheck.run.conclusion import conclude
-from gpucheck.run.proof import REQUIRED, not_required
-from gpucheck.run.step import Outcome, Step
+from gpucheck.run.proof import REQUIRED, NotRequired, not_required
+from gpucheck.run.step import Outcome, Step, in_place_of_a_run
 from gpucheck.run.steps import versions
 from gpucheck.run.steps.versions import NAME as VERSIONS
 from gpucheck.run.steps.versions import refused, version_consistency
@@ -30,7 +30,7 @@ from gpucheck.train import (
     run_smoke,
     whole_gpus,
 )
-from gpucheck.train.evaluation.finding_text import PLACEMENT, install
+from gpucheck.train.evaluation.finding_text import PLACEMENT, distribution
 from gpucheck.train.run_plan import on_all_gpus, plan
 from gpucheck.train.spec import Fault, SmokeOptions
 from gpucheck.train.strategies import Strategy, all_strategies
@@ -193,21 +193,23 @@ def _unproven(strategy: Strategy, reason: str, where: str = "") -> tuple[str, ..
     return (f"training{framework}{where}, {reason}",) if strategy.trains else ()
 
 
-def _missing(strategy: Strategy, failure: SmokeFailure, reason: str | None) -> Outcome:
+def _missing(strategy: Strategy, failure: SmokeFailure, reason: NotRequired | None) -> Outcome:
     """UNKNOWN where a level has to prove this framework, SKIP where it does not. reason: why it does not."""
     (finding,) = evaluate(failure)
-    package = failure.missing or strategy.framework
+    package, framework = failure.missing or strategy.framework, strategy.framework
+    subject = Subject(check=finding.check)
     if reason is not None:
-        unproven = _unproven(strategy, reason) if strategy.framework == REQUIRED else ()
-        return Outcome((replace(finding, why=f"not run: {reason}"),), msgspec.to_builtins(failure), unproven)
-    unknown = replace(
-        finding,
-        verdict=Verdict.UNKNOWN,
-        seen=f"training on GPUs unknown: package {package} is not installed",
-        wanted=f"a run with {strategy.framework}",
-        why=f"the Python environment of gpucheck lacks {package}, which {strategy.framework} training needs",
-        fix=f"Install it where gpucheck runs: {install(package)} (gpucheck stack resolve names the build)\n"
-        "Or omit training: gpucheck verify --skip training",
+        unproven = _unproven(strategy, reason.text) if framework == REQUIRED else ()
+        needed = distribution(package)
+        skipped = subject.skips(reason.code, finding.seen, finding.wanted, framework=framework, distribution=needed)
+        return Outcome((skipped,), msgspec.to_builtins(failure), unproven)
+    unknown = subject.unknown(
+        "training.package-needed",
+        f"training on GPUs unknown: package {package} is not installed",
+        f"a run with {framework}",
+        package=package,
+        framework=framework,
+        distribution=distribution(package),
     )
     return Outcome((unknown,), msgspec.to_builtins(failure), _unproven(strategy, f"{package} is not installed"))
 
@@ -231,9 +233,8 @@ def _measured(outcomes: list[SmokeResult | SmokeFailure]) -> dict[str, Any]:
 
 def not_trained(strategy: Strategy, stopped: Finding) -> Finding:
     """In place of a training that would end in a CUDA error."""
-    about = About(check=strategy.check, subject=stopped.subject)
-    wanted = f"a run with {strategy.framework}"
-    return about.unknown(stopped.why, stopped.fix, f"training on GPUs unknown: {VERSIONS} fails", wanted=wanted)
+    seen, wanted = f"training on GPUs unknown: {VERSIONS} fails", f"a run with {strategy.framework}"
+    return in_place_of_a_run(strategy.check, stopped, seen, wanted)
 
 
 def simulated_fault() -> Fault | None:

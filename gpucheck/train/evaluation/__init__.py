@@ -5,12 +5,12 @@ from itertools import chain
 
 from msgspec.structs import replace
 
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding
-from gpucheck.model.finding.about import About
 from gpucheck.model.smoke import SmokeFailure, SmokeResult
 from gpucheck.printable import counted
 from gpucheck.train.evaluation.failure import evaluate_failure
-from gpucheck.train.evaluation.finding_text import PLACEMENT, describe_ranks, install, subject_of
+from gpucheck.train.evaluation.finding_text import PLACEMENT, describe_ranks, distribution, subject_of
 from gpucheck.train.evaluation.training import (
     NO_ALGORITHM,
     by_the_switch,
@@ -60,12 +60,9 @@ def _placement(result: SmokeResult, gpus: int | None) -> Iterator[Finding]:
     ):
         yield _not_on_gpus(result, gpus)
         return
-    across = f"{'training' if result.trained else 'copies'} across GPUs"
-    yield About(check=PLACEMENT, subject=subject_of(result)).skips(
-        f"not run: {across}: {result.placement_reason}",
-        f"{describe_ranks(result)}: {_proves(result)}",
-        wanted=f"{result.world_size} GPUs",
-    )
+    code = "training.training-not-across-gpus" if result.trained else "training.copies-not-across-gpus"
+    seen, wanted = f"{describe_ranks(result)}: {_proves(result)}", f"{result.world_size} GPUs"
+    yield Subject(check=PLACEMENT, name=subject_of(result)).skips(code, seen, wanted, reason=result.placement_reason)
 
 
 def _proves(result: SmokeResult) -> str:
@@ -77,28 +74,20 @@ def _proves(result: SmokeResult) -> str:
 
 
 def _not_on_gpus(result: SmokeResult, gpus: int) -> Finding:
-    framework, versions = result.framework, result.versions
-    about = About(check=PLACEMENT, evidence=(f"{framework} {versions.get(framework)}, CUDA {versions.get('cuda')}",))
-    ranks = f"{describe_ranks(result)}: {_proves(result)}"
+    framework, versions, reason = result.framework, result.versions, result.placement_reason
+    subject = Subject(
+        check=PLACEMENT, evidence=(f"{framework} {versions.get(framework)}, CUDA {versions.get('cuda')}",)
+    )
+    ranks = describe_ranks(result)
     wanted = f"training on the {counted(gpus, 'GPU')} of this host"
-    if versions.get("cuda") is None or versions.get(CUDA_WHEELS, "") is None:
-        # The environment of gpucheck need not be the one that the jobs of this host use: no defect of the host.
-        build = (
-            install(framework)
-            if CUDA_WHEELS in versions
-            else f"a {framework} build with CUDA (gpucheck stack resolve names it)"
+    if versions.get("cuda") is not None and versions.get(CUDA_WHEELS, "") is not None:
+        return subject.fails(
+            "training.gpus-not-used", f"{ranks}: {_proves(result)}", wanted, framework=framework, reason=reason
         )
-        return about.unknown(
-            ranks,
-            f"Install in the Python environment of gpucheck: {build}\n"
-            "Or omit training: gpucheck verify --skip training",
-            f"training on GPUs unknown: {result.placement_reason}",
-            wanted=wanted,
-        )
-    return about.fails(
-        ranks,
-        wanted,
-        f"this host has GPUs and {framework} does not use them: {result.placement_reason}",
-        "check the driver with: gpucheck verify --level quick; check CUDA_VISIBLE_DEVICES and, in a container, --gpus",
-        None,
+    # The environment of gpucheck need not be the one that the jobs of this host use: no defect of the host.
+    seen = f"training on GPUs unknown: {reason}"
+    if CUDA_WHEELS not in versions:
+        return subject.unknown("training.build-without-cuda", seen, wanted, framework=framework, ranks=ranks)
+    return subject.unknown(
+        "training.cuda-packages-missing", seen, wanted, distribution=distribution(framework), ranks=ranks
     )

@@ -1,8 +1,10 @@
 """Text and form of the findings of smoke tests. Pure."""
 
 from collections.abc import Iterator
-from typing import Literal
 
+import msgspec
+
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, Verdict
 from gpucheck.model.smoke import Performance, SmokeFailure, SmokeResult
 from gpucheck.printable import counted
@@ -11,18 +13,25 @@ from gpucheck.train.strategies import check_name
 # The finding about a run that did not use two GPUs: a name of its own, for the run's own findings may all pass.
 PLACEMENT = "smoke-placement"
 # What pip installs for a package that is imported by another name, or that needs CUDA libraries with it.
-DISTRIBUTIONS = {"cupy": "'cupy-cuda12x[ctk]'", "tensorflow": "'tensorflow[and-cuda]'"}
-REPEAT = "gpucheck smoke"
-ISOLATE = (
-    "repeat with: gpucheck smoke --steps 200; then run your own job with NCCL_P2P_DISABLE=1: if that is right, GPU "
-    "peer-to-peer is at fault: look at IOMMU, ACS and links with: gpucheck verify"
-)
-ON_CPU = "repeat with: gpucheck smoke --steps 200; the traffic is loopback TCP: suspect memory, CPU, or the torch build"
-
-
-def remedy(result: SmokeResult) -> str:
-    """What to do about wrong data, on this kind of hardware."""
-    return ON_CPU if result.placement == "cpu" else ISOLATE
+DISTRIBUTIONS = {"cupy": "cupy-cuda12x[ctk]", "tensorflow": "tensorflow[and-cuda]"}
+# Wrong data between CPU ranks: GPUs and links are not suspected.
+BETWEEN_CPUS = {
+    "training.nothing-arrived": "training.nothing-arrived-on-cpu",
+    "training.zeros-arrived": "training.zeros-arrived-on-cpu",
+    "training.other-data-arrived": "training.other-data-arrived-on-cpu",
+    "training.loss-not-a-number": "training.loss-not-a-number-on-cpu",
+    "training.loss-overflowed": "training.loss-overflowed-on-cpu",
+    "training.start-differs": "training.start-differs-on-cpu",
+    "training.gradients-differ": "training.gradients-differ-on-cpu",
+    "training.gathered-gradients-differ": "training.gathered-gradients-differ-on-cpu",
+    "training.contribution-lost": "training.contribution-lost-on-cpu",
+    "training.buffer-stale": "training.buffer-stale-on-cpu",
+    "training.average-wrong": "training.average-wrong-on-cpu",
+    "training.parameters-differ": "training.parameters-differ-on-cpu",
+    "training.optimizer-differs": "training.optimizer-differs-on-cpu",
+    "training.reference-differs": "training.reference-differs-on-cpu",
+    "training.repeat-differs": "training.repeat-differs-on-cpu",
+}
 
 
 def check_of(outcome: SmokeResult | SmokeFailure) -> str:
@@ -30,9 +39,9 @@ def check_of(outcome: SmokeResult | SmokeFailure) -> str:
     return check_name(outcome.framework, outcome.strategy)
 
 
-def install(package: str) -> str:
-    """Return the command that installs a package that is missing."""
-    return f"python -m pip install {DISTRIBUTIONS.get(package, package)}"
+def distribution(package: str) -> str:
+    """Return what pip installs for a package that is missing."""
+    return DISTRIBUTIONS.get(package, package)
 
 
 def describe_ranks(result: SmokeResult) -> str:
@@ -56,29 +65,25 @@ def finding(
     result: SmokeResult,
     seen: str,
     wanted: str,
+    code: str | None = None,
     *,
-    wrong: str = "",
-    fix: str = "",
-    cause: str | None = None,
-    confidence: Literal["certain", "likely", "possible"] = "possible",
     verdict: Verdict = Verdict.FAIL,
     evidence: tuple[str, ...] = (),
     subject: str | None = None,
+    explained: bool = False,
 ) -> Finding:
-    """Return PASS, or ``verdict`` if ``wrong`` is given."""
+    """Return PASS without a code, else ``verdict``. explained: by another finding, so that no cause is suspected."""
     removed = tuple(f"kept from the ranks: {variable}" for variable in result.environment_removed)
-    return Finding(
+    made = Subject(
         check=check_of(result),
-        verdict=verdict if wrong else Verdict.PASS,
-        subject=subject or subject_of(result),
-        seen=f"{result.variant}: {seen}" if result.variant else seen,
-        wanted=wanted,
-        cause=cause if wrong else None,
-        confidence=confidence if wrong and cause else None,
-        why=wrong,
-        fix=fix if wrong else "",
+        name=subject or subject_of(result),
         evidence=(*describe_placement(result), *evidence, *removed),
     )
+    seen = f"{result.variant}: {seen}" if result.variant else seen
+    if code is None:
+        return made.passes(seen, wanted)
+    code = BETWEEN_CPUS.get(code, code) if result.placement == "cpu" else code
+    return made.finding(verdict, code, seen, wanted, cause=None if explained else msgspec.UNSET)
 
 
 def describe_placement(result: SmokeResult) -> Iterator[str]:

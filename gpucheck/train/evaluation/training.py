@@ -4,17 +4,15 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, Verdict
-from gpucheck.model.finding.about import About
 from gpucheck.model.smoke import Copy, Performance, Reference, SmokeFailure, SmokeResult
 from gpucheck.train.evaluation.finding_text import (
-    REPEAT,
     check_of,
     describe_performance,
     describe_placement,
     finding,
     hashes,
-    remedy,
 )
 from gpucheck.train.spec import NVLS
 
@@ -38,13 +36,7 @@ def _pace(result: SmokeResult, measured: Performance) -> Finding:
         if slow
         else f"ranks compute equally fast: the slowest takes {ratio:.2f} times as long as the fastest",
         f"{limit:.3g} times or less",
-        wrong="all ranks wait for the slowest in every step: a throttled or shared GPU, a starved CPU, a narrow link"
-        if slow
-        else "",
-        fix="look for other processes (top, nvidia-smi), heat and power (gpucheck verify --level quick), and the "
-        "rank's CPU binding; then repeat with: gpucheck smoke",
-        cause="slow-rank",
-        confidence="likely",
+        "training.rank-slow" if slow else None,
         verdict=Verdict.WARN,
         subject=f"gpu:{bus_id}" if slow and bus_id else None,
         evidence=tuple(describe_performance(measured)),
@@ -61,17 +53,16 @@ def _memory(result: SmokeResult) -> Finding:
         if not much
         else f"rank {rank} keeps {kept / 2**20:.1f} MiB more after a second training",
         f"{limit >> 20} MiB or less",
-        wrong="memory that is not given back adds up until a long job runs out of it" if much else "",
-        fix="repeat with: gpucheck smoke --steps 200; if it grows with the steps, move to the torch build that "
-        "gpucheck stack resolve names",
+        "training.memory-kept" if much else None,
         verdict=Verdict.WARN,
     )
 
 
+# Zeros are what translated addresses look like (IOMMU); untouched: the copy was reported done.
 DAMAGE = {
-    "untouched": "nothing arrived, although the copy was reported done",
-    "zeros": "zeros arrived, which is how translated addresses look (IOMMU)",
-    "other": "other data arrived than was sent",
+    "untouched": "training.nothing-arrived",
+    "zeros": "training.zeros-arrived",
+    "other": "training.other-data-arrived",
 }
 
 
@@ -93,17 +84,11 @@ def _direction(result: SmokeResult, source: str, target: str, copies: list[Copy]
         path = {"peer access": ", by peer access", "host memory": ", through host memory", None: ""}[copies[0].path]
         seen = f"{source} to {target}: {len(copies)} copies of {whole / 2**20:.3g} MiB together right{path}{rate}"
         return finding(result, seen, f"every byte as sent, checked by {who}", evidence=evidence)
-    on_cpu = result.placement == "cpu"
     return finding(
         result,
         f"{source} to {target}: {wrong.wrong} of {wrong.bytes} bytes wrong, the first at {wrong.first_wrong}",
         "every byte as sent",
-        wrong=DAMAGE.get(wrong.damage, DAMAGE["other"]),
-        fix="suspect the host's memory: run a memory test"
-        if on_cpu
-        else "look at IOMMU and ACS with: gpucheck verify; until then forbid P2P (NCCL_P2P_DISABLE=1 covers NCCL only)",
-        cause="data-corruption",
-        confidence="certain",
+        DAMAGE.get(wrong.damage, DAMAGE["other"]),
         evidence=evidence,
     )
 
@@ -159,15 +144,8 @@ def by_the_switch(result: SmokeResult, made: Iterable[Finding]) -> Iterator[Find
 
 def not_by_the_switch(outcome: SmokeResult | SmokeFailure, seen: str) -> Finding:
     """Return the SKIP of a run in which NCCL did not use NVLS."""
-    return (
-        About(check=check_of(outcome))
-        .with_evidence(*getattr(outcome, "evidence", ()))
-        .skips(
-            f"not run: training with sums made by the NVSwitch: {seen}",
-            f"{NVLS}: {seen}",
-            wanted="sums by the NVSwitch",
-        )
-    )
+    subject = Subject(check=check_of(outcome), evidence=getattr(outcome, "evidence", ()))
+    return subject.skips("training.nvls-not-used", f"{NVLS}: {seen}", "sums by the NVSwitch")
 
 
 def _loss(result: SmokeResult) -> Finding:
@@ -180,9 +158,7 @@ def _loss(result: SmokeResult) -> Finding:
             result,
             f"the loss is not a number: {where}",
             wanted,
-            wrong="a sum overflowed or a wrong value was used: rank and step show where it began",
-            fix=("repeat with: gpucheck smoke --precision fp32; if that is right, " if low else "") + remedy(result),
-            cause="data-corruption",
+            "training.loss-overflowed" if low else "training.loss-not-a-number",
         )
     fraction = result.loss_last / result.loss_first
     fell = fraction <= limit
@@ -191,8 +167,7 @@ def _loss(result: SmokeResult) -> Finding:
         f"loss {result.loss_first:.4g} in step 1, {result.loss_last:.4g} in step {result.steps}: {fraction:.2g} of it"
         + (f", no NaN in {result.precision}" if result.precision != "fp32" else ""),
         wanted,
-        wrong="" if fell else "training runs but does not learn: updates do not reach the parameters or are wrong",
-        fix="look at the findings on gradients and reference in this report, then repeat with: " + REPEAT,
+        None if fell else "training.loss-too-high",
     )
 
 
@@ -203,8 +178,7 @@ def _accuracy(result: SmokeResult) -> Finding:
         result,
         f"{'no' if reached is None else format(reached, '.1%')} accuracy on {result.held_out} held-out samples",
         f"{limit:.0%} or more",
-        wrong="" if good else "the model has not learned its training data (guessing reaches 10%)",
-        fix="look at the findings on loss and reference in this report, then repeat with: " + REPEAT,
+        None if good else "training.accuracy-too-low",
     )
 
 
@@ -214,12 +188,7 @@ def _data(result: SmokeResult) -> Finding:
         result,
         f"rank {wrong} was fed other samples than planned" if wrong else "each rank was fed its share of each batch",
         "every sample to exactly one rank, in the planned order",
-        wrong="ranks that draw samples in another order overlap: training converges, but not to the requested result"
-        if wrong
-        else "",
-        fix="check that all ranks run the same numpy and the same gpucheck, then repeat with: " + REPEAT,
-        cause="data-order-differs",
-        confidence="certain",
+        "training.data-order-differs" if wrong else None,
     )
 
 
@@ -229,9 +198,7 @@ def _start(result: SmokeResult) -> Finding:
         result,
         "parameters bit-equal after the first broadcast" if equal else hashes(result.checkpoints[0].parameters),
         "the parameters of rank 0 on every rank",
-        wrong="" if equal else "the broadcast from rank 0 delivered other data than was sent",
-        fix=remedy(result),
-        cause="data-corruption",
+        None if equal else "training.start-differs",
     )
 
 
@@ -245,9 +212,7 @@ def _gradients(result: SmokeResult) -> Finding:
         result,
         f"averaged gradients differ between ranks, first in step {step}",
         wanted,
-        wrong="an all-reduce left different results on its ranks: data was damaged on the way or after it arrived",
-        fix=remedy(result),
-        cause="data-corruption",
+        "training.gradients-differ",
         evidence=(f"up to step {chain.step}: {hashes(chain.gradients or ())}",),
     )
 
@@ -259,26 +224,18 @@ def _gathered_gradients(result: SmokeResult) -> Finding:
         result,
         [(c.step, c.gradients or ()) for c in result.checkpoints],
         "gathered gradients differ between ranks, first in step",
-        "an all-gather delivered different data to its ranks",
+        "training.gathered-gradients-differ",
         good,
     )
 
 
 def _equal(
-    result: SmokeResult, values: Sequence[tuple[int, tuple[str, ...]]], seen: str, wrong: str, good: Finding
+    result: SmokeResult, values: Sequence[tuple[int, tuple[str, ...]]], seen: str, code: str, good: Finding
 ) -> Finding:
     """The good finding where every rank holds the same in every step; else the first step in which they do not."""
     for step, hashed in values:
         if len(set(hashed)) > 1:
-            return finding(
-                result,
-                f"{seen} {step}",
-                EQUAL,
-                wrong=wrong,
-                fix=remedy(result),
-                cause="data-corruption",
-                evidence=(f"step {step}: {hashes(hashed)}",),
-            )
+            return finding(result, f"{seen} {step}", EQUAL, code, evidence=(f"step {step}: {hashes(hashed)}",))
     return good
 
 
@@ -290,32 +247,21 @@ def _communication(result: SmokeResult) -> Finding:
             result, f"all-reduce was the average of what was sent in all {result.summed_steps} steps", wanted
         )
     off = f"off by {wrong.error:.2g} of the gradients' norm" if wrong.error is not None else "not a number"
-    seen, why, cause = {
+    seen, code = {
         "dropped": (
             f"the contribution of rank {wrong.rank} is missing from the average",
-            "the ranks agree with each other and train on part of the batch: no error, a worse model",
-            "contribution-lost",
+            "training.contribution-lost",
         ),
         "stale": (
             f"rank {wrong.rank} contributed the gradients of the step before",
-            "a buffer was sent before it was filled, or read after it was reused: a missing synchronization",
-            "stale-buffer",
+            "training.buffer-stale",
         ),
         "wrong": (
             f"the average on rank {wrong.rank} does not match what was sent",
-            "data was corrupted in the transfer or in the sum",
-            "data-corruption",
+            "training.average-wrong",
         ),
     }[wrong.kind]
-    return finding(
-        result,
-        f"step {wrong.step}: {seen}, {off}",
-        wanted,
-        wrong=why,
-        fix=remedy(result),
-        cause=cause,
-        confidence="likely" if wrong.kind != "wrong" else "possible",
-    )
+    return finding(result, f"step {wrong.step}: {seen}, {off}", wanted, code)
 
 
 def _parameters(result: SmokeResult) -> Finding:
@@ -330,7 +276,7 @@ def _parameters(result: SmokeResult) -> Finding:
         result,
         [(c.step, c.parameters) for c in result.checkpoints[1:]],
         "parameters differ between ranks, first after step",
-        "the ranks train different models from here on: a checkpoint of any one rank is not the job's",
+        "training.parameters-differ",
         good,
     )
 
@@ -341,7 +287,7 @@ def _optimizer(result: SmokeResult) -> Finding:
         result,
         [(c.step, c.optimizer or ()) for c in result.checkpoints],
         "optimizer state differs between ranks, first after step",
-        "the ranks have applied different updates; momentum carries the difference on",
+        "training.optimizer-differs",
         good,
     )
 
@@ -356,12 +302,8 @@ def _reference(result: SmokeResult, reference: Reference) -> Finding:
         result,
         f"parameters within {apart:.3g} of {reference.name}" if apart is not None else "not a number",
         f"{limit:.3g} or less",
-        wrong=""
-        if good
-        else "the distributed run computed something else than the same training on one device: a contribution was "
-        "lost, repeated or wrong, or a rank trained on other samples",
-        fix=remedy(result),
-        cause=None if explained else "data-corruption",
+        None if good else "training.reference-differs",
+        explained=explained,
         evidence=(f"{relative:.3g} of the distance travelled in training",) if relative is not None else (),
     )
 
@@ -377,9 +319,7 @@ def _repeat(result: SmokeResult) -> Finding:
         result,
         f"trained again from the same seed: rank {which} reached other parameters after {step} steps",
         wanted,
-        wrong="every kernel of this test is repeatable: a result that changes is wrong at least once",
-        fix=remedy(result),
-        cause="data-corruption",
+        "training.repeat-differs",
         evidence=tuple(
             f"rank {r}: {result.repeats[r].first[:12]}, then {result.repeats[r].second[:12]}" for r in other
         ),

@@ -53,24 +53,24 @@ def test_an_error_of_one_rank_fails_and_does_not_hang_the_others(tmp_path, call)
 
 
 @pytest.mark.parametrize(
-    ("error", "words"),
+    ("error", "code"),
     sampled(
         [
-            ("AttributeError('no such thing')", "a defect of gpucheck"),
-            ("MemoryError()", "no memory, disk space"),
-            ("torch.OutOfMemoryError('CUDA out of memory')", "no memory, disk space"),
-            ("OSError(28, 'No space left on device')", "no memory, disk space"),
+            ("AttributeError('no such thing')", "rank-defect"),
+            ("MemoryError()", "rank-no-resources"),
+            ("torch.OutOfMemoryError('CUDA out of memory')", "rank-no-resources"),
+            ("OSError(28, 'No space left on device')", "rank-no-resources"),
         ],
         (0, 2),
     ),
 )
-def test_a_defect_of_ours_or_a_used_up_host_is_unknown(tmp_path, error, words):
+def test_a_defect_of_ours_or_a_used_up_host_is_unknown(tmp_path, error, code):
     finding = stated(broken_rank(tmp_path, "all_reduce", error))["collectives"][0]
 
     assert finding.verdict is Verdict.UNKNOWN
-    assert finding.cause == (None if "defect" in words else "host-resources")
+    assert finding.cause == (None if "defect" in code else "host-resources")
     assert str(finding.seen).startswith("collectives unknown: rank 1 failed: ")
-    assert words in finding.why
+    assert finding.code == f"measure.{code}"
 
 
 @pytest.mark.parametrize(("number", "verdict"), [(9, Verdict.UNKNOWN), (11, Verdict.FAIL)])

@@ -215,34 +215,32 @@ def test_every_reason_says_what_is_wrong_and_what_to_do(code):
     assert str(error).startswith("GPU 0 (0000:1b:00.0): ")
     assert f"CUDA error {code}" in str(error)
     assert "cuDevicePrimaryCtxRetain" in str(error)
-    assert error.fix
+    assert error.finding.code == REASONS[code]
 
 
 @pytest.mark.parametrize(
-    ("state", "named"),
+    ("state", "code"),
     [
-        (Confidential(enabled=True, ready=False), "confidential computing is on and the GPUs are not set to ready"),
-        (Confidential(enabled=True, ready=True), "NVSwitch or NVLink is not initialized yet"),
-        (Confidential(enabled=True, ready=None), "NVSwitch or NVLink is not initialized yet"),
-        (Confidential(enabled=False, ready=None), "NVSwitch or NVLink is not initialized yet"),
-        (None, "NVSwitch or NVLink is not initialized yet"),
+        (Confidential(enabled=True, ready=False), "measure.gpus-not-attested"),
+        (Confidential(enabled=True, ready=True), "measure.cuda-fabric-not-ready"),
+        (Confidential(enabled=True, ready=None), "measure.cuda-fabric-not-ready"),
+        (Confidential(enabled=False, ready=None), "measure.cuda-fabric-not-ready"),
+        (None, "measure.cuda-fabric-not-ready"),
     ],
 )
-def test_not_ready_is_the_fabric_unless_confidential_computing_is_not_ready(state, named, monkeypatch):
+def test_not_ready_is_the_fabric_unless_confidential_computing_is_not_ready(state, code, monkeypatch):
     reading = NvmlReading(driver_version="580.1", nvml_version=None, cuda_version=None, gpus=(), confidential=state)
     monkeypatch.setattr(opening, "query_child", lambda *_, **__: reading)
     error = not_opened(CudaError("cuInit", 802), "")
 
-    assert str(error).startswith(named)
-    assert ("conf-compute -srs 1" in error.fix) == named.startswith("confidential")
+    assert error.finding.code == code
 
 
 @pytest.mark.parametrize("code", [100, 304, 999])
 def test_a_missing_uvm_device_is_named(tmp_path, code):
     error = not_opened(CudaError("cuInit", code), "", uvm=tmp_path / "nvidia-uvm")
 
-    assert "/dev/nvidia-uvm does not exist" in str(error)
-    assert "modprobe nvidia-uvm" in error.fix
+    assert error.finding.code == "measure.uvm-missing"
 
 
 def test_an_unknown_code_keeps_its_number(tmp_path):
@@ -250,15 +248,15 @@ def test_an_unknown_code_keeps_its_number(tmp_path):
     error = not_opened(CudaError("cuInit", 999), "", uvm=tmp_path / "nvidia-uvm")
 
     assert "CUDA error 999" in str(error)
-    assert "dmesg" in error.fix
+    assert error.finding.code == "measure.cuda-not-started"
 
 
 def test_no_libcuda_and_an_old_one_are_told_apart():
     absent, old = missing(MissingCall("cuInit"), None, "13.5.0"), missing(MissingCall("cuNew"), "11.4", "13.5.0")
 
-    assert "libcuda.so.1 was not found" in str(absent)
-    assert "the driver (CUDA 11.4) has no cuNew" in str(old)
-    assert "driver 525" in old.fix
+    assert absent.finding.code == "measure.libcuda-missing"
+    assert old.finding.code == "measure.driver-call-missing"
+    assert old.finding.values == {"call": "cuNew", "driver_cuda": "11.4", "bindings": "13.5.0"}
 
 
 def test_events_of_a_driver_without_the_newer_call_are_read_by_the_older_one(monkeypatch):

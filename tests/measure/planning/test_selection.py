@@ -33,32 +33,32 @@ def test_one_gpu_twice_on_purpose_copies_inside_it():
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "code"),
     [
-        ("0,1,0", "GPU 0 (0000:1b:00.0) is named twice. Name each GPU once, or use --devices 0,0"),
-        ("0,GPU-0a-b", "is named twice"),
-        ("0,8", "there is no GPU 8. This host has GPU 0, 1, 2, 3."),
-        ("GPU-9", "is neither the number nor the UUID"),
-        ("GPU-", "names more than one GPU"),
-        ("", "is neither"),
-        ("-1", "is neither"),
+        ("0,1,0", "device-named-twice"),
+        ("0,GPU-0a-b", "device-named-twice"),
+        ("0,8", "device-not-there"),
+        ("GPU-9", "device-not-there"),
+        ("GPU-", "device-ambiguous"),
+        ("", "device-not-there"),
+        ("-1", "device-not-there"),
     ],
 )
-def test_what_names_no_gpu_is_refused_with_what_there_is(words, message):
+def test_what_names_no_gpu_is_refused_with_what_there_is(words, code):
     with pytest.raises(Unmeasurable) as refused:
         choose(GPUS, words)
 
-    assert message in str(refused.value)
-    assert refused.value.usage
+    assert (refused.value.finding.code, refused.value.usage) == (f"measure.{code}", True)
+    assert str(refused.value).startswith("--devices")
 
 
 def test_mig_is_a_skip_with_its_cause():
-    with pytest.raises(Unmeasurable, match="MIG is on") as refused:
+    with pytest.raises(Unmeasurable) as refused:
         admit([sick(GPUS[0], mig=True), GPUS[1]], contended=False)
 
     finding = refused.value.finding
-    assert finding is not None
     assert (finding.verdict, finding.cause, finding.subject) == (Verdict.SKIP, "mig-enabled", "gpu:0000:1b:00.0")
+    assert (finding.code, finding.seen) == ("measure.mig-on", "GPU 0: MIG is on")
 
 
 def test_a_busy_gpu_is_refused_unless_that_is_wanted():

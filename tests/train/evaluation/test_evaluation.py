@@ -27,7 +27,8 @@ def test_a_run_on_cpus_passes_and_says_that_no_gpu_took_part():
     assert worst(finding.verdict for finding in evaluate(ON_CPU)) is Verdict.PASS
     assert said.verdict is Verdict.SKIP
     assert said.seen == "2 CPU ranks, gloo: this tests the software stack, not GPU communication"
-    assert "torch 2.13.0+cpu is a build without CUDA" in said.why
+    assert said.code == "training.training-not-across-gpus"
+    assert said.values == {"reason": "torch 2.13.0+cpu is a build without CUDA"}
     assert all(finding.evidence[0].startswith("2 CPU ranks, gloo: ") for finding in passes)
 
 
@@ -39,14 +40,19 @@ def test_two_ranks_on_one_gpu_do_not_pass_for_two_gpus():
 
 
 @pytest.mark.parametrize(
-    ("result", "verdict", "words"),
+    ("result", "verdict", "words", "code"),
     [
-        (ON_CPU, Verdict.UNKNOWN, "unknown: torch 2.13.0+cpu is a build without CUDA"),
-        (replace(ON_CPU, versions={"torch": "2.7.1+cu126", "cuda": "12.6"}), Verdict.FAIL, "tests the software stack"),
-        (ON_ONE_GPU, Verdict.FAIL, "tests one GPU"),
+        (ON_CPU, Verdict.UNKNOWN, "is a build without CUDA", "build-without-cuda"),
+        (
+            replace(ON_CPU, versions={"torch": "2.7.1+cu126", "cuda": "12.6"}),
+            Verdict.FAIL,
+            "tests the software stack",
+            "gpus-not-used",
+        ),
+        (ON_ONE_GPU, Verdict.FAIL, "tests one GPU", "gpus-not-used"),
     ],
 )
-def test_gpus_that_the_framework_does_not_use_are_no_pass(result, verdict, words):
+def test_gpus_that_the_framework_does_not_use_are_no_pass(result, verdict, words, code):
     """A host full of GPUs on which torch trains on the CPU is the classic false green."""
     *others, said = evaluate(result, gpus=2)
 
@@ -54,7 +60,7 @@ def test_gpus_that_the_framework_does_not_use_are_no_pass(result, verdict, words
     assert words in str(said.seen)
     assert said.check == "smoke-placement"
     assert said.check not in {finding.check for finding in others}
-    assert said.fix
+    assert said.code == f"training.{code}"
 
 
 def test_cupy_that_finds_no_gpu_on_a_host_with_gpus_is_unknown():
@@ -95,8 +101,7 @@ def test_each_broken_promise_is_one_failure_with_its_number(change, seen):
 
     assert seen in str(finding.seen)
     assert finding.wanted
-    assert finding.why
-    assert finding.fix
+    assert finding.code
 
 
 def test_the_limits_themselves_are_still_good():
@@ -111,13 +116,13 @@ def test_the_limits_themselves_are_still_good():
     assert failed(edge) == []
 
 
-def test_differing_ranks_mean_damaged_data_and_the_remedy_fits_the_hardware():
+def test_differing_ranks_mean_damaged_data_and_the_code_fits_the_hardware():
     (on_gpus,) = failed(replace(ON_GPUS, gradients_differ_from_step=7))
     (on_cpu,) = failed(replace(ON_CPU, gradients_differ_from_step=7))
 
     assert on_gpus.cause == on_cpu.cause == "data-corruption"
-    assert "NCCL_P2P_DISABLE" in on_gpus.fix
-    assert "P2P" not in on_cpu.fix
+    codes = (on_gpus.code, on_cpu.code)
+    assert codes == ("training.gradients-differ", "training.gradients-differ-on-cpu")
 
 
 def test_a_rank_with_other_data_explains_the_difference_from_the_reference():
@@ -147,67 +152,76 @@ NO_KERNEL = "CUDA error: no kernel image is available for execution on the devic
 TOO_OLD = "The NVIDIA driver on your system is too old (found version 11040)"
 FULL = "host-resources"
 RAISED = (
-    ("ValueError: odd", Verdict.FAIL, None, "exception"),
-    (NO_KERNEL, Verdict.FAIL, "arch-not-in-build", "no code for this GPU"),
-    ("CUDA error: system not yet initialized", Verdict.FAIL, "fabric-manager-down", "fabric manager"),
-    (TOO_OLD, Verdict.FAIL, "driver-mismatch", "driver"),
-    ("all CUDA-capable devices are busy or unavailable", Verdict.FAIL, "compute-mode-exclusive", "nvidia-smi -c 0"),
-    ("OSError: shared memory is short: /dev/shm has 1 MiB free", Verdict.UNKNOWN, "shm-too-small", "--shm-size"),
-    ("OSError: [Errno 28] No space left on device", Verdict.UNKNOWN, FULL, "df -i"),
-    ("OSError: [Errno 27] File too large: 'report'", Verdict.UNKNOWN, FULL, "ulimit -f"),
-    ("OSError: [Errno 24] Too many open files", Verdict.UNKNOWN, "rank-killed", "ulimit"),
-    ("RuntimeError: DefaultCPUAllocator: can't allocate memory", Verdict.UNKNOWN, "rank-killed", "ulimit"),
+    ("ValueError: odd", Verdict.FAIL, None, "rank-raised"),
+    (NO_KERNEL, Verdict.FAIL, "arch-not-in-build", "no-code-for-gpu"),
+    ("CUDA error: system not yet initialized", Verdict.FAIL, "fabric-manager-down", "fabric-not-ready"),
+    (TOO_OLD, Verdict.FAIL, "driver-mismatch", "driver-mismatch"),
+    ("all CUDA-capable devices are busy or unavailable", Verdict.FAIL, "compute-mode-exclusive", "gpu-exclusive"),
+    (
+        "OSError: shared memory is short: /dev/shm has 1 MiB free",
+        Verdict.UNKNOWN,
+        "shm-too-small",
+        "shared-memory-short",
+    ),
+    ("OSError: [Errno 28] No space left on device", Verdict.UNKNOWN, FULL, "no-disk-space"),
+    ("OSError: [Errno 27] File too large: 'report'", Verdict.UNKNOWN, FULL, "no-disk-space"),
+    ("OSError: [Errno 24] Too many open files", Verdict.UNKNOWN, "rank-killed", "rank-no-resources"),
+    ("RuntimeError: DefaultCPUAllocator: can't allocate memory", Verdict.UNKNOWN, "rank-killed", "rank-no-resources"),
 )
 
 
 @pytest.mark.parametrize(
-    ("change", "verdict", "cause", "word"),
+    ("change", "verdict", "cause", "code"),
     [
-        ({}, Verdict.FAIL, "false-p2p-grant", "peer-to-peer"),
-        ({"device": "cpu", "bus_id": None, "evidence": ()}, Verdict.FAIL, "rank-stuck", "no GPU takes part"),
-        (ANONYMOUS, Verdict.FAIL, "false-p2p-grant", "peer-to-peer"),
-        ({"process_state": "T"}, Verdict.FAIL, None, "SIGSTOP"),
-        ({"process_state": "D"}, Verdict.FAIL, "wedged-driver", "SIGKILL"),
-        ({"kind": "died", "signal": "SIGKILL"}, Verdict.UNKNOWN, "rank-killed", "OOM"),
-        ({"kind": "died", "signal": "SIGTERM"}, Verdict.UNKNOWN, "rank-killed", "OOM"),
-        ({"kind": "died", "signal": "SIGBUS"}, Verdict.UNKNOWN, "shm-too-small", "/dev/shm"),
-        ({"kind": "died", "signal": "SIGSEGV"}, Verdict.FAIL, "library-mismatch", "crashed"),
+        ({}, Verdict.FAIL, "false-p2p-grant", "gpu-ranks-stuck"),
+        ({"device": "cpu", "bus_id": None, "evidence": ()}, Verdict.FAIL, "rank-stuck", "cpu-ranks-stuck"),
+        (ANONYMOUS, Verdict.FAIL, "false-p2p-grant", "gpu-ranks-stuck"),
+        ({"process_state": "T"}, Verdict.FAIL, None, "rank-stopped"),
+        ({"process_state": "D"}, Verdict.FAIL, "wedged-driver", "rank-in-kernel"),
+        ({"kind": "died", "signal": "SIGKILL"}, Verdict.UNKNOWN, "rank-killed", "rank-killed"),
+        ({"kind": "died", "signal": "SIGTERM"}, Verdict.UNKNOWN, "rank-killed", "rank-killed"),
+        ({"kind": "died", "signal": "SIGBUS"}, Verdict.UNKNOWN, "shm-too-small", "shared-memory-short"),
+        ({"kind": "died", "signal": "SIGSEGV"}, Verdict.FAIL, "library-mismatch", "rank-crashed"),
         (
             {"kind": "died", "evidence": ("rank 1 printed: cannot allocate memory for thread-local data: ABORT",)},
             Verdict.UNKNOWN,
             "rank-killed",
-            "ulimit",
+            "rank-no-resources",
         ),
-        ({"kind": "garbage"}, Verdict.FAIL, None, "report"),
-        ({"kind": "raised", "error_type": "MemoryError"}, Verdict.UNKNOWN, "rank-killed", "ulimit"),
+        ({"kind": "garbage"}, Verdict.FAIL, None, "rank-unreadable"),
+        ({"kind": "raised", "error_type": "MemoryError"}, Verdict.UNKNOWN, "rank-killed", "rank-no-resources"),
         (
             {"kind": "no-device", **ANONYMOUS, "detail": "CuPy 13.6 sees no CUDA device"},
             Verdict.SKIP,
             None,
-            "GPUs only",
+            "framework-needs-gpu",
         ),
         *(({"kind": "raised", "detail": detail}, *expected) for detail, *expected in RAISED),
         (
             {"kind": "raised", "evidence": ("NCCL WARN Error: failed to extend /dev/shm/nccl-abc to 33030532 bytes",)},
             Verdict.UNKNOWN,
             "shm-too-small",
-            "--shm-size",
+            "shared-memory-short",
         ),
-        ({"kind": "timeout-start", "phase": "import"}, Verdict.UNKNOWN, None, "--timeout"),
-        ({"kind": "timeout-start", **ANONYMOUS}, Verdict.UNKNOWN, None, "no rank could be started"),
-        ({"kind": "timeout-start", **ANONYMOUS, "detail": "No space left on device"}, Verdict.UNKNOWN, FULL, "TMPDIR"),
-        ({"kind": "timeout", **ANONYMOUS}, Verdict.UNKNOWN, None, "--timeout"),
+        ({"kind": "timeout-start", "phase": "import"}, Verdict.UNKNOWN, None, "start-slow"),
+        ({"kind": "timeout-start", **ANONYMOUS}, Verdict.UNKNOWN, None, "ranks-not-started"),
+        (
+            {"kind": "timeout-start", **ANONYMOUS, "detail": "No space left on device"},
+            Verdict.UNKNOWN,
+            FULL,
+            "no-disk-space",
+        ),
+        ({"kind": "timeout", **ANONYMOUS}, Verdict.UNKNOWN, None, "run-slow"),
         (
             {"kind": "missing-package", "missing": "torch", **ANONYMOUS},
             Verdict.SKIP,
             None,
-            "python -m pip install torch",
+            "package-missing",
         ),
     ],
 )
-def test_every_failure_has_its_verdict_cause_and_words(change, verdict, cause, word):
+def test_every_failure_has_its_verdict_cause_and_code(change, verdict, cause, code):
     (finding,) = evaluate(replace(HANG, **change))
 
-    assert (finding.verdict, finding.cause) == (verdict, cause)
-    assert word in f"{finding.why} {finding.fix}"
+    assert (finding.verdict, finding.cause, finding.code) == (verdict, cause, f"training.{code}")
     assert (finding.confidence is None) == (cause is None)

@@ -43,14 +43,14 @@ def test_copies_state_their_path(transfer, mode, path):
 def test_copies_that_never_arrive_are_told_from_damaged_ones(transfer):
     untouched = transfer("never-arrives")
     assert [f.cause for f in untouched] == ["data-corruption"] * 2
-    assert all("nothing arrived" in f.why for f in untouched)
+    assert {f.code for f in untouched} == {"training.nothing-arrived"}
 
 
 def test_damage_in_one_direction_and_size_is_found(transfer):
     there, back = transfer("damaged")
     assert (there.verdict, back.verdict) == (Verdict.PASS, Verdict.FAIL)
     assert "bytes wrong, the first at 40" in str(back.seen)
-    assert "zeros arrived" in back.why
+    assert back.code == "training.zeros-arrived"
 
 
 def test_cupy_without_a_gpu_is_a_skip_that_says_so(transfer):

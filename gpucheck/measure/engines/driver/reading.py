@@ -162,7 +162,7 @@ def main(descriptor: int) -> None:
     except ModuleNotFoundError as error:
         answer = CudaFailure(why=f"the Python package of {error.name} is missing", fix="pip install cuda-bindings")
     except NotOpened as error:
-        answer = CudaFailure(why=str(error), fix=error.fix)
+        answer = CudaFailure(why=str(error), fix=error.finding.fix)
     with os.fdopen(descriptor, "wb") as pipe:
         pipe.write(msgspec.json.encode(answer) + b"\n")
 
