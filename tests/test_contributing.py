@@ -26,19 +26,15 @@ CHECK = '''"""Demo: how many GPUs are there?
 
 Source: NVML.
 """
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check
-from gpucheck.model.finding.about import About
 
 
-def probe(host):
-    return len(host.nvml().gpus)
+def evaluate(facts):
+    yield Subject(check="demo-count").passes(len(facts.nvml.gpus))
 
 
-def evaluate(count):
-    yield About(check="demo-count").passes(count)
-
-
-CHECK = Check("demo-count", frozenset({"quick"}), probe, evaluate)
+CHECK = Check("demo-count", frozenset({"quick"}), evaluate=evaluate, needs=("nvml",))
 '''
 FAULT = '''"""Demo: the shared memory of a container with one more setting."""
 from gpucheck.simulator.faults import Fault
