@@ -3,13 +3,13 @@
 A damaged table is the only thing that can go wrong here, and it always names the file and the line.
 """
 
+import os
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-from packaging.version import InvalidVersion, Version
-
-from gpucheck.foreign.documents import DocumentProblem, parse
 
 T = TypeVar("T")
 
@@ -74,15 +74,45 @@ def table(name: str, type_: type[T]) -> T:
 def _read(path: Path, type_: type[T]) -> T:
     if path.name in _site:
         return _with_site(path, type_)
+    compiled, stamp = path.parent / "__pycache__" / f"{path.name}.json", _stamp(path)
+    with suppress(OSError, ValueError, msgspec.MsgspecError):
+        head, _, content = compiled.read_bytes().partition(b"\n")
+        if stamp and head == stamp:
+            return msgspec.json.decode(content, type=type_)
+    from gpucheck.foreign.documents import DocumentProblem, parse
+
     try:
-        return parse(path.read_text(encoding="utf-8"), str(path), type_, trusted=True)
+        text = path.read_text(encoding="utf-8")
+        value = parse(text, str(path), type_, trusted=True)
+        if stamp and not sys.dont_write_bytecode:
+            _compile(compiled, stamp, parse(text, str(path), dict, trusted=True))
     except DocumentProblem as problem:
         raise KnowledgeError(f"{problem}. The data file is damaged: reinstall gpucheck") from None
     except (OSError, UnicodeDecodeError) as error:
         raise KnowledgeError(f"{path}: {error}. The data file is damaged or missing: reinstall gpucheck") from None
+    return value
+
+
+def _stamp(path: Path) -> bytes:
+    """The version of a table, as Python's compiled modules have it: empty if the file cannot be read."""
+    with suppress(OSError):
+        status = path.stat()
+        return f"{status.st_mtime_ns} {status.st_size}".encode()
+    return b""
+
+
+def _compile(path: Path, stamp: bytes, table: dict[str, Any]) -> None:
+    """Write the table as JSON next to the compiled modules: it is read fifty times faster, and without PyYAML."""
+    with suppress(OSError):
+        path.parent.mkdir(exist_ok=True)
+        part = path.with_name(f"{path.name}.{os.getpid()}")
+        part.write_bytes(stamp + b"\n" + msgspec.json.encode(table))
+        part.replace(path)
 
 
 def _with_site(path: Path, type_: type[T]) -> T:
+    from gpucheck.foreign.documents import DocumentProblem, parse
+
     own = _site_folder[0] / path.name
     try:
         rows = parse(path.read_text(encoding="utf-8"), str(path), dict, trusted=True)
@@ -128,6 +158,8 @@ def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
 
 
 def _version(row: dict[str, Any]) -> tuple[int, ...]:
+    from packaging.version import InvalidVersion, Version
+
     try:
         return Version(str(row.get("version", ""))).release
     except InvalidVersion:

@@ -1,6 +1,5 @@
 """Finding a GPU by what people call it: marketing name, NVML name, PCI device id, or the name of a whole family."""
 
-import difflib
 import re
 from functools import cache
 
@@ -77,6 +76,8 @@ def similar_gpus(text: str, count: int = 3) -> tuple[str, ...]:
     """Names near to one that was not found, best first; empty when nothing is near."""
     known = _by_name()
     key = plain(text)
+    import difflib
+
     near = difflib.get_close_matches(key, known, n=count * 2, cutoff=0.5)
     longer = [name for name in known if len(key) > 2 and key in name]
     return tuple(dict.fromkeys(known[name].name for name in (*longer, *near)))[:count]

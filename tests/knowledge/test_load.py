@@ -1,6 +1,10 @@
 """Tables: a damaged one is one message with file and line; rows of your site replace and extend the shipped ones."""
 
+import math
+import sys
+
 import pytest
+import yaml
 
 from gpucheck.knowledge import KnowledgeError, _load
 from gpucheck.knowledge._load import merged_table, table
@@ -63,3 +67,67 @@ def test_a_table_is_parsed_once():
 )
 def test_site_rows_replace_the_same_and_extend_otherwise(shipped, site, expected):
     assert merged_table(shipped, site) == expected
+
+
+def leaves(value):
+    if isinstance(value, dict):
+        for key, entry in value.items():
+            yield key
+            yield from leaves(entry)
+    elif isinstance(value, list):
+        for entry in value:
+            yield from leaves(entry)
+    else:
+        yield value
+
+
+@pytest.mark.parametrize("path", sorted(_load.FOLDER.rglob("*.yml")), ids=lambda path: path.name)
+def test_a_table_has_only_what_its_compiled_form_can_hold(path):
+    """JSON has no dates and no infinity."""
+    table = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+
+    for leaf in leaves(table):
+        assert leaf is None or isinstance(leaf, str | bool | int) or math.isfinite(leaf)
+
+
+@pytest.fixture
+def numbers(tmp_path, monkeypatch):
+    """A table of numbers that can be changed, with its compiled form."""
+    monkeypatch.setattr(_load, "FOLDER", tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    table = tmp_path / "numbers.yml"
+
+    def read(text=None):
+        if text is not None:
+            table.write_text(text)
+        _load._parsed.pop("numbers.yml", None)
+        return _load.table("numbers.yml", dict[int, float])
+
+    yield read
+    _load._parsed.pop("numbers.yml", None)
+
+
+def test_a_compiled_table_is_the_table_until_that_changes(numbers, tmp_path):
+    first = numbers("1: 2")
+    compiled = tmp_path / "__pycache__" / "numbers.yml.json"
+    again = compiled.read_bytes()
+
+    assert (first, numbers(), compiled.read_bytes()) == ({1: 2.0}, {1: 2.0}, again)
+    assert numbers("1: 2.5") == {1: 2.5}
+    assert compiled.read_bytes() != again
+
+
+@pytest.mark.parametrize("content", [b"", b"1 2", b"\xff\n{}", None])
+def test_a_damaged_compiled_table_is_not_believed(numbers, tmp_path, content):
+    numbers("1: 2")
+    compiled = tmp_path / "__pycache__" / "numbers.yml.json"
+    head = compiled.read_bytes().partition(b"\n")[0]
+    compiled.write_bytes(head + b'\n{"1": "x"' if content is None else content)
+
+    assert numbers() == {1: 2.0}
+
+
+def test_a_folder_that_cannot_be_written_costs_nothing(numbers, tmp_path):
+    (tmp_path / "__pycache__").write_text("a file in its place")
+
+    assert numbers("3: 4") == {3: 4.0}
