@@ -227,10 +227,7 @@ def _unseen(values: Values, failure: NvmlFailure) -> Finding:
 
 def _not_available(values: Values, failure: NvmlFailure, evidence: tuple[str, ...]) -> Finding:
     """Return the verdict of the driver check: only some failures are caused by the driver."""
-    read = driver.Values(
-        nvml=failure, driver=values.driver, gpus_on_pci=values.gpus_on_pci, container=values.container or "unnamed"
-    )
-    means = driver.meaning(failure, read)
+    means = driver.meaning(failure, values.driver, values.container or "unnamed")
     return _finding(
         means.verdict,
         f"NVML not available: {failure.call}: {failure.name}",
