@@ -12,7 +12,7 @@ from gpucheck.run import verification as run
 from gpucheck.run.steps import train
 from gpucheck.run.steps.versions import NAME, refused, version_consistency
 from gpucheck.simulator.faults import all_faults
-from tests.fakes import FakeHost
+from tests.fakes import SYSTEM, FakeHost
 from tests.machines import LOADED, on_bus, p100, reading
 from tests.train.outcomes import HANG, ON_CPU
 
@@ -34,11 +34,25 @@ def test_a_build_without_code_for_the_gpu_fails_and_names_the_build_to_install()
     assert all("compute capability 6.0" in str(finding.seen) for finding in bad)
     for finding in bad:
         assert finding.check == NAME
-        assert finding.fix.startswith("install torch 2.")
-        assert "with driver" in finding.fix
-        build = finding.fix.split()[2]
-        healed = version_consistency(with_torch(build))
+        assert finding.values["driver"]
+        healed = version_consistency(with_torch(str(finding.values["build"]).removeprefix("torch ")))
         assert not any(f.cause == "arch-not-in-build" for f in healed), "the build that is named has code for it"
+
+
+def test_build_that_cannot_run_stops_its_framework_also_where_no_set_fits_the_host():
+    host = with_torch("2.8.0+cu128", system_=replace(SYSTEM, os_id="gentoo"))
+
+    (stopped,) = refused(version_consistency(host)).values()
+    assert (stopped.code, stopped.values["framework"]) == ("run.framework-lacks-code-unresolved", "torch")
+
+
+def test_library_without_code_for_the_gpu_stops_no_framework():
+    """It is a wheel of its own, and pip can replace it."""
+    libraries = {"torch": "2.7.1+cu126", "nvidia-cudnn-cu12": "9.11.0.98"}
+    findings = version_consistency(with_torch("", python_=libraries))
+
+    assert Verdict.FAIL in {finding.verdict for finding in findings}
+    assert refused(findings) == {}
 
 
 def test_a_driver_that_is_too_old_for_the_builds_cuda_fails():
@@ -50,16 +64,16 @@ def test_a_driver_that_is_too_old_for_the_builds_cuda_fails():
 
 
 @pytest.mark.parametrize(
-    ("host", "words"),
+    ("host", "code"),
     [
-        (FakeHost(), "no framework is installed"),
-        (with_torch("2.13.0+cpu"), "a build without CUDA uses no GPU"),
-        (FakeHost(python_={"torch": "2.7.1+cu126"}), "a build without CUDA uses no GPU"),
+        (FakeHost(), "run.framework-not-installed"),
+        (with_torch("2.13.0+cpu"), "run.framework-without-gpu"),
+        (FakeHost(python_={"torch": "2.7.1+cu126"}), "run.framework-without-gpu"),
     ],
 )
-def test_where_nothing_can_mismatch_it_is_a_skip_with_its_reason(host, words):
+def test_where_nothing_can_mismatch_it_is_a_skip_with_its_reason(host, code):
     (finding,) = version_consistency(host)
-    assert (finding.verdict, words in finding.why) == (Verdict.SKIP, True)
+    assert (finding.verdict, finding.code) == (Verdict.SKIP, code)
 
 
 def test_what_cannot_train_is_not_trained(monkeypatch):

@@ -5,14 +5,16 @@ check; here it carries the build to install, which the resolver names for this v
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from gpucheck.checks.software import stack as stack_check
-from gpucheck.checks.software._wheels import evaluate_wheels
+from gpucheck.checks.software._wheels import NEEDS, capabilities_of, evaluate_wheels, more, read_wheels
+from gpucheck.host.source import HostSource
 from gpucheck.knowledge import gpu_by_pci_id
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, Host, Verdict
+from gpucheck.model.facts import Facts
 
 if TYPE_CHECKING:
     from gpucheck.stack import StackSet
@@ -22,35 +24,35 @@ NAME = "smoke-versions"
 
 def version_consistency(host: Host) -> tuple[Finding, ...]:
     """Yield findings about every framework wheel installed with gpucheck; one SKIP if there is none."""
-    values = stack_check.probe(host)
-    findings = tuple(
-        evaluate_wheels(
-            values.wheels, values.libraries, values.capabilities, values.driver.loaded_version, values.arch, None
-        )
-    )
-    if not values.capabilities or not findings:
-        return (_nothing(values),)
-    builds = builds_for(host)
-    return tuple(_with_build(finding, builds) for finding in findings)
+    source = HostSource(host)
+    facts = source.read(*more(source.read(*NEEDS)))
+    found: list[Finding] = []
+    for finding in evaluate_wheels(facts):  # a library that two frameworks share is evaluated for each
+        found += () if finding in found else (finding,)
+    wheels = {wheel.name: wheel.version for wheel in read_wheels(facts)[0]}
+    gpus = len(capabilities_of(facts))
+    if not gpus or not found:
+        return (_nothing(wheels, gpus),)
+    builds = builds_for(facts) if any(map(_is_of_build, found)) else {}
+    return tuple(_of_build(one, wheels, builds) if _is_of_build(one) else replace(one, check=NAME) for one in found)
 
 
 def refused(findings: tuple[Finding, ...]) -> dict[str, Finding]:
-    """Framework -> the finding for which it cannot train on this host's GPUs."""
-    found: dict[str, Finding] = {}
-    for finding in findings:
-        if finding.verdict is Verdict.FAIL:
-            for framework in ("torch", "tensorflow"):
-                if framework in f"{finding.seen} {finding.why}":
-                    found.setdefault(framework, finding)
-    return found
+    """Framework -> the first finding for which it cannot train on this host's GPUs."""
+    return {str(one.values["framework"]): one for one in reversed(findings) if _is_of_build(one)}
 
 
-def builds_for(host: Host) -> dict[str, str]:
-    """Return framework -> the build that the resolver chooses for this host, as text; empty if it cannot choose."""
+def _is_of_build(finding: Finding) -> bool:
+    """Whether the build of a framework cannot run here: a library that is wrong is a wheel of its own."""
+    return finding.verdict is Verdict.FAIL and "framework" in finding.values
+
+
+def builds_for(facts: Facts) -> dict[str, tuple[str, str]]:
+    """Return framework -> the build and the driver that the resolver chooses for this host; empty if it cannot."""
     from gpucheck.stack import StackSet, UnknownInput, resolve
 
-    system = host.system()
-    gpus = [device.device_id for device in host.pci() if device.is_nvidia_gpu and gpu_by_pci_id(device.device_id)]
+    system = facts.system
+    gpus = [device.device_id for device in facts.pci if device.is_nvidia_gpu and gpu_by_pci_id(device.device_id)]
     try:
         chosen = resolve(gpus, f"{system.os_id}-{system.os_version}", system.arch)
     except UnknownInput:
@@ -58,34 +60,37 @@ def builds_for(host: Host) -> dict[str, str]:
     return dict(_builds(chosen)) if isinstance(chosen, StackSet) else {}
 
 
-def _builds(chosen: "StackSet") -> Iterator[tuple[str, str]]:
-    driver = f"with driver {chosen.driver.version}"
+def _builds(chosen: "StackSet") -> Iterator[tuple[str, tuple[str, str]]]:
+    driver = str(chosen.driver.version)
     if chosen.torch is not None:
-        yield "torch", f"torch {chosen.torch.version}+{chosen.torch.build} {driver}"
+        yield "torch", (f"torch {chosen.torch.version}+{chosen.torch.build}", driver)
     if chosen.tensorflow is not None:
-        yield "tensorflow", f"tensorflow {chosen.tensorflow.version} {driver}"
+        yield "tensorflow", (f"tensorflow {chosen.tensorflow.version}", driver)
 
 
-def _with_build(finding: Finding, builds: dict[str, str]) -> Finding:
-    finding = replace(finding, check=NAME)
-    if finding.verdict is not Verdict.FAIL:
-        return finding
-    for framework, build in builds.items():
-        if framework in f"{finding.seen} {finding.why}":
-            return replace(finding, fix=f"install {build}, as gpucheck stack resolve chooses for this host")
-    return finding
+CODES = {
+    "software.no-code-for-gpu": ("run.framework-lacks-code", "run.framework-lacks-code-unresolved"),
+    "software.driver-below-floor": ("run.framework-needs-driver", "run.framework-needs-driver-unresolved"),
+}
 
 
-def _nothing(values: stack_check.Values) -> Finding:
-    wheels = ", ".join(f"{wheel.name} {wheel.version}" for wheel in values.wheels) or "no framework"
-    gpus = len(values.capabilities)
-    return Finding(
-        check=NAME,
-        verdict=Verdict.SKIP,
-        subject="host",
-        seen=f"{wheels}, {gpus} GPU{'' if gpus == 1 else 's'}",
-        wanted="a CUDA build and a GPU",
-        why="a build without CUDA uses no GPU, so there is nothing that could mismatch"
-        if values.wheels
-        else "no framework is installed with gpucheck, so no build can be compared",
-    )
+def _of_build(finding: Finding, wheels: dict[str, str], builds: dict[str, tuple[str, str]]) -> Finding:
+    """Return the finding of the stack check with the build to install and its driver, if the resolver chooses one.
+
+    wheels: version by framework.
+    """
+    resolved, unresolved = CODES[finding.code or ""]
+    subject = Subject(check=NAME, name=finding.subject, evidence=finding.evidence)
+    framework = str(finding.values["framework"])
+    values: dict[str, Any] = {"framework": framework, "version": wheels[framework]}
+    if framework not in builds:
+        return subject.fails(unresolved, finding.seen, finding.wanted, **values)
+    values |= dict(zip(("build", "driver"), builds[framework], strict=True))
+    return subject.fails(resolved, finding.seen, finding.wanted, **values)
+
+
+def _nothing(wheels: dict[str, str], gpus: int) -> Finding:
+    code = "run.framework-without-gpu" if wheels else "run.framework-not-installed"
+    names = ", ".join(f"{name} {version}" for name, version in wheels.items()) or "no framework"
+    seen = f"{names}, {gpus} GPU{'' if gpus == 1 else 's'}"
+    return Subject(check=NAME).skips(code, seen, "a CUDA build and a GPU")

@@ -93,12 +93,15 @@ def nvml_child(data: bytes) -> None:
 def plan(data: bytes) -> None:
     """The plan that provisioning left on a host, and its readers there."""
     from gpucheck.checks.software import stack
+    from tests.fakes import facts
     from tests.fuzz import product
-    from tests.machines import p100, whole_host
+    from tests.machines import LOADED, on_bus, p100
     from tests.playbooks.modules import shared
 
     text = data.decode(errors="replace")
-    shown_diagnosis(tuple(stack.evaluate(stack.probe(whole_host(p100(0), p100(1)), plan=text, where="stack.json"))))
+    host = facts(pci=on_bus(p100(0), p100(1)), driver=LOADED)
+    tuple(stack.more(host, text))
+    shown_diagnosis(tuple(stack.evaluate(host, plan=text, where="stack.json")))
     path = str(product.file(data, "stack.json"))
     shared("host_plan").recorded_plan(path)
     shared("record").read(path)
