@@ -41,12 +41,13 @@ def packed_recording(data: bytes) -> None:
 @target(seeds=own.recordings, format="json")
 def recorded_topology(data: bytes) -> None:
     """topo --from and what stack reads of a recording."""
+    from gpucheck.host.source import HostSource
     from gpucheck.run.topology import examine
     from gpucheck.stack.facts import facts_of
 
     with refusing():
         host = ReplayHost(decode(data, "host.rec"))
-        facts_of(host)
+        facts_of(HostSource(host))
         topology = examine(host)
         no_defect(topology.findings)
         shown_topology(topology)
