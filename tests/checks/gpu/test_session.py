@@ -187,11 +187,10 @@ def test_a_cgroup_that_hides_the_driver_is_not_a_broken_driver(code):
     host = replace(session(), nvml_=failure, device_files_=(DeviceFile(name="nvidiactl", error="EPERM"),))
     (finding,) = of_driver(host)
 
-    assert (finding.verdict, finding.cause, OUTSIDE in finding.fix) == (UNKNOWN, None, True)
-    assert "device cgroup denies access to /dev/nvidiactl" in finding.why
+    assert (finding.verdict, finding.cause, finding.code) == (UNKNOWN, None, "software.control-device-denied")
     assert len(partial(host).hidden) == 4
     in_container = replace(host, system_=msgspec.structs.replace(SYSTEM, container="docker"))
-    assert of_driver(in_container)[0].fix == "restart the container"
+    assert of_driver(in_container)[0].code == "software.control-device-denied-in-container"
 
 
 def test_a_cgroup_explains_no_other_failure_of_the_driver():
