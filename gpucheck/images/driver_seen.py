@@ -131,10 +131,7 @@ def _unseen(values: Values, failure: NvmlFailure) -> Finding:
 
 def _not_available(values: Values, failure: NvmlFailure, evidence: tuple[str, ...]) -> Finding:
     """Return the finding of the driver check as one of this check: only some failures are caused by the driver."""
-    read = driver.Values(
-        nvml=failure, driver=values.driver, gpus_on_pci=values.gpus_on_pci, container=values.container or "unnamed"
-    )
-    (found,) = driver.evaluate(read)
+    found = driver.meaning(failure, values.driver, values.container or "unnamed")
     seen = f"NVML not available: {failure.call}: {failure.name}"
     found = replace(found, check=NAME, seen=seen, wanted=WANTED, evidence=evidence)
     # Without a cause on the host, the remedy is another start of the container.

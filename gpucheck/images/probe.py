@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from gpucheck.checks.software._wheels import Wheel, read_wheels
+from gpucheck.checks.software._wheels import NEEDS, Wheel, more, read_wheels
+from gpucheck.host.source import HostSource
 from gpucheck.model import DriverState, Host, NvmlFailure, NvmlReading
 from gpucheck.processes.capture import HostResources, capture
 from gpucheck.processes.signals import signal_name
@@ -113,23 +114,24 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
 
 def read(host: Host, *, quick: bool, full: bool, prefix: Path = Path(sys.prefix)) -> Values:
     """Read all values once. quick omits the libraries; full imports the framework, which takes seconds."""
-    wheels, _ = read_wheels(host)
+    source = HostSource(host)
+    facts = source.read(*NEEDS, "nvml", "limits", "environment", "simulation")
+    wheels, _ = read_wheels(source.read(*more(facts)))
     manifest = read_manifest(prefix / MANIFEST)
-    system, pci, limits = host.system(), host.pci(), host.limits()
     return Values(
         manifest=manifest,
         wheels=wheels,
         own=query_libraries(quick=quick),
-        nvml=host.nvml(),
-        driver=host.driver(),
-        gpus_on_pci=sum(device.is_nvidia_gpu for device in pci),
-        environment={name: value for name, value in host.environment().items() if name in VARIABLES},
-        shm_bytes=limits.shm_bytes,
-        memlock_bytes=limits.memlock_bytes,
-        rdma_on_host=tuple(name for device in pci for name in device.infiniband_names),
-        arch=system.arch,
-        container=system.container,
-        simulated=host.simulation() is not None,
+        nvml=facts.nvml,
+        driver=facts.driver,
+        gpus_on_pci=sum(device.is_nvidia_gpu for device in facts.pci),
+        environment={name: value for name, value in facts.environment.items() if name in VARIABLES},
+        shm_bytes=facts.limits.shm_bytes,
+        memlock_bytes=facts.limits.memlock_bytes,
+        rdma_on_host=tuple(name for device in facts.pci for name in device.infiniband_names),
+        arch=facts.system.arch,
+        container=facts.system.container,
+        simulated=facts.simulation is not None,
         full=query_framework(manifest.framework) if full and isinstance(manifest, ImageManifest) else None,
     )
 

@@ -1,16 +1,18 @@
 """Compare a host with the plan of its stack, as ``gpucheck stack check`` does."""
 
 import sys
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from gpucheck.checks.software import stack
 from gpucheck.checks.software._wheels import Imported
 from gpucheck.model import Host, Report
+from gpucheck.model.facts import Source
 from gpucheck.processes.capture import HostResources, capture
-from gpucheck.run.verification import CHECK_S, Outcome, Step, verify
+from gpucheck.run.verification import CHECK_S, Outcome, Step, evaluated, verify
 
 if TYPE_CHECKING:
     from gpucheck.stack.plan import Plan
@@ -49,16 +51,18 @@ def compared(host: Host, plan: "Plan | None", where: str, *, import_torch: bool,
 
     where: the lock file, for findings. import_torch: also import torch in a child process.
     """
-    probe: Any = stack.probe
+    imported = query_torch() if import_torch else None
+    check = replace(stack.CHECK, evaluate=partial(stack.evaluate, imported=imported))
     if plan is not None:
-        probe = partial(probe, plan=msgspec.json.encode(plan).decode(), where=where)
-    if import_torch:
-        probe = partial(probe, imported=query_torch())
+        text = msgspec.json.encode(plan).decode()
+        evaluate = partial(stack.evaluate, plan=text, where=where, imported=imported)
+        check = replace(check, evaluate=evaluate, needs=stack.NEEDS, more=partial(stack.more, plan=text))
 
-    def run(machine: Host) -> Outcome:
-        return Outcome(tuple(stack.evaluate(probe(machine))), {})
+    def run(source: Source) -> Outcome:
+        return Outcome(tuple(evaluated(check, source)), {})
 
-    return verify(host, [Step(stack.NAME, stack.CHECK.tags, run, stack.CHECK.seconds, CHECK_S)], strict=strict)
+    step = Step(check.name, check.tags, run, check.seconds, CHECK_S, needs=check.needs)
+    return verify(host, [step], strict=strict)
 
 
 def query_torch(python: str = sys.executable, seconds: float = IMPORT_S) -> Imported:

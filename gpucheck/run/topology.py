@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from gpucheck.checks.gpu import inventory
 from gpucheck.checks.software import driver
+from gpucheck.host.source import HostSource
 from gpucheck.model import Finding, Host, Topology, Verdict
 from gpucheck.topology import of
 
@@ -14,7 +15,7 @@ def examine(host: Host) -> Topology:
     """Return the topology with findings; without GPUs, but with the reason, if NVML cannot be read or lists none."""
     topology = of(host)
     if topology is None:
-        return _empty(host, driver.evaluate(driver.probe(host)))
+        return _empty(host, driver.evaluate(HostSource(host).read(*driver.CHECK.needs)))
     # A GPU that is lost, hidden from this container or assigned to a virtual machine is not in the matrix.
     absent = [f for f in inventory.evaluate(inventory.probe(host)) if f.verdict is not Verdict.PASS]
     if not topology.gpus:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from gpucheck.foreign import UnreadableInput, read_bytes
-from gpucheck.model import Host
+from gpucheck.model.facts import Source
 from gpucheck.printable import printable
 
 SCHEMA: Literal["gpucheck.facts/1"] = "gpucheck.facts/1"
@@ -165,12 +165,13 @@ def _plain(value: Any) -> Any:
     return {_plain(key): _plain(part) for key, part in value.items()} if isinstance(value, dict) else value
 
 
-def facts_of(host: Host) -> HostFacts:
+def facts_of(source: Source) -> HostFacts:
     """Return the facts of a live, simulated or recorded host. GPUs and switches are those of the PCI bus.
 
     Facts that only the installation needs (headers, packages, holds, Secure Boot) are not read.
     """
-    system, driver, simulation, pci = host.system(), host.driver(), host.simulation(), host.pci()
+    facts = source.read("system", "driver", "simulation", "pci")
+    system, driver, simulation, pci = facts.system, facts.driver, facts.simulation, facts.pci
     return HostFacts(
         schema_=SCHEMA,
         host=system.hostname,

@@ -165,6 +165,13 @@ def test_what_the_operating_system_refuses_is_no_defect_and_no_finding():
     assert "not a fault of the GPUs. Check free space" in err
 
 
+def test_a_read_that_gets_stuck_is_no_defect():
+    defect = "from gpucheck.processes.deadline import StuckError; raise StuckError(20.0, ())"
+    status, _, err = sabotaged(defect)
+
+    assert (status, "defect" in err, "The driver or the kernel is unresponsive." in err) == (70, False, True)
+
+
 def test_a_missing_program_is_3_everywhere(tmp_path):
     """The simulator without a compiler, the lab and the images without a checkout or Docker."""
     empty = {"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}

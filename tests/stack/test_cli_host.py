@@ -15,7 +15,7 @@ from gpucheck.run import plan as stack_run
 from gpucheck.stack import StackSpec
 from gpucheck.stack.facts import SCHEMA, facts_of
 from gpucheck.stack.lock import lock, write_lock
-from tests.fakes import FakeHost
+from tests.fakes import FakeHost, facts
 from tests.machines import LOADED, h100, nvswitches, on_bus, p100
 from tests.stack.cli_words import run
 from tests.stack.hosts import host
@@ -37,22 +37,22 @@ def here(monkeypatch):
 def test_facts_come_from_any_host_door():
     """GPUs and switches from the PCI bus; an audio function of a card is no GPU."""
     audio = PciDevice(bus_id="0000:03:00.1", vendor_id="10de", device_id="0fb0", class_id="040300")
-    fake = FakeHost(
-        pci_=(*on_bus(h100(0), h100(1)), audio, *nvswitches(4)),
-        driver_=DriverState(loaded_version="580.178.04", loaded_flavour="open", nouveau_loaded=True),
-        simulation_=Simulation(profile="hgx-h100-x8", stand_ins=("kernel",)),
+    found = facts_of(
+        facts(
+            pci=(*on_bus(h100(0), h100(1)), audio, *nvswitches(4)),
+            driver=DriverState(loaded_version="580.178.04", loaded_flavour="open", nouveau_loaded=True),
+            simulation=Simulation(profile="hgx-h100-x8", stand_ins=("kernel",)),
+        )
     )
 
-    facts = facts_of(fake)
-
-    assert (facts.schema_, facts.host, facts.arch, facts.os.id) == (SCHEMA, "node07", "x86_64", "ubuntu")
-    assert [gpu.device_id for gpu in facts.gpus] == ["2330", "2330"]
-    assert (facts.nvswitches, facts.nouveau_loaded, facts.driver.loaded_flavour) == (4, True, "open")
-    assert (facts.simulated, facts.stand_ins) == (True, ("kernel",))
+    assert (found.schema_, found.host, found.arch, found.os.id) == (SCHEMA, "node07", "x86_64", "ubuntu")
+    assert [gpu.device_id for gpu in found.gpus] == ["2330", "2330"]
+    assert (found.nvswitches, found.nouveau_loaded, found.driver.loaded_flavour) == (4, True, "open")
+    assert (found.simulated, found.stand_ins) == (True, ("kernel",))
 
 
 def test_facts_of_a_host_door_lock_like_facts_of_the_playbooks():
-    from_door = msgspec.structs.replace(facts_of(P100S), host="a")
+    from_door = msgspec.structs.replace(facts_of(facts(pci=P100S.pci_, driver=LOADED)), host="a")
     from_playbook = host("ubuntu-22.04", "p100-pcie-x2", "b")
 
     assert list(lock(StackSpec(), [from_door, from_playbook]).groups) == ["ubuntu-22.04-x86_64-15f8x2"]

@@ -7,6 +7,7 @@ import msgspec
 
 from gpucheck.checks.software._wheels import FRAMEWORKS, HOST
 from gpucheck.model import DriverState, Finding, PackageVersion
+from gpucheck.model.facts import Facts
 
 PLAN = "/etc/gpucheck/stack.json"
 
@@ -81,30 +82,26 @@ def read_plan(text: str) -> Plan:
 FABRIC_MANAGER = "nvidia-fabricmanager"
 
 
-def evaluate_plan(
-    plan: Plan, packages: tuple[PackageVersion, ...] | None, driver: DriverState, python: dict[str, str]
-) -> Iterator[Finding]:
-    """Yield all findings about the plan.
-
-    packages: those installed, None if the package database cannot be read. python: versions of the frameworks.
-    """
-    if packages is None:
+def evaluate_plan(plan: Plan, facts: Facts, python: dict[str, str]) -> Iterator[Finding]:
+    """Yield all findings about the plan. python: versions of the frameworks."""
+    if facts.packages is None:
         yield HOST.unknown("software.packages-unreadable")
     else:
-        yield from _components(plan, packages)
-    yield from _module(plan, driver)
-    yield from _fabric_manager(plan, packages, driver.loaded_version)
+        yield from _components(plan, facts.packages)
+    yield from _module(plan, facts.driver)
+    # Without the package database or a loaded module, that is reported.
+    if facts.packages is not None and facts.driver.loaded_version is not None:
+        yield from _fabric_manager(plan, facts.packages[FABRIC_MANAGER], facts.driver.loaded_version)
     yield from _frameworks(plan, python)
 
 
-def _components(plan: Plan, packages: tuple[PackageVersion, ...]) -> Iterator[Finding]:
-    installed = {package.name: package for package in packages}
+def _components(plan: Plan, installed: dict[str, PackageVersion | None]) -> Iterator[Finding]:
     for name, component in plan.components.items():
         if not component.packages:
             continue
         wrong, loose = [], []
         for row in component.packages:
-            found = installed.get(row.name)
+            found = installed[row.name]
             # A plan without a version takes the newest of its repository and holds it.
             if found is None or row.version not in (None, found.version):
                 wrong.append((row, found.version if found else None))
@@ -166,14 +163,12 @@ def _module(plan: Plan, driver: DriverState) -> Iterator[Finding]:
         yield subject.passes(seen, wanted)
 
 
-def _fabric_manager(plan: Plan, packages: tuple[PackageVersion, ...] | None, loaded: str | None) -> Iterator[Finding]:
+def _fabric_manager(plan: Plan, package: PackageVersion | None, loaded: str) -> Iterator[Finding]:
     """Compared with the loaded module, not with the plan: it does not start at any other version."""
-    if packages is None:
-        return  # reported with the packages
-    installed = next((p.version for p in packages if p.name == FABRIC_MANAGER), None)
+    installed = package.version if package else None
     planned = (plan.expected or Expected()).fabric_manager_version
-    if (installed is None and planned is None) or loaded is None:
-        return  # a missing package is reported with its component, a missing module by itself
+    if installed is None and planned is None:
+        return  # a missing package is reported with its component
     plain = (installed or "not installed").rpartition(":")[2].partition("-")[0]
     seen, wanted = f"fabric manager {plain}", f"fabric manager {loaded}, the loaded driver's version"
     if plain == loaded:

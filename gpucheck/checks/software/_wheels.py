@@ -5,7 +5,6 @@ knowledge tables by version and build. What torch itself reports is used if it w
 """
 
 import re
-import sysconfig
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
@@ -13,9 +12,10 @@ import msgspec
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from gpucheck.knowledge import code_runs, tables
+from gpucheck.knowledge import code_runs, gpu_by_pci_id, tables
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Finding, Host
+from gpucheck.model import Finding, NvmlReading
+from gpucheck.model.facts import Facts
 
 # Frameworks, and the wheels that bring cuDNN and NCCL for each CUDA major.
 FRAMEWORKS = ("torch", "tensorflow")
@@ -23,7 +23,14 @@ FAMILIES = ("cu11", "cu12", "cu13")
 # PyPI has TensorFlow without its CUDA part as a package of another name.
 CPU_NAMES = {"tensorflow": "tensorflow-cpu"}
 LIBRARIES = tuple(f"nvidia-{name}-{family}" for name in ("cudnn", "nccl") for family in FAMILIES)
-FILES = {"torch": "torch/version.py", "tensorflow": "tensorflow/python/platform/build_info.py"}
+FILES = {
+    "torch": "{purelib}/torch/version.py",
+    "tensorflow": "{purelib}/tensorflow/python/platform/build_info.py",
+}
+NEEDS = (
+    *("system", "driver", "pci"),
+    *(f"python:{name}" for name in (*FRAMEWORKS, *CPU_NAMES.values(), *LIBRARIES)),
+)
 TORCH_CUDA = re.compile(r"^cuda\b[^=\n]*=\s*['\"]([\d.]+)['\"]", re.MULTILINE)
 # Only a simulated wheel has this in its file; a real one has to be imported.
 TORCH_CODE = re.compile(r"^arch_list\b[^=\n]*=\s*\[([^\]]*)\]", re.MULTILINE)
@@ -72,20 +79,57 @@ class Built(msgspec.Struct, frozen=True, kw_only=True):
     evidence: tuple[str, ...] = ()
 
 
-def read_wheels(host: Host) -> tuple[tuple[Wheel, ...], dict[str, str]]:
-    """The installed frameworks with their files, and the versions of the installed library wheels."""
-    versions = host.python_packages([*FRAMEWORKS, *CPU_NAMES.values(), *LIBRARIES])
-    folder = sysconfig.get_path("purelib")
-    wheels = []
+def more(facts: Facts) -> Iterator[str]:
+    """Further needs: the files of the frameworks, and NVML if a GPU that these have to serve is not in the tables."""
+    for name, package, version in _frameworks(facts):
+        yield from (f"text:{FILES[name]}", f"text:{_metadata(package, version)}")
+    if any(_frameworks(facts)) and None in _in_tables(facts).values():
+        yield "nvml"
+
+
+def _frameworks(facts: Facts) -> Iterator[tuple[str, str, str]]:
+    """Yield the installed frameworks, each with the name of its package and its version."""
     for name in FRAMEWORKS:
-        package = name if versions.get(name) is not None else CPU_NAMES.get(name, name)
-        version = versions.get(package)
+        package = name if facts.python_packages[name] is not None else CPU_NAMES.get(name, name)
+        version = facts.python_packages[package]
         if version is not None:
-            info = host.read_text(f"{folder}/{FILES[name]}") or ("" if package != name else None)
-            metadata = host.read_text(f"{folder}/{package.replace('-', '_')}-{version}.dist-info/METADATA")
-            wheels.append(Wheel(name=name, version=version, info=info, metadata=metadata))
-    installed = {name: version for name in LIBRARIES if (version := versions.get(name)) is not None}
-    return tuple(wheels), installed
+            yield name, package, version
+
+
+def _metadata(package: str, version: str) -> str:
+    return f"{{purelib}}/{package.replace('-', '_')}-{version}.dist-info/METADATA"
+
+
+def read_wheels(facts: Facts) -> tuple[tuple[Wheel, ...], dict[str, str]]:
+    """The installed frameworks with their files, and the versions of the installed library wheels."""
+    wheels = tuple(
+        Wheel(
+            name=name,
+            version=version,
+            info=facts.texts[FILES[name]] or ("" if package != name else None),
+            metadata=facts.texts[_metadata(package, version)],
+        )
+        for name, package, version in _frameworks(facts)
+    )
+    return wheels, {name: found for name in LIBRARIES if (found := facts.python_packages[name]) is not None}
+
+
+def _in_tables(facts: Facts) -> dict[str, str | None]:
+    models = {device.bus_id: gpu_by_pci_id(device.device_id) for device in facts.pci if device.is_nvidia_gpu}
+    return {bus_id: model.compute_capability if model else None for bus_id, model in models.items()}
+
+
+def capabilities_of(facts: Facts) -> dict[str, str | None]:
+    """Return compute capability by bus id of every GPU that a framework has to serve, None where it is not known.
+
+    By the PCI ids, so that no driver is needed; NVML is queried only for a GPU that the tables do not contain.
+    """
+    found = _in_tables(facts) if any(_frameworks(facts)) else {}
+    if None in found.values():
+        nvml = facts.nvml
+        queried = {g.pci_bus_id: g.compute_capability for g in nvml.gpus} if isinstance(nvml, NvmlReading) else {}
+        found = {bus_id: capability or queried.get(bus_id) for bus_id, capability in found.items()}
+    return found
 
 
 def built_for(wheel: Wheel, arch: str) -> Built | None:
@@ -174,17 +218,12 @@ HOST = Subject(check="stack")
 VERSION = re.compile(r"\d+(\.\d+)+")
 
 
-def evaluate_wheels(
-    wheels: tuple[Wheel, ...],
-    libraries: dict[str, str],
-    capabilities: dict[str, str | None],
-    driver: str | None,
-    arch: str,
-    imported: Imported | None,
-) -> Iterator[Finding]:
-    """All findings about the wheels. capabilities: compute capability by GPU bus id, None where not known."""
+def evaluate_wheels(facts: Facts, imported: Imported | None = None) -> Iterator[Finding]:
+    """All findings about the wheels. imported: what torch reported, if it was imported."""
+    wheels, libraries = read_wheels(facts)
+    capabilities = capabilities_of(facts)
     for wheel in wheels:
-        built = built_for(wheel, arch)
+        built = built_for(wheel, facts.system.arch)
         if wheel.name == "torch" and imported is not None:
             yield from _imported(imported)
             built = _corrected(built, imported)
@@ -194,7 +233,7 @@ def evaluate_wheels(
         elif wheel.name == "tensorflow" and built.pins and not built.pins.keys() & libraries.keys():
             yield _without_cuda(wheel, built)
         elif built.cuda is not None:
-            yield from _driver_floor(wheel, built, driver)
+            yield from _driver_floor(wheel, built, facts.driver.loaded_version)
             yield from _code(wheel, built, capabilities)
             yield from _libraries(wheel, built, libraries, capabilities)
     yield from _families(libraries)

@@ -9,70 +9,65 @@ from collections.abc import Iterator
 import msgspec
 
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding, Host, PackageVersion
+from gpucheck.model import Check, Finding
+from gpucheck.model.facts import Facts
 
 NAME = "container-runtime"
 TOOLKIT = "nvidia-container-toolkit"
 DOCKER = ("docker.io", "docker-ce", "moby-engine")
 ENGINES = (*DOCKER, "podman", "containerd.io")
-DAEMON = "/etc/docker/daemon.json"
+PACKAGES = tuple(sorted((TOOLKIT, *ENGINES)))
+DOCKER_FOLDER = "/etc/docker"
+DAEMON = f"{DOCKER_FOLDER}/daemon.json"
 CONTAINERD = "/etc/containerd/config.toml"
 # nvidia-ctk 1.18 and newer write a file of their own here, which the main file imports.
 CONTAINERD_PARTS = "/etc/containerd/conf.d"
 CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
 
 
-class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """Packages (None: no package database), the engines' configuration as text, and the CDI specifications.
-
-    unreadable: a configuration file that is there and cannot be read. containerd: read only where Docker is not there.
-    """
-
-    packages: tuple[PackageVersion, ...] | None
-    daemon: str | None
-    cdi: tuple[str, ...]
-    containerd: str | None = None
-    unreadable: str | None = None
-    container: str | None = None
+def more(facts: Facts) -> Iterator[str]:
+    """Further needs: the files of containerd where Docker is not there, and whether Docker's own file is there."""
+    if _containerd_alone(facts):
+        yield from (f"text:{CONTAINERD}", f"folder:{CONTAINERD_PARTS}")
+    if _docker_unseen(facts):
+        yield f"folder:{DOCKER_FOLDER}"
 
 
-def probe(host: Host) -> Values:
-    packages, daemon = host.packages([TOOLKIT, *ENGINES]), host.read_text(DAEMON)
-    names = {package.name for package in packages or ()}
-    alone = "containerd.io" in names and not names & set(DOCKER)
-    containerd = host.read_text(CONTAINERD) if alone else None
-    parts = host.list_names(CONTAINERD_PARTS) or () if alone else ()
-    hidden = daemon is None and names & set(DOCKER) and "daemon.json" in (host.list_names("/etc/docker") or ())
-    return Values(
-        packages=packages,
-        daemon=daemon,
-        cdi=tuple(f"{folder}/{name}" for folder in CDI_FOLDERS for name in host.list_names(folder) or ()),
-        containerd="\n".join((containerd or "", *parts)) if alone else None,
-        unreadable=DAEMON if hidden else None,
-        container=host.system().container,
-    )
+def _names(facts: Facts) -> set[str]:
+    return {package.name for package in facts.installed(PACKAGES)}
 
 
-def evaluate(values: Values) -> Iterator[Finding]:
-    if values.container is not None:
-        yield Subject(check=NAME).skips("software.engines-outside-container", container=values.container)
+def _containerd_alone(facts: Facts) -> bool:
+    return "containerd.io" in _names(facts) and not _names(facts) & set(DOCKER)
+
+
+def _docker_unseen(facts: Facts) -> bool:
+    return facts.texts[DAEMON] is None and bool(_names(facts) & set(DOCKER))
+
+
+def evaluate(facts: Facts) -> Iterator[Finding]:
+    if facts.system.container is not None:
+        yield Subject(check=NAME).skips("software.engines-outside-container", container=facts.system.container)
         return
-    if values.packages is None:
+    if facts.packages is None:
         yield Subject(check=NAME).unknown("software.packages-unreadable")
         return
-    engines = [package.name for package in values.packages if package.name in ENGINES]
-    toolkit = next((package for package in values.packages if package.name == TOOLKIT), None)
-    runtimes = _runtimes(values.daemon)
+    engines = [package.name for package in facts.installed(PACKAGES) if package.name != TOOLKIT]
+    toolkit, daemon = facts.packages[TOOLKIT], facts.texts[DAEMON]
+    runtimes = _runtimes(daemon)
+    # The file is there and cannot be read.
+    unreadable = _docker_unseen(facts) and "daemon.json" in (facts.folders[DOCKER_FOLDER] or ())
+    specifications = [f"{folder}/{name}" for folder in CDI_FOLDERS for name in facts.folders[folder] or ()]
     subject = Subject(
         check=NAME,
         evidence=(
             f"engines: {', '.join(engines) or 'none'}; {TOOLKIT}: {toolkit.version if toolkit else 'not installed'}",
-            f"{DAEMON}: {_described(values, runtimes)}",
-            f"CDI: {', '.join(values.cdi) or 'none'}",
+            f"{DAEMON}: {'not readable' if unreadable else _described(daemon, runtimes)}",
+            f"CDI: {', '.join(specifications) or 'none'}",
         ),
     )
-    cdi = any("nvidia" in name for name in values.cdi)
-    configured = cdi or "nvidia" in (runtimes or ()) or "nvidia" in (values.containerd or "")
+    cdi = any("nvidia" in name for name in specifications)
+    configured = cdi or "nvidia" in (runtimes or ()) or "nvidia" in _containerd(facts)
     if runtimes is None:
         yield subject.fails("software.docker-config-invalid", f"{DAEMON} is not JSON", path=DAEMON)
     elif not engines:
@@ -81,20 +76,25 @@ def evaluate(values: Values) -> Iterator[Finding]:
         yield subject.skips("software.no-container-toolkit")
     elif configured:
         yield subject.passes("CDI specification for NVIDIA GPUs" if cdi else "NVIDIA runtime configured")
-    elif values.unreadable:
-        yield subject.unknown("software.docker-config-unreadable", path=values.unreadable)
+    elif unreadable:
+        yield subject.unknown("software.docker-config-unreadable", path=DAEMON)
     else:
         engine = "docker" if set(engines) & set(DOCKER) else "containerd" if "containerd.io" in engines else "podman"
         code = "software.engine-without-cdi" if engine == "podman" else "software.engine-not-configured"
         yield subject.warns(code, "container engines not configured for NVIDIA GPUs", engine=engine)
 
 
-def _described(values: Values, runtimes: tuple[str, ...] | None) -> str:
-    if values.unreadable:
-        return "not readable"
+def _containerd(facts: Facts) -> str:
+    """The configuration of containerd and the names of its parts; nothing where Docker configures it."""
+    if not _containerd_alone(facts):
+        return ""
+    return "\n".join((facts.texts[CONTAINERD] or "", *(facts.folders[CONTAINERD_PARTS] or ())))
+
+
+def _described(daemon: str | None, runtimes: tuple[str, ...] | None) -> str:
     if runtimes is None:
         return "not JSON"
-    return f"runtimes {', '.join(runtimes)}" if runtimes else "no runtimes" if values.daemon else "not there"
+    return f"runtimes {', '.join(runtimes)}" if runtimes else "no runtimes" if daemon else "not there"
 
 
 def _runtimes(text: str | None) -> tuple[str, ...] | None:
@@ -109,4 +109,10 @@ def _runtimes(text: str | None) -> tuple[str, ...] | None:
     return tuple(runtimes) if isinstance(runtimes, dict) else ()
 
 
-CHECK = Check(NAME, frozenset({"software", "container", "quick"}), probe, evaluate)
+NEEDS = (
+    "system",
+    *(f"package:{name}" for name in PACKAGES),
+    f"text:{DAEMON}",
+    *(f"folder:{folder}" for folder in CDI_FOLDERS),
+)
+CHECK = Check(NAME, frozenset({"software", "container", "quick"}), evaluate=evaluate, needs=NEEDS, more=more)

@@ -4,9 +4,7 @@ Sources: nvmlInit and nvmlSystemGetDriverVersion; /sys/module/nvidia/version; /p
 installed for the running kernel; /dev. NVML return codes: NVIDIA nvml.h (API 13).
 """
 
-from collections.abc import Iterator
-
-import msgspec
+from collections.abc import Collection, Iterator
 
 from gpucheck.checks._session import control_denied
 from gpucheck.checks.software.module_flavour import needed_flavour
@@ -19,11 +17,11 @@ from gpucheck.model import (
     Check,
     DriverState,
     Finding,
-    Host,
     NvmlFailure,
     NvmlReading,
     Verdict,
 )
+from gpucheck.model.facts import Facts
 
 NAME = "driver"
 HOST = Subject(check=NAME)
@@ -58,55 +56,26 @@ IN_CONTAINER = {
 }
 
 
-class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """What the driver check reads. device_nodes: names in /dev of NVIDIA, None where it cannot be listed.
-
-    denied: a device cgroup denies /dev/nvidiactl.
-    """
-
-    nvml: NvmlReading | NvmlFailure
-    driver: DriverState
-    gpus_on_pci: int
-    needed_flavours: frozenset[str] = frozenset()
-    device_nodes: tuple[str, ...] | None = None
-    container: str | None = None
-    denied: bool = False
-
-
-def probe(host: Host) -> Values:
-    gpus = [device for device in host.pci() if device.is_nvidia_gpu]
-    nvml, names = host.nvml(), host.list_names("/dev")
-    return Values(
-        nvml=nvml,
-        driver=host.driver(),
-        gpus_on_pci=len(gpus),
-        needed_flavours=frozenset(map(needed_flavour, gpus)) - {"either"},
-        device_nodes=None if names is None else tuple(name for name in names if name.startswith("nvidia")),
-        container=host.system().container,
-        denied=control_denied(host.device_files()),
-    )
-
-
-def evaluate(values: Values) -> Iterator[Finding]:
+def evaluate(facts: Facts) -> Iterator[Finding]:
     """Evaluate the driver, then what is installed for the next boot."""
-    if isinstance(values.nvml, NvmlFailure):
-        yield _unusable(values.nvml, values)
+    if isinstance(facts.nvml, NvmlFailure):
+        yield _unusable(facts.nvml, facts)
         return
-    loaded = values.driver.loaded_version
-    library = values.nvml.driver_version
+    loaded = facts.driver.loaded_version
+    library = facts.nvml.driver_version
     subject = HOST.with_evidence(
         f"nvmlSystemGetDriverVersion: {library or 'not reported'}",
         f"/sys/module/nvidia/version: {loaded or 'not readable'}",
     )
     if library is None:
-        yield _without_version(subject, values.nvml)
+        yield _without_version(subject, facts.nvml)
         return
     if loaded is not None and loaded != library:
         seen = f"kernel module {loaded}, NVML {library}"
         yield subject.fails("software.driver-versions-differ", seen, "one version")
         return
     yield subject.passes(library)
-    yield from _next_boot(values.driver, loaded)
+    yield from _next_boot(facts.driver, loaded)
 
 
 def _without_version(subject: Subject, nvml: NvmlReading) -> Finding:
@@ -128,66 +97,84 @@ def _next_boot(driver: DriverState, loaded: str | None) -> Iterator[Finding]:
     yield HOST.with_evidence(*lines).warns("software.driver-pending-reboot", seen, "the same version")
 
 
-def _unusable(failure: NvmlFailure, values: Values) -> Finding:
-    driver = values.driver
+def _unusable(failure: NvmlFailure, facts: Facts) -> Finding:
+    driver, gpus = facts.driver, [device for device in facts.pci if device.is_nvidia_gpu]
+    names = facts.folders["/dev"]
+    nodes = None if names is None else [name for name in names if name.startswith("nvidia")]
     installed = " ".join(filter(None, (driver.installed_version, driver.installed_flavour)))
     subject = HOST.with_evidence(
         f"{failure.call}: {failure.code} {failure.name} {failure.detail}".rstrip(),
         f"/sys/module/nvidia/version: {driver.loaded_version or 'not present'}",
         f"installed module: {installed or 'not found'}",
         f"nouveau: {'loaded' if driver.nouveau_loaded else 'not loaded'}",
-        f"NVIDIA GPUs on the PCI bus: {values.gpus_on_pci}",
-        f"/dev: {_nodes(values.device_nodes)}",
+        f"NVIDIA GPUs on the PCI bus: {len(gpus)}",
+        f"/dev: {'cannot be listed' if nodes is None else ' '.join(nodes) or 'no nvidia file'}",
     )
-    nothing = values.gpus_on_pci == 0 and driver.loaded_version is None
+    nothing = not gpus and driver.loaded_version is None
     if nothing and failure.code in (DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND):
         return subject.unknown("software.no-gpu-no-driver", "no NVIDIA GPU and no NVIDIA driver")
-    return meaning(failure, values, subject)
+    return meaning(
+        failure,
+        driver,
+        facts.system.container,
+        subject,
+        denied=control_denied(facts.device_files),
+        nodes=nodes,
+        flavours={needed_flavour(gpu) for gpu in gpus} - {"either"},
+    )
 
 
-def _nodes(names: tuple[str, ...] | None) -> str:
-    return "cannot be listed" if names is None else " ".join(names) or "no nvidia file"
+def meaning(
+    failure: NvmlFailure,
+    driver: DriverState,
+    container: str | None,
+    subject: Subject = HOST,
+    *,
+    denied: bool = False,
+    nodes: Collection[str] | None = None,
+    flavours: Collection[str] = (),
+) -> Finding:
+    """Return what a failure of NVML shows about the driver.
 
-
-def meaning(failure: NvmlFailure, values: Values, subject: Subject = HOST) -> Finding:
-    """Return what a failure of NVML shows about the driver."""
-    verdict, code = _meaning(failure, values)
+    denied: a device cgroup denies /dev/nvidiactl. nodes: names in /dev of NVIDIA, None where it cannot be listed.
+    flavours: of the modules that the GPUs need.
+    """
+    if denied and failure.code in HIDDEN_BY_A_CGROUP:
+        # runc#3708: a reload of systemd resets the device rules of a running container.
+        verdict, code = Verdict.UNKNOWN, "software.control-device-denied"
+    elif failure.code == DRIVER_NOT_LOADED:
+        verdict, code = Verdict.FAIL, _not_loaded(driver, nodes, flavours)
+    else:
+        verdict, code = _meaning(failure.code, driver.loaded_version)
     seen = f"NVML not available: {failure.call} {'returned' if failure.code > 0 else 'ended with'} {failure.name}"
     return subject.finding(
         verdict,
-        IN_CONTAINER.get(code, code) if values.container else code,
+        IN_CONTAINER.get(code, code) if container else code,
         seen,
         call=failure.call,
         returned=failure.code,
-        flavour=values.driver.installed_flavour,
+        flavour=driver.installed_flavour,
     )
 
 
-def _meaning(failure: NvmlFailure, values: Values) -> tuple[Verdict, str]:
-    if values.denied and failure.code in HIDDEN_BY_A_CGROUP:
-        # runc#3708: a reload of systemd resets the device rules of a running container.
-        return Verdict.UNKNOWN, "software.control-device-denied"
-    if failure.code == LIBRARY_NOT_FOUND:
-        loaded = values.driver.loaded_version is not None
-        return Verdict.FAIL, "software.library-missing" if loaded else "software.library-and-module-missing"
-    if failure.code == DRIVER_NOT_LOADED:
-        return Verdict.FAIL, _not_loaded(values)
-    if failure.code in MEANINGS:
-        return MEANINGS[failure.code]
-    undefined = failure.code < 0
-    return Verdict.UNKNOWN, "software.nvml-failure-undefined" if undefined else "software.nvml-failure-unexplained"
+def _meaning(returned: int, loaded: str | None) -> tuple[Verdict, str]:
+    if returned == LIBRARY_NOT_FOUND:
+        return Verdict.FAIL, "software.library-and-module-missing" if loaded is None else "software.library-missing"
+    if returned in MEANINGS:
+        return MEANINGS[returned]
+    return Verdict.UNKNOWN, "software.nvml-failure-undefined" if returned < 0 else "software.nvml-failure-unexplained"
 
 
-def _not_loaded(values: Values) -> str:
+def _not_loaded(driver: DriverState, nodes: Collection[str] | None, flavours: Collection[str]) -> str:
     """NVML's 9 is "NVML cannot reach the driver"; the kernel shows whether it is loaded."""
-    driver = values.driver
     if driver.loaded_version is not None:
-        missing = values.device_nodes is not None and "nvidiactl" not in values.device_nodes
+        missing = nodes is not None and "nvidiactl" not in nodes
         return "software.control-device-missing" if missing else "software.driver-unreachable"
     if driver.nouveau_loaded:
         return "software.nouveau-bound"
-    wrong = driver.installed_flavour is not None and values.needed_flavours - {driver.installed_flavour}
+    wrong = driver.installed_flavour is not None and {*flavours} - {driver.installed_flavour}
     return "software.installed-flavour-wrong" if wrong else "software.module-not-loaded"
 
 
-CHECK = Check(NAME, frozenset({"software", "quick"}), probe, evaluate)
+NEEDS = ("nvml", "pci", "driver", "folder:/dev", "system", "device_files")
+CHECK = Check(NAME, frozenset({"software", "quick"}), evaluate=evaluate, needs=NEEDS)

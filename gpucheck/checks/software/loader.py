@@ -9,50 +9,38 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-import msgspec
-
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding, Host, LoaderLibrary
+from gpucheck.model import Check, Finding, LoaderLibrary
+from gpucheck.model.facts import Facts
 
 NAME = "loader"
 LIBRARIES = ("libcudart", "libcublas", "libcudnn", "libnccl", "libcuda", "libnvidia-ml")
+FRAMEWORKS = ("torch", "tensorflow")
 FROM_ENVIRONMENT = "LD_LIBRARY_PATH"
 
 
-class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """What the loader finds, in its order, None where its cache cannot be listed; frameworks: the installed ones."""
-
-    found: tuple[LoaderLibrary, ...] | None
-    frameworks: tuple[str, ...]
-
-
-def probe(host: Host) -> Values:
-    installed = host.python_packages(["torch", "tensorflow"])
-    return Values(
-        found=host.loader_libraries(LIBRARIES),
-        frameworks=tuple(name for name, version in installed.items() if version is not None),
-    )
-
-
-def evaluate(values: Values) -> Iterator[Finding]:
+def evaluate(facts: Facts) -> Iterator[Finding]:
     """One finding for each library with two copies, one for libraries that override a framework's, else one."""
-    if values.found is None:
+    if facts.libraries is None:
         yield Subject(check=NAME).unknown("software.loader-cache-unreadable")
         return
+    # In the loader's order; other checks may have asked for other libraries.
+    every = [library for library in facts.libraries if library.soname.partition(".so")[0] in LIBRARIES]
+    frameworks = tuple(name for name in FRAMEWORKS if facts.python_packages[name] is not None)
     copies = defaultdict(list)
-    for library in values.found:
+    for library in every:
         copies[library.soname].append(library)
     twice = {soname: places for soname, places in copies.items() if len(_folders(places)) > 1}
     for soname, places in twice.items():
         yield _twice(soname, places)
     # One that is there twice is reported once.
-    found = (library for library in values.found if library.soname not in twice)
+    found = (library for library in every if library.soname not in twice)
     overruling = [library for library in found if library.source == FROM_ENVIRONMENT]
-    if overruling and values.frameworks:
-        yield _overruled(overruling, values.frameworks)
-    if not twice and not (overruling and values.frameworks):
-        subject = Subject(check=NAME, evidence=tuple(f"{library.soname}: {library.path}" for library in values.found))
-        if values.found:
+    if overruling and frameworks:
+        yield _overruled(overruling, frameworks)
+    if not twice and not (overruling and frameworks):
+        subject = Subject(check=NAME, evidence=tuple(f"{library.soname}: {library.path}" for library in every))
+        if every:
             yield subject.passes(f"{len(copies)} CUDA librar{'y' if len(copies) == 1 else 'ies'}, one copy each")
         else:
             yield subject.skips("software.no-cuda-libraries")
@@ -77,4 +65,5 @@ def _subject(libraries: list[LoaderLibrary]) -> Subject:
     return Subject(check=NAME, evidence=tuple(f"{library.source}: {library.path}" for library in libraries))
 
 
-CHECK = Check(NAME, frozenset({"software", "quick"}), probe, evaluate)
+NEEDS = (*(f"library:{name}" for name in LIBRARIES), *(f"python:{name}" for name in FRAMEWORKS))
+CHECK = Check(NAME, frozenset({"software", "quick"}), evaluate=evaluate, needs=NEEDS)

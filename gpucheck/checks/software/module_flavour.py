@@ -7,30 +7,18 @@ wrong flavor the module binds no GPU.
 
 from collections.abc import Iterator
 
-import msgspec
-
 from gpucheck.checks._nvml import no_gpu_on_the_bus
 from gpucheck.knowledge import generation_of, gpu_by_pci_id
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, DriverState, Finding, Host, PciDevice
+from gpucheck.model import Check, DriverState, Finding, PciDevice
+from gpucheck.model.facts import Facts
 
 NAME = "module-flavour"
 
 
-class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """The GPUs on the bus, and the driver's kernel side."""
-
-    gpus: tuple[PciDevice, ...]
-    driver: DriverState
-
-
-def probe(host: Host) -> Values:
-    return Values(gpus=tuple(device for device in host.pci() if device.is_nvidia_gpu), driver=host.driver())
-
-
-def evaluate(values: Values) -> Iterator[Finding]:
+def evaluate(facts: Facts) -> Iterator[Finding]:
     """One finding for each GPU that the flavor does not serve, else one for the host."""
-    driver = values.driver
+    driver, gpus = facts.driver, [device for device in facts.pci if device.is_nvidia_gpu]
     flavour = _flavour(driver)
     host = Subject(
         check=NAME,
@@ -39,7 +27,7 @@ def evaluate(values: Values) -> Iterator[Finding]:
             f"installed: {_module(driver.installed_version, driver.installed_flavour)}",
         ),
     )
-    if not values.gpus:
+    if not gpus:
         yield no_gpu_on_the_bus(NAME)
         return
     if flavour is None and not driver.loaded_version and not driver.installed_version:
@@ -48,7 +36,7 @@ def evaluate(values: Values) -> Iterator[Finding]:
     if flavour is None:
         yield host.unknown("software.module-flavour-unknown")
         return
-    wrong = [(gpu, needed) for gpu in values.gpus if (needed := needed_flavour(gpu)) not in ("either", flavour)]
+    wrong = [(gpu, needed) for gpu in gpus if (needed := needed_flavour(gpu)) not in ("either", flavour)]
     for gpu, needed in wrong:
         subject = Subject(check=NAME, name=f"gpu:{gpu.bus_id}", evidence=host.evidence)
         seen = f"{flavour} kernel modules"
@@ -78,4 +66,4 @@ def needed_flavour(gpu: PciDevice) -> str:
     return generation.kernel_module if generation is not None else "either"
 
 
-CHECK = Check(NAME, frozenset({"software", "quick"}), probe, evaluate)
+CHECK = Check(NAME, frozenset({"software", "quick"}), evaluate=evaluate, needs=("pci", "driver"))

@@ -7,95 +7,50 @@ unpinned NCCL) shows here first.
 
 from collections.abc import Iterator
 
-import msgspec
-
+from gpucheck.checks.software import _wheels
 from gpucheck.checks.software._plan import FABRIC_MANAGER, PLAN, Unreadable, evaluate_plan, read_plan
-from gpucheck.checks.software._wheels import HOST, Imported, Wheel, evaluate_wheels, read_wheels
-from gpucheck.knowledge import gpu_by_pci_id
-from gpucheck.model import Check, DriverState, Finding, Host, NvmlReading, PackageVersion
+from gpucheck.checks.software._wheels import HOST, Imported, evaluate_wheels, read_wheels
+from gpucheck.model import Check, Finding
+from gpucheck.model.facts import Facts
 
 NAME = "stack"
+# Without the plan, which may also come from elsewhere.
+NEEDS = (*_wheels.NEEDS, f"package:{FABRIC_MANAGER}")
 
 
-class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """The plan as text (None = none on this host) and what is installed.
-
-    packages: None where the package database cannot be read.
-    where: what the plan was read from. capabilities: compute capability by bus id of every GPU, None = not known.
-    wheels, libraries: the frameworks that this interpreter can import, and the versions of their library wheels.
-    """
-
-    plan: str | None
-    where: str
-    packages: tuple[PackageVersion, ...] | None
-    driver: DriverState
-    arch: str
-    capabilities: dict[str, str | None]
-    wheels: tuple[Wheel, ...]
-    libraries: dict[str, str]
-    imported: Imported | None = None
+def more(facts: Facts, plan: str | None = None) -> Iterator[str]:
+    """Further needs: the packages that the plan names, and what the wheels need. plan: as of evaluate."""
+    text = facts.texts[PLAN] if plan is None else plan
+    try:
+        components = read_plan(text).components if text is not None else {}
+    except Unreadable:
+        components = {}
+    yield from (f"package:{package.name}" for part in components.values() for package in part.packages)
+    yield from _wheels.more(facts)
 
 
-def probe(host: Host, plan: str | None = None, where: str = PLAN, imported: Imported | None = None) -> Values:
-    """Read the plan, then look for what it names.
+def evaluate(
+    facts: Facts, plan: str | None = None, where: str = PLAN, imported: Imported | None = None
+) -> Iterator[Finding]:
+    """The packages of each component, the modules loaded and installed, fabric manager, and the frameworks.
 
     plan: another plan than the host's own, as JSON, read from ``where``. imported: what torch reported.
     """
-    text = host.read_text(PLAN) if plan is None else plan
-    try:
-        plan_ = read_plan(text) if text is not None else None
-        names = [package.name for part in plan_.components.values() for package in part.packages] if plan_ else []
-    except Unreadable:
-        names = []
-    wheels, libraries = read_wheels(host)
-    return Values(
-        plan=text,
-        where=where,
-        packages=host.packages([*names, FABRIC_MANAGER]),
-        driver=host.driver(),
-        arch=host.system().arch,
-        capabilities=_capabilities(host) if wheels else {},
-        wheels=wheels,
-        libraries=libraries,
-        imported=imported,
-    )
+    yield from _planned(facts, facts.texts[PLAN] if plan is None else plan, where)
+    yield from evaluate_wheels(facts, imported)
 
 
-def _capabilities(host: Host) -> dict[str, str | None]:
-    """By the PCI ids, so that no driver is needed; NVML is queried only for a GPU that the tables do not contain."""
-    models = {device.bus_id: gpu_by_pci_id(device.device_id) for device in host.pci() if device.is_nvidia_gpu}
-    found = {bus_id: model.compute_capability if model else None for bus_id, model in models.items()}
-    if None in found.values():
-        nvml = host.nvml()
-        queried = {g.pci_bus_id: g.compute_capability for g in nvml.gpus} if isinstance(nvml, NvmlReading) else {}
-        found = {bus_id: capability or queried.get(bus_id) for bus_id, capability in found.items()}
-    return found
-
-
-def evaluate(values: Values) -> Iterator[Finding]:
-    """The packages of each component, the modules loaded and installed, fabric manager, and the frameworks."""
-    yield from _planned(values)
-    yield from evaluate_wheels(
-        values.wheels,
-        values.libraries,
-        values.capabilities,
-        values.driver.loaded_version,
-        values.arch,
-        values.imported,
-    )
-
-
-def _planned(values: Values) -> Iterator[Finding]:
-    if values.plan is None:
-        yield HOST.skips("software.no-plan", "no plan", path=values.where)
+def _planned(facts: Facts, text: str | None, where: str) -> Iterator[Finding]:
+    if text is None:
+        yield HOST.skips("software.no-plan", "no plan", path=where)
         return
     try:
-        plan = read_plan(values.plan)
+        plan = read_plan(text)
     except Unreadable as problem:
-        yield HOST.unknown("software.plan-unreadable", path=values.where, problem=str(problem))
+        yield HOST.unknown("software.plan-unreadable", path=where, problem=str(problem))
         return
-    python = {wheel.name: wheel.version for wheel in values.wheels}
-    yield from evaluate_plan(plan, values.packages, values.driver, python)
+    wheels, _ = read_wheels(facts)
+    yield from evaluate_plan(plan, facts, {wheel.name: wheel.version for wheel in wheels})
 
 
-CHECK = Check(NAME, frozenset({"software", "quick"}), probe, evaluate)
+CHECK = Check(NAME, frozenset({"software", "quick"}), evaluate=evaluate, needs=(f"text:{PLAN}", *NEEDS), more=more)

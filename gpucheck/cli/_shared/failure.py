@@ -13,6 +13,7 @@ from gpucheck.model.finding.verdict import EXIT_DEFECT, EXIT_INTERRUPTED, EXIT_N
 from gpucheck.model.host import NotRecorded
 from gpucheck.printable import indented, one_line
 from gpucheck.processes.children import end_children
+from gpucheck.processes.deadline import StuckError
 from gpucheck.processes.exhausted import exhausted
 from gpucheck.processes.signals import TerminatedError, in_a_hurry
 from gpucheck.processes.streams import NotWrittenError
@@ -104,5 +105,10 @@ def _advice(error: BaseException) -> str:
         return (
             "The operating system rejected a call of gpucheck. This is not a fault of the GPUs. Check free space, "
             f"memory and limits (df, free, ulimit -a). If they are fine, {report}."
+        )
+    if isinstance(error, StuckError):
+        return (
+            "The driver or the kernel is unresponsive. Find processes in state D (ps -eo pid,stat,wchan,args) and read "
+            "the kernel log (sudo dmesg)."
         )
     return f"This is a defect of gpucheck, not of the host: {report}."

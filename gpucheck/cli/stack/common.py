@@ -167,12 +167,13 @@ def this_host(profile: str | None, faults: tuple[str, ...], recording: Path | No
 def _of_this_host(
     host: "Host", gpus: tuple[str, ...], os_name: str | None, arch: str | None, nvswitches: int | None
 ) -> Requested:
+    from gpucheck.host.source import HostSource
     from gpucheck.stack import target_of
     from gpucheck.stack.facts import OsFacts, facts_of
     from gpucheck.stack.lock import target_of_facts
     from gpucheck.stack.targets import find_os
 
-    facts, marks = facts_of(host), (host.simulation(), replay_mark(host))
+    facts, marks = facts_of(HostSource(host)), (host.simulation(), replay_mark(host))
     if gpus:
         system = os_name or f"{facts.os.id}-{facts.os.version}"
         return Requested(target_of(expanded(gpus), system, arch or facts.arch, nvswitches=nvswitches), *marks)

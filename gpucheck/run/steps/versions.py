@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from gpucheck.checks.software import stack as stack_check
-from gpucheck.checks.software._wheels import LIBRARIES, Wheel, evaluate_wheels
+from gpucheck.checks.software._wheels import NEEDS, capabilities_of, evaluate_wheels, more, read_wheels
+from gpucheck.host.source import HostSource
 from gpucheck.knowledge import gpu_by_pci_id
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, Host, Verdict
+from gpucheck.model.facts import Facts
 
 if TYPE_CHECKING:
     from gpucheck.stack import StackSet
@@ -23,18 +24,17 @@ NAME = "smoke-versions"
 
 def version_consistency(host: Host) -> tuple[Finding, ...]:
     """Yield findings about every framework wheel installed with gpucheck; one SKIP if there is none."""
-    values = stack_check.probe(host)
+    source = HostSource(host)
+    facts = source.read(*more(source.read(*NEEDS)))
     found: list[Finding] = []
-    builds: dict[str, tuple[str, str]] | None = None
-    rest = values.libraries, values.capabilities, values.driver.loaded_version, values.arch, None
-    for wheel in (*values.wheels, None):  # libraries are also evaluated without a wheel
-        for finding in evaluate_wheels((wheel,) if wheel else (), *rest):
-            one = replace(finding, check=NAME)
-            if wheel and _is_of_build(one):
-                builds = builds_for(host) if builds is None else builds
-                one = _of_build(one, wheel, builds.get(wheel.name))
-            found += () if one in found else (one,)
-    return tuple(found) if values.capabilities and found else (_nothing(values),)
+    for finding in evaluate_wheels(facts):  # a library that two frameworks share is evaluated for each
+        found += () if finding in found else (finding,)
+    wheels = {wheel.name: wheel.version for wheel in read_wheels(facts)[0]}
+    gpus = len(capabilities_of(facts))
+    if not gpus or not found:
+        return (_nothing(wheels, gpus),)
+    builds = builds_for(facts) if any(map(_is_of_build, found)) else {}
+    return tuple(_of_build(one, wheels, builds) if _is_of_build(one) else replace(one, check=NAME) for one in found)
 
 
 def refused(findings: tuple[Finding, ...]) -> dict[str, Finding]:
@@ -43,16 +43,16 @@ def refused(findings: tuple[Finding, ...]) -> dict[str, Finding]:
 
 
 def _is_of_build(finding: Finding) -> bool:
-    """Whether the build of a framework cannot run here; seen begins with the name of a library that is wrong."""
-    return finding.verdict is Verdict.FAIL and str(finding.seen).partition(" ")[0] not in LIBRARIES
+    """Whether the build of a framework cannot run here: a library that is wrong is a wheel of its own."""
+    return finding.verdict is Verdict.FAIL and "framework" in finding.values
 
 
-def builds_for(host: Host) -> dict[str, tuple[str, str]]:
+def builds_for(facts: Facts) -> dict[str, tuple[str, str]]:
     """Return framework -> the build and the driver that the resolver chooses for this host; empty if it cannot."""
     from gpucheck.stack import StackSet, UnknownInput, resolve
 
-    system = host.system()
-    gpus = [device.device_id for device in host.pci() if device.is_nvidia_gpu and gpu_by_pci_id(device.device_id)]
+    system = facts.system
+    gpus = [device.device_id for device in facts.pci if device.is_nvidia_gpu and gpu_by_pci_id(device.device_id)]
     try:
         chosen = resolve(gpus, f"{system.os_id}-{system.os_version}", system.arch)
     except UnknownInput:
@@ -69,25 +69,28 @@ def _builds(chosen: "StackSet") -> Iterator[tuple[str, tuple[str, str]]]:
 
 
 CODES = {
-    "arch-not-in-build": ("run.framework-lacks-code", "run.framework-lacks-code-unresolved"),
-    "library-mismatch": ("run.framework-needs-driver", "run.framework-needs-driver-unresolved"),
+    "software.no-code-for-gpu": ("run.framework-lacks-code", "run.framework-lacks-code-unresolved"),
+    "software.driver-below-floor": ("run.framework-needs-driver", "run.framework-needs-driver-unresolved"),
 }
 
 
-def _of_build(finding: Finding, wheel: Wheel, chosen: tuple[str, str] | None) -> Finding:
-    """Return the finding of the stack check with the build to install and its driver, if the resolver chooses one."""
-    resolved, unresolved = CODES[finding.cause or ""]
+def _of_build(finding: Finding, wheels: dict[str, str], builds: dict[str, tuple[str, str]]) -> Finding:
+    """Return the finding of the stack check with the build to install and its driver, if the resolver chooses one.
+
+    wheels: version by framework.
+    """
+    resolved, unresolved = CODES[finding.code or ""]
     subject = Subject(check=NAME, name=finding.subject, evidence=finding.evidence)
-    values: dict[str, Any] = {"framework": wheel.name, "version": wheel.version}
-    if chosen is None:
+    framework = str(finding.values["framework"])
+    values: dict[str, Any] = {"framework": framework, "version": wheels[framework]}
+    if framework not in builds:
         return subject.fails(unresolved, finding.seen, finding.wanted, **values)
-    values |= dict(zip(("build", "driver"), chosen, strict=True))
+    values |= dict(zip(("build", "driver"), builds[framework], strict=True))
     return subject.fails(resolved, finding.seen, finding.wanted, **values)
 
 
-def _nothing(values: stack_check.Values) -> Finding:
-    wheels = ", ".join(f"{wheel.name} {wheel.version}" for wheel in values.wheels) or "no framework"
-    gpus = len(values.capabilities)
-    code = "run.framework-without-gpu" if values.wheels else "run.framework-not-installed"
-    seen = f"{wheels}, {gpus} GPU{'' if gpus == 1 else 's'}"
+def _nothing(wheels: dict[str, str], gpus: int) -> Finding:
+    code = "run.framework-without-gpu" if wheels else "run.framework-not-installed"
+    names = ", ".join(f"{name} {version}" for name, version in wheels.items()) or "no framework"
+    seen = f"{names}, {gpus} GPU{'' if gpus == 1 else 's'}"
     return Subject(check=NAME).skips(code, seen, "a CUDA build and a GPU")

@@ -9,6 +9,7 @@ from gpucheck.checks._session import allotted, judged, partial
 from gpucheck.checks.gpu import inventory
 from gpucheck.checks.host import device_nodes
 from gpucheck.checks.software import driver
+from gpucheck.host.source import HostSource
 from gpucheck.model import DeviceFile, Finding, NvmlFailure, NvmlGap, PciDevice
 from tests.checks.judging import FAIL, PASS, SKIP, UNKNOWN, judge, with_health
 from tests.fakes import SYSTEM
@@ -175,24 +176,28 @@ def test_a_gpu_that_died_in_a_running_container_is_found():
     assert verdicts(host) == [(FAIL, "gpu:0000:04:00.0", "gpu-lost"), (SKIP, "host", None)]
 
 
+def of_driver(host):
+    return list(driver.evaluate(HostSource(host).read(*driver.CHECK.needs)))
+
+
 @pytest.mark.parametrize("code", [4, 9, 999])
 def test_a_cgroup_that_hides_the_driver_is_not_a_broken_driver(code):
     """NVML_ERROR_UNKNOWN is what containers get whose device rules a reload of systemd has reset."""
     failure = NvmlFailure(call="nvmlInit", code=code, name="NVMLError")
     host = replace(session(), nvml_=failure, device_files_=(DeviceFile(name="nvidiactl", error="EPERM"),))
-    (finding,) = judge(driver, host)
+    (finding,) = of_driver(host)
 
-    assert (finding.verdict, finding.cause) == (UNKNOWN, None)
+    assert (finding.verdict, finding.cause, finding.code) == (UNKNOWN, None, "software.control-device-denied")
     assert len(partial(host).hidden) == 4
     in_container = replace(host, system_=msgspec.structs.replace(SYSTEM, container="docker"))
-    assert judge(driver, in_container)[0].fix != finding.fix
+    assert of_driver(in_container)[0].code == "software.control-device-denied-in-container"
 
 
 def test_a_cgroup_explains_no_other_failure_of_the_driver():
     failure = NvmlFailure(call="nvmlInit", code=18, name="NVMLError_LibRmVersionMismatch")
     host = replace(session(), nvml_=failure, device_files_=(DeviceFile(name="nvidiactl", error="EPERM"),))
 
-    assert judge(driver, host)[0].cause == "driver-mismatch"
+    assert of_driver(host)[0].cause == "driver-mismatch"
 
 
 def test_cuda_without_its_device_file_is_no_pass():

@@ -5,8 +5,8 @@ import pytest
 
 from gpucheck.checks.software import container_runtime
 from gpucheck.model import PackageVersion
-from tests.checks.judging import FAIL, PASS, SKIP, UNKNOWN, WARN, judge
-from tests.fakes import SYSTEM, FakeHost
+from tests.checks.judging import FAIL, PASS, SKIP, UNKNOWN, WARN
+from tests.fakes import SYSTEM, facts
 
 TOOLKIT = PackageVersion(name="nvidia-container-toolkit", version="1.18.1-1")
 DOCKER = PackageVersion(name="docker-ce", version="28.2.2")
@@ -31,7 +31,7 @@ def test_an_engine_that_was_never_told_of_the_toolkit_is_named(packages, daemon,
     """And a configuration that Docker cannot read fails."""
     files = {} if daemon is None else {"/etc/docker/daemon.json": daemon}
 
-    (finding,) = judge(container_runtime, FakeHost(packages_=packages, files=files, folders={"/etc/cdi": cdi}))
+    (finding,) = container_runtime.evaluate(facts(packages=packages, files=files, folders={"/etc/cdi": cdi}))
 
     assert (finding.verdict, finding.code) == (verdict, code and f"software.{code}")
 
@@ -44,25 +44,38 @@ CONTAINERD_FILE = {"/etc/containerd/config.toml": '[plugins."io.containerd.cri.v
 @pytest.mark.parametrize(
     ("changes", "verdict", "code"),
     [
-        ({"packages_": None}, UNKNOWN, "packages-unreadable"),
-        ({"system_": msgspec.structs.replace(SYSTEM, container="docker")}, SKIP, "engines-outside-container"),
+        ({"packages": None}, UNKNOWN, "packages-unreadable"),
+        ({"system": msgspec.structs.replace(SYSTEM, container="docker")}, SKIP, "engines-outside-container"),
         (
-            {"packages_": (DOCKER, TOOLKIT), "folders": {"/etc/docker": ("daemon.json",)}},
+            {"packages": (DOCKER, TOOLKIT), "folders": {"/etc/docker": ("daemon.json",)}},
             UNKNOWN,
             "docker-config-unreadable",
         ),
-        ({"packages_": (CONTAINERD, TOOLKIT)}, WARN, "engine-not-configured"),
-        ({"packages_": (CONTAINERD, TOOLKIT), "files": CONTAINERD_FILE}, PASS, None),
+        ({"packages": (CONTAINERD, TOOLKIT)}, WARN, "engine-not-configured"),
+        ({"packages": (CONTAINERD, TOOLKIT), "files": CONTAINERD_FILE}, PASS, None),
         (
-            {"packages_": (CONTAINERD, TOOLKIT), "folders": {"/etc/containerd/conf.d": ("99-nvidia.toml",)}},
+            {"packages": (CONTAINERD, TOOLKIT), "folders": {"/etc/containerd/conf.d": ("99-nvidia.toml",)}},
             PASS,
             None,
         ),
-        ({"packages_": (DOCKER, CONTAINERD, TOOLKIT), "files": CONTAINERD_FILE}, WARN, "engine-not-configured"),
+        ({"packages": (DOCKER, CONTAINERD, TOOLKIT), "files": CONTAINERD_FILE}, WARN, "engine-not-configured"),
     ],
 )
 def test_engines_that_cannot_be_looked_up_are_not_absent(changes, verdict, code):
     """The engines of a container's host, an unreadable file, and containerd without Docker."""
-    (finding,) = judge(container_runtime, FakeHost(**changes))
+    (finding,) = container_runtime.evaluate(facts(**changes))
 
     assert (finding.verdict, finding.code) == (verdict, code and f"software.{code}")
+
+
+@pytest.mark.parametrize(
+    ("packages", "files", "needs"),
+    [
+        ((DOCKER,), {}, ["folder:/etc/docker"]),
+        ((DOCKER, CONTAINERD), {"/etc/docker/daemon.json": "{}"}, []),
+        ((CONTAINERD,), {}, ["text:/etc/containerd/config.toml", "folder:/etc/containerd/conf.d"]),
+        ((PODMAN,), {}, []),
+    ],
+)
+def test_files_of_engines_that_are_not_there_are_not_read(packages, files, needs):
+    assert list(container_runtime.more(facts(packages=packages, files=files))) == needs

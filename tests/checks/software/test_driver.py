@@ -5,16 +5,16 @@ from gpucheck.checks.gpu import inventory
 from gpucheck.checks.software import driver
 from gpucheck.model import CRASHED, DEFECT, LATE, NOT_STARTED, DriverState, NvmlFailure, NvmlGap, Verdict
 from tests.checks.judging import judge
-from tests.fakes import SYSTEM, FakeHost
+from tests.fakes import SYSTEM, FakeHost, facts
 from tests.machines import LOADED, on_bus, p100, reading
 
 CARDS = on_bus(p100(0), p100(1))
 FILES = {"folders": {"/dev": ("nvidia0", "nvidia1", "nvidiactl")}}
-DOCKER = {"system_": msgspec.structs.replace(SYSTEM, container="docker")}
+DOCKER = {"system": msgspec.structs.replace(SYSTEM, container="docker")}
 
 
 def test_loaded_and_equal_passes():
-    (finding,) = judge(driver, FakeHost(nvml_=reading(p100(0)), driver_=LOADED, pci_=CARDS))
+    (finding,) = driver.evaluate(facts(nvml=reading(p100(0)), driver=LOADED, pci=CARDS))
 
     assert (finding.verdict, finding.seen) == (Verdict.PASS, "580.178.04")
 
@@ -54,7 +54,7 @@ def test_each_way_that_nvml_fails_has_its_own_code(returned, state, host, verdic
     """NVML answers 9 in a container without device files too; the kernel shows whether the module is loaded."""
     failure = NvmlFailure(call="nvmlInit", code=returned, name=f"NVMLError_{returned}")
 
-    (finding,) = judge(driver, FakeHost(nvml_=failure, driver_=state, pci_=CARDS, **{"folders": {"/dev": ()}} | host))
+    (finding,) = driver.evaluate(facts(nvml=failure, driver=state, pci=CARDS, **{"folders": {"/dev": ()}} | host))
 
     assert (finding.verdict.value, finding.code) == (verdict, f"software.{code}")
     assert (finding.cause, finding.confidence) == (cause, confidence)
@@ -64,7 +64,7 @@ def test_each_way_that_nvml_fails_has_its_own_code(returned, state, host, verdic
 
 def test_a_machine_without_gpus_is_not_broken_but_unknown():
     """Nothing on the bus and no driver: there is nothing to prove, and nothing to repair."""
-    (finding,) = judge(driver, FakeHost())
+    (finding,) = driver.evaluate(facts())
 
     assert (finding.verdict, finding.code) == (Verdict.UNKNOWN, "software.no-gpu-no-driver")
 
@@ -76,7 +76,7 @@ def test_a_machine_without_gpus_is_not_broken_but_unknown():
 def test_a_driver_version_that_nvml_does_not_report_is_no_mismatch(returned, code):
     gaps = refused(returned, "host", call="nvmlSystemGetDriverVersion") if returned else ()
     nvml = msgspec.structs.replace(reading(p100(0)), driver_version=None, gaps=gaps)
-    (finding,) = judge(driver, FakeHost(nvml_=nvml, driver_=LOADED, pci_=CARDS))
+    (finding,) = driver.evaluate(facts(nvml=nvml, driver=LOADED, pci=CARDS))
 
     assert (finding.verdict, finding.cause, finding.code) == (Verdict.UNKNOWN, None, f"software.{code}")
 
@@ -85,7 +85,7 @@ def test_a_driver_waiting_for_a_reboot_is_a_warning():
     """It still works; the next unattended restart changes the driver under the jobs."""
     state = msgspec.structs.replace(LOADED, installed_version="595.91.07")
 
-    first, second = judge(driver, FakeHost(nvml_=reading(p100(0)), driver_=state, pci_=CARDS))
+    first, second = driver.evaluate(facts(nvml=reading(p100(0)), driver=state, pci=CARDS))
 
     assert first.verdict is Verdict.PASS
     assert (second.verdict, second.cause) == (Verdict.WARN, "driver-mismatch")
@@ -95,7 +95,7 @@ def test_a_driver_waiting_for_a_reboot_is_a_warning():
 def test_module_and_library_of_two_versions_fail_even_when_nvml_answers():
     state = msgspec.structs.replace(LOADED, loaded_version="570.10.01", installed_version="570.10.01")
 
-    (finding,) = judge(driver, FakeHost(nvml_=reading(p100(0)), driver_=state, pci_=CARDS))
+    (finding,) = driver.evaluate(facts(nvml=reading(p100(0)), driver=state, pci=CARDS))
 
     assert (finding.verdict, finding.cause) == (Verdict.FAIL, "driver-mismatch")
 

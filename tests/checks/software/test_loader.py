@@ -4,8 +4,8 @@ import pytest
 
 from gpucheck.checks.software import loader
 from gpucheck.model import LoaderLibrary
-from tests.checks.judging import PASS, SKIP, UNKNOWN, WARN, judge
-from tests.fakes import FakeHost
+from tests.checks.judging import PASS, SKIP, UNKNOWN, WARN
+from tests.fakes import facts
 
 
 def lib(soname, folder, source="ld.so.cache"):
@@ -21,17 +21,18 @@ def lib(soname, folder, source="ld.so.cache"):
         ((lib("libcudart.so.12", "/a"), lib("libcudart.so.13", "/b")), {}, [PASS]),
         ((lib("libnccl.so.2", "/opt/nccl", "LD_LIBRARY_PATH"),), {"torch": "2.13.0"}, [WARN]),
         ((lib("libnccl.so.2", "/opt/nccl", "LD_LIBRARY_PATH"),), {}, [PASS]),
+        ((lib("libother.so.2", "/a"), lib("libother.so.2", "/b")), {}, [SKIP]),  # asked for by another check
     ],
 )
 def test_two_copies_of_a_library_are_named_and_so_is_one_that_overrules_a_wheel(libraries, python, verdicts):
     """Two majors are two libraries."""
-    found = judge(loader, FakeHost(libraries_=libraries, python_=python))
+    found = list(loader.evaluate(facts(libraries=libraries, python=python)))
 
     assert [finding.verdict for finding in found] == verdicts
     assert all(finding.cause == "library-mismatch" for finding in found if finding.verdict is WARN)
 
 
 def test_loader_cache_that_cannot_be_listed_is_unknown():
-    (finding,) = judge(loader, FakeHost(libraries_=None))
+    (finding,) = loader.evaluate(facts(libraries=None))
 
     assert finding.verdict is UNKNOWN

@@ -5,8 +5,8 @@ import pytest
 
 from gpucheck.checks.software import module_flavour
 from gpucheck.model import DriverState
-from tests.checks.judging import FAIL, PASS, SKIP, UNKNOWN, judge
-from tests.fakes import FakeHost
+from tests.checks.judging import FAIL, PASS, SKIP, UNKNOWN
+from tests.fakes import facts
 from tests.machines import LOADED, on_bus, p100
 
 
@@ -22,7 +22,7 @@ from tests.machines import LOADED, on_bus, p100
 )
 def test_the_flavour_of_another_file_is_not_that_of_the_loaded_module(driver, verdict):
     """A loaded module of unknown flavor is no module that is not loaded."""
-    (finding,) = judge(module_flavour, FakeHost(pci_=on_bus(p100(0)), driver_=driver))
+    (finding,) = module_flavour.evaluate(facts(pci=on_bus(p100(0)), driver=driver))
 
     assert finding.verdict is verdict
 
@@ -36,6 +36,6 @@ def test_the_flavour_must_serve_the_generation(device, flavour, verdict):
     gpus = tuple(msgspec.structs.replace(d, device_id=device) for d in on_bus(p100(0)))
     driver = msgspec.structs.replace(LOADED, loaded_flavour=flavour)
 
-    (finding,) = judge(module_flavour, FakeHost(pci_=gpus, driver_=driver))
+    (finding,) = module_flavour.evaluate(facts(pci=gpus, driver=driver))
 
     assert (finding.verdict, finding.cause) == (verdict, "module-flavour-wrong" if verdict is FAIL else None)

@@ -5,8 +5,8 @@ import pytest
 
 from gpucheck.checks.software import next_boot
 from gpucheck.model import DkmsModule, DriverState, InstalledKernel
-from tests.checks.judging import FAIL, PASS, SKIP, WARN, judge
-from tests.fakes import FakeHost
+from tests.checks.judging import FAIL, PASS, SKIP, WARN
+from tests.fakes import facts
 from tests.machines import LOADED
 
 RUNNING = InstalledKernel(release="5.15.0-97", running=True, headers=True, nvidia="580.178.04")
@@ -29,9 +29,7 @@ INSTALLED = msgspec.structs.replace(ADDED, state="installed")
 )
 def test_a_kernel_without_the_module_is_named_before_the_reboot(kernels, dkms, verdict, code, kernel):
     """Afterwards it is too late."""
-    host = FakeHost(kernels_=kernels, dkms_=dkms, driver_=LOADED, secure_boot_=None)
-
-    (finding,) = judge(next_boot, host)
+    (finding,) = next_boot.evaluate(facts(kernels=kernels, dkms=dkms, driver=LOADED, secure_boot=None))
 
     assert (finding.verdict, finding.code) == (verdict, code and f"software.{code}")
     assert finding.values.get("kernel") == kernel
@@ -44,16 +42,14 @@ def test_secure_boot_with_a_module_that_does_not_load_is_a_fault(secure_boot, lo
     """No enrolled key signed it."""
     driver = DriverState(installed_version="580.178.04", loaded_version=loaded)
 
-    found = judge(next_boot, FakeHost(kernels_=(RUNNING,), driver_=driver, secure_boot_=secure_boot))
+    *_, finding = next_boot.evaluate(facts(kernels=(RUNNING,), driver=driver, secure_boot=secure_boot))
 
-    assert found[-1].verdict is verdict
+    assert finding.verdict is verdict
 
 
 def test_what_a_kernel_has_is_written_without_python():
     """No None, no True."""
-    host = FakeHost(kernels_=(RUNNING, NEXT), driver_=LOADED, secure_boot_=None)
-
-    (finding,) = judge(next_boot, host)
+    (finding,) = next_boot.evaluate(facts(kernels=(RUNNING, NEXT), driver=LOADED, secure_boot=None))
 
     assert finding.evidence == (
         "5.15.0-97 (running): nvidia module 580.178.04, headers installed",

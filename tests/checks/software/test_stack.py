@@ -7,7 +7,7 @@ import pytest
 from gpucheck.checks.software import stack
 from gpucheck.cli.stack.common import as_json
 from gpucheck.model import DriverState, PackageVersion, Verdict
-from tests.fakes import FakeHost
+from tests.fakes import facts
 from tests.machines import LOADED
 from tests.stack.plan.test_plan import planned
 
@@ -27,10 +27,9 @@ NCCL_PACKAGE = PackageVersion(name="libnccl2", version="2.29.3-1+cuda12.9", held
 
 def judge(plan=PLAN, *, packages=(DRIVER_PACKAGE, NCCL_PACKAGE), driver=LOADED, torch="2.13.0+cpu"):
     text = plan if isinstance(plan, str) else json.dumps(plan)
-    host = FakeHost(
-        files={stack.PLAN: text}, packages_=packages, driver_=driver, python_={"torch": torch} if torch else {}
-    )
-    return {str(finding.seen).split(":")[0]: finding for finding in stack.evaluate(stack.probe(host))}
+    python = {"torch": torch} if torch else {}
+    host = facts(files={stack.PLAN: text}, packages=packages, driver=driver, python=python)
+    return {str(finding.seen).split(":")[0]: finding for finding in stack.evaluate(host)}
 
 
 @pytest.mark.parametrize(
@@ -166,7 +165,7 @@ def test_a_wheel_of_torchs_own_index_must_be_the_planned_build():
 
 
 def test_a_host_without_a_plan_is_skipped_with_the_reason():
-    (finding,) = stack.evaluate(stack.probe(FakeHost()))
+    (finding,) = stack.evaluate(facts())
 
     assert (finding.verdict, finding.values) == (Verdict.SKIP, {"path": stack.PLAN})
 
@@ -198,10 +197,18 @@ def test_a_planned_fabric_manager_that_is_missing_fails():
 
 def test_another_plan_than_the_hosts_own_can_be_compared():
     """A lock on the reader's machine; messages then name that file."""
-    host = FakeHost(files={stack.PLAN: "{"}, packages_=(DRIVER_PACKAGE, NCCL_PACKAGE), driver_=LOADED)
+    host = facts(files={stack.PLAN: "{"}, packages=(DRIVER_PACKAGE, NCCL_PACKAGE), driver=LOADED)
 
-    given = list(stack.evaluate(stack.probe(host, plan=json.dumps(PLAN), where="stack.lock.yml")))
-    broken = list(stack.evaluate(stack.probe(host, plan="{", where="stack.lock.yml")))
+    given = list(stack.evaluate(host, plan=json.dumps(PLAN), where="stack.lock.yml"))
+    broken = list(stack.evaluate(host, plan="{", where="stack.lock.yml"))
 
     assert given[0].verdict is Verdict.PASS
     assert (broken[0].code, broken[0].values["path"]) == ("software.plan-unreadable", "stack.lock.yml")
+
+
+@pytest.mark.parametrize("given", [None, json.dumps(PLAN)])
+def test_packages_of_the_plan_are_read(given):
+    """Of the host's own plan, or of the one that is compared in its place."""
+    host = facts(files={stack.PLAN: "{" if given else json.dumps(PLAN)})
+
+    assert list(stack.more(host, given)) == ["package:libnvidia-compute-580", "package:libnccl2"]

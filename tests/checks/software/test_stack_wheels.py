@@ -1,22 +1,18 @@
 """The framework wheels of the stack check: what they were built for, against the GPUs, the driver and each other."""
 
-import sysconfig
-
 from gpucheck.checks.software import stack
-from gpucheck.checks.software._wheels import Imported, read_wheels
+from gpucheck.checks.software._wheels import Imported, more, read_wheels
 from gpucheck.model import DriverState, NvmlReading, Verdict
-from tests.fakes import FakeHost
+from tests.fakes import NO_DRIVER, facts
 from tests.machines import LOADED, h100, on_bus, p100, reading
 
-SITE = sysconfig.get_path("purelib")
+SITE = "{purelib}"
 
 
-def wheel_findings(python, *gpus, files=None, imported=None, driver=LOADED, nvml=None):
+def wheel_findings(python, *gpus, files=None, imported=None, driver=LOADED, nvml=NO_DRIVER):
     """Findings about wheels only: there is no plan on this host."""
-    host = FakeHost(
-        python_=python, pci_=on_bus(*gpus), driver_=driver, files=files or {}, **({"nvml_": nvml} if nvml else {})
-    )
-    return [f for f in stack.evaluate(stack.probe(host, imported=imported)) if f.verdict is not Verdict.SKIP]
+    host = facts(python=python, pci=on_bus(*gpus), driver=driver, files=files, nvml=nvml)
+    return [f for f in stack.evaluate(host, imported=imported) if f.verdict is not Verdict.SKIP]
 
 
 def worst_cause(findings):
@@ -55,7 +51,7 @@ def test_a_cpu_build_asks_nothing_of_the_gpus():
 
 def test_tensorflow_without_its_cuda_part_has_another_name():
     """tensorflow-cpu; the other wheel's tables say CUDA."""
-    wheels, _ = read_wheels(FakeHost(python_={"tensorflow-cpu": "2.21.0"}))
+    wheels, _ = read_wheels(facts(python={"tensorflow-cpu": "2.21.0"}))
 
     assert [(wheel.name, wheel.version) for wheel in wheels] == [("tensorflow", "2.21.0")]
     assert wheel_findings({"tensorflow-cpu": "2.21.0"}, p100(0)) == []
@@ -200,12 +196,27 @@ def test_a_torch_that_cannot_be_asked_is_unknown():
 
 def test_a_cpu_torch_that_was_asked_is_skipped():
     """No CUDA libraries, so none can be wrong; and none is called right."""
-    host = FakeHost(python_={"torch": "2.13.0+cpu"})
     cpu = Imported(version="2.13.0+cpu", folder="/opt/venv/site")
 
-    findings = list(stack.evaluate(stack.probe(host, imported=cpu)))
+    findings = list(stack.evaluate(facts(python={"torch": "2.13.0+cpu"}), imported=cpu))
 
     assert [(f.verdict, f.seen) for f in findings] == [
         (Verdict.SKIP, "no plan"),
         (Verdict.SKIP, "torch 2.13.0+cpu"),
     ]
+
+
+def test_what_the_wheels_need_is_read():
+    """Their files; and NVML only for a GPU that the tables do not contain, and only if there is a wheel."""
+    odd = on_bus(h100(0).__class__(index=0, name="odd", uuid="x", pci_bus_id="0000:9b:00.0", device_id="2cff"))
+    python = {"torch": "2.14.1+cu126", "tensorflow-cpu": "2.21.0"}
+    files = [
+        "text:{purelib}/torch/version.py",
+        "text:{purelib}/torch-2.14.1+cu126.dist-info/METADATA",
+        "text:{purelib}/tensorflow/python/platform/build_info.py",
+        "text:{purelib}/tensorflow_cpu-2.21.0.dist-info/METADATA",
+    ]
+
+    assert list(more(facts(python=python, pci=on_bus(p100(0))))) == files
+    assert list(more(facts(python=python, pci=odd))) == [*files, "nvml"]
+    assert list(more(facts(pci=odd))) == []

@@ -41,12 +41,13 @@ def packed_recording(data: bytes) -> None:
 @target(seeds=own.recordings, format="json")
 def recorded_topology(data: bytes) -> None:
     """topo --from and what stack reads of a recording."""
+    from gpucheck.host.source import HostSource
     from gpucheck.run.topology import examine
     from gpucheck.stack.facts import facts_of
 
     with refusing():
         host = ReplayHost(decode(data, "host.rec"))
-        facts_of(host)
+        facts_of(HostSource(host))
         topology = examine(host)
         no_defect(topology.findings)
         shown_topology(topology)
@@ -93,12 +94,15 @@ def nvml_child(data: bytes) -> None:
 def plan(data: bytes) -> None:
     """The plan that provisioning left on a host, and its readers there."""
     from gpucheck.checks.software import stack
+    from tests.fakes import facts
     from tests.fuzz import product
-    from tests.machines import p100, whole_host
+    from tests.machines import LOADED, on_bus, p100
     from tests.playbooks.modules import shared
 
     text = data.decode(errors="replace")
-    shown_diagnosis(tuple(stack.evaluate(stack.probe(whole_host(p100(0), p100(1)), plan=text, where="stack.json"))))
+    host = facts(pci=on_bus(p100(0), p100(1)), driver=LOADED)
+    tuple(stack.more(host, text))
+    shown_diagnosis(tuple(stack.evaluate(host, plan=text, where="stack.json")))
     path = str(product.file(data, "stack.json"))
     shared("host_plan").recorded_plan(path)
     shared("record").read(path)
