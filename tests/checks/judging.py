@@ -34,12 +34,12 @@ class Answers:
 
     def _answer(self, name: str, names: Any = ()) -> Any:
         facts = self.facts
-        if name == "read_text":
-            return facts.texts[names]
-        if name == "list_names":
-            return facts.folders[names]
+        if name in ("read_text", "list_names"):
+            return (facts.texts if name == "read_text" else facts.folders)[names]
         if name == "packages":
-            return facts.packages and facts.installed(names)
+            return None if facts.packages is None else facts.installed(names)
+        if name == "loader_libraries":
+            return facts.libraries
         answer = getattr(facts, name)
         return {one: answer[one] for one in names} if name in ("services", "python_packages") else answer
 
