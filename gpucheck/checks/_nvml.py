@@ -24,6 +24,7 @@ from gpucheck.model import (
     PciDevice,
     Verdict,
 )
+from gpucheck.model.facts import Facts
 
 Nvml = NvmlReading | NvmlFailure
 OfGpu = Callable[[Nvml, Gpu], Finding | None]
@@ -67,6 +68,11 @@ def query_hardware(host: Host) -> Hardware:
     return Hardware(nvml=host.nvml(), pci=host.pci(), virtual=host.system().virtual)
 
 
+def on_the_bus(facts: Facts) -> tuple[PciDevice, ...]:
+    """Return the GPUs that the PCI bus shows."""
+    return tuple(device for device in facts.pci if device.is_nvidia_gpu)
+
+
 def reading_with_gpus(check: str, nvml: Nvml) -> NvmlReading | Finding:
     """Return the reading if it lists a GPU, else what to report in place of all findings of this check."""
     if isinstance(nvml, NvmlFailure):
@@ -74,12 +80,13 @@ def reading_with_gpus(check: str, nvml: Nvml) -> NvmlReading | Finding:
     return nvml if nvml.gpus else no_gpus(check)
 
 
-def evaluate_each_gpu(check: str, *, nothing: str) -> Callable[[OfGpu], Callable[[Nvml], Iterator[Finding]]]:
+def evaluate_each_gpu(check: str, *, nothing: str) -> Callable[[OfGpu], Callable[[Facts | Nvml], Iterator[Finding]]]:
     """Make the evaluation of one GPU that of a host. nothing: as of each_gpu."""
 
-    def of_host(evaluate: OfGpu) -> Callable[[Nvml], Iterator[Finding]]:
+    def of_host(evaluate: OfGpu) -> Callable[[Facts | Nvml], Iterator[Finding]]:
         @wraps(evaluate)
-        def evaluate_host(nvml: Nvml) -> Iterator[Finding]:
+        def evaluate_host(facts: Facts | Nvml) -> Iterator[Finding]:
+            nvml = facts.nvml if isinstance(facts, Facts) else facts
             return each_gpu(check, nvml, partial(evaluate, nvml), nothing=nothing)
 
         return evaluate_host

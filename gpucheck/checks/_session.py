@@ -10,26 +10,25 @@ pages; gres.conf, File=). Variables hide nothing: without a cgroup every GPU is 
 
 from collections.abc import Iterable, Mapping
 
-from gpucheck.checks._nvml import FORBIDDEN, Nvml
+from gpucheck.checks._nvml import FORBIDDEN, on_the_bus
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import DeviceFile, Finding, Host, NvmlGap, NvmlReading, Partial, PciDevice, Verdict
+from gpucheck.model.facts import Facts
 from gpucheck.model.finding.naming import bus_ids
 
+SESSION_NEEDS = ("nvml", "pci", "system", "device_files")
 # Kernel drivers that hold a device for a virtual machine.
 PASSED_THROUGH = ("vfio-pci", "pci-stub", "pciback", "nvgrace_gpu_vfio_pci", "nvidia_vgpu_vfio")
 
 
 def partial(host: Host) -> Partial | None:
+    return session(Facts(nvml=host.nvml(), pci=host.pci(), system=host.system(), device_files=host.device_files()))
+
+
+def session(facts: Facts) -> Partial | None:
     """Return what this session may use, None if that is every GPU."""
-    pci = tuple(device for device in host.pci() if device.is_nvidia_gpu)
-    return of_session(pci, host.nvml(), host.device_files(), host.system().container)
-
-
-def of_session(
-    pci: Iterable[PciDevice], nvml: Nvml, files: Iterable[DeviceFile], container: str | None
-) -> Partial | None:
-    """Return the share of this session, None if nothing is hidden. pci: the GPUs on the bus."""
-    on_bus = [device.bus_id for device in pci if device.driver not in PASSED_THROUGH]
+    nvml, files = facts.nvml, facts.device_files
+    on_bus = [device.bus_id for device in on_the_bus(facts) if device.driver not in PASSED_THROUGH]
     listed = [gpu.pci_bus_id for gpu in nvml.gpus] if isinstance(nvml, NvmlReading) else []
     errors = {file.bus_id: file.error for file in files if file.bus_id}
     missing = [bus_id for bus_id in on_bus if bus_id not in listed]
@@ -39,7 +38,7 @@ def of_session(
         hidden = [bus_id for bus_id in missing if errors.get(bus_id) == "EPERM"]
     if hidden:
         return Partial(usable=_rest(on_bus, hidden), hidden=tuple(hidden), by="device-cgroup")
-    if container and isinstance(nvml, NvmlReading) and not refused_handles(nvml, 0):
+    if facts.system.container and isinstance(nvml, NvmlReading) and not refused_handles(nvml, 0):
         hidden = [bus_id for bus_id in missing if errors.get(bus_id, "ENOENT") == "ENOENT"]
     return Partial(usable=_rest(on_bus, hidden), hidden=tuple(hidden), by="container") if hidden else None
 
@@ -74,11 +73,10 @@ def refused_handles(nvml: NvmlReading, hidden: int) -> list[NvmlGap]:
     return [gap for gap in gaps if gap not in explained]
 
 
-def session_finding(
-    subject: Subject, share: Partial, files: Iterable[DeviceFile], container: str | None, environment: Mapping[str, str]
-) -> Finding:
+def session_finding(subject: Subject, share: Partial, facts: Facts) -> Finding:
     """Return what this session may use, once for the host: SKIP, or UNKNOWN without a GPU of its own."""
-    by_gpu = {file.bus_id: file for file in files if file.bus_id}
+    by_gpu = {file.bus_id: file for file in facts.device_files if file.bus_id}
+    container = facts.system.container
     lines = tuple(f"/dev/{by_gpu[one].name} ({one}): {by_gpu[one].error}" for one in share.hidden if one in by_gpu)
     subject = subject.with_evidence(*(lines or share.hidden))
     usable, total = len(share.usable), len(share.usable) + len(share.hidden)
@@ -89,7 +87,7 @@ def session_finding(
         return subject.skips("session.some-gpus-hidden", usable=numbers, count=usable, total=total)
     if not usable:
         return subject.unknown("session.container-without-gpus", "0 GPUs", container=container, total=total)
-    requested = _requested(environment, total)
+    requested = _requested(facts.environment, total)
     if requested > usable:
         return subject.unknown("session.fewer-than-requested", f"{usable} GPUs", f"{requested}", requested=requested)
     return subject.skips("session.container-with-some-gpus", container=container, count=usable, total=total)

@@ -17,7 +17,8 @@ def examine(host: Host) -> Topology:
     if topology is None:
         return _empty(host, driver.evaluate(HostSource(host).read(*driver.CHECK.needs)))
     # A GPU that is lost, hidden from this container or assigned to a virtual machine is not in the matrix.
-    absent = [f for f in inventory.evaluate(inventory.probe(host)) if f.verdict is not Verdict.PASS]
+    facts = HostSource(host).read(*inventory.CHECK.needs)
+    absent = [f for f in inventory.evaluate(facts) if f.verdict is not Verdict.PASS]
     if not topology.gpus:
         return _empty(host, absent)
     return replace(topology, findings=(*topology.findings, *absent))

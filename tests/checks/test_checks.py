@@ -1,26 +1,29 @@
 """Promises that every check keeps, the ones added tomorrow included."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gpucheck.checks import all_checks
-from gpucheck.model import DriverState, KernelLog, Limits, NvmlFailure, NvmlReading, Verdict
+from gpucheck.model import DeviceFile, DriverState, KernelLog, Limits, NvmlFailure, NvmlReading, Verdict
 from gpucheck.model.facts import BY_NAME, Facts
-from tests.fakes import FakeHost, facts
-from tests.machines import LOADED, p100, reading
+from tests.checks.judging import judge
+from tests.fakes import facts
+from tests.machines import LOADED, on_bus, p100, reading
 
 EMPTY = NvmlReading(driver_version="580.178.04", nvml_version="13.580", cuda_version="13.0", gpus=())
 HUNG = NvmlFailure(call="nvmlDeviceGetCount", code=-2, name="no answer within 20 s")
 
 
-BLIND = FakeHost(kernel_log_=KernelLog(denied="not root"), limits_=Limits())
+HIDDEN = (DeviceFile(name="nvidia1", bus_id=p100(1).pci_bus_id, error="EPERM"),)
+BLIND = facts(kernel_log=KernelLog(denied="not root"), limits=Limits())
 HOSTS = [
     facts(),
     facts(kernel_log=KernelLog(denied="not root"), limits=Limits(), packages=None, libraries=None),
     facts(nvml=EMPTY, driver=LOADED),
     facts(nvml=reading(p100(0), p100(1)), driver=LOADED, python={"torch": "2.13.0+cu130"}, folders={"/dev": ()}),
+    facts(nvml=reading(p100(0)), pci=on_bus(p100(0), p100(1)), device_files=HIDDEN),
 ]
 # An empty environment is evidence: there is nothing in it that steers.
 NEED_NO_GPU = {"environment"}
@@ -31,18 +34,18 @@ NEED_NO_GPU = {"environment"}
     "host",
     [
         BLIND,
-        replace(BLIND, nvml_=HUNG),
-        replace(BLIND, nvml_=EMPTY, driver_=DriverState(loaded_version="580.178.04")),
+        replace(BLIND, nvml=HUNG),
+        replace(BLIND, nvml=EMPTY, driver=DriverState(loaded_version="580.178.04")),
     ],
 )
 def test_no_check_passes_a_host_it_cannot_see(check, host):
     """Zero evidence is UNKNOWN or SKIP with a reason; the one thing that may pass without GPUs is the driver."""
-    findings = list(check.evaluate(check.probe(host)))
+    findings = judge(check, host)
 
     assert findings
     for finding in findings:
         assert finding.check == check.name
-        may_pass = check.name in NEED_NO_GPU or (check.name == "driver" and host.nvml_ is EMPTY)
+        may_pass = check.name in NEED_NO_GPU or (check.name == "driver" and host.nvml is EMPTY)
         assert finding.verdict is not Verdict.PASS or may_pass
 
 

@@ -1,10 +1,9 @@
 """Refused, empty and zero answers: no check passes what it could not read, and each refusal has its own code."""
 
 import re
-from dataclasses import replace
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from gpucheck.checks import all_checks
 from gpucheck.checks.gpu import (
@@ -23,8 +22,8 @@ from gpucheck.checks.pcie import link as pcie_link
 from gpucheck.host.nvml.health import REASON_CALLS
 from gpucheck.model import DEFECT, EccCounts, NvmlGap, PcieErrors, Verdict
 from tests.checks.judging import judge
-from tests.fakes import SYSTEM
-from tests.machines import h100, whole_host
+from tests.fakes import LIMITS, SYSTEM, facts
+from tests.machines import LOADED, h100, on_bus, reading
 
 GPUS = (h100(0), h100(1))
 BUS_ID = GPUS[1].pci_bus_id
@@ -80,6 +79,7 @@ PARTIAL = [
     (memory_errors, "health.retired_pages", ["nvmlDeviceGetRetiredPages"]),
     (numa, "cpu_affinity", ["nvmlDeviceGetCpuAffinity"]),
 ]
+NODES = "/sys/devices/system/node"
 PYTHON = re.compile(r"\b(None|True|False)\b")
 
 
@@ -88,22 +88,26 @@ def changed(value, changes):
     for path, new in (changes if isinstance(changes, dict) else {changes: None}).items():
         first, _, rest = path.partition(".")
         inner = changed(getattr(value, first), {rest: new}) if rest else new
-        value = msgspec.structs.replace(value, **{first: inner})
+        value = replace(value, **{first: inner})
     return value
 
 
 def host(changes, calls, code, *, subject=f"gpu:{BUS_ID}", container=None):
     """A host of two GPUs; the second does not report what changes names, because of the refusals."""
-    one, other = (msgspec.structs.replace(gpu, cpu_affinity="0-31") for gpu in GPUS)
-    made = whole_host(one, changed(other, changes))
+    one, other = (replace(gpu, cpu_affinity="0-31") for gpu in GPUS)
+    gpus = (one, changed(other, changes))
     gaps = tuple(NvmlGap(call=call, subject=subject, code=code, name="NVMLError_Refused") for call in calls)
-    lists = {"/sys/devices/system/node/node1/cpulist": "32-63\n", "/proc/uptime": "36000.00 1.0"}
-    return replace(
-        made,
-        nvml_=msgspec.structs.replace(made.nvml(), gaps=gaps),
-        files={**made.files, **lists},
-        folders={**made.folders, "/sys/devices/system/node": ("node0", "node1")},
-        system_=msgspec.structs.replace(SYSTEM, container=container),
+    return facts(
+        nvml=replace(reading(*gpus), gaps=gaps),
+        pci=on_bus(*gpus),
+        driver=LOADED,
+        files={f"{NODES}/node0/cpulist": "0-31\n", f"{NODES}/node1/cpulist": "32-63\n", "/proc/uptime": "36000.00 1.0"},
+        folders={
+            "/dev": ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"),
+            "/sys/devices/system/cpu": ("cpu0", "online"),
+            NODES: ("node0", "node1"),
+        },
+        system=replace(SYSTEM, container=container),
     )
 
 
@@ -140,7 +144,7 @@ def test_one_refused_source_of_several_is_no_pass_if_it_could_have_been_read(che
 
 def test_a_value_that_no_gpu_has_is_skipped_once_for_the_host():
     made = host("health.mig", ["nvmlDeviceGetMigMode"], NOT_SUPPORTED)
-    alone = replace(made, nvml_=msgspec.structs.replace(made.nvml(), gpus=made.nvml().gpus[1:]))
+    alone = replace(made, nvml=replace(made.nvml, gpus=made.nvml.gpus[1:]))
     (finding,) = judge(mig, alone)
 
     assert (finding.verdict, finding.subject, finding.code) == (Verdict.SKIP, "host", "gpu.no-mig")
@@ -226,9 +230,6 @@ NEED_SYSFS = {"cpu-governor", "iommu", "module-flavour", "numa", "pcie-errors", 
 @pytest.mark.parametrize("check", [c for c in all_checks() if c.name in NEED_SYSFS], ids=lambda c: c.name)
 def test_host_whose_sysfs_is_not_visible_passes_nothing_of_it(check):
     """A container without /sys: NVML answers, and the kernel's files are unread, not absent."""
-    made = whole_host(*GPUS)
-    blind = replace(
-        made, pci_=(), files={}, folders={}, limits_=msgspec.structs.replace(made.limits(), memlock_bytes=0)
-    )
+    blind = facts(nvml=reading(*GPUS), driver=LOADED, limits=replace(LIMITS, memlock_bytes=0))
 
     assert {finding.verdict for finding in judge(check, blind)} == {Verdict.UNKNOWN}

@@ -5,7 +5,7 @@ below the product's maximum, which is therefore no reference. Clocks locked with
 they show as a low clock under load, with the throttle reasons.
 """
 
-from gpucheck.checks._nvml import evaluate_each_gpu, not_reported, query_nvml
+from gpucheck.checks._nvml import evaluate_each_gpu, not_reported
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Gpu, NvmlFailure, NvmlReading
 
@@ -35,4 +35,4 @@ def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     return subject.warns("gpu.clock-limited", clock, default, percent=round(100 * clock / default))
 
 
-CHECK = Check(NAME, frozenset({"hardware", "settings", "quick"}), query_nvml, evaluate)
+CHECK = Check(NAME, frozenset({"hardware", "settings", "quick"}), evaluate=evaluate, needs=("nvml",))

@@ -4,7 +4,7 @@ Source: nvmlDeviceGetComputeMode. Exclusive modes break programs that open a GPU
 prohibited admits no process.
 """
 
-from gpucheck.checks._nvml import evaluate_each_gpu, not_reported, query_nvml
+from gpucheck.checks._nvml import evaluate_each_gpu, not_reported
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Gpu, NvmlFailure, NvmlReading
 
@@ -26,4 +26,4 @@ def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     return subject.unknown("gpu.compute-mode-unknown", mode=mode)
 
 
-CHECK = Check(NAME, frozenset({"software", "settings", "quick"}), query_nvml, evaluate)
+CHECK = Check(NAME, frozenset({"software", "settings", "quick"}), evaluate=evaluate, needs=("nvml",))

@@ -7,15 +7,16 @@ guide); CUDA then fails with 802 (system not ready), as it does without an NVSwi
 
 from collections.abc import Iterator
 
-from gpucheck.checks._nvml import query_nvml, reading_with_gpus
+from gpucheck.checks._nvml import reading_with_gpus
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding, NvmlFailure, NvmlReading
+from gpucheck.model import Check, Finding
+from gpucheck.model.facts import Facts
 
 NAME = "confidential-computing"
 
 
-def evaluate(values: NvmlReading | NvmlFailure) -> Iterator[Finding]:
-    nvml = reading_with_gpus(NAME, values)
+def evaluate(facts: Facts) -> Iterator[Finding]:
+    nvml = reading_with_gpus(NAME, facts.nvml)
     if isinstance(nvml, Finding):
         yield nvml
         return
@@ -33,4 +34,4 @@ def evaluate(values: NvmlReading | NvmlFailure) -> Iterator[Finding]:
         yield subject.fails("gpu.confidential-not-ready", "GPUs not ready", "ready")
 
 
-CHECK = Check(NAME, frozenset({"software", "quick"}), query_nvml, evaluate)
+CHECK = Check(NAME, frozenset({"software", "quick"}), evaluate=evaluate, needs=("nvml",))

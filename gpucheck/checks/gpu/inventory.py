@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gpucheck.checks._nvml import FORBIDDEN, LOST, evidence, lost_gaps, not_looked, refusal
-from gpucheck.checks._session import PASSED_THROUGH, allotted, of_session, refused_handles, session_finding
+from gpucheck.checks._nvml import FORBIDDEN, LOST, evidence, lost_gaps, not_looked, on_the_bus, refusal
+from gpucheck.checks._session import PASSED_THROUGH, SESSION_NEEDS, allotted, refused_handles, session, session_finding
 from gpucheck.checks._wsl import WSL
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import (
@@ -19,12 +19,12 @@ from gpucheck.model import (
     DeviceFile,
     Finding,
     Gpu,
-    Host,
     NvmlFailure,
     NvmlGap,
     NvmlReading,
     PciDevice,
 )
+from gpucheck.model.facts import Facts
 from gpucheck.model.finding import Confidence
 
 NAME = "inventory"
@@ -36,59 +36,34 @@ SHOWN = 5
 GONE = ("ENXIO", "EIO", "ENODEV")
 
 
-class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """GPUs by both sources, the files through which this session reaches them, and what it was given.
-
-    container: its kind, which may have been given only some GPUs. environment: the variables of Slurm and NVIDIA.
-    """
-
-    nvml: NvmlReading | NvmlFailure
-    pci: tuple[PciDevice, ...]
-    container: str | None
-    virtual: str | None = None
-    files: tuple[DeviceFile, ...] = ()
-    environment: dict[str, str] = {}
-
-
-def probe(host: Host) -> Values:
-    return Values(
-        nvml=host.nvml(),
-        pci=tuple(device for device in host.pci() if device.is_nvidia_gpu),
-        container=host.system().container,
-        virtual=host.system().virtual,
-        files=host.device_files(),
-        environment=host.environment(),
-    )
-
-
-def evaluate(values: Values) -> Iterator[Finding]:
+def evaluate(facts: Facts) -> Iterator[Finding]:
     """One finding for the count, one more for each GPU that is lost or that only one source knows."""
-    nvml = values.nvml
+    nvml, pci = facts.nvml, on_the_bus(facts)
     if isinstance(nvml, NvmlFailure):
         yield not_looked(NAME, nvml)
         return
     gpus = {gpu.pci_bus_id: gpu for gpu in nvml.gpus}
-    elsewhere = [device for device in values.pci if device.driver in PASSED_THROUGH]
-    on_bus = {device.bus_id: device for device in values.pci if device not in elsewhere}
-    share = of_session(values.pci, nvml, values.files, values.container)
+    elsewhere = [device for device in pci if device.driver in PASSED_THROUGH]
+    on_bus = {device.bus_id: device for device in pci if device not in elsewhere}
+    share = session(facts)
     hidden = share.hidden if share else ()
     missing = [on_bus[bus_id] for bus_id in sorted(on_bus.keys() - gpus.keys() - {*hidden})]
     refused = refused_handles(nvml, len(hidden))
-    files = {file.bus_id: file for file in values.files if file.bus_id}
+    files = {file.bus_id: file for file in facts.device_files if file.bus_id}
     bad = [*_lost(nvml), *_without_a_handle(refused, missing)]
     present = len(on_bus) - len(hidden)
     bad += [_missing(one, len(gpus), present, files.get(one.bus_id)) for one in missing[len(refused) :]]
-    bad += _absent(values, nvml, on_bus.keys() | gpus.keys())
-    unseen = sorted(gpus.keys() - {device.bus_id for device in values.pci})
+    bad += _absent(facts, nvml, on_bus.keys() | gpus.keys())
+    unseen = sorted(gpus.keys() - {device.bus_id for device in pci})
     if not gpus and not on_bus and not refused:
         yield _nothing(elsewhere)
-    elif unseen and values.virtual != WSL:
+    elif unseen and facts.system.virtual != WSL:
         yield _no_bus(unseen, gpus)
     elif gpus and not bad:
         yield Subject(check=NAME, evidence=tuple(map(_what, nvml.gpus))).passes(_models(nvml.gpus))
     yield from bad
     if share:
-        yield session_finding(Subject(check=NAME), share, values.files, values.container, values.environment)
+        yield session_finding(Subject(check=NAME), share, facts)
     if elsewhere and gpus:
         subject = Subject(check=NAME, evidence=tuple(map(_sysfs, elsewhere)))
         yield subject.skips("gpu.some-passed-through", count=len(elsewhere), driver=elsewhere[0].driver)
@@ -167,17 +142,17 @@ def _missing(device: PciDevice, shown: int, present: int, file: DeviceFile | Non
     return subject.fails("gpu.not-initialized", seen, wanted, confidence=confidence)
 
 
-def _absent(values: Values, nvml: NvmlReading, known: set[str]) -> Iterator[Finding]:
+def _absent(facts: Facts, nvml: NvmlReading, known: set[str]) -> Iterator[Finding]:
     """GPUs that Slurm allotted and that neither NVML nor the bus shows. It numbers MIG devices in its own way."""
-    if any(gpu.health.mig for gpu in nvml.gpus) or not values.files:
+    if any(gpu.health.mig for gpu in nvml.gpus) or not facts.device_files:
         return
-    environment = values.environment
-    files = {file.minor: file for file in values.files}
+    environment = facts.environment
+    files = {file.minor: file for file in facts.device_files}
     numbers = allotted(environment)
     lines = tuple(f"{name}={environment[name]}" for name in sorted(environment) if name.startswith("SLURM_"))
     for number in sorted(numbers):
         file = files.get(number)
-        if (file is None and not values.container) or (file and file.error in GONE and file.bus_id not in known):
+        if (file is None and not facts.system.container) or (file and file.error in GONE and file.bus_id not in known):
             answer = f"/dev/nvidia{number}: {file.error if file else 'ENOENT'}"
             subject = Subject(check=NAME, evidence=(answer, *lines))
             yield subject.fails("gpu.allotted-gpu-gone", f"GPU of /dev/nvidia{number} gone")
@@ -210,4 +185,4 @@ def _some(gaps: list[NvmlGap]) -> tuple[str, ...]:
     return (*lines[:SHOWN], f"and {len(lines) - SHOWN} more calls") if len(lines) > SHOWN else lines
 
 
-CHECK = Check(NAME, frozenset({"hardware", "quick"}), probe, evaluate)
+CHECK = Check(NAME, frozenset({"hardware", "quick"}), evaluate=evaluate, needs=(*SESSION_NEEDS, "environment"))

@@ -8,7 +8,7 @@ action).
 
 from collections.abc import Iterator
 
-from gpucheck.checks._nvml import evaluate_each_gpu, gaps_of, not_reported, query_nvml
+from gpucheck.checks._nvml import evaluate_each_gpu, gaps_of, not_reported
 from gpucheck.knowledge.actions import of_recovery_action
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Gpu, Health, NvmlFailure, NvmlReading, SramErrors
@@ -169,4 +169,4 @@ def _yes(what: str, state: bool) -> str:
     return what if state else f"not {what}"
 
 
-CHECK = Check(NAME, frozenset({"hardware", "memory", "quick"}), query_nvml, evaluate)
+CHECK = Check(NAME, frozenset({"hardware", "memory", "quick"}), evaluate=evaluate, needs=("nvml",))

@@ -4,7 +4,7 @@ Source: nvmlDeviceGetMigMode. Instances have no peer-to-peer access, so multi-GP
 because it may be intentional. So is a mode that waits for a reset.
 """
 
-from gpucheck.checks._nvml import evaluate_each_gpu, not_reported, query_nvml
+from gpucheck.checks._nvml import evaluate_each_gpu, not_reported
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Gpu, NvmlFailure, NvmlReading
 
@@ -31,4 +31,4 @@ def _word(on: bool) -> str:
     return "on" if on else "off"
 
 
-CHECK = Check(NAME, frozenset({"software", "settings", "quick"}), query_nvml, evaluate)
+CHECK = Check(NAME, frozenset({"software", "settings", "quick"}), evaluate=evaluate, needs=("nvml",))

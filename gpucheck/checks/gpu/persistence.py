@@ -4,7 +4,7 @@ Source: nvmlDeviceGetPersistenceMode. Without it the first client of every job i
 seconds a GPU, NVIDIA's driver persistence page), and settings such as power limits are lost in between.
 """
 
-from gpucheck.checks._nvml import evaluate_each_gpu, not_reported, query_nvml
+from gpucheck.checks._nvml import evaluate_each_gpu, not_reported
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Gpu, NvmlFailure, NvmlReading
 
@@ -21,4 +21,4 @@ def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     return subject.warns("gpu.persistence-off", "persistence mode off", "on")
 
 
-CHECK = Check(NAME, frozenset({"software", "settings", "quick"}), query_nvml, evaluate)
+CHECK = Check(NAME, frozenset({"software", "settings", "quick"}), evaluate=evaluate, needs=("nvml",))

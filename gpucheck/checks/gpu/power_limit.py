@@ -4,7 +4,7 @@ Sources: nvmlDeviceGetPowerManagementLimit against nvmlDeviceGetPowerManagementD
 rank of a job wait.
 """
 
-from gpucheck.checks._nvml import evaluate_each_gpu, not_reported, query_nvml
+from gpucheck.checks._nvml import evaluate_each_gpu, not_reported
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Gpu, Health, NvmlFailure, NvmlReading
 
@@ -35,4 +35,4 @@ def _range(health: Health) -> str:
     return f"allowed {health.power_min_w:g} to {health.power_max_w:g} W"
 
 
-CHECK = Check(NAME, frozenset({"hardware", "settings", "quick"}), query_nvml, evaluate)
+CHECK = Check(NAME, frozenset({"hardware", "settings", "quick"}), evaluate=evaluate, needs=("nvml",))

@@ -5,12 +5,12 @@ is left over from an earlier job. Inside a container NVML lists the processes of
 """
 
 from collections.abc import Iterator
-
-import msgspec
+from functools import partial
 
 from gpucheck.checks._nvml import each_gpu, not_reported
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding, Gpu, GpuProcess, Host, NvmlFailure, NvmlReading
+from gpucheck.model import Check, Finding, Gpu, GpuProcess
+from gpucheck.model.facts import Facts
 
 NAME = "processes"
 CALLS = tuple(
@@ -22,24 +22,13 @@ MPS_SERVER = "nvidia-cuda-mps-server"
 SHOWN = 8
 
 
-class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """The GPUs, and the kind of container if this is one."""
-
-    nvml: NvmlReading | NvmlFailure
-    container: str | None = None
+def evaluate(facts: Facts) -> Iterator[Finding]:
+    return each_gpu(NAME, facts.nvml, partial(_evaluate, facts), nothing="gpu.no-process-list")
 
 
-def probe(host: Host) -> Values:
-    return Values(nvml=host.nvml(), container=host.system().container)
-
-
-def evaluate(values: Values) -> Iterator[Finding]:
-    yield from each_gpu(NAME, values.nvml, lambda gpu: _evaluate(values, gpu), nothing="gpu.no-process-list")
-
-
-def _evaluate(values: Values, gpu: Gpu) -> Finding | None:
+def _evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
     if gpu.health.processes is None:
-        return not_reported(NAME, values.nvml, gpu, *CALLS, what="GPU processes")
+        return not_reported(NAME, facts.nvml, gpu, *CALLS, what="GPU processes")
     users = [process for process in gpu.health.processes if process.kind == "compute"]
     subject = Subject(
         check=NAME,
@@ -51,8 +40,8 @@ def _evaluate(values: Values, gpu: Gpu) -> Finding | None:
         return subject.warns("gpu.mps-server-running", len(users), 0)
     if users:
         return subject.warns("gpu.processes-running", len(users), 0)
-    if values.container:
-        return subject.skips("gpu.processes-of-the-container", 0, container=values.container)
+    if container := facts.system.container:
+        return subject.skips("gpu.processes-of-the-container", 0, container=container)
     return subject.passes(0)
 
 
@@ -69,4 +58,4 @@ def _in_use(gpu: Gpu) -> Iterator[str]:
         yield f"GPU utilization: {gpu.health.gpu_utilization_percent} %"
 
 
-CHECK = Check(NAME, frozenset({"software", "quick"}), probe, evaluate)
+CHECK = Check(NAME, frozenset({"software", "quick"}), evaluate=evaluate, needs=("nvml", "system"))

@@ -4,7 +4,7 @@ Source: nvmlDeviceGetCurrentClocksEventReasons. The software power cap is normal
 clocks are settings; hardware slowdown, hardware thermal slowdown and the power brake are not.
 """
 
-from gpucheck.checks._nvml import evaluate_each_gpu, not_reported, query_nvml
+from gpucheck.checks._nvml import evaluate_each_gpu, not_reported
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Gpu, Health, NvmlFailure, NvmlReading
 
@@ -58,4 +58,4 @@ def _left(health: Health) -> str:
     return "margin not reported" if margin is None else f"{margin} C left"
 
 
-CHECK = Check(NAME, frozenset({"hardware", "quick"}), query_nvml, evaluate)
+CHECK = Check(NAME, frozenset({"hardware", "quick"}), evaluate=evaluate, needs=("nvml",))

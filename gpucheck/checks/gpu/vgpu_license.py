@@ -4,7 +4,7 @@ Sources: nvmlDeviceGetVirtualizationMode, nvmlDeviceGetGridLicensableFeatures. W
 clocks of a virtual GPU some time after boot, at first after 20 minutes (NVIDIA vGPU licensing guide).
 """
 
-from gpucheck.checks._nvml import evaluate_each_gpu, query_nvml
+from gpucheck.checks._nvml import evaluate_each_gpu
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Gpu, NvmlFailure, NvmlReading
 
@@ -21,4 +21,4 @@ def evaluate(_: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     return subject.warns("gpu.vgpu-unlicensed", "not licensed", "licensed")
 
 
-CHECK = Check(NAME, frozenset({"software", "quick"}), query_nvml, evaluate)
+CHECK = Check(NAME, frozenset({"software", "quick"}), evaluate=evaluate, needs=("nvml",))

@@ -92,7 +92,7 @@ def findings(parts: Sequence[Part]) -> tuple[Finding, ...]:
     for part in parts:
         if isinstance(part.nvml, NvmlReading) and part.nvml.gpus:
             gpus = tuple(_named(gpu, part, places) for gpu in part.nvml.gpus)
-            found += _checked(replace(part.nvml, gpus=gpus), pci)
+            found += _checked(Facts(nvml=replace(part.nvml, gpus=gpus), pci=pci or NOT_ASKED))
             found += _links_up(gpus)
     return tuple(_worst_of_each(found))
 
@@ -104,16 +104,12 @@ def _named(gpu: Gpu, part: Part, places: dict[int, str]) -> Gpu:
     return replace(gpu, pci_bus_id=places[gpu.index])
 
 
-def _checked(nvml: NvmlReading, pci: tuple[PciDevice, ...]) -> Iterator[Finding]:
-    host, facts = PastedHost(nvml, pci), Facts(nvml=nvml, pci=pci or NOT_ASKED)
+def _checked(facts: Facts) -> Iterator[Finding]:
     for check in all_checks():
         if check.name in ELSEWHERE:
             continue
         try:
-            if check.probe is not None:
-                evaluated = tuple(check.evaluate(check.probe(host)))
-            else:
-                evaluated = tuple(check.evaluate(facts.read(*check.more(facts.read(*check.needs)))))
+            evaluated = tuple(check.evaluate(facts.read(*check.needs).read(*check.more(facts))))
         except NotRecorded:
             continue
         yield from (_by_index(one) for one in evaluated if one.verdict not in DROPPED)

@@ -17,9 +17,9 @@ from gpucheck.checks.nvlink import errors as nvlink_errors
 from gpucheck.checks.p2p import status as p2p_status
 from gpucheck.checks.pcie import bar1
 from gpucheck.model import EccCounts, GpuProcess, NvmlGap, RetiredPages, RowRemap
-from tests.checks.gpu.hosts import host
 from tests.checks.judging import FAIL, PASS, SKIP, WARN, judge, with_health
-from tests.machines import h100, p100
+from tests.fakes import facts
+from tests.machines import h100, p100, reading
 
 CHECKS = (
     bar1,
@@ -43,7 +43,7 @@ RETIRED = RetiredPages(single_bit=0, double_bit=1, pending=True)
 @pytest.mark.parametrize("gpu", [p100, h100])
 def test_healthy_gpus_get_no_complaint(check, gpu):
     """On the old and on the new generation."""
-    found = judge(check, host(with_health(gpu(0)), with_health(gpu(1))))
+    found = judge(check, facts(nvml=reading(with_health(gpu(0)), with_health(gpu(1)))))
 
     assert {finding.verdict for finding in found} <= {PASS, SKIP}
 
@@ -87,7 +87,7 @@ LEAVES_MIG = {"mig": True, "mig_pending": False}
 )
 def test_one_broken_value_is_named_with_its_cause(check, changes, verdict, cause, seen):
     """On the GPU that has it and nowhere else; the headline is the observed value with unit and noun."""
-    found = judge(check, host(with_health(h100(0)), with_health(h100(1), **changes)))
+    found = judge(check, facts(nvml=reading(with_health(h100(0)), with_health(h100(1), **changes))))
     complaints = [finding for finding in found if finding.verdict is not PASS]
 
     assert [(f.verdict, f.cause, f.subject, f.seen) for f in complaints] == [(verdict, cause, "gpu:0000:2b:00.0", seen)]
@@ -96,7 +96,7 @@ def test_one_broken_value_is_named_with_its_cause(check, changes, verdict, cause
 @pytest.mark.parametrize("reasons", [("sw-power-cap",), ("app-clocks",), ()])
 def test_what_is_normal_under_load_is_no_throttling(reasons):
     """A software power cap is how a busy GPU runs."""
-    (finding,) = judge(throttle, host(with_health(h100(0), clocks_event_reasons=reasons)))
+    (finding,) = judge(throttle, facts(nvml=reading(with_health(h100(0), clocks_event_reasons=reasons))))
 
     assert finding.verdict is PASS
 
@@ -105,10 +105,9 @@ def test_pass_of_memory_errors_names_only_what_was_reported():
     """A GPU without row remapping has none pending, and is not called free of it."""
     health = {"row_remap": None, "retired_pages": None}
     gap = NvmlGap(call="nvmlDeviceGetRemappedRows", subject="gpu:0000:1b:00.0", code=3, name="NotSupported")
-    made = host(with_health(h100(0), **health))
-    made.nvml_ = msgspec.structs.replace(made.nvml_, gaps=(gap,))
+    nvml = msgspec.structs.replace(reading(with_health(h100(0), **health)), gaps=(gap,))
 
-    (finding,) = judge(memory_errors, made)
+    (finding,) = judge(memory_errors, facts(nvml=nvml))
 
     assert (finding.verdict, finding.seen) == (PASS, "0 uncorrectable ECC errors")
 
@@ -124,6 +123,6 @@ def test_pass_of_memory_errors_names_only_what_was_reported():
 )
 def test_each_reason_of_throttling_is_a_code(reasons, code):
     """A power brake is not cooled away."""
-    (finding,) = judge(throttle, host(with_health(h100(0), clocks_event_reasons=reasons)))
+    (finding,) = judge(throttle, facts(nvml=reading(with_health(h100(0), clocks_event_reasons=reasons))))
 
     assert finding.code == code

@@ -1,19 +1,17 @@
 """Sessions with some of the GPUs of a host: what is hidden is not lost, and what is lost is still found."""
 
-from dataclasses import replace
-
-import msgspec
 import pytest
+from msgspec.structs import replace
 
-from gpucheck.checks._session import allotted, judged, partial
+from gpucheck.checks._session import allotted, judged
+from gpucheck.checks._session import session as share_of
 from gpucheck.checks.gpu import inventory
 from gpucheck.checks.host import device_nodes
 from gpucheck.checks.software import driver
-from gpucheck.host.source import HostSource
 from gpucheck.model import DeviceFile, Finding, NvmlFailure, NvmlGap, PciDevice
 from tests.checks.judging import FAIL, PASS, SKIP, UNKNOWN, judge, with_health
-from tests.fakes import SYSTEM
-from tests.machines import p100, reading, whole_host
+from tests.fakes import SYSTEM, facts
+from tests.machines import LOADED, on_bus, p100, reading
 
 ALL = tuple(p100(index) for index in range(4))
 # The number of a device file is not NVML's index: here they count in opposite directions.
@@ -27,13 +25,15 @@ def session(*listed, errors=None, container=None, gaps=(), **environment):
         DeviceFile(name=f"nvidia{minor}", bus_id=bus_id, error=(errors or {}).get(minor))
         for bus_id, minor in MINOR.items()
     ]
-    gpus = [msgspec.structs.replace(ALL[place], index=index) for index, place in enumerate(listed)]
-    return replace(
-        whole_host(*ALL),
-        nvml_=msgspec.structs.replace(reading(*gpus), gaps=tuple(gaps)),
-        device_files_=(DeviceFile(name="nvidiactl"), *files),
-        system_=msgspec.structs.replace(SYSTEM, container=container),
-        environment_=environment,
+    gpus = [replace(ALL[place], index=index) for index, place in enumerate(listed)]
+    return facts(
+        nvml=replace(reading(*gpus), gaps=tuple(gaps)),
+        pci=on_bus(*ALL),
+        driver=LOADED,
+        folders={"/dev": ("nvidia0", "nvidia1", "nvidia2", "nvidia3", "nvidiactl", "nvidia-uvm")},
+        device_files=(DeviceFile(name="nvidiactl"), *files),
+        system=replace(SYSTEM, container=container),
+        environment=environment,
     )
 
 
@@ -67,7 +67,7 @@ def test_hidden_gpus_are_one_skip_with_the_numbers_of_the_device_files(host):
     assert skipped.code == "session.some-gpus-hidden"
     assert skipped.values == {"usable": ("/dev/nvidia2", "/dev/nvidia0"), "count": 2, "total": 4}
     assert skipped.evidence == ("/dev/nvidia3 (0000:03:00.0): EPERM", "/dev/nvidia1 (0000:05:00.0): EPERM")
-    share = partial(host)
+    share = share_of(host)
     assert (share.usable, share.hidden) == (("0000:04:00.0", "0000:06:00.0"), ("0000:03:00.0", "0000:05:00.0"))
 
 
@@ -106,10 +106,10 @@ def test_a_gpu_that_no_cgroup_hides_is_not_skipped(error, verdict, cause):
 def test_a_gpu_of_slurm_that_left_the_bus_is_found():
     """SLURM_STEP_GPUS names it; its file remains, and no driver is behind it."""
     host = session(0, 1, 2, SLURM_STEP_GPUS="0,1")
-    left = tuple(device for device in host.pci_ if device.bus_id != "0000:06:00.0")
-    files = tuple(file for file in host.device_files_ if file.minor != 0)
+    left = tuple(device for device in host.pci if device.bus_id != "0000:06:00.0")
+    files = tuple(file for file in host.device_files if file.minor != 0)
     for rest in ((), (DeviceFile(name="nvidia0", error="ENODEV"),)):
-        (finding,) = judge(inventory, replace(host, pci_=left, device_files_=(*files, *rest)))
+        (finding,) = judge(inventory, replace(host, pci=left, device_files=(*files, *rest)))
 
         assert (finding.verdict, finding.cause, finding.seen) == (FAIL, "gpu-lost", "GPU of /dev/nvidia0 gone")
         assert "SLURM_STEP_GPUS=0,1" in finding.evidence
@@ -122,7 +122,7 @@ def test_slurm_allotted_more_gpus_than_the_node_has():
 
 def test_slurm_numbers_mig_devices_in_its_own_way():
     host = session(0, 1, 2, 3, SLURM_STEP_GPUS="9", SLURM_GPUS_ON_NODE="28")
-    divided = replace(host, nvml_=reading(*(with_health(gpu, mig=True) for gpu in ALL)))
+    divided = replace(host, nvml=reading(*(with_health(gpu, mig=True) for gpu in ALL)))
 
     assert verdicts(host) == [(FAIL, "host", "gpu-lost")]
     assert verdicts(divided) == [(PASS, "host", None)]
@@ -148,7 +148,7 @@ def test_a_session_without_a_gpu_is_told_why_and_how_to_leave():
 
     assert (finding.verdict, finding.seen, finding.cause) == (UNKNOWN, "0 GPUs", None)
     assert (finding.code, finding.values) == ("session.all-gpus-hidden", {"total": 4})
-    assert partial(host).usable == ()
+    assert share_of(host).usable == ()
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_a_gpu_that_died_in_a_running_container_is_found():
     assert verdicts(host) == [(FAIL, "gpu:0000:04:00.0", "gpu-lost"), (SKIP, "host", None)]
 
 
-def of_driver(host):
+def judge(driver, host):
     return list(driver.evaluate(HostSource(host).read(*driver.CHECK.needs)))
 
 
@@ -184,25 +184,25 @@ def of_driver(host):
 def test_a_cgroup_that_hides_the_driver_is_not_a_broken_driver(code):
     """NVML_ERROR_UNKNOWN is what containers get whose device rules a reload of systemd has reset."""
     failure = NvmlFailure(call="nvmlInit", code=code, name="NVMLError")
-    host = replace(session(), nvml_=failure, device_files_=(DeviceFile(name="nvidiactl", error="EPERM"),))
-    (finding,) = of_driver(host)
+    host = replace(session(), nvml=failure, device_files=(DeviceFile(name="nvidiactl", error="EPERM"),))
+    (finding,) = judge(driver, host)
 
     assert (finding.verdict, finding.cause, finding.code) == (UNKNOWN, None, "software.control-device-denied")
-    assert len(partial(host).hidden) == 4
-    in_container = replace(host, system_=msgspec.structs.replace(SYSTEM, container="docker"))
-    assert of_driver(in_container)[0].code == "software.control-device-denied-in-container"
+    assert len(share_of(host).hidden) == 4
+    in_container = replace(host, system=replace(SYSTEM, container="docker"))
+    assert judge(driver, in_container)[0].code == "software.control-device-denied-in-container"
 
 
 def test_a_cgroup_explains_no_other_failure_of_the_driver():
     failure = NvmlFailure(call="nvmlInit", code=18, name="NVMLError_LibRmVersionMismatch")
-    host = replace(session(), nvml_=failure, device_files_=(DeviceFile(name="nvidiactl", error="EPERM"),))
+    host = replace(session(), nvml=failure, device_files=(DeviceFile(name="nvidiactl", error="EPERM"),))
 
-    assert of_driver(host)[0].cause == "driver-mismatch"
+    assert judge(driver, host)[0].cause == "driver-mismatch"
 
 
 def test_cuda_without_its_device_file_is_no_pass():
     host = session(0, 1, 2, 3)
-    denied = replace(host, device_files_=(*host.device_files_, DeviceFile(name="nvidia-uvm", error="EPERM")))
+    denied = replace(host, device_files=(*host.device_files, DeviceFile(name="nvidia-uvm", error="EPERM")))
 
     assert [finding.verdict for finding in judge(device_nodes, host)] == [PASS]
     assert [finding.verdict for finding in judge(device_nodes, denied)] == [UNKNOWN]
@@ -215,7 +215,7 @@ def finding(subject, verdict=FAIL):
 
 
 def test_findings_about_hidden_gpus_are_the_nodes():
-    share = partial(session(1, 3, errors=HIDDEN))
+    share = share_of(session(1, 3, errors=HIDDEN))
     ports = {"a": ("0000:03:00.0",), "both": ("0000:03:00.0", "0000:04:00.0")}
     pci = tuple(
         PciDevice(
