@@ -2,7 +2,9 @@
 
 import msgspec
 
+from gpucheck.host.source import HostSource
 from gpucheck.model import Finding, Gpu, Verdict
+from gpucheck.model.facts import Facts
 
 FAIL, WARN, SKIP, PASS, UNKNOWN = Verdict.FAIL, Verdict.WARN, Verdict.SKIP, Verdict.PASS, Verdict.UNKNOWN
 
@@ -10,7 +12,10 @@ FAIL, WARN, SKIP, PASS, UNKNOWN = Verdict.FAIL, Verdict.WARN, Verdict.SKIP, Verd
 def judge(check, host) -> list[Finding]:
     """Return the findings about the host. check: a Check, or the module that defines it."""
     check = getattr(check, "CHECK", check)
-    return list(check.evaluate(check.probe(host)))
+    if check.probe is not None:
+        return list(check.evaluate(check.probe(host)))
+    source = host if isinstance(host, Facts) else HostSource(host)
+    return list(check.evaluate(source.read(*check.more(source.read(*check.needs)))))
 
 
 def with_health(gpu: Gpu, **changes: object) -> Gpu:

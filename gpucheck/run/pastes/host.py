@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from gpucheck.checks import all_checks
+from gpucheck.host.source import HostSource
 from gpucheck.model import (
     Finding,
     Gpu,
@@ -104,11 +105,15 @@ def _named(gpu: Gpu, part: Part, places: dict[int, str]) -> Gpu:
 
 
 def _checked(host: PastedHost) -> Iterator[Finding]:
+    source = HostSource(host)
     for check in all_checks():
         if check.name in ELSEWHERE:
             continue
         try:
-            evaluated = tuple(check.evaluate(check.probe(host)))
+            if check.probe is not None:
+                evaluated = tuple(check.evaluate(check.probe(host)))
+            else:
+                evaluated = tuple(check.evaluate(source.read(*check.more(source.read(*check.needs)))))
         except NotRecorded:
             continue
         yield from (_by_index(one) for one in evaluated if one.verdict not in DROPPED)
