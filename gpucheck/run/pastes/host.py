@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from gpucheck.checks import all_checks
-from gpucheck.host.source import HostSource
 from gpucheck.model import (
     Finding,
     Gpu,
@@ -24,6 +23,7 @@ from gpucheck.model import (
 )
 from gpucheck.model.diagnosis.observations import Observations, ObservedHost
 from gpucheck.model.diagnosis.paste import Part
+from gpucheck.model.facts import NOT_ASKED, Facts
 from gpucheck.model.finding.about import About
 from gpucheck.printable import counted
 from gpucheck.run.pastes.one_machine import bus_ids_by_index, has_bus_id, has_index
@@ -92,7 +92,8 @@ def findings(parts: Sequence[Part]) -> tuple[Finding, ...]:
     for part in parts:
         if isinstance(part.nvml, NvmlReading) and part.nvml.gpus:
             gpus = tuple(_named(gpu, part, places) for gpu in part.nvml.gpus)
-            found += _checked(PastedHost(replace(part.nvml, gpus=gpus), pci))
+            nvml = replace(part.nvml, gpus=gpus)
+            found += _checked(PastedHost(nvml, pci), Facts(nvml=nvml, pci=pci or NOT_ASKED))
             found += _links_up(gpus)
     return tuple(_worst_of_each(found))
 
@@ -104,8 +105,7 @@ def _named(gpu: Gpu, part: Part, places: dict[int, str]) -> Gpu:
     return replace(gpu, pci_bus_id=places[gpu.index])
 
 
-def _checked(host: PastedHost) -> Iterator[Finding]:
-    source = HostSource(host)
+def _checked(host: PastedHost, facts: Facts) -> Iterator[Finding]:
     for check in all_checks():
         if check.name in ELSEWHERE:
             continue
@@ -113,7 +113,7 @@ def _checked(host: PastedHost) -> Iterator[Finding]:
             if check.probe is not None:
                 evaluated = tuple(check.evaluate(check.probe(host)))
             else:
-                evaluated = tuple(check.evaluate(source.read(*check.more(source.read(*check.needs)))))
+                evaluated = tuple(check.evaluate(facts.read(*check.more(facts.read(*check.needs)))))
         except NotRecorded:
             continue
         yield from (_by_index(one) for one in evaluated if one.verdict not in DROPPED)
