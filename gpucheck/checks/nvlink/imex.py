@@ -48,8 +48,9 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
 
 def _nodes(text: str | None) -> tuple[str, ...] | None:
     """Return the addresses of the domain, None where the file is not there."""
-    lines = None if text is None else (line.partition("#")[0].strip() for line in text.splitlines())
-    return None if lines is None else tuple(filter(None, lines))
+    if text is None:
+        return None
+    return tuple(filter(None, (line.partition("#")[0].strip() for line in text.splitlines())))
 
 
 def _channels(facts: Facts) -> tuple[str, ...]:

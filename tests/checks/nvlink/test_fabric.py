@@ -81,6 +81,12 @@ def test_a_fabric_that_is_not_up_for_want_of_its_subnet_manager(packages, cause)
     assert (finding.verdict, finding.cause) == (FAIL, cause)
 
 
+@pytest.mark.parametrize(("state", "needs"), [("completed", ()), ("not-started", ("package:nvlsm",))])
+def test_the_subnet_manager_is_looked_for_only_where_it_decides(state, needs):
+    """So a recording without it is evaluated as long as the board is ready."""
+    assert fabric.more(hgx_b200(state)) == needs
+
+
 def test_a_lost_gpu_is_not_among_those_that_are_registered():
     gpus = h100s()
     gone = NvmlGap(call="nvmlDeviceGetPowerUsage", subject=f"gpu:{gpus[1].pci_bus_id}", code=15, name="NVMLError_X")
