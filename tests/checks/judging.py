@@ -1,24 +1,41 @@
 """Judging a fake host by one check."""
 
+from collections.abc import Iterable
+
 import msgspec
 
 from gpucheck.host.source import HostSource
 from gpucheck.model import Finding, Gpu, Verdict
-from gpucheck.model.facts import Facts
+from gpucheck.model.facts import BY_NAME, Facts
 from tests.fakes import FakeHost
 
 FAIL, WARN, SKIP, PASS, UNKNOWN = Verdict.FAIL, Verdict.WARN, Verdict.SKIP, Verdict.PASS, Verdict.UNKNOWN
 
 
 def judge(check, host) -> list[Finding]:
-    """Return the findings about the host. check: a Check, or the module that defines it."""
+    """Return the findings about the host, from what the check declares; a module has it in CHECK."""
     check = getattr(check, "CHECK", check)
     if check.probe is not None:
         if isinstance(host, Facts):
             host = FakeHost(system_=host.system, pci_=host.pci, nvml_=host.nvml)
         return list(check.evaluate(check.probe(host)))
-    source = host if isinstance(host, Facts) else HostSource(host)
+    if isinstance(host, Facts):
+        return list(check.evaluate(exactly([*check.needs, *check.more(exactly(check.needs, host))], host)))
+    source = HostSource(host)
     return list(check.evaluate(source.read(*check.more(source.read(*check.needs)))))
+
+
+def exactly(needs: Iterable[str], every: Facts) -> Facts:
+    """The facts with these needs and no others."""
+    named = {kind: [need.partition(":")[2] for need in needs if need.startswith(f"{kind}:")] for kind in BY_NAME}
+    parts = {need: getattr(every, need) for need in needs if ":" not in need}
+    answers = {
+        field: {name: getattr(every, field)[name] for name in named[kind]}
+        for kind, field in BY_NAME.items()
+        if kind != "library" and getattr(every, field) is not None
+    }
+    libraries = {"library_names": tuple(named["library"]), "libraries": every.libraries} if named["library"] else {}
+    return Facts(**{"packages": None, **parts, **answers, **libraries})
 
 
 def with_health(gpu: Gpu, **changes: object) -> Gpu:

@@ -305,12 +305,13 @@ def test_tray_that_reports_no_fabric_at_all():
 TWO = "10.0.0.1\n10.0.0.2\n"
 
 
-def rack(service="active", *, nodes=TWO, channels=("channel0",), gpus=None, files=None, units=None, **system):
+def rack(service="active", *, nodes=TWO, channels=("channel0",), gpus=(), files=(), units=None, packages=(), **system):
     return facts(
         nvml=reading(*(gpus or gb200s(READY, READY))),
         services=NO_UNITS | ({"nvidia-imex": service} if service else {}) if units is None else units,
-        files={imex.NODES: nodes} | (files or {}),
+        files={imex.NODES: nodes, **dict(files)},
         folders={imex.CHANNELS: channels},
+        packages=packages,
         system=changed(SYSTEM, **system),
     )
 
@@ -350,7 +351,7 @@ def test_imex_without_nodes_or_channels_is_a_warning():
 
 def test_imex_that_is_masked_is_run_by_kubernetes():
     """NVIDIA/cloud-native-docs#453: systemctl mask nvidia-imex.service, where ComputeDomains run it."""
-    (finding,) = judge(imex, rack("inactive", files={imex.MASKS[0]: ""}))
+    (finding,) = judge(imex, rack("inactive", files=[(imex.MASKS[0], "")]))
 
     assert (finding.verdict, finding.code) == (SKIP, "nvlink.imex-masked")
 
@@ -362,12 +363,22 @@ def test_imex_is_not_missing_where_systemd_cannot_be_asked(more):
     assert (finding.verdict, finding.code) == (SKIP, "nvlink.imex-not-queried")
 
 
-@pytest.mark.parametrize("state", [changed(READY, cluster_uuid=ZERO), READY, None])
+@pytest.mark.parametrize("state", [changed(READY, cluster_uuid=ZERO), None])
 def test_imex_is_for_racks(state):
-    """An HGX board has no other hosts in its fabric, whatever cluster it reports."""
+    """An HGX board has no other hosts in its fabric."""
     (finding,) = judge(imex, rack(None, gpus=[changed(h100(0), fabric=state)]))
 
     assert finding.verdict is SKIP
+
+
+IMEX = PackageVersion(name="nvidia-imex", version=DRIVER)
+
+
+@pytest.mark.parametrize(("packages", "verdict"), [((), SKIP), ((IMEX,), WARN)])
+def test_board_in_a_cluster_needs_imex_if_its_package_is_installed(packages, verdict):
+    (finding,) = judge(imex, rack(None, gpus=h100s(READY), packages=packages))
+
+    assert finding.verdict is verdict
 
 
 def test_unknown_model_in_a_cluster_belongs_to_a_rack():
