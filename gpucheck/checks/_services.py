@@ -1,12 +1,15 @@
 """What systemd reports about a unit, for the checks of services."""
 
-from gpucheck.model import Host
+from collections.abc import Iterable
+
+from gpucheck.model.facts import Facts
 
 NOT_FOUND = "not-found"
-NOT_QUERIED = "systemd cannot be queried from here"
+WORDS = {NOT_FOUND: "no such unit", None: "systemd cannot be queried from here"}
 
 
-def unit_state(host: Host, unit: str) -> tuple[str | None, bool]:
-    """Return ActiveState of a unit, None if systemd has no such unit, and whether systemd could be queried."""
-    state = host.services([unit])[unit]
-    return (None if state == NOT_FOUND else state), state is not None
+def unit_lines(facts: Facts, unit: str, packages: Iterable[str]) -> tuple[str, ...]:
+    """Return evidence: the state of a unit, and those of its packages that are installed."""
+    state = facts.services[unit]
+    installed = (f"package {package.name} {package.version}" for package in facts.installed(packages))
+    return (f"{unit}.service: {WORDS.get(state, state)}", *installed)

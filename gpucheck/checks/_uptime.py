@@ -1,11 +1,11 @@
 """How long the machine is up: what a count since boot must be divided by."""
 
-from gpucheck.model import Host
+UPTIME = "/proc/uptime"
 
 
-def up_hours(host: Host) -> float | None:
-    """Return hours since boot, None if unknown."""
-    words = (host.read_text("/proc/uptime") or "").split()
+def up_hours(text: str | None) -> float | None:
+    """Return hours since boot, None if unknown. text: of /proc/uptime."""
+    words = (text or "").split()
     try:
         return float(words[0]) / 3600 if words else None
     except ValueError:

@@ -1,47 +1,36 @@
 """Judging a fake host by one check."""
 
-from typing import Any
+from collections.abc import Iterable
 
 import msgspec
 
 from gpucheck.host.source import HostSource
 from gpucheck.model import Finding, Gpu, Verdict
-from gpucheck.model.facts import Facts
-from tests.fakes import FakeHost
+from gpucheck.model.facts import BY_NAME, Facts
 
 FAIL, WARN, SKIP, PASS, UNKNOWN = Verdict.FAIL, Verdict.WARN, Verdict.SKIP, Verdict.PASS, Verdict.UNKNOWN
 
 
 def judge(check, host) -> list[Finding]:
-    """Return the findings about the host, a FakeHost or facts. check: a Check, or the module that defines it."""
+    """Return the findings about the host, from what the check declares; a module has it in CHECK."""
     check = getattr(check, "CHECK", check)
-    if check.probe is not None:
-        return list(check.evaluate(check.probe(host if isinstance(host, FakeHost) else Answers(host))))
-    if isinstance(host, FakeHost):
-        source = HostSource(host)
-        host = source.read(*check.more(source.read("nvml", *check.needs)))
-    return list(check.evaluate(host))
+    if isinstance(host, Facts):
+        return list(check.evaluate(exactly([*check.needs, *check.more(exactly(check.needs, host))], host)))
+    source = HostSource(host)
+    return list(check.evaluate(source.read(*check.more(source.read(*check.needs)))))
 
 
-class Answers:
-    """Facts as a host, for the checks that ask one."""
-
-    def __init__(self, facts: Facts) -> None:
-        self.facts = facts
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *names: self._answer(name, *names)
-
-    def _answer(self, name: str, names: Any = ()) -> Any:
-        facts = self.facts
-        if name in ("read_text", "list_names"):
-            return (facts.texts if name == "read_text" else facts.folders)[names]
-        if name == "packages":
-            return None if facts.packages is None else facts.installed(names)
-        if name == "loader_libraries":
-            return facts.libraries
-        answer = getattr(facts, name)
-        return {one: answer[one] for one in names} if name in ("services", "python_packages") else answer
+def exactly(needs: Iterable[str], every: Facts) -> Facts:
+    """The facts with these needs and no others."""
+    named = {kind: [need.partition(":")[2] for need in needs if need.startswith(f"{kind}:")] for kind in BY_NAME}
+    parts = {need: getattr(every, need) for need in needs if ":" not in need}
+    answers = {
+        field: {name: getattr(every, field)[name] for name in named[kind]}
+        for kind, field in BY_NAME.items()
+        if kind != "library" and getattr(every, field) is not None
+    }
+    libraries = {"library_names": tuple(named["library"]), "libraries": every.libraries} if named["library"] else {}
+    return Facts(**{"packages": None, **parts, **answers, **libraries})
 
 
 def with_health(gpu: Gpu, **changes: object) -> Gpu:

@@ -1,14 +1,11 @@
 """Promises that every check keeps, the ones added tomorrow included."""
 
-from typing import Any
-
 import pytest
 from msgspec.structs import replace
 
 from gpucheck.checks import all_checks
 from gpucheck.model import DeviceFile, DriverState, KernelLog, Limits, NvmlFailure, NvmlReading, Verdict
-from gpucheck.model.facts import BY_NAME, Facts
-from tests.checks.judging import judge
+from tests.checks.judging import exactly, judge
 from tests.fakes import facts
 from tests.machines import LOADED, on_bus, p100, reading
 
@@ -47,26 +44,6 @@ def test_no_check_passes_a_host_it_cannot_see(check, host):
         assert finding.check == check.name
         may_pass = check.name in NEED_NO_GPU or (check.name == "driver" and host.nvml is EMPTY)
         assert finding.verdict is not Verdict.PASS or may_pass
-
-
-class Only(dict[str, Any]):
-    """Answers by name of a host that was asked everything, without those that a check does not declare."""
-
-    def __init__(self, names, every):
-        super().__init__({name: every[name] for name in names})
-
-
-def exactly(needs, every):
-    """The facts with these needs and no others."""
-    named = {kind: [need.partition(":")[2] for need in needs if need.startswith(f"{kind}:")] for kind in BY_NAME}
-    parts = {need: getattr(every, need) for need in needs if ":" not in need}
-    answers = {
-        field: Only(named[kind], getattr(every, field))
-        for kind, field in BY_NAME.items()
-        if kind != "library" and getattr(every, field) is not None
-    }
-    libraries = {"library_names": tuple(named["library"]), "libraries": every.libraries} if named["library"] else {}
-    return Facts(**{"packages": None, **parts, **answers, **libraries})
 
 
 @pytest.mark.parametrize("check", [one for one in all_checks() if one.probe is None], ids=lambda c: c.name)

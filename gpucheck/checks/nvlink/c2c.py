@@ -5,9 +5,12 @@ nvidia-smi c2c -s and -e print them. Copies between host and GPU, and NCCL, use 
 low-power state is active.
 """
 
-from gpucheck.checks._nvml import evaluate_each_gpu, gaps_of, not_reported, query_nvml
+from collections.abc import Iterator
+
+from gpucheck.checks._nvml import Nvml, each_gpu, gaps_of, not_reported
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import C2cLink, Check, Finding, Gpu, NvmlFailure, NvmlReading
+from gpucheck.model import C2cLink, Check, Finding, Gpu
+from gpucheck.model.facts import Facts
 
 NAME = "c2c"
 UNKNOWN_FIELD = 2  # NVML: invalid argument
@@ -17,8 +20,11 @@ COUNT_FIELD = "NVML_FI_DEV_C2C_LINK_COUNT"
 STATE_FIELDS = ("NVML_FI_DEV_C2C_LINK_GET_STATUS", "nvmlDeviceGetFieldValues")
 
 
-@evaluate_each_gpu(NAME, nothing="nvlink.no-c2c")
-def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
+def evaluate(facts: Facts) -> Iterator[Finding]:
+    return each_gpu(NAME, facts.nvml, lambda gpu: _evaluate(facts.nvml, gpu), nothing="nvlink.no-c2c")
+
+
+def _evaluate(nvml: Nvml, gpu: Gpu) -> Finding | None:
     links = gpu.health.c2c
     if not links:
         # Drivers and boards without NVLink-C2C do not know the field, which is no gap.
@@ -53,4 +59,4 @@ def _line(link: C2cLink) -> str:
     return f"C2C link {link.link}: {', '.join([state, *speed, *filter(None, [_errors(link)])])}"
 
 
-CHECK = Check(NAME, frozenset({"hardware", "nvlink", "quick"}), query_nvml, evaluate)
+CHECK = Check(NAME, frozenset({"hardware", "nvlink", "quick"}), evaluate=evaluate, needs=("nvml",))

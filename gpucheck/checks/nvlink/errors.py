@@ -8,9 +8,12 @@ Bit error rates are recorded, not evaluated: bits 0 to 7 are the exponent and bi
 mantissa x 10^-exponent (nvml.h), and no limit for them is published. 15e-255 stands for too low to measure.
 """
 
-from gpucheck.checks._nvml import evaluate_each_gpu, not_reported, query_nvml
+from collections.abc import Iterator
+
+from gpucheck.checks._nvml import Nvml, each_gpu, not_reported
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding, Gpu, NvLink, NvLink5Counts, NvmlFailure, NvmlReading, Verdict
+from gpucheck.model import Check, Finding, Gpu, NvLink, NvLink5Counts, NvmlReading, Verdict
+from gpucheck.model.facts import Facts
 
 NAME = "nvlink-errors"
 # Corrected errors of one link since the driver was loaded that are no reason to look: a retrained link leaves some.
@@ -31,16 +34,19 @@ RECOVERIES = ("recoveries", "recoveries_succeeded", "recoveries_failed")
 CALLS = ("nvmlDeviceGetNvLinkState", "nvmlDeviceGetNvLinkErrorCounter", "nvmlDeviceGetFieldValues")
 
 
-@evaluate_each_gpu(NAME, nothing="nvlink.no-error-counters")
-def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
+def evaluate(facts: Facts) -> Iterator[Finding]:
     """One finding a GPU whose links count their errors."""
-    found = _evaluate(gpu)
+    return each_gpu(NAME, facts.nvml, lambda gpu: _evaluate(facts.nvml, gpu), nothing="nvlink.no-error-counters")
+
+
+def _evaluate(nvml: Nvml, gpu: Gpu) -> Finding | None:
+    found = _counted(gpu)
     if found is None or found.verdict is Verdict.PASS:  # no error in what was reported
         return _unread(nvml, gpu) or found
     return found
 
 
-def _unread(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
+def _unread(nvml: Nvml, gpu: Gpu) -> Finding | None:
     """Return UNKNOWN for a GPU with an unreadable link or counter, if nothing reports the same."""
     gaps = [gap for gap in nvml.gaps if gap.code not in (2, 3)] if isinstance(nvml, NvmlReading) else []
     subject = f"link:{gpu.pci_bus_id}/"
@@ -55,7 +61,7 @@ def _counts(call: str) -> bool:
     return call in CALLS or "NVLINK_ERROR" in call or "NVLINK_COUNT" in call
 
 
-def _evaluate(gpu: Gpu) -> Finding | None:
+def _counted(gpu: Gpu) -> Finding | None:
     links = [link for link in gpu.nvlinks if link.active and _reported(link)]
     if not links:
         return None
@@ -124,4 +130,4 @@ def bit_error_rate(raw: int) -> str:
     return f"{raw >> 8 & 0xF}e-{raw & 0xFF}"
 
 
-CHECK = Check(NAME, frozenset({"hardware", "nvlink", "quick"}), query_nvml, evaluate)
+CHECK = Check(NAME, frozenset({"hardware", "nvlink", "quick"}), evaluate=evaluate, needs=("nvml",))

@@ -13,10 +13,8 @@ container, or, for a rack, on the switch trays.
 from collections.abc import Iterator
 from itertools import combinations
 
-import msgspec
-
 from gpucheck.checks._nvml import evidence, gaps_of, lost_gaps, not_reported, reading_with_gpus
-from gpucheck.checks._services import NOT_QUERIED, unit_state
+from gpucheck.checks._services import NOT_FOUND, unit_lines
 from gpucheck.checks.nvlink._fabric_health import (
     NAME,
     clique_finding,
@@ -30,17 +28,15 @@ from gpucheck.model import (
     DEFECT,
     NOT_IN_LIBRARY,
     Check,
+    Fabric,
     Finding,
     Gpu,
-    Host,
-    NotRecorded,
-    NvmlFailure,
     NvmlGap,
     NvmlReading,
     PackageVersion,
-    PciDevice,
     Verdict,
 )
+from gpucheck.model.facts import Facts
 from gpucheck.topology import NvLinks
 from gpucheck.topology.view import FAR_END
 
@@ -52,63 +48,41 @@ CALLS = ("nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetGpuFabricInfo")
 STATUS = {3: "not supported", 23: "insufficient resources", 999: "unknown error"}  # NVML return codes
 
 
-class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """The GPUs' fabric states, the switches on the bus, and the fabric manager.
-
-    service: of fabric manager, None where there is no such unit. queried: whether systemd could be queried.
-    nvlsm: whether its package is installed, None where it is not needed or no package database can be read.
-    """
-
-    nvml: NvmlReading | NvmlFailure
-    pci: tuple[PciDevice, ...]
-    service: str | None
-    queried: bool
-    packages: tuple[PackageVersion, ...]
-    virtual: str | None
-    container: str | None
-    nvlsm: bool | None = None
-
-    @property
-    def switches(self) -> int:
-        return sum(device.is_nvswitch for device in self.pci)
-
-    @property
-    def down(self) -> bool:
-        """Whether fabric manager was seen not running on a host where it has to run."""
-        return self.service not in (None, "active") or (self.service is None and self.queried and not self.elsewhere)
-
-    @property
-    def elsewhere(self) -> bool:
-        """Whether fabric manager may run where this process cannot see it."""
-        return bool(self.virtual or self.container) or not self.queried
+def more(facts: Facts) -> tuple[str, ...]:
+    """NVLSM matters where a board that needs it is not ready."""
+    gpus = facts.nvml.gpus if isinstance(facts.nvml, NvmlReading) else ()
+    waiting = any(gpu.fabric and not _ready(gpu.fabric) and is_nvlink5_board(gpu) for gpu in gpus)
+    return (f"package:{NVLSM}",) if waiting else ()
 
 
-def probe(host: Host) -> Values:
-    service, queried = unit_state(host, UNIT)
-    system, nvml = host.system(), host.nvml()
-    return Values(
-        nvml=nvml,
-        pci=host.pci(),
-        service=service,
-        queried=queried,
-        packages=host.packages(PACKAGES) or (),
-        nvlsm=_has_nvlsm(host) if isinstance(nvml, NvmlReading) and any(map(is_nvlink5_board, nvml.gpus)) else None,
-        virtual=system.virtual,
-        container=system.container,
-    )
+def _lacks_nvlsm(facts: Facts) -> bool:
+    return bool(more(facts)) and facts.packages is not None and not facts.installed([NVLSM])
 
 
-def _has_nvlsm(host: Host) -> bool | None:
-    try:
-        found = host.packages((NVLSM,))
-    except NotRecorded:  # by a gpucheck that did not look for it
-        return None
-    return None if found is None else bool(found)
+def _service(facts: Facts) -> str | None:
+    """Return the state of fabric manager, None where no unit of it is seen."""
+    state = facts.services[UNIT]
+    return None if state == NOT_FOUND else state
 
 
-def evaluate(values: Values) -> Iterator[Finding]:
+def _elsewhere(facts: Facts) -> bool:
+    """Whether fabric manager may run where this process cannot see it."""
+    return bool(facts.system.virtual or facts.system.container) or facts.services[UNIT] is None
+
+
+def _down(facts: Facts) -> bool:
+    """Whether fabric manager was seen not running on a host where it has to run."""
+    service = _service(facts)
+    return service != "active" and (service is not None or not _elsewhere(facts))
+
+
+def _ready(fabric: Fabric) -> bool:
+    return fabric.state == "completed" and fabric.status == 0
+
+
+def evaluate(facts: Facts) -> Iterator[Finding]:
     """SKIP without a fabric; else findings for its state, its health and its manager."""
-    nvml = reading_with_gpus(NAME, values.nvml)
+    nvml = reading_with_gpus(NAME, facts.nvml)
     if isinstance(nvml, Finding):
         yield nvml
         return
@@ -116,28 +90,32 @@ def evaluate(values: Values) -> Iterator[Finding]:
     lost = [gpu for gpu in nvml.gpus if lost_gaps(nvml, gpu)]  # what they answered before is not their state any more
     members = [gpu for gpu in nvml.gpus if gpu.fabric and gpu.fabric.state != "not-supported" and gpu not in lost]
     outside = [gpu for gpu in nvml.gpus if gpu.fabric and gpu not in (*members, *lost) and is_tray_gpu(gpu)]
-    nvlinks = NvLinks(nvml.gpus, values.pci)
-    switched = values.switches or any(nvlinks.switches(place) for place in range(len(nvml.gpus)))
+    nvlinks = NvLinks(nvml.gpus, facts.pci)
+    switched = _switches(facts) or any(nvlinks.switches(place) for place in range(len(nvml.gpus)))
     for gpu in (*unread, *(gpu for gpu in lost if gpu not in unread and gpu.fabric)):
         yield from filter(None, [not_reported(NAME, nvml, gpu, *CALLS, what="fabric state")])
     if members:
-        yield from _registered(values, nvml, members)
+        yield from _registered(facts, nvml, members)
     elif any(gpu.active_nvlinks for gpu in outside):
         yield _no_state(outside)
     elif unread or lost:
         return
     elif switched:
-        yield from _without_state(values, nvml, nvlinks)
+        yield from _without_state(facts, nvml, nvlinks)
     else:
-        yield Subject(check=NAME).skips("nvlink.no-fabric" if values.pci else "nvlink.no-fabric-or-bus")
+        yield Subject(check=NAME).skips("nvlink.no-fabric" if facts.pci else "nvlink.no-fabric-or-bus")
 
 
-def _registered(values: Values, nvml: NvmlReading, members: list[Gpu]) -> Iterator[Finding]:
-    state = _state(values, members)
+def _switches(facts: Facts) -> bool:
+    return any(device.is_nvswitch for device in facts.pci)
+
+
+def _registered(facts: Facts, nvml: NvmlReading, members: list[Gpu]) -> Iterator[Finding]:
+    state = _state(facts, members)
     yield state
     yield from health_findings(members)
     yield from filter(None, [clique_finding(members)])
-    yield from _manager(values, nvml, state)
+    yield from _manager(facts, nvml, state)
 
 
 def _far_end_refused(nvml: NvmlReading) -> NvmlGap | None:
@@ -151,27 +129,27 @@ def _refused(nvml: NvmlReading, gpu: Gpu) -> bool:
     return any(not gap.absent for gap in gaps_of(nvml, gpu, *CALLS))
 
 
-def _state(values: Values, members: list[Gpu]) -> Finding:
+def _state(facts: Facts, members: list[Gpu]) -> Finding:
     states = [(gpu.pci_bus_id, gpu.fabric) for gpu in members if gpu.fabric is not None]
-    ready = sum(fabric.state == "completed" and fabric.status == 0 for _, fabric in states)
+    ready = sum(_ready(fabric) for _, fabric in states)
     training = sum(fabric.state == "in-progress" for _, fabric in states)
     tray = any(map(is_tray_gpu, members))
     lines = tuple(f"{bus_id}: {fabric.state}{_status(fabric.state, fabric.status)}" for bus_id, fabric in states)
-    host = Subject(check=NAME, evidence=lines if tray else (*lines, *_service_lines(values)))
+    host = Subject(check=NAME, evidence=lines if tray else (*lines, *_service_lines(facts)))
     seen, wanted = f"{ready} of {len(members)} GPUs registered", "all registered"
     if ready == len(members):
         return host.passes(seen)
     if tray:
         return host.fails("nvlink.tray-unregistered", seen, wanted)
-    if training and not values.down:
-        code = "nvlink.fabric-training-elsewhere" if values.service is None else "nvlink.fabric-training"
+    if training and not _down(facts):
+        code = "nvlink.fabric-training-elsewhere" if _service(facts) is None else "nvlink.fabric-training"
         return host.warns(code, f"{seen}, {training} in progress", wanted)
-    sure = "certain" if values.down and values.service is not None else "likely"
-    if values.packages and values.nvlsm is False and any(map(is_nvlink5_board, members)):
+    sure = "certain" if _down(facts) and _service(facts) is not None else "likely"
+    if facts.installed(PACKAGES) and _lacks_nvlsm(facts):
         return host.fails("nvlink.subnet-manager-missing", seen, wanted, confidence=sure)
-    hidden = values.service is None and values.elsewhere
+    hidden = _service(facts) is None and _elsewhere(facts)
     code = "nvlink.fabric-not-ready-elsewhere" if hidden else "nvlink.fabric-not-ready"
-    return host.fails(code, seen, wanted, cause=_manager_cause(values), confidence=sure)
+    return host.fails(code, seen, wanted, cause=_manager_cause(facts), confidence=sure)
 
 
 def _status(state: str, status: int | None) -> str:
@@ -180,18 +158,15 @@ def _status(state: str, status: int | None) -> str:
     return f" with status {STATUS.get(status, 'error')} (NVML code {status})"
 
 
-def _service_lines(values: Values) -> tuple[str, ...]:
-    service = values.service or ("no such unit" if values.queried else NOT_QUERIED)
-    packages = tuple(f"package {package.name} {package.version}" for package in values.packages)
-    packages += ("package nvlsm: not installed",) if values.nvlsm is False else ()
-    return (f"{UNIT}.service: {service}", *packages)
+def _service_lines(facts: Facts) -> tuple[str, ...]:
+    return (*unit_lines(facts, UNIT, PACKAGES), *(("package nvlsm: not installed",) if _lacks_nvlsm(facts) else ()))
 
 
-def _manager_cause(values: Values) -> str:
+def _manager_cause(facts: Facts) -> str:
     """Return why fabric manager is down: it does not start on a driver of another version than its own."""
-    driver = values.nvml.driver_version if isinstance(values.nvml, NvmlReading) else None
-    known = driver is not None and not values.container  # not reported, or packages of the container
-    mismatched = known and any(_release(package) != driver for package in values.packages)
+    driver = facts.nvml.driver_version if isinstance(facts.nvml, NvmlReading) else None
+    known = driver is not None and not facts.system.container  # not reported, or packages of the container
+    mismatched = known and any(_release(package) != driver for package in facts.installed(PACKAGES))
     return "fabric-version-mismatch" if mismatched else "fabric-manager-down"
 
 
@@ -207,9 +182,9 @@ def _no_state(outside: list[Gpu]) -> Finding:
     return host.warns("nvlink.tray-outside-fabric", f"0 of {len(outside)} GPUs registered", "all registered")
 
 
-def _without_state(values: Values, nvml: NvmlReading, nvlinks: NvLinks) -> Iterator[Finding]:
+def _without_state(facts: Facts, nvml: NvmlReading, nvlinks: NvLinks) -> Iterator[Finding]:
     """GPUs before Hopper, and libraries before 525, report no registration: P2P status and the service have to do."""
-    if not values.switches and (refusal := _far_end_refused(nvml)):
+    if not _switches(facts) and (refusal := _far_end_refused(nvml)):
         # Links without a far end count as links to a switch that is hidden; these have one that was not reported.
         yield _without_far_end(refusal)
         return
@@ -221,17 +196,17 @@ def _without_state(values: Values, nvml: NvmlReading, nvlinks: NvLinks) -> Itera
     proven = bool(pairs) and all(one == "OK" for one in status)
     unreported = "this NVML has no fabric call" if _no_call(nvml) else "no GPU reports a registration (before Hopper)"
     p2p = f"P2P status over NVLink OK for {status.count('OK')} of {len(pairs)} pairs"
-    host = Subject(check=NAME, evidence=(*_service_lines(values), unreported, p2p))
-    if values.service == "active" or (proven and not (values.down and values.service)):
-        state = host.passes("fabric manager active" if values.service == "active" else p2p)
+    host = Subject(check=NAME, evidence=(*_service_lines(facts), unreported, p2p))
+    if _service(facts) == "active" or (proven and not (_down(facts) and _service(facts))):
+        state = host.passes("fabric manager active" if _service(facts) == "active" else p2p)
         yield state
-        yield from _manager(values, nvml, state)
-    elif values.down:
-        sure = "certain" if values.service and not proven else "likely"
-        seen = f"fabric manager {values.service or 'not installed'}"
-        yield host.fails("nvlink.manager-down", seen, "active", cause=_manager_cause(values), confidence=sure)
+        yield from _manager(facts, nvml, state)
+    elif _down(facts):
+        sure = "certain" if _service(facts) and not proven else "likely"
+        seen = f"fabric manager {_service(facts) or 'not installed'}"
+        yield host.fails("nvlink.manager-down", seen, "active", cause=_manager_cause(facts), confidence=sure)
     elif any(one not in ("OK", None) for one in status):
-        code = "nvlink.manager-not-in-guest" if values.queried else "nvlink.manager-not-queried"
+        code = "nvlink.manager-not-in-guest" if facts.services[UNIT] else "nvlink.manager-not-queried"
         yield host.unknown(code, because_of="p2p-status")
     elif pairs:
         yield host.unknown("nvlink.fabric-unproven", ok=status.count("OK"), pairs=len(pairs))
@@ -252,15 +227,15 @@ def _no_call(nvml: NvmlReading) -> bool:
     return any(gap.call in CALLS and gap.code == NOT_IN_LIBRARY for gap in nvml.gaps)
 
 
-def _manager(values: Values, nvml: NvmlReading, state: Finding) -> Iterator[Finding]:
+def _manager(facts: Facts, nvml: NvmlReading, state: Finding) -> Iterator[Finding]:
     """One finding a package. state: the finding about the fabric, which may have the mismatch already."""
     host, driver = Subject(check=NAME), nvml.driver_version
-    managed = values.switches or any(map(is_nvlink5_board, nvml.gpus))
-    if not managed or values.container or driver is None:  # nothing to manage here, or to compare with
+    managed = _switches(facts) or any(map(is_nvlink5_board, nvml.gpus))
+    if not managed or facts.system.container or driver is None:  # nothing to manage here, or to compare with
         return
-    if not values.packages and state.verdict is Verdict.PASS:
+    if not facts.installed(PACKAGES) and state.verdict is Verdict.PASS:
         yield host.skips("nvlink.manager-elsewhere")
-    for package in values.packages:
+    for package in facts.installed(PACKAGES):
         seen = f"{package.name} {package.version}"
         if _release(package) == driver:
             yield host.passes(seen)
@@ -268,4 +243,10 @@ def _manager(values: Values, nvml: NvmlReading, state: Finding) -> Iterator[Find
             yield host.fails("nvlink.manager-version", seen, driver, package=package.name, driver_version=driver)
 
 
-CHECK = Check(NAME, frozenset({"hardware", "software", "nvlink", "quick"}), probe, evaluate)
+CHECK = Check(
+    NAME,
+    frozenset({"hardware", "software", "nvlink", "quick"}),
+    evaluate=evaluate,
+    needs=("nvml", "pci", "system", f"service:{UNIT}", *(f"package:{name}" for name in PACKAGES)),
+    more=more,
+)

@@ -11,11 +11,10 @@ are all missing are a fault only where the host has a peer to reach and no hyper
 import re
 from collections.abc import Iterator
 
-import msgspec
-
 from gpucheck.checks._nvml import evidence, gaps_of, not_reported, reading_with_gpus
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import DEPRECATED, NOT_IN_LIBRARY, Check, Finding, Host, NvmlFailure, NvmlReading
+from gpucheck.model import DEPRECATED, NOT_IN_LIBRARY, Check, Finding, NvmlReading
+from gpucheck.model.facts import Facts
 from gpucheck.topology.nvlink.ports import CHECK as NAME
 from gpucheck.topology.nvlink.ports import PAST, STATE_CALL, Ports, inactive_finding, one_per_link, ports_of
 
@@ -23,46 +22,25 @@ PARAMS = "/proc/driver/nvidia/params"
 SWITCHED_OFF = "NvLinkDisable: 1"
 
 
-class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """The GPUs, the kind of virtual machine, and what the driver's options set for NVLink.
-
-    disabled: None where the options cannot be read. limit: links that the driver may use, None for all.
-    """
-
-    nvml: NvmlReading | NvmlFailure
-    virtual: str | None
-    disabled: bool | None
-    limit: int | None
-
-
-def probe(host: Host) -> Values:
-    text = host.read_text(PARAMS)
-    options = dict(re.findall(r"^(\w+): *(\d+)$", text or "", re.MULTILINE))
-    return Values(
-        nvml=host.nvml(),
-        virtual=host.system().virtual,
-        disabled=None if text is None else options.get("NvLinkDisable", "0") != "0",
-        limit=int(options.get("RmNvlinkBandwidthLinkCount", 0)) or None,
-    )
-
-
-def evaluate(values: Values) -> Iterator[Finding]:
+def evaluate(facts: Facts) -> Iterator[Finding]:
     """One finding a GPU with NVLink, one for both ends of inactive links; one SKIP for a host without."""
-    nvml = reading_with_gpus(NAME, values.nvml)
+    nvml = reading_with_gpus(NAME, facts.nvml)
     if isinstance(nvml, Finding):
         yield nvml
         return
-    every = [ports_of(gpu, values.limit) for gpu in nvml.gpus]
+    options = dict(re.findall(r"^(\w+): *(\d+)$", facts.texts[PARAMS] or "", re.MULTILINE))
+    limit = int(options.get("RmNvlinkBandwidthLinkCount", 0)) or None  # links that the driver may use, None for all
+    every = [ports_of(gpu, limit) for gpu in nvml.gpus]
     linked = [ports for ports in every if ports.up or ports.wanted or (ports.wanted is None and ports.gpu.nvlinks)]
     if not linked:
         yield Subject(check=NAME).skips("nvlink.no-nvlink")
-    elif values.disabled and not any(ports.up for ports in linked):
+    elif options.get("NvLinkDisable", "0") != "0" and not any(ports.up for ports in linked):
         yield Subject(check=NAME, evidence=(f"{PARAMS}: {SWITCHED_OFF}",)).skips("nvlink.switched-off")
     else:
-        yield from one_per_link([(ports, _evaluate(ports, values, nvml, linked)) for ports in linked])
+        yield from one_per_link([(ports, _evaluate(ports, facts.system.virtual, nvml, linked)) for ports in linked])
 
 
-def _evaluate(ports: Ports, values: Values, nvml: NvmlReading, linked: list[Ports]) -> Finding:
+def _evaluate(ports: Ports, virtual: str | None, nvml: NvmlReading, linked: list[Ports]) -> Finding:
     refused = _refused(ports, nvml)
     if refused is not None:
         return refused
@@ -73,11 +51,11 @@ def _evaluate(ports: Ports, values: Values, nvml: NvmlReading, linked: list[Port
     if ports.up == 0 and ports.bridged:
         return _gpu(ports).skips("nvlink.no-bridge", 0, ports.wanted)
     if ports.up == 0:
-        return _none_up(ports, values, nvml, linked)
+        return _none_up(ports, virtual, nvml, linked)
     if ports.asleep and ports.up + len(ports.asleep) >= ports.wanted:
         return _gpu(ports).warns("nvlink.links-asleep", ports.up, ports.wanted, asleep=ports.asleep)
     others = any(other.up >= (other.wanted or 0) > 0 for other in linked if other is not ports)
-    return inactive_finding(ports, certain=values.virtual is None or others)
+    return inactive_finding(ports, certain=virtual is None or others)
 
 
 def _gpu(ports: Ports) -> Subject:
@@ -96,15 +74,15 @@ def _refused(ports: Ports, nvml: NvmlReading) -> Finding | None:
     return not_reported(NAME, nvml, ports.gpu, STATE_CALL, what="NVLink state")
 
 
-def _none_up(ports: Ports, values: Values, nvml: NvmlReading, linked: list[Ports]) -> Finding:
+def _none_up(ports: Ports, virtual: str | None, nvml: NvmlReading, linked: list[Ports]) -> Finding:
     """No link at all: switched off on purpose, or broken, by what else there is."""
     subject, listed = _gpu(ports), len(ports.gpu.nvlinks)
     if len(nvml.gpus) == 1:
         return subject.skips("nvlink.one-gpu", 0, ports=listed)
-    if values.virtual and not any(other.up for other in linked):
+    if virtual and not any(other.up for other in linked):
         if listed:  # seen on a guest that was to have them, and had them after a reboot (azhpc-images#443)
-            return subject.skips("nvlink.guest-without-active", 0, ports=listed, virtual=values.virtual)
-        return subject.skips("nvlink.guest-without-nvlink", 0, virtual=values.virtual)
+            return subject.skips("nvlink.guest-without-active", 0, ports=listed, virtual=virtual)
+        return subject.skips("nvlink.guest-without-nvlink", 0, virtual=virtual)
     model = ports.model.name if ports.model else ports.gpu.name
     if listed:
         return subject.fails("nvlink.none-active", 0, ports.wanted, ports=listed, model=model, links=ports.wanted)
@@ -125,4 +103,9 @@ def _unknown_model(ports: Ports) -> Finding:
     return _gpu(ports).unknown("nvlink.model-unknown", ports.up, model=ports.gpu.name)
 
 
-CHECK = Check(NAME, frozenset({"hardware", "nvlink", "quick"}), probe, evaluate)
+CHECK = Check(
+    NAME,
+    frozenset({"hardware", "nvlink", "quick"}),
+    evaluate=evaluate,
+    needs=("nvml", "system", f"text:{PARAMS}"),
+)

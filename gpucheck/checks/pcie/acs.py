@@ -6,23 +6,24 @@ redirection is GPU peer copies between two GPUs, and GPUDirect RDMA between a GP
 
 from collections.abc import Iterator
 
-from gpucheck.checks._nvml import Bus, no_gpu_on_the_bus, query_bus, set_by_the_host
+from gpucheck.checks._nvml import no_gpu_on_the_bus, set_by_the_host
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding
+from gpucheck.model.facts import Facts
 from gpucheck.topology.pcie.acs import CHECK as NAME
 from gpucheck.topology.pcie.acs import bridges_between, redirect_finding, registers
 
 
-def evaluate(values: Bus) -> Iterator[Finding]:
+def evaluate(facts: Facts) -> Iterator[Finding]:
     """One finding for all redirecting bridges, or one for the host."""
     host = Subject(check=NAME)
-    between = bridges_between(values.pci)
+    between = bridges_between(facts.pci)
     redirecting = redirect_finding(between)
     unread = [bridge.bus_id for bridge in between.every if not bridge.config_readable]
-    if not any(device.is_nvidia_gpu for device in values.pci):
+    if not any(device.is_nvidia_gpu for device in facts.pci):
         yield no_gpu_on_the_bus(NAME)
-    elif values.virtual is not None:
-        yield set_by_the_host(NAME, values.virtual)
+    elif facts.system.virtual is not None:
+        yield set_by_the_host(NAME, facts.system.virtual)
     elif not between.every:
         yield host.skips("pcie.acs-no-shared-switch")
     elif redirecting is not None:
@@ -35,4 +36,4 @@ def evaluate(values: Bus) -> Iterator[Finding]:
         yield read.passes(f"ACS redirect off at {count} PCIe bridge{'s' * (count > 1)}")
 
 
-CHECK = Check(NAME, frozenset({"hardware", "pcie", "quick"}), query_bus, evaluate)
+CHECK = Check(NAME, frozenset({"hardware", "pcie", "quick"}), evaluate=evaluate, needs=("pci", "system"))

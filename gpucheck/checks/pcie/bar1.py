@@ -7,10 +7,11 @@ other over PCIe.
 
 from collections.abc import Iterator
 
-from gpucheck.checks._nvml import Hardware, each_gpu, not_reported, query_hardware, set_by_the_host
+from gpucheck.checks._nvml import each_gpu, not_reported, set_by_the_host
 from gpucheck.knowledge import gpu_by_pci_id
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Gpu, NvmlReading, PciDevice
+from gpucheck.model.facts import Facts
 from gpucheck.topology import NvLinks
 
 NAME = "bar1"
@@ -21,12 +22,12 @@ SMALL = 256 << 20
 LARGE_FROM = {"datacenter": (8, 0), "geforce": (8, 9), "workstation": (8, 9)}
 
 
-def evaluate(values: Hardware) -> Iterator[Finding]:
-    yield from each_gpu(NAME, values.nvml, lambda gpu: _evaluate(values, gpu), nothing="pcie.no-bar1")
+def evaluate(facts: Facts) -> Iterator[Finding]:
+    yield from each_gpu(NAME, facts.nvml, lambda gpu: _evaluate(facts, gpu), nothing="pcie.no-bar1")
 
 
-def _evaluate(values: Hardware, gpu: Gpu) -> Finding | None:
-    nvml = values.nvml
+def _evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
+    nvml = facts.nvml
     if gpu.bar1_bytes is None:
         return not_reported(NAME, nvml, gpu, "nvmlDeviceGetBAR1MemoryInfo", what="BAR1 size")
     subject = Subject(check=NAME, name=f"gpu:{gpu.pci_bus_id}", unit="MiB")
@@ -42,10 +43,10 @@ def _evaluate(values: Hardware, gpu: Gpu) -> Finding | None:
         return missing or subject.skips("pcie.bar1-no-capability", seen)
     if _number(capability) < LARGE_FROM[model.cls if model is not None else "geforce"]:
         return subject.skips("pcie.bar1-small-by-design", seen)
-    if values.virtual is not None:
-        return set_by_the_host(NAME, values.virtual, subject.name, (f"BAR1 {seen} MiB",))
+    if facts.system.virtual is not None:
+        return set_by_the_host(NAME, facts.system.virtual, subject.name, (f"BAR1 {seen} MiB",))
     if model is not None and model.cls == "geforce" and isinstance(nvml, NvmlReading):
-        peer = _has_pcie_peer(nvml, values.pci, gpu)
+        peer = _has_pcie_peer(nvml, facts.pci, gpu)
         if peer is None:
             missing = not_reported(NAME, nvml, gpu, "nvmlDeviceGetP2PStatus", what="PCIe peers of this GPU")
             return missing or subject.skips("pcie.bar1-no-peer-access", seen)
@@ -71,4 +72,4 @@ def _number(capability: str) -> tuple[int, int]:
     return int(major), int(minor or 0)
 
 
-CHECK = Check(NAME, frozenset({"hardware", "pcie", "quick"}), query_hardware, evaluate)
+CHECK = Check(NAME, frozenset({"hardware", "pcie", "quick"}), evaluate=evaluate, needs=("nvml", "pci", "system"))

@@ -5,14 +5,15 @@ counter and error fields of the GPU. Link errors are often counted at the far en
 boot, so a few are normal and only their rate counts; uncorrected errors have no normal rate.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from gpucheck.checks._nvml import lost_gaps, no_gpu_on_the_bus, not_looked, not_reported
-from gpucheck.checks._uptime import up_hours
+from gpucheck.checks._uptime import UPTIME, up_hours
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading, PciDevice
+from gpucheck.model import Check, Finding, Gpu, NvmlFailure, NvmlReading, PciDevice
+from gpucheck.model.facts import Facts
 
 NAME = "pcie-errors"
 # Corrected errors an hour, above which a link is worth a look. The specification allows a bit error rate of 1e-12,
@@ -25,37 +26,24 @@ CALLS = (
 )
 
 
-class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """The GPUs by NVML and by sysfs, the bridges above them, and the hours since boot."""
-
-    nvml: NvmlReading | NvmlFailure
-    pci: tuple[PciDevice, ...]
-    up_hours: float | None
-
-
-def probe(host: Host) -> Values:
-    pci = host.pci()
-    on_path = {bus_id for device in pci if device.is_nvidia_gpu for bus_id in (device.bus_id, *device.path)}
-    return Values(
-        nvml=host.nvml(),
-        pci=tuple(device for device in pci if device.bus_id in on_path),
-        up_hours=up_hours(host),
-    )
-
-
-def evaluate(values: Values) -> Iterator[Finding]:
+def evaluate(facts: Facts) -> Iterator[Finding]:
     """One finding for each function with errors and each GPU without a count, else one for the host."""
-    gpus = {gpu.pci_bus_id: gpu for gpu in (values.nvml.gpus if isinstance(values.nvml, NvmlReading) else ())}
-    counted = [device for device in values.pci if device.aer is not None or _counts(gpus.get(device.bus_id))]
+    nvml = facts.nvml
+    gpus = {gpu.pci_bus_id: gpu for gpu in (nvml.gpus if isinstance(nvml, NvmlReading) else ())}
+    on_path = {bus_id for device in facts.pci if device.is_nvidia_gpu for bus_id in (device.bus_id, *device.path)}
+    pci = [device for device in facts.pci if device.bus_id in on_path]
+    counted = [device for device in pci if device.aer is not None or _counts(gpus.get(device.bus_id))]
     host = Subject(check=NAME, evidence=(f"PCI functions on the paths of the GPUs with counters: {len(counted)}",))
-    if not values.pci:
+    if not pci:
         yield no_gpu_on_the_bus(NAME)
         return
-    if not counted and isinstance(values.nvml, NvmlFailure):
-        yield not_looked(NAME, values.nvml)
+    if not counted and isinstance(nvml, NvmlFailure):
+        yield not_looked(NAME, nvml)
         return
-    found = [finding for device in counted if (finding := _evaluate(device, gpus.get(device.bus_id), values.up_hours))]
-    found += _uncounted(values, gpus, counted)
+    hours = up_hours(facts.texts[UPTIME])
+    found = [finding for device in counted if (finding := _evaluate(device, gpus.get(device.bus_id), hours))]
+    if isinstance(nvml, NvmlReading):
+        found += _uncounted(nvml, [(gpus[one.bus_id], one) for one in pci if one.bus_id in gpus], counted)
     yield from found
     if not counted and not found:
         yield host.skips("pcie.errors-not-counted")
@@ -67,20 +55,17 @@ def _counts(gpu: Gpu | None) -> bool:
     return gpu is not None and any(count is not None for count in msgspec.structs.astuple(gpu.health.pcie_errors))
 
 
-def _uncounted(values: Values, gpus: dict[str, Gpu], counted: list[PciDevice]) -> Iterator[Finding]:
+def _uncounted(
+    nvml: NvmlReading, gpus: Iterable[tuple[Gpu, PciDevice]], counted: Iterable[PciDevice]
+) -> Iterator[Finding]:
     """GPUs that are lost, and those on whose path nothing counts although NVML might."""
     by_bus_id = {device.bus_id for device in counted}
-    for device in values.pci:
-        gpu = gpus.get(device.bus_id)
-        if gpu is None or not isinstance(values.nvml, NvmlReading):
-            continue
-        if lost_gaps(values.nvml, gpu) or not by_bus_id & {device.bus_id, *device.path}:
-            finding = not_reported(NAME, values.nvml, gpu, *CALLS, what="PCIe error count")
-            if finding is not None:
-                yield finding
+    for gpu, device in gpus:
+        if lost_gaps(nvml, gpu) or not by_bus_id & {device.bus_id, *device.path}:
+            yield from filter(None, [not_reported(NAME, nvml, gpu, *CALLS, what="PCIe error count")])
 
 
-def _evaluate(device: PciDevice, gpu: Gpu | None, up_hours: float | None) -> Finding | None:
+def _evaluate(device: PciDevice, gpu: Gpu | None, hours: float | None) -> Finding | None:
     own = gpu.health.pcie_errors if gpu is not None else None
     aer = device.aer
     fatal = max(aer.fatal if aer else 0, own.fatal or 0 if own else 0)
@@ -94,19 +79,24 @@ def _evaluate(device: PciDevice, gpu: Gpu | None, up_hours: float | None) -> Fin
         evidence=(
             f"{device.bus_id}: {corrected} corrected, {non_fatal} non-fatal, {fatal} fatal, {replays} replays",
             *((f"link recoveries, changes of speed included (NVML field 169): {recoveries}",) if recoveries else ()),
-            f"up for {up_hours:.1f} h" if up_hours is not None else "uptime: not readable",
+            f"up for {hours:.1f} h" if hours is not None else "uptime: not readable",
         ),
     )
     if fatal or non_fatal:
         return subject.fails("pcie.packets-lost", f"{fatal} fatal and {non_fatal} non-fatal PCIe errors", 0)
     total = max(corrected, replays)
-    if up_hours is None:
+    if hours is None:
         return subject.unknown("pcie.error-rate-unknown") if total > PER_HOUR else None
-    rate = total / max(up_hours, 1.0)
+    rate = total / max(hours, 1.0)
     if rate > PER_HOUR:
         seen = f"{rate:.0f} corrected PCIe errors an hour"
         return subject.warns("pcie.packets-repeated", seen, f"below {PER_HOUR:.0f} an hour")
     return None
 
 
-CHECK = Check(NAME, frozenset({"hardware", "pcie", "quick"}), probe, evaluate)
+CHECK = Check(
+    NAME,
+    frozenset({"hardware", "pcie", "quick"}),
+    evaluate=evaluate,
+    needs=("nvml", "pci", f"text:{UPTIME}"),
+)

@@ -7,22 +7,23 @@ something only while copying.
 
 from collections.abc import Iterator
 
-from gpucheck.checks._nvml import Hardware, each_gpu, not_reported, query_hardware, set_by_the_host
+from gpucheck.checks._nvml import each_gpu, not_reported, set_by_the_host
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Gpu
+from gpucheck.model.facts import Facts
 
 NAME = "pcie-link"
 CALLS = ("nvmlDeviceGetCurrPcieLinkWidth", "nvmlDeviceGetMaxPcieLinkWidth")
 
 
-def evaluate(values: Hardware) -> Iterator[Finding]:
-    yield from each_gpu(NAME, values.nvml, lambda gpu: _evaluate(values, gpu), nothing="pcie.no-link-width")
+def evaluate(facts: Facts) -> Iterator[Finding]:
+    yield from each_gpu(NAME, facts.nvml, lambda gpu: _evaluate(facts, gpu), nothing="pcie.no-link-width")
 
 
-def _evaluate(values: Hardware, gpu: Gpu) -> Finding | None:
+def _evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
     link = gpu.pcie
     if link.width is None or link.max_width is None:
-        return not_reported(NAME, values.nvml, gpu, *CALLS, what="PCIe link width")
+        return not_reported(NAME, facts.nvml, gpu, *CALLS, what="PCIe link width")
     subject = Subject(
         check=NAME,
         name=f"gpu:{gpu.pci_bus_id}",
@@ -37,9 +38,9 @@ def _evaluate(values: Hardware, gpu: Gpu) -> Finding | None:
         return subject.unknown("pcie.link-width-unknown", width=link.width, max_width=link.max_width)
     if link.width >= link.max_width:
         return subject.passes(link.width)
-    if values.virtual is not None:
+    if facts.system.virtual is not None:
         # Real captures of L40S and T4 cloud machines show x8 of x16 by design: the guest does not see the real slot.
-        return set_by_the_host(NAME, values.virtual, subject.name, subject.evidence)
+        return set_by_the_host(NAME, facts.system.virtual, subject.name, subject.evidence)
     return subject.fails("pcie.width-reduced", link.width, link.max_width)
 
 
@@ -48,4 +49,4 @@ def _words(generation: int | None, width: int | None) -> str:
     return " ".join(filter(None, parts)) or "an unknown link"
 
 
-CHECK = Check(NAME, frozenset({"hardware", "quick"}), query_hardware, evaluate)
+CHECK = Check(NAME, frozenset({"hardware", "quick"}), evaluate=evaluate, needs=("nvml", "system"))

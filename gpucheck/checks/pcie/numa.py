@@ -7,62 +7,55 @@ nodes below /sys/devices/system/node. Ranks that run on the wrong node copy thro
 import re
 from collections.abc import Iterator
 
-import msgspec
-
 from gpucheck.checks._nvml import each_gpu, gaps_of, not_reported
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading
+from gpucheck.model import Check, Finding, Gpu, NvmlReading
+from gpucheck.model.facts import Facts
 
 NAME = "numa"
 SYSTEM, NODES = "/sys/devices/system", "/sys/devices/system/node"
 AFFINITY = "nvmlDeviceGetCpuAffinity"
 
 
-class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """The GPUs, their node by the kernel, and the CPU list of every node that has CPUs.
+def more(facts: Facts) -> tuple[str, ...]:
+    listed = facts.folders[NODES]
+    return (f"folder:{SYSTEM}",) if listed is None else tuple(f"text:{path}" for path in _cpu_lists(listed).values())
 
-    kernel: by bus id, None = the firmware did not report a node; a GPU that sysfs does not show is missing.
-    nodes: None where sysfs does not show them.
+
+def _cpu_lists(names: tuple[str, ...]) -> dict[int, str]:
+    """The files with the CPUs of each node."""
+    return {int(name[4:]): f"{NODES}/{name}/cpulist" for name in names if re.fullmatch(r"node\d+", name, re.ASCII)}
+
+
+def _nodes(facts: Facts) -> dict[int, str] | None:
+    """The CPU list of each node, None where sysfs does not show them.
+
+    Nodes without CPUs (the memory of a Grace GPU) are left out: no rank could run on them.
     """
-
-    nvml: NvmlReading | NvmlFailure
-    kernel: dict[str, int | None]
-    nodes: dict[int, str] | None
-
-
-def probe(host: Host) -> Values:
-    return Values(
-        nvml=host.nvml(),
-        kernel={device.bus_id: device.numa_node for device in host.pci() if device.is_nvidia_gpu},
-        nodes=_nodes(host),
-    )
-
-
-def _nodes(host: Host) -> dict[int, str] | None:
-    """Nodes without CPUs (the memory of a Grace GPU) are left out: no rank could run on them."""
-    listed = host.list_names(NODES)
+    listed = facts.folders[NODES]
     if listed is None:  # a kernel without NUMA support shows its CPUs and no nodes
-        return {} if "cpu" in (host.list_names(SYSTEM) or ()) else None
-    names = [name for name in listed if name.startswith("node") and name[4:].isdigit()]
-    cpus = {int(name[4:]): host.read_text(f"{NODES}/{name}/cpulist") for name in names}
+        return {} if "cpu" in (facts.folders[SYSTEM] or ()) else None
+    cpus = {node: facts.texts[path] for node, path in sorted(_cpu_lists(listed).items())}
     if not cpus or None in cpus.values():
         return None
-    return {node: text.strip() for node, text in sorted(cpus.items()) if text is not None and text.strip()}
+    return {node: text.strip() for node, text in cpus.items() if text is not None and text.strip()}
 
 
-def evaluate(values: Values) -> Iterator[Finding]:
+def evaluate(facts: Facts) -> Iterator[Finding]:
     """One finding a GPU; a host with one node has no placement to check."""
-    if isinstance(values.nvml, NvmlReading) and values.nvml.gpus and values.nodes is None:
+    nvml, nodes = facts.nvml, _nodes(facts)
+    gpus = isinstance(nvml, NvmlReading) and nvml.gpus
+    if gpus and nodes is None:
         yield Subject(check=NAME).unknown("pcie.numa-nodes-unknown")
-    elif isinstance(values.nvml, NvmlReading) and values.nvml.gpus and len(values.nodes or ()) < 2:
+    elif gpus and len(nodes or ()) < 2:
         yield Subject(check=NAME).skips("pcie.one-numa-node")
     else:
-        yield from each_gpu(NAME, values.nvml, lambda gpu: _evaluate(values, gpu), nothing="pcie.no-numa-node")
+        yield from each_gpu(NAME, nvml, lambda gpu: _evaluate(facts, nodes or {}, gpu), nothing="pcie.no-numa-node")
 
 
-def _evaluate(values: Values, gpu: Gpu) -> Finding:
-    nodes = values.nodes or {}
-    node = values.kernel.get(gpu.pci_bus_id)
+def _evaluate(facts: Facts, nodes: dict[int, str], gpu: Gpu) -> Finding:
+    kernel = {device.bus_id: device.numa_node for device in facts.pci if device.is_nvidia_gpu}
+    node = kernel.get(gpu.pci_bus_id)  # None: the firmware did not report one
     subject = Subject(
         check=NAME,
         name=f"gpu:{gpu.pci_bus_id}",
@@ -72,7 +65,7 @@ def _evaluate(values: Values, gpu: Gpu) -> Finding:
             *(f"node {n}: CPUs {cpus}" for n, cpus in nodes.items()),
         ),
     )
-    if gpu.pci_bus_id not in values.kernel:
+    if gpu.pci_bus_id not in kernel:
         return subject.unknown("pcie.gpu-not-in-sysfs")
     if node is None:
         return subject.warns("pcie.numa-not-reported", "NUMA node not reported", "a node")
@@ -80,8 +73,8 @@ def _evaluate(values: Values, gpu: Gpu) -> Finding:
     if gpu.cpu_affinity is not None and own is not None and not _cpus(gpu.cpu_affinity) & _cpus(own):
         seen, wanted = f"CPUs {gpu.cpu_affinity} by NVML", f"CPUs {own} of node {node}"
         return subject.warns("pcie.numa-disagreement", seen, wanted)
-    refused = gpu.cpu_affinity is None and any(not gap.absent for gap in gaps_of(values.nvml, gpu, AFFINITY))
-    missing = not_reported(NAME, values.nvml, gpu, AFFINITY, what="CPU affinity by NVML") if refused else None
+    refused = gpu.cpu_affinity is None and any(not gap.absent for gap in gaps_of(facts.nvml, gpu, AFFINITY))
+    missing = not_reported(NAME, facts.nvml, gpu, AFFINITY, what="CPU affinity by NVML") if refused else None
     return missing or subject.passes(f"NUMA node {node}")
 
 
@@ -91,4 +84,10 @@ def _cpus(text: str) -> set[int]:
     return {cpu for first, last in ranges for cpu in range(int(first), int(last or first) + 1)}
 
 
-CHECK = Check(NAME, frozenset({"hardware", "quick"}), probe, evaluate)
+CHECK = Check(
+    NAME,
+    frozenset({"hardware", "quick"}),
+    evaluate=evaluate,
+    needs=("nvml", "pci", f"folder:{NODES}"),
+    more=more,
+)

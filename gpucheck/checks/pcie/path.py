@@ -7,23 +7,24 @@ the speed of its own link, which is why the pcie-link check covers that one; the
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from gpucheck.checks._nvml import Bus, no_gpu_on_the_bus, query_bus, set_by_the_host
+from gpucheck.checks._nvml import no_gpu_on_the_bus, set_by_the_host
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, PciDevice, PcieLink
+from gpucheck.model.facts import Facts
 
 NAME = "pcie-path"
 
 
-def evaluate(values: Bus) -> Iterator[Finding]:
+def evaluate(facts: Facts) -> Iterator[Finding]:
     """One finding for each reduced link with the GPUs behind it, else one for the host."""
-    gpus = [device for device in values.pci if device.is_nvidia_gpu]
+    gpus = [device for device in facts.pci if device.is_nvidia_gpu]
     if not gpus:
         yield no_gpu_on_the_bus(NAME)
         return
-    if values.virtual is not None:
-        yield set_by_the_host(NAME, values.virtual)
+    if facts.system.virtual is not None:
+        yield set_by_the_host(NAME, facts.system.virtual)
         return
-    hops = {device.bus_id: device for device in values.pci}
+    hops = {device.bus_id: device for device in facts.pci}
     behind = _gpus_behind(gpus, hops)
     if not behind:
         yield Subject(check=NAME).skips("pcie.no-switch-above")
@@ -93,4 +94,4 @@ def _words(link: PcieLink) -> str:
     return f"Gen{link.generation} x{link.width}" if _is_known(link) else "not reported"
 
 
-CHECK = Check(NAME, frozenset({"hardware", "pcie", "quick"}), query_bus, evaluate)
+CHECK = Check(NAME, frozenset({"hardware", "pcie", "quick"}), evaluate=evaluate, needs=("pci", "system"))

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from gpucheck.checks._nvml import no_gpus, not_looked
-from gpucheck.checks._uptime import up_hours
+from gpucheck.checks._uptime import UPTIME, up_hours
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, Gpu, Host, NvmlFailure, NvmlGap, NvmlReading, PciDevice
 from gpucheck.model.record import RECORD, GpuRecord, HealthRecord, LinkRecord, PortRecord
@@ -27,7 +27,7 @@ def record_step() -> Step:
 def _run(host: Host) -> Outcome:
     nvml, pci = host.nvml(), host.pci()
     reading = nvml if isinstance(nvml, NvmlReading) else None
-    kept = record(reading, pci, up_hours(host), host.driver().loaded_flavour)
+    kept = record(reading, pci, up_hours(host.read_text(UPTIME)), host.driver().loaded_flavour)
     return Outcome((_finding(nvml, kept),), msgspec.to_builtins(kept))
 
 

@@ -5,17 +5,16 @@ import pytest
 
 from gpucheck.checks.nvlink import c2c
 from gpucheck.model import C2cLink, NvmlGap
-from tests.checks.gpu.hosts import host
 from tests.checks.judging import FAIL, PASS, SKIP, UNKNOWN, WARN, judge, with_health
-from tests.machines import h100
+from tests.fakes import facts
+from tests.machines import h100, reading
 
 CLEAN = tuple(C2cLink(link=n, active=True, speed_mb_s=44712, interrupts=0, replays=0) for n in range(5))
 
 
 def judged(*links, gaps=()):
-    asked = host(with_health(h100(0), c2c=links))
-    asked.nvml_ = msgspec.structs.replace(asked.nvml_, gaps=gaps)
-    (finding,) = judge(c2c, asked)
+    nvml = reading(with_health(h100(0), c2c=links))
+    (finding,) = judge(c2c, facts(nvml=msgspec.structs.replace(nvml, gaps=gaps)))
     return finding
 
 

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from gpucheck.checks.nvlink import errors as nvlink_errors
-from tests.checks.gpu.hosts import host
 from tests.checks.judging import PASS, WARN, judge
-from tests.machines import h100
+from tests.fakes import facts
+from tests.machines import h100, reading
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ def test_links_that_repeat_or_retrain_are_named(counters, verdict):
     worn = msgspec.structs.replace(links[5], **counters)
     gpu = msgspec.structs.replace(gpu, nvlinks=(*links[:5], worn, *links[6:]))
 
-    (finding,) = judge(nvlink_errors, host(gpu))
+    (finding,) = judge(nvlink_errors, facts(nvml=reading(gpu)))
 
     assert finding.verdict is verdict
     assert finding.evidence[0].startswith("NVLink 5: ")

@@ -1,7 +1,5 @@
 """The NVSwitch fabric: its state decides, a service that cannot be seen is unknown, and racks have switch trays."""
 
-from dataclasses import replace
-
 import pytest
 from msgspec.structs import replace as changed
 
@@ -11,7 +9,7 @@ from gpucheck.checks.p2p import status as p2p_status
 from gpucheck.model import DEFECT, Fabric, NvmlGap, PackageVersion
 from gpucheck.topology.view import FAR_END
 from tests.checks.judging import FAIL, PASS, SKIP, UNKNOWN, WARN, judge
-from tests.fakes import SYSTEM, FakeHost
+from tests.fakes import SYSTEM, facts
 from tests.machines import DRIVER, h100, nvswitches, on_bus, reading
 
 UUID = "9c6f5af3-53bf-49b5-a436-b66766c413c3"
@@ -23,15 +21,17 @@ NO_UNITS = dict.fromkeys(UNITS, "not-found")
 REFUSED, GRANTED = (("X", "NS"), ("NS", "X")), (("X", "OK"), ("OK", "X"))
 
 
-def hgx(*gpus, service="active", systemd=True, container=None, virtual=None, packages=True, p2p=GRANTED, gaps=()):
+MANAGER = PackageVersion(name="nvidia-fabricmanager", version=f"{DRIVER}-1", held=True)
+
+
+def hgx(*gpus, service="active", systemd=True, packages=(MANAGER,), p2p=GRANTED, gaps=(), pci=None, **system):
     """A board with four visible NVSwitches. service: of fabric manager, None for no unit."""
-    version = PackageVersion(name="nvidia-fabricmanager", version=f"{DRIVER}-1", held=True)
-    return FakeHost(
-        nvml_=changed(reading(*gpus), p2p={"read": p2p, "write": p2p, "nvlink": p2p}, gaps=gaps),
-        pci_=on_bus(*gpus) + nvswitches(4),
-        services_=(NO_UNITS if systemd else {}) | ({"nvidia-fabricmanager": service} if service else {}),
-        packages_=(version,) if packages else (),
-        system_=changed(SYSTEM, container=container, virtual=virtual),
+    return facts(
+        nvml=changed(reading(*gpus), p2p={"read": p2p, "write": p2p, "nvlink": p2p}, gaps=gaps),
+        pci=on_bus(*gpus) + nvswitches(4) if pci is None else pci,
+        services=(NO_UNITS if systemd else {}) | ({"nvidia-fabricmanager": service} if service else {}),
+        packages=packages,
+        system=changed(SYSTEM, **system),
     )
 
 
@@ -46,19 +46,20 @@ def gb200s(*states):
     ]
 
 
-def tray(*gpus, **more):
-    return FakeHost(nvml_=reading(*gpus), pci_=on_bus(*gpus), services_=NO_UNITS, **more)
+def tray(*gpus):
+    return facts(nvml=reading(*gpus), pci=on_bus(*gpus), services=NO_UNITS)
 
 
-def hgx_b200(nvlsm=True, state="completed", **more):
+NVLSM = PackageVersion(name="nvlsm", version="2025.10.11-1")
+
+
+def hgx_b200(state="completed", packages=(MANAGER, NVLSM), **more):
     """A board whose switches are no PCI devices."""
     gpus = [
         changed(h100(n), device_id="2901", name="NVIDIA B200", fabric=Fabric(state=state, status=0, cluster_uuid=ZERO))
         for n in range(2)
     ]
-    host = hgx(*gpus, **more)
-    more_packages = (PackageVersion(name="nvlsm", version="2025.10.11-1"),) if nvlsm else ()
-    return replace(host, pci_=on_bus(*gpus), packages_=(*host.packages_, *more_packages))
+    return hgx(*gpus, pci=on_bus(*gpus), packages=packages, **more)
 
 
 def test_fabric_manager_of_a_board_without_visible_switches_is_compared_with_the_driver():
@@ -67,15 +68,23 @@ def test_fabric_manager_of_a_board_without_visible_switches_is_compared_with_the
     assert (state.verdict, state.seen) == (PASS, "2 of 2 GPUs registered")
     assert (manager.verdict, manager.seen) == (PASS, f"nvidia-fabricmanager {DRIVER}-1")
     old = PackageVersion(name="nvidia-fabricmanager", version="570.1.1-1")
-    found = judge(fabric, replace(hgx_b200(), packages_=(old,)))
+    found = judge(fabric, hgx_b200(packages=(old,)))
     assert (FAIL, "fabric-version-mismatch") in [(f.verdict, f.cause) for f in found]
 
 
-@pytest.mark.parametrize(("nvlsm", "cause"), [(False, "nvlsm-missing"), (True, "fabric-manager-down")])
-def test_a_fabric_that_is_not_up_for_want_of_its_subnet_manager(nvlsm, cause):
-    finding, *_ = judge(fabric, hgx_b200(nvlsm, "not-started", service="failed"))
+@pytest.mark.parametrize(
+    ("packages", "cause"), [((MANAGER,), "nvlsm-missing"), ((MANAGER, NVLSM), "fabric-manager-down")]
+)
+def test_a_fabric_that_is_not_up_for_want_of_its_subnet_manager(packages, cause):
+    finding, *_ = judge(fabric, hgx_b200("not-started", packages, service="failed"))
 
     assert (finding.verdict, finding.cause) == (FAIL, cause)
+
+
+@pytest.mark.parametrize(("state", "needs"), [("completed", ()), ("not-started", ("package:nvlsm",))])
+def test_the_subnet_manager_is_looked_for_only_where_it_decides(state, needs):
+    """So a recording without it is evaluated as long as the board is ready."""
+    assert fabric.more(hgx_b200(state)) == needs
 
 
 def test_a_lost_gpu_is_not_among_those_that_are_registered():
@@ -127,7 +136,7 @@ NO_CALL = tuple(
 @pytest.mark.parametrize("gaps", [(), NO_CALL], ids=["before-hopper", "driver-535"])
 def test_fabric_manager_out_of_sight_is_not_down(where, gaps):
     """HGX A100 in a container: P2P status over NVLink proves that the fabric works."""
-    finding, *others = judge(fabric, hgx(*A100S, service=None, packages=False, gaps=gaps, **where))
+    finding, *others = judge(fabric, hgx(*A100S, service=None, packages=(), gaps=gaps, **where))
 
     assert finding.verdict is PASS
     assert {f.verdict for f in others} <= {SKIP}
@@ -137,7 +146,7 @@ def test_fabric_manager_out_of_sight_is_not_down(where, gaps):
 @pytest.mark.parametrize("where", [{"container": "docker"}, {"systemd": False}, {"virtual": "kvm"}], ids=str)
 def test_paths_that_are_missing_under_a_service_out_of_sight_are_unknown(where):
     """The missing paths are the finding of p2p-status."""
-    host = hgx(*A100S, service=None, packages=False, p2p=REFUSED, **where)
+    host = hgx(*A100S, service=None, packages=(), p2p=REFUSED, **where)
     (finding,) = judge(fabric, host)
 
     assert (finding.verdict, finding.because_of, finding.cause) == (UNKNOWN, "p2p-status", None)
@@ -173,7 +182,7 @@ def test_only_completed_with_success_is_a_ready_fabric(state, service, verdict, 
 
 def test_registered_gpus_need_no_package_in_sight():
     """The GPU Operator runs fabric manager in its driver container, a provider in a service VM."""
-    state, manager = judge(fabric, hgx(*h100s(), service=None, packages=False))
+    state, manager = judge(fabric, hgx(*h100s(), service=None, packages=()))
 
     assert (state.verdict, manager.verdict) == (PASS, SKIP)
 
@@ -190,7 +199,7 @@ def test_registered_gpus_need_no_package_in_sight():
 )
 def test_state_decides_where_no_service_can_be_seen(state, where, verdict, confidence):
     """A guest's fabric manager runs on its host."""
-    finding = judge(fabric, hgx(*h100s(Fabric(state=state)), service=None, packages=False, **where))[0]
+    finding = judge(fabric, hgx(*h100s(Fabric(state=state)), service=None, packages=(), **where))[0]
 
     assert (finding.verdict, finding.confidence) == (verdict, confidence)
     assert (finding.code or "").endswith("-elsewhere") is bool(where)
@@ -220,8 +229,7 @@ def test_gpu_whose_state_was_refused_is_an_unread_member(code):
 
 def test_links_to_switches_are_a_fabric_without_any_pci_bus():
     """A container without /sys: the NVLinks of each A100 lead to a switch."""
-    host = replace(hgx(*A100S, service=None, packages=False, container="docker", p2p=REFUSED), pci_=())
-    (finding,) = judge(fabric, host)
+    (finding,) = judge(fabric, hgx(*A100S, service=None, packages=(), container="docker", p2p=REFUSED, pci=()))
 
     assert finding.verdict is UNKNOWN
 
@@ -237,8 +245,8 @@ def test_links_to_switches_are_a_fabric_without_any_pci_bus():
 def test_links_whose_far_end_was_not_reported_prove_no_fabric(refusal, verdict, code):
     bare = [changed(a, nvlinks=tuple(changed(link, remote_kind=None) for link in a.nvlinks)) for a in A100S]
     gap = NvmlGap(call=FAR_END[0], subject=f"link:{bare[0].pci_bus_id}/0", code=refusal, name="NVMLError_Unknown")
-    host = replace(hgx(*bare, service=None, packages=False, container="docker", p2p=REFUSED, gaps=(gap,)), pci_=())
-    (finding,) = judge(fabric, host)
+    board = hgx(*bare, service=None, packages=(), container="docker", p2p=REFUSED, gaps=(gap,), pci=())
+    (finding,) = judge(fabric, board)
 
     assert (finding.verdict, finding.code) == (verdict, code)
 
@@ -294,19 +302,21 @@ def test_tray_that_reports_no_fabric_at_all():
     assert (finding.verdict, finding.cause, finding.seen) == (WARN, "fabric-unregistered", "0 of 4 GPUs registered")
 
 
-def rack(service="active", *, nodes="10.0.0.1\n10.0.0.2\n", channels=("channel0",), gpus=None, **more):
-    units = NO_UNITS | ({"nvidia-imex": service} if service else {})
-    gpus = gpus or gb200s(READY, READY)
-    return FakeHost(
-        nvml_=reading(*gpus),
-        services_=more.pop("services", units),
-        files={"/etc/nvidia-imex/nodes_config.cfg": nodes} if nodes is not None else {},
-        folders={"/dev/nvidia-caps-imex-channels": channels} if channels is not None else {},
-        **more,
+TWO = "10.0.0.1\n10.0.0.2\n"
+
+
+def rack(service="active", *, nodes=TWO, channels=("channel0",), gpus=(), files=(), units=None, packages=(), **system):
+    return facts(
+        nvml=reading(*(gpus or gb200s(READY, READY))),
+        services=NO_UNITS | ({"nvidia-imex": service} if service else {}) if units is None else units,
+        files={imex.NODES: nodes, **dict(files)},
+        folders={imex.CHANNELS: channels},
+        packages=packages,
+        system=changed(SYSTEM, **system),
     )
 
 
-@pytest.mark.parametrize("nodes", ["# all trays of the rack\n10.0.0.1\n\n10.0.0.2 # second\n", "10.0.0.1\n10.0.0.2\n"])
+@pytest.mark.parametrize("nodes", ["# all trays of the rack\n10.0.0.1\n\n10.0.0.2 # second\n", TWO])
 def test_imex_that_runs_passes(nodes):
     (finding,) = judge(imex, rack(nodes=nodes))
 
@@ -341,26 +351,34 @@ def test_imex_without_nodes_or_channels_is_a_warning():
 
 def test_imex_that_is_masked_is_run_by_kubernetes():
     """NVIDIA/cloud-native-docs#453: systemctl mask nvidia-imex.service, where ComputeDomains run it."""
-    host = rack("inactive")
-    host.files["/etc/systemd/system/nvidia-imex.service"] = ""
-    (finding,) = judge(imex, host)
+    (finding,) = judge(imex, rack("inactive", files=[(imex.MASKS[0], "")]))
 
     assert (finding.verdict, finding.code) == (SKIP, "nvlink.imex-masked")
 
 
-@pytest.mark.parametrize("more", [{"services": {}}, {"services": {}, "system_": changed(SYSTEM, container="docker")}])
+@pytest.mark.parametrize("more", [{"units": {}}, {"units": {}, "container": "docker"}, {"container": "docker"}])
 def test_imex_is_not_missing_where_systemd_cannot_be_asked(more):
     (finding,) = judge(imex, rack(None, **more))
 
     assert (finding.verdict, finding.code) == (SKIP, "nvlink.imex-not-queried")
 
 
-@pytest.mark.parametrize("state", [changed(READY, cluster_uuid=ZERO), READY, None])
+@pytest.mark.parametrize("state", [changed(READY, cluster_uuid=ZERO), None])
 def test_imex_is_for_racks(state):
-    """An HGX board has no other hosts in its fabric, whatever cluster it reports."""
+    """An HGX board has no other hosts in its fabric."""
     (finding,) = judge(imex, rack(None, gpus=[changed(h100(0), fabric=state)]))
 
     assert finding.verdict is SKIP
+
+
+IMEX = PackageVersion(name="nvidia-imex", version=DRIVER)
+
+
+@pytest.mark.parametrize(("packages", "verdict"), [((), SKIP), ((IMEX,), WARN)])
+def test_board_in_a_cluster_needs_imex_if_its_package_is_installed(packages, verdict):
+    (finding,) = judge(imex, rack(None, gpus=h100s(READY), packages=packages))
+
+    assert finding.verdict is verdict
 
 
 def test_unknown_model_in_a_cluster_belongs_to_a_rack():

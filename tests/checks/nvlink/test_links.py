@@ -7,7 +7,7 @@ from gpucheck.checks.nvlink import errors as nvlink_errors
 from gpucheck.checks.nvlink import links as nvlink
 from gpucheck.model import DEFECT, NvLink5Counts, NvmlGap
 from tests.checks.judging import FAIL, PASS, SKIP, UNKNOWN, WARN, judge
-from tests.fakes import SYSTEM, FakeHost
+from tests.fakes import SYSTEM, facts
 from tests.machines import DRIVER, h100, p100, reading
 
 STATE = "nvmlDeviceGetNvLinkState"
@@ -29,7 +29,7 @@ def refused(*gpus, code, call=STATE, link=0, name="NVMLError_Unknown"):
 
 def host(nvml, virtual=None, params=ON):
     files = {} if params is None else {"/proc/driver/nvidia/params": params}
-    return FakeHost(nvml_=nvml, system_=changed(SYSTEM, virtual=virtual), files=files)
+    return facts(nvml=nvml, system=changed(SYSTEM, virtual=virtual), files=files)
 
 
 NONE = [changed(h100(n), nvlinks=()) for n in range(4)]

@@ -5,9 +5,15 @@ import pytest
 
 from gpucheck.checks.pcie import bar1
 from gpucheck.model import NvmlGap
-from tests.checks.gpu.hosts import REFUSED, geforce, host
+from tests.checks.gpu.hosts import ALL_OK, REFUSED, geforce
 from tests.checks.judging import SKIP, UNKNOWN, WARN, judge
-from tests.machines import h100, p100
+from tests.fakes import SYSTEM, facts
+from tests.machines import h100, p100, reading
+
+
+def host(*gpus, p2p=ALL_OK, virtual=None, gaps=()):
+    nvml = msgspec.structs.replace(reading(*gpus), p2p={"read": p2p}, gaps=gaps)
+    return facts(nvml=nvml, system=msgspec.structs.replace(SYSTEM, virtual=virtual))
 
 
 @pytest.mark.parametrize(
@@ -45,16 +51,14 @@ def test_peers_are_read_by_place_and_not_by_the_index_of_nvml():
 def test_a_small_window_is_not_judged_by_peers_that_are_not_known(code, verdict):
     """No answer to the P2P status is not "no peer"."""
     cards = [msgspec.structs.replace(geforce(n), bar1_bytes=256 << 20) for n in range(2)]
-    made = host(*cards, p2p=((None, None), (None, None)))
     a, b = (card.pci_bus_id for card in cards)
-    gaps = [
+    gaps = tuple(
         NvmlGap(call="nvmlDeviceGetP2PStatus", subject=f"pair:{pair}", code=code, name="Refused")
         for pair in (f"{a}-{b}", f"{b}-{a}")
         if code is not None
-    ]
-    made.nvml_ = msgspec.structs.replace(made.nvml_, gaps=tuple(gaps))
+    )
 
-    assert {f.verdict for f in judge(bar1, made)} == {verdict}
+    assert {f.verdict for f in judge(bar1, host(*cards, p2p=((None, None), (None, None)), gaps=gaps))} == {verdict}
 
 
 def test_a_small_window_of_a_gpu_without_a_compute_capability_is_unknown():

@@ -1,15 +1,15 @@
 """PCIe error counters and replays."""
 
-from dataclasses import replace
-
-import msgspec
 import pytest
 
 from gpucheck.checks.pcie import errors as pcie_errors
 from gpucheck.model import AerCounts, NvmlGap, PcieErrors
 from tests.checks.judging import FAIL, PASS, SKIP, UNKNOWN, WARN, judge
 from tests.checks.pcie.trees import DOWN1, host, tree
-from tests.fakes import NO_DRIVER
+from tests.fakes import NO_DRIVER, facts
+from tests.machines import p100
+
+NO_AER = {name: {"aer": None} for name in ("root", "up", "down0", "down1")}
 
 
 @pytest.mark.parametrize(
@@ -31,33 +31,29 @@ def test_corrected_errors_are_judged_by_their_rate_and_lost_packets_always(count
 
 def test_replays_that_only_nvml_counts_are_seen():
     """The firmware may own AER."""
-    none = {name: {"aer": None} for name in ("root", "up", "down0", "down1")}
-    made = host(tree(**none), errors=PcieErrors(replays=9000))
+    made = host(tree(**NO_AER), errors=PcieErrors(replays=9000))
 
     assert {(f.verdict, f.cause) for f in judge(pcie_errors, made)} == {(WARN, "pcie-errors")}
 
 
-def test_nobody_counting_is_no_pass():
+@pytest.mark.parametrize(("code", "verdict"), [(3, SKIP), (999, UNKNOWN), (None, UNKNOWN)])
+def test_nobody_counting_is_no_pass(code, verdict):
     """Neither AER nor NVML."""
-    names = ("root", "up", "down0", "down1")
-    made = host(tree(**{name: {"aer": None} for name in names}), errors=PcieErrors())
     calls = ("nvmlDeviceGetPcieReplayCounter", "NVML_FI_DEV_PCIE_COUNT_FATAL_ERROR")
-    gaps = {
-        code: tuple(
-            NvmlGap(call=call, subject=f"gpu:{gpu.pci_bus_id}", code=code, name="Refused")
-            for gpu in made.nvml().gpus
-            for call in calls
-        )
-        for code in (3, 999)
-    }
+    gaps = tuple(
+        NvmlGap(call=call, subject=f"gpu:{p100(n).pci_bus_id}", code=code, name="Refused")
+        for n in range(2)
+        for call in calls
+        if code
+    )
 
-    def with_gaps(code):
-        return replace(made, nvml_=msgspec.structs.replace(made.nvml(), gaps=gaps[code]))
+    assert {f.verdict for f in judge(pcie_errors, host(tree(**NO_AER), errors=PcieErrors(), gaps=gaps))} == {verdict}
 
-    assert {f.verdict for f in judge(pcie_errors, with_gaps(3))} == {SKIP}
-    assert {f.verdict for f in judge(pcie_errors, with_gaps(999))} == {UNKNOWN}
-    assert {f.verdict for f in judge(pcie_errors, made)} == {UNKNOWN}
-    assert {f.because_of for f in judge(pcie_errors, replace(made, nvml_=NO_DRIVER))} == {"driver"}
+
+def test_nobody_counting_without_nvml_is_left_to_the_driver():
+    (finding,) = judge(pcie_errors, facts(pci=tree(**NO_AER), nvml=NO_DRIVER))
+
+    assert (finding.verdict, finding.because_of) == (UNKNOWN, "driver")
 
 
 def test_rate_of_corrected_errors_needs_the_uptime():

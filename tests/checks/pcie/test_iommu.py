@@ -1,17 +1,14 @@
 """The IOMMU: absent, identity or translating."""
 
-from dataclasses import replace
-
 import msgspec
 import pytest
 
 from gpucheck.checks.pcie import acs, bar1, iommu, link, path
 from gpucheck.render.findings.groups import group_equal
-from tests.checks.gpu import hosts as gpu_hosts
 from tests.checks.judging import PASS, SKIP, UNKNOWN, WARN, judge
 from tests.checks.pcie.trees import host, tree
-from tests.fakes import SYSTEM
-from tests.machines import h100
+from tests.fakes import facts
+from tests.machines import h100, reading
 
 NARROW = msgspec.structs.replace(h100(0).pcie, width=8)
 NO_GROUP = {"iommu_group": None, "iommu_type": None}
@@ -38,7 +35,8 @@ def test_translating_iommu_is_a_fault_on_bare_metal(group, virtual, verdict):
 def test_a_virtual_machine_says_once_what_its_host_hides():
     guest = host(tree(), virtual="kvm")
     skipped = [finding for check in (path, acs, iommu) for finding in judge(check, guest)]
-    narrow = gpu_hosts.host(msgspec.structs.replace(h100(0), pcie=NARROW, bar1_bytes=256 << 20), virtual="kvm")
+    narrow = msgspec.structs.replace(h100(0), pcie=NARROW, bar1_bytes=256 << 20)
+    narrow = facts(nvml=reading(narrow), system=guest.system)
     skipped += [finding for check in (link, bar1) for finding in judge(check, narrow)]
     (group,) = group_equal(skipped)
 
@@ -47,10 +45,8 @@ def test_a_virtual_machine_says_once_what_its_host_hides():
 
 
 def test_translating_iommu_of_a_power_host_is_no_fault():
-    power = msgspec.structs.replace(SYSTEM, arch="ppc64le")
     translating = {"iommu_type": "DMA"}
-    on_power = replace(host(tree(gpu0=translating, gpu1=translating)), system_=power)
-    (finding,) = judge(iommu, on_power)
+    (finding,) = judge(iommu, host(tree(gpu0=translating, gpu1=translating), arch="ppc64le"))
 
     assert (finding.verdict, finding.code) == (SKIP, "pcie.iommu-by-design")
 

@@ -1,12 +1,10 @@
 """NUMA nodes of GPUs."""
 
-from dataclasses import replace
-
 import pytest
 
 from gpucheck.checks.pcie import numa
 from tests.checks.judging import PASS, SKIP, UNKNOWN, WARN, judge
-from tests.checks.pcie.trees import host, tree
+from tests.checks.pcie.trees import NODES, host, tree
 
 
 def test_a_gpu_whose_node_the_firmware_does_not_tell_is_named():
@@ -25,7 +23,7 @@ def test_nvml_naming_cpus_of_another_node_is_a_disagreement():
 
 def test_a_machine_of_one_node_has_nothing_to_place():
     """Whatever the firmware says."""
-    (finding,) = judge(numa, host(tree(gpu0={"numa_node": None}), nodes=("node0",)))
+    (finding,) = judge(numa, host(tree(gpu0={"numa_node": None}), folders={NODES: ("node0", "online")}))
 
     assert finding.verdict is SKIP
 
@@ -41,13 +39,13 @@ def test_numa_node_of_a_gpu_that_sysfs_does_not_show_is_unknown():
     ("folders", "verdict"),
     [
         ({"/sys/devices/system": ("cpu", "memory")}, SKIP),
-        ({"/sys/devices/system/node": ("node0", "node7")}, UNKNOWN),
-        ({"/sys/devices/system/node": ()}, UNKNOWN),
+        ({NODES: ("node0", "node7")}, UNKNOWN),
+        ({NODES: ()}, UNKNOWN),
         ({}, UNKNOWN),
     ],
 )
 def test_numa_nodes_that_cannot_be_read_are_not_one_node(folders, verdict):
     """A kernel without NUMA support has no such directory and still shows its CPUs. Node 7 has no readable CPU list."""
-    (finding,) = judge(numa, replace(host(tree()), folders=folders))
+    (finding,) = judge(numa, host(tree(), folders=folders))
 
     assert finding.verdict is verdict

@@ -4,7 +4,7 @@ import msgspec
 
 from gpucheck.model import AcsControl, AerCounts, PciDevice, PcieLink
 from tests.checks.judging import with_health
-from tests.fakes import SYSTEM, FakeHost
+from tests.fakes import SYSTEM, facts
 from tests.machines import p100, reading
 
 GEN4 = PcieLink(generation=4, width=16, max_generation=4, max_width=16)
@@ -39,13 +39,18 @@ def tree(**changes):
     return tuple(msgspec.structs.replace(f, **changes.get(name, {})) for name, f in functions.items())
 
 
-def host(pci, virtual=None, uptime="36000.00 1.0", nodes=("node0", "node1"), errors=None):
+NODES = "/sys/devices/system/node"
+TWO_NODES = {NODES: ("node0", "node1", "online")}
+
+
+def host(pci, uptime="36000.00 1.0", folders=TWO_NODES, errors=None, gaps=(), **system):
     gpus = [with_health(p100(n), **({"pcie_errors": errors} if errors else {})) for n in range(2)]
-    lists = {"/sys/devices/system/node/node0/cpulist": "0-15\n", "/sys/devices/system/node/node1/cpulist": "16-31\n"}
-    return FakeHost(
-        nvml_=reading(*(msgspec.structs.replace(g, cpu_affinity="0-15") for g in gpus)),
-        pci_=pci,
-        system_=msgspec.structs.replace(SYSTEM, virtual=virtual),
+    nvml = reading(*(msgspec.structs.replace(g, cpu_affinity="0-15") for g in gpus))
+    lists = {f"{NODES}/node0/cpulist": "0-15\n", f"{NODES}/node1/cpulist": "16-31\n"}
+    return facts(
+        nvml=msgspec.structs.replace(nvml, gaps=gaps),
+        pci=pci,
+        system=msgspec.structs.replace(SYSTEM, **system),
         files={"/proc/uptime": uptime, "/proc/cmdline": "ro quiet", **lists},
-        folders={"/sys/devices/system/node": (*nodes, "online")},
+        folders=folders,
     )
