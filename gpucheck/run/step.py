@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gpucheck.model import Finding, Host, Verdict
+from gpucheck.model import Finding, Verdict
 
 # What the report of the run has itself.
 OF_THE_RUN = ("findings", "counts", "host", "simulation", "schema")

@@ -15,7 +15,6 @@ from gpucheck.checks.kernel._events import RANK, Event, Machine, events
 from gpucheck.checks.kernel._strangers import strangers
 from gpucheck.checks.kernel._text import LogMessage, messages, named
 from gpucheck.checks.kernel._xids import Meaning
-from gpucheck.knowledge.actions import of_step
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Host, KernelLine, KernelLog
 
@@ -26,7 +25,6 @@ QUOTE = 300
 # After one of these a GPU does not respond: every later error of it is a consequence. Xid 154 names the action.
 LOST = {"xid:79", "gpu-off-bus"}
 RECOVERY_ACTION = {"xid:154"}
-CODES = ("xid:", "sxid:")
 HOST, EVERYWHERE, A_GPU = "host", "*", "gpu:*"
 
 
@@ -181,17 +179,14 @@ def _finding(root: _Group, above: Container[str]) -> Iterator[Finding]:
         return
     also = dict.fromkeys(f"also logged: {part.text()}" for part in root.with_it)
     evidence = (*_quoted([event.message for event in root.events]), *also)
-    # A code has steps of its own, which may differ from those of its cause.
-    first = meaning.steps[0].text if meaning.steps and root.key.startswith(CODES) else ""
-    action, owner = of_step(first) or (None, None)
     subject = Subject(check=NAME, name=_subject(root, above), evidence=evidence)
     yield (subject.fails if meaning.verdict == "fail" else subject.warns)(
         meaning.code,
         root.text(),
         cause=meaning.cause,
         confidence=meaning.confidence,
-        action=action,
-        owner=owner,
+        action=meaning.action,
+        owner=meaning.owner,
         advice=meaning.steps,
         **meaning.values,
     )
