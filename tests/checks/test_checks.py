@@ -7,6 +7,7 @@ import pytest
 from gpucheck.checks import all_checks
 from gpucheck.model import DriverState, KernelLog, Limits, NvmlFailure, NvmlReading, Verdict
 from gpucheck.model.facts import BY_NAME, Facts
+from tests.checks.judging import judge
 from tests.fakes import FakeHost, facts
 from tests.machines import LOADED, p100, reading
 
@@ -36,7 +37,7 @@ NEED_NO_GPU = {"environment"}
 )
 def test_no_check_passes_a_host_it_cannot_see(check, host):
     """Zero evidence is UNKNOWN or SKIP with a reason; the one thing that may pass without GPUs is the driver."""
-    findings = list(check.evaluate(check.probe(host)))
+    findings = judge(check, host)
 
     assert findings
     for finding in findings:

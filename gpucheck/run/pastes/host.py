@@ -23,6 +23,7 @@ from gpucheck.model import (
 )
 from gpucheck.model.diagnosis.observations import Observations, ObservedHost
 from gpucheck.model.diagnosis.paste import Part
+from gpucheck.model.facts import NOT_ASKED, Facts
 from gpucheck.model.finding.about import About
 from gpucheck.printable import counted
 from gpucheck.run.pastes.one_machine import bus_ids_by_index, has_bus_id, has_index
@@ -91,7 +92,7 @@ def findings(parts: Sequence[Part]) -> tuple[Finding, ...]:
     for part in parts:
         if isinstance(part.nvml, NvmlReading) and part.nvml.gpus:
             gpus = tuple(_named(gpu, part, places) for gpu in part.nvml.gpus)
-            found += _checked(PastedHost(replace(part.nvml, gpus=gpus), pci))
+            found += _checked(replace(part.nvml, gpus=gpus), pci)
             found += _links_up(gpus)
     return tuple(_worst_of_each(found))
 
@@ -103,12 +104,16 @@ def _named(gpu: Gpu, part: Part, places: dict[int, str]) -> Gpu:
     return replace(gpu, pci_bus_id=places[gpu.index])
 
 
-def _checked(host: PastedHost) -> Iterator[Finding]:
+def _checked(nvml: NvmlReading, pci: tuple[PciDevice, ...]) -> Iterator[Finding]:
+    host, facts = PastedHost(nvml, pci), Facts(nvml=nvml, pci=pci or NOT_ASKED)
     for check in all_checks():
         if check.name in ELSEWHERE:
             continue
         try:
-            evaluated = tuple(check.evaluate(check.probe(host)))
+            if check.probe is None:
+                evaluated = tuple(check.evaluate(facts.read(*check.more(facts.read(*check.needs)))))
+            else:
+                evaluated = tuple(check.evaluate(check.probe(host)))
         except NotRecorded:
             continue
         yield from (_by_index(one) for one in evaluated if one.verdict not in DROPPED)
