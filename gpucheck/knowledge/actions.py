@@ -32,7 +32,6 @@ class _Actions(Table, frozen=True, kw_only=True):
     schema_: Literal["gpucheck.knowledge.actions/1"]
     actions: dict[Action, Meaning]
     recovery_actions: dict[str, Action]
-    steps: dict[str, tuple[Action, Owner]]
     conditions: dict[str, str | None]
 
 
@@ -50,11 +49,6 @@ def of_host(action: Action, owner: Owner) -> Action:
 def of_recovery_action(name: str) -> Action:
     """Return the action for one of NVML's recovery actions; one that is newer than the table needs a person."""
     return _table().recovery_actions.get(name, "contact-support")
-
-
-def of_step(text: str) -> tuple[Action, Owner] | None:
-    """Return action and owner of a step of the Xid catalogue, by its first words; None where they are not known."""
-    return next((found for words, found in _table().steps.items() if text.startswith(words)), None)
 
 
 def conditions() -> dict[str, str | None]:

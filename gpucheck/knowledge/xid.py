@@ -7,13 +7,19 @@ import msgspec
 
 from gpucheck.knowledge._load import Table, table
 from gpucheck.knowledge.causes import Advice
+from gpucheck.model.finding import Action, Owner
 
 Verdict = Literal["note", "warn", "fail"]
 
 
-class _Catalogued(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to do: the two actions of NVIDIA's catalogue."""
+class Catalogued(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to do: the two actions of NVIDIA's catalogue, and what the first step means for the host and its owner.
 
+    action, owner: of every row with steps that is not a note.
+    """
+
+    action: Action | None = None
+    owner: Owner | None = None
     immediate: Advice | None = None
     later: Advice | None = None
 
@@ -22,7 +28,7 @@ class _Catalogued(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return tuple(step for step in (self.immediate, self.later) if step)
 
 
-class Xid(_Catalogued, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Xid(Catalogued, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The meaning of some codes. verdict: note = nothing to do.
 
     detail: which part of the line decides about the action. follows: the Xid, or ``any``, that this one is part of.
@@ -36,7 +42,7 @@ class Xid(_Catalogued, frozen=True, kw_only=True, forbid_unknown_fields=True):
     follows: str | None = None
 
 
-class RecoveryAction(_Catalogued, frozen=True, kw_only=True):
+class RecoveryAction(Catalogued, frozen=True, kw_only=True):
     """What an Xid 154 asks for. names: as the driver versions write it."""
 
     number: int
@@ -51,7 +57,7 @@ class _Xids(Table, frozen=True, kw_only=True):
     codes: tuple[Xid, ...]
 
 
-class Nvlink5Rule(_Catalogued, frozen=True, kw_only=True):
+class Nvlink5Rule(Catalogued, frozen=True, kw_only=True):
     """One row of the catalogue's decode table. unit: the names of one unit. sub, status: the values of the row."""
 
     xid: int
@@ -69,7 +75,7 @@ class _Nvlink5(Table, frozen=True, kw_only=True):
 SXID_CAUSE = "nvswitch-error"  # of every code without one of its own
 
 
-class Sxid(_Catalogued, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Sxid(Catalogued, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The meaning of some codes of an NVSwitch. verdict: of a line that names no severity."""
 
     sxid: tuple[int, ...]

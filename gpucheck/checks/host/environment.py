@@ -6,39 +6,23 @@ hides: inside a scheduler's job it is the job's share, elsewhere every later pro
 """
 
 from collections.abc import Iterator
-from pathlib import Path
-
-import msgspec
 
 from gpucheck.checks._nvml import not_looked
 from gpucheck.knowledge.codes import Subject
 from gpucheck.knowledge.environment import variables
-from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure
+from gpucheck.model import Check, Finding, Gpu, NvmlFailure
+from gpucheck.model.facts import Facts
 
 NAME = "environment"
-FILES = ("/etc/nccl.conf", "~/.nccl.conf")
+# As a reader writes the path, and as facts do.
+FILES = {"/etc/nccl.conf": "/etc/nccl.conf", "~/.nccl.conf": "{home}/.nccl.conf"}
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID")
 
 
-class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """The steering variables by where they were found: ``environment`` or a file.
-
-    gpus: as NVML lists them, or why it does not; queried only if CUDA_VISIBLE_DEVICES is set.
-    """
-
-    found: dict[str, dict[str, str]]
-    gpus: tuple[Gpu, ...] | NvmlFailure = ()
-
-
-def probe(host: Host) -> Values:
-    files = {path: _settings(host.read_text(str(Path(path).expanduser()))) for path in FILES}
-    found = {"environment": host.environment(), **files}
-    if VISIBLE not in found["environment"]:
-        return Values(found=found)
-    # NVML shows every GPU, whatever the variable is set to.
-    nvml = host.nvml()
-    return Values(found=found, gpus=nvml if isinstance(nvml, NvmlFailure) else nvml.gpus)
+def _for_hidden_gpus(facts: Facts) -> tuple[str, ...]:
+    """NVML shows every GPU, whatever the variable is set to."""
+    return ("nvml",) if VISIBLE in facts.environment else ()
 
 
 def _settings(text: str | None) -> dict[str, str]:
@@ -47,12 +31,13 @@ def _settings(text: str | None) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
-def evaluate(values: Values) -> Iterator[Finding]:
+def evaluate(facts: Facts) -> Iterator[Finding]:
     """One finding for each variable that changes something, else one for the host."""
     known = variables()
+    files = {place: _settings(facts.texts[path]) for place, path in FILES.items()}
     steering = [
         (place, known[name], value)
-        for place, settings in values.found.items()
+        for place, settings in {"environment": facts.environment, **files}.items()
         for name, value in settings.items()
         if name in known and value not in known[name].harmless
     ]
@@ -63,29 +48,29 @@ def evaluate(values: Values) -> Iterator[Finding]:
             yield subject.warns("host.variable-set", seen, variable=variable.name, effect=variable.effect)
         else:
             yield subject.warns("host.variable-in-file", seen, path=place, effect=variable.effect)
-    hidden = _hidden(values)
+    hidden = _hidden(facts)
     if hidden is not None:
         yield hidden
     if not steering and hidden is None:
-        names = ", ".join(sorted(values.found["environment"])) or "none"
+        names = ", ".join(sorted(facts.environment)) or "none"
         evidence = (f"variables of CUDA, NCCL and the frameworks that are set: {names}",)
         yield Subject(check=NAME, evidence=evidence).passes("no variable that changes CUDA or NCCL")
 
 
-def _hidden(values: Values) -> Finding | None:
+def _hidden(facts: Facts) -> Finding | None:
     """GPUs that CUDA programs started from here would not see; None where it is all, or a job's own share."""
-    environment = values.found["environment"]
-    chosen = environment.get(VISIBLE)
-    if chosen is None or any(name in environment for name in JOBS) or "MIG-" in chosen:
+    chosen = facts.environment.get(VISIBLE)
+    if chosen is None or any(name in facts.environment for name in JOBS) or "MIG-" in chosen:
         return None
-    if isinstance(values.gpus, NvmlFailure):
-        return not_looked(NAME, values.gpus)
-    visible = _visible(chosen, values.gpus)
-    if len(visible) == len(values.gpus):
+    if isinstance(facts.nvml, NvmlFailure):
+        return not_looked(NAME, facts.nvml)
+    gpus = facts.nvml.gpus
+    visible = _visible(chosen, gpus)
+    if len(visible) == len(gpus):
         return None
-    names = ", ".join(gpu.pci_bus_id for gpu in values.gpus if gpu not in visible)
+    names = ", ".join(gpu.pci_bus_id for gpu in gpus if gpu not in visible)
     subject = Subject(check=NAME, evidence=(f"environment: {VISIBLE}={chosen}", f"hidden: {names}"))
-    seen, total = f"{VISIBLE}={chosen}", len(values.gpus)
+    seen, total = f"{VISIBLE}={chosen}", len(gpus)
     return subject.warns("host.gpus-hidden", seen, variable=VISIBLE, visible=len(visible), total=total)
 
 
@@ -108,4 +93,10 @@ def _visible(chosen: str, gpus: tuple[Gpu, ...]) -> list[Gpu]:
     return found
 
 
-CHECK = Check(NAME, frozenset({"software", "settings", "quick"}), probe, evaluate)
+CHECK = Check(
+    NAME,
+    frozenset({"software", "settings", "quick"}),
+    evaluate=evaluate,
+    needs=("environment", *(f"text:{path}" for path in FILES.values())),
+    more=_for_hidden_gpus,
+)

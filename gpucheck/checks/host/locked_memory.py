@@ -6,10 +6,9 @@ Without an RDMA device the limit matters little: CUDA pins through its own drive
 
 from collections.abc import Iterator
 
-import msgspec
-
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding, Host
+from gpucheck.model import Check, Finding
+from gpucheck.model.facts import Facts
 
 NAME = "locked-memory"
 UNLIMITED = -1
@@ -17,30 +16,18 @@ UNLIMITED = -1
 ENOUGH_MIB = 65536
 
 
-class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """memlock_bytes as in gpucheck.model.Limits; rdma: the RDMA devices, None where sysfs shows no PCI device."""
-
-    memlock_bytes: int | None
-    rdma: tuple[str, ...] | None
-
-
-def probe(host: Host) -> Values:
-    pci = host.pci()
-    names = tuple(name for device in pci for name in device.infiniband_names)
-    return Values(memlock_bytes=host.limits().memlock_bytes, rdma=names if pci else None)
-
-
-def evaluate(values: Values) -> Iterator[Finding]:
-    limit = values.memlock_bytes
-    devices = "not visible" if values.rdma is None else ", ".join(values.rdma) or "none"
+def evaluate(facts: Facts) -> Iterator[Finding]:
+    limit = facts.limits.memlock_bytes
+    rdma = ", ".join(name for device in facts.pci for name in device.infiniband_names)
+    devices = rdma or "none" if facts.pci else "not visible"
     subject = Subject(check=NAME, evidence=(f"RLIMIT_MEMLOCK: {_size(limit)}", f"RDMA devices: {devices}"))
     if limit is None:
         yield subject.unknown("host.memlock-unreadable")
     elif limit == UNLIMITED or limit >> 20 >= ENOUGH_MIB:
         yield subject.passes(_size(limit))
-    elif values.rdma is None:
+    elif not facts.pci:
         yield subject.unknown("host.memlock-need-unknown", limit=_size(limit))
-    elif not values.rdma:
+    elif not rdma:
         yield subject.skips("host.memlock-not-needed", _size(limit))
     else:
         yield subject.warns("host.memlock-too-small", _size(limit), "unlimited")
@@ -52,4 +39,4 @@ def _size(count: int | None) -> str:
     return "unlimited" if count == UNLIMITED else f"{count >> 20} MiB" if count >= 1 << 20 else f"{count >> 10} KiB"
 
 
-CHECK = Check(NAME, frozenset({"software", "limits", "quick"}), probe, evaluate)
+CHECK = Check(NAME, frozenset({"software", "limits", "quick"}), evaluate=evaluate, needs=("limits", "pci"))

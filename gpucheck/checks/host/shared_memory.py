@@ -6,10 +6,9 @@ loaders die of a bus error.
 
 from collections.abc import Iterator
 
-import msgspec
-
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding, Host, Limits
+from gpucheck.model import Check, Finding
+from gpucheck.model.facts import Facts
 
 NAME = "shared-memory"
 MIB = 1 << 20
@@ -20,28 +19,17 @@ ENOUGH = 1024 * MIB
 FREE = 256 * MIB
 
 
-class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits of this process, and the kind of container if this is one."""
-
-    limits: Limits
-    container: str | None
-
-
-def probe(host: Host) -> Values:
-    return Values(limits=host.limits(), container=host.system().container)
-
-
-def evaluate(values: Values) -> Iterator[Finding]:
-    size, free = values.limits.shm_bytes, values.limits.shm_free_bytes
+def evaluate(facts: Facts) -> Iterator[Finding]:
+    size, free = facts.limits.shm_bytes, facts.limits.shm_free_bytes
     if size is None or free is None:
         yield Subject(check=NAME).unknown("host.shm-unreadable")
         return
     subject = Subject(check=NAME, unit="MiB", evidence=(f"statvfs /dev/shm: {size} bytes, {free} free",))
     if size < TOO_SMALL:
-        code = "host.shm-too-small-container" if values.container else "host.shm-too-small"
+        code = "host.shm-too-small-container" if facts.system.container else "host.shm-too-small"
         yield subject.fails(code, size // MIB, ENOUGH // MIB)
     elif size < ENOUGH:
-        code = "host.shm-for-two-ranks-container" if values.container else "host.shm-for-two-ranks"
+        code = "host.shm-for-two-ranks-container" if facts.system.container else "host.shm-for-two-ranks"
         yield subject.warns(code, size // MIB, ENOUGH // MIB)
     elif free < FREE:
         yield subject.warns("host.shm-almost-full", f"{free // MIB} MiB free", f"{FREE // MIB} MiB")
@@ -49,4 +37,4 @@ def evaluate(values: Values) -> Iterator[Finding]:
         yield subject.passes(size // MIB)
 
 
-CHECK = Check(NAME, frozenset({"software", "limits", "quick"}), probe, evaluate)
+CHECK = Check(NAME, frozenset({"software", "limits", "quick"}), evaluate=evaluate, needs=("limits", "system"))

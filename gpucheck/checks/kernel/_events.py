@@ -4,6 +4,8 @@ import re
 from functools import cache
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from gpucheck.checks.kernel._text import BUS, LogMessage, bus_id, of_another_driver
 from gpucheck.checks.kernel._xids import CAUSED_BY, Code, Meaning, of_xid, sxid, xid
 from gpucheck.knowledge.kernel_messages import Message, follows
@@ -25,14 +27,17 @@ class Event(NamedTuple):
     of_gpu: bool = False
 
 
-class Machine(NamedTuple):
-    """Which PCI functions matter. above: what is below each port. complete: there is nothing else that matters."""
+class Machine(Struct, frozen=True):
+    """Which PCI functions matter, by bus id; of a pasted log only those that it names.
 
-    gpus: frozenset[str]
-    switches: frozenset[str]
-    others: frozenset[str]
-    above: dict[str, tuple[str, ...]]
-    complete: bool
+    above: what is below each port (``GPU 0000:3b:00.0``). complete: there is nothing else that matters.
+    """
+
+    gpus: frozenset[str] = frozenset()
+    switches: frozenset[str] = frozenset()
+    others: frozenset[str] = frozenset()
+    above: dict[str, tuple[str, ...]] = {}
+    complete: bool = False
 
 
 class Read(NamedTuple):

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 from gpucheck.checks.kernel._text import BUS, bus_id
 from gpucheck.knowledge.causes import Advice
 from gpucheck.knowledge.kernel_messages import Confidence, Verdict
-from gpucheck.knowledge.xid import SXID_CAUSE, Xid, nvlink5, recovery_action, sxid_family, sxids, xids
+from gpucheck.knowledge.xid import SXID_CAUSE, Catalogued, Xid, nvlink5, recovery_action, sxid_family, sxids, xids
+from gpucheck.model.finding import Action, Owner
 
 XID = re.compile(r"NVRM: Xid:? ?(?:\((?P<where>[^()]{0,80})\):?)? ?(?P<code>\d{1,5})(?![\w.])(?P<text>.*)")
 SXID = re.compile(r"nvidia-nvswitch\d{0,3}: SXid \((?P<where>[^()]{0,80})\): (?P<code>\d{1,6})(?!\w)(?P<text>.*)")
@@ -36,6 +37,8 @@ class Meaning(NamedTuple):
     steps: tuple[Advice, ...] = ()
     cause: str | None = None
     confidence: Confidence = "certain"
+    action: Action | None = None
+    owner: Owner | None = None
 
 
 class Code(NamedTuple):
@@ -73,18 +76,18 @@ def _xid_meaning(code: int, row: Xid | None, text: str) -> Meaning:
     if row is None:
         return Meaning("warn", f"Xid {code}", "kernel.xid-not-known", {"xid": code}, (), "xid", "possible")
     summary, cause = f"Xid {code}: {row.reading}", row.cause or "xid"
-    meaning = Meaning(row.verdict, summary, "kernel.xid-event", {"xid": code}, row.steps, cause)
+    meaning = _of_row(Meaning(row.verdict, summary, "kernel.xid-event", {"xid": code}, cause=cause), row)
     if row.detail == "recovery-action" and (match := ACTION.search(text)):
         action = recovery_action(match["name"].strip(), int(match["number"], 16) if match["number"] else None)
         if action is not None:
             name = match["name"].strip()
-            return meaning._replace(
+            meaning = meaning._replace(
                 verdict=action.verdict,
                 summary=f"Xid 154: {action.does} ({name})",
                 code="kernel.recovery-action",
                 values={"xid": code, "required": name},
-                steps=action.steps,
             )
+            return _of_row(meaning, action)
     if row.detail == "nvlink5" and (match := NVLINK5.search(text)):
         return _nvlink5_meaning(code, meaning, match)
     return meaning
@@ -106,7 +109,7 @@ def _nvlink5_meaning(code: int, meaning: Meaning, match: re.Match[str]) -> Meani
     if rule is None:
         return meaning
     verdict: Verdict = "warn" if rule.verdict == "fail" and not fatal else rule.verdict
-    return meaning._replace(verdict=verdict, steps=rule.steps)
+    return _of_row(meaning._replace(verdict=verdict), rule)
 
 
 def _of_sxid(code: int, bus: str | None, text: str) -> Code:
@@ -116,7 +119,13 @@ def _of_sxid(code: int, bus: str | None, text: str) -> Code:
     verdict: Verdict = row.verdict if row else "warn"
     if severity:
         verdict = "fail" if not severity["non"] else "warn" if verdict == "fail" else verdict
-    steps, cause = (row.steps, row.cause) if row else ((), SXID_CAUSE)
-    found = "kernel.sxid-event" if steps else "kernel.sxid-without-action" if row else "kernel.sxid-not-known"
-    meaning = Meaning(verdict, f"SXid {code}: {reading}", found, {"sxid": code}, steps, cause)
+    meaning = Meaning(verdict, f"SXid {code}: {reading}", "kernel.sxid-not-known", {"sxid": code}, cause=SXID_CAUSE)
+    if row:
+        found = "kernel.sxid-event" if row.steps else "kernel.sxid-without-action"
+        meaning = _of_row(meaning._replace(code=found, cause=row.cause), row)
     return Code(f"sxid:{code}", bus, meaning)
+
+
+def _of_row(meaning: Meaning, row: Catalogued) -> Meaning:
+    """The meaning with what its row asks for."""
+    return meaning._replace(steps=row.steps, action=row.action, owner=row.owner)

@@ -9,15 +9,15 @@ line about GPUs, the health of the host or the end of a job that is not known to
 from collections.abc import Container, Iterable, Iterator
 from functools import cached_property
 
-import msgspec
+from msgspec.structs import replace
 
 from gpucheck.checks.kernel._events import RANK, Event, Machine, events
 from gpucheck.checks.kernel._strangers import strangers
 from gpucheck.checks.kernel._text import LogMessage, messages, named
 from gpucheck.checks.kernel._xids import Meaning
-from gpucheck.knowledge.actions import of_step
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding, Host, KernelLine, KernelLog
+from gpucheck.model import Check, Finding, KernelLine, KernelLog
+from gpucheck.model.facts import Facts
 
 NAME = "kernel-log"
 NVSWITCH = ("10de", "0680")
@@ -26,64 +26,40 @@ QUOTE = 300
 # After one of these a GPU does not respond: every later error of it is a consequence. Xid 154 names the action.
 LOST = {"xid:79", "gpu-off-bus"}
 RECOVERY_ACTION = {"xid:154"}
-CODES = ("xid:", "sxid:")
+NOT_SEEN = Machine()
 HOST, EVERYWHERE, A_GPU = "host", "*", "gpu:*"
 
 
-class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """The log, the bus ids of the GPUs and NVSwitches, and what is below each port (``GPU 0000:3b:00.0``).
-
-    complete: the PCI bus was read. False for a pasted log, in which only the messages name GPUs.
-    """
-
-    log: KernelLog
-    gpus: tuple[str, ...] = ()
-    switches: tuple[str, ...] = ()
-    above: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
-    complete: bool = False
-
-
-def probe(host: Host) -> Values:
-    gpus = [device for device in host.pci() if device.is_nvidia_gpu]
-    switches = [device for device in host.pci() if (device.vendor_id, device.class_id[:4]) == NVSWITCH]
+def evaluate(facts: Facts) -> Iterator[Finding]:
+    gpus = [device for device in facts.pci if device.is_nvidia_gpu]
+    switches = [device for device in facts.pci if (device.vendor_id, device.class_id[:4]) == NVSWITCH]
     above: dict[str, tuple[str, ...]] = {}
     for kind, devices in (("GPU", gpus), ("NVSwitch", switches)):
         for device in devices:
             for port in device.path:
                 above[port] = (*above.get(port, ()), f"{kind} {device.bus_id}")
-    return Values(
-        log=host.kernel_log(),
-        gpus=tuple(device.bus_id for device in gpus),
-        switches=tuple(device.bus_id for device in switches),
-        above=above,
-        complete=True,
-    )
+    ids = (frozenset(device.bus_id for device in devices) for devices in (gpus, switches))
+    return of_log(facts.kernel_log, Machine(*ids, above=above, complete=True))
 
 
-def evaluate(values: Values) -> Iterator[Finding]:
-    """One finding for each error and GPU, switch or host, else one for the host."""
-    log = values.log
+def of_log(log: KernelLog, bus: Machine = NOT_SEEN) -> Iterator[Finding]:
+    """One finding for each error and GPU, switch or host, else one for the host. bus: what is known of it."""
     if log.source is None:
         yield Subject(check=NAME).unknown("kernel.log-unreadable", error=log.denied)
         return
     said = messages(log.lines)
-    machine = _machine(values, said)
+    # A GPU that fell off the bus is on it no more: the log still names it.
+    of = named(said)
+    machine = replace(bus, gpus=bus.gpus | of.gpus, switches=bus.switches | of.switches, others=of.others)
     read = events(said, machine)
     roots = _roots(_groups(read.events))
-    found = [finding for root in roots for finding in _finding(root, values.above)]
+    found = [finding for root in roots for finding in _finding(root, machine.above)]
     found += strangers(read.strangers, read.known, machine.gpus)
     yield from found
     if not found:
         harmless = tuple(f"needs no action: {root.text()}, {root.subject}" for root in roots)
         subject = Subject(check=NAME, evidence=(f"{log.source}: {len(log.lines)} lines", *harmless))
         yield subject.passes("no error of a GPU, switch or link")
-
-
-def _machine(values: Values, found: list[LogMessage]) -> Machine:
-    """What the PCI bus showed and what the log names: a GPU that fell off the bus is on it no more."""
-    of_log = named(found)
-    gpus, switches = of_log.gpus | set(values.gpus), of_log.switches | set(values.switches)
-    return Machine(gpus, switches, of_log.others, values.above, values.complete)
 
 
 def gpus_named(log: KernelLog) -> frozenset[str]:
@@ -181,17 +157,14 @@ def _finding(root: _Group, above: Container[str]) -> Iterator[Finding]:
         return
     also = dict.fromkeys(f"also logged: {part.text()}" for part in root.with_it)
     evidence = (*_quoted([event.message for event in root.events]), *also)
-    # A code has steps of its own, which may differ from those of its cause.
-    first = meaning.steps[0].text if meaning.steps and root.key.startswith(CODES) else ""
-    action, owner = of_step(first) or (None, None)
     subject = Subject(check=NAME, name=_subject(root, above), evidence=evidence)
     yield (subject.fails if meaning.verdict == "fail" else subject.warns)(
         meaning.code,
         root.text(),
         cause=meaning.cause,
         confidence=meaning.confidence,
-        action=action,
-        owner=owner,
+        action=meaning.action,
+        owner=meaning.owner,
         advice=meaning.steps,
         **meaning.values,
     )
@@ -227,4 +200,4 @@ def _when(line: KernelLine) -> str:
     return f"[{line.clock}] " if line.clock else ""
 
 
-CHECK = Check(NAME, frozenset({"hardware", "quick"}), probe, evaluate)
+CHECK = Check(NAME, frozenset({"hardware", "quick"}), evaluate=evaluate, needs=("kernel_log", "pci"))

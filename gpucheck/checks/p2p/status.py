@@ -11,10 +11,11 @@ from itertools import combinations
 
 import msgspec
 
-from gpucheck.checks._nvml import LOST, Hardware, evidence, gaps_of, query_hardware, reading_with_gpus
+from gpucheck.checks._nvml import LOST, evidence, gaps_of, reading_with_gpus
 from gpucheck.knowledge import find_gpu, gpu_by_pci_id
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import DEFECT, Check, Finding, Gpu, NvmlGap, NvmlReading, Verdict
+from gpucheck.model.facts import Facts
 from gpucheck.topology import NvLinks
 
 NAME = "p2p-status"
@@ -36,16 +37,16 @@ SHOWN = 12
 Place = tuple[int, int]
 
 
-def evaluate(values: Hardware) -> Iterator[Finding]:
+def evaluate(facts: Facts) -> Iterator[Finding]:
     """One finding for each kind of answer, with the pairs that got it."""
-    nvml = reading_with_gpus(NAME, values.nvml)
+    nvml = reading_with_gpus(NAME, facts.nvml)
     if isinstance(nvml, Finding):
         yield nvml
         return
     if len(nvml.gpus) == 1:
         yield Subject(check=NAME).skips("p2p.single-gpu", "1 GPU")
         return
-    nvlinks = NvLinks(nvml.gpus, values.pci)
+    nvlinks = NvLinks(nvml.gpus, facts.pci)
     groups: dict[tuple[str | None, str | None], list[Place]] = defaultdict(list)
     divided: list[Place] = []
     for pair in combinations(range(len(nvml.gpus)), 2):
@@ -54,7 +55,7 @@ def evaluate(values: Hardware) -> Iterator[Finding]:
         if status not in ("OK", None) and _mig_refused(nvml, pair):
             divided.append(pair)
             continue
-        groups[status, _why_not(nvml, pair, values.virtual, linked=linked)].append(pair)
+        groups[status, _why_not(nvml, pair, facts.system.virtual, linked=linked)].append(pair)
     unread = [pair for (status, _), pairs in groups.items() if status is None for pair in pairs]
     for (status, by_design), pairs in groups.items():
         if status is not None:
@@ -182,4 +183,4 @@ def _subject(
     )
 
 
-CHECK = Check(NAME, frozenset({"hardware", "quick"}), query_hardware, evaluate)
+CHECK = Check(NAME, frozenset({"hardware", "quick"}), evaluate=evaluate, needs=("nvml", "pci", "system"))

@@ -6,39 +6,25 @@ could not be read agrees with nothing.
 
 from collections.abc import Iterator
 
-import msgspec
-
-from gpucheck.checks._nvml import LOST, no_gpus, not_looked
+from gpucheck.checks._nvml import LOST, reading_with_gpus
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import DEFECT, Check, Finding, Host, NvmlFailure, NvmlReading, PciDevice, Topology, Verdict
-from gpucheck.topology import of
+from gpucheck.model import DEFECT, Check, Finding, Topology, Verdict
+from gpucheck.model.facts import Facts
+from gpucheck.topology import build
 from gpucheck.topology.view import View
 
 NAME = "topology"
 ANCESTOR = "nvmlDeviceGetTopologyCommonAncestor"
 
 
-class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """Both sources, and the topology made from them."""
-
-    nvml: NvmlReading | NvmlFailure
-    pci: tuple[PciDevice, ...]
-    topology: Topology | None
-
-
-def probe(host: Host) -> Values:
-    return Values(nvml=host.nvml(), pci=host.pci(), topology=of(host))
-
-
-def evaluate(values: Values) -> Iterator[Finding]:
+def evaluate(facts: Facts) -> Iterator[Finding]:
     """The disagreements, or one finding that names the classes."""
-    if isinstance(values.nvml, NvmlFailure):
-        yield not_looked(NAME, values.nvml)
+    nvml = reading_with_gpus(NAME, facts.nvml)
+    if isinstance(nvml, Finding):
+        yield nvml
         return
-    topology = values.topology
-    if topology is None or not topology.gpus:
-        yield no_gpus(NAME)
-        return
+    # Neither the model of the CPU nor a simulation changes a finding.
+    topology = build(nvml, facts.pci, simulated=False, virtual=facts.system.virtual)
     # Missing NVLinks and ACS are part of a topology as well, and the finding of a check of their own.
     own = [finding for finding in topology.findings if finding.check == NAME]
     yield from own
@@ -48,13 +34,13 @@ def evaluate(values: Values) -> Iterator[Finding]:
     if not topology.pairs:
         yield Subject(check=NAME).skips("p2p.single-gpu", "1 GPU")
         return
-    view = View(values.nvml, {device.bus_id.lower(): device for device in values.pci})
+    view = View(nvml, {device.bus_id.lower(): device for device in facts.pci})
     compared, pairs = view.compared(), len(topology.pairs)
     lines = (f"class by NVML and by sysfs, and the same: {compared} of {pairs} pairs",)
     subject = Subject(
         check=NAME, evidence=(*lines, *(f"GPU{pair.a}-GPU{pair.b}: {pair.cls}" for pair in topology.pairs))
     )
-    refused = [gap for gap in values.nvml.gaps if gap.call == ANCESTOR and not gap.absent]
+    refused = [gap for gap in nvml.gaps if gap.call == ANCESTOR and not gap.absent]
     if refused:
         error, number = refused[0].name.removeprefix("NVMLError_"), refused[0].code
         root = "inventory" if number in LOST else None
@@ -73,4 +59,4 @@ def _classes(topology: Topology) -> str:
     return ", ".join(f"{classes.count(cls)} x {cls}" for cls in dict.fromkeys(classes))
 
 
-CHECK = Check(NAME, frozenset({"hardware", "quick"}), probe, evaluate)
+CHECK = Check(NAME, frozenset({"hardware", "quick"}), evaluate=evaluate, needs=("nvml", "pci", "system"))

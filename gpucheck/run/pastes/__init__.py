@@ -6,6 +6,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from gpucheck.checks.kernel import log as kernel_log
+from gpucheck.checks.kernel._events import Machine
 from gpucheck.diagnose import diagnose
 from gpucheck.diagnose.messages import of_messages
 from gpucheck.knowledge import causes
@@ -157,7 +158,7 @@ def _answer(
     state = (*pasted_host.findings(parts), *pasted_host.dark_links(seen))
     logs = _kernel_log(parts)
     findings: list[Finding] = [*pasted_host.of_links(_of_links(found), seen, state)]
-    findings += kernel_log.evaluate(kernel_log.Values(log=logs, gpus=_bus_ids(seen))) if logs is not None else ()
+    findings += kernel_log.of_log(logs, Machine(_bus_ids(seen))) if logs is not None else ()
     findings += of_messages(message for part in parts for message in part.messages)
     findings += state
     # Where no bus id was given, the subject is GPU and its position. A part of a table has the driver's own numbers.
@@ -205,8 +206,8 @@ def _kernel_log(parts: Iterable[Part]) -> KernelLog | None:
     return replace(logs[0], lines=lines)
 
 
-def _bus_ids(seen: Observations) -> tuple[str, ...]:
-    return tuple(gpu.bus_id for gpu in seen.gpus if gpu.bus_id)
+def _bus_ids(seen: Observations) -> frozenset[str]:
+    return frozenset(gpu.bus_id for gpu in seen.gpus if gpu.bus_id)
 
 
 def _has_observations(seen: Observations) -> bool:

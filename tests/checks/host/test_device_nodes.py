@@ -5,7 +5,7 @@ import pytest
 
 from gpucheck.checks.host import device_nodes
 from tests.checks.judging import FAIL, PASS, UNKNOWN, WARN, judge
-from tests.fakes import SYSTEM, FakeHost
+from tests.fakes import SYSTEM, facts
 from tests.machines import p100, reading
 
 
@@ -21,10 +21,10 @@ from tests.machines import p100, reading
 )
 def test_device_files_are_what_cuda_needs(names, container, verdict):
     """A container without nvidia-uvm answers NVML and fails CUDA."""
-    host = FakeHost(
-        nvml_=reading(p100(0), p100(1)),
+    host = facts(
+        nvml=reading(p100(0), p100(1)),
         folders={} if names is None else {"/dev": names},
-        system_=msgspec.structs.replace(SYSTEM, container=container),
+        system=msgspec.structs.replace(SYSTEM, container=container),
     )
 
     (finding,) = judge(device_nodes, host)
@@ -36,8 +36,8 @@ def test_device_files_without_nvml_or_without_gpus_are_not_judged():
     """How many are needed is not known."""
     folders = {"/dev": ("nvidiactl", "nvidia-uvm")}
 
-    (failed,) = judge(device_nodes, FakeHost(folders=folders))
-    (empty,) = judge(device_nodes, FakeHost(folders=folders, nvml_=reading()))
+    (failed,) = judge(device_nodes, facts(folders=folders))
+    (empty,) = judge(device_nodes, facts(folders=folders, nvml=reading()))
 
     assert (failed.verdict, failed.because_of) == (UNKNOWN, "driver")
     assert (empty.verdict, empty.because_of) == (UNKNOWN, "inventory")

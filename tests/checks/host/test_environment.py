@@ -1,14 +1,12 @@
 """Variables that change what CUDA programs see and do."""
 
-from dataclasses import replace
-
 import msgspec
 import pytest
 
 from gpucheck.checks.host import environment
 from tests.checks.judging import PASS, UNKNOWN, WARN, judge
-from tests.fakes import FakeHost
-from tests.machines import p100, whole_host
+from tests.fakes import facts
+from tests.machines import p100, reading
 
 
 @pytest.mark.parametrize(
@@ -23,7 +21,7 @@ from tests.machines import p100, whole_host
 )
 def test_leftover_variables_are_named_with_what_they_do(variables, files, count):
     """Harmless values are left alone; nccl.conf counts as much as the environment."""
-    found = judge(environment, FakeHost(environment_=variables, files=files))
+    found = judge(environment, facts(environment=variables, files=files))
     complaints = [finding for finding in found if finding.verdict is WARN]
 
     assert len(complaints) == count
@@ -49,7 +47,7 @@ def test_leftover_variables_are_named_with_what_they_do(variables, files, count)
 )
 def test_a_leftover_choice_of_devices_is_told_by_what_it_hides(chosen, job, visible):
     """As CUDA reads it: up to the first that is none, nothing at all if one is named twice; a job's share is meant."""
-    host = replace(whole_host(p100(0), p100(1)), environment_={"CUDA_VISIBLE_DEVICES": chosen, **job})
+    host = facts(nvml=reading(p100(0), p100(1)), environment={"CUDA_VISIBLE_DEVICES": chosen, **job})
     (finding,) = judge(environment, host)
 
     assert finding.verdict is (PASS if visible is None else WARN)
@@ -62,13 +60,13 @@ def test_a_leftover_choice_of_devices_is_told_by_what_it_hides(chosen, job, visi
 def test_devices_are_numbered_as_cuda_numbers_them_when_nvml_lost_one(chosen):
     """NVML's indices are then 0, 2 and 3; CUDA's are 0, 1 and 2."""
     gpus = [msgspec.structs.replace(p100(n), index=index) for n, index in ((0, 0), (1, 2), (2, 3))]
-    (finding,) = judge(environment, replace(whole_host(*gpus), environment_={"CUDA_VISIBLE_DEVICES": chosen}))
+    (finding,) = judge(environment, facts(nvml=reading(*gpus), environment={"CUDA_VISIBLE_DEVICES": chosen}))
 
     assert finding.verdict is (PASS if len(chosen) == 5 else WARN)
 
 
 def test_hidden_devices_are_unknown_without_nvml():
     """Which GPUs the variable hides cannot be known; the driver check reports why."""
-    (finding,) = judge(environment, FakeHost(environment_={"CUDA_VISIBLE_DEVICES": "0"}))
+    (finding,) = judge(environment, facts(environment={"CUDA_VISIBLE_DEVICES": "0"}))
 
     assert (finding.verdict, finding.because_of) == (UNKNOWN, "driver")

@@ -3,7 +3,7 @@
 from gpucheck.checks.kernel import log as check
 from gpucheck.model import PciDevice
 from tests.checks.judging import judge
-from tests.fakes import FakeHost, kernel_log
+from tests.fakes import facts, kernel_log
 
 PORT = "0000:3a:01.0"
 GPU = PciDevice(bus_id="0000:3b:00.0", vendor_id="10de", device_id="2330", class_id="030200", path=(PORT,))
@@ -11,4 +11,4 @@ XID = "NVRM: Xid (PCI:0000:3b:00): "
 
 
 def judged(*lines):
-    return judge(check, FakeHost(kernel_log_=kernel_log(*lines), pci_=(GPU,)))
+    return judge(check, facts(kernel_log=kernel_log(*lines), pci=(GPU,)))

@@ -6,7 +6,7 @@ from gpucheck.checks.kernel import log as check
 from gpucheck.model import KernelLog, PciDevice
 from tests.checks.judging import FAIL, PASS, UNKNOWN, WARN, judge
 from tests.checks.kernel.logs import GPU, PORT, XID, judged
-from tests.fakes import FakeHost, kernel_log
+from tests.fakes import facts, kernel_log
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_ordinary_lines_are_no_findings(line):
 
 
 def test_a_log_that_may_not_be_read_is_unknown():
-    (finding,) = judge(check, FakeHost(kernel_log_=KernelLog(denied="/dev/kmsg: Operation not permitted")))
+    (finding,) = judge(check, facts(kernel_log=KernelLog(denied="/dev/kmsg: Operation not permitted")))
 
     assert (finding.verdict, finding.code) == (UNKNOWN, "kernel.log-unreadable")
 
@@ -170,6 +170,6 @@ def test_an_nvswitch_has_pcie_errors_too():
     """It is a PCI function like the GPUs."""
     switch = PciDevice(bus_id="0000:05:00.0", vendor_id="10de", device_id="22a3", class_id="068000")
     line = "nvidia-nvswitch 0000:05:00.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer"
-    (finding,) = judge(check, FakeHost(kernel_log_=kernel_log(line), pci_=(GPU, switch)))
+    (finding,) = judge(check, facts(kernel_log=kernel_log(line), pci=(GPU, switch)))
 
     assert (finding.subject, finding.verdict, finding.cause) == ("link:0000:05:00.0", FAIL, "pcie-errors")

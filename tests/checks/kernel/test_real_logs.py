@@ -29,12 +29,12 @@ LOUD = (Verdict.WARN, Verdict.FAIL)
 
 
 def judged(text):
-    return list(check.evaluate(check.Values(log=reader.read(text.encode()))))
+    return list(check.of_log(reader.read(text.encode())))
 
 
 def understood(text):
     said = messages(reader.read(text.encode()).lines)
-    return events(said, Machine(*named(said), above={}, complete=False)).events
+    return events(said, Machine(*named(said))).events
 
 
 def words(finding):
@@ -132,7 +132,7 @@ def test_a_subject_is_never_invented(parts):
     text = "\n".join(parts)
     log = KernelLog(lines=tuple(KernelLine(text=line) for line in text.split("\n")), source="test")
 
-    for finding in check.evaluate(check.Values(log=log)):
+    for finding in check.of_log(log):
         kind, _, bus = finding.subject.partition(":")
         domain, _, rest = bus.partition(":")
         assert kind in ("host", "gpu", "link")
@@ -169,7 +169,7 @@ def test_redaction_changes_no_finding(text):
     after = redacted(kept, Pseudonyms(b"salt")).kernel_log
 
     def outcome(judged_log):
-        said = check.evaluate(check.Values(log=judged_log))
+        said = check.of_log(judged_log)
         return [(f.check, f.subject, f.verdict, f.cause, f.confidence, f.seen, f.why, f.fix) for f in said]
 
     assert outcome(after) == outcome(log)

@@ -30,7 +30,7 @@ def diagnosed(text):
 
 
 def found_in(text):
-    return list(check.evaluate(check.Values(log=reader.read(text.encode()))))
+    return list(check.of_log(reader.read(text.encode())))
 
 
 def rank(findings):
@@ -46,7 +46,7 @@ def test_the_log_of_a_healthy_machine_passes(case):
 
     assert case["source"]
     assert found.verdict is Verdict.PASS
-    assert [f.verdict for f in check.evaluate(check.Values(log=live))] == [Verdict.PASS]
+    assert [f.verdict for f in check.of_log(live)] == [Verdict.PASS]
 
 
 def test_the_healthy_machines_are_many():

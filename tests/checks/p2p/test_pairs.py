@@ -7,7 +7,7 @@ from gpucheck.checks.p2p import status as p2p_status
 from gpucheck.checks.p2p import topology
 from gpucheck.model import DEFECT, NvmlGap
 from tests.checks.judging import FAIL, PASS, SKIP, UNKNOWN, WARN, judge
-from tests.fakes import FakeHost
+from tests.fakes import facts
 from tests.machines import h100, on_bus, p100, reading
 
 
@@ -21,7 +21,7 @@ def test_peer_access_is_read_by_place():
     gpus = (p100(0), p100(2), p100(3))
     rows = (("X", "OK", "OK"), ("OK", "X", "CNS"), ("OK", "CNS", "X"))
 
-    found = judge(p2p_status, FakeHost(nvml_=answering(*gpus, read=rows)))
+    found = judge(p2p_status, facts(nvml=answering(*gpus, read=rows)))
 
     assert [(f.verdict, f.seen) for f in found] == [(PASS, "OK for 2 pairs"), (WARN, "CNS for 1 pair")]
     assert found[1].subject == "pair:0000:05:00.0-0000:06:00.0"
@@ -44,7 +44,7 @@ def test_peer_access_of_one_direction_proves_nothing_of_the_other(code, because,
     )
     nvml = answering(p100(0), p100(1), read=(("X", "OK"), (None, "X")), gaps=(gap,))
 
-    (finding,) = judge(p2p_status, FakeHost(nvml_=nvml))
+    (finding,) = judge(p2p_status, facts(nvml=nvml))
 
     assert (finding.verdict, finding.because_of) == (UNKNOWN, because)
     assert (finding.code, finding.values) == found
@@ -53,7 +53,7 @@ def test_peer_access_of_one_direction_proves_nothing_of_the_other(code, because,
 def test_refused_direction_does_not_hide_a_status_that_is_bad():
     nvml = answering(p100(0), p100(1), read=(("X", "DR"), (None, "X")))
 
-    (finding,) = judge(p2p_status, FakeHost(nvml_=nvml))
+    (finding,) = judge(p2p_status, facts(nvml=nvml))
 
     assert (finding.verdict, finding.seen) == (FAIL, "DR for 1 pair")
 
@@ -67,7 +67,7 @@ def test_source_that_was_not_seen_agrees_with_nothing(ancestor, bus, code):
     nvml = reading(*gpus, ancestor=ancestor or "")
     nvml = nvml if ancestor else msgspec.structs.replace(nvml, ancestors=())
 
-    (finding,) = judge(topology, FakeHost(nvml_=nvml, pci_=on_bus(*gpus) if bus else ()))
+    (finding,) = judge(topology, facts(nvml=nvml, pci=on_bus(*gpus) if bus else ()))
 
     assert (finding.verdict, finding.code) == (SKIP, code)
 
@@ -78,6 +78,6 @@ def test_missing_links_and_acs_are_findings_of_their_own_checks():
         h100(0), nvlinks=tuple(msgspec.structs.replace(link, active=link.link != 3) for link in h100(0).nvlinks)
     )
 
-    (finding,) = judge(topology, FakeHost(nvml_=reading(gpu, h100(1)), pci_=on_bus(gpu, h100(1))))
+    (finding,) = judge(topology, facts(nvml=reading(gpu, h100(1)), pci=on_bus(gpu, h100(1))))
 
     assert (finding.verdict, finding.seen) == (PASS, "1 x NV17")

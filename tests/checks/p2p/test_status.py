@@ -6,7 +6,7 @@ import pytest
 from gpucheck.checks.p2p import status as p2p_status
 from tests.checks.gpu.hosts import ALL_OK, REFUSED, geforce
 from tests.checks.judging import FAIL, PASS, SKIP, UNKNOWN, judge, with_health
-from tests.fakes import SYSTEM, FakeHost
+from tests.fakes import SYSTEM, facts
 from tests.machines import h100, p100, reading
 
 
@@ -23,7 +23,7 @@ from tests.machines import h100, p100, reading
 def test_missing_peer_access_is_a_fault_only_where_it_is_not_by_design(gpus, virtual, verdict, cause):
     """GeForce, unequal models, virtual machines and MIG have none."""
     told = msgspec.structs.replace(reading(*gpus), p2p={"read": REFUSED, "write": REFUSED})
-    here = FakeHost(nvml_=told, system_=msgspec.structs.replace(SYSTEM, virtual=virtual))
+    here = facts(nvml=told, system=msgspec.structs.replace(SYSTEM, virtual=virtual))
 
     (finding,) = judge(p2p_status, here)
 
@@ -35,7 +35,7 @@ def test_links_that_are_up_and_not_used_fail():
     gpus = (with_health(h100(0)), with_health(h100(1)))
     told = msgspec.structs.replace(reading(*gpus), p2p={"read": ALL_OK, "write": ALL_OK, "nvlink": REFUSED})
 
-    found = judge(p2p_status, FakeHost(nvml_=told))
+    found = judge(p2p_status, facts(nvml=told))
 
     assert [(f.verdict, f.cause) for f in found] == [(PASS, None), (FAIL, "fabric-manager-down")]
 
@@ -44,6 +44,6 @@ def test_peer_access_that_was_not_told_is_unknown():
     """Zero evidence."""
     told = msgspec.structs.replace(reading(p100(0), p100(1)), p2p={})
 
-    (finding,) = judge(p2p_status, FakeHost(nvml_=told))
+    (finding,) = judge(p2p_status, facts(nvml=told))
 
     assert finding.verdict is UNKNOWN

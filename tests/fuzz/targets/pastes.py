@@ -57,7 +57,7 @@ def _judged(found: Topology) -> None:
 def _logged(log: KernelLog) -> None:
     from gpucheck.checks.kernel import log as check
 
-    shown_diagnosis(tuple(check.evaluate(check.Values(log=log))))
+    shown_diagnosis(tuple(check.of_log(log)))
 
 
 def _forced(kind: imports.Kind) -> Function:

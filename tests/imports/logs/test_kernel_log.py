@@ -109,7 +109,7 @@ FORMS = {
 
 def findings(data):
     """What the check of a live host's kernel log finds in a pasted one."""
-    return list(check.evaluate(check.Values(log=read(data))))
+    return list(check.of_log(read(data)))
 
 
 def stated(text):
