@@ -38,8 +38,8 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
         for device in devices:
             for port in device.path:
                 above[port] = (*above.get(port, ()), f"{kind} {device.bus_id}")
-    ids = (frozenset(device.bus_id for device in devices) for devices in (gpus, switches))
-    return of_log(facts.kernel_log, Machine(*ids, above=above, complete=True))
+    of_gpus, of_switches = (frozenset(device.bus_id for device in devices) for devices in (gpus, switches))
+    return of_log(facts.kernel_log, Machine(of_gpus, of_switches, above=above, complete=True))
 
 
 def of_log(log: KernelLog, bus: Machine = NOT_SEEN) -> Iterator[Finding]:
