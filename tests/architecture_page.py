@@ -43,10 +43,11 @@ WALKS = """\
 ### `gpucheck verify`
 
 1. `gpucheck.cli.verify` parses the options. With `--simulate`, `gpucheck.simulator` first creates a machine directory;
-   with `--from`, a recording replaces the host. The checks see no difference: all three provide `gpucheck.model.Host`.
+   with `--from`, a recording replaces the host. The checks see no difference: each gets `gpucheck.model.facts.Facts`.
 2. `gpucheck.run.verification.select` chooses from `gpucheck.run.verification.all_steps` by level, `--only`, `--skip`.
-3. `gpucheck.run.verification.verify` runs each step with a deadline. A check is one step: `probe(host)` reads through
-   `gpucheck.host` (NVML in a child process), `evaluate(values)` returns findings.
+3. `gpucheck.run.verification.verify` runs each step. A check is one step: `gpucheck.host.source.HostSource` reads what
+   it needs, each with a deadline (NVML in a child process), `evaluate(facts)` returns findings. Their words come from
+   `gpucheck.knowledge.codes`.
 4. The step `p2p` calls `gpucheck.run.links.bandwidth`: `gpucheck.measure.bandwidth.measure` plans and runs the copies
    in child processes and returns observations; `gpucheck.diagnose.diagnose` turns them into findings with causes.
 5. The steps `smoke-*` call `gpucheck.train.run_smoke`, with one process per rank, and evaluate the outcome.

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from gpucheck.checks import all_checks
 from gpucheck.knowledge import causes as cause_table
 from gpucheck.knowledge.codes import code_of, known
-from gpucheck.model import AnyCheck, Verdict
+from gpucheck.model import Check, Verdict
 
 HEAD = """<!-- Made by: python -m tests.checks_page > docs/checks.md -->
 # Checks
@@ -27,6 +27,8 @@ the code can report; causes of messages in the kernel log are in `gpucheck/knowl
 `gpucheck explain CAUSE` prints the meaning and the fix of a cause.
 """
 TABLE = "| check | question | verdicts |\n|---|---|---|"
+# It has findings of other checks too.
+WHOLE = {("gpucheck.topology", "build")}
 FOLLOWED = ("gpucheck.checks", "gpucheck.topology")
 METHODS = {
     "passes": Verdict.PASS,
@@ -71,7 +73,7 @@ def page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def reached(check: AnyCheck) -> Reached:
+def reached(check: Check) -> Reached:
     """Follow the code from the check's evaluate function."""
     nodes = list(_follow(_source(check.evaluate.__module__), check.evaluate.__name__, set()))
     causes, verdicts = cause_table(), set()
@@ -113,7 +115,7 @@ def _follow(source: Source, name: str, seen: set[tuple[str, str]]) -> Iterator[t
     seen.add((source.name, name))
     if name in source.imported:
         module, original = source.imported[name]
-        if module.startswith(FOLLOWED):
+        if module.startswith(FOLLOWED) and (module, original) not in WHOLE:
             yield from _follow(_source(module), original, seen)
         return
     node = source.defined.get(name)
@@ -162,13 +164,13 @@ def _number(value: Any) -> str:
     return f"{value:g}"
 
 
-def _paragraphs(check: AnyCheck) -> list[str]:
+def _paragraphs(check: Check) -> list[str]:
     """Return the paragraphs of the docstring of the check's module, each on one line."""
     text = import_module(check.evaluate.__module__).__doc__ or ""
     return [" ".join(part.split()).replace("|", "\\|") for part in text.split("\n\n")]
 
 
-def _section(check: AnyCheck, found: Reached) -> Iterator[str]:
+def _section(check: Check, found: Reached) -> Iterator[str]:
     yield f"## {check.name}"
     for paragraph in _paragraphs(check):
         yield ""

@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "checks": {"model", "knowledge", "topology"},
     "simulator": {"model", "knowledge", "foreign", "processes", "host", "topology", "measure", "compute"},
     "lab": {"model", "knowledge", "processes", "simulator"},
-    "images": {"model", "knowledge", "stack", "checks", "lab", "foreign", "processes"},
+    "images": {"model", "knowledge", "host", "stack", "checks", "lab", "foreign", "processes"},
     "fleet": {"model", "knowledge", "foreign"},
     "comparison": {"model", "knowledge", "stack", "checks"},
     "run": {

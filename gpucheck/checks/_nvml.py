@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator
 from functools import partial, wraps
 from typing import Any
 
-import msgspec
-
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import (
     DEFECT,
@@ -17,7 +15,6 @@ from gpucheck.model import (
     NOT_IN_LIBRARY,
     Finding,
     Gpu,
-    Host,
     NvmlFailure,
     NvmlGap,
     NvmlReading,
@@ -43,31 +40,6 @@ REFUSALS = {
 }
 
 
-class Bus(msgspec.Struct, frozen=True, kw_only=True):
-    """The PCI functions that matter, and the kind of virtual machine if this is one."""
-
-    pci: tuple[PciDevice, ...]
-    virtual: str | None
-
-
-class Hardware(Bus, frozen=True, kw_only=True):
-    """The GPUs in addition."""
-
-    nvml: Nvml
-
-
-def query_nvml(host: Host) -> Nvml:
-    return host.nvml()
-
-
-def query_bus(host: Host) -> Bus:
-    return Bus(pci=host.pci(), virtual=host.system().virtual)
-
-
-def query_hardware(host: Host) -> Hardware:
-    return Hardware(nvml=host.nvml(), pci=host.pci(), virtual=host.system().virtual)
-
-
 def on_the_bus(facts: Facts) -> tuple[PciDevice, ...]:
     """Return the GPUs that the PCI bus shows."""
     return tuple(device for device in facts.pci if device.is_nvidia_gpu)
@@ -80,14 +52,13 @@ def reading_with_gpus(check: str, nvml: Nvml) -> NvmlReading | Finding:
     return nvml if nvml.gpus else no_gpus(check)
 
 
-def evaluate_each_gpu(check: str, *, nothing: str) -> Callable[[OfGpu], Callable[[Facts | Nvml], Iterator[Finding]]]:
+def evaluate_each_gpu(check: str, *, nothing: str) -> Callable[[OfGpu], Callable[[Facts], Iterator[Finding]]]:
     """Make the evaluation of one GPU that of a host. nothing: as of each_gpu."""
 
-    def of_host(evaluate: OfGpu) -> Callable[[Facts | Nvml], Iterator[Finding]]:
+    def of_host(evaluate: OfGpu) -> Callable[[Facts], Iterator[Finding]]:
         @wraps(evaluate)
-        def evaluate_host(facts: Facts | Nvml) -> Iterator[Finding]:
-            nvml = facts.nvml if isinstance(facts, Facts) else facts
-            return each_gpu(check, nvml, partial(evaluate, nvml), nothing=nothing)
+        def evaluate_host(facts: Facts) -> Iterator[Finding]:
+            return each_gpu(check, facts.nvml, partial(evaluate, facts.nvml), nothing=nothing)
 
         return evaluate_host
 

@@ -1,6 +1,6 @@
 """Data types that all packages share: GPU, link, topology, observation, finding, verdict, report."""
 
-from gpucheck.model.check import AnyCheck, Check
+from gpucheck.model.check import Check
 from gpucheck.model.finding import Finding
 from gpucheck.model.finding.action import with_actions
 from gpucheck.model.finding.naming import named, where
@@ -89,7 +89,6 @@ __all__ = [
     "Advice",
     "AerCounts",
     "Agreement",
-    "AnyCheck",
     "C2cLink",
     "Change",
     "Check",

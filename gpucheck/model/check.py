@@ -2,11 +2,9 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from gpucheck.model.facts import Facts
 from gpucheck.model.finding import Finding
-from gpucheck.model.host import Host
 
 
 def _nothing_more(_facts: Facts) -> tuple[str, ...]:
@@ -22,11 +20,6 @@ class Check:
 
     name: str
     tags: frozenset[str]
-    probe: Callable[[Host], Any] | None = None
-    evaluate: Callable[[Any], Iterable[Finding]] = tuple
-    seconds: float = 20.0
+    evaluate: Callable[[Facts], Iterable[Finding]]
     needs: tuple[str, ...] = ()
     more: Callable[[Facts], Iterable[str]] = _nothing_more
-
-
-AnyCheck = Check

@@ -9,6 +9,7 @@ import msgspec
 
 from gpucheck.checks.software import stack
 from gpucheck.checks.software._wheels import Imported
+from gpucheck.host.source import READ_S
 from gpucheck.model import Host, Report
 from gpucheck.model.facts import Source
 from gpucheck.processes.capture import HostResources, capture
@@ -61,7 +62,7 @@ def compared(host: Host, plan: "Plan | None", where: str, *, import_torch: bool,
     def run(source: Source) -> Outcome:
         return Outcome(tuple(evaluated(check, source)), {})
 
-    step = Step(check.name, check.tags, run, check.seconds, CHECK_S, needs=check.needs)
+    step = Step(check.name, check.tags, run, READ_S, CHECK_S, needs=check.needs)
     return verify(host, [step], strict=strict)
 
 

@@ -11,7 +11,8 @@ import msgspec
 from gpucheck.checks import all_checks
 from gpucheck.checks._session import judged
 from gpucheck.checks._wsl import absent
-from gpucheck.model import AnyCheck, Finding, Host, Report
+from gpucheck.host.source import READ_S
+from gpucheck.model import Check, Finding, Host, Report
 from gpucheck.model.facts import Source
 from gpucheck.processes.signals import TerminatedError
 from gpucheck.run.guard import NEEDS_HARDWARE, Guard
@@ -119,19 +120,15 @@ def verify(
     return whole
 
 
-def _check_step(check: AnyCheck) -> Step:
-    def run(host: Any) -> Outcome:
-        if check.probe is not None:
-            skipped = absent(check.name, host.system().virtual)
-            return Outcome((skipped,) if skipped else tuple(check.evaluate(check.probe(host))), {})
-        return Outcome(tuple(evaluated(check, host)), {})
+def _check_step(check: Check) -> Step:
+    def run(source: Source) -> Outcome:
+        return Outcome(tuple(evaluated(check, source)), {})
 
     about = sys.modules[check.evaluate.__module__].__doc__ or ""
-    needs = None if check.probe is not None else check.needs
-    return Step(check.name, check.tags, run, check.seconds, CHECK_S, about, needs=needs)
+    return Step(check.name, check.tags, run, READ_S, CHECK_S, about, needs=check.needs)
 
 
-def evaluated(check: AnyCheck, source: Source) -> Iterable[Finding]:
+def evaluated(check: Check, source: Source) -> Iterable[Finding]:
     """Return the findings of a check. Raises what the read of a need raised that has no answer."""
     skipped = absent(check.name, source.read("system").system.virtual)
     if skipped:

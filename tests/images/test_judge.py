@@ -219,7 +219,7 @@ def test_other_failures_of_nvml_are_judged_as_by_the_driver_check(nvml, verdict,
     for state in (ON_P100.driver, DriverState()) if nvml.code < 0 else (ON_P100.driver,):
         finding = the_one(replace(ON_P100, nvml=nvml, driver=state), verdict)
 
-        (own,) = driver.evaluate(driver.Values(nvml=nvml, driver=state, gpus_on_pci=2, container="docker"))
+        own = driver.meaning(nvml, state, "docker")
         assert (finding.check, finding.cause, finding.confidence) == ("image", cause, own.confidence)
         assert (finding.code, finding.steps, finding.fix) == (own.code, own.steps, own.fix)
         if (verdict, cause) == (Verdict.FAIL, None):

@@ -5,11 +5,12 @@ import signal
 import sys
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pytest
 
+from gpucheck.host import source
 from gpucheck.measure import bandwidth
 from gpucheck.measure.running import supervisor
 from gpucheck.model import Check, Finding, Verdict
@@ -22,7 +23,7 @@ from tests.fakes import FakeHost
 from tests.machines import p100, whole_host
 
 PASSED = Finding(check="fine", verdict=Verdict.PASS, subject="host")
-FINE = run._check_step(Check("fine", frozenset({"quick"}), lambda host: None, lambda _: [PASSED]))
+FINE = run._check_step(Check("fine", frozenset({"quick"}), lambda _: [PASSED]))
 HOST = whole_host(p100(0), p100(1))
 
 
@@ -51,7 +52,7 @@ def release():
 
 def test_a_check_that_breaks_costs_only_itself():
     """The report of all the others survives, and the broken one is a finding that says where."""
-    check = Check("fan", frozenset({"quick"}), lambda host: None, broken)
+    check = Check("fan", frozenset({"quick"}), broken)
     report = run.verify(HOST, [run._check_step(check), FINE])
 
     assert [finding.verdict for finding in report.findings] == [Verdict.UNKNOWN, Verdict.PASS]
@@ -59,32 +60,22 @@ def test_a_check_that_breaks_costs_only_itself():
     assert any("test_deadlines.py" in line for line in report.findings[0].evidence)
 
 
-def test_a_check_that_hangs_is_a_finding_that_names_the_call(release):
-    """The report of all the others comes in time; the thread that hangs is left behind."""
+def test_a_read_that_hangs_is_a_finding_of_each_check_that_needs_it(monkeypatch, release):
+    """It names the call, the thread that hangs is left behind, and it is waited for once."""
 
-    def wait_for_the_kernel(_host):
+    def wait_for_the_kernel():
         release.wait(60)
 
-    stuck = Check("stuck", frozenset({"quick"}), wait_for_the_kernel, lambda _: [], seconds=0.05)
-    report = run.verify(HOST, [run._check_step(stuck), FINE])
-
-    assert [finding.verdict for finding in report.findings] == [Verdict.UNKNOWN, Verdict.PASS]
-    assert "no end within 0.05 s" in str(report.findings[0].seen)
-    assert any("wait_for_the_kernel" in line for line in report.findings[0].evidence)
-
-
-def test_after_one_hang_the_next_checks_do_not_wait_as_long(monkeypatch, release):
-    """They probably wait for the same thing, and 30 deadlines would be ten minutes."""
-    monkeypatch.setattr(guard, "AFTER_STUCK_S", 0.05)
-    checks = [
-        run._check_step(Check(f"stuck{n}", frozenset({"quick"}), lambda _: release.wait(60), lambda _: [], seconds=s))
-        for n, s in enumerate((0.2, 50.0, 50.0))
-    ]
-    clock = time.monotonic()
-    report = run.verify(HOST, [*checks, FINE])
+    monkeypatch.setattr(source, "READ_S", 0.1)
+    host = replace(HOST)
+    monkeypatch.setattr(host, "kernel_log", wait_for_the_kernel)
+    checks = [Check(f"log{n}", frozenset({"quick"}), lambda _: [PASSED], needs=("kernel_log",)) for n in range(3)]
+    report = run.verify(host, [*map(run._check_step, checks), FINE])
 
     assert [f.verdict for f in report.findings] == [Verdict.UNKNOWN] * 3 + [Verdict.PASS]
-    assert time.monotonic() - clock < 30
+    assert {f.code for f in report.findings[:3]} == {"run.call-stuck"}
+    assert "no end within 0.1 s" in str(report.findings[0].seen)
+    assert any("wait_for_the_kernel" in line for line in report.findings[0].evidence)
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,9 @@
-"""Pasted text as a host in NVML's terms, for the checks of a live host.
+"""Pasted text as facts in NVML's terms, for the checks of a live host.
 
-A pasted machine is a Host that answers from the text and raises NotRecorded for everything else. A check that cannot be
-answered means nothing: what is not in the text is neither a fault nor a pass.
+A check whose needs are not in the text is not evaluated: what is not in the text is neither a fault nor a pass.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -15,11 +12,8 @@ from gpucheck.knowledge.codes import Subject
 from gpucheck.model import (
     Finding,
     Gpu,
-    KernelLog,
     NotRecorded,
-    NvmlFailure,
     NvmlReading,
-    PciDevice,
     Verdict,
 )
 from gpucheck.model.diagnosis.observations import Observations, ObservedHost
@@ -37,48 +31,7 @@ ELSEWHERE = frozenset(
     )
 )
 LINKS = "nvlink-links"  # the check name of gpucheck.diagnose
-T = TypeVar("T")
 DROPPED = (Verdict.SKIP, Verdict.UNKNOWN)
-
-
-class PastedHost:
-    """A Host (see model/host.py) with the content of a text only: one reading of NVML, PCI functions, kernel lines."""
-
-    def __init__(
-        self,
-        nvml: NvmlReading | NvmlFailure | None = None,
-        pci: Sequence[PciDevice] = (),
-        log: KernelLog | None = None,
-    ) -> None:
-        self._nvml, self._pci, self._log = nvml, tuple(pci), log
-
-    def nvml(self) -> NvmlReading | NvmlFailure:
-        """Return the GPUs as the text reports them; values that it does not contain are None."""
-        if self._nvml is None:
-            raise NotRecorded("The text contains no NVML reading.")
-        return self._nvml
-
-    def pci(self) -> tuple[PciDevice, ...]:
-        return _held(self._pci or None, "PCI functions")
-
-    def kernel_log(self) -> KernelLog:
-        return _held(self._log, "kernel messages")
-
-    def __getattr__(self, name: str) -> Any:
-        """Every other question of a Host."""
-        if name.startswith("_"):
-            raise AttributeError(name)
-
-        def not_recorded(*_: object) -> Any:
-            raise NotRecorded(f"The text does not contain {name}.")
-
-        return not_recorded
-
-
-def _held(value: T | None, what: str) -> T:
-    if value is None:
-        raise NotRecorded(f"The text holds no {what}.")
-    return value
 
 
 def findings(parts: Sequence[Part]) -> tuple[Finding, ...]:
@@ -112,7 +65,7 @@ def _checked(facts: Facts) -> Iterator[Finding]:
             evaluated = tuple(check.evaluate(facts.read(*check.needs).read(*check.more(facts))))
         except NotRecorded:
             continue
-        yield from (_by_index(one) for one in evaluated if one.verdict not in DROPPED)
+        yield from (one for one in evaluated if one.verdict not in DROPPED)
 
 
 def _links_up(gpus: Iterable[Gpu]) -> Iterator[Finding]:
@@ -128,11 +81,6 @@ def dark_links(seen: Observations) -> Iterator[Finding]:
     if dark:
         state = f"0 of {dark[0].nvlinks.total} NVLinks up on {counted(len(dark), 'GPU')}"
         yield Subject(check=LINKS).unknown("pastes.nvlinks-dark", state)
-
-
-def _by_index(finding: Finding) -> Finding:
-    """Commands take an index where the text names no bus id: ``-i GPU3`` is ``-i 3``. Findings with a code do so."""
-    return replace(finding, fix=re.sub(r"-i GPU(\d*)\??", lambda index: f"-i {index[1] or 'INDEX'}", finding.fix))
 
 
 def _worst_of_each(found: Iterable[Finding]) -> Iterator[Finding]:

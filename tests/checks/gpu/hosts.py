@@ -3,7 +3,7 @@
 import msgspec
 
 from tests.checks.judging import with_health
-from tests.fakes import SYSTEM, FakeHost
+from tests.fakes import SYSTEM, facts
 from tests.machines import p100, reading
 
 REFUSED = (("OK", "GNS"), ("GNS", "OK"))
@@ -12,7 +12,7 @@ ALL_OK = (("OK", "OK"), ("OK", "OK"))
 
 def host(*gpus, p2p=ALL_OK, virtual=None):
     told = msgspec.structs.replace(reading(*gpus), p2p={"read": p2p, "write": p2p, "nvlink": p2p})
-    return FakeHost(nvml_=told, system_=msgspec.structs.replace(SYSTEM, virtual=virtual))
+    return facts(nvml=told, system=msgspec.structs.replace(SYSTEM, virtual=virtual))
 
 
 def geforce(index):

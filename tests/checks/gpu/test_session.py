@@ -176,10 +176,6 @@ def test_a_gpu_that_died_in_a_running_container_is_found():
     assert verdicts(host) == [(FAIL, "gpu:0000:04:00.0", "gpu-lost"), (SKIP, "host", None)]
 
 
-def judge(driver, host):
-    return list(driver.evaluate(HostSource(host).read(*driver.CHECK.needs)))
-
-
 @pytest.mark.parametrize("code", [4, 9, 999])
 def test_a_cgroup_that_hides_the_driver_is_not_a_broken_driver(code):
     """NVML_ERROR_UNKNOWN is what containers get whose device rules a reload of systemd has reset."""
