@@ -188,7 +188,16 @@ def with_settings(devices: tuple[ComputeDevice, ...], gpus: tuple[Gpu, ...]) -> 
 
 
 def _cannot_fail(finding: Finding) -> Finding:
-    """With other processes on the GPUs rates are theirs as well, as a note states; wrong results are not."""
+    """With other processes on the GPUs rates are theirs as well; wrong results are not."""
     if finding.verdict is Verdict.FAIL and finding.check in ("compute-matrix", "compute-memory"):
-        return replace(finding, verdict=Verdict.WARN, confidence="possible")
+        return Subject(check=finding.check, name=finding.subject, unit=finding.unit, evidence=finding.evidence).finding(
+            Verdict.WARN,
+            "compute.rate-low-contended",
+            finding.seen,
+            finding.wanted,
+            cause=finding.cause,
+            confidence="possible",
+            alternatives=finding.alternatives,
+            what=finding.values.get("what"),
+        )
     return finding

@@ -147,14 +147,14 @@ def test_what_was_redacted_is_counted_and_kept(run, tmp_path):
 def test_a_question_that_was_not_recorded_is_unknown():
     """An older recording and a newer check: not "not there", and the other checks are judged."""
     recorded = ReplayHost(RecordingHost(FakeHost()).recording(version="0.1.0", now="2026-11-21T16:00:00+00:00"))
-    newer = Check("newer", frozenset({"quick"}), lambda host: host.read_text("/etc/newer"), lambda _: [])
+    newer = Check("newer", frozenset({"quick"}), lambda _: [], needs=("text:/etc/newer",))
     good = Finding(check="fine", verdict=Verdict.PASS, subject="host")
-    fine = Check("fine", frozenset({"quick"}), lambda host: host.driver(), lambda _: [good])
+    fine = Check("fine", frozenset({"quick"}), lambda _: [good], needs=("driver",))
     findings = [Guard(recorded).run(runs._check_step(check)).findings for check in (newer, fine)]
 
     assert [f.verdict for (f,) in findings] == [Verdict.UNKNOWN, Verdict.PASS]
-    assert "does not contain file /etc/newer" in findings[0][0].why
-    assert "gpucheck record" in findings[0][0].fix
+    assert findings[0][0].code == "run.reading-not-recorded"
+    assert "does not contain file /etc/newer" in findings[0][0].evidence[0]
 
 
 def test_a_recording_that_lacks_what_a_command_needs_is_64(run, recording, monkeypatch):

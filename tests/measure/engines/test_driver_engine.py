@@ -172,7 +172,7 @@ def test_a_gpu_in_exclusive_mode_that_another_process_uses_is_named():
     finding = copies(run(PAIR, "compute-exclusive:gpu=0", before=HOLDER))
 
     assert finding["verdict"] == "unknown"
-    assert "the compute mode of the GPU is exclusive and another process uses it" in finding["why"]
+    assert finding["code"] == "measure.cuda-gpu-exclusive"
     assert "nvidia-smi -c DEFAULT" in finding["fix"]
 
 

@@ -11,20 +11,20 @@ from tests.measure.engines.test_driver_engine import PAIR, copies, run
 
 
 @pytest.mark.parametrize(
-    ("error", "why", "fix"),
+    ("error", "code", "fix"),
     [
-        ("cuInit=805", "the MPS control daemon cannot be reached (CUDA error 805 from cuInit)", "get_server_list"),
-        ("cuInit=808", "MPS accepts no further client", "get_server_list"),
-        ("cuDevicePrimaryCtxRetain=2", "GPU 0 (0000:04:00.0): a GPU or the host has too little free memory", "free -h"),
-        ("cuMemAlloc=2", "a GPU or the host has too little free memory", "free -h"),
+        ("cuInit=805", "measure.mps-not-reached", "get_server_list"),
+        ("cuInit=808", "measure.mps-full", "get_server_list"),
+        ("cuDevicePrimaryCtxRetain=2", "measure.cuda-no-memory", "free -h"),
+        ("cuMemAlloc=2", "measure.cuda-no-memory", "free -h"),
     ],
 )
-def test_an_engine_that_cannot_start_names_the_reason_and_blames_no_pair(error, why, fix):
+def test_an_engine_that_cannot_start_names_the_reason_and_blames_no_pair(error, code, fix):
     report = run(PAIR, GPUCHECK_CUDA_ERROR=error)
     finding = copies(report)
 
     assert report["verdict"] == "unknown"
-    assert why in finding["why"]
+    assert finding["code"] == code
     assert fix in finding["fix"]
 
 
