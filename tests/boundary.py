@@ -13,6 +13,7 @@ from gpucheck import simulator
 from gpucheck.host.live import LiveHost
 from gpucheck.host.nvml.links import NVLINK_5_COUNTERS
 from gpucheck.host.nvml.reading import read_nvml
+from gpucheck.host.source import HostSource
 from gpucheck.model import Finding, NvmlReading, Verdict
 from gpucheck.run import verification as run
 from gpucheck.simulator.answers import answers
@@ -22,6 +23,14 @@ from gpucheck.simulator.nvml.library import base_name, called
 from gpucheck.topology import build as build_topology
 
 QUICK = run.select(run.all_steps(), level="quick", only=(), skip=())
+
+
+def quick_findings(host: LiveHost) -> tuple[Finding, ...]:
+    """The findings of all quick steps; what a step raises is raised."""
+    source = HostSource(host)
+    return tuple(one for step in QUICK for one in step.run(host if step.needs is None else source).findings)
+
+
 NOT_SUPPORTED, NOT_IN_LIBRARY, LOST, NEEDS_RESET, DEPRECATED = 3, 13, 15, 16, 26
 CODES = (1, 2, NOT_SUPPORTED, 4, 6, 9, NOT_IN_LIBRARY, LOST, NEEDS_RESET, 17, 18, 19, DEPRECATED, 999)
 KINDS = ("latin1", "empty", "garbage")
@@ -231,9 +240,10 @@ class Machine:
         with self.spoilt(*faults), broken_by("reading"):
             reading = self.host.nvml()
         found: list[Finding] = []
+        source = HostSource(self.host)
         for step in QUICK:
             with broken_by(step.name):
-                found += step.run(self.host).findings
+                found += step.run(self.host if step.needs is None else source).findings
         with broken_by("topology"):
             if isinstance(reading, NvmlReading):
                 build_topology(reading, self.host.pci(), simulated=True)

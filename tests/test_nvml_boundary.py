@@ -25,13 +25,13 @@ from tests.boundary import (
     MUST,
     NOT_IN_LIBRARY,
     NOT_SUPPORTED,
-    QUICK,
     RESTS_ON,
     START,
     BrokenError,
     Case,
     Machine,
     all_cases,
+    quick_findings,
 )
 from tests.boundary_rules import broken_rules
 from tests.conftest import Figures
@@ -134,7 +134,7 @@ def look(machine: Machine, fault: str, deadline_s: float) -> tuple[Finding, ...]
     """What the checks say, with NVML asked by a child as everywhere."""
     host = LiveHost(isolated=True, deadline_s=deadline_s, machine=machine.folder)
     with machine.spoilt(fault):
-        return tuple(finding for step in QUICK for finding in step.run(host).findings)
+        return quick_findings(host)
 
 
 def verdicts(findings: tuple[Finding, ...]) -> set[tuple[str, str, str, str | None]]:
@@ -197,7 +197,7 @@ def test_an_older_library_costs_answers_and_accuses_nobody(branch, name, machine
     simulator.make(machine(name).profile, tmp_path / "old", [f"nvml-release:branch={branch}"], ())
     monkeypatch.setenv("GPUCHECK_SIMULATOR", str(tmp_path / "old"))
     host = LiveHost(isolated=True, deadline_s=20.0, machine=tmp_path / "old")
-    findings = tuple(finding for step in QUICK for finding in step.run(host).findings)
+    findings = quick_findings(host)
     known = {(f.check, f.subject, f.cause) for f in healthy}
 
     loud = [f for f in findings if f.verdict in LOUD and (f.check, f.subject, f.cause) not in known]

@@ -11,11 +11,10 @@ from msgspec.structs import replace
 from gpucheck import simulator
 from gpucheck.host.live import LiveHost
 from gpucheck.model import Finding, NvmlReading, Verdict
-from gpucheck.run import verification as run
 from tests import captures
+from tests.boundary import quick_findings
 from tests.shared import from_yaml, sampled
 
-QUICK = run.select(run.all_steps(), level="quick", only=(), skip=())
 DRIVERS = (
     *("470.256.02", "525.147.05", "535.309.01", "550.163.01", "560.35.05", "570.211.01", "575.64.05"),
     *("580.178.04", "590.48.01", "595.91.07", "610.57.04", "615.71.09"),
@@ -36,7 +35,7 @@ def look(name: str, driver: str, folder: Path) -> tuple[NvmlReading, list[Findin
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GPUCHECK_SIMULATOR", str(folder))
         host = LiveHost(isolated=True, deadline_s=30.0, machine=folder)
-        findings = [finding for step in QUICK for finding in step.run(host).findings]
+        findings = list(quick_findings(host))
         reading = host.nvml()
     assert isinstance(reading, NvmlReading), reading
     return reading, findings
