@@ -27,8 +27,6 @@ the code can report; causes of messages in the kernel log are in `gpucheck/knowl
 `gpucheck explain CAUSE` prints the meaning and the fix of a cause.
 """
 TABLE = "| check | question | verdicts |\n|---|---|---|"
-# It has findings of other checks too.
-WHOLE = {("gpucheck.topology", "build")}
 FOLLOWED = ("gpucheck.checks", "gpucheck.topology")
 METHODS = {
     "passes": Verdict.PASS,
@@ -115,7 +113,7 @@ def _follow(source: Source, name: str, seen: set[tuple[str, str]]) -> Iterator[t
     seen.add((source.name, name))
     if name in source.imported:
         module, original = source.imported[name]
-        if module.startswith(FOLLOWED) and (module, original) not in WHOLE:
+        if module.startswith(FOLLOWED):
             yield from _follow(_source(module), original, seen)
         return
     node = source.defined.get(name)

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 
 from gpucheck.checks._nvml import LOST, reading_with_gpus
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import DEFECT, Check, Finding, Topology, Verdict
+from gpucheck.model import DEFECT, Check, Finding, Verdict
 from gpucheck.model.facts import Facts
-from gpucheck.topology import build
+from gpucheck.topology.build import network_cards, pair_findings
 from gpucheck.topology.view import View
+from gpucheck.topology.wiring import reduced_findings, wire
 
 NAME = "topology"
 ANCESTOR = "nvmlDeviceGetTopologyCommonAncestor"
@@ -23,40 +24,36 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
     if isinstance(nvml, Finding):
         yield nvml
         return
-    # Neither the model of the CPU nor a simulation changes a finding.
-    topology = build(nvml, facts.pci, simulated=False, virtual=facts.system.virtual)
     # Missing NVLinks and ACS are part of a topology as well, and the finding of a check of their own.
-    own = [finding for finding in topology.findings if finding.check == NAME]
+    devices = {device.bus_id.lower(): device for device in facts.pci}
+    view = View(nvml, devices)
+    wiring = wire(nvml.gpus, network_cards(nvml.gpus, devices), devices, None)
+    own = [*pair_findings(view), *reduced_findings(wiring, facts.system.virtual)]
     yield from own
     # A SKIP of copies through host memory has a value; one without a value leaves the class unknown.
     if any(finding.verdict in (Verdict.WARN, Verdict.FAIL, Verdict.UNKNOWN) or finding.seen is None for finding in own):
         return
-    if not topology.pairs:
+    if not view.pairs:
         yield Subject(check=NAME).skips("p2p.single-gpu", "1 GPU")
         return
-    view = View(nvml, {device.bus_id.lower(): device for device in facts.pci})
-    compared, pairs = view.compared(), len(topology.pairs)
-    lines = (f"class by NVML and by sysfs, and the same: {compared} of {pairs} pairs",)
-    subject = Subject(
-        check=NAME, evidence=(*lines, *(f"GPU{pair.a}-GPU{pair.b}: {pair.cls}" for pair in topology.pairs))
-    )
+    compared, classes = view.compared(), [view.cell(*pair) or "?" for pair in view.pairs]
+    seen = ", ".join(f"{classes.count(cls)} x {cls}" for cls in dict.fromkeys(classes))
+    labels = ("-".join(f"GPU{gpu.index}" for gpu in view.gpus(*pair)) for pair in view.pairs)
+    lines = [f"class by NVML and by sysfs, and the same: {compared} of {len(classes)} pairs"]
+    lines += (f"{label}: {cls}" for label, cls in zip(labels, classes, strict=True))
+    subject = Subject(check=NAME, evidence=tuple(lines))
     refused = [gap for gap in nvml.gaps if gap.call == ANCESTOR and not gap.absent]
     if refused:
         error, number = refused[0].name.removeprefix("NVMLError_"), refused[0].code
         root = "inventory" if number in LOST else None
         code = "p2p.ancestor-unreadable" if number == DEFECT else "p2p.agreement-unknown"
-        yield subject.unknown(code, _classes(topology), because_of=root, error=error, number=number)
+        yield subject.unknown(code, seen, because_of=root, error=error, number=number)
         return
     if compared:
-        yield subject.passes(_classes(topology))
+        yield subject.passes(seen)
         return
     by_nvml = any(any(view.ancestors(*pair)) for pair in view.pairs)
-    yield subject.skips("p2p.no-path-in-sysfs" if by_nvml else "p2p.no-class-from-nvml", _classes(topology))
-
-
-def _classes(topology: Topology) -> str:
-    classes = [pair.cls or "?" for pair in topology.pairs]
-    return ", ".join(f"{classes.count(cls)} x {cls}" for cls in dict.fromkeys(classes))
+    yield subject.skips("p2p.no-path-in-sysfs" if by_nvml else "p2p.no-class-from-nvml", seen)
 
 
 CHECK = Check(NAME, frozenset({"hardware", "quick"}), evaluate=evaluate, needs=("nvml", "pci", "system"))
