@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from gpucheck.model.smoke import Placement
+from gpucheck.model.smoke import Placement, SmokeResult
 from gpucheck.printable import counted
 
 
@@ -51,3 +51,10 @@ def plan(
     if not nccl:
         return Plan("gpus", "gloo", f"torch {build} carries no NCCL: gloo moves the gradients through host memory")
     return Plan("gpus", "nccl", devices_used(world_size, visible_gpus))
+
+
+def not_across_gpus(result: SmokeResult) -> str:
+    """Return the code for why a run that is not placed on several GPUs was not."""
+    if result.placement != "cpu":
+        return "training.across-instances" if result.placement == "mig" else "training.across-one-gpu"
+    return "training.across-no-cuda" if result.versions.get("cuda") is None else "training.across-no-gpu"

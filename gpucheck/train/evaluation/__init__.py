@@ -19,6 +19,7 @@ from gpucheck.train.evaluation.training import (
     evaluate_transfer,
     not_by_the_switch,
 )
+from gpucheck.train.placement import not_across_gpus
 from gpucheck.train.report import CUDA_WHEELS
 from gpucheck.train.spec import NVLS
 
@@ -60,9 +61,20 @@ def _placement(result: SmokeResult, gpus: int | None) -> Iterator[Finding]:
     ):
         yield _not_on_gpus(result, gpus)
         return
-    code = "training.training-not-across-gpus" if result.trained else "training.copies-not-across-gpus"
     seen, wanted = f"{describe_ranks(result)}: {_proves(result)}", f"{result.world_size} GPUs"
-    yield Subject(check=PLACEMENT, name=subject_of(result)).skips(code, seen, wanted, reason=result.placement_reason)
+    work = "training" if result.trained else "copies"
+    subject = Subject(check=PLACEMENT, name=subject_of(result))
+    yield subject.skips(not_across_gpus(result), seen, wanted, work=work, **_build(result))
+
+
+def _build(result: SmokeResult) -> dict[str, str | int | None]:
+    versions, framework = result.versions, result.framework
+    return {
+        "framework": framework,
+        "version": versions.get(framework),
+        "cuda": versions.get("cuda"),
+        "ranks": result.world_size,
+    }
 
 
 def _proves(result: SmokeResult) -> str:
@@ -74,18 +86,17 @@ def _proves(result: SmokeResult) -> str:
 
 
 def _not_on_gpus(result: SmokeResult, gpus: int) -> Finding:
-    framework, versions, reason = result.framework, result.versions, result.placement_reason
+    framework, versions = result.framework, result.versions
     subject = Subject(
         check=PLACEMENT, evidence=(f"{framework} {versions.get(framework)}, CUDA {versions.get('cuda')}",)
     )
     ranks = describe_ranks(result)
     wanted = f"training on the {counted(gpus, 'GPU')} of this host"
     if versions.get("cuda") is not None and versions.get(CUDA_WHEELS, "") is not None:
-        return subject.fails(
-            "training.gpus-not-used", f"{ranks}: {_proves(result)}", wanted, framework=framework, reason=reason
-        )
+        code = "training.gpus-not-found" if result.placement == "cpu" else "training.one-gpu-used"
+        return subject.fails(code, f"{ranks}: {_proves(result)}", wanted, **_build(result))
     # The environment of gpucheck need not be the one that the jobs of this host use: no defect of the host.
-    seen = f"training on GPUs unknown: {reason}"
+    seen = f"training on GPUs unknown: {result.placement_reason}"
     if CUDA_WHEELS not in versions:
         return subject.unknown("training.build-without-cuda", seen, wanted, framework=framework, ranks=ranks)
     return subject.unknown(

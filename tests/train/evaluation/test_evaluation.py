@@ -27,8 +27,7 @@ def test_a_run_on_cpus_passes_and_says_that_no_gpu_took_part():
     assert worst(finding.verdict for finding in evaluate(ON_CPU)) is Verdict.PASS
     assert said.verdict is Verdict.SKIP
     assert said.seen == "2 CPU ranks, gloo: this tests the software stack, not GPU communication"
-    assert said.code == "training.training-not-across-gpus"
-    assert said.values == {"reason": "torch 2.13.0+cpu is a build without CUDA"}
+    assert (said.code, said.values["version"]) == ("training.across-no-cuda", "2.13.0+cpu")
     assert all(finding.evidence[0].startswith("2 CPU ranks, gloo: ") for finding in passes)
 
 
@@ -47,9 +46,9 @@ def test_two_ranks_on_one_gpu_do_not_pass_for_two_gpus():
             replace(ON_CPU, versions={"torch": "2.7.1+cu126", "cuda": "12.6"}),
             Verdict.FAIL,
             "tests the software stack",
-            "gpus-not-used",
+            "gpus-not-found",
         ),
-        (ON_ONE_GPU, Verdict.FAIL, "tests one GPU", "gpus-not-used"),
+        (ON_ONE_GPU, Verdict.FAIL, "tests one GPU", "one-gpu-used"),
     ],
 )
 def test_gpus_that_the_framework_does_not_use_are_no_pass(result, verdict, words, code):
