@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 
 from gpucheck.knowledge import causes
-from gpucheck.knowledge.codes import Subject, fix_of, rows
+from gpucheck.knowledge.advice import fix_of
+from gpucheck.knowledge.codes import Subject, rows
 from gpucheck.model import Finding
 from gpucheck.model.finding import Step, Values
 from gpucheck.model.finding.naming import bus_ids

@@ -4,34 +4,11 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.knowledge._load import Row, Table, table
+from gpucheck.knowledge._load import Table, table
+from gpucheck.knowledge.advice import Advice, step_of
 from gpucheck.model.finding import Action, Owner, Step
 
 Domain = Literal["gpu", "nvlink", "pcie", "network", "driver", "host", "job"]
-
-
-class Advice(Row, frozen=True, kw_only=True):
-    """One step: do or look are words, change or run a command. do and change alter the host, look and run do not."""
-
-    do: str | None = None
-    look: str | None = None
-    change: str | None = None
-    run: str | None = None
-
-    def __post_init__(self) -> None:
-        if sum(text is not None for text in (self.do, self.look, self.change, self.run)) != 1:
-            raise ValueError("a step has one of the keys do, look, change, run")
-
-    @property
-    def text(self) -> str:
-        return self.do or self.look or self.change or self.run or ""
-
-    def as_step(self) -> Step:
-        """Return the step; its text has no values."""
-        text, changes = self.text.format(), self.do is not None or self.change is not None
-        if self.do is not None or self.look is not None:
-            return Step(text=text, changes=changes)
-        return Step(command=text, changes=changes)
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,12 +31,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def advice(self) -> tuple[Step, ...]:
         """The steps as a finding has them; those of a cause have no values."""
-        return tuple(step.as_step() for step in self.steps)
-
-    @property
-    def remedy(self) -> str:
-        """The steps as one text: a step that ends with a colon introduces the next."""
-        return "; ".join(step.command or step.text or "" for step in self.advice).replace(":; ", ": ")
+        return tuple(step_of(step, {}) for step in self.steps)
 
 
 class _Causes(Table, frozen=True, kw_only=True):
@@ -98,21 +70,3 @@ class _Suspects(Table, frozen=True, kw_only=True):
 def suspects_of(pattern: str) -> tuple[str, ...]:
     """Return the causes that may be behind slow, wrong or hung copies of this pattern, the most frequent first."""
     return table("suspects.yml", _Suspects).patterns[pattern]
-
-
-class ByDesign(Row, frozen=True, kw_only=True):
-    """Why a setting is no fault on such a host."""
-
-    why: str
-    source: str
-
-
-class _ByDesign(Table, frozen=True, kw_only=True):
-    schema_: Literal["gpucheck.knowledge.by_design/1"]
-    iommu: dict[str, ByDesign]
-
-
-def translates_by_design(arch: str) -> str | None:
-    """Return why the IOMMU of such a host (``uname -m``) always translates, None if it does not."""
-    row = table("by_design.yml", _ByDesign).iommu.get(arch)
-    return row.why if row else None

@@ -5,15 +5,14 @@ codes and values are. The part of a code before the dot is the name of its file:
 """
 
 import re
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from string import Formatter
 from typing import Any, Literal
 
 import msgspec
 
 from gpucheck.knowledge._load import FOLDER, Row, table
-from gpucheck.knowledge.causes import Advice, causes
+from gpucheck.knowledge.advice import WORDS, Advice, fix_of, step_of
+from gpucheck.knowledge.causes import causes
 from gpucheck.model.finding import Action, Alternative, Confidence, Finding, Owner, Step, Value, Values
 from gpucheck.model.finding.naming import bus_ids
 from gpucheck.model.finding.verdict import Verdict
@@ -69,33 +68,11 @@ def known(name: str | None) -> bool:
     return group in groups() and rest in codes(group)
 
 
-class _Words(Formatter):
-    """Values in a sentence: a list with commas, an unknown value as the word."""
-
-    def format_field(self, value: Any, format_spec: str) -> str:
-        if isinstance(value, list | tuple):
-            return ", ".join(super(_Words, self).format_field(one, format_spec) for one in value)
-        if value is None:
-            return "unknown"
-        return str(super().format_field(value, format_spec))
-
-
-class _Shell(_Words):
-    """Values in a command: a text from elsewhere cannot become a second command."""
-
-    def format_field(self, value: Any, format_spec: str) -> str:
-        text = super().format_field(value, format_spec)
-        return text if isinstance(value, int | float) else shlex.quote(text) if text else "''"
-
-
-WORDS, SHELL = _Words(), _Shell()
-
-
 def steps_of(
     name: str, values: Mapping[str, Any], *, cause: str | None, advice: tuple[Advice, ...] = ()
 ) -> tuple[Step, ...]:
     """Return the steps of a code, then those of a table's row, then those of the cause if the code asks for them."""
-    return tuple(_step(one, values) for one in _advice(code_of(name), cause, advice))
+    return tuple(step_of(one, values) for one in _advice(code_of(name), cause, advice))
 
 
 def _advice(row: Code, cause: str | None, advice: tuple[Advice, ...] = ()) -> tuple[Advice, ...]:
@@ -103,22 +80,6 @@ def _advice(row: Code, cause: str | None, advice: tuple[Advice, ...] = ()) -> tu
     if cause is not None and (row.then_cause or not own):
         return (*own, *causes()[cause].steps)
     return own
-
-
-def _step(advice: Advice, values: Mapping[str, Any]) -> Step:
-    changes = advice.do is not None or advice.change is not None
-    if advice.do is not None or advice.look is not None:
-        return Step(text=WORDS.vformat(advice.text, (), values), changes=changes)
-    return Step(command=SHELL.vformat(advice.text, (), values), changes=changes)
-
-
-def fix_of(steps: Iterable[Step]) -> str:
-    """Return the steps as one text: a step that ends with a colon introduces the next."""
-    text = ""
-    for step in steps:
-        between = " " if text.endswith(":") else "; " if text else ""
-        text += between + (step.command or step.text or "")
-    return text
 
 
 def of_several(finding: Finding, ids: Sequence[str], *, every_gpu: bool) -> tuple[str, tuple[Step, ...]]:
@@ -137,7 +98,7 @@ def of_several(finding: Finding, ids: Sequence[str], *, every_gpu: bool) -> tupl
             listed = OF_GPUS.search(advice.text) is not None
             if listed and every_gpu:
                 advice = _without_option(advice)
-            steps.append(_step(advice, {**finding.values, **one, **({"gpu": ",".join(ids)} if listed else {})}))
+            steps.append(step_of(advice, {**finding.values, **one, **({"gpu": ",".join(ids)} if listed else {})}))
         return WORDS.vformat(row.why, (), {**finding.values, **one, "gpu": "each GPU"}), tuple(steps)
     except (KeyError, ValueError, TypeError):
         return finding.why, finding.steps

@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 
 from gpucheck.knowledge._load import Row, Table, table
-from gpucheck.knowledge.causes import Advice
+from gpucheck.knowledge.advice import Advice
 
 Verdict = Literal["note", "warn", "fail"]
 Confidence = Literal["certain", "likely", "possible"]

@@ -97,9 +97,12 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         return answers is None or name in answers if colon else answers is not msgspec.UNSET
 
     def installed(self, names: Iterable[str]) -> tuple[PackageVersion, ...]:
-        """Return the installed ones of these packages; none where the package database could not be read."""
-        found = (self.packages or {}).get
-        return tuple(package for name in names if (package := found(name)) is not None)
+        """Return the installed ones of these packages; none where the package database could not be read.
+
+        Raises KeyError for a package that was not asked for.
+        """
+        found = self.packages
+        return () if found is None else tuple(one for name in names if (one := found[name]) is not None)
 
     def read(self, *needs: str) -> "Facts":
         """Return these facts: what a recording or a text contains is all that there is. Raises NotRecorded."""

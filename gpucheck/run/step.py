@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gpucheck.knowledge.codes import fix_of, steps_of
+from gpucheck.knowledge.advice import fix_of
+from gpucheck.knowledge.codes import steps_of
 from gpucheck.model import Finding, Verdict
 
 # What the report of the run has itself.

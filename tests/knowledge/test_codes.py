@@ -12,8 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from gpucheck.knowledge import causes
-from gpucheck.knowledge.causes import Advice
-from gpucheck.knowledge.codes import Subject, code_of, fix_of, groups, known, of_several, rows
+from gpucheck.knowledge.advice import Advice, fix_of
+from gpucheck.knowledge.codes import Subject, code_of, groups, known, of_several, rows
 from gpucheck.model.finding import Step
 from gpucheck.model.finding.verdict import Verdict
 

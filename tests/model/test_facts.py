@@ -36,7 +36,10 @@ def test_a_database_that_cannot_be_read_is_an_answer_about_every_package():
 
 
 def test_only_installed_packages_are_returned():
+    """One that was not asked for is not "not installed"."""
     assert [package.name for package in ASKED.installed(["imex", "driver"])] == ["driver"]
+    with pytest.raises(KeyError, match="other"):
+        ASKED.installed(["driver", "other"])
 
 
 @pytest.mark.parametrize(("need", "words"), [("nvml", "contain nvml"), ("text:/x", "file /x"), ("python:a", "Python")])

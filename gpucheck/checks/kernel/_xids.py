@@ -4,7 +4,7 @@ import re
 from typing import Any, NamedTuple
 
 from gpucheck.checks.kernel._text import BUS, bus_id
-from gpucheck.knowledge.causes import Advice
+from gpucheck.knowledge.advice import Advice
 from gpucheck.knowledge.kernel_messages import Confidence, Verdict
 from gpucheck.knowledge.xid import SXID_CAUSE, Catalogued, Xid, nvlink5, recovery_action, sxid_family, sxids, xids
 from gpucheck.model.finding import Action, Owner

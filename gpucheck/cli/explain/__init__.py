@@ -11,7 +11,7 @@ import click
 
 if TYPE_CHECKING:
     from gpucheck.knowledge import Cause
-    from gpucheck.knowledge.causes import Advice
+    from gpucheck.knowledge.advice import Advice
 
 from gpucheck.cli._shared.common import Problem
 from gpucheck.cli._shared.completion import EXPLAINED

@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from gpucheck.knowledge._load import table
-from gpucheck.knowledge.causes import Advice
+from gpucheck.knowledge.advice import Advice
 
 FOLDER = Path(__file__).parent
 NEVER = "(?!)"  # the pattern of a message that a reader finds in other ways

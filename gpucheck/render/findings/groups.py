@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from gpucheck.knowledge.codes import fix_of, of_several
+from gpucheck.knowledge.advice import fix_of
+from gpucheck.knowledge.codes import of_several
 from gpucheck.model import Finding, Verdict, where
 from gpucheck.model.finding import Step
 from gpucheck.model.finding.naming import bus_ids

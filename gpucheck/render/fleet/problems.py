@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 import click
 
-from gpucheck.knowledge.codes import fix_of, of_several
+from gpucheck.knowledge.advice import fix_of
+from gpucheck.knowledge.codes import of_several
 from gpucheck.model import Agreement, Finding, FleetReport, FleetRow, Outlier, Verdict, by_root
 from gpucheck.model.finding.naming import gpu_name
 from gpucheck.printable import folded, one_line

@@ -5,7 +5,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from gpucheck.host.recording import ReplayHost
-from gpucheck.knowledge.codes import Subject, fix_of, steps_of
+from gpucheck.knowledge.advice import fix_of
+from gpucheck.knowledge.codes import Subject, steps_of
 from gpucheck.model import Finding, Host, Verdict
 from gpucheck.run.step import Outcome, Step, numbers_of
 from gpucheck.train import whole_gpus
