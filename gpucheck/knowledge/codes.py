@@ -82,6 +82,12 @@ def _advice(row: Code, cause: str | None, advice: tuple[Advice, ...] = ()) -> tu
     return own
 
 
+def followed_by(finding: Finding, name: str) -> Finding:
+    """Return the finding with the steps of another code, which has no values, after its own."""
+    steps = (*finding.steps, *steps_of(name, {}, cause=None))
+    return msgspec.structs.replace(finding, steps=steps, fix=fix_of(steps))
+
+
 def of_several(finding: Finding, ids: Sequence[str], *, every_gpu: bool) -> tuple[str, tuple[Step, ...]]:
     """Return why and steps for several GPUs with equal findings.
 

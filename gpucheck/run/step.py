@@ -5,8 +5,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gpucheck.knowledge.advice import fix_of
-from gpucheck.knowledge.codes import steps_of
 from gpucheck.model import Finding, Verdict
 
 # What the report of the run has itself.
@@ -50,9 +48,8 @@ def numbers_of(report: msgspec.Struct, *omitted: str) -> dict[str, Any]:
     return numbers
 
 
-def in_place_of_a_run(check: str, reason: Finding, seen: str, wanted: str, omitted: str | None = None) -> Finding:
-    """Return UNKNOWN with the words of the reason. omitted: code whose steps run gpucheck without the check."""
-    steps = steps_of(omitted, {}, cause=None) if omitted is not None else ()
+def in_place_of_a_run(check: str, reason: Finding, seen: str, wanted: str) -> Finding:
+    """Return UNKNOWN with the words of the reason."""
     return Finding(
         check=check,
         verdict=Verdict.UNKNOWN,
@@ -62,6 +59,6 @@ def in_place_of_a_run(check: str, reason: Finding, seen: str, wanted: str, omitt
         seen=seen,
         wanted=wanted,
         why=reason.why,
-        steps=(*reason.steps, *steps),
-        fix="; ".join(filter(None, (reason.fix, fix_of(steps)))),
+        steps=reason.steps,
+        fix=reason.fix,
     )

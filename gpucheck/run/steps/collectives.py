@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gpucheck.knowledge.codes import Subject
+from gpucheck.knowledge.codes import Subject, followed_by
 from gpucheck.model import Finding, Host, NvmlReading
 from gpucheck.run.proof import REQUIRED, not_required
 from gpucheck.run.step import Outcome, Step, in_place_of_a_run, numbers_of
@@ -83,14 +83,8 @@ def _prevented(host: Host) -> Outcome | None:
 
 def _unknown(reason: Finding, seen: str) -> Outcome:
     """Return the outcome without a run, with the code of the reason."""
-    finding = in_place_of_a_run(
-        NAME,
-        replace(reason, subject="host"),
-        f"{CLAIM} unknown: {seen}",
-        "a run on all GPUs",
-        "measure.collectives-left-out",
-    )
-    return Outcome((finding,), {}, (f"{CLAIM}, {seen}",))
+    finding = in_place_of_a_run(NAME, replace(reason, subject="host"), f"{CLAIM} unknown: {seen}", "a run on all GPUs")
+    return Outcome((followed_by(finding, "measure.collectives-left-out"),), {}, (f"{CLAIM}, {seen}",))
 
 
 def _transport(report: "CollectivesReport") -> Iterator[Finding]:

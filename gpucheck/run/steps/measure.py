@@ -5,8 +5,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from gpucheck.host.recording import ReplayHost
-from gpucheck.knowledge.advice import fix_of
-from gpucheck.knowledge.codes import Subject, steps_of
+from gpucheck.knowledge.codes import Subject, followed_by
 from gpucheck.model import Finding, Host, Verdict
 from gpucheck.run.step import Outcome, Step, numbers_of
 from gpucheck.train import whole_gpus
@@ -85,12 +84,9 @@ def _held_to_the_level(host: Host, findings: tuple[Finding, ...], numbers: dict[
 
 
 def _unknown(finding: Finding, gpus: int) -> Finding:
-    steps = steps_of("measure.copies-left-out", {}, cause=None)
     return replace(
-        finding,
+        followed_by(finding, "measure.copies-left-out"),
         verdict=Verdict.UNKNOWN,
         seen=f"{CLAIM} unknown: {finding.seen}",
         wanted=finding.wanted if finding.wanted is not None else f"copies between the {gpus} GPUs of this host",
-        steps=(*finding.steps, *steps),
-        fix="; ".join(filter(None, (finding.fix, fix_of(steps)))),
     )
