@@ -5,11 +5,13 @@ A fact's path is its section and its name in lower case: ``("ecc_mode", "current
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 from gpucheck.imports.nvidia_smi import _values as v
+from gpucheck.knowledge.xid import nvml_errors
 from gpucheck.model.diagnosis.observations import NvLinkCount, Observations, ObservedGpu, ObservedHost, Port
 from gpucheck.model.diagnosis.paste import Message, Part
-from gpucheck.model.host.hardware import Gpu, PcieLink
+from gpucheck.model.host.hardware import Fabric, Gpu, PcieLink
 from gpucheck.model.host.health import EccCounts, Health, PcieErrors, RetiredPages, RowRemap
 from gpucheck.model.host.readings import NvmlReading
 from gpucheck.printable import counted
@@ -33,6 +35,28 @@ BELOW = ("hw_slowdown/",)  # where a page that lost its indentation has them
 ACTIONS = ("none", "reset", "reboot", "drain-p2p", "drain-and-reset", "recover-imex", "bus-reset", "system-reboot")
 POWER = ("gpu_power_readings", "gpu_ceiling_power_limit", "power_readings")
 NO_NAMES = ("N/A", "Unknown Error", "ERR!", "GPU is lost", "GPU requires reset")
+# Rows of the section Fabric; of its health the words, and the shifts of NVML_GPU_FABRIC_HEALTH_MASK_*: 0 is not
+# reported, 1 true, 2 false.
+FABRIC_STATES: dict[str, Literal["not-supported", "not-started", "in-progress", "completed"]] = {
+    "Not Supported": "not-supported",
+    "Not Started": "not-started",
+    "In Progress": "in-progress",
+    "Completed": "completed",
+}
+SUMMARIES: dict[str, Literal["healthy", "unhealthy", "limited-capacity"]] = {
+    "Healthy": "healthy",
+    "Unhealthy": "unhealthy",
+    "Limited Capacity": "limited-capacity",
+}
+HEALTH = {"bandwidth": 0, "route_recovery_in_progress": 2, "route_unhealthy": 4, "access_timeout_recovery": 6}
+FABRIC_WORDS = {
+    **dict.fromkeys(("N/A", "Not Supported"), 0),
+    **dict.fromkeys(("Degraded", "True", "Yes"), 1),
+    **dict.fromkeys(("Full", "False", "No", "None"), 2),
+}
+# The same for its incorrect configuration: 1 if there is no such thing, 15 for any other word.
+CONFIGURED, OTHER_CONFIGURATION = {"N/A": 0, "Not Supported": 0, "None": 1, "False": 1, "No": 1}, 15
+UNKNOWN_ERROR = 999
 IDLE_STATES = re.compile(r"P(?:[5-9]|1\d)")
 
 
@@ -71,6 +95,7 @@ def gpu(facts: Facts, index: int, bus_id: str | None) -> Gpu:
         memory_bytes=v.size(facts.get("fb_memory_usage/total", "memory_usage/total")),
         bar1_bytes=v.size(facts.get("bar1_memory_usage/total")),
         pcie=_link(facts),
+        fabric=_fabric(facts),
         health=_health(facts),
     )
 
@@ -114,6 +139,41 @@ def _link(facts: Facts) -> PcieLink:
         max_width=v.whole(facts.get("link_width/max", "link_widths/max_link_width")),
         device_max_generation=v.whole(facts.get("pcie_generation/device_max", "pcie_gen/max_device_link_gen")),
     )
+
+
+def _fabric(facts: Facts) -> Fabric | None:
+    """The registration as NVML has it, its health as the mask of nvml.h; None where the text reports none."""
+    state = FABRIC_STATES.get(facts.get("fabric/state") or "")
+    if state is None:
+        return None
+    mask = sum(FABRIC_WORDS.get(facts.get(f"health/{name}") or "", 0) << shift for name, shift in HEALTH.items())
+    mask |= CONFIGURED.get(facts.get("health/incorrect_configuration") or "N/A", OTHER_CONFIGURATION) << 8
+    summary = facts.get("health/summary") or ""
+    return Fabric(
+        state=state,
+        status=_status(facts.get("fabric/status")),
+        clique_id=v.whole(facts.get("fabric/cliqueid")),
+        cluster_uuid=facts.get("fabric/clusteruuid"),
+        health_mask=mask or None,
+        health_summary=SUMMARIES.get(summary),
+    )
+
+
+def _status(text: str | None) -> int | None:
+    """NVML's return code by its text, UNKNOWN_ERROR for a text that NVML does not have."""
+    if text in (None, "N/A"):
+        return None
+    if text == "Success":
+        return 0
+    return next((code for code, error in nvml_errors().items() if error.text == text), UNKNOWN_ERROR)
+
+
+def not_understood(facts: Facts) -> str | None:
+    """Return a line about the fabric with a word that nvidia-smi is not known to print there, None if there is none."""
+    words = {"fabric/state": {*FABRIC_STATES, "N/A"}, "health/summary": {*SUMMARIES, "N/A", "Not Supported"}}
+    words |= {f"health/{name}": {*FABRIC_WORDS} for name in HEALTH}
+    found = ((path, facts.get(path)) for path in words)
+    return next((f"{path}: {word}" for path, word in found if word is not None and word not in words[path]), None)
 
 
 def _health(facts: Facts) -> Health:

@@ -8,7 +8,7 @@ from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
 from gpucheck.imports.nvidia_smi import _values as v
-from gpucheck.imports.nvidia_smi._facts import Facts, Path, gpu, name_of, part
+from gpucheck.imports.nvidia_smi._facts import Facts, Path, gpu, name_of, not_understood, part
 from gpucheck.model.diagnosis.paste import Message, Part
 
 NAME = "nvidia-smi-q"
@@ -29,7 +29,8 @@ HEADINGS = re.compile(
 # The names of sections as -d prints them; a part of the page may have been pasted without its banner.
 SECTIONS = re.compile(
     r"^\s{0,12}(?:E(?:cc|CC) Mode|E(?:cc|CC) Errors|Remapped Rows|Retired Pages|Clocks (?:Throttle|Event) Reasons|"
-    r"(?:GPU )?Power Readings|FB Memory Usage|BAR1 Memory Usage|MIG Mode|GPU Link Info|Max Clocks|Applications Clocks)"
+    r"(?:GPU )?Power Readings|FB Memory Usage|BAR1 Memory Usage|MIG Mode|GPU Link Info|Max Clocks|Applications Clocks|"
+    r"Fabric)"
     r"(?:\s*:\s*N/A)?\s*$"
 )
 BEGIN = re.compile(f"{BANNER.pattern}|{GPU.pattern}|{SECTIONS.pattern}")
@@ -41,7 +42,7 @@ NAMELESS = "GPU?"  # of a part that does not name its GPU
 MOST_INDENT = 1 << 20
 NO_ANSWER = ("GPU is lost", "Unknown Error", "ERR!", "GPU requires reset")
 MANY = 8  # values that are not available; one alone is usual: laptops do not report their power limit
-FABRIC = {"In Progress": "fabric-in-progress"}
+FABRIC = dict.fromkeys(("In Progress", "Not Started"), "fabric-in-progress")
 REPAIRS = {
     "sram_threshold_exceeded": "sram-threshold",
     "unrepairable_memory": "unrepairable-memory",
@@ -133,6 +134,8 @@ def _notes(facts: Facts, bus_id: str | None, lines: Sequence[str]) -> Iterator[M
     state = facts.get("fabric/state")
     if state in FABRIC:
         yield _message(FABRIC[state], f"Fabric State: {state}", bus_id, lines, state)
+    if word := not_understood(facts):
+        yield _message("fabric-word", word, bus_id, lines, word.partition(": ")[2])
     for name, key in REPAIRS.items():
         if v.switch(facts.get(name)):
             words = name.replace("_", " ").title().replace("Sram", "SRAM").replace("Tpc", "TPC")
@@ -155,6 +158,9 @@ KIND = Kind(
     "the output of nvidia-smi -q",
     parse,
     holds="GPU state",
-    hints=("NVSMI LOG", "GPU 0", "Mode", "Reasons", "Rows", "Pages", "Readings", "Usage", "Clocks", "Errors", "Info"),
+    hints=(
+        *("NVSMI LOG", "GPU 0", "Mode", "Reasons", "Rows", "Pages", "Readings", "Usage", "Clocks", "Errors", "Info"),
+        "Fabric",
+    ),
     blocks=lambda lines: spans(lines, BEGIN, INSIDE, again=BANNER),
 )

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec.structs import replace
 
 from gpucheck.checks import all_checks
+from gpucheck.checks.nvlink._fabric_health import health_findings, unregistered
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import (
     Finding,
@@ -47,6 +48,7 @@ def findings(parts: Sequence[Part]) -> tuple[Finding, ...]:
             gpus = tuple(_named(gpu, part, places) for gpu in part.nvml.gpus)
             found += _checked(Facts(nvml=replace(part.nvml, gpus=gpus), pci=pci or NOT_ASKED))
             found += _links_up(gpus)
+            found += (*unregistered(gpus), *health_findings(gpus))
     return tuple(_worst_of_each(found))
 
 

@@ -55,6 +55,51 @@ def _named(sample: str, name: str) -> list[str]:
     return [one.partition(":")[2].strip() for one in rows if one.startswith(name + " ")]
 
 
+# Words of the section Fabric as nvidia-smi prints them: azhpc-images#506 (a node that passed with "Insufficient
+# Resources"), NVSentinel#883, and the rows that k8s-test-infra lists for fabric health.
+FABRIC = [
+    ("State", "Completed", Verdict.PASS, None),
+    ("State", "In Progress", Verdict.WARN, None),
+    ("State", "Not Started", Verdict.WARN, None),
+    ("State", "Odd", Verdict.UNKNOWN, None),
+    ("Status", "Insufficient Resources", Verdict.FAIL, "fabric-manager-down"),
+    ("Status", "Unknown Error", Verdict.FAIL, "fabric-manager-down"),
+    ("Status", "Odd", Verdict.FAIL, "fabric-manager-down"),
+    ("Summary", "Healthy", Verdict.PASS, None),
+    ("Summary", "Unhealthy", Verdict.FAIL, "fabric-degraded"),
+    ("Summary", "Limited Capacity", Verdict.WARN, "fabric-degraded"),
+    ("Summary", "Odd", Verdict.UNKNOWN, None),
+    ("Bandwidth", "Full", Verdict.PASS, None),
+    ("Bandwidth", "Degraded", Verdict.WARN, "fabric-degraded"),
+    ("Bandwidth", "Odd", Verdict.UNKNOWN, None),
+    ("Route Recovery in progress", "True", Verdict.WARN, "fabric-degraded"),
+    ("Route Unhealthy", "False", Verdict.PASS, None),
+    ("Route Unhealthy", "True", Verdict.FAIL, "fabric-degraded"),
+    ("Access Timeout Recovery", "True", Verdict.WARN, "fabric-degraded"),
+    ("Incorrect Configuration", "None", Verdict.PASS, None),
+    ("Incorrect Configuration", "No Partition", Verdict.FAIL, "fabric-degraded"),
+    ("Incorrect Configuration", "True", Verdict.FAIL, "fabric-degraded"),
+]
+
+
+@pytest.mark.parametrize(("name", "word", "verdict", "cause"), FABRIC)
+def test_the_fabric_of_a_pasted_page_is_evaluated(name, word, verdict, cause):
+    """A GPU whose other values are healthy must not pass without its NVLink fabric."""
+    before, heading, after = SAMPLES[H200].partition("    Fabric\n")
+    found = diagnosed(before + heading + line(after, name, word))
+
+    assert found.verdict is verdict
+    assert causes(found) - {None} == ({cause} if cause else set())
+
+
+def test_the_section_alone_is_read():
+    """As ``nvidia-smi -q | grep -A 12 Fabric`` prints it, which findings ask for."""
+    _, heading, after = SAMPLES[H200].partition("    Fabric\n")
+    section = heading + "\n".join(line(after, "Status", "Insufficient Resources").split("\n")[:12])
+
+    assert diagnosed("        GPU Fabric GUID  : N/A\n--\n" + section).verdict is Verdict.FAIL
+
+
 @pytest.mark.parametrize("fault", EDITS)
 def test_a_paste_gives_the_same_cause_as_a_host_with_the_fault(fault):
     found = diagnosed(EDITS[fault]())
