@@ -48,6 +48,7 @@ SUMMARIES: dict[str, Literal["healthy", "unhealthy", "limited-capacity"]] = {
     "Unhealthy": "unhealthy",
     "Limited Capacity": "limited-capacity",
 }
+YES_OR_NO = ("remapped_rows/pending", "remapped_rows/remapping_failure_occurred", "sram_threshold_exceeded")
 HEALTH = {"bandwidth": 0, "route_recovery_in_progress": 2, "route_unhealthy": 4, "access_timeout_recovery": 6}
 FABRIC_WORDS = {
     **dict.fromkeys(("N/A", "Not Supported"), 0),
@@ -169,9 +170,9 @@ def _status(text: str | None) -> int | None:
 
 
 def not_understood(facts: Facts) -> str | None:
-    """Return a line about the fabric with a word that nvidia-smi is not known to print there, None if there is none."""
+    """Return a line about health with a word that nvidia-smi is not known to print there; None without one."""
     words = {"fabric/state": {*FABRIC_STATES, "N/A"}, "health/summary": {*SUMMARIES, "N/A", "Not Supported"}}
-    words |= {f"health/{name}": {*FABRIC_WORDS} for name in HEALTH}
+    words |= {f"health/{name}": {*FABRIC_WORDS} for name in HEALTH} | {key: {"Yes", "No", "N/A"} for key in YES_OR_NO}
     found = ((path, facts.get(path)) for path in words)
     return next((f"{path}: {word}" for path, word in found if word is not None and word not in words[path]), None)
 
@@ -270,7 +271,7 @@ def _action(facts: Facts) -> str | None:
     reported = facts.get("gpu_recovery_action")
     if reported is not None:
         name = re.sub(r"[ _]", "-", reported.strip().lower())
-        return name if name in ACTIONS else None
+        return name if name in ACTIONS else None if name in ("n/a", "not-supported") else f"unknown-{name}"
     if v.switch(facts.get("gpu_reset_status/drain_and_reset_recommended")):
         return "drain-and-reset"
     needed = v.switch(facts.get("gpu_reset_status/reset_required"))

@@ -135,7 +135,7 @@ def _notes(facts: Facts, bus_id: str | None, lines: Sequence[str]) -> Iterator[M
     if state in FABRIC:
         yield _message(FABRIC[state], f"Fabric State: {state}", bus_id, lines, state)
     if word := not_understood(facts):
-        yield _message("fabric-word", word, bus_id, lines, word.partition(": ")[2])
+        yield _message("unknown-word", word, bus_id, lines, word.partition(": ")[2])
     for name, key in REPAIRS.items():
         if v.switch(facts.get(name)):
             words = name.replace("_", " ").title().replace("Sram", "SRAM").replace("Tpc", "TPC")

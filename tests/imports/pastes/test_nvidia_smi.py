@@ -92,6 +92,19 @@ def test_the_fabric_of_a_pasted_page_is_evaluated(name, word, verdict, cause):
     assert causes(found) - {None} == ({cause} if cause else set())
 
 
+@pytest.mark.parametrize(
+    ("name", "word", "verdict"),
+    [
+        ("GPU Recovery Action", "N/A", Verdict.PASS),
+        ("GPU Recovery Action", "Odd", Verdict.FAIL),  # the driver asks for something
+        ("Remapping Failure Occurred", "Odd", Verdict.UNKNOWN),
+        ("SRAM Threshold Exceeded", "Odd", Verdict.UNKNOWN),
+    ],
+)
+def test_a_word_that_is_not_known_is_no_pass(name, word, verdict):
+    assert diagnosed(line(SAMPLES[H200], name, word)).verdict is verdict
+
+
 def test_the_section_alone_is_read():
     """As ``nvidia-smi -q | grep -A 12 Fabric`` prints it, which findings ask for."""
     _, heading, after = SAMPLES[H200].partition("    Fabric\n")
