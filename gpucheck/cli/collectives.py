@@ -15,9 +15,12 @@ from gpucheck.cli._shared.common import (
     write_result,
 )
 from gpucheck.cli._shared.progress import steps
+from gpucheck.cli._shared.values import seconds
 from gpucheck.cli._shared.width import columns
 from gpucheck.cli.bandwidth import parse_sizes
 from gpucheck.model.finding.verdict import EXIT_STATUS
+
+MOST_RANKS = 1024  # on one host: each is a process
 
 
 @click.command()
@@ -25,7 +28,7 @@ from gpucheck.model.finding.verdict import EXIT_STATUS
 @click.option("--sizes", metavar="LIST", help="Message sizes such as 8K,128M. Default: one small and one large.")
 @click.option(
     "--ranks",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, MOST_RANKS),
     metavar="N",
     help="Ranks on this host. Default: one per GPU, or 2 without a GPU.",
 )
@@ -33,7 +36,7 @@ from gpucheck.model.finding.verdict import EXIT_STATUS
 @click.option("--allow-busy-gpus", is_flag=True, help="Run on GPUs that other processes use.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=1),
+    type=seconds(),
     default=120.0,
     show_default=True,
     metavar="SECONDS",

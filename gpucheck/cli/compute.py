@@ -19,6 +19,7 @@ from gpucheck.cli._shared.common import (
     usage_errors,
     write_result,
 )
+from gpucheck.cli._shared.values import Number
 from gpucheck.cli._shared.width import columns
 from gpucheck.cli.bandwidth.progress import bar
 from gpucheck.model.finding.verdict import EXIT_NOT_WRITTEN, EXIT_STATUS
@@ -91,7 +92,7 @@ def burnt_in(
 )
 @click.option(
     "--max-temperature",
-    type=click.FloatRange(min=30, max=120),
+    type=Number(min=30, max=120),
     metavar="C",
     help="Stop a burn-in when a GPU reaches this temperature (default: 2 degrees below its shutdown temperature, or "
     "its slowdown T.Limit).",

@@ -16,6 +16,7 @@ from gpucheck.cli._shared.common import (
     usage_errors,
     write_result,
 )
+from gpucheck.cli._shared.values import seconds
 from gpucheck.model import EXIT_STATUS, NvmlReading
 from gpucheck.model.smoke import SmokeResult
 from gpucheck.processes.ranks.nodes import nodes_from
@@ -68,7 +69,7 @@ NAMES = [*dict.fromkeys(name for _, name in STRATEGIES), "all"]
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=seconds(),
     default=DEFAULTS.timeout_s,
     show_default=True,
     metavar="SECONDS",

@@ -15,6 +15,9 @@ import pytest
         ["verify", "--simulate", "hgx-h100"],
         ["verify", "--only", "driver", "--skip", "driver"],
         ["verify", "--from", "x", "--simulate", "hgx-h100-x8"],
+        ["verify", "--simulate", "hgx-h100-x8", "--simulate", "p100-pcie-x2"],
+        ["compute", "--level", "burn-in", "--max-temperature", "nan"],
+        ["collectives", "--ranks", "99999999"],
         ["fleet", "report", "does-not-exist"],
         ["record"],
         ["record", "-o", "/"],
@@ -69,7 +72,7 @@ def test_a_near_miss_gets_a_suggestion(run):
 
 
 def test_the_verdict_is_the_exit_status_and_the_file_is_whole(run, tmp_path):
-    output = tmp_path / "new" / "report.json"
+    output = tmp_path / "report.json"
 
     status, out, _ = run(
         "verify", "--simulate", "p100-pcie-x2", "--level", "quick", "--format", "json", "-o", str(output)

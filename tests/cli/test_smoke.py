@@ -127,7 +127,8 @@ def test_the_report_goes_to_a_file(smoke, tmp_path):
     [
         (["--steps", "9"], "needs 10 steps or more"),
         (["--steps", "many"], "not a valid integer"),
-        (["--timeout", "0"], "x>0"),
+        (["--timeout", "0"], "1.0<=x<=86400.0"),
+        (["--timeout", "nan"], "'nan' is not a number"),
         (["--framework", "jax"], "'torch'"),
         (["--strategy", "zero"], "'ddp'"),
         (["--framework", "torch", "--strategy", "mirrored"], "torch has no strategy mirrored; it has ddp"),

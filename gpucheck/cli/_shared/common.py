@@ -10,6 +10,7 @@ import click
 from gpucheck.cli._shared.completion import FAULT, PROFILE
 from gpucheck.cli._shared.output import OutputFile, Problem, drawing_only, usage_errors, write_result
 from gpucheck.cli._shared.progress import Progress, progress_end
+from gpucheck.cli._shared.values import once, seconds
 from gpucheck.model.finding.verdict import EXIT_STATUS, EXIT_USAGE, Verdict
 from gpucheck.printable import one_line
 
@@ -61,7 +62,7 @@ def separated(_ctx: click.Context, _param: click.Parameter, values: Sequence[str
 strict_option = click.option("--strict", is_flag=True, help="Rank UNKNOWN above WARN.")
 timeout_option = click.option(
     "--timeout",
-    type=click.FloatRange(min=1),
+    type=seconds(),
     default=NVML_SECONDS,
     show_default=True,
     metavar="SECONDS",
@@ -82,6 +83,8 @@ def simulation_options(command: F) -> F:
     return click.option(
         "--simulate",
         "profile",
+        multiple=True,
+        callback=once,
         shell_complete=PROFILE,
         metavar="PROFILE",
         help="Use a simulated machine: a name from gpucheck profiles, or a profile FILE.yml.",
@@ -91,6 +94,8 @@ def simulation_options(command: F) -> F:
 recording_option = click.option(
     "--from",
     "recording",
+    multiple=True,
+    callback=once,
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="Read a recording instead of this host.",

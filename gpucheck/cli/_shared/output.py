@@ -75,11 +75,17 @@ def _refuse_unwritable(output: Path) -> None:
 
 
 def _refuse_parent(output: Path) -> None:
-    parent = next(folder for folder in output.absolute().parents if folder.exists())
-    if parent.is_dir() and os.access(parent, os.W_OK | os.X_OK):
-        return
-    reason = "is not writable" if parent.is_dir() else "is not a directory"
-    raise Problem(f"{output}: cannot write the file: {parent} {reason}. Choose another place with -o.")
+    """Raise Problem unless a file can be made in the directory; root may write to all, but not in /proc."""
+    parent = output.absolute().parent
+    if not parent.exists():
+        raise Problem(f"{output}: cannot write the file: no directory {parent}. Create it, or choose another with -o.")
+    try:
+        probe = parent / f".gpucheck.{os.urandom(8).hex()}"
+        os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE))
+        probe.unlink()
+    except OSError as error:
+        reason = f"{parent}: {error.strerror}"
+        raise Problem(f"{output}: cannot write the file: {reason}. Choose another place with -o.") from error
 
 
 def descriptor(output: Path) -> int | None:
