@@ -20,6 +20,9 @@ from gpucheck.processes.signals import TerminatedError, ended_by_signals
 from gpucheck.processes.streams import STDERR, finish, standard_streams
 from gpucheck.processes.trust import programs_of_root
 
+# Listed after those that people type every day.
+RARE = frozenset({"bundle", "image", "lab", "profiles", "schema", "simulate"})
+
 
 class Commands(click.Group):
     """A group whose commands are the modules and packages of this package."""
@@ -48,9 +51,10 @@ class Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands from the first line of their sources: importing them all would cost 10 x the help."""
-        rows = [(name, _first_line(name)) for name in self.list_commands(ctx)]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
+        names = self.list_commands(ctx)
+        for title, rare in (("Commands", False), ("Commands for maintainers and tests", True)):
+            with formatter.section(title):
+                formatter.write_dl([(name, _first_line(name)) for name in names if (name in RARE) is rare])
 
 
 def _set_color(context: click.Context, _parameter: click.Parameter, value: str) -> None:
@@ -60,22 +64,28 @@ def _set_color(context: click.Context, _parameter: click.Parameter, value: str) 
         above.color, above = value == "always", above.parent
 
 
-COLOR = click.Option(
-    ["--color"],
-    type=click.Choice(["auto", "always", "never"]),
-    default="auto",
-    show_default=True,
-    expose_value=False,
-    is_eager=True,  # before an error of another option is printed
-    callback=_set_color,
-    help="Color the output. auto: on a terminal, unless NO_COLOR is set or TERM is dumb.",
-)
+def _color(*, hidden: bool) -> click.Option:
+    return click.Option(
+        ["--color"],
+        type=click.Choice(["auto", "always", "never"]),
+        default="auto",
+        show_default=True,
+        expose_value=False,
+        is_eager=True,  # before an error of another option is printed
+        callback=_set_color,
+        hidden=hidden,
+        help="Color the output, before or after the command. auto: on a terminal, unless NO_COLOR is set or TERM is "
+        "dumb.",
+    )
+
+
+COLOR, HIDDEN_COLOR = _color(hidden=False), _color(hidden=True)
 
 
 def _with_color(command: click.Command) -> click.Command:
-    """The command, and all below it, with --color; it may have it already."""
-    if COLOR not in command.params:
-        command.params.append(COLOR)
+    """The command, and all below it, with --color, which `gpucheck --help` describes; it may have it already."""
+    if HIDDEN_COLOR not in command.params:
+        command.params.append(HIDDEN_COLOR)
     if isinstance(command, click.Group):
         for one in command.commands.values():
             _with_color(one)
@@ -111,7 +121,7 @@ def cli() -> None:
     """
 
 
-_with_color(cli)
+cli.params.append(COLOR)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
