@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpucheck.cli._shared.common import Problem, output_options, strict_option, write_result
+from gpucheck.cli._shared.completion import GPU, KIND
 from gpucheck.cli._shared.progress import steps
 from gpucheck.cli._shared.redaction import NO_REDACT, of_diagnosis
 from gpucheck.foreign import read_bytes, shown, unpacked
@@ -21,8 +22,14 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("files", nargs=-1, metavar="[FILE...|-]")
-@click.option("--as", "as_", metavar="KIND", help="Do not detect the kind of the inputs: it is KIND. See --kinds.")
-@click.option("--gpu", "model", metavar="MODEL", help="GPU model, if the inputs do not name it.")
+@click.option(
+    "--as",
+    "as_",
+    metavar="KIND",
+    shell_complete=KIND,
+    help="Do not detect the kind of the inputs: it is KIND. See --kinds.",
+)
+@click.option("--gpu", "model", metavar="MODEL", shell_complete=GPU, help="GPU model, if the inputs do not name it.")
 @click.option("--machine", metavar="NAME", help="Only this host, if the inputs contain output of several.")
 @click.option("--observations", metavar="FILE", help="Read observations and measurements (YAML or JSON). - is stdin.")
 @click.option("--kinds", is_flag=True, help="List the supported kinds of output.")
@@ -67,6 +74,8 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         raise Problem("stdin can be read once only. Give the other inputs as files.")
     from gpucheck.run.pastes import NoSuchMachine, diagnosis
 
+    if model is not None:
+        _known(model)
     given = _given(observations)
     readings = []
     try:
@@ -88,6 +97,15 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         raise Problem(f"{problem}.") from problem
     write_result(_rendered(found, format_, verbose, redact=not no_redact), output)
     return EXIT_STATUS[found.verdict]
+
+
+def _known(model: str) -> None:
+    """Raise Problem for a model that is not in the tables: it would say nothing about the inputs."""
+    from gpucheck.knowledge import find_gpu, gpus_of_family, similar_gpus
+
+    if find_gpu(model) is None and not gpus_of_family(model):
+        hint = " or ".join(similar_gpus(model))
+        raise Problem(f"--gpu {model}: unknown GPU model. {f'Did you mean {hint}?' if hint else 'Omit the option.'}")
 
 
 def is_terminal() -> bool:

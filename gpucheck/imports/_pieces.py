@@ -214,7 +214,7 @@ MENTION = re.compile(r"\b(?:Xid|XID)\b[ :#(]{0,3}(\d{1,3})\b")
 
 def read_pieces(lines: Lines, source: str, kinds: Sequence[Kind], as_: str | None) -> Reading:
     if as_ is not None:
-        return _forced(lines.text, source, [kind for kind in kinds if kind.name == as_], as_)
+        return _forced(lines.text, source, kinds, as_)
     taken = taken_apart(lines, kinds)
     parts: list[Part] = []
     unread = list(_unread(lines.text, taken.left, source, ""))
@@ -232,16 +232,26 @@ def read_pieces(lines: Lines, source: str, kinds: Sequence[Kind], as_: str | Non
     return Reading(parts=tuple(parts), unread=tuple(sorted(unread, key=lambda row: row.first_line)))
 
 
-def _forced(text: list[str], source: str, kinds: list[Kind], name: str) -> Reading:
+def _near_kind(name: str, kinds: Sequence[Kind]) -> str:
+    """``Did you mean nccl-log? ``; empty when no kind is near."""
+    from difflib import get_close_matches
+
+    names = sorted({kind.name for kind in kinds})
+    near = [one for one in names if one.startswith(name)][:3] or get_close_matches(name, names, n=1)
+    return f"Did you mean {' or '.join(near)}? " if near else ""
+
+
+def _forced(text: list[str], source: str, kinds: Sequence[Kind], name: str) -> Reading:
     """The whole text as one kind; the first of its modules that can read it."""
-    if not kinds:
+    chosen = [kind for kind in kinds if kind.name == name]
+    if not chosen:
         raise ImportProblem(
             f"unknown kind {quoted(name)}",
             where="--as",
             why="no tool output has this name",
-            do="List them: gpucheck diagnose --kinds",
+            do=f"{_near_kind(name, kinds)}List them: gpucheck diagnose --kinds",
         )
-    likely, *others = sorted(kinds, key=lambda kind: not kind.takes(text))
+    likely, *others = sorted(chosen, key=lambda kind: not kind.takes(text))
     try:
         return _whole(likely, text, source)
     except ImportProblem as problem:

@@ -80,4 +80,8 @@ def similar_gpus(text: str, count: int = 3) -> tuple[str, ...]:
 
     near = difflib.get_close_matches(key, known, n=count * 2, cutoff=0.5)
     longer = [name for name in known if len(key) > 2 and key in name]
-    return tuple(dict.fromkeys(known[name].name for name in (*longer, *near)))[:count]
+    # ``H10O`` is nearer to the family H100, which is no name of a board, than to the board M10.
+    families = dict.fromkeys(_words(gpu.name)[0] for gpu in gpus())
+    family = [gpu for word in difflib.get_close_matches(key, families, n=1, cutoff=0.7) for gpu in gpus_of_family(word)]
+    found = (*(known[name] for name in longer), *family, *(known[name] for name in near))
+    return tuple(dict.fromkeys(gpu.name for gpu in found))[:count]

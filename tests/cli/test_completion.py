@@ -57,6 +57,10 @@ def test_steps_and_tags():
         ("simulate --fault gpu-lost:gpu=1 hgx-h1", "hgx-h100-x8"),
         ("schema fle", "fleet"),
         ("image build torch-c", "torch-cpu"),
+        ("diagnose --as nvb", "nvbandwidth"),
+        ("diagnose --gpu H10", "H100"),
+        ("stack resolve --gpu 8xH20", "8xH200"),
+        ("stack resolve --os rocky-", "rocky-9"),
     ],
 )
 def test_names(line, expected):

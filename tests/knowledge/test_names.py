@@ -56,7 +56,12 @@ def test_a_name_without_particulars_means_every_board_it_fits(text, names):
 
 @pytest.mark.parametrize(
     ("text", "name"),
-    [("P100", "Tesla P100-PCIE"), ("H1000", "NVIDIA H100 80GB HBM3"), ("RTX 4091", "GeForce RTX 4090")],
+    [
+        ("P100", "Tesla P100-PCIE"),
+        ("H1000", "NVIDIA H100 80GB HBM3"),
+        ("RTX 4091", "GeForce RTX 4090"),
+        ("H10O", "NVIDIA H100 PCIe"),
+    ],
 )
 def test_a_name_that_is_near_is_offered(text, name):
     assert name in similar_gpus(text)

@@ -1,10 +1,12 @@
 """Names that a shell completes. What is read is imported when a shell asks; an error completes nothing."""
 
+import re
 from collections.abc import Callable, Iterable
 
 import click
 from click.shell_completion import CompletionItem
 
+BOARD = re.compile(r"[A-Z]+\d+[\w-]*")  # P100-PCIE-16GB, not 80GB
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
@@ -59,6 +61,28 @@ def _explained(incomplete: str) -> Iterable[CompletionItem]:
     return matching(sorted(names.items()), incomplete)
 
 
+def _kind(incomplete: str) -> Iterable[CompletionItem]:
+    """Kinds of output that diagnose reads."""
+    from gpucheck.imports import all_kinds
+
+    return matching(sorted({kind.name: kind.title for kind in all_kinds()}.items()), incomplete)
+
+
+def _gpu(incomplete: str) -> Iterable[CompletionItem]:
+    """Names without blanks, which shells do not complete well: ``P100-PCIE-16GB``, ``8xH100``."""
+    from gpucheck.knowledge import gpus
+
+    count = re.match(r"(\d+x)?", incomplete)[0]  # type: ignore[index]  # it matches everything
+    names = {word: gpu.name for gpu in gpus() for word in (*gpu.aliases, *gpu.name.split()) if BOARD.fullmatch(word)}
+    return matching(((f"{count}{name}", title) for name, title in sorted(names.items())), incomplete)
+
+
+def _system(incomplete: str) -> Iterable[CompletionItem]:
+    from gpucheck.knowledge import tables
+
+    return matching(sorted((system.id, "") for system in tables.operating_systems().systems), incomplete)
+
+
 def _variant(incomplete: str) -> Iterable[CompletionItem]:
     from gpucheck.images.versions import read_versions
     from gpucheck.lab.model import checkout
@@ -77,3 +101,4 @@ FAULT = completer(_fault)
 STEP = completer(_step)
 EXPLAINED = completer(_explained)
 VARIANT = completer(_variant)
+KIND, GPU, SYSTEM = completer(_kind), completer(_gpu), completer(_system)

@@ -18,6 +18,7 @@ from gpucheck.cli._shared.common import (
     replay_mark,
     simulation_options,
 )
+from gpucheck.cli._shared.completion import GPU, SYSTEM
 from gpucheck.model.finding.verdict import EXIT_USAGE
 from gpucheck.printable import one_line
 
@@ -101,10 +102,15 @@ def host_options(command: F) -> F:
                 "gpus",
                 multiple=True,
                 metavar="MODEL",
+                shell_complete=GPU,
                 help="GPU name or PCI id; 8xH200 for eight. Repeatable.",
             ),
             click.option(
-                "--os", "os_name", metavar="SYSTEM", help="Operating system, such as ubuntu-22.04 or rocky-9."
+                "--os",
+                "os_name",
+                metavar="SYSTEM",
+                shell_complete=SYSTEM,
+                help="Operating system, such as ubuntu-22.04 or rocky-9.",
             ),
             click.option(
                 "--arch", metavar="ARCH", help="CPU architecture: x86_64 or sbsa (aarch64). Default: from the GPU."
