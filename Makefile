@@ -164,7 +164,7 @@ bundle-tools:
 .PHONY: target
 ifdef INVENTORY
 target:
-	@test -e "$(INVENTORY)" || { echo "INVENTORY=$(INVENTORY): no such file or folder. Give the path of an Ansible inventory with a group gpu (example: playbooks/inventory/example), or leave INVENTORY away for the embedded lab." >&2; exit 64; }
+	@test -e "$(INVENTORY)" || { echo "INVENTORY=$(INVENTORY): no such file or folder. Give the path of an Ansible inventory with a group gpu (example: playbooks/inventory/example), or omit INVENTORY to use the embedded lab." >&2; exit 64; }
 else
 target: $(VENV)/.provision
 	@$(VENV)/bin/gpucheck lab up --name $(LAB)

@@ -61,7 +61,7 @@ def read(data: str | bytes) -> Topology:
 
 
 def _lines(data: bytes) -> Lines:
-    """The lines of an input without what stands around them. Raises ImportProblem for what is not text."""
+    """The lines of an input without quotes, prefixes and markup. Raises ImportProblem for what is not text."""
     return unwrapped(lines_of(decode(data)))
 
 

@@ -1,4 +1,4 @@
-"""Take off what stands around the lines of a paste: quotes, fences, prefixes of launchers, entities, Markdown tables.
+"""Strip what surrounds the lines of a paste: quotes, fences, prefixes of launchers, entities, Markdown tables.
 
 The number of lines stays, so that every message can name the line of the input.
 """
@@ -84,7 +84,7 @@ class Lines(NamedTuple):
 
 
 def unwrapped(lines: Sequence[str]) -> Lines:
-    """The same number of lines without what stands around them."""
+    """The same number of lines, stripped."""
     text = _unquoted(list(lines))
     wrapping = []
     for at, line in enumerate(text):

@@ -22,7 +22,7 @@ CALL_SECONDS = 600
 def engine() -> "DockerClient":
     """A client of a Docker engine that answers. Silent when one does already.
 
-    Raises LabError when there is none and none can be had.
+    Raises LabError if there is none and none can be installed.
     """
     client = _reach()
     if client is not None:

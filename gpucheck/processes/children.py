@@ -10,7 +10,7 @@ _spared: set[int] = set()
 
 
 def spare(pid: int) -> None:
-    """A child that is to outlive this process, however that ends."""
+    """Exclude a child from end_children: it runs on when this process ends."""
     _spared.add(pid)
 
 

@@ -112,7 +112,7 @@ def primary_fingerprints(listing: str) -> list[str]:
 
 
 def is_single_message(content: bytes) -> bool:
-    """Whether it is one clear-signed message from its first byte on: what stands around one is not signed."""
+    """Whether it is one clear-signed message from its first byte on: text before or after one is not signed."""
     return content.startswith(MESSAGE) and content.count(MESSAGE) == content.count(SIGNATURE) == 1
 
 

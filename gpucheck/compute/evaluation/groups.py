@@ -47,7 +47,7 @@ def counters(devices: Sequence[ComputeDevice]) -> Iterator[Finding]:
 
 
 MAD_TO_DEVIATION = 1.4826
-SURE = 4.0  # standard deviations: once in 16,000 comparisons of healthy GPUs
+SIGMAS = 4.0  # standard deviations: once in 16,000 comparisons of healthy GPUs
 
 
 def models(devices: Iterable[ComputeDevice]) -> tuple[tuple[ComputeDevice, ...], ...]:

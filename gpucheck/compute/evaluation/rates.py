@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from gpucheck.compute.evaluation.groups import SURE, gpus, losses, models, spread_of_others, subject_of
+from gpucheck.compute.evaluation.groups import SIGMAS, gpus, losses, models, spread_of_others, subject_of
 from gpucheck.compute.plan import ALONE_S, TYPES, WAYS
 from gpucheck.compute.values import Step
 from gpucheck.knowledge.codes import Subject
@@ -127,7 +127,7 @@ def _losses(check: str, group: Sequence[ComputeDevice], device: ComputeDevice) -
         if mine is None or loss is None:
             continue
         noise = spread_of_others({index: value.value for index, value in values.items()}, device.index)
-        limit = max(least, SURE * (noise**2 + mine.error**2) ** 0.5)
+        limit = max(least, SIGMAS * (noise**2 + mine.error**2) ** 0.5)
         if loss > limit:
             peers = mine.value / (1 - loss)
             alone = _alone(check, device, what)
@@ -190,7 +190,7 @@ def _no_outlier(check: str, group: Sequence[ComputeDevice]) -> Finding:
     """PASS only if a loss that counts would have been seen: the spread of the GPUs decides."""
     limits = compute_table().peers
     seen = [
-        SURE * spread_of_others(values, index)
+        SIGMAS * spread_of_others(values, index)
         for what in _all(check)
         if len(values := {d.index: v.value for d in group if (v := _value(check, d, what))}) > 1
         for index in values

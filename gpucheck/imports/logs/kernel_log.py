@@ -52,7 +52,7 @@ CLOCKS = ("ctime", "iso", "full", "syslog", "unix", "time")
 OF_THE_KERNEL = ("micro", "level", "seconds", "kernel")
 WEEKDAY = re.compile(r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) ")
 # What stands nowhere but in a kernel log or in what the services of the driver print.
-SURE = re.compile(
+IS_KERNEL_LOG = re.compile(
     r"\bNVRM: |nvidia-nvswitch\d*: |\bSXid \(|\bpcieport [0-9a-f]{4}:|\bDMAR: |\bAMD-Vi: |arm-smmu-v3 "
     r"|\[Hardware Error\]: |\bEDAC MC\d|\b(?:nvidia|nouveau|pci) [0-9a-f]{4}:[0-9a-f]{2}:"
     r"|\bnvidia(?:_\w+)?: (?:module|loading|Unknown|disagrees|version|probe of|Loading)|nv-fabricmanager\["
@@ -87,7 +87,7 @@ class _Line(NamedTuple):
 def _is_log(lines: list[str]) -> bool:
     """A line with a time of the kernel's log or a message that only a kernel log or a service of the driver has."""
     head = lines[:LOOK]
-    return any(SURE.search(line) for line in head) or any(found.kernel for found in _records(head))
+    return any(IS_KERNEL_LOG.search(line) for line in head) or any(found.kernel for found in _records(head))
 
 
 def parse(lines: list[str]) -> KernelLog:
@@ -131,7 +131,7 @@ def _by_driver(pattern: str) -> bool:
 def _relevant(lines: list[str]) -> list[str]:
     """The same log without lines that no reader of it looks at, so that a hundred megabytes are read in seconds.
 
-    What stands around a relevant line stays.
+    The lines around a relevant line are kept.
     """
     # Lines of large logs differ in little but numbers: each kind of line is searched once.
     kinds = set("\n".join(lines).encode(errors="replace").translate(None, DIGITS).split(b"\n"))
@@ -216,7 +216,7 @@ PRINTK = re.compile(r"[ \t]{0,8}(?:<\d{1,3}>)?\[ {0,10}\d{1,10}\.\d{6}\] \S")
 def _is_line(line: str) -> bool:
     return (
         PRINTK.match(line) is not None
-        or SURE.search(line) is not None
+        or IS_KERNEL_LOG.search(line) is not None
         or '"MESSAGE"' in line
         or JOURNAL.match(line) is not None
         or (len(line) >= SHORTEST and _stripped(line[:MAX_LINE]).kernel)

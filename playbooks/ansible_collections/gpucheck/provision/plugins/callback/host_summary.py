@@ -147,7 +147,7 @@ class CallbackModule(CallbackBase):
         if row is None:
             return
         answer = result._result
-        # Of a host that is as planned nothing but its reading is heard.
+        # A host without changes reports its facts only.
         row.plan = row.plan or plain(answer.get("recorded_set"))
         if result._task.action == "gpucheck.provision.rollout_mark" and answer.get("rollout") == "done":
             # What comes after it, the verification, is no part of the host's batch.

@@ -40,7 +40,7 @@ def as_bytes(value):
 
 
 def normal(row):
-    """The row with everything that it may leave out. Raises ValueError where it cannot be meant."""
+    """The row with its defaults. Raises ValueError if it is invalid."""
     path, state = row.get("path"), row.get("state", "present")
     if not isinstance(path, str) or not os.path.isabs(path) or shallow(path):
         raise ValueError("path {!r} must be absolute, and below a directory of /".format(path))

@@ -54,7 +54,7 @@ from ansible_collections.gpucheck.provision.plugins.module_utils import place
 
 
 def rows(module):
-    """The rows, complete. Fails the task where one cannot be meant, before anything is changed."""
+    """The rows, complete. Fails the task if one is invalid, before anything is changed."""
     try:
         return [place.normal(row) for row in module.params["files"]]
     except ValueError as error:
