@@ -100,7 +100,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
 
 def _known(model: str) -> None:
-    """Raise Problem for a model that is not in the tables: it would say nothing about the inputs."""
+    """Raise Problem for a model that is not in the tables: it adds nothing to the inputs."""
     from gpucheck.knowledge import find_gpu, gpus_of_family, similar_gpus
 
     if find_gpu(model) is None and not gpus_of_family(model):

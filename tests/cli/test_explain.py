@@ -97,3 +97,20 @@ def test_a_cause_says_what_it_asks_for_and_of_whom(explain):
     assert "action reboot: drain and reboot the host (owner: node; Slurm: drain; NVSentinel: RESTART_BM)" in shown
     shown = " ".join(explain("shm-too-small").split())
     assert "(owner: user; Slurm: nothing; NVSentinel: NONE)" in shown
+
+
+def test_usual_rates_of_a_model_name_their_sources(explain):
+    output = explain("normal:RTX 4090")
+
+    assert re.search(r"^GeForce RTX 4090 +PCIe Gen4 x16, patched driver +copy +2 +20.6 to 26 +1$", output, re.MULTILINE)
+    assert "tinygrad/open-gpu-kernel-modules#6" in output
+    assert "H100" not in output.partition("\nGPU")[2]
+    assert explain("normal").count("\n") > 60
+
+
+@pytest.mark.parametrize(("model", "said"), [("H10O", "Did you mean NVIDIA H100"), ("Tesla T4", "no public measurement")])
+def test_a_model_without_usual_rates_is_wrong_usage(run, model, said):
+    status, out, err = run("explain", f"normal:{model}")
+
+    assert (status, out) == (64, "")
+    assert said in err

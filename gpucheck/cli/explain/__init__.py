@@ -33,7 +33,7 @@ DETAIL = {
 @click.command()
 @click.argument("what", nargs=-1, shell_complete=EXPLAINED, metavar="[CAUSE|CHECK|CODE|LINE]")
 def COMMAND(what: tuple[str, ...]) -> None:  # noqa: N802 - the name the command walk looks for
-    """Describe a cause, a check, the code of a finding or an error, or a message of NCCL, CUDA or the kernel.
+    """Describe a cause, a check, a code or message of an error, or the rates that are usual for a GPU.
 
     \b
     gpucheck explain acs-redirect
@@ -44,6 +44,7 @@ def COMMAND(what: tuple[str, ...]) -> None:  # noqa: N802 - the name the command
     gpucheck explain nvml:15
     gpucheck explain cudaErrorSystemNotReady
     gpucheck explain "CUDA error: system not yet initialized"
+    gpucheck explain normal:H100
 
     Without an argument: every step of verify with its level, tags and cost.
     """
@@ -69,6 +70,10 @@ def _kind(what: str) -> Iterator[str]:
     code = CODE.fullmatch(name)
     if code is not None:
         return _numbered(code["kind"], int(code["code"]))
+    if kind == "normal":
+        from gpucheck.cli.explain.normal import explained
+
+        return explained(what.partition(":")[2].strip())
     checks, known = _checks(), causes()
     if name in known and name in checks:
         return iter([*_cause(name), "", *checks[name]])
