@@ -87,7 +87,9 @@ def _read(path: Path, type_: type[T]) -> T:
         if stamp and not sys.dont_write_bytecode:
             _compile(compiled, stamp, parse(text, str(path), dict, trusted=True))
     except DocumentProblem as problem:
-        raise KnowledgeError(f"{problem}. The data file is damaged: reinstall gpucheck") from None
+        in_checkout = any((folder / ".git").exists() for folder in path.parents[2:3])
+        advice = "Correct it" if in_checkout else "The data file is damaged: reinstall gpucheck"
+        raise KnowledgeError(f"{problem}. {advice}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise KnowledgeError(f"{path}: {error}. The data file is damaged or missing: reinstall gpucheck") from None
     return value

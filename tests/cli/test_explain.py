@@ -108,7 +108,9 @@ def test_usual_rates_of_a_model_name_their_sources(explain):
     assert explain("normal").count("\n") > 60
 
 
-@pytest.mark.parametrize(("model", "said"), [("H10O", "Did you mean NVIDIA H100"), ("Tesla T4", "no public measurement")])
+@pytest.mark.parametrize(
+    ("model", "said"), [("H10O", "Did you mean NVIDIA H100"), ("Tesla T4", "no public measurement")]
+)
 def test_a_model_without_usual_rates_is_wrong_usage(run, model, said):
     status, out, err = run("explain", f"normal:{model}")
 
