@@ -45,11 +45,13 @@ WALKS = """\
 1. `gpucheck.cli.verify` parses the options. With `--simulate`, `gpucheck.simulator` first creates a machine directory;
    with `--from`, a recording replaces the host. The checks see no difference: each gets `gpucheck.model.facts.Facts`.
 2. `gpucheck.run.verification.select` chooses from `gpucheck.run.verification.all_steps` by level, `--only`, `--skip`.
-3. `gpucheck.run.verification.verify` runs each step. A check is one step: `gpucheck.host.source.HostSource` reads what
-   it needs, each with a deadline (NVML in a child process), `evaluate(facts)` returns findings. Their words come from
-   `gpucheck.knowledge.codes`.
-4. The step `p2p` calls `gpucheck.run.links.bandwidth`: `gpucheck.measure.bandwidth.measure` plans and runs the copies
-   in child processes and returns observations; `gpucheck.diagnose.diagnose` turns them into findings with causes.
+3. `gpucheck.run.verification.verify` runs each step. A check is one step: `gpucheck.host.source.LiveSource` reads what
+   it needs with the readers of `gpucheck.host.live`, each with a deadline (NVML in a child process), and
+   `evaluate(facts)` returns findings. Their words come from `gpucheck.knowledge.codes`. A recording and the host of a
+   test are facts already.
+4. The step `p2p` calls `gpucheck.run.links.bandwidth`: `gpucheck.measure.bandwidth.measure` reads the facts that it
+   needs, plans and runs the copies in child processes and returns observations; `gpucheck.diagnose.diagnose` turns them
+   into findings with causes.
 5. The steps `smoke-*` call `gpucheck.train.run_smoke`, with one process per rank, and evaluate the outcome.
 6. `gpucheck.run` builds one `gpucheck.model.Report`. `--expect` and `--baseline` add the findings of
    `gpucheck.comparison`.

@@ -7,13 +7,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import pynvml
 
 from gpucheck import simulator
-from gpucheck.host.live import LiveHost
+from gpucheck.host import LiveSource, Place
 from gpucheck.host.nvml.links import NVLINK_5_COUNTERS
 from gpucheck.host.nvml.reading import read_nvml
-from gpucheck.host.source import HostSource
 from gpucheck.model import Finding, NvmlReading, Verdict
 from gpucheck.run import verification as run
 from gpucheck.simulator.answers import answers
@@ -25,10 +25,9 @@ from gpucheck.topology import build as build_topology
 QUICK = run.select(run.all_steps(), level="quick", only=(), skip=())
 
 
-def quick_findings(host: LiveHost) -> tuple[Finding, ...]:
+def quick_findings(host: LiveSource) -> tuple[Finding, ...]:
     """The findings of all quick steps; what a step raises is raised."""
-    source = HostSource(host)
-    return tuple(one for step in QUICK for one in step.run(host if step.needs is None else source).findings)
+    return tuple(one for step in QUICK for one in step.run(host).findings)
 
 
 NOT_SUPPORTED, NOT_IN_LIBRARY, LOST, NEEDS_RESET, DEPRECATED = 3, 13, 15, 16, 26
@@ -169,8 +168,8 @@ class Machine:
         self.text = answers(self.machine)
         self.bus_ids = [gpu.function.bus_id for gpu in self.machine.gpus]
 
-    def _host(self) -> LiveHost:
-        return LiveHost(isolated=False, deadline_s=2.0, machine=self.folder)
+    def _host(self) -> LiveSource:
+        return LiveSource(Place(isolated=False, deadline_s=2.0, machine=self.folder))
 
     @cached_property
     def healthy(self) -> tuple[Finding, ...]:
@@ -180,7 +179,7 @@ class Machine:
     def refuses(self) -> set[str]:
         """What it does not have: the calls and fields that it refuses while it is healthy."""
         with self.spoilt():
-            reading = self._host().nvml()
+            reading = self._host().read("nvml").nvml
         assert isinstance(reading, NvmlReading)
         return {gap.call for gap in reading.gaps}
 
@@ -236,17 +235,17 @@ class Machine:
 
     def findings(self, *faults: str) -> tuple[Finding, ...]:
         """What the checks say. Raises what a check or the reading of NVML raises."""
-        self.host._answers.pop("nvml", None)
+        self.host.facts = msgspec.structs.replace(self.host.facts, nvml=msgspec.UNSET)
+        self.host.errors.clear()
         with self.spoilt(*faults), broken_by("reading"):
-            reading = self.host.nvml()
+            reading = self.host.read("nvml").nvml
         found: list[Finding] = []
-        source = HostSource(self.host)
         for step in QUICK:
             with broken_by(step.name):
-                found += step.run(self.host if step.needs is None else source).findings
+                found += step.run(self.host).findings
         with broken_by("topology"):
             if isinstance(reading, NvmlReading):
-                build_topology(reading, self.host.pci(), simulated=True)
+                build_topology(reading, self.host.read("pci").pci, simulated=True)
         return tuple(found)
 
     @contextmanager

@@ -1,9 +1,13 @@
-"""The one fake host of the whole suite: every answer is a value handed in, everything else is "not there"."""
+"""The facts of a host for the whole suite: every answer is a value handed in, everything else is "not there"."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from typing import Any
 
+import pytest
+
+from gpucheck.host import source
+from gpucheck.host.live import NAMED, READERS, Place, Reader
+from gpucheck.host.source import LiveSource
 from gpucheck.model import (
     DeviceFile,
     DkmsModule,
@@ -20,7 +24,7 @@ from gpucheck.model import (
     Simulation,
     System,
 )
-from gpucheck.model.facts import Facts
+from gpucheck.model.facts import BY_NAME, Facts
 
 SYSTEM = System(
     hostname="node07",
@@ -41,90 +45,6 @@ def kernel_log(*texts: str) -> KernelLog:
     return KernelLog(lines=lines, source="/dev/kmsg")
 
 
-@dataclass
-class FakeHost:
-    """A host without anything, until told otherwise."""
-
-    system_: System = SYSTEM
-    simulation_: Simulation | None = None
-    driver_: DriverState = field(default_factory=DriverState)
-    pci_: tuple[PciDevice, ...] = ()
-    nvml_: NvmlReading | NvmlFailure = NO_DRIVER
-    packages_: tuple[PackageVersion, ...] | None = ()
-    python_: dict[str, str] = field(default_factory=dict)
-    services_: dict[str, str] = field(default_factory=dict)
-    files: dict[str, str] = field(default_factory=dict)
-    kernel_log_: KernelLog = QUIET_LOG
-    limits_: Limits = LIMITS
-    environment_: dict[str, str] = field(default_factory=dict)
-    kernels_: tuple[InstalledKernel, ...] = ()
-    dkms_: tuple[DkmsModule, ...] = ()
-    secure_boot_: bool | None = False
-    libraries_: tuple[LoaderLibrary, ...] | None = ()
-    folders: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    device_files_: tuple[DeviceFile, ...] = ()
-
-    def system(self) -> System:
-        return self.system_
-
-    def simulation(self) -> Simulation | None:
-        return self.simulation_
-
-    def driver(self) -> DriverState:
-        return self.driver_
-
-    def pci(self) -> tuple[PciDevice, ...]:
-        return self.pci_
-
-    def nvml(self) -> NvmlReading | NvmlFailure:
-        return self.nvml_
-
-    def packages(self, names: Iterable[str]) -> tuple[PackageVersion, ...] | None:
-        wanted = set(names)
-        if self.packages_ is None:
-            return None
-        return tuple(p for p in self.packages_ if p.name in wanted)
-
-    def python_packages(self, names: Iterable[str]) -> dict[str, str | None]:
-        return {name: self.python_.get(name) for name in names}
-
-    def services(self, names: Iterable[str]) -> dict[str, str | None]:
-        return {name: self.services_.get(name) for name in names}
-
-    def read_text(self, path: str) -> str | None:
-        return self.files.get(path)
-
-    def kernel_log(self) -> KernelLog:
-        return self.kernel_log_
-
-    def limits(self) -> Limits:
-        return self.limits_
-
-    def environment(self) -> dict[str, str]:
-        return self.environment_
-
-    def kernels(self) -> tuple[InstalledKernel, ...]:
-        return self.kernels_
-
-    def dkms(self) -> tuple[DkmsModule, ...]:
-        return self.dkms_
-
-    def secure_boot(self) -> bool | None:
-        return self.secure_boot_
-
-    def loader_libraries(self, names: Iterable[str]) -> tuple[LoaderLibrary, ...] | None:
-        wanted = set(names)
-        if self.libraries_ is None:
-            return None
-        return tuple(library for library in self.libraries_ if library.soname.partition(".so")[0] in wanted)
-
-    def list_names(self, path: str) -> tuple[str, ...] | None:
-        return self.folders.get(path)
-
-    def device_files(self) -> tuple[DeviceFile, ...]:
-        return self.device_files_
-
-
 class Everything(dict[str, Any]):
     """Answers by name: every name was asked, and what is not here is not there."""
 
@@ -133,6 +53,15 @@ class Everything(dict[str, Any]):
 
     def __missing__(self, name: str) -> None:
         return None
+
+
+class EveryName(tuple[str, ...]):
+    """Names of libraries: every one was asked for."""
+
+    __slots__ = ()
+
+    def __contains__(self, name: object) -> bool:
+        return True
 
 
 def facts(
@@ -174,7 +103,27 @@ def facts(
         services=Everything(services or {}),
         texts=Everything(files or {}),
         folders=Everything(folders or {}),
-        library_names=Everything(),  # type: ignore[arg-type]
+        library_names=EveryName(),
         libraries=libraries,
         device_files=device_files,
     )
+
+
+def live(monkeypatch: pytest.MonkeyPatch, host: Facts, **readers: Callable[[], Any]) -> LiveSource:
+    """A live source that reads these facts. readers: of parts or kinds, in place of those of the host.
+
+    A reader of a kind returns the answers of every name.
+    """
+
+    def part(name: str) -> Reader:
+        read = readers.get(name, lambda: getattr(host, name))
+        return Reader(lambda place, known: read(), READERS[name].after)
+
+    def named(kind: str) -> Callable[[Place, tuple[str, ...]], dict[str, Any]]:
+        answers = readers.get(kind, lambda: getattr(host, BY_NAME[kind]))
+        return lambda place, names: {name: answers()[name] for name in names}
+
+    monkeypatch.setattr(source, "READERS", {name: part(name) for name in READERS})
+    monkeypatch.setattr(source, "NAMED", {kind: named(kind) for kind in NAMED})
+    monkeypatch.setattr(source, "libraries", lambda place, names: host.libraries)
+    return LiveSource(Place(isolated=False, deadline_s=1.0))

@@ -14,7 +14,8 @@ from gpucheck.model import (
     RetiredPages,
     RowRemap,
 )
-from tests.fakes import FakeHost
+from gpucheck.model.facts import Facts
+from tests.fakes import facts
 
 DRIVER = "580.178.04"
 GEN3_X16 = PcieLink(generation=3, width=16, max_generation=3, max_width=16, device_max_generation=3)
@@ -97,13 +98,13 @@ def reading(*gpus: Gpu, ancestor: str = "PIX") -> NvmlReading:
     )
 
 
-def whole_host(*gpus: Gpu) -> FakeHost:
+def whole_host(*gpus: Gpu) -> Facts:
     """A healthy host with these GPUs, with everything around them as it should be."""
     nodes = tuple(f"nvidia{n}" for n in range(len(gpus)))
-    return FakeHost(
-        nvml_=reading(*gpus),
-        pci_=on_bus(*gpus),
-        driver_=LOADED,
+    return facts(
+        nvml=reading(*gpus),
+        pci=on_bus(*gpus),
+        driver=LOADED,
         folders={
             "/dev": (*nodes, "nvidiactl", "nvidia-uvm"),
             "/sys/devices/system/cpu": ("cpu0", "online"),

@@ -20,8 +20,8 @@ from msgspec.structs import replace
 
 from gpucheck import comparison, imports, simulator
 from gpucheck.diagnose import diagnose, read
-from gpucheck.host.live import LiveHost
-from gpucheck.host.recording import RecordingHost, ReplayHost
+from gpucheck.host import LiveSource, Place
+from gpucheck.host.recording import recording
 from gpucheck.knowledge import root_causes
 from gpucheck.model import Finding, Report, Verdict, follows
 from gpucheck.render.words import observed
@@ -121,7 +121,7 @@ EXPLAINED = {name for step in run.all_steps() for name in (step.name, *step.also
 
 
 def look(directory: Path, steps: tuple[run.Step, ...], *, child: bool = False) -> tuple[Finding, ...]:
-    host = LiveHost(isolated=child, deadline_s=2.0, machine=directory)
+    host = LiveSource(Place(isolated=child, deadline_s=2.0, machine=directory))
     report = run.verify(host, steps)
     findings = report.findings
     assert {finding.check for finding in findings} <= EXPLAINED, "gpucheck explain knows every name"
@@ -244,7 +244,7 @@ def test_a_fault_is_worse_than_the_healthy_machines_own_report(row, name, machin
     child = row.get("ask") == "child"
 
     def report(*faults: str) -> Report:
-        return run.verify(LiveHost(isolated=child, deadline_s=2.0, machine=machine(name, *faults)), QUICK)
+        return run.verify(LiveSource(Place(isolated=child, deadline_s=2.0, machine=machine(name, *faults))), QUICK)
 
     if (name, child) not in healthy:
         before, same = report(), report()
@@ -270,8 +270,8 @@ OF_ONE = [
 def test_a_fault_of_a_hidden_gpu_is_not_this_sessions(row, name, machine):
     """The bus and the kernel log still show it: that is reported as what it is, a fault of the node."""
     number = row["subject"].partition(":")[2]
-    host = LiveHost(isolated=False, deadline_s=2.0, machine=machine(name, row["fault"], f"gpu-hidden:gpu={number}"))
-    report = run.verify(host, QUICK)
+    hidden = machine(name, row["fault"], f"gpu-hidden:gpu={number}")
+    report = run.verify(LiveSource(Place(isolated=False, deadline_s=2.0, machine=hidden)), QUICK)
 
     no_judgement(report.findings)
     assert not [(f.check, f.subject, f.cause, f.seen) for f in report.findings if f.verdict in LOUD]
@@ -301,15 +301,15 @@ LOST = {"packages": None, "libraries": None, "kernels": (), "dkms": (), "device_
 @pytest.mark.parametrize(("row", "name"), STANDARD)
 def test_a_fault_does_not_pass_if_the_host_does_not_answer_one_question(row, name, machine):
     """A file, folder, service or package that cannot be read, and a program that is missing."""
-    host = RecordingHost(LiveHost(isolated=False, deadline_s=2.0, machine=machine(name, row["fault"])))
+    host = LiveSource(Place(isolated=False, deadline_s=2.0, machine=machine(name, row["fault"])))
     run.verify(host, QUICK)
-    recorded = host.recording(version="1", now="2026-01-01T00:00:00+00:00")
+    recorded = recording(host.read(), version="1", now="2026-01-01T00:00:00+00:00")
     questions = [(kind, key) for kind in ANSWERS for key, value in (getattr(recorded, kind) or {}).items() if value]
     less = [{kind: {**getattr(recorded, kind), key: None}} for kind, key in questions]
     only_sign = ONLY_SIGN.get(row["fault"].partition(":")[0], "").split()
 
     for change in (*less, *({kind: value} for kind, value in LOST.items())):
-        verdict = run.verify(ReplayHost(replace(recorded, **change)), QUICK).verdict
+        verdict = run.verify(replace(recorded, **change), QUICK).verdict
         assert verdict is not Verdict.PASS or set(only_sign) & change.keys(), change
 
 

@@ -13,7 +13,6 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from gpucheck.host.recording import ReplayHost
 from gpucheck.host.recording.file import read_recording
 from gpucheck.model import Finding, NvmlReading, Report, Verdict
 from gpucheck.run import verification as run
@@ -58,8 +57,8 @@ MACHINES = {
 
 
 def replay(name: str) -> tuple[NvmlReading, Report]:
-    host = ReplayHost(read_recording(DATA / f"{name}.json.gz"))
-    reading = host.nvml()
+    host = read_recording(DATA / f"{name}.json.gz")
+    reading = host.nvml
     assert isinstance(reading, NvmlReading)
     return reading, run.verify(host, QUICK)
 
@@ -171,10 +170,15 @@ def injected() -> dict[str, object]:
     return dict(json.loads(lzma.decompress((DATA / "faults-h100.json.xz").read_bytes())))
 
 
-def loud_after(command: str) -> set[tuple[str, Verdict, str | None, str]]:
+def after(command: str, **parts: object) -> Report:
     recording = read_recording(DATA / "h100-no-sysfs.json.gz")
     nvml = msgspec.convert(injected()[command], NvmlReading)
-    report = run.verify(ReplayHost(msgspec.structs.replace(recording, nvml=nvml)), QUICK)
+    return run.verify(msgspec.structs.replace(recording, nvml=nvml, **parts), QUICK)
+
+
+def loud_after(command: str) -> set[tuple[str, Verdict, str | None, str]]:
+    """Of a recording with device files, which are of no use there."""
+    report = after(command, device_files=())
     return {(f.check, f.verdict, f.cause, f.subject) for f in report.findings if f.verdict in LOUD}
 
 
@@ -186,3 +190,11 @@ def test_the_machine_without_a_fault_is_healthy():
 @pytest.mark.parametrize("command", FAULTS)
 def test_every_fault_of_the_mock_is_named_and_no_other(command):
     assert loud_after(command) == {(*FAULTS[command], "gpu:0000:1b:00.0")}
+
+
+def test_a_recording_without_device_files_does_not_say_whose_gpu_is_missing():
+    """As recorded before they were read: a GPU that this session may not use is not lost."""
+    (finding,) = of(after("fail --mode lost"), "inventory")
+
+    assert (finding.verdict, finding.code) == (UNKNOWN, "run.reading-not-recorded")
+    assert finding.evidence == ("the recording does not contain device_files",)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from gpucheck import simulator
-from gpucheck.host.live import LiveHost
+from gpucheck.host import LiveSource, Place
 from gpucheck.model import Finding, NvmlFailure, NvmlReading, Verdict
 from tests.boundary import (
     DEPRECATED,
@@ -132,7 +132,7 @@ def gpu(number: int) -> str:
 
 def look(machine: Machine, fault: str, deadline_s: float) -> tuple[Finding, ...]:
     """What the checks say, with NVML asked by a child as everywhere."""
-    host = LiveHost(isolated=True, deadline_s=deadline_s, machine=machine.folder)
+    host = LiveSource(Place(isolated=True, deadline_s=deadline_s, machine=machine.folder))
     with machine.spoilt(fault):
         return quick_findings(host)
 
@@ -196,14 +196,14 @@ def test_an_older_library_costs_answers_and_accuses_nobody(branch, name, machine
     healthy = machine(name).healthy
     simulator.make(machine(name).profile, tmp_path / "old", [f"nvml-release:branch={branch}"], ())
     monkeypatch.setenv("GPUCHECK_SIMULATOR", str(tmp_path / "old"))
-    host = LiveHost(isolated=True, deadline_s=20.0, machine=tmp_path / "old")
+    host = LiveSource(Place(isolated=True, deadline_s=20.0, machine=tmp_path / "old"))
     findings = quick_findings(host)
     known = {(f.check, f.subject, f.cause) for f in healthy}
 
     loud = [f for f in findings if f.verdict in LOUD and (f.check, f.subject, f.cause) not in known]
     assert not [(f.check, f.verdict.value, f.subject, f.cause, f.seen) for f in loud]
     assert not [f.check for f in findings if f.cause == "wedged-driver"]
-    reading = host.nvml()
+    reading = host.read("nvml").nvml
     if branch < 390:  # the binding cannot start so old a library
         assert isinstance(reading, NvmlFailure)
         return

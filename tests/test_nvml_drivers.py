@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpucheck import simulator
-from gpucheck.host.live import LiveHost
+from gpucheck.host import LiveSource, Place
 from gpucheck.model import Finding, NvmlReading, Verdict
 from tests import captures
 from tests.boundary import quick_findings
@@ -34,9 +34,9 @@ def look(name: str, driver: str, folder: Path) -> tuple[NvmlReading, list[Findin
     simulator.make(replace(profile, driver=replace(profile.driver, version=driver)), folder, (), ())
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GPUCHECK_SIMULATOR", str(folder))
-        host = LiveHost(isolated=True, deadline_s=30.0, machine=folder)
+        host = LiveSource(Place(isolated=True, deadline_s=30.0, machine=folder))
         findings = list(quick_findings(host))
-        reading = host.nvml()
+        reading = host.read("nvml").nvml
     assert isinstance(reading, NvmlReading), reading
     return reading, findings
 

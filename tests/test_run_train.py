@@ -7,21 +7,22 @@ from msgspec.structs import replace
 
 from gpucheck import simulator
 from gpucheck.model import DriverState, Verdict
+from gpucheck.model.facts import Facts
 from gpucheck.model.smoke import SmokeFailure
 from gpucheck.run import verification as run
 from gpucheck.run.steps import train
 from gpucheck.run.steps.versions import NAME, refused, version_consistency
 from gpucheck.simulator.faults import all_faults
-from tests.fakes import SYSTEM, FakeHost
+from tests.fakes import SYSTEM, facts
 from tests.machines import LOADED, on_bus, p100, reading
 from tests.train.outcomes import HANG, ON_CPU
 
-P100 = FakeHost(nvml_=reading(p100(0), p100(1)), pci_=on_bus(p100(0), p100(1)), driver_=LOADED)
+P100 = facts(nvml=reading(p100(0), p100(1)), pci=on_bus(p100(0), p100(1)), driver=LOADED)
 
 
-def with_torch(version: str, **changes: object) -> FakeHost:
-    values = {"python_": {"torch": version}, "nvml_": P100.nvml_, "pci_": P100.pci_, "driver_": LOADED} | changes
-    return FakeHost(**values)  # type: ignore[arg-type]
+def with_torch(version: str, **changes: object) -> Facts:
+    values = {"python": {"torch": version}, "nvml": P100.nvml, "pci": P100.pci, "driver": LOADED} | changes
+    return facts(**values)  # type: ignore[arg-type]
 
 
 def test_a_build_without_code_for_the_gpu_fails_and_names_the_build_to_install():
@@ -40,7 +41,7 @@ def test_a_build_without_code_for_the_gpu_fails_and_names_the_build_to_install()
 
 
 def test_build_that_cannot_run_stops_its_framework_also_where_no_set_fits_the_host():
-    host = with_torch("2.8.0+cu128", system_=replace(SYSTEM, os_id="gentoo"))
+    host = with_torch("2.8.0+cu128", system=replace(SYSTEM, os_id="gentoo"))
 
     (stopped,) = refused(version_consistency(host)).values()
     assert (stopped.code, stopped.values["framework"]) == ("run.framework-lacks-code-unresolved", "torch")
@@ -49,7 +50,7 @@ def test_build_that_cannot_run_stops_its_framework_also_where_no_set_fits_the_ho
 def test_library_without_code_for_the_gpu_stops_no_framework():
     """It is a wheel of its own, and pip can replace it."""
     libraries = {"torch": "2.7.1+cu126", "nvidia-cudnn-cu12": "9.11.0.98"}
-    findings = version_consistency(with_torch("", python_=libraries))
+    findings = version_consistency(with_torch("", python=libraries))
 
     assert Verdict.FAIL in {finding.verdict for finding in findings}
     assert refused(findings) == {}
@@ -57,7 +58,7 @@ def test_library_without_code_for_the_gpu_stops_no_framework():
 
 def test_a_driver_that_is_too_old_for_the_builds_cuda_fails():
     old = DriverState(loaded_version="470.256.02", loaded_flavour="proprietary")
-    bad = [f for f in version_consistency(with_torch("2.7.1+cu126", driver_=old)) if f.verdict is Verdict.FAIL]
+    bad = [f for f in version_consistency(with_torch("2.7.1+cu126", driver=old)) if f.verdict is Verdict.FAIL]
 
     assert [finding.cause for finding in bad] == ["library-mismatch"]
     assert "driver 470.256.02" in str(bad[0].seen)
@@ -66,9 +67,9 @@ def test_a_driver_that_is_too_old_for_the_builds_cuda_fails():
 @pytest.mark.parametrize(
     ("host", "code"),
     [
-        (FakeHost(), "run.framework-not-installed"),
+        (facts(), "run.framework-not-installed"),
         (with_torch("2.13.0+cpu"), "run.framework-without-gpu"),
-        (FakeHost(python_={"torch": "2.7.1+cu126"}), "run.framework-without-gpu"),
+        (facts(python={"torch": "2.7.1+cu126"}), "run.framework-without-gpu"),
     ],
 )
 def test_where_nothing_can_mismatch_it_is_a_skip_with_its_reason(host, code):
@@ -91,13 +92,13 @@ def test_what_cannot_train_is_not_trained(monkeypatch):
 def test_variants_are_measured_side_by_side_and_a_missing_package_is_told_once(monkeypatch):
     monkeypatch.setattr(train, "run_smoke", lambda o: replace(ON_CPU, strategy=o.strategy, variant=o.variant))
     steps = run.select(run.all_steps(), level="full", only=("smoke-tensorflow-mirrored",), skip=())
-    report = run.verify(FakeHost(), steps)
+    report = run.verify(facts(), steps)
     measured = report.measurements["smoke-tensorflow-mirrored"]
     assert (measured["variant"], set(measured["variants"])) == ("nccl", {"hierarchical-copy"})
 
     missing: SmokeFailure = replace(HANG, kind="missing-package", missing="tensorflow", framework="tensorflow")
     monkeypatch.setattr(train, "run_smoke", lambda o: missing)
-    (finding,) = run.verify(FakeHost(), steps).findings
+    (finding,) = run.verify(facts(), steps).findings
     assert finding.seen == "package tensorflow is not installed"
     assert finding.steps[-1].command == "python -m pip install 'tensorflow[and-cuda]'"
 

@@ -72,14 +72,14 @@ def main(profile: str | None) -> None:
         from gpucheck.simulator import activate
 
         activate(profile)
-    from gpucheck.host import live_host
+    from gpucheck.host import live_source
     from gpucheck.measure.engines.driver.engine import DriverEngine
     from gpucheck.measure.planning.selection import device
     from gpucheck.measure.running.child import execute
     from gpucheck.measure.values import Flow, Setup, Step
     from gpucheck.model import NvmlReading
 
-    reading = live_host(isolated=True, deadline_s=60.0).nvml()
+    reading = live_source(isolated=True, deadline_s=60.0).read("nvml").nvml
     if not isinstance(reading, NvmlReading) or len(reading.gpus) < 2:
         raise SystemExit("bench/peer/copies.py: two GPUs are needed, or the name of a profile with two.")
     devices = tuple(device(gpu) for gpu in reading.gpus[:2])

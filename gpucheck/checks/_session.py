@@ -12,17 +12,13 @@ from collections.abc import Iterable, Mapping
 
 from gpucheck.checks._nvml import FORBIDDEN, on_the_bus
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import DeviceFile, Finding, Host, NvmlGap, NvmlReading, Partial, PciDevice, Verdict
+from gpucheck.model import DeviceFile, Finding, NvmlGap, NvmlReading, Partial, PciDevice, Verdict
 from gpucheck.model.facts import Facts
 from gpucheck.model.finding.naming import bus_ids
 
 SESSION_NEEDS = ("nvml", "pci", "system", "device_files")
 # Kernel drivers that hold a device for a virtual machine.
 PASSED_THROUGH = ("vfio-pci", "pci-stub", "pciback", "nvgrace_gpu_vfio_pci", "nvidia_vgpu_vfio")
-
-
-def partial(host: Host) -> Partial | None:
-    return session(Facts(nvml=host.nvml(), pci=host.pci(), system=host.system(), device_files=host.device_files()))
 
 
 def session(facts: Facts) -> Partial | None:

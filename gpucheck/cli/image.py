@@ -63,14 +63,14 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         return None
     quick, full = level == "quick", level == "full"
     start_simulation(profile, faults)
-    from gpucheck.host import live_host
+    from gpucheck.host import live_source
     from gpucheck.images.judge import evaluate
     from gpucheck.images.probe import read
     from gpucheck.knowledge import causes
     from gpucheck.render import image as render
 
     started = time.monotonic()
-    values = read(live_host(isolated=True, deadline_s=timeout), quick=quick, full=full)
+    values = read(live_source(isolated=True, deadline_s=timeout), quick=quick, full=full)
     nvml = values.nvml if isinstance(values.nvml, NvmlReading) else None
     findings = with_actions(named(evaluate(values, quick=quick), nvml.gpus if nvml else ()), causes())
     verdict = worst(finding.verdict for finding in findings)

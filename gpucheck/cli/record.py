@@ -1,6 +1,7 @@
 """Record host state to a file for offline analysis"""
 
 import sys
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,8 +21,9 @@ from gpucheck.cli._shared.common import (
     write_result,
 )
 from gpucheck.cli._shared.output import STDOUT, replaces
-from gpucheck.model import Host
+from gpucheck.model.facts import Facts, Source
 from gpucheck.processes.atomic import PRIVATE
+from gpucheck.processes.deadline import StuckError
 
 if TYPE_CHECKING:
     from gpucheck.host.recording import Recording
@@ -86,23 +88,25 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         raise Problem("-o -: a recording is compressed, and stdout is a terminal. Name a file, or a pipe to read it.")
     if full:
         _confirm(yes=yes)
-    from gpucheck.host.recording import RecordingHost
+    from gpucheck.host.recording import recording
     from gpucheck.host.recording.file import encode
     from gpucheck.host.recording.redaction import Redaction, encodable
 
-    host = RecordingHost(open_host(profile, faults, None, deadline_s=timeout))
-    _query_all(host)
+    source = open_host(profile, faults, None, deadline_s=timeout)
+    _read_all(source)
     if full:
         from gpucheck.run.full_record import parameters
 
-        parameters(host)
+        parameters(source)
     progress_end()
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    kept = encodable(host.recording(version=__version__, now=now))
+    kept = encodable(recording(source.read(), version=__version__, now=now))
+    if left := kept.missing(Facts.__struct_fields__):
+        note(f"not recorded, because it could not be read: {', '.join(left)}")
     mode = 0o600 if no_redact else PRIVATE
     clean = None if no_redact else Redaction(kept)
     if full:
-        kept = _with_full(host, kept, clean, output, mode)
+        kept = _with_full(source, kept, clean, output, mode)
         # Again and all of it: a program may have printed a name that was not known before.
         clean = None if no_redact else Redaction(kept)
     kept = _clean(kept, clean)
@@ -114,7 +118,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         _note_full(kept, kept.full, output)
 
 
-def _with_full(host: Host, kept: "Recording", clean: "Redaction | None", output: Path, mode: int) -> "Recording":
+def _with_full(source: Source, kept: "Recording", clean: "Redaction | None", output: Path, mode: int) -> "Recording":
     """Run every program, and write the file after each that ran: an end at any moment leaves what there was until then.
 
     clean: the redaction of kept. Raises Problem.
@@ -129,7 +133,7 @@ def _with_full(host: Host, kept: "Recording", clean: "Redaction | None", output:
         if replaces(output):
             write_result(encode(_clean(kept, clean)), output, mode=mode)
 
-    programs = take(host, PROGRAMS)
+    programs = take(source, PROGRAMS)
     write()
     for number, program in enumerate(PROGRAMS, 1):
         note(f"{number} of {len(PROGRAMS)}: {program.name}, at most {program.limit_s:g} s")
@@ -198,19 +202,24 @@ def _plural(kind: str) -> str:
     return f"{kind}es" if kind.endswith("s") else f"{kind}s"
 
 
-def _query_all(host: Host) -> None:
-    """Whatever the commands that replay will ask: each of them asks here once, and its answer is thrown away."""
-    from gpucheck.run import verification as run
-    from gpucheck.run.topology import examine
+def _read_all(source: Source) -> None:
+    """Read whatever the commands that take a recording need: each runs here once, and its result is thrown away.
 
+    What cannot be read is not recorded. Raises what the read of the system ended with.
+    """
+    from gpucheck.run import verification as run
+
+    source.read("system", "simulation")
     steps = [step for step in run.all_steps() if not step.tags & run.NEEDS_HARDWARE]
-    run.verify(host, steps, progress=Progress(len(steps)))
-    examine(host)
-    for path in TEXTS:
-        host.read_text(path)
-    for path in FOLDERS:
-        host.list_names(path)
-    for gpu in host.list_names(GPUS) or ():
-        for name in host.list_names(f"{GPUS}/{gpu}") or ():
-            host.read_text(f"{GPUS}/{gpu}/{name}")
-    host.loader_libraries(LIBRARIES)
+    run.verify(source, steps, progress=Progress(len(steps)))
+    files = [*(f"text:{path}" for path in TEXTS), *(f"library:{name}" for name in LIBRARIES)]
+    _read(source, *files, *(f"folder:{path}" for path in (*FOLDERS, GPUS)))
+    folders = [f"{GPUS}/{gpu}" for gpu in source.read().folders.get(GPUS) or ()]
+    _read(source, *(f"folder:{folder}" for folder in folders))
+    found = source.read().folders
+    _read(source, *(f"text:{folder}/{name}" for folder in folders for name in found.get(folder) or ()))
+
+
+def _read(source: Source, *needs: str) -> None:
+    with suppress(StuckError, OSError):
+        source.read(*needs)

@@ -99,14 +99,14 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     GROUP_WORLD_SIZE, GROUP_RANK, MASTER_ADDR and MASTER_PORT.
     """
     start_simulation(profile, faults)
-    from gpucheck.host import live_host
+    from gpucheck.host import live_source
     from gpucheck.render.json import to_json
     from gpucheck.render.smoke import to_text
     from gpucheck.run.steps.train import smoke, with_fault
     from gpucheck.train.run_plan import plan, read_devices
 
-    host = live_host(isolated=True, deadline_s=min(timeout, NVML_SECONDS))
-    nvml = host.nvml() if devices is not None or precision != "fp32" else None
+    source = live_source(isolated=True, deadline_s=min(timeout, NVML_SECONDS))
+    nvml = source.read("nvml").nvml if devices is not None or precision != "fp32" else None
     gpus = nvml.gpus if isinstance(nvml, NvmlReading) else ()
     with usage_errors(LookupError, ValueError):
         visible, number = read_devices(devices, [gpu.uuid for gpu in sorted(gpus, key=lambda gpu: gpu.pci_bus_id)])
@@ -123,7 +123,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         capabilities = {gpu.compute_capability for gpu in gpus if visible != "" and gpu.compute_capability}
         runs = plan(framework, strategy, with_fault(options), steps=steps, capabilities=sorted(capabilities))
         _check_data(data)
-    report, trainings = smoke(host, runs, Progress(len(runs)))
+    report, trainings = smoke(source, runs, Progress(len(runs)))
     progress_end()
     write_result(to_json(report) if format_ == "json" else to_text(report, map(_part, trainings)), output)
     return EXIT_STATUS[report.verdict]

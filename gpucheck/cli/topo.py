@@ -56,7 +56,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         host = open_host(profile, faults, recording, deadline_s=timeout, health=False)
         from gpucheck.run.topology import examine
 
-        topology, simulation = examine(host), host.simulation()
+        topology, simulation = examine(host), host.read("simulation").simulation
         about = ", ".join((simulation.profile, *simulation.faults)) if simulation else ""
         mark = replay_mark(host)
     else:

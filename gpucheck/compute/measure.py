@@ -19,8 +19,9 @@ from gpucheck.host.simulated import machine_directory
 from gpucheck.knowledge.codes import Subject
 from gpucheck.measure.planning.selection import Unmeasurable, admit, choose, device
 from gpucheck.measure.values import Device
-from gpucheck.model import Finding, Gpu, Host, NvmlReading, Verdict, worst
+from gpucheck.model import Finding, Gpu, NvmlReading, Verdict, worst
 from gpucheck.model.compute import ComputeDevice, ComputeReport
+from gpucheck.model.facts import Source
 
 Answered = Callable[[Step, Mapping[int, Answer | Failure]], None]
 METHOD = (
@@ -72,11 +73,11 @@ class Heard(NamedTuple):
 
 
 def measure(
-    host: Host, options: Options, on_step: OnStep = lambda *_: None, answered: Answered = lambda *_: None
+    source: Source, options: Options, on_step: OnStep = lambda *_: None, answered: Answered = lambda *_: None
 ) -> ComputeReport:
     """Run everything and evaluate it. Raises Unmeasurable if there is nothing to compute on, or not as asked."""
     started, clock = datetime.now(timezone.utc), time.monotonic()
-    chosen = chosen_for(host, options)
+    chosen = chosen_for(source, options)
     try:
         ran = run(
             Heard(chosen.bench, answered), chosen.devices, small=not chosen.gpus, doubtful=doubtful, on_step=on_step
@@ -86,7 +87,7 @@ def measure(
     devices = with_settings(ran.devices, chosen.gpus)
     findings = findings_of(devices, chosen)
     return replace(
-        report_of(host, chosen, devices, findings),
+        report_of(source, chosen, devices, findings),
         versions=ran.versions,
         started=started.isoformat(timespec="seconds"),
         seconds=round(time.monotonic() - clock, 3),
@@ -100,16 +101,16 @@ def findings_of(devices: tuple[ComputeDevice, ...], chosen: Chosen) -> tuple[Fin
 
 
 def report_of(
-    host: Host, chosen: Chosen, devices: tuple[ComputeDevice, ...], findings: tuple[Finding, ...]
+    source: Source, chosen: Chosen, devices: tuple[ComputeDevice, ...], findings: tuple[Finding, ...]
 ) -> ComputeReport:
     """Return the report without times and versions, which differ by level."""
     counts = Counter(finding.verdict for finding in findings)
     values, miss = checked(devices)
-    simulation = host.simulation()
+    facts = source.read("system", "simulation")
     return ComputeReport(
-        host=host.system().hostname,
-        simulated=simulation is not None,
-        simulation=simulation,
+        host=facts.system.hostname,
+        simulated=facts.simulation is not None,
+        simulation=facts.simulation,
         engine=chosen.engine,
         level="standard",
         versions={},
@@ -126,10 +127,10 @@ def report_of(
     )
 
 
-def chosen_for(host: Host, options: Options) -> Chosen:
+def chosen_for(source: Source, options: Options) -> Chosen:
     """Choose devices and engine. Raises Unmeasurable."""
     cpus = _cpus(options)
-    return _cpu(cpus) if cpus else _gpus(host, options)
+    return _cpu(cpus) if cpus else _gpus(source, options)
 
 
 def _cpus(options: Options) -> int:
@@ -148,8 +149,8 @@ def _cpu(count: int) -> Chosen:
     return Chosen(Workers(devices, small=True), devices, (), "torch on the CPU")
 
 
-def _gpus(host: Host, options: Options) -> Chosen:
-    reading = host.nvml()
+def _gpus(source: Source, options: Options) -> Chosen:
+    reading = source.read("nvml").nvml
     if not isinstance(reading, NvmlReading) or not reading.gpus:
         raise Unmeasurable(Subject(check=NAME).unknown("compute.no-usable-gpu", "no usable GPU on this host"))
     gpus = choose(reading.gpus, options.devices).gpus

@@ -1,9 +1,11 @@
-"""The machine that this process runs on; each thing is read at most once, by a module that is imported for it."""
+"""The readers of the machine that this process runs on, by need; each imports its module when it is called."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -14,7 +16,6 @@ from gpucheck.model import (
     DeviceFile,
     DkmsModule,
     DriverState,
-    Host,
     InstalledKernel,
     KernelLog,
     Limits,
@@ -26,8 +27,8 @@ from gpucheck.model import (
     Simulation,
     System,
 )
+from gpucheck.model.facts import Facts
 
-Answer = TypeVar("Answer")
 MOST_GPUS = 16
 # Of a simulated machine these belong to the hardware: what is not in its tree is not there.
 HARDWARE = (
@@ -43,229 +44,252 @@ HARDWARE = (
 )
 
 
-def live_host(*, isolated: bool, deadline_s: float, health: bool = True, begin: bool = False) -> Host:
-    """This machine, or the simulated one that the environment names.
+@dataclass(frozen=True)
+class Place:
+    """What is read, and how.
 
     isolated: ask NVML in a child process, so that a hang or a crash becomes an NvmlFailure.
     deadline_s: how long one NVML call may take there.
-    health: also ask NVML how each GPU is; without it the pass is half as long and Gpu.health is empty.
-    begin: ask NVML at once, while the caller does other things.
-    """
-    host = LiveHost(isolated=isolated, deadline_s=deadline_s, machine=simulated.machine_directory(), health=health)
-    if begin:
-        host.begin()
-    return host
-
-
-class LiveHost:
-    """gpucheck.model.Host over sysfs, procfs, NVML, dpkg or rpm, and systemctl.
-
     machine: the directory of a simulated machine, whose root/ takes the place of / for the hardware.
     system_root: where the operating system's own files are.
+    health: also ask NVML how each GPU is; without it the pass is half as long and Gpu.health is empty.
+    begun: a child that already asks NVML.
     """
 
-    def __init__(
-        self,
-        *,
-        isolated: bool,
-        deadline_s: float,
-        machine: Path | None = None,
-        system_root: Path = Path("/"),
-        health: bool = True,
-    ) -> None:
-        self.isolated = isolated
-        self.deadline_s = deadline_s
-        self.machine = machine
-        self.system_root = system_root
-        self.health = health
-        self.root = system_root if machine is None else machine / "root"
-        self._child: NvmlChild | None = None
-        self._answers: dict[object, object] = {}
+    isolated: bool
+    deadline_s: float
+    machine: Path | None = None
+    system_root: Path = Path("/")
+    health: bool = True
+    begun: NvmlChild | None = None
 
     @property
-    def patience_s(self) -> float:
-        """The longest that nvml() takes by itself: two tries, on as many GPUs as a host has."""
+    def root(self) -> Path:
+        return self.system_root if self.machine is None else self.machine / "root"
+
+    @property
+    def nvml_s(self) -> float:
+        """The longest that NVML takes by its own deadlines: two tries, on as many GPUs as a host has."""
         return 2 * (self.deadline_s + SECONDS_PER_GPU * MOST_GPUS)
 
-    def begin(self) -> None:
-        """Start to ask NVML, for a caller that will certainly want its answer: nvml() then waits for the rest."""
-        if self.isolated and self._child is None and "nvml" not in self._answers:
-            self._child = NvmlChild(self.deadline_s, health=self.health)
+    @cached_property
+    def surroundings(self) -> simulated.Surroundings | None:
+        """Environment of the simulated machine in place of this process' own; None on real hardware."""
+        return None if self.machine is None else simulated.surroundings(self.machine)
 
-    def system(self) -> System:
-        from gpucheck.host.system import read_system
-
-        return self._once("system", lambda: read_system(self.root, self.system_root))
-
-    def simulation(self) -> Simulation | None:
-        """What is simulated; None on real hardware. A directory without that information counts as simulated."""
-        return self._once("simulation", self._simulation)
-
-    def driver(self) -> DriverState:
-        from gpucheck.host.driver import read_driver
-
-        kernel = self.system().kernel
-        return self._once("driver", lambda: read_driver(self.root, kernel, simulated=self.machine is not None))
-
-    def pci(self) -> tuple[PciDevice, ...]:
-        from gpucheck.host.pci import read_pci
-
-        return self._once("pci", lambda: read_pci(self.root))
-
-    def nvml(self) -> NvmlReading | NvmlFailure:
-        return self._once("nvml", self._nvml)
-
-    @property
-    def nvml_answered(self) -> bool:
-        """Whether nvml() returns at once. A caller in a hurry must not ask a driver that hangs a second time."""
-        return "nvml" in self._answers
-
-    def packages(self, names: Iterable[str]) -> tuple[PackageVersion, ...] | None:
-        wanted = frozenset(names)
-        made = simulated.software(self.machine)
-        if made is not None:
-            found = sorted(wanted & made.packages.keys())
-            return tuple(PackageVersion(name=name, version=made.packages[name], held=True) for name in found)
-        from gpucheck.host.packages import read_packages
-        from gpucheck.host.readers.system import os_release
-
-        release = self._once("os-release", lambda: os_release(self.system_root))
-        return self._once(("packages", wanted), lambda: read_packages(release, self.system_root, wanted))
-
-    def python_packages(self, names: Iterable[str]) -> dict[str, str | None]:
-        from gpucheck.host.packages import read_python_packages
-
-        wanted = tuple(names)
-        found = dict(self._once(("python", wanted), lambda: read_python_packages(wanted)))
-        made = self._surroundings()
-        return found if made is None else found | {name: made.python[name] for name in wanted if name in made.python}
-
-    def services(self, names: Iterable[str]) -> dict[str, str | None]:
-        wanted = tuple(names)
-        made = simulated.software(self.machine)
-        if made is not None:
-            return {name: made.services.get(name, "not-found") for name in wanted}
-        from gpucheck.host.packages import read_services
-
-        return dict(self._once(("services", wanted), lambda: read_services(wanted)))
-
-    def read_text(self, path: str) -> str | None:
-        made = self._surroundings()
-        wheel = made.wheel_file(path) if made is not None else None
-        if wheel is not None:
-            return wheel
-        try:
-            return self._place(path).read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return None
-
-    def list_names(self, path: str) -> tuple[str, ...] | None:
-        return folder_names(self._place(path))
-
-    def device_files(self) -> tuple[DeviceFile, ...]:
-        return self._once("device-files", self._device_files)
-
-    def kernel_log(self) -> KernelLog:
-        from gpucheck.host.kernel_log import read_kernel_log
-
-        return self._once("kernel-log", lambda: read_kernel_log(self.root, simulated=self.machine is not None))
-
-    def limits(self) -> Limits:
-        from gpucheck.host.system import read_limits
-
-        made = self._surroundings()
-        return self._once("limits", lambda: read_limits() if made is None else made.limits)
-
-    def environment(self) -> dict[str, str]:
-        from gpucheck.host.system import steering
-
-        made = self._surroundings()
-        return steering(os.environ if made is None else made.environment)
-
-    def kernels(self) -> tuple[InstalledKernel, ...]:
-        from gpucheck.host.driver import read_kernels
-
-        running = self.system().kernel
-        return self._once("kernels", lambda: read_kernels(self.root, running, simulated=self.machine is not None))
-
-    def dkms(self) -> tuple[DkmsModule, ...]:
-        from gpucheck.host.driver import read_dkms
-
-        return self._once("dkms", lambda: read_dkms(self.root))
-
-    def secure_boot(self) -> bool | None:
-        """Return whether the firmware enforces signatures; False for a simulated machine without that information."""
-        from gpucheck.host.driver import read_secure_boot
-
-        made = self._surroundings()
-        if made is not None and made.secure_boot is not None:
-            return made.secure_boot
-        state = self._once("secure-boot", lambda: read_secure_boot(self.root))
-        return state if made is None else bool(state)
-
-    def loader_libraries(self, names: Iterable[str]) -> tuple[LoaderLibrary, ...] | None:
-        from gpucheck.host.system import belongs, read_libraries
-
-        wanted = tuple(names)
-        made = self._surroundings()
-        if made is not None:
-            return tuple(library for library in made.libraries if belongs(library.soname, wanted))
-        path = os.environ.get("LD_LIBRARY_PATH", "")
-        return self._once(("libraries", wanted), lambda: read_libraries(wanted, path))
-
-    def _place(self, path: str) -> Path:
+    def at(self, path: str) -> Path:
         hardware = any(f"{path}/".startswith(prefix) for prefix in HARDWARE)
         if f"{path}/".startswith("/dev/") and simulated.software(self.machine) is None:
             # On the lab's hosts the driver's packages are installed, and make the device files, as everywhere.
             hardware = False
         return (self.root if hardware else self.system_root) / path.lstrip("/")
 
-    def _device_files(self) -> tuple[DeviceFile, ...]:
-        from gpucheck.host.device_files import read_device_files
 
-        made, nvml = self._surroundings(), self.nvml()
-        return read_device_files(
-            self._place("/dev"),
-            self._place("/proc/driver/nvidia/gpus"),
-            listed={gpu.pci_bus_id for gpu in nvml.gpus} if isinstance(nvml, NvmlReading) else None,
-            simulated=None if made is None else made.open_errors,
-            deadline_s=self.deadline_s + SECONDS_PER_GPU,
-        )
+def _system(place: Place, _: Facts) -> System:
+    from gpucheck.host.system import read_system
 
-    def _surroundings(self) -> simulated.Surroundings | None:
-        """Environment of the simulated machine in place of this process' own; None on real hardware."""
-        machine = self.machine
-        return None if machine is None else self._once("surroundings", lambda: simulated.surroundings(machine))
+    return read_system(place.root, place.system_root)
 
-    def _simulation(self) -> Simulation | None:
-        if self.machine is None:
-            return None
-        try:
-            return msgspec.json.decode((self.machine / "simulation.json").read_bytes(), type=Simulation)
-        except (OSError, msgspec.DecodeError):
-            return Simulation(profile="unknown", stand_ins=(f"{self.machine}: no readable simulation.json",))
 
-    def _nvml(self) -> NvmlReading | NvmlFailure:
-        if self.isolated:
-            first = self._child or NvmlChild(self.deadline_s, health=self.health)
-            gpus = sum(device.is_nvidia_gpu for device in self.pci())
-            first.more_time(gpus)
+def _simulation(place: Place, _: Facts) -> Simulation | None:
+    """What is simulated; None on real hardware. A directory without that information counts as simulated."""
+    if place.machine is None:
+        return None
+    try:
+        return msgspec.json.decode((place.machine / "simulation.json").read_bytes(), type=Simulation)
+    except (OSError, msgspec.DecodeError):
+        return Simulation(profile="unknown", stand_ins=(f"{place.machine}: no readable simulation.json",))
 
-            def again() -> NvmlChild:
-                second = NvmlChild(self.deadline_s, health=self.health)
-                second.more_time(gpus)
-                return second
 
-            return query_twice(first, again)
+def _driver(place: Place, facts: Facts) -> DriverState:
+    from gpucheck.host.driver import read_driver
+
+    return read_driver(place.root, facts.system.kernel, simulated=place.machine is not None)
+
+
+def _pci(place: Place, _: Facts) -> tuple[PciDevice, ...]:
+    from gpucheck.host.pci import read_pci
+
+    return read_pci(place.root)
+
+
+def _nvml(place: Place, facts: Facts) -> NvmlReading | NvmlFailure:
+    if not place.isolated:
         try:
             simulated.preload()
         except OSError as error:
             return NvmlFailure(call="dlopen", code=12, name="NVMLError_LibraryNotFound", detail=str(error))
         from gpucheck.host.nvml.reading import read_nvml
 
-        return read_nvml(lambda call, subject: None, health=self.health)  # noqa: ARG005 - progress is not shown
+        return read_nvml(lambda call, subject: None, health=place.health)  # noqa: ARG005 - progress is not shown
+    gpus = sum(device.is_nvidia_gpu for device in facts.pci)
 
-    def _once(self, key: object, query: Callable[[], Answer]) -> Answer:
-        if key not in self._answers:
-            self._answers[key] = query()
-        return cast("Answer", self._answers[key])
+    def start() -> NvmlChild:
+        return NvmlChild(place.deadline_s, health=place.health)
+
+    def again() -> NvmlChild:
+        second = start()
+        second.more_time(gpus)
+        return second
+
+    first = place.begun or start()
+    first.more_time(gpus)
+    return query_twice(first, again)
+
+
+def _kernel_log(place: Place, _: Facts) -> KernelLog:
+    from gpucheck.host.kernel_log import read_kernel_log
+
+    return read_kernel_log(place.root, simulated=place.machine is not None)
+
+
+def _limits(place: Place, _: Facts) -> Limits:
+    from gpucheck.host.system import read_limits
+
+    return read_limits() if place.surroundings is None else place.surroundings.limits
+
+
+def _environment(place: Place, _: Facts) -> dict[str, str]:
+    """The variables that steer CUDA, NCCL, the loader and the frameworks, and no others."""
+    from gpucheck.host.system import steering
+
+    return steering(os.environ if place.surroundings is None else place.surroundings.environment)
+
+
+def _kernels(place: Place, facts: Facts) -> tuple[InstalledKernel, ...]:
+    from gpucheck.host.driver import read_kernels
+
+    return read_kernels(place.root, facts.system.kernel, simulated=place.machine is not None)
+
+
+def _dkms(place: Place, _: Facts) -> tuple[DkmsModule, ...]:
+    from gpucheck.host.driver import read_dkms
+
+    return read_dkms(place.root)
+
+
+def _secure_boot(place: Place, _: Facts) -> bool | None:
+    """Return whether the firmware enforces signatures; False for a simulated machine without that information."""
+    from gpucheck.host.driver import read_secure_boot
+
+    made = place.surroundings
+    if made is not None and made.secure_boot is not None:
+        return made.secure_boot
+    state = read_secure_boot(place.root)
+    return state if made is None else bool(state)
+
+
+def _device_files(place: Place, facts: Facts) -> tuple[DeviceFile, ...]:
+    from gpucheck.host.device_files import read_device_files
+
+    made, nvml = place.surroundings, facts.nvml
+    return read_device_files(
+        place.at("/dev"),
+        place.at("/proc/driver/nvidia/gpus"),
+        listed={gpu.pci_bus_id for gpu in nvml.gpus} if isinstance(nvml, NvmlReading) else None,
+        simulated=None if made is None else made.open_errors,
+        deadline_s=place.deadline_s + SECONDS_PER_GPU,
+    )
+
+
+class Reader(NamedTuple):
+    """read: returns a part of the facts. after: the parts that it needs. patient: it has deadlines of its own."""
+
+    read: Callable[[Place, Facts], Any]
+    after: tuple[str, ...] = ()
+    patient: bool = False
+
+
+READERS = {
+    "system": Reader(_system),
+    "simulation": Reader(_simulation),
+    "driver": Reader(_driver, after=("system",)),
+    "pci": Reader(_pci),
+    "nvml": Reader(_nvml, after=("pci",), patient=True),
+    "kernel_log": Reader(_kernel_log),
+    "limits": Reader(_limits),
+    "environment": Reader(_environment),
+    "kernels": Reader(_kernels, after=("system",)),
+    "dkms": Reader(_dkms),
+    "secure_boot": Reader(_secure_boot),
+    "device_files": Reader(_device_files, after=("nvml",), patient=True),
+}
+
+
+def _packages(place: Place, names: tuple[str, ...]) -> dict[str, PackageVersion | None] | None:
+    made = simulated.software(place.machine)
+    if made is not None:
+        versions = made.packages
+        return {n: PackageVersion(name=n, version=versions[n], held=True) if n in versions else None for n in names}
+    from gpucheck.host.packages import read_packages
+    from gpucheck.host.readers.system import os_release
+
+    found = read_packages(os_release(place.system_root), place.system_root, names)
+    return None if found is None else dict.fromkeys(names) | {package.name: package for package in found}
+
+
+def _python_packages(place: Place, names: tuple[str, ...]) -> dict[str, str | None]:
+    from gpucheck.host.packages import read_python_packages
+
+    found, made = read_python_packages(names), place.surroundings
+    return found if made is None else found | {name: made.python[name] for name in names if name in made.python}
+
+
+def _services(place: Place, names: tuple[str, ...]) -> dict[str, str | None]:
+    """systemd's ActiveState of each unit; ``not-found``: no such unit. None: systemd cannot be queried."""
+    made = simulated.software(place.machine)
+    if made is not None:
+        return {name: made.services.get(name, "not-found") for name in names}
+    from gpucheck.host.packages import read_services
+
+    return read_services(names)
+
+
+def _texts(place: Place, paths: tuple[str, ...]) -> dict[str, str | None]:
+    return {path: _text(place, real_path(path)) for path in paths}
+
+
+def _text(place: Place, path: str) -> str | None:
+    made = place.surroundings
+    wheel = made.wheel_file(path) if made is not None else None
+    if wheel is not None:
+        return wheel
+    try:
+        return place.at(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+
+
+def _folders(place: Place, paths: tuple[str, ...]) -> dict[str, tuple[str, ...] | None]:
+    return {path: folder_names(place.at(real_path(path))) for path in paths}
+
+
+# By the kind of a need with a name, as in gpucheck.model.facts.BY_NAME. None: the host could not be asked.
+NAMED: Mapping[str, Callable[[Place, tuple[str, ...]], Mapping[str, Any] | None]] = {
+    "package": _packages,
+    "python": _python_packages,
+    "service": _services,
+    "text": _texts,
+    "folder": _folders,
+}
+
+
+def libraries(place: Place, names: tuple[str, ...]) -> tuple[LoaderLibrary, ...] | None:
+    """What the dynamic loader would find for names such as ``libcudart``, in its own order.
+
+    None: its cache cannot be listed.
+    """
+    from gpucheck.host.system import belongs, read_libraries
+
+    if place.surroundings is not None:
+        return tuple(library for library in place.surroundings.libraries if belongs(library.soname, names))
+    return read_libraries(names, os.environ.get("LD_LIBRARY_PATH", ""))
+
+
+def real_path(path: str) -> str:
+    """Return the path of this interpreter and user for one that begins with ``{purelib}`` or ``{home}``."""
+    if not path.startswith("{"):
+        return path
+    from sysconfig import get_path
+
+    return path.replace("{purelib}", get_path("purelib"), 1).replace("{home}", str(Path.home()), 1)

@@ -1,15 +1,15 @@
-"""Facts of a host, read when a rule or a measurement needs them: each once, each with a deadline."""
+"""Facts of the live host, read when a rule or a measurement needs them: each once, each with a deadline."""
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from sysconfig import get_path
 from typing import Any
 
 import msgspec
 
+from gpucheck.host import simulated
+from gpucheck.host.live import NAMED, READERS, Place, libraries
+from gpucheck.host.nvml.supervisor import NvmlChild
 from gpucheck.model.facts import BY_NAME, Facts
-from gpucheck.model.host import Host, NotRecorded
 from gpucheck.processes.deadline import StuckError, in_time
 
 READ_S = 20.0
@@ -17,40 +17,59 @@ READ_S = 20.0
 AFTER_STUCK_S = 2.0
 
 
-class HostSource:
+def live_source(*, isolated: bool, deadline_s: float, health: bool = True, begin: bool = False) -> "LiveSource":
+    """This machine, or the simulated one that the environment names; arguments as in Place.
+
+    begin: ask NVML at once, while the caller does other things.
+    """
+    child = NvmlChild(deadline_s, health=health) if begin and isolated else None
+    machine = simulated.machine_directory()
+    return LiveSource(
+        Place(isolated=isolated, deadline_s=deadline_s, machine=machine, health=health, begun=child),
+    )
+
+
+class LiveSource:
     """facts: of this host so far. errors: how the read of a need ended that has no answer. stuck: reads left behind."""
 
-    def __init__(self, host: Host) -> None:
-        self.host = host
+    def __init__(self, place: Place) -> None:
+        self.place = place
         self.facts = Facts()
         self.errors: dict[str, Exception] = {}
         self.stuck = 0
 
     def read(self, *needs: str) -> Facts:
         """Return the facts with these needs. Raises what the read of one raised, each time that it is needed."""
-        left = [need for need in self.facts.missing(needs) if need not in self.errors]
-        for need in left:
-            if ":" not in need:
-                self._read([need], partial(self._part, need))
+        for need in needs:
+            if ":" not in need and self._left([need]):
+                self._part(need)
         for kind in BY_NAME:
-            names = [need.partition(":")[2] for need in left if need.startswith(f"{kind}:")]
-            if names and not self._read([f"{kind}:{name}" for name in names], partial(self._by_name, kind, names)):
-                for name in names if len(names) > 1 else ():
-                    self._read([f"{kind}:{name}"], partial(self._by_name, kind, [name]))
+            left = self._left([need for need in dict.fromkeys(needs) if need.startswith(f"{kind}:")])
+            if left:
+                names = tuple(need.partition(":")[2] for need in left)
+                self._read(left, partial(self._by_name, kind, names), READ_S)
         for need in needs:
             if need in self.errors:
                 raise self.errors[need]
         return self.facts
 
-    def _read(self, needs: list[str], call: Callable[[], dict[str, Any]]) -> bool:
-        """Add what the call answers, or keep how it ended. Return False where names are to be read one by one."""
-        seconds = READ_S + float(getattr(self.host, "patience_s", 0.0))
+    def _left(self, needs: list[str]) -> list[str]:
+        return [need for need in self.facts.missing(needs) if need not in self.errors]
+
+    def _part(self, need: str) -> None:
+        reader = READERS[need]
         try:
-            answers = in_time(f"reading {needs[0]}", call, min(AFTER_STUCK_S, seconds) if self.stuck else seconds)
-        except NotRecorded as error:
-            if len(needs) > 1:
-                return False
-            self.errors[needs[0]] = error
+            facts = self.read(*reader.after)
+        except Exception as error:
+            self.errors[need] = error
+            return
+        seconds = READ_S + self.place.nvml_s if reader.patient else READ_S
+        self._read([need], lambda: {need: reader.read(self.place, facts)}, seconds)
+
+    def _read(self, needs: list[str], call: Callable[[], dict[str, Any]], seconds: float) -> None:
+        """Add what the call answers, or keep how it ended."""
+        try:
+            answers = in_time(f"reading {needs[0]}", call, AFTER_STUCK_S if self.stuck else seconds)
         except StuckError as error:
             self.stuck += 1
             self.errors.update(dict.fromkeys(needs, error))
@@ -58,28 +77,12 @@ class HostSource:
             self.errors.update(dict.fromkeys(needs, error))
         else:
             self.facts = msgspec.structs.replace(self.facts, **answers)
-        return True
 
-    def _part(self, name: str) -> dict[str, Any]:
-        return {name: getattr(self.host, name)()}
-
-    def _by_name(self, kind: str, names: list[str]) -> dict[str, Any]:
-        host, field = self.host, BY_NAME[kind]
+    def _by_name(self, kind: str, names: tuple[str, ...]) -> dict[str, Any]:
+        field = BY_NAME[kind]
         known = getattr(self.facts, field)
-        if kind == "package":
-            found = host.packages(names)
-            installed = {package.name: package for package in found or ()}
-            return {field: None if found is None else {**known, **{name: installed.get(name) for name in names}}}
         if kind == "library":
             every = (*known, *names)
-            return {field: every, "libraries": host.loader_libraries(every)}
-        if kind in ("text", "folder"):
-            query: Callable[[str], Any] = host.read_text if kind == "text" else host.list_names
-            return {field: {**known, **{name: query(real_path(name)) for name in names}}}
-        answer = host.python_packages(names) if kind == "python" else host.services(names)
-        return {field: {**known, **answer}}
-
-
-def real_path(path: str) -> str:
-    """Return the path of this interpreter and user for one that begins with ``{purelib}`` or ``{home}``."""
-    return path.replace("{purelib}", get_path("purelib"), 1).replace("{home}", str(Path.home()), 1)
+            return {field: every, "libraries": libraries(self.place, every)}
+        found = NAMED[kind](self.place, names)
+        return {field: None if found is None else {**known, **found}}

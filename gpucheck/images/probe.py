@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from gpucheck.checks.software._wheels import NEEDS, Wheel, more, read_wheels
-from gpucheck.host.source import HostSource
-from gpucheck.model import DriverState, Host, NvmlFailure, NvmlReading
+from gpucheck.model import DriverState, NvmlFailure, NvmlReading
+from gpucheck.model.facts import Source
 from gpucheck.processes.capture import HostResources, capture
 from gpucheck.processes.signals import signal_name
 
@@ -112,9 +112,8 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
     full: dict[str, Any] | None = None
 
 
-def read(host: Host, *, quick: bool, full: bool, prefix: Path = Path(sys.prefix)) -> Values:
+def read(source: Source, *, quick: bool, full: bool, prefix: Path = Path(sys.prefix)) -> Values:
     """Read all values once. quick omits the libraries; full imports the framework, which takes seconds."""
-    source = HostSource(host)
     facts = source.read(*NEEDS, "nvml", "limits", "environment", "simulation")
     wheels, _ = read_wheels(source.read(*more(facts)))
     manifest = read_manifest(prefix / MANIFEST)

@@ -17,15 +17,16 @@ from gpucheck.measure.planning.selection import COPIES, Unmeasurable, admit, cho
 from gpucheck.measure.reporting import report
 from gpucheck.measure.reporting.gaps import CHANNELS, gaps, lost
 from gpucheck.measure.reporting.observed import observations
-from gpucheck.measure.reporting.scene import Scene
+from gpucheck.measure.reporting.scene import NEEDS, Scene
 from gpucheck.measure.reporting.text import count_text
 from gpucheck.measure.running.runner import Doubts, Results, again, run
 from gpucheck.measure.running.sampler import Sampler
 from gpucheck.measure.running.supervisor import Supervised
 from gpucheck.measure.values import Answer, Device, Failure, Flow, Opened, Setup, Step
-from gpucheck.model import Host, NvmlFailure, NvmlReading, Verdict, named, worst
+from gpucheck.model import NvmlFailure, NvmlReading, Verdict, named, worst
 from gpucheck.model.bandwidth import BandwidthReport
 from gpucheck.model.diagnosis.observations import Observations
+from gpucheck.model.facts import Facts, Source
 from gpucheck.topology import of
 
 EngineName = Literal["driver", "cpu"]
@@ -103,7 +104,7 @@ class _Place(NamedTuple):
 
 
 def measure(
-    host: Host,
+    source: Source,
     options: Options,
     watch: Watch = Watch(),  # noqa: B008 - immutable
     doubts: Callable[[Observations], Doubts] | None = None,
@@ -115,10 +116,11 @@ def measure(
     """
     started, clock = datetime.now(timezone.utc), time.monotonic()
     engine: EngineName = "cpu" if options.devices == CPUS else "driver"
-    simulation = host.simulation() if engine != "cpu" else None
+    facts = source.read("system", "simulation", f"folder:{CHANNELS}")
+    simulation = facts.simulation if engine != "cpu" else None
     simulated = simulation is not None
     patience = patience_s(engine, simulated=simulated)
-    place = _cpu_place() if engine == "cpu" else _gpu_place(host, options)
+    place = _cpu_place() if engine == "cpu" else _gpu_place(source, options)
     request = MeasurementRequest(
         depth=options.depth,
         sizes=options.sizes,
@@ -175,14 +177,14 @@ def measure(
     if scene is not None and isinstance(after, NvmlReading):
         scene = msgspec.structs.replace(scene, after=after)
     seen = observations(results, place.machine, scene) if scene is not None else Observations()
-    channels = bool(host.list_names(CHANNELS))
+    channels = bool(facts.folders[CHANNELS])
     findings = gaps(results, gpus=scene is not None, loaded=bool(seen.measured.under_load), channels=channels)
     if after is not None and results.failures:
         findings = (*lost(results.devices, after), *findings)
     findings = named(findings, scene.gpus if scene is not None else ())
     counts = Counter(finding.verdict for finding in findings)
     return BandwidthReport(
-        host=host.system().hostname,
+        host=facts.system.hostname,
         simulated=simulated,
         simulation=simulation,
         engine=engine,
@@ -220,19 +222,19 @@ def _cpu_place() -> _Place:
     return _Place(machine, None, local=False, notes=())
 
 
-def _gpu_place(host: Host, options: Options) -> _Place:
-    reading, topology = host.nvml(), of(host)
+def _gpu_place(source: Source, options: Options) -> _Place:
+    facts, topology = source.read(*NEEDS), of(source)
+    reading, pci = facts.nvml, facts.pci
     if isinstance(reading, NvmlFailure) or topology is None or not reading.gpus:
-        raise _no_gpus(host, reading)
+        raise _no_gpus(facts)
     chosen = choose(reading.gpus, options.devices)
     notes = admit(chosen.gpus, contended=options.contended)
-    pci = host.pci()
     machine = Machine(
         devices=tuple(device(gpu) for gpu in chosen.gpus),
         between=paths(chosen.gpus, pci, topology),
         to_host=ports_to_host(chosen.gpus, pci),
     )
-    return _Place(machine, Scene.of(host, chosen.gpus, reading, topology), chosen.local, notes)
+    return _Place(machine, Scene.of(facts, chosen.gpus, reading, topology), chosen.local, notes)
 
 
 def _shares(scene: Scene | None, opened: Opened) -> tuple[int, ...]:
@@ -243,8 +245,9 @@ def _shares(scene: Scene | None, opened: Opened) -> tuple[int, ...]:
     return tuple(place for place, both in enumerate(offered) if all(both))
 
 
-def _no_gpus(host: Host, reading: NvmlReading | NvmlFailure) -> Unmeasurable:
-    shown = count_text(sum(d.is_nvidia_gpu for d in host.pci()), "NVIDIA GPU")
+def _no_gpus(facts: Facts) -> Unmeasurable:
+    reading = facts.nvml
+    shown = count_text(sum(d.is_nvidia_gpu for d in facts.pci), "NVIDIA GPU")
     seen = f"copies unknown: no GPU to measure, {shown} on the PCI bus"
     if not isinstance(reading, NvmlFailure):
         return Unmeasurable(COPIES.unknown("measure.nvml-lists-no-gpu", seen, because_of="inventory"))

@@ -19,7 +19,7 @@ from gpucheck.model.fleet import (
     MetricGroup,
     Outlier,
 )
-from gpucheck.model.host import Host, NotRecorded
+from gpucheck.model.host import NotRecorded
 from gpucheck.model.host.hardware import (
     AcsControl,
     AerCounts,
@@ -109,7 +109,6 @@ __all__ = [
     "Gpu",
     "GpuProcess",
     "Health",
-    "Host",
     "HostMetric",
     "InstalledKernel",
     "KernelLine",

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec.structs import asdict, replace
 
-from gpucheck.model import Host, NvmlReading
+from gpucheck.model import NvmlReading
 from gpucheck.model.bandwidth import BandwidthReport
+from gpucheck.model.facts import Source
 from gpucheck.model.full_record import CopyTiming, CudaFailure, FullRecord, Ran
 from gpucheck.processes.capture import completed
 from gpucheck.processes.signals import signal_name
@@ -97,20 +98,19 @@ PROGRAMS = (
 )
 
 
-def parameters(host: Host) -> None:
-    """Read the parameters of the driver's kernel modules, for a host that remembers answers."""
-    for module in DRIVER_MODULES:
-        folder = f"{MODULES}/{module}/parameters"
-        for name in host.list_names(folder) or ():
-            host.read_text(f"{folder}/{name}")
+def parameters(source: Source) -> None:
+    """Read the parameters of the driver's kernel modules."""
+    folders = [f"{MODULES}/{module}/parameters" for module in DRIVER_MODULES]
+    found = source.read(*(f"folder:{folder}" for folder in folders)).folders
+    source.read(*(f"text:{folder}/{name}" for folder in folders for name in found[folder] or ()))
 
 
-def take(host: Host, programs: tuple[Program, ...] = PROGRAMS) -> Iterator[FullRecord]:
+def take(source: Source, programs: tuple[Program, ...] = PROGRAMS) -> Iterator[FullRecord]:
     """Yield what there is after each program, the last time with ``complete``."""
     full = FullRecord(
         cuda=CudaFailure(why=CUT), bandwidth=None, not_measured=CUT, timings=(), seconds={}, complete=False
     )
-    busy, simulated = in_use(host), host.simulation() is not None
+    busy, simulated = in_use(source), source.read("simulation").simulation is not None
     for number, program in enumerate(programs, 1):
         foreign = simulated and program.command[:1] not in ((), ("-m",))
         why = "not run: the GPUs are simulated, and this program is not" if foreign else busy if program.heavy else None
@@ -120,9 +120,9 @@ def take(host: Host, programs: tuple[Program, ...] = PROGRAMS) -> Iterator[FullR
         yield full
 
 
-def in_use(host: Host) -> str | None:
+def in_use(source: Source) -> str | None:
     """Why nothing may be measured here: processes that compute on the GPUs. None if there are none."""
-    reading = host.nvml()
+    reading = source.read("nvml").nvml
     gpus = reading.gpus if isinstance(reading, NvmlReading) else ()
     used = {gpu.index: [one for one in gpu.health.processes or () if one.kind == "compute"] for gpu in gpus}
     named = [
@@ -218,7 +218,7 @@ def compute() -> None:
     The last line is the report.
     """
     from gpucheck.compute.measure import Options
-    from gpucheck.host import live_host
+    from gpucheck.host import live_source
     from gpucheck.measure.planning.selection import Unmeasurable
     from gpucheck.run.steps.compute import compute as computed
 
@@ -226,7 +226,7 @@ def compute() -> None:
         print(msgspec.json.encode({"step": step, "answers": answers}).decode(), flush=True)
 
     try:
-        report = computed(live_host(isolated=True, deadline_s=NVML_S), Options(), answered=answered)
+        report = computed(live_source(isolated=True, deadline_s=NVML_S), Options(), answered=answered)
     except Unmeasurable as error:
         raise SystemExit(str(error)) from error
     print(msgspec.json.encode(report).decode(), flush=True)
@@ -234,7 +234,7 @@ def compute() -> None:
 
 def copies() -> None:
     """Measure at level full, and print each step when it has ended."""
-    from gpucheck.host import live_host
+    from gpucheck.host import live_source
     from gpucheck.measure.bandwidth import Options, Watch
     from gpucheck.measure.planning.selection import Unmeasurable
     from gpucheck.run.links import measured
@@ -247,8 +247,8 @@ def copies() -> None:
         show(_Copies(timings=tuple(_timing(step.purpose, together, timing) for timing in answer.timings)))
 
     try:
-        host = live_host(isolated=True, deadline_s=NVML_S)
-        show(_Copies(bandwidth=measured(host, Options(depth="full"), Watch(answered=answered))))
+        source = live_source(isolated=True, deadline_s=NVML_S)
+        show(_Copies(bandwidth=measured(source, Options(depth="full"), Watch(answered=answered))))
     except Unmeasurable as error:
         show(_Copies(why=str(error)))
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from gpucheck.host.recording import ReplayHost
-from gpucheck.host.source import HostSource
+from gpucheck.host.recording import Recording
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Finding, Host, NotRecorded, Verdict
+from gpucheck.model import Finding, NotRecorded, Verdict
+from gpucheck.model.facts import Source
 from gpucheck.processes.deadline import StuckError, in_time
 from gpucheck.processes.exhausted import exhausted
 from gpucheck.run.step import Outcome, Step
@@ -18,50 +18,35 @@ from gpucheck.run.step import Outcome, Step
 NEEDS_HARDWARE = frozenset({"measure", "training"})
 # By name or tag of a step, the first that fits.
 KINDS = {"collectives": "collectives between GPUs", "training": "training", "compute": "computing on GPUs"}
-# After one check got stuck the next ones probably wait for the same thing: 30 of them must not take 30 deadlines.
-AFTER_STUCK_S = 2.0
 
 
 class Guard:
-    """Runs the steps of one host. stuck: how many were left behind so far."""
+    """Runs the steps of one host. hurry: something hangs, so that deadlines are short."""
 
-    def __init__(self, host: Host) -> None:
-        self.host = host
-        self.source = HostSource(host)
-        self.stuck = 0
-
-    @property
-    def hurry(self) -> bool:
-        """Whether something hangs, so that deadlines are short."""
-        return bool(self.stuck or self.source.stuck)
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.hurry = False
 
     def run(self, step: Step) -> Outcome:
         """Return the outcome of a step, or findings with the reason why it has none; each with its duration."""
-        if isinstance(self.host, ReplayHost) and step.tags & NEEDS_HARDWARE and not _recorded(step, self.host):
+        source, measures = self.source, bool(step.tags & NEEDS_HARDWARE)
+        if measures and isinstance(source, Recording) and not _recorded(step, source):
             what = next((KINDS[word] for word in KINDS if word in {step.name, *step.tags}), "copies between GPUs")
             return Outcome((_not_on_a_replay(step),), {}, (f"{what}, not possible on a recording",))
         clock = time.monotonic()
         try:
-            if step.needs is None:
-                outcome = in_time(step.name, lambda: step.run(self.host), self._patience_s(step))
-            else:
-                outcome = step.run(self.source)
+            # What is only read has a deadline for each read.
+            outcome = in_time(step.name, lambda: step.run(source), step.seconds) if measures else step.run(source)
         except StuckError as error:
-            self.stuck += 1
+            self.hurry = True
             outcome = Outcome((stuck(step.name, error),), {})
         except NotRecorded as error:
-            outcome = Outcome((_not_recorded(step, error),), {})
+            outcome = Outcome((not_recorded(step.name, error),), {})
         except Exception as error:  # one broken step must not lose the report of all the others
             outcome = Outcome((broken(step.name, error),), {})
         seconds = round(time.monotonic() - clock, 3)
         findings = tuple(msgspec.structs.replace(finding, seconds=seconds) for finding in outcome.findings)
         return outcome._replace(findings=findings)
-
-    def _patience_s(self, step: Step) -> float:
-        if self.hurry and not step.tags & NEEDS_HARDWARE:
-            return min(AFTER_STUCK_S, step.seconds)
-        # What NVML may take by its own deadline: a check that waits for it is not stuck.
-        return step.seconds + float(getattr(self.host, "patience_s", 0.0))
 
 
 def stuck(name: str, error: StuckError) -> Finding:
@@ -91,15 +76,15 @@ def _where(error: Exception) -> Iterable[str]:
         trace = trace.tb_next
 
 
-def _recorded(step: Step, host: ReplayHost) -> bool:
+def _recorded(step: Step, recording: Recording) -> bool:
     """Return whether the recording contains what the step measures: record --full copies and does not train."""
-    return not step.tags & KINDS.keys() and host.recording.full is not None
+    return not step.tags & KINDS.keys() and recording.full is not None
 
 
 def _not_on_a_replay(step: Step) -> Finding:
     return Subject(check=step.name).skips("run.step-not-recorded", "a recording", step=step.name)
 
 
-def _not_recorded(step: Step, error: NotRecorded) -> Finding:
-    subject = Subject(check=step.name, evidence=(str(error.args[0]),))
+def not_recorded(name: str, error: NotRecorded) -> Finding:
+    subject = Subject(check=name, evidence=(str(error.args[0]),))
     return subject.unknown("run.reading-not-recorded", "not in the recording", "the host's reading")

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpucheck.diagnose import diagnose, doubtful
-from gpucheck.model import Finding, Host, NvmlReading, TopologyGpu, Verdict
+from gpucheck.model import Finding, NvmlReading, TopologyGpu, Verdict
 from gpucheck.model.diagnosis.observations import Measured, Observations
+from gpucheck.model.facts import Source
 from gpucheck.run.conclusion import conclude
 
 if TYPE_CHECKING:
@@ -19,19 +20,19 @@ if TYPE_CHECKING:
 DATA = "p2p-integrity"
 
 
-def bandwidth(host: Host, options: "Options", watch: "Watch | None" = None) -> "BandwidthReport":
+def bandwidth(source: Source, options: "Options", watch: "Watch | None" = None) -> "BandwidthReport":
     """Measure and diagnose copies between the GPUs of this host; low pairs are measured again alone.
 
     Raises gpucheck.measure.planning.selection.Unmeasurable when there is nothing to measure, or not as asked.
     """
-    return evaluated(measured(host, options, watch), contended=options.contended)
+    return evaluated(measured(source, options, watch), contended=options.contended)
 
 
-def measured(host: Host, options: "Options", watch: "Watch | None" = None) -> "BandwidthReport":
+def measured(source: Source, options: "Options", watch: "Watch | None" = None) -> "BandwidthReport":
     """Measure without a diagnosis: the findings list only what could not be measured. Raises Unmeasurable."""
     from gpucheck.measure.bandwidth import Watch, measure
 
-    return measure(host, options, watch or Watch(), doubtful)
+    return measure(source, options, watch or Watch(), doubtful)
 
 
 def evaluated(report: "BandwidthReport", *, contended: bool = False) -> "BandwidthReport":
@@ -44,12 +45,12 @@ def evaluated(report: "BandwidthReport", *, contended: bool = False) -> "Bandwid
     return replace(report, findings=findings, verdict=verdict, counts=counts)
 
 
-def collectives(host: Host, options: "CollectiveOptions") -> "CollectivesReport":
+def collectives(source: Source, options: "CollectiveOptions") -> "CollectivesReport":
     """Measure and diagnose collectives between ranks. Raises Unmeasurable if the request cannot be met."""
     from gpucheck.measure.collectives.run import measure
 
-    report = measure(host, options)
-    reading = host.nvml()
+    report = measure(source, options)
+    reading = source.read("nvml").nvml
     gpus = reading.gpus if isinstance(reading, NvmlReading) else ()
     passed = {finding.check for finding in report.findings if finding.verdict is Verdict.PASS}
     found = (f for f in evaluate_links(report.observations) if f.verdict is not Verdict.PASS or f.check not in passed)

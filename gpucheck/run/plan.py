@@ -10,7 +10,7 @@ import msgspec
 from gpucheck.checks.software import stack
 from gpucheck.checks.software._wheels import Imported
 from gpucheck.host.source import READ_S
-from gpucheck.model import Host, Report
+from gpucheck.model import Report
 from gpucheck.model.facts import Source
 from gpucheck.processes.capture import HostResources, capture
 from gpucheck.run.verification import CHECK_S, Outcome, Step, evaluated, verify
@@ -47,7 +47,7 @@ print(json.dumps({
 """
 
 
-def compared(host: Host, plan: "Plan | None", where: str, *, import_torch: bool, strict: bool) -> Report:
+def compared(source: Source, plan: "Plan | None", where: str, *, import_torch: bool, strict: bool) -> Report:
     """Return the report of the check that compares a host with its plan. plan None: the plan on the host.
 
     where: the lock file, for findings. import_torch: also import torch in a child process.
@@ -62,8 +62,8 @@ def compared(host: Host, plan: "Plan | None", where: str, *, import_torch: bool,
     def run(source: Source) -> Outcome:
         return Outcome(tuple(evaluated(check, source)), {})
 
-    step = Step(check.name, check.tags, run, READ_S, CHECK_S, needs=check.needs)
-    return verify(host, [step], strict=strict)
+    step = Step(check.name, check.tags, run, READ_S, CHECK_S)
+    return verify(source, [step], strict=strict)
 
 
 def query_torch(python: str = sys.executable, seconds: float = IMPORT_S) -> Imported:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from gpucheck.checks.software._plan import PLAN, Unreadable, read_plan
 from gpucheck.checks.software._wheels import FRAMEWORKS
-from gpucheck.model import Host
+from gpucheck.model.facts import Source
 from gpucheck.run.step import Step
 
 # What every level above quick trains with, unless the plan of the host names no framework.
@@ -19,23 +19,23 @@ class NotRequired(NamedTuple):
     code: str
 
 
-def planned_frameworks(host: Host) -> frozenset[str] | None:
+def planned_frameworks(source: Source) -> frozenset[str] | None:
     """Return what the plan that provisioning recorded on the host names; None if it cannot be read.
 
     The ``stack`` check reports a plan that is missing or damaged.
     """
     try:
-        stack = read_plan(host.read_text(PLAN) or "").stack
+        stack = read_plan(source.read(f"text:{PLAN}").texts[PLAN] or "").stack
     except Unreadable:
         return None
     return None if stack is None else frozenset(name for name in FRAMEWORKS if getattr(stack, name))
 
 
-def not_required(host: Host, framework: str, gpus: int) -> NotRequired | None:
+def not_required(source: Source, framework: str, gpus: int) -> NotRequired | None:
     """Return why no level has to prove this framework here, None if one has to. gpus: that the host has."""
     if gpus == 0:
         return NotRequired("this host has no GPU", "training.host-without-gpu")
-    planned = planned_frameworks(host)
+    planned = planned_frameworks(source)
     if planned is None:
         text = f"{framework} is not installed, and no plan on this host names it"
         return None if framework == REQUIRED else NotRequired(text, "training.framework-in-no-plan")

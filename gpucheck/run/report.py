@@ -8,41 +8,46 @@ from typing import Any, TypeVar
 import msgspec
 
 from gpucheck import __version__
-from gpucheck.checks._session import judged, partial
-from gpucheck.host.recording import ReplayHost
+from gpucheck.checks._session import SESSION_NEEDS, judged, session
+from gpucheck.host.recording import Recording
+from gpucheck.host.source import AFTER_STUCK_S
 from gpucheck.knowledge.codes import Subject
 from gpucheck.knowledge.packages import packages
-from gpucheck.model import Finding, Host, NotRecorded, NvmlReading, PciDevice, Report, System, Verdict
+from gpucheck.model import Finding, NotRecorded, NvmlReading, PciDevice, Report, System, Verdict
+from gpucheck.model.facts import Source
 from gpucheck.processes.deadline import StuckError, in_time
 from gpucheck.run.conclusion import conclude
-from gpucheck.run.guard import AFTER_STUCK_S, broken, stuck
+from gpucheck.run.guard import broken, stuck
 from gpucheck.topology import of
 
-DMI = "/sys/class/dmi/id/"
+BIOS, BOARD = "/sys/class/dmi/id/bios_version", "/sys/class/dmi/id/product_name"
+PYTHON = ("torch", "tensorflow", "nvidia-ml-py")
 
 
-def attributes(host: Host) -> dict[str, tuple[str, ...]]:
+def attributes(source: Source) -> dict[str, tuple[str, ...]]:
     """By name, sorted and without repeats; what the host does not report is omitted. Empty for an older recording.
 
     ``bios``, ``board``, ``module`` (kernel module flavour), ``vbios``, ``hold`` (held driver packages) and ``uplink``:
     every port above a GPU with its link, ``0000:20:01.1 gen 5 x16``.
     """
     try:
-        return _attributes(host)
+        return _attributes(source)
     except NotRecorded:
         return {}
 
 
-def _attributes(host: Host) -> dict[str, tuple[str, ...]]:
-    nvml = host.nvml()
-    reading = nvml if isinstance(nvml, NvmlReading) else None
+def _attributes(source: Source) -> dict[str, tuple[str, ...]]:
+    facts = source.read("nvml", "pci", "driver", f"text:{BIOS}", f"text:{BOARD}")
+    reading = facts.nvml if isinstance(facts.nvml, NvmlReading) else None
+    names = _names(reading)
+    drivers = source.read(*(f"package:{name}" for name in names)).installed(names)
     found: dict[str, Iterable[str | None]] = {
-        "bios": [host.read_text(DMI + "bios_version")],
-        "board": [host.read_text(DMI + "product_name")],
-        "module": [host.driver().loaded_flavour],
+        "bios": [facts.texts[BIOS]],
+        "board": [facts.texts[BOARD]],
+        "module": [facts.driver.loaded_flavour],
         "vbios": [gpu.health.vbios for gpu in reading.gpus] if reading else [],
-        "hold": [f"{p.name} {p.version}" for p in host.packages(_names(reading)) or () if p.held],
-        "uplink": _uplinks(host.pci()),
+        "hold": [f"{p.name} {p.version}" for p in drivers if p.held],
+        "uplink": _uplinks(facts.pci),
     }
     clean = {name: sorted({value.strip() for value in values if value}) for name, values in found.items()}
     return {name: tuple(values) for name, values in clean.items() if values}
@@ -66,36 +71,41 @@ def _uplinks(devices: tuple[PciDevice, ...]) -> list[str]:
 
 
 NAME = "report"
-READ_S = 20.0
 # Of a run that a signal ended: the report must be out within a second.
 INTERRUPTED_S, AFTER_ANOTHER_S = 0.2, 0.05
 Answer = TypeVar("Answer")
 
 
 class _Reader:
-    """Reads the host, one value after the other; a value that is late is omitted and reported."""
+    """Reads the host, one value after the other; a value that is late is omitted and reported.
 
-    def __init__(self, host: Host, patience_s: float, after_stuck_s: float) -> None:
-        self.host = host
+    patience_s: for each; None is what the source allows by itself. after_stuck_s: for those after one that is late.
+    """
+
+    def __init__(self, patience_s: float | None, after_stuck_s: float) -> None:
         self.patience_s = patience_s
         self.after_stuck_s = after_stuck_s
         self.problems: list[Finding] = []
 
     def read(self, call: Callable[[], Answer], otherwise: Answer) -> Answer:
         try:
-            return in_time(NAME, call, self.patience_s)
+            return call() if self.patience_s is None else in_time(NAME, call, self.patience_s)
         except StuckError as error:
             self.patience_s = self.after_stuck_s
-            self.problems.append(stuck(NAME, error))
+            self._add(stuck(NAME, error))
         except NotRecorded:
             pass  # an older recording lacks it, and no verdict depends on it
         except Exception as error:  # the properties of the host must not cost its findings
-            self.problems.append(broken(NAME, error))
+            self._add(broken(NAME, error))
         return otherwise
+
+    def _add(self, problem: Finding) -> None:
+        if problem not in self.problems:  # several values may need the same read
+            self.problems.append(problem)
 
 
 def report(
-    host: Host,
+    source: Source,
     findings: list[Finding],
     measurements: dict[str, dict[str, Any]],
     started: datetime,
@@ -109,32 +119,29 @@ def report(
 
     interrupted: the finding that a signal ended the run; it replaces those findings, and NVML is not queried.
     """
-    patience_s = float(getattr(host, "patience_s", 0.0))
-    reader = _Reader(host, AFTER_STUCK_S if hurry else READ_S + patience_s, AFTER_STUCK_S)
-    answered = True
+    reader, answered = _Reader(AFTER_STUCK_S if hurry else None, AFTER_STUCK_S), True
     if interrupted is not None:
-        reader = _Reader(host, INTERRUPTED_S, AFTER_ANOTHER_S)
-        answered = bool(getattr(host, "nvml_answered", True))
-    system = reader.read(host.system, _system())
-    # Without a deadline: a simulated host must never be reported as a real one.
-    simulation = host.simulation()
-    nvml = reader.read(host.nvml, None) if answered else None
+        reader, answered = _Reader(INTERRUPTED_S, AFTER_ANOTHER_S), not source.read().missing(["nvml"])
+    system = reader.read(lambda: source.read("system").system, _system())
+    # No report without it: a simulated host must never be reported as a real one.
+    simulation = source.read("simulation").simulation
+    nvml = reader.read(lambda: source.read("nvml").nvml, None) if answered else None
     reading = nvml if isinstance(nvml, NvmlReading) else None
-    topology = reader.read(lambda: of(host), None) if reading else None
+    topology = reader.read(lambda: of(source), None) if reading else None
     nothing: dict[str, str | None] = {}
     nothing_common: dict[str, tuple[str, ...]] = {}
-    share = reader.read(lambda: partial(host), None) if answered else None
+    share = reader.read(lambda: session(source.read(*SESSION_NEEDS)), None) if answered else None
     if share is not None:
-        findings = list(judged(findings, share, host.pci()))
-    known = {"gpucheck": __version__, **reader.read(lambda: _versions(host, reading), nothing)}
-    common = reader.read(lambda: attributes(host), nothing_common) if interrupted is None else nothing_common
+        findings = list(judged(findings, share, source.read("pci").pci))
+    known = {"gpucheck": __version__, **reader.read(lambda: _versions(source, reading), nothing)}
+    common = reader.read(lambda: attributes(source), nothing_common) if interrupted is None else nothing_common
     return with_findings(
         Report(
             host=system.hostname,
             simulated=simulation is not None,
             simulation=simulation,
             system=system,
-            started=host.recording.recorded if isinstance(host, ReplayHost) else started.isoformat(timespec="seconds"),
+            started=source.recorded if isinstance(source, Recording) else started.isoformat(timespec="seconds"),
             seconds=round(seconds, 3),
             versions=known,
             verdict=Verdict.UNKNOWN,
@@ -185,9 +192,10 @@ def _system() -> System:
     )
 
 
-def _versions(host: Host, reading: NvmlReading | None) -> dict[str, str | None]:
+def _versions(source: Source, reading: NvmlReading | None) -> dict[str, str | None]:
+    python = source.read(*(f"python:{name}" for name in PYTHON)).python_packages
     return {
-        "driver": reading.driver_version if reading else host.driver().loaded_version,
+        "driver": reading.driver_version if reading else source.read("driver").driver.loaded_version,
         "cuda": reading.cuda_version if reading else None,
-        **host.python_packages(["torch", "tensorflow", "nvidia-ml-py"]),
+        **{name: python[name] for name in PYTHON},
     }

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gpucheck.model import Finding, Verdict
+from gpucheck.model.facts import Source
 
 # What the report of the run has itself.
 OF_THE_RUN = ("findings", "counts", "host", "simulation", "schema")
@@ -32,12 +33,11 @@ class Step(NamedTuple):
 
     name: str
     tags: frozenset[str]
-    run: Callable[[Any], Outcome]
+    run: Callable[[Source], Outcome]
     seconds: float
     typical_s: float
     about: str = ""
     also: tuple[str, ...] = ()
-    needs: tuple[str, ...] | None = None
 
 
 def numbers_of(report: msgspec.Struct, *omitted: str) -> dict[str, Any]:

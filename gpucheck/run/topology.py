@@ -6,24 +6,28 @@ from msgspec.structs import replace
 
 from gpucheck.checks.gpu import inventory
 from gpucheck.checks.software import driver
-from gpucheck.host.source import HostSource
-from gpucheck.model import Finding, Host, Topology, Verdict
+from gpucheck.model import Finding, NotRecorded, Topology, Verdict
+from gpucheck.model.facts import Source
+from gpucheck.run.guard import not_recorded
 from gpucheck.topology import of
 
 
-def examine(host: Host) -> Topology:
+def examine(source: Source) -> Topology:
     """Return the topology with findings; without GPUs, but with the reason, if NVML cannot be read or lists none."""
-    topology = of(host)
+    topology = of(source)
     if topology is None:
-        return _empty(host, driver.evaluate(HostSource(host).read(*driver.CHECK.needs)))
+        return _empty(source, driver.evaluate(source.read(*driver.CHECK.needs)))
     # A GPU that is lost, hidden from this container or assigned to a virtual machine is not in the matrix.
-    facts = HostSource(host).read(*inventory.CHECK.needs)
-    absent = [f for f in inventory.evaluate(facts) if f.verdict is not Verdict.PASS]
+    try:
+        evaluated = inventory.evaluate(source.read(*inventory.CHECK.needs))
+        absent = [finding for finding in evaluated if finding.verdict is not Verdict.PASS]
+    except NotRecorded as error:
+        absent = [not_recorded(inventory.CHECK.name, error)]
     if not topology.gpus:
-        return _empty(host, absent)
+        return _empty(source, absent)
     return replace(topology, findings=(*topology.findings, *absent))
 
 
-def _empty(host: Host, findings: Iterable[Finding]) -> Topology:
-    simulated = host.simulation() is not None
+def _empty(source: Source, findings: Iterable[Finding]) -> Topology:
+    simulated = source.read("simulation").simulation is not None
     return Topology(simulated=simulated, source="nvml", gpus=(), matrix=(), findings=tuple(findings))

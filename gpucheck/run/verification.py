@@ -12,7 +12,7 @@ from gpucheck.checks import all_checks
 from gpucheck.checks._session import judged
 from gpucheck.checks._wsl import absent
 from gpucheck.host.source import READ_S
-from gpucheck.model import Check, Finding, Host, Report
+from gpucheck.model import Check, Finding, Report
 from gpucheck.model.facts import Source
 from gpucheck.processes.signals import TerminatedError
 from gpucheck.run.guard import NEEDS_HARDWARE, Guard
@@ -71,7 +71,7 @@ def select(
 
 
 def verify(
-    host: Host,
+    source: Source,
     steps: Iterable[Step],
     *,
     strict: bool = False,
@@ -80,7 +80,7 @@ def verify(
     interrupted: Callable[[Report], None] | None = None,
     excluded: Iterable[str] = (),
 ) -> Report:
-    """Run the steps on the host and return the report, with the findings of the comparisons.
+    """Run the steps on a host and return the report, with the findings of the comparisons.
 
     excluded: what the caller removed from the level, each with the reason, for the report.
     Where an exception ends it, Ctrl-C too, what the running step started is ended first.
@@ -90,7 +90,7 @@ def verify(
     findings: list[Finding] = []
     measurements: dict[str, dict[str, Any]] = {}
     not_proven = [*excluded]
-    guard = Guard(host)
+    guard = Guard(source)
     steps, done = tuple(steps), 0
     try:
         for step in steps:
@@ -102,20 +102,22 @@ def verify(
                 measurements[step.name] = outcome.measurements
             done += 1
         seconds = time.monotonic() - clock
-        whole = build_report(host, findings, measurements, started, seconds, strict=strict, hurry=guard.hurry)
+        whole = build_report(source, findings, measurements, started, seconds, strict=strict, hurry=guard.hurry)
         whole = msgspec.structs.replace(whole, not_proven=tuple(dict.fromkeys(not_proven)))
     except (KeyboardInterrupt, TerminatedError):
         if interrupted is not None:
             cut = cut_short([step.name for step in steps], done)
             seconds = time.monotonic() - clock
             interrupted(
-                build_report(host, findings, measurements, started, seconds, strict=strict, hurry=True, interrupted=cut)
+                build_report(
+                    source, findings, measurements, started, seconds, strict=strict, hurry=True, interrupted=cut
+                )
             )
         raise
     for compare in comparisons:
         found = tuple(compare(whole))
         if whole.partial is not None:
-            found = judged(found, whole.partial, host.pci())
+            found = judged(found, whole.partial, source.read("pci").pci)
         whole = with_findings(whole, (*whole.findings, *found), strict=strict)
     return whole
 
@@ -125,7 +127,7 @@ def _check_step(check: Check) -> Step:
         return Outcome(tuple(evaluated(check, source)), {})
 
     about = sys.modules[check.evaluate.__module__].__doc__ or ""
-    return Step(check.name, check.tags, run, READ_S, CHECK_S, about, needs=check.needs)
+    return Step(check.name, check.tags, run, READ_S, CHECK_S, about)
 
 
 def evaluated(check: Check, source: Source) -> Iterable[Finding]:

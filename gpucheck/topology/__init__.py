@@ -1,7 +1,7 @@
 """Classify how GPUs are connected and compute the expected bandwidth. Pure functions of host data."""
 
 from gpucheck.topology.advice import with_advice
-from gpucheck.topology.build import build, cpu_of, of, with_expectations
+from gpucheck.topology.build import CPUINFO, build, cpu_of, of, with_expectations
 from gpucheck.topology.expected import Hop, expected, nvlink_expected
 from gpucheck.topology.nvlink import NvLinks
 from gpucheck.topology.pcie.classify import classify
@@ -9,6 +9,7 @@ from gpucheck.topology.pcie.cpu import Cpu, identify
 from gpucheck.topology.wiring import infer_wiring
 
 __all__ = [
+    "CPUINFO",
     "Cpu",
     "Hop",
     "NvLinks",

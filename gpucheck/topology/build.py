@@ -7,8 +7,9 @@ import msgspec
 
 from gpucheck.knowledge import NvLinkRate
 from gpucheck.knowledge.codes import Subject
+from gpucheck.model.facts import Source
 from gpucheck.model.finding import Finding
-from gpucheck.model.host import Host, NotRecorded
+from gpucheck.model.host import NotRecorded
 from gpucheck.model.host.hardware import Expected, Gpu, Nic, Pair, PciDevice, TopologyGpu
 from gpucheck.model.host.readings import NvmlFailure, NvmlReading
 from gpucheck.model.host.wiring import Wiring
@@ -21,23 +22,26 @@ from gpucheck.topology.pcie.cpu import Cpu, identify, known
 from gpucheck.topology.view import DISTANCE, Problem, View
 from gpucheck.topology.wiring import Paths, reduced_findings, wire
 
+CPUINFO = "/proc/cpuinfo"
 
-def of(host: Host) -> Topology | None:
+
+def of(source: Source) -> Topology | None:
     """Return the topology of a host from all that is known of it, None if NVML cannot be read.
 
-    Raises NotRecorded where a recording lacks NVML or the PCI functions.
+    Raises what the read of NVML, the system or the PCI functions ended with.
     """
-    reading = host.nvml()
+    reading = source.read("nvml").nvml
     if isinstance(reading, NvmlFailure):
         return None
-    simulated, virtual = host.simulation() is not None, host.system().virtual
-    return build(reading, host.pci(), simulated, cpu=cpu_of(host), virtual=virtual)
+    facts = source.read("pci", "simulation", "system")
+    simulated, virtual = facts.simulation is not None, facts.system.virtual
+    return build(reading, facts.pci, simulated, cpu=cpu_of(source), virtual=virtual)
 
 
-def cpu_of(host: Host) -> Cpu | None:
+def cpu_of(source: Source) -> Cpu | None:
     """Return the CPU of a host, None if it is unknown or an older recording lacks it."""
     try:
-        return identify(host.read_text("/proc/cpuinfo"))
+        return identify(source.read(f"text:{CPUINFO}").texts[CPUINFO])
     except NotRecorded:
         return None
 

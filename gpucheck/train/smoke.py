@@ -6,7 +6,8 @@ from importlib.util import find_spec
 
 from msgspec.structs import replace
 
-from gpucheck.model import Host, NvmlReading
+from gpucheck.model import NvmlReading
+from gpucheck.model.facts import Source
 from gpucheck.model.smoke import SmokeFailure, SmokeResult
 from gpucheck.processes.environment import rank_environment as clean_environment
 from gpucheck.processes.exhausted import limit_in_force
@@ -132,40 +133,42 @@ def _not_run(
     )
 
 
-def real_gpus(host: Host, environment: Mapping[str, str] | None = None) -> int | None:
+def real_gpus(source: Source, environment: Mapping[str, str] | None = None) -> int | None:
     """Return how many GPUs a framework should find, for ``evaluate``: ``whole_gpus`` of a real host.
 
     None if unknown: the hardware is simulated, or the caller chose devices with CUDA_VISIBLE_DEVICES.
     """
-    if host.simulation() is not None or "CUDA_VISIBLE_DEVICES" in (os.environ if environment is None else environment):
+    simulated = source.read("simulation").simulation is not None
+    if simulated or "CUDA_VISIBLE_DEVICES" in (os.environ if environment is None else environment):
         return None
-    return whole_gpus(host)
+    return whole_gpus(source)
 
 
-def gpus_to_train_on(host: Host, environment: Mapping[str, str] | None = None) -> int:
+def gpus_to_train_on(source: Source, environment: Mapping[str, str] | None = None) -> int:
     """Return how many real GPUs torch will find: 0 if they are simulated, or its build has no CUDA.
 
     The caller's CUDA_VISIBLE_DEVICES counts. With MIG the instances that train, at most two: CUDA then shows a process
     one of them and no undivided GPU.
     """
-    nvml = host.nvml()
-    build = host.python_packages(["torch"]).get("torch") or ""
-    if host.simulation() is not None or not isinstance(nvml, NvmlReading) or build.endswith("+cpu"):
+    facts = source.read("nvml", "simulation", "python:torch")
+    nvml, build = facts.nvml, facts.python_packages["torch"] or ""
+    if facts.simulation is not None or not isinstance(nvml, NvmlReading) or build.endswith("+cpu"):
         return 0
     if any(gpu.health.mig for gpu in nvml.gpus):
-        return len(mig_instances(host, environment))
+        return len(mig_instances(source, environment))
     visible = (os.environ if environment is None else environment).get("CUDA_VISIBLE_DEVICES")
     chosen = None if visible is None else sum(bool(word.strip()) for word in visible.split(","))
     return len(nvml.gpus) if chosen is None else min(chosen, len(nvml.gpus))
 
 
-def mig_instances(host: Host, environment: Mapping[str, str] | None = None) -> tuple[str, ...]:
+def mig_instances(source: Source, environment: Mapping[str, str] | None = None) -> tuple[str, ...]:
     """Return the UUIDs of two MIG instances to train on, or of the only one.
 
     The caller's CUDA_VISIBLE_DEVICES counts. Empty without MIG and on simulated hardware.
     """
-    nvml = host.nvml()
-    if host.simulation() is not None or not isinstance(nvml, NvmlReading):
+    facts = source.read("nvml", "simulation")
+    nvml = facts.nvml
+    if facts.simulation is not None or not isinstance(nvml, NvmlReading):
         return ()
     visible = (os.environ if environment is None else environment).get("CUDA_VISIBLE_DEVICES")
     there = (uuid for gpu in nvml.gpus if gpu.health.mig for uuid in gpu.mig_uuids)
@@ -173,12 +176,12 @@ def mig_instances(host: Host, environment: Mapping[str, str] | None = None) -> t
     return tuple(name for name in named if name.startswith("MIG-"))[:2]
 
 
-def has_switch(host: Host) -> bool:
+def has_switch(source: Source) -> bool:
     """Return whether all GPUs are joined by NVSwitches that can sum: those of Hopper and later.
 
     Source: NCCL, NCCL_NVLS_ENABLE: NVLink SHARP of third-generation NVSwitch systems (NVLink 4) with Hopper and later.
     """
-    nvml = host.nvml()
+    nvml = source.read("nvml").nvml
     gpus = nvml.gpus if isinstance(nvml, NvmlReading) else ()
     return bool(gpus) and all(
         int((gpu.compute_capability or "0").partition(".")[0]) >= NVLS_MAJOR
@@ -187,12 +190,12 @@ def has_switch(host: Host) -> bool:
     )
 
 
-def whole_gpus(host: Host) -> int:
+def whole_gpus(source: Source) -> int:
     """Return how many GPUs NVML lists that are not split by MIG; GPUs on the PCI bus if NVML fails.
 
     A container sees every GPU of its host on the PCI bus, and only its own through NVML.
     """
-    nvml = host.nvml()
+    nvml = source.read("nvml").nvml
     if isinstance(nvml, NvmlReading):
         return sum(not gpu.health.mig for gpu in nvml.gpus)
-    return sum(device.is_nvidia_gpu for device in host.pci())
+    return sum(device.is_nvidia_gpu for device in source.read("pci").pci)

@@ -4,20 +4,16 @@ from collections.abc import Iterable
 
 import msgspec
 
-from gpucheck.host.source import HostSource
 from gpucheck.model import Finding, Gpu, Verdict
 from gpucheck.model.facts import BY_NAME, Facts
 
 FAIL, WARN, SKIP, PASS, UNKNOWN = Verdict.FAIL, Verdict.WARN, Verdict.SKIP, Verdict.PASS, Verdict.UNKNOWN
 
 
-def judge(check, host) -> list[Finding]:
+def judge(check, host: Facts) -> list[Finding]:
     """Return the findings about the host, from what the check declares; a module has it in CHECK."""
     check = getattr(check, "CHECK", check)
-    if isinstance(host, Facts):
-        return list(check.evaluate(exactly([*check.needs, *check.more(exactly(check.needs, host))], host)))
-    source = HostSource(host)
-    return list(check.evaluate(source.read(*check.more(source.read(*check.needs)))))
+    return list(check.evaluate(exactly([*check.needs, *check.more(exactly(check.needs, host))], host)))
 
 
 def exactly(needs: Iterable[str], every: Facts) -> Facts:

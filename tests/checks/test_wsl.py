@@ -7,7 +7,7 @@ import pytest
 
 from gpucheck import simulator
 from gpucheck.checks._wsl import ABSENT
-from gpucheck.host.live import LiveHost
+from gpucheck.host import LiveSource, Place
 from gpucheck.measure.engines.driver import opening
 from gpucheck.measure.engines.driver.calls import CudaError
 from gpucheck.model import Verdict
@@ -45,7 +45,7 @@ def report(request, tmp_path_factory, cache):
         patch.setenv("GPUCHECK_SIMULATOR", str(machine))
         simulator.make(profile, machine, [*faults, *(f"p2p-status:pair=0-{n}" for n in range(1, 2))], ())
         as_wsl(machine)
-        yield run.verify(LiveHost(isolated=True, deadline_s=20.0, machine=machine), QUICK)
+        yield run.verify(LiveSource(Place(isolated=True, deadline_s=20.0, machine=machine)), QUICK)
 
 
 def test_no_word_is_false(report):

@@ -4,15 +4,18 @@ import gzip
 import json
 import os
 import re
+import threading
 
 import pytest
 
-from gpucheck.host.recording import RecordingHost, ReplayHost
-from gpucheck.model import Check, Finding, Verdict
+from gpucheck.host import source
+from gpucheck.host.recording import recording as recorded
+from gpucheck.model import Check, DriverState, Finding, Verdict
+from gpucheck.model.facts import Facts
 from gpucheck.run import verification as runs
 from gpucheck.run.guard import Guard
 from tests import forked
-from tests.fakes import FakeHost
+from tests.fakes import SYSTEM, facts, live
 
 FAULTS = ("--fault", "pcie-width:gpu=1,width=8", "--fault", "nvlink-down:gpu=0,link=3")
 
@@ -146,11 +149,11 @@ def test_what_was_redacted_is_counted_and_kept(run, tmp_path):
 
 def test_a_question_that_was_not_recorded_is_unknown():
     """An older recording and a newer check: not "not there", and the other checks are judged."""
-    recorded = ReplayHost(RecordingHost(FakeHost()).recording(version="0.1.0", now="2026-11-21T16:00:00+00:00"))
+    older = recorded(Facts(system=SYSTEM, driver=DriverState()), version="0.1.0", now="2026-11-21T16:00:00+00:00")
     newer = Check("newer", frozenset({"quick"}), lambda _: [], needs=("text:/etc/newer",))
     good = Finding(check="fine", verdict=Verdict.PASS, subject="host")
     fine = Check("fine", frozenset({"quick"}), lambda _: [good], needs=("driver",))
-    findings = [Guard(recorded).run(runs._check_step(check)).findings for check in (newer, fine)]
+    findings = [Guard(older).run(runs._check_step(check)).findings for check in (newer, fine)]
 
     assert [f.verdict for (f,) in findings] == [Verdict.UNKNOWN, Verdict.PASS]
     assert findings[0][0].code == "run.reading-not-recorded"
@@ -158,9 +161,27 @@ def test_a_question_that_was_not_recorded_is_unknown():
 
 
 def test_a_recording_that_lacks_what_a_command_needs_is_64(run, recording, monkeypatch):
-    monkeypatch.setattr("gpucheck.run.topology.examine", lambda host: host.read_text("/etc/newer"))
+    monkeypatch.setattr("gpucheck.run.topology.examine", lambda source: source.read("text:/etc/newer"))
     status, out, err = run("topo", "--from", recording)
 
     assert (status, out) == (64, "")
-    assert err.startswith("Error: the recording (recorded on ")
+    assert err.startswith("Error: the recording does not contain file /etc/newer. Record the host again")
     assert err.count("\n") == 1
+
+
+def test_what_hangs_is_not_recorded_and_named(run, tmp_path, monkeypatch):
+    """A kernel that never answers about the PCI bus: the rest of the host is recorded, and evaluated elsewhere."""
+    end = threading.Event()
+    monkeypatch.setattr(source, "READ_S", 0.3)
+    monkeypatch.setattr(source, "AFTER_STUCK_S", 0.3)
+    host = live(monkeypatch, facts(), pci=lambda: end.wait(60))
+    monkeypatch.setattr("gpucheck.host.live_source", lambda **_: host)
+
+    status, _, err = run("record", "-o", tmp_path / "r")
+    found = json.loads(run("verify", "--level", "quick", "--from", tmp_path / "r", "--format", "json")[1])["findings"]
+    end.set()
+
+    assert status == 0
+    assert "not recorded, because it could not be read: pci, nvml, device_files" in err
+    assert {f["verdict"] for f in found if f["check"] in ("inventory", "pcie-link")} == {"unknown"}
+    assert {f["verdict"] for f in found if f["check"] == "limits"} <= {"pass", "skip"}

@@ -16,7 +16,7 @@ from gpucheck.processes.capture import Captured
 from gpucheck.run import full_record as programs
 from gpucheck.run.differences import differences
 from tests.cli.test_record import _own_cache  # noqa: F401 - a fixture
-from tests.fakes import FakeHost
+from tests.fakes import facts
 
 SLOW = "p2p-slow:pair=0-1,percent=40"
 PAIR = "p100-pcie-x2"
@@ -225,7 +225,7 @@ def test_the_differences_come_first_and_name_a_wrong_kernel_a_strange_code_and_e
             ran("nvbandwidth -j", "", status=None, why="not run: nvbandwidth is not installed"),
         ),
     )
-    found = {(one.source, one.subject): one.seen for one in differences(FakeHost().nvml(), full)}
+    found = {(one.source, one.subject): one.seen for one in differences(facts().nvml, full)}
 
     assert found.pop(("every NVML call", "last call")).endswith('{"call":"nvmlB"')
     assert found == {
@@ -257,7 +257,7 @@ def test_nothing_stops_at_a_failure_and_copies_are_kept_up_to_a_cut(monkeypatch)
 
     monkeypatch.setattr(programs, "completed", completed)
     chosen = tuple(one for one in ALL if one.name in ("every NVML call", "copies", "compute"))
-    *_, full = programs.take(FakeHost(), chosen)
+    *_, full = programs.take(facts(), chosen)
 
     assert [(ran.status, ran.why) for ran in full.programs] == [
         (None, "it did not start: no more processes"),

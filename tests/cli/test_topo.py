@@ -1,12 +1,14 @@
 """gpucheck topo on this machine and on simulated ones: exit status, messages, agreement of the witnesses."""
 
 import json
+import threading
 
 import msgspec
 import pytest
 
+from gpucheck.host import source
 from gpucheck.model import NvmlFailure, Simulation
-from tests.fakes import SYSTEM, FakeHost
+from tests.fakes import SYSTEM, facts, live
 from tests.machines import h100, on_bus, p100, reading
 
 P100S = (p100(0), p100(1))
@@ -18,14 +20,14 @@ def on(monkeypatch, topo):
     """Run on a host made of values."""
 
     def run(host, *arguments):
-        monkeypatch.setattr("gpucheck.host.live_host", lambda **_: host)
+        monkeypatch.setattr("gpucheck.host.live_source", lambda **_: host)
         return topo(*arguments)
 
     return run
 
 
 def test_a_healthy_host_is_0(on):
-    status, out, _ = on(FakeHost(nvml_=reading(*P100S), pci_=on_bus(*P100S)))
+    status, out, _ = on(facts(nvml=reading(*P100S), pci=on_bus(*P100S)))
 
     assert status == 0
     assert "GPU 0: Tesla P100-PCIE-16GB (UUID: GPU-0) 0000:03:00.0" in out
@@ -33,8 +35,8 @@ def test_a_healthy_host_is_0(on):
 
 
 def test_a_simulated_host_says_so_in_both_formats(on):
-    host = FakeHost(
-        nvml_=reading(*P100S), pci_=on_bus(*P100S), simulation_=Simulation(profile="p100-pcie-x2", faults=("nouveau",))
+    host = facts(
+        nvml=reading(*P100S), pci=on_bus(*P100S), simulation=Simulation(profile="p100-pcie-x2", faults=("nouveau",))
     )
 
     assert on(host)[1].startswith("SIMULATED p100-pcie-x2, nouveau")
@@ -42,7 +44,7 @@ def test_a_simulated_host_says_so_in_both_formats(on):
 
 
 def test_a_disagreement_is_1(on):
-    status, out, _ = on(FakeHost(nvml_=reading(*P100S, ancestor="SYS"), pci_=on_bus(*P100S)))
+    status, out, _ = on(facts(nvml=reading(*P100S, ancestor="SYS"), pci=on_bus(*P100S)))
 
     assert status == 1
     assert "WARN" in out
@@ -50,8 +52,8 @@ def test_a_disagreement_is_1(on):
 
 def test_the_cpu_of_the_host_counts(on):
     """Two GPUs below one host bridge of an Intel CPU."""
-    host = FakeHost(
-        nvml_=reading(*P100S, ancestor="PHB"),
+    host = facts(
+        nvml=reading(*P100S, ancestor="PHB"),
         files={"/proc/cpuinfo": "vendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 79\n"},
     )
 
@@ -62,7 +64,7 @@ def test_the_cpu_of_the_host_counts(on):
 def test_a_gpu_that_nvml_does_not_list_is_reported_as_verify_does(on, container, status):
     """A container is given some of the GPUs and sees all of them on the PCI bus: that is no fault."""
     system = msgspec.structs.replace(SYSTEM, container=container)
-    answer, out, _ = on(FakeHost(system_=system, nvml_=reading(P100S[0]), pci_=on_bus(*P100S)))
+    answer, out, _ = on(facts(system=system, nvml=reading(P100S[0]), pci=on_bus(*P100S)))
 
     assert answer == status
     assert ("1 of the 2 GPUs of the host" if container else "missing from NVML") in out
@@ -71,19 +73,30 @@ def test_a_gpu_that_nvml_does_not_list_is_reported_as_verify_does(on, container,
 def test_nvml_is_asked_in_a_child_with_a_deadline(monkeypatch, topo):
     """A wedged driver blocks NVML for ever; the matrix must not hang with it."""
     asked = {}
-    monkeypatch.setattr("gpucheck.host.live_host", lambda **how: asked.update(how) or FakeHost())
+    monkeypatch.setattr("gpucheck.host.live_source", lambda **how: asked.update(how) or facts())
     topo("--timeout", "3")
 
     assert asked == {"isolated": True, "deadline_s": 3.0, "health": False, "begin": True}
 
 
+def test_a_read_that_hangs_is_3(on, monkeypatch):
+    end = threading.Event()
+    monkeypatch.setattr(source, "READ_S", 0.3)
+    status, out, err = on(live(monkeypatch, facts(nvml=reading(*P100S)), pci=lambda: end.wait(60)))
+    end.set()
+
+    assert (status, out) == (3, "")
+    assert err.startswith("Error: no end within 0.3 s, in ")
+    assert "The driver or the kernel is unresponsive" in err
+
+
 @pytest.mark.parametrize(
     ("host", "status", "start", "words"),
     [
-        (FakeHost(), 3, "UNKNOWN driver  ", "--simulate"),
-        (FakeHost(pci_=on_bus(*P100S), nvml_=NOT_LOADED), 2, "FAIL    driver  ", "make provision"),
-        (FakeHost(nvml_=reading()), 3, "UNKNOWN inventory  ", "--simulate"),
-        (FakeHost(nvml_=reading(), pci_=on_bus(h100(0))), 2, "FAIL    inventory  GPU 0000:1b:00.0", "RmInitAdapter"),
+        (facts(), 3, "UNKNOWN driver  ", "--simulate"),
+        (facts(pci=on_bus(*P100S), nvml=NOT_LOADED), 2, "FAIL    driver  ", "make provision"),
+        (facts(nvml=reading()), 3, "UNKNOWN inventory  ", "--simulate"),
+        (facts(nvml=reading(), pci=on_bus(h100(0))), 2, "FAIL    inventory  GPU 0000:1b:00.0", "RmInitAdapter"),
     ],
 )
 def test_a_host_without_gpus_or_driver_gets_the_finding_of_verify(on, host, status, start, words):
@@ -95,7 +108,7 @@ def test_a_host_without_gpus_or_driver_gets_the_finding_of_verify(on, host, stat
 
 
 def test_no_driver_has_its_cause_in_json(on):
-    status, out, _ = on(FakeHost(pci_=on_bus(*P100S), nvml_=NOT_LOADED), "--format", "json")
+    status, out, _ = on(facts(pci=on_bus(*P100S), nvml=NOT_LOADED), "--format", "json")
     answer = json.loads(out)
 
     assert (status, answer["gpus"], answer["matrix"]) == (2, [], [])

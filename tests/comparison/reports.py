@@ -1,7 +1,5 @@
 """Reports of a host as verify makes them, with chosen hardware, counters and times."""
 
-from dataclasses import replace
-
 import msgspec
 
 from gpucheck.model import Finding, Gpu, Report, Verdict
@@ -18,8 +16,8 @@ GPUS = (h100(0), h100(1))
 def report(*gpus: Gpu, started: str = NOW, findings: tuple[Finding, ...] = (), measured=None, **fields) -> Report:
     """Of a host with these GPUs, 100 hours up, its record taken by the step itself."""
     host = whole_host(*gpus)
-    files = {**host.files, "/proc/uptime": f"{UPTIME_H * 3600} 1.0"}
-    made = run.verify(replace(host, files=files), [record_step()])
+    host.texts["/proc/uptime"] = f"{UPTIME_H * 3600} 1.0"
+    made = run.verify(host, [record_step()])
     fields.setdefault("findings", (*made.findings, *findings))
     numbers = {**made.measurements, **({"p2p": measured} if measured is not None else {})}
     return msgspec.structs.replace(made, started=started, measurements=numbers, **fields)

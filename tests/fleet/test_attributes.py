@@ -4,14 +4,14 @@ import msgspec
 
 from gpucheck.model import PackageVersion, PciDevice, PcieLink
 from gpucheck.run.report import attributes
-from tests.fakes import FakeHost
+from tests.fakes import facts
 from tests.machines import LOADED, on_bus, p100, reading
 
 
 def host(**more):
     gpu = p100(0)
     gpu = msgspec.structs.replace(gpu, health=msgspec.structs.replace(gpu.health, vbios="86.00.4D"))
-    return FakeHost(nvml_=reading(gpu), pci_=more.pop("pci", on_bus(gpu)), driver_=LOADED, **more)
+    return facts(nvml=reading(gpu), pci=more.pop("pci", on_bus(gpu)), driver=LOADED, **more)
 
 
 def test_firmware_and_board_are_told():
@@ -37,7 +37,7 @@ def test_the_ports_above_a_gpu_are_told_with_their_link():
 def test_held_driver_packages_are_told():
     from gpucheck.run.report import _names
 
-    name = sorted(_names(host().nvml_))[0]
+    name = sorted(_names(host().nvml))[0]
     packages = (PackageVersion(name=name, version="1", held=True), PackageVersion(name="other", version="1", held=True))
 
-    assert attributes(host(packages_=packages))["hold"] == (f"{name} 1",)
+    assert attributes(host(packages=packages))["hold"] == (f"{name} 1",)

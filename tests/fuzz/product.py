@@ -62,7 +62,7 @@ def prepared() -> Iterator[None]:
     before, home = Path.cwd(), {"HOME": str(scratch()), "XDG_CACHE_HOME": str(scratch())}
     with (
         patch.dict(os.environ, home),
-        patch.object(host, "live_host", _no_host),
+        patch.object(host, "live_source", _no_host),
         patch.object(simulator, "activate", _no_host),
     ):
         os.chdir(scratch())

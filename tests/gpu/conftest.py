@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from gpucheck.host import live_host
+from gpucheck.host import live_source
 from gpucheck.measure.engines.driver.engine import DriverEngine
 from gpucheck.measure.planning.selection import device as end_of
 from gpucheck.measure.running.child import open_engine
@@ -28,7 +28,7 @@ BUFFER_BYTES = 256 << 20
 @pytest.fixture(scope="session")
 def nvml():
     """NVML's reading of this host, with a GPU in it."""
-    reading = live_host(isolated=True, deadline_s=120.0).nvml()
+    reading = live_source(isolated=True, deadline_s=120.0).read("nvml").nvml
     if not isinstance(reading, NvmlReading) or not reading.gpus:
         why = f"{reading.name}: {reading.detail}" if not isinstance(reading, NvmlReading) else "NVML lists no GPU"
         pytest.fail(f"the GPU tests were asked for: {why}. gpucheck verify --level quick says more", pytrace=False)

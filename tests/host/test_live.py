@@ -3,7 +3,7 @@
 import pytest
 
 from gpucheck import simulator
-from gpucheck.host import LiveHost, live_host
+from gpucheck.host import LiveSource, Place, live_source
 from gpucheck.model import DriverState, PcieLink, Simulation
 from tests.simulator.helpers import write
 
@@ -21,7 +21,7 @@ def host(activate):
 
     def host(name, *faults):
         activate(name, faults)
-        return live_host(isolated=False, deadline_s=10)
+        return live_source(isolated=False, deadline_s=10)
 
     return host
 
@@ -29,18 +29,18 @@ def host(activate):
 def made(directory, name, **options):
     """A host on a machine directory of our own."""
     machine = write(directory, name, **{"driver": None} | options)
-    return LiveHost(isolated=False, deadline_s=1, machine=machine)
+    return LiveSource(Place(isolated=False, deadline_s=1, machine=machine))
 
 
 def gpus(machine):
-    return [device for device in machine.pci() if device.is_nvidia_gpu]
+    return [device for device in machine.read("pci").pci if device.is_nvidia_gpu]
 
 
 @pytest.mark.parametrize("name", [n for n in simulator.profile_names() if n != "no-gpu"])
 def test_sysfs_and_nvml_agree(host, name):
     """Two readers, two ways, one machine: ids, NUMA nodes and links agree for every GPU."""
     machine = host(name)
-    by_bus_id = {gpu.pci_bus_id: gpu for gpu in machine.nvml().gpus}
+    by_bus_id = {gpu.pci_bus_id: gpu for gpu in machine.read("nvml").nvml.gpus}
     devices = gpus(machine)
     assert [device.bus_id for device in devices] == list(by_bus_id)
     for device in devices:
@@ -94,7 +94,7 @@ def test_files_that_are_missing_are_none(tmp_path):
 
 
 def test_no_pci_bus_at_all(tmp_path):
-    assert LiveHost(isolated=False, deadline_s=1, machine=tmp_path).pci() == ()
+    assert LiveSource(Place(isolated=False, deadline_s=1, machine=tmp_path)).read("pci").pci == ()
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_no_pci_bus_at_all(tmp_path):
     ids=["bare", "nouveau", "installed", "upgraded", "healthy"],
 )
 def test_driver_state_comes_back_as_it_was_written(tmp_path, state):
-    assert made(tmp_path, "p100-pcie-x2", driver=state).driver() == state
+    assert made(tmp_path, "p100-pcie-x2", driver=state).read("driver").driver == state
 
 
 def test_module_where_the_centos_family_puts_it(tmp_path):
@@ -119,8 +119,8 @@ def test_module_where_the_centos_family_puts_it(tmp_path):
     module.parent.mkdir(parents=True)
     module.write_text("version=580.178.04\nlicense=Dual MIT/GPL\n")
     (tmp_path / "root/proc/sys/kernel/osrelease").write_text("5.14.0-570.el9.x86_64\n")
-    assert machine.system().kernel == "5.14.0-570.el9.x86_64"
-    assert machine.driver() == DriverState(installed_version="580.178.04", installed_flavour="open")
+    assert machine.read("system").system.kernel == "5.14.0-570.el9.x86_64"
+    assert machine.read("driver").driver == DriverState(installed_version="580.178.04", installed_flavour="open")
 
 
 def test_module_of_another_kernel_is_not_installed_for_this_one(tmp_path):
@@ -131,7 +131,7 @@ def test_module_of_another_kernel_is_not_installed_for_this_one(tmp_path):
         kernel="5.15.0-1-generic",
     )
     (tmp_path / "root/proc/sys/kernel/osrelease").write_text("5.15.0-2-generic\n")
-    assert machine.driver() == DriverState()
+    assert machine.read("driver").driver == DriverState()
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_banner_of_the_real_modules(tmp_path, banner, version, flavour):
     (tmp_path / "root/proc/driver/nvidia").mkdir(parents=True)
     (tmp_path / "root/proc/driver/nvidia/version").write_text(f"{banner}\nGCC version:  gcc version 11.4.0\n")
 
-    assert machine.driver() == DriverState(loaded_version=version, loaded_flavour=flavour)
+    assert machine.read("driver").driver == DriverState(loaded_version=version, loaded_flavour=flavour)
 
 
 @pytest.mark.parametrize("name", ["nvidia", "nvidia-current"])
@@ -168,13 +168,13 @@ def test_real_host_uses_modinfo(tmp_path, monkeypatch, name):
     )
     (tmp_path / "modinfo").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    real = LiveHost(isolated=False, deadline_s=1, system_root=tmp_path)
+    real = LiveSource(Place(isolated=False, deadline_s=1, system_root=tmp_path))
 
-    assert real.driver() == DriverState(installed_version="580.178.04", installed_flavour="open")
+    assert real.read("driver").driver == DriverState(installed_version="580.178.04", installed_flavour="open")
 
 
 def test_simulation_is_what_the_directory_says(host):
-    simulation = host("p100-pcie-x2", "gpu-missing:gpu=1").simulation()
+    simulation = host("p100-pcie-x2", "gpu-missing:gpu=1").read("simulation").simulation
 
     assert (simulation.profile, simulation.faults) == ("p100-pcie-x2", ("gpu-missing:gpu=1",))
     assert simulation.stand_ins
@@ -185,14 +185,14 @@ def test_broken_simulation_file_is_simulated_all_the_same(tmp_path):
     machine = made(tmp_path, "p100-pcie-x2")
     (tmp_path / "simulation.json").write_text("{")
 
-    assert isinstance(machine.simulation(), Simulation)
+    assert isinstance(machine.read("simulation").simulation, Simulation)
 
 
 def test_without_a_machine_nothing_is_simulated(monkeypatch, tmp_path):
     monkeypatch.delenv("GPUCHECK_SIMULATOR", raising=False)
     monkeypatch.setattr("gpucheck.host.simulated.DEFAULT", tmp_path / "none")
 
-    assert live_host(isolated=False, deadline_s=1).simulation() is None
+    assert live_source(isolated=False, deadline_s=1).read("simulation").simulation is None
 
 
 def test_default_place_is_a_machine_when_it_says_so(monkeypatch, tmp_path):
@@ -201,39 +201,42 @@ def test_default_place_is_a_machine_when_it_says_so(monkeypatch, tmp_path):
     monkeypatch.delenv("GPUCHECK_SIMULATOR", raising=False)
     monkeypatch.setattr("gpucheck.host.simulated.DEFAULT", tmp_path)
 
-    assert live_host(isolated=False, deadline_s=1).simulation() == Simulation(profile="rtx4090-x2")
+    assert live_source(isolated=False, deadline_s=1).read("simulation").simulation == Simulation(profile="rtx4090-x2")
 
 
 def test_hardware_files_are_the_machines_and_others_the_systems(tmp_path):
     """A simulated machine must not show the /sys of the host it runs on."""
     machine = made(tmp_path / "m", "p100-pcie-x2", driver=CLOSED_OLD)
-    real = LiveHost(isolated=False, deadline_s=1, system_root=tmp_path)
+    real = LiveSource(Place(isolated=False, deadline_s=1, system_root=tmp_path))
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/nccl.conf").write_text("NCCL_P2P_DISABLE=1\n")
 
-    assert machine.read_text("/sys/module/nvidia/version") == "580.95.05\n"
-    assert machine.read_text("/proc/cmdline").startswith("BOOT_IMAGE=")
-    assert machine.read_text("/sys/kernel/uevent_seqnum") is None
-    assert machine.read_text("/etc/os-release")
-    assert real.read_text("/etc/nccl.conf") == "NCCL_P2P_DISABLE=1\n"
-    assert real.read_text("/etc") is None
+    paths = ("/sys/module/nvidia/version", "/proc/cmdline", "/sys/kernel/uevent_seqnum", "/etc/os-release")
+    version, command_line, number, release = machine.read(*(f"text:{path}" for path in paths)).texts.values()
+    assert (version, number) == ("580.95.05\n", None)
+    assert command_line.startswith("BOOT_IMAGE=")
+    assert release
+    found = real.read("text:/etc/nccl.conf", "text:/etc").texts
+    assert found == {"/etc/nccl.conf": "NCCL_P2P_DISABLE=1\n", "/etc": None}
 
 
 def test_each_thing_is_read_once(host, monkeypatch):
     machine = host("p100-pcie-x2")
-    first = (machine.nvml(), machine.pci(), machine.driver(), machine.system(), machine.packages(["bash"]))
+    needs = ("nvml", "pci", "driver", "system", "package:bash")
+    first = machine.read(*needs)
     monkeypatch.setenv("GPUCHECK_SIMULATOR", "/nowhere")
     monkeypatch.setenv("PATH", "/nowhere")
-    again = (machine.nvml(), machine.pci(), machine.driver(), machine.system(), machine.packages(["bash"]))
 
-    assert all(a is b for a, b in zip(first, again, strict=True))
+    assert machine.read(*needs) is first
 
 
 def test_a_machine_made_for_this_process_answers_for_its_own_services(monkeypatch, tmp_path):
     """The system underneath has no fabric manager, and its absence would be a finding about nothing."""
-    host = LiveHost(isolated=False, deadline_s=5, machine=write(tmp_path, "hgx-h100-x8", software=True))
-    assert host.services(["nvidia-fabricmanager", "ssh"]) == {"nvidia-fabricmanager": "active", "ssh": "not-found"}
-    (package,) = host.packages(["nvidia-fabricmanager", "bash"])
+    host = LiveSource(Place(isolated=False, deadline_s=5, machine=write(tmp_path, "hgx-h100-x8", software=True)))
+    names = ("nvidia-fabricmanager", "ssh")
+    facts = host.read(*(f"service:{name}" for name in names), *(f"package:{name}" for name in names))
+    assert facts.services == {"nvidia-fabricmanager": "active", "ssh": "not-found"}
+    (package,) = facts.installed(names)
     assert (package.version, package.held) == ("580.178.04-1", True)
 
 

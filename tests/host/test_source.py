@@ -1,15 +1,14 @@
 """Facts of a host are read once each, and one read that hangs or fails costs its own answers only."""
 
 import threading
-from dataclasses import dataclass, field
 
 import pytest
 
+from gpucheck.host import LiveSource, Place
 from gpucheck.host import source as module
-from gpucheck.host.source import HostSource
-from gpucheck.model import NotRecorded, PackageVersion
+from gpucheck.model import PackageVersion
 from gpucheck.processes.deadline import StuckError
-from tests.fakes import FakeHost
+from tests.fakes import facts, live
 
 END = threading.Event()
 
@@ -24,44 +23,26 @@ def short(monkeypatch):
     END.set()
 
 
-@dataclass
-class Counting(FakeHost):
-    """Notes each question."""
-
-    asked: list[str] = field(default_factory=list)
-
-    def limits(self):
-        self.asked.append("limits")
-        return super().limits()
-
-    def kernel_log(self):
-        END.wait(60)
-        return super().kernel_log()
-
-    def dkms(self):
-        raise OSError(5, "Input/output error", "/var/lib/dkms")
-
-    def services(self, names):
-        if "unknown" in names:
-            raise NotRecorded("the recording does not contain service unknown")
-        return super().services(names)
+def hangs():
+    END.wait(60)
 
 
-def test_each_need_is_read_once():
-    host = Counting()
-    source = HostSource(host)
+def test_each_need_is_read_once(monkeypatch):
+    asked = []
+    source = live(monkeypatch, facts(), limits=lambda: asked.append("limits"))
 
     source.read("limits", "system")
-    facts = source.read("limits", "text:/etc/nccl.conf")
+    found = source.read("limits", "text:/etc/nccl.conf")
 
-    assert host.asked == ["limits"]
-    assert facts.system.hostname == "node07"
-    assert facts.texts == {"/etc/nccl.conf": None}
-    assert facts.missing(["nvml"]) == ["nvml"]
+    assert asked == ["limits"]
+    assert found.system.hostname == "node07"
+    assert found.texts == {"/etc/nccl.conf": None}
+    assert found.missing(["nvml"]) == ["nvml"]
+    assert source.read() is found
 
 
-def test_a_read_that_hangs_is_waited_for_once():
-    source = HostSource(Counting())
+def test_a_read_that_hangs_is_waited_for_once(monkeypatch):
+    source = live(monkeypatch, facts(), kernel_log=hangs)
 
     for _ in range(3):
         with pytest.raises(StuckError, match="no end within"):
@@ -71,29 +52,47 @@ def test_a_read_that_hangs_is_waited_for_once():
     assert source.read("limits").limits.nofile == 1 << 20
 
 
-def test_an_error_is_raised_again_and_costs_nothing_else():
-    source = HostSource(Counting())
+def test_what_needs_a_part_that_hangs_ends_as_that_does(monkeypatch):
+    """NVML is given time by the number of GPUs on the bus, and the device files are those that NVML does not list."""
+    source = live(monkeypatch, facts(), pci=hangs)
 
-    with pytest.raises(OSError, match="dkms"):
-        source.read("dkms", "environment")
+    for need in ("device_files", "nvml", "pci"):
+        with pytest.raises(StuckError, match="no end within"):
+            source.read(need)
+
+    assert source.stuck == 1
+
+
+def test_an_error_is_raised_again_and_costs_nothing_else(monkeypatch):
+    def damaged():
+        raise OSError(5, "Input/output error", "/var/lib/dkms")
+
+    source = live(monkeypatch, facts(), dkms=damaged)
+
+    for _ in range(2):
+        with pytest.raises(OSError, match="dkms"):
+            source.read("dkms", "environment")
 
     assert source.read("environment").environment == {}
 
 
-def test_a_name_that_is_not_recorded_does_not_cost_the_others():
-    source = HostSource(Counting(services_={"a": "active"}))
+def test_names_of_several_needs_are_read_together(monkeypatch):
+    asked = []
+    host = facts(packages=(PackageVersion(name="a", version="1"),))
+    source = live(monkeypatch, host, package=lambda: asked.append(1) or host.packages)
 
-    with pytest.raises(NotRecorded):
-        source.read("service:a", "service:unknown")
+    found = source.read("package:a", "package:b", "library:libcudart", "library:libnccl", "package:a")
 
-    assert source.read("service:a").services == {"a": "active"}
+    assert found.packages == {"a": PackageVersion(name="a", version="1"), "b": None}
+    assert (found.library_names, found.libraries) == (("libcudart", "libnccl"), ())
 
 
-def test_names_of_several_needs_are_read_together():
-    host = FakeHost(packages_=(PackageVersion(name="a", version="1"),))
+def test_paths_that_lie_elsewhere_on_another_machine(tmp_path, monkeypatch):
+    """The torch of a host is below its interpreter's packages, wherever a recording of it is evaluated."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".nccl.conf").write_text("NCCL_DEBUG=INFO\n")
 
-    facts = HostSource(host).read("package:a", "package:b", "library:libcudart", "folder:{purelib}")
+    found = LiveSource(Place(isolated=False, deadline_s=1.0)).read("text:{home}/.nccl.conf", "folder:{purelib}")
 
-    assert facts.packages == {"a": PackageVersion(name="a", version="1"), "b": None}
-    assert facts.libraries == ()
-    assert facts.folders == {"{purelib}": None}
+    assert found.texts == {"{home}/.nccl.conf": "NCCL_DEBUG=INFO\n"}
+    assert "pytest" in found.folders["{purelib}"]

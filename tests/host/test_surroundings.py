@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gpucheck.host import LiveHost
+from gpucheck.host import LiveSource, Place
 from gpucheck.host.simulated import surroundings
 from gpucheck.model import Limits, LoaderLibrary
 from tests.simulator.helpers import write
@@ -20,7 +20,7 @@ def machine(tmp_path):
         write(tmp_path)
         if answers:
             (tmp_path / "surroundings.json").write_text(json.dumps(answers))
-        return LiveHost(isolated=False, deadline_s=1, machine=tmp_path)
+        return LiveSource(Place(isolated=False, deadline_s=1, machine=tmp_path))
 
     return machine
 
@@ -29,8 +29,9 @@ def test_what_is_not_said_is_that_of_a_healthy_host(machine, monkeypatch):
     monkeypatch.setenv("NCCL_P2P_DISABLE", "1")
     host = machine()
 
-    assert host.limits() == Limits(shm_bytes=16 * GIB, shm_free_bytes=16 * GIB, memlock_bytes=-1, nofile=1 << 20)
-    assert (host.environment(), host.secure_boot(), host.loader_libraries(["libc"])) == ({}, False, ())
+    facts = host.read("limits", "environment", "secure_boot", "library:libc")
+    assert facts.limits == Limits(shm_bytes=16 * GIB, shm_free_bytes=16 * GIB, memlock_bytes=-1, nofile=1 << 20)
+    assert (facts.environment, facts.secure_boot, facts.libraries) == ({}, False, ())
 
 
 def test_what_is_said_replaces_it(machine):
@@ -44,11 +45,12 @@ def test_what_is_said_replaces_it(machine):
         python={"torch": "2.7.1+cu128"},
     )
 
-    assert host.limits() == Limits(shm_bytes=64 << 20, shm_free_bytes=64 << 20, memlock_bytes=65536, nofile=1 << 20)
-    assert host.environment() == {"NCCL_P2P_DISABLE": "1"}
-    assert host.secure_boot() is True
-    assert host.loader_libraries(["libnccl", "libcudart"]) == (LoaderLibrary(**library),)
-    assert host.python_packages(["torch", "pytest"]) == {"torch": "2.7.1+cu128", "pytest": pytest.__version__}
+    facts = host.read("limits", "environment", "secure_boot", "library:libnccl", "library:libcudart")
+    assert facts.limits == Limits(shm_bytes=64 << 20, shm_free_bytes=64 << 20, memlock_bytes=65536, nofile=1 << 20)
+    assert (facts.environment, facts.secure_boot) == ({"NCCL_P2P_DISABLE": "1"}, True)
+    assert facts.libraries == (LoaderLibrary(**library),)
+    packages = host.read("python:torch", "python:pytest").python_packages
+    assert packages == {"torch": "2.7.1+cu128", "pytest": pytest.__version__}
 
 
 def test_faults_of_copies_and_training_are_handed_on(machine, tmp_path):
@@ -72,11 +74,12 @@ def test_folders_of_the_hardware_are_the_machines(machine, tmp_path):
     (tmp_path / "root/dev").mkdir(exist_ok=True)
     (tmp_path / "root/dev/nvidia0").touch()
 
-    assert "nvidia0" in host.list_names("/dev")
-    assert "null" not in host.list_names("/dev")
-    assert host.list_names("/dev/") == host.list_names("/dev")
-    assert host.list_names("/sys/kernel/slab") is None
-    assert "passwd" in host.list_names("/etc")
+    found = host.read("folder:/dev", "folder:/dev/", "folder:/sys/kernel/slab", "folder:/etc").folders
+    assert "nvidia0" in found["/dev"]
+    assert "null" not in found["/dev"]
+    assert found["/dev/"] == found["/dev"]
+    assert found["/sys/kernel/slab"] is None
+    assert "passwd" in found["/etc"]
 
 
 def test_device_files_of_a_lab_host_are_those_that_its_packages_make(machine, tmp_path):
@@ -85,5 +88,6 @@ def test_device_files_of_a_lab_host_are_those_that_its_packages_make(machine, tm
     (tmp_path / "root/dev").mkdir(exist_ok=True)
     (tmp_path / "root/dev/nvidia0").touch()
 
-    assert "null" in host.list_names("/dev")
-    assert "nvidia0" not in host.list_names("/dev")
+    found = host.read("folder:/dev").folders["/dev"]
+    assert "null" in found
+    assert "nvidia0" not in found

@@ -12,7 +12,7 @@ from gpucheck.model import Verdict
 from gpucheck.processes.ranks.nccl_log import Taken
 from gpucheck.run import verification as run
 from gpucheck.run.steps import collectives
-from tests.fakes import FakeHost
+from tests.fakes import facts
 from tests.machines import h100, on_bus, p100, whole_host
 from tests.run.test_proof import host_with, missing, plan
 
@@ -152,7 +152,7 @@ def test_fewer_than_two_gpus_are_a_skip(gpus, seen):
 
 def test_gpus_that_nvml_does_not_list_are_unknown():
     gpus = (p100(0), p100(1))
-    report = verified(FakeHost(pci_=on_bus(*gpus)))
+    report = verified(facts(pci=on_bus(*gpus)))
 
     assert [f.verdict for f in report.findings] == [Verdict.UNKNOWN]
     assert report.not_proven[0].startswith("collectives between GPUs, ")

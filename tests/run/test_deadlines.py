@@ -5,7 +5,6 @@ import signal
 import sys
 import threading
 import time
-from dataclasses import dataclass, replace
 from functools import partial
 
 import pytest
@@ -15,11 +14,10 @@ from gpucheck.measure import bandwidth
 from gpucheck.measure.running import supervisor
 from gpucheck.model import Check, Finding, Verdict
 from gpucheck.run import guard
-from gpucheck.run import report as report_module
 from gpucheck.run import verification as run
 from gpucheck.run.steps import train
 from gpucheck.run.steps.measure import measurement_steps
-from tests.fakes import FakeHost
+from tests.fakes import facts, live
 from tests.machines import p100, whole_host
 
 PASSED = Finding(check="fine", verdict=Verdict.PASS, subject="host")
@@ -67,8 +65,7 @@ def test_a_read_that_hangs_is_a_finding_of_each_check_that_needs_it(monkeypatch,
         release.wait(60)
 
     monkeypatch.setattr(source, "READ_S", 0.1)
-    host = replace(HOST)
-    monkeypatch.setattr(host, "kernel_log", wait_for_the_kernel)
+    host = live(monkeypatch, HOST, kernel_log=wait_for_the_kernel)
     checks = [Check(f"log{n}", frozenset({"quick"}), lambda _: [PASSED], needs=("kernel_log",)) for n in range(3)]
     report = run.verify(host, [*map(run._check_step, checks), FINE])
 
@@ -170,50 +167,42 @@ def test_a_training_that_breaks_or_hangs_in_our_own_hands_is_a_finding(monkeypat
 
     monkeypatch.setattr(train, "run_smoke", starts_ranks)
     (ddp,) = (s for s in run.all_steps() if s.name == "smoke-ddp")
-    report = run.verify(FakeHost(), [ddp._replace(seconds=0.1), FINE])
+    report = run.verify(facts(), [ddp._replace(seconds=0.1), FINE])
 
     assert [(f.check, f.verdict) for f in report.findings][-1] == ("fine", Verdict.PASS)
     assert any("starts_ranks" in line for line in report.findings[0].evidence)
 
 
-@dataclass
-class Wedged(FakeHost):
-    """A kernel that never answers about the PCI bus."""
+def test_a_host_that_hangs_when_the_report_is_written_still_gets_one(monkeypatch, release):
+    """A kernel that never answers about the PCI bus: one finding, for all that the report needs of it."""
 
-    def pci(self):
-        threading.Event().wait(60)
-        return ()
+    def wait_for_the_bus():
+        release.wait(60)
 
+    monkeypatch.setattr(source, "READ_S", 0.1)
+    report = run.verify(live(monkeypatch, HOST, pci=wait_for_the_bus), [FINE])
 
-def test_a_host_that_hangs_when_the_report_is_written_still_gets_one(monkeypatch):
-    monkeypatch.setattr(report_module, "READ_S", 0.1)
-    monkeypatch.setattr(report_module, "AFTER_STUCK_S", 0.1)
-    report = run.verify(Wedged(nvml_=HOST.nvml_), [FINE])
-
-    stuck = [f for f in report.findings if f.check == "report"]
-    assert report.host == FakeHost().system().hostname
+    (stuck,) = (f for f in report.findings if f.check == "report")
+    assert report.host == facts().system.hostname
     assert report.topology is None
-    assert stuck
-    assert all(f.verdict is Verdict.UNKNOWN and any("in pci" in line for line in f.evidence) for f in stuck)
-    assert (report.counts["unknown"], report.verdict) == (len(stuck), Verdict.UNKNOWN)
+    assert stuck.verdict is Verdict.UNKNOWN
+    assert any("in wait_for_the_bus" in line for line in stuck.evidence)
+    assert (report.counts["unknown"], report.verdict) == (1, Verdict.UNKNOWN)
 
 
-@dataclass
-class Forgetful(FakeHost):
+def test_what_the_host_cannot_say_of_itself_does_not_cost_the_findings(monkeypatch):
     """A host without a name, whose Python packages cannot be listed."""
 
-    def system(self):
+    def no_release():
         raise RuntimeError("no os-release")
 
-    def python_packages(self, names):
-        raise ValueError(f"damaged metadata of {sorted(names)[0]}")
+    def no_packages():
+        raise ValueError("damaged metadata")
 
-
-def test_what_the_host_cannot_say_of_itself_does_not_cost_the_findings():
-    report = run.verify(Forgetful(), [FINE])
+    report = run.verify(live(monkeypatch, facts(), system=no_release, python=no_packages), [FINE])
 
     assert report.system.os_id == "unknown"
-    assert {str(f.seen) for f in report.findings[1:]} >= {"RuntimeError: no os-release"}
+    assert {str(f.seen) for f in report.findings[1:]} >= {"RuntimeError: no os-release", "ValueError: damaged metadata"}
 
 
 def test_a_thread_that_cannot_start_is_not_waited_for(monkeypatch):
@@ -224,7 +213,7 @@ def test_a_thread_that_cannot_start_is_not_waited_for(monkeypatch):
 
     monkeypatch.setattr(threading.Thread, "start", refused)
     began = time.monotonic()
-    (found,) = guard.Guard(HOST).run(FINE).findings
+    (found,) = guard.Guard(HOST).run(step(lambda _: None)).findings
 
     assert time.monotonic() - began < 9.0
     assert found.verdict is Verdict.UNKNOWN

@@ -14,13 +14,14 @@ from gpucheck.cli.stack.common import as_json
 from gpucheck.knowledge.codes import Subject
 from gpucheck.measure.planning.selection import Unmeasurable
 from gpucheck.model import Simulation, Verdict
+from gpucheck.model.facts import Facts
 from gpucheck.render import report as render
 from gpucheck.run import verification as run
 from gpucheck.run.proof import not_required, planned_frameworks
 from gpucheck.run.steps import train
 from gpucheck.stack import StackSpec
 from gpucheck.train import smoke, whole_gpus
-from tests.fakes import FakeHost
+from tests.fakes import facts
 from tests.machines import LOADED, on_bus, p100, reading
 from tests.stack.plan.test_plan import planned
 from tests.train.outcomes import ON_CPU, ON_GPUS, ON_ONE_GPU
@@ -32,10 +33,10 @@ def test_a_plan_as_provisioning_writes_it_names_its_frameworks():
     """Its stack holds versions, lists and texts side by side."""
     text = as_json(planned("ubuntu-22.04", "p100-pcie-x2", StackSpec(torch="none", tensorflow="none")))
 
-    assert planned_frameworks(FakeHost(files={PLAN: text})) == frozenset()
-    assert not_required(FakeHost(files={PLAN: text}), "torch", gpus=2).text == "the plan of this host names no torch"
+    assert planned_frameworks(facts(files={PLAN: text})) == frozenset()
+    assert not_required(facts(files={PLAN: text}), "torch", gpus=2).text == "the plan of this host names no torch"
     with_torch = as_json(planned("ubuntu-22.04", "p100-pcie-x2"))
-    assert planned_frameworks(FakeHost(files={PLAN: with_torch})) == {"torch", "tensorflow"}
+    assert planned_frameworks(facts(files={PLAN: with_torch})) == {"torch", "tensorflow"}
 
 
 def plan(**stack: str) -> str:
@@ -44,8 +45,8 @@ def plan(**stack: str) -> str:
     return json.dumps({"schema": "gpucheck.plan/1", "components": {}, "stack": {"torch": None, **chosen}})
 
 
-def host_with(gpus=TWO, **fields) -> FakeHost:
-    return FakeHost(nvml_=reading(*gpus), pci_=on_bus(*gpus), driver_=LOADED, **fields)
+def host_with(gpus=TWO, **fields) -> Facts:
+    return facts(nvml=reading(*gpus), pci=on_bus(*gpus), driver=LOADED, **fields)
 
 
 def missing(*absent: str):
@@ -96,7 +97,7 @@ def test_training_that_the_plan_of_the_host_does_not_name_is_a_skip():
 
 @pytest.mark.usefixtures("without_torch")
 def test_training_without_a_gpu_is_a_skip():
-    report = verified(FakeHost(), "smoke-ddp")
+    report = verified(facts(), "smoke-ddp")
 
     assert [(f.verdict, f.code) for f in report.findings] == [(Verdict.SKIP, "training.host-without-gpu")]
     assert report.not_proven == ("training, this host has no GPU",)
@@ -109,8 +110,8 @@ def test_a_plan_with_torch_or_an_unreadable_plan_requires_torch(text):
 
 
 def test_planned_frameworks_of_a_host_without_a_plan_are_not_known():
-    assert planned_frameworks(FakeHost()) is None
-    assert planned_frameworks(FakeHost(files={PLAN: plan(tensorflow="2.20.0")})) == {"tensorflow"}
+    assert planned_frameworks(facts()) is None
+    assert planned_frameworks(facts(files={PLAN: plan(tensorflow="2.20.0")})) == {"tensorflow"}
 
 
 @pytest.mark.parametrize(
@@ -166,7 +167,7 @@ def test_gpus_that_the_caller_hides_are_not_proven(monkeypatch):
 
 def test_cpu_ranks_on_simulated_hardware_stay_a_pass(monkeypatch):
     monkeypatch.setattr(train, "run_smoke", lambda options: ON_CPU)
-    report = verified(host_with(TWO, simulation_=Simulation(profile="p100-pcie-x2")), "smoke-ddp")
+    report = verified(host_with(TWO, simulation=Simulation(profile="p100-pcie-x2")), "smoke-ddp")
 
     assert (report.verdict, report.not_proven) == (Verdict.PASS, ())
     assert last_line(report).endswith("SIMULATED")
@@ -181,13 +182,13 @@ def split_by_mig(gpu):
     [(TWO, 2), (ONE, 1), ((), 0), (tuple(map(split_by_mig, TWO)), 0), ((split_by_mig(p100(0)), p100(1)), 1)],
 )
 def test_gpus_split_by_mig_do_not_count_for_training_across_gpus(gpus, count):
-    assert whole_gpus(FakeHost(nvml_=reading(*gpus), pci_=on_bus(*gpus))) == count
+    assert whole_gpus(facts(nvml=reading(*gpus), pci=on_bus(*gpus))) == count
 
 
 def test_gpus_are_those_of_nvml_and_those_of_the_bus_without_it():
     """A container with one GPU sees all eight on the bus."""
-    assert whole_gpus(FakeHost(nvml_=reading(*ONE), pci_=on_bus(*TWO))) == 1
-    assert whole_gpus(FakeHost(pci_=on_bus(*TWO))) == 2
+    assert whole_gpus(facts(nvml=reading(*ONE), pci=on_bus(*TWO))) == 1
+    assert whole_gpus(facts(pci=on_bus(*TWO))) == 2
 
 
 @pytest.fixture
@@ -271,7 +272,7 @@ def test_level_standard_without_torch_ends_with_exit_status_3():
 
 
 def test_a_report_without_the_key_is_still_read():
-    report = msgspec.to_builtins(verified(FakeHost(), "inventory"))
+    report = msgspec.to_builtins(verified(facts(), "inventory"))
     del report["not_proven"]
 
     assert msgspec.convert(report, type=run.Report).not_proven == ()

@@ -1,20 +1,20 @@
 import json
-from dataclasses import replace
 
 import click
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from gpucheck.model import Health, NvmlGap, Simulation, Verdict
 from gpucheck.render import report as render
 from gpucheck.run import verification as run
 from gpucheck.run.listing import to_text
-from tests.fakes import FakeHost
+from tests.fakes import facts
 from tests.machines import LOADED, on_bus, p100, reading, whole_host
 
 HOST = replace(
     whole_host(p100(0), p100(1)),
-    simulation_=Simulation(profile="p100-pcie-x2", stand_ins=("Debian 12 presenting itself as Ubuntu 22.04",)),
+    simulation=Simulation(profile="p100-pcie-x2", stand_ins=("Debian 12 presenting itself as Ubuntu 22.04",)),
 )
 
 
@@ -42,7 +42,7 @@ def test_the_text_says_simulated_first_and_last():
 
 
 def test_the_worst_comes_first_and_passes_are_one_line():
-    text = render.to_text(quick(FakeHost(nvml_=reading(p100(0)), pci_=on_bus(p100(0), p100(1)), driver_=LOADED)))
+    text = render.to_text(quick(facts(nvml=reading(p100(0)), pci=on_bus(p100(0), p100(1)), driver=LOADED)))
     body = [line for line in text.splitlines() if line[:4] in ("\x1b[31", "\x1b[32", "\x1b[90")]
 
     assert "inventory" in body[0]
@@ -52,7 +52,7 @@ def test_the_worst_comes_first_and_passes_are_one_line():
 
 def test_one_cause_is_one_block():
     """Without a driver many checks could not look, for one reason: it comes first, and one line names all of them."""
-    text = click.unstyle(render.to_text(quick(FakeHost(pci_=on_bus(p100(0), p100(1))))))
+    text = click.unstyle(render.to_text(quick(facts(pci=on_bus(p100(0), p100(1))))))
     lines = [line for line in text.splitlines() if line.startswith(("FAIL", "WARN", "UNKNOWN"))]
 
     assert lines[0].startswith("FAIL    driver")
@@ -61,7 +61,7 @@ def test_one_cause_is_one_block():
 
 
 def test_without_any_gpu_what_reads_the_pci_bus_follows_too():
-    text = click.unstyle(render.to_text(quick(FakeHost())))
+    text = click.unstyle(render.to_text(quick(facts())))
     lines = [line for line in text.splitlines()[:-1] if line.startswith(("FAIL", "WARN", "UNKNOWN"))]
 
     assert [line.split()[1] for line in lines[:2]] == ["driver", "28"]
@@ -70,7 +70,7 @@ def test_without_any_gpu_what_reads_the_pci_bus_follows_too():
 def test_a_check_alone_says_itself_why_it_could_not_look():
     """Its root cause was not looked for, so there is nothing to refer to."""
     only = run.select(run.all_steps(), level="quick", only=("bar1",), skip=())
-    text = click.unstyle(render.to_text(run.verify(FakeHost(), only)))
+    text = click.unstyle(render.to_text(run.verify(facts(), only)))
 
     assert "because of this" not in text
     assert "UNKNOWN bar1  " in text
@@ -79,7 +79,7 @@ def test_a_check_alone_says_itself_why_it_could_not_look():
 def test_findings_know_the_index_and_uuid_of_their_gpus():
     """NVML's index, which has a gap where a GPU was lost: never the position in a list."""
     narrow = msgspec.structs.replace(p100(1), pcie=msgspec.structs.replace(p100(1).pcie, width=8))
-    report = quick(FakeHost(nvml_=reading(narrow), pci_=on_bus(p100(0), narrow), driver_=LOADED))
+    report = quick(facts(nvml=reading(narrow), pci=on_bus(p100(0), narrow), driver=LOADED))
     found = {f.check: (f.subject, f.gpu_index, f.gpu_uuid) for f in report.findings if f.verdict is Verdict.FAIL}
 
     assert found["pcie-link"] == (f"gpu:{narrow.pci_bus_id}", narrow.index, narrow.uuid)
@@ -89,7 +89,7 @@ def test_findings_know_the_index_and_uuid_of_their_gpus():
 
 def test_subjects_with_the_same_fault_stand_together():
     narrow = [msgspec.structs.replace(p100(n), pcie=msgspec.structs.replace(p100(n).pcie, width=8)) for n in (0, 1)]
-    host = FakeHost(nvml_=reading(*narrow), pci_=on_bus(*narrow), driver_=LOADED)
+    host = facts(nvml=reading(*narrow), pci=on_bus(*narrow), driver=LOADED)
 
     text = click.unstyle(render.to_text(quick(host)))
 
@@ -124,7 +124,7 @@ def test_an_unknown_word_is_named():
 
 
 def test_a_host_without_gpus_is_not_measured_and_says_why():
-    report = run.verify(FakeHost(), run.select(run.all_steps(), level="standard", only=("p2p",), skip=("quick",)))
+    report = run.verify(facts(), run.select(run.all_steps(), level="standard", only=("p2p",), skip=("quick",)))
 
     assert [(finding.verdict, finding.check) for finding in report.findings] == [(Verdict.UNKNOWN, "p2p-copies")]
     assert "no GPU to measure" in str(report.findings[0].seen)
@@ -147,7 +147,7 @@ def test_gpu_without_any_counter_is_not_recorded_as_counted():
     gap = NvmlGap(call="nvmlDeviceGetTotalEccErrors", subject=f"gpu:{silent.pci_bus_id}", code=999, name="Unknown")
     read = msgspec.structs.replace(reading(p100(0), silent), gaps=(gap,))
     report = run.verify(
-        replace(HOST, nvml_=read), run.select(run.all_steps(), level="quick", only=("gpu-health",), skip=())
+        replace(HOST, nvml=read), run.select(run.all_steps(), level="quick", only=("gpu-health",), skip=())
     )
 
     (finding,) = report.findings

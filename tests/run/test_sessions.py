@@ -1,10 +1,10 @@
 """A report of a session with some of the GPUs, compared with the host as it is expected or was."""
 
 import json
-from dataclasses import replace
 from functools import partial as bound
 
 import pytest
+from msgspec.structs import replace
 
 from gpucheck import comparison
 from gpucheck.model import DeviceFile, NvmlFailure, Verdict
@@ -17,7 +17,7 @@ FILES = tuple(
     DeviceFile(name=f"nvidia{n}", bus_id=gpu.pci_bus_id, error="EPERM" if n > 1 else None) for n, gpu in enumerate(GPUS)
 )
 WHOLE = whole_host(*GPUS)
-SESSION = replace(WHOLE, nvml_=reading(*GPUS[:2]), device_files_=FILES)
+SESSION = replace(WHOLE, nvml=reading(*GPUS[:2]), device_files=FILES)
 
 
 def loud(report):
@@ -39,7 +39,7 @@ def test_the_report_says_that_it_is_partial():
 def test_hidden_gpus_are_not_gone_since_the_baseline():
     before = quick(WHOLE)
     now = quick(SESSION, comparisons=[bound(comparison.compare, before)])
-    gone = quick(replace(SESSION, device_files_=()), comparisons=[bound(comparison.compare, before)])
+    gone = quick(replace(SESSION, device_files=()), comparisons=[bound(comparison.compare, before)])
 
     assert now.verdict is Verdict.PASS
     assert {f.verdict for f in now.findings if f.check == "baseline"} == {Verdict.SKIP}
@@ -59,7 +59,7 @@ def test_hidden_gpus_count_as_there(count, verdict):
 
 def test_a_session_that_may_not_reach_the_driver_is_partial_and_unknown():
     failure = NvmlFailure(call="nvmlInit", code=999, name="NVMLError_Unknown")
-    host = replace(WHOLE, nvml_=failure, device_files_=(DeviceFile(name="nvidiactl", error="EPERM"), *FILES))
+    host = replace(WHOLE, nvml=failure, device_files=(DeviceFile(name="nvidiactl", error="EPERM"), *FILES))
     report = quick(host)
 
     assert report.verdict is Verdict.UNKNOWN

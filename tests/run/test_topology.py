@@ -6,7 +6,7 @@ import pytest
 from gpucheck.model import NvmlFailure, PciDevice, PcieLink, Verdict
 from gpucheck.run.topology import examine
 from gpucheck.topology import of
-from tests.fakes import SYSTEM, FakeHost
+from tests.fakes import SYSTEM, facts
 from tests.machines import on_bus, p100, reading
 
 P100S = (p100(0), p100(1))
@@ -22,7 +22,7 @@ NIC = PciDevice(
 def test_cpu_and_virtual_machine_count_for_every_caller(virtual, verdict):
     system = msgspec.structs.replace(SYSTEM, virtual=virtual)
     gpus = [msgspec.structs.replace(gpu, pcie=NARROW) for gpu in P100S]
-    host = FakeHost(system_=system, nvml_=reading(*gpus, ancestor="PHB"), files=INTEL)
+    host = facts(system=system, nvml=reading(*gpus, ancestor="PHB"), files=INTEL)
 
     topology = of(host)
 
@@ -32,7 +32,7 @@ def test_cpu_and_virtual_machine_count_for_every_caller(virtual, verdict):
 
 
 def test_host_without_nvml_has_no_topology():
-    host = FakeHost(nvml_=NOT_LOADED, pci_=on_bus(*P100S))
+    host = facts(nvml=NOT_LOADED, pci=on_bus(*P100S))
 
     assert of(host) is None
     found = examine(host)
@@ -41,13 +41,13 @@ def test_host_without_nvml_has_no_topology():
 
 
 def test_host_without_gpus_lists_no_network_cards():
-    found = examine(FakeHost(nvml_=reading(), pci_=(NIC,)))
+    found = examine(facts(nvml=reading(), pci=(NIC,)))
 
     assert (found.gpus, found.nics, found.wiring) == ((), (), None)
     assert [f.check for f in found.findings] == ["inventory"]
 
 
 def test_gpu_missing_from_nvml_is_a_finding():
-    findings = examine(FakeHost(nvml_=reading(P100S[0]), pci_=on_bus(*P100S))).findings
+    findings = examine(facts(nvml=reading(P100S[0]), pci=on_bus(*P100S))).findings
 
     assert [(f.check, f.cause) for f in findings if f.verdict is Verdict.FAIL] == [("inventory", "gpu-lost")]

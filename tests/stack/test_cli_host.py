@@ -15,12 +15,12 @@ from gpucheck.run import plan as stack_run
 from gpucheck.stack import StackSpec
 from gpucheck.stack.facts import SCHEMA, facts_of
 from gpucheck.stack.lock import lock, write_lock
-from tests.fakes import FakeHost, facts
+from tests.fakes import facts
 from tests.machines import LOADED, h100, nvswitches, on_bus, p100
 from tests.stack.cli_words import run
 from tests.stack.hosts import host
 
-P100S = FakeHost(pci_=on_bus(p100(0), p100(1)), driver_=LOADED)
+P100S = facts(pci=on_bus(p100(0), p100(1)), driver=LOADED)
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_facts_come_from_any_host_door():
 
 
 def test_facts_of_a_host_door_lock_like_facts_of_the_playbooks():
-    from_door = msgspec.structs.replace(facts_of(facts(pci=P100S.pci_, driver=LOADED)), host="a")
+    from_door = msgspec.structs.replace(facts_of(facts(pci=P100S.pci, driver=LOADED)), host="a")
     from_playbook = host("ubuntu-22.04", "p100-pcie-x2", "b")
 
     assert list(lock(StackSpec(), [from_door, from_playbook]).groups) == ["ubuntu-22.04-x86_64-15f8x2"]
@@ -69,7 +69,7 @@ def test_resolve_looks_at_this_host_for_what_is_left_open(here):
 
 
 def test_simulated_result_is_marked_in_both_formats(here):
-    here(FakeHost(pci_=on_bus(p100(0)), simulation_=Simulation(profile="p100-pcie-x2")))
+    here(facts(pci=on_bus(p100(0)), simulation=Simulation(profile="p100-pcie-x2")))
 
     assert run("resolve").stdout.startswith("SIMULATED hardware: p100-pcie-x2\n")
     assert json.loads(run("resolve", "--format", "json").stdout)["simulated"] is True
@@ -80,7 +80,7 @@ def test_simulated_result_is_marked_in_both_formats(here):
     [((), "no NVIDIA GPU on the PCI bus"), (on_bus(msgspec.structs.replace(p100(0), device_id="2cff")), "10de:2cff")],
 )
 def test_a_host_that_cannot_be_resolved_for_is_unknown(here, pci, says):
-    here(FakeHost(pci_=pci))
+    here(facts(pci=pci))
     result = run("resolve")
 
     assert (result.exit_code, result.stdout) == (3, "")
@@ -121,7 +121,7 @@ def as_planned(path, name="node07"):
 
 def test_check_passes_a_host_that_is_as_locked(here, locked):
     python = {"torch": "2.7.1", "nvidia-cudnn-cu12": "9.5.1.17", "nvidia-nccl-cu12": "2.26.2"}
-    here(FakeHost(pci_=P100S.pci_, driver_=LOADED, packages_=as_planned(locked), python_=python))
+    here(facts(pci=P100S.pci, driver=LOADED, packages=as_planned(locked), python=python))
 
     result = run("check", "--lock", locked, "--format", "json")
     report = json.loads(result.stdout)
@@ -135,7 +135,7 @@ def test_check_fails_a_host_that_moved(here, locked):
         msgspec.structs.replace(p, version="2.32.3-1+cuda13.4") if p.name == "libnccl2" else p
         for p in as_planned(locked)
     )
-    here(FakeHost(pci_=P100S.pci_, driver_=LOADED, packages_=moved))
+    here(facts(pci=P100S.pci, driver=LOADED, packages=moved))
     result = run("check", "--lock", locked)
 
     assert result.exit_code == 2
@@ -144,11 +144,11 @@ def test_check_fails_a_host_that_moved(here, locked):
 
 def test_check_reads_the_hosts_own_record(here, locked):
     plan = run("plan", "--lock", locked, "--host", "node07", "--format", "json").stdout
-    recorded = FakeHost(driver_=LOADED, packages_=as_planned(locked), files={"/etc/gpucheck/stack.json": plan})
+    recorded = facts(driver=LOADED, packages=as_planned(locked), files={"/etc/gpucheck/stack.json": plan})
 
     here(recorded)
     with_record = run("check")
-    here(FakeHost())
+    here(facts())
     without = run("check")
 
     assert (with_record.exit_code, without.exit_code) == (0, 3)
@@ -156,7 +156,7 @@ def test_check_reads_the_hosts_own_record(here, locked):
 
 
 def test_check_of_a_host_that_is_not_in_the_lock_is_wrong_usage(here, locked):
-    here(FakeHost())
+    here(facts())
     result = run("check", "--lock", locked, "--host", "node08")
 
     assert result.exit_code == 64
@@ -168,7 +168,7 @@ def test_a_lock_edited_to_something_incompatible_names_its_line(here, locked):
     text = locked.read_text().replace("cuda: 12.9.1", "cuda: 13.0.2")
     line = next(n for n, row in enumerate(text.splitlines(), 1) if row.strip() == "stack:")
     locked.write_text(text)
-    here(FakeHost())
+    here(facts())
 
     for result in (run("plan", "--lock", locked, "--host", "node07"), run("check", "--lock", locked)):
         assert result.exit_code == 2
@@ -180,7 +180,7 @@ def test_check_imports_torch_if_requested(here, monkeypatch):
         version="2.14.1", cuda="13.0", arch_list=("sm_75",), folder="/site", mapped=("/site/nvidia/libcudart.so.13",)
     )
     monkeypatch.setattr(plan_check, "query_torch", lambda: said)
-    here(FakeHost(pci_=P100S.pci_, driver_=LOADED, python_={"torch": "2.14.1"}))
+    here(facts(pci=P100S.pci, driver=LOADED, python={"torch": "2.14.1"}))
     result = run("check", "--import-torch", "-v")
 
     assert result.exit_code == 2

@@ -12,7 +12,7 @@ from gpucheck.train.run_plan import on_all_gpus, plan
 from gpucheck.train.smoke import gpus_to_train_on, has_switch, rank_environment
 from gpucheck.train.spec import SmokeOptions
 from gpucheck.train.strategies import tensorflow_mirrored
-from tests.fakes import FakeHost
+from tests.fakes import facts
 from tests.machines import h100, on_bus, p100, reading
 from tests.train.conftest import Run
 from tests.train.outcomes import ON_GPUS
@@ -67,15 +67,15 @@ def test_the_batch_of_all_ranks_is_one_that_the_model_learns_from(model, batch):
 
 
 def host(gpus=EIGHT, **fields):
-    return FakeHost(nvml_=reading(*gpus), pci_=on_bus(*gpus), **fields)
+    return facts(nvml=reading(*gpus), pci=on_bus(*gpus), **fields)
 
 
 @pytest.mark.parametrize(
     ("fields", "environment", "number"),
     [
         ({}, {}, 8),
-        ({"python_": {"torch": "2.13.0+cpu"}}, {}, 0),
-        ({"simulation_": Simulation(profile="hgx-h100-x8")}, {}, 0),
+        ({"python": {"torch": "2.13.0+cpu"}}, {}, 0),
+        ({"simulation": Simulation(profile="hgx-h100-x8")}, {}, 0),
         ({}, {"CUDA_VISIBLE_DEVICES": "0,1,5"}, 3),
         ({}, {"CUDA_VISIBLE_DEVICES": ""}, 0),
     ],
@@ -87,7 +87,7 @@ def test_gpus_count_where_torch_will_find_them(fields, environment, number):
 def test_gpus_behind_switches_are_known_by_their_links():
     assert has_switch(host())
     assert not has_switch(host((p100(0), p100(1))))
-    assert not has_switch(FakeHost())
+    assert not has_switch(facts())
 
 
 def test_bit_equality_is_asked_for_without_nvls_only():

@@ -15,7 +15,7 @@ from gpucheck.train.evaluation import evaluate
 from gpucheck.train.placement import plan
 from gpucheck.train.smoke import gpus_to_train_on, mig_instances, rank_environment, train_in_ranks
 from gpucheck.train.spec import SmokeOptions
-from tests.fakes import FakeHost
+from tests.fakes import facts
 from tests.machines import h100, on_bus, reading
 from tests.train.conftest import ROOT
 from tests.train.outcomes import ON_ONE_GPU
@@ -29,7 +29,7 @@ def divided(index, *uuids):
 
 
 def host(*gpus, **fields):
-    return FakeHost(nvml_=reading(*gpus), pci_=on_bus(*gpus), **fields)
+    return facts(nvml=reading(*gpus), pci=on_bus(*gpus), **fields)
 
 
 TWO = host(divided(0, *UUIDS[:3]), divided(1, UUIDS[3]))
@@ -44,8 +44,8 @@ TWO = host(divided(0, *UUIDS[:3]), divided(1, UUIDS[3]))
         (host(divided(0, UUIDS[0])), {}, UUIDS[:1]),
         (host(divided(0)), {}, ()),
         (host(h100(0), h100(1)), {}, ()),
-        (host(divided(0, *UUIDS), simulation_=Simulation(profile="a100-mig-x8")), {}, ()),
-        (FakeHost(), {}, ()),
+        (host(divided(0, *UUIDS), simulation=Simulation(profile="a100-mig-x8")), {}, ()),
+        (facts(), {}, ()),
     ],
 )
 def test_instances_that_train(there, environment, expected):

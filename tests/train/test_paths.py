@@ -14,7 +14,7 @@ from gpucheck.train.spec import SmokeOptions
 from gpucheck.train.strategies import tensorflow_mirrored, torch_transfer
 from gpucheck.train.strategies.torch_dp import in_every_thread
 from gpucheck.train.torch.rank import nvls_only
-from tests.fakes import FakeHost
+from tests.fakes import facts
 from tests.machines import h100, on_bus, reading
 from tests.train.outcomes import HANG, ON_CPU, ON_GPUS
 from tests.train.test_all_gpus import RANK
@@ -78,7 +78,7 @@ def test_each_nccl_gets_the_setting_that_it_understands():
 def test_switches_before_hopper_do_not_sum():
     gpus = tuple(replace(h100(index), compute_capability="8.0") for index in range(8))
 
-    assert not has_switch(FakeHost(nvml_=reading(*gpus), pci_=on_bus(*gpus)))
+    assert not has_switch(facts(nvml=reading(*gpus), pci=on_bus(*gpus)))
 
 
 def test_the_transports_of_nccl_are_evidence(tmp_path):

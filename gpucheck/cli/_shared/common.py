@@ -15,7 +15,7 @@ from gpucheck.model.finding.verdict import EXIT_STATUS, EXIT_USAGE, Verdict
 from gpucheck.printable import one_line
 
 if TYPE_CHECKING:
-    from gpucheck.model import Host
+    from gpucheck.model.facts import Source
 
 __all__ = [
     "DIRECTORY",
@@ -160,44 +160,44 @@ def open_host(
     deadline_s: float,
     health: bool = True,
     begin: bool = True,
-) -> "Host":
+) -> "Source":
     """The host that the options name: a simulated machine, a recording, or this one. Raises Problem.
 
-    deadline_s: for NVML. health, begin: as in gpucheck.host.live_host.
+    deadline_s: for NVML. health, begin: as in gpucheck.host.live_source.
     """
     if recording is not None:
         if profile is not None or faults:
             raise Problem("--from cannot be combined with --simulate.")
-        from gpucheck.host.recording import ReplayHost
         from gpucheck.host.recording.file import read_recording
 
-        return ReplayHost(read_recording(recording))
+        return read_recording(recording)
     start_simulation(profile, faults)
-    from gpucheck.host import live_host
+    from gpucheck.host import live_source
 
-    return live_host(isolated=True, deadline_s=deadline_s, health=health, begin=begin)
+    return live_source(isolated=True, deadline_s=deadline_s, health=health, begin=begin)
 
 
 @contextmanager
-def measured_host() -> "Iterator[Host]":
+def measured_host() -> "Iterator[Source]":
     """Yield this host, simulated or not, for a measurement. Raises Problem if it cannot be measured."""
-    from gpucheck.host import live_host
+    from gpucheck.host import live_source
     from gpucheck.measure.planning.selection import Unmeasurable
 
     try:
-        yield live_host(isolated=True, deadline_s=NVML_SECONDS)
+        yield live_source(isolated=True, deadline_s=NVML_SECONDS)
     except Unmeasurable as error:
         raise Problem(str(error), EXIT_USAGE if error.usage else EXIT_NOTHING) from error
 
 
-def replay_mark(host: "Host") -> str:
+def replay_mark(source: "Source") -> str:
     """The line that a text about a recording starts with; empty for a host that answers now."""
-    recording = getattr(host, "recording", None)
-    if recording is None:
+    from gpucheck.host.recording import Recording
+
+    if not isinstance(source, Recording):
         return ""
-    simulated = ", SIMULATED hardware" if recording.simulation else ""
-    redacted = ", redacted" if recording.redacted else ""
-    made = f"recorded on {one_line(recording.recorded, STAMP)} by gpucheck {one_line(recording.gpucheck, STAMP)}"
+    simulated = ", SIMULATED hardware" if source.simulation else ""
+    redacted = ", redacted" if source.redacted else ""
+    made = f"recorded on {one_line(source.recorded, STAMP)} by gpucheck {one_line(source.gpucheck, STAMP)}"
     return f"{made}{redacted}{simulated}\n"
 
 

@@ -9,7 +9,15 @@ import click
 
 from gpucheck.cli._shared.progress import progress_end
 from gpucheck.foreign import UnreadableInput
-from gpucheck.model.finding.verdict import EXIT_DEFECT, EXIT_INTERRUPTED, EXIT_NOT_WRITTEN, EXIT_READER_LEFT, EXIT_USAGE
+from gpucheck.model.finding.verdict import (
+    EXIT_DEFECT,
+    EXIT_INTERRUPTED,
+    EXIT_NOT_WRITTEN,
+    EXIT_READER_LEFT,
+    EXIT_STATUS,
+    EXIT_USAGE,
+    Verdict,
+)
 from gpucheck.model.host import NotRecorded
 from gpucheck.printable import indented, one_line
 from gpucheck.processes.children import end_children
@@ -53,6 +61,12 @@ def failure(error: BaseException) -> int:
     if isinstance(error, NotRecorded):
         _print_error(f"{error.args[0]}. Record the host again with this gpucheck.")
         return EXIT_USAGE
+    if isinstance(error, StuckError):
+        _print_error(
+            f"{error}. The driver or the kernel is unresponsive. Find processes in state D "
+            "(ps -eo pid,stat,wchan,args) and read the kernel log (sudo dmesg)."
+        )
+        return EXIT_STATUS[Verdict.UNKNOWN]
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
         _print_error(f"{error.filename}: {error.strerror}. Give a shorter name.")
         return EXIT_USAGE
@@ -105,10 +119,5 @@ def _advice(error: BaseException) -> str:
         return (
             "The operating system rejected a call of gpucheck. This is not a fault of the GPUs. Check free space, "
             f"memory and limits (df, free, ulimit -a). If they are fine, {report}."
-        )
-    if isinstance(error, StuckError):
-        return (
-            "The driver or the kernel is unresponsive. Find processes in state D (ps -eo pid,stat,wchan,args) and read "
-            "the kernel log (sudo dmesg)."
         )
     return f"This is a defect of gpucheck, not of the host: {report}."

@@ -65,7 +65,7 @@ def check(
         machine = this_host(profile, faults) if recording is None else this_host(profile, faults, recording)
         if lock_file is None:
             return machine, None, ""
-        return machine, *planned(lock_file, host=host or machine.system().hostname)
+        return machine, *planned(lock_file, host=host or machine.read("system").system.hostname)
 
     machine, plan, where = guarded(work)
     if isinstance(plan, stack.Refusal):

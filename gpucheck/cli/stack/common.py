@@ -23,7 +23,8 @@ from gpucheck.model.finding.verdict import EXIT_USAGE
 from gpucheck.printable import one_line
 
 if TYPE_CHECKING:
-    from gpucheck.model import Host, Simulation
+    from gpucheck.model import Simulation
+    from gpucheck.model.facts import Source
     from gpucheck.stack import Refusal, Target
 
 EXIT_IMPOSSIBLE = 2
@@ -161,25 +162,24 @@ def requested_host(
             unread = "--from" if recording else "--simulate" if profile else "--fault"
             raise Problem(f"--gpu and --os cannot be combined with {unread}.")
         return Requested(target_of(expanded(gpus), os_name, arch, nvswitches=nvswitches))
-    host = this_host(profile, faults) if recording is None else this_host(profile, faults, recording)
-    return _of_this_host(host, gpus, os_name, arch, nvswitches)
+    source = this_host(profile, faults) if recording is None else this_host(profile, faults, recording)
+    return _of_this_host(source, gpus, os_name, arch, nvswitches)
 
 
-def this_host(profile: str | None, faults: tuple[str, ...], recording: Path | None = None) -> "Host":
+def this_host(profile: str | None, faults: tuple[str, ...], recording: Path | None = None) -> "Source":
     """The live host, the simulated machine, or the recording."""
     return open_host(profile, faults, recording, deadline_s=NVML_SECONDS, begin=False)
 
 
 def _of_this_host(
-    host: "Host", gpus: tuple[str, ...], os_name: str | None, arch: str | None, nvswitches: int | None
+    source: "Source", gpus: tuple[str, ...], os_name: str | None, arch: str | None, nvswitches: int | None
 ) -> Requested:
-    from gpucheck.host.source import HostSource
     from gpucheck.stack import target_of
     from gpucheck.stack.facts import OsFacts, facts_of
     from gpucheck.stack.lock import target_of_facts
     from gpucheck.stack.targets import find_os
 
-    facts, marks = facts_of(HostSource(host)), (host.simulation(), replay_mark(host))
+    facts, marks = facts_of(source), (source.read("simulation").simulation, replay_mark(source))
     if gpus:
         system = os_name or f"{facts.os.id}-{facts.os.version}"
         return Requested(target_of(expanded(gpus), system, arch or facts.arch, nvswitches=nvswitches), *marks)

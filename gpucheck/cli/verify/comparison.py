@@ -13,20 +13,21 @@ from gpucheck.foreign import read_bytes
 from gpucheck.processes.trust import distrust
 
 if TYPE_CHECKING:
-    from gpucheck.model import Finding, Host, Report
+    from gpucheck.model import Finding, Report
+    from gpucheck.model.facts import Source
 
     Comparison = Callable[[Report], Iterable[Finding]]
 
 HOST_S = 10.0
 
 
-def comparisons(expect: Path | None, baseline: Path | None, host: "Host") -> "tuple[Comparison, ...]":
+def comparisons(expect: Path | None, baseline: Path | None, source: "Source") -> "tuple[Comparison, ...]":
     """Return what the report of this host is compared with. Raises Problem."""
     found: list[Comparison] = []
     if expect is not None:
         found.append(_expectations(expect))
     if baseline is not None:
-        found.append(_baseline(baseline, host))
+        found.append(_baseline(baseline, source))
     return tuple(found)
 
 
@@ -43,7 +44,7 @@ def _expectations(path: Path) -> "Comparison":
     return lambda report: comparison.evaluate(report, expected)
 
 
-def _baseline(path: Path, host: "Host") -> "Comparison":
+def _baseline(path: Path, source: "Source") -> "Comparison":
     from gpucheck import comparison
     from gpucheck.processes.deadline import StuckError, in_time
 
@@ -54,10 +55,10 @@ def _baseline(path: Path, host: "Host") -> "Comparison":
         )
     before = read_report(path)
     try:
-        name = in_time("host name", lambda: host.system().hostname, HOST_S)
+        name = in_time("host name", lambda: source.read("system").system.hostname, HOST_S)
     except StuckError:
         name = before.host  # the report names the read that hangs
-    reason = comparison.not_comparable(before, name, simulated=host.simulation() is not None)
+    reason = comparison.not_comparable(before, name, simulated=source.read("simulation").simulation is not None)
     if reason is not None:
         raise Problem(
             f"{path}: {reason}: --baseline compares a host with itself. Give a complete earlier report of it (gpucheck "

@@ -16,8 +16,9 @@ from gpucheck.compute.burnin.run import Session, Shown
 from gpucheck.compute.burnin.state import Identity, State, fits, held, read, write
 from gpucheck.compute.measure import METHOD, Chosen, Options, chosen_for, findings_of, report_of, with_settings
 from gpucheck.compute.values import Opened
-from gpucheck.model import Host, NvmlReading, worst
+from gpucheck.model import NvmlReading, worst
 from gpucheck.model.compute import BurnIn, ComputeReport
+from gpucheck.model.facts import Source
 from gpucheck.processes.signals import TerminatedError
 
 SIMULATED_TICK_S = 3.0
@@ -38,7 +39,7 @@ class BurnInOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def burn_in(
-    host: Host, options: BurnInOptions, shown: Shown, interrupted: Callable[[ComputeReport], None]
+    source: Source, options: BurnInOptions, shown: Shown, interrupted: Callable[[ComputeReport], None]
 ) -> ComputeReport:
     """Run it and evaluate it. Raises Unmeasurable, StateError if its file does not fit or is in use,
     OSError if it is not writable.
@@ -48,18 +49,18 @@ def burn_in(
     clock = time.monotonic()
     with held(options.state), ExitStack() as stack:
         before = read(options.state)
-        chosen = chosen_for(host, replace(options.options, tick_s=SIMULATED_TICK_S))
+        chosen = chosen_for(source, replace(options.options, tick_s=SIMULATED_TICK_S))
         stack.callback(chosen.bench.close)
         opened = chosen.bench.open()
         versions = next((one.versions for one in opened if isinstance(one, Opened)), {})
-        identity, planned = _identity(host, chosen, versions), plan(options.seconds, small=not chosen.gpus)
+        identity, planned = _identity(source, chosen, versions), plan(options.seconds, small=not chosen.gpus)
         state = _state(options.state, before, identity, planned)
         limited = limits(chosen.gpus, opened, options.max_temperature_c)
         session = Session(chosen.bench, chosen.devices, opened, state, options.state, limited)
         write(options.state, state)  # what cannot be kept is known before hours of load
 
         def report() -> ComputeReport:
-            made = _report(host, chosen, session)
+            made = _report(source, chosen, session)
             return replace(made, seconds=round(time.monotonic() - clock, 3))
 
         try:
@@ -78,10 +79,11 @@ def _state(path: Path, before: State | None, identity: Identity, planned: Plan) 
     return State(identity=identity, plan=planned, started=started)
 
 
-def _identity(host: Host, chosen: Chosen, versions: dict[str, str | None]) -> Identity:
-    reading, simulation = host.nvml(), host.simulation()
+def _identity(source: Source, chosen: Chosen, versions: dict[str, str | None]) -> Identity:
+    facts = source.read("system", "nvml", "simulation")
+    reading, simulation = facts.nvml, facts.simulation
     return Identity(
-        host=host.system().hostname,
+        host=facts.system.hostname,
         gpucheck=__version__,
         driver=reading.driver_version if isinstance(reading, NvmlReading) else None,
         gpus=tuple(
@@ -94,7 +96,7 @@ def _identity(host: Host, chosen: Chosen, versions: dict[str, str | None]) -> Id
     )
 
 
-def _report(host: Host, chosen: Chosen, session: Session) -> ComputeReport:
+def _report(source: Source, chosen: Chosen, session: Session) -> ComputeReport:
     state = session.state
     devices = with_settings(session.now(), chosen.gpus)
     made = BurnIn(
@@ -118,7 +120,7 @@ def _report(host: Host, chosen: Chosen, session: Session) -> ComputeReport:
     findings = (ending(made, stopped_by), *findings_of(devices, chosen))
     lost = session.not_written
     return replace(
-        report_of(host, chosen, devices, findings),
+        report_of(source, chosen, devices, findings),
         level="burn-in",
         versions=state.identity.versions,
         started=state.started,

@@ -10,8 +10,11 @@ from gpucheck.foreign import UnreadableInput, read_bytes, unpacked
 from gpucheck.foreign.documents import bounded
 from gpucheck.foreign.packed import GZIP
 from gpucheck.host.recording import SCHEMA, Recording
+from gpucheck.model import NotRecorded
 
 JSON = b"{"
+# Read first by people: what of the recording is in the facts comes after it.
+HEADER = ("schema", "gpucheck", "recorded", "redacted", "differences")
 # A host with 72 GPUs and a full kernel log is about 15 MB of JSON, a twentieth of that compressed.
 MOST_COMPRESSED, MOST_BYTES = 32 << 20, 128 << 20
 ADVICE = "Give a file that gpucheck record wrote"
@@ -24,8 +27,10 @@ class _Kind(msgspec.Struct):
 
 
 def encode(recording: Recording) -> bytes:
-    """The file's content; the same recording gives the same bytes."""
-    return gzip.compress(msgspec.json.encode(recording), compresslevel=6, mtime=0)
+    """The file's content, its header first; the same recording gives the same bytes."""
+    plain = msgspec.to_builtins(recording)
+    content = msgspec.json.encode({name: plain[name] for name in HEADER} | plain)
+    return gzip.compress(content, compresslevel=6, mtime=0)
 
 
 def read_recording(path: Path) -> Recording:
@@ -40,7 +45,8 @@ def decode(content: bytes, name: str) -> Recording:
         recording = msgspec.json.decode(plain, type=Recording) if kind == SCHEMA else None
         if recording is not None:
             datetime.fromisoformat(recording.recorded)
-    except (ValueError, RecursionError) as error:
+            recording.read("system", "simulation")  # whose report it would be, and whether of real hardware
+    except (ValueError, RecursionError, NotRecorded) as error:
         raise UnreadableInput(name, f"damaged: {bounded(str(error))}", ADVICE) from error
     if recording is None:
         raise UnreadableInput(name, *_other_kind(kind))

@@ -13,14 +13,15 @@ import msgspec
 from gpucheck.knowledge.codes import Subject
 from gpucheck.measure.collectives.values import ALL, ErrorKind, Measured, RankOptions, RankReport, bus_factor
 from gpucheck.measure.planning.selection import Unmeasurable, admit, choose
-from gpucheck.measure.reporting.scene import Scene
+from gpucheck.measure.reporting.scene import NEEDS, Scene
 from gpucheck.measure.reporting.surroundings import surroundings
 from gpucheck.measure.reporting.text import count_text
 from gpucheck.measure.statistics import spread
-from gpucheck.model import Finding, Gpu, Host, NvmlReading, Verdict, worst
+from gpucheck.model import Finding, Gpu, NvmlReading, Verdict, worst
 from gpucheck.model.collectives import CollectiveResult, CollectivesReport
 from gpucheck.model.diagnosis import observations
 from gpucheck.model.diagnosis.observations import Collective, Hang, Observations
+from gpucheck.model.facts import Source
 from gpucheck.processes.environment import nccl_files, rank_environment
 from gpucheck.processes.exhausted import exhausted, limit_in_force
 from gpucheck.processes.ranks.nccl_log import Taken, error_text
@@ -247,13 +248,13 @@ class _Ranks(msgspec.Struct, frozen=True, kw_only=True):
     ring_gb_s: float | None = None
 
 
-def measure(host: Host, options: Options) -> CollectivesReport:
+def measure(source: Source, options: Options) -> CollectivesReport:
     """Run every collective at every size. Raises Unmeasurable if the options cannot be met.
 
     The findings list what could not be run or compared; ``diagnose`` evaluates links.
     """
     started, clock = datetime.now(timezone.utc), time.monotonic()
-    ranks = _ranks(host, options)
+    facts, ranks = source.read("system", "simulation"), _ranks(source, options)
     chosen = RankOptions(
         backend="nccl" if ranks.gpus else "gloo",
         operations=options.operations,
@@ -278,11 +279,10 @@ def measure(host: Host, options: Options) -> CollectivesReport:
         seen = msgspec.structs.replace(surroundings(ranks.scene), measured=rows)
     counts = Counter(finding.verdict for finding in findings)
     first = ended.reports[0] if ended.reports else None
-    simulation = host.simulation()
     return CollectivesReport(
-        host=host.system().hostname,
-        simulated=simulation is not None,
-        simulation=simulation,
+        host=facts.system.hostname,
+        simulated=facts.simulation is not None,
+        simulation=facts.simulation,
         backend=chosen.backend,
         kind=ranks.reason,
         ranks=ended.ranks,
@@ -322,9 +322,9 @@ def _one_rank(ranks: _Ranks) -> Finding:
     return subject.skips("measure.one-rank", "not run: 1 GPU, so nothing could be checked")
 
 
-def _ranks(host: Host, options: Options) -> _Ranks:
-    reading, topology = host.nvml(), of(host)
-    simulated = host.simulation() is not None
+def _ranks(source: Source, options: Options) -> _Ranks:
+    facts, topology = source.read(*NEEDS, "simulation"), of(source)
+    reading, simulated = facts.nvml, facts.simulation is not None
     if simulated or not isinstance(reading, NvmlReading) or topology is None or not reading.gpus:
         why = "the GPUs of this host are simulated" if simulated else "no GPU responds on this host"
         if options.devices is not None:
@@ -339,7 +339,7 @@ def _ranks(host: Host, options: Options) -> _Ranks:
         seen = f"--ranks {options.ranks}"
         raise Unmeasurable(RANKS.unknown("measure.more-ranks-than-gpus", seen, gpus=len(gpus)), usage=True)
     gpus = gpus[: options.ranks]
-    scene = Scene.of(host, gpus, reading, topology)
+    scene = Scene.of(facts, gpus, reading, topology)
     ring_gb_s = _ring_gb_s(scene)
     reason = f"{count_text(len(gpus), 'GPU')} on this host, NCCL"
     return _Ranks(gpus=gpus, count=len(gpus), reason=reason, sizes=_sizes(ring_gb_s), scene=scene, ring_gb_s=ring_gb_s)

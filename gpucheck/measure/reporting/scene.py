@@ -3,7 +3,11 @@
 import msgspec
 
 from gpucheck.host.nvml.gauge import LinkReading
-from gpucheck.model import Gpu, Host, NvmlReading, PciDevice, Topology
+from gpucheck.model import Gpu, NvmlReading, PciDevice, Topology
+from gpucheck.model.facts import Facts
+from gpucheck.topology import CPUINFO
+
+NEEDS = ("nvml", "pci", "system", f"text:{CPUINFO}")
 
 
 class Scene(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,15 +26,15 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     after: NvmlReading | None = None
 
     @classmethod
-    def of(cls, host: Host, gpus: tuple[Gpu, ...], reading: NvmlReading, topology: Topology) -> "Scene":
-        """Read what else is known of the host before the copies."""
+    def of(cls, facts: Facts, gpus: tuple[Gpu, ...], reading: NvmlReading, topology: Topology) -> "Scene":
+        """Return the host before the copies, from facts with NEEDS."""
         return cls(
             gpus=gpus,
             before=reading,
-            pci=host.pci(),
+            pci=facts.pci,
             topology=topology,
-            virtual=host.system().virtual,
-            cpuinfo=host.read_text("/proc/cpuinfo"),
+            virtual=facts.system.virtual,
+            cpuinfo=facts.texts[CPUINFO],
         )
 
     def while_copying(self, gpu: Gpu) -> list[LinkReading]:

@@ -1,4 +1,4 @@
-"""What a host answered, unjudged: the nouns between the host door and the checks."""
+"""What a host answered, unjudged: the parts of its facts."""
 
 import msgspec
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpucheck.knowledge.codes import Subject, followed_by
-from gpucheck.model import Finding, Host, NvmlReading
+from gpucheck.model import Finding, NvmlReading
+from gpucheck.model.facts import Source
 from gpucheck.run.proof import REQUIRED, not_required
 from gpucheck.run.step import Outcome, Step, in_place_of_a_run, numbers_of
 from gpucheck.run.steps.versions import NAME as VERSIONS
@@ -44,16 +45,16 @@ def collectives_step() -> Step:
     return Step(NAME, frozenset({"measure", "training"}), _collectives, DEADLINE_S, TYPICAL_S, ABOUT, FINDINGS)
 
 
-def _collectives(host: Host) -> Outcome:
+def _collectives(source: Source) -> Outcome:
     from gpucheck.measure.collectives.run import Options
     from gpucheck.measure.planning.selection import Unmeasurable
     from gpucheck.run.links import collectives
 
-    why_not = _prevented(host)
+    why_not = _prevented(source)
     if why_not is not None:
         return why_not
     try:
-        report = collectives(host, Options(operations=USED_BY_TRAINING))
+        report = collectives(source, Options(operations=USED_BY_TRAINING))
     except Unmeasurable as error:
         return _unknown(error.finding, str(error.finding.seen))
     findings = (*report.findings, *_transport(report), *_cpu_ranks(report))
@@ -62,22 +63,22 @@ def _collectives(host: Host) -> Outcome:
     return Outcome(findings, numbers_of(report, "observations", "verdict"), unproven)
 
 
-def _prevented(host: Host) -> Outcome | None:
+def _prevented(source: Source) -> Outcome | None:
     """Return the outcome where the ranks are not started, None where they are."""
-    gpus = whole_gpus(host)
+    gpus = whole_gpus(source)
     if gpus < 2:
         seen = "not run: 1 GPU" if gpus else "not run: no GPU"
         return Outcome((RANKS.skips("measure.one-rank", seen),), {})
-    if not isinstance(host.nvml(), NvmlReading):
+    if not isinstance(source.read("nvml").nvml, NvmlReading):
         return _unknown(RANKS.unknown("measure.ranks-not-placed"), "NVML does not respond")
     if find_spec(REQUIRED) is None:
-        reason = not_required(host, REQUIRED, gpus)
+        reason = not_required(source, REQUIRED, gpus)
         if reason is not None:
             finding = RANKS.skips(reason.code, "not run", framework=REQUIRED, distribution=distribution(REQUIRED))
             return Outcome((finding,), {}, (f"{CLAIM}, {reason.text}",))
         found = RANKS.unknown("measure.ranks-need-torch", package=REQUIRED)
         return _unknown(found, f"{REQUIRED} is not installed")
-    stopped = refused(version_consistency(host)).get(REQUIRED)
+    stopped = refused(version_consistency(source)).get(REQUIRED)
     return None if stopped is None else _unknown(stopped, f"{VERSIONS} fails")
 
 

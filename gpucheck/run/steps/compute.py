@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from gpucheck.compute.evaluation import CHECKS
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Host, NvmlReading
+from gpucheck.model import NvmlReading
 from gpucheck.model.compute import Sample
+from gpucheck.model.facts import Source
 from gpucheck.run.conclusion import conclude
 from gpucheck.run.step import Outcome, Step, numbers_of
 from gpucheck.train import mig_instances, whole_gpus
@@ -42,38 +43,38 @@ def compute_step() -> Step:
 
 
 def compute(
-    host: Host, options: "Options", on_step: "OnStep" = lambda *_: None, answered: "Answered" = lambda *_: None
+    source: Source, options: "Options", on_step: "OnStep" = lambda *_: None, answered: "Answered" = lambda *_: None
 ) -> "ComputeReport":
     """Compute and evaluate. Raises gpucheck.measure.planning.selection.Unmeasurable, as ``measure`` does."""
     from gpucheck.compute.measure import measure
 
-    return _named(host, measure(host, options, on_step, answered))
+    return _named(source, measure(source, options, on_step, answered))
 
 
 def burn_in(
-    host: Host, options: "BurnInOptions", shown: "Shown", interrupted: "Callable[[ComputeReport], None]"
+    source: Source, options: "BurnInOptions", shown: "Shown", interrupted: "Callable[[ComputeReport], None]"
 ) -> "ComputeReport":
     """Compute for minutes to days. Raises what gpucheck.compute.burnin.measure.burn_in raises."""
     from gpucheck.compute.burnin import measure
 
-    return _named(host, measure.burn_in(host, options, shown, lambda report: interrupted(_named(host, report))))
+    return _named(source, measure.burn_in(source, options, shown, lambda report: interrupted(_named(source, report))))
 
 
-def _named(host: Host, report: "ComputeReport") -> "ComputeReport":
-    reading = host.nvml()
+def _named(source: Source, report: "ComputeReport") -> "ComputeReport":
+    reading = source.read("nvml").nvml
     gpus = reading.gpus if isinstance(reading, NvmlReading) else ()
     findings, _, counts = conclude(report.findings, gpus)
     return replace(report, findings=findings, counts=counts)
 
 
-def _compute(host: Host) -> Outcome:
+def _compute(source: Source) -> Outcome:
     from gpucheck.compute.measure import Options
     from gpucheck.measure.planning.selection import Unmeasurable
 
-    if not (whole_gpus(host) or mig_instances(host)):
+    if not (whole_gpus(source) or mig_instances(source)):
         return Outcome((Subject(check=NAME).skips("compute.no-gpu", "no GPU"),), {})
     try:
-        report = compute(host, Options())
+        report = compute(source, Options())
     except Unmeasurable as error:
         finding = replace(error.finding, check=NAME)
         return Outcome((finding,), {}, (f"{CLAIM}, {finding.seen}",))

@@ -7,7 +7,8 @@ import msgspec
 from gpucheck.checks._nvml import no_gpus, not_looked
 from gpucheck.checks._uptime import UPTIME, up_hours
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Finding, Gpu, Host, NvmlFailure, NvmlGap, NvmlReading, PciDevice
+from gpucheck.model import Finding, Gpu, NvmlFailure, NvmlGap, NvmlReading, PciDevice
+from gpucheck.model.facts import Source
 from gpucheck.model.record import RECORD, GpuRecord, HealthRecord, LinkRecord, PortRecord
 from gpucheck.run.step import Outcome, Step
 
@@ -24,11 +25,11 @@ def record_step() -> Step:
     return Step(RECORD, frozenset({"hardware", "quick"}), _run, DEADLINE_S, TYPICAL_S, ABOUT)
 
 
-def _run(host: Host) -> Outcome:
-    nvml, pci = host.nvml(), host.pci()
-    reading = nvml if isinstance(nvml, NvmlReading) else None
-    kept = record(reading, pci, up_hours(host.read_text(UPTIME)), host.driver().loaded_flavour)
-    return Outcome((_finding(nvml, kept),), msgspec.to_builtins(kept))
+def _run(source: Source) -> Outcome:
+    facts = source.read("nvml", "pci", "driver", f"text:{UPTIME}")
+    reading = facts.nvml if isinstance(facts.nvml, NvmlReading) else None
+    kept = record(reading, facts.pci, up_hours(facts.texts[UPTIME]), facts.driver.loaded_flavour)
+    return Outcome((_finding(facts.nvml, kept),), msgspec.to_builtins(kept))
 
 
 def record(

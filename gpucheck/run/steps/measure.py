@@ -4,9 +4,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gpucheck.host.recording import ReplayHost
+from gpucheck.host.recording import Recording
 from gpucheck.knowledge.codes import Subject, followed_by
-from gpucheck.model import Finding, Host, Verdict
+from gpucheck.model import Finding, Verdict
+from gpucheck.model.facts import Source
 from gpucheck.run.step import Outcome, Step, numbers_of
 from gpucheck.train import whole_gpus
 
@@ -54,29 +55,29 @@ def measurement_steps() -> tuple[Step, ...]:
     return (Step(NAME, frozenset({"measure"}), _p2p, DEADLINE_S, TYPICAL_S, ABOUT, FINDINGS),)
 
 
-def _p2p(host: Host) -> Outcome:
+def _p2p(source: Source) -> Outcome:
     from gpucheck.measure.bandwidth import Options
     from gpucheck.measure.planning.selection import Unmeasurable
     from gpucheck.run.links import bandwidth, evaluated
 
-    full = host.recording.full if isinstance(host, ReplayHost) else None
+    full = source.full if isinstance(source, Recording) else None
     try:
         if full is not None and full.bandwidth is None:
             seen = full.not_measured or "the recording contains no copies"
-            return _held_to_the_level(host, (Subject(check=NAME).skips("measure.copies-not-recorded", seen),), {})
-        report = bandwidth(host, Options()) if full is None or full.bandwidth is None else evaluated(full.bandwidth)
+            return _held_to_the_level(source, (Subject(check=NAME).skips("measure.copies-not-recorded", seen),), {})
+        report = bandwidth(source, Options()) if full is None or full.bandwidth is None else evaluated(full.bandwidth)
     except Unmeasurable as error:
-        return _held_to_the_level(host, (error.finding,), {})
-    return _held_to_the_level(host, report.findings, numbers_of(report))
+        return _held_to_the_level(source, (error.finding,), {})
+    return _held_to_the_level(source, report.findings, numbers_of(report))
 
 
-def _held_to_the_level(host: Host, findings: tuple[Finding, ...], numbers: dict[str, Any]) -> Outcome:
+def _held_to_the_level(source: Source, findings: tuple[Finding, ...], numbers: dict[str, Any]) -> Outcome:
     """Where nothing was copied between two GPUs or more, the reason is UNKNOWN instead of SKIP.
 
     Whatever the plan of the host names: copies need the driver and no framework.
     """
     skipped = [finding for finding in findings if finding.verdict is Verdict.SKIP]
-    gpus = whole_gpus(host)
+    gpus = whole_gpus(source)
     if gpus < 2 or not skipped or len(skipped) < len(findings):
         return Outcome(findings, numbers)
     lifted = tuple(_unknown(finding, gpus) for finding in findings)

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from gpucheck.host.simulated import machine_directory
 from gpucheck.knowledge import causes
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Finding, Gpu, Host, NvmlReading, named, with_actions
+from gpucheck.model import Finding, Gpu, NvmlReading, named, with_actions
+from gpucheck.model.facts import Source
 from gpucheck.model.smoke import SmokeFailure, SmokeReport, SmokeResult
 from gpucheck.run.conclusion import conclude
 from gpucheck.run.proof import REQUIRED, NotRequired, not_required
@@ -52,7 +53,7 @@ def training_steps() -> tuple[Step, ...]:
     consistency = Step(
         VERSIONS,
         frozenset({"software", "standard"}),
-        lambda host: Outcome(version_consistency(host), {}),
+        lambda source: Outcome(version_consistency(source), {}),
         VERSIONS_S,
         VERSIONS_TYPICAL_S,
         versions.__doc__ or "",
@@ -69,12 +70,14 @@ def _models_step() -> Step:
         f"--framework {REQUIRED} --model {MODELS[-1]}."
     )
     typical_s = len(MODELS) * TYPICAL_S
-    return Step(MODELS_STEP, TAGS | {"full"}, lambda host: _smoke(host, strategy, MODELS), DEADLINE_S, typical_s, about)
+    return Step(
+        MODELS_STEP, TAGS | {"full"}, lambda source: _smoke(source, strategy, MODELS), DEADLINE_S, typical_s, about
+    )
 
 
 def _step(strategy: Strategy) -> Step:
-    def run(host: Host) -> Outcome:
-        return _smoke(host, strategy)
+    def run(source: Source) -> Outcome:
+        return _smoke(source, strategy)
 
     # One step of them explains the finding that all of them may end with.
     also = (PLACEMENT,) if strategy.default and strategy.framework == REQUIRED else ()
@@ -99,16 +102,16 @@ class Training(NamedTuple):
 
 
 def train(
-    host: Host, runs: Iterable[tuple[Strategy, SmokeOptions]], on_start: Callable[[str], None] | None = None
+    source: Source, runs: Iterable[tuple[Strategy, SmokeOptions]], on_start: Callable[[str], None] | None = None
 ) -> tuple[Training, ...]:
     """Run each in turn; one whose framework cannot use the GPUs of this host is not started.
 
     on_start: called with the name of each run.
     """
-    blocked = refused(version_consistency(host))
+    blocked = refused(version_consistency(source))
     done: list[Training] = []
-    gpus_here, instances = gpus_to_train_on(host), mig_instances(host)
-    for strategy, options in on_all_gpus(runs, gpus_here, nvls=has_switch(host)):
+    gpus_here, instances = gpus_to_train_on(source), mig_instances(source)
+    for strategy, options in on_all_gpus(runs, gpus_here, nvls=has_switch(source)):
         if on_start is not None:
             on_start(f"{strategy.framework} {strategy.name} {options.variant}")
         stopped = blocked.get(strategy.framework) if options.visible_devices != "" else None
@@ -122,22 +125,23 @@ def train(
         if instances and options.visible_devices is None and options.nodes is None:
             options = replace(options, mig_uuids=instances)
         outcome = run_smoke(replace(options, start_s=START_S) if on_gpus else options)
-        gpus = real_gpus(host) if options.visible_devices is None else None
+        gpus = real_gpus(source) if options.visible_devices is None else None
         done.append(Training(strategy, outcome, evaluate(outcome, gpus=gpus)))
     return tuple(done)
 
 
 def smoke(
-    host: Host, runs: Iterable[tuple[Strategy, SmokeOptions]], on_start: Callable[[str], None]
+    source: Source, runs: Iterable[tuple[Strategy, SmokeOptions]], on_start: Callable[[str], None]
 ) -> tuple[SmokeReport, tuple[Training, ...]]:
     """Return the report of ``gpucheck smoke``, and the runs with the findings that it lists."""
     started, clock = datetime.now(timezone.utc).isoformat(timespec="seconds"), time.monotonic()
-    trainings = _with_indexes(host, train(host, runs, on_start))
+    trainings = _with_indexes(source, train(source, runs, on_start))
     findings, verdict, counts = conclude(finding for training in trainings for finding in training.findings)
     outcomes = (training.outcome for training in trainings if training.outcome is not None)
-    simulation = host.simulation()
+    facts = source.read("system", "simulation")
+    simulation = facts.simulation
     report = SmokeReport(
-        host=host.system().hostname,
+        host=facts.system.hostname,
         simulated=simulation is not None,
         simulation=simulation,
         started=started,
@@ -150,7 +154,7 @@ def smoke(
     return report, trainings
 
 
-def _with_indexes(host: Host, trainings: tuple[Training, ...]) -> tuple[Training, ...]:
+def _with_indexes(source: Source, trainings: tuple[Training, ...]) -> tuple[Training, ...]:
     """Return the runs, each finding after the one that stopped its run and with the index of its GPU.
 
     NVML is read only if a finding is about a GPU.
@@ -158,7 +162,7 @@ def _with_indexes(host: Host, trainings: tuple[Training, ...]) -> tuple[Training
     found = [(*((training.stopped,) if training.stopped else ()), *training.findings) for training in trainings]
     gpus: Sequence[Gpu] = ()
     if any(finding.subject != "host" for findings in found for finding in findings):
-        nvml = host.nvml()
+        nvml = source.read("nvml").nvml
         gpus = nvml.gpus if isinstance(nvml, NvmlReading) else ()
     return tuple(
         training._replace(findings=with_actions(named(findings, gpus), causes()))
@@ -166,7 +170,7 @@ def _with_indexes(host: Host, trainings: tuple[Training, ...]) -> tuple[Training
     )
 
 
-def _smoke(host: Host, strategy: Strategy, models: tuple[str, ...] = ()) -> Outcome:
+def _smoke(source: Source, strategy: Strategy, models: tuple[str, ...] = ()) -> Outcome:
     """Return the outcome of a strategy's runs; of one run each for other models, named by them."""
     runs = [
         (each, replace(options, variant=model) if models else options)
@@ -175,16 +179,18 @@ def _smoke(host: Host, strategy: Strategy, models: tuple[str, ...] = ()) -> Outc
             strategy.framework, strategy.name, with_fault(SmokeOptions(model=model)), steps=None, capabilities=()
         )
     ]
-    trainings = train(host, runs)
+    trainings = train(source, runs)
     outcomes = [training.outcome for training in trainings if training.outcome is not None]
     findings = tuple(finding for training in trainings for finding in training.findings)
     if not outcomes:
         return Outcome(findings[:1], {}, _unproven(strategy, f"{VERSIONS} fails"))
     first = outcomes[0]
     if isinstance(first, SmokeFailure) and first.kind == "missing-package":
-        reason = not_required(host, strategy.framework, whole_gpus(host) or sum(d.is_nvidia_gpu for d in host.pci()))
+        reason = not_required(
+            source, strategy.framework, whole_gpus(source) or sum(d.is_nvidia_gpu for d in source.read("pci").pci)
+        )
         return _missing(strategy, first, reason)
-    return Outcome(findings, _measured(outcomes), _not_on_gpus(host, strategy, outcomes[-1]))
+    return Outcome(findings, _measured(outcomes), _not_on_gpus(source, strategy, outcomes[-1]))
 
 
 def _unproven(strategy: Strategy, reason: str, where: str = "") -> tuple[str, ...]:
@@ -214,11 +220,15 @@ def _missing(strategy: Strategy, failure: SmokeFailure, reason: NotRequired | No
     return Outcome((unknown,), msgspec.to_builtins(failure), _unproven(strategy, f"{package} is not installed"))
 
 
-def _not_on_gpus(host: Host, strategy: Strategy, outcome: SmokeResult | SmokeFailure) -> tuple[str, ...]:
+def _not_on_gpus(source: Source, strategy: Strategy, outcome: SmokeResult | SmokeFailure) -> tuple[str, ...]:
     """Return what a run on CPU ranks, or on one of several real GPUs, does not prove."""
-    if not isinstance(outcome, SmokeResult) or outcome.placement == "gpus" or host.simulation() is not None:
+    if (
+        not isinstance(outcome, SmokeResult)
+        or outcome.placement == "gpus"
+        or source.read("simulation").simulation is not None
+    ):
         return ()
-    if whole_gpus(host) < (1 if outcome.placement == "cpu" else outcome.world_size):
+    if whole_gpus(source) < (1 if outcome.placement == "cpu" else outcome.world_size):
         return ()
     return _unproven(strategy, outcome.placement_reason, " across GPUs")
 

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from gpucheck.checks.software._wheels import NEEDS, capabilities_of, evaluate_wheels, more, read_wheels
-from gpucheck.host.source import HostSource
 from gpucheck.knowledge import gpu_by_pci_id
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Finding, Host, Verdict
-from gpucheck.model.facts import Facts
+from gpucheck.model import Finding, Verdict
+from gpucheck.model.facts import Facts, Source
 
 if TYPE_CHECKING:
     from gpucheck.stack import StackSet
@@ -22,9 +21,8 @@ if TYPE_CHECKING:
 NAME = "smoke-versions"
 
 
-def version_consistency(host: Host) -> tuple[Finding, ...]:
+def version_consistency(source: Source) -> tuple[Finding, ...]:
     """Yield findings about every framework wheel installed with gpucheck; one SKIP if there is none."""
-    source = HostSource(host)
     facts = source.read(*more(source.read(*NEEDS)))
     found: list[Finding] = []
     for finding in evaluate_wheels(facts):  # a library that two frameworks share is evaluated for each

@@ -17,8 +17,8 @@ from gpucheck.imports.logs import kernel_log as reader
 from gpucheck.knowledge import causes
 from gpucheck.knowledge.kernel_messages import messages as classes
 from gpucheck.model import KernelLine, KernelLog, Verdict
-from tests.fakes import FakeHost, kernel_log
-from tests.host.recording.test_recording import replay
+from tests.fakes import facts, kernel_log
+from tests.host.recording.test_recording import written
 from tests.shared import from_yaml
 
 DATA = Path(__file__).parents[2] / "data" / "kernel_log"
@@ -165,7 +165,7 @@ REAL = [*(case["raw"] for case in CASES), *(row["raw"] for row in ROWS), *(row["
 def test_redaction_changes_no_finding(text):
     """The same checks, subjects, verdicts and causes; only names, UUIDs and serial numbers in the evidence differ."""
     log = kernel_log(*text.splitlines())
-    kept = msgspec.structs.replace(replay(FakeHost(), {}).recording, kernel_log=log)
+    kept = msgspec.structs.replace(written(facts(), ()), kernel_log=log)
     after = redacted(kept, Pseudonyms(b"salt")).kernel_log
 
     def outcome(judged_log):

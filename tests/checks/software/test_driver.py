@@ -5,7 +5,7 @@ from gpucheck.checks.gpu import inventory
 from gpucheck.checks.software import driver
 from gpucheck.model import CRASHED, DEFECT, LATE, NOT_STARTED, DriverState, NvmlFailure, NvmlGap, Verdict
 from tests.checks.judging import judge
-from tests.fakes import SYSTEM, FakeHost, facts
+from tests.fakes import SYSTEM, facts
 from tests.machines import LOADED, on_bus, p100, reading
 
 CARDS = on_bus(p100(0), p100(1))
@@ -107,7 +107,7 @@ def refused(code, *subjects, call="nvmlDeviceGetHandleByIndex"):
 def inventory_of(*gpus, gaps=(), pci=CARDS, container=None):
     nvml = msgspec.structs.replace(reading(*gpus), gaps=gaps)
     system = msgspec.structs.replace(SYSTEM, container=container)
-    return judge(inventory, FakeHost(nvml_=nvml, pci_=pci, system_=system))
+    return judge(inventory, facts(nvml=nvml, pci=pci, system=system))
 
 
 @pytest.mark.parametrize("code", [15, 16])

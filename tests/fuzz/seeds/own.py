@@ -11,12 +11,14 @@ from pathlib import Path
 import msgspec
 
 from gpucheck import fleet
-from gpucheck.host.recording import Recording, RecordingHost, ReplayHost
+from gpucheck.host.recording import Recording, recording
 from gpucheck.model import FleetReport, NvmlReading, Report
+from gpucheck.model.facts import Facts
 from gpucheck.run import verification as run
 from gpucheck.stack.lock import Lock, lock, write_lock
 from gpucheck.stack.plan import plan
 from gpucheck.stack.spec import StackSpec
+from tests.checks.judging import exactly
 from tests.forked import gpucheck
 from tests.machines import h100, p100, whole_host
 from tests.stack.hosts import host
@@ -40,13 +42,24 @@ def _same(kept: Recording) -> Recording:
     return msgspec.structs.replace(kept, recorded=NOW, gpucheck="0.1.0", system=system)
 
 
+class _Noting:
+    """Notes what is read of a host."""
+
+    def __init__(self, host: Facts) -> None:
+        self.host = host
+        self.needs: dict[str, None] = {}
+
+    def read(self, *needs: str) -> Facts:
+        self.needs |= dict.fromkeys(needs)
+        return self.host
+
+
 def _of_values(*gpus: object) -> Recording:
     """A healthy machine that is not simulated."""
-    machine = RecordingHost(whole_host(*gpus))  # type: ignore[arg-type]
+    machine = _Noting(whole_host(*gpus))  # type: ignore[arg-type]
     run.verify(machine, [step for step in run.all_steps() if not step.tags & MEASURING])
-    for path in ("/proc/cpuinfo", "/proc/cmdline"):
-        machine.read_text(path)
-    return machine.recording(version="0.1.0", now=NOW)
+    needs = (*machine.needs, "text:/proc/cpuinfo", "text:/proc/cmdline")
+    return recording(exactly(needs, machine.host), version="0.1.0", now=NOW)
 
 
 def _simulated(profile: str, fault: str) -> Recording:
@@ -103,7 +116,7 @@ def _verified() -> tuple[Report, ...]:
     from tests.render.reports import healthy as measured
     from tests.render.reports import sick
 
-    judged = (run.verify(ReplayHost(kept), run.all_steps()) for kept in _recordings())
+    judged = (run.verify(kept, run.all_steps()) for kept in _recordings())
     return _told_apart((*judged, measured(), sick(4)))
 
 

@@ -4,7 +4,6 @@ from functools import cache
 
 import msgspec
 
-from gpucheck.host.recording import ReplayHost
 from gpucheck.host.recording.file import decode
 from gpucheck.model import NvmlReading, Report
 from gpucheck.run import verification as run
@@ -25,7 +24,7 @@ def recording(data: bytes) -> None:
     """verify --from: judged by every check, in every format."""
     with refusing():
         kept = decode(data, "host.rec")
-        report = run.verify(ReplayHost(kept), _steps())
+        report = run.verify(kept, _steps())
         if kept.simulation is not None and not report.simulated:
             raise Wrong("a report of simulated hardware that is not marked")
         shown_report(report)
@@ -41,13 +40,12 @@ def packed_recording(data: bytes) -> None:
 @target(seeds=own.recordings, format="json")
 def recorded_topology(data: bytes) -> None:
     """topo --from and what stack reads of a recording."""
-    from gpucheck.host.source import HostSource
     from gpucheck.run.topology import examine
     from gpucheck.stack.facts import facts_of
 
     with refusing():
-        host = ReplayHost(decode(data, "host.rec"))
-        facts_of(HostSource(host))
+        host = decode(data, "host.rec")
+        facts_of(host)
         topology = examine(host)
         no_defect(topology.findings)
         shown_topology(topology)

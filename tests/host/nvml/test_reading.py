@@ -3,7 +3,7 @@
 import pytest
 
 from gpucheck import simulator
-from gpucheck.host import live_host
+from gpucheck.host import live_source
 from gpucheck.host.nvml import notation
 from gpucheck.host.nvml.reading import read_nvml
 from gpucheck.model import Health, NvmlReading
@@ -113,7 +113,7 @@ def test_every_call_is_announced_before_it_is_made(activate):
 
 def test_in_process_and_child_read_the_same(activate):
     activate("dgx1-v100")
-    here, there = (live_host(isolated=isolated, deadline_s=20).nvml() for isolated in (False, True))
+    here, there = (live_source(isolated=isolated, deadline_s=20).read("nvml").nvml for isolated in (False, True))
 
     assert isinstance(here, NvmlReading)
     assert here == there

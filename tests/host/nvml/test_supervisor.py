@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucheck.host import LiveHost, live_host, simulated
+from gpucheck.host import live_source
 from gpucheck.host.nvml import supervisor
 from gpucheck.host.nvml.supervisor import NvmlChild, child_command, query_child, query_twice
 from gpucheck.model import CRASHED, DEFECT, LATE, NOT_STARTED, NvmlFailure, NvmlReading
@@ -46,7 +46,7 @@ def test_hang_names_the_call_and_the_gpu_after_two_tries(activate, monkeypatch, 
     monkeypatch.setattr(supervisor, "SECONDS_PER_GPU", 0.0)
     activate("p100-pcie-x2", [f"nvml-hang:call={call}"])
     started = time.monotonic()
-    failure = failure_of(live_host(isolated=True, deadline_s=2.0).nvml())
+    failure = failure_of(live_source(isolated=True, deadline_s=2.0).read("nvml").nvml)
 
     assert 4.0 <= time.monotonic() - started < 30.0
     assert (failure.call, failure.code) == (call, LATE)
@@ -73,7 +73,7 @@ def test_initialisation_gets_time_for_every_gpu_and_a_later_call_does_not(call, 
 
 def test_crash_names_the_call_and_the_signal(activate):
     activate("p100-pcie-x2", ["nvml-crash:call=nvmlDeviceGetP2PStatus"])
-    failure = failure_of(live_host(isolated=True, deadline_s=10).nvml())
+    failure = failure_of(live_source(isolated=True, deadline_s=10).read("nvml").nvml)
 
     assert (failure.call, failure.code) == ("nvmlDeviceGetP2PStatus", CRASHED)
     assert "killed by SIGABRT" in failure.detail
@@ -89,7 +89,7 @@ def test_library_of_any_kind_may_be_bad(activate, monkeypatch, tmp_path, body, c
     source.write_text(BAD_INIT % body)
     subprocess.run(["cc", "-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1", "-o", library, source], check=True)
     monkeypatch.setenv("GPUCHECK_SIMULATOR", str(tmp_path))
-    failure = failure_of(live_host(isolated=True, deadline_s=2.0).nvml())
+    failure = failure_of(live_source(isolated=True, deadline_s=2.0).read("nvml").nvml)
 
     assert (failure.call, failure.code) == ("nvmlInit", code)
 
@@ -99,7 +99,7 @@ def test_library_that_cannot_be_loaded(activate, monkeypatch, tmp_path):
     (tmp_path / "lib/libnvidia-ml.so.1").write_text("no ELF")
     monkeypatch.setenv("GPUCHECK_SIMULATOR", str(tmp_path))
     for isolated in (True, False):
-        failure = live_host(isolated=isolated, deadline_s=10).nvml()
+        failure = live_source(isolated=isolated, deadline_s=10).read("nvml").nvml
         assert isinstance(failure, NvmlFailure)
         assert failure.call == "dlopen"
         assert "invalid ELF header" in failure.detail or "file too short" in failure.detail
@@ -188,15 +188,13 @@ def test_no_descriptor_is_left_open(activate):
 def test_asking_begins_at_once_and_the_answer_is_there_when_it_is_wanted(activate):
     """A large machine has more to say than a pipe usually holds: the child must not wait for us to listen."""
     activate("hgx-h100-x8")
-    host = LiveHost(isolated=True, deadline_s=20, machine=simulated.machine_directory())
-    host.begin()
-    child = host._child
+    host = live_source(isolated=True, deadline_s=20, begin=True)
+    child = host.place.begun
     assert child is not None
     child.child.process.wait(20)
 
     assert child.child.process.returncode == 0
-    assert isinstance(host.nvml(), NvmlReading)
-    assert host._child is child
+    assert isinstance(host.read("nvml").nvml, NvmlReading)
 
 
 def test_who_comes_late_still_gets_the_answer():

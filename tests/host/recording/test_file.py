@@ -10,9 +10,9 @@ import pytest
 from gpucheck.foreign import UnreadableInput
 from gpucheck.host.recording import file as recording_file
 from gpucheck.host.recording.file import decode, encode, read_recording
-from tests.host.recording.test_recording import replay
+from tests.host.recording.test_recording import written
 
-RECORDING = replay().recording
+RECORDING = written()
 WHOLE = encode(RECORDING)
 
 

@@ -1,119 +1,79 @@
-"""What a recording keeps, and that a replay gives the same answers and never makes one up."""
+"""What a recording keeps, and that it gives the same answers as the host and never makes one up."""
 
-import inspect
-import sysconfig
-from dataclasses import replace
-from pathlib import Path
+import gzip
 
 import msgspec
 import pytest
 
-from gpucheck.host.recording import Recording, RecordingHost, ReplayHost, portable
-from gpucheck.model import DkmsModule, Host, InstalledKernel, LoaderLibrary, NotRecorded, PackageVersion, Simulation
-from tests.fakes import FakeHost, kernel_log
+from gpucheck.host.recording import recording
+from gpucheck.host.recording.file import decode, encode
+from gpucheck.model import DkmsModule, InstalledKernel, LoaderLibrary, NotRecorded, PackageVersion, Simulation
+from gpucheck.model.facts import Facts
+from tests.checks.judging import exactly
+from tests.fakes import facts, kernel_log
 from tests.machines import LOADED, h100, nvswitches, on_bus, reading
 
 NCCL = LoaderLibrary(soname="libnccl.so.2", path="/usr/lib/libnccl.so.2", source="ldconfig")
 CUDART = LoaderLibrary(soname="libcudart.so.12", path="/opt/lib/libcudart.so.12", source="LD_LIBRARY_PATH")
-FULL = FakeHost(
-    simulation_=Simulation(profile="hgx-h100-x8"),
-    driver_=LOADED,
-    pci_=(*on_bus(h100(0)), *nvswitches(2)),
-    nvml_=reading(h100(0)),
-    packages_=(PackageVersion(name="libnccl2", version="2.27.3-1+cuda12.9", held=True),),
-    python_={"torch": "2.7.1"},
-    services_={"nvidia-fabricmanager": "active"},
+FULL = facts(
+    simulation=Simulation(profile="hgx-h100-x8"),
+    driver=LOADED,
+    pci=(*on_bus(h100(0)), *nvswitches(2)),
+    nvml=reading(h100(0)),
+    packages=(PackageVersion(name="libnccl2", version="2.27.3-1+cuda12.9", held=True),),
+    python={"torch": "2.7.1"},
+    services={"nvidia-fabricmanager": "active"},
     files={"/etc/nccl.conf": "NCCL_DEBUG=INFO\n"},
-    kernel_log_=kernel_log("NVRM: Xid (PCI:0000:3b:00): 79"),
-    environment_={"NCCL_P2P_DISABLE": "1"},
-    kernels_=(InstalledKernel(release="5.15.0-113-generic", running=True, headers=True),),
-    dkms_=(DkmsModule(name="nvidia", version="580.95.05", state="added"),),
-    secure_boot_=True,
-    libraries_=(CUDART, NCCL),
+    kernel_log=kernel_log("NVRM: Xid (PCI:0000:3b:00): 79"),
+    environment={"NCCL_P2P_DISABLE": "1"},
+    kernels=(InstalledKernel(release="5.15.0-113-generic", running=True, headers=True),),
+    dkms=(DkmsModule(name="nvidia", version="580.95.05", state="added"),),
+    secure_boot=True,
+    libraries=(CUDART, NCCL),
     folders={"/dev": ("nvidia0", "nvidiactl")},
 )
-# One call of each question that has a name in it.
-NAMED = {
-    "packages": ["libnccl2", "bash"],
-    "python_packages": ["torch", "cupy"],
-    "services": ["nvidia-fabricmanager", "dcgm"],
-    "loader_libraries": ["libnccl", "libcudart", "libcudnn"],
-    "read_text": "/etc/nccl.conf",
-    "list_names": "/dev",
-}
-PLAIN = sorted(
-    name
-    for name, member in vars(Host).items()
-    if inspect.isfunction(member) and not name.startswith("_") and name not in NAMED
+PARTS = tuple(name for name in Facts.__struct_fields__ if getattr(Facts(), name) is msgspec.UNSET)
+# Of each kind one that is there and one that is not.
+NAMED = (
+    *("package:libnccl2", "package:bash", "python:torch", "python:cupy"),
+    *("service:nvidia-fabricmanager", "service:dcgm"),
+    *("text:/etc/nccl.conf", "text:/etc/none", "folder:/dev", "folder:/none", "library:libnccl", "library:libcudart"),
 )
 
 
-def replay(host=FULL, queries=NAMED):
-    recorder = RecordingHost(host)
-    for question, words in queries.items():
-        getattr(recorder, question)(words)
-    return ReplayHost(recorder.recording(version="0.1.0", now="2026-11-21T16:00:00+00:00"))
+def written(host=FULL, needs=NAMED):
+    """A recording of these needs and of every part."""
+    return recording(exactly((*PARTS, *needs), host), version="0.1.0", now="2026-11-21T16:00:00+00:00")
 
 
-@pytest.mark.parametrize("question", PLAIN)
-def test_every_plain_query_has_the_recorded_result(question):
-    """Held for every question that the host door has, including the one that is added next."""
-    assert getattr(replay(), question)() == getattr(FULL, question)()
-
-
-@pytest.mark.parametrize("question", NAMED)
-def test_every_named_query_has_the_recorded_result(question):
+def test_every_answer_comes_back_from_the_file():
     """Also the answer that something is not there."""
-    assert getattr(replay(), question)(NAMED[question]) == getattr(FULL, question)(NAMED[question])
+    again = decode(encode(written()), "x")
+
+    assert again == written()
+    assert again.read(*PARTS, *NAMED) is again
+    assert again.packages == {"libnccl2": FULL.packages["libnccl2"], "bash": None}
 
 
 def test_what_the_host_could_not_look_up_is_not_replayed_as_absent():
     """None of packages and libraries, through the file: not an empty list."""
-    blind = replace(FULL, packages_=None, libraries_=None)
-    recording = msgspec.json.decode(msgspec.json.encode(replay(blind).recording), type=Recording)
-    host = ReplayHost(recording)
+    blind = msgspec.structs.replace(FULL, packages=None, libraries=None)
+    again = decode(encode(written(blind)), "x")
 
-    assert (host.packages(["libnccl2"]), host.loader_libraries(["libnccl"])) == (None, None)
+    assert (again.read("package:cuda").packages, again.read("library:libnccl").libraries) == (None, None)
 
 
-def test_a_missing_file_and_folder_were_missing():
-    host = replay(queries={"read_text": "/etc/none", "list_names": "/none"})
+def test_the_header_is_first_in_the_file():
+    names = list(msgspec.json.decode(gzip.decompress(encode(written()))))
 
-    assert (host.read_text("/etc/none"), host.list_names("/none")) == (None, None)
+    assert names[:6] == ["schema", "gpucheck", "recorded", "redacted", "differences", "system"]
 
 
 @pytest.mark.parametrize(
-    ("question", "words"),
-    [
-        ("packages", ["libnccl2", "cuda"]),
-        ("python_packages", ["numpy"]),
-        ("services", ["nvidia-persistenced"]),
-        ("loader_libraries", ["libnccl", "libnvrtc"]),
-        ("read_text", "/proc/cmdline"),
-        ("list_names", "/sys"),
-    ],
+    "need",
+    ["package:cuda", "python:numpy", "service:x", "library:libnvrtc", "text:/proc/cmdline", "folder:/sys", "pci"],
 )
-def test_query_that_was_not_recorded_raises(question, words):
+def test_a_need_that_was_not_recorded_raises(need):
     """Neither "not installed" nor "does not exist": the recording does not know."""
-    with pytest.raises(NotRecorded, match=r"does not contain"):
-        getattr(replay(), question)(words)
-
-
-def test_names_from_several_questions_are_kept_together():
-    recorder = RecordingHost(FULL)
-    recorder.loader_libraries(["libnccl"])
-    recorder.loader_libraries(["libcudart"])
-    recorder.packages(["libnccl2"])
-    recorder.packages(["bash"])
-    host = ReplayHost(recorder.recording(version="0.1.0", now="now"))
-
-    assert host.loader_libraries(["libnccl", "libcudart"]) == (CUDART, NCCL)
-    assert host.loader_libraries(["libnccl"]) == (NCCL,)
-    assert len(host.packages(["bash", "libnccl2"])) == 1
-
-
-def test_paths_that_lie_elsewhere_on_another_machine():
-    """The torch of a host is below its interpreter's packages, wherever the recording is replayed."""
-    assert portable(f"{sysconfig.get_path('purelib')}/torch/version.py") == "{purelib}/torch/version.py"
-    assert portable(f"{Path.home()}/.nccl.conf") == "{home}/.nccl.conf"
-    assert portable("/etc/nccl.conf") == "/etc/nccl.conf"
+    with pytest.raises(NotRecorded, match=r"the recording does not contain .*"):
+        msgspec.structs.replace(written(), pci=msgspec.UNSET).read("system", need)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from gpucheck.host.recording.redaction import Pseudonyms, encodable, redacted
 from gpucheck.model import Fabric, Health, RackPlace, System
-from tests.fakes import SYSTEM, FakeHost, kernel_log
-from tests.host.recording.test_recording import replay
+from tests.fakes import SYSTEM, facts, kernel_log
+from tests.host.recording.test_recording import written
 from tests.machines import LOADED, h100, on_bus, reading
 
 UUID = "GPU-5ec2f213-af40-cb06-a2d9-42946bc64825"
@@ -30,18 +30,18 @@ SECRETS = (
     "ec0d",
 )
 GPU = msgspec.structs.replace(h100(0), uuid=UUID, health=Health(serial=SERIAL, rack=RACK))
-HOST = FakeHost(
-    system_=msgspec.structs.replace(SYSTEM, hostname="node07.example.com"),
-    driver_=LOADED,
-    pci_=on_bus(GPU),
-    nvml_=reading(GPU),
-    kernel_log_=kernel_log(
+HOST = facts(
+    system=msgspec.structs.replace(SYSTEM, hostname="node07.example.com"),
+    driver=LOADED,
+    pci=on_bus(GPU),
+    nvml=reading(GPU),
+    kernel_log=kernel_log(
         f"NVRM: GPU 0000:3b:00.0 {UUID} on node07 failed, serial {SERIAL}",
         "mlx5_core 0000:5e:00.0 enx0c42a1deadbe: hardware address 0c:42:a1:de:ad:be, peer 10.4.17.9, fe80::1",
         "mlx5_core 0000:5e:00.0: node guid 0c42:a103:00ec:ec0d",
         "pci 0000:3b:00.0: [10de:2330] type 00, driver 580.95.05, mlx5 127.0.0.1",
     ),
-    environment_={"LD_LIBRARY_PATH": "/home/alice/lib:/opt/lib", "MASTER_ADDR": "10.4.17.9"},
+    environment={"LD_LIBRARY_PATH": "/home/alice/lib:/opt/lib", "MASTER_ADDR": "10.4.17.9"},
     files={
         "/proc/cmdline": "root=UUID=5ec2f213-af40-cb06-a2d9-42946bc64825 ip=10.4.17.9",
         "/etc/gpucheck/stack.json": '{"cudnn": "9.10.2.21"}',
@@ -56,8 +56,8 @@ def gpu_of(recording):
 
 
 def recorded():
-    recorder = replay(HOST, {}).recording
-    return msgspec.structs.replace(recorder, texts=dict(HOST.files))
+    recorder = written(HOST, ())
+    return msgspec.structs.replace(recorder, texts=dict(HOST.texts))
 
 
 def words(recording):
@@ -99,7 +99,7 @@ def test_what_is_judged_stays():
 def test_the_uuid_of_no_rack_stays_zero():
     nothing = "00000000-0000-0000-0000-000000000000"
     gpu = msgspec.structs.replace(GPU, fabric=Fabric(state="completed", status=0, cluster_uuid=nothing))
-    after = redacted(replay(FakeHost(nvml_=reading(gpu)), {}).recording)
+    after = redacted(written(facts(nvml=reading(gpu)), ()))
 
     assert gpu_of(after).fabric.cluster_uuid == nothing
 
@@ -116,14 +116,14 @@ def test_a_host_may_be_called_anything(name):
     system = System(
         hostname=name, os_id="ubuntu", os_version="22.04", os_name="Ubuntu", arch="x86_64", kernel="5.15.0-1-generic"
     )
-    host = FakeHost(system_=system, driver_=LOADED, pci_=on_bus(GPU), nvml_=reading(GPU))
-    after = redacted(encodable(replay(host, {}).recording))
+    host = facts(system=system, driver=LOADED, pci=on_bus(GPU), nvml=reading(GPU))
+    after = redacted(encodable(written(host, ())))
 
     assert (after.pci, after.driver) == (on_bus(GPU), LOADED)
     assert gpu_of(after).fabric == GPU.fabric
 
 
 def test_names_that_are_no_unicode_are_kept_as_far_as_they_are():
-    host = FakeHost(environment_={"LD_LIBRARY_PATH": "/opt/\udcff/lib"})
+    host = facts(environment={"LD_LIBRARY_PATH": "/opt/\udcff/lib"})
 
-    assert encodable(replay(host, {}).recording).environment == {"LD_LIBRARY_PATH": "/opt/?/lib"}
+    assert encodable(written(host, ())).environment == {"LD_LIBRARY_PATH": "/opt/?/lib"}

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucheck.host.recording.redaction import Pseudonyms, redacted
-from tests.fakes import SYSTEM, FakeHost, kernel_log
+from tests.fakes import SYSTEM, facts, kernel_log
 from tests.host.recording.planted import GHP, HARMLESS, JWT, PLANTED
-from tests.host.recording.test_recording import replay
+from tests.host.recording.test_recording import written
 
 OWN = msgspec.structs.replace(SYSTEM, hostname="own-host7.example.com")
 
@@ -18,14 +18,14 @@ OWN = msgspec.structs.replace(SYSTEM, hostname="own-host7.example.com")
 def recording(place, text):
     """A recording that holds this text there."""
     kind, _, name = place.partition(" ")
-    host = FakeHost(
-        system_=OWN,
-        kernel_log_=kernel_log(*(text.split("\n") if kind == "log" else ())),
-        environment_={name: text} if kind == "env" else {},
+    host = facts(
+        system=OWN,
+        kernel_log=kernel_log(*(text.split("\n") if kind == "log" else ())),
+        environment={name: text} if kind == "env" else {},
     )
     path = "/proc/cmdline" if kind == "cmdline" else kind
     texts: dict[str, str | None] = {path: text} if path.startswith("/") else {}
-    return msgspec.structs.replace(replay(host, {}).recording, texts=texts)
+    return msgspec.structs.replace(written(host, ()), texts=texts)
 
 
 def words(recorded):
@@ -119,10 +119,10 @@ def test_the_beginning_of_a_uuid_stays_the_beginning_of_the_same_gpu():
     from tests.machines import LOADED, h100, on_bus, reading
 
     gpu = msgspec.structs.replace(h100(0), uuid="GPU-5ec2f213-af40-cb06-a2d9-42946bc64825")
-    host = FakeHost(
-        driver_=LOADED, pci_=on_bus(gpu), nvml_=reading(gpu), environment_={"CUDA_VISIBLE_DEVICES": "GPU-5ec2f213"}
+    host = facts(
+        driver=LOADED, pci=on_bus(gpu), nvml=reading(gpu), environment={"CUDA_VISIBLE_DEVICES": "GPU-5ec2f213"}
     )
-    after = redacted(replay(host, {}).recording)
+    after = redacted(written(host, ()))
 
     assert after.environment["CUDA_VISIBLE_DEVICES"] != "GPU-5ec2f213"
     assert after.nvml.gpus[0].uuid.startswith(after.environment["CUDA_VISIBLE_DEVICES"])

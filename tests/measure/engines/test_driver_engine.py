@@ -180,12 +180,12 @@ INSIDE = """
 import os, sys
 from gpucheck.simulator import activate
 activate("p100-pcie-x2")
-from gpucheck.host import live_host
+from gpucheck.host import live_source
 from gpucheck.measure.engines.driver.engine import DriverEngine
 from gpucheck.measure.planning.selection import device
 from gpucheck.measure.running.child import open_engine
 from gpucheck.measure.values import Opened, Setup
-gpus = live_host(isolated=True, deadline_s=60.0).nvml().gpus
+gpus = live_source(isolated=True, deadline_s=60.0).read("nvml").nvml.gpus
 devices = tuple(device(gpu) for gpu in gpus)
 opened = open_engine(
     DriverEngine(), Setup(engine="driver", devices=devices, buffer_bytes=64 << 30, parent_pid=os.getpid())

@@ -36,14 +36,14 @@ from gpucheck.simulator.activation import STAND_INS
 machine = Path(sys.argv[1])
 simulator.make(simulator.load("p100-pcie-x2"), machine, (), STAND_INS)
 os.environ["GPUCHECK_SIMULATOR"] = str(machine)
-from gpucheck.host import live_host
+from gpucheck.host import live_source
 from gpucheck.measure.bandwidth import Options, Watch
 from gpucheck.render.bandwidth import to_json
 from gpucheck.run.links import bandwidth
 def step(step, number):
     if number == 5:
         simulator.switch(machine, ["gpu-lost:gpu=1"])
-print(to_json(bandwidth(live_host(isolated=True, deadline_s=60.0), Options(depth="quick"), Watch(step=step))))
+print(to_json(bandwidth(live_source(isolated=True, deadline_s=60.0), Options(depth="quick"), Watch(step=step))))
 """
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucheck import simulator
-from gpucheck.host import live_host
+from gpucheck.host import live_source
 from gpucheck.measure.planning.paths import flow_resources, paths, ports_to_host
 from gpucheck.measure.planning.plan import rounds
 from gpucheck.measure.values import Flow
@@ -120,8 +120,8 @@ def test_every_machine_with_several_gpus_has_a_row():
 @pytest.mark.parametrize("name", SEARCHED)
 def test_no_machine_takes_more_rounds_than_a_search_needed(activate, name):
     activate(name)
-    host = live_host(isolated=False, deadline_s=20)
-    reading, pci = host.nvml(), host.pci()
+    host = live_source(isolated=False, deadline_s=20)
+    reading, pci = host.read("nvml").nvml, host.read("pci").pci
     between = paths(reading.gpus, pci, build(reading, pci, simulated=True))
     to_host = ports_to_host(reading.gpus, pci)
     gpus = range(len(reading.gpus))

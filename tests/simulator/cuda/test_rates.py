@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from gpucheck import simulator
-from gpucheck.host.live import live_host
+from gpucheck.host import live_source
 from gpucheck.measure.values import HOST, Device, Flow, Setup
 from gpucheck.simulator.cuda.rates import MeasurementFault, describe
 from gpucheck.topology.build import cpu_of
@@ -46,8 +46,8 @@ print(json.dumps([timed(gate, [lane(*one) for one in step]) for step in steps]))
 
 def described(machine):
     """The rates of the activated machine, from what NVML and sysfs report, as of any other."""
-    host = live_host(isolated=False, deadline_s=20, health=False)
-    reading, pci = host.nvml(), host.pci()
+    host = live_source(isolated=False, deadline_s=20, health=False)
+    reading, pci = host.read("nvml").nvml, host.read("pci").pci
     stated = json.loads((machine / "surroundings.json").read_text()).get("measurement", [])
     faults = msgspec.convert(stated, tuple[MeasurementFault, ...])
     return describe(reading, pci, reading.gpus, faults, cpu_of(host)), reading

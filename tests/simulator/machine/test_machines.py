@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from gpucheck import simulator
-from gpucheck.host import live_host
+from gpucheck.host import live_source
 from gpucheck.model import DriverState, PciDevice, PcieLink
 from gpucheck.model.finding.verdict import Verdict
 from gpucheck.simulator.machine import build
@@ -101,9 +101,9 @@ def seen(activate):
 
     def seen(name):
         activate(name)
-        host = live_host(isolated=False, deadline_s=20)
-        reading = host.nvml()
-        return reading, topology(reading, host.pci(), simulated=True)
+        host = live_source(isolated=False, deadline_s=20)
+        reading = host.read("nvml").nvml
+        return reading, topology(reading, host.read("pci").pci, simulated=True)
 
     return seen
 

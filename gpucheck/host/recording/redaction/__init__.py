@@ -16,7 +16,7 @@ from gpucheck.host.recording.redaction import _identifiers as identifiers
 from gpucheck.host.recording.redaction._names import Names, host, in_variable
 from gpucheck.host.recording.redaction._rules import Pseudonyms
 from gpucheck.host.recording.redaction._secrets import value_of, without_secrets
-from gpucheck.model import Gpu, NvmlReading
+from gpucheck.model import Gpu, NvmlFailure, NvmlReading
 from gpucheck.model.bandwidth import BandwidthReport
 from gpucheck.model.full_record import Difference, FullRecord, Ran
 
@@ -68,15 +68,17 @@ class Redaction:
         }
         name = recording.system.hostname
         result["system"]["hostname"] = rules.names.changed(name, lambda name: host(name, rules.names))
-        for gpu in result["nvml"].get("gpus", ()):
+        for gpu in result.get("nvml", {}).get("gpus", ()):
             for process in gpu["health"]["processes"] or () if gpu.get("health") else ():
                 process["name"] = process["name"] and rules.text(process["name"])
-        if not isinstance(recording.nvml, NvmlReading):
+        if isinstance(recording.nvml, NvmlFailure):
             result["nvml"] = _everywhere(result["nvml"], rules.text)
-        log = clean["kernel_log"]
-        result["kernel_log"] = {**log, "denied": log["denied"] and rules.text(log["denied"])}
-        result["kernel_log"]["lines"] = list(rules.lines(log["lines"]))
-        result["environment"] = {name: rules.variable(name, value) for name, value in clean["environment"].items()}
+        if "kernel_log" in clean:
+            log = clean["kernel_log"]
+            denied, lines = log["denied"] and rules.text(log["denied"]), list(rules.lines(log["lines"]))
+            result["kernel_log"] = {**log, "denied": denied, "lines": lines}
+        if "environment" in clean:
+            result["environment"] = {name: rules.variable(name, value) for name, value in clean["environment"].items()}
         texts = clean["texts"].items()
         result["texts"] = {rules.structured(path): text and rules.file(path, text) for path, text in texts}
         result["libraries"] = _everywhere(clean["libraries"], rules.text)
@@ -169,7 +171,7 @@ class _Rules(_TextRules):
         known = Names(recording.system.hostname)
         for text in _free_texts(recording):
             known.learn(text)
-        for name, value in recording.environment.items():
+        for name, value in (recording.environment or {}).items():
             known.learn_variable(name, value)
         super().__init__(
             names,
@@ -233,8 +235,9 @@ class _Rules(_TextRules):
 
 
 def _free_texts(recording: Recording) -> Iterator[str]:
-    yield from (line.text for line in recording.kernel_log.lines)
-    yield from recording.environment.values()
+    """Yield texts of the parts that were read."""
+    yield from (line.text for line in (recording.kernel_log.lines if recording.kernel_log else ()))
+    yield from (recording.environment or {}).values()
     yield from (text for path, text in recording.texts.items() if text and not PLAIN.match(path))
     for ran in recording.full.programs if recording.full else ():
         yield ran.errors
