@@ -50,7 +50,7 @@ TWO = host(divided(0, *UUIDS[:3]), divided(1, UUIDS[3]))
 )
 def test_instances_that_train(there, environment, expected):
     assert mig_instances(there, environment) == expected
-    if any(gpu.health.mig for gpu in getattr(there.nvml(), "gpus", ())):
+    if any(gpu.health.mig for gpu in getattr(there.nvml, "gpus", ())):
         assert gpus_to_train_on(there, environment) == len(expected)
 
 
@@ -123,4 +123,4 @@ def test_a_host_of_instances_is_not_skipped_as_one_without_gpus(monkeypatch):
     with pytest.raises(AssertionError):
         compute_step().run(TWO)
     assert asked == [TWO]
-    assert isinstance(TWO.nvml(), NvmlReading)
+    assert isinstance(TWO.nvml, NvmlReading)
