@@ -7,15 +7,19 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+import msgspec
 import pytest
 import yaml
 
 from gpucheck import imports, simulator
+from gpucheck.host.live import NAMED, READERS
 from gpucheck.images import fill as image_fill
 from gpucheck.images.versions import FILE as IMAGES
 from gpucheck.images.versions import read_versions
+from gpucheck.model.facts import BY_NAME, Facts
 from tests.cli.commands import run
 from tests.diagnose.results import diagnosed, named
+from tests.fakes import facts
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -247,8 +251,16 @@ def test_nvml_release_is_rows_of_a_table(tmp_path, monkeypatch):
     assert "nvmlDeviceGetDemo" not in exports.version_script(old)
 
 
+def test_fact_is_a_field_and_its_reader():
+    parts = {name for name in Facts.__struct_fields__ if getattr(Facts(), name) is msgspec.UNSET}
+
+    assert READERS.keys() == parts
+    assert {*NAMED, "library"} == BY_NAME.keys()
+    assert facts().missing(parts) == []
+
+
 def test_every_recipe_has_a_test():
     """Recipes are headings that begin with Add."""
     recipes = re.findall(r"^### Add an? (\w+)", PAGE, re.MULTILINE)
 
-    assert recipes == ["check", "fault", "simulated", "reader", "suspect", "stack", "image", "NVML"]
+    assert recipes == ["check", "fact", "fault", "simulated", "reader", "suspect", "stack", "image", "NVML"]

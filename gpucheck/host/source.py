@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from types import TracebackType
 from typing import Any
 
 import msgspec
@@ -30,12 +31,15 @@ def live_source(*, isolated: bool, deadline_s: float, health: bool = True, begin
 
 
 class LiveSource:
-    """facts: of this host so far. errors: how the read of a need ended that has no answer. stuck: reads left behind."""
+    """facts: of this host so far. errors: how the read of a need ended that has no answer. stuck: reads left behind.
+
+    With an error is its traceback: each time that it is raised adds the place of that to the error itself.
+    """
 
     def __init__(self, place: Place) -> None:
         self.place = place
         self.facts = Facts()
-        self.errors: dict[str, Exception] = {}
+        self.errors: dict[str, tuple[Exception, TracebackType | None]] = {}
         self.stuck = 0
 
     def read(self, *needs: str) -> Facts:
@@ -50,7 +54,8 @@ class LiveSource:
                 self._read(left, partial(self._by_name, kind, names), READ_S)
         for need in needs:
             if need in self.errors:
-                raise self.errors[need]
+                error, trace = self.errors[need]
+                raise error.with_traceback(trace)
         return self.facts
 
     def _left(self, needs: list[str]) -> list[str]:
@@ -61,7 +66,7 @@ class LiveSource:
         try:
             facts = self.read(*reader.after)
         except Exception as error:
-            self.errors[need] = error
+            self._keep([need], error)
             return
         seconds = READ_S + self.place.nvml_s if reader.patient else READ_S
         self._read([need], lambda: {need: reader.read(self.place, facts)}, seconds)
@@ -72,11 +77,14 @@ class LiveSource:
             answers = in_time(f"reading {needs[0]}", call, AFTER_STUCK_S if self.stuck else seconds)
         except StuckError as error:
             self.stuck += 1
-            self.errors.update(dict.fromkeys(needs, error))
+            self._keep(needs, error)
         except Exception as error:  # one broken reader must not lose all that the others read
-            self.errors.update(dict.fromkeys(needs, error))
+            self._keep(needs, error)
         else:
             self.facts = msgspec.structs.replace(self.facts, **answers)
+
+    def _keep(self, needs: list[str], error: Exception) -> None:
+        self.errors.update(dict.fromkeys(needs, (error, error.__traceback__)))
 
     def _by_name(self, kind: str, names: tuple[str, ...]) -> dict[str, Any]:
         field = BY_NAME[kind]

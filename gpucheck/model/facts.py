@@ -116,7 +116,7 @@ class Source(Protocol):
     """Where facts come from: the live host reads them when they are needed."""
 
     def read(self, *needs: str) -> Facts:
-        """Return the facts so far, with at least these needs.
+        """Return the facts so far, with at least these needs; without needs nothing is read.
 
         Raises NotRecorded for what a recording lacks; StuckError and others as the read of a live host ended.
         """

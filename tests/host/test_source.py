@@ -69,10 +69,14 @@ def test_an_error_is_raised_again_and_costs_nothing_else(monkeypatch):
 
     source = live(monkeypatch, facts(), dkms=damaged)
 
+    places = []
     for _ in range(2):
-        with pytest.raises(OSError, match="dkms"):
+        with pytest.raises(OSError, match="dkms") as raised:
             source.read("dkms", "environment")
+        places.append([entry.name for entry in raised.traceback])
 
+    assert places[0][-1] == "damaged"
+    assert places[0] == places[1]
     assert source.read("environment").environment == {}
 
 
