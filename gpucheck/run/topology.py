@@ -8,7 +8,6 @@ from gpucheck.checks.gpu import inventory
 from gpucheck.checks.software import driver
 from gpucheck.model import Finding, NotRecorded, Topology, Verdict
 from gpucheck.model.facts import Source
-from gpucheck.run.guard import not_recorded
 from gpucheck.topology import of
 
 
@@ -22,6 +21,8 @@ def examine(source: Source) -> Topology:
         evaluated = inventory.evaluate(source.read(*inventory.CHECK.needs))
         absent = [finding for finding in evaluated if finding.verdict is not Verdict.PASS]
     except NotRecorded as error:
+        from gpucheck.run.guard import not_recorded
+
         absent = [not_recorded(inventory.CHECK.name, error)]
     if not topology.gpus:
         return _empty(source, absent)
