@@ -91,15 +91,15 @@ def test_a_replay_says_when_the_host_was_asked(run, recording):
 
 
 def test_by_default_nothing_identifies_the_host(run, tmp_path, recording):
-    status, _, err = run("record", "--simulate", "hgx-h100-x8", *FAULTS, "-o", tmp_path / "new/redacted")
-    plain, kept = (json.loads(gzip.decompress(p.read_bytes())) for p in (recording, tmp_path / "new/redacted"))
+    status, _, err = run("record", "--simulate", "hgx-h100-x8", *FAULTS, "-o", tmp_path / "redacted")
+    plain, kept = (json.loads(gzip.decompress(p.read_bytes())) for p in (recording, tmp_path / "redacted"))
 
     assert status == 0
     assert "redacted" in err
     assert (plain["redacted"], kept["redacted"]) == (False, True)
     assert not {g["uuid"] for g in plain["nvml"]["gpus"]} & {g["uuid"] for g in kept["nvml"]["gpus"]}
     assert kept["system"]["hostname"] != plain["system"]["hostname"]
-    assert (recording.stat().st_mode & 0o777, (tmp_path / "new/redacted").stat().st_mode & 0o777) == (0o600, 0o640)
+    assert (recording.stat().st_mode & 0o777, (tmp_path / "redacted").stat().st_mode & 0o777) == (0o600, 0o640)
 
 
 def outcome(report):
