@@ -9,16 +9,13 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from gpucheck.imports._kind import AnyCase, Found, Kind
-from gpucheck.imports._problem import WHOLE, ImportProblem, left_out
+from gpucheck.imports._kind import AnyCase, Kind
+from gpucheck.imports._problem import WHOLE, ImportProblem
 from gpucheck.imports._text import QUOTE_LIMIT, first_line, quoted
 from gpucheck.imports._unwrap import Lines
-from gpucheck.model.diagnosis.observations import Observations
-from gpucheck.model.diagnosis.paste import Part, Reading, ReadRange, UnreadRange
-from gpucheck.model.finding.verdict import Verdict
-from gpucheck.model.host.readings import KernelLog
-from gpucheck.model.topology import Topology
-from gpucheck.printable import counted, excerpt
+from gpucheck.model.diagnosis import ReadRange, UnreadRange
+from gpucheck.model.paste import Part, Reading
+from gpucheck.printable import excerpt
 
 Mark = str | re.Pattern[str]
 
@@ -276,10 +273,9 @@ def _tried(section: Section, text: list[str], source: str) -> Part | ImportProbl
 def _read(section: Section, text: list[str], source: str) -> Part:
     """One section as its kind reads it, with the lines where it stands. Raises ImportProblem."""
     try:
-        found = section.kind.parse([text[i] for i in section.at])
+        part = section.kind.parse([text[i] for i in section.at])
     except ImportProblem as problem:
         raise _moved(problem, section.at) from None
-    part = as_part(found)
     messages = tuple(replace(m, line=section.at[m.line - 1] + 1) for m in part.messages if m.line <= len(section.at))
     ranges = tuple(
         ReadRange(kind=section.kind.name, source=source, first_line=first + 1, last_line=last + 1)
@@ -299,28 +295,6 @@ def _read(section: Section, text: list[str], source: str) -> Part:
     )
     machine = part.machine or section.host
     return replace(part, messages=messages, ranges=ranges, machine=machine, unread=unread)
-
-
-def as_part(found: Found) -> Part:
-    """What a kind's parse gave, in the one form that is evaluated."""
-    if isinstance(found, Part):
-        return found
-    if isinstance(found, KernelLog):
-        return Part(kernel=found, looked_at=(f"{counted(len(found.lines), 'line')} of a kernel log",))
-    if isinstance(found, Observations):
-        return Part(observations=found)
-    count = len(found.gpus)
-    about = (f"how {count} GPUs are connected",) if count > 1 else ()
-    return Part(observations=found.observations(), looked_at=about, unread=tuple(_damage(found)))
-
-
-def _damage(found: Topology) -> Iterator[UnreadRange]:
-    """Rows of a matrix that could not be used, and pairs that are missing in it."""
-    for one in found.findings:
-        if one.verdict is not Verdict.SKIP:
-            lines = [int(match[1]) for text in one.evidence if (match := LINE.search(text))] or [1]
-            why = f"{one.seen}, expected {one.wanted}: {one.why}"
-            yield left_out(min(lines), max(lines), why, "; ".join(one.evidence))
 
 
 def _moved(problem: ImportProblem, at: list[int]) -> ImportProblem:

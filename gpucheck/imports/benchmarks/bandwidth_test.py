@@ -9,7 +9,8 @@ from gpucheck.imports._kind import MEASUREMENTS, Blocks, Kind
 from gpucheck.imports._numbers import AGAIN, MOST_GPUS
 from gpucheck.imports._problem import absent
 from gpucheck.model.diagnosis.observations import HostDevice, Measured, Method, Observations, ObservedGpu
-from gpucheck.model.diagnosis.paste import Part
+from gpucheck.model.facts import Facts
+from gpucheck.model.paste import Part
 
 TOOL = "bandwidthTest"
 LARGE = 8_000_000  # bytes; below that the start of a copy takes a good part of the time
@@ -87,7 +88,7 @@ def _part(best: dict[str, float], devices: dict[int, str]) -> Part:
     gpus = (*(ObservedGpu() for _ in range(index)), ObservedGpu(model=devices.get(index)))
     row = HostDevice(gpu=index, h2d_gb_s=best.get("H2D"), d2h_gb_s=best.get("D2H"))
     measured = Measured(method=Method(engine="ce"), host_device=(row,))
-    return Part(observations=Observations(gpus=gpus, measured=measured), looked_at=looked_at)
+    return Part(facts=Facts(observed=Observations(gpus=gpus, measured=measured)), looked_at=looked_at)
 
 
 def _blocks(lines: Sequence[str]) -> Blocks:

@@ -6,8 +6,9 @@ from gpucheck.imports._blocks import objects
 from gpucheck.imports._json import decode, rows_of, text_of
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import ImportProblem
-from gpucheck.model.diagnosis.paste import Message, Part
+from gpucheck.model.facts import Facts
 from gpucheck.model.host.readings import KernelLine, KernelLog
+from gpucheck.model.paste import Message, Part
 
 TOOL = "gpud"
 GPU = "accelerator-nvidia"
@@ -31,8 +32,8 @@ def parse(lines: list[str]) -> Part:
             xids.append(KernelLine(text=f"NVRM: Xid (PCI:{xid[2]}): {xid[1]}, {reason}"))
         else:
             messages.append(Message(key="gpud.not-healthy", text=f"{component}: {reason}", line=1))
-    log = KernelLog(lines=tuple(xids), source="gpud") if xids else None
-    return Part(kernel=log, messages=tuple(messages), looked_at=(f"{component} of gpud",))
+    facts = Facts(kernel_log=KernelLog(lines=tuple(xids), source="gpud")) if xids else Facts()
+    return Part(facts=facts, messages=tuple(messages), looked_at=(f"{component} of gpud",))
 
 
 KIND = Kind(TOOL, "states of gpud", parse, hints=('"states"',), blocks=lambda lines: objects(lines, '"states"'))

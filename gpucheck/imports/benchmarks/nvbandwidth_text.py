@@ -5,13 +5,15 @@ from collections.abc import Sequence
 
 from gpucheck.imports._blocks import spans
 from gpucheck.imports._common import bus_id, in_order
-from gpucheck.imports._kind import MEASUREMENTS, Blocks, Found, Kind
+from gpucheck.imports._kind import MEASUREMENTS, Blocks, Kind
 from gpucheck.imports._messages import messages_in
 from gpucheck.imports._numbers import of_other_size, refuse_gib, square, table
 from gpucheck.imports._problem import ImportProblem, left_out
 from gpucheck.imports.benchmarks._nvbandwidth import TOOL, Table, measured, of_one_host, wanted, with_waived_tests
+from gpucheck.model.diagnosis import UnreadRange
 from gpucheck.model.diagnosis.observations import HostDevice, Measured, Observations, ObservedGpu
-from gpucheck.model.diagnosis.paste import Part, UnreadRange
+from gpucheck.model.facts import Facts
+from gpucheck.model.paste import Part
 
 RUNNING = re.compile(r"^Running (\w{1,80})\.?\s*$")
 HEADING = re.compile(r"(memcpy|latency|Latency) (CE|SM)\s+(CPU|GPU)\(rows?\)\s*(<->|<-|->)\s*GPU\(columns?\)")
@@ -42,7 +44,7 @@ INSIDE = re.compile(
 )
 
 
-def parse(lines: list[str]) -> Found:
+def parse(lines: list[str]) -> Part:
     """Every table of a single pair or link; what it waived, and data that was wrong. Raises ImportProblem.
 
     A table that is damaged is left out where another one can be read.
@@ -55,16 +57,16 @@ def parse(lines: list[str]) -> Found:
         several = any(line.startswith("Running multinode_") or PROCESS.match(line.strip()) for line in lines)
         found = measured(tables, gpus, peers=not several)
         seen = with_waived_tests(found) if waived else found
-        return Part(observations=seen, messages=messages, unread=unread)
+        return Part(facts=Facts(observed=seen), messages=messages, unread=unread)
     if broken is not None and not messages:
         raise broken
     if not messages and not any(SOME.match(line.strip()) for line in lines):
-        return measured([], gpus)
+        return Part(facts=Facts(observed=measured([], gpus)))
     sums = Measured(host_device=_of_sums(lines)) if len(gpus) == 1 else Measured()
     seen = Observations(gpus=gpus, measured=sums)
     looked_at = ("sums of bandwidth over all GPUs (nvbandwidth)",)
     seen = with_waived_tests(seen) if waived else seen
-    return Part(observations=seen, messages=messages, looked_at=looked_at, unread=unread)
+    return Part(facts=Facts(observed=seen), messages=messages, looked_at=looked_at, unread=unread)
 
 
 def _tables(lines: list[str], devices: int) -> tuple[list[Table], tuple[UnreadRange, ...], ImportProblem | None]:

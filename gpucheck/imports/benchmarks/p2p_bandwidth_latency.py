@@ -9,8 +9,10 @@ from gpucheck.imports._kind import MEASUREMENTS, Kind
 from gpucheck.imports._numbers import AGAIN, Grid, of_other_size, refuse_gib, square, table
 from gpucheck.imports._problem import ImportProblem, absent, left_out
 from gpucheck.imports._text import quoted
+from gpucheck.model.diagnosis import UnreadRange
 from gpucheck.model.diagnosis.observations import Flags, Matrix, Measured, Method, Observations, ObservedGpu
-from gpucheck.model.diagnosis.paste import Part, UnreadRange
+from gpucheck.model.facts import Facts
+from gpucheck.model.paste import Part
 
 TOOL = "p2pBandwidthLatencyTest"
 HEADING = re.compile(
@@ -40,14 +42,12 @@ def parse(lines: list[str]) -> Part:
             left_out(len(lines), len(lines), "no matrix: the run ended early or the paste is cut short", lines[-1]),
         )
     count = len(gpus) or len(next(iter(found.values())))
-    return Part(
-        observations=Observations(
-            gpus=gpus or tuple(ObservedGpu() for _ in range(count)),
-            p2p_access=_access(lines, count),
-            measured=Measured(method=method, **found),  # type: ignore[arg-type]
-        ),
-        unread=unread,
+    seen = Observations(
+        gpus=gpus or tuple(ObservedGpu() for _ in range(count)),
+        p2p_access=_access(lines, count),
+        measured=Measured(method=method, **found),  # type: ignore[arg-type]
     )
+    return Part(facts=Facts(observed=seen), unread=unread)
 
 
 def _matrices(

@@ -8,7 +8,8 @@ from gpucheck.imports._kind import MEASUREMENTS, Kind
 from gpucheck.imports._numbers import AGAIN, MOST_GPUS
 from gpucheck.imports._problem import ImportProblem, absent, left_out
 from gpucheck.model.diagnosis.observations import Measured, Method, Observations, ObservedGpu
-from gpucheck.model.diagnosis.paste import Part
+from gpucheck.model.facts import Facts
+from gpucheck.model.paste import Part
 
 TOOL = "simpleP2P"
 GIB = 1.073741824  # it divides by 2**30 and prints GB/s
@@ -55,10 +56,11 @@ def parse(lines: list[str]) -> Part:
         integrity_bad_pairs=bad,
         damage="zeros" if zeros else None,
     )
+    seen = Observations(
+        gpus=_gpus(lines, count), p2p_access=by_pair(access, count) if access else None, measured=measured
+    )
     return Part(
-        observations=Observations(
-            gpus=_gpus(lines, count), p2p_access=by_pair(access, count) if access else None, measured=measured
-        ),
+        facts=Facts(observed=seen),
         looked_at=(f"peer access and data copied between two GPUs ({TOOL})",),
         unread=(left_out(len(lines), len(lines), "it ends before the data was compared", lines[-1]),)
         if copy and not compared

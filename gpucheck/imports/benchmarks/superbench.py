@@ -19,7 +19,8 @@ from gpucheck.model.diagnosis.observations import (
     Observations,
     ObservedGpu,
 )
-from gpucheck.model.diagnosis.paste import Part
+from gpucheck.model.facts import Facts
+from gpucheck.model.paste import Part
 
 TOOL = "superbench"
 HOST = re.compile(r"mem-bw[\w:-]{0,40}/(?:(H2D)|(D2H))_Mem_BW:(\d{1,2})")
@@ -47,15 +48,12 @@ def parse(lines: list[str]) -> Part:
         method=Method(engine="ce") if matrix else Method(),
     )
     count = max(len(measured.host_device), len(matrix or ()))
-    return Part(
-        machine=node[:100],
-        observations=Observations(
-            gpus=tuple(ObservedGpu() for _ in range(count)),
-            p2p_access=granted([matrix], count) if matrix else None,
-            measured=measured,
-        ),
-        looked_at=("results of SuperBench",),
+    seen = Observations(
+        gpus=tuple(ObservedGpu() for _ in range(count)),
+        p2p_access=granted([matrix], count) if matrix else None,
+        measured=measured,
     )
+    return Part(machine=node[:100], facts=Facts(observed=seen), looked_at=("results of SuperBench",))
 
 
 def _host(numbers: dict[str, Any]) -> tuple[HostDevice, ...]:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from gpucheck.knowledge.messages import rows as known_rows
-from gpucheck.model.diagnosis.paste import Message
+from gpucheck.model.paste import Message
 
 NAME = "dcgm"
 LINK_DOWN = re.compile(r"GPU (\d{1,3})'s NvLink link (\d{1,2}) is currently down")

@@ -8,7 +8,7 @@ from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
 from gpucheck.imports.dcgm._meaning import first_gpu, messages, unknown_meaning
 from gpucheck.imports.dcgm._table import Row, framed, rows
-from gpucheck.model.diagnosis.paste import Message, Part
+from gpucheck.model.paste import Message, Part
 from gpucheck.printable import counted
 
 BEGIN = re.compile(

@@ -7,7 +7,7 @@ from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
 from gpucheck.imports.dcgm._meaning import messages, unknown_meaning
 from gpucheck.imports.dcgm._table import framed, rows
-from gpucheck.model.diagnosis.paste import Message, Part
+from gpucheck.model.paste import Message, Part
 
 BEGIN = re.compile(r"^\s{0,8}\| (?:Health Monitor Report|Overall Health:?) {2,}")
 INSIDE = re.compile(r"^\s{0,8}(?:\||\+[-=])")

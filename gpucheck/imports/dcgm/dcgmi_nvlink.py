@@ -10,7 +10,8 @@ from gpucheck.imports._problem import absent
 from gpucheck.imports.dcgm._meaning import NAME
 from gpucheck.imports.dcgm._table import framed, rows
 from gpucheck.model.diagnosis.observations import NvLinkCount, Observations, ObservedGpu
-from gpucheck.model.diagnosis.paste import Message, Part
+from gpucheck.model.facts import Facts
+from gpucheck.model.paste import Message, Part
 from gpucheck.printable import counted
 
 BEGIN = re.compile(
@@ -46,7 +47,7 @@ def parse(lines: list[str]) -> Part:
         looked_at.append(f"NVLinks of {counted(len(links), 'GPU')}")
     if has_counters:
         looked_at.append("NVLink error counters of DCGM")
-    return Part(observations=Observations(gpus=gpus), messages=tuple(found), looked_at=tuple(looked_at))
+    return Part(facts=Facts(observed=Observations(gpus=gpus)), messages=tuple(found), looked_at=tuple(looked_at))
 
 
 def _links(lines: list[str]) -> dict[int, NvLinkCount]:

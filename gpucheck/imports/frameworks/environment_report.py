@@ -5,17 +5,15 @@ The topology matrix in it is read as nvidia-smi topo -m.
 
 import re
 
-from msgspec.structs import replace
-
 from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._messages import messages_in
 from gpucheck.imports._problem import absent
 from gpucheck.imports.nccl._tests import leftovers
-from gpucheck.imports.nvidia_smi._facts import part
+from gpucheck.imports.nvidia_smi._fields import named, part
 from gpucheck.model.diagnosis.observations import Observations, ObservedHost
-from gpucheck.model.diagnosis.paste import Part
-from gpucheck.model.host.hardware import Gpu
+from gpucheck.model.facts import Facts
+from gpucheck.model.paste import Part
 
 NAME = "environment-report"
 MOST_GPUS = 128
@@ -75,15 +73,14 @@ def parse(lines: list[str]) -> Part:
                     names.setdefault(index, match[2].strip())
         elif match := DRIVER.match(line):
             driver = driver or match[1]
-    gpus = [Gpu(index=at, name=names[at], uuid="", pci_bus_id=f"GPU{at}", device_id="") for at in sorted(names)]
+    gpus = [named(at, names[at]) for at in sorted(names)]
     messages = messages_in(NAME, lines)
     pairs = [(match[1], match[2]) for line in lines if (match := VARIABLE.match(line))]
     environment = leftovers([pair for pair in pairs if pair[0].startswith("NCCL_") and pair[0] not in NO_SWITCH])
     if not gpus:
         seen = Observations(host=ObservedHost(driver=driver), environment=environment)
-        return Part(observations=seen, messages=messages, looked_at=("versions in an environment report",))
-    found = part(gpus, driver=driver, messages=messages)
-    return replace(found, observations=replace(found.observations, environment=environment))
+        return Part(facts=Facts(observed=seen), messages=messages, looked_at=("versions in an environment report",))
+    return part(gpus, driver=driver, messages=messages, environment=environment)
 
 
 KIND = Kind(

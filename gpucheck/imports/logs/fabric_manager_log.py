@@ -10,7 +10,7 @@ from gpucheck.imports._kind import Kind
 from gpucheck.imports._messages import LONGEST
 from gpucheck.imports._problem import absent
 from gpucheck.knowledge.messages import meaning
-from gpucheck.model.diagnosis.paste import Message, Part
+from gpucheck.model.paste import Message, Part
 from gpucheck.printable import counted
 
 NAME = "fabric-manager-log"

@@ -15,7 +15,10 @@ from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
 from gpucheck.imports._text import first_line, plain, quoted
 from gpucheck.knowledge.kernel_messages import families, messages
+from gpucheck.model.facts import Facts
 from gpucheck.model.host.readings import KernelLine, KernelLog
+from gpucheck.model.paste import Part
+from gpucheck.printable import counted
 
 COMMAND = "gpucheck diagnose FILE"
 MAX_LINE = 16_384
@@ -90,7 +93,13 @@ def _is_log(lines: list[str]) -> bool:
     return any(IS_KERNEL_LOG.search(line) for line in head) or any(found.kernel for found in _records(head))
 
 
-def parse(lines: list[str]) -> KernelLog:
+def parse(lines: list[str]) -> Part:
+    """The messages as facts of a host. Raises ImportProblem, and nothing else."""
+    log = log_of(lines)
+    return Part(facts=Facts(kernel_log=log), looked_at=(f"{counted(len(log.lines), 'line')} of a kernel log",))
+
+
+def log_of(lines: list[str]) -> KernelLog:
     """The messages, oldest first. Raises ImportProblem where nothing is recognised, and nothing else."""
     found = _relevant(lines) if sum(map(len, lines)) > LARGE else lines
     kept = deque(
@@ -152,7 +161,7 @@ def _relevant(lines: list[str]) -> list[str]:
 def read(data: bytes) -> KernelLog:
     """The log in bytes of unknown origin. NUL bytes are dropped: a crash leaves them, and UTF-16 has many."""
     text = data.replace(b"\0", b"").lstrip(b"\xff\xfe").decode("utf-8", errors="replace")
-    return parse(plain(text).split("\n"))
+    return log_of(plain(text).split("\n"))
 
 
 def _records(lines: Sequence[str]) -> Iterator[_Line]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from gpucheck.imports._blocks import objects
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
-from gpucheck.model.diagnosis.paste import Message, Part
+from gpucheck.model.paste import Message, Part
 from gpucheck.printable import counted
 
 NAME = "torch-flight-recorder"

@@ -12,7 +12,8 @@ from gpucheck.imports._problem import absent
 from gpucheck.imports.nccl._tests import leftovers, set_by_environment, slowest
 from gpucheck.knowledge.messages import meaning, row
 from gpucheck.model.diagnosis.observations import Collective, Measured, Observations, ObservedGpu
-from gpucheck.model.diagnosis.paste import Message, Part
+from gpucheck.model.facts import Facts
+from gpucheck.model.paste import Message, Part
 from gpucheck.printable import counted
 
 MARK = "NCCL "
@@ -216,12 +217,13 @@ class _Log:
         channels = self.channels | {Channel(int(one), int(other), way) for _, one, other, way in self.usual}
         way = slowest(channel.way for channel in channels)
         mixed = [one for (host, _), one in self.nvls.items() if {(host, True), (host, False)} <= self.nvls.keys()]
+        seen = Observations(
+            gpus=_gpus(self.seats) if len(hosts) <= 1 else (),
+            environment=leftovers([pair for pair in self.environment.items() if pair[0] not in OF_THE_NETWORK]),
+            measured=Measured(collectives=(Collective(transport=way),) if way else ()),
+        )
         return Part(
-            observations=Observations(
-                gpus=_gpus(self.seats) if len(hosts) <= 1 else (),
-                environment=leftovers([pair for pair in self.environment.items() if pair[0] not in OF_THE_NETWORK]),
-                measured=Measured(collectives=(Collective(transport=way),) if way else ()),
-            ),
+            facts=Facts(observed=seen),
             messages=(*self.messages, *mixed),
             looked_at=(_looked_at(list(self.versions), channels, self.seats, len(hosts)),),
         )

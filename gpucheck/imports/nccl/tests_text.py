@@ -22,7 +22,8 @@ from gpucheck.imports.nccl._tests import (
     transport_in,
 )
 from gpucheck.model.diagnosis.observations import ObservedGpu
-from gpucheck.model.diagnosis.paste import Part
+from gpucheck.model.facts import Facts
+from gpucheck.model.paste import Part
 
 # A copied page loses the leading #. Blanks of one line only, and few: \s would walk over ten megabytes of empty lines
 # from each of them.
@@ -72,7 +73,7 @@ def parse(lines: list[str]) -> Part:
         ranks = []
     environment = leftovers(set_by_environment("\n".join(lines)))
     seen = imported(rows, ranks, operation_in(text), transport_in(text), environment, out_of_bounds)
-    return Part(observations=seen, ran_on=only_host(rank.host for rank in ranks), unread=tuple(unread))
+    return Part(facts=Facts(observed=seen), ran_on=only_host(rank.host for rank in ranks), unread=tuple(unread))
 
 
 def _plain(line: str) -> str:

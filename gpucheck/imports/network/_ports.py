@@ -8,7 +8,7 @@ from typing import NamedTuple
 from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import ImportProblem
-from gpucheck.model.diagnosis.paste import Message, Part
+from gpucheck.model.paste import Message, Part
 from gpucheck.printable import counted
 
 NAME = "rdma-port"

@@ -12,7 +12,7 @@ from gpucheck.imports._kind import Kind
 from gpucheck.imports._messages import messages_in
 from gpucheck.imports._problem import absent
 from gpucheck.imports._text import first_line
-from gpucheck.model.diagnosis.paste import Part
+from gpucheck.model.paste import Part
 
 NAME = "perftest"
 TITLE = re.compile(

@@ -5,7 +5,7 @@ import re
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
 from gpucheck.imports.network._ports import Port, part_of
-from gpucheck.model.diagnosis.paste import Part
+from gpucheck.model.paste import Part
 
 LINK = re.compile(
     r"^\s{0,12}(?:link |\d{1,3}/\d{1,3}: )(?P<name>[\w.-]{1,60})/(?P<port>\d{1,3}):? "

@@ -7,10 +7,10 @@ from msgspec.structs import replace
 from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
-from gpucheck.imports.nvidia_smi._facts import part
-from gpucheck.model.diagnosis.paste import Part
+from gpucheck.imports.nvidia_smi._fields import named, part
 from gpucheck.model.host.hardware import Gpu
 from gpucheck.model.host.health import Health
+from gpucheck.model.paste import Part
 from gpucheck.printable import counted
 
 GPU = re.compile(r"^\s{0,8}GPU (\d{1,3}): ([^\n(]{1,80}?) \(UUID: (GPU-[0-9a-fA-Fx-]{1,60}|[^)]{1,60})\)\s*$")
@@ -24,7 +24,7 @@ def parse(lines: list[str]) -> Part:
     for line in lines:
         if match := GPU.match(line):
             last = int(match[1])
-            found.setdefault(last, Gpu(index=last, name=match[2], uuid=match[3], pci_bus_id=f"GPU{last}", device_id=""))
+            found.setdefault(last, named(last, match[2], match[3]))
         elif last in found and MIG.match(line):
             found[last] = replace(found[last], health=Health(mig=True))
     if not found:

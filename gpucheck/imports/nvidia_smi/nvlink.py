@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent, left_out
-from gpucheck.imports.nvidia_smi._facts import part
+from gpucheck.imports.nvidia_smi._fields import named, part
 from gpucheck.model.diagnosis.observations import NvLinkCount
-from gpucheck.model.diagnosis.paste import Part
 from gpucheck.model.host.hardware import Gpu, NvLink, NvLink5Counts
+from gpucheck.model.paste import Part
 from gpucheck.printable import counted
 
 GPU = re.compile(r"^\s{0,8}GPU (\d{1,3}):\s*([^\n(]{0,80}?)(?: \(UUID: ([^)]{1,60})\))?\s*$")
@@ -74,9 +74,7 @@ class _Links:
             )
             for link, active in sorted(states.items())
         )
-        return Gpu(
-            index=self.index, name=self.name, uuid=self.uuid, pci_bus_id=f"GPU{self.index}", device_id="", nvlinks=links
-        )
+        return replace(named(self.index, self.name, self.uuid), nvlinks=links)
 
 
 def parse(lines: list[str]) -> Part:
@@ -109,13 +107,15 @@ def parse(lines: list[str]) -> Part:
     extra = [f"NVLink error counters of {counted(sum(bool(one.counts or one.counts_5) for one in listed), 'GPU')}"]
     read = part(gpus, extra=extra if any(one.counts or one.counts_5 for one in listed) else ())
     # The driver prints one line in place of the links if all are down, so how many there are is not known.
-    seen = zip(listed, read.observations.gpus, strict=True)
+    observed = read.facts.observed
+    seen = zip(listed, observed.gpus, strict=True)
     dark = tuple(replace(gpu, nvlinks=NvLinkCount(active=0)) if one.is_dark else gpu for one, gpu in seen)
     unread = (
         left_out(one.first_line, one.last_line, f"lines of links of GPU {one.index} are missing", one.name)
         for one in cut
     )
-    return replace(read, observations=replace(read.observations, gpus=dark), unread=tuple(unread))
+    facts = replace(read.facts, observed=replace(observed, gpus=dark))
+    return replace(read, facts=facts, unread=tuple(unread))
 
 
 def _take(line: str, gpu: _Links) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
 from gpucheck.imports.nvidia_smi import _values as v
-from gpucheck.imports.nvidia_smi._facts import REASONS, Facts, Path, gpu, part
+from gpucheck.imports.nvidia_smi._fields import REASONS, Fields, Path, gpu, part
 from gpucheck.imports.nvidia_smi.query import NAME
-from gpucheck.model.diagnosis.paste import Part
 from gpucheck.model.host.hardware import Gpu
+from gpucheck.model.paste import Part
 
 MOST_COLUMNS = 400
 MOST_ROWS = 2000
@@ -107,13 +107,13 @@ def parse(lines: list[str]) -> Part:
             "no line below the header has as many cells",
             "Save it again: nvidia-smi --query-gpu=name,pci.bus_id --format=csv > gpus.csv",
         )
-    facts = [Facts(_rows(row)) for row in reported.values()]
-    places = [v.whole(one.get("index")) for one in facts]
+    fields = [Fields(_rows(row)) for row in reported.values()]
+    places = [v.whole(one.get("index")) for one in fields]
     gpus: list[Gpu] = []
-    for at, one in enumerate(facts):
+    for at, one in enumerate(fields):
         place = places[at]
         gpus.append(gpu(one, at if place is None else place, v.bus_id(one.get("pci/bus_id"))))
-    return part(gpus, facts, driver=v.version(facts[0].get("driver_version")))
+    return part(gpus, fields, driver=v.version(fields[0].get("driver_version")))
 
 
 def _rows(row: dict[str, str]) -> Iterator[tuple[Path, str]]:

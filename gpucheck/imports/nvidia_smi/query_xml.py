@@ -10,9 +10,9 @@ from gpucheck.imports._blocks import until, with_lines_above
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
 from gpucheck.imports.nvidia_smi import _values as v
-from gpucheck.imports.nvidia_smi._facts import Path
+from gpucheck.imports.nvidia_smi._fields import Path
 from gpucheck.imports.nvidia_smi.query import MOST_DEPTH, NAME, OTHERS, page
-from gpucheck.model.diagnosis.paste import Part
+from gpucheck.model.paste import Part
 
 TAG = re.compile(r"<(/?)([A-Za-z_]\w{0,60})((?:\s[^<>]{0,300})?)>([^<>]{0,400})")
 ID = re.compile(rf'\bid="({v.BUS_ID})"')

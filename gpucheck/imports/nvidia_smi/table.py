@@ -4,14 +4,16 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from gpucheck.imports._blocks import spans, with_lines_above
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
 from gpucheck.imports.nvidia_smi import _values as v
-from gpucheck.imports.nvidia_smi._facts import part
-from gpucheck.model.diagnosis.paste import Message, Part
+from gpucheck.imports.nvidia_smi._fields import Fields, gpu, part
 from gpucheck.model.host.hardware import Gpu
-from gpucheck.model.host.health import EccCounts, GpuProcess, Health
+from gpucheck.model.host.health import GpuProcess, Health
+from gpucheck.model.paste import Message, Part
 from gpucheck.printable import counted
 
 NAME = "nvidia-smi"
@@ -87,31 +89,25 @@ def _rows(lines: Sequence[str]) -> Iterator[_Row]:
 def _gpu(row: _Row, processes: tuple[GpuProcess, ...] | None) -> Gpu:
     """A GPU that answers nothing has a place on the bus and no state."""
     first, cells = row.first, row.second.groupdict() if row.second else {}
-    name = "" if first["name"] == "ERR!" else first["name"]
-    errors = v.whole(first["ecc"])
-    return Gpu(
-        index=row.place,
-        name=name,
-        uuid="",
-        pci_bus_id=v.bus_id(first["bus"]) or f"GPU{row.place}",
-        device_id="",
-        memory_bytes=v.size(cells.get("total")),
-        health=Health()
-        if any(_lost(row))
-        else Health(
-            persistence=v.switch(first["persistence"]),
-            # "On" in place of a count is MIG's; a count means that ECC is on.
-            ecc=True if errors is not None else False if first["ecc"] == "Off" else None,
-            ecc_counts=EccCounts(volatile_uncorrected=errors),
-            mig=v.switch(row.mig),
-            compute_mode=v.compute_mode(cells.get("mode")),
-            temperature_c=v.whole((cells.get("temp") or "").removesuffix("C")),
-            power_w=v.number(cells.get("power")),
-            memory_used_bytes=v.size(cells.get("used")),
-            gpu_utilization_percent=v.whole(cells.get("busy")),
-            processes=processes,
-        ),
-    )
+    # "On" in place of a count is MIG's; a count means that ECC is on.
+    ecc = "On" if first["ecc"].isdecimal() else first["ecc"] if first["ecc"] == "Off" else None
+    values = {
+        "product_name": first["name"],
+        "persistence_mode": first["persistence"],
+        "ecc_mode/current": ecc,
+        "volatile/double_bit/total": first["ecc"],
+        "mig_mode/current": row.mig,
+        "compute_mode": cells.get("mode"),
+        "temperature/gpu": cells.get("temp"),
+        "power_readings/power_draw": cells.get("power"),
+        "fb_memory_usage/used": cells.get("used"),
+        "fb_memory_usage/total": cells.get("total"),
+        "utilization/gpu": cells.get("busy"),
+    }
+    fields = Fields((tuple(path.split("/")), value) for path, value in values.items() if value is not None)
+    found = gpu(fields, row.place, v.bus_id(first["bus"]))
+    health = Health() if any(_lost(row)) else replace(found.health, processes=processes)
+    return replace(found, health=health)
 
 
 def _processes(lines: Sequence[str]) -> dict[int, tuple[GpuProcess, ...]]:

@@ -8,6 +8,7 @@ from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import TOPOLOGY, Kind
 from gpucheck.imports._problem import ImportProblem
 from gpucheck.imports._text import first_line, quoted
+from gpucheck.imports._topology import of_topology
 from gpucheck.imports.nvidia_smi._topo_blocks import (
     GPU_ROW,
     Block,
@@ -21,6 +22,7 @@ from gpucheck.imports.nvidia_smi._topo_blocks import (
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model.finding import Finding
 from gpucheck.model.host.hardware import Nic, Pair, TopologyGpu
+from gpucheck.model.paste import Part
 from gpucheck.model.topology import Topology
 
 SOURCE = "nvidia-smi-topo"
@@ -36,7 +38,12 @@ GPU_NAME = re.compile(r"GPU (\d{1,4}): ([^\n]{1,100}?) \(UUID: ([^)\n]{1,64})\)"
 DISTANCE = {"PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5}
 
 
-def parse(lines: list[str]) -> Topology:
+def parse(lines: list[str]) -> Part:
+    """The first ``topo -m`` matrix in the text. Raises ImportProblem, and nothing else."""
+    return of_topology(topology(lines))
+
+
+def topology(lines: list[str]) -> Topology:
     """The first ``topo -m`` matrix in the text.
 
     matrix: n x n classes in header order, SOC read as SYS, None where neither the row nor the mirrored row has the

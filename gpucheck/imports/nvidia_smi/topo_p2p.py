@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
 from gpucheck.model.diagnosis.observations import Observations, ObservedGpu, Words
-from gpucheck.model.diagnosis.paste import Part
+from gpucheck.model.facts import Facts
+from gpucheck.model.paste import Part
 
 STATUS = "OK|CNS|GNS|TNS|NS|DR|U"
 HEADER = re.compile(r"^[\s|]*GPU\d{1,3}(?:[\s|]+GPU\d{1,3})*[\s|]*$")
@@ -47,7 +48,7 @@ def parse(lines: list[str]) -> Part:
         return Part(looked_at=(counted,))
     status = tuple(tuple(_cell(rows.get(a), at, a == b, command) for at, b in enumerate(columns)) for a in columns)
     gpus = tuple(ObservedGpu() for _ in columns)
-    return Part(observations=Observations(gpus=gpus, p2p_status=_known(status)), looked_at=(counted,))
+    return Part(facts=Facts(observed=Observations(gpus=gpus, p2p_status=_known(status))), looked_at=(counted,))
 
 
 def _cell(row: list[str] | None, at: int, own: bool, command: str | None) -> str | None:

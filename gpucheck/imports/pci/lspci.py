@@ -14,8 +14,9 @@ from gpucheck.imports._problem import absent
 from gpucheck.imports.pci._devices import HEAD, Device, devices, merged
 from gpucheck.imports.pci._registers import ACS, LINK, REDIRECTS, acs_value
 from gpucheck.model.diagnosis.observations import AcsReading, Observations, ObservedGpu, ObservedHost, Port
-from gpucheck.model.diagnosis.paste import Message, Part
+from gpucheck.model.facts import Facts
 from gpucheck.model.host.hardware import AcsControl, PciDevice, PcieLink
+from gpucheck.model.paste import Message, Part
 from gpucheck.printable import counted
 
 ROOT = re.compile(r"^\s{0,8}(?:-\+?-?|[+\\]-)\[(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}(?:-[0-9a-f]{2})?\]")
@@ -245,8 +246,10 @@ def parse(lines: list[str]) -> Part:
     found = [gpu_of(gpu, every, tree) for gpu in gpus]
     return Part(
         partial=True,
-        observations=Observations(gpus=tuple(found), host=ObservedHost(acs=acs, acs_redirect=redirect)),
-        pci=functions(every.values(), every, tree),
+        facts=Facts(
+            pci=functions(every.values(), every, tree),
+            observed=Observations(gpus=tuple(found), host=ObservedHost(acs=acs, acs_redirect=redirect)),
+        ),
         messages=(
             *(one for gpu in gpus for one in _of_gpu(gpu)),
             *_of_cards(gpus, every, tree),
