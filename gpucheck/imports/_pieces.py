@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from gpucheck.imports._kind import AnyCase, Kind
 from gpucheck.imports._problem import WHOLE, ImportProblem
+from gpucheck.imports._regex import regex
 from gpucheck.imports._text import QUOTE_LIMIT, first_line, quoted
 from gpucheck.imports._unwrap import Lines
 from gpucheck.model.diagnosis import ReadRange, UnreadRange
@@ -21,19 +22,19 @@ Mark = str | re.Pattern[str]
 
 LONGEST_PROMPT = 600
 # A shell prompt and the command after it. The host is that of user@host.
-PROMPT = re.compile(
+PROMPT = regex(
     r"\s{0,8}(?:\([\w.-]{1,40}\) ?)?(?:"
     r"\[?[\w.-]{1,40}@(?P<host>[\w.-]{1,80})[: ][^$#%>]{0,200}[$#%>]|\$|(?:PS )?[A-Za-z]:\\[^>]{0,200}>"
     r"|[\u276f\u279c])(?:\s+(?P<command>\S.*)|\s*$)"
 )
 # A bare prompt of root, or a command that was pasted with nothing before it.
-BARE = re.compile(
+BARE = regex(
     r"\s{0,8}(?:[#%>]\s+)?(?:sudo\s+)?(?:\./|/\S{1,200}/)?(?:nvidia-smi|lspci|dmesg|journalctl|dcgmi|nvbandwidth|"
     r"\w{2,20}_perf|p2pBandwidthLatencyTest|bandwidthTest|simpleP2P|ibstat|ibv_devinfo|rdma|mpirun|srun|nvcc|"
     r"modprobe|dkms|ib_\w{2,20}|cat|uname|docker|kubectl)\b[^:|=]{0,300}$"
 )
 # Names that do not identify the host: those of containers.
-NO_NAME = re.compile(r"[0-9a-f]{12}|localhost|docker|container|pod", re.IGNORECASE)
+NO_NAME = regex(r"[0-9a-f]{12}|localhost|docker|container|pod", re.IGNORECASE)
 
 
 class Section(NamedTuple):
@@ -69,11 +70,11 @@ class _Whole:
     def holds(self, mark: Mark) -> bool:
         """Whether it may stand anywhere: never False where it does."""
         if mark not in self.reported:
-            if isinstance(mark, re.Pattern):
-                self.reported[mark] = mark.search(self.text) is not None
-            else:
+            if isinstance(mark, str):
                 letters = mark.translate(NO_DIGITS) if len(self.text) > LARGE else mark
                 self.reported[mark] = letters in (self.lower if isinstance(mark, AnyCase) else self.gist)
+            else:
+                self.reported[mark] = mark.search(self.text) is not None
         return self.reported[mark]
 
     @cached_property
@@ -204,9 +205,9 @@ def _machine(host: str | None) -> str | None:
     return host.partition(".")[0]
 
 
-LINE = re.compile(r"\bline (\d{1,9})\b")
+LINE = regex(r"\bline (\d{1,9})\b")
 MOST_MENTIONS = 2000  # lines that are searched for words of people about an Xid
-MENTION = re.compile(r"\b(?:Xid|XID)\b[ :#(]{0,3}(\d{1,3})\b")
+MENTION = regex(r"\b(?:Xid|XID)\b[ :#(]{0,3}(\d{1,3})\b")
 
 
 def read_pieces(lines: Lines, source: str, kinds: Sequence[Kind], as_: str | None) -> Reading:

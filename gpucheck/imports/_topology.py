@@ -1,16 +1,16 @@
 """A topology as a part of a text: its paths between GPUs, and what of it is damaged."""
 
-import re
 from collections.abc import Iterator
 
 from gpucheck.imports._problem import left_out
+from gpucheck.imports._regex import regex
 from gpucheck.model.diagnosis import UnreadRange
 from gpucheck.model.facts import Facts
 from gpucheck.model.finding.verdict import Verdict
 from gpucheck.model.paste import Part
 from gpucheck.model.topology import Topology
 
-LINE = re.compile(r"\bline (\d{1,9})\b")
+LINE = regex(r"\bline (\d{1,9})\b")
 
 
 def of_topology(found: Topology) -> Part:

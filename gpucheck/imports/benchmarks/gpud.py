@@ -1,18 +1,17 @@
 """States of gpud's components, as its API and ``gpud`` print them: JSON, one object a component."""
 
-import re
-
 from gpucheck.imports._blocks import objects
 from gpucheck.imports._json import decode, rows_of, text_of
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._regex import regex
 from gpucheck.model.facts import Facts
 from gpucheck.model.host.readings import KernelLine, KernelLog
 from gpucheck.model.paste import Message, Part
 
 TOOL = "gpud"
 GPU = "accelerator-nvidia"
-XID = re.compile(r"XID (\d{1,4})\b.{0,200}? detected on (?:PCI:)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})")
+XID = regex(r"XID (\d{1,4})\b.{0,200}? detected on (?:PCI:)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})")
 BAD = ("Unhealthy", "Degraded")
 
 

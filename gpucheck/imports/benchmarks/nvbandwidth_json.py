@@ -10,12 +10,13 @@ from gpucheck.imports._kind import MEASUREMENTS, Kind
 from gpucheck.imports._messages import messages_in
 from gpucheck.imports._numbers import MOST_GPUS, cell, refuse_gib
 from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._regex import regex
 from gpucheck.imports.benchmarks._nvbandwidth import TOOL, Table, measured, of_one_host, wanted, with_waived_tests
 from gpucheck.model.diagnosis.observations import Matrix, Observations, ObservedGpu
 from gpucheck.model.facts import Facts
 from gpucheck.model.paste import Part
 
-DEVICE = re.compile(
+DEVICE = regex(
     r"(.{1,100}?)(?: \(([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\))?(?:: \([\w.-]{1,100}\))?", re.IGNORECASE
 )
 

@@ -1,6 +1,5 @@
 """Results of SuperBench: results-summary.jsonl, one object a node, keys ``benchmark/metric:rank``."""
 
-import re
 from typing import Any
 
 from gpucheck.imports._blocks import objects
@@ -9,6 +8,7 @@ from gpucheck.imports._json import decode
 from gpucheck.imports._kind import MEASUREMENTS, Kind
 from gpucheck.imports._numbers import MOST_GPUS
 from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._regex import regex
 from gpucheck.imports.benchmarks._nvbandwidth import granted
 from gpucheck.model.diagnosis.observations import (
     Collective,
@@ -23,9 +23,9 @@ from gpucheck.model.facts import Facts
 from gpucheck.model.paste import Part
 
 TOOL = "superbench"
-HOST = re.compile(r"mem-bw[\w:-]{0,40}/(?:(H2D)|(D2H))_Mem_BW:(\d{1,2})")
-COLLECTIVE = re.compile(r"(?:nccl|rccl)-bw[\w:-]{0,40}/(?:(\w{3,20})_)?(\d{1,13})_busbw(?::\d{1,4})?")
-PAIR = re.compile(
+HOST = regex(r"mem-bw[\w:-]{0,40}/(?:(H2D)|(D2H))_Mem_BW:(\d{1,2})")
+COLLECTIVE = regex(r"(?:nccl|rccl)-bw[\w:-]{0,40}/(?:(\w{3,20})_)?(\d{1,13})_busbw(?::\d{1,4})?")
+PAIR = regex(
     r"nvbandwidth[\w:-]{0,40}/device_to_device_memcpy_(read|write)_ce_gpu(\d{1,2})_gpu(\d{1,2})_bw(?::\d{1,4})?"
 )
 OPS = {"allreduce": "all_reduce", "allgather": "all_gather", "alltoall": "alltoall", "reducescatter": "reduce_scatter"}

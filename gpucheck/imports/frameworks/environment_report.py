@@ -3,12 +3,11 @@
 The topology matrix in it is read as nvidia-smi topo -m.
 """
 
-import re
-
 from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._messages import messages_in
 from gpucheck.imports._problem import absent
+from gpucheck.imports._regex import regex
 from gpucheck.imports.nccl._tests import leftovers
 from gpucheck.imports.nvidia_smi._fields import named, part
 from gpucheck.model.diagnosis.observations import Observations, ObservedHost
@@ -20,7 +19,7 @@ MOST_GPUS = 128
 # Images state their content, clusters their network; neither changes the paths in one host.
 NO_SWITCH = {"NCCL_VERSION", "NCCL_SOCKET_IFNAME", "NCCL_SOCKET_FAMILY", "NCCL_IB_HCA"}
 # Each of these lines identifies such a report.
-BEGIN = re.compile(
+BEGIN = regex(
     r"^\s{0,8}(?:PyTorch version: \d|Collecting environment information|CUDA used to build PyTorch: "
     r"|Is (?:CUDA|XNNPACK|debug build) ?(?:available)?: (?:True|False)|CUDA available: (?:True|False)"
     r"|(?:GPU models and configuration|Nvidia driver version|cuDNN version): ?"
@@ -43,17 +42,17 @@ LSCPU = (
     r"CPU(?:\(s\) scaling)? (?:max |min )?MHz|BogoMIPS|Flags|Virtualization(?: type)?|L1[di] cache|L[23] cache|"
     r"NUMA node(?:\(s\)|\d{1,3} CPU\(s\))|Vulnerability [\w ]{3,40}"
 )
-GPU_LINE = re.compile(
+GPU_LINE = regex(
     r"^\s{0,8}(?:GPU models and configuration:\s{1,4})?GPU (\d{1,3}(?:,\d{1,3}){0,127}): ([^\n(:]{2,80}?)"
     r"(?: \(UUID: [^)]{1,60}\))?\s*$"
 )
-MIG = re.compile(r"^\s{1,12}MIG \S{1,30}\s+Device\s+\d{1,3}:")
-VARIABLE = re.compile(r"^([A-Z][A-Z0-9_]{3,40})=(\S.{0,400})$")
-INSIDE = re.compile(
+MIG = regex(r"^\s{1,12}MIG \S{1,30}\s+Device\s+\d{1,3}:")
+VARIABLE = regex(r"^([A-Z][A-Z0-9_]{3,40})=(\S.{0,400})$")
+INSIDE = regex(
     rf"^\s{{0,8}}(?:(?:{KEYS}):(?: |$)|(?:{LSCPU}):\s|GPU \d{{1,3}}(?:,\d{{1,3}}){{0,127}}(?: Compute Capability)?: \S"
     rf"|/\S{{1,200}}/libcudnn\S{{0,80}}\s*$|{VARIABLE.pattern[1:]}|(?:={{8,}}|-{{8,}})\s*$)|{MIG.pattern}"
 )
-DRIVER = re.compile(r"^\s{0,8}(?:Nvidia driver version|CUDA Driver Version)\s{0,4}: (\d{3}\.\d{1,3}(?:\.\d{1,3})?)\s*$")
+DRIVER = regex(r"^\s{0,8}(?:Nvidia driver version|CUDA Driver Version)\s{0,4}: (\d{3}\.\d{1,3}(?:\.\d{1,3})?)\s*$")
 
 
 def parse(lines: list[str]) -> Part:

@@ -8,13 +8,13 @@ Only a dump of NCCL itself has ``gpu`` elements, and NVLinks in them. The files 
 have none: NCCL adds the NVLinks that NVML reports on the machine.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 from gpucheck.imports._blocks import until
 from gpucheck.imports._kind import TOPOLOGY, Kind
 from gpucheck.imports._problem import ImportProblem, absent
+from gpucheck.imports._regex import regex
 from gpucheck.imports._text import quoted
 from gpucheck.imports._topology import of_topology
 from gpucheck.imports.nccl._topology_tree import Leaf, System, read_system
@@ -30,9 +30,9 @@ NAME = "nccl-topology"
 SOURCE = "nccl-xml"
 TITLE = "NCCL topology XML"
 SUBJECT = Subject(check="topology")
-BEGIN = re.compile(r"<\?xml|<!DOCTYPE|<system\b")
-SHAPE = re.compile(r"<system\b[^<>]{0,200}>\s*(?:<!--|<cpu\b|<pci\b|<gpu\b|<nic\b|</system|\Z)|<system\s+version\s*=")
-BEGIN_OF_ANY = re.compile(rf"{BEGIN.pattern}|<graphs\s+version")
+BEGIN = regex(r"<\?xml|<!DOCTYPE|<system\b")
+SHAPE = regex(r"<system\b[^<>]{0,200}>\s*(?:<!--|<cpu\b|<pci\b|<gpu\b|<nic\b|</system|\Z)|<system\s+version\s*=")
+BEGIN_OF_ANY = regex(rf"{BEGIN.pattern}|<graphs\s+version")
 
 
 def parse(lines: list[str]) -> Part:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
+from gpucheck.imports._regex import regex
 from gpucheck.imports.nvidia_smi import _values as v
 from gpucheck.knowledge.xid import nvml_errors
 from gpucheck.model.diagnosis.observations import NvLinkCount, Observations, ObservedGpu, ObservedHost, Port
@@ -59,7 +60,7 @@ FABRIC_WORDS = {
 # The same for its incorrect configuration: 1 if there is no such thing, 15 for any other word.
 CONFIGURED, OTHER_CONFIGURATION = {"N/A": 0, "Not Supported": 0, "None": 1, "False": 1, "No": 1}, 15
 UNKNOWN_ERROR = 999
-IDLE_STATES = re.compile(r"P(?:[5-9]|1\d)")
+IDLE_STATES = regex(r"P(?:[5-9]|1\d)")
 
 
 def name_of(text: str) -> str:

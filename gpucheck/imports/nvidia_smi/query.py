@@ -1,24 +1,24 @@
 """``nvidia-smi -q`` as text: the whole page or sections of it (``-d ECC``), of any driver from R290 to R610."""
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
+from gpucheck.imports._regex import regex
 from gpucheck.imports.nvidia_smi import _values as v
 from gpucheck.imports.nvidia_smi._fields import Fields, Path, gpu, name_of, not_understood, part
 from gpucheck.model.paste import Message, Part
 
 NAME = "nvidia-smi-q"
-BANNER = re.compile(r"^\s*={5,20}\s?NVSMI LOG\s?={5,20}")
-GPU = re.compile(rf"^\s{{0,12}}GPU ({v.BUS_ID})\s*\\?$")
-PAIR = re.compile(r"^(\s*)([A-Za-z][\w .()/+-]{0,58}?)\s{1,60}:(?:\s+(\S.{0,300}?)|\s*)\s*\\?$")
-HEADER = re.compile(r"^(\s*)([A-Z][\w .()/+-]{2,58}?)\s*\\?$")
-INDENTED = re.compile(r"^\s{2,40}(?!.{0,80}GPU\d)[A-Z][\w .()/+-]{2,58}$")
+BANNER = regex(r"^\s*={5,20}\s?NVSMI LOG\s?={5,20}")
+GPU = regex(rf"^\s{{0,12}}GPU ({v.BUS_ID})\s*\\?$")
+PAIR = regex(r"^(\s*)([A-Za-z][\w .()/+-]{0,58}?)\s{1,60}:(?:\s+(\S.{0,300}?)|\s*)\s*\\?$")
+HEADER = regex(r"^(\s*)([A-Z][\w .()/+-]{2,58}?)\s*\\?$")
+INDENTED = regex(r"^\s{2,40}(?!.{0,80}GPU\d)[A-Z][\w .()/+-]{2,58}$")
 # The headings between the lines of a page that lost its indentation.
-HEADINGS = re.compile(
+HEADINGS = regex(
     r"^(?:MIG Mode|Driver Model|Platform Info|Inforom Version|Inforom BBX Object Flush|GPU Operation Mode|IBMNPU|"
     r"GPU Virtualization Mode|GPU Reset Status|PCI|GPU Link Info|PCIe Generation|Link Width|Bridge Chip|Utilization|"
     r"Encoder Stats|FBC Stats|Volatile|Aggregate|Single Bit|Double Bit|Bank Remap Availability Histogram|Temperature|"
@@ -27,14 +27,14 @@ HEADINGS = re.compile(
     r"Conf Compute Protected Memory Usage|Aggregate Uncorrectable SRAM Sources|Workload Power Profiles|Samples)\s*$"
 )
 # The names of sections as -d prints them; a part of the page may have been pasted without its banner.
-SECTIONS = re.compile(
+SECTIONS = regex(
     r"^\s{0,12}(?:E(?:cc|CC) Mode|E(?:cc|CC) Errors|Remapped Rows|Retired Pages|Clocks (?:Throttle|Event) Reasons|"
     r"(?:GPU )?Power Readings|FB Memory Usage|BAR1 Memory Usage|MIG Mode|GPU Link Info|Max Clocks|Applications Clocks|"
     r"Fabric)"
     r"(?:\s*:\s*N/A)?\s*$"
 )
-BEGIN = re.compile(f"{BANNER.pattern}|{GPU.pattern}|{SECTIONS.pattern}")
-INSIDE = re.compile("|".join(one.pattern for one in (PAIR, INDENTED, HEADINGS, BANNER)))
+BEGIN = regex(f"{BANNER.pattern}|{GPU.pattern}|{SECTIONS.pattern}")
+INSIDE = regex("|".join(one.pattern for one in (PAIR, INDENTED, HEADINGS, BANNER)))
 # These repeat names of the GPU's own sections, for a part of it.
 OTHERS = {"mig_device", "mig_devices", "processes", "accounted_processes"}
 MOST_DEPTH = 12

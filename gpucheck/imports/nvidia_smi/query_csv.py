@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
+from gpucheck.imports._regex import regex
 from gpucheck.imports.nvidia_smi import _values as v
 from gpucheck.imports.nvidia_smi._fields import REASONS, Fields, Path, gpu, part
 from gpucheck.imports.nvidia_smi.query import NAME
@@ -13,7 +14,7 @@ from gpucheck.model.paste import Part
 
 MOST_COLUMNS = 400
 MOST_ROWS = 2000
-COLUMN = re.compile(r"[a-zA-Z][\w.]{0,80}(?: \[[^\]]{1,12}\])?")
+COLUMN = regex(r"[a-zA-Z][\w.]{0,80}(?: \[[^\]]{1,12}\])?")
 # As -q names them.
 PATHS = {
     "index": "index",
@@ -68,7 +69,7 @@ PATHS = {
     "memory.used": "fb_memory_usage/used",
     "utilization.gpu": "utilization/gpu",
 }
-REASON = re.compile(r"clocks_(?:event|throttle)_reasons\.(\w{1,40})")
+REASON = regex(r"clocks_(?:event|throttle)_reasons\.(\w{1,40})")
 
 
 def _columns(line: str) -> list[str]:

@@ -20,6 +20,11 @@ from gpucheck.run.pastes import host as pasted_host
 from gpucheck.run.pastes.about import PASTE, damaged, no_host, too_many
 from gpucheck.run.pastes.merge import NOTHING, Merged, merged
 
+__all__ = ["NoSuchMachine", "diagnosis"]
+
+NOT_MEASURED = "copies.nothing-measured"
+MOST_SPLIT = 32  # machines that one host's parts are divided into, since they do not fit
+
 
 class NoSuchMachine(ValueError):
     """The requested host is in no input. As text it is one line that names those that are."""
@@ -80,12 +85,6 @@ def _naming(parts: Sequence[Part]) -> Callable[[Part], str | None]:
 
 def _source(part: Part) -> str:
     return part.ranges[0].source if part.ranges else ""
-
-
-__all__ = ["NoSuchMachine", "diagnosis"]
-
-NOT_MEASURED = "copies.nothing-measured"
-MOST_SPLIT = 32  # machines that one host's parts are divided into, since they do not fit
 
 
 def diagnosis(
