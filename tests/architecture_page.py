@@ -62,9 +62,9 @@ WALKS = """\
 1. `gpucheck.cli.diagnose` reads files or stdin through `gpucheck.foreign`, which limits their size.
 2. `gpucheck.imports.read_all` splits the text into pieces and parses each with the kind that recognizes it. Lines that
    no parser recognizes are listed as unread.
-3. `gpucheck.run.pastes.diagnosis` rejects output of two hosts, merges the pieces and `--observations` into one
-   `gpucheck.model.diagnosis.observations.Observations`, and evaluates it: links by `gpucheck.diagnose.diagnose`, kernel
-   logs and GPU state by the checks that `verify` uses.
+3. Each piece has `gpucheck.model.facts.Facts`. `gpucheck.run.pastes` sorts the pieces by host and puts those of one
+   host and `--observations` together (`gpucheck.run.pastes.merge`, which names contradictions). Links are evaluated by
+   `gpucheck.diagnose.diagnose`, kernel logs and GPU state by the checks that `verify` uses.
 4. `gpucheck.render` prints the findings, what was read and what remains unknown.
 
 ### `make provision`

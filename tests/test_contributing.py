@@ -52,7 +52,7 @@ FAULT = Fault(name="demo-fault", summary="shared memory of 1 MiB", apply=_apply)
 '''
 KIND = '''"""demotool: states how it looks."""
 from gpucheck.imports import Kind
-from gpucheck.model.diagnosis.paste import Part
+from gpucheck.model.paste import Part
 
 KIND = Kind(
     name="demo-tool",

@@ -19,7 +19,8 @@ import yaml
 from msgspec.structs import replace
 
 from gpucheck import comparison, imports, simulator
-from gpucheck.diagnose import diagnose, read
+from gpucheck.diagnose import diagnose
+from gpucheck.diagnose.document import read
 from gpucheck.host import LiveSource, Place
 from gpucheck.host.recording import recording
 from gpucheck.knowledge import root_causes

@@ -17,7 +17,7 @@ from gpucheck.processes.atomic import SHARED
 if TYPE_CHECKING:
     from gpucheck.model.diagnosis import Diagnosis
     from gpucheck.model.diagnosis.observations import Observations
-    from gpucheck.model.diagnosis.paste import Reading
+    from gpucheck.model.paste import Reading
 
 
 @click.command()
@@ -128,11 +128,12 @@ def _given(observations: str | None) -> "Observations | None":
     """The user's own observations. Raises Problem."""
     if observations is None:
         return None
-    from gpucheck.diagnose import MAX_BYTES, ObservationProblem, read
+    from gpucheck.diagnose.document import MAX_BYTES, read
+    from gpucheck.knowledge.strict import InputProblem
 
     try:
         return read(read_bytes(observations, MAX_BYTES))
-    except ObservationProblem as problem:
+    except InputProblem as problem:
         raise Problem(f"{shown(observations)}: {problem}") from problem
 
 

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator
 
 from gpucheck.knowledge.codes import Subject
 from gpucheck.knowledge.messages import row
-from gpucheck.model.diagnosis.paste import Message
 from gpucheck.model.finding import Finding
 from gpucheck.model.finding.verdict import Verdict
+from gpucheck.model.paste import Message
 
 MOST_SHOWN = 5
 LONGEST = 500  # characters of a line that are evidence

@@ -13,7 +13,7 @@ from gpucheck.imports._pieces import read_pieces, taken_apart
 from gpucheck.imports._problem import ImportProblem, absent
 from gpucheck.imports._text import MAX_BYTES, decode, first_line, lines_of, quoted
 from gpucheck.imports._unwrap import Lines, unwrapped
-from gpucheck.model.diagnosis.paste import Reading
+from gpucheck.model.paste import Reading
 from gpucheck.model.topology import Topology
 
 __all__ = ["MAX_BYTES", "ImportProblem", "Kind", "all_kinds", "read", "read_all"]
@@ -51,11 +51,11 @@ def read(data: str | bytes) -> Topology:
     for kind in all_kinds():
         if kind.holds == TOPOLOGY and any(hint in text for hint in kind.hints):
             try:
-                found = kind.parse(lines.text)
+                found = kind.parse(lines.text).topology
             except ImportProblem as reason:
                 problem = problem or reason
             else:
-                if isinstance(found, Topology):
+                if found is not None:
                     return found
     raise _no_topology(lines, problem)
 

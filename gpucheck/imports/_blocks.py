@@ -3,6 +3,8 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from gpucheck.imports._regex import regex
+
 MOST_OBJECTS = 200
 
 
@@ -77,7 +79,7 @@ def objects(lines: Sequence[str], *marks: str) -> Iterator[tuple[int, int]]:
         at = end + 1
 
 
-STRING_OR_BRACE = re.compile(r'"(?:[^"\\]|\\.)*"|[{}]')
+STRING_OR_BRACE = regex(r'"(?:[^"\\]|\\.)*"|[{}]')
 
 
 def _end_of(lines: Sequence[str], start: int) -> int:

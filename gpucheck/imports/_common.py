@@ -4,9 +4,11 @@ import re
 from collections.abc import Mapping
 from typing import TypeVar
 
+from gpucheck.imports._regex import regex
+
 T = TypeVar("T")
 
-BUS_ID = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", re.IGNORECASE)
+BUS_ID = regex(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", re.IGNORECASE)
 
 
 def bus_id(domain: str, bus: str, device: str, function: str = "0") -> str:

@@ -4,12 +4,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from gpucheck.model.diagnosis.observations import Observations
-from gpucheck.model.diagnosis.paste import Part
-from gpucheck.model.host.readings import KernelLog
-from gpucheck.model.topology import Topology
+from gpucheck.model.paste import Part
 
-Found = Topology | Observations | KernelLog | Part
 Blocks = Iterable[tuple[int, int]]
 
 TOPOLOGY = "topology"
@@ -37,12 +33,12 @@ class Kind:
     of the kind holds one of these texts or patterns, so `line` is asked of no others; without any it is asked of all.
     loose: takes much for its own, so the others are tried first.
 
-    holds: what it is about; TOPOLOGY when parse returns a Topology. command: which command reads it.
+    holds: what it is about; TOPOLOGY when its parts have one. command: which command reads it.
     """
 
     name: str
     title: str
-    parse: Callable[[list[str]], Found]
+    parse: Callable[[list[str]], Part]
     holds: str = "messages"
     command: str = "gpucheck diagnose FILE"
     loose: bool = False

@@ -1,9 +1,10 @@
 """Kinds of text that are lines with a known meaning. Their patterns are in knowledge/messages."""
 
+from gpucheck.imports._common import linux_bus_id
 from gpucheck.imports._kind import AnyCase, Kind
 from gpucheck.imports._problem import absent
 from gpucheck.knowledge.messages import marks, meaning, speaks
-from gpucheck.model.diagnosis.paste import Message, Part
+from gpucheck.model.paste import Message, Part
 
 LONGEST = 2000  # characters of a line that are looked at
 
@@ -15,11 +16,12 @@ def messages_in(name: str, lines: list[str]) -> tuple[Message, ...]:
         known = meaning(name, line[:LONGEST])
         if known is not None:
             row, gpu = known
-            found.append(Message(key=row.key, text=line.strip()[:LONGEST], line=number, gpu=gpu))
+            bus_id = linux_bus_id(gpu) if gpu else None
+            found.append(Message(key=row.key, text=line.strip()[:LONGEST], line=number, gpu=bus_id or gpu))
     return tuple(found)
 
 
-def of_messages(name: str, title: str, hints: tuple[str, ...], looked_at: str) -> Kind:
+def of_messages(name: str, title: str, hints: tuple[str, ...], looked_at: str, *, loose: bool = True) -> Kind:
     """A kind of text whose every line stands for itself. looked_at: what was looked at when nothing is wrong."""
 
     def parse(lines: list[str]) -> Part:
@@ -34,7 +36,7 @@ def of_messages(name: str, title: str, hints: tuple[str, ...], looked_at: str) -
         name=name,
         title=title,
         parse=parse,
-        loose=True,
+        loose=loose,
         hints=hints,
         marks=known_by,
         line=lambda line: speaks(name, line[:LONGEST]),

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._regex import regex
 from gpucheck.imports._text import quoted
 from gpucheck.model.diagnosis.observations import Matrix
 
 MOST_GPUS = 64
-CELL = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?\Z")
-GROWN = re.compile(r"(?:\d{1,6}\.\d\d){2,64}")  # cells of two decimals without a blank between them
-TWO = re.compile(r"\d{1,6}\.\d\d")
+CELL = regex(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?\Z")
+GROWN = regex(r"(?:\d{1,6}\.\d\d){2,64}")  # cells of two decimals without a blank between them
+TWO = regex(r"\d{1,6}\.\d\d")
 NOT_MEASURED = {"n/a", "x", "-", "--"}
 LARGEST, SMALLEST = 1e12, 1e-9
 NOT_SQUARE = "not a square table"

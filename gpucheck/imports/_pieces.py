@@ -9,34 +9,32 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from gpucheck.imports._kind import AnyCase, Found, Kind
-from gpucheck.imports._problem import WHOLE, ImportProblem, left_out
+from gpucheck.imports._kind import AnyCase, Kind
+from gpucheck.imports._problem import WHOLE, ImportProblem
+from gpucheck.imports._regex import regex
 from gpucheck.imports._text import QUOTE_LIMIT, first_line, quoted
 from gpucheck.imports._unwrap import Lines
-from gpucheck.model.diagnosis.observations import Observations
-from gpucheck.model.diagnosis.paste import Part, Reading, ReadRange, UnreadRange
-from gpucheck.model.finding.verdict import Verdict
-from gpucheck.model.host.readings import KernelLog
-from gpucheck.model.topology import Topology
-from gpucheck.printable import counted, excerpt
+from gpucheck.model.diagnosis import ReadRange, UnreadRange
+from gpucheck.model.paste import Part, Reading
+from gpucheck.printable import excerpt
 
 Mark = str | re.Pattern[str]
 
 LONGEST_PROMPT = 600
 # A shell prompt and the command after it. The host is that of user@host.
-PROMPT = re.compile(
+PROMPT = regex(
     r"\s{0,8}(?:\([\w.-]{1,40}\) ?)?(?:"
     r"\[?[\w.-]{1,40}@(?P<host>[\w.-]{1,80})[: ][^$#%>]{0,200}[$#%>]|\$|(?:PS )?[A-Za-z]:\\[^>]{0,200}>"
     r"|[\u276f\u279c])(?:\s+(?P<command>\S.*)|\s*$)"
 )
 # A bare prompt of root, or a command that was pasted with nothing before it.
-BARE = re.compile(
+BARE = regex(
     r"\s{0,8}(?:[#%>]\s+)?(?:sudo\s+)?(?:\./|/\S{1,200}/)?(?:nvidia-smi|lspci|dmesg|journalctl|dcgmi|nvbandwidth|"
     r"\w{2,20}_perf|p2pBandwidthLatencyTest|bandwidthTest|simpleP2P|ibstat|ibv_devinfo|rdma|mpirun|srun|nvcc|"
     r"modprobe|dkms|ib_\w{2,20}|cat|uname|docker|kubectl)\b[^:|=]{0,300}$"
 )
 # Names that do not identify the host: those of containers.
-NO_NAME = re.compile(r"[0-9a-f]{12}|localhost|docker|container|pod", re.IGNORECASE)
+NO_NAME = regex(r"[0-9a-f]{12}|localhost|docker|container|pod", re.IGNORECASE)
 
 
 class Section(NamedTuple):
@@ -72,11 +70,11 @@ class _Whole:
     def holds(self, mark: Mark) -> bool:
         """Whether it may stand anywhere: never False where it does."""
         if mark not in self.reported:
-            if isinstance(mark, re.Pattern):
-                self.reported[mark] = mark.search(self.text) is not None
-            else:
+            if isinstance(mark, str):
                 letters = mark.translate(NO_DIGITS) if len(self.text) > LARGE else mark
                 self.reported[mark] = letters in (self.lower if isinstance(mark, AnyCase) else self.gist)
+            else:
+                self.reported[mark] = mark.search(self.text) is not None
         return self.reported[mark]
 
     @cached_property
@@ -207,9 +205,9 @@ def _machine(host: str | None) -> str | None:
     return host.partition(".")[0]
 
 
-LINE = re.compile(r"\bline (\d{1,9})\b")
+LINE = regex(r"\bline (\d{1,9})\b")
 MOST_MENTIONS = 2000  # lines that are searched for words of people about an Xid
-MENTION = re.compile(r"\b(?:Xid|XID)\b[ :#(]{0,3}(\d{1,3})\b")
+MENTION = regex(r"\b(?:Xid|XID)\b[ :#(]{0,3}(\d{1,3})\b")
 
 
 def read_pieces(lines: Lines, source: str, kinds: Sequence[Kind], as_: str | None) -> Reading:
@@ -276,10 +274,9 @@ def _tried(section: Section, text: list[str], source: str) -> Part | ImportProbl
 def _read(section: Section, text: list[str], source: str) -> Part:
     """One section as its kind reads it, with the lines where it stands. Raises ImportProblem."""
     try:
-        found = section.kind.parse([text[i] for i in section.at])
+        part = section.kind.parse([text[i] for i in section.at])
     except ImportProblem as problem:
         raise _moved(problem, section.at) from None
-    part = as_part(found)
     messages = tuple(replace(m, line=section.at[m.line - 1] + 1) for m in part.messages if m.line <= len(section.at))
     ranges = tuple(
         ReadRange(kind=section.kind.name, source=source, first_line=first + 1, last_line=last + 1)
@@ -299,28 +296,6 @@ def _read(section: Section, text: list[str], source: str) -> Part:
     )
     machine = part.machine or section.host
     return replace(part, messages=messages, ranges=ranges, machine=machine, unread=unread)
-
-
-def as_part(found: Found) -> Part:
-    """What a kind's parse gave, in the one form that is evaluated."""
-    if isinstance(found, Part):
-        return found
-    if isinstance(found, KernelLog):
-        return Part(kernel=found, looked_at=(f"{counted(len(found.lines), 'line')} of a kernel log",))
-    if isinstance(found, Observations):
-        return Part(observations=found)
-    count = len(found.gpus)
-    about = (f"how {count} GPUs are connected",) if count > 1 else ()
-    return Part(observations=found.observations(), looked_at=about, unread=tuple(_damage(found)))
-
-
-def _damage(found: Topology) -> Iterator[UnreadRange]:
-    """Rows of a matrix that could not be used, and pairs that are missing in it."""
-    for one in found.findings:
-        if one.verdict is not Verdict.SKIP:
-            lines = [int(match[1]) for text in one.evidence if (match := LINE.search(text))] or [1]
-            why = f"{one.seen}, expected {one.wanted}: {one.why}"
-            yield left_out(min(lines), max(lines), why, "; ".join(one.evidence))
 
 
 def _moved(problem: ImportProblem, at: list[int]) -> ImportProblem:

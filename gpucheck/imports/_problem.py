@@ -1,6 +1,6 @@
 """The one error of this package, and lines that a reader leaves out."""
 
-from gpucheck.model.diagnosis.paste import UnreadRange
+from gpucheck.model.diagnosis import UnreadRange
 from gpucheck.printable import excerpt
 
 WHOLE = "entire input"

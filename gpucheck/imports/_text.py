@@ -1,10 +1,10 @@
 """From bytes of unknown origin to plain lines: decoding, terminal escapes, invisible characters."""
 
-import re
 from collections.abc import Iterable
 
 from gpucheck.foreign import text_of
 from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._regex import regex
 from gpucheck.printable import excerpt
 
 MAX_BYTES = 128 << 20
@@ -14,10 +14,10 @@ MAX_LINE = 1 << 16
 
 # Underline and colour codes. A terminal log keeps ESC; a copied page loses it; cat -v and JSON spell it out. Without
 # ESC a number is needed: "[mem size 0x1000]" and "[Mon Feb 23" are no codes.
-ANSI = re.compile(r"(?:(?i:\x1b|\\e|\\x1b|\\033|\\u001b|\^\[)\[[0-9;]{0,16}|\[[0-9;]{1,16})[mK]")
+ANSI = regex(r"(?:(?i:\x1b|\\e|\\x1b|\\033|\\u001b|\^\[)\[[0-9;]{0,16}|\[[0-9;]{1,16})[mK]")
 ESCAPES = ("\x1b[", "\\e[", "\\E[", "\\x1b[", "\\X1b[", "\\x1B[", "\\X1B[", "\\033[", "^[[", "001b[", "001B[")
-WITHOUT_ESCAPE = re.compile(r"\[[0-9;]{1,16}[mK]")  # the same, and quick: it begins with a letter of its own
-INVISIBLE = re.compile("[\u200b-\u200f\u2060\ufeff]")
+WITHOUT_ESCAPE = regex(r"\[[0-9;]{1,16}[mK]")  # the same, and quick: it begins with a letter of its own
+INVISIBLE = regex("[\u200b-\u200f\u2060\ufeff]")
 QUOTE_LIMIT = 60
 
 

@@ -8,15 +8,17 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from gpucheck.imports._regex import regex
+
 MOST_SAMPLED = 4000
 
-QUOTE = re.compile(r"(?: {0,3}> ?){1,8}")
-ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,6}|#x[0-9a-fA-F]{1,6});")
-FENCE = re.compile(r"\s*(?:`{3,}|~{3,})[\w+.{}= -]{0,40}\s*$")
+QUOTE = regex(r"(?: {0,3}> ?){1,8}")
+ENTITY = regex(r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,6}|#x[0-9a-fA-F]{1,6});")
+FENCE = regex(r"\s*(?:`{3,}|~{3,})[\w+.{}= -]{0,40}\s*$")
 TAG = r"</?(?:pre|code|details|summary|p|br|div|blockquote)\b[^<>]{0,200}>"
-TAGS = re.compile(rf"\s*(?:{TAG}\s*){{1,4}}")
-LAST_TAGS = re.compile(rf"(?:{TAG}\s*){{1,4}}$")
-RULE = re.compile(r"\s*\|?\s*:?-{3,}:?\s*(?:\|\s*:?-{3,}:?\s*)+\|?\s*$")
+TAGS = regex(rf"\s*(?:{TAG}\s*){{1,4}}")
+LAST_TAGS = regex(rf"(?:{TAG}\s*){{1,4}}$")
+RULE = regex(r"\s*\|?\s*:?-{3,}:?\s*(?:\|\s*:?-{3,}:?\s*)+\|?\s*$")
 
 
 class _Prefix(NamedTuple):
@@ -35,37 +37,37 @@ NO_HOSTS = r"(?!(?:GPU|CPU|NIC|Link|Device|[a-z_]{0,9}rank|cuda|eth|ib|port|nvid
 PREFIXES = (
     # mpirun --tag-output: [1,3]<stdout>:, of Open MPI 5: [prterun-host-123@1,3]<stdout>:
     _Prefix(
-        re.compile(
+        regex(
             r"(?:[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4} ?)?"
             r"\[(?:[\w.-]{1,100}@)?(?P<label>\d{1,6},\d{1,6})\]<(?:stdout|stderr|stddiag)>: ?"
         )
     ),
     # kubectl logs --prefix: [pod/name/container]
-    _Prefix(re.compile(r"\[(?P<label>pod/[\w.-]{1,200}/[\w.-]{1,100})\] ?")),
+    _Prefix(regex(r"\[(?P<label>pod/[\w.-]{1,200}/[\w.-]{1,100})\] ?")),
     # Ray, vLLM: (Worker pid=12, ip=10.0.0.1), (EngineCore_DP0 pid=7)
-    _Prefix(re.compile(r"\((?P<label>(?:[\w.:/-]{1,80} ){0,3}pid=\d{1,9}(?:, ip=[\d.a-f:]{1,45})?)\) ?")),
+    _Prefix(regex(r"\((?P<label>(?:[\w.:/-]{1,80} ){0,3}pid=\d{1,9}(?:, ip=[\d.a-f:]{1,45})?)\) ?")),
     # torchrun: [rank3]:, [default3]:
-    _Prefix(re.compile(r"\[(?P<label>(?:rank|default)\d{1,6})\]:? ?")),
+    _Prefix(regex(r"\[(?P<label>(?:rank|default)\d{1,6})\]:? ?")),
     # containers' own log files: 2024-05-01T10:00:00.123Z stdout F
-    _Prefix(re.compile(rf"{ISO}(?:\.\d{{1,9}})?(?:Z|[+-]\d\d:\d\d) (?:stdout|stderr) [FP] ")),
+    _Prefix(regex(rf"{ISO}(?:\.\d{{1,9}})?(?:Z|[+-]\d\d:\d\d) (?:stdout|stderr) [FP] ")),
     # kubectl logs --timestamps; runners of GitHub, Azure DevOps, GitLab (with 00O) and Jenkins
-    _Prefix(re.compile(rf"{ISO}\.\d{{5,9}}Z(?: \d\d[OE][ +]?)? ?")),
-    _Prefix(re.compile(rf"\[{ISO}\.\d{{3}}Z\] ?")),
+    _Prefix(regex(rf"{ISO}\.\d{{5,9}}Z(?: \d\d[OE][ +]?)? ?")),
+    _Prefix(regex(rf"\[{ISO}\.\d{{3}}Z\] ?")),
     # journalctl, syslog: Nov 22 10:00:00 host program[12]:
     _Prefix(
-        re.compile(
+        regex(
             rf"(?:[A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{{1,9}})?|{ISO}(?:\.\d{{1,9}})?(?:Z|[+-]\d\d:?\d\d))"
             rf" (?P<host>[\w.-]{{1,100}}) (?P<label>{DAEMONS}[\w./@-]{{1,80}}(?:\[\d{{1,10}}\])?):(?: |$)"
         ),
         most_lines=True,
     ),
     # docker compose: name-1  |
-    _Prefix(re.compile(r"(?P<label>[A-Za-z][\w.-]{0,62}) {1,40}\|(?: |$)"), most_lines=True),
+    _Prefix(regex(r"(?P<label>[A-Za-z][\w.-]{0,62}) {1,40}\|(?: |$)"), most_lines=True),
     # srun --label: 12: and a blank, which the bus numbers of lspci do not have after them
-    _Prefix(re.compile(r" {0,4}(?P<label>\d{1,5}):(?: |$)"), most_lines=True),
+    _Prefix(regex(r" {0,4}(?P<label>\d{1,5}):(?: |$)"), most_lines=True),
     # pdsh, clush, ansible: host:
     _Prefix(
-        re.compile(rf"{NO_HOSTS}(?P<host>(?P<label>[A-Za-z][\w-]{{0,62}}\d(?:\.[\w.-]{{1,100}})?)):(?: |$)"),
+        regex(rf"{NO_HOSTS}(?P<host>(?P<label>[A-Za-z][\w-]{{0,62}}\d(?:\.[\w.-]{{1,100}})?)):(?: |$)"),
         most_lines=True,
     ),
 )

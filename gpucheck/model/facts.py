@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 import msgspec
 
+from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.model.host import NotRecorded
 from gpucheck.model.host.hardware import PciDevice
 from gpucheck.model.host.readings import (
@@ -65,6 +66,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     packages, libraries: None where the host could not read its package database or the loader's cache.
     texts, folders: by absolute path; a path below the interpreter's packages or the user's home starts with
     ``{purelib}`` or ``{home}``, because these lie elsewhere where a recording is evaluated.
+    observed: GPU links as they were measured or as other tools report them.
     """
 
     system: Part[System] = NOT_ASKED
@@ -86,6 +88,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     library_names: tuple[str, ...] = ()
     libraries: tuple[LoaderLibrary, ...] | None = ()
     device_files: Part[tuple[DeviceFile, ...]] = NOT_ASKED
+    observed: Observations = Observations()
 
     def missing(self, needs: Iterable[str]) -> list[str]:
         """Return the needs that have no answer."""

@@ -165,10 +165,10 @@ def reduced_findings(wiring: Wiring, virtual: str | None) -> Iterator[Finding]:
     """Yield one finding for each link, at its lower end. virtual: links of a hypervisor are SKIP."""
     for function in wiring.functions:
         if is_reduced(function):
-            yield _reduced_finding(function, virtual)
+            yield _reduced_finding(wiring, function, virtual)
 
 
-def _reduced_finding(function: WiredFunction, virtual: str | None) -> Finding:
+def _reduced_finding(wiring: Wiring, function: WiredFunction, virtual: str | None) -> Finding:
     link, uplink = function.link, function.kind == "switch-upstream"
     subject = Subject(
         check="topology",
@@ -182,9 +182,20 @@ def _reduced_finding(function: WiredFunction, virtual: str | None) -> Finding:
     if function.kind == "nic":
         return subject.warns("topology.nic-lanes-reduced", seen, wanted, device=function.bus_id)
     if not uplink:
-        return subject.warns("topology.gpu-lanes-reduced", seen, wanted)
-    lanes = link.width is not None and link.max_width is not None and link.width < link.max_width
-    return subject.warns("topology.uplink-lanes-reduced" if lanes else "topology.uplink-speed-reduced", seen, wanted)
+        return subject.warns("pcie.width-reduced", seen, wanted, confidence="likely")
+    gpus = sum(one.kind == "gpu" and function.bus_id in _above(wiring, one) for one in wiring.functions)
+    return subject.warns("pcie.uplink-reduced", seen, wanted, confidence="likely", gpus=gpus, port=function.bus_id)
+
+
+def _above(wiring: Wiring, function: WiredFunction) -> set[str]:
+    """Return the bus ids of the bridges above a function."""
+    above = {one.bus_id: one.above for one in wiring.functions}
+    found: set[str] = set()
+    bus_id = function.above
+    while bus_id is not None and bus_id not in found:
+        found.add(bus_id)
+        bus_id = above.get(bus_id)
+    return found
 
 
 MOST_SWITCH_MEMBERS = 5  # fully and evenly joined by direct links, up to here: 12 links over 3 peers, 18 over 3

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gpucheck.diagnose import read as read_observations
-from gpucheck.diagnose.read import OBSERVATIONS
+from gpucheck.diagnose.document import OBSERVATIONS
+from gpucheck.diagnose.document import read as read_observations
 from gpucheck.model.diagnosis.observations import Measured, ObservedHost
 
 DOCS = Path(__file__).parents[2] / "docs"

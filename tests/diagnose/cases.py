@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from gpucheck import imports
-from gpucheck.diagnose import read
+from gpucheck.diagnose.document import read
 from gpucheck.model import Finding
 from gpucheck.model.diagnosis import Diagnosis
 from gpucheck.model.diagnosis.observations import Observations
-from gpucheck.model.diagnosis.paste import Reading
+from gpucheck.model.paste import Reading
 from gpucheck.run.pastes import diagnosis
 from tests.diagnose.results import BAD, named
 from tests.shared import from_yaml

@@ -10,7 +10,8 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from gpucheck import imports
-from gpucheck.diagnose import diagnose, read
+from gpucheck.diagnose import diagnose
+from gpucheck.diagnose.document import read
 from gpucheck.model import Finding, Verdict
 from gpucheck.run.pastes import diagnosis
 from tests.diagnose import tables

@@ -4,7 +4,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from gpucheck.diagnose import diagnose, read
+from gpucheck.diagnose import diagnose
+from gpucheck.diagnose.document import read
 from gpucheck.model import Finding, Verdict, worst
 
 BAD = (Verdict.WARN, Verdict.FAIL)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from gpucheck.diagnose import diagnose, read
+from gpucheck.diagnose import diagnose
+from gpucheck.diagnose.document import read
 from gpucheck.model import Verdict
 
 GB200 = "gpus: {{count: 4, model: NVIDIA GB200}}\nmeasured: {{host_device: [{{gpu: 0, h2d_gb_s: {}, d2h_gb_s: {}}}]}}"

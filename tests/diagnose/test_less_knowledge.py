@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from gpucheck.diagnose import ObservationProblem, diagnose, read
+from gpucheck.diagnose import diagnose
+from gpucheck.diagnose.document import read
+from gpucheck.knowledge.strict import InputProblem
 from gpucheck.model import Finding, Verdict
 from tests.diagnose.cases import NAMES, case
 from tests.diagnose.faulty import FAULTS
@@ -81,7 +83,7 @@ def improved(seen: dict[str, Any]) -> dict[str, str]:
     for fact in facts(seen):
         try:
             after = diagnose(read(json.dumps(without(seen, fact))))
-        except ObservationProblem:
+        except InputProblem:
             continue  # a matrix that nothing gives a size
         if after and verdict(after) is Verdict.PASS and not stands_on(before, fact):
             found[fact] = f"{verdict(before).value} to {verdict(after).value}"

@@ -4,9 +4,7 @@ from typing import Any
 
 import pytest
 
-from gpucheck.diagnose import together
 from gpucheck.model import Verdict
-from gpucheck.model.diagnosis.observations import Measured, Observations
 from tests.diagnose.results import accused, diagnosed, named, verdict
 
 PRO = "NVIDIA RTX PRO 6000 Blackwell Workstation Edition"
@@ -163,10 +161,3 @@ def test_error_802_names_the_fabric_manager_where_there_may_be_one(model: str, c
     found = diagnosed({"gpus": {"count": 1, "model": model}, "measured": {"failures": [failure]}})
 
     assert [f.cause for f in found if f.verdict is Verdict.FAIL] == [cause], found
-
-
-def test_compared_and_none_bad_is_told_whatever_another_source_adds() -> None:
-    right = Observations(measured=Measured(integrity_bad_pairs=()))
-
-    assert together(right, Observations()).measured.integrity_bad_pairs == ()
-    assert together(Observations(), right).measured.integrity_bad_pairs == ()

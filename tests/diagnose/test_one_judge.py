@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from gpucheck.cli.diagnose import COMMAND as DIAGNOSE
-from gpucheck.diagnose import read
+from gpucheck.diagnose.document import read
 from tests.forked import gpucheck
 from tests.shared import sampled
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from gpucheck.diagnose import diagnose, read
+from gpucheck.diagnose import diagnose
+from gpucheck.diagnose.document import read
 from gpucheck.model import Verdict
 
 TEXT = """

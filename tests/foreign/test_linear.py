@@ -8,11 +8,11 @@ import pytest
 
 from gpucheck import imports
 from gpucheck.diagnose import diagnose
-from gpucheck.diagnose.combine import together
 from gpucheck.foreign.documents import DocumentProblem, load
 from gpucheck.imports import ImportProblem
 from gpucheck.imports.logs import kernel_log
 from gpucheck.model.diagnosis.observations import Observations
+from gpucheck.run.pastes.merge import merge
 from tests.shared import sampled
 
 PAIR = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tPIX\t0-7\nGPU1\tPIX\t X \t0-7\n"
@@ -24,7 +24,7 @@ SUM = "    1048576  262144  float  sum  -1  90.5  11.6  23.1  0\n"
 def diagnosed(content):
     """Read and diagnosed, as gpucheck diagnose does."""
     (part,) = parts(content + SUM.encode())
-    return diagnose(together(Observations(), part.observations))
+    return diagnose(merge(Observations(), part.facts.observed)[0])
 
 
 def parts(content):

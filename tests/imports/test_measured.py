@@ -13,7 +13,7 @@ NCCL, NCCL_JSON = PASTES["nccl-tests.txt"], PASTES["nccl-tests.json"]
 
 def measured(text: str) -> Observations:
     """What the first part of a text holds, that of a benchmark if lines of NCCL's log stand between its own."""
-    return min(read(text).parts, key=lambda part: part.ranges[0].kind == "nccl-log").observations
+    return min(read(text).parts, key=lambda part: part.ranges[0].kind == "nccl-log").facts.observed
 
 
 def without_log(text: str) -> str:
@@ -141,7 +141,7 @@ def test_damaged_table_is_left_out_and_named(text, words):
 
     assert any(words in row.why for row in part.unread), part.unread
     assert part.unread == read(text).unread
-    assert part.observations.measured.p2p_latency_us
+    assert part.facts.observed.measured.p2p_latency_us
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_damaged_table_is_left_out_and_named(text, words):
 def test_cut_row_has_no_cells_and_the_others_stay(text, row):
     whole = measured(P2P).measured.staged_uni_gb_s
     (part,) = read(text).parts
-    found = part.observations.measured.staged_uni_gb_s
+    found = part.facts.observed.measured.staged_uni_gb_s
 
     assert [cells for i, cells in enumerate(found) if i < row] == list(whole[:row])
     assert found[row] == (None, None, None)
@@ -167,7 +167,7 @@ def test_cut_row_has_no_cells_and_the_others_stay(text, row):
 def test_run_without_a_table_has_gpus_and_their_access():
     (part,) = read(P2P[: P2P.index("   D\\D     0      1")]).parts
 
-    assert (len(part.observations.gpus), part.observations.p2p_access[0]) == (3, (None, True, True))
+    assert (len(part.facts.observed.gpus), part.facts.observed.p2p_access[0]) == (3, (None, True, True))
     assert "cut short" in part.unread[0].why
 
 
@@ -179,8 +179,8 @@ def test_table_that_lost_columns_is_left_out():
     (part,) = read("\n".join(lines)).parts
 
     assert "2 columns in the heading" in part.unread[0].why
-    assert part.observations.measured.p2p_uni_gb_s[0][1] == 8.90, "the reads are left"
-    assert part.observations.measured.method.direction == "read"
+    assert part.facts.observed.measured.p2p_uni_gb_s[0][1] == 8.90, "the reads are left"
+    assert part.facts.observed.measured.method.direction == "read"
 
 
 def test_number_between_two_gpus_proves_peer_access():
@@ -220,7 +220,7 @@ def test_cut_row_of_nccl_tests_is_not_shifted(end):
     last = next(line for line in reversed(without_log(NCCL).splitlines()) if line.strip().startswith("1073741824"))
     (part,) = read(without_log(NCCL).replace(last, last[: -len(end)])).parts
 
-    assert part.observations.measured.collectives[0].bytes < 1 << 30
+    assert part.facts.observed.measured.collectives[0].bytes < 1 << 30
     assert part.unread[0].why.endswith("the row breaks off")
 
 

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from gpucheck.diagnose import diagnose, read
+from gpucheck.diagnose import diagnose
+from gpucheck.diagnose.document import read
 from gpucheck.measure.planning.plan import plan
 from gpucheck.measure.reporting.report import crowds
 from gpucheck.measure.reporting.surroundings import surroundings, under_load

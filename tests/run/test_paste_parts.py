@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from gpucheck import imports
 from gpucheck.model import Verdict
 from gpucheck.model.diagnosis import Diagnosis
-from gpucheck.model.diagnosis.paste import Reading
+from gpucheck.model.paste import Reading
 from gpucheck.run.pastes import diagnosis
 from tests.diagnose.cases import NAMES, case
 from tests.imports.corpus import CASES as TOPOLOGIES

@@ -8,8 +8,10 @@ from msgspec.structs import replace
 
 from gpucheck import imports
 from gpucheck.model import KernelLine, KernelLog, Verdict
+from gpucheck.model.diagnosis import ReadRange
 from gpucheck.model.diagnosis.observations import HostDevice, Measured, Observations, ObservedGpu
-from gpucheck.model.diagnosis.paste import Part, Reading, ReadRange
+from gpucheck.model.facts import Facts
+from gpucheck.model.paste import Part, Reading
 from gpucheck.run.pastes import NoSuchMachine, diagnosis
 from tests.imports.pastes.reading import BANDWIDTH
 from tests.imports.pastes.samples import KERNEL, MATRIX, P2P_SAMPLE
@@ -19,9 +21,9 @@ def reading(*texts: str) -> list[Reading]:
     return [imports.read_all(text.encode(), f"{i}.txt") for i, text in enumerate(texts)]
 
 
-def part(machine: str | None = None, **fields) -> Reading:
+def part(machine: str | None = None, looked_at: tuple[str, ...] = (), **facts) -> Reading:
     where = ReadRange(kind="kernel-log", source=f"{machine}.txt", first_line=1, last_line=9)
-    return Reading(parts=(Part(machine=machine, ranges=(where,), **fields),))
+    return Reading(parts=(Part(machine=machine, ranges=(where,), looked_at=looked_at, facts=Facts(**facts)),))
 
 
 def test_two_tools_of_one_machine_are_judged_together():
@@ -52,7 +54,7 @@ def test_wrong_data_is_a_fail_that_names_the_pair():
 
 def test_each_named_machine_is_judged_by_itself():
     log = KernelLog(lines=(KernelLine(text=KERNEL.splitlines()[2]),), source="pasted log")
-    found = diagnosis([part("node07", kernel=log), part("node08")], sources=("a", "b"))
+    found = diagnosis([part("node07", kernel_log=log), part("node08")], sources=("a", "b"))
 
     assert [(one.machine, one.verdict) for one in found.machines] == [
         ("node07", Verdict.FAIL),
@@ -73,7 +75,7 @@ def test_lines_of_several_machines_that_name_none_are_a_machine_of_their_own():
 
 
 def test_lines_that_name_no_machine_are_of_the_only_one_of_their_file():
-    row = replace(part("node07").parts[0], machine=None, observations=reading(MATRIX)[0].parts[0].observations)
+    row = replace(part("node07").parts[0], machine=None, facts=reading(MATRIX)[0].parts[0].facts)
     found = diagnosis([part("node07"), Reading(parts=(row,)), part("node08")], sources=("a",))
 
     assert [(one.machine, one.gpus) for one in found.machines] == [("node07", 4), ("node08", 0)]
@@ -92,7 +94,7 @@ def test_jobs_on_two_hosts_are_two_machines():
 
 def test_a_machine_is_chosen():
     log = KernelLog(lines=(KernelLine(text=KERNEL.splitlines()[2]),), source="pasted log")
-    sick, well = part("node07", kernel=log), part("node08")
+    sick, well = part("node07", kernel_log=log), part("node08")
 
     assert diagnosis([sick, well], sources=("a",), machine="node07").verdict is Verdict.FAIL
     assert diagnosis([sick, well], sources=("a",), machine="node08").verdict is not Verdict.FAIL
@@ -134,7 +136,7 @@ def test_a_part_with_other_gpus_is_judged_by_itself_and_its_lines_are_named():
 def test_one_gpu_s_own_result_fits_a_machine_of_several():
     row = HostDevice(gpu=1, h2d_gb_s=25.0, d2h_gb_s=26.0)
     gpus = (ObservedGpu(), ObservedGpu(model="NVIDIA A100"))
-    one = part(observations=Observations(gpus=gpus, measured=Measured(host_device=(row,))))
+    one = part(observed=Observations(gpus=gpus, measured=Measured(host_device=(row,))))
     found = diagnosis([*reading(MATRIX), one], sources=("a", "b"))
 
     assert found.observations is not None

@@ -26,11 +26,11 @@ QUOTE = 300
 # After one of these a GPU does not respond: every later error of it is a consequence. Xid 154 names the action.
 LOST = {"xid:79", "gpu-off-bus"}
 RECOVERY_ACTION = {"xid:154"}
-NOT_SEEN = Machine()
 HOST, EVERYWHERE, A_GPU = "host", "*", "gpu:*"
 
 
 def evaluate(facts: Facts) -> Iterator[Finding]:
+    """One finding for each error and GPU, switch or host, else one for the host."""
     gpus = [device for device in facts.pci if device.is_nvidia_gpu]
     switches = [device for device in facts.pci if (device.vendor_id, device.class_id[:4]) == NVSWITCH]
     above: dict[str, tuple[str, ...]] = {}
@@ -39,11 +39,15 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
             for port in device.path:
                 above[port] = (*above.get(port, ()), f"{kind} {device.bus_id}")
     of_gpus, of_switches = (frozenset(device.bus_id for device in devices) for devices in (gpus, switches))
-    return of_log(facts.kernel_log, Machine(of_gpus, of_switches, above=above, complete=True))
+    return _findings(facts.kernel_log, Machine(of_gpus, of_switches, above=above, complete=True))
 
 
-def of_log(log: KernelLog, bus: Machine = NOT_SEEN) -> Iterator[Finding]:
-    """One finding for each error and GPU, switch or host, else one for the host. bus: what is known of it."""
+def of_log(log: KernelLog, gpus: Iterable[str] = ()) -> Iterator[Finding]:
+    """The same for a log without its host. gpus: bus ids of GPUs that are known to be in it."""
+    return _findings(log, Machine(frozenset(gpus)))
+
+
+def _findings(log: KernelLog, bus: Machine) -> Iterator[Finding]:
     if log.source is None:
         yield Subject(check=NAME).unknown("kernel.log-unreadable", error=log.denied)
         return

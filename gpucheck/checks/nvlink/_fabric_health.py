@@ -41,18 +41,6 @@ def health_findings(gpus: Sequence[Gpu]) -> Iterator[Finding]:
             yield from filter(None, [found or _summary(gpu, gpu.fabric)])
 
 
-def unregistered(gpus: Sequence[Gpu]) -> Iterator[Finding]:
-    """Yield FAIL for each GPU whose registration ended with an error, where nothing is known about its manager."""
-    for gpu in gpus:
-        if gpu.fabric is None or gpu.fabric.state != "completed" or not gpu.fabric.status:
-            continue
-        seen, tray = f"registration ended with NVML code {gpu.fabric.status}", is_tray_gpu(gpu)
-        code = "nvlink.tray-unregistered" if tray else "nvlink.fabric-not-ready"
-        cause = "fabric-unregistered" if tray else "fabric-manager-down"
-        subject = Subject(check=NAME, name=f"gpu:{gpu.pci_bus_id}", evidence=(f"fabric state completed, {seen}",))
-        yield subject.fails(code, seen, "registered", cause=cause, confidence="likely")
-
-
 def _evaluate(gpu: Gpu, mask: int) -> Finding | None:
     states = [f"{name}: {mask >> shift & 3}" for name, shift in ({"route unhealthy": ROUTE_UNHEALTHY} | LIMITS).items()]
     states += [f"{name}: {mask >> shift & 3}" for name, shift in RECORDED.items() if mask >> shift & 3]

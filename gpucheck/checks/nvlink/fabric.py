@@ -10,7 +10,7 @@ The state decides: the service only explains it. It may run on the host of a gue
 container, or, for a rack, on the switch trays.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 from gpucheck.checks._nvml import evidence, gaps_of, lost_gaps, not_reported, reading_with_gpus
@@ -104,6 +104,19 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
         yield from _without_state(facts, nvml, nvlinks)
     else:
         yield Subject(check=NAME).skips("nvlink.no-fabric" if facts.pci else "nvlink.no-fabric-or-bus")
+
+
+def of_gpus(gpus: Sequence[Gpu]) -> Iterator[Finding]:
+    """What GPUs report of their fabric, where nothing is known about its manager. Nothing if all is well."""
+    for gpu in gpus:
+        if gpu.fabric is None or gpu.fabric.state != "completed" or not gpu.fabric.status:
+            continue
+        seen, tray = f"registration ended with NVML code {gpu.fabric.status}", is_tray_gpu(gpu)
+        code = "nvlink.tray-unregistered" if tray else "nvlink.fabric-not-ready"
+        cause = "fabric-unregistered" if tray else "fabric-manager-down"
+        subject = Subject(check=NAME, name=f"gpu:{gpu.pci_bus_id}", evidence=(f"fabric state completed, {seen}",))
+        yield subject.fails(code, seen, "registered", cause=cause, confidence="likely")
+    yield from health_findings(gpus)
 
 
 def _switches(facts: Facts) -> bool:

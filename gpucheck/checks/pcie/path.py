@@ -75,7 +75,8 @@ def _narrow(hop: PciDevice, gpus: list[str]) -> Finding:
     # An idle link may lower its speed, never its lanes.
     narrow = None not in (link.width, link.max_width) and link.width != link.max_width
     sure = "certain" if narrow else "likely"
-    return subject.fails("pcie.uplink-reduced", f"PCIe uplink {seen}", wanted, confidence=sure, gpus=len(gpus))
+    values = {"gpus": len(gpus), "port": hop.bus_id}
+    return subject.fails("pcie.uplink-reduced", f"PCIe uplink {seen}", wanted, confidence=sure, **values)
 
 
 def _whole(gpus: list[PciDevice], hops: list[PciDevice]) -> Finding:

@@ -14,7 +14,7 @@ from gpucheck.model.finding.verdict import Verdict
 # under load although more passed it.
 FIELDS = {
     "gen": ("Gen", "links.generation-low", "links.generation-low-unloaded", "links.generation-changing"),
-    "width": ("x", "links.width-low", "links.width-low-unloaded", "links.width-changing"),
+    "width": ("x", "links.width-low", "pcie.width-reduced", "links.width-changing"),
 }
 MORE_PASSED = 0.98  # of the raw rate of the link that was read: the reading is not what the copies had
 CHIPSET_LANES = 4
@@ -108,11 +108,11 @@ def _is_half(m: Machine, i: int) -> bool:
 def _uplink(group: frozenset[int], port: Port) -> Finding:
     sure = port.read == "load"
     return Claim("uplink", Verdict.FAIL if sure else Verdict.WARN, None, "certain" if sure else "likely").finding(
-        "links.uplink-low",
+        "pcie.uplink-reduced",
         subject=f"link:{port.bus_id}" if port.bus_id else "host",
         seen=f"Gen{port.gen} x{port.width}",
         wanted=f"Gen{port.max_gen} x{port.max_width}",
-        gpus=tuple(sorted(group)),
+        gpus=len(group),
         port=port.bus_id or "BUS_ID",
-        evidence=(f"read {port.read or 'at an unknown time'}",),
+        evidence=(f"read {port.read or 'at an unknown time'}, above GPUs {', '.join(map(str, sorted(group)))}",),
     )

@@ -6,6 +6,7 @@ from gpucheck.diagnose._case import Case, Claim, listed
 from gpucheck.diagnose.machine import FASTEST_SLOT, Machine, Pair
 from gpucheck.model.finding import Finding
 from gpucheck.model.finding.verdict import Verdict
+from gpucheck.printable import counted
 
 CHECK = "nvlink-links"
 FOUR_WAY = 12  # links of cards that come with a four-way bridge too, half of them to each neighbor
@@ -17,6 +18,7 @@ def rule(case: Case) -> Iterator[Finding]:
     lost = {i: count for i in range(m.count) if (count := _lost(m, i))}
     for i, count in lost.items():
         yield _counted(m, i, count)
+    yield from _dark(m)
     yield from _by_design(m)
     if not lost and m.pairs and len({gpu.model for gpu in m.seen.gpus}) == 1:
         yield from _uneven(m)
@@ -58,6 +60,14 @@ def _counted(m: Machine, i: int, lost: int) -> Finding:
         total=_wanted(m, i),
         evidence=(f"active {gpu.nvlinks.active}, ports {gpu.nvlinks.total}",),
     )
+
+
+def _dark(m: Machine) -> Iterator[Finding]:
+    """GPUs of an unknown model without any NVLink up: a fault on a board with NVSwitches, normal without a bridge."""
+    dark = [gpu for gpu in m.seen.gpus if gpu.nvlinks.total and gpu.nvlinks.active == 0 and gpu.model is None]
+    if dark:
+        seen = f"0 of {dark[0].nvlinks.total} NVLinks up on {counted(len(dark), 'GPU')}"
+        yield Claim(CHECK, Verdict.UNKNOWN).finding("links.nvlinks-dark", seen=seen)
 
 
 def _by_design(m: Machine) -> Iterator[Finding]:

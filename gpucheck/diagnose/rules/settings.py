@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from gpucheck.diagnose._case import Case, Claim
 from gpucheck.model.finding import Finding
 from gpucheck.model.finding.verdict import Verdict
+from gpucheck.topology.pcie.acs import redirecting
 
 
 def rule(case: Case) -> Iterator[Finding]:
@@ -12,19 +13,15 @@ def rule(case: Case) -> Iterator[Finding]:
     m = case.machine
     used = [pair for pair in m.granted if not m.joined(pair)]
     if m.translating and used and not m.host.virtual:
-        yield Claim("iommu", Verdict.WARN).finding(
-            "access.iommu-translates",
+        yield Claim("iommu", Verdict.WARN, confidence="likely").finding(
+            "pcie.iommu-translates",
             seen="the IOMMU translates, and P2P over PCIe is granted",
-            wanted="identity mapping (iommu=pt)",
+            wanted="identity, or no IOMMU",
         )
     near = [pair for pair in used if m.is_near(pair)]
     near = near or [pair for pair in m.pairs if m.over_pcie(pair) and (m.is_near(pair) or m.classes[pair] is None)]
     if m.acs and near and not any(map(m.one_way, near)):
-        yield Claim("acs", Verdict.WARN).finding(
-            "access.acs-redirects",
-            seen=f"ACS redirect is enabled{': ' if m.acs_bridges else ''}{', '.join(m.acs_bridges[:4])}",
-            wanted="no redirect between GPUs",
-        )
+        yield redirecting(m.acs_bridges, confidence="likely")
     fresh = bool(m.pairs) and all(m.access[pair] is None for pair in m.pairs)
     if not fresh or not m.is_geforce:
         return

@@ -8,10 +8,11 @@ from msgspec.structs import replace
 from gpucheck.imports._common import by_pair
 from gpucheck.imports._numbers import AGAIN, transposed
 from gpucheck.imports._problem import ImportProblem, absent
+from gpucheck.imports._regex import regex
 from gpucheck.model.diagnosis.observations import Flags, HostDevice, Matrix, Measured, Method, Observations, ObservedGpu
 
 TOOL = "nvbandwidth"
-CASE = re.compile(
+CASE = regex(
     r"(?:multinode_)?(?:host|device)_to_(?:host|device)_(?:bidirectional_)?(?:memcpy_(?:(?:read|write)_)?|latency_)(?:ce|sm)"
 )
 

@@ -1,6 +1,5 @@
 """bandwidthTest of NVIDIA's CUDA samples: copies between host memory and one GPU, as text or --csv."""
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -8,29 +7,31 @@ from gpucheck.imports._blocks import spans, with_lines_above
 from gpucheck.imports._kind import MEASUREMENTS, Blocks, Kind
 from gpucheck.imports._numbers import AGAIN, MOST_GPUS
 from gpucheck.imports._problem import absent
+from gpucheck.imports._regex import regex
 from gpucheck.model.diagnosis.observations import HostDevice, Measured, Method, Observations, ObservedGpu
-from gpucheck.model.diagnosis.paste import Part
+from gpucheck.model.facts import Facts
+from gpucheck.model.paste import Part
 
 TOOL = "bandwidthTest"
 LARGE = 8_000_000  # bytes; below that the start of a copy takes a good part of the time
 FASTEST = 1e5  # GB/s
 FACTORS = {"G": 1.0, "M": 1.048576e-3}  # to 10**9 bytes/s; versions up to CUDA 9 count 2**20 bytes as MB
 
-FIRST = re.compile(r"^\s*\[CUDA Bandwidth Test\]")
-DEVICE = re.compile(r"^\s*Device (\d{1,2}): (\S.{0,98}\S)\s*$")
-MODE = re.compile(r"^\s*(?:Quick|Range|Shmoo) Mode\s*$")
-HEADING = re.compile(r"^\s*(Host to Device|Device to Host|Device to Device) Bandwidth, (\d{1,2}) Device\(s\)")
-MEMORY = re.compile(r"^\s*(PINNED|PAGEABLE)[\w -]{0,30} Memory Transfers")
-UNIT = re.compile(r"Transfer Size \(Bytes\)\s{1,20}Bandwidth\(([GM])B/s\)")
-ROW = re.compile(r"^\s*(\d{3,12})\s{1,40}(\d{1,8}(?:\.\d{1,6})?)\s*$")
-CSV = re.compile(
+FIRST = regex(r"^\s*\[CUDA Bandwidth Test\]")
+DEVICE = regex(r"^\s*Device (\d{1,2}): (\S.{0,98}\S)\s*$")
+MODE = regex(r"^\s*(?:Quick|Range|Shmoo) Mode\s*$")
+HEADING = regex(r"^\s*(Host to Device|Device to Host|Device to Device) Bandwidth, (\d{1,2}) Device\(s\)")
+MEMORY = regex(r"^\s*(PINNED|PAGEABLE)[\w -]{0,30} Memory Transfers")
+UNIT = regex(r"Transfer Size \(Bytes\)\s{1,20}Bandwidth\(([GM])B/s\)")
+ROW = regex(r"^\s*(\d{3,12})\s{1,40}(\d{1,8}(?:\.\d{1,6})?)\s*$")
+CSV = regex(
     r"^\s*bandwidthTest-(H2D|D2H|D2D)(?:-(Pinned|Paged))?[\w-]{0,20}, Bandwidth = (\d{1,8}(?:\.\d{1,6})?) ([GM])B/s,"
     r" Time = [\d.]{1,12} s, Size = (\d{1,12}) bytes, NumDevsUsed = (\d{1,2})"
 )
 WAYS = {"Host to Device": "H2D", "Device to Host": "D2H", "Device to Device": "D2D"}
-BEGIN = re.compile(f"{FIRST.pattern}|{HEADING.pattern}|{CSV.pattern}")
-DEVICE_BEFORE = re.compile(f"{DEVICE.pattern}|{MODE.pattern}|" + r"^\s*Running on\.\.\.")
-INSIDE = re.compile(
+BEGIN = regex(f"{FIRST.pattern}|{HEADING.pattern}|{CSV.pattern}")
+DEVICE_BEFORE = regex(f"{DEVICE.pattern}|{MODE.pattern}|" + r"^\s*Running on\.\.\.")
+INSIDE = regex(
     "|".join(part.pattern for part in (DEVICE, MODE, HEADING, MEMORY, UNIT, ROW, CSV))
     + r"|^\s*(?:Running on\.\.\.|Result = (?:PASS|FAIL)|NOTE: The CUDA Samples|\.{5,}|Transfer Size|Choosing|!!!)"
 )
@@ -87,7 +88,7 @@ def _part(best: dict[str, float], devices: dict[int, str]) -> Part:
     gpus = (*(ObservedGpu() for _ in range(index)), ObservedGpu(model=devices.get(index)))
     row = HostDevice(gpu=index, h2d_gb_s=best.get("H2D"), d2h_gb_s=best.get("D2H"))
     measured = Measured(method=Method(engine="ce"), host_device=(row,))
-    return Part(observations=Observations(gpus=gpus, measured=measured), looked_at=looked_at)
+    return Part(facts=Facts(observed=Observations(gpus=gpus, measured=measured)), looked_at=looked_at)
 
 
 def _blocks(lines: Sequence[str]) -> Blocks:

@@ -1,17 +1,17 @@
 """States of gpud's components, as its API and ``gpud`` print them: JSON, one object a component."""
 
-import re
-
 from gpucheck.imports._blocks import objects
 from gpucheck.imports._json import decode, rows_of, text_of
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import ImportProblem
-from gpucheck.model.diagnosis.paste import Message, Part
+from gpucheck.imports._regex import regex
+from gpucheck.model.facts import Facts
 from gpucheck.model.host.readings import KernelLine, KernelLog
+from gpucheck.model.paste import Message, Part
 
 TOOL = "gpud"
 GPU = "accelerator-nvidia"
-XID = re.compile(r"XID (\d{1,4})\b.{0,200}? detected on (?:PCI:)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})")
+XID = regex(r"XID (\d{1,4})\b.{0,200}? detected on (?:PCI:)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})")
 BAD = ("Unhealthy", "Degraded")
 
 
@@ -31,8 +31,8 @@ def parse(lines: list[str]) -> Part:
             xids.append(KernelLine(text=f"NVRM: Xid (PCI:{xid[2]}): {xid[1]}, {reason}"))
         else:
             messages.append(Message(key="gpud.not-healthy", text=f"{component}: {reason}", line=1))
-    log = KernelLog(lines=tuple(xids), source="gpud") if xids else None
-    return Part(kernel=log, messages=tuple(messages), looked_at=(f"{component} of gpud",))
+    facts = Facts(kernel_log=KernelLog(lines=tuple(xids), source="gpud")) if xids else Facts()
+    return Part(facts=facts, messages=tuple(messages), looked_at=(f"{component} of gpud",))
 
 
 KIND = Kind(TOOL, "states of gpud", parse, hints=('"states"',), blocks=lambda lines: objects(lines, '"states"'))

@@ -6,20 +6,22 @@ from typing import Any
 from gpucheck.imports._blocks import objects
 from gpucheck.imports._common import bus_id
 from gpucheck.imports._json import decode, rows_of, text_of
-from gpucheck.imports._kind import MEASUREMENTS, Found, Kind
+from gpucheck.imports._kind import MEASUREMENTS, Kind
 from gpucheck.imports._messages import messages_in
 from gpucheck.imports._numbers import MOST_GPUS, cell, refuse_gib
 from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._regex import regex
 from gpucheck.imports.benchmarks._nvbandwidth import TOOL, Table, measured, of_one_host, wanted, with_waived_tests
 from gpucheck.model.diagnosis.observations import Matrix, Observations, ObservedGpu
-from gpucheck.model.diagnosis.paste import Part
+from gpucheck.model.facts import Facts
+from gpucheck.model.paste import Part
 
-DEVICE = re.compile(
+DEVICE = regex(
     r"(.{1,100}?)(?: \(([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\))?(?:: \([\w.-]{1,100}\))?", re.IGNORECASE
 )
 
 
-def parse(lines: list[str]) -> Found:
+def parse(lines: list[str]) -> Part:
     """Every table of a single pair or link. Raises ImportProblem, and nothing else."""
     root = decode(lines, TOOL).get(TOOL)
     if not isinstance(root, dict):
@@ -36,7 +38,7 @@ def parse(lines: list[str]) -> Found:
     waived = any(map(_was_waived, rows_of(root.get("testcases"))))
     peers = not any(text_of(row.get("name")).startswith("multinode_") for row in rows_of(root.get("testcases")))
     seen = measured(tables, gpus, peers=peers) if tables or not (messages or waived) else Observations(gpus=gpus)
-    return Part(observations=with_waived_tests(seen) if waived else seen, messages=messages)
+    return Part(facts=Facts(observed=with_waived_tests(seen) if waived else seen), messages=messages)
 
 
 def _was_waived(row: dict[str, Any]) -> bool:

@@ -5,44 +5,47 @@ from collections.abc import Sequence
 
 from gpucheck.imports._blocks import spans
 from gpucheck.imports._common import bus_id, in_order
-from gpucheck.imports._kind import MEASUREMENTS, Blocks, Found, Kind
+from gpucheck.imports._kind import MEASUREMENTS, Blocks, Kind
 from gpucheck.imports._messages import messages_in
 from gpucheck.imports._numbers import of_other_size, refuse_gib, square, table
 from gpucheck.imports._problem import ImportProblem, left_out
+from gpucheck.imports._regex import regex
 from gpucheck.imports.benchmarks._nvbandwidth import TOOL, Table, measured, of_one_host, wanted, with_waived_tests
+from gpucheck.model.diagnosis import UnreadRange
 from gpucheck.model.diagnosis.observations import HostDevice, Measured, Observations, ObservedGpu
-from gpucheck.model.diagnosis.paste import Part, UnreadRange
+from gpucheck.model.facts import Facts
+from gpucheck.model.paste import Part
 
-RUNNING = re.compile(r"^Running (\w{1,80})\.?\s*$")
-HEADING = re.compile(r"(memcpy|latency|Latency) (CE|SM)\s+(CPU|GPU)\(rows?\)\s*(<->|<-|->)\s*GPU\(columns?\)")
-DEVICE = re.compile(
+RUNNING = regex(r"^Running (\w{1,80})\.?\s*$")
+HEADING = regex(r"(memcpy|latency|Latency) (CE|SM)\s+(CPU|GPU)\(rows?\)\s*(<->|<-|->)\s*GPU\(columns?\)")
+DEVICE = regex(
     r"^(?:Device (\d{1,3})|Process +(\d{1,4}) \(([\w.-]{1,100})\): device \d{1,3}): "
     r"(.{1,100}?)(?: \(([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\))?$",
     re.IGNORECASE,
 )
-PROCESS = re.compile(r"^Process +\d{1,4} \(")  # of a run over several hosts
-SUM = re.compile(r"^SUM (host_to_device|device_to_host)_memcpy_ce (\d{1,9}(?:\.\d{1,6})?)$")
+PROCESS = regex(r"^Process +\d{1,4} \(")  # of a run over several hosts
+SUM = regex(r"^SUM (host_to_device|device_to_host)_memcpy_ce (\d{1,9}(?:\.\d{1,6})?)$")
 # Newer versions do not name the test.
-WAIVED = re.compile(r"^(?:Waiving (?:device|all)_\w{1,60}_(?:ce|sm)\.|Waived: ?)$")
-SOME = re.compile(r"^(?:SUM|Waiving|Waived:) ?\w{0,80}")
+WAIVED = regex(r"^(?:Waiving (?:device|all)_\w{1,60}_(?:ce|sm)\.|Waived: ?)$")
+SOME = regex(r"^(?:SUM|Waiving|Waived:) ?\w{0,80}")
 
-HOST = re.compile(r"^\s*[\w.-]{1,64}\s*$")
-DRIVER = re.compile(r"^\s*Driver Version:")
-BEGIN = re.compile(
+HOST = regex(r"^\s*[\w.-]{1,64}\s*$")
+DRIVER = regex(r"^\s*Driver Version:")
+BEGIN = regex(
     r"^\s*CUDA Runtime Version: \d{4,6}\s*$"
     r"|^\s*(?:Process +\d{1,4} \([\w.-]{1,100}\): d|D)evice \d{1,3}: .{1,100} \([0-9a-f]{8}:"
     r"|^\s*nvbandwidth Version|^\s*(?:Running|Waiving) \w{1,80}_(?:ce|sm)\b|^\s*SUM \w{1,80}_(?:ce|sm) "
     r"|(?:memcpy|latency|Latency) (?:CE|SM)\s+[CG]PU\("
 )
-AGAIN_FIRST = re.compile(r"^\s*nvbandwidth Version")
-INSIDE = re.compile(
+AGAIN_FIRST = regex(r"^\s*nvbandwidth Version")
+INSIDE = regex(
     r"^\s*(?:\d|(?:SUM|Built|Built from|MPI|CUDA|Driver|Device|Process|Host|NOTE|Waived|Waiving|WAIVED|ERROR|Assertion"
     r"|ASSERT|NVML_ERROR|\[CUDA|COEFFICIENT\w*|Min|Max|MIN|MAX|AVERAGE|STDEV|Performance can|Additional system-specific"
     r"|Invalid value when|Current offset|\(CUstream)\b|\[CUDA)"
 )
 
 
-def parse(lines: list[str]) -> Found:
+def parse(lines: list[str]) -> Part:
     """Every table of a single pair or link; what it waived, and data that was wrong. Raises ImportProblem.
 
     A table that is damaged is left out where another one can be read.
@@ -55,16 +58,16 @@ def parse(lines: list[str]) -> Found:
         several = any(line.startswith("Running multinode_") or PROCESS.match(line.strip()) for line in lines)
         found = measured(tables, gpus, peers=not several)
         seen = with_waived_tests(found) if waived else found
-        return Part(observations=seen, messages=messages, unread=unread)
+        return Part(facts=Facts(observed=seen), messages=messages, unread=unread)
     if broken is not None and not messages:
         raise broken
     if not messages and not any(SOME.match(line.strip()) for line in lines):
-        return measured([], gpus)
+        return Part(facts=Facts(observed=measured([], gpus)))
     sums = Measured(host_device=_of_sums(lines)) if len(gpus) == 1 else Measured()
     seen = Observations(gpus=gpus, measured=sums)
     looked_at = ("sums of bandwidth over all GPUs (nvbandwidth)",)
     seen = with_waived_tests(seen) if waived else seen
-    return Part(observations=seen, messages=messages, looked_at=looked_at, unread=unread)
+    return Part(facts=Facts(observed=seen), messages=messages, looked_at=looked_at, unread=unread)
 
 
 def _tables(lines: list[str], devices: int) -> tuple[list[Table], tuple[UnreadRange, ...], ImportProblem | None]:

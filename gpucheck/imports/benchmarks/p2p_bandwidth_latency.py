@@ -8,21 +8,24 @@ from gpucheck.imports._common import bus_id, by_pair, in_order
 from gpucheck.imports._kind import MEASUREMENTS, Kind
 from gpucheck.imports._numbers import AGAIN, Grid, of_other_size, refuse_gib, square, table
 from gpucheck.imports._problem import ImportProblem, absent, left_out
+from gpucheck.imports._regex import regex
 from gpucheck.imports._text import quoted
+from gpucheck.model.diagnosis import UnreadRange
 from gpucheck.model.diagnosis.observations import Flags, Matrix, Measured, Method, Observations, ObservedGpu
-from gpucheck.model.diagnosis.paste import Part, UnreadRange
+from gpucheck.model.facts import Facts
+from gpucheck.model.paste import Part
 
 TOOL = "p2pBandwidthLatencyTest"
-HEADING = re.compile(
+HEADING = regex(
     r"(?:(U?ni|Bi)directional )?P2P=(Enabled|Disabled) (Bandwidth|Latency)(?: \(P2P (Writes|Reads)\))? Matrix",
     re.IGNORECASE,
 )
-DEVICE = re.compile(
+DEVICE = regex(
     r"^Device: (\d{1,3}), ([^\n,]{1,100}), pciBusID: ([0-9a-f]{1,2}), pciDeviceID: ([0-9a-f]{1,2})"
     r"(?:, pciDomainID: ?([0-9a-f]{1,8}))?",
     re.IGNORECASE,
 )
-ACCESS = re.compile(r"^Device=(\d{1,3}) (CAN|CANNOT) Access Peer Device=(\d{1,3})")
+ACCESS = regex(r"^Device=(\d{1,3}) (CAN|CANNOT) Access Peer Device=(\d{1,3})")
 
 
 def parse(lines: list[str]) -> Part:
@@ -40,14 +43,12 @@ def parse(lines: list[str]) -> Part:
             left_out(len(lines), len(lines), "no matrix: the run ended early or the paste is cut short", lines[-1]),
         )
     count = len(gpus) or len(next(iter(found.values())))
-    return Part(
-        observations=Observations(
-            gpus=gpus or tuple(ObservedGpu() for _ in range(count)),
-            p2p_access=_access(lines, count),
-            measured=Measured(method=method, **found),  # type: ignore[arg-type]
-        ),
-        unread=unread,
+    seen = Observations(
+        gpus=gpus or tuple(ObservedGpu() for _ in range(count)),
+        p2p_access=_access(lines, count),
+        measured=Measured(method=method, **found),  # type: ignore[arg-type]
     )
+    return Part(facts=Facts(observed=seen), unread=unread)
 
 
 def _matrices(
@@ -130,12 +131,10 @@ def _connectivity(lines: list[str]) -> dict[tuple[int, int], bool]:
     return {(int(row[0]), int(j)): word == "1" for row in whole for j, word in zip(columns, row[1:], strict=True)}
 
 
-CONNECTIVITY = re.compile(r"^\s*P2P Connectivity Matrix")
-FIRST = re.compile(r"^\s*\[P2P \(Peer-to-Peer\)")
-INSIDE = re.compile(
-    r"^\s*(?:\d|D\\D\b|[CG]PU\b|Device[:=]|P2P Connectivity|\*\*\*|NOTE\b|So you can see|In these cases)"
-)
-BEGIN = re.compile(
+CONNECTIVITY = regex(r"^\s*P2P Connectivity Matrix")
+FIRST = regex(r"^\s*\[P2P \(Peer-to-Peer\)")
+INSIDE = regex(r"^\s*(?:\d|D\\D\b|[CG]PU\b|Device[:=]|P2P Connectivity|\*\*\*|NOTE\b|So you can see|In these cases)")
+BEGIN = regex(
     rf"{FIRST.pattern}|{CONNECTIVITY.pattern}|^\s*Device: \d+, |^\s*Device=\d+ CAN|{HEADING.pattern}", re.IGNORECASE
 )
 

@@ -1,30 +1,30 @@
 """simpleP2P of NVIDIA's CUDA samples: peer access, one bandwidth, and whether the data of two GPUs was right."""
 
-import re
-
 from gpucheck.imports._blocks import spans
 from gpucheck.imports._common import by_pair
 from gpucheck.imports._kind import MEASUREMENTS, Kind
 from gpucheck.imports._numbers import AGAIN, MOST_GPUS
 from gpucheck.imports._problem import ImportProblem, absent, left_out
+from gpucheck.imports._regex import regex
 from gpucheck.model.diagnosis.observations import Measured, Method, Observations, ObservedGpu
-from gpucheck.model.diagnosis.paste import Part
+from gpucheck.model.facts import Facts
+from gpucheck.model.paste import Part
 
 TOOL = "simpleP2P"
 GIB = 1.073741824  # it divides by 2**30 and prints GB/s
 
-FIRST = re.compile(r"^\s*\[[\w./\\-]{0,120}simpleP2P[\w.]{0,8}\] - Starting")
-COUNT = re.compile(r"^\s*CUDA-capable device count: (\d{1,3})")
-ACCESS = re.compile(
+FIRST = regex(r"^\s*\[[\w./\\-]{0,120}simpleP2P[\w.]{0,8}\] - Starting")
+COUNT = regex(r"^\s*CUDA-capable device count: (\d{1,3})")
+ACCESS = regex(
     r"^[\s>]{0,24}Peer(?:-to-Peer \(P2P\))? access from (\S.{0,98}?) \(GPU(\d{1,2})\) -> (\S.{0,98}?) \(GPU(\d{1,2})\)"
     r" ?: (Yes|No)"
 )
-COPY = re.compile(r"cudaMemcpyPeer / cudaMemcpy between GPU(\d{1,2}) and GPU(\d{1,2}): (\d{1,6}(?:\.\d{1,4})?) ?GB/s")
-WRONG = re.compile(r"^\s*Verification error @ element (\d{1,12}): val = (\S{1,40}), ref = (\S{1,40})")
-END = re.compile(r"^\s*Test (passed|failed)")
-NO_PEERS = re.compile(r"Peer to Peer access is not available amongst GPUs|waiving test|Waiving test")
-BEGIN = re.compile(f"{FIRST.pattern}|{COUNT.pattern}|{COPY.pattern}|{WRONG.pattern}|{ACCESS.pattern}")
-INSIDE = re.compile(
+COPY = regex(r"cudaMemcpyPeer / cudaMemcpy between GPU(\d{1,2}) and GPU(\d{1,2}): (\d{1,6}(?:\.\d{1,4})?) ?GB/s")
+WRONG = regex(r"^\s*Verification error @ element (\d{1,12}): val = (\S{1,40}), ref = (\S{1,40})")
+END = regex(r"^\s*Test (passed|failed)")
+NO_PEERS = regex(r"Peer to Peer access is not available amongst GPUs|waiving test|Waiving test")
+BEGIN = regex(f"{FIRST.pattern}|{COUNT.pattern}|{COPY.pattern}|{WRONG.pattern}|{ACCESS.pattern}")
+INSIDE = regex(
     f"{BEGIN.pattern}|{END.pattern}|{NO_PEERS.pattern}"
     r"|^\s*(?:Checking (?:for multiple GPUs|GPU\(s\) for support)|Enabling peer access|Disabling peer access"
     r"|Allocating buffers|Creating event handles|Preparing host buffer|Run kernel on GPU|Copy data back to host"
@@ -55,10 +55,11 @@ def parse(lines: list[str]) -> Part:
         integrity_bad_pairs=bad,
         damage="zeros" if zeros else None,
     )
+    seen = Observations(
+        gpus=_gpus(lines, count), p2p_access=by_pair(access, count) if access else None, measured=measured
+    )
     return Part(
-        observations=Observations(
-            gpus=_gpus(lines, count), p2p_access=by_pair(access, count) if access else None, measured=measured
-        ),
+        facts=Facts(observed=seen),
         looked_at=(f"peer access and data copied between two GPUs ({TOOL})",),
         unread=(left_out(len(lines), len(lines), "it ends before the data was compared", lines[-1]),)
         if copy and not compared

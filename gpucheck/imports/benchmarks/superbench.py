@@ -1,6 +1,5 @@
 """Results of SuperBench: results-summary.jsonl, one object a node, keys ``benchmark/metric:rank``."""
 
-import re
 from typing import Any
 
 from gpucheck.imports._blocks import objects
@@ -9,6 +8,7 @@ from gpucheck.imports._json import decode
 from gpucheck.imports._kind import MEASUREMENTS, Kind
 from gpucheck.imports._numbers import MOST_GPUS
 from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._regex import regex
 from gpucheck.imports.benchmarks._nvbandwidth import granted
 from gpucheck.model.diagnosis.observations import (
     Collective,
@@ -19,12 +19,13 @@ from gpucheck.model.diagnosis.observations import (
     Observations,
     ObservedGpu,
 )
-from gpucheck.model.diagnosis.paste import Part
+from gpucheck.model.facts import Facts
+from gpucheck.model.paste import Part
 
 TOOL = "superbench"
-HOST = re.compile(r"mem-bw[\w:-]{0,40}/(?:(H2D)|(D2H))_Mem_BW:(\d{1,2})")
-COLLECTIVE = re.compile(r"(?:nccl|rccl)-bw[\w:-]{0,40}/(?:(\w{3,20})_)?(\d{1,13})_busbw(?::\d{1,4})?")
-PAIR = re.compile(
+HOST = regex(r"mem-bw[\w:-]{0,40}/(?:(H2D)|(D2H))_Mem_BW:(\d{1,2})")
+COLLECTIVE = regex(r"(?:nccl|rccl)-bw[\w:-]{0,40}/(?:(\w{3,20})_)?(\d{1,13})_busbw(?::\d{1,4})?")
+PAIR = regex(
     r"nvbandwidth[\w:-]{0,40}/device_to_device_memcpy_(read|write)_ce_gpu(\d{1,2})_gpu(\d{1,2})_bw(?::\d{1,4})?"
 )
 OPS = {"allreduce": "all_reduce", "allgather": "all_gather", "alltoall": "alltoall", "reducescatter": "reduce_scatter"}
@@ -47,15 +48,12 @@ def parse(lines: list[str]) -> Part:
         method=Method(engine="ce") if matrix else Method(),
     )
     count = max(len(measured.host_device), len(matrix or ()))
-    return Part(
-        machine=node[:100],
-        observations=Observations(
-            gpus=tuple(ObservedGpu() for _ in range(count)),
-            p2p_access=granted([matrix], count) if matrix else None,
-            measured=measured,
-        ),
-        looked_at=("results of SuperBench",),
+    seen = Observations(
+        gpus=tuple(ObservedGpu() for _ in range(count)),
+        p2p_access=granted([matrix], count) if matrix else None,
+        measured=measured,
     )
+    return Part(machine=node[:100], facts=Facts(observed=seen), looked_at=("results of SuperBench",))
 
 
 def _host(numbers: dict[str, Any]) -> tuple[HostDevice, ...]:

@@ -3,12 +3,13 @@
 import re
 from collections.abc import Iterator
 
+from gpucheck.imports._regex import regex
 from gpucheck.knowledge.messages import rows as known_rows
-from gpucheck.model.diagnosis.paste import Message
+from gpucheck.model.paste import Message
 
 NAME = "dcgm"
-LINK_DOWN = re.compile(r"GPU (\d{1,3})'s NvLink link (\d{1,2}) is currently down")
-GPU = re.compile(r"\bGPUs?:? ?(\d{1,3})\b")
+LINK_DOWN = regex(r"GPU (\d{1,3})'s NvLink link (\d{1,2}) is currently down")
+GPU = regex(r"\bGPUs?:? ?(\d{1,3})\b")
 LONGEST = 20_000
 SHOWN = 300
 _compiled: list[tuple[str, re.Pattern[str]]] = []
@@ -16,7 +17,7 @@ _compiled: list[tuple[str, re.Pattern[str]]] = []
 
 def _patterns() -> list[tuple[str, re.Pattern[str]]]:
     if not _compiled:
-        _compiled.extend((row.key, re.compile(one)) for row in known_rows(NAME) for one in row.patterns)
+        _compiled.extend((row.key, regex(one)) for row in known_rows(NAME) for one in row.patterns)
     return _compiled
 
 

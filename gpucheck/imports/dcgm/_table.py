@@ -5,13 +5,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from gpucheck.imports._blocks import with_lines_above
+from gpucheck.imports._regex import regex
 
-ROW = re.compile(r"^\s{0,8}\|(?P<label>[^|]{1,40})\|(?P<text>[^|]{0,120})\|?\s*$")
-RULE = re.compile(r"^\s{0,8}[|+](?:[-=]{3,}[+|]){1,3}[-=|+]{0,120}\s*$")
+ROW = regex(r"^\s{0,8}\|(?P<label>[^|]{1,40})\|(?P<text>[^|]{0,120})\|?\s*$")
+RULE = regex(r"^\s{0,8}[|+](?:[-=]{3,}[+|]){1,3}[-=|+]{0,120}\s*$")
 WRAPPED = 45  # characters of a cell that dcgmi diag fills before it goes on in the next line, without a blank
 CELL = 48
 LONGEST = 20_000  # characters of a text that are kept
-ENTITY = re.compile(r"^(?:GPU|CPU|NvSwitch|Switch)s? ?\d{1,3}: ?(?:Pass|Fail|Warn|Skip|Not Run)", re.IGNORECASE)
+ENTITY = regex(r"^(?:GPU|CPU|NvSwitch|Switch)s? ?\d{1,3}: ?(?:Pass|Fail|Warn|Skip|Not Run)", re.IGNORECASE)
 
 
 class Row(NamedTuple):

@@ -6,20 +6,21 @@ from collections.abc import Iterator
 from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
+from gpucheck.imports._regex import regex
 from gpucheck.imports.dcgm._meaning import first_gpu, messages, unknown_meaning
 from gpucheck.imports.dcgm._table import Row, framed, rows
-from gpucheck.model.diagnosis.paste import Message, Part
+from gpucheck.model.paste import Message, Part
 from gpucheck.printable import counted
 
-BEGIN = re.compile(
+BEGIN = regex(
     r"^\s{0,8}Successfully ran diagnostic for group|^\s{0,8}\| Diagnostic {3,30}\| Result |"
     r"^\s{0,8}[|+]-{3,8} {1,4}(?:Deployment|Integration|Hardware|Stress|Metadata)\b"
 )
-AGAIN = re.compile(r"^\s{0,8}Successfully ran diagnostic for group")
-INSIDE = re.compile(r"^\s{0,8}(?:\||\+[-=]|Error: unable to establish|Error: Unable to)")
-RESULT = re.compile(r"^(?P<status>Pass|Fail|Warn|Skip|Not Run)\b(?: - (?P<who>.{1,120}))?$", re.IGNORECASE)
-OF_GPU = re.compile(r"^GPU ?(?P<gpu>\d{1,3}): ?(?P<status>Pass|Fail|Warn|Skip|Not Run)", re.IGNORECASE)
-TEXT = re.compile(r"^(?:Warning|Error|Info)\b")
+AGAIN = regex(r"^\s{0,8}Successfully ran diagnostic for group")
+INSIDE = regex(r"^\s{0,8}(?:\||\+[-=]|Error: unable to establish|Error: Unable to)")
+RESULT = regex(r"^(?P<status>Pass|Fail|Warn|Skip|Not Run)\b(?: - (?P<who>.{1,120}))?$", re.IGNORECASE)
+OF_GPU = regex(r"^GPU ?(?P<gpu>\d{1,3}): ?(?P<status>Pass|Fail|Warn|Skip|Not Run)", re.IGNORECASE)
+TEXT = regex(r"^(?:Warning|Error|Info)\b")
 HEADINGS = ("Diagnostic", "DCGM Version", "Driver Version Detected", "GPU Device IDs Detected", "Error Messages")
 
 

@@ -9,7 +9,7 @@ from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
 from gpucheck.imports.dcgm._meaning import messages, unknown_meaning
 from gpucheck.imports.dcgm.dcgmi_diag import looked_at
-from gpucheck.model.diagnosis.paste import Message, Part
+from gpucheck.model.paste import Message, Part
 
 MARKS = ('"DCGM GPU Diagnostic"', '"DCGM Diagnostic"', '"test_categories"')
 DEEPEST = 6

@@ -1,18 +1,17 @@
 """dcgmi health --check: what DCGM's background health watches found."""
 
-import re
-
 from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
+from gpucheck.imports._regex import regex
 from gpucheck.imports.dcgm._meaning import messages, unknown_meaning
 from gpucheck.imports.dcgm._table import framed, rows
-from gpucheck.model.diagnosis.paste import Message, Part
+from gpucheck.model.paste import Message, Part
 
-BEGIN = re.compile(r"^\s{0,8}\| (?:Health Monitor Report|Overall Health:?) {2,}")
-INSIDE = re.compile(r"^\s{0,8}(?:\||\+[-=])")
-STATE = re.compile(r"^(Healthy|Warning|Failure)\b")
-ENTITY = re.compile(r"^(?:GPU(?: ID)?:? ?)?(\d{1,3})$")
+BEGIN = regex(r"^\s{0,8}\| (?:Health Monitor Report|Overall Health:?) {2,}")
+INSIDE = regex(r"^\s{0,8}(?:\||\+[-=])")
+STATE = regex(r"^(Healthy|Warning|Failure)\b")
+ENTITY = regex(r"^(?:GPU(?: ID)?:? ?)?(\d{1,3})$")
 
 
 def parse(lines: list[str]) -> Part:

@@ -1,31 +1,32 @@
 """dcgmi nvlink: the state of every NVLink (-s) and the error counters of one GPU (-e)."""
 
-import re
 from collections.abc import Iterator
 
 from gpucheck.imports._blocks import spans
 from gpucheck.imports._common import in_order
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
+from gpucheck.imports._regex import regex
 from gpucheck.imports.dcgm._meaning import NAME
 from gpucheck.imports.dcgm._table import framed, rows
 from gpucheck.model.diagnosis.observations import NvLinkCount, Observations, ObservedGpu
-from gpucheck.model.diagnosis.paste import Message, Part
+from gpucheck.model.facts import Facts
+from gpucheck.model.paste import Message, Part
 from gpucheck.printable import counted
 
-BEGIN = re.compile(
+BEGIN = regex(
     r"^\s{0,8}\|\s{1,4}NvLink Link Status\s{1,4}\||^\s{0,8}\| NVLINK Error Counts\b|"
     r"^\s{0,8}gpuId \d{1,3}: [UDX_] [UDX_] "
 )
-INSIDE = re.compile(
+INSIDE = regex(
     r"^\s{0,8}(?:\+[-=]|\||GPUs:|NvSwitches:|Key: Up=U)|^\s{0,12}(?:gpuId|physicalId) \d|"
     r"^\s{2,16}[UDX_](?: [UDX_]){0,160}\s*$"
     r"|^\s{1,8}(?:No (?:GPUs|NvSwitches) found|Link Entities:)"
 )
-GPU = re.compile(r"^\s{0,12}gpuId (\d{1,3}):")
-SWITCH = re.compile(r"^\s{0,12}(?:physicalId \d|NvSwitches:)")
-STATES = re.compile(r"^\s{0,16}([UDX_](?: [UDX_]){0,160})\s*$")
-GPU_ID = re.compile(r"\bGPU(?: ID)?:? (\d{1,3})\b")
+GPU = regex(r"^\s{0,12}gpuId (\d{1,3}):")
+SWITCH = regex(r"^\s{0,12}(?:physicalId \d|NvSwitches:)")
+STATES = regex(r"^\s{0,16}([UDX_](?: [UDX_]){0,160})\s*$")
+GPU_ID = regex(r"\bGPU(?: ID)?:? (\d{1,3})\b")
 COUNTED = ("CRC Data Error", "Replay Error", "Recovery Error")
 
 
@@ -46,7 +47,7 @@ def parse(lines: list[str]) -> Part:
         looked_at.append(f"NVLinks of {counted(len(links), 'GPU')}")
     if has_counters:
         looked_at.append("NVLink error counters of DCGM")
-    return Part(observations=Observations(gpus=gpus), messages=tuple(found), looked_at=tuple(looked_at))
+    return Part(facts=Facts(observed=Observations(gpus=gpus)), messages=tuple(found), looked_at=tuple(looked_at))
 
 
 def _links(lines: list[str]) -> dict[int, NvLinkCount]:

@@ -3,26 +3,23 @@
 The topology matrix in it is read as nvidia-smi topo -m.
 """
 
-import re
-
-from msgspec.structs import replace
-
 from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._messages import messages_in
 from gpucheck.imports._problem import absent
+from gpucheck.imports._regex import regex
 from gpucheck.imports.nccl._tests import leftovers
-from gpucheck.imports.nvidia_smi._facts import part
+from gpucheck.imports.nvidia_smi._fields import named, part
 from gpucheck.model.diagnosis.observations import Observations, ObservedHost
-from gpucheck.model.diagnosis.paste import Part
-from gpucheck.model.host.hardware import Gpu
+from gpucheck.model.facts import Facts
+from gpucheck.model.paste import Part
 
 NAME = "environment-report"
 MOST_GPUS = 128
 # Images state their content, clusters their network; neither changes the paths in one host.
 NO_SWITCH = {"NCCL_VERSION", "NCCL_SOCKET_IFNAME", "NCCL_SOCKET_FAMILY", "NCCL_IB_HCA"}
 # Each of these lines identifies such a report.
-BEGIN = re.compile(
+BEGIN = regex(
     r"^\s{0,8}(?:PyTorch version: \d|Collecting environment information|CUDA used to build PyTorch: "
     r"|Is (?:CUDA|XNNPACK|debug build) ?(?:available)?: (?:True|False)|CUDA available: (?:True|False)"
     r"|(?:GPU models and configuration|Nvidia driver version|cuDNN version): ?"
@@ -45,17 +42,17 @@ LSCPU = (
     r"CPU(?:\(s\) scaling)? (?:max |min )?MHz|BogoMIPS|Flags|Virtualization(?: type)?|L1[di] cache|L[23] cache|"
     r"NUMA node(?:\(s\)|\d{1,3} CPU\(s\))|Vulnerability [\w ]{3,40}"
 )
-GPU_LINE = re.compile(
+GPU_LINE = regex(
     r"^\s{0,8}(?:GPU models and configuration:\s{1,4})?GPU (\d{1,3}(?:,\d{1,3}){0,127}): ([^\n(:]{2,80}?)"
     r"(?: \(UUID: [^)]{1,60}\))?\s*$"
 )
-MIG = re.compile(r"^\s{1,12}MIG \S{1,30}\s+Device\s+\d{1,3}:")
-VARIABLE = re.compile(r"^([A-Z][A-Z0-9_]{3,40})=(\S.{0,400})$")
-INSIDE = re.compile(
+MIG = regex(r"^\s{1,12}MIG \S{1,30}\s+Device\s+\d{1,3}:")
+VARIABLE = regex(r"^([A-Z][A-Z0-9_]{3,40})=(\S.{0,400})$")
+INSIDE = regex(
     rf"^\s{{0,8}}(?:(?:{KEYS}):(?: |$)|(?:{LSCPU}):\s|GPU \d{{1,3}}(?:,\d{{1,3}}){{0,127}}(?: Compute Capability)?: \S"
     rf"|/\S{{1,200}}/libcudnn\S{{0,80}}\s*$|{VARIABLE.pattern[1:]}|(?:={{8,}}|-{{8,}})\s*$)|{MIG.pattern}"
 )
-DRIVER = re.compile(r"^\s{0,8}(?:Nvidia driver version|CUDA Driver Version)\s{0,4}: (\d{3}\.\d{1,3}(?:\.\d{1,3})?)\s*$")
+DRIVER = regex(r"^\s{0,8}(?:Nvidia driver version|CUDA Driver Version)\s{0,4}: (\d{3}\.\d{1,3}(?:\.\d{1,3})?)\s*$")
 
 
 def parse(lines: list[str]) -> Part:
@@ -75,15 +72,14 @@ def parse(lines: list[str]) -> Part:
                     names.setdefault(index, match[2].strip())
         elif match := DRIVER.match(line):
             driver = driver or match[1]
-    gpus = [Gpu(index=at, name=names[at], uuid="", pci_bus_id=f"GPU{at}", device_id="") for at in sorted(names)]
+    gpus = [named(at, names[at]) for at in sorted(names)]
     messages = messages_in(NAME, lines)
     pairs = [(match[1], match[2]) for line in lines if (match := VARIABLE.match(line))]
     environment = leftovers([pair for pair in pairs if pair[0].startswith("NCCL_") and pair[0] not in NO_SWITCH])
     if not gpus:
         seen = Observations(host=ObservedHost(driver=driver), environment=environment)
-        return Part(observations=seen, messages=messages, looked_at=("versions in an environment report",))
-    found = part(gpus, driver=driver, messages=messages)
-    return replace(found, observations=replace(found.observations, environment=environment))
+        return Part(facts=Facts(observed=seen), messages=messages, looked_at=("versions in an environment report",))
+    return part(gpus, driver=driver, messages=messages, environment=environment)
 
 
 KIND = Kind(

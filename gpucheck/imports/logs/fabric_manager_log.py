@@ -4,25 +4,24 @@ All such lines belong to the log; most state that fabric manager works. Its mess
 log.
 """
 
-import re
-
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._messages import LONGEST
 from gpucheck.imports._problem import absent
+from gpucheck.imports._regex import regex
 from gpucheck.knowledge.messages import meaning
-from gpucheck.model.diagnosis.paste import Message, Part
+from gpucheck.model.paste import Message, Part
 from gpucheck.printable import counted
 
 NAME = "fabric-manager-log"
-HEAD = re.compile(
+HEAD = regex(
     r"^\s{0,4}\[[A-Z][a-z]{2} \d{1,2} \d{4} \d\d:\d\d:\d\d\] \[(?P<level>[A-Z]{4,9})\] \[tid \d{1,9}\] (?P<text>.*)$"
 )
 # nv-hostengine.log of DCGM: 2026-01-16 09:54:30.534 ERROR [3279516:3279516] text [/builds/dcgm/...cpp:855] [function]
-ENGINE = re.compile(
+ENGINE = regex(
     r"^\s{0,4}\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} (?P<level>[A-Z]{4,8})\s{1,4}\[\d{1,9}:\d{1,9}\] (?P<text>.*)$"
 )
 # Lines that belong to the one before. A report of an NVLink error has a list of fields.
-MORE = re.compile(
+MORE = regex(
     r"^(?:Message payload details:|Message header details:|"
     r"(?:moduleId|nodeId|partitionId|gpuGuid|portNum|portStatus|errorCode|errorSubcode|portDownReasonCode|isErrorFirst|"
     r"errorStatus|switchGuid|switchChipId) : )"

@@ -13,9 +13,13 @@ from typing import Any, NamedTuple
 
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
+from gpucheck.imports._regex import regex
 from gpucheck.imports._text import first_line, plain, quoted
 from gpucheck.knowledge.kernel_messages import families, messages
+from gpucheck.model.facts import Facts
 from gpucheck.model.host.readings import KernelLine, KernelLog
+from gpucheck.model.paste import Part
+from gpucheck.printable import counted
 
 COMMAND = "gpucheck diagnose FILE"
 MAX_LINE = 16_384
@@ -25,7 +29,7 @@ LARGE = 4 << 20  # of a larger log only what can mean something is read
 DIGITS = b"0123456789"
 LOOK = 10_000  # a log shows what it is in its first lines
 # Pieces before a message, one after the other. None can match nothing.
-PIECE = re.compile(
+PIECE = regex(
     "|".join(
         (
             r"(?:[>|`]+ ?)+",
@@ -50,9 +54,9 @@ PIECE = re.compile(
 MOST_PIECES = 9
 CLOCKS = ("ctime", "iso", "full", "syslog", "unix", "time")
 OF_THE_KERNEL = ("micro", "level", "seconds", "kernel")
-WEEKDAY = re.compile(r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) ")
+WEEKDAY = regex(r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) ")
 # What stands nowhere but in a kernel log or in what the services of the driver print.
-IS_KERNEL_LOG = re.compile(
+IS_KERNEL_LOG = regex(
     r"\bNVRM: |nvidia-nvswitch\d*: |\bSXid \(|\bpcieport [0-9a-f]{4}:|\bDMAR: |\bAMD-Vi: |arm-smmu-v3 "
     r"|\[Hardware Error\]: |\bEDAC MC\d|\b(?:nvidia|nouveau|pci) [0-9a-f]{4}:[0-9a-f]{2}:"
     r"|\bnvidia(?:_\w+)?: (?:module|loading|Unknown|disagrees|version|probe of|Loading)|nv-fabricmanager\["
@@ -66,12 +70,12 @@ IS_KERNEL_LOG = re.compile(
     r"|NETDEV WATCHDOG: |Port module event|\bnv-hostengine\[|\bEDAC \w+: |cpu clock (?:is )?throttled|\bKernel panic - "
     r"|^BUG: |\bkernel BUG at "
 )
-OF_A_RECORD = re.compile(r" [A-Z_]+=")  # the dictionary of a /dev/kmsg record
+OF_A_RECORD = regex(r" [A-Z_]+=")  # the dictionary of a /dev/kmsg record
 # Every line of the driver and of its devices, and the heads of records and traces of several lines.
 DRIVER = ("NVRM", "nvidia", "NVSwitch", "Xid", "[Hardware Error]", "pcieport", "nouveau", "vfio-pci", "[10de:")
 TRACES = ("soft lockup", "BUG:", "general protection fault", "Oops", "hard LOCKUP", "kernel BUG at", "blocked for more")
 BEFORE, AFTER, AFTER_A_TRACE = 1, 2, 60
-GROUP = re.compile(r"\((?:[^()\\]|\\.)*\)")
+GROUP = regex(r"\((?:[^()\\]|\\.)*\)")
 
 
 class _Line(NamedTuple):
@@ -90,7 +94,13 @@ def _is_log(lines: list[str]) -> bool:
     return any(IS_KERNEL_LOG.search(line) for line in head) or any(found.kernel for found in _records(head))
 
 
-def parse(lines: list[str]) -> KernelLog:
+def parse(lines: list[str]) -> Part:
+    """The messages as facts of a host. Raises ImportProblem, and nothing else."""
+    log = log_of(lines)
+    return Part(facts=Facts(kernel_log=log), looked_at=(f"{counted(len(log.lines), 'line')} of a kernel log",))
+
+
+def log_of(lines: list[str]) -> KernelLog:
     """The messages, oldest first. Raises ImportProblem where nothing is recognised, and nothing else."""
     found = _relevant(lines) if sum(map(len, lines)) > LARGE else lines
     kept = deque(
@@ -152,7 +162,7 @@ def _relevant(lines: list[str]) -> list[str]:
 def read(data: bytes) -> KernelLog:
     """The log in bytes of unknown origin. NUL bytes are dropped: a crash leaves them, and UTF-16 has many."""
     text = data.replace(b"\0", b"").lstrip(b"\xff\xfe").decode("utf-8", errors="replace")
-    return parse(plain(text).split("\n"))
+    return log_of(plain(text).split("\n"))
 
 
 def _records(lines: Sequence[str]) -> Iterator[_Line]:
@@ -203,14 +213,14 @@ def _parts(text: str) -> list[str]:
 
 
 # The fields of a journal record in the forms that print all of them.
-JOURNAL = re.compile(
+JOURNAL = regex(
     r"[ \t]{0,12}\"?(?:MESSAGE|_TRANSPORT|__CURSOR|__REALTIME_TIMESTAMP|__MONOTONIC_TIMESTAMP|_BOOT_ID|"
     r"_MACHINE_ID|_HOSTNAME|PRIORITY|SYSLOG_\w{1,30}|_SOURCE_\w{1,40})\"?(?:=| : )"
 )
 
 
 # The commonest beginning, to be quick with large logs.
-PRINTK = re.compile(r"[ \t]{0,8}(?:<\d{1,3}>)?\[ {0,10}\d{1,10}\.\d{6}\] \S")
+PRINTK = regex(r"[ \t]{0,8}(?:<\d{1,3}>)?\[ {0,10}\d{1,10}\.\d{6}\] \S")
 
 
 def _is_line(line: str) -> bool:
@@ -225,8 +235,8 @@ def _is_line(line: str) -> bool:
 
 # Text that `_is_line` requires, so that it is called only on candidates.
 MARKS: tuple[str | re.Pattern[str], ...] = (
-    re.compile(r"\[ *\d{1,10}\.\d{1,9}\]"),
-    re.compile(r"^\W{0,16}\d{1,4},\d{1,12},\d{1,18},", re.MULTILINE),
+    regex(r"\[ *\d{1,10}\.\d{1,9}\]"),
+    regex(r"^\W{0,16}\d{1,4},\d{1,12},\d{1,18},", re.MULTILINE),
     *("NVRM: ", "nvidia", "SXid (", "pcieport ", "DMAR: ", "AMD-Vi: ", "arm-smmu-v3 ", "[Hardware Error]: ", "EDAC MC"),
     *("nouveau", "pci ", "nv-fabricmanager[", "blocked for more than ", "Loading of ", "Module nvidia not found"),
     *('"MESSAGE"', "MESSAGE=", '"MESSAGE" : ', "_TRANSPORT", "__CURSOR", "_TIMESTAMP", "_ID", "_HOSTNAME", "PRIORITY"),
@@ -257,10 +267,10 @@ KIND = Kind(
 )
 
 
-FIELD = re.compile(r"[ \t]{0,12}(?P<name>_{0,2}[A-Z][A-Z0-9_]{1,63})=(?P<value>.*)")
-PRETTY = re.compile(r'[ \t]{0,12}"(?P<name>_{0,2}[A-Z][A-Z0-9_]{1,63})" : (?P<value>.*?),?')
-FIELDS = re.compile(r'(?: {4}|\t)?(?:MESSAGE(?:=|$)|_TRANSPORT=|__CURSOR=|"MESSAGE" : )')
-VERBOSE_HEAD = re.compile(r".{0,60}\[s=[0-9a-f]")
+FIELD = regex(r"[ \t]{0,12}(?P<name>_{0,2}[A-Z][A-Z0-9_]{1,63})=(?P<value>.*)")
+PRETTY = regex(r'[ \t]{0,12}"(?P<name>_{0,2}[A-Z][A-Z0-9_]{1,63})" : (?P<value>.*?),?')
+FIELDS = regex(r'(?: {4}|\t)?(?:MESSAGE(?:=|$)|_TRANSPORT=|__CURSOR=|"MESSAGE" : )')
+VERBOSE_HEAD = regex(r".{0,60}\[s=[0-9a-f]")
 
 
 class Message(NamedTuple):

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from gpucheck.imports._common import bus_id
 from gpucheck.imports._numbers import AGAIN, MOST_GPUS
 from gpucheck.imports._problem import absent
+from gpucheck.imports._regex import regex
 from gpucheck.model.diagnosis.observations import Collective, Measured, Observations, ObservedGpu
 
 TOOL = "nccl-tests"
@@ -18,13 +19,13 @@ OPERATIONS = {
     "alltoall": "all_to_all",
 }
 # NCCL_DEBUG=INFO: "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM", "via SHM/direct/direct", "via NET/IB/0".
-VIA = re.compile(r"\bvia (P2P/\w+|SHM/\w+|NET/\w+)")
-SET_BY_ENVIRONMENT = re.compile(r"\b(NCCL_[A-Z0-9_]{1,60}) set by environment to ([^\n]*)")
+VIA = regex(r"\bvia (P2P/\w+|SHM/\w+|NET/\w+)")
+SET_BY_ENVIRONMENT = regex(r"\b(NCCL_[A-Z0-9_]{1,60}) set by environment to ([^\n]*)")
 SLOWEST_FIRST = ("NET", "SHM", "P2P")
 LONGEST_VALUE = 200
 # The JSON holds the whole environment; nothing but these is looked at.
-ENVIRONMENT = re.compile(r"(NCCL_\w{1,60}|CUDA_\w{1,60}|LD_PRELOAD)=(.{0,500})", re.DOTALL)
-NO_NAME = re.compile(r"[0-9a-f]{12}|localhost|(?:host|node)(?:name)?|container|pod", re.IGNORECASE)
+ENVIRONMENT = regex(r"(NCCL_\w{1,60}|CUDA_\w{1,60}|LD_PRELOAD)=(.{0,500})", re.DOTALL)
+NO_NAME = regex(r"[0-9a-f]{12}|localhost|(?:host|node)(?:name)?|container|pod", re.IGNORECASE)
 NO_LEFTOVER = {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE", "NCCL_VERSION", "NCCL_HOME"}
 
 

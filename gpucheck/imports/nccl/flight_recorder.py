@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 from gpucheck.imports._blocks import objects
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
-from gpucheck.model.diagnosis.paste import Message, Part
+from gpucheck.imports._regex import regex
+from gpucheck.model.paste import Message, Part
 from gpucheck.printable import counted
 
 NAME = "torch-flight-recorder"
 MARKS = ('"pg_status"', '"collective_seq_id"', "'pg_status'", "'collective_seq_id'")
-RANK = re.compile(r"(?i)\brank[ _:=]{0,3}(\d{1,6})\b|\btrace_(\d{1,6})\b|_rank_(\d{1,6})")
+RANK = regex(r"(?i)\brank[ _:=]{0,3}(\d{1,6})\b|\btrace_(\d{1,6})\b|_rank_(\d{1,6})")
 MOST_ENTRIES = 20_000
 LONGEST_LITERAL = 4 << 20
 # Lines between two dumps that belong to them: names of files, rules.

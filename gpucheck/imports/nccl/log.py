@@ -1,6 +1,5 @@
 """NCCL's own log (NCCL_DEBUG=VERSION, WARN, INFO or TRACE) of NCCL 2.4 to 2.31, alone or between other lines."""
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -9,25 +8,27 @@ from gpucheck.imports._kind import Kind
 from gpucheck.imports._messages import LONGEST
 from gpucheck.imports._numbers import MOST_GPUS
 from gpucheck.imports._problem import absent
+from gpucheck.imports._regex import regex
 from gpucheck.imports.nccl._tests import leftovers, set_by_environment, slowest
 from gpucheck.knowledge.messages import meaning, row
 from gpucheck.model.diagnosis.observations import Collective, Measured, Observations, ObservedGpu
-from gpucheck.model.diagnosis.paste import Message, Part
+from gpucheck.model.facts import Facts
+from gpucheck.model.paste import Message, Part
 from gpucheck.printable import counted
 
 MARK = "NCCL "
-LEVEL = re.compile(r"\bNCCL (?P<level>INFO|WARN|TRACE|CALL|ABORT|ERROR) (?P<text>)")
+LEVEL = regex(r"\bNCCL (?P<level>INFO|WARN|TRACE|CALL|ABORT|ERROR) (?P<text>)")
 # host:pid:tid [gpu] file.cc:12 (function) before the level; each may be missing, as versions and launchers differ.
-BEFORE = re.compile(
+BEFORE = regex(
     r"(?:(?P<host>[\w.-]{1,255}):(?P<pid>\d{1,10}):(?P<tid>\d{1,20}) )?"
     r"(?P<gpu>\[-?\d{1,4}\] )?(?:\d{1,12}\.\d{1,9} )?"
     r"(?P<place>[\w./+-]{1,200}:\d{1,6} )?(?:\(\w{1,100}\) )?$"
 )
 LOOK_BACK = 700
 # Printed without any of this, at NCCL_DEBUG=VERSION.
-VERSION = re.compile(r"^\s{0,8}NCCL version \d{1,2}\.\d{1,3}\.\d{1,3}\+\w")
+VERSION = regex(r"^\s{0,8}NCCL version \d{1,2}\.\d{1,3}\.\d{1,3}\+\w")
 # What NCCL hands to a framework as its last error, and the rest of messages of several lines.
-REST = re.compile(
+REST = regex(
     r"Failed to bind NVLink SHARP \(NVLS\)|configuration error in the Fabric Manager or NVSwitches"
     r"|Disable NVLS \(NCCL_NVLS_ENABLE=0\)|shared memory segment /dev/shm/nccl-|failed to extend /dev/shm/nccl-"
     r"|Mismatched NCCL version detected|Duplicate GPU detected : rank|P2P is disabled between NVLINK connected GPUs"
@@ -45,7 +46,7 @@ class Record(NamedTuple):
 
 
 # The usual form, for a look that costs little.
-USUAL = re.compile(r"(?:^|:\d{1,10}:\d{1,20} (?:\[-?\d{1,4}\] )?|\[-?\d{1,4}\] )NCCL (?:INFO|WARN|TRACE) ")
+USUAL = regex(r"(?:^|:\d{1,10}:\d{1,20} (?:\[-?\d{1,4}\] )?|\[-?\d{1,4}\] )NCCL (?:INFO|WARN|TRACE) ")
 # Every line of the log holds one of these.
 MARKS = (MARK, "(NVLS)", "Fabric Manager or NVSwitches", "/dev/shm/nccl-", "NCCL_NVLS_ENABLE=0",  # noqa: S108 - a text
          "Duplicate GPU detected : rank", "P2P is disabled between NVLINK")  # fmt: skip
@@ -76,23 +77,23 @@ def records(line: str) -> Iterator[Record]:
         yield Record(host, level, line[at:until].strip(), place)
 
 
-CHANNEL = re.compile(
+CHANNEL = regex(
     r"\b(?:Channel|Ring) \d{1,4}(?:/\d{1,4})? ?: "
     r"(?P<one>\d{1,6})(?:\[\w{1,16}\])? -> (?P<other>\d{1,6})(?:\[\w{1,16}\])? {1,3}"
     r"(?:\[(?:send|receive)\] )?via (?P<way>NET/\w[\w .-]{0,40}(?=/)|(?:P2P|SHM|NET)/\w{1,40}|direct shared memory)"
 )
 # The whole of the commonest line, of which a log of many GPUs has millions.
-USUAL_CHANNEL = re.compile(
+USUAL_CHANNEL = regex(
     r"(?:([\w.-]{1,255}):\d{1,10}:\d{1,20} )\[-?\d{1,4}\] NCCL INFO Channel \d{1,4}(?:/\d{1,4})? : "
     r"(\d{1,6})\[\w{1,16}\] -> (\d{1,6})\[\w{1,16}\] (?:\[(?:send|receive)\] )?"
     r"via ((?:P2P|SHM|NET)/\w{1,40})[\w/]{0,80}$"
 )
 OLD_WAYS = {"direct shared memory": "SHM/direct"}
-INIT = re.compile(
+INIT = regex(
     r"\bcomm (?P<comm>0x\w{1,20}) rank (?P<rank>\d{1,6}) nranks (?P<ranks>\d{1,6}) cudaDev -?\d{1,4}"
     r"(?: nvmlDev -?\d{1,4})? busId (?P<bus>[0-9a-f]{1,12})\b(?:.{0,40}?commId (?P<id>0x\w{1,20}))?"
 )
-LIBRARY = re.compile(r"\bNCCL version (?P<version>\d{1,2}\.\d{1,3}\.\d{1,3})")
+LIBRARY = regex(r"\bNCCL version (?P<version>\d{1,2}\.\d{1,3}\.\d{1,3})")
 
 
 class Channel(NamedTuple):
@@ -134,10 +135,10 @@ NAME = "nccl-log"
 TABLES = (NAME, "cuda-error")
 MOST_MESSAGES = 2000
 # An INFO line with one of these words may report a failure; NCCL's WARN lines always do.
-TROUBLE = re.compile(
+TROUBLE = regex(
     r"(?i)\b(?:error|fail|fatal|time(?:d )?-?out|unable|cannot|could not|couldn't|invalid|abort|corrupt|unhandled)"
 )
-NVLS = re.compile(r"\bNVLS multicast support is (?P<no>not )?available on dev \d")
+NVLS = regex(r"\bNVLS multicast support is (?P<no>not )?available on dev \d")
 # Every cluster sets these for its network; they do not describe the paths in one host.
 OF_THE_NETWORK = {"NCCL_SOCKET_IFNAME", "NCCL_SOCKET_FAMILY", "NCCL_COMM_ID"}
 
@@ -216,12 +217,13 @@ class _Log:
         channels = self.channels | {Channel(int(one), int(other), way) for _, one, other, way in self.usual}
         way = slowest(channel.way for channel in channels)
         mixed = [one for (host, _), one in self.nvls.items() if {(host, True), (host, False)} <= self.nvls.keys()]
+        seen = Observations(
+            gpus=_gpus(self.seats) if len(hosts) <= 1 else (),
+            environment=leftovers([pair for pair in self.environment.items() if pair[0] not in OF_THE_NETWORK]),
+            measured=Measured(collectives=(Collective(transport=way),) if way else ()),
+        )
         return Part(
-            observations=Observations(
-                gpus=_gpus(self.seats) if len(hosts) <= 1 else (),
-                environment=leftovers([pair for pair in self.environment.items() if pair[0] not in OF_THE_NETWORK]),
-                measured=Measured(collectives=(Collective(transport=way),) if way else ()),
-            ),
+            facts=Facts(observed=seen),
             messages=(*self.messages, *mixed),
             looked_at=(_looked_at(list(self.versions), channels, self.seats, len(hosts)),),
         )

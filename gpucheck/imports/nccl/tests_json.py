@@ -18,7 +18,8 @@ from gpucheck.imports.nccl._tests import (
     operation_in,
 )
 from gpucheck.model.diagnosis.observations import ObservedGpu
-from gpucheck.model.diagnosis.paste import Part
+from gpucheck.model.facts import Facts
+from gpucheck.model.paste import Part
 
 LARGEST = 1 << 60
 
@@ -44,7 +45,7 @@ def parse(lines: list[str]) -> Part:
     found = [ENVIRONMENT.fullmatch(text_of(entry)) for entry in entries] if isinstance(entries, list) else []
     environment = leftovers([(match[1], match[2]) for match in found if match])
     seen = imported(rows, ranks, operation_in(name), None, environment)
-    return Part(observations=seen, ran_on=only_host(rank.host for rank in ranks))
+    return Part(facts=Facts(observed=seen), ran_on=only_host(rank.host for rank in ranks))
 
 
 def _row(result: dict[str, Any]) -> Row | None:

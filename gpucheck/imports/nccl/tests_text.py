@@ -8,6 +8,7 @@ from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import MEASUREMENTS, Kind
 from gpucheck.imports._numbers import cell, refuse_gib
 from gpucheck.imports._problem import left_out
+from gpucheck.imports._regex import regex
 from gpucheck.imports.nccl._tests import (
     OPERATIONS,
     TOOL,
@@ -22,22 +23,23 @@ from gpucheck.imports.nccl._tests import (
     transport_in,
 )
 from gpucheck.model.diagnosis.observations import ObservedGpu
-from gpucheck.model.diagnosis.paste import Part
+from gpucheck.model.facts import Facts
+from gpucheck.model.paste import Part
 
 # A copied page loses the leading #. Blanks of one line only, and few: \s would walk over ten megabytes of empty lines
 # from each of them.
-HEADING = re.compile(r"^#?[ \t]{0,80}size[ \t]+count[ \t]+type\b.*\bbusbw\b", re.MULTILINE)
-UNITS = re.compile(r"^#?\s*\(B\)\s+\(elements\)")
-RESULT = re.compile(r"^\s*\d{1,18}\s+\d{1,18}\s+(?:u?int|float|half|double|bfloat|f8|fp)\w*\s")
-RANK = re.compile(
+HEADING = regex(r"^#?[ \t]{0,80}size[ \t]+count[ \t]+type\b.*\bbusbw\b", re.MULTILINE)
+UNITS = regex(r"^#?\s*\(B\)\s+\(elements\)")
+RESULT = regex(r"^\s*\d{1,18}\s+\d{1,18}\s+(?:u?int|float|half|double|bfloat|f8|fp)\w*\s")
+RANK = regex(
     r"^#?\s*Rank\s+(\d+)(?:\s+Group\s+\d+)?\s+Pid\s+\d+\s+on\s+(\S{1,255})\s+device\s+\d+\s+\[([0-9a-fx:]{1,20})\]\s+(\S.{0,99})",
     re.IGNORECASE,
 )
 # MPICH and srun write the rank before every piece that a process printed, in the middle of a row too.
-PIECE = re.compile(r"\[\d{1,6}\] ?")
-SUMMARY = re.compile(r"^#?\s{0,9}Out of bounds values\s{0,9}: {0,9}(\d{1,12})\b")
+PIECE = regex(r"\[\d{1,6}\] ?")
+SUMMARY = regex(r"^#?\s{0,9}Out of bounds values\s{0,9}: {0,9}(\d{1,12})\b")
 # Of -T: when the row was printed.
-STAMP = re.compile(r"\s+\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\s*$")
+STAMP = regex(r"\s+\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\s*$")
 # The last numbers of a row: time, algbw, busbw, errors, twice. redop and root may be blank before them.
 NUMBERS = 8
 MOST_PIECES = 1000  # characters of a line that ranks are taken out of
@@ -72,7 +74,7 @@ def parse(lines: list[str]) -> Part:
         ranks = []
     environment = leftovers(set_by_environment("\n".join(lines)))
     seen = imported(rows, ranks, operation_in(text), transport_in(text), environment, out_of_bounds)
-    return Part(observations=seen, ran_on=only_host(rank.host for rank in ranks), unread=tuple(unread))
+    return Part(facts=Facts(observed=seen), ran_on=only_host(rank.host for rank in ranks), unread=tuple(unread))
 
 
 def _plain(line: str) -> str:
@@ -124,20 +126,20 @@ def _errors(side: list[str], columns: _Columns) -> int | None:
     return int(float(word)) if re.fullmatch(r"\d{1,15}(\.\d+)?(e\+\d{1,2})?", word) else None
 
 
-FIRST = re.compile(r"^#?\s*nThread\s+\d|^# nccl-tests version ")
-AGAIN = re.compile(rf"{FIRST.pattern}|^#\s*Collective test starting: ")
-INSIDE = re.compile(
+FIRST = regex(r"^#?\s*nThread\s+\d|^# nccl-tests version ")
+AGAIN = regex(rf"{FIRST.pattern}|^#\s*Collective test starting: ")
+INSIDE = regex(
     rf"^\s*#|{RESULT.pattern}|{UNITS.pattern}|{SUMMARY.pattern}"
     r"|^\s*(?:out-of-place\s+in-place|Avg bus bandwidth\s*:|Using devices\s*$|Rank\s+\d+\s+(?:Group|Pid)\b)"
 )
-BEGIN = re.compile(
+BEGIN = regex(
     rf"{FIRST.pattern}|{HEADING.pattern}|^#?\s*out-of-place\s+in-place"
     r"|^#\s*(?:Collective test starting|Using devices|Rank\s+\d)"
 )
-COMMAND = re.compile(rf"\b(?:{'|'.join(OPERATIONS)})_perf\b")
+COMMAND = regex(rf"\b(?:{'|'.join(OPERATIONS)})_perf\b")
 BETWEEN = 2  # lines after a command that are of another program, such as a question for a password
 LOOK_BACK = 12  # lines from a table up to the command that printed it
-HEAD = re.compile(r"^#\s*(?:nThread|nccl-tests version|Collective test starting)\b|^\s*$")
+HEAD = regex(r"^#\s*(?:nThread|nccl-tests version|Collective test starting)\b|^\s*$")
 
 
 def blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:

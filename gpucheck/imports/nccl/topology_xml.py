@@ -8,32 +8,39 @@ Only a dump of NCCL itself has ``gpu`` elements, and NVLinks in them. The files 
 have none: NCCL adds the NVLinks that NVML reports on the machine.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 from gpucheck.imports._blocks import until
 from gpucheck.imports._kind import TOPOLOGY, Kind
 from gpucheck.imports._problem import ImportProblem, absent
+from gpucheck.imports._regex import regex
 from gpucheck.imports._text import quoted
+from gpucheck.imports._topology import of_topology
 from gpucheck.imports.nccl._topology_tree import Leaf, System, read_system
 from gpucheck.imports.nccl._topology_tree import parse as parse_xml
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model.finding import Finding
 from gpucheck.model.host.hardware import Nic, Pair, TopologyGpu
 from gpucheck.model.host.wiring import NVSWITCH, NvLinkBundle, WiredFunction, Wiring
+from gpucheck.model.paste import Part
 from gpucheck.model.topology import Topology
 
 NAME = "nccl-topology"
 SOURCE = "nccl-xml"
 TITLE = "NCCL topology XML"
 SUBJECT = Subject(check="topology")
-BEGIN = re.compile(r"<\?xml|<!DOCTYPE|<system\b")
-SHAPE = re.compile(r"<system\b[^<>]{0,200}>\s*(?:<!--|<cpu\b|<pci\b|<gpu\b|<nic\b|</system|\Z)|<system\s+version\s*=")
-BEGIN_OF_ANY = re.compile(rf"{BEGIN.pattern}|<graphs\s+version")
+BEGIN = regex(r"<\?xml|<!DOCTYPE|<system\b")
+SHAPE = regex(r"<system\b[^<>]{0,200}>\s*(?:<!--|<cpu\b|<pci\b|<gpu\b|<nic\b|</system|\Z)|<system\s+version\s*=")
+BEGIN_OF_ANY = regex(rf"{BEGIN.pattern}|<graphs\s+version")
 
 
-def parse(lines: list[str]) -> Topology:
+def parse(lines: list[str]) -> Part:
+    """The topology in the text. Raises ImportProblem, and nothing else."""
+    return of_topology(topology(lines))
+
+
+def topology(lines: list[str]) -> Topology:
     """Return the GPUs in NVML's order if the dump has it (``dev``), else by rank, else by place in the file.
 
     Raises ImportProblem, and nothing else.

@@ -8,7 +8,8 @@ from typing import NamedTuple
 from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import ImportProblem
-from gpucheck.model.diagnosis.paste import Message, Part
+from gpucheck.imports._regex import regex
+from gpucheck.model.paste import Message, Part
 from gpucheck.printable import counted
 
 NAME = "rdma-port"
@@ -85,8 +86,8 @@ def _rate(port: Port, ports: Sequence[Port]) -> str | None:
     return "slower" if best is not None and count >= ENOUGH_SAME_CARD and port.rate < best else None
 
 
-NUMBER = re.compile(r"^(\d{1,4}(?:\.\d{1,2})?)")
-STATE = re.compile(r"^(?:\d: )?(?:PORT_)?([A-Za-z]\w{1,20})")
+NUMBER = regex(r"^(\d{1,4}(?:\.\d{1,2})?)")
+STATE = regex(r"^(?:\d: )?(?:PORT_)?([A-Za-z]\w{1,20})")
 
 
 class Format(NamedTuple):

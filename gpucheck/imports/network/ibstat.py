@@ -1,13 +1,12 @@
 """ibstat: cards with their ports, state and rate."""
 
-import re
-
+from gpucheck.imports._regex import regex
 from gpucheck.imports.network._ports import Format, kind
 
-CARD = re.compile(r"^\s{0,12}CA '([\w.-]{1,60})'")
+CARD = regex(r"^\s{0,12}CA '([\w.-]{1,60})'")
 FORM = Format(
     card=CARD,
-    port=re.compile(r"^\s{0,24}Port (\d{1,3}):\s*$"),
+    port=regex(r"^\s{0,24}Port (\d{1,3}):\s*$"),
     fields={
         "ca type": "card",
         "system image guid": "board",
@@ -17,7 +16,7 @@ FORM = Format(
         "link layer": "layer",
     },
 )
-INSIDE = re.compile(
+INSIDE = regex(
     r"^\s{0,32}(?:CA type|Number of ports|Firmware version|Hardware version|Node GUID|System image GUID|"
     r"Port \d{1,3}|State|Physical state|Rate|Base lid|LMC|SM lid|Capability mask|Port GUID|Link layer)\s{0,4}:"
 )

@@ -11,23 +11,24 @@ from gpucheck.imports._blocks import objects, spans, with_lines_above
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._messages import messages_in
 from gpucheck.imports._problem import absent
+from gpucheck.imports._regex import regex
 from gpucheck.imports._text import first_line
-from gpucheck.model.diagnosis.paste import Part
+from gpucheck.model.paste import Part
 
 NAME = "perftest"
-TITLE = re.compile(
+TITLE = regex(
     r"^\s{0,60}(?P<what>(?:RDMA_(?:Write|Read)|Send|Atomic|RDMA_Write_With_Imm|Raw Ethernet)\b"
     r"[\w ()-]{0,60} Test)(?: for .{1,60})?\s*$"
 )
-HEAD = re.compile(r"^\s{0,12}#bytes\s+#iterations\s+(?P<columns>\S.{0,200})$")
-ROW = re.compile(
+HEAD = regex(r"^\s{0,12}#bytes\s+#iterations\s+(?P<columns>\S.{0,200})$")
+ROW = regex(
     r"^\s{0,12}(?P<size>\d{1,12})\s+\d{1,12}\s+(?P<cells>[\d.]{1,20}(?:\s+(?:[\d.]{1,20}|-?nan|inf)){0,12})\s*$"
 )
-DEVICE = re.compile(r"\bDevice\s{1,12}: ([\w.-]{1,60})")
-BEGIN = re.compile(
+DEVICE = regex(r"\bDevice\s{1,12}: ([\w.-]{1,60})")
+BEGIN = regex(
     "|".join(re.sub(r"\(\?P<\w+>", "(?:", one.pattern) for one in (TITLE, HEAD)) + r"|^\s{0,4}\* Waiting for client"
 )
-INSIDE = re.compile(
+INSIDE = regex(
     r"^\s{0,12}(?:-{20,}|\*{10,}|\d{1,12}\s+\d{1,12}\s+[\d.]|#bytes|\* Waiting|(?:local|remote) address: |GID: |"
     r"(?:Dual-port|Number of qps|Transport type|Connection type|PCIe relax order|[TR]X depth|CQ Moderation|CQE Poll|"
     r"Link type|GID index|Max inline data|Data ex\. method|Using SRQ|Post List|Outstand reads|Device|Use CUDA)\b|"
@@ -36,9 +37,7 @@ INSIDE = re.compile(
     r"deallocating|destroying|Perftest doesn't|WARNING: |Couldn't |Couldnt |Failed |Unable to |Completion with error|"
     r"wr_id|scnt=|Problems with warm|Using DMA-BUF|Mtu |mlx5: |ethernet_read_keys|Requested )"
 )
-NUMBER = re.compile(
-    r'"(?P<name>BW_average|BW_peak|t_avg|t_typical|MsgSize|Device|test)"\s*:\s*"?(?P<value>[\w.+-]{1,60})'
-)
+NUMBER = regex(r'"(?P<name>BW_average|BW_peak|t_avg|t_typical|MsgSize|Device|test)"\s*:\s*"?(?P<value>[\w.+-]{1,60})')
 MARKS = ('"BW_average"', '"t_avg"', '"test_info"')
 UNITS = {"gb/sec": "Gb/s", "mb/sec": "MB/s", "mib/sec": "MiB/s"}
 

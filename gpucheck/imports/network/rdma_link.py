@@ -1,18 +1,17 @@
 """rdma link (iproute2) and ibdev2netdev: one line for each port."""
 
-import re
-
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
+from gpucheck.imports._regex import regex
 from gpucheck.imports.network._ports import Port, part_of
-from gpucheck.model.diagnosis.paste import Part
+from gpucheck.model.paste import Part
 
-LINK = re.compile(
+LINK = regex(
     r"^\s{0,12}(?:link |\d{1,3}/\d{1,3}: )(?P<name>[\w.-]{1,60})/(?P<port>\d{1,3}):? "
     r".{0,200}?\bstate (?P<state>[A-Z_]{2,20})\b"
     r"(?:.{0,100}?\bphysical_state (?P<physical>[A-Z_]{2,30}))?"
 )
-NETDEV = re.compile(
+NETDEV = regex(
     r"^\s{0,12}(?P<name>[\w.-]{1,60}) port (?P<port>\d{1,3}) ==> (?P<netdev>[\w.-]{1,60}) \((?P<state>Up|Down)\)\s*$"
 )
 

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice, product
 
+from gpucheck.imports._regex import regex
+
 CLASS = r"NV\d+|PIX|PXB|PHB|NODE|SYS|SOC|X"
 # "?" is how our own text view writes a gap; nvidia-smi writes N/A or ERR! for a cell it could not fill.
-CELL = re.compile(
-    rf"(?P<known>{CLASS})(?![a-z_])|(?P<gap>\?|N/A|ERR!?)|(?P<unexpected>[A-Z][A-Z0-9]{{1,7}}!?)(?![\w/])"
-)
-BLANK = re.compile(r"[\s|]*")
+CELL = regex(rf"(?P<known>{CLASS})(?![a-z_])|(?P<gap>\?|N/A|ERR!?)|(?P<unexpected>[A-Z][A-Z0-9]{{1,7}}!?)(?![\w/])")
+BLANK = regex(r"[\s|]*")
 P2P_STATUS = frozenset({"OK", "CNS", "GNS", "TNS", "DR", "NS", "U"})
-CPU_LIST = re.compile(r"\d+(?:[-,]\d+)*,?")
+CPU_LIST = regex(r"\d+(?:[-,]\d+)*,?")
 MOST_NVLINKS = 36
 MOST_JOINS = 4
 
@@ -147,22 +147,22 @@ MOST_WRAPS = 6
 MOST_TEXT_BETWEEN_ROWS = 20
 MOST_TRIES = 1000
 
-HEADER = re.compile(r"(?<![A-Za-z0-9])GPU\d{1,4}(?!\d)")
-GLUED_LABELS = re.compile(r"(?:GPU\d{1,4}|NIC\d{1,4})+")
-LABEL = re.compile(r"GPU\d{1,4}|NIC\d{1,4}")
+HEADER = regex(r"(?<![A-Za-z0-9])GPU\d{1,4}(?!\d)")
+GLUED_LABELS = regex(r"(?:GPU\d{1,4}|NIC\d{1,4})+")
+LABEL = regex(r"GPU\d{1,4}|NIC\d{1,4}")
 # mlx5_0, mlx5_bond_0, rocep49s0, hfi1_0, ibp12s0: a network device's name has a digit and starts with a letter.
-NIC_NAME = re.compile(r"(?=[^\d]*\d)[A-Za-z][A-Za-z0-9_.\-]{1,30}")
+NIC_NAME = regex(r"(?=[^\d]*\d)[A-Za-z][A-Za-z0-9_.\-]{1,30}")
 AFFINITY = {
-    "cpu": re.compile(r"CPU\s*Affinity"),
-    "numa": re.compile(r"NUMA\s*Affinity"),
-    "gpu_numa_id": re.compile(r"GPU\s*NUMA\s*ID"),
+    "cpu": regex(r"CPU\s*Affinity"),
+    "numa": regex(r"NUMA\s*Affinity"),
+    "gpu_numa_id": regex(r"GPU\s*NUMA\s*ID"),
 }
 ROW_CELL = rf"[\s|]*(?:(?:{CLASS})(?![a-z_])|\?|N/A|(?:OK|CNS|GNS|TNS|DR|NS|U)(?!\w))"
-GPU_ROW = re.compile(rf"(?<![A-Za-z0-9_.\-])GPU\d{{1,4}}{ROW_CELL}")
-LEGEND = re.compile(r"\W*(?:NIC )?Legend\b")
+GPU_ROW = regex(rf"(?<![A-Za-z0-9_.\-])GPU\d{{1,4}}{ROW_CELL}")
+LEGEND = regex(r"\W*(?:NIC )?Legend\b")
 # A cut-off piece of a row has nothing but capitals, digits and the signs of CPU lists; a prompt or prose has more.
-CONTINUATION = re.compile(r"[\s|0-9A-Z/,?\-]*")
-WORD = re.compile(r"[0-9A-Z]")
+CONTINUATION = regex(r"[\s|0-9A-Z/,?\-]*")
+WORD = regex(r"[0-9A-Z]")
 
 
 @dataclass(frozen=True)
@@ -298,7 +298,7 @@ def parse_header(text: str, prefix: str | None) -> Header | None:
 
 def _read_rows(lines: list[str], at: int, header: Header, first: int) -> Block:
     labels = sorted((re.escape(nic) for nic in header.nics), key=len, reverse=True)
-    start = re.compile(rf"(?<![A-Za-z0-9_.\-])({'|'.join(['GPU[0-9]{1,4}', *labels])})(?={ROW_CELL})")
+    start = regex(rf"(?<![A-Za-z0-9_.\-])({'|'.join(['GPU[0-9]{1,4}', *labels])})(?={ROW_CELL})")
     rows: list[Row] = []
     strangers: list[Row] = []
     index, end, idle = first, first, 0

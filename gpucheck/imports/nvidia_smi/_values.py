@@ -3,11 +3,12 @@
 import re
 
 from gpucheck.imports._common import linux_bus_id
+from gpucheck.imports._regex import regex
 
-NUMBER = re.compile(r"\s*(-?\d{1,12}(?:\.\d{1,6})?)\s*(MiB|GiB|KiB|MB|Mb|W|mW|C|%|MHz|x|bank\(s\)|us)?\s*")
+NUMBER = regex(r"\s*(-?\d{1,12}(?:\.\d{1,6})?)\s*(MiB|GiB|KiB|MB|Mb|W|mW|C|%|MHz|x|bank\(s\)|us)?\s*")
 MEMORY = {"KiB": 1 << 10, "MiB": 1 << 20, "MB": 1 << 20, "Mb": 1 << 20, "GiB": 1 << 30}
 BUS_ID = r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]"
-DEVICE_ID = re.compile(r"(?:0x)?([0-9A-Fa-f]{4})10[Dd][Ee]")
+DEVICE_ID = regex(r"(?:0x)?([0-9A-Fa-f]{4})10[Dd][Ee]")
 SWITCHES = {
     **dict.fromkeys(("enabled", "yes", "active", "on", "1"), True),
     **dict.fromkeys(("disabled", "no", "not active", "off", "0"), False),

@@ -1,20 +1,19 @@
 """``nvidia-smi -L``: names and UUIDs."""
 
-import re
-
 from msgspec.structs import replace
 
 from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
-from gpucheck.imports.nvidia_smi._facts import part
-from gpucheck.model.diagnosis.paste import Part
+from gpucheck.imports._regex import regex
+from gpucheck.imports.nvidia_smi._fields import named, part
 from gpucheck.model.host.hardware import Gpu
 from gpucheck.model.host.health import Health
+from gpucheck.model.paste import Part
 from gpucheck.printable import counted
 
-GPU = re.compile(r"^\s{0,8}GPU (\d{1,3}): ([^\n(]{1,80}?) \(UUID: (GPU-[0-9a-fA-Fx-]{1,60}|[^)]{1,60})\)\s*$")
-MIG = re.compile(r"^\s{1,12}MIG \S{1,30}\s+Device\s+\d{1,3}:\s*\(UUID: [^)]{1,80}\)\s*$")
+GPU = regex(r"^\s{0,8}GPU (\d{1,3}): ([^\n(]{1,80}?) \(UUID: (GPU-[0-9a-fA-Fx-]{1,60}|[^)]{1,60})\)\s*$")
+MIG = regex(r"^\s{1,12}MIG \S{1,30}\s+Device\s+\d{1,3}:\s*\(UUID: [^)]{1,80}\)\s*$")
 
 
 def parse(lines: list[str]) -> Part:
@@ -24,7 +23,7 @@ def parse(lines: list[str]) -> Part:
     for line in lines:
         if match := GPU.match(line):
             last = int(match[1])
-            found.setdefault(last, Gpu(index=last, name=match[2], uuid=match[3], pci_bus_id=f"GPU{last}", device_id=""))
+            found.setdefault(last, named(last, match[2], match[3]))
         elif last in found and MIG.match(line):
             found[last] = replace(found[last], health=Health(mig=True))
     if not found:

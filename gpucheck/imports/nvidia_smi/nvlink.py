@@ -1,6 +1,5 @@
 """``nvidia-smi nvlink``: states (-s), error counters (-e) and capabilities (-c) of every link."""
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -9,28 +8,27 @@ from msgspec.structs import replace
 from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent, left_out
-from gpucheck.imports.nvidia_smi._facts import part
+from gpucheck.imports._regex import regex
+from gpucheck.imports.nvidia_smi._fields import named, part
 from gpucheck.model.diagnosis.observations import NvLinkCount
-from gpucheck.model.diagnosis.paste import Part
 from gpucheck.model.host.hardware import Gpu, NvLink, NvLink5Counts
+from gpucheck.model.paste import Part
 from gpucheck.printable import counted
 
-GPU = re.compile(r"^\s{0,8}GPU (\d{1,3}):\s*([^\n(]{0,80}?)(?: \(UUID: ([^)]{1,60})\))?\s*$")
-STATE = re.compile(
-    r"^\s{0,24}Link (\d{1,2}): (?:(\d{1,4}(?:\.\d{1,4})?) GB/s|<?([Ii]nactive|[Aa]ctive|[Ss]leep)>?)\s*$"
-)
-COUNT = re.compile(r"^\s{0,24}Link (\d{1,2}):? ([A-Z][A-Za-z0-9 ()/-]{2,60}?):\s+(\d{1,18}|N/A|Not Supported)\s*$")
-CAPABILITY = re.compile(r"^\s{0,24}Link (\d{1,2}), [A-Z][\w -]{2,60}?(?: is)?(?: supported)?: (?:true|false)\s*$")
-DARK = re.compile(r"^\s{0,24}NVML: Unable to retrieve N[vV][lL]ink information as all links are in[aA]ctive")
-NEITHER = re.compile(
+GPU = regex(r"^\s{0,8}GPU (\d{1,3}):\s*([^\n(]{0,80}?)(?: \(UUID: ([^)]{1,60})\))?\s*$")
+STATE = regex(r"^\s{0,24}Link (\d{1,2}): (?:(\d{1,4}(?:\.\d{1,4})?) GB/s|<?([Ii]nactive|[Aa]ctive|[Ss]leep)>?)\s*$")
+COUNT = regex(r"^\s{0,24}Link (\d{1,2}):? ([A-Z][A-Za-z0-9 ()/-]{2,60}?):\s+(\d{1,18}|N/A|Not Supported)\s*$")
+CAPABILITY = regex(r"^\s{0,24}Link (\d{1,2}), [A-Z][\w -]{2,60}?(?: is)?(?: supported)?: (?:true|false)\s*$")
+DARK = regex(r"^\s{0,24}NVML: Unable to retrieve N[vV][lL]ink information as all links are in[aA]ctive")
+NEITHER = regex(
     r"^\s{0,24}(?:Links \d[\d, -]{0,60}: |NVML: Unable to retrieve NVLink information|\[(?:\.{3}|snip)\]|\.{3,4})"
 )
-BEGIN = re.compile(
+BEGIN = regex(
     f"{STATE.pattern}|{DARK.pattern}|{CAPABILITY.pattern}|^\\s{{0,24}}Link \\d{{1,2}}: [A-Z][\\w ]{{2,40}} Errors?:"
 )
-LINE = re.compile(f"{BEGIN.pattern}|{COUNT.pattern}|{NEITHER.pattern}")
-FRAGMENT = re.compile(r"^\s{1,24}L(?:i|in|ink.{0,40})?\s*$")  # a line of a link that was cut
-INSIDE = re.compile(f"{LINE.pattern}|{GPU.pattern}|{FRAGMENT.pattern}")
+LINE = regex(f"{BEGIN.pattern}|{COUNT.pattern}|{NEITHER.pattern}")
+FRAGMENT = regex(r"^\s{1,24}L(?:i|in|ink.{0,40})?\s*$")  # a line of a link that was cut
+INSIDE = regex(f"{LINE.pattern}|{GPU.pattern}|{FRAGMENT.pattern}")
 COUNTERS = {"replay errors": "replay_errors", "recovery errors": "recovery_errors", "crc errors": "crc_errors"}
 # Of NVLink 5. Names as R570 prints them.
 COUNTERS_5 = {
@@ -74,9 +72,7 @@ class _Links:
             )
             for link, active in sorted(states.items())
         )
-        return Gpu(
-            index=self.index, name=self.name, uuid=self.uuid, pci_bus_id=f"GPU{self.index}", device_id="", nvlinks=links
-        )
+        return replace(named(self.index, self.name, self.uuid), nvlinks=links)
 
 
 def parse(lines: list[str]) -> Part:
@@ -109,13 +105,15 @@ def parse(lines: list[str]) -> Part:
     extra = [f"NVLink error counters of {counted(sum(bool(one.counts or one.counts_5) for one in listed), 'GPU')}"]
     read = part(gpus, extra=extra if any(one.counts or one.counts_5 for one in listed) else ())
     # The driver prints one line in place of the links if all are down, so how many there are is not known.
-    seen = zip(listed, read.observations.gpus, strict=True)
+    observed = read.facts.observed
+    seen = zip(listed, observed.gpus, strict=True)
     dark = tuple(replace(gpu, nvlinks=NvLinkCount(active=0)) if one.is_dark else gpu for one, gpu in seen)
     unread = (
         left_out(one.first_line, one.last_line, f"lines of links of GPU {one.index} are missing", one.name)
         for one in cut
     )
-    return replace(read, observations=replace(read.observations, gpus=dark), unread=tuple(unread))
+    facts = replace(read.facts, observed=replace(observed, gpus=dark))
+    return replace(read, facts=facts, unread=tuple(unread))
 
 
 def _take(line: str, gpu: _Links) -> None:

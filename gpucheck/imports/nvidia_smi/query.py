@@ -1,24 +1,24 @@
 """``nvidia-smi -q`` as text: the whole page or sections of it (``-d ECC``), of any driver from R290 to R610."""
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
+from gpucheck.imports._regex import regex
 from gpucheck.imports.nvidia_smi import _values as v
-from gpucheck.imports.nvidia_smi._facts import Facts, Path, gpu, name_of, not_understood, part
-from gpucheck.model.diagnosis.paste import Message, Part
+from gpucheck.imports.nvidia_smi._fields import Fields, Path, gpu, name_of, not_understood, part
+from gpucheck.model.paste import Message, Part
 
 NAME = "nvidia-smi-q"
-BANNER = re.compile(r"^\s*={5,20}\s?NVSMI LOG\s?={5,20}")
-GPU = re.compile(rf"^\s{{0,12}}GPU ({v.BUS_ID})\s*\\?$")
-PAIR = re.compile(r"^(\s*)([A-Za-z][\w .()/+-]{0,58}?)\s{1,60}:(?:\s+(\S.{0,300}?)|\s*)\s*\\?$")
-HEADER = re.compile(r"^(\s*)([A-Z][\w .()/+-]{2,58}?)\s*\\?$")
-INDENTED = re.compile(r"^\s{2,40}(?!.{0,80}GPU\d)[A-Z][\w .()/+-]{2,58}$")
+BANNER = regex(r"^\s*={5,20}\s?NVSMI LOG\s?={5,20}")
+GPU = regex(rf"^\s{{0,12}}GPU ({v.BUS_ID})\s*\\?$")
+PAIR = regex(r"^(\s*)([A-Za-z][\w .()/+-]{0,58}?)\s{1,60}:(?:\s+(\S.{0,300}?)|\s*)\s*\\?$")
+HEADER = regex(r"^(\s*)([A-Z][\w .()/+-]{2,58}?)\s*\\?$")
+INDENTED = regex(r"^\s{2,40}(?!.{0,80}GPU\d)[A-Z][\w .()/+-]{2,58}$")
 # The headings between the lines of a page that lost its indentation.
-HEADINGS = re.compile(
+HEADINGS = regex(
     r"^(?:MIG Mode|Driver Model|Platform Info|Inforom Version|Inforom BBX Object Flush|GPU Operation Mode|IBMNPU|"
     r"GPU Virtualization Mode|GPU Reset Status|PCI|GPU Link Info|PCIe Generation|Link Width|Bridge Chip|Utilization|"
     r"Encoder Stats|FBC Stats|Volatile|Aggregate|Single Bit|Double Bit|Bank Remap Availability Histogram|Temperature|"
@@ -27,14 +27,14 @@ HEADINGS = re.compile(
     r"Conf Compute Protected Memory Usage|Aggregate Uncorrectable SRAM Sources|Workload Power Profiles|Samples)\s*$"
 )
 # The names of sections as -d prints them; a part of the page may have been pasted without its banner.
-SECTIONS = re.compile(
+SECTIONS = regex(
     r"^\s{0,12}(?:E(?:cc|CC) Mode|E(?:cc|CC) Errors|Remapped Rows|Retired Pages|Clocks (?:Throttle|Event) Reasons|"
     r"(?:GPU )?Power Readings|FB Memory Usage|BAR1 Memory Usage|MIG Mode|GPU Link Info|Max Clocks|Applications Clocks|"
     r"Fabric)"
     r"(?:\s*:\s*N/A)?\s*$"
 )
-BEGIN = re.compile(f"{BANNER.pattern}|{GPU.pattern}|{SECTIONS.pattern}")
-INSIDE = re.compile("|".join(one.pattern for one in (PAIR, INDENTED, HEADINGS, BANNER)))
+BEGIN = regex(f"{BANNER.pattern}|{GPU.pattern}|{SECTIONS.pattern}")
+INSIDE = regex("|".join(one.pattern for one in (PAIR, INDENTED, HEADINGS, BANNER)))
 # These repeat names of the GPU's own sections, for a part of it.
 OTHERS = {"mig_device", "mig_devices", "processes", "accounted_processes"}
 MOST_DEPTH = 12
@@ -70,18 +70,18 @@ def parse(lines: list[str]) -> Part:
 
 
 def page(gpus: Sequence[tuple[str | None, list[tuple[Path, str]]]], head: dict[str, str], lines: Sequence[str]) -> Part:
-    """Return what a page holds. gpus: bus id and facts of each. head: what stands before the first."""
-    facts = [Facts(rows) for _, rows in gpus]
+    """Return what a page holds. gpus: bus id and fields of each. head: what stands before the first."""
+    fields = [Fields(rows) for _, rows in gpus]
     found = []
-    for index, ((bus, _), known) in enumerate(zip(gpus, facts, strict=True)):
+    for index, ((bus, _), known) in enumerate(zip(gpus, fields, strict=True)):
         place = v.bus_id(bus) or v.bus_id(known.get("pci/bus_id", "pci/pci_bus_id")) or NAMELESS
         found.append(gpu(known, index, place))
     return part(
         found,
-        facts,
+        fields,
         driver=v.version(head.get("driver_version") or head.get("kmd_version")),
         cuda=v.version(head.get("cuda_version") or head.get("cuda_umd_version")),
-        messages=[note for one, of in zip(found, facts, strict=True) for note in _notes(of, one.pci_bus_id, lines)],
+        messages=[note for one, of in zip(found, fields, strict=True) for note in _notes(of, one.pci_bus_id, lines)],
     )
 
 
@@ -125,27 +125,27 @@ def _line(line: str) -> _Line | None:
     return _Line(len(header[1].expandtabs(8)), name_of(header[2]), None) if header else None
 
 
-def _notes(facts: Facts, bus_id: str | None, lines: Sequence[str]) -> Iterator[Message]:
+def _notes(fields: Fields, bus_id: str | None, lines: Sequence[str]) -> Iterator[Message]:
     """Return what the text itself reports as wrong. lines: of the text, for the line number of the report."""
-    if _unanswered(facts):
-        bad = [value for path, value in facts.found.items() if len(path) == 1 and value in NO_ANSWER]
+    if _unanswered(fields):
+        bad = [value for path, value in fields.found.items() if len(path) == 1 and value in NO_ANSWER]
         yield _message("no-answer", f"{bad[0]} in {len(bad)} values", bus_id, lines, bad[0])
         return
-    state = facts.get("fabric/state")
+    state = fields.get("fabric/state")
     if state in FABRIC:
         yield _message(FABRIC[state], f"Fabric State: {state}", bus_id, lines, state)
-    if word := not_understood(facts):
+    if word := not_understood(fields):
         yield _message("unknown-word", word, bus_id, lines, word.partition(": ")[2])
     for name, key in REPAIRS.items():
-        if v.switch(facts.get(name)):
+        if v.switch(fields.get(name)):
             words = name.replace("_", " ").title().replace("Sram", "SRAM").replace("Tpc", "TPC")
             yield _message(key, f"{words}: Yes", bus_id, lines, words)
 
 
-def _unanswered(facts: Facts) -> bool:
+def _unanswered(fields: Fields) -> bool:
     """A GPU that gave no answers: its name is missing, or most values are."""
-    bad = sum(value in NO_ANSWER for path, value in facts.found.items() if len(path) == 1)
-    return bad >= MANY or (bad > 1 and facts.get("product_name") in NO_ANSWER)
+    bad = sum(value in NO_ANSWER for path, value in fields.found.items() if len(path) == 1)
+    return bad >= MANY or (bad > 1 and fields.get("product_name") in NO_ANSWER)
 
 
 def _message(key: str, text: str, bus_id: str | None, lines: Sequence[str], fragment: str) -> Message:

@@ -5,15 +5,16 @@ from collections.abc import Iterator, Sequence
 
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
+from gpucheck.imports._regex import regex
 from gpucheck.imports.nvidia_smi import _values as v
-from gpucheck.imports.nvidia_smi._facts import REASONS, Facts, Path, gpu, part
+from gpucheck.imports.nvidia_smi._fields import REASONS, Fields, Path, gpu, part
 from gpucheck.imports.nvidia_smi.query import NAME
-from gpucheck.model.diagnosis.paste import Part
 from gpucheck.model.host.hardware import Gpu
+from gpucheck.model.paste import Part
 
 MOST_COLUMNS = 400
 MOST_ROWS = 2000
-COLUMN = re.compile(r"[a-zA-Z][\w.]{0,80}(?: \[[^\]]{1,12}\])?")
+COLUMN = regex(r"[a-zA-Z][\w.]{0,80}(?: \[[^\]]{1,12}\])?")
 # As -q names them.
 PATHS = {
     "index": "index",
@@ -68,7 +69,7 @@ PATHS = {
     "memory.used": "fb_memory_usage/used",
     "utilization.gpu": "utilization/gpu",
 }
-REASON = re.compile(r"clocks_(?:event|throttle)_reasons\.(\w{1,40})")
+REASON = regex(r"clocks_(?:event|throttle)_reasons\.(\w{1,40})")
 
 
 def _columns(line: str) -> list[str]:
@@ -107,13 +108,13 @@ def parse(lines: list[str]) -> Part:
             "no line below the header has as many cells",
             "Save it again: nvidia-smi --query-gpu=name,pci.bus_id --format=csv > gpus.csv",
         )
-    facts = [Facts(_rows(row)) for row in reported.values()]
-    places = [v.whole(one.get("index")) for one in facts]
+    fields = [Fields(_rows(row)) for row in reported.values()]
+    places = [v.whole(one.get("index")) for one in fields]
     gpus: list[Gpu] = []
-    for at, one in enumerate(facts):
+    for at, one in enumerate(fields):
         place = places[at]
         gpus.append(gpu(one, at if place is None else place, v.bus_id(one.get("pci/bus_id"))))
-    return part(gpus, facts, driver=v.version(facts[0].get("driver_version")))
+    return part(gpus, fields, driver=v.version(fields[0].get("driver_version")))
 
 
 def _rows(row: dict[str, str]) -> Iterator[tuple[Path, str]]:

@@ -3,23 +3,23 @@
 Nothing is ever expanded or opened: a document type is skipped, an entity stays as it is written.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 
 from gpucheck.imports._blocks import until, with_lines_above
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
+from gpucheck.imports._regex import regex
 from gpucheck.imports.nvidia_smi import _values as v
-from gpucheck.imports.nvidia_smi._facts import Path
+from gpucheck.imports.nvidia_smi._fields import Path
 from gpucheck.imports.nvidia_smi.query import MOST_DEPTH, NAME, OTHERS, page
-from gpucheck.model.diagnosis.paste import Part
+from gpucheck.model.paste import Part
 
-TAG = re.compile(r"<(/?)([A-Za-z_]\w{0,60})((?:\s[^<>]{0,300})?)>([^<>]{0,400})")
-ID = re.compile(rf'\bid="({v.BUS_ID})"')
+TAG = regex(r"<(/?)([A-Za-z_]\w{0,60})((?:\s[^<>]{0,300})?)>([^<>]{0,400})")
+ID = regex(rf'\bid="({v.BUS_ID})"')
 MOST_GPUS = 128
-DECLARATION = re.compile(r"\s*<[?!]")
+DECLARATION = regex(r"\s*<[?!]")
 END = "</nvidia_smi_log>"
-BEGIN = re.compile(r"<nvidia_smi_log\b|<gpu id=\"[0-9A-Fa-f]{4,8}:")
+BEGIN = regex(r"<nvidia_smi_log\b|<gpu id=\"[0-9A-Fa-f]{4,8}:")
 
 
 def parse(lines: list[str]) -> Part:

@@ -4,40 +4,43 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from gpucheck.imports._blocks import spans, with_lines_above
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
+from gpucheck.imports._regex import regex
 from gpucheck.imports.nvidia_smi import _values as v
-from gpucheck.imports.nvidia_smi._facts import part
-from gpucheck.model.diagnosis.paste import Message, Part
+from gpucheck.imports.nvidia_smi._fields import Fields, gpu, part
 from gpucheck.model.host.hardware import Gpu
-from gpucheck.model.host.health import EccCounts, GpuProcess, Health
+from gpucheck.model.host.health import GpuProcess, Health
+from gpucheck.model.paste import Message, Part
 from gpucheck.printable import counted
 
 NAME = "nvidia-smi"
 TABLE_KEY = "nvidia-smi-table"
-TITLE = re.compile(r"\|\s{0,4}NVIDIA-SMI\s+(?P<smi>\S{1,30})\s+(?:Driver|KMD) Version:\s*(?P<driver>[\d.]{1,20})")
-CUDA = re.compile(r"CUDA (?:UMD )?Version:\s*([\d.]{1,10})")
-FIRST = re.compile(
+TITLE = regex(r"\|\s{0,4}NVIDIA-SMI\s+(?P<smi>\S{1,30})\s+(?:Driver|KMD) Version:\s*(?P<driver>[\d.]{1,20})")
+CUDA = regex(r"CUDA (?:UMD )?Version:\s*([\d.]{1,10})")
+FIRST = regex(
     r"\|\s{0,6}(?P<index>\d{1,3})\s{1,8}(?P<name>\S.{0,60}?)\s{1,40}(?P<persistence>On|Off|N/A|WDDM|TCC|MCDM|ERR!)\s*\|"
     rf"\s*(?P<bus>{v.BUS_ID})\s{{1,8}}(?:On|Off|N/A|ERR!)\s*\|\s*(?P<ecc>\S[^|]{{0,24}}?)\s*\|?\s*$"
 )
-SECOND = re.compile(
+SECOND = regex(
     r"\|\s*(?P<fan>ERR!|N/A|\d{1,3}\s?%)\s+(?P<temp>ERR!|N/A|\d{1,3}C)\s+(?P<state>ERR!|N/A|P\d{1,2})\s+"
     r"(?P<power>ERR!|N/A|Off|Unknown Error|\d{1,5}W)\s*/\s*(?P<cap>ERR!|N/A|Off|\d{1,5}W)\s*\|"
     r"\s*(?:(?P<used>\d{1,8}MiB|N/A|ERR!|Unknown)\s*/\s*(?P<total>\d{1,8}MiB|N/A|ERR!|Unknown)|Not Supported)\s*\|"
     r"\s*(?P<busy>\d{1,3}\s?%|N/A|ERR!)\s+(?P<mode>[A-Za-z][\w. ]{1,16}?|ERR!)\s*\|?\s*$"
 )
-THIRD = re.compile(r"\|\s*\|\s*\|\s*(?P<mig>Enabled\*?|Disabled\*?|N/A|ERR!)\s*\|?\s*$")
-PROCESS = re.compile(
+THIRD = regex(r"\|\s*\|\s*\|\s*(?P<mig>Enabled\*?|Disabled\*?|N/A|ERR!)\s*\|?\s*$")
+PROCESS = regex(
     r"\|\s{0,6}(?P<index>\d{1,3})\s+(?:(?:N/A|\d{1,3})\s+(?:N/A|\d{1,3})\s+)?(?P<pid>\d{1,9})\s+(?P<type>C|G|C\+G|M\+C)\s+"
     r"(?P<name>\S.{0,120}?)\s+(?P<used>\d{1,8}MiB|N/A)\s*\|?\s*$"
 )
-RULE = re.compile(r"^\s*[+|][-=+\s]{20,300}[+|]?\s*$")
-BAR = re.compile(r"^\s*\|.{3,300}$")
-BEGIN = re.compile(f"{TITLE.pattern}|{FIRST.pattern.replace('?P<', '?P<f_')}")
-DATE = re.compile(r"^\s*\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\s*$")
-INSIDE = re.compile(f"{RULE.pattern}|{BAR.pattern}")
+RULE = regex(r"^\s*[+|][-=+\s]{20,300}[+|]?\s*$")
+BAR = regex(r"^\s*\|.{3,300}$")
+BEGIN = regex(f"{TITLE.pattern}|{FIRST.pattern.replace('?P<', '?P<f_')}")
+DATE = regex(r"^\s*\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\s*$")
+INSIDE = regex(f"{RULE.pattern}|{BAR.pattern}")
 
 
 class _Row(NamedTuple):
@@ -87,31 +90,25 @@ def _rows(lines: Sequence[str]) -> Iterator[_Row]:
 def _gpu(row: _Row, processes: tuple[GpuProcess, ...] | None) -> Gpu:
     """A GPU that answers nothing has a place on the bus and no state."""
     first, cells = row.first, row.second.groupdict() if row.second else {}
-    name = "" if first["name"] == "ERR!" else first["name"]
-    errors = v.whole(first["ecc"])
-    return Gpu(
-        index=row.place,
-        name=name,
-        uuid="",
-        pci_bus_id=v.bus_id(first["bus"]) or f"GPU{row.place}",
-        device_id="",
-        memory_bytes=v.size(cells.get("total")),
-        health=Health()
-        if any(_lost(row))
-        else Health(
-            persistence=v.switch(first["persistence"]),
-            # "On" in place of a count is MIG's; a count means that ECC is on.
-            ecc=True if errors is not None else False if first["ecc"] == "Off" else None,
-            ecc_counts=EccCounts(volatile_uncorrected=errors),
-            mig=v.switch(row.mig),
-            compute_mode=v.compute_mode(cells.get("mode")),
-            temperature_c=v.whole((cells.get("temp") or "").removesuffix("C")),
-            power_w=v.number(cells.get("power")),
-            memory_used_bytes=v.size(cells.get("used")),
-            gpu_utilization_percent=v.whole(cells.get("busy")),
-            processes=processes,
-        ),
-    )
+    # "On" in place of a count is MIG's; a count means that ECC is on.
+    ecc = "On" if first["ecc"].isdecimal() else first["ecc"] if first["ecc"] == "Off" else None
+    values = {
+        "product_name": first["name"],
+        "persistence_mode": first["persistence"],
+        "ecc_mode/current": ecc,
+        "volatile/double_bit/total": first["ecc"],
+        "mig_mode/current": row.mig,
+        "compute_mode": cells.get("mode"),
+        "temperature/gpu": cells.get("temp"),
+        "power_readings/power_draw": cells.get("power"),
+        "fb_memory_usage/used": cells.get("used"),
+        "fb_memory_usage/total": cells.get("total"),
+        "utilization/gpu": cells.get("busy"),
+    }
+    fields = Fields((tuple(path.split("/")), value) for path, value in values.items() if value is not None)
+    found = gpu(fields, row.place, v.bus_id(first["bus"]))
+    health = Health() if any(_lost(row)) else replace(found.health, processes=processes)
+    return replace(found, health=health)
 
 
 def _processes(lines: Sequence[str]) -> dict[int, tuple[GpuProcess, ...]]:

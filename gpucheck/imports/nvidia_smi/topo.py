@@ -7,7 +7,9 @@ from itertools import combinations
 from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import TOPOLOGY, Kind
 from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._regex import regex
 from gpucheck.imports._text import first_line, quoted
+from gpucheck.imports._topology import of_topology
 from gpucheck.imports.nvidia_smi._topo_blocks import (
     GPU_ROW,
     Block,
@@ -21,22 +23,28 @@ from gpucheck.imports.nvidia_smi._topo_blocks import (
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model.finding import Finding
 from gpucheck.model.host.hardware import Nic, Pair, TopologyGpu
+from gpucheck.model.paste import Part
 from gpucheck.model.topology import Topology
 
 SOURCE = "nvidia-smi-topo"
 SUBJECT = Subject(check="topology")
 AGAIN = "Paste the complete output again, from the line that names the columns: nvidia-smi topo -m > topo.txt"
-NIC_LEGEND = re.compile(r"(?<!\w)(NIC\d{1,4})\s*:\s*([A-Za-z][\w.\-]{0,63})")
+NIC_LEGEND = regex(r"(?<!\w)(NIC\d{1,4})\s*:\s*([A-Za-z][\w.\-]{0,63})")
 # In a table of Markdown nothing but a tab is left between the two.
-NIC_ROW = re.compile(r"^\s*(NIC\d{1,4})\t\s*([A-Za-z][\w.\-]{0,62}\d)\s*$", re.MULTILINE)
+NIC_ROW = regex(r"^\s*(NIC\d{1,4})\t\s*([A-Za-z][\w.\-]{0,62}\d)\s*$", re.MULTILINE)
 NIC_LEGEND_LINES = 600
 # What nvidia-smi -L and nvlink -s print; pastes often hold them too, and they name the model.
-GPU_NAME = re.compile(r"GPU (\d{1,4}): ([^\n]{1,100}?) \(UUID: ([^)\n]{1,64})\)")
+GPU_NAME = regex(r"GPU (\d{1,4}): ([^\n]{1,100}?) \(UUID: ([^)\n]{1,64})\)")
 # Nearest first. A pair whose two cells differ is evaluated by the farther one: no more is certain.
 DISTANCE = {"PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5}
 
 
-def parse(lines: list[str]) -> Topology:
+def parse(lines: list[str]) -> Part:
+    """The first ``topo -m`` matrix in the text. Raises ImportProblem, and nothing else."""
+    return of_topology(topology(lines))
+
+
+def topology(lines: list[str]) -> Topology:
     """The first ``topo -m`` matrix in the text.
 
     matrix: n x n classes in header order, SOC read as SYS, None where neither the row nor the mirrored row has the
@@ -230,7 +238,7 @@ def _damage(row: Row, table: _Table) -> str:
     return f"line {row.line}: the cells of {row.label} are shifted or missing"
 
 
-LEGEND_LINE = re.compile(r"\s*(?:(?:NIC )?Legend\b|(?:X|SYS|SOC|NODE|PHB|PXB|PIX|NV#|NIC\d{1,4})\s{0,8}[=:]\s)")
+LEGEND_LINE = regex(r"\s*(?:(?:NIC )?Legend\b|(?:X|SYS|SOC|NODE|PHB|PXB|PIX|NV#|NIC\d{1,4})\s{0,8}[=:]\s)")
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:

@@ -5,15 +5,17 @@ from collections.abc import Iterator, Sequence
 
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
+from gpucheck.imports._regex import regex
 from gpucheck.model.diagnosis.observations import Observations, ObservedGpu, Words
-from gpucheck.model.diagnosis.paste import Part
+from gpucheck.model.facts import Facts
+from gpucheck.model.paste import Part
 
 STATUS = "OK|CNS|GNS|TNS|NS|DR|U"
-HEADER = re.compile(r"^[\s|]*GPU\d{1,3}(?:[\s|]+GPU\d{1,3})*[\s|]*$")
-ROW = re.compile(rf"^[\s|]*GPU(\d{{1,3}})((?:[\s|]+(?:X|{STATUS}|N/A|\?|ERR!?))+)[\s|]*$")
-STATUS_CELL = re.compile(rf"(?<!\w)(?:{STATUS})(?!\w)")
-LEGEND = re.compile(r"^\s*(?:Legend:|(?:X|OK|CNS|GNS|TNS|NS|DR|U)\s{0,6}=\s)")
-COMMAND = re.compile(r"-p2p\s{1,4}-?([rwnap]{1,5})\b")
+HEADER = regex(r"^[\s|]*GPU\d{1,3}(?:[\s|]+GPU\d{1,3})*[\s|]*$")
+ROW = regex(rf"^[\s|]*GPU(\d{{1,3}})((?:[\s|]+(?:X|{STATUS}|N/A|\?|ERR!?))+)[\s|]*$")
+STATUS_CELL = regex(rf"(?<!\w)(?:{STATUS})(?!\w)")
+LEGEND = regex(r"^\s*(?:Legend:|(?:X|OK|CNS|GNS|TNS|NS|DR|U)\s{0,6}=\s)")
+COMMAND = regex(r"-p2p\s{1,4}-?([rwnap]{1,5})\b")
 MOST_GPUS = 128
 MOST_ABOVE = 4  # lines between the command and the table
 KINDS = {"r": "read access", "w": "write access", "n": "NVLink access", "a": "atomic operations", "p": "PCIe access"}
@@ -47,7 +49,7 @@ def parse(lines: list[str]) -> Part:
         return Part(looked_at=(counted,))
     status = tuple(tuple(_cell(rows.get(a), at, a == b, command) for at, b in enumerate(columns)) for a in columns)
     gpus = tuple(ObservedGpu() for _ in columns)
-    return Part(observations=Observations(gpus=gpus, p2p_status=_known(status)), looked_at=(counted,))
+    return Part(facts=Facts(observed=Observations(gpus=gpus, p2p_status=_known(status))), looked_at=(counted,))
 
 
 def _cell(row: list[str] | None, at: int, own: bool, command: str | None) -> str | None:

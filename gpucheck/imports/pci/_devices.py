@@ -4,23 +4,24 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from gpucheck.imports._regex import regex
 from gpucheck.imports.pci._registers import Registers
 
-HEAD = re.compile(
+HEAD = regex(
     r"^\s{0,8}(?:\d{1,5}:)??(?:[0-9a-f:.]{4,13}/){0,8}(?:(?P<domain>[0-9a-f]{4,8}):)?"
     r"(?P<slot>[0-9a-f]{2}:[01][0-9a-f]\.[0-7])\s{1,8}"
     r"(?:\"?(?P<class>3D controller|[A-Z][\w/ ()&.,+-]{2,60}?)(?: \[(?P<id>[0-9a-f]{4})\])?: |"
     r"(?P<number>[0-9a-f]{4}): )"
     r"(?P<name>\S.{0,400})$"
 )
-ABOVE = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[01][0-9a-f]\.[0-7])/")
+ABOVE = regex(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[01][0-9a-f]\.[0-7])/")
 # The device that a command or a comment names: lspci -vvv -s 61:00.0
-COMMAND = re.compile(r"\blspci\b.{0,200}?\s-s\s?(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[01][0-9a-f](?:\.[0-7])?)\b")
-SLOT_ID = re.compile(r"(?:\[|^)([0-9a-f]{4}):([0-9a-f]{4})(?:\]|\b)")
-MODEL = re.compile(r"\[([^\[\]]{2,80})\]")
+COMMAND = regex(r"\blspci\b.{0,200}?\s-s\s?(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[01][0-9a-f](?:\.[0-7])?)\b")
+SLOT_ID = regex(r"(?:\[|^)([0-9a-f]{4}):([0-9a-f]{4})(?:\]|\b)")
+MODEL = regex(r"\[([^\[\]]{2,80})\]")
 GPU_CLASSES = ("3D controller", "VGA compatible controller", "Display controller")
-CHIPSET = re.compile(r"\b(?:Chipset|PCH)\b")
-MOBILE = re.compile(r"Mobile|Max-Q|\b\d{3,4}MX?\b|Optimus", re.IGNORECASE)
+CHIPSET = regex(r"\b(?:Chipset|PCH)\b")
+MOBILE = regex(r"Mobile|Max-Q|\b\d{3,4}MX?\b|Optimus", re.IGNORECASE)
 
 
 @dataclass

@@ -3,6 +3,8 @@
 import re
 from dataclasses import dataclass, field
 
+from gpucheck.imports._regex import regex
+
 GENERATIONS = {"2.5": 1, "5": 2, "8": 3, "16": 4, "32": 5, "64": 6}
 # Bits of the ACS capability and control registers in the order of PCIe base specification 7.7.11; lspci's names.
 ACS_BITS = {
@@ -17,29 +19,29 @@ ACS_BITS = {
 REDIRECTS = ACS_BITS["ReqRedir"] | ACS_BITS["CmpltRedir"] | ACS_BITS["EgressCtrl"]
 MIB = {"": 1 / (1 << 20), "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": float(1 << 20)}
 
-LINK = re.compile(
+LINK = regex(
     r"^\s*(?P<which>LnkCap|LnkSta):\s*(?:Port #\d{1,4}, )?Speed (?P<speed>[\d.]{1,4}|unknown|\S{1,12})"
     r"(?:GT/s)?(?: \((?:ok|downgraded|overdriven|strange)\))?, Width x(?P<width>\d{1,2})"
 )
-ACS = re.compile(r"^\s*(?P<which>ACSCap|ACSCtl):\s*(?P<flags>\S.*)")
-FLAG = re.compile(r"\b([A-Za-z][\w>]{1,30})([+-])(?![\w>])")
-MEMORY = re.compile(
+ACS = regex(r"^\s*(?P<which>ACSCap|ACSCtl):\s*(?P<flags>\S.*)")
+FLAG = regex(r"\b([A-Za-z][\w>]{1,30})([+-])(?![\w>])")
+MEMORY = regex(
     r"^\s*(?:Region \d{1,2}: )?Memory at (?P<where><\w{1,20}>|[0-9a-f]{1,16}) "
     r"\((?:64|32)-bit, (?P<non>non-)?prefetchable\)(?P<more>(?: \[\w{1,20}\]){0,4}) "
     r"\[size=(?P<size>\d{1,8})(?P<unit>[KMGT]?)\]"
 )
-BUSES = re.compile(r"^\s*Bus: primary=([0-9a-f]{2}), secondary=([0-9a-f]{2}), subordinate=([0-9a-f]{2})")
-EXPRESS = re.compile(
+BUSES = regex(r"^\s*Bus: primary=([0-9a-f]{2}), secondary=([0-9a-f]{2}), subordinate=([0-9a-f]{2})")
+EXPRESS = regex(
     r"^\s*Capabilities: \[\w{1,8}(?: v\d)?\] Express(?: \(v\d\))? "
     r"(?P<type>[A-Za-z][\w /-]{2,40}?)(?: \(Slot|,|$)"
 )
-ERRORS = re.compile(r"^\s*(?P<which>UESta|CESta):\s*(?P<flags>\S.*)")
-NUMA = re.compile(r"^\s*NUMA node: (\d{1,3})\s*$")
-DRIVER = re.compile(r"^\s*Kernel driver in use: (\S{1,60})")
-MODULES = re.compile(r"^\s*Kernel modules: (\S.{0,200})")
-GROUP = re.compile(r"^\s*IOMMU group: (\d{1,5})")
-GONE = re.compile(r"^\s*!!! Unknown header type 7f")
-DENIED = re.compile(r"^\s*Capabilities: <access denied>")
+ERRORS = regex(r"^\s*(?P<which>UESta|CESta):\s*(?P<flags>\S.*)")
+NUMA = regex(r"^\s*NUMA node: (\d{1,3})\s*$")
+DRIVER = regex(r"^\s*Kernel driver in use: (\S{1,60})")
+MODULES = regex(r"^\s*Kernel modules: (\S.{0,200})")
+GROUP = regex(r"^\s*IOMMU group: (\d{1,5})")
+GONE = regex(r"^\s*!!! Unknown header type 7f")
+DENIED = regex(r"^\s*Capabilities: <access denied>")
 PORTS = {"Root Port": "root-port", "Upstream Port": "switch-upstream", "Downstream Port": "switch-downstream"}
 
 

@@ -11,16 +11,18 @@ from typing import NamedTuple
 from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
+from gpucheck.imports._regex import regex
 from gpucheck.imports.pci._devices import HEAD, Device, devices, merged
 from gpucheck.imports.pci._registers import ACS, LINK, REDIRECTS, acs_value
 from gpucheck.model.diagnosis.observations import AcsReading, Observations, ObservedGpu, ObservedHost, Port
-from gpucheck.model.diagnosis.paste import Message, Part
+from gpucheck.model.facts import Facts
 from gpucheck.model.host.hardware import AcsControl, PciDevice, PcieLink
+from gpucheck.model.paste import Message, Part
 from gpucheck.printable import counted
 
-ROOT = re.compile(r"^\s{0,8}(?:-\+?-?|[+\\]-)\[(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}(?:-[0-9a-f]{2})?\]")
-BRANCH = re.compile(r"^[ |]{0,200}[+\\]-")
-TOKEN = re.compile(
+ROOT = regex(r"^\s{0,8}(?:-\+?-?|[+\\]-)\[(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}(?:-[0-9a-f]{2})?\]")
+BRANCH = regex(r"^[ |]{0,200}[+\\]-")
+TOKEN = regex(
     r"\[(?:(?P<domain>[0-9a-f]{4,8}):)?(?P<bus>[0-9a-f]{2})(?:-[0-9a-f]{2})?\]|(?P<device>[01][0-9a-f]\.[0-7])|(?P<fork>[+\\])"
 )
 LONGEST = 2000
@@ -89,8 +91,8 @@ def _line(line: str, forks: dict[int, _Bus], found: dict[str, Node]) -> None:
             )
 
 
-RDMA_CARD = re.compile(r"Mellanox|ConnectX|BlueField|NetXtreme-E|Ethernet Controller E810", re.IGNORECASE)
-CARD_CLASS = re.compile(r"^(?:Ethernet|Infiniband) controller")
+RDMA_CARD = regex(r"Mellanox|ConnectX|BlueField|NetXtreme-E|Ethernet Controller E810", re.IGNORECASE)
+CARD_CLASS = regex(r"^(?:Ethernet|Infiniband) controller")
 
 
 def gpu_of(gpu: Device, every: Mapping[str, Device], tree: Mapping[str, Node]) -> ObservedGpu:
@@ -219,8 +221,8 @@ WORDS = (
     r"LTR1|T_\w{3}|IDO|Source|Bridge|Not readable|No steering|!!! |Kernel|VF Migration|Extended|Hyper|Command|Len=|"
     r"Queue|Notify|BaseAddr|Vendor Specific|Completion|AtomicOps\w{3}|10BitTag|Emergency|FRS|RlxdOrd|ExtTag|MaxPayload"
 )
-BEGIN = re.compile(re.sub(r"\(\?P<\w+>", "(?:", "|".join(one.pattern for one in (HEAD, ROOT, ACS, LINK))))
-INSIDE = re.compile(
+BEGIN = regex(re.sub(r"\(\?P<\w+>", "(?:", "|".join(one.pattern for one in (HEAD, ROOT, ACS, LINK))))
+INSIDE = regex(
     rf"^\s*(?:{WORDS})|^\s{{1,60}}.{{0,200}}?\b[A-Za-z]\w{{1,30}}[+-](?:[\s,;]|$)|{BRANCH.pattern}|^\t(?!\s*(?:GPU|NIC)\d)|\blspci\b|^--$|^pcilib:|"
     r"^[0-9a-f]{2,3}: (?:[0-9a-f]{2} ){7,15}[0-9a-f]{2}\s*$|"
     r"^\s{1,8}\(no matching|^\s{1,8}\(could not resolve upstream"
@@ -245,8 +247,10 @@ def parse(lines: list[str]) -> Part:
     found = [gpu_of(gpu, every, tree) for gpu in gpus]
     return Part(
         partial=True,
-        observations=Observations(gpus=tuple(found), host=ObservedHost(acs=acs, acs_redirect=redirect)),
-        pci=functions(every.values(), every, tree),
+        facts=Facts(
+            pci=functions(every.values(), every, tree),
+            observed=Observations(gpus=tuple(found), host=ObservedHost(acs=acs, acs_redirect=redirect)),
+        ),
         messages=(
             *(one for gpu in gpus for one in _of_gpu(gpu)),
             *_of_cards(gpus, every, tree),
@@ -265,10 +269,10 @@ def _add_from_tree(gpus: list[Device], every: dict[str, Device], tree: dict[str,
 
 
 # lspci -tv names the product and not the class. NVSwitches and their bridges have no name in brackets.
-IS_GPU = re.compile(
+IS_GPU = regex(
     r"NVIDIA Corporation \w{2,12} \[(?:GeForce|Tesla|Quadro|RTX|NVIDIA|TITAN|[A-Z]{1,2}\d{1,4}\b)", re.IGNORECASE
 )
-NO_GPU = re.compile(r"Audio|USB|UCSI|Switch|Bridge|nForce|MCP\d|HDMI", re.IGNORECASE)
+NO_GPU = regex(r"Audio|USB|UCSI|Switch|Bridge|nForce|MCP\d|HDMI", re.IGNORECASE)
 
 
 def _controls(unnamed: list[tuple[int, str]]) -> list[tuple[int, int]]:

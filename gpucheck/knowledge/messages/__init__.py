@@ -71,8 +71,12 @@ def _by_key() -> dict[str, Row]:
     return {row.key: row for kind in kinds() for row in rows(kind)}
 
 
+# Most patterns are never needed: no line has their texts.
+_pattern = cache(re.compile)
+
+
 @cache
-def _compiled(kind: str) -> tuple[tuple[Row, re.Pattern[str], tuple[str, ...], bool], ...]:
+def _patterns(kind: str) -> tuple[tuple[Row, str, tuple[str, ...], bool], ...]:
     """Each pattern with the texts of which a line must hold one, and whether their case is of no matter."""
     found = []
     for row in rows(kind):
@@ -81,7 +85,7 @@ def _compiled(kind: str) -> tuple[tuple[Row, re.Pattern[str], tuple[str, ...], b
             if pattern == NEVER:
                 continue
             needed = needed_texts(pattern.removeprefix("(?i)"))
-            found.append((row, re.compile(pattern), tuple(map(str.lower, needed)) if folded else needed, folded))
+            found.append((row, pattern, tuple(map(str.lower, needed)) if folded else needed, folded))
     return tuple(found)
 
 
@@ -90,7 +94,7 @@ def marks(kind: str) -> tuple[tuple[str, bool], ...]:
 
     Empty where a message has none.
     """
-    every = _compiled(kind)
+    every = _patterns(kind)
     if not all(needed for _, _, needed, _ in every):
         return ()
     return tuple(dict.fromkeys((text, folded) for _, _, needed, folded in every for text in needed))
@@ -104,11 +108,11 @@ def speaks(kind: str, line: str) -> bool:
 def meaning(kind: str, line: str) -> tuple[Row, str | None] | None:
     """The message that a line is, and the GPU that it names; None for any other line."""
     lower = line.lower()
-    for row, pattern, needed, folded in _compiled(kind):
+    for row, pattern, needed, folded in _patterns(kind):
         # A search for letters is a hundred times faster than one for a pattern, and nearly no line has them.
         if needed and not _any_of(needed, lower if folded else line):
             continue
-        if match := pattern.search(line):
+        if match := _pattern(pattern).search(line):
             return row, match.groupdict().get("gpu")
     return None
 
@@ -120,7 +124,7 @@ def _any_of(texts: tuple[str, ...], line: str) -> bool:
 def needed_texts(pattern: str) -> tuple[str, ...]:
     """Texts of which every match of the pattern holds one: one for each alternative; empty where one has none."""
     found, start, depth, end = [], 0, 0, 0
-    for element in ELEMENT.findall(pattern):
+    for element in ELEMENT.findall(pattern) if "|" in pattern else ():
         depth += element.startswith("(") - (element == ")")
         if depth == 0 and element == "|":
             found.append(needed_text(pattern[start:end]))

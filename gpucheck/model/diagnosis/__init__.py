@@ -3,11 +3,32 @@
 import msgspec
 
 from gpucheck.model.diagnosis.observations import Observations
-from gpucheck.model.diagnosis.paste import ReadRange, UnreadRange
 from gpucheck.model.finding import Finding
 from gpucheck.model.finding.verdict import Verdict
 
 SCHEMA = "gpucheck.diagnosis/1"
+
+
+class ReadRange(msgspec.Struct, frozen=True, kw_only=True):
+    """Lines of an input that were understood, and as what. Lines are counted from 1."""
+
+    kind: str
+    source: str
+    first_line: int
+    last_line: int
+
+
+class UnreadRange(msgspec.Struct, frozen=True, kw_only=True):
+    """Lines of an input that were not understood. text: the first of them, shortened.
+
+    why: what a reader that recognized them could not make of them; empty where they are no output of a known tool.
+    """
+
+    source: str
+    first_line: int
+    last_line: int
+    why: str
+    text: str = ""
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):

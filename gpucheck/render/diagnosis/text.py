@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from gpucheck.model.diagnosis import Diagnosis
-from gpucheck.model.diagnosis.paste import ReadRange, UnreadRange
+from gpucheck.model.diagnosis import Diagnosis, ReadRange, UnreadRange
 from gpucheck.printable import folded, of_printable
 from gpucheck.render.findings.text import blocks
 from gpucheck.render.words import counts_line, plural, verdict_word

@@ -1,24 +1,29 @@
 """Diagnose pasted text: parts of one host together, each evaluated like that of a live host."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from gpucheck.checks.kernel import log as kernel_log
-from gpucheck.checks.kernel._events import Machine
 from gpucheck.diagnose import diagnose
 from gpucheck.diagnose.messages import of_messages
 from gpucheck.knowledge import causes
-from gpucheck.model import KernelLog, NvmlReading, TopologyGpu, Verdict, counted, with_actions, worst
-from gpucheck.model.diagnosis import Diagnosis
-from gpucheck.model.diagnosis.observations import Observations, ObservedGpu
-from gpucheck.model.diagnosis.paste import Part, Reading, UnreadRange
+from gpucheck.model import NvmlReading, TopologyGpu, Verdict, counted, with_actions, worst
+from gpucheck.model.diagnosis import Diagnosis, UnreadRange
+from gpucheck.model.diagnosis.observations import Observations, ObservedGpu, ObservedHost
+from gpucheck.model.facts import Facts
 from gpucheck.model.finding import Finding
+from gpucheck.model.paste import Part, Reading
 from gpucheck.run.conclusion import conclude
 from gpucheck.run.pastes import host as pasted_host
 from gpucheck.run.pastes.about import PASTE, damaged, no_host, too_many
-from gpucheck.run.pastes.one_machine import NOTHING, Merged, merged
+from gpucheck.run.pastes.merge import NOTHING, Merged, merged
+
+__all__ = ["NoSuchMachine", "diagnosis"]
+
+NOT_MEASURED = "copies.nothing-measured"
+MOST_SPLIT = 32  # machines that one host's parts are divided into, since they do not fit
 
 
 class NoSuchMachine(ValueError):
@@ -82,12 +87,6 @@ def _source(part: Part) -> str:
     return part.ranges[0].source if part.ranges else ""
 
 
-__all__ = ["NoSuchMachine", "diagnosis"]
-
-MOST_LINES = 500_000
-MOST_SPLIT = 32  # machines that one host's parts are divided into, since they do not fit
-
-
 def diagnosis(
     readings: Sequence[Reading],
     given: Observations | None = None,
@@ -112,10 +111,10 @@ def diagnosis(
     for one in hosts:
         if one.name is None and len(hosts) > 1 and one.parts:
             findings.append(no_host(one.parts))
-        mine = (given or NOTHING) if one is hosts[-1] else NOTHING
-        for found, own in _machines(one, mine, model):
+        mine = [Part(facts=Facts(observed=given))] if given is not None and one is hosts[-1] else []
+        for found in _machines([*mine, *one.parts], model):
             findings += found.split
-            answers.append(_answer(own, found, one.name, sources, strict=strict))
+            answers.append(_answer(found, one.name, sources, strict=strict))
     if len(answers) == 1:
         return _with(answers[0], findings, unread=unread, strict=strict)
     every = Diagnosis(
@@ -138,32 +137,33 @@ def _with(answer: Diagnosis, findings: list[Finding], *, unread: tuple[UnreadRan
     return replace(answer, verdict=verdict, findings=found, counts=counted(every), unread=unread)
 
 
-def _machines(host: HostParts, given: Observations, model: str | None) -> Iterator[tuple[Merged, list[Part]]]:
+def _machines(parts: Sequence[Part], model: str | None) -> Iterator[Merged]:
     """The parts of one host; parts that cannot be of the same machine as the others are one by themselves."""
-    parts = host.parts
     for _ in range(MOST_SPLIT):
-        found = merged(parts, given, model)
-        yield found, [part for part in parts if part not in found.others]
-        parts, given = list(found.others), NOTHING
+        found = merged(parts, model)
+        yield found
+        parts = found.others
         if not parts:
             return
-    yield Merged(NOTHING, findings=(too_many(parts),)), []
+    yield Merged(findings=(too_many(parts),))
 
 
-def _answer(
-    parts: Sequence[Part], found: Merged, name: str | None, sources: tuple[str, ...], *, strict: bool
-) -> Diagnosis:
-    seen = found.seen
+def _answer(found: Merged, name: str | None, sources: tuple[str, ...], *, strict: bool) -> Diagnosis:
+    seen, log, parts = found.facts.observed, found.facts.kernel_log, found.parts
     # ECC, row remapping, throttling, MIG, limits: what nvidia-smi reports of each GPU, evaluated as on a live host.
-    state = (*pasted_host.findings(parts), *pasted_host.dark_links(seen))
-    logs = _kernel_log(parts)
-    findings: list[Finding] = [*pasted_host.of_links(_of_links(found), seen, state)]
-    findings += kernel_log.of_log(logs, Machine(_bus_ids(seen))) if logs is not None else ()
+    state = pasted_host.findings(parts, found.facts)
+    findings = list(_of_links(found))
+    if _lists_only(seen) and (state or any(gpu.nvlinks.total for gpu in seen.gpus)):
+        findings = [one for one in findings if one.code != NOT_MEASURED]  # nor was it meant to be
+    findings += kernel_log.of_log(log, (gpu.bus_id for gpu in seen.gpus if gpu.bus_id)) if log else ()
     findings += of_messages(message for part in parts for message in part.messages)
     findings += state
     # Where no bus id was given, the subject is GPU and its position. A part of a table has the driver's own numbers.
     numbers = {
-        gpu.pci_bus_id: gpu.index for part in parts if isinstance(part.nvml, NvmlReading) for gpu in part.nvml.gpus
+        gpu.pci_bus_id: gpu.index
+        for part in parts
+        if isinstance(part.facts.nvml, NvmlReading)
+        for gpu in part.facts.nvml.gpus
     }
     listed = [
         TopologyGpu(index=numbers.get(gpu.bus_id or "", i), pci_bus_id=gpu.bus_id or f"GPU{i}")
@@ -175,7 +175,7 @@ def _answer(
         verdict=verdict,
         source=sources,
         machine=name,
-        gpus=max(len(seen.gpus), len(kernel_log.gpus_named(logs)) if logs is not None else 0),
+        gpus=max(len(seen.gpus), len(kernel_log.gpus_named(log)) if log else 0),
         findings=concluded,
         counts=counts,
         read=tuple(one for part in parts for one in part.ranges),
@@ -187,7 +187,8 @@ def _answer(
 
 def _of_links(found: Merged) -> tuple[Finding, ...]:
     """What the links show; of parts that contradict the others, what is wrong."""
-    findings = list(diagnose(found.seen)) if _has_observations(found.seen) else []
+    seen = found.facts.observed
+    findings = list(diagnose(seen)) if _has_observations(seen) else []
     known = {(one.check, one.subject, one.cause, one.verdict) for one in findings}
     for seen in found.contrary:
         for one in diagnose(seen):
@@ -198,23 +199,16 @@ def _of_links(found: Merged) -> tuple[Finding, ...]:
     return tuple(findings)
 
 
-def _kernel_log(parts: Iterable[Part]) -> KernelLog | None:
-    logs = [part.kernel for part in parts if part.kernel is not None]
-    if not logs:
-        return None
-    lines = tuple(line for log in logs for line in log.lines)[-MOST_LINES:]
-    return replace(logs[0], lines=lines)
-
-
-def _bus_ids(seen: Observations) -> frozenset[str]:
-    return frozenset(gpu.bus_id for gpu in seen.gpus if gpu.bus_id)
-
-
 def _has_observations(seen: Observations) -> bool:
     """Whether there is more to evaluate than the names of GPUs."""
     return replace(seen, gpus=()) != NOTHING or any(
         replace(gpu, model=None, bus_id=None, numa_node=None) != ObservedGpu() for gpu in seen.gpus
     )
+
+
+def _lists_only(seen: Observations) -> bool:
+    """Whether there is nothing but GPUs and paths between them."""
+    return replace(seen, gpus=(), matrix=None, host=ObservedHost(), environment={}) == NOTHING
 
 
 def _unproven(seen: Observations) -> tuple[str, ...]:

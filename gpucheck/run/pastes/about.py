@@ -4,17 +4,19 @@ from collections.abc import Iterator, Sequence
 
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding
-from gpucheck.model.diagnosis.paste import Part, UnreadRange
+from gpucheck.model.diagnosis import UnreadRange
+from gpucheck.model.paste import Part
 from gpucheck.printable import counted
 
 PASTE = Subject(check="paste")
 MOST_DAMAGED, MOST_LINES = 8, 8
+GIVEN = "--observations"
 
 
 def place(part: Part) -> str:
-    """Return where a part stands: ``issue.txt lines 3-9 (nvbandwidth)``."""
+    """Return where a part stands: ``issue.txt lines 3-9 (nvbandwidth)``. What has no lines was given as values."""
     if not part.ranges:
-        return "a part without lines"
+        return GIVEN
     one = part.ranges[0]
     return f"{one.source} lines {one.first_line}-{part.ranges[-1].last_line} ({one.kind})"
 

@@ -4,13 +4,14 @@ Linux calls a bridge redirecting when P2P request redirect (0x04), completion re
 is set (drivers/pci/p2pdma.c). Source validation alone reroutes nothing.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import combinations, product
 from typing import NamedTuple
 
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model.finding import Finding
+from gpucheck.model.finding import Confidence, Finding
 from gpucheck.model.host.hardware import PciDevice
+from gpucheck.printable import counted
 from gpucheck.topology.pcie.classify import shared_bridges
 
 CHECK = "acs"
@@ -64,10 +65,22 @@ def registers(bridges: Iterable[PciDevice]) -> tuple[str, ...]:
 
 def redirect_finding(bridges: Bridges) -> Finding | None:
     """Return one WARN for all redirecting bridges, None if there is no such bridge."""
-    redirecting = [bridge for bridge in bridges.every if redirects(bridge)]
-    if not redirecting:
+    found = [bridge for bridge in bridges.every if redirects(bridge)]
+    if not found:
         return None
     code = CODES[any(map(redirects, bridges.gpus)), any(map(redirects, bridges.rdma))]
-    seen = f"ACS redirect on at {len(redirecting)} PCIe bridge{'s' * (len(redirecting) > 1)}"
-    subject, ids = Subject(check=CHECK, evidence=registers(bridges.every)), ";".join(one.bus_id for one in redirecting)
-    return subject.warns(code, seen, "off", bridges=ids)
+    return redirecting([one.bus_id for one in found], code=code, evidence=registers(bridges.every))
+
+
+def redirecting(
+    bridges: Sequence[str],
+    *,
+    code: str = CODES[True, False],
+    evidence: tuple[str, ...] = (),
+    confidence: Confidence | None = None,
+) -> Finding:
+    """Return the finding for bridges that redirect, by bus id; none is named if only that it is on is known."""
+    where = f" at {counted(len(bridges), 'PCIe bridge')}" if bridges else ""
+    ids = ";".join(bridges) or "BUS_IDS"
+    subject = Subject(check=CHECK, evidence=evidence)
+    return subject.warns(code, f"ACS redirect on{where}", "off", confidence=confidence, bridges=ids)

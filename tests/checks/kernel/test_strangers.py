@@ -190,7 +190,7 @@ def test_less_of_a_log_is_never_a_pass_unless_the_evidence_itself_is_gone(case):
         return
     evidence = " ".join(text for finding in before for text in finding.evidence)
     for at, line in enumerate(lines):
-        said = [one.text.strip()[:200] for one in reader.parse([BOOT.strip(), line]).lines[1:]]
+        said = [one.text.strip()[:200] for one in reader.log_of([BOOT.strip(), line]).lines[1:]]
         rest = "\n".join([BOOT.strip(), *lines[:at], *lines[at + 1 :]])
         if not any(text in evidence for text in said):
             assert rank(found_in(rest)) > 0, line

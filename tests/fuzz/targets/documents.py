@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from gpucheck import comparison, stack
-from gpucheck.diagnose import diagnose, read
+from gpucheck.diagnose import diagnose
+from gpucheck.diagnose.document import read
 from gpucheck.stack.facts import read_facts
 from tests.fuzz import product
 from tests.fuzz.oracles import Wrong, refusing, terminal

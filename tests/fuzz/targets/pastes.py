@@ -3,12 +3,13 @@
 from collections import Counter
 
 from gpucheck import imports
-from gpucheck.diagnose import diagnose, together
+from gpucheck.diagnose import diagnose
 from gpucheck.imports._text import decode, lines_of
 from gpucheck.imports.logs import kernel_log
 from gpucheck.model import KernelLog, Topology
 from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.run.pastes import diagnosis
+from gpucheck.run.pastes.merge import merge
 from gpucheck.topology import infer_wiring, with_advice, with_expectations
 from tests.fuzz.oracles import refusing
 from tests.fuzz.seeds import attacks, pastes
@@ -29,7 +30,7 @@ def measurements(data: bytes) -> None:
     with refusing(ValueError):
         # Each by itself, where the command evaluates all of them once: a few, or time would count the parts.
         for part in imports.read_all(data, "paste.txt").parts[:4]:
-            shown_diagnosis(diagnose(together(Observations(), part.observations)))
+            shown_diagnosis(diagnose(merge(Observations(), part.facts.observed)[0]))
 
 
 @target(seeds=pastes.kernel_logs, format="text", attacks=attacks.pastes)
@@ -63,8 +64,8 @@ def _logged(log: KernelLog) -> None:
 def _forced(kind: imports.Kind) -> Function:
     def run(data: bytes) -> None:
         with refusing():
-            found = kind.parse(lines_of(decode(data)))
-            if isinstance(found, Topology):
+            found = kind.parse(lines_of(decode(data))).topology
+            if found is not None:
                 _judged(found)
 
     return run

@@ -7,7 +7,7 @@ from gpucheck import imports
 from gpucheck.model import Verdict
 from gpucheck.model.diagnosis import Diagnosis
 from gpucheck.model.diagnosis.observations import Observations
-from gpucheck.model.diagnosis.paste import Message, Reading
+from gpucheck.model.paste import Message, Reading
 from gpucheck.run.pastes import diagnosis
 from tests.shared import from_yaml
 
@@ -24,7 +24,7 @@ def read(text: str | bytes) -> Reading:
 
 def observed(text: str) -> Observations:
     """What the first part of a text holds."""
-    return read(text).parts[0].observations
+    return read(text).parts[0].facts.observed
 
 
 def kinds(text: str | bytes) -> set[str]:

@@ -67,7 +67,7 @@ def test_nvbandwidth_stopped_by_an_error_keeps_its_tables_and_says_the_error():
     error = "[CUDA_ERROR_SYSTEM_NOT_READY] system not yet initialized in expression cuInit(0) in main() : x.cpp:9"
     text = f"{NVB}\n{error}\n"
 
-    assert any(one.observations.measured.p2p_uni_gb_s for one in read(text).parts)
+    assert any(one.facts.observed.measured.p2p_uni_gb_s for one in read(text).parts)
     # The line may also be read as an error of CUDA, whoever printed it.
     assert [message.text for message in messages(text)] == [error]
 
@@ -86,7 +86,7 @@ def test_nvbandwidth_names_the_host_above_its_devices():
     text = NVB.replace("Device 0:", "node07\nDevice 0:", 1)
     (part,) = read(text).parts
 
-    assert [gpu.bus_id for gpu in part.observations.gpus] == ["0000:18:00.0", "0000:2a:00.0"]
+    assert [gpu.bus_id for gpu in part.facts.observed.gpus] == ["0000:18:00.0", "0000:2a:00.0"]
 
 
 @pytest.mark.parametrize(
@@ -123,4 +123,4 @@ def test_superbench_names_its_node():
 
     assert found.machine == "n1"
     # A row of a table of writes is the destination.
-    assert found.observations.measured.p2p_uni_gb_s == ((None, None), (5.0, None))
+    assert found.facts.observed.measured.p2p_uni_gb_s == ((None, None), (5.0, None))

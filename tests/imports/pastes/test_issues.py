@@ -5,7 +5,7 @@ import pytest
 from gpucheck import imports
 from gpucheck.imports.frameworks import environment_report
 from gpucheck.model import Verdict
-from gpucheck.model.diagnosis.paste import Message, Part, Reading
+from gpucheck.model.paste import Message, Part, Reading
 from gpucheck.run.pastes import diagnosis
 from tests.imports.pastes.reading import diagnosed, read
 

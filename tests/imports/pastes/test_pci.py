@@ -58,7 +58,7 @@ def test_acs_lines_without_names():
 
 def test_acs_lines_after_a_list_belong_to_no_device_of_it():
     text = f"3b:00.0 {A100} (rev a1)\n$ sudo lspci -vvv | grep ACSCtl\n\t\t{REDIRECT}"
-    assert all(not part.observations.host.acs for part in read(text).parts)
+    assert all(not part.facts.observed.host.acs for part in read(text).parts)
 
 
 def test_one_device_of_two_and_a_matrix_are_one_machine():
@@ -121,7 +121,7 @@ def test_the_driver_that_holds_a_gpu(driver, key):
 def test_ids_make_pci_devices():
     text = "3b:00.0 3D controller [0302]: NVIDIA Corporation GA100 [A100 PCIe 40GB] [10de:20f1] (rev a1)\n"
     text += "\tRegion 1: Memory at 38000000000 (64-bit, prefetchable) [size=64G]\n\tKernel driver in use: nvidia\n"
-    (device,) = read(text).parts[0].pci
+    (device,) = read(text).parts[0].facts.pci
     assert device.is_nvidia_gpu
     assert (device.class_id, device.device_id, device.driver, device.bar1_bytes) == (
         "030200",

@@ -3,7 +3,7 @@
 import pytest
 
 from gpucheck import imports
-from gpucheck.model.diagnosis.paste import Reading
+from gpucheck.model.paste import Reading
 from tests.imports.pastes.reading import read
 from tests.imports.pastes.samples import KERNEL, MATRIX, P2P_SAMPLE, samples
 
@@ -58,7 +58,7 @@ def test_a_run_that_was_repeated_is_two_blocks(kind: str) -> None:
     reading = read(f"$ numactl -N 0 ./tool\n{samples()[kind]}$ numactl -N 1 ./tool\n{samples()[kind]}")
 
     assert kinds(reading) == [kind, kind]
-    assert reading.parts[0].observations == reading.parts[1].observations
+    assert reading.parts[0].facts == reading.parts[1].facts
 
 
 def test_a_prompt_is_neither_read_nor_unread() -> None:

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpucheck.imports._unwrap import unwrapped
-from gpucheck.model.diagnosis.paste import Part
+from gpucheck.model.paste import Part
 from tests.imports.pastes import reading
 from tests.imports.pastes.samples import KERNEL, MATRIX, NAMES_A_HOST, WRAPPERS, samples, table_of
 
@@ -32,8 +32,8 @@ def test_what_stands_around_a_paste_changes_nothing(kind: str, wrapper: str) -> 
         found = tuple(replace(part, machine=None) for part in found)
     if kind == "kernel-log":
         # What stands before a kernel message may be a time, and is kept as such.
-        assert [[line.text for line in part.kernel.lines] for part in found if part.kernel] == [
-            [line.text for line in part.kernel.lines] for part in read(text) if part.kernel
+        assert [[line.text for line in log.lines] for part in found if (log := part.facts.kernel_log)] == [
+            [line.text for line in log.lines] for part in read(text) if (log := part.facts.kernel_log)
         ]
     else:
         assert found == read(text)

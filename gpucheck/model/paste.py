@@ -2,9 +2,9 @@
 
 import msgspec
 
-from gpucheck.model.diagnosis.observations import Observations
-from gpucheck.model.host.hardware import PciDevice
-from gpucheck.model.host.readings import KernelLog, NvmlFailure, NvmlReading
+from gpucheck.model.diagnosis import ReadRange, UnreadRange
+from gpucheck.model.facts import Facts
+from gpucheck.model.topology import Topology
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,34 +19,12 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     gpu: str | None = None
 
 
-class ReadRange(msgspec.Struct, frozen=True, kw_only=True):
-    """Lines of an input that were understood, and as what. Lines are counted from 1."""
-
-    kind: str
-    source: str
-    first_line: int
-    last_line: int
-
-
-class UnreadRange(msgspec.Struct, frozen=True, kw_only=True):
-    """Lines of an input that were not understood. text: the first of them, shortened.
-
-    why: what a reader that recognized them could not make of them; empty where they are no output of a known tool.
-    """
-
-    source: str
-    first_line: int
-    last_line: int
-    why: str
-    text: str = ""
-
-
 class Part(msgspec.Struct, frozen=True, kw_only=True):
     """One piece of pasted text, read.
 
     machine: the host that it names, None where it names none or several.
-    observations: what it reports of GPU links. kernel: kernel messages. nvml: its GPUs, in NVML's terms; a
-    field that the text does not hold is None. pci: PCI functions. messages: lines with a known meaning.
+    facts: what it reports of that host. topology: of a text that prints how the GPUs are connected.
+    messages: lines with a known meaning.
     looked_at: what was checked, as text (``ECC counters of 8 GPUs``), for a result without findings.
     partial: it lists PCI functions, and may list fewer or more GPUs than the driver has; each is found by its bus id.
     ran_on: the host name that a job printed: in a container that of the container, so it only parts jobs.
@@ -54,10 +32,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     machine: str | None = None
-    observations: Observations = Observations()
-    kernel: KernelLog | None = None
-    nvml: NvmlReading | NvmlFailure | None = None
-    pci: tuple[PciDevice, ...] = ()
+    facts: Facts = Facts()
+    topology: Topology | None = None
     messages: tuple[Message, ...] = ()
     looked_at: tuple[str, ...] = ()
     ranges: tuple[ReadRange, ...] = ()

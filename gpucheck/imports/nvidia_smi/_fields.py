@@ -7,13 +7,15 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
+from gpucheck.imports._regex import regex
 from gpucheck.imports.nvidia_smi import _values as v
 from gpucheck.knowledge.xid import nvml_errors
 from gpucheck.model.diagnosis.observations import NvLinkCount, Observations, ObservedGpu, ObservedHost, Port
-from gpucheck.model.diagnosis.paste import Message, Part
+from gpucheck.model.facts import Facts
 from gpucheck.model.host.hardware import Fabric, Gpu, PcieLink
 from gpucheck.model.host.health import EccCounts, Health, PcieErrors, RetiredPages, RowRemap
 from gpucheck.model.host.readings import NvmlReading
+from gpucheck.model.paste import Message, Part
 from gpucheck.printable import counted
 
 Path = tuple[str, ...]
@@ -58,7 +60,7 @@ FABRIC_WORDS = {
 # The same for its incorrect configuration: 1 if there is no such thing, 15 for any other word.
 CONFIGURED, OTHER_CONFIGURATION = {"N/A": 0, "Not Supported": 0, "None": 1, "False": 1, "No": 1}, 15
 UNKNOWN_ERROR = 999
-IDLE_STATES = re.compile(r"P(?:[5-9]|1\d)")
+IDLE_STATES = regex(r"P(?:[5-9]|1\d)")
 
 
 def name_of(text: str) -> str:
@@ -66,8 +68,8 @@ def name_of(text: str) -> str:
     return re.sub(r"[^a-z0-9]{1,20}", "_", text.strip().lower()).strip("_")
 
 
-class Facts:
-    """The facts of one GPU. A path is found by its last parts; the first of several counts."""
+class Fields:
+    """The fields of one GPU. A path is found by its last parts; the first of several counts."""
 
     def __init__(self, rows: Iterable[tuple[Path, str]]) -> None:
         self.found: dict[Path, str] = {}
@@ -83,28 +85,33 @@ class Facts:
         return bool(self.found)
 
 
-def gpu(facts: Facts, index: int, bus_id: str | None) -> Gpu:
+def gpu(fields: Fields, index: int, bus_id: str | None) -> Gpu:
     """One GPU. Its PCI bus id is ``GPU0`` if the text does not contain it."""
-    name = facts.get("product_name") or ""
+    name = fields.get("product_name") or ""
     return Gpu(
         index=index,
         name="" if name in NO_NAMES else name,
-        uuid=facts.get("gpu_uuid", "uuid") or "",
+        uuid=fields.get("gpu_uuid", "uuid") or "",
         pci_bus_id=bus_id or f"GPU{index}",
-        device_id=v.device_id(facts.get("pci/device_id", "pci/pci_device_id")) or "",
-        compute_capability=v.version(facts.get("compute_cap")),
-        memory_bytes=v.size(facts.get("fb_memory_usage/total", "memory_usage/total")),
-        bar1_bytes=v.size(facts.get("bar1_memory_usage/total")),
-        pcie=_link(facts),
-        fabric=_fabric(facts),
-        health=_health(facts),
+        device_id=v.device_id(fields.get("pci/device_id", "pci/pci_device_id")) or "",
+        compute_capability=v.version(fields.get("compute_cap")),
+        memory_bytes=v.size(fields.get("fb_memory_usage/total", "memory_usage/total")),
+        bar1_bytes=v.size(fields.get("bar1_memory_usage/total")),
+        pcie=_link(fields),
+        fabric=_fabric(fields),
+        health=_health(fields),
     )
 
 
-def observed(gpu: Gpu, facts: Facts | None = None) -> ObservedGpu:
+def named(index: int, name: str, uuid: str = "") -> Gpu:
+    """A GPU of which the text states no more than this."""
+    return Gpu(index=index, name=name, uuid=uuid, pci_bus_id=f"GPU{index}", device_id="")
+
+
+def observed(gpu: Gpu, fields: Fields | None = None) -> ObservedGpu:
     """The same for the evaluation of GPU links. A generation below the maximum counts only if the GPU was not idle."""
     link = gpu.pcie
-    idle = facts is not None and _is_idle(facts)
+    idle = fields is not None and _is_idle(fields)
     known = idle or (link.generation is not None and link.generation == link.max_generation)
     return ObservedGpu(
         model=gpu.name or None,
@@ -121,40 +128,40 @@ def observed(gpu: Gpu, facts: Facts | None = None) -> ObservedGpu:
     )
 
 
-def _is_idle(facts: Facts) -> bool:
-    busy = v.whole(facts.get("utilization/gpu", "utilization/gpu_util"))
-    state = facts.get("performance_state", "pstate") or ""
+def _is_idle(fields: Fields) -> bool:
+    busy = v.whole(fields.get("utilization/gpu", "utilization/gpu_util"))
+    state = fields.get("performance_state", "pstate") or ""
     return busy == 0 or (busy is None and IDLE_STATES.fullmatch(state) is not None)
 
 
-def is_virtual(facts: Facts) -> bool:
+def is_virtual(fields: Fields) -> bool:
     """Whether the driver reports that it runs in a virtual machine."""
-    return facts.get("virtualization_mode") in ("Pass-Through", "VGPU", "vGPU")
+    return fields.get("virtualization_mode") in ("Pass-Through", "VGPU", "vGPU")
 
 
-def _link(facts: Facts) -> PcieLink:
+def _link(fields: Fields) -> PcieLink:
     return PcieLink(
-        generation=v.whole(facts.get("pcie_generation/current", "pcie_gen/current_link_gen")),
-        width=v.whole(facts.get("link_width/current", "link_widths/current_link_width")),
-        max_generation=v.whole(facts.get("pcie_generation/max", "pcie_gen/max_link_gen")),
-        max_width=v.whole(facts.get("link_width/max", "link_widths/max_link_width")),
-        device_max_generation=v.whole(facts.get("pcie_generation/device_max", "pcie_gen/max_device_link_gen")),
+        generation=v.whole(fields.get("pcie_generation/current", "pcie_gen/current_link_gen")),
+        width=v.whole(fields.get("link_width/current", "link_widths/current_link_width")),
+        max_generation=v.whole(fields.get("pcie_generation/max", "pcie_gen/max_link_gen")),
+        max_width=v.whole(fields.get("link_width/max", "link_widths/max_link_width")),
+        device_max_generation=v.whole(fields.get("pcie_generation/device_max", "pcie_gen/max_device_link_gen")),
     )
 
 
-def _fabric(facts: Facts) -> Fabric | None:
+def _fabric(fields: Fields) -> Fabric | None:
     """The registration as NVML has it, its health as the mask of nvml.h; None where the text reports none."""
-    state = FABRIC_STATES.get(facts.get("fabric/state") or "")
+    state = FABRIC_STATES.get(fields.get("fabric/state") or "")
     if state is None:
         return None
-    mask = sum(FABRIC_WORDS.get(facts.get(f"health/{name}") or "", 0) << shift for name, shift in HEALTH.items())
-    mask |= CONFIGURED.get(facts.get("health/incorrect_configuration") or "N/A", OTHER_CONFIGURATION) << 8
-    summary = facts.get("health/summary") or ""
+    mask = sum(FABRIC_WORDS.get(fields.get(f"health/{name}") or "", 0) << shift for name, shift in HEALTH.items())
+    mask |= CONFIGURED.get(fields.get("health/incorrect_configuration") or "N/A", OTHER_CONFIGURATION) << 8
+    summary = fields.get("health/summary") or ""
     return Fabric(
         state=state,
-        status=_status(facts.get("fabric/status")),
-        clique_id=v.whole(facts.get("fabric/cliqueid")),
-        cluster_uuid=facts.get("fabric/clusteruuid"),
+        status=_status(fields.get("fabric/status")),
+        clique_id=v.whole(fields.get("fabric/cliqueid")),
+        cluster_uuid=fields.get("fabric/clusteruuid"),
         health_mask=mask or None,
         health_summary=SUMMARIES.get(summary),
     )
@@ -169,121 +176,121 @@ def _status(text: str | None) -> int | None:
     return next((code for code, error in nvml_errors().items() if error.text == text), UNKNOWN_ERROR)
 
 
-def not_understood(facts: Facts) -> str | None:
+def not_understood(fields: Fields) -> str | None:
     """Return a line about health with a word that nvidia-smi is not known to print there; None without one."""
     words = {"fabric/state": {*FABRIC_STATES, "N/A"}, "health/summary": {*SUMMARIES, "N/A", "Not Supported"}}
     words |= {f"health/{name}": {*FABRIC_WORDS} for name in HEALTH} | {key: {"Yes", "No", "N/A"} for key in YES_OR_NO}
-    found = ((path, facts.get(path)) for path in words)
+    found = ((path, fields.get(path)) for path in words)
     return next((f"{path}: {word}" for path, word in found if word is not None and word not in words[path]), None)
 
 
-def _health(facts: Facts) -> Health:
+def _health(fields: Fields) -> Health:
     def limit(*names: str) -> float | None:
         """Of the GPU, never of its memory or of the module that it sits on."""
-        return v.number(facts.get(*(f"{section}/{name}" for name in names for section in POWER)))
+        return v.number(fields.get(*(f"{section}/{name}" for name in names for section in POWER)))
 
     return Health(
-        vbios=facts.get("vbios_version"),
-        persistence=v.switch(facts.get("persistence_mode")),
-        compute_mode=v.compute_mode(facts.get("compute_mode")),
-        mig=v.switch(facts.get("mig_mode/current", "mig_mode/current_mig")),
-        mig_pending=v.switch(facts.get("mig_mode/pending", "mig_mode/pending_mig")),
-        ecc=v.switch(facts.get("ecc_mode/current", "ecc_mode/current_ecc")),
-        ecc_pending=v.switch(facts.get("ecc_mode/pending", "ecc_mode/pending_ecc")),
+        vbios=fields.get("vbios_version"),
+        persistence=v.switch(fields.get("persistence_mode")),
+        compute_mode=v.compute_mode(fields.get("compute_mode")),
+        mig=v.switch(fields.get("mig_mode/current", "mig_mode/current_mig")),
+        mig_pending=v.switch(fields.get("mig_mode/pending", "mig_mode/pending_mig")),
+        ecc=v.switch(fields.get("ecc_mode/current", "ecc_mode/current_ecc")),
+        ecc_pending=v.switch(fields.get("ecc_mode/pending", "ecc_mode/pending_ecc")),
         ecc_counts=EccCounts(
-            volatile_corrected=_errors(facts, "volatile", "single_bit", "correctable"),
-            volatile_uncorrected=_errors(facts, "volatile", "double_bit", "uncorrectable"),
-            aggregate_corrected=_errors(facts, "aggregate", "single_bit", "correctable"),
-            aggregate_uncorrected=_errors(facts, "aggregate", "double_bit", "uncorrectable"),
+            volatile_corrected=_errors(fields, "volatile", "single_bit", "correctable"),
+            volatile_uncorrected=_errors(fields, "volatile", "double_bit", "uncorrectable"),
+            aggregate_corrected=_errors(fields, "aggregate", "single_bit", "correctable"),
+            aggregate_uncorrected=_errors(fields, "aggregate", "double_bit", "uncorrectable"),
         ),
-        row_remap=_row_remap(facts),
-        retired_pages=_retired_pages(facts),
-        pcie_errors=PcieErrors(replays=v.whole(facts.get("replays_since_reset", "replay_counter"))),
-        recovery_action=_action(facts),
-        clocks_event_reasons=_reasons(facts),
+        row_remap=_row_remap(fields),
+        retired_pages=_retired_pages(fields),
+        pcie_errors=PcieErrors(replays=v.whole(fields.get("replays_since_reset", "replay_counter"))),
+        recovery_action=_action(fields),
+        clocks_event_reasons=_reasons(fields),
         temperature_c=v.whole(
-            facts.get("temperature/gpu_current_temp", "temperature/gpu_temp", "temperature/gpu", "gpu_temp")
+            fields.get("temperature/gpu_current_temp", "temperature/gpu_temp", "temperature/gpu", "gpu_temp")
         ),
-        temperature_slowdown_c=v.whole(facts.get("temperature/gpu_slowdown_temp", "gpu_temp_slow_threshold")),
-        temperature_shutdown_c=v.whole(facts.get("temperature/gpu_shutdown_temp", "gpu_temp_max_threshold")),
-        temperature_margin_c=_margin(facts),
+        temperature_slowdown_c=v.whole(fields.get("temperature/gpu_slowdown_temp", "gpu_temp_slow_threshold")),
+        temperature_shutdown_c=v.whole(fields.get("temperature/gpu_shutdown_temp", "gpu_temp_max_threshold")),
+        temperature_margin_c=_margin(fields),
         power_w=limit("power_draw", "average_power_draw", "instantaneous_power_draw", "instant_power_draw"),
         power_limit_w=limit("current_power_limit", "power_limit"),
         power_default_w=limit("default_power_limit"),
         power_min_w=limit("min_power_limit"),
         power_max_w=limit("max_power_limit"),
-        sm_clock_mhz=v.whole(facts.get("clocks/sm", "clocks/sm_clock")),
-        max_sm_clock_mhz=v.whole(facts.get("max_clocks/sm", "max_clocks/sm_clock")),
-        application_clock_mhz=v.whole(facts.get("applications_clocks/graphics", "applications_clocks/graphics_clock")),
+        sm_clock_mhz=v.whole(fields.get("clocks/sm", "clocks/sm_clock")),
+        max_sm_clock_mhz=v.whole(fields.get("max_clocks/sm", "max_clocks/sm_clock")),
+        application_clock_mhz=v.whole(fields.get("applications_clocks/graphics", "applications_clocks/graphics_clock")),
         default_application_clock_mhz=v.whole(
-            facts.get("default_applications_clocks/graphics", "default_applications_clocks/graphics_clock")
+            fields.get("default_applications_clocks/graphics", "default_applications_clocks/graphics_clock")
         ),
-        memory_used_bytes=v.size(facts.get("fb_memory_usage/used", "memory_usage/used")),
-        gpu_utilization_percent=v.whole(facts.get("utilization/gpu", "utilization/gpu_util")),
+        memory_used_bytes=v.size(fields.get("fb_memory_usage/used", "memory_usage/used")),
+        gpu_utilization_percent=v.whole(fields.get("utilization/gpu", "utilization/gpu_util")),
     )
 
 
-def _margin(facts: Facts) -> int | None:
-    margin = v.whole(facts.get("temperature/gpu_t_limit_temp", "gpu_temp_tlimit"))
-    slowdown = v.whole(facts.get("temperature/gpu_slowdown_t_limit_temp", "gpu_temp_slow_tlimit_threshold"))
-    limit = v.whole(facts.get("temperature/gpu_slowdown_temp", "gpu_temp_slow_threshold"))
-    celsius = v.whole(facts.get("temperature/gpu_current_temp", "temperature/gpu_temp", "gpu_temp"))
+def _margin(fields: Fields) -> int | None:
+    margin = v.whole(fields.get("temperature/gpu_t_limit_temp", "gpu_temp_tlimit"))
+    slowdown = v.whole(fields.get("temperature/gpu_slowdown_t_limit_temp", "gpu_temp_slow_tlimit_threshold"))
+    limit = v.whole(fields.get("temperature/gpu_slowdown_temp", "gpu_temp_slow_threshold"))
+    celsius = v.whole(fields.get("temperature/gpu_current_temp", "temperature/gpu_temp", "gpu_temp"))
     if margin is not None:
         return margin - min(0, slowdown or 0)
     return limit - celsius if limit and celsius is not None else None
 
 
-def _errors(facts: Facts, since: str, bits: str, kind: str) -> int | None:
+def _errors(fields: Fields, since: str, bits: str, kind: str) -> int | None:
     """ECC errors: a total before Turing; since then by memory, of Hopper on with two kinds in the SRAM."""
-    total = v.whole(facts.get(f"{since}/{bits}/total"))
+    total = v.whole(fields.get(f"{since}/{bits}/total"))
     if total is not None:
         return total
     names = [f"{memory}_{kind}{part}" for memory in ("sram", "dram") for part in ("", "_parity", "_sec_ded", "_secded")]
-    counts = [v.whole(facts.get(f"{since}/{name}")) for name in names]
+    counts = [v.whole(fields.get(f"{since}/{name}")) for name in names]
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
 
 
-def _row_remap(facts: Facts) -> RowRemap | None:
+def _row_remap(fields: Fields) -> RowRemap | None:
     """Return None unless the text states both whether remapping failed and is pending, or that one of them is so."""
-    failed = v.switch(facts.get("remapped_rows/remapping_failure_occurred", "remapped_rows/remapped_row_failure"))
-    pending = v.switch(facts.get("remapped_rows/pending", "remapped_rows/remapped_row_pending"))
-    corrected = v.whole(facts.get("remapped_rows/correctable_error", "remapped_rows/remapped_row_corr"))
-    uncorrected = v.whole(facts.get("remapped_rows/uncorrectable_error", "remapped_rows/remapped_row_unc"))
+    failed = v.switch(fields.get("remapped_rows/remapping_failure_occurred", "remapped_rows/remapped_row_failure"))
+    pending = v.switch(fields.get("remapped_rows/pending", "remapped_rows/remapped_row_pending"))
+    corrected = v.whole(fields.get("remapped_rows/correctable_error", "remapped_rows/remapped_row_corr"))
+    uncorrected = v.whole(fields.get("remapped_rows/uncorrectable_error", "remapped_rows/remapped_row_unc"))
     if not (failed or pending) and (failed is None or pending is None):
         return None
     return RowRemap(corrected=corrected or 0, uncorrected=uncorrected or 0, pending=bool(pending), failed=bool(failed))
 
 
-def _retired_pages(facts: Facts) -> RetiredPages | None:
+def _retired_pages(fields: Fields) -> RetiredPages | None:
     # XML has two elements for it, under the former name and the present one.
     names = ("pending_page_blacklist", "pending_blacklist", "pending_retirement", "retired_pages/pending")
-    known = [answer for name in names if (answer := v.switch(facts.get(name))) is not None]
+    known = [answer for name in names if (answer := v.switch(fields.get(name))) is not None]
     pending = any(known) if known else None
-    single = v.whole(facts.get("retired_pages/single_bit_ecc", "multiple_single_bit_retirement/retired_count"))
-    double = v.whole(facts.get("retired_pages/double_bit_ecc", "double_bit_retirement/retired_count"))
+    single = v.whole(fields.get("retired_pages/single_bit_ecc", "multiple_single_bit_retirement/retired_count"))
+    double = v.whole(fields.get("retired_pages/double_bit_ecc", "double_bit_retirement/retired_count"))
     if pending is None or (not pending and (single is None or double is None)):
         return None
     return RetiredPages(single_bit=single or 0, double_bit=double or 0, pending=pending)
 
 
-def _action(facts: Facts) -> str | None:
-    reported = facts.get("gpu_recovery_action")
+def _action(fields: Fields) -> str | None:
+    reported = fields.get("gpu_recovery_action")
     if reported is not None:
         name = re.sub(r"[ _]", "-", reported.strip().lower())
         return name if name in ACTIONS else None if name in ("n/a", "not-supported") else f"unknown-{name}"
-    if v.switch(facts.get("gpu_reset_status/drain_and_reset_recommended")):
+    if v.switch(fields.get("gpu_reset_status/drain_and_reset_recommended")):
         return "drain-and-reset"
-    needed = v.switch(facts.get("gpu_reset_status/reset_required"))
+    needed = v.switch(fields.get("gpu_reset_status/reset_required"))
     return None if needed is None else "reset" if needed else "none"
 
 
-def _reasons(facts: Facts) -> tuple[str, ...] | None:
+def _reasons(fields: Fields) -> tuple[str, ...] | None:
     """Return None if the section is missing or cut before the hardware's reasons and reports none of them."""
 
     def reported(name: str) -> bool | None:
         sections = [f"{section}/{prefix}" for section in REASON_SECTIONS for prefix in REASON_PREFIXES]
-        return v.switch(facts.get(*(f"{section}{each}" for each in REASONS[name] for section in (*sections, *BELOW))))
+        return v.switch(fields.get(*(f"{section}{each}" for each in REASONS[name] for section in (*sections, *BELOW))))
 
     states = {name: reported(name) for name in REASONS}
     active = tuple(name for name, state in states.items() if state)
@@ -294,22 +301,27 @@ def _reasons(facts: Facts) -> tuple[str, ...] | None:
 
 def part(
     gpus: Sequence[Gpu],
-    facts: Sequence[Facts] = (),
+    fields: Sequence[Fields] = (),
     *,
     driver: str | None = None,
     cuda: str | None = None,
     messages: Sequence[Message] = (),
     extra: Sequence[str] = (),
+    environment: dict[str, str] | None = None,
 ) -> Part:
-    """What was read. facts: of each GPU, where there are any.
+    """What was read. fields: of each GPU, where there are any.
 
-    The GPUs may be some of the machine's only: run/pastes/one_machine.py gives each its place among the others.
+    The GPUs may be some of the machine's only: run/pastes/merge.py gives each its place among the others.
     """
-    seen = tuple(observed(gpu, facts[at] if at < len(facts) else None) for at, gpu in enumerate(gpus))
-    virtual = True if any(is_virtual(one) for one in facts) else None
+    seen = tuple(observed(gpu, fields[at] if at < len(fields) else None) for at, gpu in enumerate(gpus))
+    virtual = True if any(is_virtual(one) for one in fields) else None
     return Part(
-        observations=Observations(gpus=seen, host=ObservedHost(driver=driver, virtual=virtual)),
-        nvml=NvmlReading(driver_version=driver, nvml_version=None, cuda_version=cuda, gpus=tuple(gpus)),
+        facts=Facts(
+            nvml=NvmlReading(driver_version=driver, nvml_version=None, cuda_version=cuda, gpus=tuple(gpus)),
+            observed=Observations(
+                gpus=seen, host=ObservedHost(driver=driver, virtual=virtual), environment=environment or {}
+            ),
+        ),
         messages=tuple(messages),
         looked_at=tuple(dict.fromkeys((*_looked_at(gpus), *extra))),
     )

@@ -1,6 +1,6 @@
 """Observations as YAML (or JSON, which is YAML) -> frozen values. Every key is optional; a mistake names its line.
 
-Each takes a value of the document and raises ObservationProblem, with its line, for what it cannot be.
+Each takes a value of the document and raises InputProblem, with its line, for what it cannot be.
 """
 
 import re
@@ -36,7 +36,7 @@ MAX_BYTES = 1 << 20
 def read(data: bytes | str) -> Observations:
     """The observations in a YAML document, or in a JSON report of gpucheck that carries them.
 
-    Raises ObservationProblem, and nothing else, for any input.
+    Raises InputProblem, and nothing else, for any input.
     """
     root = _inside_a_report(
         document(data, shape="Observations are a few levels deep", example="Write at least gpus, matrix and measured")
@@ -57,7 +57,7 @@ def _inside_a_report(root: Value) -> Value:
 
 
 def sized(seen: Observations, root: Value) -> Observations:
-    """The same observations with one entry a GPU. Raises ObservationProblem where two sizes contradict each other."""
+    """The same observations with one entry a GPU. Raises InputProblem where two sizes contradict each other."""
     matrices = {
         "matrix": seen.matrix,
         "p2p_access": seen.p2p_access if isinstance(seen.p2p_access, tuple) else None,

@@ -2,7 +2,8 @@
 
 import pytest
 
-from gpucheck.diagnose import ObservationProblem, read
+from gpucheck.diagnose.document import read
+from gpucheck.knowledge.strict import InputProblem
 from gpucheck.model.diagnosis.observations import CopyFailure, Damaged, Hang, UnderLoad
 
 WHOLE = """
@@ -132,7 +133,7 @@ def test_unknown_is_not_no(word):
     ids=lambda value: value[:40],
 )
 def test_a_mistake_is_one_line_that_says_where(text, words):
-    with pytest.raises(ObservationProblem) as problem:
+    with pytest.raises(InputProblem) as problem:
         read(text)
 
     assert words in str(problem.value)
