@@ -23,10 +23,18 @@ def test_hosts_are_grouped_by_system_gpus_and_architecture():
     assert list(made.groups["ubuntu-22.04-x86_64-15f8x2"].hosts) == ["lab-apt", "second"]
 
 
-def test_a_lock_survives_its_file():
-    text = write_lock(lock(StackSpec(), LAB))
+UBUNTU = StackSpec(source="ubuntu", driver="580.95.05-0ubuntu0.22.04.1")
 
-    assert write_lock(read_lock(text, "stack.lock.yml")) == text
+
+@pytest.mark.parametrize(
+    ("spec", "hosts"),
+    [(StackSpec(), LAB), (StackSpec(source="debian"), [host("debian-12", "rtx3090-x2")]), (UBUNTU, LAB[:1])],
+)
+def test_a_lock_survives_its_file(spec, hosts):
+    text = write_lock(lock(spec, hosts))
+
+    assert read_lock(text, "stack.lock.yml") == lock(spec, hosts)
+    assert ("\n      source: " in text) == (spec.source != "auto")
 
 
 OLD = {"version": "580.95.05", "fabric_manager": "580.95.05"}
