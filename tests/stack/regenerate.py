@@ -7,13 +7,16 @@ from typing import Any
 import msgspec
 import yaml
 
-from gpucheck.stack import HostFacts, Refusal, StackSpec
+from gpucheck.cli.stack.common import expanded
+from gpucheck.stack import HostFacts, Refusal, StackSpec, resolve, wants
 from gpucheck.stack.lock import lock
 from gpucheck.stack.page import rules_page
 from gpucheck.stack.plan import Plan, plan
+from gpucheck.stack.resolve import counted
 from gpucheck.stack.settings.tuning import Tuning
 from gpucheck.stack.spec import Repository, parse_spec
 from gpucheck.stack.text import plan_text
+from gpucheck.stack.text import rows as stack_rows
 from tests.stack.hosts import GPU_SETS, SYSTEMS, host
 
 FOLDER = Path(__file__).parent / "golden"
@@ -233,6 +236,29 @@ def document(found: Plan) -> dict[str, Any]:
     }
 
 
+def questions() -> list[dict[str, Any]]:
+    """The rows of resolve.yml: GPUs as of --gpu, a system, what is wanted as of --want, and the answer or refusal."""
+    rows: list[dict[str, Any]] = yaml.safe_load((FOLDER / "resolve.yml").read_text(encoding="utf-8"))
+    return rows
+
+
+def answered(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of resolve.yml with its answer made anew."""
+    spec = wants(tuple(row.get("want", ())))
+    if row.get("allow_end_of_life"):
+        spec = msgspec.structs.replace(spec, end_of_life_os="allow")
+    gpus = expanded(tuple(row["gpus"].split(" + ")))
+    found = resolve(gpus, row["os"], row.get("arch"), spec, nvswitches=row.get("nvswitches"))
+    if isinstance(found, Refusal):
+        (first, *_) = found.conflicts
+        facts = [fact.fact for fact in first.between]
+        refused = {"rule": first.rule, "because": first.because, "facts": facts, "try": first.try_}
+        return {**row, "answer": {"refused": {**refused, "change": dict(first.change)}}}
+    reasons = [f"{one.component}: {one.because}{'' if one.confirmed else ' (not confirmed)'}" for one in found.reasons]
+    chosen = {title: label for title, label in stack_rows(found) if label != "none"}
+    return {**row, "answer": {"gpus": counted(found.gpus), "os": f"{found.os} {found.arch}", **chosen, "why": reasons}}
+
+
 def lab_plan(name: str) -> str:
     """The whole plan of a lab host, as the roles read it."""
     system, gpus = LAB[name]
@@ -259,7 +285,10 @@ SpecsDumper.add_representer(
 
 def specs_text() -> str:
     """specs.yml as it has to be."""
-    rows = [changed(row) for row in specs()]
+    return _dumped([changed(row) for row in specs()])
+
+
+def _dumped(rows: list[dict[str, Any]]) -> str:
     return yaml.dump(rows, Dumper=SpecsDumper, sort_keys=False, width=120, allow_unicode=True)
 
 
@@ -274,6 +303,7 @@ def main() -> None:
         path.parent.mkdir(exist_ok=True)
         path.write_text(kept(option(name), option_base(name)), encoding="utf-8")
     (FOLDER / "specs.yml").write_text(specs_text(), encoding="utf-8")
+    (FOLDER / "resolve.yml").write_text(_dumped([answered(row) for row in questions()]), encoding="utf-8")
     for name in LAB:
         (FOLDER / f"{name}.json").write_text(lab_plan(name), encoding="utf-8")
     PAGE.write_text(rules_page(), encoding="utf-8")

@@ -205,3 +205,16 @@ def test_a_spec_that_chooses_no_version_moves_none(key, system):
 
 def test_every_such_spec_is_tried():
     assert set(CHANGED) == set(NO_VERSIONS)
+
+
+def test_a_lock_from_before_keeps_its_torch():
+    """Until the specification changes: hosts are not moved by a new preference."""
+    facts = [host("ubuntu-22.04", "p100-pcie-x2")]
+    before = lock(StackSpec(torch_origin="any"), facts)
+    before = msgspec.structs.replace(before, spec=StackSpec())
+
+    kept = lock(StackSpec(), facts, previous=before)
+    moved = lock(StackSpec(torch_origin="pypi"), facts, previous=before)
+
+    assert [g.stack.torch and g.stack.torch.version for g in kept.groups.values()] == ["2.14.1"]
+    assert [g.stack.torch and g.stack.torch.version for g in moved.groups.values()] == ["2.7.1"]
