@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "topology": {"model", "knowledge"},
     "stack": {"model", "knowledge", "foreign"},
     "repositories": {"knowledge", "foreign", "processes", "stack"},
-    "bundle": {"model", "knowledge", "foreign", "processes", "stack"},
+    "bundle": {"model", "knowledge", "foreign", "processes", "stack", "repositories"},
     "train": {"model", "knowledge", "processes"},
     "measure": {"model", "knowledge", "processes", "topology", "host"},
     "compute": {"model", "knowledge", "processes", "host", "measure"},

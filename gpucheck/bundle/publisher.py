@@ -4,21 +4,24 @@ Trusted are the keys that the plan pins, and keys configured on this host. Each 
 hash is in a release file that such a key signed; each package only if its hash is in such an index.
 """
 
-import bz2
-import gzip
 import hashlib
-import lzma
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, timezone
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import Annotated
 
 import msgspec
 
 from gpucheck.bundle import contents, wheels
 from gpucheck.bundle.manifest import BundleError, Digest, PlainName
 from gpucheck.bundle.signing import gpg
+from gpucheck.foreign import UnreadableInput, read_bytes, unpacked_pieces
 from gpucheck.processes import gnupg
+from gpucheck.repositories import apt, dnf
+from gpucheck.repositories.index import ALGORITHMS, Package, UnusableIndex
+from gpucheck.repositories.reading import MOST_LIST, MOST_RELEASE, MOST_UNPACKED
 from gpucheck.stack.plan import Plan
 
 LARGEST_RESPONSE_BYTES = 16 << 20
@@ -84,16 +87,11 @@ def regular_file(folder: Path, name: str) -> Path:
     return path
 
 
-LARGEST_RELEASE_BYTES = 16 << 20
-LARGEST_INDEX_BYTES = 1 << 30
-OPENERS: Mapping[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open, ".xml": open, ".Packages": open}
-# NVIDIA's CUDA repositories state SHA-256, its container toolkit SHA-512 alone.
-ALGORITHMS = ("sha256", "sha512")
-MOST_ROWS = 500_000
 # What the name of NVIDIA's own repository begins with, and the repositories of one component.
 NVIDIAS = ("nvidia-cuda", "cuda-")
 OWN = {"nvidia-container-toolkit": "container_toolkit", "gdrcopy": "gdrcopy"}
-SPACE = "{http://linux.duke.edu/metadata/%s}"
+# The age of an index does not count.
+ANY_TIME = datetime.min.replace(tzinfo=timezone.utc)
 
 
 class Published(msgspec.Struct, frozen=True, kw_only=True):
@@ -187,9 +185,7 @@ def published(keys: Path, folder: Path, metadata: Iterable[str]) -> list[tuple[s
         listed = ".Packages" in name or ".primary.xml" in name
         key = next((digests[one] for one in file_digests(path) if one in digests), None) if listed else None
         if key is not None:
-            found += _apt_rows(path, key) if name.endswith(".Packages") else _dnf_rows(path, key)
-            if len(found) > MOST_ROWS:
-                raise BundleError(f"{folder}: the signed indexes list more than {MOST_ROWS} packages")
+            found += _rows(path, key)
     return found
 
 
@@ -204,7 +200,7 @@ def file_digests(path: Path) -> list[str]:
 
 def _vouched(keys: Path, path: Path) -> dict[str, str]:
     """Checksum of an index -> the key, for every index that this release file names; {} without a good signature."""
-    if path.stat().st_size > LARGEST_RELEASE_BYTES:
+    if path.stat().st_size > MOST_RELEASE:
         return {}
     signature = next((s for s in (path.with_name(f"{path.name}{e}") for e in (".gpg", ".asc")) if s.is_file()), None)
     if path.suffix == ".InRelease":
@@ -216,13 +212,13 @@ def _vouched(keys: Path, path: Path) -> dict[str, str]:
         (key, _), text = _signer(keys, signature, path), path.read_bytes()
     if key is None:
         return {}
-    if path.suffix == ".xml":
-        digests = _primary_digests(text)
-    else:
-        sections = re.finditer(rb"(?m)^SHA(?:256|512):[^\n]*\n((?: [^\n]*\n?)*)", text)
-        rows = [row.split() for section in sections for row in section.group(1).splitlines()]
-        digests = [row[0].decode("ascii", "replace") for row in rows if row]
-    return dict.fromkeys(digests, key)
+    # What cannot be read vouches for nothing.
+    with suppress(UnusableIndex):
+        if path.suffix == ".xml":
+            return {dnf.read_repomd(text).checksum.digest: key}
+        listed = apt.read_release(text.decode("utf-8", "replace"), ANY_TIME).files.values()
+        return {one.checksum.digest: key for one in listed}
+    return {}
 
 
 def _signer(keys: Path, *arguments: str | Path) -> tuple[str | None, bytes]:
@@ -234,60 +230,11 @@ def _signer(keys: Path, *arguments: str | Path) -> tuple[str | None, bytes]:
     return done.key, done.text
 
 
-def _primary_digests(text: bytes) -> list[str]:
-    from xml.etree import ElementTree
-
-    found = []
-    for row in ElementTree.fromstring(text).iter(SPACE % "repo" + "data"):  # noqa: S314 - a trusted key signed it
-        checksum = row.find(SPACE % "repo" + "checksum")
-        if row.get("type") == "primary" and checksum is not None and checksum.get("type") in ALGORITHMS:
-            found.append((checksum.text or "").strip())
-    return found
-
-
-def _apt_rows(path: Path, key: str) -> Iterator[tuple[str, Published]]:
-    fields: dict[str, str] = {}
-    with path.open(encoding="utf-8", errors="replace") as file:
-        for line in (*file, "\n"):
-            name, colon, value = line.partition(":")
-            if colon and not line.startswith((" ", "\t")):
-                fields[name] = value.strip()
-            elif not line.strip():
-                if {"Package", "Version", "Architecture", "SHA256"} <= set(fields):
-                    row = (fields["Package"], fields["Version"], fields["Architecture"])
-                    yield fields["SHA256"], Published(name=row[0], version=row[1], arch=row[2], key=key)
-                fields = {}
-
-
-def _dnf_rows(path: Path, key: str) -> Iterator[tuple[str, Published]]:
-    from xml.etree import ElementTree
-
-    opener = OPENERS.get(path.suffix)
-    if opener is None:
-        raise BundleError(f"{path}: unknown compression of an index ({', '.join(OPENERS)})")
-    common = SPACE % "common"
-    with opener(path, "rb") as file:
-        for _, row in ElementTree.iterparse(_Bounded(file)):  # noqa: S314 - a trusted key vouches for it
-            if row.tag != common + "package":
-                continue
-            version, checksum = row.find(common + "version"), row.find(common + "checksum")
-            if version is not None and checksum is not None and checksum.get("type") in ALGORITHMS:
-                epoch = version.get("epoch") or "0"
-                text = f"{'' if epoch == '0' else epoch + ':'}{version.get('ver')}-{version.get('rel')}"
-                name, arch = row.findtext(common + "name") or "", row.findtext(common + "arch") or ""
-                yield (checksum.text or "").strip(), Published(name=name, version=text, arch=arch, key=key)
-            row.clear()
-
-
-class _Bounded:
-    """A file of which no more than an index may have is read."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self.file, self.left = file, LARGEST_INDEX_BYTES
-
-    def read(self, size: int = -1) -> bytes:
-        content = self.file.read(size)
-        self.left -= len(content)
-        if self.left < 0:
-            raise BundleError(f"an index is larger than {LARGEST_INDEX_BYTES} bytes")
-        return content
+def _rows(path: Path, key: str) -> Iterator[tuple[str, Published]]:
+    """(digest of a package, its row) for each row of a package list; none of a list that cannot be read."""
+    found: dict[str, tuple[Package, ...]] = {}
+    with suppress(UnusableIndex, UnreadableInput):
+        pieces = unpacked_pieces(read_bytes(path, MOST_LIST), MOST_UNPACKED, str(path), "")
+        found = apt.read_packages(apt.lines_of(pieces)) if path.suffix == ".Packages" else dnf.read_primary(pieces)
+    for row in (row for rows in found.values() for row in rows if row.digest):
+        yield row.digest, Published(name=row.name, version=row.version, arch=row.arch, key=key)

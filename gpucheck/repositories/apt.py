@@ -148,6 +148,7 @@ def read_packages(lines: Iterable[str]) -> dict[str, tuple[Package, ...]]:
             number(row.get("size", "")),
             (*relations(row.get("pre-depends", "")), *relations(row.get("depends", ""))),
             tuple(one for alternatives in relations(row.get("provides", "")) for one in alternatives),
+            (row.get("sha256") or row.get("sha512", "")).lower(),
         )
         bounds.count("dependencies", sum(map(len, package.requires)) + len(package.provides))
         found.setdefault(package.name, []).append(package)

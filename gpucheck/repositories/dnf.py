@@ -160,7 +160,7 @@ class _PrimaryList(_Xml):
         self.begin()
 
     def begin(self) -> None:
-        self.name = self.arch = self.version = self.section = ""
+        self.name = self.arch = self.version = self.section = self.algorithm = self.digest = ""
         self.size = 0
         self.requires: list[tuple[Relation, ...]] = []
         self.provides: list[Relation] = []
@@ -176,6 +176,8 @@ class _PrimaryList(_Xml):
             self.version = _version(attributes)
         elif name == "size":
             self.size = number(attributes.get("package", ""))
+        elif name == "checksum":
+            self.algorithm = attributes.get("type", "")
         elif name in ("requires", "provides"):
             self.section = name
         elif name == "entry" and self.section:
@@ -203,12 +205,16 @@ class _PrimaryList(_Xml):
         elif name == "arch":
             self._once(not self.arch, name)
             self.arch = text
+        elif name == "checksum" and self.algorithm in ALGORITHMS:
+            self._once(not self.digest, name)
+            self.digest = text.lower()
         elif name == "package":
             self.inside = False
             if self.name and self.arch and self.version and self.arch != "src":
                 self.bounds.count("packages")
-                row = (self.name, self.version, self.arch, self.size, tuple(self.requires), tuple(self.provides))
-                self.packages.setdefault(self.name, []).append(Package(*row))
+                needs, provides = tuple(self.requires), tuple(self.provides)
+                row = Package(self.name, self.version, self.arch, self.size, needs, provides, self.digest)
+                self.packages.setdefault(self.name, []).append(row)
 
     def _once(self, first: bool, name: str) -> None:
         if not first:

@@ -88,6 +88,7 @@ class Package(NamedTuple):
 
     size: bytes to download.
     requires: each a tuple of alternatives, of which one is enough. provides: what it is besides its own name.
+    digest: SHA-256 or SHA-512 of its file in hexadecimal, empty if the index states neither.
     """
 
     name: str
@@ -96,6 +97,7 @@ class Package(NamedTuple):
     size: int
     requires: tuple[tuple[Relation, ...], ...] = ()
     provides: tuple[Relation, ...] = ()
+    digest: str = ""
 
 
 def number(text: str) -> int:

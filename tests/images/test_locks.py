@@ -30,21 +30,6 @@ def test_known_hashes_of_exactly_the_locked_version_are_added_once():
     assert add_known(found, KNOWN) == found
 
 
-def test_a_line_without_a_hash_gets_the_known_ones():
-    """As uv writes a wheel of a folder or of an index that states none."""
-    assert add_known("torch==2.13.0+cpu\n", KNOWN) == (
-        f"torch==2.13.0+cpu \\\n    --hash=sha256:{A} \\\n    --hash=sha256:{B}\n"
-    )
-
-
-def test_lines_without_a_hash_are_named():
-    assert without_hash(LOCK) == []
-    assert without_hash(f"click==8.5.1\n{LOCK}rich==15.0.0 ; python_version > '3'\n") == [
-        "click==8.5.1",
-        "rich==15.0.0",
-    ]
-
-
 @pytest.mark.parametrize("name", [path.stem for path in sorted((ROOT / "images/locks").iterdir())])
 def test_every_line_of_every_lock_has_a_hash(name):
     """One without is a wheel that any index in reach may replace."""
@@ -68,10 +53,6 @@ def test_a_damaged_list_of_hashes_is_one_message_with_its_line(tmp_path, line):
 
     with pytest.raises(VersionsError, match=r"known-wheels.txt:2: .* is not an sha256sum line"):
         known_wheels(tmp_path)
-
-
-def test_a_checkout_without_the_list_has_no_known_hashes(tmp_path):
-    assert known_wheels(tmp_path) == {}
 
 
 def compiled(monkeypatch, tmp_path, text):

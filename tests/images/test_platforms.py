@@ -4,7 +4,7 @@ import pytest
 
 from gpucheck.images import build, platforms
 from gpucheck.images.build import Options
-from gpucheck.images.platforms import require_platform, why_not
+from gpucheck.images.platforms import require_platform
 from gpucheck.lab.system import LabError
 from tests.images.test_versions import NAMES, ROOT, VERSIONS
 
@@ -25,13 +25,6 @@ def machine(monkeypatch):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_row_is_built_on_amd64(machine, name):
-    machine("x86_64")
-
-    require_platform(Engine("amd64"), VERSIONS, name)
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_on_arm64_exactly_the_rows_with_its_wheels_are_built(machine, name):
     machine("aarch64")
 
@@ -40,23 +33,6 @@ def test_on_arm64_exactly_the_rows_with_its_wheels_are_built(machine, name):
     else:
         with pytest.raises(LabError, match=rf"{name} cannot be built for linux/arm64: (?s:.*)build it on amd64"):
             require_platform(Engine("arm64"), VERSIONS, name)
-
-
-def test_grace_has_a_torch_with_cuda_and_both_frameworks_without():
-    rows = {name for name, row in VERSIONS.variants.items() if "linux/arm64" in row.filled.platforms}
-
-    assert rows == {"torch-cpu", "torch-cu132", "tensorflow-cpu"}
-
-
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("torch-cu126", "the aarch64 wheel of torch 2.7.1 on PyPI is CPU only"),
-        ("tensorflow-cuda", "the aarch64 wheel of TensorFlow on PyPI is CPU only"),
-    ],
-)
-def test_the_reason_is_said(name, reason):
-    assert why_not(VERSIONS.variants[name], "arm64").startswith(reason)
 
 
 @pytest.mark.parametrize(

@@ -64,15 +64,6 @@ def test_a_spec_without_a_set_is_refused_with_what_to_try():
         fill(with_row("torch-cu126", {"version": "2.15.0"}), ROOT)
 
 
-def test_p100_is_served_by_the_cu126_variant_and_by_tensorflow():
-    for name, expected in (
-        ("torch-cu126", True),
-        ("tensorflow-cuda", True),
-        ("torch-cu132", False),
-    ):
-        assert ("Pascal" in served(VERSIONS.variants[name].filled.code)) is expected
-
-
 @pytest.mark.parametrize(
     ("gpu", "driver"),
     [
@@ -94,24 +85,6 @@ def test_this_checkout_alone_builds_a_torch_image_for_every_generation(gpu, driv
     ]
 
     assert found, f"no torch image for {gpu} on driver {driver}"
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_row_is_named_for_its_build_and_its_python_is_the_bases(name):
-    row = VERSIONS.variants[name]
-
-    assert name == f"{row.framework}-{row.filled.build}"
-    assert row.filled.python == VERSIONS.base.python
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_gpu_variant_states_everything_and_a_cpu_variant_no_cuda(name):
-    row = VERSIONS.variants[name]
-    stated = [getattr(row.filled, key) for key in ("cuda", "cudnn", "nccl", "driver_floor", "code")]
-
-    assert all(stated) if row.spec.gpus else not any(stated)
-    # torch.compile needs a compiler for GPU code; nothing in the others does.
-    assert bool(row.compiler) is (row.framework == "torch" and bool(row.spec.gpus))
 
 
 def test_the_cpu_torch_is_the_one_that_everything_else_is_tested_with():
@@ -199,16 +172,6 @@ def test_labels_and_promise_say_what_the_row_says(name):
     assert image_manifest(name, row, VERSIONS.base, stand_in=False)["cuda"] == row.filled.cuda
 
 
-def test_a_stand_in_base_is_in_the_labels():
-    row = VERSIONS.variants["torch-cpu"]
-
-    assert (
-        labels("torch-cpu", row, VERSIONS.stand_in, stand_in=True, build=BUILD)["gpucheck.images.stand-in-base"]
-        == "true"
-    )
-    assert "gpucheck.images.stand-in-base" not in labels("torch-cpu", row, VERSIONS.base, stand_in=False, build=BUILD)
-
-
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -232,8 +195,3 @@ def test_the_pages_table_is_made_from_the_file():
 
     assert fill_page(page, VERSIONS) == page
     assert table(VERSIONS).count("\n") == len(NAMES) + 2
-
-
-def test_a_page_without_its_marks_is_refused():
-    with pytest.raises(ValueError, match="Put them around the table"):
-        fill_page("# Images\n", VERSIONS)

@@ -1,7 +1,6 @@
 """The mirror's packages are consistent, and carry what the stack tables ask for."""
 
 import re
-from itertools import combinations
 
 import msgspec
 import pytest
@@ -19,7 +18,6 @@ from gpucheck.stack.settings.tuning import Tuning
 from gpucheck.stack.spec import Repository, StackSpec
 
 PACKAGES = catalogue.packages()
-NAMES = {"deb": re.compile(r"[a-z0-9][a-z0-9+.-]+"), "rpm": re.compile(r"[a-z0-9][a-z0-9+._-]+")}
 RELATION = re.compile(r"(?P<name>[a-z0-9][a-z0-9+.-]*)(?: \(?(?P<operator>[<>=]+) (?P<version>[^ )]+)\)?)?")
 # What one host can install from: NVIDIA's repository, the container toolkit's, and the operating system's.
 SIGHT = {
@@ -60,21 +58,6 @@ def test_every_dependency_can_be_satisfied(kind):
     assert not missing
 
 
-def test_names_and_versions_are_what_package_managers_accept():
-    """Version raises for what cannot be ordered; a revision must not hold the separator."""
-    for package in PACKAGES:
-        assert NAMES[package.kind].fullmatch(package.name), package.name
-        assert Version(package.version).release, package.name
-        assert package.revision, package.name
-        assert "-" not in package.revision, package.name
-
-
-def test_no_package_is_there_twice():
-    seen = [(p.repository, p.name, p.full_version) for p in PACKAGES]
-
-    assert len(seen) == len(set(seen))
-
-
 @pytest.mark.parametrize(
     ("repository", "name", "chosen", "trap"),
     [
@@ -94,39 +77,6 @@ def test_the_mirror_tempts_with_something_newer(repository, name, chosen, trap):
 
     assert versions[trap] > versions[chosen]
     assert versions[trap] == max(versions.values())
-
-
-def test_the_two_flavours_of_the_module_exclude_each_other():
-    """On apt over a virtual package that both provide, on dnf by name."""
-    apt = {p.name: p for p in PACKAGES if p.version == "580.178.04" and p.repository == "cuda-ubuntu2204"}
-    dnf = {p.name: p for p in PACKAGES if p.version == "580.178.04" and p.repository == "cuda-rhel9"}
-
-    for name in ("nvidia-dkms-580", "nvidia-dkms-580-open"):
-        assert set(apt[name].provides) & set(apt[name].conflicts) == {"nvidia-dkms-kernel"}
-    assert "kmod-nvidia-latest-dkms" in dnf["kmod-nvidia-open-dkms"].conflicts
-    assert "kmod-nvidia-open-dkms" in dnf["kmod-nvidia-latest-dkms"].conflicts
-
-
-def test_every_stream_has_all_its_packages():
-    modules = catalogue.modules()
-    have = {(p.name, p.version) for p in PACKAGES if p.repository == modules.repository}
-
-    for stream in modules.streams.values():
-        for version in stream.versions:
-            assert {(name, version) for name in (*modules.common, *stream.packages)} <= have
-
-
-def test_packages_that_ship_the_same_path_exclude_each_other():
-    """Else the package manager stops in the middle of an installation."""
-    for kind in ("deb", "rpm"):
-        for one, other in combinations(in_sight(kind), 2):
-            shared = {*one.files, *one.links} & {*other.files, *other.links}
-            if shared and one.name != other.name and one.version == other.version:
-                apart = {*one.conflicts} & {other.name, *other.provides} or {*other.conflicts} & {
-                    one.name,
-                    *one.provides,
-                }
-                assert apart, f"{one.name} and {other.name} both have {shared}"
 
 
 def plan_of(host, **spec):

@@ -26,14 +26,6 @@ def offline(monkeypatch):
     return made
 
 
-@pytest.mark.parametrize("flavour", ["real", "posing"])
-def test_every_recipe_names_a_dockerfile_and_a_stage_that_exist(flavour):
-    for recipe in recipes(flavour, BASE):
-        text = (CONTEXT / recipe.dockerfile).read_text()
-        assert recipe.target is None or f" AS {recipe.target}\n" in text
-        assert "ARG CA_URL=" in text
-
-
 def test_without_a_registry_everything_is_made_from_debians_archive(offline):
     engine = fake_docker()
 
@@ -116,11 +108,6 @@ def test_the_private_ca_is_served_only_while_building():
         urllib.request.urlopen(url)  # noqa: S310 - our own http
 
 
-def test_without_a_private_ca_nothing_is_served():
-    with certificates(fake_docker(), b"") as url:
-        assert url == ""
-
-
 def test_the_private_ca_is_what_the_environment_names(tmp_path, monkeypatch):
     (tmp_path / "ca.pem").write_bytes(b"-----OURS-----")
     for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"):
@@ -128,13 +115,6 @@ def test_the_private_ca_is_what_the_environment_names(tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_CERT", str(tmp_path / "ca.pem"))
 
     assert private_certificates().endswith(b"-----OURS-----")
-
-
-def test_no_image_asks_for_what_only_buildkit_has():
-    """The docker SDK builds with the legacy builder."""
-    for path in CONTEXT.glob("Dockerfile.*"):
-        assert "--mount" not in path.read_text()
-        assert "syntax=" not in path.read_text()
 
 
 def test_a_folder_is_served_at_a_steady_port_and_at_another_when_that_is_taken(tmp_path):
@@ -148,13 +128,3 @@ def test_a_folder_is_served_at_a_steady_port_and_at_another_when_that_is_taken(t
             assert urllib.request.urlopen(f"{other}/wheel").read() == b"w"  # noqa: S310 - our own http
     with images.served(engine, tmp_path, port) as again:
         assert again == url
-
-
-def test_the_base_is_made_once(offline):
-    engine = fake_docker()
-    tag = images.ensure_base(engine)
-
-    assert offline == [tag]
-    engine.tags.append(tag)
-    assert images.ensure_base(engine) == tag
-    assert offline == [tag]

@@ -14,12 +14,6 @@ def host(tmp_path):
     return Host(tmp_path, "p100-pcie-x2")
 
 
-def test_a_bare_host_boots_into_nouveau(host):
-    assert (host.has_nouveau(), host.loaded()) == (True, None)
-    assert (host.state / "boots").read_text() == "1\n"
-    assert "nouveau" in host.run("lsmod")
-
-
 def test_the_blacklist_counts_only_once_it_is_in_the_initramfs(host):
     host.headers()
     host.install("580.178.04", "proprietary")
@@ -33,16 +27,6 @@ def test_the_blacklist_counts_only_once_it_is_in_the_initramfs(host):
     assert (host.has_nouveau(), host.loaded()) == (False, "580.178.04")
 
 
-def test_a_blacklist_that_was_taken_away_again_does_not_count(host):
-    ready(host)
-    host.install("580.178.04", "proprietary")
-    (host.root / "etc/modprobe.d/no-nouveau.conf").unlink()
-
-    host.call("boot")
-
-    assert host.has_nouveau()
-
-
 def test_the_driver_waits_for_a_reboot_while_nouveau_holds_the_gpus(host):
     host.headers()
 
@@ -53,16 +37,6 @@ def test_the_driver_waits_for_a_reboot_while_nouveau_holds_the_gpus(host):
     refused = host.call("modprobe", "nvidia")
     assert refused.returncode == 1
     assert "nouveau holds the GPUs" in refused.stderr
-
-
-def test_without_nouveau_the_driver_is_loaded_at_once(host):
-    ready(host)
-    host.call("boot")
-
-    host.install("580.178.04", "proprietary")
-
-    assert host.loaded() == "580.178.04"
-    assert (host.root / "dev/nvidiactl").exists()
 
 
 def test_an_upgrade_stays_out_of_the_kernel_until_the_reboot(host):
@@ -100,29 +74,6 @@ def test_the_open_module_does_not_take_a_pascal_gpu(host):
 
     assert host.loaded() is None
     assert "the open kernel module does not support the GPU 10de:15f8" in said
-
-
-def test_removing_the_driver_takes_the_module_from_the_next_boot(host):
-    ready(host)
-    host.install("580.178.04", "proprietary")
-
-    host.run("dkms", "remove", "-v", "580.178.04")
-
-    assert host.call("modinfo", "nvidia").returncode == 1
-    host.call("boot")
-    assert (host.loaded(), host.has_nouveau()) == (None, False)
-
-
-def test_unloading_leaves_nothing_of_the_driver_behind(host):
-    ready(host)
-    host.call("boot")
-    host.install("580.178.04", "proprietary")
-
-    host.run("modprobe", "-r", "nvidia")
-
-    assert host.loaded() is None
-    assert not (host.root / "dev/nvidiactl").exists()
-    assert host.run("lsmod").splitlines()[1:] == []
 
 
 def looks_as_written(host, folder, state):

@@ -49,31 +49,6 @@ def test_gdrdrv_loads_only_beside_the_driver_that_it_was_built_against(host):
     assert "gdrdrv" in host.run("lsmod")
 
 
-def test_what_modules_load_d_names_is_loaded_at_boot(host):
-    ready(host)
-    (host.root / "usr/src/ofa_kernel").mkdir(parents=True)
-    host.install("580.178.04", "proprietary")
-    (host.root / "etc/modules-load.d").mkdir()
-    (host.root / "etc/modules-load.d/x.conf").write_text("# ours\nnvidia_peermem\n")
-
-    host.call("boot")
-
-    assert (host.machine / "root/sys/module/nvidia_peermem").is_dir()
-
-
-def test_dkms_keeps_the_built_driver_where_the_real_one_does(host):
-    ready(host)
-    host.install("580.95.05", "proprietary")
-    host.install("580.178.04", "proprietary")
-
-    def kept():
-        return [path.relative_to(host.root).as_posix() for path in host.root.glob("var/lib/dkms/nvidia/*/*/*/module/*")]
-
-    assert kept() == [f"var/lib/dkms/nvidia/580.178.04/{host.kernel}/x86_64/module/nvidia.ko"]
-    host.run("dkms", "remove", "-v", "580.178.04")
-    assert kept() == []
-
-
 # Bare metal
 
 ENTRY = "title Rocky Linux ({release})\nversion {release}\nlinux /vmlinuz-{release}\noptions root=/dev/x ro quiet\n"
@@ -125,24 +100,6 @@ def test_grubs_first_entry_gives_the_kernel_and_its_arguments(host):
     assert osrelease(host) == "9.9.9"
 
 
-def test_the_newest_boot_entry_is_started(host):
-    bare_metal(host, "5.14.0-503.9.1.el9_5.x86_64", "5.14.0-503.19.1.el9_5.x86_64")
-
-    host.call("boot")
-
-    assert osrelease(host) == "5.14.0-503.19.1.el9_5.x86_64"
-
-
-def test_processors_of_bare_metal_do_not_say_that_they_are_a_hypervisors(host):
-    bare_metal(host)
-
-    host.call("boot")
-
-    seen = (host.machine / "root/proc/cpuinfo").read_text()
-    assert "flags" in seen
-    assert "hypervisor" not in seen
-
-
 # Secure Boot
 
 VARIABLE = f"usr/share/gpucheck-lab/machine/root/{SECURE_BOOT}"
@@ -176,13 +133,3 @@ def test_with_secure_boot_a_module_loads_once_its_key_is_enrolled_at_a_boot(host
     host.call("boot")
     assert "is already enrolled" in host.call("mokutil", "--test-key", str(certificate)).stdout
     assert host.loaded() == "580.178.04"
-
-
-def test_with_secure_boot_a_module_of_dkms_own_key_never_loads(host, certificate):
-    host.run("mokutil", "--import", str(certificate))
-    (host.root / "etc/dkms/framework.conf.d/site.conf").unlink()
-    host.call("boot")
-
-    host.install("580.178.04", "proprietary")
-
-    assert "Key was rejected by service" in host.call("modprobe", "nvidia").stderr

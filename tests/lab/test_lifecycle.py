@@ -8,7 +8,7 @@ import gpucheck
 from gpucheck.cli import main
 from gpucheck.lab import lifecycle
 from gpucheck.lab.containers import create
-from gpucheck.lab.lifecycle import down, known_flavour, login_key, status
+from gpucheck.lab.lifecycle import down, status
 from gpucheck.lab.model import LABEL, LABEL_FLAVOUR, checkout, make_lab
 from gpucheck.lab.system import LabError, LabUsageError
 from tests.cli.documents import follows
@@ -60,24 +60,12 @@ def test_down_removes_the_images_when_asked(engine, tmp_path):
     assert removed[-1] == "image gpucheck-lab/base:1"
 
 
-def test_down_of_what_is_not_there_starts_no_engine(monkeypatch, tmp_path):
-    monkeypatch.setattr(lifecycle, "reachable", lambda: None)
-    monkeypatch.setattr(lifecycle, "engine", lambda: pytest.fail("started an engine"))
-
-    assert down("unit", tmp_path, images=False) == []
-
-
 def test_status_of_a_part_of_a_lab(engine, tmp_path):
     seen = status("unit", tmp_path)
 
     assert seen["state"] == "partial"
     assert [row["name"] for row in seen["containers"]] == ["unit-apt", "unit-mirror"]
     assert seen["inventory"] is None
-
-
-def test_the_flavour_is_read_from_the_hosts(engine):
-    assert known_flavour(engine, "unit") == "posing"
-    assert known_flavour(engine, "nobody") is None
 
 
 def test_a_container_name_that_somebody_has_is_refused(engine):
@@ -87,14 +75,6 @@ def test_a_container_name_that_somebody_has_is_refused(engine):
         LabUsageError, match=r"a container named shop-db is there, and no lab made it \(image busybox:1\)"
     ):
         create(engine, lab, "shop-db", hostname="x", image="y", ip=lab.mirror_ip, labels={})
-
-
-def test_a_login_key_is_made_once(tmp_path):
-    public = login_key(tmp_path)
-
-    assert public.startswith("ssh-ed25519 ")
-    assert login_key(tmp_path) == public
-    assert (tmp_path / "id_ed25519").stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize(

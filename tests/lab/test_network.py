@@ -46,10 +46,6 @@ def test_a_taken_subnet_names_its_owner_and_a_free_one():
     assert refused.value.exit_code == EXIT_USAGE
 
 
-def test_a_subnet_beside_others_is_free():
-    refuse_taken(IPv4Network("10.213.42.0/24"), [(IPv4Network("10.213.41.0/24"), "someone")])
-
-
 def test_a_network_of_another_program_is_found_out():
     engine = fake_docker(networks=(FakeNetwork("shop_default", "10.99.0.0/16"),))
 

@@ -141,7 +141,6 @@ def honest(host: str, number: int, sound: dict[str, Any]) -> dict[str, Any]:
             "metadata": [],
             "python": {"version": "3.10.0", "glibc": "2.35", "machine": "x86_64"},
         },
-        "signing_key": {"changed": False, "fingerprints": ["0" * 40]},
         "transfer_folder": {"changed": True},
     }
 

@@ -1,7 +1,6 @@
 """One run at a time on a host: a lease that names its holder, lives through reboots and ends with its run."""
 
 import contextlib
-import json
 import os
 import shutil
 import signal
@@ -230,19 +229,6 @@ def test_after_a_killed_controller_the_next_run_goes_on_at_once(site):
 
     assert "END n1 changed" in ended(site.start("second"))
     assert not site.lease.exists()
-
-
-@pytest.mark.more
-@pytest.mark.slow
-def test_the_lock_of_a_run_elsewhere_lapses_after_its_lease(site):
-    site.lease.parent.mkdir(parents=True)
-    uptime = float(Path("/proc/uptime").read_text().split()[0])
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    elsewhere = a_run("x", place="another machine", ticks="1")
-    site.lease.write_text(json.dumps({"run": elsewhere, "boot": boot, "until": uptime + 25, "lease_s": 25}))
-
-    assert "provision.yml by alice on ctl7 (process 4711)" in ended(site.start("second"))
-    assert "END n1 changed" in ended(site.start("third", "host_lock_timeout_s=90"))
 
 
 @pytest.mark.slow

@@ -33,7 +33,7 @@ def environment(**more: str) -> dict[str, str]:
 
 def run(*arguments: str, cwd: Path = PLAYBOOKS.parent, **more: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        arguments, cwd=cwd, env=environment(**more), capture_output=True, text=True, timeout=300, check=False
+        arguments, cwd=cwd, env=environment(**more), capture_output=True, text=True, timeout=1800, check=False
     )
 
 

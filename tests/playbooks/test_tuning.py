@@ -1,9 +1,13 @@
 """Tuning on a host: what differs is said and set, what this host does not let be set is left with its reason."""
 
-import pytest
+import json
 
-from tests.playbooks.modules import Ended, Module, module, shared
+import pytest
+import yaml
+
+from tests.playbooks.modules import PLAYBOOKS, ROLES, shared
 from tests.playbooks.stubs import put
+from tests.playbooks.test_runs import play
 
 tuning = shared("tuning")
 THP = "/sys/kernel/mm/transparent_hugepage/enabled"
@@ -92,17 +96,26 @@ def test_the_value_in_force_is_read_as_the_kernel_writes_it(content, value):
     assert tuning.current(content) == value
 
 
-def test_the_module_writes_only_what_differs(root):
-    """A second run has nothing to write."""
-    settings = module("live_settings")
-    numa, governor = root / NUMA.lstrip("/"), root / GOVERNORS.replace("*", "1").lstrip("/")
-    rows = [{"path": str(numa), "value": "0"}, {"path": str(governor), "value": "performance"}]
+PLAY = """
+- hosts: gpu
+  connection: local
+  gather_facts: false
+  vars_files: [{playbooks}/vars/outcome.yml]
+  tasks:
+    - vars: {{ansible_become: false}}
+      block: [{task}]
+      rescue: [{{ansible.builtin.debug: {{msg: "{{{{ outcome_reason }}}}"}}}}]
+"""
 
-    assert settings.differing(rows) == rows[:1]
-    settings.write(None, str(numa), "0")
-    assert settings.differing(rows) == []
 
+@pytest.mark.slow
+def test_the_role_writes_each_setting_and_names_one_that_the_kernel_refuses(tmp_path):
+    (task,) = (row for row in yaml.safe_load((ROLES / "tuning/tasks/main.yml").read_text()) if "loop" in row)
+    live = {f"{tmp_path}/a 1": "4096 131072", f"{tmp_path}/b": "0", f"{tmp_path}/none/numa": "0", f"{tmp_path}/c": "0"}
+    rows = [{"path": path, "value": value} for path, value in live.items()]
+    known = json.dumps({"tuning_state": {"host": {"tuning": {"live": rows}}}})
 
-def test_a_value_that_the_kernel_refuses_fails_with_its_words(tmp_path):
-    with pytest.raises(Ended, match=r"none/numa = 0: rejected by the kernel: .*No such file"):
-        module("live_settings").write(Module({}), str(tmp_path / "none/numa"), "0")
+    done = play(tmp_path, PLAY.format(playbooks=PLAYBOOKS, task=json.dumps(task)), "-e", known, hosts=["n1"])
+
+    assert [(tmp_path / name).read_text().strip() for name in ("a 1", "b", "c")] == ["4096 131072", "0", "0"]
+    assert f"tee: {tmp_path}/none/numa: No such file" in " ".join(done.stdout.split()), done.stdout

@@ -95,11 +95,6 @@ def test_connection_refused_names_the_proxy_variable():
     assert "https_proxy" in error.value.do
 
 
-def test_a_file_that_is_too_large_is_not_read_to_its_end(url):
-    with pytest.raises(UnusableIndex, match="larger than 0 MiB"):
-        network().get(f"{url}/file", 1000)
-
-
 @pytest.mark.parametrize("bad", ["ftp://host/x", "gopher://x", "//host/x", "x", "data:text/plain,x"])
 def test_other_schemes_are_rejected(bad):
     with pytest.raises(UnusableIndex, match="not an https, http or file URL"):

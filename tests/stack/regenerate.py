@@ -7,12 +7,16 @@ from typing import Any
 import msgspec
 import yaml
 
-from gpucheck.stack import Refusal, StackSpec
+from gpucheck.cli.stack.common import expanded
+from gpucheck.stack import HostFacts, Refusal, StackSpec, resolve, wants
 from gpucheck.stack.lock import lock
 from gpucheck.stack.page import rules_page
-from gpucheck.stack.plan import plan
+from gpucheck.stack.plan import Plan, plan
+from gpucheck.stack.resolve import counted
 from gpucheck.stack.settings.tuning import Tuning
-from gpucheck.stack.spec import Repository
+from gpucheck.stack.spec import Repository, parse_spec
+from gpucheck.stack.text import plan_text
+from gpucheck.stack.text import rows as stack_rows
 from tests.stack.hosts import GPU_SETS, SYSTEMS, host
 
 FOLDER = Path(__file__).parent / "golden"
@@ -158,6 +162,103 @@ def _beside(components: dict[str, Any]) -> dict[str, Any]:
     return {"options": found} if (found := {name: part for name, part in rest.items() if part}) else {}
 
 
+# Inputs of a row of specs.yml that its base may state otherwise.
+INPUTS: dict[str, Any] = {"system": "", "gpus": "", "spec": "", "facts": {}}
+
+
+def specs() -> list[dict[str, Any]]:
+    """The rows of specs.yml: a host (facts: other than those of a bare one), a specification, and what these change.
+
+    base: what the plan that they are compared with has in place of these inputs; a plan without the specification where
+    it is not stated. plan: the difference, or the refusal. text: lines of the plan's text that the base has not.
+    """
+    rows: list[dict[str, Any]] = yaml.safe_load((FOLDER / "specs.yml").read_text(encoding="utf-8"))
+    return rows
+
+
+def changed(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of specs.yml with its plan and its text made anew."""
+    inputs = {key: row.get(key, default) for key, default in INPUTS.items()}
+    made = _made(**inputs)
+    if isinstance(made, Refusal):
+        return {**row, "plan": {"refused": [{"because": c.because, "try": c.try_} for c in made.conflicts]}}
+    before = _made(**{**inputs, **row.get("base", {"spec": ""})})
+    known = {} if isinstance(before, Refusal) else document(before)
+    found = {**row, "plan": difference(known, document(made))}
+    for key in ("unconfirmed", "reasons"):
+        found["plan"].get(key, {}).pop("gone", None)
+    if "text" in row:
+        # The reasons that follow are those of the plan.
+        lines = [] if isinstance(before, Refusal) else plan_text(before).splitlines()
+        whole = plan_text(made).partition("\nwhy\n")[0]
+        found["text"] = [line for line in whole.splitlines() if line not in lines]
+    return found
+
+
+@cache
+def _bare(system: str, gpus: str) -> HostFacts:
+    if gpus not in GPU_SETS:
+        device, count = gpus.split("x")
+        GPU_SETS[gpus] = ((device,) * int(count), 0, "x86_64")
+    return host(system, gpus)
+
+
+def _made(system: str, gpus: str, spec: str, facts: dict[str, Any]) -> Plan | Refusal:
+    bare = msgspec.to_builtins(_bare(system, gpus))
+    one = msgspec.convert({**bare, **facts}, HostFacts)
+    return plan(lock(parse_spec(spec, "stack.yml"), [one]), host="node01")
+
+
+def document(found: Plan) -> dict[str, Any]:
+    """The whole plan, its lists by name or path, so that a difference shows single rows."""
+    raw = msgspec.json.decode(msgspec.json.encode(found))
+    stack = raw.pop("stack")
+    reasons = (*stack.pop("reasons"), *raw.pop("reasons"))
+    for name, part in raw["components"].items():
+        specs, names = ([row[key] for row in part["packages"]] for key in ("spec", "name"))
+        raw["components"][name] = {
+            **part,
+            "packages": specs,
+            "holds": "all" if part["holds"] == names else part["holds"],
+        }
+    return {
+        **raw,
+        "stack": stack,
+        "repositories": {row["name"]: row for row in raw["repositories"]},
+        "files": {row.pop("path"): row for row in raw["files"]},
+        "services": {row.pop("name"): row for row in raw["services"]},
+        "unconfirmed": {row["spec"]: row["because"] for row in raw.pop("unconfirmed")},
+        "reasons": {
+            f"{row['component']}: {row['because']}": row["confirmed"]
+            for row in reasons
+            if not row["because"].startswith("unconfirmed, no record")
+        },
+    }
+
+
+def questions() -> list[dict[str, Any]]:
+    """The rows of resolve.yml: GPUs as of --gpu, a system, what is wanted as of --want, and the answer or refusal."""
+    rows: list[dict[str, Any]] = yaml.safe_load((FOLDER / "resolve.yml").read_text(encoding="utf-8"))
+    return rows
+
+
+def answered(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of resolve.yml with its answer made anew."""
+    spec = wants(tuple(row.get("want", ())))
+    if row.get("allow_end_of_life"):
+        spec = msgspec.structs.replace(spec, end_of_life_os="allow")
+    gpus = expanded(tuple(row["gpus"].split(" + ")))
+    found = resolve(gpus, row["os"], row.get("arch"), spec, nvswitches=row.get("nvswitches"))
+    if isinstance(found, Refusal):
+        (first, *_) = found.conflicts
+        facts = [fact.fact for fact in first.between]
+        refused = {"rule": first.rule, "because": first.because, "facts": facts, "try": first.try_}
+        return {**row, "answer": {"refused": {**refused, "change": dict(first.change)}}}
+    reasons = [f"{one.component}: {one.because}{'' if one.confirmed else ' (not confirmed)'}" for one in found.reasons]
+    chosen = {title: label for title, label in stack_rows(found) if label != "none"}
+    return {**row, "answer": {"gpus": counted(found.gpus), "os": f"{found.os} {found.arch}", **chosen, "why": reasons}}
+
+
 def lab_plan(name: str) -> str:
     """The whole plan of a lab host, as the roles read it."""
     system, gpus = LAB[name]
@@ -170,6 +271,27 @@ def text(value: dict[str, Any]) -> str:
     return yaml.safe_dump(value, sort_keys=False, width=120, allow_unicode=True)
 
 
+class SpecsDumper(yaml.SafeDumper):
+    """Writes texts of several lines as such."""
+
+
+SpecsDumper.add_representer(
+    str,
+    lambda dumper, value: dumper.represent_scalar(
+        "tag:yaml.org,2002:str", value, style="|" if value.endswith("\n") else None
+    ),
+)
+
+
+def specs_text() -> str:
+    """specs.yml as it has to be."""
+    return _dumped([changed(row) for row in specs()])
+
+
+def _dumped(rows: list[dict[str, Any]]) -> str:
+    return yaml.dump(rows, Dumper=SpecsDumper, sort_keys=False, width=120, allow_unicode=True)
+
+
 def main() -> None:
     """Write every golden file, and the page of the rules."""
     for system, gpus in PLANS:
@@ -180,6 +302,8 @@ def main() -> None:
         path = FOLDER / "options" / f"{name}.yml"
         path.parent.mkdir(exist_ok=True)
         path.write_text(kept(option(name), option_base(name)), encoding="utf-8")
+    (FOLDER / "specs.yml").write_text(specs_text(), encoding="utf-8")
+    (FOLDER / "resolve.yml").write_text(_dumped([answered(row) for row in questions()]), encoding="utf-8")
     for name in LAB:
         (FOLDER / f"{name}.json").write_text(lab_plan(name), encoding="utf-8")
     PAGE.write_text(rules_page(), encoding="utf-8")

@@ -68,6 +68,18 @@ def test_a_difference_has_all_that_its_base_lacks_or_has_too_much(before, after)
     assert merged(before, regenerate.difference(before, after)) == after
 
 
+@pytest.mark.parametrize("row", regenerate.specs(), ids=lambda row: row["name"])
+def test_a_specification_changes_of_a_plan_what_was_reviewed(row):
+    """Of the whole document that the roles apply, and of its text."""
+    assert regenerate.changed(row) == row, HINT
+
+
+@pytest.mark.parametrize("row", regenerate.questions(), ids=lambda row: " ".join(map(str, list(row.values())[:-1])))
+def test_a_question_has_the_answer_that_was_worked_out(row):
+    """From the sources: the set with its reasons, or the first conflict with its facts and the change that helps."""
+    assert regenerate.answered(row) == row, HINT
+
+
 @pytest.mark.parametrize("name", regenerate.LAB)
 def test_a_lab_plan_is_the_one_that_was_reviewed(name):
     """The whole document that the roles apply."""
@@ -78,6 +90,6 @@ def test_no_golden_file_is_left_over():
     """A system or GPU set that was taken out takes its files along."""
     kept = {f"{system}/{gpus}.yml" for system, gpus in regenerate.PLANS}
     kept |= {f"options/{name}.yml" for name in regenerate.OPTIONS}
-    kept |= {f"{name}.json" for name in regenerate.LAB}
+    kept |= {f"{name}.json" for name in regenerate.LAB} | {"specs.yml", "resolve.yml"}
 
     assert {str(p.relative_to(regenerate.FOLDER)) for p in regenerate.FOLDER.rglob("*") if p.is_file()} == kept

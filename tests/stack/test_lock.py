@@ -23,10 +23,18 @@ def test_hosts_are_grouped_by_system_gpus_and_architecture():
     assert list(made.groups["ubuntu-22.04-x86_64-15f8x2"].hosts) == ["lab-apt", "second"]
 
 
-def test_a_lock_survives_its_file():
-    text = write_lock(lock(StackSpec(), LAB))
+UBUNTU = StackSpec(source="ubuntu", driver="580.95.05-0ubuntu0.22.04.1")
 
-    assert write_lock(read_lock(text, "stack.lock.yml")) == text
+
+@pytest.mark.parametrize(
+    ("spec", "hosts"),
+    [(StackSpec(), LAB), (StackSpec(source="debian"), [host("debian-12", "rtx3090-x2")]), (UBUNTU, LAB[:1])],
+)
+def test_a_lock_survives_its_file(spec, hosts):
+    text = write_lock(lock(spec, hosts))
+
+    assert read_lock(text, "stack.lock.yml") == lock(spec, hosts)
+    assert ("\n      source: " in text) == (spec.source != "auto")
 
 
 OLD = {"version": "580.95.05", "fabric_manager": "580.95.05"}
@@ -197,3 +205,16 @@ def test_a_spec_that_chooses_no_version_moves_none(key, system):
 
 def test_every_such_spec_is_tried():
     assert set(CHANGED) == set(NO_VERSIONS)
+
+
+def test_a_lock_from_before_keeps_its_torch():
+    """Until the specification changes: hosts are not moved by a new preference."""
+    facts = [host("ubuntu-22.04", "p100-pcie-x2")]
+    before = lock(StackSpec(torch_origin="any"), facts)
+    before = msgspec.structs.replace(before, spec=StackSpec())
+
+    kept = lock(StackSpec(), facts, previous=before)
+    moved = lock(StackSpec(torch_origin="pypi"), facts, previous=before)
+
+    assert [g.stack.torch and g.stack.torch.version for g in kept.groups.values()] == ["2.14.1"]
+    assert [g.stack.torch and g.stack.torch.version for g in moved.groups.values()] == ["2.7.1"]

@@ -1,6 +1,5 @@
 """How RDMA cards reach GPU memory: by peermem with OFED alone, else by DMA-BUF where that can be."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,51 +21,7 @@ def planned(hosts, **which):
 def peermem(found):
     """(what the plan writes for it, what it says of RDMA)."""
     contents = [file["content"] for file in found.files if file["path"] == PATH]
-    return contents, [(reason.because, reason.confirmed) for reason in found.reasons if reason.component == "rdma"]
-
-
-def test_host_without_rdma_cards_has_no_rdma_rows():
-    """Also with OFED: without a card it serves nobody."""
-    assert peermem(planned([host("ubuntu-24.04", "t4-x1", ofed="24.10")], host="node01")) == ([], [])
-
-
-@pytest.mark.parametrize("gpus", ["h100-sxm5-x8", "v100-sxm2-x8"])
-def test_cards_and_ofed_get_the_module_whatever_the_flavour(gpus):
-    contents, ((because, confirmed),) = peermem(
-        planned([host("rocky-9", gpus, rdma=(CARD,), ofed="24.10")], host="node01")
-    )
-
-    assert contents == [f"{MODULE}\n"]
-    assert confirmed
-    assert "OFED" in because
-
-
-def test_cards_without_ofed_get_dma_buf_from_the_open_modules_and_that_is_not_confirmed():
-    contents, ((because, confirmed),) = peermem(planned([host("rocky-9", "h100-sxm5-x8", rdma=(CARD,))], host="node01"))
-
-    assert contents == []
-    assert "DMA-BUF" in because
-    assert "cannot" not in because
-    assert not confirmed
-
-
-@pytest.mark.parametrize(
-    ("system", "gpus", "lacks"),
-    [
-        ("ubuntu-24.04", "v100-sxm2-x8", ["the proprietary ones are planned"]),
-        ("rocky-8", "h100-sxm5-x8", ["the running one is older"]),
-        ("rocky-8", "v100-sxm2-x8", ["the proprietary ones are planned", "the running one is older"]),
-    ],
-)
-def test_plan_states_what_rdma_lacks_and_the_fix(system, gpus, lacks):
-    contents, ((because, _),) = peermem(planned([host(system, gpus, rdma=(CARD,))], host="node01"))
-
-    assert contents == []
-    assert because.startswith("RDMA cards cannot access GPU memory")
-    assert [
-        word for word in ("the proprietary ones are planned", "the running one is older") if word in because
-    ] == lacks
-    assert because.endswith("Install DOCA-OFED and provision again")
+    return contents, [reason.because for reason in found.reasons if reason.component == "rdma"]
 
 
 def test_hosts_of_a_group_may_differ_and_each_has_its_own_plan():
@@ -76,9 +31,9 @@ def test_hosts_of_a_group_may_differ_and_each_has_its_own_plan():
     of_group, said = peermem(planned(hosts, group="rocky-9-x86_64-2330x8"))
 
     assert of_group == []
-    assert sorted(words.partition(":")[0] for words, _ in said) == ["1 of 3 hosts (a)", "1 of 3 hosts (b)"]
+    assert sorted(words.partition(":")[0] for words in said) == ["1 of 3 hosts (a)", "1 of 3 hosts (b)"]
     assert peermem(planned(hosts, host="a"))[0] == [f"{MODULE}\n"]
-    assert "1 of" not in peermem(planned(hosts, host="b"))[1][0][0]
+    assert "1 of" not in peermem(planned(hosts, host="b"))[1][0]
     assert peermem(planned(hosts, host="c")) == ([], [])
 
 

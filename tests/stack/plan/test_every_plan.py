@@ -128,3 +128,15 @@ def test_lock_and_plan_are_the_same_when_made_again(system):
         again = lock(spec, [host(name, gpus)], made)
         assert write_lock(again) == write_lock(made), gpus
         assert msgspec.json.encode(plan(again, host="node01")) == msgspec.json.encode(found), gpus
+
+
+@pytest.mark.parametrize("system", [name for name in SYSTEMS if has_plan(name, "gh200-x1") and name != "ubuntu-20.04"])
+def test_plan_of_an_arm_host_takes_everything_from_folders_of_its_architecture(system):
+    """Grace boards, and servers with PCIe GPUs; NVIDIA's repositories call them sbsa."""
+    for found in (one for _, one in planned(system) if one.arch == "sbsa"):
+        nvidia, toolkit = (str(row["url"]) for row in found.repositories)
+        assert nvidia.endswith("/sbsa/")
+        assert toolkit.endswith(("/deb/arm64/", "/rpm/aarch64/"))
+        assert not any("x86_64" in name or "amd64" in name for name in found.headers)
+        assert found.stack.driver.kernel_module == "open"
+        assert "x86_64" not in str(found.dkms_source)

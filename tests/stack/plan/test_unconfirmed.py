@@ -6,7 +6,6 @@ from gpucheck.stack import StackSpec, resolve_target, target_of
 from gpucheck.stack.plan.parts import with_unconfirmed
 from gpucheck.stack.stack_set import StackSet
 from gpucheck.stack.text import plan_text, stack_text
-from tests.stack.asked import rejected
 from tests.stack.cli_words import lock_words, run, site
 from tests.stack.plan.test_plan import planned
 
@@ -16,36 +15,6 @@ __all__ = ["site"]  # a fixture is used by its name
 def said(found) -> dict[str, str]:
     """Spec and why."""
     return {row.spec: row.because for row in found.unconfirmed}
-
-
-def test_a_package_that_a_record_shows_is_not_among_them():
-    """libnvidia-compute-580 580.178.04-1ubuntu1 in ubuntu2404: id 68369579800."""
-    found = said(planned("ubuntu-24.04", "t4-x1"))
-
-    assert "libnvidia-compute-580=580.178.04-1ubuntu1" not in found
-    assert "nvidia-persistenced=580.178.04-1ubuntu1" in found
-
-
-def test_the_nearest_record_is_named():
-    """The same build in another folder: only the dist tag differs."""
-    found = said(planned("rocky-9", "h100-sxm5-x8"))
-
-    assert found["nvidia-fabricmanager-580.178.04-1.el9"] == (
-        "no record shows it in rhel9 for x86_64; recorded in rhel10 x86_64: 580.178.04-1.el10"
-    )
-
-
-def test_a_module_stream_and_a_folder_without_a_record_are_among_them():
-    assert "nvidia-driver:580-open" not in said(planned("rocky-9", "t4-x1"))
-    assert "nvidia-driver:595-open" in said(planned("rocky-9", "t4-x1", StackSpec(driver="595")))
-    assert "directory rhel8/sbsa" not in said(planned("rocky-8", "h100-pcie-x2-arm64"))
-    assert "directory ubuntu2204/sbsa" in said(planned("ubuntu-22.04", "h100-pcie-x2-arm64"))
-
-
-def test_what_comes_from_the_systems_own_archive_is_not_looked_for_in_nvidias_folders():
-    found = planned("debian-12", "p100-pcie-x2", StackSpec(source="debian", container_toolkit="1.18.1"))
-
-    assert {row.component for row in found.unconfirmed} <= {"container_toolkit"}
 
 
 def test_plan_text_lists_unconfirmed_packages():
@@ -81,18 +50,6 @@ def test_resolve_prints_it():
     assert "unconfirmed, no record shows" in run(*words[1:]).output
     rows = json.loads(run(*words[1:], "--format", "json").output)["unconfirmed"]
     assert {"component", "spec", "because"} == set(rows[0])
-
-
-def test_recorded_container_toolkit_can_be_requested():
-    """1.20.0 is none of the tables' (id 68385240776); one that nobody saw is refused."""
-    found = planned("ubuntu-24.04", "t4-x1", StackSpec(container_toolkit="1.20.0"))
-
-    assert {row["version"] for row in found.components["container_toolkit"]["packages"]} == {"1.20.0-1"}
-    assert not [row for row in found.unconfirmed if row.component == "container_toolkit"]
-    assert (
-        "no container toolkit 1.20.9"
-        in rejected(StackSpec(container_toolkit="1.20.9"), "ubuntu-24.04", "t4-x1").because
-    )
 
 
 def test_line_of_a_group_counts_unconfirmed_packages(site):

@@ -6,39 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucheck.stack import StackSpec
-from gpucheck.stack.plan import Plan
-from gpucheck.stack.settings.tuning import GRUB, PROGRAM, RECOMMENDED, SCRIPT, Tuning, kernel_arguments
-from gpucheck.stack.text import plan_text
-from tests.stack import asked
-
-
-def planned(tuning: Tuning, gpus: str = "t4-x1") -> Plan:
-    return asked.planned(StackSpec(tuning=tuning), "ubuntu-22.04", gpus)
-
-
-def test_no_recommended_set_gives_isolation_up():
-    found = planned(RECOMMENDED)
-
-    assert (RECOMMENDED.iommu, RECOMMENDED.acs) == ("leave", "leave")
-    assert "boot" not in found.tuning
-    assert "acs" not in found.components
-
-
-@pytest.mark.parametrize(
-    ("iommu", "gpus", "arguments"),
-    [
-        ("passthrough", "t4-x1", ["iommu=pt"]),
-        ("off", "t4-x1", ["intel_iommu=off", "amd_iommu=off"]),
-        ("passthrough", "gh200-x1", ["iommu.passthrough=1"]),
-    ],
-)
-def test_the_kernel_arguments_are_those_of_the_architecture(iommu, gpus, arguments):
-    found = planned(Tuning(iommu=iommu), gpus)
-
-    assert found.tuning["boot"]["arguments"] == arguments
-    assert f"kernel arguments {' '.join(arguments)}\n" in plan_text(found)
-    assert found.tuning["files"] == found.tuning["live"] == []
+from gpucheck.stack.settings.tuning import GRUB, SCRIPT, kernel_arguments
 
 
 @pytest.mark.parametrize("before", ["", "quiet splash"])
@@ -54,21 +22,6 @@ def test_grubs_file_adds_to_what_the_host_boots_with(tmp_path, before):
     said = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, check=True).stdout
 
     assert said == f"{before} intel_iommu=off amd_iommu=off\n".lstrip()
-
-
-def test_acs_is_a_component_that_goes_with_the_spec():
-    found = planned(Tuning(acs="off"))
-
-    acs = found.components["acs"]
-    assert [row["spec"] for row in acs["packages"]] == ["pciutils"]
-    assert acs["holds"] == []
-    assert [(row["path"], row["mode"]) for row in acs["files"]] == [
-        (PROGRAM, "0755"),
-        ("/etc/systemd/system/gpucheck-acs-off.service", "0644"),
-    ]
-    assert f"ExecStart={PROGRAM}\n" in acs["files"][1]["content"]
-    assert "WantedBy=multi-user.target" in acs["files"][1]["content"]
-    assert not found.tuning
 
 
 SETPCI = """#!/bin/sh

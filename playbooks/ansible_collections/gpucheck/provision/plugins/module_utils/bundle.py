@@ -9,7 +9,9 @@ import platform
 import re
 import shutil
 
-from ansible_collections.gpucheck.provision.plugins.module_utils import host_plan, record
+from ansible_collections.gpucheck.provision.plugins.module_utils import host_plan, place, record, signing_keys
+from ansible_collections.gpucheck.provision.plugins.module_utils.openpgp import armor
+from ansible_collections.gpucheck.provision.plugins.module_utils.package_repository import pins
 from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable, command
 
 DOWNLOAD_SECONDS = 3600
@@ -42,6 +44,15 @@ def source_files(folder, patterns, repositories):
             with open(os.path.join(folder, name), "rb") as file:
                 found.append((name, file.read().decode("utf-8", "replace")))
     return found
+
+
+def fetch_keys(module, folder, repositories):
+    """Put the pinned signing keys into the folder keys; the task fails if there is any other. Raises OSError."""
+    for row in repositories:
+        key, _ = signing_keys.pinned(module, row["key_url"], pins(row["key_fingerprint"] or ""))
+        apt = row["kind"] == "apt"
+        path = os.path.join(folder, "keys", "{}.{}".format(row["name"], "gpg" if apt else "asc"))
+        place.put(module, path, key if apt else armor(key))
 
 
 def write(folder, name, content):

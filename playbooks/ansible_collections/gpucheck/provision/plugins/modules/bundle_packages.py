@@ -10,7 +10,8 @@ description:
   - Packages that provisioning brought count as not installed, so a provisioned host gives the same as a bare one.
 options:
   folder:
-    description: Where everything is written; the keys of the sources are in its folder keys already.
+    description: Where everything is written. The signing keys of the sources, which have to be the pinned ones, go into
+      its folder keys.
     type: path
     required: true
   package_manager:
@@ -106,7 +107,7 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpucheck.provision.plugins.module_utils import bundle_apt, bundle_dnf
-from ansible_collections.gpucheck.provision.plugins.module_utils.bundle import interpreter
+from ansible_collections.gpucheck.provision.plugins.module_utils.bundle import fetch_keys, interpreter
 from ansible_collections.gpucheck.provision.plugins.module_utils.host import read_facts
 from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable
 from ansible_collections.gpucheck.provision.plugins.module_utils.readers.system import os_release
@@ -135,6 +136,7 @@ def main():
     try:
         os.makedirs(folder, exist_ok=True)
         os.chmod(folder, 0o755)  # noqa: S103 - packages are no secret, and the login that fetches them is not root
+        fetch_keys(module, folder, request["repositories"])
         answer = way.collect(folder, request, read_facts("host")[1]["packages"])
         answer["python"] = interpreter(module.params["python"])
     except Unreadable as error:
