@@ -14,13 +14,17 @@ words = size // 8
 here, there = alloc(a, size), alloc(b, size)
 def fill(key):
     ok("cuCtxSetCurrent", a); assert launch("fill", here, key, words) == 0
-def copy(): return code("cuMemcpyPeer", there, b, here, a, size)
+def copy(): return code("cuMemcpyPeerAsync", there, b, here, a, size, 0) or code("cuCtxSynchronize")
 """
 
 
 @pytest.mark.parametrize(("kind", "wrong"), [("zeros", 0), ("untouched", 0xAAAAAAAAAAAAAAAA)])
 def test_data_that_does_not_arrive(run, kind, wrong):
-    code = PAIR + "fill(1)\nok('cuMemsetD8', there, 0xAA, size)\nassert copy() == 0\nprint(read(there, words)[::999])\n"
+    code = PAIR + (
+        "fill(1)\n"
+        "ok('cuCtxSetCurrent', b); launch('poison', there, 0xAAAAAAAAAAAAAAAA, words); ok('cuCtxSetCurrent', a)\n"
+        "assert copy() == 0\nprint(read(there, words)[::999])\n"
+    )
 
     words = eval(run(TWO, code, f"p2p-corrupt:pair=0-1,kind={kind}"))  # noqa: S307 - a list of numbers
 
@@ -70,7 +74,7 @@ for place, one in enumerate(made):
     ok("cuCtxSetCurrent", one); assert launch("fill", buffers[place][0], place, size // 8) == 0
 def copy(a, b):
     ok("cuCtxSetCurrent", made[a])
-    ok("cuMemcpyPeer", buffers[b][1], made[b], buffers[a][0], made[a], size)
+    ok("cuMemcpyPeerAsync", buffers[b][1], made[b], buffers[a][0], made[a], size, 0); ok("cuCtxSynchronize")
     return [key for key in range(len(made)) if read(buffers[b][1] + 80, 1) == [word_at(key, 10)]]
 print(copy(0, 1), copy(2, 3), copy(0, 1), copy(1, 0))
 """
