@@ -198,16 +198,6 @@ print(before, child(lambda: code("cuInit", 0)), child(lambda: code("cuDeviceGetC
     assert run("p100-pcie-x2", code) == "0 3 3 3 3 0"
 
 
-def test_a_kernel_belongs_to_its_context(run):
-    code = """
-one, other = contexts()
-fill = ok("cuModuleGetFunction", ok("cuModuleLoadData", PTX.encode() + b"\\0"), b"fill")
-ok("cuCtxSetCurrent", other)
-print(code("cuLaunchKernel", fill, 1, 1, 1, 1, 1, 1, 0, 0, ((0, 0, 0), (ctypes.c_uint64,) * 3), 0))
-"""
-    assert run("p100-pcie-x2", code) == "400"
-
-
 def test_clocks_and_bus_give_the_memory_its_ceiling(run):
     """HBM3 of the H100: 5120 bits at 2619 MHz, twice a clock, are 3352 GB/s, as in its data sheet."""
     code = """

@@ -87,23 +87,6 @@ print(seen, sum(host))
     assert run(TWO, code) == "[0, True, 1, True, 2, True] 0"
 
 
-def test_overlapping_copies_inside_a_gpu(run):
-    code = """
-a, _ = contexts()
-device = alloc(a, MIB)
-for shift in (8, 65536):
-    launch("fill", device, 3, MIB // 8)
-    ok("cuMemcpyDtoD", device + shift, device, MIB - shift)
-    up = read(device + shift, MIB // 8 - shift // 8)
-    launch("fill", device, 3, MIB // 8)
-    ok("cuMemcpyDtoD", device, device + shift, MIB - shift)
-    down = read(device, MIB // 8 - shift // 8)
-    print(all(up[i] == word_at(3, i) for i in range(0, len(up), 97)),
-          all(down[i] == word_at(3, i + shift // 8) for i in range(0, len(down), 97)))
-"""
-    assert run(TWO, code).split() == ["True"] * 4
-
-
 def test_kernels_do_what_their_ptx_says(run):
     code = """
 a, b = contexts()

@@ -115,15 +115,6 @@ def test_two_lanes_of_one_link_have_half_of_it_each(run):
     assert run(TWO, code) == "2.0 2.0 2.0 4.0"
 
 
-def test_streams_are_checked(run):
-    code = READY + (
-        "ok('cuStreamDestroy', stream)\n"
-        "print(code('cuStreamQuery', stream), code('cuStreamSynchronize', cu.CUstream(12345)),\n"
-        "      code('cuStreamCreate', 7), code('cuStreamDestroy', 0))\n"
-    )
-    assert run(TWO, code) == "400 400 1 400"
-
-
 def test_a_wait_is_for_the_recording_of_its_time(run):
     """Whatever the event is used for afterwards, and when it is destroyed."""
     code = READY + (
