@@ -12,7 +12,7 @@ from gpucheck.simulator.machine.paths import CAPABILITIES, common_ancestor, p2p_
 from gpucheck.simulator.machine.profile import cuda_versions
 
 # nvmlDeviceArchitecture_t
-VOLTA, TURING, AMPERE, ADA, HOPPER = 5, 6, 7, 8, 9
+VOLTA, TURING, AMPERE, ADA, HOPPER, BLACKWELL = 5, 6, 7, 8, 9, 10
 DEPRECATED = "!26"
 IDLE = 0x1  # nvmlClocksEventReason
 ALL_REASONS = 0x1FF
@@ -137,7 +137,6 @@ NVLINK_5 = 7  # NVML's version enum
 # Per link from NVLink 5 on: packets and bytes both ways, errors by kind, recoveries, bit error rates. A rate that is
 # too low to measure is mantissa 15, exponent 255 (nvml.h, NVML_NVLINK_BER_*).
 NVLINK_5_COUNTERS = dict.fromkeys(range(201, 223), 0) | dict.fromkeys((220, 222), 0xFFF)
-BLACKWELL = 10  # nvmlDeviceArchitecture_t
 TRAFFIC = range(138, 142)  # KiB: data sent and received, raw sent and received
 ALL_LINKS = 0xFFFFFFFF
 # NVLink-C2C: field of the count, and of each link whether it is active, MB/s, three kinds of errors, power state.
@@ -208,7 +207,6 @@ VBIOS = {
     9: "96.00.89.00.01",
     10: "97.00.82.00.10",
 }
-TURING = 6
 SLICES = 7  # of compute, of a GPU that can be divided
 # The ids that the driver gives GPU instances of so many slices (A100, ``nvidia-smi mig -lgi``)
 INSTANCE_IDS = {7: (0,), 4: (1,), 3: (2, 1), 2: (3, 4, 5), 1: tuple(range(7, 14))}
@@ -315,9 +313,6 @@ def _device(gpu: SimulatedGpu, number: int, name: str, instance: int) -> Iterato
     yield from (("attribute.decoders", has.decoders), ("attribute.encoders", 0), ("attribute.jpeg", has.jpeg))
     yield from (("attribute.ofa", has.ofa), ("attribute.gpu_slices", has.slices))
     yield from (("attribute.compute_slices", has.slices), ("attribute.memory_mib", has.memory_mib))
-
-
-HOPPER = 9  # nvmlDeviceArchitecture_t
 
 
 def answers(machine: Machine) -> str:
