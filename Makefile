@@ -78,7 +78,7 @@ test-here: $(VENV)/.test tools ## this machine: real training, NVML clients, sim
 test-lab: $(VENV)/.test ## the embedded lab from nothing to the merged report (needs root or sudo, and Docker)
 	@env -u MAKEFLAGS $(VENV)/bin/pytest -m lab tests/lab
 
-test-more: $(VENV)/.test $(VENV)/.clients tools ## large searches and rare paths: every fault on every machine, all hostile hosts and files, commands killed anywhere
+test-more: $(VENV)/.test tools ## large searches and rare paths: every fault on every machine, all hostile hosts and files, commands killed anywhere
 	@$(PYTEST) $(PARALLEL) -m "more or figures" $(SEARCHES)
 
 test-all: test test-more test-labs ## test, test-more, test-labs
@@ -180,11 +180,9 @@ requirements.lock: pyproject.toml constraints.txt | $(VENV)/.provision
 $(VENV)/.provision: EXTRAS := provision
 $(VENV)/.release: EXTRAS := provision,release
 $(VENV)/.test: EXTRAS := provision,torch,dev
-# Programs of others for the simulated CUDA driver: 250 MB.
-$(VENV)/.clients: EXTRAS := provision,torch,dev,clients
 # gpustat is published as source only, and builds with setuptools-scm.
-$(VENV)/.test $(VENV)/.clients: BUILD_TOOLS := setuptools-scm
-$(VENV)/.provision $(VENV)/.release $(VENV)/.test $(VENV)/.clients: pyproject.toml constraints.txt | $(VENV)/bin/python
+$(VENV)/.test: BUILD_TOOLS := setuptools-scm
+$(VENV)/.provision $(VENV)/.release $(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "gpucheck: installing its Python packages ($(EXTRAS)) into $(VENV), at the versions of constraints.txt" >&2
 	@$(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt setuptools $(BUILD_TOOLS)
 	@$(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[$(EXTRAS)]'

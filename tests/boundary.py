@@ -18,7 +18,7 @@ from gpucheck.model import Finding, NvmlReading, Verdict
 from gpucheck.run import verification as run
 from gpucheck.simulator.answers import answers
 from gpucheck.simulator.faults import apply
-from gpucheck.simulator.faults.nvml_text import CALLS
+from gpucheck.simulator.faults.nvml import CALLS
 from gpucheck.simulator.nvml.library import base_name, called
 from gpucheck.topology import build as build_topology
 

@@ -41,14 +41,12 @@ def evaluate(facts):
 CHECK = Check("demo-count", frozenset({"quick"}), evaluate=evaluate, needs=("nvml",))
 '''
 FAULT = '''"""Demo: the shared memory of a container with one more setting."""
-from gpucheck.simulator.faults import Fault
+from gpucheck.simulator.faults import fault
 
 
-def _apply(machine):
+@fault("shared memory of 1 MiB")
+def demo_fault(machine):
     machine.surroundings |= {"shm_bytes": 1 << 20, "shm_free_bytes": 1 << 20}
-
-
-FAULT = Fault(name="demo-fault", summary="shared memory of 1 MiB", apply=_apply)
 '''
 KIND = '''"""demotool: states how it looks."""
 from gpucheck.imports import Kind
@@ -145,7 +143,7 @@ def test_check_is_one_module(added, capsys):
     assert "demo-count" in out
 
 
-def test_fault_is_one_module(added, capsys):
+def test_fault_is_one_function(added, capsys):
     added("gpucheck.simulator.faults", "demo_fault", FAULT)
 
     assert "demo-fault" in run(capsys, "profiles")[1]

@@ -14,7 +14,6 @@ import yaml
 from tests.test_docs import BANNED as BANNED_IN_DOCS
 
 ROOT = Path(__file__).parent.parent
-PACKAGE = ROOT / "gpucheck"
 BANNED = {
     **BANNED_IN_DOCS,
     r"\bsays?\b": "reports, prints, states",
@@ -43,7 +42,8 @@ PATTERNS = [(re.compile(pattern, re.IGNORECASE), instead) for pattern, instead i
 # What tools print and options are named.
 QUOTED = re.compile(r"``.*?``|`[^`]*`|\"[^\"]*\"|\bRefusal\b|\bALIKE\b|\bSTAND_INS\b")
 TABLES = [
-    *("causes.yml", "error_codes.yml", "kernel_messages.yml", "xid.yml", "sxid.yml", "nvlink5.yml", "messages", "codes")
+    *("causes.yml", "error_codes.yml", "kernel_messages.yml", "xid.yml", "sxid.yml", "nvlink5.yml"),
+    *("messages/*.yml", "codes/*.yml"),
 ]
 TEXTS = {"do", "look", "meaning", "confirm", "remedy", "says", "why", "fix", "reading", "immediate", "later", "means"}
 MOST_OF_A_TASK_NAME = 60  # characters
@@ -54,39 +54,9 @@ TASK_NAMES = sorted(
 )
 
 
-# Keys and values of contracts, and tests of Jinja.
+# Keys and values of contracts, tests of Jinja, and options, values and an exception of the plugins.
 CONTRACTS = re.compile(r"\b(state|end_of_life_os): refused?\b|\bis (not )?none\b|: refuse, or allow")
-PLAYBOOKS = sorted(
-    str(path.relative_to(ROOT))
-    for path in (ROOT / "stack.yml", *(ROOT / "playbooks").rglob("*.yml"), ROOT / "playbooks" / "ansible.cfg")
-)
-PLUGINS = sorted(
-    str(path.relative_to(ROOT))
-    for path in (ROOT / "playbooks").rglob("*.py")
-    if not any(folder.is_symlink() for folder in (path, *path.parents))
-)
-DOCUMENTS = ("DOCUMENTATION", "EXAMPLES", "RETURN")
-# Options, values and an exception of the plugins, in their documentation.
 NAMES = re.compile(r"\b[Rr]aises? Refused\b|\bours: of\b|^ *ours:", re.MULTILINE)
-COMMENTED = sorted(
-    str(path.relative_to(ROOT))
-    for folder, pattern in (
-        ("docs/integrations", "*"),
-        ("contrib", "*"),
-        ("images", "*"),
-        ("gpucheck/knowledge", "*.yml"),
-        ("gpucheck/simulator", "*.yml"),
-        ("gpucheck/simulator", "*.[ch]"),
-    )
-    for path in (ROOT / folder).rglob(pattern)
-    if path.is_file() and path.suffix not in (".md", ".json", ".txt", ".pyc")
-)
-
-
-def rooms() -> list[str]:
-    return sorted(
-        path.stem for path in PACKAGE.iterdir() if not path.name.startswith("_") and path.suffix in ("", ".py")
-    )
 
 
 def texts(source: Path) -> Iterator[tuple[int, str]]:
@@ -98,6 +68,15 @@ def texts(source: Path) -> Iterator[tuple[int, str]]:
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
             yield node.lineno, node.value
+
+
+def plugin(source: Path) -> Iterator[tuple[int, str]]:
+    """The same without the words of contracts."""
+    yield from ((line, CONTRACTS.sub("", NAMES.sub("", text))) for line, text in texts(source))
+
+
+def lines(source: Path) -> Iterator[tuple[int, str]]:
+    yield from enumerate(CONTRACTS.sub("", source.read_text(encoding="utf-8")).splitlines(), start=1)
 
 
 def values(table: Any) -> Iterator[str]:
@@ -113,62 +92,8 @@ def values(table: Any) -> Iterator[str]:
             yield from values(value)
 
 
-def banned(text: str) -> list[str]:
-    plain = QUOTED.sub("quoted", text)
-    return [f"{m.group()!r} (use: {instead})" for pattern, instead in PATTERNS for m in pattern.finditer(plain)]
-
-
-def found(room: str) -> list[str]:
-    path = PACKAGE / room
-    files = sorted(path.rglob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
-    return [
-        f"{file.relative_to(ROOT)}:{line}: {word}"
-        for file in files
-        for line, text in texts(file)
-        for word in banned(text)
-    ]
-
-
-@pytest.mark.parametrize("room", rooms())
-def test_room_is_in_plain_english(room):
-    assert found(room) == []
-
-
-@pytest.mark.parametrize("name", TABLES)
-def test_table_is_in_plain_english(name):
-    path = PACKAGE / "knowledge" / name
-    files = sorted(path.glob("*.yml")) if path.is_dir() else [path]
-    tables = [(file.name, yaml.safe_load(file.read_text(encoding="utf-8"))) for file in files]
-
-    assert [f"{file}: {word}: {text}" for file, t in tables for text in values(t) for word in banned(text)] == []
-
-
-@pytest.mark.parametrize(("path", "name"), TASK_NAMES)
-def test_task_name_is_a_short_imperative(path, name):
-    """An assert starts with Verify or Fail if, so nothing proves, refuses, says or looks."""
-    assert len(name) <= MOST_OF_A_TASK_NAME, name
-    assert re.match(r"[A-Z][a-z]+ ?(?!.*\.$)", name), name
-    assert name.split()[0] not in ("Ask", "Assert", "Leave", "Let", "Look", "Note", "Prove", "Refuse", "Say", "Tell")
-    assert not re.search(r"\bwhere\b", name), name
-    assert banned(name) == []
-
-
-@pytest.mark.parametrize("path", PLAYBOOKS)
-def test_playbook_is_in_plain_english(path):
-    """Comments, messages of a failed task, descriptions of variables."""
-    lines = CONTRACTS.sub("", (ROOT / path).read_text(encoding="utf-8")).splitlines()
-
-    assert [f"{number}: {word}" for number, line in enumerate(lines, start=1) for word in banned(line)] == []
-
-
-def messages(source: Path) -> Iterator[tuple[int, str]]:
-    """Every string with a space that a plugin can print: no docstring, comment or documentation."""
-    tree = ast.parse(source.read_text(encoding="utf-8"))
-    silent = [node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)]
-    silent += [n.value for n in tree.body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) in DOCUMENTS]
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in silent and " " in node.value:
-            yield node.lineno, node.value
+def table(source: Path) -> Iterator[tuple[int, str]]:
+    yield from enumerate(values(yaml.safe_load(source.read_text(encoding="utf-8"))), start=1)
 
 
 def comments(source: Path) -> Iterator[tuple[int, str]]:
@@ -182,39 +107,54 @@ def comments(source: Path) -> Iterator[tuple[int, str]]:
             yield code.count("\n", 0, line.start(0) + 1) + 1, line.group()
 
 
-@pytest.mark.parametrize("path", COMMENTED)
-def test_comments_of_file_are_in_plain_english(path):
-    assert [f"{number}: {word}" for number, line in comments(ROOT / path) for word in banned(line)] == []
+def banned(text: str) -> list[str]:
+    plain = QUOTED.sub("quoted", text)
+    return [f"{m.group()!r} (use: {instead})" for pattern, instead in PATTERNS for m in pattern.finditer(plain)]
 
 
-@pytest.mark.parametrize("path", PLUGINS)
-def test_plugin_prints_plain_english(path):
-    assert [f"{line}: {word}" for line, text in messages(ROOT / path) for word in banned(text)] == []
+def files(*patterns: str) -> list[Path]:
+    """Files below the repository, without those that are reached through a link."""
+    found = {path for pattern in patterns for path in ROOT.glob(pattern) if path.is_file()}
+    return sorted(path for path in found if not any(one.is_symlink() for one in (path, *path.parents)))
 
 
-def prose(source: Path) -> Iterator[tuple[int, str]]:
-    """Every docstring, comment and documentation of a plugin, with its first line."""
-    code = source.read_text(encoding="utf-8")
-    for token in tokenize.generate_tokens(io.StringIO(code).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.start[0], token.string
-    for node in ast.walk(tree := ast.parse(code)):
-        if not isinstance(node, ast.Assign | ast.Expr):
-            continue
-        documentation = isinstance(node, ast.Assign) and node in tree.body and ast.unparse(node.targets[0]) in DOCUMENTS
-        if documentation or isinstance(node, ast.Expr):
-            value = node.value
-            if isinstance(value, ast.Constant) and isinstance(value.value, str):
-                yield value.lineno, value.value
+# How a file is read -> the files.
+READ = {
+    texts: files("gpucheck/**/*.py"),
+    plugin: files("playbooks/**/*.py"),
+    lines: files("stack.yml", "playbooks/**/*.yml", "playbooks/ansible.cfg"),
+    table: files(*(f"gpucheck/knowledge/{name}" for name in TABLES)),
+    comments: [
+        path
+        for path in files(
+            *("docs/integrations/**/*", "contrib/**/*", "images/**/*", "gpucheck/knowledge/**/*.yml"),
+            *(f"gpucheck/simulator/**/*.{kind}" for kind in ("yml", "c", "h")),
+        )
+        if path.suffix not in (".md", ".json", ".txt", ".pyc")
+    ],
+}
 
 
-def named(text: str) -> str:
-    return CONTRACTS.sub("", NAMES.sub("", text))
+@pytest.mark.parametrize(
+    ("read", "path"),
+    [
+        pytest.param(read, path, id=f"{read.__name__}-{path.relative_to(ROOT)}")
+        for read, paths in READ.items()
+        for path in paths
+    ],
+)
+def test_file_is_in_plain_english(read, path):
+    assert [f"{line}: {word}: {text}" for line, text in read(path) for word in banned(text)] == []
 
 
-@pytest.mark.parametrize("path", PLUGINS)
-def test_plugin_is_documented_in_plain_english(path):
-    assert [f"{line}: {word}" for line, text in prose(ROOT / path) for word in banned(named(text))] == []
+@pytest.mark.parametrize(("path", "name"), TASK_NAMES)
+def test_task_name_is_a_short_imperative(path, name):
+    """An assert starts with Verify or Fail if, so nothing proves, refuses, says or looks."""
+    assert len(name) <= MOST_OF_A_TASK_NAME, name
+    assert re.match(r"[A-Z][a-z]+ ?(?!.*\.$)", name), name
+    assert name.split()[0] not in ("Ask", "Assert", "Leave", "Let", "Look", "Note", "Prove", "Refuse", "Say", "Tell")
+    assert not re.search(r"\bwhere\b", name), name
+    assert banned(name) == []
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,24 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO
+from typing import IO, BinaryIO, Protocol, TypeVar
 
 import msgspec
 
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+
+
+class HasParent(Protocol):
+    """A first request names the process that sent it."""
+
+    @property
+    def parent_pid(self) -> int: ...
+
+
+Setup = TypeVar("Setup", bound=HasParent)
+Step = TypeVar("Step")
 
 
 def end_with_parent(parent_pid: int) -> None:
@@ -22,6 +34,19 @@ def end_with_parent(parent_pid: int) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent_pid:
         sys.exit(f"the parent {parent_pid} ended before this process began")
+
+
+def setup_of(requests: BinaryIO, shape: type[Setup]) -> Setup:
+    """Return the first request, whose parent_pid is the process with which this one ends."""
+    setup = msgspec.json.decode(requests.readline(), type=shape)
+    end_with_parent(setup.parent_pid)
+    return setup
+
+
+def serve(descriptor: int, requests: BinaryIO, shape: type[Step], answer: Callable[[Step], object]) -> None:
+    """Answer every further request until the parent closes stdin."""
+    for line in requests:
+        reply(descriptor, answer(msgspec.json.decode(line, type=shape)))
 
 
 def reply(descriptor: int, value: object) -> None:

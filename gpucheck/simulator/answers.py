@@ -12,11 +12,10 @@ from gpucheck.simulator.machine.paths import CAPABILITIES, common_ancestor, p2p_
 from gpucheck.simulator.machine.profile import cuda_versions
 
 # nvmlDeviceArchitecture_t
-VOLTA, TURING, AMPERE, ADA, HOPPER = 5, 6, 7, 8, 9
+VOLTA, TURING, AMPERE, ADA, HOPPER, BLACKWELL = 5, 6, 7, 8, 9, 10
 DEPRECATED = "!26"
 IDLE = 0x1  # nvmlClocksEventReason
 ALL_REASONS = 0x1FF
-XID, PSTATE, CLOCK, SINGLE_BIT, DOUBLE_BIT = 0x8, 0x4, 0x10, 0x1, 0x2  # nvmlEventType
 # nvmlTemperatureThresholds_t
 SHUTDOWN, SLOWDOWN, MEMORY, OPERATING = range(4)
 CELSIUS, CELSIUS_BUSY = 34, 62
@@ -24,7 +23,6 @@ PCIE_ERROR_FIELDS, L0_TO_RECOVERY = range(173, 184), 169
 # nvmlMemoryLocation_t
 L1, L2, DRAM, REGISTERS, TEXTURE, TEXTURE_SHARED, CBU, SRAM = range(8)
 THROTTLED_FIELDS = range(269, 272)  # nanoseconds: software thermal, hardware thermal, power brake
-VIOLATIONS = range(5)  # nvmlPerfPolicyType_t: power, thermal, sync boost, board limit, low utilization
 
 
 def state(machine: Machine, gpu: SimulatedGpu) -> Iterator[tuple[str, object]]:
@@ -32,9 +30,7 @@ def state(machine: Machine, gpu: SimulatedGpu) -> Iterator[tuple[str, object]]:
     yield from (("display_mode", int(gpu.model.display)), ("display_active", 0))
     yield from (("clocks_event_reasons", IDLE), ("clocks_event_reasons.load", 0))
     yield "supported_clocks_event_reasons", ALL_REASONS
-    yield from ((f"violation.{policy}", 0) for policy in VIOLATIONS)
     yield from ((f"field.{field}", "0ull") for field in THROTTLED_FIELDS)
-    yield "event_types", XID | PSTATE | CLOCK | (SINGLE_BIT | DOUBLE_BIT if gpu.model.ecc else 0)
     if gpu.model.architecture >= AMPERE:
         yield "recovery_action", 0
     yield from _utilization(machine, gpu)
@@ -137,7 +133,6 @@ NVLINK_5 = 7  # NVML's version enum
 # Per link from NVLink 5 on: packets and bytes both ways, errors by kind, recoveries, bit error rates. A rate that is
 # too low to measure is mantissa 15, exponent 255 (nvml.h, NVML_NVLINK_BER_*).
 NVLINK_5_COUNTERS = dict.fromkeys(range(201, 223), 0) | dict.fromkeys((220, 222), 0xFFF)
-BLACKWELL = 10  # nvmlDeviceArchitecture_t
 TRAFFIC = range(138, 142)  # KiB: data sent and received, raw sent and received
 ALL_LINKS = 0xFFFFFFFF
 # NVLink-C2C: field of the count, and of each link whether it is active, MB/s, three kinds of errors, power state.
@@ -208,7 +203,6 @@ VBIOS = {
     9: "96.00.89.00.01",
     10: "97.00.82.00.10",
 }
-TURING = 6
 SLICES = 7  # of compute, of a GPU that can be divided
 # The ids that the driver gives GPU instances of so many slices (A100, ``nvidia-smi mig -lgi``)
 INSTANCE_IDS = {7: (0,), 4: (1,), 3: (2, 1), 2: (3, 4, 5), 1: tuple(range(7, 14))}
@@ -317,9 +311,6 @@ def _device(gpu: SimulatedGpu, number: int, name: str, instance: int) -> Iterato
     yield from (("attribute.compute_slices", has.slices), ("attribute.memory_mib", has.memory_mib))
 
 
-HOPPER = 9  # nvmlDeviceArchitecture_t
-
-
 def answers(machine: Machine) -> str:
     """The text of machine.txt for the GPUs that NVML can see, renumbered without gaps as the driver does."""
     visible = [gpu for gpu in machine.gpus if gpu.visible]
@@ -338,7 +329,7 @@ def answers(machine: Machine) -> str:
 def _host(visible: list[SimulatedGpu]) -> Iterator[tuple[str, object]]:
     """What the GPUs share: confidential computing, off, where a GPU knows it; the names of processes."""
     if any(gpu.model.architecture >= HOPPER for gpu in visible):
-        for what in ("environment", "feature", "dev_tools", "multi_gpu", "cpu", "gpus", "ready"):
+        for what in ("environment", "feature", "dev_tools", "multi_gpu", "ready"):
             yield f"confidential.{what}", 0
     if any(gpu.model.architecture == HOPPER and gpu.model.fabric is not None for gpu in visible):
         yield "nvlink.bandwidth_mode", 0

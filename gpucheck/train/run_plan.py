@@ -92,22 +92,8 @@ def plan(
     runs = []
     for each in _fitting(strategies, options) if framework == "all" else strategies:
         _fits(each, options)
-        runs += [
-            (
-                each,
-                _with_batch(
-                    replace(
-                        options,
-                        framework=each.framework,
-                        strategy=each.name,
-                        variant=variant,
-                        steps=chosen,
-                        limits=limits,
-                    )
-                ),
-            )
-            for variant in each.variants
-        ]
+        made = replace(options, framework=each.framework, strategy=each.name, steps=chosen, limits=limits)
+        runs.append((each, _with_batch(made)))
     return tuple(runs)
 
 

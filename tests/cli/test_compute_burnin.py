@@ -33,18 +33,15 @@ def test_a_healthy_machine_passes_and_its_file_is_kept(run, folder):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files of other users")
 def test_the_result_of_another_user_is_not_believed(run, folder):
-    """The checksum has no key and the identity is public: a forged file would turn FAIL into PASS."""
-    import hashlib
-
+    """Its identity is public: a forged file would turn FAIL into PASS."""
     run(*P100, "--duration", "10m", "--state", "good")
     status, _, _ = run(*P100, "--duration", "10m", "--fault", "sdc:gpu=1", "--state", "bad")
-    good, bad = (json.loads((folder / name).read_bytes())["state"] for name in ("good", "bad"))
-    text = json.dumps({**good, "identity": bad["identity"], "ended": None}, separators=(",", ":"))
-    digest = hashlib.sha256(text.encode()).hexdigest()
+    good, bad = (json.loads((folder / name).read_bytes()) for name in ("good", "bad"))
+    text = json.dumps({**good, "identity": bad["identity"], "ended": None})
     forged = folder / "forged"
-    forged.write_text(f'{{"schema":"gpucheck.burn-in/1","sha256":"{digest}","state":{text}}}')
+    forged.write_text(text)
     mine, _, _ = run(*P100, "--duration", "10m", "--fault", "sdc:gpu=1", "--state", "forged")
-    forged.write_text(f'{{"schema":"gpucheck.burn-in/1","sha256":"{digest}","state":{text}}}')
+    forged.write_text(text)
     os.chown(forged, 65534, 65534)
     theirs, out, message = run(*P100, "--duration", "10m", "--fault", "sdc:gpu=1", "--state", "forged")
 
@@ -54,24 +51,23 @@ def test_the_result_of_another_user_is_not_believed(run, folder):
     assert "belongs to user 65534" in message
 
 
-@pytest.mark.parametrize("name", ["state", ".state.lock"])
 @pytest.mark.parametrize("kind", ["fifo", "hard link", "link"])
-def test_a_planted_file_or_lock_neither_hangs_nor_is_written(run, folder, name, kind):
+def test_a_planted_file_neither_hangs_nor_is_written(run, folder, kind):
     kept = folder / "kept"
     kept.write_bytes(b"a file of this user")
     if kind == "fifo":
-        os.mkfifo(folder / name)
+        os.mkfifo(folder / "state")
     elif kind == "hard link":
-        os.link(kept, folder / name)
+        os.link(kept, folder / "state")
     else:
-        (folder / name).symlink_to(kept)
+        (folder / "state").symlink_to(kept)
     status, out, message = run(*P100, "--duration", "10m", "--state", "state")
 
     assert (status, out) == (64, ""), message
     assert "state: not " in message
     assert "Remove it, or name a file in a directory of your own with --state FILE" in message
     assert kept.read_bytes() == b"a file of this user"
-    assert os.path.lexists(folder / name)
+    assert os.path.lexists(folder / "state")
 
 
 def test_a_finding_is_printed_as_it_comes_up_and_is_in_the_report(run):
@@ -121,20 +117,6 @@ def test_the_options_of_a_burn_in_need_its_level(run):
     assert "require --level burn-in" in message
 
 
-def test_two_at_once_do_not_share_a_file(run, folder):
-    from gpucheck.compute.burnin.state import held
-
-    with held(folder / "state"):
-        status, _, message = run(*P100, "--duration", "10m", "--state", "state")
-    again, _, _ = run(*P100, "--duration", "10m", "--state", "state")
-
-    assert status != 0
-    assert f"state: in use by a burn-in of process {os.getpid()} since 20" in message
-    assert "name another file with --state FILE" in message
-    assert again == 0
-    assert [file.name for file in folder.iterdir()] == ["state"]
-
-
 def test_a_damaged_file_is_named_without_a_traceback(run, folder):
     (folder / "state").write_bytes(b'{"schema"')
     _, _, message = run(*P100, "--duration", "10m", "--state", "state")
@@ -175,7 +157,7 @@ def test_a_signal_ends_it_with_what_is_proven_and_the_next_start_goes_on(run, nu
 
 
 def rounds(file) -> int:
-    return len(json.loads(file.read_bytes())["state"]["rounds"])
+    return len(json.loads(file.read_bytes())["rounds"])
 
 
 def test_another_plan_or_machine_does_not_continue_it(run, folder):
@@ -190,5 +172,5 @@ def test_another_plan_or_machine_does_not_continue_it(run, folder):
         "compute", "--level", "burn-in", "--simulate", "a100-sxm-x4", "--duration", "10m", "--state", "state"
     )
 
-    assert "duration was 600 s, is 1200 s" in plan
-    assert "simulation was p100-pcie-x2, is a100-sxm-x4" in machine
+    assert "of another run (duration)" in plan
+    assert "of another run (gpus, simulation)" in machine

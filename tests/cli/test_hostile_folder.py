@@ -95,7 +95,6 @@ PROGRAMS = (
 )
 FIFOS = (
     "gpucheck-burn-in.json",
-    ".gpucheck-burn-in.json.lock",
     ".env",
     "uv.toml",
     "pip.conf",

@@ -114,23 +114,6 @@ def test_the_kept_results_have_every_fault_and_machine_and_no_alarm():
         assert f"| {machine} | {runs} | 0 |" in text
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        "gemm-slow:gpu=9",
-        "gemm-slow:gpu=0,percent=100",
-        "memory-slow:gpu=0,percent=0",
-        "sdc:gpu=0,rate=none",
-        "sdc:gpu=0,rate=2",
-        "sdc:gpu=0,kind=never",
-        "hot:gpu=0,by=magic",
-    ],
-)
-def test_a_fault_that_does_not_fit_is_rejected(fault):
-    with pytest.raises(ValueError, match=fault.split(":")[0]):
-        simulated("p100-pcie-x2", fault)
-
-
 def test_a_machine_without_a_description_is_named(tmp_path):
     with pytest.raises(ValueError, match=r"compute\.json"):
         read(tmp_path)

@@ -11,7 +11,6 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
-from tests.fuzz import product
 from tests.fuzz.strategies import inputs
 from tests.fuzz.target import Target, all_targets, bounded_memory, run
 
@@ -37,7 +36,7 @@ def main() -> int:
     ends, turn = time.monotonic() + options.seconds, first
     failed: set[str] = set()
     ran: Counter[str] = Counter()
-    with product.prepared(), bounded_memory():
+    with bounded_memory():
         while time.monotonic() < ends and len(failed) < len(targets):
             for one in targets:
                 if one.name not in failed and time.monotonic() < ends and not survives(one, turn, output, ran):

@@ -14,8 +14,6 @@ from tests.fuzz.target import Target
 from tests.shared import LOADER
 
 MOST_BYTES = 200_000
-SEPARATOR = b"\0"
-"""Between the words of a command line."""
 PIECES = tuple(token.encode("utf-8", "surrogatepass") for token in hostile.EVERYWHERE)
 TIMES = st.sampled_from((2, 3, 7, 40, 300, 5000))
 LONG = st.builds(lambda piece, times: piece * times, st.sampled_from(hostile.LONG), TIMES)
@@ -58,8 +56,8 @@ VALUES = st.recursive(
 def inputs(target: Target) -> st.SearchStrategy[bytes]:
     """Return the inputs of a target by its format."""
     seeds = target.seeds()
-    if target.format in ("text", "bytes", "arguments"):
-        return _edited(seeds, (SEPARATOR, b"") if target.format == "arguments" else (b"\n", b" ", b""))
+    if target.format in ("text", "bytes"):
+        return _edited(seeds, (b"\n", b" ", b""))
     if target.format == "json.gz":
         plain = _document(tuple(map(gzip.decompress, seeds)), json.loads).map(
             lambda text: gzip.compress(text, 1, mtime=0)

@@ -1,7 +1,11 @@
 """What can be fuzzed: one decorated function in a module of ``targets/`` is one target; there is no list to keep."""
 
+import atexit
+import os
 import resource
+import shutil
 import signal
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -13,7 +17,7 @@ from typing import Literal, NamedTuple
 
 from tests.fuzz import targets
 
-Format = Literal["text", "yaml", "json", "json.gz", "values", "arguments", "bytes"]
+Format = Literal["text", "yaml", "json", "json.gz", "values", "bytes"]
 Function = Callable[[bytes], None]
 Seeds = Callable[[], Sequence[bytes]]
 CPU_S = 20.0
@@ -37,6 +41,22 @@ class Target(NamedTuple):
 
 
 _found: dict[str, Target] = {}
+
+
+@cache
+def scratch() -> Path:
+    """This process's own folder, in memory where there is such a place. Below others, so that ../ stays inside."""
+    folder = Path(tempfile.mkdtemp(prefix="gpucheck-fuzz-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    (folder / "a/b/c/d/e/f").mkdir(parents=True)
+    return folder / "a/b/c/d/e/f"
+
+
+def file(data: bytes, name: str) -> Path:
+    """A file of this content; the next one takes its place."""
+    path = scratch() / name
+    path.write_bytes(data)
+    return path
 
 
 def target(

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from gpucheck.diagnose import diagnose
 from gpucheck.diagnose.document import read
-from gpucheck.measure.planning.plan import plan
 from gpucheck.measure.reporting.report import crowds
 from gpucheck.measure.reporting.surroundings import surroundings, under_load
 from gpucheck.measure.running.runner import Results
@@ -253,15 +252,6 @@ def test_links_that_were_not_read_while_copying_are_a_gap():
     assert (gap.check, gap.verdict) == ("links-under-load", Verdict.UNKNOWN)
 
 
-def test_what_the_driver_refuses_is_observed():
-    status = dict.fromkeys(("read", "write"), (("X", "GNS"), ("GNS", "X")))
-    results, _ = TWO_PCIE.measure(depth="quick")
-    seen = TWO_PCIE.observed(results, before=replace(TWO_PCIE.reading, p2p=status))
-
-    assert seen.p2p_status == ((None, "GNS"), ("GNS", None))
-    assert seen.p2p_access == ((None, False), (False, None))
-
-
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 10_000), percent=st.integers(1, 20))
 def test_the_uncertainty_grows_with_the_noise_and_holds_the_truth(seed, percent):
@@ -321,12 +311,3 @@ def timing(flow, gb_s):
     return Timing(
         flow=flow, size=1 << 26, repeats=4, samples=7, median_s=seconds, mad_s=0.0, min_s=seconds, max_s=seconds
     )
-
-
-def test_kernels_copy_from_and_to_the_host_at_level_full():
-    request = replace(EIGHT_PCIE.request("full"), methods=("ce-write", "sm-read", "sm-write"))
-    steps = plan(EIGHT_PCIE.machine, request)
-    flows = [flow for step in steps for flow in step.flows if HOST in (flow.src, flow.dst)]
-    kernels = {(flow.src, flow.dst, flow.method) for flow in flows if flow.method.startswith("sm")}
-
-    assert kernels == {way for g in range(8) for way in ((HOST, g, "sm-read"), (g, HOST, "sm-write"))}

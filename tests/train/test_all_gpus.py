@@ -168,28 +168,11 @@ class Tensorflow:
     def NcclAllReduce(self):
         return "NcclAllReduce"
 
-    def HierarchicalCopyAllReduce(self):
-        return "HierarchicalCopyAllReduce"
-
-    def ReductionToOneDevice(self):
-        return "ReductionToOneDevice"
-
 
 def test_tensorflow_sees_only_the_gpus_that_take_part():
     tf = Tensorflow(8)
-    place = tensorflow_mirrored._place(tf, SmokeOptions(world_size=2, variant="nccl"))
+    place = tensorflow_mirrored._place(tf, SmokeOptions(world_size=2))
     tf.start()
 
     assert tf.visible == ["gpu0", "gpu1"]
     assert (place.placement, place.devices) == ("gpus", ("GPU:0", "GPU:1"))
-
-
-@pytest.mark.parametrize(
-    ("gpus", "reducer"),
-    [(4, "HierarchicalCopyAllReduce"), *((odd, "ReductionToOneDevice") for odd in (3, 5, 7))],
-)
-def test_only_even_numbers_of_gpus_are_summed_by_hierarchical_copy(gpus, reducer):
-    place = tensorflow_mirrored._place(Tensorflow(gpus), SmokeOptions(world_size=gpus, variant="hierarchical-copy"))
-
-    assert place.reducer == reducer
-    assert (f"omits one of {gpus} devices" in place.reason) == (gpus % 2 == 1)

@@ -13,7 +13,7 @@ from gpucheck import __version__
 from gpucheck.compute.burnin.limits import ending, limits
 from gpucheck.compute.burnin.plan import Plan, plan
 from gpucheck.compute.burnin.run import Session, Shown
-from gpucheck.compute.burnin.state import Identity, State, fits, held, read, write
+from gpucheck.compute.burnin.state import Identity, State, fits, read, write
 from gpucheck.compute.measure import METHOD, Chosen, Options, chosen_for, findings_of, report_of, with_settings
 from gpucheck.compute.values import Opened
 from gpucheck.model import NvmlReading, worst
@@ -41,13 +41,13 @@ class BurnInOptions(msgspec.Struct, frozen=True, kw_only=True):
 def burn_in(
     source: Source, options: BurnInOptions, shown: Shown, interrupted: Callable[[ComputeReport], None]
 ) -> ComputeReport:
-    """Run it and evaluate it. Raises Unmeasurable, StateError if its file does not fit or is in use,
+    """Run it and evaluate it. Raises Unmeasurable, StateError if its file does not fit,
     OSError if it is not writable.
 
     interrupted: gets the report of what is proven so far when a signal ends the run, before its exception goes on.
     """
     clock = time.monotonic()
-    with held(options.state), ExitStack() as stack:
+    with ExitStack() as stack:
         before = read(options.state)
         chosen = chosen_for(source, replace(options.options, tick_s=SIMULATED_TICK_S))
         stack.callback(chosen.bench.close)

@@ -5,14 +5,13 @@ Failure).
 """
 
 import sys
+from functools import partial
 from typing import BinaryIO
-
-import msgspec
 
 from gpucheck.compute.engines.torch import TorchEngine
 from gpucheck.compute.values import Answer, Failure, FailureKind, Opened, Setup, Step
 from gpucheck.processes.exhausted import exhausted
-from gpucheck.processes.lifeline import end_with_parent, first_line, located, reply
+from gpucheck.processes.lifeline import first_line, located, reply, serve, setup_of
 
 MEMORY, CUDA = "out of memory", ("CUDA error", "CUBLAS_STATUS", "cuBLAS", "CUDA_ERROR")
 
@@ -52,15 +51,11 @@ def answer(engine: TorchEngine, step: Step) -> Answer | Failure:
 
 def main(descriptor: int, requests: BinaryIO) -> None:
     """Run requests until stdin closes."""
-    setup = msgspec.json.decode(requests.readline(), type=Setup)
-    end_with_parent(setup.parent_pid)
     engine = TorchEngine()
-    first = opened(engine, setup)
+    first = opened(engine, setup_of(requests, Setup))
     reply(descriptor, first)
-    if isinstance(first, Failure):
-        return
-    for line in requests:
-        reply(descriptor, answer(engine, msgspec.json.decode(line, type=Step)))
+    if isinstance(first, Opened):
+        serve(descriptor, requests, Step, partial(answer, engine))
 
 
 if __name__ == "__main__":

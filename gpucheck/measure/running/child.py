@@ -6,9 +6,8 @@ Failure). Other output is kept for the report if it exits early, and is not read
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import BinaryIO, TypeVar
-
-import msgspec
 
 from gpucheck.measure.engines.cuda_errors import error_text, kind_of
 from gpucheck.measure.engines.protocol import MISTAKES, CopyEngine, NotOpened, NotShared, NotTimed
@@ -24,7 +23,7 @@ from gpucheck.measure.statistics import (
 )
 from gpucheck.measure.values import Answer, Failure, FailureKind, Flow, Opened, Setup, Step, Timing, TimingWay
 from gpucheck.processes.exhausted import exhausted
-from gpucheck.processes.lifeline import end_with_parent, first_line, located, reply
+from gpucheck.processes.lifeline import first_line, located, reply, serve, setup_of
 
 Shape = TypeVar("Shape")
 
@@ -157,18 +156,15 @@ def answer(engine: CopyEngine, step: Step) -> Answer | Failure:
 
 def main(descriptor: int, requests: BinaryIO) -> None:
     """Run requests until stdin closes."""
-    setup = msgspec.json.decode(requests.readline(), type=Setup)
-    end_with_parent(setup.parent_pid)
+    setup = setup_of(requests, Setup)
     engine = engine_of(setup.engine)
     opened = open_engine(engine, setup)
     reply(descriptor, opened)
-    if isinstance(opened, Failure):
-        return
-    try:
-        for line in requests:
-            reply(descriptor, answer(engine, msgspec.json.decode(line, type=Step)))
-    finally:
-        engine.close()
+    if isinstance(opened, Opened):
+        try:
+            serve(descriptor, requests, Step, partial(answer, engine))
+        finally:
+            engine.close()
 
 
 if __name__ == "__main__":

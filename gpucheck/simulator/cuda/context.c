@@ -1,4 +1,4 @@
-/* Contexts: the primary one of each GPU and others, and which of them a thread works in. */
+/* Contexts: the primary one of each GPU, and which of them a thread works in. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,16 +11,15 @@
 
 #define EXCLUSIVE_PROCESS 3 /* CUcomputemode */
 #define PROHIBITED 2
-#define DEEPEST 64
 
 CUcontext contexts;
 static struct context primary[MAX_GPUS];
 static int claims[MAX_GPUS]; /* sockets that hold an exclusive GPU for this process, 0 for none */
-static _Thread_local struct { CUcontext contexts[DEEPEST]; int depth; } stack;
+static _Thread_local CUcontext current;
 
 CUcontext current_context(void)
 {
-    return stack.depth > 0 ? stack.contexts[stack.depth - 1] : NULL;
+    return current;
 }
 
 CUresult check_context(CUcontext context)
@@ -81,7 +80,7 @@ static CUresult begin(CUcontext context, int gpu)
     context->sticky = SUCCESS;
     memset(context->peer, 0, sizeof context->peer);
     if (context->legacy == NULL)
-        context->legacy = new_stream(context, 0, 0);
+        context->legacy = new_stream(context, 0);
     return SUCCESS;
 }
 
@@ -109,10 +108,8 @@ EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
         return INVALID_VALUE;
     if (result == SUCCESS)
         result = stated_error("cuDevicePrimaryCtxRetain");
-    if (result == SUCCESS && !primary[device].alive) {
-        primary[device].primary = true;
+    if (result == SUCCESS && !primary[device].alive)
         result = begin(&primary[device], device);
-    }
     if (result != SUCCESS)
         return result;
     primary[device].holders++;
@@ -144,97 +141,14 @@ EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
     return holders > 0 ? begin(&primary[device], device) : SUCCESS;
 }
 
-EXPORT CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags)
-{
-    GUARDED;
-    return flags > 0xFF ? INVALID_VALUE : check_device(device);
-}
-
-EXPORT CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *active)
-{
-    GUARDED;
-    TRY(check_device(device));
-    if (flags == NULL || active == NULL)
-        return INVALID_VALUE;
-    *flags = 0;
-    *active = primary[device].alive;
-    return SUCCESS;
-}
-
-static CUresult select_context(CUcontext context, bool deeper)
-{
-    const CUresult result = context == NULL ? initialized() : check_context(context);
-    if (initialized() != SUCCESS || result != SUCCESS)
-        return initialized() != SUCCESS ? NOT_INITIALIZED : result;
-    if (deeper && stack.depth == DEEPEST)
-        return OUT_OF_MEMORY;
-    if (context == NULL)
-        stack.depth -= stack.depth > 0;
-    else if (deeper || stack.depth == 0)
-        stack.contexts[stack.depth++] = context;
-    else
-        stack.contexts[stack.depth - 1] = context;
-    return SUCCESS;
-}
-
-EXPORT CUresult cuCtxCreate_v2(CUcontext *out, unsigned int flags, CUdevice device)
-{
-    GUARDED;
-    CUcontext context;
-    CUresult result;
-    TRY(check_device(device));
-    if (out == NULL || flags > 0xFF)
-        return INVALID_VALUE;
-    if ((context = calloc(1, sizeof *context)) == NULL)
-        return OUT_OF_MEMORY;
-    if ((result = begin(context, device)) != SUCCESS) {
-        free(context);
-        return result;
-    }
-    context->holders = 1;
-    *out = context;
-    return select_context(context, true);
-}
-
-EXPORT CUresult cuCtxCreate_v4(CUcontext *out, const void *parameters, unsigned int flags, CUdevice device)
-{
-    return parameters == NULL ? cuCtxCreate_v2(out, flags, device) : NOT_SUPPORTED;
-}
-
-EXPORT CUresult cuCtxDestroy_v2(CUcontext context)
-{
-    GUARDED;
-    TRY(initialized() == SUCCESS ? check_context(context) : NOT_INITIALIZED);
-    if (context->primary)
-        return INVALID_CONTEXT;
-    end(context);
-    if (current_context() == context)
-        stack.depth--;
-    return SUCCESS;
-}
-
 EXPORT CUresult cuCtxSetCurrent(CUcontext context)
-{
-    GUARDED;
-    return select_context(context, false);
-}
-
-EXPORT CUresult cuCtxPushCurrent_v2(CUcontext context)
-{
-    GUARDED;
-    return context == NULL ? INVALID_CONTEXT : select_context(context, true);
-}
-
-EXPORT CUresult cuCtxPopCurrent_v2(CUcontext *out)
 {
     GUARDED;
     if (initialized() != SUCCESS)
         return NOT_INITIALIZED;
-    if (stack.depth == 0)
-        return INVALID_CONTEXT;
-    stack.depth--;
-    if (out != NULL)
-        *out = stack.contexts[stack.depth];
+    if (context != NULL)
+        TRY(check_context(context));
+    current = context;
     return SUCCESS;
 }
 
@@ -245,34 +159,6 @@ EXPORT CUresult cuCtxGetCurrent(CUcontext *out)
         return out == NULL ? INVALID_VALUE : NOT_INITIALIZED;
     *out = current_context();
     return SUCCESS;
-}
-
-EXPORT CUresult cuCtxGetDevice(CUdevice *device)
-{
-    GUARDED;
-    if (initialized() != SUCCESS)
-        return NOT_INITIALIZED;
-    if (device == NULL || current_context() == NULL)
-        return device == NULL ? INVALID_VALUE : INVALID_CONTEXT;
-    *device = current_context()->gpu;
-    return SUCCESS;
-}
-
-EXPORT CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext context)
-{
-    GUARDED;
-    TRY(initialized() == SUCCESS ? check_context(context) : NOT_INITIALIZED);
-    if (device == NULL)
-        return INVALID_VALUE;
-    *device = context->gpu;
-    return SUCCESS;
-}
-
-EXPORT CUresult cuCtxSynchronize_v2(CUcontext context)
-{
-    GUARDED;
-    TRY(initialized() == SUCCESS ? check_context(context) : NOT_INITIALIZED);
-    return wait_for_context(context);
 }
 
 EXPORT CUresult cuCtxSynchronize(void)

@@ -103,12 +103,6 @@ EXPORT CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t si
     return ask(dst, 0, src, 0, size, stream, false);
 }
 
-EXPORT CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t size)
-{
-    GUARDED;
-    return ask(dst, NO_OWNER, src, NO_OWNER, size, NULL, true);
-}
-
 EXPORT CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream)
 {
     GUARDED;
@@ -116,9 +110,9 @@ EXPORT CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t size, CUs
 }
 
 /* Each address has to be of the GPU whose context is named with it. */
-static CUresult peers(CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from, size_t size, CUstream stream,
-                      bool blocking)
+EXPORT CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from, size_t size, CUstream stream)
 {
+    GUARDED;
     CUresult result = check_context(to);
     if (result == SUCCESS)
         result = check_context(from);
@@ -126,52 +120,5 @@ static CUresult peers(CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext 
         return initialized() == SUCCESS ? result : NOT_INITIALIZED;
     if (size > 0 && (owner_of(dst, size) != to->gpu || owner_of(src, size) != from->gpu))
         return INVALID_VALUE;
-    return ask(dst, to->gpu, src, from->gpu, size, stream, blocking);
+    return ask(dst, to->gpu, src, from->gpu, size, stream, false);
 }
-
-EXPORT CUresult cuMemcpyPeer(CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from, size_t size)
-{
-    GUARDED;
-    return peers(dst, to, src, from, size, NULL, true);
-}
-
-EXPORT CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from, size_t size, CUstream stream)
-{
-    GUARDED;
-    return peers(dst, to, src, from, size, stream, false);
-}
-
-/* `word`: what is set, repeated to 64 bits. `unit`: its size in bytes. */
-static CUresult set(CUdeviceptr dst, unsigned long long word, size_t count, size_t unit, CUstream stream, bool blocking)
-{
-    struct operation made = {.kind = FILL, .dst = dst, .value = word, .size = count * unit, .count = 1};
-    CUcontext context;
-    CUresult result = enter(&context);
-    if (result == SUCCESS)
-        result = check_stream(&stream, context);
-    if (result != SUCCESS || count == 0)
-        return result;
-    if (dst % unit != 0 || count > SIZE_MAX / unit || owner_of(dst, made.size) < 0)
-        return INVALID_VALUE;
-    made.to = owner_of(dst, made.size);
-    if (!may_access(stream->context, made.to))
-        return INVALID_VALUE;
-    result = push(stream, &made);
-    return result == SUCCESS && blocking ? wait_for_stream(stream) : result;
-}
-
-/* The call that waits, and the one that does not. `ones`: what repeats a value of the type to 64 bits. */
-#define MEMSET(waiting, queued, type, ones)                                                                            \
-    EXPORT CUresult waiting(CUdeviceptr dst, type value, size_t count)                                                 \
-    {                                                                                                                  \
-        GUARDED;                                                                                                       \
-        return set(dst, value * ones, count, sizeof(type), NULL, true);                                                \
-    }                                                                                                                  \
-    EXPORT CUresult queued(CUdeviceptr dst, type value, size_t count, CUstream stream)                                 \
-    {                                                                                                                  \
-        GUARDED;                                                                                                       \
-        return set(dst, value * ones, count, sizeof(type), stream, false);                                             \
-    }
-MEMSET(cuMemsetD8_v2, cuMemsetD8Async, unsigned char, 0x0101010101010101ULL)
-MEMSET(cuMemsetD16_v2, cuMemsetD16Async, unsigned short, 0x0001000100010001ULL)
-MEMSET(cuMemsetD32_v2, cuMemsetD32Async, unsigned int, 0x0000000100000001ULL)

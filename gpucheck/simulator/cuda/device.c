@@ -217,14 +217,3 @@ EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
     *value = attribute_of(&gpus[device], attribute);
     return SUCCESS;
 }
-
-EXPORT CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice device)
-{
-    GUARDED;
-    TRY(check_device(device));
-    if (major == NULL || minor == NULL)
-        return INVALID_VALUE;
-    *major = gpus[device].major;
-    *minor = gpus[device].minor;
-    return SUCCESS;
-}

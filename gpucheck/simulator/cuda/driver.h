@@ -3,7 +3,7 @@
  *
  *   machine.c   reading cuda.txt and machine.txt    memory.c    what device memory holds
  *   routes.c    how fast a copy is, and by what     storage.c   allocation    pinned.c    what it holds
- *   session.c   cuInit, versions, entering a call   copies.c    cuMemcpy*, cuMemset*
+ *   session.c   cuInit, versions, entering a call   copies.c    cuMemcpy*
  *   visible.c   which GPUs a process sees           kernels.c   the known kernels    modules.c   PTX
  *   device.c    what a GPU is                       arrival.c   what a copy puts at its destination, faults included
  *   context.c   contexts                            schedule.c  simulated time: queues, gates, shared links
@@ -57,11 +57,8 @@ typedef enum {
     ILLEGAL_ADDRESS = 700,
     PEER_ACCESS_ALREADY_ENABLED = 704,
     PEER_ACCESS_NOT_ENABLED = 705,
-    PRIMARY_CONTEXT_ACTIVE = 708,
     CONTEXT_IS_DESTROYED = 709,
     TOO_MANY_PEERS = 711,
-    HOST_MEMORY_ALREADY_REGISTERED = 712,
-    HOST_MEMORY_NOT_REGISTERED = 713,
     MISALIGNED_ADDRESS = 716,
     LAUNCH_FAILED = 719,
     NOT_PERMITTED = 800,
@@ -113,8 +110,8 @@ struct stream;
 typedef struct context {
     struct context *next;
     int gpu;
-    unsigned int holders; /* of a primary context; 1 of another */
-    bool primary, alive;
+    unsigned int holders;
+    bool alive;
     CUresult sticky; /* after it, every call returns this */
     bool peer[MAX_GPUS];
     struct stream *legacy;
@@ -130,22 +127,20 @@ typedef struct event {
     struct mark *mark; /* the last recording, NULL before there is one */
 } *CUevent;
 
-enum kind { COPY, FILL, KERNEL, RECORD, WAIT_EVENT, WAIT_VALUE, WRITE_VALUE };
+enum kind { COPY, KERNEL, RECORD, WAIT_EVENT, WAIT_VALUE };
 enum kernel { K_FILL, K_POISON, K_COMPARE, K_COPY, K_CHAIN, K_CHASE, K_SPIN, K_NONE };
 
 struct operation {
     struct operation *next;
     enum kind kind;
     unsigned long long number; /* in the order of calls */
-    unsigned long long dst, src, size, value; /* FILL: `value` is a 64-bit word */
+    unsigned long long dst, src, size, value; /* WAIT_VALUE: until `dst` holds `value` */
     int to, from;                              /* COPY: GPU or HOST */
     bool direct, started, illegal;
     unsigned int count; /* how many copies of the same, one after the other */
     double left, factor; /* part that is still to do; noise */
     struct route route;
     struct mark *mark; /* RECORD, WAIT_EVENT */
-    bool wide;
-    unsigned int flags;
     enum kernel kernel;
     unsigned long long arguments[6];
 };
@@ -154,7 +149,6 @@ typedef struct stream {
     struct stream *next;
     CUcontext context;
     unsigned int flags;
-    int priority;
     struct operation *head, *tail;
     unsigned int length;
     bool closed;
@@ -237,8 +231,7 @@ struct host_range {
     char *base;
     unsigned long long size;
     int file;
-    unsigned int flags;
-    bool allocated, late; /* late: data of a GPU is still to be written */
+    bool late; /* late: data of a GPU is still to be written */
     struct shadow *shadows;
 };
 struct host_range *host_range_of(const void *address);
@@ -255,7 +248,6 @@ void host_to_device(unsigned long long to, const char *from, unsigned long long 
 void device_to_host(char *to, unsigned long long from, unsigned long long size);
 void pinned_settle(struct host_range *range);
 void pinned_settle_all(void);
-void pinned_forget(struct host_range *range);
 extern struct host_range *host_ranges;
 
 /* arrival.c */
@@ -275,7 +267,7 @@ void seed_noise(unsigned long long seed);
 
 /* streams.c, events.c, kernels.c */
 CUresult check_stream(CUstream *stream, CUcontext context); /* puts the legacy stream in place of 0, 1 and 2 */
-CUstream new_stream(CUcontext context, unsigned int flags, int priority);
+CUstream new_stream(CUcontext context, unsigned int flags);
 CUresult check_event(CUevent event);
 void mark_drop(struct mark *mark);
 CUresult prepare_kernel(struct operation *made, CUcontext context);

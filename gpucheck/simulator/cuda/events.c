@@ -92,11 +92,6 @@ EXPORT CUresult cuEventRecord(CUevent event, CUstream stream)
     return result;
 }
 
-EXPORT CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int flags)
-{
-    return flags == 0 ? cuEventRecord(event, stream) : NOT_SUPPORTED;
-}
-
 EXPORT CUresult cuEventQuery(CUevent event)
 {
     GUARDED;

@@ -65,8 +65,6 @@ CUresult prepare_kernel(struct operation *made, CUcontext context)
 double kernel_seconds(const struct operation *operation, int gpu)
 {
     const unsigned long long *a = operation->arguments;
-    if (operation->kind == FILL)
-        return START_S + (double)operation->size / BYTES_S;
     if (operation->kernel == K_SPIN)
         return (double)a[0] * 1e-9;
     if (operation->kernel == K_CHASE)

@@ -142,7 +142,7 @@ void memory_flip(unsigned long long address, unsigned long long size)
     }
 }
 
-/* Both ranges may be of one allocation, and overlap. */
+/* Ranges that overlap are undefined here, as they are in CUDA. */
 void memory_copy(unsigned long long to, unsigned long long from, unsigned long long size)
 {
     struct allocation *source = allocation_of(from, size), *target = allocation_of(to, size);
@@ -150,28 +150,21 @@ void memory_copy(unsigned long long to, unsigned long long from, unsigned long l
     if (source == NULL || target == NULL)
         return;
     const bool aligned = (from - source->base) % PIECE == (to - target->base) % PIECE;
-    const bool backward = to > from && to - from < size;
     while (size > 0) {
-        const unsigned long long at = backward ? size : 0;
-        size_t part = PIECE - (size_t)((to + at - target->base) % PIECE);
-        if (backward)
-            part = (size_t)((to + at - target->base) % PIECE) == 0 ? PIECE : (size_t)((to + at - target->base) % PIECE);
-        if (part > size)
-            part = (size_t)size;
-        const unsigned long long read = backward ? from + size - part : from, write = backward ? to + size - part : to;
+        const size_t room = PIECE - (size_t)((to - target->base) % PIECE), part = room < size ? room : (size_t)size;
         if (aligned && part == PIECE) {
-            struct piece *piece = source->pieces[(read - source->base) / PIECE];
-            struct piece **slot = &target->pieces[(write - target->base) / PIECE];
+            struct piece *piece = source->pieces[(from - source->base) / PIECE];
+            struct piece **slot = &target->pieces[(to - target->base) / PIECE];
             piece_hold(piece);
             piece_drop(*slot);
             *slot = piece;
         } else {
-            memory_read(read, spare, part);
-            memory_write(write, spare, part);
+            memory_read(from, spare, part);
+            memory_write(to, spare, part);
         }
         size -= part;
-        from += backward ? 0 : part;
-        to += backward ? 0 : part;
+        from += part;
+        to += part;
     }
 }
 

@@ -110,46 +110,18 @@ EXPORT CUresult cuModuleLoadData(struct module **out, const void *image)
     return SUCCESS;
 }
 
-/* Options control compilation; nothing is compiled here. */
-EXPORT CUresult cuModuleLoadDataEx(struct module **out, const void *image, unsigned int count, int *options, void **values)
-{
-    (void)count;
-    (void)options;
-    (void)values;
-    return cuModuleLoadData(out, image);
-}
-
-static struct module **link_of(const struct module *module)
-{
-    struct module **link;
-    for (link = &modules; *link != NULL && *link != module; link = &(*link)->next)
-        ;
-    return link;
-}
-
-EXPORT CUresult cuModuleUnload(struct module *module)
-{
-    GUARDED;
-    CUcontext context;
-    struct module **link = link_of(module);
-    TRY(enter(&context));
-    if (*link == NULL)
-        return INVALID_HANDLE;
-    wait_for_context(module->context);
-    *link = module->next;
-    free(module);
-    return SUCCESS;
-}
-
 EXPORT CUresult cuModuleGetFunction(struct function **out, struct module *module, const char *name)
 {
     GUARDED;
     CUcontext context;
+    const struct module *one;
     int number;
     TRY(enter(&context));
     if (out == NULL || name == NULL)
         return INVALID_VALUE;
-    if (*link_of(module) == NULL)
+    for (one = modules; one != NULL && one != module; one = one->next)
+        ;
+    if (one == NULL)
         return INVALID_HANDLE;
     for (number = 0; number < module->count; number++)
         if (strcmp(module->functions[number].name, name) == 0) {
@@ -202,15 +174,4 @@ EXPORT CUresult cuLaunchKernel(struct function *function, unsigned int grid_x, u
         return INVALID_VALUE;
     result = prepare_kernel(&made, stream->context);
     return result == SUCCESS ? push(stream, &made) : result;
-}
-
-EXPORT CUresult cuFuncGetAttribute(int *value, int attribute, const struct function *function)
-{
-    GUARDED;
-    if (initialized() != SUCCESS || value == NULL)
-        return value == NULL ? INVALID_VALUE : NOT_INITIALIZED;
-    if (function_of(function) == NULL)
-        return INVALID_HANDLE;
-    *value = attribute == 0 ? 1024 : attribute == 4 ? 32 : 0; /* MAX_THREADS_PER_BLOCK, NUM_REGS */
-    return SUCCESS;
 }

@@ -62,14 +62,6 @@ void pinned_settle_all(void)
     moment++;
 }
 
-void pinned_forget(struct host_range *range)
-{
-    unsigned long long place;
-    for (place = 0; range->shadows != NULL && place < range->size / PIECE; place++)
-        piece_drop(range->shadows[place].piece);
-    free(range->shadows);
-}
-
 static void shadow_put(struct shadow *shadow, struct piece *piece)
 {
     piece_hold(piece);

@@ -83,41 +83,11 @@ void drop_work(CUcontext context)
         }
 }
 
+/* Greater or equal, cyclic. */
 static bool satisfied(const struct operation *operation)
 {
-    const void *place = (const void *)(uintptr_t)operation->dst;
-    unsigned long long held = 0;
-    long long ahead;
-    if (owner_of(operation->dst, 4) >= 0)
-        memory_read(operation->dst, &held, operation->wide ? 8 : 4);
-    else if (operation->wide)
-        held = __atomic_load_n((const unsigned long long *)place, __ATOMIC_ACQUIRE);
-    else
-        held = __atomic_load_n((const unsigned int *)place, __ATOMIC_ACQUIRE);
-    if (!operation->wide)
-        held &= 0xFFFFFFFFULL;
-    ahead = operation->wide ? (long long)(held - operation->value) : (int)((unsigned int)held - (unsigned int)operation->value);
-    switch (operation->flags & 3) {
-    case 0:
-        return ahead >= 0;
-    case 1:
-        return held == operation->value;
-    case 2:
-        return (held & operation->value) != 0;
-    default:
-        return (~(held | operation->value) & (operation->wide ? ~0ULL : 0xFFFFFFFFULL)) != 0;
-    }
-}
-
-static void write_value(const struct operation *operation)
-{
-    const size_t size = operation->wide ? 8 : 4;
-    if (owner_of(operation->dst, size) >= 0) {
-        memory_write(operation->dst, &operation->value, size);
-    } else {
-        pinned_settle_all();
-        memcpy((void *)(uintptr_t)operation->dst, &operation->value, size);
-    }
+    const unsigned int held = __atomic_load_n((const unsigned int *)(uintptr_t)operation->dst, __ATOMIC_ACQUIRE);
+    return (int)(held - (unsigned int)operation->value) >= 0;
 }
 
 /* The legacy stream and every stream without NON_BLOCKING wait for what was queued in the other before. */
@@ -153,9 +123,6 @@ static bool begin(CUstream stream)
     case WAIT_VALUE:
         if (!satisfied(head))
             return false;
-        break;
-    case WRITE_VALUE:
-        write_value(head);
         break;
     default:
         head->started = true;
@@ -196,7 +163,7 @@ static double seconds(const struct stream *stream, const unsigned short *crowd)
     unsigned int share = 1;
     double one, rate = route->bytes_s;
     int place;
-    if (operation->kind == FILL || (operation->kind == KERNEL && (operation->kernel != K_COPY || operation->illegal)))
+    if (operation->kind == KERNEL && (operation->kernel != K_COPY || operation->illegal))
         return kernel_seconds(operation, stream->context->gpu) * operation->factor;
     for (place = 0; place < route->link_count; place++)
         if (crowd[route->links[place]] > share)
@@ -215,8 +182,6 @@ static void complete(CUstream stream)
     struct operation *head = stream->head;
     if (head->kind == COPY) {
         arrive(head);
-    } else if (head->kind == FILL) {
-        memory_fill(head->dst, head->value, head->size);
     } else if (!run_kernel(head, stream->context)) {
         fail(stream->context, ILLEGAL_ADDRESS); /* which empties the queue */
         return;

@@ -137,12 +137,12 @@ struct host_range *host_range_of(const void *address)
     return NULL;
 }
 
-static CUresult remember(void *base, size_t size, int file, unsigned int flags, bool allocated)
+static CUresult remember(void *base, size_t size, int file)
 {
     struct host_range *made = malloc(sizeof *made);
     if (made == NULL)
         return OUT_OF_MEMORY;
-    *made = (struct host_range){.next = host_ranges, .base = base, .size = size, .file = file, .flags = flags, .allocated = allocated};
+    *made = (struct host_range){.next = host_ranges, .base = base, .size = size, .file = file};
     host_ranges = made;
     return SUCCESS;
 }
@@ -161,7 +161,7 @@ EXPORT CUresult cuMemHostAlloc(void **out, size_t size, unsigned int flags)
         file = -1;
     }
     place = mmap(NULL, size, PROT_READ | PROT_WRITE, file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED, file, 0);
-    if (place == MAP_FAILED || remember(place, size, file, flags, true) != SUCCESS) {
+    if (place == MAP_FAILED || remember(place, size, file) != SUCCESS) {
         if (place != MAP_FAILED)
             munmap(place, size);
         if (file >= 0)
@@ -170,62 +170,6 @@ EXPORT CUresult cuMemHostAlloc(void **out, size_t size, unsigned int flags)
     }
     *out = place;
     return SUCCESS;
-}
-
-EXPORT CUresult cuMemAllocHost_v2(void **out, size_t size)
-{
-    return cuMemHostAlloc(out, size, 0);
-}
-
-static CUresult release_host(const void *address, bool allocated)
-{
-    struct host_range **link, *gone;
-    for (link = &host_ranges; *link != NULL && (*link)->base != address; link = &(*link)->next)
-        ;
-    if ((gone = *link) == NULL || gone->allocated != allocated)
-        return allocated ? INVALID_VALUE : HOST_MEMORY_NOT_REGISTERED;
-    *link = gone->next;
-    pinned_forget(gone);
-    if (allocated)
-        munmap(gone->base, gone->size);
-    if (gone->file >= 0)
-        close(gone->file);
-    free(gone);
-    return SUCCESS;
-}
-
-static CUresult finish_all(void)
-{
-    CUcontext context, one;
-    const CUresult result = enter(&context);
-    for (one = contexts; result == SUCCESS && one != NULL; one = one->next)
-        if (one->alive)
-            wait_for_context(one);
-    return result;
-}
-
-EXPORT CUresult cuMemFreeHost(void *address)
-{
-    GUARDED;
-    TRY(finish_all());
-    return release_host(address, true);
-}
-
-EXPORT CUresult cuMemHostRegister_v2(void *address, size_t size, unsigned int flags)
-{
-    GUARDED;
-    CUcontext context;
-    TRY(enter(&context));
-    if (address == NULL || size == 0)
-        return INVALID_VALUE;
-    return host_range_of(address) != NULL ? HOST_MEMORY_ALREADY_REGISTERED : remember(address, size, -1, flags, false);
-}
-
-EXPORT CUresult cuMemHostUnregister(void *address)
-{
-    GUARDED;
-    TRY(finish_all());
-    return release_host(address, false);
 }
 
 EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *out, void *address, unsigned int flags)
@@ -237,4 +181,14 @@ EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *out, void *address, un
         return INVALID_VALUE;
     *out = (uintptr_t)address;
     return SUCCESS;
+}
+
+int owner_of(unsigned long long address, unsigned long long size)
+{
+    const struct allocation *allocation = allocation_of(address, size);
+    const struct allocation *begin = allocation_of(address, 1);
+    if (allocation != NULL)
+        return allocation->context->gpu;
+    /* beyond the end of an allocation, or nothing is mapped there; everything else may be the host's */
+    return begin != NULL || is_reserved(address) ? NO_OWNER : HOST;
 }

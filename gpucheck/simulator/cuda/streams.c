@@ -6,14 +6,13 @@
 #define LEGACY ((CUstream)(uintptr_t)1)
 #define PER_THREAD ((CUstream)(uintptr_t)2)
 
-CUstream new_stream(CUcontext context, unsigned int flags, int priority)
+CUstream new_stream(CUcontext context, unsigned int flags)
 {
     CUstream made = calloc(1, sizeof *made);
     if (made == NULL)
         return NULL;
     made->context = context;
     made->flags = flags;
-    made->priority = priority;
     made->next = streams;
     streams = made;
     return made;
@@ -34,20 +33,6 @@ CUresult check_stream(CUstream *stream, CUcontext context)
     return one->context->alive ? one->context->sticky : CONTEXT_IS_DESTROYED;
 }
 
-#define GREATEST_PRIORITY (-5) /* of every GPU since sm_60; 0 is the least */
-
-EXPORT CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
-{
-    GUARDED;
-    CUcontext context;
-    TRY(enter(&context));
-    if (least != NULL)
-        *least = 0;
-    if (greatest != NULL)
-        *greatest = GREATEST_PRIORITY;
-    return SUCCESS;
-}
-
 static CUresult enter_stream(CUstream *stream)
 {
     CUcontext context;
@@ -55,20 +40,15 @@ static CUresult enter_stream(CUstream *stream)
     return check_stream(stream, context);
 }
 
-EXPORT CUresult cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int priority)
+EXPORT CUresult cuStreamCreate(CUstream *out, unsigned int flags)
 {
     GUARDED;
     CUcontext context;
     TRY(enter(&context));
     if (out == NULL || flags > 1)
         return INVALID_VALUE;
-    *out = new_stream(context, flags, priority > 0 ? 0 : priority < GREATEST_PRIORITY ? GREATEST_PRIORITY : priority);
+    *out = new_stream(context, flags);
     return *out == NULL ? OUT_OF_MEMORY : SUCCESS;
-}
-
-EXPORT CUresult cuStreamCreate(CUstream *out, unsigned int flags)
-{
-    return cuStreamCreateWithPriority(out, flags, 0);
 }
 
 /* What is queued is still done. */
@@ -100,35 +80,6 @@ EXPORT CUresult cuStreamQuery(CUstream stream)
     return context->sticky != SUCCESS ? context->sticky : stream->head == NULL ? SUCCESS : NOT_READY;
 }
 
-#define PROPERTY(function, type, name)                                                                                 \
-    EXPORT CUresult function(CUstream stream, type *out)                                                               \
-    {                                                                                                                  \
-        GUARDED;                                                                                                       \
-        TRY(enter_stream(&stream));                                                                                    \
-        if (out == NULL)                                                                                               \
-            return INVALID_VALUE;                                                                                      \
-        *out = stream->name;                                                                                           \
-        return SUCCESS;                                                                                                \
-    }
-PROPERTY(cuStreamGetFlags, unsigned int, flags)
-PROPERTY(cuStreamGetPriority, int, priority)
-PROPERTY(cuStreamGetCtx, CUcontext, context)
-
-/* `flags`: how to compare (0 to 3), and 1 << 30 to flush, which changes nothing here. */
-static CUresult value(CUstream stream, enum kind kind, CUdeviceptr address, unsigned long long word, bool wide, unsigned int flags)
-{
-    const struct operation made = {
-        .kind = kind, .dst = address, .value = word, .wide = wide, .flags = flags & 3, .to = owner_of(address, wide ? 8 : 4)};
-    TRY(enter_stream(&stream));
-    if (address == 0 || address % (wide ? 8 : 4) != 0 || (flags & ~(3U | 1U << 30)) != 0 || made.to == NO_OWNER)
-        return INVALID_VALUE;
-    if (made.to == HOST && host_range_of((const void *)(uintptr_t)address) == NULL)
-        return INVALID_VALUE; /* memory that the GPU does not see */
-    if (!may_access(stream->context, made.to))
-        return INVALID_VALUE;
-    return push(stream, &made);
-}
-
 /* The first form, of CUDA 8: off unless the kernel module was loaded with NVreg_EnableStreamMemOPs=1 (cuda.h). */
 EXPORT CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr address, uint32_t word, unsigned int flags)
 {
@@ -140,29 +91,17 @@ EXPORT CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr address, uint32
     return NOT_SUPPORTED;
 }
 
+/* Until pinned memory holds this value or more, the only comparison that is simulated. Flag 1 << 30, to flush, changes nothing. */
 EXPORT CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr address, uint32_t word, unsigned int flags)
 {
     GUARDED;
     TRY(stated_error("cuStreamWaitValue32"));
-    return value(stream, WAIT_VALUE, address, word, false, flags);
-}
-
-EXPORT CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr address, uint64_t word, unsigned int flags)
-{
-    GUARDED;
-    return value(stream, WAIT_VALUE, address, word, true, flags);
-}
-
-EXPORT CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr address, uint32_t word, unsigned int flags)
-{
-    GUARDED;
-    return flags > 1 ? INVALID_VALUE : value(stream, WRITE_VALUE, address, word, false, 0);
-}
-
-EXPORT CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, uint64_t word, unsigned int flags)
-{
-    GUARDED;
-    return flags > 1 ? INVALID_VALUE : value(stream, WRITE_VALUE, address, word, true, 0);
+    TRY(enter_stream(&stream));
+    if (address % 4 != 0 || host_range_of((const void *)(uintptr_t)address) == NULL)
+        return INVALID_VALUE;
+    if ((flags & ~(1U << 30)) != 0)
+        return NOT_SUPPORTED;
+    return push(stream, &(struct operation){.kind = WAIT_VALUE, .dst = address, .value = word});
 }
 
 EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags)

@@ -1,4 +1,4 @@
-"""What can be wrong with a simulated machine. One module here is one fault; there is no list to keep.
+"""What can be wrong with a simulated machine. One function below ``fault`` is one fault; there is no list to keep.
 
 A fault is written ``NAME`` or ``NAME:key=value,key=value``.
 """
@@ -14,6 +14,7 @@ from gpucheck.simulator.data import unknown
 from gpucheck.simulator.machine import Machine
 
 RANKS = 2
+Apply = Callable[..., None]
 
 
 def break_training(machine: Machine, fault: str, rank: int, **parameters: int) -> None:
@@ -36,7 +37,7 @@ class Fault:
 
     name: str
     summary: str
-    apply: Callable[..., None]
+    apply: Apply
 
     @property
     def parameters(self) -> dict[str, Parameter]:
@@ -54,10 +55,16 @@ class Fault:
         return self.name + (":" if needed else "") + ",".join(needed) + optional
 
 
+def fault(summary: str) -> Callable[[Apply], Fault]:
+    """Make a fault of a function, under its name with hyphens: ``gpu_lost`` is gpu-lost."""
+    return lambda apply: Fault(apply.__name__.replace("_", "-"), summary, apply)
+
+
 def all_faults() -> tuple[Fault, ...]:
-    """Every FAULT here, ordered by name."""
+    """Every fault of the modules here, ordered by name."""
     modules = (import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__))
-    return tuple(sorted((module.FAULT for module in modules), key=lambda fault: fault.name))
+    found = (value for module in modules for value in vars(module).values() if isinstance(value, Fault))
+    return tuple(sorted(found, key=lambda one: one.name))
 
 
 def apply(machine: Machine) -> None:

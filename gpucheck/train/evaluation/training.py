@@ -1,6 +1,6 @@
 """Evaluate a training run: one finding per assertion, with its number. Pure."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
@@ -116,12 +116,12 @@ def evaluate_training(result: SmokeResult) -> Iterator[Finding]:
         if result.gradients_hashed:
             yield _gradients(result)
         elif any(checkpoint.gradients for checkpoint in result.checkpoints):
-            yield _gathered_gradients(result)
+            yield _equal(result, "gradients")
     if result.summed_steps:
         yield _communication(result)
     if ranks > 1:
-        yield _parameters(result)
-        yield _optimizer(result)
+        yield _equal(result, "parameters")
+        yield _equal(result, "optimizer")
     for reference in result.references:
         yield _reference(result, reference)
     # Sums made by the switch agree between ranks and with the reference, and not bit for bit between runs.
@@ -217,26 +217,30 @@ def _gradients(result: SmokeResult) -> Finding:
     )
 
 
-def _gathered_gradients(result: SmokeResult) -> Finding:
-    """Of gradients that are spread over the ranks and were put together for the comparison."""
-    good = finding(result, f"gathered gradients bit-equal, compared {len(result.checkpoints) - 1} times", EQUAL)
-    return _equal(
-        result,
-        [(c.step, c.gradients or ()) for c in result.checkpoints],
-        "gathered gradients differ between ranks, first in step",
-        "training.gathered-gradients-differ",
-        good,
-    )
+# What of a checkpoint is compared -> the words where ranks differ, and the code.
+DIFFERS = {
+    "gradients": ("gathered gradients differ between ranks, first in step", "training.gathered-gradients-differ"),
+    "parameters": ("parameters differ between ranks, first after step", "training.parameters-differ"),
+    "optimizer": ("optimizer state differs between ranks, first after step", "training.optimizer-differs"),
+}
 
 
-def _equal(
-    result: SmokeResult, values: Sequence[tuple[int, tuple[str, ...]]], seen: str, code: str, good: Finding
-) -> Finding:
-    """The good finding where every rank holds the same in every step; else the first step in which they do not."""
-    for step, hashed in values:
+def _equal(result: SmokeResult, what: str) -> Finding:
+    """PASS where every rank holds the same at every comparison; else the first step at which they do not."""
+    (seen, code), made = DIFFERS[what], result.checkpoints
+    for checkpoint in made[1:]:  # the start has a finding of its own
+        hashed = getattr(checkpoint, what) or ()
         if len(set(hashed)) > 1:
+            step = checkpoint.step
             return finding(result, f"{seen} {step}", EQUAL, code, evidence=(f"step {step}: {hashes(hashed)}",))
-    return good
+    ranks, final = len(made[0].parameters), made[-1]
+    good = {
+        "gradients": f"gathered gradients bit-equal, compared {len(made) - 1} times",
+        "parameters": f"parameters bit-equal on {ranks} ranks, compared {len(made)} times",
+        "optimizer": f"optimizer state bit-equal on {ranks} ranks",
+    }[what]
+    evidence = (f"after step {final.step}: sha256 {final.parameters[0]}",) if what == "parameters" else ()
+    return finding(result, good, EQUAL, evidence=evidence)
 
 
 def _communication(result: SmokeResult) -> Finding:
@@ -262,34 +266,6 @@ def _communication(result: SmokeResult) -> Finding:
         ),
     }[wrong.kind]
     return finding(result, f"step {wrong.step}: {seen}, {off}", wanted, code)
-
-
-def _parameters(result: SmokeResult) -> Finding:
-    ranks, final = len(result.checkpoints[0].parameters), result.checkpoints[-1]
-    good = finding(
-        result,
-        f"parameters bit-equal on {ranks} ranks, compared {len(result.checkpoints)} times",
-        EQUAL,
-        evidence=(f"after step {final.step}: sha256 {final.parameters[0]}",),
-    )
-    return _equal(
-        result,
-        [(c.step, c.parameters) for c in result.checkpoints[1:]],
-        "parameters differ between ranks, first after step",
-        "training.parameters-differ",
-        good,
-    )
-
-
-def _optimizer(result: SmokeResult) -> Finding:
-    good = finding(result, f"optimizer state bit-equal on {len(result.checkpoints[0].parameters)} ranks", EQUAL)
-    return _equal(
-        result,
-        [(c.step, c.optimizer or ()) for c in result.checkpoints],
-        "optimizer state differs between ranks, first after step",
-        "training.optimizer-differs",
-        good,
-    )
 
 
 def _reference(result: SmokeResult, reference: Reference) -> Finding:

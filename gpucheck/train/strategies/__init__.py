@@ -12,7 +12,7 @@ class Strategy(NamedTuple):
 
     process_per_device: one rank a device; otherwise one process drives all of them.
     level: of ``gpucheck verify``, from which on it is run.
-    trains: False for a plain transfer test. variants: run one after the other, each in processes of its own.
+    trains: False for a plain transfer test.
     default: what a framework runs if no strategy is requested. packages: importable names that it needs.
     """
 
@@ -23,7 +23,6 @@ class Strategy(NamedTuple):
     level: Literal["standard", "full"]
     packages: tuple[str, ...]
     trains: bool = True
-    variants: tuple[str, ...] = ("",)
     precisions: tuple[str, ...] = ("fp32", "tf32", "bf16", "fp16")
     default: bool = False
 

@@ -1,8 +1,7 @@
 """TensorFlow MirroredStrategy: one process, a copy of the variables on every device, gradients summed between them.
 
-Each way of summing has a process of its own: NCCL and hierarchical copy on GPUs. On a machine without GPUs, two logical
-CPU devices take their place and the sums use plain copies, which the report states.
-TensorFlow is imported inside the functions.
+The sums are NCCL's on GPUs. On a machine without GPUs, two logical CPU devices take their place and the sums use plain
+copies, which the report states. TensorFlow is imported inside the functions.
 """
 
 import hashlib
@@ -33,7 +32,6 @@ STRATEGY = Strategy(
     process_per_device=False,
     level="full",
     packages=("tensorflow", "numpy"),
-    variants=("nccl", "hierarchical-copy"),
     precisions=("fp32", "tf32"),
     default=True,
 )
@@ -122,11 +120,8 @@ def _place(tf: Any, options: SmokeOptions) -> Place:
         details = [tf.config.experimental.get_device_details(gpu) for gpu in gpus[:count]]
         names = tuple(f"GPU:{number}" for number in range(count))
         described = tuple(Device(name=n, model=d.get("device_name")) for n, d in zip(names, details, strict=True))
-        if options.variant == "nccl":
-            reducer, backend, why = tf.distribute.NcclAllReduce(), options.variant, ""
-        else:
-            reducer, backend, why = _hierarchical_copy(tf, count)
-        return Place("gpus", f"{devices_used(count, len(gpus))} for {build}{why}", names, described, reducer, backend)
+        reason = f"{devices_used(count, len(gpus))} for {build}"
+        return Place("gpus", reason, names, described, tf.distribute.NcclAllReduce(), "nccl")
     kind = "GPU" if gpus else "CPU"
     physical = gpus[0] if gpus else tf.config.list_physical_devices("CPU")[0]
     logical = tf.config.LogicalDeviceConfiguration
@@ -136,24 +131,9 @@ def _place(tf: Any, options: SmokeOptions) -> Place:
     names = tuple(f"{kind}:{number}" for number in range(count))
     described = tuple(Device(name=name) for name in names)
     why = f"{build} sees {counted(len(gpus), 'GPU')}: {count} logical devices of one {kind}"
-    if options.variant == "nccl":
-        reducer, backend = tf.distribute.ReductionToOneDevice(), "reduction to one device"
-        why += "; NCCL needs a GPU for each, so the sums go through one device"
-    else:
-        reducer, backend, odd = _hierarchical_copy(tf, count)
-        why += odd
-    return Place("shared-gpu" if gpus else "cpu", why, names, described, reducer, backend)
-
-
-def _hierarchical_copy(tf: Any, count: int) -> tuple[Any, str, str]:
-    """Return how it sums, the name of that, and what to add to the reason.
-
-    Source: tensorflow/python/distribute/cross_device_utils.py: two groups of half the devices, rounded down.
-    """
-    if count % 2:
-        why = f"; hierarchical copy omits one of {count} devices, so the sums go through one device"
-        return tf.distribute.ReductionToOneDevice(), "reduction to one device", why
-    return tf.distribute.HierarchicalCopyAllReduce(), "hierarchical copy", ""
+    why += "; NCCL needs a GPU for each, so the sums go through one device"
+    reducer = tf.distribute.ReductionToOneDevice()
+    return Place("shared-gpu" if gpus else "cpu", why, names, described, reducer, "reduction to one device")
 
 
 def _network(tf: Any, options: SmokeOptions) -> tuple[list[Any], Callable[[list[Any], Any], Any]]:

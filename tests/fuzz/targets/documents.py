@@ -6,11 +6,9 @@ from gpucheck import comparison, stack
 from gpucheck.diagnose import diagnose
 from gpucheck.diagnose.document import read
 from gpucheck.stack.facts import read_facts
-from tests.fuzz import product
-from tests.fuzz.oracles import Wrong, refusing, terminal
+from tests.fuzz.oracles import Wrong, refusing, shown_diagnosis, terminal
 from tests.fuzz.seeds import attacks, documents, own
-from tests.fuzz.shown import shown_diagnosis
-from tests.fuzz.target import target
+from tests.fuzz.target import file, target
 
 
 @target(seeds=documents.observations, format="yaml", attacks=attacks.observations)
@@ -31,13 +29,13 @@ def expectations(data: bytes) -> None:
 @target(seeds=lambda: (documents.LABELS,), format="yaml", attacks=attacks.yaml)
 def labels_yaml(data: bytes) -> None:
     """fleet report --labels."""
-    _labels(product.file(data, "labels.yml"))
+    _labels(file(data, "labels.yml"))
 
 
 @target(seeds=lambda: (documents.CSV,), format="text")
 def labels_csv(data: bytes) -> None:
     """fleet report --labels."""
-    _labels(product.file(data, "labels.csv"))
+    _labels(file(data, "labels.csv"))
 
 
 def _labels(path: Path) -> None:
@@ -51,14 +49,17 @@ def _labels(path: Path) -> None:
 def spec(data: bytes) -> None:
     """stack.yml."""
     with refusing():
-        stack.read_spec(product.file(data, "stack.yml"))
+        stack.read_spec(file(data, "stack.yml"))
 
 
 @target(seeds=own.locks, format="yaml", attacks=attacks.yaml)
 def lock_file(data: bytes) -> None:
-    """stack plan --lock, of a host and of all."""
-    path = product.file(data, "stack.lock.yml")
-    product.command(["stack", "plan", "--lock", str(path), "--host", "node01"]).verify((0, 2, 3, 64))
+    """stack plan --lock."""
+    from gpucheck.stack.lock import read_lock
+    from gpucheck.stack.plan import plan
+
+    with refusing():
+        plan(read_lock(data.decode(errors="replace"), "stack.lock.yml"), host="node01")
 
 
 @target(seeds=own.facts, format="json", attacks=attacks.facts)
@@ -89,4 +90,4 @@ def profile(data: bytes) -> None:
     from gpucheck.simulator.machine.loading import load
 
     with refusing(ValueError, LookupError, OSError):
-        load(str(product.file(data, "machine.yml")))
+        load(str(file(data, "machine.yml")))

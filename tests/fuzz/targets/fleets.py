@@ -5,11 +5,9 @@ from functools import cache
 
 from gpucheck import fleet
 from gpucheck.model import FleetReport, FleetRow, Verdict
-from tests.fuzz import product
-from tests.fuzz.oracles import Wrong, no_better, refusing, simulated, terminal
+from tests.fuzz.oracles import CHECKS, Wrong, no_better, refusing, simulated, terminal
 from tests.fuzz.seeds import attacks, own
-from tests.fuzz.shown import CHECKS
-from tests.fuzz.target import target
+from tests.fuzz.target import file, target
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
 
@@ -17,7 +15,7 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
 @target(seeds=own.reports, format="json", attacks=attacks.reports)
 def fleet_report(data: bytes) -> None:
     """A folder of reports with a hostile one in it."""
-    _merged([*fleet.read_file(product.file(data, "hostile.json")), *_good()])
+    _merged([*fleet.read_file(file(data, "hostile.json")), *_good()])
 
 
 @target(seeds=own.streams, format="text")
@@ -34,14 +32,14 @@ def fleet_previous(data: bytes) -> None:
     from gpucheck.fleet.compare import read_previous
 
     with refusing(ValueError, OSError):
-        previous = read_previous(product.file(data, "earlier.json"))
+        previous = read_previous(file(data, "earlier.json"))
         _shown(fleet.merge(_good(), previous=previous, now=NOW))
 
 
 @cache
 def _good() -> tuple[FleetRow, ...]:
     """Hosts that a hostile report must not take away."""
-    files = [product.file(content, f"good{n}.json") for n, content in enumerate(own.healthy(), 1)]
+    files = [file(content, f"good{n}.json") for n, content in enumerate(own.healthy(), 1)]
     return tuple(row for file in files for row in fleet.read_file(file))
 
 

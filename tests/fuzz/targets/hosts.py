@@ -8,9 +8,8 @@ from gpucheck.host.recording.file import decode
 from gpucheck.model import NvmlReading, Report
 from gpucheck.run import verification as run
 from gpucheck.run.report import with_findings
-from tests.fuzz.oracles import Wrong, no_defect, refusing
+from tests.fuzz.oracles import Wrong, no_defect, refusing, shown_diagnosis, shown_report, shown_topology
 from tests.fuzz.seeds import own
-from tests.fuzz.shown import shown_diagnosis, shown_report, shown_topology
 from tests.fuzz.target import target
 
 
@@ -93,7 +92,7 @@ def plan(data: bytes) -> None:
     """The plan that provisioning left on a host, and its readers there."""
     from gpucheck.checks.software import stack
     from tests.fakes import facts
-    from tests.fuzz import product
+    from tests.fuzz.target import file
     from tests.machines import LOADED, on_bus, p100
     from tests.playbooks.modules import shared
 
@@ -101,7 +100,7 @@ def plan(data: bytes) -> None:
     host = facts(pci=on_bus(p100(0), p100(1)), driver=LOADED)
     tuple(stack.more(host, text))
     shown_diagnosis(tuple(stack.evaluate(host, plan=text, where="stack.json")))
-    path = str(product.file(data, "stack.json"))
+    path = str(file(data, "stack.json"))
     shared("host_plan").recorded_plan(path)
     shared("record").read(path)
 

@@ -11,9 +11,8 @@ from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.run.pastes import diagnosis
 from gpucheck.run.pastes.merge import merge
 from gpucheck.topology import infer_wiring, with_advice, with_expectations
-from tests.fuzz.oracles import refusing
+from tests.fuzz.oracles import refusing, shown_diagnosis, shown_topology
 from tests.fuzz.seeds import attacks, pastes
-from tests.fuzz.shown import shown_diagnosis, shown_topology
 from tests.fuzz.target import Function, target
 
 

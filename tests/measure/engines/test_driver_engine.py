@@ -49,6 +49,13 @@ def test_every_method_is_measured_and_every_word_arrives(full):
     assert full["integrity"]["wrong_words"] == 0
 
 
+@pytest.mark.parametrize("kind", ["zeros", "stale", "untouched", "other-pair", "shifted", "bit-flip"])
+def test_damaged_data_is_named_by_its_kind(kind):
+    (damaged,) = run("dgx1-v100", f"p2p-corrupt:pair=0-1,kind={kind}")["observations"]["measured"]["damaged"]
+
+    assert (damaged["damage"], damaged["pairs"]) == (kind, [[0, 1], [1, 0]])
+
+
 def test_peer_access_by_cuda_stands_beside_nvmls_status(full):
     assert full["peer_access"] == {"cuda": [[None, True], [True, None]], "nvml": [[None, "OK"], ["OK", None]]}
     assert full["observations"]["p2p_access"] == [[None, True], [True, None]]

@@ -91,25 +91,6 @@ def test_peer_access_is_enabled_in_both_directions_and_for_nothing_else():
     assert not any(driver.mapped.values())
 
 
-def test_the_same_pairs_again_cost_no_call():
-    driver = Driver()
-    access = peers(driver, 2)
-    access.only([(0, 1)])
-    calls = len(driver.log)
-    access.only([(1, 0)])
-
-    assert len(driver.log) == calls
-
-
-def test_only_offered_directions_are_enabled():
-    driver = Driver(offered=lambda a, b: a < b)
-    access = peers(driver, 2)
-    access.only([(0, 1)])
-
-    assert access.offered == {(0, 1)}
-    assert driver.mapped == {0: {1}}
-
-
 def test_twelve_gpus_without_nvswitch_reach_every_pair_one_step_after_the_other():
     """A GPU maps eight peers: what one step enabled, the next one gives back before it enables its own."""
     driver = Driver()
@@ -118,13 +99,6 @@ def test_twelve_gpus_without_nvswitch_reach_every_pair_one_step_after_the_other(
         for b in range(a):
             access.only([(a, b)])
             assert access.enabled == {(a, b), (b, a)}
-
-
-def test_more_than_eight_peers_in_one_step_is_the_drivers_own_error():
-    with pytest.raises(CudaError) as caught:
-        peers(Driver(), 12).only([(0, b) for b in range(1, 12)])
-
-    assert caught.value.code == 711
 
 
 @pytest.mark.parametrize(("call", "code"), [("cuCtxEnablePeerAccess", 704), ("cuCtxDisablePeerAccess", 705)])

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.gpu.kept import Kept
 from tests.shared import sampled
 
 ROOT = Path(__file__).parents[3]
@@ -77,16 +76,3 @@ def test_they_pass_on_simulated_machines(activate, tmp_path, profile, pair, skip
 
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-1000:]
     assert ("skipped" in done.stdout) == skipped, done.stdout[-500:]
-
-
-def test_the_first_run_on_a_gpu_model_records_and_later_ones_compare(tmp_path, monkeypatch):
-    monkeypatch.setattr("tests.gpu.kept.machine_directory", lambda: None)
-    first = Kept("gpu-X", {"date": "2026-01-01T00:00:00+00:00"}, tmp_path)
-    with pytest.warns(UserWarning, match="3.0% from its reference, above 2.0%"):
-        first.close("pair GB/s", 10.3, 10.0, 0.02)
-    assert first == {"pair GB/s": 10.3, "pair GB/s, reference": 10.0, "pair GB/s, deviation": 0.03}
-
-    later = Kept("gpu-X", {"date": "2026-01-02T00:00:00+00:00"}, tmp_path)
-    later.close("pair GB/s", 10.5, 10.0, 0.02)
-    with pytest.raises(AssertionError, match=r"recorded before: \[0.03\]"):
-        later.close("pair GB/s", 10.7, 10.0, 0.02)

@@ -4,8 +4,6 @@ from collections import Counter
 from itertools import combinations, permutations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from gpucheck import simulator
 from gpucheck.host import live_source
@@ -59,23 +57,6 @@ def both_ways(count):
     return order, [{f"out:{a}", f"in:{b}", f"out:{b}", f"in:{a}"} for a, b in order]
 
 
-def below_switches(groups, sockets=1, both=False):
-    """GPUs below switches of these sizes, the switches spread over sockets."""
-    switch = [group for group, size in enumerate(groups) for _ in range(size)]
-    half = -(-len(groups) // sockets)
-
-    def way(a, b):
-        taken = {f"out:{a}", f"in:{b}", f"up:{a}", f"down:{b}"}
-        if switch[a] != switch[b]:
-            taken |= {f"up:s{switch[a]}", f"down:s{switch[b]}"}
-        if switch[a] // half != switch[b] // half:
-            taken.add(f"socket:{switch[a] // half}>{switch[b] // half}")
-        return taken
-
-    pairs = list(combinations(range(len(switch)), 2) if both else permutations(range(len(switch)), 2))
-    return pairs, [way(a, b) | way(b, a) if both else way(a, b) for a, b in pairs]
-
-
 def hold(items, schedule, pairs=None):
     """Every item once, no resource twice in a round; with pairs, no device twice either."""
     assert sorted(i for members in schedule for i in members) == list(range(len(items)))
@@ -85,29 +66,6 @@ def hold(items, schedule, pairs=None):
     for members in schedule:
         used = Counter(resource for i in members for resource in items[i])
         assert all(count == 1 for count in used.values())
-
-
-def busiest(items):
-    return max(Counter(resource for item in items for resource in item).values())
-
-
-def lower_bound(items):
-    """The largest set found of which no two can run together.
-
-    Such sets are the users of one resource with all that share something with each of them, and the users of two of
-    three resources.
-    """
-    use = {}
-    for i, item in enumerate(items):
-        for resource in item:
-            use.setdefault(resource, set()).add(i)
-    sizes = [1]
-    for users in use.values():
-        clique = list(users)
-        clique += [i for i, item in enumerate(items) if i not in users and all(item & items[j] for j in users)]
-        sizes.append(len([i for n, i in enumerate(clique) if all(items[i] & items[j] for j in clique[:n])]))
-    sizes += [len(a & b | a & c | b & c) for a, b, c in combinations(use.values(), 3)]
-    return max(sizes)
 
 
 def test_every_machine_with_several_gpus_has_a_row():
@@ -160,54 +118,6 @@ def test_all_pairs_through_a_switch_take_the_fewest_rounds_there_are(count):
     assert len(rounds(items, order, ring=True)) == count - 1
     order, items = both_ways(count)
     assert len(rounds(items, order)) == count - 1 + count % 2
-
-
-@pytest.mark.parametrize(
-    ("groups", "sockets", "both", "fewest"),
-    [
-        ([4, 4], 1, False, 16),  # sixteen pairs each way over one uplink
-        ([4, 4], 2, False, 16),
-        ([2, 2, 2, 2], 2, False, 16),
-        ([2, 2, 2, 2], 2, True, 20),  # sixteen across the sockets, and four that none of them leaves room for
-        ([1] * 8, 1, False, 7),
-        ([1] * 8, 2, False, 16),
-        ([4, 2], 1, True, 9),
-        ([2, 2], 1, True, 5),
-        ([4, 4, 4, 4], 2, False, 64),
-        ([1, 1], 2, False, 1),
-    ],
-)
-def test_switches_and_sockets_take_what_their_links_demand(groups, sockets, both, fewest):
-    order, items = below_switches(groups, sockets, both)
-    schedule = rounds(items, order, ring=not both)
-
-    hold(items, schedule)
-    assert len(schedule) == lower_bound(items) == fewest
-
-
-@settings(max_examples=60)
-@given(count=st.integers(2, 9), data=st.data())
-def test_any_choice_of_pairs_through_a_switch_shares_no_port(count, data):
-    """A copy waits only for those of its two ports, so there are fewer than twice the copies of the busiest port."""
-    order, items = one_way(count)
-    kept = data.draw(st.lists(st.sampled_from(range(len(items))), min_size=1, unique=True))
-    some = [items[i] for i in kept]
-    schedule = rounds(some, [order[i] for i in kept], ring=True)
-
-    hold(some, schedule)
-    assert busiest(some) <= len(schedule) < 2 * busiest(some)
-
-
-@settings(max_examples=40)
-@given(groups=st.lists(st.integers(1, 4), min_size=1, max_size=4), sockets=st.integers(1, 2), both=st.booleans())
-def test_random_trees_are_scheduled_within_two_rounds_of_the_bound(groups, sockets, both):
-    order, items = below_switches(groups, min(sockets, len(groups)), both)
-    if not items:
-        return
-    schedule = rounds(items, order, ring=not both)
-
-    hold(items, schedule)
-    assert busiest(items) <= lower_bound(items) <= len(schedule) <= lower_bound(items) + 2
 
 
 def test_nothing_to_measure_needs_no_round():

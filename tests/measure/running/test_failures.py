@@ -53,9 +53,9 @@ def measured(error, place="Broken.time", depth="quick"):
             results.failures.append(opened)
         else:
             results.opened = opened
-            pids.add(child._child.process.pid)
+            pids.add(child.worker.pid)
             run(plan(machine, request), child, results, machine=machine, request=request, low=lambda _: ())
-            pids.add(child._child.process.pid if child._child else 0)
+            pids.add(child.worker.pid if child.worker else 0)
     return results, machine, pids
 
 

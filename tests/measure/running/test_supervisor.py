@@ -6,9 +6,9 @@ import sys
 import pytest
 from msgspec.structs import replace
 
-from gpucheck.measure.running import supervisor
 from gpucheck.measure.running.supervisor import Supervised
 from gpucheck.measure.values import Answer, Failure, Flow, Opened, Step
+from gpucheck.processes import worker
 from tests.measure.benches import TWO_PCIE, Here, fault
 from tests.processes.test_group import state
 
@@ -32,8 +32,7 @@ def saying(code):
 
 
 def pid_of(child):
-    assert child._child is not None
-    return child._child.process.pid
+    return child.worker.pid
 
 
 def alive(pid):
@@ -82,7 +81,7 @@ def test_time_without_a_processor_does_not_count(monkeypatch, waited, kind):
     with Supervised(setup(), 0.5, saying(late)) as child:
         child.open()
         seen = iter([0.0] + [waited] * 99)
-        monkeypatch.setattr(supervisor, "waited_s", lambda pid: next(seen))
+        monkeypatch.setattr(worker, "waited_s", lambda pid: next(seen))
         answer = child.run_step(STEP)
 
     assert (answer.kind if isinstance(answer, Failure) else None) == kind

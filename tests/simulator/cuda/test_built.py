@@ -21,7 +21,7 @@ for place, context in ((here, a), (there, b)):
     ok("cuCtxSetCurrent", context)
     assert launch("fill", place, 3, size // 8) == 0
 for offset in (0, 8, 65536):
-    ok("cuMemcpyPeer", there + offset, b, here, a, size - offset)
+    ok("cuMemcpyPeerAsync", there + offset, b, here, a, size - offset, 0)
     ok("cuMemcpyDtoH", pinned + offset, there, size)
     ok("cuMemcpyHtoD", here, pinned + offset, size)
     ok("cuMemcpyDtoD", here + offset, here, size - offset)
@@ -42,7 +42,6 @@ for stream in streams[1:]:
     ok("cuStreamDestroy", stream)
 gate.open()
 ok("cuCtxSynchronize")
-ok("cuMemFreeHost", pinned)
 assert launch("poison", 4096, 1, 8) == 700
 ok("cuDevicePrimaryCtxReset", 0)
 ok("cuDevicePrimaryCtxRelease", 0)
@@ -63,7 +62,7 @@ context = ctypes.c_void_p()
 lib.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
 lib.cuCtxSetCurrent(context)
 for name in NAMES:
-    if "Release" not in name and "SetCurrent" not in name and "PopCurrent" not in name:
+    if "Release" not in name and "SetCurrent" not in name:
         getattr(lib, name)(*null)
 print("done")
 """

@@ -67,34 +67,6 @@ def test_a_gate_holds_every_stream_until_the_host_opens_it(run):
     assert run(TWO, code).split("\n") == ["600 600 600", "0 0 0", "1 1"]
 
 
-def test_values_are_compared_as_asked(run):
-    """Greater or equal (cyclic), equal, and, nor; 32 and 64 bits; also in a GPU's memory."""
-    code = """
-a, b = contexts()
-gate, device = Gate(), alloc(a, 64)
-wide = ctypes.c_uint64.from_address(gate.address)
-def passes(name, value, flags):
-    stream = ok("cuStreamCreate", 1)
-    ok(name, stream, gate.address, value, flags)
-    done = code("cuStreamQuery", stream) == 0
-    if not done:
-        wide.value, kept = {0: value, 1: value, 2: value, 3: 0}[flags], wide.value
-        ok("cuStreamSynchronize", stream)
-        wide.value = kept
-    return int(done)
-wide.value = 6
-small = [passes("cuStreamWaitValue32", value, flags) for value, flags in
-         ((5, 0), (7, 0), (0xFFFFFFF0, 0), (6, 1), (5, 1), (4, 2), (8, 2), (0xFFFFFFF9, 3), (1, 3))]
-wide.value = 1 << 40
-large = [passes("cuStreamWaitValue64", value, flags) for value, flags in ((5, 0), (1 << 41, 0), (1 << 40, 1))]
-ok("cuStreamWriteValue32", 0, device, 9, 0)
-stream = ok("cuStreamCreate", 1)
-ok("cuStreamWaitValue32", stream, device, 9, 1)
-print(small, large, code("cuStreamSynchronize", stream), read(device, 1))
-"""
-    assert run(TWO, code) == "[1, 0, 1, 1, 0, 1, 0, 0, 1] [1, 0, 1] 0 [9]"
-
-
 def test_a_full_queue_blocks_the_call_until_the_gate_opens(run):
     """Another thread can open it: no call holds the interpreter."""
     code = READY + (
@@ -116,17 +88,19 @@ a, _ = contexts()
 device = alloc(a, 64)
 gate, plain, free = Gate(), ok("cuStreamCreate", 0), ok("cuStreamCreate", 1)
 gate.hold(plain)
-ok("cuMemsetD8Async", device, 1, 1, plain)
-ok("cuMemsetD8Async", device, 2, 1, 0)
+def poison(place, value, stream):
+    launch("poison", device + 8 * place, value, 1, stream=stream, wait=False)
+poison(0, 1, plain)
+poison(0, 2, 0)
 after = ok("cuStreamCreate", 0)
-ok("cuMemsetD8Async", device + 1, 3, 1, after)
-ok("cuMemsetD8Async", device + 2, 4, 1, free)
+poison(1, 3, after)
+poison(2, 4, free)
 print(code("cuStreamQuery", 0), code("cuStreamQuery", after), code("cuStreamQuery", free))
 gate.open()
 ok("cuCtxSynchronize")
-print(f"{read(device, 1)[0]:x}")
+print(read(device, 3))
 """
-    assert run(TWO, code).split("\n") == ["600 600 0", "40302"]
+    assert run(TWO, code).split("\n") == ["600 600 0", "[2, 3, 4]"]
 
 
 def test_two_lanes_of_one_link_have_half_of_it_each(run):
@@ -139,15 +113,6 @@ def test_two_lanes_of_one_link_have_half_of_it_each(run):
         "print(*(round(ms / alone, 2) for ms in (*both, *uneven)))\n"
     )
     assert run(TWO, code) == "2.0 2.0 2.0 4.0"
-
-
-def test_streams_are_checked(run):
-    code = READY + (
-        "ok('cuStreamDestroy', stream)\n"
-        "print(code('cuStreamQuery', stream), code('cuStreamSynchronize', cu.CUstream(12345)),\n"
-        "      code('cuStreamCreate', 7), code('cuStreamDestroy', 0))\n"
-    )
-    assert run(TWO, code) == "400 400 1 400"
 
 
 def test_a_wait_is_for_the_recording_of_its_time(run):

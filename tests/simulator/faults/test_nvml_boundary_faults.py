@@ -1,12 +1,10 @@
 """Refusals and slow answers: what the real pynvml makes of each, call by call."""
 
-import ctypes
 import time
 
 import pynvml
 import pytest
 
-from gpucheck import simulator
 from gpucheck.simulator.nvml.library import all_exports, exports
 from tests.simulator.helpers import DRIVER, code_of, handle, library_of, write
 
@@ -54,29 +52,6 @@ def test_a_name_without_its_version_means_every_version(nvml):
 
     assert code_of(pynvml.nvmlDeviceGetMemoryInfo, gpu) == NO_PERMISSION
     assert code_of(pynvml.nvmlDeviceGetMemoryInfo, gpu, pynvml.nvmlMemory_v2) == NO_PERMISSION
-
-
-def test_a_name_with_its_version_means_that_version(nvml):
-    gpu, _ = nvml("p100-pcie-x2", "nvml-refuse:call=nvmlDeviceGetMemoryInfo_v2,code=4")
-
-    assert code_of(pynvml.nvmlDeviceGetMemoryInfo, gpu) == 0
-    assert code_of(pynvml.nvmlDeviceGetMemoryInfo, gpu, pynvml.nvmlMemory_v2) == NO_PERMISSION
-
-
-def test_a_code_that_no_header_names_reaches_the_caller(nvml):
-    gpu, _ = nvml("p100-pcie-x2", f"nvml-refuse:call=nvmlDeviceGetName,code={UNHEARD_OF}")
-
-    assert code_of(pynvml.nvmlDeviceGetName, gpu) == UNHEARD_OF
-
-
-def test_nvml_does_not_end(tmp_path, monkeypatch, cache):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
-    monkeypatch.setenv("GPUCHECK_SIMULATOR", str(tmp_path / "machine"))
-    simulator.make(simulator.load("p100-pcie-x2"), tmp_path / "machine", ["nvml-refuse:call=nvmlShutdown,code=999"], ())
-    library = ctypes.CDLL(str(tmp_path / "machine/lib/libnvidia-ml.so.1"))
-    assert (library.nvmlInit_v2(), library.nvmlShutdown()) == (0, UNKNOWN)
-    simulator.switch(tmp_path / "machine", [])
-    assert (library.nvmlShutdown(), library.nvmlShutdown()) == (0, pynvml.NVML_ERROR_UNINITIALIZED)
 
 
 # ---- nvml-slow ----

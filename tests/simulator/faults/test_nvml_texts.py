@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpucheck.simulator.faults.nvml_text import CALLS
+from gpucheck.simulator.faults.nvml import CALLS
 from tests.simulator.helpers import handle
 
 PID = 4711

@@ -52,32 +52,6 @@ def test_every_active_nvlink_ends_at_a_device_of_the_machine(profile):
                 assert bus_id(remote) in devices - {bus_id(pynvml.nvmlDeviceGetPciInfo(handle))}
 
 
-def test_link_count_field_agrees_with_the_link_calls(profile):
-    """Each field has its own return code; an unknown one refuses without spoiling the others."""
-    for handle in handles():
-        count, unknown = pynvml.nvmlDeviceGetFieldValues(handle, [pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT, 9999])
-
-        assert unknown.nvmlReturn == pynvml.NVML_ERROR_NOT_SUPPORTED
-        assert (count.value.uiVal if count.nvmlReturn == 0 else 0) == len(links(handle))
-
-
-def test_two_switches_on_the_way_are_multiple():
-    """No profile has cascaded switches yet; the rule must hold when one does."""
-    from gpucheck.simulator.machine import build
-    from gpucheck.simulator.machine.paths import common_ancestor
-
-    profile = simulator.load("p100-pcie-x2")
-    machine = build(profile, profile.driver.state())
-    lower = [machine.functions["0000:02:00.0"], machine.functions["0000:03:08.0"]]
-    for function, bus in zip(lower, ("0000:10:00.0", "0000:11:00.0"), strict=True):
-        machine.functions[bus] = type(function)(**{**vars(function), "bus_id": bus})
-    machine.functions["0000:10:00.0"].parent = "0000:03:08.0"
-    machine.functions["0000:11:00.0"].parent = "0000:10:00.0"
-    machine.functions["0000:04:00.0"].parent = "0000:11:00.0"
-
-    assert common_ancestor(machine, *machine.gpus) == pynvml.NVML_TOPOLOGY_MULTIPLE
-
-
 @pytest.mark.parametrize(
     ("name", "statuses"),
     [("rtx3090-x2-nvlink", [0, 0, 0]), ("rtx4090-x2", [2, 2, 5]), ("p100-pcie-x2", [0, 0, 5])],
@@ -116,11 +90,3 @@ def test_what_a_product_lacks_is_not_supported(nvml):
         pynvml.nvmlDeviceGetNvLinkState(gpu, 0)
     with pytest.raises(pynvml.NVMLError_NotSupported):
         pynvml.nvmlDeviceGetVgpuCapabilities(gpu, 0)
-
-
-def test_slot_narrower_than_the_card_is_the_maximum(nvml):
-    """x8 slots: the card alone could do 16 lanes, NVML's maximum is what both ends can."""
-    gpu = nvml("rtx4090-x2")[0]
-
-    assert (pynvml.nvmlDeviceGetCurrPcieLinkWidth(gpu), pynvml.nvmlDeviceGetMaxPcieLinkWidth(gpu)) == (8, 8)
-    assert pynvml.nvmlDeviceGetGpuMaxPcieLinkGeneration(gpu) == 4
