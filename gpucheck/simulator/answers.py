@@ -16,6 +16,7 @@ VOLTA, TURING, AMPERE, ADA, HOPPER, BLACKWELL = 5, 6, 7, 8, 9, 10
 DEPRECATED = "!26"
 IDLE = 0x1  # nvmlClocksEventReason
 ALL_REASONS = 0x1FF
+XID, PSTATE, CLOCK, SINGLE_BIT, DOUBLE_BIT = 0x8, 0x4, 0x10, 0x1, 0x2  # nvmlEventType
 # nvmlTemperatureThresholds_t
 SHUTDOWN, SLOWDOWN, MEMORY, OPERATING = range(4)
 CELSIUS, CELSIUS_BUSY = 34, 62
@@ -23,6 +24,7 @@ PCIE_ERROR_FIELDS, L0_TO_RECOVERY = range(173, 184), 169
 # nvmlMemoryLocation_t
 L1, L2, DRAM, REGISTERS, TEXTURE, TEXTURE_SHARED, CBU, SRAM = range(8)
 THROTTLED_FIELDS = range(269, 272)  # nanoseconds: software thermal, hardware thermal, power brake
+VIOLATIONS = range(5)  # nvmlPerfPolicyType_t: power, thermal, sync boost, board limit, low utilization
 
 
 def state(machine: Machine, gpu: SimulatedGpu) -> Iterator[tuple[str, object]]:
@@ -30,7 +32,9 @@ def state(machine: Machine, gpu: SimulatedGpu) -> Iterator[tuple[str, object]]:
     yield from (("display_mode", int(gpu.model.display)), ("display_active", 0))
     yield from (("clocks_event_reasons", IDLE), ("clocks_event_reasons.load", 0))
     yield "supported_clocks_event_reasons", ALL_REASONS
+    yield from ((f"violation.{policy}", 0) for policy in VIOLATIONS)
     yield from ((f"field.{field}", "0ull") for field in THROTTLED_FIELDS)
+    yield "event_types", XID | PSTATE | CLOCK | (SINGLE_BIT | DOUBLE_BIT if gpu.model.ecc else 0)
     if gpu.model.architecture >= AMPERE:
         yield "recovery_action", 0
     yield from _utilization(machine, gpu)
@@ -329,7 +333,7 @@ def answers(machine: Machine) -> str:
 def _host(visible: list[SimulatedGpu]) -> Iterator[tuple[str, object]]:
     """What the GPUs share: confidential computing, off, where a GPU knows it; the names of processes."""
     if any(gpu.model.architecture >= HOPPER for gpu in visible):
-        for what in ("environment", "feature", "dev_tools", "multi_gpu", "ready"):
+        for what in ("environment", "feature", "dev_tools", "multi_gpu", "cpu", "gpus", "ready"):
             yield f"confidential.{what}", 0
     if any(gpu.model.architecture == HOPPER and gpu.model.fabric is not None for gpu in visible):
         yield "nvlink.bandwidth_mode", 0

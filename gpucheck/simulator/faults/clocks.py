@@ -10,6 +10,7 @@ APPLICATIONS_CLOCKS_SETTING, SW_POWER_CAP = 0x2, 0x4  # nvmlClocksEventReason
 ABOVE_C = {"paste": 12.0, "fan": 60.0}
 # nvmlClocksEventReason, and the field that counts the nanoseconds of it
 HELD = {"hardware": (0x8 | 0x40, 270), "software": (0x20, 269), "power-brake": (0x8 | 0x80, 271)}
+THERMAL = 1  # nvmlPerfPolicyType_t
 ADA = 8  # nvmlDeviceArchitecture_t: the first that reports how far it is from the limit
 RISING = "0+1000000000/s"
 
@@ -83,6 +84,7 @@ def throttle_thermal(machine: Machine, gpu: str = "all", by: str = "hardware", w
         limits = hot.model.thermal
         limit = limits.slowdown if by == "hardware" else limits.operating or limits.slowdown
         _hold(hot, by, 4 if by == "hardware" else 2, when)
+        hot.answer({f"violation.{THERMAL}": RISING}, when)
         if limit is not None:
             hot.answer({"temperature.0": limit + 1}, when)
         if limit is not None and hot.model.architecture >= ADA:

@@ -1,4 +1,6 @@
 /* What a GPU is, and how it feels: names, modes, clocks, temperatures, power. Mostly one value of the table a function. */
+#include <time.h>
+
 #include "simulator.h"
 
 nvmlReturn_t copy_text(char *out, unsigned int length, const char *value)
@@ -92,6 +94,7 @@ WIDE(nvmlDeviceGetCurrentClocksEventReasons, "clocks_event_reasons")
 WIDE(nvmlDeviceGetCurrentClocksThrottleReasons, "clocks_event_reasons")
 WIDE(nvmlDeviceGetSupportedClocksEventReasons, "supported_clocks_event_reasons")
 WIDE(nvmlDeviceGetSupportedClocksThrottleReasons, "supported_clocks_event_reasons")
+WIDE(nvmlDeviceGetSupportedEventTypes, "event_types")
 PAIR(nvmlDeviceGetCudaComputeCapability, "compute.major", "compute.minor")
 PAIR(nvmlDeviceGetDriverModel, "driver_model.current", "driver_model.pending")
 PAIR(nvmlDeviceGetDriverModel_v2, "driver_model.current", "driver_model.pending")
@@ -106,6 +109,15 @@ CHOICE(nvmlDeviceGetTemperature, "temperature", 1)
 CHOICE(nvmlDeviceGetTemperatureThreshold, "threshold", 8)
 VERSIONED(nvmlDeviceGetMarginTemperature, "temperature.margin", 0x01000008)
 VERSIONED(nvmlDeviceGetAddressingMode, "addressing_mode", 0x01000008)
+
+/* (device, domain, clock id): now, application target, application default, the highest that boost may reach */
+nvmlReturn_t nvmlDeviceGetClock(nvmlDevice_t device, unsigned int domain, unsigned int id, unsigned int *out)
+{
+    static const char *const kinds[] = {"clock", "clock.target", "clock.default", "max_clock"};
+    char key[32];
+    snprintf(key, sizeof key, "%s.%u", kinds[id % LENGTH(kinds)], domain);
+    return device_number(__func__, device, key, domain < 4 && id < LENGTH(kinds) ? out : NULL);
+}
 
 nvmlReturn_t nvmlDeviceGetFanSpeed_v2(nvmlDevice_t device, unsigned int fan, unsigned int *out)
 {
@@ -178,5 +190,31 @@ nvmlReturn_t nvmlDeviceGetPlatformInfo(nvmlDevice_t device, nvmlPlatformInfo_t *
         .module = (unsigned char)number_or(0, "%s.rack.module", subject.prefix),
     };
     memcpy(out->chassis, chassis, strnlen(chassis, sizeof out->chassis));
+    return SUCCESS;
+}
+
+/* OEM, ECC and power object of the InfoROM */
+nvmlReturn_t nvmlDeviceGetInforomVersion(nvmlDevice_t device, unsigned int object, char *out, unsigned int length)
+{
+    static const char *const keys[] = {"inforom.oem", "inforom.ecc", "inforom.power"};
+    return device_text(__func__, device, keys[object % LENGTH(keys)], object < LENGTH(keys) ? out : NULL, length);
+}
+
+typedef struct { unsigned long long reference, violation; } nvmlViolationTime_t;
+
+/* Since the driver was loaded: microseconds now, nanoseconds spent under that limit. */
+nvmlReturn_t nvmlDeviceGetViolationStatus(nvmlDevice_t device, unsigned int policy, nvmlViolationTime_t *out)
+{
+    char key[32];
+    unsigned long long violation;
+    struct timespec now;
+    nvmlReturn_t result;
+    snprintf(key, sizeof key, "violation.%u", policy);
+    result = device_wide(__func__, device, key, out == NULL || policy > 11 ? NULL : &violation);
+    if (result != SUCCESS)
+        return result;
+    clock_gettime(CLOCK_REALTIME, &now);
+    *out = (nvmlViolationTime_t){(unsigned long long)now.tv_sec * 1000000 + (unsigned long long)now.tv_nsec / 1000,
+                                 violation};
     return SUCCESS;
 }

@@ -14,6 +14,11 @@ int gpu_count(void)
     return count <= MAX_GPUS ? (int)count : 0;
 }
 
+nvmlDevice_t gpu_handle(int gpu)
+{
+    return &gpus[gpu];
+}
+
 static int mig_count(int gpu)
 {
     unsigned long long count = number_or(0, "gpu.%d.mig.count", gpu);
@@ -113,29 +118,38 @@ static nvmlReturn_t by_bus_id(const char *call, const char *bus_id, nvmlDevice_t
 BY_BUS_ID(nvmlDeviceGetHandleByPciBusId)
 BY_BUS_ID(nvmlDeviceGetHandleByPciBusId_v2)
 
-static int has_uuid(nvmlDevice_t device, const char *wanted)
+static int has(const char *prefix, const char *key, const char *wanted)
 {
-    struct subject subject;
-    const char *uuid;
-    return check_handle(device, &subject) == SUCCESS && find_text(&uuid, "%s.uuid", subject.prefix) == SUCCESS &&
-           strcmp(uuid, wanted) == 0;
+    const char *words;
+    return find_text(&words, "%s.%s", prefix, key) == SUCCESS && strcmp(words, wanted) == 0;
 }
 
-/* The GPU, or the MIG device of one. */
-nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
+/* The GPU, or the MIG device of one, whose `key` has this text. */
+static nvmlReturn_t by_text(const char *call, const char *key, const char *wanted, nvmlDevice_t *device)
 {
+    struct subject subject;
     int gpu, mig;
-    TRY(enter(__func__));
-    if (uuid == NULL || device == NULL)
+    TRY(enter(call));
+    if (wanted == NULL || device == NULL)
         return INVALID_ARGUMENT;
     for (gpu = 0; gpu < gpu_count(); gpu++) {
-        if (has_uuid(&gpus[gpu], uuid))
+        if (check_handle(&gpus[gpu], &subject) == SUCCESS && has(subject.prefix, key, wanted))
             return hand_out(&gpus[gpu], device);
         for (mig = 0; mig < mig_count(gpu); mig++)
-            if (has_uuid(&migs[gpu * MAX_MIG + mig], uuid))
+            if (check_handle(&migs[gpu * MAX_MIG + mig], &subject) == SUCCESS && has(subject.prefix, key, wanted))
                 return hand_out(&migs[gpu * MAX_MIG + mig], device);
     }
     return NOT_FOUND;
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
+{
+    return by_text(__func__, "uuid", uuid, device);
+}
+
+nvmlReturn_t nvmlDeviceGetHandleBySerial(const char *serial, nvmlDevice_t *device)
+{
+    return by_text(__func__, "serial", serial, device);
 }
 
 /* ---- MIG ---- */

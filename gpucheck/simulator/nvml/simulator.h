@@ -50,8 +50,10 @@ typedef enum {
     NOT_FOUND = 6,
     INSUFFICIENT_SIZE = 7,
     DRIVER_NOT_LOADED = 9,
+    TIMEOUT = 10,
     GPU_IS_LOST = 15,
     LIB_RM_VERSION_MISMATCH = 18,
+    INSUFFICIENT_RESOURCES = 23,
     ARGUMENT_VERSION_MISMATCH = 25,
     UNKNOWN = 999,
 } nvmlReturn_t;
@@ -101,6 +103,7 @@ void write_text(char *out, size_t length, const char *value);
 /* handles.c */
 int gpu_count(void);
 int parse_bus_id(const char *words, unsigned int out[3]);
+nvmlDevice_t gpu_handle(int gpu);
 nvmlReturn_t check_handle(nvmlDevice_t device, struct subject *out);
 nvmlReturn_t check_device(nvmlDevice_t device, struct subject *out);
 nvmlReturn_t enter_device(const char *call, nvmlDevice_t device, struct subject *out);

@@ -104,6 +104,12 @@ nvmlReturn_t nvmlSystemGetConfComputeGpusReadyState(unsigned int *out)
     return confidential(__func__, out, LENGTH(keys), keys);
 }
 
+nvmlReturn_t nvmlSystemGetConfComputeCapabilities(unsigned int out[2])
+{
+    static const char *const keys[] = {"cpu", "gpus"};
+    return confidential(__func__, out, LENGTH(keys), keys);
+}
+
 typedef struct { unsigned int version, values[4]; } nvmlSystemConfComputeSettings_t;
 
 nvmlReturn_t nvmlSystemGetConfComputeSettings(nvmlSystemConfComputeSettings_t *out)
