@@ -59,7 +59,7 @@ def nagios(text: str, what: str) -> None:
 
 def slurm(text: str, what: str) -> None:
     """The first line with the number of reasons, that many lines of the grammar, and the last line."""
-    from gpucheck.render.report.slurm import REASON, SCHEMA
+    from gpucheck.render.machine.slurm import REASON, SCHEMA
 
     for reason in _counted_lines(text, what, SCHEMA):
         if not REASON.fullmatch(reason.split(" ", 3)[3]):
@@ -68,7 +68,7 @@ def slurm(text: str, what: str) -> None:
 
 def kubernetes(text: str, what: str) -> None:
     """The first line with the number of conditions and labels, that many lines, and the last line."""
-    from gpucheck.render.report.kubernetes import SCHEMA
+    from gpucheck.render.machine.kubernetes import SCHEMA
 
     for line in _counted_lines(text, what, SCHEMA):
         if line.split(" ")[0] not in ("condition", "label"):

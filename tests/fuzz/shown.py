@@ -40,7 +40,8 @@ def shown_report(report: Report) -> None:
 
 def shown_diagnosis(findings: Sequence[Finding]) -> None:
     """diagnose's text and JSON."""
-    from gpucheck.render import diagnosis as render
+    from gpucheck.render.json import to_json
+    from gpucheck.render.subjects.diagnosis import document
 
     gpus = [TopologyGpu(index=0, pci_bus_id="GPU0")]
     whole = Diagnosis(
@@ -50,8 +51,9 @@ def shown_diagnosis(findings: Sequence[Finding]) -> None:
         findings=named(tuple(findings), gpus),
         counts={verdict.value: sum(f.verdict is verdict for f in findings) for verdict in Verdict},
     )
-    terminal(render.to_text(whole), "diagnose's text")
-    formats.strict_json(render.to_json(whole), "diagnose's JSON")
+    for name in ("text", "html", "markdown"):
+        CHECKS[name](report_formats.show(document(whole), name), f"diagnose's {name}")
+    formats.strict_json(to_json(whole), "diagnose's JSON")
 
 
 def shown_topology(topology: Topology) -> None:

@@ -34,8 +34,8 @@ def json_pieces(fleet: FleetReport) -> Iterator[bytes]:
 
 
 to_csv: Writer = imported_later("fleet.table", "to_csv")
-to_prometheus: Writer = imported_later("fleet.prometheus", "to_prometheus")
-to_junit: Writer = imported_later("fleet.junit", "to_junit")
+to_prometheus: Writer = imported_later("machine.prometheus", "fleet_to_prometheus")
+to_junit: Writer = imported_later("machine.junit", "fleet_to_junit")
 to_html: Writer = imported_later("fleet.html", "to_html")
 WRITERS: dict[str, Writer] = {
     "json": to_json,

@@ -6,11 +6,10 @@ from typing import Any
 import msgspec
 
 from gpucheck.model import FleetReport, FleetRow, Verdict, by_root, metric_title, where
-from gpucheck.render import html
-from gpucheck.render.findings.html import SHAPE
-from gpucheck.render.findings.text import not_run
+from gpucheck.render.findings import not_run
 from gpucheck.render.fleet.problems import by_cause, place, results
 from gpucheck.render.words import headline, observed
+from gpucheck.render.write import html
 
 STYLES = ("tokens.css", "parts.css", "fleet.css")
 SCRIPTS = ("page.js", "fleet_grid.js", "fleet_charts.js", "fleet_host.js", "fleet.js")
@@ -29,7 +28,6 @@ def to_html(fleet: FleetReport) -> str:
         styles=STYLES,
         scripts=SCRIPTS,
         fleet=fleet,
-        shape=SHAPE,
         plain=[(row, [one.lead for one in by_root(row.problems)[0]]) for row in bad[:PLAIN_ROWS]],
         left=max(0, len(bad) - PLAIN_ROWS),
         headline=headline,

@@ -10,9 +10,9 @@ from gpucheck.knowledge.codes import of_several
 from gpucheck.model import Agreement, Finding, FleetReport, FleetRow, Outlier, Verdict, by_root
 from gpucheck.model.finding.naming import gpu_name
 from gpucheck.printable import folded, one_line
-from gpucheck.render.findings.groups import identity, where_all
-from gpucheck.render.findings.text import not_run
-from gpucheck.render.words import WORST_FIRST, observed, plural, ranges, simulated_mark, verdict_word
+from gpucheck.render.findings import identity, not_run, where_all
+from gpucheck.render.words import WORST_FIRST, observed, plural, ranges
+from gpucheck.render.write.terminal import simulated_mark, verdict_word
 
 OUTCOMES = {
     "equal": "all equal",

@@ -8,7 +8,8 @@ import click
 from gpucheck.model import FleetReport, FleetRow, Outlier, Verdict, metric_title
 from gpucheck.printable import one_line
 from gpucheck.render.fleet.problems import lines, names, place, results, summary
-from gpucheck.render.words import WORST_FIRST, counts_line, paragraphs, plural, simulated_mark, table, verdict_word
+from gpucheck.render.words import WORST_FIRST, counts_line, plural
+from gpucheck.render.write.terminal import paragraphs, simulated_mark, table, verdict_word
 
 # A terminal shows this many hosts; of more, those that pass are counted.
 MANY = 40

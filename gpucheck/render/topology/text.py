@@ -7,10 +7,11 @@ import click
 
 from gpucheck.model import Advice, Pair, Topology, TopologyGpu
 from gpucheck.printable import of_printable
-from gpucheck.render.findings.text import blocks
+from gpucheck.render.blocks import Findings
 from gpucheck.render.topology.boxes import Fault, absent, faults
-from gpucheck.render.words import COLOUR as VERDICT_COLOUR
-from gpucheck.render.words import paragraphs, plural, ranges, simulated_mark, table
+from gpucheck.render.words import plural, ranges
+from gpucheck.render.write.terminal import COLOR as VERDICT_COLOUR
+from gpucheck.render.write.terminal import Terminal, paragraphs, simulated_mark, table
 
 GAP = "?"
 MISSING = "N/A"
@@ -195,7 +196,9 @@ def _mark(fault: Fault | None) -> str:
 
 def findings_text(topology: Topology) -> str:
     """Return every finding with its reason and remedy; empty without findings."""
-    return "\n".join(blocks(topology.findings, filter(None, (gpu.pci_bus_id for gpu in topology.gpus)), passes=True))
+    return "\n".join(
+        Terminal().findings(Findings(topology.findings, [gpu.pci_bus_id for gpu in topology.gpus if gpu.pci_bus_id]))
+    )
 
 
 def _identities(topology: Topology, width: int | None) -> Iterator[str]:

@@ -11,7 +11,7 @@ import pytest
 from gpucheck.model import Verdict
 from gpucheck.render import fleet as render
 from gpucheck.render.fleet.html import to_html
-from gpucheck.render.html import json_data
+from gpucheck.render.write.html import json_data
 from tests.fleet.reports import bad, merged, report, steady
 
 EVIL = "</script><img src=x onerror=alert(1)>\x1b[2J\u202egpj\n\"'`${{7*7}}"
