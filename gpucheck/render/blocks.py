@@ -130,7 +130,8 @@ Block: TypeAlias = Table | Matrices | Drawing | Lines | Facts | Findings | Folde
 class Document(NamedTuple):
     """A whole report. host: what it is about. simulated: what of it, None for real hardware; components: stand-ins.
 
-    recorded: where a replayed report comes from. lines: below the heading. unproven: what a PASS does not cover.
+    recorded: where a replayed report comes from. framed: with a heading and the verdict on a terminal. lines: below
+    the heading. unproven: what a PASS does not cover.
     summary: the counts of findings where it is empty. body: between what is wrong and what passed; foot: after both.
     """
 
@@ -144,6 +145,7 @@ class Document(NamedTuple):
     simulated: str | None = None
     components: Sequence[str] = ()
     recorded: str = ""
+    framed: bool = True
     lines: Sequence[str] = ()
     unproven: Sequence[str] = ()
     summary: str = ""

@@ -58,11 +58,16 @@ def shown_diagnosis(findings: Sequence[Finding]) -> None:
 
 def shown_topology(topology: Topology) -> None:
     """The matrix, JSON, and the drawing of what is small enough to be drawn a thousand times."""
-    from gpucheck.render import topology as render
+    from gpucheck.render.json import to_json
+    from gpucheck.render.subjects.topology import document
 
-    terminal(render.to_text(topology), "topo's text")
-    terminal(render.to_text(topology, width=80), "topo's narrow text")
-    formats.strict_json(render.to_json(topology), "topo's JSON")
+    for width in (None, 80):
+        text = report_formats.show(document(topology, width=width), "text", width=width)
+        terminal(text, f"topo's text, {width} columns")
+    for name in ("html", "markdown"):
+        if len(topology.gpus) <= LARGEST_DRAWING:
+            CHECKS[name](report_formats.show(document(topology, whole=True), name), f"topo's {name}")
+    formats.strict_json(to_json(topology), "topo's JSON")
     if 0 < len(topology.gpus) <= LARGEST_DRAWING:
         from gpucheck.render.topology.svg import to_svg
 

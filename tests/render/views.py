@@ -2,7 +2,7 @@
 
 from gpucheck.render.blocks import Findings
 from gpucheck.render.formats import render, show
-from gpucheck.render.subjects import bandwidth, card, diagnosis
+from gpucheck.render.subjects import bandwidth, card, diagnosis, topology
 from gpucheck.render.subjects import report as subject
 from gpucheck.render.write.terminal import Terminal
 
@@ -34,3 +34,13 @@ def diagnosis_markdown(told, change=None):
 def lines_of(findings, gpus=(), *, verbose=False, each_pass=False):
     """The lines of findings on a terminal, with colors."""
     return list(Terminal(verbose=verbose).findings(Findings(tuple(findings), tuple(gpus), each_pass)))
+
+
+def topology_text(made, about=""):
+    return show(topology.document(made, about=about), "text")
+
+
+def matrix(made, width=None):
+    """The lines of a matrix for a terminal of this width, with colors."""
+    parts = Terminal(width=width).blocks(topology.matrix(made, width))
+    return "\n\n".join(map("\n".join, parts)).split("\n")

@@ -17,7 +17,9 @@ NOTHING = "-"
 BARS = "▁▂▃▄▅▆▇█"
 POINTS = 20  # of one line of bars
 SPAN = 12  # columns of "1425 to 1980"
-RATES = "TFLOPS and TOPS: 10^12 operations per second; GB/s: 10^9 bytes per second; in brackets: part of the ceiling"
+RATES = (
+    "TFLOPS, TOPS: 10^12 operations per second; GB/s: 10^9 bytes per second; small or in brackets: part of the ceiling"
+)
 # Ways through memory.
 WAYS = ("read", "write", "copy")
 

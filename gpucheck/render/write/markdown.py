@@ -82,8 +82,10 @@ class Markdown:
                 case Folded():
                     yield from self.blocks([block.block])
                 case Findings():
-                    for group in worst_first(block.findings, block.gpus):
+                    groups = worst_first(block.findings, block.gpus)
+                    for group in (one for one in groups if not _is_quiet(one)):
                         yield from self._group(group)
+                    yield [f"- {self._headline(group)}" for group in groups if _is_quiet(group)]
                 case Table() | Lines() | Facts():
                     yield from self._leaf(block)
                 case Drawing():
@@ -116,10 +118,11 @@ class Markdown:
         rows = ([*map(self.cell, cells(row)), *([""] * (len(header) - len(row)))] for row in block.rows)
         yield from table(header, rows, [i for i, column in enumerate(block.columns) if column.number])
 
+    def _headline(self, group: Group) -> str:
+        return f"**{group.verdict.name}** {self.text(', '.join(group.checks))}: {self.text(group.headline)}"
+
     def _group(self, group: Group) -> Iterator[list[str]]:
-        yield [f"**{group.verdict.name}** {self.text(', '.join(group.checks))}: {self.text(group.headline)}"]
-        if group.verdict not in TROUBLE and not group.cause:
-            return
+        yield [self._headline(group)]
         lines = [f"why: {self.text(group.why)}"] if group.why else []
         for step in group.steps:
             words = self.code(step.command, in_table=False) if step.command else self.text(step.text or "")
@@ -169,6 +172,11 @@ def table(
     yield _row([header[i] for i in kept])
     yield _row(["---:" if i in right else "---" for i in kept])
     yield from (_row([row[i] for i in kept]) for row in found)
+
+
+def _is_quiet(group: Group) -> bool:
+    """Whether there is nothing to do."""
+    return group.verdict not in TROUBLE and not group.cause
 
 
 def _row(row: Iterable[str]) -> str:

@@ -1,6 +1,7 @@
 """A document for a terminal: what is wrong first, tables in columns, matrices in colors, the verdict last."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 
 import click
 
@@ -76,7 +77,7 @@ class Terminal:
                 *self.blocks(document.foot if not document.body else ()),
                 self.findings(last),
                 *self.blocks(document.foot if document.body else ()),
-                [_last(document)],
+                [_last(document)] if document.framed else [],
             ]
         )
 
@@ -132,7 +133,8 @@ class Terminal:
             shown += [""] * (len(units) - len(shown))
             pairs = zip(block.columns, shown, strict=True)
             rows.append([text or (NOTHING if column.number else "") for column, text in pairs])
-        yield from table([column.title for column in block.columns], rows, self.width)
+        titles = [column.title for column in block.columns]
+        yield from table(titles, rows, self.width)[not any(titles) :]
         if block.about:
             yield block.about
 
@@ -180,7 +182,9 @@ def write(document: Document, *, verbose: bool = False, width: int | None = None
 
 
 def _head(document: Document) -> Iterator[str]:
-    if document.host:
+    if not document.framed and document.simulated is not None:
+        yield f"{simulated_mark(document.simulated)}: no real GPU was read"
+    if document.framed:
         mark = "" if document.simulated is None else f"  {simulated_mark(document.simulated)}"
         yield click.style(f"gpucheck {document.command}  {document.host}", bold=True) + mark
     yield from document.lines
@@ -215,7 +219,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], room: int | None
     room: columns of the terminal; a wider table is continued below itself, with its first column repeated.
     """
     lines = [list(header), *(list(row) for row in rows)]
-    lengths = [[len(click.unstyle(cell)) for cell in line] for line in lines]
+    lengths = [[len(click.unstyle(cell) if "\x1b" in cell else cell) for cell in line] for line in lines]
     widths = [max(column) for column in zip(*lengths, strict=True)]
     bands: list[list[int]] = [[]]
     for i in range(1, len(header)):
@@ -261,6 +265,7 @@ def _shaded(text: str, verdict: Verdict | None) -> str:
     return click.style(text, fg=digits, bg=background)
 
 
+@lru_cache(1024)  # a rack has a hundred thousand cells of few kinds
 def _cell(cell: Cell) -> str:
     text = f"{cell.text} ({cell.detail})" if cell.detail and cell.text else cell.text or cell.detail
     if cell.tone == "low":
@@ -275,6 +280,8 @@ def _cell(cell: Cell) -> str:
 def _line(line: Cell | str) -> str:
     if isinstance(line, str):
         return line
+    if line.command:
+        return f"      {line.text}"
     return f"{verdict_word(line.verdict)} {line.text}" if line.verdict else _cell(line)
 
 
