@@ -4,7 +4,8 @@ Markdown puts into words. All text is printable (gpucheck.printable) and no mark
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from gpucheck.model import Finding, Verdict
+from gpucheck.model import Verdict
+from gpucheck.render.findings import Group
 
 LOW_TEXT = "below the low end of what is expected"
 
@@ -88,13 +89,9 @@ class Facts(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """Findings, the worst first. gpus: bus ids of all GPUs of the host.
+    """Groups of findings, the worst first. each_pass: what each pass saw. check: with the name of the check."""
 
-    each_pass: what each pass saw. check: with the name of the check.
-    """
-
-    findings: Sequence[Finding]
-    gpus: Sequence[str] = ()
+    groups: Sequence[Group]
     each_pass: bool = True
     check: bool = True
 
@@ -131,7 +128,7 @@ class Document(NamedTuple):
     """A whole report. host: what it is about. simulated: what of it, None for real hardware; components: stand-ins.
 
     recorded: where a replayed report comes from. framed: with a heading and the verdict on a terminal. lines: below
-    the heading. unproven: what a PASS does not cover.
+    the heading. unread: what SIMULATED means. unproven: what a PASS does not cover.
     summary: the counts of findings where it is empty. body: between what is wrong and what passed; foot: after both.
     """
 
@@ -143,6 +140,7 @@ class Document(NamedTuple):
     started: str = ""
     time: str = ""
     simulated: str | None = None
+    unread: str = "No real GPU was read."
     components: Sequence[str] = ()
     recorded: str = ""
     framed: bool = True

@@ -8,7 +8,7 @@ from gpucheck.model import Verdict, worst
 from gpucheck.model.bandwidth import BandwidthReport
 from gpucheck.model.diagnosis import Diagnosis
 from gpucheck.model.diagnosis.observations import Observations, ObservedGpu
-from gpucheck.render.fleet.html import to_html as fleet_page
+from gpucheck.render.write.fleet_page import to_html as fleet_page
 from tests.fleet.reports import bad, merged, steady
 from tests.fleet.reports import report as fleet_host
 from tests.render import diagnosed, reports

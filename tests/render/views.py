@@ -1,6 +1,7 @@
 """What a report looks like in each format that people read."""
 
 from gpucheck.render.blocks import Findings
+from gpucheck.render.findings import worst_first
 from gpucheck.render.formats import render, show
 from gpucheck.render.subjects import bandwidth, card, diagnosis, topology
 from gpucheck.render.subjects import report as subject
@@ -33,7 +34,7 @@ def diagnosis_markdown(told, change=None):
 
 def lines_of(findings, gpus=(), *, verbose=False, each_pass=False):
     """The lines of findings on a terminal, with colors."""
-    return list(Terminal(verbose=verbose).findings(Findings(tuple(findings), tuple(gpus), each_pass)))
+    return list(Terminal(verbose=verbose).findings(Findings(worst_first(findings, gpus), each_pass)))
 
 
 def topology_text(made, about=""):

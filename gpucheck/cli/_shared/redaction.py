@@ -22,7 +22,7 @@ def of(report: Any) -> Callable[[str], str]:
 
     from gpucheck.host.recording.redaction import of_texts
 
-    parts = [report, *getattr(report, "machines", ())]
+    parts = [report, *getattr(report, "machines", ()), *getattr(report, "hosts", ())]
     hosts = filter(None, (getattr(one, name, None) for one in parts for name in ("host", "machine")))
     users = filter(None, (os.environ.get(name) for name in ACCOUNTS))
     texts = dict.fromkeys(_texts(msgspec.to_builtins(report)))

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from gpucheck.model.bandwidth import BandwidthReport
 from gpucheck.printable import of_printable
 from gpucheck.render.blocks import Block, Document, Findings, Lines, Table, numbers, words
+from gpucheck.render.findings import worst_first
 from gpucheck.render.subjects import copies
 from gpucheck.render.words import describe_simulation, describe_size, list_versions
 
@@ -26,7 +27,7 @@ def document(report: BandwidthReport) -> Document:
         time=times,
         simulated=f"hardware: {describe_simulation(report.simulation)}" if report.simulated else None,
         lines=[*filter(None, [", ".join(list_versions(report.versions))]), *devices],
-        findings=Findings(report.findings, [device.bus_id for device in report.devices if device.bus_id]),
+        findings=Findings(worst_first(report.findings, [device.bus_id for device in report.devices if device.bus_id])),
         body=[copies.section(found, report.findings, more)],
     )
 

@@ -8,6 +8,7 @@ from gpucheck.model import Report
 from gpucheck.model.collectives import CollectiveResult, CollectivesReport
 from gpucheck.printable import of_printable
 from gpucheck.render.blocks import Cell, Column, Document, Findings, Lines, Row, Section, Table, numbers, words
+from gpucheck.render.findings import worst_first
 from gpucheck.render.words import describe_size, list_versions
 
 STEP = "collectives"
@@ -41,7 +42,7 @@ def document(report: CollectivesReport) -> Document:
             "; ".join(filter(None, (f"{report.kind}{hosts}", ", ".join(list_versions(report.versions))))),
             *(f"note: {note}" for note in report.notes),
         ],
-        findings=Findings(report.findings),
+        findings=Findings(worst_first(report.findings)),
         body=[_section(report)] if report.results or report.transports or report.algorithms else [],
     )
 

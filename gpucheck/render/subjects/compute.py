@@ -9,6 +9,7 @@ from gpucheck.model.compute import BurnIn, ComputeDevice, ComputeReport, Noticed
 from gpucheck.model.finding.naming import bus_ids
 from gpucheck.printable import of_printable
 from gpucheck.render.blocks import Block, Cell, Document, Findings, Folded, Lines, Row, Section, Table, numbers, words
+from gpucheck.render.findings import worst_first
 from gpucheck.render.words import describe_simulation, list_versions
 
 STEP = "compute"
@@ -50,7 +51,7 @@ def document(report: ComputeReport) -> Document:
         time=f"in {report.seconds:.1f} s",
         simulated=f"hardware: {describe_simulation(report.simulation)}" if report.simulated else None,
         lines=[gpus, *(f"note: {note}" for note in report.notes), *unmeasured],
-        findings=Findings(report.findings, [gpu.bus_id for gpu in report.gpus if gpu.bus_id]),
+        findings=Findings(worst_first(report.findings, [gpu.bus_id for gpu in report.gpus if gpu.bus_id])),
         body=[
             *(_burn_in(report.burn_in) if report.burn_in is not None else []),
             *_section(report.gpus, report.findings),

@@ -7,6 +7,7 @@ from gpucheck.model.diagnosis import Diagnosis
 from gpucheck.model.diagnosis.paste import ReadRange, UnreadRange
 from gpucheck.printable import folded, of_printable
 from gpucheck.render.blocks import Block, Document, Facts, Findings, Lines, Section
+from gpucheck.render.findings import worst_first
 from gpucheck.render.words import plural
 
 MOST_SPANS, MOST_UNREAD = 6, 5
@@ -28,11 +29,11 @@ def document(diagnosis: Diagnosis, *, everything: bool = False, published: bool 
         counts=diagnosis.counts,
         schema=diagnosis.schema,
         lines=[*_read(diagnosis)],
-        findings=Findings(diagnosis.findings, diagnosis.gpu_names)
+        findings=Findings(worst_first(diagnosis.findings, diagnosis.gpu_names))
         if diagnosis.findings or not diagnosis.machines
         else None,
         body=[
-            Section(f"host-{place}", machine_title(one), [Findings(one.findings)])
+            Section(f"host-{place}", machine_title(one), [Findings(worst_first(one.findings))])
             for place, one in enumerate(diagnosis.machines, 1)
         ],
         foot=[*_unread(diagnosis, everything=everything, published=published), *_scope(diagnosis)],

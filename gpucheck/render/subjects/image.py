@@ -5,6 +5,7 @@ from typing import Any
 
 from gpucheck.printable import of_printable
 from gpucheck.render.blocks import Document, Findings
+from gpucheck.render.findings import worst_first
 
 
 @of_printable
@@ -20,7 +21,7 @@ def document(report: Mapping[str, Any]) -> Document:
         time=f"in {report['seconds']:.1f} s",
         simulated="hardware" if report["simulated"] else None,
         lines=[*_lines(image, report["purpose"])] if image else [],
-        findings=Findings(report["findings"], check=False),
+        findings=Findings(worst_first(report["findings"]), check=False),
     )
 
 

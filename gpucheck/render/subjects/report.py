@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from gpucheck.model import Report
 from gpucheck.printable import of_printable
 from gpucheck.render.blocks import Document, Facts, Findings, Section
-from gpucheck.render.findings import host_gpus, troubles
+from gpucheck.render.findings import TROUBLE, host_gpus, worst_first
 from gpucheck.render.subjects import collectives, compute, copies, gpus, smoke, topology
 from gpucheck.render.words import count_models, counts_line, plural
 
@@ -13,7 +13,8 @@ from gpucheck.render.words import count_models, counts_line, plural
 @of_printable
 def document(report: Report, *, command: str = "verify", whole: bool = False) -> Document:
     """The findings. command: what made the report. whole: with GPUs, measurements, topology and host."""
-    problems, counts = len(troubles(report)), counts_line(report.counts)
+    groups, counts = worst_first(report.findings, host_gpus(report)), counts_line(report.counts)
+    problems = sum(group.verdict in TROUBLE for group in groups)
     return Document(
         command=command,
         host=report.host,
@@ -27,7 +28,7 @@ def document(report: Report, *, command: str = "verify", whole: bool = False) ->
         lines=() if whole else [*_lines(report)],
         unproven=report.not_proven,
         summary=f"{plural(problems, 'problem')}: {counts}" if problems else counts,
-        findings=Findings(report.findings, host_gpus(report), each_pass=whole),
+        findings=Findings(groups, each_pass=whole),
         body=[*_sections(report)] if whole else (),
     )
 

@@ -9,6 +9,7 @@ from gpucheck.model import Finding, Report, Verdict
 from gpucheck.model.smoke import SmokeReport
 from gpucheck.printable import of_printable
 from gpucheck.render.blocks import Cell, Document, Findings, Lines, Row, Section, Table, numbers, words
+from gpucheck.render.findings import worst_first
 from gpucheck.render.words import WORST_FIRST
 
 COPIES = "p2p"
@@ -41,7 +42,7 @@ def document(report: SmokeReport, parts: Iterable[Part]) -> Document:
         time=f"in {report.seconds:.1f} s",
         simulated="hardware; the training itself is real" if report.simulated else None,
         body=[
-            Section(f"run-{place}", part.title, [Findings(part.findings, check=False)], lines=part.facts)
+            Section(f"run-{place}", part.title, [Findings(worst_first(part.findings), check=False)], lines=part.facts)
             for place, part in enumerate(ordered)
             if not part.skipped
         ],

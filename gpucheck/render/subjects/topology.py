@@ -21,6 +21,7 @@ from gpucheck.render.blocks import (
     numbers,
     words,
 )
+from gpucheck.render.findings import worst_first
 from gpucheck.render.topology.boxes import (
     Absent,
     Fault,
@@ -70,7 +71,7 @@ def document(
     about: what is simulated (the profile and its faults). width: the terminal's columns; without, a line of the matrix
     is never cut, however wide, and can be read back. best: the choices of GPUs too. whole: for a page.
     """
-    found = Findings(topology.findings, [gpu.pci_bus_id for gpu in topology.gpus if gpu.pci_bus_id])
+    found = Findings(worst_first(topology.findings, [gpu.pci_bus_id for gpu in topology.gpus if gpu.pci_bus_id]))
     told = [*_expectations(topology), *_advice(topology.advice, best)]
     verdicts = [finding.verdict for finding in topology.findings]
     body: list[Block] = [*_identities(topology, width), *matrix(topology, width), *_legends(topology), *told]

@@ -21,7 +21,7 @@ from gpucheck.model import Verdict
 from gpucheck.model.finding.naming import bus_ids
 from gpucheck.printable import UNPRINTABLE, indented, printable
 from gpucheck.render.blocks import LOW_TEXT, Beside, Block, Document, Findings, Matrices, Matrix, Section, cells
-from gpucheck.render.findings import TROUBLE, Group, also, worst_first
+from gpucheck.render.findings import TROUBLE, Group, also
 from gpucheck.render.words import WORST_FIRST, plural
 
 PAGES = Path(__file__).parent.parent / "pages"
@@ -130,7 +130,7 @@ def steps(text: object) -> Markup:
 
 def shown(found: Findings, taken: dict[str, int]) -> Iterator[Shown]:
     """Yield the groups, worst first. taken: anchors that the page has, and how often; filled in."""
-    for group in worst_first(found.findings, found.gpus):
+    for group in found.groups:
         evidence = group.every_evidence
         yield Shown(
             group=group,

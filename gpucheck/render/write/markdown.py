@@ -20,7 +20,7 @@ from gpucheck.render.blocks import (
     Table,
     cells,
 )
-from gpucheck.render.findings import TROUBLE, Group, deciding, worst_first
+from gpucheck.render.findings import TROUBLE, Group, deciding
 from gpucheck.render.words import counts_line
 
 Change = Callable[[str], str]
@@ -55,13 +55,13 @@ class Markdown:
         host = f", {self.text(document.host)}" if document.host else ""
         yield [f"## {document.verdict.name}: gpucheck {document.command}{host}"]
         if document.simulated is not None:
-            yield [f"**SIMULATED** {self.text(document.simulated)}. No real GPU was read."]
+            yield [f"**SIMULATED** {self.text(document.simulated)}. {document.unread}"]
         if document.recorded:
             yield [self.text(f"{document.recorded[0].upper()}{document.recorded[1:]}.")]
         yield from ([self.text(line)] for line in document.lines)
         begin = f"{document.started}: " if document.started else ""
         unproven = f" Not proven: {'; '.join(document.unproven)}." if document.unproven else ""
-        yield [self.text(f"{begin}{counts_line(document.counts)}.{unproven}")]
+        yield [self.text(f"{begin}{document.summary or counts_line(document.counts)}.{unproven}")]
         yield from self.blocks([*([document.findings] if document.findings else []), *document.body, *document.foot])
 
     def blocks(self, blocks: Iterable[Block]) -> Iterator[list[str]]:
@@ -82,10 +82,9 @@ class Markdown:
                 case Folded():
                     yield from self.blocks([block.block])
                 case Findings():
-                    groups = worst_first(block.findings, block.gpus)
-                    for group in (one for one in groups if not _is_quiet(one)):
+                    for group in (one for one in block.groups if not _is_quiet(one)):
                         yield from self._group(group)
-                    yield [f"- {self._headline(group)}" for group in groups if _is_quiet(group)]
+                    yield [f"- {self._headline(group)}" for group in block.groups if _is_quiet(group)]
                 case Table() | Lines() | Facts():
                     yield from self._leaf(block)
                 case Drawing():

@@ -25,7 +25,7 @@ from gpucheck.render.blocks import (
     Table,
     cells,
 )
-from gpucheck.render.findings import TROUBLE, Group, also, worst_first
+from gpucheck.render.findings import TROUBLE, Group, also
 from gpucheck.render.words import counts_line, plural
 
 COLOR = {
@@ -37,7 +37,8 @@ COLOR = {
 }
 TONES = {
     "path-nv": "green", "path-pix": "cyan", "path-pxb": "cyan", "path-phb": "yellow", "path-node": "yellow",
-    "path-sys": "red", "path-?": "magenta", "off": "red", **{verdict.value: color for verdict, color in COLOR.items()},
+    "path-sys": "red", "path-?": "magenta", "off": "red", "simulated": "cyan",
+    **{verdict.value: color for verdict, color in COLOR.items()},
 }  # fmt: skip
 # Background and digits of a cell of a matrix; their luminance differs as the verdicts do.
 HEAT: dict[Verdict, tuple[tuple[int, int, int], str]] = {
@@ -64,11 +65,11 @@ class Terminal:
 
     def document(self, document: Document) -> str:
         found = document.findings or Findings(())
-        in_trouble = [one for one in found.findings if one.verdict in TROUBLE]
-        others = [one for one in found.findings if one.verdict not in TROUBLE]
+        in_trouble = [one for one in found.groups if one.verdict in TROUBLE]
+        others = [one for one in found.groups if one.verdict not in TROUBLE]
         # Without anything between them, they are one list.
-        first = found._replace(findings=in_trouble) if document.body else found
-        last = found._replace(findings=others if document.body else ())
+        first = found._replace(groups=in_trouble) if document.body else found
+        last = found._replace(groups=others if document.body else ())
         return paragraphs(
             [
                 _head(document),
@@ -140,8 +141,7 @@ class Terminal:
 
     def findings(self, found: Findings) -> Iterator[str]:
         """Yield the lines of all findings, the worst first; passes are named only, where that is enough."""
-        groups = worst_first(found.findings, found.gpus)
-        for group in groups:
+        for group in found.groups:
             if group.verdict is Verdict.PASS and not (self.verbose or found.each_pass):
                 continue
             if group.verdict is Verdict.SKIP and not (self.verbose or (found.each_pass and group.why)):
@@ -150,7 +150,7 @@ class Terminal:
                 yield from self._group(group, check=found.check)
             if group.follow:
                 yield f"{verdict_word(Verdict.UNKNOWN)} {click.style(group.not_run, dim=True)}"
-        passed = [one.check for group in groups if group.verdict is Verdict.PASS for one in group.findings]
+        passed = [one.check for group in found.groups if group.verdict is Verdict.PASS for one in group.findings]
         if passed and not (self.verbose or found.each_pass):
             yield _passes(passed)
 
@@ -184,7 +184,7 @@ def write(document: Document, *, verbose: bool = False, width: int | None = None
 def _head(document: Document) -> Iterator[str]:
     if not document.framed and document.simulated is not None:
         yield f"{simulated_mark(document.simulated)}: no real GPU was read"
-    if document.framed:
+    if document.framed and document.host:
         mark = "" if document.simulated is None else f"  {simulated_mark(document.simulated)}"
         yield click.style(f"gpucheck {document.command}  {document.host}", bold=True) + mark
     yield from document.lines
@@ -274,7 +274,7 @@ def _cell(cell: Cell) -> str:
         text = click.style(text, fg=TONES[cell.tone])
     elif cell.tone == "path-x":
         text = f" {click.style(text, dim=True)}"
-    return f"{text} {verdict_word(cell.verdict, 0)}" if cell.verdict else text
+    return f"{text} {verdict_word(cell.verdict, 0)}".lstrip() if cell.verdict else text
 
 
 def _line(line: Cell | str) -> str:

@@ -7,7 +7,7 @@ import msgspec
 
 from gpucheck.model import FleetReport, FleetRow, Verdict, by_root, metric_title, where
 from gpucheck.render.findings import not_run
-from gpucheck.render.fleet.problems import by_cause, place, results
+from gpucheck.render.subjects.fleet import by_cause, place, results
 from gpucheck.render.words import headline, observed
 from gpucheck.render.write import html
 
