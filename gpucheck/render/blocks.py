@@ -152,6 +152,22 @@ class Document(NamedTuple):
     foot: Sequence[Block] = ()
 
 
+def document_of(report: Any, command: str, **fields: Any) -> Document:
+    """A document with what every report has; fields: the others, or instead."""
+    made = report.simulation
+    faults = f" with {', '.join(made.faults)}" if made and made.faults else ""
+    common: dict[str, Any] = {
+        "host": report.host,
+        "verdict": report.verdict,
+        "counts": report.counts,
+        "schema": report.schema,
+        "started": report.started,
+        "time": f"in {report.seconds:.1f} s",
+        "simulated": f"hardware: {made.profile}{faults}" if made else "hardware" if report.simulated else None,
+    }
+    return Document(command=command, **{**common, **fields})
+
+
 def words(*titles: str, kind: str = "") -> list[Column]:
     """Columns of text."""
     return [Column(title, kind=kind) for title in titles]

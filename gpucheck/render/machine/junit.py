@@ -162,7 +162,7 @@ def _properties(report: Report) -> Iterator[tuple[str, str]]:
 
 def _numbers(report: Report) -> Iterator[tuple[str, str]]:
     found = copies(report)
-    for rates in by_class(found) if found else ():
+    for rates in filter(lambda path: path.rates, by_class(found) if found else ()):
         name = f"p2p_uni_gb_s[{rates.cls}]"
         yield f"{name} pairs", str(len(rates.pairs))
         yield f"{name} slowest", f"{rates.rates[0]:g}"

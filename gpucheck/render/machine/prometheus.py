@@ -257,7 +257,7 @@ def _copies(found: Copies) -> Iterator[Family]:
         "A small copy from gpu to peer.",
         [(labels, p.latency_us * 1e-6) for labels, p in ends if p.latency_us is not None],
     )
-    expected = [(rates.cls, rates.expected) for rates in by_class(found)]
+    expected = [(path.cls, path.expected) for path in by_class(found) if path.rates]
     yield Family(
         "gpucheck_p2p_expected_bandwidth_bytes_per_second",
         "What pairs of a path class should give, one direction; the lowest where links differ.",

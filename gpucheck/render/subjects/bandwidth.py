@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from gpucheck.model.bandwidth import BandwidthReport
 from gpucheck.printable import of_printable
-from gpucheck.render.blocks import Block, Document, Findings, Lines, Table, numbers, words
+from gpucheck.render.blocks import Block, Document, Findings, Lines, Table, document_of, numbers, words
 from gpucheck.render.findings import worst_first
 from gpucheck.render.subjects import copies
-from gpucheck.render.words import describe_simulation, describe_size, list_versions
+from gpucheck.render.words import describe_size, list_versions
 
 
 @of_printable
@@ -17,15 +17,10 @@ def document(report: BandwidthReport) -> Document:
     devices = [f"{one.index}: {one.name}" + (f" {one.bus_id}" if one.bus_id else "") for one in report.devices]
     found = copies.copies_of(report)
     more = [Lines(list(_alone(report))), *_sizes(report)]
-    return Document(
-        command="bandwidth",
-        host=report.host,
-        verdict=report.verdict,
-        counts=report.counts,
-        schema=report.schema,
-        started=report.started,
+    return document_of(
+        report,
+        "bandwidth",
         time=times,
-        simulated=f"hardware: {describe_simulation(report.simulation)}" if report.simulated else None,
         lines=[*filter(None, [", ".join(list_versions(report.versions))]), *devices],
         findings=Findings(worst_first(report.findings, [device.bus_id for device in report.devices if device.bus_id])),
         body=[copies.section(found, report.findings, more)],

@@ -1,7 +1,6 @@
 """A host's report as a rig card: one page of GitHub-flavored Markdown to paste into an issue."""
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from gpucheck.model import Report, Verdict
 from gpucheck.model.bandwidth import MeasuredPair
@@ -9,11 +8,10 @@ from gpucheck.model.diagnosis.observations import UnderLoad
 from gpucheck.model.finding import Finding
 from gpucheck.model.record import GpuRecord
 from gpucheck.printable import of_printable
-from gpucheck.render.blocks import Cell, Document, Facts, Lines, Row, Section, Table, words
+from gpucheck.render.blocks import Cell, Document, Facts, Lines, Row, Section, Table, document_of, words
 from gpucheck.render.findings import TROUBLE, Group, deciding, group_equal, host_gpus, worst_first
-from gpucheck.render.subjects.copies import Copies, copies
+from gpucheck.render.subjects.copies import Copies, PathRates, by_class, copies
 from gpucheck.render.subjects.gpus import memory_errors, record
-from gpucheck.render.subjects.report import simulated
 from gpucheck.render.topology.boxes import describe_link
 from gpucheck.render.words import count_models, figure, plural, ranges, span, value
 
@@ -33,25 +31,11 @@ HEADER = (
 )
 
 
-class _Group(NamedTuple):
-    """Pairs of one path with one expectation. pairs: (row, column) of both directions.
-
-    expected, low, high, basis: of one direction; None and empty where nothing is expected.
-    """
-
-    cls: str
-    pairs: tuple[MeasuredPair, ...]
-    expected: float | None
-    low: float | None
-    high: float | None
-    basis: str
-
-
 def copy_section(copies: Copies | None, room: int) -> Iterator[Section]:
     """Yield the table and the basis of what is expected; nothing if no copy was made. room: the most lines."""
     if copies is None or not (copies.pairs or copies.host_device):
         return
-    groups = _groups(copies.pairs)
+    groups = by_class(copies)
     bases: dict[tuple[str, str], list[str]] = {}
     rows: list[Row] = [_row(copies, group) for group in groups]
     for group in groups:
@@ -70,24 +54,7 @@ def copy_section(copies: Copies | None, room: int) -> Iterator[Section]:
     yield Section("copies", title, [Table(words(*HEADER), rows), shown])
 
 
-def _groups(pairs: Sequence[MeasuredPair]) -> list[_Group]:
-    found: dict[tuple[object, ...], list[MeasuredPair]] = {}
-    for pair in pairs:
-        if pair.src != pair.dst:
-            rates = (pair.expected_gb_s, pair.low_gb_s, pair.high_gb_s)
-            key = (pair.cls, *(value and figure(value) for value in rates), pair.basis)
-            found.setdefault(key, []).append(pair)
-    return [
-        _Group(
-            first.cls or "?", tuple(members), first.expected_gb_s, first.low_gb_s, first.high_gb_s, first.basis or ""
-        )
-        for members in found.values()
-        for first in members[:1]
-    ]
-
-
-def _row(copies: Copies, group: _Group) -> Row:
-    rates = sorted(pair.measured.gb_s for pair in group.pairs if pair.measured is not None)
+def _row(copies: Copies, group: PathRates) -> Row:
     sums = sorted(pair.both_ways_gb_s for pair in group.pairs if pair.both_ways_gb_s is not None)
     latencies = sorted(pair.latency_us for pair in group.pairs if pair.latency_us is not None)
     allowed, works = _access(copies, group)
@@ -97,22 +64,23 @@ def _row(copies: Copies, group: _Group) -> Row:
         allowed,
         works,
         _correct(copies, group),
-        Cell(_ends(rates), *_part(rates, group)) if rates else "not measured",
+        Cell(_ends(group.rates), *_part(group)) if group.rates else "not measured",
         _expected(group),
         _ends(sums),
         _ends(latencies),
     ]
 
 
-def _expected(group: _Group) -> str:
+def _expected(group: PathRates) -> str:
     if group.expected is not None:
         low = f" (at least {figure(group.low)})" if group.low is not None else ""
         return f"{figure(group.expected)}{low}"
     return "not known"
 
 
-def _part(rates: Sequence[float], group: _Group) -> tuple[str, str]:
+def _part(group: PathRates) -> tuple[str, str]:
     """Of what is expected, and how many values of both directions are too low; and the tone for that."""
+    rates = group.rates
     slow = sum(rate < group.low for rate in rates) if group.low is not None else 0
     part = ""
     if group.expected:
@@ -121,7 +89,7 @@ def _part(rates: Sequence[float], group: _Group) -> tuple[str, str]:
     return ", ".join(filter(None, (part, below))), "off" if slow else ""
 
 
-def _access(copies: Copies, group: _Group) -> tuple[str, Cell | str]:
+def _access(copies: Copies, group: PathRates) -> tuple[str, Cell | str]:
     """Whether the driver grants peer access, and whether a copy with it came to its end."""
     seen = copies.observations
     granted = [_granted(copies, pair) for pair in group.pairs]
@@ -145,7 +113,7 @@ def _granted(copies: Copies, pair: MeasuredPair) -> bool | None:
     return access[pair.src][pair.dst]
 
 
-def _correct(copies: Copies, group: _Group) -> Cell | str:
+def _correct(copies: Copies, group: PathRates) -> Cell | str:
     bad = copies.observations.measured.integrity_bad_pairs
     if bad is None:
         return "not checked"
@@ -285,14 +253,11 @@ def document(report: Report, *, named: bool = False) -> Document:
     # A heading with an empty line before and after it, and a table with its header and an empty line.
     used = HEAD + sum(2 + 3 + len(part) for part in (machine.pairs, rows, gpus) if part)
     state = Section("gpus", "Links under load, memory, power", [Table(words(*GPU_HEADER), gpus)])
-    return Document(
-        command="verify",
+    return document_of(
+        report,
+        "verify",
         host="",
-        verdict=report.verdict,
-        counts=report.counts,
-        schema=report.schema,
         started=f"gpucheck {report.versions.get('gpucheck') or ''}, {report.started}",
-        simulated=simulated(report),
         unproven=report.not_proven,
         body=[
             Table(columns, rows) if rows else Lines([nothing]),

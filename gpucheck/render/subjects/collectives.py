@@ -7,7 +7,19 @@ import msgspec
 from gpucheck.model import Report
 from gpucheck.model.collectives import CollectiveResult, CollectivesReport
 from gpucheck.printable import of_printable
-from gpucheck.render.blocks import Cell, Column, Document, Findings, Lines, Row, Section, Table, numbers, words
+from gpucheck.render.blocks import (
+    Cell,
+    Column,
+    Document,
+    Findings,
+    Lines,
+    Row,
+    Section,
+    Table,
+    document_of,
+    numbers,
+    words,
+)
 from gpucheck.render.findings import worst_first
 from gpucheck.render.words import describe_size, list_versions
 
@@ -29,14 +41,9 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
 def document(report: CollectivesReport) -> Document:
     """Who took part, one row a collective and size, and what NCCL took."""
     hosts = f", {report.nodes} hosts, {report.ranks} ranks in all" if report.nodes > 1 else ""
-    return Document(
-        command="collectives",
-        host=report.host,
-        verdict=report.verdict,
-        counts=report.counts,
-        schema=report.schema,
-        started=report.started,
-        time=f"in {report.seconds:.1f} s",
+    return document_of(
+        report,
+        "collectives",
         simulated="hardware; the traffic between CPU ranks is real" if report.simulated else None,
         lines=[
             "; ".join(filter(None, (f"{report.kind}{hosts}", ", ".join(list_versions(report.versions))))),

@@ -8,9 +8,22 @@ from gpucheck.model import Finding, Report, Verdict
 from gpucheck.model.compute import BurnIn, ComputeDevice, ComputeReport, Noticed, Sample
 from gpucheck.model.finding.naming import bus_ids
 from gpucheck.printable import of_printable
-from gpucheck.render.blocks import Block, Cell, Document, Findings, Folded, Lines, Row, Section, Table, numbers, words
+from gpucheck.render.blocks import (
+    Block,
+    Cell,
+    Document,
+    Findings,
+    Folded,
+    Lines,
+    Row,
+    Section,
+    Table,
+    document_of,
+    numbers,
+    words,
+)
 from gpucheck.render.findings import worst_first
-from gpucheck.render.words import describe_simulation, list_versions
+from gpucheck.render.words import list_versions
 
 STEP = "compute"
 BAD = (Verdict.FAIL, Verdict.WARN)
@@ -41,15 +54,9 @@ def document(report: ComputeReport) -> Document:
         if rate.note
     )
     digests = [f"GPU {gpu.index} {what} {digest}" for gpu in report.gpus for what, digest in gpu.digests.items()]
-    return Document(
-        command="compute",
-        host=report.host,
-        verdict=report.verdict,
-        counts=report.counts,
-        schema=report.schema,
-        started=report.started,
-        time=f"in {report.seconds:.1f} s",
-        simulated=f"hardware: {describe_simulation(report.simulation)}" if report.simulated else None,
+    return document_of(
+        report,
+        "compute",
         lines=[gpus, *(f"note: {note}" for note in report.notes), *unmeasured],
         findings=Findings(worst_first(report.findings, [gpu.bus_id for gpu in report.gpus if gpu.bus_id])),
         body=[

@@ -31,6 +31,7 @@ from gpucheck.render.blocks import (
     numbers,
     words,
 )
+from gpucheck.render.words import figure
 
 STEP = "p2p"
 # Name -> title.
@@ -103,6 +104,15 @@ class PathRates(NamedTuple):
     def expected(self) -> float | None:
         return self.pairs[0].expected_gb_s
 
+    @property
+    def low(self) -> float | None:
+        """The low end of what is expected."""
+        return self.pairs[0].low_gb_s
+
+    @property
+    def basis(self) -> str:
+        return self.pairs[0].basis or ""
+
 
 def copies(report: Report) -> Copies | None:
     """What was copied; None where nothing was."""
@@ -116,14 +126,15 @@ def copies_of(report: BandwidthReport) -> Copies:
 
 
 def by_class(found: Copies) -> list[PathRates]:
-    """Return one entry for equal pairs."""
-    equal: dict[tuple[str | None, float | None, str | None], list[MeasuredPair]] = {}
+    """Return one entry for pairs whose expectations read the same, also where nothing was measured."""
+    equal: dict[tuple[object, ...], list[MeasuredPair]] = {}
     for pair in found.pairs:
-        if pair.measured is not None:
-            equal.setdefault((pair.cls, pair.expected_gb_s, pair.basis), []).append(pair)
+        rates = (pair.expected_gb_s, pair.low_gb_s, pair.high_gb_s)
+        key = (pair.cls, *(rate and figure(rate) for rate in rates), pair.basis)
+        equal.setdefault(key, []).append(pair)
     return [
-        PathRates(cls or "?", tuple(pairs), sorted(pair.measured.gb_s for pair in pairs if pair.measured))
-        for (cls, _, _), pairs in equal.items()
+        PathRates(pairs[0].cls or "?", tuple(pairs), sorted(pair.measured.gb_s for pair in pairs if pair.measured))
+        for pairs in equal.values()
     ]
 
 
@@ -306,7 +317,7 @@ def _host_memory(found: Copies) -> Iterator[Block]:
 
 def _expectations(found: Copies) -> Iterator[Block]:
     """Measured and expected values, one row for equal pairs."""
-    rows = [row for path in by_class(found) for row in _path_rows(path)]
+    rows = [row for path in by_class(found) if path.rates for row in _path_rows(path)]
     if rows:
         columns = [
             *words("path"), *numbers("pairs"), *numbers("measured", unit="GB/s"), *numbers("MAD"),
@@ -317,16 +328,16 @@ def _expectations(found: Copies) -> Iterator[Block]:
 
 def _path_rows(path: PathRates) -> Iterator[Row]:
     first, ratios = path.pairs[0], sorted(pair.ratio for pair in path.pairs if pair.ratio is not None)
-    low = first.low_gb_s is not None and path.rates[0] < first.low_gb_s
-    expected, ends = first.expected_gb_s, (first.low_gb_s, first.high_gb_s)
+    low = path.low is not None and path.rates[0] < path.low
+    ends = (path.low, first.high_gb_s)
     yield [
         path.cls,
         str(len(path.pairs)),
         Cell(span(path.rates, ".1f"), tone="low" if low else ""),
         f"{max(pair.measured.mad_percent for pair in path.pairs if pair.measured):.1f} %",
-        "" if expected is None else f"{expected:.1f} ({' to '.join(map(rate, ends))})",
+        "" if path.expected is None else f"{path.expected:.1f} ({' to '.join(map(rate, ends))})",
         span(ratios, ".0%") if ratios else "",
-        first.basis or "no expectation: the path or its links are not known, or peer access is off",
+        path.basis or "no expectation: the path or its links are not known, or peer access is off",
     ]
     both = [pair for pair in path.pairs if pair.both_ways_gb_s is not None and pair.src < pair.dst]
     sums, ratios = (

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from gpucheck.model import Report
 from gpucheck.printable import of_printable
-from gpucheck.render.blocks import Document, Facts, Findings, Section
+from gpucheck.render.blocks import Document, Facts, Findings, Section, document_of
 from gpucheck.render.findings import TROUBLE, host_gpus, worst_first
 from gpucheck.render.subjects import collectives, compute, copies, gpus, smoke, topology
 from gpucheck.render.words import count_models, counts_line, plural
@@ -15,15 +15,9 @@ def document(report: Report, *, command: str = "verify", whole: bool = False) ->
     """The findings. command: what made the report. whole: with GPUs, measurements, topology and host."""
     groups, counts = worst_first(report.findings, host_gpus(report)), counts_line(report.counts)
     problems = sum(group.verdict in TROUBLE for group in groups)
-    return Document(
-        command=command,
-        host=report.host,
-        verdict=report.verdict,
-        counts=report.counts,
-        schema=report.schema,
-        started=report.started,
-        time=f"in {report.seconds:.1f} s",
-        simulated=simulated(report),
+    return document_of(
+        report,
+        command,
         components=report.simulation.stand_ins if report.simulation else (),
         lines=() if whole else [*_lines(report)],
         unproven=report.not_proven,
@@ -31,14 +25,6 @@ def document(report: Report, *, command: str = "verify", whole: bool = False) ->
         findings=Findings(groups, each_pass=whole),
         body=[*_sections(report)] if whole else (),
     )
-
-
-def simulated(report: Report) -> str | None:
-    """Return which machine is simulated, with its faults; None for real hardware."""
-    made = report.simulation
-    if not report.simulated or made is None:
-        return "hardware" if report.simulated else None
-    return f"hardware: {made.profile}" + (f" with {', '.join(made.faults)}" if made.faults else "")
 
 
 def _lines(report: Report) -> Iterator[str]:

@@ -8,7 +8,7 @@ import msgspec
 from gpucheck.model import Finding, Report, Verdict
 from gpucheck.model.smoke import SmokeReport
 from gpucheck.printable import of_printable
-from gpucheck.render.blocks import Cell, Document, Findings, Lines, Row, Section, Table, numbers, words
+from gpucheck.render.blocks import Cell, Document, Findings, Lines, Row, Section, Table, document_of, numbers, words
 from gpucheck.render.findings import worst_first
 from gpucheck.render.words import WORST_FIRST
 
@@ -32,14 +32,9 @@ def document(report: SmokeReport, parts: Iterable[Part]) -> Document:
     """The runs with the worst verdict first; what was not run, in a line each."""
     ordered = sorted(parts, key=lambda part: min((WORST_FIRST.index(f.verdict) for f in part.findings), default=0))
     skipped = [Cell(_not_run(part), verdict=Verdict.SKIP) for part in ordered if part.skipped]
-    return Document(
-        command="smoke",
-        host=report.host,
-        verdict=report.verdict,
-        counts=report.counts,
-        schema=report.schema,
-        started=report.started,
-        time=f"in {report.seconds:.1f} s",
+    return document_of(
+        report,
+        "smoke",
         simulated="hardware; the training itself is real" if report.simulated else None,
         body=[
             Section(f"run-{place}", part.title, [Findings(worst_first(part.findings), check=False)], lines=part.facts)
