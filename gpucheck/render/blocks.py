@@ -62,7 +62,7 @@ class Matrix(NamedTuple):
 
 
 class Matrices(NamedTuple):
-    """Matrices of the same devices. pairs: what a page tells about a cell that is pointed at."""
+    """Matrices of the same devices. pairs: what a page shows about a cell that is pointed at."""
 
     matrices: Sequence[Matrix]
     pairs: Mapping[str, Any]
@@ -125,7 +125,7 @@ Block: TypeAlias = Table | Matrices | Drawing | Lines | Facts | Findings | Folde
 
 
 class Document(NamedTuple):
-    """A whole report. host: what it is about. simulated: what of it, None for real hardware; components: stand-ins.
+    """A whole report. host: what it is about. simulated: what of it, None for real hardware; components: those simulated.
 
     recorded: where a replayed report comes from. framed: with a heading and the verdict on a terminal. lines: below
     the heading. unread: what SIMULATED means. unproven: what a PASS does not cover.
