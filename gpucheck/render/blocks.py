@@ -125,7 +125,7 @@ Block: TypeAlias = Table | Matrices | Drawing | Lines | Facts | Findings | Folde
 
 
 class Document(NamedTuple):
-    """A whole report. host: what it is about. simulated: what of it, None for real hardware; components: those simulated.
+    """A whole report. host: what it is about. simulated: what of it, None for real hardware; components: the simulated.
 
     recorded: where a replayed report comes from. framed: with a heading and the verdict on a terminal. lines: below
     the heading. unread: what SIMULATED means. unproven: what a PASS does not cover.
