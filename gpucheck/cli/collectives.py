@@ -12,11 +12,10 @@ from gpucheck.cli._shared.common import (
     simulation_options,
     start_simulation,
     usage_errors,
-    write_result,
 )
 from gpucheck.cli._shared.progress import steps
+from gpucheck.cli._shared.shown import FORMATS, write_report
 from gpucheck.cli._shared.values import seconds
-from gpucheck.cli._shared.width import columns
 from gpucheck.cli.bandwidth import parse_sizes
 from gpucheck.model.finding.verdict import EXIT_STATUS
 
@@ -42,7 +41,7 @@ MOST_RANKS = 1024  # on one host: each is a process
     metavar="SECONDS",
     help="Time limit for all collectives after the ranks started.",
 )
-@output_options("text", "json")
+@output_options(*FORMATS)
 @simulation_options
 def COMMAND(  # noqa: N802 - the name the command walk looks for
     only: tuple[str, ...],
@@ -66,7 +65,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     from gpucheck.measure.collectives.run import Options
     from gpucheck.measure.collectives.values import ALL
     from gpucheck.processes.ranks.nodes import nodes_from
-    from gpucheck.render import collectives as render
+    from gpucheck.render.subjects.collectives import document
     from gpucheck.run.links import collectives
 
     for name in only:
@@ -88,5 +87,5 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     with measured_host() as host, steps(1) as progress:
         progress(f"collectives, at most {timeout:g} s after the ranks started")
         report = collectives(host, options)
-    write_result(render.to_json(report) if format_ == "json" else render.to_text(report, width=columns(output)), output)
+    write_report(report, lambda: document(report), format_, output)
     return EXIT_STATUS[report.verdict]

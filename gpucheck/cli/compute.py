@@ -17,10 +17,9 @@ from gpucheck.cli._shared.common import (
     start_simulation,
     strict_option,
     usage_errors,
-    write_result,
 )
+from gpucheck.cli._shared.shown import FORMATS, write_report
 from gpucheck.cli._shared.values import Number
-from gpucheck.cli._shared.width import columns
 from gpucheck.cli.bandwidth.progress import bar
 from gpucheck.model.finding.verdict import EXIT_NOT_WRITTEN, EXIT_STATUS
 
@@ -100,7 +99,7 @@ def burnt_in(
 @click.option("--devices", metavar="0,1|UUIDs|cpu,cpu", help="Use only these GPUs, or CPU processes.")
 @click.option("--allow-busy-gpus", is_flag=True, help="Compute on GPUs in use. A low rate is then at most WARN.")
 @strict_option
-@output_options("text", "json")
+@output_options(*FORMATS)
 @click.option("-v", "--verbose", is_flag=True, help="Show the method and all evidence.")
 @simulation_options
 def COMMAND(  # noqa: N802 - the name the command walk looks for
@@ -144,11 +143,9 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
 
 def _write(report: "ComputeReport", format_: str, output: Path | None, *, verbose: bool) -> None:
-    from gpucheck.render import compute as render
+    from gpucheck.render.subjects.compute import document
 
-    as_json = format_ == "json"
-    text = render.to_json(report) if as_json else render.to_text(report, verbose=verbose, width=columns(output))
-    write_result(text, output)
+    write_report(report, lambda: document(report), format_, output, verbose=verbose)
 
 
 def _computed(options: "Options") -> "ComputeReport":

@@ -9,13 +9,13 @@ import click
 from gpucheck.cli._shared.common import Problem, output_options, strict_option, write_result
 from gpucheck.cli._shared.completion import GPU, KIND
 from gpucheck.cli._shared.progress import steps
-from gpucheck.cli._shared.redaction import NO_REDACT, of_diagnosis
+from gpucheck.cli._shared.redaction import NO_REDACT
+from gpucheck.cli._shared.shown import FORMATS, write_report
 from gpucheck.foreign import read_bytes, shown, unpacked
 from gpucheck.model.finding.verdict import EXIT_STATUS
 from gpucheck.processes.atomic import SHARED
 
 if TYPE_CHECKING:
-    from gpucheck.model.diagnosis import Diagnosis
     from gpucheck.model.diagnosis.observations import Observations
     from gpucheck.model.paste import Reading
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @click.option("--kinds", is_flag=True, help="List the supported kinds of output.")
 @click.option("-v", "--verbose", count=True, help="Show all evidence.")
 @strict_option
-@output_options("text", "json", "html", "markdown")
+@output_options(*FORMATS)
 @NO_REDACT
 def COMMAND(  # noqa: N802 - the name the command walk looks for
     files: tuple[str, ...],
@@ -95,7 +95,16 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
             )
     except NoSuchMachine as problem:
         raise Problem(f"{problem}.") from problem
-    write_result(_rendered(found, format_, verbose, redact=not no_redact), output)
+    from gpucheck.render.subjects.diagnosis import document
+
+    write_report(
+        found,
+        lambda: document(found, everything=bool(verbose) or format_ == "html", published=format_ == "markdown"),
+        format_,
+        output,
+        verbose=bool(verbose),
+        redact=not no_redact,
+    )
     return EXIT_STATUS[found.verdict]
 
 
@@ -148,14 +157,3 @@ def _reading(name: str, as_: str | None) -> "Reading":
         return imports.read_all(unpacked(content, limit, shown(name), advice), shown(name), as_)
     except imports.ImportProblem as problem:
         raise Problem(f"{shown(name)}: {problem}") from problem
-
-
-def _rendered(diagnosis: "Diagnosis", format_: str, verbose: int, *, redact: bool) -> str:
-    from gpucheck.render import diagnosis as render
-    from gpucheck.render.markdown import unchanged
-
-    if format_ == "text":
-        return render.to_text(diagnosis, verbose=verbose)
-    if format_ == "markdown":
-        return render.to_markdown(diagnosis, change=of_diagnosis(diagnosis) if redact else unchanged)
-    return {"json": render.to_json, "html": render.to_html}[format_](diagnosis)

@@ -18,6 +18,7 @@ from gpucheck.cli._shared.common import (
     write_result,
 )
 from gpucheck.cli._shared.completion import VARIANT
+from gpucheck.cli._shared.shown import write_report
 from gpucheck.cli._shared.width import columns, table
 from gpucheck.model import EXIT_STATUS, NvmlReading, Verdict, named, with_actions, worst
 from gpucheck.processes.atomic import SHARED
@@ -67,7 +68,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     from gpucheck.images.judge import evaluate
     from gpucheck.images.probe import read
     from gpucheck.knowledge import causes
-    from gpucheck.render import image as render
+    from gpucheck.render.subjects.image import document
 
     started = time.monotonic()
     values = read(live_source(isolated=True, deadline_s=timeout), quick=quick, full=full)
@@ -89,7 +90,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         "findings": findings,
         "seconds": round(time.monotonic() - started, 3),
     }
-    write_result(render.to_json(report) if format_ == "json" else render.to_text(report), output)
+    write_report(report, lambda: document(report), format_, output)
     return EXIT_STATUS[verdict]
 
 

@@ -14,8 +14,8 @@ from gpucheck.cli._shared.common import (
     simulation_options,
     start_simulation,
     usage_errors,
-    write_result,
 )
+from gpucheck.cli._shared.shown import FORMATS, write_report
 from gpucheck.cli._shared.values import seconds
 from gpucheck.model import EXIT_STATUS, NvmlReading
 from gpucheck.model.smoke import SmokeResult
@@ -25,7 +25,7 @@ from gpucheck.train.spec import PRECISIONS, SmokeOptions
 from gpucheck.train.strategies import all_strategies
 
 if TYPE_CHECKING:
-    from gpucheck.render.smoke import Part
+    from gpucheck.render.subjects.smoke import Part
     from gpucheck.run.steps.train import Training
 
 DEFAULTS = SmokeOptions()
@@ -75,7 +75,7 @@ NAMES = [*dict.fromkeys(name for _, name in STRATEGIES), "all"]
     metavar="SECONDS",
     help="Time limit per run, on GPUs from the first step on. The rank that hangs is reported.",
 )
-@output_options("text", "json")
+@output_options(*FORMATS)
 @simulation_options
 def COMMAND(  # noqa: N802 - the name the command walk looks for
     framework: str,
@@ -100,8 +100,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     """
     start_simulation(profile, faults)
     from gpucheck.host import live_source
-    from gpucheck.render.json import to_json
-    from gpucheck.render.smoke import to_text
+    from gpucheck.render.subjects.smoke import document
     from gpucheck.run.steps.train import smoke, with_fault
     from gpucheck.train.run_plan import plan, read_devices
 
@@ -125,7 +124,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         _check_data(data)
     report, trainings = smoke(source, runs, Progress(len(runs)))
     progress_end()
-    write_result(to_json(report) if format_ == "json" else to_text(report, map(_part, trainings)), output)
+    write_report(report, lambda: document(report, [_part(training) for training in trainings]), format_, output)
     return EXIT_STATUS[report.verdict]
 
 
@@ -146,7 +145,7 @@ def _check_data(folder: Path | None) -> None:
 
 
 def _part(training: "Training") -> "Part":
-    from gpucheck.render.smoke import Part
+    from gpucheck.render.subjects.smoke import Part
     from gpucheck.train.evaluation.finding_text import describe_facts
 
     strategy, outcome = training.strategy, training.outcome

@@ -18,6 +18,7 @@ from gpucheck.cli._shared.common import (
     timeout_option,
     write_result,
 )
+from gpucheck.cli._shared.shown import FORMATS, write_report
 from gpucheck.cli._shared.width import columns
 from gpucheck.model.finding.verdict import EXIT_STATUS, Verdict, worst
 from gpucheck.model.topology import Topology
@@ -29,7 +30,7 @@ from gpucheck.model.topology import Topology
 @click.option("--svg", type=OutputFile(), help="Also draw the host to FILE. With -: to stdout, instead of the text.")
 @strict_option
 @timeout_option
-@output_options("text", "json")
+@output_options(*FORMATS)
 @recording_option
 @simulation_options
 def COMMAND(  # noqa: N802 - the name the command walk looks for
@@ -69,20 +70,19 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         from gpucheck.render.topology.svg import to_svg
 
         write_result(to_svg(topology, about=about), svg)
-    text = _report(topology, about, format_, columns(output), best=best is not None)
     if not only_drawing:
-        write_result(text if format_ == "json" else mark + text, output)
+        from gpucheck.render.subjects.topology import document
+
+        write_report(
+            topology,
+            lambda: document(
+                topology, about=about, width=columns(output), best=best is not None, whole=format_ != "text"
+            )._replace(recorded=mark.strip()),
+            format_,
+            output,
+        )
     verdicts = [finding.verdict for finding in topology.findings if finding.verdict is not Verdict.SKIP]
     return EXIT_STATUS[worst(verdicts, strict=strict)] if verdicts else 0
-
-
-def _report(topology: Topology, about: str, format_: str, width: int | None, *, best: bool) -> str:
-    """The topology in the form that was asked for; width as in the renderers."""
-    from gpucheck.render import topology as render
-
-    if format_ == "json":
-        return render.to_json(topology)
-    return render.to_text(topology, about=about, width=width, best=best)
 
 
 def _advised(topology: Topology, best: int | None) -> Topology:

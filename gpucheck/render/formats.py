@@ -1,46 +1,71 @@
-"""Every form of one Report, by its name."""
+"""Every form of a report, by its name."""
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from gpucheck.model import Report
-from gpucheck.render import imported_later
-from gpucheck.render import report as _report
-from gpucheck.render.markdown import Change, unchanged
+from gpucheck.render.blocks import Document
+from gpucheck.render.json import to_json
 
 if TYPE_CHECKING:
-    from gpucheck.render.report.kubernetes import Conditions
+    from gpucheck.render.machine.kubernetes import Conditions
 
-FORMATS = ("text", "json", "junit", "nagios", "slurm", "kubernetes", "prometheus", "html", "markdown")
+# Of every report; those of a host's report are for programs too.
+SHOWN = ("text", "json", "html", "markdown")
+MACHINE = ("junit", "nagios", "slurm", "kubernetes", "prometheus")
+FORMATS = ("text", "json", *MACHINE, "html", "markdown")
+Change = Callable[[str], str]
 
 
-# What these need (XML, Jinja2) is loaded when they are called.
-WRITERS: dict[str, Callable[..., str]] = {
-    "json": _report.to_json,
-    **{name: imported_later(f"report.{name}", f"to_{name}") for name in FORMATS if name not in ("text", "json")},
-}
+def show(
+    document: Document, format_: str, *, verbose: bool = False, width: int | None = None, change: Change | None = None
+) -> str:
+    """The document as text, HTML or Markdown.
+
+    verbose: passes and all evidence in the text. width: columns of the terminal. change: redaction of Markdown, which
+    is made to be published; the other formats are never redacted.
+    """
+    if format_ == "text":
+        from gpucheck.render.write import terminal
+
+        return terminal.write(document, verbose=verbose, width=width)
+    if format_ == "html":
+        from gpucheck.render.write import html
+
+        return html.write(document)
+    from gpucheck.render.write import markdown
+
+    return markdown.write(document, change or markdown.unchanged)
 
 
 def render(
     report: Report,
     format_: str,
     *,
-    mark: str = "",
+    recorded: str = "",
     verbose: bool = False,
-    change: Change = unchanged,
+    change: Change | None = None,
     conditions: "Conditions | None" = None,
 ) -> str:
-    """The report in one format, a name of FORMATS. mark: the line that a report about a recording starts with.
+    """A host's report in one format, a name of FORMATS. recorded: where a replayed report comes from.
 
-    The formats for programs have no place for the mark. verbose: passes and all evidence in the text.
-    change: redaction of the Markdown, which is made to be published; the other formats are never redacted.
-    conditions: of a Kubernetes node.
+    The formats for programs have no place for that. verbose, change: as for show(). conditions: of a Kubernetes node.
     """
-    options: dict[str, Any] = {
-        "html": {"mark": mark.strip()},
-        "markdown": {"mark": mark, "change": change},
-        "kubernetes": {"conditions": conditions},
-    }
-    if format_ == "text":
-        return mark + _report.to_text(report, verbose=verbose)
-    return WRITERS[format_](report, **options.get(format_, {}))
+    if format_ == "json":
+        return to_json(report)
+    if format_ in MACHINE:
+        # What these need (XML) is loaded when they are called.
+        writer = getattr(import_module(f"gpucheck.render.machine.{format_}"), f"to_{format_}")
+        options: dict[str, Any] = {"conditions": conditions} if format_ == "kubernetes" else {}
+        text: str = writer(report, **options)
+        return text
+    if format_ == "markdown":
+        from gpucheck.render.subjects import card
+
+        document = card.document(report, named=change is None)
+    else:
+        from gpucheck.render.subjects import report as subject
+
+        document = subject.document(report, whole=format_ == "html")
+    return show(document._replace(recorded=recorded), format_, verbose=verbose, change=change)

@@ -1,20 +1,11 @@
-"""Words, colours and columns shared by the text views."""
+"""Words and numbers shared by all views."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 
-import click
-
 from gpucheck.model import Finding, Simulation, TopologyGpu, Verdict, where
 
-COLOUR = {
-    Verdict.PASS: "green",
-    Verdict.WARN: "yellow",
-    Verdict.FAIL: "red",
-    Verdict.UNKNOWN: "magenta",
-    Verdict.SKIP: "bright_black",
-}
 # From here on the digits of a number are in groups of three.
 GROUPED = 10_000
 WORST_FIRST = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN, Verdict.SKIP, Verdict.PASS)
@@ -31,31 +22,6 @@ def figure(value: float) -> str:
 def span(low: float, high: float) -> str:
     """``24.1 to 26.0``, and one number where both ends read the same."""
     return " to ".join(dict.fromkeys((figure(low), figure(high))))
-
-
-def verdict_word(verdict: Verdict, width: int = 7) -> str:
-    """Return the verdict in capitals and color, padded to `width`: readable without color."""
-    return click.style(verdict.name.ljust(width), fg=COLOUR[verdict], bold=verdict is not Verdict.SKIP)
-
-
-def simulated_mark(detail: str = "") -> str:
-    """The mark that no simulated result may lack."""
-    return click.style("SIMULATED", fg="cyan", bold=True) + (f" {detail}" if detail else "")
-
-
-def first_line(command: str, host: str, mark: str = "") -> str:
-    """Return ``gpucheck compute  node07``, with the mark of a simulated result."""
-    return "  ".join(filter(None, (click.style(f"gpucheck {command}  {host}", bold=True), mark)))
-
-
-def last_line(verdict: Verdict, counts: Mapping[str, int], time: str, mark: str = "") -> str:
-    """Return ``FAIL  1 fail, 3 pass  in 4.5 s``, with the mark of a simulated result."""
-    return "  ".join(filter(None, (verdict_word(verdict, 0), counts_line(counts), time, mark)))
-
-
-def paragraphs(parts: Iterable[Iterable[str]]) -> str:
-    """Join the lines of each part, and the parts that have any with an empty line between them."""
-    return "\n\n".join("\n".join(lines) for part in parts if (lines := list(part))) + "\n"
 
 
 def describe_simulation(simulation: Simulation | None) -> str:
@@ -158,25 +124,3 @@ def _singular(unit: str) -> str:
 def counts_line(counts: Mapping[str, int]) -> str:
     """``1 fail, 3 pass``: worst first, zeros left out."""
     return ", ".join(f"{counts[v.value]} {v.value}" for v in WORST_FIRST if counts.get(v.value)) or "nothing evaluated"
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[str]], room: int | None = None) -> list[str]:
-    """Left-aligned columns, two spaces apart; widths ignore colour codes.
-
-    room: columns of the terminal; a wider table is continued below itself, with its first column repeated.
-    """
-    lines = [list(header), *(list(row) for row in rows)]
-    lengths = [[len(click.unstyle(cell)) for cell in line] for line in lines]
-    widths = [max(column) for column in zip(*lengths, strict=True)]
-    bands: list[list[int]] = [[]]
-    for i in range(1, len(header)):
-        used = widths[0] + sum(2 + widths[k] for k in (*bands[-1], i))
-        if room is not None and bands[-1] and used > room:
-            bands.append([])
-        bands[-1].append(i)
-    shown: list[str] = []
-    for number, band in enumerate(bands):
-        shown += [""] if number else []
-        for line, length in zip(lines, lengths, strict=True):
-            shown.append("  ".join(line[i] + " " * (widths[i] - length[i]) for i in (0, *band)).rstrip())
-    return shown

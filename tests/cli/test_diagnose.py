@@ -109,7 +109,7 @@ def test_text_names_the_cause_and_the_other_suspects(diagnose):
 
 
 @pytest.mark.usefixtures("narrow_link")
-@pytest.mark.parametrize(("form", "start"), [("html", "<!doctype html>"), ("markdown", "# FAIL: gpucheck diagnose")])
+@pytest.mark.parametrize(("form", "start"), [("html", "<!doctype html>"), ("markdown", "## FAIL: gpucheck diagnose")])
 def test_the_page_and_the_markdown_go_to_a_file(diagnose, tmp_path, form, start):
     name = tmp_path / "diagnosis"
     code, text = diagnose("--observations", "-", "--format", form, "-o", name, given=NUMBERS)

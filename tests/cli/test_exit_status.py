@@ -122,10 +122,10 @@ def test_a_stdout_that_was_left_non_blocking_gets_everything():
 
 
 SABOTAGE = """
-import gpucheck.render.report as report
-def to_text(*_, **__):
+from gpucheck.render.write import terminal
+def write(*_, **__):
     {defect}
-report.to_text = to_text
+terminal.write = write
 from gpucheck.cli import main
 main({arguments})
 """

@@ -3,7 +3,7 @@
 import pytest
 from lxml import html
 
-from gpucheck.render.report.markdown import MOST_LINES
+from gpucheck.render.subjects.card import MOST_LINES
 from tests.forked import gpucheck
 from tests.shared import sampled
 

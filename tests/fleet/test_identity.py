@@ -9,7 +9,7 @@ import pytest
 from gpucheck import fleet
 from gpucheck.fleet.identity import known_as, names_of, origin
 from gpucheck.model import Verdict
-from gpucheck.render import fleet as render
+from gpucheck.render.fleet import render
 from tests.fleet.reports import bad, report
 
 SICK = {"verdict": Verdict.FAIL, "findings": (bad(cause="driver-not-loaded"),), "topology": None}
@@ -39,7 +39,7 @@ def test_two_machines_with_one_host_name_are_two_rows_under_their_files_names(tm
     assert hosts(merged) == {"node01": Verdict.FAIL, "node02": Verdict.PASS}
     assert merged.verdict is Verdict.FAIL
     assert [(p.kind, p.subject) for p in merged.problems] == [("name", "node01"), ("name", "node02")]
-    assert "is of vm" in render.to_text(merged)
+    assert "is of vm" in render(merged, "text")
 
 
 def test_a_report_that_bears_another_hosts_name_does_not_replace_it(tmp_path):
@@ -152,7 +152,7 @@ def test_an_unreadable_report_beside_a_good_one_is_told(tmp_path):
     new.parent.mkdir()
     new.write_text("{")
 
-    text = render.to_text(read(old, new))
+    text = render(read(old, new), "text")
 
     assert "unreadable a.json: the report is cut off" in text
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gpucheck.fleet import merge, read_reports
 from gpucheck.model import TopologyGpu, Verdict
-from gpucheck.render import fleet as render
+from gpucheck.render.fleet import render
 from tests.fakes import SYSTEM
 from tests.fleet.reports import bad, merged, report, rows, topology
 from tests.run.test_run import HOST, quick
@@ -26,7 +26,7 @@ def write(folder, name, host=HOST):
 
 def test_every_host_is_a_row_and_every_simulated_row_says_so(tmp_path):
     fleet = merge(read_reports([write(tmp_path, "b"), write(tmp_path, "a")]))
-    lines = click.unstyle(render.to_text(fleet)).splitlines()
+    lines = click.unstyle(render(fleet, "text")).splitlines()
 
     assert [row.host for row in fleet.hosts] == ["a", "b"]
     assert fleet.verdict is Verdict.PASS
@@ -54,7 +54,7 @@ def test_a_host_without_a_report_is_a_row_not_a_gap(tmp_path):
 
     assert [(row.host, row.verdict) for row in fleet.hosts] == [("a", Verdict.PASS), ("dead", Verdict.UNKNOWN)]
     assert fleet.verdict is Verdict.UNKNOWN
-    assert "unreachable" in render.to_text(fleet)
+    assert "unreachable" in render(fleet, "text")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from gpucheck.fleet import merge
 from gpucheck.fleet.row import row
 from gpucheck.model import Partial, TopologyGpu, Verdict
-from gpucheck.render import fleet as render
+from gpucheck.render.fleet import render
 from tests.fleet.reports import GOOD, bad, report, topology
 
 NOON, LATER = "2026-11-21T12:00:00+00:00", "2026-11-21T13:00:00+00:00"
@@ -61,7 +61,7 @@ def test_a_host_with_partial_reports_only_is_marked():
     fleet = merged(one(NOON, 1, 2))
 
     assert fleet.hosts[0].gpus == "2 x H100 (partial, host has 4)"
-    text = click.unstyle(render.to_text(fleet))
+    text = click.unstyle(render(fleet, "text"))
     assert "2 x H100 (partial, host has 4)" in text
     assert "run verify outside jobs and containers" in text
 

@@ -11,7 +11,7 @@ from gpucheck import fleet
 from gpucheck.fleet.decode import MAX_BYTES
 from gpucheck.fleet.stream import documents
 from gpucheck.model import Verdict
-from gpucheck.render import fleet as render
+from gpucheck.render.fleet import render
 from tests.fleet.reports import report, rows, write
 
 
@@ -132,7 +132,7 @@ def test_an_empty_stream_says_so():
 
 def test_a_merged_report_is_told_from_a_host_report(tmp_path):
     path = tmp_path / "fleet.json"
-    path.write_text(render.to_json(fleet.merge(rows(report("a")))))
+    path.write_text(render(fleet.merge(rows(report("a"))), "json"))
 
     (row,) = fleet.read_file(path)
 

@@ -132,7 +132,7 @@ def nagios(text: str, what: str) -> None:
 
 def counted_lines(text: str, what: str) -> None:
     """For Slurm and Kubernetes: a first line with the number of lines, that many of the grammar, and the last line."""
-    from gpucheck.render.report import kubernetes, slurm
+    from gpucheck.render.machine import kubernetes, slurm
 
     terminal(text, what)
     first, *lines, last = text.splitlines() or [""]
@@ -213,7 +213,8 @@ def shown_report(report: Report) -> None:
 
 def shown_diagnosis(findings: Sequence[Finding]) -> None:
     """diagnose's text and JSON."""
-    from gpucheck.render import diagnosis as render
+    from gpucheck.render.json import to_json
+    from gpucheck.render.subjects import diagnosis
 
     whole = Diagnosis(
         verdict=worst(finding.verdict for finding in findings),
@@ -222,17 +223,18 @@ def shown_diagnosis(findings: Sequence[Finding]) -> None:
         findings=named(tuple(findings), [TopologyGpu(index=0, pci_bus_id="GPU0")]),
         counts={verdict.value: sum(f.verdict is verdict for f in findings) for verdict in Verdict},
     )
-    terminal(render.to_text(whole), "diagnose's text")
-    strict_json(render.to_json(whole), "diagnose's JSON")
+    terminal(formats.show(diagnosis.document(whole), "text"), "diagnose's text")
+    strict_json(to_json(whole), "diagnose's JSON")
 
 
 def shown_topology(topology: Topology) -> None:
     """The matrix, JSON, and the drawing of what is small enough to be drawn a thousand times."""
-    from gpucheck.render import topology as render
+    from gpucheck.render.json import to_json
+    from gpucheck.render.subjects.topology import document
 
-    terminal(render.to_text(topology), "topo's text")
-    terminal(render.to_text(topology, width=80), "topo's narrow text")
-    strict_json(render.to_json(topology), "topo's JSON")
+    for width in (None, 80):
+        terminal(formats.show(document(topology), "text", width=width), f"topo's text, {width or 'any'} columns")
+    strict_json(to_json(topology), "topo's JSON")
     if 0 < len(topology.gpus) <= LARGEST_DRAWING:
         from gpucheck.render.topology.svg import to_svg
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from gpucheck.render.report.prometheus import to_prometheus
+from gpucheck.render.machine.prometheus import to_prometheus
 from tests.render.reports import finding, healthy, report, sick
 
 PAGES = Path(__file__).parents[2] / "docs" / "integrations" / "prometheus"

@@ -8,15 +8,14 @@ from gpucheck.model import Verdict, worst
 from gpucheck.model.bandwidth import BandwidthReport
 from gpucheck.model.diagnosis import Diagnosis
 from gpucheck.model.diagnosis.observations import Observations, ObservedGpu
-from gpucheck.render.bandwidth import to_html as bandwidth_page
-from gpucheck.render.diagnosis import to_html as diagnosis_page
-from gpucheck.render.fleet.html import to_html as fleet_page
-from gpucheck.render.report.html import to_html as report_page
+from gpucheck.render.write.fleet_page import to_html as fleet_page
 from tests.fleet.reports import bad, merged, steady
 from tests.fleet.reports import report as fleet_host
 from tests.render import diagnosed, reports
 from tests.render.compute.test_html import gpu
 from tests.render.hostile import hostile
+from tests.render.views import bandwidth_page, diagnosis_page, report_page, topology_page
+from tests.topology.servers import topology
 
 # Counts of the widest tiles.
 MANY = {"pass": 123_456, "warn": 1_234, "fail": 88_888, "unknown": 100_000, "skip": 7}
@@ -72,5 +71,7 @@ PAGES = {
     "bandwidth-rack": bandwidth_page(bandwidth(diagnosed.rack(), 72)),
     "bandwidth-hostile": bandwidth_page(hostile(BandwidthReport, pairs=(), matrices={}, host_device=(), sizes=())),
     "load": report_page(loaded()),
+    "topology": topology_page(topology(8, 4)),
+    "topology-rack": topology_page(topology(72, 4, switch_links=18)),
     "fleet": fleet_page(merged(*steady(), fleet_host("slow", 340.0), EVIL_HOST)),
 }

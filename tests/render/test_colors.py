@@ -2,15 +2,12 @@
 
 import re
 from itertools import combinations
-from pathlib import Path
 
 import pytest
 
-from gpucheck.render import html
-from gpucheck.render.bandwidth.text import HEAT
-from gpucheck.render.findings.html import SHAPE
+from gpucheck.render.write.html import PAGES, SHAPE
+from gpucheck.render.write.terminal import HEAT
 
-PAGES = Path(html.__file__).parent / "pages"
 VERDICTS = ("pass", "warn", "fail")
 COLORS = dict(
     re.findall(r"--([\w-]+): light-dark\((#\w{6}, #\w{6})\)", (PAGES / "tokens.css").read_text(encoding="utf-8"))

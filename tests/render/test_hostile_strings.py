@@ -5,6 +5,7 @@ import inspect
 import pkgutil
 import re
 import typing
+from functools import wraps
 
 import pytest
 
@@ -12,8 +13,10 @@ from gpucheck import render
 from gpucheck.model.bandwidth import BandwidthReport, SizePoint
 from gpucheck.model.finding import Finding
 from gpucheck.model.smoke import SmokeReport
-from gpucheck.render import formats, junit
-from gpucheck.render.smoke import Part
+from gpucheck.printable import printable
+from gpucheck.render import formats
+from gpucheck.render.machine import junit
+from gpucheck.render.subjects.smoke import Part
 from tests.render.hostile import EVIL, FORGED, hostile
 from tests.render.reports import INTEGRITY
 
@@ -22,6 +25,7 @@ RAW = re.compile(
     "[\0-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\U000e0000-\U000e0fff]"
 )
 IMAGE = {
+    "schema": "gpucheck.image/1",
     "simulated": True,
     "image": {"variant": EVIL, "base": EVIL, "python": EVIL, "stand_in_base": False},
     "purpose": EVIL,
@@ -30,30 +34,48 @@ IMAGE = {
     "counts": {"fail": 1},
     "seconds": 1.0,
 }
-# Arguments of the views that take more, or something else, than a struct of the model.
+# Arguments of the builders that take more, or something else, than a struct of the model.
 OTHERS = {
     "image": (IMAGE,),
     "smoke": (hostile(SmokeReport), [Part(EVIL, (EVIL,), (hostile(Finding),))]),
 }
-# No text: the values as they are, or another file format.
+# No text: the values as they are.
 NO_TEXT = {"to_json"}
+SHOWN = ("text", "html", "markdown")
+
+
+def modules():
+    for found in pkgutil.walk_packages(render.__path__, "gpucheck.render."):
+        yield found.name.removeprefix("gpucheck.render."), importlib.import_module(found.name)
 
 
 def views():
-    """(module, function) of every view that is text."""
-    for found in pkgutil.walk_packages(render.__path__, "gpucheck.render."):
-        module = importlib.import_module(found.name)
-        short = found.name.removeprefix("gpucheck.render.").removesuffix(".text")
+    """(module, function) of every view that is text, and every builder in each format."""
+    for short, module in modules():
         for name, view in vars(module).items():
-            if name.startswith("to_") and inspect.unwrap(view).__module__ == module.__name__ and name not in NO_TEXT:
+            if inspect.unwrap(view).__module__ != module.__name__ if callable(view) else True:
+                continue
+            if re.match("(fleet_)?to_", name) and name not in NO_TEXT:
                 yield pytest.param(short, view, id=f"{short}.{name}")
+            elif name == "document" and short.startswith("subjects."):
+                for form in SHOWN:
+                    yield pytest.param(short.removeprefix("subjects."), shown(view, form), id=f"{short}.{form}")
+
+
+def shown(build, form):
+    @wraps(build)
+    def view(*values, **options):
+        made = build(*values, **options)._replace(recorded=printable(EVIL))
+        return formats.show(made, form, verbose=True)
+
+    return view
 
 
 def arguments(module, view):
     """Hostile arguments of a view, from the type of its first one."""
     parameters = inspect.signature(view).parameters
-    options = {name: EVIL for name in ("about", "mark") if name in parameters}
-    options |= {"verbose": True} if "verbose" in parameters else {}
+    options = {name: EVIL for name in ("about",) if name in parameters}
+    options |= {name: True for name in ("verbose", "everything", "whole", "named") if name in parameters}
     if module in OTHERS:
         return OTHERS[module], options
     hints = typing.get_type_hints(inspect.unwrap(view))

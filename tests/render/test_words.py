@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpucheck.render.words import table
+from gpucheck.render.write.terminal import table
 
 HEADER = ("GPU", "fp32", "tf32", "read")
 ROWS = [("0", "59.9 (90%)", "395 (78%)", "3009 (90%)"), ("1", "60", "-", "3026 (90%)")]

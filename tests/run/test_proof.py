@@ -15,7 +15,7 @@ from gpucheck.knowledge.codes import Subject
 from gpucheck.measure.planning.selection import Unmeasurable
 from gpucheck.model import Simulation, Verdict
 from gpucheck.model.facts import Facts
-from gpucheck.render import report as render
+from gpucheck.render.json import to_json
 from gpucheck.run import verification as run
 from gpucheck.run.proof import not_required, planned_frameworks
 from gpucheck.run.steps import train
@@ -23,6 +23,7 @@ from gpucheck.stack import StackSpec
 from gpucheck.train import smoke, whole_gpus
 from tests.fakes import facts
 from tests.machines import LOADED, on_bus, p100, reading
+from tests.render.views import report_text
 from tests.stack.plan.test_plan import planned
 from tests.train.outcomes import ON_CPU, ON_GPUS, ON_ONE_GPU
 
@@ -60,7 +61,7 @@ def verified(host, *names, level="standard", **outcome):
 
 
 def last_line(report) -> str:
-    return click.unstyle(render.to_text(report)).splitlines()[-1]
+    return click.unstyle(report_text(report)).splitlines()[-1]
 
 
 @pytest.fixture
@@ -81,7 +82,7 @@ def test_training_without_torch_on_a_host_with_gpus_is_unknown(gpus):
         assert finding.code == "training.package-needed"
     assert report.not_proven == ("training, torch is not installed",)
     assert last_line(report).startswith("UNKNOWN (not proven: training, torch is not installed)  ")
-    assert click.unstyle(render.to_text(report)).count("training on GPUs unknown") == 1, "one block for both steps"
+    assert click.unstyle(report_text(report)).count("training on GPUs unknown") == 1, "one block for both steps"
 
 
 @pytest.mark.usefixtures("without_torch")
@@ -92,7 +93,7 @@ def test_training_that_the_plan_of_the_host_does_not_name_is_a_skip():
     assert report.verdict is Verdict.PASS
     assert report.not_proven == ("training, the plan of this host names no torch",)
     assert last_line(report).startswith("PASS (not proven: training, the plan of this host names no torch)  ")
-    assert json.loads(render.to_json(report))["not_proven"] == ["training, the plan of this host names no torch"]
+    assert json.loads(to_json(report))["not_proven"] == ["training, the plan of this host names no torch"]
 
 
 @pytest.mark.usefixtures("without_torch")

@@ -6,11 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from gpucheck.model import Health, NvmlGap, Simulation, Verdict
-from gpucheck.render import report as render
+from gpucheck.render.json import to_json
 from gpucheck.run import verification as run
 from gpucheck.run.listing import to_text
 from tests.fakes import facts
 from tests.machines import LOADED, on_bus, p100, reading, whole_host
+from tests.render.views import report_text
 
 HOST = replace(
     whole_host(p100(0), p100(1)),
@@ -23,7 +24,7 @@ def quick(host, **options):
 
 
 def test_a_healthy_host_passes():
-    answer = json.loads(render.to_json(quick(HOST)))
+    answer = json.loads(to_json(quick(HOST)))
 
     assert answer["schema"] == "gpucheck.report/1"
     assert answer["verdict"] == "pass"
@@ -34,7 +35,7 @@ def test_a_healthy_host_passes():
 
 def test_the_text_says_simulated_first_and_last():
     """A simulated pass must never be taken for a real one, wherever the paste was cut."""
-    lines = render.to_text(quick(HOST)).splitlines()
+    lines = report_text(quick(HOST)).splitlines()
 
     assert "SIMULATED" in lines[0]
     assert "SIMULATED" in lines[-1]
@@ -42,7 +43,7 @@ def test_the_text_says_simulated_first_and_last():
 
 
 def test_the_worst_comes_first_and_passes_are_one_line():
-    text = render.to_text(quick(facts(nvml=reading(p100(0)), pci=on_bus(p100(0), p100(1)), driver=LOADED)))
+    text = report_text(quick(facts(nvml=reading(p100(0)), pci=on_bus(p100(0), p100(1)), driver=LOADED)))
     body = [line for line in text.splitlines() if line[:4] in ("\x1b[31", "\x1b[32", "\x1b[90")]
 
     assert "inventory" in body[0]
@@ -52,7 +53,7 @@ def test_the_worst_comes_first_and_passes_are_one_line():
 
 def test_one_cause_is_one_block():
     """Without a driver many checks could not look, for one reason: it comes first, and one line names all of them."""
-    text = click.unstyle(render.to_text(quick(facts(pci=on_bus(p100(0), p100(1))))))
+    text = click.unstyle(report_text(quick(facts(pci=on_bus(p100(0), p100(1))))))
     lines = [line for line in text.splitlines() if line.startswith(("FAIL", "WARN", "UNKNOWN"))]
 
     assert lines[0].startswith("FAIL    driver")
@@ -61,7 +62,7 @@ def test_one_cause_is_one_block():
 
 
 def test_without_any_gpu_what_reads_the_pci_bus_follows_too():
-    text = click.unstyle(render.to_text(quick(facts())))
+    text = click.unstyle(report_text(quick(facts())))
     lines = [line for line in text.splitlines()[:-1] if line.startswith(("FAIL", "WARN", "UNKNOWN"))]
 
     assert [line.split()[1] for line in lines[:2]] == ["driver", "28"]
@@ -70,7 +71,7 @@ def test_without_any_gpu_what_reads_the_pci_bus_follows_too():
 def test_a_check_alone_says_itself_why_it_could_not_look():
     """Its root cause was not looked for, so there is nothing to refer to."""
     only = run.select(run.all_steps(), level="quick", only=("bar1",), skip=())
-    text = click.unstyle(render.to_text(run.verify(facts(), only)))
+    text = click.unstyle(report_text(run.verify(facts(), only)))
 
     assert "because of this" not in text
     assert "UNKNOWN bar1  " in text
@@ -84,14 +85,14 @@ def test_findings_know_the_index_and_uuid_of_their_gpus():
 
     assert found["pcie-link"] == (f"gpu:{narrow.pci_bus_id}", narrow.index, narrow.uuid)
     assert found["inventory"] == (f"gpu:{p100(0).pci_bus_id}", None, None)
-    assert f"GPU {narrow.index} ({narrow.pci_bus_id}): 8 lanes, expected 16" in render.to_text(report)
+    assert f"GPU {narrow.index} ({narrow.pci_bus_id}): 8 lanes, expected 16" in report_text(report)
 
 
 def test_subjects_with_the_same_fault_stand_together():
     narrow = [msgspec.structs.replace(p100(n), pcie=msgspec.structs.replace(p100(n).pcie, width=8)) for n in (0, 1)]
     host = facts(nvml=reading(*narrow), pci=on_bus(*narrow), driver=LOADED)
 
-    text = click.unstyle(render.to_text(quick(host)))
+    text = click.unstyle(report_text(quick(host)))
 
     assert "FAIL    pcie-link  both GPUs: 8 lanes, expected 16" in text
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from gpucheck import comparison
 from gpucheck.model import DeviceFile, NvmlFailure, Verdict
-from gpucheck.render import report as render
+from gpucheck.render.json import to_json
 from tests.machines import p100, reading, whole_host
 from tests.run.test_run import quick
 
@@ -25,7 +25,7 @@ def loud(report):
 
 
 def test_the_report_says_that_it_is_partial():
-    document = json.loads(render.to_json(quick(SESSION)))
+    document = json.loads(to_json(quick(SESSION)))
 
     assert document["verdict"] == "pass"
     assert document["partial"] == {
@@ -33,7 +33,7 @@ def test_the_report_says_that_it_is_partial():
         "hidden": ["0000:05:00.0", "0000:06:00.0"],
         "by": "device-cgroup",
     }
-    assert json.loads(render.to_json(quick(WHOLE)))["partial"] is None
+    assert json.loads(to_json(quick(WHOLE)))["partial"] is None
 
 
 def test_hidden_gpus_are_not_gone_since_the_baseline():

@@ -9,7 +9,7 @@ import pytest
 
 from gpucheck.cli import main
 from gpucheck.knowledge import healthy_rates
-from gpucheck.render.topology import MEANING
+from gpucheck.render.subjects.topology import MEANING
 from tests.imports import nccl
 from tests.imports.corpus import by_id
 

@@ -1,15 +1,13 @@
 """Redaction of what is made to be published: host and user names, addresses, serial numbers, UUIDs, secrets."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import click
 
-if TYPE_CHECKING:
-    from gpucheck.model import Report
-    from gpucheck.model.diagnosis import Diagnosis
-
+UUID = re.compile(r"(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 ACCOUNTS = ("USER", "LOGNAME", "SUDO_USER")
 NO_REDACT = click.option(
     "--no-redact",
@@ -18,24 +16,18 @@ NO_REDACT = click.option(
 )
 
 
-def of_report(report: "Report") -> Callable[[str], str]:
-    gpus = report.topology.gpus if report.topology else ()
-    uuids = tuple(gpu.uuid for gpu in gpus if gpu.uuid)
-    return _redaction((report.host,), (report.findings, report.system, report.not_proven), uuids)
-
-
-def of_diagnosis(diagnosis: "Diagnosis") -> Callable[[str], str]:
-    hosts = [one.machine for one in (diagnosis, *diagnosis.machines) if one.machine]
-    return _redaction(hosts, diagnosis, ())
-
-
-def _redaction(hosts: Iterable[str], about: object, uuids: tuple[str, ...]) -> Callable[[str], str]:
+def of(report: Any) -> Callable[[str], str]:
+    """Return the redaction of texts about a report, which may be of several hosts."""
     import msgspec
 
     from gpucheck.host.recording.redaction import of_texts
 
+    parts = [report, *getattr(report, "machines", ()), *getattr(report, "hosts", ())]
+    hosts = filter(None, (getattr(one, name, None) for one in parts for name in ("host", "machine")))
     users = filter(None, (os.environ.get(name) for name in ACCOUNTS))
-    return of_texts(hosts, _texts(msgspec.to_builtins(about)), users=users, uuids=uuids)
+    texts = dict.fromkeys(_texts(msgspec.to_builtins(report)))
+    uuids = tuple(text for text in texts if UUID.fullmatch(text))
+    return of_texts(hosts, texts, users=users, uuids=uuids)
 
 
 def _texts(value: Any) -> Iterator[str]:

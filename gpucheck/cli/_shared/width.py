@@ -18,7 +18,7 @@ PROSE = re.compile(
 # A sentence or a heading without columns: not a key of YAML, a metric, Markdown or JSON.
 SENTENCE = re.compile(rf"{ESCAPE}(?:gpucheck \w+  (?:\S+  )?)?{ESCAPE}[A-Za-z](?![\w.-]*: )(?:(?!  |[|{{}}\"=`]).)*$")
 HANGING = 2
-# A step that is a command (render.findings.text): broken, it could not be copied.
+# A step that is a command (render.write.terminal): broken, it could not be copied.
 COMMAND = re.compile(rf"{ESCAPE} {{8}}(?:fix {{9}}| {{12}})(?=\S)")
 LAST_COLUMN = re.compile(r".*\S {2,}(?=\S)")
 NEXT_LINE = 6

@@ -1,9 +1,7 @@
 """Measure GPU copy bandwidth, latency and data integrity"""
 
-import functools
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,9 +14,8 @@ from gpucheck.cli._shared.common import (
     simulation_options,
     start_simulation,
     strict_option,
-    write_result,
 )
-from gpucheck.cli._shared.width import columns
+from gpucheck.cli._shared.shown import FORMATS, write_report
 from gpucheck.model.finding.verdict import EXIT_STATUS
 
 if TYPE_CHECKING:
@@ -53,7 +50,7 @@ SWEEP = "4K,16K,64K,256K,1M,4M,16M,64M,256M"
 )
 @strict_option
 @click.option("-v", "--verbose", is_flag=True, help="Show the method.")
-@output_options("text", "json", "html")
+@output_options(*FORMATS)
 @simulation_options
 def COMMAND(  # noqa: N802 - the name the command walk looks for
     devices: str | None,
@@ -76,7 +73,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     start_simulation(profile, faults)
     from gpucheck.measure.bandwidth import Options
     from gpucheck.model.finding.verdict import worst
-    from gpucheck.render import bandwidth as render
+    from gpucheck.render.subjects.bandwidth import document
 
     report = _measured(
         Options(
@@ -87,12 +84,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
             contended=allow_busy_gpus,
         )
     )
-    writers: dict[str, Callable[[BandwidthReport], str]] = {
-        "text": functools.partial(render.to_text, verbose=verbose, width=columns(output)),
-        "json": render.to_json,
-        "html": render.to_html,
-    }
-    write_result(writers[format_](report), output)
+    write_report(report, lambda: document(report), format_, output, verbose=verbose)
     return EXIT_STATUS[worst((finding.verdict for finding in report.findings), strict=strict)]
 
 

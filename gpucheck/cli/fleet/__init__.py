@@ -11,7 +11,7 @@ from gpucheck.cli._shared.common import (
     strict_option,
 )
 
-FORMATS = ("text", "json", "csv", "prometheus", "junit", "html")
+FORMATS = ("text", "json", "csv", "prometheus", "junit", "html", "markdown")
 SOURCE = click.Path(path_type=Path, allow_dash=True)
 FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -37,7 +37,7 @@ def COMMAND() -> None:  # noqa: N802 - the name the command walk looks for
     "files",
     multiple=True,
     type=OutputFile(),
-    help="Also write FILE. Format by suffix: .json .csv .prom .xml .html .txt. Repeatable.",
+    help="Also write FILE. Format by suffix: .json .csv .prom .xml .html .md .txt. Repeatable.",
 )
 @click.option(
     "--select",

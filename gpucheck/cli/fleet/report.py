@@ -11,6 +11,7 @@ from gpucheck import fleet
 from gpucheck.cli._shared.common import Problem, note, usage_errors, write_result
 from gpucheck.cli._shared.output import MODES, descriptor
 from gpucheck.cli._shared.progress import steps
+from gpucheck.cli._shared.redaction import of
 from gpucheck.cli._shared.width import columns
 from gpucheck.foreign import opened, shown
 from gpucheck.model import EXIT_STATUS, FleetReport, FleetRow
@@ -22,6 +23,7 @@ ENDINGS = {
     ".prom": "prometheus",
     ".xml": "junit",
     ".html": "html",
+    ".md": "markdown",
     ".txt": "text",
 }
 
@@ -149,8 +151,6 @@ def _write(merged: FleetReport, options: Options) -> None:
 def _content(merged: FleetReport, form: str, *, verbose: bool, width: int | None) -> str | Iterable[bytes]:
     from gpucheck.render import fleet as render
 
-    if form == "text":
-        return render.to_text(merged, verbose=verbose, width=width)
     if form == "json":
         return render.json_pieces(merged)
-    return render.WRITERS[form](merged)
+    return render.render(merged, form, verbose=verbose, width=width, change=of(merged) if form == "markdown" else None)

@@ -13,8 +13,8 @@ from gpucheck.cli._shared.common import (
     replay_mark,
     simulation_options,
     strict_option,
-    write_result,
 )
+from gpucheck.cli._shared.shown import write_report
 from gpucheck.cli.stack.common import ExistingFile, guarded, refuse
 
 
@@ -53,7 +53,7 @@ def check(
     from gpucheck.cli.stack.common import this_host
     from gpucheck.cli.stack.lock import planned
     from gpucheck.model import EXIT_STATUS
-    from gpucheck.render import report as render
+    from gpucheck.render.subjects.report import document
     from gpucheck.run.plan import compared
 
     if host and lock_file is None:
@@ -71,6 +71,12 @@ def check(
     if isinstance(plan, stack.Refusal):
         refuse(plan, format_, where)
     report = compared(machine, plan, str(lock_file), import_torch=import_torch, strict=strict)
-    shown = replay_mark(machine) + render.to_text(report, verbose=verbose, command="stack check")
-    write_result(render.to_json(report) if format_ == "json" else shown, output)
+    recorded = replay_mark(machine).strip()
+    write_report(
+        report,
+        lambda: document(report, command="stack check")._replace(recorded=recorded),
+        format_,
+        output,
+        verbose=verbose,
+    )
     raise Exit(EXIT_STATUS[report.verdict])

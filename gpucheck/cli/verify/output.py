@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING
 import click
 
 from gpucheck.cli._shared.output import MODES, replaces, write_result
-from gpucheck.cli._shared.redaction import of_report
+from gpucheck.cli._shared.redaction import of
 from gpucheck.model import Report
 from gpucheck.printable import one_line
 from gpucheck.processes.atomic import PRIVATE
 from gpucheck.render import formats
-from gpucheck.render.markdown import unchanged
 
 if TYPE_CHECKING:
-    from gpucheck.render.report.kubernetes import Conditions
+    from gpucheck.render.machine.kubernetes import Conditions
 
 
 def write_report(report: Report, format_: str, output: Path | None, *, mark: str, verbose: bool) -> None:
@@ -25,12 +24,12 @@ def write_report(report: Report, format_: str, output: Path | None, *, mark: str
     """
     if report.interrupted and output is not None and replaces(output):
         kept = f"{output}: not written, for the run was interrupted"
-        text = formats.render(report, "text", mark=mark, verbose=verbose)
+        text = formats.render(report, "text", recorded=mark.strip(), verbose=verbose)
         click.echo(f"{text}{report.findings[-1].seen}\n{one_line(kept)}", err=True)
         return
-    change = of_report(report) if format_ == "markdown" else unchanged
+    change = of(report) if format_ == "markdown" else None
     conditions = _conditions() if format_ == "kubernetes" else None
-    text = formats.render(report, format_, mark=mark, verbose=verbose, change=change, conditions=conditions)
+    text = formats.render(report, format_, recorded=mark.strip(), verbose=verbose, change=change, conditions=conditions)
     if report.interrupted and format_ == "text":
         text += f"{report.findings[-1].seen}\n"
     write_result(text, output, mode=MODES.get(format_, PRIVATE))
@@ -40,7 +39,7 @@ def _conditions() -> "Conditions":
     """Return the conditions of a Kubernetes node, from the tables of causes and actions."""
     from gpucheck.knowledge import causes
     from gpucheck.knowledge.actions import actions, conditions
-    from gpucheck.render.report.kubernetes import Conditions
+    from gpucheck.render.machine.kubernetes import Conditions
 
     of_domain = conditions()
     return Conditions(

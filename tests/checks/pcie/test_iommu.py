@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from gpucheck.checks.pcie import acs, bar1, iommu, link, path
-from gpucheck.render.findings.groups import group_equal
+from gpucheck.render.findings import group_equal
 from tests.checks.judging import PASS, SKIP, UNKNOWN, WARN, judge
 from tests.checks.pcie.trees import host, tree
 from tests.fakes import facts

@@ -57,7 +57,7 @@ def _row(row: FleetRow) -> None:
 
 
 def _shown(merged: FleetReport) -> None:
-    from gpucheck.render import fleet as render
+    from gpucheck.render.fleet import FORMATS, render
 
     hosts = {row.host for row in merged.hosts}
     for row in merged.hosts:
@@ -67,12 +67,12 @@ def _shown(merged: FleetReport) -> None:
     lost = {row.host for row in _good()} - hosts
     if lost:
         raise Wrong("hosts that a hostile report took away", ", ".join(sorted(lost)))
-    text = render.to_text(merged, verbose=True)
+    text = render(merged, "text", verbose=True)
     terminal(text, "fleet report's text")
     if merged.simulated:
         simulated(text, "fleet report's text")
-    for name, write in render.WRITERS.items():
-        CHECKS[name](write(merged), f"fleet report's {name}")
+    for name in FORMATS:
+        CHECKS[name](render(merged, name), f"fleet report's {name}")
     _selected(merged)
 
 

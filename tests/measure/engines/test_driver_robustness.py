@@ -38,7 +38,7 @@ simulator.make(simulator.load("p100-pcie-x2"), machine, (), STAND_INS)
 os.environ["GPUCHECK_SIMULATOR"] = str(machine)
 from gpucheck.host import live_source
 from gpucheck.measure.bandwidth import Options, Watch
-from gpucheck.render.bandwidth import to_json
+from gpucheck.render.json import to_json
 from gpucheck.run.links import bandwidth
 def step(step, number):
     if number == 5:

@@ -8,8 +8,8 @@ import pytest
 from gpucheck.model import Verdict
 from gpucheck.model.collectives import CollectiveResult
 from gpucheck.model.compute import ComputeDevice, MatrixRate, MemoryRates, Sample
-from gpucheck.render.report.html import to_html
 from tests.render.reports import finding, passed, report
+from tests.render.views import report_page
 
 BUS = "0000:10:00.0"
 RATES = {
@@ -29,7 +29,7 @@ def computed(*findings):
     memory = MemoryRates(read_gb_s=3009.0, ceiling_gb_s=3350.0)
     device: ComputeDevice = msgspec.structs.replace(gpu(0), bus_id=BUS, gemm=RATES, memory=memory)
     made = report(passed(), *findings, measurements={"compute": msgspec.to_builtins({"gpus": [device]})})
-    page = to_html(made)
+    page = report_page(made)
     return page[page.index('id="compute"') :]
 
 
@@ -59,15 +59,15 @@ def test_collectives_have_sizes_units_and_what_was_expected(expected, head):
         expected_busbw_gb_s=expected, wrong=3,
     )  # fmt: skip
     ran = {"kind": "8 GPUs, NCCL", "results": msgspec.to_builtins([result]), "transports": {"P2P": 16}}
-    page = to_html(report(passed(), measurements={"collectives": ran}))
+    page = report_page(report(passed(), measurements={"collectives": ran}))
     section = re.sub(r"<[^>]+>", " ", page[page.index('id="collectives"') : page.index('id="host"')])
 
-    assert re.search(r"all_reduce\s+1 MiB\s+as is\s+345\.9\s+\u2013\s+297\.25", section)
-    assert "\u00d7 3" in section
+    assert re.search(r"all_reduce\s+1 MiB\s+as is\s+345\.90\s+\u2013\s+\u2013\s+297\.25", section)
+    assert re.search(r"\u00d7\s+3", section)
     assert "P2P on 16 channels" in section
     assert ("expected" in section) == bool(head)
 
 
 @pytest.mark.parametrize("kept", [{}, {"results": []}, {"results": "x"}])
 def test_a_step_without_results_has_no_section(kept):
-    assert 'id="collectives"' not in to_html(report(passed(), measurements={"collectives": kept}))
+    assert 'id="collectives"' not in report_page(report(passed(), measurements={"collectives": kept}))

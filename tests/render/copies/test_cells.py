@@ -4,9 +4,8 @@ import pytest
 
 from gpucheck.model import Verdict
 from gpucheck.model.bandwidth import Measured, MeasuredDevice, MeasuredPair
-from gpucheck.render.copies.cells import verdicts
-from gpucheck.render.copies.html import heats
-from gpucheck.render.copies.measured import Copies
+from gpucheck.render.subjects.copies import Copies, section, verdicts
+from gpucheck.render.write.html import heat
 from tests.render.reports import finding
 
 BUS = ("0000:10:00.0", "0000:20:00.0", "0000:30:00.0")
@@ -47,11 +46,12 @@ def test_a_finding_about_the_pair_decides_whatever_its_rate(rate, verdict):
 def test_below_the_low_end_without_a_finding_has_a_mark_and_no_other_verdict():
     rates = {(0, 1): 79.0, (0, 2): 81.0, (1, 2): 90.0}
     copied = Copies(kind="copies", devices=DEVICES, pairs=pairs(rates), matrices={"p2p_uni_gb_s": matrix_of(rates)})
-    (heat,) = heats(copied, ())
+    ((matrices,), *_) = section(copied, ()).blocks[0].parts
+    shown = heat(matrices.matrices[0])
 
     assert set(cells(rates).values()) == {Verdict.PASS}
-    assert heat.rows[0][1] == [("", "none"), ("\u219379.0", "pass low"), ("81.0", "pass")]
-    assert ("low", "\u2193 below the low end of what is expected") in heat.legend
+    assert shown.rows[0][1] == [("", "none"), ("\u219379.0", "pass low"), ("81.0", "pass")]
+    assert ("low", "\u2193 below the low end of what is expected") in shown.legend
 
 
 def test_below_the_low_end_fails_with_the_host():

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from gpucheck.render.diagnosis import to_markdown
 from tests.browser import find
 from tests.render.pages import DIAGNOSES, PAGES, without_scripts
+from tests.render.views import diagnosis_markdown
 
 
 def test_the_page_of_72_gpus_stays_small():
@@ -14,14 +14,14 @@ def test_the_page_of_72_gpus_stays_small():
 
 
 def test_markdown_names_the_cause_and_the_other_suspects():
-    text = to_markdown(DIAGNOSES["winner"])
+    text = diagnosis_markdown(DIAGNOSES["winner"])
 
     assert "- cause: pcie-width-reduced (likely)" in text
     assert "- or: uplink-downgraded: lspci" in text
 
 
 def test_hostile_words_are_no_markdown():
-    text = to_markdown(DIAGNOSES["hostile"])
+    text = diagnosis_markdown(DIAGNOSES["hostile"])
     text = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", text)  # commands
 
     assert not re.search(r"(?<!\\)[<`]", text)

@@ -4,8 +4,8 @@ import click
 from msgspec.structs import replace
 
 from gpucheck.model import Finding, Verdict
-from gpucheck.render.findings.text import blocks
 from gpucheck.run.conclusion import joined
+from tests.render.views import lines_of
 
 BUS = tuple(f"0000:{n:02x}:00.0" for n in range(0x10, 0x18))
 
@@ -25,7 +25,7 @@ def finding(check, n=1, verdict=Verdict.FAIL, **fields):
 
 
 def lines(*findings, **options):
-    return [click.unstyle(line) for line in blocks(joined(findings), BUS, **options)]
+    return [click.unstyle(line) for line in lines_of(joined(findings), BUS, **options)]
 
 
 def test_a_block_names_the_other_checks_and_shows_their_evidence_once():

@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, Verdict
-from gpucheck.render.findings.groups import group_equal
-from gpucheck.render.findings.text import blocks
+from gpucheck.render.findings import group_equal
 from gpucheck.render.words import number, observed, plural, value
+from tests.render.views import lines_of
 
 BUS = tuple(f"0000:{n:02x}:00.0" for n in range(0x10, 0x20))
 
@@ -22,7 +22,7 @@ def finding(n, verdict=Verdict.WARN, *, percent=75, **fields):
 
 
 def lines(findings, gpus=BUS, **options):
-    return [click.unstyle(line) for line in blocks(findings, gpus, **options)]
+    return [click.unstyle(line) for line in lines_of(findings, gpus, **options)]
 
 
 def test_the_same_on_all_gpus_is_one_block_without_any_bus_id():

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from gpucheck.model import Verdict
-from gpucheck.render import fleet as render
-from gpucheck.render.fleet.html import to_html
-from gpucheck.render.html import json_data
+from gpucheck.render.fleet import FORMATS, json_pieces, render
+from gpucheck.render.write.fleet_page import to_html
+from gpucheck.render.write.html import json_data
 from tests.fleet.reports import bad, merged, report, steady
 
 EVIL = "</script><img src=x onerror=alert(1)>\x1b[2J\u202egpj\n\"'`${{7*7}}"
@@ -33,7 +33,7 @@ def evil():
 
 
 def test_the_text_tells_what_stands_out_once(fleet):
-    text = click.unstyle(render.to_text(fleet))
+    text = click.unstyle(render(fleet, "text"))
 
     assert "Outliers" in text
     assert len(re.findall(r"^slow +p2p", text, re.M)) == 1
@@ -43,7 +43,7 @@ def test_the_text_tells_what_stands_out_once(fleet):
 def test_of_a_large_fleet_passing_hosts_are_counted():
     big = merged(*steady(60), report("slow", 340.0))
 
-    short, full = (click.unstyle(render.to_text(big, verbose=v)) for v in (False, True))
+    short, full = (click.unstyle(render(big, "text", verbose=v)) for v in (False, True))
 
     assert "60 more hosts pass" in short
     assert "node33" not in short
@@ -54,7 +54,7 @@ def test_a_large_fleet_begins_with_its_worst_hosts():
     failed = report("z-failed", verdict=Verdict.FAIL, findings=(bad(),))
     big = merged(*steady(60), report("a-slow", 340.0), failed)
 
-    lines = click.unstyle(render.to_text(big)).splitlines()
+    lines = click.unstyle(render(big, "text")).splitlines()
     begin = next(i for i, line in enumerate(lines) if line.startswith("verdict"))
     first, second = lines[begin + 1 : begin + 3]
 
@@ -66,14 +66,14 @@ def test_a_large_fleet_begins_with_its_worst_hosts():
 def test_alike_problems_of_a_large_fleet_are_said_once():
     big = merged(*(report(f"n{i:02d}", verdict=Verdict.FAIL, findings=(bad(),)) for i in range(50)))
 
-    text = click.unstyle(render.to_text(big))
+    text = click.unstyle(render(big, "text"))
 
     assert text.count("a link is down") == 1
     assert "and 42 more" in text
 
 
 def test_csv_has_a_line_a_host_and_a_column_a_metric(fleet):
-    lines = list(csv.DictReader(io.StringIO(render.to_csv(fleet))))
+    lines = list(csv.DictReader(io.StringIO(render(fleet, "csv"))))
 
     assert len(lines) == 14
     slow = next(line for line in lines if line["host"] == "slow")
@@ -81,13 +81,13 @@ def test_csv_has_a_line_a_host_and_a_column_a_metric(fleet):
 
 
 def test_csv_cells_are_no_formulas():
-    (line,) = csv.DictReader(io.StringIO(render.to_csv(merged(report("=1+1")))))
+    (line,) = csv.DictReader(io.StringIO(render(merged(report("=1+1")), "csv")))
 
     assert line["host"] == "'=1+1"
 
 
 def test_prometheus_is_in_base_units_without_duplicates(fleet):
-    text = render.to_prometheus(fleet)
+    text = render(fleet, "prometheus")
     samples = [line for line in text.splitlines() if not line.startswith("#")]
 
     assert 'gpucheck_host_status{host="sick",simulated="true"} 2' in samples
@@ -98,7 +98,7 @@ def test_prometheus_is_in_base_units_without_duplicates(fleet):
 
 
 def test_junit_counts_what_is_wrong(fleet):
-    root = ElementTree.fromstring(render.to_junit(fleet))  # noqa: S314 - our own
+    root = ElementTree.fromstring(render(fleet, "junit"))  # noqa: S314 - our own
 
     assert (root.get("failures"), root.get("errors")) == ("2", "0")
     (sick,) = root.findall("testsuite[@name='sick']")
@@ -108,10 +108,10 @@ def test_junit_counts_what_is_wrong(fleet):
     assert set(sick.attrib) <= {"name", "tests", "failures", "errors", "skipped", "time", "hostname", "timestamp"}
 
 
-@pytest.mark.parametrize("form", sorted(render.WRITERS))
+@pytest.mark.parametrize("form", FORMATS)
 def test_no_host_can_speak_for_us_in_any_format(evil, form):
     """Neither markup, nor escape sequences, nor a direction override, nor a line of its own."""
-    text = render.WRITERS[form](evil)
+    text = click.unstyle(render(evil, form))
 
     assert "\x1b" not in text
     assert "\u202e" not in text
@@ -128,7 +128,7 @@ def test_json_in_pieces_is_the_whole_contract(hosts):
     fleet = merged(
         *(report(f'{EVIL}{n}\n  "hosts": []', verdict=Verdict.FAIL, findings=(bad(),)) for n in range(hosts))
     )
-    pieces = list(render.json_pieces(fleet))
+    pieces = list(json_pieces(fleet))
 
     assert msgspec.json.decode(b"".join(pieces), type=type(fleet)) == fleet
     assert sum(line.startswith(b'    {"host":') for line in b"".join(pieces).splitlines()) == hosts

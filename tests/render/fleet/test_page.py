@@ -3,7 +3,7 @@
 import pytest
 
 from gpucheck.model import Verdict
-from gpucheck.render.fleet.html import to_html
+from gpucheck.render.write.fleet_page import to_html
 from tests.browser import all_of, count, crowded, find, screen, wait, whole_screen
 from tests.fleet.reports import bad, merged, report
 from tests.fleet.test_digests import compared, measured, trained

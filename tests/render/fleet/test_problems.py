@@ -9,9 +9,9 @@ import pytest
 from gpucheck.fleet.compare import changes
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, Verdict
-from gpucheck.render import fleet as render
-from gpucheck.render.fleet.html import to_html
-from gpucheck.render.fleet.problems import by_cause
+from gpucheck.render.fleet import render
+from gpucheck.render.subjects.fleet import by_cause
+from gpucheck.render.write.fleet_page import to_html
 from tests.fleet.reports import bad, merged, report, steady
 
 BUS = [f"0000:{n:02x}:00.0" for n in range(4)]
@@ -43,7 +43,7 @@ def fleet():
 
 @pytest.fixture(scope="module")
 def lines(fleet):
-    return click.unstyle(render.to_text(fleet)).splitlines()
+    return click.unstyle(render(fleet, "text")).splitlines()
 
 
 def starting(lines, start):
@@ -53,41 +53,44 @@ def starting(lines, start):
 
 def test_the_causes_come_first_the_worst_before_the_frequent(lines):
     assert lines[:2] == [
-        "Problems by cause",
+        "Problems by cause:",
         "  driver-mismatch: 2 hosts, nvlink-down: 2 hosts, power-limit-lowered: 2 hosts, outlier: 1 host",
     ]
 
 
 def test_consequences_are_one_line_below_their_root_cause(lines):
     """They were a block of three lines each."""
-    at = lines.index(starting(lines, "FAIL    driver: 580 and 570  on m1, m2"))
+    at = lines.index(starting(lines, "FAIL    driver  m1, m2 (SIMULATED): 580 and 570"))
 
-    assert lines[at + 4] == "UNKNOWN 2 checks not run because of this: bar1, throttle"
+    assert (
+        next(line for line in lines[at + 1 :] if line[0] != " ")
+        == "UNKNOWN 2 checks not run because of this: bar1, throttle"
+    )
     assert not [line for line in lines if line.startswith("UNKNOWN bar1")]
 
 
 def test_the_headline_names_host_and_gpu(lines):
-    assert "  on link1 GPU 2, link2 GPU 1" in starting(lines, "FAIL    nvlink: ")
+    assert starting(lines, "FAIL    nvlink ").startswith("FAIL    nvlink  link1 GPU 2, link2 GPU 1")
 
 
 def test_a_remedy_for_several_hosts_names_no_bus_id_of_one_of_them(lines):
-    at = lines.index(starting(lines, "WARN    power-limit: "))
+    at = lines.index(starting(lines, "WARN    power-limit  "))
 
-    assert "  on link2 GPU 3, low (all 4 GPUs)" in lines[at]
-    assert lines[at + 2].endswith("sudo nvidia-smi -i BUS_ID -pl 700")
+    assert "  link2 GPU 3, low (all 4 GPUs)" in lines[at]
+    assert any(line.endswith("sudo nvidia-smi -i BUS_ID -pl 700") for line in lines[at : at + 5])
 
 
 def test_what_all_gpus_of_all_its_hosts_have_needs_no_gpu():
-    text = click.unstyle(render.to_text(merged(*(report(n, findings=limited(0, 1, 2, 3)) for n in ("a", "b")))))
+    text = click.unstyle(render(merged(*(report(n, findings=limited(0, 1, 2, 3)) for n in ("a", "b"))), "text"))
 
-    assert "on a (all 4 GPUs), b (all 4 GPUs)" in text
+    assert "  a (all 4 GPUs), b (all 4 GPUs)" in text
     assert "sudo nvidia-smi -pl 700" in text
 
 
 def test_what_unhealthy_hosts_share_stands_before_the_lists():
     unhealthy = [report(f"n{i:02d}", 330.0, attributes={"rack": ("r1",)}) for i in range(6)]
     healthy = [report(f"n{i:02d}", 380.0 + (i % 5 - 2) * 0.8, attributes={"rack": ("r2",)}) for i in range(6, 60)]
-    text = render.to_text(merged(*unhealthy, *healthy))
+    text = render(merged(*unhealthy, *healthy), "text")
 
     assert text.index("What unhealthy hosts share") < text.index("hardware") < text.index("Outliers")
 
@@ -141,10 +144,10 @@ def test_one_fault_of_a_host_is_one_problem():
         why="the limit holds the clocks",
         fix="another fix",
     )
-    text = click.unstyle(render.to_text(merged(report("a", verdict=Verdict.WARN, findings=(*limited(0), also)))))
+    text = click.unstyle(render(merged(report("a", verdict=Verdict.WARN, findings=(*limited(0), also))), "text"))
 
-    assert text.count("on a ") + text.count("on a\n") == 1
-    assert "        also   throttle\n" in text
+    assert text.count("power-limit  a ") == 1
+    assert "        also      throttle: the limit holds the clocks\n" in text
     assert "another fix" not in text
 
 
@@ -156,7 +159,7 @@ def test_hosts_fit_the_terminal_and_simulated_ones_stay_marked(width):
         for row in merged(*[report(f"n{n}", 380.0) for n in range(4)]).hosts
     ]  # fmt: skip
     fleet = msgspec.structs.replace(merged(report("n0", 380.0)), hosts=tuple(rows), outliers=())
-    shown = click.unstyle(render.to_text(fleet, width=width)).splitlines()
+    shown = click.unstyle(render(fleet, "text", width=width)).splitlines()
     found = [line for line in shown if line.startswith("PASS     ")]
 
     assert len(found) == 4

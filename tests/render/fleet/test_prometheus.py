@@ -8,8 +8,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gpucheck import fleet
 from gpucheck.model import HostMetric
-from gpucheck.render.fleet import to_prometheus
-from gpucheck.render.prometheus import Family, write
+from gpucheck.render.machine.prometheus import Family, write
+from gpucheck.render.machine.prometheus import fleet_to_prometheus as to_prometheus
 from tests.fleet.reports import merged, report, rows
 from tests.fleet.test_digests import compared, measured, trained
 

@@ -7,7 +7,8 @@ from gpucheck.model import Verdict
 from gpucheck.model.host.hardware import PcieLink
 from gpucheck.model.host.health import GpuProcess
 from gpucheck.model.record import RECORD, GpuRecord, HealthRecord, LinkRecord
-from gpucheck.render.report.gpus import rows
+from gpucheck.render.blocks import Cell, cells
+from gpucheck.render.subjects.gpus import section
 from tests.render.reports import finding, report, sick
 from tests.topology.servers import topology
 
@@ -34,13 +35,15 @@ def record(bus_id, **fields):
     return GpuRecord(bus_id=bus_id, uuid="GPU-1", name="H100", device_id="2330", **{**told, **fields})
 
 
+def rows(made):
+    """Each row by the titles of its columns."""
+    ((table,),) = (one.blocks for one in section(made))
+    return [dict(zip((column.title for column in table.columns), cells(row), strict=False)) for row in table.rows]
+
+
 def table(*findings, **fields):
     kept = HealthRecord(gpus=(record(BUS[0], **fields),))
     return rows(report(*findings, topology=MACHINE, measurements={RECORD: msgspec.to_builtins(kept)}))
-
-
-def cell(row, label):
-    return next(cell for cell in row.cells if cell.label == label)
 
 
 @pytest.mark.parametrize(
@@ -56,9 +59,7 @@ def cell(row, label):
     ],
 )
 def test_state_of_a_gpu(label, text, detail):
-    found = cell(table()[0], label)
-
-    assert (found.text, found.detail, found.kind) == (text, detail, "")
+    assert table()[0][label] == Cell(text, detail)
 
 
 def test_worst_finding_marks_the_gpu_and_its_cell():
@@ -68,26 +69,26 @@ def test_worst_finding_marks_the_gpu_and_its_cell():
         finding("power-limit", f"gpu:{BUS[0]}", Verdict.WARN),
     )[0]
 
-    assert (found.verdict, found.serial) == (Verdict.FAIL, "1650521012345")
-    assert [one.label for one in found.cells if one.kind == "fail"] == ["NVLinks up"]
-    assert [one.label for one in found.cells if one.kind == "warn"] == ["power"]
+    assert (found["GPU"].verdict, found["UUID, serial"].detail) == (Verdict.FAIL, "1650521012345")
+    assert [title for title, one in found.items() if one.tone == "fail"] == ["NVLinks up"]
+    assert [title for title, one in found.items() if one.tone == "warn"] == ["power"]
 
 
 def test_what_was_not_reported_is_a_dash():
     found = table(temperature_c=None, power_w=None, processes=None, nvlinks=(), memory_used_mib=None)[0]
 
-    assert [cell(found, label).text for label in ("temperature", "power", "processes", "NVLinks up")] == ["\u2013"] * 4
+    assert [found[title].text for title in ("temperature", "power", "processes", "NVLinks up")] == ["\u2013"] * 4
 
 
 def test_many_processes_are_counted():
     found = table(processes=tuple(GpuProcess(pid=n, kind="compute", name="python3") for n in range(5)))[0]
 
-    assert cell(found, "processes").detail == "python3 (0), python3 (1), python3 (2), 2 more processes"
+    assert found["processes"].detail == "python3 (0), python3 (1), python3 (2), 2 more processes"
 
 
 def test_gpus_of_a_report_without_a_record_have_their_names():
     """An older report."""
-    assert [(row.number, row.cells) for row in rows(sick())] == [(index, ()) for index in range(8)]
+    assert [(row["GPU"].text, len(row)) for row in rows(sick())] == [(str(index), 2) for index in range(8)]
 
 
 def test_a_gpu_that_is_not_usable_has_a_row_in_its_place():
@@ -96,16 +97,13 @@ def test_a_gpu_that_is_not_usable_has_a_row_in_its_place():
     machine = msgspec.structs.replace(MACHINE, gpus=(MACHINE.gpus[0], moved))
     found = rows(report(lost, topology=machine))
 
-    assert [(row.number, row.absent, row.verdict) for row in found] == [
-        (0, "", None),
-        (1, "gpu-lost", Verdict.FAIL),
-        (2, "", None),
-    ]
+    assert [(row["GPU"].text, row["GPU"].verdict) for row in found] == [("0", None), ("1", Verdict.FAIL), ("2", None)]
+    assert found[1]["UUID, serial"].text == "not usable: gpu-lost"
 
 
 @pytest.mark.parametrize(("seen", "kind"), [("hw-slowdown, hw-thermal", "fail"), ("hw-power-brake", "")])
 def test_only_heat_marks_the_temperature(seen, kind):
     row = table(finding("throttle", f"gpu:{BUS[0]}", seen=seen, cause="throttled"))[0]
 
-    assert cell(row, "temperature").kind == kind
-    assert cell(row, "SM clock").kind == "fail"
+    assert row["temperature"].tone == kind
+    assert row["SM clock"].tone == "fail"

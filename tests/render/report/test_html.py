@@ -7,8 +7,8 @@ from lxml import html
 from msgspec.structs import replace
 
 from gpucheck.model import Verdict
-from gpucheck.render.report.html import to_html
 from tests.render.reports import copies, finding, healthy, passed, report, sick
+from tests.render.views import report_page
 from tests.topology.servers import topology
 
 
@@ -17,7 +17,7 @@ def body(page):
 
 
 def test_a_report_about_nothing_is_a_page_that_says_so():
-    page = body(to_html(report(simulated=False)))
+    page = body(report_page(report(simulated=False)))
 
     assert "Nothing was evaluated." in page
     assert "Topology" not in page
@@ -26,17 +26,17 @@ def test_a_report_about_nothing_is_a_page_that_says_so():
 def test_a_rack_of_evidence_is_cut_and_the_rest_is_named():
     many = finding(evidence=tuple(f"line {n}" for n in range(100)))
 
-    assert "and 60 lines more: gpucheck verify --format json" in body(to_html(report(many)))
+    assert "and 60 lines more: gpucheck verify --format json" in body(report_page(report(many)))
 
 
 def test_the_title_tells_verdict_host_and_simulation():
-    titles = [html.fromstring(to_html(made)).findtext(".//title") for made in (sick(), healthy())]
+    titles = [html.fromstring(report_page(made)).findtext(".//title") for made in (sick(), healthy())]
 
     assert titles == ["FAIL: node07 (SIMULATED)", "PASS: node07"]
 
 
 def test_training_and_measurement_are_told():
-    page = body(to_html(sick()))
+    page = body(report_page(sick()))
 
     for words in ("torch ddp", "2.3 to 0.412", "1810", "93 %", "0 wrong words", "18 NVLinks"):
         assert words in page
@@ -46,7 +46,7 @@ def test_a_failed_training_has_no_row():
     """Its finding tells it."""
     made = report(passed(), measurements={"smoke-ddp": {"type": "failure", "kind": "hang"}})
 
-    assert "Training runs" not in to_html(made)
+    assert "Training runs" not in report_page(made)
 
 
 def test_a_matrix_that_was_hardly_measured_is_no_heat_map():
@@ -55,21 +55,21 @@ def test_a_matrix_that_was_hardly_measured_is_no_heat_map():
     copied["matrices"] = {"staged_uni_gb_s": [[None] * 8 for _ in range(8)]}
     changed = msgspec.structs.replace(made, measurements={"p2p": copied})
 
-    assert 'role="tab"' not in to_html(changed)
+    assert 'role="tab"' not in report_page(changed)
 
 
 def test_a_skip_needs_no_remedy():
-    assert "does not apply here" in body(to_html(report(finding(verdict=Verdict.SKIP, fix=""))))
+    assert "1 skipped" in body(report_page(report(finding(verdict=Verdict.SKIP, fix=""))))
 
 
 def test_what_was_not_proven_stands_on_top():
     made = msgspec.structs.replace(healthy(), not_proven=("training, <b>torch</b> is not installed", "p2p, one GPU"))
 
-    (note,) = html.fromstring(to_html(made)).xpath("//*[@id='not-proven']")
+    (note,) = html.fromstring(report_page(made)).xpath("//*[@id='not-proven']")
 
     words = "Not proven by this run: training, <b>torch</b> is not installed; p2p, one GPU."
     assert note.text_content() == words
-    assert "not-proven" not in to_html(healthy())
+    assert "not-proven" not in report_page(healthy())
 
 
 def test_passed_checks_of_all_gpus_are_one_row():
@@ -77,23 +77,23 @@ def test_passed_checks_of_all_gpus_are_one_row():
     machine = topology(72, 4)
     bus_ids = [gpu.pci_bus_id for gpu in machine.gpus]
     passes = [replace(passed("bar1", f"gpu:{bus_id}"), seen="131,072 MiB", evidence=(bus_id,)) for bus_id in bus_ids]
-    page = body(to_html(report(*passes, topology=machine)))
+    page = body(report_page(report(*passes, topology=machine)))
 
     assert "all 72 GPUs" in page
     assert page.count("131,072 MiB") == 1
 
 
 def test_like_gpus_of_a_rack_share_a_row_of_paths_and_links():
-    page = body(to_html(report(passed(), topology=topology(72, 4, switch_links=18))))
+    page = body(report_page(report(passed(), topology=topology(72, 4, switch_links=18))))
 
     assert page.count("NV18") < 10
     assert "GPU0-71" in page
     assert "GPUs with equal paths share a row" in page
-    assert "share a row" not in body(to_html(sick()))
+    assert "share a row" not in body(report_page(sick()))
 
 
 def test_each_step_of_a_fix_is_a_line_and_a_command_can_be_copied():
-    page = to_html(report(finding()))
+    page = report_page(report(finding()))
 
     assert '<div>reseat the board, then:</div><div><span class="command"><code>gpucheck verify --only nvlink' in page
 
@@ -101,9 +101,9 @@ def test_each_step_of_a_fix_is_a_line_and_a_command_can_be_copied():
 def test_equal_peer_access_is_one_sentence():
     access = {"cuda": [[None, True], [True, None]], "nvml": [["X", "OK"], ["OK", "X"]]}
     copied = {**copies(["0000:10:00.0", "0000:20:00.0"]), "peer_access": access}
-    page = body(to_html(report(passed(), measurements={"p2p": copied})))
+    page = body(report_page(report(passed(), measurements={"p2p": copied})))
     access["cuda"][1][0] = False
-    other = body(to_html(report(passed(), measurements={"p2p": {**copied, "peer_access": access}})))
+    other = body(report_page(report(passed(), measurements={"p2p": {**copied, "peer_access": access}})))
 
     assert "yes OK, for all 2 ordered pairs" in page
     assert "for all" not in other

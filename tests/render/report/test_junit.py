@@ -7,8 +7,7 @@ import pytest
 from lxml import etree
 
 from gpucheck.model import Verdict
-from gpucheck.render.fleet.junit import to_junit as fleet_to_junit
-from gpucheck.render.report.junit import to_junit
+from gpucheck.render.machine.junit import fleet_to_junit, to_junit
 from tests.fleet.reports import bad, merged, steady
 from tests.fleet.reports import report as fleet_host
 from tests.render.reports import REPORTS, finding, healthy, passed, report

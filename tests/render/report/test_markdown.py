@@ -5,15 +5,16 @@ import pytest
 from markdown_it import MarkdownIt
 from msgspec.structs import replace
 
-from gpucheck.cli._shared.redaction import of_report
+from gpucheck.cli._shared.redaction import of
 from gpucheck.model import System, Verdict
 from gpucheck.model.finding import Step
 from gpucheck.model.host.hardware import PcieLink
 from gpucheck.model.record import GpuRecord, HealthRecord
 from gpucheck.render.formats import render
-from gpucheck.render.markdown import Markdown, table
-from gpucheck.render.report.markdown import FINDINGS, MOST_LINES, to_markdown
+from gpucheck.render.subjects.card import FINDINGS, MOST_LINES
+from gpucheck.render.write.markdown import Markdown, table
 from tests.render.reports import SIMULATION, copies, finding, healthy, hostile, passed, report, sick
+from tests.render.views import report_card
 
 UUID = "GPU-5ec2f213-af40-cb06-a2d9-42946bc64825"
 PARSER = MarkdownIt("commonmark").enable("table")
@@ -41,7 +42,7 @@ def lines_of_tables(text):
 
 @pytest.mark.parametrize("made", [sick(), healthy(), hostile(), report()], ids=["sick", "healthy", "hostile", "empty"])
 def test_every_table_is_one_to_a_parser(made):
-    text = to_markdown(made)
+    text = report_card(made)
     found = tables(text)
 
     # The line under a header is no row; a line that a parser does not take into a table would be missing.
@@ -52,7 +53,7 @@ def test_every_table_is_one_to_a_parser(made):
 
 
 def test_no_text_of_a_host_has_a_meaning_in_markdown():
-    kinds = {child.type for token in PARSER.parse(to_markdown(hostile())) for child in token.children or ()}
+    kinds = {child.type for token in PARSER.parse(report_card(hostile())) for child in token.children or ()}
 
     assert kinds <= {"text", "text_special", "strong_open", "strong_close", "code_inline", "softbreak"}
 
@@ -62,7 +63,7 @@ RESET = Step(command="nvidia-smi --gpu-reset -i 0", changes=True)
 
 
 def test_findings_come_with_cause_and_a_command_that_only_reads():
-    (row,) = [row for row in tables(to_markdown(sick()))[0] if "nvlink:" in row[1]][:1]
+    (row,) = [row for row in tables(report_card(sick()))[0] if "nvlink:" in row[1]][:1]
 
     assert row[0] == "FAIL"
     assert row[2] == "nvlink-down (certain)"
@@ -82,7 +83,7 @@ def test_findings_come_with_cause_and_a_command_that_only_reads():
     ],
 )
 def test_the_command_never_changes_the_machine(fields, command):
-    shown = tables(to_markdown(report(finding(**fields))))[0][1][3]
+    shown = tables(report_card(report(finding(**fields))))[0][1][3]
 
     assert shown.startswith(command)
 
@@ -91,7 +92,7 @@ def test_pairs_are_allowed_working_correct_and_measured_against_the_expectation(
     machine = sick().topology
     p2p = copies([gpu.pci_bus_id for gpu in machine.gpus][:4], slow={(1, 2), (2, 1)})
     p2p["observations"] = {"p2p_access": True, "measured": {"integrity_bad_pairs": [[1, 2]]}}
-    header, row, host = tables(to_markdown(report(measurements={"p2p": p2p})))[-1]
+    header, row, host = tables(report_card(report(measurements={"p2p": p2p})))[-1]
     shown = dict(zip(header, row, strict=True))
 
     assert (shown["path"], shown["pairs"], shown["P2P allowed"], shown["P2P works"]) == ("NV18", "6", "yes", "yes")
@@ -113,7 +114,7 @@ def test_gpus_that_are_alike_are_one_row():
     )  # fmt: skip
     kept = {"gpu-health": msgspec.to_builtins(HealthRecord(gpus=gpus))}
     lowered = finding("power-limit", f"gpu:{machine.gpus[3].pci_bus_id}", Verdict.WARN, seen=400, wanted=700, unit="W")
-    rows = tables(to_markdown(report(lowered, topology=machine, measurements=kept)))[2]
+    rows = tables(report_card(report(lowered, topology=machine, measurements=kept)))[2]
 
     assert [row[0] for row in rows[1:]] == ["0-2, 4-7 (7 GPUs)", "3"]
     assert "400 W of 700 W" in rows[2]
@@ -133,7 +134,7 @@ def test_many_findings_and_gpus_are_counted_and_the_card_stays_short():
         *many, topology=machine, measurements={"p2p": p2p}, not_proven=("copies, no torch",),
         attributes={"bios": ("1.0",), "board": ("X",), "hold": ("nvidia 580",)},
     )  # fmt: skip
-    text = to_markdown(made, mark="recorded on Monday\n")
+    text = report_card(made, "recorded on Monday")
 
     assert text.count("\n") <= MOST_LINES
     assert f"and {72 - FINDINGS + 1} findings more" in text
@@ -141,11 +142,11 @@ def test_many_findings_and_gpus_are_counted_and_the_card_stays_short():
 
 
 def test_a_simulation_and_a_recording_say_so():
-    text = to_markdown(report(simulation=SIMULATION), mark="recorded on Monday by gpucheck 0.1.0\n")
+    text = report_card(report(simulation=SIMULATION), "recorded on Monday by gpucheck 0.1.0")
 
     assert "**SIMULATED** hardware: hgx-h100-x8 with pcie-width:gpu=1,width=8." in text
     assert "Recorded on Monday by gpucheck 0.1.0." in text
-    assert "SIMULATED" not in to_markdown(healthy())
+    assert "SIMULATED" not in report_card(healthy())
 
 
 def planted(**fields):
@@ -169,7 +170,7 @@ SECRETS = (
 
 def test_nobody_and_no_machine_is_named():
     made = planted()
-    text = render(made, "markdown", change=of_report(made))
+    text = render(made, "markdown", change=of(made))
 
     assert [secret for secret in SECRETS if secret in text] == []
     assert "0000:" in text
@@ -189,15 +190,13 @@ def test_the_account_of_the_run_is_redacted(monkeypatch):
     monkeypatch.setenv("SUDO_USER", "carolfoo")
     made = report(finding(seen="started by carolfoo in a shell"))
 
-    assert "carolfoo" not in render(made, "markdown", change=of_report(made))
+    assert "carolfoo" not in render(made, "markdown", change=of(made))
 
 
 def test_a_path_of_the_kernel_is_no_folder_of_a_user():
     made = report(finding("iommu", "host", cause="iommu-translation", fix="boot with iommu=pt"))
 
-    assert r"`cat /sys/kernel/iommu_groups/*/type \| sort \| uniq -c`" in render(
-        made, "markdown", change=of_report(made)
-    )
+    assert r"`cat /sys/kernel/iommu_groups/*/type \| sort \| uniq -c`" in render(made, "markdown", change=of(made))
 
 
 def test_code_survives_pipes_and_backticks():
@@ -215,6 +214,6 @@ def test_columns_without_values_are_left_out():
 def test_passes_with_a_known_cause_are_named():
     known = replace(passed("p2p-status"), cause="geforce-p2p-disabled", confidence="certain", why="no P2P")
 
-    assert tables(to_markdown(report(known)))[0][1] == [
+    assert tables(report_card(report(known)))[0][1] == [
         "PASS", "p2p-status: 580.95.05", "geforce-p2p-disabled (certain)", "nvidia-smi topo -p2p r",
     ]  # fmt: skip

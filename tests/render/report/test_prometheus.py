@@ -4,8 +4,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gpucheck.model import Verdict
-from gpucheck.render.fleet.prometheus import to_prometheus as fleet_to_prometheus
-from gpucheck.render.report.prometheus import to_prometheus
+from gpucheck.render.machine.prometheus import fleet_to_prometheus, to_prometheus
 from tests.fleet.reports import merged, steady
 from tests.promtool import needs_promtool, promtool
 from tests.render.reports import REPORTS, finding, passed, report, sick, skipped

@@ -5,10 +5,10 @@ from lxml import etree, html
 
 from gpucheck.model import Finding, Verdict
 from gpucheck.render.formats import render
-from gpucheck.render.report.html import to_html
-from gpucheck.render.report.junit import to_junit
-from gpucheck.render.report.nagios import to_nagios
+from gpucheck.render.machine.junit import to_junit
+from gpucheck.render.machine.nagios import to_nagios
 from tests.render.reports import finding, passed, report
+from tests.render.views import report_page
 
 FOLLOWS = tuple(
     Finding(check=name, verdict=Verdict.UNKNOWN, subject="host", because_of="driver", why="no NVML", fix="f")
@@ -39,7 +39,7 @@ def test_nagios_names_the_root_cause_and_counts_the_rest():
 
 
 def test_the_page_has_one_block():
-    page = html.fromstring(to_html(report(*FOLLOWS, ROOT)))
+    page = html.fromstring(report_page(report(*FOLLOWS, ROOT)))
 
     (article,) = page.xpath("//article")
     assert "2 checks not run because of this: bar1, numa" in article.text_content()

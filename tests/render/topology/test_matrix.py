@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 
 from gpucheck import imports
-from gpucheck.render.topology.text import like_gpus, matrix
+from gpucheck.render.subjects.topology import like_gpus
 from gpucheck.render.words import ranges
 from tests.imports import nccl
+from tests.render.views import matrix
 from tests.topology.servers import topology
 from tests.topology.strategies import pasted
 

@@ -9,11 +9,12 @@ from hypothesis import given, settings
 
 from gpucheck import imports
 from gpucheck.model import Topology, Verdict
-from gpucheck.render.topology import to_json, to_text
+from gpucheck.render.json import to_json
 from gpucheck.topology import build
 from tests.imports.corpus import CASES, raw
 from tests.machines import h100, on_bus, p100, reading
 from tests.render.reports import finding
+from tests.render.views import topology_text
 from tests.topology.strategies import pasted
 
 P100S = build(reading(p100(0), p100(1)), on_bus(p100(0), p100(1)), simulated=True)
@@ -22,7 +23,7 @@ READABLE = [case for case in CASES if not case.get("negative")]
 
 
 def plain(topology: Topology, about: str = "") -> str:
-    return click.unstyle(to_text(topology, about=about))
+    return click.unstyle(topology_text(topology, about=about))
 
 
 @settings(max_examples=100)
@@ -49,7 +50,7 @@ def test_every_real_paste_survives_being_shown(case):
 
 
 def test_what_is_shown_in_colour_can_be_read_back_too():
-    assert imports.read(to_text(H100S)).matrix == H100S.matrix
+    assert imports.read(topology_text(H100S)).matrix == H100S.matrix
 
 
 def test_simulated_is_the_first_thing_said():
@@ -66,8 +67,8 @@ def test_pairs_that_expect_the_same_are_one_line():
 
 
 def test_each_class_has_its_colour():
-    assert click.style("NV18", fg="green") in to_text(H100S)
-    assert click.style("PIX ", fg="cyan") in to_text(P100S)
+    assert click.style("NV18", fg="green") in topology_text(H100S)
+    assert click.style("PIX", fg="cyan") in topology_text(P100S)
 
 
 def test_a_finding_says_what_why_and_what_to_do():
@@ -107,6 +108,6 @@ def test_a_faulty_gpu_is_marked_and_the_text_is_still_read():
     text = plain(msgspec.structs.replace(H100S, findings=(bad, lost)))
     marked = [line for line in text.splitlines() if line.startswith("GPU") and "FAIL" in line]
 
-    assert [line.split("  ")[-1] for line in marked] == ["FAIL nvlink-down", "FAIL gpu-lost"]
+    assert [line.split("  ")[-1].strip() for line in marked] == ["FAIL nvlink-down", "FAIL gpu-lost"]
     assert [gpu.uuid for gpu in imports.read(text).gpus] == [gpu.uuid for gpu in H100S.gpus]
     assert imports.read(text).matrix == H100S.matrix

@@ -1,0 +1,200 @@
+"""JUnit XML of hosts and fleets, as the strict schema (Jenkins xUnit, junit-10.xsd) allows it.
+
+FAIL and WARN are failures, UNKNOWN is an error (the check could not look), SKIP is skipped, and so is what follows from
+a failure or an error of the same suite: one fault is not 24 errors.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from statistics import median
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+from gpucheck.model import Finding, FleetReport, FleetRow, Report, Verdict, by_root, follows
+from gpucheck.printable import folded, indented, of_printable, one_line, printable
+from gpucheck.render.subjects.copies import by_class, copies
+from gpucheck.render.subjects.smoke import trainings
+from gpucheck.render.words import count_models, describe_simulation, headline, observed
+
+OUTCOME = {Verdict.FAIL: "failure", Verdict.WARN: "failure", Verdict.UNKNOWN: "error", Verdict.SKIP: "skipped"}
+
+
+class Case(NamedTuple):
+    """One test case. message: one line; detail: the rest."""
+
+    name: str
+    classname: str
+    verdict: Verdict
+    message: str = ""
+    detail: str = ""
+    seconds: float = 0.0
+
+
+class Suite(NamedTuple):
+    """One suite: a host, or a subject. properties: numbers and facts."""
+
+    name: str
+    cases: tuple[Case, ...]
+    hostname: str = ""
+    started: str | None = None
+    properties: tuple[tuple[str, str], ...] = ()
+
+
+def case(finding: Finding, *, name: str, classname: str, seconds: float) -> Case:
+    """A finding as a case: where and what was seen is the message; why, the fix and the evidence are the detail."""
+    if finding.verdict is Verdict.PASS:
+        return Case(name, classname, finding.verdict, seconds=seconds)
+    seen = observed(finding)
+    cause = f"cause: {finding.cause} ({finding.confidence or 'possible'})" if finding.cause else ""
+    action = f"action: {finding.action} (owner: {finding.owner})" if finding.action not in (None, "none") else ""
+    why = "" if seen == finding.why else f"why: {finding.why}"
+    evidence = (f"evidence: {line}" for line in finding.evidence)
+    lines = (why, f"fix: {finding.fix}" if finding.fix else "", action, cause, *evidence)
+    message = one_line(folded(headline(finding)))
+    return Case(name, classname, finding.verdict, message, "\n".join(map(indented, filter(None, lines))), seconds)
+
+
+def write(name: str, suites: Iterable[Suite]) -> str:
+    """The whole document. Control characters, which XML 1.0 cannot hold, are replaced."""
+    root = ElementTree.Element("testsuites", {"name": name})
+    totals = dict.fromkeys(("tests", "failures", "errors"), 0)
+    for suite in suites:
+        element = _suite(root, suite)
+        for key in totals:
+            totals[key] += int(element.get(key, "0"))
+    root.attrib.update({key: str(total) for key, total in totals.items()})
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _suite(root: ElementTree.Element, suite: Suite) -> ElementTree.Element:
+    outcomes = [OUTCOME.get(case.verdict) for case in suite.cases]
+    attributes = {
+        "name": printable(suite.name),
+        "tests": str(len(suite.cases)),
+        "failures": str(outcomes.count("failure")),
+        "errors": str(outcomes.count("error")),
+        "skipped": str(outcomes.count("skipped")),
+        "time": f"{sum(case.seconds for case in suite.cases):.3f}",
+        "hostname": printable(suite.hostname or suite.name),
+    }
+    if suite.started:
+        attributes["timestamp"] = printable(suite.started)[:19]
+    element = ElementTree.SubElement(root, "testsuite", attributes)
+    if suite.properties:
+        properties = ElementTree.SubElement(element, "properties")
+        for key, value in suite.properties:
+            ElementTree.SubElement(properties, "property", {"name": printable(key), "value": printable(value)})
+    for case in suite.cases:
+        _case(element, case)
+    return element
+
+
+def _case(suite: ElementTree.Element, case: Case) -> None:
+    attributes = {"classname": printable(case.classname), "name": printable(case.name), "time": f"{case.seconds:.3f}"}
+    element = ElementTree.SubElement(suite, "testcase", attributes)
+    outcome = OUTCOME.get(case.verdict)
+    if outcome:
+        child = ElementTree.SubElement(element, outcome, {"message": printable(case.message)})
+        if outcome != "skipped":
+            child.set("type", case.verdict.value)
+        child.text = "\n".join(map(printable, case.detail.split("\n"))) or None
+
+
+@of_printable
+def to_junit(report: Report) -> str:
+    """A suite for the host, a case a finding, numbers as properties."""
+    name = "gpucheck verify (SIMULATED)" if report.simulated else "gpucheck verify"
+    cases = (*_cases(report), *_unproven(report))
+    suite = Suite(report.host, cases, report.host, report.started, tuple(_properties(report)))
+    return write(name, [suite])
+
+
+def _with_time_and_root(report: Report) -> Iterator[tuple[Finding, float, str | None]]:
+    """Yield each finding with its seconds, and where it follows from another one, which and why, as text.
+
+    Findings of one step follow each other and bear the time of all of it: each gets its share, so that the sum is true.
+    """
+    faults, unrun = by_root(report.findings)
+    not_run = {check: f"not run: see the findings of {root}" for root, checks in unrun.items() for check in checks}
+    parts = {id(one): _part(one, fault.lead) for fault in faults for one in fault.also}
+    for seconds, group in groupby(report.findings, key=lambda finding: finding.seconds):
+        findings = list(group)
+        for finding in findings:
+            root = not_run.get(finding.check) if finding.because_of is not None and not follows(finding) else None
+            yield finding, (seconds or 0.0) / len(findings), parts.get(id(finding), root)
+
+
+def _part(finding: Finding, lead: Finding) -> str:
+    return one_line(folded(f"{headline(finding)} (same fault as {lead.check} {lead.subject})"))
+
+
+def _cases(report: Report) -> Iterator[Case]:
+    """A name stands once in its class, or CI would merge the two."""
+    seen: Counter[tuple[str, str]] = Counter()
+    for finding, seconds, root in _with_time_and_root(report):
+        key = finding.check, finding.subject
+        seen[key] += 1
+        name = finding.subject if seen[key] == 1 else f"{finding.subject} ({seen[key]})"
+        classname = f"gpucheck.{finding.check}"
+        if root is not None:
+            yield Case(name, classname, Verdict.SKIP, root, seconds=seconds)
+        else:
+            yield case(finding, name=name, classname=classname, seconds=seconds)
+
+
+def _unproven(report: Report) -> Iterator[Case]:
+    """What the level includes and this run did not show: skipped, for nothing is known to be wrong with it."""
+    for text in dict.fromkeys(report.not_proven):
+        yield Case(one_line(text), "gpucheck.not-proven", Verdict.SKIP, "not proven by this run")
+
+
+def _properties(report: Report) -> Iterator[tuple[str, str]]:
+    if report.simulation is not None:
+        yield "SIMULATED", describe_simulation(report.simulation)
+    yield "system", f"{report.system.os_name}, kernel {report.system.kernel}, {report.system.arch}"
+    yield from ((name, version) for name, version in report.versions.items() if version)
+    if report.topology is not None:
+        yield "gpus", ", ".join(count_models(report.topology.gpus))
+    yield from _numbers(report)
+
+
+def _numbers(report: Report) -> Iterator[tuple[str, str]]:
+    found = copies(report)
+    for rates in filter(lambda path: path.rates, by_class(found) if found else ()):
+        name = f"p2p_uni_gb_s[{rates.cls}]"
+        yield f"{name} pairs", str(len(rates.pairs))
+        yield f"{name} slowest", f"{rates.rates[0]:g}"
+        yield f"{name} median", f"{median(rates.rates):g}"
+        if rates.expected is not None:
+            yield f"{name} expected", f"{rates.expected:g}"
+    if found:
+        yield from ((f"integrity {name}", str(number)) for name, number in found.integrity.items())
+    for run in trainings(report):
+        name = " ".join(filter(None, (run.step, run.variant)))
+        if run.loss_first is not None and run.loss_last is not None:
+            yield f"{name} loss", f"{run.loss_first:g} to {run.loss_last:g}"
+        if run.performance and run.performance.samples_per_s:
+            yield f"{name} samples_per_s", f"{sum(run.performance.samples_per_s):.1f}"
+
+
+def fleet_to_junit(fleet: FleetReport) -> str:
+    """A suite a host, a case a problem."""
+    name = "gpucheck fleet (SIMULATED)" if fleet.simulated else "gpucheck fleet"
+    return write(name, map(_fleet_suite, fleet.hosts))
+
+
+def _fleet_suite(row: FleetRow) -> Suite:
+    cases = [_fleet_case(row.host, finding) for finding in row.problems]
+    if not cases:
+        cases = [Case("verdict", row.host, row.verdict, "nothing is wrong" if row.verdict is Verdict.PASS else "")]
+    facts = {"gpus": row.gpus, "driver": row.driver, "system": row.system}
+    facts["SIMULATED"] = row.simulation if row.simulated else None
+    properties = tuple((key, text) for key, text in facts.items() if text)
+    return Suite(row.host, tuple(cases), row.host, row.started, properties)
+
+
+def _fleet_case(host: str, finding: Finding) -> Case:
+    name = finding.check if finding.subject == "host" else f"{finding.check} {finding.subject}"
+    return case(finding, name=name, classname=host, seconds=finding.seconds or 0.0)

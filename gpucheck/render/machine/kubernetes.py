@@ -1,0 +1,75 @@
+"""A host's report for Kubernetes: a condition of the node per domain, and labels, for the scripts of a node.
+
+``gpucheck.kubernetes/1 VERDICT COUNT``, a line per condition and label, ``end``:
+
+    condition GpuNvlinkUnhealthy True nvlink-down gpucheck:nvlink-down g2 17/18 reset-gpu
+    label gpucheck.io/verdict=fail
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from gpucheck.model import Finding, Report, Verdict
+from gpucheck.render.findings import Group, troubles
+from gpucheck.render.machine.slurm import reason
+
+SCHEMA = "gpucheck.kubernetes/1"
+# Without a known cause, the GPU is what cannot be relied on.
+OTHER = "GpuUnhealthy"
+LABEL = "gpucheck.io/"
+# Of a label's value.
+MOST = 63
+
+
+class Conditions(NamedTuple):
+    """types: every condition. of_cause: that of each cause, None for one of the job. acting: actions that set one."""
+
+    types: tuple[str, ...] = (OTHER,)
+    of_cause: Mapping[str, str | None] = {}
+    acting: frozenset[str] = frozenset({"reset-gpu", "reboot", "power-cycle", "replace", "contact-support"})
+
+
+def to_kubernetes(report: Report, conditions: Conditions | None = None) -> str:
+    """Return conditions and labels. A condition is True if a check failed, else Unknown if any check is UNKNOWN."""
+    conditions = conditions or Conditions()
+    lines = [*_conditions(report, conditions), *_labels(report)]
+    return "\n".join((f"{SCHEMA} {report.verdict.value} {len(lines)}", *lines, "end", ""))
+
+
+def _conditions(report: Report, conditions: Conditions) -> Iterator[str]:
+    failed: dict[str, Group] = {}
+    for group in troubles(report):
+        condition = _condition(group.first, conditions) if group.verdict is Verdict.FAIL else None
+        if condition is not None:
+            failed.setdefault(condition, group)
+    # Whatever could not be evaluated may belong to any of them: without a driver, no NVLink was looked at.
+    calm = "Unknown" if any(finding.verdict is Verdict.UNKNOWN for finding in report.findings) else "False"
+    for condition in conditions.types:
+        worst = failed.get(condition)
+        if worst is None:
+            yield f"condition {condition} {calm} " + ("NotEvaluated" if calm == "Unknown" else "NoFailure")
+        else:
+            yield f"condition {condition} True {_key(worst.first)} {reason(worst.findings, simulated=report.simulated)}"
+
+
+def _condition(finding: Finding, conditions: Conditions) -> str | None:
+    """The condition that a failure sets; None where it asks for nothing, or its owner is the job's."""
+    if finding.owner == "user" or finding.action not in conditions.acting:
+        return None
+    return conditions.of_cause.get(finding.cause or "", OTHER)
+
+
+def _labels(report: Report) -> Iterator[str]:
+    """Labels of the node: its verdict, and cause and action of the worst finding that has them."""
+    yield f"label {LABEL}verdict={report.verdict.value}"
+    if report.simulated:
+        yield f"label {LABEL}hardware=SIMULATED"
+    worst = next((group.first for group in troubles(report)), None)
+    if worst is not None and worst.verdict in (Verdict.FAIL, Verdict.WARN):
+        yield f"label {LABEL}cause={_key(worst)}"
+        yield f"label {LABEL}action={worst.action or 'none'}"
+
+
+def _key(finding: Finding) -> str:
+    return re.sub(r"[^a-z0-9-]+", "-", (finding.cause or finding.check).lower())[:MOST].strip("-") or "unknown"

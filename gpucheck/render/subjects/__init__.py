@@ -1,0 +1,1 @@
+"""One builder a subject: from its report to a document of blocks."""

@@ -1,0 +1,102 @@
+"""A report of collectives, and what a host's page shows of one."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from gpucheck.model import Report
+from gpucheck.model.collectives import CollectiveResult, CollectivesReport
+from gpucheck.printable import of_printable
+from gpucheck.render.blocks import (
+    Cell,
+    Column,
+    Document,
+    Findings,
+    Lines,
+    Row,
+    Section,
+    Table,
+    document_of,
+    numbers,
+    words,
+)
+from gpucheck.render.findings import worst_first
+from gpucheck.render.words import describe_size, list_versions
+
+STEP = "collectives"
+ABOUT = "algbw is size over time, busbw comparable with link rates (nccl-tests' definitions); the slowest rank counts"
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts of a CollectivesReport that a host's report needs. Fields as there."""
+
+    kind: str = ""
+    results: tuple[CollectiveResult, ...] = ()
+    transports: dict[str, int] = {}
+    algorithms: dict[str, tuple[str, ...]] = {}
+    notes: tuple[str, ...] = ()
+
+
+@of_printable
+def document(report: CollectivesReport) -> Document:
+    """Who took part, one row a collective and size, and what NCCL took."""
+    hosts = f", {report.nodes} hosts, {report.ranks} ranks in all" if report.nodes > 1 else ""
+    return document_of(
+        report,
+        "collectives",
+        simulated="hardware; the traffic between CPU ranks is real" if report.simulated else None,
+        lines=[
+            "; ".join(filter(None, (f"{report.kind}{hosts}", ", ".join(list_versions(report.versions))))),
+            *(f"note: {note}" for note in report.notes),
+        ],
+        findings=Findings(worst_first(report.findings)),
+        body=[_section(report)] if report.results or report.transports or report.algorithms else [],
+    )
+
+
+def section(report: Report) -> Section | None:
+    """Return what the step ``collectives`` measured, None if it has no results or another form of them."""
+    try:
+        kept = msgspec.convert(report.measurements.get(STEP, {}), Kept)
+    except msgspec.ValidationError:
+        return None
+    return _section(kept)._replace(about=kept.kind, lines=kept.notes) if kept.results else None
+
+
+def _section(one: Kept | CollectivesReport) -> Section:
+    taken = Lines([*_taken(one.transports, one.algorithms)])
+    return Section("collectives", "Collectives", [_results(one.results), taken] if one.results else [taken])
+
+
+def _results(results: Sequence[CollectiveResult]) -> Table:
+    expects = any(one.expected_busbw_gb_s is not None for one in results)
+    columns: list[Column] = [
+        *words("collective"), *numbers("size"), *words("run"), *numbers("time", unit="us"), *numbers("MAD"),
+        *numbers("algbw", "busbw", *(["expected"] if expects else []), unit="GB/s"), *numbers("checked", "wrong"),
+    ]  # fmt: skip
+    rows: list[Row] = [
+        [
+            one.operation,
+            describe_size(one.size_bytes),
+            one.variant,
+            _number(one.time_us),
+            f"{one.mad_percent:.1f} %" if one.mad_percent is not None else "",
+            _number(one.algbw_gb_s),
+            _number(one.busbw_gb_s),
+            *([_number(one.expected_busbw_gb_s)] if expects else []),
+            str(one.checked),
+            Cell(str(one.wrong) if one.note is None else one.note, tone="off" if one.wrong else ""),
+        ]
+        for one in results
+    ]
+    return Table(columns, rows, about=ABOUT)
+
+
+def _number(number: float | None) -> str:
+    return "" if number is None else f"{number:.2f}"
+
+
+def _taken(transports: Mapping[str, int], algorithms: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+    if transports:
+        yield "transport: " + ", ".join(f"{kind} on {count} channels" for kind, count in transports.items())
+    yield from (f"algorithm: {name} {', '.join(chosen)}" for name, chosen in algorithms.items())

@@ -1,0 +1,115 @@
+"""The training test: what ran where, and every finding with its number; and what a host's page shows of it."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gpucheck.model import Finding, Report, Verdict
+from gpucheck.model.smoke import SmokeReport
+from gpucheck.printable import of_printable
+from gpucheck.render.blocks import Cell, Document, Findings, Lines, Row, Section, Table, document_of, numbers, words
+from gpucheck.render.findings import worst_first
+from gpucheck.render.words import WORST_FIRST
+
+COPIES = "p2p"
+
+
+class Part(NamedTuple):
+    """One run: its title (``torch ddp``), facts about it, and what was found."""
+
+    title: str
+    facts: tuple[str, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def skipped(self) -> bool:
+        return bool(self.findings) and all(finding.verdict is Verdict.SKIP for finding in self.findings)
+
+
+@of_printable
+def document(report: SmokeReport, parts: Iterable[Part]) -> Document:
+    """The runs with the worst verdict first; what was not run, in a line each."""
+    ordered = sorted(parts, key=lambda part: min((WORST_FIRST.index(f.verdict) for f in part.findings), default=0))
+    skipped = [Cell(_not_run(part), verdict=Verdict.SKIP) for part in ordered if part.skipped]
+    return document_of(
+        report,
+        "smoke",
+        simulated="hardware; the training itself is real" if report.simulated else None,
+        body=[
+            Section(f"run-{place}", part.title, [Findings(worst_first(part.findings), check=False)], lines=part.facts)
+            for place, part in enumerate(ordered)
+            if not part.skipped
+        ],
+        foot=[Lines(skipped)] if skipped else [],
+    )
+
+
+def _not_run(part: Part) -> str:
+    """``tensorflow mirrored: tensorflow is not installed``: the name of the run, without what it would prove."""
+    reasons = dict.fromkeys(finding.why for finding in part.findings)
+    return f"{part.title.partition(':')[0]}: {'; '.join(reasons)}"
+
+
+class Speed(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a training run. Fields as in gpucheck.model.smoke.Performance."""
+
+    samples_per_s: tuple[float, ...] = ()
+    scaling_efficiency: float | None = None
+
+
+class Training(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts of a training run that a report shows. step: the name of the step that ran it."""
+
+    step: str
+    framework: str
+    strategy: str
+    variant: str = ""
+    model: str = ""
+    precision: str = ""
+    placement_reason: str = ""
+    devices: tuple[str, ...] = ()
+    world_size: int = 0
+    steps: int = 0
+    loss_first: float | None = None
+    loss_last: float | None = None
+    performance: Speed | None = None
+
+
+def trainings(report: Report) -> list[Training]:
+    """Return every completed run, in the order of the steps. Failures are in the findings."""
+    return [run for step, numbers in report.measurements.items() if step != COPIES for run in _runs(step, numbers)]
+
+
+def _runs(step: str, numbers: dict[str, Any]) -> Iterator[Training]:
+    variants: dict[str, dict[str, Any]] = numbers.get("variants", {})
+    for run in (numbers, *variants.values()):
+        if run.get("type") == "result":
+            yield msgspec.convert({**run, "step": step}, Training, strict=False)
+
+
+def section(report: Report) -> Section | None:
+    """Return the training runs of a report, None without any."""
+    columns = [
+        *words("run"), *words("on", kind="wordy"), *numbers("ranks", "steps"), *numbers("loss", unit="first to last"),
+        *numbers("samples/s", unit="all ranks"), *numbers("scaling", unit="against one"),
+    ]  # fmt: skip
+    rows = [_row(run, run.performance or Speed()) for run in trainings(report)]
+    return Section("training", "Training runs", [Table(columns, rows)]) if rows else None
+
+
+def _row(run: Training, speed: Speed) -> Row:
+    known = run.loss_first is not None and run.loss_last is not None
+    return [
+        Cell(_joined(" ", run.framework, run.strategy, run.variant), _joined(", ", run.model, run.precision)),
+        Cell(", ".join(dict.fromkeys(run.devices)), run.placement_reason),
+        str(run.world_size),
+        str(run.steps or ""),
+        f"{run.loss_first:.3g} to {run.loss_last:.3g}" if known else "",
+        f"{sum(speed.samples_per_s):.0f}" if speed.samples_per_s else "",
+        f"{100 * speed.scaling_efficiency:.0f} %" if speed.scaling_efficiency is not None else "",
+    ]
+
+
+def _joined(between: str, *parts: str) -> str:
+    return between.join(filter(None, parts))

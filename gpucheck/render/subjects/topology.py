@@ -1,0 +1,424 @@
+"""A topology: for a terminal in a layout that `gpucheck topo --import` reads, for a page with a drawing and links."""
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Any
+
+from gpucheck.model import Advice, Finding, Pair, Topology, TopologyGpu, Verdict, WiredFunction, worst
+from gpucheck.printable import of_printable
+from gpucheck.render.blocks import (
+    Beside,
+    Block,
+    Cell,
+    Document,
+    Drawing,
+    Findings,
+    Folded,
+    Lines,
+    Row,
+    Section,
+    Table,
+    numbers,
+    words,
+)
+from gpucheck.render.findings import worst_first
+from gpucheck.render.topology.boxes import (
+    Absent,
+    Fault,
+    absent,
+    describe_link,
+    describe_switches,
+    direct_links,
+    faults,
+    heading,
+    link_words,
+    switch_links,
+)
+from gpucheck.render.words import plural, ranges
+
+GAP = "?"
+MISSING = "N/A"
+LABEL_WIDTH = 24
+MEANING = {
+    "NV#": "joined by # NVLinks",
+    "PIX": "at most one PCIe switch",
+    "PXB": "several PCIe switches, not the host bridge",
+    "PHB": "the PCIe host bridge (the CPU)",
+    "NODE": "host bridges of one NUMA node",
+    "SYS": "the link between NUMA nodes or sockets",
+    GAP: "not known",
+}
+NAMED_PAIRS = 6
+# Of more GPUs than this, equal ones are one.
+MANY_GPUS = 16
+NAMED_LINKS = 4
+KIND = {
+    "gpu": "GPU",
+    "nic": "network card",
+    "root-port": "root port",
+    "switch-upstream": "switch, upstream port",
+    "switch-downstream": "switch, downstream port",
+    "bridge": "bridge",
+}
+
+
+@of_printable
+def document(
+    topology: Topology, *, about: str = "", width: int | None = None, best: bool = False, whole: bool = False
+) -> Document:
+    """The matrix, what the pairs should reach, the advice and the findings.
+
+    about: what is simulated (the profile and its faults). width: the terminal's columns; without, a line of the matrix
+    is never cut, however wide, and can be read back. best: the choices of GPUs too. whole: for a page.
+    """
+    found = Findings(worst_first(topology.findings, [gpu.pci_bus_id for gpu in topology.gpus if gpu.pci_bus_id]))
+    told = [*_expectations(topology), *_advice(topology.advice, best)]
+    verdicts = [finding.verdict for finding in topology.findings]
+    body: list[Block] = [*_identities(topology, width), *matrix(topology, width), *_legends(topology), *told]
+    if whole:
+        rates = [Section("rates", "What the links allow", told)] if told else []
+        gpus = [Section("gpus", "GPUs", [_gpus_and_places(topology)])] if topology.gpus else []
+        body = [*gpus, *sections(topology, topology.findings, about), *rates]
+    return Document(
+        command="topo",
+        host=heading(topology, topology.findings),
+        verdict=worst(verdicts) if set(verdicts) - {Verdict.SKIP} else Verdict.PASS,
+        counts={verdict.value: verdicts.count(verdict) for verdict in Verdict},
+        schema=topology.schema,
+        simulated=(about or "hardware") if topology.simulated else None,
+        framed=False,
+        findings=found if whole else None,
+        body=body,
+        foot=[] if whole or not topology.findings else [found],
+    )
+
+
+def kind_of(cls: str | None) -> str:
+    """The class without its count of links."""
+    return GAP if cls is None else "NV#" if cls.startswith("NV") else cls
+
+
+def matrix(topology: Topology, width: int | None = None) -> Iterator[Block]:
+    """One line a GPU and network card: classes, then the affinity columns that hold anything.
+
+    A matrix that does not fit the width is shown with GPUs that differ in nothing as one row: a table each for the
+    classes to GPUs, those to network cards, and the affinity.
+    """
+    if not topology.gpus:
+        return
+    header, rows = _cells(topology)
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    count = len(topology.gpus)
+    last = count + 1 + len(topology.nics)
+    if width is None or sum(widths) + 2 * len(widths) - 2 <= width:
+        yield _classes(header, rows, last)
+        return
+    yield Lines(["GPUs that differ in nothing share a row.", "A cell at its own column is the class between them."])
+    groups = like_gpus(topology)
+    names = [_shortened(ranges([topology.gpus[i].index for i in group])) for group in groups]
+    yield _classes(["", *names], _between(topology, names, groups), len(groups) + 1)
+    for start, end in ((count + 1, last), (last, len(header))):
+        if start == end:
+            continue
+        equal: dict[tuple[str, ...], list[int]] = {}
+        for i, row in enumerate(rows[:count]):
+            equal.setdefault(tuple(row[start:end]), []).append(topology.gpus[i].index)
+        cells = [[_shortened(ranges(members)), *values] for values, members in equal.items()]
+        cells += [[row[0], *row[start:end]] for row in rows[count:] if any(row[start:end])]
+        yield _classes(["", *header[start:end]], cells, end - start + 1 if end == last else 1)
+
+
+def _classes(header: list[str], rows: list[list[str]], end: int, title: str = "", about: str = "") -> Table:
+    """end: of the columns that hold path classes, which have colors."""
+    shown: list[Row] = [[row[0], *map(_path, row[1:end]), *row[end:]] for row in rows]
+    return Table(words(*header), shown, title, about, "classes")
+
+
+@lru_cache(256)
+def _path(cell: str) -> Cell:
+    return Cell(cell, tone=f"path-{kind_of(cell).lower().rstrip('#')}" if cell else "")
+
+
+def _between(topology: Topology, names: list[str], groups: list[list[int]]) -> list[list[str]]:
+    """A row for each group: its name, and the class to each group and inside of it."""
+
+    def between(group: list[int], other: list[int]) -> str:
+        if group is not other:
+            return topology.matrix[group[0]][other[0]] or GAP
+        return topology.matrix[group[0]][group[1]] or GAP if len(group) > 1 else "X"
+
+    return [[name, *(between(group, other) for other in groups)] for name, group in zip(names, groups, strict=True)]
+
+
+def like_gpus(topology: Topology) -> list[list[int]]:
+    """Return positions of GPUs that have the same class to every other GPU."""
+    groups: list[list[int]] = []
+    for i, row in enumerate(topology.matrix):
+        for group in groups:
+            first = group[0]
+            other = topology.matrix[first]
+            same = all(a == b for k, (a, b) in enumerate(zip(row, other, strict=True)) if k not in (i, first))
+            inner = len(group) == 1 or row[first] == topology.matrix[group[1]][first]
+            if same and inner:
+                group.append(i)
+                break
+        else:
+            groups.append([i])
+    return groups
+
+
+def _cells(topology: Topology) -> tuple[list[str], list[list[str]]]:
+    affinities = _affinities(topology.gpus)
+    nics = [nic.label for nic in topology.nics]
+    header = ["", *(f"GPU{gpu.index}" for gpu in topology.gpus), *nics, *affinities]
+    rows = [
+        [
+            f"GPU{gpu.index}",
+            *(cell or GAP for cell in topology.matrix[i]),
+            *(nic.classes[i] or GAP for nic in topology.nics),
+            *(values[i] for values in affinities.values()),
+        ]
+        for i, gpu in enumerate(topology.gpus)
+    ]
+    blank = [""] * len(affinities)
+    rows += [
+        [label, *(cls or GAP for cls in nic.classes), *(cls or GAP for cls in nic.peers), *blank]
+        for label, nic in zip(nics, topology.nics, strict=True)
+        if nic.peers
+    ]
+    return header, rows
+
+
+def _affinities(gpus: tuple[TopologyGpu, ...]) -> dict[str, list[str]]:
+    columns = {
+        "CPU Affinity": [gpu.cpu_affinity or MISSING for gpu in gpus],
+        "NUMA Affinity": [gpu.numa_affinity or MISSING for gpu in gpus],
+        "GPU NUMA ID": [gpu.gpu_numa_id or GAP for gpu in gpus],
+    }
+    # The columns are positional for a reader, so one that holds nothing may only be left out from the right.
+    while columns and all(value in (MISSING, GAP) for value in list(columns.values())[-1]):
+        if "GPU NUMA ID" in columns and any(gpu.gpu_numa_id for gpu in gpus):
+            break
+        columns.popitem()
+    return columns
+
+
+def _shortened(text: str) -> str:
+    label = f"GPU{text}"
+    return label if len(label) <= LABEL_WIDTH else f"{label[: LABEL_WIDTH - 3]}..."
+
+
+def _identities(topology: Topology, width: int | None) -> Iterator[Block]:
+    """On a terminal, many GPUs of one model are one line: their bus ids are in the JSON."""
+    named, found = [gpu for gpu in topology.gpus if gpu.name or gpu.pci_bus_id], faults(topology.findings)
+    rows: list[Row] = []
+    if width is not None and len(named) > MANY_GPUS and len({gpu.name for gpu in named}) == 1:
+        rows.append([f"{len(named)} x {named[0].name or 'unnamed GPU'}", ""])
+        named = [gpu for gpu in named if _place(gpu) in found]
+    rows += [[_identity(gpu), _fault(found.get(_place(gpu)))] for gpu in named]
+    rows += [[f"{gpu.name}: {gpu.bus_id}", _fault(gpu.fault)] for gpu in _lost(topology)]
+    if rows:
+        yield Table(words("", ""), rows)
+
+
+def _identity(gpu: TopologyGpu) -> str:
+    """As nvidia-smi -L writes it, with the bus id after it."""
+    unnamed = f"compute capability {gpu.compute_capability}" if gpu.compute_capability else "unnamed"
+    uuid = f" (UUID: {gpu.uuid})" if gpu.uuid else ""
+    return f"GPU {gpu.index}: {gpu.name or unnamed}{uuid}" + (f" {gpu.pci_bus_id}" if gpu.pci_bus_id else "")
+
+
+def _gpus_and_places(topology: Topology) -> Table:
+    found = faults(topology.findings)
+    rows: list[Row] = []
+    for gpu in topology.gpus:
+        fault, bus_id = found.get(_place(gpu)), gpu.pci_bus_id or ""
+        first = Cell(str(gpu.index), fault.cause if fault else "", "", fault.verdict if fault else None, bus_id)
+        node = "" if gpu.numa_node is None else str(gpu.numa_node)
+        rows.append([first, gpu.name or "", gpu.uuid or "", bus_id, node, gpu.cpu_affinity or ""])
+    rows += [
+        [
+            Cell(one.name, one.bus_id, "", one.fault.verdict, one.bus_id),
+            Cell(f"not usable: {one.fault.cause}", tone="fail"),
+        ]
+        for one in _lost(topology)
+    ]
+    columns = [*words("GPU"), *words("model", kind="wordy"), *words("UUID", "bus id", kind="mono")]
+    return Table([*columns, *words("NUMA node", "CPUs")], rows)
+
+
+def _lost(topology: Topology) -> Iterable[Absent]:
+    return absent(topology, topology.findings) if topology.gpus else ()
+
+
+def _fault(fault: Fault | None) -> Cell:
+    return Cell(fault.words, tone=fault.verdict.value) if fault else Cell("")
+
+
+def _place(gpu: TopologyGpu) -> frozenset[str]:
+    return frozenset((gpu.pci_bus_id or "",))
+
+
+def _legends(topology: Topology) -> Iterator[Block]:
+    nics = (cls for nic in topology.nics for cls in (*nic.classes, *nic.peers))
+    used = set(map(kind_of, {*(cls for row in topology.matrix for cls in row), *nics}))
+    if topology.gpus:
+        lines = [Cell(f"{cls:<4} = {MEANING[cls]}", tone=_path(cls).tone) for cls in MEANING if cls in used]
+        yield Lines([f"{'X':<4} = Self", *lines], "Legend")
+    named = [nic for nic in topology.nics if nic.name and nic.name != nic.label]
+    if named:
+        yield Lines([f"{nic.label}: {nic.name}" for nic in named], "NIC Legend")
+
+
+def _expectations(topology: Topology) -> Iterator[Block]:
+    """One line for all pairs that should reach the same for the same reason."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for pair in topology.pairs:
+        if pair.expected is not None:
+            e = pair.expected
+            rate = f"{e.unidirectional_gb_s:g} GB/s (low {e.low_gb_s:g}, line rate {e.high_gb_s:g})"
+            groups.setdefault((pair.cls or GAP, f"{rate}: {e.basis}"), []).append(f"{pair.a}-{pair.b}")
+    if not groups:
+        return
+    lines: list[Cell | str] = []
+    for (cls, told), pairs in sorted(groups.items(), key=lambda item: (_rank(item[0][0]), item[0][1])):
+        more = f" and {len(pairs) - NAMED_PAIRS} more" if len(pairs) > NAMED_PAIRS else ""
+        lines.append(f"{cls:<5} {told}")
+        lines.append(f"      {plural(len(pairs), 'pair')}: {', '.join(pairs[:NAMED_PAIRS])}{more}")
+    title = "Expected unidirectional bandwidth of GPU pairs, 10^9 bytes/s"
+    yield Lines([*lines, *_reduced(topology.pairs)], title)
+
+
+def _reduced(pairs: tuple[Pair, ...]) -> Iterator[Cell]:
+    """Which pairs will stay below that until a link is repaired."""
+    links = dict.fromkeys(bus_id for pair in pairs for bus_id in pair.reduced)
+    if links:
+        count = sum(bool(pair.reduced) for pair in pairs)
+        named = ", ".join(list(links)[:NAMED_LINKS]) + (", ..." if len(links) > NAMED_LINKS else "")
+        yield Cell(f"reduced {plural(count, 'pair')} cross a link that runs below that now: {named}", tone="off")
+
+
+def _advice(advice: Advice | None, best: bool) -> Iterator[Block]:
+    """What the matrix does not show by itself: asymmetries always, choices when they were asked for."""
+    if advice is None:
+        return
+    choices = advice.best if best else ()
+    lines: list[Cell | str] = []
+    for choice in choices:
+        rate = f", {choice.slowest_gb_s:g} GB/s" if choice.slowest_gb_s is not None else ""
+        equals = f" (one of {choice.equals} equally good sets)" if choice.equals > 1 else ""
+        slowest = f": slowest pair {choice.slowest}{rate}" if choice.slowest else ""
+        lines += [
+            f"{choice.size} GPUs: {', '.join(map(str, choice.gpus))}{slowest}{equals}",
+            Cell(choice.environment, command=True),
+        ]
+    # One line for the GPUs that want the same command.
+    commands: dict[str, list[int]] = {}
+    for pinning in advice.pinning:
+        if any(pinning.gpu in choice.gpus for choice in choices):
+            commands.setdefault(pinning.command, []).append(pinning.gpu)
+    lines += [f"start the process of GPU {', '.join(map(str, gpus))} with: {one}" for one, gpus in commands.items()]
+    if lines or advice.asymmetries:
+        yield Lines([*lines, *advice.asymmetries], "Advice")
+
+
+def _rank(cls: str) -> tuple[int, int]:
+    return list(MEANING).index(kind_of(cls)), -int(cls[2:]) if cls.startswith("NV") else 0
+
+
+def sections(topology: Topology, findings: Iterable[Finding], about: str) -> Iterator[Section]:
+    """Yield what a page shows: the drawing, the classes, each link. about: what is simulated."""
+    yield Section("topology", "Topology", [*_drawing(topology, findings, about), *_paths(topology)])
+    links = [part for part in ([*_hops(topology)], [*_nvlinks(topology)]) if part]
+    if links:
+        yield Section("links", "Links", [Beside(links, "columns")])
+
+
+def _drawing(topology: Topology, findings: Iterable[Finding], about: str) -> Iterator[Block]:
+    if topology.wiring is not None and topology.gpus:
+        from gpucheck.render.topology.svg import to_svg
+
+        yield Drawing(to_svg(topology, about=about, in_page=True, findings=findings), "Drawing of the topology")
+
+
+def _paths(topology: Topology) -> Iterator[Block]:
+    """The matrix of path classes with what they mean. Of many GPUs, those with equal paths share a row."""
+    count = len(topology.gpus)
+    if count < 2:
+        return
+    used = set(map(kind_of, {cell for row in topology.matrix for cell in row}))
+    groups = like_gpus(topology) if count > MANY_GPUS else [[i] for i in range(count)]
+    names = [_gpus([topology.gpus[i].index for i in group]) for group in groups]
+    about = "; ".join(f"{kind}: {meaning}" for kind, meaning in MEANING.items() if kind in used)
+    if len(groups) < count:
+        about = f"GPUs with equal paths share a row; a cell at its own column is the path between them. {about}"
+    yield _classes(["", *names], _between(topology, names, groups), len(names) + 1, "Path between GPUs", about)
+
+
+def _gpus(indexes: list[int]) -> str:
+    return f"GPU{ranges(indexes)}"
+
+
+def _hops(topology: Topology) -> Iterator[Block]:
+    """Each GPU itself, then the bridges above it up to the root port, each with its link."""
+    functions = topology.wiring.functions if topology.wiring and topology.wiring.told else ()
+    by_bus_id = {function.bus_id: function for function in functions}
+    rows: list[Row] = []
+    narrow: list[Row] = []
+    for gpu in (function for function in functions if function.kind == "gpu"):
+        way = [gpu]
+        while way[-1].above in by_bus_id and len(way) <= len(by_bus_id):
+            way.append(by_bus_id[str(way[-1].above)])
+        for place, function in enumerate(way):
+            cells, reduced = _hop(function)
+            rows.append(["" if place else gpu.label, *cells])
+            narrow += [[gpu.label, *cells]] if reduced else []
+    if not rows:
+        return
+    columns = [*words("GPU"), *words("hop", kind="wordy"), *words("now", "able to")]
+    title = "PCIe, from each GPU up to the CPU"
+    yield Table(columns, narrow, title, kind="hops") if narrow else Lines(["No link has lost lanes."], title)
+    about = "An idle GPU lowers the generation of its own link to save power; lanes that are missing are marked."
+    yield Folded("hop", f"All {len(rows)} hops", Table(columns, rows, about=about, kind="hops"))
+
+
+def _hop(function: WiredFunction) -> tuple[Row, bool]:
+    link = function.link
+    _, reduced = link_words(link, uplink=function.kind == "switch-upstream")
+    now = describe_link(link.generation, link.width) or "-"
+    return [
+        Cell(KIND[function.kind], function.bus_id),
+        Cell(f"{now} reduced", tone="off") if reduced else now,
+        describe_link(link.max_generation, link.max_width) or "-",
+    ], reduced
+
+
+def _nvlinks(topology: Topology) -> Iterator[Block]:
+    """GPUs, how many of their links are up, and where they lead. Of many GPUs, those with equal links share a row."""
+    equal: dict[tuple[Any, ...], list[int]] = {}
+    rows = list(_nvlinks_of_each(topology))
+    for index, count, ends in rows:
+        equal.setdefault((count, ends) if len(rows) > MANY_GPUS else (count, ends, index), []).append(index)
+    most = max((count for _, count, _ in rows), default=0)
+    if rows:
+        yield Table(
+            [*words("GPU"), *numbers("links up"), *words("to", kind="wordy")],
+            [
+                [_gpus(indexes), Cell(f"{count} fewer", tone="off") if count < most else str(count), ends]
+                for (count, ends, *_), indexes in equal.items()
+            ],
+            "NVLink",
+        )
+
+
+def _nvlinks_of_each(topology: Topology) -> Iterator[tuple[int, int, str]]:
+    if topology.wiring is None or not topology.wiring.nvlinks:
+        return
+    to_switch = switch_links(topology.wiring)
+    for index in (gpu.index for gpu in topology.gpus):
+        label = f"GPU{index}"
+        ends = [(b.b if b.a == label else b.a, b.links) for b in direct_links(topology.wiring) if label in (b.a, b.b)]
+        told = [f"{links} to {end}" for end, links in ends]
+        if to_switch.get(label):
+            told.append(f"{to_switch[label]} to {describe_switches(topology.wiring)}")
+        yield index, sum(links for _, links in ends) + to_switch.get(label, 0), ", ".join(told) or "none is up"
