@@ -35,4 +35,10 @@ def _range(health: Health) -> str:
     return f"allowed {health.power_min_w:g} to {health.power_max_w:g} W"
 
 
-CHECK = Check(NAME, frozenset({"hardware", "settings", "quick"}), evaluate=evaluate, needs=("nvml",))
+CHECK = Check(
+    NAME,
+    frozenset({"hardware", "settings", "quick"}),
+    evaluate=evaluate,
+    needs=("nvml",),
+    thresholds=(f"WARN more than {TOLERANCE_W:g} W below the default",),
+)

@@ -11,7 +11,6 @@ from gpucheck.model import Check, Finding, Gpu, Health, NvmlFailure, NvmlReading
 NAME = "throttle"
 # The second name is that of drivers before 535.
 CALLS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
-# Degrees below the hardware's own limit at which a GPU is close to it.
 MARGIN_C = 5
 HARDWARE = {
     "hw-power-brake": "gpu.power-brake",
@@ -58,4 +57,10 @@ def _left(health: Health) -> str:
     return "margin not reported" if margin is None else f"{margin} C left"
 
 
-CHECK = Check(NAME, frozenset({"hardware", "quick"}), evaluate=evaluate, needs=("nvml",))
+CHECK = Check(
+    NAME,
+    frozenset({"hardware", "quick"}),
+    evaluate=evaluate,
+    needs=("nvml",),
+    thresholds=(f"WARN at {MARGIN_C} C or less below the hardware's own limit",),
+)

@@ -59,4 +59,10 @@ def _line(link: C2cLink) -> str:
     return f"C2C link {link.link}: {', '.join([state, *speed, *filter(None, [_errors(link)])])}"
 
 
-CHECK = Check(NAME, frozenset({"hardware", "nvlink", "quick"}), evaluate=evaluate, needs=("nvml",))
+CHECK = Check(
+    NAME,
+    frozenset({"hardware", "nvlink", "quick"}),
+    evaluate=evaluate,
+    needs=("nvml",),
+    thresholds=(f"WARN above {TOLERATED} replays of a link since the driver was loaded, as for NVLink",),
+)

@@ -130,4 +130,10 @@ def bit_error_rate(raw: int) -> str:
     return f"{raw >> 8 & 0xF}e-{raw & 0xFF}"
 
 
-CHECK = Check(NAME, frozenset({"hardware", "nvlink", "quick"}), evaluate=evaluate, needs=("nvml",))
+CHECK = Check(
+    NAME,
+    frozenset({"hardware", "nvlink", "quick"}),
+    evaluate=evaluate,
+    needs=("nvml",),
+    thresholds=(f"WARN above {TOLERATED} corrected errors of a link since the driver was loaded, and at one recovery",),
+)

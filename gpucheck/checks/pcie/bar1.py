@@ -15,7 +15,7 @@ from gpucheck.model.facts import Facts
 from gpucheck.topology import NvLinks
 
 NAME = "bar1"
-# BAR1 of a card of Ampere or newer while Resizable BAR or Above 4G Decoding is off.
+# BAR1 while Resizable BAR or Above 4G Decoding is off.
 SMALL = 256 << 20
 # Compute capability from which a card of each class needs a large window for its peers. GeForce and workstation cards
 # of Ampere come with 256 MiB and copy through mailboxes (general knowledge).
@@ -72,4 +72,10 @@ def _number(capability: str) -> tuple[int, int]:
     return int(major), int(minor or 0)
 
 
-CHECK = Check(NAME, frozenset({"hardware", "pcie", "quick"}), evaluate=evaluate, needs=("nvml", "pci", "system"))
+CHECK = Check(
+    NAME,
+    frozenset({"hardware", "pcie", "quick"}),
+    evaluate=evaluate,
+    needs=("nvml", "pci", "system"),
+    thresholds=(f"at most {SMALL >> 20} MiB is small, on a data center GPU of Ampere or another GPU of Ada and newer",),
+)
