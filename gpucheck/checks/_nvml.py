@@ -5,7 +5,7 @@ caller may not ask, the GPU is gone. Return codes: NVIDIA nvml.h (API 13).
 """
 
 from collections.abc import Callable, Iterator
-from functools import partial, wraps
+from functools import wraps
 from typing import Any
 
 from gpucheck.knowledge.codes import Subject
@@ -24,7 +24,9 @@ from gpucheck.model import (
 from gpucheck.model.facts import Facts
 
 Nvml = NvmlReading | NvmlFailure
-OfGpu = Callable[[Nvml, Gpu], Finding | None]
+OfHost = Callable[[Facts], Iterator[Finding]]
+OfGpus = Callable[[Facts, NvmlReading], Iterator[Finding]]
+OfGpu = Callable[[Facts, Gpu], Finding | None]
 # NVML: no permission, and blocked by the operating system.
 FORBIDDEN = (4, 17)
 # NVML: the GPU is lost, and it needs a reset.
@@ -45,43 +47,37 @@ def on_the_bus(facts: Facts) -> tuple[PciDevice, ...]:
     return tuple(device for device in facts.pci if device.is_nvidia_gpu)
 
 
-def reading_with_gpus(check: str, nvml: Nvml) -> NvmlReading | Finding:
-    """Return the reading if it lists a GPU, else what to report in place of all findings of this check."""
-    if isinstance(nvml, NvmlFailure):
-        return not_looked(check, nvml)
-    return nvml if nvml.gpus else no_gpus(check)
+def with_gpus(check: str) -> Callable[[OfGpus], OfHost]:
+    """Make an evaluation of a reading that lists a GPU that of a host: without one, that is the finding."""
 
-
-def evaluate_each_gpu(check: str, *, nothing: str) -> Callable[[OfGpu], Callable[[Facts], Iterator[Finding]]]:
-    """Make the evaluation of one GPU that of a host. nothing: as of each_gpu."""
-
-    def of_host(evaluate: OfGpu) -> Callable[[Facts], Iterator[Finding]]:
+    def of_host(evaluate: OfGpus) -> OfHost:
         @wraps(evaluate)
         def evaluate_host(facts: Facts) -> Iterator[Finding]:
-            return each_gpu(check, facts.nvml, partial(evaluate, facts.nvml), nothing=nothing)
+            if isinstance(facts.nvml, NvmlFailure):
+                yield not_looked(check, facts.nvml)
+            elif not facts.nvml.gpus:
+                yield no_gpus(check)
+            else:
+                yield from evaluate(facts, facts.nvml)
 
         return evaluate_host
 
     return of_host
 
 
-def each_gpu(
-    check: str,
-    nvml: Nvml,
-    evaluate: Callable[[Gpu], Finding | None],
-    *,
-    nothing: str,
-) -> Iterator[Finding]:
-    """Yield the findings of ``evaluate`` for each GPU. nothing: the code of the host's SKIP without any."""
-    reading = reading_with_gpus(check, nvml)
-    if isinstance(reading, Finding):
-        yield reading
-        return
-    results = (_unless_lost(check, reading, gpu, evaluate(gpu)) for gpu in reading.gpus)
-    found = [finding for finding in results if finding is not None]
-    yield from found
-    if not found:
-        yield Subject(check=check).skips(nothing)
+def of_each_gpu(check: str, *, nothing: str) -> Callable[[OfGpu], OfHost]:
+    """Make the evaluation of one GPU that of a host. nothing: the code of the host's SKIP without any finding."""
+
+    def of_host(evaluate: OfGpu) -> OfHost:
+        @wraps(evaluate)
+        def evaluate_gpus(facts: Facts, nvml: NvmlReading) -> Iterator[Finding]:
+            results = (_unless_lost(check, nvml, gpu, evaluate(facts, gpu)) for gpu in nvml.gpus)
+            found = [finding for finding in results if finding is not None]
+            yield from found or [Subject(check=check).skips(nothing)]
+
+        return with_gpus(check)(evaluate_gpus)
+
+    return of_host
 
 
 def _unless_lost(check: str, nvml: NvmlReading, gpu: Gpu, finding: Finding | None) -> Finding | None:

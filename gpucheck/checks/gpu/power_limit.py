@@ -4,9 +4,10 @@ Sources: nvmlDeviceGetPowerManagementLimit against nvmlDeviceGetPowerManagementD
 rank of a job wait.
 """
 
-from gpucheck.checks._nvml import evaluate_each_gpu, not_reported
+from gpucheck.checks._nvml import not_reported, of_each_gpu
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding, Gpu, Health, NvmlFailure, NvmlReading
+from gpucheck.model import Check, Finding, Gpu, Health
+from gpucheck.model.facts import Facts
 
 NAME = "power-limit"
 CALLS = ("nvmlDeviceGetPowerManagementLimit", "nvmlDeviceGetPowerManagementDefaultLimit")
@@ -14,11 +15,11 @@ CALLS = ("nvmlDeviceGetPowerManagementLimit", "nvmlDeviceGetPowerManagementDefau
 TOLERANCE_W = 1.0
 
 
-@evaluate_each_gpu(NAME, nothing="gpu.no-power-limit")
-def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
+@of_each_gpu(NAME, nothing="gpu.no-power-limit")
+def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
     limit, default = gpu.health.power_limit_w, gpu.health.power_default_w
     if limit is None or default is None:
-        return not_reported(NAME, nvml, gpu, *CALLS, what="power limit")
+        return not_reported(NAME, facts.nvml, gpu, *CALLS, what="power limit")
     evidence = f"limit {limit:g} W, default {default:g} W, {_range(gpu.health)}"
     subject = Subject(check=NAME, name=f"gpu:{gpu.pci_bus_id}", unit="W", evidence=(evidence,))
     if limit <= 0 or default <= 0:

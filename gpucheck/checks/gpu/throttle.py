@@ -4,9 +4,10 @@ Source: nvmlDeviceGetCurrentClocksEventReasons. The software power cap is normal
 clocks are settings; hardware slowdown, hardware thermal slowdown and the power brake are not.
 """
 
-from gpucheck.checks._nvml import evaluate_each_gpu, not_reported
+from gpucheck.checks._nvml import not_reported, of_each_gpu
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding, Gpu, Health, NvmlFailure, NvmlReading
+from gpucheck.model import Check, Finding, Gpu, Health
+from gpucheck.model.facts import Facts
 
 NAME = "throttle"
 # The second name is that of drivers before 535.
@@ -19,11 +20,11 @@ HARDWARE = {
 }
 
 
-@evaluate_each_gpu(NAME, nothing="gpu.no-clock-event-reasons")
-def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
+@of_each_gpu(NAME, nothing="gpu.no-clock-event-reasons")
+def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
     health = gpu.health
     if health.clocks_event_reasons is None:
-        return not_reported(NAME, nvml, gpu, *CALLS, what="clock event reasons")
+        return not_reported(NAME, facts.nvml, gpu, *CALLS, what="clock event reasons")
     reasons = ", ".join(health.clocks_event_reasons) or "none"
     subject = Subject(check=NAME, name=f"gpu:{gpu.pci_bus_id}", evidence=_evidence(health, reasons))
     seen = f"clock event reasons {reasons}"

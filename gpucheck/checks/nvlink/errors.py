@@ -8,9 +8,7 @@ Bit error rates are recorded, not evaluated: bits 0 to 7 are the exponent and bi
 mantissa x 10^-exponent (nvml.h), and no limit for them is published. 15e-255 stands for too low to measure.
 """
 
-from collections.abc import Iterator
-
-from gpucheck.checks._nvml import Nvml, each_gpu, not_reported
+from gpucheck.checks._nvml import Nvml, not_reported, of_each_gpu
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Gpu, NvLink, NvLink5Counts, NvmlReading, Verdict
 from gpucheck.model.facts import Facts
@@ -34,15 +32,12 @@ RECOVERIES = ("recoveries", "recoveries_succeeded", "recoveries_failed")
 CALLS = ("nvmlDeviceGetNvLinkState", "nvmlDeviceGetNvLinkErrorCounter", "nvmlDeviceGetFieldValues")
 
 
-def evaluate(facts: Facts) -> Iterator[Finding]:
-    """One finding a GPU whose links count their errors."""
-    return each_gpu(NAME, facts.nvml, lambda gpu: _evaluate(facts.nvml, gpu), nothing="nvlink.no-error-counters")
-
-
-def _evaluate(nvml: Nvml, gpu: Gpu) -> Finding | None:
+@of_each_gpu(NAME, nothing="nvlink.no-error-counters")
+def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
+    """One finding for each GPU whose links count their errors."""
     found = _counted(gpu)
     if found is None or found.verdict is Verdict.PASS:  # no error in what was reported
-        return _unread(nvml, gpu) or found
+        return _unread(facts.nvml, gpu) or found
     return found
 
 

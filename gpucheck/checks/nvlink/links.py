@@ -11,7 +11,7 @@ are all missing are a fault only where the host has a peer to reach and no hyper
 import re
 from collections.abc import Iterator
 
-from gpucheck.checks._nvml import evidence, gaps_of, not_reported, reading_with_gpus
+from gpucheck.checks._nvml import evidence, gaps_of, not_reported, with_gpus
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import DEPRECATED, NOT_IN_LIBRARY, Check, Finding, NvmlReading
 from gpucheck.model.facts import Facts
@@ -22,12 +22,9 @@ PARAMS = "/proc/driver/nvidia/params"
 SWITCHED_OFF = "NvLinkDisable: 1"
 
 
-def evaluate(facts: Facts) -> Iterator[Finding]:
+@with_gpus(NAME)
+def evaluate(facts: Facts, nvml: NvmlReading) -> Iterator[Finding]:
     """One finding a GPU with NVLink, one for both ends of inactive links; one SKIP for a host without."""
-    nvml = reading_with_gpus(NAME, facts.nvml)
-    if isinstance(nvml, Finding):
-        yield nvml
-        return
     options = dict(re.findall(r"^(\w+): *(\d+)$", facts.texts[PARAMS] or "", re.MULTILINE))
     limit = int(options.get("RmNvlinkBandwidthLinkCount", 0)) or None  # links that the driver may use, None for all
     every = [ports_of(gpu, limit) for gpu in nvml.gpus]

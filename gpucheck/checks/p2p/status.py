@@ -11,7 +11,7 @@ from itertools import combinations
 
 import msgspec
 
-from gpucheck.checks._nvml import LOST, evidence, gaps_of, reading_with_gpus
+from gpucheck.checks._nvml import LOST, evidence, gaps_of, with_gpus
 from gpucheck.knowledge import find_gpu, gpu_by_pci_id
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import DEFECT, Check, Finding, Gpu, NvmlGap, NvmlReading, Verdict
@@ -37,12 +37,9 @@ SHOWN = 12
 Place = tuple[int, int]
 
 
-def evaluate(facts: Facts) -> Iterator[Finding]:
+@with_gpus(NAME)
+def evaluate(facts: Facts, nvml: NvmlReading) -> Iterator[Finding]:
     """One finding for each kind of answer, with the pairs that got it."""
-    nvml = reading_with_gpus(NAME, facts.nvml)
-    if isinstance(nvml, Finding):
-        yield nvml
-        return
     if len(nvml.gpus) == 1:
         yield Subject(check=NAME).skips("p2p.single-gpu", "1 GPU")
         return

@@ -5,9 +5,7 @@ is off; a Turing card such as the T4 has no more (captures of cloud machines). I
 other over PCIe.
 """
 
-from collections.abc import Iterator
-
-from gpucheck.checks._nvml import each_gpu, not_reported, set_by_the_host
+from gpucheck.checks._nvml import not_reported, of_each_gpu, set_by_the_host
 from gpucheck.knowledge import gpu_by_pci_id
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Gpu, NvmlReading, PciDevice
@@ -22,11 +20,8 @@ SMALL = 256 << 20
 LARGE_FROM = {"datacenter": (8, 0), "geforce": (8, 9), "workstation": (8, 9)}
 
 
-def evaluate(facts: Facts) -> Iterator[Finding]:
-    yield from each_gpu(NAME, facts.nvml, lambda gpu: _evaluate(facts, gpu), nothing="pcie.no-bar1")
-
-
-def _evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
+@of_each_gpu(NAME, nothing="pcie.no-bar1")
+def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
     nvml = facts.nvml
     if gpu.bar1_bytes is None:
         return not_reported(NAME, nvml, gpu, "nvmlDeviceGetBAR1MemoryInfo", what="BAR1 size")

@@ -5,9 +5,7 @@ the generation calls. The current generation is not evaluated here: an idle card
 something only while copying.
 """
 
-from collections.abc import Iterator
-
-from gpucheck.checks._nvml import each_gpu, not_reported, set_by_the_host
+from gpucheck.checks._nvml import not_reported, of_each_gpu, set_by_the_host
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Gpu
 from gpucheck.model.facts import Facts
@@ -16,11 +14,8 @@ NAME = "pcie-link"
 CALLS = ("nvmlDeviceGetCurrPcieLinkWidth", "nvmlDeviceGetMaxPcieLinkWidth")
 
 
-def evaluate(facts: Facts) -> Iterator[Finding]:
-    yield from each_gpu(NAME, facts.nvml, lambda gpu: _evaluate(facts, gpu), nothing="pcie.no-link-width")
-
-
-def _evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
+@of_each_gpu(NAME, nothing="pcie.no-link-width")
+def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
     link = gpu.pcie
     if link.width is None or link.max_width is None:
         return not_reported(NAME, facts.nvml, gpu, *CALLS, what="PCIe link width")
