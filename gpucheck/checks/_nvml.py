@@ -13,6 +13,7 @@ from gpucheck.model import (
     DEFECT,
     DEPRECATED,
     NOT_IN_LIBRARY,
+    NOT_SUPPORTED,
     Finding,
     Gpu,
     NvmlFailure,
@@ -31,6 +32,8 @@ OfGpu = Callable[[Facts, Gpu], Finding | None]
 FORBIDDEN = (4, 17)
 # NVML: the GPU is lost, and it needs a reset.
 LOST = (15, 16)
+# The gravest failure of several calls first; 2 is another error, the last of them that the GPU does not have it.
+GRAVITY = {**dict.fromkeys(LOST, 0), **dict.fromkeys(FORBIDDEN, 1), NOT_IN_LIBRARY: 3, DEPRECATED: 3, NOT_SUPPORTED: 4}
 # What a failed call means; another code is an error of that call.
 REFUSALS = {
     NOT_IN_LIBRARY: "nvml.call-missing",
@@ -45,6 +48,11 @@ REFUSALS = {
 def on_the_bus(facts: Facts) -> tuple[PciDevice, ...]:
     """Return the GPUs that the PCI bus shows."""
     return tuple(device for device in facts.pci if device.is_nvidia_gpu)
+
+
+def about(check: str, gpu: Gpu, *evidence: str, unit: str | None = None) -> Subject:
+    """Return the subject of a finding about one GPU."""
+    return Subject(check=check, name=f"gpu:{gpu.pci_bus_id}", unit=unit, evidence=evidence)
 
 
 def with_gpus(check: str) -> Callable[[OfGpus], OfHost]:
@@ -82,21 +90,14 @@ def of_each_gpu(check: str, *, nothing: str) -> Callable[[OfGpu], OfHost]:
 
 def _unless_lost(check: str, nvml: NvmlReading, gpu: Gpu, finding: Finding | None) -> Finding | None:
     """A GPU that was lost during the pass passes nothing: what it answered before is not its state any more."""
-    gaps = lost_gaps(nvml, gpu)
     found = finding is not None and (finding.verdict in (Verdict.WARN, Verdict.FAIL) or finding.because_of is not None)
-    return finding if found or not gaps else _of_a_lost_gpu(check, gpu, gaps[0])
+    return finding if found or not lost_gaps(nvml, gpu) else not_reported(check, nvml, gpu, what="GPU state")
 
 
 def lost_gaps(nvml: NvmlReading, gpu: Gpu) -> tuple[NvmlGap, ...]:
     """Return the failed calls that report a GPU as lost. One of a pair does not show which of its GPUs is."""
     subjects = (f"gpu:{gpu.pci_bus_id}", f"link:{gpu.pci_bus_id}/")
     return tuple(gap for gap in nvml.gaps if gap.code in LOST and gap.subject.startswith(subjects))
-
-
-def _of_a_lost_gpu(check: str, gpu: Gpu, gap: NvmlGap, what: str = "GPU state") -> Finding:
-    subject = Subject(check=check, name=f"gpu:{gpu.pci_bus_id}", evidence=(evidence(gap),))
-    code, values = refusal(check, gap, what)
-    return subject.unknown(code, because_of="inventory", **values)
 
 
 def gaps_of(nvml: Nvml, gpu: Gpu, *calls: str) -> tuple[NvmlGap, ...]:
@@ -124,25 +125,19 @@ def refusal(check: str, gap: NvmlGap, what: str) -> tuple[str, dict[str, Any]]:
 def not_reported(check: str, nvml: Nvml, gpu: Gpu, *calls: str, what: str = "the value") -> Finding | None:
     """Return what to report in place of a value that these calls did not give; None where the GPU does not have it.
 
-    what: the missing quantity, as a noun. The gravest failure decides.
+    what: the missing quantity, as a noun. The gravest failure decides; of a lost GPU, whatever its call.
     """
-    gaps = gaps_of(nvml, gpu, *calls)
-    lines = tuple(dict.fromkeys(map(evidence, gaps)))
-    subject = Subject(check=check, name=f"gpu:{gpu.pci_bus_id}", evidence=lines)
-
-    def first(*codes: int) -> NvmlGap | None:
-        return next((gap for gap in gaps if gap.code in codes), None)
-
-    lost = first(*LOST) or next(iter(lost_gaps(nvml, gpu) if isinstance(nvml, NvmlReading) else ()), None)
-    if lost:
-        return _of_a_lost_gpu(check, gpu, lost, what)
-    other = first(*FORBIDDEN) or next((gap for gap in gaps if not gap.absent), None)
-    if failed := other or first(NOT_IN_LIBRARY, DEPRECATED):
-        code, values = refusal(check, failed, what)
-        return subject.unknown(code, **values) if other else subject.skips(code, **values)
-    if gaps:
-        return None
-    return subject.unknown("nvml.no-result", what=what, calls=tuple(dict.fromkeys(calls)))
+    gaps = gaps_of(nvml, gpu, *calls) if calls else ()
+    lost = lost_gaps(nvml, gpu) if isinstance(nvml, NvmlReading) else ()
+    gap = min((*gaps, *lost), key=lambda gap: GRAVITY.get(gap.code, 2), default=None)
+    lines = (evidence(gap),) if gap and gap.code in LOST else dict.fromkeys(map(evidence, gaps))
+    subject = about(check, gpu, *lines)
+    if gap is None:
+        return subject.unknown("nvml.no-result", what=what, calls=tuple(dict.fromkeys(calls)))
+    code, values = refusal(check, gap, what)
+    if gap.code in (NOT_IN_LIBRARY, DEPRECATED):
+        return subject.skips(code, **values)
+    return None if gap.absent else subject.unknown(code, because_of="inventory" if gap.code in LOST else None, **values)
 
 
 def evidence(gap: NvmlGap) -> str:

@@ -5,8 +5,7 @@ below the product's maximum, which is therefore no reference. Clocks locked with
 they show as a low clock under load, with the throttle reasons.
 """
 
-from gpucheck.checks._nvml import not_reported, of_each_gpu
-from gpucheck.knowledge.codes import Subject
+from gpucheck.checks._nvml import about, not_reported, of_each_gpu
 from gpucheck.model import Check, Finding, Gpu, NvmlReading
 from gpucheck.model.facts import Facts
 
@@ -23,12 +22,7 @@ def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
         queried = isinstance(facts.nvml, NvmlReading) and any(gap.call in CALLS for gap in facts.nvml.gaps)
         return not_reported(NAME, facts.nvml, gpu, *CALLS, what="application clock") if queried else None
     most = f"{gpu.health.max_sm_clock_mhz} MHz" if gpu.health.max_sm_clock_mhz else "not reported"
-    subject = Subject(
-        check=NAME,
-        name=f"gpu:{gpu.pci_bus_id}",
-        unit="MHz",
-        evidence=(f"application clock {clock} MHz, default {default} MHz, maximum {most}",),
-    )
+    subject = about(NAME, gpu, f"application clock {clock} MHz, default {default} MHz, maximum {most}", unit="MHz")
     if clock <= 0 or default <= 0:
         return subject.unknown("gpu.clock-unknown", clock_mhz=clock, default_mhz=default)
     if clock >= default:

@@ -4,8 +4,7 @@ Source: nvmlDeviceGetComputeMode. Exclusive modes break programs that open a GPU
 prohibited admits no process.
 """
 
-from gpucheck.checks._nvml import not_reported, of_each_gpu
-from gpucheck.knowledge.codes import Subject
+from gpucheck.checks._nvml import about, not_reported, of_each_gpu
 from gpucheck.model import Check, Finding, Gpu
 from gpucheck.model.facts import Facts
 
@@ -17,7 +16,7 @@ def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
     mode = gpu.health.compute_mode
     if mode is None:
         return not_reported(NAME, facts.nvml, gpu, "nvmlDeviceGetComputeMode", what="compute mode")
-    subject = Subject(check=NAME, name=f"gpu:{gpu.pci_bus_id}", evidence=(f"nvmlDeviceGetComputeMode: {mode}",))
+    subject = about(NAME, gpu, f"nvmlDeviceGetComputeMode: {mode}")
     if mode == "default":
         return subject.passes("compute mode default")
     if mode == "prohibited":

@@ -8,7 +8,7 @@ action).
 
 from collections.abc import Iterator
 
-from gpucheck.checks._nvml import Nvml, gaps_of, not_reported, of_each_gpu
+from gpucheck.checks._nvml import Nvml, about, gaps_of, not_reported, of_each_gpu
 from gpucheck.knowledge.actions import of_recovery_action
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Gpu, Health, SramErrors
@@ -33,7 +33,7 @@ RECOVERY = {
 @of_each_gpu(NAME, nothing="gpu.no-memory-error-counts")
 def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
     """The worst finding about each GPU that counts its memory errors."""
-    subject = Subject(check=NAME, name=f"gpu:{gpu.pci_bus_id}", evidence=tuple(_evidence(gpu)))
+    subject = about(NAME, gpu, *_evidence(gpu))
     problem = _error(subject, gpu) or _missing(facts.nvml, gpu) or _setting(subject, gpu)
     known = ", ".join(_known(gpu))
     return problem or (subject.passes(known) if known else None)

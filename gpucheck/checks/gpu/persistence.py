@@ -4,8 +4,7 @@ Source: nvmlDeviceGetPersistenceMode. Without it the first client of every job i
 seconds a GPU, NVIDIA's driver persistence page), and settings such as power limits are lost in between.
 """
 
-from gpucheck.checks._nvml import not_reported, of_each_gpu
-from gpucheck.knowledge.codes import Subject
+from gpucheck.checks._nvml import about, not_reported, of_each_gpu
 from gpucheck.model import Check, Finding, Gpu
 from gpucheck.model.facts import Facts
 
@@ -16,7 +15,7 @@ NAME = "persistence"
 def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
     if gpu.health.persistence is None:
         return not_reported(NAME, facts.nvml, gpu, "nvmlDeviceGetPersistenceMode", what="persistence mode")
-    subject = Subject(check=NAME, name=f"gpu:{gpu.pci_bus_id}")
+    subject = about(NAME, gpu)
     if gpu.health.persistence:
         return subject.passes("persistence mode on")
     return subject.warns("gpu.persistence-off", "persistence mode off", "on")

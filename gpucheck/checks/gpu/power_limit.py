@@ -4,8 +4,7 @@ Sources: nvmlDeviceGetPowerManagementLimit against nvmlDeviceGetPowerManagementD
 rank of a job wait.
 """
 
-from gpucheck.checks._nvml import not_reported, of_each_gpu
-from gpucheck.knowledge.codes import Subject
+from gpucheck.checks._nvml import about, not_reported, of_each_gpu
 from gpucheck.model import Check, Finding, Gpu, Health
 from gpucheck.model.facts import Facts
 
@@ -21,7 +20,7 @@ def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
     if limit is None or default is None:
         return not_reported(NAME, facts.nvml, gpu, *CALLS, what="power limit")
     evidence = f"limit {limit:g} W, default {default:g} W, {_range(gpu.health)}"
-    subject = Subject(check=NAME, name=f"gpu:{gpu.pci_bus_id}", unit="W", evidence=(evidence,))
+    subject = about(NAME, gpu, evidence, unit="W")
     if limit <= 0 or default <= 0:
         return subject.unknown("gpu.power-limit-unknown", limit_w=limit, default_w=default)
     if limit >= default - TOLERANCE_W:

@@ -6,8 +6,7 @@ is left over from an earlier job. Inside a container NVML lists the processes of
 
 from collections.abc import Iterator
 
-from gpucheck.checks._nvml import not_reported, of_each_gpu
-from gpucheck.knowledge.codes import Subject
+from gpucheck.checks._nvml import about, not_reported, of_each_gpu
 from gpucheck.model import Check, Finding, Gpu, GpuProcess
 from gpucheck.model.facts import Facts
 
@@ -26,12 +25,7 @@ def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
     if gpu.health.processes is None:
         return not_reported(NAME, facts.nvml, gpu, *CALLS, what="GPU processes")
     users = [process for process in gpu.health.processes if process.kind == "compute"]
-    subject = Subject(
-        check=NAME,
-        name=f"gpu:{gpu.pci_bus_id}",
-        unit="processes",
-        evidence=(*map(_line, users[:SHOWN]), *_in_use(gpu)),
-    )
+    subject = about(NAME, gpu, *map(_line, users[:SHOWN]), *_in_use(gpu), unit="processes")
     if users and all((user.name or "").endswith(MPS_SERVER) for user in users):
         return subject.warns("gpu.mps-server-running", len(users), 0)
     if users:

@@ -4,8 +4,7 @@ Source: nvmlDeviceGetCurrentClocksEventReasons. The software power cap is normal
 clocks are settings; hardware slowdown, hardware thermal slowdown and the power brake are not.
 """
 
-from gpucheck.checks._nvml import not_reported, of_each_gpu
-from gpucheck.knowledge.codes import Subject
+from gpucheck.checks._nvml import about, not_reported, of_each_gpu
 from gpucheck.model import Check, Finding, Gpu, Health
 from gpucheck.model.facts import Facts
 
@@ -26,7 +25,7 @@ def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
     if health.clocks_event_reasons is None:
         return not_reported(NAME, facts.nvml, gpu, *CALLS, what="clock event reasons")
     reasons = ", ".join(health.clocks_event_reasons) or "none"
-    subject = Subject(check=NAME, name=f"gpu:{gpu.pci_bus_id}", evidence=_evidence(health, reasons))
+    subject = about(NAME, gpu, *_evidence(health, reasons))
     seen = f"clock event reasons {reasons}"
     for reason, code in HARDWARE.items():
         if reason in health.clocks_event_reasons:

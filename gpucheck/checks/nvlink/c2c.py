@@ -5,8 +5,7 @@ nvidia-smi c2c -s and -e print them. Copies between host and GPU, and NCCL, use 
 low-power state is active.
 """
 
-from gpucheck.checks._nvml import gaps_of, not_reported, of_each_gpu
-from gpucheck.knowledge.codes import Subject
+from gpucheck.checks._nvml import about, gaps_of, not_reported, of_each_gpu
 from gpucheck.model import C2cLink, Check, Finding, Gpu
 from gpucheck.model.facts import Facts
 
@@ -25,7 +24,7 @@ def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
         # Drivers and boards without NVLink-C2C do not know the field, which is no gap.
         refused = any(not (gap.absent or gap.code == UNKNOWN_FIELD) for gap in gaps_of(facts.nvml, gpu, COUNT_FIELD))
         return not_reported(NAME, facts.nvml, gpu, COUNT_FIELD, what="number of C2C links") if refused else None
-    subject = Subject(check=NAME, name=f"gpu:{gpu.pci_bus_id}", evidence=tuple(map(_line, links)))
+    subject = about(NAME, gpu, *map(_line, links))
     up = sum(link.active is True for link in links)
     down = tuple(link.link for link in links if link.active is False)
     noisy = [f"C2C link {link.link}: {_errors(link)}" for link in links if _is_noisy(link)]

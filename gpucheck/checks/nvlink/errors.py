@@ -8,8 +8,7 @@ Bit error rates are recorded, not evaluated: bits 0 to 7 are the exponent and bi
 mantissa x 10^-exponent (nvml.h), and no limit for them is published. 15e-255 stands for too low to measure.
 """
 
-from gpucheck.checks._nvml import Nvml, not_reported, of_each_gpu
-from gpucheck.knowledge.codes import Subject
+from gpucheck.checks._nvml import Nvml, about, not_reported, of_each_gpu
 from gpucheck.model import Check, Finding, Gpu, NvLink, NvLink5Counts, NvmlReading, Verdict
 from gpucheck.model.facts import Facts
 
@@ -60,11 +59,7 @@ def _counted(gpu: Gpu) -> Finding | None:
     links = [link for link in gpu.nvlinks if link.active and _reported(link)]
     if not links:
         return None
-    subject = Subject(
-        check=NAME,
-        name=f"gpu:{gpu.pci_bus_id}",
-        evidence=tuple(_line(link) for link in links if _errors(link) or _recoveries(link)),
-    )
+    subject = about(NAME, gpu, *(_line(link) for link in links if _errors(link) or _recoveries(link)))
     recovered = [f"NVLink {link.link}: {_times(_recoveries(link))}" for link in links if _recoveries(link)]
     noisy = [f"NVLink {link.link}: {_worst(link)}" for link in links if sum(_errors(link).values()) > TOLERATED]
     if recovered:

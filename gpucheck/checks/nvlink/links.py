@@ -11,7 +11,7 @@ are all missing are a fault only where the host has a peer to reach and no hyper
 import re
 from collections.abc import Iterator
 
-from gpucheck.checks._nvml import evidence, gaps_of, not_reported, with_gpus
+from gpucheck.checks._nvml import about, evidence, gaps_of, not_reported, with_gpus
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import DEPRECATED, NOT_IN_LIBRARY, Check, Finding, NvmlReading
 from gpucheck.model.facts import Facts
@@ -56,7 +56,7 @@ def _evaluate(ports: Ports, virtual: str | None, nvml: NvmlReading, linked: list
 
 
 def _gpu(ports: Ports) -> Subject:
-    return Subject(check=NAME, name=f"gpu:{ports.gpu.pci_bus_id}", unit="NVLinks", evidence=ports.evidence)
+    return about(NAME, ports.gpu, *ports.evidence, unit="NVLinks")
 
 
 def _refused(ports: Ports, nvml: NvmlReading) -> Finding | None:
@@ -66,7 +66,7 @@ def _refused(ports: Ports, nvml: NvmlReading) -> Finding | None:
         return None
     gap = gaps[0]
     if gap.code in (NOT_IN_LIBRARY, DEPRECATED):  # the model has NVLink, so a missing call does not justify a SKIP
-        subject = Subject(check=NAME, name=f"gpu:{ports.gpu.pci_bus_id}", evidence=(evidence(gap),))
+        subject = about(NAME, ports.gpu, evidence(gap))
         return subject.unknown("nvlink.state-not-offered", call=gap.call, nvml_code=gap.code)
     return not_reported(NAME, nvml, ports.gpu, STATE_CALL, what="NVLink state")
 

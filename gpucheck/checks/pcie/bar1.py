@@ -5,9 +5,8 @@ is off; a Turing card such as the T4 has no more (captures of cloud machines). I
 other over PCIe.
 """
 
-from gpucheck.checks._nvml import not_reported, of_each_gpu, set_by_the_host
+from gpucheck.checks._nvml import about, not_reported, of_each_gpu, set_by_the_host
 from gpucheck.knowledge import gpu_by_pci_id
-from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Gpu, NvmlReading, PciDevice
 from gpucheck.model.facts import Facts
 from gpucheck.topology import NvLinks
@@ -25,7 +24,7 @@ def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
     nvml = facts.nvml
     if gpu.bar1_bytes is None:
         return not_reported(NAME, nvml, gpu, "nvmlDeviceGetBAR1MemoryInfo", what="BAR1 size")
-    subject = Subject(check=NAME, name=f"gpu:{gpu.pci_bus_id}", unit="MiB")
+    subject = about(NAME, gpu, unit="MiB")
     seen = gpu.bar1_bytes >> 20
     if seen == 0:
         return subject.unknown("pcie.bar1-unknown")

@@ -7,7 +7,7 @@ nodes below /sys/devices/system/node. Ranks that run on the wrong node copy thro
 import re
 from collections.abc import Iterator
 
-from gpucheck.checks._nvml import gaps_of, not_reported, of_each_gpu, with_gpus
+from gpucheck.checks._nvml import about, gaps_of, not_reported, of_each_gpu, with_gpus
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Gpu, NvmlReading
 from gpucheck.model.facts import Facts
@@ -58,14 +58,12 @@ def _of_gpus(facts: Facts, gpu: Gpu) -> Finding:
     nodes = _nodes(facts) or {}
     kernel = {device.bus_id: device.numa_node for device in facts.pci if device.is_nvidia_gpu}
     node = kernel.get(gpu.pci_bus_id)  # None: the firmware did not report one
-    subject = Subject(
-        check=NAME,
-        name=f"gpu:{gpu.pci_bus_id}",
-        evidence=(
-            f"sysfs numa_node: {'not reported' if node is None else node}",
-            f"{AFFINITY}: {gpu.cpu_affinity or 'not reported'}",
-            *(f"node {n}: CPUs {cpus}" for n, cpus in nodes.items()),
-        ),
+    subject = about(
+        NAME,
+        gpu,
+        f"sysfs numa_node: {'not reported' if node is None else node}",
+        f"{AFFINITY}: {gpu.cpu_affinity or 'not reported'}",
+        *(f"node {n}: CPUs {cpus}" for n, cpus in nodes.items()),
     )
     if gpu.pci_bus_id not in kernel:
         return subject.unknown("pcie.gpu-not-in-sysfs")

@@ -127,7 +127,7 @@ OUTSIDE = Fabric(state="not-supported", status=0, clique_id=0, cluster_uuid=ZERO
         (without_far_end(999), ["nvlink.far-end-unknown"]),
         (without_far_end(DEFECT), ["nvlink.far-end-unreadable"]),
         # No fabric manager runs on a compute tray of a rack.
-        (tray(*gb200s(Fabric(**STARTING), Fabric(**STARTING))), ["nvlink.tray-unregistered"]),
+        (tray(*gb200s(*[Fabric(state="in-progress")] * 2)), ["nvlink.tray-unregistered"]),
         (tray(*gb200s(NOT_REGISTERED, NOT_REGISTERED)), ["nvlink.tray-unregistered"]),
         (tray(*gb200s(OUTSIDE, OUTSIDE)), ["nvlink.tray-outside-fabric"]),
         (tray(*gb200s(READY, changed(READY, clique_id=7), READY)), [None, "nvlink.tray-fabric-divided"]),
