@@ -16,7 +16,15 @@ from gpucheck.knowledge.codes import Subject
 from gpucheck.model import DEPRECATED, NOT_IN_LIBRARY, Check, Finding, NvmlReading
 from gpucheck.model.facts import Facts
 from gpucheck.topology.nvlink.ports import CHECK as NAME
-from gpucheck.topology.nvlink.ports import PAST, STATE_CALL, Ports, inactive_finding, one_per_link, ports_of
+from gpucheck.topology.nvlink.ports import (
+    PAST,
+    STATE_CALL,
+    Ports,
+    inactive_finding,
+    none_active_finding,
+    one_per_link,
+    ports_of,
+)
 
 PARAMS = "/proc/driver/nvidia/params"
 SWITCHED_OFF = "NvLinkDisable: 1"
@@ -44,19 +52,15 @@ def _evaluate(ports: Ports, virtual: str | None, nvml: NvmlReading, linked: list
     if ports.wanted is None:
         return _unknown_model(ports)
     if ports.up >= ports.wanted:
-        return _mode(ports) or _gpu(ports).passes(ports.up)
+        return _mode(ports) or ports.subject.passes(ports.up)
     if ports.up == 0 and ports.bridged:
-        return _gpu(ports).skips("nvlink.no-bridge", 0, ports.wanted)
+        return ports.subject.skips("nvlink.no-bridge", 0, ports.wanted)
     if ports.up == 0:
         return _none_up(ports, virtual, nvml, linked)
     if ports.asleep and ports.up + len(ports.asleep) >= ports.wanted:
-        return _gpu(ports).warns("nvlink.links-asleep", ports.up, ports.wanted, asleep=ports.asleep)
+        return ports.subject.warns("nvlink.links-asleep", ports.up, ports.wanted, asleep=ports.asleep)
     others = any(other.up >= (other.wanted or 0) > 0 for other in linked if other is not ports)
     return inactive_finding(ports, certain=virtual is None or others)
-
-
-def _gpu(ports: Ports) -> Subject:
-    return about(NAME, ports.gpu, *ports.evidence, unit="NVLinks")
 
 
 def _refused(ports: Ports, nvml: NvmlReading) -> Finding | None:
@@ -73,17 +77,14 @@ def _refused(ports: Ports, nvml: NvmlReading) -> Finding | None:
 
 def _none_up(ports: Ports, virtual: str | None, nvml: NvmlReading, linked: list[Ports]) -> Finding:
     """No link at all: switched off on purpose, or broken, by what else there is."""
-    subject, listed = _gpu(ports), len(ports.gpu.nvlinks)
+    subject, listed = ports.subject, len(ports.gpu.nvlinks)
     if len(nvml.gpus) == 1:
         return subject.skips("nvlink.one-gpu", 0, ports=listed)
     if virtual and not any(other.up for other in linked):
         if listed:  # seen on a guest that was to have them, and had them after a reboot (azhpc-images#443)
             return subject.skips("nvlink.guest-without-active", 0, ports=listed, virtual=virtual)
         return subject.skips("nvlink.guest-without-nvlink", 0, virtual=virtual)
-    model = ports.model.name if ports.model else ports.gpu.name
-    if listed:
-        return subject.fails("nvlink.none-active", 0, ports.wanted, ports=listed, model=model, links=ports.wanted)
-    return subject.fails("nvlink.none-listed", 0, ports.wanted, model=model, links=ports.wanted)
+    return none_active_finding(ports)
 
 
 def _mode(ports: Ports) -> Finding | None:
@@ -91,13 +92,13 @@ def _mode(ports: Ports) -> Finding | None:
     mode = ports.gpu.health.nvlink_bandwidth
     if mode in (None, "full"):
         return None
-    return _gpu(ports).warns("nvlink.bandwidth-limited", f"NVLink bandwidth mode {mode}", "full")
+    return ports.subject.warns("nvlink.bandwidth-limited", f"NVLink bandwidth mode {mode}", "full")
 
 
 def _unknown_model(ports: Ports) -> Finding:
     if ports.up == len(ports.gpu.nvlinks):
-        return _gpu(ports).passes(ports.up)
-    return _gpu(ports).unknown("nvlink.model-unknown", ports.up, model=ports.gpu.name)
+        return ports.subject.passes(ports.up)
+    return ports.subject.unknown("nvlink.model-unknown", ports.up, model=ports.gpu.name)
 
 
 CHECK = Check(
