@@ -5,7 +5,7 @@ caller may not ask, the GPU is gone. Return codes: NVIDIA nvml.h (API 13).
 """
 
 from collections.abc import Callable, Iterator
-from functools import partial, wraps
+from functools import wraps
 from typing import Any
 
 from gpucheck.knowledge.codes import Subject
@@ -13,6 +13,7 @@ from gpucheck.model import (
     DEFECT,
     DEPRECATED,
     NOT_IN_LIBRARY,
+    NOT_SUPPORTED,
     Finding,
     Gpu,
     NvmlFailure,
@@ -24,11 +25,15 @@ from gpucheck.model import (
 from gpucheck.model.facts import Facts
 
 Nvml = NvmlReading | NvmlFailure
-OfGpu = Callable[[Nvml, Gpu], Finding | None]
+OfHost = Callable[[Facts], Iterator[Finding]]
+OfGpus = Callable[[Facts, NvmlReading], Iterator[Finding]]
+OfGpu = Callable[[Facts, Gpu], Finding | None]
 # NVML: no permission, and blocked by the operating system.
 FORBIDDEN = (4, 17)
 # NVML: the GPU is lost, and it needs a reset.
 LOST = (15, 16)
+# The gravest failure of several calls first; 2 is another error, the last of them that the GPU does not have it.
+GRAVITY = {**dict.fromkeys(LOST, 0), **dict.fromkeys(FORBIDDEN, 1), NOT_IN_LIBRARY: 3, DEPRECATED: 3, NOT_SUPPORTED: 4}
 # What a failed call means; another code is an error of that call.
 REFUSALS = {
     NOT_IN_LIBRARY: "nvml.call-missing",
@@ -45,62 +50,54 @@ def on_the_bus(facts: Facts) -> tuple[PciDevice, ...]:
     return tuple(device for device in facts.pci if device.is_nvidia_gpu)
 
 
-def reading_with_gpus(check: str, nvml: Nvml) -> NvmlReading | Finding:
-    """Return the reading if it lists a GPU, else what to report in place of all findings of this check."""
-    if isinstance(nvml, NvmlFailure):
-        return not_looked(check, nvml)
-    return nvml if nvml.gpus else no_gpus(check)
+def about(check: str, gpu: Gpu, *evidence: str, unit: str | None = None) -> Subject:
+    """Return the subject of a finding about one GPU."""
+    return Subject(check=check, name=f"gpu:{gpu.pci_bus_id}", unit=unit, evidence=evidence)
 
 
-def evaluate_each_gpu(check: str, *, nothing: str) -> Callable[[OfGpu], Callable[[Facts], Iterator[Finding]]]:
-    """Make the evaluation of one GPU that of a host. nothing: as of each_gpu."""
+def with_gpus(check: str) -> Callable[[OfGpus], OfHost]:
+    """Make an evaluation of a reading that lists a GPU that of a host: without one, that is the finding."""
 
-    def of_host(evaluate: OfGpu) -> Callable[[Facts], Iterator[Finding]]:
+    def of_host(evaluate: OfGpus) -> OfHost:
         @wraps(evaluate)
         def evaluate_host(facts: Facts) -> Iterator[Finding]:
-            return each_gpu(check, facts.nvml, partial(evaluate, facts.nvml), nothing=nothing)
+            if isinstance(facts.nvml, NvmlFailure):
+                yield not_looked(check, facts.nvml)
+            elif not facts.nvml.gpus:
+                yield no_gpus(check)
+            else:
+                yield from evaluate(facts, facts.nvml)
 
         return evaluate_host
 
     return of_host
 
 
-def each_gpu(
-    check: str,
-    nvml: Nvml,
-    evaluate: Callable[[Gpu], Finding | None],
-    *,
-    nothing: str,
-) -> Iterator[Finding]:
-    """Yield the findings of ``evaluate`` for each GPU. nothing: the code of the host's SKIP without any."""
-    reading = reading_with_gpus(check, nvml)
-    if isinstance(reading, Finding):
-        yield reading
-        return
-    results = (_unless_lost(check, reading, gpu, evaluate(gpu)) for gpu in reading.gpus)
-    found = [finding for finding in results if finding is not None]
-    yield from found
-    if not found:
-        yield Subject(check=check).skips(nothing)
+def of_each_gpu(check: str, *, nothing: str) -> Callable[[OfGpu], OfHost]:
+    """Make the evaluation of one GPU that of a host. nothing: the code of the host's SKIP without any finding."""
+
+    def of_host(evaluate: OfGpu) -> OfHost:
+        @wraps(evaluate)
+        def evaluate_gpus(facts: Facts, nvml: NvmlReading) -> Iterator[Finding]:
+            results = (_unless_lost(check, nvml, gpu, evaluate(facts, gpu)) for gpu in nvml.gpus)
+            found = [finding for finding in results if finding is not None]
+            yield from found or [Subject(check=check).skips(nothing)]
+
+        return with_gpus(check)(evaluate_gpus)
+
+    return of_host
 
 
 def _unless_lost(check: str, nvml: NvmlReading, gpu: Gpu, finding: Finding | None) -> Finding | None:
     """A GPU that was lost during the pass passes nothing: what it answered before is not its state any more."""
-    gaps = lost_gaps(nvml, gpu)
     found = finding is not None and (finding.verdict in (Verdict.WARN, Verdict.FAIL) or finding.because_of is not None)
-    return finding if found or not gaps else _of_a_lost_gpu(check, gpu, gaps[0])
+    return finding if found or not lost_gaps(nvml, gpu) else not_reported(check, nvml, gpu, what="GPU state")
 
 
 def lost_gaps(nvml: NvmlReading, gpu: Gpu) -> tuple[NvmlGap, ...]:
     """Return the failed calls that report a GPU as lost. One of a pair does not show which of its GPUs is."""
     subjects = (f"gpu:{gpu.pci_bus_id}", f"link:{gpu.pci_bus_id}/")
     return tuple(gap for gap in nvml.gaps if gap.code in LOST and gap.subject.startswith(subjects))
-
-
-def _of_a_lost_gpu(check: str, gpu: Gpu, gap: NvmlGap, what: str = "GPU state") -> Finding:
-    subject = Subject(check=check, name=f"gpu:{gpu.pci_bus_id}", evidence=(evidence(gap),))
-    code, values = refusal(check, gap, what)
-    return subject.unknown(code, because_of="inventory", **values)
 
 
 def gaps_of(nvml: Nvml, gpu: Gpu, *calls: str) -> tuple[NvmlGap, ...]:
@@ -128,25 +125,19 @@ def refusal(check: str, gap: NvmlGap, what: str) -> tuple[str, dict[str, Any]]:
 def not_reported(check: str, nvml: Nvml, gpu: Gpu, *calls: str, what: str = "the value") -> Finding | None:
     """Return what to report in place of a value that these calls did not give; None where the GPU does not have it.
 
-    what: the missing quantity, as a noun. The gravest failure decides.
+    what: the missing quantity, as a noun. The gravest failure decides; of a lost GPU, whatever its call.
     """
-    gaps = gaps_of(nvml, gpu, *calls)
-    lines = tuple(dict.fromkeys(map(evidence, gaps)))
-    subject = Subject(check=check, name=f"gpu:{gpu.pci_bus_id}", evidence=lines)
-
-    def first(*codes: int) -> NvmlGap | None:
-        return next((gap for gap in gaps if gap.code in codes), None)
-
-    lost = first(*LOST) or next(iter(lost_gaps(nvml, gpu) if isinstance(nvml, NvmlReading) else ()), None)
-    if lost:
-        return _of_a_lost_gpu(check, gpu, lost, what)
-    other = first(*FORBIDDEN) or next((gap for gap in gaps if not gap.absent), None)
-    if failed := other or first(NOT_IN_LIBRARY, DEPRECATED):
-        code, values = refusal(check, failed, what)
-        return subject.unknown(code, **values) if other else subject.skips(code, **values)
-    if gaps:
-        return None
-    return subject.unknown("nvml.no-result", what=what, calls=tuple(dict.fromkeys(calls)))
+    gaps = gaps_of(nvml, gpu, *calls) if calls else ()
+    lost = lost_gaps(nvml, gpu) if isinstance(nvml, NvmlReading) else ()
+    gap = min((*gaps, *lost), key=lambda gap: GRAVITY.get(gap.code, 2), default=None)
+    lines = (evidence(gap),) if gap and gap.code in LOST else dict.fromkeys(map(evidence, gaps))
+    subject = about(check, gpu, *lines)
+    if gap is None:
+        return subject.unknown("nvml.no-result", what=what, calls=tuple(dict.fromkeys(calls)))
+    code, values = refusal(check, gap, what)
+    if gap.code in (NOT_IN_LIBRARY, DEPRECATED):
+        return subject.skips(code, **values)
+    return None if gap.absent else subject.unknown(code, because_of="inventory" if gap.code in LOST else None, **values)
 
 
 def evidence(gap: NvmlGap) -> str:

@@ -5,13 +5,12 @@ others the advice is shown as a quotation, after the steps of their cause.
 """
 
 from functools import cache
-from typing import Any
 
 import msgspec
 
 from gpucheck.knowledge import causes
 from gpucheck.knowledge.advice import fix_of
-from gpucheck.knowledge.codes import Subject, rows
+from gpucheck.knowledge.codes import rows, words_of
 from gpucheck.model import Finding
 from gpucheck.model.finding import Step, Values
 from gpucheck.model.finding.naming import bus_ids
@@ -44,9 +43,8 @@ def _is_option(value: Values) -> bool:
 
 
 def _of_code(finding: Finding) -> Finding:
-    subject, values = Subject(check=finding.check, name=finding.subject), dict[str, Any](finding.values)
-    own = subject.finding(finding.verdict, finding.code or "", cause=finding.cause, **values)
-    return msgspec.structs.replace(finding, why=own.why, steps=own.steps, fix=own.fix)
+    why, steps = words_of(finding.code or "", finding.subject, finding.values, cause=finding.cause)
+    return msgspec.structs.replace(finding, why=why, steps=steps, fix=fix_of(steps))
 
 
 def _quoted(finding: Finding) -> Finding:

@@ -21,14 +21,16 @@ from gpucheck.model.finding.verdict import Verdict
 OF_GPUS = re.compile(r" (?:-i |--id=)\{gpu\}")
 # Where a command takes one GPU and several have the same finding.
 ONE_OF_SEVERAL = "BUS_ID"
+# In the place of a check: all of them.
+ANY = "any"
 
 
 class Code(Row, frozen=True, kw_only=True):
     """The words of one code; values are in braces, ``{gpu}`` and ``{peer}`` are the GPUs of the subject.
 
-    cause, confidence, action, owner: of its findings, where the rule does not state another. then_cause: the steps of
-    the cause follow; without steps of its own a code has those of its cause. of_table: the row of a
-    table that a rule passes has steps, which follow.
+    cause, confidence, action, owner: of its findings, where the rule does not state another. or_cause: what a check may
+    state instead. then_cause: the steps of the cause follow; without steps of its own a code has those of its cause.
+    of_table: the row of a table that a rule passes has steps, which follow, and perhaps a cause.
     """
 
     why: str
@@ -36,13 +38,29 @@ class Code(Row, frozen=True, kw_only=True):
     then_cause: bool = False
     of_table: bool = False
     cause: str | None = None
+    or_cause: str | None = None
     confidence: Confidence = "certain"
     action: Action | None = None
     owner: Owner | None = None
 
 
+class Reported(Row, frozen=True, kw_only=True):
+    """The codes that a check may report, by verdict."""
+
+    fail: tuple[str, ...] = ()
+    warn: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+
+    def of(self, verdict: Verdict) -> tuple[str, ...]:
+        return getattr(self, verdict.value, ())
+
+
 class _Codes(Row, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+    """checks: what each check of a host reports of this file; ``any`` is every check. Measurements have no entry."""
+
     schema_: Literal["gpucheck.knowledge.codes/1"]
+    checks: dict[str, Reported] = msgspec.field(default_factory=dict)
     codes: dict[str, Code]
 
 
@@ -53,7 +71,34 @@ def groups() -> tuple[str, ...]:
 
 def codes(group: str) -> dict[str, Code]:
     """Return the codes of one file, without its name. Raises KnowledgeError."""
-    return table(f"codes/{group}.yml", _Codes).codes
+    return _file(group).codes
+
+
+def _file(group: str) -> _Codes:
+    return table(f"codes/{group}.yml", _Codes)
+
+
+def reporting(code: str) -> list[tuple[str, Verdict]]:
+    """Return the checks of a host that may report a code, each with the verdict; ``any`` is every check."""
+    group, _, name = code.partition(".")
+    checks = _file(group).checks
+    return [(check, verdict) for check, own in checks.items() for verdict in Verdict if name in own.of(verdict)]
+
+
+def reported(check: str) -> dict[Verdict, tuple[str, ...]]:
+    """Return the codes that a check of a host may report, worst verdict first; without those of any check."""
+    own = {group: _file(group).checks.get(check, Reported()) for group in groups()}
+    by_verdict = {
+        verdict: tuple(f"{group}.{name}" for group, found in own.items() for name in found.of(verdict))
+        for verdict in (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN, Verdict.SKIP)
+    }
+    return {verdict: found for verdict, found in by_verdict.items() if found}
+
+
+def causes_of(check: str) -> tuple[str, ...]:
+    """Return the causes that a check may name, without those of its tables."""
+    every = (code_of(code) for found in reported(check).values() for code in found)
+    return tuple(sorted({cause for row in every for cause in (row.cause, row.or_cause) if cause}))
 
 
 def code_of(name: str) -> Code:
@@ -68,11 +113,16 @@ def known(name: str | None) -> bool:
     return group in groups() and rest in codes(group)
 
 
-def steps_of(
-    name: str, values: Mapping[str, Any], *, cause: str | None, advice: tuple[Advice, ...] = ()
-) -> tuple[Step, ...]:
-    """Return the steps of a code, then those of a table's row, then those of the cause if the code asks for them."""
-    return tuple(step_of(one, values) for one in _advice(code_of(name), cause, advice))
+def words_of(
+    code: str, subject: str, values: Mapping[str, Any], *, cause: str | None, advice: tuple[Advice, ...] = ()
+) -> tuple[str, tuple[Step, ...]]:
+    """Return why and the steps of a code, then those of a table's row, then those of the cause if the code asks.
+
+    Raises KeyError for an unknown code, and for a value that they need and that is not there.
+    """
+    row = code_of(code)
+    words = {**dict(zip(("gpu", "peer"), map(_option, bus_ids(subject)), strict=False)), **values}
+    return WORDS.vformat(row.why, (), words), tuple(step_of(one, words) for one in _advice(row, cause, advice))
 
 
 def _advice(row: Code, cause: str | None, advice: tuple[Advice, ...] = ()) -> tuple[Advice, ...]:
@@ -84,7 +134,7 @@ def _advice(row: Code, cause: str | None, advice: tuple[Advice, ...] = ()) -> tu
 
 def followed_by(finding: Finding, name: str) -> Finding:
     """Return the finding with the steps of another code, which has no values, after its own."""
-    steps = (*finding.steps, *steps_of(name, {}, cause=None))
+    steps = (*finding.steps, *words_of(name, "", {}, cause=None)[1])
     return msgspec.structs.replace(finding, steps=steps, fix=fix_of(steps))
 
 
@@ -100,7 +150,7 @@ def of_several(finding: Finding, ids: Sequence[str], *, every_gpu: bool) -> tupl
     if row.of_table:
         return finding.why, finding.steps
     try:
-        for advice in _advice(row, finding.cause):
+        for advice in _advice(row, None if finding.verdict is Verdict.SKIP else finding.cause):
             listed = OF_GPUS.search(advice.text) is not None
             if listed and every_gpu:
                 advice = _without_option(advice)
@@ -169,14 +219,16 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     ) -> Finding:
         """Return a finding with the words of its code. What is stated here replaces what the code states.
 
-        advice: steps of a table's row.
+        advice: steps of a table's row. SKIP names a cause that is by design: nothing is to be done about it.
 
-        Raises KeyError for an unknown code, and for a value that its sentences need and that is not there.
+        Raises KeyError for an unknown code, and for a value that its sentences need and that is not there; ValueError
+        for a finding that the check does not declare.
         """
         row = code_of(code)
         cause = row.cause if cause is msgspec.UNSET else cause
-        words = {**dict(zip(("gpu", "peer"), map(_option, bus_ids(self.name)), strict=False)), **values}
-        steps = steps_of(code, words, cause=cause, advice=advice)
+        self._declared(verdict, code, row, cause)
+        to_remedy = None if verdict is Verdict.SKIP else cause
+        why, steps = words_of(code, self.name, values, cause=to_remedy, advice=advice)
         return self._finding(
             verdict,
             code=code,
@@ -184,15 +236,22 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
             seen=seen,
             wanted=wanted,
             cause=cause,
-            confidence=(confidence or row.confidence) if cause else None,
+            confidence=(confidence or row.confidence) if to_remedy else None,
             alternatives=alternatives,
             action=action or row.action,
             owner=owner or row.owner,
             because_of=because_of,
-            why=WORDS.vformat(row.why, (), words),
+            why=why,
             steps=steps,
             fix=fix_of(steps),
         )
+
+    def _declared(self, verdict: Verdict, code: str, row: Code, cause: str | None) -> None:
+        declared = reporting(code)
+        if declared and not {(self.check, verdict), (ANY, verdict)} & {*declared}:
+            raise ValueError(f"check {self.check} does not declare {verdict.name} with code {code}")
+        if declared and cause not in (row.cause, row.or_cause) and not row.of_table:
+            raise ValueError(f"check {self.check} does not declare cause {cause} of code {code}")
 
     def _finding(self, verdict: Verdict, **fields: Any) -> Finding:
         return Finding(

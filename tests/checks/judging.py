@@ -16,6 +16,11 @@ def judge(check, host: Facts) -> list[Finding]:
     return list(check.evaluate(exactly([*check.needs, *check.more(exactly(check.needs, host))], host)))
 
 
+def codes(check, host) -> list[str | None]:
+    """Return the codes of the findings, which have their verdict and cause in the catalogue; None for PASS."""
+    return [finding.code for finding in judge(check, host)]
+
+
 def exactly(needs: Iterable[str], every: Facts) -> Facts:
     """The facts with these needs and no others."""
     named = {kind: [need.partition(":")[2] for need in needs if need.startswith(f"{kind}:")] for kind in BY_NAME}

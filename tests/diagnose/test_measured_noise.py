@@ -29,6 +29,19 @@ def test_three_percent_noise_fails_nothing(seed):
         assert verdict(bench, fault("copy-noise", percent=3, seed=seed), depth="quick") is Verdict.PASS
 
 
+@pytest.mark.parametrize("slow", [fault("p2p-slow-direction", percent=30), fault("p2p-slow", 0, 1, percent=40)])
+def test_two_runs_of_a_fault_are_equal_in_code_subject_and_values(slow):
+    """What was measured differs, and is in seen and in the evidence."""
+    one, other = (
+        [f for f in diagnose(TWO_PCIE.seen(fault("copy-noise", percent=2, seed=seed), slow)) if f.verdict in BAD]
+        for seed in (1, 2)
+    )
+
+    assert [(f.code, f.subject, f.values) for f in one] == [(f.code, f.subject, f.values) for f in other]
+    assert one
+    assert one[0].evidence != other[0].evidence
+
+
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 10_000), a=st.integers(0, 7), step=st.integers(1, 7))
 def test_three_percent_noise_hides_no_loss_of_thirty_percent(seed, a, step):

@@ -153,7 +153,6 @@ def test_a_value_of_a_host_is_one_word_of_a_command():
         ({"code": "../../gpu.power-limit-lowered"}, "../../gpu.power-limit-lowered"),
         ({"values": {}}, None),
         ({"values": LOWERED.values | {"default_w": ATTACK}}, None),
-        ({"values": LOWERED.values | {"cause": ATTACK}}, None),
         ({"values": LOWERED.values | {"default_w": 10**400}}, None),
         ({"cause": "not-known-here", "code": "comparison.pcie-repeats"}, None),
         ({"subject": "gpu:--reset"}, None),

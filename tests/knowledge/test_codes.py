@@ -11,46 +11,64 @@ from string import Formatter
 import pytest
 from msgspec.structs import replace
 
+from gpucheck.checks import all_checks
 from gpucheck.knowledge import causes
 from gpucheck.knowledge.advice import Advice, fix_of
-from gpucheck.knowledge.codes import Subject, code_of, groups, known, of_several, rows
+from gpucheck.knowledge.codes import ANY, Subject, code_of, groups, known, of_several, reported, reporting, rows
 from gpucheck.model.finding import Step
 from gpucheck.model.finding.verdict import Verdict
 
 PACKAGE = Path(__file__).parents[2] / "gpucheck"
 CODE = re.compile(rf"(?:{'|'.join(groups())})\.[a-z0-9]+(?:-[a-z0-9]+)+")
-BUILDERS = {"skips", "unknown", "warns", "fails", "finding"}
+VERDICTS = {"skips": Verdict.SKIP, "unknown": Verdict.UNKNOWN, "warns": Verdict.WARN, "fails": Verdict.FAIL}
+BUILDERS = {*VERDICTS, "finding"}
 # Parameters of the builders, which are no values.
 OWN = {"seen", "wanted", "cause", "confidence", "alternatives", "action", "owner", "because_of", "others", "advice"}
 OF_SUBJECT = {"gpu", "peer"}
 EVERY = dict(rows())
 
 
+CHECKS = {check.name: check.evaluate.__module__ for check in all_checks()}
+# Where the rules of checks are.
+OF_CHECKS = ("gpucheck.checks", "gpucheck.topology")
+# Named by their declaration alone (gpucheck/checks/_wsl.py).
+BY_DECLARATION = {code for code in EVERY if code.startswith("session.wsl-")}
+
+
 @cache
-def trees() -> tuple[ast.Module, ...]:
-    return tuple(ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py")))
+def trees() -> dict[str, ast.Module]:
+    """Every module by its name."""
+    paths = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path for path in PACKAGE.rglob("*.py")}
+    return {name.removesuffix(".__init__"): ast.parse(path.read_text("utf-8")) for name, path in paths.items()}
 
 
-def used() -> Iterator[str]:
-    """Every code that a source names."""
-    for tree in trees():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and CODE.fullmatch(node.value):
-                yield node.value
+@cache
+def used(module: str) -> frozenset[str]:
+    """The codes that a module names."""
+    texts = (node.value for node in ast.walk(trees()[module]) if isinstance(node, ast.Constant))
+    return frozenset(text for text in texts if isinstance(text, str) and CODE.fullmatch(text))
 
 
-def calls() -> Iterator[tuple[str, set[str]]]:
-    """Every code with the names of the values that its call passes, where both are written out."""
-    for tree in trees():
+def reached(module: str, seen: frozenset[str] = frozenset()) -> frozenset[str]:
+    """The modules of the rules of a check: its own, and those that it imports."""
+    for node in trees()[module].body if module not in seen else ():
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(OF_CHECKS):
+            names = {f"{node.module}.{alias.name}" for alias in node.names} | {node.module or ""}
+            for name in names & trees().keys():
+                seen = reached(name, seen | {module})
+    return seen | {module}
+
+
+def calls() -> Iterator[tuple[str, str, set[str] | None]]:
+    """Every code with the builder that it is passed to and its values, None where these are not written out."""
+    for tree in trees().values():
         for node in ast.walk(tree):
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in BUILDERS):
                 continue
-            if any(keyword.arg is None for keyword in node.keywords):
-                continue
-            names = {keyword.arg or "" for keyword in node.keywords} - OWN
+            names = {keyword.arg or "" for keyword in node.keywords}
             for argument in node.args[:2]:
                 if isinstance(argument, ast.Constant) and CODE.fullmatch(str(argument.value)):
-                    yield str(argument.value), names
+                    yield str(argument.value), node.func.attr, None if "" in names else names - OWN
 
 
 def places(code: str) -> set[str]:
@@ -60,11 +78,44 @@ def places(code: str) -> set[str]:
 
 
 def test_every_code_is_used_and_every_used_code_has_words():
-    assert set(used()) == EVERY.keys()
+    assert {code for module in trees() for code in used(module)} | BY_DECLARATION == EVERY.keys()
+
+
+def test_a_check_declares_what_its_rules_name_and_nothing_else():
+    """A finding that is not declared is an error; so is a declaration of what no rule of the check reports."""
+    rules = {module for module in trees() if module.startswith(OF_CHECKS)}
+    others = {code for module in trees().keys() - rules for code in used(module)} | BY_DECLARATION
+    declared = {check: {code for found in reported(check).values() for code in found} for check in CHECKS}
+
+    assert {code for module in rules for code in used(module) if not reporting(code)} == set()
+    assert {check for code in EVERY for check, _ in reporting(code)} == {ANY, *CHECKS}
+    for check, module in CHECKS.items():
+        assert declared[check] - {code for name in reached(module) for code in used(name)} <= others, check
+
+
+def test_a_check_declares_the_verdict_with_which_it_reports_a_code():
+    reports: dict[str, set[Verdict]] = {}
+    for code, builder, _ in calls():
+        reports.setdefault(code, set()).update({VERDICTS[builder]} if builder in VERDICTS else {*Verdict})
+    declared = {code: {verdict for _, verdict in found} for code in EVERY if (found := reporting(code))}
+
+    assert {code for code in declared.keys() & reports.keys() if not declared[code] <= reports[code]} == set()
+    assert {code for code in declared.keys() & reports.keys() if {*Verdict} > reports[code] > declared[code]} == set()
+
+
+def test_a_finding_that_is_not_declared_is_an_error():
+    """Of another check, of another verdict, with another cause."""
+    subject = Subject(check="mig", name="gpu:0000:4c:00.0")
+
+    assert subject.warns("gpu.mig-enabled", 1).cause == "mig-enabled"
+    other = (("bar1", "warn", "mig-enabled"), ("mig", "fail", "mig-enabled"), ("mig", "warn", "xid"))
+    for check, verdict, cause in other:
+        with pytest.raises(ValueError, match="does not declare"):
+            replace(subject, check=check).finding(Verdict(verdict), "gpu.mig-enabled", cause=cause)
 
 
 def test_a_rule_passes_the_values_that_its_sentences_need():
-    missing = {code: sorted(places(code) - names - OF_SUBJECT) for code, names in calls()}
+    missing = {code: sorted(places(code) - names - OF_SUBJECT) for code, _, names in calls() if names is not None}
 
     assert {code: names for code, names in missing.items() if names} == {}
 
@@ -75,7 +126,7 @@ def test_words_of_a_code(code):
     row = code_of(code)
 
     assert CODE.fullmatch(code)
-    assert row.cause is None or row.cause in causes()
+    assert {row.cause, row.or_cause} - {None} <= causes().keys()
     for step in row.steps:
         assert not step.text.endswith((";", "."))
 
@@ -120,13 +171,13 @@ def test_steps_of_a_tables_row_are_kept_for_several_gpus():
 @pytest.mark.parametrize("text", ["a; rm -rf /", "$(reboot)", "", "two words"])
 def test_a_value_stays_one_word_of_a_command(text):
     """A host's text in a command that is pasted into a shell cannot become a second command."""
-    finding = Subject(check="x").fails("gpu.power-limit-lowered", 1, percent=1, default_w=1.0, gpu=text)
+    finding = Subject(check="power-limit").warns("gpu.power-limit-lowered", 1, percent=1, default_w=1.0, gpu=text)
 
     assert shlex.split(finding.steps[-1].command or "")[3] == text
 
 
 def test_a_code_of_another_version_keeps_the_words_of_its_report():
-    finding = Subject(check="x", name="gpu:0000:4c:00.0").warns(
+    finding = Subject(check="power-limit", name="gpu:0000:4c:00.0").warns(
         "gpu.power-limit-lowered", 300.0, 400.0, percent=75, default_w=400.0
     )
     other = replace(finding, code="gpu.not-known-here")

@@ -15,7 +15,7 @@ GPUS = gpus()
 BRANCHES = {branch.branch: branch for branch in tables.drivers().branches}
 FILES = sorted(FOLDER.glob("*.yml"))
 # These tables describe their sources in words.
-WORDS = {"actions.yml", "by_design.yml", "causes.yml", "compute.yml", "links.yml", "suspects.yml"}
+WORDS = {"actions.yml", "by_design.yml", "causes.yml", "compute.yml", "links.yml", "normal.yml", "suspects.yml"}
 
 
 def source_ids(node: Any) -> set[str]:

@@ -5,29 +5,24 @@ below the product's maximum, which is therefore no reference. Clocks locked with
 they show as a low clock under load, with the throttle reasons.
 """
 
-from gpucheck.checks._nvml import evaluate_each_gpu, not_reported
-from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding, Gpu, NvmlFailure, NvmlReading
+from gpucheck.checks._nvml import about, not_reported, of_each_gpu
+from gpucheck.model import Check, Finding, Gpu, NvmlReading
+from gpucheck.model.facts import Facts
 
 NAME = "clock-limit"
 CALLS = ("nvmlDeviceGetApplicationsClock", "nvmlDeviceGetDefaultApplicationsClock")
 
 
-@evaluate_each_gpu(NAME, nothing="gpu.no-application-clocks")
-def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
+@of_each_gpu(NAME, nothing="gpu.no-application-clocks")
+def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
     """One finding for each GPU that has application clocks; GeForce boards and newer drivers report none."""
     clock, default = gpu.health.application_clock_mhz, gpu.health.default_application_clock_mhz
     if clock is None or default is None:
         # A recording made before they were queried has neither clocks nor a failed call.
-        queried = isinstance(nvml, NvmlReading) and any(gap.call in CALLS for gap in nvml.gaps)
-        return not_reported(NAME, nvml, gpu, *CALLS, what="application clock") if queried else None
+        queried = isinstance(facts.nvml, NvmlReading) and any(gap.call in CALLS for gap in facts.nvml.gaps)
+        return not_reported(NAME, facts.nvml, gpu, *CALLS, what="application clock") if queried else None
     most = f"{gpu.health.max_sm_clock_mhz} MHz" if gpu.health.max_sm_clock_mhz else "not reported"
-    subject = Subject(
-        check=NAME,
-        name=f"gpu:{gpu.pci_bus_id}",
-        unit="MHz",
-        evidence=(f"application clock {clock} MHz, default {default} MHz, maximum {most}",),
-    )
+    subject = about(NAME, gpu, f"application clock {clock} MHz, default {default} MHz, maximum {most}", unit="MHz")
     if clock <= 0 or default <= 0:
         return subject.unknown("gpu.clock-unknown", clock_mhz=clock, default_mhz=default)
     if clock >= default:

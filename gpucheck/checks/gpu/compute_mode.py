@@ -4,19 +4,19 @@ Source: nvmlDeviceGetComputeMode. Exclusive modes break programs that open a GPU
 prohibited admits no process.
 """
 
-from gpucheck.checks._nvml import evaluate_each_gpu, not_reported
-from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding, Gpu, NvmlFailure, NvmlReading
+from gpucheck.checks._nvml import about, not_reported, of_each_gpu
+from gpucheck.model import Check, Finding, Gpu
+from gpucheck.model.facts import Facts
 
 NAME = "compute-mode"
 
 
-@evaluate_each_gpu(NAME, nothing="gpu.no-compute-modes")
-def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
+@of_each_gpu(NAME, nothing="gpu.no-compute-modes")
+def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
     mode = gpu.health.compute_mode
     if mode is None:
-        return not_reported(NAME, nvml, gpu, "nvmlDeviceGetComputeMode", what="compute mode")
-    subject = Subject(check=NAME, name=f"gpu:{gpu.pci_bus_id}", evidence=(f"nvmlDeviceGetComputeMode: {mode}",))
+        return not_reported(NAME, facts.nvml, gpu, "nvmlDeviceGetComputeMode", what="compute mode")
+    subject = about(NAME, gpu, f"nvmlDeviceGetComputeMode: {mode}")
     if mode == "default":
         return subject.passes("compute mode default")
     if mode == "prohibited":

@@ -7,21 +7,17 @@ guide); CUDA then fails with 802 (system not ready), as it does without an NVSwi
 
 from collections.abc import Iterator
 
-from gpucheck.checks._nvml import reading_with_gpus
+from gpucheck.checks._nvml import with_gpus
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding
+from gpucheck.model import Check, Finding, NvmlReading
 from gpucheck.model.facts import Facts
 
 NAME = "confidential-computing"
 
 
-def evaluate(facts: Facts) -> Iterator[Finding]:
-    nvml = reading_with_gpus(NAME, facts.nvml)
-    if isinstance(nvml, Finding):
-        yield nvml
-        return
-    state = nvml.confidential
-    subject = Subject(check=NAME)
+@with_gpus(NAME)
+def evaluate(_: Facts, nvml: NvmlReading) -> Iterator[Finding]:
+    state, subject = nvml.confidential, Subject(check=NAME)
     if state is None:
         yield subject.skips("gpu.confidential-computing-not-reported")
     elif not state.enabled:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gpucheck.checks._nvml import FORBIDDEN, LOST, evidence, lost_gaps, not_looked, on_the_bus, refusal
+from gpucheck.checks._nvml import FORBIDDEN, LOST, about, evidence, lost_gaps, not_looked, on_the_bus, refusal
 from gpucheck.checks._session import PASSED_THROUGH, SESSION_NEEDS, allotted, refused_handles, session, session_finding
 from gpucheck.checks._wsl import WSL
 from gpucheck.knowledge.codes import Subject
@@ -93,7 +93,7 @@ def _lost(nvml: NvmlReading) -> Iterator[Finding]:
         gaps = list(lost_gaps(nvml, gpu))
         if gaps:
             accounted.add(gpu.pci_bus_id)
-            subject = Subject(check=NAME, name=f"gpu:{gpu.pci_bus_id}", evidence=_some(gaps))
+            subject = about(NAME, gpu, *_some(gaps))
             if gaps[0].code == LOST[0]:
                 yield subject.fails("gpu.gpu-lost", "GPU lost")
             else:

@@ -8,10 +8,11 @@ action).
 
 from collections.abc import Iterator
 
-from gpucheck.checks._nvml import evaluate_each_gpu, gaps_of, not_reported
+from gpucheck.checks._nvml import Nvml, about, gaps_of, not_reported, of_each_gpu
 from gpucheck.knowledge.actions import of_recovery_action
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding, Gpu, Health, NvmlFailure, NvmlReading, SramErrors
+from gpucheck.model import Check, Finding, Gpu, Health, SramErrors
+from gpucheck.model.facts import Facts
 
 NAME = "memory-errors"
 ECC, ROWS = "nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetRemappedRows"
@@ -29,11 +30,11 @@ RECOVERY = {
 }
 
 
-@evaluate_each_gpu(NAME, nothing="gpu.no-memory-error-counts")
-def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
+@of_each_gpu(NAME, nothing="gpu.no-memory-error-counts")
+def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
     """The worst finding about each GPU that counts its memory errors."""
-    subject = Subject(check=NAME, name=f"gpu:{gpu.pci_bus_id}", evidence=tuple(_evidence(gpu)))
-    problem = _error(subject, gpu) or _missing(nvml, gpu) or _setting(subject, gpu)
+    subject = about(NAME, gpu, *_evidence(gpu))
+    problem = _error(subject, gpu) or _missing(facts.nvml, gpu) or _setting(subject, gpu)
     known = ", ".join(_known(gpu))
     return problem or (subject.passes(known) if known else None)
 
@@ -80,7 +81,7 @@ def _past(subject: Subject, health: Health) -> Finding | None:
     return None
 
 
-def _missing(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
+def _missing(nvml: Nvml, gpu: Gpu) -> Finding | None:
     """Return what to report if a source that this GPU may have could not be read."""
     health, counts = gpu.health, gpu.health.ecc_counts
     counted = None not in (counts.volatile_uncorrected, counts.aggregate_uncorrected)

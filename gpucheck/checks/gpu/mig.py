@@ -4,21 +4,21 @@ Source: nvmlDeviceGetMigMode. Instances have no peer-to-peer access, so multi-GP
 because it may be intentional. So is a mode that waits for a reset.
 """
 
-from gpucheck.checks._nvml import evaluate_each_gpu, not_reported
-from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding, Gpu, NvmlFailure, NvmlReading
+from gpucheck.checks._nvml import about, not_reported, of_each_gpu
+from gpucheck.model import Check, Finding, Gpu
+from gpucheck.model.facts import Facts
 
 NAME = "mig"
 
 
-@evaluate_each_gpu(NAME, nothing="gpu.no-mig")
-def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
+@of_each_gpu(NAME, nothing="gpu.no-mig")
+def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
     on, pending = gpu.health.mig, gpu.health.mig_pending
     if on is None:
-        return not_reported(NAME, nvml, gpu, "nvmlDeviceGetMigMode", what="MIG mode")
+        return not_reported(NAME, facts.nvml, gpu, "nvmlDeviceGetMigMode", what="MIG mode")
     later = "not reported" if pending is None else _word(pending)
     evidence = f"nvmlDeviceGetMigMode: current {_word(on)}, pending {later}"
-    subject = Subject(check=NAME, name=f"gpu:{gpu.pci_bus_id}", evidence=(evidence,))
+    subject = about(NAME, gpu, evidence)
     if pending is not None and pending != on:
         seen = f"MIG change pending (now {_word(on)}, {_word(pending)} after reset)"
         return subject.warns("gpu.mig-pending", seen)

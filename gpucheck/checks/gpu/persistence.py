@@ -4,18 +4,18 @@ Source: nvmlDeviceGetPersistenceMode. Without it the first client of every job i
 seconds a GPU, NVIDIA's driver persistence page), and settings such as power limits are lost in between.
 """
 
-from gpucheck.checks._nvml import evaluate_each_gpu, not_reported
-from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding, Gpu, NvmlFailure, NvmlReading
+from gpucheck.checks._nvml import about, not_reported, of_each_gpu
+from gpucheck.model import Check, Finding, Gpu
+from gpucheck.model.facts import Facts
 
 NAME = "persistence"
 
 
-@evaluate_each_gpu(NAME, nothing="gpu.no-persistence-mode")
-def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
+@of_each_gpu(NAME, nothing="gpu.no-persistence-mode")
+def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
     if gpu.health.persistence is None:
-        return not_reported(NAME, nvml, gpu, "nvmlDeviceGetPersistenceMode", what="persistence mode")
-    subject = Subject(check=NAME, name=f"gpu:{gpu.pci_bus_id}")
+        return not_reported(NAME, facts.nvml, gpu, "nvmlDeviceGetPersistenceMode", what="persistence mode")
+    subject = about(NAME, gpu)
     if gpu.health.persistence:
         return subject.passes("persistence mode on")
     return subject.warns("gpu.persistence-off", "persistence mode off", "on")

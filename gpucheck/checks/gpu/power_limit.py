@@ -4,9 +4,9 @@ Sources: nvmlDeviceGetPowerManagementLimit against nvmlDeviceGetPowerManagementD
 rank of a job wait.
 """
 
-from gpucheck.checks._nvml import evaluate_each_gpu, not_reported
-from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding, Gpu, Health, NvmlFailure, NvmlReading
+from gpucheck.checks._nvml import about, not_reported, of_each_gpu
+from gpucheck.model import Check, Finding, Gpu, Health
+from gpucheck.model.facts import Facts
 
 NAME = "power-limit"
 CALLS = ("nvmlDeviceGetPowerManagementLimit", "nvmlDeviceGetPowerManagementDefaultLimit")
@@ -14,13 +14,13 @@ CALLS = ("nvmlDeviceGetPowerManagementLimit", "nvmlDeviceGetPowerManagementDefau
 TOLERANCE_W = 1.0
 
 
-@evaluate_each_gpu(NAME, nothing="gpu.no-power-limit")
-def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
+@of_each_gpu(NAME, nothing="gpu.no-power-limit")
+def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
     limit, default = gpu.health.power_limit_w, gpu.health.power_default_w
     if limit is None or default is None:
-        return not_reported(NAME, nvml, gpu, *CALLS, what="power limit")
+        return not_reported(NAME, facts.nvml, gpu, *CALLS, what="power limit")
     evidence = f"limit {limit:g} W, default {default:g} W, {_range(gpu.health)}"
-    subject = Subject(check=NAME, name=f"gpu:{gpu.pci_bus_id}", unit="W", evidence=(evidence,))
+    subject = about(NAME, gpu, evidence, unit="W")
     if limit <= 0 or default <= 0:
         return subject.unknown("gpu.power-limit-unknown", limit_w=limit, default_w=default)
     if limit >= default - TOLERANCE_W:
@@ -35,4 +35,10 @@ def _range(health: Health) -> str:
     return f"allowed {health.power_min_w:g} to {health.power_max_w:g} W"
 
 
-CHECK = Check(NAME, frozenset({"hardware", "settings", "quick"}), evaluate=evaluate, needs=("nvml",))
+CHECK = Check(
+    NAME,
+    frozenset({"hardware", "settings", "quick"}),
+    evaluate=evaluate,
+    needs=("nvml",),
+    thresholds=(f"WARN more than {TOLERANCE_W:g} W below the default",),
+)

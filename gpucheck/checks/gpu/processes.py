@@ -5,10 +5,8 @@ is left over from an earlier job. Inside a container NVML lists the processes of
 """
 
 from collections.abc import Iterator
-from functools import partial
 
-from gpucheck.checks._nvml import each_gpu, not_reported
-from gpucheck.knowledge.codes import Subject
+from gpucheck.checks._nvml import about, not_reported, of_each_gpu
 from gpucheck.model import Check, Finding, Gpu, GpuProcess
 from gpucheck.model.facts import Facts
 
@@ -22,20 +20,12 @@ MPS_SERVER = "nvidia-cuda-mps-server"
 SHOWN = 8
 
 
-def evaluate(facts: Facts) -> Iterator[Finding]:
-    return each_gpu(NAME, facts.nvml, partial(_evaluate, facts), nothing="gpu.no-process-list")
-
-
-def _evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
+@of_each_gpu(NAME, nothing="gpu.no-process-list")
+def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
     if gpu.health.processes is None:
         return not_reported(NAME, facts.nvml, gpu, *CALLS, what="GPU processes")
     users = [process for process in gpu.health.processes if process.kind == "compute"]
-    subject = Subject(
-        check=NAME,
-        name=f"gpu:{gpu.pci_bus_id}",
-        unit="processes",
-        evidence=(*map(_line, users[:SHOWN]), *_in_use(gpu)),
-    )
+    subject = about(NAME, gpu, *map(_line, users[:SHOWN]), *_in_use(gpu), unit="processes")
     if users and all((user.name or "").endswith(MPS_SERVER) for user in users):
         return subject.warns("gpu.mps-server-running", len(users), 0)
     if users:

@@ -4,14 +4,13 @@ Source: nvmlDeviceGetCurrentClocksEventReasons. The software power cap is normal
 clocks are settings; hardware slowdown, hardware thermal slowdown and the power brake are not.
 """
 
-from gpucheck.checks._nvml import evaluate_each_gpu, not_reported
-from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding, Gpu, Health, NvmlFailure, NvmlReading
+from gpucheck.checks._nvml import about, not_reported, of_each_gpu
+from gpucheck.model import Check, Finding, Gpu, Health
+from gpucheck.model.facts import Facts
 
 NAME = "throttle"
 # The second name is that of drivers before 535.
 CALLS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
-# Degrees below the hardware's own limit at which a GPU is close to it.
 MARGIN_C = 5
 HARDWARE = {
     "hw-power-brake": "gpu.power-brake",
@@ -20,13 +19,13 @@ HARDWARE = {
 }
 
 
-@evaluate_each_gpu(NAME, nothing="gpu.no-clock-event-reasons")
-def evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
+@of_each_gpu(NAME, nothing="gpu.no-clock-event-reasons")
+def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
     health = gpu.health
     if health.clocks_event_reasons is None:
-        return not_reported(NAME, nvml, gpu, *CALLS, what="clock event reasons")
+        return not_reported(NAME, facts.nvml, gpu, *CALLS, what="clock event reasons")
     reasons = ", ".join(health.clocks_event_reasons) or "none"
-    subject = Subject(check=NAME, name=f"gpu:{gpu.pci_bus_id}", evidence=_evidence(health, reasons))
+    subject = about(NAME, gpu, *_evidence(health, reasons))
     seen = f"clock event reasons {reasons}"
     for reason, code in HARDWARE.items():
         if reason in health.clocks_event_reasons:
@@ -58,4 +57,10 @@ def _left(health: Health) -> str:
     return "margin not reported" if margin is None else f"{margin} C left"
 
 
-CHECK = Check(NAME, frozenset({"hardware", "quick"}), evaluate=evaluate, needs=("nvml",))
+CHECK = Check(
+    NAME,
+    frozenset({"hardware", "quick"}),
+    evaluate=evaluate,
+    needs=("nvml",),
+    thresholds=(f"WARN at {MARGIN_C} C or less below the hardware's own limit",),
+)

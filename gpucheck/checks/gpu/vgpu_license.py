@@ -4,16 +4,16 @@ Sources: nvmlDeviceGetVirtualizationMode, nvmlDeviceGetGridLicensableFeatures. W
 clocks of a virtual GPU some time after boot, at first after 20 minutes (NVIDIA vGPU licensing guide).
 """
 
-from gpucheck.checks._nvml import evaluate_each_gpu
-from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding, Gpu, NvmlFailure, NvmlReading
+from gpucheck.checks._nvml import about, of_each_gpu
+from gpucheck.model import Check, Finding, Gpu
+from gpucheck.model.facts import Facts
 
 NAME = "vgpu-license"
 
 
-@evaluate_each_gpu(NAME, nothing="gpu.no-licensed-vgpu")
-def evaluate(_: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
-    subject = Subject(check=NAME, name=f"gpu:{gpu.pci_bus_id}")
+@of_each_gpu(NAME, nothing="gpu.no-licensed-vgpu")
+def evaluate(_: Facts, gpu: Gpu) -> Finding | None:
+    subject = about(NAME, gpu)
     if gpu.health.licensed is None:
         return None
     if gpu.health.licensed:

@@ -12,7 +12,6 @@ from gpucheck.model.facts import Facts
 
 NAME = "locked-memory"
 UNLIMITED = -1
-# An assumption of gpucheck: no published source gives a sufficient limit below "unlimited".
 ENOUGH_MIB = 65536
 
 
@@ -39,4 +38,10 @@ def _size(count: int | None) -> str:
     return "unlimited" if count == UNLIMITED else f"{count >> 20} MiB" if count >= 1 << 20 else f"{count >> 10} KiB"
 
 
-CHECK = Check(NAME, frozenset({"software", "limits", "quick"}), evaluate=evaluate, needs=("limits", "pci"))
+CHECK = Check(
+    NAME,
+    frozenset({"software", "limits", "quick"}),
+    evaluate=evaluate,
+    needs=("limits", "pci"),
+    thresholds=(f"WARN below {ENOUGH_MIB >> 10} GiB: an assumption, no source gives a limit that is enough",),
+)

@@ -12,11 +12,7 @@ from gpucheck.model.facts import Facts
 
 NAME = "shared-memory"
 MIB = 1 << 20
-# What a container gets by default, with a margin; NVIDIA's containers request 1 GiB.
-TOO_SMALL = 128 * MIB
-ENOUGH = 1024 * MIB
-# A rank's segments take some ten MiB for each peer; below this a full /dev/shm fails the next job.
-FREE = 256 * MIB
+TOO_SMALL, ENOUGH, FREE = 128 * MIB, 1024 * MIB, 256 * MIB
 
 
 def evaluate(facts: Facts) -> Iterator[Finding]:
@@ -37,4 +33,14 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
         yield subject.passes(size // MIB)
 
 
-CHECK = Check(NAME, frozenset({"software", "limits", "quick"}), evaluate=evaluate, needs=("limits", "system"))
+CHECK = Check(
+    NAME,
+    frozenset({"software", "limits", "quick"}),
+    evaluate=evaluate,
+    needs=("limits", "system"),
+    thresholds=(
+        f"FAIL below {TOO_SMALL // MIB} MiB: what a container gets by default, with a margin",
+        f"WARN below {ENOUGH // MIB} MiB: what NVIDIA's containers request",
+        f"WARN with less than {FREE // MIB} MiB free: a rank's segments take some ten MiB for each peer",
+    ),
+)

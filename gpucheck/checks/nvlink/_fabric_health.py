@@ -11,6 +11,7 @@ IMEX on the compute trays shares memory between them.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from gpucheck.checks._nvml import about
 from gpucheck.knowledge import GpuModel, find_gpu, gpu_by_pci_id
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Fabric, Finding, Gpu
@@ -46,7 +47,7 @@ def _evaluate(gpu: Gpu, mask: int) -> Finding | None:
     states += [f"{name}: {mask >> shift & 3}" for name, shift in RECORDED.items() if mask >> shift & 3]
     configuration = mask >> CONFIGURATION_SHIFT & 0xF
     line = f"fabric health mask 0x{mask:x} (1 = true, 2 = false): {', '.join(states)}, configuration: {configuration}"
-    subject = Subject(check=NAME, name=f"gpu:{gpu.pci_bus_id}", evidence=(line,))
+    subject = about(NAME, gpu, line)
     tray = is_tray_gpu(gpu)
     if configuration not in FINE:
         seen = f"incorrect fabric configuration: {CONFIGURATION.get(configuration, f'code {configuration}')}"
@@ -68,7 +69,7 @@ def _limited(subject: Subject, seen: str, limits: tuple[str, ...], *, tray: bool
 def _summary(gpu: Gpu, fabric: Fabric) -> Finding | None:
     """The driver's own verdict, where no bit of the mask shows more."""
     line = f"fabric health: {fabric.health_summary}"
-    subject, tray = Subject(check=NAME, name=f"gpu:{gpu.pci_bus_id}", evidence=(line,)), is_tray_gpu(gpu)
+    subject, tray = about(NAME, gpu, line), is_tray_gpu(gpu)
     if fabric.health_summary == "unhealthy":
         code = "nvlink.tray-fabric-unhealthy" if tray else "nvlink.fabric-unhealthy"
         return subject.fails(code, "fabric unhealthy", "healthy")

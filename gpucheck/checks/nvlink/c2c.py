@@ -5,10 +5,7 @@ nvidia-smi c2c -s and -e print them. Copies between host and GPU, and NCCL, use 
 low-power state is active.
 """
 
-from collections.abc import Iterator
-
-from gpucheck.checks._nvml import Nvml, each_gpu, gaps_of, not_reported
-from gpucheck.knowledge.codes import Subject
+from gpucheck.checks._nvml import about, gaps_of, not_reported, of_each_gpu
 from gpucheck.model import C2cLink, Check, Finding, Gpu
 from gpucheck.model.facts import Facts
 
@@ -20,17 +17,14 @@ COUNT_FIELD = "NVML_FI_DEV_C2C_LINK_COUNT"
 STATE_FIELDS = ("NVML_FI_DEV_C2C_LINK_GET_STATUS", "nvmlDeviceGetFieldValues")
 
 
-def evaluate(facts: Facts) -> Iterator[Finding]:
-    return each_gpu(NAME, facts.nvml, lambda gpu: _evaluate(facts.nvml, gpu), nothing="nvlink.no-c2c")
-
-
-def _evaluate(nvml: Nvml, gpu: Gpu) -> Finding | None:
+@of_each_gpu(NAME, nothing="nvlink.no-c2c")
+def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
     links = gpu.health.c2c
     if not links:
         # Drivers and boards without NVLink-C2C do not know the field, which is no gap.
-        refused = any(not (gap.absent or gap.code == UNKNOWN_FIELD) for gap in gaps_of(nvml, gpu, COUNT_FIELD))
-        return not_reported(NAME, nvml, gpu, COUNT_FIELD, what="number of C2C links") if refused else None
-    subject = Subject(check=NAME, name=f"gpu:{gpu.pci_bus_id}", evidence=tuple(map(_line, links)))
+        refused = any(not (gap.absent or gap.code == UNKNOWN_FIELD) for gap in gaps_of(facts.nvml, gpu, COUNT_FIELD))
+        return not_reported(NAME, facts.nvml, gpu, COUNT_FIELD, what="number of C2C links") if refused else None
+    subject = about(NAME, gpu, *map(_line, links))
     up = sum(link.active is True for link in links)
     down = tuple(link.link for link in links if link.active is False)
     noisy = [f"C2C link {link.link}: {_errors(link)}" for link in links if _is_noisy(link)]
@@ -40,7 +34,7 @@ def _evaluate(nvml: Nvml, gpu: Gpu) -> Finding | None:
     if noisy:
         return subject.warns("nvlink.c2c-errors", "; ".join(noisy), f"at most {TOLERATED} replays, nothing else")
     if up < len(links):
-        return not_reported(NAME, nvml, gpu, *STATE_FIELDS, what="state of C2C links")
+        return not_reported(NAME, facts.nvml, gpu, *STATE_FIELDS, what="state of C2C links")
     return subject.passes(f"{up} of {len(links)} C2C links active")
 
 
@@ -59,4 +53,10 @@ def _line(link: C2cLink) -> str:
     return f"C2C link {link.link}: {', '.join([state, *speed, *filter(None, [_errors(link)])])}"
 
 
-CHECK = Check(NAME, frozenset({"hardware", "nvlink", "quick"}), evaluate=evaluate, needs=("nvml",))
+CHECK = Check(
+    NAME,
+    frozenset({"hardware", "nvlink", "quick"}),
+    evaluate=evaluate,
+    needs=("nvml",),
+    thresholds=(f"WARN above {TOLERATED} replays of a link since the driver was loaded, as for NVLink",),
+)

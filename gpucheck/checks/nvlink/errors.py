@@ -8,10 +8,7 @@ Bit error rates are recorded, not evaluated: bits 0 to 7 are the exponent and bi
 mantissa x 10^-exponent (nvml.h), and no limit for them is published. 15e-255 stands for too low to measure.
 """
 
-from collections.abc import Iterator
-
-from gpucheck.checks._nvml import Nvml, each_gpu, not_reported
-from gpucheck.knowledge.codes import Subject
+from gpucheck.checks._nvml import Nvml, about, not_reported, of_each_gpu
 from gpucheck.model import Check, Finding, Gpu, NvLink, NvLink5Counts, NvmlReading, Verdict
 from gpucheck.model.facts import Facts
 
@@ -34,15 +31,12 @@ RECOVERIES = ("recoveries", "recoveries_succeeded", "recoveries_failed")
 CALLS = ("nvmlDeviceGetNvLinkState", "nvmlDeviceGetNvLinkErrorCounter", "nvmlDeviceGetFieldValues")
 
 
-def evaluate(facts: Facts) -> Iterator[Finding]:
-    """One finding a GPU whose links count their errors."""
-    return each_gpu(NAME, facts.nvml, lambda gpu: _evaluate(facts.nvml, gpu), nothing="nvlink.no-error-counters")
-
-
-def _evaluate(nvml: Nvml, gpu: Gpu) -> Finding | None:
+@of_each_gpu(NAME, nothing="nvlink.no-error-counters")
+def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
+    """One finding for each GPU whose links count their errors."""
     found = _counted(gpu)
     if found is None or found.verdict is Verdict.PASS:  # no error in what was reported
-        return _unread(nvml, gpu) or found
+        return _unread(facts.nvml, gpu) or found
     return found
 
 
@@ -65,11 +59,7 @@ def _counted(gpu: Gpu) -> Finding | None:
     links = [link for link in gpu.nvlinks if link.active and _reported(link)]
     if not links:
         return None
-    subject = Subject(
-        check=NAME,
-        name=f"gpu:{gpu.pci_bus_id}",
-        evidence=tuple(_line(link) for link in links if _errors(link) or _recoveries(link)),
-    )
+    subject = about(NAME, gpu, *(_line(link) for link in links if _errors(link) or _recoveries(link)))
     recovered = [f"NVLink {link.link}: {_times(_recoveries(link))}" for link in links if _recoveries(link)]
     noisy = [f"NVLink {link.link}: {_worst(link)}" for link in links if sum(_errors(link).values()) > TOLERATED]
     if recovered:
@@ -130,4 +120,10 @@ def bit_error_rate(raw: int) -> str:
     return f"{raw >> 8 & 0xF}e-{raw & 0xFF}"
 
 
-CHECK = Check(NAME, frozenset({"hardware", "nvlink", "quick"}), evaluate=evaluate, needs=("nvml",))
+CHECK = Check(
+    NAME,
+    frozenset({"hardware", "nvlink", "quick"}),
+    evaluate=evaluate,
+    needs=("nvml",),
+    thresholds=(f"WARN above {TOLERATED} corrected errors of a link since the driver was loaded, and at one recovery",),
+)

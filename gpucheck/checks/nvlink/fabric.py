@@ -13,7 +13,7 @@ container, or, for a rack, on the switch trays.
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from gpucheck.checks._nvml import evidence, gaps_of, lost_gaps, not_reported, reading_with_gpus
+from gpucheck.checks._nvml import evidence, gaps_of, lost_gaps, not_reported, with_gpus
 from gpucheck.checks._services import NOT_FOUND, unit_lines
 from gpucheck.checks.nvlink._fabric_health import (
     NAME,
@@ -80,12 +80,9 @@ def _ready(fabric: Fabric) -> bool:
     return fabric.state == "completed" and fabric.status == 0
 
 
-def evaluate(facts: Facts) -> Iterator[Finding]:
+@with_gpus(NAME)
+def evaluate(facts: Facts, nvml: NvmlReading) -> Iterator[Finding]:
     """SKIP without a fabric; else findings for its state, its health and its manager."""
-    nvml = reading_with_gpus(NAME, facts.nvml)
-    if isinstance(nvml, Finding):
-        yield nvml
-        return
     unread = [gpu for gpu in nvml.gpus if gpu.fabric is None and _refused(nvml, gpu)]
     lost = [gpu for gpu in nvml.gpus if lost_gaps(nvml, gpu)]  # what they answered before is not their state any more
     members = [gpu for gpu in nvml.gpus if gpu.fabric and gpu.fabric.state != "not-supported" and gpu not in lost]

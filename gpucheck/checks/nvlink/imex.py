@@ -10,11 +10,11 @@ ComputeDomain, for which NVIDIA has the unit masked. So a unit that is only inac
 
 from collections.abc import Iterator
 
-from gpucheck.checks._nvml import reading_with_gpus
+from gpucheck.checks._nvml import with_gpus
 from gpucheck.checks._services import NOT_FOUND, unit_lines
 from gpucheck.checks.nvlink._fabric_health import in_cluster, is_tray_gpu
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding
+from gpucheck.model import Check, Finding, NvmlReading
 from gpucheck.model.facts import Facts
 
 NAME = "imex"
@@ -26,13 +26,12 @@ CHANNELS = "/dev/nvidia-caps-imex-channels"
 MASKS = (f"/etc/systemd/system/{UNIT}.service", f"/run/systemd/system/{UNIT}.service")
 
 
-def evaluate(facts: Facts) -> Iterator[Finding]:
+@with_gpus(NAME)
+def evaluate(facts: Facts, nvml: NvmlReading) -> Iterator[Finding]:
     """One finding for the service and its configuration, one for the channels; SKIP where no rack is."""
-    nvml, service = reading_with_gpus(NAME, facts.nvml), facts.services[UNIT]
+    service = facts.services[UNIT]
     installed = bool(facts.installed(PACKAGES)) or service not in (NOT_FOUND, None)
-    if isinstance(nvml, Finding):
-        yield nvml
-    elif not any(map(is_tray_gpu, nvml.gpus)) and not (installed and any(map(in_cluster, nvml.gpus))):
+    if not any(map(is_tray_gpu, nvml.gpus)) and not (installed and any(map(in_cluster, nvml.gpus))):
         yield Subject(check=NAME).skips("nvlink.no-domain")
     elif all(gpu.fabric is not None and not in_cluster(gpu) for gpu in nvml.gpus) and service != "failed":
         yield _host(facts).skips("nvlink.domain-not-shared")

@@ -11,23 +11,28 @@ are all missing are a fault only where the host has a peer to reach and no hyper
 import re
 from collections.abc import Iterator
 
-from gpucheck.checks._nvml import evidence, gaps_of, not_reported, reading_with_gpus
+from gpucheck.checks._nvml import about, evidence, gaps_of, not_reported, with_gpus
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import DEPRECATED, NOT_IN_LIBRARY, Check, Finding, NvmlReading
 from gpucheck.model.facts import Facts
 from gpucheck.topology.nvlink.ports import CHECK as NAME
-from gpucheck.topology.nvlink.ports import PAST, STATE_CALL, Ports, inactive_finding, one_per_link, ports_of
+from gpucheck.topology.nvlink.ports import (
+    PAST,
+    STATE_CALL,
+    Ports,
+    inactive_finding,
+    none_active_finding,
+    one_per_link,
+    ports_of,
+)
 
 PARAMS = "/proc/driver/nvidia/params"
 SWITCHED_OFF = "NvLinkDisable: 1"
 
 
-def evaluate(facts: Facts) -> Iterator[Finding]:
+@with_gpus(NAME)
+def evaluate(facts: Facts, nvml: NvmlReading) -> Iterator[Finding]:
     """One finding a GPU with NVLink, one for both ends of inactive links; one SKIP for a host without."""
-    nvml = reading_with_gpus(NAME, facts.nvml)
-    if isinstance(nvml, Finding):
-        yield nvml
-        return
     options = dict(re.findall(r"^(\w+): *(\d+)$", facts.texts[PARAMS] or "", re.MULTILINE))
     limit = int(options.get("RmNvlinkBandwidthLinkCount", 0)) or None  # links that the driver may use, None for all
     every = [ports_of(gpu, limit) for gpu in nvml.gpus]
@@ -47,19 +52,15 @@ def _evaluate(ports: Ports, virtual: str | None, nvml: NvmlReading, linked: list
     if ports.wanted is None:
         return _unknown_model(ports)
     if ports.up >= ports.wanted:
-        return _mode(ports) or _gpu(ports).passes(ports.up)
+        return _mode(ports) or ports.subject.passes(ports.up)
     if ports.up == 0 and ports.bridged:
-        return _gpu(ports).skips("nvlink.no-bridge", 0, ports.wanted)
+        return ports.subject.skips("nvlink.no-bridge", 0, ports.wanted)
     if ports.up == 0:
         return _none_up(ports, virtual, nvml, linked)
     if ports.asleep and ports.up + len(ports.asleep) >= ports.wanted:
-        return _gpu(ports).warns("nvlink.links-asleep", ports.up, ports.wanted, asleep=ports.asleep)
+        return ports.subject.warns("nvlink.links-asleep", ports.up, ports.wanted, asleep=ports.asleep)
     others = any(other.up >= (other.wanted or 0) > 0 for other in linked if other is not ports)
     return inactive_finding(ports, certain=virtual is None or others)
-
-
-def _gpu(ports: Ports) -> Subject:
-    return Subject(check=NAME, name=f"gpu:{ports.gpu.pci_bus_id}", unit="NVLinks", evidence=ports.evidence)
 
 
 def _refused(ports: Ports, nvml: NvmlReading) -> Finding | None:
@@ -69,24 +70,21 @@ def _refused(ports: Ports, nvml: NvmlReading) -> Finding | None:
         return None
     gap = gaps[0]
     if gap.code in (NOT_IN_LIBRARY, DEPRECATED):  # the model has NVLink, so a missing call does not justify a SKIP
-        subject = Subject(check=NAME, name=f"gpu:{ports.gpu.pci_bus_id}", evidence=(evidence(gap),))
+        subject = about(NAME, ports.gpu, evidence(gap))
         return subject.unknown("nvlink.state-not-offered", call=gap.call, nvml_code=gap.code)
     return not_reported(NAME, nvml, ports.gpu, STATE_CALL, what="NVLink state")
 
 
 def _none_up(ports: Ports, virtual: str | None, nvml: NvmlReading, linked: list[Ports]) -> Finding:
     """No link at all: switched off on purpose, or broken, by what else there is."""
-    subject, listed = _gpu(ports), len(ports.gpu.nvlinks)
+    subject, listed = ports.subject, len(ports.gpu.nvlinks)
     if len(nvml.gpus) == 1:
         return subject.skips("nvlink.one-gpu", 0, ports=listed)
     if virtual and not any(other.up for other in linked):
         if listed:  # seen on a guest that was to have them, and had them after a reboot (azhpc-images#443)
             return subject.skips("nvlink.guest-without-active", 0, ports=listed, virtual=virtual)
         return subject.skips("nvlink.guest-without-nvlink", 0, virtual=virtual)
-    model = ports.model.name if ports.model else ports.gpu.name
-    if listed:
-        return subject.fails("nvlink.none-active", 0, ports.wanted, ports=listed, model=model, links=ports.wanted)
-    return subject.fails("nvlink.none-listed", 0, ports.wanted, model=model, links=ports.wanted)
+    return none_active_finding(ports)
 
 
 def _mode(ports: Ports) -> Finding | None:
@@ -94,13 +92,13 @@ def _mode(ports: Ports) -> Finding | None:
     mode = ports.gpu.health.nvlink_bandwidth
     if mode in (None, "full"):
         return None
-    return _gpu(ports).warns("nvlink.bandwidth-limited", f"NVLink bandwidth mode {mode}", "full")
+    return ports.subject.warns("nvlink.bandwidth-limited", f"NVLink bandwidth mode {mode}", "full")
 
 
 def _unknown_model(ports: Ports) -> Finding:
     if ports.up == len(ports.gpu.nvlinks):
-        return _gpu(ports).passes(ports.up)
-    return _gpu(ports).unknown("nvlink.model-unknown", ports.up, model=ports.gpu.name)
+        return ports.subject.passes(ports.up)
+    return ports.subject.unknown("nvlink.model-unknown", ports.up, model=ports.gpu.name)
 
 
 CHECK = Check(

@@ -9,9 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-import msgspec
-
-from gpucheck.checks._nvml import LOST, evidence, gaps_of, reading_with_gpus
+from gpucheck.checks._nvml import LOST, evidence, gaps_of, with_gpus
 from gpucheck.knowledge import find_gpu, gpu_by_pci_id
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import DEFECT, Check, Finding, Gpu, NvmlGap, NvmlReading, Verdict
@@ -27,22 +25,13 @@ CODES = {
     "DR": "p2p.disabled-by-driver",
     "NS": "p2p.not-supported",
 }
-BY_DESIGN = {
-    "mig-enabled": "p2p.none-with-mig",
-    "vm-no-p2p": "p2p.none-in-vm",
-    "p2p-unsupported-pair": "p2p.none-between-models",
-    "geforce-p2p-disabled": "p2p.none-on-geforce",
-}
 SHOWN = 12
 Place = tuple[int, int]
 
 
-def evaluate(facts: Facts) -> Iterator[Finding]:
+@with_gpus(NAME)
+def evaluate(facts: Facts, nvml: NvmlReading) -> Iterator[Finding]:
     """One finding for each kind of answer, with the pairs that got it."""
-    nvml = reading_with_gpus(NAME, facts.nvml)
-    if isinstance(nvml, Finding):
-        yield nvml
-        return
     if len(nvml.gpus) == 1:
         yield Subject(check=NAME).skips("p2p.single-gpu", "1 GPU")
         return
@@ -82,16 +71,16 @@ def _at(nvml: NvmlReading, kind: str, i: int, j: int) -> str | None:
 
 
 def _why_not(nvml: NvmlReading, pair: Place, virtual: str | None, *, linked: bool) -> str | None:
-    """Return the cause by which a pair may lack peer-to-peer without anything being broken."""
+    """Return the code of what may deny a pair peer-to-peer without anything being broken."""
     a, b = (nvml.gpus[place] for place in pair)
     if _divided(a) or _divided(b):
-        return "mig-enabled"
+        return "p2p.none-with-mig"
     if virtual is not None:
-        return "vm-no-p2p"
+        return "p2p.none-in-vm"
     if a.device_id != b.device_id:
-        return "p2p-unsupported-pair"
+        return "p2p.none-between-models"
     model = gpu_by_pci_id(a.device_id) or find_gpu(a.name)
-    return "geforce-p2p-disabled" if model is not None and model.cls == "geforce" and not linked else None
+    return "p2p.none-on-geforce" if model is not None and model.cls == "geforce" and not linked else None
 
 
 def _divided(gpu: Gpu) -> bool:
@@ -112,9 +101,7 @@ def _evaluate(nvml: NvmlReading, status: str, by_design: str | None, pairs: list
     if status == "OK":
         return subject.passes(seen)
     if by_design is not None:
-        # Nothing is to be done about a cause that is by design: it has no steps here.
-        expected = subject.skips(BY_DESIGN[by_design], seen, "OK", status=status)
-        return msgspec.structs.replace(expected, cause=by_design)
+        return subject.skips(by_design, seen, "OK", status=status)
     verdict = Verdict.WARN if status in ("CNS", "TNS") else Verdict.FAIL
     return subject.finding(verdict, CODES.get(status, "p2p.status-not-ok"), seen, "OK", status=status)
 

@@ -6,9 +6,9 @@ could not be read agrees with nothing.
 
 from collections.abc import Iterator
 
-from gpucheck.checks._nvml import LOST, reading_with_gpus
+from gpucheck.checks._nvml import LOST, with_gpus
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import DEFECT, Check, Finding, Verdict
+from gpucheck.model import DEFECT, Check, Finding, NvmlReading, Verdict
 from gpucheck.model.facts import Facts
 from gpucheck.topology.build import network_cards, pair_findings
 from gpucheck.topology.view import View
@@ -18,12 +18,9 @@ NAME = "topology"
 ANCESTOR = "nvmlDeviceGetTopologyCommonAncestor"
 
 
-def evaluate(facts: Facts) -> Iterator[Finding]:
+@with_gpus(NAME)
+def evaluate(facts: Facts, nvml: NvmlReading) -> Iterator[Finding]:
     """The disagreements, or one finding that names the classes."""
-    nvml = reading_with_gpus(NAME, facts.nvml)
-    if isinstance(nvml, Finding):
-        yield nvml
-        return
     # Missing NVLinks and ACS are part of a topology as well, and the finding of a check of their own.
     devices = {device.bus_id.lower(): device for device in facts.pci}
     view = View(nvml, devices)

@@ -5,32 +5,26 @@ is off; a Turing card such as the T4 has no more (captures of cloud machines). I
 other over PCIe.
 """
 
-from collections.abc import Iterator
-
-from gpucheck.checks._nvml import each_gpu, not_reported, set_by_the_host
+from gpucheck.checks._nvml import about, not_reported, of_each_gpu, set_by_the_host
 from gpucheck.knowledge import gpu_by_pci_id
-from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Gpu, NvmlReading, PciDevice
 from gpucheck.model.facts import Facts
 from gpucheck.topology import NvLinks
 
 NAME = "bar1"
-# BAR1 of a card of Ampere or newer while Resizable BAR or Above 4G Decoding is off.
+# BAR1 while Resizable BAR or Above 4G Decoding is off.
 SMALL = 256 << 20
 # Compute capability from which a card of each class needs a large window for its peers. GeForce and workstation cards
 # of Ampere come with 256 MiB and copy through mailboxes (general knowledge).
 LARGE_FROM = {"datacenter": (8, 0), "geforce": (8, 9), "workstation": (8, 9)}
 
 
-def evaluate(facts: Facts) -> Iterator[Finding]:
-    yield from each_gpu(NAME, facts.nvml, lambda gpu: _evaluate(facts, gpu), nothing="pcie.no-bar1")
-
-
-def _evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
+@of_each_gpu(NAME, nothing="pcie.no-bar1")
+def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
     nvml = facts.nvml
     if gpu.bar1_bytes is None:
         return not_reported(NAME, nvml, gpu, "nvmlDeviceGetBAR1MemoryInfo", what="BAR1 size")
-    subject = Subject(check=NAME, name=f"gpu:{gpu.pci_bus_id}", unit="MiB")
+    subject = about(NAME, gpu, unit="MiB")
     seen = gpu.bar1_bytes >> 20
     if seen == 0:
         return subject.unknown("pcie.bar1-unknown")
@@ -72,4 +66,10 @@ def _number(capability: str) -> tuple[int, int]:
     return int(major), int(minor or 0)
 
 
-CHECK = Check(NAME, frozenset({"hardware", "pcie", "quick"}), evaluate=evaluate, needs=("nvml", "pci", "system"))
+CHECK = Check(
+    NAME,
+    frozenset({"hardware", "pcie", "quick"}),
+    evaluate=evaluate,
+    needs=("nvml", "pci", "system"),
+    thresholds=(f"at most {SMALL >> 20} MiB is small, on a data center GPU of Ampere or another GPU of Ada and newer",),
+)

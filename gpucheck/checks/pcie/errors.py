@@ -99,4 +99,5 @@ CHECK = Check(
     frozenset({"hardware", "pcie", "quick"}),
     evaluate=evaluate,
     needs=("nvml", "pci", f"text:{UPTIME}"),
+    thresholds=(f"WARN above {PER_HOUR:.0f} corrected errors an hour since boot; FAIL at one that is not corrected",),
 )

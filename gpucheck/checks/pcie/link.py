@@ -5,10 +5,7 @@ the generation calls. The current generation is not evaluated here: an idle card
 something only while copying.
 """
 
-from collections.abc import Iterator
-
-from gpucheck.checks._nvml import each_gpu, not_reported, set_by_the_host
-from gpucheck.knowledge.codes import Subject
+from gpucheck.checks._nvml import about, not_reported, of_each_gpu, set_by_the_host
 from gpucheck.model import Check, Finding, Gpu
 from gpucheck.model.facts import Facts
 
@@ -16,23 +13,18 @@ NAME = "pcie-link"
 CALLS = ("nvmlDeviceGetCurrPcieLinkWidth", "nvmlDeviceGetMaxPcieLinkWidth")
 
 
-def evaluate(facts: Facts) -> Iterator[Finding]:
-    yield from each_gpu(NAME, facts.nvml, lambda gpu: _evaluate(facts, gpu), nothing="pcie.no-link-width")
-
-
-def _evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
+@of_each_gpu(NAME, nothing="pcie.no-link-width")
+def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
     link = gpu.pcie
     if link.width is None or link.max_width is None:
         return not_reported(NAME, facts.nvml, gpu, *CALLS, what="PCIe link width")
-    subject = Subject(
-        check=NAME,
-        name=f"gpu:{gpu.pci_bus_id}",
+    subject = about(
+        NAME,
+        gpu,
+        f"current {_words(link.generation, link.width)}",
+        f"device and slot allow {_words(link.max_generation, link.max_width)}",
+        f"device alone allows {_words(link.device_max_generation, None)}",
         unit="lanes",
-        evidence=(
-            f"current {_words(link.generation, link.width)}",
-            f"device and slot allow {_words(link.max_generation, link.max_width)}",
-            f"device alone allows {_words(link.device_max_generation, None)}",
-        ),
     )
     if link.width <= 0 or link.max_width <= 0:
         return subject.unknown("pcie.link-width-unknown", width=link.width, max_width=link.max_width)

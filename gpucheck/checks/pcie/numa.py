@@ -7,7 +7,7 @@ nodes below /sys/devices/system/node. Ranks that run on the wrong node copy thro
 import re
 from collections.abc import Iterator
 
-from gpucheck.checks._nvml import each_gpu, gaps_of, not_reported
+from gpucheck.checks._nvml import about, gaps_of, not_reported, of_each_gpu, with_gpus
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Gpu, NvmlReading
 from gpucheck.model.facts import Facts
@@ -41,29 +41,29 @@ def _nodes(facts: Facts) -> dict[int, str] | None:
     return {node: text.strip() for node, text in cpus.items() if text is not None and text.strip()}
 
 
-def evaluate(facts: Facts) -> Iterator[Finding]:
+@with_gpus(NAME)
+def evaluate(facts: Facts, _: NvmlReading) -> Iterator[Finding]:
     """One finding a GPU; a host with one node has no placement to check."""
-    nvml, nodes = facts.nvml, _nodes(facts)
-    gpus = isinstance(nvml, NvmlReading) and nvml.gpus
-    if gpus and nodes is None:
+    nodes = _nodes(facts)
+    if nodes is None:
         yield Subject(check=NAME).unknown("pcie.numa-nodes-unknown")
-    elif gpus and len(nodes or ()) < 2:
+    elif len(nodes) < 2:
         yield Subject(check=NAME).skips("pcie.one-numa-node")
     else:
-        yield from each_gpu(NAME, nvml, lambda gpu: _evaluate(facts, nodes or {}, gpu), nothing="pcie.no-numa-node")
+        yield from _of_gpus(facts)
 
 
-def _evaluate(facts: Facts, nodes: dict[int, str], gpu: Gpu) -> Finding:
+@of_each_gpu(NAME, nothing="pcie.no-numa-node")
+def _of_gpus(facts: Facts, gpu: Gpu) -> Finding:
+    nodes = _nodes(facts) or {}
     kernel = {device.bus_id: device.numa_node for device in facts.pci if device.is_nvidia_gpu}
     node = kernel.get(gpu.pci_bus_id)  # None: the firmware did not report one
-    subject = Subject(
-        check=NAME,
-        name=f"gpu:{gpu.pci_bus_id}",
-        evidence=(
-            f"sysfs numa_node: {'not reported' if node is None else node}",
-            f"{AFFINITY}: {gpu.cpu_affinity or 'not reported'}",
-            *(f"node {n}: CPUs {cpus}" for n, cpus in nodes.items()),
-        ),
+    subject = about(
+        NAME,
+        gpu,
+        f"sysfs numa_node: {'not reported' if node is None else node}",
+        f"{AFFINITY}: {gpu.cpu_affinity or 'not reported'}",
+        *(f"node {n}: CPUs {cpus}" for n, cpus in nodes.items()),
     )
     if gpu.pci_bus_id not in kernel:
         return subject.unknown("pcie.gpu-not-in-sysfs")

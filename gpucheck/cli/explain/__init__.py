@@ -76,11 +76,11 @@ def _kind(what: str) -> Iterator[str]:
         return explained(what.partition(":")[2].strip())
     checks, known = _checks(), causes()
     if name in known and name in checks:
-        return iter([*_cause(name), "", *checks[name]])
+        return iter([*_cause(name), "", *checks[name], *_declared(name)])
     if name in known:
         return _cause(name)
     if name in checks:
-        return iter(checks[name])
+        return iter([*checks[name], *_declared(name)])
     if is_code(name):
         return _code(name)
     if (error := errors.by_name(what)) is not None:
@@ -143,11 +143,14 @@ def _cause(name: str) -> Iterator[str]:
 def _code(name: str) -> Iterator[str]:
     """What a finding with this code means; its values are in capitals."""
     from gpucheck.knowledge import causes
-    from gpucheck.knowledge.codes import code_of
+    from gpucheck.knowledge.codes import ANY, code_of, reporting
 
     row = code_of(name)
     yield click.style(f"{name}  (finding)", bold=True)
     yield from _part("means", _shown(row.why))
+    if found := reporting(name):
+        by = [f"{verdict.name} of {'any check' if check == ANY else check}" for check, verdict in found]
+        yield from _part("verdict", ", ".join(by))
     follows = row.cause is not None and (row.then_cause or not row.steps)
     yield from _steps((*row.steps, *(causes()[row.cause].steps if row.cause and follows else ())))
     if row.cause:
@@ -194,6 +197,19 @@ def _checks() -> dict[str, list[str]]:
     for name, about in comparison.ABOUT.items():
         found[name] = list(_check(name, about, frozenset({"report"}), f"gpucheck verify {comparison.OPTION[name]} -v"))
     return found
+
+
+def _declared(name: str) -> Iterator[str]:
+    """What a check of a host may report, and what its verdicts depend on."""
+    from gpucheck.checks import all_checks
+    from gpucheck.knowledge.codes import causes_of, reported
+
+    for verdict, codes in reported(name).items():
+        yield from _part(verdict.name, ", ".join(codes))
+    if causes := causes_of(name):
+        yield from _part("causes", ", ".join(causes))
+    if thresholds := [text for check in all_checks() if check.name == name for text in check.thresholds]:
+        yield from _part("limits", "; ".join(thresholds))
 
 
 def _check(name: str, about: str, tags: frozenset[str], command: str) -> Iterator[str]:
@@ -259,4 +275,6 @@ def _sxid_verdict(verdict: str) -> str:
 def _part(label: str, text: str) -> list[str]:
     words = " ".join(text.split())
     room = max(LEAST, columns() or WIDTH)
-    return textwrap.wrap(words, room, initial_indent=f"  {label:<8} ", subsequent_indent=" " * 11)
+    return textwrap.wrap(
+        words, room, initial_indent=f"  {label:<8} ", subsequent_indent=" " * 11, break_on_hyphens=False
+    )

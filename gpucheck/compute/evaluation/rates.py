@@ -199,8 +199,8 @@ def _no_outlier(check: str, group: Sequence[ComputeDevice]) -> Finding:
     subject = Subject(check=check, evidence=tuple(_summary(check, device) for device in group))
     count = f"{len(group)} {group[0].name}"
     if visible > 2 * limits.fail_loss:
-        text, percent = f"outliers unknown: {count} differ", round(100 * visible)
-        return subject.unknown("compute.gpus-differ", text, "equal GPUs", visible_percent=percent)
+        subject = subject.with_evidence(*subject.evidence, f"a loss below {visible:.0%} would not be seen")
+        return subject.unknown("compute.gpus-differ", f"outliers unknown: {count} differ", "equal GPUs")
     return subject.passes(f"{count}: no GPU more than {visible:.0%} slower than the others")
 
 

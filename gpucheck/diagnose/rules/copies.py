@@ -162,10 +162,9 @@ def _finding(m: Machine, slow: Slow, rows: list[Level], claim: Claim, part: floa
         subject=m.subject(slow.pairs) if slow.gpu is None or m.count == 2 else m.gpu_label(slow.gpu),
         seen=f"{span(values)} GB/s",
         wanted=f"about {span(usual)} GB/s",
-        percent=round(100 * part),
         basis=rows[0].usual.basis,
         suspect=claim.cause,
-        evidence=(f"pairs: {listed(slow.pairs)}, {span(values)} GB/s",),
+        evidence=(f"pairs: {listed(slow.pairs)}, {span(values)} GB/s, {percent([part])} of the healthy rate",),
     )
 
 
@@ -300,8 +299,7 @@ def _no_p2p(m: Machine, rows: dict[Pair, Level]) -> Finding:
         "access.geforce-as-staged" if m.is_geforce else "access.guest-as-staged",
         seen=f"no P2P on {len(rows)} of {len(m.pairs)} pairs",
         wanted="P2P status" if m.is_geforce else "P2P",
-        range=span(row.value for row in rows.values()),
-        evidence=(f"pairs: {listed(rows)}",),
+        evidence=(f"pairs: {listed(rows)}, {span(row.value for row in rows.values())} GB/s",),
     )
 
 

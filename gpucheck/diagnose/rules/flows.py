@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from statistics import median
 
-from gpucheck.diagnose._case import Case, Claim, listed
+from gpucheck.diagnose._case import Case, Claim, listed, percent
 from gpucheck.diagnose.healthy import direct
 from gpucheck.diagnose.machine import Pair
 from gpucheck.model.diagnosis.observations import Flow
@@ -38,8 +38,7 @@ def _flow(case: Case, flow: Flow, singles: list[float]) -> Iterator[Finding]:
             seen=total,
             wanted=shared,
             count=count,
-            percent=round(100 * part),
-            evidence=at_once,
+            evidence=[*at_once, f"{percent([part])} of a fair share"],
         )
     elif part < COLLAPSES and total < 0.8 * max(singles):
         yield Claim(CHECK, Verdict.WARN).finding(
@@ -47,8 +46,7 @@ def _flow(case: Case, flow: Flow, singles: list[float]) -> Iterator[Finding]:
             seen=total,
             wanted=shared,
             count=count,
-            percent=round(100 * part),
-            evidence=at_once,
+            evidence=[*at_once, f"{percent([part])} of a fair share"],
         )
     elif total < ALONE * sum(singles):
         yield Claim(CHECK, Verdict.PASS, confidence="likely" if uplink else "possible").finding(

@@ -82,7 +82,7 @@ def _low_c2c(m: Machine, low: dict[int, Level]) -> Iterator[Finding]:
             subject=m.gpu_label(i),
             seen=row.value,
             wanted=row.usual.gb_s,
-            percent=round(100 * row.part),
+            evidence=(f"{percent([row.part])} of the healthy rate",),
             basis=row.usual.basis,
         )
 
@@ -117,7 +117,7 @@ def _low(m: Machine, low: dict[int, Level], count: int) -> Iterator[Finding]:
             subject=m.gpu_label(i),
             seen=row.value,
             wanted=row.usual.gb_s,
-            percent=round(100 * row.part),
+            evidence=(f"{percent([row.part])} of the healthy rate",),
             basis=row.usual.basis,
             suspect=found[0] if found else None,
         )

@@ -1,7 +1,6 @@
 """PCIe links as they were read: GPUs, slots, and ways up that GPUs share."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from gpucheck.diagnose._case import Case, Claim
 from gpucheck.diagnose.machine import Machine, link_of
@@ -65,7 +64,7 @@ def _low(m: Machine, i: int, field: str) -> Iterator[Finding]:
     )
     state = f"Gen{port.gen or '?'} x{port.width or '?'} of Gen{port.max_gen or '?'} x{port.max_width or '?'}"
     sign, loaded, unloaded, changed = FIELDS[field]
-    passed: dict[str, Any] = {"passed": round(m.passed[i], 1)} if changing else {}
+    passed = [f"{m.passed[i]:.1f} GB/s passed the link"] if changing else []
     yield Claim("pcie-link", verdict, None, "certain" if sure else "likely", others).finding(
         unloaded if port.read != "load" else changed if changing else loaded,
         subject=m.gpu_label(i),
@@ -73,8 +72,7 @@ def _low(m: Machine, i: int, field: str) -> Iterator[Finding]:
         wanted=f"{sign}{limit}",
         now=now,
         limit=limit,
-        **passed,
-        evidence=(f"{state}, read {port.read or 'at an unknown time'}",),
+        evidence=(f"{state}, read {port.read or 'at an unknown time'}", *passed),
     )
 
 

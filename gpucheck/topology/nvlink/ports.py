@@ -65,6 +65,14 @@ def inactive_finding(ports: Ports, *, certain: bool) -> Finding:
     return ports.subject.fails(code, ports.up, ports.wanted, confidence=sure, model=model, links=ports.down)
 
 
+def none_active_finding(ports: Ports) -> Finding:
+    """Return FAIL for a GPU none of whose links is active, by whether NVML lists them."""
+    model, listed = ports.model.name if ports.model else ports.gpu.name, len(ports.gpu.nvlinks)
+    if listed:
+        return ports.subject.fails("nvlink.none-active", 0, ports.wanted, ports=listed, model=model, links=ports.wanted)
+    return ports.subject.fails("nvlink.none-listed", 0, ports.wanted, model=model, links=ports.wanted)
+
+
 def one_per_link(found: Sequence[tuple[Ports, Finding]]) -> Iterator[Finding]:
     """Yield the findings, those of two GPUs as one if their inactive links can only be between these two.
 

@@ -3,16 +3,10 @@
 import msgspec
 
 from tests.checks.judging import with_health
-from tests.fakes import SYSTEM, facts
-from tests.machines import p100, reading
+from tests.machines import p100
 
 REFUSED = (("OK", "GNS"), ("GNS", "OK"))
 ALL_OK = (("OK", "OK"), ("OK", "OK"))
-
-
-def host(*gpus, p2p=ALL_OK, virtual=None):
-    told = msgspec.structs.replace(reading(*gpus), p2p={"read": p2p, "write": p2p, "nvlink": p2p})
-    return facts(nvml=told, system=msgspec.structs.replace(SYSTEM, virtual=virtual))
 
 
 def geforce(index):

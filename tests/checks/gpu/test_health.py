@@ -1,104 +1,45 @@
-"""Checks of how a GPU is: a healthy one gets no complaint, one broken value is named with its cause."""
+"""Checks of single GPUs: what the fault matrix does not have, one value each. Processes: what counts as busy."""
 
 import msgspec
 import pytest
 
-from gpucheck.checks.gpu import (
-    clock_limit,
-    compute_mode,
-    memory_errors,
-    mig,
-    persistence,
-    power_limit,
-    processes,
-    throttle,
-)
-from gpucheck.checks.nvlink import errors as nvlink_errors
-from gpucheck.checks.p2p import status as p2p_status
-from gpucheck.checks.pcie import bar1
-from gpucheck.model import EccCounts, GpuProcess, NvmlGap, RetiredPages, RowRemap
-from tests.checks.judging import FAIL, PASS, SKIP, WARN, judge, with_health
-from tests.fakes import facts
-from tests.machines import h100, p100, reading
-
-CHECKS = (
-    bar1,
-    clock_limit,
-    compute_mode,
-    memory_errors,
-    mig,
-    nvlink_errors,
-    p2p_status,
-    persistence,
-    power_limit,
-    processes,
-    throttle,
-)
-PENDING = RowRemap(corrected=0, uncorrected=1, pending=True, failed=False)
-FAILED = msgspec.structs.replace(PENDING, failed=True)
-RETIRED = RetiredPages(single_bit=0, double_bit=1, pending=True)
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda c: c.NAME)
-@pytest.mark.parametrize("gpu", [p100, h100])
-def test_healthy_gpus_get_no_complaint(check, gpu):
-    """On the old and on the new generation."""
-    found = judge(check, facts(nvml=reading(with_health(gpu(0)), with_health(gpu(1)))))
-
-    assert {finding.verdict for finding in found} <= {PASS, SKIP}
-
+from gpucheck.checks.gpu import compute_mode, memory_errors, mig, processes, throttle
+from gpucheck.model import EccCounts, GpuProcess, NvmlGap, RetiredPages
+from tests.checks.judging import PASS, codes, judge, with_health
+from tests.fakes import SYSTEM, facts
+from tests.machines import h100, reading
 
 BRAKE, HOT = ("hw-slowdown", "hw-power-brake"), ("hw-slowdown", "hw-thermal")
-ECC_NOW, ECC_EVER = EccCounts(volatile_uncorrected=1), EccCounts(aggregate_uncorrected=3)
-SHARED_BY_NONE = "exclusive-process"
-LEAVES_MIG = {"mig": True, "mig_pending": False}
+RETIRED = RetiredPages(single_bit=0, double_bit=1, pending=True)
+ONCE = EccCounts(volatile_uncorrected=0, aggregate_uncorrected=3)
 
 
 @pytest.mark.parametrize(
-    ("check", "changes", "verdict", "cause", "seen"),
+    ("check", "changes", "code"),
     [
-        (memory_errors, {"ecc_counts": ECC_NOW}, FAIL, "ecc-uncorrected", "1 uncorrectable ECC error (volatile)"),
-        (memory_errors, {"ecc_counts": ECC_EVER}, WARN, "ecc-uncorrected", "3 uncorrectable ECC errors (aggregate)"),
-        (memory_errors, {"row_remap": PENDING}, WARN, "row-remap", "row remapping pending"),
-        (memory_errors, {"row_remap": FAILED}, FAIL, "row-remap", "row remapping failed"),
-        (memory_errors, {"retired_pages": RETIRED}, WARN, "row-remap", "page retirement pending"),
-        (memory_errors, {"recovery_action": "reboot"}, FAIL, "gpu-reset-required", "recovery action reboot"),
-        (memory_errors, {"ecc_pending": False}, WARN, None, "ECC change pending (now on, off after reset)"),
-        (throttle, {"clocks_event_reasons": HOT}, FAIL, "throttled", "clock event reasons hw-slowdown, hw-thermal"),
-        (throttle, {"clocks_event_reasons": BRAKE}, FAIL, "throttled", f"clock event reasons {', '.join(BRAKE)}"),
-        (throttle, {"clocks_event_reasons": ("sw-thermal",)}, WARN, "throttled", "clock event reasons sw-thermal"),
-        (throttle, {"temperature_c": 86, "temperature_margin_c": 4}, WARN, "throttled", "86 C, 4 C below slowdown"),
-        (power_limit, {"power_limit_w": 350.0}, WARN, "power-limit-lowered", 350.0),
-        (clock_limit, {"application_clock_mhz": 1200}, WARN, "clock-limited", 1200),
-        (persistence, {"persistence": False}, WARN, "persistence-off", "persistence mode off"),
-        (
-            compute_mode,
-            {"compute_mode": SHARED_BY_NONE},
-            WARN,
-            "compute-mode-exclusive",
-            f"compute mode {SHARED_BY_NONE}",
-        ),
-        (compute_mode, {"compute_mode": "prohibited"}, FAIL, "compute-mode-exclusive", "compute mode prohibited"),
-        (mig, {"mig": True, "mig_pending": True}, WARN, "mig-enabled", "MIG enabled"),
-        (mig, {"mig_pending": True}, WARN, "mig-enabled", "MIG change pending (now off, on after reset)"),
-        (mig, LEAVES_MIG, WARN, "mig-enabled", "MIG change pending (now on, off after reset)"),
-        (processes, {"processes": (GpuProcess(pid=7, kind="compute"),)}, WARN, "gpu-busy", 1),
+        (memory_errors, {"ecc_counts": ONCE}, "gpu.memory-errors-before"),
+        (memory_errors, {"ecc_counts": EccCounts(aggregate_uncorrected=3)}, "gpu.memory-errors-of-life"),
+        (memory_errors, {"retired_pages": RETIRED}, "gpu.page-retirement-pending"),
+        (memory_errors, {"recovery_action": "reboot"}, "gpu.recovery-reboot"),
+        (memory_errors, {"recovery_action": "of-another-driver"}, "gpu.recovery-other"),
+        (memory_errors, {"ecc_pending": False}, "gpu.ecc-mode-pending"),
+        (throttle, {"clocks_event_reasons": HOT}, "gpu.hardware-thermal-slowdown"),
+        (throttle, {"clocks_event_reasons": BRAKE}, "gpu.power-brake"),  # which is not cooled away
+        (throttle, {"clocks_event_reasons": ("hw-slowdown",)}, "gpu.hardware-slowdown"),
+        (throttle, {"clocks_event_reasons": ("sw-thermal",)}, "gpu.software-thermal-slowdown"),
+        (throttle, {"temperature_c": 86, "temperature_margin_c": 4}, "gpu.near-slowdown-temperature"),
+        # A software power cap is how a busy GPU runs.
+        *[(throttle, {"clocks_event_reasons": reasons}, None) for reasons in (("sw-power-cap",), ("app-clocks",), ())],
+        (compute_mode, {"compute_mode": "prohibited"}, "gpu.compute-mode-prohibited"),
+        (mig, {"mig": True, "mig_pending": True}, "gpu.mig-enabled"),
+        (mig, {"mig": True, "mig_pending": False}, "gpu.mig-pending"),
     ],
 )
-def test_one_broken_value_is_named_with_its_cause(check, changes, verdict, cause, seen):
-    """On the GPU that has it and nowhere else; the headline is the observed value with unit and noun."""
-    found = judge(check, facts(nvml=reading(with_health(h100(0)), with_health(h100(1), **changes))))
-    complaints = [finding for finding in found if finding.verdict is not PASS]
+def test_one_value_is_one_code(check, changes, code):
+    """On the GPU that has it and nowhere else."""
+    host = facts(nvml=reading(with_health(h100(0)), with_health(h100(1), **changes)))
 
-    assert [(f.verdict, f.cause, f.subject, f.seen) for f in complaints] == [(verdict, cause, "gpu:0000:2b:00.0", seen)]
-
-
-@pytest.mark.parametrize("reasons", [("sw-power-cap",), ("app-clocks",), ()])
-def test_what_is_normal_under_load_is_no_throttling(reasons):
-    """A software power cap is how a busy GPU runs."""
-    (finding,) = judge(throttle, facts(nvml=reading(with_health(h100(0), clocks_event_reasons=reasons))))
-
-    assert finding.verdict is PASS
+    assert codes(check, host) == [None, code]
 
 
 def test_pass_of_memory_errors_names_only_what_was_reported():
@@ -112,17 +53,27 @@ def test_pass_of_memory_errors_names_only_what_was_reported():
     assert (finding.verdict, finding.seen) == (PASS, "0 uncorrectable ECC errors")
 
 
+MPS = GpuProcess(pid=41, kind="compute", name="/usr/bin/nvidia-cuda-mps-server", memory_bytes=30 << 20)
+JOB, DESKTOP = GpuProcess(pid=42, kind="compute", name="python3"), GpuProcess(pid=9, kind="graphics")
+
+
 @pytest.mark.parametrize(
-    ("reasons", "code"),
+    ("users", "container", "code"),
     [
-        (BRAKE, "gpu.power-brake"),
-        (HOT, "gpu.hardware-thermal-slowdown"),
-        (("hw-slowdown",), "gpu.hardware-slowdown"),
-        (("sw-thermal",), "gpu.software-thermal-slowdown"),
+        ((DESKTOP,), None, None),
+        ((MPS,), None, "gpu.mps-server-running"),  # it holds the GPU without a job, and never ends
+        ((MPS, JOB), None, "gpu.processes-running"),
+        ((JOB,), "kubernetes", "gpu.processes-running"),
+        # NVML lists those of its own PID namespace only: none is no proof of an idle GPU.
+        ((), "kubernetes", "gpu.processes-of-the-container"),
     ],
 )
-def test_each_reason_of_throttling_is_a_code(reasons, code):
-    """A power brake is not cooled away."""
-    (finding,) = judge(throttle, facts(nvml=reading(with_health(h100(0), clocks_event_reasons=reasons))))
+def test_a_gpu_is_busy_with_a_job(users, container, code):
+    """What the GPU itself reports is in the evidence; a process without a memory size has no 0 MiB."""
+    gpu = with_health(h100(0), processes=users, memory_used_bytes=70 << 30, gpu_utilization_percent=97)
+    host = facts(nvml=reading(gpu), system=msgspec.structs.replace(SYSTEM, container=container))
+    (finding,) = judge(processes, host)
 
     assert finding.code == code
+    assert {"GPU memory in use: 71680 MiB", "GPU utilization: 97 %"} <= {*finding.evidence}
+    assert ("process 42 python3: memory not reported" in finding.evidence) is (JOB in users)

@@ -9,7 +9,7 @@ from gpucheck.checks.gpu import inventory
 from gpucheck.checks.host import device_nodes
 from gpucheck.checks.software import driver
 from gpucheck.model import DeviceFile, Finding, NvmlFailure, NvmlGap, PciDevice
-from tests.checks.judging import FAIL, PASS, SKIP, UNKNOWN, judge, with_health
+from tests.checks.judging import FAIL, PASS, SKIP, UNKNOWN, codes, judge, with_health
 from tests.fakes import SYSTEM, facts
 from tests.machines import LOADED, on_bus, p100, reading
 
@@ -41,8 +41,9 @@ def refused(index, code):
     return NvmlGap(call="nvmlDeviceGetHandleByIndex", subject=f"gpu index {index}", code=code, name="NVMLError")
 
 
-def verdicts(host):
-    return [(finding.verdict, finding.subject, finding.cause) for finding in judge(inventory, host)]
+def divided(**environment):
+    host = session(0, 1, 2, 3, **environment)
+    return replace(host, nvml=reading(*(with_health(gpu, mig=True) for gpu in ALL)))
 
 
 HIDDEN = {3: "EPERM", 1: "EPERM"}
@@ -71,36 +72,54 @@ def test_hidden_gpus_are_one_skip_with_the_numbers_of_the_device_files(host):
     assert (share.usable, share.hidden) == (("0000:04:00.0", "0000:06:00.0"), ("0000:03:00.0", "0000:05:00.0"))
 
 
-@pytest.mark.parametrize(("error", "confidence"), [("ENXIO", "certain"), ("EIO", "certain"), ("ENODEV", "certain")])
-def test_a_gpu_of_the_session_that_is_gone_is_found(error, confidence):
-    (lost, skipped) = judge(inventory, session(3, errors={**HIDDEN, 2: error}, SLURM_STEP_GPUS="0,2"))
-
-    assert (lost.verdict, lost.subject, lost.cause) == (FAIL, "gpu:0000:04:00.0", "gpu-lost")
-    assert (lost.confidence, lost.evidence[1]) == (confidence, f"/dev/nvidia2: {error}")
-    assert skipped.verdict is SKIP
-
-
-def test_a_gpu_of_the_session_that_nvml_calls_lost_is_found():
-    gaps = (refused(0, NO_PERMISSION), refused(1, LOST), refused(2, NO_PERMISSION))
-
-    assert verdicts(session(3, errors={**HIDDEN, 2: "EIO"}, gaps=gaps)) == [
-        (FAIL, "gpu:0000:04:00.0", "gpu-lost"),
-        (SKIP, "host", None),
-    ]
+GONE = {"errors": {3: "ENOENT", 1: "ENOENT"}, "container": "docker"}
+HIDDEN_AND_LOST = (refused(0, NO_PERMISSION), refused(1, LOST), refused(2, NO_PERMISSION))
 
 
 @pytest.mark.parametrize(
-    ("error", "verdict", "cause"),
+    ("host", "found"),
     [
-        (None, FAIL, "gpu-lost"),
-        ("ETIMEDOUT", FAIL, "gpu-lost"),
-        ("ENOENT", FAIL, "device-node-missing"),
-        ("EACCES", UNKNOWN, None),
+        # A GPU of the session that is gone is found, whatever the cgroup hides, also in a running container.
+        *[
+            (session(3, errors={**HIDDEN, 2: error}), ["gpu.not-initialized", "session.some-gpus-hidden"])
+            for error in ("ENXIO", "EIO", "ENODEV")
+        ],
+        (session(3, errors={**HIDDEN, 2: "EIO"}, gaps=HIDDEN_AND_LOST), ["gpu.not-opened", "session.some-gpus-hidden"]),
+        (
+            session(3, errors={3: "ENOENT", 1: "ENOENT", 2: "EIO"}, container="docker"),
+            ["gpu.not-initialized", "session.container-with-some-gpus"],
+        ),
+        # Opened and not listed, no answer, no file, and a file that this user may not open are four other things.
+        (session(0, 1, 2, errors={0: None}), ["gpu.not-initialized"]),
+        (session(0, 1, 2, errors={0: "ETIMEDOUT"}), ["gpu.not-initialized"]),
+        (session(0, 1, 2, errors={0: "ENOENT"}), ["gpu.device-file-missing"]),
+        (session(0, 1, 2, errors={0: "EACCES"}), ["gpu.device-file-denied"]),
+        # Slurm may allot more than the node has; it numbers MIG devices in its own way.
+        (session(0, 1, 2, 3, SLURM_GPUS_ON_NODE="4"), [None]),
+        (session(0, 1, 2, 3, SLURM_GPUS_ON_NODE="5"), ["gpu.fewer-than-allotted"]),
+        (session(0, 1, 2, 3, SLURM_STEP_GPUS="9", SLURM_GPUS_ON_NODE="28"), ["gpu.allotted-gpu-gone"]),
+        (divided(SLURM_STEP_GPUS="9", SLURM_GPUS_ON_NODE="28"), [None]),
+        # A container has what was requested: the toolkit adds what NVML lists when the container starts.
+        (session(1, 3, **GONE), [None, "session.container-with-some-gpus"]),
+        (session(1, 3, **GONE, NVIDIA_VISIBLE_DEVICES="0,1"), [None, "session.container-with-some-gpus"]),
+        (session(1, 3, **GONE, NVIDIA_VISIBLE_DEVICES="void"), [None, "session.container-with-some-gpus"]),
+        (
+            session(1, 3, **GONE, NVIDIA_VISIBLE_DEVICES="all", SLURM_JOB_ID="7"),
+            [None, "session.container-with-some-gpus"],
+        ),
+        (session(1, 3, **GONE, NVIDIA_VISIBLE_DEVICES="0,1,2"), [None, "session.fewer-than-requested"]),
+        (session(1, 3, **GONE, NVIDIA_VISIBLE_DEVICES="all"), [None, "session.fewer-than-requested"]),
     ],
 )
-def test_a_gpu_that_no_cgroup_hides_is_not_skipped(error, verdict, cause):
-    """Opened and not listed, no answer, no file, and a file that this user may not open are four other things."""
-    assert verdicts(session(0, 1, 2, errors={0: error})) == [(verdict, "gpu:0000:06:00.0", cause)]
+def test_gpus_of_a_session(host, found):
+    assert codes(inventory, host) == found
+
+
+def test_the_error_of_its_device_file_shows_that_a_gpu_is_gone():
+    lost, _ = judge(inventory, session(3, errors={**HIDDEN, 2: "ENXIO"}, SLURM_STEP_GPUS="0,2"))
+
+    assert (lost.subject, lost.confidence) == ("gpu:0000:04:00.0", "certain")
+    assert lost.evidence[1] == "/dev/nvidia2: ENXIO"
 
 
 def test_a_gpu_of_slurm_that_left_the_bus_is_found():
@@ -113,19 +132,6 @@ def test_a_gpu_of_slurm_that_left_the_bus_is_found():
 
         assert (finding.verdict, finding.cause, finding.seen) == (FAIL, "gpu-lost", "GPU of /dev/nvidia0 gone")
         assert "SLURM_STEP_GPUS=0,1" in finding.evidence
-
-
-def test_slurm_allotted_more_gpus_than_the_node_has():
-    assert verdicts(session(0, 1, 2, 3, SLURM_GPUS_ON_NODE="4")) == [(PASS, "host", None)]
-    assert verdicts(session(0, 1, 2, 3, SLURM_GPUS_ON_NODE="5")) == [(FAIL, "host", "gpu-lost")]
-
-
-def test_slurm_numbers_mig_devices_in_its_own_way():
-    host = session(0, 1, 2, 3, SLURM_STEP_GPUS="9", SLURM_GPUS_ON_NODE="28")
-    divided = replace(host, nvml=reading(*(with_health(gpu, mig=True) for gpu in ALL)))
-
-    assert verdicts(host) == [(FAIL, "host", "gpu-lost")]
-    assert verdicts(divided) == [(PASS, "host", None)]
 
 
 @pytest.mark.parametrize(
@@ -149,31 +155,6 @@ def test_a_session_without_a_gpu_is_told_why_and_how_to_leave():
     assert (finding.verdict, finding.seen, finding.cause) == (UNKNOWN, "0 GPUs", None)
     assert (finding.code, finding.values) == ("session.all-gpus-hidden", {"total": 4})
     assert share_of(host).usable == ()
-
-
-@pytest.mark.parametrize(
-    ("environment", "verdict"),
-    [
-        ({}, SKIP),
-        ({"NVIDIA_VISIBLE_DEVICES": "0,1"}, SKIP),
-        ({"NVIDIA_VISIBLE_DEVICES": "void"}, SKIP),
-        ({"NVIDIA_VISIBLE_DEVICES": "all", "SLURM_JOB_ID": "7"}, SKIP),
-        ({"NVIDIA_VISIBLE_DEVICES": "0,1,2"}, UNKNOWN),
-        ({"NVIDIA_VISIBLE_DEVICES": "all"}, UNKNOWN),
-    ],
-)
-def test_a_container_has_what_was_requested(environment, verdict):
-    """The toolkit adds what NVML lists when the container starts, so a GPU that was lost before is not there."""
-    found = judge(inventory, session(1, 3, errors={3: "ENOENT", 1: "ENOENT"}, container="docker", **environment))
-
-    assert [finding.verdict for finding in found] == [PASS, verdict]
-
-
-def test_a_gpu_that_died_in_a_running_container_is_found():
-    """Its file is still there."""
-    host = session(3, errors={3: "ENOENT", 1: "ENOENT", 2: "EIO"}, container="docker")
-
-    assert verdicts(host) == [(FAIL, "gpu:0000:04:00.0", "gpu-lost"), (SKIP, "host", None)]
 
 
 @pytest.mark.parametrize("code", [4, 9, 999])
@@ -200,8 +181,8 @@ def test_cuda_without_its_device_file_is_no_pass():
     host = session(0, 1, 2, 3)
     denied = replace(host, device_files=(*host.device_files, DeviceFile(name="nvidia-uvm", error="EPERM")))
 
-    assert [finding.verdict for finding in judge(device_nodes, host)] == [PASS]
-    assert [finding.verdict for finding in judge(device_nodes, denied)] == [UNKNOWN]
+    assert codes(device_nodes, host) == [None]
+    assert codes(device_nodes, denied) == ["host.device-file-denied"]
 
 
 def finding(subject, verdict=FAIL):

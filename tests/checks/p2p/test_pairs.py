@@ -1,61 +1,64 @@
-"""Pairs of GPUs: P2P status by place and by direction, and the sources of the topology."""
+"""Pairs of GPUs: P2P status by place and by direction, missing by design or by a fault, and sources of the topology."""
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from gpucheck.checks.p2p import status as p2p_status
 from gpucheck.checks.p2p import topology
 from gpucheck.model import DEFECT, NvmlGap
-from tests.checks.judging import FAIL, PASS, SKIP, UNKNOWN, WARN, judge
-from tests.fakes import facts
+from tests.checks.gpu.hosts import ALL_OK, REFUSED, geforce
+from tests.checks.judging import PASS, codes, judge, with_health
+from tests.fakes import SYSTEM, facts
 from tests.machines import h100, on_bus, p100, reading
 
+P100S = (with_health(p100(0)), with_health(p100(1)))
 
-def answering(*gpus, read, gaps=()):
-    write = tuple(tuple("X" if i == j else "OK" for j in range(len(gpus))) for i in range(len(gpus)))
-    return msgspec.structs.replace(reading(*gpus), p2p={"read": read, "write": write}, gaps=gaps)
+
+def pairs(*gpus, read=REFUSED, write=None, nvlink=None, gaps=(), virtual=None):
+    status = {"read": read, "write": write or read, **({"nvlink": nvlink} if nvlink else {})}
+    nvml = replace(reading(*gpus), p2p=status if read else {}, gaps=gaps)
+    return facts(nvml=nvml, system=replace(SYSTEM, virtual=virtual))
+
+
+def one_way(code=None, status=None):
+    """One direction of two was refused, or not reported."""
+    gap = NvmlGap(call=p2p_status.CALL, subject="pair:0000:04:00.0-0000:03:00.0", code=code or 0, name="NVMLError_X")
+    return pairs(*P100S, read=(("X", status or "OK"), (None, "X")), write=ALL_OK, gaps=(gap,) if code else ())
+
+
+@pytest.mark.parametrize(
+    ("host", "found"),
+    [
+        (pairs(*P100S), ["p2p.gpu-unsupported"]),
+        # GeForce, unequal models, virtual machines and MIG have none by design.
+        (pairs(*P100S, virtual="kvm"), ["p2p.none-in-vm"]),
+        (pairs(geforce(0), geforce(1)), ["p2p.none-on-geforce"]),
+        (pairs(P100S[0], geforce(1)), ["p2p.none-between-models"]),
+        (pairs(with_health(p100(0), mig=True), P100S[1]), ["p2p.none-with-mig"]),
+        # Ports of an NVSwitch board are up although the fabric was never set up.
+        (
+            pairs(with_health(h100(0)), with_health(h100(1)), read=ALL_OK, nvlink=REFUSED),
+            [None, "p2p.fabric-not-set-up"],
+        ),
+        (pairs(*P100S, read=()), ["p2p.status-not-reported"]),
+        # One direction proves nothing of the other, and hides no status that is bad.
+        (one_way(15), ["p2p.gpu-lost"]),
+        (one_way(999), ["p2p.status-failed"]),
+        (one_way(DEFECT), ["p2p.status-unreadable"]),
+        (one_way(status="DR"), ["p2p.disabled-by-driver"]),
+    ],
+)
+def test_status_of_a_pair(host, found):
+    assert codes(p2p_status, host) == found
 
 
 def test_peer_access_is_read_by_place():
     """GPU 1 was lost: the second row is that of GPU 2."""
-    gpus = (p100(0), p100(2), p100(3))
     rows = (("X", "OK", "OK"), ("OK", "X", "CNS"), ("OK", "CNS", "X"))
+    passed, found = judge(p2p_status, pairs(p100(0), p100(2), p100(3), read=rows))
 
-    found = judge(p2p_status, facts(nvml=answering(*gpus, read=rows)))
-
-    assert [(f.verdict, f.seen) for f in found] == [(PASS, "OK for 2 pairs"), (WARN, "CNS for 1 pair")]
-    assert found[1].subject == "pair:0000:05:00.0-0000:06:00.0"
-
-
-@pytest.mark.parametrize(
-    ("code", "because", "found"),
-    [
-        (15, "inventory", ("p2p.gpu-lost", {"pairs": 1, "number": 15})),
-        (999, None, ("p2p.status-failed", {"pairs": 1, "error": "Unknown", "number": 999})),
-        (DEFECT, None, ("p2p.status-unreadable", {"pairs": 1, "error": "Unknown"})),
-    ],
-)
-def test_peer_access_of_one_direction_proves_nothing_of_the_other(code, because, found):
-    gap = NvmlGap(
-        call="nvmlDeviceGetP2PStatus",
-        subject="pair:0000:04:00.0-0000:03:00.0",
-        code=code,
-        name="NVMLError_Unknown",
-    )
-    nvml = answering(p100(0), p100(1), read=(("X", "OK"), (None, "X")), gaps=(gap,))
-
-    (finding,) = judge(p2p_status, facts(nvml=nvml))
-
-    assert (finding.verdict, finding.because_of) == (UNKNOWN, because)
-    assert (finding.code, finding.values) == found
-
-
-def test_refused_direction_does_not_hide_a_status_that_is_bad():
-    nvml = answering(p100(0), p100(1), read=(("X", "DR"), (None, "X")))
-
-    (finding,) = judge(p2p_status, facts(nvml=nvml))
-
-    assert (finding.verdict, finding.seen) == (FAIL, "DR for 1 pair")
+    assert (passed.seen, found.code) == ("OK for 2 pairs", "p2p.chipset-unsupported")
+    assert found.subject == "pair:0000:05:00.0-0000:06:00.0"
 
 
 @pytest.mark.parametrize(
@@ -63,21 +66,15 @@ def test_refused_direction_does_not_hide_a_status_that_is_bad():
     [("PIX", False, "p2p.no-path-in-sysfs"), (None, True, "p2p.no-class-from-nvml")],
 )
 def test_source_that_was_not_seen_agrees_with_nothing(ancestor, bus, code):
-    gpus = (p100(0), p100(1))
-    nvml = reading(*gpus, ancestor=ancestor or "")
-    nvml = nvml if ancestor else msgspec.structs.replace(nvml, ancestors=())
+    nvml = reading(*P100S, ancestor=ancestor or "")
+    nvml = nvml if ancestor else replace(nvml, ancestors=())
 
-    (finding,) = judge(topology, facts(nvml=nvml, pci=on_bus(*gpus) if bus else ()))
-
-    assert (finding.verdict, finding.code) == (SKIP, code)
+    assert codes(topology, facts(nvml=nvml, pci=on_bus(*P100S) if bus else ())) == [code]
 
 
 def test_missing_links_and_acs_are_findings_of_their_own_checks():
     """One fault, one finding."""
-    gpu = msgspec.structs.replace(
-        h100(0), nvlinks=tuple(msgspec.structs.replace(link, active=link.link != 3) for link in h100(0).nvlinks)
-    )
-
+    gpu = replace(h100(0), nvlinks=tuple(replace(link, active=link.link != 3) for link in h100(0).nvlinks))
     (finding,) = judge(topology, facts(nvml=reading(gpu, h100(1)), pci=on_bus(gpu, h100(1))))
 
     assert (finding.verdict, finding.seen) == (PASS, "1 x NV17")

@@ -5,7 +5,7 @@ import pytest
 from gpucheck.checks.pcie import acs
 from gpucheck.model import AcsControl, PciDevice
 from gpucheck.topology.pcie.acs import bridges_between, redirects
-from tests.checks.judging import PASS, SKIP, UNKNOWN, WARN, judge
+from tests.checks.judging import PASS, WARN, codes, judge
 from tests.checks.pcie.trees import DOWN0, DOWN1, ROOT, UP, host, tree
 
 
@@ -58,21 +58,18 @@ def test_acs_redirection_costs_peer_copies_or_gpudirect_rdma(pci, seen, peers, r
     assert f"pci=disable_acs_redir={';'.join(rdma)}" in finding.fix
 
 
-def test_network_card_without_rdma_is_no_peer_of_a_gpu():
-    (finding,) = judge(acs, host(gpu_and_card(infiniband_names=())))
-
-    assert (finding.verdict, finding.cause) == (SKIP, None)
+HIDDEN = {"acs": None, "config_readable": False}
 
 
-def test_acs_above_the_shared_switch_does_not_concern_the_pair():
-    """Their traffic never gets there."""
-    (finding,) = judge(acs, host(tree(root={"acs": AcsControl(capability=0x5F, control=0x1D)})))
-
-    assert finding.verdict is PASS
-
-
-def test_registers_that_only_root_may_read_are_unknown():
-    hidden = {"acs": None, "config_readable": False}
-    (finding,) = judge(acs, host(tree(down0=hidden, down1=hidden)))
-
-    assert (finding.verdict, finding.code) == (UNKNOWN, "pcie.acs-needs-root")
+@pytest.mark.parametrize(
+    ("pci", "code"),
+    [
+        (gpu_and_card(infiniband_names=()), "pcie.acs-no-shared-switch"),
+        # Traffic of a pair does not get above the switch that both share.
+        (tree(root={"acs": AcsControl(capability=0x5F, control=0x1D)}), None),
+        # Registers that only root may read.
+        (tree(down0=HIDDEN, down1=HIDDEN), "pcie.acs-needs-root"),
+    ],
+)
+def test_bridges_that_do_not_concern_a_pair_or_cannot_be_read(pci, code):
+    assert codes(acs, host(pci)) == [code]

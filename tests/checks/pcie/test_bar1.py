@@ -1,70 +1,64 @@
 """The BAR1 window: small where a larger one is possible, and needed."""
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from gpucheck.checks.pcie import bar1
 from gpucheck.model import NvmlGap
 from tests.checks.gpu.hosts import ALL_OK, REFUSED, geforce
-from tests.checks.judging import SKIP, UNKNOWN, WARN, judge
+from tests.checks.judging import codes
 from tests.fakes import SYSTEM, facts
 from tests.machines import h100, p100, reading
 
+SMALL = 256 << 20
+
 
 def host(*gpus, p2p=ALL_OK, virtual=None, gaps=()):
-    nvml = msgspec.structs.replace(reading(*gpus), p2p={"read": p2p}, gaps=gaps)
-    return facts(nvml=nvml, system=msgspec.structs.replace(SYSTEM, virtual=virtual))
+    """Two GPUs or one, each with a small window."""
+    nvml = replace(reading(*(replace(gpu, bar1_bytes=SMALL) for gpu in gpus)), p2p={"read": p2p}, gaps=gaps)
+    return facts(nvml=nvml, system=replace(SYSTEM, virtual=virtual))
+
+
+def of(capability):
+    return replace(p100(0), compute_capability=capability)
+
+
+CARDS = (geforce(0), geforce(1))
+# NVML keeps the numbers of the GPUs when it has lost one, and the matrix has no row for that one.
+ONE_LOST = (geforce(0), replace(geforce(1), index=3))
+
+
+def unknown_peers(code):
+    """No answer to the P2P status is not "no peer"."""
+    ids = [card.pci_bus_id for card in CARDS]
+    gaps = [
+        NvmlGap(call="nvmlDeviceGetP2PStatus", subject=f"pair:{'-'.join(p)}", code=code, name="x")
+        for p in (ids, ids[::-1])
+    ]
+    return host(*CARDS, p2p=((None, None), (None, None)), gaps=tuple(gaps) if code else ())
 
 
 @pytest.mark.parametrize(
-    ("capability", "virtual", "verdict"), [("8.9", None, WARN), ("8.9", "kvm", SKIP), ("7.5", None, SKIP)]
+    ("host", "code"),
+    [
+        # A T4 has no more than 256 MiB, and a virtual machine gets what its host gives.
+        (host(of("8.9")), "pcie.bar1-small"),
+        (host(of("8.9"), virtual="kvm"), "nvml.set-by-the-host"),
+        (host(of("7.5")), "pcie.bar1-small-by-design"),
+        # Copies of a GeForce are staged through the host without peers over PCIe; a data center GPU needs it anyway.
+        (host(*CARDS), "pcie.bar1-small"),
+        (host(*CARDS, p2p=REFUSED), "pcie.bar1-no-pcie-peer"),
+        (host(*ONE_LOST), "pcie.bar1-small"),
+        (host(*ONE_LOST, p2p=REFUSED), "pcie.bar1-no-pcie-peer"),
+        (host(h100(0), h100(1)), "pcie.bar1-small"),
+        (unknown_peers(3), "pcie.bar1-no-peer-access"),
+        (unknown_peers(13), "nvml.call-missing"),
+        (unknown_peers(999), "nvml.call-failed"),
+        (unknown_peers(4), "nvml.access-denied"),
+        (unknown_peers(None), "nvml.no-result"),
+        # Neither NVML nor the table reports what the card should have.
+        (host(replace(of(None), device_id="ffff")), "nvml.no-result"),
+    ],
 )
-def test_a_small_window_is_a_fault_only_where_a_larger_one_is_possible(capability, virtual, verdict):
-    """A T4 has no more than 256 MiB, and a virtual machine gets what its host gives."""
-    gpus = [msgspec.structs.replace(p100(n), compute_capability=capability, bar1_bytes=256 << 20) for n in range(2)]
-
-    found = judge(bar1, host(*gpus, virtual=virtual))
-
-    assert {(f.verdict, f.cause) for f in found} == {(verdict, "rebar-off" if verdict is WARN else None)}
-
-
-def test_a_small_window_costs_a_geforce_card_nothing_without_peers_over_pcie():
-    """Its copies are staged through the host. A data centre card comes with a large window, whatever it copies over."""
-    small = {"bar1_bytes": 256 << 20}
-    cards = [msgspec.structs.replace(geforce(n), **small) for n in range(2)]
-    boards = [msgspec.structs.replace(h100(n), **small) for n in range(2)]
-
-    assert {f.verdict for f in judge(bar1, host(*cards, p2p=REFUSED))} == {SKIP}
-    assert {f.verdict for f in judge(bar1, host(*cards))} == {WARN}
-    assert {f.verdict for f in judge(bar1, host(*boards))} == {WARN}
-
-
-def test_peers_are_read_by_place_and_not_by_the_index_of_nvml():
-    """NVML keeps the numbers of the GPUs when it has lost one, and the matrix has no row for that one."""
-    cards = [msgspec.structs.replace(geforce(n), bar1_bytes=256 << 20, index=index) for n, index in ((0, 0), (1, 3))]
-
-    assert {f.verdict for f in judge(bar1, host(*cards))} == {WARN}
-    assert {f.verdict for f in judge(bar1, host(*cards, p2p=REFUSED))} == {SKIP}
-
-
-@pytest.mark.parametrize(("code", "verdict"), [(3, SKIP), (13, SKIP), (999, UNKNOWN), (4, UNKNOWN), (None, UNKNOWN)])
-def test_a_small_window_is_not_judged_by_peers_that_are_not_known(code, verdict):
-    """No answer to the P2P status is not "no peer"."""
-    cards = [msgspec.structs.replace(geforce(n), bar1_bytes=256 << 20) for n in range(2)]
-    a, b = (card.pci_bus_id for card in cards)
-    gaps = tuple(
-        NvmlGap(call="nvmlDeviceGetP2PStatus", subject=f"pair:{pair}", code=code, name="Refused")
-        for pair in (f"{a}-{b}", f"{b}-{a}")
-        if code is not None
-    )
-
-    assert {f.verdict for f in judge(bar1, host(*cards, p2p=((None, None), (None, None)), gaps=gaps))} == {verdict}
-
-
-def test_a_small_window_of_a_gpu_without_a_compute_capability_is_unknown():
-    """Neither NVML nor the table reports what the card should have."""
-    card = msgspec.structs.replace(p100(0), device_id="ffff", compute_capability=None, bar1_bytes=256 << 20)
-
-    (finding,) = judge(bar1, host(card))
-
-    assert (finding.verdict, finding.seen) == (UNKNOWN, None)
+def test_a_small_window(host, code):
+    assert {*codes(bar1, host)} == {code}

@@ -5,7 +5,7 @@ import pytest
 
 from gpucheck.checks.pcie import acs, bar1, iommu, link, path
 from gpucheck.render.findings import group_equal
-from tests.checks.judging import PASS, SKIP, UNKNOWN, WARN, judge
+from tests.checks.judging import codes, judge
 from tests.checks.pcie.trees import host, tree
 from tests.fakes import facts
 from tests.machines import h100, reading
@@ -15,21 +15,19 @@ NO_GROUP = {"iommu_group": None, "iommu_type": None}
 
 
 @pytest.mark.parametrize(
-    ("group", "virtual", "verdict"),
+    ("group", "system", "code"),
     [
-        ({"iommu_type": "DMA"}, None, WARN),
-        ({"iommu_type": "DMA-FQ"}, None, WARN),
-        ({"iommu_type": "identity"}, None, PASS),
-        ({"iommu_type": "DMA"}, "kvm", SKIP),
-        ({"iommu_type": None}, None, UNKNOWN),
-        (NO_GROUP, None, PASS),
+        ({"iommu_type": "DMA"}, {}, "pcie.iommu-translates"),
+        ({"iommu_type": "DMA-FQ"}, {}, "pcie.iommu-translates"),
+        ({"iommu_type": "identity"}, {}, None),
+        ({"iommu_type": "DMA"}, {"virtual": "kvm"}, "nvml.set-by-the-host"),
+        ({"iommu_type": "DMA"}, {"arch": "ppc64le"}, "pcie.iommu-by-design"),
+        ({"iommu_type": None}, {}, "pcie.iommu-type-unknown"),
+        (NO_GROUP, {}, None),
     ],
 )
-def test_translating_iommu_is_a_fault_on_bare_metal(group, virtual, verdict):
-    """A virtual machine does not show the IOMMU of its host."""
-    (finding,) = judge(iommu, host(tree(gpu0=group, gpu1=group), virtual=virtual))
-
-    assert (finding.verdict, finding.cause) == (verdict, "iommu-translation" if verdict is WARN else None)
+def test_type_of_the_iommu(group, system, code):
+    assert codes(iommu, host(tree(gpu0=group, gpu1=group), **system)) == [code]
 
 
 def test_a_virtual_machine_says_once_what_its_host_hides():
@@ -44,15 +42,6 @@ def test_a_virtual_machine_says_once_what_its_host_hides():
     assert "the host of this kvm virtual machine" in group.seen
 
 
-def test_translating_iommu_of_a_power_host_is_no_fault():
-    translating = {"iommu_type": "DMA"}
-    (finding,) = judge(iommu, host(tree(gpu0=translating, gpu1=translating), arch="ppc64le"))
-
-    assert (finding.verdict, finding.code) == (SKIP, "pcie.iommu-by-design")
-
-
 def test_iommu_type_of_one_gpu_that_cannot_be_read_is_unknown():
     """The other one's identity does not speak for it."""
-    (finding,) = judge(iommu, host(tree(gpu1={"iommu_type": None})))
-
-    assert (finding.verdict, finding.values) == (UNKNOWN, {"unread": 1, "gpus": 2})
+    assert codes(iommu, host(tree(gpu1={"iommu_type": None}))) == ["pcie.iommu-type-unknown"]
