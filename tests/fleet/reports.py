@@ -5,6 +5,8 @@ import functools
 import msgspec
 
 from gpucheck import fleet
+from gpucheck.fleet.document import read
+from gpucheck.fleet.metrics import host_metrics
 from gpucheck.model import Expected, Finding, Pair, Simulation, Topology, TopologyGpu, Verdict, counted, worst
 from tests.run.test_run import HOST, quick
 
@@ -71,9 +73,12 @@ def write(folder, *reports):
 
 
 def rows(*reports):
-    from gpucheck.fleet.decode import rows_of
+    return [row for each in reports for row in fleet.rows_of(msgspec.json.encode(each), f"{each.host}.json")]
 
-    return [row for each in reports for row in rows_of(msgspec.json.encode(each), f"{each.host}.json")]
+
+def metrics(report):
+    """The metrics of one report, as the fleet reads it."""
+    return host_metrics(read(msgspec.json.encode(report)))
 
 
 def merged(*reports, **options):

@@ -4,7 +4,7 @@ import pytest
 
 from gpucheck import fleet
 from gpucheck.fleet.digests import digests_of
-from gpucheck.fleet.metrics import host_metrics, worse
+from gpucheck.fleet.metrics import worse
 from gpucheck.model import Verdict
 from tests.fleet import reports
 
@@ -27,7 +27,7 @@ def measured(digests="aaaa", versions=None, name="NVIDIA H100 80GB HBM3", tflops
 
 
 def compared(*hosts):
-    rows = [fleet.row(reports.report(f"n{number}", measurements=host)) for number, host in enumerate(hosts)]
+    rows = reports.rows(*(reports.report(f"n{number}", measurements=host) for number, host in enumerate(hosts)))
     return fleet.merge(rows)
 
 
@@ -155,7 +155,7 @@ def test_what_one_report_adds_is_bounded():
 
 
 def test_rates_are_metrics_of_the_fleet_and_ceilings_are_not():
-    metrics = host_metrics(reports.report("n0", measurements=measured()))
+    metrics = reports.metrics(reports.report("n0", measurements=measured()))
 
     assert metrics["compute.gemm.bf16.tflops"].host == 700
     assert metrics["compute.memory.read_gb_s"].host == 3000

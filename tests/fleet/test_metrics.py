@@ -5,16 +5,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpucheck.fleet.document import read
 from gpucheck.fleet.metrics import MAX_METRICS, host_metrics, middle, numbers, worse
+from tests.fleet import reports
 from tests.fleet.reports import bad, report
 
 
 def metrics(**measured):
-    return host_metrics(report("a", measurements=measured))
+    return reports.metrics(report("a", measurements=measured))
 
 
 def test_pairs_are_named_by_class_and_placed_by_bus_id():
-    found = host_metrics(report("a", 380.0, pairs={"1-2": 300.0}))
+    found = reports.metrics(report("a", 380.0, pairs={"1-2": 300.0}))
 
     metric = found["p2p.unidirectional_gb_s[NV18]"]
     assert (metric.n, metric.host, metric.pair, metric.low) == (12, 380.0, 300.0, 350.0)
@@ -122,8 +124,8 @@ def test_what_was_expected_is_not_measured():
 
 
 def test_numbers_that_findings_saw_count():
-    found = host_metrics(report("a", measurements={}, findings=(bad(seen=3, subject="gpu:0000:01:00.0"),)))
-    with_unit = host_metrics(report("a", measurements={}, findings=(_with_unit(),)))
+    found = reports.metrics(report("a", measurements={}, findings=(bad(seen=3, subject="gpu:0000:01:00.0"),)))
+    with_unit = reports.metrics(report("a", measurements={}, findings=(_with_unit(),)))
 
     assert not found
     assert with_unit["finding.nvlink.gb_s"].host == 3.0
@@ -169,9 +171,9 @@ JSON = st.recursive(
 )
 def test_no_layout_breaks_the_walk(measured):
     """Whatever JSON a host sends: numbers or nothing."""
-    host = report("a", measurements=measured)
+    host = read(msgspec.json.encode(report("a", measurements=measured)))
 
     found = numbers(host)
 
-    assert all(math.isfinite(v) for places in found.values() for values in places.values() for v in values)
+    assert all(math.isfinite(value) for values in found.values() for _, value in values)
     assert set(host_metrics(host)) <= set(found)

@@ -1,0 +1,136 @@
+"""What is read of a host's report: the parts that hosts are compared by. The rest is passed over."""
+
+from contextlib import suppress
+from typing import Any, Literal
+
+import msgspec
+
+from gpucheck.model import Finding, Pair, Partial, Simulation, System, TopologyGpu, Verdict
+from gpucheck.model.finding import Value
+
+STEP = "compute"
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The part of any finding that is compared. Of a finding that is a problem everything is read."""
+
+    check: str
+    verdict: Verdict
+    subject: str
+    seen: Value = None
+    unit: str | None = None
+    because_of: str | None = None
+
+
+class Layout(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of a topology that is compared."""
+
+    simulated: bool = False
+    gpus: tuple[TopologyGpu, ...]
+    pairs: tuple[Pair, ...] = ()
+
+
+class HostReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of a report that is compared. Fields as in Report."""
+
+    schema: Literal["gpucheck.report/1"]
+    host: str
+    simulated: bool
+    simulation: Simulation | None = None
+    system: System | None
+    started: str
+    seconds: float
+    versions: dict[str, str | None]
+    verdict: Verdict
+    findings: tuple[Outcome, ...]
+    measurements: dict[str, dict[str, Any]]
+    topology: Layout | None
+    counts: dict[str, int]
+    attributes: dict[str, tuple[str, ...]] = {}
+    interrupted: bool = False
+    partial: Partial | None = None
+
+    @property
+    def gpus(self) -> tuple[TopologyGpu, ...]:
+        return self.topology.gpus if self.topology else ()
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        return self.topology.pairs if self.topology else ()
+
+
+class _Device(msgspec.Struct):
+    """Fields as in ComputeDevice."""
+
+    index: int
+    name: str
+    bus_id: str | None = None
+    uuid: str | None = None
+
+
+class _Computed(msgspec.Struct, kw_only=True):
+    """Fields as in ComputeReport."""
+
+    schema: Literal["gpucheck.compute/1"]
+    host: str
+    simulated: bool
+    simulation: Simulation | None = None
+    engine: str
+    versions: dict[str, str | None]
+    started: str
+    seconds: float
+    gpus: tuple[dict[str, Any], ...]
+    verdict: Verdict
+    findings: tuple[Outcome, ...]
+    counts: dict[str, int]
+
+
+class _Problems(msgspec.Struct):
+    """All of the findings."""
+
+    findings: tuple[Finding, ...]
+
+
+_REPORT, _PROBLEMS = msgspec.json.Decoder(HostReport), msgspec.json.Decoder(_Problems)
+_COMPUTED = msgspec.json.Decoder(_Computed)
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError)
+
+
+def read(document: bytes) -> HostReport:
+    """Read the report of a host, or of ``gpucheck compute`` on it. Raises one of UNREADABLE."""
+    try:
+        return _REPORT.decode(document)
+    except UNREADABLE:
+        with suppress(*UNREADABLE):
+            return _computed(_COMPUTED.decode(document))
+        raise
+
+
+def findings_of(document: bytes) -> tuple[Finding, ...]:
+    """Read all of the findings of a report. Raises one of UNREADABLE."""
+    return _PROBLEMS.decode(document).findings
+
+
+def _computed(found: _Computed) -> HostReport:
+    devices = msgspec.convert(found.gpus, tuple[_Device, ...])
+    gpus = tuple(
+        TopologyGpu(index=one.index, name=one.name, uuid=one.uuid, pci_bus_id=one.bus_id)
+        for one in devices
+        if one.bus_id is not None
+    )
+    numbers = [{"gpu": one["index"], **one} for one in found.gpus]
+    return HostReport(
+        schema="gpucheck.report/1",
+        host=found.host,
+        simulated=found.simulated,
+        simulation=found.simulation,
+        system=None,
+        started=found.started,
+        seconds=found.seconds,
+        versions=found.versions,
+        verdict=found.verdict,
+        findings=found.findings,
+        measurements={STEP: {"engine": found.engine, "versions": found.versions, "gpus": numbers}},
+        topology=Layout(simulated=found.simulated, gpus=gpus),
+        counts=found.counts,
+    )
