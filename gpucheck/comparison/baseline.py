@@ -14,10 +14,10 @@ from typing import TypeVar
 import msgspec
 
 from gpucheck.comparison.counters import NAME, deltas
-from gpucheck.comparison.rates import slower
-from gpucheck.comparison.report_parts import Trained, changed_settings, changes, computed_of, health_of, trained_of
+from gpucheck.comparison.rates import SETTINGS, changed_settings, changes, slower
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, PcieLink, Report, Verdict
+from gpucheck.model.measurements import ROUNDED, Trained, computed_of, health_of, trained_of
 from gpucheck.model.record import GpuRecord, HealthRecord
 
 Key = TypeVar("Key")
@@ -45,7 +45,7 @@ def compare(before: Report, now: Report) -> Iterator[Finding]:
         code, seen = "comparison.baseline-not-earlier", "no time in between"
         yield host.unknown(code, seen, then=before.started, now=now.started)
         return
-    then, record = health_of(before), health_of(now)
+    then, record = health_of(before.measurements), health_of(now.measurements)
     found: list[Finding] = []
     if then is None or record is None:
         found.append(host.skips("comparison.counters-missing", report="baseline" if then is None else "report"))
@@ -191,28 +191,23 @@ def _fewer(before: GpuRecord, now: GpuRecord) -> Iterator[Finding]:
         yield subject.fails("comparison.nvlinks-lost", now.active_nvlinks, before.active_nvlinks)
 
 
-SETTINGS = ("model", "precision", "backend", "placement", "world_size", "batch_per_rank", "steps", "seed")
-# A switch that sums may round in another order: such runs are compared by tolerance only.
-ROUNDED = "nvls"
-
-
 def changed_results(before: Report, now: Report) -> Iterator[Finding]:
     """Yield findings on results that changed, and the reason where they are not comparable."""
     yield from _computed(before, now)
-    old = trained_of(before)
-    for name, run in trained_of(now).items():
-        if name in old and run.placement != "cpu" and run.variant != ROUNDED:
+    old = trained_of(before.measurements)
+    for name, run in trained_of(now.measurements).items():
+        if name in old and run.variant != ROUNDED:
             yield from _losses(name, old[name], run)
 
 
 def _computed(before: Report, now: Report) -> Iterator[Finding]:
-    old, new = computed_of(before), computed_of(now)
+    old, new = computed_of(before.measurements), computed_of(now.measurements)
     if old is None or new is None:
         return
     if old.versions != new.versions:
         yield _not_comparable("results of compute", changes(old.versions, new.versions))
         return
-    then = {gpu.bus_id: gpu for gpu in old.gpus if gpu.is_gpu}
+    then = {gpu.bus_id: gpu for gpu in old.gpus}
     pairs = [(then[gpu.bus_id], gpu) for gpu in new.gpus if gpu.bus_id in then]
     same = [(was, gpu) for was, gpu in pairs if (was.uuid, was.name) == (gpu.uuid, gpu.name)]
     odd = {
@@ -240,7 +235,7 @@ def _other_bits(bus_id: str, evidence: list[str], *, whole: bool) -> Finding:
 def _losses(name: str, old: Trained, new: Trained) -> Iterator[Finding]:
     if old.loss_digest is None or new.loss_digest is None:
         return
-    differ = changed_settings(old, new, SETTINGS)
+    differ = changed_settings(old, new, (*SETTINGS, "steps", "seed"))
     if (old.device_names, old.bus_ids) != (new.device_names, new.bus_ids):
         differ += ("GPUs",)
     differ += changes(old.versions, new.versions)

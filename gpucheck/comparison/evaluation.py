@@ -10,11 +10,11 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from gpucheck.comparison.expectations import ByClass, Expectations, Rates
-from gpucheck.comparison.report_parts import COPIES, Copies, copies_of, health_of
 from gpucheck.knowledge import find_gpu, gpu_by_pci_id, gpus_of_family, similar_gpus
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, Partial, Report, Verdict
 from gpucheck.model.finding import Value
+from gpucheck.model.measurements import COPIES, Copies, copies_of, health_of
 from gpucheck.model.record import GpuRecord, HealthRecord
 from gpucheck.stack.versions import request
 
@@ -99,7 +99,7 @@ def evaluate(report: Report, expected: Expectations) -> Iterator[Finding]:
     """Yield findings named ``expectations``, in the order of the sections of the file."""
     stated = Stated(expected)
     yield from _versions(report, stated)
-    health = health_of(report)
+    health = health_of(report.measurements)
     yield from _gpus(health, stated, report.partial)
     yield from _pairs(report, stated)
     yield from limits(report, stated)
@@ -116,7 +116,7 @@ def _versions(report: Report, stated: Stated) -> Iterator[Finding]:
             yield stated.met(at, shown, f"{name} {wanted}")
         else:
             yield stated.unmet("comparison.version-differs", at, shown, f"{name} {wanted}", name=name)
-    health = health_of(report)
+    health = health_of(report.measurements)
     if versions.kernel_module is not None:
         at, seen = "versions.kernel_module", health.module_flavour if health else None
         if seen is None:
@@ -236,7 +236,7 @@ def limits(report: Report, stated: Stated) -> Iterator[Finding]:
     wanted = list(_stated(stated))
     if not wanted:
         return
-    copies = copies_of(report)
+    copies = copies_of(report.measurements)
     for at, cls, limit, least in wanted:
         if copies is None:
             yield _nothing(report, at, limit, stated)

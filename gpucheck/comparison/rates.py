@@ -2,22 +2,14 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from gpucheck.comparison.counters import NAME
-from gpucheck.comparison.report_parts import (
-    Copies,
-    Pace,
-    changed_settings,
-    computed_of,
-    copies_of,
-    gathered_of,
-    trained_of,
-)
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, Report, Verdict
 from gpucheck.model.compute import ComputeDevice, MatrixRate
+from gpucheck.model.measurements import Copies, Pace, Trained, computed_of, copies_of, gathered_of, trained_of
 
 # Of copies. One missing NVLink of 18 costs 5.6 %; two runs of a healthy machine differ by less than half of that.
 WARN_BELOW, FAIL_BELOW = 0.95, 0.85
@@ -67,7 +59,7 @@ def slower(before: Report, now: Report) -> Iterator[Finding]:
 
 
 def _copies(before: Report, now: Report) -> Iterator[Drop | Finding]:
-    old, new = copies_of(before), copies_of(now)
+    old, new = copies_of(before.measurements), copies_of(now.measurements)
     if old is None or new is None:
         return
     if old.engine != new.engine:
@@ -78,7 +70,7 @@ def _copies(before: Report, now: Report) -> Iterator[Drop | Finding]:
 
 
 def _compute(before: Report, now: Report) -> Iterator[Drop | Finding]:
-    old, new = computed_of(before), computed_of(now)
+    old, new = computed_of(before.measurements), computed_of(now.measurements)
     if old is None or new is None:
         yield from _missing("compute", old, new)
         return
@@ -88,7 +80,7 @@ def _compute(before: Report, now: Report) -> Iterator[Drop | Finding]:
     then = {gpu.bus_id: gpu for gpu in old.gpus}
     for gpu in new.gpus:
         was = then.get(gpu.bus_id)
-        if was is None or not gpu.is_gpu:
+        if was is None:
             continue
         if was.uuid != gpu.uuid:
             yield HOST.skips("comparison.slot-changed", slot=gpu.bus_id)
@@ -116,7 +108,7 @@ def _both(earlier: MatrixRate, now: MatrixRate) -> bool:
 
 
 def _collectives(before: Report, now: Report) -> Iterator[Drop | Finding]:
-    old, new = gathered_of(before), gathered_of(now)
+    old, new = gathered_of(before.measurements), gathered_of(now.measurements)
     if old is None or new is None:
         yield from _missing("collectives", old, new)
         return
@@ -133,7 +125,7 @@ def _collectives(before: Report, now: Report) -> Iterator[Drop | Finding]:
 
 
 def _trainings(before: Report, now: Report) -> Iterator[Drop | Finding]:
-    old, new = trained_of(before), trained_of(now)
+    old, new = trained_of(before.measurements), trained_of(now.measurements)
     yield from _missing("training on GPUs", old, new)
     for name, run in new.items():
         was = old.get(name)
@@ -145,6 +137,21 @@ def _trainings(before: Report, now: Report) -> Iterator[Drop | Finding]:
             yield HOST.skips("comparison.settings-changed", what=what, changes=settings)
         elif was.performance is not None and run.performance is not None:
             yield from _pace(name, was.performance, run.performance)
+
+
+def changed_settings(then: Trained, now: Trained, keys: Iterable[str]) -> tuple[str, ...]:
+    """Return the settings that two trainings do not share, each with both values."""
+    return changes(*({key: getattr(run, key) for key in keys} for run in (then, now)))
+
+
+def changes(then: Mapping[str, object], now: Mapping[str, object]) -> tuple[str, ...]:
+    """Return what differs, as ``torch 2.9.1 -> 2.10``."""
+    names = (name for name in dict.fromkeys([*then, *now]) if then.get(name) != now.get(name))
+    return tuple(f"{name} {_or_none(then.get(name))} -> {_or_none(now.get(name))}" for name in names)
+
+
+def _or_none(value: object) -> object:
+    return "none" if value in (None, "") else value
 
 
 def _pace(name: str, was: Pace, run: Pace) -> Iterator[Drop | Finding]:

@@ -6,9 +6,9 @@ from typing import Any, Literal
 import msgspec
 
 from gpucheck.model import Finding, Pair, Partial, Simulation, System, TopologyGpu, Verdict
+from gpucheck.model.compute import ComputeDevice
 from gpucheck.model.finding import Value
-
-STEP = "compute"
+from gpucheck.model.measurements import COMPUTE
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -59,15 +59,6 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
         return self.topology.pairs if self.topology else ()
 
 
-class _Device(msgspec.Struct):
-    """Fields as in ComputeDevice."""
-
-    index: int
-    name: str
-    bus_id: str | None = None
-    uuid: str | None = None
-
-
 class _Computed(msgspec.Struct, kw_only=True):
     """Fields as in ComputeReport."""
 
@@ -112,11 +103,10 @@ def findings_of(document: bytes) -> tuple[Finding, ...]:
 
 
 def _computed(found: _Computed) -> HostReport:
-    devices = msgspec.convert(found.gpus, tuple[_Device, ...])
     gpus = tuple(
-        TopologyGpu(index=one.index, name=one.name, uuid=one.uuid, pci_bus_id=one.bus_id)
-        for one in devices
-        if one.bus_id is not None
+        TopologyGpu(index=gpu.index, name=gpu.name, uuid=gpu.uuid, pci_bus_id=gpu.bus_id)
+        for gpu in msgspec.convert(found.gpus, tuple[ComputeDevice, ...])
+        if gpu.is_gpu
     )
     numbers = [{"gpu": one["index"], **one} for one in found.gpus]
     return HostReport(
@@ -130,7 +120,7 @@ def _computed(found: _Computed) -> HostReport:
         versions=found.versions,
         verdict=found.verdict,
         findings=found.findings,
-        measurements={STEP: {"engine": found.engine, "versions": found.versions, "gpus": numbers}},
+        measurements={COMPUTE: {"engine": found.engine, "versions": found.versions, "gpus": numbers}},
         topology=Layout(simulated=found.simulated, gpus=gpus),
         counts=found.counts,
     )

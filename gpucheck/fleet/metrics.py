@@ -11,13 +11,15 @@ matrix under a unit key (row = source GPU) is placed by row and column.
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import cached_property, lru_cache
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple, TypeGuard
 
 from gpucheck.fleet.document import HostReport
 from gpucheck.model import HostMetric, Pair, Verdict
+from gpucheck.model.compute import ComputeDevice
+from gpucheck.model.measurements import Computed
 
 UNITS = ("gb_s", "us", "ms", "seconds", "s", "percent", "ratio", "w", "c", "mhz", "bytes", "count", "per_second")
 # Keys that are a unit themselves.
@@ -144,46 +146,28 @@ def _layout(keys: tuple[str, ...]) -> Layout:
     )
 
 
-STEP = "compute"
 HOTTEST = {"temperature_c": "compute.temperature_c", "memory_temperature_c": "compute.memory_temperature_c"}
 # Reasons that show a fault of cooling or power. Healthy GPUs reach their power limit under load.
 REASONS = ("hw-power-brake", "hw-slowdown", "hw-thermal", "sw-thermal")
 THROTTLED, ERRORS = "compute.throttled_percent", "compute.errors_count"
 UNDER_LOAD = frozenset({*HOTTEST.values(), THROTTLED, ERRORS})
-MAX_GPUS, MAX_READINGS = 64, 100_000
+MAX_READINGS = 100_000
 
 
-def load_numbers(measurements: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...], float]]:
-    """Yield metric, GPU and value. What has not the form of the step is left out."""
-    step = measurements.get(STEP)
-    gpus = step.get("gpus") if isinstance(step, dict) else None
-    for gpu in gpus[:MAX_GPUS] if isinstance(gpus, list) else ():
-        place = gpu.get("gpu") if isinstance(gpu, dict) else None
-        if type(place) is int and isinstance(gpu.get("bus_id"), str):
-            for metric, value in _load_of(gpu):
-                yield metric, (str(place),), value
-
-
-def _load_of(gpu: dict[str, Any]) -> Iterator[tuple[str, float]]:
-    traces, errors = gpu.get("traces"), gpu.get("errors")
-    if not isinstance(traces, list) or not traces:
-        return
-    readings = [reading for reading in traces[:MAX_READINGS] if isinstance(reading, dict)]
-    for key, metric in HOTTEST.items():
-        degrees = [float(value) for reading in readings if _is_number(value := reading.get(key))]
-        if degrees and -300 < max(degrees) < 1000:
-            yield metric, max(degrees)
-    reported = [reasons for reading in readings if isinstance(reasons := reading.get("reasons"), list)]
-    if reported:
-        for reason in REASONS:
-            yield f"{THROTTLED}[{reason}]", 100 * sum(reason in reasons for reasons in reported) / len(reported)
-    if isinstance(errors, dict):
-        counts = [value for value in errors.values() if type(value) is int and 0 < value < 2**63]
-        yield ERRORS, float(sum(counts))
-
-
-def _is_number(value: Any) -> TypeGuard[float]:
-    return type(value) is float or (type(value) is int and abs(value) < 2**63)
+def load_numbers(gpus: Iterable[ComputeDevice]) -> Iterator[tuple[str, tuple[str, ...], float]]:
+    """Yield metric, GPU and value of each GPU that was read under load."""
+    for gpu in gpus:
+        readings, place = gpu.traces[:MAX_READINGS], (str(gpu.index),)
+        for key, metric in HOTTEST.items():
+            degrees = [value for reading in readings if (value := getattr(reading, key)) is not None]
+            if degrees and -300 < max(degrees) < 1000:
+                yield metric, place, max(degrees)
+        reported = [reading.reasons for reading in readings if reading.reasons is not None]
+        for reason in REASONS if reported else ():
+            share = 100 * sum(reason in reasons for reasons in reported) / len(reported)
+            yield f"{THROTTLED}[{reason}]", place, share
+        if readings:
+            yield ERRORS, place, float(sum(count for count in gpu.errors.values() if 0 < count < 2**63))
 
 
 LOWER_IS_WORSE = ("gb_s", "per_second", "per_s")
@@ -232,9 +216,9 @@ def worse(metric: str) -> Worse:
     return "higher" if ends_in(name, HIGHER_IS_WORSE) or name in UNDER_LOAD else "either"
 
 
-def host_metrics(report: HostReport) -> dict[str, HostMetric]:
+def host_metrics(report: HostReport, computed: Computed | None) -> dict[str, HostMetric]:
     """Return every metric of the report, reduced; at most MAX_METRICS, by name. Names beyond MAX_NAME are dropped."""
-    found = numbers(report)
+    found = numbers(report, computed)
     low, names = _low(report.pairs), {str(gpu.index): gpu.pci_bus_id for gpu in report.gpus if gpu.pci_bus_id}
     return {
         metric: _reduce(found[metric], worse(metric), names, low.get(_class(metric)) if _is_p2p(metric) else None)
@@ -242,12 +226,12 @@ def host_metrics(report: HostReport) -> dict[str, HostMetric]:
     }
 
 
-def numbers(report: HostReport) -> Numbers:
+def numbers(report: HostReport, computed: Computed | None) -> Numbers:
     """Every number of the measurements, and of the findings that saw one."""
     walk = _Walk(report)
     for step, measured in report.measurements.items():
         walk.node(step.removesuffix("-bandwidth").removesuffix("-latency"), measured, ((), "", ""), 0)
-    for metric, place, value in load_numbers(report.measurements):
+    for metric, place, value in load_numbers(computed.gpus[:MAX_GPUS] if computed is not None else ()):
         walk.found[metric].append((place, value))
     for finding in report.findings:
         seen = finding.seen

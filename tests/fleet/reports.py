@@ -5,8 +5,6 @@ import functools
 import msgspec
 
 from gpucheck import fleet
-from gpucheck.fleet.document import read
-from gpucheck.fleet.metrics import host_metrics
 from gpucheck.model import Expected, Finding, Pair, Simulation, Topology, TopologyGpu, Verdict, counted, worst
 from tests.run.test_run import HOST, quick
 
@@ -78,7 +76,7 @@ def rows(*reports):
 
 def metrics(report):
     """The metrics of one report, as the fleet reads it."""
-    return host_metrics(read(msgspec.json.encode(report)))
+    return rows(report)[0].metrics
 
 
 def merged(*reports, **options):
