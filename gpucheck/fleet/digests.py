@@ -7,11 +7,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-import msgspec
-
-from gpucheck.knowledge import causes
+from gpucheck.fleet.outliers import with_findings
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Agreement, Finding, FleetRow, TopologyGpu, named, with_actions, worst
+from gpucheck.model import Agreement, Finding, FleetRow
 from gpucheck.model.measurements import ROUNDED, Computed, Trained
 
 CAUSE = "silent-corruption"
@@ -98,7 +96,9 @@ def with_votes(rows: Sequence[FleetRow]) -> tuple[list[FleetRow], tuple[Agreemen
         elif not any(f.subject == f"gpu:{at}" for f in known):
             whole = all((place, bus_id) in odd for bus_id in row.digests if bus_id != HOST)
             found[place].append(_of_gpu(at, evidence, whole=whole))
-    return [_with(row, found[place]) if found[place] else row for place, row in enumerate(rows)], tuple(agreements)
+    return [with_findings(row, found[place]) if found[place] else row for place, row in enumerate(rows)], tuple(
+        agreements
+    )
 
 
 def _counted(operation: str, cast: Sequence[_Vote], rows: Sequence[FleetRow]) -> _Result:
@@ -155,13 +155,3 @@ def _of_gpu(bus_id: str, evidence: Sequence[str], *, whole: bool) -> Finding:
 def _of_losses(evidence: Sequence[str]) -> Finding:
     seen = f"the losses of {len(evidence)} trainings differ from the fleet"
     return Subject(check="fleet", evidence=tuple(evidence)).warns("fleet.losses-differ", seen, "equal losses")
-
-
-def _with(row: FleetRow, findings: Sequence[Finding]) -> FleetRow:
-    gpus = (TopologyGpu(index=index, pci_bus_id=bus_id) for bus_id, index in row.gpu_index.items())
-    known = with_actions(named(findings, gpus), causes())
-    return msgspec.structs.replace(
-        row,
-        verdict=worst([row.verdict, *(finding.verdict for finding in known)]),
-        problems=(*row.problems, *known),
-    )

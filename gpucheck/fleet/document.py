@@ -1,11 +1,12 @@
 """What is read of a host's report: the parts that hosts are compared by. The rest is passed over."""
 
-from contextlib import suppress
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from gpucheck.model import Finding, Pair, Partial, Simulation, System, TopologyGpu, Verdict
+from gpucheck.model.compute import SCHEMA as COMPUTE_SCHEMA
 from gpucheck.model.compute import ComputeDevice
 from gpucheck.model.finding import Value
 from gpucheck.model.measurements import COMPUTE
@@ -30,25 +31,27 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     pairs: tuple[Pair, ...] = ()
 
 
-class HostReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of a report that is compared. Fields as in Report."""
+class HostReport(msgspec.Struct, frozen=True, kw_only=True, rename={"devices": "gpus"}):
+    """The part of a report that is compared. Fields as in Report; of ``gpucheck compute`` as in ComputeReport."""
 
-    schema: Literal["gpucheck.report/1"]
+    schema: Literal["gpucheck.report/1", "gpucheck.compute/1"]
     host: str
     simulated: bool
     simulation: Simulation | None = None
-    system: System | None
+    system: System | None = None
     started: str
     seconds: float
     versions: dict[str, str | None]
     verdict: Verdict
     findings: tuple[Outcome, ...]
-    measurements: dict[str, dict[str, Any]]
-    topology: Layout | None
+    measurements: dict[str, dict[str, Any]] = {}
+    topology: Layout | None = None
     counts: dict[str, int]
     attributes: dict[str, tuple[str, ...]] = {}
     interrupted: bool = False
     partial: Partial | None = None
+    engine: str = ""
+    devices: tuple[dict[str, Any], ...] = ()
 
     @property
     def gpus(self) -> tuple[TopologyGpu, ...]:
@@ -59,23 +62,6 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
         return self.topology.pairs if self.topology else ()
 
 
-class _Computed(msgspec.Struct, kw_only=True):
-    """Fields as in ComputeReport."""
-
-    schema: Literal["gpucheck.compute/1"]
-    host: str
-    simulated: bool
-    simulation: Simulation | None = None
-    engine: str
-    versions: dict[str, str | None]
-    started: str
-    seconds: float
-    gpus: tuple[dict[str, Any], ...]
-    verdict: Verdict
-    findings: tuple[Outcome, ...]
-    counts: dict[str, int]
-
-
 class _Problems(msgspec.Struct):
     """All of the findings."""
 
@@ -83,44 +69,26 @@ class _Problems(msgspec.Struct):
 
 
 _REPORT, _PROBLEMS = msgspec.json.Decoder(HostReport), msgspec.json.Decoder(_Problems)
-_COMPUTED = msgspec.json.Decoder(_Computed)
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError)
 
 
 def read(document: bytes) -> HostReport:
     """Read the report of a host, or of ``gpucheck compute`` on it. Raises one of UNREADABLE."""
-    try:
-        return _REPORT.decode(document)
-    except UNREADABLE:
-        with suppress(*UNREADABLE):
-            return _computed(_COMPUTED.decode(document))
-        raise
+    found = _REPORT.decode(document)
+    if found.schema != COMPUTE_SCHEMA:
+        if found.system is None:
+            raise ValueError("Object missing required field `system`")
+        return found
+    gpus = tuple(
+        TopologyGpu(index=gpu.index, name=gpu.name, uuid=gpu.uuid, pci_bus_id=gpu.bus_id)
+        for gpu in msgspec.convert(found.devices, tuple[ComputeDevice, ...])
+        if gpu.is_gpu
+    )
+    numbers = [{"gpu": one["index"], **one} for one in found.devices]
+    measured = {COMPUTE: {"engine": found.engine, "versions": found.versions, "gpus": numbers}}
+    return replace(found, measurements=measured, topology=Layout(simulated=found.simulated, gpus=gpus))
 
 
 def findings_of(document: bytes) -> tuple[Finding, ...]:
     """Read all of the findings of a report. Raises one of UNREADABLE."""
     return _PROBLEMS.decode(document).findings
-
-
-def _computed(found: _Computed) -> HostReport:
-    gpus = tuple(
-        TopologyGpu(index=gpu.index, name=gpu.name, uuid=gpu.uuid, pci_bus_id=gpu.bus_id)
-        for gpu in msgspec.convert(found.gpus, tuple[ComputeDevice, ...])
-        if gpu.is_gpu
-    )
-    numbers = [{"gpu": one["index"], **one} for one in found.gpus]
-    return HostReport(
-        schema="gpucheck.report/1",
-        host=found.host,
-        simulated=found.simulated,
-        simulation=found.simulation,
-        system=None,
-        started=found.started,
-        seconds=found.seconds,
-        versions=found.versions,
-        verdict=found.verdict,
-        findings=found.findings,
-        measurements={COMPUTE: {"engine": found.engine, "versions": found.versions, "gpus": numbers}},
-        topology=Layout(simulated=found.simulated, gpus=gpus),
-        counts=found.counts,
-    )
