@@ -5,7 +5,6 @@ import re
 import shlex
 from pathlib import Path
 
-import pytest
 import yaml
 
 from gpucheck import comparison
