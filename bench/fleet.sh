@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Cost curve of merging: simulated fleets of 8-GPU hosts to JSON and HTML in one run.
-# Wanted: 10,000 reports in <= 8 s and <= 1 GB on 2 cores, linear to 100,000.
+# Wanted: 10,000 reports in <= 6 s and <= 100 MB on 2 cores, linear to 100,000.
 # Smaller fleets are read from the page cache; the 8 GB of 100,000 reports are not all there, as CPU seconds tell.
 # usage: bench/fleet.sh [HOSTS...]       default 1000 10000 100000 (100,000 need 9 GB in $TMPDIR and a minute to write)
 set -euo pipefail

@@ -15,6 +15,7 @@ import argparse
 import sys
 import time
 
+import msgspec
 import simulated_fleet as simulated
 
 from gpucheck import fleet
@@ -32,7 +33,7 @@ def score(healthy, hosts, fault, noise, seed):
     """Recall, precision, and how many hosts were named."""
     planned = simulated.plan(hosts, [fault], seed)
     made = (simulated.report(host, healthy, noise) for host in planned)
-    merged = fleet.merge(fleet.row(report, digest=report.host) for report in made)
+    merged = fleet.merge(row for each in made for row in fleet.rows_of(msgspec.json.encode(each), f"{each.host}.json"))
     sick = {host.name for host in planned if host.fault}
     named = {outlier.host for outlier in merged.outliers}
     right = len(sick & named)

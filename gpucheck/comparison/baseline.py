@@ -13,11 +13,11 @@ from typing import TypeVar
 
 import msgspec
 
-from gpucheck.comparison.counters import NAME, deltas
-from gpucheck.comparison.rates import slower
-from gpucheck.comparison.report_parts import Trained, changed_settings, changes, computed_of, health_of, trained_of
+from gpucheck.comparison.counters import NAME, of_gpu, of_port, rises
+from gpucheck.comparison.rates import SETTINGS, changed_settings, changes, slower
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, PcieLink, Report, Verdict
+from gpucheck.model.measurements import ROUNDED, Trained, computed_of, health_of, trained_of
 from gpucheck.model.record import GpuRecord, HealthRecord
 
 Key = TypeVar("Key")
@@ -45,12 +45,12 @@ def compare(before: Report, now: Report) -> Iterator[Finding]:
         code, seen = "comparison.baseline-not-earlier", "no time in between"
         yield host.unknown(code, seen, then=before.started, now=now.started)
         return
-    then, record = health_of(before), health_of(now)
+    then, record = health_of(before.measurements), health_of(now.measurements)
     found: list[Finding] = []
     if then is None or record is None:
         found.append(host.skips("comparison.counters-missing", report="baseline" if then is None else "report"))
     else:
-        found += [*_gpus(then, record, before.started), *_links(then, record), *deltas(then, record, hours)]
+        found += [*_gone(then, record, before.started), *_parts(then, record, hours)]
     found += slower(before, now)
     found += changed_results(before, now)
     found += _unreported(_verdicts(before, now), found)
@@ -137,7 +137,7 @@ def _worse(finding: Finding, earlier: Finding, started: str) -> Finding:
     )
 
 
-def _gpus(before: HealthRecord, now: HealthRecord, started: str) -> Iterator[Finding]:
+def _gone(before: HealthRecord, now: HealthRecord, started: str) -> Iterator[Finding]:
     """Yield missing GPUs and replaced boards. If NVML lists no GPU at all, the driver check reports it."""
     if not now.gpus:
         return
@@ -152,18 +152,24 @@ def _gpus(before: HealthRecord, now: HealthRecord, started: str) -> Iterator[Fin
             yield subject.fails("comparison.gpu-gone", "gone", f"{gpu.name}, as on {started}")
 
 
-def _links(before: HealthRecord, now: HealthRecord) -> Iterator[Finding]:
-    then = {gpu.uuid: gpu for gpu in before.gpus}
+def _parts(before: HealthRecord, now: HealthRecord, hours: float) -> Iterator[Finding]:
+    """Compare links and counters of each GPU, and of each port above them, with those of the same part."""
+    gpus = {gpu.uuid: gpu for gpu in before.gpus}
     for gpu in now.gpus:
-        old = then.get(gpu.uuid)
-        if old is not None and old.bus_id == gpu.bus_id:
-            yield from _narrower(f"gpu:{gpu.bus_id}", old.pcie, gpu.pcie)
-            yield from _fewer(old, gpu)
-    ports = {port.bus_id: port.link for port in before.ports}
-    own = {gpu.bus_id for gpu in now.gpus}
+        if (old := gpus.get(gpu.uuid)) is not None:
+            if old.bus_id == gpu.bus_id:
+                yield from _narrower(f"gpu:{gpu.bus_id}", old.pcie, gpu.pcie)
+                yield from _fewer(old, gpu)
+            yield from rises(f"gpu:{gpu.bus_id}", of_gpu(old, gpu), hours, now.uptime_hours)
+    ports, own = {port.bus_id: port for port in before.ports}, {gpu.bus_id: gpu for gpu in now.gpus}
     for port in now.ports:
-        if port.bus_id in ports and port.bus_id not in own:
-            yield from _narrower(f"link:{port.bus_id}", ports[port.bus_id], port.link)
+        then, of = ports.get(port.bus_id), own.get(port.bus_id)
+        if then is not None and of is None:
+            yield from _narrower(f"link:{port.bus_id}", then.link, port.link)
+        # A GPU reports the errors of its own function itself.
+        if then is not None and (of is None or of.pcie_errors.correctable is None):
+            subject = f"{'link' if of is None else 'gpu'}:{port.bus_id}"
+            yield from rises(subject, of_port(then, port), hours, now.uptime_hours)
 
 
 def _narrower(name: str, before: PcieLink, now: PcieLink) -> Iterator[Finding]:
@@ -191,28 +197,23 @@ def _fewer(before: GpuRecord, now: GpuRecord) -> Iterator[Finding]:
         yield subject.fails("comparison.nvlinks-lost", now.active_nvlinks, before.active_nvlinks)
 
 
-SETTINGS = ("model", "precision", "backend", "placement", "world_size", "batch_per_rank", "steps", "seed")
-# A switch that sums may round in another order: such runs are compared by tolerance only.
-ROUNDED = "nvls"
-
-
 def changed_results(before: Report, now: Report) -> Iterator[Finding]:
     """Yield findings on results that changed, and the reason where they are not comparable."""
     yield from _computed(before, now)
-    old = trained_of(before)
-    for name, run in trained_of(now).items():
-        if name in old and run.placement != "cpu" and run.variant != ROUNDED:
+    old = trained_of(before.measurements)
+    for name, run in trained_of(now.measurements).items():
+        if name in old and run.variant != ROUNDED:
             yield from _losses(name, old[name], run)
 
 
 def _computed(before: Report, now: Report) -> Iterator[Finding]:
-    old, new = computed_of(before), computed_of(now)
+    old, new = computed_of(before.measurements), computed_of(now.measurements)
     if old is None or new is None:
         return
     if old.versions != new.versions:
         yield _not_comparable("results of compute", changes(old.versions, new.versions))
         return
-    then = {gpu.bus_id: gpu for gpu in old.gpus if gpu.is_gpu}
+    then = {gpu.bus_id: gpu for gpu in old.gpus}
     pairs = [(then[gpu.bus_id], gpu) for gpu in new.gpus if gpu.bus_id in then]
     same = [(was, gpu) for was, gpu in pairs if (was.uuid, was.name) == (gpu.uuid, gpu.name)]
     odd = {
@@ -240,7 +241,7 @@ def _other_bits(bus_id: str, evidence: list[str], *, whole: bool) -> Finding:
 def _losses(name: str, old: Trained, new: Trained) -> Iterator[Finding]:
     if old.loss_digest is None or new.loss_digest is None:
         return
-    differ = changed_settings(old, new, SETTINGS)
+    differ = changed_settings(old, new, (*SETTINGS, "steps", "seed"))
     if (old.device_names, old.bus_ids) != (new.device_names, new.bus_ids):
         differ += ("GPUs",)
     differ += changes(old.versions, new.versions)

@@ -4,13 +4,13 @@ A counter that is lower than before was set to zero in between (a reboot, a relo
 all that it shows now came after that. The time in between is the reports' distance, or the uptime where that is less.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from gpucheck.checks.pcie.errors import PER_HOUR
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import AerCounts, Finding, PcieErrors, Verdict
-from gpucheck.model.record import GpuRecord, HealthRecord, LinkRecord, PortRecord
+from gpucheck.model.record import GpuRecord, LinkRecord, PortRecord
 
 NAME = "baseline"
 LEAST_HOURS = 1.0
@@ -28,24 +28,8 @@ class Counter(NamedTuple):
     per_hour: float = 0.0
 
 
-def deltas(before: HealthRecord, now: HealthRecord, hours: float) -> Iterator[Finding]:
-    """Yield a finding for every counter that rose too much. hours: time between the reports."""
-    then = {gpu.uuid: gpu for gpu in before.gpus}
-    for gpu in now.gpus:
-        if gpu.uuid in then:
-            counters = [*_gpu(then[gpu.uuid], gpu), *_nvlinks(then[gpu.uuid], gpu)]
-            yield from _evaluated(f"gpu:{gpu.bus_id}", counters, hours, now.uptime_hours)
-    own = {gpu.bus_id: gpu for gpu in now.gpus}
-    ports = {port.bus_id: port for port in before.ports}
-    for port in now.ports:
-        # A GPU reports the errors of its own function itself.
-        reported = port.bus_id in own and own[port.bus_id].pcie_errors.correctable is not None
-        if port.bus_id in ports and not reported:
-            subject = f"{'gpu' if port.bus_id in own else 'link'}:{port.bus_id}"
-            yield from _evaluated(subject, _port(ports[port.bus_id], port), hours, now.uptime_hours)
-
-
-def _gpu(before: GpuRecord, now: GpuRecord) -> Iterator[Counter]:
+def of_gpu(before: GpuRecord, now: GpuRecord) -> Iterator[Counter]:
+    """Yield the counters of a GPU and of its NVLinks."""
     old, new = before.pcie_errors, now.pcie_errors
     yield Counter("PCIe replays", old.replays, new.replays, "comparison.pcie-repeats", per_hour=PER_HOUR)
     yield from _pcie("PCIe", old, new)
@@ -54,6 +38,7 @@ def _gpu(before: GpuRecord, now: GpuRecord) -> Iterator[Counter]:
     yield Counter("ECC corrected", *_ecc(before, now, "corrected"), "comparison.ecc-corrected", per_hour=PER_HOUR)
     for name, was, rows in _replaced(before, now):
         yield Counter(name, was, rows, "comparison.memory-retired")
+    yield from _nvlinks(before, now)
 
 
 def _pcie(name: str, old: PcieErrors | AerCounts, new: PcieErrors | AerCounts) -> Iterator[Counter]:
@@ -91,14 +76,13 @@ def _nvlinks(before: GpuRecord, now: GpuRecord) -> Iterator[Counter]:
         yield Counter(f"{name} recoveries", old.recovery_errors, link.recovery_errors, recoveries)
 
 
-def _port(before: PortRecord, now: PortRecord) -> Iterator[Counter]:
+def of_port(before: PortRecord, now: PortRecord) -> Iterator[Counter]:
     if before.aer is not None and now.aer is not None:
         yield from _pcie("AER", before.aer, now.aer)
 
 
-def _evaluated(
-    subject: str, counters: Iterator[Counter] | list[Counter], hours: float, uptime: float | None
-) -> Iterator[Finding]:
+def rises(subject: str, counters: Iterable[Counter], hours: float, uptime: float | None) -> Iterator[Finding]:
+    """Yield a finding for every counter that rose too much. hours: time between the reports; uptime: of the host."""
     for counter in counters:
         if counter.before is None or counter.now is None:
             continue

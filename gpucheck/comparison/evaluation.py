@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from gpucheck.comparison.expectations import ByClass, Expectations, Rates
-from gpucheck.comparison.report_parts import COPIES, Copies, copies_of, health_of
+from gpucheck.comparison.expectations import Expectations
 from gpucheck.knowledge import find_gpu, gpu_by_pci_id, gpus_of_family, similar_gpus
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, Partial, Report, Verdict
 from gpucheck.model.finding import Value
+from gpucheck.model.measurements import COPIES, Copies, copies_of, health_of
 from gpucheck.model.record import GpuRecord, HealthRecord
 from gpucheck.stack.versions import request
 
@@ -98,17 +98,17 @@ TRAITS = (
 def evaluate(report: Report, expected: Expectations) -> Iterator[Finding]:
     """Yield findings named ``expectations``, in the order of the sections of the file."""
     stated = Stated(expected)
-    yield from _versions(report, stated)
-    health = health_of(report)
+    health = health_of(report.measurements)
+    yield from _versions(report, health, stated)
     yield from _gpus(health, stated, report.partial)
     yield from _pairs(report, stated)
     yield from limits(report, stated)
 
 
-def _versions(report: Report, stated: Stated) -> Iterator[Finding]:
+def _versions(report: Report, health: HealthRecord | None, stated: Stated) -> Iterator[Finding]:
     versions = stated.expected.versions
     for name in ("driver", "cuda", "torch", "tensorflow"):
-        wanted, seen = getattr(versions, name), report.versions.get(name)
+        wanted, seen = versions.get(name), report.versions.get(name)
         if wanted is None:
             continue
         at, shown = f"versions.{name}", f"{name} {seen or 'not found'}"
@@ -116,45 +116,45 @@ def _versions(report: Report, stated: Stated) -> Iterator[Finding]:
             yield stated.met(at, shown, f"{name} {wanted}")
         else:
             yield stated.unmet("comparison.version-differs", at, shown, f"{name} {wanted}", name=name)
-    health = health_of(report)
-    if versions.kernel_module is not None:
+    wanted = versions.get("kernel_module")
+    if wanted is not None:
         at, seen = "versions.kernel_module", health.module_flavour if health else None
         if seen is None:
-            yield stated.not_reported("comparison.flavor-unknown", at, versions.kernel_module)
-        elif seen == versions.kernel_module:
-            yield stated.met(at, seen, versions.kernel_module)
+            yield stated.not_reported("comparison.flavor-unknown", at, wanted)
+        elif seen == wanted:
+            yield stated.met(at, seen, wanted)
         else:
-            yield stated.unmet("comparison.flavor-differs", at, seen, versions.kernel_module)
+            yield stated.unmet("comparison.flavor-differs", at, seen, wanted)
 
 
 def _gpus(health: HealthRecord | None, stated: Stated, share: Partial | None) -> Iterator[Finding]:
     gpus = stated.expected.gpus
-    wanted = {trait: getattr(gpus, trait.key) for trait in TRAITS if getattr(gpus, trait.key) is not None}
-    if not wanted and gpus.count is None and gpus.model is None and gpus.models is None:
+    if not gpus:
         return
     if health is None or not health.gpus:
         yield from _no_gpus(health, stated)
         return
-    if gpus.count is not None:
-        yield _count(len(health.gpus) + len(share.hidden if share else ()), gpus.count, "gpus.count", "GPUs", stated)
-    for name, count in (gpus.models or {}).items():
+    if "count" in gpus:
+        yield _count(len(health.gpus) + len(share.hidden if share else ()), gpus["count"], "gpus.count", "GPUs", stated)
+    for name, count in gpus.get("models", {}).items():
         if share is not None:
             yield stated.not_measured("comparison.share-only", f"gpus.models.{name}", count)
             continue
         there = sum(_is(gpu, name) for gpu in health.gpus)
         yield _count(there, count, f"gpus.models.{name}", f"x {name}", stated)
-    if gpus.model is not None:
-        yield from _model(health, gpus.model, stated)
-    for trait, value in wanted.items():
-        yield from _trait(health, trait, value, stated)
+    if "model" in gpus:
+        yield from _model(health, gpus["model"], stated)
+    for trait in TRAITS:
+        if trait.key in gpus:
+            yield from _trait(health, trait, gpus[trait.key], stated)
 
 
 def _no_gpus(health: HealthRecord | None, stated: Stated) -> Iterator[Finding]:
     """Not listed is not absent: the driver and inventory checks distinguish the two."""
-    if health is not None and stated.expected.gpus.count == 0:
+    wanted = stated.expected.gpus.get("count")
+    if health is not None and wanted == 0:
         yield stated.met("gpus.count", 0, 0, unit="GPUs")
         return
-    wanted = stated.expected.gpus.count
     yield stated.not_reported("comparison.gpus-unlisted", "gpus", "the expected GPUs" if wanted is None else wanted)
 
 
@@ -236,7 +236,7 @@ def limits(report: Report, stated: Stated) -> Iterator[Finding]:
     wanted = list(_stated(stated))
     if not wanted:
         return
-    copies = copies_of(report)
+    copies = copies_of(report.measurements)
     for at, cls, limit, least in wanted:
         if copies is None:
             yield _nothing(report, at, limit, stated)
@@ -249,15 +249,11 @@ def limits(report: Report, stated: Stated) -> Iterator[Finding]:
 def _stated(stated: Stated) -> Iterator[tuple[str, str | None, float, bool]]:
     """Yield path in the file, path class, limit, and whether it is a floor."""
     for part, least in (("floors", True), ("ceilings", False)):
-        rates: Rates = getattr(stated.expected, part)
-        for name in rates.__struct_fields__:
-            value: ByClass | float | None = getattr(rates, name)
-            if isinstance(value, dict):
-                for cls, limit in value.items():
-                    whole = cls == "*"
-                    yield f"{part}.{name}" + ("" if whole else f".{cls}"), None if whole else cls, limit, least
-            elif value is not None:
-                yield f"{part}.{name}", None, value, least
+        for name, value in getattr(stated.expected, part).items():
+            by_class = value if isinstance(value, dict) else {"*": value}
+            for cls, limit in by_class.items():
+                whole = cls == "*"
+                yield f"{part}.{name}" + ("" if whole else f".{cls}"), None if whole else cls, limit, least
 
 
 def _nothing(report: Report, at: str, limit: float, stated: Stated) -> Finding:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -19,58 +19,23 @@ ByClass = dict[str, float]
 """A number for each path class; the key ``*`` is every pair."""
 
 
-class Versions(msgspec.Struct, frozen=True, kw_only=True):
-    """Required versions, as in stack.yml: the start of a version, or a range."""
-
-    driver: str | None = None
-    cuda: str | None = None
-    torch: str | None = None
-    tensorflow: str | None = None
-    kernel_module: Literal["open", "proprietary"] | None = None
-
-
-class Gpus(msgspec.Struct, frozen=True, kw_only=True):
-    """What every GPU must be. memory, power, NVLinks and PCIe are the least that will do.
-
-    models: how many there must be of each. pcie_generation: what card and slot allow together; an idle link lowers its
-    own.
-    """
-
-    count: int | None = None
-    model: str | None = None
-    models: dict[str, int] | None = None
-    memory_mib: float | None = None
-    vbios: str | None = None
-    ecc: bool | None = None
-    mig: bool | None = None
-    persistence: bool | None = None
-    compute_mode: str | None = None
-    power_limit_w: float | None = None
-    nvlinks: int | None = None
-    pcie_generation: int | None = None
-    pcie_width: int | None = None
-
-
-class Rates(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of measured numbers, in the units of their names. Floors are the least, ceilings the most that will do."""
-
-    p2p_uni_gb_s: ByClass | None = None
-    p2p_bidir_gb_s: ByClass | None = None
-    h2d_gb_s: float | None = None
-    d2h_gb_s: float | None = None
-    p2p_latency_us: ByClass | None = None
-
-
 class Expectations(msgspec.Struct, frozen=True, kw_only=True):
-    """One file. pairs: how many GPU pairs there must be of each path class. lines: of every key, by its whole path."""
+    """One file: what it states, by key. lines: of every key, by its whole path.
+
+    versions: as in stack.yml, the start of a version, or a range.
+    gpus: what every GPU must be; memory, power, NVLinks and PCIe are the least that will do. models: how many there
+    must be of each. pcie_generation: what card and slot allow together; an idle link lowers its own.
+    pairs: how many GPU pairs there must be of each path class.
+    floors, ceilings: the least and the most that will do, in the units of their names.
+    """
 
     name: str
     lines: dict[str, int]
-    versions: Versions = Versions()
-    gpus: Gpus = Gpus()
+    versions: dict[str, str] = {}
+    gpus: dict[str, Any] = {}
     pairs: dict[str, int] = {}
-    floors: Rates = Rates()
-    ceilings: Rates = Rates()
+    floors: dict[str, ByClass | float] = {}
+    ceilings: dict[str, ByClass | float] = {}
 
 
 def read(content: bytes | str, name: str) -> Expectations:
@@ -93,10 +58,6 @@ def _note_lines(value: Value, lines: dict[str, int]) -> None:
         for _, inner in value.pairs():
             lines[inner.path] = inner.line
             _note_lines(inner, lines)
-
-
-def _struct(type_: type[Any], **readers: Callable[[Value], Any]) -> Callable[[Value], Any]:
-    return lambda value: type_(**value.fields(readers))
 
 
 def _whole(low: int, high: int) -> Callable[[Value], int]:
@@ -140,35 +101,42 @@ def _by_class(value: Value) -> ByClass:
     return {"*": value.number()}
 
 
-TOP: dict[str, Callable[[Value], Any]] = {
+Readers = dict[str, Callable[[Value], Any]]
+SECTIONS: dict[str, Readers] = {
+    "versions": {
+        **dict.fromkeys(("driver", "cuda", "torch", "tensorflow"), _version),
+        "kernel_module": lambda value: value.word("open", "proprietary"),
+    },
+    "gpus": {
+        "count": _whole(0, MOST_GPUS),
+        "model": _name,
+        "models": _counted,
+        "memory_mib": Value.number,
+        "vbios": _name,
+        "ecc": Value.flag,
+        "mig": Value.flag,
+        "persistence": Value.flag,
+        "compute_mode": lambda value: value.word(*COMPUTE_MODES),
+        "power_limit_w": Value.number,
+        "nvlinks": _whole(0, 64),
+        "pcie_generation": _whole(1, 8),
+        "pcie_width": _whole(1, 32),
+    },
+    "floors": {
+        **dict.fromkeys(("p2p_uni_gb_s", "p2p_bidir_gb_s"), _by_class),
+        **dict.fromkeys(("h2d_gb_s", "d2h_gb_s"), Value.number),
+    },
+    "ceilings": {"p2p_latency_us": _by_class},
+}
+"""How each key is read, by section."""
+
+
+def _section(readers: Readers) -> Callable[[Value], Any]:
+    return lambda value: value.fields(readers)
+
+
+TOP: Readers = {
     "schema": lambda value: value.word(SCHEMA),
-    "versions": _struct(
-        Versions,
-        driver=_version,
-        cuda=_version,
-        torch=_version,
-        tensorflow=_version,
-        kernel_module=lambda value: value.word("open", "proprietary"),
-    ),
-    "gpus": _struct(
-        Gpus,
-        count=_whole(0, MOST_GPUS),
-        model=_name,
-        models=_counted,
-        memory_mib=Value.number,
-        vbios=_name,
-        ecc=Value.flag,
-        mig=Value.flag,
-        persistence=Value.flag,
-        compute_mode=lambda value: value.word(*COMPUTE_MODES),
-        power_limit_w=Value.number,
-        nvlinks=_whole(0, 64),
-        pcie_generation=_whole(1, 8),
-        pcie_width=_whole(1, 32),
-    ),
     "pairs": _pairs,
-    "floors": _struct(
-        Rates, p2p_uni_gb_s=_by_class, p2p_bidir_gb_s=_by_class, h2d_gb_s=Value.number, d2h_gb_s=Value.number
-    ),
-    "ceilings": _struct(Rates, p2p_latency_us=_by_class),
+    **{name: _section(readers) for name, readers in SECTIONS.items()},
 }

@@ -2,22 +2,14 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from gpucheck.comparison.counters import NAME
-from gpucheck.comparison.report_parts import (
-    Copies,
-    Pace,
-    changed_settings,
-    computed_of,
-    copies_of,
-    gathered_of,
-    trained_of,
-)
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Finding, Report, Verdict
+from gpucheck.model import Finding, Report, Verdict, measurements
 from gpucheck.model.compute import ComputeDevice, MatrixRate
+from gpucheck.model.measurements import Computed, Copies, Gathered, Measurements, Pace, Trained
 
 # Of copies. One missing NVLink of 18 costs 5.6 %; two runs of a healthy machine differ by less than half of that.
 WARN_BELOW, FAIL_BELOW = 0.95, 0.85
@@ -56,8 +48,19 @@ class Drop(NamedTuple):
 def slower(before: Report, now: Report) -> Iterator[Finding]:
     """Yield one finding for each kind of rate that is lower, and one for what is not comparable."""
     kinds: dict[str, list[Drop]] = defaultdict(list)
-    for compare in (_copies, _compute, _collectives, _trainings):
-        for found in compare(before, now):
+    for part in PARTS:
+        old, new = part.read(before.measurements), part.read(now.measurements)
+        if not old or not new:
+            yield from _missing(part, old, new)
+            continue
+        then, today = (getattr(side, part.setting, None) for side in (old, new))
+        if then != today:
+            if part.setting == "ranks":
+                yield HOST.skips("comparison.ranks-changed", then=then, now=today)
+            else:
+                yield HOST.skips("comparison.engine-changed", what=part.what, then=then, now=today)
+            continue
+        for found in part.compare(old, new):
             if isinstance(found, Finding):
                 yield found
             elif found.ratio < 1 - found.limit:
@@ -66,33 +69,36 @@ def slower(before: Report, now: Report) -> Iterator[Finding]:
         yield _finding(kind, sorted(drops, key=lambda drop: drop.ratio))
 
 
-def _copies(before: Report, now: Report) -> Iterator[Drop | Finding]:
-    old, new = copies_of(before), copies_of(now)
-    if old is None or new is None:
-        return
-    if old.engine != new.engine:
-        yield HOST.skips("comparison.engine-changed", what="copies", then=old.engine, now=new.engine)
-        return
-    yield from _pairs(old, new)
-    yield from _host_links(old, new)
+def _missing(part: "Part", old: object, new: object) -> Iterator[Finding]:
+    """Name the report without numbers that the other one has; copies are not part of every run."""
+    if bool(old) is not bool(new) and part.read is not measurements.copies_of:
+        yield HOST.skips("comparison.numbers-missing", what=part.what, report="report" if old else "baseline")
 
 
-def _compute(before: Report, now: Report) -> Iterator[Drop | Finding]:
-    old, new = computed_of(before), computed_of(now)
-    if old is None or new is None:
-        yield from _missing("compute", old, new)
-        return
-    if old.engine != new.engine:
-        yield HOST.skips("comparison.engine-changed", what="compute", then=old.engine, now=new.engine)
-        return
+def _copies(old: Copies, new: Copies) -> Iterator[Drop]:
+    pairs = {(old.bus_id(pair.src), old.bus_id(pair.dst)): pair.measured for pair in old.pairs}
+    for pair in new.pairs:
+        ends = (new.bus_id(pair.src), new.bus_id(pair.dst))
+        was = pairs.get(ends)
+        if was is not None and pair.measured is not None and was.gb_s > 0:
+            limit = max(1 - WARN_BELOW, _noise(was.mad_percent, pair.measured.mad_percent))
+            yield Drop(f"{pair.cls or 'P2P'} pairs", f"pair:{'-'.join(ends)}", was.gb_s, pair.measured.gb_s, limit)
+    links = {old.bus_id(link.device): link for link in old.host_device}
+    for link in new.host_device:
+        bus_id = new.bus_id(link.device)
+        for name, kind in (("h2d_gb_s", "host to device"), ("d2h_gb_s", "device to host")):
+            earlier, value = getattr(links.get(bus_id), name, None), getattr(link, name)
+            if earlier and value is not None:
+                yield Drop(kind, f"gpu:{bus_id}", earlier, value, 1 - WARN_BELOW)
+
+
+def _compute(old: Computed, new: Computed) -> Iterator[Drop | Finding]:
     then = {gpu.bus_id: gpu for gpu in old.gpus}
     for gpu in new.gpus:
         was = then.get(gpu.bus_id)
-        if was is None or not gpu.is_gpu:
-            continue
-        if was.uuid != gpu.uuid:
+        if was is not None and was.uuid != gpu.uuid:
             yield HOST.skips("comparison.slot-changed", slot=gpu.bus_id)
-        else:
+        elif was is not None:
             yield from _of_gpu(was, gpu)
 
 
@@ -115,14 +121,7 @@ def _both(earlier: MatrixRate, now: MatrixRate) -> bool:
     return earlier.clock_mhz is not None and now.clock_mhz is not None
 
 
-def _collectives(before: Report, now: Report) -> Iterator[Drop | Finding]:
-    old, new = gathered_of(before), gathered_of(now)
-    if old is None or new is None:
-        yield from _missing("collectives", old, new)
-        return
-    if old.ranks != new.ranks:
-        yield HOST.skips("comparison.ranks-changed", then=old.ranks, now=new.ranks)
-        return
+def _collectives(old: Gathered, new: Gathered) -> Iterator[Drop]:
     then = {(one.operation, one.size_bytes, one.variant): one for one in old.results}
     for one in new.results:
         was = then.get((one.operation, one.size_bytes, one.variant))
@@ -132,19 +131,30 @@ def _collectives(before: Report, now: Report) -> Iterator[Drop | Finding]:
             yield Drop("collectives", "host", was.busbw_gb_s, one.busbw_gb_s, limit, "GB/s", what)
 
 
-def _trainings(before: Report, now: Report) -> Iterator[Drop | Finding]:
-    old, new = trained_of(before), trained_of(now)
-    yield from _missing("training on GPUs", old, new)
-    for name, run in new.items():
-        was = old.get(name)
-        if was is None:
-            continue
+def _trainings(old: dict[str, Trained], new: dict[str, Trained]) -> Iterator[Drop | Finding]:
+    for name in (name for name in new if name in old):
+        was, run = old[name], new[name]
         settings = changed_settings(was, run, SETTINGS)
         if settings:
             what = f"steps per second of {name}"
             yield HOST.skips("comparison.settings-changed", what=what, changes=settings)
         elif was.performance is not None and run.performance is not None:
             yield from _pace(name, was.performance, run.performance)
+
+
+def changed_settings(then: Trained, now: Trained, keys: Iterable[str]) -> tuple[str, ...]:
+    """Return the settings that two trainings do not share, each with both values."""
+    return changes(*({key: getattr(run, key) for key in keys} for run in (then, now)))
+
+
+def changes(then: Mapping[str, object], now: Mapping[str, object]) -> tuple[str, ...]:
+    """Return what differs, as ``torch 2.9.1 -> 2.10``."""
+    names = (name for name in dict.fromkeys([*then, *now]) if then.get(name) != now.get(name))
+    return tuple(f"{name} {_or_none(then.get(name))} -> {_or_none(now.get(name))}" for name in names)
+
+
+def _or_none(value: object) -> object:
+    return "none" if value in (None, "") else value
 
 
 def _pace(name: str, was: Pace, run: Pace) -> Iterator[Drop | Finding]:
@@ -158,12 +168,6 @@ def _pace(name: str, was: Pace, run: Pace) -> Iterator[Drop | Finding]:
     yield Drop("training", "host", was.steps_per_s, run.steps_per_s, limit, "steps/s", name)
 
 
-def _missing(what: str, old: object, new: object) -> Iterator[Finding]:
-    """Name the report without numbers that the other one has."""
-    if bool(old) is not bool(new):
-        yield HOST.skips("comparison.numbers-missing", what=what, report="report" if old else "baseline")
-
-
 def _limit(*mad_percents: float | None) -> float:
     """Return the lost part that the spreads of both runs, and the difference between healthy runs, do not explain."""
     return math.hypot(_noise(*mad_percents), BETWEEN_RUNS)
@@ -173,26 +177,21 @@ def _noise(*mad_percents: float | None) -> float:
     return SIGMAS * MAD_TO_SIGMA * math.hypot(*((percent or 0.0) / 100 for percent in mad_percents))
 
 
-def _pairs(before: Copies, now: Copies) -> Iterator[Drop]:
-    then = {(before.bus_id(pair.src), before.bus_id(pair.dst)): pair.measured for pair in before.pairs}
-    for pair in now.pairs:
-        ends = (now.bus_id(pair.src), now.bus_id(pair.dst))
-        old = then.get(ends)
-        if old is not None and pair.measured is not None and old.gb_s > 0:
-            subject = f"pair:{ends[0]}-{ends[1]}"
-            limit = max(1 - WARN_BELOW, _noise(old.mad_percent, pair.measured.mad_percent))
-            yield Drop(f"{pair.cls or 'P2P'} pairs", subject, old.gb_s, pair.measured.gb_s, limit)
+class Part(NamedTuple):
+    """Measurements of one kind. setting: what must be equal for them to be comparable."""
+
+    what: str
+    read: Callable[[Measurements], Any]
+    compare: Callable[[Any, Any], Iterator[Drop | Finding]]
+    setting: str = ""
 
 
-def _host_links(before: Copies, now: Copies) -> Iterator[Drop]:
-    then = {before.bus_id(link.device): link for link in before.host_device}
-    for link in now.host_device:
-        bus_id = now.bus_id(link.device)
-        old = then.get(bus_id)
-        for name, kind in (("h2d_gb_s", "host to device"), ("d2h_gb_s", "device to host")):
-            was, value = getattr(old, name, None), getattr(link, name)
-            if was and value is not None:
-                yield Drop(kind, f"gpu:{bus_id}", was, value, 1 - WARN_BELOW)
+PARTS = (
+    Part("copies", measurements.copies_of, _copies, "engine"),
+    Part("compute", measurements.computed_of, _compute, "engine"),
+    Part("collectives", measurements.gathered_of, _collectives, "ranks"),
+    Part("training on GPUs", measurements.trained_of, _trainings),
+)
 
 
 def _line(drop: Drop) -> str:

@@ -3,6 +3,5 @@
 from gpucheck.fleet.decode import rows_of
 from gpucheck.fleet.merge import merge
 from gpucheck.fleet.read import read_file, read_reports, read_stream, report_files
-from gpucheck.fleet.row import row
 
-__all__ = ["merge", "read_file", "read_reports", "read_stream", "report_files", "row", "rows_of"]
+__all__ = ["merge", "read_file", "read_reports", "read_stream", "report_files", "rows_of"]

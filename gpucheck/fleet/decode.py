@@ -2,67 +2,25 @@
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any, Literal
 
 import msgspec
 
+from gpucheck.fleet import document as documents
+from gpucheck.fleet.document import UNREADABLE
 from gpucheck.fleet.identity import MAX_HOST_NAME, bare, known_as
-from gpucheck.fleet.row import LONGEST, REPORT, row
-from gpucheck.model import FleetRow, Report, System, Topology, TopologyGpu, Verdict
-from gpucheck.model.compute import SCHEMA, ComputeReport
+from gpucheck.fleet.row import LONGEST, PROBLEMS, REPORT, row
+from gpucheck.model import FleetRow, Verdict
 from gpucheck.model.fleet import SCHEMA as FLEET_SCHEMA
 from gpucheck.model.report import SCHEMA as REPORT_SCHEMA
-
-STEP = "compute"
-_COMPUTED = msgspec.json.Decoder(ComputeReport)
-
-
-def as_host_report(document: bytes) -> Report | None:
-    """Return the report, None for a document that is not one of ``gpucheck compute``."""
-    try:
-        found = _COMPUTED.decode(document)
-    except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError):
-        return None
-    if found.schema != SCHEMA:
-        return None
-    # As read, like the measurements of a report: a list is a list.
-    numbers: dict[str, Any] = msgspec.json.decode(document)
-    gpus = [gpu for gpu in found.gpus if gpu.is_gpu]
-    devices = [{"gpu": gpu["index"], **gpu} for gpu in numbers["gpus"]]
-    nodes = tuple(TopologyGpu(index=g.index, name=g.name, uuid=g.uuid, pci_bus_id=g.bus_id) for g in gpus)
-    return Report(
-        host=found.host,
-        simulated=found.simulated,
-        simulation=found.simulation,
-        system=System(hostname=found.host, os_id="", os_version="", os_name="", arch="", kernel=""),
-        started=found.started,
-        seconds=found.seconds,
-        versions=found.versions,
-        verdict=found.verdict,
-        findings=found.findings,
-        measurements={STEP: {"engine": found.engine, "versions": found.versions, "gpus": devices}},
-        topology=Topology(simulated=found.simulated, source=STEP, gpus=nodes, matrix=()),
-        counts=found.counts,
-    )
-
 
 # Written by provisioning next to the reports: what it did to each host, without a verdict.
 PROVISION_SCHEMA = "gpucheck.provision/1"
 PROVISION = "provision"
-# A report of an 8-GPU host is about 60 kB; anything near this is not one.
+# A report of an 8-GPU host is about 100 kB; anything near this is not one.
 MAX_BYTES = 16 * 1024 * 1024
 # 72 GPUs with a finding a pair have 3,000; beyond this a document only costs time.
 MAX_FINDINGS = 20_000
 MAX_GPUS = 1024
-
-
-class _Report(Report, frozen=True, kw_only=True):
-    """Return the report if the document has its schema, else None."""
-
-    schema: Literal["gpucheck.report/1"]
-
-
-_REPORT = msgspec.json.Decoder(_Report)
 
 
 class _Head(msgspec.Struct):
@@ -85,23 +43,23 @@ def rows_of(document: bytes, name: str, names: Sequence[str] = (), *, folder: st
     """
     if len(document) > MAX_BYTES:
         return _no_report(document, name, names, None)
-    report: Report | None
     try:
-        report = _REPORT.decode(document)
-    except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        report = as_host_report(document)
-        if report is None:
-            return _no_report(document, name, names, error)
+        report = documents.read(document)
+        problems = documents.findings_of(document) if any(one.verdict in PROBLEMS for one in report.findings) else ()
+    except UNREADABLE as error:
+        return _no_report(document, name, names, error)
     if not 0 < len(report.host) <= MAX_HOST_NAME:
         return _no_report(document, name, names, None)
-    gpus = report.topology.gpus if report.topology else ()
-    for count, most, what in ((len(report.findings), MAX_FINDINGS, "findings"), (len(gpus), MAX_GPUS, "GPUs")):
+    for count, most, what in (
+        (len(report.findings), MAX_FINDINGS, "findings"),
+        (len(report.gpus), MAX_GPUS, "GPUs"),
+    ):
         if count > most:
             return (unreadable(name, f"{count:,} {what}, and at most {most:,} are read", host=_host(names)),)
     host, stated = known_as(report.host, names)
     source = f"{folder}/{name}" if folder and (stated is not None or bare(name) not in names[:1]) else name
     digest = hashlib.sha256(document).hexdigest()[:16]
-    return (row(report, host=host, stated=stated, source=source, digest=digest),)
+    return (row(report, problems, host=host, stated=stated, source=source, digest=digest),)
 
 
 def unreadable(name: str, reason: str, *, host: str | None = None, code: str = "fleet.report-unreadable") -> FleetRow:
@@ -120,7 +78,7 @@ def _no_report(document: bytes, name: str, names: Sequence[str], error: Exceptio
     """Return the row of a document that is not a report: it names what it is."""
     try:
         head = _HEAD.decode(document)
-    except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError) as broken:
+    except UNREADABLE as broken:
         return (unreadable(name, f"not a host report: {_words(broken)}", host=_host(names)),)
     if head.schema == PROVISION_SCHEMA and bare(name) == PROVISION:
         return ()

@@ -4,16 +4,14 @@ Compared are the operations of the step ``compute``, by GPU, and the losses of t
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
 
-import msgspec
-
-from gpucheck.knowledge import causes
+from gpucheck.fleet.outliers import with_findings
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Agreement, Finding, FleetRow, TopologyGpu, named, with_actions, worst
+from gpucheck.model import Agreement, Finding, FleetRow
+from gpucheck.model.measurements import ROUNDED, Computed, Trained
 
-STEP, TRAINING = "compute", "smoke-"
 CAUSE = "silent-corruption"
 HOST = "host"
 # Bounds of what one report may add to a merge.
@@ -23,8 +21,6 @@ NAMES = 20
 # Of a training: what must be equal for its losses to be.
 SETTINGS = ("framework", "strategy", "variant", "model", "precision", "backend", "data_source", "placement")
 COUNTS = {"world_size": "ranks", "batch_per_rank": "samples each", "steps": "steps", "seed": "as seed"}
-# A switch that sums may round in another order: such runs are compared by tolerance only.
-ROUNDED = "nvls"
 
 
 class _Vote(NamedTuple):
@@ -43,52 +39,36 @@ class _Result(NamedTuple):
     odd: tuple[_Vote, ...]
 
 
-def digests_of(measurements: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+def digests_of(computed: Computed | None, trained: Mapping[str, Trained]) -> dict[str, dict[str, str]]:
     """Return, by bus id or ``host``, operation -> digest of a report; each operation with what must be equal.
 
-    That is the model of the GPUs, the versions that computed, and the settings of a training. What has not that form
-    is left out.
+    That is the model of the GPUs, the versions that computed, and the settings of a training.
     """
-    step = measurements.get(STEP)
-    gpus = step.get("gpus") if isinstance(step, dict) else None
-    by = _versions(step.get("versions")) if isinstance(step, dict) else ""
     found: dict[str, dict[str, str]] = {}
-    for gpu in gpus[:MAX_GPUS] if isinstance(gpus, list) else ():
-        given = (gpu.get("bus_id"), gpu.get("name"), gpu.get("digests")) if isinstance(gpu, dict) else ()
-        match given:
-            case (str(bus_id), str(name), dict(digests)):
-                found[bus_id[:LONGEST]] = {
-                    f"{operation[:LONGEST]} on {name[:LONGEST]} ({by})": digest[:LONGEST]
-                    for operation, digest in list(digests.items())[:MAX_OPERATIONS]
-                    if isinstance(operation, str) and isinstance(digest, str)
-                }
-    losses = dict(list(_losses(measurements))[:MAX_OPERATIONS])
+    versions = _versions(computed.versions) if computed is not None else ""
+    for gpu in computed.gpus[:MAX_GPUS] if computed is not None else ():
+        by = f"on {gpu.name[:LONGEST]} ({versions})"
+        digests = list(gpu.digests.items())[:MAX_OPERATIONS]
+        found[(gpu.bus_id or "")[:LONGEST]] = {f"{name[:LONGEST]} {by}": digest[:LONGEST] for name, digest in digests}
+    losses = dict(list(_losses(trained.values()))[:MAX_OPERATIONS])
     return found | ({HOST: losses} if losses else {})
 
 
-def _versions(versions: Any) -> str:
-    known = versions.items() if isinstance(versions, dict) else ()
-    text = ", ".join(f"{n} {v}" for n, v in known if isinstance(n, str) and isinstance(v, str) and n != "python")
-    return text[: 2 * LONGEST]
+def _versions(versions: Mapping[str, str | None]) -> str:
+    return ", ".join(f"{name} {v}" for name, v in versions.items() if v and name != "python")[: 2 * LONGEST]
 
 
-def _losses(measurements: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the digest of the losses of each training on GPUs."""
-    for step, measured in measurements.items():
-        if not step.startswith(TRAINING) or not isinstance(measured, dict):
+def _losses(trained: Iterable[Trained]) -> Iterator[tuple[str, str]]:
+    """Yield the digest of the losses of each training."""
+    for run in trained:
+        names = [name for name in run.device_names if name is not None]
+        if run.variant == ROUNDED or run.loss_digest is None or not names or len(names) < len(run.device_names):
             continue
-        variants = measured.get("variants")
-        for run in (measured, *(variants.values() if isinstance(variants, dict) else ())):
-            if not isinstance(run, dict) or run.get("placement") == "cpu" or run.get("variant") == ROUNDED:
-                continue
-            names, digest = run.get("device_names"), run.get("loss_digest")
-            if isinstance(digest, str) and isinstance(names, list) and names and all(isinstance(n, str) for n in names):
-                words = [run[key] for key in SETTINGS if isinstance(run.get(key), str) and run[key]]
-                counts = [f"{run[key]} {word}" for key, word in COUNTS.items() if type(run.get(key)) is int]
-                gpus = " + ".join(f"{names.count(name)} x {name}" for name in sorted(set(names)))
-                settings = ", ".join((" ".join(words)[: 2 * LONGEST], *counts))
-                operation = f"losses of {settings}".replace(" on ", " ")
-                yield f"{operation} on {gpus[:LONGEST]} ({_versions(run.get('versions'))})", digest[:16]
+        words = " ".join(filter(None, (getattr(run, key) for key in SETTINGS)))[: 2 * LONGEST]
+        counts = [f"{count} {word}" for key, word in COUNTS.items() if (count := getattr(run, key)) is not None]
+        gpus = " + ".join(f"{names.count(name)} x {name}" for name in sorted(set(names)))
+        operation = f"losses of {', '.join((words, *counts))}".replace(" on ", " ")
+        yield f"{operation} on {gpus[:LONGEST]} ({_versions(run.versions)})", run.loss_digest[:16]
 
 
 def with_votes(rows: Sequence[FleetRow]) -> tuple[list[FleetRow], tuple[Agreement, ...]]:
@@ -116,7 +96,9 @@ def with_votes(rows: Sequence[FleetRow]) -> tuple[list[FleetRow], tuple[Agreemen
         elif not any(f.subject == f"gpu:{at}" for f in known):
             whole = all((place, bus_id) in odd for bus_id in row.digests if bus_id != HOST)
             found[place].append(_of_gpu(at, evidence, whole=whole))
-    return [_with(row, found[place]) if found[place] else row for place, row in enumerate(rows)], tuple(agreements)
+    return [with_findings(row, found[place]) if found[place] else row for place, row in enumerate(rows)], tuple(
+        agreements
+    )
 
 
 def _counted(operation: str, cast: Sequence[_Vote], rows: Sequence[FleetRow]) -> _Result:
@@ -173,13 +155,3 @@ def _of_gpu(bus_id: str, evidence: Sequence[str], *, whole: bool) -> Finding:
 def _of_losses(evidence: Sequence[str]) -> Finding:
     seen = f"the losses of {len(evidence)} trainings differ from the fleet"
     return Subject(check="fleet", evidence=tuple(evidence)).warns("fleet.losses-differ", seen, "equal losses")
-
-
-def _with(row: FleetRow, findings: Sequence[Finding]) -> FleetRow:
-    gpus = (TopologyGpu(index=index, pci_bus_id=bus_id) for bus_id, index in row.gpu_index.items())
-    known = with_actions(named(findings, gpus), causes())
-    return msgspec.structs.replace(
-        row,
-        verdict=worst([row.verdict, *(finding.verdict for finding in known)]),
-        problems=(*row.problems, *known),
-    )

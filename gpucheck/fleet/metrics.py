@@ -10,10 +10,16 @@ matrix under a unit key (row = source GPU) is placed by row and column.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from functools import cached_property, lru_cache
+from operator import itemgetter
 from typing import Any, Literal, NamedTuple, TypeGuard
 
-from gpucheck.model import Finding, HostMetric, Report, Topology, Verdict
+from gpucheck.fleet.document import HostReport
+from gpucheck.model import HostMetric, Pair, Verdict
+from gpucheck.model.compute import ComputeDevice
+from gpucheck.model.measurements import Computed
 
 UNITS = ("gb_s", "us", "ms", "seconds", "s", "percent", "ratio", "w", "c", "mhz", "bytes", "count", "per_second")
 # Keys that are a unit themselves.
@@ -62,11 +68,11 @@ NOT_MEASURED = (
     "observations",
     "traces",
 )
+# Keys of what a step recorded of a GPU and which is compared elsewhere, or not at all: nothing in them has a unit.
+RECORDED = ("pcie", "pcie_errors", "ecc_errors", "row_remap", "retired_pages", "nvlinks", "processes")
 MAX_KNOWN = 10_000
 MAX_WORD = 64
 LARGEST_SIZE = 1 << 60
-
-_known: dict[tuple[str, ...], "Layout"] = {}
 
 
 class Layout(NamedTuple):
@@ -91,38 +97,20 @@ class Layout(NamedTuple):
             if type(word) is not int and type(word) is not str:
                 return None
             words.append(str(word)[:MAX_WORD])
-        return tuple(words) or None
-
-    def qualifier_of(self, entry: dict[str, Any]) -> str:
-        """Return ``NV18``, ``all_reduce 1 MiB``, or nothing."""
-        return _words(entry, self.qualifiers)
-
-    def settings_of(self, entry: dict[str, Any]) -> str:
-        """Return ``mlp fp32 8 ranks``, or nothing."""
-        return _words(entry, self.settings)
+        return tuple(words)
 
     def of_processors(self, entry: dict[str, Any]) -> bool:
         """Return whether the entry is about processors, not GPUs."""
         return any(entry[key] in OF_PROCESSORS[key] for key in self.deciding)
 
 
-def layout_of(entry: dict[str, Any]) -> Layout:
-    """Remembered: a fleet has a million entries and a dozen layouts."""
-    keys = tuple(entry)
-    layout = _known.get(keys)
-    if layout is None:
-        layout = _layout(keys)
-        if len(_known) < MAX_KNOWN:
-            _known[keys] = layout
-    return layout
-
-
 def ends_in(key: str, units: tuple[str, ...]) -> bool:
     """Whether the key ends in one of the units."""
-    return any(key.endswith(f"_{unit}") for unit in units)
+    return key.endswith(tuple(f"_{unit}" for unit in units))
 
 
 def _words(entry: dict[str, Any], keys: tuple[str, ...]) -> str:
+    """Return ``NV18``, ``all_reduce 1 MiB``, ``mlp fp32 8 ranks``, or nothing."""
     words = []
     for key in keys:
         word = entry[key]
@@ -141,8 +129,10 @@ def _size(size: int) -> str:
     return f"{size} B"[:MAX_WORD]
 
 
+# Remembered: a fleet has a million entries and a dozen layouts.
+@lru_cache(MAX_KNOWN)
 def _layout(keys: tuple[str, ...]) -> Layout:
-    named = (*QUALIFIERS, *SETTINGS)
+    named = (*QUALIFIERS, *SETTINGS, *RECORDED)
     measured = [key for key in keys if not key.startswith(NOT_MEASURED) and key not in named]
     numbers = tuple(key for key in measured if key in RATES or ends_in(key, UNITS))
     return Layout(
@@ -156,46 +146,28 @@ def _layout(keys: tuple[str, ...]) -> Layout:
     )
 
 
-STEP = "compute"
 HOTTEST = {"temperature_c": "compute.temperature_c", "memory_temperature_c": "compute.memory_temperature_c"}
 # Reasons that show a fault of cooling or power. Healthy GPUs reach their power limit under load.
 REASONS = ("hw-power-brake", "hw-slowdown", "hw-thermal", "sw-thermal")
 THROTTLED, ERRORS = "compute.throttled_percent", "compute.errors_count"
 UNDER_LOAD = frozenset({*HOTTEST.values(), THROTTLED, ERRORS})
-MAX_GPUS, MAX_READINGS = 64, 100_000
+MAX_READINGS = 100_000
 
 
-def load_numbers(measurements: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...], float]]:
-    """Yield metric, GPU and value. What has not the form of the step is left out."""
-    step = measurements.get(STEP)
-    gpus = step.get("gpus") if isinstance(step, dict) else None
-    for gpu in gpus[:MAX_GPUS] if isinstance(gpus, list) else ():
-        place = gpu.get("gpu") if isinstance(gpu, dict) else None
-        if type(place) is int and isinstance(gpu.get("bus_id"), str):
-            for metric, value in _load_of(gpu):
-                yield metric, (str(place),), value
-
-
-def _load_of(gpu: dict[str, Any]) -> Iterator[tuple[str, float]]:
-    traces, errors = gpu.get("traces"), gpu.get("errors")
-    if not isinstance(traces, list) or not traces:
-        return
-    readings = [reading for reading in traces[:MAX_READINGS] if isinstance(reading, dict)]
-    for key, metric in HOTTEST.items():
-        degrees = [float(value) for reading in readings if _is_number(value := reading.get(key))]
-        if degrees and -300 < max(degrees) < 1000:
-            yield metric, max(degrees)
-    reported = [reasons for reading in readings if isinstance(reasons := reading.get("reasons"), list)]
-    if reported:
-        for reason in REASONS:
-            yield f"{THROTTLED}[{reason}]", 100 * sum(reason in reasons for reasons in reported) / len(reported)
-    if isinstance(errors, dict):
-        counts = [value for value in errors.values() if type(value) is int and 0 < value < 2**63]
-        yield ERRORS, float(sum(counts))
-
-
-def _is_number(value: Any) -> TypeGuard[float]:
-    return type(value) is float or (type(value) is int and abs(value) < 2**63)
+def load_numbers(gpus: Iterable[ComputeDevice]) -> Iterator[tuple[str, tuple[str, ...], float]]:
+    """Yield metric, GPU and value of each GPU that was read under load."""
+    for gpu in gpus:
+        readings, place = gpu.traces[:MAX_READINGS], (str(gpu.index),)
+        for key, metric in HOTTEST.items():
+            degrees = [value for reading in readings if (value := getattr(reading, key)) is not None]
+            if degrees and -300 < max(degrees) < 1000:
+                yield metric, place, max(degrees)
+        reported = [reading.reasons for reading in readings if reading.reasons is not None]
+        for reason in REASONS if reported else ():
+            share = 100 * sum(reason in reasons for reasons in reported) / len(reported)
+            yield f"{THROTTLED}[{reason}]", place, share
+        if readings:
+            yield ERRORS, place, float(sum(count for count in gpu.errors.values() if 0 < count < 2**63))
 
 
 LOWER_IS_WORSE = ("gb_s", "per_second", "per_s")
@@ -213,24 +185,28 @@ _UNIT = str.maketrans("/ ", "__")
 Worse = Literal["lower", "higher", "either"]
 # () is the host, (gpu,) or (gpu, gpu).
 Place = tuple[str, ...]
-Numbers = dict[str, dict[Place, list[float]]]
+Numbers = dict[str, list[tuple[Place, float]]]
 LISTINGS = ("pairs", "gpus", "results", "variants", "performance")
 
 
-class Where(NamedTuple):
-    """What surrounds a number. words: its own qualifiers; settings: those of everything around it."""
-
-    place: Place = ()
-    words: str = ""
-    settings: str = ""
-
-    @property
-    def suffix(self) -> str:
-        """Return ``[all_reduce 1 MiB 8 ranks]``, or nothing."""
-        words = " ".join(filter(None, (self.words, self.settings)))
-        return f"[{words}]" if words else ""
+# What surrounds a number: its place, its own qualifiers, and the settings of everything around it.
+Where = tuple[Place, str, str]
 
 
+def _inside(where: Where, entry: dict[str, Any], layout: Layout) -> Where:
+    """Return what surrounds the numbers of an entry here."""
+    place, words, settings = where
+    if layout.place:
+        place = layout.place_of(entry) or place
+    if layout.qualifiers:
+        words = _words(entry, layout.qualifiers) or words
+    if layout.settings:
+        around = "" if layout.is_run else settings
+        settings = f"{around} {_words(entry, layout.settings)}".strip()
+    return place, words, settings
+
+
+@lru_cache(MAX_KNOWN)
 def worse(metric: str) -> Worse:
     """Return which side of a metric is unhealthy, by its unit; ``either`` if the unit does not decide."""
     # ``measured.gb_s`` is a rate as well.
@@ -240,91 +216,92 @@ def worse(metric: str) -> Worse:
     return "higher" if ends_in(name, HIGHER_IS_WORSE) or name in UNDER_LOAD else "either"
 
 
-def host_metrics(report: Report) -> dict[str, HostMetric]:
+def host_metrics(report: HostReport, computed: Computed | None) -> dict[str, HostMetric]:
     """Return every metric of the report, reduced; at most MAX_METRICS, by name. Names beyond MAX_NAME are dropped."""
-    places = {metric: found for metric, found in numbers(report).items() if len(metric) <= MAX_NAME}
-    low = _low(report.topology)
-    names = _names(report.topology)
+    found = numbers(report, computed)
+    low, names = _low(report.pairs), {str(gpu.index): gpu.pci_bus_id for gpu in report.gpus if gpu.pci_bus_id}
     return {
-        metric: _reduce(places[metric], worse(metric), names, low.get(_class(metric)) if _is_p2p(metric) else None)
-        for metric in sorted(places)[:MAX_METRICS]
+        metric: _reduce(found[metric], worse(metric), names, low.get(_class(metric)) if _is_p2p(metric) else None)
+        for metric in sorted(metric for metric in found if len(metric) <= MAX_NAME)[:MAX_METRICS]
     }
 
 
-def numbers(report: Report) -> Numbers:
+def numbers(report: HostReport, computed: Computed | None) -> Numbers:
     """Every number of the measurements, and of the findings that saw one."""
-    walk = _Walk(_classes(report.topology))
+    walk = _Walk(report)
     for step, measured in report.measurements.items():
-        walk.node(step.removesuffix("-bandwidth").removesuffix("-latency"), measured, Where(), 0)
-    for metric, place, value in load_numbers(report.measurements):
-        walk.add(metric, place, value)
+        walk.node(step.removesuffix("-bandwidth").removesuffix("-latency"), measured, ((), "", ""), 0)
+    for metric, place, value in load_numbers(computed.gpus[:MAX_GPUS] if computed is not None else ()):
+        walk.found[metric].append((place, value))
     for finding in report.findings:
-        walk.seen(finding)
+        seen = finding.seen
+        if finding.unit and _finite(seen) and finding.verdict is not Verdict.SKIP:
+            kind, _, where = finding.subject.partition(":")
+            place = (where,) if kind == "gpu" and where else ()
+            walk.found[_of_finding(finding.check, finding.unit)].append((place, float(seen)))
     return walk.found
+
+
+@lru_cache(MAX_KNOWN)
+def _of_finding(check: str, unit: str) -> str:
+    return f"finding.{check}.{unit.translate(_UNIT).lower()}"
 
 
 class _Walk:
     """Collects while it descends: a generator a level would cost more than all the rest."""
 
-    def __init__(self, classes: dict[Place, str]) -> None:
-        self.classes = classes
-        self.found: Numbers = {}
+    def __init__(self, report: HostReport) -> None:
+        self.report = report
+        self.found: Numbers = defaultdict(list)
 
-    def add(self, metric: str, place: Place, value: float) -> None:
-        places = self.found.get(metric)
-        if places is None:
-            places = self.found[metric] = {}
-        values = places.get(place)
-        if values is None:
-            places[place] = [float(value)]
-        else:
-            values.append(float(value))
+    @cached_property
+    def classes(self) -> dict[tuple[int, int], str]:
+        return {(pair.a, pair.b): pair.cls for pair in self.report.pairs if pair.cls}
 
     def node(self, name: str, node: Any, where: Where, depth: int) -> None:
-        """The numbers below one dict or list."""
+        """The numbers below one dict or list. A list is of one kind: what it begins with."""
         if depth > MAX_DEPTH:
             return
-        if type(node) is list:
-            for item in node:
-                if type(item) is dict:
-                    self.entry(name, item, where, depth + 1)
-                elif type(item) is list:
-                    self.node(name, item, where, depth + 1)
-        elif type(node) is dict:
+        if type(node) is dict:
             self.entry(name, node, where, depth)
+            return
+        for item in node:
+            kind = type(item)
+            if kind is dict:
+                self.entry(name, item, where, depth + 1)
+            elif kind is list and item and type(item[0]) in (dict, list):
+                self.node(name, item, where, depth + 1)
 
     def entry(self, name: str, entry: dict[str, Any], where: Where, depth: int) -> None:
         """The numbers of one entry, then those of the entries inside it."""
-        layout = layout_of(entry)
+        layout = _layout(tuple(entry))
         if layout.deciding and layout.of_processors(entry):
             return
-        if layout.place:
-            where = where._replace(place=layout.place_of(entry) or where.place)
-        if layout.qualifiers:
-            where = where._replace(words=layout.qualifier_of(entry) or where.words)
-        if layout.settings:
-            around = "" if layout.is_run else where.settings
-            where = where._replace(settings=" ".join(filter(None, (around, layout.settings_of(entry)))))
-        self.values(name, entry, layout, where)
+        if layout.place or layout.qualifiers or layout.settings:
+            where = _inside(where, entry, layout)
+        if layout.numbers:
+            self.values(name, entry, layout.numbers, where)
         for key in layout.others:
             value = entry[key]
             kind = type(value)
             # Most of what a report holds is neither: asked here, it costs no call.
-            if kind is list or kind is dict:
+            if (kind is list or kind is dict) and value:
                 # A container that only lists its entries adds nothing to the name.
                 listing = kind is list or key in LISTINGS
                 self.node(name if listing else f"{name}.{key}", value, where, depth + 1)
 
-    def values(self, name: str, entry: dict[str, Any], layout: Layout, where: Where) -> None:
-        place, words = where.place, where.suffix if layout.numbers else ""
-        for key in layout.numbers:
+    def values(self, name: str, entry: dict[str, Any], keys: tuple[str, ...], where: Where) -> None:
+        place, words, settings = where
+        around = f"{words} {settings}".strip()
+        suffix = f"[{around}]" if around else ""
+        for key in keys:
             value = entry[key]
             kind = type(value)
             if kind is float or kind is int:
                 if -LARGEST < value < LARGEST:
-                    self.add(f"{name}.{key}{words}", place, value)
+                    self.found[f"{name}.{key}{suffix}"].append((place, float(value)))
             elif kind is list:
-                self.listed(f"{name}.{key}", value, words)
+                self.listed(f"{name}.{key}", value, suffix)
 
     def listed(self, name: str, rows: list[Any], words: str) -> None:
         """A matrix of pairs, or a vector: one number a GPU."""
@@ -332,22 +309,15 @@ class _Walk:
             if isinstance(row, list) and len(row) == len(rows):
                 for j, value in enumerate(row):
                     if i != j and _finite(value):
-                        cls = self.classes.get((str(min(i, j)), str(max(i, j))))
-                        self.add(f"{name}[{cls}]" if cls else name + words, (str(i), str(j)), value)
+                        cls = self.classes.get((min(i, j), max(i, j)))
+                        metric = f"{name}[{cls}]" if cls else name + words
+                        self.found[metric].append(((str(i), str(j)), float(value)))
             elif _finite(row):
-                self.add(name + words, (str(i),), row)
-
-    def seen(self, finding: Finding) -> None:
-        """Return the number that a finding observed, if it has a unit."""
-        value = finding.seen
-        if finding.unit and isinstance(value, int | float) and _finite(value) and finding.verdict is not Verdict.SKIP:
-            kind, _, where = finding.subject.partition(":")
-            metric = f"finding.{finding.check}.{finding.unit.translate(_UNIT).lower()}"
-            self.add(metric, (where,) if kind == "gpu" and where else (), value)
+                self.found[name + words].append(((str(i),), float(row)))
 
 
-def _finite(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and -LARGEST < value < LARGEST
+def _finite(value: Any) -> TypeGuard[float]:
+    return (type(value) is float or type(value) is int) and -LARGEST < value < LARGEST
 
 
 def _class(metric: str) -> str:
@@ -359,58 +329,47 @@ def _is_p2p(metric: str) -> bool:
     return "unidirectional_gb_s" in metric or "p2p_uni_gb_s" in metric
 
 
-def _classes(topology: Topology | None) -> dict[Place, str]:
-    return {(str(p.a), str(p.b)): p.cls for p in topology.pairs if p.cls} if topology else {}
-
-
-def _low(topology: Topology | None) -> dict[str, float]:
+def _low(pairs: Iterable[Pair]) -> dict[str, float]:
     """The smallest bandwidth that the model of the machine still allows, by path class."""
     found: dict[str, float] = {}
-    for pair in topology.pairs if topology else ():
+    for pair in pairs:
         if pair.cls and pair.expected:
             found[pair.cls] = min(pair.expected.low_gb_s, found.get(pair.cls, math.inf))
     return found
 
 
-def _names(topology: Topology | None) -> dict[str, str]:
-    """Return the GPU's bus id if the topology knows it: an index changes."""
-    return {str(g.index): g.pci_bus_id for g in topology.gpus if g.pci_bus_id} if topology else {}
-
-
-def _reduce(places: dict[Place, list[float]], bad_side: Worse, names: dict[str, str], low: float | None) -> HostMetric:
+def _reduce(found: list[tuple[Place, float]], bad_side: Worse, names: dict[str, str], low: float | None) -> HostMetric:
     """The host's own value, its worst GPU and its worst pair (both directions together)."""
-    pairs: dict[Place, list[float]] = {}
-    gpus: dict[str, list[float]] = {}
-    values: list[float] = []
-    for place, found in places.items():
-        values += found
-        if len(place) == 2:
-            a, b = place
-            pairs.setdefault(place if a <= b else (b, a), []).extend(found)
-        for gpu in place:
-            gpus.setdefault(gpu, []).extend(found)
-    worst_gpu = _worst({(gpu,): _of_gpu(v) for gpu, v in gpus.items()} if len(gpus) > 1 else {}, bad_side)
-    worst_pair = _worst({pair: sum(v) / len(v) for pair, v in pairs.items()} if len(pairs) > 1 else {}, bad_side)
+    gpu, pair = _worst_parts(found, bad_side) if bad_side != "either" else (None, None)
     return HostMetric(
-        n=len(values),
-        host=_short(middle(values)),
-        gpu=_short(worst_gpu[1]) if worst_gpu else None,
-        gpu_at=_named(worst_gpu[0], names) if worst_gpu else None,
-        pair=_short(worst_pair[1]) if worst_pair else None,
-        pair_at=_named(worst_pair[0], names) if worst_pair else None,
+        n=len(found),
+        host=_short(middle([value for _, value in found])),
+        gpu=_short(gpu[1]) if gpu else None,
+        gpu_at=names.get(gpu[0], gpu[0]) if gpu else None,
+        pair=_short(pair[1]) if pair else None,
+        pair_at="-".join(names.get(gpu, gpu) for gpu in pair[0]) if pair else None,
         low=low,
     )
 
 
-def _worst(found: dict[Place, float], bad_side: Worse) -> tuple[Place, float] | None:
-    if not found or bad_side == "either":
-        return None
+def _worst_parts(
+    found: list[tuple[Place, float]], bad_side: Worse
+) -> tuple[tuple[str, float] | None, tuple[Place, float] | None]:
+    pairs: dict[Place, list[float]] = defaultdict(list)
+    gpus: dict[str, list[float]] = defaultdict(list)
+    for place, value in found:
+        if len(place) == 2:
+            a, b = place
+            pairs[place if a <= b else (b, a)].append(value)
+        for gpu in place:
+            gpus[gpu].append(value)
     pick = min if bad_side == "lower" else max
-    return pick(found.items(), key=lambda item: item[1])
-
-
-def _named(place: Place, names: dict[str, str]) -> str:
-    return "-".join(names.get(gpu, gpu) for gpu in place)
+    of_gpus = ((gpu, _of_gpu(values)) for gpu, values in gpus.items())
+    of_pairs = ((pair, sum(values) / len(values)) for pair, values in pairs.items())
+    return (
+        pick(of_gpus, key=itemgetter(1)) if len(gpus) > 1 else None,
+        pick(of_pairs, key=itemgetter(1)) if len(pairs) > 1 else None,
+    )
 
 
 def _short(value: float) -> float:

@@ -1,10 +1,10 @@
 """Outliers: hosts whose numbers differ from hosts that should measure the same."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from gpucheck.fleet.metrics import worse
 from gpucheck.fleet.statistics import ENOUGH, Middle, middle_of, widened
@@ -16,7 +16,6 @@ from gpucheck.model import (
     MetricGroup,
     Outlier,
     TopologyGpu,
-    Verdict,
     metric_title,
     named,
     worst,
@@ -80,22 +79,15 @@ def with_outliers(rows: Sequence[FleetRow], outliers: Sequence[Outlier]) -> list
     for outlier in outliers:
         if worse(outlier.metric) != "either":
             of_host[outlier.host].append(_finding(outlier))
-    indexes = {row.host: row.gpu_index for row in rows if row.host in of_host}
-    found_of = {host: named(found, _gpus(indexes.get(host, {}))) for host, found in of_host.items()}
-    return [
-        msgspec.structs.replace(
-            row,
-            verdict=worst([row.verdict, Verdict.WARN]),
-            problems=(*row.problems, *found_of[row.host]),
-        )
-        if row.host in found_of
-        else row
-        for row in rows
-    ]
+    return [with_findings(row, of_host[row.host]) if row.host in of_host else row for row in rows]
 
 
-def _gpus(indexes: Mapping[str, int]) -> Iterator[TopologyGpu]:
-    return (TopologyGpu(index=index, pci_bus_id=bus_id) for bus_id, index in indexes.items())
+def with_findings(row: FleetRow, findings: Iterable[Finding]) -> FleetRow:
+    """Return the row with what only the comparison of hosts shows; its verdict is never better than that."""
+    gpus = (TopologyGpu(index=index, pci_bus_id=bus_id) for bus_id, index in row.gpu_index.items())
+    known = named(findings, gpus)
+    verdict = worst([row.verdict, *(finding.verdict for finding in known)])
+    return replace(row, verdict=verdict, problems=(*row.problems, *known))
 
 
 def _finding(outlier: Outlier) -> Finding:

@@ -79,7 +79,8 @@ def _rows(path: Path, names: Sequence[str]) -> Sequence[FleetRow]:
     with opened(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size <= MAX_BYTES:
-            return _content(file.read(MAX_BYTES + 1), path, names)
+            # Not MAX_BYTES where the size is known: room for that costs more than all the rest.
+            return _content(file.read((size or MAX_BYTES) + 1), path, names)
         is_text = b"\0" not in file.read(PEEK)
         most = MAX_STREAM_BYTES if is_text else MAX_BYTES
         reason = f"larger than {most // 2**20} MiB, so it is not a host report"

@@ -1,29 +1,31 @@
 """What the fleet keeps of one host's report."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import overload
 
 import msgspec
 from msgspec.structs import replace
 
 from gpucheck.fleet.digests import digests_of
+from gpucheck.fleet.document import HostReport
 from gpucheck.fleet.metrics import host_metrics
 from gpucheck.fleet.remedies import advised
 from gpucheck.knowledge import causes
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Finding, FleetRow, Report, Verdict, counted, follows, named, with_actions, worst
+from gpucheck.model import Finding, FleetRow, Verdict, counted, follows, named, with_actions, worst
+from gpucheck.model.measurements import computed_of, trained_of
 
 REPORT = Subject(check="report")
 
 
-def is_simulated(report: Report) -> bool:
+def is_simulated(report: HostReport) -> bool:
     """Return whether any part of the report is marked as simulated: a simulated result must never look real."""
     return any(_simulated(report))
 
 
-def contradictions(report: Report) -> list[str]:
+def contradictions(report: HostReport) -> list[str]:
     """Return what in the report cannot be true together, each as the end of a sentence."""
-    verdicts = [finding.verdict for finding in report.findings]
+    verdicts = {finding.verdict for finding in report.findings}
     listed = {Verdict(name): count for name, count in counted(report.findings).items()}
     found = []
     if report.verdict not in (worst(verdicts), worst(verdicts, strict=True)):
@@ -48,7 +50,7 @@ def doubted(row: FleetRow, found: Sequence[str]) -> FleetRow:
     return replace(row, verdict=verdict, problems=problems)
 
 
-def _simulated(report: Report) -> list[bool]:
+def _simulated(report: HostReport) -> list[bool]:
     parts = [report.simulated, report.simulation is not None]
     return parts if report.topology is None else [*parts, report.topology.simulated]
 
@@ -58,6 +60,7 @@ def _counted(counts: dict[Verdict, int]) -> str:
 
 
 RANK = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN)
+PROBLEMS = frozenset(RANK)
 # A host with more findings than this is unhealthy enough: 10,000 like it must still fit into a merge.
 MAX_PROBLEMS = 50
 MAX_VALUES = 64
@@ -73,32 +76,29 @@ OWN_CHECKS = ("fleet", "report")
 
 
 def row(
-    report: Report,
-    *,
-    host: str | None = None,
-    stated: str | None = None,
-    source: str | None = None,
-    digest: str | None = None,
+    report: HostReport, findings: Iterable[Finding], *, host: str, stated: str | None, source: str, digest: str
 ) -> FleetRow:
     """One host's report as a row of the fleet: never better than its findings.
 
-    host: what the fleet calls it; None: as the report does. stated: the name in the report where that is another.
+    findings: all that the report holds; of one without a problem they may be missing.
+    host: what the fleet calls it. stated: the name in the report where that is another.
     """
-    gpus = report.topology.gpus if report.topology else ()
+    gpus = report.gpus
     # A report of an earlier gpucheck names a GPU by its bus id only.
-    findings = named((f for f in report.findings if f.verdict in RANK), gpus)
+    findings = named((f for f in findings if f.verdict in PROBLEMS), gpus)
     # What leads comes first: of many findings the last are left out.
     problems = sorted(findings, key=lambda f: (RANK.index(f.verdict), follows(f)))
     names = [_cut(gpu.name or "GPU") for gpu in gpus]
+    computed = computed_of(report.measurements)
     share, driver = _share(report), _cut(report.versions.get("driver"))
     training = [f for f in report.findings if f.check.startswith("smoke-") and f.check != VERSIONS]
     found = FleetRow(
-        host=report.host if host is None else host,
+        host=host,
         stated=stated,
         verdict=report.verdict,
         simulated=is_simulated(report),
         simulation=_cut(report.simulation.profile) if report.simulation else None,
-        system=_cut(report.system.os_name) or None,
+        system=(_cut(report.system.os_name) or None) if report.system else None,
         driver=driver,
         gpus=_cut((", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names)) + share).strip())
         or None,
@@ -114,15 +114,15 @@ def row(
         problems=_bounded(problems),
         stand_ins=tuple(map(_cut, report.simulation.stand_ins[:MAX_VALUES])) if report.simulation else (),
         attributes=_attributes(report),
-        metrics=host_metrics(report),
-        digests=digests_of(report.measurements),
+        metrics=host_metrics(report, computed),
+        digests=digests_of(computed, trained_of(report.measurements)),
         source=source,
         digest=digest,
     )
     return doubted(found, contradictions(report))
 
 
-def _share(report: Report) -> str:
+def _share(report: HostReport) -> str:
     """Mark the GPUs of a session that may not use all of them, in every format."""
     share = report.partial
     return "" if share is None else f" (partial, host has {len(share.usable) + len(share.hidden)})"
@@ -174,17 +174,18 @@ def _cut(text: str | None) -> str | None:
     return text if text is None or len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
-def _attributes(report: Report) -> dict[str, tuple[str, ...]]:
+def _attributes(report: HostReport) -> dict[str, tuple[str, ...]]:
     """What the host has in common with others: versions, system, and what the report itself lists."""
     listed = sorted(report.attributes.items())[:MAX_VALUES]
     found = {_cut(name): tuple(map(_cut, values[:MAX_VALUES])) for name, values in listed}
     versions = sorted(report.versions.items())[:MAX_VALUES]
     found |= {_cut(name): (_cut(version),) for name, version in versions if version}
-    about = {"system": report.system.os_name, "kernel": report.system.kernel, "arch": report.system.arch}
+    system = report.system
+    about = {"system": system.os_name, "kernel": system.kernel, "arch": system.arch} if system else {}
     return found | {name: (_cut(value),) for name, value in about.items() if value}
 
 
-def _training(report: Report, verdict: Verdict) -> str:
+def _training(report: HostReport, verdict: Verdict) -> str:
     """Return the training verdict with its devices: a pass on CPU ranks is no evidence about the GPUs."""
     run = next((m for name, m in report.measurements.items() if name.startswith("smoke-")), {})
     devices = run.get("devices")

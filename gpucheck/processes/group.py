@@ -13,7 +13,7 @@ from gpucheck.processes.environment import independent
 from gpucheck.processes.signals import in_a_hurry
 
 ELSEWHERE = Path("/")
-POLL_S = 0.005
+POLL_S = 0.001
 GONE_S = 1.0  # what a process started and left behind is killed with it and vanishes when init has collected it
 HURRY_S = 0.2  # the most for each of these, and for each signal, while a signal ends this process
 

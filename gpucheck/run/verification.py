@@ -20,13 +20,9 @@ from gpucheck.run.proof import left_out
 from gpucheck.run.report import cut_short, with_findings
 from gpucheck.run.report import report as build_report
 from gpucheck.run.step import Outcome, Step
-from gpucheck.run.steps.collectives import collectives_step
-from gpucheck.run.steps.compute import compute_step
 from gpucheck.run.steps.health import record_step
-from gpucheck.run.steps.measure import measurement_steps
-from gpucheck.run.steps.train import training_steps
 
-__all__ = ["NEEDS_HARDWARE", "Outcome", "Step", "all_steps", "left_out", "select", "verify"]
+__all__ = ["NEEDS_HARDWARE", "Outcome", "Step", "all_steps", "left_out", "quick_steps", "select", "verify"]
 
 Progress = Callable[[str], None]
 Comparison = Callable[[Report], Iterable[Finding]]
@@ -37,10 +33,19 @@ Level = Literal["quick", "standard", "full"]
 CHECK_S = 0.005
 
 
+def quick_steps() -> tuple[Step, ...]:
+    """Return every check as a step, and the record: all that the level quick may run."""
+    return (*(_check_step(check) for check in all_checks()), record_step())
+
+
 def all_steps() -> tuple[Step, ...]:
-    """Return every check as a step, then the measurements: cheap steps first, so that a hang loses few results."""
-    checks = (_check_step(check) for check in all_checks())
-    return (*checks, record_step(), *measurement_steps(), collectives_step(), compute_step(), *training_steps())
+    """Return the quick steps, then the measurements: cheap steps first, so that a hang loses few results."""
+    from gpucheck.run.steps.collectives import collectives_step
+    from gpucheck.run.steps.compute import compute_step
+    from gpucheck.run.steps.measure import measurement_steps
+    from gpucheck.run.steps.train import training_steps
+
+    return (*quick_steps(), *measurement_steps(), collectives_step(), compute_step(), *training_steps())
 
 
 def select(

@@ -68,6 +68,7 @@ def test_every_format_is_written_in_one_run(fleet, folder, tmp_path):
     endings = ("json", "csv", "prom", "xml", "html", "txt")
     more = [word for ending in endings for word in ("--write", tmp_path / "out" / f"fleet.{ending}")]
 
+    (tmp_path / "out").mkdir()
     fleet("report", folder, *more)
 
     assert sorted(p.suffix[1:] for p in (tmp_path / "out").iterdir()) == sorted(endings)
@@ -92,3 +93,28 @@ def test_the_help_of_the_command_costs_nothing():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_process_substitution_is_a_stream(folder):
+    command = f"{sys.executable} -m gpucheck fleet report <(cat {folder}/node01.json) --format json"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+
+    assert [row["host"] for row in json.loads(done.stdout)["hosts"]] == ["node01"]
+
+
+NAMES = ["node3\nnode-evil", "node5,localhost", "--rdzv-backend=evil", "$(touch x)", "all:!node1", "~.*", "n[1-9]",
+         "a b",         "\x1b[2J", "all", "localhost", "a;b", "", "-", "n*"]  # fmt: skip
+
+
+def test_a_name_that_is_no_host_name_is_not_selected(fleet):
+    """Written to a list it would be several hosts, a pattern, an option, or the controller."""
+    content = b"\n".join(encoded(*(report(name) for name in NAMES), report("node1"), report("node2")))
+
+    status, out, message = fleet("report", "-", "--select", "8", given=content)
+
+    assert (status, out) == (0, "node1,node2\n")
+    assert "14 hosts that are fit are left out" in message
+    assert "\x1b" not in message
+    status, out, message = fleet("report", "-", "--select", "12", given=content)
+    assert (status, out) == (2, "")
+    assert "left out" in message

@@ -67,6 +67,7 @@ def test_the_record_is_kept_whatever_else_is_left_out(run, earlier):
         (lambda text: text + text, "contains 2 hosts"),
         (lambda text: "", "it is cut off, or it is not JSON"),
         (lambda text: text.replace("gpucheck.report/1", "gpucheck.fleet/1", 1), "not a host"),
+        (lambda text: text.replace('"evidence":["', '"evidence":[1,"', 1), "not a report of gpucheck verify"),
     ],
 )
 def test_a_baseline_of_another_host_or_a_damaged_one_is_refused(run, earlier, tmp_path, change, words):

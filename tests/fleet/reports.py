@@ -71,9 +71,12 @@ def write(folder, *reports):
 
 
 def rows(*reports):
-    from gpucheck.fleet.decode import rows_of
+    return [row for each in reports for row in fleet.rows_of(msgspec.json.encode(each), f"{each.host}.json")]
 
-    return [row for each in reports for row in rows_of(msgspec.json.encode(each), f"{each.host}.json")]
+
+def metrics(report):
+    """The metrics of one report, as the fleet reads it."""
+    return rows(report)[0].metrics
 
 
 def merged(*reports, **options):

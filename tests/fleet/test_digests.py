@@ -3,8 +3,7 @@
 import pytest
 
 from gpucheck import fleet
-from gpucheck.fleet.digests import digests_of
-from gpucheck.fleet.metrics import host_metrics, worse
+from gpucheck.fleet.metrics import worse
 from gpucheck.model import Verdict
 from tests.fleet import reports
 
@@ -14,7 +13,7 @@ BUS = [f"0000:{number:02x}:00.0" for number in range(4)]
 def measured(digests="aaaa", versions=None, name="NVIDIA H100 80GB HBM3", tflops=700.0):
     gpus = [
         {
-            "gpu": number,
+            "index": number,
             "name": name,
             "bus_id": BUS[number],
             "digests": {"matrix-bf16": digest},
@@ -27,7 +26,7 @@ def measured(digests="aaaa", versions=None, name="NVIDIA H100 80GB HBM3", tflops
 
 
 def compared(*hosts):
-    rows = [fleet.row(reports.report(f"n{number}", measurements=host)) for number, host in enumerate(hosts)]
+    rows = reports.rows(*(reports.report(f"n{number}", measurements=host) for number, host in enumerate(hosts)))
     return fleet.merge(rows)
 
 
@@ -129,33 +128,38 @@ def test_every_vote_is_reported_with_what_it_compared():
 @pytest.mark.parametrize(
     "hostile",
     [
-        {"smoke-x": 3},
         {"smoke-x": {"loss_digest": "d", "device_names": [None], "variants": 3}},
         {"smoke-x": {"loss_digest": 3, "device_names": ["a"], "variants": {"a": 3}}},
         {},
-        {"compute": None},
         {"compute": {"gpus": 3}},
         {"compute": {"gpus": [None, 1, {}, {"bus_id": 1, "name": "x", "digests": {}}]}},
         {"compute": {"gpus": [{"bus_id": "a", "name": "x", "digests": [1]}], "versions": [1]}},
     ],
 )
 def test_other_forms_are_left_out(hostile):
-    assert digests_of(hostile) == {}
+    (row,) = reports.rows(reports.report("n0", measurements=hostile))
+
+    assert row.digests == {}
 
 
 def test_what_one_report_adds_is_bounded():
     gpus = [
-        {"bus_id": f"{number}" * 500, "name": "x" * 500, "digests": {f"{o}" * 500: "d" * 500 for o in range(100)}}
+        {
+            "index": number,
+            "bus_id": f"{number}" * 500,
+            "name": "x" * 500,
+            "digests": {f"{o}" * 500: "d" * 500 for o in range(100)},
+        }
         for number in range(100)
     ]
-    found = digests_of({"compute": {"gpus": gpus}})
+    found = reports.rows(reports.report("n0", measurements={"compute": {"gpus": gpus}}))[0].digests
 
     assert len(found) <= 32
     assert sum(len(k) + len(v) for operations in found.values() for k, v in operations.items()) < 200_000
 
 
 def test_rates_are_metrics_of_the_fleet_and_ceilings_are_not():
-    metrics = host_metrics(reports.report("n0", measurements=measured()))
+    metrics = reports.metrics(reports.report("n0", measurements=measured()))
 
     assert metrics["compute.gemm.bf16.tflops"].host == 700
     assert metrics["compute.memory.read_gb_s"].host == 3000

@@ -2,7 +2,6 @@
 
 import json
 import shlex
-from pathlib import Path
 
 import click
 import msgspec
@@ -206,13 +205,3 @@ def test_a_report_of_too_many_parts_is_named(what, changes):
 
     assert row.digest is None
     assert f"{what}, and at most" in str(row.problems[0].seen)
-
-
-DATA = Path(__file__).parent.parent / "data" / "hostile-reports"
-
-
-def test_two_hosts_of_one_golden_image_end_as_fail_and_two_rows():
-    """Reports of two simulated hosts that both call themselves vm; the one without a driver is the older."""
-    found = fleet.merge(fleet.read_reports(fleet.report_files(DATA / "one-name")))
-
-    assert [(row.host, row.verdict) for row in found.hosts] == [("node01", Verdict.FAIL), ("node02", Verdict.PASS)]

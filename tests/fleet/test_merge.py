@@ -85,46 +85,35 @@ def at(minute, **changes):
     return report("a", started=f"2026-11-21T12:{minute:02d}:00+00:00", **changes)
 
 
-def test_of_two_reports_of_a_host_the_newest_counts_and_the_other_is_named(tmp_path):
-    fleet = merged(at(5, verdict=Verdict.PASS), at(1, verdict=Verdict.FAIL, findings=(bad(),)))
-
-    assert [(row.host, row.verdict) for row in fleet.hosts] == [("a", Verdict.PASS)]
-    (problem,) = fleet.problems
-    assert (problem.kind, problem.subject) == ("duplicate", "a")
-    assert "older" in problem.text
-
-
-def test_the_same_report_twice_is_named_and_harmless():
-    fleet = merged(at(1), at(1))
-
-    assert [row.verdict for row in fleet.hosts] == [Verdict.PASS]
-    assert [(p.kind, p.subject) for p in fleet.problems] == [("duplicate", "a")]
-
-
-def test_reports_that_contradict_each_other_are_unknown():
-    """Both say they began at the same time: nobody can say which is right."""
-    fleet = merged(at(1), at(1, seconds=99.0))
-
-    assert [row.verdict for row in fleet.hosts] == [Verdict.UNKNOWN]
-    assert [p.kind for p in fleet.problems] == ["conflict"]
-
-
 def machine(*uuids, **changes):
     gpus = tuple(TopologyGpu(index=i, name="H100", uuid=uuid) for i, uuid in enumerate(uuids))
     return {"topology": msgspec.structs.replace(topology(), gpus=gpus), **changes}
 
 
-def test_two_machines_with_one_name_are_named():
-    fleet = merged(at(1, **machine("GPU-1", "GPU-2")), at(2, **machine("GPU-3", "GPU-4")))
+# A card is replaced one at a time: with no GPU in common these are two machines.
+@pytest.mark.parametrize(
+    ("first", "second", "verdict", "kinds", "words"),
+    [
+        (at(5), at(1, verdict=Verdict.FAIL, findings=(bad(),)), Verdict.PASS, "duplicate", "is older than"),
+        (at(1), at(1), Verdict.PASS, "duplicate", "the same report again"),
+        (at(1), at(1, seconds=99.0), Verdict.UNKNOWN, "conflict", "has the same start time"),
+        (
+            at(1, **machine("1", "2")),
+            at(2, **machine("3", "4")),
+            Verdict.UNKNOWN,
+            "conflict name",
+            "two hosts have this name",
+        ),
+        (at(1, **machine("1", "2")), at(2, **machine("1", "3")), Verdict.PASS, "duplicate", "is older than"),
+    ],
+    ids=["newest", "twice", "contradiction", "two-machines", "replaced-card"],
+)
+def test_of_two_reports_of_a_name_one_counts_and_the_other_is_named(first, second, verdict, kinds, words):
+    fleet = merged(first, second)
 
-    assert fleet.hosts[0].verdict is Verdict.UNKNOWN
-    assert "two hosts have this name" in fleet.problems[0].text
-
-
-def test_a_replaced_card_does_not_make_another_machine():
-    fleet = merged(at(1, **machine("GPU-1", "GPU-2")), at(2, **machine("GPU-1", "GPU-3")))
-
-    assert [p.kind for p in fleet.problems] == ["duplicate"]
+    assert fleet.hosts[0].verdict is verdict
+    assert {(p.kind, p.subject) for p in fleet.problems} == {(kind, "a") for kind in kinds.split()}
+    assert words in fleet.problems[0].text
 
 
 def test_one_real_gpu_in_two_hosts_is_named():

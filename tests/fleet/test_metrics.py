@@ -5,16 +5,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucheck.fleet.metrics import MAX_METRICS, host_metrics, middle, numbers, worse
+from gpucheck.fleet.document import read
+from gpucheck.fleet.metrics import MAX_METRICS, middle, numbers, worse
+from tests.fleet import reports
 from tests.fleet.reports import bad, report
 
 
 def metrics(**measured):
-    return host_metrics(report("a", measurements=measured))
+    return reports.metrics(report("a", measurements=measured))
 
 
 def test_pairs_are_named_by_class_and_placed_by_bus_id():
-    found = host_metrics(report("a", 380.0, pairs={"1-2": 300.0}))
+    found = reports.metrics(report("a", 380.0, pairs={"1-2": 300.0}))
 
     metric = found["p2p.unidirectional_gb_s[NV18]"]
     assert (metric.n, metric.host, metric.pair, metric.low) == (12, 380.0, 300.0, 350.0)
@@ -82,10 +84,17 @@ def test_readings_under_load_become_a_few_numbers_of_each_gpu():
     reasons = [["sw-power-cap"], ["sw-thermal"], [], None]
     traces = [{"at": i, "temperature_c": 60 + i, "power_w": 500.0, "reasons": each} for i, each in enumerate(reasons)]
     gpus = [
-        {"gpu": 0, "bus_id": "0000:00:00.0", "traces": traces, "errors": {"pcie_replays": 3, "nvlink_crc": 2}},
-        {"gpu": 1, "bus_id": "0000:01:00.0", "traces": traces[:1], "errors": {}},
+        {
+            "index": 0,
+            "gpu": 0,
+            "name": "H100",
+            "bus_id": "0000:00:00.0",
+            "traces": traces,
+            "errors": {"pcie_replays": 3, "nvlink_crc": 2},
+        },
+        {"index": 1, "gpu": 1, "name": "H100", "bus_id": "0000:01:00.0", "traces": traces[:1], "errors": {}},
     ]
-    found = metrics(compute={"engine": "torch", "gpus": gpus})
+    found = metrics(compute={"engine": "torch", "gpus": [{"name": "H100", **gpu} for gpu in gpus]})
 
     assert (found["compute.temperature_c"].gpu, found["compute.temperature_c"].gpu_at) == (63.0, "0000:00:00.0")
     assert found["compute.throttled_percent[sw-thermal]"].gpu == pytest.approx(100 / 3, abs=0.01)
@@ -122,8 +131,8 @@ def test_what_was_expected_is_not_measured():
 
 
 def test_numbers_that_findings_saw_count():
-    found = host_metrics(report("a", measurements={}, findings=(bad(seen=3, subject="gpu:0000:01:00.0"),)))
-    with_unit = host_metrics(report("a", measurements={}, findings=(_with_unit(),)))
+    found = reports.metrics(report("a", measurements={}, findings=(bad(seen=3, subject="gpu:0000:01:00.0"),)))
+    with_unit = reports.metrics(report("a", measurements={}, findings=(_with_unit(),)))
 
     assert not found
     assert with_unit["finding.nvlink.gb_s"].host == 3.0
@@ -169,9 +178,9 @@ JSON = st.recursive(
 )
 def test_no_layout_breaks_the_walk(measured):
     """Whatever JSON a host sends: numbers or nothing."""
-    host = report("a", measurements=measured)
+    made = report("a", measurements=measured)
 
-    found = numbers(host)
+    found = numbers(read(msgspec.json.encode(made)), None)
 
-    assert all(math.isfinite(v) for places in found.values() for values in places.values() for v in values)
-    assert set(host_metrics(host)) <= set(found)
+    assert all(math.isfinite(value) for values in found.values() for _, value in values)
+    assert set(reports.metrics(made)) <= set(found)

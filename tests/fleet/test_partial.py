@@ -4,8 +4,7 @@ import click
 import msgspec
 import pytest
 
-from gpucheck.fleet import merge
-from gpucheck.fleet.row import row
+from gpucheck.fleet import merge, rows_of
 from gpucheck.model import Partial, TopologyGpu, Verdict
 from gpucheck.render.fleet import render
 from tests.fleet.reports import GOOD, bad, report, topology
@@ -21,7 +20,8 @@ def one(started, *gpus, findings=(GOOD,), source="node07.json"):
     nodes = tuple(TopologyGpu(index=i, name="H100", pci_bus_id=BUS_IDS[n], uuid=f"GPU-{n}") for i, n in enumerate(gpus))
     shape = msgspec.structs.replace(topology(len(gpus)), gpus=nodes)
     made = report("node07", started=started, topology=shape, findings=findings, partial=share)
-    return row(made, source=source, digest=f"{started}{gpus}")
+    (row,) = rows_of(msgspec.json.encode(made), source)
+    return row
 
 
 def merged(*rows):

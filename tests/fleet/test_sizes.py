@@ -70,6 +70,7 @@ def test_what_is_inside_a_document_that_is_too_large_is_no_report(tmp_path):
 
     (row,) = fleet.read_file(path)
 
+    assert row.host == "a"
     assert "larger than 16 MiB" in seen(row)
 
 

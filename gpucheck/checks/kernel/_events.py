@@ -76,10 +76,10 @@ def _understood(message: LogMessage, machine: Machine) -> tuple[str | None, Even
             return code.key, _coded(code, "link", message)
     if not _any_word().search(message.text):
         return None, None
-    for row, patterns in _compiled():
+    for row in classes():
         if any(word in message.text for word in row.words):
-            for pattern in patterns:
-                if match := pattern.search(message.text):
+            for pattern in row.patterns:
+                if match := _pattern(pattern).search(message.text):
                     if row.verdict == "note":
                         return row.key, None
                     return row.key, _message(row, bus_id(match.groupdict().get("bus")), message, machine)
@@ -143,15 +143,11 @@ def _cleared(event: Event, clearing: dict[str | None, int]) -> bool:
 
 @cache
 def _pattern(text: str) -> re.Pattern[str]:
+    """Compiled when a line has a word of its class: all of them cost more than the rest of the check."""
     first, *rest = text.split("{bus}")
     return re.compile(
         first + "".join((BUS if n == 0 else BUS.replace("?P<bus>", "?:")) + r for n, r in enumerate(rest)), re.I
     )
-
-
-@cache
-def _compiled() -> tuple[tuple[Message, tuple[re.Pattern[str], ...]], ...]:
-    return tuple((row, tuple(map(_pattern, row.patterns))) for row in classes())
 
 
 @cache

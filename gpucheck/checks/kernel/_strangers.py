@@ -64,7 +64,8 @@ def _finding(family: Family, verdict: Verdict, subject: str, found: list[LogMess
 def _family(text: str) -> _Compiled | None:
     if not _any_word().search(text) or OTHER.match(text):
         return None
-    return next((one for one in _compiled() if one.pattern.search(text)), None)
+    having = (_compiled(family.key) for family in families() if any(word in text for word in family.words))
+    return next((one for one in having if one.pattern.search(text)), None)
 
 
 def _is_harmless(message: LogMessage, of: _Compiled, known: frozenset[str]) -> bool:
@@ -84,20 +85,17 @@ def _subject(text: str, gpus: frozenset[str]) -> str:
 
 
 @cache
-def _compiled() -> tuple[_Compiled, ...]:
-    found = []
-    for family in families():
-        plain = [p for row in family.harmless if not row.of and row.within is None for p in row.patterns]
-        rest = [row for row in family.harmless if row.of or row.within is not None]
-        found.append(
-            _Compiled(
-                family,
-                re.compile("|".join(family.patterns)),
-                re.compile("|".join(plain) or "(?!)"),
-                tuple((row, re.compile("|".join(row.patterns))) for row in rest),
-            )
-        )
-    return tuple(found)
+def _compiled(key: str) -> _Compiled:
+    """Compiled when a line has a word of the family: all of them cost more than the rest of the check."""
+    family = next(one for one in families() if one.key == key)
+    plain = [p for row in family.harmless if not row.of and row.within is None for p in row.patterns]
+    rest = [row for row in family.harmless if row.of or row.within is not None]
+    return _Compiled(
+        family,
+        re.compile("|".join(family.patterns)),
+        re.compile("|".join(plain) or "(?!)"),
+        tuple((row, re.compile("|".join(row.patterns))) for row in rest),
+    )
 
 
 @cache

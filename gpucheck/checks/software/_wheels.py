@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 import msgspec
-from packaging.specifiers import SpecifierSet
-from packaging.version import Version
 
 from gpucheck.knowledge import code_runs, gpu_by_pci_id, tables
 from gpucheck.knowledge.codes import Subject
@@ -258,7 +256,7 @@ def _driver_floor(wheel: Wheel, built: Built, driver: str | None) -> Iterator[Fi
     seen = f"{wheel.name} {wheel.version} (CUDA {built.cuda}) on driver {driver}"
     wanted = f"driver {floor} or newer"
     subject = HOST.with_evidence(*built.evidence)
-    if Version(driver) >= Version(floor):
+    if _at_least(driver, floor):
         yield subject.passes(seen, wanted)
     else:
         yield subject.fails("software.driver-below-floor", seen, wanted, framework=wheel.name, floor=floor)
@@ -291,7 +289,7 @@ def _translated(capability: str, ptx: int | None) -> bool:
     """Whether the driver translates PTX for this GPU. Official wheels were seen to fail at it on Blackwell."""
     if ptx is None:
         return False
-    return Version(f"{ptx // 10}.{ptx % 10}") < Version(capability) < Version("10.0")
+    return not _at_least(f"{ptx // 10}.{ptx % 10}", capability) and not _at_least(capability, "10.0")
 
 
 def _libraries(
@@ -303,7 +301,7 @@ def _libraries(
         old = _too_old_for(name, have, capabilities) if have else None
         if old is not None:
             yield old
-        elif have is None or have not in SpecifierSet(spec, prereleases=True):
+        elif have is None or not _fits(have, spec):
             seen = f"{wheel.name} {wheel.version} with {name} {have or 'not installed'}"
             code = "software.library-version-differs" if have else "software.library-not-installed"
             subject = HOST.with_evidence(*built.evidence)
@@ -316,11 +314,11 @@ def _too_old_for(name: str, have: str, capabilities: dict[str, str | None]) -> F
     """R7: pip fills a range with the newest cuDNN, and newer ones left old GPUs behind."""
     if "cudnn" not in name:
         return None
-    release = next((r for r in reversed(tables.cudnn().releases) if Version(r.version) <= Version(have)), None)
+    release = next((r for r in reversed(tables.cudnn().releases) if _at_least(have, r.version)), None)
     if release is None or release.min_cc is None:
         return None
     for bus_id, capability in capabilities.items():
-        if capability is not None and Version(capability) < Version(release.min_cc):
+        if capability is not None and not _at_least(capability, release.min_cc):
             line = f"tables: cuDNN {release.version} from compute capability {release.min_cc} ({release.basis})"
             return Subject(check=HOST.check, name=f"gpu:{bus_id}", evidence=(line,)).fails(
                 "software.cudnn-too-new",
@@ -374,3 +372,16 @@ def _imported(imported: Imported) -> Iterator[Finding]:
         yield HOST.with_evidence(*outside).warns("software.torch-libraries-overridden", seen, wanted)
     else:
         yield HOST.with_evidence(*imported.mapped).passes(seen, "its own libraries")
+
+
+# packaging is imported where there is a framework: to load it takes longer than all other checks.
+def _at_least(version: str, floor: str) -> bool:
+    from packaging.version import Version
+
+    return Version(version) >= Version(floor)
+
+
+def _fits(version: str, requirement: str) -> bool:
+    from packaging.specifiers import SpecifierSet
+
+    return version in SpecifierSet(requirement, prereleases=True)

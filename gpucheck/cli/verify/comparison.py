@@ -78,8 +78,8 @@ def _forged(path: Path) -> str | None:
 def read_report(path: Path) -> "Report":
     """The one host report in a file. Raises Problem."""
     from gpucheck.fleet.decode import MAX_BYTES
+    from gpucheck.fleet.document import UNREADABLE
     from gpucheck.fleet.read import read_file
-    from gpucheck.foreign import read_bytes
     from gpucheck.model import Report
 
     advice = "Give the JSON report of one host with --baseline: gpucheck verify --format json -o FILE"
@@ -90,4 +90,8 @@ def read_report(path: Path) -> "Report":
         seen = rows[0].problems[0].seen if rows[0].problems else "not a host report"
         reason = str(seen).removeprefix(f"{path.name}: ")
         raise Problem(f"{path}: {reason}. {advice}.")
-    return msgspec.json.decode(read_bytes(path, MAX_BYTES, advice), type=Report)
+    content = read_bytes(path, MAX_BYTES, advice)
+    try:
+        return msgspec.json.decode(content, type=Report)
+    except UNREADABLE as error:  # of gpucheck compute, or broken where no fleet looks
+        raise Problem(f"{path}: not a report of gpucheck verify: {error}. {advice}.") from error

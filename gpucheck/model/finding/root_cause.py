@@ -1,7 +1,7 @@
 """Which findings belong together: those that point to the finding of the root cause, and those that stand alone."""
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from gpucheck.model.finding import Finding
 from gpucheck.model.finding.verdict import Verdict
@@ -11,6 +11,18 @@ GOOD = (Verdict.PASS, Verdict.SKIP)
 FOUND = (Verdict.FAIL, Verdict.WARN)
 
 
+class Evaluated(Protocol):
+    """A finding, or what was read of one."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Its verdict."""
+
+    @property
+    def because_of(self) -> str | None:
+        """The check of its root cause."""
+
+
 class Fault(NamedTuple):
     """A finding on its own. also: what other checks found of the same fault, in their order."""
 
@@ -18,12 +30,12 @@ class Fault(NamedTuple):
     also: tuple[Finding, ...] = ()
 
 
-def follows(finding: Finding) -> bool:
+def follows(finding: Evaluated) -> bool:
     """Whether this is a WARN or FAIL that another finding leads: a part of its fault, and none of its own."""
     return finding.verdict in FOUND and finding.because_of is not None
 
 
-def counted(findings: Iterable[Finding]) -> dict[str, int]:
+def counted(findings: Iterable[Evaluated]) -> dict[str, int]:
     """Return the number of findings by verdict, every verdict present; a fault counts once."""
     verdicts = [finding.verdict for finding in findings if not follows(finding)]
     return {verdict.value: verdicts.count(verdict) for verdict in Verdict}

@@ -13,6 +13,8 @@ class Verdict(Enum):
     UNKNOWN = "unknown"
     SKIP = "skip"
 
+    __hash__ = object.__hash__  # Enum's own is Python code, and a fleet asks for it a million times
+
 
 # Worst first. --strict lifts UNKNOWN above WARN: whoever schedules jobs on the answer wants not-knowing to count.
 RANK = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN, Verdict.PASS)

@@ -1,17 +1,19 @@
-"""The parts of a report that are compared, decoded."""
+"""The measurements of a report as they are read back: what two reports, a site's limits or many hosts compare."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
 
-from gpucheck.model import Report
 from gpucheck.model.bandwidth import HostLink, MeasuredDevice, MeasuredPair
 from gpucheck.model.collectives import CollectiveResult
 from gpucheck.model.compute import ComputeDevice
 from gpucheck.model.record import RECORD, HealthRecord
 
 COPIES, COMPUTE, COLLECTIVES, TRAINING = "p2p", "compute", "collectives", "smoke-"
+# A variant in which a switch may round sums in another order: such runs are compared by tolerance only.
+ROUNDED = "nvls"
+Measurements = Mapping[str, Any]
 Kind = TypeVar("Kind")
 
 
@@ -56,16 +58,19 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
 class Trained(msgspec.Struct, frozen=True, kw_only=True):
     """One training of a host. Fields as in SmokeResult."""
 
+    framework: str = ""
+    strategy: str = ""
     variant: str = ""
     model: str = ""
     precision: str = ""
+    data_source: str = ""
     backend: str = ""
     placement: str = ""
     device_names: tuple[str | None, ...] = ()
     bus_ids: tuple[str | None, ...] = ()
-    world_size: int = 0
-    steps: int = 0
-    batch_per_rank: int = 0
+    world_size: int | None = None
+    steps: int | None = None
+    batch_per_rank: int | None = None
     seed: int | None = None
     loss_digest: str | None = None
     performance: Pace | None = None
@@ -73,58 +78,45 @@ class Trained(msgspec.Struct, frozen=True, kw_only=True):
     variants: dict[str, "Trained"] = {}
 
 
-def health_of(report: Report) -> HealthRecord | None:
+def health_of(measurements: Measurements) -> HealthRecord | None:
     """Return the record, None if the report is older than that step or the step was skipped."""
-    return _part(report, RECORD, HealthRecord)
+    return _part(measurements, RECORD, HealthRecord)
 
 
-def copies_of(report: Report) -> Copies | None:
+def copies_of(measurements: Measurements) -> Copies | None:
     """Return the copies, None if there were none, or only between CPU processes."""
-    found = _part(report, COPIES, Copies)
+    found = _part(measurements, COPIES, Copies)
     return None if found is None or found.engine == "cpu" or not found.devices else found
 
 
-def computed_of(report: Report) -> Computed | None:
-    found = _part(report, COMPUTE, Computed)
-    return None if found is None or not any(gpu.is_gpu for gpu in found.gpus) else found
+def computed_of(measurements: Measurements) -> Computed | None:
+    """Return what GPUs computed, None if none did."""
+    found = _part(measurements, COMPUTE, Computed)
+    gpus = () if found is None else tuple(gpu for gpu in found.gpus if gpu.is_gpu)
+    return msgspec.structs.replace(found, gpus=gpus) if found is not None and gpus else None
 
 
-def gathered_of(report: Report) -> Gathered | None:
+def gathered_of(measurements: Measurements) -> Gathered | None:
     """Return the collectives between GPUs, None if there were none."""
-    found = _part(report, COLLECTIVES, Gathered)
+    found = _part(measurements, COLLECTIVES, Gathered)
     return None if found is None or found.backend != "nccl" or not found.results else found
 
 
-def trained_of(report: Report) -> dict[str, Trained]:
+def trained_of(measurements: Measurements) -> dict[str, Trained]:
+    """Return the trainings on GPUs, by name and variant."""
     found: dict[str, Trained] = {}
-    for step in report.measurements:
-        first = _part(report, step, Trained) if step.startswith(TRAINING) else None
+    for step in measurements:
+        first = _part(measurements, step, Trained) if step.startswith(TRAINING) else None
         for run in (first, *first.variants.values()) if first is not None else ():
             if run.placement not in ("", "cpu"):
                 found[" ".join(filter(None, (step.removeprefix(TRAINING), run.variant)))] = run
     return found
 
 
-def changed_settings(then: Trained, now: Trained, keys: Iterable[str]) -> tuple[str, ...]:
-    """Return the settings that two trainings do not share, each with both values."""
-    return changes(*({key: getattr(run, key) for key in keys} for run in (then, now)))
-
-
-def changes(then: Mapping[str, object], now: Mapping[str, object]) -> tuple[str, ...]:
-    """Return what differs, as ``torch 2.9.1 -> 2.10``."""
-    names = (name for name in dict.fromkeys([*then, *now]) if then.get(name) != now.get(name))
-    return tuple(f"{name} {_or_none(then.get(name))} -> {_or_none(now.get(name))}" for name in names)
-
-
-def _or_none(value: object) -> object:
-    return "none" if value in (None, "") else value
-
-
-def _part(report: Report, step: str, kind: type[Kind]) -> Kind | None:
-    numbers: Any = report.measurements.get(step)
-    if numbers is None:
-        return None
+def _part(measurements: Measurements, step: str, kind: type[Kind]) -> Kind | None:
+    """Return a step's numbers; None for those of another version or written by hand, as if they were missing."""
+    numbers = measurements.get(step)
     try:
-        return msgspec.convert(numbers, kind, strict=False)
+        return None if numbers is None else msgspec.convert(numbers, kind, strict=False)
     except (msgspec.ValidationError, ValueError):
-        return None  # written by another version or by hand: treated as missing
+        return None
