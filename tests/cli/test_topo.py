@@ -118,7 +118,7 @@ def test_no_driver_has_its_cause_in_json(on):
 def test_a_page_and_markdown_without_uuids_are_made_of_the_same_report(on):
     uuid = "GPU-5ec2f213-af40-cb06-a2d9-42946bc64825"
     gpus = (msgspec.structs.replace(p100(0), uuid=uuid), p100(1))
-    host = FakeHost(nvml_=reading(*gpus), pci_=on_bus(*gpus))
+    host = facts(nvml=reading(*gpus), pci=on_bus(*gpus))
     page, text = (on(host, "--format", form)[1] for form in ("html", "markdown"))
 
     assert page.startswith("<!doctype html>")
