@@ -62,6 +62,14 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True, rename={"devices": "
         return self.topology.pairs if self.topology else ()
 
 
+class _Parts(msgspec.Struct):
+    """What a report of a host always has, be it null or empty: a report without it is damaged."""
+
+    system: msgspec.Raw
+    measurements: msgspec.Raw
+    topology: msgspec.Raw
+
+
 class _Problems(msgspec.Struct):
     """All of the findings."""
 
@@ -76,6 +84,8 @@ def read(document: bytes) -> HostReport:
     """Read the report of a host, or of ``gpucheck compute`` on it. Raises one of UNREADABLE."""
     found = _REPORT.decode(document)
     if found.schema != COMPUTE_SCHEMA:
+        if not found.measurements or found.topology is None:
+            msgspec.json.decode(document, type=_Parts)
         if found.system is None:
             raise ValueError("Object missing required field `system`")
         return found

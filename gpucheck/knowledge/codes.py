@@ -170,8 +170,8 @@ def on_finding(check: str, verdict: Verdict, code: str, cause: str | None) -> No
 
 
 def declared(check: str, verdict: Verdict, code: str, cause: str | None) -> None:
-    """Raise ValueError for a finding that its check does not declare."""
-    row, checks = code_of(code), reporting(code)
+    """Raise ValueError for a finding that its check does not declare; what is no check of a host declares nothing."""
+    row, checks = code_of(code), reporting(code) if reported(check) else []
     if checks and not {(check, verdict), (ANY, verdict)} & {*checks}:
         raise ValueError(f"check {check} does not declare {verdict.name} with code {code}")
     if checks and cause not in (row.cause, row.or_cause) and not row.of_table:

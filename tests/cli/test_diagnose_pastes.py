@@ -170,6 +170,7 @@ def test_the_page_says_what_was_read_and_what_was_not(diagnose, tmp_path):
     diagnose("--format", "html", "-o", str(page), texts=[f"Our box:\n{KERNEL}"])
     text = page.read_text(encoding="utf-8")
 
-    assert "kernel-log: lines 2 to" in text
-    assert "not understood: lines 1 to 1" in text
-    assert "Not proven:" in text
+    assert "read as kernel-log: line" in text
+    assert "<h3>not understood</h3>" in text
+    assert "line 1: Our box:" in text
+    assert "<dt>not proven</dt>" in text

@@ -74,7 +74,7 @@ def test_the_fleet_of_the_page_shows_what_the_page_promises(ran, place):
 
     assert "rack = r002" in text
     assert "48 hosts: 2 fail, 16 warn, 30 pass, 16 outliers" in text
-    assert sorted(p.suffix for p in (place / "out").iterdir()) == [".csv", ".html", ".prom", ".xml"]
+    assert sorted(p.suffix for p in place.glob("fleet.*")) == [".csv", ".html", ".prom", ".xml"]
 
 
 def test_the_slurm_job_writes_the_folder_and_misses_the_dead_node(place):

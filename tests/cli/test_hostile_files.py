@@ -53,6 +53,7 @@ def place(tmp_path_factory, cache):
         words = ("stack", "lock", "--spec", "stack.yml", "--facts", "facts.json", "-o", "lock.yml")
         done = gpucheck(*words, cwd=folder)
         assert done.returncode == 0, done.stderr
+        (folder / "reports").mkdir()
         words = ("--only", "driver", "--format", "json", "-o", "reports/a.json")
         assert gpucheck("verify", "--simulate", "h200-x1", *words, cwd=folder).returncode == 0
         yield folder

@@ -20,7 +20,7 @@ def test_a_file_is_what_stdout_would_have_been(format_, tmp_path, capsys):
 
 def test_an_output_that_cannot_be_written_is_refused_before_the_run(tmp_path):
     (tmp_path / "file").write_text("old")
-    with pytest.raises(Problem, match="is not a directory") as problem:
+    with pytest.raises(Problem, match="Not a directory") as problem:
         OutputFile().convert(str(tmp_path / "file/report.html"), None, None)
 
     assert problem.value.exit_code == 64

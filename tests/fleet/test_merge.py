@@ -1,5 +1,4 @@
 import json
-from dataclasses import replace
 from datetime import datetime, timezone
 
 import click
@@ -18,7 +17,7 @@ from tests.run.test_run import HOST, quick
 
 def write(folder, name, host=HOST):
     system = msgspec.structs.replace(SYSTEM, hostname=name)
-    report = quick(replace(host, system_=system))
+    report = quick(msgspec.structs.replace(host, system=system))
     path = folder / f"{name}.json"
     path.write_bytes(msgspec.json.encode(report))
     return path

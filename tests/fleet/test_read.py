@@ -44,6 +44,17 @@ def test_reports_without_anything_between_them_are_read():
     assert [row.host for row in stream(b"".join(map(msgspec.json.encode, (report("a"), report("b")))))] == ["a", "b"]
 
 
+@pytest.mark.parametrize("part", ["system", "measurements", "topology"])
+def test_a_report_that_lacks_a_part_is_damaged(part):
+    """Null or empty is an answer: of a host without GPUs there is no topology."""
+    whole = msgspec.json.decode(msgspec.json.encode(report("a"))) | {"measurements": {}, "topology": None}
+
+    (row,) = stream(msgspec.json.encode({key: value for key, value in whole.items() if key != part}))
+
+    assert [problem.code for problem in stream(msgspec.json.encode(whole))[0].problems] == []
+    assert (row.verdict, row.problems[0].check) == (Verdict.UNKNOWN, "report")
+
+
 def labelled(prefix, each):
     return [prefix + line for line in indented(each).splitlines()]
 
