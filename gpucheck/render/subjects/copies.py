@@ -171,19 +171,19 @@ def verdicts(
 ) -> list[list[Verdict | None]]:
     """Return the verdict of each cell; SKIP without an expectation, None where nothing was measured.
 
-    A cell is as good as the findings about its pair, and below its low end as those about all copies of the host:
-    not as its part of a best value.
+    A cell is as good as the findings about its pair, and below its low end as those about all copies of the host and
+    about lost NVLinks of its GPUs: not as its part of a best value.
     """
     low = low_ends(name, pairs)
-    named, host = _by_pair(devices, pairs, findings)
+    named, slow, host = _by_pair(devices, pairs, findings)
 
     def verdict(place: tuple[int, int], cell: float | None) -> Verdict | None:
         if cell is None:
             return None
         found = [named[place]] if place in named and low else []
         end = low.get(place)
-        if end is not None and cell < end and host:
-            found.append(host)
+        if end is not None and cell < end:
+            found += [one for one in (host, slow.get(place)) if one]
         return min(found, key=BAD.index) if found else Verdict.SKIP if end is None else Verdict.PASS
 
     return [[verdict((i, j), cell) for j, cell in enumerate(row)] for i, row in enumerate(matrix)]
@@ -200,13 +200,14 @@ def low_ends(name: str, pairs: Sequence[MeasuredPair]) -> Low:
 
 def _by_pair(
     devices: Sequence[MeasuredDevice], pairs: Sequence[MeasuredPair], findings: Iterable[Finding]
-) -> tuple[dict[tuple[int, int], Verdict], Verdict | None]:
-    """The worst verdict of each pair that a finding is about, and of the host's findings about copies.
+) -> tuple[dict[tuple[int, int], Verdict], dict[tuple[int, int], Verdict], Verdict | None]:
+    """The worst verdict of each pair that a finding is about, of lost NVLinks of each pair, and of the host's copies.
 
-    A GPU's lost NVLinks slow its NVLink copies, and its PCIe link the others.
+    A GPU's lost NVLinks may slow its NVLink copies, and its PCIe link slows the others.
     """
     places = {device.bus_id: place for place, device in enumerate(devices) if device.bus_id}
     named: dict[tuple[int, int], Verdict] = {}
+    slow: dict[tuple[int, int], Verdict] = {}
     host: list[Verdict] = []
     for finding in findings:
         if finding.check not in CHECKS or finding.verdict not in BAD:
@@ -219,9 +220,9 @@ def _by_pair(
             ends = {pair.src, pair.dst}
             of_gpu = len(about) == 1 and about <= ends and over_nvlink == bool(pair.cls and pair.cls.startswith("NV"))
             if about == ends or of_gpu:
-                place = (pair.src, pair.dst)
-                named[place] = min(named.get(place, finding.verdict), finding.verdict, key=BAD.index)
-    return named, min(host, key=BAD.index, default=None)
+                place, by = (pair.src, pair.dst), slow if over_nvlink and about != ends else named
+                by[place] = min(by.get(place, finding.verdict), finding.verdict, key=BAD.index)
+    return named, slow, min(host, key=BAD.index, default=None)
 
 
 def section(found: Copies, findings: Sequence[Finding], more: Sequence[Block] = ()) -> Section:

@@ -77,4 +77,11 @@ def test_a_narrow_pcie_link_does_not_color_nvlink_copies():
 
     assert cells(rates, narrow) == {(0, 1): Verdict.PASS, (0, 2): Verdict.PASS}
     assert cells(rates, narrow, cls="PIX") == {(0, 1): Verdict.FAIL, (0, 2): Verdict.PASS}
-    assert cells(rates, links) == {(0, 1): Verdict.FAIL, (0, 2): Verdict.PASS}
+    assert cells(rates | {(0, 1): 70.0}, links) == {(0, 1): Verdict.FAIL, (0, 2): Verdict.PASS}
+
+
+def test_copies_in_the_healthy_range_are_not_marked_for_a_lost_link_of_their_gpu():
+    """The finding about the copies passes: 17 of 18 links carry 94 % of the rate."""
+    links = finding("nvlink-links", f"gpu:{BUS[1]}")
+
+    assert cells({(0, 1): 94.0, (1, 0): 94.0}, links) == {(0, 1): Verdict.PASS, (1, 0): Verdict.PASS}
