@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -130,26 +131,35 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     from gpucheck.compute.measure import Options
     from gpucheck.model.finding.verdict import worst
 
-    def write(report: "ComputeReport") -> None:
-        _write(report, format_, output, verbose=verbose)
+    def write(report: "ComputeReport", *, interrupted: bool = False) -> None:
+        _write(report, format_, output, verbose=verbose, interrupted=interrupted)
 
     options = Options(devices=devices, contended=allow_busy_gpus)
     if level == "burn-in":
         report = burnt_in(options, seconds, state or default_state(), max_temperature, write)
     else:
-        report = _computed(options)
+        report = _computed(options, partial(write, interrupted=True))
     write(report)
     return EXIT_STATUS[worst((finding.verdict for finding in report.findings), strict=strict)]
 
 
-def _write(report: "ComputeReport", format_: str, output: Path | None, *, verbose: bool) -> None:
+def _write(
+    report: "ComputeReport", format_: str, output: Path | None, *, verbose: bool, interrupted: bool = False
+) -> None:
     from gpucheck.render.subjects.compute import document
 
-    write_report(report, lambda: document(report), format_, output, verbose=verbose)
+    write_report(report, lambda: document(report), format_, output, verbose=verbose, interrupted=interrupted)
 
 
-def _computed(options: "Options") -> "ComputeReport":
+def _computed(options: "Options", interrupted: "Callable[[ComputeReport], None]") -> "ComputeReport":
     from gpucheck.run.steps.compute import compute
 
-    with bar(sys.stderr) as shown, measured_host() as host:
-        return compute(host, options, lambda step, number, count: shown(f"{step.label}", number, count))
+    parts: list[ComputeReport] = []
+    try:
+        with bar(sys.stderr) as shown, measured_host() as host:
+            return compute(
+                host, options, lambda step, number, count: shown(step.label, number, count), interrupted=parts.append
+            )
+    finally:  # when the bar is gone
+        for part in parts:
+            interrupted(part)

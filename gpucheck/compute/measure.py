@@ -73,20 +73,35 @@ class Heard(NamedTuple):
 
 
 def measure(
-    source: Source, options: Options, on_step: OnStep = lambda *_: None, answered: Answered = lambda *_: None
+    source: Source,
+    options: Options,
+    on_step: OnStep = lambda *_: None,
+    answered: Answered = lambda *_: None,
+    interrupted: Callable[[ComputeReport], None] | None = None,
 ) -> ComputeReport:
-    """Run everything and evaluate it. Raises Unmeasurable if there is nothing to compute on, or not as asked."""
+    """Run everything and evaluate it. Raises Unmeasurable if there is nothing to compute on, or not as asked.
+
+    interrupted: gets the report of what was computed when a signal ends the run, before its exception goes on.
+    """
     started, clock = datetime.now(timezone.utc), time.monotonic()
     chosen = chosen_for(source, options)
     try:
         ran = run(
-            Heard(chosen.bench, answered), chosen.devices, small=not chosen.gpus, doubtful=doubtful, on_step=on_step
+            Heard(chosen.bench, answered),
+            chosen.devices,
+            small=not chosen.gpus,
+            doubtful=doubtful,
+            on_step=on_step,
+            keep=interrupted is not None,
         )
     finally:
         chosen.bench.close()
     devices = with_settings(ran.devices, chosen.gpus)
     findings = findings_of(devices, chosen)
-    return replace(
+    if ran.stopped is not None:
+        cut = Subject(check=NAME).unknown("compute.run-interrupted", "interrupted: the remaining steps unknown")
+        findings = (*findings, cut)
+    made = replace(
         report_of(source, chosen, devices, findings),
         versions=ran.versions,
         started=started.isoformat(timespec="seconds"),
@@ -94,6 +109,10 @@ def measure(
         load_seconds=ran.load_seconds,
         notes=(*chosen.notes, *ran.notes),
     )
+    if ran.stopped is not None and interrupted is not None:
+        interrupted(made)
+        raise ran.stopped
+    return made
 
 
 def findings_of(devices: tuple[ComputeDevice, ...], chosen: Chosen) -> tuple[Finding, ...]:

@@ -4,7 +4,8 @@ import os
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timezone
 from typing import Literal, NamedTuple
 
@@ -27,6 +28,7 @@ from gpucheck.model import NvmlFailure, NvmlReading, Verdict, named, worst
 from gpucheck.model.bandwidth import BandwidthReport
 from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.model.facts import Facts, Source
+from gpucheck.processes.signals import TerminatedError
 from gpucheck.topology import of
 
 EngineName = Literal["driver", "cpu"]
@@ -74,11 +76,15 @@ class Planned(NamedTuple):
 
 
 class Watch(NamedTuple):
-    """Callbacks for progress. answered: for each step with a result."""
+    """Callbacks for progress. answered: for each step with a result.
+
+    interrupted: gets the report of what was measured when a signal ends the run, before its exception goes on.
+    """
 
     planned: Callable[[Planned], None] = lambda planned: None  # noqa: ARG005 - no progress shown
     step: Callable[[Step, int], None] = lambda step, number: None  # noqa: ARG005 - no progress shown
     answered: Callable[[Step, Answer], None] = lambda step, answer: None  # noqa: ARG005 - not kept
+    interrupted: Callable[[BandwidthReport], None] | None = None
 
 
 class _Heard(NamedTuple):
@@ -141,7 +147,7 @@ def measure(
     )
     results = Results(devices=place.machine.devices)
     planned_s, scene = 0.0, place.scene
-    with Supervised(setup, patience) as child:
+    with _kept(results, watch) as stopped, Supervised(setup, patience) as child:
         notes += tuple(f"environment variable removed for the measurement: {pair}" for pair in child.removed)
         opened = child.open()
         if isinstance(opened, Failure):
@@ -173,17 +179,19 @@ def measure(
             if scene is not None:
                 scene = msgspec.structs.replace(scene, during=sampler.readings())
             notes += opened.notes
-    after = query_child(max(patience, READING_S)) if scene is not None else None
+    after = query_child(max(patience, READING_S)) if scene is not None and not stopped else None
     if scene is not None and isinstance(after, NvmlReading):
         scene = msgspec.structs.replace(scene, after=after)
     seen = observations(results, place.machine, scene) if scene is not None else Observations()
     channels = bool(facts.folders[CHANNELS])
-    findings = gaps(results, gpus=scene is not None, loaded=bool(seen.measured.under_load), channels=channels)
+    findings = gaps(
+        results, gpus=scene is not None, loaded=bool(seen.measured.under_load) or results.interrupted, channels=channels
+    )
     if after is not None and results.failures:
         findings = (*lost(results.devices, after), *findings)
     findings = named(findings, scene.gpus if scene is not None else ())
     counts = Counter(finding.verdict for finding in findings)
-    return BandwidthReport(
+    made = BandwidthReport(
         host=facts.system.hostname,
         simulated=simulated,
         simulation=simulation,
@@ -213,6 +221,23 @@ def measure(
         findings=findings,
         counts={verdict.value: counts[verdict] for verdict in Verdict},
     )
+    if stopped and watch.interrupted is not None:
+        watch.interrupted(made)
+        raise stopped[0]
+    return made
+
+
+@contextmanager
+def _kept(results: Results, watch: Watch) -> Iterator[list[BaseException]]:
+    """Yield what ended the run: a signal, if something was measured and is wanted. Otherwise the signal goes on."""
+    stopped: list[BaseException] = []
+    try:
+        yield stopped
+    except (KeyboardInterrupt, TerminatedError) as signal:
+        if watch.interrupted is None or not results.device_s:
+            raise
+        stopped.append(signal)
+        results.interrupted = True
 
 
 def _cpu_place() -> _Place:

@@ -23,9 +23,16 @@ DATA = "p2p-integrity"
 def bandwidth(source: Source, options: "Options", watch: "Watch | None" = None) -> "BandwidthReport":
     """Measure and diagnose copies between the GPUs of this host; low pairs are measured again alone.
 
+    watch.interrupted gets a report with its diagnosis too.
     Raises gpucheck.measure.planning.selection.Unmeasurable when there is nothing to measure, or not as asked.
     """
-    return evaluated(measured(source, options, watch), contended=options.contended)
+
+    def judge(report: "BandwidthReport") -> "BandwidthReport":
+        return evaluated(report, contended=options.contended)
+
+    if watch is not None and (give := watch.interrupted) is not None:
+        watch = watch._replace(interrupted=lambda report: give(judge(report)))
+    return judge(measured(source, options, watch))
 
 
 def measured(source: Source, options: "Options", watch: "Watch | None" = None) -> "BandwidthReport":

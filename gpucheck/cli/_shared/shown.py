@@ -4,14 +4,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpucheck.cli._shared.output import write_result
+import click
+
+from gpucheck.cli._shared.output import replaces, write_result
 from gpucheck.cli._shared.redaction import of
 from gpucheck.cli._shared.width import columns
+from gpucheck.printable import one_line
 
 if TYPE_CHECKING:
     from gpucheck.render.blocks import Document
 
 FORMATS = ("text", "json", "html", "markdown")
+
+
+def not_written(output: Path) -> str:
+    """Return the line about a file that keeps its last whole report."""
+    return f"{one_line(f'{output}: not written, for the run was interrupted')}\n"
 
 
 def write_report(
@@ -22,8 +30,17 @@ def write_report(
     *,
     verbose: bool = False,
     redact: bool = True,
+    interrupted: bool = False,
 ) -> None:
-    """Print or write a report in one of FORMATS. build: makes its document. redact: the Markdown. Raises Problem."""
+    """Print or write a report in one of FORMATS. build: makes its document. redact: the Markdown. Raises Problem.
+
+    interrupted: it is a part, which does not replace a file that holds a whole report; it goes to stderr as text then.
+    """
+    if interrupted and output is not None and replaces(output):
+        from gpucheck.render.formats import show
+
+        click.echo(show(build(), "text", verbose=verbose) + not_written(output), err=True, nl=False)
+        return
     if format_ == "json":
         from gpucheck.render.json import to_json
 

@@ -2,6 +2,8 @@
 
 import re
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,6 +77,9 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     from gpucheck.model.finding.verdict import worst
     from gpucheck.render.subjects.bandwidth import document
 
+    def write(report: "BandwidthReport", *, interrupted: bool = False) -> None:
+        write_report(report, lambda: document(report), format_, output, verbose=verbose, interrupted=interrupted)
+
     report = _measured(
         Options(
             devices=devices,
@@ -82,19 +87,25 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
             sizes=swept,
             tensor_bytes=tensor_bytes,
             contended=allow_busy_gpus,
-        )
+        ),
+        partial(write, interrupted=True),
     )
-    write_report(report, lambda: document(report), format_, output, verbose=verbose)
+    write(report)
     return EXIT_STATUS[worst((finding.verdict for finding in report.findings), strict=strict)]
 
 
-def _measured(options: "Options") -> "BandwidthReport":
+def _measured(options: "Options", interrupted: "Callable[[BandwidthReport], None]") -> "BandwidthReport":
     from gpucheck.cli.bandwidth.progress import Display
     from gpucheck.measure.bandwidth import Watch
     from gpucheck.run.links import bandwidth
 
     with Display(sys.stderr) as display, measured_host() as host:
-        return bandwidth(host, options, Watch(display.planned, display.step))
+
+        def stopped(report: "BandwidthReport") -> None:
+            display.end()
+            interrupted(report)
+
+        return bandwidth(host, options, Watch(display.planned, display.step, interrupted=stopped))
 
 
 def parse_sizes(words: str | None) -> tuple[int, ...]:

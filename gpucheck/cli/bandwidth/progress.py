@@ -52,6 +52,10 @@ class Display:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Take the bar away before a report is printed."""
         self._stack.close()
 
     def planned(self, planned: "Planned") -> None:

@@ -7,8 +7,8 @@ import click
 
 from gpucheck.cli._shared.output import MODES, replaces, write_result
 from gpucheck.cli._shared.redaction import of
+from gpucheck.cli._shared.shown import not_written
 from gpucheck.model import Report
-from gpucheck.printable import one_line
 from gpucheck.processes.atomic import PRIVATE
 from gpucheck.render import formats
 
@@ -23,9 +23,8 @@ def write_report(report: Report, format_: str, output: Path | None, *, mark: str
     run has goes to stderr then, as text.
     """
     if report.interrupted and output is not None and replaces(output):
-        kept = f"{output}: not written, for the run was interrupted"
         text = formats.render(report, "text", recorded=mark.strip(), verbose=verbose)
-        click.echo(f"{text}{report.findings[-1].seen}\n{one_line(kept)}", err=True)
+        click.echo(f"{text}{report.findings[-1].seen}\n{not_written(output)}", err=True, nl=False)
         return
     change = of(report) if format_ == "markdown" else None
     conditions = _conditions() if format_ == "kubernetes" else None

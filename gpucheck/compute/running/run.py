@@ -14,6 +14,7 @@ from gpucheck.knowledge.compute import ceiling_tflops, memory_ceiling_gb_s, oper
 from gpucheck.measure.statistics import spread
 from gpucheck.measure.values import Device
 from gpucheck.model.compute import ComputeDevice, MatrixRate, Rate, Repeats
+from gpucheck.processes.signals import TerminatedError
 
 # Which rates look too low: place, and the step that measures the rate.
 Doubtful = Callable[[Sequence[ComputeDevice]], Sequence[tuple[int, Step]]]
@@ -22,12 +23,16 @@ RATE_PLACES = 1
 
 
 class Ran(NamedTuple):
-    """Devices in their order, versions of the first one that opened, seconds under load."""
+    """Devices in their order, versions of the first one that opened, seconds under load.
+
+    stopped: the signal that ended the run, which the caller raises again.
+    """
 
     devices: tuple[ComputeDevice, ...]
     versions: dict[str, str | None]
     load_seconds: float
     notes: tuple[str, ...]
+    stopped: BaseException | None = None
 
 
 class Collected:
@@ -123,22 +128,38 @@ def memory_ceiling(device: ComputeDevice) -> float | None:
 
 
 def run(
-    bench: Bench, devices: Sequence[Device], *, small: bool, doubtful: Doubtful, on_step: OnStep = lambda *_: None
+    bench: Bench,
+    devices: Sequence[Device],
+    *,
+    small: bool,
+    doubtful: Doubtful,
+    on_step: OnStep = lambda *_: None,
+    keep: bool = False,
 ) -> Ran:
-    """Run every step on all devices at the same time, then what looks slow on its own."""
+    """Run every step on all devices at the same time, then what looks slow on its own.
+
+    keep: return what was computed when a signal ends the run, if anything was.
+    """
     collected = [Collected(device, first) for device, first in zip(devices, bench.open(), strict=True)]
     types = {type_ for one in collected if one.opened for type_ in one.opened.types}
     planned = tuple(steps(tuple(types), small=small)) if types else ()
     at, number, count = 0.0, 0, len(planned)
-    for step in planned:
-        on_step(step, number, count)
-        at += run_step(bench, step, collected, range(len(devices)), at)
-        number += 1
-    low = list(doubtful([one.result() for one in collected]))
-    for place, step in low[:MOST_ALONE]:
-        on_step(step, number, count + len(low))
-        at += run_step(bench, step, collected, (place,), at, alone=True)
-        number += 1
+    low: list[tuple[int, Step]] = []
+    stopped: BaseException | None = None
+    try:
+        for step in planned:
+            on_step(step, number, count)
+            at += run_step(bench, step, collected, range(len(devices)), at)
+            number += 1
+        low = list(doubtful([one.result() for one in collected]))
+        for place, step in low[:MOST_ALONE]:
+            on_step(step, number, count + len(low))
+            at += run_step(bench, step, collected, (place,), at, alone=True)
+            number += 1
+    except (KeyboardInterrupt, TerminatedError) as signal:
+        if not keep or not number:
+            raise
+        stopped = signal
     opened = next((one.opened for one in collected if one.opened), None)
     notes = [f"{len(low)} rates look low, and {MOST_ALONE} were measured alone"] if len(low) > MOST_ALONE else []
     return Ran(
@@ -146,6 +167,7 @@ def run(
         versions=opened.versions if opened else {},
         load_seconds=round(at, 1),
         notes=tuple(notes),
+        stopped=stopped,
     )
 
 

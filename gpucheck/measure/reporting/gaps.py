@@ -103,6 +103,8 @@ def _failures(results: Results, reasons: dict[FailureKind, Reason]) -> Iterator[
         yield COPIES.skips("measure.peers-used-up", seen)
     if results.gave_up and results.opened is not None:
         yield COPIES.unknown("measure.copies-ended", f"the remaining copies unknown: {results.gave_up}")
+    if results.interrupted:
+        yield COPIES.unknown("measure.copies-interrupted", "interrupted: the remaining copies unknown")
 
 
 def _unknown(failures: Sequence[Failure], reason: Reason, results: Results) -> Finding:

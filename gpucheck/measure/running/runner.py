@@ -38,6 +38,7 @@ class Results:
     broken: set[frozenset[int]] = field(default_factory=set)
     lost: int = 0
     gave_up: str | None = None
+    interrupted: bool = False
     unread: str = ""
     rounds: int = 0
     device_s: float = 0.0

@@ -43,12 +43,17 @@ def compute_step() -> Step:
 
 
 def compute(
-    source: Source, options: "Options", on_step: "OnStep" = lambda *_: None, answered: "Answered" = lambda *_: None
+    source: Source,
+    options: "Options",
+    on_step: "OnStep" = lambda *_: None,
+    answered: "Answered" = lambda *_: None,
+    interrupted: "Callable[[ComputeReport], None] | None" = None,
 ) -> "ComputeReport":
-    """Compute and evaluate. Raises gpucheck.measure.planning.selection.Unmeasurable, as ``measure`` does."""
+    """Compute and evaluate. interrupted, errors: as those of ``measure``."""
     from gpucheck.compute.measure import measure
 
-    return _named(source, measure(source, options, on_step, answered))
+    give = None if interrupted is None else lambda report: interrupted(_named(source, report))
+    return _named(source, measure(source, options, on_step, answered, give))
 
 
 def burn_in(
