@@ -155,7 +155,7 @@ def test_heavy_packages_are_imported_inside_functions():
 
 def test_only_one_place_prints_to_stderr():
     """note() and failure() escape and bound what they print; a report that was interrupted is made of views."""
-    may = {"_shared/common.py", "_shared/failure.py", "verify/output.py"}
+    may = {"_shared/common.py", "_shared/failure.py", "_shared/shown.py"}
     for source in sources("cli"):
         calls = (node for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))) if isinstance(node, ast.Call))
         name = source.relative_to(PACKAGE / "cli").as_posix()

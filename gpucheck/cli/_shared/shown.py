@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 FORMATS = ("text", "json", "html", "markdown")
 
 
-def not_written(output: Path) -> str:
-    """Return the line about a file that keeps its last whole report."""
-    return f"{one_line(f'{output}: not written, for the run was interrupted')}\n"
+def print_part(text: str, output: Path) -> None:
+    """Print the report of an interrupted run to stderr: the file keeps its last whole report."""
+    kept = one_line(f"{output}: not written, for the run was interrupted")
+    click.echo(f"{text}{kept}", err=True)
 
 
 def write_report(
@@ -39,7 +40,7 @@ def write_report(
     if interrupted and output is not None and replaces(output):
         from gpucheck.render.formats import show
 
-        click.echo(show(build(), "text", verbose=verbose) + not_written(output), err=True, nl=False)
+        print_part(show(build(), "text", verbose=verbose), output)
         return
     if format_ == "json":
         from gpucheck.render.json import to_json

@@ -3,11 +3,9 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from gpucheck.cli._shared.output import MODES, replaces, write_result
 from gpucheck.cli._shared.redaction import of
-from gpucheck.cli._shared.shown import not_written
+from gpucheck.cli._shared.shown import print_part
 from gpucheck.model import Report
 from gpucheck.processes.atomic import PRIVATE
 from gpucheck.render import formats
@@ -24,7 +22,7 @@ def write_report(report: Report, format_: str, output: Path | None, *, mark: str
     """
     if report.interrupted and output is not None and replaces(output):
         text = formats.render(report, "text", recorded=mark.strip(), verbose=verbose)
-        click.echo(f"{text}{report.findings[-1].seen}\n{not_written(output)}", err=True, nl=False)
+        print_part(f"{text}{report.findings[-1].seen}\n", output)
         return
     change = of(report) if format_ == "markdown" else None
     conditions = _conditions() if format_ == "kubernetes" else None
