@@ -104,11 +104,11 @@ class Folded(NamedTuple):
     block: "Block"
 
 
-class Beside(NamedTuple):
+class SideBySide(NamedTuple):
     """Parts next to each other where there is room."""
 
     parts: Sequence[Sequence["Block"]]
-    kind: str = "beside"
+    kind: str = "side-by-side"
 
 
 class Section(NamedTuple):
@@ -121,7 +121,7 @@ class Section(NamedTuple):
     lines: Sequence[str] = ()
 
 
-Block: TypeAlias = Table | Matrices | Drawing | Lines | Facts | Findings | Folded | Beside | Section
+Block: TypeAlias = Table | Matrices | Drawing | Lines | Facts | Findings | Folded | SideBySide | Section
 
 
 class Document(NamedTuple):

@@ -174,3 +174,14 @@ def test_the_page_says_what_was_read_and_what_was_not(diagnose, tmp_path):
     assert "<h3>not understood</h3>" in text
     assert "line 1: Our box:" in text
     assert "<dt>not proven</dt>" in text
+
+
+def test_the_first_places_that_were_not_understood_are_listed_and_the_rest_counted(diagnose):
+    line = "[  {0}.0] NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus."
+    paste = "\n\n".join(f"prose {n} about nothing\n\n{line.format(n)}" for n in range(100, 108))
+
+    short, whole = (diagnose(*options, texts=[paste])[1] for options in ((), ("-v",)))
+
+    assert [f"prose {n} about" in short for n in range(100, 108)] == [True] * 5 + [False] * 3
+    assert "and 3 more places (-v lists them)" in short
+    assert "prose 107 about nothing" in whole

@@ -24,12 +24,12 @@ def bandwidth_page(report):
     return show(bandwidth.document(report), "html")
 
 
-def diagnosis_page(told):
-    return show(diagnosis.document(told, everything=True), "html")
+def diagnosis_page(shown):
+    return show(diagnosis.document(shown, everything=True), "html")
 
 
-def diagnosis_markdown(told, change=None):
-    return show(diagnosis.document(told, published=True), "markdown", change=change)
+def diagnosis_markdown(shown, change=None):
+    return show(diagnosis.document(shown, published=True), "markdown", change=change)
 
 
 def lines_of(findings, gpus=(), *, verbose=False, each_pass=False):

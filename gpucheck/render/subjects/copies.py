@@ -19,7 +19,6 @@ from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.model.finding.naming import bus_ids
 from gpucheck.render import blocks
 from gpucheck.render.blocks import (
-    Beside,
     Block,
     Cell,
     Folded,
@@ -27,6 +26,7 @@ from gpucheck.render.blocks import (
     Matrices,
     Row,
     Section,
+    SideBySide,
     Table,
     numbers,
     words,
@@ -229,7 +229,7 @@ def section(found: Copies, findings: Sequence[Finding], more: Sequence[Block] = 
     """Return what was copied and how fast. more: blocks of a report of copies alone."""
     notes = [*_fabric_handles(found), *_lone_cells(found), *found.crowd_lines, *_integrity(found.integrity)]
     made: list[Block] = [
-        Beside([_matrices(found, findings), [*_peer_access(found), *_host_memory(found)]]),
+        SideBySide([_matrices(found, findings), [*_peer_access(found), *_host_memory(found)]]),
         *_expectations(found),
         Lines(notes),
         *more,

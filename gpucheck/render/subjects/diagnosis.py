@@ -80,8 +80,8 @@ def _unread(diagnosis: Diagnosis, *, everything: bool, published: bool) -> Itera
     for one in shown:
         word = "lines" if one.last_line > one.first_line else "line"
         of = f" of {PurePath(one.source).name or one.source}" if len(diagnosis.source) > 1 else ""
-        told = ": ".join(filter(None, (one.why, "" if published else one.text)))
-        lines.append(f"{word} {span(one)}{of}{': ' if told else ''}{folded(told)}")
+        text = ": ".join(filter(None, (one.why, "" if published else one.text)))
+        lines.append(f"{word} {span(one)}{of}{': ' if text else ''}{folded(text)}")
     if len(shown) < len(diagnosis.unread):
         lines.append(f"and {plural(len(diagnosis.unread) - len(shown), 'more place')} (-v lists them)")
     yield Lines(lines, "not understood")
@@ -89,7 +89,7 @@ def _unread(diagnosis: Diagnosis, *, everything: bool, published: bool) -> Itera
 
 def _scope(diagnosis: Diagnosis) -> Iterator[Block]:
     """What was checked, and what the inputs do not cover."""
-    told = [("looked at", "; ".join(diagnosis.looked_at)), ("not proven", "; ".join(diagnosis.unproven))]
-    told = [(name, folded(text)) for name, text in told if text and (name == "looked at" or diagnosis.read)]
-    if told:
-        yield Facts(told)
+    known = [("looked at", "; ".join(diagnosis.looked_at)), ("not proven", "; ".join(diagnosis.unproven))]
+    known = [(name, folded(text)) for name, text in known if text and (name == "looked at" or diagnosis.read)]
+    if known:
+        yield Facts(known)

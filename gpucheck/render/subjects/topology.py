@@ -7,7 +7,6 @@ from typing import Any
 from gpucheck.model import Advice, Finding, Pair, Topology, TopologyGpu, Verdict, WiredFunction, worst
 from gpucheck.printable import of_printable
 from gpucheck.render.blocks import (
-    Beside,
     Block,
     Cell,
     Document,
@@ -17,6 +16,7 @@ from gpucheck.render.blocks import (
     Lines,
     Row,
     Section,
+    SideBySide,
     Table,
     numbers,
     words,
@@ -331,7 +331,7 @@ def sections(topology: Topology, findings: Iterable[Finding], about: str) -> Ite
     yield Section("topology", "Topology", [*_drawing(topology, findings, about), *_paths(topology)])
     links = [part for part in ([*_hops(topology)], [*_nvlinks(topology)]) if part]
     if links:
-        yield Section("links", "Links", [Beside(links, "columns")])
+        yield Section("links", "Links", [SideBySide(links, "columns")])
 
 
 def _drawing(topology: Topology, findings: Iterable[Finding], about: str) -> Iterator[Block]:

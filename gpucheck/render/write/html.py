@@ -20,7 +20,7 @@ from markupsafe import Markup, escape
 from gpucheck.model import Verdict
 from gpucheck.model.finding.naming import bus_ids
 from gpucheck.printable import UNPRINTABLE, indented, printable
-from gpucheck.render.blocks import LOW_TEXT, Beside, Block, Document, Findings, Matrices, Matrix, Section, cells
+from gpucheck.render.blocks import LOW_TEXT, Block, Document, Findings, Matrices, Matrix, Section, SideBySide, cells
 from gpucheck.render.findings import TROUBLE, Group, also
 from gpucheck.render.words import WORST_FIRST, plural
 
@@ -181,7 +181,7 @@ def _every(blocks: Iterable[Block]) -> Iterator[Block]:
     for block in blocks:
         yield block
         inside = block.blocks if isinstance(block, Section) else ()
-        if isinstance(block, Beside):
+        if isinstance(block, SideBySide):
             inside = [one for part in block.parts for one in part]
         yield from _every(inside)
 

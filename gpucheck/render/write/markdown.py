@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from gpucheck.printable import folded
 from gpucheck.render.blocks import (
-    Beside,
     Block,
     Cell,
     Document,
@@ -17,6 +16,7 @@ from gpucheck.render.blocks import (
     Matrices,
     Matrix,
     Section,
+    SideBySide,
     Table,
     cells,
 )
@@ -72,7 +72,7 @@ class Markdown:
                     yield [f"### {self.text(block.title)}" + (f" ({self.text(block.about)})" if block.about else "")]
                     yield [f"- {self.text(line)}" for line in block.lines]
                     yield from self.blocks(block.blocks)
-                case Beside():
+                case SideBySide():
                     for part in block.parts:
                         yield from self.blocks(part)
                 case Matrices():

@@ -10,7 +10,6 @@ from gpucheck.model.finding import Step
 from gpucheck.printable import indented
 from gpucheck.render.blocks import (
     LOW_TEXT,
-    Beside,
     Block,
     Cell,
     Document,
@@ -22,6 +21,7 @@ from gpucheck.render.blocks import (
     Matrices,
     Matrix,
     Section,
+    SideBySide,
     Table,
     cells,
 )
@@ -88,7 +88,7 @@ class Terminal:
             match block:
                 case Section():
                     yield from self._section(block)
-                case Beside():
+                case SideBySide():
                     for part in block.parts:
                         yield from self.blocks(part)
                 case Matrices():
