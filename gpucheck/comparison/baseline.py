@@ -13,12 +13,14 @@ from typing import TypeVar
 
 import msgspec
 
+from gpucheck.checks._uptime import up_hours
 from gpucheck.comparison.counters import NAME, of_gpu, of_port, rises
 from gpucheck.comparison.rates import SETTINGS, changed_settings, changes, slower
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Finding, PcieLink, Report, Verdict
-from gpucheck.model.measurements import ROUNDED, Trained, computed_of, health_of, trained_of
-from gpucheck.model.record import GpuRecord, HealthRecord
+from gpucheck.model import Finding, Gpu, PcieLink, Report, Verdict
+from gpucheck.model.facts import Facts
+from gpucheck.model.measurements import ROUNDED, Trained, computed_of, trained_of
+from gpucheck.model.record import UPTIME, facts_of
 
 Key = TypeVar("Key")
 BAD = {Verdict.WARN: 1, Verdict.UNKNOWN: 1, Verdict.FAIL: 2}
@@ -45,12 +47,12 @@ def compare(before: Report, now: Report) -> Iterator[Finding]:
         code, seen = "comparison.baseline-not-earlier", "no time in between"
         yield host.unknown(code, seen, then=before.started, now=now.started)
         return
-    then, record = health_of(before.measurements), health_of(now.measurements)
+    then, today = facts_of(before.measurements), facts_of(now.measurements)
     found: list[Finding] = []
-    if then is None or record is None:
+    if then is None or today is None:
         found.append(host.skips("comparison.counters-missing", report="baseline" if then is None else "report"))
     else:
-        found += [*_gone(then, record, before.started), *_parts(then, record, hours)]
+        found += [*_gone(then, today, before.started), *_parts(then, today, hours)]
     found += slower(before, now)
     found += changed_results(before, now)
     found += _unreported(_verdicts(before, now), found)
@@ -137,39 +139,39 @@ def _worse(finding: Finding, earlier: Finding, started: str) -> Finding:
     )
 
 
-def _gone(before: HealthRecord, now: HealthRecord, started: str) -> Iterator[Finding]:
+def _gone(before: Facts, now: Facts, started: str) -> Iterator[Finding]:
     """Yield missing GPUs and replaced boards. If NVML lists no GPU at all, the driver check reports it."""
     if not now.gpus:
         return
-    uuids, places = {gpu.uuid for gpu in now.gpus}, {gpu.bus_id for gpu in now.gpus}
+    uuids, places = {gpu.uuid for gpu in now.gpus}, {gpu.pci_bus_id for gpu in now.gpus}
     for gpu in before.gpus:
         if gpu.uuid in uuids:
             continue
-        subject = Subject(check=NAME, name=f"gpu:{gpu.bus_id}", evidence=(f"then: {gpu.name} {gpu.uuid}",))
-        if gpu.bus_id in places:
+        subject = Subject(check=NAME, name=f"gpu:{gpu.pci_bus_id}", evidence=(f"then: {gpu.name} {gpu.uuid}",))
+        if gpu.pci_bus_id in places:
             yield subject.skips("comparison.board-replaced")
         else:
             yield subject.fails("comparison.gpu-gone", "gone", f"{gpu.name}, as on {started}")
 
 
-def _parts(before: HealthRecord, now: HealthRecord, hours: float) -> Iterator[Finding]:
+def _parts(before: Facts, now: Facts, hours: float) -> Iterator[Finding]:
     """Compare links and counters of each GPU, and of each port above them, with those of the same part."""
-    gpus = {gpu.uuid: gpu for gpu in before.gpus}
+    gpus, uptime = {gpu.uuid: gpu for gpu in before.gpus}, up_hours(now.texts[UPTIME])
     for gpu in now.gpus:
         if (old := gpus.get(gpu.uuid)) is not None:
-            if old.bus_id == gpu.bus_id:
-                yield from _narrower(f"gpu:{gpu.bus_id}", old.pcie, gpu.pcie)
+            if old.pci_bus_id == gpu.pci_bus_id:
+                yield from _narrower(f"gpu:{gpu.pci_bus_id}", old.pcie, gpu.pcie)
                 yield from _fewer(old, gpu)
-            yield from rises(f"gpu:{gpu.bus_id}", of_gpu(old, gpu), hours, now.uptime_hours)
-    ports, own = {port.bus_id: port for port in before.ports}, {gpu.bus_id: gpu for gpu in now.gpus}
-    for port in now.ports:
+            yield from rises(f"gpu:{gpu.pci_bus_id}", of_gpu(old, gpu), hours, uptime)
+    ports, own = {port.bus_id: port for port in before.pci}, {gpu.pci_bus_id: gpu for gpu in now.gpus}
+    for port in now.pci:
         then, of = ports.get(port.bus_id), own.get(port.bus_id)
         if then is not None and of is None:
             yield from _narrower(f"link:{port.bus_id}", then.link, port.link)
         # A GPU reports the errors of its own function itself.
-        if then is not None and (of is None or of.pcie_errors.correctable is None):
+        if then is not None and (of is None or of.health.pcie_errors.correctable is None):
             subject = f"{'link' if of is None else 'gpu'}:{port.bus_id}"
-            yield from rises(subject, of_port(then, port), hours, now.uptime_hours)
+            yield from rises(subject, of_port(then, port), hours, uptime)
 
 
 def _narrower(name: str, before: PcieLink, now: PcieLink) -> Iterator[Finding]:
@@ -189,11 +191,11 @@ def _narrower(name: str, before: PcieLink, now: PcieLink) -> Iterator[Finding]:
         yield subject.fails("comparison.generation-lost", f"Gen{new}", f"Gen{old}")
 
 
-def _fewer(before: GpuRecord, now: GpuRecord) -> Iterator[Finding]:
+def _fewer(before: Gpu, now: Gpu) -> Iterator[Finding]:
     lost = sorted({n.link for n in before.nvlinks if n.active} - {n.link for n in now.nvlinks if n.active})
     if lost:
         evidence = (f"down since the baseline: {', '.join(map(str, lost))}",)
-        subject = Subject(check=NAME, name=f"gpu:{now.bus_id}", unit="links", evidence=evidence)
+        subject = Subject(check=NAME, name=f"gpu:{now.pci_bus_id}", unit="links", evidence=evidence)
         yield subject.fails("comparison.nvlinks-lost", now.active_nvlinks, before.active_nvlinks)
 
 

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from gpucheck.checks.pcie.errors import PER_HOUR
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import AerCounts, Finding, PcieErrors, Verdict
-from gpucheck.model.record import GpuRecord, LinkRecord, PortRecord
+from gpucheck.model import AerCounts, Finding, Gpu, NvLink, PciDevice, PcieErrors, Verdict
 
 NAME = "baseline"
 LEAST_HOURS = 1.0
@@ -28,9 +27,9 @@ class Counter(NamedTuple):
     per_hour: float = 0.0
 
 
-def of_gpu(before: GpuRecord, now: GpuRecord) -> Iterator[Counter]:
+def of_gpu(before: Gpu, now: Gpu) -> Iterator[Counter]:
     """Yield the counters of a GPU and of its NVLinks."""
-    old, new = before.pcie_errors, now.pcie_errors
+    old, new = before.health.pcie_errors, now.health.pcie_errors
     yield Counter("PCIe replays", old.replays, new.replays, "comparison.pcie-repeats", per_hour=PER_HOUR)
     yield from _pcie("PCIe", old, new)
     yield Counter("ECC uncorrected", *_ecc(before, now, "uncorrected"), "comparison.ecc-uncorrected", fails=True)
@@ -47,28 +46,30 @@ def _pcie(name: str, old: PcieErrors | AerCounts, new: PcieErrors | AerCounts) -
     yield Counter(f"{name} fatal", old.fatal, new.fatal, "comparison.pcie-losses", fails=True)
 
 
-def _ecc(before: GpuRecord, now: GpuRecord, kind: str) -> tuple[int | None, int | None]:
+def _ecc(before: Gpu, now: Gpu, kind: str) -> tuple[int | None, int | None]:
     """Return both counts over the life of the board if both reports have them, else those since boot."""
-    aggregate = tuple(getattr(record.ecc_errors, f"aggregate_{kind}") for record in (before, now))
-    volatile = tuple(getattr(record.ecc_errors, f"volatile_{kind}") for record in (before, now))
+    aggregate = tuple(getattr(gpu.health.ecc_counts, f"aggregate_{kind}") for gpu in (before, now))
+    volatile = tuple(getattr(gpu.health.ecc_counts, f"volatile_{kind}") for gpu in (before, now))
     was, count = volatile if None in aggregate else aggregate
     return was, count
 
 
-def _replaced(before: GpuRecord, now: GpuRecord) -> Iterator[tuple[str, int, int]]:
+def _replaced(before: Gpu, now: Gpu) -> Iterator[tuple[str, int, int]]:
     """Yield remapped rows (Ampere and newer) and retired pages (older), by the kind of error."""
-    if before.row_remap and now.row_remap:
-        yield "rows remapped (uncorrectable)", before.row_remap.uncorrected, now.row_remap.uncorrected
-        yield "rows remapped (corrected)", before.row_remap.corrected, now.row_remap.corrected
-    if before.retired_pages and now.retired_pages:
-        yield "pages retired (double-bit)", before.retired_pages.double_bit, now.retired_pages.double_bit
-        yield "pages retired (single-bit)", before.retired_pages.single_bit, now.retired_pages.single_bit
+    was, rows = before.health.row_remap, now.health.row_remap
+    if was and rows:
+        yield "rows remapped (uncorrectable)", was.uncorrected, rows.uncorrected
+        yield "rows remapped (corrected)", was.corrected, rows.corrected
+    then, pages = before.health.retired_pages, now.health.retired_pages
+    if then and pages:
+        yield "pages retired (double-bit)", then.double_bit, pages.double_bit
+        yield "pages retired (single-bit)", then.single_bit, pages.single_bit
 
 
-def _nvlinks(before: GpuRecord, now: GpuRecord) -> Iterator[Counter]:
+def _nvlinks(before: Gpu, now: Gpu) -> Iterator[Counter]:
     then, repeats = {link.link: link for link in before.nvlinks}, "comparison.nvlink-repeats"
     for link in now.nvlinks:
-        old = then.get(link.link, LinkRecord(link=link.link, active=False))
+        old = then.get(link.link, NvLink(link=link.link, active=False))
         name = f"NVLink {link.link}"
         yield Counter(f"{name} replays", old.replay_errors, link.replay_errors, repeats, per_hour=PER_HOUR)
         yield Counter(f"{name} CRC", old.crc_errors, link.crc_errors, repeats, per_hour=PER_HOUR)
@@ -76,7 +77,7 @@ def _nvlinks(before: GpuRecord, now: GpuRecord) -> Iterator[Counter]:
         yield Counter(f"{name} recoveries", old.recovery_errors, link.recovery_errors, recoveries)
 
 
-def of_port(before: PortRecord, now: PortRecord) -> Iterator[Counter]:
+def of_port(before: PciDevice, now: PciDevice) -> Iterator[Counter]:
     if before.aer is not None and now.aer is not None:
         yield from _pcie("AER", before.aer, now.aer)
 

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 from gpucheck.comparison.expectations import Expectations
 from gpucheck.knowledge import find_gpu, gpu_by_pci_id, gpus_of_family, similar_gpus
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Finding, Partial, Report, Verdict
+from gpucheck.model import Finding, Gpu, Partial, Report, Verdict
+from gpucheck.model.facts import Facts
 from gpucheck.model.finding import Value
-from gpucheck.model.measurements import COPIES, Copies, copies_of, health_of
-from gpucheck.model.record import GpuRecord, HealthRecord
+from gpucheck.model.measurements import COPIES, Copies, copies_of
+from gpucheck.model.record import facts_of
 from gpucheck.stack.versions import request
 
 NAME = "expectations"
@@ -64,7 +65,7 @@ class Stated:
 class Trait(NamedTuple):
     """One key below ``gpus``, and the code if a GPU differs.
 
-    place: its value in the record. at_least: more is accepted too, and less by the tolerance.
+    place: of the fact. at_least: more is accepted too, and less by the tolerance.
     """
 
     key: str
@@ -74,7 +75,7 @@ class Trait(NamedTuple):
     at_least: bool = False
     tolerance: float = 0.0
 
-    def seen(self, gpu: GpuRecord) -> Any:
+    def seen(self, gpu: Gpu) -> Any:
         return attrgetter(self.place)(gpu)
 
     def matches(self, seen: Any, wanted: Any) -> bool:
@@ -83,12 +84,12 @@ class Trait(NamedTuple):
 
 TRAITS = (
     Trait("memory_mib", "memory_mib", "comparison.memory-smaller", "MiB", at_least=True),
-    Trait("vbios", "vbios", "comparison.vbios-differs"),
-    Trait("ecc", "ecc", "comparison.ecc-differs"),
-    Trait("mig", "mig", "comparison.mig-differs"),
-    Trait("persistence", "persistence", "comparison.persistence-differs"),
-    Trait("compute_mode", "compute_mode", "comparison.compute-mode-differs"),
-    Trait("power_limit_w", "power_limit_w", "comparison.power-limit-lower", "W", True, POWER_TOLERANCE_W),
+    Trait("vbios", "health.vbios", "comparison.vbios-differs"),
+    Trait("ecc", "health.ecc", "comparison.ecc-differs"),
+    Trait("mig", "health.mig", "comparison.mig-differs"),
+    Trait("persistence", "health.persistence", "comparison.persistence-differs"),
+    Trait("compute_mode", "health.compute_mode", "comparison.compute-mode-differs"),
+    Trait("power_limit_w", "health.power_limit_w", "comparison.power-limit-lower", "W", True, POWER_TOLERANCE_W),
     Trait("nvlinks", "active_nvlinks", "comparison.nvlinks-fewer", "links", at_least=True),
     Trait("pcie_generation", "pcie.max_generation", "comparison.generation-lower", at_least=True),
     Trait("pcie_width", "pcie.width", "comparison.lanes-fewer", "lanes", at_least=True),
@@ -98,14 +99,14 @@ TRAITS = (
 def evaluate(report: Report, expected: Expectations) -> Iterator[Finding]:
     """Yield findings named ``expectations``, in the order of the sections of the file."""
     stated = Stated(expected)
-    health = health_of(report.measurements)
-    yield from _versions(report, health, stated)
-    yield from _gpus(health, stated, report.partial)
+    facts = facts_of(report.measurements)
+    yield from _versions(report, facts, stated)
+    yield from _gpus(facts, stated, report.partial)
     yield from _pairs(report, stated)
     yield from limits(report, stated)
 
 
-def _versions(report: Report, health: HealthRecord | None, stated: Stated) -> Iterator[Finding]:
+def _versions(report: Report, facts: Facts | None, stated: Stated) -> Iterator[Finding]:
     versions = stated.expected.versions
     for name in ("driver", "cuda", "torch", "tensorflow"):
         wanted, seen = versions.get(name), report.versions.get(name)
@@ -118,7 +119,7 @@ def _versions(report: Report, health: HealthRecord | None, stated: Stated) -> It
             yield stated.unmet("comparison.version-differs", at, shown, f"{name} {wanted}", name=name)
     wanted = versions.get("kernel_module")
     if wanted is not None:
-        at, seen = "versions.kernel_module", health.module_flavour if health else None
+        at, seen = "versions.kernel_module", facts.driver.loaded_flavour if facts else None
         if seen is None:
             yield stated.not_reported("comparison.flavor-unknown", at, wanted)
         elif seen == wanted:
@@ -127,32 +128,32 @@ def _versions(report: Report, health: HealthRecord | None, stated: Stated) -> It
             yield stated.unmet("comparison.flavor-differs", at, seen, wanted)
 
 
-def _gpus(health: HealthRecord | None, stated: Stated, share: Partial | None) -> Iterator[Finding]:
+def _gpus(facts: Facts | None, stated: Stated, share: Partial | None) -> Iterator[Finding]:
     gpus = stated.expected.gpus
     if not gpus:
         return
-    if health is None or not health.gpus:
-        yield from _no_gpus(health, stated)
+    if facts is None or not facts.gpus:
+        yield from _no_gpus(facts, stated)
         return
     if "count" in gpus:
-        yield _count(len(health.gpus) + len(share.hidden if share else ()), gpus["count"], "gpus.count", "GPUs", stated)
+        yield _count(len(facts.gpus) + len(share.hidden if share else ()), gpus["count"], "gpus.count", "GPUs", stated)
     for name, count in gpus.get("models", {}).items():
         if share is not None:
             yield stated.not_measured("comparison.share-only", f"gpus.models.{name}", count)
             continue
-        there = sum(_is(gpu, name) for gpu in health.gpus)
+        there = sum(_is(gpu, name) for gpu in facts.gpus)
         yield _count(there, count, f"gpus.models.{name}", f"x {name}", stated)
     if "model" in gpus:
-        yield from _model(health, gpus["model"], stated)
+        yield from _model(facts, gpus["model"], stated)
     for trait in TRAITS:
         if trait.key in gpus:
-            yield from _trait(health, trait, gpus[trait.key], stated)
+            yield from _trait(facts, trait, gpus[trait.key], stated)
 
 
-def _no_gpus(health: HealthRecord | None, stated: Stated) -> Iterator[Finding]:
+def _no_gpus(facts: Facts | None, stated: Stated) -> Iterator[Finding]:
     """Not listed is not absent: the driver and inventory checks distinguish the two."""
     wanted = stated.expected.gpus.get("count")
-    if health is not None and wanted == 0:
+    if facts is not None and wanted == 0:
         yield stated.met("gpus.count", 0, 0, unit="GPUs")
         return
     yield stated.not_reported("comparison.gpus-unlisted", "gpus", "the expected GPUs" if wanted is None else wanted)
@@ -165,7 +166,7 @@ def _count(seen: int, wanted: int, at: str, unit: str, stated: Stated) -> Findin
     return stated.unmet(code, at, seen, wanted, unit=unit)
 
 
-def _is(gpu: GpuRecord, name: str) -> bool:
+def _is(gpu: Gpu, name: str) -> bool:
     """Compare by GPU table if it has the name, else by the name that NVML reports."""
     if gpu.name.lower() == name.lower():
         return True
@@ -174,23 +175,23 @@ def _is(gpu: GpuRecord, name: str) -> bool:
     return model is not None and (model == wanted if wanted else model in gpus_of_family(name))
 
 
-def _model(health: HealthRecord, name: str, stated: Stated) -> Iterator[Finding]:
-    others = [gpu for gpu in health.gpus if not _is(gpu, name)]
+def _model(facts: Facts, name: str, stated: Stated) -> Iterator[Finding]:
+    others = [gpu for gpu in facts.gpus if not _is(gpu, name)]
     near: tuple[str, ...] = ()
     code = "comparison.model-differs"
     if find_gpu(name) is None and not gpus_of_family(name):
         near = tuple(similar_gpus(name, 1))
         code = "comparison.model-misspelled" if near else "comparison.model-unknown"
     for gpu in others:
-        yield stated.unmet(code, "gpus.model", gpu.name, name, subject=f"gpu:{gpu.bus_id}", near=near)
+        yield stated.unmet(code, "gpus.model", gpu.name, name, subject=f"gpu:{gpu.pci_bus_id}", near=near)
     if not others:
-        yield stated.met("gpus.model", f"{len(health.gpus)} x {health.gpus[0].name}", name)
+        yield stated.met("gpus.model", f"{len(facts.gpus)} x {facts.gpus[0].name}", name)
 
 
-def _trait(health: HealthRecord, trait: Trait, wanted: Any, stated: Stated) -> Iterator[Finding]:
+def _trait(facts: Facts, trait: Trait, wanted: Any, stated: Stated) -> Iterator[Finding]:
     at, met = f"gpus.{trait.key}", 0
-    for gpu in health.gpus:
-        subject, seen = f"gpu:{gpu.bus_id}", trait.seen(gpu)
+    for gpu in facts.gpus:
+        subject, seen = f"gpu:{gpu.pci_bus_id}", trait.seen(gpu)
         if seen is None:
             yield stated.not_reported("comparison.value-missing", at, wanted, subject=subject)
         elif trait.matches(seen, wanted):
@@ -198,7 +199,7 @@ def _trait(health: HealthRecord, trait: Trait, wanted: Any, stated: Stated) -> I
         else:
             option = COMPUTE_MODES.get(wanted, wanted)
             yield stated.unmet(trait.code, at, seen, wanted, subject=subject, unit=trait.unit, option=option)
-    if met == len(health.gpus):
+    if met == len(facts.gpus):
         least = " or more" if trait.at_least else ""
         yield stated.met(at, f"{met} GPUs", f"{wanted}{f' {trait.unit}' if trait.unit else ''}{least}")
 

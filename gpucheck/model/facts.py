@@ -11,7 +11,7 @@ import msgspec
 
 from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.model.host import NotRecorded
-from gpucheck.model.host.hardware import PciDevice
+from gpucheck.model.host.hardware import Gpu, PciDevice
 from gpucheck.model.host.readings import (
     DeviceFile,
     DkmsModule,
@@ -89,6 +89,11 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     libraries: tuple[LoaderLibrary, ...] | None = ()
     device_files: Part[tuple[DeviceFile, ...]] = NOT_ASKED
     observed: Observations = Observations()
+
+    @property
+    def gpus(self) -> tuple[Gpu, ...]:
+        """The GPUs that NVML lists; none where it was not asked or failed."""
+        return self.nvml.gpus if isinstance(self.nvml, NvmlReading) else ()
 
     def missing(self, needs: Iterable[str]) -> list[str]:
         """Return the needs that have no answer."""

@@ -8,7 +8,6 @@ import msgspec
 from gpucheck.model.bandwidth import HostLink, MeasuredDevice, MeasuredPair
 from gpucheck.model.collectives import CollectiveResult
 from gpucheck.model.compute import ComputeDevice
-from gpucheck.model.record import RECORD, HealthRecord
 
 COPIES, COMPUTE, COLLECTIVES, TRAINING = "p2p", "compute", "collectives", "smoke-"
 # A variant in which a switch may round sums in another order: such runs are compared by tolerance only.
@@ -76,11 +75,6 @@ class Trained(msgspec.Struct, frozen=True, kw_only=True):
     performance: Pace | None = None
     versions: dict[str, str | None] = {}
     variants: dict[str, "Trained"] = {}
-
-
-def health_of(measurements: Measurements) -> HealthRecord | None:
-    """Return the record, None if the report is older than that step or the step was skipped."""
-    return _part(measurements, RECORD, HealthRecord)
 
 
 def copies_of(measurements: Measurements) -> Copies | None:

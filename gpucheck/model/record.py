@@ -1,75 +1,101 @@
-"""What a report stores of each GPU and port, so that a later report can show what changed."""
+"""What a report stores of each GPU and port, so that a later report can show what changed: a view of the facts."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 
-from gpucheck.model.host.hardware import AerCounts, PcieLink
-from gpucheck.model.host.health import EccCounts, GpuProcess, PcieErrors, RetiredPages, RowRemap
+from gpucheck.model.facts import Facts
+from gpucheck.model.host.hardware import Gpu, NvLink
 
 RECORD = "gpu-health"
 """The step that takes the record, and its place in a report's measurements."""
+UPTIME = "/proc/uptime"
+# By key of a GPU: the field of Gpu or of Health. Memory is in MiB. An NVLink is a list, as eight GPUs have 144.
+GPU = {"bus_id": "pci_bus_id", "memory_mib": "memory_bytes"}
+GPU |= {name: name for name in ("uuid", "name", "device_id", "pcie")}
+HEALTH = {"memory_used_mib": "memory_used_bytes", "ecc_errors": "ecc_counts"}
+HEALTH |= {
+    name: name
+    for name in (
+        "serial", "vbios", "persistence", "compute_mode", "mig", "ecc", "power_limit_w", "power_w", "temperature_c",
+        "temperature_slowdown_c", "sm_clock_mhz", "max_sm_clock_mhz", "processes", "pcie_errors", "row_remap",
+        "retired_pages",
+    )
+}  # fmt: skip
+LINK = ("link", "active", "replay_errors", "recovery_errors", "crc_errors")
+MIB = 20
 
 
-class LinkRecord(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
-    """One NVLink port, in JSON a list: eight GPUs have 144. Errors are counted since the driver was loaded, None if not
-    reported.
-    """
-
-    link: int
-    active: bool
-    replay_errors: int | None = None
-    recovery_errors: int | None = None
-    crc_errors: int | None = None
-
-
-class GpuRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One GPU: what it is, how it is set, its counters, and its state at that moment. Fields as in Gpu and Health."""
-
-    bus_id: str
-    uuid: str
-    name: str
-    device_id: str
-    memory_mib: int | None = None
-    memory_used_mib: int | None = None
-    serial: str | None = None
-    vbios: str | None = None
-    persistence: bool | None = None
-    compute_mode: str | None = None
-    mig: bool | None = None
-    ecc: bool | None = None
-    power_limit_w: float | None = None
-    power_w: float | None = None
-    temperature_c: int | None = None
-    temperature_slowdown_c: int | None = None
-    sm_clock_mhz: int | None = None
-    max_sm_clock_mhz: int | None = None
-    processes: tuple[GpuProcess, ...] | None = None
-    pcie: PcieLink = PcieLink()
-    pcie_errors: PcieErrors = PcieErrors()
-    ecc_errors: EccCounts = EccCounts()
-    row_remap: RowRemap | None = None
-    retired_pages: RetiredPages | None = None
-    nvlinks: tuple[LinkRecord, ...] = ()
-
-    @property
-    def active_nvlinks(self) -> int:
-        return sum(link.active for link in self.nvlinks)
-
-
-class PortRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A GPU's own PCI function, or a bridge above one. aer: since boot, None where the kernel does not count."""
-
-    bus_id: str
-    link: PcieLink = PcieLink()
-    aer: AerCounts | None = None
-
-
-class HealthRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """``measurements["gpu-health"]`` of a report. uptime_hours: since boot, None if unknown.
-
-    module_flavour: of the loaded kernel module, ``open`` or ``proprietary``.
-    """
+class _Stored(msgspec.Struct, frozen=True, kw_only=True):
+    """``measurements["gpu-health"]``. uptime_hours: since boot, None if unknown."""
 
     uptime_hours: float | None = None
     module_flavour: str | None = None
-    gpus: tuple[GpuRecord, ...] = ()
-    ports: tuple[PortRecord, ...] = ()
+    gpus: tuple[dict[str, Any], ...] = ()
+    ports: tuple[dict[str, Any], ...] = ()
+
+
+def stored(facts: Facts, uptime_hours: float | None) -> dict[str, Any]:
+    """Return what a report stores of NVML, PCI functions and driver. ports: GPUs' own functions and those above."""
+    on_path = {bus_id for device in facts.pci if device.is_nvidia_gpu for bus_id in (device.bus_id, *device.path)}
+    kept: dict[str, Any] = msgspec.to_builtins(
+        _Stored(
+            uptime_hours=None if uptime_hours is None else round(uptime_hours, 3),
+            module_flavour=facts.driver.loaded_flavour,
+            gpus=tuple(map(_row, facts.gpus)),
+            ports=tuple(
+                _reported({"bus_id": one.bus_id, "link": one.link, "aer": one.aer})
+                for one in facts.pci
+                if one.bus_id in on_path
+            ),
+        )
+    )
+    return kept
+
+
+def _row(gpu: Gpu) -> dict[str, Any]:
+    row = {key: getattr(gpu, name) for key, name in GPU.items()}
+    row |= {key: getattr(gpu.health, name) for key, name in HEALTH.items()}
+    row |= {key: row[key] >> MIB for key in row if key.endswith("_mib") and row[key] is not None}
+    return _reported(row) | ({"nvlinks": tuple(map(_link, gpu.nvlinks))} if gpu.nvlinks else {})
+
+
+def _reported(row: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what was not reported."""
+    plain = msgspec.to_builtins(row)
+    return {key: value for key, value in plain.items() if value is not None and value != {}}
+
+
+def _link(link: NvLink) -> list[Any]:
+    values = [getattr(link, name) for name in LINK]
+    while values[-1] is None:
+        values.pop()
+    return values
+
+
+def facts_of(measurements: Mapping[str, Any]) -> Facts | None:
+    """Return what a report stores as facts again; None if it is older than the record, or the step was skipped."""
+    if RECORD not in measurements:
+        return None
+    try:
+        kept = msgspec.convert(measurements[RECORD], _Stored, strict=False)
+        reading = {"driver_version": None, "nvml_version": None, "cuda_version": None, "gpus": [*_gpus(kept.gpus)]}
+        facts = {
+            "nvml": {"type": "reading", **reading},
+            "pci": [{"vendor_id": "", "device_id": "", "class_id": "", **port} for port in kept.ports],
+            "driver": {"loaded_flavour": kept.module_flavour},
+            "texts": {UPTIME: None if kept.uptime_hours is None else f"{3600 * kept.uptime_hours}"},
+        }
+        return msgspec.convert(facts, Facts, strict=False)
+    except (msgspec.ValidationError, ValueError, TypeError):
+        return None  # of another version or written by hand
+
+
+def _gpus(rows: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+    for index, row in enumerate(rows):
+        row = row | {key: row[key] << MIB for key in row if key.endswith("_mib") and row[key] is not None}
+        gpu = {name: row[key] for key, name in GPU.items() if key in row}
+        health = {name: row[key] for key, name in HEALTH.items() if key in row}
+        links = [dict(zip(LINK, link, strict=False)) for link in row.get("nvlinks", ())]
+        yield {"index": index, **gpu, "health": health, "nvlinks": links}

@@ -180,6 +180,10 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     health: Health = Health()
 
     @property
+    def memory_mib(self) -> int | None:
+        return None if self.memory_bytes is None else self.memory_bytes >> 20
+
+    @property
     def active_nvlinks(self) -> int:
         return sum(link.active for link in self.nvlinks)
 

@@ -179,3 +179,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     gsp_firmware: str | None = None
     nvlink_bandwidth: str | None = None
     c2c: tuple[C2cLink, ...] = ()
+
+    @property
+    def memory_used_mib(self) -> int | None:
+        return None if self.memory_used_bytes is None else self.memory_used_bytes >> 20

@@ -2,16 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 
-from gpucheck.model import Report, Verdict
+from gpucheck.model import Gpu, Report, Verdict
 from gpucheck.model.bandwidth import MeasuredPair
 from gpucheck.model.diagnosis.observations import UnderLoad
 from gpucheck.model.finding import Finding
-from gpucheck.model.record import GpuRecord
 from gpucheck.printable import of_printable
 from gpucheck.render.blocks import Cell, Document, Facts, Lines, Row, Section, Table, document_of, words
 from gpucheck.render.findings import TROUBLE, Group, deciding, group_equal, host_gpus, worst_first
 from gpucheck.render.subjects.copies import Copies, PathRates, by_class, copies
-from gpucheck.render.subjects.gpus import memory_errors, record
+from gpucheck.render.subjects.gpus import memory_errors, stored_gpus
 from gpucheck.render.topology.boxes import describe_link
 from gpucheck.render.words import count_models, figure, plural, ranges, span, value
 
@@ -161,7 +160,7 @@ def _nodes(nodes: dict[int, int | None], found: list[int]) -> str:
 
 def _gpu_rows(report: Report, copies: Copies | None) -> Iterator[tuple[int, tuple[str, ...]]]:
     """NVML's index and the cells of each GPU."""
-    topology, kept = report.topology, {gpu.bus_id: gpu for gpu in record(report).gpus}
+    topology, kept = report.topology, stored_gpus(report)
     loaded = _loaded(copies)
     for gpu in topology.gpus if topology else ():
         bus_id = gpu.pci_bus_id or ""
@@ -186,7 +185,7 @@ def _loaded(copies: Copies | None) -> dict[str, UnderLoad]:
     return {names[one.gpu]: one for one in copies.observations.measured.under_load if one.gpu in names}
 
 
-def _pcie(one: GpuRecord | None, load: UnderLoad | None) -> str:
+def _pcie(one: Gpu | None, load: UnderLoad | None) -> str:
     """``Gen5 x8 of Gen5 x16 under load``; an idle link lowers its generation to save power."""
     if load is not None and (load.gen or load.width):
         return _link_of((load.gen, load.width), (load.max_gen, load.max_width), "under load")
@@ -201,23 +200,23 @@ def _link_of(now: tuple[int | None, int | None], most: tuple[int | None, int | N
     return f"{describe_link(*now)}{able}, {when}" if any(now) else "not known"
 
 
-def _nvlinks(one: GpuRecord | None) -> str:
+def _nvlinks(one: Gpu | None) -> str:
     return f"{one.active_nvlinks} of {len(one.nvlinks)} active" if one and one.nvlinks else ""
 
 
-def _gpu_memory(one: GpuRecord | None) -> str:
+def _gpu_memory(one: Gpu | None) -> str:
     if one is None or one.memory_mib is None:
         return ""
-    ecc = "" if one.ecc is None else ", ECC on" if one.ecc else ", ECC off"
+    ecc = "" if one.health.ecc is None else ", ECC on" if one.health.ecc else ", ECC off"
     return f"{one.memory_mib:,} MiB{ecc}"
 
 
-def _power(report: Report, bus_id: str, one: GpuRecord | None) -> str:
-    if one is None or one.power_limit_w is None:
+def _power(report: Report, bus_id: str, one: Gpu | None) -> str:
+    if one is None or one.health.power_limit_w is None:
         return ""
     lowered = (f.wanted for f in report.findings if f.check == "power-limit" and f.subject == f"gpu:{bus_id}")
     default = next((value for value in lowered if isinstance(value, int | float)), None)
-    return f"{one.power_limit_w:g} W" + (f" of {default:g} W" if default is not None else "")
+    return f"{one.health.power_limit_w:g} W" + (f" of {default:g} W" if default is not None else "")
 
 
 def _throttling(report: Report, bus_id: str, load: UnderLoad | None) -> str:

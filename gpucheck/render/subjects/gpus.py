@@ -1,13 +1,10 @@
 """The GPUs of a report, one row each: what each is, its state at the time of the report, and the worst finding."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-import msgspec
-
-from gpucheck.model import Finding, Report, Verdict
+from gpucheck.model import Finding, Gpu, GpuProcess, Report, Verdict
 from gpucheck.model.finding.naming import bus_ids
-from gpucheck.model.record import RECORD, GpuRecord, HealthRecord
+from gpucheck.model.record import facts_of
 from gpucheck.render.blocks import Cell, Column, Row, Section, Table, numbers, words
 from gpucheck.render.topology.boxes import absent, describe_link, heading
 from gpucheck.render.words import number, plural
@@ -20,13 +17,10 @@ TITLES = (
 BAD = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN)
 
 
-def record(report: Report) -> HealthRecord:
-    """Return what the report keeps of each GPU; an empty record where it keeps none or another form of it."""
-    kept: Any = report.measurements.get(RECORD, {})
-    try:
-        return msgspec.convert(kept, HealthRecord, strict=False)
-    except (msgspec.ValidationError, ValueError):
-        return HealthRecord()
+def stored_gpus(report: Report) -> dict[str, Gpu]:
+    """Return what the report keeps of each GPU, by bus id; nothing where it keeps none or another form of it."""
+    facts = facts_of(report.measurements)
+    return {gpu.pci_bus_id: gpu for gpu in facts.gpus} if facts is not None else {}
 
 
 def section(report: Report) -> Iterator[Section]:
@@ -34,7 +28,7 @@ def section(report: Report) -> Iterator[Section]:
     topology = report.topology
     if topology is None or not topology.gpus:
         return
-    kept, one_model = {gpu.bus_id: gpu for gpu in record(report).gpus}, len({gpu.name for gpu in topology.gpus}) == 1
+    kept, one_model = stored_gpus(report), len({gpu.name for gpu in topology.gpus}) == 1
     rows: list[tuple[int | None, Row]] = []
     for gpu in topology.gpus:
         bad = [f for f in report.findings if f.verdict in BAD and gpu.pci_bus_id in bus_ids(f.subject)]
@@ -42,7 +36,7 @@ def section(report: Report) -> Iterator[Section]:
         worst = min((f.verdict for f in bad), key=BAD.index, default=None)
         name = ", ".join(filter(None, ("" if one_model else gpu.name or "unnamed GPU", bus_id)))
         first = Cell(str(gpu.index), name, "", worst, bus_id)
-        uuid = Cell(gpu.uuid or "\u2013", (one.serial if one else None) or "")
+        uuid = Cell(gpu.uuid or "\u2013", (one.health.serial if one else None) or "")
         rows.append((gpu.index, [first, uuid, *([] if one is None else _cells(one, bad))]))
     for lost in absent(topology, report.findings):
         number = "\u2013" if lost.number is None else str(lost.number)
@@ -56,7 +50,7 @@ def section(report: Report) -> Iterator[Section]:
     yield Section("gpus", "GPUs", [table], f"{about}state at the time of the report")
 
 
-def _cells(one: GpuRecord, bad: Sequence[Finding]) -> Iterator[Cell]:
+def _cells(one: Gpu, bad: Sequence[Finding]) -> Iterator[Cell]:
     """The state of a GPU, by TITLES. bad: findings about it, which color the cells that they evaluate."""
     of_check = {f.check: f.verdict for f in sorted(bad, key=lambda f: -BAD.index(f.verdict))}
 
@@ -64,27 +58,27 @@ def _cells(one: GpuRecord, bad: Sequence[Finding]) -> Iterator[Cell]:
         found = [of_check[check] for check in checks if check in of_check]
         return min(found, key=BAD.index).value if found else ""
 
-    hot = any(f.check == "throttle" and "thermal" in str(f.seen) for f in bad)
-    slowdown = "" if one.temperature_slowdown_c is None else f"slowdown at {one.temperature_slowdown_c}"
-    yield Cell(_unit(one.temperature_c, "\u00b0C"), slowdown, tone("throttle") if hot else "")
-    yield Cell(_unit(one.power_w, "W"), _of(one.power_limit_w, "W"), tone("power-limit"))
-    yield Cell(_unit(one.sm_clock_mhz, "MHz"), _of(one.max_sm_clock_mhz, "MHz"), tone("throttle", "clock-limit"))
-    yield Cell(_unit(one.memory_used_mib, "MiB"), _of(one.memory_mib, "MiB"))
-    ecc = "no ECC" if one.ecc is None else "ECC on" if one.ecc else "ECC off"
+    hot, health = any(f.check == "throttle" and "thermal" in str(f.seen) for f in bad), one.health
+    slowdown = "" if health.temperature_slowdown_c is None else f"slowdown at {health.temperature_slowdown_c}"
+    yield Cell(_unit(health.temperature_c, "\u00b0C"), slowdown, tone("throttle") if hot else "")
+    yield Cell(_unit(health.power_w, "W"), _of(health.power_limit_w, "W"), tone("power-limit"))
+    yield Cell(_unit(health.sm_clock_mhz, "MHz"), _of(health.max_sm_clock_mhz, "MHz"), tone("throttle", "clock-limit"))
+    yield Cell(_unit(health.memory_used_mib, "MiB"), _of(one.memory_mib, "MiB"))
+    ecc = "no ECC" if health.ecc is None else "ECC on" if health.ecc else "ECC off"
     yield Cell(memory_errors(one) or "\u2013", ecc, tone("memory-errors"))
     now, most = one.pcie.width, describe_link(one.pcie.max_generation, one.pcie.max_width)
     yield Cell(f"x{now}" if now else "\u2013", f"of {most}" if most else "", tone("pcie-link", "p2p-bandwidth"))
     up = f"{one.active_nvlinks} of {len(one.nvlinks)}" if one.nvlinks else "\u2013"
     yield Cell(up, "", tone("nvlink", "nvlink-links", "nvlink-errors"))
-    yield Cell(*_processes(one), tone("processes"))
+    yield Cell(*_processes(health.processes), tone("processes"))
 
 
-def _processes(one: GpuRecord) -> tuple[str, str]:
-    if not one.processes:
-        return ("\u2013" if one.processes is None else "0"), ""
-    names = [f"{process.name or 'unknown'} ({process.pid})" for process in one.processes[:PROCESSES]]
-    more = [plural(len(one.processes) - PROCESSES, "more process").replace("processs", "processes")]
-    return str(len(one.processes)), ", ".join(names + (more if len(one.processes) > PROCESSES else []))
+def _processes(found: Sequence[GpuProcess] | None) -> tuple[str, str]:
+    if not found:
+        return ("\u2013" if found is None else "0"), ""
+    names = [f"{process.name or 'unknown'} ({process.pid})" for process in found[:PROCESSES]]
+    more = [plural(len(found) - PROCESSES, "more process").replace("processs", "processes")]
+    return str(len(found)), ", ".join(names + (more if len(found) > PROCESSES else []))
 
 
 def _unit(value: float | None, unit: str) -> str:
@@ -95,13 +89,14 @@ def _of(value: float | None, unit: str) -> str:
     return "" if value is None else f"of {number(round(value, 1))} {unit}"
 
 
-def memory_errors(one: GpuRecord | None) -> str:
+def memory_errors(one: Gpu | None) -> str:
     """Uncorrectable ECC errors, and what the GPU does about them."""
     if one is None:
         return ""
-    counts = [n for n in (one.ecc_errors.volatile_uncorrected, one.ecc_errors.aggregate_uncorrected) if n is not None]
+    ecc = one.health.ecc_counts
+    counts = [n for n in (ecc.volatile_uncorrected, ecc.aggregate_uncorrected) if n is not None]
     parts = [f"{max(counts)} uncorrectable"] if counts else []
-    remap, retired = one.row_remap, one.retired_pages
+    remap, retired = one.health.row_remap, one.health.retired_pages
     if remap is not None:
         parts += ["remapping failed"] if remap.failed else ["remapping pending"] if remap.pending else []
     if retired is not None and retired.pending:

@@ -1,14 +1,15 @@
 """The table of GPUs: what each is, its state, and a verdict at the cell that a check evaluated."""
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from gpucheck.model import Verdict
-from gpucheck.model.host.hardware import PcieLink
-from gpucheck.model.host.health import GpuProcess
-from gpucheck.model.record import RECORD, GpuRecord, HealthRecord, LinkRecord
+from gpucheck.model.host.hardware import NvLink, PcieLink
+from gpucheck.model.host.health import GpuProcess, Health
+from gpucheck.model.record import RECORD, stored
 from gpucheck.render.blocks import Cell, cells
 from gpucheck.render.subjects.gpus import section
+from tests.machines import h100, whole_host
 from tests.render.reports import finding, report, sick
 from tests.topology.servers import topology
 
@@ -16,23 +17,22 @@ MACHINE = topology(2)
 BUS = tuple(gpu.pci_bus_id for gpu in MACHINE.gpus)
 
 
-def record(bus_id, **fields):
-    told = {
-        "serial": "1650521012345",
-        "temperature_c": 41,
-        "temperature_slowdown_c": 87,
-        "power_w": 112.34,
-        "power_limit_w": 700.0,
-        "sm_clock_mhz": 1980,
-        "max_sm_clock_mhz": 1980,
-        "memory_mib": 81559,
-        "memory_used_mib": 4,
-        "ecc": True,
-        "pcie": PcieLink(generation=1, width=16, max_generation=5, max_width=16),
-        "nvlinks": (LinkRecord(link=0, active=True), LinkRecord(link=1, active=False)),
-        "processes": (),
-    }
-    return GpuRecord(bus_id=bus_id, uuid="GPU-1", name="H100", device_id="2330", **{**told, **fields})
+LINKS = (NvLink(link=0, active=True), NvLink(link=1, active=False))
+
+
+def gpu(nvlinks=LINKS, **health):
+    told = Health(
+        serial="1650521012345", temperature_c=41, temperature_slowdown_c=87, power_w=112.34, power_limit_w=700.0,
+        sm_clock_mhz=1980, max_sm_clock_mhz=1980, memory_used_bytes=4 << 20, ecc=True, processes=(),
+    )  # fmt: skip
+    return replace(
+        h100(0),
+        pci_bus_id=BUS[0],
+        memory_bytes=81559 << 20,
+        pcie=PcieLink(generation=1, width=16, max_generation=5, max_width=16),
+        nvlinks=nvlinks,
+        health=replace(told, **health),
+    )
 
 
 def rows(made):
@@ -41,9 +41,9 @@ def rows(made):
     return [dict(zip((column.title for column in table.columns), cells(row), strict=False)) for row in table.rows]
 
 
-def table(*findings, **fields):
-    kept = HealthRecord(gpus=(record(BUS[0], **fields),))
-    return rows(report(*findings, topology=MACHINE, measurements={RECORD: msgspec.to_builtins(kept)}))
+def table(*findings, **health):
+    kept = stored(whole_host(gpu(**health)), None)
+    return rows(report(*findings, topology=MACHINE, measurements={RECORD: kept}))
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_worst_finding_marks_the_gpu_and_its_cell():
 
 
 def test_what_was_not_reported_is_a_dash():
-    found = table(temperature_c=None, power_w=None, processes=None, nvlinks=(), memory_used_mib=None)[0]
+    found = table(temperature_c=None, power_w=None, processes=None, nvlinks=(), memory_used_bytes=None)[0]
 
     assert [found[title].text for title in ("temperature", "power", "processes", "NVLinks up")] == ["\u2013"] * 4
 
@@ -93,8 +93,8 @@ def test_gpus_of_a_report_without_a_record_have_their_names():
 
 def test_a_gpu_that_is_not_usable_has_a_row_in_its_place():
     lost = finding("inventory", "gpu:0000:ff:00.0", cause="gpu-lost", gpu_index=1)
-    moved = msgspec.structs.replace(MACHINE.gpus[1], index=2)
-    machine = msgspec.structs.replace(MACHINE, gpus=(MACHINE.gpus[0], moved))
+    moved = replace(MACHINE.gpus[1], index=2)
+    machine = replace(MACHINE, gpus=(MACHINE.gpus[0], moved))
     found = rows(report(lost, topology=machine))
 
     assert [(row["GPU"].text, row["GPU"].verdict) for row in found] == [("0", None), ("1", Verdict.FAIL), ("2", None)]

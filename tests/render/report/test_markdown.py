@@ -8,11 +8,11 @@ from msgspec.structs import replace
 from gpucheck.cli._shared.redaction import of
 from gpucheck.model import System, Verdict
 from gpucheck.model.finding import Step
-from gpucheck.model.host.hardware import PcieLink
-from gpucheck.model.record import GpuRecord, HealthRecord
+from gpucheck.model.record import RECORD, stored
 from gpucheck.render.formats import render
 from gpucheck.render.subjects.card import FINDINGS, MOST_LINES
 from gpucheck.render.write.markdown import Markdown, table
+from tests.machines import h100, whole_host
 from tests.render.reports import SIMULATION, copies, finding, healthy, hostile, passed, report, sick
 from tests.render.views import report_card
 
@@ -104,15 +104,9 @@ def test_pairs_are_allowed_working_correct_and_measured_against_the_expectation(
 
 def test_gpus_that_are_alike_are_one_row():
     machine = sick(8).topology
-    gpus = tuple(
-        GpuRecord(
-            bus_id=gpu.pci_bus_id, uuid=UUID, name="H100", device_id="2330", memory_mib=81559, ecc=True,
-            power_limit_w=400.0 if gpu.index == 3 else 700.0,
-            pcie=PcieLink(generation=5, width=16, max_generation=5, max_width=16),
-        )
-        for gpu in machine.gpus
-    )  # fmt: skip
-    kept = {"gpu-health": msgspec.to_builtins(HealthRecord(gpus=gpus))}
+    gpus = [replace(h100(gpu.index), pci_bus_id=gpu.pci_bus_id) for gpu in machine.gpus]
+    gpus[3] = replace(gpus[3], health=replace(gpus[3].health, power_limit_w=400.0))
+    kept = {RECORD: stored(whole_host(*gpus), None)}
     lowered = finding("power-limit", f"gpu:{machine.gpus[3].pci_bus_id}", Verdict.WARN, seen=400, wanted=700, unit="W")
     rows = tables(report_card(report(lowered, topology=machine, measurements=kept)))[2]
 
